@@ -1,0 +1,24 @@
+# Compiler flags, once. The numerics contract lives here as much as in the code:
+# no contraction, no fast-math, and instruction sets only by file name
+# (src/kernels/CMakeLists.txt).
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+add_compile_options(-ffp-contract=off -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wundef -Wpointer-arith -Wvla -fno-math-errno)
+add_compile_definitions(_POSIX_C_SOURCE=200809L)
+
+option(MOTE_FUZZ "build the libFuzzer targets (clang only)" OFF)
+set(MOTE_SANITIZE "" CACHE STRING "comma-separated sanitizers, e.g. address,undefined")
+if(MOTE_SANITIZE)
+    add_compile_options(-fsanitize=${MOTE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${MOTE_SANITIZE})
+else()
+    add_compile_options(-fstack-protector-strong)
+    add_compile_options($<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+    add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack)
+endif()

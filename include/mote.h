@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mote.h - run a Qwen 3.5 model on this machine.
+ *
+ * Three objects, three lifetimes:
+ *
+ *   mote_model    the mapped file, its tokenizer and the kernels chosen for
+ *                 this CPU. Immutable once open: any number of threads may read
+ *                 it at once, and any number of engines may run on it.
+ *   mote_engine   worker threads, scratch, and the pool of memory that its
+ *                 sessions share. One thread at a time (mote_cancel excepted).
+ *   mote_session  one timeline: the tokens seen and what they left behind.
+ *                 Belongs to the thread that uses its engine.
+ *
+ * A program opens a model, makes an engine, starts sessions, appends tokens to
+ * them with mote_step and picks the next token with mote_sample. The loop in
+ * examples/hello.c is the whole of it.
+ *
+ * Every call that can fail returns mote_status and ends with `mote_error *err`,
+ * which may be NULL and is written only on failure. A call that fails sets its
+ * out pointer to NULL and leaves the object as it was, unless it says otherwise.
+ * Options may be NULL; an all-zero options struct means the defaults.
+ *
+ * The same tokens give the same bits: whatever else runs in the step, however
+ * the prompt was cut, however many threads there are, whichever instruction
+ * set the CPU has. docs/numerics.md is the contract.
+ *
+ * The library does not print, exit, read the environment, touch signals or
+ * open sockets. Text is UTF-8, passed as pointer and length.
+ */
+#ifndef MOTE_H
+#define MOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MOTE_API __attribute__((visibility("default")))
+#else
+#define MOTE_API
+#endif
+
+#define MOTE_VERSION "0.1.0"
+
+/* Grows whenever any result changes by one bit; kept in every snapshot. */
+enum { MOTE_NUMERICS = 1 };
+
+/* ---- errors ---- */
+
+typedef enum mote_status {
+    MOTE_OK = 0,
+    MOTE_E_ARG,         /* the call itself is wrong */
+    MOTE_E_MEMORY,      /* the machine or the engine's share has no room */
+    MOTE_E_IO,          /* the operating system refused: open, read, write, map */
+    MOTE_E_FORMAT,      /* the file is damaged or not what it claims to be */
+    MOTE_E_UNSUPPORTED, /* the file is sound, but of a kind mote does not run */
+    MOTE_E_FULL,        /* the session has no room for these tokens */
+    MOTE_E_CANCELED,    /* mote_cancel came */
+    MOTE_E_MISMATCH     /* the snapshot belongs to another model or engine */
+} mote_status;
+
+/* One sentence for the person who can act on it. */
+typedef struct mote_error {
+    mote_status status;
+    char text[508];
+} mote_error;
+
+/* A short stable word for a status: "ok", "bad_argument", "out_of_memory" ... */
+MOTE_API const char *mote_status_name(mote_status status);
+
+/* ---- model ---- */
+
+typedef struct mote_model mote_model;
+typedef int32_t mote_token;
+
+/* Instruction sets, as the bundles CPUs shipped them in. A level is used only
+ * if both the CPU and the operating system offer it. */
+typedef enum mote_isa {
+    MOTE_ISA_BEST = 0, /* the highest one this machine has */
+    MOTE_ISA_REF,      /* portable C, the definition of every result */
+    MOTE_ISA_AVX2,     /* AVX2, FMA, F16C */
+    MOTE_ISA_AVX512,   /* AVX-512 F, BW, DQ, VL and VNNI */
+    MOTE_ISA_AMX       /* AVX-512 and AMX-INT8 */
+} mote_isa;
+
+MOTE_API const char *mote_isa_name(mote_isa isa);
+/* false: no level has this name. */
+MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
+
+typedef struct mote_model_options {
+    mote_isa isa; /* go no higher than this */
+} mote_model_options;
+
+/* Maps a GGUF file and checks all of it that is not weights. */
+MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
+                                     const mote_model_options *options, mote_error *err);
+/* All engines on it must be gone. NULL is allowed. */
+MOTE_API void mote_model_close(mote_model *model);
+
+/* Touches the next stretch of the file, so that a program can show progress
+ * while the disk works: call until it returns false. Optional. */
+MOTE_API bool mote_model_warm(const mote_model *model, uint64_t *done, uint64_t *total);
+
+typedef struct mote_model_info {
+    char name[96];       /* as the file says, may be empty */
+    uint64_t parameters; /* without the draft head */
+    uint64_t file_bytes;
+    uint64_t private_bytes; /* memory the open model holds beside the mapping */
+    uint32_t layers;        /* attention and DeltaNet layers together */
+    uint32_t attention_layers;
+    uint32_t context;    /* positions the model was trained for */
+    uint32_t vocabulary; /* length of a row of logits */
+    uint32_t tokens;     /* ids below this have a meaning */
+    bool tied;           /* one table is both embedding and output */
+    bool draft_head;     /* the file carries a multi-token-prediction head */
+    mote_isa isa;        /* the level in use */
+} mote_model_info;
+
+MOTE_API void mote_model_describe(const mote_model *model, mote_model_info *out);
+
+/* ---- text ---- */
+
+enum {
+    /* Spellings of control tokens become those tokens. Only for text that the
+     * program itself wrote; text from elsewhere must not be able to do this. */
+    MOTE_TEXT_CONTROL = 1
+};
+
+/* Writes at most `room` ids and always the full count to *n, so a call with
+ * room 0 measures. Invalid UTF-8 is read as U+FFFD, as the reference does. */
+MOTE_API mote_status mote_tokenize(const mote_model *model, const char *text, size_t bytes,
+                                   unsigned flags, mote_token *ids, size_t room, size_t *n,
+                                   mote_error *err);
+
+/* The bytes of one token: a view that lives as long as the model; *bytes is 0
+ * for ids without text. A character may be spread over several tokens. */
+MOTE_API const char *mote_token_bytes(const mote_model *model, mote_token id, size_t *bytes);
+/* Control tokens shape the conversation and are not for the reader's eye. */
+MOTE_API bool mote_token_is_control(const mote_model *model, mote_token id);
+/* The answer is over: end of turn or end of text. */
+MOTE_API bool mote_token_is_end(const mote_model *model, mote_token id);
+
+/* Turns tokens into text piece by piece without ever splitting a character.
+ * An all-zero struct is a fresh stream. */
+typedef struct mote_text_stream {
+    unsigned char held[4];
+    uint8_t n_held;
+} mote_text_stream;
+
+/* Adds one token and writes the text that is now complete, at most `room`
+ * bytes; MOTE_PIECE_BYTES is always enough. Bytes that can never become a
+ * character come out as U+FFFD. id < 0 ends the stream and flushes it.
+ * Returns the number of bytes written. */
+enum { MOTE_PIECE_BYTES = 4096 };
+MOTE_API size_t mote_text_next(const mote_model *model, mote_text_stream *stream, mote_token id,
+                               char *text, size_t room);
+
+/* ---- engine ---- */
+
+typedef struct mote_engine mote_engine;
+
+typedef enum mote_kv {
+    MOTE_KV_F16 = 0,
+    MOTE_KV_F32 = 1 /* twice the memory; to compare with a reference */
+} mote_kv;
+
+typedef struct mote_engine_options {
+    uint32_t threads;     /* 0: one per physical core this process may use */
+    uint32_t sessions;    /* sessions alive at once; 0: 1 */
+    uint64_t positions;   /* context of all sessions together; 0: 4,096 a session */
+    uint32_t kept_states; /* mote_session_keep marks of all sessions; 0: none */
+    uint32_t batch;       /* tokens of one pass over the weights; 0: 512 */
+    uint32_t logits_rows; /* rows of logits one step can return; 0: one a session */
+    mote_kv kv;
+    float yarn; /* context stretched by this factor, 1 to 4; 0: as trained */
+} mote_engine_options;
+
+/* What an engine takes, in bytes, known before it is made. `weights` is the
+ * mapped file, which the system can drop and read again; the rest is private
+ * memory, reserved as a whole and filled as it is used. */
+typedef struct mote_memory {
+    uint64_t weights;
+    uint64_t model;   /* decoded small tensors, tokenizer */
+    uint64_t pages;   /* attention memory of all positions */
+    uint64_t states;  /* recurrent memory of all sessions */
+    uint64_t scratch; /* working space of one pass, logits included */
+    uint64_t total;
+} mote_memory;
+
+MOTE_API mote_status mote_engine_plan(const mote_model *model, const mote_engine_options *options,
+                                      mote_memory *out, mote_error *err);
+MOTE_API mote_status mote_engine_new(mote_engine **out, const mote_model *model,
+                                     const mote_engine_options *options, mote_error *err);
+/* Its sessions must be gone. NULL is allowed. */
+MOTE_API void mote_engine_free(mote_engine *engine);
+MOTE_API void mote_engine_memory(const mote_engine *engine, mote_memory *out);
+MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
+
+/* ---- sessions ---- */
+
+typedef struct mote_session mote_session;
+
+typedef struct mote_session_options {
+    uint64_t context; /* positions it can hold; 0: an even share of the engine's */
+} mote_session_options;
+
+MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
+                                      const mote_session_options *options, mote_error *err);
+MOTE_API void mote_session_free(mote_session *session);
+
+/* A second timeline with the same past. Full pages and states are shared, so
+ * it costs one unfinished page and the rows since the last boundary. */
+MOTE_API mote_status mote_session_fork(mote_session **out, const mote_session *from,
+                                       mote_error *err);
+
+MOTE_API uint64_t mote_session_length(const mote_session *session);
+MOTE_API uint64_t mote_session_context(const mote_session *session);
+/* All tokens so far; the view ends with the next call on the session. */
+MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
+
+/* Drops everything after `pos`, or as little more as it must: a recurrent state
+ * cannot run backwards past what it kept. Returns the position it now stands
+ * at; the caller appends again from there. Going back up to 16 tokens inside
+ * a stretch of 32 is always exact. The session has no logits afterwards. */
+MOTE_API uint64_t mote_session_rewind(mote_session *session, uint64_t pos);
+
+/* Keeps the state of the last boundary (a multiple of 32), so that a later
+ * rewind can return to it. *pos, if not NULL, is that boundary.
+ * MOTE_E_FULL: the engine's kept_states are used up. */
+MOTE_API mote_status mote_session_keep(mote_session *session, uint64_t *pos, mote_error *err);
+
+/* Writes the timeline to a file: first beside it, then renamed over it. */
+MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
+                                       mote_error *err);
+/* A session that goes on from a saved one as if it had never stopped. The
+ * model file, the KV format and the YaRN factor must be those it was saved with. */
+MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
+                                       const mote_session_options *options, mote_error *err);
+
+/* ---- steps ---- */
+
+typedef enum mote_logits {
+    MOTE_LOGITS_LAST = 0, /* of the last token: what comes next */
+    MOTE_LOGITS_NONE,     /* a prompt that goes on in the next step */
+    MOTE_LOGITS_ALL       /* of every token of the item */
+} mote_logits;
+
+/* One item of a step: append `n` tokens to `session`. A session may appear
+ * once in a step. */
+typedef struct mote_work {
+    mote_session *session;
+    const mote_token *tokens;
+    size_t n;
+    mote_logits want;
+} mote_work;
+
+/*
+ * Runs all items, prompts and single tokens mixed, in as few passes over the
+ * weights as the engine's batch allows: reading the weights is what a token
+ * costs, so sharing the pass is what a server wants. Never allocates.
+ *
+ * MOTE_E_FULL: an item would not fit its session; nothing was appended anywhere.
+ * MOTE_E_CANCELED: mote_cancel came; each session stands at a whole pass, and
+ * mote_session_length says where.
+ */
+MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_t n,
+                               mote_error *err);
+
+/* Ends the running step, or the next one, after its current pass. May be
+ * called from another thread or a signal handler. */
+MOTE_API void mote_cancel(mote_engine *engine);
+
+/* Logits of the last step: row 0 of LAST, row i of ALL. One float per entry of
+ * the vocabulary. Lives until the next step of the engine; NULL if there is no such row. */
+MOTE_API const float *mote_session_logits(const mote_session *session, size_t row);
+
+/* ---- sampling ---- */
+
+typedef struct mote_bias {
+    mote_token token;
+    float add;
+} mote_bias;
+
+/* All zero: the most likely token. Zero always means "off". */
+typedef struct mote_sampling {
+    float temperature;
+    uint32_t top_k;
+    float top_p;
+    float min_p;
+    float presence;          /* subtracted once from tokens already generated */
+    float frequency;         /* subtracted for each time they were */
+    float repetition;        /* divides positive, multiplies negative logits; 1 is off too */
+    uint64_t generated_from; /* position of the first generated token: what penalties look at */
+    const mote_bias *bias;   /* [n_bias], added to the logits */
+    size_t n_bias;
+    uint64_t seed;
+    uint32_t draw;         /* which of several draws at one position; usually 0 */
+    uint32_t top_logprobs; /* alternatives to report, up to MOTE_TOP_LOGPROBS */
+} mote_sampling;
+
+enum { MOTE_TOP_LOGPROBS = 20 };
+
+typedef struct mote_choice {
+    mote_token token;
+    float logprob;  /* of the token, before penalties, bias, filters and temperature */
+    uint32_t n_top; /* most likely first, same scale */
+    struct {
+        mote_token token;
+        float logprob;
+    } top[MOTE_TOP_LOGPROBS];
+} mote_choice;
+
+/* Picks the next token from row `row` of the session's logits. The draw depends
+ * on the logits, the options and the position, and on nothing else. */
+MOTE_API mote_status mote_sample(const mote_session *session, size_t row, const mote_sampling *how,
+                                 mote_choice *out, mote_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

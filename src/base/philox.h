@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * philox.h - random numbers as a function, not as a stream.
+ *
+ * Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random
+ * numbers: as easy as 1, 2, 3", 2011). The same key and counter give the same
+ * four words for ever: a draw at a position depends on the seed, the position
+ * and the number of the draw, so drafting, batching and replaying change nothing.
+ */
+#ifndef MOTE_BASE_PHILOX_H
+#define MOTE_BASE_PHILOX_H
+
+#include <stdint.h>
+
+typedef struct philox_block {
+    uint32_t word[4];
+} philox_block;
+
+static inline philox_block philox(uint64_t seed, uint64_t counter_lo, uint64_t counter_hi)
+{
+    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
+    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c0;
+        uint64_t b = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (philox_block){{c0, c1, c2, c3}};
+}
+
+/* The draw of a position: a multiple of 2^-24 in [0, 1). */
+static inline float philox_unit(uint64_t seed, uint64_t position, uint32_t draw)
+{
+    return (float)(philox(seed, position, draw).word[0] >> 8) * 0x1p-24f;
+}
+
+#endif

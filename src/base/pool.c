@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool.c - see pool.h.
+ *
+ * One 64-bit word holds the number of the current run (high half) and the tasks
+ * nobody has claimed yet (low half). A worker claims a task by lowering that
+ * word with compare-and-swap; since its task is then unfinished, the run cannot
+ * end, and `fn` and `ctx` cannot change under it. A worker that wakes late finds
+ * no tasks and goes back to sleep: the caller never waits for it. So a pool
+ * with more threads than cores is slow only by its share of the cores.
+ */
+#define _GNU_SOURCE
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* About 20 microseconds: longer than the gap between two runs of a step,
+ * shorter than anything a person or a battery notices. */
+enum { SPINS = 1000 };
+
+typedef struct worker {
+    pool *pool;
+    pthread_t thread;
+    uint32_t index;
+    bool started;
+} worker;
+
+struct pool {
+    _Alignas(64) _Atomic uint64_t claim; /* run << 32 | tasks left */
+    _Alignas(64) _Atomic uint32_t done;  /* tasks finished in this run */
+    _Alignas(64) _Atomic uint32_t run;   /* futex word the workers sleep on */
+    _Atomic uint32_t sleepers;
+    _Atomic bool caller_sleeps;
+    _Atomic bool stop;
+    pool_task_fn *fn;
+    void *ctx;
+    uint32_t n_threads;
+    uint32_t n_tasks;
+    worker *workers; /* [n_threads - 1] */
+};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int n)
+{
+    syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Takes tasks of whichever run is current until none is left. */
+static void work(pool *p, uint32_t index)
+{
+    uint64_t seen = atomic_load_explicit(&p->claim, memory_order_acquire);
+    while ((uint32_t)seen > 0) {
+        if (!atomic_compare_exchange_weak_explicit(&p->claim, &seen, seen - 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        uint32_t task = p->n_tasks - (uint32_t)seen;
+        p->fn(p->ctx, task, index);
+        if (atomic_fetch_add(&p->done, 1) + 1 == p->n_tasks && atomic_load(&p->caller_sleeps))
+            futex_wake(&p->done, 1);
+        seen = atomic_load_explicit(&p->claim, memory_order_acquire);
+    }
+}
+
+/* Waits until *word differs from `seen`: first awake, then asleep. */
+static void wait_change(pool *p, _Atomic uint32_t *word, uint32_t seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != seen)
+            return;
+        cpu_relax();
+    }
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(word) == seen)
+        futex_wait(word, seen);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+static void *worker_main(void *arg)
+{
+    worker *w = arg;
+    pool *p = w->pool;
+    mem_guard_begin();
+    for (uint32_t seen = 0;;) {
+        uint32_t now = atomic_load_explicit(&p->run, memory_order_acquire);
+        if (now == seen)
+            wait_change(p, &p->run, seen);
+        if (atomic_load(&p->stop))
+            break;
+        seen = atomic_load_explicit(&p->run, memory_order_acquire);
+        work(p, w->index);
+    }
+    mem_guard_end();
+    return NULL;
+}
+
+/* Sequentially consistent on purpose: a worker announces itself in `sleepers`
+ * and then looks at `run`; here `run` changes and then `sleepers` is read. One
+ * of the two sees the other, so no wake-up is lost. */
+static void announce(pool *p)
+{
+    atomic_fetch_add(&p->run, 1);
+    if (atomic_load(&p->sleepers) > 0)
+        futex_wake(&p->run, (int)p->n_threads);
+}
+
+/* The caller has no task left; the others finish theirs. The same pairing as in
+ * announce: `caller_sleeps` is set before `done` is read for the last time. */
+static void wait_done(pool *p, uint32_t n_tasks)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->done, memory_order_acquire) == n_tasks)
+            return;
+        cpu_relax();
+    }
+    atomic_store(&p->caller_sleeps, true);
+    for (uint32_t seen; (seen = atomic_load(&p->done)) != n_tasks;)
+        futex_wait(&p->done, seen);
+    atomic_store(&p->caller_sleeps, false);
+}
+
+void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks)
+{
+    if (n_tasks == 0)
+        return;
+    if (p->n_threads == 1 || n_tasks == 1) {
+        for (uint32_t i = 0; i < n_tasks; i++)
+            fn(ctx, i, 0);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->n_tasks = n_tasks;
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    uint64_t run = (atomic_load_explicit(&p->claim, memory_order_relaxed) >> 32) + 1;
+    atomic_store_explicit(&p->claim, run << 32 | n_tasks, memory_order_release);
+    announce(p);
+    work(p, 0);
+    wait_done(p, n_tasks);
+}
+
+uint32_t pool_size(const pool *p)
+{
+    return p->n_threads;
+}
+
+void pool_free(pool *p)
+{
+    if (p == NULL)
+        return;
+    atomic_store(&p->stop, true);
+    announce(p);
+    for (uint32_t i = 0; p->workers != NULL && i + 1 < p->n_threads; i++)
+        if (p->workers[i].started)
+            pthread_join(p->workers[i].thread, NULL);
+    mem_free(p->workers);
+    mem_free(p);
+}
+
+mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err)
+{
+    *out = NULL;
+    pool *p = mem_new(1, sizeof *p);
+    if (p == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for the thread pool");
+    p->n_threads = n_threads > 0 ? n_threads : 1;
+    p->workers = mem_new(p->n_threads, sizeof *p->workers);
+    if (p->workers == NULL) {
+        pool_free(p);
+        return err_set(err, MOTE_E_MEMORY, "no memory for %u threads", n_threads);
+    }
+    for (uint32_t i = 0; i + 1 < p->n_threads; i++) {
+        worker *w = &p->workers[i];
+        w->pool = p;
+        w->index = i + 1;
+        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+            pool_free(p);
+            return err_set(err, MOTE_E_MEMORY, "the system refused to start thread %u of %u", i + 2,
+                           n_threads);
+        }
+        w->started = true;
+    }
+    *out = p;
+    return MOTE_OK;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool.h - worker threads for the tasks of one step.
+ *
+ * pool_run divides outputs, never a sum: which thread takes which task must not
+ * matter for a single bit of the result. Workers take tasks in order from one
+ * counter, spin briefly when there are none and then sleep in the kernel, so an
+ * idle engine uses no CPU.
+ */
+#ifndef MOTE_BASE_POOL_H
+#define MOTE_BASE_POOL_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+typedef struct pool pool;
+
+/* `worker` is below pool_size() and names scratch that no other running task uses. */
+typedef void pool_task_fn(void *ctx, uint32_t task, uint32_t worker);
+
+/* n_threads counts the caller, which works too. */
+mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err);
+void pool_free(pool *p);
+uint32_t pool_size(const pool *p);
+
+/* Runs fn for task 0 .. n_tasks-1 and returns when all are done. One caller at
+ * a time; never allocates. What a task wrote is visible afterwards. */
+void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks);
+
+#endif

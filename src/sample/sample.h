@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sample.h - from a row of logits to the next token.
+ *
+ * A pure function of the logits, the options, the tokens generated so far and
+ * the position (docs/numerics.md section 8). Nothing here knows a session.
+ */
+#ifndef MOTE_SAMPLE_SAMPLE_H
+#define MOTE_SAMPLE_SAMPLE_H
+
+#include "base/err.h"
+#include "kernels/kernels.h"
+
+typedef struct sample_input {
+    const kern_table *kernels;
+    const float *logits; /* [vocabulary] */
+    uint32_t vocabulary;
+    uint32_t n_tokens;           /* ids from here on are padding and never chosen */
+    const mote_token *generated; /* [n_generated], what the penalties look at */
+    size_t n_generated;
+    uint64_t position; /* of the token to be drawn: the counter of the random number */
+} sample_input;
+
+/* Working memory for one call, made once: sample_scratch_bytes(vocabulary) bytes, 64-aligned. */
+size_t sample_scratch_bytes(uint32_t vocabulary);
+
+/* MOTE_E_ARG: an option is out of range or not a number. Never allocates. */
+mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
+                        mote_choice *out, mote_error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tok.h - text to token ids and back, for the vocabulary a GGUF file carries.
+ *
+ * Immutable once made; any number of threads may encode at once. Encoding needs
+ * working memory in proportion to the text, taken from base/mem and given back.
+ */
+#ifndef MOTE_TOK_TOK_H
+#define MOTE_TOK_TOK_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "gguf/gguf.h"
+
+typedef struct tok tok;
+
+/* Reads tokenizer.ggml.*; the file's bytes must outlive the tok. */
+mote_status tok_new(tok **out, const gguf *g, mote_error *err);
+void tok_free(tok *t);
+
+/* Ids below this have text; the rows of the output matrix above it are padding. */
+uint32_t tok_n_tokens(const tok *t);
+uint64_t tok_private_bytes(const tok *t);
+
+enum { TOK_CONTROL = 1 }; /* = MOTE_TEXT_CONTROL: look for added tokens in the raw text */
+
+/* Writes at most `room` ids and always the full count to *n. */
+mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, size_t room,
+                       size_t *n, mote_error *err);
+
+/* The bytes of a token: added tokens as their text, unused and invalid ids empty. */
+str tok_bytes(const tok *t, mote_token id);
+bool tok_is_control(const tok *t, mote_token id);
+/* <|im_end|>, <|endoftext|> and the file's eos. */
+bool tok_is_end(const tok *t, mote_token id);
+/* The id of an added token by its text, e.g. "<think>"; -1: none. */
+mote_token tok_find_added(const tok *t, const char *text);
+
+/* mote_text_next without the model around it. */
+size_t tok_stream_next(const tok *t, mote_text_stream *stream, mote_token id, char *text,
+                       size_t room);
+
+#endif
