@@ -56,7 +56,8 @@ typedef struct quant_info {
 const quant_info *quant_get(quant_format format);
 /* NULL: not a format mote knows. */
 const quant_info *quant_from_gguf(uint32_t gguf_id);
-/* The name GGUF gives to a type id, known or not, for messages: "Q4_K", "IQ2_XS", "type 99". */
+/* The name GGUF gives to a type id, for messages: "Q4_K", also "IQ2_XS", which mote cannot read;
+ * "unknown" for ids nobody has named. */
 const char *quant_gguf_name(uint32_t gguf_id);
 
 /* Bytes of a row of n values; false if n is not a whole number of blocks or the product overflows.
