@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks in this folder share: which files there are, and C without its comments.
+
+A check is a program that takes the root of a tree (the tree it stands in, if
+none is given), prints one line `path:line: what is wrong` per fault and ends
+with 1 if there was one. So the tests in tests/house can plant a fault in a
+copy and see it caught.
+"""
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Folders that hold what a build made, and what a walk without git must not enter.
+MADE = {".git", "build", "__pycache__"}
+
+
+def root_from_arguments():
+    """The tree to check: the first argument, or the one this script belongs to."""
+    if len(sys.argv) > 2:
+        sys.exit(f"usage: {sys.argv[0]} [root of the tree]")
+    return Path(sys.argv[1] if len(sys.argv) == 2 else Path(__file__).parent.parent).resolve()
+
+
+def _git_names(root):
+    out = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
+                          "--exclude-standard"], capture_output=True, check=True)
+    return sorted(set(os.fsdecode(name) for name in out.stdout.split(b"\0") if name))
+
+
+def _walked_names(root):
+    names = []
+    for folder, inside, files in os.walk(root):
+        inside[:] = [name for name in inside if name not in MADE]
+        names += [os.path.relpath(os.path.join(folder, name), root) for name in files]
+    return sorted(names)
+
+
+def files(root):
+    """Paths, relative to root, of everything that is or could be committed."""
+    # A clone has .git; an unpacked archive and the copies of the tests do not.
+    names = _git_names(root) if (root / ".git").exists() else _walked_names(root)
+    return [name for name in names if (root / name).is_file()]
+
+
+def c_files(root, *folders):
+    """The .c, .h and .def files below the given folders."""
+    return [name for name in files(root)
+            if name.endswith((".c", ".h", ".def")) and name.split("/")[0] in folders]
+
+
+_NOT_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+
+
+def code_of(text):
+    """The C text with comments and literals blanked out; every line keeps its number."""
+    def blank(match):
+        word = match.group()
+        if word[0] in "\"'":
+            return word[0] * 2
+        return "\n" * word.count("\n") or " "
+    return _NOT_CODE.sub(blank, text)
+
+
+def report(faults, good):
+    """Prints the faults, or the sentence that there are none; returns the exit code."""
+    for fault in faults:
+        print(fault)
+    if not faults:
+        print(good)
+    return 1 if faults else 0

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the checks in scripts/: each planted fault must be caught, and only it.
+
+Every test starts from a copy of the sources, looks at what the check says of it,
+plants one fault and expects exactly one kind of new line: that fault's. A small
+sound tree shows that each check is able to pass.
+"""
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("include", "src", "scripts", "cmake", "examples")
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+
+
+class Tree:
+    """A temporary tree; with copy=True it starts as a copy of the sources."""
+
+    def __init__(self, copy):
+        self.folder = tempfile.TemporaryDirectory(prefix="mote-house-")
+        self.root = Path(self.folder.name)
+        for name in COPIED if copy else ("scripts",):
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, self.root / name,
+                                ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / ".clang-format", self.root)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(text, bytes):
+            path.write_bytes(text)
+        else:
+            path.write_text(text, encoding="utf-8", newline="")
+
+    def run(self, check):
+        """(exit code, lines) of a check of the real tree, looking at this one."""
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "scripts" / check), str(self.root)],
+                             capture_output=True, text=True, check=False)
+        if run.stderr:
+            raise AssertionError(f"{check} itself failed:\n{run.stderr}")
+        return run.returncode, run.stdout.splitlines()
+
+
+class Planted(unittest.TestCase):
+    """Base of the tests: plant, run, compare."""
+
+    check = ""
+
+    def setUp(self):
+        self.tree = Tree(copy=True)
+        self.addCleanup(self.tree.folder.cleanup)
+
+    def caught(self, name, text, expect):
+        """Writes the file and expects a new line `name...` that holds `expect`."""
+        before = set(self.tree.run(self.check)[1])
+        self.tree.write(name, text)
+        code, lines = self.tree.run(self.check)
+        fresh = [line for line in lines if line not in before and line.startswith(f"{name}:")]
+        self.assertTrue(any(expect in line for line in fresh),
+                        f"not caught: {expect!r} in {name}\n" + "\n".join(lines))
+        self.assertEqual(code, 1)
+
+    def passes(self, name, text):
+        """Writes the file and expects that the check says nothing new."""
+        before = self.tree.run(self.check)
+        self.tree.write(name, text)
+        _, lines = self.tree.run(self.check)
+        fresh = [line for line in lines if line.startswith(f"{name}:")]
+        self.assertEqual(fresh, [], before)
+
+
+class Floors(Planted):
+    check = "check_floors"
+
+    def test_upward(self):
+        self.caught("src/base/planted.c", SPDX + '#include "gguf/gguf.h"\n',
+                    "base (floor 0) must not include gguf (floor 2)")
+
+    def test_upward_with_odd_spelling(self):
+        self.caught("src/quant/planted.h", SPDX + '\n  #  include\t"kernels/kernels.h"\n',
+                    "quant (floor 1) must not include kernels (floor 2)")
+
+    def test_sideways(self):
+        self.caught("src/tok/planted.c", SPDX + '#include "sample/sample.h"\n',
+                    "tok (floor 3) must not include sample (floor 3)")
+
+    def test_engine_from_model(self):
+        self.caught("src/model/planted.c", SPDX + '#include "engine/engine.h"\n',
+                    "model (floor 4) must not include engine (floor 5)")
+
+    def test_command_line_sees_no_tensor(self):
+        self.caught("src/cli/planted.c", SPDX + '#include "kernels/kernels.h"\n',
+                    "cli (floor 8) must not include kernels")
+
+    def test_command_line_may_read_files(self):
+        self.passes("src/cli/planted.c", SPDX + '#include "gguf/gguf.h"\n#include <mote.h>\n')
+
+    def test_downward_is_allowed(self):
+        self.passes("src/model/planted.c", SPDX + '#include "gguf/gguf.h"\n#include "base/mem.h"\n')
+
+    def test_commented_out_is_not_an_include(self):
+        self.passes("src/base/planted.c", SPDX + '/*\n#include "gguf/gguf.h"\n*/\n')
+
+    def test_folder_without_a_floor(self):
+        self.caught("src/util/planted.c", SPDX, "no floor")
+
+    def test_include_without_folder(self):
+        self.caught("src/base/planted.c", SPDX + '#include "mem.h"\n', "write the folder")
+
+    def test_third_party_elsewhere(self):
+        self.caught("src/tok/planted.c", SPDX + "#include <utf8proc.h>\n", "belongs to")
+        self.caught("src/gguf/planted.c", SPDX + "#include <xxhash.h>\n", "belongs to")
+
+    def test_unknown_system_header(self):
+        self.caught("src/engine/planted.c", SPDX + "#include <sys/socket.h>\n", "on no list")
+
+    def test_included_source(self):
+        self.caught("tests/unit/planted.c", SPDX + '#include "base/mem.c"\n', "includes a source")
+
+    def test_example_with_insides(self):
+        self.caught("examples/planted.c", SPDX + '#include "base/mem.h"\n', "a user of mote")
+
+    def test_name_used_twice(self):
+        self.caught("src/quant/mem.c", SPDX, "the file name is taken by src/base/mem.c")
+
+    def test_cycle(self):
+        self.tree.write("src/base/ring_a.h", SPDX + '#include "base/ring_b.h"\n')
+        self.tree.write("src/base/ring_b.h", SPDX + '#include "base/ring_c.h"\n')
+        self.tree.write("src/base/ring_c.h", SPDX)
+        self.assertNotIn("cycle", "\n".join(self.tree.run(self.check)[1]))
+        self.caught("src/base/ring_c.h", SPDX + '#include "base/ring_a.h"\n', "a cycle of includes")
+
+
+class Text(Planted):
+    check = "check_text"
+
+    def test_characters(self):
+        for text, expect in (("int\ta;\n", "a tab"), ("int a; \n", "blanks at the end"),
+                             ("int a;\r\n", "a carriage return"),
+                             ("int a\u200b;\n", "U+200B"), ("int a;\u00a0\n", "U+00A0"),
+                             ("/* \u202e */\n", "U+202E"),
+                             ("int a;", "no newline at the end")):
+            with self.subTest(expect):
+                self.caught("src/base/planted.c", SPDX + text, expect)
+
+    def test_not_utf8(self):
+        self.caught("docs/planted.md", b"caf\xe9\n", "not UTF-8")
+
+    def test_licence(self):
+        self.caught("src/base/planted.c", "int a;\n", "SPDX-License-Identifier")
+        self.caught("scripts/planted", "#!/bin/sh\necho\n", "SPDX-License-Identifier")
+
+    def test_calls(self):
+        for call in ("malloc(1)", "free (p)", "exit(1)", "fprintf(stderr, x)", "getenv(x)",
+                     "expf(x)", "pow(x, 2)", "tanh(x)", "strcpy(a, b)"):
+            with self.subTest(call):
+                self.caught("src/nn/planted.c", SPDX + f"void f(void)\n{{\n    {call};\n}}\n",
+                            call.split("(")[0].strip() + "()")
+
+    def test_calls_that_only_look_alike(self):
+        self.passes("src/nn/planted.c", SPDX + "/* malloc(1) */\nvoid mem_free(void *);\n"
+                    'static const char *s = "exit(1)";\nvoid g(t *k) { k->exp(1); fn_expf(2); }\n')
+
+    def test_command_line_may_print(self):
+        self.passes("src/cli/planted.c", SPDX + "int f(void)\n{\n    printf(x);\n}\n")
+        self.caught("src/cli/planted.c", SPDX + "int f(void)\n{\n    malloc(1);\n}\n", "malloc()")
+
+    def test_estimates(self):
+        self.caught("src/kernels/x86/planted.c", SPDX + "int x = _mm256_rsqrt_ps(y);\n",
+                    "not IEEE")
+
+    def test_loose_maths(self):
+        self.caught("cmake/planted.cmake", "add_compile_options(-f" "fast-math)\n",
+                    "change results")
+        self.caught("src/nn/planted.c", SPDX + "#pragma STDC FP_CONTRACT ON\n", "change results")
+
+    def test_words(self):
+        self.caught("docs/planted.md", "see /" "work/main/x\n", "a path of one machine")
+        self.caught("docs/planted.md", "in /" "home/somebody/x\n", "a path of one machine")
+        self.caught("docs/planted.md", "from https:/" "/registry.example/x\n", "a web address")
+
+    def test_words_that_only_look_alike(self):
+        self.passes("docs/planted.md", "prefill/workers, ~/" "work/x, a/root/b\n")
+
+    def test_data_is_left_alone(self):
+        self.passes("tests/data/planted.txt", "a\tb \r\n")
+
+
+class Format(Planted):
+    check = "check_format"
+
+    def test_wrong_indent(self):
+        if shutil.which("clang-format-14") is None:
+            self.skipTest("clang-format-14 is not installed")
+        self.caught("src/base/planted.c", SPDX + "int f(void) {\n  return 1; }\n",
+                    "run clang-format-14")
+
+
+class RepoSize(Planted):
+    check = "check_repo_size"
+
+    def test_large_file(self):
+        self.caught("docs/planted.md", "x" * 300_001, "more than 300,000")
+        self.caught("src/base/planted.xz", "x" * 300_001, "more than 300,000")
+
+    def test_archive_of_test_data(self):
+        self.passes("tests/data/planted.tar.xz", "x" * 300_001)
+
+    def test_large_tree(self):
+        for i in range(61):
+            with open(self.tree.root / f"part{i}", "wb") as f:
+                f.truncate(299_000)
+        self.assertNotIn("the tree is", "\n".join(self.tree.run(self.check)[1]))
+        (self.tree.root / "tests/data").mkdir(parents=True)
+        with open(self.tree.root / "tests/data/planted.xz", "wb") as f:
+            f.truncate(45_000_000)
+        code, lines = self.tree.run(self.check)
+        self.assertEqual(code, 1)
+        self.assertIn("the tree is", "\n".join(lines))
+
+
+class Sound(unittest.TestCase):
+    """A small sound tree, which every check must pass, so that none fails always."""
+
+    def test_all_pass(self):
+        tree = Tree(copy=False)
+        self.addCleanup(tree.folder.cleanup)
+        tree.write("include/mote.h", SPDX + "#include <stdint.h>\n")
+        tree.write("src/base/a.h", SPDX + "int base_a(void);\n")
+        tree.write("src/tok/b.c", SPDX + '#include "base/a.h"\n\nint tok_b(void)\n{\n'
+                   "    return base_a();\n}\n")
+        tree.write("README.md", "# sound\n")
+        for check in ("check_floors", "check_text", "check_format", "check_repo_size"):
+            with self.subTest(check):
+                code, lines = tree.run(check)
+                self.assertIn(code, (0, 77), "\n".join(lines))
+
+    def test_sizes_finds_the_longest(self):
+        tree = Tree(copy=False)
+        self.addCleanup(tree.folder.cleanup)
+        tree.write("src/base/a.c", SPDX + "\nstatic int\nlong_one(int a,\n         int b)\n{\n"
+                   + "    a += b;\n" * 30 + "}\n\nint short_one(void)\n{\n}\n")
+        code, lines = tree.run("check_sizes")
+        self.assertEqual(code, 0)
+        at = lines.index("longest functions")
+        self.assertEqual(lines[at + 1].split(), ["35", "long_one", "src/base/a.c:3"])
+        self.assertEqual(lines[at + 2].split(), ["3", "short_one", "src/base/a.c:39"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
