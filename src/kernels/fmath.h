@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fmath.h - the elementary functions of the model, defined.
+ *
+ * Each function is a fixed sequence of IEEE operations: add, subtract, multiply,
+ * divide, fused multiply-add, comparison and integer work on the bits. The vector
+ * layers (x86/vmath_*.h) repeat the sequence in every lane, so all levels give the
+ * same bits; whoever changes an operation here changes MOTE_NUMERICS.
+ *
+ * Rounding to an integer is done by adding 1.5 * 2^23 in a fused multiply-add:
+ * the sum has no fraction bits left, so the addition itself rounds to nearest
+ * even, on every target and without a rounding instruction that the baseline
+ * lacks. The integer then stands in the low bits of the sum.
+ */
+#ifndef MOTE_KERNELS_FMATH_H
+#define MOTE_KERNELS_FMATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t f_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float f_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+#define F_ROUND_MAGIC 0x1.8p23f
+
+/* The first and last x whose e^x is a normal number. */
+#define F_EXP_LO -0x1.5d589ep6f
+#define F_EXP_HI 0x1.62e42ep6f
+#define F_LOG2E  0x1.715476p0f
+/* ln 2 = HI + LO. n * HI has at most 32 bits and cancels against x exactly in an fma. */
+#define F_LN2_HI 0x1.62e43p-1f
+#define F_LN2_LO -0x1.05c61p-29f
+/* e^r = 1 + r + r^2 (C2 + C3 r + ...), interpolated at the Chebyshev points of |r| <= ln2 / 2. */
+#define F_EXP_C2 0x1p-1f
+#define F_EXP_C3 0x1.5554dcp-3f
+#define F_EXP_C4 0x1.55551ap-5f
+#define F_EXP_C5 0x1.120ba2p-7f
+#define F_EXP_C6 0x1.6d113cp-10f
+
+/*
+ * e^x within 1 ulp. With n = rne(x / ln 2) and r = x - n ln 2, e^x = 2^n e^r;
+ * 2^n is multiplied by adding n to the exponent bits, which is exact because the
+ * result is known to be normal. Below F_EXP_LO the result is +0 (no subnormals:
+ * all levels agree and none is slow), above F_EXP_HI it is +inf; NaN stays.
+ */
+static inline float f_exp(float x)
+{
+    if (x != x)
+        return x;
+    if (x < F_EXP_LO)
+        return 0.0f;
+    if (x > F_EXP_HI)
+        return INFINITY;
+    const float shifted = fmaf(x, F_LOG2E, F_ROUND_MAGIC);
+    const float n = shifted - F_ROUND_MAGIC;
+    float r = fmaf(n, -F_LN2_HI, x);
+    r = fmaf(n, -F_LN2_LO, r);
+    float p = F_EXP_C6;
+    p = fmaf(p, r, F_EXP_C5);
+    p = fmaf(p, r, F_EXP_C4);
+    p = fmaf(p, r, F_EXP_C3);
+    p = fmaf(p, r, F_EXP_C2);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    return f_from_bits(f_bits(p) + (f_bits(shifted) << 23));
+}
+
+static inline float f_sigmoid(float x)
+{
+    return 1.0f / (1.0f + f_exp(-x));
+}
+
+static inline float f_silu(float x)
+{
+    return x * f_sigmoid(x);
+}
+
+/*
+ * ln(1 + y) for 0 <= y <= 1, as 2 atanh(s) with s = y / (2 + y) <= 1/3: no
+ * cancellation near 0. atanh(s) = s + s^3 (...), interpolated over s^2 <= 1/9.
+ */
+static inline float f_log1p(float y)
+{
+    const float s = y / (2.0f + y);
+    const float z = s * s;
+    float p = 0x1.a9bafcp-3f;
+    p = fmaf(p, z, 0x1.65ad56p-3f);
+    p = fmaf(p, z, 0x1.c7fb36p-3f);
+    p = fmaf(p, z, 0x1.248f58p-2f);
+    p = fmaf(p, z, 0x1.9999ap-2f);
+    p = fmaf(p, z, 0x1.555556p-1f);
+    return fmaf(p * z, s, s + s);
+}
+
+/* ln(1 + e^x), the larger part split off so that neither end overflows or cancels. */
+static inline float f_softplus(float x)
+{
+    const float positive = x > 0.0f ? x : 0.0f;
+    return positive + f_log1p(f_exp(-fabsf(x)));
+}
+
+/*
+ * Up to 5/8 an odd polynomial, x + x^3 (...), because 1 - 2/(...) would cancel;
+ * above it, 1 - 2 / (e^2x + 1). Odd by construction.
+ */
+static inline float f_tanh(float x)
+{
+    const float a = fabsf(x);
+    if (a > 0.625f)
+        return copysignf(1.0f - 2.0f / (f_exp(a + a) + 1.0f), x);
+    const float z = x * x;
+    float p = 0x1.2c83cp-9f;
+    p = fmaf(p, z, -0x1.116a16p-7f);
+    p = fmaf(p, z, 0x1.64a976p-6f);
+    p = fmaf(p, z, -0x1.ba08c4p-5f);
+    p = fmaf(p, z, 0x1.1110eap-3f);
+    p = fmaf(p, z, -0x1.555556p-2f);
+    return fmaf(p * z, x, x);
+}
+
+/* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+static inline float f_gelu_tanh(float x)
+{
+    const float cubic = fmaf(x * x, 0x1.2444f2p-5f, 0x1.988454p-1f);
+    return (0.5f * x) * (1.0f + f_tanh(cubic * x));
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attn_ref.c - attention over one page of keys and values, and merging of results.
+ *
+ * Softmax attention over any number of keys is kept as (m, l, o): the largest
+ * score so far, the sum of e^(s - m), and the values weighted by the same. Two
+ * such results merge into one:
+ *
+ *   m = max(m1, m2),  e1 = e^(m1 - m),  e2 = e^(m2 - m)
+ *   l = l2 e2 + l1 e1,  o = o2 e2 + o1 e1          (fma of the second, product of the first)
+ *
+ * Who merges what is fixed by absolute positions, so that the bits do not depend
+ * on threads or on how a prompt was cut: each page is computed for itself and
+ * then merged, in ascending order.
+ */
+#include "kernels/variants.h"
+
+#include "kernels/fmath.h"
+#include "kernels/ref/lanes.h"
+#include "quant/half.h"
+
+enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE };
+
+typedef float load_fn(const void *page, size_t i);
+
+static float load_f32(const void *page, size_t i)
+{
+    return ((const float *)page)[i];
+}
+
+static float load_f16(const void *page, size_t i)
+{
+    return half_f16_to_f32(((const uint16_t *)page)[i]);
+}
+
+static float larger(float first, float second)
+{
+    return second > first ? second : first;
+}
+
+static void merge(kern_attn_acc *into, const kern_attn_acc *from)
+{
+    const float m = larger(into->m, from->m);
+    const float e1 = f_exp(into->m - m);
+    const float e2 = f_exp(from->m - m);
+    into->m = m;
+    into->l = fmaf(from->l, e2, into->l * e1);
+    for (int d = 0; d < DIM; d++)
+        into->o[d] = fmaf(from->o[d], e2, into->o[d] * e1);
+}
+
+/*
+ * One query q [256] against the first n >= 1 positions of a page:
+ *   s_j = (q . k_j) * scale   a chain over the 256 dimensions
+ *   m = max s_j,  p_j = e^(s_j - m)
+ *   l = lanes(p),  o[d] = chain over j of p_j v_j[d]
+ * Positions the query may not see are left out, not added as zero.
+ */
+static void block(const float *q, const kern_attn_args *a, size_t n, load_fn *load,
+                  kern_attn_acc *out)
+{
+    float p[PAGE];
+    lanes sums = {{0}};
+    out->m = -INFINITY;
+    for (size_t j = 0; j < n; j++) {
+        float score = 0.0f;
+        for (size_t i = 0; i < DIM; i++)
+            score = fmaf(q[i], load(a->k_page, i * PAGE + j), score);
+        p[j] = score * a->scale;
+        out->m = larger(out->m, p[j]);
+    }
+    for (size_t j = 0; j < n; j++) {
+        p[j] = f_exp(p[j] - out->m);
+        sums.lane[j % KERN_LANES] += p[j];
+    }
+    out->l = lanes_total(&sums);
+    for (size_t d = 0; d < DIM; d++) {
+        float sum = 0.0f;
+        for (size_t j = 0; j < n; j++)
+            sum = fmaf(p[j], load(a->v_page, j * DIM + d), sum);
+        out->o[d] = sum;
+    }
+}
+
+static void all_queries(const kern_attn_args *a, load_fn *load)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        kern_attn_acc result;
+        if (a->n_keys[i] == 0)
+            continue;
+        block(a->q + i * a->q_stride, a, a->n_keys[i], load, &result);
+        if (a->first)
+            a->acc[i] = result;
+        else
+            merge(&a->acc[i], &result);
+    }
+}
+
+void k_attn_block_f32_ref(const kern_attn_args *a)
+{
+    all_queries(a, load_f32);
+}
+
+void k_attn_block_f16_ref(const kern_attn_args *a)
+{
+    all_queries(a, load_f16);
+}
+
+void k_attn_merge_ref(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        merge(&into[i], &from[i]);
+}
+
+/* The division by the denominator is left to the end; then the output gate. */
+void k_attn_finish_ref(const kern_attn_acc *acc, const float *gate, float *y)
+{
+    for (int d = 0; d < DIM; d++)
+        y[d] = (acc->o[d] / acc->l) * f_sigmoid(gate[d]);
+}

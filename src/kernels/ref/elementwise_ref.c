@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elementwise_ref.c - kernels whose every output depends on one place of the inputs.
+ */
+#include "kernels/variants.h"
+
+#include "kernels/fmath.h"
+
+/* The residual stream: y + x, in the order of the layers. */
+void k_add_ref(const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + x[i];
+}
+
+/* SwiGLU, between the two products of the feed-forward layer. */
+void k_silu_mul_ref(const float *gate, const float *up, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = f_silu(gate[i]) * up[i];
+}
+
+/*
+ * The short causal convolution before DeltaNet: per channel i a weighted sum of
+ * the last four inputs, x[0] the oldest. A chain, so the order is that of time.
+ */
+void k_conv_silu_ref(const float *const x[4], const float *w, size_t w_stride, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0.0f;
+        for (size_t j = 0; j < 4; j++)
+            sum = fmaf(w[j * w_stride + i], x[j][i], sum);
+        y[i] = f_silu(sum);
+    }
+}
+
+/*
+ * Rotary positions: the pair (x[i], x[i + n]) is turned by the angle of frequency
+ * i. All four products are rounded before the sums, as the model was trained.
+ */
+void k_rope_ref(float *x, const float *cos, const float *sin, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float a = x[i], b = x[i + n];
+        const float ac = a * cos[i], bs = b * sin[i];
+        const float bc = b * cos[i], as = a * sin[i];
+        x[i] = ac - bs;
+        x[i + n] = bc + as;
+    }
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kv_ref.c - one position of keys and values into its page.
+ *
+ * Keys are kept transposed, [256][64], so that the scores of 64 positions are 64
+ * lanes of one product; values are kept as rows, [64][256], so that the 256
+ * outputs are the lanes. Rounding happens here, once: a fresh key and a cached
+ * key are the same number.
+ */
+#include "kernels/variants.h"
+
+#include "quant/half.h"
+
+void k_kv_put_f32_ref(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
+{
+    float *keys = k_page;                                           /* [256][64] */
+    float *values = (float *)v_page + (size_t)slot * KERN_HEAD_DIM; /* row of [64][256] */
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        keys[i * KERN_PAGE + slot] = k[i];
+        values[i] = v[i];
+    }
+}
+
+void k_kv_put_f16_ref(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
+{
+    uint16_t *keys = k_page;                                              /* [256][64] */
+    uint16_t *values = (uint16_t *)v_page + (size_t)slot * KERN_HEAD_DIM; /* row of [64][256] */
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        keys[i * KERN_PAGE + slot] = half_f32_to_f16(k[i]);
+        values[i] = half_f32_to_f16(v[i]);
+    }
+}

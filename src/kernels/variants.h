@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * variants.h - prototypes of every kernel a level may have, from kernels.def.
+ *
+ * Only the references must exist for every slot. A level's kernels are named by
+ * the functions below and nowhere else; those functions hold nothing but pointer
+ * assignments and are built without instruction-set flags.
+ */
+#ifndef MOTE_KERNELS_VARIANTS_H
+#define MOTE_KERNELS_VARIANTS_H
+
+#include "kernels/kernels.h"
+
+#define KERNEL(slot, type) type k_##slot##_ref, k_##slot##_avx2, k_##slot##_avx512, k_##slot##_amx;
+#include "kernels/kernels.def"
+#undef KERNEL
+
+void kern_level_avx2(kern_table *table);
+void kern_level_avx512(kern_table *table);
+void kern_gemm_level_avx2(kern_table *table);
+void kern_gemm_level_avx512(kern_table *table);
+void kern_gemm_level_amx(kern_table *table);
+
+#endif
