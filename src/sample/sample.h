@@ -15,8 +15,9 @@ typedef struct sample_input {
     const kern_table *kernels;
     const float *logits; /* [vocabulary] */
     uint32_t vocabulary;
-    uint32_t n_tokens;           /* ids from here on are padding and never chosen */
-    const mote_token *generated; /* [n_generated], what the penalties look at */
+    uint32_t n_tokens; /* ids from here on are padding and never chosen */
+    const mote_token
+        *generated; /* [n_generated], for the penalties; ids without meaning do nothing */
     size_t n_generated;
     uint64_t position; /* of the token to be drawn: the counter of the random number */
 } sample_input;
@@ -24,7 +25,10 @@ typedef struct sample_input {
 /* Working memory for one call, made once: sample_scratch_bytes(vocabulary) bytes, 64-aligned. */
 size_t sample_scratch_bytes(uint32_t vocabulary);
 
-/* MOTE_E_ARG: an option is out of range or not a number. Never allocates. */
+/* sample.c states the order of everything it does. `how` may be NULL: all zero. `out` is
+ * written only on success. Never allocates; what scratch held before does not matter.
+ * MOTE_E_ARG: an option is out of range or not a number, or bias forbids every token.
+ * MOTE_E_FORMAT: the row holds nothing but NaN and -inf. */
 mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
                         mote_choice *out, mote_error *err);
 

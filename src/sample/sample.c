@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sample.c - the order in which a row of logits becomes a token.
+ *
+ * All arithmetic is IEEE and either written here or a kernel slot, which is the
+ * same at every instruction-set level: so is the token. Values are binary32,
+ * sums over candidates are chains of binary64 adds.
+ *
+ *  1. Clean: ids from n_tokens on are left out. NaN becomes -inf, which is never
+ *     chosen; +inf becomes the largest float. A row of nothing but -inf is an
+ *     error: the weights it came from are damaged.
+ *  2. Log-probabilities, of these values: (v - max) - log(sum of exp(v - max)),
+ *     in binary64, rounded once. What comes later does not change them.
+ *  3. Bias, in the order of the list; a token named twice is moved twice.
+ *  4. Penalties, once for each different token of `generated`, occurring c times:
+ *     v = v > 0 ? v / repetition : v * repetition; v = v - presence;
+ *     v = v - frequency * c. A result above the largest float becomes it.
+ *  5. Temperature 0: the largest value, of equal ones the lowest id. Otherwise:
+ *  6. Candidates are all values but -inf, ordered by (value descending, id
+ *     ascending); top_k keeps the first top_k of them.
+ *  7. Weights: w = exp((v - max) * (1 / temperature)). Z is their sum: over the
+ *     candidates in order if top_k is on, else sample_row_mass.
+ *  8. top_p keeps the shortest beginning whose sum of weights is at least
+ *     top_p * Z. min_p keeps weights of at least min_p times the first. Both
+ *     measure what top_k left; the shorter one counts; at least one stays.
+ *     1 turns top_p off as 0 does.
+ *  9. S is the sum of what was kept, or Z if neither top_p nor min_p is on, and
+ *     u the number of (seed, position, draw), 0 <= u < 1. The token is the
+ *     first candidate at which the running sum exceeds u * S; if rounding leaves
+ *     none, the first candidate of all.
+ */
+#include "sample/sample.h"
+#include "sample/sample_options.h"
+#include "sample/sample_row.h"
+
+#include "base/philox.h"
+#include "kernels/dmath.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+
+enum {
+    ALIGN = 64,
+    /* How many candidates are put in order at first, and then, when no top_k says
+     * it. Most draws end within the first few; the rest of the row comes last. */
+    REACH_NEAR = 64,
+    REACH_FAR = 512
+};
+
+/* ---- scratch ---- */
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* values, block_max, entries, spare. The counts of the penalties are done with
+ * before anything is sorted, and use the room of the sort. */
+size_t sample_scratch_bytes(uint32_t vocabulary)
+{
+    return round_up(vocabulary * sizeof(float)) +
+           round_up(sample_row_blocks(vocabulary) * sizeof(float)) +
+           2 * round_up(vocabulary * sizeof(sample_entry));
+}
+
+static sample_row lay_out(const sample_input *in, void *scratch)
+{
+    unsigned char *at = scratch;
+    sample_row row = {.kernels = in->kernels, .n = in->n_tokens};
+    row.values = (float *)at;
+    at += round_up(in->vocabulary * sizeof(float));
+    row.block_max = (float *)at;
+    at += round_up(sample_row_blocks(in->vocabulary) * sizeof(float));
+    row.entries = (sample_entry *)at;
+    at += round_up(in->vocabulary * sizeof(sample_entry));
+    row.spare = (sample_entry *)at;
+    return row;
+}
+
+/* ---- the model's opinion: clean values, log-probabilities ---- */
+
+static float clean(float logit)
+{
+    if (logit <= FLT_MAX)
+        return logit;
+    return logit > 0 ? FLT_MAX : -INFINITY;
+}
+
+/* What turns a value into its log-probability. */
+typedef struct log_scale {
+    float max;
+    double log_sum;
+} log_scale;
+
+static float logprob(const log_scale *scale, float value)
+{
+    return (float)((double)value - (double)scale->max - scale->log_sum);
+}
+
+static void report_top(const sample_row *row, const log_scale *scale, uint32_t want,
+                       mote_choice *out)
+{
+    const size_t found = sample_row_best(row, want);
+    out->n_top = found < want ? (uint32_t)found : want;
+    for (uint32_t i = 0; i < out->n_top; i++) {
+        const uint32_t id = row->entries[i].id;
+        out->top[i].token = (mote_token)id;
+        out->top[i].logprob = logprob(scale, row->values[id]);
+    }
+}
+
+/* ---- the caller's wishes: bias and penalties ---- */
+
+static bool has_penalties(const sample_input *in, const mote_sampling *how)
+{
+    const bool repetition = how->repetition != 0 && how->repetition != 1;
+    return in->n_generated > 0 && (repetition || how->presence != 0 || how->frequency != 0);
+}
+
+/* Positive overflow is the only way out of the finite numbers that has to be closed. */
+static float bounded(float value)
+{
+    return value < FLT_MAX ? value : FLT_MAX;
+}
+
+static float penalised(float value, const mote_sampling *how, uint32_t count)
+{
+    const float repetition = how->repetition != 0 ? how->repetition : 1;
+    value = value > 0 ? value / repetition : value * repetition;
+    value -= how->presence;
+    value -= how->frequency * (float)count;
+    return bounded(value);
+}
+
+/*
+ * Three walks over the generated tokens instead of a cleared array or a sort: the
+ * first makes the counts that will be used zero, so nothing has to hold between
+ * calls, and the third leaves a zero where a token has had its penalty.
+ */
+static void penalise(const sample_row *row, const sample_input *in, const mote_sampling *how)
+{
+    uint32_t *counts = (uint32_t *)row->spare; /* [n] */
+    for (size_t i = 0; i < in->n_generated; i++)
+        if ((uint32_t)in->generated[i] < row->n)
+            counts[in->generated[i]] = 0;
+    for (size_t i = 0; i < in->n_generated; i++)
+        if ((uint32_t)in->generated[i] < row->n)
+            counts[in->generated[i]]++;
+    for (size_t i = 0; i < in->n_generated; i++) {
+        const uint32_t id = (uint32_t)in->generated[i];
+        if (id >= row->n || counts[id] == 0)
+            continue;
+        row->values[id] = penalised(row->values[id], how, counts[id]);
+        counts[id] = 0;
+    }
+}
+
+static void adjust(const sample_row *row, const sample_input *in, const mote_sampling *how)
+{
+    for (size_t i = 0; i < how->n_bias; i++) {
+        float *value = &row->values[how->bias[i].token];
+        *value = bounded(*value + how->bias[i].add);
+    }
+    if (has_penalties(in, how))
+        penalise(row, in, how);
+}
+
+/* ---- the draw ---- */
+
+/* The candidates, best first, with their weights and the running sum. */
+typedef struct walk {
+    const sample_row *row;
+    float max, scale;
+    size_t limit;  /* no candidate from here on */
+    size_t wanted; /* what sample_row_best was last asked for */
+    size_t sorted; /* and what it gave */
+    size_t next;
+    double sum;
+} walk;
+
+static walk walk_from(const sample_row *row, const mote_sampling *how, float max)
+{
+    walk w = {.row = row, .max = max, .limit = row->n, .wanted = REACH_NEAR};
+    w.scale = bounded(1 / how->temperature); /* the first value's 0 * inf would be a NaN */
+    if (how->top_k > 0 && how->top_k < row->n)
+        w.limit = w.wanted = how->top_k;
+    w.sorted = sample_row_best(row, w.wanted);
+    return w;
+}
+
+/* Puts more candidates in order until there is a next one. Those before stay where they are. */
+static bool reach_next(walk *w)
+{
+    while (w->next >= w->sorted && w->wanted < w->limit) {
+        w->wanted = w->wanted < REACH_FAR && REACH_FAR < w->limit ? REACH_FAR : w->limit;
+        w->sorted = sample_row_best(w->row, w->wanted);
+    }
+    return w->next < w->sorted && w->next < w->limit;
+}
+
+/* Of the next candidate; 0 if there is none. */
+static float next_weight(walk *w)
+{
+    if (!reach_next(w))
+        return 0;
+    const float *value = &w->row->values[w->row->entries[w->next].id];
+    return w->row->kernels->sum_exp(value, 1, w->max, w->scale);
+}
+
+/* Takes candidates until their sum is at least `goal`, or the next weighs less
+ * than `least` or nothing at all. Behind one that weighs nothing all weigh nothing. */
+static void take_until(walk *w, double goal, double least)
+{
+    while (w->sum < goal) {
+        const double weight = (double)next_weight(w);
+        if (weight <= 0 || weight < least)
+            return;
+        w->sum += weight;
+        w->next++;
+    }
+}
+
+static void restart(walk *w)
+{
+    w->next = 0;
+    w->sum = 0;
+}
+
+/* Z of the head comment. */
+static double whole_mass(walk *w)
+{
+    if (w->limit == w->row->n)
+        return sample_row_mass(w->row, w->max, w->scale);
+    take_until(w, INFINITY, 0);
+    const double mass = w->sum;
+    restart(w);
+    return mass;
+}
+
+/* Cuts the walk by top_p and min_p and returns the sum of what is left. */
+static double keep(walk *w, const mote_sampling *how, double mass)
+{
+    const bool top_p = how->top_p > 0 && how->top_p < 1;
+    if (!top_p && how->min_p == 0)
+        return mass;
+    const double least = (double)how->min_p * (double)next_weight(w);
+    take_until(w, top_p ? (double)how->top_p * mass : INFINITY, least);
+    w->limit = w->next;
+    const double kept = w->sum;
+    restart(w);
+    return kept;
+}
+
+static uint32_t draw(const sample_row *row, const mote_sampling *how, float max, float unit)
+{
+    walk w = walk_from(row, how, max);
+    const double target = (double)unit * keep(&w, how, whole_mass(&w));
+    for (float weight; (weight = next_weight(&w)) > 0; w.next++) {
+        w.sum += (double)weight;
+        if (w.sum > target)
+            return row->entries[w.next].id;
+    }
+    return row->entries[0].id;
+}
+
+/* ---- all of it ---- */
+
+mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
+                        mote_choice *out, mote_error *err)
+{
+    assert(in->n_tokens > 0 && in->n_tokens <= in->vocabulary);
+    static const mote_sampling defaults = {0};
+    if (how == NULL)
+        how = &defaults;
+    TRY(sample_check_options(how, in->n_tokens, err));
+
+    const sample_row row = lay_out(in, scratch);
+    for (uint32_t id = 0; id < row.n; id++)
+        row.values[id] = clean(in->logits[id]);
+    float max = sample_row_measure(&row);
+    if (max == -INFINITY)
+        return err_set(err, MOTE_E_FORMAT,
+                       "no logit is a number above -infinity: the model's weights are damaged");
+
+    mote_choice choice = {0};
+    const log_scale scale = {max, d_log(sample_row_mass(&row, max, 1))};
+    report_top(&row, &scale, how->top_logprobs, &choice);
+
+    if (how->n_bias > 0 || has_penalties(in, how)) {
+        adjust(&row, in, how);
+        max = sample_row_measure(&row);
+        if (max == -INFINITY)
+            return err_set(err, MOTE_E_ARG, "bias and penalties leave no token that may be chosen");
+    }
+    const uint32_t id = how->temperature == 0
+                            ? sample_row_first(&row, max)
+                            : draw(&row, how, max, philox_unit(how->seed, in->position, how->draw));
+    choice.token = (mote_token)id;
+    choice.logprob = logprob(&scale, clean(in->logits[id]));
+    *out = choice;
+    return MOTE_OK;
+}
