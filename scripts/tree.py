@@ -8,6 +8,7 @@ copy and see it caught.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,9 +25,14 @@ def root_from_arguments():
 
 
 def _git_names(root):
-    out = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
-                          "--exclude-standard"], capture_output=True, check=True)
-    return sorted(set(os.fsdecode(name) for name in out.stdout.split(b"\0") if name))
+    """What git knows or would take, or None: no clone, no git, or git distrusts its owner."""
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        return None
+    run = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
+                          "--exclude-standard"], capture_output=True, check=False)
+    if run.returncode != 0:
+        return None
+    return sorted(set(os.fsdecode(name) for name in run.stdout.split(b"\0") if name))
 
 
 def _walked_names(root):
@@ -39,8 +45,9 @@ def _walked_names(root):
 
 def files(root):
     """Paths, relative to root, of everything that is or could be committed."""
-    # A clone has .git; an unpacked archive and the copies of the tests do not.
-    names = _git_names(root) if (root / ".git").exists() else _walked_names(root)
+    names = _git_names(root)
+    if names is None:
+        names = _walked_names(root)
     return [name for name in names if (root / name).is_file()]
 
 

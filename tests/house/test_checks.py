@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the checks in scripts/: each planted fault must be caught, and only it.
 
-Every test starts from a copy of the sources, looks at what the check says of it,
-plants one fault and expects exactly one kind of new line: that fault's. A small
-sound tree shows that each check is able to pass.
+Every test starts from a copy of the sources, adds a file with one fault and expects
+a line that names this file and this fault. What the check says of other files does
+not matter. A small sound tree shows that each check is able to pass.
 """
 import shutil
 import subprocess
@@ -55,23 +55,23 @@ class Planted(unittest.TestCase):
         self.tree = Tree(copy=True)
         self.addCleanup(self.tree.folder.cleanup)
 
-    def caught(self, name, text, expect):
-        """Writes the file and expects a new line `name...` that holds `expect`."""
-        before = set(self.tree.run(self.check)[1])
+    def faults(self, name, text):
+        """(exit code, what the check says of this file), with the file planted for this one run."""
+        path = self.tree.root / name
+        self.assertFalse(path.exists(), f"{name} is there already")
         self.tree.write(name, text)
         code, lines = self.tree.run(self.check)
-        fresh = [line for line in lines if line not in before and line.startswith(f"{name}:")]
-        self.assertTrue(any(expect in line for line in fresh),
+        path.unlink()
+        return code, [line for line in lines if line.startswith(f"{name}:")]
+
+    def caught(self, name, text, expect):
+        code, lines = self.faults(name, text)
+        self.assertTrue(any(expect in line for line in lines),
                         f"not caught: {expect!r} in {name}\n" + "\n".join(lines))
         self.assertEqual(code, 1)
 
     def passes(self, name, text):
-        """Writes the file and expects that the check says nothing new."""
-        before = self.tree.run(self.check)
-        self.tree.write(name, text)
-        _, lines = self.tree.run(self.check)
-        fresh = [line for line in lines if line.startswith(f"{name}:")]
-        self.assertEqual(fresh, [], before)
+        self.assertEqual(self.faults(name, text)[1], [])
 
 
 class Floors(Planted):
@@ -131,8 +131,7 @@ class Floors(Planted):
     def test_cycle(self):
         self.tree.write("src/base/ring_a.h", SPDX + '#include "base/ring_b.h"\n')
         self.tree.write("src/base/ring_b.h", SPDX + '#include "base/ring_c.h"\n')
-        self.tree.write("src/base/ring_c.h", SPDX)
-        self.assertNotIn("cycle", "\n".join(self.tree.run(self.check)[1]))
+        self.passes("src/base/ring_c.h", SPDX)
         self.caught("src/base/ring_c.h", SPDX + '#include "base/ring_a.h"\n', "a cycle of includes")
 
 
