@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* npy.h - arrays that NumPy saved: little-endian float32, int32 or uint8, C order. */
+#ifndef MOTE_TESTS_SUPPORT_NPY_H
+#define MOTE_TESTS_SUPPORT_NPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NPY_MAX_DIMS = 4 };
+
+typedef struct test_npy {
+    uint32_t n_dims;
+    size_t dims[NPY_MAX_DIMS]; /* slowest first; missing ones are 1 */
+    size_t count;              /* their product */
+    /* One of these is set. */
+    const float *f32;
+    const int32_t *i32;
+    const uint8_t *u8;
+    void *memory;
+} test_npy;
+
+bool test_npy_load(test_npy *out, const char *path);
+/* From the data directory: "golden/forward/len5.ids.npy". Prints why and exits if it cannot. */
+test_npy test_npy_data(const char *name);
+void test_npy_free(test_npy *a);
+
+#endif
