@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vocab.c - makes a tok from the metadata of a GGUF file.
+ *
+ * Tokens come as text in which every byte is written as a printable character
+ * (the alphabet of GPT-2); added tokens come as they are. Here they become
+ * bytes, all in one block. Merges come as two such texts with a space between
+ * and become pairs of ids, which is what encoding works with; the hash table
+ * that finds the ids lives only while the file is read.
+ *
+ * All of it is a stranger's: a wrong type, count, character or reference is an
+ * error that says which token or merge is meant.
+ */
+#include "tok/parts.h"
+
+#include "base/ckd.h"
+#include "base/mem.h"
+#include "tok/utf8.h"
+
+#include <inttypes.h>
+
+enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 5 };
+
+enum {
+    N_ALPHABET = 324, /* code points that can stand for a byte are below this */
+    NOT_A_BYTE = 0xFFFF,
+    MAX_WRITTEN = 2 * TOK_MAX_TOKEN, /* bytes of a token as the file writes it */
+    INDEX_PROBES = 512
+};
+
+/* Finds a normal token by its bytes. */
+typedef struct index_slot {
+    uint32_t tag;       /* upper half of the hash: spares most comparisons */
+    uint32_t id_plus_1; /* 0: free */
+} index_slot;
+
+typedef struct reader {
+    tok *t;
+    const gguf_kv *tokens, *types, *merges;
+    uint16_t byte_of[N_ALPHABET]; /* code point to byte, or NOT_A_BYTE */
+    index_slot *index;            /* [index_mask + 1] */
+    size_t index_mask;
+} reader;
+
+/* ---- the alphabet ---- */
+
+/* Printable Latin-1 characters stand for themselves, the other 68 bytes follow from U+0100 on. */
+static void make_alphabet(reader *r)
+{
+    unsigned next = 256;
+    memset(r->byte_of, 0xFF, sizeof r->byte_of);
+    for (unsigned b = 0; b < 256; b++) {
+        bool printable = (b >= 33 && b <= 126) || (b >= 161 && b != 173);
+        r->byte_of[printable ? b : next++] = (uint16_t)b;
+    }
+}
+
+/* Turns printable text into bytes, at most as many as the text has; false: a character that is
+ * not of the alphabet. */
+static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n)
+{
+    const unsigned char *p = (const unsigned char *)text.p, *end = p + text.n;
+    size_t used = 0;
+    while (p < end) {
+        unsigned c = *p++;
+        if (c >= 0x80) { /* the alphabet has no longer form than two bytes */
+            if (c < 0xC2 || c > 0xC5 || p == end || (*p & 0xC0) != 0x80)
+                return false;
+            c = (c & 0x1F) << 6 | (*p++ & 0x3Fu);
+        }
+        if (c >= N_ALPHABET || r->byte_of[c] == NOT_A_BYTE)
+            return false;
+        out[used++] = (unsigned char)r->byte_of[c];
+    }
+    *n = used;
+    return true;
+}
+
+static bool is_utf8(str text)
+{
+    const unsigned char *p = (const unsigned char *)text.p;
+    int bytes;
+    for (size_t at = 0; at < text.n; at += (size_t)bytes)
+        if ((bytes = utf8_check(p + at, text.n - at)) <= 0)
+            return false;
+    return true;
+}
+
+/* ---- the index ---- */
+
+static uint64_t hash_of(str text)
+{
+    const char *p = text.p;
+    size_t n = text.n;
+    uint64_t h = n * 0x9E3779B97F4A7C15u, word;
+    for (; n >= 8; n -= 8, p += 8) {
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0xA0761D6478BD642Fu;
+        h ^= h >> 32;
+    }
+    word = 0;
+    memcpy(&word, p, n);
+    h = (h ^ word) * 0xE7037ED1A0B428DBu;
+    return h ^ h >> 29;
+}
+
+/* The slot of these bytes, or the free one where they would go; NULL after INDEX_PROBES. */
+static index_slot *index_find(const reader *r, str text, uint64_t hash)
+{
+    size_t at = (size_t)hash & r->index_mask;
+    for (int probe = 0; probe < INDEX_PROBES; probe++, at = (at + 1) & r->index_mask) {
+        index_slot *slot = &r->index[at];
+        if (slot->id_plus_1 == 0)
+            return slot;
+        if (slot->tag == hash >> 32 && str_eq(tok_text(r->t, slot->id_plus_1 - 1), text))
+            return slot;
+    }
+    return NULL;
+}
+
+static mote_status index_add(reader *r, uint32_t id, mote_error *err)
+{
+    uint64_t hash = hash_of(tok_text(r->t, id));
+    index_slot *slot = index_find(r, tok_text(r->t, id), hash);
+    if (slot == NULL)
+        return err_set(err, MOTE_E_FORMAT, "the vocabulary is made to collide");
+    if (slot->id_plus_1 != 0)
+        return err_set(err, MOTE_E_FORMAT, "tokens %u and %u are the same text",
+                       slot->id_plus_1 - 1, id);
+    *slot = (index_slot){(uint32_t)(hash >> 32), id + 1};
+    return MOTE_OK;
+}
+
+static bool index_get(const reader *r, str text, uint32_t *id)
+{
+    const index_slot *slot = index_find(r, text, hash_of(text));
+    if (slot == NULL || slot->id_plus_1 == 0)
+        return false;
+    *id = slot->id_plus_1 - 1;
+    return true;
+}
+
+/* ---- tokens ---- */
+
+/* How many tokens there are and how many of them are added; checks every type. */
+static mote_status count_tokens(reader *r, mote_error *err)
+{
+    tok *t = r->t;
+    for (uint32_t id = 0; id < r->types->count; id++) {
+        int64_t type = 0;
+        gguf_int_at(r->types, id, &type);
+        if (type == TYPE_CONTROL || type == TYPE_USER_DEFINED)
+            t->n_added++;
+        else if (type != TYPE_NORMAL && type != TYPE_UNUSED)
+            return err_set(err, MOTE_E_UNSUPPORTED,
+                           "token %u is of type %" PRId64
+                           ", which byte-level vocabularies do not have",
+                           id, type);
+        if (type != TYPE_UNUSED)
+            t->n_tokens = id + 1;
+    }
+    if (t->n_added > TOK_MAX_ADDED)
+        return err_set(err, MOTE_E_UNSUPPORTED, "%u added tokens are too many: at most %d",
+                       t->n_added, TOK_MAX_ADDED);
+    return MOTE_OK;
+}
+
+/* Takes the bytes of one token to the end of those before it. */
+static mote_status add_token(reader *r, uint32_t id, int64_t type, str text, mote_error *err)
+{
+    tok *t = r->t;
+    unsigned char *out = t->text + t->starts[id];
+    size_t n = text.n;
+    if (text.n == 0 || text.n > MAX_WRITTEN)
+        return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes, not 1 to %d", id, text.n,
+                       MAX_WRITTEN);
+    if (type == TYPE_NORMAL) {
+        if (!to_bytes(r, text, out, &n))
+            return err_set(err, MOTE_E_FORMAT, "token %u is not written in byte characters", id);
+    } else {
+        if (!is_utf8(text))
+            return err_set(err, MOTE_E_FORMAT, "added token %u is not UTF-8", id);
+        memcpy(out, text.p, n);
+        t->added[t->n_added++] = (tok_added){id, type == TYPE_CONTROL};
+    }
+    if (n > TOK_MAX_TOKEN)
+        return err_set(err, MOTE_E_FORMAT, "token %u stands for %zu bytes: at most %d", id, n,
+                       TOK_MAX_TOKEN);
+    t->starts[id + 1] = t->starts[id] + (uint32_t)n;
+    return type == TYPE_NORMAL ? index_add(r, id, err) : MOTE_OK;
+}
+
+static mote_status read_tokens(reader *r, mote_error *err)
+{
+    tok *t = r->t;
+    gguf_str_walk walk = {0};
+    str text;
+    t->n_added = 0; /* counted again as they come */
+    for (uint32_t id = 0; id < t->n_tokens && gguf_next_str(r->tokens, &walk, &text); id++) {
+        int64_t type = TYPE_UNUSED;
+        gguf_int_at(r->types, id, &type);
+        t->starts[id + 1] = t->starts[id];
+        if (type != TYPE_UNUSED)
+            TRY(add_token(r, id, type, text, err));
+    }
+    for (unsigned b = 0; b < 256; b++) {
+        const char byte = (char)b;
+        if (!index_get(r, (str){&byte, 1}, &t->byte_id[b]))
+            return err_set(err, MOTE_E_FORMAT, "no token stands for the byte 0x%02X", b);
+    }
+    return tok_added_sort(t, err);
+}
+
+/* ---- merges ---- */
+
+static mote_status add_merge(tok_merges *m, uint32_t left, uint32_t right, uint32_t rank,
+                             mote_error *err)
+{
+    uint64_t key = merges_key(left, right);
+    size_t at = merges_home(m, key);
+    for (int probe = 0; probe < MERGES_PROBES; probe++, at = (at + 1) & (m->n_slots - 1)) {
+        if (m->slots[at] == 0) {
+            m->slots[at] = key << MERGES_BITS | rank;
+            return MOTE_OK;
+        }
+        if (m->slots[at] >> MERGES_BITS == key)
+            return err_set(err, MOTE_E_FORMAT, "merge %u was there before", rank);
+    }
+    return err_set(err, MOTE_E_FORMAT, "the merges are made to collide");
+}
+
+/* The ids of a merge: left, right, and what they become. *next is where the last result ended:
+ * vocabularies list results in the order of their merges, so it is nearly always the answer. */
+static mote_status read_merge(reader *r, uint32_t rank, str text, uint32_t *next, mote_error *err)
+{
+    tok_merges *m = &r->t->merges;
+    char bytes[2 * MAX_WRITTEN];
+    const char *space = text.n > 0 ? memchr(text.p, ' ', text.n) : NULL;
+    size_t n_written = space != NULL ? (size_t)(space - text.p) : 0, n_left, n_right;
+    if (space == NULL || text.n > sizeof bytes)
+        return err_set(err, MOTE_E_FORMAT, "merge %u is not two tokens", rank);
+    str written_right = {space + 1, text.n - n_written - 1};
+    uint32_t left, right, result = *next;
+    if (!to_bytes(r, (str){text.p, n_written}, (unsigned char *)bytes, &n_left) ||
+        !to_bytes(r, written_right, (unsigned char *)bytes + n_left, &n_right) ||
+        !index_get(r, (str){bytes, n_left}, &left) ||
+        !index_get(r, (str){bytes + n_left, n_right}, &right))
+        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', is not two tokens", rank,
+                       STR_ARG(text));
+    str whole = {bytes, n_left + n_right};
+    if ((result >= r->t->n_tokens || !str_eq(tok_text(r->t, result), whole)) &&
+        !index_get(r, whole, &result))
+        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', does not make a token", rank,
+                       STR_ARG(text));
+    m->result[rank] = result;
+    *next = result + 1;
+    return add_merge(m, left, right, rank, err);
+}
+
+static mote_status read_merges(reader *r, mote_error *err)
+{
+    gguf_str_walk walk = {0};
+    str text;
+    uint32_t next = 0;
+    for (uint32_t rank = 0; gguf_next_str(r->merges, &walk, &text); rank++)
+        TRY(read_merge(r, rank, text, &next, err));
+    return MOTE_OK;
+}
+
+/* ---- the whole ---- */
+
+static mote_status find_array(const gguf *g, const char *key, bool strings, const gguf_kv **out,
+                              mote_error *err)
+{
+    int64_t first;
+    *out = gguf_find(g, key);
+    if (*out == NULL)
+        return err_set(err, MOTE_E_FORMAT, "%s is missing", key);
+    bool fits =
+        strings ? (*out)->type == GGUF_STRING : (*out)->count == 0 || gguf_int_at(*out, 0, &first);
+    if (!(*out)->is_array || !fits)
+        return err_set(err, MOTE_E_FORMAT, "%s is not an array of %s", key,
+                       strings ? "strings" : "integers");
+    if ((*out)->count >= MERGES_LIMIT)
+        return err_set(err, MOTE_E_UNSUPPORTED, "%s has %" PRIu64 " entries: at most %d", key,
+                       (*out)->count, MERGES_LIMIT - 1);
+    return MOTE_OK;
+}
+
+static mote_status find_parts(reader *r, const gguf *g, mote_error *err)
+{
+    str model, pre;
+    TRY(gguf_get_str(g, "tokenizer.ggml.model", &model, NULL, err));
+    TRY(gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, err));
+    if (!str_is(model, "gpt2") || !str_is(pre, "qwen35"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "the tokenizer is '%.*s' with splitting '%.*s', not 'gpt2' with 'qwen35'",
+                       STR_ARG(model), STR_ARG(pre));
+    TRY(find_array(g, "tokenizer.ggml.tokens", true, &r->tokens, err));
+    TRY(find_array(g, "tokenizer.ggml.token_type", false, &r->types, err));
+    TRY(find_array(g, "tokenizer.ggml.merges", true, &r->merges, err));
+    if (r->tokens->count != r->types->count)
+        return err_set(err, MOTE_E_FORMAT, "there are %" PRIu64 " tokens but %" PRIu64 " types",
+                       r->tokens->count, r->types->count);
+    return MOTE_OK;
+}
+
+/* The smallest power of two that is at least twice n, so that a table is never more than half full.
+ */
+static size_t table_size(uint64_t n)
+{
+    size_t size = 16;
+    while (size < 2 * n)
+        size *= 2;
+    return size;
+}
+
+static mote_status allocate(reader *r, mote_error *err)
+{
+    tok *t = r->t;
+    tok_merges *m = &t->merges;
+    size_t index_size = table_size(t->n_tokens);
+    r->index_mask = index_size - 1;
+    m->n = (uint32_t)r->merges->count;
+    m->n_slots = table_size(m->n);
+    m->shift = (unsigned)__builtin_clzll(m->n_slots) + 1;
+    bool all = (r->index = mem_new(index_size, sizeof *r->index)) != NULL &&
+               (m->slots = mem_new(m->n_slots, sizeof *m->slots)) != NULL &&
+               (m->result = mem_new(m->n, sizeof *m->result)) != NULL &&
+               (t->starts = mem_new((size_t)t->n_tokens + 1, sizeof *t->starts)) != NULL &&
+               (t->text = mem_new(r->tokens->n_bytes, 1)) != NULL &&
+               (t->added = mem_new(t->n_added, sizeof *t->added)) != NULL &&
+               (t->by_text = mem_new(t->n_added, sizeof *t->by_text)) != NULL;
+    if (!all)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a vocabulary of %u tokens", t->n_tokens);
+    return tok_classes_init(&t->classes, err);
+}
+
+/* Gives back what the file's way of writing took more than the bytes themselves. */
+static mote_status shrink_text(tok *t, mote_error *err)
+{
+    size_t n = t->starts[t->n_tokens];
+    unsigned char *text = mem_resize(t->text, n, n, 1);
+    if (text == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of tokens", n);
+    t->text = text;
+    return MOTE_OK;
+}
+
+static mote_status find_ends(tok *t, const gguf *g, mote_error *err)
+{
+    uint32_t eos = 0;
+    bool found;
+    TRY(gguf_get_u32(g, "tokenizer.ggml.eos_token_id", &eos, &found, err));
+    if (found && eos >= t->n_tokens)
+        return err_set(err, MOTE_E_FORMAT,
+                       "tokenizer.ggml.eos_token_id is %u, but there are %u tokens", eos,
+                       t->n_tokens);
+    t->ends[0] = tok_find_added(t, "<|im_end|>");
+    t->ends[1] = tok_find_added(t, "<|endoftext|>");
+    t->ends[2] = found ? (mote_token)eos : -1;
+    return MOTE_OK;
+}
+
+static mote_status read_vocabulary(reader *r, const gguf *g, mote_error *err)
+{
+    TRY(find_parts(r, g, err));
+    TRY(count_tokens(r, err));
+    TRY(allocate(r, err));
+    make_alphabet(r);
+    TRY(read_tokens(r, err));
+    TRY(shrink_text(r->t, err));
+    TRY(read_merges(r, err));
+    return find_ends(r->t, g, err);
+}
+
+mote_status tok_new(tok **out, const gguf *g, mote_error *err)
+{
+    *out = NULL;
+    reader r = {.t = mem_new(1, sizeof *r.t)};
+    if (r.t == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a tokenizer");
+    mote_status status = read_vocabulary(&r, g, err);
+    mem_free(r.index);
+    if (status == MOTE_OK)
+        *out = r.t;
+    else
+        tok_free(r.t);
+    return status;
+}
+
+void tok_free(tok *t)
+{
+    if (t == NULL)
+        return;
+    tok_classes_fini(&t->classes);
+    mem_free(t->by_text);
+    mem_free(t->added);
+    mem_free(t->text);
+    mem_free(t->starts);
+    mem_free(t->merges.result);
+    mem_free(t->merges.slots);
+    mem_free(t);
+}
+
+uint32_t tok_n_tokens(const tok *t)
+{
+    return t->n_tokens;
+}
+
+uint64_t tok_private_bytes(const tok *t)
+{
+    const tok_merges *m = &t->merges;
+    return sizeof *t + (uint64_t)m->n_slots * sizeof *m->slots +
+           (uint64_t)m->n * sizeof *m->result + ((uint64_t)t->n_tokens + 1) * sizeof *t->starts +
+           t->starts[t->n_tokens] + (uint64_t)t->n_added * (sizeof *t->added + sizeof *t->by_text) +
+           (uint64_t)t->classes.n_blocks * CLASS_BLOCK;
+}
+
+bool tok_is_end(const tok *t, mote_token id)
+{
+    return id >= 0 && (id == t->ends[0] || id == t->ends[1] || id == t->ends[2]);
+}
