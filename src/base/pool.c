@@ -162,6 +162,11 @@ uint32_t pool_size(const pool *p)
     return p->n_threads;
 }
 
+size_t pool_bytes(uint32_t n_threads)
+{
+    return sizeof(pool) + n_threads * sizeof(worker);
+}
+
 void pool_free(pool *p)
 {
     if (p == NULL)

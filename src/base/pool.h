@@ -23,6 +23,8 @@ typedef void pool_task_fn(void *ctx, uint32_t task, uint32_t worker);
 mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err);
 void pool_free(pool *p);
 uint32_t pool_size(const pool *p);
+/* What pool_new takes from base/mem. */
+size_t pool_bytes(uint32_t n_threads);
 
 /* Runs fn for task 0 .. n_tasks-1 and returns when all are done. One caller at
  * a time; never allocates. What a task wrote is visible afterwards. */

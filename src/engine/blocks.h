@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blocks.h - a pool of equal, counted blocks: pages, states, tails.
+ *
+ * All blocks are reserved as address space when the engine is made; the system
+ * gives memory to those that are written. Handing out and giving back never
+ * allocates and cannot fail, since the engine promises no more than there are.
+ */
+#ifndef MOTE_ENGINE_BLOCKS_H
+#define MOTE_ENGINE_BLOCKS_H
+
+#include "base/err.h"
+
+typedef struct block_pool {
+    unsigned char *memory; /* [n][bytes], zero until first used */
+    size_t bytes;          /* of a block */
+    uint32_t n, n_free;
+    uint32_t *refs; /* [n], 0: free */
+    uint32_t *free; /* [n], a stack of the free ones */
+} block_pool;
+
+/* What blocks_init takes from base/mem; false: it does not fit a size_t. */
+bool blocks_measure(uint64_t n, size_t bytes, uint64_t *total);
+mote_status blocks_init(block_pool *p, uint32_t n, size_t bytes, const char *what, mote_error *err);
+void blocks_fini(block_pool *p);
+
+/* A block with one reference. Its content is whatever it was. */
+uint32_t blocks_take(block_pool *p);
+void blocks_share(block_pool *p, uint32_t block);
+void blocks_release(block_pool *p, uint32_t block);
+
+static inline unsigned char *blocks_at(const block_pool *p, uint32_t block)
+{
+    return p->memory + (size_t)block * p->bytes;
+}
+
+/* The block that starts at this address. */
+static inline uint32_t blocks_of(const block_pool *p, const unsigned char *start)
+{
+    return (uint32_t)((size_t)(start - p->memory) / p->bytes);
+}
+
+#endif

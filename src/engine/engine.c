@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.c - mote_engine_*: what an engine takes, and taking it.
+ *
+ * The plan and the engine are made by the same code: scratch is measured by
+ * cutting an arena that has no memory, pools by their own formula, so the figure
+ * a person is told beforehand is the figure that is taken.
+ */
+#include "base/ckd.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "engine/engine_int.h"
+#include "sample/sample.h"
+
+enum {
+    MAX_THREADS = 512,
+    MAX_SESSIONS = 4096,
+    MAX_KEPT = 65536,
+    MAX_BATCH = 4096,
+    MAX_LOGITS_ROWS = 65536,
+    DEFAULT_CONTEXT = 4096,
+    DEFAULT_BATCH = 512
+};
+static const uint64_t max_positions = (uint64_t)1 << 32;
+
+static mote_status too_many(mote_error *err, const char *what, uint64_t value, uint64_t max)
+{
+    return err_set(err, MOTE_E_ARG, "%llu %s; the most is %llu", (unsigned long long)value, what,
+                   (unsigned long long)max);
+}
+
+/* Defaults filled in and ranges checked. */
+static mote_status resolve(const mote_model *m, const mote_engine_options *given,
+                           mote_engine_options *o, mote_error *err)
+{
+    *o = given != NULL ? *given : (mote_engine_options){0};
+    if (o->threads == 0)
+        o->threads = cpu_cores();
+    if (o->sessions == 0)
+        o->sessions = 1;
+    if (o->positions == 0)
+        o->positions = (uint64_t)o->sessions * DEFAULT_CONTEXT;
+    if (o->batch == 0)
+        o->batch = DEFAULT_BATCH;
+    if (o->logits_rows == 0)
+        o->logits_rows = o->sessions;
+    if (o->threads > MAX_THREADS)
+        return too_many(err, "threads", o->threads, MAX_THREADS);
+    if (o->sessions > MAX_SESSIONS)
+        return too_many(err, "sessions", o->sessions, MAX_SESSIONS);
+    if (o->positions > max_positions)
+        return too_many(err, "positions", o->positions, max_positions);
+    if (o->kept_states > MAX_KEPT)
+        return too_many(err, "kept states", o->kept_states, MAX_KEPT);
+    if (o->batch > MAX_BATCH)
+        return too_many(err, "tokens in a batch", o->batch, MAX_BATCH);
+    if (o->logits_rows > MAX_LOGITS_ROWS)
+        return too_many(err, "rows of logits", o->logits_rows, MAX_LOGITS_ROWS);
+    if (o->kv != MOTE_KV_F16 && o->kv != MOTE_KV_F32)
+        return err_set(err, MOTE_E_ARG, "an unknown format for keys and values: %d", (int)o->kv);
+    if (o->yarn != 0 && !(o->yarn >= 1 && o->yarn <= 4))
+        return err_set(err, MOTE_E_ARG, "a YaRN factor of %g; it lies between 1 and 4",
+                       (double)o->yarn);
+    (void)m;
+    return MOTE_OK;
+}
+
+/* Every session may end inside a page of its own. */
+static uint64_t pages_for(const mote_engine_options *o)
+{
+    return o->positions / KERN_PAGE + o->sessions;
+}
+
+static uint64_t states_for(const mote_engine_options *o)
+{
+    return (uint64_t)o->sessions + o->kept_states + 1;
+}
+
+/* Cuts (or counts) everything an engine uses that is not a pool of blocks. */
+static void take_scratch(mote_engine *e, arena *a)
+{
+    const mote_engine_options *o = &e->options;
+    const hparams *hp = &e->model->hp;
+    forward_scratch_take(&e->forward.s, a, hp, o->batch, o->sessions, o->positions);
+    e->forward.nn.worker_memory = arena_take(a, o->threads, NN_WORKER_BYTES);
+    e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
+    e->sample_scratch = arena_take(a, 1, sample_scratch_bytes(hp->n_vocab));
+    e->segments = arena_take(a, o->sessions, sizeof *e->segments);
+    e->next_states = arena_take(a, o->sessions, sizeof *e->next_states);
+    e->sessions = arena_take(a, o->sessions, sizeof *e->sessions);
+    e->kept_marks = arena_take(a, (size_t)o->sessions * o->kept_states, sizeof *e->kept_marks);
+    e->kept_counts = arena_take(a, (size_t)states_for(o), sizeof *e->kept_counts);
+}
+
+/* Token ids and page addresses of a page's positions: what sessions take themselves. */
+enum { BOOK_BYTES = KERN_PAGE * sizeof(mote_token) + sizeof(unsigned char *) };
+
+/* Fills e->memory, e->scratch_bytes and the layout; takes nothing. */
+static mote_status measure(mote_engine *e, const mote_model *m, const mote_engine_options *given,
+                           mote_error *err)
+{
+    e->model = m;
+    TRY(resolve(m, given, &e->options, err));
+    const mote_engine_options *o = &e->options;
+    layout_init(&e->forward.layout, &m->hp, o->kv);
+    const layout *l = &e->forward.layout;
+    arena counting = {0};
+    take_scratch(e, &counting);
+    e->scratch_bytes = counting.used;
+    mote_model_info info;
+    mote_model_describe(m, &info);
+    mote_memory *mem = &e->memory;
+    *mem = (mote_memory){.weights = m->map.bytes,
+                         .model = info.private_bytes,
+                         .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
+    uint64_t pages, states, tails, books = pages_for(o) * BOOK_BYTES;
+    if (counting.overflow || !blocks_measure(pages_for(o), l->page_bytes, &pages) ||
+        !blocks_measure(states_for(o), l->state_bytes, &states) ||
+        !blocks_measure(o->sessions, l->tail_bytes, &tails) ||
+        !ckd_add_u64(pages, books, &mem->pages) || !ckd_add_u64(states, tails, &mem->states))
+        return err_set(err, MOTE_E_MEMORY, "%u sessions over %llu positions exceed any memory",
+                       o->sessions, (unsigned long long)o->positions);
+    mem->total = mem->weights + mem->model + mem->pages + mem->states + mem->scratch;
+    return MOTE_OK;
+}
+
+mote_status mote_engine_plan(const mote_model *model, const mote_engine_options *options,
+                             mote_memory *out, mote_error *err)
+{
+    if (model == NULL || out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_engine_plan needs a model and a place for the plan");
+    mote_engine planned = {0};
+    TRY(measure(&planned, model, options, err));
+    *out = planned.memory;
+    return MOTE_OK;
+}
+
+/* The factor in force: the caller's, or the one baked into the file. */
+static void init_rope(mote_engine *e)
+{
+    const hparams *hp = &e->model->hp;
+    float factor = e->options.yarn != 0 ? e->options.yarn : hp->yarn_factor;
+    double original = hp->yarn_original != 0 ? hp->yarn_original : hp->context;
+    e->yarn = factor > 1 ? factor : 1;
+    rope_init(&e->forward.rope, (double)hp->rope_base, (double)e->yarn, original);
+}
+
+static mote_status take_all(mote_engine *e, mote_error *err)
+{
+    const mote_engine_options *o = &e->options;
+    const layout *l = &e->forward.layout;
+    TRY(pool_new(&e->threads, o->threads, err));
+    TRY(blocks_init(&e->pages, (uint32_t)pages_for(o), l->page_bytes, "pages", err));
+    TRY(blocks_init(&e->states, (uint32_t)states_for(o), l->state_bytes, "states", err));
+    TRY(blocks_init(&e->tails, o->sessions, l->tail_bytes, "session tails", err));
+    e->scratch = mem_map(e->scratch_bytes);
+    if (e->scratch == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of working space",
+                       e->scratch_bytes);
+    arena a = {.base = e->scratch};
+    take_scratch(e, &a);
+    for (uint32_t i = 0; i < o->sessions; i++)
+        e->sessions[i].kept = e->kept_marks + (size_t)i * o->kept_states;
+    blocks_take(&e->states); /* STATE_ZERO, held for ever */
+    e->forward.hp = &e->model->hp;
+    e->forward.w = &e->model->w;
+    e->forward.nn.k = &e->model->kernels;
+    e->forward.nn.pool = e->threads;
+    e->forward.batch = o->batch;
+    init_rope(e);
+    return MOTE_OK;
+}
+
+mote_status mote_engine_new(mote_engine **out, const mote_model *model,
+                            const mote_engine_options *options, mote_error *err)
+{
+    if (out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_engine_new needs a place for the engine");
+    *out = NULL;
+    if (model == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_engine_new needs a model");
+    mote_engine *e = mem_new(1, sizeof *e);
+    if (e == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for an engine");
+    mote_status status = measure(e, model, options, err);
+    if (status == MOTE_OK)
+        status = take_all(e, err);
+    if (status != MOTE_OK) {
+        mote_engine_free(e);
+        return status;
+    }
+    *out = e;
+    return MOTE_OK;
+}
+
+void mote_engine_free(mote_engine *e)
+{
+    if (e == NULL)
+        return;
+    pool_free(e->threads);
+    blocks_fini(&e->pages);
+    blocks_fini(&e->states);
+    blocks_fini(&e->tails);
+    arena whole = {.base = e->scratch, .used = e->scratch_bytes};
+    arena_release(&whole);
+    mem_unmap(e->scratch, e->scratch_bytes);
+    mem_free(e);
+}
+
+void mote_engine_memory(const mote_engine *e, mote_memory *out)
+{
+    *out = e->memory;
+}
+
+uint32_t mote_engine_threads(const mote_engine *e)
+{
+    return e->options.threads;
+}
+
+void engine_set_tap(mote_engine *e, forward_tap_fn *fn, void *ctx)
+{
+    e->forward.tap = fn;
+    e->forward.tap_ctx = ctx;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine_int.h - the objects behind mote.h, for the files of engine/ and tests.
+ *
+ * Who owns what:
+ *   model    the mapped file, tokenizer, weights; nothing here changes it.
+ *   engine   threads, scratch, three pools of blocks, and the slots that its
+ *            sessions live in.
+ *   session  references to pages and states, one tail, the token ids.
+ *
+ * A state is what DeltaNet layers know at a multiple of 32 positions. It is
+ * immutable while more than one holder (sessions and kept marks) refers to it:
+ * a session that crosses a boundary writes in place if it is alone, else into a
+ * fresh block. State 0 is the empty beginning, all zero, and is never written.
+ *
+ * Two sessions never leave the same shared, unmarked state in one pass (step.c
+ * ends the pass before the second one). So an old state is always still held by
+ * somebody, and sessions + kept_states + 1 blocks are enough at every moment.
+ *
+ * A page is written in place while the session is its only holder; else the
+ * next append copies it first. Full pages are never written again.
+ */
+#ifndef MOTE_ENGINE_ENGINE_INT_H
+#define MOTE_ENGINE_ENGINE_INT_H
+
+#include "base/os.h"
+#include "engine/blocks.h"
+#include "model/forward.h"
+#include "tok/tok.h"
+
+#include <stdatomic.h>
+
+struct mote_model {
+    os_map map;
+    gguf *file;
+    tok *tok;
+    hparams hp;
+    weights w;
+    kern_table kernels;
+    uint64_t fingerprint; /* of the file, kept in snapshots */
+    char name[96];
+};
+
+enum { STATE_ZERO = 0 };
+
+/* A boundary that a rewind can return to. */
+typedef struct kept_mark {
+    uint64_t pos;
+    uint32_t state;
+} kept_mark;
+
+struct mote_session {
+    mote_engine *engine; /* NULL: the slot is free */
+    uint64_t context;
+    uint64_t length;
+    mote_token *tokens;    /* [max_pages * 64] */
+    unsigned char **pages; /* [max_pages], those up to length are set */
+    size_t n_pages, max_pages;
+    uint32_t state; /* at length / 32 * 32 */
+    uint32_t tail;
+    uint64_t ring_from; /* the tail's ring holds inputs of ring_from .. length-1 */
+    kept_mark *kept;    /* [engine's kept_states], ascending */
+    uint32_t n_kept;
+    uint64_t logits_step; /* the step that made its logits; 0: none */
+    size_t logits_row, n_logits;
+    uint64_t in_check; /* the last check of work that met it, to find it named twice */
+};
+
+struct mote_engine {
+    const mote_model *model;
+    mote_engine_options options; /* as resolved: no zero means "default" any more */
+    float yarn;                  /* in force: the options' or the file's; 1: none */
+    forward forward;
+    pool *threads;
+    block_pool pages, states, tails;
+    uint32_t *kept_counts;  /* [states.n]: marks on each state */
+    uint32_t n_kept;        /* states that carry a mark */
+    uint64_t promised;      /* pages that sessions may still come to need */
+    mote_session *sessions; /* [options.sessions] */
+    kept_mark *kept_marks;  /* [sessions][kept_states] */
+    unsigned char *scratch; /* working memory: passes, workers, logits, sampling */
+    size_t scratch_bytes;
+    float *logits; /* [logits_rows][n_vocab] */
+    void *sample_scratch;
+    pass_segment *segments; /* [sessions] of the pass being built */
+    uint32_t *next_states;  /* [sessions]: the state each segment will hold */
+    uint64_t check;         /* number of the last call of mote_step */
+    uint64_t step;          /* number of the current or last one that was accepted */
+    mote_memory memory;
+    atomic_bool cancel;
+};
+
+/* Session slots without their first tokens: the shared part of new, fork and load. */
+mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err);
+/* Makes pages [n_pages] exist and the last one writable, for positions below `end`. */
+void session_make_room(mote_session *s, uint64_t end);
+/* Drops pages beyond the length. */
+void session_trim(mote_session *s);
+/* Puts the inputs that belong to the session's state into the ring. */
+void session_refill_ring(mote_session *s);
+
+static inline uint64_t session_boundary(const mote_session *s)
+{
+    return s->length / KERN_CHUNK * KERN_CHUNK;
+}
+
+/* Reads a snapshot from memory: mote_session_load after the file is mapped. */
+mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned char *bytes, size_t n,
+                          const mote_session_options *options, mote_error *err);
+
+/* ---- for tests ---- */
+
+void engine_set_tap(mote_engine *e, forward_tap_fn *fn, void *ctx);
+/* The state at the current position, rows since the boundary included. */
+void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t value_head,
+                        float *out /* [128][128] */);
+/* The last three inputs of the convolution, oldest first. */
+void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out);
+void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
+                     uint64_t pos, float *k, float *v);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session.c - timelines: beginning, ending, forking, going back, keeping.
+ *
+ * engine_int.h says who owns what. Nothing here touches a weight; going back is
+ * bookkeeping, because a chunk's rows and the states of boundaries are kept as
+ * they were.
+ */
+#include "base/mem.h"
+#include "engine/engine_int.h"
+
+#include <string.h>
+
+static size_t pages_of(uint64_t positions)
+{
+    return (size_t)((positions + KERN_PAGE - 1) / KERN_PAGE);
+}
+
+static mote_session *free_slot(mote_engine *e)
+{
+    for (uint32_t i = 0; i < e->options.sessions; i++)
+        if (e->sessions[i].engine == NULL)
+            return &e->sessions[i];
+    return NULL;
+}
+
+/* The context a session gets when it names none: an even share of what is left. */
+static uint64_t default_context(const mote_engine *e)
+{
+    uint64_t share = e->options.positions / e->options.sessions;
+    return share > 0 ? share : 1;
+}
+
+mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err)
+{
+    if (context == 0)
+        context = default_context(e);
+    mote_session *s = free_slot(e);
+    if (s == NULL)
+        return err_set(err, MOTE_E_MEMORY, "all %u sessions of the engine are in use",
+                       e->options.sessions);
+    if (context > e->options.positions || e->promised + pages_of(context) > e->pages.n)
+        return err_set(err, MOTE_E_MEMORY,
+                       "a context of %llu does not fit: %llu of the engine's %llu positions are "
+                       "promised",
+                       (unsigned long long)context, (unsigned long long)e->promised * KERN_PAGE,
+                       (unsigned long long)e->options.positions);
+    kept_mark *kept = s->kept;
+    *s = (mote_session){.context = context, .max_pages = pages_of(context), .kept = kept};
+    s->tokens = mem_new(s->max_pages * KERN_PAGE, sizeof *s->tokens);
+    s->pages = mem_new(s->max_pages, sizeof *s->pages);
+    if (s->tokens == NULL || s->pages == NULL) {
+        mem_free(s->tokens);
+        mem_free(s->pages);
+        *s = (mote_session){.kept = kept};
+        return err_set(err, MOTE_E_MEMORY, "no memory for a session of %llu positions",
+                       (unsigned long long)context);
+    }
+    s->engine = e;
+    s->tail = blocks_take(&e->tails);
+    s->state = STATE_ZERO;
+    blocks_share(&e->states, STATE_ZERO);
+    e->promised += s->max_pages;
+    *out = s;
+    return MOTE_OK;
+}
+
+mote_status mote_session_new(mote_session **out, mote_engine *engine,
+                             const mote_session_options *options, mote_error *err)
+{
+    if (out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_new needs a place for the session");
+    *out = NULL;
+    if (engine == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_new needs an engine");
+    return session_claim(out, engine, options != NULL ? options->context : 0, err);
+}
+
+/* ---- kept states ---- */
+
+static void mark_state(mote_engine *e, uint32_t state)
+{
+    if (e->kept_counts[state]++ == 0)
+        e->n_kept++;
+    blocks_share(&e->states, state);
+}
+
+static void unmark_state(mote_engine *e, uint32_t state)
+{
+    if (--e->kept_counts[state] == 0)
+        e->n_kept--;
+    blocks_release(&e->states, state);
+}
+
+static void drop_marks_after(mote_session *s, uint64_t pos)
+{
+    while (s->n_kept > 0 && s->kept[s->n_kept - 1].pos > pos)
+        unmark_state(s->engine, s->kept[--s->n_kept].state);
+}
+
+mote_status mote_session_keep(mote_session *s, uint64_t *pos, mote_error *err)
+{
+    if (s == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_keep needs a session");
+    mote_engine *e = s->engine;
+    uint64_t boundary = session_boundary(s);
+    bool there = boundary == 0 || (s->n_kept > 0 && s->kept[s->n_kept - 1].pos == boundary);
+    if (!there) {
+        bool no_room = s->n_kept == e->options.kept_states ||
+                       (e->kept_counts[s->state] == 0 && e->n_kept == e->options.kept_states);
+        if (no_room)
+            return err_set(err, MOTE_E_FULL, "all %u kept states of the engine are in use",
+                           e->options.kept_states);
+        mark_state(e, s->state);
+        s->kept[s->n_kept++] = (kept_mark){boundary, s->state};
+    }
+    if (pos != NULL)
+        *pos = boundary;
+    return MOTE_OK;
+}
+
+/* ---- pages ---- */
+
+void session_trim(mote_session *s)
+{
+    while (s->n_pages > pages_of(s->length))
+        blocks_release(&s->engine->pages, blocks_of(&s->engine->pages, s->pages[--s->n_pages]));
+}
+
+/* The unfinished page is about to be written: it must be this session's alone. */
+static void own_last_page(mote_session *s)
+{
+    block_pool *pages = &s->engine->pages;
+    unsigned char *shared = s->pages[s->n_pages - 1];
+    if (pages->refs[blocks_of(pages, shared)] == 1)
+        return;
+    unsigned char *own = blocks_at(pages, blocks_take(pages));
+    memcpy(own, shared, pages->bytes);
+    blocks_release(pages, blocks_of(pages, shared));
+    s->pages[s->n_pages - 1] = own;
+}
+
+void session_make_room(mote_session *s, uint64_t end)
+{
+    if (s->length % KERN_PAGE != 0)
+        own_last_page(s);
+    while (s->n_pages < pages_of(end))
+        s->pages[s->n_pages++] = blocks_at(&s->engine->pages, blocks_take(&s->engine->pages));
+}
+
+/* ---- ending, forking, going back ---- */
+
+void mote_session_free(mote_session *s)
+{
+    if (s == NULL)
+        return;
+    mote_engine *e = s->engine;
+    s->length = 0;
+    session_trim(s);
+    while (s->n_kept > 0)
+        unmark_state(e, s->kept[--s->n_kept].state);
+    blocks_release(&e->states, s->state);
+    blocks_release(&e->tails, s->tail);
+    e->promised -= s->max_pages;
+    mem_free(s->tokens);
+    mem_free(s->pages);
+    kept_mark *kept = s->kept;
+    *s = (mote_session){.kept = kept};
+}
+
+mote_status mote_session_fork(mote_session **out, const mote_session *from, mote_error *err)
+{
+    if (out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_fork needs a place for the session");
+    *out = NULL;
+    if (from == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_fork needs a session");
+    mote_engine *e = from->engine;
+    mote_session *s;
+    TRY(session_claim(&s, e, from->context, err));
+    s->length = from->length;
+    s->ring_from = from->ring_from;
+    memcpy(s->tokens, from->tokens, (size_t)from->length * sizeof *s->tokens);
+    for (s->n_pages = 0; s->n_pages < from->n_pages; s->n_pages++) {
+        s->pages[s->n_pages] = from->pages[s->n_pages];
+        blocks_share(&e->pages, blocks_of(&e->pages, s->pages[s->n_pages]));
+    }
+    blocks_release(&e->states, s->state);
+    s->state = from->state;
+    blocks_share(&e->states, s->state);
+    for (s->n_kept = 0; s->n_kept < from->n_kept; s->n_kept++) {
+        s->kept[s->n_kept] = from->kept[s->n_kept];
+        mark_state(e, s->kept[s->n_kept].state);
+    }
+    memcpy(blocks_at(&e->tails, s->tail), blocks_at(&e->tails, from->tail), e->tails.bytes);
+    *out = s;
+    return MOTE_OK;
+}
+
+void session_refill_ring(mote_session *s)
+{
+    mote_engine *e = s->engine;
+    const layout *l = &e->forward.layout;
+    size_t conv_dim = delta_conv_dim(&l->delta);
+    unsigned char *state = blocks_at(&e->states, s->state);
+    for (uint32_t i = 0; i < l->n_delta; i++) {
+        delta_memory m = layout_delta(l, i, state, state, blocks_at(&e->tails, s->tail));
+        for (uint64_t j = 0; j < DELTA_HISTORY && s->length > 0; j++)
+            memcpy(m.ring + (s->length - DELTA_HISTORY + j) % DELTA_RING * conv_dim,
+                   m.next_inputs + j * conv_dim, conv_dim * sizeof(float));
+    }
+    s->ring_from = s->length > DELTA_HISTORY ? s->length - DELTA_HISTORY : 0;
+}
+
+/* Goes to the latest boundary at or before `pos` whose state still exists. */
+static void return_to_boundary(mote_session *s, uint64_t pos)
+{
+    mote_engine *e = s->engine;
+    uint64_t boundary = session_boundary(s);
+    if (boundary > pos) {
+        drop_marks_after(s, pos);
+        uint32_t state = s->n_kept > 0 ? s->kept[s->n_kept - 1].state : STATE_ZERO;
+        boundary = s->n_kept > 0 ? s->kept[s->n_kept - 1].pos : 0;
+        blocks_share(&e->states, state);
+        blocks_release(&e->states, s->state);
+        s->state = state;
+    }
+    s->length = boundary;
+    session_refill_ring(s);
+}
+
+uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
+{
+    if (pos >= s->length)
+        return s->length;
+    uint64_t first_input = pos > DELTA_HISTORY ? pos - DELTA_HISTORY : 0;
+    if (pos >= session_boundary(s) && first_input >= s->ring_from)
+        s->length = pos; /* the rows after it are simply not counted any more */
+    else
+        return_to_boundary(s, pos);
+    session_trim(s);
+    s->logits_step = 0;
+    return s->length;
+}
+
+/* ---- looking ---- */
+
+uint64_t mote_session_length(const mote_session *s)
+{
+    return s->length;
+}
+
+uint64_t mote_session_context(const mote_session *s)
+{
+    return s->context;
+}
+
+const mote_token *mote_session_tokens(const mote_session *s)
+{
+    return s->tokens;
+}

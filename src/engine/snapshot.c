@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * snapshot.c - a timeline as a file: mote_session_save and mote_session_load.
+ *
+ * Little-endian, no padding between parts:
+ *
+ *   header   the struct below, 64 bytes
+ *   tokens   [length] i32
+ *   pages    [ceil(length / 64)][page_bytes]; positions beyond length are zero
+ *   state    [state_bytes], only if length >= 32
+ *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
+ *            G [rows][value_heads] f64 with rows = length % 32, then the inputs of
+ *            positions ring_from .. length-1, [conv_dim] f32 each
+ *   check    XXH3-64 of everything before it
+ *
+ * The sizes follow from the model, which the fingerprint names; a file whose
+ * length is not exactly what its header calls for is refused. Kept marks are
+ * not saved. A snapshot is a stranger's bytes: all reads go through a cursor.
+ */
+#include "base/cursor.h"
+#include "base/mem.h"
+#include "engine/engine_int.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <string.h>
+
+enum { SNAPSHOT_VERSION = 1 };
+static const char magic[8] = "MOTESNAP";
+
+typedef struct snapshot_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t numerics;
+    uint64_t fingerprint;
+    uint64_t length;
+    uint64_t ring_from;
+    uint32_t kv;
+    float yarn;
+    uint64_t page_bytes;
+    uint64_t state_bytes;
+} snapshot_header;
+_Static_assert(sizeof(snapshot_header) == 64, "written as it lies in memory");
+
+/* ---- the parts of a tail, in file order ---- */
+
+typedef mote_status part_fn(void *ctx, void *data, size_t bytes, mote_error *err);
+
+/* Calls fn for each stretch of the tail that a snapshot holds. */
+static mote_status each_tail_part(const mote_session *s, part_fn *fn, void *ctx, mote_error *err)
+{
+    const mote_engine *e = s->engine;
+    const layout *l = &e->forward.layout;
+    const size_t f32 = sizeof(float), rows = (size_t)(s->length % KERN_CHUNK);
+    unsigned char *state = blocks_at(&e->states, s->state);
+    for (uint32_t i = 0; i < l->n_delta; i++) {
+        delta_memory m = layout_delta(l, i, state, state, blocks_at(&e->tails, s->tail));
+        size_t conv_dim = delta_conv_dim(&l->delta);
+        TRY(fn(ctx, m.k_rows, rows * delta_key_dim(&l->delta) * f32, err));
+        TRY(fn(ctx, m.u_rows, rows * delta_value_dim(&l->delta) * f32, err));
+        TRY(fn(ctx, m.g_rows, rows * l->delta.value_heads * sizeof(double), err));
+        for (uint64_t pos = s->ring_from; pos < s->length; pos++)
+            TRY(fn(ctx, m.ring + pos % DELTA_RING * conv_dim, conv_dim * f32, err));
+    }
+    return MOTE_OK;
+}
+
+/* ---- writing ---- */
+
+typedef struct writer {
+    os_file file;
+    XXH3_state_t hash;
+} writer;
+
+static mote_status put(writer *w, const void *data, size_t bytes, mote_error *err)
+{
+    if (bytes == 0)
+        return MOTE_OK;
+    XXH3_64bits_update(&w->hash, data, bytes);
+    return os_file_write(&w->file, data, bytes, err);
+}
+
+static mote_status put_part(void *ctx, void *data, size_t bytes, mote_error *err)
+{
+    return put(ctx, data, bytes, err);
+}
+
+/* Clears positions from `used` on: what an earlier timeline left there is not ours to save. */
+static void clear_unused(const attn_shape *shape, unsigned char *page, size_t used)
+{
+    size_t half = attn_half_bytes(shape->kv), value = half / (KERN_PAGE * KERN_HEAD_DIM);
+    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++) {
+        unsigned char *k = page + cell * 2 * half, *v = k + half;
+        for (size_t d = 0; d < KERN_HEAD_DIM; d++)
+            memset(k + (d * KERN_PAGE + used) * value, 0, (KERN_PAGE - used) * value);
+        memset(v + used * KERN_HEAD_DIM * value, 0, (KERN_PAGE - used) * KERN_HEAD_DIM * value);
+    }
+}
+
+static mote_status put_pages(writer *w, const mote_session *s, mote_error *err)
+{
+    size_t bytes = s->engine->pages.bytes, full = (size_t)(s->length / KERN_PAGE);
+    for (size_t i = 0; i < full; i++)
+        TRY(put(w, s->pages[i], bytes, err));
+    if (full == s->n_pages)
+        return MOTE_OK;
+    unsigned char *last = mem_new(1, bytes);
+    if (last == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory to copy a page");
+    memcpy(last, s->pages[full], bytes);
+    clear_unused(&s->engine->forward.layout.attention, last, (size_t)(s->length % KERN_PAGE));
+    mote_status status = put(w, last, bytes, err);
+    mem_free(last);
+    return status;
+}
+
+static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
+{
+    const mote_engine *e = s->engine;
+    snapshot_header header = {
+        .version = SNAPSHOT_VERSION,
+        .numerics = MOTE_NUMERICS,
+        .fingerprint = e->model->fingerprint,
+        .length = s->length,
+        .ring_from = s->ring_from,
+        .kv = (uint32_t)e->options.kv,
+        .yarn = e->yarn,
+        .page_bytes = e->pages.bytes,
+        .state_bytes = e->states.bytes,
+    };
+    memcpy(header.magic, magic, sizeof magic);
+    TRY(put(w, &header, sizeof header, err));
+    TRY(put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
+    TRY(put_pages(w, s, err));
+    if (session_boundary(s) > 0)
+        TRY(put(w, blocks_at(&e->states, s->state), e->states.bytes, err));
+    TRY(each_tail_part(s, put_part, w, err));
+    uint64_t check = XXH3_64bits_digest(&w->hash);
+    return os_file_write(&w->file, &check, sizeof check, err);
+}
+
+mote_status mote_session_save(const mote_session *s, const char *path, mote_error *err)
+{
+    if (s == NULL || path == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_save needs a session and a path");
+    writer w;
+    XXH3_64bits_reset(&w.hash);
+    TRY(os_file_create(&w.file, path, err));
+    mote_status status = put_all(&w, s, err);
+    if (status == MOTE_OK)
+        status = os_file_commit(&w.file, err);
+    os_file_abandon(&w.file);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static mote_status cut_short(mote_error *err)
+{
+    return err_set(err, MOTE_E_FORMAT, "the snapshot ends too early");
+}
+
+static mote_status take_part(void *ctx, void *data, size_t bytes, mote_error *err)
+{
+    return cursor_copy(ctx, data, bytes) ? MOTE_OK : cut_short(err);
+}
+
+static mote_status check_header(const mote_engine *e, const snapshot_header *h, mote_error *err)
+{
+    if (memcmp(h->magic, magic, sizeof magic) != 0)
+        return err_set(err, MOTE_E_FORMAT, "the file is not a mote snapshot");
+    if (h->version != SNAPSHOT_VERSION || h->numerics != MOTE_NUMERICS)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "the snapshot has format %u, numerics %u; this mote reads %d and %d",
+                       h->version, h->numerics, SNAPSHOT_VERSION, MOTE_NUMERICS);
+    if (h->fingerprint != e->model->fingerprint)
+        return err_set(err, MOTE_E_MISMATCH, "the snapshot was made with another model file");
+    if (h->kv != (uint32_t)e->options.kv || !(h->yarn == e->yarn))
+        return err_set(err, MOTE_E_MISMATCH,
+                       "the snapshot was made with another KV format or YaRN factor");
+    if (h->page_bytes != e->pages.bytes || h->state_bytes != e->states.bytes)
+        return err_set(err, MOTE_E_FORMAT, "the snapshot's block sizes are not the model's");
+    uint64_t oldest = h->length > DELTA_RING ? h->length - DELTA_RING : 0;
+    uint64_t needed = h->length > DELTA_HISTORY ? h->length - DELTA_HISTORY : 0;
+    if (h->ring_from < oldest || h->ring_from > needed)
+        return err_set(err, MOTE_E_FORMAT, "the snapshot's convolution history is out of place");
+    return MOTE_OK;
+}
+
+/* The check is the last 8 bytes and covers all others. */
+static mote_status check_hash(const unsigned char *bytes, size_t n, mote_error *err)
+{
+    uint64_t stored;
+    if (n < sizeof(snapshot_header) + sizeof stored)
+        return cut_short(err);
+    memcpy(&stored, bytes + n - sizeof stored, sizeof stored);
+    if (XXH3_64bits(bytes, n - sizeof stored) != stored)
+        return err_set(err, MOTE_E_FORMAT, "the snapshot is damaged: its checksum does not match");
+    return MOTE_OK;
+}
+
+static mote_status take_tokens(mote_session *s, cursor *c, uint64_t length, mote_error *err)
+{
+    if (!cursor_copy(c, s->tokens, (size_t)length * sizeof *s->tokens))
+        return cut_short(err);
+    for (uint64_t i = 0; i < length; i++)
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= s->engine->model->hp.n_vocab)
+            return err_set(err, MOTE_E_FORMAT, "the snapshot holds a token outside the vocabulary");
+    return MOTE_OK;
+}
+
+static mote_status take_all(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
+{
+    mote_engine *e = s->engine;
+    TRY(take_tokens(s, c, h->length, err));
+    session_make_room(s, h->length);
+    s->length = h->length;
+    s->ring_from = h->ring_from;
+    for (size_t i = 0; i < s->n_pages; i++)
+        TRY(take_part(c, s->pages[i], e->pages.bytes, err));
+    if (session_boundary(s) > 0) {
+        blocks_release(&e->states, s->state);
+        s->state = blocks_take(&e->states);
+        TRY(take_part(c, blocks_at(&e->states, s->state), e->states.bytes, err));
+    }
+    TRY(each_tail_part(s, take_part, c, err));
+    if (cursor_left(c) != 0)
+        return err_set(err, MOTE_E_FORMAT, "the snapshot has %zu bytes too many", cursor_left(c));
+    return MOTE_OK;
+}
+
+mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned char *bytes, size_t n,
+                          const mote_session_options *options, mote_error *err)
+{
+    *out = NULL;
+    TRY(check_hash(bytes, n, err));
+    cursor c = {.p = bytes, .n = n - sizeof(uint64_t)};
+    snapshot_header h;
+    if (!cursor_copy(&c, &h, sizeof h))
+        return cut_short(err);
+    TRY(check_header(e, &h, err));
+    uint64_t share = e->options.positions / e->options.sessions;
+    uint64_t context = options != NULL && options->context > 0 ? options->context
+                       : share > h.length                      ? share
+                                                               : h.length;
+    if (h.length > context)
+        return err_set(err, MOTE_E_FULL, "the snapshot's %llu tokens do not fit a context of %llu",
+                       (unsigned long long)h.length, (unsigned long long)context);
+    mote_session *s;
+    TRY(session_claim(&s, e, context, err));
+    mote_status status = take_all(s, &c, &h, err);
+    if (status != MOTE_OK) {
+        mote_session_free(s);
+        return status;
+    }
+    *out = s;
+    return MOTE_OK;
+}
+
+mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
+                              const mote_session_options *options, mote_error *err)
+{
+    if (out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_load needs a place for the session");
+    *out = NULL;
+    if (engine == NULL || path == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_session_load needs an engine and a path");
+    os_map map;
+    TRY(os_map_open(&map, path, err));
+    mote_status status = snapshot_read(out, engine, map.data, (size_t)map.bytes, options, err);
+    os_map_close(&map);
+    return status;
+}

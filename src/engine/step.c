@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * step.c - mote_step: work items into passes.
+ *
+ * Everything that could refuse is checked before anything changes. Then items
+ * are laid into passes in their order, at most `batch` rows each; an item that
+ * does not fit goes on in the next pass. Blocks come from pools that were
+ * promised beforehand, so a pass cannot fail half-way.
+ */
+#include "base/mem.h"
+#include "engine/engine_int.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- checks ---- */
+
+static size_t rows_wanted(const mote_work *w)
+{
+    return w->want == MOTE_LOGITS_ALL ? w->n : w->want == MOTE_LOGITS_LAST ? 1 : 0;
+}
+
+static mote_status check_tokens(const mote_engine *e, const mote_work *w, mote_error *err)
+{
+    for (size_t i = 0; i < w->n; i++)
+        if (w->tokens[i] < 0 || (uint32_t)w->tokens[i] >= e->model->hp.n_vocab)
+            return err_set(err, MOTE_E_ARG, "token %d is not in the vocabulary of %u", w->tokens[i],
+                           e->model->hp.n_vocab);
+    return MOTE_OK;
+}
+
+static mote_status check_item(mote_engine *e, const mote_work *w, mote_error *err)
+{
+    mote_session *s = w->session;
+    if (s == NULL || s->engine != e)
+        return err_set(err, MOTE_E_ARG, "a work item names no session of this engine");
+    if (s->in_check == e->check)
+        return err_set(err, MOTE_E_ARG, "a session appears twice in one step");
+    s->in_check = e->check;
+    if (w->n == 0 || w->tokens == NULL)
+        return err_set(err, MOTE_E_ARG, "a work item has no tokens");
+    if (w->want != MOTE_LOGITS_LAST && w->want != MOTE_LOGITS_NONE && w->want != MOTE_LOGITS_ALL)
+        return err_set(err, MOTE_E_ARG, "a work item wants logits of kind %d", (int)w->want);
+    TRY(check_tokens(e, w, err));
+    if (w->n > s->context - s->length)
+        return err_set(err, MOTE_E_FULL,
+                       "%zu tokens do not fit: %llu of the context of %llu are used", w->n,
+                       (unsigned long long)s->length, (unsigned long long)s->context);
+    return MOTE_OK;
+}
+
+static mote_status check_all(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(check_item(e, &work[i], err));
+        rows += rows_wanted(&work[i]);
+    }
+    if (rows > e->options.logits_rows)
+        return err_set(err, MOTE_E_ARG, "the step asks for %zu rows of logits; the engine has %u",
+                       rows, e->options.logits_rows);
+    return MOTE_OK;
+}
+
+/* ---- passes ---- */
+
+/* Where the items stand. */
+typedef struct progress {
+    const mote_work *work;
+    size_t n;
+    size_t item;        /* the first unfinished one */
+    size_t done;        /* tokens of it that are appended */
+    size_t n_segments;  /* of the pass being built */
+    size_t logits_rows; /* written so far in the step */
+} progress;
+
+static bool crosses(const mote_session *s, size_t n)
+{
+    return s->length % KERN_CHUNK + n >= KERN_CHUNK;
+}
+
+/* A state that other sessions hold too and that no mark or rule keeps alive. */
+static bool shared_unmarked(const mote_engine *e, uint32_t state)
+{
+    return state != STATE_ZERO && e->kept_counts[state] == 0 && e->states.refs[state] > 1;
+}
+
+/* Is another segment of this pass leaving the same state? (See engine_int.h.) */
+static bool others_leave(const mote_engine *e, const progress *p, size_t first_item, uint32_t state)
+{
+    for (size_t i = 0; i < p->n_segments; i++)
+        if (p->work[first_item + i].session->state == state && e->next_states[i] != state)
+            return true;
+    return false;
+}
+
+/* The state that this segment will hold after the pass. */
+static uint32_t choose_next_state(mote_engine *e, const mote_session *s, size_t n)
+{
+    bool alone = s->state != STATE_ZERO && e->states.refs[s->state] == 1;
+    return crosses(s, n) && !alone ? blocks_take(&e->states) : s->state;
+}
+
+static void add_segment(mote_engine *e, progress *p, const mote_work *w, size_t from, size_t n)
+{
+    mote_session *s = w->session;
+    session_make_room(s, s->length + n);
+    uint32_t next = choose_next_state(e, s, n);
+    bool ends = from + n == w->n;
+    e->next_states[p->n_segments] = next;
+    e->segments[p->n_segments++] = (pass_segment){
+        .tokens = w->tokens + from,
+        .n = n,
+        .pos = s->length,
+        .state = blocks_at(&e->states, s->state),
+        .next_state = blocks_at(&e->states, next),
+        .tail = blocks_at(&e->tails, s->tail),
+        .pages = s->pages,
+        .n_logits = w->want == MOTE_LOGITS_ALL            ? n
+                    : w->want == MOTE_LOGITS_LAST && ends ? 1
+                                                          : 0,
+    };
+}
+
+/* Lays as many items into a pass as fit; at least one row goes in. */
+static void build_pass(mote_engine *e, progress *p)
+{
+    size_t room = e->options.batch, from = p->done;
+    p->n_segments = 0;
+    for (size_t i = p->item; i < p->n && room > 0; i++, from = 0) {
+        const mote_work *w = &p->work[i];
+        const mote_session *s = w->session;
+        size_t n = w->n - from < room ? w->n - from : room;
+        bool conflict =
+            crosses(s, n) && shared_unmarked(e, s->state) && others_leave(e, p, p->item, s->state);
+        if (conflict)
+            return;
+        add_segment(e, p, w, from, n);
+        room -= n;
+    }
+}
+
+/* The pass has run: the segment's tokens are part of its session now. */
+static void commit_segment(mote_engine *e, mote_session *s, const pass_segment *seg, uint32_t next)
+{
+    memcpy(s->tokens + s->length, seg->tokens, seg->n * sizeof *s->tokens);
+    s->length += seg->n;
+    uint64_t ring_start = s->length > DELTA_RING ? s->length - DELTA_RING : 0;
+    if (s->ring_from < ring_start)
+        s->ring_from = ring_start;
+    if (next != s->state) {
+        blocks_release(&e->states, s->state);
+        s->state = next;
+    }
+}
+
+static void commit_logits(mote_engine *e, mote_session *s, size_t n, size_t row)
+{
+    if (n == 0)
+        return;
+    if (s->logits_step != e->step) {
+        s->logits_step = e->step;
+        s->logits_row = row;
+        s->n_logits = 0;
+    }
+    s->n_logits += n;
+}
+
+static void run_pass(mote_engine *e, progress *p)
+{
+    float *logits = e->logits + p->logits_rows * e->model->hp.n_vocab;
+    forward_pass(&e->forward, e->segments, p->n_segments, logits);
+    for (size_t i = 0; i < p->n_segments; i++) {
+        const pass_segment *seg = &e->segments[i];
+        const mote_work *w = &p->work[p->item];
+        commit_segment(e, w->session, seg, e->next_states[i]);
+        commit_logits(e, w->session, seg->n_logits, p->logits_rows);
+        p->logits_rows += seg->n_logits;
+        p->done += seg->n;
+        if (p->done == w->n) {
+            p->item++;
+            p->done = 0;
+        }
+    }
+}
+
+mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
+{
+    if (e == NULL || (work == NULL && n > 0))
+        return err_set(err, MOTE_E_ARG, "mote_step needs an engine and its work");
+    e->check++;
+    TRY(check_all(e, work, n, err));
+    e->step++;
+    mem_guard_begin();
+    mote_status status = MOTE_OK;
+    progress p = {.work = work, .n = n};
+    while (p.item < n) {
+        if (atomic_exchange(&e->cancel, false)) {
+            status = err_set(err, MOTE_E_CANCELED, "the step was canceled");
+            break;
+        }
+        build_pass(e, &p);
+        assert(p.n_segments > 0);
+        run_pass(e, &p);
+    }
+    mem_guard_end();
+    return status;
+}
+
+void mote_cancel(mote_engine *e)
+{
+    atomic_store(&e->cancel, true);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forward.c - the model, top to bottom.
+ *
+ *     x = E[token]
+ *     for each layer:
+ *         x = x + mixer(norm(x))          attention every fourth layer, else DeltaNet
+ *         x = x + down(silu(gate(h)) * up(h)),  h = norm(x)
+ *     logits = head(norm(x))              only for the rows that were asked for
+ *
+ * Rows of a pass are independent of each other except through the memory of
+ * their timeline, which the mixers own. The residual addition is folded into the
+ * norm that follows it, so `branch` carries what the last unit wants added.
+ */
+#include "model/forward.h"
+
+#include "nn/rows.h"
+
+#include <string.h>
+
+/* ---- working memory ---- */
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Floats per row that the products of one unit write at once. */
+static size_t wide_floats(const hparams *hp)
+{
+    const delta_shape d = hparams_delta(hp);
+    size_t delta = delta_conv_dim(&d) + delta_value_dim(&d) + 2 * d.value_heads;
+    size_t attention = (size_t)KERN_HEAD_DIM * 2 * (hp->n_heads + hp->n_kv);
+    return max_size(max_size(delta, attention), 2 * (size_t)hp->n_ff);
+}
+
+static size_t mid_floats(const hparams *hp)
+{
+    const delta_shape d = hparams_delta(hp);
+    return max_size(max_size(delta_value_dim(&d), (size_t)KERN_HEAD_DIM * hp->n_heads), hp->n_ff);
+}
+
+static void take_acts(nn_acts *a, arena *m, size_t batch, size_t cols)
+{
+    a->x = arena_take(m, batch * cols, sizeof *a->x);
+    a->q32 = arena_take(m, batch * cols, sizeof *a->q32);
+    a->q256 = arena_take(m, batch * cols, sizeof *a->q256);
+    a->d32 = arena_take(m, batch * (cols / 32), sizeof *a->d32);
+    a->d256 = arena_take(m, batch * (cols / 256), sizeof *a->d256);
+    a->sum32 = arena_take(m, batch * (cols / 32), sizeof *a->sum32);
+    a->sum256 = arena_take(m, batch * (cols / 16), sizeof *a->sum256);
+}
+
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, uint32_t batch,
+                          uint32_t sessions, uint64_t positions)
+{
+    s->x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->x);
+    s->branch = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->branch);
+    take_acts(&s->in, a, batch, hp->n_embd);
+    take_acts(&s->mid, a, batch, mid_floats(hp));
+    s->wide = arena_take(a, batch * wide_floats(hp), sizeof *s->wide);
+    s->cos = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->cos);
+    s->sin = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->sin);
+    s->parts.capacity = attn_parts_needed(hp->n_heads, positions, sessions);
+    s->parts.acc = arena_take(a, s->parts.capacity, sizeof *s->parts.acc);
+    s->delta = arena_take(a, sessions, sizeof *s->delta);
+    s->attention = arena_take(a, sessions, sizeof *s->attention);
+}
+
+/* ---- a pass ---- */
+
+typedef struct pass {
+    const forward *f;
+    const forward_scratch *s;
+    const pass_segment *segments;
+    size_t n_segments;
+    size_t n_rows;
+    float *logits;        /* [wanted rows][n_vocab] */
+    const float *pending; /* what the residual stream still has to add, or NULL */
+} pass;
+
+static void tap(const pass *p, const char *what, int layer, const float *rows)
+{
+    if (p->f->tap != NULL)
+        p->f->tap(p->f->tap_ctx, what, layer, rows, p->n_rows, p->f->hp->n_embd);
+}
+
+static void embed(pass *p)
+{
+    const nn_matrix *e = &p->f->w->embd;
+    size_t row = 0;
+    for (size_t i = 0; i < p->n_segments; i++)
+        for (size_t t = 0; t < p->segments[i].n; t++, row++) {
+            size_t id = (size_t)p->segments[i].tokens[t];
+            e->format->decode(e->data + id * e->row_bytes, e->cols / e->format->block_values,
+                              p->s->x + row * e->cols);
+            rope_angles(&p->f->rope, p->segments[i].pos + t, p->s->cos + row * ROPE_PAIRS,
+                        p->s->sin + row * ROPE_PAIRS);
+        }
+    p->n_rows = row;
+}
+
+/* in = norm(x + pending), in the forms that the matrices reading it want. */
+static nn_acts norm_into(pass *p, const float *w, nn_kinds kinds)
+{
+    nn_acts in = p->s->in;
+    in.cols = p->f->hp->n_embd;
+    nn_residual_norm(&p->f->nn, p->s->x, p->pending, w, p->f->hp->eps, p->n_rows, &in, kinds);
+    p->pending = NULL;
+    return in;
+}
+
+/* branch = w * mid, which the next norm adds to the stream. */
+static void project_back(pass *p, const nn_acts *mid, const nn_matrix *w)
+{
+    nn_product out = {w, p->s->branch, p->f->hp->n_embd};
+    nn_linear(&p->f->nn, mid, p->n_rows, &out, 1);
+    p->pending = p->s->branch;
+}
+
+static void attention_mixer(pass *p, const model_layer *l, uint32_t index)
+{
+    const attention_unit *a = &l->attention;
+    const attn_shape *shape = &p->f->layout.attention;
+    size_t heads = shape->heads, kv_heads = shape->kv_heads, dim = KERN_HEAD_DIM;
+    nn_kinds kinds = nn_kind(a->q.format) | nn_kind(a->k.format) | nn_kind(a->v.format);
+    nn_acts in = norm_into(p, l->mix_norm, kinds);
+
+    float *qg = p->s->wide;                      /* [rows][heads][512] */
+    float *k = qg + p->n_rows * heads * 2 * dim; /* [rows][kv_heads][256] */
+    float *v = k + p->n_rows * kv_heads * dim;   /* [rows][kv_heads][256] */
+    const nn_product products[] = {
+        {&a->q, qg, heads * 2 * dim}, {&a->k, k, kv_heads * dim}, {&a->v, v, kv_heads * dim}};
+    nn_linear(&p->f->nn, &in, p->n_rows, products, 3);
+
+    nn_acts mid = p->s->mid;
+    mid.cols = heads * dim;
+    attn_rows rows = {.qg = qg, .k = k, .v = v, .cos = p->s->cos, .sin = p->s->sin, .y = mid.x};
+    nn_attention(&p->f->nn, shape, &a->norms, index, p->s->attention, p->n_segments, &rows,
+                 &p->s->parts);
+    nn_quantise(&p->f->nn, &mid, p->n_rows, nn_kind(a->o.format));
+    project_back(p, &mid, &a->o);
+}
+
+static void delta_mixer(pass *p, const model_layer *l, uint32_t index)
+{
+    const delta_unit *d = &l->delta;
+    const delta_shape *shape = &p->f->layout.delta;
+    size_t conv_dim = delta_conv_dim(shape), value_dim = delta_value_dim(shape);
+    size_t heads = shape->value_heads;
+    nn_acts in = norm_into(p, l->mix_norm, nn_kind(d->qkv.format) | nn_kind(d->z.format));
+
+    float *qkv = p->s->wide;                  /* [rows][conv_dim] */
+    float *z = qkv + p->n_rows * conv_dim;    /* [rows][value_dim] */
+    float *alpha = z + p->n_rows * value_dim; /* [rows][value_heads] */
+    float *beta = alpha + p->n_rows * heads;  /* [rows][value_heads] */
+    const nn_product products[] = {{&d->qkv, qkv, conv_dim},
+                                   {&d->z, z, value_dim},
+                                   {&d->alpha, alpha, heads},
+                                   {&d->beta, beta, heads}};
+    nn_linear(&p->f->nn, &in, p->n_rows, products, 4);
+
+    nn_acts mid = p->s->mid;
+    mid.cols = value_dim;
+    for (size_t i = 0; i < p->n_segments; i++)
+        p->s->delta[i].memory = layout_delta(&p->f->layout, index, p->segments[i].state,
+                                             p->segments[i].next_state, p->segments[i].tail);
+    delta_rows rows = {.qkv = qkv, .z = z, .alpha = alpha, .beta = beta, .y = mid.x};
+    nn_deltanet(&p->f->nn, shape, &d->small, p->s->delta, p->n_segments, &rows);
+    nn_quantise(&p->f->nn, &mid, p->n_rows, nn_kind(d->out.format));
+    project_back(p, &mid, &d->out);
+}
+
+static void feed_forward(pass *p, const model_layer *l)
+{
+    size_t n_ff = p->f->hp->n_ff;
+    nn_acts in = norm_into(p, l->ffn_norm, nn_kind(l->gate.format) | nn_kind(l->up.format));
+    float *gate = p->s->wide;            /* [rows][n_ff] */
+    float *up = gate + p->n_rows * n_ff; /* [rows][n_ff] */
+    const nn_product products[] = {{&l->gate, gate, n_ff}, {&l->up, up, n_ff}};
+    nn_linear(&p->f->nn, &in, p->n_rows, products, 2);
+
+    nn_acts mid = p->s->mid;
+    nn_gated_unit(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(l->down.format));
+    project_back(p, &mid, &l->down);
+}
+
+/* Final norm and head, for the last n_logits rows of each segment: those rows
+ * are moved together, so that the head is read once for all of them. */
+static void make_logits(pass *p)
+{
+    const weights *w = p->f->w;
+    size_t n_embd = p->f->hp->n_embd, row = 0, n_wanted = 0;
+    if (p->pending != NULL)
+        nn_residual(&p->f->nn, p->s->x, p->pending, p->n_rows, n_embd);
+    for (size_t i = 0; i < p->n_segments; i++) {
+        const pass_segment *seg = &p->segments[i];
+        size_t first = row + seg->n - seg->n_logits;
+        memmove(p->s->x + n_wanted * n_embd, p->s->x + first * n_embd,
+                seg->n_logits * n_embd * sizeof *p->s->x);
+        row += seg->n;
+        n_wanted += seg->n_logits;
+    }
+    if (n_wanted == 0)
+        return;
+    p->n_rows = n_wanted;
+    p->pending = NULL;
+    nn_acts in = norm_into(p, w->out_norm, nn_kind(w->head.format));
+    tap(p, "final_norm", -1, in.x);
+    nn_product out = {&w->head, p->logits, p->f->hp->n_vocab};
+    nn_linear(&p->f->nn, &in, p->n_rows, &out, 1);
+}
+
+static void place_segments(pass *p)
+{
+    size_t row = 0;
+    for (size_t i = 0; i < p->n_segments; i++) {
+        const pass_segment *seg = &p->segments[i];
+        p->s->delta[i] = (delta_segment){.row = row, .n = seg->n, .pos = seg->pos};
+        p->s->attention[i] =
+            (attn_segment){.row = row, .n = seg->n, .pos = seg->pos, .pages = seg->pages};
+        row += seg->n;
+    }
+}
+
+void forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits)
+{
+    pass p = {.f = f, .s = &f->s, .segments = segments, .n_segments = n_segments, .logits = logits};
+    place_segments(&p);
+    embed(&p);
+    tap(&p, "embed", -1, p.s->x);
+    for (uint32_t i = 0; i < f->hp->n_layers; i++) {
+        const model_layer *l = &f->w->layers[i];
+        if (l->is_attention)
+            attention_mixer(&p, l, f->hp->index[i]);
+        else
+            delta_mixer(&p, l, f->hp->index[i]);
+        feed_forward(&p, l);
+        if (f->tap != NULL) { /* a test looks at the whole stream */
+            nn_residual(&f->nn, p.s->x, p.pending, p.n_rows, f->hp->n_embd);
+            p.pending = NULL;
+            tap(&p, "layer", (int)i, p.s->x);
+        }
+    }
+    make_logits(&p);
+}

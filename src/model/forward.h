@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forward.h - one pass of rows through all layers.
+ *
+ * A pass is up to `batch` rows of any number of timelines. The engine says where
+ * each timeline's memory lies; forward reads it, advances it and writes the
+ * logits that were asked for. Nothing is allocated.
+ */
+#ifndef MOTE_MODEL_FORWARD_H
+#define MOTE_MODEL_FORWARD_H
+
+#include "base/arena.h"
+#include "model/layout.h"
+#include "model/weights.h"
+#include "nn/rope.h"
+
+/* Consecutive tokens of one timeline. */
+typedef struct pass_segment {
+    const mote_token *tokens; /* [n] */
+    size_t n;
+    uint64_t pos;               /* of tokens[0] */
+    const unsigned char *state; /* at the boundary before pos */
+    unsigned char *next_state;  /* for boundaries inside the pass; may be `state` */
+    unsigned char *tail;
+    unsigned char *const *pages; /* up to position pos + n - 1 */
+    size_t n_logits;             /* logits are wanted of the last so many tokens */
+} pass_segment;
+
+/* Shows intermediate rows to a test: "embed", "layer" (after each), "final_norm". */
+typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float *rows,
+                            size_t n_rows, size_t n_cols);
+
+/* Working memory of a pass, cut from the engine's arena. */
+typedef struct forward_scratch {
+    float *x;         /* [batch][n_embd]: the residual stream */
+    float *branch;    /* [batch][n_embd]: what a layer adds to it */
+    nn_acts in;       /* input of products, up to the widest */
+    nn_acts mid;      /* input of the second product of a unit */
+    float *wide;      /* [batch][widest set of products] */
+    float *cos, *sin; /* [batch][32] */
+    attn_parts parts;
+    delta_segment *delta;    /* [sessions] */
+    attn_segment *attention; /* [sessions] */
+} forward_scratch;
+
+typedef struct forward {
+    const hparams *hp;
+    const weights *w;
+    layout layout;
+    rope rope;
+    nn nn;
+    uint32_t batch;
+    forward_scratch s;
+    forward_tap_fn *tap;
+    void *tap_ctx;
+} forward;
+
+/* Takes the scratch of passes of `batch` rows from the arena (or counts it). */
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, uint32_t batch,
+                          uint32_t sessions, uint64_t positions);
+
+/* The rows of all segments together are at most f->batch. logits receives the
+ * wanted rows of all segments in order, [wanted][n_vocab]. */
+void forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits);
+
+#endif

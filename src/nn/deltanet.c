@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * deltanet.c - the Gated DeltaNet mixer over the rows of a pass.
+ *
+ * A task is one key head of one timeline with the value heads that read it: it
+ * owns their channels of the convolution, their rows and their states, so tasks
+ * share nothing. Inside, rows are taken in stretches that end at multiples of 32
+ * positions; at such a boundary the rows are folded into the state.
+ *
+ * Where the rows of a timeline are cut into passes changes nothing: each row is
+ * computed from the state at its boundary and the rows since, and those are the
+ * same numbers however they got there.
+ */
+#include "nn/deltanet.h"
+
+#include "kernels/fmath.h"
+
+#include <string.h>
+
+enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK };
+
+static const float no_input[DIM]; /* before the first position */
+
+/* Tiles of one stretch, in the worker's memory. */
+typedef struct tiles {
+    float q[CHUNK][DIM];
+    float k[CHUNK][DIM]; /* before normalisation */
+    float v[CHUNK][DIM];
+    float o[CHUNK][DIM];
+    float beta[CHUNK];
+} tiles;
+
+_Static_assert(sizeof(tiles) <= NN_WORKER_BYTES, "a stretch fits the worker's memory");
+
+typedef struct delta_run {
+    const nn *n;
+    const delta_shape *shape;
+    const delta_weights *w;
+    const delta_segment *segments;
+    const delta_rows *rows;
+} delta_run;
+
+/* One task's view of its timeline. */
+typedef struct head_task {
+    const delta_run *run;
+    const delta_segment *seg;
+    size_t key_head;
+    tiles *t;
+} head_task;
+
+/* The convolution's input at a position for 128 channels from `channel`. */
+static const float *input_at(const head_task *h, int64_t pos, size_t channel)
+{
+    size_t conv_dim = delta_conv_dim(h->run->shape);
+    if (pos < 0)
+        return no_input;
+    if ((uint64_t)pos >= h->seg->pos)
+        return h->run->rows->qkv + (h->seg->row + ((uint64_t)pos - h->seg->pos)) * conv_dim +
+               channel;
+    return h->seg->memory.ring + ((uint64_t)pos % DELTA_RING) * conv_dim + channel;
+}
+
+/* out = silu(conv) of 128 channels for n rows from position pos. */
+static void convolve(const head_task *h, uint64_t pos, size_t n, size_t channel, float out[][DIM])
+{
+    size_t conv_dim = delta_conv_dim(h->run->shape);
+    for (size_t i = 0; i < n; i++) {
+        const float *x[DELTA_TAPS];
+        for (int tap = 0; tap < DELTA_TAPS; tap++)
+            x[tap] = input_at(h, (int64_t)(pos + i) - DELTA_HISTORY + tap, channel);
+        h->run->n->k->conv_silu(x, h->run->w->conv + channel, conv_dim, DIM, out[i]);
+    }
+}
+
+/* Queries and keys of rows t0 .. t0+n-1 of the chunk; keys go to the timeline's rows. */
+static void make_keys(const head_task *h, uint64_t pos, size_t n)
+{
+    const delta_shape *shape = h->run->shape;
+    const kern_table *k = h->run->n->k;
+    const float eps = 1e-6f, q_scale = 0.08838834764831845f; /* 128^-0.5 */
+    size_t key_dim = delta_key_dim(shape), channel = h->key_head * DIM;
+    convolve(h, pos, n, channel, h->t->q);
+    convolve(h, pos, n, key_dim + channel, h->t->k);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = (pos + i) % CHUNK;
+        k->l2norm(h->t->q[i], DIM, eps, q_scale, h->t->q[i]);
+        k->l2norm(h->t->k[i], DIM, eps, 1.0f, h->seg->memory.k_rows + row * key_dim + channel);
+    }
+}
+
+/* beta, and the running sum of the log-decays since the boundary, in binary64:
+ * differences of such sums are exponents, and in binary32 they would lose digits. */
+static void make_gates(const head_task *h, uint64_t pos, size_t n, size_t head)
+{
+    const delta_rows *rows = h->run->rows;
+    const delta_weights *w = h->run->w;
+    size_t heads = h->run->shape->value_heads;
+    double *g = h->seg->memory.g_rows;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (h->seg->row + (pos + i - h->seg->pos)) * heads + head;
+        size_t row = (pos + i) % CHUNK;
+        float log_decay = w->a[head] * f_softplus(rows->alpha[at] + w->dt_bias[head]);
+        double before = row == 0 ? 0.0 : g[(row - 1) * heads + head];
+        g[row * heads + head] = before + (double)log_decay;
+        h->t->beta[i] = f_sigmoid(rows->beta[at]);
+    }
+}
+
+/* One value head over rows of one chunk, and the fold at its end. */
+static void value_head(const head_task *h, uint64_t pos, size_t n, size_t head, const float *state)
+{
+    const delta_run *run = h->run;
+    const delta_shape *shape = run->shape;
+    const delta_memory *m = &h->seg->memory;
+    size_t value_dim = delta_value_dim(shape);
+    uint32_t t0 = (uint32_t)(pos % CHUNK), t1 = t0 + (uint32_t)n;
+    convolve(h, pos, n, 2 * delta_key_dim(shape) + head * DIM, h->t->v);
+    make_gates(h, pos, n, head);
+    kern_delta_args args = {
+        .s0 = state + head * DIM * DIM,
+        .k = m->k_rows + h->key_head * DIM,
+        .k_stride = delta_key_dim(shape),
+        .q = h->t->q[0],
+        .q_stride = DIM,
+        .v = h->t->v[0],
+        .v_stride = DIM,
+        .beta = h->t->beta,
+        .beta_stride = 1,
+        .g = m->g_rows + head,
+        .g_stride = shape->value_heads,
+        .u = m->u_rows + head * DIM,
+        .u_stride = value_dim,
+        .o = h->t->o[0],
+        .o_stride = DIM,
+        .t0 = t0,
+        .t1 = t1,
+    };
+    run->n->k->delta_rows(&args);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (h->seg->row + (pos + i - h->seg->pos)) * value_dim + head * DIM;
+        run->n->k->rmsnorm_gated(h->t->o[i], run->w->norm, run->rows->z + at, DIM, shape->eps,
+                                 run->rows->y + at);
+    }
+    if (t1 == CHUNK)
+        run->n->k->delta_fold(&args, m->next_state + head * DIM * DIM);
+}
+
+/* The three inputs before a boundary belong to its state. */
+static void save_inputs(const head_task *h, uint64_t boundary, size_t channel)
+{
+    size_t conv_dim = delta_conv_dim(h->run->shape);
+    for (int i = 0; i < DELTA_HISTORY; i++)
+        memcpy(h->seg->memory.next_inputs + (size_t)i * conv_dim + channel,
+               input_at(h, (int64_t)boundary - DELTA_HISTORY + i, channel), DIM * sizeof(float));
+}
+
+/* The last inputs of the pass replace the oldest ones of the ring. */
+static void fill_ring(const head_task *h, uint64_t unused, size_t channel)
+{
+    (void)unused;
+    size_t conv_dim = delta_conv_dim(h->run->shape);
+    uint64_t end = h->seg->pos + h->seg->n;
+    uint64_t from = h->seg->n > DELTA_RING ? end - DELTA_RING : h->seg->pos;
+    for (uint64_t pos = from; pos < end; pos++)
+        memcpy(h->seg->memory.ring + (pos % DELTA_RING) * conv_dim + channel,
+               input_at(h, (int64_t)pos, channel), DIM * sizeof(float));
+}
+
+/* Applies fn to each group of 128 channels this task owns: q, k, and its value heads. */
+static void for_channels(const head_task *h, void (*fn)(const head_task *, uint64_t, size_t),
+                         uint64_t arg)
+{
+    const delta_shape *shape = h->run->shape;
+    size_t key_dim = delta_key_dim(shape);
+    fn(h, arg, h->key_head * DIM);
+    fn(h, arg, key_dim + h->key_head * DIM);
+    for (size_t head = h->key_head; head < shape->value_heads; head += shape->key_heads)
+        fn(h, arg, 2 * key_dim + head * DIM);
+}
+
+static void delta_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const delta_run *run = ctx;
+    size_t key_heads = run->shape->key_heads;
+    head_task h = {.run = run,
+                   .seg = &run->segments[task / key_heads],
+                   .key_head = task % key_heads,
+                   .t = nn_worker(run->n, worker)};
+    const float *state = h.seg->memory.state;
+    uint64_t end = h.seg->pos + h.seg->n;
+    for (uint64_t pos = h.seg->pos; pos < end;) {
+        uint64_t boundary = (pos / CHUNK + 1) * CHUNK;
+        size_t n = (size_t)((end < boundary ? end : boundary) - pos);
+        make_keys(&h, pos, n);
+        for (size_t head = h.key_head; head < run->shape->value_heads; head += key_heads)
+            value_head(&h, pos, n, head, state);
+        pos += n;
+        if (pos == boundary) {
+            for_channels(&h, save_inputs, boundary);
+            state = h.seg->memory.next_state;
+        }
+    }
+    for_channels(&h, fill_ring, 0);
+}
+
+void nn_deltanet(const nn *n, const delta_shape *shape, const delta_weights *w,
+                 const delta_segment *segments, size_t n_segments, const delta_rows *rows)
+{
+    delta_run run = {.n = n, .shape = shape, .w = w, .segments = segments, .rows = rows};
+    pool_run(n->pool, delta_task, &run, (uint32_t)(n_segments * shape->key_heads));
+}

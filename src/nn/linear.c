@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * linear.c - products of weight matrices with the rows of a pass.
+ *
+ * The outputs of all matrices of a call are laid end to end and cut into tasks
+ * of whole weight rows; a task computes its rows for every token, so each weight
+ * is read once a pass. The cut never touches a sum, so its size is free: it
+ * aims at about 64 KiB of weights, large against the cost of taking a task
+ * (a tenth of a microsecond) and small enough that threads finish together.
+ */
+#include "nn/linear.h"
+
+enum { TASK_BYTES = 64 << 10, ROW_UNIT = 32 };
+
+kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format)
+{
+    switch (format) {
+    case QUANT_F32: return k->gemm_f32;
+    case QUANT_F16: return k->gemm_f16;
+    case QUANT_BF16: return k->gemm_bf16;
+    case QUANT_Q4_0: return k->gemm_q4_0;
+    case QUANT_Q4_1: return k->gemm_q4_1;
+    case QUANT_Q5_0: return k->gemm_q5_0;
+    case QUANT_Q5_1: return k->gemm_q5_1;
+    case QUANT_Q8_0: return k->gemm_q8_0;
+    case QUANT_Q2_K: return k->gemm_q2_k;
+    case QUANT_Q3_K: return k->gemm_q3_k;
+    case QUANT_Q4_K: return k->gemm_q4_k;
+    case QUANT_Q5_K: return k->gemm_q5_k;
+    case QUANT_Q6_K: return k->gemm_q6_k;
+    case QUANT_IQ4_NL: return k->gemm_iq4_nl;
+    case QUANT_IQ4_XS: return k->gemm_iq4_xs;
+    case QUANT_N_FORMATS: break;
+    }
+    return NULL;
+}
+
+typedef struct linear_run {
+    const nn *n;
+    const nn_product *products;
+    size_t n_products;
+    kern_act input[NN_MAX_PRODUCTS];
+    size_t rows_per_task[NN_MAX_PRODUCTS];
+    uint32_t first_task[NN_MAX_PRODUCTS + 1]; /* [n_products] is the number of tasks */
+} linear_run;
+
+static size_t rows_of_a_task(const nn_matrix *w)
+{
+    size_t rows = TASK_BYTES / w->row_bytes / ROW_UNIT * ROW_UNIT;
+    return rows > ROW_UNIT ? rows : ROW_UNIT;
+}
+
+static void linear_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    const linear_run *run = ctx;
+    size_t i = 0;
+    while (task >= run->first_task[i + 1])
+        i++;
+    const nn_product *p = &run->products[i];
+    size_t first = (task - run->first_task[i]) * run->rows_per_task[i];
+    size_t left = p->w->rows - first;
+    kern_gemm_args args = {
+        .w = p->w->data + first * p->w->row_bytes,
+        .row_bytes = p->w->row_bytes,
+        .rows = left < run->rows_per_task[i] ? left : run->rows_per_task[i],
+        .x = &run->input[i],
+        .y = p->y + first,
+        .y_stride = p->y_stride,
+        .scratch = nn_worker(run->n, worker),
+    };
+    p->w->gemm(&args);
+}
+
+void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
+               size_t n_products)
+{
+    linear_run run = {.n = n, .products = products, .n_products = n_products};
+    for (size_t i = 0; i < n_products; i++) {
+        const nn_matrix *w = products[i].w;
+        run.input[i] = nn_acts_view(input, n_rows, w->format->act);
+        run.rows_per_task[i] = rows_of_a_task(w);
+        size_t tasks = (w->rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
+        run.first_task[i + 1] = run.first_task[i] + (uint32_t)tasks;
+    }
+    pool_run(n->pool, linear_task, &run, run.first_task[n_products]);
+}

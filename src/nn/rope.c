@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rope.c - see rope.h.
+ *
+ *     inv_freq[i] = base^(-2i/64),   angle = pos * inv_freq[i]
+ *
+ * The angle is the binary32 product of position and frequency, since that is
+ * what the model was trained with; cosine and sine are then taken in binary64
+ * and rounded once. YaRN leaves fast frequencies (i <= low) alone, divides slow
+ * ones (i >= high) by the factor and blends between, where low and high are the
+ * pairs that turn 32 times and once over the trained context.
+ */
+#include "nn/rope.h"
+
+#include "kernels/dmath.h"
+
+static const double two_pi = 6.283185307179586;
+
+/* The pair index (not whole) that makes `turns` turns over the trained context. */
+static double pair_of_turns(double turns, double base, double original)
+{
+    return 2 * ROPE_PAIRS * d_log(original / (two_pi * turns)) / (2 * d_log(base));
+}
+
+static double floor_of(double x)
+{
+    double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+void rope_init(rope *r, double base, double factor, double original)
+{
+    enum { DIMS = 2 * ROPE_PAIRS };
+    bool yarn = factor > 1;
+    double low = 0, high = 1;
+    if (yarn) {
+        low = floor_of(pair_of_turns(32, base, original));
+        high = -floor_of(-pair_of_turns(1, base, original));
+        low = low > 0 ? low : 0;
+        high = high < DIMS - 1 ? high : DIMS - 1;
+        if (high <= low)
+            high = low + 0.001; /* the reference's guard against an empty ramp */
+    }
+    for (int i = 0; i < ROPE_PAIRS; i++) {
+        double plain = d_pow(base, -2.0 * i / DIMS);
+        double ramp = clamp((i - low) / (high - low), 0, 1);
+        r->inv_freq[i] = (float)(yarn ? plain * ((1 - ramp) + ramp / factor) : plain);
+    }
+    r->scale = yarn ? (float)(1 + 0.1 * d_log(factor)) : 1.0f;
+}
+
+void rope_angles(const rope *r, uint64_t pos, float *cos, float *sin)
+{
+    for (int i = 0; i < ROPE_PAIRS; i++) {
+        float angle = (float)pos * r->inv_freq[i];
+        cos[i] = (float)d_cos((double)angle) * r->scale;
+        sin[i] = (float)d_sin((double)angle) * r->scale;
+    }
+}

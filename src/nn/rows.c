@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rows.c - row-wise steps of a pass, fused so that a row is touched once.
+ *
+ * A task is a handful of rows: with one row (decoding) the caller does it alone,
+ * which is quicker than waking anybody.
+ */
+#include "nn/rows.h"
+
+enum { ROWS_PER_TASK = 8 };
+
+typedef struct rows_run {
+    const nn *n;
+    size_t n_rows;
+    float *x;
+    const float *add, *w, *gate, *up;
+    float eps;
+    nn_acts *out;
+    nn_kinds kinds;
+    size_t cols;
+    void (*one)(const struct rows_run *run, size_t row);
+} rows_run;
+
+static void rows_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    (void)worker;
+    const rows_run *run = ctx;
+    size_t first = (size_t)task * ROWS_PER_TASK;
+    size_t end = first + ROWS_PER_TASK < run->n_rows ? first + ROWS_PER_TASK : run->n_rows;
+    for (size_t row = first; row < end; row++)
+        run->one(run, row);
+}
+
+static void run_rows(rows_run *run)
+{
+    size_t tasks = (run->n_rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+    pool_run(run->n->pool, rows_task, run, (uint32_t)tasks);
+}
+
+static void residual_norm_row(const rows_run *run, size_t row)
+{
+    float *x = run->x + row * run->cols;
+    if (run->add != NULL)
+        run->n->k->add(run->add + row * run->cols, run->cols, x);
+    run->n->k->rmsnorm(x, run->w, run->cols, run->eps, run->out->x + row * run->cols);
+    nn_quantise_row(run->n, run->out, row, run->kinds);
+}
+
+void nn_residual_norm(const nn *n, float *x, const float *add, const float *w, float eps,
+                      size_t n_rows, nn_acts *out, nn_kinds kinds)
+{
+    rows_run run = {.n = n,
+                    .n_rows = n_rows,
+                    .x = x,
+                    .add = add,
+                    .w = w,
+                    .eps = eps,
+                    .out = out,
+                    .kinds = kinds,
+                    .cols = out->cols,
+                    .one = residual_norm_row};
+    run_rows(&run);
+}
+
+static void residual_row(const rows_run *run, size_t row)
+{
+    run->n->k->add(run->add + row * run->cols, run->cols, run->x + row * run->cols);
+}
+
+void nn_residual(const nn *n, float *x, const float *add, size_t n_rows, size_t cols)
+{
+    rows_run run = {
+        .n = n, .n_rows = n_rows, .x = x, .add = add, .cols = cols, .one = residual_row};
+    run_rows(&run);
+}
+
+static void gated_unit_row(const rows_run *run, size_t row)
+{
+    size_t at = row * run->cols;
+    run->n->k->silu_mul(run->gate + at, run->up + at, run->cols, run->out->x + at);
+    nn_quantise_row(run->n, run->out, row, run->kinds);
+}
+
+void nn_gated_unit(const nn *n, const float *gate, const float *up, size_t cols, size_t n_rows,
+                   nn_acts *out, nn_kinds kinds)
+{
+    out->cols = cols;
+    rows_run run = {.n = n,
+                    .n_rows = n_rows,
+                    .gate = gate,
+                    .up = up,
+                    .out = out,
+                    .kinds = kinds,
+                    .cols = cols,
+                    .one = gated_unit_row};
+    run_rows(&run);
+}
+
+static void quantise_row(const rows_run *run, size_t row)
+{
+    nn_quantise_row(run->n, run->out, row, run->kinds);
+}
+
+void nn_quantise(const nn *n, nn_acts *a, size_t n_rows, nn_kinds kinds)
+{
+    rows_run run = {.n = n, .n_rows = n_rows, .out = a, .kinds = kinds, .one = quantise_row};
+    run_rows(&run);
+}
