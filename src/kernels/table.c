@@ -8,10 +8,27 @@
  */
 #include "kernels/variants.h"
 
+#if defined(__x86_64__)
+static void raise_to(kern_table *table, mote_isa level)
+{
+    if (level >= MOTE_ISA_AVX2)
+        kern_level_avx2(table);
+    if (level >= MOTE_ISA_AVX512)
+        kern_level_avx512(table);
+}
+#else
+static void raise_to(kern_table *table, mote_isa level)
+{
+    (void)table;
+    (void)level;
+}
+#endif
+
 void kern_table_init(kern_table *table, mote_isa level)
 {
     table->level = level;
 #define KERNEL(slot, type) table->slot = k_##slot##_ref;
 #include "kernels/kernels.def"
 #undef KERNEL
+    raise_to(table, level);
 }

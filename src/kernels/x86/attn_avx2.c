@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attn_avx2.c - attention over pages: see body_attn.h. */
+#include "kernels/variants.h"
+
+#include "kernels/x86/vec_avx2.h"
+
+#include "kernels/x86/body_attn.h"
+
+void k_attn_block_f32_avx2(const kern_attn_args *a)
+{
+    body_attn_block(a, false);
+}
+
+void k_attn_block_f16_avx2(const kern_attn_args *a)
+{
+    body_attn_block(a, true);
+}
+
+void k_attn_merge_avx2(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
+{
+    body_attn_merge(into, from, n);
+}
+
+void k_attn_finish_avx2(const kern_attn_acc *acc, const float *gate, float *y)
+{
+    body_attn_finish(acc, gate, y);
+}
+
+void k_kv_put_f16_avx2(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
+{
+    body_kv_put_f16(k, v, k_page, v_page, slot);
+}

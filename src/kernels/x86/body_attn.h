@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * body_attn.h - attention over a vec_*.h; ref/attn_ref.c has the mathematics.
+ *
+ * Queries are taken in tiles of 64. A page of halves is widened once per tile, in
+ * pieces of 16 KiB that stay in the first-level cache while all queries pass over
+ * them; a page of floats is read where it lies.
+ */
+#ifndef MOTE_KERNELS_X86_BODY_ATTN_H
+#define MOTE_KERNELS_X86_BODY_ATTN_H
+
+#include "kernels/x86/chain.h"
+#include "kernels/x86/vmath.h"
+
+enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE, QUERIES = 64, PIECE = 64 };
+
+/* Queries that see at least one key. */
+typedef struct attn_tile {
+    size_t n;
+    size_t most_keys;
+    const float *q[QUERIES];
+    kern_attn_acc *acc[QUERIES];
+    size_t n_keys[QUERIES];
+    float *score[QUERIES];   /* rows of p */
+    float e_old[QUERIES];    /* merge factor of what was there */
+    float e_new[QUERIES];    /* and of this block */
+    float p[QUERIES][PAGE];  /* scores, then weights */
+    float piece[PIECE * 64]; /* of the page, widened */
+} attn_tile;
+
+/* Takes queries from *next on until the tile is full. */
+static inline void attn_gather(const kern_attn_args *a, size_t *next, attn_tile *t)
+{
+    t->n = 0;
+    t->most_keys = 0;
+    for (; *next < a->n && t->n < QUERIES; ++*next) {
+        const size_t keys = a->n_keys[*next];
+        if (keys == 0)
+            continue;
+        t->q[t->n] = a->q + *next * a->q_stride;
+        t->acc[t->n] = &a->acc[*next];
+        t->n_keys[t->n] = keys;
+        t->score[t->n] = t->p[t->n];
+        t->most_keys = keys > t->most_keys ? keys : t->most_keys;
+        t->n++;
+    }
+}
+
+/* A piece of a page as floats: `rows` rows of 64 values, `stride` apart, from value `first`. */
+CHAIN_INLINE void attn_piece(const void *page, size_t first, size_t rows, size_t stride,
+                             attn_tile *t, chain_args *piece, const bool f16)
+{
+    piece->len = rows;
+    if (!f16) {
+        piece->m = (const float *)page + first;
+        piece->m_stride = stride;
+        return;
+    }
+    const uint16_t *from = (const uint16_t *)page + first;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < 64; i += VF_WIDTH)
+            vf_store(t->piece + r * 64 + i, vf_load_f16(from + r * stride + i));
+    piece->m = t->piece;
+    piece->m_stride = 64;
+}
+
+/* p[q][j] = q . k_j for all 64 positions; what a query may not see is not used later. */
+CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const bool f16)
+{
+    for (size_t i = 0; i < DIM; i += PIECE) {
+        chain_args keys = {.width = PAGE, .resume = i > 0};
+        const float *x[QUERIES];
+        for (size_t q = 0; q < t->n; q++)
+            x[q] = t->q[q] + i;
+        attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, &keys, f16);
+        chain_rows(&keys, x, t->score, t->n);
+    }
+}
+
+/* p = e^(s - m); returns lanes(p). Lanes past the last key become zero, which adds nothing. */
+static inline float attn_weights(float *p, size_t n, float m)
+{
+    vlanes sums = {{vf_zero()}};
+    for (size_t j = 0; j < n; j += KERN_LANES)
+        for (int part = 0; part < VLANES_PARTS; part++) {
+            float *at = p + j + part * VF_WIDTH;
+            const vf e = vf_exp(vf_sub(vf_load(at), vf_set(m)));
+            const vf kept = vf_keep_first(e, vlanes_share(n - j, part), vf_zero());
+            vf_store(at, kept);
+            sums.part[part] = vf_add(sums.part[part], kept);
+        }
+    return vlanes_total(&sums);
+}
+
+/* Scores to weights; maximum and denominator go to the result, merged. */
+static inline void attn_softmax(const kern_attn_args *a, attn_tile *t)
+{
+    for (size_t q = 0; q < t->n; q++) {
+        kern_attn_acc *acc = t->acc[q];
+        for (int j = 0; j < PAGE; j += VF_WIDTH)
+            vf_store(t->p[q] + j, vf_mul(vf_load(t->p[q] + j), vf_set(a->scale)));
+        const float m2 = vf_max(t->p[q], t->n_keys[q]);
+        const float l2 = attn_weights(t->p[q], t->n_keys[q], m2);
+        if (a->first) {
+            acc->m = m2;
+            acc->l = l2;
+            continue;
+        }
+        const float m = m2 > acc->m ? m2 : acc->m;
+        t->e_old[q] = f_exp(acc->m - m);
+        t->e_new[q] = f_exp(m2 - m);
+        acc->m = m;
+        acc->l = fmaf(l2, t->e_new[q], acc->l * t->e_old[q]);
+    }
+}
+
+/* o = o_new * e_new + o_old * e_old */
+static inline void attn_merge_values(const float *from, float e_new, float e_old, float *o,
+                                     size_t n)
+{
+    const vf a = vf_set(e_new), b = vf_set(e_old);
+    for (size_t d = 0; d < n; d += VF_WIDTH)
+        vf_store(o + d, vf_fma(vf_load(from + d), a, vf_mul(vf_load(o + d), b)));
+}
+
+/*
+ * 64 columns of the values for up to TILE_ROWS queries: together over the keys all
+ * of them see, then each alone over the rest. Leaving a key out is not the same
+ * as giving it weight zero: a chain may stand at -0.
+ */
+static inline void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t q, size_t n,
+                                    size_t d, chain_args values)
+{
+    float fresh[TILE_ROWS][PIECE];
+    const float *x[TILE_ROWS];
+    float *out[TILE_ROWS];
+    const float *m = values.m;
+    size_t common = PAGE;
+    for (size_t g = 0; g < n; g++) {
+        x[g] = t->p[q + g];
+        out[g] = a->first ? t->acc[q + g]->o + d : fresh[g];
+        common = t->n_keys[q + g] < common ? t->n_keys[q + g] : common;
+    }
+    values.len = common;
+    chain_group(&values, x, out, n, TILE_VECTORS);
+    values.resume = true;
+    values.m = m + common * values.m_stride;
+    for (size_t g = 0; g < n; g++) {
+        const float *rest = x[g] + common;
+        values.len = t->n_keys[q + g] - common;
+        if (values.len > 0)
+            chain_group(&values, &rest, &out[g], 1, TILE_VECTORS);
+        if (!a->first)
+            attn_merge_values(fresh[g], t->e_new[q + g], t->e_old[q + g], t->acc[q + g]->o + d,
+                              PIECE);
+    }
+}
+
+CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const bool f16)
+{
+    for (size_t d = 0; d < DIM; d += PIECE) {
+        chain_args values = {.width = PIECE};
+        attn_piece(a->v_page, d, t->most_keys, DIM, t, &values, f16);
+        for (size_t q = 0; q < t->n; q += TILE_ROWS)
+            attn_value_group(a, t, q, t->n - q < TILE_ROWS ? t->n - q : TILE_ROWS, d, values);
+    }
+}
+
+CHAIN_INLINE void body_attn_block(const kern_attn_args *a, const bool f16)
+{
+    attn_tile t;
+    for (size_t next = 0; next < a->n;) {
+        attn_gather(a, &next, &t);
+        if (t.n == 0)
+            break;
+        attn_scores(a, &t, f16);
+        attn_softmax(a, &t);
+        attn_values(a, &t, f16);
+    }
+}
+
+static inline void body_attn_merge(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float m1 = into[i].m, m2 = from[i].m;
+        const float m = m2 > m1 ? m2 : m1;
+        const float e1 = f_exp(m1 - m), e2 = f_exp(m2 - m);
+        into[i].m = m;
+        into[i].l = fmaf(from[i].l, e2, into[i].l * e1);
+        attn_merge_values(from[i].o, e2, e1, into[i].o, DIM);
+    }
+}
+
+static inline void body_attn_finish(const kern_attn_acc *acc, const float *gate, float *y)
+{
+    const vf l = vf_set(acc->l);
+    for (int d = 0; d < DIM; d += VF_WIDTH)
+        vf_store(y + d, vf_mul(vf_div(vf_load(acc->o + d), l), vf_sigmoid(vf_load(gate + d))));
+}
+
+/* Keys go to a column: converted together, stored one by one. */
+static inline void body_kv_put_f16(const float *k, const float *v, uint16_t *k_page,
+                                   uint16_t *v_page, uint32_t slot)
+{
+    uint16_t *values = v_page + (size_t)slot * DIM;
+    for (int i = 0; i < DIM; i += VF_WIDTH) {
+        uint16_t keys[VF_WIDTH];
+        vf_store_f16(keys, vf_load(k + i));
+        vf_store_f16(values + i, vf_load(v + i));
+        for (int j = 0; j < VF_WIDTH; j++)
+            k_page[(size_t)(i + j) * PAGE + slot] = keys[j];
+    }
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* delta_avx2.c - Gated DeltaNet: see body_delta.h. */
+#include "kernels/variants.h"
+
+#include "kernels/x86/vec_avx2.h"
+
+#include "kernels/x86/body_delta.h"
+
+void k_delta_rows_avx2(const kern_delta_args *a)
+{
+    body_delta_rows(a);
+}
+
+void k_delta_fold_avx2(const kern_delta_args *a, float *s1)
+{
+    body_delta_fold(a, s1);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * level_x86.c - what AVX2 and AVX-512 improve, the matrix products apart.
+ *
+ * Pointers only, built for the baseline: this runs before anyone knows which
+ * instructions are safe. kv_put_f32 only moves numbers; its reference stays.
+ */
+#include "kernels/variants.h"
+
+void kern_level_avx2(kern_table *t)
+{
+    t->rmsnorm = k_rmsnorm_avx2;
+    t->rmsnorm_gated = k_rmsnorm_gated_avx2;
+    t->l2norm = k_l2norm_avx2;
+    t->add = k_add_avx2;
+    t->silu_mul = k_silu_mul_avx2;
+    t->conv_silu = k_conv_silu_avx2;
+    t->rope = k_rope_avx2;
+    t->delta_rows = k_delta_rows_avx2;
+    t->delta_fold = k_delta_fold_avx2;
+    t->kv_put_f16 = k_kv_put_f16_avx2;
+    t->attn_block_f32 = k_attn_block_f32_avx2;
+    t->attn_block_f16 = k_attn_block_f16_avx2;
+    t->attn_merge = k_attn_merge_avx2;
+    t->attn_finish = k_attn_finish_avx2;
+    t->max = k_max_avx2;
+    t->sum_exp = k_sum_exp_avx2;
+}
+
+void kern_level_avx512(kern_table *t)
+{
+    t->rmsnorm = k_rmsnorm_avx512;
+    t->rmsnorm_gated = k_rmsnorm_gated_avx512;
+    t->l2norm = k_l2norm_avx512;
+    t->add = k_add_avx512;
+    t->silu_mul = k_silu_mul_avx512;
+    t->conv_silu = k_conv_silu_avx512;
+    t->rope = k_rope_avx512;
+    t->delta_rows = k_delta_rows_avx512;
+    t->delta_fold = k_delta_fold_avx512;
+    t->kv_put_f16 = k_kv_put_f16_avx512;
+    t->attn_block_f32 = k_attn_block_f32_avx512;
+    t->attn_block_f16 = k_attn_block_f16_avx512;
+    t->attn_merge = k_attn_merge_avx512;
+    t->attn_finish = k_attn_finish_avx512;
+    t->max = k_max_avx512;
+    t->sum_exp = k_sum_exp_avx512;
+}

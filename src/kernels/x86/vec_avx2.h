@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vec_avx2.h - eight floats in a register, under the names of the vector layer.
+ *
+ * Twin of vec_avx512.h, which documents the functions.
+ */
+#ifndef MOTE_KERNELS_X86_VEC_AVX2_H
+#define MOTE_KERNELS_X86_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef __m256 vf;
+
+enum {
+    VF_WIDTH = 8,
+    /* Tiles of chain_tile: 6 x 2 accumulators, 2 vectors and a broadcast fill 15 of 16 registers.
+     */
+    TILE_ROWS = 6,
+    TILE_VECTORS = 2,
+    /* For the two rows of one decoded token: 8 accumulators, as many as two units keep busy. */
+    PAIR_VECTORS = 4
+};
+
+/* The first n lanes, 0 <= n <= 8. */
+static inline __m256i vf_first(size_t n)
+{
+    static const int32_t window[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    return _mm256_loadu_si256((const __m256i *)(window + 8 - n));
+}
+
+static inline vf vf_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+static inline vf vf_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+static inline vf vf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+
+static inline vf vf_load_n(const float *p, size_t n)
+{
+    return _mm256_maskload_ps(p, vf_first(n));
+}
+
+static inline vf vf_load_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+static inline void vf_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+
+static inline void vf_store_n(float *p, size_t n, vf x)
+{
+    _mm256_maskstore_ps(p, vf_first(n), x);
+}
+
+static inline void vf_store_f16(uint16_t *p, vf x)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+static inline vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+static inline vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+static inline vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+
+static inline vf vf_negate(vf x)
+{
+    return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
+}
+
+static inline vf vf_larger(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+static inline vf vf_keep_first(vf x, size_t n, vf other)
+{
+    return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(vf_first(n)));
+}
+
+static inline vf vf_if_less(vf a, vf b, vf yes, vf no)
+{
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
+static inline vf vf_if_nan(vf x, vf other)
+{
+    return _mm256_blendv_ps(other, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+static inline vf vf_add_exponent(vf p, vf shifted)
+{
+    return _mm256_castsi256_ps(_mm256_add_epi32(
+        _mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+}
+
+/* The sixteen lanes of a "lanes" sum: two registers. */
+typedef struct vlanes {
+    vf part[2];
+} vlanes;
+
+static inline float vlanes_total(const vlanes *sums)
+{
+    const __m256 eight = _mm256_add_ps(sums->part[0], sums->part[1]);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+static inline float vf_largest_lane(vf x)
+{
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
+static inline vf vf_differences(double a, const double *b)
+{
+    const __m256d from = _mm256_set1_pd(a);
+    const __m128 lo = _mm256_cvtpd_ps(_mm256_sub_pd(from, _mm256_loadu_pd(b)));
+    const __m128 hi = _mm256_cvtpd_ps(_mm256_sub_pd(from, _mm256_loadu_pd(b + 4)));
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(lo), hi, 1);
+}
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vec_avx512.h - sixteen floats in a register, under the names of the vector layer.
+ *
+ * Twin of vec_avx2.h: the bodies in body_*.h are written once against these names
+ * and built for both. Every operation is the IEEE one of the reference.
+ */
+#ifndef MOTE_KERNELS_X86_VEC_AVX512_H
+#define MOTE_KERNELS_X86_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef __m512 vf;
+
+enum {
+    VF_WIDTH = 16,
+    /* Tiles of chain_tile: 6 x 4 accumulators, 4 vectors and a broadcast fill 29 of 32 registers.
+     */
+    TILE_ROWS = 6,
+    TILE_VECTORS = 4,
+    /* For the two rows of one decoded token: 16 accumulators. */
+    PAIR_VECTORS = 8
+};
+
+/* The first n lanes, 0 <= n <= 16. */
+static inline __mmask16 vf_first(size_t n)
+{
+    return (__mmask16)((1u << n) - 1u);
+}
+
+static inline vf vf_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+static inline vf vf_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vf vf_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+
+/* The first n values, n <= VF_WIDTH; the other lanes are +0 and are not read. */
+static inline vf vf_load_n(const float *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps(vf_first(n), p);
+}
+
+static inline vf vf_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static inline void vf_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+
+static inline void vf_store_n(float *p, size_t n, vf x)
+{
+    _mm512_mask_storeu_ps(p, vf_first(n), x);
+}
+
+static inline void vf_store_f16(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline vf vf_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vf vf_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+static inline vf vf_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+/* a * b + c, rounded once */
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* -(a * b) + c, rounded once */
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+
+static inline vf vf_negate(vf x)
+{
+    return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f));
+}
+
+/* a > b ? a : b in each lane: b when they are equal or one is a NaN. */
+static inline vf vf_larger(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+/* x in the first n lanes, `other` in the rest. */
+static inline vf vf_keep_first(vf x, size_t n, vf other)
+{
+    return _mm512_mask_blend_ps(vf_first(n), other, x);
+}
+
+/* a < b ? yes : no in each lane; `no` when one is a NaN. */
+static inline vf vf_if_less(vf a, vf b, vf yes, vf no)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+
+/* x where x is a NaN, `other` elsewhere. */
+static inline vf vf_if_nan(vf x, vf other)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), other, x);
+}
+
+/* The bits of p plus the low bits of `shifted` moved to the exponent's place. */
+static inline vf vf_add_exponent(vf p, vf shifted)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(
+        _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
+}
+
+/* The sixteen lanes of a "lanes" sum. */
+typedef struct vlanes {
+    vf part[1];
+} vlanes;
+
+/* lane[l] += lane[l + s] for s = 8, 4, 2, 1 */
+static inline float vlanes_total(const vlanes *sums)
+{
+    const __m512 x = sums->part[0];
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+/* The largest lane; which zero, if it is one, is not said. */
+static inline float vf_largest_lane(vf x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+/* (float)(a - b[i]) for VF_WIDTH doubles */
+static inline vf vf_differences(double a, const double *b)
+{
+    const __m512d from = _mm512_set1_pd(a);
+    const __m256 lo = _mm512_cvtpd_ps(_mm512_sub_pd(from, _mm512_loadu_pd(b)));
+    const __m256 hi = _mm512_cvtpd_ps(_mm512_sub_pd(from, _mm512_loadu_pd(b + 8)));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
+}
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmath.h - fmath.h in every lane, and the two reductions, over a vec_*.h.
+ *
+ * Include a vec_*.h first. Operation for operation the same as the scalar
+ * definitions, in the same order; read them side by side.
+ */
+#ifndef MOTE_KERNELS_X86_VMATH_H
+#define MOTE_KERNELS_X86_VMATH_H
+
+#include "kernels/fmath.h"
+#include "kernels/kernels.h"
+
+static inline vf vf_exp(vf x)
+{
+    const vf magic = vf_set(F_ROUND_MAGIC);
+    const vf shifted = vf_fma(x, vf_set(F_LOG2E), magic);
+    const vf n = vf_sub(shifted, magic);
+    vf r = vf_fma(n, vf_set(-F_LN2_HI), x);
+    r = vf_fma(n, vf_set(-F_LN2_LO), r);
+    vf p = vf_set(F_EXP_C6);
+    p = vf_fma(p, r, vf_set(F_EXP_C5));
+    p = vf_fma(p, r, vf_set(F_EXP_C4));
+    p = vf_fma(p, r, vf_set(F_EXP_C3));
+    p = vf_fma(p, r, vf_set(F_EXP_C2));
+    p = vf_fma(p, r, vf_set(1.0f));
+    p = vf_fma(p, r, vf_set(1.0f));
+    p = vf_add_exponent(p, shifted);
+    /* Outside the range the lanes above hold nonsense; it is replaced here. */
+    p = vf_if_less(x, vf_set(F_EXP_LO), vf_zero(), p);
+    p = vf_if_less(vf_set(F_EXP_HI), x, vf_set(INFINITY), p);
+    return vf_if_nan(x, p);
+}
+
+static inline vf vf_sigmoid(vf x)
+{
+    const vf one = vf_set(1.0f);
+    return vf_div(one, vf_add(one, vf_exp(vf_negate(x))));
+}
+
+static inline vf vf_silu(vf x)
+{
+    return vf_mul(x, vf_sigmoid(x));
+}
+
+enum { VLANES_PARTS = KERN_LANES / VF_WIDTH };
+
+/* How many of the n values that are left fall into part p of the sixteen lanes. */
+static inline size_t vlanes_share(size_t n, int part)
+{
+    const size_t before = (size_t)part * VF_WIDTH;
+    const size_t left = n > before ? n - before : 0;
+    return left < VF_WIDTH ? left : VF_WIDTH;
+}
+
+/* lanes(x * x). A lane without an element adds 0 * 0, which changes no sum of squares. */
+static inline float vf_sum_of_squares(const float *x, size_t n)
+{
+    vlanes sums = {{vf_zero()}};
+    size_t i = 0;
+    for (; i + KERN_LANES <= n; i += KERN_LANES)
+        for (int p = 0; p < VLANES_PARTS; p++) {
+            const vf v = vf_load(x + i + p * VF_WIDTH);
+            sums.part[p] = vf_fma(v, v, sums.part[p]);
+        }
+    for (int p = 0; p < VLANES_PARTS; p++) {
+        const vf v = vf_load_n(x + i + p * VF_WIDTH, vlanes_share(n - i, p));
+        sums.part[p] = vf_fma(v, v, sums.part[p]);
+    }
+    return vlanes_total(&sums);
+}
+
+/* The sign of a zero maximum is that of the first zero. Rare, so slow. */
+static inline float vf_first_zero(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i] == 0.0f)
+            return x[i];
+    return 0.0f;
+}
+
+/* The largest of n values: NaN is passed over, -inf if nothing is left. */
+static inline float vf_max(const float *x, size_t n)
+{
+    enum { CHAINS = 4, STEP = CHAINS * VF_WIDTH };
+    const vf lowest = vf_set(-INFINITY);
+    vf best[CHAINS] = {lowest, lowest, lowest, lowest};
+    size_t i = 0;
+    for (; i + STEP <= n; i += STEP)
+        for (int c = 0; c < CHAINS; c++)
+            best[c] = vf_larger(vf_load(x + i + c * VF_WIDTH), best[c]);
+    for (; i < n; i += VF_WIDTH) {
+        const size_t left = n - i < VF_WIDTH ? n - i : VF_WIDTH;
+        best[0] = vf_larger(vf_keep_first(vf_load_n(x + i, left), left, lowest), best[0]);
+    }
+    const vf all = vf_larger(vf_larger(best[0], best[1]), vf_larger(best[2], best[3]));
+    const float max = vf_largest_lane(all);
+    return max == 0.0f ? vf_first_zero(x, n) : max;
+}
+
+#endif
