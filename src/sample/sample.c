@@ -37,8 +37,6 @@
 #include "kernels/dmath.h"
 
 #include <assert.h>
-#include <float.h>
-#include <math.h>
 
 enum {
     ALIGN = 64,
@@ -78,14 +76,7 @@ static sample_row lay_out(const sample_input *in, void *scratch)
     return row;
 }
 
-/* ---- the model's opinion: clean values, log-probabilities ---- */
-
-static float clean(float logit)
-{
-    if (logit <= FLT_MAX)
-        return logit;
-    return logit > 0 ? FLT_MAX : -INFINITY;
-}
+/* ---- the model's opinion: log-probabilities ---- */
 
 /* What turns a value into its log-probability. */
 typedef struct log_scale {
@@ -238,7 +229,8 @@ static double whole_mass(walk *w)
     return mass;
 }
 
-/* Cuts the walk by top_p and min_p and returns the sum of what is left. */
+/* S of the head comment. That is all a draw has to know of top_p and min_p: its target is
+ * below S, so it ends among the candidates that S was summed over. */
 static double keep(walk *w, const mote_sampling *how, double mass)
 {
     const bool top_p = how->top_p > 0 && how->top_p < 1;
@@ -246,7 +238,6 @@ static double keep(walk *w, const mote_sampling *how, double mass)
         return mass;
     const double least = (double)how->min_p * (double)next_weight(w);
     take_until(w, top_p ? (double)how->top_p * mass : INFINITY, least);
-    w->limit = w->next;
     const double kept = w->sum;
     restart(w);
     return kept;
@@ -276,9 +267,7 @@ mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *
     TRY(sample_check_options(how, in->n_tokens, err));
 
     const sample_row row = lay_out(in, scratch);
-    for (uint32_t id = 0; id < row.n; id++)
-        row.values[id] = clean(in->logits[id]);
-    float max = sample_row_measure(&row);
+    float max = sample_row_load(&row, in->logits);
     if (max == -INFINITY)
         return err_set(err, MOTE_E_FORMAT,
                        "no logit is a number above -infinity: the model's weights are damaged");
@@ -297,7 +286,7 @@ mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *
                             ? sample_row_first(&row, max)
                             : draw(&row, how, max, philox_unit(how->seed, in->position, how->draw));
     choice.token = (mote_token)id;
-    choice.logprob = logprob(&scale, clean(in->logits[id]));
+    choice.logprob = logprob(&scale, sample_clean(in->logits[id]));
     *out = choice;
     return MOTE_OK;
 }

@@ -15,9 +15,8 @@ typedef struct sample_input {
     const kern_table *kernels;
     const float *logits; /* [vocabulary] */
     uint32_t vocabulary;
-    uint32_t n_tokens; /* ids from here on are padding and never chosen */
-    const mote_token
-        *generated; /* [n_generated], for the penalties; ids without meaning do nothing */
+    uint32_t n_tokens;           /* ids from here on are padding and never chosen */
+    const mote_token *generated; /* [n_generated], what penalties look at; padding is ignored */
     size_t n_generated;
     uint64_t position; /* of the token to be drawn: the counter of the random number */
 } sample_input;

@@ -12,7 +12,6 @@
  */
 #include "sample/sample_row.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { DIGIT_BITS = 8, DIGITS = 32 / DIGIT_BITS, DIGIT_VALUES = 1 << DIGIT_BITS };
@@ -59,6 +58,20 @@ static void sort_entries(sample_entry *entries, sample_entry *spare, size_t n)
     }
     if (from != entries)
         memcpy(entries, from, n * sizeof *entries);
+}
+
+/* Block by block, so that the maximum is taken of values that are still in the nearest cache. */
+float sample_row_load(const sample_row *row, const float *logits)
+{
+    const uint32_t blocks = sample_row_blocks(row->n);
+    for (uint32_t b = 0; b < blocks; b++) {
+        const size_t first = (size_t)b * SAMPLE_BLOCK;
+        const uint32_t n = block_length(row, b);
+        for (uint32_t i = 0; i < n; i++)
+            row->values[first + i] = sample_clean(logits[first + i]);
+        row->block_max[b] = row->kernels->max(row->values + first, n);
+    }
+    return row->kernels->max(row->block_max, blocks);
 }
 
 float sample_row_measure(const sample_row *row)

@@ -11,6 +11,9 @@
 
 #include "kernels/kernels.h"
 
+#include <float.h>
+#include <math.h>
+
 enum { SAMPLE_BLOCK = 256 }; /* ids that share one maximum and one partial sum */
 
 typedef struct sample_entry {
@@ -21,7 +24,7 @@ typedef struct sample_entry {
 typedef struct sample_row {
     const kern_table *kernels;
     uint32_t n;
-    float *values;         /* [n], no NaN and no +inf; -inf is not a candidate */
+    float *values;         /* [n], cleaned; -inf is not a candidate */
     float *block_max;      /* [sample_row_blocks(n)] */
     sample_entry *entries; /* [n], what sample_row_best found */
     sample_entry *spare;   /* [n], for its sort */
@@ -33,10 +36,20 @@ static inline uint32_t sample_row_blocks(uint32_t n)
     return n / SAMPLE_BLOCK + (n % SAMPLE_BLOCK != 0);
 }
 
-/* Fills block_max, which the calls below rely on, and returns the largest value. */
+/* What a logit counts as: NaN as -inf, +inf as the largest float, others as themselves. */
+static inline float sample_clean(float logit)
+{
+    const float finite = logit < FLT_MAX ? logit : FLT_MAX;
+    return logit == logit ? finite : -INFINITY;
+}
+
+/* Fills values, cleaned, from logits [n], and block_max. Returns the largest value. */
+float sample_row_load(const sample_row *row, const float *logits);
+
+/* Fills block_max again after values have changed. Returns the largest value. */
 float sample_row_measure(const sample_row *row);
 
-/* The best id, given what sample_row_measure returned. */
+/* The best id, given the largest value. */
 uint32_t sample_row_first(const sample_row *row, float max);
 
 /* Writes at least the `want` best candidates to entries, in order, or all there
