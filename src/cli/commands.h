@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* commands.h - the rows of the command table; each is defined in its cmd_NAME.c. */
+#ifndef MOTE_CLI_COMMANDS_H
+#define MOTE_CLI_COMMANDS_H
+
+#include "cli/command.h"
+
+extern const cli_command cmd_help;
+extern const cli_command cmd_logits;
+extern const cli_command cmd_run;
+extern const cli_command cmd_show;
+extern const cli_command cmd_tokenize;
+extern const cli_command cmd_version;
+
+#endif

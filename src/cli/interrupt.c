@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interrupt.c - see interrupt.h. */
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t received; /* the first signal, 0: none */
+static _Atomic(mote_engine *) watched;
+
+static void on_signal(int signal_number)
+{
+    if (received != 0)
+        _exit(128 + signal_number);
+    received = signal_number;
+    mote_engine *engine = atomic_load(&watched);
+    if (engine != NULL)
+        mote_cancel(engine);
+}
+
+static void listen_to(int signal_number)
+{
+    struct sigaction now, wanted;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.sa_handler = on_signal;
+    sigemptyset(&wanted.sa_mask);
+    /* No SA_RESTART: a read from a silent terminal must end too. */
+    if (sigaction(signal_number, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaction(signal_number, &wanted, NULL);
+}
+
+void interrupt_init(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    listen_to(SIGINT);
+    listen_to(SIGTERM);
+}
+
+bool interrupt_came(void)
+{
+    return received != 0;
+}
+
+int interrupt_exit_code(void)
+{
+    return 128 + (received != 0 ? received : SIGINT);
+}
+
+void interrupt_watch(mote_engine *engine)
+{
+    atomic_store(&watched, engine);
+    /* A signal between the last look and the store found no engine to cancel. */
+    if (engine != NULL && received != 0)
+        mote_cancel(engine);
+}

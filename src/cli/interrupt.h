@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * interrupt.h - Ctrl-C and SIGTERM.
+ *
+ * The first signal asks for an orderly end: the running step is cancelled and
+ * the command sees interrupt_came(). A second one ends the process at once.
+ */
+#ifndef MOTE_CLI_INTERRUPT_H
+#define MOTE_CLI_INTERRUPT_H
+
+#include <mote.h>
+
+/* A signal that the parent chose to ignore stays ignored; SIGPIPE becomes a
+ * failed write. */
+void interrupt_init(void);
+bool interrupt_came(void);
+/* 130 for Ctrl-C, 143 for SIGTERM. */
+int interrupt_exit_code(void);
+/* The engine whose step a signal cancels; NULL before it is freed. */
+void interrupt_watch(mote_engine *engine);
+
+#endif

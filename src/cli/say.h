@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * say.h - what the program tells its user, on stderr.
+ *
+ * An error is one sentence and a code in brackets. Control characters in it,
+ * say from a file's name, are escaped. A progress line on the screen is wiped
+ * before anything is said.
+ */
+#ifndef MOTE_CLI_SAY_H
+#define MOTE_CLI_SAY_H
+
+#include "base/err.h"
+
+/* "mote: sentence [code]"; returns exit_code, so that a command ends with `return say_fail(...)`.
+ */
+int say_fail(int exit_code, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The library's error, its name as the code, the exit code that belongs to it. */
+int say_error(const mote_error *err);
+
+/* Wrong usage: exit code 2. */
+int say_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A remark; -q silences it. */
+void say_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A remark for -v. */
+void say_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
