@@ -206,7 +206,7 @@ static void print_row(const bench_state *s, const bench_row *row)
 
 static void print_table(const bench_state *s)
 {
-    out *o = s->call->out;
+    cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     out_printf(o, "%s   %s   %s, %u threads\n", s->info.name[0] != '\0' ? s->info.name : s->path,
                text_bytes(a, s->bytes.file_bytes), mote_isa_name(s->info.isa), s->b.threads);

@@ -85,19 +85,34 @@ static void tap(const pass *p, const char *what, int layer, const float *rows)
         p->f->tap(p->f->tap_ctx, what, layer, rows, p->n_rows, p->f->hp->n_embd);
 }
 
+enum { EMBED_ROWS = 8 }; /* a task */
+
+/* The row's token and angles: which segment it lies in is found by walking, since
+ * segments are few or rows are few. */
+static void embed_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    (void)worker;
+    const pass *p = ctx;
+    const nn_matrix *e = &p->f->w->embd;
+    size_t row = (size_t)task * EMBED_ROWS;
+    size_t end = row + EMBED_ROWS < p->n_rows ? row + EMBED_ROWS : p->n_rows;
+    const pass_segment *seg = p->segments;
+    size_t first = 0;
+    for (; row < end; row++) {
+        while (row >= first + seg->n)
+            first += seg++->n;
+        size_t id = (size_t)seg->tokens[row - first];
+        e->format->decode(e->data + id * e->row_bytes, e->cols / e->format->block_values,
+                          p->s->x + row * e->cols);
+        rope_angles(&p->f->rope, seg->pos + (row - first), p->s->cos + row * ROPE_PAIRS,
+                    p->s->sin + row * ROPE_PAIRS);
+    }
+}
+
+/* x = E[token], and the rotary angles of every row. */
 static void embed(pass *p)
 {
-    const nn_matrix *e = &p->f->w->embd;
-    size_t row = 0;
-    for (size_t i = 0; i < p->n_segments; i++)
-        for (size_t t = 0; t < p->segments[i].n; t++, row++) {
-            size_t id = (size_t)p->segments[i].tokens[t];
-            e->format->decode(e->data + id * e->row_bytes, e->cols / e->format->block_values,
-                              p->s->x + row * e->cols);
-            rope_angles(&p->f->rope, p->segments[i].pos + t, p->s->cos + row * ROPE_PAIRS,
-                        p->s->sin + row * ROPE_PAIRS);
-        }
-    p->n_rows = row;
+    pool_run(p->f->nn.pool, embed_task, p, (uint32_t)((p->n_rows + EMBED_ROWS - 1) / EMBED_ROWS));
 }
 
 /* in = norm(x + pending), in the forms that the matrices reading it want. */
@@ -221,6 +236,7 @@ static void place_segments(pass *p)
             (attn_segment){.row = row, .n = seg->n, .pos = seg->pos, .pages = seg->pages};
         row += seg->n;
     }
+    p->n_rows = row;
 }
 
 void forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits)
