@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 
+extern const cli_command cmd_bench;
 extern const cli_command cmd_help;
 extern const cli_command cmd_logits;
 extern const cli_command cmd_run;
