@@ -17,7 +17,10 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct logits_options {
     const char *ids;
@@ -88,7 +91,8 @@ typedef struct logits_state {
     loaded on;
     input_ids ids;
     uint32_t vocabulary;
-    os_file file;   /* fd < 0: not used */
+    os_file file;   /* the regular file of --out; fd < 0: there is none */
+    cli_out *pipe;  /* or standard output, or a device; NULL: neither */
     mote_error err; /* of the file */
     size_t rows;    /* seen so far */
     size_t n_top;
@@ -129,13 +133,13 @@ static bool take_rows(void *ctx, const mote_session *session, size_t rows)
         const float *row = mote_session_logits(session, i);
         if (l->file.fd >= 0 && os_file_write(&l->file, row, bytes, &l->err) != MOTE_OK)
             return false;
-        if (to_stdout(l))
-            out_write(l->call->out, row, bytes);
+        if (l->pipe != NULL)
+            out_write(l->pipe, row, bytes);
         if (i + 1 == rows)
             find_top(l, row);
     }
     l->rows += rows;
-    return l->call->out->error == 0;
+    return l->pipe == NULL || l->pipe->error == 0;
 }
 
 static int read_ids(logits_state *l)
@@ -181,8 +185,8 @@ static int read_prompt(logits_state *l)
     };
     mote_error err;
     mote_status status = feed_prompt(&job, &err);
-    if (status == MOTE_OK || l->call->out->error != 0)
-        return CLI_DONE; /* main knows what a failed write to stdout means */
+    if (status == MOTE_OK || (l->pipe != NULL && l->pipe->error != 0))
+        return CLI_DONE; /* whoever closes the pipe knows what a failed write means */
     if (status == MOTE_E_CANCELED)
         return interrupt_exit_code();
     return say_error(status == MOTE_E_IO ? &l->err : &err);
@@ -232,21 +236,56 @@ static int write_failed(const mote_error *err)
     return say_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
 }
 
-/* The file appears only when it is complete. */
+/* A regular file appears only when it is complete. A device or a named pipe is written where it
+ * stands: renaming a file over /dev/null would do harm. */
+static int open_sink(logits_state *l)
+{
+    static cli_out device;
+    const char *path = l->options->out;
+    struct stat info;
+    if (path == NULL)
+        return CLI_DONE;
+    if (to_stdout(l)) {
+        l->pipe = l->call->out;
+        return CLI_DONE;
+    }
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode))
+        return os_file_create(&l->file, path, &l->err) == MOTE_OK ? CLI_DONE
+                                                                  : write_failed(&l->err);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return say_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s", path,
+                        strerror(errno));
+    out_open(&device, fd);
+    l->pipe = &device;
+    return CLI_DONE;
+}
+
+/* Standard output is closed by main. */
+static int close_sink(logits_state *l)
+{
+    if (l->file.fd >= 0)
+        return os_file_commit(&l->file, &l->err) == MOTE_OK ? CLI_DONE : write_failed(&l->err);
+    if (l->pipe == NULL || l->pipe == l->call->out || out_flush(l->pipe) || l->pipe->error == EPIPE)
+        return CLI_DONE;
+    return say_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s",
+                    l->options->out, strerror(l->pipe->error));
+}
+
 static int work(logits_state *l)
 {
-    bool to_file = l->options->out != NULL && !to_stdout(l);
-    if (to_file && os_file_create(&l->file, l->options->out, &l->err) != MOTE_OK)
-        return write_failed(&l->err);
-    int code = read_prompt(l);
-    if (code == CLI_DONE && to_file && os_file_commit(&l->file, &l->err) != MOTE_OK)
-        return write_failed(&l->err);
+    int code = open_sink(l);
+    if (code == CLI_DONE)
+        code = read_prompt(l);
+    if (code == CLI_DONE)
+        code = close_sink(l);
     if (code != CLI_DONE || to_stdout(l))
         return code;
     if (l->call->common.json)
         print_json(l);
-    else if (to_file)
-        say_note("%zu rows of %u float32 in %s", l->rows, l->vocabulary, l->options->out);
+    else if (l->options->out != NULL)
+        say_note("%zu row%s of %u float32 in %s", l->rows, l->rows == 1 ? "" : "s", l->vocabulary,
+                 l->options->out);
     else
         print_table(l);
     return CLI_DONE;
@@ -268,6 +307,8 @@ static int run(const cli_call *call)
     if (code == CLI_DONE)
         code = work(&l);
     os_file_abandon(&l.file);
+    if (l.pipe != NULL && l.pipe != call->out)
+        close(l.pipe->fd);
     input_ids_free(&l.ids);
     load_close(&l.on);
     return code;

@@ -269,8 +269,13 @@ static int feed(run_state *r)
     return status == MOTE_OK ? CLI_DONE : say_error(&err);
 }
 
-static uint64_t new_seed(void)
+/* The seed of a run; without a draw there is nothing to seed. */
+static uint64_t seed_of(const run_options *o)
 {
+    if (o->seed != NO_SEED)
+        return o->seed;
+    if (o->temperature == 0)
+        return 0;
     uint32_t seed = 0; /* short enough to be typed again */
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         seed = (uint32_t)(os_now() * 1e6);
@@ -294,7 +299,7 @@ static int generate(run_state *r)
         .frequency = (float)o->frequency,
         .repetition = (float)o->repeat_penalty,
         .generated_from = r->ids.n,
-        .seed = o->seed != NO_SEED ? o->seed : new_seed(),
+        .seed = seed_of(o),
     };
     mote_error err;
     if (answer_init(a, &o->stop, &err) != MOTE_OK || answer_run(a, &err) != MOTE_OK) {

@@ -108,10 +108,10 @@ static void print_model(const show_state *s)
     text_fit(shown, sizeof shown, architecture.p, architecture.n, 24);
     out_printf(o, "%s", shown);
     if (s->on.model != NULL)
-        out_printf(o, ", %s parameters, %u layers (%u DeltaNet + %u attention)%s",
+        out_printf(o, ", %s parameters\n  Layers       %u: %u DeltaNet, %u attention%s",
                    text_quantity(a, (double)info->parameters), info->layers,
                    info->layers - info->attention_layers, info->attention_layers,
-                   info->tied ? ", tied embeddings" : "");
+                   info->tied ? "; tied embeddings" : "");
     out_text(o, "\n");
 }
 
@@ -240,7 +240,7 @@ static int show(show_state *s)
 {
     mote_error err;
     if (show_file_open(&s->file, s->path, &err) != MOTE_OK)
-        return say_error(&err);
+        return load_failed(s->path, &err);
     if (mote_model_open(&s->on.model, s->path, NULL, &s->why_not) == MOTE_OK) {
         mote_model_describe(s->on.model, &s->info);
         if (plan_memory(s, &err) != MOTE_OK)
@@ -251,7 +251,7 @@ static int show(show_state *s)
     else
         print_text(s);
     out_flush(s->call->out);
-    return s->on.model != NULL ? CLI_DONE : say_error(&s->why_not);
+    return s->on.model != NULL ? CLI_DONE : load_failed(s->path, &s->why_not);
 }
 
 static int run(const cli_call *call)

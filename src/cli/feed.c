@@ -7,7 +7,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 
-enum { FIRST_SLICE = 64, SMALLEST_SLICE = 32, LARGEST_SLICE = 512 };
+enum { FIRST_SLICE = 32, SMALLEST_SLICE = 32, LARGEST_SLICE = 512 };
 
 /* Long slices are what makes reading fast, short ones what makes Ctrl-C prompt. */
 static const double slice_too_short = 0.15, slice_too_long = 0.6; /* seconds */

@@ -127,9 +127,7 @@ static void print_environment(page *p, const cli_command *command)
             if (!any)
                 heading(p, "Environment");
             any = true;
-            char text[128];
-            snprintf(text, sizeof text, "%s: as --%s, which comes first", flag->env, flag->name);
-            wrap(p, text, 2);
+            out_printf(p->out, "  %-14s default of --%s", flag->env, flag->name);
             new_line(p);
         }
 }

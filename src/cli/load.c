@@ -85,15 +85,22 @@ int load_check_file(const char *path)
     return CLI_DONE;
 }
 
+int load_failed(const char *path, mote_error *err)
+{
+    bool at_fault = err->status == MOTE_E_FORMAT || err->status == MOTE_E_UNSUPPORTED;
+    if (at_fault && strstr(err->text, path) == NULL)
+        err_prefix(err, path);
+    return say_error(err);
+}
+
 int load_model(loaded *l, const char *path, mote_isa isa)
 {
     int code = load_check_file(path);
     if (code != CLI_DONE)
         return code;
     mote_error err;
-    if (mote_model_open(&l->model, path, &(mote_model_options){.isa = isa}, &err) != MOTE_OK)
-        return say_error(&err);
-    return CLI_DONE;
+    mote_status status = mote_model_open(&l->model, path, &(mote_model_options){.isa = isa}, &err);
+    return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
 }
 
 int load_warm(const loaded *l)

@@ -37,6 +37,9 @@ typedef struct loaded {
 /* Explains a file that is not there or may not be read; 0: it can be opened. */
 int load_check_file(const char *path);
 
+/* Says what is wrong with a file, and with which. */
+int load_failed(const char *path, mote_error *err);
+
 /* Opens the model, nothing more. */
 int load_model(loaded *l, const char *path, mote_isa isa);
 /* Brings the file into memory, with a progress line. Can be interrupted. */

@@ -74,7 +74,6 @@ mote_status show_file_open(show_file *f, const char *path, mote_error *err)
     TRY(os_map_open(&f->map, path, err));
     mote_status status = gguf_read(&f->gguf, f->map.data, f->map.bytes, err);
     if (status != MOTE_OK) {
-        err_prefix(err, path);
         show_file_close(f);
         return status;
     }

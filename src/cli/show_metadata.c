@@ -105,6 +105,10 @@ static void print_entry(const gguf_kv *kv, cli_out *o, size_t value_columns)
     write_value(kv, FEW, VALUE_BYTES, &j);
     if (kv->is_array)
         buffer.n--; /* the newline that ends a document */
+    if (kv->is_array && kv->count > FEW) {
+        buffer.n--;
+        out_text(&buffer, ",...]");
+    }
     char key[4 * KEY_COLUMNS + 1], type[40], value[4 * VALUE_COLUMNS + 1];
     text_fit(key, sizeof key, kv->key.p, kv->key.n, KEY_COLUMNS);
     write_type(type, sizeof type, kv);
