@@ -113,21 +113,21 @@ static inline float f_softplus(float x)
 
 /*
  * Up to 5/8 an odd polynomial, x + x^3 (...), because 1 - 2/(...) would cancel;
- * above it, 1 - 2 / (e^2x + 1). Odd by construction.
+ * above it, 1 - 2 / (e^2x + 1). Computed for |x|, so odd by construction.
  */
 static inline float f_tanh(float x)
 {
     const float a = fabsf(x);
     if (a > 0.625f)
         return copysignf(1.0f - 2.0f / (f_exp(a + a) + 1.0f), x);
-    const float z = x * x;
+    const float z = a * a;
     float p = 0x1.2c83cp-9f;
     p = fmaf(p, z, -0x1.116a16p-7f);
     p = fmaf(p, z, 0x1.64a976p-6f);
     p = fmaf(p, z, -0x1.ba08c4p-5f);
     p = fmaf(p, z, 0x1.1110eap-3f);
     p = fmaf(p, z, -0x1.555556p-2f);
-    return fmaf(p * z, x, x);
+    return copysignf(fmaf(p * z, a, a), x);
 }
 
 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */

@@ -21,11 +21,11 @@ typedef struct attn_tile {
     const float *q[QUERIES];
     kern_attn_acc *acc[QUERIES];
     size_t n_keys[QUERIES];
-    float *score[QUERIES];   /* rows of p */
-    float e_old[QUERIES];    /* merge factor of what was there */
-    float e_new[QUERIES];    /* and of this block */
-    float p[QUERIES][PAGE];  /* scores, then weights */
-    float piece[PIECE * 64]; /* of the page, widened */
+    float *score[QUERIES];                /* rows of p */
+    float e_old[QUERIES];                 /* merge factor of what was there */
+    float e_new[QUERIES];                 /* and of this block */
+    _Alignas(64) float p[QUERIES][PAGE];  /* scores, then weights */
+    _Alignas(64) float piece[PIECE * 64]; /* of the page, widened */
 } attn_tile;
 
 /* Takes queries from *next on until the tile is full. */
@@ -131,7 +131,7 @@ static inline void attn_merge_values(const float *from, float e_new, float e_old
 static inline void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t q, size_t n,
                                     size_t d, chain_args values)
 {
-    float fresh[TILE_ROWS][PIECE];
+    _Alignas(64) float fresh[TILE_ROWS][PIECE];
     const float *x[TILE_ROWS];
     float *out[TILE_ROWS];
     const float *m = values.m;

@@ -23,10 +23,10 @@ typedef struct delta_rows {
     const float *x[2 * CHUNK];
     float *from_state[2 * CHUNK]; /* rows of `products` */
     float *dots[2 * CHUNK];       /* rows of `dot` */
-    float products[2 * CHUNK][DIM];
-    float dot[2 * CHUNK][CHUNK];
-    double g[CHUNK];        /* zero after the last row */
-    float keys[DIM][CHUNK]; /* transposed; zero after the last row */
+    _Alignas(64) float products[2 * CHUNK][DIM];
+    _Alignas(64) float dot[2 * CHUNK][CHUNK];
+    double g[CHUNK];                     /* zero after the last row */
+    _Alignas(64) float keys[DIM][CHUNK]; /* transposed; zero after the last row */
 } delta_rows;
 
 /* keys[i][j] = k_j[i] for j < n; columns up to the next multiple of 4 become zero. */
@@ -112,7 +112,7 @@ static inline void delta_one_row(const kern_delta_args *a, delta_rows *r, uint32
     float *o = a->o + row * a->o_stride;
     const vf decay = vf_set(f_exp((float)r->g[t]));
     const vf beta = vf_set(a->beta[row * a->beta_stride]);
-    float sums[2][DIM];
+    _Alignas(64) float sums[2][DIM];
     delta_decay_dots(r, t, r->dot[row], r->dot[n + row]);
     const vf own = vf_set(r->dot[n + row][t]);
     const chain_args earlier = {.m = a->u, .m_stride = a->u_stride, .len = t, .width = DIM};
@@ -140,7 +140,8 @@ static inline void body_delta_rows(const kern_delta_args *a)
  * factors e^{G_31-G_j} k_j[i], matrix u. */
 static inline void body_delta_fold(const kern_delta_args *a, float *s1)
 {
-    float keys[DIM][CHUNK], decays[CHUNK];
+    _Alignas(64) float keys[DIM][CHUNK];
+    float decays[CHUNK];
     double g[CHUNK];
     const float *x[DIM];
     float *out[DIM];
