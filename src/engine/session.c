@@ -231,6 +231,7 @@ static void return_to_boundary(mote_session *s, uint64_t pos)
 
 uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
 {
+    s->logits_step = 0; /* also when there is nothing to drop: one rule for every caller */
     if (pos >= s->length)
         return s->length;
     uint64_t first_input = pos > DELTA_HISTORY ? pos - DELTA_HISTORY : 0;
@@ -239,7 +240,6 @@ uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
     else
         return_to_boundary(s, pos);
     session_trim(s);
-    s->logits_step = 0;
     return s->length;
 }
 
