@@ -103,3 +103,34 @@ void rig_random_tokens(rig_random *r, uint32_t vocabulary, mote_token *tokens, s
             tokens[i] = (mote_token)rig_below(r, vocabulary);
     }
 }
+
+/* ---- where the data is ---- */
+
+static bool readable(char *path, size_t bytes, const char *folder, const char *name)
+{
+    return (size_t)snprintf(path, bytes, "%s/%s", folder, name) < bytes && access(path, R_OK) == 0;
+}
+
+const char *rig_data(const char *name)
+{
+    static char path[1024];
+    const char *shared = getenv("MOTE_SHARED");
+    if (readable(path, sizeof path, MOTE_TEST_DATA, name) ||
+        readable(path, sizeof path, shared != NULL ? shared : MOTE_TEST_SOURCE "/../../shared",
+                 name))
+        return path;
+    return NULL;
+}
+
+const char *rig_model_path(const char *name)
+{
+    static const char *const folders[] = {"", "shapes/", "models/mote-tiny/", "golden/shapes/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char file[256];
+        snprintf(file, sizeof file, "%s%s.gguf", folders[i], name);
+        const char *path = rig_data(file);
+        if (path != NULL)
+            return path;
+    }
+    return NULL;
+}

@@ -51,8 +51,12 @@ void rig_temp_path(char *path, size_t bytes, const char *name);
 
 /* ---- models and runs ---- */
 
+/* Path of a data file: unpacked from tests/data, or else in ../shared (MOTE_SHARED). NULL: in
+ * neither. The view lives until the next call. */
+const char *rig_data(const char *name);
+
 /* Path of one of the models the tests know by name ("mote-tiny-BF16", "r1-gqa4-tied" ...), NULL
- * if it is not there. The view lives until the next call. */
+ * if it is not there. A view like that of rig_data. */
 const char *rig_model_path(const char *name);
 
 mote_model *rig_open(const char *path, mote_isa isa);

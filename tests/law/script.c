@@ -100,6 +100,15 @@ static uint32_t any_engine(script *s)
     return s->engines[1].engine != NULL ? rig_below(&s->random, SCRIPT_ENGINES) : 0;
 }
 
+/* n tokens more: the ring holds the inputs of the last 19. */
+static void advance(script_live *live, uint64_t n)
+{
+    enum { RING = 3 + 16 };
+    live->pos += n;
+    if (live->pos > RING && live->ring_from < live->pos - RING)
+        live->ring_from = live->pos - RING;
+}
+
 /* ---- steps ---- */
 
 typedef struct batch {
@@ -176,7 +185,7 @@ static void check_logits(script *s, const script_live *live, const mote_work *wo
 static void finish_batch(script *s, batch *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        b->live[i]->pos += b->work[i].n;
+        advance(b->live[i], b->work[i].n);
         check_standing(s, b->live[i], "a step");
         check_logits(s, b->live[i], &b->work[i]);
     }
@@ -249,7 +258,7 @@ static void act_cancelled(script *s)
             broken(s, "after a cancelled step session %d stands at %llu", (int)(live - s->live),
                    (unsigned long long)length);
         s->budget -= (int64_t)(length - live->pos);
-        live->pos = length;
+        advance(live, length - live->pos);
         check_standing(s, live, "a cancelled step");
     }
 }
@@ -264,8 +273,9 @@ static uint64_t promised(const script_live *live, uint64_t target)
     for (uint32_t i = 0; i < live->n_kept; i++)
         if (live->kept[i] <= target && live->kept[i] > least)
             least = live->kept[i];
+    uint64_t first_input = target > 3 ? target - 3 : 0;
     if (target >= boundary)
-        least = live->pos - target <= 16 ? target : boundary;
+        least = first_input >= live->ring_from ? target : boundary;
     return least;
 }
 
@@ -292,6 +302,8 @@ static void act_rewind(script *s)
         broken(s, "the rewind must reach %llu to %llu", (unsigned long long)least,
                (unsigned long long)target);
     live->pos = reached;
+    if (reached < target)
+        live->ring_from = reached > 3 ? reached - 3 : 0;
     check_standing(s, live, "a rewind");
     if (mote_session_logits(live->session, 0) != NULL)
         broken(s, "there are logits after a rewind");
@@ -357,7 +369,6 @@ static void act_fork(script *s)
     note(s, "fork session %d at %llu as %d\n", (int)(from - s->live), (unsigned long long)from->pos,
          (int)(slot - s->live));
     script_live fork = *from;
-    fork.n_kept = 0;
     MUST(mote_session_fork(&fork.session, from->session, &err), &err);
     *slot = fork;
     check_standing(s, slot, "a fork");
@@ -376,7 +387,8 @@ static void act_save_and_load(script *s)
          (unsigned long long)from->pos, engine, (int)(slot - s->live));
     MUST(mote_session_save(from->session, path, &err), &err);
     mote_session_options options = {.context = s->engines[engine].context};
-    script_live loaded = {.engine = engine, .stream = from->stream, .pos = from->pos};
+    script_live loaded = {.engine = engine, .stream = from->stream};
+    loaded.pos = loaded.ring_from = from->pos;
     if (mote_session_load(&loaded.session, s->engines[engine].engine, path, &options, &err) !=
         MOTE_OK)
         broken(s, "the snapshot could not be loaded: %s", err.text);

@@ -24,7 +24,8 @@ typedef struct script_live {
     uint32_t engine;
     uint32_t stream;
     uint64_t pos;
-    uint64_t kept[SCRIPT_MARKS]; /* boundaries marked by this session itself */
+    uint64_t ring_from;          /* the convolution's inputs from here on can be gone back to */
+    uint64_t kept[SCRIPT_MARKS]; /* boundaries marked by it or by what it was forked from */
     uint32_t n_kept;
 } script_live;
 
