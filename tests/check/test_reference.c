@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_reference.c - the references against the mathematics, in binary64.
+ *
+ * The checker proves that variants equal the references; this proves that the
+ * references compute what they are called. Here, and only here, with tolerances:
+ * DeltaNet against its plain recurrence, attention against a plain softmax.
+ */
+#include "kernels/variants.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK, N_CHUNKS = 3, N_ROWS = N_CHUNKS * CHUNK };
+
+static uint64_t random_state = 99;
+
+/* In [-1, 1) */
+static double uniform(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)random_state * 0x1p-63;
+}
+
+/* ---- Gated DeltaNet ---- */
+
+typedef struct delta_data {
+    float k[N_ROWS][DIM], q[N_ROWS][DIM], v[N_ROWS][DIM], beta[N_ROWS];
+    double g[N_ROWS]; /* log decay of each row */
+    float u[CHUNK][DIM], o[N_ROWS][DIM], s[DIM][DIM];
+    double true_o[N_ROWS][DIM], true_s[DIM][DIM];
+} delta_data;
+
+static void unit_vector(float *x)
+{
+    double sum = 0;
+    for (int i = 0; i < DIM; i++) {
+        x[i] = (float)uniform();
+        sum += (double)x[i] * (double)x[i];
+    }
+    for (int i = 0; i < DIM; i++)
+        x[i] = (float)((double)x[i] / sqrt(sum));
+}
+
+/* likeness: 0 random keys, 1 nearly equal, 2 equal. */
+static void make_rows(delta_data *d, int likeness, double strength)
+{
+    for (int t = 0; t < N_ROWS; t++) {
+        unit_vector(d->k[t]);
+        unit_vector(d->q[t]);
+        if (likeness > 0 && t > 0)
+            for (int i = 0; i < DIM; i++)
+                d->k[t][i] = d->k[0][i] + (likeness == 1 ? 1e-3f * (float)uniform() : 0.0f);
+        for (int i = 0; i < DIM; i++)
+            d->v[t][i] = (float)uniform();
+        d->beta[t] = (float)fabs(uniform());
+        d->g[t] = -strength * fabs(uniform());
+    }
+    memset(d->s, 0, sizeof d->s);
+    memset(d->true_s, 0, sizeof d->true_s);
+}
+
+/* S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = S^T q */
+static void plain_recurrence(delta_data *d)
+{
+    for (int t = 0; t < N_ROWS; t++)
+        for (int c = 0; c < DIM; c++) {
+            double read = 0, out = 0;
+            for (int i = 0; i < DIM; i++) {
+                d->true_s[i][c] *= exp(d->g[t]);
+                read += d->true_s[i][c] * (double)d->k[t][i];
+            }
+            const double u = (double)d->beta[t] * ((double)d->v[t][c] - read);
+            for (int i = 0; i < DIM; i++) {
+                d->true_s[i][c] += (double)d->k[t][i] * u;
+                out += d->true_s[i][c] * (double)d->q[t][i];
+            }
+            d->true_o[t][c] = out;
+        }
+}
+
+/* The chunk form, in stretches of 1 to 5 rows as decoding and prompts would cut it. */
+static void chunk_form(delta_data *d, const kern_table *table)
+{
+    for (int first = 0; first < N_ROWS; first += CHUNK) {
+        double g[CHUNK], sum = 0;
+        for (int t = 0; t < CHUNK; t++)
+            g[t] = sum += d->g[first + t];
+        kern_delta_args a = {.s0 = d->s[0],
+                             .k = d->k[first],
+                             .u = d->u[0],
+                             .g = g,
+                             .k_stride = DIM,
+                             .q_stride = DIM,
+                             .v_stride = DIM,
+                             .u_stride = DIM,
+                             .o_stride = DIM,
+                             .beta_stride = 1,
+                             .g_stride = 1};
+        for (uint32_t t = 0, n = 1; t < CHUNK; t = a.t1, n = n % 5 + 1) {
+            a.t0 = t;
+            a.t1 = t + n < CHUNK ? t + n : CHUNK;
+            a.q = d->q[first + (int)t];
+            a.v = d->v[first + (int)t];
+            a.beta = &d->beta[first + (int)t];
+            a.o = d->o[first + (int)t];
+            table->delta_rows(&a);
+        }
+        table->delta_fold(&a, d->s[0]);
+    }
+}
+
+/* The largest difference, relative to the largest true value. */
+static double distance(const float *got, const double *want, size_t n)
+{
+    double bad = 0, scale = 1e-30;
+    for (size_t i = 0; i < n; i++) {
+        bad = fmax(bad, fabs((double)got[i] - want[i]));
+        scale = fmax(scale, fabs(want[i]));
+    }
+    return bad / scale;
+}
+
+static void delta_is_the_recurrence(void **state)
+{
+    static delta_data d;
+    static const double strengths[] = {0.0, 1e-3, 0.1, 2.0, 55.0};
+    kern_table table;
+    double bad = 0;
+    (void)state;
+    kern_table_init(&table, MOTE_ISA_REF);
+    for (int likeness = 0; likeness < 3; likeness++)
+        for (size_t i = 0; i < sizeof strengths / sizeof *strengths; i++) {
+            make_rows(&d, likeness, strengths[i]);
+            plain_recurrence(&d);
+            chunk_form(&d, &table);
+            bad = fmax(bad, distance(d.o[0], d.true_o[0], (size_t)N_ROWS * DIM));
+            bad = fmax(bad, distance(d.s[0], d.true_s[0], (size_t)DIM * DIM));
+        }
+    /* Random keys stay below 4e-7; the worst are nearly equal keys without decay. */
+    printf("DeltaNet: largest relative error %.2g\n", bad);
+    assert_true(bad < 2e-6);
+}
+
+/* ---- attention ---- */
+
+enum { HEAD = KERN_HEAD_DIM, PAGE = KERN_PAGE, N_PAGES = 5 };
+
+typedef struct attn_data {
+    float q[HEAD], gate[HEAD], y[HEAD];
+    float k[N_PAGES * PAGE][HEAD], v[N_PAGES * PAGE][HEAD];
+    float k_page[N_PAGES][HEAD * PAGE], v_page[N_PAGES][PAGE * HEAD];
+    double p[N_PAGES * PAGE], true_y[HEAD];
+} attn_data;
+
+static void plain_softmax(attn_data *d, int n, double scale)
+{
+    double top = -INFINITY, sum = 0;
+    for (int j = 0; j < n; j++) {
+        d->p[j] = 0;
+        for (int i = 0; i < HEAD; i++)
+            d->p[j] += (double)d->q[i] * (double)d->k[j][i] * scale;
+        top = fmax(top, d->p[j]);
+    }
+    for (int j = 0; j < n; j++)
+        sum += d->p[j] = exp(d->p[j] - top);
+    for (int i = 0; i < HEAD; i++) {
+        double value = 0;
+        for (int j = 0; j < n; j++)
+            value += d->p[j] / sum * (double)d->v[j][i];
+        d->true_y[i] = value / (1 + exp(-(double)d->gate[i]));
+    }
+}
+
+/* Pages in two partitions, merged at the end, as a long context is. */
+static void paged(attn_data *d, int n, float scale, const kern_table *table)
+{
+    kern_attn_acc acc[2];
+    const int second = 3; /* first page of the second partition */
+    for (int page = 0; page * PAGE < n; page++) {
+        const uint8_t keys = (uint8_t)(n - page * PAGE < PAGE ? n - page * PAGE : PAGE);
+        const kern_attn_args a = {.q = d->q,
+                                  .q_stride = HEAD,
+                                  .n = 1,
+                                  .n_keys = &keys,
+                                  .k_page = d->k_page[page],
+                                  .v_page = d->v_page[page],
+                                  .scale = scale,
+                                  .first = page == 0 || page == second,
+                                  .acc = &acc[page >= second]};
+        table->attn_block_f32(&a);
+    }
+    if (n > second * PAGE)
+        table->attn_merge(&acc[0], &acc[1], 1);
+    table->attn_finish(&acc[0], d->gate, d->y);
+}
+
+static void attention_is_softmax(void **state)
+{
+    static attn_data d;
+    static const int lengths[] = {1, 2, 63, 64, 65, 191, 192, 193, 300, 320};
+    kern_table table;
+    double bad = 0;
+    (void)state;
+    kern_table_init(&table, MOTE_ISA_REF);
+    for (int i = 0; i < HEAD; i++) {
+        d.q[i] = (float)(4 * uniform());
+        d.gate[i] = (float)(4 * uniform());
+    }
+    for (int j = 0; j < N_PAGES * PAGE; j++) {
+        for (int i = 0; i < HEAD; i++) {
+            d.k[j][i] = (float)uniform();
+            d.v[j][i] = (float)uniform();
+        }
+        table.kv_put_f32(d.k[j], d.v[j], d.k_page[j / PAGE], d.v_page[j / PAGE],
+                         (uint32_t)(j % PAGE));
+    }
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        plain_softmax(&d, lengths[i], 0.0625);
+        paged(&d, lengths[i], 0.0625f, &table);
+        bad = fmax(bad, distance(d.y, d.true_y, HEAD));
+    }
+    printf("attention: largest relative error %.2g\n", bad);
+    assert_true(bad < 2e-6);
+}
+
+/* ---- the small ones ---- */
+
+enum { N = 1000 };
+
+static double true_silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static void norms_are_norms(void **state)
+{
+    static float x[N], w[N], z[N], y[N];
+    static double want[N];
+    double ss = 0;
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(3 * uniform());
+        w[i] = (float)uniform();
+        z[i] = (float)(5 * uniform());
+        ss += (double)x[i] * (double)x[i];
+    }
+    const double r = 1 / sqrt(ss / N + 1e-6);
+    for (int i = 0; i < N; i++)
+        want[i] = (double)x[i] * r * (double)w[i];
+    k_rmsnorm_ref(x, w, N, 1e-6f, y);
+    assert_true(distance(y, want, N) < 1e-6);
+    for (int i = 0; i < N; i++)
+        want[i] *= true_silu((double)z[i]);
+    k_rmsnorm_gated_ref(x, w, z, N, 1e-6f, y);
+    assert_true(distance(y, want, N) < 1e-6);
+    for (int i = 0; i < N; i++)
+        want[i] = (double)x[i] / sqrt(ss + 1e-6) * 0.25;
+    k_l2norm_ref(x, N, 1e-6f, 0.25f, y);
+    assert_true(distance(y, want, N) < 1e-6);
+}
+
+static void elementwise_is_what_it_says(void **state)
+{
+    static float x[4][N], w[4][N], y[N];
+    static double want[N];
+    const float *const rows[4] = {x[0], x[1], x[2], x[3]};
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        double sum = 0;
+        for (int j = 0; j < 4; j++) {
+            x[j][i] = (float)(2 * uniform());
+            w[j][i] = (float)uniform();
+            sum += (double)x[j][i] * (double)w[j][i];
+        }
+        want[i] = true_silu(sum);
+    }
+    k_conv_silu_ref(rows, w[0], N, N, y);
+    assert_true(distance(y, want, N) < 1e-6);
+    k_silu_mul_ref(x[0], x[1], N, y);
+    for (int i = 0; i < N; i++)
+        want[i] = true_silu((double)x[0][i]) * (double)x[1][i];
+    assert_true(distance(y, want, N) < 1e-6);
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += exp(((double)x[0][i] - 2) * 0.7);
+    const float got = k_sum_exp_ref(x[0], N, 2.0f, 0.7f);
+    assert_true(fabs((double)got / sum - 1) < 1e-6);
+}
+
+/* A quarter turn moves (a, b) to (-b, a). */
+static void rope_turns_the_right_way(void **state)
+{
+    float x[4] = {1, 2, 3, 4};
+    const float cosines[2] = {0, 1}, sines[2] = {1, 0};
+    (void)state;
+    k_rope_ref(x, cosines, sines, 2);
+    assert_true(x[0] == -3 && x[2] == 1);
+    assert_true(x[1] == 2 && x[3] == 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(delta_is_the_recurrence),  cmocka_unit_test(attention_is_softmax),
+        cmocka_unit_test(norms_are_norms),          cmocka_unit_test(elementwise_is_what_it_says),
+        cmocka_unit_test(rope_turns_the_right_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
