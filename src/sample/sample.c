@@ -12,9 +12,10 @@
  *  2. Log-probabilities, of these values: (v - max) - log(sum of exp(v - max)),
  *     in binary64, rounded once. What comes later does not change them.
  *  3. Bias, in the order of the list; a token named twice is moved twice.
- *  4. Penalties, once for each different token of `generated`, occurring c times:
- *     v = v > 0 ? v / repetition : v * repetition; v = v - presence;
- *     v = v - frequency * c. A result above the largest float becomes it.
+ *  4. Penalties: for each different token of `generated`, once, v = v > 0 ?
+ *     v / repetition : v * repetition, then v = v - presence; then for each time
+ *     it occurs v = v - frequency. A result above the largest float becomes it,
+ *     here and in 3.
  *  5. Temperature 0: the largest value, of equal ones the lowest id. Otherwise:
  *  6. Candidates are all values but -inf, ordered by (value descending, id
  *     ascending); top_k keeps the first top_k of them.
@@ -37,6 +38,7 @@
 #include "kernels/dmath.h"
 
 #include <assert.h>
+#include <string.h>
 
 enum {
     ALIGN = 64,
@@ -53,8 +55,7 @@ static size_t round_up(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* values, block_max, entries, spare. The counts of the penalties are done with
- * before anything is sorted, and use the room of the sort. */
+/* values, block_max, entries, spare. */
 size_t sample_scratch_bytes(uint32_t vocabulary)
 {
     return round_up(vocabulary * sizeof(float)) +
@@ -115,35 +116,32 @@ static float bounded(float value)
     return value < FLT_MAX ? value : FLT_MAX;
 }
 
-static float penalised(float value, const mote_sampling *how, uint32_t count)
+static float first_penalty(float value, const mote_sampling *how)
 {
     const float repetition = how->repetition != 0 ? how->repetition : 1;
     value = value > 0 ? value / repetition : value * repetition;
-    value -= how->presence;
-    value -= how->frequency * (float)count;
-    return bounded(value);
+    return bounded(value - how->presence);
 }
 
 /*
- * Three walks over the generated tokens instead of a cleared array or a sort: the
- * first makes the counts that will be used zero, so nothing has to hold between
- * calls, and the third leaves a zero where a token has had its penalty.
+ * One walk over the generated tokens, which may be a hundred thousand. What was
+ * seen before is a bit per id: that fits into the nearest cache, where an array of
+ * counts would not. It borrows the room of the sort, which comes later.
  */
 static void penalise(const sample_row *row, const sample_input *in, const mote_sampling *how)
 {
-    uint32_t *counts = (uint32_t *)row->spare; /* [n] */
-    for (size_t i = 0; i < in->n_generated; i++)
-        if ((uint32_t)in->generated[i] < row->n)
-            counts[in->generated[i]] = 0;
-    for (size_t i = 0; i < in->n_generated; i++)
-        if ((uint32_t)in->generated[i] < row->n)
-            counts[in->generated[i]]++;
+    uint64_t *seen = (uint64_t *)row->spare; /* [n / 64, rounded up] */
+    memset(seen, 0, ((size_t)row->n + 63) / 64 * sizeof *seen);
     for (size_t i = 0; i < in->n_generated; i++) {
         const uint32_t id = (uint32_t)in->generated[i];
-        if (id >= row->n || counts[id] == 0)
+        if (id >= row->n)
             continue;
-        row->values[id] = penalised(row->values[id], how, counts[id]);
-        counts[id] = 0;
+        const uint64_t bit = UINT64_C(1) << id % 64;
+        float *value = &row->values[id];
+        if ((seen[id / 64] & bit) == 0)
+            *value = first_penalty(*value, how);
+        seen[id / 64] |= bit;
+        *value = bounded(*value - how->frequency);
     }
 }
 

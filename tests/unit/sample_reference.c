@@ -71,7 +71,8 @@ static void bias_and_penalties(const sample_input *in, const mote_sampling *how,
             values[id] =
                 values[id] > 0 ? values[id] / how->repetition : values[id] * how->repetition;
         values[id] -= how->presence;
-        values[id] -= how->frequency * (float)count;
+        for (unsigned i = 0; i < count; i++)
+            values[id] -= how->frequency;
     }
 }
 
