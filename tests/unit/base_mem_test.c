@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base_mem_test.c - the allocator: zeroed, aligned, counted, breakable on demand; the arena. */
+#include "base/arena.h"
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static bool all_zero(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != 0)
+            return false;
+    return true;
+}
+
+static void blocks_are_zeroed_aligned_and_counted(void **state)
+{
+    (void)state;
+    const mem_stats before = mem_count();
+    for (size_t n = 0; n < 300; n += 7) {
+        unsigned char *dirty = mem_new(n, 3);
+        assert_non_null(dirty);
+        assert_int_equal((uintptr_t)dirty % MEM_ALIGN, 0);
+        assert_true(all_zero(dirty, 3 * n));
+        assert_int_equal(mem_count().bytes - before.bytes, 3 * n);
+        assert_int_equal(mem_count().blocks - before.blocks, 1);
+        memset(dirty, 0xAB, 3 * n); /* so that reuse without zeroing shows */
+        mem_free(dirty);
+    }
+    mem_free(NULL);
+    assert_int_equal(mem_count().bytes, before.bytes);
+    assert_int_equal(mem_count().blocks, before.blocks);
+    assert_int_equal(mem_count().requests - before.requests, 43);
+}
+
+static void impossible_sizes_are_refused(void **state)
+{
+    (void)state;
+    const mem_stats before = mem_count();
+    assert_null(mem_new(SIZE_MAX, 1));
+    assert_null(mem_new(SIZE_MAX / 2, 3));
+    assert_null(mem_new((size_t)1 << 32, (size_t)1 << 32));
+    assert_null(mem_map(0));
+    assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+static void resizing_keeps_and_zeroes(void **state)
+{
+    (void)state;
+    const mem_stats before = mem_count();
+    unsigned char *p = mem_new(10, 4);
+    memset(p, 7, 40);
+    p = mem_resize(p, 10, 100, 4);
+    assert_non_null(p);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(p[i], 7);
+    assert_true(all_zero(p + 40, 360));
+    p = mem_resize(p, 100, 5, 4);
+    assert_int_equal(p[19], 7);
+    assert_int_equal(mem_count().bytes - before.bytes, 20);
+    assert_null(mem_resize(p, 5, SIZE_MAX, 4));
+    assert_int_equal(p[19], 7); /* still there */
+    mem_free(p);
+    assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+static void mapped_memory_is_zeroed_and_counted(void **state)
+{
+    (void)state;
+    const mem_stats before = mem_count();
+    const size_t bytes = (size_t)1 << 40; /* address space, not memory */
+    unsigned char *p = mem_map(bytes);
+    if (p != NULL) { /* sanitizers may leave less room */
+        assert_int_equal(p[bytes - 1], 0);
+        assert_int_equal(mem_count().bytes - before.bytes, bytes);
+        mem_unmap(p, bytes);
+    }
+    p = mem_map(1 << 20);
+    assert_non_null(p);
+    assert_true(all_zero(p, 1 << 20));
+    mem_unmap(p, 1 << 20);
+    mem_unmap(NULL, 0);
+    assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+static void the_nth_request_fails_once(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n <= 5; n++) {
+        mem_fail_at(n);
+        for (uint64_t i = 1; i <= 6; i++) {
+            void *p = i % 2 ? mem_new(1, 1) : mem_map(1);
+            assert_true((p == NULL) == (i == n));
+            assert_true(mem_failed() == (i >= n));
+            if (i % 2)
+                mem_free(p);
+            else
+                mem_unmap(p, 1);
+        }
+    }
+    mem_fail_at(2);
+    mem_fail_at(0);
+    assert_false(mem_failed());
+    for (int i = 0; i < 4; i++) {
+        void *p = mem_new(1, 1);
+        assert_non_null(p);
+        mem_free(p);
+    }
+}
+
+/* How a process ends that allocates, or not, inside a guard. Guards nest. */
+ */
+static int end_of_guarded_child(bool allocate)
+{
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGABRT, SIG_DFL);
+        mem_guard_begin();
+        mem_guard_begin();
+        mem_guard_end();
+        if (allocate)
+            mem_free(mem_new(1, 1));
+        mem_guard_end();
+        mem_free(mem_new(1, 1)); /* the guard is lifted again */
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void the_guard_aborts_in_debug_builds(void **state)
+{
+    (void)state;
+    const int calm = end_of_guarded_child(false);
+    assert_true(WIFEXITED(calm) && WEXITSTATUS(calm) == 0);
+    const int guarded = end_of_guarded_child(true);
+#ifdef NDEBUG
+    assert_true(WIFEXITED(guarded) && WEXITSTATUS(guarded) == 0);
+#else
+    assert_true(WIFSIGNALED(guarded) && WTERMSIG(guarded) == SIGABRT);
+#endif
+}
+
+static void an_arena_measures_what_it_hands_out(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 1000};
+    arena counting = {0};
+    for (size_t i = 0; i < 6; i++)
+        assert_null(arena_take(&counting, sizes[i], 4));
+    unsigned char *memory = mem_new(1, counting.used);
+    arena a = {.base = memory};
+    unsigned char *last_end = memory;
+    for (size_t i = 0; i < 6; i++) {
+        unsigned char *piece = arena_take(&a, sizes[i], 4);
+        assert_int_equal((uintptr_t)piece % 64, 0);
+        assert_true(piece >= last_end);
+        memset(piece, 1, 4 * sizes[i]);
+        last_end = piece + 4 * sizes[i];
+    }
+    assert_true(last_end <= memory + counting.used);
+    assert_int_equal(a.used, counting.used);
+    assert_false(a.overflow);
+    arena_release(&a);
+    mem_free(memory);
+    assert_null(arena_take(&counting, SIZE_MAX / 2, 3));
+    assert_true(counting.overflow);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_zeroed_aligned_and_counted),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(resizing_keeps_and_zeroes),
+        cmocka_unit_test(mapped_memory_is_zeroed_and_counted),
+        cmocka_unit_test(the_nth_request_fails_once),
+        cmocka_unit_test(the_guard_aborts_in_debug_builds),
+        cmocka_unit_test(an_arena_measures_what_it_hands_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base_os_test.c - mapped files, and files that appear whole or not at all.
+ *
+ * Every write, sync and rename is made to fail in turn; afterwards the directory
+ * holds the old file or the new one, and nothing else.
+ */
+#include "base/os.h"
+#include "support/data.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "mote-os-XXXXXX";
+static char target[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(target, sizeof target, "%s/file", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(target);
+    return rmdir(folder);
+}
+
+static int count_entries(void)
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    int n = 0;
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static void assert_content(const char *expected)
+{
+    size_t n;
+    unsigned char *content = test_file_read(target, &n);
+    assert_non_null(content);
+    assert_string_equal((char *)content, expected);
+    free(content);
+}
+
+static mote_status write_file(const char *first, const char *second, mote_error *err)
+{
+    os_file f;
+    TRY(os_file_create(&f, target, err));
+    mote_status status = os_file_write(&f, first, strlen(first), err);
+    if (status == MOTE_OK)
+        status = os_file_write(&f, second, strlen(second), err);
+    if (status == MOTE_OK)
+        status = os_file_commit(&f, err);
+    os_file_abandon(&f);
+    return status;
+}
+
+static void a_file_appears_when_complete(void **state)
+{
+    (void)state;
+    os_file f;
+    mote_error err;
+    assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
+    assert_int_equal(os_file_write(&f, "abc", 3, &err), MOTE_OK);
+    assert_int_equal(access(target, F_OK), -1);
+    assert_int_equal(os_file_commit(&f, &err), MOTE_OK);
+    assert_content("abc");
+    os_file_abandon(&f); /* after commit: nothing */
+    assert_content("abc");
+    struct stat info;
+    assert_int_equal(stat(target, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(count_entries(), 1);
+}
+
+static void an_abandoned_file_leaves_nothing(void **state)
+{
+    (void)state;
+    os_file f;
+    mote_error err;
+    assert_int_equal(write_file("old", "", &err), MOTE_OK);
+    assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
+    assert_int_equal(os_file_write(&f, "new", 3, &err), MOTE_OK);
+    assert_int_equal(count_entries(), 2);
+    os_file second; /* the name beside it is taken: never written over */
+    assert_int_equal(os_file_create(&second, target, &err), MOTE_E_IO);
+    os_file_abandon(&second);
+    os_file_abandon(&f);
+    assert_content("old");
+    assert_int_equal(count_entries(), 1);
+}
+
+static void faults_leave_the_old_file_or_the_new(void **state)
+{
+    (void)state;
+    mote_error err;
+    uint64_t n = 1;
+    for (;; n++) {
+        assert_int_equal(write_file("old", "", &err), MOTE_OK);
+        os_fail_at(n);
+        const mote_status status = write_file("new ", "content", &err);
+        if (!os_failed()) {
+            assert_int_equal(status, MOTE_OK);
+            assert_content("new content");
+            break;
+        }
+        assert_int_equal(status, MOTE_E_IO);
+        assert_int_equal(count_entries(), 1);
+        /* Only the last operation, syncing the directory, comes after the rename. */
+        if (n < 5) {
+            assert_content("old");
+            assert_non_null(strstr(err.text, "No space left"));
+        } else {
+            assert_content("new content");
+        }
+    }
+    assert_int_equal(n, 6); /* two writes, sync, rename, sync of the directory */
+    os_fail_at(0);
+}
+
+static void paths_that_cannot_be(void **state)
+{
+    (void)state;
+    os_file f;
+    mote_error err;
+    char path[2000];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = 0;
+    assert_int_equal(os_file_create(&f, path, &err), MOTE_E_ARG);
+    os_file_abandon(&f);
+    assert_int_equal(os_file_create(&f, "no/such/folder/file", &err), MOTE_E_IO);
+    os_file_abandon(&f);
+    /* A name that became a directory between create and commit: the rename fails. */
+    unlink(target);
+    assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
+    assert_int_equal(mkdir(target, 0700), 0);
+    assert_int_equal(os_file_commit(&f, &err), MOTE_E_IO);
+    assert_int_equal(count_entries(), 1);
+    assert_int_equal(rmdir(target), 0);
+}
+
+static void a_name_without_a_folder(void **state)
+{
+    (void)state;
+    char name[32];
+    os_file f;
+    mote_error err;
+    snprintf(name, sizeof name, "%s.file", folder);
+    assert_int_equal(os_file_create(&f, name, &err), MOTE_OK);
+    assert_int_equal(os_file_commit(&f, &err), MOTE_OK);
+    assert_int_equal(unlink(name), 0);
+}
+
+static void files_are_mapped_whole(void **state)
+{
+    (void)state;
+    os_map map;
+    mote_error err;
+    assert_int_equal(write_file("some ", "bytes", &err), MOTE_OK);
+    assert_int_equal(os_map_open(&map, target, &err), MOTE_OK);
+    assert_int_equal(map.bytes, 10);
+    assert_memory_equal(map.data, "some bytes", 10);
+    os_map_close(&map);
+    assert_null(map.data);
+    os_map_close(&map);
+    assert_int_equal(os_map_open(&map, folder, &err), MOTE_E_IO);
+    assert_int_equal(os_map_open(&map, "no such file", &err), MOTE_E_IO);
+    assert_non_null(strstr(err.text, "no such file"));
+    assert_int_equal(write_file("", "", &err), MOTE_OK);
+    assert_int_equal(os_map_open(&map, target, &err), MOTE_E_FORMAT);
+    assert_null(map.data);
+}
+
+static void the_clock_goes_forward(void **state)
+{
+    (void)state;
+    const double a = os_now();
+    const struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+    const double b = os_now();
+    assert_true(b - a >= 0.002 && b - a < 60.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_appears_when_complete),
+        cmocka_unit_test(an_abandoned_file_leaves_nothing),
+        cmocka_unit_test(faults_leave_the_old_file_or_the_new),
+        cmocka_unit_test(paths_that_cannot_be),
+        cmocka_unit_test(a_name_without_a_folder),
+        cmocka_unit_test(files_are_mapped_whole),
+        cmocka_unit_test(the_clock_goes_forward),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

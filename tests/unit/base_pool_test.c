@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base_pool_test.c - the thread pool: every task once, workers apart, results
+ * visible, nothing lost over very many short runs, no CPU used while idle.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/pool.h"
+#include "support/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { MAX_TASKS = 64, MAX_WORKERS = 16, N_RUNS = 100000 };
+
+/* Plain memory on purpose: the pool itself must order the accesses. */
+typedef struct record {
+    uint32_t run;
+    uint32_t seen[MAX_TASKS];      /* the run that last did this task */
+    uint32_t times[MAX_TASKS];     /* how often in all */
+    uint32_t scratch[MAX_WORKERS]; /* plain too: two tasks on one worker would race */
+    _Atomic uint32_t errors;
+    uint32_t n_workers;
+} record;
+
+static void note_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    record *r = ctx;
+    if (worker >= r->n_workers || task >= MAX_TASKS) {
+        atomic_fetch_add(&r->errors, 1);
+        return;
+    }
+    const uint32_t mine = task + 1;
+    r->scratch[worker] = mine;
+    r->seen[task] = r->run;
+    r->times[task]++;
+    if (r->scratch[worker] != mine)
+        atomic_fetch_add(&r->errors, 1);
+}
+
+static void every_task_runs_once(uint32_t n_threads, uint32_t n_runs)
+{
+    mote_error err;
+    pool *p;
+    record r = {.n_workers = n_threads};
+    test_random random = {n_threads};
+    uint32_t expected[MAX_TASKS] = {0};
+    assert_int_equal(pool_new(&p, n_threads, &err), MOTE_OK);
+    assert_int_equal(pool_size(p), n_threads);
+    for (r.run = 1; r.run <= n_runs; r.run++) {
+        const uint32_t n =
+            (uint32_t)test_random_below(&random, r.run % 64 == 0 ? MAX_TASKS + 1 : 9);
+        pool_run(p, note_task, &r, n);
+        for (uint32_t i = 0; i < n; i++) {
+            expected[i]++;
+            assert_int_equal(r.seen[i], r.run);
+        }
+    }
+    assert_memory_equal(r.times, expected, sizeof expected);
+    assert_int_equal(atomic_load(&r.errors), 0);
+    pool_free(p);
+}
+
+static void one_thread(void **state)
+{
+    (void)state;
+    every_task_runs_once(1, N_RUNS);
+}
+
+static void two_threads(void **state)
+{
+    (void)state;
+    every_task_runs_once(2, N_RUNS);
+}
+
+static void three_threads(void **state)
+{
+    (void)state;
+    every_task_runs_once(3, N_RUNS);
+}
+
+static void seven_threads(void **state)
+{
+    (void)state;
+    every_task_runs_once(7, N_RUNS);
+}
+
+/* Runs far apart, so that the workers have gone to sleep in between. */
+static void sleeping_workers_are_woken(void **state)
+{
+    (void)state;
+    mote_error err;
+    pool *p;
+    record r = {.n_workers = 3};
+    const struct timespec pause = {0, 1000000};
+    assert_int_equal(pool_new(&p, 3, &err), MOTE_OK);
+    for (r.run = 1; r.run <= 100; r.run++) {
+        nanosleep(&pause, NULL);
+        pool_run(p, note_task, &r, MAX_TASKS);
+        for (uint32_t i = 0; i < MAX_TASKS; i++)
+            assert_int_equal(r.seen[i], r.run);
+    }
+    pool_free(p);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)use.ru_utime.tv_sec + (double)use.ru_stime.tv_sec +
+           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+}
+
+static void an_idle_pool_uses_no_cpu(void **state)
+{
+    (void)state;
+    mote_error err;
+    pool *p;
+    record r = {.n_workers = 4};
+    const struct timespec settle = {0, 50000000}, pause = {0, 400000000};
+    assert_int_equal(pool_new(&p, 4, &err), MOTE_OK);
+    pool_run(p, note_task, &r, MAX_TASKS);
+    nanosleep(&settle, NULL);
+    const double before = cpu_seconds();
+    nanosleep(&pause, NULL);
+    assert_true(cpu_seconds() - before < 0.1); /* three spinning workers would take 1.2 */
+    pool_free(p);
+}
+
+static void failures_to_start_leave_nothing(void **state)
+{
+    (void)state;
+    const mem_stats before = mem_count();
+    for (uint64_t n = 1;; n++) {
+        mote_error err;
+        pool *p;
+        mem_fail_at(n);
+        const mote_status status = pool_new(&p, 3, &err);
+        if (!mem_failed()) {
+            assert_int_equal(status, MOTE_OK);
+            assert_true(mem_count().bytes - before.bytes <= pool_bytes(3));
+            pool_free(p);
+            break;
+        }
+        assert_int_equal(status, MOTE_E_MEMORY);
+        assert_null(p);
+        assert_int_equal(mem_count().bytes, before.bytes);
+    }
+    mem_fail_at(0);
+    pool_free(NULL);
+    assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread),
+        cmocka_unit_test(two_threads),
+        cmocka_unit_test(three_threads),
+        cmocka_unit_test(seven_threads),
+        cmocka_unit_test(sleeping_workers_are_woken),
+        cmocka_unit_test(an_idle_pool_uses_no_cpu),
+        cmocka_unit_test(failures_to_start_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

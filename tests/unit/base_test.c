@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base_test.c - the small parts of base/: errors, checked sizes, cursor, string map, philox, cpu.
+ */
+#include "base/ckd.h"
+#include "base/cpu.h"
+#include "base/cursor.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/philox.h"
+#include "base/strmap.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static void errors_are_written_once_and_cut(void **state)
+{
+    (void)state;
+    mote_error err;
+    char longer[2000];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    assert_int_equal(err_set(NULL, MOTE_E_IO, "nobody listens"), MOTE_E_IO);
+    assert_int_equal(err_set(&err, MOTE_E_FULL, "%d of %s", 3, "four"), MOTE_E_FULL);
+    assert_int_equal(err.status, MOTE_E_FULL);
+    assert_string_equal(err.text, "3 of four");
+    err_prefix(&err, "model.gguf");
+    assert_string_equal(err.text, "model.gguf: 3 of four");
+    err_prefix(NULL, "nobody");
+    err_set(&err, MOTE_E_IO, "%s", longer);
+    assert_int_equal(strlen(err.text), sizeof err.text - 1);
+    err_prefix(&err, longer);
+    assert_int_equal(strlen(err.text), sizeof err.text - 1);
+}
+
+static void every_status_has_its_own_word(void **state)
+{
+    (void)state;
+    for (int a = MOTE_OK; a <= MOTE_E_MISMATCH; a++) {
+        assert_string_not_equal(mote_status_name((mote_status)a), "unknown");
+        for (int b = MOTE_OK; b < a; b++)
+            assert_string_not_equal(mote_status_name((mote_status)a),
+                                    mote_status_name((mote_status)b));
+    }
+    assert_string_equal(mote_status_name((mote_status)99), "unknown");
+}
+
+static void sizes_say_when_they_overflow(void **state)
+{
+    (void)state;
+    uint64_t v;
+    size_t s;
+    assert_true(ckd_add_u64(UINT64_MAX - 1, 1, &v) && v == UINT64_MAX);
+    assert_false(ckd_add_u64(UINT64_MAX, 1, &v));
+    assert_true(ckd_mul_u64(UINT32_MAX, UINT32_MAX, &v) && v == 0xFFFFFFFE00000001u);
+    assert_false(ckd_mul_u64((uint64_t)1 << 32, (uint64_t)1 << 32, &v));
+    assert_true(ckd_mul_u64(UINT64_MAX, 0, &v) && v == 0);
+    assert_true(ckd_add_size(1, 2, &s) && s == 3);
+    assert_false(ckd_add_size(SIZE_MAX, 1, &s));
+    assert_false(ckd_mul_size(SIZE_MAX / 2 + 1, 2, &s));
+    assert_true(ckd_round_up_u64(0, 32, &v) && v == 0);
+    assert_true(ckd_round_up_u64(1, 32, &v) && v == 32);
+    assert_true(ckd_round_up_u64(32, 32, &v) && v == 32);
+    assert_false(ckd_round_up_u64(UINT64_MAX - 30, 32, &v));
+}
+
+static void a_cursor_never_passes_its_end(void **state)
+{
+    (void)state;
+    static const unsigned char bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    uint8_t u8 = 0xEE;
+    uint16_t u16 = 0xEEEE;
+    uint32_t u32 = 0xEEEE;
+    uint64_t u64 = 0xEEEE;
+    const unsigned char *view = NULL;
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+        cursor c = {bytes, n, 0};
+        assert_true(cursor_u64(&c, &u64) == (n >= 8));
+        assert_int_equal(c.pos, n >= 8 ? 8 : 0);
+        c.pos = 0;
+        assert_true(cursor_u32(&c, &u32) == (n >= 4));
+        c.pos = 0;
+        assert_true(cursor_u16(&c, &u16) == (n >= 2));
+        c.pos = 0;
+        assert_true(cursor_u8(&c, &u8) == (n >= 1));
+        c.pos = n;
+        assert_int_equal(cursor_left(&c), 0);
+        assert_false(cursor_skip(&c, 1));
+        assert_false(cursor_skip(&c, UINT64_MAX));
+        assert_false(cursor_view(&c, UINT64_MAX, &view));
+        assert_true(cursor_view(&c, 0, &view));
+        assert_int_equal(c.pos, n);
+    }
+    assert_int_equal(u8, 1);
+    assert_int_equal(u16, 0x0201);
+    assert_int_equal(u32, 0x04030201);
+    assert_true(u64 == 0x0807060504030201u);
+    cursor c = {bytes, sizeof bytes, 3};
+    assert_true(cursor_view(&c, 7, &view) && view == bytes + 3);
+    cursor empty = {NULL, 0, 0};
+    assert_true(cursor_copy(&empty, NULL, 0));
+    assert_false(cursor_u8(&empty, &u8));
+}
+
+static void a_map_finds_what_was_put(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static char keys[N][16];
+    mote_error err;
+    strmap map;
+    uint32_t value;
+    bool existing;
+    assert_int_equal(strmap_init(&map, N, &err), MOTE_OK);
+    for (uint32_t i = 0; i < N; i++) {
+        /* Lengths on both sides of the hash's eight-byte steps, and zeros inside. */
+        const size_t n = (size_t)snprintf(keys[i], sizeof keys[i], "%u", i * 7919u) + i % 3;
+        assert_int_equal(strmap_put(&map, (str){keys[i], n}, i, &existing, &err), MOTE_OK);
+        assert_false(existing);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        const str key = {keys[i], strlen(keys[i]) + i % 3};
+        assert_true(strmap_get(&map, key, &value) && value == i);
+        assert_false(strmap_get(&map, (str){key.p, key.n + 3}, &value));
+    }
+    assert_int_equal(strmap_put(&map, (str){keys[5], strlen(keys[5]) + 2}, 99, &existing, &err),
+                     MOTE_OK);
+    assert_true(existing);
+    assert_true(strmap_get(&map, (str){keys[5], strlen(keys[5]) + 2}, &value) && value == 5);
+    strmap_fini(&map);
+    assert_false(strmap_get(&map, str_of("0"), &value));
+}
+
+static void a_map_takes_the_empty_key(void **state)
+{
+    (void)state;
+    mote_error err;
+    strmap map;
+    uint32_t value;
+    assert_int_equal(strmap_init(&map, 0, &err), MOTE_OK);
+    assert_false(strmap_get(&map, (str){NULL, 0}, &value));
+    assert_int_equal(strmap_put(&map, (str){NULL, 0}, 7, NULL, &err), MOTE_OK);
+    assert_true(strmap_get(&map, str_of(""), &value) && value == 7);
+    strmap_fini(&map);
+}
+
+static void an_overfull_map_is_an_error_not_a_loop(void **state)
+{
+    (void)state;
+    static char keys[64][4];
+    mote_error err;
+    strmap map;
+    uint32_t n = 0;
+    assert_int_equal(strmap_init(&map, 1, &err), MOTE_OK);
+    mote_status status = MOTE_OK;
+    for (; n < 64 && status == MOTE_OK; n++) {
+        snprintf(keys[n], sizeof keys[n], "%u", n);
+        status = strmap_put(&map, str_of(keys[n]), n, NULL, &err);
+    }
+    assert_int_equal(status, MOTE_E_FORMAT);
+    assert_true(n > 16);
+    uint32_t value;
+    assert_false(strmap_get(&map, str_of("absent"), &value));
+    strmap_fini(&map);
+    mem_fail_at(1);
+    assert_int_equal(strmap_init(&map, 1, &err), MOTE_E_MEMORY);
+    mem_fail_at(0);
+    strmap_fini(&map);
+}
+
+/* The vectors that come with the paper's own implementation (Random123, kat_vectors). */
+static void philox_meets_its_known_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t key, lo, hi;
+        uint32_t word[4];
+    } known[] = {
+        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {0x299f31d0a4093822u,
+         0x85a308d3243f6a88u,
+         0x0370734413198a2eu,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        const philox_block got = philox(known[i].key, known[i].lo, known[i].hi);
+        assert_memory_equal(got.word, known[i].word, sizeof got.word);
+    }
+    assert_true(philox_unit(0, 0, 0) == (float)(0x6627e8d5u >> 8) * 0x1p-24f);
+}
+
+static void unit_draws_fill_the_interval(void **state)
+{
+    (void)state;
+    enum { N = 100000, BINS = 16 };
+    uint32_t bins[BINS] = {0};
+    for (uint32_t i = 0; i < N; i++) {
+        const float u = philox_unit(42, i, i % 3);
+        assert_true(u >= 0.0f && u < 1.0f);
+        bins[(int)(u * BINS)]++;
+    }
+    for (int i = 0; i < BINS; i++) /* 6250 expected, 77 the standard deviation */
+        assert_in_range(bins[i], 5865, 6635);
+    assert_true(philox_unit(1, 5, 0) != philox_unit(1, 5, 1));
+    assert_true(philox_unit(1, 5, 0) != philox_unit(1, 6, 0));
+    assert_true(philox_unit(1, 5, 0) != philox_unit(2, 5, 0));
+}
+
+static void the_machine_is_described(void **state)
+{
+    (void)state;
+    assert_in_range(cpu_cores(), 1, 4096);
+    assert_in_range(cpu_best_isa(), MOTE_ISA_REF, MOTE_ISA_AMX);
+    assert_int_equal(cpu_best_isa(), cpu_best_isa());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_written_once_and_cut),
+        cmocka_unit_test(every_status_has_its_own_word),
+        cmocka_unit_test(sizes_say_when_they_overflow),
+        cmocka_unit_test(a_cursor_never_passes_its_end),
+        cmocka_unit_test(a_map_finds_what_was_put),
+        cmocka_unit_test(a_map_takes_the_empty_key),
+        cmocka_unit_test(an_overfull_map_is_an_error_not_a_loop),
+        cmocka_unit_test(philox_meets_its_known_answers),
+        cmocka_unit_test(unit_draws_fill_the_interval),
+        cmocka_unit_test(the_machine_is_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
