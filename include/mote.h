@@ -103,7 +103,7 @@ MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
 MOTE_API void mote_model_close(mote_model *model);
 
 /* Touches the next stretch of the file, so that a program can show progress
- * while the disk works: call until it returns false. Optional. */
+ * while the disk works: start with *done = 0, call until it returns false. Optional. */
 MOTE_API bool mote_model_warm(const mote_model *model, uint64_t *done, uint64_t *total);
 
 typedef struct mote_model_info {

@@ -9,8 +9,9 @@
  * kernel for the AMX tile registers, which is why it is not a pure question. */
 mote_isa cpu_best_isa(void);
 
-/* Physical cores this process may use: the affinity mask without second
- * hyperthreads, limited by the cgroup's CPU quota. At least 1. */
+/* Physical cores worth using: the affinity mask without second hyperthreads and
+ * without efficiency cores beside stronger ones, limited by the cgroup's CPU
+ * quota. At least 1. */
 uint32_t cpu_cores(void);
 
 #endif
