@@ -24,7 +24,7 @@ typedef struct output {
     mote_error err;
 } output;
 
-static void stop(const char *what)
+static _Noreturn void stop(const char *what)
 {
     fprintf(stderr, "make_q8_0: %s\n", what);
     exit(1);
