@@ -117,7 +117,6 @@ static void the_nth_request_fails_once(void **state)
 }
 
 /* How a process ends that allocates, or not, inside a guard. Guards nest. */
- */
 static int end_of_guarded_child(bool allocate)
 {
     fflush(NULL);
