@@ -136,32 +136,42 @@ static inline void body_delta_rows(const kern_delta_args *a)
         delta_one_row(a, &r, t);
 }
 
-/* S1 = e^{G_31} S0, then one more dense product goes on from there: rows i of S1,
- * factors e^{G_31-G_j} k_j[i], matrix u. */
-static inline void body_delta_fold(const kern_delta_args *a, float *s1)
+/* keys[i][j] = e^{G_31-G_j} k_j[i], the factors of the fold; returns e^{G_31}. */
+static inline float delta_fold_factors(const kern_delta_args *a, float keys[DIM][CHUNK])
 {
-    _Alignas(64) float keys[DIM][CHUNK];
     float decays[CHUNK];
     double g[CHUNK];
-    const float *x[DIM];
-    float *out[DIM];
     for (uint32_t j = 0; j < CHUNK; j++)
         g[j] = a->g[j * a->g_stride];
     for (uint32_t j = 0; j < CHUNK; j += VF_WIDTH)
         vf_store(decays + j, vf_exp(vf_differences(g[CHUNK - 1], g + j)));
     delta_transpose(a->k, a->k_stride, CHUNK, keys);
-    const vf decay_all = vf_set(f_exp((float)g[CHUNK - 1]));
-    for (int i = 0; i < DIM; i++) {
+    for (int i = 0; i < DIM; i++)
         for (int j = 0; j < CHUNK; j += VF_WIDTH)
             vf_store(&keys[i][j], vf_mul(vf_load(decays + j), vf_load(&keys[i][j])));
-        x[i] = keys[i];
-        out[i] = s1 + (size_t)i * DIM;
-        for (int d = 0; d < DIM; d += VF_WIDTH)
-            vf_store(out[i] + d, vf_mul(decay_all, vf_load(a->s0 + (size_t)i * DIM + d)));
-    }
+    return f_exp((float)g[CHUNK - 1]);
+}
+
+/* One more dense product: a few rows i of S1 start as e^{G_31} S0 and, still in
+ * the first-level cache, take in the 32 rows of u. */
+static inline void body_delta_fold(const kern_delta_args *a, float *s1)
+{
+    _Alignas(64) float keys[DIM][CHUNK];
+    const vf decay = vf_set(delta_fold_factors(a, keys));
     const chain_args rows = {
         .m = a->u, .m_stride = a->u_stride, .len = CHUNK, .width = DIM, .resume = true};
-    chain_rows(&rows, x, out, DIM);
+    for (size_t i = 0; i < DIM; i += TILE_ROWS) {
+        const size_t n = DIM - i < TILE_ROWS ? DIM - i : TILE_ROWS;
+        const float *x[TILE_ROWS];
+        float *out[TILE_ROWS];
+        for (size_t r = 0; r < n; r++) {
+            x[r] = keys[i + r];
+            out[r] = s1 + (i + r) * DIM;
+        }
+        for (size_t d = 0; d < n * DIM; d += VF_WIDTH)
+            vf_store(out[0] + d, vf_mul(decay, vf_load(a->s0 + i * DIM + d)));
+        chain_group(&rows, x, out, n, TILE_VECTORS);
+    }
 }
 
 #endif
