@@ -120,7 +120,7 @@ static float first_penalty(float value, const mote_sampling *how)
 {
     const float repetition = how->repetition != 0 ? how->repetition : 1;
     value = value > 0 ? value / repetition : value * repetition;
-    return bounded(value - how->presence);
+    return value - how->presence;
 }
 
 /*

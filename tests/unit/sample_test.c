@@ -199,7 +199,7 @@ static void penalties_look_at_generated_tokens(void **state)
     for (uint32_t id = 3; id < N; id++)
         rig.logits[id] = -1;
     rig.logits[0] = -2;
-    const mote_token generated[] = {1, 1, 1, 2, N + 3, -4};
+    const mote_token generated[] = {1, 1, 1, 2, 900000000, -4};
     rig.in.generated = generated;
 
     mote_sampling presence = {.presence = 1.5f}, frequency = {.frequency = 0.6f};
