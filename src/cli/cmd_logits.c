@@ -13,6 +13,7 @@
 #include "cli/json_out.h"
 #include "cli/load.h"
 #include "cli/say.h"
+#include "cli/text.h"
 
 #include "base/os.h"
 
@@ -274,6 +275,7 @@ static int close_sink(logits_state *l)
 
 static int work(logits_state *l)
 {
+    char a[TEXT_NUMBER_BYTES];
     int code = open_sink(l);
     if (code == CLI_DONE)
         code = read_prompt(l);
@@ -284,7 +286,7 @@ static int work(logits_state *l)
     if (l->call->common.json)
         print_json(l);
     else if (l->options->out != NULL)
-        say_note("%zu row%s of %u float32 in %s", l->rows, l->rows == 1 ? "" : "s", l->vocabulary,
+        say_note("%s of %u float32 in %s", text_counted(a, l->rows, "row"), l->vocabulary,
                  l->options->out);
     else
         print_table(l);

@@ -249,8 +249,8 @@ static int make_engine(run_state *r)
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     if (r->ids.n + 1 > context)
         return say_fail(CLI_NO_ROOM, mote_status_name(MOTE_E_FULL),
-                        "the prompt has %s tokens, the context holds %s (try: --context %llu)",
-                        text_count(a, r->ids.n), text_count(b, context),
+                        "the prompt has %s, the context holds %s (try: --context %llu)",
+                        text_counted(a, r->ids.n, "token"), text_count(b, context),
                         (unsigned long long)(r->ids.n + answer_tokens));
     return load_engine(&r->on, &o->load, context, 1);
 }
@@ -324,9 +324,9 @@ static void report_timing(const run_state *r)
     double reading = r->prompt_ended - r->load_ended;
     double writing = r->answer.ended - r->prompt_ended;
     size_t n = r->answer.ids.n;
-    snprintf(prompt, sizeof prompt, "prompt %s tokens in %s (%s t/s)", text_count(a, r->ids.n),
+    snprintf(prompt, sizeof prompt, "prompt %s in %s (%s t/s)", text_counted(a, r->ids.n, "token"),
              text_seconds(b, reading), text_rate(c, per_second(r->ids.n, reading)));
-    snprintf(said, sizeof said, "answer %s tokens in %s (%s t/s)", text_count(a, n),
+    snprintf(said, sizeof said, "answer %s in %s (%s t/s)", text_counted(a, n, "token"),
              text_seconds(b, writing), text_rate(c, per_second(n, writing)));
     if (r->options->temperature > 0)
         snprintf(more, sizeof more, "   seed %llu", (unsigned long long)r->answer.sampling.seed);

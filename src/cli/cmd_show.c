@@ -143,9 +143,9 @@ static void print_memory(const show_state *s)
 {
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], note[96];
-    out_printf(o, "  Memory       context %s, %s session%s, %s\n",
-               text_count(a, s->options->context), text_count(b, s->options->sessions),
-               s->options->sessions == 1 ? "" : "s", s->options->kv == MOTE_KV_F32 ? "f32" : "f16");
+    out_printf(o, "  Memory       context %s, %s, %s\n", text_count(a, s->options->context),
+               text_counted(b, s->options->sessions, "session"),
+               s->options->kv == MOTE_KV_F32 ? "f32" : "f16");
     print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
     print_memory_row(o, "model", s->memory.model, "");
     snprintf(note, sizeof note, "%s a token", text_bytes(a, s->token_bytes));

@@ -122,10 +122,10 @@ static void describe(const loaded *l, uint64_t context)
     mote_model_describe(l->model, &info);
     mote_memory memory;
     mote_engine_memory(l->engine, &memory);
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
-    say_detail("%s   %s, %u threads   context %s   memory %s, %s mapped",
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
+    say_detail("%s   %s, %s   context %s   memory %s, %s mapped",
                info.name[0] != '\0' ? info.name : "model", mote_isa_name(info.isa),
-               mote_engine_threads(l->engine), text_count(a, context),
+               text_counted(d, mote_engine_threads(l->engine), "thread"), text_count(a, context),
                text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
 }
 

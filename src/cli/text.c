@@ -103,6 +103,14 @@ const char *text_count(char *buffer, uint64_t n)
     return buffer;
 }
 
+const char *text_counted(char *buffer, uint64_t n, const char *thing)
+{
+    text_count(buffer, n);
+    size_t at = strlen(buffer);
+    snprintf(buffer + at, TEXT_NUMBER_BYTES - at, " %s%s", thing, n == 1 ? "" : "s");
+    return buffer;
+}
+
 /* Two significant digits at least: "2.7", "14", "412". */
 static void write_scaled(char *buffer, double value, const char *unit)
 {

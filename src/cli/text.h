@@ -31,10 +31,12 @@ size_t text_show(const char *p, size_t n, text_style style, char *shown, size_t 
  * it is longer. Room for 4 * columns + 1 bytes is always enough. The result is terminated. */
 void text_fit(char *shown, size_t room, const char *p, size_t n, size_t columns);
 
-enum { TEXT_NUMBER_BYTES = 32 };
+enum { TEXT_NUMBER_BYTES = 48 };
 
 /* Each returns `buffer`, which has TEXT_NUMBER_BYTES bytes. */
-const char *text_count(char *buffer, uint64_t n);         /* "3 070" */
+const char *text_count(char *buffer, uint64_t n); /* "3 070" */
+/* "1 token", "3 070 tokens"; for short words without a plural of their own */
+const char *text_counted(char *buffer, uint64_t n, const char *thing);
 const char *text_bytes(char *buffer, uint64_t bytes);     /* "2.7 GB" */
 const char *text_seconds(char *buffer, double seconds);   /* "0.27 s", "1 m 10 s" */
 const char *text_rate(char *buffer, double per_second);   /* "412", "8.0" */

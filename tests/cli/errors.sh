@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is said, and the exit code, when a call cannot work. Results stay empty.
+. "$(dirname "$0")/lib.sh"
+need_model
+
+# wrong CODE SENTENCE ARGUMENTS...
+wrong() {
+    wanted_code=$1
+    sentence=$2
+    shift 2
+    call "$wanted_code" "$@"
+    says "mote: $sentence"
+    prints ""
+}
+
+wrong 2 "there is no command rnu; did you mean run? [bad_argument]" rnu
+wrong 2 "there is no command xyzzy (try: mote help) [bad_argument]" xyzzy
+wrong 2 "there is no command tokens; did you mean tokenize? [bad_argument]" help tokens
+wrong 2 "run needs more: mote run FILE --raw [PROMPT...] (try: mote help run) [bad_argument]" run
+wrong 2 "version does not take 'now' (try: mote help version) [bad_argument]" version now
+wrong 2 "run has no flag --max-token; did you mean --max-tokens? [bad_argument]" run m --max-token 5
+wrong 2 "run has no flag --tpo-k; did you mean --top-k? [bad_argument]" run m --tpo-k=5
+wrong 2 "run has no flag --zzz (try: mote help run) [bad_argument]" run m --zzz
+wrong 2 "run has no flag -Z (try: mote help run) [bad_argument]" run m -qZ
+wrong 2 "--temp takes a number from 0 to 2, not 'warm' [bad_argument]" run m --temp warm
+wrong 2 "--temp takes a number from 0 to 2, not '2.5' [bad_argument]" run m --temp=2.5
+wrong 2 "--temp takes a number from 0 to 2, not 'nan' [bad_argument]" run m --temp nan
+wrong 2 "-n takes a whole number from 1 to 4194304, not '1.5' [bad_argument]" run m -n1.5
+wrong 2 "--seed takes a whole number from 0, not '-1' [bad_argument]" run m --seed -1
+wrong 2 "--kv takes f16|f32, not 'q8' [bad_argument]" run m --kv q8
+wrong 2 "-n needs a value: -n N [bad_argument]" run m -n
+wrong 2 "--raw takes no value [bad_argument]" run m --raw=yes
+wrong 2 "chat comes with a later version; --raw continues a text (try: mote run m --raw \"Once upon a time\") [bad_argument]" run m hello
+wrong 2 "there is no prompt (try: mote run $model --raw \"Once upon a time\") [bad_argument]" run "$model" --raw
+wrong 2 "there are two prompts: 'a' and --prompt [bad_argument]" run "$model" --raw a -p b
+wrong 2 "--stop takes 1 to 1024 bytes of text [bad_argument]" run "$model" --raw a --stop ""
+wrong 2 "--ids, --count and --pieces exclude each other [bad_argument]" tokenize "$model" --count --ids a
+wrong 2 "--decode takes token ids such as 1,2,3; 'x,3' is none [bad_argument]" tokenize "$model" --decode 1,x,3
+wrong 2 "8192 is no token id: the vocabulary ends at 8191 [bad_argument]" tokenize "$model" --decode 8192
+wrong 2 "there is no text (try: mote tokenize $model \"some text\") [bad_argument]" tokenize "$model"
+wrong 2 "say either --ids 1,2,3 or --text TEXT [bad_argument]" logits "$model"
+wrong 2 "--json and --out - both want standard output [bad_argument]" logits "$model" --ids 1 --out - --json
+
+wrong 3 "there is no file $work/none.gguf; give the path of a .gguf file [not_found]" run "$work/none.gguf" --raw a
+wrong 3 "there is no file qwen3.5:4b; give the path of a .gguf file [not_found]" show qwen3.5:4b
+wrong 3 "$work is a directory; give the path of a .gguf file in it [not_found]" tokenize "$work" a
+
+# A message shows what it was given, and cannot drive the terminal with it.
+wrong 3 'there is no file a\x1b[2Jb; give the path of a .gguf file [not_found]' show "$(printf 'a\033[2Jb')"
+
+# Damaged: empty, cut in the metadata, cut in the weights, not a GGUF file at all.
+: >"$work/empty.gguf"
+wrong 6 "$work/empty.gguf is empty [damaged_file]" run "$work/empty.gguf" --raw a
+head -c 3000 "$model" >"$work/cut.gguf"
+for command in show tokenize; do
+    call 6 $command "$work/cut.gguf" $([ $command = tokenize ] && echo a)
+    grep -q "^mote: $work/cut.gguf: .* \[damaged_file\]\$" "$work/err" || fail "$(cat "$work/err")"
+done
+head -c 5000000 "$model" >"$work/half.gguf"
+call 6 run "$work/half.gguf" --raw a
+echo "This is a text." >"$work/text.gguf"
+call 6 show "$work/text.gguf"
+
+wrong 8 "the prompt has 7 tokens, the context holds 4 (try: --context 1031) [context_full]" run "$model" --raw -c 4 "one two three four five six seven"
+call 8 logits "$model" -c 2 --ids 1,2,3
+grep -q '\[context_full\]$' "$work/err" || fail "$(cat "$work/err")"
+
+call 12 logits "$model" --ids 1 --out "$work/none/x"
+if [ -c /dev/full ]; then
+    "$MOTE" tokenize "$model" a >/dev/full 2>"$work/err"
+    [ $? -eq 12 ] || fail "a full disk is not exit code 12"
+    says "mote: cannot write the output: No space left on device [io_error]"
+    call 12 logits "$model" --ids 1 --out /dev/full
+fi
+
+# The environment is asked after the flags and before the table.
+MOTE_THREADS=many
+export MOTE_THREADS
+wrong 2 "MOTE_THREADS takes a whole number from 1 to 1024, not 'many' [bad_argument]" run m --raw a
+unset MOTE_THREADS
+
+# -q leaves errors alone; --color=always paints them.
+call 2 run m -q
+[ -s "$work/err" ] || fail "-q hides an error"
+call 3 show "$work/none.gguf" --color=always
+grep -q "$(printf '^\033\\[31mmote:')" "$work/err" || fail "--color=always shows no red"
+
+if [ "$(id -u)" != 0 ]; then
+    cp "$model" "$work/secret.gguf"
+    chmod 0 "$work/secret.gguf"
+    call 11 show "$work/secret.gguf"
+fi
+finish

@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Signals: one ends the work in good order, two end it at once.
+. "$(dirname "$0")/lib.sh"
+need_model
+i=0
+while [ $i -lt 400 ]; do
+    echo "Once upon a time a fox came to the town and asked why."
+    i=$((i + 1))
+done >"$work/long"
+
+# A shell lets its background jobs ignore SIGINT; env gives it back to them.
+env --default-signal=INT true 2>/dev/null || { echo "env has no --default-signal"; exit 77; }
+
+start() { env --default-signal=INT "$MOTE" "$@" >"$work/out" 2>"$work/err" </dev/null & pid=$!; }
+
+# until_true COMMAND...: at most a minute.
+until_true() {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "waited too long for: $*"; return; }
+        kill -0 $pid 2>/dev/null || { fail "it ended before: $*: $(cat "$work/err")"; return; }
+        sleep 0.1
+    done
+}
+
+ended_with() {
+    wait $pid 2>/dev/null
+    code=$?
+    [ $code -eq "$1" ] || fail "$2: exit code $code, not $1: $(cat "$work/err")"
+}
+
+# While answering: what is there is kept, and the line is ended.
+start run "$model" --raw -t 1 "Once upon a time" --temp 1 --seed 3
+until_true test -s "$work/out"
+kill -INT $pid
+ended_with 130 "Ctrl-C while answering"
+[ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is left open"
+grep -q ' interrupted$' "$work/err" || fail "$(cat "$work/err")"
+
+start run "$model" --raw -t 1 "Once upon a time" --temp 1 --seed 3
+until_true test -s "$work/out"
+kill -TERM $pid
+ended_with 143 "SIGTERM while answering"
+
+# While reading the prompt: after the pass that runs.
+for signal in INT:130 TERM:143; do
+    start run "$model" --raw -v -t 1 --isa ref -f "$work/long"
+    until_true grep -q "1 thread" "$work/err"
+    kill -"${signal%:*}" $pid
+    ended_with "${signal#*:}" "SIG${signal%:*} while reading"
+    grep -q '^interrupted while reading the prompt$' "$work/err" || fail "$(cat "$work/err")"
+    [ -s "$work/out" ] && fail "something was answered"
+done
+
+# A document is whole even when the answer is not.
+start run "$model" --raw -v -t 1 "Once upon a time" --temp 1 --seed 3 --json
+until_true grep -q "1 thread" "$work/err"
+sleep 1
+kill -INT $pid
+ended_with 130 "Ctrl-C with --json"
+[ -s "$work/out" ] && json 'd["finish"] == "interrupted" and d["mote"]["stop"] == "interrupt"'
+
+# A file that was not finished does not appear.
+"$MOTE" tokenize "$model" <"$work/long" >"$work/ids"
+start logits "$model" -v -t 1 --isa ref --all --cut 512 --ids "$(cat "$work/ids")" --out "$work/half.f32"
+until_true grep -q "1 thread" "$work/err"
+kill -INT $pid
+sleep 0.2
+kill -INT $pid 2>/dev/null # the second: does not wait for the pass
+ended_with 130 "Ctrl-C twice"
+[ -e "$work/half.f32" ] && fail "half a file appeared"
+
+# Who starts a program with SIGINT ignored wants it ignored.
+(trap '' INT; : >"$work/ignoring"; exec "$MOTE" run "$model" --raw -q -n 3 -t 1 "Once upon a time" >"$work/out" </dev/null) &
+pid=$!
+until_true test -e "$work/ignoring"
+kill -INT $pid
+ended_with 0 "ignored SIGINT"
+[ -s "$work/out" ] || fail "an ignored SIGINT ended the answer"
+finish

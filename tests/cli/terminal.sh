@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What a person sees, on a real terminal (tmux): the progress line, Ctrl-C, escaped controls.
+. "$(dirname "$0")/lib.sh"
+need_model
+command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
+tmux="tmux -u -S $work/socket -f /dev/null"
+$tmux new-session -d -x 100 -y 20 "env LC_ALL=C.UTF-8 PS1=READY: sh" || exit 77
+trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
+
+i=0
+while [ $i -lt 400 ]; do
+    echo "Once upon a time a fox came to the town and asked why."
+    i=$((i + 1))
+done >"$work/long"
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$MOTE" >"$work/mote"
+chmod +x "$work/mote"
+
+screen() { $tmux capture-pane -p; }
+type_line() { $tmux send-keys -l "$1" && $tmux send-keys Enter; }
+
+# sees PATTERN: it is on the screen within a minute.
+sees() {
+    tries=0
+    until screen | grep -Eq "$1"; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "the screen never shows '$1':"; screen; return; }
+        sleep 0.1
+    done
+}
+
+sees READY
+slow="run $model --raw --isa ref -t 1 -f $work/long -n 3"
+type_line "cd $work; clear"
+sees '^READY:'
+
+# The bar appears, moves, stops with Ctrl-C and leaves nothing behind.
+type_line "clear; ./mote $slow"
+sees 'reading  [█░]{24}  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s   .* left'
+$tmux send-keys C-c
+sees 'interrupted while reading the prompt'
+type_line 'echo code $?'
+sees 'code 130'
+screen | grep -q 'reading  ' && fail "the progress line is still there"
+
+# Without UTF-8 in the locale it is drawn with ASCII; on a narrow screen without the bar.
+type_line "clear; LC_ALL=C ./mote $slow"
+sees 'reading  \[[#-]{24}\]  [0-9 ]+ / '
+$tmux send-keys C-c
+sees 'interrupted'
+type_line "clear; COLUMNS=50 ./mote $slow"
+sees '^reading  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s'
+screen | grep -q '░' && fail "there is a bar on a narrow screen"
+$tmux send-keys C-c
+sees 'interrupted'
+
+# None of it on request, on a dumb terminal, or when stderr is a file.
+for quiet in "./mote $slow --no-progress" "./mote $slow -q" "TERM=dumb ./mote $slow" "./mote $slow 2>err"; do
+    type_line "clear; $quiet"
+    sleep 3
+    screen | grep -q 'reading  ' && fail "there is a progress line: $quiet"
+    $tmux send-keys C-c
+    sleep 0.2
+    type_line 'echo code $?'
+    sees 'code 130'
+done
+grep -q 'reading  ' "$work/err" && fail "a file got a progress line"
+
+# A model cannot drive the terminal.
+type_line "clear; ./mote tokenize $model --decode $("$MOTE" tokenize "$model" "$(printf 'a\033[2Jb\rc\302\233d')")"
+sees '^a\\x1b\[2Jb\\rc\\u009bd$'
+
+# The answer and the figures after it.
+type_line "clear; ./mote run $model --raw -t 1 -n 4 'Once upon a time'; echo code \$?"
+sees '^\. One'
+sees '^prompt 5 tokens in .* answer 4 tokens in .*cut by --max-tokens'
+sees '^code 0'
+finish

@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Text to ids and back, in every form of output.
+. "$(dirname "$0")/lib.sh"
+need_model
+
+call 0 tokenize "$model" "Hello, world ünï 你好"
+prints "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
+says ""
+call 0 tokenize --ids "$model" "Hello, world ünï 你好"
+prints "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
+call 0 tokenize "$model" --count "Hello, world"
+prints 4
+call 0 tokenize "$model" ""
+prints ""
+call 0 tokenize "$model" -- "--count"
+prints "312,1767"
+
+# A piece may be half a character, and is shown as what it is.
+call 0 tokenize "$model" --pieces 'a "é"
+你'
+prints '     64  "a"
+    328  " \""
+    933  "é"
+      1  "\""
+    198  "\n"
+    160  "\xe4"
+    121  "\xbd"
+    254  "\xa0"'
+
+# Control tokens are text unless they are asked for.
+call 0 tokenize "$model" --special "<|im_start|>user"
+prints "7937,846"
+call 0 tokenize "$model" "<|im_start|>user"
+prints "27,91,316,4747,91,29,846"
+
+# A pipe is read byte for byte, with its last newline.
+printf 'Hello\n' | "$MOTE" tokenize "$model" >"$work/out"
+prints "39,4638,198"
+printf 'Hello\n' | "$MOTE" tokenize "$model" - >"$work/out"
+prints "39,4638,198"
+
+# Back again, exactly; what is not a character comes out as U+FFFD.
+printf 'Hello, wörld\n\n你好 \360\237\246\212' >"$work/text"
+ids=$("$MOTE" tokenize "$model" <"$work/text")
+"$MOTE" tokenize "$model" --decode "$ids" >"$work/back" || fail "--decode"
+cmp "$work/text" "$work/back" || fail "the text did not come back"
+call 0 tokenize "$model" --decode "160 121"
+prints "$(printf '\357\277\275')"
+call 0 tokenize "$model" --decode ""
+prints ""
+
+call 0 tokenize "$model" --json --pieces "é<|im_end|>" --special
+json 'd == {"count": 2, "ids": [933, 7938], "pieces": [{"id": 933, "text": "é", "hex": "c3a9", "control": False}, {"id": 7938, "text": "<|im_end|>", "hex": "3c7c696d5f656e647c3e", "control": True}]}'
+call 0 tokenize "$model" --json --count "Hello"
+json 'd == {"count": 2}'
+call 0 tokenize "$model" --json --decode "39,4638,198,160"
+json 'd == {"count": 4, "text": "Hello\n\ufffd"}'
+finish
