@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gguf_malformed_test.c - lies made by hand, each with the answer it must get.
+ *
+ * Every way in which a reader of such files is known to have been broken is
+ * here: counts and lengths that are not there or wrap around, shapes whose
+ * product wraps, data outside the file, names twice, depth. Each case also says
+ * how often memory may be asked for: never before the bytes that would fill it
+ * have been seen.
+ */
+#include "unit/gguf_hostile.h"
+#include "support/gguf_build.h"
+
+static const uint64_t one_value[] = {1};
+
+static void kv_head(test_gguf *b, uint64_t key_bytes, const char *key, uint32_t type)
+{
+    test_gguf_raw_u64(b, key_bytes);
+    test_gguf_raw(b, key, strlen(key));
+    test_gguf_raw_u32(b, type);
+    b->n_kv++;
+}
+
+static void array_head(test_gguf *b, uint32_t type, uint64_t count)
+{
+    kv_head(b, 1, "a", GGUF_ARRAY);
+    test_gguf_raw_u32(b, type);
+    test_gguf_raw_u64(b, count);
+}
+
+static void wrong_magic(test_gguf *b)
+{
+    b->bytes[3] = 'G';
+}
+static void version_0(test_gguf *b)
+{
+    b->bytes[4] = 0;
+}
+static void version_1(test_gguf *b)
+{
+    b->bytes[4] = 1;
+}
+static void version_4(test_gguf *b)
+{
+    b->bytes[4] = 4;
+}
+static void big_endian(test_gguf *b)
+{
+    memcpy(b->bytes + 4, "\0\0\0\3", 4);
+}
+static void many_tensors(test_gguf *b)
+{
+    b->n_tensors = GGUF_MAX_TENSORS + 1;
+}
+static void endless_tensors(test_gguf *b)
+{
+    b->n_tensors = UINT64_MAX;
+}
+static void absent_tensors(test_gguf *b)
+{
+    b->n_tensors = 3;
+}
+static void many_entries(test_gguf *b)
+{
+    b->n_kv = GGUF_MAX_KV + 1;
+}
+static void wrapping_entries(test_gguf *b)
+{
+    b->n_kv = UINT64_MAX / 48 + 1;
+}
+static void absent_entries(test_gguf *b)
+{
+    b->n_kv = 300;
+}
+static void empty_key(test_gguf *b)
+{
+    test_gguf_u32(b, "", 1);
+}
+static void control_in_key(test_gguf *b)
+{
+    test_gguf_u32(b, "a\nb", 1);
+}
+static void delete_in_key(test_gguf *b)
+{
+    test_gguf_u32(b, "a\x7F", 1);
+}
+static void zero_in_key(test_gguf *b)
+{
+    kv_head(b, 3, "abc", GGUF_U8);
+    b->bytes[b->n - 6] = 0;
+    test_gguf_raw(b, "", 1);
+}
+static void long_key(test_gguf *b)
+{
+    char key[GGUF_MAX_KEY + 2];
+    memset(key, 'k', GGUF_MAX_KEY + 1);
+    key[GGUF_MAX_KEY + 1] = 0;
+    test_gguf_u32(b, key, 1);
+}
+static void key_beyond_the_end(test_gguf *b)
+{
+    kv_head(b, 1 << 20, "key", GGUF_U32);
+}
+static void endless_key(test_gguf *b)
+{
+    kv_head(b, UINT64_MAX, "key", GGUF_U32);
+}
+static void type_13(test_gguf *b)
+{
+    kv_head(b, 1, "k", GGUF_N_TYPES);
+    test_gguf_raw_u64(b, 0);
+}
+static void type_of_all_ones(test_gguf *b)
+{
+    kv_head(b, 1, "k", UINT32_MAX);
+    test_gguf_raw_u64(b, 0);
+}
+static void string_of_a_terabyte(test_gguf *b)
+{
+    kv_head(b, 1, "k", GGUF_STRING);
+    test_gguf_raw_u64(b, (uint64_t)1 << 40);
+}
+static void endless_string(test_gguf *b)
+{
+    kv_head(b, 1, "k", GGUF_STRING);
+    test_gguf_raw_u64(b, UINT64_MAX);
+}
+static void truth_of_2(test_gguf *b)
+{
+    kv_head(b, 1, "k", GGUF_BOOL);
+    test_gguf_raw(b, "\2", 1);
+}
+static void truths_of_2(test_gguf *b)
+{
+    array_head(b, GGUF_BOOL, 3);
+    test_gguf_raw(b, "\1\0\2", 3);
+}
+static void array_of_arrays(test_gguf *b)
+{
+    array_head(b, GGUF_ARRAY, 1);
+    test_gguf_raw_u32(b, GGUF_U8);
+    test_gguf_raw_u64(b, 1);
+    test_gguf_raw(b, "", 1);
+}
+static void array_of_type_13(test_gguf *b)
+{
+    array_head(b, GGUF_N_TYPES, 0);
+}
+static void bytes_without_end(test_gguf *b)
+{
+    array_head(b, GGUF_U8, (uint64_t)1 << 40);
+}
+static void wrapping_array(test_gguf *b)
+{
+    array_head(b, GGUF_U64, ((uint64_t)1 << 61) + 1);
+}
+static void strings_without_end(test_gguf *b)
+{
+    array_head(b, GGUF_STRING, (uint64_t)1 << 61);
+    test_gguf_raw_u64(b, 0);
+}
+static void one_string_too_few(test_gguf *b)
+{
+    array_head(b, GGUF_STRING, 2);
+    test_gguf_raw_str(b, "a long string, so that two heads would fit");
+    test_gguf_raw_u32(b, UINT32_MAX); /* the second one says it is 4 GB long */
+}
+static void same_key_twice(test_gguf *b)
+{
+    test_gguf_u32(b, "same", 1);
+    test_gguf_u32(b, "other", 1);
+    test_gguf_bool(b, "same", true);
+}
+static void alignment_0(test_gguf *b)
+{
+    test_gguf_u32(b, "general.alignment", 0);
+}
+static void alignment_4(test_gguf *b)
+{
+    test_gguf_u32(b, "general.alignment", 4);
+}
+static void alignment_24(test_gguf *b)
+{
+    test_gguf_u32(b, "general.alignment", 24);
+}
+static void alignment_2_gb(test_gguf *b)
+{
+    test_gguf_u32(b, "general.alignment", 1u << 31);
+}
+static void alignment_as_text(test_gguf *b)
+{
+    test_gguf_str(b, "general.alignment", "32");
+}
+static void alignment_as_array(test_gguf *b)
+{
+    static const int32_t values[] = {32};
+    test_gguf_i32s(b, "general.alignment", values, 1);
+}
+
+static void tensor_with(test_gguf *b, const char *name, uint32_t type, uint32_t n_dims, uint64_t d0,
+                        uint64_t d1, uint64_t d2, uint64_t d3)
+{
+    const uint64_t dims[] = {d0, d1, d2, d3, 1};
+    test_gguf_tensor(b, name, type, n_dims, dims, NULL, 32);
+}
+static void nameless_tensor(test_gguf *b)
+{
+    tensor_with(b, "", 0, 1, 1, 1, 1, 1);
+}
+static void control_in_name(test_gguf *b)
+{
+    tensor_with(b, "a\033[2J", 0, 1, 1, 1, 1, 1);
+}
+static void no_dimensions(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 0, 1, 1, 1, 1);
+}
+static void five_dimensions(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 5, 1, 1, 1, 1);
+}
+static void empty_dimension(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 2, 8, 0, 1, 1);
+}
+static void negative_dimension(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 1, UINT64_MAX, 1, 1, 1);
+}
+static void wrapping_shape(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 4, (uint64_t)1 << 32, (uint64_t)1 << 32, 1, 1);
+}
+static void shape_that_wraps_to_1(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 2, 0xAAAAAAAAAAAAAAABu, 3, 1, 1);
+}
+static void wrapping_bytes(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 2, (uint64_t)1 << 31, ((uint64_t)1 << 31) + 1, 1, 1);
+}
+static void wrapping_row(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 1, (uint64_t)1 << 62, 1, 1, 1);
+}
+static void broken_block(test_gguf *b)
+{
+    tensor_with(b, "t", 12, 2, 128, 2, 1, 1);
+}
+static void exabyte_tensor(test_gguf *b)
+{
+    tensor_with(b, "t", 2, 4, (uint64_t)1 << 20, (uint64_t)1 << 20, (uint64_t)1 << 20, 1);
+}
+static void one_value_too_many(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 1, 9, 1, 1, 1);
+}
+static void same_tensor_twice(test_gguf *b)
+{
+    tensor_with(b, "t", 0, 1, 1, 1, 1, 1);
+    tensor_with(b, "u", 0, 1, 1, 1, 1, 1);
+    tensor_with(b, "t", 8, 1, 32, 1, 1, 1);
+}
+static void at_offset(test_gguf *b, uint32_t type, uint64_t offset)
+{
+    test_gguf_tensor(b, "t", type, 1, one_value, NULL, 32);
+    memcpy(b->bytes + b->n - 8, &offset, 8);
+}
+static void misaligned(test_gguf *b)
+{
+    at_offset(b, 0, 16);
+}
+static void offset_beyond_the_end(test_gguf *b)
+{
+    at_offset(b, 0, 64);
+}
+static void offset_that_wraps(test_gguf *b)
+{
+    at_offset(b, 0, UINT64_MAX - 31);
+}
+static void foreign_beyond_the_end(test_gguf *b)
+{
+    at_offset(b, 17, (uint64_t)1 << 40);
+}
+static void foreign_that_wraps(test_gguf *b)
+{
+    at_offset(b, 17, UINT64_MAX - 31);
+}
+
+typedef struct malformed {
+    const char *name;
+    void (*build)(test_gguf *b);
+    mote_status status;
+    const char *says;    /* part of the message */
+    uint64_t max_memory; /* requests to the allocator */
+} malformed;
+
+#define CASE(function, status, says, max_memory)                                                   \
+    {                                                                                              \
+#function, function, status, says, max_memory                                              \
+    }
+static const malformed cases[] = {
+    CASE(wrong_magic, MOTE_E_FORMAT, "not a GGUF", 1),
+    CASE(version_0, MOTE_E_UNSUPPORTED, "version 0", 1),
+    CASE(version_1, MOTE_E_UNSUPPORTED, "version 1", 1),
+    CASE(version_4, MOTE_E_UNSUPPORTED, "version 4", 1),
+    CASE(big_endian, MOTE_E_UNSUPPORTED, "big-endian", 1),
+    CASE(many_tensors, MOTE_E_FORMAT, "65537 tensors", 1),
+    CASE(endless_tensors, MOTE_E_FORMAT, "tensors", 1),
+    CASE(absent_tensors, MOTE_E_FORMAT, "cut short", 3),
+    CASE(many_entries, MOTE_E_FORMAT, "65537 metadata", 1),
+    CASE(wrapping_entries, MOTE_E_FORMAT, "metadata", 1),
+    CASE(absent_entries, MOTE_E_FORMAT, "cut short", 1),
+    CASE(empty_key, MOTE_E_FORMAT, "0 bytes", 3),
+    CASE(control_in_key, MOTE_E_FORMAT, "control characters", 3),
+    CASE(delete_in_key, MOTE_E_FORMAT, "control characters", 3),
+    CASE(zero_in_key, MOTE_E_FORMAT, "control characters", 3),
+    CASE(long_key, MOTE_E_FORMAT, "257 bytes", 3),
+    CASE(key_beyond_the_end, MOTE_E_FORMAT, "cut short", 3),
+    CASE(endless_key, MOTE_E_FORMAT, "cut short", 3),
+    CASE(type_13, MOTE_E_FORMAT, "type 13", 3),
+    CASE(type_of_all_ones, MOTE_E_FORMAT, "type 4294967295", 3),
+    CASE(string_of_a_terabyte, MOTE_E_FORMAT, "cut short", 3),
+    CASE(endless_string, MOTE_E_FORMAT, "cut short", 3),
+    CASE(truth_of_2, MOTE_E_FORMAT, "neither 0 nor 1", 3),
+    CASE(truths_of_2, MOTE_E_FORMAT, "neither 0 nor 1", 3),
+    CASE(array_of_arrays, MOTE_E_FORMAT, "type 9", 3),
+    CASE(array_of_type_13, MOTE_E_FORMAT, "type 13", 3),
+    CASE(bytes_without_end, MOTE_E_FORMAT, "cut short", 3),
+    CASE(wrapping_array, MOTE_E_FORMAT, "cut short", 3),
+    CASE(strings_without_end, MOTE_E_FORMAT, "cut short", 3),
+    CASE(one_string_too_few, MOTE_E_FORMAT, "cut short", 3),
+    CASE(same_key_twice, MOTE_E_FORMAT, "'same' appears twice", 3),
+    CASE(alignment_0, MOTE_E_FORMAT, "alignment is 0", 3),
+    CASE(alignment_4, MOTE_E_FORMAT, "alignment is 4", 3),
+    CASE(alignment_24, MOTE_E_FORMAT, "alignment is 24", 3),
+    CASE(alignment_2_gb, MOTE_E_FORMAT, "alignment is 2147483648", 3),
+    CASE(alignment_as_text, MOTE_E_FORMAT, "general.alignment", 3),
+    CASE(alignment_as_array, MOTE_E_FORMAT, "general.alignment", 3),
+    CASE(nameless_tensor, MOTE_E_FORMAT, "0 bytes", 5),
+    CASE(control_in_name, MOTE_E_FORMAT, "control characters", 5),
+    CASE(no_dimensions, MOTE_E_FORMAT, "0 dimensions", 5),
+    CASE(five_dimensions, MOTE_E_FORMAT, "5 dimensions", 5),
+    CASE(empty_dimension, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(negative_dimension, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(wrapping_shape, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(shape_that_wraps_to_1, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(wrapping_bytes, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(wrapping_row, MOTE_E_FORMAT, "'t'", 5),
+    CASE(broken_block, MOTE_E_FORMAT, "no multiple of the 256", 5),
+    CASE(exabyte_tensor, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(one_value_too_many, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(same_tensor_twice, MOTE_E_FORMAT, "'t' appears twice", 5),
+    CASE(misaligned, MOTE_E_FORMAT, "not aligned", 5),
+    CASE(offset_beyond_the_end, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(offset_that_wraps, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(foreign_beyond_the_end, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(foreign_that_wraps, MOTE_E_FORMAT, "beyond the end", 5),
+};
+
+static void files_made_by_hand_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_gguf b;
+        mote_error err;
+        test_gguf_begin(&b);
+        test_gguf_str(&b, "general.architecture", "qwen35");
+        cases[i].build(&b);
+        const uint64_t n_tensors = b.n_tensors, data_bytes = b.data_bytes;
+        b.n_tensors = data_bytes / 32; /* those that were really built */
+        test_gguf_finish(&b);
+        memcpy(b.bytes + 8, &n_tensors, 8);
+        const mem_stats before = mem_count();
+        const mote_status status = read_and_check(place_guarded(b.bytes, b.n), b.n, &err);
+        if (status != cases[i].status || strstr(err.text, cases[i].says) == NULL)
+            fail_msg("%s: %s, \"%s\"", cases[i].name, mote_status_name(status), err.text);
+        if (mem_count().requests - before.requests > cases[i].max_memory)
+            fail_msg("%s: memory was asked for too early", cases[i].name);
+        test_gguf_free(&b);
+    }
+}
+
+/* The same skeleton without a lie is taken: the refusals above are for the right reason. */
+static void the_honest_skeleton_is_taken(void **state)
+{
+    (void)state;
+    test_gguf b;
+    mote_error err;
+    test_gguf_begin(&b);
+    test_gguf_str(&b, "general.architecture", "qwen35");
+    test_gguf_u32(&b, "general.alignment", 32);
+    at_offset(&b, 0, 0);
+    test_gguf_finish(&b);
+    assert_int_equal(read_and_check(place_guarded(b.bytes, b.n), b.n, &err), MOTE_OK);
+    test_gguf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_made_by_hand_are_refused),
+        cmocka_unit_test(the_honest_skeleton_is_taken),
+    };
+    return cmocka_run_group_tests(tests, make_guarded, NULL);
+}
