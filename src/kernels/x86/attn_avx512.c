@@ -8,12 +8,12 @@
 
 void k_attn_block_f32_avx512(const kern_attn_args *a)
 {
-    body_attn_block(a, false);
+    body_attn_block_f32(a);
 }
 
 void k_attn_block_f16_avx512(const kern_attn_args *a)
 {
-    body_attn_block(a, true);
+    body_attn_block_f16(a);
 }
 
 void k_attn_merge_avx512(kern_attn_acc *into, const kern_attn_acc *from, size_t n)

@@ -2,9 +2,10 @@
 /*
  * body_attn.h - attention over a vec_*.h; ref/attn_ref.c has the mathematics.
  *
- * Queries are taken in tiles of 64. A page of halves is widened once per tile, in
- * pieces of 16 KiB that stay in the first-level cache while all queries pass over
- * them; a page of floats is read where it lies.
+ * Queries are taken in tiles of 64. A page of floats is read where it lies. A page
+ * of halves is widened: for a few queries (a decoded token) as it is loaded; for
+ * more, once, in pieces of 16 KiB that stay in the first-level cache while all
+ * queries pass over them.
  */
 #ifndef MOTE_KERNELS_X86_BODY_ATTN_H
 #define MOTE_KERNELS_X86_BODY_ATTN_H
@@ -12,7 +13,16 @@
 #include "kernels/x86/chain.h"
 #include "kernels/x86/vmath.h"
 
-enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE, QUERIES = 64, PIECE = 64 };
+enum {
+    DIM = KERN_HEAD_DIM,
+    PAGE = KERN_PAGE,
+    QUERIES = 64,
+    PIECE = 64,
+    AT_LOAD_QUERIES = 2 * TILE_ROWS
+};
+
+/* How a page reaches the registers; a constant wherever it is used. */
+typedef enum attn_page { PAGE_F32, PAGE_F16_AT_LOAD, PAGE_F16_AHEAD } attn_page;
 
 /* Queries that see at least one key. */
 typedef struct attn_tile {
@@ -46,17 +56,22 @@ static inline void attn_gather(const kern_attn_args *a, size_t *next, attn_tile 
     }
 }
 
-/* A piece of a page as floats: `rows` rows of 64 values, `stride` apart, from value `first`. */
-CHAIN_INLINE void attn_piece(const void *page, size_t first, size_t rows, size_t stride,
-                             attn_tile *t, chain_args *piece, const bool f16)
+CHAIN_INLINE chain_shape attn_shape(const attn_page page)
 {
+    return (chain_shape){.vectors = TILE_VECTORS, .halves = page == PAGE_F16_AT_LOAD};
+}
+
+/* A piece of a page: `rows` rows of 64 values, `stride` apart, from value `first`. */
+CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size_t stride,
+                             attn_tile *t, chain_args *piece, const attn_page page)
+{
+    const uint16_t *from = (const uint16_t *)values + first;
     piece->len = rows;
-    if (!f16) {
-        piece->m = (const float *)page + first;
+    if (page != PAGE_F16_AHEAD) {
+        piece->m = page == PAGE_F32 ? (const void *)((const float *)values + first) : from;
         piece->m_stride = stride;
         return;
     }
-    const uint16_t *from = (const uint16_t *)page + first;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < 64; i += VF_WIDTH)
             vf_store(t->piece + r * 64 + i, vf_load_f16(from + r * stride + i));
@@ -65,15 +80,15 @@ CHAIN_INLINE void attn_piece(const void *page, size_t first, size_t rows, size_t
 }
 
 /* p[q][j] = q . k_j for all 64 positions; what a query may not see is not used later. */
-CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const bool f16)
+CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
     for (size_t i = 0; i < DIM; i += PIECE) {
         chain_args keys = {.width = PAGE, .resume = i > 0};
         const float *x[QUERIES];
         for (size_t q = 0; q < t->n; q++)
             x[q] = t->q[q] + i;
-        attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, &keys, f16);
-        chain_rows(&keys, x, t->score, t->n);
+        attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, &keys, page);
+        chain_rows(&keys, x, t->score, t->n, attn_shape(page));
     }
 }
 
@@ -128,13 +143,13 @@ static inline void attn_merge_values(const float *from, float e_new, float e_old
  * of them see, then each alone over the rest. Leaving a key out is not the same
  * as giving it weight zero: a chain may stand at -0.
  */
-static inline void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t q, size_t n,
-                                    size_t d, chain_args values)
+CHAIN_INLINE void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t q, size_t n,
+                                   size_t d, chain_args values, const attn_page page)
 {
     _Alignas(64) float fresh[TILE_ROWS][PIECE];
     const float *x[TILE_ROWS];
     float *out[TILE_ROWS];
-    const float *m = values.m;
+    const size_t value_bytes = page == PAGE_F16_AT_LOAD ? sizeof(uint16_t) : sizeof(float);
     size_t common = PAGE;
     for (size_t g = 0; g < n; g++) {
         x[g] = t->p[q + g];
@@ -142,40 +157,55 @@ static inline void attn_value_group(const kern_attn_args *a, attn_tile *t, size_
         common = t->n_keys[q + g] < common ? t->n_keys[q + g] : common;
     }
     values.len = common;
-    chain_group(&values, x, out, n, TILE_VECTORS);
+    chain_group(&values, x, out, n, attn_shape(page));
     values.resume = true;
-    values.m = m + common * values.m_stride;
+    values.m = (const char *)values.m + common * values.m_stride * value_bytes;
     for (size_t g = 0; g < n; g++) {
         const float *rest = x[g] + common;
         values.len = t->n_keys[q + g] - common;
         if (values.len > 0)
-            chain_group(&values, &rest, &out[g], 1, TILE_VECTORS);
+            chain_group(&values, &rest, &out[g], 1, attn_shape(page));
         if (!a->first)
             attn_merge_values(fresh[g], t->e_new[q + g], t->e_old[q + g], t->acc[q + g]->o + d,
                               PIECE);
     }
 }
 
-CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const bool f16)
+CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
     for (size_t d = 0; d < DIM; d += PIECE) {
         chain_args values = {.width = PIECE};
-        attn_piece(a->v_page, d, t->most_keys, DIM, t, &values, f16);
+        attn_piece(a->v_page, d, t->most_keys, DIM, t, &values, page);
         for (size_t q = 0; q < t->n; q += TILE_ROWS)
-            attn_value_group(a, t, q, t->n - q < TILE_ROWS ? t->n - q : TILE_ROWS, d, values);
+            attn_value_group(a, t, q, t->n - q < TILE_ROWS ? t->n - q : TILE_ROWS, d, values, page);
     }
 }
 
-CHAIN_INLINE void body_attn_block(const kern_attn_args *a, const bool f16)
+CHAIN_INLINE void attn_run_tile(const kern_attn_args *a, attn_tile *t, const attn_page page)
+{
+    attn_scores(a, t, page);
+    attn_softmax(a, t);
+    attn_values(a, t, page);
+}
+
+static inline void body_attn_block_f32(const kern_attn_args *a)
 {
     attn_tile t;
     for (size_t next = 0; next < a->n;) {
         attn_gather(a, &next, &t);
-        if (t.n == 0)
-            break;
-        attn_scores(a, &t, f16);
-        attn_softmax(a, &t);
-        attn_values(a, &t, f16);
+        attn_run_tile(a, &t, PAGE_F32);
+    }
+}
+
+static inline void body_attn_block_f16(const kern_attn_args *a)
+{
+    attn_tile t;
+    for (size_t next = 0; next < a->n;) {
+        attn_gather(a, &next, &t);
+        if (t.n <= AT_LOAD_QUERIES)
+            attn_run_tile(a, &t, PAGE_F16_AT_LOAD);
+        else
+            attn_run_tile(a, &t, PAGE_F16_AHEAD);
     }
 }
 

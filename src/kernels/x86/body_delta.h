@@ -73,6 +73,7 @@ static inline void delta_gather(const kern_delta_args *a, delta_rows *r)
 static inline void delta_products(const kern_delta_args *a, delta_rows *r)
 {
     enum { HALF = DIM / 2 };
+    const chain_shape square = {.vectors = TILE_VECTORS}, narrow = {.vectors = 2};
     const size_t n = 2 * (size_t)(a->t1 - a->t0);
     chain_args state = {.m = a->s0, .m_stride = DIM, .len = DIM, .width = DIM};
     const chain_args keys = {.m = r->keys[0], .m_stride = CHUNK, .len = DIM, .width = CHUNK};
@@ -80,17 +81,16 @@ static inline void delta_products(const kern_delta_args *a, delta_rows *r)
         chain_pair(&state, r->x, r->from_state);
     } else {
         state.len = HALF;
-        chain_rows(&state, r->x, r->from_state, n);
+        chain_rows(&state, r->x, r->from_state, n, square);
         for (size_t t = 0; t < n; t++)
             r->x[t] += HALF;
-        state.m += (size_t)HALF * DIM;
+        state.m = a->s0 + (size_t)HALF * DIM;
         state.resume = true;
-        chain_rows(&state, r->x, r->from_state, n);
+        chain_rows(&state, r->x, r->from_state, n, square);
         for (size_t t = 0; t < n; t++)
             r->x[t] -= HALF;
     }
-    for (size_t t = 0; t < n; t += TILE_ROWS)
-        chain_group(&keys, r->x + t, r->dots + t, n - t < TILE_ROWS ? n - t : TILE_ROWS, 2);
+    chain_rows(&keys, r->x, r->dots, n, narrow);
 }
 
 /* Step 3 for row t: dots become coefficients e^{G_t-G_j} (x . k_j). Lanes beyond
@@ -170,7 +170,7 @@ static inline void body_delta_fold(const kern_delta_args *a, float *s1)
         }
         for (size_t d = 0; d < n * DIM; d += VF_WIDTH)
             vf_store(out[0] + d, vf_mul(decay, vf_load(a->s0 + i * DIM + d)));
-        chain_group(&rows, x, out, n, TILE_VECTORS);
+        chain_group(&rows, x, out, n, (chain_shape){.vectors = TILE_VECTORS});
     }
 }
 

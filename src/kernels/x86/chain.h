@@ -22,29 +22,41 @@
 #endif
 
 typedef struct chain_args {
-    const float *m;  /* [len][width] */
-    size_t m_stride; /* floats between rows of m */
+    const void *m;   /* [len][width], floats or halves */
+    size_t m_stride; /* values between rows of m */
     size_t len;
     size_t width; /* outputs of a row, a multiple of the tile's */
     bool resume;  /* the chains go on from what out holds; otherwise from +0 */
 } chain_args;
 
-/* One tile at column d. rows and vectors are constants wherever this is used. */
+/* What a tile is: constants wherever one is used, so that all its loops unroll. */
+typedef struct chain_shape {
+    int vectors; /* columns of a tile, in registers */
+    bool halves; /* m is f16, widened as it is loaded */
+} chain_shape;
+
+CHAIN_INLINE vf chain_load(const chain_args *a, size_t at, const bool halves)
+{
+    return halves ? vf_load_f16((const uint16_t *)a->m + at) : vf_load((const float *)a->m + at);
+}
+
+/* One tile at column d. */
 CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *const *out,
-                             size_t d, const int rows, const int vectors)
+                             size_t d, const int rows, const chain_shape shape)
 {
     vf acc[TILE_ROWS][PAIR_VECTORS];
-    const float *m = a->m + d;
+    size_t at = d;
+    const int vectors = shape.vectors;
     CHAIN_UNROLL
     for (int g = 0; g < rows; g++)
         CHAIN_UNROLL
     for (int v = 0; v < vectors; v++)
         acc[g][v] = a->resume ? vf_load(out[g] + d + v * VF_WIDTH) : vf_zero();
-    for (size_t i = 0; i < a->len; i++, m += a->m_stride) {
+    for (size_t i = 0; i < a->len; i++, at += a->m_stride) {
         vf column[PAIR_VECTORS];
         CHAIN_UNROLL
         for (int v = 0; v < vectors; v++)
-            column[v] = vf_load(m + v * VF_WIDTH);
+            column[v] = chain_load(a, at + (size_t)v * VF_WIDTH, shape.halves);
         CHAIN_UNROLL
         for (int g = 0; g < rows; g++) {
             const vf factor = vf_set(x[g][i]);
@@ -62,32 +74,33 @@ CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *
 
 /* 1 to TILE_ROWS rows, all columns */
 CHAIN_INLINE void chain_group(const chain_args *a, const float *const *x, float *const *out,
-                              size_t rows, const int vectors)
+                              size_t rows, const chain_shape shape)
 {
-    for (size_t d = 0; d < a->width; d += (size_t)vectors * VF_WIDTH)
+    for (size_t d = 0; d < a->width; d += (size_t)shape.vectors * VF_WIDTH)
         switch (rows) {
-        case 1: chain_tile(a, x, out, d, 1, vectors); break;
-        case 2: chain_tile(a, x, out, d, 2, vectors); break;
-        case 3: chain_tile(a, x, out, d, 3, vectors); break;
-        case 4: chain_tile(a, x, out, d, 4, vectors); break;
-        case 5: chain_tile(a, x, out, d, 5, vectors); break;
-        default: chain_tile(a, x, out, d, TILE_ROWS, vectors); break;
+        case 1: chain_tile(a, x, out, d, 1, shape); break;
+        case 2: chain_tile(a, x, out, d, 2, shape); break;
+        case 3: chain_tile(a, x, out, d, 3, shape); break;
+        case 4: chain_tile(a, x, out, d, 4, shape); break;
+        case 5: chain_tile(a, x, out, d, 5, shape); break;
+        default: chain_tile(a, x, out, d, TILE_ROWS, shape); break;
         }
 }
 
 /* Any number of rows */
-static inline void chain_rows(const chain_args *a, const float *const *x, float *const *out,
-                              size_t rows)
+CHAIN_INLINE void chain_rows(const chain_args *a, const float *const *x, float *const *out,
+                             size_t rows, const chain_shape shape)
 {
     for (size_t g = 0; g < rows; g += TILE_ROWS)
-        chain_group(a, x + g, out + g, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, TILE_VECTORS);
+        chain_group(a, x + g, out + g, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, shape);
 }
 
 /* Two rows with wide tiles: m is read once, in order, and little else is. */
 static inline void chain_pair(const chain_args *a, const float *const x[2], float *const out[2])
 {
+    const chain_shape wide = {.vectors = PAIR_VECTORS};
     for (size_t d = 0; d < a->width; d += PAIR_VECTORS * VF_WIDTH)
-        chain_tile(a, x, out, d, 2, PAIR_VECTORS);
+        chain_tile(a, x, out, d, 2, wide);
 }
 
 #endif
