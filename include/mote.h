@@ -26,7 +26,7 @@
  * set the CPU has. docs/numerics.md is the contract.
  *
  * The library does not print, exit, read the environment, touch signals or
- * open sockets. Text is UTF-8, passed as pointer and length.
+ * use the network. Text is UTF-8, passed as pointer and length.
  */
 #ifndef MOTE_H
 #define MOTE_H
@@ -153,9 +153,10 @@ typedef struct mote_text_stream {
 } mote_text_stream;
 
 /* Adds one token and writes the text that is now complete, at most `room`
- * bytes; MOTE_PIECE_BYTES is always enough. Bytes that can never become a
- * character come out as U+FFFD. id < 0 ends the stream and flushes it.
- * Returns the number of bytes written. */
+ * bytes; MOTE_PIECE_BYTES is always enough, and what does not fit is lost. Bytes
+ * that can never become a character come out as U+FFFD, control tokens as their
+ * spelling. id < 0 ends the stream and flushes it. Returns the number of bytes
+ * written; there is no terminating zero. */
 enum { MOTE_PIECE_BYTES = 4096 };
 MOTE_API size_t mote_text_next(const mote_model *model, mote_text_stream *stream, mote_token id,
                                char *text, size_t room);
@@ -185,7 +186,7 @@ typedef struct mote_engine_options {
  * memory, reserved as a whole and filled as it is used. */
 typedef struct mote_memory {
     uint64_t weights;
-    uint64_t model;   /* decoded small tensors, tokenizer */
+    uint64_t model;   /* small weights in decoded form, tokenizer */
     uint64_t pages;   /* attention memory of all positions */
     uint64_t states;  /* recurrent memory of all sessions */
     uint64_t scratch; /* working space of one pass, logits included */
@@ -209,18 +210,23 @@ typedef struct mote_session_options {
     uint64_t context; /* positions it can hold; 0: an even share of the engine's */
 } mote_session_options;
 
+/* MOTE_E_MEMORY: the engine's sessions or positions are all promised. */
 MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
                                       const mote_session_options *options, mote_error *err);
+/* NULL is allowed. */
 MOTE_API void mote_session_free(mote_session *session);
 
 /* A second timeline with the same past. Full pages and states are shared, so
- * it costs one unfinished page and the rows since the last boundary. */
+ * it costs one unfinished page and the rows since the last boundary. It has no
+ * logits before its own first step: for several answers to one prompt, pick
+ * their first tokens from the original (mote_sampling.draw), then fork. */
 MOTE_API mote_status mote_session_fork(mote_session **out, const mote_session *from,
                                        mote_error *err);
 
 MOTE_API uint64_t mote_session_length(const mote_session *session);
 MOTE_API uint64_t mote_session_context(const mote_session *session);
-/* All tokens so far; the view ends with the next call on the session. */
+/* All tokens so far, mote_session_length of them; the view ends with the next
+ * call on the session. */
 MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
 
 /* Drops everything after `pos`, or as little more as it must: a recurrent state
@@ -264,15 +270,18 @@ typedef struct mote_work {
  * weights as the engine's batch allows: reading the weights is what a token
  * costs, so sharing the pass is what a server wants. Never allocates.
  *
- * MOTE_E_FULL: an item would not fit its session; nothing was appended anywhere.
+ * MOTE_E_ARG: an item has no tokens, a token outside the vocabulary or a session
+ * that is named twice, or the items want more rows than the engine's logits_rows.
+ * MOTE_E_FULL: an item would not fit its session.
+ * After both nothing was appended anywhere.
  * MOTE_E_CANCELED: mote_cancel came; each session stands at a whole pass, and
  * mote_session_length says where.
  */
 MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_t n,
                                mote_error *err);
 
-/* Ends the running step, or the next one, after its current pass. May be
- * called from another thread or a signal handler. */
+/* Ends the running step after its current pass; if none is running, the next
+ * one before its first. May be called from another thread or a signal handler. */
 MOTE_API void mote_cancel(mote_engine *engine);
 
 /* Logits of the last step: row 0 of LAST, row i of ALL. One float per entry of
@@ -286,17 +295,20 @@ typedef struct mote_bias {
     float add;
 } mote_bias;
 
-/* All zero: the most likely token. Zero always means "off". */
+/* All zero: the most likely token. Zero always means "off". What is on applies in
+ * this order: bias, repetition, presence, frequency, top_k, temperature, top_p,
+ * min_p, draw. Equal logits rank by id, the lower first. */
 typedef struct mote_sampling {
-    float temperature;
-    uint32_t top_k;
-    float top_p;
-    float min_p;
-    float presence;          /* subtracted once from tokens already generated */
-    float frequency;         /* subtracted for each time they were */
-    float repetition;        /* divides positive, multiplies negative logits; 1 is off too */
+    float temperature;       /* to 100; 0: no draw, the best after bias and penalties */
+    uint32_t top_k;          /* candidates left */
+    float top_p;             /* to 1: share of probability the candidates left have; 1 is off too */
+    float min_p;             /* to 1: drops what is less likely than this part of the best */
+    float presence;          /* to +-100, subtracted once from tokens already generated */
+    float frequency;         /* to +-100, subtracted for each time they were */
+    float repetition;        /* 0.01 to 100, divides their positive logits, multiplies their
+                              * negative ones; 1 is off too */
     uint64_t generated_from; /* position of the first generated token: what penalties look at */
-    const mote_bias *bias;   /* [n_bias], added to the logits */
+    const mote_bias *bias;   /* [n_bias], added to the logits; -INFINITY forbids a token */
     size_t n_bias;
     uint64_t seed;
     uint32_t draw;         /* which of several draws at one position; usually 0 */
@@ -307,7 +319,7 @@ enum { MOTE_TOP_LOGPROBS = 20 };
 
 typedef struct mote_choice {
     mote_token token;
-    float logprob;  /* of the token, before penalties, bias, filters and temperature */
+    float logprob;  /* natural log, before penalties, bias, filters and temperature */
     uint32_t n_top; /* most likely first, same scale */
     struct {
         mote_token token;
@@ -315,8 +327,11 @@ typedef struct mote_choice {
     } top[MOTE_TOP_LOGPROBS];
 } mote_choice;
 
-/* Picks the next token from row `row` of the session's logits. The draw depends
- * on the logits, the options and the position, and on nothing else. */
+/* Picks the next token from row `row` of the session's logits; append it with the
+ * next mote_step. The draw depends on the logits, the options, the tokens since
+ * generated_from and the position, and on nothing else.
+ * MOTE_E_ARG: there is no such row, an option is out of range, or bias forbids
+ * every token. MOTE_E_FORMAT: no logit is a number, so the weights are damaged. */
 MOTE_API mote_status mote_sample(const mote_session *session, size_t row, const mote_sampling *how,
                                  mote_choice *out, mote_error *err);
 

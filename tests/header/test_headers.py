@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every header compiles alone, and mote.h is what it promises to its readers.
+
+Arguments: the C compiler, the C++ compiler (may be empty), the project's version.
+"""
+import os
+import re
+import subprocess
+import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
+PUBLIC = (ROOT / "include/mote.h").read_text(encoding="utf-8")
+STRICT = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-D_POSIX_C_SOURCE=200809L",
+          f"-I{ROOT / 'include'}", f"-I{SRC}"]
+
+# As in src/kernels/CMakeLists.txt: the suffix of a file name says what it may use.
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+AVX512 = AVX2 + [f"-mavx512{part}" for part in ("f", "bw", "dq", "vl", "vnni")]
+LEVELS = {"avx2": AVX2, "avx512": AVX512, "amx": AVX512 + ["-mamx-tile", "-mamx-int8"]}
+
+CC, CXX, VERSION = sys.argv[1:4]
+
+
+def complaint(command, text):
+    """What the compiler says about the text; empty if nothing."""
+    done = subprocess.run(command + ["-"], input=text, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def c11(text, flags=()):
+    return complaint([CC, "-x", "c", "-std=c11", *STRICT, *flags], text)
+
+
+def cxx17(text):
+    return complaint([CXX, "-x", "c++", "-std=c++17", "-pedantic", *STRICT], text)
+
+
+def spellings(name):
+    """The (text, flags) that a header has to compile as: itself, twice for its guard. One of
+    kernels/x86 without a level in its name is written over either vector layer."""
+    twice = f'#include "{name}"\n' * 2
+    level = re.search(r"_(avx2|avx512|amx)\.h$", name)
+    if level:
+        return [(twice, LEVELS[level[1]])]
+    if name.startswith("kernels/x86/"):
+        return [(f'#include "kernels/x86/vec_{x}.h"\n' + twice, LEVELS[x]) for x in ("avx2", "avx512")]
+    return [(twice, [])]
+
+
+class Headers(unittest.TestCase):
+    def test_a_broken_header_is_noticed(self):
+        self.assertIn("size_t", c11("typedef size_t broken;\n"))
+        if CXX:
+            self.assertNotEqual("", cxx17("int class;\n"))
+
+    def test_each_internal_header_alone(self):
+        names = sorted(p.relative_to(SRC).as_posix() for p in SRC.rglob("*.h"))
+        self.assertGreater(len(names), 20)
+        work = [(name, *spelling) for name in names for spelling in spellings(name)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            complaints = list(pool.map(lambda w: c11(w[1], w[2]), work))
+        for (name, _, _), found in zip(work, complaints):
+            with self.subTest(header=name):
+                self.assertEqual("", found)
+
+    def test_mote_h_as_strict_c(self):
+        self.assertEqual("", c11("#include <mote.h>\n" * 2, ["-pedantic", "-Wstrict-prototypes"]))
+
+    @unittest.skipUnless(CXX, "there is no C++ compiler")
+    def test_mote_h_as_cxx(self):
+        use = "int main() { mote_sampling how{}; return mote_status_name(MOTE_OK) == nullptr || how.top_k; }\n"
+        self.assertEqual("", cxx17("#include <mote.h>\n" * 2 + use))
+
+    def test_mote_h_names_no_insides(self):
+        """The public line: above it never a tensor, below it never a socket."""
+        for word in ("tensor", "json", "socket", "http"):
+            with self.subTest(word=word):
+                self.assertEqual([], [x for x in PUBLIC.splitlines() if word in x.lower()])
+
+    def test_mote_h_has_the_version_of_the_project(self):
+        self.assertIn(f'#define MOTE_VERSION "{VERSION}"', PUBLIC)
+
+    def test_everything_public_has_the_prefix(self):
+        text = re.sub(r"/\*.*?\*/", "", PUBLIC, flags=re.S)
+        names = re.findall(r"#define (\w+)", text) + re.findall(r"(\w+)\(", text)
+        names += re.findall(r"^}? ?(?:typedef )?(?:struct|enum) (\w+)", text, flags=re.M)
+        wrong = [n for n in names if not re.match(r"(mote|MOTE)_", n)]
+        self.assertEqual(["__attribute__", "visibility"], sorted(set(wrong) - {"defined"}))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
