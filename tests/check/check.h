@@ -46,7 +46,8 @@ typedef struct check_buffer {
 typedef struct check {
     const kern_table *table; /* call kernels through this and nothing else */
     check_data data;
-    bool bench; /* cases are the shapes worth timing */
+    bool bench;        /* cases are the shapes worth timing */
+    uint32_t per_cent; /* of the cases to run; 0: all */
 
     /* The rest belongs to the checker. */
     check_side side;

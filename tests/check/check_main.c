@@ -7,7 +7,7 @@
  *
  * Every level of this machine is checked, a kernel that a level inherits only
  * once. At level "ref" the reference runs against itself: it too must stay inside
- * its buffers and give one answer.
+ * its buffers and give one answer. MOTE_TEST_SCALE is the share of cases in per cent.
  */
 #include "check/check.h"
 
@@ -96,6 +96,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s [--bench] [--slot TEXT] [--level LEVEL] [--seed N]\n", argv[0]);
         return 2;
     }
+    const char *scale = getenv("MOTE_TEST_SCALE");
+    c.per_cent = scale != NULL ? (uint32_t)strtoul(scale, NULL, 10) : 0;
     check_catch_signals();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("seed %llu\n", (unsigned long long)o.seed);

@@ -25,8 +25,3 @@ void k_attn_finish_avx512(const kern_attn_acc *acc, const float *gate, float *y)
 {
     body_attn_finish(acc, gate, y);
 }
-
-void k_kv_put_f16_avx512(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
-{
-    body_kv_put_f16(k, v, k_page, v_page, slot);
-}

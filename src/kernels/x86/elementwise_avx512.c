@@ -38,11 +38,6 @@ void k_conv_silu_avx512(const float *const x[4], const float *w, size_t w_stride
     body_conv_silu(x, w, w_stride, n, y);
 }
 
-void k_rope_avx512(float *x, const float *cos, const float *sin, size_t n)
-{
-    body_rope(x, cos, sin, n);
-}
-
 float k_max_avx512(const float *x, size_t n)
 {
     return vf_max(x, n);

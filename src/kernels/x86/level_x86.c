@@ -3,7 +3,8 @@
  * level_x86.c - what AVX2 and AVX-512 improve, the matrix products apart.
  *
  * Pointers only, built for the baseline: this runs before anyone knows which
- * instructions are safe. kv_put_f32 only moves numbers; its reference stays.
+ * instructions are safe. A slot missing below keeps what it had: kv_put_f32 only
+ * moves numbers, rope and kv_put_f16 gain nothing from wider registers.
  */
 #include "kernels/variants.h"
 
@@ -35,10 +36,8 @@ void kern_level_avx512(kern_table *t)
     t->add = k_add_avx512;
     t->silu_mul = k_silu_mul_avx512;
     t->conv_silu = k_conv_silu_avx512;
-    t->rope = k_rope_avx512;
     t->delta_rows = k_delta_rows_avx512;
     t->delta_fold = k_delta_fold_avx512;
-    t->kv_put_f16 = k_kv_put_f16_avx512;
     t->attn_block_f32 = k_attn_block_f32_avx512;
     t->attn_block_f16 = k_attn_block_f16_avx512;
     t->attn_merge = k_attn_merge_avx512;
