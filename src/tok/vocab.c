@@ -25,20 +25,15 @@ enum {
     N_ALPHABET = 324, /* code points that can stand for a byte are below this */
     NOT_A_BYTE = 0xFFFF,
     MAX_WRITTEN = 2 * TOK_MAX_TOKEN, /* bytes of a token as the file writes it */
+    HASH_SLACK = 8,                  /* bytes that must be readable behind what is hashed */
     INDEX_PROBES = 512
 };
-
-/* Finds a normal token by its bytes. */
-typedef struct index_slot {
-    uint32_t tag;       /* upper half of the hash: spares most comparisons */
-    uint32_t id_plus_1; /* 0: free */
-} index_slot;
 
 typedef struct reader {
     tok *t;
     const gguf_kv *tokens, *types, *merges;
     uint16_t byte_of[N_ALPHABET]; /* code point to byte, or NOT_A_BYTE */
-    index_slot *index;            /* [index_mask + 1] */
+    uint64_t *index;              /* [index_mask + 1], finds normal tokens by their bytes */
     size_t index_mask;
 } reader;
 
@@ -88,56 +83,67 @@ static bool is_utf8(str text)
 
 /* ---- the index ---- */
 
+/*
+ * A slot is the upper 43 bits of a hash and below them the id + 1; 0 is free.
+ * Two tokens whose hashes agree are refused when the second comes, so the bits
+ * of a hash name a token: to find one costs one cache line and no comparison.
+ * That line is nearly always far away, so tokens and merges are taken BATCH at a
+ * time and the lines of all are asked for before the first is used.
+ */
+enum { INDEX_ID_BITS = MERGES_BITS, BATCH = 16 };
+
+/* May read, but does not use, up to HASH_SLACK bytes behind the text. */
 static uint64_t hash_of(str text)
 {
     const char *p = text.p;
     size_t n = text.n;
-    uint64_t h = n * 0x9E3779B97F4A7C15u, word;
+    uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u, word;
     for (; n >= 8; n -= 8, p += 8) {
         memcpy(&word, p, 8);
         h = (h ^ word) * 0xA0761D6478BD642Fu;
         h ^= h >> 32;
     }
-    word = 0;
-    memcpy(&word, p, n);
+    memcpy(&word, p, 8);
+    word &= ((uint64_t)1 << 8 * n) - 1;
     h = (h ^ word) * 0xE7037ED1A0B428DBu;
     return h ^ h >> 29;
 }
 
-/* The slot of these bytes, or the free one where they would go; NULL after INDEX_PROBES. */
-static index_slot *index_find(const reader *r, str text, uint64_t hash)
+/* The slot with this hash, or the free one where it would go; NULL after INDEX_PROBES. */
+static uint64_t *index_find(const reader *r, uint64_t hash)
 {
     size_t at = (size_t)hash & r->index_mask;
-    for (int probe = 0; probe < INDEX_PROBES; probe++, at = (at + 1) & r->index_mask) {
-        index_slot *slot = &r->index[at];
-        if (slot->id_plus_1 == 0)
-            return slot;
-        if (slot->tag == hash >> 32 && str_eq(tok_text(r->t, slot->id_plus_1 - 1), text))
-            return slot;
-    }
+    for (int probe = 0; probe < INDEX_PROBES; probe++, at = (at + 1) & r->index_mask)
+        if (r->index[at] == 0 || (r->index[at] ^ hash) >> INDEX_ID_BITS == 0)
+            return &r->index[at];
     return NULL;
 }
 
-static mote_status index_add(reader *r, uint32_t id, mote_error *err)
+static mote_status index_add(reader *r, uint32_t id, uint64_t hash, mote_error *err)
 {
-    uint64_t hash = hash_of(tok_text(r->t, id));
-    index_slot *slot = index_find(r, tok_text(r->t, id), hash);
+    uint64_t *slot = index_find(r, hash);
     if (slot == NULL)
         return err_set(err, MOTE_E_FORMAT, "the vocabulary is made to collide");
-    if (slot->id_plus_1 != 0)
-        return err_set(err, MOTE_E_FORMAT, "tokens %u and %u are the same text",
-                       slot->id_plus_1 - 1, id);
-    *slot = (index_slot){(uint32_t)(hash >> 32), id + 1};
+    if (*slot != 0)
+        return err_set(err, MOTE_E_FORMAT, "token %u is the same as one before it", id);
+    *slot = hash >> INDEX_ID_BITS << INDEX_ID_BITS | (id + 1);
     return MOTE_OK;
 }
 
-static bool index_get(const reader *r, str text, uint32_t *id)
+static bool index_get(const reader *r, uint64_t hash, uint32_t *id)
 {
-    const index_slot *slot = index_find(r, text, hash_of(text));
-    if (slot == NULL || slot->id_plus_1 == 0)
+    const uint64_t *slot = index_find(r, hash);
+    if (slot == NULL || *slot == 0)
         return false;
-    *id = slot->id_plus_1 - 1;
+    *id = ((uint32_t)*slot & (MERGES_LIMIT - 1)) - 1;
     return true;
+}
+
+static uint64_t hash_ahead(const reader *r, str text)
+{
+    uint64_t hash = hash_of(text);
+    __builtin_prefetch(&r->index[hash & r->index_mask]);
+    return hash;
 }
 
 /* ---- tokens ---- */
@@ -166,9 +172,9 @@ static mote_status count_tokens(reader *r, mote_error *err)
 }
 
 /* Takes the bytes of one token to the end of those before it. */
-static mote_status add_token(reader *r, uint32_t id, int64_t type, str text, mote_error *err)
+static mote_status add_token(tok *t, const reader *r, uint32_t id, int64_t type, str text,
+                             mote_error *err)
 {
-    tok *t = r->t;
     unsigned char *out = t->text + t->starts[id];
     size_t n = text.n;
     if (text.n == 0 || text.n > MAX_WRITTEN)
@@ -187,7 +193,7 @@ static mote_status add_token(reader *r, uint32_t id, int64_t type, str text, mot
         return err_set(err, MOTE_E_FORMAT, "token %u stands for %zu bytes: at most %d", id, n,
                        TOK_MAX_TOKEN);
     t->starts[id + 1] = t->starts[id] + (uint32_t)n;
-    return type == TYPE_NORMAL ? index_add(r, id, err) : MOTE_OK;
+    return MOTE_OK;
 }
 
 static mote_status read_tokens(reader *r, mote_error *err)
@@ -201,22 +207,87 @@ static mote_status read_tokens(reader *r, mote_error *err)
         gguf_int_at(r->types, id, &type);
         t->starts[id + 1] = t->starts[id];
         if (type != TYPE_UNUSED)
-            TRY(add_token(r, id, type, text, err));
-    }
-    for (unsigned b = 0; b < 256; b++) {
-        const char byte = (char)b;
-        if (!index_get(r, (str){&byte, 1}, &t->byte_id[b]))
-            return err_set(err, MOTE_E_FORMAT, "no token stands for the byte 0x%02X", b);
+            TRY(add_token(t, r, id, type, text, err));
     }
     return tok_added_sort(t, err);
 }
 
+/* Puts the tokens that are not added into the index: merges and single bytes make only those. */
+static mote_status index_tokens(reader *r, mote_error *err)
+{
+    tok *t = r->t;
+    uint32_t ids[BATCH], n_added = 0;
+    uint64_t hashes[BATCH];
+    for (uint32_t next = 0; next < t->n_tokens;) {
+        uint32_t n = 0;
+        for (; n < BATCH && next < t->n_tokens; next++) {
+            str text = tok_text(t, next);
+            bool added = n_added < t->n_added && t->added[n_added].id == next;
+            n_added += added;
+            if (added || text.n == 0)
+                continue;
+            ids[n] = next;
+            hashes[n++] = hash_ahead(r, text);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            TRY(index_add(r, ids[i], hashes[i], err));
+    }
+    for (unsigned b = 0; b < 256; b++) {
+        const char byte[1 + HASH_SLACK] = {(char)b};
+        if (!index_get(r, hash_of((str){byte, 1}), &t->byte_id[b]))
+            return err_set(err, MOTE_E_FORMAT, "no token stands for the byte 0x%02X", b);
+    }
+    return MOTE_OK;
+}
+
 /* ---- merges ---- */
 
-static mote_status add_merge(tok_merges *m, uint32_t left, uint32_t right, uint32_t rank,
-                             mote_error *err)
+/* A merge on its way from text to ids. */
+typedef struct merge {
+    str text;
+    uint64_t left_hash, right_hash;
+    uint32_t left, right;
+} merge;
+
+static mote_status not_tokens(const merge *one, uint32_t rank, mote_error *err)
 {
-    uint64_t key = merges_key(left, right);
+    return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', is not two tokens", rank,
+                   STR_ARG(one->text));
+}
+
+/*
+ * Takes a merge apart and finds what it makes. Vocabularies list tokens in the
+ * order of the merges that make them, so the one after the last result is tried
+ * first.
+ */
+static mote_status take_merge(reader *r, uint32_t rank, merge *one, mote_error *err)
+{
+    tok_merges *m = &r->t->merges;
+    char bytes[2 * MAX_WRITTEN + HASH_SLACK];
+    str text = one->text;
+    const char *space = text.n > 0 ? memchr(text.p, ' ', text.n) : NULL;
+    if (space == NULL || text.n > 2 * MAX_WRITTEN)
+        return not_tokens(one, rank, err);
+    str left = {text.p, (size_t)(space - text.p)}, right = {space + 1, text.n - left.n - 1};
+    size_t n_left, n_right;
+    if (!to_bytes(r, left, (unsigned char *)bytes, &n_left) ||
+        !to_bytes(r, right, (unsigned char *)bytes + n_left, &n_right))
+        return not_tokens(one, rank, err);
+    one->left_hash = hash_ahead(r, (str){bytes, n_left});
+    one->right_hash = hash_ahead(r, (str){bytes + n_left, n_right});
+    str whole = {bytes, n_left + n_right};
+    uint32_t result = rank > 0 ? m->result[rank - 1] + 1 : 0;
+    if ((result >= r->t->n_tokens || !str_eq(tok_text(r->t, result), whole)) &&
+        !index_get(r, hash_of(whole), &result))
+        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', does not make a token", rank,
+                       STR_ARG(text));
+    m->result[rank] = result;
+    return MOTE_OK;
+}
+
+static mote_status add_merge(tok_merges *m, const merge *one, uint32_t rank, mote_error *err)
+{
+    uint64_t key = merges_key(one->left, one->right);
     size_t at = merges_home(m, key);
     for (int probe = 0; probe < MERGES_PROBES; probe++, at = (at + 1) & (m->n_slots - 1)) {
         if (m->slots[at] == 0) {
@@ -224,46 +295,31 @@ static mote_status add_merge(tok_merges *m, uint32_t left, uint32_t right, uint3
             return MOTE_OK;
         }
         if (m->slots[at] >> MERGES_BITS == key)
-            return err_set(err, MOTE_E_FORMAT, "merge %u was there before", rank);
+            return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', was there before", rank,
+                           STR_ARG(one->text));
     }
     return err_set(err, MOTE_E_FORMAT, "the merges are made to collide");
 }
 
-/* The ids of a merge: left, right, and what they become. *next is where the last result ended:
- * vocabularies list results in the order of their merges, so it is nearly always the answer. */
-static mote_status read_merge(reader *r, uint32_t rank, str text, uint32_t *next, mote_error *err)
-{
-    tok_merges *m = &r->t->merges;
-    char bytes[2 * MAX_WRITTEN];
-    const char *space = text.n > 0 ? memchr(text.p, ' ', text.n) : NULL;
-    size_t n_written = space != NULL ? (size_t)(space - text.p) : 0, n_left, n_right;
-    if (space == NULL || text.n > sizeof bytes)
-        return err_set(err, MOTE_E_FORMAT, "merge %u is not two tokens", rank);
-    str written_right = {space + 1, text.n - n_written - 1};
-    uint32_t left, right, result = *next;
-    if (!to_bytes(r, (str){text.p, n_written}, (unsigned char *)bytes, &n_left) ||
-        !to_bytes(r, written_right, (unsigned char *)bytes + n_left, &n_right) ||
-        !index_get(r, (str){bytes, n_left}, &left) ||
-        !index_get(r, (str){bytes + n_left, n_right}, &right))
-        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', is not two tokens", rank,
-                       STR_ARG(text));
-    str whole = {bytes, n_left + n_right};
-    if ((result >= r->t->n_tokens || !str_eq(tok_text(r->t, result), whole)) &&
-        !index_get(r, whole, &result))
-        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', does not make a token", rank,
-                       STR_ARG(text));
-    m->result[rank] = result;
-    *next = result + 1;
-    return add_merge(m, left, right, rank, err);
-}
-
 static mote_status read_merges(reader *r, mote_error *err)
 {
+    tok_merges *m = &r->t->merges;
     gguf_str_walk walk = {0};
-    str text;
-    uint32_t next = 0;
-    for (uint32_t rank = 0; gguf_next_str(r->merges, &walk, &text); rank++)
-        TRY(read_merge(r, rank, text, &next, err));
+    for (uint32_t rank = 0; rank < m->n;) {
+        merge some[BATCH];
+        uint32_t n = 0;
+        for (; n < BATCH && gguf_next_str(r->merges, &walk, &some[n].text); n++)
+            TRY(take_merge(r, rank + n, &some[n], err));
+        for (uint32_t i = 0; i < n; i++) {
+            if (!index_get(r, some[i].left_hash, &some[i].left) ||
+                !index_get(r, some[i].right_hash, &some[i].right))
+                return not_tokens(&some[i], rank + i, err);
+            __builtin_prefetch(&m->slots[merges_home(m, merges_key(some[i].left, some[i].right))]);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            TRY(add_merge(m, &some[i], rank + i, err));
+        rank += n;
+    }
     return MOTE_OK;
 }
 
@@ -328,7 +384,7 @@ static mote_status allocate(reader *r, mote_error *err)
                (m->slots = mem_new(m->n_slots, sizeof *m->slots)) != NULL &&
                (m->result = mem_new(m->n, sizeof *m->result)) != NULL &&
                (t->starts = mem_new((size_t)t->n_tokens + 1, sizeof *t->starts)) != NULL &&
-               (t->text = mem_new(r->tokens->n_bytes, 1)) != NULL &&
+               (t->text = mem_new(r->tokens->n_bytes + HASH_SLACK, 1)) != NULL &&
                (t->added = mem_new(t->n_added, sizeof *t->added)) != NULL &&
                (t->by_text = mem_new(t->n_added, sizeof *t->by_text)) != NULL;
     if (!all)
@@ -369,6 +425,7 @@ static mote_status read_vocabulary(reader *r, const gguf *g, mote_error *err)
     TRY(allocate(r, err));
     make_alphabet(r);
     TRY(read_tokens(r, err));
+    TRY(index_tokens(r, err));
     TRY(shrink_text(r->t, err));
     TRY(read_merges(r, err));
     return find_ends(r->t, g, err);
