@@ -13,8 +13,10 @@ static void raise_to(kern_table *table, mote_isa level)
 {
     if (level >= MOTE_ISA_AVX2)
         kern_level_avx2(table);
-    if (level >= MOTE_ISA_AVX512)
+    if (level >= MOTE_ISA_AVX512) {
         kern_level_avx512(table);
+        kern_gemm_level_avx512(table);
+    }
 }
 #else
 static void raise_to(kern_table *table, mote_isa level)

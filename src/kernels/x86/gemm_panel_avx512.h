@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_panel_avx512.h - what the integer products of AVX-512 share.
+ *
+ * A panel is 32 weight rows, two groups of 16. A slab is 256 columns of a group,
+ * unpacked from the file's layout so that the lane of a vector is a row and each
+ * lane holds four neighbouring codes, unsigned:
+ *
+ *     q[k] = { row 0: codes 4k .. 4k+3, row 1: codes 4k .. 4k+3, ... }
+ *
+ * vpdpbusd then multiplies a vector of weights with four codes of one token,
+ * broadcast, and adds up inside the lane: no sum across lanes is ever needed, and
+ * the float chains of 16 outputs advance together. Two slabs fit the first-level
+ * cache, all tokens are multiplied against them, six at a time, and the chains
+ * rest in y between slabs.
+ *
+ * Codes are unsigned because vpdpbusd wants one unsigned side. A format whose
+ * codes stand for q - offset starts the sum at -offset * (sum of the activations)
+ * instead of 0, which is exact and costs nothing: that start is a broadcast load.
+ */
+#ifndef MOTE_KERNELS_X86_GEMM_PANEL_AVX512_H
+#define MOTE_KERNELS_X86_GEMM_PANEL_AVX512_H
+
+#include "kernels/variants.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+enum {
+    LANES = 16, /* rows of a group: 32-bit lanes of a vector */
+    GROUPS = 2, /* of a panel: two vectors of weights share a broadcast of codes */
+    PANEL = GROUPS * LANES,
+    TILE = 6, /* tokens at once: 2 x 6 sums and 2 x 6 group sums fill the registers */
+    SLAB_COLS = 256,
+    SLAB_VECTORS = SLAB_COLS / 4
+};
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* A loop over the registers of a tile: left rolled, its arrays would live in memory. */
+#ifdef __clang__
+#define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+#else
+#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
+#endif
+
+/* 16 bytes of each of 16 rows, as four vectors: out[i] has dword i of every row. */
+ALWAYS_INLINE void load_columns(const uint8_t *p, size_t stride, __m512i out[4])
+{
+    __m512i a[4]; /* a[i]: rows i, 4 + i, 8 + i, 12 + i in the four quarters */
+    EACH(i, 4)
+    {
+        const uint8_t *row = p + (size_t)i * stride;
+        a[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)row));
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 4 * stride)), 1);
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 8 * stride)), 2);
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 12 * stride)), 3);
+    }
+    const __m512i lo01 = _mm512_unpacklo_epi32(a[0], a[1]),
+                  hi01 = _mm512_unpackhi_epi32(a[0], a[1]);
+    const __m512i lo23 = _mm512_unpacklo_epi32(a[2], a[3]),
+                  hi23 = _mm512_unpackhi_epi32(a[2], a[3]);
+    out[0] = _mm512_unpacklo_epi64(lo01, lo23);
+    out[1] = _mm512_unpackhi_epi64(lo01, lo23);
+    out[2] = _mm512_unpacklo_epi64(hi01, hi23);
+    out[3] = _mm512_unpackhi_epi64(hi01, hi23);
+}
+
+/* The f16 in the low (shift 0) or high (shift 16) half of each lane, widened. */
+ALWAYS_INLINE __m512 f16_of(__m512i lanes, int shift)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(lanes, (unsigned)shift)));
+}
+
+ALWAYS_INLINE __m512i set1_at(const void *dword)
+{
+    int32_t value;
+    memcpy(&value, dword, sizeof value);
+    return _mm512_set1_epi32(value);
+}
+
+/* Lanes of group g that are rows of the matrix, when `rows` rows are left. */
+static inline __mmask16 row_mask(size_t rows, size_t g)
+{
+    if (rows >= (g + 1) * LANES)
+        return 0xFFFF;
+    return rows <= g * LANES ? 0 : (__mmask16)((1u << (rows - g * LANES)) - 1);
+}
+
+/* Tokens of the next tile, so that n tokens make tiles of nearly equal size. */
+static inline size_t next_tile(size_t n)
+{
+    const size_t tiles = (n + TILE - 1) / TILE;
+    return (n + tiles - 1) / tiles;
+}
+
+/* A group with fewer than 16 rows left is copied beside zeros, so that unpacking
+ * needs no tails and reads nothing beyond the last row. */
+static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t rows, size_t bytes,
+                                        uint8_t *stage)
+{
+    memset(stage, 0, LANES * bytes);
+    for (size_t r = 0; r < rows; r++)
+        memcpy(stage + r * bytes, p + r * stride, bytes);
+    return stage;
+}
+
+/* Asks for the bytes that the panel after this one has in the same columns. */
+static inline void prefetch_panel(const uint8_t *p, size_t stride, size_t bytes)
+{
+    for (size_t r = PANEL; r < 2 * PANEL; r++)
+        for (size_t i = 0; i < bytes; i += 64)
+            _mm_prefetch((const char *)(p + r * stride + i), _MM_HINT_T0);
+}
+
+#endif
