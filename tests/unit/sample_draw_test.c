@@ -103,7 +103,7 @@ static void a_flat_row_reaches_every_id(void **state)
     for (uint32_t id = 0; id < VOCABULARY; id++)
         rig.logits[id] = id == 0 ? 1.2f : 0; /* all but one weigh 0.3, not a round number */
     uint32_t eighths[8] = {0};
-    for (uint32_t i = 0; i < 400; i++) {
+    for (uint32_t i = 0; i < 150; i++) {
         rig.in.position = i;
         const mote_choice choice = rig_pick(&rig, &(mote_sampling){.temperature = 1});
         const double unit = (double)philox_unit(0, i, 0);
@@ -111,7 +111,7 @@ static void a_flat_row_reaches_every_id(void **state)
         eighths[(uint64_t)choice.token * 8 / TOKENS]++;
     }
     for (int i = 0; i < 8; i++)
-        assert_true(eighths[i] > 20);
+        assert_true(eighths[i] > 5);
     rig_close(&rig);
 }
 
