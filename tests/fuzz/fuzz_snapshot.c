@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_snapshot.c - any bytes as a snapshot: an error, or a session that can go on.
+ *
+ * A snapshot of even the smallest model is a hundred kilobytes of numbers in which
+ * a blind search would lose itself, and nearly every change of it dies at the
+ * checksum. So an input is a list of changes to a sound snapshot:
+ *
+ *   byte 0     which sound snapshot (its length in tokens)
+ *   byte 1     bit 0: put the checksum right afterwards; bit 1: cut it off at bytes 2-5,
+ *              bit 2: add a few bytes
+ *   bytes 2-5  where to cut
+ *   then       5 bytes a change: offset (inside the header if its top bit is set), value
+ *
+ * A session that is loaded must run a step and pick a token, whatever numbers it holds.
+ */
+#include "base/mem.h"
+#include "engine/engine_int.h"
+#include "fuzz/fuzz.h"
+#include "law/rig.h"
+#include "support/data.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER_BYTES = 64, RECORD_BYTES = 5, EXTRA_BYTES = 9 };
+static const uint32_t lengths[] = {0, 1, 5, 32, 40};
+enum { N_SOUND = sizeof lengths / sizeof *lengths };
+
+static struct {
+    mote_engine *engine;
+    unsigned char *bytes[N_SOUND];
+    size_t n[N_SOUND];
+} world;
+
+static void demand(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_snapshot: %s\n", what);
+    abort();
+}
+
+/* The model and the sound snapshots, once. */
+static void make_world(void)
+{
+    const char *path = rig_model_path("r1-gqa4-tied");
+    demand(path != NULL, "the model is missing");
+    mote_model *model = rig_open(path, MOTE_ISA_BEST);
+    world.engine = rig_engine(
+        model, &(mote_engine_options){.threads = 1, .sessions = 2, .positions = 256, .batch = 64});
+    static const mote_token tokens[64] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+    char file[128];
+    rig_temp_path(file, sizeof file, "sound.snapshot");
+    for (size_t i = 0; i < N_SOUND; i++) {
+        mote_error err = {0};
+        mote_session *session = rig_session(world.engine);
+        if (lengths[i] > 0)
+            rig_feed(world.engine, session, tokens, lengths[i], MOTE_LOGITS_NONE);
+        MUST(mote_session_save(session, file, &err), &err);
+        mote_session_free(session);
+        world.bytes[i] = test_file_read(file, &world.n[i]);
+        demand(world.bytes[i] != NULL, "a snapshot cannot be read again");
+    }
+}
+
+static uint32_t u32_at(const uint8_t *p)
+{
+    uint32_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+/* Applies the input to a copy of a sound snapshot; *n is what is left of it. */
+static unsigned char *changed(const uint8_t *data, size_t size, size_t *n)
+{
+    size_t which = data[0] % N_SOUND;
+    unsigned flags = data[1];
+    unsigned char *copy = calloc(world.n[which] + EXTRA_BYTES, 1);
+    demand(copy != NULL, "no memory");
+    memcpy(copy, world.bytes[which], world.n[which]);
+    *n = world.n[which] + (flags & 4 ? EXTRA_BYTES : 0);
+    for (size_t at = 6; at + RECORD_BYTES <= size; at += RECORD_BYTES) {
+        uint32_t offset = u32_at(data + at);
+        size_t reach = offset >> 31 ? HEADER_BYTES : *n;
+        copy[(offset & 0x7fffffffu) % reach] = data[at + 4];
+    }
+    if (flags & 2)
+        *n = u32_at(data + 2) % (*n + 1);
+    if (flags & 1 && *n >= sizeof(uint64_t)) {
+        uint64_t check = XXH3_64bits(copy, *n - sizeof check);
+        memcpy(copy + *n - sizeof check, &check, sizeof check);
+    }
+    return copy;
+}
+
+static void go_on(mote_session *session)
+{
+    mote_error err = {0};
+    mote_choice choice;
+    uint64_t length = mote_session_length(session);
+    demand(length <= mote_session_context(session), "a session longer than its context");
+    for (uint64_t i = 0; i < length; i++)
+        demand(mote_session_tokens(session)[i] >= 0, "a token outside the vocabulary");
+    static const mote_token next[] = {7, 7, 7};
+    mote_work work = {.session = session, .tokens = next, .n = 3};
+    mote_status status = mote_step(world.engine, &work, 1, &err);
+    demand(status == MOTE_OK || status == MOTE_E_FULL, "a loaded session cannot go on");
+    if (status == MOTE_OK)
+        (void)mote_sample(session, 0, NULL, &choice, &err);
+    (void)mote_session_rewind(session, length / 2);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (world.engine == NULL)
+        make_world();
+    if (size < 6)
+        return 0;
+    size_t n;
+    unsigned char *bytes = changed(data, size, &n);
+    /* Flush against its end, so that a sanitizer sees a read beyond it. */
+    unsigned char *exact = malloc(n > 0 ? n : 1);
+    demand(exact != NULL, "no memory");
+    memcpy(exact, bytes, n);
+    free(bytes);
+    const mem_stats before = mem_count();
+    mote_error err = {0};
+    mote_session *session;
+    mote_status status = snapshot_read(&session, world.engine, exact, n, NULL, &err);
+    if (status == MOTE_OK) {
+        go_on(session);
+        mote_session_free(session);
+    } else {
+        demand(session == NULL && err.status == status && err.text[0] != 0,
+               "a failure without its error");
+    }
+    demand(mem_count().blocks == before.blocks, "memory is left behind");
+    free(exact);
+    return 0;
+}
