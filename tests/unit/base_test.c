@@ -99,7 +99,7 @@ static void a_cursor_never_passes_its_end(void **state)
     assert_true(u64 == 0x0807060504030201u);
     cursor c = {bytes, sizeof bytes, 3};
     assert_true(cursor_view(&c, 7, &view) && view == bytes + 3);
-    cursor empty = {NULL, 0, 0};
+    cursor empty = {bytes, 0, 0};
     assert_true(cursor_copy(&empty, NULL, 0));
     assert_false(cursor_u8(&empty, &u8));
 }
