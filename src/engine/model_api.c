@@ -112,7 +112,8 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
     *out = (mote_model_info){
         .parameters = m->w.parameters,
         .file_bytes = m->map.bytes,
-        .private_bytes = m->w.private_bytes + tok_private_bytes(m->tok),
+        .private_bytes = sizeof *m + gguf_private_bytes(m->file) + m->w.private_bytes +
+                         tok_private_bytes(m->tok),
         .layers = m->hp.n_layers,
         .attention_layers = m->hp.n_attention,
         .context = m->hp.context,

@@ -66,6 +66,8 @@ typedef struct gguf gguf;
  */
 mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, mote_error *err);
 void gguf_free(gguf *g);
+/* What it took from base/mem; the file's bytes are the caller's. */
+uint64_t gguf_private_bytes(const gguf *g);
 
 uint64_t gguf_n_kv(const gguf *g);
 const gguf_kv *gguf_kv_at(const gguf *g, uint64_t i);

@@ -306,6 +306,17 @@ mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, 
     return MOTE_OK;
 }
 
+static uint64_t map_bytes(const strmap *map)
+{
+    return map->slots != NULL ? ((uint64_t)map->mask + 1) * sizeof *map->slots : 0;
+}
+
+uint64_t gguf_private_bytes(const gguf *g)
+{
+    return sizeof *g + g->n_kv * sizeof *g->kv + g->n_tensors * sizeof *g->tensors +
+           map_bytes(&g->kv_by_key) + map_bytes(&g->tensor_by_name);
+}
+
 void gguf_free(gguf *g)
 {
     if (g == NULL)
