@@ -124,6 +124,7 @@ static void greedy(const mote_model *model, const test_json *index)
 
 int main(void)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
     const char *path = rig_model_path("mote-tiny-BF16");
     if (path == NULL)
         rig_fail("mote-tiny-BF16.gguf is missing");

@@ -127,6 +127,7 @@ static void report(const runner *r, uint32_t chunks)
 
 int main(void)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
     runner runners[] = {
         {.name = "mote-tiny-BF16", .kv = MOTE_KV_F16},
         {.name = "mote-tiny-BF16", .kv = MOTE_KV_F32},

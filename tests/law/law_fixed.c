@@ -390,6 +390,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
     bool quick = rig_scaled(100, 1) < 50;
     law_setup setup = {.name = "r1-gqa4-tied", .seed = 11};
     setup.length = quick ? LAW_BITS_LENGTH : 200;

@@ -66,6 +66,7 @@ static settings parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
     settings o = parse(argc, argv);
     double start = os_now();
     law_table table;

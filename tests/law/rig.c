@@ -5,6 +5,7 @@
 
 #include "base/cpu.h"
 #include "base/philox.h"
+#include "support/data.h"
 
 #include <dirent.h>
 #include <stdarg.h>
@@ -106,20 +107,10 @@ void rig_random_tokens(rig_random *r, uint32_t vocabulary, mote_token *tokens, s
 
 /* ---- where the data is ---- */
 
-static bool readable(char *path, size_t bytes, const char *folder, const char *name)
-{
-    return (size_t)snprintf(path, bytes, "%s/%s", folder, name) < bytes && access(path, R_OK) == 0;
-}
-
 const char *rig_data(const char *name)
 {
-    static char path[1024];
-    const char *shared = getenv("MOTE_SHARED");
-    if (readable(path, sizeof path, MOTE_TEST_DATA, name) ||
-        readable(path, sizeof path, shared != NULL ? shared : MOTE_TEST_SOURCE "/../../shared",
-                 name))
-        return path;
-    return NULL;
+    static char path[TEST_PATH];
+    return test_data_path(path, name) || test_shared_path(path, name) ? path : NULL;
 }
 
 const char *rig_model_path(const char *name)
