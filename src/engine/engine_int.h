@@ -24,7 +24,7 @@
 #define MOTE_ENGINE_ENGINE_INT_H
 
 #include "base/os.h"
-#include "engine/blocks.h"
+#include "engine/block_pool.h"
 #include "model/forward.h"
 #include "tok/tok.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks.h - a pool of equal, counted blocks: pages, states, tails.
+ * block_pool.h - a pool of equal, counted blocks: pages, states, tails.
  *
  * All blocks are reserved as address space when the engine is made; the system
  * gives memory to those that are written. Handing out and giving back never
  * allocates and cannot fail, since the engine promises no more than there are.
  */
-#ifndef MOTE_ENGINE_BLOCKS_H
-#define MOTE_ENGINE_BLOCKS_H
+#ifndef MOTE_ENGINE_BLOCK_POOL_H
+#define MOTE_ENGINE_BLOCK_POOL_H
 
 #include "base/err.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.c - see blocks.h. */
-#include "engine/blocks.h"
+/* block_pool.c - see block_pool.h. */
+#include "engine/block_pool.h"
 
 #include "base/ckd.h"
 #include "base/mem.h"
