@@ -89,6 +89,41 @@ static void cuts(const fixture *f)
     }
 }
 
+/* Attention merges its results by partitions of 1,024 positions; a prompt walks through them, a
+ * single token spreads them over threads. Only the small models come this far. */
+static void across_a_partition(const fixture *f)
+{
+    enum { FROM = 1000, N = 60 };
+    if (f->table.vocabulary > 1024)
+        return;
+    static mote_token tokens[FROM + N];
+    rig_random r = {.seed = 17};
+    rig_random_tokens(&r, f->table.vocabulary, tokens, FROM + N);
+    mote_engine_options options = law_options(&f->table);
+    options.logits_rows = N;
+    options.positions = FROM + N;
+    options.threads = 1;
+    mote_engine *one = rig_engine(f->model, &options);
+    options.threads = 3;
+    mote_engine *three = rig_engine(f->model, &options);
+    mote_session *whole = rig_session(one), *single = rig_session(three);
+    rig_feed(one, whole, tokens, FROM, MOTE_LOGITS_NONE);
+    rig_feed(one, whole, tokens + FROM, N, MOTE_LOGITS_ALL);
+    for (uint32_t pos = 0; pos < FROM; pos += 125)
+        rig_feed(three, single, tokens + pos, 125, MOTE_LOGITS_NONE);
+    for (uint32_t i = 0; i < N; i++) {
+        rig_feed(three, single, tokens + FROM + i, 1, MOTE_LOGITS_LAST);
+        if (memcmp(mote_session_logits(whole, i), mote_session_logits(single, 0),
+                   f->table.vocabulary * sizeof(float)) != 0)
+            rig_fail("%s: a single token at %u differs from the prompt's", f->table.setup.name,
+                     FROM + i);
+    }
+    mote_session_free(whole);
+    mote_session_free(single);
+    mote_engine_free(one);
+    mote_engine_free(three);
+}
+
 /* ---- L3 ---- */
 
 /* Session 0 runs stream 0 beside n others that stand anywhere and do anything. */
@@ -379,6 +414,7 @@ static const struct {
     {"bits of this numerics version", fingerprint},
     {"L1 threads", threads},
     {"L2 cut", cuts},
+    {"L2 across a partition", across_a_partition},
     {"L3 batch", neighbours},
     {"L4 levels", levels},
     {"L5 rewind", rewinds},
