@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tok_test.c - encoding and decoding with a small vocabulary whose every merge is known. */
+#include "base/mem.h"
+#include "support/random.h"
+#include "unit/tok_sample.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static tok_sample *sample;
+static tok *t;
+
+static int setup(void **state)
+{
+    (void)state;
+    mote_error err;
+    sample = tok_sample_new();
+    if (tok_sample_open(sample, &t, &err) != MOTE_OK) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    tok_free(t);
+    tok_sample_free(sample);
+    return 0;
+}
+
+/* ---- a second opinion on merging ---- */
+
+/* The rank of the merge of two tokens given as the file writes them; -1: none. */
+static int rank_of(const char *left, const char *right)
+{
+    char both[128];
+    snprintf(both, sizeof both, "%s %s", left, right);
+    for (int rank = 0; rank < SAMPLE_N_MERGES; rank++)
+        if (strcmp(sample->merges[rank], both) == 0)
+            return rank;
+    return -1;
+}
+
+static mote_token id_of(const char *written)
+{
+    for (uint64_t id = 0; id < sample->first_added; id++)
+        if (strcmp(sample->tokens[id], written) == 0)
+            return (mote_token)id;
+    return -1;
+}
+
+/* One merge at a time, found by looking at all pairs: slow and plainly right. */
+static size_t merge_slowly(const char *word, size_t n, mote_token *ids)
+{
+    char(*parts)[64] = calloc(n, sizeof *parts);
+    assert_non_null(parts);
+    for (size_t i = 0; i < n; i++)
+        snprintf(parts[i], sizeof parts[i], "%s", sample->bytes[(unsigned char)word[i]]);
+    for (;;) {
+        int best = -1;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            int rank = rank_of(parts[i], parts[i + 1]);
+            if (rank >= 0 && (best < 0 || rank < best)) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best < 0)
+            break;
+        strncat(parts[at], parts[at + 1], sizeof parts[at] - strlen(parts[at]) - 1);
+        memmove(parts + at + 1, parts + at + 2, (n - at - 2) * sizeof *parts);
+        n--;
+    }
+    for (size_t i = 0; i < n; i++)
+        ids[i] = id_of(parts[i]);
+    free(parts);
+    return n;
+}
+
+static void words_of_all_lengths_merge_in_order(void **state)
+{
+    (void)state;
+    test_random random = {7};
+    static mote_token got[400], wanted[400];
+    for (int round = 0; round < 400; round++) {
+        char word[400];
+        size_t letters = 1 + test_random_below(&random, 4);
+        size_t n = round < 200 ? 1 + (size_t)round : 1 + test_random_below(&random, 20), n_got;
+        for (size_t i = 0; i < n; i++)
+            word[i] = "abch"[test_random_below(&random, letters)];
+        assert_int_equal(tok_encode(t, (str){word, n}, 0, got, 400, &n_got, NULL), MOTE_OK);
+        size_t n_wanted = merge_slowly(word, n, wanted);
+        assert_int_equal(n_got, n_wanted);
+        assert_memory_equal(got, wanted, n_got * sizeof *got);
+    }
+}
+
+/* Many words in one text, so that they come from the cache, give what each gives alone. */
+static void a_word_seen_before_is_encoded_alike(void **state)
+{
+    (void)state;
+    enum { N_WORDS = 3000 };
+    test_random random = {8};
+    char *text = malloc(N_WORDS * 24);
+    mote_token *got = malloc(N_WORDS * 24 * sizeof *got), *alone = malloc(24 * sizeof *alone);
+    size_t n = 0, n_got, at = 0;
+    size_t starts[N_WORDS + 1];
+    assert_non_null(text);
+    for (int w = 0; w < N_WORDS; w++) {
+        starts[w] = n;
+        text[n++] = '1'; /* a number is a word by itself, so nothing before it can matter */
+        size_t length = 1 + test_random_below(&random, w % 2 ? 4 : 18);
+        for (size_t i = 0; i < length; i++)
+            text[n++] = "abc"[test_random_below(&random, 3)];
+    }
+    starts[N_WORDS] = n;
+    assert_int_equal(tok_encode(t, (str){text, n}, 0, got, N_WORDS * 24, &n_got, NULL), MOTE_OK);
+    for (int w = 0; w < N_WORDS; w++) {
+        size_t n_alone;
+        str word = {text + starts[w], starts[w + 1] - starts[w]};
+        assert_int_equal(tok_encode(t, word, 0, alone, 24, &n_alone, NULL), MOTE_OK);
+        assert_true(at + n_alone <= n_got);
+        assert_memory_equal(got + at, alone, n_alone * sizeof *alone);
+        at += n_alone;
+    }
+    assert_int_equal(at, n_got);
+    free(alone);
+    free(got);
+    free(text);
+}
+
+static void a_megabyte_of_one_letter_takes_less_than_a_second(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    char *text = malloc(N);
+    mote_token *ids = malloc(N * sizeof *ids);
+    size_t n;
+    assert_non_null(text);
+    memset(text, 'a', N);
+    clock_t start = clock(); /* the time of this process: others may be busy */
+    assert_int_equal(tok_encode(t, (str){text, N}, 0, ids, N, &n, NULL), MOTE_OK);
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    print_message("1 MiB of 'a': %.3f s\n", seconds);
+    assert_int_equal(n, N / 8);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(ids[i], id_of("aaaaaaaa"));
+#ifdef NDEBUG /* a debug build has sanitizers to carry */
+    assert_true(seconds < 1);
+#endif
+    free(ids);
+    free(text);
+}
+
+/* ---- the edges of tok_encode ---- */
+
+static size_t encode(const char *text, unsigned flags, mote_token *ids, size_t room)
+{
+    size_t n;
+    assert_int_equal(tok_encode(t, str_of(text), flags, ids, room, &n, NULL), MOTE_OK);
+    return n;
+}
+
+static void room_limits_what_is_written_not_the_count(void **state)
+{
+    (void)state;
+    mote_token ids[8] = {-7, -7, -7, -7, -7, -7, -7, -7};
+    assert_int_equal(encode("hello hello12", 0, NULL, 0), 4);
+    assert_int_equal(encode("hello hello12", 0, ids, 3), 4);
+    assert_int_equal(ids[0], id_of("hello"));
+    assert_int_equal(ids[1], id_of("\xC4\xA0hello"));
+    assert_int_equal(ids[2], '1');
+    assert_int_equal(ids[3], -7);
+    assert_int_equal(encode("", 0, ids, 8), 0);
+    size_t n = 9;
+    assert_int_equal(tok_encode(t, (str){NULL, 0}, TOK_CONTROL, NULL, 0, &n, NULL), MOTE_OK);
+    assert_int_equal(n, 0);
+}
+
+static void a_text_that_cannot_be_counted_is_refused(void **state)
+{
+    (void)state;
+    mote_error err;
+    size_t n;
+    assert_int_equal(tok_encode(t, (str){"", (size_t)1 << 30}, 0, NULL, 0, &n, &err), MOTE_E_ARG);
+    assert_non_null(strstr(err.text, "too long"));
+}
+
+static void added_tokens_are_found_leftmost_and_longest(void **state)
+{
+    (void)state;
+    mote_token ids[40], a = (mote_token)sample->first_added;
+    assert_int_equal(encode("<|im_end|>", TOK_CONTROL, ids, 40), 1);
+    assert_int_equal(ids[0], a + 2);
+    assert_int_equal(encode("<|im_en", TOK_CONTROL, ids, 40), 4); /* the longest there is <|im */
+    assert_int_equal(ids[0], a + 5);
+    assert_int_equal(encode("<<think></think>a", TOK_CONTROL, ids, 40), 4);
+    assert_int_equal(ids[0], '<');
+    assert_int_equal(ids[1], a + 3);
+    assert_int_equal(ids[2], a + 4);
+    assert_int_equal(ids[3], id_of("a"));
+    /* What stands before and after does not see across. */
+    assert_int_equal(encode("hell<think>o", TOK_CONTROL, ids, 40), 3);
+    assert_int_equal(ids[0], id_of("hell"));
+    assert_int_equal(ids[2], id_of("o"));
+    /* They are looked for before normalising: this text becomes one only afterwards. */
+    assert_int_equal(encode("e\xCC\x81!e\xCC\x81", TOK_CONTROL, ids, 40), 3);
+    assert_int_equal(encode("\xC3\xA9!\xC3\xA9", TOK_CONTROL, ids, 40), 1);
+    assert_int_equal(ids[0], a + 6);
+}
+
+static void without_the_flag_they_are_text(void **state)
+{
+    (void)state;
+    mote_token ids[40];
+    size_t n = encode("<|im_end|><think>", 0, ids, 40);
+    assert_int_equal(n, 17);
+    for (size_t i = 0; i < n; i++)
+        assert_true(ids[i] < (mote_token)sample->first_added);
+}
+
+static void ill_formed_text_is_read_as_replacement_characters(void **state)
+{
+    (void)state;
+    mote_token got[40], wanted[40];
+    size_t n = encode("a\xFF"
+                      "b\xE2\x82",
+                      0, got, 40);
+    assert_int_equal(encode("a\xEF\xBF\xBD"
+                            "b\xEF\xBF\xBD",
+                            0, wanted, 40),
+                     n);
+    assert_memory_equal(got, wanted, n * sizeof *got);
+}
+
+/* ---- what a tok says about tokens ---- */
+
+static void tokens_have_their_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(tok_n_tokens(t), sample->first_added + 7);
+    for (int b = 0; b < 256; b++) {
+        str bytes = tok_bytes(t, b);
+        assert_int_equal(bytes.n, 1);
+        assert_int_equal((unsigned char)bytes.p[0], b);
+    }
+    assert_true(str_is(tok_bytes(t, id_of("\xC4\xA0hello")), " hello"));
+    assert_true(str_is(tok_bytes(t, id_of("\xC3\x83\xC2\xA9")), "\xC3\xA9"));
+    assert_true(str_is(tok_bytes(t, (mote_token)sample->first_added), "<|endoftext|>"));
+    assert_int_equal(tok_bytes(t, 262).n, 0); /* unused */
+    assert_int_equal(tok_bytes(t, -1).n, 0);
+    assert_int_equal(tok_bytes(t, (mote_token)tok_n_tokens(t)).n, 0);
+    assert_int_equal(tok_bytes(t, INT32_MAX).n, 0);
+}
+
+static void kinds_of_tokens_are_told_apart(void **state)
+{
+    (void)state;
+    mote_token a = (mote_token)sample->first_added;
+    for (mote_token id = -1; id < a + 20; id++) {
+        assert_int_equal(tok_is_control(t, id), id >= a && id < a + 3);
+        assert_int_equal(tok_is_end(t, id), id == a || id == a + 2);
+    }
+    assert_int_equal(tok_find_added(t, "<think>"), a + 3);
+    assert_int_equal(tok_find_added(t, "<|im_end|>"), a + 2);
+    assert_int_equal(tok_find_added(t, "<|im"), a + 5);
+    assert_int_equal(tok_find_added(t, "<|im_"), -1);
+    assert_int_equal(tok_find_added(t, "hello"), -1);
+    assert_int_equal(tok_find_added(t, ""), -1);
+}
+
+static void the_memory_figure_is_what_is_held(void **state)
+{
+    (void)state;
+    tok *other;
+    uint64_t before = mem_count().bytes;
+    assert_int_equal(tok_new(&other, sample->g, NULL), MOTE_OK);
+    assert_int_equal(tok_private_bytes(other), mem_count().bytes - before);
+    tok_free(other);
+    assert_int_equal(mem_count().bytes, before);
+    tok_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_of_all_lengths_merge_in_order),
+        cmocka_unit_test(a_word_seen_before_is_encoded_alike),
+        cmocka_unit_test(a_megabyte_of_one_letter_takes_less_than_a_second),
+        cmocka_unit_test(room_limits_what_is_written_not_the_count),
+        cmocka_unit_test(a_text_that_cannot_be_counted_is_refused),
+        cmocka_unit_test(added_tokens_are_found_leftmost_and_longest),
+        cmocka_unit_test(without_the_flag_they_are_text),
+        cmocka_unit_test(ill_formed_text_is_read_as_replacement_characters),
+        cmocka_unit_test(tokens_have_their_bytes),
+        cmocka_unit_test(kinds_of_tokens_are_told_apart),
+        cmocka_unit_test(the_memory_figure_is_what_is_held),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
