@@ -48,6 +48,7 @@ wrong 3 "$work is a directory; give the path of a .gguf file in it [not_found]" 
 
 # A message shows what it was given, and cannot drive the terminal with it.
 wrong 3 'there is no file a\x1b[2Jb; give the path of a .gguf file [not_found]' show "$(printf 'a\033[2Jb')"
+wrong 3 'there is no file a\nmote: b; give the path of a .gguf file [not_found]' show "$(printf 'a\nmote: b')"
 
 # Damaged: empty, cut in the metadata, cut in the weights, not a GGUF file at all.
 : >"$work/empty.gguf"

@@ -32,10 +32,17 @@ tail -c $((8192 * 4)) "$work/whole" | cmp - "$work/last" || fail "the last row i
 "$MOTE" logits "$model" --ids "$ids" -t 1 --out - >"$work/piped" || fail "--out -"
 cmp "$work/piped" "$work/last" || fail "--out - differs"
 
-# A device stays a device.
-call 0 logits "$model" --ids 1 --out /dev/stdout
-[ -c /dev/null ] && call 0 logits "$model" --ids 1 --out /dev/null
-[ -c /dev/null ] || fail "--out /dev/null replaced /dev/null"
+# A pipe with a name stays one: only regular files are replaced.
+mkfifo "$work/fifo"
+cat "$work/fifo" >"$work/piped" &
+call 0 logits "$model" --ids "$ids" -q -t 1 --out "$work/fifo"
+if [ -p "$work/fifo" ]; then
+    wait
+    cmp "$work/piped" "$work/last" || fail "what came through the fifo differs"
+else
+    kill $!
+    fail "--out replaced a fifo"
+fi
 call 0 logits "$model" --ids 1 --out "$work/note"
 says "1 row of 8192 float32 in $work/note"
 

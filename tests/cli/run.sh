@@ -60,6 +60,8 @@ call 0 run "$model" --raw -n 20 --stop "warm hat" --stop zzz --json -t 1 "$promp
 json 'd["finish"] == "stop" and d["mote"]["stop"] == "stop_text" and d["content"] == ". One morning Paul lost a "'
 call 0 run "$model" --raw -n 20 --stop "warm hat" -q -t 1 "$prompt"
 prints ". One morning Paul lost a "
+call 0 run "$model" --raw -n 10 --stop "hat!" --json -t 1 "$prompt" # held back, and then not needed
+json 'd["finish"] == "length" and d["content"] == ". One morning Paul lost a warm hat"'
 call 9 run "$model" --raw -n 2 --fail-on-length -q -t 1 "$prompt"
 call 9 run "$model" --raw -c 8 --fail-on-length --json -t 1 "$prompt"
 json 'd["finish"] == "length" and d["mote"]["stop"] == "context" and d["usage"]["completion_tokens"] == 4'
