@@ -12,7 +12,13 @@ done >"$work/long"
 # A shell lets its background jobs ignore SIGINT; env gives it back to them.
 env --default-signal=INT true 2>/dev/null || { echo "env has no --default-signal"; exit 77; }
 
-start() { env --default-signal=INT "$MOTE" "$@" >"$work/out" 2>"$work/err" </dev/null & pid=$!; }
+# What an earlier run left must not be taken for this one's.
+start() {
+    rm -f "$work/out" "$work/err"
+    : >"$work/err"
+    env --default-signal=INT "$MOTE" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    pid=$!
+}
 
 # until_true COMMAND...: at most a minute.
 until_true() {
