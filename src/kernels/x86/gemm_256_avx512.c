@@ -20,6 +20,10 @@
  * and IQ4_XS that is the meaning of the codes. For Q4_K and Q5_K, whose codes mean
  * themselves, isum gets sum_s (offset * scale_s) * xsum_s back, four vpdpwssd for a
  * superblock, and msum is another four.
+ *
+ * A single token is bound by the reading of the weights. It is multiplied while
+ * they are unpacked, without a slab, and in pieces that need no offset to come back:
+ * 16 codes of Q4_K (30,480 at most) or 8 of Q5_K (31,496).
  */
 #include "kernels/x86/gemm_unpack_256_avx512.h"
 
@@ -29,38 +33,34 @@ enum {
     MIN_CHUNK = 64         /* tokens that make unpacking a slab worth it */
 };
 
-typedef struct format_256 {
-    unpack_256_fn *unpack;
-    int block_bytes;
+/* How codes are summed: in pieces of `dot`, each starting at -offset * (its sum of x). */
+typedef struct pieces {
     int dot, offset;
-    int min_pairs;   /* pairs of minima: 0, 4 (one minimum per 32 values) or 8 (per 16) */
-    bool add_offset; /* codes mean themselves, but their sums start at -offset */
-    bool wide;       /* the sum of a piece exceeds 16 bits */
+} pieces;
+
+typedef struct format_256 {
+    int block_bytes;
+    int group;        /* columns that share a scale: 16 or 32 */
+    int min_pairs;    /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
+    bool add_offset;  /* codes mean themselves, but sums of `many` start at -offset */
+    bool wide;        /* the sum of a piece exceeds 16 bits */
+    pieces many, one; /* several tokens by slabs; one token */
 } format_256;
 
-static const format_256 format_q2_k = {
-    .unpack = unpack_q2_k, .block_bytes = sizeof(quant_q2_k), .dot = 16, .min_pairs = 8};
-static const format_256 format_q3_k = {
-    .unpack = unpack_q3_k, .block_bytes = sizeof(quant_q3_k), .dot = 16, .offset = 4};
-static const format_256 format_q4_k = {.unpack = unpack_q4_k,
-                                       .block_bytes = sizeof(quant_q4_k),
-                                       .dot = 32,
-                                       .offset = 8,
-                                       .min_pairs = 4,
-                                       .add_offset = true};
-static const format_256 format_q5_k = {.unpack = unpack_q5_k,
-                                       .block_bytes = sizeof(quant_q5_k),
-                                       .dot = 16,
-                                       .offset = 16,
-                                       .min_pairs = 4,
-                                       .add_offset = true};
-static const format_256 format_q6_k = {
-    .unpack = unpack_q6_k, .block_bytes = sizeof(quant_q6_k), .dot = 8, .offset = 32};
-static const format_256 format_iq4_xs = {.unpack = unpack_iq4_xs,
-                                         .block_bytes = sizeof(quant_iq4_xs),
-                                         .dot = 32,
-                                         .offset = 128,
-                                         .wide = true};
+static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 8, false, false, {16, 0}, {16, 0}};
+static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 0, false, false, {16, 4}, {16, 4}};
+static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 4, true, false, {32, 8}, {16, 0}};
+static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 4, true, false, {16, 16}, {8, 0}};
+static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 0, false, false, {8, 32}, {8, 32}};
+static const format_256 format_iq4_xs = {
+    sizeof(quant_iq4_xs), 32, 0, false, true, {32, 128}, {16, 128}};
+
+/* A superblock of a group of rows. */
+typedef struct slab_256 {
+    __m512i q[SLAB_VECTORS];
+    head_256 head;
+    __m512i offset[4]; /* pairs of offset * scale */
+} slab_256;
 
 /* Activations of a run of tokens at one superblock; strides are between tokens. */
 typedef struct tile_x {
@@ -83,19 +83,19 @@ typedef struct tile_y {
     bool first;
 } tile_y;
 
-typedef void multiply_fn(const slab_256 *w, const tile_x *x, const tile_y *y);
+/* ---- several tokens ---- */
 
 /* sum[g][t] = the sum of piece s: `dot` codes of group g's rows with those of token t. */
-ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, int s,
+ALWAYS_INLINE void sum_piece(pieces p, const slab_256 *w, const tile_x *x, int nt, int s,
                              __m512i sum[GROUPS][TILE])
 {
-    const int vectors = f->dot / 4;
+    const int vectors = p.dot / 4;
     EACH(t, nt)
     {
         EACH(g, GROUPS)
         {
-            sum[g][t] = f->offset == 0 ? _mm512_setzero_si512()
-                                       : set1_at(x->start[g] + t * x->start_stride + s);
+            sum[g][t] = p.offset == 0 ? _mm512_setzero_si512()
+                                      : set1_at(x->start[g] + t * x->start_stride + s);
         }
     }
     EACH(k, vectors)
@@ -129,7 +129,7 @@ ALWAYS_INLINE void pair_products(const format_256 *f, const slab_256 *w, const t
             EACH(g, GROUPS)
             {
                 const __m512i before = p == 0 ? _mm512_setzero_si512() : msum[g][t];
-                msum[g][t] = _mm512_dpwssd_epi32(before, w[g].min[p], pair);
+                msum[g][t] = _mm512_dpwssd_epi32(before, w[g].head.min[p], pair);
                 if (f->add_offset)
                     isum[g][t] = _mm512_dpwssd_epi32(isum[g][t], w[g].offset[p], pair);
             }
@@ -137,49 +137,49 @@ ALWAYS_INLINE void pair_products(const format_256 *f, const slab_256 *w, const t
     }
 }
 
-/* One step of the chains of a tile. */
-ALWAYS_INLINE void add_to_chains(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
-                                 __m512i isum[GROUPS][TILE], __m512i msum[GROUPS][TILE],
-                                 const tile_y *out)
+/* One step of 16 chains. */
+ALWAYS_INLINE __m512 add_to_chain(const format_256 *f, const head_256 *head, __m512 dx,
+                                  __m512i isum, __m512i msum, __m512 acc)
 {
-    EACH(t, nt)
-    {
-        const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
-        EACH(g, GROUPS)
-        {
-            float *y = out->y + t * out->stride + g * LANES;
-            __m512 acc = _mm512_maskz_loadu_ps(out->first ? 0 : out->mask[g], y);
-            acc = _mm512_fmadd_ps(_mm512_mul_ps(w[g].d, dx), _mm512_cvtepi32_ps(isum[g][t]), acc);
-            if (f->min_pairs > 0)
-                acc = _mm512_fnmadd_ps(_mm512_mul_ps(w[g].dmin, dx), _mm512_cvtepi32_ps(msum[g][t]),
-                                       acc);
-            _mm512_mask_storeu_ps(y, out->mask[g], acc);
-        }
-    }
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(head->d, dx), _mm512_cvtepi32_ps(isum), acc);
+    if (f->min_pairs > 0)
+        acc = _mm512_fnmadd_ps(_mm512_mul_ps(head->dmin, dx), _mm512_cvtepi32_ps(msum), acc);
+    return acc;
 }
 
 /* A superblock of a panel against nt tokens; f and nt are constants where this is inlined. */
 ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
                         const tile_y *out)
 {
-    __m512i isum[GROUPS][TILE], sum[GROUPS][TILE];
+    __m512i isum[GROUPS][TILE], sum[GROUPS][TILE], msum[GROUPS][TILE];
     EACH(t, nt)
     {
         isum[0][t] = isum[1][t] = _mm512_setzero_si512();
     }
-    for (int s = 0; s < SLAB_COLS / f->dot; s++) {
-        sum_piece(f, w, x, nt, s, sum);
+    for (int s = 0; s < SLAB_COLS / f->many.dot; s++) {
+        const int group = s * f->many.dot / f->group;
+        sum_piece(f->many, w, x, nt, s, sum);
         EACH(t, nt)
         {
             EACH(g, GROUPS)
             {
-                isum[g][t] = add_scaled(f, isum[g][t], sum[g][t], w[g].scale[s]);
+                isum[g][t] = add_scaled(f, isum[g][t], sum[g][t], w[g].head.scale[group]);
             }
         }
     }
-    __m512i msum[GROUPS][TILE];
     pair_products(f, w, x, nt, isum, msum);
-    add_to_chains(f, w, x, nt, isum, msum, out);
+    EACH(t, nt)
+    {
+        const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
+        EACH(g, GROUPS)
+        {
+            float *y = out->y + t * out->stride + g * LANES;
+            const __m512 acc = _mm512_maskz_loadu_ps(out->first ? 0 : out->mask[g], y);
+            const __m512i m = f->min_pairs > 0 ? msum[g][t] : _mm512_setzero_si512();
+            _mm512_mask_storeu_ps(y, out->mask[g],
+                                  add_to_chain(f, &w[g].head, dx, isum[g][t], m, acc));
+        }
+    }
 }
 
 /* A superblock of a panel against all tokens of x. */
@@ -204,9 +204,85 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
     }
 }
 
+ALWAYS_INLINE void store_codes(void *to, int at, const __m512i q[4])
+{
+    __m512i *slab = to;
+    EACH(i, 4)
+    {
+        slab[at / 4 + i] = q[i];
+    }
+}
+
+ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
+                          const uint8_t *block, size_t stride, slab_256 *out)
+{
+    head(block, stride, &out->head);
+    codes(block, stride, store_codes, out->q);
+    if (!f->add_offset)
+        return;
+    EACH(p, 4)
+    {
+        const __m512i *scale = out->head.scale + 2 * p;
+        const __m512i pair = _mm512_or_si512(scale[0], _mm512_slli_epi32(scale[1], 16));
+        out->offset[p] = _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)f->many.offset));
+    }
+}
+
+/* ---- one token ---- */
+
+/* What multiplying while unpacking needs. Two sums, so that their chains overlap. */
+typedef struct one_sum {
+    const format_256 *f;
+    const tile_x *x;
+    const head_256 *head;
+    __m512i isum[2];
+} one_sum;
+
+ALWAYS_INLINE void multiply_codes(void *to, int at, const __m512i q[4])
+{
+    one_sum *o = to;
+    const pieces p = o->f->one;
+    EACH(s, 16 / p.dot)
+    {
+        const int from = at + s * p.dot;
+        __m512i sum =
+            p.offset == 0 ? _mm512_setzero_si512() : set1_at(o->x->start[0] + from / p.dot);
+        EACH(i, p.dot / 4)
+        {
+            sum = _mm512_dpbusd_epi32(sum, q[s * (p.dot / 4) + i], set1_at(o->x->q + from + 4 * i));
+        }
+        __m512i *isum = &o->isum[at / 32 % 2];
+        *isum = add_scaled(o->f, *isum, sum, o->head->scale[at / o->f->group]);
+    }
+}
+
+/* n_blocks superblocks of 16 rows against one token, from acc on. */
+ALWAYS_INLINE __m512 one(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
+                         const uint8_t *block, size_t stride, size_t n_blocks, tile_x x, __m512 acc)
+{
+    for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
+        head_256 h;
+        head(block, stride, &h);
+        one_sum o = {f, &x, &h, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
+        codes(block, stride, multiply_codes, &o);
+        __m512i msum = _mm512_setzero_si512();
+        EACH(p, f->min_pairs)
+        {
+            msum = _mm512_dpwssd_epi32(msum, h.min[p], set1_at(x.sum + 2 * p));
+        }
+        acc = add_to_chain(f, &h, _mm512_set1_ps(*x.d), _mm512_add_epi32(o.isum[0], o.isum[1]),
+                           msum, acc);
+        x.q += SLAB_COLS;
+        x.start[0] += SLAB_COLS / f->one.dot;
+        x.sum += f->min_pairs == 4 ? N_SUMS / 2 : N_SUMS;
+        x.d++;
+    }
+    return acc;
+}
+
 /* ---- activations ---- */
 
-/* What tiles read of a chunk of tokens besides the codes, per token and superblock. */
+/* What is read of the activations besides the codes, per token and superblock. */
 typedef struct prepared {
     int32_t *start; /* [256 / dot] */
     int16_t *sum;   /* [8]: sums of 32, for four pairs of minima */
@@ -220,23 +296,24 @@ static void start_of_8(const int8_t *q, int offset, int32_t *start)
         const __m512i four =
             _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8((char)offset), codes);
         const __m512i eight = _mm512_add_epi32(four, _mm512_srli_epi64(four, 32));
-        const __m256i sums = _mm512_cvtepi64_epi32(eight);
-        _mm256_storeu_si256((__m256i *)(start + 8 * i),
-                            _mm256_sub_epi32(_mm256_setzero_si256(), sums));
+        const __m256i minus =
+            _mm256_sub_epi32(_mm256_setzero_si256(), _mm512_cvtepi64_epi32(eight));
+        _mm256_storeu_si256((__m256i *)(start + 8 * i), minus);
     }
 }
 
-static void prepare_block(const format_256 *f, const int8_t *q, const int16_t *sum, prepared out)
+static void prepare_block(const format_256 *f, pieces p, const int8_t *q, const int16_t *sum,
+                          prepared out)
 {
     const __m256i sums = _mm256_loadu_si256((const __m256i *)sum);
-    const __m256i minus_offset = _mm256_set1_epi16((short)-f->offset);
-    if (f->dot == 8) {
-        start_of_8(q, f->offset, out.start);
-    } else if (f->dot == 32) {
+    const __m256i minus_offset = _mm256_set1_epi16((short)-p.offset);
+    if (p.offset != 0 && p.dot == 8) {
+        start_of_8(q, p.offset, out.start);
+    } else if (p.offset != 0 && p.dot == 16) {
+        const __m512i wide = _mm512_cvtepi16_epi32(sums);
+        _mm512_storeu_si512(out.start, _mm512_mullo_epi32(wide, _mm512_set1_epi32(-p.offset)));
+    } else if (p.offset != 0) {
         _mm256_storeu_si256((__m256i *)out.start, _mm256_madd_epi16(sums, minus_offset));
-    } else if (f->offset != 0) {
-        const __m512i product = _mm512_cvtepi16_epi32(_mm256_mullo_epi16(sums, minus_offset));
-        _mm512_storeu_si512(out.start, product);
     }
     if (f->min_pairs == 4) {
         const __m256i sums_of_32 = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
@@ -245,6 +322,15 @@ static void prepare_block(const format_256 *f, const int8_t *q, const int16_t *s
 }
 
 /* ---- panels ---- */
+
+/* The functions of a format, with everything inlined. */
+typedef struct kernel_256 {
+    const format_256 *f;
+    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out);
+    void (*tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
+    __m512 (*one)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
+                  __m512 acc);
+} kernel_256;
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
@@ -255,20 +341,21 @@ typedef struct workspace {
 /* Tokens t0 .. t0+n-1 of the activations, prepared. */
 typedef struct chunk {
     size_t t0, n;
+    pieces p;
     prepared x; /* [n][cols / 256] */
 } chunk;
 
-static size_t start_bytes(const format_256 *f)
+static size_t start_bytes(pieces p)
 {
-    return (size_t)(SLAB_COLS / f->dot) * sizeof(int32_t);
+    return (size_t)(SLAB_COLS / p.dot) * sizeof(int32_t);
 }
 
 /* Room for as many tokens as stay in the second-level cache while panel after
  * panel passes over them. */
-static size_t chunk_tokens(const format_256 *f, size_t cols)
+static size_t chunk_tokens(pieces p, size_t cols)
 {
     const size_t prepared_bytes =
-        cols / SLAB_COLS * (start_bytes(f) + N_SUMS * sizeof(int16_t) / 2);
+        cols / SLAB_COLS * (start_bytes(p) + N_SUMS / 2 * sizeof(int16_t));
     const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / prepared_bytes;
     const size_t cached = L2_BUDGET / (cols + prepared_bytes);
     const size_t wanted = cached > MIN_CHUNK ? cached : MIN_CHUNK;
@@ -279,12 +366,12 @@ static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned c
 {
     const size_t blocks = x->cols / SLAB_COLS;
     c->x.start = (int32_t *)room;
-    c->x.sum = (int16_t *)(room + c->n * blocks * start_bytes(f));
+    c->x.sum = (int16_t *)(room + c->n * blocks * start_bytes(c->p));
     for (size_t i = 0; i < c->n * blocks; i++) {
         const size_t from = c->t0 * blocks + i;
-        const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / f->dot),
+        const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / c->p.dot),
                              c->x.sum + i * N_SUMS / 2};
-        prepare_block(f, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
+        prepare_block(f, c->p, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
     }
 }
 
@@ -293,80 +380,116 @@ static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, siz
 {
     const size_t blocks = x->cols / SLAB_COLS;
     const size_t from = c->t0 * blocks + b;
-    const size_t pieces = (size_t)(SLAB_COLS / f->dot);
+    const size_t n_pieces = (size_t)(SLAB_COLS / c->p.dot);
     const bool raw = f->min_pairs == N_SUMS / 2;
     const size_t n_sums = raw ? N_SUMS : N_SUMS / 2;
-    const int32_t *start = c->x.start + b * pieces;
+    const int32_t *start = c->x.start + b * n_pieces;
     return (tile_x){.q = x->q + from * SLAB_COLS,
                     .start = {start, start},
                     .sum = raw ? x->sum + from * n_sums : c->x.sum + b * n_sums,
                     .d = x->d + from,
                     .q_stride = x->cols,
-                    .start_stride = blocks * pieces,
+                    .start_stride = blocks * n_pieces,
                     .sum_stride = blocks * n_sums,
                     .d_stride = blocks,
                     .n = c->n};
 }
 
 /* One superblock of the 16 rows of group g. */
-static void unpack_group(const uint8_t *w, size_t stride, size_t rows, size_t g,
-                         const format_256 *f, workspace *ws)
+static void unpack_group(const kernel_256 *k, const uint8_t *w, size_t stride, size_t rows,
+                         size_t g, workspace *ws)
 {
-    const size_t bytes = (size_t)f->block_bytes;
+    const size_t bytes = (size_t)k->f->block_bytes;
     const uint8_t *block = w + g * LANES * stride;
     const size_t left = rows > g * LANES ? rows - g * LANES : 0;
     if (left >= LANES)
-        f->unpack(block, stride, &ws->slab[g]);
+        k->unpack(block, stride, &ws->slab[g]);
     else
-        f->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g]);
+        k->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g]);
 }
 
 /* Rows r0 .. r0+31 (fewer at the end) for the tokens of a chunk. */
-static void multiply_panel(const kern_gemm_args *a, const format_256 *f, multiply_fn *multiply,
-                           const chunk *c, size_t r0)
+static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
-    const size_t rows = a->rows - r0, bytes = (size_t)f->block_bytes;
+    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
         for (size_t g = 0; g < GROUPS; g++)
-            unpack_group(w, a->row_bytes, rows, g, f, ws);
+            unpack_group(k, w, a->row_bytes, rows, g, ws);
         if (rows >= 2 * PANEL)
             prefetch_panel(w, a->row_bytes, bytes);
-        const tile_x x = view_x(f, a->x, c, b);
+        const tile_x x = view_x(k->f, a->x, c, b);
         const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
                           .stride = a->y_stride,
                           .mask = {row_mask(rows, 0), row_mask(rows, 1)},
                           .first = b == 0};
-        multiply(ws->slab, &x, &y);
+        k->tiles(ws->slab, &x, &y);
     }
 }
 
-static void gemm(const kern_gemm_args *a, const format_256 *f, multiply_fn *multiply)
+/* Rows r0 .. r0+15 (fewer at the end) for the only token. */
+static void multiply_one(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
-    const size_t at_once = chunk_tokens(f, a->x->cols);
+    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
+    const size_t blocks = a->x->cols / SLAB_COLS;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    __m512 acc = _mm512_setzero_ps();
+    tile_x x = view_x(k->f, a->x, c, 0);
+    if (rows >= LANES) {
+        acc = k->one(w, a->row_bytes, blocks, &x, acc);
+    } else {
+        for (size_t b = 0; b < blocks; b++, w += bytes) {
+            x = view_x(k->f, a->x, c, b);
+            stage_rows(w, a->row_bytes, rows, bytes, ws->stage);
+            acc = k->one(ws->stage, bytes, 1, &x, acc);
+        }
+    }
+    _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
+}
+
+static void gemm(const kern_gemm_args *a, const kernel_256 *k)
+{
+    workspace *ws = a->scratch;
+    const pieces p = a->x->n == 1 ? k->f->one : k->f->many;
+    const size_t at_once = chunk_tokens(p, a->x->cols);
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
-        chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once};
-        prepare(f, a->x, &c, ws->rest);
-        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-            multiply_panel(a, f, multiply, &c, r0);
+        chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once, .p = p};
+        prepare(k->f, a->x, &c, ws->rest);
+        if (a->x->n == 1)
+            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
+                multiply_one(a, k, &c, r0);
+        else
+            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+                multiply_panel(a, k, &c, r0);
     }
 }
 
-#define GEMM(format)                                                                               \
-    static void multiply_##format(const slab_256 *w, const tile_x *x, const tile_y *y)             \
+#define GEMM(format, head)                                                                         \
+    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out)                \
+    {                                                                                              \
+        unpack(&format_##format, head, codes_##format, block, stride, out);                        \
+    }                                                                                              \
+    static void tiles_##format(const slab_256 *w, const tile_x *x, const tile_y *y)                \
     {                                                                                              \
         tiles(&format_##format, w, *x, *y);                                                        \
     }                                                                                              \
+    static __m512 one_##format(const uint8_t *block, size_t stride, size_t n_blocks,               \
+                               const tile_x *x, __m512 acc)                                        \
+    {                                                                                              \
+        return one(&format_##format, head, codes_##format, block, stride, n_blocks, *x, acc);      \
+    }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
-        gemm(a, &format_##format, multiply_##format);                                              \
+        static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
+                                          one_##format};                                           \
+        gemm(a, &kernel);                                                                          \
     }
 
-GEMM(q2_k)
-GEMM(q3_k)
-GEMM(q4_k)
-GEMM(q5_k)
-GEMM(q6_k)
-GEMM(iq4_xs)
+GEMM(q2_k, head_q2_k)
+GEMM(q3_k, head_q3_k)
+GEMM(q4_k, head_q4_k)
+GEMM(q5_k, head_q4_k)
+GEMM(q6_k, head_q6_k)
+GEMM(iq4_xs, head_iq4_xs)

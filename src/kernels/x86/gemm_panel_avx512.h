@@ -22,6 +22,7 @@
 #define MOTE_KERNELS_X86_GEMM_PANEL_AVX512_H
 
 #include "kernels/variants.h"
+#include "quant/blocks.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -46,14 +47,18 @@ enum {
 /* 16 bytes of each of 16 rows, as four vectors: out[i] has dword i of every row. */
 ALWAYS_INLINE void load_columns(const uint8_t *p, size_t stride, __m512i out[4])
 {
+    /* Keeps the compiler from holding 16 row addresses over several calls: it has not
+     * so many registers, and sums of four pointers and three strides cost nothing. */
+    __asm__("" : "+r"(stride));
+    const uint8_t *p4 = p + 4 * stride, *p8 = p + 8 * stride, *p12 = p4 + 8 * stride;
     __m512i a[4]; /* a[i]: rows i, 4 + i, 8 + i, 12 + i in the four quarters */
     EACH(i, 4)
     {
-        const uint8_t *row = p + (size_t)i * stride;
-        a[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)row));
-        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 4 * stride)), 1);
-        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 8 * stride)), 2);
-        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(row + 12 * stride)), 3);
+        const size_t at = (size_t)i * stride;
+        a[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(p + at)));
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(p4 + at)), 1);
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(p8 + at)), 2);
+        a[i] = _mm512_inserti32x4(a[i], _mm_loadu_si128((const __m128i *)(p12 + at)), 3);
     }
     const __m512i lo01 = _mm512_unpacklo_epi32(a[0], a[1]),
                   hi01 = _mm512_unpackhi_epi32(a[0], a[1]);
@@ -69,6 +74,13 @@ ALWAYS_INLINE void load_columns(const uint8_t *p, size_t stride, __m512i out[4])
 ALWAYS_INLINE __m512 f16_of(__m512i lanes, int shift)
 {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(lanes, (unsigned)shift)));
+}
+
+/* What the codes of IQ4_NL and IQ4_XS stand for, plus 128, for a byte shuffle. */
+ALWAYS_INLINE __m512i iq4_values_unsigned(void)
+{
+    const __m128i values = _mm_loadu_si128((const __m128i *)quant_iq4_values);
+    return _mm512_xor_si512(_mm512_broadcast_i32x4(values), _mm512_set1_epi8((char)0x80));
 }
 
 ALWAYS_INLINE __m512i set1_at(const void *dword)

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_32_avx512.c - products with 32-value blocks, by panels.
+ *
+ * Every block ends in a step of the float chains, so a tile keeps two sets of
+ * registers: twelve integer sums and the twelve chains. Unsigned codes are those of
+ * the format plus an offset:
+ *
+ *     format   codes    offset
+ *     Q4_0     0 .. 15     8
+ *     Q4_1     0 .. 15     -
+ *     Q5_0     0 .. 31    16
+ *     Q5_1     0 .. 31     -
+ *     Q8_0     0 .. 255  128
+ *     IQ4_NL   1 .. 241  128
+ *
+ * |sum| <= 32 * 255 * 127 + 128 * 4064 < 2^21 at every step.
+ */
+#include "kernels/x86/gemm_unpack_32_avx512.h"
+
+enum {
+    L2_BUDGET = 640 << 10, /* of activations that all panels of a call share */
+    MIN_CHUNK = 64         /* tokens that make unpacking a slab worth it */
+};
+
+typedef struct format_32 {
+    unpack_32_fn *unpack;
+    int block_bytes;
+    int offset;
+    bool has_m;
+} format_32;
+
+static const format_32 format_q4_0 = {unpack_q4_0, sizeof(quant_q4_0), 8, false};
+static const format_32 format_q4_1 = {unpack_q4_1, sizeof(quant_q4_1), 0, true};
+static const format_32 format_q5_0 = {unpack_q5_0, sizeof(quant_q5_0), 16, false};
+static const format_32 format_q5_1 = {unpack_q5_1, sizeof(quant_q5_1), 0, true};
+static const format_32 format_q8_0 = {unpack_q8_0, sizeof(quant_q8_0), 128, false};
+static const format_32 format_iq4_nl = {unpack_iq4_nl, sizeof(quant_iq4_nl), 128, false};
+
+/* A slab of a panel. */
+typedef struct slab_32 {
+    block_32 block[SLAB_BLOCKS][GROUPS];
+} slab_32;
+
+/* Activations of a run of tokens from one block on; strides are between tokens. */
+typedef struct tile_x {
+    const int8_t *q;
+    /* Per block, where its sum starts. The same for all groups, but the compiler must
+     * not know: it would turn the second load into a copy, and loads have a port of
+     * their own. */
+    const int32_t *start[GROUPS];
+    const float *sum; /* per block, the sum of the codes: meets m */
+    const float *d;
+    size_t q_stride, block_stride;
+    size_t n; /* tokens */
+} tile_x;
+
+/* Where the chains of a panel rest. */
+typedef struct tile_y {
+    float *y;
+    size_t stride;
+    __mmask16 mask[GROUPS];
+    bool first;
+} tile_y;
+
+typedef void multiply_fn(const slab_32 *w, size_t n_blocks, const tile_x *x, const tile_y *y);
+
+/* sum[g][t] = sum of q x over block b. */
+ALWAYS_INLINE void sum_block(const format_32 *f, const block_32 w[GROUPS], const tile_x *x, int nt,
+                             size_t b, __m512i sum[GROUPS][TILE])
+{
+    EACH(t, nt)
+    {
+        EACH(g, GROUPS)
+        {
+            sum[g][t] = f->offset == 0 ? _mm512_setzero_si512()
+                                       : set1_at(x->start[g] + t * x->block_stride + b);
+        }
+    }
+    EACH(k, BLOCK_VECTORS)
+    {
+        EACH(t, nt)
+        {
+            const __m512i codes = set1_at(x->q + t * x->q_stride + b * QUANT_BLOCK + 4 * k);
+            sum[0][t] = _mm512_dpbusd_epi32(sum[0][t], w[0].q[k], codes);
+            sum[1][t] = _mm512_dpbusd_epi32(sum[1][t], w[1].q[k], codes);
+        }
+    }
+}
+
+/* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
+ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, const tile_x *x,
+                        int nt, const tile_y *out)
+{
+    __m512 acc[GROUPS][TILE];
+    __m512i sum[GROUPS][TILE];
+    EACH(t, nt)
+    {
+        EACH(g, GROUPS)
+        {
+            const __mmask16 mask = out->first ? 0 : out->mask[g];
+            acc[g][t] = _mm512_maskz_loadu_ps(mask, out->y + t * out->stride + g * LANES);
+        }
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        const block_32 *block = w->block[b];
+        sum_block(f, block, x, nt, b, sum);
+        EACH(t, nt)
+        {
+            const __m512 dx = _mm512_set1_ps(x->d[t * x->block_stride + b]);
+            EACH(g, GROUPS)
+            {
+                acc[g][t] = _mm512_fmadd_ps(_mm512_mul_ps(block[g].d, dx),
+                                            _mm512_cvtepi32_ps(sum[g][t]), acc[g][t]);
+                if (f->has_m)
+                    acc[g][t] =
+                        _mm512_fmadd_ps(_mm512_mul_ps(block[g].m, dx),
+                                        _mm512_set1_ps(x->sum[t * x->block_stride + b]), acc[g][t]);
+            }
+        }
+    }
+    EACH(t, nt)
+    {
+        EACH(g, GROUPS)
+        {
+            _mm512_mask_storeu_ps(out->y + t * out->stride + g * LANES, out->mask[g], acc[g][t]);
+        }
+    }
+}
+
+/* A slab of a panel against all tokens of x. */
+ALWAYS_INLINE void tiles(const format_32 *f, const slab_32 *w, size_t n_blocks, tile_x x, tile_y y)
+{
+    for (size_t n; x.n > 0; x.n -= n) {
+        n = next_tile(x.n);
+        switch (n) {
+        case 1: tile(f, w, n_blocks, &x, 1, &y); break;
+        case 2: tile(f, w, n_blocks, &x, 2, &y); break;
+        case 3: tile(f, w, n_blocks, &x, 3, &y); break;
+        case 4: tile(f, w, n_blocks, &x, 4, &y); break;
+        case 5: tile(f, w, n_blocks, &x, 5, &y); break;
+        default: tile(f, w, n_blocks, &x, TILE, &y); break;
+        }
+        x.q += n * x.q_stride;
+        x.start[0] += n * x.block_stride;
+        x.start[1] += n * x.block_stride;
+        x.sum += n * x.block_stride;
+        x.d += n * x.block_stride;
+        y.y += n * y.stride;
+    }
+}
+
+/* ---- panels ---- */
+
+typedef struct workspace {
+    slab_32 slab;
+    uint8_t stage[LANES * 64]; /* of the last rows: a block of each */
+    unsigned char rest[];      /* of KERN_SCRATCH_BYTES: prepared activations */
+} workspace;
+
+/* Tokens t0 .. t0+n-1; prepared: per token and block a start (int32) or a sum (float). */
+typedef struct chunk {
+    size_t t0, n;
+    const void *prepared;
+} chunk;
+
+/* Room for as many tokens as stay in the second-level cache while panel after
+ * panel passes over them. */
+static size_t chunk_tokens(size_t cols)
+{
+    const size_t prepared_bytes = cols / QUANT_BLOCK * sizeof(int32_t);
+    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / prepared_bytes;
+    const size_t cached = L2_BUDGET / (cols + 2 * prepared_bytes);
+    const size_t wanted = cached > MIN_CHUNK ? cached : MIN_CHUNK;
+    return wanted < room ? wanted : room;
+}
+
+/* Sums of activations as the tiles want them: times -offset, or as floats. */
+static void prepare(const format_32 *f, const int16_t *sum, size_t n, void *room)
+{
+    int32_t *start = room;
+    float *floats = room;
+    for (size_t i = 0; i < n; i++) {
+        if (f->has_m)
+            floats[i] = (float)sum[i];
+        else
+            start[i] = -f->offset * sum[i];
+    }
+}
+
+/* Block b of the chunk's tokens. */
+static tile_x view_x(const kern_act *x, const chunk *c, size_t b)
+{
+    const size_t blocks = x->cols / QUANT_BLOCK;
+    const size_t from = c->t0 * blocks + b;
+    const int32_t *start = (const int32_t *)c->prepared + b;
+    return (tile_x){.q = x->q + from * QUANT_BLOCK,
+                    .start = {start, start},
+                    .sum = (const float *)c->prepared + b,
+                    .d = x->d + from,
+                    .q_stride = x->cols,
+                    .block_stride = blocks,
+                    .n = c->n};
+}
+
+/* Blocks of all groups of a panel, of which `rows` rows are left. */
+static void unpack_slab(const uint8_t *w, size_t stride, size_t rows, size_t n_blocks,
+                        const format_32 *f, workspace *ws)
+{
+    const size_t bytes = (size_t)f->block_bytes;
+    for (size_t g = 0; g < GROUPS; g++) {
+        const uint8_t *block = w + g * LANES * stride;
+        const size_t left = rows > g * LANES ? rows - g * LANES : 0;
+        for (size_t b = 0; b < n_blocks; b++, block += bytes) {
+            if (left >= LANES)
+                f->unpack(block, stride, &ws->slab.block[b][g]);
+            else
+                f->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes,
+                          &ws->slab.block[b][g]);
+        }
+    }
+}
+
+/* Rows r0 .. r0+31 (fewer at the end) for the tokens of a chunk. */
+static void multiply_panel(const kern_gemm_args *a, const format_32 *f, multiply_fn *multiply,
+                           const chunk *c, size_t r0)
+{
+    workspace *ws = a->scratch;
+    const size_t rows = a->rows - r0, bytes = (size_t)f->block_bytes;
+    const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
+        const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
+        unpack_slab(w, a->row_bytes, rows, n_blocks, f, ws);
+        if (rows >= 2 * PANEL)
+            prefetch_panel(w, a->row_bytes, n_blocks * bytes);
+        const tile_x x = view_x(a->x, c, b);
+        const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
+                          .stride = a->y_stride,
+                          .mask = {row_mask(rows, 0), row_mask(rows, 1)},
+                          .first = b == 0};
+        multiply(&ws->slab, n_blocks, &x, &y);
+    }
+}
+
+static void gemm(const kern_gemm_args *a, const format_32 *f, multiply_fn *multiply)
+{
+    workspace *ws = a->scratch;
+    const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const size_t at_once = chunk_tokens(a->x->cols);
+    for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
+        const size_t left = a->x->n - t0;
+        const chunk c = {t0, left < at_once ? left : at_once, ws->rest};
+        prepare(f, a->x->sum + t0 * blocks, c.n * blocks, ws->rest);
+        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+            multiply_panel(a, f, multiply, &c, r0);
+    }
+}
+
+#define GEMM(format)                                                                               \
+    static void multiply_##format(const slab_32 *w, size_t n_blocks, const tile_x *x,              \
+                                  const tile_y *y)                                                 \
+    {                                                                                              \
+        tiles(&format_##format, w, n_blocks, *x, *y);                                              \
+    }                                                                                              \
+    void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
+    {                                                                                              \
+        gemm(a, &format_##format, multiply_##format);                                              \
+    }
+
+GEMM(q4_0)
+GEMM(q4_1)
+GEMM(q5_0)
+GEMM(q5_1)
+GEMM(q8_0)
+GEMM(iq4_nl)
