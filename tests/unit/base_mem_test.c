@@ -26,19 +26,36 @@ static void blocks_are_zeroed_aligned_and_counted(void **state)
     (void)state;
     const mem_stats before = mem_count();
     for (size_t n = 0; n < 300; n += 7) {
-        unsigned char *dirty = mem_new(n, 3);
-        assert_non_null(dirty);
-        assert_int_equal((uintptr_t)dirty % MEM_ALIGN, 0);
-        assert_true(all_zero(dirty, 3 * n));
+        unsigned char *block = mem_new(n, 3);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % MEM_ALIGN, 0);
+        assert_true(all_zero(block, 3 * n));
         assert_int_equal(mem_count().bytes - before.bytes, 3 * n);
         assert_int_equal(mem_count().blocks - before.blocks, 1);
-        memset(dirty, 0xAB, 3 * n); /* so that reuse without zeroing shows */
-        mem_free(dirty);
+        mem_free(block);
     }
     mem_free(NULL);
     assert_int_equal(mem_count().bytes, before.bytes);
     assert_int_equal(mem_count().blocks, before.blocks);
     assert_int_equal(mem_count().requests - before.requests, 43);
+}
+
+/* Enough blocks of one size that the C library hands some of them out again. */
+static void used_blocks_come_back_zeroed(void **state)
+{
+    (void)state;
+    enum { N = 64, BYTES = 500 };
+    unsigned char *blocks[N];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            blocks[i] = mem_new(BYTES, 1);
+            assert_non_null(blocks[i]);
+            assert_true(all_zero(blocks[i], BYTES));
+            memset(blocks[i], 0xAB, BYTES);
+        }
+        for (int i = 0; i < N; i++)
+            mem_free(blocks[i]);
+    }
 }
 
 static void impossible_sizes_are_refused(void **state)
@@ -180,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_zeroed_aligned_and_counted),
+        cmocka_unit_test(used_blocks_come_back_zeroed),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(resizing_keeps_and_zeroes),
         cmocka_unit_test(mapped_memory_is_zeroed_and_counted),
