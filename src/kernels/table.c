@@ -11,8 +11,10 @@
 #if defined(__x86_64__)
 static void raise_to(kern_table *table, mote_isa level)
 {
-    if (level >= MOTE_ISA_AVX2)
+    if (level >= MOTE_ISA_AVX2) {
         kern_level_avx2(table);
+        kern_gemm_level_avx2(table);
+    }
     if (level >= MOTE_ISA_AVX512) {
         kern_level_avx512(table);
         kern_gemm_level_avx512(table);

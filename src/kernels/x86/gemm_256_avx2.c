@@ -1,2 +1,383 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_256_avx2.c - products with superblock formats, by panels of 16 rows. */
+/*
+ * gemm_256_avx2.c - products with Q2_K .. Q6_K.
+ *
+ * isum = sum_s scale_s * (sum of q x over group s). The codes of a superblock are
+ * summed in pieces, small enough that each 16-bit half of a lane, which gets half of
+ * the piece's columns, holds its sum (|x| <= 127):
+ *
+ *     format   piece   codes    offset   largest |sum|
+ *     Q2_K       16    0 .. 3      -      8 *  3 * 127 =  3,048
+ *     Q3_K       16    0 .. 7      4      8 *  4 * 127 =  4,064
+ *     Q4_K       32    0 .. 15     -     16 * 15 * 127 = 30,480
+ *     Q5_K       16    0 .. 31     -      8 * 31 * 127 = 31,496
+ *     Q6_K       16    0 .. 63    32      8 * 32 * 127 = 32,512
+ *
+ * Many tokens go through slabs: a superblock of 16 rows is unpacked once. One token
+ * is multiplied with the codes as they are unpacked, 8 rows at a time.
+ */
+#include "kernels/x86/gemm_unpack_256_avx2.h"
+
+enum { N_SUMS = 16 /* entries of kern_act.sum in a superblock */ };
+
+/* A superblock of the 8 rows of a group. */
+typedef struct slab_256 {
+    __m256i q[SLAB_VECTORS];
+    head_256 head;
+} slab_256;
+
+typedef struct format_256 {
+    head_256_fn *head;
+    codes_256_fn *codes;
+    int block_bytes;
+    int piece, offset;
+    int scale_cols; /* columns of a scale */
+    int min_pairs;  /* pairs of minima: 0, 4 (one minimum per 32 values) or 8 (per 16) */
+} format_256;
+
+static const format_256 format_q2_k = {
+    head_q2_k, codes_q2_k, sizeof(quant_q2_k), 16, 0, 16, 8,
+};
+static const format_256 format_q3_k = {
+    head_q3_k, codes_q3_k, sizeof(quant_q3_k), 16, 4, 16, 0,
+};
+static const format_256 format_q4_k = {
+    head_q4_k, codes_q4_k, sizeof(quant_q4_k), 32, 0, 32, 4,
+};
+static const format_256 format_q5_k = {
+    head_q4_k, codes_q5_k, sizeof(quant_q5_k), 16, 0, 32, 4,
+};
+static const format_256 format_q6_k = {
+    head_q6_k, codes_q6_k, sizeof(quant_q6_k), 16, 32, 16, 0,
+};
+
+/* Activations of a run of tokens at one superblock; strides are between tokens. */
+typedef struct tile_x {
+    const int8_t *q;      /* [256] */
+    const int32_t *start; /* [16]: where the sums of 16 columns start, two 16-bit halves */
+    const int16_t *sum;   /* [2 * min_pairs]: sums that meet the minima */
+    const float *d;
+    size_t q_stride, start_stride, sum_stride, d_stride;
+    size_t n; /* tokens */
+} tile_x;
+
+typedef void multiply_fn(const slab_256 *w, const tile_x *x, const tile_y *y);
+typedef void unpack_fn(const uint8_t *block, size_t stride, slab_256 *out);
+typedef __m256 one_token_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
+
+/* ---- tiles: a panel's superblock against up to three tokens ---- */
+
+/* sum[g][t] = the sums of piece s. */
+ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, int s,
+                             __m256i sum[GROUPS][TILE])
+{
+    const int vectors = f->piece / 4;
+    EACH(k, vectors)
+    {
+        const __m256i w0 = w[0].q[s * vectors + k], w1 = w[1].q[s * vectors + k];
+        EACH(t, nt)
+        {
+            const __m256i codes = set1_at(x->q + t * x->q_stride + 4 * (s * vectors + k));
+            const __m256i p0 = _mm256_maddubs_epi16(w0, codes);
+            const __m256i p1 = _mm256_maddubs_epi16(w1, codes);
+            if (k == 0 && f->offset == 0) {
+                sum[0][t] = p0;
+                sum[1][t] = p1;
+            } else if (k == 0) {
+                const __m256i start = set1_at(x->start + t * x->start_stride + s);
+                sum[0][t] = _mm256_add_epi16(start, p0);
+                sum[1][t] = _mm256_add_epi16(start, p1);
+            } else {
+                sum[0][t] = _mm256_add_epi16(sum[0][t], p0);
+                sum[1][t] = _mm256_add_epi16(sum[1][t], p1);
+            }
+        }
+    }
+}
+
+/* One step of the chain of token t and group g. */
+ALWAYS_INLINE __m256 chain_step(const format_256 *f, const head_256 *w, __m256 dx, __m256i isum,
+                                __m256i msum, __m256 acc)
+{
+    acc = _mm256_fmadd_ps(_mm256_mul_ps(w->d, dx), _mm256_cvtepi32_ps(isum), acc);
+    if (f->min_pairs > 0)
+        acc = _mm256_fnmadd_ps(_mm256_mul_ps(w->dmin, dx), _mm256_cvtepi32_ps(msum), acc);
+    return acc;
+}
+
+ALWAYS_INLINE __m256i sum_minima(const format_256 *f, const head_256 *w, const int16_t *sum)
+{
+    __m256i msum = _mm256_setzero_si256();
+    EACH(p, f->min_pairs)
+    {
+        const __m256i product = _mm256_madd_epi16(w->min[p], set1_at(sum + 2 * p));
+        msum = p == 0 ? product : _mm256_add_epi32(msum, product);
+    }
+    return msum;
+}
+
+/* f and nt are constants where this is inlined. */
+ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
+                        const tile_y *out)
+{
+    __m256i isum[GROUPS][TILE], sum[GROUPS][TILE];
+    EACH(t, nt)
+    {
+        isum[0][t] = isum[1][t] = _mm256_setzero_si256();
+    }
+    for (int s = 0; s < SLAB_COLS / f->piece; s++) {
+        sum_piece(f, w, x, nt, s, sum);
+        EACH(t, nt)
+        {
+            EACH(g, GROUPS)
+            {
+                const __m256i scale = w[g].head.scale[s * f->piece / f->scale_cols];
+                isum[g][t] = _mm256_add_epi32(isum[g][t], _mm256_madd_epi16(sum[g][t], scale));
+            }
+        }
+    }
+    EACH(t, nt)
+    {
+        const __m256 dx = _mm256_set1_ps(x->d[t * x->d_stride]);
+        EACH(g, GROUPS)
+        {
+            const __m256i msum = sum_minima(f, &w[g].head, x->sum + t * x->sum_stride);
+            const __m256 acc = load_chains(out, (size_t)t, (size_t)g);
+            store_chains(out, (size_t)t, (size_t)g,
+                         chain_step(f, &w[g].head, dx, isum[g][t], msum, acc));
+        }
+    }
+}
+
+/* A superblock of a panel against all tokens of x. */
+ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
+{
+    for (size_t n; x.n > 0; x.n -= n) {
+        n = next_tile(x.n);
+        switch (n) {
+        case 1: tile(f, w, &x, 1, &y); break;
+        case 2: tile(f, w, &x, 2, &y); break;
+        default: tile(f, w, &x, TILE, &y); break;
+        }
+        x.q += n * x.q_stride;
+        x.start += n * x.start_stride;
+        x.sum += n * x.sum_stride;
+        x.d += n * x.d_stride;
+        y.y += n * y.stride;
+    }
+}
+
+/* ---- unpacking into a slab, or into the sums of one token ---- */
+
+ALWAYS_INLINE void take_to_slab(void *to, int at, const __m256i q[4])
+{
+    slab_256 *slab = to;
+    EACH(i, 4)
+    {
+        slab->q[at / 4 + i] = q[i];
+    }
+}
+
+typedef struct one_token {
+    head_256 head;
+    const tile_x *x;
+    int offset, scale_cols;
+    __m256i isum;
+} one_token;
+
+ALWAYS_INLINE void take_to_token(void *to, int at, const __m256i q[4])
+{
+    one_token *s = to;
+    __m256i sum = s->offset == 0 ? _mm256_setzero_si256() : set1_at(s->x->start + at / 16);
+    EACH(i, 4)
+    {
+        const __m256i product = _mm256_maddubs_epi16(q[i], set1_at(s->x->q + at + 4 * i));
+        sum = i == 0 && s->offset == 0 ? product : _mm256_add_epi16(sum, product);
+    }
+    const __m256i scale = s->head.scale[at / s->scale_cols];
+    s->isum = _mm256_add_epi32(s->isum, _mm256_madd_epi16(sum, scale));
+}
+
+/* A superblock of 8 rows against one token: a step of the chains. */
+ALWAYS_INLINE __m256 multiply_one(const format_256 *f, const uint8_t *block, size_t stride,
+                                  const tile_x *x, __m256 acc)
+{
+    one_token s = {
+        .x = x, .offset = f->offset, .scale_cols = f->scale_cols, .isum = _mm256_setzero_si256()};
+    f->head(block, stride, &s.head);
+    f->codes(block, stride, take_to_token, &s);
+    const __m256i msum = sum_minima(f, &s.head, x->sum);
+    return chain_step(f, &s.head, _mm256_set1_ps(x->d[0]), s.isum, msum, acc);
+}
+
+/* ---- activations ---- */
+
+/* What tiles read of a chunk of tokens besides the codes, per token and superblock. */
+typedef struct chunk {
+    size_t t0, n;
+    int32_t *start; /* [16] */
+    int16_t *sum;   /* [8]: sums of 32, for four pairs of minima */
+} chunk;
+
+enum { PREPARED_BYTES = 16 * sizeof(int32_t) + 8 * sizeof(int16_t) };
+
+/* -offset times the sums of 16 neighbours, those in the low and in the high half of
+ * every four columns apart. */
+static void prepare_starts(const int8_t *q, int offset, int32_t start[16])
+{
+    const __m256i factor = _mm256_set1_epi8((char)offset);
+    for (int i = 0; i < 8; i++) {
+        const __m256i codes = _mm256_loadu_si256((const __m256i *)(q + 32 * i));
+        __m256i sum = _mm256_maddubs_epi16(factor, codes);
+        sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0x4E));
+        sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0xB1));
+        sum = _mm256_sub_epi16(_mm256_setzero_si256(), sum);
+        start[2 * i] = _mm256_extract_epi32(sum, 0);
+        start[2 * i + 1] = _mm256_extract_epi32(sum, 4);
+    }
+}
+
+static void prepare_sums(const int16_t *sum, int16_t sums_of_32[8])
+{
+    const __m256i sums = _mm256_loadu_si256((const __m256i *)sum);
+    const __m256i pairs = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(pairs, pairs), 0x08);
+    _mm_storeu_si128((__m128i *)sums_of_32, _mm256_castsi256_si128(packed));
+}
+
+static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *room)
+{
+    const size_t blocks = x->cols / SLAB_COLS;
+    c->start = (int32_t *)room;
+    c->sum = (int16_t *)(room + c->n * blocks * 16 * sizeof(int32_t));
+    for (size_t i = 0; i < c->n * blocks; i++) {
+        const size_t from = c->t0 * blocks + i;
+        if (f->offset != 0)
+            prepare_starts(x->q + from * SLAB_COLS, f->offset, c->start + i * 16);
+        if (f->min_pairs == 4)
+            prepare_sums(x->sum + from * N_SUMS, c->sum + i * 8);
+    }
+}
+
+/* Superblock b of the chunk's tokens. */
+static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, size_t b)
+{
+    const size_t blocks = x->cols / SLAB_COLS;
+    const size_t from = c->t0 * blocks + b;
+    const bool raw = f->min_pairs == 8;
+    const size_t n_sums = raw ? N_SUMS : N_SUMS / 2;
+    return (tile_x){.q = x->q + from * SLAB_COLS,
+                    .start = c->start + b * 16,
+                    .sum = raw ? x->sum + from * n_sums : c->sum + b * n_sums,
+                    .d = x->d + from,
+                    .q_stride = x->cols,
+                    .start_stride = blocks * 16,
+                    .sum_stride = blocks * n_sums,
+                    .d_stride = blocks,
+                    .n = c->n};
+}
+
+/* ---- panels ---- */
+
+typedef struct workspace {
+    slab_256 slab[GROUPS];
+    uint8_t stage[LANES * 256]; /* of the last rows: a block of each */
+    unsigned char rest[];       /* of KERN_SCRATCH_BYTES: prepared activations */
+} workspace;
+
+/* A format and its parts, compiled for it. */
+typedef struct product {
+    const format_256 *format;
+    unpack_fn *unpack;
+    multiply_fn *multiply;
+    one_token_fn *one_token;
+} product;
+
+/* Rows r0 .. r0+15 (fewer at the end) for the tokens of a chunk. */
+static void multiply_panel(const kern_gemm_args *a, const product *p, const chunk *c, size_t r0)
+{
+    workspace *ws = a->scratch;
+    const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
+        for (size_t g = 0; g < GROUPS; g++) {
+            const uint8_t *block = w + g * LANES * a->row_bytes;
+            const size_t left = rows > g * LANES ? rows - g * LANES : 0;
+            if (left >= LANES)
+                p->unpack(block, a->row_bytes, &ws->slab[g]);
+            else
+                p->unpack(stage_rows(block, a->row_bytes, left, bytes, ws->stage), bytes,
+                          &ws->slab[g]);
+        }
+        if (rows >= 2 * PANEL)
+            prefetch_panel(w, a->row_bytes, bytes);
+        const tile_x x = view_x(p->format, a->x, c, b);
+        const tile_y y = {a->y + c->t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
+        p->multiply(ws->slab, &x, &y);
+    }
+}
+
+/* Rows r0 .. r0+7 (fewer at the end) for one token. */
+static void multiply_rows(const kern_gemm_args *a, const product *p, const chunk *c, size_t r0)
+{
+    workspace *ws = a->scratch;
+    const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
+    const size_t blocks = a->x->cols / SLAB_COLS;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + LANES * a->row_bytes;
+    __m256 acc = _mm256_setzero_ps();
+    for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
+        const tile_x x = view_x(p->format, a->x, c, b);
+        if (rows >= 2 * LANES)
+            prefetch_bytes(next, LANES * bytes);
+        if (rows >= LANES)
+            acc = p->one_token(w, a->row_bytes, &x, acc);
+        else
+            acc = p->one_token(stage_rows(w, a->row_bytes, rows, bytes, ws->stage), bytes, &x, acc);
+    }
+    _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
+}
+
+static void gemm(const kern_gemm_args *a, const product *p)
+{
+    workspace *ws = a->scratch;
+    const size_t blocks = a->x->cols / SLAB_COLS;
+    const size_t at_once =
+        chunk_tokens(a->x->cols, blocks * PREPARED_BYTES, KERN_SCRATCH_BYTES - sizeof(workspace));
+    for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
+        chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once};
+        prepare(p->format, a->x, &c, ws->rest);
+        if (a->x->n == 1) {
+            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
+                multiply_rows(a, p, &c, r0);
+        } else {
+            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+                multiply_panel(a, p, &c, r0);
+        }
+    }
+}
+
+#define GEMM(f)                                                                                    \
+    static void unpack_##f(const uint8_t *block, size_t stride, slab_256 *out)                     \
+    {                                                                                              \
+        format_##f.head(block, stride, &out->head);                                                \
+        format_##f.codes(block, stride, take_to_slab, out);                                        \
+    }                                                                                              \
+    static void multiply_##f(const slab_256 *w, const tile_x *x, const tile_y *y)                  \
+    {                                                                                              \
+        tiles(&format_##f, w, *x, *y);                                                             \
+    }                                                                                              \
+    static __m256 one_token_##f(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc)  \
+    {                                                                                              \
+        return multiply_one(&format_##f, block, stride, x, acc);                                   \
+    }                                                                                              \
+    void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
+    {                                                                                              \
+        gemm(a, &(product){&format_##f, unpack_##f, multiply_##f, one_token_##f});                 \
+    }
+
+GEMM(q2_k)
+GEMM(q3_k)
+GEMM(q4_k)
+GEMM(q5_k)
+GEMM(q6_k)

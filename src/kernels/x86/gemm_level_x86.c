@@ -2,6 +2,15 @@
 /* gemm_level_x86.c - the products and activations that each level of x86 improves. */
 #include "kernels/variants.h"
 
+void kern_gemm_level_avx2(kern_table *table)
+{
+    table->gemm_q2_k = k_gemm_q2_k_avx2;
+    table->gemm_q3_k = k_gemm_q3_k_avx2;
+    table->gemm_q4_k = k_gemm_q4_k_avx2;
+    table->gemm_q5_k = k_gemm_q5_k_avx2;
+    table->gemm_q6_k = k_gemm_q6_k_avx2;
+}
+
 void kern_gemm_level_avx512(kern_table *table)
 {
     table->gemm_f32 = k_gemm_f32_avx512;
