@@ -246,7 +246,7 @@ mote_status tok_nfc(const tok_classes *c, const unsigned char *text, size_t n, t
     stretch s = {0};
     out->n = 0;
     mote_status status = reserve(out, n, err);
-    if (status == MOTE_OK)
+    if (status == MOTE_OK && n > 0)
         status = normalise(c, &s, text, n, out, err);
     mem_free(s.c);
     return status;
