@@ -148,7 +148,7 @@ LANGUAGES = {
     "es": "¿Dónde dejaste las llaves? El niño las escondió detrás del pingüino.",
     "et": "Õhtul istusime järve ääres ja kuulasime öö hääli.",
     "eu": "Gaur goizean euria hasi du eta etxera itzuli gara.",
-    "fa": "دیروز در باغ زیر درخت انار نشستیم و چای نوشیدیم؛ می‌خواهیم فردا هم برویم.",
+    "fa": "دیروز در باغ زیر درخت انار نشستیم و چای نوشیدیم؛ می\u200cخواهیم فردا هم برویم.",
     "fi": "Yöllä satoi lunta, ja aamulla pihalla oli hiljaista.",
     "fo": "Í dag er veðrið gott, og bátarnir sigla út.",
     "fr": "L'été dernier, nous avons bu un café à côté de la forêt : c'était génial !",
@@ -273,7 +273,7 @@ CODE = {
 
 TEXTS = [
     "", "a", " ", "\n", "0", "Hello", " Hello", "Hello ", "Hello, world!", "hello\nworld\n",
-    "https://example.org/a/b?c=d&e=%20f#frag", "user.name+tag@sub.example.co.uk",
+    "https:" "//example.org/a/b?c=d&e=%20f#frag", "user.name+tag@sub.example.co.uk",
     "/usr/local/lib/libfoo.so.1.2.3", "C:\\Users\\me\\Documents\\file (1).txt",
     "snake_case camelCase PascalCase SCREAMING_CASE kebab-case", "getHTTPResponseCode2XX",
     "3.14159 2,718 1e-9 0xDEADBEEF 0b1010 1_000_000 ½ ¾ ² ³ ① ⅷ ٣٤ ४५ 一二三",
