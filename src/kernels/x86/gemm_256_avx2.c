@@ -85,11 +85,11 @@ ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_
                 sum[1][t] = p1;
             } else if (k == 0) {
                 const __m256i start = set1_at(x->start + t * x->start_stride + s);
-                sum[0][t] = _mm256_add_epi16(start, p0);
-                sum[1][t] = _mm256_add_epi16(start, p1);
+                sum[0][t] = add_now(start, p0);
+                sum[1][t] = add_now(start, p1);
             } else {
-                sum[0][t] = _mm256_add_epi16(sum[0][t], p0);
-                sum[1][t] = _mm256_add_epi16(sum[1][t], p1);
+                sum[0][t] = add_now(sum[0][t], p0);
+                sum[1][t] = add_now(sum[1][t], p1);
             }
         }
     }

@@ -4,11 +4,14 @@
 
 void kern_gemm_level_avx2(kern_table *table)
 {
+    table->gemm_q8_0 = k_gemm_q8_0_avx2;
     table->gemm_q2_k = k_gemm_q2_k_avx2;
     table->gemm_q3_k = k_gemm_q3_k_avx2;
     table->gemm_q4_k = k_gemm_q4_k_avx2;
     table->gemm_q5_k = k_gemm_q5_k_avx2;
     table->gemm_q6_k = k_gemm_q6_k_avx2;
+    table->gemm_iq4_nl = k_gemm_iq4_nl_avx2;
+    table->gemm_iq4_xs = k_gemm_iq4_xs_avx2;
 }
 
 void kern_gemm_level_avx512(kern_table *table)
