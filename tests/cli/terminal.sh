@@ -70,6 +70,13 @@ grep -q 'reading  ' "$work/err" && fail "a file got a progress line"
 type_line "clear; ./mote tokenize $model --decode $("$MOTE" tokenize "$model" "$(printf 'a\033[2Jb\rc\302\233d')")"
 sees '^a\\x1b\[2Jb\\rc\\u009bd$'
 
+# A line that has done its work is gone before the answer begins.
+head -n 20 "$work/long" >"$work/short"
+type_line "clear; ./mote run $model --raw --isa ref -t 1 -f $work/short -n 3"
+sees 'reading  '
+sees '^prompt [0-9]+ tokens in .* answer [0-9]+ tokens?'
+screen | grep -q 'reading  ' && fail "the progress line outlived the reading"
+
 # The answer and the figures after it.
 type_line "clear; ./mote run $model --raw -t 1 -n 4 'Once upon a time'; echo code \$?"
 sees '^\. One'
