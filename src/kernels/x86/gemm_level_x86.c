@@ -4,6 +4,9 @@
 
 void kern_gemm_level_avx2(kern_table *table)
 {
+    table->gemm_f32 = k_gemm_f32_avx2;
+    table->gemm_f16 = k_gemm_f16_avx2;
+    table->gemm_bf16 = k_gemm_bf16_avx2;
     table->gemm_q8_0 = k_gemm_q8_0_avx2;
     table->gemm_q2_k = k_gemm_q2_k_avx2;
     table->gemm_q3_k = k_gemm_q3_k_avx2;
@@ -12,6 +15,8 @@ void kern_gemm_level_avx2(kern_table *table)
     table->gemm_q6_k = k_gemm_q6_k_avx2;
     table->gemm_iq4_nl = k_gemm_iq4_nl_avx2;
     table->gemm_iq4_xs = k_gemm_iq4_xs_avx2;
+    table->act_32 = k_act_32_avx2;
+    table->act_256 = k_act_256_avx2;
 }
 
 void kern_gemm_level_avx512(kern_table *table)
