@@ -75,7 +75,9 @@ static size_t merge_slowly(const char *word, size_t n, mote_token *ids)
         }
         if (best < 0)
             break;
-        strncat(parts[at], parts[at + 1], sizeof parts[at] - strlen(parts[at]) - 1);
+        size_t length = strlen(parts[at]), more = strlen(parts[at + 1]);
+        assert_true(length + more < sizeof parts[at]);
+        memmove(parts[at] + length, parts[at + 1], more + 1);
         memmove(parts + at + 1, parts + at + 2, (n - at - 2) * sizeof *parts);
         n--;
     }
