@@ -230,11 +230,15 @@ ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *
 
 /* ---- one token ---- */
 
-/* What multiplying while unpacking needs. Two sums, so that their chains overlap. */
+/* What multiplying while unpacking needs. The rows that follow are asked for early,
+ * a few lines with every 16 columns; at the end of a matrix that is a hint for
+ * whatever lies there, which no processor minds. Two sums, so that their chains overlap. */
 typedef struct one_sum {
     const format_256 *f;
     const tile_x *x;
     const head_256 *head;
+    const uint8_t *ahead; /* 16 * block_bytes that are wanted next */
+    int asked, taken;     /* lines asked for; times codes were taken */
     __m512i isum[2];
 } one_sum;
 
@@ -242,6 +246,10 @@ ALWAYS_INLINE void multiply_codes(void *to, int at, const __m512i q[4])
 {
     one_sum *o = to;
     const pieces p = o->f->one;
+    const int lines = LANES * o->f->block_bytes / 64;
+    for (; o->asked < (o->taken + 1) * lines / 16; o->asked++)
+        _mm_prefetch((const char *)o->ahead + 64 * o->asked, _MM_HINT_T0);
+    o->taken++;
     EACH(s, 16 / p.dot)
     {
         const int from = at + s * p.dot;
@@ -260,10 +268,11 @@ ALWAYS_INLINE void multiply_codes(void *to, int at, const __m512i q[4])
 ALWAYS_INLINE __m512 one(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
                          const uint8_t *block, size_t stride, size_t n_blocks, tile_x x, __m512 acc)
 {
+    const uint8_t *ahead = block + LANES * stride;
     for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
         head_256 h;
         head(block, stride, &h);
-        one_sum o = {f, &x, &h, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
+        one_sum o = {f, &x, &h, ahead, 0, 0, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
         codes(block, stride, multiply_codes, &o);
         __m512i msum = _mm512_setzero_si512();
         EACH(p, f->min_pairs)
@@ -276,6 +285,7 @@ ALWAYS_INLINE __m512 one(const format_256 *f, head_256_fn *head, codes_256_fn *c
         x.start[0] += SLAB_COLS / f->one.dot;
         x.sum += f->min_pairs == 4 ? N_SUMS / 2 : N_SUMS;
         x.d++;
+        ahead += LANES * f->block_bytes;
     }
     return acc;
 }
@@ -414,11 +424,12 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
         for (size_t g = 0; g < GROUPS; g++)
             unpack_group(k, w, a->row_bytes, rows, g, ws);
-        if (rows >= 2 * PANEL)
-            prefetch_panel(w, a->row_bytes, bytes);
+        prefetch(next, PANEL * bytes);
+        next += PANEL * bytes;
         const tile_x x = view_x(k->f, a->x, c, b);
         const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
                           .stride = a->y_stride,

@@ -24,18 +24,17 @@ enum {
 };
 
 typedef struct format_32 {
-    unpack_32_fn *unpack;
     int block_bytes;
     int offset;
     bool has_m;
 } format_32;
 
-static const format_32 format_q4_0 = {unpack_q4_0, sizeof(quant_q4_0), 8, false};
-static const format_32 format_q4_1 = {unpack_q4_1, sizeof(quant_q4_1), 0, true};
-static const format_32 format_q5_0 = {unpack_q5_0, sizeof(quant_q5_0), 16, false};
-static const format_32 format_q5_1 = {unpack_q5_1, sizeof(quant_q5_1), 0, true};
-static const format_32 format_q8_0 = {unpack_q8_0, sizeof(quant_q8_0), 128, false};
-static const format_32 format_iq4_nl = {unpack_iq4_nl, sizeof(quant_iq4_nl), 128, false};
+static const format_32 format_q4_0 = {sizeof(quant_q4_0), 8, false};
+static const format_32 format_q4_1 = {sizeof(quant_q4_1), 0, true};
+static const format_32 format_q5_0 = {sizeof(quant_q5_0), 16, false};
+static const format_32 format_q5_1 = {sizeof(quant_q5_1), 0, true};
+static const format_32 format_q8_0 = {sizeof(quant_q8_0), 128, false};
+static const format_32 format_iq4_nl = {sizeof(quant_iq4_nl), 128, false};
 
 /* A slab of a panel. */
 typedef struct slab_32 {
@@ -63,7 +62,7 @@ typedef struct tile_y {
     bool first;
 } tile_y;
 
-typedef void multiply_fn(const slab_32 *w, size_t n_blocks, const tile_x *x, const tile_y *y);
+/* ---- several tokens ---- */
 
 /* sum[g][t] = sum of q x over block b. */
 ALWAYS_INLINE void sum_block(const format_32 *f, const block_32 w[GROUPS], const tile_x *x, int nt,
@@ -88,6 +87,16 @@ ALWAYS_INLINE void sum_block(const format_32 *f, const block_32 w[GROUPS], const
     }
 }
 
+/* One step of 16 chains. */
+ALWAYS_INLINE __m512 add_to_chain(const format_32 *f, const block_32 *w, __m512 dx, __m512i sum,
+                                  const float *xsum, __m512 acc)
+{
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(w->d, dx), _mm512_cvtepi32_ps(sum), acc);
+    if (f->has_m)
+        acc = _mm512_fmadd_ps(_mm512_mul_ps(w->m, dx), _mm512_set1_ps(*xsum), acc);
+    return acc;
+}
+
 /* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
 ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, const tile_x *x,
                         int nt, const tile_y *out)
@@ -110,12 +119,8 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
             const __m512 dx = _mm512_set1_ps(x->d[t * x->block_stride + b]);
             EACH(g, GROUPS)
             {
-                acc[g][t] = _mm512_fmadd_ps(_mm512_mul_ps(block[g].d, dx),
-                                            _mm512_cvtepi32_ps(sum[g][t]), acc[g][t]);
-                if (f->has_m)
-                    acc[g][t] =
-                        _mm512_fmadd_ps(_mm512_mul_ps(block[g].m, dx),
-                                        _mm512_set1_ps(x->sum[t * x->block_stride + b]), acc[g][t]);
+                acc[g][t] = add_to_chain(f, &block[g], dx, sum[g][t],
+                                         x->sum + t * x->block_stride + b, acc[g][t]);
             }
         }
     }
@@ -150,7 +155,42 @@ ALWAYS_INLINE void tiles(const format_32 *f, const slab_32 *w, size_t n_blocks, 
     }
 }
 
+/* ---- one token ---- */
+
+/* n_blocks blocks of 16 rows against one token, from acc on: multiplied while they
+ * are unpacked, since the reading of the weights is what takes the time. */
+ALWAYS_INLINE __m512 one(const format_32 *f, unpack_32_fn *unpack, const uint8_t *block,
+                         size_t stride, size_t n_blocks, const tile_x *x, __m512 acc)
+{
+    const uint8_t *ahead = block + LANES * stride;
+    for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
+        block_32 w;
+        unpack(block, stride, &w);
+        EACH(i, LANES * f->block_bytes / 64)
+        {
+            _mm_prefetch((const char *)ahead + 64 * i, _MM_HINT_T0);
+        }
+        __m512i sum = f->offset == 0 ? _mm512_setzero_si512() : set1_at(x->start[0] + b);
+        EACH(k, BLOCK_VECTORS)
+        {
+            sum = _mm512_dpbusd_epi32(sum, w.q[k], set1_at(x->q + b * QUANT_BLOCK + 4 * k));
+        }
+        acc = add_to_chain(f, &w, _mm512_set1_ps(x->d[b]), sum, x->sum + b, acc);
+        ahead += LANES * f->block_bytes;
+    }
+    return acc;
+}
+
 /* ---- panels ---- */
+
+/* The functions of a format, with everything inlined. */
+typedef struct kernel_32 {
+    const format_32 *f;
+    unpack_32_fn *unpack;
+    void (*tiles)(const slab_32 *w, size_t n_blocks, const tile_x *x, const tile_y *y);
+    __m512 (*one)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
+                  __m512 acc);
+} kernel_32;
 
 typedef struct workspace {
     slab_32 slab;
@@ -204,46 +244,67 @@ static tile_x view_x(const kern_act *x, const chunk *c, size_t b)
 }
 
 /* Blocks of all groups of a panel, of which `rows` rows are left. */
-static void unpack_slab(const uint8_t *w, size_t stride, size_t rows, size_t n_blocks,
-                        const format_32 *f, workspace *ws)
+static void unpack_slab(const kernel_32 *k, const uint8_t *w, size_t stride, size_t rows,
+                        size_t n_blocks, workspace *ws)
 {
-    const size_t bytes = (size_t)f->block_bytes;
+    const size_t bytes = (size_t)k->f->block_bytes;
     for (size_t g = 0; g < GROUPS; g++) {
         const uint8_t *block = w + g * LANES * stride;
         const size_t left = rows > g * LANES ? rows - g * LANES : 0;
         for (size_t b = 0; b < n_blocks; b++, block += bytes) {
             if (left >= LANES)
-                f->unpack(block, stride, &ws->slab.block[b][g]);
+                k->unpack(block, stride, &ws->slab.block[b][g]);
             else
-                f->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes,
+                k->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes,
                           &ws->slab.block[b][g]);
         }
     }
 }
 
 /* Rows r0 .. r0+31 (fewer at the end) for the tokens of a chunk. */
-static void multiply_panel(const kern_gemm_args *a, const format_32 *f, multiply_fn *multiply,
-                           const chunk *c, size_t r0)
+static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
-    const size_t rows = a->rows - r0, bytes = (size_t)f->block_bytes;
+    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
     for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
         const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
-        unpack_slab(w, a->row_bytes, rows, n_blocks, f, ws);
-        if (rows >= 2 * PANEL)
-            prefetch_panel(w, a->row_bytes, n_blocks * bytes);
+        unpack_slab(k, w, a->row_bytes, rows, n_blocks, ws);
+        prefetch(next, PANEL * n_blocks * bytes);
+        next += PANEL * n_blocks * bytes;
         const tile_x x = view_x(a->x, c, b);
         const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
                           .stride = a->y_stride,
                           .mask = {row_mask(rows, 0), row_mask(rows, 1)},
                           .first = b == 0};
-        multiply(&ws->slab, n_blocks, &x, &y);
+        k->tiles(&ws->slab, n_blocks, &x, &y);
     }
 }
 
-static void gemm(const kern_gemm_args *a, const format_32 *f, multiply_fn *multiply)
+/* Rows r0 .. r0+15 (fewer at the end) for the only token. */
+static void multiply_one(const kern_gemm_args *a, const kernel_32 *k, const chunk *c, size_t r0)
+{
+    workspace *ws = a->scratch;
+    const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
+    const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    __m512 acc = _mm512_setzero_ps();
+    tile_x x = view_x(a->x, c, 0);
+    if (rows >= LANES) {
+        acc = k->one(w, a->row_bytes, blocks, &x, acc);
+    } else {
+        for (size_t b = 0; b < blocks; b++, w += bytes) {
+            x = view_x(a->x, c, b);
+            stage_rows(w, a->row_bytes, rows, bytes, ws->stage);
+            acc = k->one(ws->stage, bytes, 1, &x, acc);
+        }
+    }
+    _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
+}
+
+static void gemm(const kern_gemm_args *a, const kernel_32 *k)
 {
     workspace *ws = a->scratch;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
@@ -251,21 +312,36 @@ static void gemm(const kern_gemm_args *a, const format_32 *f, multiply_fn *multi
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         const size_t left = a->x->n - t0;
         const chunk c = {t0, left < at_once ? left : at_once, ws->rest};
-        prepare(f, a->x->sum + t0 * blocks, c.n * blocks, ws->rest);
-        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-            multiply_panel(a, f, multiply, &c, r0);
+        prepare(k->f, a->x->sum + t0 * blocks, c.n * blocks, ws->rest);
+        if (a->x->n == 1)
+            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
+                multiply_one(a, k, &c, r0);
+        else
+            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+                multiply_panel(a, k, &c, r0);
     }
 }
 
 #define GEMM(format)                                                                               \
-    static void multiply_##format(const slab_32 *w, size_t n_blocks, const tile_x *x,              \
-                                  const tile_y *y)                                                 \
+    static void slab_##format(const uint8_t *block, size_t stride, block_32 *out)                  \
+    {                                                                                              \
+        unpack_##format(block, stride, out);                                                       \
+    }                                                                                              \
+    static void tiles_##format(const slab_32 *w, size_t n_blocks, const tile_x *x,                 \
+                               const tile_y *y)                                                    \
     {                                                                                              \
         tiles(&format_##format, w, n_blocks, *x, *y);                                              \
     }                                                                                              \
+    static __m512 one_##format(const uint8_t *block, size_t stride, size_t n_blocks,               \
+                               const tile_x *x, __m512 acc)                                        \
+    {                                                                                              \
+        return one(&format_##format, unpack_##format, block, stride, n_blocks, x, acc);            \
+    }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
-        gemm(a, &format_##format, multiply_##format);                                              \
+        static const kernel_32 kernel = {&format_##format, slab_##format, tiles_##format,          \
+                                         one_##format};                                            \
+        gemm(a, &kernel);                                                                          \
     }
 
 GEMM(q4_0)

@@ -116,12 +116,12 @@ static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t 
     return stage;
 }
 
-/* Asks for the bytes that the panel after this one has in the same columns. */
-static inline void prefetch_panel(const uint8_t *p, size_t stride, size_t bytes)
+/* Asks for bytes that are needed soon. Addresses past the end are allowed: a hint
+ * reads nothing. */
+static inline void prefetch(const uint8_t *p, size_t bytes)
 {
-    for (size_t r = PANEL; r < 2 * PANEL; r++)
-        for (size_t i = 0; i < bytes; i += 64)
-            _mm_prefetch((const char *)(p + r * stride + i), _MM_HINT_T0);
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
 #endif

@@ -51,7 +51,7 @@ ALWAYS_INLINE void add_fifth_bits(__m512i bits, __m512i q[BLOCK_VECTORS])
     }
 }
 
-static void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *out)
 {
     __m512i head[4];
     load_columns(block, stride, head);
@@ -59,7 +59,7 @@ static void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *out)
     unpack_nibbles(block + offsetof(quant_q4_0, qs), stride, out->q);
 }
 
-static void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *out)
 {
     __m512i head[4];
     load_columns(block, stride, head);
@@ -68,7 +68,7 @@ static void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *out)
     unpack_nibbles(block + offsetof(quant_q4_1, qs), stride, out->q);
 }
 
-static void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *out)
 {
     __m512i head[4];
     load_columns(block, stride, head);
@@ -78,7 +78,7 @@ static void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *out)
                    out->q);
 }
 
-static void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *out)
 {
     __m512i head[4];
     load_columns(block, stride, head);
@@ -88,7 +88,7 @@ static void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *out)
     add_fifth_bits(head[1], out->q);
 }
 
-static void unpack_q8_0(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_q8_0(const uint8_t *block, size_t stride, block_32 *out)
 {
     __m512i head[4], v[4];
     load_columns(block, stride, head);
@@ -103,11 +103,9 @@ static void unpack_q8_0(const uint8_t *block, size_t stride, block_32 *out)
     }
 }
 
-static void unpack_iq4_nl(const uint8_t *block, size_t stride, block_32 *out)
+ALWAYS_INLINE void unpack_iq4_nl(const uint8_t *block, size_t stride, block_32 *out)
 {
-    const __m512i values =
-        _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)quant_iq4_values)),
-                         _mm512_set1_epi8((char)0x80));
+    const __m512i values = iq4_values_unsigned();
     __m512i head[4];
     load_columns(block, stride, head);
     out->d = f16_of(head[0], 0);
