@@ -120,10 +120,12 @@ static void print_facts(const show_state *s)
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     print_model(s);
-    out_printf(o, "  File         %s, %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries%s\n",
-               show_file_type(&s->file), text_bytes(a, s->file.map.bytes),
-               gguf_n_tensors(s->file.gguf), gguf_n_kv(s->file.gguf),
-               s->info.draft_head ? ", draft head" : "");
+    const char *type = show_file_type(&s->file);
+    const char *most = s->file.n_formats > 0 ? s->file.formats[0].name : "nothing";
+    out_printf(o, "  File         %s%s, %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries%s\n",
+               type != NULL ? "" : "mostly ", type != NULL ? type : most,
+               text_bytes(a, s->file.map.bytes), gguf_n_tensors(s->file.gguf),
+               gguf_n_kv(s->file.gguf), s->info.draft_head ? ", draft head" : "");
     if (s->on.model == NULL)
         return;
     out_printf(o, "  Context      %s tokens as trained\n", text_count(a, s->info.context));

@@ -97,7 +97,7 @@ const char *show_file_type(const show_file *f)
         for (size_t i = 0; i < sizeof file_types / sizeof *file_types; i++)
             if (file_types[i].id == id)
                 return file_types[i].name;
-    return f->n_formats > 0 ? f->formats[0].name : "no tensors";
+    return NULL;
 }
 
 str show_file_text(const show_file *f, const char *key)

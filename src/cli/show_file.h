@@ -32,7 +32,7 @@ typedef struct show_file {
 mote_status show_file_open(show_file *f, const char *path, mote_error *err);
 void show_file_close(show_file *f);
 
-/* What the file says it is: "Q4_K_M"; the format of most bytes if it says nothing. */
+/* What the file says it is, "Q4_K_M"; NULL: nothing, or nothing known. */
 const char *show_file_type(const show_file *f);
 /* A text value, or "" */
 str show_file_text(const show_file *f, const char *key);
