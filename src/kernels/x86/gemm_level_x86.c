@@ -36,4 +36,5 @@ void kern_gemm_level_avx512(kern_table *table)
     table->gemm_q6_k = k_gemm_q6_k_avx512;
     table->gemm_iq4_nl = k_gemm_iq4_nl_avx512;
     table->gemm_iq4_xs = k_gemm_iq4_xs_avx512;
+    table->act_256 = k_act_256_avx512;
 }
