@@ -4,9 +4,10 @@
  *
  * Windows as in golden/quality: chunks of 512 tokens, each from an empty state,
  * the predictions of tokens 257 to 511 count. Printed: perplexity of each file,
- * and the mean KL divergence of the quantised ones from BF16. Held: the BF16
- * perplexity within 0.1 % of the reference's, and the divergences, which are
- * ours to keep from growing.
+ * and the mean KL divergence of the quantised ones, as people run them (keys and
+ * values in f16), from BF16 with f32. Held: the BF16 perplexity within 0.1 % of the
+ * reference implementation's, the others within 1 % of what llama.cpp gets from
+ * the same file, and the divergences, which are ours to keep from growing.
  */
 #include "golden/compare.h"
 #include "support/data.h"
@@ -16,20 +17,24 @@
 
 enum { WINDOW = 512, SCORED_FROM = 256, MAX_CHUNKS = 31 };
 
-static const double reference_perplexity = 1.7467127145996366; /* golden/quality/hf.json */
-
-/* One and a half times what was measured when these were written down (numerics 1). */
-static const double q8_0_bound = 1.0, q4_k_m_bound = 1.0;
-
 typedef struct runner {
     const char *name;
     mote_kv kv;
-    double kl_bound; /* 0: it is what the others are compared with */
+    double perplexity, within; /* what golden/quality says, and how near (relative) */
+    double kl_bound;           /* 1.5 times what numerics 1 has; 0: what others are compared with */
     mote_model *model;
     mote_engine *engine;
     double nll, kl;
-    float *logits; /* [WINDOW][vocabulary] of the current chunk */
+    float *logits;    /* [WINDOW][vocabulary] of the current chunk */
+    double z[WINDOW]; /* log sum exp of each row */
 } runner;
+
+static runner runners[] = {
+    {"mote-tiny-BF16", MOTE_KV_F32, 1.7467127, 1e-3, .kl_bound = 0},
+    {"mote-tiny-Q8_0", MOTE_KV_F16, 1.7460, 1e-2, .kl_bound = 4.0e-5},
+    {"mote-tiny-Q4_K_M", MOTE_KV_F16, 1.7453, 1e-2, .kl_bound = 1.3e-3},
+};
+enum { N_RUNNERS = sizeof runners / sizeof *runners };
 
 static uint32_t vocabulary;
 
@@ -43,8 +48,7 @@ static void run_chunk(runner *r, const mote_token *tokens)
     mote_session_free(session);
 }
 
-/* log sum exp of a row */
-static double normaliser(const float *row)
+static double log_sum_exp(const float *row)
 {
     double most = (double)row[rig_argmax(row, vocabulary)], sum = 0;
     for (uint32_t i = 0; i < vocabulary; i++)
@@ -52,9 +56,10 @@ static double normaliser(const float *row)
     return most + log(sum);
 }
 
-static double divergence(const float *p, const float *q)
+/* Of q from p, whose logarithms of sums are known. */
+static double divergence(const float *p, double zp, const float *q, double zq)
 {
-    double zp = normaliser(p), zq = normaliser(q), sum = 0;
+    double sum = 0;
     for (uint32_t i = 0; i < vocabulary; i++) {
         double log_p = (double)p[i] - zp;
         sum += exp(log_p) * (log_p - ((double)q[i] - zq));
@@ -66,9 +71,10 @@ static void score(runner *r, const runner *base, const mote_token *tokens)
 {
     for (uint32_t i = SCORED_FROM; i + 1 < WINDOW; i++) {
         const float *row = r->logits + (size_t)i * vocabulary;
-        r->nll += normaliser(row) - (double)row[tokens[i + 1]];
-        if (r->kl_bound > 0)
-            r->kl += divergence(base->logits + (size_t)i * vocabulary, row);
+        r->z[i] = log_sum_exp(row);
+        r->nll += r->z[i] - (double)row[tokens[i + 1]];
+        if (r != base)
+            r->kl += divergence(base->logits + (size_t)i * vocabulary, base->z[i], row, r->z[i]);
     }
 }
 
@@ -115,27 +121,25 @@ static mote_token *read_tokens(const mote_model *model, size_t *n)
 
 static void report(const runner *r, uint32_t chunks)
 {
-    double n = (double)chunks * (WINDOW - SCORED_FROM - 1);
-    printf("%-18s kv %s  perplexity %.4f", r->name, r->kv == MOTE_KV_F32 ? "f32" : "f16",
-           exp(r->nll / n));
+    double n = (double)chunks * (WINDOW - SCORED_FROM - 1), perplexity = exp(r->nll / n);
+    /* Fewer chunks are other text: its perplexity is unknown, its divergence may be larger. */
+    bool whole = chunks == MAX_CHUNKS;
+    double kl_bound = whole ? r->kl_bound : 4 * r->kl_bound;
+    printf("%-18s kv %s  perplexity %.4f (golden %.4f)", r->name,
+           r->kv == MOTE_KV_F32 ? "f32" : "f16", perplexity, r->perplexity);
     if (r->kl_bound > 0)
-        printf("  mean KL divergence %.3e, bound %.1e", r->kl / n, r->kl_bound);
+        printf("  mean KL divergence %.3e, bound %.1e", r->kl / n, kl_bound);
     printf("\n");
-    if (r->kl_bound > 0 && !(r->kl / n <= r->kl_bound))
+    if (r->kl_bound > 0 && !(r->kl / n <= kl_bound))
         rig_fail("%s diverges from BF16 more than it did", r->name);
+    if (whole && !(fabs(perplexity / r->perplexity - 1) <= r->within))
+        rig_fail("the perplexity of %s is not within %g of the golden one", r->name, r->within);
 }
 
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
-    runner runners[] = {
-        {.name = "mote-tiny-BF16", .kv = MOTE_KV_F16},
-        {.name = "mote-tiny-BF16", .kv = MOTE_KV_F32},
-        {.name = "mote-tiny-Q8_0", .kl_bound = q8_0_bound},
-        {.name = "mote-tiny-Q4_K_M", .kl_bound = q4_k_m_bound},
-    };
-    enum { N = sizeof runners / sizeof *runners };
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < N_RUNNERS; i++)
         if (!start(&runners[i]))
             rig_fail("%s.gguf is missing", runners[i].name);
     size_t n;
@@ -143,20 +147,14 @@ int main(void)
     uint32_t chunks = rig_scaled(MAX_CHUNKS, 1);
     chunks = chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS;
     for (uint32_t c = 0; c < chunks; c++)
-        for (size_t i = 0; i < N; i++) {
+        for (size_t i = 0; i < N_RUNNERS; i++) {
             run_chunk(&runners[i], tokens + (size_t)c * WINDOW);
             score(&runners[i], &runners[0], tokens + (size_t)c * WINDOW);
         }
     printf("%u chunks, %u predictions\n", chunks, chunks * (WINDOW - SCORED_FROM - 1));
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < N_RUNNERS; i++)
         report(&runners[i], chunks);
-    double perplexity = exp(runners[1].nll / ((double)chunks * (WINDOW - SCORED_FROM - 1)));
-    if (chunks < MAX_CHUNKS)
-        printf("not all chunks: the perplexity is not compared with the reference's\n");
-    else if (!(fabs(perplexity / reference_perplexity - 1) <= 1e-3))
-        rig_fail("the perplexity of BF16 is %.5f, the reference's %.5f", perplexity,
-                 reference_perplexity);
-    for (size_t i = 0; i < N; i++)
+    for (size_t i = 0; i < N_RUNNERS; i++)
         finish(&runners[i]);
     free(tokens);
     return 0;
