@@ -235,7 +235,7 @@ static mote_status normalise(const tok_classes *c, stretch *s, const unsigned ch
         while (at < n && active_at(c, text, at, &bytes))
             at += bytes;
         TRY(append_normalised(c, s, text + inert, at - inert, out, err));
-        copied = inert = at;
+        copied = at; /* an inert one or the end */
     }
     return append(out, text + copied, n - copied, err);
 }

@@ -139,6 +139,24 @@ static void a_word_seen_before_is_encoded_alike(void **state)
     free(text);
 }
 
+/* Words that differ in nothing but how many zero bytes they have. */
+static void zeros_count(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    static char text[N];
+    static mote_token ids[N];
+    size_t n = 0, n_ids;
+    for (size_t zeros = 1; n + zeros < N; zeros = zeros % 14 + 1) {
+        n += zeros;
+        text[n++] = '1';
+    }
+    assert_int_equal(tok_encode(t, (str){text, n}, 0, ids, N, &n_ids, NULL), MOTE_OK);
+    assert_int_equal(n_ids, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(ids[i], text[i]);
+}
+
 static void a_megabyte_of_one_letter_takes_less_than_a_second(void **state)
 {
     (void)state;
@@ -296,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_all_lengths_merge_in_order),
         cmocka_unit_test(a_word_seen_before_is_encoded_alike),
+        cmocka_unit_test(zeros_count),
         cmocka_unit_test(a_megabyte_of_one_letter_takes_less_than_a_second),
         cmocka_unit_test(room_limits_what_is_written_not_the_count),
         cmocka_unit_test(a_text_that_cannot_be_counted_is_refused),
