@@ -1,2 +1,376 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_32_avx2.c - products with 32-value blocks, by panels of 16 rows. */
+/*
+ * gemm_32_avx2.c - products with Q4_0, Q4_1, Q5_0 and Q5_1.
+ *
+ * Every block ends in a step of the float chains. Its codes are summed in one or
+ * two pieces, so that the 16-bit halves of a lane, which get half of the piece's
+ * columns, hold their sums (|x| <= 127):
+ *
+ *     format   piece   codes    offset   largest |sum|
+ *     Q4_0       32    0 .. 15     8     16 *  8 * 127 = 16,256
+ *     Q4_1       32    0 .. 15     -     16 * 15 * 127 = 30,480
+ *     Q5_0       32    0 .. 31    16     16 * 16 * 127 = 32,512
+ *     Q5_1       16    0 .. 31     -      8 * 31 * 127 = 31,496
+ */
+#include "kernels/x86/gemm_panel_avx2.h"
+
+#include <stddef.h>
+
+enum {
+    SLAB_BLOCKS = SLAB_COLS / QUANT_BLOCK,
+    BLOCK_VECTORS = QUANT_BLOCK / 4,
+    ROW_BYTES = SLAB_BLOCKS * sizeof(quant_q5_1) /* of a slab, the largest format */
+};
+
+/* One block of the 8 rows of a group: q[k] has columns 4k .. 4k+3. */
+typedef struct block_32 {
+    __m256i q[BLOCK_VECTORS];
+    __m256 d, m;
+} block_32;
+
+typedef void unpack_32_fn(const uint8_t *block, size_t stride, block_32 *out);
+
+typedef struct format_32 {
+    unpack_32_fn *unpack;
+    int block_bytes;
+    int piece, offset;
+    bool has_m;
+} format_32;
+
+/* ---- blocks ---- */
+
+/* 32 nibbles of each row; the low ones are the first sixteen columns. */
+ALWAYS_INLINE void unpack_nibbles(const uint8_t *qs, size_t stride, __m256i q[BLOCK_VECTORS])
+{
+    __m256i v[4];
+    load_columns(qs, stride, v);
+    EACH(i, 4)
+    {
+        q[i] = bits(v[i], 0, 0x0F0F0F0F);
+        q[i + 4] = bits(v[i], 4, 0x0F0F0F0F);
+    }
+}
+
+/* Bits 4k .. 4k+3 of each lane become bit 4 of the four bytes of vector k: every byte
+ * gets a copy of the lane's byte that holds its bit, and looks at that bit alone. */
+ALWAYS_INLINE void add_fifth_bits(__m256i fifth, __m256i q[BLOCK_VECTORS])
+{
+    const __m256i low = _mm256_set1_epi32(0x08040201), high = _mm256_slli_epi32(low, 4);
+    EACH(k, BLOCK_VECTORS)
+    {
+        const int byte = k / 2 * 0x01010101;
+        const __m256i from =
+            _mm256_setr_epi32(byte, byte + 0x04040404, byte + 0x08080808, byte + 0x0C0C0C0C, byte,
+                              byte + 0x04040404, byte + 0x08080808, byte + 0x0C0C0C0C);
+        const __m256i bit = k % 2 == 0 ? low : high;
+        const __m256i here = _mm256_and_si256(_mm256_shuffle_epi8(fifth, from), bit);
+        const __m256i is_set = _mm256_cmpeq_epi8(here, bit);
+        q[k] = _mm256_or_si256(q[k], _mm256_and_si256(is_set, _mm256_set1_epi8(16)));
+    }
+}
+
+ALWAYS_INLINE void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *out)
+{
+    __m256i head[4];
+    load_columns(block, stride, head);
+    out->d = f16_of(head[0], 0);
+    unpack_nibbles(block + offsetof(quant_q4_0, qs), stride, out->q);
+}
+
+ALWAYS_INLINE void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *out)
+{
+    __m256i head[4];
+    load_columns(block, stride, head);
+    out->d = f16_of(head[0], 0);
+    out->m = f16_of(head[0], 16);
+    unpack_nibbles(block + offsetof(quant_q4_1, qs), stride, out->q);
+}
+
+ALWAYS_INLINE void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *out)
+{
+    __m256i head[4];
+    load_columns(block, stride, head);
+    out->d = f16_of(head[0], 0);
+    unpack_nibbles(block + offsetof(quant_q5_0, qs), stride, out->q);
+    add_fifth_bits(_mm256_or_si256(_mm256_srli_epi32(head[0], 16), _mm256_slli_epi32(head[1], 16)),
+                   out->q);
+}
+
+ALWAYS_INLINE void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *out)
+{
+    __m256i head[4];
+    load_columns(block, stride, head);
+    out->d = f16_of(head[0], 0);
+    out->m = f16_of(head[0], 16);
+    unpack_nibbles(block + offsetof(quant_q5_1, qs), stride, out->q);
+    add_fifth_bits(head[1], out->q);
+}
+
+static const format_32 format_q4_0 = {unpack_q4_0, sizeof(quant_q4_0), 32, 8, false};
+static const format_32 format_q4_1 = {unpack_q4_1, sizeof(quant_q4_1), 32, 0, true};
+static const format_32 format_q5_0 = {unpack_q5_0, sizeof(quant_q5_0), 32, 16, false};
+static const format_32 format_q5_1 = {unpack_q5_1, sizeof(quant_q5_1), 16, 0, true};
+
+/* ---- tiles ---- */
+
+/* Activations of a run of tokens from one block on; strides are between tokens. */
+typedef struct tile_x {
+    const int8_t *q;
+    const int32_t *start; /* per block, where its sum starts: two 16-bit halves */
+    const int16_t *sum;   /* per block, the sum of the codes: meets m */
+    const float *d;
+    size_t q_stride, block_stride;
+    size_t n; /* tokens */
+} tile_x;
+
+typedef void slab_fn(const uint8_t *block, size_t stride, size_t n_blocks, block_32 *out);
+typedef void multiply_fn(block_32 *const w[GROUPS], size_t n_blocks, const tile_x *x,
+                         const tile_y *y);
+typedef __m256 one_token_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
+
+/* sum + w * codes at step k of a block; *isum takes the sum at the end of each piece. */
+ALWAYS_INLINE __m256i sum_step(const format_32 *f, int k, __m256i w, __m256i codes,
+                               const int32_t *start, __m256i sum, __m256i *isum)
+{
+    const int vectors = f->piece / 4;
+    const __m256i product = _mm256_maddubs_epi16(w, codes);
+    if (k % vectors != 0)
+        sum = add_now(sum, product);
+    else
+        sum = f->offset == 0 ? product : add_now(set1_at(start), product);
+    if (k % vectors == vectors - 1) {
+        const __m256i total = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+        *isum = k < vectors ? total : _mm256_add_epi32(*isum, total);
+    }
+    return sum;
+}
+
+/* One step of a chain. */
+ALWAYS_INLINE __m256 chain_step(const format_32 *f, const block_32 *w, __m256i isum, float dx,
+                                int16_t xsum, __m256 acc)
+{
+    const __m256 scale = _mm256_set1_ps(dx);
+    acc = _mm256_fmadd_ps(_mm256_mul_ps(w->d, scale), _mm256_cvtepi32_ps(isum), acc);
+    if (f->has_m)
+        acc = _mm256_fmadd_ps(_mm256_mul_ps(w->m, scale), _mm256_set1_ps((float)xsum), acc);
+    return acc;
+}
+
+/* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
+ALWAYS_INLINE void tile(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks,
+                        const tile_x *x, int nt, const tile_y *out)
+{
+    __m256 acc[GROUPS][TILE];
+    __m256i sum[GROUPS][TILE], isum[GROUPS][TILE];
+    EACH(t, nt)
+    {
+        acc[0][t] = load_chains(out, (size_t)t, 0);
+        acc[1][t] = load_chains(out, (size_t)t, 1);
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        EACH(k, BLOCK_VECTORS)
+        {
+            EACH(t, nt)
+            {
+                const __m256i codes = set1_at(x->q + t * x->q_stride + b * QUANT_BLOCK + 4 * k);
+                const int32_t *start = x->start + t * x->block_stride + b;
+                EACH(g, GROUPS)
+                {
+                    sum[g][t] = sum_step(f, k, w[g][b].q[k], codes, start, sum[g][t], &isum[g][t]);
+                }
+            }
+        }
+        EACH(t, nt)
+        {
+            const size_t at = t * x->block_stride + b;
+            EACH(g, GROUPS)
+            {
+                acc[g][t] = chain_step(f, &w[g][b], isum[g][t], x->d[at], x->sum[at], acc[g][t]);
+            }
+        }
+    }
+    EACH(t, nt)
+    {
+        store_chains(out, (size_t)t, 0, acc[0][t]);
+        store_chains(out, (size_t)t, 1, acc[1][t]);
+    }
+}
+
+/* A slab of a panel against all tokens of x. */
+ALWAYS_INLINE void tiles(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks, tile_x x,
+                         tile_y y)
+{
+    for (size_t n; x.n > 0; x.n -= n) {
+        n = next_tile(x.n);
+        switch (n) {
+        case 1: tile(f, w, n_blocks, &x, 1, &y); break;
+        case 2: tile(f, w, n_blocks, &x, 2, &y); break;
+        default: tile(f, w, n_blocks, &x, TILE, &y); break;
+        }
+        x.q += n * x.q_stride;
+        x.start += n * x.block_stride;
+        x.sum += n * x.block_stride;
+        x.d += n * x.block_stride;
+        y.y += n * y.stride;
+    }
+}
+
+/* A block of 8 rows against one token: a step of the chains. */
+ALWAYS_INLINE __m256 multiply_one(const format_32 *f, const uint8_t *block, size_t stride,
+                                  const tile_x *x, __m256 acc)
+{
+    block_32 w;
+    f->unpack(block, stride, &w);
+    __m256i sum = _mm256_setzero_si256(), isum = sum;
+    EACH(k, BLOCK_VECTORS)
+    {
+        sum = sum_step(f, k, w.q[k], set1_at(x->q + 4 * k), x->start, sum, &isum);
+    }
+    return chain_step(f, &w, isum, x->d[0], x->sum[0], acc);
+}
+
+/* ---- panels ---- */
+
+typedef struct workspace {
+    block_32 slab[GROUPS][SLAB_BLOCKS];
+    uint8_t stage[LANES * ROW_BYTES]; /* of the last rows: blocks of a slab */
+    int32_t start[];                  /* of a chunk of tokens: [n][cols / 32] */
+} workspace;
+
+/* A format and its parts, compiled for it. */
+typedef struct product {
+    const format_32 *format;
+    slab_fn *unpack;
+    multiply_fn *multiply;
+    one_token_fn *one_token;
+} product;
+
+/* Where the sums of n blocks start: -offset times the sums of their codes, those in the
+ * low and in the high half of every four columns apart. */
+static void prepare_starts(const int8_t *q, size_t n, int offset, int32_t *start)
+{
+    for (size_t i = 0; i < n; i++) {
+        const __m256i codes = _mm256_loadu_si256((const __m256i *)(q + i * QUANT_BLOCK));
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8((char)offset), codes);
+        __m128i sum =
+            _mm_add_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+        sum = _mm_add_epi16(sum, _mm_shuffle_epi32(sum, 0x4E));
+        sum = _mm_add_epi16(sum, _mm_shuffle_epi32(sum, 0xB1));
+        start[i] = _mm_cvtsi128_si32(_mm_sub_epi16(_mm_setzero_si128(), sum));
+    }
+}
+
+/* Tokens t0 .. t0+n-1 from block b on. */
+static tile_x view_x(const kern_act *x, const workspace *ws, size_t t0, size_t n, size_t b)
+{
+    const size_t blocks = x->cols / QUANT_BLOCK, from = t0 * blocks + b;
+    return (tile_x){.q = x->q + from * QUANT_BLOCK,
+                    .start = ws->start + b,
+                    .sum = x->sum + from,
+                    .d = x->d + from,
+                    .q_stride = x->cols,
+                    .block_stride = blocks,
+                    .n = n};
+}
+
+/* Blocks of all groups of a panel, of which `rows` rows are left. */
+static void unpack_slab(const product *p, const uint8_t *w, size_t stride, size_t rows,
+                        size_t n_blocks, workspace *ws)
+{
+    const size_t bytes = n_blocks * (size_t)p->format->block_bytes;
+    for (size_t g = 0; g < GROUPS; g++) {
+        const uint8_t *block = w + g * LANES * stride;
+        const size_t left = rows > g * LANES ? rows - g * LANES : 0;
+        if (left >= LANES)
+            p->unpack(block, stride, n_blocks, ws->slab[g]);
+        else
+            p->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, n_blocks,
+                      ws->slab[g]);
+    }
+}
+
+/* Rows r0 .. r0+15 (fewer at the end) for tokens t0 .. t0+n-1. */
+static void multiply_panel(const kern_gemm_args *a, const product *p, size_t r0, size_t t0,
+                           size_t n)
+{
+    workspace *ws = a->scratch;
+    block_32 *const slab[GROUPS] = {ws->slab[0], ws->slab[1]};
+    const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
+    const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
+        const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
+        unpack_slab(p, w, a->row_bytes, rows, n_blocks, ws);
+        if (rows >= 2 * PANEL)
+            prefetch_panel(w, a->row_bytes, n_blocks * bytes);
+        const tile_x x = view_x(a->x, ws, t0, n, b);
+        const tile_y y = {a->y + t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
+        p->multiply(slab, n_blocks, &x, &y);
+    }
+}
+
+/* Rows r0 .. r0+7 (fewer at the end) for one token. */
+static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
+{
+    workspace *ws = a->scratch;
+    const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
+    const size_t blocks = a->x->cols / QUANT_BLOCK;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + LANES * a->row_bytes;
+    __m256 acc = _mm256_setzero_ps();
+    for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
+        const tile_x x = view_x(a->x, ws, 0, 1, b);
+        if (rows >= 2 * LANES)
+            prefetch_bytes(next, LANES * bytes);
+        if (rows >= LANES)
+            acc = p->one_token(w, a->row_bytes, &x, acc);
+        else
+            acc = p->one_token(stage_rows(w, a->row_bytes, rows, bytes, ws->stage), bytes, &x, acc);
+    }
+    _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
+}
+
+static void gemm(const kern_gemm_args *a, const product *p)
+{
+    workspace *ws = a->scratch;
+    const size_t cols = a->x->cols, blocks = cols / QUANT_BLOCK;
+    const size_t at_once =
+        chunk_tokens(cols, blocks * sizeof(int32_t), KERN_SCRATCH_BYTES - sizeof(workspace));
+    for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
+        const size_t n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once;
+        if (p->format->offset != 0)
+            prepare_starts(a->x->q + t0 * cols, n * blocks, p->format->offset, ws->start);
+        if (a->x->n == 1) {
+            for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
+                multiply_rows(a, p, r0);
+        } else {
+            for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+                multiply_panel(a, p, r0, t0, n);
+        }
+    }
+}
+
+#define GEMM(f)                                                                                    \
+    static void slab_##f(const uint8_t *block, size_t stride, size_t n_blocks, block_32 *out)      \
+    {                                                                                              \
+        for (size_t b = 0; b < n_blocks; b++)                                                      \
+            format_##f.unpack(block + b * (size_t)format_##f.block_bytes, stride, out + b);        \
+    }                                                                                              \
+    static void multiply_##f(block_32 *const w[GROUPS], size_t n_blocks, const tile_x *x,          \
+                             const tile_y *y)                                                      \
+    {                                                                                              \
+        tiles(&format_##f, w, n_blocks, *x, *y);                                                   \
+    }                                                                                              \
+    static __m256 one_token_##f(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc)  \
+    {                                                                                              \
+        return multiply_one(&format_##f, block, stride, x, acc);                                   \
+    }                                                                                              \
+    void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
+    {                                                                                              \
+        gemm(a, &(product){&format_##f, slab_##f, multiply_##f, one_token_##f});                   \
+    }
+
+GEMM(q4_0)
+GEMM(q4_1)
+GEMM(q5_0)
+GEMM(q5_1)

@@ -108,7 +108,8 @@ ALWAYS_INLINE void tile(const kern_gemm_args *a, const piece *p, size_t t, int n
             xs[j] = vf_load(x + (size_t)j * cols + c + h * VF_WIDTH);
             EACH(i, ROWS)
             {
-                const __m256 w = vf_load(ws->w[i] + c + h * VF_WIDTH);
+                __m256 w = vf_load(ws->w[i] + c + h * VF_WIDTH);
+                __asm__("" : "+x"(w)); /* loaded once, not by every multiplication */
                 EACH(j, nt)
                 acc[j][i][h] = vf_fma(w, xs[j], acc[j][i][h]);
             }

@@ -7,6 +7,10 @@ void kern_gemm_level_avx2(kern_table *table)
     table->gemm_f32 = k_gemm_f32_avx2;
     table->gemm_f16 = k_gemm_f16_avx2;
     table->gemm_bf16 = k_gemm_bf16_avx2;
+    table->gemm_q4_0 = k_gemm_q4_0_avx2;
+    table->gemm_q4_1 = k_gemm_q4_1_avx2;
+    table->gemm_q5_0 = k_gemm_q5_0_avx2;
+    table->gemm_q5_1 = k_gemm_q5_1_avx2;
     table->gemm_q8_0 = k_gemm_q8_0_avx2;
     table->gemm_q2_k = k_gemm_q2_k_avx2;
     table->gemm_q3_k = k_gemm_q3_k_avx2;
