@@ -8,6 +8,8 @@
  *
  * A request is two 32-bit numbers, flags of tok_encode and a length, and that many
  * bytes of text; the answer is a 32-bit count and the ids. All little-endian.
+ *
+ *   cc -O2 -Iinclude -Isrc bench/tok_bench.c build/release/libmote.a -lutf8proc -lpthread -lm
  */
 #include "base/os.h"
 #include "gguf/gguf.h"

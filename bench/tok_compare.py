@@ -4,8 +4,8 @@
 
     tok_compare.py TOK_BENCH VOCABULARY.gguf TOKENIZER.json [--strings N] [--seed S] [--file FILE]
 
-TOK_BENCH is the program of bench/tok_bench.c. VOCABULARY.gguf and TOKENIZER.json must
-hold the same vocabulary. N random strings (mixed scripts, marks in any order,
+TOK_BENCH is the program of bench/tok_bench.c, which says how to build it.
+VOCABULARY.gguf and TOKENIZER.json must hold the same vocabulary. N random strings (mixed scripts, marks in any order,
 white space of every kind, control tokens and pieces of them, odd code points)
 are encoded by both, with and without looking for added tokens; any difference is
 printed and makes the exit code 1. Ill-formed bytes are compared too: the

@@ -8,9 +8,9 @@
 #include "tok/tok.h"
 
 enum {
-    TOK_MAX_TOKEN = 1024,        /* bytes of one token; the longest of Qwen 3.5 has 128 */
-    TOK_MAX_ADDED = 1024,        /* added tokens; Qwen 3.5 has 33 */
-    TOK_MAX_TEXT = (1 << 30) - 1 /* bytes of one text, so that 32 bits count what becomes of it */
+    TOK_MAX_TOKEN = 1024,  /* bytes of one token; the longest of Qwen 3.5 has 128 */
+    TOK_MAX_ADDED = 1024,  /* added tokens; Qwen 3.5 has 33 */
+    TOK_MAX_TEXT = 1 << 28 /* bytes of one text: far beyond any context */
 };
 
 /* Tokens that are found in the raw text before anything else is done to it. */
