@@ -37,15 +37,18 @@ ended_with() {
     [ $code -eq "$1" ] || fail "$2: exit code $code, not $1: $(cat "$work/err")"
 }
 
+# A reward for what was already said makes an answer that never ends by itself, on any machine.
+answer_without_end() { start run "$model" --raw --isa ref -v -t 1 --frequency -2 -c 100000 -p Once "$@"; }
+
 # While answering: what is there is kept, and the line is ended.
-start run "$model" --raw -t 1 "Once upon a time" --temp 1 --seed 3
+answer_without_end
 until_true test -s "$work/out"
 kill -INT $pid
 ended_with 130 "Ctrl-C while answering"
 [ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is left open"
 grep -q ' interrupted$' "$work/err" || fail "$(cat "$work/err")"
 
-start run "$model" --raw -t 1 "Once upon a time" --temp 1 --seed 3
+answer_without_end
 until_true test -s "$work/out"
 kill -TERM $pid
 ended_with 143 "SIGTERM while answering"
@@ -61,9 +64,9 @@ for signal in INT:130 TERM:143; do
 done
 
 # A document is whole even when the answer is not.
-start run "$model" --raw -v -t 1 "Once upon a time" --temp 1 --seed 3 --json
+answer_without_end --json
 until_true grep -q "1 thread" "$work/err"
-sleep 1
+sleep 2
 kill -INT $pid
 ended_with 130 "Ctrl-C with --json"
 [ -s "$work/out" ] && json 'd["finish"] == "interrupted" and d["mote"]["stop"] == "interrupt"'
@@ -94,7 +97,11 @@ gone || fail "the second Ctrl-C is not obeyed at once"
 ended_with 130 "Ctrl-C twice"
 
 # Who starts a program with SIGINT ignored wants it ignored.
-(trap '' INT; : >"$work/ignoring"; exec "$MOTE" run "$model" --raw -q -n 3 -t 1 "Once upon a time" >"$work/out" </dev/null) &
+(
+    trap '' INT
+    : >"$work/ignoring"
+    exec "$MOTE" run "$model" --raw --isa ref -q -t 1 --frequency -2 -p Once -n 60 >"$work/out" </dev/null
+) &
 pid=$!
 until_true test -e "$work/ignoring"
 kill -INT $pid
