@@ -84,6 +84,9 @@ mote_status os_file_create(os_file *f, const char *path, mote_error *err)
     f->fd = -1;
     if ((size_t)snprintf(f->path, sizeof f->path, "%s", path) >= sizeof f->path)
         return err_set(err, MOTE_E_ARG, "the path %.60s... is too long", path);
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a rename would replace a device */
+        return err_set(err, MOTE_E_IO, "%s is there and not a regular file", path);
     snprintf(f->temporary, sizeof f->temporary, "%s.%d.part", f->path, (int)getpid());
     f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (f->fd < 0)

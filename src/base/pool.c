@@ -72,7 +72,8 @@ static void work(pool *p, uint32_t index)
         if (!atomic_compare_exchange_weak_explicit(&p->claim, &seen, seen - 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        const uint32_t n_tasks = p->n_tasks; /* once `done` is complete the next run may change it */
+        const uint32_t n_tasks =
+            p->n_tasks; /* once `done` is complete the next run may change it */
         p->fn(p->ctx, n_tasks - (uint32_t)seen, index);
         if (atomic_fetch_add(&p->done, 1) + 1 == n_tasks && atomic_load(&p->caller_sleeps))
             futex_wake(&p->done, 1);

@@ -154,6 +154,9 @@ static void paths_that_cannot_be(void **state)
     assert_int_equal(os_file_commit(&f, &err), MOTE_E_IO);
     assert_int_equal(count_entries(), 1);
     assert_int_equal(rmdir(target), 0);
+    /* What is not a file is not replaced by one. */
+    assert_int_equal(os_file_create(&f, "/dev/null", &err), MOTE_E_IO);
+    assert_int_equal(os_file_create(&f, folder, &err), MOTE_E_IO);
 }
 
 static void a_name_without_a_folder(void **state)
