@@ -60,7 +60,7 @@ static settings parse(int argc, char **argv)
         parse_one(&o, argv[i], argv[i + 1]);
     o.cases = rig_scaled(o.cases, 5);
     bool small = strncmp(o.table.name, "mote-tiny", 9) != 0;
-    o.ref_once_in = small ? 8 : 60;
+    o.ref_once_in = small ? 30 : 120;
     return o;
 }
 

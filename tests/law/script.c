@@ -120,7 +120,7 @@ typedef struct batch {
 
 static uint32_t draw_length(script *s, uint64_t most)
 {
-    static const uint32_t reach[] = {1, 1, 1, 2, 5, 17, 33, 40, 70};
+    static const uint32_t reach[] = {1, 1, 1, 2, 5, 17, 33, 40, 70, 100};
     uint32_t upto = reach[rig_below(&s->random, sizeof reach / sizeof *reach)];
     uint32_t n = 1 + rig_below(&s->random, upto);
     return n < most ? n : (uint32_t)most;
@@ -289,7 +289,7 @@ static void act_rewind(script *s)
         uint64_t back = rig_below(&s->random, 33);
         target = back < live->pos ? live->pos - back : 0;
     }
-    if (live->n_kept > 0 && rig_once_in(&s->random, 3))
+    if (live->n_kept > 0 && rig_once_in(&s->random, 2))
         target = live->kept[rig_below(&s->random, live->n_kept)] + rig_below(&s->random, 2);
     if (target > live->pos)
         target = live->pos;
@@ -439,7 +439,7 @@ static const struct {
     act_fn *act;
     uint32_t weight;
 } acts[] = {
-    {act_step, 50}, {act_rewind, 14}, {act_fork, 6},     {act_save_and_load, 4}, {act_keep, 8},
+    {act_step, 50}, {act_rewind, 14}, {act_fork, 6},     {act_save_and_load, 4}, {act_keep, 12},
     {act_new, 6},   {act_free, 4},    {act_overfull, 2}, {act_cancelled, 2},
 };
 
@@ -461,7 +461,7 @@ void script_run(script *s, const law_table *table, const script_models *models, 
     uint64_t blocks = mem_count().blocks;
     *s = (script){.table = table, .number = number};
     s->random = (rig_random){.seed = seed, .stream = number};
-    s->budget = 20 + rig_below(&s->random, 120);
+    s->budget = 20 + rig_below(&s->random, 200);
     make_engine(s, &s->engines[0], models);
     if (rig_once_in(&s->random, 3))
         make_engine(s, &s->engines[1], models);
