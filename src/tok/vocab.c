@@ -287,8 +287,9 @@ static mote_status take_merge(reader *r, uint32_t rank, merge *one, mote_error *
 
 static mote_status add_merge(tok_merges *m, const merge *one, uint32_t rank, mote_error *err)
 {
-    uint64_t key = merges_key(one->left, one->right);
-    size_t at = merges_home(m, key);
+    uint64_t key = merges_key(one->left, one->right), hash = merges_hash(key);
+    size_t at = (size_t)(hash >> m->shift), bit = merges_bit(m, hash);
+    m->filter[bit / 64] |= (uint64_t)1 << bit % 64;
     for (int probe = 0; probe < MERGES_PROBES; probe++, at = (at + 1) & (m->n_slots - 1)) {
         if (m->slots[at] == 0) {
             m->slots[at] = key << MERGES_BITS | rank;
@@ -314,7 +315,8 @@ static mote_status read_merges(reader *r, mote_error *err)
             if (!index_get(r, some[i].left_hash, &some[i].left) ||
                 !index_get(r, some[i].right_hash, &some[i].right))
                 return not_tokens(&some[i], rank + i, err);
-            __builtin_prefetch(&m->slots[merges_home(m, merges_key(some[i].left, some[i].right))]);
+            uint64_t hash = merges_hash(merges_key(some[i].left, some[i].right));
+            __builtin_prefetch(&m->slots[hash >> m->shift]);
         }
         for (uint32_t i = 0; i < n; i++)
             TRY(add_merge(m, &some[i], rank + i, err));
@@ -365,7 +367,7 @@ static mote_status find_parts(reader *r, const gguf *g, mote_error *err)
  */
 static size_t table_size(uint64_t n)
 {
-    size_t size = 16;
+    size_t size = 64;
     while (size < 2 * n)
         size *= 2;
     return size;
@@ -380,13 +382,15 @@ static mote_status allocate(reader *r, mote_error *err)
     m->n = (uint32_t)r->merges->count;
     m->n_slots = table_size(m->n);
     m->shift = (unsigned)__builtin_clzll(m->n_slots) + 1;
-    bool all = (r->index = mem_new(index_size, sizeof *r->index)) != NULL &&
-               (m->slots = mem_new(m->n_slots, sizeof *m->slots)) != NULL &&
-               (m->result = mem_new(m->n, sizeof *m->result)) != NULL &&
-               (t->starts = mem_new((size_t)t->n_tokens + 1, sizeof *t->starts)) != NULL &&
-               (t->text = mem_new(r->tokens->n_bytes + HASH_SLACK, 1)) != NULL &&
-               (t->added = mem_new(t->n_added, sizeof *t->added)) != NULL &&
-               (t->by_text = mem_new(t->n_added, sizeof *t->by_text)) != NULL;
+    bool all =
+        (r->index = mem_new(index_size, sizeof *r->index)) != NULL &&
+        (m->slots = mem_new(m->n_slots, sizeof *m->slots)) != NULL &&
+        (m->filter = mem_new(m->n_slots / 64, MERGES_FILTER_BITS * sizeof *m->filter)) != NULL &&
+        (m->result = mem_new(m->n, sizeof *m->result)) != NULL &&
+        (t->starts = mem_new((size_t)t->n_tokens + 1, sizeof *t->starts)) != NULL &&
+        (t->text = mem_new(r->tokens->n_bytes + HASH_SLACK, 1)) != NULL &&
+        (t->added = mem_new(t->n_added, sizeof *t->added)) != NULL &&
+        (t->by_text = mem_new(t->n_added, sizeof *t->by_text)) != NULL;
     if (!all)
         return err_set(err, MOTE_E_MEMORY, "no memory for a vocabulary of %u tokens", t->n_tokens);
     return tok_classes_init(&t->classes, err);
@@ -456,6 +460,7 @@ void tok_free(tok *t)
     mem_free(t->text);
     mem_free(t->starts);
     mem_free(t->merges.result);
+    mem_free(t->merges.filter);
     mem_free(t->merges.slots);
     mem_free(t);
 }
@@ -469,8 +474,9 @@ uint64_t tok_private_bytes(const tok *t)
 {
     const tok_merges *m = &t->merges;
     return sizeof *t + (uint64_t)m->n_slots * sizeof *m->slots +
-           (uint64_t)m->n * sizeof *m->result + ((uint64_t)t->n_tokens + 1) * sizeof *t->starts +
-           t->starts[t->n_tokens] + (uint64_t)t->n_added * (sizeof *t->added + sizeof *t->by_text) +
+           (uint64_t)m->n_slots * MERGES_FILTER_BITS / 8 + (uint64_t)m->n * sizeof *m->result +
+           ((uint64_t)t->n_tokens + 1) * sizeof *t->starts + t->starts[t->n_tokens] +
+           (uint64_t)t->n_added * (sizeof *t->added + sizeof *t->by_text) +
            (uint64_t)t->classes.n_blocks * CLASS_BLOCK;
 }
 
