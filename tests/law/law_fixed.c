@@ -14,6 +14,7 @@
 
 #include "base/os.h"
 
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,36 @@ static void threads(const fixture *f)
         mote_session_free(session);
         mote_engine_free(engine);
     }
+}
+
+/* Two engines on one model, each in its own thread: what they share is never written. */
+typedef struct neighbour {
+    const fixture *f;
+    uint32_t stream;
+    pthread_t thread;
+} neighbour;
+
+static void *run_alone(void *ctx)
+{
+    const neighbour *n = ctx;
+    mote_engine *engine = engine_for(n->f, n->f->model, 1, 2);
+    mote_session *session = rig_session(engine);
+    feed_and_compare(n->f, engine, session, n->stream, n->f->table.setup.length - 20, "an engine");
+    for (uint32_t i = 0; i < 20; i++)
+        feed_and_compare(n->f, engine, session, n->stream, 1, "an engine beside another");
+    mote_session_free(session);
+    mote_engine_free(engine);
+    return NULL;
+}
+
+static void engines(const fixture *f)
+{
+    neighbour pair[2] = {{.f = f, .stream = 0}, {.f = f, .stream = 3}};
+    for (size_t i = 0; i < 2; i++)
+        if (pthread_create(&pair[i].thread, NULL, run_alone, &pair[i]) != 0)
+            rig_fail("cannot start a thread");
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(pair[i].thread, NULL);
 }
 
 /* ---- L2 ---- */
@@ -413,6 +444,7 @@ static const struct {
 } laws[] = {
     {"bits of this numerics version", fingerprint},
     {"L1 threads", threads},
+    {"L1 two engines at once", engines},
     {"L2 cut", cuts},
     {"L2 across a partition", across_a_partition},
     {"L3 batch", neighbours},

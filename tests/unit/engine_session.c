@@ -14,9 +14,11 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static mote_model *model;
 static mote_model_info info;
@@ -201,6 +203,47 @@ static void cancel_stops_at_a_whole_pass(void **unused)
     mote_engine_free(engine);
 }
 
+static void *cancel_soon(void *ctx)
+{
+    struct timespec moment = {.tv_nsec = 5 * 1000 * 1000};
+    nanosleep(&moment, NULL);
+    mote_cancel(ctx);
+    return NULL;
+}
+
+/* From another thread, in the middle of a long step: whatever was appended is whole passes, and the
+ * session goes on from there with the bits it would have had. */
+static void cancel_from_another_thread(void **unused)
+{
+    (void)unused;
+    enum { N = 3000 };
+    mote_engine_options options = {.threads = 2, .sessions = 2, .positions = 2 * N, .batch = 16};
+    mote_engine *engine = rig_engine(model, &options);
+    mote_session *s = rig_session(engine), *plain = rig_session(engine);
+    static mote_token many[N];
+    for (size_t i = 0; i < N; i++)
+        many[i] = tokens[i % 512];
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, engine), 0);
+    mote_work work = {.session = s, .tokens = many, .n = N};
+    mote_status status = mote_step(engine, &work, 1, NULL);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    uint64_t length = mote_session_length(s);
+    printf("%s after %llu of %d tokens\n", mote_status_name(status), (unsigned long long)length, N);
+    assert_int_equal(status, MOTE_E_CANCELED);
+    assert_true(length < N && length % 16 == 0);
+    rig_feed(engine, plain, many, length + 1, MOTE_LOGITS_LAST);
+    float *expected = calloc(info.vocabulary, sizeof *expected);
+    assert_non_null(expected);
+    memcpy(expected, mote_session_logits(plain, 0), info.vocabulary * sizeof *expected);
+    rig_feed(engine, s, many + length, 1, MOTE_LOGITS_LAST);
+    assert_memory_equal(mote_session_logits(s, 0), expected, info.vocabulary * sizeof *expected);
+    free(expected);
+    mote_session_free(s);
+    mote_session_free(plain);
+    mote_engine_free(engine);
+}
+
 static void logits_are_those_asked_for(void **unused)
 {
     (void)unused;
@@ -351,6 +394,7 @@ int main(void)
         cmocka_unit_test(full_leaves_everything_as_it_was),
         cmocka_unit_test(sessions_and_positions_run_out),
         cmocka_unit_test(cancel_stops_at_a_whole_pass),
+        cmocka_unit_test(cancel_from_another_thread),
         cmocka_unit_test(logits_are_those_asked_for),
         cmocka_unit_test(wrong_steps_are_refused),
         cmocka_unit_test(wrong_options_are_refused),

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model_open.c - files that are sound GGUF but not a model mote can run.
+ *
+ * A small model of the true shape is changed in one place and opened: a number of
+ * its metadata, or the name of one tensor. Each must be refused with a message that
+ * names the thing, and leave nothing behind.
+ */
+#include "law/rig.h"
+
+#include "base/mem.h"
+#include "gguf/gguf.h"
+#include "support/data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned char *original, *bytes;
+static size_t n_bytes;
+
+static void write_changed(char *path, size_t room)
+{
+    rig_temp_path(path, room, "changed.gguf");
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n_bytes, out), n_bytes);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* Opens what is in `bytes`; the message must hold `word`. */
+static mote_status open_changed(const char *word)
+{
+    char path[128];
+    write_changed(path, sizeof path);
+    mem_stats before = mem_count();
+    mote_error err = {0};
+    mote_model *model;
+    mote_status status = mote_model_open(&model, path, NULL, &err);
+    if (status != MOTE_OK) {
+        assert_null(model);
+        assert_int_equal(err.status, status);
+        if (strstr(err.text, word) == NULL)
+            rig_fail("the message '%s' does not name '%s'", err.text, word);
+    }
+    mote_model_close(model);
+    assert_int_equal(mem_count().blocks, before.blocks);
+    return status;
+}
+
+/* Where a value of the original lies in its bytes. */
+static size_t place_of(const char *key)
+{
+    gguf *g;
+    mote_error err = {0};
+    MUST(gguf_read(&g, original, n_bytes, &err), &err);
+    const gguf_kv *kv = gguf_find(g, key);
+    assert_non_null(kv);
+    size_t at = (size_t)(kv->bytes - original);
+    gguf_free(g);
+    return at;
+}
+
+static void numbers_that_cannot_be(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *key;
+        uint32_t value;
+        mote_status status;
+        const char *word;
+    } cases[] = {
+        {"block_count", 0, MOTE_E_FORMAT, "block_count"},
+        {"block_count", 1000, MOTE_E_FORMAT, "block_count"},
+        {"block_count", 6, MOTE_E_FORMAT, "blk."},
+        {"embedding_length", 0, MOTE_E_FORMAT, "embedding_length"},
+        {"embedding_length", 96, MOTE_E_FORMAT, "token_embd.weight"},
+        {"embedding_length", UINT32_MAX, MOTE_E_FORMAT, "embedding_length"},
+        {"feed_forward_length", 0, MOTE_E_FORMAT, "feed_forward_length"},
+        {"feed_forward_length", 96, MOTE_E_FORMAT, "ffn_gate"},
+        {"attention.head_count", 0, MOTE_E_FORMAT, "head_count"},
+        {"attention.head_count", 3, MOTE_E_FORMAT, "head counts"},
+        {"attention.head_count", 4, MOTE_E_FORMAT, "attn_q.weight"},
+        {"attention.head_count", 32, MOTE_E_UNSUPPORTED, "query heads"},
+        {"attention.head_count_kv", 0, MOTE_E_FORMAT, "head_count_kv"},
+        {"attention.head_count_kv", 1, MOTE_E_FORMAT, "attn_k.weight"},
+        {"attention.key_length", 128, MOTE_E_UNSUPPORTED, "key_length"},
+        {"attention.value_length", 128, MOTE_E_UNSUPPORTED, "value_length"},
+        {"rope.dimension_count", 32, MOTE_E_UNSUPPORTED, "dimension_count"},
+        {"context_length", 0, MOTE_E_FORMAT, "context_length"},
+        {"ssm.conv_kernel", 3, MOTE_E_UNSUPPORTED, "conv_kernel"},
+        {"ssm.state_size", 64, MOTE_E_UNSUPPORTED, "state_size"},
+        {"ssm.group_count", 0, MOTE_E_FORMAT, "group_count"},
+        {"ssm.group_count", 3, MOTE_E_FORMAT, "head counts"},
+        {"ssm.group_count", 4, MOTE_E_FORMAT, "attn_qkv"},
+        {"ssm.time_step_rank", 6, MOTE_E_FORMAT, "inner_size"},
+        {"ssm.inner_size", 500, MOTE_E_FORMAT, "inner_size"},
+        {"full_attention_interval", 0, MOTE_E_FORMAT, "full_attention_interval"},
+        {"full_attention_interval", 2, MOTE_E_FORMAT, "attn_q.weight"},
+        {"full_attention_interval", 100, MOTE_E_UNSUPPORTED, "hybrids"},
+        {"nextn_predict_layers", 2, MOTE_E_UNSUPPORTED, "draft"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "qwen35.%s", cases[i].key);
+        memcpy(bytes, original, n_bytes);
+        memcpy(bytes + place_of(key), &cases[i].value, sizeof cases[i].value);
+        mote_status status = open_changed(cases[i].word);
+        if (status != cases[i].status)
+            rig_fail("%s = %u gives %s", key, cases[i].value, mote_status_name(status));
+    }
+}
+
+static void another_architecture(void **unused)
+{
+    (void)unused;
+    memcpy(bytes, original, n_bytes);
+    /* A string value is its length, then its bytes. */
+    memcpy(bytes + place_of("general.architecture") + 8, "llama3", 6);
+    assert_int_equal(open_changed("llama3"), MOTE_E_UNSUPPORTED);
+}
+
+/* Without these a file is complete: other files leave them out. */
+static bool may_be_absent(const char *name)
+{
+    return strstr(name, "nextn.shared_head_norm") != NULL || strcmp(name, "output.weight") == 0;
+}
+
+static void every_tensor_is_needed(void **unused)
+{
+    (void)unused;
+    gguf *g;
+    mote_error err = {0};
+    MUST(gguf_read(&g, original, n_bytes, &err), &err);
+    uint64_t n = gguf_n_tensors(g);
+    for (uint64_t i = 0; i < n; i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        char name[96];
+        snprintf(name, sizeof name, "%.*s", (int)t->name.n, t->name.p);
+        memcpy(bytes, original, n_bytes);
+        bytes[(size_t)((const unsigned char *)t->name.p - original) + t->name.n - 1] = '?';
+        /* The bias has a second spelling, and that is the one looked for last. */
+        char *bias = strstr(name, "ssm_dt.bias");
+        if (bias != NULL)
+            strcpy(bias, "ssm_dt");
+        mote_status status = open_changed(name);
+        if (status != (may_be_absent(name) ? MOTE_OK : MOTE_E_FORMAT))
+            rig_fail("without %s the file gives %s", name, mote_status_name(status));
+    }
+    printf("%llu tensors\n", (unsigned long long)n);
+    gguf_free(g);
+}
+
+static void what_it_says_of_itself(void **unused)
+{
+    (void)unused;
+    mote_model *model = rig_open(rig_model_path("r2-gqa4-kv2-tied-mtp"), MOTE_ISA_REF);
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    assert_int_equal(info.layers, 4);
+    assert_int_equal(info.attention_layers, 1);
+    assert_int_equal(info.context, 262144);
+    assert_int_equal(info.vocabulary, 512);
+    assert_int_equal(info.tokens, 512);
+    assert_true(info.tied && info.draft_head);
+    assert_int_equal(info.isa, MOTE_ISA_REF);
+    assert_int_equal(info.file_bytes, n_bytes);
+    uint64_t done = 0, total = 0;
+    while (mote_model_warm(model, &done, &total))
+        assert_true(done < total);
+    assert_int_equal(done, n_bytes);
+    mote_model_close(model);
+}
+
+static int read_original(void **unused)
+{
+    (void)unused;
+    const char *path = rig_model_path("r2-gqa4-kv2-tied-mtp");
+    if (path == NULL)
+        return -1;
+    original = test_file_read(path, &n_bytes);
+    bytes = malloc(n_bytes);
+    return original != NULL && bytes != NULL ? 0 : -1;
+}
+
+static int free_original(void **unused)
+{
+    (void)unused;
+    free(original);
+    free(bytes);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_that_cannot_be),
+        cmocka_unit_test(another_architecture),
+        cmocka_unit_test(every_tensor_is_needed),
+        cmocka_unit_test(what_it_says_of_itself),
+    };
+    return cmocka_run_group_tests_name("model_open", tests, read_original, free_original);
+}
