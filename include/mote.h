@@ -47,6 +47,9 @@ extern "C" {
 
 #define MOTE_VERSION "0.1.0"
 
+/* MOTE_VERSION of the library in use, which may be newer than this header. */
+MOTE_API const char *mote_version(void);
+
 /* Grows whenever any result changes by one bit; kept in every snapshot. */
 enum { MOTE_NUMERICS = 1 };
 

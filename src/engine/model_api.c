@@ -64,6 +64,11 @@ static mote_status open_into(mote_model *m, const char *path, const mote_model_o
     return MOTE_OK;
 }
 
+const char *mote_version(void)
+{
+    return MOTE_VERSION;
+}
+
 mote_status mote_model_open(mote_model **out, const char *path, const mote_model_options *options,
                             mote_error *err)
 {
