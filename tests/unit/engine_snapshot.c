@@ -10,6 +10,9 @@
 #include "base/mem.h"
 #include "support/data.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,6 +140,31 @@ static void damage_is_seen(void **unused)
     assert_int_equal(load(engine, 0, &session), MOTE_E_IO);
 }
 
+/* The checksum is no secret: a file made with care must still have exactly its length. */
+static void length_is_exact(void **unused)
+{
+    (void)unused;
+    save_one();
+    size_t n;
+    unsigned char *bytes = test_file_read(path, &n);
+    unsigned char *longer = calloc(n + 16, 1);
+    assert_true(bytes != NULL && longer != NULL);
+    memcpy(longer, bytes, n);
+    static const int changes[] = {16, 4, 1, -1, -4, -16};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        size_t m = (size_t)((ptrdiff_t)n + changes[i]);
+        uint64_t check = XXH3_64bits(longer, m - sizeof check);
+        memcpy(longer + m - sizeof check, &check, sizeof check);
+        write_bytes(longer, m);
+        mote_session *session;
+        assert_int_equal(load(engine, 0, &session), MOTE_E_FORMAT);
+        memcpy(longer, bytes, n);
+        memset(longer + n, 0, 16);
+    }
+    free(longer);
+    free(bytes);
+}
+
 /* What another timeline left in a page is nobody's business. */
 static void holds_nothing_of_other_timelines(void **unused)
 {
@@ -212,6 +240,7 @@ int main(void)
         cmocka_unit_test(must_fit),
         cmocka_unit_test(belongs_to_its_model_and_engine),
         cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(length_is_exact),
         cmocka_unit_test(holds_nothing_of_other_timelines),
         cmocka_unit_test(wrong_calls),
     };
