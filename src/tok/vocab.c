@@ -13,7 +13,6 @@
  */
 #include "tok/parts.h"
 
-#include "base/ckd.h"
 #include "base/mem.h"
 #include "tok/utf8.h"
 
@@ -50,12 +49,14 @@ static void make_alphabet(reader *r)
     }
 }
 
-/* Turns printable text into bytes, at most as many as the text has; false: a character that is
- * not of the alphabet. */
-static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n)
+/* Turns printable text into bytes, at most as many as the text has. With `space` not NULL there
+ * must be one space, which stands between bytes: *space of them come before it. False: a character
+ * that has no business there. */
+static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n, size_t *space)
 {
     const unsigned char *p = (const unsigned char *)text.p, *end = p + text.n;
     size_t used = 0;
+    bool wanted = space != NULL;
     while (p < end) {
         unsigned c = *p++;
         if (c >= 0x80) { /* the alphabet has no longer form than two bytes */
@@ -63,12 +64,18 @@ static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n)
                 return false;
             c = (c & 0x1F) << 6 | (*p++ & 0x3Fu);
         }
-        if (c >= N_ALPHABET || r->byte_of[c] == NOT_A_BYTE)
+        unsigned byte = c < N_ALPHABET ? r->byte_of[c] : NOT_A_BYTE;
+        if (byte != NOT_A_BYTE) {
+            out[used++] = (unsigned char)byte;
+        } else if (c == ' ' && wanted) {
+            *space = used;
+            wanted = false;
+        } else {
             return false;
-        out[used++] = (unsigned char)r->byte_of[c];
+        }
     }
     *n = used;
-    return true;
+    return !wanted;
 }
 
 static bool is_utf8(str text)
@@ -90,7 +97,7 @@ static bool is_utf8(str text)
  * That line is nearly always far away, so tokens and merges are taken BATCH at a
  * time and the lines of all are asked for before the first is used.
  */
-enum { INDEX_ID_BITS = MERGES_BITS, BATCH = 16 };
+enum { INDEX_ID_BITS = MERGES_BITS, BATCH = 32 };
 
 /* May read, but does not use, up to HASH_SLACK bytes behind the text. */
 static uint64_t hash_of(str text)
@@ -181,7 +188,7 @@ static mote_status add_token(tok *t, const reader *r, uint32_t id, int64_t type,
         return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes, not 1 to %d", id, text.n,
                        MAX_WRITTEN);
     if (type == TYPE_NORMAL) {
-        if (!to_bytes(r, text, out, &n))
+        if (!to_bytes(r, text, out, &n, NULL))
             return err_set(err, MOTE_E_FORMAT, "token %u is not written in byte characters", id);
     } else {
         if (!is_utf8(text))
@@ -255,6 +262,14 @@ static mote_status not_tokens(const merge *one, uint32_t rank, mote_error *err)
                    STR_ARG(one->text));
 }
 
+/* False for whatever lies among the added tokens: no merge may make one, lest plain text become
+ * control tokens. */
+static bool may_be_normal(const tok *t, uint32_t id)
+{
+    bool among = t->n_added > 0 && id >= t->added[0].id && id <= t->added[t->n_added - 1].id;
+    return id < t->n_tokens && !among;
+}
+
 /*
  * Takes a merge apart and finds what it makes. Vocabularies list tokens in the
  * order of the merges that make them, so the one after the last result is tried
@@ -264,23 +279,18 @@ static mote_status take_merge(reader *r, uint32_t rank, merge *one, mote_error *
 {
     tok_merges *m = &r->t->merges;
     char bytes[2 * MAX_WRITTEN + HASH_SLACK];
-    str text = one->text;
-    const char *space = text.n > 0 ? memchr(text.p, ' ', text.n) : NULL;
-    if (space == NULL || text.n > 2 * MAX_WRITTEN)
-        return not_tokens(one, rank, err);
-    str left = {text.p, (size_t)(space - text.p)}, right = {space + 1, text.n - left.n - 1};
-    size_t n_left, n_right;
-    if (!to_bytes(r, left, (unsigned char *)bytes, &n_left) ||
-        !to_bytes(r, right, (unsigned char *)bytes + n_left, &n_right))
+    size_t n, n_left;
+    if (one->text.n > 2 * MAX_WRITTEN ||
+        !to_bytes(r, one->text, (unsigned char *)bytes, &n, &n_left))
         return not_tokens(one, rank, err);
     one->left_hash = hash_ahead(r, (str){bytes, n_left});
-    one->right_hash = hash_ahead(r, (str){bytes + n_left, n_right});
-    str whole = {bytes, n_left + n_right};
+    one->right_hash = hash_ahead(r, (str){bytes + n_left, n - n_left});
+    str whole = {bytes, n};
     uint32_t result = rank > 0 ? m->result[rank - 1] + 1 : 0;
-    if ((result >= r->t->n_tokens || !str_eq(tok_text(r->t, result), whole)) &&
+    if ((!may_be_normal(r->t, result) || !str_eq(tok_text(r->t, result), whole)) &&
         !index_get(r, hash_of(whole), &result))
         return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', does not make a token", rank,
-                       STR_ARG(text));
+                       STR_ARG(one->text));
     m->result[rank] = result;
     return MOTE_OK;
 }
@@ -317,6 +327,7 @@ static mote_status read_merges(reader *r, mote_error *err)
                 return not_tokens(&some[i], rank + i, err);
             uint64_t hash = merges_hash(merges_key(some[i].left, some[i].right));
             __builtin_prefetch(&m->slots[hash >> m->shift]);
+            __builtin_prefetch(&m->filter[merges_bit(m, hash) / 64]);
         }
         for (uint32_t i = 0; i < n; i++)
             TRY(add_merge(m, &some[i], rank + i, err));

@@ -136,6 +136,11 @@ static void merge_of_added(tok_sample *s)
 {
     s->merges[3] = "<think> a";
 }
+static void merge_to_added(tok_sample *s)
+{
+    s->tokens[s->first_added] = "xy"; /* where the result of the next merge would stand */
+    s->merges[s->n_merges++] = "x y";
+}
 static void merge_twice(tok_sample *s)
 {
     s->merges[s->n_merges++] = "l l";
@@ -218,6 +223,7 @@ static const struct {
     {merge_of_three, MOTE_E_FORMAT, "merge 3, 'l l l', is not two tokens"},
     {merge_of_stranger, MOTE_E_FORMAT, "merge 3, 'lx l', "},
     {merge_to_stranger, MOTE_E_FORMAT, "merge 3, 'x y', does not make a token"},
+    {merge_to_added, MOTE_E_FORMAT, "merge 20, 'x y', does not make a token"},
     {merge_of_added, MOTE_E_FORMAT, "merge 3, '<think> a', "},
     {merge_twice, MOTE_E_FORMAT, "merge 20, 'l l', was there before"},
     {long_merge, MOTE_E_FORMAT, "merge 3, 'l lll"},
