@@ -224,7 +224,7 @@ static void print_table(const bench_state *s)
 
 static void json_row(json *j, const bench_state *s, const bench_row *row)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_text(j, "test", kind_names[row->kind]);
     json_key_u64(j, "size", row->size);
     json_key_u64(j, "tokens", row->time.tokens);
@@ -241,7 +241,7 @@ static void json_row(json *j, const bench_state *s, const bench_row *row)
 static void print_json(const bench_state *s)
 {
     json j = {.to = s->call->out};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "model", s->info.name);
     json_key_text(&j, "file", s->path);
     json_key_u64(&j, "file_bytes", s->bytes.file_bytes);
@@ -251,7 +251,7 @@ static void print_json(const bench_state *s)
     json_key_f64(&j, "bare_read_seconds", s->bare_seconds);
     json_key_f64(&j, "bare_read_bytes_per_second", (double)s->bytes.per_token / s->bare_seconds);
     json_key(&j, "results");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < s->n_rows; i++)
         json_row(&j, s, &s->rows[i]);
     json_end_array(&j);

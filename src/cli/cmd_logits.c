@@ -209,17 +209,17 @@ static void print_table(const logits_state *l)
 static void print_json(const logits_state *l)
 {
     json j = {.to = l->call->out};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_u64(&j, "tokens", l->ids.n);
     json_key_u64(&j, "rows", l->rows);
     json_key_u64(&j, "vocabulary", l->vocabulary);
     json_key_text(&j, "out", l->options->out);
     json_key(&j, "top");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < l->n_top; i++) {
         size_t n;
         const char *bytes = mote_token_bytes(l->on.model, l->top[i], &n);
-        json_object(&j);
+        json_begin_object(&j);
         json_key(&j, "id");
         json_i64(&j, l->top[i]);
         json_key(&j, "logit");

@@ -343,7 +343,7 @@ static void report_timing(const run_state *r)
 static void write_sampling(json *j, const mote_sampling *s)
 {
     json_key(j, "sampling");
-    json_object(j);
+    json_begin_object(j);
     json_key(j, "temperature");
     json_f32(j, s->temperature);
     json_key(j, "top_p");
@@ -366,7 +366,7 @@ static void write_timings(json *j, const run_state *r)
     double reading = r->prompt_ended - r->load_ended;
     double writing = r->answer.ended - r->prompt_ended;
     json_key(j, "timings");
-    json_object(j);
+    json_begin_object(j);
     json_key_f64(j, "load", r->load_ended - r->started);
     json_key_f64(j, "prompt", reading);
     json_key_f64(j, "answer", writing);
@@ -383,25 +383,25 @@ static void write_json(const run_state *r)
     mote_model_info info;
     mote_model_describe(r->on.model, &info);
     json j = {.to = r->call->out};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "model", info.name);
     json_key(&j, "content");
     json_bytes(&j, a->text.p, a->text.n);
     json_key_text(&j, "finish", answer_finish(a->end));
     json_key(&j, "ids");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < a->ids.n; i++)
         json_i64(&j, a->ids.ids[i]);
     json_end_array(&j);
     json_key(&j, "usage");
-    json_object(&j);
+    json_begin_object(&j);
     json_key_u64(&j, "prompt_tokens", r->ids.n);
     json_key_u64(&j, "completion_tokens", a->ids.n);
     json_key_u64(&j, "total_tokens", r->ids.n + a->ids.n);
     json_end_object(&j);
     write_timings(&j, r);
     json_key(&j, "mote");
-    json_object(&j);
+    json_begin_object(&j);
     write_sampling(&j, &a->sampling);
     json_key_text(&j, "stop", answer_end_name(a->end));
     json_key_text(&j, "isa", mote_isa_name(info.isa));

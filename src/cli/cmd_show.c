@@ -173,7 +173,7 @@ static void print_text(const show_state *s)
 
 static void write_model(json *j, const mote_model_info *info)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_u64(j, "parameters", info->parameters);
     json_key_u64(j, "layers", info->layers);
     json_key_u64(j, "attention_layers", info->attention_layers);
@@ -189,7 +189,7 @@ static void write_model(json *j, const mote_model_info *info)
 
 static void write_memory(json *j, const show_state *s)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_u64(j, "context", s->options->context);
     json_key_u64(j, "sessions", s->options->sessions);
     json_key_text(j, "kv", s->options->kv == MOTE_KV_F32 ? "f32" : "f16");
@@ -210,7 +210,7 @@ static void print_json(const show_state *s)
     str name = show_file_text(&s->file, "general.name");
     str architecture = show_file_text(&s->file, "general.architecture");
     json j = {.to = s->call->out};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "file", s->path);
     json_key_u64(&j, "file_bytes", s->file.map.bytes);
     json_key_text(&j, "file_type", show_file_type(&s->file));
@@ -224,12 +224,12 @@ static void print_json(const show_state *s)
     if (s->on.model != NULL)
         write_model(&j, &s->info);
     else
-        json_null(&j);
+        json_absent(&j);
     json_key(&j, "memory");
     if (s->on.model != NULL)
         write_memory(&j, s);
     else
-        json_null(&j);
+        json_absent(&j);
     show_formats_json(&s->file, &j);
     if (s->options->tensors)
         show_tensors_json(&s->file, &j);

@@ -66,11 +66,11 @@ static void write_hex(json *j, const char *bytes, size_t n)
 static void write_json_pieces(json *j, const mote_model *model, const input_ids *ids)
 {
     json_key(j, "pieces");
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = 0; i < ids->n; i++) {
         size_t n;
         const char *bytes = mote_token_bytes(model, ids->ids[i], &n);
-        json_object(j);
+        json_begin_object(j);
         json_key(j, "id");
         json_i64(j, ids->ids[i]);
         json_key(j, "text");
@@ -86,11 +86,11 @@ static void write_json(const cli_call *call, const mote_model *model, const inpu
 {
     const tokenize_options *o = call->options;
     json j = {.to = call->out};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_u64(&j, "count", ids->n);
     if (!o->count) {
         json_key(&j, "ids");
-        json_array(&j);
+        json_begin_array(&j);
         for (size_t i = 0; i < ids->n; i++)
             json_i64(&j, ids->ids[i]);
         json_end_array(&j);
@@ -177,7 +177,7 @@ static int decode(const cli_call *call, const mote_model *model)
         code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
     if (code == CLI_DONE && call->common.json) {
         json j = {.to = call->out};
-        json_object(&j);
+        json_begin_object(&j);
         json_key_u64(&j, "count", ids.n);
         json_key(&j, "text");
         json_bytes(&j, text.p, text.n);

@@ -26,22 +26,22 @@ enum { N_BUILT = sizeof built / sizeof *built };
 static void print_json(cli_out *o)
 {
     json j = {.to = o};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "version", MOTE_VERSION);
     json_key_text(&j, "commit", MOTE_COMMIT);
     json_key_u64(&j, "numerics", MOTE_NUMERICS);
     json_key_text(&j, "compiler", COMPILER);
     json_key(&j, "isa");
-    json_object(&j);
+    json_begin_object(&j);
     json_key(&j, "built");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < N_BUILT; i++)
         json_text(&j, mote_isa_name(built[i]));
     json_end_array(&j);
     json_key_text(&j, "used", mote_isa_name(cpu_best_isa()));
     json_end_object(&j);
     json_key(&j, "libraries");
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "utf8proc", utf8proc_version());
     json_end_object(&j);
     json_end_object(&j);

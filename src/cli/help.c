@@ -200,7 +200,7 @@ static void write_flags(json *j, const flag_group *group)
     for (size_t i = 0; i < group->n; i++) {
         const cli_flag *flag = &group->flags[i];
         char letter[2] = {flag->letter, '\0'};
-        json_object(j);
+        json_begin_object(j);
         json_key_text(j, "name", flag->name);
         json_key_text(j, "letter", flag->letter != 0 ? letter : NULL);
         json_key_text(j, "value", flag->value);
@@ -215,14 +215,14 @@ static void write_flags(json *j, const flag_group *group)
 
 static void write_command(json *j, const cli_command *command)
 {
-    json_object(j);
+    json_begin_object(j);
     json_key_text(j, "name", command->name);
     json_key_text(j, "section", command->section);
     json_key_text(j, "summary", command->summary);
     json_key_text(j, "usage", command->usage);
     json_key_text(j, "about", command->about);
     json_key(j, "flags");
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = 0; i < command->n_groups; i++)
         write_flags(j, &command->groups[i]);
     write_flags(j, &cli_common_flags);
@@ -233,10 +233,10 @@ static void write_command(json *j, const cli_command *command)
 void help_json(cli_out *o, const cli_command *command)
 {
     json j = {.to = o};
-    json_object(&j);
+    json_begin_object(&j);
     json_key_text(&j, "version", MOTE_VERSION);
     json_key(&j, "commands");
-    json_array(&j);
+    json_begin_array(&j);
     for (size_t i = 0; i < cli_n_commands; i++)
         if (command == NULL || command == cli_commands[i])
             write_command(&j, cli_commands[i]);

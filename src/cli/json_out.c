@@ -38,12 +38,12 @@ static void close_nest(json *j, const char *bracket)
         out_text(j->to, "\n");
 }
 
-void json_object(json *j)
+void json_begin_object(json *j)
 {
     open_nest(j, "{");
 }
 
-void json_array(json *j)
+void json_begin_array(json *j)
 {
     open_nest(j, "[");
 }
@@ -107,7 +107,7 @@ void json_bytes(json *j, const char *text, size_t n)
 void json_text(json *j, const char *terminated)
 {
     if (terminated == NULL)
-        json_null(j);
+        json_absent(j);
     else
         json_bytes(j, terminated, strlen(terminated));
 }
@@ -135,7 +135,7 @@ void json_f64(json *j, double x)
 {
     char digits[40];
     if (!is_number(x)) {
-        json_null(j);
+        json_absent(j);
         return;
     }
     int precision = 15;
@@ -150,7 +150,7 @@ void json_f32(json *j, float x)
 {
     char digits[40];
     if (!is_number((double)x)) {
-        json_null(j);
+        json_absent(j);
         return;
     }
     int precision = 6;
@@ -167,7 +167,7 @@ void json_bool(json *j, bool b)
     out_text(j->to, b ? "true" : "false");
 }
 
-void json_null(json *j)
+void json_absent(json *j)
 {
     begin_value(j);
     out_text(j->to, "null");

@@ -23,8 +23,8 @@ typedef struct json {
 } json;
 
 /* A fresh document is {.to = out}. */
-void json_object(json *j);
-void json_array(json *j);
+void json_begin_object(json *j);
+void json_begin_array(json *j);
 /* Ends the innermost object or array; the outermost one also ends the line. */
 void json_end_object(json *j);
 void json_end_array(json *j);
@@ -38,7 +38,7 @@ void json_i64(json *j, int64_t n);
 void json_f64(json *j, double x);
 void json_f32(json *j, float x);
 void json_bool(json *j, bool b);
-void json_null(json *j);
+void json_absent(json *j);
 
 /* json_key and a value in one. */
 void json_key_text(json *j, const char *name, const char *terminated);

@@ -159,9 +159,9 @@ void show_tensors_text(const show_file *f, cli_out *o)
 void show_formats_json(const show_file *f, json *j)
 {
     json_key(j, "formats");
-    json_array(j);
+    json_begin_array(j);
     for (size_t i = 0; i < f->n_formats; i++) {
-        json_object(j);
+        json_begin_object(j);
         json_key_text(j, "format", f->formats[i].name);
         json_key_u64(j, "tensors", f->formats[i].tensors);
         json_key_u64(j, "values", f->formats[i].values);
@@ -174,15 +174,15 @@ void show_formats_json(const show_file *f, json *j)
 void show_tensors_json(const show_file *f, json *j)
 {
     json_key(j, "tensors");
-    json_array(j);
+    json_begin_array(j);
     for (uint64_t i = 0; i < gguf_n_tensors(f->gguf); i++) {
         const gguf_tensor *t = gguf_tensor_at(f->gguf, i);
-        json_object(j);
+        json_begin_object(j);
         json_key(j, "name");
         json_bytes(j, t->name.p, t->name.n);
         json_key_text(j, "format", format_of(t));
         json_key(j, "shape");
-        json_array(j);
+        json_begin_array(j);
         for (uint32_t d = 0; d < t->n_dims; d++)
             json_u64(j, t->dims[d]);
         json_end_array(j);

@@ -38,7 +38,7 @@ static void write_number(const gguf_kv *kv, uint64_t i, json *j)
     } else if (gguf_int_at(kv, i, &integer)) {
         json_i64(j, integer);
     } else {
-        json_null(j);
+        json_absent(j);
     }
 }
 
@@ -59,7 +59,7 @@ static void write_elements(const gguf_kv *kv, uint64_t most, size_t most_bytes, 
 static void write_value(const gguf_kv *kv, uint64_t most, size_t most_bytes, json *j)
 {
     if (kv->is_array)
-        json_array(j);
+        json_begin_array(j);
     write_elements(kv, most, most_bytes, j);
     if (kv->is_array)
         json_end_array(j);
@@ -68,10 +68,10 @@ static void write_value(const gguf_kv *kv, uint64_t most, size_t most_bytes, jso
 void show_metadata_json(const show_file *f, json *j)
 {
     json_key(j, "metadata");
-    json_array(j);
+    json_begin_array(j);
     for (uint64_t i = 0; i < gguf_n_kv(f->gguf); i++) {
         const gguf_kv *kv = gguf_kv_at(f->gguf, i);
-        json_object(j);
+        json_begin_object(j);
         json_key(j, "key");
         json_bytes(j, kv->key.p, kv->key.n);
         json_key_text(j, "type", type_names[kv->type]);

@@ -81,6 +81,7 @@ typedef struct tile_y {
     size_t stride;
     __mmask16 mask[GROUPS];
     bool first;
+    ask_ahead *ask;
 } tile_y;
 
 /* ---- several tokens ---- */
@@ -148,7 +149,7 @@ ALWAYS_INLINE __m512 add_to_chain(const format_256 *f, const head_256 *head, __m
 }
 
 /* A superblock of a panel against nt tokens; f and nt are constants where this is inlined. */
-ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
+ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, bool ask,
                         const tile_y *out)
 {
     __m512i isum[GROUPS][TILE], sum[GROUPS][TILE], msum[GROUPS][TILE];
@@ -159,6 +160,8 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
     for (int s = 0; s < SLAB_COLS / f->many.dot; s++) {
         const int group = s * f->many.dot / f->group;
         sum_piece(f->many, w, x, nt, s, sum);
+        if (ask)
+            ask_some(out->ask);
         EACH(t, nt)
         {
             EACH(g, GROUPS)
@@ -186,14 +189,15 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
 ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
-        n = next_tile(x.n);
-        switch (n) {
-        case 1: tile(f, w, &x, 1, &y); break;
-        case 2: tile(f, w, &x, 2, &y); break;
-        case 3: tile(f, w, &x, 3, &y); break;
-        case 4: tile(f, w, &x, 4, &y); break;
-        case 5: tile(f, w, &x, 5, &y); break;
-        default: tile(f, w, &x, TILE, &y); break;
+        n = x.n >= MANY ? TILE : next_tile(x.n);
+        switch (x.n >= MANY ? MANY : n) {
+        case 1: tile(f, w, &x, 1, true, &y); break;
+        case 2: tile(f, w, &x, 2, true, &y); break;
+        case 3: tile(f, w, &x, 3, true, &y); break;
+        case 4: tile(f, w, &x, 4, true, &y); break;
+        case 5: tile(f, w, &x, 5, true, &y); break;
+        case TILE: tile(f, w, &x, TILE, true, &y); break;
+        default: tile(f, w, &x, TILE, false, &y); break;
         }
         x.q += n * x.q_stride;
         x.start[0] += n * x.start_stride;
@@ -204,20 +208,28 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
     }
 }
 
+/* Where codes are stored, and what is asked for meanwhile. */
+typedef struct slab_to {
+    __m512i *q;
+    ask_ahead *ask;
+} slab_to;
+
 ALWAYS_INLINE void store_codes(void *to, int at, const __m512i q[4])
 {
-    __m512i *slab = to;
+    const slab_to *slab = to;
+    ask_some(slab->ask);
     EACH(i, 4)
     {
-        slab[at / 4 + i] = q[i];
+        slab->q[at / 4 + i] = q[i];
     }
 }
 
 ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                          const uint8_t *block, size_t stride, slab_256 *out)
+                          const uint8_t *block, size_t stride, slab_256 *out, ask_ahead *ask)
 {
+    slab_to to = {out->q, ask};
     head(block, stride, &out->head);
-    codes(block, stride, store_codes, out->q);
+    codes(block, stride, store_codes, &to);
     if (!f->add_offset)
         return;
     EACH(p, 4)
@@ -336,7 +348,7 @@ static void prepare_block(const format_256 *f, pieces p, const int8_t *q, const 
 /* The functions of a format, with everything inlined. */
 typedef struct kernel_256 {
     const format_256 *f;
-    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out);
+    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out, ask_ahead *ask);
     void (*tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
     __m512 (*one)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
                   __m512 acc);
@@ -407,15 +419,15 @@ static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, siz
 
 /* One superblock of the 16 rows of group g. */
 static void unpack_group(const kernel_256 *k, const uint8_t *w, size_t stride, size_t rows,
-                         size_t g, workspace *ws)
+                         size_t g, workspace *ws, ask_ahead *ask)
 {
     const size_t bytes = (size_t)k->f->block_bytes;
     const uint8_t *block = w + g * LANES * stride;
     const size_t left = rows > g * LANES ? rows - g * LANES : 0;
     if (left >= LANES)
-        k->unpack(block, stride, &ws->slab[g]);
+        k->unpack(block, stride, &ws->slab[g], ask);
     else
-        k->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g]);
+        k->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g], ask);
 }
 
 /* Rows r0 .. r0+31 (fewer at the end) for the tokens of a chunk. */
@@ -424,17 +436,22 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    const uint8_t *next = w + PANEL * a->row_bytes;
+    /* Unpacking takes about the time of a tile; each asks for its share of the next
+     * panel. With many tokens there is time enough, and only unpacking asks. */
+    const bool many = c->n >= MANY;
+    const size_t share = PANEL * bytes / (many ? 1 : tiles_of(c->n) + 1);
+    ask_ahead ask = ask_for(w + PANEL * a->row_bytes);
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
+        ask.step = share / (GROUPS * SLAB_COLS / 16);
         for (size_t g = 0; g < GROUPS; g++)
-            unpack_group(k, w, a->row_bytes, rows, g, ws);
-        prefetch(next, PANEL * bytes);
-        next += PANEL * bytes;
+            unpack_group(k, w, a->row_bytes, rows, g, ws, &ask);
+        ask.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->many.dot);
         const tile_x x = view_x(k->f, a->x, c, b);
         const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
                           .stride = a->y_stride,
                           .mask = {row_mask(rows, 0), row_mask(rows, 1)},
-                          .first = b == 0};
+                          .first = b == 0,
+                          .ask = &ask};
         k->tiles(ws->slab, &x, &y);
     }
 }
@@ -478,9 +495,10 @@ static void gemm(const kern_gemm_args *a, const kernel_256 *k)
 }
 
 #define GEMM(format, head)                                                                         \
-    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out)                \
+    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out,                \
+                                ask_ahead *ask)                                                    \
     {                                                                                              \
-        unpack(&format_##format, head, codes_##format, block, stride, out);                        \
+        unpack(&format_##format, head, codes_##format, block, stride, out, ask);                   \
     }                                                                                              \
     static void tiles_##format(const slab_256 *w, const tile_x *x, const tile_y *y)                \
     {                                                                                              \

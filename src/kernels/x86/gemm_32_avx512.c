@@ -60,6 +60,7 @@ typedef struct tile_y {
     size_t stride;
     __mmask16 mask[GROUPS];
     bool first;
+    ask_ahead *ask;
 } tile_y;
 
 /* ---- several tokens ---- */
@@ -99,7 +100,7 @@ ALWAYS_INLINE __m512 add_to_chain(const format_32 *f, const block_32 *w, __m512 
 
 /* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
 ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, const tile_x *x,
-                        int nt, const tile_y *out)
+                        int nt, bool ask, const tile_y *out)
 {
     __m512 acc[GROUPS][TILE];
     __m512i sum[GROUPS][TILE];
@@ -114,6 +115,8 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
     for (size_t b = 0; b < n_blocks; b++) {
         const block_32 *block = w->block[b];
         sum_block(f, block, x, nt, b, sum);
+        if (ask)
+            ask_some(out->ask);
         EACH(t, nt)
         {
             const __m512 dx = _mm512_set1_ps(x->d[t * x->block_stride + b]);
@@ -137,14 +140,15 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
 ALWAYS_INLINE void tiles(const format_32 *f, const slab_32 *w, size_t n_blocks, tile_x x, tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
-        n = next_tile(x.n);
-        switch (n) {
-        case 1: tile(f, w, n_blocks, &x, 1, &y); break;
-        case 2: tile(f, w, n_blocks, &x, 2, &y); break;
-        case 3: tile(f, w, n_blocks, &x, 3, &y); break;
-        case 4: tile(f, w, n_blocks, &x, 4, &y); break;
-        case 5: tile(f, w, n_blocks, &x, 5, &y); break;
-        default: tile(f, w, n_blocks, &x, TILE, &y); break;
+        n = x.n >= MANY ? TILE : next_tile(x.n);
+        switch (x.n >= MANY ? MANY : n) {
+        case 1: tile(f, w, n_blocks, &x, 1, true, &y); break;
+        case 2: tile(f, w, n_blocks, &x, 2, true, &y); break;
+        case 3: tile(f, w, n_blocks, &x, 3, true, &y); break;
+        case 4: tile(f, w, n_blocks, &x, 4, true, &y); break;
+        case 5: tile(f, w, n_blocks, &x, 5, true, &y); break;
+        case TILE: tile(f, w, n_blocks, &x, TILE, true, &y); break;
+        default: tile(f, w, n_blocks, &x, TILE, false, &y); break;
         }
         x.q += n * x.q_stride;
         x.start[0] += n * x.block_stride;
@@ -245,13 +249,14 @@ static tile_x view_x(const kern_act *x, const chunk *c, size_t b)
 
 /* Blocks of all groups of a panel, of which `rows` rows are left. */
 static void unpack_slab(const kernel_32 *k, const uint8_t *w, size_t stride, size_t rows,
-                        size_t n_blocks, workspace *ws)
+                        size_t n_blocks, workspace *ws, ask_ahead *ask)
 {
     const size_t bytes = (size_t)k->f->block_bytes;
     for (size_t g = 0; g < GROUPS; g++) {
         const uint8_t *block = w + g * LANES * stride;
         const size_t left = rows > g * LANES ? rows - g * LANES : 0;
         for (size_t b = 0; b < n_blocks; b++, block += bytes) {
+            ask_some(ask);
             if (left >= LANES)
                 k->unpack(block, stride, &ws->slab.block[b][g]);
             else
@@ -268,17 +273,22 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const ch
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    const uint8_t *next = w + PANEL * a->row_bytes;
+    /* Unpacking takes about the time of a tile; each asks for its share of the next
+     * panel. With many tokens there is time enough, and only unpacking asks. */
+    const bool many = c->n >= MANY;
+    const size_t share = PANEL * bytes / (many ? 1 : tiles_of(c->n) + 1);
+    ask_ahead ask = ask_for(w + PANEL * a->row_bytes);
     for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
         const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
-        unpack_slab(k, w, a->row_bytes, rows, n_blocks, ws);
-        prefetch(next, PANEL * n_blocks * bytes);
-        next += PANEL * n_blocks * bytes;
+        ask.step = share / GROUPS;
+        unpack_slab(k, w, a->row_bytes, rows, n_blocks, ws, &ask);
+        ask.step = many ? 0 : share;
         const tile_x x = view_x(a->x, c, b);
         const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
                           .stride = a->y_stride,
                           .mask = {row_mask(rows, 0), row_mask(rows, 1)},
-                          .first = b == 0};
+                          .first = b == 0,
+                          .ask = &ask};
         k->tiles(&ws->slab, n_blocks, &x, &y);
     }
 }

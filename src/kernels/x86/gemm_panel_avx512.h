@@ -31,7 +31,8 @@ enum {
     LANES = 16, /* rows of a group: 32-bit lanes of a vector */
     GROUPS = 2, /* of a panel: two vectors of weights share a broadcast of codes */
     PANEL = GROUPS * LANES,
-    TILE = 6, /* tokens at once: 2 x 6 sums and 2 x 6 group sums fill the registers */
+    TILE = 6,  /* tokens at once: 2 x 6 sums and 2 x 6 group sums fill the registers */
+    MANY = 24, /* tokens with which arithmetic takes longer than reading the weights */
     SLAB_COLS = 256,
     SLAB_VECTORS = SLAB_COLS / 4
 };
@@ -98,11 +99,15 @@ static inline __mmask16 row_mask(size_t rows, size_t g)
     return rows <= g * LANES ? 0 : (__mmask16)((1u << (rows - g * LANES)) - 1);
 }
 
-/* Tokens of the next tile, so that n tokens make tiles of nearly equal size. */
+/* Tokens of the next tile when n < MANY are left, so that tiles have nearly equal
+ * size. No division: it would take a quarter of the time of a small tile. */
 static inline size_t next_tile(size_t n)
 {
-    const size_t tiles = (n + TILE - 1) / TILE;
-    return (n + tiles - 1) / tiles;
+    if (n <= TILE)
+        return n;
+    if (n <= 2 * TILE)
+        return (n + 1) / 2;
+    return n <= 3 * TILE ? (n + 2) / 3 : TILE;
 }
 
 /* A group with fewer than 16 rows left is copied beside zeros, so that unpacking
@@ -116,12 +121,30 @@ static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t 
     return stage;
 }
 
-/* Asks for bytes that are needed soon. Addresses past the end are allowed: a hint
- * reads nothing. */
-static inline void prefetch(const uint8_t *p, size_t bytes)
+/* Lines that are needed soon and are asked for a few at a time, among other work. All
+ * at once they would fill the buffers of the loads, and everything would wait for
+ * memory; while none is asked for, memory waits. Addresses past the end of the
+ * weights are allowed: a hint reads nothing. */
+typedef struct ask_ahead {
+    const char *line, *due;
+    size_t step; /* bytes that become due each time */
+} ask_ahead;
+
+static inline ask_ahead ask_for(const uint8_t *p)
 {
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+    return (ask_ahead){(const char *)p, (const char *)p, 0};
+}
+
+ALWAYS_INLINE void ask_some(ask_ahead *a)
+{
+    for (a->due += a->step; a->line < a->due; a->line += 64)
+        _mm_prefetch(a->line, _MM_HINT_T0);
+}
+
+/* Tiles that n tokens make. */
+static inline size_t tiles_of(size_t n)
+{
+    return (n + TILE - 1) / TILE;
 }
 
 #endif
