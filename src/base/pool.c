@@ -2,12 +2,18 @@
 /*
  * pool.c - see pool.h.
  *
- * One 64-bit word holds the number of the current run (high half) and the tasks
- * nobody has claimed yet (low half). A worker claims a task by lowering that
- * word with compare-and-swap; since its task is then unfinished, the run cannot
- * end, and `fn` and `ctx` cannot change under it. A worker that wakes late finds
- * no tasks and goes back to sleep: the caller never waits for it. So a pool
- * with more threads than cores is slow only by its share of the cores.
+ * The tasks of a run are cut into one share per thread, neighbours together, so
+ * that a thread walks through memory in one direction and what it asks for ahead
+ * of time is what it needs next. Who has finished his own share helps with the
+ * others'.
+ *
+ * A share is a word with the number of the run (high half) and its next task (low
+ * half), and an end. A task is claimed by raising the word with compare-and-swap;
+ * since it is then unfinished, the run cannot end, and `fn` and `ctx` cannot
+ * change under it. Before a new end is written the word is closed, so that nobody
+ * claims a task of the old run by the new end. A worker that wakes late finds no
+ * tasks and goes back to sleep: the caller never waits for it. So a pool with
+ * more threads than cores is slow only by its share of the cores.
  */
 #define _GNU_SOURCE
 #include "base/pool.h"
@@ -24,6 +30,13 @@
  * shorter than anything a person or a battery notices. */
 enum { SPINS = 1000 };
 
+#define NO_TASK UINT32_MAX
+
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t claim; /* run << 32 | next task, or NO_TASK */
+    _Atomic uint32_t end;
+} share;
+
 typedef struct worker {
     pool *pool;
     pthread_t thread;
@@ -32,9 +45,8 @@ typedef struct worker {
 } worker;
 
 struct pool {
-    _Alignas(64) _Atomic uint64_t claim; /* run << 32 | tasks left */
-    _Alignas(64) _Atomic uint32_t done;  /* tasks finished in this run */
-    _Alignas(64) _Atomic uint32_t run;   /* futex word the workers sleep on */
+    _Alignas(64) _Atomic uint32_t done; /* tasks finished in this run */
+    _Alignas(64) _Atomic uint32_t run;  /* futex word the workers sleep on */
     _Atomic uint32_t sleepers;
     _Atomic bool caller_sleeps;
     _Atomic bool stop;
@@ -42,6 +54,8 @@ struct pool {
     void *ctx;
     uint32_t n_threads;
     uint32_t n_tasks;
+    uint32_t n_runs; /* published so far */
+    share *shares;   /* [n_threads] */
     worker *workers; /* [n_threads - 1] */
 };
 
@@ -64,20 +78,46 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Takes tasks of whichever run is current until none is left. */
+/* The next task of a share, NO_TASK if there is none. */
+static uint32_t claim_task(share *s)
+{
+    uint64_t seen = atomic_load_explicit(&s->claim, memory_order_acquire);
+    for (;;) {
+        const uint32_t task = (uint32_t)seen;
+        if (task == NO_TASK || task >= atomic_load_explicit(&s->end, memory_order_acquire))
+            return NO_TASK;
+        if (atomic_compare_exchange_weak_explicit(&s->claim, &seen, seen + 1, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return task;
+    }
+}
+
+/* Takes tasks of whichever run is current until none is left: first one's own. */
 static void work(pool *p, uint32_t index)
 {
-    uint64_t seen = atomic_load_explicit(&p->claim, memory_order_acquire);
-    while ((uint32_t)seen > 0) {
-        if (!atomic_compare_exchange_weak_explicit(&p->claim, &seen, seen - 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
-        const uint32_t n_tasks =
-            p->n_tasks; /* once `done` is complete the next run may change it */
-        p->fn(p->ctx, n_tasks - (uint32_t)seen, index);
-        if (atomic_fetch_add(&p->done, 1) + 1 == n_tasks && atomic_load(&p->caller_sleeps))
-            futex_wake(&p->done, 1);
-        seen = atomic_load_explicit(&p->claim, memory_order_acquire);
+    for (uint32_t i = 0; i < p->n_threads; i++) {
+        share *s = &p->shares[(index + i) % p->n_threads];
+        for (uint32_t task; (task = claim_task(s)) != NO_TASK;) {
+            /* Read while the task is unfinished: later the next run may change it. */
+            const uint32_t n_tasks = p->n_tasks;
+            p->fn(p->ctx, task, index);
+            if (atomic_fetch_add(&p->done, 1) + 1 == n_tasks && atomic_load(&p->caller_sleeps))
+                futex_wake(&p->done, 1);
+        }
+    }
+}
+
+/* Opens the shares of a new run. */
+static void publish(pool *p, uint32_t n_tasks)
+{
+    const uint64_t run = (uint64_t)++p->n_runs << 32;
+    for (uint32_t i = 0; i < p->n_threads; i++) {
+        share *s = &p->shares[i];
+        const uint64_t first = (uint64_t)n_tasks * i / p->n_threads;
+        const uint64_t end = (uint64_t)n_tasks * (i + 1) / p->n_threads;
+        atomic_store_explicit(&s->claim, run | NO_TASK, memory_order_relaxed);
+        atomic_store_explicit(&s->end, (uint32_t)end, memory_order_release);
+        atomic_store_explicit(&s->claim, run | first, memory_order_release);
     }
 }
 
@@ -151,8 +191,7 @@ void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks)
     p->ctx = ctx;
     p->n_tasks = n_tasks;
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    uint64_t run = (atomic_load_explicit(&p->claim, memory_order_relaxed) >> 32) + 1;
-    atomic_store_explicit(&p->claim, run << 32 | n_tasks, memory_order_release);
+    publish(p, n_tasks);
     announce(p);
     work(p, 0);
     wait_done(p, n_tasks);
@@ -165,7 +204,7 @@ uint32_t pool_size(const pool *p)
 
 size_t pool_bytes(uint32_t n_threads)
 {
-    return sizeof(pool) + n_threads * sizeof(worker);
+    return sizeof(pool) + n_threads * (sizeof(worker) + sizeof(share));
 }
 
 void pool_free(pool *p)
@@ -178,6 +217,7 @@ void pool_free(pool *p)
         if (p->workers[i].started)
             pthread_join(p->workers[i].thread, NULL);
     mem_free(p->workers);
+    mem_free(p->shares);
     mem_free(p);
 }
 
@@ -189,7 +229,8 @@ mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err)
         return err_set(err, MOTE_E_MEMORY, "no memory for the thread pool");
     p->n_threads = n_threads > 0 ? n_threads : 1;
     p->workers = mem_new(p->n_threads, sizeof *p->workers);
-    if (p->workers == NULL) {
+    p->shares = mem_new(p->n_threads, sizeof *p->shares);
+    if (p->workers == NULL || p->shares == NULL) {
         pool_free(p);
         return err_set(err, MOTE_E_MEMORY, "no memory for %u threads", n_threads);
     }

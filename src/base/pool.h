@@ -3,9 +3,9 @@
  * pool.h - worker threads for the tasks of one step.
  *
  * pool_run divides outputs, never a sum: which thread takes which task must not
- * matter for a single bit of the result. Workers take tasks in order from one
- * counter, spin briefly when there are none and then sleep in the kernel, so an
- * idle engine uses no CPU.
+ * matter for a single bit of the result. Each thread begins with a stretch of
+ * neighbouring tasks, in order, and then helps the others; without tasks it spins
+ * briefly and then sleeps in the kernel, so an idle engine uses no CPU.
  */
 #ifndef MOTE_BASE_POOL_H
 #define MOTE_BASE_POOL_H
