@@ -77,9 +77,7 @@ typedef struct tile_x {
 
 /* Where the chains of a panel rest. */
 typedef struct tile_y {
-    float *y;
-    size_t stride;
-    __mmask16 mask[GROUPS];
+    float *chains; /* [tokens][PANEL] */
     bool first;
     ask_ahead *ask;
 } tile_y;
@@ -176,11 +174,10 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
         const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
         EACH(g, GROUPS)
         {
-            float *y = out->y + t * out->stride + g * LANES;
-            const __m512 acc = _mm512_maskz_loadu_ps(out->first ? 0 : out->mask[g], y);
+            float *chain = out->chains + t * PANEL + g * LANES;
+            const __m512 acc = out->first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
             const __m512i m = f->min_pairs > 0 ? msum[g][t] : _mm512_setzero_si512();
-            _mm512_mask_storeu_ps(y, out->mask[g],
-                                  add_to_chain(f, &w[g].head, dx, isum[g][t], m, acc));
+            _mm512_store_ps(chain, add_to_chain(f, &w[g].head, dx, isum[g][t], m, acc));
         }
     }
 }
@@ -204,7 +201,7 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
         x.start[1] += n * x.start_stride;
         x.sum += n * x.sum_stride;
         x.d += n * x.d_stride;
-        y.y += n * y.stride;
+        y.chains += n * PANEL;
     }
 }
 
@@ -356,15 +353,16 @@ typedef struct kernel_256 {
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256]; /* of the last rows: a block of each */
-    unsigned char rest[];       /* of KERN_SCRATCH_BYTES: prepared activations */
+    uint8_t stage[LANES * 256];        /* of the last rows: a block of each */
+    _Alignas(64) unsigned char rest[]; /* of KERN_SCRATCH_BYTES: chains, prepared activations */
 } workspace;
 
 /* Tokens t0 .. t0+n-1 of the activations, prepared. */
 typedef struct chunk {
     size_t t0, n;
     pieces p;
-    prepared x; /* [n][cols / 256] */
+    float *chains; /* [n][PANEL] */
+    prepared x;    /* [n][cols / 256] */
 } chunk;
 
 static size_t start_bytes(pieces p)
@@ -378,8 +376,9 @@ static size_t chunk_tokens(pieces p, size_t cols)
 {
     const size_t prepared_bytes =
         cols / SLAB_COLS * (start_bytes(p) + N_SUMS / 2 * sizeof(int16_t));
-    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / prepared_bytes;
-    const size_t cached = L2_BUDGET / (cols + prepared_bytes);
+    const size_t chain_bytes = PANEL * sizeof(float);
+    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / (prepared_bytes + chain_bytes);
+    const size_t cached = L2_BUDGET / (cols + prepared_bytes + chain_bytes);
     const size_t wanted = cached > MIN_CHUNK ? cached : MIN_CHUNK;
     return wanted < room ? wanted : room;
 }
@@ -387,8 +386,9 @@ static size_t chunk_tokens(pieces p, size_t cols)
 static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *room)
 {
     const size_t blocks = x->cols / SLAB_COLS;
-    c->x.start = (int32_t *)room;
-    c->x.sum = (int16_t *)(room + c->n * blocks * start_bytes(c->p));
+    c->chains = (float *)room;
+    c->x.start = (int32_t *)(c->chains + c->n * PANEL);
+    c->x.sum = (int16_t *)((unsigned char *)c->x.start + c->n * blocks * start_bytes(c->p));
     for (size_t i = 0; i < c->n * blocks; i++) {
         const size_t from = c->t0 * blocks + i;
         const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / c->p.dot),
@@ -447,13 +447,10 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
             unpack_group(k, w, a->row_bytes, rows, g, ws, &ask);
         ask.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->many.dot);
         const tile_x x = view_x(k->f, a->x, c, b);
-        const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
-                          .stride = a->y_stride,
-                          .mask = {row_mask(rows, 0), row_mask(rows, 1)},
-                          .first = b == 0,
-                          .ask = &ask};
+        const tile_y y = {.chains = c->chains, .first = b == 0, .ask = &ask};
         k->tiles(ws->slab, &x, &y);
     }
+    store_chains(c->chains, c->n, a->y + c->t0 * a->y_stride + r0, a->y_stride, rows);
 }
 
 /* Rows r0 .. r0+15 (fewer at the end) for the only token. */

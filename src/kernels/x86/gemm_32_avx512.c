@@ -56,9 +56,7 @@ typedef struct tile_x {
 
 /* Where the chains of a panel rest. */
 typedef struct tile_y {
-    float *y;
-    size_t stride;
-    __mmask16 mask[GROUPS];
+    float *chains; /* [tokens][PANEL] */
     bool first;
     ask_ahead *ask;
 } tile_y;
@@ -108,8 +106,8 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
     {
         EACH(g, GROUPS)
         {
-            const __mmask16 mask = out->first ? 0 : out->mask[g];
-            acc[g][t] = _mm512_maskz_loadu_ps(mask, out->y + t * out->stride + g * LANES);
+            acc[g][t] = out->first ? _mm512_setzero_ps()
+                                   : _mm512_load_ps(out->chains + t * PANEL + g * LANES);
         }
     }
     for (size_t b = 0; b < n_blocks; b++) {
@@ -131,7 +129,7 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
     {
         EACH(g, GROUPS)
         {
-            _mm512_mask_storeu_ps(out->y + t * out->stride + g * LANES, out->mask[g], acc[g][t]);
+            _mm512_store_ps(out->chains + t * PANEL + g * LANES, acc[g][t]);
         }
     }
 }
@@ -155,7 +153,7 @@ ALWAYS_INLINE void tiles(const format_32 *f, const slab_32 *w, size_t n_blocks, 
         x.start[1] += n * x.block_stride;
         x.sum += n * x.block_stride;
         x.d += n * x.block_stride;
-        y.y += n * y.stride;
+        y.chains += n * PANEL;
     }
 }
 
@@ -198,13 +196,14 @@ typedef struct kernel_32 {
 
 typedef struct workspace {
     slab_32 slab;
-    uint8_t stage[LANES * 64]; /* of the last rows: a block of each */
-    unsigned char rest[];      /* of KERN_SCRATCH_BYTES: prepared activations */
+    uint8_t stage[LANES * 64];         /* of the last rows: a block of each */
+    _Alignas(64) unsigned char rest[]; /* of KERN_SCRATCH_BYTES: chains, prepared activations */
 } workspace;
 
 /* Tokens t0 .. t0+n-1; prepared: per token and block a start (int32) or a sum (float). */
 typedef struct chunk {
     size_t t0, n;
+    float *chains; /* [n][PANEL] */
     const void *prepared;
 } chunk;
 
@@ -213,8 +212,9 @@ typedef struct chunk {
 static size_t chunk_tokens(size_t cols)
 {
     const size_t prepared_bytes = cols / QUANT_BLOCK * sizeof(int32_t);
-    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / prepared_bytes;
-    const size_t cached = L2_BUDGET / (cols + 2 * prepared_bytes);
+    const size_t chain_bytes = PANEL * sizeof(float);
+    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / (prepared_bytes + chain_bytes);
+    const size_t cached = L2_BUDGET / (cols + 2 * prepared_bytes + chain_bytes);
     const size_t wanted = cached > MIN_CHUNK ? cached : MIN_CHUNK;
     return wanted < room ? wanted : room;
 }
@@ -284,13 +284,10 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const ch
         unpack_slab(k, w, a->row_bytes, rows, n_blocks, ws, &ask);
         ask.step = many ? 0 : share;
         const tile_x x = view_x(a->x, c, b);
-        const tile_y y = {.y = a->y + c->t0 * a->y_stride + r0,
-                          .stride = a->y_stride,
-                          .mask = {row_mask(rows, 0), row_mask(rows, 1)},
-                          .first = b == 0,
-                          .ask = &ask};
+        const tile_y y = {.chains = c->chains, .first = b == 0, .ask = &ask};
         k->tiles(&ws->slab, n_blocks, &x, &y);
     }
+    store_chains(c->chains, c->n, a->y + c->t0 * a->y_stride + r0, a->y_stride, rows);
 }
 
 /* Rows r0 .. r0+15 (fewer at the end) for the only token. */
@@ -321,8 +318,10 @@ static void gemm(const kern_gemm_args *a, const kernel_32 *k)
     const size_t at_once = chunk_tokens(a->x->cols);
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         const size_t left = a->x->n - t0;
-        const chunk c = {t0, left < at_once ? left : at_once, ws->rest};
-        prepare(k->f, a->x->sum + t0 * blocks, c.n * blocks, ws->rest);
+        const size_t n = left < at_once ? left : at_once;
+        float *chains = (float *)ws->rest;
+        const chunk c = {t0, n, chains, chains + n * PANEL};
+        prepare(k->f, a->x->sum + t0 * blocks, n * blocks, chains + n * PANEL);
         if (a->x->n == 1)
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
                 multiply_one(a, k, &c, r0);

@@ -11,8 +11,9 @@
  * vpdpbusd then multiplies a vector of weights with four codes of one token,
  * broadcast, and adds up inside the lane: no sum across lanes is ever needed, and
  * the float chains of 16 outputs advance together. Two slabs fit the first-level
- * cache, all tokens are multiplied against them, six at a time, and the chains
- * rest in y between slabs.
+ * cache, all tokens are multiplied against them, six at a time. Between slabs the
+ * chains of a panel rest in working memory, [tokens][32]: the rows of y are often a
+ * multiple of 4 KiB apart, and lines so far apart push each other out of a cache.
  *
  * Codes are unsigned because vpdpbusd wants one unsigned side. A format whose
  * codes stand for q - offset starts the sum at -offset * (sum of the activations)
@@ -108,6 +109,17 @@ static inline size_t next_tile(size_t n)
     if (n <= 2 * TILE)
         return (n + 1) / 2;
     return n <= 3 * TILE ? (n + 2) / 3 : TILE;
+}
+
+/* The finished chains of a panel, of which `rows` rows are left, to y. */
+static inline void store_chains(const float *chains, size_t n, float *y, size_t y_stride,
+                                size_t rows)
+{
+    const __mmask16 first = row_mask(rows, 0), second = row_mask(rows, 1);
+    for (size_t t = 0; t < n; t++, chains += PANEL, y += y_stride) {
+        _mm512_mask_storeu_ps(y, first, _mm512_load_ps(chains));
+        _mm512_mask_storeu_ps(y + LANES, second, _mm512_load_ps(chains + LANES));
+    }
 }
 
 /* A group with fewer than 16 rows left is copied beside zeros, so that unpacking
