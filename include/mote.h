@@ -122,6 +122,10 @@ typedef struct mote_model_info {
     bool tied;           /* one table is both embedding and output */
     bool draft_head;     /* the file carries a multi-token-prediction head */
     mote_isa isa;        /* the level in use */
+    /* How the file says conversations are written, not terminated; NULL: it does not say.
+     * The view lives as long as the model. */
+    const char *chat_template;
+    size_t chat_template_bytes;
 } mote_model_info;
 
 MOTE_API void mote_model_describe(const mote_model *model, mote_model_info *out);

@@ -129,6 +129,12 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .isa = m->kernels.level,
     };
     memcpy(out->name, m->name, sizeof out->name);
+    str template = {NULL, 0};
+    bool found;
+    if (gguf_get_str(m->file, "tokenizer.chat_template", &template, &found, NULL) == MOTE_OK) {
+        out->chat_template = template.p;
+        out->chat_template_bytes = template.n;
+    }
 }
 
 mote_status mote_tokenize(const mote_model *m, const char *text, size_t bytes, unsigned flags,

@@ -83,6 +83,8 @@ double json_node_double(const json_node *node);
  * the same text: ", " and ": " between, numbers in Python's spelling. This is what the
  * `tojson` filter of the reference templates gives. */
 void json_put_node(strbuf *out, const json_node *node);
+/* The same with every number as it is spelt: what it writes is JSON again, and means the same. */
+void json_put_as_spelt(strbuf *out, const json_node *node);
 /* A string with its quotes. */
 void json_put_string(strbuf *out, str text);
 /* What goes between the quotes; an escape or character is never split. */

@@ -39,12 +39,14 @@ void json_put_string(strbuf *out, str text)
     strbuf_byte(out, '"');
 }
 
+typedef void put_number_fn(strbuf *out, str spelling);
+
 /* A value; of a container the opening bracket. */
-static void put_start(strbuf *out, const json_node *node)
+static void put_start(strbuf *out, const json_node *node, put_number_fn *put_number)
 {
     switch (json_node_kind(node)) {
     case JSON_IS_BOOL: strbuf_text(out, json_node_truth(node) ? "true" : "false"); break;
-    case JSON_IS_NUMBER: json_put_number(out, node->text); break;
+    case JSON_IS_NUMBER: put_number(out, node->text); break;
     case JSON_IS_STRING: json_put_string(out, node->text); break;
     case JSON_IS_ARRAY: strbuf_byte(out, '['); break;
     case JSON_IS_OBJECT: strbuf_byte(out, '{'); break;
@@ -54,13 +56,13 @@ static void put_start(strbuf *out, const json_node *node)
 
 /* Nodes stand in the order of the text, so one walk over the array writes it; the stack holds the
  * containers that are still open. */
-void json_put_node(strbuf *out, const json_node *node)
+static void put_tree(strbuf *out, const json_node *node, put_number_fn *put_number)
 {
     const json_node *open[JSON_MAX_DEPTH];
     uint32_t depth = 0;
     const json_node *at = node;
     for (;;) {
-        put_start(out, at);
+        put_start(out, at, put_number);
         if (at == NULL)
             return;
         if (at->kind == JSON_IS_ARRAY || at->kind == JSON_IS_OBJECT)
@@ -77,4 +79,14 @@ void json_put_node(strbuf *out, const json_node *node)
             strbuf_text(out, ": ");
         }
     }
+}
+
+void json_put_node(strbuf *out, const json_node *node)
+{
+    put_tree(out, node, json_put_number);
+}
+
+void json_put_as_spelt(strbuf *out, const json_node *node)
+{
+    put_tree(out, node, strbuf_put);
 }

@@ -231,6 +231,18 @@ static void numbers_are_spelt_as_python_does(void **state)
         written(spelt[i][0], spelt[i][1]);
 }
 
+static void numbers_keep_their_spelling_if_asked(void **state)
+{
+    (void)state;
+    json_doc *doc = read_ok("{\"a\":[1.50,-0,1e400],\"b\":\"\\ud800\"}");
+    strbuf out = {0};
+    json_put_as_spelt(&out, json_doc_root(doc));
+    assert_true(
+        str_eq(strbuf_view(&out), str_of("{\"a\": [1.50, -0, 1e400], \"b\": \"\xEF\xBF\xBD\"}")));
+    strbuf_fini(&out);
+    json_doc_free(doc);
+}
+
 static void a_locale_with_a_comma_changes_nothing(void **state)
 {
     (void)state;
@@ -394,6 +406,7 @@ int main(void)
         cmocka_unit_test(the_last_of_two_members_wins_at_the_place_of_the_first),
         cmocka_unit_test(values_are_written_as_python_does),
         cmocka_unit_test(numbers_are_spelt_as_python_does),
+        cmocka_unit_test(numbers_keep_their_spelling_if_asked),
         cmocka_unit_test(a_locale_with_a_comma_changes_nothing),
         cmocka_unit_test(random_doubles_are_spelt_shortest),
         cmocka_unit_test(integers_fit_or_do_not),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request_json.h - a conversation from JSON, as OpenAI's clients write it.
+ *
+ * Read are the messages, the tools and what decides how they are rendered:
+ *
+ *   messages               required, [1 .. CHAT_MAX_MESSAGES]
+ *   tools                  array; an object is ignored, as the template does
+ *   chat_template_kwargs   enable_thinking, add_vision_id, add_generation_prompt
+ *   enable_thinking        beside it; the one inside wins
+ *
+ * Official mode takes what the template takes. Stable mode also takes arguments as a
+ * JSON string, roles in any case, `reasoning` for reasoning_content, `refusal` and
+ * `input_text` parts as text, and leaves out tools of types it does not know.
+ */
+#ifndef MOTE_CHAT_REQUEST_JSON_H
+#define MOTE_CHAT_REQUEST_JSON_H
+
+#include "chat/message.h"
+
+/* Owns the arrays of a request and the documents of arguments that came as strings. */
+typedef struct chat_parsed {
+    chat_request request;
+    chat_message *messages;
+    chat_part *parts; /* of all messages, one after another */
+    chat_call *calls; /* likewise */
+    const json_node **tools;
+    json_doc **documents; /* [n_documents] */
+    size_t n_documents;
+    uint32_t tools_left_out; /* of unknown types */
+} chat_parsed;
+
+/* `body` must outlive *out. MOTE_E_ARG names the message at fault. On failure *out is empty. */
+mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode mode,
+                             mote_error *err);
+void chat_parsed_fini(chat_parsed *parsed);
+
+#endif
