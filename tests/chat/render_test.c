@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * render_test.c - stable mode, marks, limits, which template a file has, and memory that
+ * runs out. The official text itself is in render_golden.c.
+ */
+#include "base/mem.h"
+#include "chat/chat_rig.h"
+#include "chat/limits.h"
+#include "support/data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static mote_model *model;
+static chat_template how;
+
+typedef struct rendering {
+    json_doc *doc;
+    chat_parsed parsed;
+    chat_prompt prompt;
+} rendering;
+
+static rendering render(const char *body, chat_mode mode)
+{
+    rendering r = {.doc = rig_json(body)};
+    mote_error err = {0};
+    if (chat_parsed_read(&r.parsed, json_doc_root(r.doc), mode, &err) != MOTE_OK ||
+        chat_render(model, &how, &r.parsed.request, &r.prompt, &err) != MOTE_OK)
+        fail_msg("%s: %s", body, err.text);
+    return r;
+}
+
+static void drop(rendering *r)
+{
+    chat_prompt_fini(&r->prompt);
+    chat_parsed_fini(&r->parsed);
+    json_doc_free(r->doc);
+}
+
+static void gives(const char *body, const char *text)
+{
+    rendering r = render(body, CHAT_STABLE);
+    strbuf_byte(&r.prompt.text, 0);
+    assert_string_equal(r.prompt.text.p, text);
+    drop(&r);
+}
+
+static void refuses(const char *body, chat_mode mode, const char *why)
+{
+    json_doc *doc = rig_json(body);
+    chat_parsed parsed;
+    chat_prompt prompt = {0};
+    mote_error err = {0};
+    mote_status status = chat_parsed_read(&parsed, json_doc_root(doc), mode, &err);
+    if (status == MOTE_OK)
+        status = chat_render(model, &how, &parsed.request, &prompt, &err);
+    assert_int_equal(status, MOTE_E_ARG);
+    assert_null(prompt.ids);
+    if (strstr(err.text, why) == NULL)
+        fail_msg("%s: \"%s\" does not say \"%s\"", body, err.text, why);
+    chat_parsed_fini(&parsed);
+    json_doc_free(doc);
+}
+
+#define PROMPT           "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+#define TURN(role, text) "<|im_start|>" role "\n" text "<|im_end|>\n"
+
+static void stable_mode_takes_what_clients_send(void **state)
+{
+    (void)state;
+    gives("{\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"developer\","
+          "\"content\":\"\"},"
+          "{\"role\":\"Developer\",\"content\":\" b \"},{\"role\":\"USER\",\"content\":\"q\"},"
+          "{\"role\":\"system\",\"content\":\"later\"}]}",
+          TURN("system", "a\n\nb") TURN("user", "q") TURN("system", "later") PROMPT);
+    gives("{\"messages\":[{\"role\":\"system\",\"content\":\"s\"}]}", TURN("system", "s") PROMPT);
+    gives("{\"messages\":[{\"role\":\"function\",\"content\":\"1\"},{\"role\":\"tool\",\"content\":"
+          "\"2\"}]}",
+          TURN("user", "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>")
+              PROMPT);
+    gives(
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"},"
+        "{\"type\":\"input_text\",\"text\":\"!\"}]}],\"tools\":[{\"type\":\"web_search\"}]}",
+        TURN("user", "no!") PROMPT);
+    gives(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_"
+        "calls\":"
+        "[{\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": [1.50, true]}\"}},"
+        "{\"function\":{\"name\":\"g\",\"arguments\":\"\"}},{\"function\":{\"name\":\"h\","
+        "\"arguments\":null}}]}]}",
+        TURN("user", "q")
+            TURN("assistant", "<think>\n\n</think>\n\n<tool_call>\n<function=f>\n<parameter=a>\n"
+                              "[1.5, true]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n"
+                              "<function=g>\n</function>\n</tool_call>\n<tool_call>\n"
+                              "<function=h>\n</function>\n</tool_call>") PROMPT);
+}
+
+static void stable_mode_keeps_thinking(void **state)
+{
+    (void)state;
+    gives("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+          "\"content\":\"b\","
+          "\"reasoning\":\" r \"},{\"role\":\"user\",\"content\":\"c\"},{\"role\":\"assistant\","
+          "\"content\":\"d\"},{\"role\":\"user\",\"content\":\"e\"}],\"enable_thinking\":true}",
+          TURN("user", "a") TURN("assistant", "<think>\nr\n</think>\n\nb") TURN("user", "c")
+              TURN("assistant", "<think>\n\n</think>\n\nd")
+                  TURN("user", "e") "<|im_start|>assistant\n<think>\n");
+}
+
+static void settings_are_read(void **state)
+{
+    (void)state;
+    gives("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"enable_thinking\":false,"
+          "\"chat_template_kwargs\":{\"enable_thinking\":true}}",
+          TURN("user", "a") "<|im_start|>assistant\n<think>\n");
+    gives("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"},{\"type\":\"video\"}"
+          "]}],"
+          "\"chat_template_kwargs\":{\"add_vision_id\":true,\"add_generation_prompt\":false}}",
+          TURN("user", "Picture 1: <|vision_start|><|image_pad|><|vision_end|>"
+                       "Video 1: <|vision_start|><|video_pad|><|vision_end|>"));
+}
+
+/* Every request begins with all tokens of the one before it and of the answer to it. */
+static void a_turn_keeps_its_tokens(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {" odd\n\n\n</think>\n\n  spaces kept \n",
+                                          "x\n</think>\n\n<tool_call>\n<function=f>\n</function>",
+                                          "</think>"};
+    enum { N = 3 };
+    chat_message messages[2 * N + 1] = {{0}};
+    chat_part question = {CHAT_PART_TEXT, str_of("What now?")};
+    mote_token before[4096], turns[N][256];
+    size_t n_before = 0;
+    for (size_t i = 0; i <= N; i++) {
+        messages[2 * i] = (chat_message){.role = CHAT_ROLE_USER, .parts = &question, .n_parts = 1};
+        chat_request q = {.messages = messages, .n_messages = 2 * i + 1, .thinking = CHAT_THINK_ON};
+        chat_prompt prompt;
+        assert_int_equal(chat_render(model, &how, &q, &prompt, NULL), MOTE_OK);
+        assert_true(prompt.thinking);
+        assert_true(prompt.n >= n_before);
+        assert_memory_equal(prompt.ids, before, n_before * sizeof *before);
+        if (i == N) {
+            chat_prompt_fini(&prompt);
+            break;
+        }
+        /* The turn is what follows "<|im_start|>assistant\n": the end of the prompt and the answer.
+         */
+        size_t start = prompt.n, n;
+        while (prompt.ids[start - 1] != how.tags[CHAT_TAG_THINK])
+            start--;
+        start--;
+        memcpy(turns[i], prompt.ids + start, (prompt.n - start) * sizeof *before);
+        assert_int_equal(mote_tokenize(model, answers[i], strlen(answers[i]), MOTE_TEXT_CONTROL,
+                                       turns[i] + (prompt.n - start), 200, &n, NULL),
+                         MOTE_OK);
+        messages[2 * i + 1] = (chat_message){
+            .role = CHAT_ROLE_ASSISTANT, .tokens = turns[i], .n_tokens = prompt.n - start + n};
+        memcpy(before, prompt.ids, prompt.n * sizeof *before);
+        memcpy(before + prompt.n, turns[i] + (prompt.n - start), n * sizeof *before);
+        n_before = prompt.n + n;
+        before[n_before++] = how.tags[CHAT_TAG_IM_END];
+        chat_prompt_fini(&prompt);
+    }
+}
+
+static void the_last_message_can_be_continued(void **state)
+{
+    (void)state;
+    rendering r =
+        render("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+               "\"content\":\"The answer is\"}]}",
+               CHAT_STABLE);
+    chat_prompt open;
+    r.parsed.request.continue_last = true;
+    assert_int_equal(chat_render(model, &how, &r.parsed.request, &open, NULL), MOTE_OK);
+    strbuf_byte(&open.text, 0);
+    assert_string_equal(open.text.p, TURN("user", "a") PROMPT "The answer is");
+    assert_false(open.thinking);
+    chat_prompt_fini(&open);
+    r.parsed.request.n_messages = 1;
+    assert_int_equal(chat_render(model, &how, &r.parsed.request, &open, NULL), MOTE_E_ARG);
+    drop(&r);
+}
+
+static size_t mark_of(const chat_prompt *p, chat_mark_kind kind, uint32_t index)
+{
+    for (size_t i = 0; i < p->n_marks; i++)
+        if (p->marks[i].kind == kind && p->marks[i].index == index)
+            return p->marks[i].position;
+    fail_msg("no mark of kind %d for %u", kind, index);
+    return 0;
+}
+
+#define TOOLS ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
+
+static void same_up_to(const rendering *a, const rendering *b, chat_mark_kind kind, uint32_t index)
+{
+    const size_t n = mark_of(&a->prompt, kind, index);
+    assert_int_equal(n, mark_of(&b->prompt, kind, index));
+    assert_true(n > 0);
+    assert_memory_equal(a->prompt.ids, b->prompt.ids, n * sizeof *a->prompt.ids);
+}
+
+static void marks_are_where_requests_may_part(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"One.\"},{\"role\":\"user\",\"content\":"
+        "\"a\"}]" TOOLS "}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"b\"}]" TOOLS "}",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"One.\"},{\"role\":\"user\",\"content\":"
+        "\"zz\"},"
+        "{\"role\":\"assistant\",\"content\":\"yy\"},{\"role\":\"tool\",\"content\":\"1\"},{"
+        "\"role\":"
+        "\"tool\",\"content\":\"2\"}]" TOOLS "}",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"One.\"},{\"role\":\"user\",\"content\":"
+        "\"zz\"},"
+        "{\"role\":\"assistant\",\"content\":\"yy\"},{\"role\":\"tool\",\"content\":\"1\"},{"
+        "\"role\":"
+        "\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"image\"}]}]" TOOLS
+        "}"};
+    rendering r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = render(bodies[i], CHAT_STABLE);
+    for (int i = 1; i < 4; i++)
+        same_up_to(&r[0], &r[i], CHAT_MARK_TOOLS, 0);
+    same_up_to(&r[0], &r[2], CHAT_MARK_SYSTEM, 0);
+    for (uint32_t i = 1; i < 3; i++)
+        same_up_to(&r[2], &r[3], CHAT_MARK_MESSAGE, i);
+    /* Inside a turn of several results the mark stands behind each. */
+    const chat_prompt *p = &r[2].prompt;
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_MESSAGE, 3) - 1], how.tags[CHAT_TAG_RESPONSE_END]);
+    assert_int_equal(mark_of(p, CHAT_MARK_PROMPT, 0), mark_of(p, CHAT_MARK_MESSAGE, 4));
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_PROMPT, 0)], how.tags[CHAT_TAG_IM_START]);
+    p = &r[3].prompt;
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_IMAGE, 0)], how.tags[CHAT_TAG_IMAGE]);
+    for (int i = 0; i < 4; i++)
+        drop(&r[i]);
+}
+
+static void what_cannot_be_rendered_is_refused(void **state)
+{
+    (void)state;
+    refuses("{}", CHAT_STABLE, "No messages provided.");
+    refuses("{\"messages\":{\"role\":\"user\"}}", CHAT_STABLE, "No messages provided.");
+    refuses("{\"messages\":[5]}", CHAT_STABLE, "messages[0]: it is not an object");
+    refuses("{\"messages\":[{\"content\":\"x\"}]}", CHAT_STABLE, "Unexpected message role.");
+    refuses("{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":5}]}]}", CHAT_OFFICIAL,
+            "messages[0]: the text of a part");
+    refuses("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}", CHAT_OFFICIAL,
+            "Unexpected item type");
+    refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+            "\"arguments\":\"[1]\"}}]}]}",
+            CHAT_STABLE, "messages[0]: the arguments of a call of f are not an object");
+    refuses(
+        "{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\",\"arguments\":\"{\"}}]}]}",
+        CHAT_STABLE, "messages[1]: not JSON");
+    refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", CHAT_STABLE,
+            "no name");
+    refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":\"x\"}", CHAT_STABLE,
+            "tools is not an array");
+}
+
+/* `before`, then n times `each` with commas, then `after` */
+static char *repeated(const char *before, const char *each, size_t n, const char *after)
+{
+    char *text = malloc(strlen(before) + n * (strlen(each) + 1) + strlen(after) + 1), *at = text;
+    assert_non_null(text);
+    at += sprintf(at, "%s", before);
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%s%s", i > 0 ? "," : "", each);
+    sprintf(at, "%s", after);
+    return text;
+}
+
+static void limits_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *each, *after, *why;
+        size_t limit;
+    } cases[] = {
+        {"{\"messages\":[", "{\"role\":\"user\",\"content\":\"a\"}", "]}", "messages are too many",
+         CHAT_MAX_MESSAGES},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[", "{}", "]}",
+         "tools are too many", CHAT_MAX_TOOLS},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"text\":\"a\"}", "]}]}",
+         "parts of content are too many", CHAT_MAX_PARTS},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"type\":\"image\"}", "]}]}",
+         "pictures and videos", CHAT_MAX_IMAGES},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_"
+         "calls\":[",
+         "{\"name\":\"f\"}", "]}]}", "tool calls are too many", CHAT_MAX_CALLS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = repeated(cases[i].before, cases[i].each, cases[i].limit, cases[i].after);
+        rendering r = render(text, CHAT_OFFICIAL);
+        drop(&r);
+        free(text);
+        text = repeated(cases[i].before, cases[i].each, cases[i].limit + 1, cases[i].after);
+        refuses(text, CHAT_OFFICIAL, cases[i].why);
+        free(text);
+    }
+}
+
+static chat_template recognise(const char *text, size_t bytes, uint64_t parameters)
+{
+    chat_template t;
+    chat_template_recognise(&t, (str){text, bytes}, parameters);
+    return t;
+}
+
+static void the_templates_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model/templates/Qwen3.5-0.8B-2B.jinja",
+                                        "model/templates/Qwen3.5-4B.llama.cpp.jinja"};
+    for (int i = 0; i < 2; i++) {
+        char path[TEST_PATH];
+        size_t n;
+        assert_true(test_data_path(path, names[i]));
+        char *text = (char *)test_file_read(path, &n);
+        assert_non_null(text);
+        chat_template t = recognise(text, n, 0);
+        assert_int_equal(t.origin, CHAT_ORIGIN_OFFICIAL);
+        assert_int_equal(t.thinks, i == 1);
+        text[n] = '\n'; /* the terminating zero, not needed */
+        assert_int_equal(recognise(text, n + 1, 0).origin, CHAT_ORIGIN_OFFICIAL);
+        text[0] = ' ';
+        t = recognise(text, n, 0);
+        assert_int_equal(t.origin, CHAT_ORIGIN_CHANGED);
+        assert_int_equal(t.thinks, i == 1);
+        free(text);
+    }
+    chat_template t = recognise("{{ messages }}", 14, 4000000000u);
+    assert_int_equal(t.origin, CHAT_ORIGIN_FOREIGN);
+    assert_true(t.thinks);
+    t = recognise(NULL, 0, 800000000);
+    assert_int_equal(t.origin, CHAT_ORIGIN_MISSING);
+    assert_false(t.thinks);
+    chat_template of_file;
+    assert_int_equal(chat_template_of(&of_file, model, NULL), MOTE_OK);
+    assert_int_equal(of_file.origin, CHAT_ORIGIN_OFFICIAL);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    json_doc *doc = rig_json("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+                             "\"assistant\",\"content\":\"t\","
+                             "\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                             "\"arguments\":\"{\\\"a\\\":[1]}\"}"
+                             "}]}]" TOOLS "}");
+    const uint64_t blocks = mem_count().blocks;
+    mote_status status = MOTE_E_MEMORY;
+    for (uint64_t n = 1; status != MOTE_OK; n++) {
+        chat_parsed parsed = {0};
+        chat_prompt prompt = {0};
+        mem_fail_at(n);
+        status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, NULL);
+        if (status == MOTE_OK)
+            status = chat_render(model, &how, &parsed.request, &prompt, NULL);
+        assert_true(status == MOTE_OK || status == MOTE_E_MEMORY);
+        assert_int_equal(status == MOTE_OK, !mem_failed());
+        chat_prompt_fini(&prompt);
+        chat_parsed_fini(&parsed);
+        assert_int_equal(mem_count().blocks, blocks);
+        assert_true(n < 1000);
+    }
+    mem_fail_at(0);
+    json_doc_free(doc);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    model = rig_tiny();
+    if (chat_template_tags(&how, model, &err) != MOTE_OK)
+        fail_msg("%s", err.text);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mote_model_close(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stable_mode_takes_what_clients_send),
+        cmocka_unit_test(stable_mode_keeps_thinking),
+        cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(a_turn_keeps_its_tokens),
+        cmocka_unit_test(the_last_message_can_be_continued),
+        cmocka_unit_test(marks_are_where_requests_may_part),
+        cmocka_unit_test(what_cannot_be_rendered_is_refused),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(the_templates_are_recognised),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
