@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic uint64_t live_blocks;
 static _Atomic uint64_t live_bytes;
@@ -102,24 +103,39 @@ void mem_free(void *block)
     free((unsigned char *)block - MEM_ALIGN);
 }
 
-void *mem_map(size_t bytes)
+/* As far as whole pages go. Large pages would be given, not shown. */
+static bool protect_zeros(void *block, size_t zeros)
 {
-    if (bytes == 0 || !request_allowed())
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = zeros / page * page;
+    if (whole == 0)
+        return true;
+    madvise(block, whole, MADV_NOHUGEPAGE);
+    return mprotect(block, whole, PROT_READ) == 0;
+}
+
+void *mem_map(size_t zeros, size_t bytes)
+{
+    size_t whole;
+    if (bytes == 0 || !ckd_add_size(zeros, bytes, &whole) || !request_allowed())
         return NULL;
-    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+    void *block = mmap(NULL, whole, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block == MAP_FAILED)
         return NULL;
+    if (!protect_zeros(block, zeros)) {
+        munmap(block, whole);
+        return NULL;
+    }
     count_in(bytes);
     return block;
 }
 
-void mem_unmap(void *block, size_t bytes)
+void mem_unmap(void *block, size_t zeros, size_t bytes)
 {
     if (block == NULL)
         return;
     count_out(bytes);
-    munmap(block, bytes);
+    munmap(block, zeros + bytes);
 }
 
 mem_stats mem_count(void)

@@ -26,9 +26,11 @@ void *mem_resize(void *block, size_t old_n, size_t new_n, size_t each);
 void mem_free(void *block);
 
 /* Zeroed address space straight from the system, for pools that are reserved
- * whole and filled as they are used. */
-void *mem_map(size_t bytes);
-void mem_unmap(void *block, size_t bytes);
+ * whole and filled as they are used. Its first `zeros` bytes are for reading only:
+ * the system shows them as one page of zeros again and again, so they take
+ * nothing and are not counted. */
+void *mem_map(size_t zeros, size_t bytes);
+void mem_unmap(void *block, size_t zeros, size_t bytes);
 
 /* What mem_new and mem_map hold now, in the whole process. */
 typedef struct mem_stats {

@@ -7,17 +7,27 @@
 
 #include <assert.h>
 
-bool blocks_measure(uint64_t n, size_t bytes, uint64_t *total)
+bool blocks_measure(block_shape shape, uint64_t *total)
 {
-    uint64_t memory;
-    return n <= UINT32_MAX && ckd_mul_u64(n, bytes, &memory) &&
-           ckd_add_u64(memory, n * 2 * sizeof(uint32_t), total) && *total <= SIZE_MAX / 2;
+    uint64_t whole;
+    if (shape.n > UINT32_MAX || !ckd_mul_u64(shape.n, shape.bytes, &whole) || whole > SIZE_MAX / 4)
+        return false;
+    *total = whole - shape.n_zero * shape.bytes + shape.n * 2 * sizeof(uint32_t);
+    return true;
 }
 
-mote_status blocks_init(block_pool *p, uint32_t n, size_t bytes, const char *what, mote_error *err)
+/* Bytes of the blocks that may be written. */
+static size_t writable(const block_pool *p)
 {
-    *p = (block_pool){.bytes = bytes, .n = n, .n_free = n};
-    p->memory = mem_map((size_t)n * bytes);
+    return p->n * p->bytes - p->zeros;
+}
+
+mote_status blocks_init(block_pool *p, block_shape shape, const char *what, mote_error *err)
+{
+    const uint32_t n = (uint32_t)shape.n;
+    const size_t bytes = shape.bytes;
+    *p = (block_pool){.bytes = bytes, .zeros = (size_t)shape.n_zero * bytes, .n = n, .n_free = n};
+    p->memory = mem_map(p->zeros, writable(p));
     p->refs = mem_new(n, sizeof *p->refs);
     p->free = mem_new(n, sizeof *p->free);
     if (p->memory == NULL || p->refs == NULL || p->free == NULL) {
@@ -31,7 +41,7 @@ mote_status blocks_init(block_pool *p, uint32_t n, size_t bytes, const char *wha
 
 void blocks_fini(block_pool *p)
 {
-    mem_unmap(p->memory, (size_t)p->n * p->bytes);
+    mem_unmap(p->memory, p->zeros, writable(p));
     mem_free(p->refs);
     mem_free(p->free);
     *p = (block_pool){0};

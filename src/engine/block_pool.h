@@ -14,14 +14,23 @@
 typedef struct block_pool {
     unsigned char *memory; /* [n][bytes], zero until first used */
     size_t bytes;          /* of a block */
+    size_t zeros;          /* bytes at the start that nobody may write */
     uint32_t n, n_free;
     uint32_t *refs; /* [n], 0: free */
     uint32_t *free; /* [n], a stack of the free ones */
 } block_pool;
 
+/* How many blocks of which size. The first n_zero of the n stay all zero for ever, and take no
+ * memory. */
+typedef struct block_shape {
+    uint64_t n, n_zero;
+    size_t bytes;
+} block_shape;
+
 /* What blocks_init takes from base/mem; false: it does not fit a size_t. */
-bool blocks_measure(uint64_t n, size_t bytes, uint64_t *total);
-mote_status blocks_init(block_pool *p, uint32_t n, size_t bytes, const char *what, mote_error *err);
+bool blocks_measure(block_shape shape, uint64_t *total);
+/* The shape has been measured. */
+mote_status blocks_init(block_pool *p, block_shape shape, const char *what, mote_error *err);
 void blocks_fini(block_pool *p);
 
 /* A block with one reference. Its content is whatever it was. */

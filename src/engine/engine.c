@@ -65,15 +65,34 @@ static mote_status resolve(const mote_model *m, const mote_engine_options *given
     return MOTE_OK;
 }
 
-/* Every session may end inside a page of its own. */
-static uint64_t pages_for(const mote_engine_options *o)
+/* However the sessions divide the positions: at worst each has one in a page of its own. */
+static block_shape pages_for(const mote_engine *e)
 {
-    return o->positions / KERN_PAGE + o->sessions;
+    const mote_engine_options *o = &e->options;
+    uint64_t others = o->positions > o->sessions ? o->positions - o->sessions : 0;
+    return (block_shape){.n = others / KERN_PAGE + o->sessions,
+                         .bytes = e->forward.layout.page_bytes};
 }
 
-static uint64_t states_for(const mote_engine_options *o)
+/* STATE_ZERO comes first. */
+static block_shape states_for(const mote_engine *e)
 {
-    return (uint64_t)o->sessions + o->kept_states + 1;
+    const mote_engine_options *o = &e->options;
+    return (block_shape){.n = (uint64_t)o->sessions + o->kept_states + 1,
+                         .n_zero = 1,
+                         .bytes = e->forward.layout.state_bytes};
+}
+
+static block_shape tails_for(const mote_engine *e)
+{
+    return (block_shape){.n = e->options.sessions, .bytes = e->forward.layout.tail_bytes};
+}
+
+/* Choosing a token and running a pass never overlap, so the first borrows memory of the second. */
+static void *take_sample_scratch(arena *a, const forward_scratch *pass, uint32_t n_vocab)
+{
+    size_t bytes = sample_scratch_bytes(n_vocab);
+    return bytes <= pass->wide_bytes ? (void *)pass->wide : arena_take(a, 1, bytes);
 }
 
 /* Cuts (or counts) everything an engine uses that is not a pool of blocks. */
@@ -81,15 +100,16 @@ static void take_scratch(mote_engine *e, arena *a)
 {
     const mote_engine_options *o = &e->options;
     const hparams *hp = &e->model->hp;
-    forward_scratch_take(&e->forward.s, a, hp, o->batch, o->sessions, o->positions);
+    forward_scratch_take(&e->forward.s, a, hp, e->model->w.kinds, o->batch, o->sessions,
+                         o->positions);
     e->forward.nn.worker_memory = arena_take(a, o->threads, NN_WORKER_BYTES);
     e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
-    e->sample_scratch = arena_take(a, 1, sample_scratch_bytes(hp->n_vocab));
+    e->sample_scratch = take_sample_scratch(a, &e->forward.s, hp->n_vocab);
     e->segments = arena_take(a, o->sessions, sizeof *e->segments);
     e->next_states = arena_take(a, o->sessions, sizeof *e->next_states);
     e->sessions = arena_take(a, o->sessions, sizeof *e->sessions);
     e->kept_marks = arena_take(a, (size_t)o->sessions * o->kept_states, sizeof *e->kept_marks);
-    e->kept_counts = arena_take(a, (size_t)states_for(o), sizeof *e->kept_counts);
+    e->kept_counts = arena_take(a, (size_t)states_for(e).n, sizeof *e->kept_counts);
 }
 
 /* Token ids and page addresses of a page's positions: what sessions take themselves. */
@@ -103,7 +123,6 @@ static mote_status measure(mote_engine *e, const mote_model *m, const mote_engin
     TRY(resolve(m, given, &e->options, err));
     const mote_engine_options *o = &e->options;
     layout_init(&e->forward.layout, &m->hp, o->kv);
-    const layout *l = &e->forward.layout;
     arena counting = {0};
     take_scratch(e, &counting);
     e->scratch_bytes = counting.used;
@@ -113,10 +132,9 @@ static mote_status measure(mote_engine *e, const mote_model *m, const mote_engin
     *mem = (mote_memory){.weights = m->map.bytes,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
-    uint64_t pages, states, tails, books = pages_for(o) * BOOK_BYTES;
-    if (counting.overflow || !blocks_measure(pages_for(o), l->page_bytes, &pages) ||
-        !blocks_measure(states_for(o), l->state_bytes, &states) ||
-        !blocks_measure(o->sessions, l->tail_bytes, &tails) ||
+    uint64_t pages, states, tails, books = pages_for(e).n * BOOK_BYTES;
+    if (counting.overflow || !blocks_measure(pages_for(e), &pages) ||
+        !blocks_measure(states_for(e), &states) || !blocks_measure(tails_for(e), &tails) ||
         !ckd_add_u64(pages, books, &mem->pages) || !ckd_add_u64(states, tails, &mem->states))
         return err_set(err, MOTE_E_MEMORY, "%u sessions over %llu positions exceed any memory",
                        o->sessions, (unsigned long long)o->positions);
@@ -148,12 +166,11 @@ static void init_rope(mote_engine *e)
 static mote_status take_all(mote_engine *e, mote_error *err)
 {
     const mote_engine_options *o = &e->options;
-    const layout *l = &e->forward.layout;
     TRY(pool_new(&e->threads, o->threads, err));
-    TRY(blocks_init(&e->pages, (uint32_t)pages_for(o), l->page_bytes, "pages", err));
-    TRY(blocks_init(&e->states, (uint32_t)states_for(o), l->state_bytes, "states", err));
-    TRY(blocks_init(&e->tails, o->sessions, l->tail_bytes, "session tails", err));
-    e->scratch = mem_map(e->scratch_bytes);
+    TRY(blocks_init(&e->pages, pages_for(e), "pages", err));
+    TRY(blocks_init(&e->states, states_for(e), "states", err));
+    TRY(blocks_init(&e->tails, tails_for(e), "session tails", err));
+    e->scratch = mem_map(0, e->scratch_bytes);
     if (e->scratch == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of working space",
                        e->scratch_bytes);
@@ -203,7 +220,7 @@ void mote_engine_free(mote_engine *e)
     blocks_fini(&e->tails);
     arena whole = {.base = e->scratch, .used = e->scratch_bytes};
     arena_release(&whole);
-    mem_unmap(e->scratch, e->scratch_bytes);
+    mem_unmap(e->scratch, 0, e->scratch_bytes);
     mem_free(e);
 }
 

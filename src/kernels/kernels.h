@@ -20,7 +20,7 @@ enum {
     KERN_HEAD_DIM = 256,  /* of an attention head */
     KERN_LANES = 16,      /* partial sums of the "lanes" shape */
     /* Working memory a gemm may use, one piece per thread, 64-aligned. */
-    KERN_SCRATCH_BYTES = 4 << 20
+    KERN_SCRATCH_BYTES = 1 << 20
 };
 
 /* ---- products: y[t][r] = sum_i w[r][i] * x[t][i] ---- */

@@ -34,31 +34,39 @@ static size_t wide_floats(const hparams *hp)
     return max_size(max_size(delta, attention), 2 * (size_t)hp->n_ff);
 }
 
-static size_t mid_floats(const hparams *hp)
+/* Floats per row that a mixer hands to its second product. */
+static size_t mixed_floats(const hparams *hp)
 {
     const delta_shape d = hparams_delta(hp);
-    return max_size(max_size(delta_value_dim(&d), (size_t)KERN_HEAD_DIM * hp->n_heads), hp->n_ff);
+    return max_size(delta_value_dim(&d), (size_t)KERN_HEAD_DIM * hp->n_heads);
 }
 
-static void take_acts(nn_acts *a, arena *m, size_t batch, size_t cols)
+/* The quantised forms of rows of `cols` values. */
+static void take_acts(nn_acts *a, arena *m, nn_kinds kinds, size_t batch, size_t cols)
 {
-    a->x = arena_take(m, batch * cols, sizeof *a->x);
-    a->q32 = arena_take(m, batch * cols, sizeof *a->q32);
-    a->q256 = arena_take(m, batch * cols, sizeof *a->q256);
-    a->d32 = arena_take(m, batch * (cols / 32), sizeof *a->d32);
-    a->d256 = arena_take(m, batch * (cols / 256), sizeof *a->d256);
-    a->sum32 = arena_take(m, batch * (cols / 32), sizeof *a->sum32);
-    a->sum256 = arena_take(m, batch * (cols / 16), sizeof *a->sum256);
+    if (kinds & (1u << QUANT_ACT_32)) {
+        a->q32 = arena_take(m, batch * cols, sizeof *a->q32);
+        a->d32 = arena_take(m, batch * (cols / 32), sizeof *a->d32);
+        a->sum32 = arena_take(m, batch * (cols / 32), sizeof *a->sum32);
+    }
+    if (kinds & (1u << QUANT_ACT_256)) {
+        a->q256 = arena_take(m, batch * cols, sizeof *a->q256);
+        a->d256 = arena_take(m, batch * (cols / 256), sizeof *a->d256);
+        a->sum256 = arena_take(m, batch * (cols / 16), sizeof *a->sum256);
+    }
 }
 
-void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, uint32_t batch,
-                          uint32_t sessions, uint64_t positions)
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
+                          uint32_t batch, uint32_t sessions, uint64_t positions)
 {
     s->x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->x);
     s->branch = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->branch);
-    take_acts(&s->in, a, batch, hp->n_embd);
-    take_acts(&s->mid, a, batch, mid_floats(hp));
-    s->wide = arena_take(a, batch * wide_floats(hp), sizeof *s->wide);
+    s->in.x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->in.x);
+    take_acts(&s->in, a, kinds, batch, hp->n_embd);
+    s->mid.x = arena_take(a, batch * mixed_floats(hp), sizeof *s->mid.x);
+    take_acts(&s->mid, a, kinds, batch, max_size(mixed_floats(hp), hp->n_ff));
+    s->wide_bytes = batch * wide_floats(hp) * sizeof *s->wide;
+    s->wide = arena_take(a, s->wide_bytes, 1);
     s->cos = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->cos);
     s->sin = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->sin);
     s->parts.capacity = attn_parts_needed(hp->n_heads, positions, sessions);
@@ -196,6 +204,7 @@ static void feed_forward(pass *p, const model_layer *l)
     nn_linear(&p->f->nn, &in, p->n_rows, products, 2);
 
     nn_acts mid = p->s->mid;
+    mid.x = gate; /* in place: the widest rows of a pass are not kept twice */
     nn_gated_unit(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(l->down.format));
     project_back(p, &mid, &l->down);
 }

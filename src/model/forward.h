@@ -32,11 +32,12 @@ typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float 
 
 /* Working memory of a pass, cut from the engine's arena. */
 typedef struct forward_scratch {
-    float *x;         /* [batch][n_embd]: the residual stream */
-    float *branch;    /* [batch][n_embd]: what a layer adds to it */
-    nn_acts in;       /* input of products, up to the widest */
-    nn_acts mid;      /* input of the second product of a unit */
-    float *wide;      /* [batch][widest set of products] */
+    float *x;      /* [batch][n_embd]: the residual stream */
+    float *branch; /* [batch][n_embd]: what a layer adds to it */
+    nn_acts in;    /* input of products, up to the widest */
+    nn_acts mid;   /* input of the second product of a unit; x: of a mixer */
+    float *wide;   /* [batch][widest set of products] */
+    size_t wide_bytes;
     float *cos, *sin; /* [batch][32] */
     attn_parts parts;
     delta_segment *delta;    /* [sessions] */
@@ -55,9 +56,10 @@ typedef struct forward {
     void *tap_ctx;
 } forward;
 
-/* Takes the scratch of passes of `batch` rows from the arena (or counts it). */
-void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, uint32_t batch,
-                          uint32_t sessions, uint64_t positions);
+/* Takes the scratch of passes of `batch` rows from the arena (or counts it); `kinds` are the
+ * forms of inputs that the model's matrices read. */
+void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
+                          uint32_t batch, uint32_t sessions, uint64_t positions);
 
 /* The rows of all segments together are at most f->batch. logits receives the
  * wanted rows of all segments in order, [wanted][n_vocab]. */

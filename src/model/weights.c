@@ -18,6 +18,7 @@ typedef struct binder {
     const hparams *hp;
     const kern_table *k;
     arena memory;
+    nn_kinds kinds;
     uint64_t parameters;
     mote_error *err;
 } binder;
@@ -55,6 +56,7 @@ static mote_status matrix(binder *b, const char *name, uint64_t rows, uint64_t c
         (t->format->act != QUANT_ACT_F32 && cols % act_block != 0))
         return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' has rows of %llu, not whole %s blocks",
                        name, (unsigned long long)cols, t->format->name);
+    b->kinds |= nn_kind(t->format);
     *m = (nn_matrix){.data = t->data,
                      .format = t->format,
                      .gemm = nn_gemm_for(b->k, t->format->format),
@@ -216,6 +218,7 @@ static mote_status bind_all(binder *b, weights *w)
     w->parameters = b->parameters;
     if (hp->n_draft > 0)
         TRY(bind_draft(b, &w->draft));
+    w->kinds = b->kinds;
     return MOTE_OK;
 }
 

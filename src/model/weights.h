@@ -55,6 +55,7 @@ typedef struct weights {
     const float *out_norm; /* [n_embd] */
     model_layer *layers;   /* [n_layers] */
     draft_head draft;
+    nn_kinds kinds;      /* forms of inputs that any of the matrices reads */
     uint64_t parameters; /* of the model without the draft head */
     uint64_t private_bytes;
     void *memory; /* owns everything decoded */

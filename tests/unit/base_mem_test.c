@@ -65,7 +65,7 @@ static void impossible_sizes_are_refused(void **state)
     assert_null(mem_new(SIZE_MAX, 1));
     assert_null(mem_new(SIZE_MAX / 2, 3));
     assert_null(mem_new((size_t)1 << 32, (size_t)1 << 32));
-    assert_null(mem_map(0));
+    assert_null(mem_map(0, 0));
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
@@ -94,18 +94,54 @@ static void mapped_memory_is_zeroed_and_counted(void **state)
     (void)state;
     const mem_stats before = mem_count();
     const size_t bytes = (size_t)1 << 40; /* address space, not memory */
-    unsigned char *p = mem_map(bytes);
+    unsigned char *p = mem_map(0, bytes);
     if (p != NULL) { /* sanitizers may leave less room */
         assert_int_equal(p[bytes - 1], 0);
         assert_int_equal(mem_count().bytes - before.bytes, bytes);
-        mem_unmap(p, bytes);
+        mem_unmap(p, 0, bytes);
     }
-    p = mem_map(1 << 20);
+    p = mem_map(0, 1 << 20);
     assert_non_null(p);
     assert_true(all_zero(p, 1 << 20));
-    mem_unmap(p, 1 << 20);
-    mem_unmap(NULL, 0);
+    mem_unmap(p, 0, 1 << 20);
+    mem_unmap(NULL, 0, 0);
     assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+/* True if writing one byte ends a process. */
+static bool may_not_be_written(unsigned char *at)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would exit, not die */
+        *(volatile unsigned char *)at = 1;
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+static void zeros_are_read_only_and_free(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), zeros = 300 * page, rest = 7 * page;
+    const mem_stats before = mem_count();
+    unsigned char *p = mem_map(zeros, rest);
+    assert_non_null(p);
+    assert_int_equal(mem_count().bytes - before.bytes, rest);
+    assert_true(all_zero(p, zeros + rest));
+    assert_true(may_not_be_written(p));
+    assert_true(may_not_be_written(p + zeros - 1));
+    assert_false(may_not_be_written(p + zeros));
+    memset(p + zeros, 1, rest);
+    assert_true(all_zero(p, zeros));
+    mem_unmap(p, zeros, rest);
+    assert_int_equal(mem_count().bytes, before.bytes);
+    assert_int_equal(mem_count().blocks, before.blocks);
+    assert_null(mem_map(SIZE_MAX, 2));
 }
 
 static void the_nth_request_fails_once(void **state)
@@ -114,13 +150,13 @@ static void the_nth_request_fails_once(void **state)
     for (uint64_t n = 1; n <= 5; n++) {
         mem_fail_at(n);
         for (uint64_t i = 1; i <= 6; i++) {
-            void *p = i % 2 ? mem_new(1, 1) : mem_map(1);
+            void *p = i % 2 ? mem_new(1, 1) : mem_map(0, 1);
             assert_true((p == NULL) == (i == n));
             assert_true(mem_failed() == (i >= n));
             if (i % 2)
                 mem_free(p);
             else
-                mem_unmap(p, 1);
+                mem_unmap(p, 0, 1);
         }
     }
     mem_fail_at(2);
@@ -201,6 +237,7 @@ int main(void)
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(resizing_keeps_and_zeroes),
         cmocka_unit_test(mapped_memory_is_zeroed_and_counted),
+        cmocka_unit_test(zeros_are_read_only_and_free),
         cmocka_unit_test(the_nth_request_fails_once),
         cmocka_unit_test(the_guard_aborts_in_debug_builds),
         cmocka_unit_test(an_arena_measures_what_it_hands_out),
