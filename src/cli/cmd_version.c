@@ -16,7 +16,7 @@
 #endif
 
 #if defined(__x86_64__)
-static const mote_isa built[] = {MOTE_ISA_REF, MOTE_ISA_AVX2, MOTE_ISA_AVX512};
+static const mote_isa built[] = {MOTE_ISA_REF, MOTE_ISA_AVX2, MOTE_ISA_AVX512, MOTE_ISA_AMX};
 #else
 static const mote_isa built[] = {MOTE_ISA_REF};
 #endif

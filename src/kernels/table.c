@@ -19,6 +19,8 @@ static void raise_to(kern_table *table, mote_isa level)
         kern_level_avx512(table);
         kern_gemm_level_avx512(table);
     }
+    if (level >= MOTE_ISA_AMX)
+        kern_gemm_level_amx(table);
 }
 #else
 static void raise_to(kern_table *table, mote_isa level)

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_256_amx.c - products with superblock formats, by tiles.
+ *
+ * The scale is multiplied into the code, v = scale * q, so that a superblock needs no
+ * steps between its groups: isum = sum v x over 256 columns is all tile products. v
+ * has more than eight bits in most formats and is then cut into two planes of signed
+ * bytes, v = 128 * high + low with low = v mod 128:
+ *
+ *     format   scale         q             v                planes   high
+ *     Q2_K       0 .. 15       0 .. 3        0 .. 45           1
+ *     Q3_K     -32 .. 31      -4 .. 3     -124 .. 128          1       of -v
+ *     Q4_K       0 .. 63       0 .. 15       0 .. 945          2        0 .. 7
+ *     Q5_K       0 .. 63       0 .. 31       0 .. 1,953        2        0 .. 15
+ *     Q6_K    -128 .. 127    -32 .. 31  -4,064 .. 4,096        2      -32 .. 32
+ *     IQ4_XS   -32 .. 31    -127 .. 113 -3,937 .. 4,064        2      -31 .. 31
+ *
+ * Q3_K reaches 128, which is no signed byte, but not -128: its plane is -v and the sum
+ * changes its sign at the end. With |x| <= 127 a sum of high x is at most 256 * 32 * 127 =
+ * 1,040,384, one of low x 256 * 127 * 127 = 4,129,024; 128 times the first plus the second is
+ * isum, whose bound is in gemm_256_ref.c. All of it stays far inside 32 bits.
+ *
+ * A step has four products, so that the additions of each need not wait for
+ * themselves: the two groups by the two planes or, with one plane, by the two halves of
+ * the superblock. The minima meet sums of activations with vpdpwssd, four or eight times
+ * for 16 outputs: as a plane of their own they would cost the tiles half as much again.
+ */
+#include "kernels/x86/gemm_panel_amx.h"
+#include "kernels/x86/gemm_unpack_256_avx512.h"
+
+enum {
+    N_SUMS = 16,                            /* entries of kern_act.sum in a superblock */
+    TILE_VECTORS = TILE_ROWS,               /* of a slab */
+    SLAB_TILES = SLAB_COLS / TILE_ROW_BYTES /* in a plane of a group */
+};
+
+typedef struct format_256 {
+    int block_bytes;
+    int group;     /* columns that share a scale: 16 or 32 */
+    int offset;    /* codes as unpacked are q + offset */
+    int min_pairs; /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
+    int planes;
+    bool negative; /* the plane is -v */
+} format_256;
+
+static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 0, 8, 1, false};
+static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 4, 0, 1, true};
+static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 4, 2, false};
+static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 4, 2, false};
+static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 32, 0, 2, false};
+static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 128, 0, 2, false};
+
+/* A superblock of a group of rows: the plane of high, then that of low; or the only one. */
+typedef struct slab_256 {
+    __m512i q[2 * SLAB_VECTORS];
+    head_256 head;
+} slab_256;
+
+/* ---- unpacking ---- */
+
+typedef struct unpacking {
+    const format_256 *f;
+    slab_256 *out;
+} unpacking;
+
+/* (a & mask) | (b & ~mask) */
+ALWAYS_INLINE __m512i choose(int mask, __m512i a, __m512i b)
+{
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi32(mask), a, b, 0xCA);
+}
+
+/* 16 columns. Even and odd bytes are multiplied apart, as the upper halves of 16-bit
+ * numbers, with 256 * scale: the upper half of the product is v. */
+ALWAYS_INLINE void store_planes(void *to, int at, const __m512i q[4])
+{
+    const unpacking *u = to;
+    __m512i *high = u->out->q + at / 4, *low = high + SLAB_VECTORS;
+    const __m512i scale = u->out->head.scale[at / u->f->group];
+    const __m512i factor =
+        choose(0xFFFF, _mm512_slli_epi32(scale, 8), _mm512_slli_epi32(scale, 24));
+    EACH(i, 4)
+    {
+        const __m512i codes = _mm512_sub_epi8(q[i], _mm512_set1_epi8((char)u->f->offset));
+        const __m512i odd_codes = _mm512_and_si512(codes, _mm512_set1_epi16((short)0xFF00));
+        const __m512i even = _mm512_mulhi_epi16(_mm512_slli_epi16(codes, 8), factor);
+        const __m512i odd = _mm512_mulhi_epi16(odd_codes, factor);
+        const __m512i bytes = choose(0x00FF00FF, even, _mm512_slli_epi16(odd, 8)); /* v mod 256 */
+        if (u->f->planes == 1) {
+            high[i] = bytes;
+        } else {
+            high[i] = choose(0x00FF00FF, _mm512_srli_epi16(even, 7), _mm512_slli_epi16(odd, 1));
+            low[i] = _mm512_and_si512(bytes, _mm512_set1_epi8(127));
+        }
+    }
+}
+
+ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
+                          const uint8_t *block, size_t stride, slab_256 *out)
+{
+    unpacking u = {f, out};
+    head(block, stride, &out->head);
+    if (f->negative)
+        EACH(s, SLAB_COLS / f->group)
+        {
+            out->head.scale[s] = _mm512_sub_epi32(_mm512_setzero_si512(), out->head.scale[s]);
+        }
+    codes(block, stride, store_planes, &u);
+}
+
+/* ---- tiles ---- */
+
+/* The products of a superblock of a panel with 16 tokens: sum[2p + g] is that of group g
+ * with plane p, or with half p of the only plane. */
+ALWAYS_INLINE void multiply(const format_256 *f, const slab_256 w[GROUPS], const int8_t *x,
+                            size_t x_stride, products *out)
+{
+    enum { ROW = TILE_ROW_BYTES, HALF = SLAB_TILES / 2 };
+    const bool halves = f->planes == 1;
+    const int second = halves ? HALF * TILE_VECTORS : SLAB_VECTORS;
+    const __m512i *w0 = w[0].q, *w1 = w[1].q;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int k = 0; k < (halves ? HALF : SLAB_TILES); k++) {
+        tile_load(4, x + k * ROW, x_stride);
+        tile_load(6, w0, ROW);
+        tile_dp(0, 4, 6);
+        tile_load(7, w1, ROW);
+        tile_dp(1, 4, 7);
+        tile_load(6, w0 + second, ROW);
+        if (halves) {
+            tile_load(5, x + (HALF + k) * ROW, x_stride);
+            tile_dp(2, 5, 6);
+            tile_load(7, w1 + second, ROW);
+            tile_dp(3, 5, 7);
+        } else {
+            tile_dp(2, 4, 6);
+            tile_load(7, w1 + second, ROW);
+            tile_dp(3, 4, 7);
+        }
+        w0 += TILE_VECTORS;
+        w1 += TILE_VECTORS;
+        /* Keeps the compiler from holding the addresses of all tiles over the calls: it
+         * has not so many registers. */
+        __asm__("" : "+r"(w0), "+r"(w1));
+    }
+    tile_store(0, out->sum[0], ROW);
+    tile_store(1, out->sum[1], ROW);
+    tile_store(2, out->sum[2], ROW);
+    tile_store(3, out->sum[3], ROW);
+}
+
+/* ---- chains ---- */
+
+/* What a superblock of the activations has besides codes, of 16 tokens; strides are
+ * between tokens. */
+typedef struct tile_x {
+    const int16_t *sum; /* [2 * min_pairs]: sums that meet the minima */
+    const float *d;
+    size_t sum_stride, d_stride;
+} tile_x;
+
+/* isum of 16 rows from their two products. */
+ALWAYS_INLINE __m512i whole_sum(const format_256 *f, const int32_t *first, const int32_t *second)
+{
+    const __m512i a = _mm512_load_si512(first), b = _mm512_load_si512(second);
+    const __m512i sum = _mm512_add_epi32(f->planes == 2 ? _mm512_slli_epi32(a, 7) : a, b);
+    return f->negative ? _mm512_sub_epi32(_mm512_setzero_si512(), sum) : sum;
+}
+
+/* What the chains of a group need of its weights, in registers. */
+typedef struct chain_w {
+    __m512i min[8];
+    __m512 d, dmin;
+} chain_w;
+
+ALWAYS_INLINE chain_w load_weights(const format_256 *f, const head_256 *head)
+{
+    chain_w w = {.d = head->d, .dmin = head->dmin};
+    EACH(i, f->min_pairs)
+    {
+        w.min[i] = head->min[i];
+    }
+    return w;
+}
+
+/* One step of the chains of a panel, for the last n tokens of a tile: x and chains are theirs. */
+ALWAYS_INLINE void advance(const format_256 *f, const slab_256 slab[GROUPS], const products *p,
+                           const tile_x *x, size_t n, bool first, float (*chains)[PANEL])
+{
+    const chain_w w[GROUPS] = {load_weights(f, &slab[0].head), load_weights(f, &slab[1].head)};
+    for (size_t t = 0; t < n; t++) {
+        const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
+        const size_t at = TOKENS - n + t;
+        __m512i msum[GROUPS] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        EACH(i, f->min_pairs)
+        {
+            const __m512i pair = set1_at(x->sum + t * x->sum_stride + 2 * i);
+            msum[0] = _mm512_dpwssd_epi32(msum[0], w[0].min[i], pair);
+            msum[1] = _mm512_dpwssd_epi32(msum[1], w[1].min[i], pair);
+        }
+        EACH(g, GROUPS)
+        {
+            const __m512i isum = whole_sum(f, p->sum[g][at], p->sum[GROUPS + g][at]);
+            float *chain = chains[t] + g * LANES;
+            __m512 acc = first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
+            acc = _mm512_fmadd_ps(_mm512_mul_ps(w[g].d, dx), _mm512_cvtepi32_ps(isum), acc);
+            if (f->min_pairs > 0)
+                acc = _mm512_fnmadd_ps(_mm512_mul_ps(w[g].dmin, dx), _mm512_cvtepi32_ps(msum[g]),
+                                       acc);
+            _mm512_store_ps(chain, acc);
+        }
+    }
+}
+
+/* ---- panels ---- */
+
+typedef struct workspace {
+    slab_256 slab[GROUPS];
+    products turn[2];
+    uint8_t stage[LANES * 256]; /* of the last rows: a block of each */
+    unsigned char rest[];       /* of KERN_SCRATCH_BYTES: chains, sums of 32 activations */
+} workspace;
+_Static_assert(sizeof(workspace) % 64 == 0 && sizeof(workspace) <= MAX_WORKSPACE,
+               "chains are on cache lines, and there is room for them");
+
+/* A call, or the part of it that a run of tokens is. */
+typedef struct work {
+    const kern_gemm_args *a;
+    workspace *ws;
+    token_run c;
+    float (*chains)[PANEL]; /* [c.n] */
+    int16_t *sums;          /* [c.n][cols / 256][8], for four pairs of minima */
+} work;
+
+/* Superblock b from token c.t0 + t on. */
+static tile_x view_x(const format_256 *f, const work *k, size_t t, size_t b)
+{
+    const kern_act *x = k->a->x;
+    const size_t blocks = x->cols / SLAB_COLS;
+    const size_t from = (k->c.t0 + t) * blocks + b;
+    if (f->min_pairs == 4)
+        return (tile_x){k->sums + (t * blocks + b) * N_SUMS / 2, x->d + from, blocks * N_SUMS / 2,
+                        blocks};
+    return (tile_x){x->sum + from * N_SUMS, x->d + from, blocks * N_SUMS, blocks};
+}
+
+/* Superblock b of a panel against all tokens of a run. Tile i is multiplied before
+ * the chains take in tile i - 1. `next` are the weights that come after the panel. */
+ALWAYS_INLINE void tiles(const format_256 *f, const work *k, size_t b, const uint8_t *next)
+{
+    const kern_act *x = k->a->x;
+    workspace *ws = k->ws;
+    const size_t n_tiles = n_token_tiles(&k->c);
+    for (size_t i = 0; i <= n_tiles; i++) {
+        if (i < n_tiles) {
+            const int8_t *q = x->q + tile_start(&k->c, i) * x->cols + b * SLAB_COLS;
+            multiply(f, ws->slab, q, x->cols, &ws->turn[i % 2]);
+            fetch_share(next, PANEL * (size_t)f->block_bytes, i, n_tiles);
+        }
+        if (i > 0) {
+            const size_t t = (i - 1) * TOKENS;
+            const tile_x tx = view_x(f, k, t, b);
+            advance(f, ws->slab, &ws->turn[(i - 1) % 2], &tx, new_tokens(&k->c, i - 1), b == 0,
+                    k->chains + t);
+        }
+    }
+}
+
+/* The functions of a format, with everything inlined. */
+typedef struct kernel_256 {
+    const format_256 *f;
+    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out);
+    void (*tiles)(const work *k, size_t b, const uint8_t *next);
+    kern_gemm_fn *avx512;
+} kernel_256;
+
+/* One superblock of the 16 rows of group g. */
+static void unpack_group(const kernel_256 *kernel, const uint8_t *w, size_t stride, size_t rows,
+                         size_t g, workspace *ws)
+{
+    const size_t bytes = (size_t)kernel->f->block_bytes;
+    const uint8_t *block = w + g * LANES * stride;
+    const size_t left = rows > g * LANES ? rows - g * LANES : 0;
+    if (left >= LANES)
+        kernel->unpack(block, stride, &ws->slab[g]);
+    else
+        kernel->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g]);
+}
+
+/* Rows r0 .. r0+31 (fewer at the end) for a run of tokens. */
+static void multiply_panel(const kernel_256 *kernel, const work *k, size_t r0)
+{
+    const kern_gemm_args *a = k->a;
+    const size_t bytes = (size_t)kernel->f->block_bytes;
+    const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    const uint8_t *next = w + PANEL * a->row_bytes;
+    for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes, next += PANEL * bytes) {
+        for (size_t g = 0; g < GROUPS; g++)
+            unpack_group(kernel, w, a->row_bytes, a->rows - r0, g, k->ws);
+        kernel->tiles(k, b, next);
+    }
+    finish_panel(a, &k->c, r0, k->chains);
+}
+
+/* Sums of 32 activations from those of 16. */
+static void prepare(const work *k)
+{
+    const size_t blocks = k->a->x->cols / SLAB_COLS;
+    const int16_t *from = k->a->x->sum + k->c.t0 * blocks * N_SUMS;
+    for (size_t i = 0; i < k->c.n * blocks; i++) {
+        const __m256i sums = _mm256_loadu_si256((const __m256i *)(from + i * N_SUMS));
+        const __m256i sums_of_32 = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+        _mm_storeu_si128((__m128i *)(k->sums + i * N_SUMS / 2), _mm256_cvtepi32_epi16(sums_of_32));
+    }
+}
+
+static void gemm(const kern_gemm_args *a, const kernel_256 *kernel)
+{
+    if (too_few_or_too_wide(a->x)) {
+        kernel->avx512(a);
+        return;
+    }
+    const size_t cols = a->x->cols, room = KERN_SCRATCH_BYTES - sizeof(workspace);
+    const size_t kept = PANEL * sizeof(float) + cols / SLAB_COLS * N_SUMS / 2 * sizeof(int16_t);
+    const size_t at_once = tokens_at_once(a->x->n, cols + kept, kept, room);
+    work k = {.a = a, .ws = a->scratch};
+    k.chains = (float(*)[PANEL])k.ws->rest;
+    k.sums = (int16_t *)(k.chains + at_once);
+    configure_tiles(SLAB_COLS / SLAB_TILES);
+    for (k.c.t0 = 0; k.c.t0 < a->x->n; k.c.t0 += at_once) {
+        k.c.n = a->x->n - k.c.t0 < at_once ? a->x->n - k.c.t0 : at_once;
+        if (kernel->f->min_pairs == 4)
+            prepare(&k);
+        for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
+            multiply_panel(kernel, &k, r0);
+    }
+    tile_release();
+}
+
+#define GEMM(format, head)                                                                         \
+    static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out)                \
+    {                                                                                              \
+        unpack(&format_##format, head, codes_##format, block, stride, out);                        \
+    }                                                                                              \
+    static void tiles_##format(const work *k, size_t b, const uint8_t *next)                       \
+    {                                                                                              \
+        tiles(&format_##format, k, b, next);                                                       \
+    }                                                                                              \
+    void k_gemm_##format##_amx(const kern_gemm_args *a)                                            \
+    {                                                                                              \
+        static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
+                                          k_gemm_##format##_avx512};                               \
+        gemm(a, &kernel);                                                                          \
+    }
+
+GEMM(q2_k, head_q2_k)
+GEMM(q3_k, head_q3_k)
+GEMM(q4_k, head_q4_k)
+GEMM(q5_k, head_q4_k)
+GEMM(q6_k, head_q6_k)
+GEMM(iq4_xs, head_iq4_xs)

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_panel_amx.h - what the integer products of AMX share.
+ *
+ * Panels and slabs are those of AVX-512: 32 weight rows in two groups of 16, and a
+ * vector of a slab has four neighbouring codes of each row of a group. Sixteen such
+ * vectors are a tile of 64 columns by 16 rows. The other factor, 16 tokens by 64 codes,
+ * is loaded from the activations as they lie. A product is 16 tokens by 16 rows.
+ *
+ * Each step of the float chains is done with AVX-512, from products in memory. The two
+ * halves take turns: the tiles of a step are multiplied while the chains take in those of
+ * the step before, from the other of two buffers. Chains rest in a buffer of their own
+ * until the panel is done; in y, whose rows are often a multiple of 4 KiB apart, they
+ * would push each other out of the cache.
+ *
+ * The last tile of tokens begins early enough to be full; its first tokens, which the
+ * tile before it had, are multiplied again and left out of the chains. So a call needs
+ * 16 tokens, and none is read that is not there.
+ */
+#ifndef MOTE_KERNELS_X86_GEMM_PANEL_AMX_H
+#define MOTE_KERNELS_X86_GEMM_PANEL_AMX_H
+
+#include "kernels/x86/gemm_panel_avx512.h"
+#include "kernels/x86/tiles_amx.h"
+
+enum {
+    TOKENS = TILE_ROWS,          /* of a tile */
+    CACHE_BUDGET = 1 << 20,      /* of activations that all panels of a call share */
+    FEWEST_AT_ONCE = 4 * TOKENS, /* tokens that make unpacking a slab worth it */
+    MAX_WORKSPACE = 64 << 10,
+    MAX_COLS = 1 << 18 /* with more, 16 tokens might not fit the working memory */
+};
+_Static_assert((KERN_SCRATCH_BYTES - MAX_WORKSPACE) / (PANEL * 4 + MAX_COLS / 8) >= TOKENS,
+               "chains of 16 tokens, and a float for every 32 of their activations");
+
+/* Four products: which ones, the format's file says. */
+typedef struct products {
+    int32_t sum[4][TOKENS][LANES];
+} products;
+
+/* Tokens t0 .. t0+n-1. */
+typedef struct token_run {
+    size_t t0, n;
+} token_run;
+
+/* Calls that are left to AVX-512. */
+static inline bool too_few_or_too_wide(const kern_act *x)
+{
+    return x->n < TOKENS || x->cols > MAX_COLS;
+}
+
+static inline size_t n_token_tiles(const token_run *c)
+{
+    return (c->n + TOKENS - 1) / TOKENS;
+}
+
+/* Tokens of tile i that no tile before it had: its last ones. */
+static inline size_t new_tokens(const token_run *c, size_t i)
+{
+    return c->n - i * TOKENS < TOKENS ? c->n - i * TOKENS : TOKENS;
+}
+
+/* The token that tile i begins with. */
+static inline size_t tile_start(const token_run *c, size_t i)
+{
+    return c->t0 + i * TOKENS + new_tokens(c, i) - TOKENS;
+}
+
+/* Tiles 0 .. 3 are products, 4 and 5 activations, 6 and 7 weights, `cols` columns deep. */
+static inline void configure_tiles(int cols)
+{
+    _Alignas(64) tile_config config = {.palette = 1};
+    for (int i = 0; i < TILE_COUNT; i++) {
+        const bool activations = i == 4 || i == 5, weights = i >= 6;
+        config.row_bytes[i] = (uint16_t)(activations ? cols : TILE_ROW_BYTES);
+        config.rows[i] = (uint8_t)(weights ? cols / 4 : TILE_ROWS);
+    }
+    tile_configure(&config);
+}
+
+/* Tokens of a run: as many as stay in the second-level cache while panel after panel
+ * passes over them, in runs of nearly equal size and whole tiles. A token takes
+ * cached_bytes there and kept_bytes of the room in the working memory. */
+static inline size_t tokens_at_once(size_t n, size_t cached_bytes, size_t kept_bytes, size_t room)
+{
+    const size_t cached = CACHE_BUDGET / cached_bytes, fits = room / kept_bytes;
+    const size_t wanted = cached > FEWEST_AT_ONCE ? cached : FEWEST_AT_ONCE;
+    const size_t tiles = (n + TOKENS - 1) / TOKENS, most = (wanted < fits ? wanted : fits) / TOKENS;
+    const size_t runs = (tiles + most - 1) / most;
+    return (tiles + runs - 1) / runs * TOKENS;
+}
+
+/* Asks for share i of n of the bytes that are needed soon. Addresses past the end of the
+ * weights are allowed: a hint reads nothing. */
+static inline void fetch_share(const uint8_t *p, size_t bytes, size_t i, size_t n)
+{
+    const size_t lines = (bytes + 63) / 64, share = (lines + n - 1) / n;
+    for (size_t line = i * share; line < (i + 1) * share && line < lines; line++)
+        _mm_prefetch((const char *)p + line * 64, _MM_HINT_T0);
+}
+
+/* The finished chains of rows r0 .. r0+31 (fewer at the end) go to y. */
+static inline void finish_panel(const kern_gemm_args *a, const token_run *c, size_t r0,
+                                const float (*chains)[PANEL])
+{
+    const __mmask16 mask[GROUPS] = {row_mask(a->rows - r0, 0), row_mask(a->rows - r0, 1)};
+    float *y = a->y + c->t0 * a->y_stride + r0;
+    for (size_t t = 0; t < c->n; t++, y += a->y_stride)
+        EACH(g, GROUPS)
+        {
+            _mm512_mask_storeu_ps(y + g * LANES, mask[g], _mm512_load_ps(chains[t] + g * LANES));
+        }
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiles_amx.h - the tile instructions, and nothing else.
+ *
+ * A tile is a register of up to 16 rows of up to 64 bytes; there are eight. The
+ * shapes are set by tile_configure, for the calling thread, until tile_release.
+ *
+ *     tile_dp(c, a, b)     c[m][n] += sum over k and i < 4 of a[m][4k + i] * b[k][4n + i]
+ *
+ * with signed bytes in a and b and 32-bit sums in c that wrap. So b is a matrix whose
+ * columns go down in steps of four bytes: what a slab of gemm_panel_avx512.h is.
+ *
+ * These are not the compiler's intrinsics, because those of gcc 12 do not say what
+ * memory they read: it drops the stores that fill the configuration and may move those
+ * that fill a tile's rows behind the load. Here every instruction that touches memory
+ * is a barrier to the compiler. The number of a tile is a literal digit.
+ *
+ * With MOTE_AMX_EMULATED the same names are functions, so that the kernels can be run
+ * on a machine without the instructions; tests/check has the functions.
+ */
+#ifndef MOTE_KERNELS_X86_TILES_AMX_H
+#define MOTE_KERNELS_X86_TILES_AMX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TILE_COUNT = 8, TILE_ROWS = 16, TILE_ROW_BYTES = 64 };
+
+/* What the processor reads; only the first eight entries of an array may be set. */
+typedef struct tile_config {
+    uint8_t palette; /* 1 */
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+_Static_assert(sizeof(tile_config) == 64, "the configuration of the tiles is 64 bytes");
+
+#ifdef MOTE_AMX_EMULATED
+void tile_configure(const tile_config *config);
+void tile_release(void);
+void tile_zero(int tile);
+void tile_load(int tile, const void *rows, size_t stride);
+void tile_store(int tile, void *rows, size_t stride);
+void tile_dp(int c, int a, int b);
+#else
+static inline void tile_configure(const tile_config *config)
+{
+    __asm__ volatile("ldtilecfg (%0)" : : "r"(config) : "memory");
+}
+
+/* Back to the state in which a change of threads saves no tiles. */
+static inline void tile_release(void)
+{
+    __asm__ volatile("tilerelease" : : : "memory");
+}
+
+#define tile_zero(tile) __asm__ volatile("tilezero %%tmm" #tile : :)
+#define tile_load(tile, p, stride)                                                                 \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile                                            \
+                     :                                                                             \
+                     : "r"((const void *)(p)), "r"((size_t)(stride))                               \
+                     : "memory")
+#define tile_store(tile, p, stride)                                                                \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)"                                        \
+                     :                                                                             \
+                     : "r"((void *)(p)), "r"((size_t)(stride))                                     \
+                     : "memory")
+#define tile_dp(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#endif
+
+#endif
