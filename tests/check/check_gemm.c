@@ -66,12 +66,16 @@ static uint16_t some_f16(check *c)
     }
 }
 
-/* Any bytes, or a block of equal ones: all codes and scales at one end. */
-static void fill_block(check *c, unsigned char *block, size_t bytes)
+/* Any bytes, or a block of equal ones: all codes and scales at one end. The scales of
+ * Q6_K are whole bytes, so their ends are others. */
+static void fill_block(check *c, quant_format format, unsigned char *block, size_t bytes)
 {
     const uint32_t kind = c->bench ? 3 : check_below(c, 4);
     if (kind < 2 || c->data == CHECK_EQUAL) {
         memset(block, kind == 0 ? 0 : 0xFF, bytes);
+        if (format == QUANT_Q6_K)
+            memset(((quant_q6_k *)block)->scales, check_random(c) & 1 ? 0x80 : 0x7F,
+                   sizeof(((quant_q6_k *)block)->scales));
         return;
     }
     size_t i = 0;
@@ -92,7 +96,7 @@ static void fill_weights(check *c, const quant_info *info, unsigned char *w, siz
         return;
     }
     for (size_t at = 0; at < bytes; at += info->block_bytes) {
-        fill_block(c, w + at, info->block_bytes);
+        fill_block(c, info->format, w + at, info->block_bytes);
         if (info->format == QUANT_BF16) /* finite: no exponent of ones */
             w[at + 1] &= 0xBF;
         for (int f = 0; f < 2 && fields[f] != NO_FIELD; f++) {
@@ -162,7 +166,8 @@ static void *working_memory(void)
  * buffer of a kernel holds at once. */
 static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
 {
-    static const shape large[] = {{100, 2, 1}, {70, 3, 13}, {3, 1, 1900}, {33, 9, 150}};
+    static const shape large[] = {{100, 2, 1}, {70, 3, 13},  {3, 1, 1900},
+                                  {96, 2, 48}, {3, 3, 1900}, {33, 9, 150}};
     const size_t unit = info->block_values == 1 ? 24 : info->block_values;
     if (c->bench) {
         if (i >= sizeof bench_shapes / sizeof *bench_shapes)
