@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * configs.c - frames, configurations and the step from one to the next.
+ *
+ * A step takes every item's edges for the byte and closes over what can be done
+ * without reading: skipping, calling a rule (a frame more), ending one (a frame
+ * less). Only states that read are kept as items. The closure has its own stack
+ * and a bound, so neither the depth of a text nor the ambiguity of a grammar can
+ * do more than fail.
+ */
+#include "grammar/configs.h"
+
+#include "automaton/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEN = 1 << 14, FIRST_SLOTS = 1 << 10 };
+
+static uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+static uint32_t fail(configs *c, mote_status status, const char *reason)
+{
+    c->status = status;
+    c->reason = reason;
+    return CONFIG_FAILED;
+}
+
+static uint32_t no_memory(configs *c)
+{
+    return fail(c, MOTE_E_MEMORY, "no memory for a grammar");
+}
+
+mote_status configs_error(const configs *c, mote_error *err)
+{
+    return err_set(err, c->status, "%s", c->reason);
+}
+
+/* ---- frames ---- */
+
+static uint64_t frame_hash(uint32_t state, uint32_t count, uint32_t parent)
+{
+    return mix(mix(state, count), parent);
+}
+
+static bool widen_slots(uint32_t **slots, uint32_t *mask)
+{
+    const uint32_t n = *slots == NULL ? FIRST_SLOTS : (*mask + 1) * 2;
+    uint32_t *wider = mem_new(n, sizeof *wider);
+    if (wider == NULL)
+        return false;
+    mem_free(*slots);
+    *slots = wider;
+    *mask = n - 1;
+    return true;
+}
+
+void configs_link_frame(configs *c, uint32_t f)
+{
+    config_frame *x = &c->frames[f];
+    uint32_t *slot =
+        &c->frame_slots[(frame_hash(x->state, x->count, x->parent) >> 32) & c->frame_mask];
+    x->next = *slot;
+    *slot = f;
+}
+
+static bool frame_table_ready(configs *c)
+{
+    if (c->frame_slots != NULL && c->live_frames <= c->frame_mask)
+        return true;
+    if (!widen_slots(&c->frame_slots, &c->frame_mask))
+        return false;
+    for (uint32_t f = 1; f < c->n_frames; f++)
+        if (c->frames[f].state != RULES_NONE)
+            configs_link_frame(c, f);
+    return true;
+}
+
+/* The equal frame or a new one; its `plain` is not set. */
+static uint32_t intern_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
+{
+    if (!frame_table_ready(c))
+        return no_memory(c);
+    const uint64_t hash = frame_hash(state, count, parent);
+    for (uint32_t f = c->frame_slots[(hash >> 32) & c->frame_mask]; f != 0; f = c->frames[f].next)
+        if (c->frames[f].state == state && c->frames[f].count == count &&
+            c->frames[f].parent == parent)
+            return f;
+    if (c->frames[parent].depth >= CONFIGS_DEPTH)
+        return fail(c, MOTE_E_FULL, "the text nests too deeply for its grammar");
+    uint32_t f = c->free_frames;
+    if (f != 0) {
+        c->free_frames = c->frames[f].next;
+    } else {
+        if (c->n_frames >= CONFIGS_FRAMES ||
+            !grow_for(&c->frames, c->n_frames, &c->frames_room, sizeof *c->frames))
+            return no_memory(c);
+        f = c->n_frames++;
+    }
+    c->frames[f] = (config_frame){.state = state,
+                                  .count = count,
+                                  .parent = parent,
+                                  .plain = RULES_NONE,
+                                  .depth = (uint16_t)(c->frames[parent].depth + 1)};
+    c->live_frames++;
+    configs_link_frame(c, f);
+    return f;
+}
+
+/* A token adds at most one run per byte, so counts that far from both limits are alike. */
+static uint32_t plain_count(const configs *c, uint32_t state, uint32_t count)
+{
+    if (c->r->nodes[state].kind != RULES_LOOP)
+        return count;
+    const rules_loop_info *loop = &c->r->loops[c->r->nodes[state].counter];
+    const uint32_t far = c->longest + 1;
+    if (count <= loop->min)
+        return loop->min - count > far ? loop->min - far : count;
+    return loop->max - count > far ? loop->min + 1 : count;
+}
+
+static uint32_t push_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
+{
+    const uint32_t f = intern_frame(c, state, count, parent);
+    if (f == CONFIG_FAILED || c->frames[f].plain != RULES_NONE)
+        return f;
+    const uint32_t alike = plain_count(c, state, count), below = c->frames[parent].plain;
+    const uint32_t plain =
+        alike == count && below == parent ? f : intern_frame(c, state, alike, below);
+    if (plain == CONFIG_FAILED)
+        return plain;
+    c->frames[plain].plain = plain;
+    c->frames[f].plain = plain;
+    return f;
+}
+
+/* ---- the closure ---- */
+
+static void begin(configs *c)
+{
+    c->round++;
+    c->n_stack = c->n_found = c->n_seen = 0;
+    c->complete = false;
+}
+
+static bool first_visit(configs *c, uint32_t state, uint32_t frame)
+{
+    const uint64_t key = (uint64_t)state << 32 | frame;
+    uint32_t at = (uint32_t)(mix(state, frame) >> 32) & (SEEN - 1);
+    for (; c->seen_in[at] == c->round; at = (at + 1) & (SEEN - 1))
+        if (c->seen[at] == key)
+            return false;
+    c->seen_in[at] = c->round;
+    c->seen[at] = key;
+    c->n_seen++;
+    return true;
+}
+
+/* Puts a state on the stack of the closure. */
+static bool visit(configs *c, uint32_t state, uint32_t frame)
+{
+    if (frame == CONFIG_FAILED)
+        return false;
+    if (!first_visit(c, state, frame))
+        return true;
+    if (c->n_seen > SEEN / 2) {
+        fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
+        return false;
+    }
+    if (!grow_for(&c->stack, c->n_stack, &c->stack_room, sizeof *c->stack)) {
+        no_memory(c);
+        return false;
+    }
+    c->stack[c->n_stack++] = (config_item){state, frame};
+    return true;
+}
+
+/* Before the next run of a loop, `count` of them done. */
+static bool at_loop(configs *c, uint32_t state, uint32_t count, uint32_t frame)
+{
+    const rules_loop_info *loop = &c->r->loops[c->r->nodes[state].counter];
+    if (count >= loop->min && !visit(c, loop->exit, frame))
+        return false;
+    if (count >= loop->max)
+        return true;
+    /* Without a limit it is enough to know that `min` runs are done and another is under way. */
+    uint32_t after = count + 1;
+    if (loop->max == RULES_NO_LIMIT && after > loop->min)
+        after = loop->min + 1;
+    return visit(c, c->r->rules[loop->rule].start, push_frame(c, state, after, frame));
+}
+
+/* Before the next member of a set, those of the bits `done` done. */
+static bool at_set(configs *c, uint32_t state, uint32_t done, uint32_t frame)
+{
+    const rules_set_info *set = &c->r->sets[c->r->nodes[state].counter];
+    if ((done & set->required) == set->required && !visit(c, set->exit, frame))
+        return false;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const uint32_t bit = UINT32_C(1) << i;
+        if ((done & bit) != 0 || set->member[i] == RULES_NONE)
+            continue;
+        if (!visit(c, c->r->rules[set->member[i]].start, push_frame(c, state, done | bit, frame)))
+            return false;
+    }
+    return true;
+}
+
+/* A rule has ended: on with the one that called it. */
+static bool at_end(configs *c, uint32_t frame)
+{
+    if (frame == 0) {
+        c->complete = true;
+        return true;
+    }
+    const config_frame f = c->frames[frame];
+    switch (c->r->nodes[f.state].kind) {
+    case RULES_LOOP: return at_loop(c, f.state, f.count, f.parent);
+    case RULES_SET: return at_set(c, f.state, f.count, f.parent);
+    default: return visit(c, f.state, f.parent);
+    }
+}
+
+static bool follow_edges(configs *c, const rules_node *node, uint32_t frame)
+{
+    const rules_edge *edges = c->r->edges + node->first;
+    for (uint32_t i = 0; i < node->n; i++) {
+        const rules_edge *e = &edges[i];
+        if (e->kind == RULES_SKIP && !visit(c, e->to, frame))
+            return false;
+        if (e->kind == RULES_CALL &&
+            !visit(c, c->r->rules[e->rule].start, push_frame(c, e->to, 0, frame)))
+            return false;
+    }
+    return true;
+}
+
+static bool add_item(configs *c, config_item item)
+{
+    if (c->n_found >= CONFIGS_ITEMS) {
+        fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
+        return false;
+    }
+    if (!grow_for(&c->found, c->n_found, &c->found_room, sizeof *c->found)) {
+        no_memory(c);
+        return false;
+    }
+    c->found[c->n_found++] = item;
+    return true;
+}
+
+static bool close_over(configs *c)
+{
+    while (c->n_stack > 0) {
+        const config_item at = c->stack[--c->n_stack];
+        const rules_node *node = &c->r->nodes[at.state];
+        bool ok = true;
+        switch (node->kind) {
+        case RULES_END: ok = at_end(c, at.frame); break;
+        case RULES_LOOP: ok = at_loop(c, at.state, 0, at.frame); break;
+        case RULES_SET: ok = at_set(c, at.state, 0, at.frame); break;
+        default: ok = follow_edges(c, node, at.frame) && (!node->reads || add_item(c, at)); break;
+        }
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* ---- configurations ---- */
+
+static int by_state(const void *a, const void *b)
+{
+    const config_item *x = a, *y = b;
+    if (x->state != y->state)
+        return x->state < y->state ? -1 : 1;
+    return (x->frame > y->frame) - (x->frame < y->frame);
+}
+
+static uint64_t config_hash(const config_item *items, uint32_t n, bool complete)
+{
+    uint64_t h = complete;
+    for (uint32_t i = 0; i < n; i++)
+        h = mix(h, (uint64_t)items[i].state << 32 | items[i].frame);
+    return h;
+}
+
+void configs_link(configs *c, uint32_t id)
+{
+    config *x = &c->all[id];
+    uint32_t *slot = &c->config_slots[(config_hash(c->items + x->first, x->n, x->complete) >> 32) &
+                                      c->config_mask];
+    x->next = *slot;
+    *slot = id;
+}
+
+static bool config_table_ready(configs *c)
+{
+    if (c->config_slots != NULL && c->live_configs <= c->config_mask)
+        return true;
+    if (!widen_slots(&c->config_slots, &c->config_mask))
+        return false;
+    for (uint32_t id = 1; id < c->n_all; id++)
+        if (c->all[id].used)
+            configs_link(c, id);
+    return true;
+}
+
+static void note_bytes(const configs *c, config *x)
+{
+    for (uint32_t i = 0; i < x->n; i++) {
+        const rules_node *node = &c->r->nodes[c->items[x->first + i].state];
+        for (uint32_t e = node->first; e < node->first + node->n; e++)
+            if (c->r->edges[e].kind == RULES_READ)
+                for (unsigned b = c->r->edges[e].lo; b <= c->r->edges[e].hi; b++)
+                    x->bytes[b / 64] |= UINT64_C(1) << b % 64;
+    }
+}
+
+static uint32_t new_config(configs *c)
+{
+    uint32_t id = c->free_configs;
+    if (!grow_for(&c->items, c->n_items + c->n_found, &c->items_room, sizeof *c->items))
+        return no_memory(c);
+    if (id != 0) {
+        c->free_configs = c->all[id].next;
+    } else {
+        if (c->n_all >= CONFIGS_HARD)
+            return fail(c, MOTE_E_FULL, "the grammar needs too many configurations for this text");
+        if (!grow_for(&c->all, c->n_all, &c->all_room, sizeof *c->all))
+            return no_memory(c);
+        id = c->n_all++;
+    }
+    c->all[id] = (config){.first = c->n_items,
+                          .n = c->n_found,
+                          .plain = CONFIG_FAILED,
+                          .complete = c->complete,
+                          .used = true};
+    if (c->n_found > 0)
+        memcpy(c->items + c->n_items, c->found, c->n_found * sizeof *c->found);
+    c->n_items += c->n_found;
+    c->live_configs++;
+    note_bytes(c, &c->all[id]);
+    configs_link(c, id);
+    return id;
+}
+
+/* The number of what the closure found. */
+static uint32_t intern_found(configs *c)
+{
+    if (c->n_found == 0 && !c->complete)
+        return CONFIG_DEAD;
+    if (!config_table_ready(c))
+        return no_memory(c);
+    if (c->n_found > 1)
+        qsort(c->found, c->n_found, sizeof *c->found, by_state);
+    const uint64_t hash = config_hash(c->found, c->n_found, c->complete);
+    for (uint32_t id = c->config_slots[(hash >> 32) & c->config_mask]; id != 0;
+         id = c->all[id].next) {
+        const config *x = &c->all[id];
+        if (x->n == c->n_found && x->complete == c->complete &&
+            (x->n == 0 || memcmp(c->items + x->first, c->found, x->n * sizeof *c->found) == 0))
+            return id;
+    }
+    return new_config(c);
+}
+
+static uint32_t compute_step(configs *c, uint32_t from, uint8_t byte)
+{
+    begin(c);
+    for (uint32_t i = 0; i < c->all[from].n; i++) {
+        const config_item item = c->items[c->all[from].first + i];
+        const rules_node *node = &c->r->nodes[item.state];
+        for (uint32_t e = node->first; e < node->first + node->n; e++) {
+            const rules_edge *edge = &c->r->edges[e];
+            if (edge->kind == RULES_READ && edge->lo <= byte && edge->hi >= byte &&
+                !visit(c, edge->to, item.frame))
+                return CONFIG_FAILED;
+        }
+    }
+    return close_over(c) ? intern_found(c) : CONFIG_FAILED;
+}
+
+uint32_t configs_step(configs *c, uint32_t from, uint8_t byte)
+{
+    if (!config_allows(&c->all[from], byte))
+        return CONFIG_DEAD;
+    const uint32_t key = from << 8 | c->r->class_of[byte];
+    config_memo *memo = &c->memo[(key * UINT32_C(0x9E3779B1)) >> 17];
+    if (memo->key == key)
+        return memo->to;
+    const uint32_t to = compute_step(c, from, byte);
+    if (to != CONFIG_FAILED)
+        *memo = (config_memo){key, to};
+    return to;
+}
+
+uint32_t configs_of(configs *c, const config_item *items, uint32_t n)
+{
+    begin(c);
+    for (uint32_t i = 0; i < n; i++)
+        if (first_visit(c, items[i].state, items[i].frame) && !add_item(c, items[i]))
+            return CONFIG_FAILED;
+    return intern_found(c);
+}
+
+uint32_t configs_at(configs *c, uint32_t state, uint32_t frame)
+{
+    begin(c);
+    return visit(c, state, frame) && close_over(c) ? intern_found(c) : CONFIG_FAILED;
+}
+
+uint32_t configs_plain(configs *c, uint32_t from)
+{
+    if (c->all[from].plain != CONFIG_FAILED)
+        return c->all[from].plain;
+    begin(c);
+    c->complete = c->all[from].complete;
+    for (uint32_t i = 0; i < c->all[from].n; i++) {
+        config_item item = c->items[c->all[from].first + i];
+        item.frame = c->frames[item.frame].plain;
+        if (first_visit(c, item.state, item.frame) && !add_item(c, item))
+            return CONFIG_FAILED;
+    }
+    const uint32_t plain = intern_found(c);
+    if (plain != CONFIG_FAILED) {
+        c->all[plain].plain = plain;
+        c->all[from].plain = plain;
+    }
+    return plain;
+}
+
+/* ---- beginning and end ---- */
+
+static uint32_t start(configs *c)
+{
+    /* Frame 0 and configuration 0 are the bottom and the dead end; neither is ever looked up. */
+    if (!grow_for(&c->frames, 0, &c->frames_room, sizeof *c->frames) ||
+        !grow_for(&c->all, 0, &c->all_room, sizeof *c->all))
+        return no_memory(c);
+    c->frames[0] = (config_frame){.state = RULES_NONE};
+    c->all[CONFIG_DEAD] = (config){0};
+    c->n_frames = c->n_all = 1;
+    begin(c);
+    if (!visit(c, c->r->rules[c->r->start].start, 0) || !close_over(c))
+        return CONFIG_FAILED;
+    return intern_found(c);
+}
+
+mote_status configs_init(configs *c, const rules *r, uint32_t longest_token, mote_error *err)
+{
+    *c = (configs){.r = r, .longest = longest_token, .collect_at = CONFIGS_SOFT};
+    c->memo = mem_new(CONFIGS_MEMO, sizeof *c->memo);
+    c->seen = mem_new(SEEN, sizeof *c->seen);
+    c->seen_in = mem_new(SEEN, sizeof *c->seen_in);
+    if (c->memo == NULL || c->seen == NULL || c->seen_in == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+    if (start(c) == CONFIG_FAILED)
+        return configs_error(c, err);
+    return MOTE_OK;
+}
+
+void configs_fini(configs *c)
+{
+    mem_free(c->frames);
+    mem_free(c->all);
+    mem_free(c->items);
+    mem_free(c->frame_slots);
+    mem_free(c->config_slots);
+    mem_free(c->memo);
+    mem_free(c->stack);
+    mem_free(c->found);
+    mem_free(c->seen);
+    mem_free(c->seen_in);
+    *c = (configs){0};
+}

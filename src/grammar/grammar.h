@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * grammar.h - which tokens may come next, so that an answer has the form it must have.
+ *
+ * A grammar is a set of rules over bytes, joined to a vocabulary. A matcher is a
+ * place in a text: it remembers where it stood after each token, so going back
+ * and splitting in two cost nothing. One thread at a time uses a grammar and
+ * its matchers; the vocabulary is shared by all.
+ *
+ * Nothing is ever allowed because something went wrong: a mask that cannot be
+ * made is an error, and its bits are all zero.
+ */
+#ifndef MOTE_GRAMMAR_GRAMMAR_H
+#define MOTE_GRAMMAR_GRAMMAR_H
+
+#include "automaton/rules.h"
+#include "grammar/grammar_vocab.h"
+
+typedef struct grammar grammar;
+typedef struct grammar_matcher grammar_matcher;
+
+/* Takes the rules, which rules_finish has passed, also when it fails; the vocabulary must
+ * outlive it. */
+mote_status grammar_new(grammar **out, rules *r, const vocab *v, mote_error *err);
+/* Its matchers must be gone. NULL is allowed. */
+void grammar_free(grammar *g);
+/* Words of a mask: one bit per token id, bit i % 32 of word i / 32. */
+uint32_t grammar_mask_words(const grammar *g);
+/* Memory it holds at the moment. */
+uint64_t grammar_bytes(const grammar *g);
+
+/* At the beginning of a text. */
+mote_status grammar_matcher_new(grammar_matcher **out, grammar *g, mote_error *err);
+/* A second one at the same place, with the same past. */
+mote_status grammar_matcher_fork(grammar_matcher **out, const grammar_matcher *from,
+                                 mote_error *err);
+void grammar_matcher_free(grammar_matcher *m);
+
+/* Which tokens may come next: bits[grammar_mask_words]. A token that ends the answer is among
+ * them only if the text is complete. MOTE_E_ARG: the text has ended, or no token of the
+ * vocabulary fits. */
+mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err);
+
+/* Goes on by a token. MOTE_E_ARG: it is not allowed here, and the matcher stays where it was. */
+mote_status grammar_accept(grammar_matcher *m, mote_token token, mote_error *err);
+bool grammar_allows(grammar_matcher *m, mote_token token);
+
+/* Tokens accepted so far, and back to when there were n of them. */
+size_t grammar_length(const grammar_matcher *m);
+void grammar_rewind(grammar_matcher *m, size_t n);
+
+/* The text could end here. */
+bool grammar_is_complete(const grammar_matcher *m);
+/* It has: a token that ends the answer was accepted. */
+bool grammar_is_over(const grammar_matcher *m);
+
+/*
+ * The bytes that must come next because there is no choice, at most `room`;
+ * whole characters only. 0: there is a choice, or the text may end. The caller
+ * tokenizes them and appends the tokens without sampling. Its last token is better
+ * left to the model, which may know a longer one that begins with it; the others
+ * are what the model would have had to write.
+ */
+size_t grammar_forced(grammar_matcher *m, char *out, size_t room);
+
+/* Is the whole text one that the grammar describes? For tests and for checking results. */
+mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err);
+
+#endif

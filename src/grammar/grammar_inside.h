@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar_inside.h - what a grammar is made of; for the files of this folder only. */
+#ifndef MOTE_GRAMMAR_GRAMMAR_INSIDE_H
+#define MOTE_GRAMMAR_GRAMMAR_INSIDE_H
+
+#include "grammar/configs.h"
+#include "grammar/grammar.h"
+
+enum {
+    MASKS_KEPT = 32,   /* masks that are remembered */
+    MASKS_WORTH = 512, /* nodes a walk must have visited for its mask to be one of them */
+    STAYS_KEPT = 256   /* configurations whose stay_info is remembered */
+};
+
+typedef struct kept_mask {
+    uint32_t config; /* plain; CONFIG_DEAD: free */
+    uint64_t used;   /* clock of the latest use */
+    uint32_t *bits;  /* [words] or NULL */
+} kept_mask;
+
+/* Characters that a configuration is not left by. */
+typedef struct stay_info {
+    uint32_t config;
+    uint64_t ascii[2];
+    bool multi; /* every character of more than one byte */
+} stay_info;
+
+struct grammar {
+    rules *r;
+    const vocab *v;
+    configs c;
+    kept_mask kept[MASKS_KEPT];
+    stay_info stays[STAYS_KEPT];
+    uint64_t clock;
+    uint32_t string_start;     /* state where a character of a JSON string begins, or RULES_NONE */
+    grammar_matcher *matchers; /* list */
+};
+
+struct grammar_matcher {
+    grammar *g;
+    grammar_matcher *next, *previous;
+    uint32_t *places; /* [n + 1], configuration after each token; CONFIG_DEAD: it has ended */
+    uint32_t n, room;
+};
+
+/* ---- mask.c ---- */
+
+/* Fills the mask of a configuration, without the tokens that end the answer. */
+mote_status mask_fill(grammar *g, uint32_t config, uint32_t *bits, mote_error *err);
+
+#endif
