@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse_random.c - random answers made of the pieces of calls: however they are cut into
+ * tokens, the events are the same; and rules that hold for every answer.
+ *
+ *   parse_random [ANSWERS [SEED]]      5,000 and 1 if not said
+ */
+#include "chat/parse_replay.h"
+#include "support/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const fragments[] = {
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    "</think>",
+    "<function=now>",
+    "<function=f>",
+    "<function=nobody>",
+    "<function=",
+    "<function name=\"f\">",
+    "</function>",
+    "<parameter=a>",
+    "<parameter=b>",
+    "<parameter=c",
+    "<parameter name=\"b\">",
+    "</parameter>",
+    "</a>",
+    "\n",
+    "\n",
+    "\n\n",
+    " ",
+    "\r\n",
+    "   ",
+    "text",
+    "1",
+    "true",
+    "{\"a\": 1}",
+    "{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}",
+    "'x'",
+    "[1, 2]",
+    "<",
+    "</",
+    ">",
+    "```",
+    "```\n",
+    "\xC3\xA9",
+    "\xF0\x9F\x98\x80",
+    "\xE6\x80",
+    "=",
+    "</par",
+    "<tool",
+    "null",
+    "\"",
+    "\\",
+    "\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
+    "<tool_call>\n<function=f>\n<parameter=a>\n",
+    "\n</parameter>\n</function>\n</tool_call>",
+};
+
+enum { N_FRAGMENTS = sizeof fragments / sizeof *fragments, MAX_FRAGMENTS = 24, MAX_BYTES = 4096 };
+
+static const char tools_text[] = "[{\"name\":\"now\"},{\"name\":\"f\",\"parameters\":{"
+                                 "\"properties\":{\"a\":{\"type\":\"string\"},"
+                                 "\"b\":{\"type\":\"integer\"},\"c\":{}},\"required\":[\"a\"]}}]";
+
+typedef struct answer {
+    char text[MAX_BYTES];
+    size_t n;
+    bool thinking, cut, tags; /* tags: as control tokens, else spelt */
+} answer;
+
+static void make(answer *a, test_random *random)
+{
+    a->n = 0;
+    a->thinking = test_random_below(random, 4) == 0;
+    a->cut = test_random_below(random, 3) == 0;
+    a->tags = test_random_below(random, 8) > 0;
+    for (uint64_t n = test_random_below(random, MAX_FRAGMENTS) + 1; n > 0; n--) {
+        const char *one = fragments[test_random_below(random, N_FRAGMENTS)];
+        memcpy(a->text + a->n, one, strlen(one));
+        a->n += strlen(one);
+    }
+}
+
+static void fill(replay *r, const answer *a)
+{
+    r->n_pieces = 0;
+    r->bytes = 0;
+    r->thinking = a->thinking;
+    r->cut = a->cut;
+    if (a->tags)
+        replay_add_text(r, (str){a->text, a->n});
+    else
+        replay_add_bytes(r, (str){a->text, a->n});
+}
+
+/* Starts and ends of calls take turns, and a cut answer leaves none open. */
+static const char *fault_of(const replay *r)
+{
+    bool open = false;
+    if (r->fault != NULL)
+        return r->fault;
+    for (size_t at = 0; at < r->log.n;) {
+        const char *line = r->log.p + at;
+        const bool starts = strncmp(line, "call ", 5) == 0;
+        const bool ends = strncmp(line, "end ", 4) == 0 || strncmp(line, "cancel ", 7) == 0;
+        if ((starts && open) || (ends && !open))
+            return "calls are not one after another";
+        open = (open || starts) && !ends;
+        at = (size_t)((const char *)memchr(line, '\n', r->log.n - at) - r->log.p) + 1;
+    }
+    return open ? "a call is left open" : NULL;
+}
+
+static bool check(replay *r, const answer *a, test_random *random)
+{
+    static bool cuts[MAX_BYTES + 1];
+    strbuf first = {0};
+    const char *fault = NULL;
+    fill(r, a);
+    for (int way = 0; way < 6 && fault == NULL; way++) {
+        for (size_t i = 0; i <= r->bytes; i++)
+            cuts[i] = way == 1 || test_random_below(random, 3) == 0;
+        replay_run(r, way == 0 ? NULL : cuts);
+        fault = fault_of(r);
+        if (way == 0)
+            strbuf_put(&first, strbuf_view(&r->log));
+        else if (fault == NULL && !str_eq(strbuf_view(&first), strbuf_view(&r->log)))
+            fault = "other events when cut otherwise";
+    }
+    if (fault != NULL)
+        printf("%s (thinking %d, cut %d, tags %d)\n%.*s\n-- first\n%.*s-- now\n%.*s\n", fault,
+               a->thinking, a->cut, a->tags, (int)a->n, a->text, (int)first.n, first.p,
+               (int)r->log.n, r->log.p);
+    strbuf_fini(&first);
+    return fault == NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const int wanted = argc > 1 ? (int)strtol(argv[1], NULL, 10) : rig_scaled(5000);
+    const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    mote_model *model = rig_tiny();
+    json_doc *doc = rig_json(tools_text);
+    const json_node *tools[2] = {json_node_first(json_doc_root(doc)), NULL};
+    static answer a;
+    chat_template how;
+    replay r;
+    bool sound = true;
+    tools[1] = json_node_next(tools[0]);
+    if (chat_template_tags(&how, model, NULL) != MOTE_OK)
+        return 1;
+    replay_init(&r, model, &how);
+    r.tools = tools;
+    r.n_tools = 2;
+    for (int i = 0; i < wanted && sound; i++) {
+        test_random random = {seed * 1000003u + (uint64_t)i};
+        make(&a, &random);
+        sound = check(&r, &a, &random);
+        if (!sound)
+            printf("answer %d of seed %llu\n", i, (unsigned long long)seed);
+    }
+    printf("%d answers, six ways each\n", wanted);
+    replay_fini(&r);
+    json_doc_free(doc);
+    mote_model_close(model);
+    return sound ? 0 : 1;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse_replay.c - see parse_replay.h. */
+#include "chat/parse_replay.h"
+
+#include "tok/utf8.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const names[] = {"reasoning", "content", "call",    "arguments",
+                                    "end",       "cancel",  "warning", "stop"};
+
+void replay_init(replay *r, const mote_model *model, const chat_template *how)
+{
+    *r = (replay){.model = model, .how = how};
+    for (mote_token id = 0; id < 1024; id++) {
+        size_t n;
+        const char *bytes = mote_token_bytes(model, id, &n);
+        if (n == 1)
+            r->of_byte[(unsigned char)bytes[0]] = id;
+    }
+}
+
+void replay_fini(replay *r)
+{
+    strbuf_fini(&r->log);
+    strbuf_fini(&r->arguments);
+}
+
+void replay_add_bytes(replay *r, str bytes)
+{
+    if (bytes.n == 0)
+        return;
+    if (r->n_pieces == REPLAY_MAX_PIECES)
+        abort();
+    r->pieces[r->n_pieces++] = (replay_piece){-1, bytes};
+    r->bytes += bytes.n;
+}
+
+void replay_add_text(replay *r, str text)
+{
+    size_t plain = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        for (int tag = 0; tag < CHAT_N_TAGS; tag++) {
+            const str spelt = str_of(chat_tag_text((chat_tag)tag));
+            if (text.n - i < spelt.n || memcmp(text.p + i, spelt.p, spelt.n) != 0)
+                continue;
+            replay_add_bytes(r, (str){text.p + plain, i - plain});
+            if (r->n_pieces == REPLAY_MAX_PIECES)
+                abort();
+            r->pieces[r->n_pieces++] = (replay_piece){.control = r->how->tags[tag]};
+            plain = i + spelt.n;
+            i = plain - 1;
+            break;
+        }
+    }
+    replay_add_bytes(r, (str){text.p + plain, text.n - plain});
+}
+
+/* ---- events to lines ---- */
+
+static void check_event(replay *r, const chat_event *e)
+{
+    switch (e->kind) {
+    case CHAT_EVENT_CALL_START: r->arguments.n = 0; break;
+    case CHAT_EVENT_CALL_ARGUMENTS: strbuf_put(&r->arguments, e->text); break;
+    case CHAT_EVENT_CALL_END: {
+        json_doc *doc = NULL;
+        if (!str_eq(strbuf_view(&r->arguments), e->text))
+            r->fault = "the pieces of the arguments are not the whole";
+        if (json_doc_read(&doc, e->text, NULL) != MOTE_OK ||
+            !json_node_is(json_doc_root(doc), JSON_IS_OBJECT))
+            r->fault = "the arguments are no JSON object";
+        json_doc_free(doc);
+        break;
+    }
+    case CHAT_EVENT_REASONING:
+    case CHAT_EVENT_CONTENT:
+        if (e->text.n == 0)
+            r->fault = "an empty delta";
+        break;
+    default: break;
+    }
+    for (size_t i = 0; i < e->text.n; i++)
+        if (e->text.p[i] == (char)0xFF)
+            r->fault = "a mark of the parser in its events";
+}
+
+static void line(replay *r, const char *name, str text)
+{
+    if (r->open)
+        strbuf_byte(&r->log, '\n');
+    strbuf_text(&r->log, name);
+    strbuf_byte(&r->log, ' ');
+    json_put_escaped(&r->log, text);
+    r->open = true;
+}
+
+static void on_event(void *with, const chat_event *e)
+{
+    replay *r = with;
+    check_event(r, e);
+    const bool joins = r->open && e->kind == r->last &&
+                       (e->kind == CHAT_EVENT_REASONING || e->kind == CHAT_EVENT_CONTENT);
+    switch (e->kind) {
+    case CHAT_EVENT_REASONING:
+    case CHAT_EVENT_CONTENT:
+        if (joins)
+            json_put_escaped(&r->log, e->text);
+        else
+            line(r, names[e->kind], e->text);
+        break;
+    case CHAT_EVENT_CALL_ARGUMENTS: return; /* the end has them all */
+    case CHAT_EVENT_CALL_START:
+    case CHAT_EVENT_CALL_CANCEL: line(r, names[e->kind], e->name); break;
+    case CHAT_EVENT_CALL_END: line(r, names[e->kind], e->text); break;
+    case CHAT_EVENT_WARNING: line(r, names[e->kind], str_of(chat_warning_name(e->warning))); break;
+    case CHAT_EVENT_END:
+        line(r, names[e->kind], str_of(e->thinking_open ? "thinking" : e->cut ? "cut" : "done"));
+        break;
+    }
+    r->last = e->kind;
+}
+
+/* ---- feeding ---- */
+
+static void give_up(const mote_error *err)
+{
+    fprintf(stderr, "replay: %s\n", err->text);
+    exit(1);
+}
+
+static void feed(chat_parser *p, mote_token id)
+{
+    mote_error err;
+    if (chat_parser_token(p, id, &err) != MOTE_OK)
+        give_up(&err);
+}
+
+static bool is_utf8(str text)
+{
+    for (size_t at = 0; at < text.n;) {
+        const int n = utf8_check((const unsigned char *)text.p + at, text.n - at);
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+/* A stretch that no token crosses: as the tokenizer has it, or byte by byte where it cannot. */
+static void feed_bytes(const replay *r, chat_parser *p, str bytes)
+{
+    static mote_token ids[1 << 16];
+    size_t n = 0;
+    if (bytes.n > 1 && is_utf8(bytes) &&
+        mote_tokenize(r->model, bytes.p, bytes.n, 0, ids, 1 << 16, &n, NULL) == MOTE_OK) {
+        for (size_t i = 0; i < n; i++)
+            feed(p, ids[i]);
+        return;
+    }
+    for (size_t i = 0; i < bytes.n; i++)
+        feed(p, r->of_byte[(unsigned char)bytes.p[i]]);
+}
+
+void replay_run(replay *r, const bool *cuts)
+{
+    chat_parser *p;
+    mote_error err;
+    size_t at = 0;
+    const chat_parser_options options = {r->model,    r->how,   r->tools, r->n_tools,
+                                         r->thinking, on_event, r};
+    r->log.n = 0;
+    r->open = false;
+    if (chat_parser_new(&p, &options, &err) != MOTE_OK)
+        give_up(&err);
+    for (size_t i = 0; i < r->n_pieces; i++) {
+        const replay_piece *piece = &r->pieces[i];
+        size_t from = 0;
+        if (piece->control >= 0) {
+            feed(p, piece->control);
+            continue;
+        }
+        for (size_t to = 1; to <= piece->bytes.n; to++) {
+            at++;
+            if (to < piece->bytes.n && !(cuts != NULL && cuts[at]))
+                continue;
+            feed_bytes(r, p, (str){piece->bytes.p + from, to - from});
+            from = to;
+        }
+    }
+    if (chat_parser_end(p, r->cut, &err) != MOTE_OK)
+        give_up(&err);
+    chat_parser_free(p);
+    strbuf_byte(&r->log, '\n');
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse_replay.h - an answer through the parser, cut into tokens in any way, and
+ * its events as one line of text each.
+ */
+#ifndef MOTE_TESTS_CHAT_PARSE_REPLAY_H
+#define MOTE_TESTS_CHAT_PARSE_REPLAY_H
+
+#include "chat/chat_rig.h"
+#include "chat/parse.h"
+
+/* A stretch of an answer: a control token, or bytes. */
+typedef struct replay_piece {
+    mote_token control; /* -1: bytes */
+    str bytes;
+} replay_piece;
+
+enum { REPLAY_MAX_PIECES = 64 };
+
+typedef struct replay {
+    const mote_model *model;
+    const chat_template *how;
+    const json_node *const *tools;
+    size_t n_tools;
+    bool thinking, cut;
+    replay_piece pieces[REPLAY_MAX_PIECES];
+    size_t n_pieces;
+    size_t bytes; /* of all pieces that are bytes */
+    mote_token of_byte[256];
+    strbuf log; /* what came out: "kind text\n", deltas joined, text escaped as in JSON */
+    chat_event_kind last;
+    bool open;         /* the last line can go on */
+    strbuf arguments;  /* of the call that is open */
+    const char *fault; /* a rule that holds for all events was broken */
+} replay;
+
+/* Finds the token of every single byte. */
+void replay_init(replay *r, const mote_model *model, const chat_template *how);
+void replay_fini(replay *r);
+
+/* Text in which control tokens are meant; or bytes as they are. */
+void replay_add_text(replay *r, str text);
+void replay_add_bytes(replay *r, str bytes);
+
+/* Parses; cuts[i] says whether a token ends before byte i (of all bytes). NULL: as the
+ * tokenizer cuts them. The log is made anew. */
+void replay_run(replay *r, const bool *cuts);
+
+#endif
