@@ -177,6 +177,16 @@ typedef enum mote_kv {
     MOTE_KV_F32 = 1 /* twice the memory; to compare with a reference */
 } mote_kv;
 
+/* Whether the engine's own threads are kept to certain CPUs; the thread that calls
+ * mote_step works too and is never touched. Changes the speed, never a result. */
+typedef enum mote_pin {
+    MOTE_PIN_AUTO = 0, /* as many threads as by default, on a machine with cores of unequal
+                        * strength: to the strong ones, all of them to all. Else none */
+    MOTE_PIN_OFF,      /* wherever the system puts them */
+    MOTE_PIN_CORES     /* each to a core of its own, if there are enough: for a machine that
+                        * runs nothing else. Two such programs would meet on the same cores */
+} mote_pin;
+
 typedef struct mote_engine_options {
     uint32_t threads;     /* 0: one per physical core this process may use */
     uint32_t sessions;    /* sessions alive at once; 0: 1 */
@@ -186,6 +196,7 @@ typedef struct mote_engine_options {
     uint32_t logits_rows; /* rows of logits one step can return; 0: one a session */
     mote_kv kv;
     float yarn; /* context stretched by this factor, 1 to 4; 0: as trained */
+    mote_pin pin;
 } mote_engine_options;
 
 /* What an engine takes, in bytes, known before it is made. `weights` is the

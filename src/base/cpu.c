@@ -9,8 +9,6 @@
 #define _GNU_SOURCE
 #include "base/cpu.h"
 
-#include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -63,72 +61,6 @@ mote_isa cpu_best_isa(void)
     return MOTE_ISA_REF;
 }
 #endif
-
-/* The first number in a file of the CPU's directory; `missing` if there is none. */
-static long cpu_fact(int cpu, const char *file, long missing)
-{
-    char path[128];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/%s", cpu, file);
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return missing;
-    long value = missing;
-    if (fscanf(f, "%ld", &value) != 1)
-        value = missing;
-    fclose(f);
-    return value;
-}
-
-/* The lowest-numbered thread of each core stands for the core. */
-static bool leads_its_core(int cpu)
-{
-    return cpu_fact(cpu, "topology/thread_siblings_list", cpu) == cpu;
-}
-
-/* How strong a core is, in whatever unit the system knows: the scheduler's
- * capacity (big.LITTLE), else the highest frequency (performance and efficiency
- * cores), else all alike. */
-static long strength(int cpu)
-{
-    long capacity = cpu_fact(cpu, "cpu_capacity", 0);
-    return capacity > 0 ? capacity : cpu_fact(cpu, "cpufreq/cpuinfo_max_freq", 1);
-}
-
-/* Whole CPUs of the cgroup's quota, rounded up; UINT32_MAX without one. */
-static uint32_t cgroup_cpus(void)
-{
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f == NULL)
-        return UINT32_MAX;
-    long long quota = 0, period = 0;
-    int got = fscanf(f, "%lld %lld", &quota, &period);
-    fclose(f);
-    if (got != 2 || quota <= 0 || period <= 0)
-        return UINT32_MAX;
-    return (uint32_t)((quota + period - 1) / period);
-}
-
-uint32_t cpu_cores(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    long best = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set) && strength(cpu) > best)
-            best = strength(cpu);
-    /* A step ends with its slowest thread, so a core with less than 70 % of the
-     * strongest one's speed holds the others up more than it helps. */
-    uint32_t cores = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set) && leads_its_core(cpu) && strength(cpu) * 10 >= best * 7)
-            cores++;
-    uint32_t quota = cgroup_cpus();
-    if (cores > quota)
-        cores = quota;
-    return cores > 0 ? cores : 1;
-}
 
 static const struct {
     mote_isa isa;

@@ -197,6 +197,11 @@ void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks)
     wait_done(p, n_tasks);
 }
 
+void pool_hold(pool *p, uint32_t index, const cores_set *cpus)
+{
+    cores_hold(p->workers[index - 1].thread, cpus);
+}
+
 uint32_t pool_size(const pool *p)
 {
     return p->n_threads;

@@ -10,6 +10,7 @@
 #ifndef MOTE_BASE_POOL_H
 #define MOTE_BASE_POOL_H
 
+#include "base/cores.h"
 #include "base/err.h"
 
 #include <stdint.h>
@@ -23,6 +24,9 @@ typedef void pool_task_fn(void *ctx, uint32_t task, uint32_t worker);
 mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err);
 void pool_free(pool *p);
 uint32_t pool_size(const pool *p);
+/* Keeps worker `index` to these CPUs, 1 <= index < pool_size(); where the system refuses,
+ * it stays free. Worker 0 is the caller's thread, which is not the pool's to place. */
+void pool_hold(pool *p, uint32_t index, const cores_set *cpus);
 /* What pool_new takes from base/mem. */
 size_t pool_bytes(uint32_t n_threads);
 

@@ -61,8 +61,11 @@ static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context
     mote_status status = MOTE_OK;
     if (r->sessions == NULL || r->work == NULL || r->tokens == NULL)
         status = err_set(err, MOTE_E_MEMORY, "no memory for %u sessions", n);
-    mote_engine_options options = {
-        .threads = b->threads, .sessions = n, .positions = (uint64_t)n * context, .kv = b->kv};
+    mote_engine_options options = {.threads = b->threads,
+                                   .sessions = n,
+                                   .positions = (uint64_t)n * context,
+                                   .kv = b->kv,
+                                   .pin = b->pin};
     if (status == MOTE_OK)
         status = mote_engine_new(&r->engine, b->model, &options, err);
     for (uint32_t i = 0; status == MOTE_OK && i < n; i++)

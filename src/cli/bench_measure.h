@@ -23,6 +23,7 @@ typedef struct bench {
     const mote_model *model;
     uint32_t threads;
     mote_kv kv;
+    mote_pin pin;
     uint32_t repeats;
     uint32_t decode_tokens; /* of one repeat and stream */
 } bench;

@@ -291,6 +291,7 @@ static int measure_all(bench_state *s)
     mote_model_describe(s->on.model, &s->info);
     s->b = (bench){.model = s->on.model,
                    .kv = (mote_kv)o->load.kv,
+                   .pin = (mote_pin)o->load.pin,
                    .repeats = (uint32_t)o->repeats,
                    .decode_tokens = (uint32_t)o->tokens};
     int code = settle_threads(s);

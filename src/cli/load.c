@@ -18,6 +18,7 @@ enum { USUAL_CONTEXT = 4096 };
 
 /* The choice's words are in the order of the enum. */
 _Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_AMX == 4, "--isa lists the levels in order");
+_Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways in order");
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1, "--kv lists the formats in order");
 
 const cli_flag load_flags[] = {
@@ -41,6 +42,12 @@ const cli_flag load_flags[] = {
      .env = "MOTE_THREADS",
      .at = offsetof(load_options, threads),
      .help = "changes the speed, never the answer"},
+    {.name = "pin",
+     .kind = FLAG_CHOICE,
+     .value = "auto|off|cores",
+     .initial = "auto",
+     .at = offsetof(load_options, pin),
+     .help = "threads kept off weak cores, left free, or each on a core of its own"},
     {.name = "kv",
      .kind = FLAG_CHOICE,
      .value = "f16|f32",
@@ -138,6 +145,7 @@ int load_engine(loaded *l, const load_options *options, uint64_t context, uint32
         .logits_rows = logits_rows,
         .kv = (mote_kv)options->kv,
         .yarn = (float)options->yarn,
+        .pin = (mote_pin)options->pin,
     };
     mote_error err;
     if (mote_engine_new(&l->engine, l->model, &wanted, &err) != MOTE_OK)

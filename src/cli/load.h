@@ -17,12 +17,13 @@ typedef struct load_options {
     uint64_t isa;     /* mote_isa */
     uint64_t kv;      /* mote_kv */
     double yarn;      /* 0: as trained */
+    uint64_t pin;     /* mote_pin */
     uint64_t context; /* 0: the command decides */
 } load_options;
 
 /* For the `flags` of a flag_group whose base is a load_options. */
 extern const cli_flag load_flags[];
-enum { LOAD_N_FLAGS = 5 };
+enum { LOAD_N_FLAGS = 6 };
 #define LOAD_FLAG_GROUP(base)                                                                      \
     {                                                                                              \
         "Machine", load_flags, LOAD_N_FLAGS, base                                                  \

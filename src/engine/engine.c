@@ -7,7 +7,7 @@
  * a person is told beforehand is the figure that is taken.
  */
 #include "base/ckd.h"
-#include "base/cpu.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "engine/engine_int.h"
 #include "sample/sample.h"
@@ -34,8 +34,11 @@ static mote_status resolve(const mote_model *m, const mote_engine_options *given
                            mote_engine_options *o, mote_error *err)
 {
     *o = given != NULL ? *given : (mote_engine_options){0};
-    if (o->threads == 0)
-        o->threads = cpu_cores();
+    if (o->threads == 0) {
+        cores found;
+        cores_find(&found);
+        o->threads = found.n;
+    }
     if (o->sessions == 0)
         o->sessions = 1;
     if (o->positions == 0)
@@ -58,6 +61,8 @@ static mote_status resolve(const mote_model *m, const mote_engine_options *given
         return too_many(err, "rows of logits", o->logits_rows, MAX_LOGITS_ROWS);
     if (o->kv != MOTE_KV_F16 && o->kv != MOTE_KV_F32)
         return err_set(err, MOTE_E_ARG, "an unknown format for keys and values: %d", (int)o->kv);
+    if ((unsigned)o->pin > MOTE_PIN_CORES)
+        return err_set(err, MOTE_E_ARG, "an unknown way to place threads: %d", (int)o->pin);
     if (o->yarn != 0 && !(o->yarn >= 1 && o->yarn <= 4))
         return err_set(err, MOTE_E_ARG, "a YaRN factor of %g; it lies between 1 and 4",
                        (double)o->yarn);
@@ -163,10 +168,44 @@ static void init_rope(mote_engine *e)
     rope_init(&e->forward.rope, (double)hp->rope_base, (double)e->yarn, original);
 }
 
+/* One worker to one core, the caller's own left out; the caller's thread stays free. */
+static void hold_to_cores(pool *p, const cores *c)
+{
+    uint32_t core = 0;
+    for (uint32_t worker = 1; worker < pool_size(p); worker++) {
+        core += core == c->here;
+        cores_set one = {{0}};
+        cores_add(&one, c->strong[core++]);
+        pool_hold(p, worker, &one);
+    }
+}
+
+/*
+ * Where threads run cannot show in a result, only in time. A quota is shared by all
+ * CPUs and best spent on whichever is free, so nothing is placed under one. On
+ * a machine whose cores are alike the system places threads as well as we could and
+ * sees the other programs, so by default only weak cores are kept out.
+ */
+static void place_workers(mote_engine *e)
+{
+    cores c;
+    cores_find(&c);
+    const uint32_t n = e->options.threads;
+    if (e->options.pin == MOTE_PIN_OFF || c.quota)
+        return;
+    if (e->options.pin == MOTE_PIN_CORES && n <= c.n_strong) {
+        hold_to_cores(e->threads, &c);
+        return;
+    }
+    for (uint32_t worker = 1; c.weaker && n == c.n && worker < n; worker++)
+        pool_hold(e->threads, worker, &c.cpus);
+}
+
 static mote_status take_all(mote_engine *e, mote_error *err)
 {
     const mote_engine_options *o = &e->options;
     TRY(pool_new(&e->threads, o->threads, err));
+    place_workers(e);
     TRY(blocks_init(&e->pages, pages_for(e), "pages", err));
     TRY(blocks_init(&e->states, states_for(e), "states", err));
     TRY(blocks_init(&e->tails, tails_for(e), "session tails", err));

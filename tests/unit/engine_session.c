@@ -312,6 +312,7 @@ static void wrong_options_are_refused(void **unused)
         {.yarn = NAN},
         {.yarn = -2},
         {.kv = (mote_kv)7},
+        {.pin = (mote_pin)3},
         {.threads = 1u << 20},
         {.sessions = 1u << 20},
         {.batch = 1u << 20},
