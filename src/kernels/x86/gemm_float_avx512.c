@@ -11,7 +11,11 @@
 
 #include <immintrin.h>
 
-enum { ROWS = 4, TOKENS = 6 };
+enum {
+    ROWS = 4,
+    TOKENS = 6,
+    L2_BUDGET = 512 << 10 /* of inputs that all rows pass over before the next ones come */
+};
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
@@ -74,26 +78,35 @@ ALWAYS_INLINE void tile(const kern_gemm_args *a, load_fn *load, size_t r, size_t
         a->y[(t + (size_t)j) * a->y_stride + r + (size_t)i] = total(acc[i][j]);
 }
 
-/* All tokens of nr rows. */
-ALWAYS_INLINE void rows(const kern_gemm_args *a, load_fn *load, size_t r, int nr)
+/* Tokens t .. end-1 of nr rows. */
+ALWAYS_INLINE void rows(const kern_gemm_args *a, load_fn *load, size_t r, int nr, size_t t,
+                        size_t end)
 {
-    const size_t n = a->x->n;
-    size_t t = 0;
-    for (; t + TOKENS <= n; t += TOKENS)
+    for (; t + TOKENS <= end; t += TOKENS)
         tile(a, load, r, t, nr, TOKENS);
-    for (; t + 2 <= n; t += 2)
+    for (; t + 2 <= end; t += 2)
         tile(a, load, r, t, nr, 2);
-    if (t < n)
+    if (t < end)
         tile(a, load, r, t, nr, 1);
+}
+
+static size_t chunk_tokens(size_t cols)
+{
+    const size_t tiles = L2_BUDGET / (cols * sizeof(float) * TOKENS);
+    return tiles > 0 ? tiles * TOKENS : TOKENS;
 }
 
 ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load)
 {
-    size_t r = 0;
-    for (; r + ROWS <= a->rows; r += ROWS)
-        rows(a, load, r, ROWS);
-    for (; r < a->rows; r++)
-        rows(a, load, r, 1);
+    const size_t n = a->x->n, at_once = chunk_tokens(a->x->cols);
+    for (size_t t = 0; t < n; t += at_once) {
+        const size_t end = n - t < at_once ? n : t + at_once;
+        size_t r = 0;
+        for (; r + ROWS <= a->rows; r += ROWS)
+            rows(a, load, r, ROWS, t, end);
+        for (; r < a->rows; r++)
+            rows(a, load, r, 1, t, end);
+    }
 }
 
 void k_gemm_f32_avx512(const kern_gemm_args *a)
