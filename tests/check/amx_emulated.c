@@ -27,7 +27,7 @@ const char *amx_bug_name(amx_bug bug)
                                                   "stores a row less",
                                                   "stores columns as rows",
                                                   "weights unsigned",
-                                                  "activations unsigned",
+                                                  "weights signed",
                                                   "factors exchanged",
                                                   "sums saturate",
                                                   "odd product lost"};
@@ -97,22 +97,6 @@ void tile_store(int tile, void *rows, size_t stride)
         memset((uint8_t *)rows + m.rows[t] * stride, 1, m.row_bytes[t]);
 }
 
-/* c += a * b as if the bytes of one factor had no sign: a negative one is then larger by
- * 256, which is added as four times 64. */
-static void add_unsigned(int c, int a, int b, int without_sign)
-{
-    uint8_t kept[MODEL_ROWS][MODEL_ROW_BYTES];
-    uint8_t(*data)[MODEL_ROW_BYTES] = model.data[without_sign];
-    require(tile_model_dp(&model, (unsigned)c, (unsigned)a, (unsigned)b));
-    memcpy(kept, data, sizeof kept);
-    for (int r = 0; r < MODEL_ROWS; r++)
-        for (int i = 0; i < MODEL_ROW_BYTES; i++)
-            data[r][i] = kept[r][i] & 0x80 ? 64 : 0;
-    for (int i = 0; i < 4; i++)
-        require(tile_model_dp(&model, (unsigned)c, (unsigned)a, (unsigned)b));
-    memcpy(data, kept, sizeof kept);
-}
-
 static void saturate(unsigned c)
 {
     for (int r = 0; r < MODEL_ROWS; r++)
@@ -124,22 +108,30 @@ static void saturate(unsigned c)
         }
 }
 
-void tile_dp(int c, int a, int b)
+static void multiply(unsigned c, unsigned a, unsigned b, bool b_signed)
 {
     switch (amx_planted_bug) {
-    case AMX_WEIGHTS_UNSIGNED: add_unsigned(c, a, b, b); break;
-    case AMX_ACTIVATIONS_UNSIGNED: add_unsigned(c, a, b, a); break;
-    case AMX_FACTORS_EXCHANGED:
-        require(tile_model_dp(&model, (unsigned)c, (unsigned)b, (unsigned)a));
-        break;
+    case AMX_WEIGHTS_UNSIGNED: require(tile_model_dp(&model, c, a, b, false)); break;
+    case AMX_WEIGHTS_SIGNED: require(tile_model_dp(&model, c, a, b, true)); break;
+    case AMX_FACTORS_EXCHANGED: require(tile_model_dp(&model, c, b, a, b_signed)); break;
     case AMX_ODD_PRODUCT_LOST:
         if (c != 3)
-            require(tile_model_dp(&model, (unsigned)c, (unsigned)a, (unsigned)b));
+            require(tile_model_dp(&model, c, a, b, b_signed));
         break;
-    default: require(tile_model_dp(&model, (unsigned)c, (unsigned)a, (unsigned)b)); break;
+    default: require(tile_model_dp(&model, c, a, b, b_signed)); break;
     }
     if (amx_planted_bug == AMX_SUMS_SATURATE)
-        saturate((unsigned)c);
+        saturate(c);
+}
+
+void tile_dp_ss(int c, int a, int b)
+{
+    multiply((unsigned)c, (unsigned)a, (unsigned)b, true);
+}
+
+void tile_dp_su(int c, int a, int b)
+{
+    multiply((unsigned)c, (unsigned)a, (unsigned)b, false);
 }
 
 /* ---- the twins: the build renames each kernel k_<slot>_amx to k_<slot>_twin ---- */

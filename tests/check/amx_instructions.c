@@ -12,6 +12,7 @@
  *     4B /r, SIB          pp F2    TILELOADD    tile r; base is the first row, index the stride
  *     4B /r, SIB          pp F3    TILESTORED   tile r
  *     5E 11:rrr:bbb       pp F2    TDPBSSD      tile r += tile b * tile vvvv
+ *     5E 11:rrr:bbb       pp F3    TDPBSUD      the same, vvvv unsigned
  *
  * Anything else goes to the handler that was there before. An access that a row of a tile
  * must not make raises SIGSEGV in here, inside the kernel as far as the checker knows.
@@ -108,7 +109,8 @@ static bool execute(const instruction *i)
 {
     const bool memory = i->mod != 3;
     if (i->opcode == 0x5E)
-        return i->pp == PP_F2 && !memory && tile_model_dp(&model, i->reg, i->rm, i->vvvv);
+        return (i->pp == PP_F2 || i->pp == PP_F3) && !memory &&
+               tile_model_dp(&model, i->reg, i->rm, i->vvvv, i->pp == PP_F2);
     if (i->vvvv != 0)
         return false;
     if (i->opcode == 0x4B && i->has_sib && i->pp == PP_F2)

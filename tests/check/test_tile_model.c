@@ -56,7 +56,7 @@ static void a_product_by_hand(void **state)
     assert_true(tile_model_load(&model, 0, c, sizeof c));
     assert_true(tile_model_load(&model, 1, a, sizeof a));
     assert_true(tile_model_load(&model, 2, b, sizeof b[0]));
-    assert_true(tile_model_dp(&model, 0, 1, 2));
+    assert_true(tile_model_dp(&model, 0, 1, 2, true));
     assert_true(tile_model_store(&model, 0, c, sizeof c));
     assert_int_equal(c[0], 100 + 1 * 1 + 8 * 1);
     assert_int_equal(c[1], 1000 - (1 + 2 + 3 + 4) + 5 * 10 - 8 * 10);
@@ -64,15 +64,18 @@ static void a_product_by_hand(void **state)
 
 /* c[m][n] + sum over k of a[m][k] * b(k, n), where b(k, n) is byte k % 4 of dword n of row k / 4.
  */
-static int32_t by_definition(int32_t c, const int8_t *a, const int8_t *b, unsigned n, unsigned k)
+static int32_t by_definition(int32_t c, const int8_t *a, const int8_t *b, unsigned n, unsigned k,
+                             bool b_signed)
 {
     int64_t sum = c;
-    for (unsigned i = 0; i < k; i++)
-        sum += a[i] * b[i / 4 * MODEL_ROW_BYTES + 4 * n + i % 4];
+    for (unsigned i = 0; i < k; i++) {
+        const int8_t factor = b[i / 4 * MODEL_ROW_BYTES + 4 * n + i % 4];
+        sum += a[i] * (b_signed || factor >= 0 ? factor : factor + 256);
+    }
     return (int32_t)sum;
 }
 
-static void check_shape(tile_model *model, unsigned m, unsigned n, unsigned k)
+static void check_shape(tile_model *model, unsigned m, unsigned n, unsigned k, bool b_signed)
 {
     static int8_t a[MODEL_ROWS][MODEL_ROW_BYTES], b[MODEL_ROWS][MODEL_ROW_BYTES];
     static int32_t c[MODEL_ROWS][MODEL_ROWS], out[MODEL_ROWS][MODEL_ROWS];
@@ -87,12 +90,13 @@ static void check_shape(tile_model *model, unsigned m, unsigned n, unsigned k)
     assert_true(tile_model_load(model, 0, c, sizeof c[0]));
     assert_true(tile_model_load(model, 1, a, sizeof a[0]));
     assert_true(tile_model_load(model, 2, b, sizeof b[0]));
-    assert_true(tile_model_dp(model, 0, 1, 2));
+    assert_true(tile_model_dp(model, 0, 1, 2, b_signed));
     assert_true(tile_model_store(model, 0, out, sizeof out[0]));
     for (unsigned r = 0; r < MODEL_ROWS; r++)
         for (unsigned i = 0; i < MODEL_ROWS; i++)
-            assert_int_equal(out[r][i], r < m && i < n ? by_definition(c[r][i], a[r], b[0], i, k)
-                                                       : 0x55555555);
+            assert_int_equal(out[r][i], r < m && i < n
+                                            ? by_definition(c[r][i], a[r], b[0], i, k, b_signed)
+                                            : 0x55555555);
 }
 
 static void products_of_every_shape(void **state)
@@ -101,8 +105,10 @@ static void products_of_every_shape(void **state)
     (void)state;
     for (unsigned m = 1; m <= MODEL_ROWS; m++)
         for (unsigned n = 1; n <= MODEL_ROWS; n++)
-            for (unsigned k = 4; k <= MODEL_ROW_BYTES; k += 4)
-                check_shape(&model, m, n, k);
+            for (unsigned k = 4; k <= MODEL_ROW_BYTES; k += 4) {
+                check_shape(&model, m, n, k, true);
+                check_shape(&model, m, n, k, false);
+            }
 }
 
 /* Sixty-four times 128 * 128, then past the end of 32 bits. */
@@ -117,7 +123,7 @@ static void the_ends_of_the_ranges(void **state)
     assert_true(tile_model_load(&model, 1, ends, sizeof ends[0]));
     assert_true(tile_model_load(&model, 2, ends, sizeof ends[0]));
     for (int i = 1; i <= 2048; i++) {
-        assert_true(tile_model_dp(&model, 0, 1, 2));
+        assert_true(tile_model_dp(&model, 0, 1, 2, true));
         assert_true(tile_model_store(&model, 0, c, sizeof c[0]));
         assert_int_equal(c[15][15], (int32_t)((uint32_t)i << 20));
     }
@@ -181,7 +187,7 @@ static bool product_fits(unsigned row_bytes_c, unsigned rows_c, unsigned row_byt
     c.bytes[18] = (uint8_t)row_bytes_a;
     c.bytes[50] = (uint8_t)rows_b;
     assert_true(tile_model_configure(&model, &c));
-    return tile_model_dp(&model, 0, 1, 2);
+    return tile_model_dp(&model, 0, 1, 2, true);
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -194,12 +200,12 @@ static void what_does_not_fit_is_refused(void **state)
     assert_false(product_fits(32, 8, 28, 8) || product_fits(32, 8, 32, 7));
     assert_false(product_fits(32, 8, 31, 8) || product_fits(32, 8, 33, 8));
     configure(&model, 8, 8, 32);
-    assert_false(tile_model_dp(&model, 0, 0, 2) || tile_model_dp(&model, 0, 1, 1) ||
-                 tile_model_dp(&model, 2, 1, 2) || tile_model_dp(&model, 3, 1, 2));
+    assert_false(tile_model_dp(&model, 0, 0, 2, true) || tile_model_dp(&model, 0, 1, 1, true) ||
+                 tile_model_dp(&model, 2, 1, 2, true) || tile_model_dp(&model, 3, 1, 2, true));
     assert_false(tile_model_zero(&model, 3) || tile_model_zero(&model, 8));
     assert_false(tile_model_load(&model, 3, rows, 64) || tile_model_store(&model, 3, rows, 64));
     tile_model_release(&model);
-    assert_false(tile_model_zero(&model, 0) || tile_model_dp(&model, 0, 1, 2));
+    assert_false(tile_model_zero(&model, 0) || tile_model_dp(&model, 0, 1, 2, true));
     assert_false(tile_model_load(&model, 0, rows, 64) || tile_model_store(&model, 0, rows, 64));
 }
 

@@ -97,14 +97,17 @@ static bool shapes_fit(const tile_model *m, unsigned c, unsigned a, unsigned b)
 }
 
 /* row[n] += the four products of a dword of a with dword n of a row of b. */
-static void add_products(uint32_t *row, const uint8_t *a, const uint8_t *b, unsigned n_dwords)
+static void add_products(uint32_t *row, const uint8_t *a, const uint8_t *b, unsigned n_dwords,
+                         bool b_signed)
 {
     for (unsigned n = 0; n < n_dwords; n++)
-        for (unsigned i = 0; i < 4; i++)
-            row[n] += (uint32_t)((int8_t)a[i] * (int8_t)b[4 * n + i]);
+        for (unsigned i = 0; i < 4; i++) {
+            const int factor = b_signed ? (int8_t)b[4 * n + i] : b[4 * n + i];
+            row[n] += (uint32_t)((int8_t)a[i] * factor);
+        }
 }
 
-bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b)
+bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b, bool b_signed)
 {
     if (!shapes_fit(m, c, a, b))
         return false;
@@ -113,7 +116,7 @@ bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b)
         uint32_t row[MODEL_ROW_BYTES / 4] = {0};
         memcpy(row, m->data[c][r], 4 * n_dwords);
         for (unsigned k = 0; k < m->row_bytes[a] / 4; k++)
-            add_products(row, m->data[a][r] + 4 * k, m->data[b][k], n_dwords);
+            add_products(row, m->data[a][r] + 4 * k, m->data[b][k], n_dwords, b_signed);
         memset(m->data[c][r], 0, MODEL_ROW_BYTES);
         memcpy(m->data[c][r], row, 4 * n_dwords);
     }

@@ -3,7 +3,7 @@
  * tile_model.h - what the AMX tile instructions do, in plain C.
  *
  * Written from the description in Intel's Software Developer's Manual, volume 2
- * (LDTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILESTORED, TDPBSSD), for palette 1. It
+ * (LDTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILESTORED, TDPBSSD, TDPBSUD), for palette 1. It
  * serves the kernels that are compiled with MOTE_AMX_EMULATED and the handler that
  * stands in for the instructions of the others.
  *
@@ -31,7 +31,7 @@ void tile_model_release(tile_model *m);
 bool tile_model_zero(tile_model *m, unsigned tile);
 bool tile_model_load(tile_model *m, unsigned tile, const void *rows, size_t stride);
 bool tile_model_store(const tile_model *m, unsigned tile, void *rows, size_t stride);
-/* c += a * b, signed bytes, 32-bit sums that wrap. */
-bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b);
+/* c += a * b with 32-bit sums that wrap; the bytes of a are signed, those of b by b_signed. */
+bool tile_model_dp(tile_model *m, unsigned c, unsigned a, unsigned b, bool b_signed);
 
 #endif

@@ -3,22 +3,24 @@
  * gemm_256_amx.c - products with superblock formats, by tiles.
  *
  * The scale is multiplied into the code, v = scale * q, so that a superblock needs no
- * steps between its groups: isum = sum v x over 256 columns is all tile products. v
- * has more than eight bits in most formats and is then cut into two planes of signed
- * bytes, v = 128 * high + low with low = v mod 128:
+ * steps between its groups: isum = sum v x over 256 columns is all tile products. Where v
+ * has more than eight bits it is cut into two planes of bytes. How depends on what makes
+ * them with the fewest instructions:
  *
- *     format   scale         q             v                planes   high
- *     Q2_K       0 .. 15       0 .. 3        0 .. 45           1
- *     Q3_K     -32 .. 31      -4 .. 3     -124 .. 128          1       of -v
- *     Q4_K       0 .. 63       0 .. 15       0 .. 945          2        0 .. 7
- *     Q5_K       0 .. 63       0 .. 31       0 .. 1,953        2        0 .. 15
- *     Q6_K    -128 .. 127    -32 .. 31  -4,064 .. 4,096        2      -32 .. 32
- *     IQ4_XS   -32 .. 31    -127 .. 113 -3,937 .. 4,064        2      -31 .. 31
+ *     format   scale         q             v               planes
+ *     Q2_K       0 .. 15       0 .. 3        0 .. 45       v
+ *     Q4_K       0 .. 63       0 .. 15       0 .. 945      (scale / 8) q, (scale mod 8) q   <= 105
+ *     Q5_K       0 .. 63       0 .. 31       0 .. 1,953    (scale / 8) q, (scale mod 8) q   <= 217
+ *     Q3_K     -32 .. 31      -4 .. 3     -124 .. 128      -v
+ *     Q6_K    -128 .. 127    -32 .. 31  -4,064 .. 4,096    v / 256 rounded down, v mod 256
+ *     IQ4_XS   -32 .. 31    -127 .. 113 -3,937 .. 4,064    v / 256 rounded down, v mod 256
  *
- * Q3_K reaches 128, which is no signed byte, but not -128: its plane is -v and the sum
- * changes its sign at the end. With |x| <= 127 a sum of high x is at most 256 * 32 * 127 =
- * 1,040,384, one of low x 256 * 127 * 127 = 4,129,024; 128 times the first plus the second is
- * isum, whose bound is in gemm_256_ref.c. All of it stays far inside 32 bits.
+ * In the first three a 16-bit multiplication makes two bytes at once, since none of them
+ * overflows. Their planes are unsigned bytes, and so is v mod 256; -v and v / 256 are signed.
+ * Q3_K reaches 128, which is no signed byte, but not -128: its sum changes its sign at the
+ * end. With |x| <= 127 a sum over a plane is at most 256 * 255 * 127 = 8,290,560; that over
+ * the first is at most 256 * 217 * 127 = 7,055,104 in Q5_K, where it counts eightfold, and
+ * 256 * 16 * 127 = 520,192 in Q6_K, where it counts 256-fold: all far inside 32 bits.
  *
  * A step has four products, so that the additions of each need not wait for
  * themselves: the two groups by the two planes or, with one plane, by the two halves of
@@ -37,26 +39,31 @@ enum {
 typedef struct format_256 {
     int block_bytes;
     int group;     /* columns that share a scale: 16 or 32 */
-    int offset;    /* codes as unpacked are q + offset */
+    int offset;    /* codes as unpacked are q + offset; if not 0, v is signed */
     int min_pairs; /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
-    int planes;
-    bool negative; /* the plane is -v */
+    int shift;     /* the first plane counts 2^shift; 0: there is one plane */
 } format_256;
 
-static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 0, 8, 1, false};
-static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 4, 0, 1, true};
-static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 4, 2, false};
-static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 4, 2, false};
-static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 32, 0, 2, false};
-static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 128, 0, 2, false};
+static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 0, 8, 0};
+static const format_256 format_q3_k = {sizeof(quant_q3_k), 16, 4, 0, 0};
+static const format_256 format_q4_k = {sizeof(quant_q4_k), 32, 0, 4, 3};
+static const format_256 format_q5_k = {sizeof(quant_q5_k), 32, 0, 4, 3};
+static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 32, 0, 8};
+static const format_256 format_iq4_xs = {sizeof(quant_iq4_xs), 32, 128, 0, 8};
 
-/* A superblock of a group of rows: the plane of high, then that of low; or the only one. */
+/* A superblock of a group of rows: the first plane, then the second if there is one. */
 typedef struct slab_256 {
     __m512i q[2 * SLAB_VECTORS];
     head_256 head;
 } slab_256;
 
 /* ---- unpacking ---- */
+
+/* The plane is -v. */
+ALWAYS_INLINE bool is_negative(const format_256 *f)
+{
+    return f->offset != 0 && f->shift == 0;
+}
 
 typedef struct unpacking {
     const format_256 *f;
@@ -69,27 +76,52 @@ ALWAYS_INLINE __m512i choose(int mask, __m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(_mm512_set1_epi32(mask), a, b, 0xCA);
 }
 
-/* 16 columns. Even and odd bytes are multiplied apart, as the upper halves of 16-bit
- * numbers, with 256 * scale: the upper half of the product is v. */
-ALWAYS_INLINE void store_planes(void *to, int at, const __m512i q[4])
+/* The scale of columns at .. at+15 in both halves of each lane. */
+ALWAYS_INLINE __m512i two_scales(const unpacking *u, int at)
+{
+    const __m512i scale = u->out->head.scale[at / u->f->group];
+    return choose(0xFFFF, scale, _mm512_slli_epi32(scale, 16));
+}
+
+/* 16 columns of a format without signs: bytes that stay bytes when multiplied in pairs. */
+ALWAYS_INLINE void store_unsigned(void *to, int at, const __m512i q[4])
 {
     const unpacking *u = to;
-    __m512i *high = u->out->q + at / 4, *low = high + SLAB_VECTORS;
-    const __m512i scale = u->out->head.scale[at / u->f->group];
-    const __m512i factor =
-        choose(0xFFFF, _mm512_slli_epi32(scale, 8), _mm512_slli_epi32(scale, 24));
+    __m512i *first = u->out->q + at / 4, *second = first + SLAB_VECTORS;
+    const __m512i scale = two_scales(u, at);
+    const __m512i eighth = _mm512_srli_epi16(scale, 3);
+    const __m512i rest = _mm512_and_si512(scale, _mm512_set1_epi16(7));
     EACH(i, 4)
     {
-        const __m512i codes = _mm512_sub_epi8(q[i], _mm512_set1_epi8((char)u->f->offset));
-        const __m512i odd_codes = _mm512_and_si512(codes, _mm512_set1_epi16((short)0xFF00));
-        const __m512i even = _mm512_mulhi_epi16(_mm512_slli_epi16(codes, 8), factor);
-        const __m512i odd = _mm512_mulhi_epi16(odd_codes, factor);
-        const __m512i bytes = choose(0x00FF00FF, even, _mm512_slli_epi16(odd, 8)); /* v mod 256 */
-        if (u->f->planes == 1) {
-            high[i] = bytes;
+        if (u->f->shift == 0) {
+            first[i] = _mm512_mullo_epi16(q[i], scale);
         } else {
-            high[i] = choose(0x00FF00FF, _mm512_srli_epi16(even, 7), _mm512_slli_epi16(odd, 1));
-            low[i] = _mm512_and_si512(bytes, _mm512_set1_epi8(127));
+            first[i] = _mm512_mullo_epi16(q[i], eighth);
+            second[i] = _mm512_mullo_epi16(q[i], rest);
+        }
+    }
+}
+
+/* 16 columns of a format with signs: v of the even and of the odd bytes, in 16 bits, and
+ * their lower and upper halves. */
+ALWAYS_INLINE void store_signed(void *to, int at, const __m512i q[4])
+{
+    const unpacking *u = to;
+    __m512i *first = u->out->q + at / 4, *second = first + SLAB_VECTORS;
+    const __m512i scale = two_scales(u, at);
+    const __m512i for_even = _mm512_and_si512(scale, _mm512_set1_epi16(0xFF));
+    const __m512i for_odd = _mm512_slli_epi16(scale, 8);
+    const __m512i none = _mm512_mullo_epi16(scale, _mm512_set1_epi16((short)u->f->offset));
+    EACH(i, 4)
+    {
+        const __m512i even = _mm512_sub_epi16(_mm512_maddubs_epi16(q[i], for_even), none);
+        const __m512i odd = _mm512_sub_epi16(_mm512_maddubs_epi16(q[i], for_odd), none);
+        const __m512i lower = choose(0x00FF00FF, even, _mm512_slli_epi16(odd, 8));
+        if (u->f->shift == 0) {
+            first[i] = lower;
+        } else {
+            first[i] = choose(0x00FF00FF, _mm512_srli_epi16(even, 8), odd);
+            second[i] = lower;
         }
     }
 }
@@ -99,15 +131,24 @@ ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *
 {
     unpacking u = {f, out};
     head(block, stride, &out->head);
-    if (f->negative)
+    if (is_negative(f))
         EACH(s, SLAB_COLS / f->group)
         {
             out->head.scale[s] = _mm512_sub_epi32(_mm512_setzero_si512(), out->head.scale[s]);
         }
-    codes(block, stride, store_planes, &u);
+    codes(block, stride, f->offset == 0 ? store_unsigned : store_signed, &u);
 }
 
 /* ---- tiles ---- */
+
+/* A macro, since the number of a tile is a digit. */
+#define MULTIPLY(is_signed, c, a, b)                                                               \
+    do {                                                                                           \
+        if (is_signed)                                                                             \
+            tile_dp_ss(c, a, b);                                                                   \
+        else                                                                                       \
+            tile_dp_su(c, a, b);                                                                   \
+    } while (0)
 
 /* The products of a superblock of a panel with 16 tokens: sum[2p + g] is that of group g
  * with plane p, or with half p of the only plane. */
@@ -115,7 +156,7 @@ ALWAYS_INLINE void multiply(const format_256 *f, const slab_256 w[GROUPS], const
                             size_t x_stride, products *out)
 {
     enum { ROW = TILE_ROW_BYTES, HALF = SLAB_TILES / 2 };
-    const bool halves = f->planes == 1;
+    const bool halves = f->shift == 0;
     const int second = halves ? HALF * TILE_VECTORS : SLAB_VECTORS;
     const __m512i *w0 = w[0].q, *w1 = w[1].q;
     tile_zero(0);
@@ -125,19 +166,19 @@ ALWAYS_INLINE void multiply(const format_256 *f, const slab_256 w[GROUPS], const
     for (int k = 0; k < (halves ? HALF : SLAB_TILES); k++) {
         tile_load(4, x + k * ROW, x_stride);
         tile_load(6, w0, ROW);
-        tile_dp(0, 4, 6);
+        MULTIPLY(f->offset != 0, 0, 4, 6);
         tile_load(7, w1, ROW);
-        tile_dp(1, 4, 7);
+        MULTIPLY(f->offset != 0, 1, 4, 7);
         tile_load(6, w0 + second, ROW);
         if (halves) {
             tile_load(5, x + (HALF + k) * ROW, x_stride);
-            tile_dp(2, 5, 6);
+            MULTIPLY(f->offset != 0, 2, 5, 6);
             tile_load(7, w1 + second, ROW);
-            tile_dp(3, 5, 7);
+            MULTIPLY(f->offset != 0, 3, 5, 7);
         } else {
-            tile_dp(2, 4, 6);
+            MULTIPLY(false, 2, 4, 6);
             tile_load(7, w1 + second, ROW);
-            tile_dp(3, 4, 7);
+            MULTIPLY(false, 3, 4, 7);
         }
         w0 += TILE_VECTORS;
         w1 += TILE_VECTORS;
@@ -165,8 +206,8 @@ typedef struct tile_x {
 ALWAYS_INLINE __m512i whole_sum(const format_256 *f, const int32_t *first, const int32_t *second)
 {
     const __m512i a = _mm512_load_si512(first), b = _mm512_load_si512(second);
-    const __m512i sum = _mm512_add_epi32(f->planes == 2 ? _mm512_slli_epi32(a, 7) : a, b);
-    return f->negative ? _mm512_sub_epi32(_mm512_setzero_si512(), sum) : sum;
+    const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(a, (unsigned)f->shift), b);
+    return is_negative(f) ? _mm512_sub_epi32(_mm512_setzero_si512(), sum) : sum;
 }
 
 /* What the chains of a group need of its weights, in registers. */

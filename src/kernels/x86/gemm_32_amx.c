@@ -55,17 +55,17 @@ static inline void multiply(const panel_block *w, size_t n_blocks, const int8_t 
     tile_zero(1);
     tile_load(4, x, x_stride);
     tile_load(6, w[0][0].q, ROW);
-    tile_dp(0, 4, 6);
+    tile_dp_ss(0, 4, 6);
     tile_load(7, w[0][1].q, ROW);
-    tile_dp(1, 4, 7);
+    tile_dp_ss(1, 4, 7);
     if (n_blocks == PAIR) {
         tile_zero(2);
         tile_zero(3);
         tile_load(5, x + QUANT_BLOCK, x_stride);
         tile_load(6, w[1][0].q, ROW);
-        tile_dp(2, 5, 6);
+        tile_dp_ss(2, 5, 6);
         tile_load(7, w[1][1].q, ROW);
-        tile_dp(3, 5, 7);
+        tile_dp_ss(3, 5, 7);
         tile_store(2, out->sum[2], ROW);
         tile_store(3, out->sum[3], ROW);
     }

@@ -5,10 +5,11 @@
  * A tile is a register of up to 16 rows of up to 64 bytes; there are eight. The
  * shapes are set by tile_configure, for the calling thread, until tile_release.
  *
- *     tile_dp(c, a, b)     c[m][n] += sum over k and i < 4 of a[m][4k + i] * b[k][4n + i]
+ *     tile_dp_ss(c, a, b)     c[m][n] += sum over k and i < 4 of a[m][4k + i] * b[k][4n + i]
  *
- * with signed bytes in a and b and 32-bit sums in c that wrap. So b is a matrix whose
- * columns go down in steps of four bytes: what a slab of gemm_panel_avx512.h is.
+ * with signed bytes in a and b and 32-bit sums in c that wrap; in tile_dp_su the bytes of b
+ * are unsigned. So b is a matrix whose columns go down in steps of four bytes: what a slab
+ * of gemm_panel_avx512.h is.
  *
  * These are not the compiler's intrinsics, because those of gcc 12 do not say what
  * memory they read: it drops the stores that fill the configuration and may move those
@@ -42,7 +43,8 @@ void tile_release(void);
 void tile_zero(int tile);
 void tile_load(int tile, const void *rows, size_t stride);
 void tile_store(int tile, void *rows, size_t stride);
-void tile_dp(int c, int a, int b);
+void tile_dp_ss(int c, int a, int b);
+void tile_dp_su(int c, int a, int b);
 #else
 static inline void tile_configure(const tile_config *config)
 {
@@ -66,7 +68,8 @@ static inline void tile_release(void)
                      :                                                                             \
                      : "r"((void *)(p)), "r"((size_t)(stride))                                     \
                      : "memory")
-#define tile_dp(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#define tile_dp_ss(c, a, b) __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+#define tile_dp_su(c, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 #endif
 
 #endif
