@@ -142,17 +142,14 @@ void rules_loop(rules *r, uint32_t from, uint32_t rule, uint32_t min, uint32_t m
     rules_skip(r, from, at);
 }
 
-void rules_set(rules *r, uint32_t from, const uint32_t *members, uint32_t n, uint32_t required,
-               uint32_t to)
+void rules_set(rules *r, uint32_t from, const rules_set_info *shape)
 {
     const uint32_t at = rules_state(r);
-    if (n > RULES_MAX_MEMBERS)
+    if (shape->n > RULES_MAX_MEMBERS)
         rules_fail(r, MOTE_E_ARG, "a set of a grammar has more than 32 members");
     if (!reserve(r, &r->sets, r->n_sets, &r->sets_room, sizeof *r->sets))
         return;
-    rules_set_info *set = &r->sets[r->n_sets];
-    *set = (rules_set_info){.n = n, .required = required, .exit = to};
-    memcpy(set->member, members, n * sizeof *members);
+    r->sets[r->n_sets] = *shape;
     r->nodes[at].kind = RULES_SET;
     r->nodes[at].counter = r->n_sets++;
     rules_skip(r, from, at);
@@ -177,10 +174,15 @@ static bool rule_alive(const rules *r, const dependents *d, uint32_t rule)
 
 static bool set_alive(const rules *r, const dependents *d, const rules_set_info *set)
 {
-    for (uint32_t i = 0; i < set->n; i++)
+    uint32_t living = 0;
+    for (uint32_t i = 0; i < set->n; i++) {
+        living += rule_alive(r, d, set->member[i]);
         if ((set->required >> i & 1) != 0 && !rule_alive(r, d, set->member[i]))
             return false;
-    return d->alive[set->exit];
+    }
+    const uint32_t required = (uint32_t)__builtin_popcount(set->required);
+    return d->alive[set->exit] && living >= set->min && set->min <= set->max &&
+           required <= set->max;
 }
 
 static bool edge_alive(const rules *r, const dependents *d, const rules_edge *e)

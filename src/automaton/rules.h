@@ -62,6 +62,7 @@ typedef struct rules_set_info {
     uint32_t member[RULES_MAX_MEMBERS]; /* rules; RULES_NONE: can never come */
     uint32_t n;
     uint32_t required; /* bit i: member i has to come */
+    uint32_t min, max; /* members that come in all */
     uint32_t exit;
 } rules_set_info;
 
@@ -117,9 +118,9 @@ uint32_t rules_literal(rules *r, uint32_t from, str bytes);
 void rules_literal_to(rules *r, uint32_t from, str bytes, uint32_t to);
 /* `rule`, which must read something, min to max times; RULES_NO_LIMIT is no limit. */
 void rules_loop(rules *r, uint32_t from, uint32_t rule, uint32_t min, uint32_t max, uint32_t to);
-/* Each of n <= RULES_MAX_MEMBERS rules at most once, those of the bits of `required` once. */
-void rules_set(rules *r, uint32_t from, const uint32_t *members, uint32_t n, uint32_t required,
-               uint32_t to);
+/* Each of n <= RULES_MAX_MEMBERS rules at most once, in any order, those of the bits of
+ * `required` once, and `min` to `max` of them in all. `shape->exit` is where it leads. */
+void rules_set(rules *r, uint32_t from, const rules_set_info *shape);
 
 /* Ends building. MOTE_E_ARG: no text at all is accepted, or a limit is passed. */
 mote_status rules_finish(rules *r, uint32_t start, mote_error *err);

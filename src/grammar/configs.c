@@ -198,11 +198,18 @@ static bool at_loop(configs *c, uint32_t state, uint32_t count, uint32_t frame)
 static bool at_set(configs *c, uint32_t state, uint32_t done, uint32_t frame)
 {
     const rules_set_info *set = &c->r->sets[c->r->nodes[state].counter];
-    if ((done & set->required) == set->required && !visit(c, set->exit, frame))
+    const uint32_t n_done = (uint32_t)__builtin_popcount(done);
+    const uint32_t missing = set->required & ~done;
+    if (missing == 0 && n_done >= set->min && !visit(c, set->exit, frame))
         return false;
+    if (n_done >= set->max)
+        return true;
+    /* The required ones keep their places. */
+    const bool only_required = set->max - n_done <= (uint32_t)__builtin_popcount(missing);
     for (uint32_t i = 0; i < set->n; i++) {
         const uint32_t bit = UINT32_C(1) << i;
-        if ((done & bit) != 0 || set->member[i] == RULES_NONE)
+        if ((done & bit) != 0 || set->member[i] == RULES_NONE ||
+            (only_required && (missing & bit) == 0))
             continue;
         if (!visit(c, c->r->rules[set->member[i]].start, push_frame(c, state, done | bit, frame)))
             return false;
@@ -232,8 +239,11 @@ static bool follow_edges(configs *c, const rules_node *node, uint32_t frame)
         const rules_edge *e = &edges[i];
         if (e->kind == RULES_SKIP && !visit(c, e->to, frame))
             return false;
-        if (e->kind == RULES_CALL &&
-            !visit(c, c->r->rules[e->rule].start, push_frame(c, e->to, 0, frame)))
+        if (e->kind != RULES_CALL)
+            continue;
+        /* The last act of a rule returns to where the rule itself would. */
+        const bool last = c->r->nodes[e->to].kind == RULES_END;
+        if (!visit(c, c->r->rules[e->rule].start, last ? frame : push_frame(c, e->to, 0, frame)))
             return false;
     }
     return true;

@@ -299,9 +299,11 @@ static void test_rules_count(void **state)
     const uint32_t rule = rules_add(r), word = rules_add(r), extra = rules_add(r);
     rules_literal_to(r, rules_start_of(r, word), str_of("foo"), rules_end_of(r, word));
     rules_literal_to(r, rules_start_of(r, extra), str_of("bar"), rules_end_of(r, extra));
-    const uint32_t members[] = {word, extra}, between = rules_state(r);
+    const uint32_t between = rules_state(r);
     rules_loop(r, rules_start_of(r, rule), word, 2, 3, between);
-    rules_set(r, rules_literal(r, between, str_of(":")), members, 2, 2, rules_end_of(r, rule));
+    const rules_set_info set = {
+        .member = {word, extra}, .n = 2, .required = 2, .max = 2, .exit = rules_end_of(r, rule)};
+    rules_set(r, rules_literal(r, between, str_of(":")), &set);
     grammar *g = rig_grammar(r, rule);
     assert_true(rig_fits(g, "foofoo:bar"));
     assert_true(rig_fits(g, "foofoofoo:foobar"));
@@ -311,6 +313,32 @@ static void test_rules_count(void **state)
     assert_false(rig_fits(g, "foofoo:foo"));
     assert_false(rig_fits(g, "foofoo:barbar"));
     rig_check_masks(g, str_of("foofoofoo:barfoo"), 3);
+    grammar_free(g);
+}
+
+/* Of three members one is required, and two come. */
+static void test_rules_count_members(void **state)
+{
+    (void)state;
+    rules *r;
+    assert_int_equal(rules_new(&r, NULL), MOTE_OK);
+    const uint32_t rule = rules_add(r);
+    rules_set_info set = {.n = 3, .required = 4, .min = 2, .max = 2, .exit = rules_end_of(r, rule)};
+    for (uint32_t i = 0; i < 3; i++) {
+        const char letter[] = {(char)('a' + i), 0};
+        set.member[i] = rules_add(r);
+        rules_literal_to(r, rules_start_of(r, set.member[i]), str_of(letter),
+                         rules_end_of(r, set.member[i]));
+    }
+    rules_set(r, rules_start_of(r, rule), &set);
+    grammar *g = rig_grammar(r, rule);
+    for (const char *word = "ac\0ca\0bc\0cb\0"; *word != 0; word += 3)
+        assert_true(rig_fits(g, word));
+    for (const char *word = "ab\0ba\0aa\0cc\0"; *word != 0; word += 3)
+        assert_false(rig_fits(g, word));
+    assert_false(rig_fits(g, "c"));
+    assert_false(rig_fits(g, "cab"));
+    rig_check_masks(g, str_of("bc"), 4);
     grammar_free(g);
 }
 
@@ -330,12 +358,13 @@ static void test_rules_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regex_finds),   cmocka_unit_test(test_regex_matches_whole),
-        cmocka_unit_test(test_regex_refuses), cmocka_unit_test(test_regex_depth),
-        cmocka_unit_test(test_combinations),  cmocka_unit_test(test_lengths_and_words),
-        cmocka_unit_test(test_fuel_ends),     cmocka_unit_test(test_rules_of_chars),
-        cmocka_unit_test(test_rules_in_json), cmocka_unit_test(test_rules_dead_ends),
-        cmocka_unit_test(test_rules_count),   cmocka_unit_test(test_rules_limit),
+        cmocka_unit_test(test_regex_finds),         cmocka_unit_test(test_regex_matches_whole),
+        cmocka_unit_test(test_regex_refuses),       cmocka_unit_test(test_regex_depth),
+        cmocka_unit_test(test_combinations),        cmocka_unit_test(test_lengths_and_words),
+        cmocka_unit_test(test_fuel_ends),           cmocka_unit_test(test_rules_of_chars),
+        cmocka_unit_test(test_rules_in_json),       cmocka_unit_test(test_rules_dead_ends),
+        cmocka_unit_test(test_rules_count),         cmocka_unit_test(test_rules_limit),
+        cmocka_unit_test(test_rules_count_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
