@@ -2,6 +2,8 @@
 /* template.c - see template.h. */
 #include "chat/template.h"
 
+#include "chat/presets.h"
+
 static const char *const tag_texts[CHAT_N_TAGS] = {
     "<|im_start|>",     "<|im_end|>",     "<think>",         "</think>",
     "<tool_call>",      "</tool_call>",   "<tool_response>", "</tool_response>",
@@ -51,10 +53,9 @@ void chat_template_recognise(chat_template *out, str text, uint64_t parameters)
     enum { SMALL = 0, LARGE = 1 };
     static const uint64_t official[] = {
         [SMALL] = 0x407BBCDEB62737B7u, [LARGE] = 0xF07C510F47FBACA0u};
-    static const uint64_t smallest_that_thinks = 3000000000u;
     text = without_last_break(text);
     const uint64_t hash = fingerprint(text);
-    out->thinks = parameters >= smallest_that_thinks;
+    out->thinks = chat_size_of(parameters) == CHAT_SIZE_LARGE;
     out->origin = text.n > 0 ? CHAT_ORIGIN_FOREIGN : CHAT_ORIGIN_MISSING;
     if (hash == official[SMALL] || hash == official[LARGE]) {
         out->origin = CHAT_ORIGIN_OFFICIAL;

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/load.h"
 #include "cli/say.h"
+#include "cli/show_chat.h"
 #include "cli/show_file.h"
 #include "cli/term.h"
 #include "cli/text.h"
@@ -162,8 +163,10 @@ static void print_text(const show_state *s)
 {
     cli_out *o = s->call->out;
     print_facts(s);
-    if (s->on.model != NULL)
+    if (s->on.model != NULL) {
+        show_chat_text(s->on.model, o);
         print_memory(s);
+    }
     show_formats_text(&s->file, o);
     if (s->options->tensors)
         show_tensors_text(&s->file, o);
@@ -204,7 +207,7 @@ static void write_memory(json *j, const show_state *s)
     json_end_object(j);
 }
 
-/* "model" and "memory" are null for a file that mote cannot run. */
+/* "model", "chat" and "memory" are null for a file that mote cannot run. */
 static void print_json(const show_state *s)
 {
     str name = show_file_text(&s->file, "general.name");
@@ -225,6 +228,12 @@ static void print_json(const show_state *s)
         write_model(&j, &s->info);
     else
         json_absent(&j);
+    if (s->on.model != NULL) {
+        show_chat_json(s->on.model, &j);
+    } else {
+        json_key(&j, "chat");
+        json_absent(&j);
+    }
     json_key(&j, "memory");
     if (s->on.model != NULL)
         write_memory(&j, s);
@@ -278,7 +287,8 @@ const cli_command cmd_show = {
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(show_options),
     .about =
-        "Describes the model in FILE: its shape, its formats, and the memory it takes to run it.",
+        "Describes the model in FILE: its shape, its formats, how it converses, and the memory it "
+        "takes to run it.",
     .examples = "mote show model.gguf\n"
                 "mote show model.gguf -c 65536 --sessions 4\n"
                 "mote show model.gguf --tensors --json",
