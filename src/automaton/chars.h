@@ -76,6 +76,8 @@ bool chars_has(const chars *c, str text);
 void chars_find_all(const chars *c, bool *all);
 /* The code point at *at, which moves on; false: the text is not well-formed there. */
 bool chars_decode(str text, size_t *at, uint32_t *code_point);
+/* Writes a code point in UTF-8; returns its length. */
+size_t chars_encode(unsigned char out[4], uint32_t code_point);
 
 /* ---- as text of a grammar (chars_rules.c) ---- */
 

@@ -26,6 +26,19 @@ bool chars_decode(str text, size_t *at, uint32_t *code_point)
     return true;
 }
 
+size_t chars_encode(unsigned char out[4], uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (unsigned char)c;
+        return 1;
+    }
+    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        out[i] = (unsigned char)(0x80 | (c & 0x3F));
+    out[0] = (unsigned char)((0xF00u >> n & 0xFF) | c);
+    return n;
+}
+
 uint32_t chars_step(const chars *c, uint32_t state, uint32_t code_point)
 {
     uint32_t low = c->first[state], high = c->first[state + 1];

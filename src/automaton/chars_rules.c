@@ -33,19 +33,6 @@ typedef struct run {
     uint32_t lo, hi;
 } run;
 
-static size_t encode(unsigned char out[4], uint32_t c)
-{
-    if (c < 0x80) {
-        out[0] = (unsigned char)c;
-        return 1;
-    }
-    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n; i-- > 1; c >>= 6)
-        out[i] = (unsigned char)(0x80 | (c & 0x3F));
-    out[0] = (unsigned char)((0xF00u >> n & 0xFF) | c);
-    return n;
-}
-
 static uint32_t tail_state(writer *w, uint32_t target, size_t n)
 {
     uint32_t *known = &w->tail[target][n - 1];
@@ -60,8 +47,8 @@ static uint32_t tail_state(writer *w, uint32_t target, size_t n)
 static void put_run(writer *w, uint32_t from, run x, uint32_t target)
 {
     unsigned char lo[4], hi[4];
-    const size_t n = encode(lo, x.lo);
-    encode(hi, x.hi);
+    const size_t n = chars_encode(lo, x.lo);
+    chars_encode(hi, x.hi);
     for (size_t i = 0; i < n && rules_ok(w->r); i++) {
         size_t free_tail = n - i - 1;
         for (size_t k = i + 1; k < n; k++)

@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema_eval.c - what a schema says, keyword by keyword, as alternatives.
+ *
+ * A schema begins as "anything": one shape per type. Keywords about one type
+ * narrow the shapes of that type; keywords that combine schemas work out their
+ * parts and join them. The depth of that is bounded, and a schema that leads back
+ * to itself without a property or item between is a circle, in which no value
+ * can be found.
+ */
+#include "json_schema/schema_inside.h"
+
+#include "automaton/grow.h"
+#include "automaton/regex.h"
+
+#include <string.h>
+
+static mote_status eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
+
+/* ---- constants ---- */
+
+static mote_status const_text_set(schema_compiler *c, const json_node *value, uint32_t *set)
+{
+    if (json_node_is(value, JSON_IS_NUMBER) && c->wide)
+        return schema_number_equal(c, json_node_text(value), set);
+    strbuf plain = {0};
+    str text = json_node_text(value);
+    mote_status status = MOTE_OK;
+    if (json_node_is(value, JSON_IS_NUMBER)) {
+        status = schema_number_plain(c, text, &plain);
+        text = strbuf_view(&plain);
+    }
+    chars words = {0};
+    if (status == MOTE_OK)
+        status = chars_words(&words, &text, 1, c->fuel, c->err);
+    strbuf_fini(&plain);
+    TRY(status);
+    return schema_add_set(c, &words, set);
+}
+
+static mote_status const_array(schema_compiler *c, const json_node *value, schema_shape *shape)
+{
+    const uint32_t n = json_node_size(value);
+    if (!grow_for(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
+        return schema_no_memory(c);
+    shape->prefix = c->n_lists;
+    shape->n_prefix = shape->min = shape->max = n;
+    shape->rest = CONJ_NEVER;
+    c->n_lists += n;
+    uint32_t i = shape->prefix;
+    for (const json_node *item = json_node_first(value); item != NULL;
+         item = json_node_next(item)) {
+        uint32_t conj;
+        TRY(schema_conj_one(c, item, TERM_CONST, &conj));
+        c->lists[i++] = conj;
+    }
+    return MOTE_OK;
+}
+
+static mote_status const_object(schema_compiler *c, const json_node *value, schema_shape *shape)
+{
+    TRY(schema_add_layer(
+        c, shape, (schema_layer){.properties = value, .additional = CONJ_NEVER, .constant = true}));
+    for (const json_node *m = json_node_first(value); m != NULL; m = json_node_next(m))
+        TRY(schema_add_name(c, shape, json_node_name(m)));
+    return MOTE_OK;
+}
+
+static mote_status add_const(schema_compiler *c, const json_node *value, schema_shapes *out)
+{
+    static const schema_type types[] = {
+        [JSON_IS_NULL] = SCHEMA_NULL,     [JSON_IS_BOOL] = SCHEMA_BOOL,
+        [JSON_IS_NUMBER] = SCHEMA_NUMBER, [JSON_IS_STRING] = SCHEMA_STRING,
+        [JSON_IS_ARRAY] = SCHEMA_ARRAY,   [JSON_IS_OBJECT] = SCHEMA_OBJECT};
+    schema_shape shape = schema_shape_any(types[json_node_kind(value)]);
+    switch (shape.type) {
+    case SCHEMA_NULL: break;
+    case SCHEMA_BOOL:
+        shape.is_true = json_node_truth(value);
+        shape.is_false = !shape.is_true;
+        break;
+    case SCHEMA_ARRAY: TRY(const_array(c, value, &shape)); break;
+    case SCHEMA_OBJECT: TRY(const_object(c, value, &shape)); break;
+    default: TRY(const_text_set(c, value, &shape.set)); break;
+    }
+    return schema_shapes_add(c, out, &shape);
+}
+
+/* All strings of an enum together: a list of a thousand is one automaton. */
+static mote_status enum_strings(schema_compiler *c, const json_node *values, schema_shapes *out)
+{
+    str *words = mem_new((size_t)json_node_size(values) + 1, sizeof *words);
+    size_t n = 0;
+    if (words == NULL)
+        return schema_no_memory(c);
+    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
+        if (json_node_is(v, JSON_IS_STRING))
+            words[n++] = json_node_text(v);
+    chars set = {0};
+    mote_status status = n > 0 ? chars_words(&set, words, n, c->fuel, c->err) : MOTE_OK;
+    mem_free(words);
+    TRY(status);
+    if (n == 0)
+        return MOTE_OK;
+    schema_shape shape = schema_shape_any(SCHEMA_STRING);
+    TRY(schema_add_set(c, &set, &shape.set));
+    return schema_shapes_add(c, out, &shape);
+}
+
+static mote_status enum_shapes(schema_compiler *c, const json_node *values, schema_shapes *out)
+{
+    TRY(enum_strings(c, values, out));
+    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
+        if (!json_node_is(v, JSON_IS_STRING))
+            TRY(add_const(c, v, out));
+    return MOTE_OK;
+}
+
+static mote_status apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
+                              schema_shapes *shapes)
+{
+    if (!json_node_is(values, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "enum");
+    schema_shapes constants = {0};
+    mote_status status = enum_shapes(c, values, &constants);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &constants);
+    schema_shapes_fini(&constants);
+    return status;
+}
+
+static mote_status apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes)
+{
+    schema_shapes constant = {0};
+    mote_status status = add_const(c, value, &constant);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &constant);
+    schema_shapes_fini(&constant);
+    return status;
+}
+
+/* ---- type ---- */
+
+/* Is a type name allowed for the shape? *integer: only as an integer. */
+static bool type_names(str name, uint8_t type, bool *integer)
+{
+    static const char *const names[SCHEMA_TYPES] = {"null",   "boolean", "number",
+                                                    "string", "array",   "object"};
+    *integer = type == SCHEMA_NUMBER && str_is(name, "integer");
+    return *integer || str_is(name, names[type]);
+}
+
+static bool known_type(const json_node *name)
+{
+    static const char *const names[] = {"null",  "boolean", "number", "string",
+                                        "array", "object",  "integer"};
+    for (size_t i = 0; i < 7; i++)
+        if (json_node_is(name, JSON_IS_STRING) && str_is(json_node_text(name), names[i]))
+            return true;
+    return false;
+}
+
+static mote_status apply_type(schema_compiler *c, const json_node *schema, const json_node *type,
+                              schema_shapes *shapes)
+{
+    const json_node *first = json_node_is(type, JSON_IS_ARRAY) ? json_node_first(type) : type;
+    const bool list = first != type;
+    for (const json_node *t = first; t != NULL; t = list ? json_node_next(t) : NULL)
+        if (!known_type(t))
+            return schema_malformed(c, schema, "type");
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < shapes->n; i++) {
+        bool allowed = false, only_integer = true;
+        for (const json_node *t = first; t != NULL; t = list ? json_node_next(t) : NULL) {
+            bool integer;
+            if (!type_names(json_node_text(t), shapes->items[i].type, &integer))
+                continue;
+            allowed = true;
+            only_integer = only_integer && integer;
+        }
+        if (!allowed)
+            continue;
+        shapes->items[n] = shapes->items[i];
+        if (shapes->items[n].type == SCHEMA_NUMBER)
+            shapes->items[n].integer = shapes->items[n].integer || only_integer;
+        n++;
+    }
+    shapes->n = n;
+    return MOTE_OK;
+}
+
+/* ---- keywords of one type ---- */
+
+typedef struct keyword keyword;
+
+/* Narrows a shape of the keyword's type. */
+typedef mote_status keyword_fn(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape);
+
+struct keyword {
+    const char *name;
+    schema_type type;
+    keyword_fn *apply;
+    int detail;
+};
+
+static mote_status narrow(schema_compiler *c, schema_shape *shape, uint32_t set)
+{
+    return schema_both_sets(c, shape->set, set, &shape->set);
+}
+
+static mote_status apply_bound(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    int bound = k->detail;
+    uint32_t set;
+    if (json_node_is(value, JSON_IS_BOOL) && (bound == BOUND_ABOVE || bound == BOUND_BELOW))
+        return MOTE_OK; /* draft 4: says how minimum or maximum is meant, see below */
+    if (!json_node_is(value, JSON_IS_NUMBER))
+        return schema_malformed(c, schema, k->name);
+    if (bound == BOUND_MIN && json_node_truth(json_node_get(schema, "exclusiveMinimum")))
+        bound = BOUND_ABOVE;
+    if (bound == BOUND_MAX && json_node_truth(json_node_get(schema, "exclusiveMaximum")))
+        bound = BOUND_BELOW;
+    TRY(schema_number_bound(c, json_node_text(value), (number_bound)bound, &set));
+    return narrow(c, shape, set);
+}
+
+static mote_status apply_multiple(schema_compiler *c, const json_node *schema,
+                                  const json_node *value, const keyword *k, schema_shape *shape)
+{
+    uint32_t set;
+    if (!json_node_is(value, JSON_IS_NUMBER))
+        return schema_malformed(c, schema, k->name);
+    const mote_status status = schema_number_multiple(c, schema, json_node_text(value), &set);
+    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+        return schema_leave_out(c, schema, k->name, "of so many digits");
+    TRY(status);
+    return narrow(c, shape, set);
+}
+
+/* A count, which may be spelt 3.0. */
+static bool read_count(const json_node *value, uint32_t *out)
+{
+    const double number = json_node_double(value);
+    if (!json_node_is(value, JSON_IS_NUMBER) || !(number >= 0))
+        return false;
+    *out = number >= 4294967295.0 ? RULES_NO_LIMIT : (uint32_t)number;
+    return (double)*out == number || *out == RULES_NO_LIMIT;
+}
+
+enum { COUNT_MIN, COUNT_MAX };
+
+static mote_status apply_count(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    uint32_t count;
+    if (!read_count(value, &count))
+        return schema_malformed(c, schema, k->name);
+    if (k->detail == COUNT_MIN && shape->min < count)
+        shape->min = count;
+    if (k->detail == COUNT_MAX && shape->max > count)
+        shape->max = count;
+    return MOTE_OK;
+}
+
+mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
+                               const char *name, uint32_t *set)
+{
+    chars found;
+    *set = SCHEMA_NONE;
+    const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
+    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+        return schema_leave_out(c, schema, name, "that is not regular");
+    TRY(status);
+    return schema_add_set(c, &found, set);
+}
+
+static mote_status apply_pattern(schema_compiler *c, const json_node *schema,
+                                 const json_node *value, const keyword *k, schema_shape *shape)
+{
+    uint32_t set;
+    if (!json_node_is(value, JSON_IS_STRING))
+        return schema_malformed(c, schema, k->name);
+    TRY(schema_pattern_set(c, schema, json_node_text(value), k->name, &set));
+    return narrow(c, shape, set);
+}
+
+static mote_status apply_format(schema_compiler *c, const json_node *schema, const json_node *value,
+                                const keyword *k, schema_shape *shape)
+{
+    if (!json_node_is(value, JSON_IS_STRING))
+        return schema_malformed(c, schema, k->name);
+    const char *pattern = schema_format_pattern(json_node_text(value));
+    if (pattern == NULL || c->wide) {
+        /* A format is a note to the reader unless it is agreed on; nothing is taken away by one. */
+        if (pattern == NULL)
+            schema_warn(c, schema, k->name, "is not one that is known, and is not held");
+        return MOTE_OK;
+    }
+    uint32_t set;
+    TRY(schema_pattern_set(c, schema, str_of(pattern), k->name, &set));
+    return narrow(c, shape, set);
+}
+
+/* ---- arrays ---- */
+
+static mote_status list_conjs(schema_compiler *c, const json_node *schemas, schema_shape *shape)
+{
+    const uint32_t n = json_node_size(schemas);
+    if (!grow_for(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
+        return schema_no_memory(c);
+    uint32_t at = shape->prefix = c->n_lists;
+    shape->n_prefix = n;
+    c->n_lists += n;
+    for (const json_node *s = json_node_first(schemas); s != NULL; s = json_node_next(s)) {
+        uint32_t conj;
+        TRY(schema_conj_one(c, s, TERM_SCHEMA, &conj));
+        c->lists[at++] = conj;
+    }
+    return MOTE_OK;
+}
+
+static bool is_schema(const json_node *node)
+{
+    return json_node_is(node, JSON_IS_OBJECT) || json_node_is(node, JSON_IS_BOOL);
+}
+
+/* prefixItems and items; before 2020, items as a list and additionalItems. */
+static mote_status items_shape(schema_compiler *c, const json_node *schema, schema_shape *shape)
+{
+    const json_node *prefix = json_node_get(schema, "prefixItems");
+    const json_node *items = json_node_get(schema, "items");
+    if (json_node_is(items, JSON_IS_ARRAY)) {
+        prefix = items;
+        items = json_node_get(schema, "additionalItems");
+    }
+    if (prefix != NULL && !json_node_is(prefix, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "prefixItems");
+    if (items != NULL && !is_schema(items))
+        return schema_malformed(c, schema, "items");
+    if (prefix != NULL)
+        TRY(list_conjs(c, prefix, shape));
+    return schema_conj_one(c, items, TERM_SCHEMA, &shape->rest);
+}
+
+static mote_status apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    if (json_node_get(schema, "items") == NULL && json_node_get(schema, "prefixItems") == NULL)
+        return MOTE_OK;
+    schema_shapes said = {0};
+    schema_shape shape;
+    mote_status status = schema_shapes_any(c, &said);
+    if (status == MOTE_OK) {
+        shape = schema_shape_any(SCHEMA_ARRAY);
+        status = items_shape(c, schema, &shape);
+        said.items[SCHEMA_ARRAY] = shape;
+    }
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &said);
+    schema_shapes_fini(&said);
+    return status;
+}
+
+static mote_status apply_unique(schema_compiler *c, const json_node *schema, const json_node *value,
+                                const keyword *k, schema_shape *shape)
+{
+    if (!json_node_is(value, JSON_IS_BOOL))
+        return schema_malformed(c, schema, k->name);
+    shape->unique = shape->unique || json_node_truth(value);
+    return MOTE_OK;
+}
+
+/* ---- objects ---- */
+
+static mote_status check_schemas(schema_compiler *c, const json_node *schema, const json_node *map,
+                                 const char *name)
+{
+    if (map == NULL)
+        return MOTE_OK;
+    if (!json_node_is(map, JSON_IS_OBJECT))
+        return schema_malformed(c, schema, name);
+    for (const json_node *m = json_node_first(map); m != NULL; m = json_node_next(m))
+        if (!is_schema(m))
+            return schema_malformed(c, m, name);
+    return MOTE_OK;
+}
+
+static mote_status add_members(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *properties = json_node_get(schema, "properties");
+    const json_node *patterns = json_node_get(schema, "patternProperties");
+    const json_node *additional = json_node_get(schema, "additionalProperties");
+    if (properties == NULL && patterns == NULL && additional == NULL)
+        return MOTE_OK;
+    TRY(check_schemas(c, schema, properties, "properties"));
+    TRY(check_schemas(c, schema, patterns, "patternProperties"));
+    if (additional != NULL && !is_schema(additional))
+        return schema_malformed(c, schema, "additionalProperties");
+    schema_layer layer = {.properties = properties, .patterns = patterns};
+    TRY(schema_conj_one(c, additional, TERM_SCHEMA, &layer.additional));
+    for (uint32_t i = 0; i < shapes->n; i++)
+        if (shapes->items[i].type == SCHEMA_OBJECT)
+            TRY(schema_add_layer(c, &shapes->items[i], layer));
+    return MOTE_OK;
+}
+
+static mote_status apply_required(schema_compiler *c, const json_node *schema,
+                                  const json_node *value, const keyword *k, schema_shape *shape)
+{
+    if (json_node_is(value, JSON_IS_BOOL))
+        return MOTE_OK; /* draft 3 */
+    if (!json_node_is(value, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, k->name);
+    for (const json_node *name = json_node_first(value); name != NULL;
+         name = json_node_next(name)) {
+        if (!json_node_is(name, JSON_IS_STRING))
+            return schema_malformed(c, schema, k->name);
+        if (!schema_requires(c, shape, json_node_text(name)))
+            TRY(schema_add_name(c, shape, json_node_text(name)));
+    }
+    return MOTE_OK;
+}
+
+/* Strings that satisfy propertyNames, all alternatives together. */
+static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, uint32_t *set)
+{
+    chars all = {0};
+    for (uint32_t i = 0; i < shapes->n; i++) {
+        if (shapes->items[i].type != SCHEMA_STRING)
+            continue;
+        uint32_t one;
+        mote_status status = schema_text_set(c, &shapes->items[i], &one);
+        if (status == MOTE_OK)
+            status = chars_apply(&all, CHARS_EITHER, &c->sets[one], c->fuel, c->err);
+        if (status != MOTE_OK) {
+            chars_fini(&all);
+            return status;
+        }
+    }
+    return schema_add_set(c, &all, set);
+}
+
+static mote_status apply_names(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    if (!is_schema(value))
+        return schema_malformed(c, schema, k->name);
+    schema_shapes names = {0};
+    uint32_t set = SCHEMA_NONE;
+    mote_status status = eval(c, value, &names);
+    if (status == MOTE_OK)
+        status = names_set(c, &names, &set);
+    schema_shapes_fini(&names);
+    TRY(status);
+    return schema_both_sets(c, shape->names, set, &shape->names);
+}
+
+static const keyword keywords[] = {
+    {"minimum", SCHEMA_NUMBER, apply_bound, BOUND_MIN},
+    {"exclusiveMinimum", SCHEMA_NUMBER, apply_bound, BOUND_ABOVE},
+    {"maximum", SCHEMA_NUMBER, apply_bound, BOUND_MAX},
+    {"exclusiveMaximum", SCHEMA_NUMBER, apply_bound, BOUND_BELOW},
+    {"multipleOf", SCHEMA_NUMBER, apply_multiple, 0},
+    {"minLength", SCHEMA_STRING, apply_count, COUNT_MIN},
+    {"maxLength", SCHEMA_STRING, apply_count, COUNT_MAX},
+    {"pattern", SCHEMA_STRING, apply_pattern, 0},
+    {"format", SCHEMA_STRING, apply_format, 0},
+    {"minItems", SCHEMA_ARRAY, apply_count, COUNT_MIN},
+    {"maxItems", SCHEMA_ARRAY, apply_count, COUNT_MAX},
+    {"uniqueItems", SCHEMA_ARRAY, apply_unique, 0},
+    {"required", SCHEMA_OBJECT, apply_required, 0},
+    {"propertyNames", SCHEMA_OBJECT, apply_names, 0},
+    {"minProperties", SCHEMA_OBJECT, apply_count, COUNT_MIN},
+    {"maxProperties", SCHEMA_OBJECT, apply_count, COUNT_MAX},
+};
+
+static mote_status apply_keywords(schema_compiler *c, const json_node *schema,
+                                  schema_shapes *shapes)
+{
+    for (size_t k = 0; k < sizeof keywords / sizeof *keywords; k++) {
+        const json_node *value = json_node_get(schema, keywords[k].name);
+        for (uint32_t i = 0; value != NULL && i < shapes->n; i++)
+            if (shapes->items[i].type == keywords[k].type)
+                TRY(keywords[k].apply(c, schema, value, &keywords[k], &shapes->items[i]));
+    }
+    return MOTE_OK;
+}
+
+/* Constrain, and are not held. */
+static const char *const unsupported[] = {
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "$dynamicRef",
+    "$recursiveRef",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+};
+
+static mote_status check_unsupported(schema_compiler *c, const json_node *schema)
+{
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (json_node_get(schema, unsupported[i]) != NULL)
+            TRY(schema_leave_out(c, schema, unsupported[i], NULL));
+    return MOTE_OK;
+}
+
+/* ---- schemas made of schemas ---- */
+
+static mote_status join(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    schema_shapes other = {0};
+    mote_status status = eval(c, schema, &other);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &other);
+    schema_shapes_fini(&other);
+    return status;
+}
+
+static mote_status any_of(schema_compiler *c, const json_node *list, schema_shapes *out)
+{
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
+        schema_shapes one = {0};
+        mote_status status = eval(c, s, &one);
+        if (status == MOTE_OK)
+            status = schema_shapes_either(c, out, &one);
+        schema_shapes_fini(&one);
+        TRY(status);
+    }
+    return MOTE_OK;
+}
+
+/* Takes away from shapes what satisfies a schema. */
+static mote_status remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
+                                 const char *name, schema_shapes *shapes)
+{
+    schema_shapes other = {0};
+    const bool wide = c->wide;
+    c->wide = true;
+    mote_status status = eval(c, schema, &other);
+    c->wide = wide;
+    if (status == MOTE_OK)
+        status = schema_shapes_without(c, shapes, &other, from, name);
+    schema_shapes_fini(&other);
+    return status;
+}
+
+/* Each alternative without all the others. */
+static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
+                          schema_shapes *out)
+{
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
+        schema_shapes one = {0};
+        mote_status status = eval(c, s, &one);
+        for (const json_node *o = json_node_first(list); status == MOTE_OK && o != NULL;
+             o = json_node_next(o))
+            if (o != s)
+                status = remove_schema(c, schema, o, "oneOf", &one);
+        if (status == MOTE_OK)
+            status = schema_shapes_either(c, out, &one);
+        schema_shapes_fini(&one);
+        TRY(status);
+    }
+    return MOTE_OK;
+}
+
+/* In lenient mode alternatives that overlap are all allowed. */
+static mote_status one_or_any_of(schema_compiler *c, const json_node *schema, const json_node *list,
+                                 schema_shapes *out)
+{
+    const mote_status status = one_of(c, schema, list, out);
+    if (status != MOTE_E_UNSUPPORTED || !c->lenient || c->wide)
+        return status;
+    schema_warn(c, schema, "oneOf", "is held as anyOf: its alternatives may overlap");
+    schema_shapes_fini(out);
+    return any_of(c, list, out);
+}
+
+static mote_status apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
+                                      schema_shapes *shapes)
+{
+    const json_node *list = json_node_get(schema, name);
+    if (list == NULL)
+        return MOTE_OK;
+    if (!json_node_is(list, JSON_IS_ARRAY) || json_node_size(list) == 0)
+        return schema_malformed(c, schema, name);
+    schema_shapes either = {0};
+    const bool one = strcmp(name, "oneOf") == 0;
+    mote_status status = one && json_node_size(list) > 1 ? one_or_any_of(c, schema, list, &either)
+                                                         : any_of(c, list, &either);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &either);
+    schema_shapes_fini(&either);
+    return status;
+}
+
+static mote_status apply_all_of(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *list = json_node_get(schema, "allOf");
+    if (list == NULL)
+        return MOTE_OK;
+    if (!json_node_is(list, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "allOf");
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s))
+        TRY(join(c, s, shapes));
+    return MOTE_OK;
+}
+
+static mote_status apply_not(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *not = json_node_get(schema, "not");
+    if (not == NULL)
+        return MOTE_OK;
+    /* Inside of something negated the sides are swapped, and what may be left out with them. */
+    if (c->wide)
+        return schema_unsupported(c, schema, "not", "inside of something negated");
+    const mote_status status = remove_schema(c, schema, not, "not", shapes);
+    if (status == MOTE_E_UNSUPPORTED && c->lenient)
+        return schema_leave_out(c, schema, "not", NULL);
+    return status;
+}
+
+static mote_status apply_ref(schema_compiler *c, const json_node *schema, const json_node *ref,
+                             schema_shapes *shapes)
+{
+    const json_node *target;
+    if (!json_node_is(ref, JSON_IS_STRING))
+        return schema_malformed(c, schema, "$ref");
+    const mote_status status = schema_resolve(c, schema, json_node_text(ref), &target);
+    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+        return schema_leave_out(c, schema, "$ref", "that leads outside");
+    TRY(status);
+    return join(c, target, shapes);
+}
+
+/* ---- all of it ---- */
+
+static mote_status eval_keywords(schema_compiler *c, const json_node *schema, schema_shapes *out)
+{
+    const json_node *ref = json_node_get(schema, "$ref");
+    if (ref != NULL)
+        TRY(apply_ref(c, schema, ref, out));
+    if (ref != NULL && c->old_refs)
+        return MOTE_OK;
+    TRY(check_unsupported(c, schema));
+    const json_node *value;
+    if ((value = json_node_get(schema, "type")) != NULL)
+        TRY(apply_type(c, schema, value, out));
+    if ((value = json_node_get(schema, "enum")) != NULL)
+        TRY(apply_enum(c, schema, value, out));
+    if ((value = json_node_get(schema, "const")) != NULL)
+        TRY(apply_const(c, value, out));
+    TRY(apply_keywords(c, schema, out));
+    TRY(apply_items(c, schema, out));
+    TRY(add_members(c, schema, out));
+    TRY(apply_all_of(c, schema, out));
+    TRY(apply_alternatives(c, schema, "anyOf", out));
+    TRY(apply_alternatives(c, schema, "oneOf", out));
+    return apply_not(c, schema, out);
+}
+
+static bool is_open(const schema_compiler *c, const json_node *schema)
+{
+    for (uint32_t i = 0; i < c->n_open; i++)
+        if (c->open[i] == schema)
+            return true;
+    return false;
+}
+
+/* out is empty before and initialised after, also on failure. */
+static mote_status eval(schema_compiler *c, const json_node *schema, schema_shapes *out)
+{
+    if (json_node_is(schema, JSON_IS_BOOL))
+        return json_node_truth(schema) ? schema_shapes_any(c, out) : MOTE_OK;
+    if (!json_node_is(schema, JSON_IS_OBJECT))
+        return schema_malformed(c, schema, NULL);
+    if (is_open(c, schema))
+        return MOTE_OK;
+    if (c->n_open == SCHEMA_MAX_NESTING)
+        return err_set(c->err, MOTE_E_ARG, "the schema combines schemas more than %d deep",
+                       SCHEMA_MAX_NESTING);
+    if (c->fuel->left < 1000)
+        return err_set(c->err, MOTE_E_ARG, "the schema takes too much work");
+    c->fuel->left -= 1000;
+    c->open[c->n_open++] = schema;
+    mote_status status = schema_shapes_any(c, out);
+    if (status == MOTE_OK)
+        status = eval_keywords(c, schema, out);
+    c->n_open--;
+    return status;
+}
+
+static mote_status apply_term(schema_compiler *c, const schema_term *term, schema_shapes *shapes)
+{
+    if (term->kind == TERM_CONST)
+        return apply_const(c, term->node, shapes);
+    if (term->kind == TERM_NOT)
+        return remove_schema(c, term->node, term->node, "not", shapes);
+    return join(c, term->node, shapes);
+}
+
+mote_status schema_shapes_of(schema_compiler *c, uint32_t conj, schema_shapes *out)
+{
+    if (conj == CONJ_NEVER)
+        return MOTE_OK;
+    TRY(schema_shapes_any(c, out));
+    for (uint32_t i = 0; i < c->conjs[conj].n; i++) {
+        const schema_term term = c->terms[c->conjs[conj].first + i];
+        TRY(apply_term(c, &term, out));
+    }
+    return MOTE_OK;
+}
