@@ -219,6 +219,8 @@ MOTE_API mote_status mote_engine_new(mote_engine **out, const mote_model *model,
 MOTE_API void mote_engine_free(mote_engine *engine);
 MOTE_API void mote_engine_memory(const mote_engine *engine, mote_memory *out);
 MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
+/* The one it was made for. */
+MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
 /* ---- sessions ---- */
 

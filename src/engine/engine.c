@@ -268,6 +268,11 @@ void mote_engine_memory(const mote_engine *e, mote_memory *out)
     *out = e->memory;
 }
 
+const mote_model *mote_engine_model(const mote_engine *e)
+{
+    return e->model;
+}
+
 uint32_t mote_engine_threads(const mote_engine *e)
 {
     return e->options.threads;
