@@ -4,13 +4,21 @@
  *
  * The outputs of all matrices of a call are laid end to end and cut into tasks
  * of whole weight rows; a task computes its rows for every token, so each weight
- * is read once a pass. The cut never touches a sum, so its size is free: it
- * aims at about 64 KiB of weights, large against the cost of taking a task
- * (a tenth of a microsecond) and small enough that threads finish together.
+ * is read once a pass. The cut never touches a sum, so its size is free. For a few
+ * tokens it aims at 64 KiB of weights, large against the cost of taking a task (a
+ * tenth of a microsecond) and small enough that threads finish together. With many
+ * tokens a task first brings them into the order its kernel wants, at the cost of
+ * several rows of weights; then it is an eighth of a thread's share.
  */
 #include "nn/linear.h"
 
-enum { TASK_BYTES = 64 << 10, ROW_UNIT = 32 };
+enum {
+    TASK_BYTES = 64 << 10,
+    ROW_UNIT = 32,
+    MANY_TOKENS = 64,
+    TASKS_PER_THREAD = 8, /* with many tokens, */
+    MOST_ROWS = 256       /* but not more rows than these */
+};
 
 kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format)
 {
@@ -44,9 +52,14 @@ typedef struct linear_run {
     uint32_t first_task[NN_MAX_PRODUCTS + 1]; /* [n_products] is the number of tasks */
 } linear_run;
 
-static size_t rows_of_a_task(const nn_matrix *w)
+static size_t rows_of_a_task(const nn_matrix *w, size_t n_tokens, uint32_t threads)
 {
-    size_t rows = TASK_BYTES / w->row_bytes / ROW_UNIT * ROW_UNIT;
+    size_t rows = TASK_BYTES / w->row_bytes;
+    if (n_tokens >= MANY_TOKENS) {
+        const size_t share = w->rows / (threads * TASKS_PER_THREAD);
+        rows = share < MOST_ROWS ? share : MOST_ROWS;
+    }
+    rows = rows / ROW_UNIT * ROW_UNIT;
     return rows > ROW_UNIT ? rows : ROW_UNIT;
 }
 
@@ -78,7 +91,7 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
     for (size_t i = 0; i < n_products; i++) {
         const nn_matrix *w = products[i].w;
         run.input[i] = nn_acts_view(input, n_rows, w->format->act);
-        run.rows_per_task[i] = rows_of_a_task(w);
+        run.rows_per_task[i] = rows_of_a_task(w, n_rows, pool_size(n->pool));
         size_t tasks = (w->rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
         run.first_task[i + 1] = run.first_task[i] + (uint32_t)tasks;
     }
