@@ -55,7 +55,13 @@ typedef struct parser {
 typedef struct target {
     const cli_flag *flag;
     void *value;
+    bool *given; /* NULL: nobody asks */
 } target;
+
+static target target_of(const cli_flag *flag, char *base)
+{
+    return (target){flag, base + flag->at, flag->given != 0 ? (bool *)(base + flag->given) : NULL};
+}
 
 static bool takes_value(const cli_flag *flag)
 {
@@ -86,7 +92,7 @@ static bool find_flag(const parser *p, const char *name, size_t n_name, char let
                             ? flag->letter == letter
                             : strncmp(flag->name, name, n_name) == 0 && flag->name[n_name] == '\0';
             if (same) {
-                *out = (target){flag, base + flag->at};
+                *out = target_of(flag, base);
                 return true;
             }
         }
@@ -177,6 +183,8 @@ static mote_status add_item(flag_list *list, const char *source, const char *tex
 /* `source` is how the user would name the flag: "--temp" or "MOTE_THREADS". */
 static mote_status set_value(target t, const char *source, const char *text, mote_error *err)
 {
+    if (t.given != NULL)
+        *t.given = true;
     switch (t.flag->kind) {
     case FLAG_SWITCH: *(bool *)t.value = true; return MOTE_OK;
     case FLAG_TIMES: ++*(uint64_t *)t.value; return MOTE_OK;
@@ -205,12 +213,14 @@ static mote_status set_defaults(const parser *p, mote_error *err)
     char *base;
     for (size_t i = 0; (group = group_at(p, i, &base)) != NULL; i++)
         for (size_t k = 0; k < group->n; k++) {
-            target t = {&group->flags[k], base + group->flags[k].at};
+            target t = target_of(&group->flags[k], base);
             const char *text = t.flag->env != NULL ? getenv(t.flag->env) : NULL;
-            if (text != NULL && text[0] != '\0')
+            if (text != NULL && text[0] != '\0') {
                 TRY(set_value(t, t.flag->env, text, err));
-            else if (t.flag->initial != NULL)
+            } else if (t.flag->initial != NULL) {
+                t.given = NULL;
                 TRY(set_value(t, t.flag->name, t.flag->initial, err));
+            }
         }
     return MOTE_OK;
 }

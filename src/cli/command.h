@@ -24,6 +24,7 @@ enum {
     CLI_DAMAGED = 6,
     CLI_NO_ROOM = 8,
     CLI_CUT = 9,
+    CLI_NOT_VALID = 10,
     CLI_REFUSED = 11,
     CLI_NOT_WRITABLE = 12
 };
@@ -55,6 +56,7 @@ typedef struct cli_flag {
     const char *env;     /* environment variable that comes before `initial`; NULL: none */
     double min, max;     /* of a count or number, inclusive; max 0: no limit */
     size_t at;           /* where in the options struct */
+    size_t given;        /* where a bool says that it is no default; 0: nobody asks */
     const char *help;
 } cli_flag;
 

@@ -2,6 +2,8 @@
 /* interrupt.c - see interrupt.h. */
 #include "cli/interrupt.h"
 
+#include "cli/term.h"
+
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -9,15 +11,21 @@
 
 static volatile sig_atomic_t received; /* the first signal, 0: none */
 static _Atomic(mote_engine *) watched;
+static void (*volatile stop_call)(void *with);
+static void *volatile stop_with;
 
 static void on_signal(int signal_number)
 {
-    if (received != 0)
+    if (received != 0) {
+        term_echo(true);
         _exit(128 + signal_number);
+    }
     received = signal_number;
     mote_engine *engine = atomic_load(&watched);
     if (engine != NULL)
         mote_cancel(engine);
+    if (stop_call != NULL)
+        stop_call(stop_with);
 }
 
 static void listen_to(int signal_number)
@@ -54,4 +62,17 @@ void interrupt_watch(mote_engine *engine)
     /* A signal between the last look and the store found no engine to cancel. */
     if (engine != NULL && received != 0)
         mote_cancel(engine);
+}
+
+void interrupt_call(void (*stop)(void *with), void *with)
+{
+    stop_call = NULL; /* never one function with the other's argument */
+    stop_with = with;
+    stop_call = stop;
+}
+
+void interrupt_forget(void)
+{
+    if (received == SIGINT)
+        received = 0;
 }

@@ -16,7 +16,11 @@ void interrupt_init(void);
 bool interrupt_came(void);
 /* 130 for Ctrl-C, 143 for SIGTERM. */
 int interrupt_exit_code(void);
+/* Ctrl-C has been answered and the program goes on. SIGTERM stays. */
+void interrupt_forget(void);
 /* The engine whose step a signal cancels; NULL before it is freed. */
 void interrupt_watch(mote_engine *engine);
+/* What a signal does beside that: `stop(with)`, from the signal handler. NULL: nothing. */
+void interrupt_call(void (*stop)(void *with), void *with);
 
 #endif

@@ -167,6 +167,12 @@ void json_bool(json *j, bool b)
     out_text(j->to, b ? "true" : "false");
 }
 
+void json_raw(json *j, const char *text, size_t n)
+{
+    begin_value(j);
+    out_shown(j->to, text, n); /* on a terminal no control stays, not even one JSON allows */
+}
+
 void json_absent(json *j)
 {
     begin_value(j);

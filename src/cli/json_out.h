@@ -39,6 +39,8 @@ void json_f64(json *j, double x);
 void json_f32(json *j, float x);
 void json_bool(json *j, bool b);
 void json_absent(json *j);
+/* A value that is JSON already. */
+void json_raw(json *j, const char *text, size_t n);
 
 /* json_key and a value in one. */
 void json_key_text(json *j, const char *name, const char *terminated);

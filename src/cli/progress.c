@@ -117,6 +117,13 @@ void progress_at(progress *p, uint64_t done)
     /* The last column stays free: writing there makes some terminals wrap. */
     progress_line(line, sizeof line, p, done, now - p->started, term_columns(STDERR_FILENO) - 1,
                   term_utf8());
+    progress_show(line);
+}
+
+void progress_show(const char *line)
+{
+    if (!term_progress())
+        return;
     fprintf(stderr, "\r%s\033[K", line);
     fflush(stderr);
     line_on_screen = true;

@@ -28,6 +28,9 @@ void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t
 void progress_at(progress *p, uint64_t done);
 void progress_end(progress *p);
 
+/* A short line of the caller's own in its place. */
+void progress_show(const char *line);
+
 /* Clears the line if one is drawn, so that something else can be printed. */
 void progress_wipe(void);
 

@@ -99,6 +99,14 @@ void say_note(const char *format, ...)
     va_end(args);
 }
 
+void say_reply(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    remark(format, args);
+    va_end(args);
+}
+
 void say_detail(const char *format, ...)
 {
     if (term_verbose() == 0 || term_quiet())

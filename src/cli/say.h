@@ -25,6 +25,9 @@ int say_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A remark; -q silences it. */
 void say_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What somebody has just asked for, as a remark that -q does not silence. */
+void say_reply(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* A remark for -v. */
 void say_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

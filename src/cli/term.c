@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { NARROWEST = 20, WIDEST = 1000, USUAL = 80 };
@@ -18,6 +19,8 @@ static struct {
     bool progress;
     bool quiet;
     uint64_t verbose;
+    volatile bool silent; /* `loud` is how the terminal was */
+    struct termios loud;
 } facts;
 
 static bool env_is_set(const char *name)
@@ -26,8 +29,7 @@ static bool env_is_set(const char *name)
     return value != NULL && value[0] != '\0';
 }
 
-/* A terminal that can move the cursor and change colours. */
-static bool is_capable(int fd)
+bool term_capable(int fd)
 {
     const char *kind = getenv("TERM");
     return isatty(fd) == 1 && kind != NULL && kind[0] != '\0' && strcmp(kind, "dumb") != 0;
@@ -39,7 +41,7 @@ static bool wants_color(int fd, cli_color color)
         return color == COLOR_ALWAYS;
     if (env_is_set("NO_COLOR"))
         return false;
-    return is_capable(fd) || (env_is_set("CLICOLOR_FORCE") && getenv("CLICOLOR_FORCE")[0] != '0');
+    return term_capable(fd) || (env_is_set("CLICOLOR_FORCE") && getenv("CLICOLOR_FORCE")[0] != '0');
 }
 
 void term_init(const cli_common *common)
@@ -50,7 +52,7 @@ void term_init(const cli_common *common)
         facts.color[fd] = wants_color(fd, (cli_color)common->color);
     facts.quiet = common->quiet;
     facts.verbose = common->verbose;
-    facts.progress = is_capable(STDERR_FILENO) && !common->quiet && !common->no_progress;
+    facts.progress = term_capable(STDERR_FILENO) && !common->quiet && !common->no_progress;
 }
 
 unsigned term_columns(int fd)
@@ -99,4 +101,17 @@ const char *term_code(int fd, term_style style)
         [TERM_RED] = "\033[31m",
     };
     return facts.color[fd] ? codes[style] : "";
+}
+
+void term_echo(bool on)
+{
+    if (on && facts.silent) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &facts.loud);
+        facts.silent = false;
+    } else if (!on && !facts.silent && tcgetattr(STDIN_FILENO, &facts.loud) == 0) {
+        struct termios wanted = facts.loud;
+        wanted.c_lflag &= ~(tcflag_t)ECHO;
+        facts.silent = true;
+        tcsetattr(STDIN_FILENO, TCSANOW, &wanted);
+    }
 }

@@ -30,10 +30,12 @@ size_t text_char(const char *p, size_t n, uint32_t *code)
     return bytes;
 }
 
-/* C0, DEL and C1: U+009B alone starts a control sequence in some terminals. */
+/* C0, DEL and C1: U+009B alone starts a control sequence in some terminals. And what moves text
+ * about without being seen: line separators, and orders that turn the direction of writing. */
 static bool is_control(uint32_t code)
 {
-    return code < 0x20 || (code >= 0x7F && code < 0xA0);
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x2028 && code <= 0x202E) ||
+           (code >= 0x2066 && code <= 0x2069);
 }
 
 size_t text_show(const char *p, size_t n, text_style style, char *shown, size_t *n_shown)
