@@ -146,11 +146,35 @@ static mote_status measure_row(const bench_state *s, bench_row *row, mote_error 
     return MOTE_OK;
 }
 
+/* The yardstick: the best of all reads so far. Taken again before everything that is
+ * compared with it, because on a shared machine memory has fast and slow minutes. */
+static int bare_read(bench_state *s)
+{
+    pool *threads;
+    mote_error err;
+    double seconds = 0;
+    if (bench_bytes_of(&s->bytes, s->path, &err) != MOTE_OK ||
+        pool_new(&threads, s->b.threads, &err) != MOTE_OK)
+        return say_error(&err);
+    mote_status status = bench_bare_read(s->path, threads, s->b.repeats + 2, &seconds, &err);
+    pool_free(threads);
+    if (status != MOTE_OK)
+        return say_error(&err);
+    if (s->bare_seconds == 0 || seconds < s->bare_seconds)
+        s->bare_seconds = seconds;
+    return CLI_DONE;
+}
+
 static int measure(bench_state *s, row_kind kind, uint64_t size)
 {
     bench_row *row = &s->rows[s->n_rows];
     *row = (bench_row){.kind = kind, .size = size};
     mote_error err;
+    if (kind == ROW_DECODE || kind == ROW_STREAMS) {
+        int code = bare_read(s);
+        if (code != CLI_DONE)
+            return code;
+    }
     if (measure_row(s, row, &err) != MOTE_OK)
         return interrupt_came() ? interrupt_exit_code() : say_error(&err);
     s->n_rows++;
@@ -256,19 +280,6 @@ static void print_json(const bench_state *s)
         json_row(&j, s, &s->rows[i]);
     json_end_array(&j);
     json_end_object(&j);
-}
-
-static int bare_read(bench_state *s)
-{
-    pool *threads;
-    mote_error err;
-    if (bench_bytes_of(&s->bytes, s->path, &err) != MOTE_OK ||
-        pool_new(&threads, s->b.threads, &err) != MOTE_OK)
-        return say_error(&err);
-    mote_status status =
-        bench_bare_read(s->path, threads, s->b.repeats + 2, &s->bare_seconds, &err);
-    pool_free(threads);
-    return status == MOTE_OK ? CLI_DONE : say_error(&err);
 }
 
 /* Threads as the engine will choose them, so that the bare read uses the same. */
