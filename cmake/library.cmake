@@ -1,4 +1,4 @@
-# The library as other programs see it: libmote.so, libmote.a, mote.h, a pkg-config
+# The library as other programs see it: libmote.so, libmote.a, its two headers, a pkg-config
 # file and a CMake package, all showing mote_* and nothing else.
 include(CMakePackageConfigHelpers)
 
@@ -43,7 +43,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/lib/mote-config-version.cma
 
 install(TARGETS mote_shared mote_archive EXPORT mote-targets)
 install(EXPORT mote-targets NAMESPACE mote:: DESTINATION ${package_dir})
-install(FILES include/mote.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/mote.h include/mote_chat.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/lib/mote.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/lib/mote-config.cmake
     ${CMAKE_BINARY_DIR}/lib/mote-config-version.cmake DESTINATION ${package_dir})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built libraries show the functions of mote.h, no more and no less, and need little.
+"""The built libraries show the functions of the public headers, no more and no less, and need little.
 
 Arguments: nm, readelf, the shared library, the static library.
 """
@@ -19,7 +19,7 @@ def output(*command):
 
 
 def declared():
-    text = (ROOT / "include/mote.h").read_text(encoding="utf-8")
+    text = "".join(h.read_text(encoding="utf-8") for h in (ROOT / "include").glob("*.h"))
     return sorted(re.findall(r"^MOTE_API [^;]*?\b(mote_\w+)\(", text, flags=re.M))
 
 
@@ -31,6 +31,7 @@ def defined(*command):
 class Exports(unittest.TestCase):
     def test_the_header_declares(self):
         self.assertIn("mote_model_open", declared())
+        self.assertIn("mote_chat_answer", declared())
         self.assertGreater(len(declared()), 30)
 
     def test_the_shared_library_exports_the_header(self):

@@ -67,13 +67,17 @@ class Headers(unittest.TestCase):
             with self.subTest(header=name):
                 self.assertEqual("", found)
 
-    def test_mote_h_as_strict_c(self):
-        self.assertEqual("", c11("#include <mote.h>\n" * 2, ["-pedantic", "-Wstrict-prototypes"]))
+    def test_the_public_headers_as_strict_c(self):
+        for name in ("mote.h", "mote_chat.h"):
+            with self.subTest(header=name):
+                self.assertEqual("", c11(f"#include <{name}>\n" * 2, ["-pedantic", "-Wstrict-prototypes"]))
 
     @unittest.skipUnless(CXX, "there is no C++ compiler")
     def test_mote_h_as_cxx(self):
         use = "int main() { mote_sampling how{}; return mote_status_name(MOTE_OK) == nullptr || how.top_k; }\n"
         self.assertEqual("", cxx17("#include <mote.h>\n" * 2 + use))
+        use = "int main() { mote_answer_options how{}; return mote_chat_answer(nullptr, &how, nullptr, nullptr); }\n"
+        self.assertEqual("", cxx17("#include <mote_chat.h>\n" * 2 + use))
 
     def test_mote_h_names_no_insides(self):
         """The public line: above it never a tensor, below it never a socket."""
@@ -85,7 +89,8 @@ class Headers(unittest.TestCase):
         self.assertIn(f'#define MOTE_VERSION "{VERSION}"', PUBLIC)
 
     def test_everything_public_has_the_prefix(self):
-        text = re.sub(r"/\*.*?\*/", "", PUBLIC, flags=re.S)
+        chat = (ROOT / "include/mote_chat.h").read_text(encoding="utf-8")
+        text = re.sub(r"/\*.*?\*/", "", PUBLIC + chat, flags=re.S)
         names = re.findall(r"#define (\w+)", text) + re.findall(r"(\w+)\(", text)
         names += re.findall(r"^}? ?(?:typedef )?(?:struct|enum) (\w+)", text, flags=re.M)
         wrong = [n for n in names if not re.match(r"(mote|MOTE)_", n)]

@@ -52,7 +52,7 @@ class Package(unittest.TestCase):
         for name in ("libmote.so", "libmote.so.0", f"libmote.so.{VERSION}", "libmote.a",
                      "pkgconfig/mote.pc", "cmake/mote/mote-config.cmake"):
             self.assertTrue((self.lib / name).exists(), name)
-        self.assertEqual(["mote.h"], [p.name for p in (self.prefix / "include").iterdir()])
+        self.assertEqual(["mote.h", "mote_chat.h"], sorted(p.name for p in (self.prefix / "include").iterdir()))
         if (Path(BUILD) / "mote").exists():
             self.assertIn(VERSION, run(self.prefix / "bin/mote", "version"))
 

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chat.c - a conversation as an object: messages in, messages out. See mote_chat.h.
+ *
+ * Every message is kept as a JSON document with a parsed view of it, whichever way it
+ * came, so there is one reader, one writer and one form to save.
+ */
+#include "base/mem.h"
+#include "chat/chat_int.h"
+#include "chat/limits.h"
+
+#include <stdio.h>
+
+mote_status chat_out_of_memory(mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY, "no memory for a conversation");
+}
+
+/* ---- text of any bytes ---- */
+
+static bool follows(str text, size_t at, unsigned char lo, unsigned char hi)
+{
+    return at < text.n && (unsigned char)text.p[at] >= lo && (unsigned char)text.p[at] <= hi;
+}
+
+/* Bytes of the character at `at`, or of what a character began with and did not go on; *whole
+ * says which. */
+static size_t character(str text, size_t at, bool *whole)
+{
+    const unsigned char lead = (unsigned char)text.p[at];
+    const size_t length = lead < 0x80   ? 1
+                          : lead < 0xC2 ? 0
+                          : lead < 0xE0 ? 2
+                          : lead < 0xF0 ? 3
+                          : lead < 0xF5 ? 4
+                                        : 0;
+    const unsigned char lo = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char hi = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    size_t n = 1;
+    while (n < length && follows(text, at + n, n == 1 ? lo : 0x80, n == 1 ? hi : 0xBF))
+        n++;
+    *whole = n == length;
+    return n;
+}
+
+void chat_put_string(strbuf *out, str text)
+{
+    size_t from = 0, at = 0;
+    strbuf_byte(out, '"');
+    while (at < text.n) {
+        bool whole;
+        const size_t n = character(text, at, &whole);
+        if (!whole) {
+            json_put_escaped(out, (str){text.p + from, at - from});
+            strbuf_text(out, "\xEF\xBF\xBD");
+            from = at + n;
+        }
+        at += n;
+    }
+    json_put_escaped(out, (str){text.p + from, at - from});
+    strbuf_byte(out, '"');
+}
+
+/* ---- one message ---- */
+
+mote_status chat_entry_read(chat_entry *out, str json, mote_error *err)
+{
+    strbuf body = {0};
+    *out = (chat_entry){0};
+    strbuf_text(&body, "{\"messages\": [");
+    strbuf_put(&body, json);
+    strbuf_text(&body, "]}");
+    mote_status status = strbuf_check(&body, err);
+    if (status == MOTE_OK)
+        status = json_doc_read(&out->doc, strbuf_view(&body), err);
+    if (status == MOTE_OK)
+        status = chat_parsed_read(&out->parsed, json_doc_root(out->doc), CHAT_STABLE, err);
+    strbuf_fini(&body);
+    if (status == MOTE_OK && out->parsed.request.n_messages != 1)
+        status = err_set(err, MOTE_E_ARG, "this is not one message");
+    if (status == MOTE_OK && out->parsed.messages[0].role == CHAT_ROLE_UNKNOWN)
+        status = err_set(err, MOTE_E_ARG,
+                         "a message has no role that is known: system, user, assistant or tool");
+    if (status != MOTE_OK)
+        chat_entry_fini(out);
+    return status;
+}
+
+mote_status chat_entry_make(chat_entry *out, const char *role, str text, mote_error *err)
+{
+    strbuf json = {0};
+    strbuf_text(&json, "{\"role\": \"");
+    strbuf_text(&json, role);
+    strbuf_text(&json, "\", \"content\": ");
+    chat_put_string(&json, text);
+    strbuf_byte(&json, '}');
+    *out = (chat_entry){0};
+    mote_status status = strbuf_check(&json, err);
+    if (status == MOTE_OK)
+        status = chat_entry_read(out, strbuf_view(&json), err);
+    strbuf_fini(&json);
+    return status;
+}
+
+void chat_entry_fini(chat_entry *entry)
+{
+    chat_parsed_fini(&entry->parsed);
+    json_doc_free(entry->doc);
+    mem_free(entry->tokens);
+    *entry = (chat_entry){0};
+}
+
+const json_node *chat_entry_node(const chat_entry *entry)
+{
+    return json_node_first(json_node_get(json_doc_root(entry->doc), "messages"));
+}
+
+const chat_message *chat_entry_message(const chat_entry *entry)
+{
+    return &entry->parsed.messages[0];
+}
+
+mote_status chat_append(mote_chat *chat, chat_entry *entry, mote_error *err)
+{
+    mote_status status = MOTE_OK;
+    if (chat->n >= CHAT_MAX_MESSAGES - 1) { /* one for the system text */
+        status = err_set(err, MOTE_E_ARG, "a conversation has at most %d messages",
+                         CHAT_MAX_MESSAGES - 1);
+    } else if (chat->n == chat->room) {
+        const size_t room = chat->room * 2 + 8;
+        chat_entry *grown = mem_resize(chat->entries, chat->room, room, sizeof *grown);
+        if (grown == NULL) {
+            status = chat_out_of_memory(err);
+        } else {
+            chat->entries = grown;
+            chat->room = room;
+        }
+    }
+    if (status == MOTE_OK)
+        chat->entries[chat->n++] = *entry;
+    else
+        chat_entry_fini(entry);
+    return status;
+}
+
+/* ---- the object ---- */
+
+mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_options *options,
+                      mote_error *err)
+{
+    *out = NULL;
+    mote_chat *chat = mem_new(1, sizeof *chat);
+    if (chat == NULL)
+        return chat_out_of_memory(err);
+    chat->engine = engine;
+    chat->mode = options != NULL && options->official ? CHAT_OFFICIAL : CHAT_STABLE;
+    mote_status status = chat_kit_of(&chat->kit, mote_engine_model(engine), err);
+    if (status != MOTE_OK) {
+        mote_chat_free(chat);
+        return status;
+    }
+    *out = chat;
+    return MOTE_OK;
+}
+
+mote_status mote_chat_new(mote_chat **out, mote_engine *engine, const mote_chat_options *options,
+                          mote_error *err)
+{
+    if (out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_chat_new needs a place for the conversation");
+    *out = NULL;
+    if (engine == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_chat_new needs an engine");
+    mote_chat *chat;
+    TRY(chat_open(&chat, engine, options, err));
+    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    mote_status status = mote_session_new(&chat->session, engine, &session, err);
+    if (status == MOTE_OK && options != NULL)
+        status = mote_chat_set_system(chat, options->system, options->system_bytes, err);
+    if (status != MOTE_OK) {
+        mote_chat_free(chat);
+        return status;
+    }
+    *out = chat;
+    return MOTE_OK;
+}
+
+void mote_chat_free(mote_chat *chat)
+{
+    if (chat == NULL)
+        return;
+    mote_chat_clear(chat);
+    chat_entry_fini(&chat->system);
+    chat_parsed_fini(&chat->tools);
+    json_doc_free(chat->tools_doc);
+    mote_session_free(chat->session);
+    mem_free(chat->entries);
+    mem_free(chat);
+}
+
+mote_status mote_chat_set_system(mote_chat *chat, const char *text, size_t bytes, mote_error *err)
+{
+    chat_entry entry = {0};
+    const bool some = text != NULL && bytes > 0;
+    if (some)
+        TRY(chat_entry_make(&entry, "system", (str){text, bytes}, err));
+    chat_entry_fini(&chat->system);
+    chat->system = entry;
+    chat->has_system = some;
+    return MOTE_OK;
+}
+
+mote_status mote_chat_set_tools(mote_chat *chat, const char *json, size_t bytes, mote_error *err)
+{
+    json_doc *doc = NULL;
+    chat_parsed parsed = {0};
+    if (json != NULL && bytes > 0) {
+        strbuf body = {0};
+        strbuf_text(&body, "{\"tools\": ");
+        strbuf_put(&body, (str){json, bytes});
+        strbuf_byte(&body, '}');
+        mote_status status = strbuf_check(&body, err);
+        if (status == MOTE_OK)
+            status = json_doc_read(&doc, strbuf_view(&body), err);
+        strbuf_fini(&body);
+        if (status == MOTE_OK &&
+            !json_node_is(json_node_get(json_doc_root(doc), "tools"), JSON_IS_ARRAY))
+            status = err_set(err, MOTE_E_ARG, "the tools are not a JSON array");
+        if (status == MOTE_OK)
+            status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, err);
+        if (status != MOTE_OK) {
+            json_doc_free(doc);
+            return status;
+        }
+    }
+    chat_parsed_fini(&chat->tools);
+    json_doc_free(chat->tools_doc);
+    chat->tools = parsed;
+    chat->tools_doc = doc;
+    return MOTE_OK;
+}
+
+/* ---- messages ---- */
+
+mote_status mote_chat_add(mote_chat *chat, mote_role role, const char *text, size_t bytes,
+                          mote_error *err)
+{
+    static const char *const names[] = {"user", "assistant", "system", "tool"};
+    if ((unsigned)role >= sizeof names / sizeof *names)
+        return err_set(err, MOTE_E_ARG, "%d is no role", (int)role);
+    chat_entry entry;
+    TRY(chat_entry_make(&entry, names[role], (str){text, bytes}, err));
+    return chat_append(chat, &entry, err);
+}
+
+static mote_status add_node(mote_chat *chat, const json_node *node, mote_error *err)
+{
+    strbuf json = {0};
+    chat_entry entry = {0};
+    json_put_as_spelt(&json, node);
+    mote_status status = strbuf_check(&json, err);
+    if (status == MOTE_OK)
+        status = chat_entry_read(&entry, strbuf_view(&json), err);
+    strbuf_fini(&json);
+    return status == MOTE_OK ? chat_append(chat, &entry, err) : status;
+}
+
+mote_status mote_chat_add_json(mote_chat *chat, const char *json, size_t bytes, mote_error *err)
+{
+    json_doc *doc;
+    TRY(json_doc_read(&doc, (str){json, bytes}, err));
+    const json_node *root = json_doc_root(doc);
+    const size_t before = chat->n;
+    mote_status status = MOTE_OK;
+    if (json_node_is(root, JSON_IS_ARRAY)) {
+        const json_node *node = json_node_first(root);
+        for (; node != NULL && status == MOTE_OK; node = json_node_next(node))
+            status = add_node(chat, node, err);
+    } else {
+        status = add_node(chat, root, err);
+    }
+    if (status != MOTE_OK)
+        mote_chat_cut(chat, before);
+    json_doc_free(doc);
+    return status;
+}
+
+size_t mote_chat_count(const mote_chat *chat)
+{
+    return chat->n;
+}
+
+void mote_chat_cut(mote_chat *chat, size_t n)
+{
+    while (chat->n > n)
+        chat_entry_fini(&chat->entries[--chat->n]);
+}
+
+/* Number of the last message of the user; chat->n: there is none. */
+static size_t last_question(const mote_chat *chat)
+{
+    for (size_t i = chat->n; i-- > 0;)
+        if (chat_entry_message(&chat->entries[i])->role == CHAT_ROLE_USER)
+            return i;
+    return chat->n;
+}
+
+size_t mote_chat_drop_answer(mote_chat *chat)
+{
+    const size_t before = chat->n;
+    mote_chat_cut(chat, last_question(chat) + 1);
+    return before - chat->n;
+}
+
+size_t mote_chat_undo(mote_chat *chat)
+{
+    const size_t before = chat->n;
+    mote_chat_cut(chat, last_question(chat));
+    return before - chat->n;
+}
+
+void mote_chat_clear(mote_chat *chat)
+{
+    mote_chat_cut(chat, 0);
+}
+
+mote_session *mote_chat_session(const mote_chat *chat)
+{
+    return chat->session;
+}
+
+/* ---- as JSON ---- */
+
+static void put_tokens(strbuf *out, const chat_entry *entry)
+{
+    strbuf_text(out, ", \"tokens\": \"");
+    for (size_t i = 0; i < entry->n_tokens; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%s%d", i > 0 ? " " : "", (int)entry->tokens[i]);
+        strbuf_text(out, number);
+    }
+    strbuf_byte(out, '"');
+}
+
+static void put_entry(strbuf *out, const chat_entry *entry, bool with_tokens)
+{
+    json_put_as_spelt(out, chat_entry_node(entry));
+    if (with_tokens && entry->tokens != NULL && !out->failed) {
+        out->n--; /* the brace */
+        put_tokens(out, entry);
+        strbuf_byte(out, '}');
+    }
+}
+
+void chat_put_messages(strbuf *out, const mote_chat *chat, bool with_tokens)
+{
+    strbuf_byte(out, '[');
+    if (chat->has_system)
+        put_entry(out, &chat->system, false);
+    for (size_t i = 0; i < chat->n; i++) {
+        if (i > 0 || chat->has_system)
+            strbuf_text(out, ",\n");
+        put_entry(out, &chat->entries[i], with_tokens);
+    }
+    strbuf_byte(out, ']');
+}
+
+mote_status mote_chat_json(const mote_chat *chat, size_t i, char *json, size_t room, size_t *bytes,
+                           mote_error *err)
+{
+    strbuf text = {0};
+    if (i != MOTE_CHAT_ALL && i >= chat->n)
+        return err_set(err, MOTE_E_ARG, "there is no message %zu: there are %zu", i, chat->n);
+    if (i == MOTE_CHAT_ALL)
+        chat_put_messages(&text, chat, false);
+    else
+        put_entry(&text, &chat->entries[i], false);
+    mote_status status = strbuf_check(&text, err);
+    if (status == MOTE_OK) {
+        *bytes = text.n;
+        if (text.n > 0 && room > 0)
+            memcpy(json, text.p, text.n < room ? text.n : room);
+    }
+    strbuf_fini(&text);
+    return status;
+}

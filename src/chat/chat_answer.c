@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chat_answer.c - a plain loop that drives one turn on one session. See mote_chat.h.
+ *
+ * The session is brought to what the turn wants by the longest common beginning: whatever
+ * it holds already is not read again, and nothing is assumed about how it came there.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "chat/chat_int.h"
+#include "chat/render.h"
+
+#include <stdio.h>
+
+enum { READ_AT_ONCE = 512 }; /* tokens between two reports of progress */
+
+/* An answer while it is made. */
+typedef struct answering {
+    mote_chat *chat;
+    const mote_answer_options *options;
+    chat_message *messages; /* views, system text first */
+    chat_prompt prompt;
+    chat_turn *turn;
+    mote_answer result;
+    /* what will be the message */
+    strbuf content, reasoning, calls;
+    bool continues;
+    bool stepped;
+} answering;
+
+/* ---- events ---- */
+
+static const mote_chat_event_kind public_kind[] = {
+    [CHAT_EVENT_REASONING] = MOTE_CHAT_REASONING,
+    [CHAT_EVENT_CONTENT] = MOTE_CHAT_CONTENT,
+    [CHAT_EVENT_CALL_START] = MOTE_CHAT_CALL_START,
+    [CHAT_EVENT_CALL_ARGUMENTS] = MOTE_CHAT_CALL_ARGUMENTS,
+    [CHAT_EVENT_CALL_END] = MOTE_CHAT_CALL_END,
+    [CHAT_EVENT_CALL_CANCEL] = MOTE_CHAT_CALL_CANCEL,
+    [CHAT_EVENT_WARNING] = MOTE_CHAT_WARNING,
+};
+
+static void tell(const answering *a, const mote_chat_event *event)
+{
+    if (a->options->event != NULL)
+        a->options->event(a->options->with, event);
+}
+
+static void keep_call(answering *a, const chat_event *event)
+{
+    char head[96];
+    snprintf(head, sizeof head,
+             "%s{\"id\": \"call_%zu_%u\", \"type\": \"function\", \"function\": {\"name\": ",
+             a->calls.n > 0 ? ", " : "", a->chat->n, (unsigned)event->call);
+    strbuf_text(&a->calls, head);
+    chat_put_string(&a->calls, event->name);
+    strbuf_text(&a->calls, ", \"arguments\": ");
+    chat_put_string(&a->calls, event->text);
+    strbuf_text(&a->calls, "}}");
+}
+
+static void on_event(void *with, const chat_event *event)
+{
+    answering *a = with;
+    if (event->kind == CHAT_EVENT_END)
+        return;
+    if (event->kind == CHAT_EVENT_REASONING)
+        strbuf_put(&a->reasoning, event->text);
+    else if (event->kind == CHAT_EVENT_CONTENT)
+        strbuf_put(&a->content, event->text);
+    else if (event->kind == CHAT_EVENT_CALL_END)
+        keep_call(a, event);
+    const bool warns = event->kind == CHAT_EVENT_WARNING;
+    const str name = warns ? str_of(chat_warning_name(event->warning)) : event->name;
+    tell(a, &(mote_chat_event){.kind = public_kind[event->kind],
+                               .call = event->call,
+                               .name = name.p,
+                               .name_bytes = name.n,
+                               .text = event->text.p,
+                               .text_bytes = event->text.n});
+}
+
+/* ---- before ---- */
+
+static bool can_continue(const chat_message *m)
+{
+    return m->role == CHAT_ROLE_ASSISTANT && m->n_calls == 0;
+}
+
+/* Views of all messages in a row. */
+static mote_status gather(answering *a, size_t *n, mote_error *err)
+{
+    const mote_chat *chat = a->chat;
+    size_t at = 0;
+    if (chat->n == 0)
+        return err_set(err, MOTE_E_ARG, "there is no message to answer");
+    a->messages = mem_new(chat->n + 1, sizeof *a->messages);
+    if (a->messages == NULL)
+        return chat_out_of_memory(err);
+    if (chat->has_system)
+        a->messages[at++] = *chat_entry_message(&chat->system);
+    for (size_t i = 0; i < chat->n; i++, at++) {
+        a->messages[at] = *chat_entry_message(&chat->entries[i]);
+        a->messages[at].tokens = chat->entries[i].tokens;
+        a->messages[at].n_tokens = chat->entries[i].n_tokens;
+    }
+    a->continues = can_continue(&a->messages[at - 1]);
+    *n = at;
+    return MOTE_OK;
+}
+
+static mote_status prepare(answering *a, mote_error *err)
+{
+    static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
+    const mote_chat *chat = a->chat;
+    chat_request request = {.mode = chat->mode};
+    if ((unsigned)a->options->think >= sizeof thinking / sizeof *thinking)
+        return err_set(err, MOTE_E_ARG, "%d is no way to think", (int)a->options->think);
+    TRY(gather(a, &request.n_messages, err));
+    request.messages = a->messages;
+    request.thinking = thinking[a->options->think];
+    request.continue_last = a->continues;
+    if (a->options->tool_choice != MOTE_TOOLS_NONE) {
+        request.tools = chat->tools.request.tools;
+        request.n_tools = chat->tools.request.n_tools;
+    }
+    TRY(chat_render(chat->kit.model, &chat->kit.how, &request, &a->prompt, err));
+    const chat_turn_options turn = {.kit = &chat->kit,
+                                    .prompt = a->prompt.ids,
+                                    .n_prompt = a->prompt.n,
+                                    .thinking = a->prompt.thinking,
+                                    .context = mote_session_context(chat->session),
+                                    .answer = a->options,
+                                    .tools = request.tools,
+                                    .n_tools = request.n_tools,
+                                    .event = on_event,
+                                    .with = a};
+    return chat_turn_new(&a->turn, &turn, err);
+}
+
+/* ---- reading and writing ---- */
+
+static size_t common(const mote_session *session, const mote_token *tokens, size_t n, size_t from)
+{
+    const mote_token *held = mote_session_tokens(session);
+    const size_t length = (size_t)mote_session_length(session);
+    size_t same = from < length ? from : length;
+    while (same < n && same < length && held[same] == tokens[same])
+        same++;
+    return same;
+}
+
+/* A cancel that came before the answer began is not for it. */
+static mote_status step(answering *a, const mote_work *work, mote_error *err)
+{
+    mote_status status = mote_step(a->chat->engine, work, 1, err);
+    if (status == MOTE_E_CANCELED && !a->stepped && !atomic_load(&a->chat->canceled))
+        status = mote_step(a->chat->engine, work, 1, err);
+    a->stepped = true;
+    return status;
+}
+
+/* Appends tokens[done .. n) by and by; the last pass brings the logits. */
+static mote_status append(answering *a, const mote_token *tokens, size_t n, mote_error *err)
+{
+    mote_session *session = a->chat->session;
+    const bool reading = n > a->prompt.n || mote_session_length(session) < a->prompt.n;
+    size_t done = (size_t)mote_session_length(session);
+    while (done < n) {
+        if (atomic_load(&a->chat->canceled))
+            return MOTE_E_CANCELED;
+        const size_t left = n - done, now = left < READ_AT_ONCE ? left : READ_AT_ONCE;
+        const mote_work work = {.session = session,
+                                .tokens = tokens + done,
+                                .n = now,
+                                .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
+        TRY(step(a, &work, err));
+        done += now;
+        if (reading && done <= a->prompt.n)
+            tell(a,
+                 &(mote_chat_event){.kind = MOTE_CHAT_READING, .done = done, .total = a->prompt.n});
+    }
+    return MOTE_OK;
+}
+
+/* Where all messages end; a later answer may have to come back to here. */
+static size_t structural_end(const chat_prompt *prompt)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < prompt->n_marks; i++)
+        if (prompt->marks[i].kind == CHAT_MARK_PROMPT || prompt->marks[i].kind == CHAT_MARK_MESSAGE)
+            at = prompt->marks[i].position;
+    return at;
+}
+
+/* Reads the prompt, first up to its structural end. */
+static mote_status read_prompt(answering *a, const chat_turn_want *want, mote_error *err)
+{
+    mote_session *session = a->chat->session;
+    const size_t end = structural_end(&a->prompt);
+    /* One at least must be read again: the session may have no logits. */
+    size_t same = common(session, want->tokens, want->n, 0);
+    if (same == want->n)
+        same--;
+    a->result.reused_tokens = mote_session_rewind(session, same);
+    if (end > mote_session_length(session) && end < want->n) {
+        TRY(append(a, want->tokens, end, err));
+        mote_session_keep(session, NULL, NULL); /* if there is room for it */
+    }
+    return append(a, want->tokens, want->n, err);
+}
+
+static mote_status bring(answering *a, const chat_turn_want *want, mote_error *err)
+{
+    mote_session *session = a->chat->session;
+    if (mote_session_length(session) > want->same)
+        mote_session_rewind(session, want->same);
+    return append(a, want->tokens, want->n, err);
+}
+
+static mote_status drive(answering *a, mote_error *err)
+{
+    mote_session *session = a->chat->session;
+    chat_turn_want want;
+    double began = os_now();
+    TRY(chat_turn_next(a->turn, session, &want, err));
+    mote_status status = read_prompt(a, &want, err);
+    a->result.seconds_reading = os_now() - began;
+    began = os_now();
+    while (status == MOTE_OK) {
+        TRY(chat_turn_next(a->turn, session, &want, err));
+        if (want.over)
+            break;
+        status = bring(a, &want, err);
+    }
+    if (status == MOTE_E_CANCELED)
+        status = chat_turn_stop(a->turn, MOTE_FINISH_CANCELED, err);
+    a->result.seconds_writing = os_now() - began;
+    return status;
+}
+
+/* ---- after ---- */
+
+/* The tokens of the turn from its think tag on, so that the next prompt repeats them. */
+static mote_status keep_tokens(const answering *a, chat_entry *entry, mote_error *err)
+{
+    const chat_kit *kit = &a->chat->kit;
+    size_t n, from = structural_end(&a->prompt);
+    bool open;
+    const mote_token *tokens = chat_turn_tokens(a->turn, &n, &open);
+    while (from < a->prompt.n && tokens[from] != kit->how.tags[CHAT_TAG_THINK])
+        from++;
+    const size_t closing = open ? kit->n_closing[0] : 0;
+    entry->tokens = mem_new(n - from + closing, sizeof *entry->tokens);
+    if (entry->tokens == NULL)
+        return chat_out_of_memory(err);
+    memcpy(entry->tokens, tokens + from, (n - from) * sizeof *tokens);
+    memcpy(entry->tokens + n - from, kit->closing[0], closing * sizeof *tokens);
+    entry->n_tokens = n - from + closing;
+    return MOTE_OK;
+}
+
+static void put_answer(const answering *a, strbuf *json)
+{
+    strbuf_text(json, "{\"role\": \"assistant\", \"content\": ");
+    if (a->continues) {
+        const chat_message *last = chat_entry_message(&a->chat->entries[a->chat->n - 1]);
+        strbuf text = {0};
+        for (size_t i = 0; i < last->n_parts; i++)
+            strbuf_put(&text, last->parts[i].text);
+        strbuf_put(&text, strbuf_view(&a->content));
+        chat_put_string(json, strbuf_view(&text));
+        json->failed |= text.failed;
+        strbuf_fini(&text);
+    } else {
+        chat_put_string(json, strbuf_view(&a->content));
+    }
+    if (a->reasoning.n > 0) {
+        strbuf_text(json, ", \"reasoning_content\": ");
+        chat_put_string(json, strbuf_view(&a->reasoning));
+    }
+    if (a->calls.n > 0) {
+        strbuf_text(json, ", \"tool_calls\": [");
+        strbuf_put(json, strbuf_view(&a->calls));
+        strbuf_byte(json, ']');
+    }
+    strbuf_byte(json, '}');
+}
+
+/* The answer becomes a message. Its tokens are kept if they say what its text says. */
+static mote_status keep_answer(answering *a, mote_error *err)
+{
+    chat_entry entry = {0};
+    strbuf json = {0};
+    put_answer(a, &json);
+    mote_status status = strbuf_check(&json, err);
+    if (status == MOTE_OK)
+        status = chat_entry_read(&entry, strbuf_view(&json), err);
+    strbuf_fini(&json);
+    TRY(status);
+    if (!a->continues && a->result.finish != MOTE_FINISH_STOP_TEXT)
+        status = keep_tokens(a, &entry, err);
+    if (status != MOTE_OK) {
+        chat_entry_fini(&entry);
+        return status;
+    }
+    if (!a->continues)
+        return chat_append(a->chat, &entry, err);
+    chat_entry *last = &a->chat->entries[a->chat->n - 1];
+    chat_entry_fini(last);
+    *last = entry;
+    return MOTE_OK;
+}
+
+static mote_status answer(answering *a, mote_error *err)
+{
+    TRY(prepare(a, err));
+    TRY(drive(a, err));
+    const mote_answer *made = chat_turn_result(a->turn);
+    const mote_answer timing = a->result;
+    a->result = *made;
+    a->result.reused_tokens = timing.reused_tokens;
+    a->result.seconds_reading = timing.seconds_reading;
+    a->result.seconds_writing = timing.seconds_writing;
+    TRY(strbuf_check(&a->content, err));
+    TRY(strbuf_check(&a->reasoning, err));
+    TRY(strbuf_check(&a->calls, err));
+    if (a->content.n + a->reasoning.n + a->calls.n == 0 && made->finish == MOTE_FINISH_CANCELED)
+        return MOTE_OK;
+    return keep_answer(a, err);
+}
+
+mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options, mote_answer *out,
+                             mote_error *err)
+{
+    static const mote_answer_options defaults;
+    if (chat == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_chat_answer needs a conversation");
+    answering a = {.chat = chat, .options = options != NULL ? options : &defaults};
+    atomic_store(&chat->canceled, false);
+    atomic_store(&chat->answering, true);
+    mote_status status = answer(&a, err);
+    atomic_store(&chat->answering, false);
+    if (status == MOTE_OK && out != NULL)
+        *out = a.result;
+    chat_turn_free(a.turn);
+    chat_prompt_fini(&a.prompt);
+    mem_free(a.messages);
+    strbuf_fini(&a.content);
+    strbuf_fini(&a.reasoning);
+    strbuf_fini(&a.calls);
+    return status;
+}
+
+void mote_chat_cancel(mote_chat *chat)
+{
+    if (!atomic_load(&chat->answering))
+        return;
+    atomic_store(&chat->canceled, true);
+    mote_cancel(chat->engine);
+}
+
+const char *mote_finish_name(mote_finish finish)
+{
+    static const char *const names[] = {"stop",      "length",   "tool_calls",
+                                        "stop_text", "canceled", "loop"};
+    return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "unknown";
+}
+
+const char *mote_think_end_name(mote_think_end end)
+{
+    static const char *const names[] = {"none", "natural", "soft", "budget", "loop"};
+    return (unsigned)end < sizeof names / sizeof *names ? names[end] : "unknown";
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chat_file.c - conversations on disk. See mote_chat.h.
+ *
+ *   PATH        {"mote_chat": 1, "tools": [...], "messages": [...]}, messages in OpenAI's form; of
+ *               answers "tokens" too, which count only together with
+ *   PATH.state  the snapshot of the session
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "chat/chat_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PATH_ROOM = 1024 };
+
+static mote_status state_path(char out[PATH_ROOM], const char *path, mote_error *err)
+{
+    if (snprintf(out, PATH_ROOM, "%s.state", path) >= PATH_ROOM)
+        return err_set(err, MOTE_E_ARG, "the path is too long");
+    return MOTE_OK;
+}
+
+/* ---- saving ---- */
+
+static void put_chat(strbuf *out, const mote_chat *chat)
+{
+    strbuf_text(out, "{\"mote_chat\": 1, \"tools\": ");
+    if (chat->tools_doc != NULL)
+        json_put_as_spelt(out, json_node_get(json_doc_root(chat->tools_doc), "tools"));
+    else
+        strbuf_text(out, "[]");
+    strbuf_text(out, ", \"messages\": ");
+    chat_put_messages(out, chat, true);
+    strbuf_text(out, "}\n");
+}
+
+static mote_status write_file(const char *path, str text, mote_error *err)
+{
+    os_file file;
+    TRY(os_file_create(&file, path, err));
+    mote_status status = os_file_write(&file, text.p, text.n, err);
+    if (status == MOTE_OK)
+        status = os_file_commit(&file, err);
+    os_file_abandon(&file);
+    return status;
+}
+
+mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *err)
+{
+    char state[PATH_ROOM];
+    strbuf text = {0};
+    TRY(state_path(state, path, err));
+    put_chat(&text, chat);
+    mote_status status = strbuf_check(&text, err);
+    if (status == MOTE_OK)
+        status = write_file(path, strbuf_view(&text), err);
+    if (status == MOTE_OK)
+        status = mote_session_save(chat->session, state, err);
+    strbuf_fini(&text);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static mote_status read_tools(mote_chat *chat, const json_node *tools, mote_error *err)
+{
+    strbuf text = {0};
+    if (json_node_size(tools) == 0)
+        return MOTE_OK;
+    json_put_as_spelt(&text, tools);
+    mote_status status = strbuf_check(&text, err);
+    if (status == MOTE_OK)
+        status = mote_chat_set_tools(chat, text.p, text.n, err);
+    strbuf_fini(&text);
+    return status;
+}
+
+/* "12 7 930" to ids; whatever is no token of the model makes all of it unknown. */
+static mote_status read_tokens(chat_entry *entry, str text, uint32_t vocabulary, mote_error *err)
+{
+    size_t n = text.n > 0;
+    for (size_t i = 0; i < text.n; i++)
+        n += text.p[i] == ' ';
+    mote_token *tokens = mem_new(n, sizeof *tokens);
+    if (tokens == NULL)
+        return chat_out_of_memory(err);
+    const char *at = text.p; /* terminated, see json_node_text */
+    bool sound = n > 0;
+    for (size_t i = 0; i < n && sound; i++) {
+        char *end;
+        const long id = strtol(at, &end, 10);
+        sound = end != at && id >= 0 && (uint32_t)id < vocabulary;
+        tokens[i] = (mote_token)id;
+        at = end;
+    }
+    if (!sound) {
+        mem_free(tokens);
+        return MOTE_OK;
+    }
+    entry->tokens = tokens;
+    entry->n_tokens = n;
+    return MOTE_OK;
+}
+
+static mote_status read_message(mote_chat *chat, const json_node *node, bool first, mote_error *err)
+{
+    strbuf text = {0};
+    mote_model_info info;
+    mote_model_describe(chat->kit.model, &info);
+    json_put_as_spelt(&text, node);
+    mote_status status = strbuf_check(&text, err);
+    chat_entry entry = {0};
+    if (status == MOTE_OK)
+        status = chat_entry_read(&entry, strbuf_view(&text), err);
+    strbuf_fini(&text);
+    TRY(status);
+    if (first && chat_entry_message(&entry)->role == CHAT_ROLE_SYSTEM) {
+        chat->system = entry;
+        chat->has_system = true;
+        return MOTE_OK;
+    }
+    const json_node *tokens = json_node_get(node, "tokens");
+    if (chat->session != NULL && json_node_is(tokens, JSON_IS_STRING))
+        status = read_tokens(&entry, json_node_text(tokens), info.tokens, err);
+    if (status != MOTE_OK) {
+        chat_entry_fini(&entry);
+        return status;
+    }
+    return chat_append(chat, &entry, err);
+}
+
+static mote_status read_chat(mote_chat *chat, const json_node *root, mote_error *err)
+{
+    const json_node *messages = json_node_get(root, "messages");
+    int64_t version;
+    if (!json_node_int64(json_node_get(root, "mote_chat"), &version) || version != 1 ||
+        !json_node_is(messages, JSON_IS_ARRAY))
+        return err_set(err, MOTE_E_FORMAT, "the file is no conversation that mote saved");
+    TRY(read_tools(chat, json_node_get(root, "tools"), err));
+    const json_node *first = json_node_first(messages);
+    for (const json_node *node = first; node != NULL; node = json_node_next(node))
+        TRY(read_message(chat, node, node == first, err));
+    return MOTE_OK;
+}
+
+static mote_status read_file(mote_chat *chat, const char *path, mote_error *err)
+{
+    os_map map;
+    json_doc *doc;
+    TRY(os_map_open(&map, path, err));
+    mote_status status = json_doc_read(&doc, (str){(const char *)map.data, (size_t)map.bytes}, err);
+    os_map_close(&map);
+    if (status == MOTE_OK) {
+        status = read_chat(chat, json_doc_root(doc), err);
+        json_doc_free(doc);
+    }
+    return status;
+}
+
+mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *path,
+                           const mote_chat_options *options, bool *remembered, mote_error *err)
+{
+    char state[PATH_ROOM];
+    mote_chat *chat;
+    const mote_session_options session = {.context = options != NULL ? options->context : 0};
+    *out = NULL;
+    TRY(state_path(state, path, err));
+    TRY(chat_open(&chat, engine, options, err));
+    const bool found = mote_session_load(&chat->session, engine, state, &session, NULL) == MOTE_OK;
+    mote_status status = read_file(chat, path, err);
+    if (status == MOTE_OK && !found)
+        status = mote_session_new(&chat->session, engine, &session, err);
+    if (status != MOTE_OK) {
+        mote_chat_free(chat);
+        return status;
+    }
+    if (remembered != NULL)
+        *remembered = found;
+    *out = chat;
+    return MOTE_OK;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * turn.h - one answer as a machine that somebody else drives.
+ *
+ * A turn owns a timeline: the prompt and what was written so far. It never touches an
+ * engine. Whoever drives it brings a session to the tokens it wants (appending, and going back
+ * where the timeline changed), by whatever steps and in whatever company, and comes back with
+ * the logits of the last one:
+ *
+ *     chat_turn_next(turn, session, &want)   until want.over
+ *
+ * So one loop answers one question, and a scheduler answers many at once; what is
+ * written depends on the logits, the options and the tokens, and on nothing else.
+ *
+ * Memory is taken when a turn is made; only texts the parser holds back may grow later.
+ */
+#ifndef MOTE_CHAT_TURN_H
+#define MOTE_CHAT_TURN_H
+
+#include "chat/parse.h"
+#include "chat/presets.h"
+#include "chat/think.h"
+
+enum { CHAT_MAX_ENDS = 8, CHAT_MAX_CLOSING = 24 };
+
+/* What all turns of a model share. */
+typedef struct chat_kit {
+    const mote_model *model;
+    chat_template how;
+    chat_size size;
+    mote_token ends[CHAT_MAX_ENDS]; /* tokens that end an answer */
+    size_t n_ends;
+    /* What closes thinking: after a whole sentence, and anywhere else. */
+    mote_token closing[2][CHAT_MAX_CLOSING];
+    size_t n_closing[2];
+} chat_kit;
+
+mote_status chat_kit_of(chat_kit *out, const mote_model *model, mote_error *err);
+
+/* What pointers lead to must outlive the turn, the prompt excepted. */
+typedef struct chat_turn_options {
+    const chat_kit *kit;
+    const mote_token *prompt; /* [n_prompt] */
+    size_t n_prompt;
+    bool thinking;                     /* chat_prompt.thinking */
+    uint64_t context;                  /* positions of the session */
+    const mote_answer_options *answer; /* its event function is not called */
+    const json_node *const *tools;     /* [n_tools] */
+    size_t n_tools;
+    chat_event_fn *event;
+    void *with;
+} chat_turn_options;
+
+typedef struct chat_turn chat_turn;
+
+/* MOTE_E_FULL: the prompt leaves no room for an answer. MOTE_E_ARG: an option is wrong. */
+mote_status chat_turn_new(chat_turn **out, const chat_turn_options *options, mote_error *err);
+/* NULL is allowed. */
+void chat_turn_free(chat_turn *turn);
+
+typedef struct chat_turn_want {
+    const mote_token *tokens; /* [n], what the session has to hold, with logits of the last */
+    size_t n;
+    size_t same; /* so many are as they were the last time; 0 at first */
+    bool over;   /* no more logits are needed; the session may stay as it is */
+} chat_turn_want;
+
+/* The first call reads nothing from the session, which may be NULL then. Views end with the next
+ * call. */
+mote_status chat_turn_next(chat_turn *turn, const mote_session *session, chat_turn_want *want,
+                           mote_error *err);
+
+/* Ends it from outside: MOTE_FINISH_CANCELED, or MOTE_FINISH_LENGTH for a deadline. */
+mote_status chat_turn_stop(chat_turn *turn, mote_finish finish, mote_error *err);
+
+/* Complete once it is over; reused_tokens and seconds are for the driver to fill in. */
+const mote_answer *chat_turn_result(const chat_turn *turn);
+/* The timeline, prompt included. `open`: it was stopped inside thinking. */
+const mote_token *chat_turn_tokens(const chat_turn *turn, size_t *n, bool *open);
+
+#endif
