@@ -2,7 +2,6 @@
 /* cmd_run.c - `mote run`: the command's row, and which of its ways a call means. */
 #include "cli/commands.h"
 #include "cli/run.h"
-#include "cli/say.h"
 
 #include <unistd.h>
 
@@ -214,10 +213,7 @@ static int run(const cli_call *call)
     const run_options *o = call->options;
     if (o->raw)
         return run_raw(call);
-    (void)wants_to_talk;
-    return say_usage("chat comes with a later version; --raw continues a text "
-                     "(try: mote run %.200s --raw \"Once upon a time\")",
-                     call->words[0]);
+    return wants_to_talk(call) ? run_chat(call) : run_filter(call);
 }
 
 const cli_command cmd_run = {

@@ -34,7 +34,6 @@ struct lineedit {
     const char *prompt;
     mbstate_t shift; /* bytes of a character that is not complete */
     bool cleared;    /* at the interrupt there was something on the line */
-    bool out_of_memory;
 };
 
 static volatile sig_atomic_t resized;
@@ -57,6 +56,17 @@ static char *prompt_of(EditLine *el)
     return (char *)(uintptr_t)l->prompt; /* libedit only reads it */
 }
 
+/* After a change of size libedit believes to be at the left edge of an empty line: make it so. */
+static void draw_again(EditLine *el)
+{
+    if (term_capable(STDOUT_FILENO)) {
+        fputs("\r\033[J", stdout);
+        fflush(stdout);
+    }
+    el_resize(el);
+    el_set(el, EL_REFRESH);
+}
+
 /* Waits for a byte of the terminal. False: a signal, the end or a failure came first. */
 static bool wait_for_byte(EditLine *el)
 {
@@ -70,8 +80,7 @@ static bool wait_for_byte(EditLine *el)
     while (!interrupt_came() && !ready) {
         if (resized) {
             resized = 0;
-            el_resize(el);
-            el_set(el, EL_REFRESH);
+            draw_again(el);
         }
         fd_set readable;
         FD_ZERO(&readable);
@@ -260,7 +269,8 @@ line_end lineedit_read(lineedit *l, const char *prompt, input_text *text)
     l->prompt = prompt;
     l->cleared = false;
     memset(&l->shift, 0, sizeof l->shift);
-    resized = 1; /* it may have changed while nobody looked */
+    resized = 0;
+    el_resize(l->el); /* the size may have changed while nobody looked */
     mark_pastes(true);
     const char *line = el_gets(l->el, &n);
     mark_pastes(false);

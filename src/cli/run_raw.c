@@ -16,6 +16,7 @@
 #include "base/os.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* All that one run needs, so that there is one place to give it back. */
 typedef struct raw_state {
@@ -245,11 +246,16 @@ static int refuse_chat_flags(const run_options *o)
         const char *name;
         bool set;
     } flags[] = {
-        {"system", o->system != NULL},      {"messages", o->messages != NULL},
-        {"tools", o->tools != NULL},        {"think", o->think != NULL},
-        {"no-think", o->no_think},          {"hide-thinking", o->hide_thinking},
-        {"preset", o->task != 0},           {"format", o->format != 0},
-        {"json-schema", o->schema != NULL}, {"regex", o->regex != NULL},
+        {"system", o->system != NULL},
+        {"messages", o->messages != NULL},
+        {"tools", o->tools != NULL},
+        {"think", o->think != NULL && getenv("MOTE_THINK") == NULL},
+        {"no-think", o->no_think},
+        {"hide-thinking", o->hide_thinking},
+        {"preset", o->task != 0},
+        {"format", o->format != 0},
+        {"json-schema", o->schema != NULL},
+        {"regex", o->regex != NULL},
         {"choice", o->choice != NULL},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

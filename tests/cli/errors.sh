@@ -17,7 +17,7 @@ wrong() {
 wrong 2 "there is no command rnu; did you mean run? [bad_argument]" rnu
 wrong 2 "there is no command xyzzy (try: mote help) [bad_argument]" xyzzy
 wrong 2 "there is no command tokens; did you mean tokenize? [bad_argument]" help tokens
-wrong 2 "run needs more: mote run FILE --raw [PROMPT...] (try: mote help run) [bad_argument]" run
+wrong 2 "run needs more: mote run FILE [PROMPT...] (try: mote help run) [bad_argument]" run
 wrong 2 "version does not take 'now' (try: mote help version) [bad_argument]" version now
 wrong 2 "run has no flag --max-token; did you mean --max-tokens? [bad_argument]" run m --max-token 5
 wrong 2 "run has no flag --tpo-k; did you mean --top-k? [bad_argument]" run m --tpo-k=5
@@ -28,10 +28,16 @@ wrong 2 "--temp takes a number from 0 to 2, not '2.5' [bad_argument]" run m --te
 wrong 2 "--temp takes a number from 0 to 2, not 'nan' [bad_argument]" run m --temp nan
 wrong 2 "-n takes a whole number from 1 to 4194304, not '1.5' [bad_argument]" run m -n1.5
 wrong 2 "--seed takes a whole number from 0, not '-1' [bad_argument]" run m --seed -1
-wrong 2 "--kv takes f16|f32, not 'q8' [bad_argument]" run m --kv q8
+wrong 2 "--kv takes f16|f32|q8_0, not 'q8' [bad_argument]" run m --kv q8
 wrong 2 "-n needs a value: -n N [bad_argument]" run m -n
 wrong 2 "--raw takes no value [bad_argument]" run m --raw=yes
-wrong 2 "chat comes with a later version; --raw continues a text (try: mote run m --raw \"Once upon a time\") [bad_argument]" run m hello
+wrong 2 "there is no prompt (try: mote run m \"Why is the sky blue?\") [bad_argument]" run m
+wrong 2 "--think takes on, off, auto, minimal, low, medium, high, max or a number of tokens, not 'hard' [bad_argument]" run m a --think hard
+wrong 2 "--json-schema, --format, --regex and --choice exclude each other [bad_argument]" run m a --regex x --choice a,b
+wrong 2 "--choice takes words with commas between them, such as yes,no [bad_argument]" run m a --choice yes,
+wrong 2 "--special needs --raw: in a conversation nothing people write becomes a control token [bad_argument]" run m a --special
+wrong 2 "--raw continues a text and has no --system; leave out one of them [bad_argument]" run m a --raw --system s
+wrong 1 "cannot open $work/none.json: No such file or directory [io_error]" run m a --tools "$work/none.json"
 wrong 2 "there is no prompt (try: mote run $model --raw \"Once upon a time\") [bad_argument]" run "$model" --raw
 wrong 2 "there are two prompts: 'a' and --prompt [bad_argument]" run "$model" --raw a -p b
 wrong 2 "--stop takes 1 to 1024 bytes of text [bad_argument]" run "$model" --raw a --stop ""

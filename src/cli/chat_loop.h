@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * chat_loop.h - the chat at the terminal: what the loop (run_chat.c), its commands
+ * (chat_commands.c) and its settings (chat_set.c) share.
+ */
+#ifndef MOTE_CLI_CHAT_LOOP_H
+#define MOTE_CLI_CHAT_LOOP_H
+
+#include "cli/chat_input.h"
+#include "cli/talk.h"
+
+typedef struct chat_loop {
+    talk talk;
+    lineedit *line;
+    chat_input input;
+    input_text question; /* the last one, for /retry when its answer never began */
+    bool answered;       /* talk.answer is that of an answer */
+    bool leaves;
+} chat_loop;
+
+/* Adds the question and has it answered. */
+void chat_ask(chat_loop *c, const char *text, size_t n);
+/* Answers what was asked last. */
+void chat_answer(chat_loop *c);
+
+/* Runs what was typed if it is a command: a slash and a word. False: it is a message. */
+bool chat_command(chat_loop *c, const char *typed);
+
+/* /set: the words behind it; "" prints all settings. */
+void chat_set(chat_loop *c, const char *words);
+/* Thinking as it is set: "auto", "off", "on, 4 096 tokens". In `buffer`, of CHAT_THINK_BYTES. */
+enum { CHAT_THINK_BYTES = 64 };
+const char *chat_think_text(const chat_loop *c, char *buffer);
+
+#endif

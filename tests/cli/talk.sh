@@ -1,0 +1,263 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The chat, as a person at a real terminal (tmux) has it: typing, many lines, pasted text, UTF-8,
+# Ctrl-C wherever it can come, a window that changes its size, commands, the history's file.
+. "$(dirname "$0")/lib.sh"
+need_model
+command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
+unset MOTE_THINK MOTE_NOHISTORY MOTE_CACHE
+tmux="tmux -u -S $work/socket -f /dev/null"
+$tmux new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
+trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$MOTE" >"$work/mote"
+chmod +x "$work/mote"
+
+screen() { $tmux capture-pane -p; }
+key() { $tmux send-keys "$@"; }
+type_line() { $tmux send-keys -l "$1" && $tmux send-keys Enter; }
+
+# sees PATTERN: it is on the screen within a minute.
+sees() {
+    tries=0
+    until screen | grep -Eq -- "$1"; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "the screen never shows '$1':"; screen; return; }
+        sleep 0.1
+    done
+}
+misses() { screen | grep -Eq -- "$1" && { fail "the screen shows '$1':"; screen; }; }
+
+# fresh: an empty screen and an empty prompt. A command that is typed is on the screen too, so
+# patterns for what it says begin at the line's start.
+fresh() {
+    key C-c
+    sleep 0.2
+    key C-l
+    sees '^>>>$'
+}
+
+# The last line that is not empty is the prompt.
+at_prompt() {
+    tries=0
+    until [ "$(screen | sed '/^$/d' | tail -n 1)" = '>>>' ]; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "no prompt:"; screen; return; }
+        sleep 0.1
+    done
+}
+
+begin() {
+    type_line "clear; ./mote run $model $*"
+    sees '/help for help'
+    at_prompt
+}
+
+sees READY
+type_line "cd $work; clear"
+sees '^READY:'
+begin --temp 0 -t 1
+sees '^mote-tiny   8.9 MB   context [0-9 ]+   thinking auto   /help for help'
+
+# A question, its answer, the figures at the right edge.
+type_line "Hello!"
+sees '^Hello! How can I help you\?$'
+sees '^ +9 tokens   [0-9. ]+ t/s   [0-9.]+ %$'
+at_prompt
+
+# Thinking is shown between its two lines, or folded into one; /fold shows what it hid.
+fresh
+type_line "/think on"
+sees '^thinking on, up to 4 096 tokens$'
+type_line "Hello!"
+sees '^▸ thinking$'
+sees '^▸ thought for [0-9.]+ s$'
+at_prompt
+type_line "/fold"
+sees '^thinking takes one line'
+fresh
+type_line "Hello!"
+sees '^▸ thought for [0-9.]+ s \(/fold shows it\)$'
+at_prompt
+misses 'simple question'
+fresh
+type_line "/fold"
+sees '^thinking is shown'
+sees '[a-z]+\.$'
+type_line "/nothink"
+sees '^thinking off'
+
+# UTF-8 goes in and comes back, wide characters too, and can be edited.
+fresh
+key -l 'grüße 天空é'
+sees '^>>> grüße 天空é$'
+key BSpace BSpace
+sees '^>>> grüße 天$'
+key C-a
+key -l 'ß'
+sees '^>>> ßgrüße 天$'
+fresh
+
+# Many lines: a backslash, three quotes, pasted text, Alt-Enter. None is sent half.
+type_line 'one\'
+sees '^\.\.\.'
+type_line 'two'
+at_prompt
+fresh
+type_line '"""'
+type_line '/help'
+type_line 'is no command here'
+type_line '"""'
+at_prompt
+misses 'another answer to the last question'
+fresh
+printf 'first line\nsecond \303\274\nthird\n' >"$work/paste"
+$tmux load-buffer "$work/paste"
+$tmux paste-buffer -p
+sees '^third$'
+sleep 0.3
+misses 'tokens   '
+key -l ' and more'
+key Enter
+sees 'tokens   .* t/s'
+at_prompt
+fresh
+key -l 'upper'
+key M-Enter
+key -l 'lower'
+sees '^lower$'
+misses 'tokens   '
+key Enter
+sees 'tokens   .* t/s'
+at_prompt
+
+# The history knows messages as they were, and is for its owner only.
+fresh
+key Up
+sees '^>>> upper$'
+sees '^lower$'
+fresh
+[ "$(stat -c %a "$work/cache/mote")" = 700 ] || fail "the folder of the history: $(stat -c %a "$work/cache/mote")"
+[ "$(stat -c %a "$work/cache/mote/history")" = 600 ] || fail "the history: $(stat -c %a "$work/cache/mote/history")"
+grep -q 'first.*line.*012second' "$work/cache/mote/history" || fail "$(cat "$work/cache/mote/history")"
+
+# Commands.
+type_line "/help"
+for name in think nothink fold system set stats save load retry undo clear help bye; do
+    sees "^  /$name "
+done
+fresh
+type_line "/hlep"
+sees '^there is no command /hlep; did you mean /help\?'
+type_line "/set tempreature 1"
+sees '^there is no setting tempreature; did you mean temperature\?'
+type_line "/set top_k 1.5"
+sees '^top_k takes a number from 0 to 1000000, or default; not .1.5.'
+type_line "/set top_k 7"
+type_line "/set top_k"
+sees '^  top_k +7$'
+type_line "/set parameter top_k default"
+type_line "/set top_k"
+sees '^  top_k +by preset$'
+type_line "/system"
+sees '^there is no system text'
+type_line "/system Be brief."
+sees '^the system text is changed'
+type_line "/stats"
+sees '^  prompt   [0-9]+ tokens'
+sees '^  context  [0-9 ]+ of '
+fresh
+type_line "/clear"
+sees '^a new conversation'
+type_line "/retry"
+sees '^there is nothing to answer again'
+type_line "/undo"
+sees '^there is nothing to undo'
+type_line "My name is Paul."
+sees 't/s'
+at_prompt
+type_line "/save $work/talk.json"
+sees '^saved as '
+[ -s "$work/talk.json" ] || fail "nothing was saved"
+type_line "/clear"
+type_line "/load $work/none.json"
+sees '^mote: .*none.json'
+type_line "/load $work/talk.json"
+sees '^2 messages$'
+fresh
+type_line "What is my name?"
+sees '^.*Paul'
+at_prompt
+type_line "/retry"
+sees 't/s'
+at_prompt
+type_line "/undo"
+sees '^the last question and its answer are forgotten'
+
+# Ctrl-C at the prompt clears the line; twice on an empty one leaves, and so does Ctrl-D.
+fresh
+key -l 'unwanted'
+sees '^>>> unwanted'
+key C-c
+at_prompt
+misses 'again or Ctrl-D'
+key C-c
+sees 'Ctrl-C again or Ctrl-D leaves'
+key C-c
+sees '^READY:$'
+type_line 'echo code $?'
+sees '^code 0'
+begin
+key C-d
+sees '^READY:'
+type_line 'echo code $?'
+sees '^code 0'
+begin
+type_line '/bye'
+type_line 'echo code $?'
+sees '^code 0'
+
+# An answer without end: a reward for what was said, on a slow machine. The window changes its size
+# while it comes and no line is torn; Ctrl-C stops it and the chat goes on with echo.
+begin --isa ref -t 1 --temp 0 --frequency -2 --presence -2 --think off --no-progress
+key C-l
+type_line "Tell me a story."
+sees '^[A-Z]'
+$tmux resize-window -x 60 -y 40
+sleep 2
+$tmux resize-window -x 120 -y 40
+sleep 2
+key C-c
+sees ' interrupted   [0-9 ]+ tokens   '
+at_prompt
+key -l 'still here'
+sees '^>>> still here$'
+key C-c
+at_prompt
+type_line "/stats"
+sees '^  ended    canceled'
+
+# SIGTERM leaves in good order.
+pid=$($tmux list-panes -F '#{pane_pid}')
+kill -TERM "$(ps -o pid= --ppid "$pid" | tr -d ' ')"
+sees '^READY:'
+type_line 'echo code $?'
+sees '^code 143'
+
+# Nothing is kept on request.
+rm -rf "$work/cache"
+type_line "clear; MOTE_NOHISTORY=1 ./mote run $model -t 1"
+at_prompt
+type_line "Hello!"
+sees 't/s'
+at_prompt
+key C-d
+sees '^READY:'
+[ -e "$work/cache/mote/history" ] && fail "MOTE_NOHISTORY=1 keeps a history"
+
+# One answer at a terminal: wrapped, without a prompt after it; no colours with NO_COLOR.
+type_line "clear; NO_COLOR=1 ./mote run $model --temp 0 -t 1 --think on 'Hello!'; echo code \$?"
+sees '^▸ thought for'
+sees '^Hello! How can I help you\?$'
+sees '^code 0'
+$tmux capture-pane -p -e | grep -q "$(printf '\033\\[2m')" && fail "NO_COLOR shows dim text"
+finish
