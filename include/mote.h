@@ -316,7 +316,7 @@ typedef struct mote_bias {
 } mote_bias;
 
 /* All zero: the most likely token. Zero always means "off". What is on applies in
- * this order: bias, repetition, presence, frequency, top_k, temperature, top_p,
+ * this order: allowed, bias, repetition, presence, frequency, top_k, temperature, top_p,
  * min_p, draw. Equal logits rank by id, the lower first. */
 typedef struct mote_sampling {
     float temperature;       /* to 100; 0: no draw, the best after bias and penalties */
@@ -328,6 +328,8 @@ typedef struct mote_sampling {
     float repetition;        /* 0.01 to 100, divides their positive logits, multiplies their
                               * negative ones; 1 is off too */
     uint64_t generated_from; /* position of the first generated token: what penalties look at */
+    const uint32_t *allowed; /* one bit per token, bit id % 32 of word id / 32: tokens without
+                              * theirs are not chosen; NULL: all may be */
     const mote_bias *bias;   /* [n_bias], added to the logits; -INFINITY forbids a token */
     size_t n_bias;
     uint64_t seed;
@@ -339,7 +341,7 @@ enum { MOTE_TOP_LOGPROBS = 20 };
 
 typedef struct mote_choice {
     mote_token token;
-    float logprob;  /* natural log, before penalties, bias, filters and temperature */
+    float logprob;  /* natural log, before all that mote_sampling asks for */
     uint32_t n_top; /* most likely first, same scale */
     struct {
         mote_token token;
@@ -350,8 +352,8 @@ typedef struct mote_choice {
 /* Picks the next token from row `row` of the session's logits; append it with the
  * next mote_step. The draw depends on the logits, the options, the tokens since
  * generated_from and the position, and on nothing else.
- * MOTE_E_ARG: there is no such row, an option is out of range, or bias forbids
- * every token. MOTE_E_FORMAT: no logit is a number, so the weights are damaged. */
+ * MOTE_E_ARG: there is no such row, an option is out of range, or allowed and bias
+ * forbid every token. MOTE_E_FORMAT: no logit is a number, so the weights are damaged. */
 MOTE_API mote_status mote_sample(const mote_session *session, size_t row, const mote_sampling *how,
                                  mote_choice *out, mote_error *err);
 

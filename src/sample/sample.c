@@ -11,21 +11,22 @@
  *     error: the weights it came from are damaged.
  *  2. Log-probabilities, of these values: (v - max) - log(sum of exp(v - max)),
  *     in binary64, rounded once. What comes later does not change them.
- *  3. Bias, in the order of the list; a token named twice is moved twice.
- *  4. Penalties: for each different token of `generated`, once, v = v > 0 ?
+ *  3. Tokens whose bit in `allowed` is not set become -inf.
+ *  4. Bias, in the order of the list; a token named twice is moved twice.
+ *  5. Penalties: for each different token of `generated`, once, v = v > 0 ?
  *     v / repetition : v * repetition, then v = v - presence; then for each time
  *     it occurs v = v - frequency. A result above the largest float becomes it,
- *     here and in 3.
- *  5. Temperature 0: the largest value, of equal ones the lowest id. Otherwise:
- *  6. Candidates are all values but -inf, ordered by (value descending, id
+ *     here and in 4.
+ *  6. Temperature 0: the largest value, of equal ones the lowest id. Otherwise:
+ *  7. Candidates are all values but -inf, ordered by (value descending, id
  *     ascending); top_k keeps the first top_k of them.
- *  7. Weights: w = exp((v - max) * (1 / temperature)). Z is their sum: over the
+ *  8. Weights: w = exp((v - max) * (1 / temperature)). Z is their sum: over the
  *     candidates in order if top_k is on, else sample_row_mass.
- *  8. top_p keeps the shortest beginning whose sum of weights is at least
+ *  9. top_p keeps the shortest beginning whose sum of weights is at least
  *     top_p * Z. min_p keeps weights of at least min_p times the first. Both
  *     measure what top_k left; the shorter one counts; at least one stays.
  *     1 turns top_p off as 0 does.
- *  9. S is the sum of what was kept, or Z if neither top_p nor min_p is on, and
+ * 10. S is the sum of what was kept, or Z if neither top_p nor min_p is on, and
  *     u the number of (seed, position, draw), 0 <= u < 1. The token is the
  *     first candidate at which the running sum exceeds u * S; if rounding leaves
  *     none, the first candidate of all.
@@ -102,7 +103,7 @@ static void report_top(const sample_row *row, const log_scale *scale, uint32_t w
     }
 }
 
-/* ---- the caller's wishes: bias and penalties ---- */
+/* ---- the caller's wishes: what is allowed, bias and penalties ---- */
 
 static bool has_penalties(const sample_input *in, const mote_sampling *how)
 {
@@ -145,8 +146,24 @@ static void penalise(const sample_row *row, const sample_input *in, const mote_s
     }
 }
 
+/* Whole words of nothing and of everything are the usual ones. */
+static void forbid(const sample_row *row, const uint32_t *allowed)
+{
+    for (uint32_t first = 0; first < row->n; first += 32) {
+        const uint32_t n = row->n - first < 32 ? row->n - first : 32;
+        const uint32_t bits = allowed[first / 32];
+        if (bits == UINT32_MAX)
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            if ((bits >> i & 1) == 0)
+                row->values[first + i] = -INFINITY;
+    }
+}
+
 static void adjust(const sample_row *row, const sample_input *in, const mote_sampling *how)
 {
+    if (how->allowed != NULL)
+        forbid(row, how->allowed);
     for (size_t i = 0; i < how->n_bias; i++) {
         float *value = &row->values[how->bias[i].token];
         *value = bounded(*value + how->bias[i].add);
@@ -274,11 +291,12 @@ mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *
     const log_scale scale = {max, d_log(sample_row_mass(&row, max, 1))};
     report_top(&row, &scale, how->top_logprobs, &choice);
 
-    if (how->n_bias > 0 || has_penalties(in, how)) {
+    if (how->allowed != NULL || how->n_bias > 0 || has_penalties(in, how)) {
         adjust(&row, in, how);
         max = sample_row_measure(&row);
         if (max == -INFINITY)
-            return err_set(err, MOTE_E_ARG, "bias and penalties leave no token that may be chosen");
+            return err_set(err, MOTE_E_ARG,
+                           "allowed, bias and penalties leave no token that may be chosen");
     }
     const uint32_t id = how->temperature == 0
                             ? sample_row_first(&row, max)

@@ -26,7 +26,7 @@ size_t sample_scratch_bytes(uint32_t vocabulary);
 
 /* sample.c states the order of everything it does. `how` may be NULL: all zero. `out` is
  * written only on success. Never allocates; what scratch held before does not matter.
- * MOTE_E_ARG: an option is out of range or not a number, or bias forbids every token.
+ * MOTE_E_ARG: an option is out of range or not a number, or allowed and bias forbid every token.
  * MOTE_E_FORMAT: the row holds nothing but NaN and -inf. */
 mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
                         mote_choice *out, mote_error *err);

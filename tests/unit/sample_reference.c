@@ -59,6 +59,9 @@ static void raw_logprobs(const sample_input *in, const float *values, uint32_t w
 
 static void bias_and_penalties(const sample_input *in, const mote_sampling *how, float *values)
 {
+    for (uint32_t id = 0; id < in->n_tokens && how->allowed != NULL; id++)
+        if ((how->allowed[id / 32] >> id % 32 & 1) == 0)
+            values[id] = -INFINITY;
     for (size_t i = 0; i < how->n_bias; i++)
         values[how->bias[i].token] += how->bias[i].add;
     for (uint32_t id = 0; id < in->n_tokens; id++) {

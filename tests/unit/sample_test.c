@@ -406,6 +406,52 @@ static void options_out_of_range_are_refused(void **state)
         expect_refusal((mote_sampling){.bias = &wrong[i], .n_bias = 1}, words[i]);
 }
 
+/* ---- a mask ---- */
+
+static void what_is_not_allowed_is_never_chosen(void **state)
+{
+    (void)state;
+    uint32_t allowed[(N + 31) / 32] = {0}, count[N];
+    rig_fill(&rig, 3, 4, 0);
+    rig.logits[500] = 100;
+    mote_sampling how = {.allowed = allowed, .top_logprobs = 3};
+    allowed[0] = 1u << 7;
+    allowed[31] = 1u << 7; /* 999, the last one with a meaning */
+    rig.logits[999] = rig.logits[7] + 1;
+    assert_int_equal(rig_pick(&rig, &how).token, 999);
+    allowed[31] = 1u << 8; /* padding does not count */
+    const mote_choice choice = rig_pick(&rig, &how);
+    assert_int_equal(choice.token, 7);
+    /* The model's opinion stays what it was. */
+    const mote_choice free_choice = rig_pick(&rig, &(mote_sampling){.top_logprobs = 3});
+    assert_int_equal(choice.top[0].token, 500);
+    assert_memory_equal(choice.top, free_choice.top, sizeof choice.top);
+    assert_float_equal(choice.logprob, rig.logits[7] - 100, 1e-4);
+
+    allowed[3] = 1u << 4 | 1u << 5;
+    rig.logits[7] = rig.logits[100] = rig.logits[101] = 0;
+    how.temperature = 1;
+    tally(&how, 600, count, N);
+    assert_int_equal(count[7] + count[100] + count[101], 600);
+    assert_true(count[7] > 120 && count[100] > 120 && count[101] > 120);
+    how.top_k = 1;
+    assert_int_equal(rig_pick(&rig, &how).token, 7);
+}
+
+static void bias_cannot_allow_what_the_mask_forbids(void **state)
+{
+    (void)state;
+    uint32_t allowed[(N + 31) / 32] = {0};
+    const mote_bias bias[] = {{40, 1000}, {8, -INFINITY}};
+    const mote_sampling how = {.allowed = allowed, .bias = bias, .n_bias = 2};
+    allowed[0] = 1u << 8 | 1u << 9;
+    assert_int_equal(rig_pick(&rig, &how).token, 9);
+    allowed[0] = 1u << 8;
+    expect_refusal(how, "leave no token");
+    allowed[0] = 0;
+    expect_refusal((mote_sampling){.allowed = allowed}, "leave no token");
+}
+
 /* ---- against the reference ---- */
 
 static float maybe(uint64_t *seed, float value)
@@ -445,6 +491,10 @@ static void the_reference_agrees(void **state)
         const mote_bias bias[] = {{(mote_token)(seed % N), 3}, {11, -2}};
         how.bias = bias;
         how.n_bias = seed % 5 < 3 ? seed % 5 : 0;
+        uint32_t allowed[(N + 31) / 32];
+        for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
+            allowed[i] = philox(seed, i, 9).word[0] | (seed % 7 == 0 ? UINT32_MAX : 0);
+        how.allowed = seed % 3 == 0 ? allowed : NULL;
 
         const mote_choice got = rig_pick(&rig, &how);
         const reference_choice want = reference_pick(&rig.in, &how);
@@ -511,6 +561,8 @@ int main(void)
         TEST(what_is_not_a_number_is_never_chosen),
         TEST(infinity_is_the_largest_number),
         TEST(a_row_of_nothing_is_an_error),
+        TEST(what_is_not_allowed_is_never_chosen),
+        TEST(bias_cannot_allow_what_the_mask_forbids),
         TEST(one_token_is_certain),
         TEST(bias_moves_tokens),
         TEST(minus_infinity_forbids),
