@@ -42,6 +42,7 @@ typedef struct run_options {
     uint64_t max_tokens;
     flag_list stop;
     bool fail_on_length;
+    bool no_loop_guard;
 
     double temperature;
     double top_p;

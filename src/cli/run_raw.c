@@ -256,6 +256,7 @@ static int refuse_chat_flags(const run_options *o)
         {"format", o->format != 0},
         {"json-schema", o->schema != NULL},
         {"regex", o->regex != NULL},
+        {"no-loop-guard", o->no_loop_guard},
         {"choice", o->choice != NULL},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)

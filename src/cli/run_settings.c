@@ -113,6 +113,7 @@ static void read_sampling(run_settings *s, const run_options *o)
     a->max_tokens = (uint32_t)o->max_tokens;
     a->stop = o->stop.items;
     a->n_stop = o->stop.n;
+    a->no_loop_guard = o->no_loop_guard;
     s->seed_given = o->given.seed;
 }
 

@@ -71,6 +71,28 @@ kill -INT $pid
 ended_with 130 "Ctrl-C with --json"
 [ -s "$work/out" ] && json 'd["finish"] == "interrupted" and d["mote"]["stop"] == "interrupt"'
 
+# An answer in a conversation: the same.
+chat_without_end() { start run "$model" -v -t 1 --temp 0 --frequency -0.8 --presence 0 --think off --no-loop-guard -p "Count from 1 to 9." "$@"; }
+for signal in INT:130 TERM:143; do
+    chat_without_end
+    until_true test -s "$work/out"
+    kill -"${signal%:*}" $pid
+    ended_with "${signal#*:}" "SIG${signal%:*} in a conversation"
+    [ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is left open"
+    grep -q ' interrupted$' "$work/err" || fail "$(cat "$work/err")"
+done
+chat_without_end --json
+until_true grep -q "1 thread" "$work/err"
+sleep 2
+kill -INT $pid
+ended_with 130 "Ctrl-C in a conversation with --json"
+json 'd["finish"] == "interrupted" and d["mote"]["stop"] == "canceled" and d["content"].startswith("1, 2, 3")'
+start run "$model" -v -t 1 --isa ref -f "$work/long"
+until_true grep -q "1 thread" "$work/err"
+kill -INT $pid
+ended_with 130 "Ctrl-C while a conversation is read"
+[ -s "$work/out" ] && fail "something was answered"
+
 # One step of many passes ends after the pass that runs; a file that is not whole does not appear.
 "$MOTE" tokenize "$model" <"$work/long" | cut -d , -f 1-4000 >"$work/ids"
 read_much() {

@@ -7,7 +7,7 @@ need_model
 command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
 unset MOTE_THINK MOTE_NOHISTORY MOTE_CACHE
 tmux="tmux -u -S $work/socket -f /dev/null"
-$tmux new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
+$tmux start-server \; set-option -g history-limit 20000 \; new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
 trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$MOTE" >"$work/mote"
 chmod +x "$work/mote"
@@ -216,19 +216,43 @@ type_line '/bye'
 type_line 'echo code $?'
 sees '^code 0'
 
-# An answer without end: a reward for what was said, on a slow machine. The window changes its size
-# while it comes and no line is torn; Ctrl-C stops it and the chat goes on with echo.
-begin --isa ref -t 1 --temp 0 --frequency -2 --presence -2 --think off --no-progress
-key C-l
-type_line "Tell me a story."
-sees '^[A-Z]'
+# An answer without end: a reward for what was said. The window changes its size while it comes, and
+# no word is torn, lost or doubled; Ctrl-C stops it and the chat goes on with echo.
+begin -t 1 --temp 0 --frequency -0.8 --presence 0 --think off --no-loop-guard
+all_lines() { $tmux capture-pane -p -S -20000 | sed '/^$/d'; }
+more_lines() {
+    wanted=$(($(all_lines | wc -l) + $1))
+    tries=0
+    until [ "$(all_lines | wc -l)" -ge $wanted ]; do
+        tries=$((tries + 1))
+        [ $tries -gt 1200 ] && { fail "the answer stands still:"; screen; return; }
+        sleep 0.05
+    done
+}
+type_line "Count from 1 to 9."
+more_lines 4
 $tmux resize-window -x 60 -y 40
-sleep 2
-$tmux resize-window -x 120 -y 40
-sleep 2
+more_lines 5
+$tmux resize-window -x 130 -y 40
+more_lines 4
 key C-c
 sees ' interrupted   [0-9 ]+ tokens   '
 at_prompt
+all_lines >"$work/shown"
+type_line "/save $work/long.json"
+sees '^saved as '
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+shown = open(sys.argv[1], encoding="utf-8").read().rsplit(">>> Count from 1 to 9.\n", 1)[1]
+lines = shown.split("\n")
+lines = lines[:next(i for i, line in enumerate(lines) if " interrupted   " in line)]
+said = json.load(open(sys.argv[2], encoding="utf-8"))
+said = (said["messages"] if isinstance(said, dict) else said)[-1]["content"]
+if " ".join(" ".join(lines).split()) != " ".join(said.split()):
+    sys.exit("the screen is not the answer: %r, not %r" % (lines, said))
+if max(map(len, lines)) <= 100:
+    sys.exit("the wider window is not used")' "$work/shown" "$work/long.json" || fail "the screen is not the answer"
+fi
 key -l 'still here'
 sees '^>>> still here$'
 key C-c
