@@ -139,7 +139,7 @@ static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint
     return MOTE_OK;
 }
 
-static mote_status put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
+mote_status schema_put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
                              uint32_t to)
 {
     switch (shape->type) {
@@ -164,8 +164,8 @@ static mote_status write_body(schema_compiler *c, uint32_t conj)
     c->where = c->terms[c->conjs[conj].first].node;
     mote_status status = schema_shapes_of(c, conj, &shapes);
     for (uint32_t i = 0; status == MOTE_OK && i < shapes.n; i++)
-        status =
-            put_shape(c, &shapes.items[i], rules_start_of(c->r, rule), rules_end_of(c->r, rule));
+        status = schema_put_shape(c, &shapes.items[i], rules_start_of(c->r, rule),
+                                  rules_end_of(c->r, rule));
     schema_shapes_fini(&shapes);
     if (status == MOTE_OK && !rules_ok(c->r))
         return err_set(c->err, c->r->status, "%s", c->r->reason);
@@ -205,11 +205,17 @@ static void fini(schema_compiler *c)
     mem_free(c->patterns);
 }
 
-static mote_status compile(schema_compiler *c, uint32_t *rule)
+static mote_status compile(schema_compiler *c, bool call, uint32_t *rule)
 {
     uint32_t conj;
     TRY(schema_conj_one(c, c->root, TERM_SCHEMA, &conj));
-    TRY(schema_rule(c, conj, rule));
+    if (call) {
+        *rule = rules_add(c->r);
+        c->where = c->root;
+        TRY(schema_put_call_body(c, conj, *rule));
+    } else {
+        TRY(schema_rule(c, conj, rule));
+    }
     while (c->n_todo > 0) {
         const uint32_t next = c->todo[--c->n_todo];
         TRY(write_body(c, next));
@@ -217,7 +223,7 @@ static mote_status compile(schema_compiler *c, uint32_t *rule)
     return MOTE_OK;
 }
 
-mote_status schema_put(rules *r, const json_node *root, const schema_options *options,
+static mote_status put(rules *r, const json_node *root, const schema_options *options, bool call,
                        uint32_t *rule, mote_error *err)
 {
     static const schema_options defaults = {0};
@@ -232,9 +238,23 @@ mote_status schema_put(rules *r, const json_node *root, const schema_options *op
     *rule = 0;
     mote_status status = init(&c);
     if (status == MOTE_OK)
-        status = compile(&c, rule);
+        status = compile(&c, call, rule);
+    if (status == MOTE_OK && !rules_ok(r))
+        status = err_set(err, r->status, "%s", r->reason);
     fini(&c);
     return status;
+}
+
+mote_status schema_put(rules *r, const json_node *root, const schema_options *options,
+                       uint32_t *rule, mote_error *err)
+{
+    return put(r, root, options, false, rule, err);
+}
+
+mote_status schema_put_call(rules *r, const json_node *parameters, const schema_options *options,
+                            uint32_t *rule, mote_error *err)
+{
+    return put(r, parameters, options, true, rule, err);
 }
 
 mote_status schema_put_text(rules *r, str text, const schema_options *options, uint32_t *rule,

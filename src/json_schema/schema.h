@@ -44,7 +44,16 @@ typedef struct schema_options {
 mote_status schema_put(rules *r, const json_node *root, const schema_options *options,
                        uint32_t *rule, mote_error *err);
 
-/* The same from text. */
+/*
+ * A rule for the arguments of a tool call, `parameters` being the schema of the object
+ * they make: blocks of "<parameter=NAME>\n", the value, "\n</parameter>\n". A string
+ * stands as it is, other values are JSON. Only names the schema lists may come, each once, in any
+ * order; if it lists none and forbids none, any name.
+ */
+mote_status schema_put_call(rules *r, const json_node *parameters, const schema_options *options,
+                            uint32_t *rule, mote_error *err);
+
+/* The same as schema_put from text. */
 mote_status schema_put_text(rules *r, str text, const schema_options *options, uint32_t *rule,
                             mote_error *err);
 

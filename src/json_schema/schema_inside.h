@@ -125,7 +125,7 @@ typedef struct schema_compiler {
     uint32_t number_texts, integer_texts, wide_integers; /* sets, or SCHEMA_NONE */
 } schema_compiler;
 
-enum { CONJ_SLOTS = 4096 };
+enum { CONJ_SLOTS = 4096, SCHEMA_MAX_LAYERS = 256 };
 
 static inline mote_status schema_no_memory(schema_compiler *c)
 {
@@ -146,6 +146,15 @@ mote_status schema_malformed(schema_compiler *c, const json_node *schema, const 
 void schema_warn(schema_compiler *c, const json_node *schema, const char *keyword, const char *why);
 /* The rule of a conjunction; its body comes later. */
 mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule);
+
+/* One alternative, from a state to another. */
+mote_status schema_put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                             uint32_t to);
+
+/* ---- schema_call.c ---- */
+
+/* The rule of a tool's arguments, which are the conjunction. */
+mote_status schema_put_call_body(schema_compiler *c, uint32_t conj, uint32_t rule);
 
 /* ---- schema_terms.c ---- */
 
@@ -230,5 +239,13 @@ mote_status schema_put_object(schema_compiler *c, const schema_shape *shape, uin
 mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
                                uint32_t *conj);
 bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name);
+
+typedef struct schema_names {
+    str *items;
+    uint32_t n, room;
+} schema_names;
+
+/* The names an object's schemas list, in their order. names is initialised; free its items. */
+mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, schema_names *names);
 
 #endif

@@ -108,7 +108,7 @@ typedef struct object {
     schema_compiler *c;
     const schema_shape *shape;
     member *members;
-    uint32_t n, room;
+    uint32_t n;
     region regions[MAX_REGIONS];
     uint32_t n_regions;
     uint32_t other; /* rule of a member that is not listed, or RULES_NONE */
@@ -246,50 +246,67 @@ static mote_status put_member(object *o, member *m)
     return put_value(c, behind, conj, m->rule);
 }
 
-static mote_status add_member(object *o, str name)
+static mote_status add_name(schema_compiler *c, schema_names *names, str name)
 {
-    for (uint32_t i = 0; i < o->n; i++)
-        if (str_eq(o->members[i].name, name))
+    for (uint32_t i = 0; i < names->n; i++)
+        if (str_eq(names->items[i], name))
             return MOTE_OK;
-    if (!grow_for(&o->members, o->n, &o->room, sizeof *o->members))
-        return schema_no_memory(o->c);
-    o->members[o->n++] = (member){.name = name, .required = schema_requires(o->c, o->shape, name)};
+    if (!grow_for(&names->items, names->n, &names->room, sizeof *names->items))
+        return schema_no_memory(c);
+    names->items[names->n++] = name;
     return MOTE_OK;
 }
 
-/* Lists are held latest first; members come in the order of the text. */
-static mote_status list_layers(object *o, uint32_t layer)
+static mote_status layer_names(schema_compiler *c, const schema_layer *layer, schema_names *names)
 {
-    enum { MOST = 256 };
-    uint32_t order[MOST], n = 0;
-    for (; layer != SCHEMA_NONE && n < MOST; layer = o->c->layers[layer].next)
-        order[n++] = layer;
+    for (const json_node *p = json_node_first(layer->properties); p != NULL; p = json_node_next(p))
+        TRY(add_name(c, names, json_node_name(p)));
+    if (layer->absent.p != NULL)
+        TRY(add_name(c, names, layer->absent));
+    if (layer->negated.p != NULL)
+        TRY(add_name(c, names, layer->negated));
+    return MOTE_OK;
+}
+
+/* Lists are held latest first; names come in the order of the text, those that are only required
+ * last. */
+mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, schema_names *names)
+{
+    uint32_t order[SCHEMA_MAX_LAYERS], n = 0;
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE && n < SCHEMA_MAX_LAYERS;
+         i = c->layers[i].next)
+        order[n++] = i;
     while (n-- > 0) {
-        const schema_layer *l = &o->c->layers[order[n]];
-        for (const json_node *p = json_node_first(l->properties); p != NULL; p = json_node_next(p))
-            TRY(add_member(o, json_node_name(p)));
-        if (l->absent.p != NULL)
-            TRY(add_member(o, l->absent));
-        if (l->negated.p != NULL)
-            TRY(add_member(o, l->negated));
+        const schema_layer layer = c->layers[order[n]];
+        TRY(layer_names(c, &layer, names));
+    }
+    const uint32_t named = names->n;
+    for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
+        TRY(add_name(c, names, c->names[i].text));
+    for (uint32_t i = named, k = names->n; i + 1 < k; i++) {
+        const str swap = names->items[--k];
+        names->items[k] = names->items[i];
+        names->items[i] = swap;
     }
     return MOTE_OK;
 }
 
 static mote_status list_members(object *o)
 {
-    TRY(list_layers(o, o->shape->layers));
-    const uint32_t named = o->n;
-    for (uint32_t i = o->shape->required; i != SCHEMA_NONE; i = o->c->names[i].next)
-        TRY(add_member(o, o->c->names[i].text));
-    for (uint32_t i = named, k = o->n; i + 1 < k; i++) {
-        const member swap = o->members[--k];
-        o->members[k] = o->members[i];
-        o->members[i] = swap;
+    schema_names names = {0};
+    mote_status status = schema_member_names(o->c, o->shape, &names);
+    if (status == MOTE_OK) {
+        o->members = mem_new((size_t)names.n + 1, sizeof *o->members);
+        status = o->members == NULL ? schema_no_memory(o->c) : MOTE_OK;
     }
-    for (uint32_t i = 0; i < o->n; i++)
-        TRY(put_member(o, &o->members[i]));
-    return MOTE_OK;
+    for (uint32_t i = 0; status == MOTE_OK && i < names.n; i++) {
+        o->members[i] = (member){.name = names.items[i],
+                                 .required = schema_requires(o->c, o->shape, names.items[i])};
+        o->n++;
+        status = put_member(o, &o->members[i]);
+    }
+    mem_free(names.items);
+    return status;
 }
 
 /* ---- the chains ---- */

@@ -115,20 +115,39 @@ static mote_status both_arrays(schema_compiler *c, schema_shape *a, const schema
     return schema_conj_both(c, a->rest, b->rest, &a->rest);
 }
 
+/* The required names of b that a does not have, in their order. */
+static mote_status both_required(schema_compiler *c, schema_shape *a, const schema_shape *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = b->required; i != SCHEMA_NONE; i = c->names[i].next)
+        n++;
+    str *names = mem_new(n, sizeof *names);
+    if (names == NULL)
+        return schema_no_memory(c);
+    uint32_t at = n;
+    for (uint32_t i = b->required; i != SCHEMA_NONE; i = c->names[i].next)
+        names[--at] = c->names[i].text;
+    mote_status status = MOTE_OK;
+    for (; at < n && status == MOTE_OK; at++)
+        if (!schema_requires(c, a, names[at]))
+            status = schema_add_name(c, a, names[at]);
+    mem_free(names);
+    return status;
+}
+
 /* The lists of b go before those of a, in their order. */
 static mote_status both_objects(schema_compiler *c, schema_shape *a, const schema_shape *b)
 {
-    enum { MOST = 256 };
-    uint32_t order[MOST], n = 0;
-    for (uint32_t i = b->layers; i != SCHEMA_NONE && n < MOST; i = c->layers[i].next)
+    uint32_t order[SCHEMA_MAX_LAYERS], n = 0;
+    for (uint32_t i = b->layers; i != SCHEMA_NONE && n < SCHEMA_MAX_LAYERS; i = c->layers[i].next)
         order[n++] = i;
-    if (n == MOST)
-        return err_set(c->err, MOTE_E_ARG, "an object of the schema is described %d times", MOST);
+    if (n == SCHEMA_MAX_LAYERS)
+        return err_set(c->err, MOTE_E_ARG, "an object of the schema is described %d times",
+                       SCHEMA_MAX_LAYERS);
     while (n-- > 0)
         TRY(schema_add_layer(c, a, c->layers[order[n]]));
-    for (uint32_t i = b->required; i != SCHEMA_NONE; i = c->names[i].next)
-        if (!schema_requires(c, a, c->names[i].text))
-            TRY(schema_add_name(c, a, c->names[i].text));
+    if (b->required != SCHEMA_NONE)
+        TRY(both_required(c, a, b));
     return schema_both_sets(c, a->names, b->names, &a->names);
 }
 

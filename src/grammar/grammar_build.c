@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grammar_build.c - see grammar_build.h. */
+#include "grammar/grammar_build.h"
+
+#include "automaton/json_rules.h"
+#include "automaton/regex.h"
+#include "base/mem.h"
+
+void grammar_begin(grammar_builder *b, mote_error *err)
+{
+    *b = (grammar_builder){.fuel = {GRAMMAR_FUEL}, .err = err};
+    b->status = rules_new(&b->r, err);
+    if (b->status != MOTE_OK)
+        return;
+    b->rule = rules_add(b->r);
+    b->at = rules_start_of(b->r, b->rule);
+}
+
+void grammar_compact(grammar_builder *b)
+{
+    if (b->status == MOTE_OK)
+        b->r->compact = true;
+}
+
+static void fail(grammar_builder *b, const char *what)
+{
+    if (b->status == MOTE_OK)
+        b->status = err_set(b->err, MOTE_E_ARG, "%s", what);
+}
+
+/* ---- parts ---- */
+
+void grammar_add_text(grammar_builder *b, str text)
+{
+    if (b->status == MOTE_OK)
+        b->at = rules_literal(b->r, b->at, text);
+}
+
+/* Goes on behind a call of `rule`. */
+static void add_call(grammar_builder *b, uint32_t rule)
+{
+    const uint32_t next = rules_state(b->r);
+    rules_call(b->r, b->at, rule, next);
+    b->at = next;
+}
+
+void grammar_add_json(grammar_builder *b)
+{
+    if (b->status == MOTE_OK)
+        add_call(b, json_rules_any(b->r));
+}
+
+void grammar_add_json_object(grammar_builder *b)
+{
+    if (b->status == MOTE_OK)
+        add_call(b, json_rules_any_object(b->r));
+}
+
+static schema_options with_fuel(grammar_builder *b, const schema_options *options)
+{
+    schema_options own = options != NULL ? *options : (schema_options){0};
+    own.fuel = &b->fuel;
+    return own;
+}
+
+void grammar_add_schema(grammar_builder *b, const json_node *schema, const schema_options *options)
+{
+    uint32_t rule;
+    if (b->status != MOTE_OK)
+        return;
+    const schema_options own = with_fuel(b, options);
+    b->status = schema_put(b->r, schema, &own, &rule, b->err);
+    if (b->status == MOTE_OK)
+        add_call(b, rule);
+}
+
+void grammar_add_schema_text(grammar_builder *b, str schema, const schema_options *options)
+{
+    uint32_t rule;
+    if (b->status != MOTE_OK)
+        return;
+    const schema_options own = with_fuel(b, options);
+    b->status = schema_put_text(b->r, schema, &own, &rule, b->err);
+    if (b->status == MOTE_OK)
+        add_call(b, rule);
+}
+
+/* Text of a set, as it stands. The set is gone afterwards. */
+static void add_chars(grammar_builder *b, chars *set)
+{
+    const uint32_t next = rules_state(b->r);
+    b->status = chars_put_raw(b->r, set, b->at, next, b->err);
+    chars_fini(set);
+    b->at = next;
+}
+
+void grammar_add_regex(grammar_builder *b, str pattern)
+{
+    chars set;
+    if (b->status == MOTE_OK)
+        b->status = regex_compile(&set, pattern, REGEX_WHOLE, &b->fuel, b->err);
+    if (b->status == MOTE_OK)
+        add_chars(b, &set);
+}
+
+void grammar_add_choices(grammar_builder *b, const str *texts, size_t n)
+{
+    chars set;
+    if (n == 0 || n > GRAMMAR_MAX_CHOICES)
+        fail(b, "a list of choices has none, or more than 4,096");
+    if (b->status == MOTE_OK)
+        b->status = chars_words(&set, texts, n, &b->fuel, b->err);
+    if (b->status == MOTE_OK)
+        add_chars(b, &set);
+}
+
+/* ---- text until something ---- */
+
+/* How much of `end` the latest characters are after c, `have` of them before it. */
+static uint32_t overlap(str end, uint32_t have, char c)
+{
+    for (uint32_t n = have + 1; n > 0; n--) {
+        /* The last n characters would be end[have - n + 1 .. have) and c. */
+        if (end.p[n - 1] == c && memcmp(end.p, end.p + have - (n - 1), n - 1) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* States 0 to n - 1: so much of `end` has come. Only complete in the last, which leads nowhere. */
+static mote_status until_set(chars *set, str end, mote_error *err)
+{
+    for (uint32_t have = 0; have < end.n; have++) {
+        TRY(chars_add_state(set, false, err));
+        for (uint32_t c = 0; c < 0x80; c++)
+            TRY(chars_add_range(set, c, c, overlap(end, have, (char)c), err));
+        TRY(chars_add_range(set, 0x80, 0xD7FF, 0, err));
+        TRY(chars_add_range(set, 0xE000, CHARS_LAST, 0, err));
+    }
+    return chars_add_state(set, true, err);
+}
+
+void grammar_add_text_until(grammar_builder *b, str end)
+{
+    chars set = {0};
+    bool ascii = end.n > 0 && end.n <= 256;
+    for (size_t i = 0; ascii && i < end.n; i++)
+        ascii = (unsigned char)end.p[i] < 0x80;
+    if (!ascii)
+        fail(b, "text can end only with 1 to 256 bytes of ASCII");
+    if (b->status == MOTE_OK)
+        b->status = until_set(&set, end, b->err);
+    if (b->status == MOTE_OK)
+        add_chars(b, &set);
+    else
+        chars_fini(&set);
+}
+
+/* ---- alternatives ---- */
+
+void grammar_either(grammar_builder *b)
+{
+    if (b->n_open == GRAMMAR_MAX_NESTING)
+        fail(b, "the alternatives of a grammar are nested too deeply");
+    if (b->status != MOTE_OK)
+        return;
+    b->open[b->n_open].from = b->at;
+    b->open[b->n_open++].to = rules_state(b->r);
+    grammar_or(b);
+}
+
+void grammar_or(grammar_builder *b)
+{
+    if (b->n_open == 0)
+        fail(b, "an alternative of a grammar stands alone");
+    if (b->status != MOTE_OK)
+        return;
+    const uint32_t from = b->open[b->n_open - 1].from;
+    if (b->at != from)
+        rules_skip(b->r, b->at, b->open[b->n_open - 1].to);
+    b->at = rules_state(b->r);
+    rules_skip(b->r, from, b->at);
+}
+
+void grammar_end_either(grammar_builder *b)
+{
+    if (b->n_open == 0)
+        fail(b, "an alternative of a grammar stands alone");
+    if (b->status != MOTE_OK)
+        return;
+    const uint32_t to = b->open[--b->n_open].to;
+    rules_skip(b->r, b->at, to);
+    b->at = to;
+}
+
+/* ---- tools ---- */
+
+static void add_call_of(grammar_builder *b, const grammar_tool *tool, strbuf *warnings)
+{
+    const schema_options options = {
+        .lenient = !tool->strict, .warnings = warnings, .fuel = &b->fuel};
+    grammar_add_text(b, tool->name);
+    grammar_add_text(b, str_of(">\n"));
+    if (b->status != MOTE_OK || tool->parameters == NULL)
+        return;
+    uint32_t rule;
+    b->status = schema_put_call(b->r, tool->parameters, &options, &rule, b->err);
+    if (b->status == MOTE_OK)
+        add_call(b, rule);
+}
+
+void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t n,
+                           strbuf *warnings)
+{
+    if (n == 0 || n > GRAMMAR_MAX_TOOLS)
+        fail(b, "there are no tools, or more than 128");
+    grammar_add_text(b, str_of("\n<function="));
+    grammar_either(b);
+    for (size_t i = 0; i < n && b->status == MOTE_OK; i++) {
+        if (i > 0)
+            grammar_or(b);
+        add_call_of(b, &tools[i], warnings);
+    }
+    grammar_end_either(b);
+    grammar_add_text(b, str_of("</function>\n"));
+}
+
+/* ---- the end ---- */
+
+void grammar_abandon(grammar_builder *b)
+{
+    rules_free(b->r);
+    *b = (grammar_builder){0};
+}
+
+mote_status grammar_finish(grammar_builder *b, const vocab *v, grammar **out)
+{
+    *out = NULL;
+    if (b->n_open > 0)
+        fail(b, "an alternative of a grammar is not ended");
+    if (b->status == MOTE_OK) {
+        rules_skip(b->r, b->at, rules_end_of(b->r, b->rule));
+        b->status = rules_finish(b->r, b->rule, b->err);
+    }
+    const mote_status status = b->status;
+    if (status != MOTE_OK) {
+        grammar_abandon(b);
+        return status;
+    }
+    rules *r = b->r;
+    b->r = NULL;
+    return grammar_new(out, r, v, b->err);
+}
+
+mote_status grammar_of_json(grammar **out, const vocab *v, bool object, mote_error *err)
+{
+    grammar_builder b;
+    grammar_begin(&b, err);
+    if (object)
+        grammar_add_json_object(&b);
+    else
+        grammar_add_json(&b);
+    return grammar_finish(&b, v, out);
+}
+
+mote_status grammar_of_schema(grammar **out, const vocab *v, str schema,
+                              const schema_options *options, mote_error *err)
+{
+    grammar_builder b;
+    grammar_begin(&b, err);
+    grammar_add_schema_text(&b, schema, options);
+    return grammar_finish(&b, v, out);
+}
+
+mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_error *err)
+{
+    grammar_builder b;
+    grammar_begin(&b, err);
+    grammar_add_regex(&b, pattern);
+    return grammar_finish(&b, v, out);
+}
+
+mote_status grammar_of_choices(grammar **out, const vocab *v, const str *texts, size_t n,
+                               mote_error *err)
+{
+    grammar_builder b;
+    grammar_begin(&b, err);
+    grammar_add_choices(&b, texts, n);
+    return grammar_finish(&b, v, out);
+}
