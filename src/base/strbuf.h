@@ -30,7 +30,7 @@ bool strbuf_reserve(strbuf *b, size_t bytes);
 
 static inline str strbuf_view(const strbuf *b)
 {
-    return (str){b->p, b->n};
+    return (str){b->n > 0 ? b->p : "", b->n};
 }
 
 /* MOTE_E_MEMORY if a put failed since the buffer was fresh. */

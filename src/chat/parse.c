@@ -28,29 +28,34 @@ const char *chat_warning_name(chat_warning warning)
     return names[warning];
 }
 
+size_t parse_next_tag(const chat_parser *p, size_t from, size_t end)
+{
+    const char *tag = from < end ? memchr(p->held.p + from, TAG_BYTE, end - from) : NULL;
+    return tag != NULL ? (size_t)(tag - p->held.p) : end;
+}
+
 void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end)
 {
     while (begin < end) {
-        const char *tag = memchr(p->held.p + begin, TAG_BYTE, end - begin);
-        const size_t stop = tag != NULL ? (size_t)(tag - p->held.p) : end;
-        strbuf_put(to, (str){p->held.p + begin, stop - begin});
-        if (tag != NULL)
-            strbuf_text(to, chat_tag_text((chat_tag)tag[1]));
-        begin = tag != NULL ? stop + 2 : end;
+        const size_t tag = parse_next_tag(p, begin, end);
+        strbuf_put(to, (str){p->held.p + begin, tag - begin});
+        if (tag < end)
+            strbuf_text(to, chat_tag_text((chat_tag)p->held.p[tag + 1]));
+        begin = tag + 2;
     }
 }
 
 void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
 {
     while (begin < end) {
-        const char *tag = memchr(p->held.p + begin, TAG_BYTE, end - begin);
-        const size_t stop = tag != NULL ? (size_t)(tag - p->held.p) : end;
-        if (stop > begin)
-            parse_emit(p, (chat_event){.kind = kind, .text = {p->held.p + begin, stop - begin}});
-        if (tag != NULL)
-            parse_emit(p,
-                       (chat_event){.kind = kind, .text = str_of(chat_tag_text((chat_tag)tag[1]))});
-        begin = tag != NULL ? stop + 2 : end;
+        const size_t tag = parse_next_tag(p, begin, end);
+        if (tag > begin)
+            parse_emit(p, (chat_event){.kind = kind, .text = {p->held.p + begin, tag - begin}});
+        if (tag < end) {
+            const char *text = chat_tag_text((chat_tag)p->held.p[tag + 1]);
+            parse_emit(p, (chat_event){.kind = kind, .text = str_of(text)});
+        }
+        begin = tag + 2;
     }
 }
 
@@ -94,17 +99,17 @@ static void emit_up_to(chat_parser *p, chat_event_kind kind, size_t end)
 static bool think_step(chat_parser *p)
 {
     skip_first_blanks(p);
-    const char *tag = memchr(p->held.p + p->taken, TAG_BYTE, p->held.n - p->taken);
-    if (tag == NULL) {
-        emit_up_to(p, CHAT_EVENT_REASONING, before_blanks(p, p->held.n));
+    const size_t at = parse_next_tag(p, p->taken, p->held.n);
+    if (at == p->held.n) {
+        emit_up_to(p, CHAT_EVENT_REASONING, before_blanks(p, at));
         return false;
     }
-    const size_t at = (size_t)(tag - p->held.p);
-    if (tag[1] == CHAT_TAG_THINK_END) {
+    const chat_tag tag = (chat_tag)p->held.p[at + 1];
+    if (tag == CHAT_TAG_THINK_END) {
         emit_up_to(p, CHAT_EVENT_REASONING, before_blanks(p, at));
         p->taken = at + 2;
         parse_enter_content(p);
-    } else if (tag[1] == CHAT_TAG_THINK && p->fresh) {
+    } else if (tag == CHAT_TAG_THINK && p->fresh) {
         p->taken = at + 2; /* the prompt had opened the block already */
     } else {
         emit_up_to(p, CHAT_EVENT_REASONING, at + 2);

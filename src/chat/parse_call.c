@@ -308,7 +308,7 @@ static void end_value(chat_parser *p)
 static bool skip_first_break(chat_parser *p)
 {
     const size_t left = p->held.n - p->taken;
-    const char *text = p->held.p + p->taken;
+    const char *text = left > 0 ? p->held.p + p->taken : "";
     if (!p->ended && (left == 0 || (left == 1 && text[0] == '\r')))
         return false;
     if (left > 0 && text[0] == '\n')
@@ -525,18 +525,18 @@ bool parse_after(chat_parser *p)
 
 bool parse_broken(chat_parser *p)
 {
-    const char *tag = memchr(p->held.p + p->taken, TAG_BYTE, p->held.n - p->taken);
-    const size_t at = tag != NULL ? (size_t)(tag - p->held.p) : p->held.n;
+    const size_t at = parse_next_tag(p, p->taken, p->held.n);
     if (at > p->taken)
         parse_emit_text(p, CHAT_EVENT_CONTENT, p->taken, at);
     p->taken = p->at = at;
-    if (tag == NULL)
+    if (at == p->held.n)
         return false;
-    if (tag[1] == CHAT_TAG_CALL) {
+    const chat_tag tag = (chat_tag)p->held.p[at + 1];
+    if (tag == CHAT_TAG_CALL) {
         parse_open_call(p, at + 2);
         return true;
     }
-    if (tag[1] == CHAT_TAG_CALL_END) {
+    if (tag == CHAT_TAG_CALL_END) {
         parse_emit_text(p, CHAT_EVENT_CONTENT, at, at + 2);
         p->taken = at + 2;
     }

@@ -98,6 +98,8 @@ bool key_given(const chat_parser *p, str key);
 
 void parse_emit(const chat_parser *p, chat_event event);
 void parse_warn(const chat_parser *p, chat_warning warning, str text);
+/* Where the next control token stands; `end`: there is none before it. */
+size_t parse_next_tag(const chat_parser *p, size_t from, size_t end);
 /* A stretch of the queue as text of this kind, tags spelt. */
 void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end);
 /* Spells what stands there at the end of `to`. */

@@ -28,8 +28,8 @@ typedef struct json_scan_number {
     uint32_t n;    /* bytes in the text */
 } json_scan_number;
 
-/* The text made ready for the parser: every number replaced by its index in `numbers`,
- * a space behind it, and every lone surrogate by U+FFFD. */
+/* The text made ready for the parser: every number replaced by its index in `numbers`
+ * between spaces, and every lone surrogate by U+FFFD. */
 typedef struct json_scan {
     strbuf rewritten;
     json_scan_number *numbers; /* [n_numbers] */

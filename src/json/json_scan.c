@@ -56,8 +56,8 @@ static mote_status add_number(scanner *s, size_t n, mote_error *err)
     }
     copy_up_to(s, s->at);
     out->numbers[out->n_numbers] = (json_scan_number){s->at, out->rewritten.n, (uint32_t)n};
-    /* The space keeps two numbers apart that follow each other by mistake. */
-    int digits = snprintf(index, sizeof index, "%u ", out->n_numbers++);
+    /* Spaces keep it apart from what stands beside it by mistake: another number, or a sign. */
+    int digits = snprintf(index, sizeof index, " %u ", out->n_numbers++);
     strbuf_put(&out->rewritten, (str){index, (size_t)digits});
     s->at += n;
     s->copied = s->at;
@@ -174,7 +174,7 @@ size_t json_scan_source(const json_scan *scan, size_t placed)
     if (low == 0)
         return placed;
     const json_scan_number *before = &scan->numbers[low - 1];
-    size_t width = 2; /* of an index below ten, and the space */
+    size_t width = 3; /* of an index below ten, and the spaces */
     for (uint32_t index = low - 1; index >= 10; index /= 10)
         width++;
     size_t inside = placed - before->placed;

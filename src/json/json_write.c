@@ -29,7 +29,8 @@ void json_put_escaped(strbuf *out, str text)
         put_escape(out, c);
         plain = i + 1;
     }
-    strbuf_put(out, (str){text.p + plain, text.n - plain});
+    if (plain < text.n)
+        strbuf_put(out, (str){text.p + plain, text.n - plain});
 }
 
 void json_put_string(strbuf *out, str text)

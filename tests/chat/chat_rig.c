@@ -68,6 +68,8 @@ int rig_each_line(const char *where, void (*check)(const json_node *line, void *
     int n = 0;
     if (strncmp(where, "tests/", 6) == 0)
         snprintf(path, sizeof path, "%s/%s", MOTE_TEST_SOURCE, where + 6);
+    else if (where[0] == '/')
+        snprintf(path, sizeof path, "%s", where);
     else if (!test_data_path(path, where))
         give_up(where, &err);
     char *text = (char *)test_file_read(path, &bytes), *end = text + bytes;

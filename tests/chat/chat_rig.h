@@ -16,8 +16,8 @@ const mote_model *rig_vocabulary_model(const rig_vocabulary *v);
 void rig_vocabulary_close(rig_vocabulary *v);
 enum { RIG_FIRST_ADDED = 248044, RIG_N_TOKENS = 248077 };
 
-/* Calls `check` with each line of a file, as a document; returns how many. `where` is the data
- * directory's name, or a path of the source tree that begins with "tests/". */
+/* Calls `check` with each line of a file, as a document; returns how many. `where` is the name
+ * of a file of the data directory, or begins with "tests/" or "/". */
 int rig_each_line(const char *where, void (*check)(const json_node *line, void *with), void *with);
 
 /* MOTE_TEST_SCALE per cent of n, at least one. */

@@ -2,6 +2,8 @@
 /*
  * render_golden.c - official mode against the templates themselves: the text byte for byte,
  * the ids, and the refusals.
+ *
+ *   render_golden [FILE]      lines of the same form from elsewhere (scripts/chat_compare)
  */
 #include "chat/chat_rig.h"
 
@@ -14,6 +16,7 @@
 
 static mote_model *model;
 static chat_template small, large;
+static const char *other_file;
 
 /* Here content spells a control token. The reference makes one of it; here it stays text. */
 static const char *const spelling[] = {"user_control_text", "reason_open_only",
@@ -81,6 +84,10 @@ static void check_line(const json_node *line, void *with)
 static void every_conversation_renders_as_the_template(void **state)
 {
     (void)state;
+    if (other_file != NULL) {
+        printf("%d conversations\n", rig_each_line(other_file, check_line, NULL));
+        return;
+    }
     assert_int_equal(rig_each_line("golden/chat/vectors.jsonl", check_line, NULL), 194);
     assert_int_equal(rig_each_line("model/templates/render_vectors.jsonl", check_line, NULL), 40);
 }
@@ -104,8 +111,9 @@ static int teardown(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    other_file = argc > 1 ? argv[1] : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_conversation_renders_as_the_template),
     };

@@ -131,6 +131,11 @@ static void what_is_not_json_is_refused(void **state)
                                         "-01",
                                         "[-]",
                                         "1e5e5",
+                                        "--0",
+                                        "[1, --0, 80]",
+                                        "-x0",
+                                        "+0",
+                                        "-\"\"0",
                                         "00"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mote_error err = refused(str_of(wrong[i]), MOTE_E_FORMAT);
@@ -259,7 +264,7 @@ static void random_doubles_are_spelt_shortest(void **state)
 {
     (void)state;
     test_random r = {11};
-    for (int i = 0; i < 200000; i++) {
+    for (int i = 0; i < 50000; i++) {
         uint64_t bits = test_random_u64(&r);
         if (i % 3 == 0)
             bits &= 0xFFF0000000000000u; /* powers of two, where the spacing changes */

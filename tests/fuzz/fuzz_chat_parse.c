@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_chat_parse.c - any bytes as an answer: the same events however it is cut into
+ * tokens, and arguments that are JSON.
+ *
+ * The first byte says whether thinking is open, whether the answer was cut and how many tools
+ * there are; of the others, 0xF8 to 0xFB are the four tags.
+ */
+#include "chat/parse_replay.h"
+#include "fuzz/fuzz.h"
+#include "support/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_INPUT = 2048 };
+
+static mote_model *model;
+static chat_template how;
+static json_doc *tools_doc;
+static const json_node *tools[2];
+
+static void demand(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "fuzz_chat_parse: %s\n", what);
+    abort();
+}
+
+static void drop_all(void)
+{
+    json_doc_free(tools_doc);
+    mote_model_close(model);
+}
+
+static void make_all(void)
+{
+    model = rig_tiny();
+    demand(chat_template_tags(&how, model, NULL) == MOTE_OK, "no control tokens");
+    tools_doc = rig_json(
+        "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},\"i\":"
+        "{\"type\":\"integer\"},\"o\":{\"type\":[\"object\",\"array\",\"null\"]}},"
+        "\"required\":[\"s\"]}},{\"name\":\"now\"}]");
+    tools[0] = json_node_first(json_doc_root(tools_doc));
+    tools[1] = json_node_next(tools[0]);
+    atexit(drop_all);
+}
+
+static void add_input(replay *r, const uint8_t *data, size_t size)
+{
+    size_t from = 0;
+    for (size_t i = 0; i <= size; i++) {
+        const bool tag = i < size && data[i] >= 0xF8 && data[i] <= 0xFB;
+        if (i < size && !tag)
+            continue;
+        replay_add_bytes(r, (str){(const char *)data + from, i - from});
+        if (tag)
+            r->pieces[r->n_pieces++] =
+                (replay_piece){.control = how.tags[CHAT_TAG_THINK + data[i] - 0xF8]};
+        from = i + 1;
+        if (r->n_pieces + 2 > REPLAY_MAX_PIECES)
+            return;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static bool cuts[MAX_INPUT + 1];
+    replay r;
+    strbuf first = {0};
+    test_random random = {size};
+    if (model == NULL)
+        make_all();
+    if (size == 0 || size > MAX_INPUT)
+        return 0;
+    replay_init(&r, model, &how);
+    r.thinking = data[0] & 1;
+    r.cut = data[0] & 2;
+    r.tools = tools;
+    r.n_tools = data[0] >> 2 & 3 ? 2 : 0;
+    add_input(&r, data + 1, size - 1);
+    for (int way = 0; way < 3; way++) {
+        for (size_t i = 0; i <= MAX_INPUT; i++)
+            cuts[i] = way == 1 || test_random_below(&random, 4) == 0;
+        replay_run(&r, way == 0 ? NULL : cuts);
+        demand(r.fault == NULL, r.fault);
+        if (way == 0)
+            strbuf_put(&first, strbuf_view(&r.log));
+        else
+            demand(str_eq(strbuf_view(&first), strbuf_view(&r.log)),
+                   "other events when cut otherwise");
+    }
+    strbuf_fini(&first);
+    replay_fini(&r);
+    return 0;
+}
