@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* turn_test.c - conversations: what is read again, what is kept, who may interrupt, what is
+ * refused. */
+#include "base/mem.h"
+#include "chat/chat_rig.h"
+#include "chat/render.h"
+#include "chat/turn_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { COMPANY = 3 };
+
+static mote_engine *engine;
+
+static void a_turn_reads_only_what_is_new(void **state)
+{
+    (void)state;
+    static const char *const says[] = {"Hello", "My name is Anna.", "What is my name?",
+                                       "What is 3 + 4?"};
+    for (int think = 0; think < 2; think++) {
+        mote_chat *chat = turn_chat(engine, NULL);
+        uint64_t before = 0;
+        for (size_t i = 0; i < 4; i++) {
+            turn_add(chat, says[i]);
+            const mote_answer_options how = {.think = think ? MOTE_THINK_ON : MOTE_THINK_AUTO,
+                                             .think_budget = 32,
+                                             .max_tokens = 200};
+            const mote_answer a = turn_answer(chat, how, NULL);
+            assert_int_equal(a.thinking, think);
+            assert_true(a.prompt_tokens - a.reused_tokens <= a.prompt_tokens - before + 1);
+            assert_true(a.prompt_tokens - a.reused_tokens < 64);
+            before = a.prompt_tokens + a.answer_tokens;
+        }
+        mote_chat_free(chat);
+    }
+}
+
+static strbuf json_of(const mote_chat *chat)
+{
+    strbuf text = {0};
+    size_t n;
+    assert_int_equal(mote_chat_json(chat, MOTE_CHAT_ALL, NULL, 0, &n, NULL), MOTE_OK);
+    assert_true(strbuf_reserve(&text, n));
+    assert_int_equal(mote_chat_json(chat, MOTE_CHAT_ALL, text.p, n, &text.n, NULL), MOTE_OK);
+    return text;
+}
+
+static void a_conversation_can_be_taken_back(void **state)
+{
+    (void)state;
+    mote_chat *chat =
+        turn_chat(engine, &(mote_chat_options){.system = "Be kind.", .system_bytes = 8});
+    turn_add(chat, "Hello");
+    turn_answer(chat, turn_greedy(), NULL);
+    strbuf first = json_of(chat);
+    turn_add(chat, "Who are you?");
+    turn_answer(chat, turn_greedy(), NULL);
+    assert_int_equal(mote_chat_count(chat), 4);
+    assert_int_equal(mote_chat_drop_answer(chat), 1);
+    turn_answer(chat, turn_greedy(), NULL);
+    assert_int_equal(mote_chat_undo(chat), 2);
+    strbuf again = json_of(chat);
+    assert_true(str_eq(strbuf_view(&first), strbuf_view(&again)));
+    mote_chat_clear(chat);
+    assert_int_equal(mote_chat_count(chat), 0);
+    turn_add(chat, "Hello"); /* what the session still holds must not matter */
+    turn_answer(chat, turn_greedy(), NULL);
+    strbuf fresh = json_of(chat);
+    assert_true(str_eq(strbuf_view(&first), strbuf_view(&fresh)));
+    strbuf_fini(&first);
+    strbuf_fini(&again);
+    strbuf_fini(&fresh);
+    mote_chat_free(chat);
+}
+
+static void an_answer_can_be_canceled_and_is_kept(void **state)
+{
+    (void)state;
+    for (size_t after = 0; after < 20; after += 6) {
+        mote_chat *chat = turn_chat(engine, NULL);
+        heard h = {.cancel = chat, .cancel_after = after};
+        turn_add(chat, "Count from 1 to 30.");
+        const mote_answer a = turn_answer(chat, turn_greedy(), &h);
+        assert_int_equal(a.finish, MOTE_FINISH_CANCELED);
+        assert_int_equal(mote_chat_count(chat), h.content.n > 0 ? 2 : 1);
+        heard_clear(&h);
+        if (after == 0)
+            mote_chat_clear(chat);
+        turn_add(chat, "Hello"); /* goes on as if nothing had been */
+        assert_int_equal(turn_answer(chat, turn_greedy(), &h).finish, MOTE_FINISH_STOP);
+        assert_true(h.content.n > 0);
+        heard_clear(&h);
+        mote_chat_free(chat);
+    }
+}
+
+static void a_saved_conversation_goes_on(void **state)
+{
+    (void)state;
+    const char *path = "turn_test.chat";
+    mote_chat *chat =
+        turn_chat(engine, &(mote_chat_options){.system = "Be kind.", .system_bytes = 8});
+    mote_chat *loaded;
+    bool remembered;
+    heard one = {0}, two = {0};
+    turn_add(chat, "My name is Anna.");
+    turn_answer(chat, turn_greedy(), NULL);
+    assert_int_equal(mote_chat_save(chat, path, NULL), MOTE_OK);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(mote_chat_load(&loaded, engine, path, NULL, &remembered, NULL), MOTE_OK);
+        assert_int_equal(remembered, again == 0);
+        turn_add(loaded, "What is my name?");
+        const mote_answer a = turn_answer(loaded, turn_greedy(), again == 0 ? &one : &two);
+        assert_true(again == 1 || a.reused_tokens > 20);
+        mote_chat_free(loaded);
+        remove("turn_test.chat.state");
+    }
+    assert_true(one.content.n > 0 && str_eq(strbuf_view(&one.content), strbuf_view(&two.content)));
+    assert_int_equal(mote_chat_load(&loaded, engine, "no-such-file", NULL, NULL, NULL), MOTE_E_IO);
+    assert_null(loaded);
+    remove(path);
+    heard_clear(&one);
+    heard_clear(&two);
+    mote_chat_free(chat);
+}
+
+static void options_are_held_to(void **state)
+{
+    (void)state;
+    static const char *const stop[] = {"help"};
+    mote_chat *chat = turn_chat(engine, NULL);
+    heard whole = {0}, part = {0};
+    mote_answer_options how = turn_greedy();
+    turn_add(chat, "Hello");
+    turn_answer(chat, how, &whole);
+    mote_chat_drop_answer(chat);
+    how.stop = stop;
+    how.n_stop = 1;
+    mote_answer a = turn_answer(chat, how, &part);
+    assert_int_equal(a.finish, MOTE_FINISH_STOP_TEXT);
+    size_t at = 0;
+    while (at + 4 <= whole.content.n && memcmp(whole.content.p + at, "help", 4) != 0)
+        at++;
+    assert_true(at + 4 <= whole.content.n && part.content.n == at);
+    mote_chat_drop_answer(chat);
+    how = turn_greedy();
+    how.max_tokens = 3;
+    a = turn_answer(chat, how, NULL);
+    assert_int_equal(a.finish, MOTE_FINISH_LENGTH);
+    assert_int_equal(a.answer_tokens, 3);
+    assert_string_equal(a.preset, "small/direct/general");
+    assert_true(a.sampling.temperature == 0 && a.sampling.min_p == 0);
+    heard_clear(&whole);
+    heard_clear(&part);
+    mote_chat_free(chat);
+}
+
+static void an_answer_goes_on_from_its_beginning(void **state)
+{
+    (void)state;
+    mote_chat *chat = turn_chat(engine, NULL);
+    turn_add(chat, "What is 3 + 4?");
+    assert_int_equal(mote_chat_add(chat, MOTE_ROLE_ASSISTANT, "3 + 4", 5, NULL), MOTE_OK);
+    heard h = {0};
+    turn_answer(chat, turn_greedy(), &h);
+    assert_int_equal(mote_chat_count(chat), 2);
+    assert_true(h.content.n > 0);
+    const chat_message *m = chat_entry_message(&chat->entries[1]);
+    assert_int_equal(m->parts[0].text.n, 5 + h.content.n);
+    assert_memory_equal(m->parts[0].text.p, "3 + 4", 5);
+    heard_clear(&h);
+    mote_chat_free(chat);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    mote_chat *chat = turn_chat(engine, &(mote_chat_options){.context = 64});
+    mote_error err;
+    char longish[2000];
+    memset(longish, 'x', sizeof longish);
+    assert_int_equal(mote_chat_answer(chat, NULL, NULL, &err), MOTE_E_ARG);
+    assert_int_equal(mote_chat_add_json(chat, "[{\"role\":\"user\"},7]", 19, &err), MOTE_E_ARG);
+    assert_int_equal(mote_chat_add_json(chat, "{\"role\":\"king\"}", 15, &err), MOTE_E_ARG);
+    assert_int_equal(mote_chat_set_tools(chat, "{}", 2, &err), MOTE_E_ARG);
+    assert_int_equal(mote_chat_count(chat), 0);
+    assert_int_equal(mote_chat_add(chat, MOTE_ROLE_USER, longish, sizeof longish, &err), MOTE_OK);
+    assert_int_equal(mote_chat_answer(chat, NULL, NULL, &err), MOTE_E_FULL);
+    assert_int_equal(mote_chat_count(chat), 1);
+    mote_chat_free(chat);
+}
+
+static void bytes_that_are_no_text_are_replaced(void **state)
+{
+    (void)state;
+    mote_chat *chat = turn_chat(engine, NULL);
+    static const char text[] = "a\xFF\xE2\x82z\0\xF0\x9F\x98\x80\xED\xA0\x80";
+    assert_int_equal(mote_chat_add(chat, MOTE_ROLE_USER, text, sizeof text - 1, NULL), MOTE_OK);
+    const str kept = chat_entry_message(&chat->entries[0])->parts[0].text;
+    static const char want[] = "a\xEF\xBF\xBD\xEF\xBF\xBDz\0\xF0\x9F\x98\x80"
+                               "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD";
+    assert_int_equal(kept.n, sizeof want - 1);
+    assert_memory_equal(kept.p, want, kept.n);
+    mote_chat_free(chat);
+}
+
+/* ---- alone and in company ---- */
+
+typedef struct guest {
+    chat_prompt prompt;
+    chat_turn *turn;
+    mote_session *session;
+    chat_turn_want want;
+    mote_answer_options how;
+} guest;
+
+static chat_kit kit;
+
+static void seat(guest *g, int i)
+{
+    static const char *const says[COMPANY] = {
+        "Who is the mayor of Keldon?", "What is 245 + 178?",
+        "Write JSON for an order of 2 pieces of gold by Max."};
+    const chat_part part = {CHAT_PART_TEXT, str_of(says[i])};
+    const chat_message message = {.role = CHAT_ROLE_USER, .parts = &part, .n_parts = 1};
+    const chat_request request = {
+        .messages = &message, .n_messages = 1, .thinking = i == 1 ? CHAT_THINK_ON : CHAT_THINK_OFF};
+    assert_int_equal(chat_render(kit.model, &kit.how, &request, &g->prompt, NULL), MOTE_OK);
+    g->how = (mote_answer_options){.max_tokens = 120, .think_budget = 40, .sampling.seed = 7};
+    const chat_turn_options options = {.kit = &kit,
+                                       .prompt = g->prompt.ids,
+                                       .n_prompt = g->prompt.n,
+                                       .thinking = g->prompt.thinking,
+                                       .context = 2048,
+                                       .answer = &g->how};
+    assert_int_equal(chat_turn_new(&g->turn, &options, NULL), MOTE_OK);
+    assert_int_equal(mote_session_new(&g->session, engine, NULL, NULL), MOTE_OK);
+    assert_int_equal(chat_turn_next(g->turn, NULL, &g->want, NULL), MOTE_OK);
+}
+
+static void leave(guest *g)
+{
+    mote_session_free(g->session);
+    chat_turn_free(g->turn);
+    chat_prompt_fini(&g->prompt);
+}
+
+/* One step for all that are not over; false: all are. */
+static bool step_together(guest *guests, int n)
+{
+    mote_work work[COMPANY];
+    size_t n_work = 0;
+    for (int i = 0; i < n; i++) {
+        guest *g = &guests[i];
+        if (g->want.over)
+            continue;
+        if (mote_session_length(g->session) > g->want.same)
+            mote_session_rewind(g->session, g->want.same);
+        const uint64_t length = mote_session_length(g->session);
+        work[n_work++] = (mote_work){
+            .session = g->session, .tokens = g->want.tokens + length, .n = g->want.n - length};
+    }
+    if (n_work == 0)
+        return false;
+    assert_int_equal(mote_step(engine, work, n_work, NULL), MOTE_OK);
+    for (int i = 0; i < n; i++)
+        if (!guests[i].want.over)
+            assert_int_equal(
+                chat_turn_next(guests[i].turn, guests[i].session, &guests[i].want, NULL), MOTE_OK);
+    return true;
+}
+
+static void alone_is_as_in_company(void **state)
+{
+    (void)state;
+    guest together[COMPANY] = {0}, alone = {0};
+    assert_int_equal(chat_kit_of(&kit, mote_engine_model(engine), NULL), MOTE_OK);
+    for (int i = 0; i < COMPANY; i++)
+        seat(&together[i], i);
+    while (step_together(together, COMPANY))
+        continue;
+    for (int i = 0; i < COMPANY; i++) {
+        size_t n, m;
+        bool open;
+        mote_session_free(together[i].session); /* its place is needed */
+        together[i].session = NULL;
+        seat(&alone, i);
+        while (step_together(&alone, 1))
+            continue;
+        const mote_token *a = chat_turn_tokens(together[i].turn, &n, &open);
+        const mote_token *b = chat_turn_tokens(alone.turn, &m, &open);
+        assert_int_equal(n, m);
+        assert_true(n > together[i].prompt.n + 3);
+        assert_memory_equal(a, b, n * sizeof *a);
+        leave(&alone);
+        leave(&together[i]);
+        alone = (guest){0};
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_reads_only_what_is_new),
+        cmocka_unit_test(a_conversation_can_be_taken_back),
+        cmocka_unit_test(an_answer_can_be_canceled_and_is_kept),
+        cmocka_unit_test(a_saved_conversation_goes_on),
+        cmocka_unit_test(options_are_held_to),
+        cmocka_unit_test(an_answer_goes_on_from_its_beginning),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(bytes_that_are_no_text_are_replaced),
+        cmocka_unit_test(alone_is_as_in_company),
+    };
+    engine = turn_engine("mote-tiny-Q4_K_M.gguf", COMPANY, 2);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    turn_engine_close(engine);
+    return failed;
+}
