@@ -193,6 +193,7 @@ void mote_chat_free(mote_chat *chat)
     chat_entry_fini(&chat->system);
     chat_parsed_fini(&chat->tools);
     json_doc_free(chat->tools_doc);
+    vocab_free(chat->words);
     mote_session_free(chat->session);
     mem_free(chat->entries);
     mem_free(chat);

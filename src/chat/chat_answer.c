@@ -109,10 +109,16 @@ static mote_status gather(answering *a, size_t *n, mote_error *err)
     return MOTE_OK;
 }
 
+/* Made once: it takes as long as a few tokens. */
+static mote_status make_words(mote_chat *chat, mote_error *err)
+{
+    return chat->words != NULL ? MOTE_OK : chat_vocab_of(&chat->words, &chat->kit, err);
+}
+
 static mote_status prepare(answering *a, mote_error *err)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
-    const mote_chat *chat = a->chat;
+    mote_chat *chat = a->chat;
     chat_request request = {.mode = chat->mode};
     if ((unsigned)a->options->think >= sizeof thinking / sizeof *thinking)
         return err_set(err, MOTE_E_ARG, "%d is no way to think", (int)a->options->think);
@@ -124,6 +130,8 @@ static mote_status prepare(answering *a, mote_error *err)
         request.tools = chat->tools.request.tools;
         request.n_tools = chat->tools.request.n_tools;
     }
+    if (chat_form_wanted(a->options, request.n_tools))
+        TRY(make_words(chat, err));
     TRY(chat_render(chat->kit.model, &chat->kit.how, &request, &a->prompt, err));
     const chat_turn_options turn = {.kit = &chat->kit,
                                     .prompt = a->prompt.ids,
@@ -133,6 +141,7 @@ static mote_status prepare(answering *a, mote_error *err)
                                     .answer = a->options,
                                     .tools = request.tools,
                                     .n_tools = request.n_tools,
+                                    .vocab = chat->words,
                                     .event = on_event,
                                     .with = a};
     return chat_turn_new(&a->turn, &turn, err);

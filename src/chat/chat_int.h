@@ -3,6 +3,7 @@
 #ifndef MOTE_CHAT_CHAT_INT_H
 #define MOTE_CHAT_CHAT_INT_H
 
+#include "chat/form.h"
 #include "chat/request_json.h"
 #include "chat/turn.h"
 
@@ -21,6 +22,7 @@ struct mote_chat {
     mote_engine *engine;
     mote_session *session;
     chat_kit kit;
+    vocab *words; /* for grammars, made when first needed */
     chat_mode mode;
     bool has_system;
     chat_entry system;

@@ -31,7 +31,8 @@ mote_status chat_kit_of(chat_kit *out, const mote_model *model, mote_error *err)
 {
     mote_model_info info;
     mote_model_describe(model, &info);
-    *out = (chat_kit){.model = model, .size = chat_size_of(info.parameters)};
+    *out =
+        (chat_kit){.model = model, .size = chat_size_of(info.parameters), .n_tokens = info.tokens};
     TRY(chat_template_of(&out->how, model, err));
     for (uint32_t id = 0; id < info.tokens && out->n_ends < CHAT_MAX_ENDS; id++)
         if (mote_token_is_end(model, (mote_token)id))

@@ -10,6 +10,7 @@
 #include "chat/turn.h"
 
 #include "base/mem.h"
+#include "chat/form.h"
 #include "chat/loop.h"
 #include "chat/stops.h"
 
@@ -41,6 +42,8 @@ struct chat_turn {
     bool wrote;     /* something that is not blank, after thinking */
     uint32_t retries;
     chat_loop loop;
+    chat_form form;
+    size_t forced; /* tokens the form put in */
     chat_parser *parser;
     size_t delivered; /* tokens the parser has */
     chat_stops stops;
@@ -63,12 +66,9 @@ static mote_status check_stops(const mote_answer_options *a, mote_error *err)
 
 static mote_status check_answer(const mote_answer_options *a, mote_error *err)
 {
-    if (a->format != MOTE_FORMAT_TEXT)
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "answers of a given form are not possible yet, only free text");
-    if (a->tool_choice == MOTE_TOOLS_REQUIRED || a->tool_choice == MOTE_TOOLS_NAMED)
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "a tool call cannot be required yet; tool_choice is auto or none");
+    if ((unsigned)a->task > MOTE_TASK_VISION || (unsigned)a->tool_choice > MOTE_TOOLS_NAMED)
+        return err_set(err, MOTE_E_ARG,
+                       "the task or the tool_choice is not one of those in mote_chat.h");
     return check_stops(a, err);
 }
 
@@ -149,6 +149,7 @@ static mote_status set_up(chat_turn *t, mote_error *err)
     t->result.prompt_tokens = o->n_prompt;
     choose_sampling(t);
     plan_thinking(t);
+    TRY(chat_form_init(&t->form, &t->options, err));
     const chat_parser_options parser = {.model = t->kit->model,
                                         .how = &t->kit->how,
                                         .tools = o->tools,
@@ -181,6 +182,7 @@ void chat_turn_free(chat_turn *t)
     if (t == NULL)
         return;
     chat_parser_free(t->parser);
+    chat_form_fini(&t->form);
     strbuf_fini(&t->stops.held);
     mem_free(t->tokens);
     mem_free(t->bias);
@@ -246,7 +248,7 @@ static mote_status finish(chat_turn *t, mote_finish how, mote_error *err)
         r->think_tokens = r->answer_tokens;
     else if (r->thinking)
         r->think_tokens = t->answer_from - t->options.n_prompt;
-    r->forced_tokens = t->closing;
+    r->forced_tokens = t->closing + t->forced;
     return strbuf_check(&t->stops.held, err);
 }
 
@@ -272,7 +274,8 @@ static void set_bias(chat_turn *t)
     forbid(t, tags[CHAT_TAG_THINK_END]);
     if (t->options.answer->tool_choice == MOTE_TOOLS_NONE)
         forbid(t, tags[CHAT_TAG_CALL]);
-    if (t->result.thinking && !t->wrote && t->n - t->answer_from < MAX_BLANKS)
+    if (t->result.thinking && !t->wrote && t->form.phase == CHAT_FORM_FREE &&
+        t->n - t->answer_from < MAX_BLANKS)
         for (size_t i = 0; i < t->kit->n_ends; i++)
             forbid(t, t->kit->ends[i]);
 }
@@ -291,6 +294,8 @@ static mote_status sample(chat_turn *t, const mote_session *session, mote_token 
         how.temperature = fmaxf(how.temperature, 0.7f);
         how.top_k = how.top_k > 0 ? how.top_k : 20;
     }
+    if (t->state == TURN_ANSWERING)
+        TRY(chat_form_allowed(&t->form, &how.allowed, err));
     TRY(mote_sample(session, 0, &how, &choice, err));
     *out = choice.token;
     return MOTE_OK;
@@ -316,6 +321,7 @@ static void begin_answer(chat_turn *t)
     t->state = TURN_ANSWERING;
     t->answer_from = t->n;
     chat_loop_start(&t->loop, t->n, false);
+    chat_form_begin(&t->form, t->n);
 }
 
 /* Ends thinking for the model. */
@@ -346,6 +352,8 @@ static mote_status leave_loop(chat_turn *t, size_t *same, mote_error *err)
     t->result.loops_found++;
     t->result.dropped_tokens += t->n - begin;
     t->n = begin;
+    if (t->state == TURN_ANSWERING)
+        chat_form_rewind(&t->form, begin);
     if (begin < *same)
         *same = begin;
     if (t->state == TURN_ANSWERING && t->retries == MAX_RETRIES)
@@ -374,11 +382,32 @@ static void after_thinking(chat_turn *t)
     }
 }
 
+/* Puts in what the form leaves no choice about, as far as there is room. */
+static mote_status put_forced(chat_turn *t, mote_error *err)
+{
+    mote_token ids[CHAT_FORM_FORCED];
+    size_t n = 1;
+    while (t->state == TURN_ANSWERING && n > 0) {
+        const size_t left = t->max_tokens - (t->n - t->options.n_prompt - t->closing);
+        TRY(chat_form_forced(&t->form, ids, CHAT_FORM_FORCED, &n, err));
+        n = n < left ? n : left;
+        for (size_t i = 0; i < n; i++) {
+            push(t, ids[i]);
+            TRY(chat_form_accept(&t->form, ids[i], t->n, err));
+        }
+        t->forced += n;
+        if (n > 0) /* only what the model chose can be its loop */
+            chat_loop_start(&t->loop, t->n, false);
+    }
+    return MOTE_OK;
+}
+
 static mote_status after_token(chat_turn *t, mote_error *err)
 {
     const size_t held = t->options.answer->no_loop_guard ? 0 : chat_loop_suspects(&t->loop);
     if (t->state == TURN_THINKING)
         after_thinking(t);
+    TRY(put_forced(t, err));
     if (t->n > held)
         TRY(deliver(t, t->n - held, err));
     if (t->stops.hit)
@@ -401,18 +430,23 @@ static mote_status advance(chat_turn *t, const mote_session *session, size_t *sa
         return after_token(t, err);
     }
     push(t, token);
+    if (t->state == TURN_ANSWERING)
+        TRY(chat_form_accept(&t->form, token, t->n, err));
     if (!t->options.answer->no_loop_guard &&
         chat_loop_add(&t->loop, t->tokens, t->n) != CHAT_LOOP_NONE)
         return leave_loop(t, same, err);
     return after_token(t, err);
 }
 
-static void begin(chat_turn *t)
+static mote_status begin(chat_turn *t, mote_error *err)
 {
-    t->state = t->options.thinking ? TURN_THINKING : TURN_ANSWERING;
-    chat_loop_start(&t->loop, t->n, t->options.thinking);
-    if (t->state == TURN_THINKING && t->plan.last == 0)
+    t->state = TURN_THINKING;
+    chat_loop_start(&t->loop, t->n, true);
+    if (!t->options.thinking)
+        begin_answer(t);
+    else if (t->plan.last == 0)
         close_thinking(t, MOTE_THINK_END_BUDGET);
+    return put_forced(t, err);
 }
 
 mote_status chat_turn_next(chat_turn *t, const mote_session *session, chat_turn_want *want,
@@ -420,7 +454,7 @@ mote_status chat_turn_next(chat_turn *t, const mote_session *session, chat_turn_
 {
     size_t same = t->state == TURN_NEW ? 0 : t->n;
     if (t->state == TURN_NEW)
-        begin(t);
+        TRY(begin(t, err));
     else if (t->state != TURN_OVER)
         TRY(advance(t, session, &same, err));
     *want = (chat_turn_want){

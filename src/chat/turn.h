@@ -28,6 +28,7 @@ typedef struct chat_kit {
     const mote_model *model;
     chat_template how;
     chat_size size;
+    uint32_t n_tokens;              /* ids below have a meaning */
     mote_token ends[CHAT_MAX_ENDS]; /* tokens that end an answer */
     size_t n_ends;
     /* What closes thinking: after a whole sentence, and anywhere else. */
@@ -36,6 +37,8 @@ typedef struct chat_kit {
 } chat_kit;
 
 mote_status chat_kit_of(chat_kit *out, const mote_model *model, mote_error *err);
+
+struct vocab;
 
 /* What pointers lead to must outlive the turn, the prompt excepted. */
 typedef struct chat_turn_options {
@@ -47,6 +50,8 @@ typedef struct chat_turn_options {
     const mote_answer_options *answer; /* its event function is not called */
     const json_node *const *tools;     /* [n_tools] */
     size_t n_tools;
+    const struct vocab
+        *vocab; /* for answers of a given form and for calls, see form.h; else NULL */
     chat_event_fn *event;
     void *with;
 } chat_turn_options;

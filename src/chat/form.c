@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* form.c - see form.h. */
+#include "chat/form.h"
+
+#include "base/mem.h"
+#include "chat/limits.h"
+
+/* ---- the vocabulary ---- */
+
+static vocab_kind kind_of(const void *ctx, uint32_t id)
+{
+    const chat_kit *kit = ctx;
+    if (id >= kit->n_tokens)
+        return VOCAB_NEVER;
+    if (mote_token_is_end(kit->model, (mote_token)id))
+        return VOCAB_END;
+    if (mote_token_is_control(kit->model, (mote_token)id))
+        return VOCAB_NEVER;
+    for (size_t i = 0; i < CHAT_N_TAGS; i++)
+        if (kit->how.tags[i] == (mote_token)id)
+            return VOCAB_NEVER;
+    return VOCAB_TEXT;
+}
+
+static str bytes_of(const void *ctx, uint32_t id)
+{
+    const chat_kit *kit = ctx;
+    str text;
+    text.p = mote_token_bytes(kit->model, (mote_token)id, &text.n);
+    return text;
+}
+
+mote_status chat_vocab_of(vocab **out, const chat_kit *kit, mote_error *err)
+{
+    mote_model_info info;
+    mote_model_describe(kit->model, &info);
+    const vocab_source source = {
+        .ctx = kit, .n = info.vocabulary, .kind = kind_of, .bytes = bytes_of};
+    return vocab_new(out, &source, err);
+}
+
+/* ---- grammars ---- */
+
+static bool is_call_forced(const mote_answer_options *a)
+{
+    return a->tool_choice == MOTE_TOOLS_REQUIRED || a->tool_choice == MOTE_TOOLS_NAMED;
+}
+
+bool chat_form_wanted(const mote_answer_options *a, size_t n_tools)
+{
+    return a->format != MOTE_FORMAT_TEXT || is_call_forced(a) ||
+           (n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO);
+}
+
+static mote_status compile_choices(chat_form *f, str text, mote_error *err)
+{
+    json_doc *doc;
+    str choices[GRAMMAR_MAX_CHOICES];
+    size_t n = 0;
+    TRY(json_doc_read(&doc, text, err));
+    const json_node *root = json_doc_root(doc);
+    mote_status status = MOTE_OK;
+    if (!json_node_is(root, JSON_IS_ARRAY) || json_node_size(root) == 0 ||
+        json_node_size(root) > GRAMMAR_MAX_CHOICES)
+        status = err_set(err, MOTE_E_ARG, "choices are a JSON array of 1 to %d strings",
+                         GRAMMAR_MAX_CHOICES);
+    const json_node *item = status == MOTE_OK ? json_node_first(root) : NULL;
+    for (; item != NULL && status == MOTE_OK; item = json_node_next(item)) {
+        choices[n++] = json_node_text(item);
+        if (!json_node_is(item, JSON_IS_STRING))
+            status = err_set(err, MOTE_E_ARG, "choice %zu is not a string", n - 1);
+    }
+    if (status == MOTE_OK)
+        status = grammar_of_choices(&f->whole, f->options->vocab, choices, n, err);
+    json_doc_free(doc);
+    return status;
+}
+
+static mote_status compile_whole(chat_form *f, mote_error *err)
+{
+    const mote_answer_options *a = f->options->answer;
+    const str text = {a->format_text, a->format_bytes};
+    switch (a->format) {
+    case MOTE_FORMAT_TEXT: return MOTE_OK;
+    case MOTE_FORMAT_JSON: return grammar_of_json(&f->whole, f->options->vocab, true, err);
+    case MOTE_FORMAT_JSON_SCHEMA:
+        return grammar_of_schema(&f->whole, f->options->vocab, text, NULL, err);
+    case MOTE_FORMAT_REGEX: return grammar_of_regex(&f->whole, f->options->vocab, text, err);
+    case MOTE_FORMAT_CHOICES: return compile_choices(f, text, err);
+    }
+    return err_set(err, MOTE_E_ARG, "%d is no format", (int)a->format);
+}
+
+/* The tools that may be called: all, or the one that is named. */
+static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
+{
+    const mote_answer_options *a = f->options->answer;
+    size_t n = 0;
+    for (size_t i = 0; i < f->options->n_tools && n < CHAT_MAX_TOOLS; i++) {
+        const json_node *function = json_node_get(f->options->tools[i], "function");
+        const json_node *from = function != NULL ? function : f->options->tools[i];
+        const str name = json_node_text(json_node_get(from, "name"));
+        if (name.n == 0 || (a->tool_choice == MOTE_TOOLS_NAMED && !str_is(name, a->tool_name)))
+            continue;
+        tools[n++] = (grammar_tool){.name = name,
+                                    .parameters = json_node_get(from, "parameters"),
+                                    .strict = json_node_truth(json_node_get(from, "strict"))};
+    }
+    return n;
+}
+
+static mote_status compile_call(chat_form *f, mote_error *err)
+{
+    grammar_tool tools[CHAT_MAX_TOOLS];
+    grammar_builder builder;
+    const size_t n = callable(f, tools);
+    if (n == 0)
+        return err_set(err, MOTE_E_ARG, "a tool call is required, but there is no such tool");
+    grammar_begin(&builder, err);
+    grammar_add_tool_call(&builder, tools, n, NULL);
+    return grammar_finish(&builder, f->options->vocab, &f->call);
+}
+
+mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_error *err)
+{
+    const mote_answer_options *a = options->answer;
+    *f = (chat_form){.options = options, .must_call = is_call_forced(a)};
+    if (!chat_form_wanted(a, options->n_tools))
+        return MOTE_OK;
+    if (options->vocab == NULL || (a->tool_choice == MOTE_TOOLS_NAMED && a->tool_name == NULL))
+        return err_set(err, MOTE_E_ARG, "a form needs the vocabulary, a named tool its name");
+    if (f->must_call && a->format != MOTE_FORMAT_TEXT)
+        return err_set(err, MOTE_E_ARG, "an answer is either a required call or of a given form");
+    TRY(compile_whole(f, err));
+    if (f->must_call)
+        TRY(compile_call(f, err));
+    if (f->whole != NULL)
+        TRY(grammar_matcher_new(&f->whole_at, f->whole, err));
+    f->mask = mem_new(options->vocab->words, sizeof *f->mask);
+    return f->mask != NULL ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a form");
+}
+
+void chat_form_fini(chat_form *f)
+{
+    grammar_matcher_free(f->whole_at);
+    grammar_matcher_free(f->call_at);
+    grammar_free(f->whole);
+    grammar_free(f->call);
+    mem_free(f->mask);
+    *f = (chat_form){0};
+}
+
+/* ---- token by token ---- */
+
+static mote_token tag(const chat_form *f, chat_tag which)
+{
+    return f->options->kit->how.tags[which];
+}
+
+static grammar_matcher *in_use(const chat_form *f)
+{
+    return f->phase == CHAT_FORM_ANSWER ? f->whole_at
+           : f->phase == CHAT_FORM_CALL ? f->call_at
+                                        : NULL;
+}
+
+void chat_form_begin(chat_form *f, size_t n)
+{
+    f->phase = f->whole_at != NULL ? CHAT_FORM_ANSWER : CHAT_FORM_FREE;
+    f->from = n;
+}
+
+/* A call begins. If its grammar cannot be made the call is free, unless it was required. */
+static void begin_call(chat_form *f, size_t n)
+{
+    if (f->mask == NULL || (f->call == NULL && compile_call(f, NULL) != MOTE_OK))
+        return;
+    grammar_matcher_free(f->call_at);
+    if (grammar_matcher_new(&f->call_at, f->call, NULL) != MOTE_OK)
+        return;
+    f->phase = CHAT_FORM_CALL;
+    f->from = n;
+}
+
+mote_status chat_form_accept(chat_form *f, mote_token token, size_t n, mote_error *err)
+{
+    if (token == tag(f, CHAT_TAG_CALL) && f->phase != CHAT_FORM_CALL) {
+        f->must_call = false;
+        f->phase = CHAT_FORM_FREE;
+        begin_call(f, n);
+        return MOTE_OK;
+    }
+    if (f->phase == CHAT_FORM_CALL && token == tag(f, CHAT_TAG_CALL_END)) {
+        f->phase = CHAT_FORM_FREE;
+        return MOTE_OK;
+    }
+    return in_use(f) != NULL ? grammar_accept(in_use(f), token, err) : MOTE_OK;
+}
+
+void chat_form_rewind(chat_form *f, size_t n)
+{
+    if (f->phase == CHAT_FORM_FREE)
+        return;
+    if (n >= f->from)
+        grammar_rewind(in_use(f), n - f->from);
+    else
+        f->phase = CHAT_FORM_FREE;
+}
+
+mote_status chat_form_allowed(chat_form *f, const uint32_t **allowed, mote_error *err)
+{
+    *allowed = NULL;
+    if (in_use(f) == NULL)
+        return MOTE_OK;
+    TRY(grammar_mask(in_use(f), f->mask, err));
+    /* An answer of a given form may be a call in its place. */
+    if (f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 &&
+        f->options->n_tools > 0 && f->options->answer->tool_choice == MOTE_TOOLS_AUTO)
+        vocab_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
+    *allowed = f->mask;
+    return MOTE_OK;
+}
+
+mote_status chat_form_forced(chat_form *f, mote_token *ids, size_t room, size_t *n, mote_error *err)
+{
+    char text[CHAT_FORM_FORCED];
+    *n = 0;
+    if (f->must_call || (f->phase == CHAT_FORM_CALL && grammar_is_complete(f->call_at))) {
+        ids[(*n)++] = tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
+        return MOTE_OK;
+    }
+    /* At its beginning an answer may still become a call. */
+    if (in_use(f) == NULL || (f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 &&
+                              f->options->n_tools > 0))
+        return MOTE_OK;
+    const size_t bytes = grammar_forced(in_use(f), text, sizeof text < room ? sizeof text : room);
+    if (bytes == 0)
+        return MOTE_OK;
+    TRY(mote_tokenize(f->options->kit->model, text, bytes, 0, ids, room, n, err));
+    *n -= *n > 0; /* the model may know a longer last one */
+    return MOTE_OK;
+}

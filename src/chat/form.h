@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * form.h - the form an answer must have: which tokens may come next, and which must.
+ *
+ * Two grammars: of the answer as a whole, from its first token after thinking, and of a
+ * tool call, from behind <tool_call> to before </tool_call>. The second is made when a call
+ * begins. Between them, and without a format, everything is allowed.
+ */
+#ifndef MOTE_CHAT_FORM_H
+#define MOTE_CHAT_FORM_H
+
+#include "chat/turn.h"
+#include "grammar/grammar_build.h"
+
+/* The vocabulary of a model, for grammars; its kit must outlive it. */
+mote_status chat_vocab_of(vocab **out, const chat_kit *kit, mote_error *err);
+
+typedef enum chat_form_phase {
+    CHAT_FORM_FREE = 0,
+    CHAT_FORM_ANSWER,
+    CHAT_FORM_CALL
+} chat_form_phase;
+
+typedef struct chat_form {
+    const chat_turn_options *options;
+    grammar *whole, *call; /* NULL: none, or not yet */
+    grammar_matcher *whole_at, *call_at;
+    uint32_t *mask; /* [grammar_mask_words] */
+    chat_form_phase phase;
+    size_t from; /* position of the first token the matcher in use has seen */
+    bool must_call;
+} chat_form;
+
+/* Does an answer of this kind need options->vocab? */
+bool chat_form_wanted(const mote_answer_options *answer, size_t n_tools);
+
+/* Compiles what is known from the beginning. *form stays valid as long as the options. */
+mote_status chat_form_init(chat_form *form, const chat_turn_options *options, mote_error *err);
+void chat_form_fini(chat_form *form);
+
+/* The answer begins at position n. */
+void chat_form_begin(chat_form *form, size_t n);
+/* tokens[n - 1] was appended. */
+mote_status chat_form_accept(chat_form *form, mote_token token, size_t n, mote_error *err);
+/* The timeline was cut to n tokens. */
+void chat_form_rewind(chat_form *form, size_t n);
+
+/* Which tokens may come next; NULL: all. Valid until the next call. */
+mote_status chat_form_allowed(chat_form *form, const uint32_t **allowed, mote_error *err);
+/* Tokens that have to come next, at most `room` (CHAT_FORM_FORCED is enough); *n is 0 if there is a
+ * choice. */
+enum { CHAT_FORM_FORCED = 256 };
+mote_status chat_form_forced(chat_form *form, mote_token *ids, size_t room, size_t *n,
+                             mote_error *err);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* turn_form.c - answers of a given form: JSON, schemas, expressions, choices, required calls. */
+#include "chat/chat_rig.h"
+#include "chat/turn_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { SEEDS = 10 };
+
+static mote_engine *engine;
+
+static const char tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"set_timer\",\"description\":\"Set a timer\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"minutes\":{\"type\":\"integer\","
+    "\"minimum\":1,\"maximum\":90},\"label\":{\"type\":\"string\"}},\"required\":[\"minutes\"]}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"Weather\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
+    "\"required\":[\"city\"]}}}]";
+
+/* One answer of that form; what came of it is in *h. */
+static mote_answer formed(mote_format format, const char *text, uint64_t seed, bool think, heard *h)
+{
+    mote_chat *chat = turn_chat(engine, NULL);
+    const mote_answer_options how = {.format = format,
+                                     .format_text = text,
+                                     .format_bytes = text != NULL ? strlen(text) : 0,
+                                     .think = think ? MOTE_THINK_ON : MOTE_THINK_OFF,
+                                     .think_budget = 16,
+                                     .max_tokens = 400,
+                                     .sampling.seed = seed};
+    turn_add(chat, "Who is the mayor of Keldon?");
+    const mote_answer answer = turn_answer(chat, how, h);
+    mote_chat_free(chat);
+    return answer;
+}
+
+static void json_of_a_schema(void **state)
+{
+    (void)state;
+    const char *schema =
+        "{\"type\":\"object\",\"properties\":{\"the_name_of_the_person\":{\"type\":\"string\","
+        "\"maxLength\":12},\"the_age_in_years\":{\"type\":\"integer\",\"minimum\":7,\"maximum\":11}"
+        "},"
+        "\"required\":[\"the_name_of_the_person\",\"the_age_in_years\"],"
+        "\"additionalProperties\":false}";
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        json_doc *doc;
+        const mote_answer a = formed(MOTE_FORMAT_JSON_SCHEMA, schema, seed, seed % 2, &h);
+        assert_int_equal(a.finish, MOTE_FINISH_STOP);
+        assert_true(a.forced_tokens > 10); /* the names of the members */
+        assert_int_equal(json_doc_read(&doc, strbuf_view(&h.content), NULL), MOTE_OK);
+        const json_node *root = json_doc_root(doc);
+        int64_t age;
+        assert_int_equal(json_node_size(root), 2);
+        assert_true(json_node_is(json_node_get(root, "the_name_of_the_person"), JSON_IS_STRING));
+        assert_true(json_node_int64(json_node_get(root, "the_age_in_years"), &age));
+        assert_in_range(age, 7, 11);
+        json_doc_free(doc);
+        heard_clear(&h);
+    }
+}
+
+static void any_object(void **state)
+{
+    (void)state;
+    int whole = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        json_doc *doc;
+        const mote_answer a = formed(MOTE_FORMAT_JSON, NULL, seed, false, &h);
+        assert_true(h.content.n > 0 && h.content.p[0] == '{');
+        if (a.finish == MOTE_FINISH_STOP) {
+            assert_int_equal(json_doc_read(&doc, strbuf_view(&h.content), NULL), MOTE_OK);
+            json_doc_free(doc);
+            whole++;
+        }
+        heard_clear(&h);
+    }
+    assert_true(whole > 0);
+}
+
+static void expressions_and_choices(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        formed(MOTE_FORMAT_CHOICES, "[\"yes\", \"no\", \"perhaps not\"]", seed, seed % 2, &h);
+        const str said = strbuf_view(&h.content);
+        assert_true(str_is(said, "yes") || str_is(said, "no") || str_is(said, "perhaps not"));
+        heard_clear(&h);
+        formed(MOTE_FORMAT_REGEX, "[0-9]{3}-[a-c]", seed, false, &h);
+        assert_int_equal(h.content.n, 5);
+        for (size_t i = 0; i < 3; i++)
+            assert_in_range(h.content.p[i], '0', '9');
+        assert_int_equal(h.content.p[3], '-');
+        assert_in_range(h.content.p[4], 'a', 'c');
+        heard_clear(&h);
+    }
+}
+
+/* Whatever was asked, the answer is a call with arguments as the schema wants them. */
+static void calls_can_be_required(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        mote_answer_options how = {.tool_choice = seed % 2 ? MOTE_TOOLS_NAMED : MOTE_TOOLS_REQUIRED,
+                                   .tool_name = "set_timer",
+                                   .one_call = true,
+                                   .think = seed % 3 == 0 ? MOTE_THINK_ON : MOTE_THINK_OFF,
+                                   .think_budget = 16,
+                                   .max_tokens = 400,
+                                   .sampling.seed = seed};
+        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+        turn_add(chat, "Hello");
+        const mote_answer a = turn_answer(chat, how, &h);
+        assert_int_equal(a.finish, MOTE_FINISH_TOOL_CALLS);
+        assert_int_equal(a.calls, 1);
+        assert_true(text_is_blank(&h.content));
+        if (seed % 2)
+            assert_memory_equal(h.calls.p, "set_timer {\"", 12);
+        int minutes;
+        if (sscanf(h.calls.p, "set_timer {\"minutes\": %d", &minutes) == 1)
+            assert_in_range(minutes, 1, 90);
+        heard_clear(&h);
+        mote_chat_free(chat);
+    }
+}
+
+static void what_has_no_form_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        mote_answer_options how;
+        mote_status status;
+    } cases[] = {
+        {{.format = MOTE_FORMAT_JSON_SCHEMA, .format_text = "{\"type\":7}", .format_bytes = 10},
+         MOTE_E_FORMAT},
+        {{.format = MOTE_FORMAT_REGEX, .format_text = "(a", .format_bytes = 2}, MOTE_E_ARG},
+        {{.format = MOTE_FORMAT_CHOICES, .format_text = "[]", .format_bytes = 2}, MOTE_E_ARG},
+        {{.format = MOTE_FORMAT_CHOICES, .format_text = "[1]", .format_bytes = 3}, MOTE_E_ARG},
+        {{.tool_choice = MOTE_TOOLS_REQUIRED}, MOTE_E_ARG},
+        {{.tool_choice = MOTE_TOOLS_NAMED, .tool_name = "nothing"}, MOTE_E_ARG},
+    };
+    mote_chat *chat = turn_chat(engine, NULL);
+    mote_error err;
+    turn_add(chat, "Hello");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const mote_status status = mote_chat_answer(chat, &cases[i].how, NULL, &err);
+        assert_int_equal(status, cases[i].status);
+        assert_int_equal(mote_chat_count(chat), 1);
+    }
+    mote_chat_free(chat);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_of_a_schema),
+        cmocka_unit_test(any_object),
+        cmocka_unit_test(expressions_and_choices),
+        cmocka_unit_test(calls_can_be_required),
+        cmocka_unit_test(what_has_no_form_is_refused),
+    };
+    engine = turn_engine("mote-tiny-Q4_K_M.gguf", 1, 2);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    turn_engine_close(engine);
+    return failed;
+}
