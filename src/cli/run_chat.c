@@ -122,6 +122,7 @@ static int loop(chat_loop *c)
         case LINE_FAILED: return run_no_memory();
         }
         warned = end == LINE_INTERRUPTED;
+        interrupt_forget(); /* Ctrl-C while a command was at work: it is done now */
         if (interrupt_came())
             return interrupt_exit_code();
     }
