@@ -174,7 +174,8 @@ typedef struct mote_engine mote_engine;
 
 typedef enum mote_kv {
     MOTE_KV_F16 = 0,
-    MOTE_KV_F32 = 1 /* twice the memory; to compare with a reference */
+    MOTE_KV_F32 = 1, /* twice the memory; to compare with a reference */
+    MOTE_KV_Q8_0 = 2 /* 17/32 of the memory; 8 bits a value, a scale for every 32 */
 } mote_kv;
 
 /* Whether the engine's own threads are kept to certain CPUs; the thread that calls

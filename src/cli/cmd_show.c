@@ -53,7 +53,7 @@ static const cli_flag flags[] = {
      .help = "and this many sessions"},
     {.name = "kv",
      .kind = FLAG_CHOICE,
-     .value = "f16|f32",
+     .value = LOAD_KV_CHOICES,
      .initial = "f16",
      .env = "MOTE_KV",
      .at = AT(kv),
@@ -147,8 +147,7 @@ static void print_memory(const show_state *s)
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], note[96];
     out_printf(o, "  Memory       context %s, %s, %s\n", text_count(a, s->options->context),
-               text_counted(b, s->options->sessions, "session"),
-               s->options->kv == MOTE_KV_F32 ? "f32" : "f16");
+               text_counted(b, s->options->sessions, "session"), load_kv_name(s->options->kv));
     print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
     print_memory_row(o, "model", s->memory.model, "");
     snprintf(note, sizeof note, "%s a token", text_bytes(a, s->token_bytes));
@@ -195,7 +194,7 @@ static void write_memory(json *j, const show_state *s)
     json_begin_object(j);
     json_key_u64(j, "context", s->options->context);
     json_key_u64(j, "sessions", s->options->sessions);
-    json_key_text(j, "kv", s->options->kv == MOTE_KV_F32 ? "f32" : "f16");
+    json_key_text(j, "kv", load_kv_name(s->options->kv));
     json_key_u64(j, "weights", s->memory.weights);
     json_key_u64(j, "model", s->memory.model);
     json_key_u64(j, "pages", s->memory.pages);

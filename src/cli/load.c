@@ -19,7 +19,8 @@ enum { USUAL_CONTEXT = 4096 };
 /* The choice's words are in the order of the enum. */
 _Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_AMX == 4, "--isa lists the levels in order");
 _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways in order");
-_Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1, "--kv lists the formats in order");
+_Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,
+               "LOAD_KV_CHOICES lists the formats in order");
 
 const cli_flag load_flags[] = {
     {.name = "context",
@@ -50,11 +51,12 @@ const cli_flag load_flags[] = {
      .help = "threads kept off weak cores, left free, or each on a core of its own"},
     {.name = "kv",
      .kind = FLAG_CHOICE,
-     .value = "f16|f32",
+     .value = LOAD_KV_CHOICES,
      .initial = "f16",
      .env = "MOTE_KV",
      .at = offsetof(load_options, kv),
-     .help = "attention memory; f32 takes twice the room, to compare with a reference"},
+     .help = "attention memory; q8_0 takes half the room of f16, f32 twice, to compare with a "
+             "reference"},
     {.name = "isa",
      .kind = FLAG_CHOICE,
      .value = "best|ref|avx2|avx512|amx",
@@ -72,6 +74,12 @@ const cli_flag load_flags[] = {
      .help = "stretch the context by this factor, 1 to 4"},
 };
 _Static_assert(sizeof load_flags / sizeof *load_flags == LOAD_N_FLAGS, "LOAD_N_FLAGS");
+
+const char *load_kv_name(uint64_t kv)
+{
+    static const char *const names[] = {"f16", "f32", "q8_0"};
+    return names[kv];
+}
 
 int load_check_file(const char *path)
 {

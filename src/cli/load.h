@@ -21,6 +21,10 @@ typedef struct load_options {
     uint64_t context; /* 0: the command decides */
 } load_options;
 
+/* Of a flag for mote_kv, and the name of one. */
+#define LOAD_KV_CHOICES "f16|f32|q8_0"
+const char *load_kv_name(uint64_t kv);
+
 /* For the `flags` of a flag_group whose base is a load_options. */
 extern const cli_flag load_flags[];
 enum { LOAD_N_FLAGS = 6 };

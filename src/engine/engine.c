@@ -59,7 +59,7 @@ static mote_status resolve(const mote_model *m, const mote_engine_options *given
         return too_many(err, "tokens in a batch", o->batch, MAX_BATCH);
     if (o->logits_rows > MAX_LOGITS_ROWS)
         return too_many(err, "rows of logits", o->logits_rows, MAX_LOGITS_ROWS);
-    if (o->kv != MOTE_KV_F16 && o->kv != MOTE_KV_F32)
+    if ((unsigned)o->kv > MOTE_KV_Q8_0)
         return err_set(err, MOTE_E_ARG, "an unknown format for keys and values: %d", (int)o->kv);
     if ((unsigned)o->pin > MOTE_PIN_CORES)
         return err_set(err, MOTE_E_ARG, "an unknown way to place threads: %d", (int)o->pin);

@@ -6,7 +6,6 @@
  */
 #include "engine/engine_int.h"
 #include "kernels/fmath.h"
-#include "quant/half.h"
 
 #include <string.h>
 
@@ -57,23 +56,12 @@ void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out)
     }
 }
 
-static float element(const unsigned char *half, mote_kv kv, size_t i)
-{
-    if (kv == MOTE_KV_F32)
-        return ((const float *)(const void *)half)[i];
-    return half_f16_to_f32(((const uint16_t *)(const void *)half)[i]);
-}
-
 void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
                      uint64_t pos, float *k, float *v)
 {
     const attn_shape *shape = &s->engine->forward.layout.attention;
     const unsigned char *cell =
         s->pages[pos / KERN_PAGE] +
-        (attention_layer * shape->kv_heads + kv_head) * 2 * attn_half_bytes(shape->kv);
-    size_t slot = (size_t)(pos % KERN_PAGE);
-    for (size_t d = 0; d < KERN_HEAD_DIM; d++) {
-        k[d] = element(cell, shape->kv, d * KERN_PAGE + slot);
-        v[d] = element(cell + attn_half_bytes(shape->kv), shape->kv, slot * KERN_HEAD_DIM + d);
-    }
+        (attention_layer * shape->kv_heads + kv_head) * 2 * kv_half_bytes(shape->kv);
+    kv_read(shape->kv, cell, (size_t)(pos % KERN_PAGE), k, v);
 }

@@ -89,13 +89,8 @@ static mote_status put_part(void *ctx, void *data, size_t bytes, mote_error *err
 /* Clears positions from `used` on: what an earlier timeline left there is not ours to save. */
 static void clear_unused(const attn_shape *shape, unsigned char *page, size_t used)
 {
-    size_t half = attn_half_bytes(shape->kv), value = half / (KERN_PAGE * KERN_HEAD_DIM);
-    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++) {
-        unsigned char *k = page + cell * 2 * half, *v = k + half;
-        for (size_t d = 0; d < KERN_HEAD_DIM; d++)
-            memset(k + (d * KERN_PAGE + used) * value, 0, (KERN_PAGE - used) * value);
-        memset(v + used * KERN_HEAD_DIM * value, 0, (KERN_PAGE - used) * KERN_HEAD_DIM * value);
-    }
+    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++)
+        kv_clear_from(shape->kv, page + cell * 2 * kv_half_bytes(shape->kv), used);
 }
 
 static mote_status put_pages(writer *w, const mote_session *s, mote_error *err)

@@ -18,7 +18,9 @@ enum {
     KERN_STATE_DIM = 128, /* dk = dv: a head's state is [128][128] */
     KERN_PAGE = 64,       /* positions of a key/value page */
     KERN_HEAD_DIM = 256,  /* of an attention head */
-    KERN_LANES = 16,      /* partial sums of the "lanes" shape */
+    KERN_KV_GROUP = 32,   /* dimensions that share a scale in a Q8_0 page */
+    KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
+    KERN_LANES = 16, /* partial sums of the "lanes" shape */
     /* Working memory a gemm may use, one piece per thread, 64-aligned. */
     KERN_SCRATCH_BYTES = 1 << 20
 };
@@ -98,8 +100,22 @@ typedef void kern_delta_fold_fn(const kern_delta_args *a, float *s1);
 
 /* ---- attention (docs/numerics.md section 5) ---- */
 
+/* Keys and values of a page in Q8_0: a value is its code times the scale of its position and
+ * group of dimensions, an f16. */
+typedef struct kern_q8_keys {
+    int8_t code[KERN_HEAD_DIM][KERN_PAGE];
+    uint16_t d[KERN_KV_GROUPS][KERN_PAGE];
+} kern_q8_keys;
+typedef struct kern_q8_values {
+    int8_t code[KERN_PAGE][KERN_HEAD_DIM];
+    uint16_t d[KERN_PAGE][KERN_KV_GROUPS];
+} kern_q8_values;
+_Static_assert(sizeof(kern_q8_keys) == 17408 && sizeof(kern_q8_values) == 17408,
+               "both halves of a cell are one size, and snapshots hold them");
+
 /* Writes one position of one kv head into a page, rounded to the page's format:
- * k goes to column `slot` of K [256][64], v to row `slot` of V [64][256]. */
+ * k goes to column `slot` of K [256][64], v to row `slot` of V [64][256]. Q8_0: codes as
+ * act_32 makes them, its scales rounded to f16. */
 typedef void kern_kv_put_fn(const float *k, const float *v, void *k_page, void *v_page,
                             uint32_t slot);
 
@@ -117,8 +133,8 @@ typedef struct kern_attn_args {
     size_t q_stride;
     size_t n;
     const uint8_t *n_keys; /* [n], 0 .. 64 */
-    const void *k_page;    /* [256][64] */
-    const void *v_page;    /* [64][256] */
+    const void *k_page;    /* [256][64], or kern_q8_keys */
+    const void *v_page;    /* [64][256], or kern_q8_values */
     float scale;
     bool first;
     kern_attn_acc *acc; /* [n] */

@@ -59,8 +59,27 @@ size_t attn_parts_needed(size_t heads, uint64_t positions, uint32_t sessions)
 
 static unsigned char *cell(const attn_run *run, unsigned char *page, size_t kv_head)
 {
-    return page +
-           (run->layer * run->shape->kv_heads + kv_head) * 2 * attn_half_bytes(run->shape->kv);
+    return page + (run->layer * run->shape->kv_heads + kv_head) * 2 * kv_half_bytes(run->shape->kv);
+}
+
+static kern_kv_put_fn *put_of(const kern_table *k, mote_kv kv)
+{
+    switch (kv) {
+    case MOTE_KV_F32: return k->kv_put_f32;
+    case MOTE_KV_Q8_0: return k->kv_put_q8_0;
+    case MOTE_KV_F16: break;
+    }
+    return k->kv_put_f16;
+}
+
+static kern_attn_block_fn *block_of(const kern_table *k, mote_kv kv)
+{
+    switch (kv) {
+    case MOTE_KV_F32: return k->attn_block_f32;
+    case MOTE_KV_Q8_0: return k->attn_block_q8_0;
+    case MOTE_KV_F16: break;
+    }
+    return k->attn_block_f16;
 }
 
 static void put_row(const attn_run *run, const attn_segment *seg, size_t row)
@@ -68,7 +87,7 @@ static void put_row(const attn_run *run, const attn_segment *seg, size_t row)
     const attn_shape *s = run->shape;
     const kern_table *kern = run->n->k;
     uint64_t pos = seg->pos + (row - seg->row);
-    kern_kv_put_fn *put = s->kv == MOTE_KV_F32 ? kern->kv_put_f32 : kern->kv_put_f16;
+    kern_kv_put_fn *put = put_of(kern, s->kv);
     for (size_t head = 0; head < s->kv_heads; head++) {
         size_t at = (row * s->kv_heads + head) * DIM;
         float k[DIM];
@@ -76,7 +95,7 @@ static void put_row(const attn_run *run, const attn_segment *seg, size_t row)
         kern->rope(k, run->rows->cos + row * ROPE_PAIRS, run->rows->sin + row * ROPE_PAIRS,
                    ROPE_PAIRS);
         unsigned char *c = cell(run, seg->pages[pos / PAGE], head);
-        put(k, run->rows->v + at, c, c + attn_half_bytes(s->kv), (uint32_t)(pos % PAGE));
+        put(k, run->rows->v + at, c, c + kv_half_bytes(s->kv), (uint32_t)(pos % PAGE));
     }
 }
 
@@ -187,8 +206,7 @@ static void attend(const attn_run *run, const tile *t, size_t partition, tile_me
     size_t block = partition * BLOCKS, end = (size_t)(last_pos / PAGE) + 1;
     if (end > block + BLOCKS)
         end = block + BLOCKS;
-    kern_attn_block_fn *attn =
-        s->kv == MOTE_KV_F32 ? run->n->k->attn_block_f32 : run->n->k->attn_block_f16;
+    kern_attn_block_fn *attn = block_of(run->n->k, s->kv);
     for (size_t b = block; b < end; b++) {
         for (size_t i = 0; i < n; i++)
             m->n_keys[i] = keys_seen(first_pos + i / t->group, (uint64_t)b * PAGE);
@@ -199,7 +217,7 @@ static void attend(const attn_run *run, const tile *t, size_t partition, tile_me
             .n = n,
             .n_keys = m->n_keys,
             .k_page = c,
-            .v_page = c + attn_half_bytes(s->kv),
+            .v_page = c + kv_half_bytes(s->kv),
             .scale = 0.0625f, /* 256^-0.5 */
             .first = b == block,
             .acc = acc,

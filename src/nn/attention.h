@@ -3,13 +3,14 @@
  * attention.h - gated grouped-query attention over pages of keys and values.
  *
  * A page holds 64 positions of all attention layers, immutable once full and
- * shared between timelines: [layer][kv head][K [256][64], V [64][256]] in the
+ * shared between timelines: [layer][kv head], each a cell of kv_page.h in the
  * cache's format. Keys are stored after norm and rotation, rounded before
  * anybody reads them, so a fresh key and a cached key are the same number.
  */
 #ifndef MOTE_NN_ATTENTION_H
 #define MOTE_NN_ATTENTION_H
 
+#include "nn/kv_page.h"
 #include "nn/nn.h"
 
 typedef struct attn_shape {
@@ -19,14 +20,9 @@ typedef struct attn_shape {
     float eps;
 } attn_shape;
 
-/* Bytes of one position's key (or value) of one head, times 64: half of a page's cell. */
-static inline size_t attn_half_bytes(mote_kv kv)
-{
-    return (size_t)KERN_PAGE * KERN_HEAD_DIM * (kv == MOTE_KV_F32 ? 4 : 2);
-}
 static inline size_t attn_page_bytes(const attn_shape *s)
 {
-    return s->layers * s->kv_heads * 2 * attn_half_bytes(s->kv);
+    return s->layers * s->kv_heads * 2 * kv_half_bytes(s->kv);
 }
 
 /* n consecutive rows of the pass that belong to one timeline. */

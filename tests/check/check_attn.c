@@ -6,6 +6,8 @@
 
 #include "quant/half.h"
 
+#include <string.h>
+
 enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE, PAGE_VALUES = DIM * PAGE };
 enum { ACC_FLOATS = sizeof(kern_attn_acc) / sizeof(float) };
 
@@ -23,14 +25,43 @@ static const void *in_f16(check *c, size_t n)
     return x;
 }
 
-static bool put_case(check *c, uint32_t i, size_t value_bytes, kern_kv_put_fn *put)
+/* Codes as they come, -128 too; scales as f16: zeros, subnormals and both signs among them. */
+static const void *in_q8_0(check *c, bool keys)
+{
+    const size_t bytes = sizeof(kern_q8_keys);
+    unsigned char *page = check_in_aligned(c, bytes, sizeof(uint16_t));
+    const uint16_t *scales = in_f16(c, KERN_KV_GROUPS * PAGE);
+    for (size_t i = 0; i < PAGE_VALUES; i++)
+        page[i] = (unsigned char)check_random(c);
+    memcpy(keys ? (void *)((kern_q8_keys *)(void *)page)->d
+                : (void *)((kern_q8_values *)(void *)page)->d,
+           scales, bytes - PAGE_VALUES);
+    return page;
+}
+
+/* Room for a page's keys or values. */
+static void *out_page(check *c, mote_kv kv)
+{
+    const size_t value = kv == MOTE_KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    const size_t bytes = kv == MOTE_KV_Q8_0 ? sizeof(kern_q8_keys) : PAGE_VALUES * value;
+    return check_out_aligned(c, bytes, value);
+}
+
+static const void *in_page(check *c, mote_kv kv, bool keys)
+{
+    return kv == MOTE_KV_F32   ? check_in_f32(c, PAGE_VALUES)
+           : kv == MOTE_KV_F16 ? in_f16(c, PAGE_VALUES)
+                               : in_q8_0(c, keys);
+}
+
+static bool put_case(check *c, uint32_t i, mote_kv kv, kern_kv_put_fn *put)
 {
     if (i >= (c->bench ? 1 : PAGE))
         return false;
     const float *k = check_in_f32(c, DIM);
     const float *v = check_in_f32(c, DIM);
-    void *k_page = check_out_aligned(c, PAGE_VALUES * value_bytes, value_bytes);
-    void *v_page = check_out_aligned(c, PAGE_VALUES * value_bytes, value_bytes);
+    void *k_page = out_page(c, kv);
+    void *v_page = out_page(c, kv);
     check_label(c, 0, 0, "one position");
     CHECK_CALL(c)
     put(k, v, k_page, v_page, i);
@@ -39,12 +70,17 @@ static bool put_case(check *c, uint32_t i, size_t value_bytes, kern_kv_put_fn *p
 
 bool check_kv_put_f32(check *c, uint32_t i)
 {
-    return put_case(c, i, sizeof(float), c->table->kv_put_f32);
+    return put_case(c, i, MOTE_KV_F32, c->table->kv_put_f32);
 }
 
 bool check_kv_put_f16(check *c, uint32_t i)
 {
-    return put_case(c, i, sizeof(uint16_t), c->table->kv_put_f16);
+    return put_case(c, i, MOTE_KV_F16, c->table->kv_put_f16);
+}
+
+bool check_kv_put_q8_0(check *c, uint32_t i)
+{
+    return put_case(c, i, MOTE_KV_Q8_0, c->table->kv_put_q8_0);
 }
 
 /* How many keys each query sees, by the kind of case: all, a causal edge, anything. */
@@ -79,7 +115,7 @@ static size_t queries_of_case(const check *c, uint32_t i)
     return i < sizeof some ? some[i] : 0;
 }
 
-static bool block_case(check *c, uint32_t i, bool f16, kern_attn_block_fn *block)
+static bool block_case(check *c, uint32_t i, mote_kv kv, kern_attn_block_fn *block)
 {
     const size_t n = queries_of_case(c, i);
     if (n == 0)
@@ -90,8 +126,8 @@ static bool block_case(check *c, uint32_t i, bool f16, kern_attn_block_fn *block
     uint8_t *one = check_in_aligned(c, 1, 1);
     one[0] = (uint8_t)i;
     a.n_keys = i <= PAGE && !c->bench ? one : key_counts(c, i, n);
-    a.k_page = f16 ? in_f16(c, PAGE_VALUES) : check_in_f32(c, PAGE_VALUES);
-    a.v_page = f16 ? in_f16(c, PAGE_VALUES) : check_in_f32(c, PAGE_VALUES);
+    a.k_page = in_page(c, kv, true);
+    a.v_page = in_page(c, kv, false);
     a.acc = (kern_attn_acc *)check_inout_f32(c, n * ACC_FLOATS);
     check_label(c, 4.0 * (double)n * PAGE_VALUES, 0, "queries=%zu", n);
     CHECK_CALL(c)
@@ -101,12 +137,17 @@ static bool block_case(check *c, uint32_t i, bool f16, kern_attn_block_fn *block
 
 bool check_attn_block_f32(check *c, uint32_t i)
 {
-    return block_case(c, i, false, c->table->attn_block_f32);
+    return block_case(c, i, MOTE_KV_F32, c->table->attn_block_f32);
 }
 
 bool check_attn_block_f16(check *c, uint32_t i)
 {
-    return block_case(c, i, true, c->table->attn_block_f16);
+    return block_case(c, i, MOTE_KV_F16, c->table->attn_block_f16);
+}
+
+bool check_attn_block_q8_0(check *c, uint32_t i)
+{
+    return block_case(c, i, MOTE_KV_Q8_0, c->table->attn_block_q8_0);
 }
 
 bool check_attn_merge(check *c, uint32_t i)

@@ -26,6 +26,6 @@ check_fn check_add, check_silu_mul, check_conv_silu, check_rope, check_max, chec
 check_fn check_delta_rows, check_delta_fold;
 /* check_attn.c */
 check_fn check_kv_put_f32, check_kv_put_f16, check_attn_block_f32, check_attn_block_f16;
-check_fn check_attn_merge, check_attn_finish;
+check_fn check_kv_put_q8_0, check_attn_block_q8_0, check_attn_merge, check_attn_finish;
 
 #endif

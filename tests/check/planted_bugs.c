@@ -11,6 +11,7 @@
 #include "kernels/fmath.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/variants.h"
+#include "quant/half.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,17 @@ static void kv_put_truncates(const float *k, const float *v, void *k_page, void 
     for (int i = 0; i < KERN_HEAD_DIM; i++)
         cut[i] = f_from_bits(f_bits(k[i]) & 0xffffe000u);
     k_kv_put_f16_ref(cut, v, k_page, v_page, slot);
+}
+
+/* Scales of neighbouring groups in each other's place. */
+static void kv_put_swaps_scales(const float *k, const float *v, void *k_page, void *v_page,
+                                uint32_t slot)
+{
+    k_kv_put_q8_0_ref(k, v, k_page, v_page, slot);
+    kern_q8_values *values = v_page;
+    const uint16_t first = values->d[slot][0];
+    values->d[slot][0] = values->d[slot][1];
+    values->d[slot][1] = first;
 }
 
 /* ---- order and rounding of sums ---- */
@@ -273,6 +285,24 @@ static void attn_scales_query(const kern_attn_args *a)
     }
 }
 
+/* Widens codes to halves, where they must become floats. */
+static void attn_through_halves(const kern_attn_args *a)
+{
+    static uint16_t keys[KERN_HEAD_DIM][KERN_PAGE], values[KERN_PAGE][KERN_HEAD_DIM];
+    const kern_q8_keys *k = a->k_page;
+    const kern_q8_values *v = a->v_page;
+    for (int i = 0; i < KERN_HEAD_DIM; i++)
+        for (int j = 0; j < KERN_PAGE; j++) {
+            const int group = i / KERN_KV_GROUP;
+            keys[i][j] = half_f32_to_f16((float)k->code[i][j] * half_f16_to_f32(k->d[group][j]));
+            values[j][i] = half_f32_to_f16((float)v->code[j][i] * half_f16_to_f32(v->d[j][group]));
+        }
+    kern_attn_args b = *a;
+    b.k_page = keys;
+    b.v_page = values;
+    k_attn_block_f16_ref(&b);
+}
+
 static void merge_swaps(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -336,6 +366,8 @@ int main(void)
     PLANT(add, add_crashes);
     PLANT(kv_put_f16, kv_put_wrong_neighbour);
     PLANT(kv_put_f16, kv_put_truncates);
+    PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* right: must pass */
+    PLANT(kv_put_q8_0, kv_put_swaps_scales);
     PLANT(rmsnorm, rmsnorm_sums_in_order);
     PLANT(rmsnorm, rmsnorm_other_association);
     PLANT(conv_silu, conv_without_fma);
@@ -354,6 +386,8 @@ int main(void)
     PLANT(attn_block_f16, attn_sees_one_key_more);
     PLANT(attn_block_f16, attn_ignores_first);
     PLANT(attn_block_f16, attn_scales_query);
+    PLANT(attn_block_q8_0, k_attn_block_q8_0_ref); /* right: must pass */
+    PLANT(attn_block_q8_0, attn_through_halves);
     PLANT(attn_merge, merge_swaps);
     PLANT(attn_finish, finish_by_reciprocal);
     check_free(&c);

@@ -23,6 +23,8 @@ for name in cut1 cut7 ref; do
 done
 write f32 --all --kv f32 -t 1
 cmp -s "$work/whole" "$work/f32" && fail "--kv f32 changes nothing"
+write q8_0 --all --kv q8_0
+cmp -s "$work/whole" "$work/q8_0" && fail "--kv q8_0 changes nothing"
 write yarn --all --yarn 4 -t 1
 cmp -s "$work/whole" "$work/yarn" && fail "--yarn 4 changes nothing"
 

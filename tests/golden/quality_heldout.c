@@ -31,6 +31,7 @@ typedef struct runner {
 
 static runner runners[] = {
     {"mote-tiny-BF16", MOTE_KV_F32, 1.7467127, 1e-3, .kl_bound = 0},
+    {"mote-tiny-BF16", MOTE_KV_Q8_0, 1.7467127, 1e-3, .kl_bound = 1e-3},
     {"mote-tiny-Q8_0", MOTE_KV_F16, 1.7460, 1e-2, .kl_bound = 4.0e-5},
     {"mote-tiny-Q4_K_M", MOTE_KV_F16, 1.7453, 1e-2, .kl_bound = 1.3e-3},
 };
@@ -125,8 +126,8 @@ static void report(const runner *r, uint32_t chunks)
     /* Fewer chunks are other text: its perplexity is unknown, its divergence may be larger. */
     bool whole = chunks == MAX_CHUNKS;
     double kl_bound = whole ? r->kl_bound : 4 * r->kl_bound;
-    printf("%-18s kv %s  perplexity %.4f (golden %.4f)", r->name,
-           r->kv == MOTE_KV_F32 ? "f32" : "f16", perplexity, r->perplexity);
+    printf("%-18s kv %s  perplexity %.4f (golden %.4f)", r->name, rig_kv_name(r->kv), perplexity,
+           r->perplexity);
     if (r->kl_bound > 0)
         printf("  mean KL divergence %.3e, bound %.1e", r->kl / n, kl_bound);
     printf("\n");

@@ -4,7 +4,7 @@
  * only meet every case by luck: all thread counts, all levels, all neighbours,
  * every distance of a rewind, every kind of position in a snapshot.
  *
- *   law_fixed --model NAME [--kv f16|f32]
+ *   law_fixed --model NAME [--kv f16|f32|q8_0]
  *
  * It starts itself again (--resume) for the part of L6 that needs a new process.
  */
@@ -391,7 +391,7 @@ static void spawn_resume(const fixture *f)
                     (char *)(uintptr_t) "--path",
                     (char *)(uintptr_t)f->table.path,
                     (char *)(uintptr_t) "--kv",
-                    (char *)(uintptr_t)(f->table.setup.kv == MOTE_KV_F32 ? "f32" : "f16"),
+                    (char *)(uintptr_t)rig_kv_name(f->table.setup.kv),
                     NULL};
     pid_t child;
     int status = -1;
@@ -467,7 +467,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--model") == 0)
             setup.name = argv[i + 1];
         else if (strcmp(argv[i], "--kv") == 0)
-            setup.kv = strcmp(argv[i + 1], "f32") == 0 ? MOTE_KV_F32 : MOTE_KV_F16;
+            setup.kv = rig_kv(argv[i + 1]);
         else if (strcmp(argv[i], "--resume") == 0)
             dir = argv[i + 1];
         else if (strcmp(argv[i], "--path") == 0)

@@ -2,7 +2,7 @@
 /*
  * law_random.c - random scripts against the table, on one model.
  *
- *   law_random --model NAME [--kv f16|f32] [--seed N] [--cases N] [--case N]
+ *   law_random --model NAME [--kv f16|f32|q8_0] [--seed N] [--cases N] [--case N]
  *              [--length N] [--level NAME]
  *
  * MOTE_TEST_SCALE (percent) stretches the number of cases. A failure prints its
@@ -35,7 +35,7 @@ static void parse_one(settings *o, const char *name, const char *value)
     if (strcmp(name, "--model") == 0)
         o->table.name = value;
     else if (strcmp(name, "--kv") == 0)
-        o->table.kv = strcmp(value, "f32") == 0 ? MOTE_KV_F32 : MOTE_KV_F16;
+        o->table.kv = rig_kv(value);
     else if (strcmp(name, "--seed") == 0)
         o->seed = strtoull(value, NULL, 10);
     else if (strcmp(name, "--cases") == 0)
@@ -92,8 +92,8 @@ int main(int argc, char **argv)
     if (o.only >= 0)
         printf("%s", s->text);
     printf("%s, kv %s: %u cases, seed %llu: equal (table %.1f s, cases %.1f s)\n", o.table.name,
-           o.table.kv == MOTE_KV_F32 ? "f32" : "f16", (unsigned)(end - first),
-           (unsigned long long)o.seed, made - start, os_now() - made);
+           rig_kv_name(o.table.kv), (unsigned)(end - first), (unsigned long long)o.seed,
+           made - start, os_now() - made);
     free(s);
     for (size_t i = 0; i < models.n; i++)
         mote_model_close(models.at[i]);

@@ -2,7 +2,7 @@
 /*
  * resident.c - what the system says a session takes, against what the plan says.
  *
- *   resident MODEL.gguf | NAME [--context N] [--kv f16|f32] [--threads N]
+ *   resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0] [--threads N]
  *
  * Fills a session to its end, the prompt in whole passes and the last stretch
  * generated, and then asks the system: memory of this process that is no file, and
@@ -125,6 +125,10 @@ static int check(const char *path, const mote_engine_options *options)
     mote_model *model = rig_open(path, MOTE_ISA_BEST);
     mote_model_info info;
     mote_model_describe(model, &info);
+    if (info.isa == MOTE_ISA_REF) { /* takes minutes, and leaves the products' memory unused */
+        mote_model_close(model);
+        return 77;
+    }
     mote_error err = {0};
     mote_memory plan;
     MUST(mote_engine_plan(model, options, &plan, &err), &err);
@@ -147,12 +151,12 @@ int main(int argc, char **argv)
 {
     mote_engine_options options = {.positions = CONTEXT};
     if (argc < 2 || argc % 2 != 0)
-        rig_fail("resident MODEL.gguf | NAME [--context N] [--kv f16|f32] [--threads N]");
+        rig_fail("resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0] [--threads N]");
     for (int i = 2; i < argc; i += 2) {
         if (strcmp(argv[i], "--context") == 0)
             options.positions = strtoull(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--kv") == 0)
-            options.kv = strcmp(argv[i + 1], "f32") == 0 ? MOTE_KV_F32 : MOTE_KV_F16;
+            options.kv = rig_kv(argv[i + 1]);
         else if (strcmp(argv[i], "--threads") == 0)
             options.threads = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         else

@@ -51,6 +51,21 @@ size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS])
     return n;
 }
 
+static const char *const kv_names[] = {"f16", "f32", "q8_0"};
+
+mote_kv rig_kv(const char *name)
+{
+    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++)
+        if (strcmp(kv_names[kv], name) == 0)
+            return (mote_kv)kv;
+    rig_fail("there is no KV format %s", name);
+}
+
+const char *rig_kv_name(mote_kv kv)
+{
+    return kv_names[kv];
+}
+
 uint32_t rig_scaled(uint32_t n, uint32_t least)
 {
     const char *text = getenv("MOTE_TEST_SCALE");

@@ -51,6 +51,10 @@ void rig_temp_path(char *path, size_t bytes, const char *name);
 
 /* ---- models and runs ---- */
 
+/* Formats of keys and values by name: "f16", "f32", "q8_0". */
+mote_kv rig_kv(const char *name);
+const char *rig_kv_name(mote_kv kv);
+
 /* Path of a data file: unpacked from tests/data, or else in ../shared (MOTE_SHARED). NULL: in
  * neither. The view lives until the next call. */
 const char *rig_data(const char *name);

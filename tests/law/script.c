@@ -41,7 +41,7 @@ static void broken(script *s, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     rig_fail("%s\n%s\nreplay: law_random --model %s --kv %s --length %u --seed %llu --case %llu",
-             s->text, text, s->table->setup.name, s->table->setup.kv == MOTE_KV_F32 ? "f32" : "f16",
+             s->text, text, s->table->setup.name, rig_kv_name(s->table->setup.kv),
              s->table->setup.length, (unsigned long long)s->random.seed,
              (unsigned long long)s->number);
 }

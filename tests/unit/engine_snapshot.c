@@ -97,8 +97,9 @@ static void belongs_to_its_model_and_engine(void **unused)
 {
     (void)unused;
     save_one();
-    mote_engine *others[] = {engine_with(model, MOTE_KV_F32, 0), engine_with(model, MOTE_KV_F16, 2),
-                             engine_with(other_model, MOTE_KV_F16, 0)};
+    mote_engine *others[] = {
+        engine_with(model, MOTE_KV_F32, 0), engine_with(model, MOTE_KV_Q8_0, 0),
+        engine_with(model, MOTE_KV_F16, 2), engine_with(other_model, MOTE_KV_F16, 0)};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mote_session *session;
         assert_int_equal(load(others[i], 0, &session), MOTE_E_MISMATCH);
@@ -165,34 +166,41 @@ static void length_is_exact(void **unused)
     free(bytes);
 }
 
+/* A file of the first 70 tokens, whose last page once held more; the engine may have had another
+ * past before. */
+static unsigned char *file_of_70(mote_kv kv, bool other_past, size_t *n)
+{
+    mote_error err = {0};
+    mote_engine *e = engine_with(model, kv, 0);
+    mote_session *session = rig_session(e);
+    if (other_past) {
+        rig_feed(e, session, tokens + 9, LENGTH - 9, MOTE_LOGITS_NONE);
+        rig_feed(e, session, tokens, 20, MOTE_LOGITS_NONE);
+        assert_int_equal(mote_session_rewind(session, 0), 0);
+    }
+    rig_feed(e, session, tokens, other_past ? LENGTH : 75, MOTE_LOGITS_NONE);
+    assert_int_equal(mote_session_rewind(session, 70), 70);
+    MUST(mote_session_save(session, path, &err), &err);
+    mote_session_free(session);
+    mote_engine_free(e);
+    unsigned char *bytes = test_file_read(path, n);
+    assert_non_null(bytes);
+    return bytes;
+}
+
 /* What another timeline left in a page is nobody's business. */
 static void holds_nothing_of_other_timelines(void **unused)
 {
     (void)unused;
-    size_t n, again;
-    mote_error err = {0};
-    mote_session *session = rig_session(engine);
-    rig_feed(engine, session, tokens, LENGTH, MOTE_LOGITS_NONE);
-    assert_int_equal(mote_session_rewind(session, 70), 70);
-    MUST(mote_session_save(session, path, &err), &err);
-    mote_session_free(session);
-    unsigned char *first = test_file_read(path, &n);
-
-    mote_engine *fresh = engine_with(model, MOTE_KV_F16, 0);
-    session = rig_session(fresh);
-    rig_feed(fresh, session, tokens, LENGTH, MOTE_LOGITS_NONE);
-    rig_feed(fresh, session, tokens, 20, MOTE_LOGITS_NONE);
-    assert_int_equal(mote_session_rewind(session, 0), 0);
-    rig_feed(fresh, session, tokens, LENGTH, MOTE_LOGITS_NONE);
-    assert_int_equal(mote_session_rewind(session, 70), 70);
-    MUST(mote_session_save(session, path, &err), &err);
-    mote_session_free(session);
-    mote_engine_free(fresh);
-    unsigned char *second = test_file_read(path, &again);
-    assert_int_equal(n, again);
-    assert_memory_equal(first, second, n); /* the same past, the same file */
-    free(first);
-    free(second);
+    for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++) {
+        size_t n, again;
+        unsigned char *first = file_of_70((mote_kv)kv, false, &n);
+        unsigned char *second = file_of_70((mote_kv)kv, true, &again);
+        assert_int_equal(n, again);
+        assert_memory_equal(first, second, n); /* the same past, the same file */
+        free(first);
+        free(second);
+    }
 }
 
 static void wrong_calls(void **unused)

@@ -21,17 +21,48 @@
 
 enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE };
 
-typedef float load_fn(const void *page, size_t i);
+/* A page's format: key dimension i of position j, value dimension i of position j. */
+typedef struct page_format {
+    float (*key)(const void *page, size_t i, size_t j);
+    float (*value)(const void *page, size_t i, size_t j);
+} page_format;
 
-static float load_f32(const void *page, size_t i)
+static float key_f32(const void *page, size_t i, size_t j)
 {
-    return ((const float *)page)[i];
+    return ((const float *)page)[i * PAGE + j];
 }
 
-static float load_f16(const void *page, size_t i)
+static float value_f32(const void *page, size_t i, size_t j)
 {
-    return half_f16_to_f32(((const uint16_t *)page)[i]);
+    return ((const float *)page)[j * DIM + i];
 }
+
+static float key_f16(const void *page, size_t i, size_t j)
+{
+    return half_f16_to_f32(((const uint16_t *)page)[i * PAGE + j]);
+}
+
+static float value_f16(const void *page, size_t i, size_t j)
+{
+    return half_f16_to_f32(((const uint16_t *)page)[j * DIM + i]);
+}
+
+/* Exact: seven bits times eleven. */
+static float key_q8_0(const void *page, size_t i, size_t j)
+{
+    const kern_q8_keys *k = page;
+    return (float)k->code[i][j] * half_f16_to_f32(k->d[i / KERN_KV_GROUP][j]);
+}
+
+static float value_q8_0(const void *page, size_t i, size_t j)
+{
+    const kern_q8_values *v = page;
+    return (float)v->code[j][i] * half_f16_to_f32(v->d[j][i / KERN_KV_GROUP]);
+}
+
+static const page_format page_f32 = {key_f32, value_f32};
+static const page_format page_f16 = {key_f16, value_f16};
+static const page_format page_q8_0 = {key_q8_0, value_q8_0};
 
 static float larger(float first, float second)
 {
@@ -56,7 +87,7 @@ static void merge(kern_attn_acc *into, const kern_attn_acc *from)
  *   l = lanes(p),  o[d] = chain over j of p_j v_j[d]
  * Positions the query may not see are left out, not added as zero.
  */
-static void block(const float *q, const kern_attn_args *a, size_t n, load_fn *load,
+static void block(const float *q, const kern_attn_args *a, size_t n, const page_format *page,
                   kern_attn_acc *out)
 {
     float p[PAGE];
@@ -65,7 +96,7 @@ static void block(const float *q, const kern_attn_args *a, size_t n, load_fn *lo
     for (size_t j = 0; j < n; j++) {
         float score = 0.0f;
         for (size_t i = 0; i < DIM; i++)
-            score = fmaf(q[i], load(a->k_page, i * PAGE + j), score);
+            score = fmaf(q[i], page->key(a->k_page, i, j), score);
         p[j] = score * a->scale;
         out->m = larger(out->m, p[j]);
     }
@@ -77,18 +108,18 @@ static void block(const float *q, const kern_attn_args *a, size_t n, load_fn *lo
     for (size_t d = 0; d < DIM; d++) {
         float sum = 0.0f;
         for (size_t j = 0; j < n; j++)
-            sum = fmaf(p[j], load(a->v_page, j * DIM + d), sum);
+            sum = fmaf(p[j], page->value(a->v_page, d, j), sum);
         out->o[d] = sum;
     }
 }
 
-static void all_queries(const kern_attn_args *a, load_fn *load)
+static void all_queries(const kern_attn_args *a, const page_format *page)
 {
     for (size_t i = 0; i < a->n; i++) {
         kern_attn_acc result;
         if (a->n_keys[i] == 0)
             continue;
-        block(a->q + i * a->q_stride, a, a->n_keys[i], load, &result);
+        block(a->q + i * a->q_stride, a, a->n_keys[i], page, &result);
         if (a->first)
             a->acc[i] = result;
         else
@@ -98,12 +129,17 @@ static void all_queries(const kern_attn_args *a, load_fn *load)
 
 void k_attn_block_f32_ref(const kern_attn_args *a)
 {
-    all_queries(a, load_f32);
+    all_queries(a, &page_f32);
 }
 
 void k_attn_block_f16_ref(const kern_attn_args *a)
 {
-    all_queries(a, load_f16);
+    all_queries(a, &page_f16);
+}
+
+void k_attn_block_q8_0_ref(const kern_attn_args *a)
+{
+    all_queries(a, &page_q8_0);
 }
 
 void k_attn_merge_ref(kern_attn_acc *into, const kern_attn_acc *from, size_t n)

@@ -16,6 +16,11 @@ void k_attn_block_f16_avx2(const kern_attn_args *a)
     body_attn_block_f16(a);
 }
 
+void k_attn_block_q8_0_avx2(const kern_attn_args *a)
+{
+    body_attn_block_q8_0(a);
+}
+
 void k_attn_merge_avx2(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     body_attn_merge(into, from, n);
@@ -29,4 +34,23 @@ void k_attn_finish_avx2(const kern_attn_acc *acc, const float *gate, float *y)
 void k_kv_put_f16_avx2(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
 {
     body_kv_put_f16(k, v, k_page, v_page, slot);
+}
+
+/* Eight scales of a position are one register. */
+void k_kv_put_q8_0_avx2(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
+{
+    kern_q8_keys *keys = k_page;
+    kern_q8_values *values = v_page;
+    int8_t code[DIM];
+    float d[KERN_KV_GROUPS];
+    int16_t unused[KERN_KV_GROUPS];
+    uint16_t half[KERN_KV_GROUPS];
+    k_act_32_avx2(v, DIM, values->code[slot], d, unused);
+    vf_store_f16(values->d[slot], vf_load(d));
+    k_act_32_avx2(k, DIM, code, d, unused);
+    vf_store_f16(half, vf_load(d));
+    for (size_t i = 0; i < DIM; i++)
+        keys->code[i][slot] = code[i];
+    for (size_t g = 0; g < KERN_KV_GROUPS; g++)
+        keys->d[g][slot] = half[g];
 }

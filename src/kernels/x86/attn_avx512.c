@@ -16,6 +16,11 @@ void k_attn_block_f16_avx512(const kern_attn_args *a)
     body_attn_block_f16(a);
 }
 
+void k_attn_block_q8_0_avx512(const kern_attn_args *a)
+{
+    body_attn_block_q8_0(a);
+}
+
 void k_attn_merge_avx512(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     body_attn_merge(into, from, n);

@@ -5,7 +5,7 @@
  * Queries are taken in tiles of 64. A page of floats is read where it lies. A page
  * of halves is widened: for a few queries (a decoded token) as it is loaded; for
  * more, once, in pieces of 16 KiB that stay in the first-level cache while all
- * queries pass over them.
+ * queries pass over them. A page of codes is always widened like that.
  */
 #ifndef MOTE_KERNELS_X86_BODY_ATTN_H
 #define MOTE_KERNELS_X86_BODY_ATTN_H
@@ -22,7 +22,7 @@ enum {
 };
 
 /* How a page reaches the registers; a constant wherever it is used. */
-typedef enum attn_page { PAGE_F32, PAGE_F16_AT_LOAD, PAGE_F16_AHEAD } attn_page;
+typedef enum attn_page { PAGE_F32, PAGE_F16_AT_LOAD, PAGE_F16_AHEAD, PAGE_Q8_0 } attn_page;
 
 /* Queries that see at least one key. */
 typedef struct attn_tile {
@@ -36,6 +36,7 @@ typedef struct attn_tile {
     float e_new[QUERIES];                 /* and of this block */
     _Alignas(64) float p[QUERIES][PAGE];  /* scores, then weights */
     _Alignas(64) float piece[PIECE * 64]; /* of the page, widened */
+    float value_d[PAGE * KERN_KV_GROUPS]; /* scales of the values, widened */
 } attn_tile;
 
 /* Takes queries from *next on until the tile is full. */
@@ -89,6 +90,41 @@ static inline void attn_ask_values(const kern_attn_args *a, size_t quarter, cons
         __builtin_prefetch((const char *)a->v_page + quarter * bytes + at);
 }
 
+/* Dimensions i .. i+63 of the keys. */
+CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t, chain_args *piece,
+                                 const attn_page page)
+{
+    if (page != PAGE_Q8_0) {
+        attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, piece, page);
+        return;
+    }
+    const kern_q8_keys *k = a->k_page;
+    *piece = (chain_args){t->piece, 64, PIECE, piece->width, piece->resume};
+    for (size_t first = 0; first < PIECE; first += KERN_KV_GROUP)
+        for (size_t j = 0; j < PAGE; j += VF_WIDTH) {
+            const vf d = vf_load_f16(k->d[(i + first) / KERN_KV_GROUP] + j);
+            for (size_t r = first; r < first + KERN_KV_GROUP; r++)
+                vf_store(t->piece + r * 64 + j, vf_mul(vf_load_i8(k->code[i + r] + j), d));
+        }
+}
+
+/* Dimensions d .. d+63 of the values of the positions that anyone sees. */
+CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile *t,
+                                   chain_args *piece, const attn_page page)
+{
+    if (page != PAGE_Q8_0) {
+        attn_piece(a->v_page, d, t->most_keys, DIM, t, piece, page);
+        return;
+    }
+    const kern_q8_values *v = a->v_page;
+    *piece = (chain_args){t->piece, 64, t->most_keys, piece->width, piece->resume};
+    for (size_t r = 0; r < t->most_keys; r++)
+        for (size_t i = 0; i < PIECE; i += VF_WIDTH) {
+            const vf scale = vf_set(t->value_d[r * KERN_KV_GROUPS + (d + i) / KERN_KV_GROUP]);
+            vf_store(t->piece + r * 64 + i, vf_mul(vf_load_i8(v->code[r] + d + i), scale));
+        }
+}
+
 /* p[q][j] = q . k_j for all 64 positions; what a query may not see is not used later. */
 CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
@@ -99,7 +135,7 @@ CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_
             x[q] = t->q[q] + i;
         if (t->n <= AT_LOAD_QUERIES)
             attn_ask_values(a, i / PIECE, page);
-        attn_piece(a->k_page, i * PAGE, PIECE, PAGE, t, &keys, page);
+        attn_key_piece(a, i, t, &keys, page);
         chain_rows(&keys, x, t->score, t->n, attn_shape(page));
     }
 }
@@ -187,7 +223,7 @@ CHAIN_INLINE void attn_values(const kern_attn_args *a, attn_tile *t, const attn_
 {
     for (size_t d = 0; d < DIM; d += PIECE) {
         chain_args values = {.width = PIECE};
-        attn_piece(a->v_page, d, t->most_keys, DIM, t, &values, page);
+        attn_value_piece(a, d, t, &values, page);
         for (size_t q = 0; q < t->n; q += TILE_ROWS)
             attn_value_group(a, t, q, t->n - q < TILE_ROWS ? t->n - q : TILE_ROWS, d, values, page);
     }
@@ -218,6 +254,18 @@ static inline void body_attn_block_f16(const kern_attn_args *a)
             attn_run_tile(a, &t, PAGE_F16_AT_LOAD);
         else
             attn_run_tile(a, &t, PAGE_F16_AHEAD);
+    }
+}
+
+static inline void body_attn_block_q8_0(const kern_attn_args *a)
+{
+    attn_tile t;
+    const kern_q8_values *v = a->v_page;
+    for (size_t i = 0; i < PAGE * KERN_KV_GROUPS; i += VF_WIDTH)
+        vf_store(t.value_d + i, vf_load_f16(v->d[0] + i));
+    for (size_t next = 0; next < a->n;) {
+        attn_gather(a, &next, &t);
+        attn_run_tile(a, &t, PAGE_Q8_0);
     }
 }
 

@@ -4,7 +4,7 @@
  *
  * Pointers only, built for the baseline: this runs before anyone knows which
  * instructions are safe. A slot missing below keeps what it had: kv_put_f32 only
- * moves numbers, rope and kv_put_f16 gain nothing from wider registers.
+ * moves numbers, rope and the other kv_put gain nothing from wider registers.
  */
 #include "kernels/variants.h"
 
@@ -20,8 +20,10 @@ void kern_level_avx2(kern_table *t)
     t->delta_rows = k_delta_rows_avx2;
     t->delta_fold = k_delta_fold_avx2;
     t->kv_put_f16 = k_kv_put_f16_avx2;
+    t->kv_put_q8_0 = k_kv_put_q8_0_avx2;
     t->attn_block_f32 = k_attn_block_f32_avx2;
     t->attn_block_f16 = k_attn_block_f16_avx2;
+    t->attn_block_q8_0 = k_attn_block_q8_0_avx2;
     t->attn_merge = k_attn_merge_avx2;
     t->attn_finish = k_attn_finish_avx2;
     t->max = k_max_avx2;
@@ -40,6 +42,7 @@ void kern_level_avx512(kern_table *t)
     t->delta_fold = k_delta_fold_avx512;
     t->attn_block_f32 = k_attn_block_f32_avx512;
     t->attn_block_f16 = k_attn_block_f16_avx512;
+    t->attn_block_q8_0 = k_attn_block_q8_0_avx512;
     t->attn_merge = k_attn_merge_avx512;
     t->attn_finish = k_attn_finish_avx512;
     t->max = k_max_avx512;
