@@ -24,6 +24,7 @@ typedef struct writer {
     uint32_t *state;         /* [c->n], of the grammar */
     uint32_t (*tail)[TAILS]; /* [c->n]: k + 1 continuation bytes, then the state; or RULES_NONE */
     bool *all;               /* [c->n] */
+    uint32_t *loop;          /* [c->n], state of the loop where all is set */
     bool json;
     uint32_t escape; /* state after the backslash of the current state, or RULES_NONE */
 } writer;
@@ -148,16 +149,45 @@ static void put_json_range(writer *w, uint32_t from, chars_range x)
 
 /* ---- all of it ---- */
 
+/* The state of the automaton that all characters beyond ASCII lead to, if all strings are accepted
+ * there; else RULES_NONE. */
+static uint32_t multi_target(const writer *w, uint32_t s)
+{
+    uint32_t next = 0x80, to = RULES_NONE;
+    for (uint32_t i = w->c->first[s]; i < w->c->first[s + 1]; i++) {
+        const chars_range *x = &w->c->ranges[i];
+        if (x->hi < 0x80)
+            continue;
+        if (next == 0xD800 && x->lo > next)
+            next = 0xE000;
+        if (x->lo > next || !w->all[x->to] || (to != RULES_NONE && to != x->to))
+            return RULES_NONE;
+        to = x->to;
+        next = x->hi + 1;
+    }
+    return next == CHARS_LAST + 1 ? to : RULES_NONE;
+}
+
+/* Where everything is accepted, the loop of all JSON strings goes on. Characters beyond ASCII
+ * that lead there begin a run of it at once, so that nobody can tell how it was reached. */
 static void put_state(writer *w, uint32_t s, uint32_t to)
 {
     const uint32_t from = w->state[s];
     if (w->json && w->all[s]) {
-        rules_loop(w->r, from, json_rules_char(w->r), 0, RULES_NO_LIMIT, to);
+        rules_skip(w->r, from, w->loop[s]);
         return;
     }
     w->escape = RULES_NONE;
+    const uint32_t multi = w->json ? multi_target(w, s) : RULES_NONE;
+    if (multi != RULES_NONE)
+        rules_enter(w->r, from, w->loop[multi], w->r->json_multi);
     for (uint32_t i = w->c->first[s]; i < w->c->first[s + 1] && rules_ok(w->r); i++) {
-        const chars_range x = w->c->ranges[i];
+        chars_range x = w->c->ranges[i];
+        if (multi != RULES_NONE && x.hi >= 0x80) {
+            if (x.lo >= 0x80)
+                continue;
+            x.hi = 0x7F;
+        }
         if (w->json)
             put_json_range(w, from, x);
         else
@@ -165,6 +195,21 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
     }
     if (w->c->accepts[s])
         rules_skip(w->r, from, to);
+}
+
+static void put_all(writer *w, uint32_t from, uint32_t to)
+{
+    const uint32_t n = w->c->n;
+    memset(w->tail, 0xFF, n * sizeof *w->tail);
+    chars_find_all(w->c, w->all);
+    for (uint32_t s = 0; s < n; s++) {
+        w->state[s] = rules_state(w->r);
+        if (w->json && w->all[s])
+            w->loop[s] = rules_loop_state(w->r, json_rules_char(w->r), 0, RULES_NO_LIMIT, to);
+    }
+    rules_skip(w->r, from, w->state[0]);
+    for (uint32_t s = 0; s < n && rules_ok(w->r); s++)
+        put_state(w, s, to);
 }
 
 static mote_status put(rules *r, const chars *c, uint32_t from, uint32_t to, bool json,
@@ -176,16 +221,11 @@ static mote_status put(rules *r, const chars *c, uint32_t from, uint32_t to, boo
     w.state = mem_new(c->n, sizeof *w.state);
     w.tail = mem_new(c->n, sizeof *w.tail);
     w.all = mem_new(c->n, sizeof *w.all);
-    const bool ok = w.state != NULL && w.tail != NULL && w.all != NULL;
-    if (ok) {
-        memset(w.tail, 0xFF, c->n * sizeof *w.tail);
-        chars_find_all(c, w.all);
-        for (uint32_t s = 0; s < c->n; s++)
-            w.state[s] = rules_state(r);
-        rules_skip(r, from, w.state[0]);
-        for (uint32_t s = 0; s < c->n && rules_ok(r); s++)
-            put_state(&w, s, to);
-    }
+    w.loop = mem_new(c->n, sizeof *w.loop);
+    const bool ok = w.state != NULL && w.tail != NULL && w.all != NULL && w.loop != NULL;
+    if (ok)
+        put_all(&w, from, to);
+    mem_free(w.loop);
     mem_free(w.state);
     mem_free(w.tail);
     mem_free(w.all);

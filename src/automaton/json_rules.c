@@ -4,23 +4,27 @@
 
 /* ---- strings ---- */
 
-/* The continuation bytes of a character of more than one byte. */
-static void put_utf8(rules *r, uint32_t from, uint32_t to)
+/* Characters of more than one byte, begun at either of two states. */
+static void put_utf8(rules *r, const uint32_t from[2], uint32_t to)
 {
     const uint32_t one = rules_state(r), two = rules_state(r), three = rules_state(r);
+    /* Second bytes that have limits of their own: no overlong forms, no surrogates, nothing above
+     * U+10FFFF. */
+    static const uint8_t special[][4] = {
+        {0xE0, 0xA0, 0xBF, 1}, {0xED, 0x80, 0x9F, 1}, {0xF0, 0x90, 0xBF, 2}, {0xF4, 0x80, 0x8F, 2}};
     rules_read(r, one, 0x80, 0xBF, to);
     rules_read(r, two, 0x80, 0xBF, one);
     rules_read(r, three, 0x80, 0xBF, two);
-    rules_read(r, from, 0xC2, 0xDF, one);
-    rules_read(r, from, 0xE1, 0xEC, two);
-    rules_read(r, from, 0xEE, 0xEF, two);
-    rules_read(r, from, 0xF1, 0xF3, three);
-    /* No overlong forms, no surrogates, nothing above U+10FFFF. */
-    static const uint8_t special[][4] = {
-        {0xE0, 0xA0, 0xBF, 1}, {0xED, 0x80, 0x9F, 1}, {0xF0, 0x90, 0xBF, 2}, {0xF4, 0x80, 0x8F, 2}};
+    for (int k = 0; k < 2; k++) {
+        rules_read(r, from[k], 0xC2, 0xDF, one);
+        rules_read(r, from[k], 0xE1, 0xEC, two);
+        rules_read(r, from[k], 0xEE, 0xEF, two);
+        rules_read(r, from[k], 0xF1, 0xF3, three);
+    }
     for (size_t i = 0; i < 4; i++) {
         const uint32_t second = rules_state(r);
-        rules_read(r, from, special[i][0], special[i][0], second);
+        for (int k = 0; k < 2; k++)
+            rules_read(r, from[k], special[i][0], special[i][0], second);
         rules_read(r, second, special[i][1], special[i][2], special[i][3] == 1 ? one : two);
     }
 }
@@ -67,7 +71,8 @@ uint32_t json_rules_char(rules *r)
     rules_read(r, start, 0x20, 0x21, end);
     rules_read(r, start, 0x23, 0x5B, end);
     rules_read(r, start, 0x5D, 0x7F, end);
-    put_utf8(r, start, end);
+    r->json_multi = rules_state(r);
+    put_utf8(r, (const uint32_t[2]){start, r->json_multi}, end);
     const uint32_t escape = rules_state(r), unit = rules_state(r);
     rules_read(r, start, '\\', '\\', escape);
     for (const char *p = "\"\\/bfnrt"; *p != 0; p++)

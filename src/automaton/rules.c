@@ -131,14 +131,30 @@ void rules_literal_to(rules *r, uint32_t from, str bytes, uint32_t to)
     rules_read(r, from, last, last, to);
 }
 
-void rules_loop(rules *r, uint32_t from, uint32_t rule, uint32_t min, uint32_t max, uint32_t to)
+uint32_t rules_loop_state(rules *r, uint32_t rule, uint32_t min, uint32_t max, uint32_t to)
 {
     const uint32_t at = rules_state(r);
     if (!reserve(r, &r->loops, r->n_loops, &r->loops_room, sizeof *r->loops))
-        return;
+        return 0;
     r->loops[r->n_loops] = (rules_loop_info){rule, min, max, to};
     r->nodes[at].kind = RULES_LOOP;
     r->nodes[at].counter = r->n_loops++;
+    return at;
+}
+
+void rules_loop(rules *r, uint32_t from, uint32_t rule, uint32_t min, uint32_t max, uint32_t to)
+{
+    rules_skip(r, from, rules_loop_state(r, rule, min, max, to));
+}
+
+void rules_enter(rules *r, uint32_t from, uint32_t loop, uint32_t begin)
+{
+    const uint32_t at = rules_state(r);
+    if (!rules_ok(r))
+        return;
+    r->nodes[at].kind = RULES_ENTER;
+    r->nodes[at].counter = loop;
+    r->nodes[at].begin = begin;
     rules_skip(r, from, at);
 }
 
@@ -200,6 +216,8 @@ static bool is_alive(const rules *r, const dependents *d, uint32_t state)
     }
     if (node->kind == RULES_SET)
         return set_alive(r, d, &r->sets[node->counter]);
+    if (node->kind == RULES_ENTER)
+        return d->alive[node->counter] && d->alive[node->begin];
     for (uint32_t e = node->first; e != RULES_NONE; e = r->edges[e].next)
         if (edge_alive(r, d, &r->edges[e]))
             return true;
@@ -227,6 +245,10 @@ static void note_dependents(const rules *r, dependents *d)
             depend(d, s, set->exit);
             for (uint32_t i = 0; i < set->n; i++)
                 depend(d, s, r->rules[set->member[i]].start);
+        }
+        if (node->kind == RULES_ENTER) {
+            depend(d, s, node->counter);
+            depend(d, s, node->begin);
         }
         for (uint32_t e = node->first; e != RULES_NONE; e = r->edges[e].next) {
             depend(d, s, r->edges[e].to);
@@ -317,6 +339,8 @@ static mote_status trim(rules *r, mote_error *err)
     uint32_t entries = 2 * r->n_edges + 2 * r->n_loops;
     for (uint32_t i = 0; i < r->n_sets; i++)
         entries += 1 + r->sets[i].n;
+    for (uint32_t s = 0; s < r->n_nodes; s++)
+        entries += r->nodes[s].kind == RULES_ENTER ? 2 : 0;
     dependents d = {
         .head = mem_new(r->n_nodes, sizeof *d.head),
         .next = mem_new(entries, sizeof *d.next),

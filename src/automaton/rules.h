@@ -32,14 +32,16 @@ enum {
 typedef enum rules_kind {
     RULES_PLAIN = 0,
     RULES_END,  /* of its rule: no edges */
-    RULES_LOOP, /* `counter` is a rules_loop */
-    RULES_SET   /* `counter` is a rules_set */
+    RULES_LOOP, /* `counter` is a rules_loop_info */
+    RULES_SET,  /* `counter` is a rules_set_info */
+    RULES_ENTER /* a run of the loop at the state `counter`, begun at the state `begin` */
 } rules_kind;
 
 typedef struct rules_node {
     uint32_t first; /* of its edges */
     uint32_t n;
     uint32_t counter;
+    uint32_t begin; /* of RULES_ENTER */
     uint8_t kind;
     bool reads; /* has edges that read a byte */
 } rules_node;
@@ -80,7 +82,8 @@ typedef struct rules {
     uint32_t nodes_room, edges_room, rules_room, loops_room, sets_room;
     uint32_t start; /* rule; set by rules_finish */
     /* Rules of json_rules.h, made when they are first needed; RULES_NONE before. */
-    uint32_t json_char, json_string, json_space, json_integer, json_number, json_any;
+    uint32_t json_char, json_multi; /* the second is a state of the first's rule */
+    uint32_t json_string, json_space, json_integer, json_number, json_any;
     uint32_t json_container[2]; /* any array, any object */
     bool compact;               /* no white space in JSON; decided before the first rule */
     uint8_t class_of[256];      /* bytes of one class are never told apart */
@@ -118,6 +121,11 @@ uint32_t rules_literal(rules *r, uint32_t from, str bytes);
 void rules_literal_to(rules *r, uint32_t from, str bytes, uint32_t to);
 /* `rule`, which must read something, min to max times; RULES_NO_LIMIT is no limit. */
 void rules_loop(rules *r, uint32_t from, uint32_t rule, uint32_t min, uint32_t max, uint32_t to);
+/* The first run of the loop at `loop`, a state that rules_loop_state returned, but begun at
+ * `begin`, a state of its rule. The loop has no limits. */
+void rules_enter(rules *r, uint32_t from, uint32_t loop, uint32_t begin);
+/* Like rules_loop; the state of the loop itself. */
+uint32_t rules_loop_state(rules *r, uint32_t rule, uint32_t min, uint32_t max, uint32_t to);
 /* Each of n <= RULES_MAX_MEMBERS rules at most once, in any order, those of the bits of
  * `required` once, and `min` to `max` of them in all. `shape->exit` is where it leads. */
 void rules_set(rules *r, uint32_t from, const rules_set_info *shape);

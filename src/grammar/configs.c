@@ -273,6 +273,9 @@ static bool close_over(configs *c)
         case RULES_END: ok = at_end(c, at.frame); break;
         case RULES_LOOP: ok = at_loop(c, at.state, 0, at.frame); break;
         case RULES_SET: ok = at_set(c, at.state, 0, at.frame); break;
+        case RULES_ENTER:
+            ok = visit(c, node->begin, push_frame(c, node->counter, 1, at.frame));
+            break;
         default: ok = follow_edges(c, node, at.frame) && (!node->reads || add_item(c, at)); break;
         }
         if (!ok)

@@ -22,7 +22,8 @@ typedef struct kept_mask {
 typedef struct stay_info {
     uint32_t config;
     uint64_t ascii[2];
-    bool multi; /* every character of more than one byte */
+    bool multi;       /* every character of more than one byte, but for those of */
+    bool punctuation; /* U+2000 to U+203F */
 } stay_info;
 
 struct grammar {
@@ -42,6 +43,15 @@ struct grammar_matcher {
     uint32_t *places; /* [n + 1], configuration after each token; CONFIG_DEAD: it has ended */
     uint32_t n, room;
 };
+
+/* ---- mask_walk.c ---- */
+
+/* Allows what a configuration can read, by walking over the vocabulary. False: CONFIG_FAILED. */
+bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited);
+/* Turns the mask of `from` into that of `to`, by walking where they lead to different places. */
+bool mask_change(grammar *g, uint32_t from, uint32_t to, uint32_t *bits, uint64_t *visited);
+/* Do letters not leave the configuration? Then most of its walk is taken whole. */
+bool mask_is_cheap(grammar *g, uint32_t config_id);
 
 /* ---- mask.c ---- */
 

@@ -17,12 +17,59 @@ static mote_status no_memory(mote_error *err)
     return err_set(err, MOTE_E_MEMORY, "no memory for the index of the vocabulary");
 }
 
+/* ---- text ---- */
+
+/* How far a character has come: the continuation bytes it still wants, and the
+ * limits of the next. */
+typedef struct utf8_state {
+    uint8_t wants, low, high;
+} utf8_state;
+
+static bool utf8_next(utf8_state *s, uint8_t byte)
+{
+    if (s->wants > 0) {
+        const bool good = byte >= s->low && byte <= s->high;
+        *s = (utf8_state){(uint8_t)(s->wants - 1), 0x80, 0xBF};
+        return good;
+    }
+    if (byte < 0xC2 || byte > 0xF4)
+        return byte < 0x80;
+    *s = (utf8_state){byte < 0xE0   ? 1
+                      : byte < 0xF0 ? 2
+                                    : 3,
+                      byte == 0xE0   ? 0xA0
+                      : byte == 0xF0 ? 0x90
+                                     : 0x80,
+                      byte == 0xED   ? 0x9F
+                      : byte == 0xF4 ? 0x8F
+                                     : 0xBF};
+    return true;
+}
+
+static vocab_tree tree_of(str bytes)
+{
+    vocab_tree tree = VOCAB_SMALL_LETTERS;
+    utf8_state state = {0};
+    for (size_t i = 0; i < bytes.n; i++) {
+        const uint8_t byte = (uint8_t)bytes.p[i], letter = byte | 32;
+        if (byte < 0x20 || byte == '"' || byte == '\\' || !utf8_next(&state, byte))
+            return VOCAB_REST;
+        if (byte >= 'a' && byte <= 'z')
+            continue;
+        const bool other = (letter >= 'a' && letter <= 'z') || (byte >= '0' && byte <= '9');
+        if (tree != VOCAB_PLAIN)
+            tree = other ? VOCAB_ALPHANUMERIC : VOCAB_PLAIN;
+    }
+    return state.wants == 0 ? tree : VOCAB_REST;
+}
+
 /* ---- sorting ---- */
 
 /* A token with its first bytes, so that most comparisons need no others. */
 typedef struct sort_key {
     uint64_t head;
     uint32_t token;
+    uint32_t tree;
 } sort_key;
 
 static str bytes_of(const vocab *v, uint32_t token)
@@ -40,6 +87,8 @@ static uint64_t head_of(str bytes)
 
 static bool before(const vocab *v, const sort_key *a, const sort_key *b)
 {
+    if (a->tree != b->tree)
+        return a->tree < b->tree;
     if (a->head != b->head)
         return a->head < b->head;
     const str x = bytes_of(v, a->token), y = bytes_of(v, b->token);
@@ -74,8 +123,10 @@ static mote_status gather(vocab *v, sort_key **out, mote_error *err)
     sort_key *spare = mem_new(v->source.n, sizeof *spare);
     v->order = mem_new(v->source.n, sizeof *v->order);
     v->ends = mem_new(v->source.n, sizeof *v->ends);
+    v->tree_bits = mem_new((size_t)VOCAB_TREES * v->words, sizeof *v->tree_bits);
     *out = NULL;
-    if (keys == NULL || spare == NULL || v->order == NULL || v->ends == NULL) {
+    if (keys == NULL || spare == NULL || v->order == NULL || v->ends == NULL ||
+        v->tree_bits == NULL) {
         mem_free(keys);
         mem_free(spare);
         return no_memory(err);
@@ -88,7 +139,10 @@ static mote_status gather(vocab *v, sort_key **out, mote_error *err)
         const str bytes = kind == VOCAB_TEXT ? bytes_of(v, id) : (str){NULL, 0};
         if (bytes.n == 0 || bytes.n > VOCAB_MAX_BYTES)
             continue;
-        keys[n++] = (sort_key){head_of(bytes), id};
+        const vocab_tree tree = tree_of(bytes);
+        keys[n++] = (sort_key){head_of(bytes), id, tree};
+        v->tree[tree].n++;
+        vocab_allow(v->tree_bits + (size_t)tree * v->words, id);
         if (bytes.n > v->longest)
             v->longest = (uint32_t)bytes.n;
     }
@@ -166,12 +220,16 @@ static bool add_children(vocab *v, branches *todo, const branch *b)
 /* Branch by branch, the latest found first, so that what hangs together lies together. */
 static mote_status plant(vocab *v, branches *todo, mote_error *err)
 {
-    if (!grow_for(&v->nodes, 0, &v->nodes_room, sizeof *v->nodes) ||
-        !grow_for(&todo->items, 0, &todo->room, sizeof *todo->items))
-        return no_memory(err);
-    v->nodes[0] = (vocab_node){.token = VOCAB_NO_TOKEN};
-    v->n_nodes = 1;
-    todo->items[todo->n++] = (branch){0, 0, v->n_text, 0};
+    for (int i = 0; i < VOCAB_TREES; i++) {
+        vocab_summary *tree = &v->tree[i];
+        if (!grow_for(&v->nodes, v->n_nodes, &v->nodes_room, sizeof *v->nodes) ||
+            !grow_for(&todo->items, todo->n, &todo->room, sizeof *todo->items))
+            return no_memory(err);
+        tree->first = i > 0 ? tree[-1].first + tree[-1].n : 0;
+        tree->node = v->n_nodes++;
+        v->nodes[tree->node] = (vocab_node){.token = VOCAB_NO_TOKEN};
+        todo->items[todo->n++] = (branch){tree->node, tree->first, tree->first + tree->n, 0};
+    }
     while (todo->n > 0) {
         const branch b = todo->items[--todo->n];
         if (!add_children(v, todo, &b))
@@ -194,33 +252,6 @@ static mote_status plant(vocab *v, branches *todo, mote_error *err)
 
 /* ---- summaries ---- */
 
-/* How far a character has come: the continuation bytes it still wants, and the
- * limits of the next. */
-typedef struct utf8_state {
-    uint8_t wants, low, high;
-} utf8_state;
-
-static bool utf8_next(utf8_state *s, uint8_t byte)
-{
-    if (s->wants > 0) {
-        const bool good = byte >= s->low && byte <= s->high;
-        *s = (utf8_state){(uint8_t)(s->wants - 1), 0x80, 0xBF};
-        return good;
-    }
-    if (byte < 0xC2 || byte > 0xF4)
-        return byte < 0x80;
-    *s = (utf8_state){byte < 0xE0   ? 1
-                      : byte < 0xF0 ? 2
-                                    : 3,
-                      byte == 0xE0   ? 0xA0
-                      : byte == 0xF0 ? 0x90
-                                     : 0x80,
-                      byte == 0xED   ? 0x9F
-                      : byte == 0xF4 ? 0x8F
-                                     : 0xBF};
-    return true;
-}
-
 /* Reads what follows a node in each token of its branch. */
 static void summarise(const vocab *v, vocab_summary *s)
 {
@@ -237,6 +268,8 @@ static void summarise(const vocab *v, vocab_summary *s)
                 s->ascii[byte / 64] |= UINT64_C(1) << byte % 64;
             else
                 s->multi = true;
+            if (byte == 0xE2 && k + 1 < bytes.n && (uint8_t)bytes.p[k + 1] == 0x80)
+                s->punctuation = true;
         }
         s->whole = s->whole && good && state.wants == 0;
     }
@@ -278,6 +311,8 @@ static mote_status build(vocab *v, mote_error *err)
         qsort(v->summaries, v->n_summaries, sizeof *v->summaries, by_node);
     for (uint32_t i = 0; i < v->n_summaries; i++)
         summarise(v, &v->summaries[i]);
+    for (int i = 0; i < VOCAB_TREES; i++)
+        summarise(v, &v->tree[i]);
     return vocab_read_strings(v, err);
 }
 
@@ -308,6 +343,7 @@ void vocab_free(vocab *v)
     mem_free(v->order);
     mem_free(v->summaries);
     mem_free(v->ends);
+    mem_free(v->tree_bits);
     mem_free(v->within);
     mem_free(v->longer);
     mem_free(v->closers);
@@ -319,6 +355,6 @@ uint64_t vocab_bytes(const vocab *v)
     return sizeof *v + (uint64_t)v->nodes_room * sizeof *v->nodes +
            2 * (uint64_t)v->source.n * sizeof *v->order +
            (uint64_t)v->summaries_room * sizeof *v->summaries +
-           (uint64_t)(VOCAB_SHORT + 1) * v->words * sizeof *v->within +
+           (uint64_t)(VOCAB_SHORT + 1 + VOCAB_TREES) * v->words * sizeof *v->within +
            (uint64_t)v->n_longer * sizeof *v->longer + (uint64_t)v->n_closers * sizeof *v->closers;
 }

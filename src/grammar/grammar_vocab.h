@@ -3,11 +3,12 @@
  * grammar_vocab.h - the tokens of a model, arranged for the question "which may come next?".
  *
  * Made once per model, never changed, shared by any number of threads. The bytes
- * of all tokens form a tree whose branches lie together in memory, so that a walk
- * touches what is allowed and little else. Large branches
- * carry a summary, so that a state which such text does not leave takes them
- * whole. And because most of an answer in JSON is text inside strings, what each
- * token does there is worked out beforehand.
+ * of all tokens form trees whose branches lie together in memory, so that a walk
+ * touches what is allowed and little else. Small letters, other letters and
+ * digits, other plain text and all the rest each have a tree of their own, so that a
+ * state which such text does not leave takes the tree whole, or at least its large
+ * branches, which carry a summary for that. And because most of an answer in JSON is text inside
+ * strings, what each token does there is worked out beforehand.
  */
 #ifndef MOTE_GRAMMAR_GRAMMAR_VOCAB_H
 #define MOTE_GRAMMAR_GRAMMAR_VOCAB_H
@@ -22,6 +23,14 @@ typedef enum vocab_kind {
     VOCAB_TEXT,
     VOCAB_END /* ends the answer: allowed where the grammar is complete */
 } vocab_kind;
+
+typedef enum vocab_tree {
+    VOCAB_SMALL_LETTERS, /* ASCII ones and nothing else */
+    VOCAB_ALPHANUMERIC,  /* ASCII letters and digits, not only small letters */
+    VOCAB_PLAIN,         /* other whole characters that a JSON string need not escape */
+    VOCAB_REST,
+    VOCAB_TREES
+} vocab_tree;
 
 /* Where the tokens come from; must outlive the vocab, and so must the bytes. */
 typedef struct vocab_source {
@@ -56,6 +65,7 @@ typedef struct vocab_summary {
     uint32_t depth;    /* bytes up to the node */
     uint64_t ascii[2]; /* which of the first 128 bytes occur */
     bool multi;        /* characters of more than one byte occur */
+    bool punctuation;  /* some of them are U+2000 to U+203F */
     bool whole;        /* and all of them are whole */
 } vocab_summary;
 
@@ -78,8 +88,10 @@ typedef struct vocab {
     uint32_t words;   /* of a mask: 32 tokens each */
     uint32_t longest; /* bytes of a token */
     uint32_t n_nodes, nodes_room;
-    vocab_node *nodes; /* [n_nodes]; number 0 is the root and has no byte */
-    uint32_t *order;   /* [n_text], tokens by their bytes */
+    vocab_node *nodes;               /* [n_nodes] */
+    vocab_summary tree[VOCAB_TREES]; /* whole trees; their nodes are roots, which have no byte */
+    uint32_t *tree_bits;             /* [VOCAB_TREES][words], their tokens */
+    uint32_t *order;                 /* [n_text], tokens by tree and then by their bytes */
     uint32_t n_text;
     vocab_summary *summaries; /* [n_summaries], by node */
     uint32_t n_summaries, summaries_room;

@@ -5,133 +5,14 @@
  * A token is allowed if one of the configuration's items can read all of it, so
  * the mask is the union of the masks of its items. Items that stand between two
  * characters of a JSON string are looked up: what each token does there is known
- * (grammar_vocab.h), and only what follows the closing quote depends on the rest. All
- * others walk the tree of tokens together. Branches whose text does not leave
- * a configuration are taken whole.
+ * (grammar_vocab.h), and only what follows the closing quote depends on the rest.
+ * All others walk the trees of tokens together (mask_walk.c).
  */
 #include "grammar/grammar_inside.h"
 
 #include "automaton/grow.h"
 
 #include <string.h>
-
-/* ---- characters that lead back to where they started ---- */
-
-/* Do all bytes lo to hi, and then `more` continuation bytes, lead from `from` to `home`? */
-static bool all_lead_home(configs *c, uint32_t home, uint32_t from, unsigned lo, unsigned hi,
-                          int more)
-{
-    for (unsigned byte = lo; byte <= hi; byte++) {
-        if (byte > lo && c->r->class_of[byte] == c->r->class_of[byte - 1])
-            continue;
-        const uint32_t to = configs_step(c, from, (uint8_t)byte);
-        if (to == CONFIG_DEAD || to == CONFIG_FAILED)
-            return false;
-        if (more > 0 ? !all_lead_home(c, home, to, 0x80, 0xBF, more - 1) : to != home)
-            return false;
-    }
-    return true;
-}
-
-static bool multi_lead_home(configs *c, uint32_t home)
-{
-    static const struct {
-        uint8_t lead_lo, lead_hi, lo, hi, more;
-    } forms[] = {{0xE0, 0xE0, 0xA0, 0xBF, 1},
-                 {0xED, 0xED, 0x80, 0x9F, 1},
-                 {0xF0, 0xF0, 0x90, 0xBF, 2},
-                 {0xF4, 0xF4, 0x80, 0x8F, 2}};
-    if (!all_lead_home(c, home, home, 0xC2, 0xDF, 1) ||
-        !all_lead_home(c, home, home, 0xE1, 0xEC, 2) ||
-        !all_lead_home(c, home, home, 0xEE, 0xEF, 2) ||
-        !all_lead_home(c, home, home, 0xF1, 0xF3, 3))
-        return false;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        const uint32_t to = configs_step(c, home, forms[i].lead_lo);
-        if (to == CONFIG_DEAD || to == CONFIG_FAILED ||
-            !all_lead_home(c, home, to, forms[i].lo, forms[i].hi, forms[i].more))
-            return false;
-    }
-    return true;
-}
-
-static const stay_info *stays_of(grammar *g, uint32_t id)
-{
-    stay_info *info = &g->stays[id % STAYS_KEPT];
-    if (info->config == id)
-        return info;
-    *info = (stay_info){.config = id};
-    for (unsigned byte = 0; byte < 128; byte++)
-        if (configs_step(&g->c, id, (uint8_t)byte) == id)
-            info->ascii[byte / 64] |= UINT64_C(1) << byte % 64;
-    info->multi = multi_lead_home(&g->c, id);
-    return info;
-}
-
-/* Does no token of the branch leave the configuration? */
-static bool takes_whole(grammar *g, uint32_t id, const vocab_summary *s)
-{
-    /* One step tells most configurations that are left by nearly everything. */
-    const unsigned probe = s->ascii[1] != 0   ? 64 + (unsigned)__builtin_ctzll(s->ascii[1])
-                           : s->ascii[0] != 0 ? (unsigned)__builtin_ctzll(s->ascii[0])
-                                              : 128;
-    if (!s->whole || (probe < 128 && configs_step(&g->c, id, (uint8_t)probe) != id))
-        return false;
-    const stay_info *info = stays_of(g, id);
-    return (s->ascii[0] & ~info->ascii[0]) == 0 && (s->ascii[1] & ~info->ascii[1]) == 0 &&
-           (!s->multi || info->multi);
-}
-
-/* ---- the walk over the tree ---- */
-
-/* Children of one node that are still to be looked at, and where their parent led. */
-typedef struct walk_level {
-    uint32_t next, end, config;
-} walk_level;
-
-/* Takes a branch whole if it can, else its own token; true: its children are to be looked at. */
-static bool enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t *bits, uint64_t *visited)
-{
-    const vocab *v = g->v;
-    const vocab_node *node = &v->nodes[index];
-    if (node->token != VOCAB_NO_TOKEN)
-        vocab_allow(bits, node->token);
-    if (!node->bulk)
-        return node->n > 0;
-    const vocab_summary *s = vocab_summary_of(v, index);
-    if (!takes_whole(g, config_id, s))
-        return true;
-    for (uint32_t k = 0; k < s->n; k++)
-        vocab_allow(bits, v->order[s->first + k]);
-    *visited += s->n / 4;
-    return false;
-}
-
-static bool walk(grammar *g, uint32_t root, uint32_t *bits, uint64_t *visited)
-{
-    const vocab_node *nodes = g->v->nodes;
-    walk_level levels[VOCAB_MAX_BYTES + 1];
-    size_t depth = 0;
-    levels[0] = (walk_level){nodes[0].child, nodes[0].child + nodes[0].n, root};
-    for (;;) {
-        walk_level *level = &levels[depth];
-        if (level->next == level->end) {
-            if (depth-- == 0)
-                return true;
-            continue;
-        }
-        const uint32_t index = level->next++;
-        if (!config_allows(&g->c.all[level->config], nodes[index].byte))
-            continue;
-        ++*visited;
-        const uint32_t to = configs_step(&g->c, level->config, nodes[index].byte);
-        if (to == CONFIG_FAILED)
-            return false;
-        if (to != CONFIG_DEAD && enter(g, index, to, bits, visited))
-            levels[++depth] =
-                (walk_level){nodes[index].child, nodes[index].child + nodes[index].n, to};
-    }
-}
 
 /* ---- inside JSON strings ---- */
 
@@ -321,18 +202,70 @@ static mote_status fill_strings(grammar *g, split_items *s, uint32_t *bits, mote
 
 /* ---- all of it ---- */
 
-static mote_status compute(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
-                           split_items *s, mote_error *err)
+/* A mask that takes no long walk: of strings, or of something that letters do not leave. */
+static mote_status compute_cheap(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
+                                 split_items *s, bool *cheap, mote_error *err)
 {
     TRY(split(g, config_id, s, err));
     if (s->n_strings > 0)
         drop_closing_items(g, s);
-    if (s->n_others > 0) {
-        const uint32_t rest =
-            s->n_strings == 0 ? config_id : configs_of(&g->c, s->others, s->n_others);
-        if (rest == CONFIG_FAILED || !walk(g, rest, bits, visited))
-            return configs_error(&g->c, err);
+    *cheap = s->n_others == 0 || (s->n_strings == 0 && mask_is_cheap(g, config_id));
+    if (!*cheap)
+        return MOTE_OK;
+    if (s->n_others > 0 && !mask_walk(g, config_id, bits, visited))
+        return configs_error(&g->c, err);
+    return fill_strings(g, s, bits, err);
+}
+
+/* A configuration that most bytes lead to, and from it on to itself; CONFIG_DEAD: there is none. */
+static uint32_t usual_next(grammar *g, uint32_t config_id)
+{
+    static const uint8_t probes[] = {'e', ' ', '0'};
+    for (size_t i = 0; i < sizeof probes; i++) {
+        const uint32_t to = configs_step(&g->c, config_id, probes[i]);
+        if (to == CONFIG_DEAD || to == CONFIG_FAILED || to == config_id ||
+            configs_step(&g->c, to, probes[i]) != to)
+            continue;
+        unsigned alike = 0;
+        for (unsigned byte = 0; byte < 256; byte++)
+            alike += configs_step(&g->c, config_id, (uint8_t)byte) ==
+                     configs_step(&g->c, to, (uint8_t)byte);
+        if (alike > 192)
+            return to;
     }
+    return CONFIG_DEAD;
+}
+
+/* From the mask of the configuration that usually comes next, if that is cheap. */
+static mote_status compute_from_next(grammar *g, uint32_t config_id, uint32_t *bits,
+                                     uint64_t *visited, bool *done, mote_error *err)
+{
+    const uint32_t next = usual_next(g, config_id);
+    *done = false;
+    if (next == CONFIG_DEAD)
+        return MOTE_OK;
+    split_items s = {0};
+    const mote_status status = compute_cheap(g, next, bits, visited, &s, done, err);
+    split_fini(&s);
+    TRY(status);
+    if (*done && !mask_change(g, next, config_id, bits, visited))
+        return configs_error(&g->c, err);
+    return MOTE_OK;
+}
+
+static mote_status compute(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
+                           split_items *s, mote_error *err)
+{
+    bool done;
+    TRY(compute_cheap(g, config_id, bits, visited, s, &done, err));
+    if (done)
+        return MOTE_OK;
+    const uint32_t rest = s->n_strings == 0 ? config_id : configs_of(&g->c, s->others, s->n_others);
+    if (rest == CONFIG_FAILED)
+        return configs_error(&g->c, err);
+    TRY(compute_from_next(g, rest, bits, visited, &done, err));
+    if (!done && !mask_walk(g, rest, bits, visited))
+        return configs_error(&g->c, err);
     return fill_strings(g, s, bits, err);
 }
 

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""grammar_compare - mote's constrained output beside llguidance and xgrammar.
+
+The same vocabulary, the same schemas, the same documents cut into the same tokens.
+Coverage: which schemas are taken, which valid documents pass, which invalid ones do.
+Time: of a compilation, and of the mask before each token of documents that all three
+take. All times are processor time of one thread.
+
+usage: grammar_compare.py BENCH VOCABULARY.gguf TOKENIZER.json [SUITE] [--random N]
+
+BENCH is bench/grammar_bench.c, built. SUITE is the folder tests/draft2020-12 of the
+JSON-Schema-Test-Suite, which the source package of jsonschema on PyPI carries as
+json/tests. Needs llguidance, xgrammar and numpy from PyPI.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "grammars"))
+
+WIDTH = 248320
+
+
+class Mote:
+    name = "mote"
+
+    def __init__(self, bench, vocabulary):
+        self.process = subprocess.Popen([bench, vocabulary], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, what, text):
+        data = text.encode()
+        self.process.stdin.write(b"%s %d\n" % (what, len(data)) + data)
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode().strip()
+
+    def ids(self, text):
+        return [int(x) for x in self.ask(b"I", text).split()]
+
+    def compile(self, schema):
+        answer = self.ask(b"S", schema)
+        self.reason = answer
+        return float(answer.split()[1]) if answer.startswith("ok") else None
+
+    def takes(self, text, _):
+        return self.ask(b"D", text) == "yes"
+
+    def masks(self, text, _):
+        answer = self.ask(b"T", text).split()
+        return [int(x) / 1000 for x in answer[1:]] if answer[0] == "yes" else None
+
+
+class Guidance:
+    name = "llguidance"
+
+    def __init__(self, tokenizer):
+        import llguidance
+        self.matcher = llguidance.LLMatcher
+        self.tokenizer = llguidance.LLTokenizer(pathlib.Path(tokenizer).read_text(), n_vocab=WIDTH)
+        self.bits = numpy.zeros(WIDTH // 32, dtype=numpy.uint32)
+
+    def compile(self, schema):
+        best = None
+        for _ in range(3):
+            start = time.process_time_ns()
+            matcher = self.matcher(self.tokenizer, self.matcher.grammar_from_json_schema(schema), log_level=0)
+            took = (time.process_time_ns() - start) / 1000
+            if matcher.is_error():
+                self.reason = matcher.get_error()
+                return None
+            best = took if best is None else min(best, took)
+        self.fresh = matcher
+        return best
+
+    def takes(self, _, ids):
+        matcher = self.fresh.deep_copy()
+        return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
+
+    def masks(self, _, ids):
+        matcher, took = self.fresh.deep_copy(), []
+        for token in [*ids, None]:
+            start = time.process_time_ns()
+            matcher.unsafe_compute_mask_ptr(self.bits.ctypes.data, self.bits.nbytes)
+            took.append((time.process_time_ns() - start) / 1000)
+            if token is not None and not matcher.consume_token(token):
+                return None
+        return took
+
+
+class XGrammar:
+    name = "xgrammar"
+
+    def __init__(self, tokenizer):
+        import xgrammar
+        self.x = xgrammar
+        info = json.loads(pathlib.Path(tokenizer).read_text())
+        vocabulary = [""] * WIDTH
+        for text, token in info["model"]["vocab"].items():
+            vocabulary[token] = text
+        for added in info["added_tokens"]:
+            vocabulary[added["id"]] = added["content"]
+        ends = [a["id"] for a in info["added_tokens"] if a["content"] in ("<|im_end|>", "<|endoftext|>")]
+        self.end = ends[0]
+        self.info = xgrammar.TokenizerInfo(vocabulary, xgrammar.VocabType.BYTE_LEVEL, vocab_size=WIDTH,
+                                           stop_token_ids=ends)
+        self.bits = xgrammar.allocate_token_bitmask(1, WIDTH)
+
+    def compile(self, schema):
+        compiler = self.x.GrammarCompiler(self.info, max_threads=1, cache_enabled=False)
+        start = time.process_time_ns()
+        try:
+            self.compiled = compiler.compile_json_schema(schema, strict_mode=False)
+        except Exception as error:
+            self.reason = str(error)
+            return None
+        return (time.process_time_ns() - start) / 1000
+
+    def takes(self, _, ids):
+        matcher = self.x.GrammarMatcher(self.compiled)
+        return all(matcher.accept_token(i) for i in [*ids, self.end])
+
+    def masks(self, _, ids):
+        matcher, took = self.x.GrammarMatcher(self.compiled), []
+        for token in [*ids, None]:
+            start = time.process_time_ns()
+            matcher.fill_next_token_bitmask(self.bits)
+            took.append((time.process_time_ns() - start) / 1000)
+            if token is not None and not matcher.accept_token(token):
+                return None
+        return took
+
+
+# ---- schemas ----
+
+def everyday():
+    """Schemas as programs send them, each with a document."""
+    person = {"type": "object", "properties": {
+        "name": {"type": "string", "maxLength": 80}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "email": {"type": "string", "format": "email"}, "born": {"type": "string", "format": "date"},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8}},
+        "required": ["name", "age"], "additionalProperties": False}
+    yield "person", person, {"name": "Ann Müller-Okonkwo", "age": 41, "email": "ann@example.com",
+                             "born": "1984-02-29", "tags": ["reader", "climber", "night owl"]}
+    invoice = {"type": "object", "properties": {
+        "number": {"type": "string", "pattern": "^INV-[0-9]{4,8}$"}, "currency": {"enum": ["EUR", "USD", "GBP", "JPY"]},
+        "lines": {"type": "array", "minItems": 1, "items": {"type": "object", "properties": {
+            "description": {"type": "string"}, "quantity": {"type": "integer", "minimum": 1},
+            "unit_price": {"type": "number", "minimum": 0}}, "required": ["description", "quantity", "unit_price"],
+            "additionalProperties": False}}, "paid": {"type": "boolean"}},
+        "required": ["number", "currency", "lines", "paid"], "additionalProperties": False}
+    yield "invoice", invoice, {"number": "INV-00423", "currency": "EUR", "paid": False, "lines": [
+        {"description": f"Hours of consulting, week {week}: a sentence that says what was done and for whom",
+         "quantity": week, "unit_price": 99.5} for week in (7, 8, 11)]}
+    steps = {"type": "object", "properties": {
+        "steps": {"type": "array", "items": {"type": "object", "properties": {
+            "explanation": {"type": "string"}, "output": {"type": "string"}},
+            "required": ["explanation", "output"], "additionalProperties": False}},
+        "final_answer": {"type": "string"}}, "required": ["steps", "final_answer"], "additionalProperties": False}
+    yield "steps", steps, {"steps": [
+        {"explanation": "Subtract 7 from both sides of the equation, so that only the term with x is left.",
+         "output": "8x = -30"}, {"explanation": "Divide both sides by 8.", "output": "x = -15/4"}],
+        "final_answer": "x = -15/4, or about -3.75"}
+    tree = {"$defs": {"node": {"type": "object", "properties": {
+        "tag": {"enum": ["div", "p", "span", "ul", "li"]}, "text": {"type": "string"},
+        "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}, "required": ["tag"],
+        "additionalProperties": False}}, "$ref": "#/$defs/node"}
+    yield "tree", tree, {"tag": "div", "children": [{"tag": "p", "text": "Hello, world"}, {
+        "tag": "ul", "children": [{"tag": "li", "text": str(i)} for i in range(6)]}]}
+    event = {"type": "object", "properties": {
+        "id": {"type": "string", "format": "uuid"}, "at": {"type": "string", "format": "date-time"},
+        "source": {"anyOf": [{"type": "object", "properties": {"kind": {"const": "user"}, "login": {"type": "string"}},
+                              "required": ["kind", "login"]},
+                             {"type": "object", "properties": {"kind": {"const": "system"}, "host": {"type": "string"}},
+                              "required": ["kind", "host"]}]},
+        "payload": {}}, "required": ["id", "at", "source"]}
+    yield "event", event, {"id": "5f0c6a9e-1b2d-4c3e-9f80-0123456789ab", "at": "2024-05-31T23:59:59.5+02:00",
+                           "source": {"kind": "system", "host": "db-3"},
+                           "payload": {"sizes": [1, 2.5, 1e6], "ok": True, "note": "free \"text\" of any kind"}}
+    yield "map", {"type": "object", "additionalProperties": {"type": "number"}}, {
+        "Berlin": 3.6, "São Paulo": 12.3, "東京": 13.9}
+    words = [f"option_{i}_{w}" for i in range(120) for w in ("low", "mid", "high")]
+    yield "options", {"type": "array", "items": {"enum": words}}, ["option_7_low", "option_77_high", "option_119_mid"]
+    wide = {"type": "object", "properties": {f"field_{i}": {"type": ["string", "integer", "null"]} for i in range(60)}}
+    yield "wide", wide, {f"field_{i}": [None, i, f"value {i}"][i % 3] for i in range(0, 60, 3)}
+    yield "any", {"type": "object"}, {"a": [1, {"b": None}], "text": "It was a bright cold day in April, and the clocks."}
+
+
+def spelt(document):
+    return json.dumps(document, ensure_ascii=False)
+
+
+def ordered(schema, document):
+    """The document's members in the order of the schema, as all three write them."""
+    if isinstance(document, dict) and isinstance(schema, dict):
+        known = schema.get("properties", {})
+        known = known if isinstance(known, dict) else {}
+        return {k: ordered(known.get(k), document[k]) for k in [*known, *document] if k in document}
+    if isinstance(document, list) and isinstance(schema, dict):
+        return [ordered(schema.get("items"), d) for d in document]
+    return document
+
+
+# ---- the comparison ----
+
+def share(values, part):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(part * len(values)))] if values else float("nan")
+
+
+def row(name, values):
+    return (f"{name:12} {len(values):7} {share(values, .5):9.1f} {share(values, .9):9.1f} {share(values, .99):9.1f} "
+            f"{max(values, default=0):9.1f} {sum(values) / max(1, len(values)):9.1f}")
+
+
+class Figures:
+    def __init__(self, engines):
+        self.engines = engines
+        self.compile = {e.name: [] for e in engines}
+        self.mask = {e.name: [] for e in engines}
+        self.taken = {e.name: 0 for e in engines}
+        self.valid = {e.name: 0 for e in engines}
+        self.wrong = {e.name: 0 for e in engines}
+        self.schemas = self.n_valid = self.n_invalid = 0
+        self.refused_alone, self.lost = [], []
+
+    def add(self, where, schema, documents):
+        """documents: (document, is it valid?)"""
+        text = json.dumps(schema, ensure_ascii=False)
+        taken = {}
+        self.schemas += 1
+        for engine in self.engines:
+            took = engine.compile(text)
+            taken[engine.name] = took is not None
+            self.taken[engine.name] += took is not None
+            if took is not None:
+                self.compile[engine.name].append(took)
+        if taken["llguidance"] and taken["xgrammar"] and not taken["mote"]:
+            self.refused_alone.append(f"{where}: {self.engines[0].reason}")
+        for document, valid in documents:
+            spelling = spelt(ordered(schema, document))
+            ids = self.engines[0].ids(spelling)
+            passes = {e.name: taken[e.name] and e.takes(spelling, ids) for e in self.engines}
+            self.n_valid += valid
+            self.n_invalid += not valid
+            for name, passed in passes.items():
+                (self.valid if valid else self.wrong)[name] += passed
+            if valid and passes["llguidance"] and passes["xgrammar"] and taken["mote"] and not passes["mote"]:
+                self.lost.append(f"{where}: {spelling[:100]}")
+            if valid and all(passes.values()):
+                for engine in self.engines:
+                    self.mask[engine.name] += engine.masks(spelling, ids) or []
+
+    def show(self, title):
+        print(f"\n{title}: {self.schemas} schemas, {self.n_valid} valid documents, {self.n_invalid} invalid ones")
+        print(f"{'':12} {'schemas':>8} {'valid':>8} {'invalid taken':>14}")
+        for e in self.engines:
+            print(f"{e.name:12} {self.taken[e.name]:8} {self.valid[e.name]:8} {self.wrong[e.name]:14}")
+        for what, values in (("compile", self.compile), ("mask", self.mask)):
+            print(f"{what + ', us':12} {'n':>7} {'median':>9} {'p90':>9} {'p99':>9} {'max':>9} {'mean':>9}")
+            for e in self.engines:
+                print(row(e.name, values[e.name]))
+        print(f"taken by both others and refused by mote: {len(self.refused_alone)}")
+        for line in self.refused_alone[:20]:
+            print("   ", line[:160])
+        print(f"valid documents that pass both others and not mote: {len(self.lost)}")
+        for line in self.lost[:20]:
+            print("   ", line[:160])
+        sys.stdout.flush()
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    for name in ("bench", "vocabulary", "tokenizer"):
+        arguments.add_argument(name)
+    arguments.add_argument("suite", nargs="?")
+    arguments.add_argument("--random", type=int, default=100)
+    given = arguments.parse_args()
+    engines = [Mote(given.bench, given.vocabulary), Guidance(given.tokenizer), XGrammar(given.tokenizer)]
+
+    figures = Figures(engines)
+    for name, schema, document in everyday():
+        figures.add(name, schema, [(document, True)])
+    figures.show("everyday")
+
+    from schema_random import any_schema
+    import jsonschema
+    figures = Figures(engines)
+    for number in range(given.random):
+        rng = random.Random(number)
+        schema, make = any_schema(rng, 3)
+        validator = jsonschema.Draft202012Validator(schema)
+        documents = [make(rng) for _ in range(3)]
+        figures.add(f"random {number}", schema, [(d, validator.is_valid(d)) for d in documents])
+    figures.show("random")
+
+    if given.suite:
+        figures = Figures(engines)
+        for path in sorted(pathlib.Path(given.suite).glob("*.json")):
+            for group in json.loads(path.read_text()):
+                tests = [(t["data"], t["valid"]) for t in group["tests"]]
+                figures.add(f"{path.stem}: {group['description']}", group["schema"], tests)
+        figures.show("JSON-Schema-Test-Suite")
+
+
+if __name__ == "__main__":
+    main()
