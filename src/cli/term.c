@@ -111,6 +111,7 @@ void term_echo(bool on)
     } else if (!on && !facts.silent && tcgetattr(STDIN_FILENO, &facts.loud) == 0) {
         struct termios wanted = facts.loud;
         wanted.c_lflag &= ~(tcflag_t)ECHO;
+        wanted.c_lflag |= NOFLSH; /* Ctrl-C must not throw away what is on its way to the screen */
         facts.silent = true;
         tcsetattr(STDIN_FILENO, TCSANOW, &wanted);
     }

@@ -213,6 +213,7 @@ type_line 'echo code $?'
 sees '^code 0'
 begin
 type_line '/bye'
+sees '^READY:'
 type_line 'echo code $?'
 sees '^code 0'
 
@@ -259,6 +260,20 @@ key C-c
 at_prompt
 type_line "/stats"
 sees '^  ended    canceled'
+
+# What is typed while an answer comes is not mixed into it and waits for the prompt.
+type_line "/clear"
+sees '^a new conversation'
+type_line "/set max_tokens 600"
+sleep 0.2
+fresh
+type_line "Count from 1 to 9."
+sees '^1, 2, 3'
+key -l 'in the meantime'
+sees '^>>> in the meantime$'
+misses '[0-9,] *in the meantime'
+key C-c
+at_prompt
 
 # SIGTERM leaves in good order.
 pid=$($tmux list-panes -F '#{pane_pid}')
