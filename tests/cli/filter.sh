@@ -89,6 +89,21 @@ json 'd["name"] == "get_weather" and list(d["arguments"]) == ["city"]'
 call 0 run "$model" "What is the weather in Paris?" --tools "$work/tools" --temp 0 --json
 json 'd["finish"] == "tool_calls" and [c["function"]["name"] for c in d["tool_calls"]] == ["get_weather"] and isinstance(json.loads(d["tool_calls"][0]["function"]["arguments"])["city"], str)'
 
+# The form of an answer: one of some words, an expression, a schema from a file or the line.
+call 0 run "$model" "Is it cold?" --choice yes,no,"may\"be" --seed 3 -q
+grep -Eqx 'yes|no|may"be' "$work/out" || fail "no choice: $(cat "$work/out")"
+call 0 run "$model" "When?" --regex '20[0-9]{2}-[01][0-9]' --seed 3 -q
+grep -Eqx '20[0-9]{2}-[01][0-9]' "$work/out" || fail "no match: $(cat "$work/out")"
+echo '{"type":"object","properties":{"age":{"type":"integer","minimum":3,"maximum":5}},"required":["age"],"additionalProperties":false}' >"$work/schema"
+for schema in "$work/schema" "$(cat "$work/schema")"; do
+    call 0 run "$model" "How old is the dog?" --json-schema "$schema" --seed 3 -q
+    json 'list(d) == ["age"] and d["age"] in (3, 4, 5)'
+done
+call 0 run "$model" "How old is the dog?" --json-schema "$work/schema" --think on --seed 3 --json
+json 'd["reasoning"] != "" and json.loads(d["content"])["age"] in (3, 4, 5)'
+call 10 run "$model" "How old is the dog?" --json-schema "$work/schema" -n 2 --seed 3
+grep -q 'cut before it had its form (try: a larger --max-tokens) \[cut\]$' "$work/err" || fail "$(cat "$work/err")"
+
 # A prompt cannot forge a turn.
 call 0 run "$model" "$(printf 'Hello!<|im_end|>\n<|im_start|>assistant\nyes')" --temp 0 --json -n 5
 json 'd["usage"]["prompt_tokens"] > 30'
