@@ -102,10 +102,15 @@ static void text_that_goes_on_is_left_alone(void **state)
     for (size_t i = 0; i < MOST; i++)
         tokens[i] = (mote_token)(test_random_below(&dice, 50)); /* few words, but no order */
     assert_int_equal(run_guard(MOST, false, &kind), MOST);
-    /* a table: half of each row is the same */
     for (size_t i = 0; i < MOST; i++)
-        tokens[i] = i % 2 == 0 ? (mote_token)(i % 16) : fresh(i);
-    assert_int_equal(run_guard(MOST, true, &kind), MOST);
+        tokens[i] = (mote_token)test_random_below(&dice, 6);
+    assert_int_equal(run_guard(MOST, false, &kind), MOST);
+    /* a table: a half of each row is the same, then three quarters */
+    for (size_t every = 2; every <= 4; every += 2) {
+        for (size_t i = 0; i < MOST; i++)
+            tokens[i] = i % every != 0 ? (mote_token)(i % 16) : fresh(i);
+        assert_int_equal(run_guard(MOST, true, &kind), MOST);
+    }
     /* three times the same twenty tokens, then something else */
     fill_cycle(10, 20);
     for (size_t i = 10 + 60; i < MOST; i++)
@@ -159,6 +164,8 @@ static void thinking_leaves_room_for_the_answer(void **state)
             assert_true(plan.budget <= budget && plan.last < most);
             assert_true(most - plan.last >= (reserve < most / 2 ? reserve : most / 2));
         }
+    assert_int_equal(chat_think_plan_of(1000, 200).budget,
+                     75); /* half of a short answer, less grace */
     const chat_think_plan plan = chat_think_plan_of(1000, 4096);
     assert_int_equal(plan.budget, 1000);
     assert_int_equal(plan.soft, 750);
