@@ -104,12 +104,28 @@ static mote_status read_tokens(chat_entry *entry, str text, uint32_t vocabulary,
     return MOTE_OK;
 }
 
+/* The message as it was before it was saved: without its tokens. */
+static void put_message(strbuf *out, const json_node *node)
+{
+    const char *before = "{";
+    for (const json_node *m = json_node_first(node); m != NULL; m = json_node_next(m)) {
+        if (str_is(json_node_name(m), "tokens"))
+            continue;
+        strbuf_text(out, before);
+        json_put_string(out, json_node_name(m));
+        strbuf_text(out, ": ");
+        json_put_as_spelt(out, m);
+        before = ", ";
+    }
+    strbuf_byte(out, '}');
+}
+
 static mote_status read_message(mote_chat *chat, const json_node *node, bool first, mote_error *err)
 {
     strbuf text = {0};
     mote_model_info info;
     mote_model_describe(chat->kit.model, &info);
-    json_put_as_spelt(&text, node);
+    put_message(&text, node);
     mote_status status = strbuf_check(&text, err);
     chat_entry entry = {0};
     if (status == MOTE_OK)

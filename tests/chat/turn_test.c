@@ -114,6 +114,10 @@ static void a_saved_conversation_goes_on(void **state)
     for (int again = 0; again < 2; again++) {
         assert_int_equal(mote_chat_load(&loaded, engine, path, NULL, &remembered, NULL), MOTE_OK);
         assert_int_equal(remembered, again == 0);
+        strbuf saved = json_of(chat), read = json_of(loaded);
+        assert_true(str_eq(strbuf_view(&saved), strbuf_view(&read)));
+        strbuf_fini(&saved);
+        strbuf_fini(&read);
         turn_add(loaded, "What is my name?");
         const mote_answer a = turn_answer(loaded, turn_greedy(), again == 0 ? &one : &two);
         assert_true(again == 1 || a.reused_tokens > 20);
