@@ -25,7 +25,10 @@ mote_status grammar_new(grammar **out, rules *r, const vocab *v, mote_error *err
     g->r = r;
     g->v = v;
     g->string_start = r->json_char == RULES_NONE ? RULES_NONE : r->rules[r->json_char].start;
-    const mote_status status = configs_init(&g->c, r, v->longest, err);
+    g->rows = mem_new(ROWS_KEPT, sizeof *g->rows);
+    const mote_status status = g->rows == NULL
+                                   ? err_set(err, MOTE_E_MEMORY, "no memory for a grammar")
+                                   : configs_init(&g->c, r, v->longest, err);
     if (status == MOTE_OK)
         *out = g;
     else
@@ -39,6 +42,7 @@ void grammar_free(grammar *g)
         return;
     for (int i = 0; i < MASKS_KEPT; i++)
         mem_free(g->kept[i].bits);
+    mem_free(g->rows);
     configs_fini(&g->c);
     rules_free(g->r);
     mem_free(g);
@@ -51,12 +55,12 @@ uint32_t grammar_mask_words(const grammar *g)
 
 uint64_t grammar_bytes(const grammar *g)
 {
-    uint64_t bytes = sizeof *g + (uint64_t)g->r->nodes_room * sizeof *g->r->nodes +
-                     (uint64_t)g->r->edges_room * sizeof *g->r->edges +
-                     (uint64_t)g->c.frames_room * sizeof *g->c.frames +
-                     (uint64_t)g->c.all_room * sizeof *g->c.all +
-                     (uint64_t)g->c.items_room * sizeof *g->c.items +
-                     CONFIGS_MEMO * sizeof *g->c.memo;
+    uint64_t bytes =
+        sizeof *g + ROWS_KEPT * sizeof *g->rows + (uint64_t)g->r->nodes_room * sizeof *g->r->nodes +
+        (uint64_t)g->r->edges_room * sizeof *g->r->edges +
+        (uint64_t)g->c.frames_room * sizeof *g->c.frames +
+        (uint64_t)g->c.all_room * sizeof *g->c.all +
+        (uint64_t)g->c.items_room * sizeof *g->c.items + CONFIGS_MEMO * sizeof *g->c.memo;
     for (int i = 0; i < MASKS_KEPT; i++)
         bytes += g->kept[i].bits != NULL ? g->v->words * sizeof *g->kept[i].bits : 0;
     return bytes;
@@ -144,6 +148,9 @@ static void collect_if_many(grammar *g)
         g->kept[i].used = 0;
     }
     memset(g->stays, 0, sizeof g->stays);
+    memset(g->trees, 0, sizeof g->trees);
+    for (int i = 0; i < ROWS_KEPT; i++)
+        g->rows[i].config = CONFIG_DEAD;
 }
 
 /* ---- going on ---- */

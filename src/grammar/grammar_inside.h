@@ -9,7 +9,9 @@
 enum {
     MASKS_KEPT = 32,   /* masks that are remembered */
     MASKS_WORTH = 512, /* nodes a walk must have visited for its mask to be one of them */
-    STAYS_KEPT = 256   /* configurations whose stay_info is remembered */
+    STAYS_KEPT = 256,  /* configurations whose stay_info is remembered */
+    REACH_MOST = 24,   /* configurations looked at to find that none refuses */
+    ROWS_KEPT = 128    /* and whose walk_row */
 };
 
 typedef struct kept_mask {
@@ -26,12 +28,27 @@ typedef struct stay_info {
     bool punctuation; /* U+2000 to U+203F */
 } stay_info;
 
+/* Trees of the vocabulary that may follow a configuration whole. */
+typedef struct tree_info {
+    uint32_t config;
+    bool asked[VOCAB_TREES], taken[VOCAB_TREES];
+} tree_info;
+
+/* Where each byte leads from a configuration, as far as it was asked: walks ask the same few
+ * configurations hundreds of thousands of times. */
+typedef struct walk_row {
+    uint32_t config; /* CONFIG_DEAD: free */
+    uint32_t next[256];
+} walk_row;
+
 struct grammar {
     rules *r;
     const vocab *v;
     configs c;
     kept_mask kept[MASKS_KEPT];
     stay_info stays[STAYS_KEPT];
+    tree_info trees[STAYS_KEPT];
+    walk_row *rows; /* [ROWS_KEPT] */
     uint64_t clock;
     uint32_t string_start;     /* state where a character of a JSON string begins, or RULES_NONE */
     grammar_matcher *matchers; /* list */

@@ -77,6 +77,103 @@ static bool takes_whole(grammar *g, uint32_t id, const vocab_summary *s)
            (!s->multi || info->multi) && (!s->punctuation || info->punctuation);
 }
 
+/* ---- texts that can always go on ---- */
+
+/* Configurations that a kind of text leads to. */
+typedef struct reach {
+    uint32_t config[REACH_MOST];
+    uint32_t n;
+} reach;
+
+static bool reach_add(reach *x, uint32_t id)
+{
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->config[i] == id)
+            return true;
+    if (x->n == REACH_MOST)
+        return false;
+    x->config[x->n++] = id;
+    return true;
+}
+
+/* All bytes lo to hi, then `more` continuation bytes: do all of them go on? */
+static bool reach_bytes(configs *c, reach *x, uint32_t from, unsigned lo, unsigned hi, int more)
+{
+    for (unsigned byte = lo; byte <= hi; byte++) {
+        if (byte > lo && c->r->class_of[byte] == c->r->class_of[byte - 1])
+            continue;
+        const uint32_t to = configs_step(c, from, (uint8_t)byte);
+        if (to == CONFIG_DEAD || to == CONFIG_FAILED)
+            return false;
+        if (more > 0 ? !reach_bytes(c, x, to, 0x80, 0xBF, more - 1) : !reach_add(x, to))
+            return false;
+    }
+    return true;
+}
+
+static bool reach_form(configs *c, reach *x, uint32_t from, uint8_t lead, unsigned lo, unsigned hi,
+                       int more)
+{
+    const uint32_t to = configs_step(c, from, lead);
+    return to != CONFIG_DEAD && to != CONFIG_FAILED && reach_bytes(c, x, to, lo, hi, more);
+}
+
+static bool reach_multi(configs *c, reach *x, uint32_t from)
+{
+    return reach_bytes(c, x, from, 0xC2, 0xDF, 1) && reach_bytes(c, x, from, 0xE1, 0xEC, 2) &&
+           reach_bytes(c, x, from, 0xEE, 0xEF, 2) && reach_bytes(c, x, from, 0xF1, 0xF3, 3) &&
+           reach_form(c, x, from, 0xE0, 0xA0, 0xBF, 1) &&
+           reach_form(c, x, from, 0xED, 0x80, 0x9F, 1) &&
+           reach_form(c, x, from, 0xF0, 0x90, 0xBF, 2) &&
+           reach_form(c, x, from, 0xF4, 0x80, 0x8F, 2);
+}
+
+static bool reach_ascii(configs *c, reach *x, uint32_t from, const uint64_t ascii[2])
+{
+    unsigned last = 256; /* class of the byte before, if that was asked */
+    for (unsigned byte = 0; byte < 128; byte++) {
+        const bool wanted = (ascii[byte / 64] >> byte % 64 & 1) != 0;
+        const unsigned class = c->r->class_of[byte];
+        if (wanted && class != last && !reach_bytes(c, x, from, byte, byte, 0))
+            return false;
+        last = wanted ? class : 256;
+    }
+    return true;
+}
+
+/*
+ * A pattern that is looked for anywhere moves from state to state with every
+ * character and yet refuses none. If all that the characters of a tree lead to, again
+ * and again, is a few configurations that refuse none of them, all its tokens fit.
+ */
+static bool never_refuses(grammar *g, uint32_t config_id, const vocab_summary *s)
+{
+    reach x = {.config = {config_id}, .n = 1};
+    for (uint32_t i = 0; i < x.n; i++)
+        if (!reach_ascii(&g->c, &x, x.config[i], s->ascii) ||
+            (s->multi && !reach_multi(&g->c, &x, x.config[i])))
+            return false;
+    return s->whole;
+}
+
+/* May all tokens of a tree follow? */
+static bool takes_tree(grammar *g, uint32_t config_id, size_t tree)
+{
+    const vocab_summary *s = &g->v->tree[tree];
+    if (s->n == 0 || takes_whole(g, config_id, s))
+        return true;
+    if (!s->whole)
+        return false;
+    tree_info *info = &g->trees[config_id % STAYS_KEPT];
+    if (info->config != config_id)
+        *info = (tree_info){.config = config_id};
+    if (!info->asked[tree]) {
+        info->asked[tree] = true;
+        info->taken[tree] = never_refuses(g, config_id, s);
+    }
+    return info->taken[tree];
+}
+
 bool mask_is_cheap(grammar *g, uint32_t config_id)
 {
     return takes_whole(g, config_id, &g->v->tree[VOCAB_SMALL_LETTERS]);
@@ -84,9 +181,39 @@ bool mask_is_cheap(grammar *g, uint32_t config_id)
 
 /* ---- the walk ---- */
 
+/* Not yet asked; no configuration has this number. */
+#define NOT_ASKED (CONFIG_FAILED - 1)
+
+static walk_row *row_of(grammar *g, uint32_t config_id)
+{
+    walk_row *row = &g->rows[config_id % ROWS_KEPT];
+    if (row->config != config_id) {
+        row->config = config_id;
+        for (int byte = 0; byte < 256; byte++)
+            row->next[byte] =
+                config_allows(&g->c.all[config_id], (uint8_t)byte) ? NOT_ASKED : CONFIG_DEAD;
+    }
+    return row;
+}
+
+/* Like configs_step, for a row that may have been given to another configuration. */
+static inline uint32_t row_step(grammar *g, walk_row **row, uint32_t config_id, uint8_t byte)
+{
+    if ((*row)->config != config_id)
+        *row = row_of(g, config_id);
+    uint32_t to = (*row)->next[byte];
+    if (to == NOT_ASKED) {
+        to = configs_step(&g->c, config_id, byte);
+        if (to != CONFIG_FAILED)
+            (*row)->next[byte] = to;
+    }
+    return to;
+}
+
 /* Children of one node that are still to be looked at, and where their parent led. */
 typedef struct walk_level {
     uint32_t next, end, config;
+    walk_row *row;
 } walk_level;
 
 /* Takes a branch whole if it can, else its own token; true: its children are to be looked at. */
@@ -113,7 +240,7 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
     const vocab_node *nodes = g->v->nodes, *root = &nodes[tree];
     walk_level levels[VOCAB_MAX_BYTES + 1];
     size_t depth = 0;
-    levels[0] = (walk_level){root->child, root->child + root->n, config_id};
+    levels[0] = (walk_level){root->child, root->child + root->n, config_id, row_of(g, config_id)};
     for (;;) {
         walk_level *level = &levels[depth];
         if (level->next == level->end) {
@@ -123,14 +250,14 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
         }
         const uint32_t index = level->next++;
         const vocab_node *node = &nodes[index];
-        if (!config_allows(&g->c.all[level->config], node->byte))
+        const uint32_t to = row_step(g, &level->row, level->config, node->byte);
+        if (to == CONFIG_DEAD)
             continue;
-        ++*visited;
-        const uint32_t to = configs_step(&g->c, level->config, node->byte);
         if (to == CONFIG_FAILED)
             return false;
-        if (to != CONFIG_DEAD && enter(g, index, to, bits, visited))
-            levels[++depth] = (walk_level){node->child, node->child + node->n, to};
+        ++*visited;
+        if (enter(g, index, to, bits, visited))
+            levels[++depth] = (walk_level){node->child, node->child + node->n, to, row_of(g, to)};
     }
 }
 
@@ -138,7 +265,7 @@ bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited
 {
     const vocab *v = g->v;
     for (size_t i = 0; i < VOCAB_TREES; i++) {
-        if (!takes_whole(g, config_id, &v->tree[i])) {
+        if (!takes_tree(g, config_id, i)) {
             if (!walk_tree(g, v->tree[i].node, config_id, bits, visited))
                 return false;
             continue;

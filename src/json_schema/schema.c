@@ -70,9 +70,10 @@ void schema_warn(schema_compiler *c, const json_node *schema, const char *keywor
 mote_status schema_leave_out(schema_compiler *c, const json_node *schema, const char *keyword,
                              const char *why)
 {
-    if (!c->lenient || c->wide)
+    if (!schema_may_leave_out(c))
         return schema_unsupported(c, schema, keyword, why);
-    schema_warn(c, schema, keyword, "is not supported and not held");
+    if (!c->loose)
+        schema_warn(c, schema, keyword, "is not supported and not held");
     return MOTE_OK;
 }
 
@@ -112,30 +113,45 @@ mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule)
     return MOTE_OK;
 }
 
+/* The texts of a set as a value: a string with its quotes, or a number. Many members of one
+ * format are one rule. */
+static mote_status set_rule(schema_compiler *c, uint32_t set, bool string, uint32_t *rule)
+{
+    rules *r = c->r;
+    if (c->sets[set].rule == RULES_NONE) {
+        const uint32_t made = c->sets[set].rule = rules_add(r);
+        uint32_t from = rules_start_of(r, made), to = rules_end_of(r, made);
+        if (!string) {
+            TRY(chars_put_raw(r, &c->sets[set].texts, from, to, c->err));
+        } else {
+            const uint32_t open = rules_state(r), close = rules_state(r);
+            rules_read(r, from, '"', '"', open);
+            TRY(chars_put_json(r, &c->sets[set].texts, open, close, c->err));
+            rules_read(r, close, '"', '"', to);
+        }
+    }
+    *rule = c->sets[set].rule;
+    return MOTE_OK;
+}
+
 static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint32_t from,
                              uint32_t to)
 {
     rules *r = c->r;
-    uint32_t set;
-    if (shape->type == SCHEMA_NUMBER && shape->set == SCHEMA_NONE) {
+    uint32_t set = shape->set, rule;
+    if (shape->type == SCHEMA_NUMBER && set == SCHEMA_NONE) {
         rules_call(r, from, shape->integer ? json_rules_integer(r) : json_rules_number(r), to);
         return MOTE_OK;
     }
-    if (shape->set == SCHEMA_NONE) {
+    if (set == SCHEMA_NONE) {
         json_rules_put_string(r, from, shape->min, shape->max, to);
         return MOTE_OK;
     }
     /* A constant may be spelt as no other number is. */
-    if (shape->type == SCHEMA_NUMBER && !shape->integer)
-        set = shape->set;
-    else
+    if (shape->type == SCHEMA_STRING || shape->integer)
         TRY(schema_text_set(c, shape, &set));
-    if (shape->type == SCHEMA_NUMBER)
-        return chars_put_raw(r, &c->sets[set], from, to, c->err);
-    const uint32_t open = rules_state(r), close = rules_state(r);
-    rules_read(r, from, '"', '"', open);
-    TRY(chars_put_json(r, &c->sets[set], open, close, c->err));
-    rules_read(r, close, '"', '"', to);
+    TRY(set_rule(c, set, shape->type == SCHEMA_STRING, &rule));
+    rules_call(r, from, rule, to);
     return MOTE_OK;
 }
 
@@ -193,7 +209,7 @@ static mote_status init(schema_compiler *c)
 static void fini(schema_compiler *c)
 {
     for (uint32_t i = 0; i < c->n_sets; i++)
-        chars_fini(&c->sets[i]);
+        chars_fini(&c->sets[i].texts);
     mem_free(c->terms);
     mem_free(c->conjs);
     mem_free(c->conj_slots);

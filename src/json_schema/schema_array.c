@@ -160,7 +160,7 @@ static mote_status list_values(schema_compiler *c, const schema_shapes *shapes, 
         if (*possible) {
             uint32_t set;
             TRY(schema_text_set(c, s, &set));
-            *possible = add_words(c, few, &c->sets[set], s->type == SCHEMA_STRING);
+            *possible = add_words(c, few, &c->sets[set].texts, s->type == SCHEMA_STRING);
         }
     }
     return MOTE_OK;

@@ -77,7 +77,7 @@ static mote_status put_raw(schema_compiler *c, const schema_shape *shape, uint32
     if (own.set != SCHEMA_NONE || own.min > 0 || own.max != RULES_NO_LIMIT)
         TRY(schema_text_set(c, &own, &texts));
     TRY(schema_both_sets(c, set, texts, &set));
-    return chars_put_raw(c->r, &c->sets[set], from, to, c->err);
+    return chars_put_raw(c->r, &c->sets[set].texts, from, to, c->err);
 }
 
 /* ---- one argument ---- */

@@ -15,130 +15,6 @@
 
 #include <string.h>
 
-static mote_status eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
-
-/* ---- constants ---- */
-
-static mote_status const_text_set(schema_compiler *c, const json_node *value, uint32_t *set)
-{
-    if (json_node_is(value, JSON_IS_NUMBER) && c->wide)
-        return schema_number_equal(c, json_node_text(value), set);
-    strbuf plain = {0};
-    str text = json_node_text(value);
-    mote_status status = MOTE_OK;
-    if (json_node_is(value, JSON_IS_NUMBER)) {
-        status = schema_number_plain(c, text, &plain);
-        text = strbuf_view(&plain);
-    }
-    chars words = {0};
-    if (status == MOTE_OK)
-        status = chars_words(&words, &text, 1, c->fuel, c->err);
-    strbuf_fini(&plain);
-    TRY(status);
-    return schema_add_set(c, &words, set);
-}
-
-static mote_status const_array(schema_compiler *c, const json_node *value, schema_shape *shape)
-{
-    const uint32_t n = json_node_size(value);
-    if (!grow_for(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
-        return schema_no_memory(c);
-    shape->prefix = c->n_lists;
-    shape->n_prefix = shape->min = shape->max = n;
-    shape->rest = CONJ_NEVER;
-    c->n_lists += n;
-    uint32_t i = shape->prefix;
-    for (const json_node *item = json_node_first(value); item != NULL;
-         item = json_node_next(item)) {
-        uint32_t conj;
-        TRY(schema_conj_one(c, item, TERM_CONST, &conj));
-        c->lists[i++] = conj;
-    }
-    return MOTE_OK;
-}
-
-static mote_status const_object(schema_compiler *c, const json_node *value, schema_shape *shape)
-{
-    TRY(schema_add_layer(
-        c, shape, (schema_layer){.properties = value, .additional = CONJ_NEVER, .constant = true}));
-    for (const json_node *m = json_node_first(value); m != NULL; m = json_node_next(m))
-        TRY(schema_add_name(c, shape, json_node_name(m)));
-    return MOTE_OK;
-}
-
-static mote_status add_const(schema_compiler *c, const json_node *value, schema_shapes *out)
-{
-    static const schema_type types[] = {
-        [JSON_IS_NULL] = SCHEMA_NULL,     [JSON_IS_BOOL] = SCHEMA_BOOL,
-        [JSON_IS_NUMBER] = SCHEMA_NUMBER, [JSON_IS_STRING] = SCHEMA_STRING,
-        [JSON_IS_ARRAY] = SCHEMA_ARRAY,   [JSON_IS_OBJECT] = SCHEMA_OBJECT};
-    schema_shape shape = schema_shape_any(types[json_node_kind(value)]);
-    switch (shape.type) {
-    case SCHEMA_NULL: break;
-    case SCHEMA_BOOL:
-        shape.is_true = json_node_truth(value);
-        shape.is_false = !shape.is_true;
-        break;
-    case SCHEMA_ARRAY: TRY(const_array(c, value, &shape)); break;
-    case SCHEMA_OBJECT: TRY(const_object(c, value, &shape)); break;
-    default: TRY(const_text_set(c, value, &shape.set)); break;
-    }
-    return schema_shapes_add(c, out, &shape);
-}
-
-/* All strings of an enum together: a list of a thousand is one automaton. */
-static mote_status enum_strings(schema_compiler *c, const json_node *values, schema_shapes *out)
-{
-    str *words = mem_new((size_t)json_node_size(values) + 1, sizeof *words);
-    size_t n = 0;
-    if (words == NULL)
-        return schema_no_memory(c);
-    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
-        if (json_node_is(v, JSON_IS_STRING))
-            words[n++] = json_node_text(v);
-    chars set = {0};
-    mote_status status = n > 0 ? chars_words(&set, words, n, c->fuel, c->err) : MOTE_OK;
-    mem_free(words);
-    TRY(status);
-    if (n == 0)
-        return MOTE_OK;
-    schema_shape shape = schema_shape_any(SCHEMA_STRING);
-    TRY(schema_add_set(c, &set, &shape.set));
-    return schema_shapes_add(c, out, &shape);
-}
-
-static mote_status enum_shapes(schema_compiler *c, const json_node *values, schema_shapes *out)
-{
-    TRY(enum_strings(c, values, out));
-    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
-        if (!json_node_is(v, JSON_IS_STRING))
-            TRY(add_const(c, v, out));
-    return MOTE_OK;
-}
-
-static mote_status apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
-                              schema_shapes *shapes)
-{
-    if (!json_node_is(values, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, "enum");
-    schema_shapes constants = {0};
-    mote_status status = enum_shapes(c, values, &constants);
-    if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &constants);
-    schema_shapes_fini(&constants);
-    return status;
-}
-
-static mote_status apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes)
-{
-    schema_shapes constant = {0};
-    mote_status status = add_const(c, value, &constant);
-    if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &constant);
-    schema_shapes_fini(&constant);
-    return status;
-}
-
 /* ---- type ---- */
 
 /* Is a type name allowed for the shape? *integer: only as an integer. */
@@ -233,7 +109,7 @@ static mote_status apply_multiple(schema_compiler *c, const json_node *schema,
     if (!json_node_is(value, JSON_IS_NUMBER))
         return schema_malformed(c, schema, k->name);
     const mote_status status = schema_number_multiple(c, schema, json_node_text(value), &set);
-    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, schema, k->name, "of so many digits");
     TRY(status);
     return narrow(c, shape, set);
@@ -268,12 +144,21 @@ mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str 
                                const char *name, uint32_t *set)
 {
     chars found;
+    for (uint32_t i = 0; i < c->n_patterns; i++)
+        if (str_eq(c->patterns[i].text, pattern)) {
+            *set = c->patterns[i].set;
+            return MOTE_OK;
+        }
     *set = SCHEMA_NONE;
     const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
-    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, schema, name, "that is not regular");
     TRY(status);
-    return schema_add_set(c, &found, set);
+    TRY(schema_add_set(c, &found, set));
+    if (!grow_for(&c->patterns, c->n_patterns, &c->patterns_room, sizeof *c->patterns))
+        return schema_no_memory(c);
+    c->patterns[c->n_patterns++] = (schema_pattern){pattern, *set};
+    return MOTE_OK;
 }
 
 static mote_status apply_pattern(schema_compiler *c, const json_node *schema,
@@ -294,7 +179,7 @@ static mote_status apply_format(schema_compiler *c, const json_node *schema, con
     const char *pattern = schema_format_pattern(json_node_text(value));
     if (pattern == NULL || c->wide) {
         /* A format is a note to the reader unless it is agreed on; nothing is taken away by one. */
-        if (pattern == NULL)
+        if (pattern == NULL && !c->loose)
             schema_warn(c, schema, k->name, "is not one that is known, and is not held");
         return MOTE_OK;
     }
@@ -432,7 +317,7 @@ static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, ui
         uint32_t one;
         mote_status status = schema_text_set(c, &shapes->items[i], &one);
         if (status == MOTE_OK)
-            status = chars_apply(&all, CHARS_EITHER, &c->sets[one], c->fuel, c->err);
+            status = chars_apply(&all, CHARS_EITHER, &c->sets[one].texts, c->fuel, c->err);
         if (status != MOTE_OK) {
             chars_fini(&all);
             return status;
@@ -448,7 +333,7 @@ static mote_status apply_names(schema_compiler *c, const json_node *schema, cons
         return schema_malformed(c, schema, k->name);
     schema_shapes names = {0};
     uint32_t set = SCHEMA_NONE;
-    mote_status status = eval(c, value, &names);
+    mote_status status = schema_eval(c, value, &names);
     if (status == MOTE_OK)
         status = names_set(c, &names, &set);
     schema_shapes_fini(&names);
@@ -489,19 +374,7 @@ static mote_status apply_keywords(schema_compiler *c, const json_node *schema,
 
 /* Constrain, and are not held. */
 static const char *const unsupported[] = {
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "$dynamicRef",
-    "$recursiveRef",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+    "contains", "$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties",
 };
 
 static mote_status check_unsupported(schema_compiler *c, const json_node *schema)
@@ -512,121 +385,6 @@ static mote_status check_unsupported(schema_compiler *c, const json_node *schema
     return MOTE_OK;
 }
 
-/* ---- schemas made of schemas ---- */
-
-static mote_status join(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
-{
-    schema_shapes other = {0};
-    mote_status status = eval(c, schema, &other);
-    if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &other);
-    schema_shapes_fini(&other);
-    return status;
-}
-
-static mote_status any_of(schema_compiler *c, const json_node *list, schema_shapes *out)
-{
-    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
-        schema_shapes one = {0};
-        mote_status status = eval(c, s, &one);
-        if (status == MOTE_OK)
-            status = schema_shapes_either(c, out, &one);
-        schema_shapes_fini(&one);
-        TRY(status);
-    }
-    return MOTE_OK;
-}
-
-/* Takes away from shapes what satisfies a schema. */
-static mote_status remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
-                                 const char *name, schema_shapes *shapes)
-{
-    schema_shapes other = {0};
-    const bool wide = c->wide;
-    c->wide = true;
-    mote_status status = eval(c, schema, &other);
-    c->wide = wide;
-    if (status == MOTE_OK)
-        status = schema_shapes_without(c, shapes, &other, from, name);
-    schema_shapes_fini(&other);
-    return status;
-}
-
-/* Each alternative without all the others. */
-static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
-                          schema_shapes *out)
-{
-    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
-        schema_shapes one = {0};
-        mote_status status = eval(c, s, &one);
-        for (const json_node *o = json_node_first(list); status == MOTE_OK && o != NULL;
-             o = json_node_next(o))
-            if (o != s)
-                status = remove_schema(c, schema, o, "oneOf", &one);
-        if (status == MOTE_OK)
-            status = schema_shapes_either(c, out, &one);
-        schema_shapes_fini(&one);
-        TRY(status);
-    }
-    return MOTE_OK;
-}
-
-/* In lenient mode alternatives that overlap are all allowed. */
-static mote_status one_or_any_of(schema_compiler *c, const json_node *schema, const json_node *list,
-                                 schema_shapes *out)
-{
-    const mote_status status = one_of(c, schema, list, out);
-    if (status != MOTE_E_UNSUPPORTED || !c->lenient || c->wide)
-        return status;
-    schema_warn(c, schema, "oneOf", "is held as anyOf: its alternatives may overlap");
-    schema_shapes_fini(out);
-    return any_of(c, list, out);
-}
-
-static mote_status apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
-                                      schema_shapes *shapes)
-{
-    const json_node *list = json_node_get(schema, name);
-    if (list == NULL)
-        return MOTE_OK;
-    if (!json_node_is(list, JSON_IS_ARRAY) || json_node_size(list) == 0)
-        return schema_malformed(c, schema, name);
-    schema_shapes either = {0};
-    const bool one = strcmp(name, "oneOf") == 0;
-    mote_status status = one && json_node_size(list) > 1 ? one_or_any_of(c, schema, list, &either)
-                                                         : any_of(c, list, &either);
-    if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &either);
-    schema_shapes_fini(&either);
-    return status;
-}
-
-static mote_status apply_all_of(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
-{
-    const json_node *list = json_node_get(schema, "allOf");
-    if (list == NULL)
-        return MOTE_OK;
-    if (!json_node_is(list, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, "allOf");
-    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s))
-        TRY(join(c, s, shapes));
-    return MOTE_OK;
-}
-
-static mote_status apply_not(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
-{
-    const json_node *not = json_node_get(schema, "not");
-    if (not == NULL)
-        return MOTE_OK;
-    /* Inside of something negated the sides are swapped, and what may be left out with them. */
-    if (c->wide)
-        return schema_unsupported(c, schema, "not", "inside of something negated");
-    const mote_status status = remove_schema(c, schema, not, "not", shapes);
-    if (status == MOTE_E_UNSUPPORTED && c->lenient)
-        return schema_leave_out(c, schema, "not", NULL);
-    return status;
-}
-
 static mote_status apply_ref(schema_compiler *c, const json_node *schema, const json_node *ref,
                              schema_shapes *shapes)
 {
@@ -634,36 +392,56 @@ static mote_status apply_ref(schema_compiler *c, const json_node *schema, const 
     if (!json_node_is(ref, JSON_IS_STRING))
         return schema_malformed(c, schema, "$ref");
     const mote_status status = schema_resolve(c, schema, json_node_text(ref), &target);
-    if (status == MOTE_E_UNSUPPORTED && c->lenient && !c->wide)
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, schema, "$ref", "that leads outside");
     TRY(status);
-    return join(c, target, shapes);
+    return schema_join(c, target, shapes);
 }
 
 /* ---- all of it ---- */
 
+/* Keywords that may name members of an object, in the order of the text: so will the members be. */
+static mote_status eval_parts(schema_compiler *c, const json_node *schema, schema_shapes *out)
+{
+    bool members = false;
+    for (const json_node *k = json_node_first(schema); k != NULL; k = json_node_next(k)) {
+        const str name = json_node_name(k);
+        if (str_is(name, "$ref"))
+            TRY(apply_ref(c, schema, k, out));
+        if (str_is(name, "allOf"))
+            TRY(schema_apply_all_of(c, schema, out));
+        if (str_is(name, "anyOf") || str_is(name, "oneOf"))
+            TRY(schema_apply_alternatives(c, schema, name.p, out));
+        if (!members && (str_is(name, "properties") || str_is(name, "patternProperties") ||
+                         str_is(name, "additionalProperties"))) {
+            members = true;
+            TRY(add_members(c, schema, out));
+        }
+    }
+    return MOTE_OK;
+}
+
 static mote_status eval_keywords(schema_compiler *c, const json_node *schema, schema_shapes *out)
 {
     const json_node *ref = json_node_get(schema, "$ref");
-    if (ref != NULL)
-        TRY(apply_ref(c, schema, ref, out));
     if (ref != NULL && c->old_refs)
-        return MOTE_OK;
+        return apply_ref(c, schema, ref, out);
     TRY(check_unsupported(c, schema));
     const json_node *value;
     if ((value = json_node_get(schema, "type")) != NULL)
         TRY(apply_type(c, schema, value, out));
     if ((value = json_node_get(schema, "enum")) != NULL)
-        TRY(apply_enum(c, schema, value, out));
+        TRY(schema_apply_enum(c, schema, value, out));
     if ((value = json_node_get(schema, "const")) != NULL)
-        TRY(apply_const(c, value, out));
+        TRY(schema_apply_const(c, value, out));
     TRY(apply_keywords(c, schema, out));
     TRY(apply_items(c, schema, out));
-    TRY(add_members(c, schema, out));
-    TRY(apply_all_of(c, schema, out));
-    TRY(apply_alternatives(c, schema, "anyOf", out));
-    TRY(apply_alternatives(c, schema, "oneOf", out));
-    return apply_not(c, schema, out);
+    TRY(eval_parts(c, schema, out));
+    TRY(schema_apply_dependencies(c, schema, "dependentRequired", out));
+    TRY(schema_apply_dependencies(c, schema, "dependentSchemas", out));
+    TRY(schema_apply_dependencies(c, schema, "dependencies", out));
+    TRY(schema_apply_if(c, schema, out));
+    return schema_apply_not(c, schema, out);
 }
 
 static bool is_open(const schema_compiler *c, const json_node *schema)
@@ -675,7 +453,7 @@ static bool is_open(const schema_compiler *c, const json_node *schema)
 }
 
 /* out is empty before and initialised after, also on failure. */
-static mote_status eval(schema_compiler *c, const json_node *schema, schema_shapes *out)
+mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out)
 {
     if (json_node_is(schema, JSON_IS_BOOL))
         return json_node_truth(schema) ? schema_shapes_any(c, out) : MOTE_OK;
@@ -700,10 +478,12 @@ static mote_status eval(schema_compiler *c, const json_node *schema, schema_shap
 static mote_status apply_term(schema_compiler *c, const schema_term *term, schema_shapes *shapes)
 {
     if (term->kind == TERM_CONST)
-        return apply_const(c, term->node, shapes);
+        return schema_apply_const(c, term->node, shapes);
+    if (term->kind == TERM_NOT && c->loose)
+        return MOTE_OK;
     if (term->kind == TERM_NOT)
-        return remove_schema(c, term->node, term->node, "not", shapes);
-    return join(c, term->node, shapes);
+        return schema_remove_schema(c, term->node, term->node, "not", shapes);
+    return schema_join(c, term->node, shapes);
 }
 
 mote_status schema_shapes_of(schema_compiler *c, uint32_t conj, schema_shapes *out)

@@ -90,11 +90,17 @@ typedef struct schema_shapes {
 
 /* ---- the compilation ---- */
 
-/* A pattern of patternProperties and the names it takes. */
+/* A pattern and the strings it finds something in. */
 typedef struct schema_pattern {
-    const json_node *node;
+    str text;
     uint32_t set;
 } schema_pattern;
+
+/* A set of texts, and the rule that writes them as a value. */
+typedef struct schema_set {
+    chars texts;
+    uint32_t rule; /* or RULES_NONE */
+} schema_set;
 
 typedef struct schema_compiler {
     rules *r;
@@ -108,7 +114,7 @@ typedef struct schema_compiler {
     schema_conj *conjs;
     uint32_t *conj_slots; /* [CONJ_SLOTS], number + 1 */
     uint32_t *todo;       /* conjunctions with a rule but without a body */
-    chars *sets;
+    schema_set *sets;
     uint32_t *lists; /* conjunctions of items */
     schema_layer *layers;
     schema_name *names;
@@ -121,7 +127,8 @@ typedef struct schema_compiler {
 
     const json_node *open[SCHEMA_MAX_NESTING]; /* schemas being worked out, against circles */
     uint32_t n_open;
-    bool wide; /* numbers in every spelling, for what is taken away */
+    bool wide;  /* numbers in every spelling, for what is taken away */
+    bool loose; /* rather too much than too little, for what is only compared */
     uint32_t number_texts, integer_texts, wide_integers; /* sets, or SCHEMA_NONE */
 } schema_compiler;
 
@@ -137,8 +144,12 @@ static inline mote_status schema_no_memory(schema_compiler *c)
 /* MOTE_E_UNSUPPORTED with the keyword and the place of `schema`; `why` may be NULL. */
 mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
                                const char *why);
-/* The same as a warning where leaving the keyword out is allowed, which is not so inside of
- * something that is negated. */
+/* May what is not supported be left out? Not inside of something that is negated. */
+static inline bool schema_may_leave_out(const schema_compiler *c)
+{
+    return c->loose || (c->lenient && !c->wide);
+}
+/* The same as a warning where that is so. */
 mote_status schema_leave_out(schema_compiler *c, const json_node *schema, const char *keyword,
                              const char *why);
 /* MOTE_E_FORMAT: the keyword's value is not of the kind it has to be. */
@@ -179,6 +190,29 @@ mote_status schema_resolve(schema_compiler *c, const json_node *schema, str ref,
 /* The alternatives of a conjunction. out is initialised. */
 mote_status schema_shapes_of(schema_compiler *c, uint32_t conj, schema_shapes *out);
 void schema_shapes_fini(schema_shapes *s);
+
+/* The alternatives of one schema. out is empty before; free it also after a failure. */
+mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
+
+/* ---- schema_const.c and schema_combine.c: these narrow shapes by one keyword of a schema ---- */
+
+mote_status schema_apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
+                              schema_shapes *shapes);
+mote_status schema_apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes);
+/* By all that a schema says. */
+mote_status schema_join(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
+/* Takes away what satisfies `schema`, for the keyword `name` of `from`. */
+mote_status schema_remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
+                                 const char *name, schema_shapes *shapes);
+mote_status schema_apply_all_of(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
+/* anyOf or oneOf. */
+mote_status schema_apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
+                                      schema_shapes *shapes);
+mote_status schema_apply_not(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
+mote_status schema_apply_if(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
+/* dependentRequired, dependentSchemas or dependencies. */
+mote_status schema_apply_dependencies(schema_compiler *c, const json_node *schema, const char *name,
+                                      schema_shapes *shapes);
 
 /* ---- schema_shapes.c ---- */
 

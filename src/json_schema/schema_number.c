@@ -165,7 +165,7 @@ static mote_status finish_table(schema_compiler *c, table *t, uint32_t texts, ui
     mem_free(t->next);
     mem_free(t->accepts);
     if (status == MOTE_OK)
-        status = chars_apply(&set, CHARS_BOTH, &c->sets[texts], c->fuel, c->err);
+        status = chars_apply(&set, CHARS_BOTH, &c->sets[texts].texts, c->fuel, c->err);
     if (status != MOTE_OK) {
         chars_fini(&set);
         return status;

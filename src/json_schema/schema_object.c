@@ -31,16 +31,7 @@ bool schema_requires(const schema_compiler *c, const schema_shape *shape, str na
 /* The names a pattern of patternProperties takes; SCHEMA_NONE: it is left out. */
 static mote_status names_of_pattern(schema_compiler *c, const json_node *pattern, uint32_t *set)
 {
-    for (uint32_t i = 0; i < c->n_patterns; i++)
-        if (c->patterns[i].node == pattern) {
-            *set = c->patterns[i].set;
-            return MOTE_OK;
-        }
-    TRY(schema_pattern_set(c, pattern, json_node_name(pattern), "patternProperties", set));
-    if (!grow_for(&c->patterns, c->n_patterns, &c->patterns_room, sizeof *c->patterns))
-        return schema_no_memory(c);
-    c->patterns[c->n_patterns++] = (schema_pattern){pattern, *set};
-    return MOTE_OK;
+    return schema_pattern_set(c, pattern, json_node_name(pattern), "patternProperties", set);
 }
 
 static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node *schema,
@@ -67,7 +58,7 @@ static mote_status layer_member(schema_compiler *c, const schema_layer *layer, s
     for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
         uint32_t set;
         TRY(names_of_pattern(c, p, &set));
-        if (set == SCHEMA_NONE || !chars_has(&c->sets[set], name))
+        if (set == SCHEMA_NONE || !chars_has(&c->sets[set].texts, name))
             continue;
         named = true;
         TRY(add_conj(c, conj, p, TERM_SCHEMA));
@@ -84,7 +75,7 @@ mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, st
         const schema_layer layer = c->layers[i];
         TRY(layer_member(c, &layer, name, conj));
     }
-    if (shape->names != SCHEMA_NONE && !chars_has(&c->sets[shape->names], name))
+    if (shape->names != SCHEMA_NONE && !chars_has(&c->sets[shape->names].texts, name))
         *conj = CONJ_NEVER;
     return MOTE_OK;
 }
@@ -120,14 +111,14 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
     schema_compiler *c = o->c;
     chars inside, outside;
     uint32_t in, out;
-    TRY(chars_combine(&inside, &c->sets[o->regions[i].set], CHARS_BOTH, &c->sets[set], c->fuel,
-                      c->err));
+    TRY(chars_combine(&inside, &c->sets[o->regions[i].set].texts, CHARS_BOTH, &c->sets[set].texts,
+                      c->fuel, c->err));
     const bool taken = !chars_empty(&inside);
     TRY(schema_add_set(c, &inside, &in));
     if (!taken)
         return MOTE_OK;
-    TRY(chars_combine(&outside, &c->sets[o->regions[i].set], CHARS_BUT_NOT, &c->sets[set], c->fuel,
-                      c->err));
+    TRY(chars_combine(&outside, &c->sets[o->regions[i].set].texts, CHARS_BUT_NOT,
+                      &c->sets[set].texts, c->fuel, c->err));
     const bool rest = !chars_empty(&outside);
     TRY(schema_add_set(c, &outside, &out));
     if (rest && o->n_regions == MAX_REGIONS)
@@ -201,13 +192,13 @@ static mote_status put_value(schema_compiler *c, uint32_t from, uint32_t conj, u
 static mote_status put_region(object *o, const region *x)
 {
     schema_compiler *c = o->c;
-    if (x->conj == CONJ_NEVER || chars_empty(&c->sets[x->set]))
+    if (x->conj == CONJ_NEVER || chars_empty(&c->sets[x->set].texts))
         return MOTE_OK;
     if (o->other == RULES_NONE)
         o->other = rules_add(c->r);
     const uint32_t open = rules_state(c->r), close = rules_state(c->r), behind = rules_state(c->r);
     rules_read(c->r, rules_start_of(c->r, o->other), '"', '"', open);
-    TRY(chars_put_json(c->r, &c->sets[x->set], open, close, c->err));
+    TRY(chars_put_json(c->r, &c->sets[x->set].texts, open, close, c->err));
     rules_read(c->r, close, '"', '"', behind);
     return put_value(c, behind, x->conj, o->other);
 }

@@ -166,7 +166,7 @@ static mote_status both_shapes(schema_compiler *c, schema_shape *a, const schema
         TRY(both_objects(c, a, b));
     TRY(schema_both_sets(c, a->set, b->set, &a->set));
     *empty = a->min > a->max || (a->type == SCHEMA_BOOL && !a->is_true && !a->is_false) ||
-             (a->set != SCHEMA_NONE && chars_empty(&c->sets[a->set]));
+             (a->set != SCHEMA_NONE && chars_empty(&c->sets[a->set].texts));
     return MOTE_OK;
 }
 

@@ -120,7 +120,7 @@ mote_status schema_add_set(schema_compiler *c, chars *set, uint32_t *out)
         chars_fini(set);
         return schema_no_memory(c);
     }
-    c->sets[c->n_sets] = *set;
+    c->sets[c->n_sets] = (schema_set){*set, RULES_NONE};
     *out = c->n_sets++;
     *set = (chars){0};
     return MOTE_OK;
@@ -133,6 +133,6 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
         return MOTE_OK;
     }
     chars both;
-    TRY(chars_combine(&both, &c->sets[a], CHARS_BOTH, &c->sets[b], c->fuel, c->err));
+    TRY(chars_combine(&both, &c->sets[a].texts, CHARS_BOTH, &c->sets[b].texts, c->fuel, c->err));
     return schema_add_set(c, &both, out);
 }

@@ -42,7 +42,7 @@ static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const 
     TRY(schema_text_set(c, a, &x));
     TRY(schema_text_set(c, b, &y));
     chars both;
-    TRY(chars_combine(&both, &c->sets[x], CHARS_BOTH, &c->sets[y], c->fuel, c->err));
+    TRY(chars_combine(&both, &c->sets[x].texts, CHARS_BOTH, &c->sets[y].texts, c->fuel, c->err));
     *out = chars_empty(&both);
     chars_fini(&both);
     return MOTE_OK;
@@ -118,7 +118,7 @@ static mote_status text_without(schema_compiler *c, const schema_shape *a, const
     TRY(schema_text_set(c, b, &y));
     c->wide = wide;
     chars set;
-    TRY(chars_combine(&set, &c->sets[x], CHARS_BUT_NOT, &c->sets[y], c->fuel, c->err));
+    TRY(chars_combine(&set, &c->sets[x].texts, CHARS_BUT_NOT, &c->sets[y].texts, c->fuel, c->err));
     const bool empty = chars_empty(&set);
     TRY(schema_add_set(c, &set, &left.set));
     left.min = 0;
@@ -210,10 +210,11 @@ static mote_status take_away(schema_compiler *c, const schema_shapes *a, const s
     *possible = true;
     for (uint32_t i = 0; i < a->n && *possible; i++) {
         bool different;
-        const bool wide = c->wide;
-        c->wide = true;
+        const bool wide = c->wide, loose = c->loose;
+        c->wide = c->loose = true;
         const mote_status status = apart(c, &a->items[i], b, LOOK_INTO, &different);
         c->wide = wide;
+        c->loose = loose;
         TRY(status);
         if (different)
             TRY(schema_shapes_add(c, out, &a->items[i]));

@@ -231,6 +231,29 @@ static const keyword_case cases[] = {
      {"{}", "{\"a\":4}"},
      {"{\"a\":5}"}},
     {"{\"type\":\"boolean\",\"not\":{\"const\":true}}", {"false"}, {"true"}},
+    /* conditions */
+    {"{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]},\"properties\":{\"a\":{},\"b\":{}}"
+     "}",
+     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}", "{\"c\":1}"},
+     {"{\"a\":1}", "{\"a\":1,\"c\":1}"}},
+    {"{\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{\"type\":\"null\"}}}},\"properties\":{"
+     "\"a\":{},\"b\":{}}}",
+     {"1", "{\"b\":1}", "{\"a\":1,\"b\":null}"},
+     {"{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"dependencies\":{\"a\":[\"b\"],\"b\":{\"required\":[\"c\"]}},"
+     "\"properties\":{\"a\":{},\"b\":{},\"c\":{}}}",
+     {"{}", "{\"b\":1,\"c\":1}", "{\"a\":1,\"b\":1,\"c\":1}"},
+     {"{\"a\":1}", "{\"b\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[\"x\",\"y\"]},\"n\":{\"type\":"
+     "\"integer\"}},\"required\":[\"k\"],"
+     "\"if\":{\"properties\":{\"k\":{\"const\":\"x\"}}},\"then\":{\"required\":[\"n\"]},\"else\":{"
+     "\"properties\":{\"n\":false}}}",
+     {"{\"k\":\"x\",\"n\":1}", "{\"k\":\"y\"}"},
+     {"{\"k\":\"x\"}", "{\"k\":\"y\",\"n\":1}"}},
+    {"{\"if\":{\"type\":\"string\"},\"then\":{\"maxLength\":2},\"else\":{\"minimum\":5}}",
+     {"\"ab\"", "5", "null"},
+     {"\"abc\"", "4"}},
+    {"{\"then\":{\"type\":\"null\"},\"type\":\"integer\"}", {"1"}, {"null"}},
     /* references */
     {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"integer\"}},\"minimum\":3}",
      {"3"},
@@ -300,11 +323,12 @@ typedef struct refusal {
 } refusal;
 
 static const refusal refusals[] = {
-    {"{\"if\":{}}", MOTE_E_UNSUPPORTED, "'if'"},
+    {"{\"if\":{\"type\":\"array\",\"items\":{\"type\":\"null\"}},\"then\":{\"maxItems\":2}}",
+     MOTE_E_UNSUPPORTED, "'if'"},
     {"{\"properties\":{\"a\":{\"items\":{\"contains\":{}}}}}", MOTE_E_UNSUPPORTED,
      "'#/properties/a/items' uses 'contains'"},
-    {"{\"dependentRequired\":{}}", MOTE_E_UNSUPPORTED, "'dependentRequired'"},
-    {"{\"dependencies\":{}}", MOTE_E_UNSUPPORTED, "'dependencies'"},
+    {"{\"dependentRequired\":5}", MOTE_E_FORMAT, "'dependentRequired'"},
+    {"{\"not\":{\"dependentRequired\":{\"a\":[]}}}", MOTE_E_UNSUPPORTED, "'dependentRequired'"},
     {"{\"unevaluatedProperties\":false}", MOTE_E_UNSUPPORTED, "'unevaluatedProperties'"},
     {"{\"$dynamicRef\":\"#a\"}", MOTE_E_UNSUPPORTED, "'$dynamicRef'"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", MOTE_E_UNSUPPORTED, "'uniqueItems'"},
