@@ -12,6 +12,7 @@
  *
  * A sanitizer takes memory of its own, so such builds do not run this.
  */
+#define _GNU_SOURCE /* realpath */
 #include "law/rig.h"
 
 #include <stdio.h>
