@@ -222,8 +222,10 @@ static mote_status read_prompt(answering *a, const chat_turn_want *want, mote_er
 static mote_status bring(answering *a, const chat_turn_want *want, mote_error *err)
 {
     mote_session *session = a->chat->session;
+    /* Going back loses the logits, so one token at least is read again. */
+    const size_t same = want->same < want->n ? want->same : want->n - 1;
     if (mote_session_length(session) > want->same)
-        mote_session_rewind(session, want->same);
+        mote_session_rewind(session, same);
     return append(a, want->tokens, want->n, err);
 }
 
