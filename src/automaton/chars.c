@@ -211,7 +211,7 @@ typedef struct strip {
 
 static strip strip_of(const chars *c, uint32_t state)
 {
-    if (state == RULES_NONE)
+    if (state == RULES_NONE || c->ranges == NULL) /* nowhere; or no range anywhere */
         return (strip){NULL, NULL};
     return (strip){c->ranges + c->first[state], c->ranges + c->first[state + 1]};
 }
