@@ -74,7 +74,7 @@ typedef struct sort_key {
 
 static str bytes_of(const vocab *v, uint32_t token)
 {
-    return v->source.bytes(v->source.ctx, token);
+    return v->texts[token];
 }
 
 static uint64_t head_of(str bytes)
@@ -124,9 +124,10 @@ static mote_status gather(vocab *v, sort_key **out, mote_error *err)
     v->order = mem_new(v->source.n, sizeof *v->order);
     v->ends = mem_new(v->source.n, sizeof *v->ends);
     v->tree_bits = mem_new((size_t)VOCAB_TREES * v->words, sizeof *v->tree_bits);
+    v->texts = mem_new(v->source.n, sizeof *v->texts);
     *out = NULL;
     if (keys == NULL || spare == NULL || v->order == NULL || v->ends == NULL ||
-        v->tree_bits == NULL) {
+        v->tree_bits == NULL || v->texts == NULL) {
         mem_free(keys);
         mem_free(spare);
         return no_memory(err);
@@ -136,7 +137,8 @@ static mote_status gather(vocab *v, sort_key **out, mote_error *err)
         const vocab_kind kind = v->source.kind(v->source.ctx, id);
         if (kind == VOCAB_END)
             v->ends[v->n_ends++] = id;
-        const str bytes = kind == VOCAB_TEXT ? bytes_of(v, id) : (str){NULL, 0};
+        const str bytes = kind == VOCAB_TEXT ? v->source.bytes(v->source.ctx, id) : (str){NULL, 0};
+        v->texts[id] = bytes;
         if (bytes.n == 0 || bytes.n > VOCAB_MAX_BYTES)
             continue;
         const vocab_tree tree = tree_of(bytes);
@@ -328,6 +330,8 @@ mote_status vocab_new(vocab **out, const vocab_source *source, mote_error *err)
     v->source = *source;
     v->words = (source->n + 31) / 32;
     const mote_status status = build(v, err);
+    mem_free(v->texts);
+    v->texts = NULL;
     if (status == MOTE_OK)
         *out = v;
     else

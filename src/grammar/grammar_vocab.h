@@ -85,6 +85,7 @@ typedef struct vocab_inside {
 
 typedef struct vocab {
     vocab_source source;
+    str *texts;       /* [source.n], only while it is built */
     uint32_t words;   /* of a mask: 32 tokens each */
     uint32_t longest; /* bytes of a token */
     uint32_t n_nodes, nodes_room;

@@ -129,7 +129,7 @@ static void count_effects(const vocab *v, const char_table *t, uint32_t *closers
 {
     *closers = *longer = 0;
     for (uint32_t i = 0; i < v->n_text; i++) {
-        const string_effect x = effect_of(t, v->source.bytes(v->source.ctx, v->order[i]));
+        const string_effect x = effect_of(t, v->texts[v->order[i]]);
         *closers += x.possible && x.closes;
         *longer += x.possible && !x.closes && x.n > VOCAB_SHORT;
     }
@@ -148,7 +148,7 @@ static mote_status fill_lists(vocab *v, const char_table *t, mote_error *err)
         return err_set(err, MOTE_E_MEMORY, "no memory for the index of the vocabulary");
     }
     for (uint32_t i = 0; i < v->n_text; i++) {
-        const str bytes = v->source.bytes(v->source.ctx, v->order[i]);
+        const str bytes = v->texts[v->order[i]];
         const string_effect x = effect_of(t, bytes);
         note_effect(v, v->order[i], bytes, &x);
     }
