@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server.h - a model at an address: what `mote serve` starts.
+ *
+ * One loop thread (libuv) owns sockets, timers, exchanges and replies; the scheduler's engine
+ * thread owns the model's work; libuv's pool prepares requests (JSON, rendering, grammars).
+ * libuv is seen by loop.c and conn.c only, llhttp by http_parse.c.
+ */
+#ifndef MOTE_SERVER_SERVER_H
+#define MOTE_SERVER_SERVER_H
+
+#include "serve/recall.h"
+#include "serve/sched.h"
+#include "server/exchange.h"
+
+enum { SERVER_MAX_LISTEN = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_HOSTS = 64 };
+
+typedef struct server_options {
+    const mote_model *model;
+    const char *model_path; /* for its file name and date; never shown whole */
+    const char *name;       /* what the model is called; NULL: from the file */
+    sched_options sched;    /* model, wake and with are ours */
+    /* "127.0.0.1:11435", "[::1]:11435", "unix:PATH"; none: loopback, or what systemd passed */
+    const char *listen[SERVER_MAX_LISTEN];
+    size_t n_listen;
+    const char *keys[SERVER_MAX_KEYS]; /* "KEY" or "KEY scope,scope"; copied as digests */
+    size_t n_keys;
+    const char *hosts[SERVER_MAX_HOSTS]; /* more names for Host */
+    size_t n_hosts;
+    const char *origins[SERVER_MAX_HOSTS]; /* pages that may ask, exactly as browsers name them */
+    size_t n_origins;
+    bool unauthenticated; /* a wide address without a key is wanted */
+    bool strict;          /* unknown fields are errors */
+    bool no_ext;          /* no `mote` object in replies */
+    bool log_json;
+    int log_level;        /* 0: errors; 1: a line per request; 2: more */
+    double drain_seconds; /* 0: 30 */
+    uint32_t max_connections, max_connections_per_ip, max_body; /* 0: server/limits.h */
+} server_options;
+
+/* Opens the sockets and makes the scheduler. The text of a failure says what to change. */
+mote_status server_new(server **out, const server_options *options, mote_error *err);
+/* Serves until server_stop, then drains. */
+mote_status server_run(server *s, mote_error *err);
+/* From a signal handler or another thread: first call drains, the second one ends at once. */
+void server_stop(server *s);
+void server_free(server *s);
+
+/* What handlers need. */
+const server_options *server_settings(const server *s);
+sched *server_sched(const server *s);
+recall *server_recall(const server *s);
+const chat_kit *server_kit(const server *s);
+/* The vocabulary for grammars; made at the first call, which takes a while: off the loop. */
+mote_status server_vocab(server *s, const struct vocab **out, mote_error *err);
+/* Terminated; what the model is called in replies. */
+const char *server_model_name(const server *s);
+bool server_draining(const server *s);
+/* Seconds since 1970 at the start of the process's model file, for `created`. */
+int64_t server_model_date(const server *s);
+
+#endif
