@@ -220,7 +220,8 @@ typedef enum mote_think_end {
     MOTE_THINK_END_NATURAL, /* the model closed it */
     MOTE_THINK_END_SOFT,    /* the model closed it, urged to */
     MOTE_THINK_END_BUDGET,  /* it was closed for the model */
-    MOTE_THINK_END_LOOP     /* it went in circles and was closed */
+    MOTE_THINK_END_LOOP,    /* it went in circles and was closed */
+    MOTE_THINK_END_CLIENT   /* the program asked for its end; not by way of this header */
 } mote_think_end;
 
 typedef struct mote_answer {

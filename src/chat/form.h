@@ -3,8 +3,8 @@
  * form.h - the form an answer must have: which tokens may come next, and which must.
  *
  * Two grammars: of the answer as a whole, from its first token after thinking, and of a
- * tool call, from behind <tool_call> to before </tool_call>. The second is made when a call
- * begins. Between them, and without a format, everything is allowed.
+ * tool call, from behind <tool_call> to before </tool_call>. Both are compiled when the
+ * turn is made. Between them, and without a format, everything is allowed.
  */
 #ifndef MOTE_CHAT_FORM_H
 #define MOTE_CHAT_FORM_H
@@ -12,7 +12,11 @@
 #include "chat/turn.h"
 #include "grammar/grammar_build.h"
 
-/* The vocabulary of a model, for grammars; its kit must outlive it. */
+/*
+ * The vocabulary of a model, for grammars; its kit must outlive it. Made once per model: it
+ * takes as long as a few hundred tokens of the smallest one. It never changes afterwards, so any
+ * number of turns use it at once, on any threads; each has grammars of its own.
+ */
 mote_status chat_vocab_of(vocab **out, const chat_kit *kit, mote_error *err);
 
 typedef enum chat_form_phase {
@@ -29,6 +33,7 @@ typedef struct chat_form {
     chat_form_phase phase;
     size_t from; /* position of the first token the matcher in use has seen */
     bool must_call;
+    strbuf warnings; /* one line each: a tool and what of its schema is not held */
 } chat_form;
 
 /* Does an answer of this kind need options->vocab? */

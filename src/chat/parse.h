@@ -33,6 +33,8 @@ typedef enum chat_event_kind {
     CHAT_EVENT_CALL_END,       /* call, name, text: all of that object. Only now is it a call */
     CHAT_EVENT_CALL_CANCEL,    /* call, name: it was none after all; forget what came of it */
     CHAT_EVENT_WARNING,        /* warning, text: what it is about, may be empty */
+    CHAT_EVENT_TOKEN,          /* token, text: its bytes. Content it leads to follows. Of a turn
+                                * also choice */
     CHAT_EVENT_END             /* cut, thinking_open; the last event */
 } chat_event_kind;
 
@@ -45,7 +47,10 @@ typedef enum chat_warning {
     CHAT_WARN_TYPE,         /* text: the parameter. Its value does not fit its schema */
     CHAT_WARN_DUPLICATE,    /* text: the parameter. Given twice; the first counts */
     CHAT_WARN_STRAY_TAG,    /* text: a control token where it means nothing; left out */
-    CHAT_WARN_FENCED        /* a call inside a ``` block is content */
+    CHAT_WARN_FENCED,       /* a call inside a ``` block is content */
+    /* before the first token, from turn.h and chat_answer.c */
+    CHAT_WARN_SCHEMA,      /* text: a tool and what of its schema is not held */
+    CHAT_WARN_TOOL_IGNORED /* text: the type of a tool that is not a function */
 } chat_warning;
 
 typedef struct chat_event {
@@ -54,6 +59,8 @@ typedef struct chat_event {
     str name;
     str text; /* a view, until the function that receives it returns */
     chat_warning warning;
+    size_t token;              /* how many tokens the parser had got before this one */
+    const mote_choice *choice; /* logprob 0 and no alternatives: there was no choice */
     bool cut;
     bool thinking_open;
 } chat_event;
@@ -65,7 +72,10 @@ typedef struct chat_parser_options {
     const chat_template *how;
     const json_node *const *tools; /* [n_tools], as in the request; they outlive the parser */
     size_t n_tools;
-    bool thinking; /* chat_prompt.thinking */
+    const bool *tool_allowed; /* [n_tools]; NULL: all. The others are unknown */
+    bool thinking;            /* chat_prompt.thinking */
+    bool raw;                 /* every token is content, control tokens say nothing */
+    bool tokens;              /* deliver CHAT_EVENT_TOKEN */
     chat_event_fn *event;
     void *with;
 } chat_parser_options;
@@ -90,6 +100,9 @@ typedef enum chat_place {
 } chat_place;
 
 chat_place chat_parser_place(const chat_parser *parser);
+/* How many tokens are not needed any more: CHAT_EVENT_TOKEN of those before has come, or never
+ * will. */
+size_t chat_parser_settled(const chat_parser *parser);
 /* Calls that ended so far. */
 uint32_t chat_parser_calls(const chat_parser *parser);
 /* "unknown_tool", "malformed" ... */

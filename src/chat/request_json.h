@@ -27,7 +27,8 @@ typedef struct chat_parsed {
     const json_node **tools;
     json_doc **documents; /* [n_documents] */
     size_t n_documents;
-    uint32_t tools_left_out; /* of unknown types */
+    const json_node *const *left_out; /* [tools_left_out], tools of unknown types */
+    uint32_t tools_left_out;
 } chat_parsed;
 
 /* `body` must outlive *out. MOTE_E_ARG names the message at fault. On failure *out is empty. */

@@ -12,7 +12,9 @@
  * So one loop answers one question, and a scheduler answers many at once; what is
  * written depends on the logits, the options and the tokens, and on nothing else.
  *
- * Memory is taken when a turn is made; only texts the parser holds back may grow later.
+ * Making a turn compiles the forms it needs, which may take milliseconds, on any thread. Most of
+ * its memory is taken then; texts and log-probabilities that are held back may grow later.
+ * One thread at a time uses a turn, and any number of them share a kit and a vocabulary.
  */
 #ifndef MOTE_CHAT_TURN_H
 #define MOTE_CHAT_TURN_H
@@ -50,15 +52,26 @@ typedef struct chat_turn_options {
     const mote_answer_options *answer; /* its event function is not called */
     const json_node *const *tools;     /* [n_tools] */
     size_t n_tools;
+    const bool *tool_allowed; /* [n_tools], which of them may be called; NULL: all */
     const struct vocab
         *vocab; /* for answers of a given form and for calls, see form.h; else NULL */
+    /* Without a template: every token is content, control tokens say nothing. No thinking, no
+     * tools; stop strings and forms as ever. */
+    bool raw;
+    /* Before the content that a token leads to, CHAT_EVENT_TOKEN tells of it, with as many
+     * alternatives as answer->sampling.top_logprobs; not inside thinking and calls. */
+    bool logprobs;
+    uint32_t min_tokens; /* of the answer, thinking included; the model cannot end it before, */
+    bool ignore_end;     /* or not at all; but an answer that has its form ends */
     chat_event_fn *event;
     void *with;
 } chat_turn_options;
 
 typedef struct chat_turn chat_turn;
 
-/* MOTE_E_FULL: the prompt leaves no room for an answer. MOTE_E_ARG: an option is wrong. */
+/* MOTE_E_FULL: the prompt leaves no room for an answer. MOTE_E_ARG: an option is wrong.
+ * MOTE_E_UNSUPPORTED: a format, or the schema of a tool that is `strict`, asks for what mote does
+ * not know; of other tools it is left out, and the turn begins with CHAT_WARN_SCHEMA. */
 mote_status chat_turn_new(chat_turn **out, const chat_turn_options *options, mote_error *err);
 /* NULL is allowed. */
 void chat_turn_free(chat_turn *turn);
@@ -74,6 +87,10 @@ typedef struct chat_turn_want {
  * call. */
 mote_status chat_turn_next(chat_turn *turn, const mote_session *session, chat_turn_want *want,
                            mote_error *err);
+
+/* The reader has seen enough thinking: it is closed in place of the next token. Without an open
+ * block this does nothing. */
+void chat_turn_end_thinking(chat_turn *turn);
 
 /* Ends it from outside: MOTE_FINISH_CANCELED, or MOTE_FINISH_LENGTH for a deadline. */
 mote_status chat_turn_stop(chat_turn *turn, mote_finish finish, mote_error *err);
