@@ -50,6 +50,8 @@ void server_free(server *s);
 const server_options *server_settings(const server *s);
 sched *server_sched(const server *s);
 recall *server_recall(const server *s);
+/* What the dialects keep; see server/api.h, which also says what the loop calls. */
+struct api *server_api(const server *s);
 const chat_kit *server_kit(const server *s);
 /* The vocabulary for grammars; made at the first call, which takes a while: off the loop. */
 mote_status server_vocab(server *s, const struct vocab **out, mote_error *err);

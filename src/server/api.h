@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api.h - what a server keeps for its dialects, and when the loop calls them.
+ *
+ * Made after the scheduler and freed before it; in between belongs to the loop thread.
+ */
+#ifndef MOTE_SERVER_API_H
+#define MOTE_SERVER_API_H
+
+#include "server/server.h"
+
+typedef struct api api;
+struct answering;
+struct responses;
+
+mote_status api_new(api **out, server *s, mote_error *err);
+/* Nobody may be connected any more. NULL is allowed. */
+void api_free(api *a);
+
+/* The function for sched_collect, whatever `with` is: all jobs of a server are made by
+ * answering.c, so all owners are its own. */
+sched_event_fn api_collected;
+/* Once a second, on the loop: those who wait are told that they do. */
+void api_tick(server *s);
+
+/* What server.c returns for server_api. */
+struct answering **api_at_work(api *a); /* the first of a list */
+const char *api_fingerprint(const api *a);
+struct responses *api_responses(api *a);
+
+/* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. */
+void api_remember(api *a, const char *request_id, uint64_t realm, str json);
+/* A view until the next call of remember; empty: not known. */
+str api_recollect(const api *a, str request_id, uint64_t realm);
+
+#endif

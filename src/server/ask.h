@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ask.h - a request in one form, whatever dialect it was written in, and how to read it.
+ *
+ * Made on a thread of the pool, from nothing but the body, a few headers and what never
+ * changes of the server. A dialect's reader goes through the same steps, each of which says
+ * why it failed: the table of parameters (params.h), the model's name, the conversation, the
+ * tools, the form of the answer, thinking. What the table covers, a reader never looks at.
+ */
+#ifndef MOTE_SERVER_ASK_H
+#define MOTE_SERVER_ASK_H
+
+#include "chat/request_json.h"
+#include "chat/think_setting.h"
+#include "server/server.h"
+
+enum {
+    ASK_MAX_CHOICES = 8,   /* for each prompt */
+    ASK_MAX_PROMPTS = 256, /* of embeddings; completions take fewer */
+    ASK_MAX_BIAS = 1024,
+    ASK_MAX_WARNINGS = 32,
+    ASK_MAX_KEPT = 64
+};
+
+typedef struct warning {
+    const char *code; /* a constant */
+    char at[96];      /* JSON pointer or name, may be "" */
+} warning;
+
+typedef enum ask_kind {
+    ASK_CHAT = 0,   /* a conversation, by the template */
+    ASK_COMPLETION, /* prompts as they are */
+    ASK_EMBED       /* prompts to vectors */
+} ask_kind;
+
+/* A request, read. Owns everything it points to. */
+typedef struct ask {
+    ask_kind kind;
+    json_doc *body;
+    const json_node *root; /* of body: an object */
+    bool strict;           /* unknown fields are errors */
+    bool no_ext;           /* no `mote` object */
+    bool codex;            /* the client wants to hear of a full context inside a stream */
+    bool any_model;        /* names of other models are answered with ours */
+    uint64_t realm;
+
+    chat_parsed parsed;   /* the conversation; empty for prompts */
+    chat_request request; /* as it will be rendered: parsed.request with tokens recalled */
+    mote_token *recalled; /* what the tokens of its messages are views of */
+
+    str *prompts;            /* [n_prompts]: texts, without a template */
+    mote_token **prompt_ids; /* [n_prompts]: or ids; NULL: of the text */
+    size_t *n_prompt_ids;    /* [n_prompts] */
+    size_t n_prompts;
+    bool parse_special; /* of prompts: spelled control tokens count */
+    bool truncate;      /* prompts that are too long are cut */
+
+    mote_answer_options answer; /* sampling.seed is decided, also if nobody named one */
+    chat_think_setting think;
+    uint32_t n;        /* choices for each prompt */
+    bool no_answer;    /* max_tokens 0: read only */
+    bool score_prompt; /* log-probabilities of the prompt too */
+    bool stream, include_usage, echo;
+    bool logprobs;
+    uint32_t min_tokens;
+    bool ignore_end;
+    bool *tool_allowed;     /* [parsed.request.n_tools]; NULL: all */
+    uint64_t context_limit; /* 0: the server's */
+    double seconds;         /* 0: none */
+    bool no_reuse;
+    bool keep_reasoning_inline; /* <think> stays in content */
+    bool progress;              /* tell how far the prompt is read */
+    bool continue_last;         /* true unless the client says no */
+    str model;                  /* as asked for; empty: nobody said */
+    str user_text;              /* of the last message of the user, for the soft switch */
+
+    warning warnings[ASK_MAX_WARNINGS];
+    size_t n_warnings;
+    json_doc *made[8]; /* documents made on the way: messages or tools in our form */
+    size_t n_made;
+    void *kept[ASK_MAX_KEPT]; /* freed with it */
+    size_t n_kept;
+    /* What the fields of the table that are not the ask's own came with, by PARAM_SLOT_*. */
+    const json_node *field[32];
+    void *own; /* what the dialect wants to remember; freed with mem_free */
+} ask;
+
+void ask_fini(ask *a);
+/* Beyond ASK_MAX_WARNINGS they are dropped. */
+void ask_warn(ask *a, const char *code, const char *at);
+
+/* Memory that lives as long as the ask; NULL: there is none, and *error says so. */
+void *ask_memory(ask *a, size_t n, size_t each, api_error *error);
+/* The same, taken over from elsewhere. false: no room; `block` was freed. */
+bool ask_keep(ask *a, void *block, api_error *error);
+/* A terminated copy. */
+char *ask_copy(ask *a, str text, api_error *error);
+/* Parses JSON that the dialect wrote itself; the document lives as long as the ask. */
+const json_node *ask_made(ask *a, strbuf *json, api_error *error);
+
+/* What the scheduler, the renderer or the turn refused, as an error of the API. */
+void ask_error_of(api_error *error, const mote_error *from);
+bool ask_no_memory(api_error *error);
+/* A field is wrong: `at` as messages[2].content. Always false. */
+bool ask_wrong(api_error *error, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool ask_unsupported(api_error *error, const char *at, const char *what);
+
+/* ---- the steps ---- */
+
+/* Checks a->model against what is served; takes a thinking suffix off into *suffix. */
+bool ask_model(ask *a, server *s, str *suffix, api_error *error);
+/*
+ * Messages and tools from a body in OpenAI's form: the client's own or one that was made.
+ * Refuses roles nobody knows and pictures, decides whether the last message is continued.
+ * `min_messages` 0: none at all is allowed.
+ */
+bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error);
+/* tool_choice in the spelling of any dialect; `at` is its name. Absent is auto. */
+bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error *error);
+/* The form of the answer. Each can be called once: a second form is an error. */
+bool ask_json_object(ask *a, const char *at, api_error *error);
+bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error *error);
+/* response_format as OpenAI has it; Responses' text.format and Anthropic's output_config.format
+ * are the same with the schema one level up. */
+bool ask_response_format(ask *a, const json_node *format, const char *at, api_error *error);
+/* json_schema, regex, choice, grammar and structured_outputs, which all dialects take. */
+bool ask_extra_formats(ask *a, api_error *error);
+/* Thinking, after model, conversation and tools. */
+bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error);
+/* A string, strings, ids or arrays of ids, at most `max` of them, as prompts. */
+bool ask_prompts(ask *a, const json_node *node, const char *at, size_t max, api_error *error);
+/* One prompt more, of text that lives as long as the ask. */
+bool ask_add_prompt(ask *a, str text, api_error *error);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json_print.c - see json_print.h. */
+#include "server/json_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- text ---- */
+
+/* Bytes of the character at the start of the text; 0: there is none. */
+static size_t char_length(const unsigned char *p, size_t n)
+{
+    const unsigned char c = p[0];
+    if (c < 0x80)
+        return 1;
+    const size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+    if (c < 0xC2 || c > 0xF4 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    const bool overlong = (c == 0xE0 && p[1] < 0xA0) || (c == 0xF0 && p[1] < 0x90);
+    const bool beyond = (c == 0xED && p[1] > 0x9F) || (c == 0xF4 && p[1] > 0x8F);
+    return overlong || beyond ? 0 : length;
+}
+
+static void put_escape(strbuf *out, unsigned char c)
+{
+    char text[8];
+    switch (c) {
+    case '"': strbuf_text(out, "\\\""); return;
+    case '\\': strbuf_text(out, "\\\\"); return;
+    case '\n': strbuf_text(out, "\\n"); return;
+    case '\r': strbuf_text(out, "\\r"); return;
+    case '\t': strbuf_text(out, "\\t"); return;
+    default: break;
+    }
+    snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+    strbuf_text(out, text);
+}
+
+static bool is_line_separator(const unsigned char *p, size_t length)
+{
+    return length == 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] & 0xFE) == 0xA8;
+}
+
+void jp_escaped(strbuf *out, str text)
+{
+    const unsigned char *p = (const unsigned char *)text.p;
+    size_t plain = 0, i = 0; /* `plain`: where the stretch to be copied begins */
+    while (i < text.n) {
+        const size_t length = char_length(p + i, text.n - i);
+        const bool special = length == 1 && (p[i] < 0x20 || p[i] == '"' || p[i] == '\\');
+        if (length > 0 && !special && !is_line_separator(p + i, length)) {
+            i += length;
+            continue;
+        }
+        strbuf_put(out, (str){text.p + plain, i - plain});
+        if (length == 0)
+            strbuf_text(out, "\xEF\xBF\xBD");
+        else if (special)
+            put_escape(out, p[i]);
+        else
+            strbuf_text(out, p[i + 2] == 0xA8 ? "\\u2028" : "\\u2029");
+        i += length > 0 ? length : 1;
+        plain = i;
+    }
+    if (plain < text.n)
+        strbuf_put(out, (str){text.p + plain, text.n - plain});
+}
+
+/* ---- values ---- */
+
+/* Nothing stands before the first entry of a container, after a key, or where a line begins. */
+static void comma(strbuf *out)
+{
+    if (out->n > 0 && strchr("{[:, \n", out->p[out->n - 1]) == NULL)
+        strbuf_byte(out, ',');
+}
+
+void jp_open(strbuf *out, char bracket)
+{
+    comma(out);
+    strbuf_byte(out, bracket);
+}
+
+void jp_close(strbuf *out, char bracket)
+{
+    strbuf_byte(out, bracket);
+}
+
+void jp_key(strbuf *out, const char *name)
+{
+    comma(out);
+    strbuf_byte(out, '"');
+    strbuf_text(out, name);
+    strbuf_text(out, "\":");
+}
+
+void jp_str(strbuf *out, str text)
+{
+    comma(out);
+    strbuf_byte(out, '"');
+    jp_escaped(out, text);
+    strbuf_byte(out, '"');
+}
+
+void jp_raw(strbuf *out, str json)
+{
+    comma(out);
+    strbuf_put(out, json);
+}
+
+void jp_null(strbuf *out)
+{
+    jp_raw(out, str_of("null"));
+}
+
+void jp_text(strbuf *out, const char *terminated)
+{
+    if (terminated == NULL)
+        jp_null(out);
+    else
+        jp_str(out, str_of(terminated));
+}
+
+void jp_bool(strbuf *out, bool b)
+{
+    jp_raw(out, str_of(b ? "true" : "false"));
+}
+
+void jp_int(strbuf *out, int64_t n)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, n);
+    jp_raw(out, str_of(digits));
+}
+
+void jp_uint(strbuf *out, uint64_t n)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRIu64, n);
+    jp_raw(out, str_of(digits));
+}
+
+/* x - x is 0 for every number JSON can hold and NaN for the others. */
+void jp_double(strbuf *out, double x)
+{
+    char digits[40];
+    int precision = 15;
+    if (x - x != 0) {
+        jp_null(out);
+        return;
+    }
+    do
+        snprintf(digits, sizeof digits, "%.*g", precision, x);
+    while (precision++ < 17 && strtod(digits, NULL) != x);
+    jp_raw(out, str_of(digits));
+}
+
+void jp_float(strbuf *out, float x)
+{
+    char digits[40];
+    int precision = 6;
+    if (x - x != 0) {
+        jp_null(out);
+        return;
+    }
+    do
+        snprintf(digits, sizeof digits, "%.*g", precision, (double)x);
+    while (precision++ < 9 && strtof(digits, NULL) != x);
+    jp_raw(out, str_of(digits));
+}
+
+/* In what json_put_as_spelt writes, a line separator can only stand inside a string. */
+void jp_node(strbuf *out, const json_node *node)
+{
+    strbuf text = {0};
+    json_put_as_spelt(&text, node);
+    comma(out);
+    const unsigned char *p = (const unsigned char *)text.p;
+    size_t plain = 0;
+    for (size_t i = 0; i + 2 < text.n; i++) {
+        if (!is_line_separator(p + i, 3))
+            continue;
+        strbuf_put(out, (str){text.p + plain, i - plain});
+        strbuf_text(out, p[i + 2] == 0xA8 ? "\\u2028" : "\\u2029");
+        plain = i + 3;
+        i += 2;
+    }
+    if (plain < text.n)
+        strbuf_put(out, (str){text.p + plain, text.n - plain});
+    out->failed |= text.failed;
+    strbuf_fini(&text);
+}
+
+void jp_bytes(strbuf *out, str bytes)
+{
+    jp_open(out, '[');
+    for (size_t i = 0; i < bytes.n; i++)
+        jp_uint(out, (unsigned char)bytes.p[i]);
+    jp_close(out, ']');
+}
+
+/* ---- a key and its value ---- */
+
+void jp_key_str(strbuf *out, const char *name, str text)
+{
+    jp_key(out, name);
+    jp_str(out, text);
+}
+
+void jp_key_text(strbuf *out, const char *name, const char *terminated)
+{
+    jp_key(out, name);
+    jp_text(out, terminated);
+}
+
+void jp_key_int(strbuf *out, const char *name, int64_t n)
+{
+    jp_key(out, name);
+    jp_int(out, n);
+}
+
+void jp_key_uint(strbuf *out, const char *name, uint64_t n)
+{
+    jp_key(out, name);
+    jp_uint(out, n);
+}
+
+void jp_key_double(strbuf *out, const char *name, double x)
+{
+    jp_key(out, name);
+    jp_double(out, x);
+}
+
+void jp_key_float(strbuf *out, const char *name, float x)
+{
+    jp_key(out, name);
+    jp_float(out, x);
+}
+
+void jp_key_bool(strbuf *out, const char *name, bool b)
+{
+    jp_key(out, name);
+    jp_bool(out, b);
+}
+
+void jp_key_null(strbuf *out, const char *name)
+{
+    jp_key(out, name);
+    jp_null(out);
+}
+
+void jp_key_raw(strbuf *out, const char *name, const char *json)
+{
+    jp_key(out, name);
+    jp_raw(out, str_of(json));
+}
