@@ -52,6 +52,7 @@ typedef struct choice {
     mote_answer_options answer;
     sched_job *job;
     bool submitted, held, over;
+    bool in_think;       /* of content with thinking inside: its tag is open */
     sched_result result; /* once over; its views end with the answering */
     stop_cause cause;
     strbuf content, reasoning;
@@ -83,8 +84,10 @@ struct answering {
     choice *choices; /* [n_choices]: prompt-major answers, then scores of prompts */
     size_t n_choices, n_answers;
     size_t n_over, n_submitted;
-    bool streaming; /* the reply has begun */
-    bool done;      /* nothing more is to be sent */
+    uint64_t context; /* positions that it may use */
+    bool streaming;   /* the reply has begun */
+    bool listed;      /* it is in the list of those at work */
+    bool over;        /* nothing more is to be sent */
     uint32_t refs;
     uint64_t said; /* events told so far, for dialects that number them */
     strbuf out;    /* for printing; empty between calls */

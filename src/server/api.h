@@ -7,11 +7,11 @@
 #ifndef MOTE_SERVER_API_H
 #define MOTE_SERVER_API_H
 
+#include "serve/shelf.h"
 #include "server/server.h"
 
 typedef struct api api;
 struct answering;
-struct responses;
 
 mote_status api_new(api **out, server *s, mote_error *err);
 /* Nobody may be connected any more. NULL is allowed. */
@@ -26,7 +26,8 @@ void api_tick(server *s);
 /* What server.c returns for server_api. */
 struct answering **api_at_work(api *a); /* the first of a list */
 const char *api_fingerprint(const api *a);
-struct responses *api_responses(api *a);
+/* Replies of /v1/responses. Any thread. */
+shelf *api_responses(api *a);
 
 /* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. */
 void api_remember(api *a, const char *request_id, uint64_t realm, str json);

@@ -42,7 +42,7 @@ typedef struct ask {
     bool no_ext;           /* no `mote` object */
     bool codex;            /* the client wants to hear of a full context inside a stream */
     bool any_model;        /* names of other models are answered with ours */
-    uint64_t realm;
+    uint64_t realm, client;
 
     chat_parsed parsed;   /* the conversation; empty for prompts */
     chat_request request; /* as it will be rendered: parsed.request with tokens recalled */
@@ -54,14 +54,17 @@ typedef struct ask {
     size_t n_prompts;
     bool parse_special; /* of prompts: spelled control tokens count */
     bool truncate;      /* prompts that are too long are cut */
+    bool drop_oldest;   /* likewise conversations, their oldest turns first */
 
     mote_answer_options answer; /* sampling.seed is decided, also if nobody named one */
     chat_think_setting think;
+    bool has_seed;     /* the client named one */
     uint32_t n;        /* choices for each prompt */
     bool no_answer;    /* max_tokens 0: read only */
     bool score_prompt; /* log-probabilities of the prompt too */
     bool stream, include_usage, echo;
     bool logprobs;
+    bool show_ids; /* of the prompt, where a reply has a place for them */
     uint32_t min_tokens;
     bool ignore_end;
     bool *tool_allowed;     /* [parsed.request.n_tools]; NULL: all */
@@ -80,8 +83,6 @@ typedef struct ask {
     size_t n_made;
     void *kept[ASK_MAX_KEPT]; /* freed with it */
     size_t n_kept;
-    /* What the fields of the table that are not the ask's own came with, by PARAM_SLOT_*. */
-    const json_node *field[32];
     void *own; /* what the dialect wants to remember; freed with mem_free */
 } ask;
 

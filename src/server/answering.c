@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * answering.c - the life of a request between its exchange and its jobs.
+ *
+ * An answering is kept by the exchange until the reply ends or the client goes, by the pool
+ * while it reads, and by every job until the scheduler lets go of it. Calls that may end
+ * it hold one more, so nothing is freed under a printer's feet.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/answering_int.h"
+#include "server/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <time.h>
+
+enum { AT_ONCE = 8 }; /* jobs of one request that are with the scheduler */
+
+/* ---- memory ---- */
+
+static void unhold(answering *w)
+{
+    if (--w->refs > 0)
+        return;
+    for (size_t i = 0; i < w->n_choices; i++) {
+        if (w->choices[i].job != NULL && !w->choices[i].submitted)
+            sched_job_discard(w->choices[i].job);
+        choice_fini(&w->choices[i]);
+    }
+    mem_free(w->choices);
+    for (size_t i = 0; i < w->n_prompts && w->prompts != NULL; i++)
+        chat_prompt_fini(&w->prompts[i]);
+    mem_free(w->prompts);
+    ask_fini(&w->ask);
+    strbuf_fini(&w->body);
+    strbuf_fini(&w->out);
+    mem_free(w);
+}
+
+static void hold(answering *w)
+{
+    w->refs++;
+}
+
+/* The scheduler needs nothing of this choice any more. */
+static void release(void *with)
+{
+    choice *c = with;
+    if (!c->held)
+        return;
+    c->held = false;
+    unhold(c->of);
+}
+
+static void enlist(answering *w)
+{
+    answering **first = api_at_work(server_api(w->server));
+    w->next = *first;
+    w->link = first;
+    if (w->next != NULL)
+        w->next->link = &w->next;
+    *first = w;
+    w->listed = true;
+}
+
+/* Nothing more is sent: jobs are dropped, and the exchange lets go. */
+static void conclude(answering *w)
+{
+    if (w->over)
+        return;
+    w->over = true;
+    w->x = NULL;
+    if (w->listed) {
+        *w->link = w->next;
+        if (w->next != NULL)
+            w->next->link = w->link;
+        w->listed = false;
+    }
+    for (size_t i = 0; i < w->n_choices; i++) {
+        choice *c = &w->choices[i];
+        if (!c->submitted || c->job == NULL)
+            continue;
+        sched_job *job = c->job;
+        c->job = NULL;
+        c->result.tokens = NULL;
+        sched_drop(server_sched(w->server), job);
+    }
+    unhold(w);
+}
+
+/* ---- what is sent ---- */
+
+static void send_out(answering *w)
+{
+    exchange *x = w->x;
+    w->last_sent = os_now();
+    if (x == NULL || w->over) {
+        w->out.n = 0;
+        return;
+    }
+    if (w->out.failed) {
+        conclude(w);
+        exchange_abort(x);
+        return;
+    }
+    exchange_write(x, strbuf_view(&w->out));
+    w->out.n = 0;
+}
+
+void answering_send(answering *w)
+{
+    send_out(w);
+    w->last_event = w->last_sent;
+}
+
+void answering_comment(answering *w)
+{
+    send_out(w);
+}
+
+void answering_sse(answering *w, const char *event_name)
+{
+    strbuf_text(&w->out, "\n\n");
+    if (event_name != NULL) { /* the line before goes in front of what is there */
+        char line[96];
+        const int n = snprintf(line, sizeof line, "event: %s\ndata: ", event_name);
+        const size_t body = w->out.n;
+        if (strbuf_reserve(&w->out, (size_t)n)) {
+            memmove(w->out.p + n, w->out.p, body);
+            memcpy(w->out.p, line, (size_t)n);
+            w->out.n += (size_t)n;
+        }
+    } else if (strbuf_reserve(&w->out, 6)) {
+        memmove(w->out.p + 6, w->out.p, w->out.n);
+        memcpy(w->out.p, "data: ", 6);
+        w->out.n += 6;
+    }
+    answering_send(w);
+}
+
+void answering_put_where(answering *w, const sched_where *where)
+{
+    char line[96];
+    if (where->phase == SCHED_QUEUED)
+        snprintf(line, sizeof line, ": queue %u\n\n", (unsigned)where->position);
+    else
+        snprintf(line, sizeof line, ": prefill %llu/%llu %.1f\n\n", (unsigned long long)where->done,
+                 (unsigned long long)where->total, where->eta);
+    strbuf_text(&w->out, where->phase == SCHED_WRITING ? ": writing\n\n" : line);
+    answering_comment(w);
+}
+
+void answering_reply(answering *w, int status)
+{
+    exchange *x = w->x;
+    if (x == NULL || w->over)
+        return;
+    if (w->out.failed) {
+        api_error error = {0};
+        ask_no_memory(&error);
+        answering_fail(w, &error);
+        return;
+    }
+    strbuf body = w->out;
+    w->out = (strbuf){0};
+    conclude(w);
+    exchange_reply(x, status, "application/json; charset=utf-8", strbuf_view(&body));
+    strbuf_fini(&body);
+}
+
+void answering_fail(answering *w, const api_error *error)
+{
+    exchange *x = w->x;
+    if (x == NULL || w->over)
+        return;
+    if (!w->streaming) {
+        api_error sent = *error; /* it may be the answering's own */
+        char more[sizeof w->more];
+        memcpy(more, w->more, sizeof more);
+        if (sent.more == w->more)
+            sent.more = more;
+        conclude(w);
+        exchange_fail(x, &sent);
+        return;
+    }
+    w->out.n = 0;
+    w->how->broken(w, error);
+    if (w->x == NULL || w->over)
+        return;
+    conclude(w);
+    exchange_end(x);
+}
+
+/* ---- submitting ---- */
+
+static bool try_submit(answering *w, choice *c, api_error *error)
+{
+    mote_error err;
+    hold(w);
+    c->held = c->submitted = true;
+    const mote_status status = sched_submit(server_sched(w->server), c->job, &err);
+    if (status == MOTE_OK) {
+        w->n_submitted++;
+        return true;
+    }
+    c->submitted = false; /* the job is ours again, and so is what it held */
+    release(c);
+    if (status == MOTE_E_FULL) {
+        api_error_set(error, API_E_QUEUE, "queue_full", "too many requests are waiting already");
+        error->retry_ms = 1000;
+    } else {
+        ask_error_of(error, &err);
+    }
+    return false;
+}
+
+/* A few at a time, so that one request of many prompts does not fill the queue alone. */
+static void submit_more(answering *w)
+{
+    for (size_t i = 0; i < w->n_choices && w->n_submitted - w->n_over < AT_ONCE; i++) {
+        choice *c = &w->choices[i];
+        api_error error = {0};
+        if (c->job == NULL && !c->over) { /* nothing to do for it */
+            c->over = true;
+            w->n_submitted++;
+            w->n_over++;
+        } else if (!c->submitted && !c->over && !try_submit(w, c, &error)) {
+            if (w->n_submitted == w->n_over)
+                answering_fail(w, &error);
+            return;
+        }
+    }
+}
+
+/* ---- events ---- */
+
+static void tell(choice *c, const chat_event *event)
+{
+    answering *w = c->of;
+    if (w->streaming && !w->over)
+        w->how->event(w, c, event);
+}
+
+static void add_content(choice *c, str text)
+{
+    strbuf_put(&c->content, text);
+    tell(c, &(chat_event){.kind = CHAT_EVENT_CONTENT, .text = text});
+}
+
+static void on_text(choice *c, const chat_event *event)
+{
+    const bool thinks = event->kind == CHAT_EVENT_REASONING;
+    if (c->of->ask.keep_reasoning_inline && thinks != c->in_think) {
+        add_content(c, str_of(thinks ? "<think>\n" : "\n</think>\n\n"));
+        c->in_think = thinks;
+    }
+    if (!thinks || c->of->ask.keep_reasoning_inline) {
+        add_content(c, event->text);
+        return;
+    }
+    strbuf_put(&c->reasoning, event->text);
+    tell(c, event);
+}
+
+static void on_warning(answering *w, const chat_event *event)
+{
+    char at[96];
+    const char *code = chat_warning_name(event->warning);
+    snprintf(at, sizeof at, "%.*s", (int)(event->text.n < 90 ? event->text.n : 90), event->text.p);
+    if (event->warning == CHAT_WARN_UNKNOWN_TOOL || event->warning == CHAT_WARN_MALFORMED ||
+        event->warning == CHAT_WARN_TOO_LONG || event->warning == CHAT_WARN_FENCED)
+        code = "tool_call_malformed";
+    ask_warn(&w->ask, code, at);
+}
+
+/* Pieces of a call are not told of before it is one. */
+static void on_chat(choice *c, const chat_event *event)
+{
+    switch (event->kind) {
+    case CHAT_EVENT_REASONING:
+    case CHAT_EVENT_CONTENT: on_text(c, event); break;
+    case CHAT_EVENT_TOKEN: choice_add_token(c, event); break;
+    case CHAT_EVENT_WARNING: on_warning(c->of, event); break;
+    case CHAT_EVENT_CALL_END:
+        if (choice_add_call(c, event, c->of->how->call_prefix) != NULL)
+            tell(c, event);
+        break;
+    default: break;
+    }
+}
+
+static void finish(answering *w)
+{
+    exchange *x = w->x;
+    w->how->end(w);
+    if (!w->streaming || w->over)
+        return;
+    conclude(w);
+    exchange_end(x);
+}
+
+static void on_over(choice *c, const sched_result *result)
+{
+    answering *w = c->of;
+    api_error error = {0};
+    c->result = *result;
+    c->over = true;
+    w->n_over++;
+    const bool lost = c->content.failed || c->reasoning.failed || c->token_bytes.failed;
+    if (result->status != MOTE_OK || lost) {
+        if (lost)
+            ask_no_memory(&error);
+        else
+            ask_error_of(&error, &result->error);
+        answering_fail(w, &error);
+        return;
+    }
+    if (c->kind == SCHED_ANSWER) {
+        c->cause = choice_cause(c);
+        answering_recall(w, c);
+    }
+    if (w->streaming && c->index < w->n_answers && w->how->choice_over != NULL)
+        w->how->choice_over(w, c);
+    if (!w->over)
+        submit_more(w);
+    if (!w->over && w->n_over == w->n_choices)
+        finish(w);
+}
+
+void api_collected(void *with, sched_job *job, void *owner, const sched_event *event)
+{
+    choice *c = owner;
+    answering *w = c->of;
+    (void)with;
+    (void)job;
+    if (w->over)
+        return;
+    hold(w);
+    if (event->kind == SCHED_EVENT_CHAT)
+        on_chat(c, event->chat);
+    else if (event->kind == SCHED_EVENT_OVER)
+        on_over(c, event->result);
+    unhold(w);
+}
+
+/* ---- waiting ---- */
+
+static void tell_waiting(answering *w, double now)
+{
+    sched_where where;
+    if (!w->streaming || w->over || now - w->last_sent < 0.9)
+        return;
+    for (size_t i = 0; i < w->n_choices; i++)
+        if (w->choices[i].submitted && !w->choices[i].over) {
+            sched_look(server_sched(w->server), w->choices[i].job, &where);
+            w->how->waiting(w, &where, now - w->last_event);
+            return;
+        }
+}
+
+void api_tick(server *s)
+{
+    const double now = os_now();
+    answering *w = *api_at_work(server_api(s));
+    while (w != NULL) {
+        answering *next = w->next; /* telling one can end no other */
+        hold(w);
+        tell_waiting(w, now);
+        unhold(w);
+        w = next;
+    }
+}
+
+/* ---- start ---- */
+
+static void on_gone(void *with)
+{
+    answering *w = with;
+    conclude(w);
+}
+
+static void begin(answering *w)
+{
+    if (!w->ask.stream)
+        return;
+    w->streaming = true;
+    exchange_begin(w->x, 200, w->how->content_type);
+    if (w->how->begin != NULL)
+        w->how->begin(w);
+}
+
+static void prepare(void *with)
+{
+    answering_prepare(with, release);
+}
+
+static void prepared(void *with)
+{
+    answering *w = with;
+    if (w->x == NULL) {
+        unhold(w);
+        return;
+    }
+    exchange_add_header(w->x, "mote-model", server_model_name(w->server));
+    if (w->error.code != NULL) {
+        answering_fail(w, &w->error);
+    } else if (w->how->rendered != NULL) {
+        w->how->rendered(w);
+    } else {
+        enlist(w);
+        submit_more(w);
+        if (!w->over)
+            begin(w);
+        if (!w->over && w->n_over == w->n_choices)
+            finish(w);
+    }
+    unhold(w);
+}
+
+static void read_headers(answering *w)
+{
+    const server_options *o = server_settings(w->server);
+    const str strict = exchange_header(w->x, "mote-strict"),
+              ext = exchange_header(w->x, "mote-ext");
+    const str limit = exchange_header(w->x, "mote-timeout-ms");
+    const str origin = exchange_header(w->x, "originator");
+    const str agent = exchange_header(w->x, "user-agent");
+    w->ask.strict = o->strict || str_is(strict, "1");
+    w->ask.no_ext = o->no_ext || str_is(ext, "0");
+    w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
+                   (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
+    if (limit.n > 0 && limit.n < 10) {
+        char digits[12] = {0};
+        memcpy(digits, limit.p, limit.n);
+        w->ask.seconds = (double)strtoul(digits, NULL, 10) / 1000;
+    }
+}
+
+void answering_start(exchange *x, const dialect *d)
+{
+    const http_request *request = exchange_request(x);
+    answering *w = mem_new(1, sizeof *w);
+    api_error error = {0};
+    ask_no_memory(&error);
+    if (w == NULL) {
+        exchange_fail(x, &error);
+        return;
+    }
+    *w = (answering){
+        .x = x,
+        .server = exchange_server(x),
+        .how = d,
+        .ask = {.n = 1, .continue_last = true, .realm = request->realm, .client = request->client},
+        .created = (int64_t)time(NULL),
+        .began = exchange_began(x),
+        .last_sent = os_now(),
+        .last_event = os_now(),
+        .refs = 2}; /* the exchange and the pool */
+    snprintf(w->request_id, sizeof w->request_id, "%s", exchange_id(x));
+    /* The pool reads a copy: the exchange may end while it does. */
+    strbuf_put(&w->body, request->body);
+    read_headers(w);
+    exchange_on_gone(x, on_gone, w);
+    if (w->body.failed || !exchange_work(w->server, prepare, prepared, w)) {
+        w->refs--;
+        answering_fail(w, &error);
+    }
+}

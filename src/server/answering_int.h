@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* answering_int.h - between the files of answering: what the pool does, what the loop keeps. */
+#ifndef MOTE_SERVER_ANSWERING_INT_H
+#define MOTE_SERVER_ANSWERING_INT_H
+
+#include "server/dialect.h"
+
+/* Pool thread: from the body to jobs that can be submitted. w->error.code says whether it worked.
+ * `release` is what jobs let go of their choice with. */
+void answering_prepare(answering *w, void (*release)(void *choice));
+/* An answer is over and whole: its tokens are remembered for the day its text comes back. */
+void answering_recall(const answering *w, const choice *c);
+void choice_fini(choice *c);
+/* A token of the content. */
+void choice_add_token(choice *c, const chat_event *event);
+/* A whole call; NULL: no memory. */
+made_call *choice_add_call(choice *c, const chat_event *event, const char *prefix);
+stop_cause choice_cause(const choice *c);
+
+#endif

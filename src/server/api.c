@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api.c - see api.h. */
+#include "server/api.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+
+enum { REMEMBERED = 1024 };
+
+/* For each key. */
+static const shelf_options stored_limits = {
+    .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
+
+typedef struct remembered {
+    char id[40];
+    uint64_t realm;
+    strbuf json;
+} remembered;
+
+struct api {
+    struct answering *at_work;
+    char fingerprint[48];
+    shelf *stored;
+    remembered *last; /* [REMEMBERED], a ring */
+    size_t next;
+};
+
+/* Enough to see that another model answers: its name, and how large it is. */
+static void make_fingerprint(api *a, const server *s)
+{
+    mote_model_info info;
+    uint32_t hash = 2166136261u;
+    char text[256];
+    mote_model_describe(server_settings(s)->model, &info);
+    snprintf(text, sizeof text, "%s %llu %llu", server_model_name(s),
+             (unsigned long long)info.parameters, (unsigned long long)info.file_bytes);
+    for (const char *p = text; *p != 0; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    snprintf(a->fingerprint, sizeof a->fingerprint, "mote-%s-%08x", mote_version(), hash);
+}
+
+mote_status api_new(api **out, server *s, mote_error *err)
+{
+    *out = NULL;
+    api *a = mem_new(1, sizeof *a);
+    if (a == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for the server");
+    a->last = mem_new(REMEMBERED, sizeof *a->last);
+    if (a->last == NULL || shelf_new(&a->stored, &stored_limits, err) != MOTE_OK) {
+        api_free(a);
+        return err_set(err, MOTE_E_MEMORY, "no memory for the server");
+    }
+    make_fingerprint(a, s);
+    *out = a;
+    return MOTE_OK;
+}
+
+void api_free(api *a)
+{
+    if (a == NULL)
+        return;
+    for (size_t i = 0; i < REMEMBERED && a->last != NULL; i++)
+        strbuf_fini(&a->last[i].json);
+    mem_free(a->last);
+    shelf_free(a->stored);
+    mem_free(a);
+}
+
+struct answering **api_at_work(api *a)
+{
+    return &a->at_work;
+}
+
+const char *api_fingerprint(const api *a)
+{
+    return a->fingerprint;
+}
+
+shelf *api_responses(api *a)
+{
+    return a->stored;
+}
+
+void api_remember(api *a, const char *request_id, uint64_t realm, str json)
+{
+    remembered *r = &a->last[a->next];
+    a->next = (a->next + 1) % REMEMBERED;
+    strbuf_fini(&r->json);
+    snprintf(r->id, sizeof r->id, "%s", request_id);
+    r->realm = realm;
+    strbuf_put(&r->json, json);
+}
+
+str api_recollect(const api *a, str request_id, uint64_t realm)
+{
+    for (size_t i = 0; i < REMEMBERED; i++)
+        if (a->last[i].realm == realm && a->last[i].json.n > 0 && str_is(request_id, a->last[i].id))
+            return strbuf_view(&a->last[i].json);
+    return (str){"", 0};
+}

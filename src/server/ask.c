@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ask.c - what an ask owns, how it fails, the model's name, and prompts without a template. */
+#include "server/ask.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <strings.h>
+
+/* ---- what it owns ---- */
+
+void ask_fini(ask *a)
+{
+    for (size_t i = 0; a->prompt_ids != NULL && i < a->n_prompts; i++)
+        mem_free(a->prompt_ids[i]);
+    mem_free(a->prompts);
+    mem_free(a->prompt_ids);
+    mem_free(a->n_prompt_ids);
+    mem_free(a->recalled);
+    chat_parsed_fini(&a->parsed);
+    for (size_t i = 0; i < a->n_kept; i++)
+        mem_free(a->kept[i]);
+    for (size_t i = 0; i < a->n_made; i++)
+        json_doc_free(a->made[i]);
+    json_doc_free(a->body);
+    mem_free(a->own);
+    *a = (ask){0};
+}
+
+void ask_warn(ask *a, const char *code, const char *at)
+{
+    if (a->n_warnings == ASK_MAX_WARNINGS)
+        return;
+    warning *w = &a->warnings[a->n_warnings++];
+    w->code = code;
+    snprintf(w->at, sizeof w->at, "%s", at);
+}
+
+bool ask_keep(ask *a, void *block, api_error *error)
+{
+    if (block == NULL)
+        return ask_no_memory(error);
+    if (a->n_kept == ASK_MAX_KEPT) {
+        mem_free(block);
+        return ask_no_memory(error);
+    }
+    a->kept[a->n_kept++] = block;
+    return true;
+}
+
+void *ask_memory(ask *a, size_t n, size_t each, api_error *error)
+{
+    void *block = mem_new(n, each);
+    return ask_keep(a, block, error) ? block : NULL;
+}
+
+char *ask_copy(ask *a, str text, api_error *error)
+{
+    char *copy = ask_memory(a, text.n + 1, 1, error);
+    if (copy != NULL && text.n > 0)
+        memcpy(copy, text.p, text.n);
+    return copy;
+}
+
+const json_node *ask_made(ask *a, strbuf *json, api_error *error)
+{
+    mote_error err;
+    json_doc *doc = NULL;
+    const bool room = a->n_made < sizeof a->made / sizeof *a->made;
+    if (!room || strbuf_check(json, &err) != MOTE_OK) {
+        strbuf_fini(json);
+        ask_no_memory(error);
+        return NULL;
+    }
+    const mote_status status = json_doc_read(&doc, strbuf_view(json), &err);
+    strbuf_fini(json);
+    if (status != MOTE_OK) {
+        ask_error_of(error, &err);
+        return NULL;
+    }
+    a->made[a->n_made++] = doc;
+    return json_doc_root(doc);
+}
+
+/* ---- how it fails ---- */
+
+bool ask_no_memory(api_error *error)
+{
+    api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "no memory for this request");
+    error->retry_ms = 1000;
+    return false;
+}
+
+void ask_error_of(api_error *error, const mote_error *from)
+{
+    switch (from->status) {
+    case MOTE_E_MEMORY: ask_no_memory(error); break;
+    case MOTE_E_ARG:
+    case MOTE_E_FORMAT:
+        api_error_set(error, API_E_INVALID, "invalid_value", "%s", from->text);
+        break;
+    case MOTE_E_UNSUPPORTED:
+        api_error_set(error, API_E_INVALID, "unsupported_schema", "%s", from->text);
+        break;
+    case MOTE_E_FULL:
+        api_error_set(error, API_E_INVALID, "context_length_exceeded", "%s", from->text);
+        break;
+    case MOTE_E_CANCELED:
+        api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is about to end");
+        error->retry_ms = 1000;
+        break;
+    default: api_error_set(error, API_E_INTERNAL, "internal_error", "this answer failed"); break;
+    }
+}
+
+bool ask_wrong(api_error *error, const char *at, const char *format, ...)
+{
+    char text[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    api_error_set(error, API_E_INVALID, "invalid_value", "%s %s", at, text);
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
+}
+
+bool ask_unsupported(api_error *error, const char *at, const char *what)
+{
+    api_error_set(error, API_E_INVALID, "unsupported", "%s is not supported", what);
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
+}
+
+/* ---- the model's name ---- */
+
+/* Lower case, without a publisher in front and ":latest" behind, one sign for colon and dash. */
+static size_t plain_name(str name, char *out, size_t room)
+{
+    size_t n = 0;
+    size_t from = name.n;
+    while (from > 0 && name.p[from - 1] != '/')
+        from--;
+    name.p += from;
+    name.n -= from;
+    if (name.n > 7 && strncasecmp(name.p + name.n - 7, ":latest", 7) == 0)
+        name.n -= 7;
+    for (; n < name.n && n + 1 < room; n++) {
+        const char c = name.p[n];
+        out[n] = c == ':' || c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    }
+    out[n] = 0;
+    return n;
+}
+
+/* The name of what is served, or its beginning up to a dash. */
+static bool is_ours(str asked, const char *served)
+{
+    char a[160], b[160];
+    const size_t n = plain_name(asked, a, sizeof a);
+    plain_name(str_of(served), b, sizeof b);
+    return n > 0 && strncmp(a, b, n) == 0 && (b[n] == 0 || b[n] == '-');
+}
+
+bool ask_model(ask *a, server *s, str *suffix, api_error *error)
+{
+    const char *served = server_model_name(s);
+    str name = a->model;
+    *suffix = (str){"", 0};
+    for (size_t i = name.n; i > 0 && !is_ours(name, served); i--)
+        if (name.p[i - 1] == ':') {
+            const str word = {name.p + i, name.n - i};
+            if (chat_think_is_suffix(word)) {
+                *suffix = word;
+                name.n = i - 1;
+            }
+            break;
+        }
+    if (name.n == 0 || str_is(name, "default") || is_ours(name, served))
+        return true;
+    if (a->any_model) {
+        char at[80];
+        snprintf(at, sizeof at, "%.*s", (int)(name.n < 79 ? name.n : 79), name.p);
+        ask_warn(a, "model_substituted", at);
+        return true;
+    }
+    api_error_set(error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                  STR_ARG(a->model));
+    snprintf(error->param, sizeof error->param, "model");
+    return false;
+}
+
+/* ---- prompts ---- */
+
+bool ask_add_prompt(ask *a, str text, api_error *error)
+{
+    const size_t n = a->n_prompts;
+    str *prompts = mem_resize(a->prompts, n, n + 1, sizeof *prompts);
+    if (prompts != NULL)
+        a->prompts = prompts;
+    mote_token **ids = mem_resize(a->prompt_ids, n, n + 1, sizeof *ids);
+    if (ids != NULL)
+        a->prompt_ids = ids;
+    size_t *counts = mem_resize(a->n_prompt_ids, n, n + 1, sizeof *counts);
+    if (counts != NULL)
+        a->n_prompt_ids = counts;
+    if (prompts == NULL || ids == NULL || counts == NULL)
+        return ask_no_memory(error);
+    a->prompts[n] = text;
+    a->n_prompts = n + 1;
+    return true;
+}
+
+static bool add_ids(ask *a, const json_node *node, const char *at, api_error *error)
+{
+    const size_t n = json_node_size(node);
+    if (n == 0)
+        return ask_wrong(error, at, "holds no tokens");
+    mote_token *ids = mem_new(n, sizeof *ids);
+    if (ids == NULL)
+        return ask_no_memory(error);
+    size_t i = 0;
+    for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
+        int64_t id;
+        if (!json_node_int64(e, &id) || id < 0 || id > INT32_MAX) {
+            mem_free(ids);
+            return ask_wrong(error, at, "must be a text, texts, ids, or arrays of ids");
+        }
+        ids[i++] = (mote_token)id;
+    }
+    if (!ask_add_prompt(a, (str){"", 0}, error)) {
+        mem_free(ids);
+        return false;
+    }
+    a->prompt_ids[a->n_prompts - 1] = ids;
+    a->n_prompt_ids[a->n_prompts - 1] = n;
+    return true;
+}
+
+bool ask_prompts(ask *a, const json_node *node, const char *at, size_t max, api_error *error)
+{
+    if (json_node_is(node, JSON_IS_STRING))
+        return ask_add_prompt(a, json_node_text(node), error);
+    if (!json_node_is(node, JSON_IS_ARRAY))
+        return ask_wrong(error, at, "must be a text, texts, ids, or arrays of ids");
+    if (json_node_is(json_node_first(node), JSON_IS_NUMBER))
+        return add_ids(a, node, at, error);
+    if (json_node_size(node) == 0 || json_node_size(node) > max)
+        return ask_wrong(error, at, "must have from 1 to %zu entries", max);
+    for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
+        if (json_node_is(e, JSON_IS_STRING) ? !ask_add_prompt(a, json_node_text(e), error)
+                                            : !add_ids(a, e, at, error))
+            return false;
+    }
+    return true;
+}

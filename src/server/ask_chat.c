@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ask_chat.c - the conversation of an ask: messages, tools, whether to think. */
+#include "base/mem.h"
+#include "chat/limits.h"
+#include "server/ask.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+/* ---- messages ---- */
+
+/* Where a part of kind IMAGE or VIDEO came from decides what is wrong with it. */
+static bool refuse_media(const json_node *message, size_t index, api_error *error)
+{
+    char at[64];
+    snprintf(at, sizeof at, "messages[%zu].content", index);
+    for (const json_node *part = json_node_first(json_node_get(message, "content")); part != NULL;
+         part = json_node_next(part)) {
+        const json_node *url = json_node_get(part, "image_url");
+        if (json_node_is(url, JSON_IS_OBJECT))
+            url = json_node_get(url, "url");
+        const str text = json_node_text(url);
+        if ((text.n > 7 && strncasecmp(text.p, "http://", 7) == 0) ||
+            (text.n > 8 && strncasecmp(text.p, "https://", 8) == 0) ||
+            (text.n > 5 && strncasecmp(text.p, "file:", 5) == 0)) {
+            ask_wrong(error, at, "has a picture to be fetched: send it as a data: URL");
+            error->code = "image_url_not_allowed";
+            return false;
+        }
+    }
+    ask_wrong(error, at, "has a picture or video, and the model reads text only");
+    error->code = "no_vision";
+    return false;
+}
+
+static const json_node *nth(const json_node *array, size_t n)
+{
+    const json_node *at = json_node_first(array);
+    while (at != NULL && n-- > 0)
+        at = json_node_next(at);
+    return at;
+}
+
+static bool check_part(const chat_part *part, const json_node *messages, size_t index,
+                       api_error *error)
+{
+    char at[64];
+    if (part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO)
+        return refuse_media(nth(messages, index), index, error);
+    snprintf(at, sizeof at, "messages[%zu].content", index);
+    return part->kind == CHAT_PART_TEXT ||
+           ask_unsupported(error, at, "a part of another type than text");
+}
+
+static bool check_messages(ask *a, const json_node *messages, api_error *error)
+{
+    const chat_parsed *p = &a->parsed;
+    char at[64];
+    for (size_t i = 0; i < p->request.n_messages; i++) {
+        const chat_message *m = &p->messages[i];
+        snprintf(at, sizeof at, "messages[%zu].role", i);
+        if (m->role == CHAT_ROLE_UNKNOWN)
+            return ask_wrong(error, at, "must be system, developer, user, assistant or tool");
+        snprintf(at, sizeof at, "messages[%zu].content", i);
+        if (m->bad_content)
+            return ask_wrong(error, at, "must be a string or an array of parts");
+        for (size_t k = 0; k < m->n_parts; k++)
+            if (!check_part(&m->parts[k], messages, i, error))
+                return false;
+    }
+    return true;
+}
+
+/* ---- tools ---- */
+
+static str tool_name(const json_node *tool)
+{
+    const json_node *function = json_node_get(tool, "function");
+    return json_node_text(json_node_get(function != NULL ? function : tool, "name"));
+}
+
+static bool is_name(str name)
+{
+    if (name.n < 1 || name.n > CHAT_MAX_NAME)
+        return false;
+    for (size_t i = 0; i < name.n; i++) {
+        const char c = name.p[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '_' || c == '.' || c == ':' || c == '-'))
+            return false;
+    }
+    return true;
+}
+
+static bool check_tools(ask *a, api_error *error)
+{
+    char at[64];
+    for (size_t i = 0; i < a->parsed.request.n_tools; i++) {
+        const json_node *tool = a->parsed.tools[i];
+        const json_node *function = json_node_get(tool, "function");
+        const json_node *parameters =
+            json_node_get(function != NULL ? function : tool, "parameters");
+        snprintf(at, sizeof at, "tools[%zu].function.name", i);
+        if (!is_name(tool_name(tool)))
+            return ask_wrong(error, at, "must be 1 to 128 letters, digits, or _ . : -");
+        snprintf(at, sizeof at, "tools[%zu].function.parameters", i);
+        if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
+            !json_node_is(parameters, JSON_IS_OBJECT))
+            return ask_wrong(error, at, "must be a JSON schema");
+    }
+    for (uint32_t i = 0; i < a->parsed.tools_left_out; i++) {
+        const str type = json_node_text(json_node_get(a->parsed.left_out[i], "type"));
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)(type.n < 63 ? type.n : 63), type.p);
+        ask_warn(a, "tool_type_ignored", name);
+    }
+    return true;
+}
+
+/* ---- the conversation ---- */
+
+static void find_user_text(ask *a)
+{
+    const chat_request *q = &a->parsed.request;
+    for (size_t i = q->n_messages; i > 0; i--) {
+        const chat_message *m = &a->parsed.messages[i - 1];
+        if (m->role != CHAT_ROLE_USER)
+            continue;
+        if (m->n_parts > 0 && m->parts[m->n_parts - 1].kind == CHAT_PART_TEXT)
+            a->user_text = m->parts[m->n_parts - 1].text;
+        return;
+    }
+}
+
+bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error)
+{
+    mote_error err;
+    const json_node *messages = json_node_get(body, "messages");
+    if (json_node_size(messages) < min_messages) {
+        api_error_set(error, API_E_INVALID, messages == NULL ? "missing_field" : "invalid_value",
+                      "messages must hold at least one message");
+        snprintf(error->param, sizeof error->param, "messages");
+        return false;
+    }
+    if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK) {
+        ask_error_of(error, &err);
+        snprintf(error->param, sizeof error->param, "messages");
+        return false;
+    }
+    a->parsed.request.no_generation_prompt = false;
+    if (!check_messages(a, messages, error) || !check_tools(a, error))
+        return false;
+    const size_t n = a->parsed.request.n_messages;
+    const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
+    a->parsed.request.continue_last =
+        a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
+    find_user_text(a);
+    return true;
+}
+
+/* ---- tool_choice ---- */
+
+static bool find_tool(const ask *a, str name, size_t *at)
+{
+    for (size_t i = 0; i < a->parsed.request.n_tools; i++)
+        if (str_eq(tool_name(a->parsed.tools[i]), name)) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+
+static bool choose_named(ask *a, const json_node *choice, const char *at, api_error *error)
+{
+    size_t tool;
+    const str name = tool_name(choice);
+    if (!find_tool(a, name, &tool))
+        return ask_wrong(error, at, "names a tool that is not there: %.*s", STR_ARG(name));
+    a->answer.tool_choice = MOTE_TOOLS_NAMED;
+    a->answer.tool_name = ask_copy(a, name, error);
+    return a->answer.tool_name != NULL;
+}
+
+static bool choose_mode(ask *a, str mode, const char *at, api_error *error)
+{
+    if (str_is(mode, "auto"))
+        return true;
+    if (str_is(mode, "none")) {
+        a->answer.tool_choice = MOTE_TOOLS_NONE;
+        return true;
+    }
+    if (!str_is(mode, "required") && !str_is(mode, "any"))
+        return ask_wrong(error, at, "must be auto, none, required, or name a tool");
+    a->answer.tool_choice = MOTE_TOOLS_REQUIRED;
+    /* every tool was of a type that is left out: then it goes without */
+    if (a->parsed.request.n_tools > 0)
+        return true;
+    a->answer.tool_choice = MOTE_TOOLS_AUTO;
+    return a->parsed.tools_left_out > 0 ||
+           ask_wrong(error, at, "wants a call, and there are no tools");
+}
+
+/* All tools stay in the prompt, so that what was read of it stays of use. */
+static bool choose_allowed(ask *a, const json_node *choice, const char *at, api_error *error)
+{
+    const json_node *inner = json_node_get(choice, "allowed_tools");
+    const json_node *from = inner != NULL ? inner : choice;
+    const json_node *mode = json_node_get(from, "mode");
+    const json_node *tools = json_node_get(from, "tools");
+    if (!json_node_is(tools, JSON_IS_ARRAY))
+        return ask_wrong(error, at, "allows tools without saying which");
+    a->tool_allowed = ask_memory(a, a->parsed.request.n_tools + 1, sizeof *a->tool_allowed, error);
+    if (a->tool_allowed == NULL)
+        return false;
+    for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t)) {
+        size_t tool;
+        if (!find_tool(a, tool_name(t), &tool))
+            return ask_wrong(error, at, "names a tool that is not there: %.*s",
+                             STR_ARG(tool_name(t)));
+        a->tool_allowed[tool] = true;
+    }
+    return mode == NULL || choose_mode(a, json_node_text(mode), at, error);
+}
+
+bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error *error)
+{
+    const str type = json_node_text(json_node_get(choice, "type"));
+    if (choice == NULL || json_node_is(choice, JSON_IS_NULL))
+        return true;
+    if (json_node_is(choice, JSON_IS_STRING))
+        return choose_mode(a, json_node_text(choice), at, error);
+    if (!json_node_is(choice, JSON_IS_OBJECT))
+        return ask_wrong(error, at, "must be a string or an object");
+    if (json_node_truth(json_node_get(choice, "disable_parallel_tool_use")))
+        a->answer.one_call = true;
+    if (str_is(type, "allowed_tools"))
+        return choose_allowed(a, choice, at, error);
+    if (str_is(type, "function") || str_is(type, "tool") || str_is(type, "custom") || type.n == 0)
+        return choose_named(a, choice, at, error);
+    return choose_mode(a, type, at, error);
+}
+
+/* ---- thinking ---- */
+
+/* The switch was for us: the last part of the user's last message loses it. */
+static void remove_switch(ask *a)
+{
+    chat_parsed *p = &a->parsed;
+    for (size_t i = p->request.n_messages; i > 0; i--) {
+        const chat_message *m = &p->messages[i - 1];
+        if (m->role != CHAT_ROLE_USER)
+            continue;
+        chat_part *part = &p->parts[m->parts - p->parts + (ptrdiff_t)m->n_parts - 1];
+        part->text = chat_think_without_switch(part->text);
+        break;
+    }
+    ask_warn(a, "soft_switch", "messages");
+}
+
+bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error)
+{
+    static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
+    mote_error err;
+    if (chat_think_read(&a->think, a->root, dialect, model_suffix, a->user_text, &err) != MOTE_OK) {
+        ask_error_of(error, &err);
+        return false;
+    }
+    if (a->think.conflict)
+        ask_warn(a, "thinking_conflict", a->think.source);
+    if (a->think.soft_switch)
+        remove_switch(a);
+    if (a->parsed.request.continue_last) {
+        a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "continued"};
+    }
+    a->answer.think = a->think.think;
+    a->answer.think_budget = a->think.budget;
+    a->parsed.request.thinking = thinking[a->think.think];
+    return true;
+}

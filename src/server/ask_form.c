@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ask_form.c - the form an answer must have, in all the spellings there are. */
+#include "base/mem.h"
+#include "server/ask.h"
+
+#include <stdio.h>
+
+static bool take(ask *a, mote_format format, const char *at, api_error *error)
+{
+    if (a->answer.format != MOTE_FORMAT_TEXT)
+        return ask_wrong(error, at, "comes beside another form of the answer: one at most");
+    a->answer.format = format;
+    return true;
+}
+
+/* The text of the form lives as long as the ask. */
+static bool take_text(ask *a, strbuf *text, api_error *error)
+{
+    if (text->failed) {
+        strbuf_fini(text);
+        return ask_no_memory(error);
+    }
+    a->answer.format_text = text->p;
+    a->answer.format_bytes = text->n;
+    return ask_keep(a, text->p, error);
+}
+
+bool ask_json_object(ask *a, const char *at, api_error *error)
+{
+    return take(a, MOTE_FORMAT_JSON, at, error);
+}
+
+static bool take_node(ask *a, mote_format format, const json_node *node, const char *at,
+                      api_error *error)
+{
+    strbuf text = {0};
+    if (!take(a, format, at, error))
+        return false;
+    json_put_as_spelt(&text, node);
+    return take_text(a, &text, error);
+}
+
+bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error *error)
+{
+    if (!json_node_is(schema, JSON_IS_OBJECT) && !json_node_is(schema, JSON_IS_BOOL))
+        return ask_wrong(error, at, "must be a JSON schema");
+    return take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error);
+}
+
+static bool present(const json_node *node)
+{
+    return node != NULL && !json_node_is(node, JSON_IS_NULL);
+}
+
+static bool take_regex(ask *a, const json_node *node, const char *at, api_error *error)
+{
+    const str text = json_node_text(node);
+    if (!json_node_is(node, JSON_IS_STRING))
+        return ask_wrong(error, at, "must be a regular expression");
+    a->answer.format_text = text.p;
+    a->answer.format_bytes = text.n;
+    return take(a, MOTE_FORMAT_REGEX, at, error);
+}
+
+static bool take_choices(ask *a, const json_node *node, const char *at, api_error *error)
+{
+    if (!json_node_is(node, JSON_IS_ARRAY) || json_node_size(node) == 0)
+        return ask_wrong(error, at, "must be an array of strings");
+    for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e))
+        if (!json_node_is(e, JSON_IS_STRING))
+            return ask_wrong(error, at, "must be an array of strings");
+    return take_node(a, MOTE_FORMAT_CHOICES, node, at, error);
+}
+
+bool ask_response_format(ask *a, const json_node *format, const char *at, api_error *error)
+{
+    char where[96];
+    if (!present(format))
+        return true;
+    const json_node *type = json_node_get(format, "type");
+    const str name = json_node_text(type);
+    if (!json_node_is(format, JSON_IS_OBJECT) || !json_node_is(type, JSON_IS_STRING))
+        return ask_wrong(error, at, "must be an object with a type");
+    const json_node *inner = json_node_get(format, "json_schema");
+    const json_node *schema = json_node_get(present(inner) ? inner : format, "schema");
+    if (str_is(name, "text"))
+        return true;
+    if (str_is(name, "json_object") && !present(schema))
+        return ask_json_object(a, at, error);
+    snprintf(where, sizeof where, "%s.%sschema", at, present(inner) ? "json_schema." : "");
+    if (str_is(name, "json_object"))
+        return ask_json_schema(a, schema, where, error);
+    snprintf(where, sizeof where, "%s.type", at);
+    if (!str_is(name, "json_schema"))
+        return ask_wrong(error, where, "must be text, json_object or json_schema");
+    snprintf(where, sizeof where, "%s.%sschema", at, present(inner) ? "json_schema." : "");
+    if (!present(schema)) {
+        api_error_set(error, API_E_INVALID, "missing_field", "%s is missing", where);
+        snprintf(error->param, sizeof error->param, "%s", where);
+        return false;
+    }
+    return ask_json_schema(a, schema, where, error);
+}
+
+bool ask_extra_formats(ask *a, api_error *error)
+{
+    const json_node *at[2] = {a->root, json_node_get(a->root, "structured_outputs")};
+    static const char *const schema_name[2] = {"json_schema", "json"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_node *schema = json_node_get(at[i], schema_name[i]);
+        const json_node *regex = json_node_get(at[i], "regex");
+        const json_node *choice = json_node_get(at[i], "choice");
+        if (i == 1 && present(json_node_get(at[i], "grammar")))
+            return ask_unsupported(error, "structured_outputs.grammar", "a grammar");
+        if (present(schema) && !ask_json_schema(a, schema, schema_name[i], error))
+            return false;
+        if (present(regex) && !take_regex(a, regex, "regex", error))
+            return false;
+        if (present(choice) && !take_choices(a, choice, "choice", error))
+            return false;
+    }
+    return true;
+}
