@@ -22,4 +22,35 @@ void handle_responses_input_tokens(exchange *x);
 /* GET, DELETE and POST /v1/responses/ and a wildcard: ID, ID/cancel, ID/input_items */
 void handle_response(exchange *x);
 
+/* dialect_anthropic.c: POST /v1/messages, /v1/messages/count_tokens */
+void handle_messages(exchange *x);
+void handle_count_tokens(exchange *x);
+/* dialect_ollama.c: POST /api/chat, /api/generate */
+void handle_ollama_chat(exchange *x);
+void handle_ollama_generate(exchange *x);
+/* route_ollama_models.c: GET and HEAD /, /api/version, /api/tags; GET /api/ps */
+void handle_ollama_root(exchange *x);
+void handle_ollama_version(exchange *x);
+void handle_ollama_tags(exchange *x);
+void handle_ollama_ps(exchange *x);
+void handle_ollama_show(exchange *x);        /* POST /api/show */
+void handle_ollama_pull(exchange *x);        /* POST /api/pull */
+void handle_ollama_delete(exchange *x);      /* DELETE /api/delete */
+void handle_ollama_unsupported(exchange *x); /* POST /api/create, copy, push, blobs */
+/* route_ollama_embed.c: POST /api/embed, /api/embeddings */
+void handle_ollama_embed(exchange *x);
+void handle_ollama_embeddings(exchange *x);
+/* route_extras.c: GET /props, /slots, /v1/requests/ and a wildcard */
+void handle_props(exchange *x);
+void handle_props_change(exchange *x); /* POST /props */
+void handle_slots(exchange *x);
+void handle_request_figures(exchange *x);
+void handle_tokenize(exchange *x);       /* POST /tokenize */
+void handle_detokenize(exchange *x);     /* POST /detokenize */
+void handle_apply_template(exchange *x); /* POST /apply-template */
+/* route_score.c: POST /v1/score, /v1/rerank and /rerank; dialect_infill.c: POST /infill */
+void handle_score(exchange *x);
+void handle_rerank(exchange *x);
+void handle_infill(exchange *x);
+
 #endif
