@@ -406,7 +406,7 @@ static void prepared(void *with)
     exchange_add_header(w->x, "mote-model", server_model_name(w->server));
     if (w->error.code != NULL) {
         answering_fail(w, &w->error);
-    } else if (w->how->rendered != NULL) {
+    } else if (answering_prompt_only(w)) {
         w->how->rendered(w);
     } else {
         enlist(w);

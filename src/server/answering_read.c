@@ -204,6 +204,13 @@ static void set_choice(answering *w, size_t index)
         c->answer.sampling.seed += index % w->ask.n;
 }
 
+static size_t score_from(const ask *a, size_t prompt, size_t n)
+{
+    if (!a->score_prompt)
+        return n;
+    return a->score_from != NULL ? a->score_from[prompt] : 1;
+}
+
 static bool make_job(answering *w, choice *c, const struct vocab *words,
                      void (*release)(void *choice))
 {
@@ -232,7 +239,7 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
         .realm = a->realm,
         .seconds = a->seconds,
         .no_reuse = a->no_reuse,
-        .score_from = a->score_prompt ? 1 : p->n,
+        .score_from = score_from(a, c->prompt, p->n),
         .owner = c,
         .release = release};
     const mote_status status = sched_job_new(&c->job, server_sched(w->server), &options, &err);
@@ -265,11 +272,16 @@ static bool make_jobs(answering *w, void (*release)(void *choice))
     return true;
 }
 
+bool answering_prompt_only(const answering *w)
+{
+    return w->how->rendered != NULL && (w->ask.prompt_only || w->how->end == NULL);
+}
+
 void answering_prepare(answering *w, void (*release)(void *choice))
 {
     if (!read_json(w) || !read_ask(w) || !make_prompts(w))
         return;
-    if (w->how->rendered == NULL)
+    if (!answering_prompt_only(w))
         make_jobs(w, release);
 }
 

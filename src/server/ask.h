@@ -58,10 +58,12 @@ typedef struct ask {
 
     mote_answer_options answer; /* sampling.seed is decided, also if nobody named one */
     chat_think_setting think;
-    bool has_seed;     /* the client named one */
-    uint32_t n;        /* choices for each prompt */
-    bool no_answer;    /* max_tokens 0: read only */
-    bool score_prompt; /* log-probabilities of the prompt too */
+    bool has_seed;      /* the client named one */
+    uint32_t n;         /* choices for each prompt */
+    bool no_answer;     /* max_tokens 0: read only */
+    bool score_prompt;  /* log-probabilities of the prompt too */
+    bool prompt_only;   /* the rendered prompt is all that is wanted: dialect.rendered */
+    size_t *score_from; /* [n_prompts], the first token that is scored; NULL: 1 */
     bool stream, include_usage, echo;
     bool logprobs;
     bool show_ids; /* of the prompt, where a reply has a place for them */

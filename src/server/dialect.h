@@ -19,7 +19,8 @@ typedef struct dialect {
     /* Pool thread. The body is an object and the table has been applied; false: *error says why. */
     bool (*read)(ask *a, server *s, api_error *error);
     /* The rest on the loop. In place of all that follows: the prompts are rendered, and that is
-     * what was asked for. Must end with answering_reply. NULL: it goes on. */
+     * what was asked for, always if there is no `end`, else if ask.prompt_only. Must end with
+     * answering_reply. NULL: it goes on. */
     void (*rendered)(answering *w);
     /* The first thing a stream says, before anything is read. May be NULL. */
     void (*begin)(answering *w);

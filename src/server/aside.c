@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* aside.c - see aside.h. */
+#include "server/aside.h"
+
+#include "base/mem.h"
+#include "server/ask.h"
+
+static void finish(aside *s)
+{
+    json_doc_free(s->doc);
+    strbuf_fini(&s->text);
+    strbuf_fini(&s->out);
+    mem_free(s);
+}
+
+static bool read_body(aside *s)
+{
+    mote_error err;
+    const mote_status status = json_doc_read(&s->doc, strbuf_view(&s->text), &err);
+    if (status == MOTE_E_FORMAT)
+        api_error_set(&s->error, API_E_INVALID, "invalid_json", "the body is not JSON: %s",
+                      err.text);
+    else if (status != MOTE_OK)
+        ask_error_of(&s->error, &err);
+    else if (!json_node_is(json_doc_root(s->doc), JSON_IS_OBJECT))
+        api_error_set(&s->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");
+    s->body = json_doc_root(s->doc);
+    return s->error.code == NULL;
+}
+
+static void work(void *with)
+{
+    aside *s = with;
+    if (s->text.n == 0 || read_body(s))
+        s->run(s);
+    if (s->out.failed)
+        ask_no_memory(&s->error);
+}
+
+static void done(void *with)
+{
+    aside *s = with;
+    exchange *x = s->x;
+    if (x != NULL && s->error.code != NULL)
+        exchange_fail(x, &s->error);
+    else if (x != NULL)
+        exchange_reply(x, 200, s->content_type, strbuf_view(&s->out));
+    finish(s);
+}
+
+static void gone(void *with)
+{
+    aside *s = with;
+    s->x = NULL;
+}
+
+void aside_start(exchange *x, void (*run)(aside *s), bool with_body)
+{
+    aside *s = mem_new(1, sizeof *s);
+    api_error error;
+    ask_no_memory(&error);
+    if (s == NULL) {
+        exchange_fail(x, &error);
+        return;
+    }
+    s->server = exchange_server(x);
+    s->x = x;
+    s->run = run;
+    s->content_type = "application/json; charset=utf-8";
+    if (with_body) {
+        strbuf_put(&s->text, exchange_request(x)->body);
+        if (s->text.n == 0) /* so that reading it says what is wrong with it */
+            strbuf_byte(&s->text, ' ');
+    }
+    exchange_on_gone(x, gone, s);
+    if (s->text.failed || !exchange_work(s->server, work, done, s)) {
+        exchange_fail(x, &error);
+        finish(s);
+    }
+}
+
+bool aside_text(aside *s, const char *name, str *out)
+{
+    const json_node *node = json_node_get(s->body, name);
+    *out = json_node_text(node);
+    if (json_node_is(node, JSON_IS_STRING))
+        return true;
+    if (node == NULL || json_node_is(node, JSON_IS_NULL)) {
+        ask_wrong(&s->error, name, "is required");
+        s->error.code = "missing_field";
+        return false;
+    }
+    return ask_wrong(&s->error, name, "must be of type string");
+}
