@@ -329,6 +329,16 @@ static void on_over(choice *c, const sched_result *result)
         finish(w);
 }
 
+static void on_started(choice *c)
+{
+    answering *w = c->of;
+    sched_where where;
+    sched_look(server_sched(w->server), c->job, &where);
+    c->reused = where.done;
+    if (w->ask.progress && w->streaming)
+        w->how->waiting(w, &where, 0);
+}
+
 void api_collected(void *with, sched_job *job, void *owner, const sched_event *event)
 {
     choice *c = owner;
@@ -338,7 +348,9 @@ void api_collected(void *with, sched_job *job, void *owner, const sched_event *e
     if (w->over)
         return;
     hold(w);
-    if (event->kind == SCHED_EVENT_CHAT)
+    if (event->kind == SCHED_EVENT_STARTED)
+        on_started(c);
+    else if (event->kind == SCHED_EVENT_CHAT)
         on_chat(c, event->chat);
     else if (event->kind == SCHED_EVENT_OVER)
         on_over(c, event->result);

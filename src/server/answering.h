@@ -52,6 +52,7 @@ typedef struct choice {
     mote_answer_options answer;
     sched_job *job;
     bool submitted, held, over;
+    uint64_t reused;     /* tokens of the prompt that were not read again, once it has started */
     bool in_think;       /* of content with thinking inside: its tag is open */
     sched_result result; /* once over; its views end with the answering */
     stop_cause cause;

@@ -3,7 +3,7 @@
 #include "server/params.h"
 
 #define ANSWER(field) offsetof(ask, answer.field)
-#define HERE(field) offsetof(ask, field)
+#define HERE(field)   offsetof(ask, field)
 
 enum {
     CHAT = PARAM_IN_CHAT,
@@ -30,7 +30,7 @@ enum {
     OBJECT = PARAM_IS_OBJECT
 };
 
-/* clang-format off: a table is read in columns */
+/* clang-format off */
 static const param rows[] = {
     /* ---- sampling ---- */
     {.name = "temperature", .in = SAMPLING, .kind = PARAM_REAL, .min = 0, .max = 2,

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* openai.h - what the routes of OpenAI's API have in common. */
+#ifndef MOTE_SERVER_OPENAI_H
+#define MOTE_SERVER_OPENAI_H
+
+#include "server/answering.h"
+
+/* "stop", "length" or "tool_calls" */
+const char *openai_finish(stop_cause cause);
+/* An array: token, logprob, bytes and top_logprobs of the choice's tokens from `from` on. */
+void openai_put_logprobs(const choice *c, size_t from, strbuf *out);
+/* {"token", "logprob", "bytes"}; left open, so that more can follow. */
+void openai_open_token(strbuf *out, str text, float logprob);
+/* id, object, created, model and system_fingerprint: how every body and chunk begins. */
+void openai_put_head(answering *w, const char *object, strbuf *out);
+/* The whole reply, with the time it took in a header. */
+void openai_reply(answering *w);
+/* For dialect.broken: the error as an event of the stream. */
+void openai_broken(answering *w, const api_error *error);
+/* The text of a token of the model. */
+str openai_token_text(const answering *w, mote_token token);
+
+#endif
