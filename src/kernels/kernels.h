@@ -18,6 +18,7 @@ enum {
     KERN_STATE_DIM = 128, /* dk = dv: a head's state is [128][128] */
     KERN_PAGE = 64,       /* positions of a key/value page */
     KERN_HEAD_DIM = 256,  /* of an attention head */
+    KERN_LOOK_DIM = 128,  /* the widest head of a picture tower */
     KERN_KV_GROUP = 32,   /* dimensions that share a scale in a Q8_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
     KERN_LANES = 16, /* partial sums of the "lanes" shape */
@@ -62,10 +63,15 @@ typedef void kern_rmsnorm_gated_fn(const float *x, const float *w, const float *
                                    float eps, float *y);
 /* y = (x * (1 / sqrt(lanes(x*x) + eps))) * scale. y may be x. */
 typedef void kern_l2norm_fn(const float *x, size_t n, float eps, float scale, float *y);
+/* m = lanes(x) / n, d = x - m, y = fma(d * (1 / sqrt(lanes(d*d) / n + eps)), w, b). y may be x. */
+typedef void kern_layernorm_fn(const float *x, const float *w, const float *b, size_t n, float eps,
+                               float *y);
 /* y = y + x */
 typedef void kern_add_fn(const float *x, size_t n, float *y);
 /* y = silu(gate) * up. y may be either. */
 typedef void kern_silu_mul_fn(const float *gate, const float *up, size_t n, float *y);
+/* y = gelu(y + b), by tanh or by the error function. */
+typedef void kern_gelu_fn(const float *b, size_t n, float *y);
 /* y = silu(chain over j of w[j][i] * x[j][i]), j = 0..3, oldest input first. w is [4][w_stride]. */
 typedef void kern_conv_fn(const float *const x[4], const float *w, size_t w_stride, size_t n,
                           float *y);
@@ -145,6 +151,25 @@ typedef void kern_attn_block_fn(const kern_attn_args *a);
 typedef void kern_attn_merge_fn(kern_attn_acc *into, const kern_attn_acc *from, size_t n);
 /* y = (o / l) * sigmoid(gate), 256 values. */
 typedef void kern_attn_finish_fn(const kern_attn_acc *acc, const float *gate, float *y);
+
+/* ---- attention of the picture tower: every query sees every key of its frame ---- */
+
+/* Merges a block of keys into the results of n queries, as kern_attn_block_fn does; heads are of
+ * `dim` values, a multiple of 16 up to KERN_LOOK_DIM (narrower ones are filled up with zeros). */
+typedef struct kern_look_args {
+    const float *q; /* [n] rows, q_stride floats apart */
+    size_t q_stride;
+    size_t n;
+    const float *k; /* [dim][64], transposed */
+    const float *v; /* [64][dim] */
+    size_t dim;
+    size_t n_keys; /* 1 .. 64 */
+    float scale;
+    bool first;   /* the results are empty and are assigned */
+    float *m, *l; /* [n] */
+    float *o;     /* [n][dim] */
+} kern_look_args;
+typedef void kern_look_fn(const kern_look_args *a);
 
 /* ---- sampling ---- */
 

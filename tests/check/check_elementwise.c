@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_elementwise.c - checks of add, silu_mul, conv_silu, rope, max, sum_exp. */
+/* check_elementwise.c - checks of add, silu_mul, gelu_*, conv_silu, rope, max, sum_exp. */
 #include "check/checks.h"
 
 #include <math.h>
@@ -38,6 +38,29 @@ bool check_silu_mul(check *c, uint32_t i)
     CHECK_CALL(c)
     c->table->silu_mul(gate, up, n, out);
     return true;
+}
+
+static bool gelu_case(check *c, uint32_t i, kern_gelu_fn *gelu)
+{
+    const size_t n = length_of(c, i, 3072);
+    if (n == SIZE_MAX)
+        return false;
+    const float *b = check_in_f32(c, n);
+    float *y = check_inout_f32(c, n);
+    check_label(c, 0, (double)n * 12, "n=%zu", n);
+    CHECK_CALL(c)
+    gelu(b, n, y);
+    return true;
+}
+
+bool check_gelu_tanh(check *c, uint32_t i)
+{
+    return gelu_case(c, i, c->table->gelu_tanh);
+}
+
+bool check_gelu_erf(check *c, uint32_t i)
+{
+    return gelu_case(c, i, c->table->gelu_erf);
 }
 
 bool check_conv_silu(check *c, uint32_t i)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_norm.c - checks of rmsnorm, rmsnorm_gated, l2norm: all tails, in place and not. */
+/* check_norm.c - checks of rmsnorm, rmsnorm_gated, l2norm, layernorm: all tails, in place and not.
+ */
 #include "check/checks.h"
 
 /* Lengths met in the model: a head, a DeltaNet head, hidden sizes of 0.8B to 9B. */
@@ -60,5 +61,15 @@ bool check_l2norm(check *c, uint32_t i)
         return false;
     CHECK_CALL(c)
     c->table->l2norm(k.x, k.n, 1e-6f, 0.08838834764f, k.y);
+    return true;
+}
+
+bool check_layernorm(check *c, uint32_t i)
+{
+    norm_case k;
+    if (!set_up(c, i, &k))
+        return false;
+    CHECK_CALL(c)
+    c->table->layernorm(k.x, k.w, k.z, k.n, 1e-6f, k.y);
     return true;
 }

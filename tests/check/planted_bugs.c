@@ -123,6 +123,40 @@ static void rmsnorm_other_association(const float *x, const float *w, size_t n, 
         y[i] = x[i] * (r * w[i]);
 }
 
+/* Mean of the squares minus the square of the mean. */
+static void layernorm_by_squares(const float *x, const float *w, const float *b, size_t n,
+                                 float eps, float *y)
+{
+    lanes sums = {{0}}, squares = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        sums.lane[i % KERN_LANES] += x[i];
+        squares.lane[i % KERN_LANES] = fmaf(x[i], x[i], squares.lane[i % KERN_LANES]);
+    }
+    const float mean = lanes_total(&sums) / (float)n;
+    const float r = 1.0f / sqrtf(lanes_total(&squares) / (float)n - mean * mean + eps);
+    for (size_t i = 0; i < n; i++)
+        y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
+}
+
+static void gelu_of_the_other_kind(const float *b, size_t n, float *y)
+{
+    k_gelu_tanh_ref(b, n, y);
+}
+
+static void look_sees_one_key_less(const kern_look_args *a)
+{
+    kern_look_args b = *a;
+    b.n_keys -= b.n_keys > 1;
+    k_look_block_ref(&b);
+}
+
+static void look_ignores_first(const kern_look_args *a)
+{
+    kern_look_args b = *a;
+    b.first = true;
+    k_look_block_ref(&b);
+}
+
 static void conv_without_fma(const float *const x[4], const float *w, size_t w_stride, size_t n,
                              float *y)
 {
@@ -370,6 +404,12 @@ int main(void)
     PLANT(kv_put_q8_0, kv_put_swaps_scales);
     PLANT(rmsnorm, rmsnorm_sums_in_order);
     PLANT(rmsnorm, rmsnorm_other_association);
+    PLANT(layernorm, k_layernorm_ref); /* right: must pass */
+    PLANT(layernorm, layernorm_by_squares);
+    PLANT(gelu_erf, gelu_of_the_other_kind);
+    PLANT(look_block, k_look_block_ref); /* right: must pass */
+    PLANT(look_block, look_sees_one_key_less);
+    PLANT(look_block, look_ignores_first);
     PLANT(conv_silu, conv_without_fma);
     PLANT(conv_silu, conv_newest_first);
     PLANT(rope, rope_fused);

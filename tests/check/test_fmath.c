@@ -144,6 +144,21 @@ static void gelu_is_close(void **state)
     assert_within("f_gelu_tanh, absolute", bad, 3e-7);
 }
 
+/* The merger's kind: by the error function. */
+static void gelu_erf_is_close(void **state)
+{
+    (void)state;
+    double bad = 0, bad_erf = 0;
+    for (double y = -12; y <= 12; y += 1.0 / 4096) {
+        const float x = (float)y;
+        const double truth = 0.5 * (double)x * (1 + erf((double)x * 0.70710678118654752));
+        bad = fmax(bad, fabs((double)f_gelu_erf(x) - truth) / fmax(1.0, fabs(truth)));
+        bad_erf = fmax(bad_erf, fabs((double)f_erf(x) - erf((double)x)));
+    }
+    assert_within("f_erf, absolute", bad_erf, 1.5e-7);
+    assert_within("f_gelu_erf, absolute", bad, 3e-7);
+}
+
 static uint64_t random_state = 12345;
 
 static double uniform(double lo, double hi)
@@ -197,6 +212,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(exp_never_turns_back),
         cmocka_unit_test(the_others_stay_in_their_bounds),
         cmocka_unit_test(gelu_is_close),
+        cmocka_unit_test(gelu_erf_is_close),
         cmocka_unit_test(doubles_are_good_to_1e12),
         cmocka_unit_test(reduction_survives_multiples_of_half_pi),
     };

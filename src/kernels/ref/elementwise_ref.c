@@ -20,6 +20,19 @@ void k_silu_mul_ref(const float *gate, const float *up, size_t n, float *y)
         y[i] = f_silu(gate[i]) * up[i];
 }
 
+/* Between the two products of the tower's feed-forward unit; the bias belongs to the first. */
+void k_gelu_tanh_ref(const float *b, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = f_gelu_tanh(y[i] + b[i]);
+}
+
+void k_gelu_erf_ref(const float *b, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = f_gelu_erf(y[i] + b[i]);
+}
+
 /*
  * The short causal convolution before DeltaNet: per channel i a weighted sum of
  * the last four inputs, x[0] the oldest. A chain, so the order is that of time.

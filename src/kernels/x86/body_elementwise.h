@@ -65,6 +65,55 @@ static inline void body_l2norm(const float *x, size_t n, float eps, float scale,
     }
 }
 
+/* lanes(x), or of the squares of x - mean. */
+static inline float lanes_around(const float *x, size_t n, const float *mean)
+{
+    vlanes sums = {{vf_zero()}};
+    for (size_t i = 0; i < n; i += KERN_LANES)
+        for (int p = 0; p < VLANES_PARTS; p++) {
+            const size_t share = vlanes_share(n - i, p);
+            const vf v = load_left(x + i + p * VF_WIDTH, share);
+            if (mean == NULL) {
+                sums.part[p] = vf_add(sums.part[p], v);
+                continue;
+            }
+            const vf d = vf_keep_first(vf_sub(v, vf_set(*mean)), share, vf_zero());
+            sums.part[p] = vf_fma(d, d, sums.part[p]);
+        }
+    return vlanes_total(&sums);
+}
+
+static inline void body_layernorm(const float *x, const float *w, const float *b, size_t n,
+                                  float eps, float *y)
+{
+    const float mean = lanes_around(x, n, NULL) / (float)n;
+    const vf r = vf_set(1.0f / sqrtf(lanes_around(x, n, &mean) / (float)n + eps));
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        const size_t left = lanes_left(n, i);
+        const vf d = vf_sub(load_left(x + i, left), vf_set(mean));
+        const vf scaled = vf_fma(vf_mul(d, r), load_left(w + i, left), load_left(b + i, left));
+        store_left(y + i, left, scaled);
+    }
+}
+
+static inline void body_gelu_tanh(const float *b, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        const size_t left = lanes_left(n, i);
+        const vf x = vf_add(load_left(y + i, left), load_left(b + i, left));
+        store_left(y + i, left, vf_gelu_tanh(x));
+    }
+}
+
+static inline void body_gelu_erf(const float *b, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        const size_t left = lanes_left(n, i);
+        const vf x = vf_add(load_left(y + i, left), load_left(b + i, left));
+        store_left(y + i, left, vf_gelu_erf(x));
+    }
+}
+
 static inline void body_add(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {

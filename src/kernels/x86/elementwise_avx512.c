@@ -22,6 +22,22 @@ void k_l2norm_avx512(const float *x, size_t n, float eps, float scale, float *y)
     body_l2norm(x, n, eps, scale, y);
 }
 
+void k_layernorm_avx512(const float *x, const float *w, const float *b, size_t n, float eps,
+                        float *y)
+{
+    body_layernorm(x, w, b, n, eps, y);
+}
+
+void k_gelu_tanh_avx512(const float *b, size_t n, float *y)
+{
+    body_gelu_tanh(b, n, y);
+}
+
+void k_gelu_erf_avx512(const float *b, size_t n, float *y)
+{
+    body_gelu_erf(b, n, y);
+}
+
 void k_add_avx512(const float *x, size_t n, float *y)
 {
     body_add(x, n, y);

@@ -105,6 +105,11 @@ static inline vf vf_fnma(vf a, vf b, vf c)
     return _mm256_fnmadd_ps(a, b, c);
 }
 
+static inline vf vf_abs(vf x)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+}
+
 static inline vf vf_negate(vf x)
 {
     return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));

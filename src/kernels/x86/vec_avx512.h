@@ -108,6 +108,11 @@ static inline vf vf_fnma(vf a, vf b, vf c)
     return _mm512_fnmadd_ps(a, b, c);
 }
 
+static inline vf vf_abs(vf x)
+{
+    return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), x);
+}
+
 static inline vf vf_negate(vf x)
 {
     return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f));

@@ -43,6 +43,51 @@ static inline vf vf_silu(vf x)
     return vf_mul(x, vf_sigmoid(x));
 }
 
+/* The sign of x on a value that is not negative. Where x is a zero, so is the value. */
+static inline vf vf_with_sign(vf value, vf x)
+{
+    return vf_if_less(x, vf_zero(), vf_negate(value), value);
+}
+
+static inline vf vf_tanh(vf x)
+{
+    const vf one = vf_set(1.0f), a = vf_abs(x), z = vf_mul(a, a);
+    vf p = vf_set(0x1.2c83cp-9f);
+    p = vf_fma(p, z, vf_set(-0x1.116a16p-7f));
+    p = vf_fma(p, z, vf_set(0x1.64a976p-6f));
+    p = vf_fma(p, z, vf_set(-0x1.ba08c4p-5f));
+    p = vf_fma(p, z, vf_set(0x1.1110eap-3f));
+    p = vf_fma(p, z, vf_set(-0x1.555556p-2f));
+    const vf small = vf_fma(vf_mul(p, z), a, a);
+    const vf large = vf_sub(one, vf_div(vf_set(2.0f), vf_add(vf_exp(vf_add(a, a)), one)));
+    return vf_with_sign(vf_if_less(vf_set(0.625f), a, large, small), x);
+}
+
+static inline vf vf_gelu_tanh(vf x)
+{
+    const vf cubic = vf_fma(vf_mul(x, x), vf_set(0x1.2444f2p-5f), vf_set(0x1.988454p-1f));
+    return vf_mul(vf_mul(vf_set(0.5f), x), vf_add(vf_set(1.0f), vf_tanh(vf_mul(cubic, x))));
+}
+
+static inline vf vf_erf(vf x)
+{
+    const vf a = vf_abs(x), z = vf_mul(a, a);
+    const vf t = vf_if_less(a, vf_set(F_ERF_LARGE), a, vf_set(F_ERF_LARGE));
+    vf p = vf_set(f_erf_p[0]), q = vf_set(f_erf_q[0]);
+    for (int i = 1; i < 6; i++)
+        p = vf_fma(p, z, vf_set(f_erf_p[i]));
+    for (int i = 1; i < 9; i++)
+        q = vf_fma(q, t, vf_set(f_erf_q[i]));
+    const vf large = vf_sub(vf_set(1.0f), vf_exp(q));
+    return vf_with_sign(vf_if_less(vf_set(F_ERF_SMALL), a, large, vf_fma(p, a, a)), x);
+}
+
+static inline vf vf_gelu_erf(vf x)
+{
+    const vf e = vf_erf(vf_mul(x, vf_set(0x1.6a09e6p-1f)));
+    return vf_mul(vf_mul(vf_set(0.5f), x), vf_add(vf_set(1.0f), e));
+}
+
 enum { VLANES_PARTS = KERN_LANES / VF_WIDTH };
 
 /* How many of the n values that are left fall into part p of the sixteen lanes. */
