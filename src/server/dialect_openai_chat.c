@@ -57,7 +57,7 @@ static bool read_reply_form(ask *a, api_error *error)
     return true;
 }
 
-static bool read_chat(ask *a, server *s, api_error *error)
+bool openai_read_chat(ask *a, server *s, api_error *error)
 {
     str suffix;
     a->any_model = true;
@@ -316,7 +316,7 @@ static const dialect openai_chat = {
     .content_type = "text/event-stream; charset=utf-8",
     .call_prefix = "call_",
     .place = PARAM_IN_CHAT,
-    .read = read_chat,
+    .read = openai_read_chat,
     .begin = begin,
     .event = event,
     .waiting = waiting,
@@ -345,7 +345,7 @@ void handle_chat_input_tokens(exchange *x)
     static const dialect counting = {.label = "openai",
                                      .call_prefix = "call_",
                                      .place = PARAM_IN_CHAT,
-                                     .read = read_chat,
+                                     .read = openai_read_chat,
                                      .rendered = counted};
     answering_start(x, &counting);
 }
