@@ -163,6 +163,11 @@ static bool is_ours(str asked, const char *served)
     return n > 0 && strncmp(a, b, n) == 0 && (b[n] == 0 || b[n] == '-');
 }
 
+bool ask_is_served(const server *s, str name)
+{
+    return is_ours(name, server_model_name(s));
+}
+
 bool ask_model(ask *a, server *s, str *suffix, api_error *error)
 {
     const char *served = server_model_name(s);

@@ -109,6 +109,9 @@ bool ask_wrong(api_error *error, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool ask_unsupported(api_error *error, const char *at, const char *what);
 
+/* Is this a name of the model that is served? */
+bool ask_is_served(const server *s, str name);
+
 /* ---- the steps ---- */
 
 /* Checks a->model against what is served; takes a thinking suffix off into *suffix. */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embedding.c - see embedding.h. */
+#include "server/embedding.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/json_print.h"
+
+#include <math.h>
+
+float *embedding_unit(const float *from, size_t n)
+{
+    float *unit = mem_new(n, sizeof *unit);
+    double sum = 0;
+    if (unit == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)from[i] * (double)from[i];
+    const double scale = sum > 0 ? 1 / sqrt(sum) : 0;
+    for (size_t i = 0; i < n; i++)
+        unit[i] = (float)((double)from[i] * scale);
+    return unit;
+}
+
+void embedding_put(const float *vector, size_t n, strbuf *out)
+{
+    jp_open(out, '[');
+    for (size_t i = 0; i < n; i++)
+        jp_float(out, vector[i]);
+    jp_close(out, ']');
+}
+
+/* Floats stand in memory as base/os.h asserts: the lowest byte first. */
+void embedding_put_base64(const float *vector, size_t n, strbuf *out)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = (const unsigned char *)vector;
+    const size_t bytes = n * sizeof *vector;
+    jp_raw(out, str_of("\""));
+    for (size_t i = 0; i < bytes; i += 3) {
+        const size_t left = bytes - i;
+        const unsigned bits = (unsigned)p[i] << 16 | (left > 1 ? (unsigned)p[i + 1] << 8 : 0) |
+                              (left > 2 ? (unsigned)p[i + 2] : 0);
+        strbuf_byte(out, letters[bits >> 18 & 63]);
+        strbuf_byte(out, letters[bits >> 12 & 63]);
+        strbuf_byte(out, left > 1 ? letters[bits >> 6 & 63] : '=');
+        strbuf_byte(out, left > 2 ? letters[bits & 63] : '=');
+    }
+    strbuf_byte(out, '"');
+}
