@@ -119,6 +119,7 @@ typedef struct mote_model_info {
     uint32_t context;    /* positions the model was trained for */
     uint32_t vocabulary; /* length of a row of logits */
     uint32_t tokens;     /* ids below this have a meaning */
+    uint32_t embedding;  /* length of a hidden row */
     bool tied;           /* one table is both embedding and output */
     bool draft_head;     /* the file carries a multi-token-prediction head */
     mote_isa isa;        /* the level in use */
@@ -189,9 +190,12 @@ typedef enum mote_pin {
 } mote_pin;
 
 typedef struct mote_engine_options {
-    uint32_t threads;     /* 0: one per physical core this process may use */
-    uint32_t sessions;    /* sessions alive at once; 0: 1 */
-    uint64_t positions;   /* context of all sessions together; 0: 4,096 a session */
+    uint32_t threads;   /* 0: one per physical core this process may use */
+    uint32_t sessions;  /* sessions alive at once; 0: 1 */
+    uint64_t positions; /* context of all sessions together; 0: 4,096 a session */
+    /* The context of a session is a limit, not a promise: each may have one of up to `positions`,
+     * and a step that finds too few of them free is refused with MOTE_E_MEMORY. */
+    bool shared_positions;
     uint32_t kept_states; /* mote_session_keep marks of all sessions; 0: none */
     uint32_t batch;       /* tokens of one pass over the weights; 0: 512 */
     uint32_t logits_rows; /* rows of logits one step can return; 0: one a session */
@@ -223,15 +227,30 @@ MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
 /* The one it was made for. */
 MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
+/* How much of an engine is in use now. Positions come in pages of 64: an unfinished page is
+ * in use, and one that several sessions share is so once. */
+typedef struct mote_use {
+    uint64_t positions_total; /* those of the options, up to whole pages */
+    uint64_t positions_free;
+    uint32_t sessions, sessions_total;
+    uint32_t kept_states, kept_states_total; /* a state that several sessions keep counts once */
+} mote_use;
+
+MOTE_API void mote_engine_use(const mote_engine *engine, mote_use *out);
+/* positions_free of it. */
+MOTE_API uint64_t mote_engine_room(const mote_engine *engine);
+
 /* ---- sessions ---- */
 
 typedef struct mote_session mote_session;
 
 typedef struct mote_session_options {
-    uint64_t context; /* positions it can hold; 0: an even share of the engine's */
+    uint64_t context; /* positions it can hold; 0: an even share of the engine's, or all of
+                       * them if its sessions share positions */
 } mote_session_options;
 
-/* MOTE_E_MEMORY: the engine's sessions or positions are all promised. */
+/* MOTE_E_MEMORY: the engine's sessions or positions are all promised. An engine whose
+ * sessions share positions promises none of them. */
 MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
                                       const mote_session_options *options, mote_error *err);
 /* NULL is allowed. */
@@ -255,17 +274,24 @@ MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
  * at; the caller appends again from there. Going back up to 16 tokens inside
  * a stretch of 32 is always exact. The session has no logits afterwards. */
 MOTE_API uint64_t mote_session_rewind(mote_session *session, uint64_t pos);
+/* Where mote_session_rewind(session, pos) would end. */
+MOTE_API uint64_t mote_session_reach(const mote_session *session, uint64_t pos);
 
 /* Keeps the state of the last boundary (a multiple of 32), so that a later
  * rewind can return to it. *pos, if not NULL, is that boundary.
  * MOTE_E_FULL: the engine's kept_states are used up. */
 MOTE_API mote_status mote_session_keep(mote_session *session, uint64_t *pos, mote_error *err);
+/* Forgets what was kept at `pos`; a fork's own marks stay. false: nothing was kept there. */
+MOTE_API bool mote_session_unkeep(mote_session *session, uint64_t pos);
+/* Boundaries that are kept, ascending: writes at most `room`, returns how many there are. */
+MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, size_t room);
 
 /* Writes the timeline to a file: first beside it, then renamed over it. */
 MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
                                        mote_error *err);
 /* A session that goes on from a saved one as if it had never stopped. The
- * model file, the KV format and the YaRN factor must be those it was saved with. */
+ * model file, the KV format and the YaRN factor must be those it was saved with.
+ * MOTE_E_MEMORY also if sessions share positions and too few of them are free. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);
 
@@ -274,7 +300,8 @@ MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, 
 typedef enum mote_logits {
     MOTE_LOGITS_LAST = 0, /* of the last token: what comes next */
     MOTE_LOGITS_NONE,     /* a prompt that goes on in the next step */
-    MOTE_LOGITS_ALL       /* of every token of the item */
+    MOTE_LOGITS_ALL,      /* of every token of the item */
+    MOTE_HIDDEN_LAST      /* no logits, but the row that those of the last token are made from */
 } mote_logits;
 
 /* One item of a step: append `n` tokens to `session`. A session may appear
@@ -294,7 +321,10 @@ typedef struct mote_work {
  * MOTE_E_ARG: an item has no tokens, a token outside the vocabulary or a session
  * that is named twice, or the items want more rows than the engine's logits_rows.
  * MOTE_E_FULL: an item would not fit its session.
- * After both nothing was appended anywhere.
+ * MOTE_E_MEMORY: sessions share positions, and the free pages are not enough for all items;
+ * an unfinished page that other sessions hold too has to be copied and counts. The caller can
+ * free or rewind a session and try again.
+ * After these nothing was appended anywhere.
  * MOTE_E_CANCELED: mote_cancel came; each session stands at a whole pass, and
  * mote_session_length says where.
  */
@@ -308,6 +338,11 @@ MOTE_API void mote_cancel(mote_engine *engine);
 /* Logits of the last step: row 0 of LAST, row i of ALL. One float per entry of
  * the vocabulary. Lives until the next step of the engine; NULL if there is no such row. */
 MOTE_API const float *mote_session_logits(const mote_session *session, size_t row);
+
+/* The hidden state of the last token after the final norm, if the last step was asked for it
+ * with MOTE_HIDDEN_LAST: *n floats (n may be NULL), the embedding of mote_model_info, not scaled
+ * to any length. Lives as long as logits do; NULL if there is none. */
+MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n);
 
 /* ---- sampling ---- */
 

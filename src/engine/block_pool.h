@@ -4,7 +4,7 @@
  *
  * All blocks are reserved as address space when the engine is made; the system
  * gives memory to those that are written. Handing out and giving back never
- * allocates and cannot fail, since the engine promises no more than there are.
+ * allocates and cannot fail: whoever takes has been promised a block or has counted the free ones.
  */
 #ifndef MOTE_ENGINE_BLOCK_POOL_H
 #define MOTE_ENGINE_BLOCK_POOL_H

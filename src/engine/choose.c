@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose.c - mote_session_logits and mote_sample: from a step's logits to a token. */
+/* choose.c - what a step left to read: logits, the hidden row, and mote_sample's choice. */
 #include "engine/engine_int.h"
 #include "sample/sample.h"
 
@@ -9,6 +9,16 @@ const float *mote_session_logits(const mote_session *s, size_t row)
     if (s->logits_step == 0 || s->logits_step != e->step || row >= s->n_logits)
         return NULL;
     return e->logits + (s->logits_row + row) * e->model->hp.n_vocab;
+}
+
+const float *mote_session_hidden(const mote_session *s, size_t *n)
+{
+    const mote_engine *e = s->engine;
+    if (s->hidden_step == 0 || s->hidden_step != e->step)
+        return NULL;
+    if (n != NULL)
+        *n = e->model->hp.n_embd;
+    return session_hidden_row(s);
 }
 
 mote_status mote_sample(const mote_session *s, size_t row, const mote_sampling *how,

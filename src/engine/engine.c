@@ -70,13 +70,22 @@ static mote_status resolve(const mote_model *m, const mote_engine_options *given
     return MOTE_OK;
 }
 
-/* However the sessions divide the positions: at worst each has one in a page of its own. */
+/* However the sessions divide the positions: at worst each has one in a page of its own. Where
+ * they are shared nothing is promised, and what was asked for is enough. */
 static block_shape pages_for(const mote_engine *e)
 {
     const mote_engine_options *o = &e->options;
     uint64_t others = o->positions > o->sessions ? o->positions - o->sessions : 0;
-    return (block_shape){.n = others / KERN_PAGE + o->sessions,
+    return (block_shape){.n = o->shared_positions ? pages_of(o->positions)
+                                                  : others / KERN_PAGE + o->sessions,
                          .bytes = e->forward.layout.page_bytes};
+}
+
+/* What sessions take themselves: of all pages together, or each of them of all pages. */
+static uint64_t books_for(const mote_engine *e)
+{
+    const mote_engine_options *o = &e->options;
+    return pages_for(e).n * BOOK_BYTES * (o->shared_positions ? o->sessions : 1);
 }
 
 /* STATE_ZERO comes first. */
@@ -109,6 +118,7 @@ static void take_scratch(mote_engine *e, arena *a)
                          o->positions);
     e->forward.nn.worker_memory = arena_take(a, o->threads, NN_WORKER_BYTES);
     e->logits = arena_take(a, (size_t)o->logits_rows * hp->n_vocab, sizeof *e->logits);
+    e->hidden = arena_take(a, (size_t)o->sessions * hp->n_embd, sizeof *e->hidden);
     e->sample_scratch = take_sample_scratch(a, &e->forward.s, hp->n_vocab);
     e->segments = arena_take(a, o->sessions, sizeof *e->segments);
     e->next_states = arena_take(a, o->sessions, sizeof *e->next_states);
@@ -116,9 +126,6 @@ static void take_scratch(mote_engine *e, arena *a)
     e->kept_marks = arena_take(a, (size_t)o->sessions * o->kept_states, sizeof *e->kept_marks);
     e->kept_counts = arena_take(a, (size_t)states_for(e).n, sizeof *e->kept_counts);
 }
-
-/* Token ids and page addresses of a page's positions: what sessions take themselves. */
-enum { BOOK_BYTES = KERN_PAGE * sizeof(mote_token) + sizeof(unsigned char *) };
 
 /* Fills e->memory, e->scratch_bytes and the layout; takes nothing. */
 static mote_status measure(mote_engine *e, const mote_model *m, const mote_engine_options *given,
@@ -137,10 +144,10 @@ static mote_status measure(mote_engine *e, const mote_model *m, const mote_engin
     *mem = (mote_memory){.weights = m->map.bytes,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
-    uint64_t pages, states, tails, books = pages_for(e).n * BOOK_BYTES;
+    uint64_t pages, states, tails;
     if (counting.overflow || !blocks_measure(pages_for(e), &pages) ||
         !blocks_measure(states_for(e), &states) || !blocks_measure(tails_for(e), &tails) ||
-        !ckd_add_u64(pages, books, &mem->pages) || !ckd_add_u64(states, tails, &mem->states))
+        !ckd_add_u64(pages, books_for(e), &mem->pages) || !ckd_add_u64(states, tails, &mem->states))
         return err_set(err, MOTE_E_MEMORY, "%u sessions over %llu positions exceed any memory",
                        o->sessions, (unsigned long long)o->positions);
     mem->total = mem->weights + mem->model + mem->pages + mem->states + mem->scratch;
@@ -266,6 +273,21 @@ void mote_engine_free(mote_engine *e)
 void mote_engine_memory(const mote_engine *e, mote_memory *out)
 {
     *out = e->memory;
+}
+
+void mote_engine_use(const mote_engine *e, mote_use *out)
+{
+    *out = (mote_use){.positions_total = (uint64_t)e->pages.n * KERN_PAGE,
+                      .positions_free = (uint64_t)e->pages.n_free * KERN_PAGE,
+                      .sessions = e->tails.n - e->tails.n_free,
+                      .sessions_total = e->options.sessions,
+                      .kept_states = e->n_kept,
+                      .kept_states_total = e->options.kept_states};
+}
+
+uint64_t mote_engine_room(const mote_engine *e)
+{
+    return (uint64_t)e->pages.n_free * KERN_PAGE;
 }
 
 const mote_model *mote_engine_model(const mote_engine *e)

@@ -18,7 +18,9 @@
  * somebody, and sessions + kept_states + 1 blocks are enough at every moment.
  *
  * A page is written in place while the session is its only holder; else the
- * next append copies it first. Full pages are never written again.
+ * next append copies it first. Full pages are never written again. Sessions of an
+ * engine with shared_positions are promised no pages: a step counts beforehand
+ * what it will take (step.c).
  */
 #ifndef MOTE_ENGINE_ENGINE_INT_H
 #define MOTE_ENGINE_ENGINE_INT_H
@@ -43,6 +45,9 @@ struct mote_model {
 
 enum { STATE_ZERO = 0 };
 
+/* A session's own memory for each page of its context: token ids and the page's address. */
+enum { BOOK_BYTES = KERN_PAGE * sizeof(mote_token) + sizeof(unsigned char *) };
+
 /* A boundary that a rewind can return to. */
 typedef struct kept_mark {
     uint64_t pos;
@@ -53,8 +58,8 @@ struct mote_session {
     mote_engine *engine; /* NULL: the slot is free */
     uint64_t context;
     uint64_t length;
-    mote_token *tokens;    /* [max_pages * 64] */
     unsigned char **pages; /* [max_pages], those up to length are set */
+    mote_token *tokens;    /* [max_pages * 64], in the same mapping */
     size_t n_pages, max_pages;
     uint32_t state; /* at length / 32 * 32 */
     uint32_t tail;
@@ -63,7 +68,9 @@ struct mote_session {
     uint32_t n_kept;
     uint64_t logits_step; /* the step that made its logits; 0: none */
     size_t logits_row, n_logits;
-    uint64_t in_check; /* the last check of work that met it, to find it named twice */
+    uint64_t hidden_step; /* the step that made its hidden row; 0: none */
+    bool copies_page;     /* in the step being checked: its unfinished page is another's too */
+    uint64_t in_check;    /* the last check of work that met it, to find it named twice */
 };
 
 struct mote_engine {
@@ -75,12 +82,13 @@ struct mote_engine {
     block_pool pages, states, tails;
     uint32_t *kept_counts;  /* [states.n]: marks on each state */
     uint32_t n_kept;        /* states that carry a mark */
-    uint64_t promised;      /* pages that sessions may still come to need */
+    uint64_t promised;      /* pages that sessions may still come to need; 0: they share */
     mote_session *sessions; /* [options.sessions] */
     kept_mark *kept_marks;  /* [sessions][kept_states] */
     unsigned char *scratch; /* working memory: passes, workers, logits, sampling */
     size_t scratch_bytes;
     float *logits; /* [logits_rows][n_vocab] */
+    float *hidden; /* [sessions][n_embd], in the order of the slots */
     void *sample_scratch;
     pass_segment *segments; /* [sessions] of the pass being built */
     uint32_t *next_states;  /* [sessions]: the state each segment will hold */
@@ -90,14 +98,37 @@ struct mote_engine {
     atomic_bool cancel;
 };
 
+static inline size_t pages_of(uint64_t positions)
+{
+    return (size_t)((positions + KERN_PAGE - 1) / KERN_PAGE);
+}
+
+/* The context of a session that names none. */
+uint64_t session_default_context(const mote_engine *e);
 /* Session slots without their first tokens: the shared part of new, fork and load. */
 mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err);
+/* Is the page that the next token goes into begun, and held by others too? */
+bool session_shares_last_page(const mote_session *s);
 /* Makes pages [n_pages] exist and the last one writable, for positions below `end`. */
 void session_make_room(mote_session *s, uint64_t end);
 /* Drops pages beyond the length. */
 void session_trim(mote_session *s);
 /* Puts the inputs that belong to the session's state into the ring. */
 void session_refill_ring(mote_session *s);
+
+/* What of a DeltaNet layer's tail is in use, in the order of a snapshot: rows k, u, G, and the
+ * ring's inputs from ring_from on, as two stretches. */
+enum { TAIL_PARTS = 5 };
+typedef struct tail_part {
+    void *data;
+    size_t bytes; /* may be 0 */
+} tail_part;
+void session_tail_parts(const mote_session *s, uint32_t delta_layer, tail_part parts[TAIL_PARTS]);
+
+static inline float *session_hidden_row(const mote_session *s)
+{
+    return s->engine->hidden + (size_t)(s - s->engine->sessions) * s->engine->model->hp.n_embd;
+}
 
 static inline uint64_t session_boundary(const mote_session *s)
 {

@@ -124,6 +124,7 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .context = m->hp.context,
         .vocabulary = m->hp.n_vocab,
         .tokens = tok_n_tokens(m->tok),
+        .embedding = m->hp.n_embd,
         .tied = m->w.tied,
         .draft_head = m->w.draft.present,
         .isa = m->kernels.level,

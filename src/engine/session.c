@@ -11,11 +11,6 @@
 
 #include <string.h>
 
-static size_t pages_of(uint64_t positions)
-{
-    return (size_t)((positions + KERN_PAGE - 1) / KERN_PAGE);
-}
-
 static mote_session *free_slot(mote_engine *e)
 {
     for (uint32_t i = 0; i < e->options.sessions; i++)
@@ -24,22 +19,39 @@ static mote_session *free_slot(mote_engine *e)
     return NULL;
 }
 
-/* The context a session gets when it names none: an even share of what is left. */
-static uint64_t default_context(const mote_engine *e)
+uint64_t session_default_context(const mote_engine *e)
 {
-    uint64_t share = e->options.positions / e->options.sessions;
+    const mote_engine_options *o = &e->options;
+    uint64_t share = o->shared_positions ? o->positions : o->positions / o->sessions;
     return share > 0 ? share : 1;
+}
+
+static uint64_t promised_to(const mote_session *s)
+{
+    return s->engine->options.shared_positions ? 0 : s->max_pages;
+}
+
+/* Address space for the whole context, so that no step allocates; memory only as it is used. */
+static bool take_books(mote_session *s)
+{
+    unsigned char *books = mem_map(0, s->max_pages * BOOK_BYTES);
+    if (books == NULL)
+        return false;
+    s->pages = (void *)books;
+    s->tokens = (void *)(books + s->max_pages * sizeof *s->pages);
+    return true;
 }
 
 mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, mote_error *err)
 {
     if (context == 0)
-        context = default_context(e);
+        context = session_default_context(e);
     mote_session *s = free_slot(e);
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "all %u sessions of the engine are in use",
                        e->options.sessions);
-    if (context > e->options.positions || e->promised + pages_of(context) > e->pages.n)
+    bool promised = !e->options.shared_positions && e->promised + pages_of(context) > e->pages.n;
+    if (context > e->options.positions || promised)
         return err_set(err, MOTE_E_MEMORY,
                        "a context of %llu does not fit: %llu of the engine's %llu positions are "
                        "promised",
@@ -47,11 +59,7 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
                        (unsigned long long)e->options.positions);
     kept_mark *kept = s->kept;
     *s = (mote_session){.context = context, .max_pages = pages_of(context), .kept = kept};
-    s->tokens = mem_new(s->max_pages * KERN_PAGE, sizeof *s->tokens);
-    s->pages = mem_new(s->max_pages, sizeof *s->pages);
-    if (s->tokens == NULL || s->pages == NULL) {
-        mem_free(s->tokens);
-        mem_free(s->pages);
+    if (!take_books(s)) {
         *s = (mote_session){.kept = kept};
         return err_set(err, MOTE_E_MEMORY, "no memory for a session of %llu positions",
                        (unsigned long long)context);
@@ -60,7 +68,7 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
     s->tail = blocks_take(&e->tails);
     s->state = STATE_ZERO;
     blocks_share(&e->states, STATE_ZERO);
-    e->promised += s->max_pages;
+    e->promised += promised_to(s);
     *out = s;
     return MOTE_OK;
 }
@@ -119,6 +127,25 @@ mote_status mote_session_keep(mote_session *s, uint64_t *pos, mote_error *err)
     return MOTE_OK;
 }
 
+bool mote_session_unkeep(mote_session *s, uint64_t pos)
+{
+    for (uint32_t i = 0; i < s->n_kept; i++) {
+        if (s->kept[i].pos != pos)
+            continue;
+        unmark_state(s->engine, s->kept[i].state);
+        memmove(s->kept + i, s->kept + i + 1, (--s->n_kept - i) * sizeof *s->kept);
+        return true;
+    }
+    return false;
+}
+
+size_t mote_session_kept(const mote_session *s, uint64_t *pos, size_t room)
+{
+    for (size_t i = 0; i < s->n_kept && i < room; i++)
+        pos[i] = s->kept[i].pos;
+    return s->n_kept;
+}
+
 /* ---- pages ---- */
 
 void session_trim(mote_session *s)
@@ -127,13 +154,18 @@ void session_trim(mote_session *s)
         blocks_release(&s->engine->pages, blocks_of(&s->engine->pages, s->pages[--s->n_pages]));
 }
 
+bool session_shares_last_page(const mote_session *s)
+{
+    const block_pool *pages = &s->engine->pages;
+    return s->length % KERN_PAGE != 0 &&
+           pages->refs[blocks_of(pages, s->pages[s->n_pages - 1])] > 1;
+}
+
 /* The unfinished page is about to be written: it must be this session's alone. */
 static void own_last_page(mote_session *s)
 {
     block_pool *pages = &s->engine->pages;
     unsigned char *shared = s->pages[s->n_pages - 1];
-    if (pages->refs[blocks_of(pages, shared)] == 1)
-        return;
     unsigned char *own = blocks_at(pages, blocks_take(pages));
     memcpy(own, shared, pages->bytes);
     blocks_release(pages, blocks_of(pages, shared));
@@ -142,7 +174,7 @@ static void own_last_page(mote_session *s)
 
 void session_make_room(mote_session *s, uint64_t end)
 {
-    if (s->length % KERN_PAGE != 0)
+    if (session_shares_last_page(s))
         own_last_page(s);
     while (s->n_pages < pages_of(end))
         s->pages[s->n_pages++] = blocks_at(&s->engine->pages, blocks_take(&s->engine->pages));
@@ -161,11 +193,45 @@ void mote_session_free(mote_session *s)
         unmark_state(e, s->kept[--s->n_kept].state);
     blocks_release(&e->states, s->state);
     blocks_release(&e->tails, s->tail);
-    e->promised -= s->max_pages;
-    mem_free(s->tokens);
-    mem_free(s->pages);
+    e->promised -= promised_to(s);
+    mem_unmap(s->pages, 0, s->max_pages * BOOK_BYTES);
     kept_mark *kept = s->kept;
     *s = (mote_session){.kept = kept};
+}
+
+/* Two pieces of the ring: up to its end, and from its start. */
+static void ring_parts(const mote_session *s, float *ring, size_t row_bytes, tail_part parts[2])
+{
+    size_t n = (size_t)(s->length - s->ring_from), from = (size_t)(s->ring_from % DELTA_RING);
+    size_t first = n < DELTA_RING - from ? n : DELTA_RING - from;
+    parts[0] = (tail_part){(unsigned char *)ring + from * row_bytes, first * row_bytes};
+    parts[1] = (tail_part){ring, (n - first) * row_bytes};
+}
+
+void session_tail_parts(const mote_session *s, uint32_t delta_layer, tail_part parts[TAIL_PARTS])
+{
+    const mote_engine *e = s->engine;
+    const layout *l = &e->forward.layout;
+    const delta_shape *d = &l->delta;
+    const size_t f32 = sizeof(float), rows = (size_t)(s->length % KERN_CHUNK);
+    unsigned char *state = blocks_at(&e->states, s->state);
+    delta_memory m = layout_delta(l, delta_layer, state, state, blocks_at(&e->tails, s->tail));
+    parts[0] = (tail_part){m.k_rows, rows * delta_key_dim(d) * f32};
+    parts[1] = (tail_part){m.u_rows, rows * delta_value_dim(d) * f32};
+    parts[2] = (tail_part){m.g_rows, rows * d->value_heads * sizeof(double)};
+    ring_parts(s, m.ring, delta_conv_dim(d) * f32, parts + 3);
+}
+
+/* Both stand at the same position. Of the tail's megabytes only those that mean something. */
+static void copy_tail(mote_session *to, const mote_session *from)
+{
+    for (uint32_t i = 0; i < from->engine->forward.layout.n_delta; i++) {
+        tail_part source[TAIL_PARTS], target[TAIL_PARTS];
+        session_tail_parts(from, i, source);
+        session_tail_parts(to, i, target);
+        for (size_t j = 0; j < TAIL_PARTS; j++)
+            memcpy(target[j].data, source[j].data, source[j].bytes);
+    }
 }
 
 mote_status mote_session_fork(mote_session **out, const mote_session *from, mote_error *err)
@@ -192,7 +258,7 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
         s->kept[s->n_kept] = from->kept[s->n_kept];
         mark_state(e, s->kept[s->n_kept].state);
     }
-    memcpy(blocks_at(&e->tails, s->tail), blocks_at(&e->tails, from->tail), e->tails.bytes);
+    copy_tail(s, from);
     *out = s;
     return MOTE_OK;
 }
@@ -212,15 +278,30 @@ void session_refill_ring(mote_session *s)
     s->ring_from = s->length > DELTA_HISTORY ? s->length - DELTA_HISTORY : 0;
 }
 
-/* Goes to the latest boundary at or before `pos` whose state still exists. */
-static void return_to_boundary(mote_session *s, uint64_t pos)
+/* Is going back to `pos` a matter of not counting the rows after it any more? */
+static bool can_forget_rows(const mote_session *s, uint64_t pos)
+{
+    uint64_t first_input = pos > DELTA_HISTORY ? pos - DELTA_HISTORY : 0;
+    return pos >= session_boundary(s) && first_input >= s->ring_from;
+}
+
+/* The latest boundary at or before `pos` whose state still exists. */
+static uint64_t boundary_before(const mote_session *s, uint64_t pos)
+{
+    if (session_boundary(s) <= pos)
+        return session_boundary(s);
+    uint32_t n = s->n_kept;
+    while (n > 0 && s->kept[n - 1].pos > pos)
+        n--;
+    return n > 0 ? s->kept[n - 1].pos : 0;
+}
+
+static void return_to_boundary(mote_session *s, uint64_t boundary)
 {
     mote_engine *e = s->engine;
-    uint64_t boundary = session_boundary(s);
-    if (boundary > pos) {
-        drop_marks_after(s, pos);
+    if (boundary < session_boundary(s)) {
+        drop_marks_after(s, boundary);
         uint32_t state = s->n_kept > 0 ? s->kept[s->n_kept - 1].state : STATE_ZERO;
-        boundary = s->n_kept > 0 ? s->kept[s->n_kept - 1].pos : 0;
         blocks_share(&e->states, state);
         blocks_release(&e->states, s->state);
         s->state = state;
@@ -229,16 +310,23 @@ static void return_to_boundary(mote_session *s, uint64_t pos)
     session_refill_ring(s);
 }
 
+uint64_t mote_session_reach(const mote_session *s, uint64_t pos)
+{
+    if (pos >= s->length)
+        return s->length;
+    return can_forget_rows(s, pos) ? pos : boundary_before(s, pos);
+}
+
 uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
 {
     s->logits_step = 0; /* also when there is nothing to drop: one rule for every caller */
+    s->hidden_step = 0;
     if (pos >= s->length)
         return s->length;
-    uint64_t first_input = pos > DELTA_HISTORY ? pos - DELTA_HISTORY : 0;
-    if (pos >= session_boundary(s) && first_input >= s->ring_from)
-        s->length = pos; /* the rows after it are simply not counted any more */
+    if (can_forget_rows(s, pos))
+        s->length = pos;
     else
-        return_to_boundary(s, pos);
+        return_to_boundary(s, boundary_before(s, pos));
     session_trim(s);
     return s->length;
 }

@@ -50,18 +50,11 @@ typedef mote_status part_fn(void *ctx, void *data, size_t bytes, mote_error *err
 /* Calls fn for each stretch of the tail that a snapshot holds. */
 static mote_status each_tail_part(const mote_session *s, part_fn *fn, void *ctx, mote_error *err)
 {
-    const mote_engine *e = s->engine;
-    const layout *l = &e->forward.layout;
-    const size_t f32 = sizeof(float), rows = (size_t)(s->length % KERN_CHUNK);
-    unsigned char *state = blocks_at(&e->states, s->state);
-    for (uint32_t i = 0; i < l->n_delta; i++) {
-        delta_memory m = layout_delta(l, i, state, state, blocks_at(&e->tails, s->tail));
-        size_t conv_dim = delta_conv_dim(&l->delta);
-        TRY(fn(ctx, m.k_rows, rows * delta_key_dim(&l->delta) * f32, err));
-        TRY(fn(ctx, m.u_rows, rows * delta_value_dim(&l->delta) * f32, err));
-        TRY(fn(ctx, m.g_rows, rows * l->delta.value_heads * sizeof(double), err));
-        for (uint64_t pos = s->ring_from; pos < s->length; pos++)
-            TRY(fn(ctx, m.ring + pos % DELTA_RING * conv_dim, conv_dim * f32, err));
+    for (uint32_t i = 0; i < s->engine->forward.layout.n_delta; i++) {
+        tail_part parts[TAIL_PARTS];
+        session_tail_parts(s, i, parts);
+        for (size_t j = 0; j < TAIL_PARTS; j++)
+            TRY(fn(ctx, parts[j].data, parts[j].bytes, err));
     }
     return MOTE_OK;
 }
@@ -209,6 +202,10 @@ static mote_status take_all(mote_session *s, cursor *c, const snapshot_header *h
 {
     mote_engine *e = s->engine;
     TRY(take_tokens(s, c, h->length, err));
+    if (pages_of(h->length) > e->pages.n_free)
+        return err_set(err, MOTE_E_MEMORY,
+                       "the snapshot's %llu tokens do not fit the %llu positions that are free",
+                       (unsigned long long)h->length, (unsigned long long)mote_engine_room(e));
     session_make_room(s, h->length);
     s->length = h->length;
     s->ring_from = h->ring_from;
@@ -235,7 +232,7 @@ mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned cha
     if (!cursor_copy(&c, &h, sizeof h))
         return cut_short(err);
     TRY(check_header(e, &h, err));
-    uint64_t share = e->options.positions / e->options.sessions;
+    uint64_t share = session_default_context(e);
     uint64_t context = options != NULL && options->context > 0 ? options->context
                        : share > h.length                      ? share
                                                                : h.length;

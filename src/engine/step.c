@@ -5,7 +5,7 @@
  * Everything that could refuse is checked before anything changes. Then items
  * are laid into passes in their order, at most `batch` rows each; an item that
  * does not fit goes on in the next pass. Blocks come from pools that were
- * promised beforehand, so a pass cannot fail half-way.
+ * promised or counted beforehand, so a pass cannot fail half-way.
  */
 #include "base/mem.h"
 #include "engine/engine_int.h"
@@ -14,6 +14,12 @@
 #include <string.h>
 
 /* ---- checks ---- */
+
+static bool known_want(mote_logits want)
+{
+    return want == MOTE_LOGITS_LAST || want == MOTE_LOGITS_NONE || want == MOTE_LOGITS_ALL ||
+           want == MOTE_HIDDEN_LAST;
+}
 
 static size_t rows_wanted(const mote_work *w)
 {
@@ -39,7 +45,7 @@ static mote_status check_item(mote_engine *e, const mote_work *w, mote_error *er
     s->in_check = e->check;
     if (w->n == 0 || w->tokens == NULL)
         return err_set(err, MOTE_E_ARG, "a work item has no tokens");
-    if (w->want != MOTE_LOGITS_LAST && w->want != MOTE_LOGITS_NONE && w->want != MOTE_LOGITS_ALL)
+    if (!known_want(w->want))
         return err_set(err, MOTE_E_ARG, "a work item wants logits of kind %d", (int)w->want);
     TRY(check_tokens(e, w, err));
     if (w->n > s->context - s->length)
@@ -59,6 +65,41 @@ static mote_status check_all(mote_engine *e, const mote_work *work, size_t n, mo
     if (rows > e->options.logits_rows)
         return err_set(err, MOTE_E_ARG, "the step asks for %zu rows of logits; the engine has %u",
                        rows, e->options.logits_rows);
+    return MOTE_OK;
+}
+
+/*
+ * Pages the step will take. Of the k sessions in it that share an unfinished page with r holders
+ * each copies it, unless all others have done so before: min(k, r - 1) copies. They are counted
+ * by letting go of the page as the step will, and then taking it back.
+ */
+static uint64_t count_pages(mote_engine *e, const mote_work *work, size_t n)
+{
+    uint64_t needed = 0;
+    for (size_t i = 0; i < n; i++) {
+        mote_session *s = work[i].session;
+        needed += pages_of(s->length + work[i].n) - s->n_pages;
+        s->copies_page = session_shares_last_page(s);
+        if (s->copies_page)
+            blocks_release(&e->pages, blocks_of(&e->pages, s->pages[s->n_pages - 1]));
+        needed += s->copies_page;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const mote_session *s = work[i].session;
+        if (s->copies_page)
+            blocks_share(&e->pages, blocks_of(&e->pages, s->pages[s->n_pages - 1]));
+    }
+    return needed;
+}
+
+/* Where contexts are promised this cannot fail. */
+static mote_status check_pages(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
+{
+    uint64_t needed = count_pages(e, work, n);
+    assert(e->options.shared_positions || needed <= e->pages.n_free);
+    if (needed > e->pages.n_free)
+        return err_set(err, MOTE_E_MEMORY, "the step needs %llu pages of %d positions; %u are free",
+                       (unsigned long long)needed, KERN_PAGE, e->pages.n_free);
     return MOTE_OK;
 }
 
@@ -119,6 +160,7 @@ static void add_segment(mote_engine *e, progress *p, const mote_work *w, size_t 
         .n_logits = w->want == MOTE_LOGITS_ALL            ? n
                     : w->want == MOTE_LOGITS_LAST && ends ? 1
                                                           : 0,
+        .hidden = w->want == MOTE_HIDDEN_LAST && ends ? session_hidden_row(s) : NULL,
     };
 }
 
@@ -175,6 +217,8 @@ static void run_pass(mote_engine *e, progress *p)
         const mote_work *w = &p->work[p->item];
         commit_segment(e, w->session, seg, e->next_states[i]);
         commit_logits(e, w->session, seg->n_logits, p->logits_rows);
+        if (seg->hidden != NULL)
+            w->session->hidden_step = e->step;
         p->logits_rows += seg->n_logits;
         p->done += seg->n;
         if (p->done == w->n) {
@@ -190,6 +234,7 @@ mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_erro
         return err_set(err, MOTE_E_ARG, "mote_step needs an engine and its work");
     e->check++;
     TRY(check_all(e, work, n, err));
+    TRY(check_pages(e, work, n, err));
     e->step++;
     mem_guard_begin();
     mote_status status = MOTE_OK;

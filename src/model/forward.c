@@ -6,7 +6,8 @@
  *     for each layer:
  *         x = x + mixer(norm(x))          attention every fourth layer, else DeltaNet
  *         x = x + down(silu(gate(h)) * up(h)),  h = norm(x)
- *     logits = head(norm(x))              only for the rows that were asked for
+ *     logits = head(norm(x))              only for the rows that were asked for; of others
+ *                                         norm(x) alone
  *
  * Rows of a pass are independent of each other except through the memory of
  * their timeline, which the mixers own. The residual addition is folded into the
@@ -209,30 +210,54 @@ static void feed_forward(pass *p, const model_layer *l)
     project_back(p, &mid, &l->down);
 }
 
-/* Final norm and head, for the last n_logits rows of each segment: those rows
- * are moved together, so that the head is read once for all of them. */
-static void make_logits(pass *p)
+/* Moves the rows that somebody wants to the front of the stream: first those that become logits,
+ * so that the head is read once for all of them, then those that are wanted themselves. Returns
+ * how many are of the first kind; n_rows is both. */
+static size_t gather_wanted(pass *p)
 {
-    const weights *w = p->f->w;
-    size_t n_embd = p->f->hp->n_embd, row = 0, n_wanted = 0;
-    if (p->pending != NULL)
-        nn_residual(&p->f->nn, p->s->x, p->pending, p->n_rows, n_embd);
+    size_t n_embd = p->f->hp->n_embd, row = 0, n_logits = 0, n_hidden = 0;
+    const size_t bytes = n_embd * sizeof *p->s->x;
+    float *x = p->s->x, *aside = p->s->branch; /* the stream has taken in what was there */
     for (size_t i = 0; i < p->n_segments; i++) {
         const pass_segment *seg = &p->segments[i];
-        size_t first = row + seg->n - seg->n_logits;
-        memmove(p->s->x + n_wanted * n_embd, p->s->x + first * n_embd,
-                seg->n_logits * n_embd * sizeof *p->s->x);
         row += seg->n;
-        n_wanted += seg->n_logits;
+        if (seg->hidden != NULL)
+            memcpy(aside + n_hidden++ * n_embd, x + (row - 1) * n_embd, bytes);
+        memmove(x + n_logits * n_embd, x + (row - seg->n_logits) * n_embd, seg->n_logits * bytes);
+        n_logits += seg->n_logits;
     }
-    if (n_wanted == 0)
-        return;
-    p->n_rows = n_wanted;
+    memcpy(x + n_logits * n_embd, aside, n_hidden * bytes);
+    p->n_rows = n_logits + n_hidden;
+    return n_logits;
+}
+
+static void hand_out_hidden(const pass *p, const float *rows)
+{
+    size_t n_embd = p->f->hp->n_embd;
+    for (size_t i = 0; i < p->n_segments; i++) {
+        if (p->segments[i].hidden == NULL)
+            continue;
+        memcpy(p->segments[i].hidden, rows, n_embd * sizeof *rows);
+        rows += n_embd;
+    }
+}
+
+/* Final norm of the rows that are wanted, and the head for those that become logits. */
+static void finish(pass *p)
+{
+    const weights *w = p->f->w;
+    if (p->pending != NULL)
+        nn_residual(&p->f->nn, p->s->x, p->pending, p->n_rows, p->f->hp->n_embd);
     p->pending = NULL;
+    size_t n_logits = gather_wanted(p);
+    if (p->n_rows == 0)
+        return;
     nn_acts in = norm_into(p, w->out_norm, nn_kind(w->head.format));
     tap(p, "final_norm", -1, in.x);
+    hand_out_hidden(p, in.x + n_logits * p->f->hp->n_embd);
     nn_product out = {&w->head, p->logits, p->f->hp->n_vocab};
-    nn_linear(&p->f->nn, &in, p->n_rows, &out, 1);
+    if (n_logits > 0)
+        nn_linear(&p->f->nn, &in, n_logits, &out, 1);
 }
 
 static void place_segments(pass *p)
@@ -267,5 +292,5 @@ void forward_pass(const forward *f, const pass_segment *segments, size_t n_segme
             tap(&p, "layer", (int)i, p.s->x);
         }
     }
-    make_logits(&p);
+    finish(&p);
 }

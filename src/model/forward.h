@@ -24,6 +24,8 @@ typedef struct pass_segment {
     unsigned char *tail;
     unsigned char *const *pages; /* up to position pos + n - 1 */
     size_t n_logits;             /* logits are wanted of the last so many tokens */
+    float *hidden; /* [n_embd], receives the last token's row after the final norm; NULL: not
+                    * wanted. Not together with logits */
 } pass_segment;
 
 /* Shows intermediate rows to a test: "embed", "layer" (after each), "final_norm". */
