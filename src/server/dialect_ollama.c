@@ -10,6 +10,7 @@
 
 #include "base/os.h"
 #include "server/handlers.h"
+#include "server/openai.h"
 #include "server/params.h"
 
 #include <stdio.h>
@@ -103,37 +104,12 @@ static void put_saying(const answering *w, const saying *s, strbuf *out)
         jp_close(out, '}');
 }
 
-static void put_token(str text, float logprob, strbuf *out)
-{
-    jp_key_str(out, "token", text);
-    jp_key_float(out, "logprob", logprob);
-    jp_key(out, "bytes");
-    jp_bytes(out, text);
-}
-
 static void put_logprobs(const answering *w, const choice *c, size_t from, strbuf *out)
 {
-    const mote_model *model = server_kit(w->server)->model;
     if (!w->ask.logprobs || from == c->n_tokens)
         return;
     jp_key(out, "logprobs");
-    jp_open(out, '[');
-    for (size_t i = from; i < c->n_tokens; i++) {
-        const mote_choice *m = &c->tokens[i].choice;
-        jp_open(out, '{');
-        put_token(answering_token_text(c, &c->tokens[i]), m->logprob, out);
-        jp_key(out, "top_logprobs");
-        jp_open(out, '[');
-        for (uint32_t k = 0; k < m->n_top; k++) {
-            size_t bytes;
-            const char *text = mote_token_bytes(model, m->top[k].token, &bytes);
-            jp_open(out, '{');
-            put_token((str){text, bytes}, m->top[k].logprob, out);
-            jp_close(out, '}');
-        }
-        strbuf_text(out, "]}");
-    }
-    jp_close(out, ']');
+    openai_put_logprobs(c, from, out);
 }
 
 static const char *done_reason(stop_cause cause)

@@ -5,6 +5,10 @@
 
 #include "server/exchange.h"
 
+/* route_health.c: GET /, GET /health and /v1/health, OPTIONS of every path */
+void handle_root(exchange *x);
+void handle_health(exchange *x);
+void handle_options(exchange *x);
 /* dialect_openai_chat.c: POST /v1/chat/completions, /chat/completions */
 void handle_chat_completions(exchange *x);
 void handle_chat_input_tokens(exchange *x); /* POST /v1/chat/completions/input_tokens */
@@ -28,8 +32,7 @@ void handle_count_tokens(exchange *x);
 /* dialect_ollama.c: POST /api/chat, /api/generate */
 void handle_ollama_chat(exchange *x);
 void handle_ollama_generate(exchange *x);
-/* route_ollama_models.c: GET and HEAD /, /api/version, /api/tags; GET /api/ps */
-void handle_ollama_root(exchange *x);
+/* route_ollama_models.c: GET and HEAD /api/version, /api/tags; GET /api/ps */
 void handle_ollama_version(exchange *x);
 void handle_ollama_tags(exchange *x);
 void handle_ollama_ps(exchange *x);
@@ -44,6 +47,7 @@ void handle_ollama_embeddings(exchange *x);
 void handle_props(exchange *x);
 void handle_props_change(exchange *x); /* POST /props */
 void handle_slots(exchange *x);
+void handle_not_offered(exchange *x); /* known paths without a function here */
 void handle_request_figures(exchange *x);
 void handle_tokenize(exchange *x);       /* POST /tokenize */
 void handle_detokenize(exchange *x);     /* POST /detokenize */
