@@ -51,10 +51,11 @@ static void check_plan(const mote_engine_options *options)
     printf("%3u sessions: plan %llu, counted %llu, difference %lld\n", n,
            (unsigned long long)private_of(&plan), (unsigned long long)counted,
            (long long)(private_of(&plan) - counted));
-    /* A session may end inside a page: the plan has room for one page's ids and address more each.
-     */
+    /* A session may end inside a page: the plan has room for one page's ids and address more each,
+     * unless every session may come to hold all pages, which are then all in the plan. */
     const uint64_t book = 64 * sizeof(mote_token) + sizeof(void *);
     assert_true(counted <= private_of(&plan));
+    assert_true(!options->shared_positions || counted == private_of(&plan));
     assert_true((private_of(&plan) - counted) % book == 0);
     assert_true((private_of(&plan) - counted) / book <= n);
     for (uint32_t i = 0; i < n; i++)
@@ -73,6 +74,7 @@ static void plan_is_what_is_taken(void **unused)
     check_plan(&(mote_engine_options){.sessions = 2, .kept_states = 5, .kv = MOTE_KV_F32});
     check_plan(&(mote_engine_options){.sessions = 3, .kv = MOTE_KV_Q8_0});
     check_plan(&(mote_engine_options){.batch = 33, .logits_rows = 100, .positions = 100000});
+    check_plan(&(mote_engine_options){.sessions = 9, .positions = 5000, .shared_positions = true});
 }
 
 /* 256 sessions, each with its own past, in one step; then one token each. */
