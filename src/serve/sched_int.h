@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_int.h - the insides of the scheduler, for the files of serve/ that make it up.
+ *
+ * Who owns what:
+ *   the lock      queue, mailbox, figures, and the fields of a job marked so.
+ *   engine thread engine, sessions, shelf, seats, turns of seated jobs, their `fresh` events.
+ *   loop thread   what it is delivering, and jobs nobody else holds.
+ *
+ * A job walks MADE -> QUEUED -> SEATED -> LEFT. While it is SEATED the engine thread may touch
+ * all of it that is not the lock's or the loop's; before and after nobody but the loop does.
+ */
+#ifndef MOTE_SERVE_SCHED_INT_H
+#define MOTE_SERVE_SCHED_INT_H
+
+#include "base/strbuf.h"
+#include "serve/pace.h"
+#include "serve/sched.h"
+
+#include <pthread.h>
+
+enum {
+    SCHED_CHUNK = 32,      /* states exist at multiples of it */
+    SCHED_MAX_KEEPS = 3,   /* states one prompt keeps: tools, system, its end */
+    SCHED_SCORE_ROWS = 16, /* rows of logits that scoring may take in a step */
+    SCHED_LIGHT = 16       /* tokens to append that do not count as reading */
+};
+
+typedef enum job_place { JOB_MADE, JOB_QUEUED, JOB_SEATED, JOB_LEFT } job_place;
+
+/* Of a seated job. */
+typedef enum job_state {
+    JOB_STANDING, /* has no session: it just came, was put back, or waits for another's prefix */
+    JOB_READING,  /* its session lacks more than a few tokens */
+    JOB_WRITING
+} job_state;
+
+struct sched_job {
+    sched *s;
+    sched_job_options options; /* never changes */
+    size_t n_prompt;
+    uint64_t number; /* in the order of submission */
+    double submitted;
+
+    /* ---- under the lock ---- */
+    job_place place;
+    uint64_t round;    /* of the queue, see sched_queue.c */
+    bool dropped;      /* the loop wants no more of it */
+    bool end_thinking; /* asked for by the loop */
+    bool in_step;
+    sched_where where;
+    strbuf news;       /* events that wait to be collected */
+    bool news_started; /* so does STARTED, before them */
+    bool news_over;    /* and OVER, after them */
+    bool ready;        /* it is in the mailbox */
+    sched_job *next_ready;
+
+    /* ---- loop thread ---- */
+    strbuf read; /* events that are being delivered */
+    bool read_started, read_over;
+    bool in_batch;
+    sched_job *next_batch;
+
+    /* ---- engine thread ---- */
+    chat_turn *turn; /* NULL: not SCHED_ANSWER */
+    job_state state;
+    mote_session *session;
+    const mote_token *tokens; /* [n], what the session has to hold */
+    size_t n;
+    bool wants;              /* tokens and n are set */
+    bool begun;              /* it had a session once */
+    bool announced;          /* STARTED was published */
+    bool leaving;            /* dropped, as seen at the last boundary */
+    bool finished;           /* result is complete */
+    bool lost;               /* an event could not be kept */
+    const sched_job *awaits; /* whose reading it waits for */
+    size_t meet;             /* where that has to come */
+    size_t keeps[SCHED_MAX_KEEPS];
+    size_t n_keeps;
+    double last_token; /* when */
+    strbuf fresh;      /* events since the last publishing */
+    size_t n_scored;
+    float *embedding;    /* [n_embedding] */
+    mote_choice *scores; /* [n_scores] */
+
+    sched_result result; /* the engine thread's until news_over, then the loop's */
+};
+
+/* A session whose answer is over. */
+typedef struct ended {
+    mote_session *session;
+    uint64_t realm;
+    size_t n_prompt;
+    uint64_t used; /* the clock of the shelf when it ended or was last found useful */
+} ended;
+
+struct sched {
+    sched_options options; /* as decided */
+    uint32_t kept_states;
+    mote_model_info info;
+    mote_memory memory;
+    mote_engine *engine;
+    pthread_t thread;
+    bool lock_made, cond_made, thread_made;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work_is; /* there is something to do, or an end */
+
+    /* ---- under the lock ---- */
+    bool stop, draining;
+    sched_job **line; /* [options.queue], in order of arrival */
+    uint32_t n_line;
+    uint64_t round;      /* of the job taken last */
+    uint64_t n_jobs;     /* numbers given */
+    uint32_t busy;       /* queued or seated, dropped ones not counted */
+    uint32_t step_alive; /* jobs in the running step that are not dropped */
+    sched_job *ready, **ready_end;
+    double rate; /* rows of prompts a second, lately */
+    sched_figures figures;
+    mote_use use;
+
+    /* ---- loop thread ---- */
+    sched_job *batch;
+
+    /* ---- engine thread ---- */
+    sched_job **seats; /* [parallel + queue], in order of arrival; late ones sit for a moment */
+    uint32_t n_seats;
+    sched_job **gone; /* [parallel + queue]: left since the last publishing */
+    uint32_t n_gone;
+    ended *shelf; /* [options.idle] */
+    uint32_t n_shelf;
+    uint64_t shelf_clock;
+    mote_work *work;      /* [parallel], the step being built */
+    sched_job **work_for; /* [parallel] */
+    size_t n_work;
+    size_t n_light, n_heavy; /* rows of it that are written, and that are read */
+    sched_job **readers;     /* [parallel], by what is left to read */
+    pace pace;
+    uint32_t *one_token; /* one bit per token of the vocabulary, all 0 between two uses */
+    sched_figures since; /* counted since the last publishing */
+};
+
+/* ---- sched_plan.c: numbers ---- */
+mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
+                       mote_error *err);
+
+/* ---- sched_queue.c: who is next; under the lock ---- */
+bool queue_put(sched *s, sched_job *job);
+sched_job *queue_take(sched *s);
+sched_job *queue_take_late(sched *s, double now);
+void queue_remove(sched *s, sched_job *job);
+uint32_t queue_position(const sched *s, const sched_job *job);
+
+/* ---- sched_mail.c: events ---- */
+void mail_event(void *with, const chat_event *event);
+/* Under the lock; takes `fresh` over. */
+void mail_post(sched *s, sched_job *job);
+
+/* ---- sched_job.c ---- */
+void job_free(sched_job *job);
+
+/* ---- sched_prefix.c: sessions; engine thread ---- */
+
+/* Gives a standing job its session, or leaves it standing. false: for want of room. */
+bool prefix_begin(sched *s, sched_job *job);
+/* The position that its next slice must not go beyond. */
+size_t prefix_cut(const sched *s, const sched_job *job);
+/* It has read so far: keeps the state if this is where one is wanted. */
+void prefix_keep(sched *s, sched_job *job);
+/* The job needs its session no more. */
+void prefix_end(sched *s, sched_job *job);
+/* After MOTE_E_MEMORY: frees something. false: one job is all there is. */
+bool prefix_make_room(sched *s);
+void prefix_free_all(sched *s);
+
+/* ---- sched_slices.c: what goes into a step; engine thread ---- */
+void slices_plan(sched *s);
+
+/* ---- sched_drive.c: turns; engine thread ---- */
+
+/* Between two steps: it may be dropped, late, or new. */
+void drive_boundary(sched *s, sched_job *job);
+/* The step has brought this item of work. */
+void drive_item(sched *s, sched_job *job, const mote_work *work);
+/* It is over: by itself or by an error. It leaves its seat. */
+void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
+
+/* ---- sched_thread.c ---- */
+void *thread_run(void *with);
+
+/* ---- sched_figures.c ---- */
+void figures_time(sched_histogram *h, double seconds);
+void figures_over(sched *s, const sched_job *job);
+/* Under the lock. */
+void figures_merge(sched_figures *into, sched_figures *since);
+
+#endif

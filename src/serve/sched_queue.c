@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_queue.c - who is next. Under the lock.
+ *
+ * Clients take turns: a job belongs to a round, one job of a client to each, and the next
+ * one taken is the oldest of the earliest round. A client that comes with one job joins the
+ * round after the present one, however many another client has waiting.
+ */
+#include "serve/sched_int.h"
+
+static bool before(const sched_job *a, const sched_job *b)
+{
+    return a->round != b->round ? a->round < b->round : a->number < b->number;
+}
+
+bool queue_put(sched *s, sched_job *job)
+{
+    if (s->n_line == s->options.queue)
+        return false;
+    job->round = s->round + 1;
+    for (uint32_t i = 0; i < s->n_line; i++)
+        if (s->line[i]->options.client == job->options.client && s->line[i]->round >= job->round)
+            job->round = s->line[i]->round + 1;
+    s->line[s->n_line++] = job;
+    return true;
+}
+
+static sched_job *take_out(sched *s, uint32_t i)
+{
+    sched_job *job = s->line[i];
+    s->n_line--;
+    memmove(s->line + i, s->line + i + 1, (s->n_line - i) * sizeof *s->line);
+    return job;
+}
+
+sched_job *queue_take(sched *s)
+{
+    uint32_t best = 0;
+    if (s->n_line == 0)
+        return NULL;
+    for (uint32_t i = 1; i < s->n_line; i++)
+        if (before(s->line[i], s->line[best]))
+            best = i;
+    s->round = s->line[best]->round;
+    return take_out(s, best);
+}
+
+sched_job *queue_take_late(sched *s, double now)
+{
+    for (uint32_t i = 0; i < s->n_line; i++) {
+        const sched_job *job = s->line[i];
+        if (job->options.seconds > 0 && now - job->submitted >= job->options.seconds)
+            return take_out(s, i);
+    }
+    return NULL;
+}
+
+void queue_remove(sched *s, sched_job *job)
+{
+    for (uint32_t i = 0; i < s->n_line; i++)
+        if (s->line[i] == job) {
+            take_out(s, i);
+            return;
+        }
+}
+
+uint32_t queue_position(const sched *s, const sched_job *job)
+{
+    uint32_t ahead = 0;
+    for (uint32_t i = 0; i < s->n_line; i++)
+        ahead += before(s->line[i], job);
+    return ahead + 1;
+}

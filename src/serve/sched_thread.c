@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_thread.c - the engine thread: boundary, step, publishing, and again.
+ *
+ * The lock is taken to look at what the loop wants, to say who is in the step (so that the
+ * last one dropped can cancel it), and to publish; never while anything is computed.
+ */
+#include "base/os.h"
+#include "serve/sched_int.h"
+
+/* ---- before a step ---- */
+
+static void seat(sched *s, sched_job *job)
+{
+    job->place = JOB_SEATED;
+    s->seats[s->n_seats++] = job;
+}
+
+/* Under the lock: who comes, and what the loop asked for meanwhile. Those whose time ran out in
+ * the queue sit down for a moment too, to be told. */
+static void look(sched *s)
+{
+    sched_job *job;
+    uint32_t at_work = s->n_seats;
+    for (uint32_t i = 0; i < s->n_seats; i++) {
+        job = s->seats[i];
+        job->leaving = job->dropped;
+        if (job->end_thinking && !job->leaving && job->turn != NULL)
+            chat_turn_end_thinking(job->turn);
+        job->end_thinking = false;
+        at_work -= job->leaving;
+    }
+    const double now = os_now();
+    while ((job = queue_take_late(s, now)) != NULL)
+        seat(s, job);
+    for (; at_work < s->options.parallel && (job = queue_take(s)) != NULL; at_work++)
+        seat(s, job);
+}
+
+static void pass_boundary(sched *s)
+{
+    for (uint32_t i = s->n_seats; i > 0; i--)
+        drive_boundary(s, s->seats[i - 1]);
+}
+
+/* In order of arrival: nobody may take the room that an older one waits for. */
+static void begin_standing(sched *s)
+{
+    for (uint32_t i = 0; i < s->n_seats; i++) {
+        sched_job *job = s->seats[i];
+        if (job->state != JOB_STANDING)
+            continue;
+        if (!prefix_begin(s, job))
+            return;
+        i -= i < s->n_seats && s->seats[i] != job; /* it failed and left */
+    }
+}
+
+/* ---- the step ---- */
+
+/* false: all of it was dropped meanwhile. */
+static bool enter(sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->step_alive = 0;
+    for (size_t i = 0; i < s->n_work; i++) {
+        s->work_for[i]->in_step = !s->work_for[i]->dropped;
+        s->step_alive += s->work_for[i]->in_step;
+    }
+    const bool alive = s->step_alive > 0;
+    pthread_mutex_unlock(&s->lock);
+    return alive;
+}
+
+static void fail_all(sched *s, mote_status status, const mote_error *err)
+{
+    for (size_t i = 0; i < s->n_work; i++)
+        drive_finish(s, s->work_for[i], status, err);
+}
+
+static void measure(sched *s, double seconds)
+{
+    s->since.steps++;
+    s->since.step_rows += s->n_light + s->n_heavy;
+    s->since.prompt_rows += s->n_heavy;
+    s->since.read_tokens += s->n_heavy;
+    s->since.step_seconds += seconds;
+    pace_saw(&s->pace, s->n_light, s->n_heavy, seconds);
+}
+
+static void run_step(sched *s)
+{
+    mote_error err;
+    slices_plan(s);
+    if (s->n_work == 0 || !enter(s))
+        return;
+    const double began = os_now();
+    const mote_status status = mote_step(s->engine, s->work, s->n_work, &err);
+    if (status == MOTE_E_MEMORY && prefix_make_room(s))
+        return;
+    if (status != MOTE_OK && status != MOTE_E_CANCELED) {
+        fail_all(s, status, &err);
+        return;
+    }
+    if (status == MOTE_OK)
+        measure(s, os_now() - began);
+    for (size_t i = 0; i < s->n_work; i++)
+        drive_item(s, s->work_for[i], &s->work[i]);
+}
+
+/* ---- after it ---- */
+
+static void tell_where(sched *s, sched_job *job, uint32_t readers)
+{
+    sched_where *w = &job->where;
+    const uint64_t held = job->session != NULL ? mote_session_length(job->session) : 0;
+    w->phase = !job->begun ? SCHED_QUEUED : job->result.read == 0 ? SCHED_READING : SCHED_WRITING;
+    w->position = job->begun ? 0 : 1;
+    w->done = job->result.read > 0 || held > w->total ? w->total : held;
+    w->eta = s->rate > 0 ? (double)(w->total - w->done) * readers / s->rate : 0;
+    w->written = w->phase == SCHED_WRITING ? job->n - job->n_prompt : 0;
+}
+
+/* Under the lock. */
+static bool publish_seat(sched *s, sched_job *job, uint32_t readers)
+{
+    const bool starts = job->begun && !job->announced;
+    tell_where(s, job, readers);
+    job->in_step = false;
+    job->announced |= starts;
+    job->news_started |= starts;
+    if (job->dropped || (!starts && job->fresh.n == 0))
+        return false;
+    mail_post(s, job);
+    return true;
+}
+
+static void publish_gone(sched *s, sched_job *job)
+{
+    job->in_step = false;
+    job->place = JOB_LEFT;
+    job->where.phase = SCHED_OVER;
+    job->where.written = job->result.answer.answer_tokens;
+    job->news_started |= job->begun && !job->announced;
+    job->news_over = true;
+    s->busy -= !job->dropped;
+    mail_post(s, job);
+    if (job->lost && job->result.status == MOTE_OK)
+        job->result.status = err_set(&job->result.error, MOTE_E_MEMORY, "no memory for events");
+}
+
+static bool publish(sched *s)
+{
+    sched_figures *f = &s->figures;
+    uint32_t by_state[3] = {0};
+    bool news = s->n_gone > 0;
+    for (uint32_t i = 0; i < s->n_seats; i++)
+        by_state[s->seats[i]->state]++;
+    if (s->since.prompt_rows > 0 && s->since.step_seconds > 0) {
+        const double now = (double)s->since.prompt_rows / s->since.step_seconds;
+        s->rate = s->rate > 0 ? s->rate + 0.25 * (now - s->rate) : now;
+    }
+    for (uint32_t i = 0; i < s->n_seats; i++)
+        news |= publish_seat(s, s->seats[i], by_state[JOB_READING]);
+    for (uint32_t i = 0; i < s->n_gone; i++)
+        publish_gone(s, s->gone[i]);
+    s->n_gone = 0;
+    figures_merge(f, &s->since);
+    f->reading = by_state[JOB_READING] + by_state[JOB_STANDING];
+    f->writing = by_state[JOB_WRITING];
+    f->ended_kept = s->n_shelf;
+    mote_engine_use(s->engine, &s->use);
+    return news;
+}
+
+void *thread_run(void *with)
+{
+    sched *s = with;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        look(s);
+        if (s->n_seats == 0 && s->stop)
+            break;
+        if (s->n_seats == 0) {
+            pthread_cond_wait(&s->work_is, &s->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&s->lock);
+        pass_boundary(s);
+        begin_standing(s);
+        run_step(s);
+        pthread_mutex_lock(&s->lock);
+        const bool news = publish(s);
+        pthread_mutex_unlock(&s->lock);
+        if (news && s->options.wake != NULL)
+            s->options.wake(s->options.with);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
