@@ -6,7 +6,7 @@
  *
  * Answers requests from standard input, each a letter, a length and that many bytes:
  *
- *   S schema   ok MICROSECONDS STATES      | refused REASON
+ *   S schema   ok MICROSECONDS             | refused MICROSECONDS REASON
  *   D text     yes | no                    is it a text of the latest schema?
  *   I text     its ids, on one line
  *   T text     yes, then nanoseconds of each mask, before every token and at the end | no
@@ -75,12 +75,13 @@ static void time_compilation(int rounds)
         mote_error err;
         grammar *g;
         const int64_t start = used();
-        if (compile(&g, &err) != MOTE_OK) {
-            printf("refused %s\n", err.text);
+        const mote_status status = compile(&g, &err);
+        const int64_t took = used() - start;
+        if (status != MOTE_OK) {
+            printf("refused %.1f %s\n", (double)took / 1e3, err.text);
             schema_bytes = 0;
             return;
         }
-        const int64_t took = used() - start;
         best = took < best ? took : best;
         grammar_free(g);
     }

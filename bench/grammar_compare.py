@@ -136,61 +136,6 @@ class XGrammar:
         return took
 
 
-# ---- schemas ----
-
-def everyday():
-    """Schemas as programs send them, each with a document."""
-    person = {"type": "object", "properties": {
-        "name": {"type": "string", "maxLength": 80}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
-        "email": {"type": "string", "format": "email"}, "born": {"type": "string", "format": "date"},
-        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8}},
-        "required": ["name", "age"], "additionalProperties": False}
-    yield "person", person, {"name": "Ann Müller-Okonkwo", "age": 41, "email": "ann@example.com",
-                             "born": "1984-02-29", "tags": ["reader", "climber", "night owl"]}
-    invoice = {"type": "object", "properties": {
-        "number": {"type": "string", "pattern": "^INV-[0-9]{4,8}$"}, "currency": {"enum": ["EUR", "USD", "GBP", "JPY"]},
-        "lines": {"type": "array", "minItems": 1, "items": {"type": "object", "properties": {
-            "description": {"type": "string"}, "quantity": {"type": "integer", "minimum": 1},
-            "unit_price": {"type": "number", "minimum": 0}}, "required": ["description", "quantity", "unit_price"],
-            "additionalProperties": False}}, "paid": {"type": "boolean"}},
-        "required": ["number", "currency", "lines", "paid"], "additionalProperties": False}
-    yield "invoice", invoice, {"number": "INV-00423", "currency": "EUR", "paid": False, "lines": [
-        {"description": f"Hours of consulting, week {week}: a sentence that says what was done and for whom",
-         "quantity": week, "unit_price": 99.5} for week in (7, 8, 11)]}
-    steps = {"type": "object", "properties": {
-        "steps": {"type": "array", "items": {"type": "object", "properties": {
-            "explanation": {"type": "string"}, "output": {"type": "string"}},
-            "required": ["explanation", "output"], "additionalProperties": False}},
-        "final_answer": {"type": "string"}}, "required": ["steps", "final_answer"], "additionalProperties": False}
-    yield "steps", steps, {"steps": [
-        {"explanation": "Subtract 7 from both sides of the equation, so that only the term with x is left.",
-         "output": "8x = -30"}, {"explanation": "Divide both sides by 8.", "output": "x = -15/4"}],
-        "final_answer": "x = -15/4, or about -3.75"}
-    tree = {"$defs": {"node": {"type": "object", "properties": {
-        "tag": {"enum": ["div", "p", "span", "ul", "li"]}, "text": {"type": "string"},
-        "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}, "required": ["tag"],
-        "additionalProperties": False}}, "$ref": "#/$defs/node"}
-    yield "tree", tree, {"tag": "div", "children": [{"tag": "p", "text": "Hello, world"}, {
-        "tag": "ul", "children": [{"tag": "li", "text": str(i)} for i in range(6)]}]}
-    event = {"type": "object", "properties": {
-        "id": {"type": "string", "format": "uuid"}, "at": {"type": "string", "format": "date-time"},
-        "source": {"anyOf": [{"type": "object", "properties": {"kind": {"const": "user"}, "login": {"type": "string"}},
-                              "required": ["kind", "login"]},
-                             {"type": "object", "properties": {"kind": {"const": "system"}, "host": {"type": "string"}},
-                              "required": ["kind", "host"]}]},
-        "payload": {}}, "required": ["id", "at", "source"]}
-    yield "event", event, {"id": "5f0c6a9e-1b2d-4c3e-9f80-0123456789ab", "at": "2024-05-31T23:59:59.5+02:00",
-                           "source": {"kind": "system", "host": "db-3"},
-                           "payload": {"sizes": [1, 2.5, 1e6], "ok": True, "note": "free \"text\" of any kind"}}
-    yield "map", {"type": "object", "additionalProperties": {"type": "number"}}, {
-        "Berlin": 3.6, "São Paulo": 12.3, "東京": 13.9}
-    words = [f"option_{i}_{w}" for i in range(120) for w in ("low", "mid", "high")]
-    yield "options", {"type": "array", "items": {"enum": words}}, ["option_7_low", "option_77_high", "option_119_mid"]
-    wide = {"type": "object", "properties": {f"field_{i}": {"type": ["string", "integer", "null"]} for i in range(60)}}
-    yield "wide", wide, {f"field_{i}": [None, i, f"value {i}"][i % 3] for i in range(0, 60, 3)}
-    yield "any", {"type": "object"}, {"a": [1, {"b": None}], "text": "It was a bright cold day in April, and the clocks."}
-
-
 def spelt(document):
     return json.dumps(document, ensure_ascii=False)
 
