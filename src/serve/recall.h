@@ -21,9 +21,9 @@ mote_status recall_new(recall **out, size_t bytes, mote_error *err);
 /* NULL is allowed. */
 void recall_free(recall *r);
 
-/* 128 bits over a beginning of a conversation. */
+/* A beginning of a conversation: 128 bits over it, and the realm itself. All zero bits: none. */
 typedef struct recall_key {
-    uint64_t a, b;
+    uint64_t realm, a, b;
 } recall_key;
 
 recall_key recall_key_of(uint64_t realm, const chat_request *request);
