@@ -3,63 +3,20 @@
  * script.c - see script.h.
  *
  * The acts are the calls a program may make between two steps: append (one or
- * many sessions, with and without logits), rewind, keep, fork, save and load
- * (also into an engine of another level), free, a step that does not fit, and
+ * many sessions, with and without logits), rewind, keep and unkeep, fork, save and
+ * load (also into an engine of another level), free, a step that does not fit, and
  * one that is cancelled. What a session returns afterwards is looked up in the
- * table, so no act needs a second run to compare with.
+ * table, so no act needs a second run to compare with; where it stands and what it
+ * holds is known to script_model.c.
  */
-#include "law/script.h"
+#include "law/script_model.h"
 
 #include "base/mem.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static void note(script *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void broken(script *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3), noreturn));
-
-static void note(script *s, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    size_t left = sizeof s->text - s->text_bytes;
-    int n = vsnprintf(s->text + s->text_bytes, left, format, args);
-    va_end(args);
-    if (n > 0)
-        s->text_bytes += (size_t)n < left ? (size_t)n : left - 1;
-}
-
-static void broken(script *s, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    rig_fail("%s\n%s\nreplay: law_random --model %s --kv %s --length %u --seed %llu --case %llu",
-             s->text, text, s->table->setup.name, rig_kv_name(s->table->setup.kv),
-             s->table->setup.length, (unsigned long long)s->random.seed,
-             (unsigned long long)s->number);
-}
-
-/* ---- what must hold between any two acts ---- */
-
-static void check_standing(script *s, const script_live *live, const char *after)
-{
-    uint64_t length = mote_session_length(live->session);
-    if (length != live->pos)
-        broken(s, "after %s session %d stands at %llu, not at %llu", after, (int)(live - s->live),
-               (unsigned long long)length, (unsigned long long)live->pos);
-    const mote_token *tokens = mote_session_tokens(live->session);
-    if (length > 0 &&
-        memcmp(tokens, s->table->tokens[live->stream], length * sizeof(mote_token)) != 0)
-        broken(s, "after %s session %d holds other tokens than it was given", after,
-               (int)(live - s->live));
-}
 
 /* A session may leave its stream for any other that has not parted from it yet. */
 static void change_stream(script *s, script_live *live)
@@ -100,15 +57,6 @@ static uint32_t any_engine(script *s)
     return s->engines[1].engine != NULL ? rig_below(&s->random, SCRIPT_ENGINES) : 0;
 }
 
-/* n tokens more: the ring holds the inputs of the last 19. */
-static void advance(script_live *live, uint64_t n)
-{
-    enum { RING = 3 + 16 };
-    live->pos += n;
-    if (live->pos > RING && live->ring_from < live->pos - RING)
-        live->ring_from = live->pos - RING;
-}
-
 /* ---- steps ---- */
 
 typedef struct batch {
@@ -140,6 +88,7 @@ static void draw_batch(script *s, batch *b)
         uint32_t n = draw_length(s, room(s, live));
         mote_logits want = rig_once_in(&s->random, 4)   ? MOTE_LOGITS_NONE
                            : rig_once_in(&s->random, 3) ? MOTE_LOGITS_ALL
+                           : rig_once_in(&s->random, 4) ? MOTE_HIDDEN_LAST
                                                         : MOTE_LOGITS_LAST;
         uint32_t costs = want == MOTE_LOGITS_ALL ? n : want == MOTE_LOGITS_LAST ? 1 : 0;
         if (rows + costs > SCRIPT_ROWS) {
@@ -157,20 +106,20 @@ static void draw_batch(script *s, batch *b)
 
 static void note_batch(script *s, const batch *b, const char *verb)
 {
-    static const char *const names[] = {"last", "none", "all"};
-    note(s, "%s on engine %u:", verb, b->engine);
+    static const char *const names[] = {"last", "none", "all", "hidden"};
+    script_note(s, "%s on engine %u:", verb, b->engine);
     for (size_t i = 0; i < b->n; i++)
-        note(s, " [session %d: stream %u from %llu, %zu, %s]", (int)(b->live[i] - s->live),
-             b->live[i]->stream, (unsigned long long)b->live[i]->pos, b->work[i].n,
-             names[b->work[i].want]);
-    note(s, "\n");
+        script_note(s, " [session %d: stream %u from %llu, %zu, %s]", (int)(b->live[i] - s->live),
+                    b->live[i]->stream, (unsigned long long)b->live[i]->pos, b->work[i].n,
+                    names[b->work[i].want]);
+    script_note(s, "\n");
 }
 
 static void check_row(script *s, const script_live *live, uint64_t pos, size_t row)
 {
     if (!law_same(s->table, live->stream, pos, mote_session_logits(live->session, row)))
-        broken(s, "session %d: the logits of stream %u at position %llu are other bits",
-               (int)(live - s->live), live->stream, (unsigned long long)pos);
+        script_broken(s, "session %d: the logits of stream %u at position %llu are other bits",
+                      (int)(live - s->live), live->stream, (unsigned long long)pos);
 }
 
 static void check_logits(script *s, const script_live *live, const mote_work *work)
@@ -179,14 +128,21 @@ static void check_logits(script *s, const script_live *live, const mote_work *wo
     for (size_t row = 0; row < rows; row++)
         check_row(s, live, live->pos - rows + row, row);
     if (mote_session_logits(live->session, rows) != NULL)
-        broken(s, "session %d has a row of logits nobody asked for", (int)(live - s->live));
+        script_broken(s, "session %d has a row of logits nobody asked for", (int)(live - s->live));
+    const float *hidden = mote_session_hidden(live->session, NULL);
+    bool right = work->want != MOTE_HIDDEN_LAST
+                     ? hidden == NULL
+                     : law_same_hidden(s->table, live->stream, live->pos - 1, hidden);
+    if (!right)
+        script_broken(s, "session %d: the hidden row at position %llu is other bits",
+                      (int)(live - s->live), (unsigned long long)live->pos - 1);
 }
 
 static void finish_batch(script *s, batch *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        advance(b->live[i], b->work[i].n);
-        check_standing(s, b->live[i], "a step");
+        script_advance(s, b->live[i], b->work[i].n);
+        script_check_standing(s, b->live[i], "a step");
         check_logits(s, b->live[i], &b->work[i]);
     }
 }
@@ -197,10 +153,29 @@ static mote_status step(script *s, const batch *b)
     uint64_t before = mem_count().requests;
     mote_status status = mote_step(s->engines[b->engine].engine, b->work, b->n, &err);
     if (mem_count().requests != before)
-        broken(s, "the step allocated memory");
-    if (status != MOTE_OK && status != MOTE_E_FULL && status != MOTE_E_CANCELED)
-        broken(s, "the step failed: %s", err.text);
+        script_broken(s, "the step allocated memory");
+    if (status != MOTE_OK && status != MOTE_E_FULL && status != MOTE_E_CANCELED &&
+        status != MOTE_E_MEMORY)
+        script_broken(s, "the step failed: %s", err.text);
     return status;
+}
+
+static void free_live(script *s, script_live *live)
+{
+    script_note(s, "free session %d\n", (int)(live - s->live));
+    mote_session_free(live->session);
+    *live = (script_live){0};
+}
+
+/* The engine has too few pages: nothing may move. Then somebody has to go. */
+static void refused(script *s, const batch *b)
+{
+    if (step(s, b) != MOTE_E_MEMORY)
+        script_broken(s, "the step has taken more pages than there are");
+    for (size_t i = 0; i < b->n; i++)
+        script_check_standing(s, b->live[i], "a step without room");
+    script_check_use(s);
+    free_live(s, b->live[rig_below(&s->random, (uint32_t)b->n)]);
 }
 
 static void act_step(script *s)
@@ -210,8 +185,12 @@ static void act_step(script *s)
     if (b.n == 0)
         return;
     note_batch(s, &b, "step");
+    if (!script_fits(s, b.engine, b.live, b.work, b.n)) {
+        refused(s, &b);
+        return;
+    }
     if (step(s, &b) != MOTE_OK)
-        broken(s, "the step did not run");
+        script_broken(s, "the step did not run");
     for (size_t i = 0; i < b.n; i++)
         s->budget -= (int64_t)b.work[i].n;
     finish_batch(s, &b);
@@ -234,16 +213,16 @@ static void act_overfull(script *s)
         return;
     note_batch(s, &b, "overfull step");
     if (step(s, &b) != MOTE_E_FULL)
-        broken(s, "an item that does not fit was taken");
+        script_broken(s, "an item that does not fit was taken");
     for (size_t i = 0; i < b.n; i++)
-        check_standing(s, b.live[i], "a step that did not fit");
+        script_check_standing(s, b.live[i], "a step that did not fit");
 }
 
 static void act_cancelled(script *s)
 {
     batch b;
     draw_batch(s, &b);
-    if (b.n == 0)
+    if (b.n == 0 || !script_fits(s, b.engine, b.live, b.work, b.n))
         return;
     note_batch(s, &b, "cancelled step");
     mote_cancel(s->engines[b.engine].engine);
@@ -255,11 +234,11 @@ static void act_cancelled(script *s)
         script_live *live = b.live[i];
         uint64_t length = mote_session_length(live->session);
         if (length < live->pos || length > live->pos + b.work[i].n)
-            broken(s, "after a cancelled step session %d stands at %llu", (int)(live - s->live),
-                   (unsigned long long)length);
+            script_broken(s, "after a cancelled step session %d stands at %llu",
+                          (int)(live - s->live), (unsigned long long)length);
         s->budget -= (int64_t)(length - live->pos);
-        advance(live, length - live->pos);
-        check_standing(s, live, "a cancelled step");
+        script_advance(s, live, length - live->pos);
+        script_check_standing(s, live, "a cancelled step");
     }
 }
 
@@ -293,20 +272,23 @@ static void act_rewind(script *s)
         target = live->kept[rig_below(&s->random, live->n_kept)] + rig_below(&s->random, 2);
     if (target > live->pos)
         target = live->pos;
-    note(s, "rewind session %d from %llu to %llu", (int)(live - s->live),
-         (unsigned long long)live->pos, (unsigned long long)target);
+    script_note(s, "rewind session %d from %llu to %llu", (int)(live - s->live),
+                (unsigned long long)live->pos, (unsigned long long)target);
     uint64_t least = promised(live, target);
+    uint64_t said = mote_session_reach(live->session, target);
     uint64_t reached = mote_session_rewind(live->session, target);
-    note(s, ", reached %llu\n", (unsigned long long)reached);
+    script_note(s, ", reached %llu\n", (unsigned long long)reached);
     if (reached > target || reached < least)
-        broken(s, "the rewind must reach %llu to %llu", (unsigned long long)least,
-               (unsigned long long)target);
+        script_broken(s, "the rewind must reach %llu to %llu", (unsigned long long)least,
+                      (unsigned long long)target);
+    if (said != reached)
+        script_broken(s, "it was said that the rewind would reach %llu", (unsigned long long)said);
     live->pos = reached;
     if (reached < target)
         live->ring_from = reached > 3 ? reached - 3 : 0;
-    check_standing(s, live, "a rewind");
+    script_check_standing(s, live, "a rewind");
     if (mote_session_logits(live->session, 0) != NULL)
-        broken(s, "there are logits after a rewind");
+        script_broken(s, "there are logits after a rewind");
     uint32_t n = 0;
     for (uint32_t i = 0; i < live->n_kept; i++)
         if (live->kept[i] <= reached)
@@ -323,17 +305,37 @@ static void act_keep(script *s)
     mote_error err = {0};
     uint64_t pos = UINT64_MAX;
     mote_status status = mote_session_keep(live->session, &pos, &err);
-    note(s, "keep session %d at %llu: %s\n", (int)(live - s->live), (unsigned long long)live->pos,
-         mote_status_name(status));
+    script_note(s, "keep session %d at %llu: %s\n", (int)(live - s->live),
+                (unsigned long long)live->pos, mote_status_name(status));
     if (status == MOTE_OK) {
         if (pos % 32 != 0 || pos > live->pos || live->pos - pos >= 64)
-            broken(s, "the boundary kept is %llu", (unsigned long long)pos);
+            script_broken(s, "the boundary kept is %llu", (unsigned long long)pos);
         live->kept[live->n_kept++] = pos;
         e->n_keeps++;
     } else if (status != MOTE_E_FULL || e->n_keeps < e->kept_states) {
-        broken(s, "the state could not be kept: %s", err.text);
+        script_broken(s, "the state could not be kept: %s", err.text);
     }
-    check_standing(s, live, "keep");
+    script_check_standing(s, live, "keep");
+}
+
+static void act_unkeep(script *s)
+{
+    script_live *live = any_live(s);
+    if (live == NULL)
+        return;
+    uint64_t pos = 32 * rig_below(&s->random, (uint32_t)live->pos / 32 + 2);
+    if (live->n_kept > 0 && !rig_once_in(&s->random, 4))
+        pos = live->kept[rig_below(&s->random, live->n_kept)];
+    script_note(s, "unkeep session %d at %llu\n", (int)(live - s->live), (unsigned long long)pos);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < live->n_kept; i++)
+        if (live->kept[i] != pos)
+            live->kept[n++] = live->kept[i];
+    bool there = n < live->n_kept && pos > 0; /* the beginning needs no mark */
+    if (pos > 0)
+        live->n_kept = n;
+    if (mote_session_unkeep(live->session, pos) != there)
+        script_broken(s, "there %s a mark", there ? "was" : "was not");
 }
 
 /* ---- second timelines ---- */
@@ -355,9 +357,9 @@ static void act_new(script *s)
     mote_error err = {0};
     mote_session_options options = {.context = s->engines[engine].context};
     *slot = (script_live){.engine = engine, .stream = rig_below(&s->random, LAW_STREAMS)};
-    note(s, "new session %d on engine %u\n", (int)(slot - s->live), engine);
+    script_note(s, "new session %d on engine %u\n", (int)(slot - s->live), engine);
     MUST(mote_session_new(&slot->session, s->engines[engine].engine, &options, &err), &err);
-    check_standing(s, slot, "birth");
+    script_check_standing(s, slot, "birth");
 }
 
 static void act_fork(script *s)
@@ -366,12 +368,12 @@ static void act_fork(script *s)
     if (from == NULL || slot == NULL)
         return;
     mote_error err = {0};
-    note(s, "fork session %d at %llu as %d\n", (int)(from - s->live), (unsigned long long)from->pos,
-         (int)(slot - s->live));
+    script_note(s, "fork session %d at %llu as %d\n", (int)(from - s->live),
+                (unsigned long long)from->pos, (int)(slot - s->live));
     script_live fork = *from;
     MUST(mote_session_fork(&fork.session, from->session, &err), &err);
     *slot = fork;
-    check_standing(s, slot, "a fork");
+    script_check_standing(s, slot, "a fork");
 }
 
 static void act_save_and_load(script *s)
@@ -383,18 +385,22 @@ static void act_save_and_load(script *s)
     char path[128];
     rig_temp_path(path, sizeof path, "script.snapshot");
     mote_error err = {0};
-    note(s, "save session %d at %llu, load it on engine %u as %d\n", (int)(from - s->live),
-         (unsigned long long)from->pos, engine, (int)(slot - s->live));
+    script_note(s, "save session %d at %llu, load it on engine %u as %d\n", (int)(from - s->live),
+                (unsigned long long)from->pos, engine, (int)(slot - s->live));
     MUST(mote_session_save(from->session, path, &err), &err);
     mote_session_options options = {.context = s->engines[engine].context};
     script_live loaded = {.engine = engine, .stream = from->stream};
     loaded.pos = loaded.ring_from = from->pos;
-    if (mote_session_load(&loaded.session, s->engines[engine].engine, path, &options, &err) !=
-        MOTE_OK)
-        broken(s, "the snapshot could not be loaded: %s", err.text);
-    *slot = loaded;
-    check_standing(s, slot, "a load");
+    bool fits = script_load_fits(s, &loaded);
+    mote_status status =
+        mote_session_load(&loaded.session, s->engines[engine].engine, path, &options, &err);
     unlink(path);
+    if (status != (fits ? MOTE_OK : MOTE_E_MEMORY))
+        script_broken(s, "the load says %s: %s", mote_status_name(status), err.text);
+    if (!fits)
+        return;
+    *slot = loaded;
+    script_check_standing(s, slot, "a load");
 }
 
 static void act_free(script *s)
@@ -402,9 +408,7 @@ static void act_free(script *s)
     script_live *live = any_live(s);
     if (live == NULL || n_on_engine(s, 0) + n_on_engine(s, 1) < 2)
         return;
-    note(s, "free session %d\n", (int)(live - s->live));
-    mote_session_free(live->session);
-    *live = (script_live){0};
+    free_live(s, live);
 }
 
 /* ---- a whole case ---- */
@@ -428,9 +432,15 @@ static void make_engine(script *s, script_engine *e, const script_models *models
     e->context = rig_once_in(&s->random, 3) ? 40 + rig_below(&s->random, length - 40) : length;
     e->kept_states = options.kept_states;
     options.positions = SCRIPT_SESSIONS * ((e->context + 63) / 64 * 64 + 64);
-    note(s, "engine %d: level %zu of %zu, %u threads, batch %u, %u kept states, context %llu\n",
-         (int)(e - s->engines), level + 1, models->n, options.threads, options.batch,
-         options.kept_states, (unsigned long long)e->context);
+    options.shared_positions = rig_once_in(&s->random, 3);
+    if (options.shared_positions) /* one session has room; more have to share */
+        options.positions = e->context + rig_below(&s->random, 640);
+    script_note(s,
+                "engine %d: level %zu of %zu, %u threads, batch %u, %u kept states, context %llu, "
+                "%llu positions%s\n",
+                (int)(e - s->engines), level + 1, models->n, options.threads, options.batch,
+                options.kept_states, (unsigned long long)e->context,
+                (unsigned long long)options.positions, options.shared_positions ? ", shared" : "");
     e->engine = rig_engine(models->at[level], &options);
 }
 
@@ -440,7 +450,7 @@ static const struct {
     uint32_t weight;
 } acts[] = {
     {act_step, 50}, {act_rewind, 14}, {act_fork, 6},     {act_save_and_load, 4}, {act_keep, 12},
-    {act_new, 6},   {act_free, 4},    {act_overfull, 2}, {act_cancelled, 2},
+    {act_new, 6},   {act_free, 4},    {act_overfull, 2}, {act_cancelled, 2},     {act_unkeep, 4},
 };
 
 static void one_act(script *s)
@@ -453,6 +463,7 @@ static void one_act(script *s)
     while (drawn >= acts[i].weight)
         drawn -= acts[i++].weight;
     acts[i].act(s);
+    script_check_use(s);
 }
 
 void script_run(script *s, const law_table *table, const script_models *models, uint64_t seed,
@@ -476,5 +487,5 @@ void script_run(script *s, const law_table *table, const script_models *models, 
     for (uint32_t i = 0; i < SCRIPT_ENGINES; i++)
         mote_engine_free(s->engines[i].engine);
     if (mem_count().blocks != blocks)
-        broken(s, "the case leaks %lld blocks", (long long)(mem_count().blocks - blocks));
+        script_broken(s, "the case leaks %lld blocks", (long long)(mem_count().blocks - blocks));
 }

@@ -15,7 +15,8 @@ enum {
     SCRIPT_ENGINES = 2, /* the second one reads what the first one saved */
     SCRIPT_SESSIONS = 17,
     SCRIPT_MARKS = 16,
-    SCRIPT_ROWS = 64 /* rows of logits of a step */
+    SCRIPT_PAGES = 64, /* of a session, at most */
+    SCRIPT_ROWS = 64   /* rows of logits of a step */
 };
 
 /* A session and where it must stand. */
@@ -27,6 +28,7 @@ typedef struct script_live {
     uint64_t ring_from;          /* the convolution's inputs from here on can be gone back to */
     uint64_t kept[SCRIPT_MARKS]; /* boundaries marked by it or by what it was forked from */
     uint32_t n_kept;
+    uint32_t pages[SCRIPT_PAGES]; /* names of the pages it holds, those up to pos count */
 } script_live;
 
 typedef struct script_engine {
@@ -42,7 +44,8 @@ typedef struct script {
     uint64_t number;
     script_engine engines[SCRIPT_ENGINES];
     script_live live[SCRIPT_SESSIONS];
-    int64_t budget; /* tokens left to spend */
+    uint32_t n_pages; /* names given to pages so far */
+    int64_t budget;   /* tokens left to spend */
     char text[32768];
     size_t text_bytes;
 } script;

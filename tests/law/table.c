@@ -2,6 +2,8 @@
 /* table.c - see table.h. */
 #include "law/table.h"
 
+#include "engine/engine_int.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,15 @@ static void make_tokens(law_table *t, uint32_t n_tokens)
     }
 }
 
+/* The place in the table that the pass's one row goes to. */
+static void see_hidden(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                       size_t n_cols)
+{
+    (void)layer;
+    if (strcmp(what, "final_norm") == 0 && n_rows == 1)
+        memcpy(*(float **)ctx, rows, n_cols * sizeof *rows);
+}
+
 static void run_streams(law_table *t, const mote_model *model)
 {
     mote_engine_options options = law_options(t);
@@ -45,7 +56,9 @@ static void run_streams(law_table *t, const mote_model *model)
     for (uint32_t i = 0; i < LAW_STREAMS; i++) {
         mote_engine *engine = rig_engine(model, &options);
         mote_session *session = rig_session(engine);
-        for (uint32_t pos = 0; pos < t->setup.length; pos++) {
+        float *hidden = t->hidden[i];
+        engine_set_tap(engine, see_hidden, &hidden);
+        for (uint32_t pos = 0; pos < t->setup.length; pos++, hidden += t->embedding) {
             rig_feed(engine, session, &t->tokens[i][pos], 1, MOTE_LOGITS_LAST);
             memcpy(t->logits[i] + (size_t)pos * t->vocabulary, mote_session_logits(session, 0),
                    t->vocabulary * sizeof(float));
@@ -66,10 +79,12 @@ bool law_table_make(law_table *t, const law_setup *setup)
     mote_model_info info;
     mote_model_describe(model, &info);
     t->vocabulary = info.vocabulary;
+    t->embedding = info.embedding;
     for (uint32_t i = 0; i < LAW_STREAMS; i++) {
         t->tokens[i] = calloc(setup->length, sizeof(mote_token));
         t->logits[i] = calloc((size_t)setup->length * t->vocabulary, sizeof(float));
-        if (t->tokens[i] == NULL || t->logits[i] == NULL)
+        t->hidden[i] = calloc((size_t)setup->length * t->embedding, sizeof(float));
+        if (t->tokens[i] == NULL || t->logits[i] == NULL || t->hidden[i] == NULL)
             rig_fail("no memory for the reference logits");
     }
     make_tokens(t, info.tokens);
@@ -83,6 +98,7 @@ void law_table_free(law_table *t)
     for (uint32_t i = 0; i < LAW_STREAMS; i++) {
         free(t->tokens[i]);
         free(t->logits[i]);
+        free(t->hidden[i]);
     }
 }
 
@@ -94,6 +110,12 @@ const float *law_row(const law_table *t, uint32_t stream, uint64_t pos)
 bool law_same(const law_table *t, uint32_t stream, uint64_t pos, const float *row)
 {
     return row != NULL && memcmp(row, law_row(t, stream, pos), t->vocabulary * sizeof(float)) == 0;
+}
+
+bool law_same_hidden(const law_table *t, uint32_t stream, uint64_t pos, const float *row)
+{
+    size_t n = t->embedding;
+    return row != NULL && memcmp(row, t->hidden[stream] + pos * n, n * sizeof(float)) == 0;
 }
 
 void law_expect(const law_table *t, uint32_t stream, uint64_t pos, const float *row,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h - the logits every law compares with.
+ * table.h - the logits and hidden rows every law compares with.
  *
  * A few token streams run once through a cold engine in the plainest way there
  * is: one session, one thread, one token a step. Every later run, however it is
- * cut, batched, rewound or restored, must show these bits again. The streams
+ * cut, batched, rewound or restored, must show these bits again. Hidden rows are what
+ * the pass shows a test just before it makes the logits (forward_tap_fn). The streams
  * share prefixes, so a session can leave one stream for another wherever they
  * have not parted yet; that is what makes stale memory visible.
  */
@@ -27,9 +28,10 @@ typedef struct law_setup {
 typedef struct law_table {
     law_setup setup;
     char path[1024];
-    uint32_t vocabulary;
+    uint32_t vocabulary, embedding;
     mote_token *tokens[LAW_STREAMS]; /* [length] */
     float *logits[LAW_STREAMS];      /* [length][vocabulary] */
+    float *hidden[LAW_STREAMS];      /* [length][embedding] */
 } law_table;
 
 /* False: the model is not there. */
@@ -43,6 +45,9 @@ const float *law_row(const law_table *t, uint32_t stream, uint64_t pos);
 
 /* Are the logits of `row` those that `stream` has at `pos`, bit for bit? */
 bool law_same(const law_table *t, uint32_t stream, uint64_t pos, const float *row);
+
+/* The same of a hidden row. */
+bool law_same_hidden(const law_table *t, uint32_t stream, uint64_t pos, const float *row);
 
 /* Like law_same, but ends the program with a message that names the place. */
 void law_expect(const law_table *t, uint32_t stream, uint64_t pos, const float *row,
