@@ -2,109 +2,21 @@
 /*
  * weights.c - binds tensor names to fields, checking each shape on the way.
  *
- * The binding runs twice over the same code: first with an arena that only
- * counts, which also does all the checking, then with memory, decoding into it.
+ * What a tensor must be to become a field is bind.c's; here is which field it becomes.
  */
 #include "model/weights.h"
 
-#include "base/arena.h"
 #include "base/mem.h"
+#include "model/bind.h"
 
 #include <stdio.h>
 #include <string.h>
-
-typedef struct binder {
-    const gguf *g;
-    const hparams *hp;
-    const kern_table *k;
-    arena memory;
-    nn_kinds kinds;
-    uint64_t parameters;
-    mote_error *err;
-} binder;
-
-/* A tensor by name with exactly these dimensions, fastest first. */
-static mote_status find(binder *b, const char *name, uint64_t d0, uint64_t d1,
-                        const gguf_tensor **out)
-{
-    const gguf_tensor *t = gguf_find_tensor(b->g, name);
-    if (t == NULL)
-        return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' is missing", name);
-    if (t->format == NULL)
-        return err_set(b->err, MOTE_E_UNSUPPORTED,
-                       "tensor '%s' is in format %s, which mote does "
-                       "not read",
-                       name, quant_gguf_name(t->gguf_type));
-    if (t->dims[0] != d0 || t->dims[1] != d1 || t->dims[2] != 1 || t->dims[3] != 1)
-        return err_set(b->err, MOTE_E_FORMAT,
-                       "tensor '%s' is %llu x %llu; the model's sizes call for %llu x %llu", name,
-                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
-                       (unsigned long long)d0, (unsigned long long)d1);
-    b->parameters += d0 * d1;
-    *out = t;
-    return MOTE_OK;
-}
-
-/* A matrix left in the file: y has `rows` values, x has `cols`. */
-static mote_status matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
-{
-    const gguf_tensor *t = NULL;
-    TRY(find(b, name, cols, rows, &t));
-    uint64_t row_bytes;
-    uint32_t act_block = t->format->act == QUANT_ACT_256 ? 256 : 32;
-    if (!quant_row_bytes(t->format->format, cols, &row_bytes) ||
-        (t->format->act != QUANT_ACT_F32 && cols % act_block != 0))
-        return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' has rows of %llu, not whole %s blocks",
-                       name, (unsigned long long)cols, t->format->name);
-    b->kinds |= nn_kind(t->format);
-    *m = (nn_matrix){.data = t->data,
-                     .format = t->format,
-                     .gemm = nn_gemm_for(b->k, t->format->format),
-                     .rows = (size_t)rows,
-                     .cols = (size_t)cols,
-                     .row_bytes = (size_t)row_bytes};
-    return MOTE_OK;
-}
-
-/* A tensor decoded to floats, d0 fastest; NULL while counting. */
-static mote_status floats(binder *b, const char *name, uint64_t d0, uint64_t d1, float **out)
-{
-    const gguf_tensor *t = NULL;
-    TRY(find(b, name, d0, d1, &t));
-    *out = arena_take(&b->memory, (size_t)(d0 * d1), sizeof **out);
-    if (*out != NULL)
-        t->format->decode(t->data, (size_t)(d0 * d1 / t->format->block_values), *out);
-    return MOTE_OK;
-}
-
-static mote_status vector(binder *b, const char *name, uint64_t n, const float **out)
-{
-    float *values;
-    TRY(floats(b, name, n, 1, &values));
-    *out = values;
-    return MOTE_OK;
-}
-
-/* A thin matrix whose products stay in floats. */
-static mote_status float_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
-                                nn_matrix *m)
-{
-    float *values;
-    TRY(floats(b, name, cols, rows, &values));
-    *m = (nn_matrix){.data = (const unsigned char *)values,
-                     .format = quant_get(QUANT_F32),
-                     .gemm = b->k->gemm_f32,
-                     .rows = (size_t)rows,
-                     .cols = (size_t)cols,
-                     .row_bytes = (size_t)cols * sizeof(float)};
-    return MOTE_OK;
-}
 
 /* The file has [channels][4]; kernels want each tap's channels side by side. */
 static mote_status conv_taps(binder *b, const char *name, size_t channels, const float **out)
 {
     const gguf_tensor *t = NULL;
-    TRY(find(b, name, DELTA_TAPS, channels, &t));
+    TRY(bind_find(b, name, DELTA_TAPS, channels, &t));
     float *taps = arena_take(&b->memory, channels * DELTA_TAPS, sizeof *taps);
     if (t->format->block_values != 1)
         return err_set(b->err, MOTE_E_UNSUPPORTED, "tensor '%s' is quantised", name);
@@ -126,98 +38,97 @@ static const char *block_name(char *out, uint32_t block, const char *rest)
     return out;
 }
 
-static mote_status bind_attention(binder *b, uint32_t i, attention_unit *a)
+static mote_status bind_attention(binder *b, const hparams *hp, uint32_t i, attention_unit *a)
 {
-    const hparams *hp = b->hp;
     const uint64_t dim = KERN_HEAD_DIM;
     char n[NAME_BYTES];
-    TRY(matrix(b, block_name(n, i, "attn_q.weight"), 2 * dim * hp->n_heads, hp->n_embd, &a->q));
-    TRY(matrix(b, block_name(n, i, "attn_k.weight"), dim * hp->n_kv, hp->n_embd, &a->k));
-    TRY(matrix(b, block_name(n, i, "attn_v.weight"), dim * hp->n_kv, hp->n_embd, &a->v));
-    TRY(matrix(b, block_name(n, i, "attn_output.weight"), hp->n_embd, dim * hp->n_heads, &a->o));
-    TRY(vector(b, block_name(n, i, "attn_q_norm.weight"), dim, &a->norms.q_norm));
-    return vector(b, block_name(n, i, "attn_k_norm.weight"), dim, &a->norms.k_norm);
+    TRY(bind_matrix(b, block_name(n, i, "attn_q.weight"), 2 * dim * hp->n_heads, hp->n_embd,
+                    &a->q));
+    TRY(bind_matrix(b, block_name(n, i, "attn_k.weight"), dim * hp->n_kv, hp->n_embd, &a->k));
+    TRY(bind_matrix(b, block_name(n, i, "attn_v.weight"), dim * hp->n_kv, hp->n_embd, &a->v));
+    TRY(bind_matrix(b, block_name(n, i, "attn_output.weight"), hp->n_embd, dim * hp->n_heads,
+                    &a->o));
+    TRY(bind_vector(b, block_name(n, i, "attn_q_norm.weight"), dim, &a->norms.q_norm));
+    return bind_vector(b, block_name(n, i, "attn_k_norm.weight"), dim, &a->norms.k_norm);
 }
 
 /* Some files call the bias 'ssm_dt', without a suffix. */
-static mote_status bind_dt_bias(binder *b, uint32_t i, const float **out)
+static mote_status bind_dt_bias(binder *b, const hparams *hp, uint32_t i, const float **out)
 {
     char n[NAME_BYTES];
     block_name(n, i, "ssm_dt.bias");
     if (gguf_find_tensor(b->g, n) == NULL)
         block_name(n, i, "ssm_dt");
-    return vector(b, n, b->hp->value_heads, out);
+    return bind_vector(b, n, hp->value_heads, out);
 }
 
-static mote_status bind_delta(binder *b, uint32_t i, delta_unit *d)
+static mote_status bind_delta(binder *b, const hparams *hp, uint32_t i, delta_unit *d)
 {
-    const hparams *hp = b->hp;
     const delta_shape shape = hparams_delta(hp);
     size_t value_dim = delta_value_dim(&shape), conv_dim = delta_conv_dim(&shape);
     char n[NAME_BYTES];
-    TRY(matrix(b, block_name(n, i, "attn_qkv.weight"), conv_dim, hp->n_embd, &d->qkv));
-    TRY(matrix(b, block_name(n, i, "attn_gate.weight"), value_dim, hp->n_embd, &d->z));
-    TRY(float_matrix(b, block_name(n, i, "ssm_alpha.weight"), hp->value_heads, hp->n_embd,
-                     &d->alpha));
-    TRY(float_matrix(b, block_name(n, i, "ssm_beta.weight"), hp->value_heads, hp->n_embd,
-                     &d->beta));
-    TRY(matrix(b, block_name(n, i, "ssm_out.weight"), hp->n_embd, value_dim, &d->out));
+    TRY(bind_matrix(b, block_name(n, i, "attn_qkv.weight"), conv_dim, hp->n_embd, &d->qkv));
+    TRY(bind_matrix(b, block_name(n, i, "attn_gate.weight"), value_dim, hp->n_embd, &d->z));
+    TRY(bind_float_matrix(b, block_name(n, i, "ssm_alpha.weight"), hp->value_heads, hp->n_embd,
+                          &d->alpha));
+    TRY(bind_float_matrix(b, block_name(n, i, "ssm_beta.weight"), hp->value_heads, hp->n_embd,
+                          &d->beta));
+    TRY(bind_matrix(b, block_name(n, i, "ssm_out.weight"), hp->n_embd, value_dim, &d->out));
     TRY(conv_taps(b, block_name(n, i, "ssm_conv1d.weight"), conv_dim, &d->small.conv));
-    TRY(vector(b, block_name(n, i, "ssm_a"), hp->value_heads, &d->small.a));
-    TRY(bind_dt_bias(b, i, &d->small.dt_bias));
-    return vector(b, block_name(n, i, "ssm_norm.weight"), KERN_STATE_DIM, &d->small.norm);
+    TRY(bind_vector(b, block_name(n, i, "ssm_a"), hp->value_heads, &d->small.a));
+    TRY(bind_dt_bias(b, hp, i, &d->small.dt_bias));
+    return bind_vector(b, block_name(n, i, "ssm_norm.weight"), KERN_STATE_DIM, &d->small.norm);
 }
 
-static mote_status bind_layer(binder *b, uint32_t i, bool is_attention, model_layer *l)
+static mote_status bind_layer(binder *b, const hparams *hp, uint32_t i, bool is_attention,
+                              model_layer *l)
 {
-    const hparams *hp = b->hp;
     char n[NAME_BYTES];
     l->is_attention = is_attention;
-    TRY(vector(b, block_name(n, i, "attn_norm.weight"), hp->n_embd, &l->mix_norm));
-    TRY(vector(b, block_name(n, i, "post_attention_norm.weight"), hp->n_embd, &l->ffn_norm));
+    TRY(bind_vector(b, block_name(n, i, "attn_norm.weight"), hp->n_embd, &l->mix_norm));
+    TRY(bind_vector(b, block_name(n, i, "post_attention_norm.weight"), hp->n_embd, &l->ffn_norm));
     if (is_attention)
-        TRY(bind_attention(b, i, &l->attention));
+        TRY(bind_attention(b, hp, i, &l->attention));
     else
-        TRY(bind_delta(b, i, &l->delta));
-    TRY(matrix(b, block_name(n, i, "ffn_gate.weight"), hp->n_ff, hp->n_embd, &l->gate));
-    TRY(matrix(b, block_name(n, i, "ffn_up.weight"), hp->n_ff, hp->n_embd, &l->up));
-    return matrix(b, block_name(n, i, "ffn_down.weight"), hp->n_embd, hp->n_ff, &l->down);
+        TRY(bind_delta(b, hp, i, &l->delta));
+    TRY(bind_matrix(b, block_name(n, i, "ffn_gate.weight"), hp->n_ff, hp->n_embd, &l->gate));
+    TRY(bind_matrix(b, block_name(n, i, "ffn_up.weight"), hp->n_ff, hp->n_embd, &l->up));
+    return bind_matrix(b, block_name(n, i, "ffn_down.weight"), hp->n_embd, hp->n_ff, &l->down);
 }
 
-static mote_status bind_draft(binder *b, draft_head *d)
+static mote_status bind_draft(binder *b, const hparams *hp, draft_head *d)
 {
-    const hparams *hp = b->hp;
     uint32_t i = hp->n_layers;
     char n[NAME_BYTES];
     d->present = true;
-    TRY(matrix(b, block_name(n, i, "nextn.eh_proj.weight"), hp->n_embd, 2 * (uint64_t)hp->n_embd,
-               &d->join));
-    TRY(vector(b, block_name(n, i, "nextn.enorm.weight"), hp->n_embd, &d->embd_norm));
-    TRY(vector(b, block_name(n, i, "nextn.hnorm.weight"), hp->n_embd, &d->hidden_norm));
+    TRY(bind_matrix(b, block_name(n, i, "nextn.eh_proj.weight"), hp->n_embd,
+                    2 * (uint64_t)hp->n_embd, &d->join));
+    TRY(bind_vector(b, block_name(n, i, "nextn.enorm.weight"), hp->n_embd, &d->embd_norm));
+    TRY(bind_vector(b, block_name(n, i, "nextn.hnorm.weight"), hp->n_embd, &d->hidden_norm));
     block_name(n, i, "nextn.shared_head_norm.weight");
     if (gguf_find_tensor(b->g, n) == NULL)
         snprintf(n, sizeof n, "output_norm.weight");
-    TRY(vector(b, n, hp->n_embd, &d->out_norm));
-    return bind_layer(b, i, true, &d->block);
+    TRY(bind_vector(b, n, hp->n_embd, &d->out_norm));
+    return bind_layer(b, hp, i, true, &d->block);
 }
 
-static mote_status bind_all(binder *b, weights *w)
+static mote_status bind_all(binder *b, const hparams *hp, weights *w)
 {
-    const hparams *hp = b->hp;
     w->layers = arena_take(&b->memory, hp->n_layers, sizeof *w->layers);
-    TRY(matrix(b, "token_embd.weight", hp->n_vocab, hp->n_embd, &w->embd));
+    TRY(bind_matrix(b, "token_embd.weight", hp->n_vocab, hp->n_embd, &w->embd));
     w->tied = gguf_find_tensor(b->g, "output.weight") == NULL;
     w->head = w->embd;
     if (!w->tied)
-        TRY(matrix(b, "output.weight", hp->n_vocab, hp->n_embd, &w->head));
-    TRY(vector(b, "output_norm.weight", hp->n_embd, &w->out_norm));
+        TRY(bind_matrix(b, "output.weight", hp->n_vocab, hp->n_embd, &w->head));
+    TRY(bind_vector(b, "output_norm.weight", hp->n_embd, &w->out_norm));
     for (uint32_t i = 0; i < hp->n_layers; i++) {
         model_layer counted;
-        TRY(bind_layer(b, i, hp->is_attention[i], w->layers != NULL ? &w->layers[i] : &counted));
+        TRY(bind_layer(b, hp, i, hp->is_attention[i],
+                       w->layers != NULL ? &w->layers[i] : &counted));
     }
     w->parameters = b->parameters;
     if (hp->n_draft > 0)
-        TRY(bind_draft(b, &w->draft));
+        TRY(bind_draft(b, hp, &w->draft));
     w->kinds = b->kinds;
     return MOTE_OK;
 }
@@ -226,8 +137,8 @@ mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const ker
                          mote_error *err)
 {
     *w = (weights){0};
-    binder counting = {.g = g, .hp = hp, .k = k, .err = err};
-    TRY(bind_all(&counting, w));
+    binder counting = {.g = g, .k = k, .err = err};
+    TRY(bind_all(&counting, hp, w));
     if (counting.memory.overflow)
         return err_set(err, MOTE_E_FORMAT, "the small tensors of the model are too large");
     w->private_bytes = counting.memory.used;
@@ -235,8 +146,8 @@ mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const ker
     if (w->memory == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of decoded weights",
                        counting.memory.used);
-    binder b = {.g = g, .hp = hp, .k = k, .memory = {.base = w->memory}, .err = err};
-    return bind_all(&b, w);
+    binder b = {.g = g, .k = k, .memory = {.base = w->memory}, .err = err};
+    return bind_all(&b, hp, w);
 }
 
 void weights_fini(weights *w)

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vision_tower.c - the picture tower of mote-tiny against the reference, and against itself.
+ *
+ * The reference's patches go through the tower: patch embedding, first block, last block and the
+ * merged rows must be within 1e-4 of the largest value. Then other pictures, of sizes that fill no
+ * slice and no block, must give the same bits for every level and number of threads.
+ */
+#include "golden/compare.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "model/vision.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EMBD = 256, HIDDEN = 128 };
+static const double bound = 1e-4;
+
+/* A tower with threads and memory of its own. */
+typedef struct tower {
+    os_map map;
+    gguf *file;
+    kern_table kernels;
+    vision v;
+    nn n;
+} tower;
+
+static void open_tower(tower *t, const char *path, mote_isa isa, uint32_t threads)
+{
+    mote_error err;
+    memset(t, 0, sizeof *t);
+    kern_table_init(&t->kernels, isa);
+    if (os_map_open(&t->map, path, &err) != MOTE_OK ||
+        gguf_read(&t->file, t->map.data, t->map.bytes, &err) != MOTE_OK ||
+        vision_bind(&t->v, t->file, &t->kernels, EMBD, &err) != MOTE_OK ||
+        pool_new(&t->n.pool, threads, &err) != MOTE_OK)
+        rig_fail("%s: %s", path, err.text);
+    t->n.k = &t->kernels;
+    t->n.worker_memory = mem_new(threads, NN_WORKER_BYTES);
+}
+
+static void close_tower(tower *t)
+{
+    pool_free(t->n.pool);
+    mem_free(t->n.worker_memory);
+    vision_fini(&t->v);
+    gguf_free(t->file);
+    os_map_close(&t->map);
+}
+
+static float *run_tower(const tower *t, const vision_frame *frame, vision_tap_fn *tap, void *ctx)
+{
+    vision_scratch s;
+    arena count = {0};
+    vision_scratch_take(&s, &count, &t->v, frame->rows, frame->cols);
+    arena memory = {.base = mem_new(count.used, 1)};
+    vision_scratch_take(&s, &memory, &t->v, frame->rows, frame->cols);
+    float *out = mem_new(vision_tokens(frame->rows, frame->cols) * t->v.shape.out, sizeof *out);
+    vision_run(&t->v, &t->n, &s, frame, out, tap, ctx);
+    arena_release(&memory);
+    mem_free(memory.base);
+    return out;
+}
+
+/* ---- against the reference ---- */
+
+static void expect(const char *what, const float *got, const float *want, size_t n)
+{
+    const double far = farthest(got, want, n) / largest(want, n);
+    printf("%-12s %.1e\n", what, far);
+    if (!(far <= bound))
+        rig_fail("%s is %g of its largest value from the reference, not %g", what, far, bound);
+}
+
+/* The rows a tap has shown so far. */
+typedef struct seen {
+    float *patch_embed, *block0, *last;
+} seen;
+
+static void see(void *ctx, const char *what, int block, size_t first, const float *rows,
+                size_t n_rows, size_t n_cols)
+{
+    seen *s = ctx;
+    float *to = strcmp(what, "patch_embed") == 0           ? s->patch_embed
+                : strcmp(what, "block") == 0 && block == 0 ? s->block0
+                : strcmp(what, "last") == 0                ? s->last
+                                                           : NULL;
+    if (to != NULL)
+        memcpy(to + first * n_cols, rows, n_rows * n_cols * sizeof *rows);
+}
+
+/* The picture whose patches these are: values of -1 .. 1 back to 0 .. 255. */
+static uint8_t *picture_of(const float *patches, uint32_t rows, uint32_t cols)
+{
+    enum { SIDE = VISION_PATCH, PLANE = SIDE * SIDE };
+    uint8_t *pixels = mem_new((size_t)rows * cols * PLANE, 3);
+    for (size_t p = 0; p < (size_t)rows * cols; p++) {
+        const size_t row = p / 4 / (cols / 2) * 2 + p % 4 / 2, col = p / 4 % (cols / 2) * 2 + p % 2;
+        for (size_t i = 0; i < 3 * PLANE; i++) {
+            const size_t colour = i / PLANE, y = i % PLANE / SIDE, x = i % SIDE;
+            const float value = patches[p * VISION_PATCH_VALUES + colour * 2 * PLANE + i % PLANE];
+            pixels[((row * SIDE + y) * cols * SIDE + col * SIDE + x) * 3 + colour] =
+                (uint8_t)lrintf(value * 127.5f + 127.5f);
+        }
+    }
+    return pixels;
+}
+
+static void against_reference(const char *path)
+{
+    enum { ROWS = 14, COLS = 20, PATCHES = ROWS * COLS };
+    static float patch_embed[PATCHES * HIDDEN], block0[PATCHES * HIDDEN], last[PATCHES * HIDDEN];
+    seen s = {patch_embed, block0, last};
+    test_npy patches = golden_needs("vision", "gradient_300x200.pixel_values");
+    uint8_t *pixels = picture_of(patches.f32, ROWS, COLS);
+    tower t;
+    open_tower(&t, path, MOTE_ISA_REF, 2);
+    float *out = run_tower(&t, &(vision_frame){pixels, pixels, ROWS, COLS}, see, &s);
+    static const char *const names[] = {"patch_embed", "block0", "last_hidden", "merged"};
+    const float *got[] = {patch_embed, block0, last, out};
+    for (size_t i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "gradient_300x200.%s", names[i]);
+        test_npy want = golden_needs("vision", name);
+        expect(names[i], got[i], want.f32, i < 3 ? PATCHES * HIDDEN : PATCHES / 4 * EMBD);
+        test_npy_free(&want);
+    }
+    mem_free(out);
+    mem_free(pixels);
+    test_npy_free(&patches);
+    close_tower(&t);
+}
+
+/* ---- against itself ---- */
+
+static uint8_t *noise(uint32_t rows, uint32_t cols, uint32_t seed)
+{
+    const size_t n = (size_t)rows * cols * VISION_PATCH * VISION_PATCH * 3;
+    uint8_t *pixels = mem_new(n, 1);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        pixels[i] = (uint8_t)(seed >> 24);
+    }
+    return pixels;
+}
+
+static void same_bits(const char *path)
+{
+    static const uint32_t sizes[][2] = {{2, 2}, {6, 10}, {18, 30}, {2, 200}};
+    mote_isa levels[RIG_MAX_LEVELS];
+    const size_t n_levels = rig_levels(levels);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const uint32_t rows = sizes[i][0], cols = sizes[i][1];
+        uint8_t *first = noise(rows, cols, 7), *second = noise(rows, cols, 8);
+        const vision_frame frame = {first, second, rows, cols};
+        float *want = NULL;
+        for (size_t level = 0; level < n_levels; level++)
+            for (uint32_t threads = 1; threads <= 3; threads++) {
+                tower t;
+                open_tower(&t, path, levels[level], threads);
+                float *got = run_tower(&t, &frame, NULL, NULL);
+                if (want == NULL)
+                    want = got;
+                else if (memcmp(got, want, vision_tokens(rows, cols) * EMBD * sizeof *got) != 0)
+                    rig_fail("%u x %u: %s with %u threads gives other bits", rows, cols,
+                             mote_isa_name(levels[level]), threads);
+                if (got != want)
+                    mem_free(got);
+                close_tower(&t);
+            }
+        mem_free(want);
+        mem_free(first);
+        mem_free(second);
+    }
+}
+
+int main(void)
+{
+    const char *path = rig_data("models/mote-tiny/mmproj-mote-tiny-BF16.gguf");
+    if (path == NULL)
+        path = rig_data("mmproj-mote-tiny-BF16.gguf");
+    if (path == NULL) {
+        printf("no picture tower among the test data\n");
+        return 77;
+    }
+    char *kept = strdup(path);
+    against_reference(kept);
+    same_bits(kept);
+    free(kept);
+    return 0;
+}
