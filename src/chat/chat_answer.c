@@ -380,6 +380,6 @@ const char *mote_finish_name(mote_finish finish)
 
 const char *mote_think_end_name(mote_think_end end)
 {
-    static const char *const names[] = {"none", "natural", "soft", "budget", "loop"};
+    static const char *const names[] = {"none", "natural", "soft", "budget", "loop", "client"};
     return (unsigned)end < sizeof names / sizeof *names ? names[end] : "unknown";
 }

@@ -91,16 +91,18 @@ static mote_status compile_whole(chat_form *f, mote_error *err)
     return err_set(err, MOTE_E_ARG, "%d is no format", (int)a->format);
 }
 
-/* The tools that may be called: all, or the one that is named. */
+/* The tools that may be called: all, those the caller allows, or the one that is named. */
 static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
 {
-    const mote_answer_options *a = f->options->answer;
+    const chat_turn_options *o = f->options;
+    const mote_answer_options *a = o->answer;
     size_t n = 0;
-    for (size_t i = 0; i < f->options->n_tools && n < CHAT_MAX_TOOLS; i++) {
-        const json_node *function = json_node_get(f->options->tools[i], "function");
-        const json_node *from = function != NULL ? function : f->options->tools[i];
+    for (size_t i = 0; i < o->n_tools && n < CHAT_MAX_TOOLS; i++) {
+        const json_node *function = json_node_get(o->tools[i], "function");
+        const json_node *from = function != NULL ? function : o->tools[i];
         const str name = json_node_text(json_node_get(from, "name"));
-        if (name.n == 0 || (a->tool_choice == MOTE_TOOLS_NAMED && !str_is(name, a->tool_name)))
+        if (name.n == 0 || (a->tool_choice == MOTE_TOOLS_NAMED && !str_is(name, a->tool_name)) ||
+            (o->tool_allowed != NULL && !o->tool_allowed[i]))
             continue;
         tools[n++] = (grammar_tool){.name = name,
                                     .parameters = json_node_get(from, "parameters"),
@@ -109,16 +111,81 @@ static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
     return n;
 }
 
+static mote_status build_call(grammar **out, const vocab *v, const grammar_tool *tools, size_t n,
+                              strbuf *warnings, mote_error *err)
+{
+    grammar_builder builder;
+    grammar_begin(&builder, err);
+    grammar_add_tool_call(&builder, tools, n, warnings);
+    return grammar_finish(&builder, v, out);
+}
+
+static void widen(chat_form *f, grammar_tool *tool, const json_node *any, const char *why)
+{
+    tool->parameters = any;
+    strbuf_put(&f->warnings, tool->name);
+    strbuf_text(&f->warnings, ": its schema is not held: ");
+    strbuf_text(&f->warnings, why);
+    strbuf_byte(&f->warnings, '\n');
+}
+
+/* A tool whose schema makes no rules at all takes any arguments; a strict one is refused. */
+static mote_status widen_broken(chat_form *f, grammar_tool *tools, size_t n, const json_node *any,
+                                mote_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        grammar *alone;
+        mote_error why;
+        const mote_status status = build_call(&alone, f->options->vocab, &tools[i], 1, NULL, &why);
+        grammar_free(alone);
+        if (status == MOTE_E_MEMORY)
+            return err_set(err, status, "no memory for a form");
+        if (status != MOTE_OK && tools[i].strict)
+            return err_set(err, status, "tool %.*s: %s", STR_ARG(tools[i].name), why.text);
+        if (status != MOTE_OK)
+            widen(f, &tools[i], any, why.text);
+    }
+    return MOTE_OK;
+}
+
+/* All together: as they are, without those that break it, without all that may go. */
+static mote_status compile_tools(chat_form *f, grammar_tool *tools, size_t n, const json_node *any,
+                                 mote_error *err)
+{
+    const vocab *v = f->options->vocab;
+    mote_error why;
+    mote_status status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+    if (status != MOTE_OK && status != MOTE_E_MEMORY) {
+        f->warnings.n = 0;
+        TRY(widen_broken(f, tools, n, any, err));
+        status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+    }
+    if (status != MOTE_OK && status != MOTE_E_MEMORY) {
+        f->warnings.n = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!tools[i].strict)
+                widen(f, &tools[i], any, why.text);
+        status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+    }
+    if (status != MOTE_OK)
+        return err_set(err, status, "%s", why.text);
+    return strbuf_check(&f->warnings, err);
+}
+
 static mote_status compile_call(chat_form *f, mote_error *err)
 {
     grammar_tool tools[CHAT_MAX_TOOLS];
-    grammar_builder builder;
+    json_doc *any;
     const size_t n = callable(f, tools);
-    if (n == 0)
+    f->no_calls = n == 0;
+    if (n == 0 && f->must_call)
         return err_set(err, MOTE_E_ARG, "a tool call is required, but there is no such tool");
-    grammar_begin(&builder, err);
-    grammar_add_tool_call(&builder, tools, n, NULL);
-    return grammar_finish(&builder, f->options->vocab, &f->call);
+    if (n == 0)
+        return MOTE_OK;
+    TRY(json_doc_read(&any, str_of("{\"type\": \"object\"}"), err));
+    const mote_status status = compile_tools(f, tools, n, json_doc_root(any), err);
+    json_doc_free(any);
+    return status;
 }
 
 mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_error *err)
@@ -132,7 +199,7 @@ mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_
     if (f->must_call && a->format != MOTE_FORMAT_TEXT)
         return err_set(err, MOTE_E_ARG, "an answer is either a required call or of a given form");
     TRY(compile_whole(f, err));
-    if (f->must_call)
+    if (f->must_call || (options->n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO))
         TRY(compile_call(f, err));
     if (f->whole != NULL)
         TRY(grammar_matcher_new(&f->whole_at, f->whole, err));
@@ -147,6 +214,7 @@ void chat_form_fini(chat_form *f)
     grammar_free(f->whole);
     grammar_free(f->call);
     mem_free(f->mask);
+    strbuf_fini(&f->warnings);
     *f = (chat_form){0};
 }
 
@@ -170,26 +238,25 @@ void chat_form_begin(chat_form *f, size_t n)
     f->from = n;
 }
 
-/* A call begins. If its grammar cannot be made the call is free, unless it was required. */
-static void begin_call(chat_form *f, size_t n)
+/* A call begins. */
+static mote_status begin_call(chat_form *f, size_t n, mote_error *err)
 {
-    if (f->mask == NULL || (f->call == NULL && compile_call(f, NULL) != MOTE_OK))
-        return;
+    f->must_call = false;
+    f->phase = CHAT_FORM_FREE;
+    if (f->call == NULL)
+        return MOTE_OK;
     grammar_matcher_free(f->call_at);
-    if (grammar_matcher_new(&f->call_at, f->call, NULL) != MOTE_OK)
-        return;
+    f->call_at = NULL;
+    TRY(grammar_matcher_new(&f->call_at, f->call, err));
     f->phase = CHAT_FORM_CALL;
     f->from = n;
+    return MOTE_OK;
 }
 
 mote_status chat_form_accept(chat_form *f, mote_token token, size_t n, mote_error *err)
 {
-    if (token == tag(f, CHAT_TAG_CALL) && f->phase != CHAT_FORM_CALL) {
-        f->must_call = false;
-        f->phase = CHAT_FORM_FREE;
-        begin_call(f, n);
-        return MOTE_OK;
-    }
+    if (token == tag(f, CHAT_TAG_CALL) && f->phase != CHAT_FORM_CALL)
+        return begin_call(f, n, err);
     if (f->phase == CHAT_FORM_CALL && token == tag(f, CHAT_TAG_CALL_END)) {
         f->phase = CHAT_FORM_FREE;
         return MOTE_OK;
@@ -207,15 +274,19 @@ void chat_form_rewind(chat_form *f, size_t n)
         f->phase = CHAT_FORM_FREE;
 }
 
+/* An answer of a given form may be a call in its place. */
+static bool may_become_call(const chat_form *f)
+{
+    return f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 && f->call != NULL;
+}
+
 mote_status chat_form_allowed(chat_form *f, const uint32_t **allowed, mote_error *err)
 {
     *allowed = NULL;
     if (in_use(f) == NULL)
         return MOTE_OK;
     TRY(grammar_mask(in_use(f), f->mask, err));
-    /* An answer of a given form may be a call in its place. */
-    if (f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 &&
-        f->options->n_tools > 0 && f->options->answer->tool_choice == MOTE_TOOLS_AUTO)
+    if (may_become_call(f))
         vocab_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
     *allowed = f->mask;
     return MOTE_OK;
@@ -229,9 +300,7 @@ mote_status chat_form_forced(chat_form *f, mote_token *ids, size_t room, size_t 
         ids[(*n)++] = tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
         return MOTE_OK;
     }
-    /* At its beginning an answer may still become a call. */
-    if (in_use(f) == NULL || (f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 &&
-                              f->options->n_tools > 0))
+    if (in_use(f) == NULL || may_become_call(f))
         return MOTE_OK;
     const size_t bytes = grammar_forced(in_use(f), text, sizeof text < room ? sizeof text : room);
     if (bytes == 0)

@@ -33,6 +33,7 @@ typedef struct chat_form {
     chat_form_phase phase;
     size_t from; /* position of the first token the matcher in use has seen */
     bool must_call;
+    bool no_calls;   /* there are tools, but none may be called */
     strbuf warnings; /* one line each: a tool and what of its schema is not held */
 } chat_form;
 

@@ -22,9 +22,10 @@ void parse_warn(const chat_parser *p, chat_warning warning, str text)
 
 const char *chat_warning_name(chat_warning warning)
 {
-    static const char *const names[] = {"unknown_tool", "malformed", "repaired",
-                                        "cut",          "too_long",  "type",
-                                        "duplicate",    "stray_tag", "fenced"};
+    static const char *const names[] = {
+        "unknown_tool", "malformed",      "repaired",         "cut",
+        "too_long",     "type",           "duplicate",        "stray_tag",
+        "fenced",       "schema_widened", "tool_type_ignored"};
     return names[warning];
 }
 
@@ -45,7 +46,7 @@ void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end)
     }
 }
 
-void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
+static void emit_stretch(const chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
 {
     while (begin < end) {
         const size_t tag = parse_next_tag(p, begin, end);
@@ -57,6 +58,17 @@ void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t 
         }
         begin = tag + 2;
     }
+}
+
+void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
+{
+    while (kind == CHAT_EVENT_CONTENT && begin < end) {
+        const size_t next = source_tell(p, begin, end);
+        emit_stretch(p, kind, begin, next);
+        begin = next;
+    }
+    emit_stretch(p, kind, begin, end);
+    source_forget(p, end);
 }
 
 /* ---- thinking ---- */
@@ -86,6 +98,7 @@ static void skip_first_blanks(chat_parser *p)
         p->taken++;
     if (p->fresh && p->taken < p->held.n && p->held.p[p->taken] != TAG_BYTE)
         p->fresh = false;
+    source_forget(p, p->taken);
 }
 
 static void emit_up_to(chat_parser *p, chat_event_kind kind, size_t end)
@@ -130,6 +143,7 @@ void parse_enter_content(chat_parser *p)
     p->run = 0;
     p->run_of = 0;
     p->at = p->taken;
+    source_forget(p, p->taken);
 }
 
 /* Lines, their indent, and blocks of code between lines of ``` or ~~~. */
@@ -233,9 +247,16 @@ static bool content_step(chat_parser *p)
 
 /* ---- the queue ---- */
 
+static bool raw_step(chat_parser *p)
+{
+    emit_up_to(p, CHAT_EVENT_CONTENT, p->held.n);
+    return false;
+}
+
 static bool step(chat_parser *p)
 {
     switch (p->state) {
+    case PARSE_RAW: return raw_step(p);
     case PARSE_THINK: return think_step(p);
     case PARSE_CONTENT: return content_step(p);
     case PARSE_HEAD: return parse_head(p);
@@ -253,7 +274,7 @@ static mote_status check(const chat_parser *p, mote_error *err)
     const strbuf *all[] = {&p->held, &p->raw, &p->arguments, &p->keys, &p->key, &p->value};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         TRY(strbuf_check(all[i], err));
-    return MOTE_OK;
+    return !p->sources_failed ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a parser");
 }
 
 static mote_status run(chat_parser *p, mote_error *err)
@@ -264,6 +285,7 @@ static mote_status run(chat_parser *p, mote_error *err)
         memmove(p->held.p, p->held.p + p->taken, p->held.n - p->taken);
         p->held.n -= p->taken;
         p->at = p->at > p->taken ? p->at - p->taken : 0;
+        p->moved += p->taken;
         p->taken = 0;
     }
     return check(p, err);
@@ -276,27 +298,45 @@ static void put_text(chat_parser *p, mote_token id)
     strbuf_put(&p->held, (str){piece, n});
 }
 
-mote_status chat_parser_token(chat_parser *p, mote_token id, mote_error *err)
+/* Which of the tags that mean something in an answer; CHAT_N_TAGS: none. */
+static chat_tag tag_of(const chat_parser *p, mote_token id)
 {
     int tag = CHAT_TAG_THINK;
     while (tag <= CHAT_TAG_CALL_END && p->options.how->tags[tag] != id)
         tag++;
-    if (tag <= CHAT_TAG_CALL_END) {
+    return !p->options.raw && tag <= CHAT_TAG_CALL_END ? (chat_tag)tag : CHAT_N_TAGS;
+}
+
+/* Nothing that a reader should see, and nothing that means anything here. */
+static bool is_stray(const chat_parser *p, mote_token id)
+{
+    const mote_token *tags = p->options.how->tags;
+    return mote_token_is_control(p->options.model, id) ||
+           (!p->options.raw &&
+            (id == tags[CHAT_TAG_RESPONSE] || id == tags[CHAT_TAG_RESPONSE_END]));
+}
+
+mote_status chat_parser_token(chat_parser *p, mote_token id, mote_error *err)
+{
+    const chat_tag tag = tag_of(p, id);
+    const size_t begin = p->held.n;
+    p->n_tokens++;
+    if (tag != CHAT_N_TAGS) {
         const char bytes[2] = {TAG_BYTE, (char)tag};
         put_text(p, -1);
         strbuf_put(&p->held, (str){bytes, sizeof bytes});
     } else if (mote_token_is_end(p->options.model, id)) {
         return MOTE_OK;
-    } else if (mote_token_is_control(p->options.model, id) ||
-               id == p->options.how->tags[CHAT_TAG_RESPONSE] ||
-               id == p->options.how->tags[CHAT_TAG_RESPONSE_END]) {
+    } else if (is_stray(p, id)) {
         size_t n;
         const char *text = mote_token_bytes(p->options.model, id, &n);
-        parse_warn(p, CHAT_WARN_STRAY_TAG, (str){text, n});
+        if (!p->options.raw)
+            parse_warn(p, CHAT_WARN_STRAY_TAG, (str){text, n});
         return MOTE_OK;
     } else {
         put_text(p, id);
     }
+    source_add(p, begin, id);
     return run(p, err);
 }
 
@@ -333,9 +373,10 @@ mote_status chat_parser_new(chat_parser **out, const chat_parser_options *option
         return err_set(err, MOTE_E_MEMORY, "no memory for a parser");
     p->options = *options;
     for (size_t i = 0; i < options->n_tools; i++)
-        add_tool(p, options->tools[i]);
+        if (options->tool_allowed == NULL || options->tool_allowed[i])
+            add_tool(p, options->tools[i]);
     parse_enter_content(p);
-    p->state = options->thinking ? PARSE_THINK : PARSE_CONTENT;
+    p->state = options->raw ? PARSE_RAW : options->thinking ? PARSE_THINK : PARSE_CONTENT;
     p->fresh = options->thinking; /* an answer without thinking may go on in the middle of a line */
     *out = p;
     return MOTE_OK;
@@ -348,6 +389,7 @@ void chat_parser_free(chat_parser *p)
     strbuf *all[] = {&p->held, &p->raw, &p->arguments, &p->keys, &p->key, &p->value};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         strbuf_fini(all[i]);
+    mem_free(p->sources);
     mem_free(p);
 }
 

@@ -69,6 +69,7 @@ static void end_call(chat_parser *p)
     p->n_ended++;
     emit_call(p, CHAT_EVENT_CALL_END, strbuf_view(&p->arguments));
     forget_call(p);
+    source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 
@@ -78,6 +79,8 @@ static void give_back(chat_parser *p, chat_warning warning, str about)
     if (p->tool != NULL)
         emit_call(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, warning, about);
+    if (p->raw.n > 0)
+        source_tell_taken(p);
     if (p->raw.n > 0 && !p->raw.failed)
         parse_emit(p, (chat_event){.kind = CHAT_EVENT_CONTENT, .text = strbuf_view(&p->raw)});
     forget_call(p);
@@ -92,6 +95,7 @@ static void drop_call(chat_parser *p)
     parse_warn(p, CHAT_WARN_CUT, tool_name(p));
     forget_call(p);
     p->taken = p->at = p->held.n;
+    source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_int.h - the inside of the parser, shared by its three files.
+ * parse_int.h - the inside of the parser, shared by its files.
  *
  * All input becomes one queue, `held`: text, and control tokens as two bytes, TAG_BYTE
  * and the tag. TAG_BYTE is in no UTF-8 text. States take from its front, or wait because
@@ -18,6 +18,7 @@
 #define TAG_BYTE ((char)0xFF)
 
 typedef enum parse_state {
+    PARSE_RAW, /* all is content */
     PARSE_THINK,
     PARSE_CONTENT,
     PARSE_HEAD,  /* after <tool_call> */
@@ -33,6 +34,14 @@ typedef struct parse_tool {
     const json_node *parameters;
 } parse_tool;
 
+/* A token of which nobody was told yet, and its bytes, counted from the first that ever was
+ * queued. If it ends inside a character, the first byte of that counts as its own. */
+typedef struct parse_source {
+    size_t begin, end;
+    size_t token; /* how many came before it */
+    mote_token id;
+} parse_source;
+
 struct chat_parser {
     chat_parser_options options;
     parse_tool tools[CHAT_MAX_TOOLS];
@@ -44,6 +53,13 @@ struct chat_parser {
     size_t at;    /* of held: looked at, >= taken */
     bool ended;   /* held is the last of it */
     bool cut;
+
+    /* what came from which token, if options.tokens */
+    size_t n_tokens;       /* given so far */
+    size_t moved;          /* bytes that left the queue */
+    parse_source *sources; /* [sources_room]; first_source .. n_sources are in use */
+    size_t first_source, n_sources, sources_room;
+    bool sources_failed;
 
     /* thinking and content */
     bool fresh;   /* nothing but blanks since it began: they are left out */
@@ -105,6 +121,18 @@ void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t 
 /* Spells what stands there at the end of `to`. */
 void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end);
 void parse_enter_content(chat_parser *p);
+
+/* ---- parse_source.c: which tokens lead to content ---- */
+
+/* A token was queued from `begin` on. */
+void source_add(chat_parser *p, size_t begin, mote_token id);
+/* Tokens that end before here lead to nothing. */
+void source_forget(chat_parser *p, size_t at);
+/* Content is about to begin here: tells of the tokens that lead to it. Returns where the next one
+ * begins, at most `end`. */
+size_t source_tell(chat_parser *p, size_t begin, size_t end);
+/* All that was taken so far, and nobody was told of, is content after all. */
+void source_tell_taken(chat_parser *p);
 
 /* ---- parse_call.c: each takes what it can; false: it waits ---- */
 

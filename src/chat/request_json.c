@@ -231,17 +231,20 @@ static mote_status read_tools(reader *r, const json_node *tools, mote_error *err
     if (json_node_size(tools) > CHAT_MAX_TOOLS)
         return err_set(err, MOTE_E_ARG, "%u tools are too many: at most %d", json_node_size(tools),
                        CHAT_MAX_TOOLS);
-    out->tools = mem_new(json_node_size(tools), sizeof *out->tools);
+    /* Those that are left out stand behind the others, in their own order. */
+    const size_t n = json_node_size(tools);
+    out->tools = mem_new(2 * n, sizeof *out->tools);
     if (out->tools == NULL)
         return out_of_memory(err);
     for (const json_node *tool = json_node_first(tools); tool != NULL;
          tool = json_node_next(tool)) {
         if (r->mode == CHAT_STABLE && has(tool, "type") && !type_is(tool, "function"))
-            out->tools_left_out++;
+            out->tools[n + out->tools_left_out++] = tool;
         else
             out->tools[out->request.n_tools++] = tool;
     }
     out->request.tools = out->tools;
+    out->left_out = out->tools + n;
     return MOTE_OK;
 }
 

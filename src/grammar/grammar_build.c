@@ -195,10 +195,24 @@ void grammar_end_either(grammar_builder *b)
 
 /* ---- tools ---- */
 
+/* Copies lines, each with the name of the tool it is about. */
+static void put_warnings(strbuf *out, str name, const strbuf *lines)
+{
+    out->failed |= lines->failed;
+    for (size_t i = 0; i < lines->n; i++) {
+        if (i == 0 || lines->p[i - 1] == '\n') {
+            strbuf_put(out, name);
+            strbuf_text(out, ": ");
+        }
+        strbuf_byte(out, lines->p[i]);
+    }
+}
+
 static void add_call_of(grammar_builder *b, const grammar_tool *tool, strbuf *warnings)
 {
+    strbuf lines = {0};
     const schema_options options = {
-        .lenient = !tool->strict, .warnings = warnings, .fuel = &b->fuel};
+        .lenient = !tool->strict, .warnings = warnings != NULL ? &lines : NULL, .fuel = &b->fuel};
     grammar_add_text(b, tool->name);
     grammar_add_text(b, str_of(">\n"));
     if (b->status != MOTE_OK || tool->parameters == NULL)
@@ -207,6 +221,9 @@ static void add_call_of(grammar_builder *b, const grammar_tool *tool, strbuf *wa
     b->status = schema_put_call(b->r, tool->parameters, &options, &rule, b->err);
     if (b->status == MOTE_OK)
         add_call(b, rule);
+    if (warnings != NULL)
+        put_warnings(warnings, tool->name, &lines);
+    strbuf_fini(&lines);
 }
 
 void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t n,

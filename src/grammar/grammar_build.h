@@ -77,7 +77,8 @@ typedef struct grammar_tool {
 /*
  * One call of one of the tools, from behind "<tool_call>" to before "</tool_call>":
  * "\n<function=NAME>\n", its arguments (schema.h), "</function>\n". With several tools
- * the name is the model's choice; with one it is forced. warnings may be NULL.
+ * the name is the model's choice; with one it is forced. warnings may be NULL; its lines
+ * begin with the name of a tool.
  */
 void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t n,
                            strbuf *warnings);

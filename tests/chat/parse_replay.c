@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const names[] = {"reasoning", "content", "call",    "arguments",
-                                    "end",       "cancel",  "warning", "stop"};
+static const char *const names[] = {"reasoning", "content", "call",  "arguments", "end",
+                                    "cancel",    "warning", "token", "stop"};
 
 void replay_init(replay *r, const mote_model *model, const chat_template *how)
 {
@@ -81,7 +81,7 @@ static void check_event(replay *r, const chat_event *e)
         break;
     default: break;
     }
-    for (size_t i = 0; i < e->text.n; i++)
+    for (size_t i = 0; e->kind != CHAT_EVENT_TOKEN && i < e->text.n; i++)
         if (e->text.p[i] == (char)0xFF)
             r->fault = "a mark of the parser in its events";
 }
@@ -96,10 +96,29 @@ static void line(replay *r, const char *name, str text)
     r->open = true;
 }
 
+/* A token is told of once, in order, after it came, and its content follows. */
+static void check_token(replay *r, const chat_event *e)
+{
+    if (e->kind == CHAT_EVENT_TOKEN) {
+        if (e->token < r->next_token || e->token >= r->fed)
+            r->fault = "a token is told of twice, late, or before it came";
+        r->next_token = e->token + 1;
+        r->told_bytes += e->text.n;
+    } else if (r->after_token && e->kind != CHAT_EVENT_CONTENT) {
+        r->fault = "a token is told of and no content follows";
+    } else if (e->kind == CHAT_EVENT_CONTENT && r->tokens) {
+        r->content_bytes += e->text.n;
+        if (r->content_bytes > 3 * r->told_bytes) /* a byte may become U+FFFD */
+            r->fault = "content came of no token";
+    }
+    r->after_token = e->kind == CHAT_EVENT_TOKEN;
+}
+
 static void on_event(void *with, const chat_event *e)
 {
     replay *r = with;
     check_event(r, e);
+    check_token(r, e);
     const bool joins = r->open && e->kind == r->last &&
                        (e->kind == CHAT_EVENT_REASONING || e->kind == CHAT_EVENT_CONTENT);
     switch (e->kind) {
@@ -111,6 +130,7 @@ static void on_event(void *with, const chat_event *e)
             line(r, names[e->kind], e->text);
         break;
     case CHAT_EVENT_CALL_ARGUMENTS: return; /* the end has them all */
+    case CHAT_EVENT_TOKEN: return;
     case CHAT_EVENT_CALL_START:
     case CHAT_EVENT_CALL_CANCEL: line(r, names[e->kind], e->name); break;
     case CHAT_EVENT_CALL_END: line(r, names[e->kind], e->text); break;
@@ -130,9 +150,10 @@ static void give_up(const mote_error *err)
     exit(1);
 }
 
-static void feed(chat_parser *p, mote_token id)
+static void feed(replay *r, chat_parser *p, mote_token id)
 {
     mote_error err;
+    r->fed++;
     if (chat_parser_token(p, id, &err) != MOTE_OK)
         give_up(&err);
 }
@@ -149,18 +170,18 @@ static bool is_utf8(str text)
 }
 
 /* A stretch that no token crosses: as the tokenizer has it, or byte by byte where it cannot. */
-static void feed_bytes(const replay *r, chat_parser *p, str bytes)
+static void feed_bytes(replay *r, chat_parser *p, str bytes)
 {
     static mote_token ids[1 << 16];
     size_t n = 0;
     if (bytes.n > 1 && is_utf8(bytes) &&
         mote_tokenize(r->model, bytes.p, bytes.n, 0, ids, 1 << 16, &n, NULL) == MOTE_OK) {
         for (size_t i = 0; i < n; i++)
-            feed(p, ids[i]);
+            feed(r, p, ids[i]);
         return;
     }
     for (size_t i = 0; i < bytes.n; i++)
-        feed(p, r->of_byte[(unsigned char)bytes.p[i]]);
+        feed(r, p, r->of_byte[(unsigned char)bytes.p[i]]);
 }
 
 void replay_run(replay *r, const bool *cuts)
@@ -168,8 +189,17 @@ void replay_run(replay *r, const bool *cuts)
     chat_parser *p;
     mote_error err;
     size_t at = 0;
-    const chat_parser_options options = {r->model,    r->how,   r->tools, r->n_tools,
-                                         r->thinking, on_event, r};
+    r->tokens = !r->tokens; /* whether somebody asks for them must not matter */
+    r->fed = r->next_token = r->told_bytes = r->content_bytes = 0;
+    r->after_token = false;
+    const chat_parser_options options = {.model = r->model,
+                                         .how = r->how,
+                                         .tools = r->tools,
+                                         .n_tools = r->n_tools,
+                                         .thinking = r->thinking,
+                                         .tokens = r->tokens,
+                                         .event = on_event,
+                                         .with = r};
     r->log.n = 0;
     r->open = false;
     if (chat_parser_new(&p, &options, &err) != MOTE_OK)
@@ -178,7 +208,7 @@ void replay_run(replay *r, const bool *cuts)
         const replay_piece *piece = &r->pieces[i];
         size_t from = 0;
         if (piece->control >= 0) {
-            feed(p, piece->control);
+            feed(r, p, piece->control);
             continue;
         }
         for (size_t to = 1; to <= piece->bytes.n; to++) {

@@ -29,8 +29,11 @@ typedef struct replay {
     mote_token of_byte[256];
     strbuf log; /* what came out: "kind text\n", deltas joined, text escaped as in JSON */
     chat_event_kind last;
-    bool open;         /* the last line can go on */
-    strbuf arguments;  /* of the call that is open */
+    bool open;        /* the last line can go on */
+    strbuf arguments; /* of the call that is open */
+    bool tokens;      /* the last run told of them; every other one does */
+    size_t fed, next_token, told_bytes, content_bytes;
+    bool after_token;
     const char *fault; /* a rule that holds for all events was broken */
 } replay;
 

@@ -40,7 +40,13 @@ static void on_event(void *with, const chat_event *e)
 
 static chat_parser *new_parser(watch *w, bool thinking)
 {
-    const chat_parser_options options = {model, &how, tools, 1, thinking, on_event, w};
+    const chat_parser_options options = {.model = model,
+                                         .how = &how,
+                                         .tools = tools,
+                                         .n_tools = 1,
+                                         .thinking = thinking,
+                                         .event = on_event,
+                                         .with = w};
     chat_parser *p;
     *w = (watch){0};
     assert_int_equal(chat_parser_new(&p, &options, NULL), MOTE_OK);
@@ -160,7 +166,13 @@ static void every_allocation_may_fail(void **state)
     mote_status status = MOTE_E_MEMORY;
     for (uint64_t n = 1; status != MOTE_OK; n++) {
         watch w = {0};
-        const chat_parser_options options = {model, &how, tools, 1, false, on_event, &w};
+        const chat_parser_options options = {.model = model,
+                                             .how = &how,
+                                             .tools = tools,
+                                             .n_tools = 1,
+                                             .tokens = true,
+                                             .event = on_event,
+                                             .with = &w};
         chat_parser *p;
         mem_fail_at(n);
         status = chat_parser_new(&p, &options, NULL);

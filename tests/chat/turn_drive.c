@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* turn_drive.c - see turn_drive.h. */
+#include "chat/turn_drive.h"
+
+#include "base/mem.h"
+#include "chat/chat_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_GUESTS = 16 };
+
+static void must(mote_status status, const mote_error *err)
+{
+    if (status == MOTE_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", mote_status_name(status), err->text);
+    abort();
+}
+
+void house_open(house *h, mote_engine *engine)
+{
+    mote_error err;
+    *h = (house){.engine = engine};
+    must(chat_kit_of(&h->kit, mote_engine_model(engine), &err), &err);
+    must(chat_vocab_of(&h->words, &h->kit, &err), &err);
+}
+
+void house_close(house *h)
+{
+    vocab_free(h->words);
+    *h = (house){0};
+}
+
+static void on_event(void *with, const chat_event *e)
+{
+    static const char *const names[] = {"reasoning", "content", "start", "arguments", "call",
+                                        "cancel",    "warning", "token", "end"};
+    guest *g = with;
+    const str name =
+        e->kind == CHAT_EVENT_WARNING ? str_of(chat_warning_name(e->warning)) : e->name;
+    strbuf_text(&g->log, names[e->kind]);
+    strbuf_byte(&g->log, ' ');
+    strbuf_put(&g->log, name);
+    strbuf_byte(&g->log, ' ');
+    json_put_escaped(&g->log, e->text);
+    strbuf_byte(&g->log, '\n');
+    if (e->kind == CHAT_EVENT_TOKEN)
+        strbuf_put(&g->chosen, (str){(const char *)e->choice, sizeof *e->choice});
+}
+
+static mote_status make_prompt(guest *g, const house *h, mote_error *err)
+{
+    if (!g->raw) {
+        TRY(json_doc_read(&g->doc, str_of(g->request), err));
+        TRY(chat_parsed_read(&g->parsed, json_doc_root(g->doc), CHAT_STABLE, err));
+        return chat_render(h->kit.model, &h->kit.how, &g->parsed.request, &g->prompt, err);
+    }
+    const size_t bytes = strlen(g->request);
+    g->prompt.ids = mem_new(bytes, sizeof *g->prompt.ids);
+    if (g->prompt.ids == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a prompt");
+    return mote_tokenize(h->kit.model, g->request, bytes, 0, g->prompt.ids, bytes, &g->prompt.n,
+                         err);
+}
+
+mote_status guest_invite(guest *g, const house *h, mote_error *err)
+{
+    TRY(make_prompt(g, h, err));
+    const chat_turn_options options = {.kit = &h->kit,
+                                       .prompt = g->prompt.ids,
+                                       .n_prompt = g->prompt.n,
+                                       .thinking = g->prompt.thinking,
+                                       .context = 2048,
+                                       .answer = &g->how,
+                                       .tools = g->parsed.request.tools,
+                                       .n_tools = g->parsed.request.n_tools,
+                                       .tool_allowed = g->tool_allowed,
+                                       .vocab = h->words,
+                                       .raw = g->raw,
+                                       .logprobs = g->logprobs,
+                                       .min_tokens = g->min_tokens,
+                                       .ignore_end = g->ignore_end,
+                                       .event = on_event,
+                                       .with = g};
+    return chat_turn_new(&g->turn, &options, err);
+}
+
+static void sit_down(house *h, guest *g)
+{
+    mote_error err;
+    if (g->turn == NULL)
+        must(guest_invite(g, h, &err), &err);
+    must(mote_session_new(&g->session, h->engine, NULL, &err), &err);
+    must(chat_turn_next(g->turn, NULL, &g->want, &err), &err);
+    g->here = true;
+}
+
+/* What the session lacks of what the turn wants, or a slice of it. */
+static mote_work next_work(guest *g)
+{
+    const size_t same = g->want.same < g->want.n ? g->want.same : g->want.n - 1;
+    if (mote_session_length(g->session) > g->want.same)
+        mote_session_rewind(g->session, same);
+    const size_t length = (size_t)mote_session_length(g->session), left = g->want.n - length;
+    const size_t now = g->slice > 0 && g->slice < left ? g->slice : left;
+    return (mote_work){.session = g->session,
+                       .tokens = g->want.tokens + length,
+                       .n = now,
+                       .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
+}
+
+static void after_step(guest *g)
+{
+    mote_error err;
+    size_t written;
+    if (!g->here || g->want.over)
+        return;
+    if (mote_session_length(g->session) < g->want.n) {
+        g->want.same = g->want.n; /* the rest of a slice goes on from where it is */
+        return;
+    }
+    guest_answer(g, &written);
+    if (g->enough_at > 0 && written >= g->enough_at)
+        chat_turn_end_thinking(g->turn);
+    must(chat_turn_next(g->turn, g->session, &g->want, &err), &err);
+    if (g->want.over) {
+        mote_session_free(g->session);
+        g->session = NULL;
+    }
+}
+
+bool guests_step(house *h, guest *guests, size_t n)
+{
+    mote_work work[MAX_GUESTS];
+    mote_error err;
+    size_t n_work = 0, waiting = 0;
+    for (size_t i = 0; i < n; i++) {
+        guest *g = &guests[i];
+        if (!g->here && g->late > 0) {
+            g->late--;
+            waiting++;
+            continue;
+        }
+        if (!g->here)
+            sit_down(h, g);
+        if (!g->want.over)
+            work[n_work++] = next_work(g);
+    }
+    if (n_work > 0)
+        must(mote_step(h->engine, work, n_work, &err), &err);
+    for (size_t i = 0; i < n; i++)
+        after_step(&guests[i]);
+    return n_work + waiting > 0;
+}
+
+void guests_stay(house *h, guest *guests, size_t n)
+{
+    while (guests_step(h, guests, n))
+        continue;
+}
+
+void guest_leave(guest *g)
+{
+    mote_session_free(g->session);
+    chat_turn_free(g->turn);
+    chat_prompt_fini(&g->prompt);
+    chat_parsed_fini(&g->parsed);
+    json_doc_free(g->doc);
+    strbuf_fini(&g->log);
+    strbuf_fini(&g->chosen);
+    g->session = NULL;
+    g->turn = NULL;
+    g->doc = NULL;
+    g->here = false;
+}
+
+const mote_token *guest_answer(const guest *g, size_t *n)
+{
+    bool open;
+    const mote_token *tokens = chat_turn_tokens(g->turn, n, &open);
+    *n -= g->prompt.n;
+    return tokens + g->prompt.n;
+}
+
+bool text_has(str text, str part)
+{
+    for (size_t i = 0; i + part.n <= text.n; i++)
+        if (memcmp(text.p + i, part.p, part.n) == 0)
+            return true;
+    return false;
+}
+
+bool guest_said(const guest *g, const char *text)
+{
+    return text_has(strbuf_view(&g->log), str_of(text));
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * turn_options.c - what a service asks of a turn beyond mote_chat.h: completions without a
+ * template, log-probabilities, lengths, tools that may be called, thinking that a reader ends, and
+ * warnings about schemas.
+ */
+#include "chat/chat_rig.h"
+#include "chat/turn_drive.h"
+#include "chat/turn_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { SESSIONS = 2 };
+
+static house home;
+
+#define SAY(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}],"
+#define DIRECT    "\"enable_thinking\":false}"
+
+static const mote_answer *stay(guest *g)
+{
+    guests_stay(&home, g, 1);
+    return chat_turn_result(g->turn);
+}
+
+/* The events of one kind, joined. */
+static void heard_of(const guest *g, const char *kind, strbuf *out)
+{
+    const char *at = g->log.p, *end = g->log.p + g->log.n;
+    out->n = 0;
+    while (at < end) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        const size_t n = strlen(kind);
+        if (strncmp(at, kind, n) == 0 && at[n] == ' ')
+            strbuf_put(out, (str){at + n + 2, (size_t)(line_end - at) - n - 2});
+        at = line_end + 1;
+    }
+}
+
+static void without_a_template(void **state)
+{
+    (void)state;
+    guest g = {.request = "<think>The mayor of Keldon is", .raw = true, .how = turn_greedy()};
+    g.how.max_tokens = 12;
+    const mote_answer *a = stay(&g);
+    strbuf said = {0}, spelt = {0};
+    size_t n;
+    const mote_token *tokens = guest_answer(&g, &n);
+    mote_text_stream stream = {0};
+    for (size_t i = 0; i <= n; i++) {
+        char piece[MOTE_PIECE_BYTES];
+        const mote_token id = i < n ? tokens[i] : -1;
+        if (id >= 0 && mote_token_is_control(home.kit.model, id))
+            continue;
+        const size_t bytes = mote_text_next(home.kit.model, &stream, id, piece, sizeof piece);
+        json_put_escaped(&spelt, (str){piece, bytes});
+    }
+    heard_of(&g, "content", &said);
+    assert_true(n > 0 && str_eq(strbuf_view(&said), strbuf_view(&spelt)));
+    assert_false(a->thinking);
+    assert_int_equal(a->answer_tokens, n);
+    guest_leave(&g);
+    /* a form holds here too */
+    g = (guest){.request = "Yes or no? ", .raw = true, .how = turn_greedy()};
+    g.how.format = MOTE_FORMAT_REGEX;
+    g.how.format_text = "(yes|no) [0-9]{3}";
+    g.how.format_bytes = strlen(g.how.format_text);
+    a = stay(&g);
+    heard_of(&g, "content", &said);
+    assert_int_equal(a->finish, MOTE_FINISH_STOP);
+    assert_true(said.n == 6 || said.n == 7);
+    guest_leave(&g);
+    strbuf_fini(&said);
+    strbuf_fini(&spelt);
+}
+
+static void raw_is_without_thinking_and_calls(void **state)
+{
+    (void)state;
+    mote_error err;
+    guest g = {.request = "x", .raw = true, .how = {.tool_choice = MOTE_TOOLS_REQUIRED}};
+    assert_int_equal(guest_invite(&g, &home, &err), MOTE_E_ARG);
+    guest_leave(&g);
+}
+
+/* The tokens told of are those of the content, with the sampler's own figures. */
+static void log_probabilities(void **state)
+{
+    (void)state;
+    static const char *const stop[] = {"zzz", "Keld"};
+    for (int round = 0; round < 4; round++) {
+        guest g = {.request = round % 2 ? SAY("Who is the mayor of Keldon?") "\"enable_thinking\":"
+                                                                             "true}"
+                                        : SAY("Who is the mayor of Keldon?") DIRECT,
+                   .logprobs = true,
+                   .how = turn_greedy()};
+        g.how.sampling.top_logprobs = 3;
+        g.how.max_tokens = 200;
+        g.how.think_budget = 16;
+        g.how.stop = stop;
+        g.how.n_stop = round / 2;
+        const mote_answer *a = stay(&g);
+        strbuf content = {0}, tokens = {0};
+        heard_of(&g, "content", &content);
+        heard_of(&g, "token", &tokens);
+        const size_t n = g.chosen.n / sizeof(mote_choice);
+        assert_true(n > 3 && n < a->answer_tokens + 1);
+        if (a->thinking)
+            assert_true(n + a->think_tokens <= a->answer_tokens + 1);
+        /* blanks that begin or end an answer belong to tokens, not to the content */
+        assert_true(text_has(strbuf_view(&tokens), strbuf_view(&content)));
+        assert_true(tokens.n <= content.n + 8);
+        for (size_t i = 0; i < n; i++) {
+            mote_choice c;
+            memcpy(&c, g.chosen.p + i * sizeof c, sizeof c);
+            assert_int_equal(c.n_top, 3);
+            assert_true(c.logprob < 0 && c.top[0].logprob >= c.logprob);
+            assert_int_equal(c.top[0].token, c.token); /* greedy */
+        }
+        strbuf_fini(&content);
+        strbuf_fini(&tokens);
+        guest_leave(&g);
+    }
+}
+
+/* Every token event stands before a content event, and what the form put in has no choice. */
+static void log_probabilities_of_a_form(void **state)
+{
+    (void)state;
+    guest g = {.request = SAY("Who is the mayor of Keldon?") DIRECT, .logprobs = true};
+    g.how = turn_greedy();
+    g.how.sampling.top_logprobs = 2;
+    g.how.format = MOTE_FORMAT_JSON_SCHEMA;
+    g.how.format_text = "{\"type\":\"object\",\"properties\":{\"a_name_that_is_forced\":{\"enum\":["
+                        "\"x\",\"y\"]}},\"required\":[\"a_name_that_is_forced\"],"
+                        "\"additionalProperties\":false}";
+    g.how.format_bytes = strlen(g.how.format_text);
+    const mote_answer *a = stay(&g);
+    size_t put_in = 0, n = g.chosen.n / sizeof(mote_choice);
+    for (size_t i = 0; i < n; i++) {
+        mote_choice c;
+        memcpy(&c, g.chosen.p + i * sizeof c, sizeof c);
+        put_in += c.n_top == 0 && c.logprob == 0;
+    }
+    assert_int_equal(n, a->answer_tokens);
+    assert_int_equal(put_in, a->forced_tokens);
+    assert_true(put_in > 3);
+    guest_leave(&g);
+}
+
+static void lengths(void **state)
+{
+    (void)state;
+    guest g = {.request = SAY("Hello") DIRECT, .how = turn_greedy()};
+    const mote_answer *a = stay(&g);
+    const uint64_t natural = a->answer_tokens;
+    assert_int_equal(a->finish, MOTE_FINISH_STOP);
+    guest_leave(&g);
+    g = (guest){.request = g.request, .how = g.how, .min_tokens = (uint32_t)natural + 20};
+    a = stay(&g);
+    assert_true(a->answer_tokens >= natural + 20);
+    guest_leave(&g);
+    g = (guest){.request = g.request, .how = g.how, .ignore_end = true};
+    g.how.max_tokens = 150;
+    g.how.no_loop_guard = true;
+    a = stay(&g);
+    assert_int_equal(a->finish, MOTE_FINISH_LENGTH);
+    assert_int_equal(a->answer_tokens, 150);
+    guest_leave(&g);
+    /* an answer that has its form has to end */
+    g = (guest){.request = g.request, .how = turn_greedy(), .ignore_end = true};
+    g.how.format = MOTE_FORMAT_CHOICES;
+    g.how.format_text = "[\"yes\",\"no\"]";
+    g.how.format_bytes = strlen(g.how.format_text);
+    a = stay(&g);
+    assert_int_equal(a->finish, MOTE_FINISH_STOP);
+    guest_leave(&g);
+}
+
+#define TOOL(name, more) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"" more "}}"
+
+static void only_allowed_tools_are_called(void **state)
+{
+    (void)state;
+    static const bool second[] = {false, true}, none[] = {false, false};
+    static const char request[] =
+        SAY("Hello") "\"tools\":[" TOOL("first", "") "," TOOL("second", "") "]," DIRECT;
+    mote_error err;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        guest g = {.request = request, .tool_allowed = second};
+        g.how.tool_choice = MOTE_TOOLS_REQUIRED;
+        g.how.one_call = true;
+        g.how.sampling.seed = seed;
+        assert_int_equal(stay(&g)->calls, 1);
+        assert_true(guest_said(&g, "call second {}"));
+        guest_leave(&g);
+    }
+    guest g = {.request = request, .tool_allowed = none};
+    g.how.tool_choice = MOTE_TOOLS_REQUIRED;
+    assert_int_equal(guest_invite(&g, &home, &err), MOTE_E_ARG);
+    guest_leave(&g);
+    /* a model that wants to call cannot */
+    const mote_bias bias = {home.kit.how.tags[CHAT_TAG_CALL], 100};
+    g = (guest){.request = request, .tool_allowed = none, .how = turn_greedy()};
+    g.how.sampling.bias = &bias;
+    g.how.sampling.n_bias = 1;
+    g.how.max_tokens = 20;
+    stay(&g);
+    assert_false(guest_said(&g, "start"));
+    assert_false(guest_said(&g, "tool_call"));
+    guest_leave(&g);
+}
+
+static void a_reader_ends_thinking(void **state)
+{
+    (void)state;
+    for (size_t at = 0; at < 6; at += 5) {
+        guest g = {.request = SAY("What is 245 + 178?") "\"enable_thinking\":true}",
+                   .enough_at = at,
+                   .how = turn_greedy()};
+        g.how.max_tokens = 200;
+        if (at == 0) { /* before it began */
+            mote_error err;
+            assert_int_equal(guest_invite(&g, &home, &err), MOTE_OK);
+            chat_turn_end_thinking(g.turn);
+        }
+        const mote_answer *a = stay(&g);
+        assert_int_equal(a->think_end, MOTE_THINK_END_CLIENT);
+        assert_string_equal(mote_think_end_name(a->think_end), "client");
+        assert_in_range(a->think_tokens, at + 1, at + CHAT_MAX_CLOSING);
+        assert_true(guest_said(&g, "content"));
+        guest_leave(&g);
+    }
+    /* after it ended, and without it, nothing happens */
+    guest g = {.request = SAY("Hello") DIRECT, .enough_at = 2, .how = turn_greedy()};
+    assert_int_equal(stay(&g)->think_end, MOTE_THINK_END_NOT);
+    guest_leave(&g);
+}
+
+static void schemas_of_tools(void **state)
+{
+    (void)state;
+    static const char odd[] = ",\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{"
+                              "\"type\":\"string\",\"contentEncoding\":\"base64\"},\"b\":{"
+                              "\"type\":\"array\",\"unevaluatedItems\":{\"type\":\"integer\"}}}}";
+    char request[2048];
+    mote_error err;
+    /* widened, with a warning before anything else */
+    snprintf(request, sizeof request,
+             SAY("Hello") "\"tools\":[" TOOL("good", "") "," TOOL("odd", "%s") "]," DIRECT, odd);
+    guest g = {.request = request, .how = turn_greedy()};
+    const mote_answer *a = stay(&g);
+    assert_true(g.log.n > 0 && strncmp(g.log.p, "warning schema_widened odd: ", 28) == 0);
+    assert_true(guest_said(&g, "unevaluatedItems"));
+    assert_false(guest_said(&g, "good"));
+    assert_true(a->warnings > 0);
+    guest_leave(&g);
+    /* strict: refused by name */
+    snprintf(request, sizeof request,
+             SAY("Hello") "\"tools\":[" TOOL("good", "") "," TOOL("odd",
+                                                                  ",\"strict\":true%s") "]," DIRECT,
+             odd);
+    g = (guest){.request = request};
+    assert_int_equal(guest_invite(&g, &home, &err), MOTE_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "odd"));
+    assert_non_null(strstr(err.text, "unevaluatedItems"));
+    guest_leave(&g);
+    /* no schema at all: any arguments, unless it is strict */
+    g = (guest){.request = SAY("Hello") "\"tools\":[" TOOL(
+                    "broken", ",\"parameters\":{\"type\":7}") "," TOOL("good", "") "]," DIRECT};
+    g.how.tool_choice = MOTE_TOOLS_NAMED;
+    g.how.tool_name = "broken";
+    g.how.max_tokens = 100;
+    stay(&g);
+    assert_true(guest_said(&g, "warning schema_widened broken: "));
+    assert_true(guest_said(&g, "start broken"));
+    guest_leave(&g);
+}
+
+static void tools_of_other_types(void **state)
+{
+    (void)state;
+    json_doc *doc = rig_json("{\"messages\":[],\"tools\":[{\"type\":\"web_search\"},"
+                             "{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+                             "{\"type\":\"computer\"}]}");
+    chat_parsed parsed;
+    assert_int_equal(chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, NULL), MOTE_OK);
+    assert_int_equal(parsed.request.n_tools, 1);
+    assert_int_equal(parsed.tools_left_out, 2);
+    assert_string_equal(rig_text(parsed.left_out[0], "type"), "web_search");
+    assert_string_equal(rig_text(parsed.left_out[1], "type"), "computer");
+    chat_parsed_fini(&parsed);
+    json_doc_free(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_template),
+        cmocka_unit_test(raw_is_without_thinking_and_calls),
+        cmocka_unit_test(log_probabilities),
+        cmocka_unit_test(log_probabilities_of_a_form),
+        cmocka_unit_test(lengths),
+        cmocka_unit_test(only_allowed_tools_are_called),
+        cmocka_unit_test(a_reader_ends_thinking),
+        cmocka_unit_test(schemas_of_tools),
+        cmocka_unit_test(tools_of_other_types),
+    };
+    mote_engine *engine = turn_engine("mote-tiny-Q4_K_M.gguf", SESSIONS, 2);
+    house_open(&home, engine);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    house_close(&home);
+    turn_engine_close(engine);
+    return failed;
+}
