@@ -13,7 +13,12 @@
 #include "serve/sched.h"
 #include "server/exchange.h"
 
-enum { SERVER_MAX_LISTEN = 16, SERVER_MAX_KEYS = 64, SERVER_MAX_HOSTS = 64 };
+enum {
+    SERVER_MAX_LISTEN = 16,
+    SERVER_MAX_KEYS = 64,
+    SERVER_MAX_HOSTS = 64,
+    SERVER_MAX_LIMITS = 16
+};
 
 typedef struct server_options {
     const mote_model *model;
@@ -23,7 +28,9 @@ typedef struct server_options {
     /* "127.0.0.1:11435", "[::1]:11435", "unix:PATH"; none: loopback, or what systemd passed */
     const char *listen[SERVER_MAX_LISTEN];
     size_t n_listen;
-    const char *keys[SERVER_MAX_KEYS]; /* "KEY" or "KEY scope,scope"; copied as digests */
+    /* "KEY" or "KEY scope,scope", KEY in clear or as "sha256:HEX"; without scopes it may infer.
+     * Copied as digests. */
+    const char *keys[SERVER_MAX_KEYS];
     size_t n_keys;
     const char *hosts[SERVER_MAX_HOSTS]; /* more names for Host */
     size_t n_hosts;
@@ -33,9 +40,10 @@ typedef struct server_options {
     bool strict;          /* unknown fields are errors */
     bool no_ext;          /* no `mote` object in replies */
     bool log_json;
-    int log_level;        /* 0: errors; 1: a line per request; 2: more */
-    double drain_seconds; /* 0: 30 */
-    uint32_t max_connections, max_connections_per_ip, max_body; /* 0: server/limits.h */
+    int log_level;                         /* 0: errors; 1: a line per request; 2: more */
+    double drain_seconds;                  /* 0: 30 */
+    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/limits.h */
+    size_t n_limits;
 } server_options;
 
 /* Opens the sockets and makes the scheduler. The text of a failure says what to change. */
@@ -45,6 +53,11 @@ mote_status server_run(server *s, mote_error *err);
 /* From a signal handler or another thread: first call drains, the second one ends at once. */
 void server_stop(server *s);
 void server_free(server *s);
+
+/* A new key, in clear, and the line of a key file that lets it infer; both terminated. */
+enum { SERVER_KEY_BYTES = 64, SERVER_KEY_LINE_BYTES = 96 };
+mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE_BYTES],
+                           mote_error *err);
 
 /* What handlers need. */
 const server_options *server_settings(const server *s);
@@ -58,6 +71,22 @@ mote_status server_vocab(server *s, const struct vocab **out, mote_error *err);
 /* Terminated; what the model is called in replies. */
 const char *server_model_name(const server *s);
 bool server_draining(const server *s);
+/* How many addresses it listens on, and the name of one: "127.0.0.1:11435", "unix:PATH". */
+size_t server_n_addresses(const server *s);
+const char *server_address(const server *s, size_t i);
+/* Figures of the door, for metrics. */
+typedef struct server_figures {
+    uint32_t connections;
+    uint64_t requests;            /* handed to a route */
+    uint64_t refused_connections; /* over a limit, or while draining */
+    uint64_t refused_requests;    /* at the gate, or by a rule of access.h */
+    uint64_t body_bytes;          /* held for requests at present */
+    double loop_longest;          /* seconds one turn of the loop took at most, */
+    double loop_longest_lately;   /* within the last one or two seconds, */
+    uint64_t loop_over_20_ms;     /* and how many took longer than they may */
+    double loop_busy;             /* seconds in all */
+} server_figures;
+void server_read_figures(const server *s, server_figures *out);
 /* Seconds since 1970 at the start of the process's model file, for `created`. */
 int64_t server_model_date(const server *s);
 
