@@ -222,12 +222,18 @@ void session_tail_parts(const mote_session *s, uint32_t delta_layer, tail_part p
     ring_parts(s, m.ring, delta_conv_dim(d) * f32, parts + 3);
 }
 
-/* Both stand at the same position. Of the tail's megabytes only those that mean something. */
+/* Both stand at the same position. Of the tail's megabytes only those that mean something: inputs
+ * that belong to positions before the boundary serve no rewind any more. */
 static void copy_tail(mote_session *to, const mote_session *from)
 {
+    uint64_t boundary = session_boundary(from);
+    uint64_t first_input = boundary > DELTA_HISTORY ? boundary - DELTA_HISTORY : 0;
+    to->ring_from = first_input > from->ring_from ? first_input : from->ring_from;
+    mote_session view = *from;
+    view.ring_from = to->ring_from;
     for (uint32_t i = 0; i < from->engine->forward.layout.n_delta; i++) {
         tail_part source[TAIL_PARTS], target[TAIL_PARTS];
-        session_tail_parts(from, i, source);
+        session_tail_parts(&view, i, source);
         session_tail_parts(to, i, target);
         for (size_t j = 0; j < TAIL_PARTS; j++)
             memcpy(target[j].data, source[j].data, source[j].bytes);
@@ -245,7 +251,6 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
     mote_session *s;
     TRY(session_claim(&s, e, from->context, err));
     s->length = from->length;
-    s->ring_from = from->ring_from;
     memcpy(s->tokens, from->tokens, (size_t)from->length * sizeof *s->tokens);
     for (s->n_pages = 0; s->n_pages < from->n_pages; s->n_pages++) {
         s->pages[s->n_pages] = from->pages[s->n_pages];
