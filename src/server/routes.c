@@ -4,64 +4,61 @@
 
 #include "server/handlers.h"
 
+/* Short names, so that a row is a line. */
+#define GET     (HTTP_GET | HTTP_HEAD)
+#define POST    HTTP_POST
+#define DELETE  HTTP_DELETE
+#define PUBLIC  PRIVILEGE_PUBLIC
+#define INFER   PRIVILEGE_INFER
+#define METRICS PRIVILEGE_METRICS
+#define ADMIN   PRIVILEGE_ADMIN
+
+/* clang-format off */
 static const route table[] = {
-    {HTTP_GET | HTTP_HEAD, "/", PRIVILEGE_PUBLIC, API_OPENAI, "root", handle_root},
-    {HTTP_GET | HTTP_HEAD, "/health", PRIVILEGE_PUBLIC, API_OPENAI, "health", handle_health},
-    {HTTP_GET | HTTP_HEAD, "/v1/health", PRIVILEGE_PUBLIC, API_OPENAI, "health", handle_health},
+    {GET,    "/",                                    PUBLIC, API_OPENAI,    "root",            handle_root},
+    {GET,    "/health",                              PUBLIC, API_OPENAI,    "health",          handle_health},
+    {GET,    "/v1/health",                           PUBLIC, API_OPENAI,    "health",          handle_health},
 
-    {HTTP_POST, "/v1/chat/completions", PRIVILEGE_INFER, API_OPENAI, "chat",
-     handle_chat_completions},
-    {HTTP_POST, "/chat/completions", PRIVILEGE_INFER, API_OPENAI, "chat", handle_chat_completions},
-    {HTTP_POST, "/v1/chat/completions/input_tokens", PRIVILEGE_INFER, API_OPENAI, "chat",
-     handle_chat_input_tokens},
-    {HTTP_POST, "/v1/chat/completions/control", PRIVILEGE_INFER, API_OPENAI, "chat",
-     handle_chat_control},
-    {HTTP_POST, "/v1/completions", PRIVILEGE_INFER, API_OPENAI, "completions", handle_completions},
-    {HTTP_GET | HTTP_HEAD, "/v1/models", PRIVILEGE_INFER, API_OPENAI, "models", handle_models},
-    {HTTP_GET | HTTP_HEAD, "/v1/models/*", PRIVILEGE_INFER, API_OPENAI, "models", handle_model},
-    {HTTP_POST, "/v1/embeddings", PRIVILEGE_INFER, API_OPENAI, "embeddings", handle_embeddings},
+    {POST,   "/v1/chat/completions",                 INFER,  API_OPENAI,    "chat",            handle_chat_completions},
+    {POST,   "/chat/completions",                    INFER,  API_OPENAI,    "chat",            handle_chat_completions},
+    {POST,   "/v1/chat/completions/input_tokens",    INFER,  API_OPENAI,    "count",           handle_chat_input_tokens},
+    {POST,   "/v1/chat/completions/control",         INFER,  API_OPENAI,    "control",         handle_chat_control},
+    {POST,   "/v1/completions",                      INFER,  API_OPENAI,    "completions",     handle_completions},
+    {GET,    "/v1/models",                           INFER,  API_OPENAI,    "models",          handle_models},
+    {GET,    "/v1/models/*",                         INFER,  API_OPENAI,    "models",          handle_model},
+    {POST,   "/v1/embeddings",                       INFER,  API_OPENAI,    "embeddings",      handle_embeddings},
 
-    {HTTP_POST, "/v1/messages", PRIVILEGE_INFER, API_ANTHROPIC, "messages", handle_messages},
-    {HTTP_POST, "/v1/messages/count_tokens", PRIVILEGE_INFER, API_ANTHROPIC, "messages",
-     handle_count_tokens},
+    {POST,   "/v1/messages",                         INFER,  API_ANTHROPIC, "messages",        handle_messages},
+    {POST,   "/v1/messages/count_tokens",            INFER,  API_ANTHROPIC, "count",           handle_count_tokens},
 
-    {HTTP_POST, "/api/chat", PRIVILEGE_INFER, API_OLLAMA, "ollama_chat", handle_ollama_chat},
-    {HTTP_POST, "/api/generate", PRIVILEGE_INFER, API_OLLAMA, "ollama_generate",
-     handle_ollama_generate},
-    {HTTP_POST, "/api/embed", PRIVILEGE_INFER, API_OLLAMA, "embeddings", handle_ollama_embed},
-    {HTTP_POST, "/api/embeddings", PRIVILEGE_INFER, API_OLLAMA, "embeddings",
-     handle_ollama_embeddings},
-    {HTTP_GET | HTTP_HEAD, "/api/version", PRIVILEGE_INFER, API_OLLAMA, "models",
-     handle_ollama_version},
-    {HTTP_GET | HTTP_HEAD, "/api/tags", PRIVILEGE_INFER, API_OLLAMA, "models", handle_ollama_tags},
-    {HTTP_GET | HTTP_HEAD, "/api/ps", PRIVILEGE_INFER, API_OLLAMA, "models", handle_ollama_ps},
-    {HTTP_POST, "/api/show", PRIVILEGE_INFER, API_OLLAMA, "models", handle_ollama_show},
-    {HTTP_POST, "/api/pull", PRIVILEGE_INFER, API_OLLAMA, "models", handle_ollama_pull},
-    {HTTP_DELETE, "/api/delete", PRIVILEGE_ADMIN, API_OLLAMA, "models", handle_ollama_delete},
-    {HTTP_POST, "/api/create", PRIVILEGE_ADMIN, API_OLLAMA, "models", handle_ollama_unsupported},
-    {HTTP_POST, "/api/copy", PRIVILEGE_ADMIN, API_OLLAMA, "models", handle_ollama_unsupported},
-    {HTTP_POST, "/api/push", PRIVILEGE_ADMIN, API_OLLAMA, "models", handle_ollama_unsupported},
-    {HTTP_HEAD | HTTP_POST, "/api/blobs/*", PRIVILEGE_ADMIN, API_OLLAMA, "models",
-     handle_ollama_unsupported},
+    {POST,   "/api/chat",                            INFER,  API_OLLAMA,    "ollama-chat",     handle_ollama_chat},
+    {POST,   "/api/generate",                        INFER,  API_OLLAMA,    "ollama-generate", handle_ollama_generate},
+    {GET,    "/api/version",                         INFER,  API_OLLAMA,    "ollama-models",   handle_ollama_version},
+    {GET,    "/api/tags",                            INFER,  API_OLLAMA,    "ollama-models",   handle_ollama_tags},
+    {GET,    "/api/ps",                              INFER,  API_OLLAMA,    "ollama-models",   handle_ollama_ps},
+    {POST,   "/api/show",                            INFER,  API_OLLAMA,    "ollama-models",   handle_ollama_show},
+    {POST,   "/api/pull",                            ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_pull},
+    {DELETE, "/api/delete",                          ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_delete},
+    {POST,   "/api/create",                          ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_unsupported},
+    {POST,   "/api/copy",                            ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_unsupported},
+    {POST,   "/api/push",                            ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_unsupported},
+    {POST,   "/api/blobs/*",                         ADMIN,  API_OLLAMA,    "ollama-manage",   handle_ollama_unsupported},
+    {POST,   "/api/embed",                           INFER,  API_OLLAMA,    "embeddings",      handle_ollama_embed},
+    {POST,   "/api/embeddings",                      INFER,  API_OLLAMA,    "embeddings",      handle_ollama_embeddings},
 
-    {HTTP_GET | HTTP_HEAD, "/props", PRIVILEGE_INFER, API_OPENAI, "extras", handle_props},
-    {HTTP_POST, "/props", PRIVILEGE_ADMIN, API_OPENAI, "extras", handle_props_change},
-    {HTTP_GET | HTTP_HEAD, "/slots", PRIVILEGE_INFER, API_OPENAI, "extras", handle_slots},
-    {HTTP_POST, "/tokenize", PRIVILEGE_INFER, API_OPENAI, "extras", handle_tokenize},
-    {HTTP_POST, "/detokenize", PRIVILEGE_INFER, API_OPENAI, "extras", handle_detokenize},
-    {HTTP_POST, "/apply-template", PRIVILEGE_INFER, API_OPENAI, "extras", handle_apply_template},
-    {HTTP_GET | HTTP_HEAD, "/v1/requests/*", PRIVILEGE_INFER, API_OPENAI, "extras",
-     handle_request_figures},
-    {HTTP_POST, "/v1/score", PRIVILEGE_INFER, API_OPENAI, "score", handle_score},
-    {HTTP_POST, "/v1/rerank", PRIVILEGE_INFER, API_OPENAI, "score", handle_rerank},
-    {HTTP_POST, "/rerank", PRIVILEGE_INFER, API_OPENAI, "score", handle_rerank},
-    {HTTP_POST, "/infill", PRIVILEGE_INFER, API_OPENAI, "infill", handle_infill},
-    {HTTP_GET | HTTP_DELETE, "/v1/cache", PRIVILEGE_ADMIN, API_OPENAI, "extras",
-     handle_not_offered},
-    {HTTP_POST | HTTP_DELETE, "/v1/cache/*", PRIVILEGE_ADMIN, API_OPENAI, "extras",
-     handle_not_offered},
-    {HTTP_POST, "/v1/unload", PRIVILEGE_ADMIN, API_OPENAI, "extras", handle_not_offered},
+    {GET,    "/props",                               INFER,  API_OPENAI,    "props",           handle_props},
+    {POST,   "/props",                               ADMIN,  API_OPENAI,    "props",           handle_props_change},
+    {GET,    "/slots",                               METRICS, API_OPENAI,   "slots",           handle_slots},
+    {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_figures},
+    {POST,   "/tokenize",                            INFER,  API_OPENAI,    "tokenize",        handle_tokenize},
+    {POST,   "/detokenize",                          INFER,  API_OPENAI,    "tokenize",        handle_detokenize},
+    {POST,   "/apply-template",                      INFER,  API_OPENAI,    "template",        handle_apply_template},
+    {POST,   "/v1/score",                            INFER,  API_OPENAI,    "score",           handle_score},
+    {POST,   "/v1/rerank",                           INFER,  API_OPENAI,    "rerank",          handle_rerank},
+    {POST,   "/rerank",                              INFER,  API_OPENAI,    "rerank",          handle_rerank},
+    {POST,   "/infill",                              INFER,  API_OPENAI,    "infill",          handle_infill},
 };
+/* clang-format on */
 
 /* Of every path, so that a browser may ask before it asks; it is not in the table, because
  * its paths are all of them. */
