@@ -382,6 +382,32 @@ static void hidden_and_logits_mix(void **unused)
     mote_engine_free(alone);
 }
 
+static void cancel_in_the_pass(void *ctx, const char *what, int layer, const float *rows,
+                               size_t n_rows, size_t n_cols)
+{
+    (void)what, (void)layer, (void)rows, (void)n_rows, (void)n_cols;
+    mote_cancel(ctx);
+}
+
+/* An item that was cut short has no last token, so it has no hidden row. */
+static void hidden_needs_the_whole_item(void **unused)
+{
+    (void)unused;
+    mote_engine *engine =
+        rig_engine(model, &(mote_engine_options){.threads = 1, .positions = 128, .batch = 16});
+    mote_session *s = rig_session(engine);
+    mote_work work = {s, tokens, 40, MOTE_HIDDEN_LAST};
+    engine_set_tap(engine, cancel_in_the_pass, engine);
+    assert_int_equal(mote_step(engine, &work, 1, NULL), MOTE_E_CANCELED);
+    engine_set_tap(engine, NULL, NULL);
+    assert_int_equal(mote_session_length(s), 16);
+    assert_null(mote_session_hidden(s, NULL));
+    rig_feed(engine, s, tokens + 16, 24, MOTE_HIDDEN_LAST);
+    assert_non_null(mote_session_hidden(s, NULL));
+    mote_session_free(s);
+    mote_engine_free(engine);
+}
+
 static int open_model(void **unused)
 {
     (void)unused;
@@ -416,6 +442,7 @@ int main(void)
         cmocka_unit_test(reach_says_what_rewind_does),
         cmocka_unit_test(hidden_is_what_logits_are_made_from),
         cmocka_unit_test(hidden_and_logits_mix),
+        cmocka_unit_test(hidden_needs_the_whole_item),
     };
     return cmocka_run_group_tests_name("engine_server", tests, open_model, close_model);
 }
