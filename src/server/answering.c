@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "server/answering_int.h"
 #include "server/api.h"
+#include "server/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -291,9 +292,30 @@ static void on_chat(choice *c, const chat_event *event)
     }
 }
 
+/* One choice speaks for all in times. */
+static void note(const answering *w)
+{
+    const usage u = answering_usage(w);
+    const choice *c = &w->choices[0];
+    const double writing = c->result.answer.seconds_writing;
+    if (w->x == NULL || w->n_choices == 0)
+        return;
+    exchange_note(w->x, &(log_figures){
+                            .prompt = u.prompt,
+                            .cached = u.cached,
+                            .out = u.out,
+                            .think = u.think,
+                            .queue = c->result.started,
+                            .first_token = c->result.first_token,
+                            .rate = writing > 0 ? (double)u.out / writing : 0,
+                            .stop = stop_cause_name(c->cause),
+                        });
+}
+
 static void finish(answering *w)
 {
     exchange *x = w->x;
+    note(w);
     w->how->end(w);
     if (!w->streaming || w->over)
         return;
@@ -417,6 +439,9 @@ static void prepared(void *with)
     }
     exchange_add_header(w->x, "mote-model", server_model_name(w->server));
     if (w->error.code != NULL) {
+        if (w->how->tells_full && w->ask.codex &&
+            strcmp(w->error.code, "context_length_exceeded") == 0)
+            begin(w);
         answering_fail(w, &w->error);
     } else if (answering_prompt_only(w)) {
         w->how->rendered(w);

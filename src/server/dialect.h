@@ -16,6 +16,7 @@ typedef struct dialect {
     const char *content_type; /* of a stream */
     const char *call_prefix;  /* of the ids of calls: "call_", "toolu_" */
     unsigned place;           /* PARAM_IN_*: its rows of the table */
+    bool tells_full;          /* a client like Codex hears of a full context inside a stream */
     /* Pool thread. The body is an object and the table has been applied; false: *error says why. */
     bool (*read)(ask *a, server *s, api_error *error);
     /* The rest on the loop. In place of all that follows: the prompts are rendered, and that is

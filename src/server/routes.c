@@ -27,6 +27,9 @@ static const route table[] = {
     {GET,    "/v1/models",                           INFER,  API_OPENAI,    "models",          handle_models},
     {GET,    "/v1/models/*",                         INFER,  API_OPENAI,    "models",          handle_model},
     {POST,   "/v1/embeddings",                       INFER,  API_OPENAI,    "embeddings",      handle_embeddings},
+    {POST,   "/v1/responses",                        INFER,  API_OPENAI,    "responses",       handle_responses},
+    {POST,   "/v1/responses/input_tokens",           INFER,  API_OPENAI,    "count",           handle_responses_input_tokens},
+    {GET | DELETE | POST, "/v1/responses/*",         INFER,  API_OPENAI,    "responses",       handle_response},
 
     {POST,   "/v1/messages",                         INFER,  API_ANTHROPIC, "messages",        handle_messages},
     {POST,   "/v1/messages/count_tokens",            INFER,  API_ANTHROPIC, "count",           handle_count_tokens},

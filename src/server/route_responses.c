@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* route_responses.c - responses that are stored or at work: seen, replayed, canceled, deleted. */
+#include "server/api.h"
+#include "server/dialect_responses.h"
+#include "server/handlers.h"
+#include "server/json_print.h"
+
+static const char json_type[] = "application/json; charset=utf-8";
+
+static void not_found(exchange *x, str id)
+{
+    api_error error = {0};
+    api_error_set(&error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
+                  STR_ARG(id));
+    exchange_fail(x, &error);
+}
+
+static void reply(exchange *x, strbuf *body)
+{
+    api_error error = {0};
+    if (body->failed) {
+        ask_no_memory(&error);
+        exchange_fail(x, &error);
+    } else {
+        exchange_reply(x, 200, json_type, strbuf_view(body));
+    }
+    strbuf_fini(body);
+}
+
+static bool get(exchange *x, str id, size_t which, strbuf *out)
+{
+    shelf *stored = api_responses(server_api(exchange_server(x)));
+    return shelf_get(stored, exchange_request(x)->realm, id, which, out);
+}
+
+/* ---- one event after another, from what was stored ---- */
+
+static void replay_event(exchange *x, const char *type, uint64_t *number, const char *key,
+                         const json_node *value, int64_t index)
+{
+    strbuf out = {0};
+    strbuf_text(&out, "event: ");
+    strbuf_text(&out, type);
+    strbuf_text(&out, "\ndata: ");
+    jp_open(&out, '{');
+    jp_key_text(&out, "type", type);
+    jp_key_uint(&out, "sequence_number", (*number)++);
+    if (index >= 0)
+        jp_key_int(&out, "output_index", index);
+    jp_key(&out, key);
+    jp_node(&out, value);
+    jp_close(&out, '}');
+    strbuf_text(&out, "\n\n");
+    exchange_write(x, strbuf_view(&out));
+    strbuf_fini(&out);
+}
+
+static void replay(exchange *x, strbuf *stored)
+{
+    json_doc *doc = NULL;
+    uint64_t number = 0;
+    int64_t index = 0;
+    if (json_doc_read(&doc, strbuf_view(stored), NULL) != MOTE_OK) {
+        reply(x, stored);
+        return;
+    }
+    const json_node *root = json_doc_root(doc);
+    const json_node *output = json_node_get(root, "output");
+    const bool whole = str_is(json_node_text(json_node_get(root, "status")), "completed");
+    exchange_begin(x, 200, "text/event-stream; charset=utf-8");
+    replay_event(x, "response.created", &number, "response", root, -1);
+    for (const json_node *i = json_node_first(output); i != NULL; i = json_node_next(i)) {
+        replay_event(x, "response.output_item.added", &number, "item", i, index);
+        replay_event(x, "response.output_item.done", &number, "item", i, index++);
+    }
+    replay_event(x, whole ? "response.completed" : "response.incomplete", &number, "response", root,
+                 -1);
+    exchange_end(x);
+    json_doc_free(doc);
+    strbuf_fini(stored);
+}
+
+/* ---- what can be done ---- */
+
+static void show(exchange *x, str id)
+{
+    strbuf body = {0};
+    const str query = exchange_request(x)->query;
+    if (!get(x, id, RESPONSES_REPLY, &body))
+        not_found(x, id);
+    else if (query.n >= 11 && memmem(query.p, query.n, "stream=true", 11) != NULL)
+        replay(x, &body);
+    else
+        reply(x, &body);
+}
+
+static void show_items(exchange *x, str id)
+{
+    strbuf items_text = {0}, body = {0};
+    if (!get(x, id, RESPONSES_ITEMS, &items_text)) {
+        not_found(x, id);
+        return;
+    }
+    jp_open(&body, '{');
+    jp_key_text(&body, "object", "list");
+    jp_key(&body, "data");
+    jp_open(&body, '[');
+    strbuf_put(&body, strbuf_view(&items_text));
+    jp_close(&body, ']');
+    jp_key_bool(&body, "has_more", false);
+    jp_key_null(&body, "first_id");
+    jp_key_null(&body, "last_id");
+    jp_close(&body, '}');
+    body.failed |= items_text.failed;
+    strbuf_fini(&items_text);
+    reply(x, &body);
+}
+
+/* Whoever still reads the stream hears that it failed. */
+static void stop_work(answering *w)
+{
+    api_error error = {0};
+    api_error_set(&error, API_E_CONFLICT, "canceled", "the response was canceled");
+    answering_fail(w, &error);
+}
+
+static void cancel(exchange *x, str id)
+{
+    strbuf body = {0};
+    answering *w = answering_find(exchange_server(x), id, exchange_request(x)->realm);
+    if (w != NULL) {
+        responses_put(w, "cancelled", NULL);
+        body = w->out;
+        w->out = (strbuf){0};
+        stop_work(w);
+        reply(x, &body);
+    } else if (get(x, id, RESPONSES_REPLY, &body)) {
+        reply(x, &body); /* it is over, whatever its status: nothing is left to cancel */
+    } else {
+        not_found(x, id);
+    }
+}
+
+static void delete_it(exchange *x, str id)
+{
+    strbuf body = {0};
+    const uint64_t realm = exchange_request(x)->realm;
+    answering *w = answering_find(exchange_server(x), id, realm);
+    const bool stored = shelf_drop(api_responses(server_api(exchange_server(x))), realm, id);
+    if (w == NULL && !stored) {
+        not_found(x, id);
+        return;
+    }
+    if (w != NULL)
+        stop_work(w);
+    jp_open(&body, '{');
+    jp_key_str(&body, "id", id);
+    jp_key_text(&body, "object", "response");
+    jp_key_bool(&body, "deleted", true);
+    jp_close(&body, '}');
+    reply(x, &body);
+}
+
+static bool ends_with(str *text, const char *tail)
+{
+    const size_t n = strlen(tail);
+    if (text->n <= n || memcmp(text->p + text->n - n, tail, n) != 0)
+        return false;
+    text->n -= n;
+    return true;
+}
+
+void handle_response(exchange *x)
+{
+    const http_request *request = exchange_request(x);
+    str id = request->tail;
+    const bool items_wanted = ends_with(&id, "/input_items");
+    const bool to_cancel = !items_wanted && ends_with(&id, "/cancel");
+    if (request->method == HTTP_POST && to_cancel)
+        cancel(x, id);
+    else if (request->method == HTTP_GET && items_wanted)
+        show_items(x, id);
+    else if (request->method == HTTP_GET && !to_cancel)
+        show(x, id);
+    else if (request->method == HTTP_DELETE && !to_cancel && !items_wanted)
+        delete_it(x, id);
+    else
+        not_found(x, request->tail);
+}
