@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve_mix.c - random mixes: whoever else is there, whatever was read before, however prompts
+ * are cut and however often an answer is put back, every job says what it says alone.
+ */
+#include "base/mem.h"
+#include "chat/chat_rig.h"
+#include "serve/serve_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { QUESTIONS = 40, CONTEXT = 1024 };
+
+static rig tiny;
+static question questions[QUESTIONS];
+static said alone[QUESTIONS];
+
+typedef struct mix {
+    sched_options options;
+    int jobs;
+    int drops; /* one of so many is dropped; 0: none */
+    uint64_t realms;
+    bool patient; /* waits for somebody now and then */
+} mix;
+
+/* What came before the drop is the beginning of what would have come. */
+static void is_beginning(const asked *a, const said *solo)
+{
+    assert_true(a->said.events.n <= solo->events.n);
+    if (a->said.events.n > 0)
+        assert_memory_equal(a->said.events.p, solo->events.p, a->said.events.n);
+}
+
+static void check(const asked *a)
+{
+    const said *solo = &alone[a->question - questions];
+    if (a->over)
+        same_as_solo(a, solo);
+    else
+        is_beginning(a, solo);
+}
+
+/* Each job may be given up after so many events. */
+static size_t patience[1 << 12];
+
+static void lose_patience(service *s, asked *a)
+{
+    const asked *first = s->with;
+    if (a->n_events >= patience[a - first] && a->job != NULL && !a->over)
+        service_drop(s, a);
+}
+
+static void run(const mix *m, uint64_t seed, sched_figures *figures)
+{
+    test_random random = {.state = seed};
+    service s;
+    asked *all = calloc((size_t)m->jobs, sizeof *all);
+    service_open(&s, &tiny, m->options);
+    s.heard = lose_patience;
+    s.with = all;
+    for (int i = 0; i < m->jobs; i++) {
+        mote_error err;
+        const question *q = &questions[test_random_below(&random, QUESTIONS)];
+        sched_job_options o = service_job(&s, &all[i], q);
+        o.client = test_random_below(&random, 4);
+        o.realm = m->realms > 0 ? test_random_below(&random, m->realms) : 0;
+        o.no_reuse = test_random_below(&random, 8) == 0;
+        patience[i] = SIZE_MAX;
+        if (m->drops > 0 && test_random_below(&random, (uint64_t)m->drops) == 0)
+            patience[i] = test_random_below(&random, 12);
+        must(service_submit(&s, &all[i], &o, &err), &err);
+        if (patience[i] == 0)
+            service_drop(&s, &all[i]);
+        else if (m->patient && test_random_below(&random, 3) == 0)
+            service_until_over(&s, &all[test_random_below(&random, (uint64_t)i + 1)]);
+        else if (test_random_below(&random, 4) == 0)
+            service_turn(&s);
+    }
+    while (sched_busy(s.sched) > 0)
+        service_turn(&s);
+    sched_collect(s.sched, NULL, NULL);
+    for (int i = 0; i < m->jobs; i++)
+        service_drop(&s, &all[i]);
+    sched_read_figures(s.sched, figures);
+    service_close(&s);
+    for (int i = 0; i < m->jobs; i++) {
+        assert_true(all[i].released);
+        check(&all[i]);
+        asked_fini(&all[i]);
+    }
+    free(all);
+}
+
+static void a_few_at_once(void **state)
+{
+    (void)state;
+    sched_figures f;
+    const mix m = {.options = {.parallel = 3, .context = CONTEXT, .threads = 1},
+                   .jobs = rig_scaled(60)};
+    run(&m, 1, &f);
+    assert_int_equal(f.finished, m.jobs);
+    assert_int_equal(f.put_back, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_few_at_once),
+    };
+    test_random random = {.state = 5};
+    rig_open(&tiny);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        question_random(&questions[i], &tiny, &random);
+        rig_solo(&tiny, &questions[i], CONTEXT, &alone[i]);
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        question_fini(&questions[i]);
+        said_fini(&alone[i]);
+    }
+    rig_close(&tiny);
+    return failed;
+}

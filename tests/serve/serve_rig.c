@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve_rig.c - see serve_rig.h. */
+#include "serve/serve_rig.h"
+
+#include "support/data.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void must(mote_status status, const mote_error *err)
+{
+    if (status == MOTE_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", mote_status_name(status), err->text);
+    abort();
+}
+
+void rig_open(rig *r)
+{
+    char path[TEST_PATH];
+    mote_error err;
+    if (!test_data_path(path, "mote-tiny-Q4_K_M.gguf"))
+        exit(TEST_SKIPPED);
+    must(mote_model_open(&r->model, path, NULL, &err), &err);
+    must(chat_kit_of(&r->kit, r->model, &err), &err);
+    must(chat_vocab_of(&r->words, &r->kit, &err), &err);
+}
+
+void rig_close(rig *r)
+{
+    vocab_free(r->words);
+    mote_model_close(r->model);
+}
+
+/* ---- questions ---- */
+
+void question_init(question *q, const rig *r, const char *body, mote_answer_options answer)
+{
+    mote_error err;
+    *q = (question){.answer = answer};
+    must(json_doc_read(&q->body, str_of(body), &err), &err);
+    must(chat_parsed_read(&q->parsed, json_doc_root(q->body), CHAT_STABLE, &err), &err);
+    question_render(q, r);
+}
+
+void question_render(question *q, const rig *r)
+{
+    mote_error err;
+    chat_prompt_fini(&q->prompt);
+    must(chat_render(r->model, &r->kit.how, &q->parsed.request, &q->prompt, &err), &err);
+}
+
+void question_fini(question *q)
+{
+    chat_prompt_fini(&q->prompt);
+    chat_parsed_fini(&q->parsed);
+    json_doc_free(q->body);
+}
+
+static const char *const tools =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":\"The weather "
+    "of a city\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":"
+    "\"string\"}},\"required\":[\"city\"]}}}]";
+
+static void put_words(strbuf *out, test_random *random, size_t n)
+{
+    static const char *const words[] = {"the",   "house", "Anna",  "3",     "plus",    "4",
+                                        "what",  "is",    "green", "river", "name",    "of",
+                                        "count", "to",    "ten",   "hello", "weather", "in",
+                                        "Paris", "list",  "a",     "and",   "code",    "why"};
+    for (size_t i = 0; i < n; i++) {
+        strbuf_text(out, i > 0 ? " " : "");
+        strbuf_text(out, words[test_random_below(random, sizeof words / sizeof *words)]);
+    }
+}
+
+static void put_message(strbuf *out, const char *role, test_random *random, size_t words)
+{
+    strbuf_text(out, "{\"role\":\"");
+    strbuf_text(out, role);
+    strbuf_text(out, "\",\"content\":\"");
+    put_words(out, random, words);
+    strbuf_text(out, "\"}");
+}
+
+/* A system text is one of four, so that heads repeat; questions hardly ever do. */
+static void put_messages(strbuf *out, test_random *random)
+{
+    const uint64_t head = test_random_below(random, 5);
+    test_random same = {.state = 77 + head};
+    strbuf_text(out, "\"messages\":[");
+    if (head > 0) {
+        put_message(out, "system", &same, 15 + 60 * head);
+        strbuf_text(out, ",");
+    }
+    for (uint64_t turns = test_random_below(random, 3); turns > 0; turns--) {
+        put_message(out, "user", random, 1 + test_random_below(random, 20));
+        strbuf_text(out, ",");
+        put_message(out, "assistant", random, 1 + test_random_below(random, 20));
+        strbuf_text(out, ",");
+    }
+    put_message(out, "user", random, 1 + test_random_below(random, 40));
+    strbuf_text(out, "]");
+}
+
+static mote_answer_options random_answer(test_random *random)
+{
+    static const char *const stops[] = {"e", " the"};
+    static const char choices[] = "[\"yes, of course it is\", \"no\", \"perhaps\"]";
+    mote_answer_options a = {.max_tokens = 1 + (uint32_t)test_random_below(random, 40),
+                             .think_budget = 8 + (uint32_t)test_random_below(random, 24),
+                             .sampling = {.seed = test_random_u64(random)}};
+    if (test_random_below(random, 3) == 0)
+        a.set = MOTE_SET_TEMPERATURE; /* greedy, where loops are */
+    if (test_random_below(random, 5) == 0) {
+        a.stop = stops;
+        a.n_stop = 1 + test_random_below(random, 2);
+    }
+    if (test_random_below(random, 5) == 0) {
+        a.format = MOTE_FORMAT_CHOICES;
+        a.format_text = choices;
+        a.format_bytes = sizeof choices - 1;
+    }
+    return a;
+}
+
+void question_random(question *q, const rig *r, test_random *random)
+{
+    strbuf body = {0};
+    strbuf_text(&body, "{");
+    put_messages(&body, random);
+    mote_answer_options answer = random_answer(random);
+    if (test_random_below(random, 4) == 0) {
+        strbuf_text(&body, ",\"tools\":");
+        strbuf_text(&body, tools);
+        if (answer.format == MOTE_FORMAT_TEXT && test_random_below(random, 2) == 0) {
+            answer.tool_choice = MOTE_TOOLS_REQUIRED;
+            answer.max_tokens += 24;
+        }
+    }
+    if (test_random_below(random, 3) == 0)
+        strbuf_text(&body, ",\"enable_thinking\":true");
+    strbuf_text(&body, "}");
+    strbuf_byte(&body, 0);
+    question_init(q, r, body.p, answer);
+    q->logprobs = test_random_below(random, 4) == 0;
+    q->answer.sampling.top_logprobs = q->logprobs ? 3 : 0;
+    strbuf_fini(&body);
+}
+
+chat_turn_options question_turn(const question *q, const rig *r)
+{
+    return (chat_turn_options){.kit = &r->kit,
+                               .prompt = q->prompt.ids,
+                               .n_prompt = q->prompt.n,
+                               .thinking = q->prompt.thinking,
+                               .answer = &q->answer,
+                               .tools = q->parsed.request.tools,
+                               .n_tools = q->parsed.request.n_tools,
+                               .vocab = r->words,
+                               .logprobs = q->logprobs};
+}
+
+/* ---- what was said ---- */
+
+static void put_bytes(strbuf *out, const void *p, size_t n)
+{
+    strbuf_put(out, (str){p, n});
+}
+
+static void put_number(strbuf *out, uint64_t n)
+{
+    put_bytes(out, &n, sizeof n);
+}
+
+static void put_choice(strbuf *out, const mote_choice *c)
+{
+    put_number(out, (uint64_t)c->token);
+    put_bytes(out, &c->logprob, sizeof c->logprob);
+    put_number(out, c->n_top);
+    for (uint32_t i = 0; i < c->n_top; i++)
+        put_bytes(out, &c->top[i], sizeof c->top[i]);
+}
+
+void said_event(said *s, const chat_event *event)
+{
+    strbuf *out = &s->events;
+    put_number(out, event->kind);
+    put_number(out, event->call);
+    put_number(out, event->name.n);
+    strbuf_put(out, event->name);
+    put_number(out, event->text.n);
+    strbuf_put(out, event->text);
+    put_number(out, event->kind == CHAT_EVENT_WARNING ? event->warning : 0);
+    put_number(out, event->kind == CHAT_EVENT_TOKEN ? event->token : 0);
+    put_number(out, event->kind == CHAT_EVENT_END ? event->cut * 2u + event->thinking_open : 0);
+    if (event->choice != NULL)
+        put_choice(out, event->choice);
+}
+
+void said_fini(said *s)
+{
+    strbuf_fini(&s->events);
+    strbuf_fini(&s->tokens);
+    *s = (said){0};
+}
+
+static void hear_solo(void *with, const chat_event *event)
+{
+    said_event(with, event);
+}
+
+static void bring(mote_engine *engine, mote_session *session, const chat_turn_want *want)
+{
+    mote_error err;
+    if (mote_session_length(session) > want->same)
+        mote_session_rewind(session, want->same < want->n ? want->same : want->n - 1);
+    const size_t at = (size_t)mote_session_length(session);
+    const mote_work work = {.session = session, .tokens = want->tokens + at, .n = want->n - at};
+    if (work.n > 0)
+        must(mote_step(engine, &work, 1, &err), &err);
+}
+
+void rig_solo(const rig *r, const question *q, uint64_t context, said *out)
+{
+    mote_engine *engine;
+    mote_session *session;
+    mote_error err;
+    chat_turn *turn;
+    chat_turn_want want;
+    *out = (said){0};
+    const mote_engine_options options = {.threads = 1, .positions = context};
+    must(mote_engine_new(&engine, r->model, &options, &err), &err);
+    must(mote_session_new(&session, engine, NULL, &err), &err);
+    chat_turn_options how = question_turn(q, r);
+    how.context = context;
+    how.event = hear_solo;
+    how.with = out;
+    must(chat_turn_new(&turn, &how, &err), &err);
+    must(chat_turn_next(turn, NULL, &want, &err), &err);
+    while (!want.over) {
+        bring(engine, session, &want);
+        must(chat_turn_next(turn, session, &want, &err), &err);
+    }
+    size_t n;
+    bool open;
+    const mote_token *tokens = chat_turn_tokens(turn, &n, &open);
+    put_bytes(&out->tokens, tokens, n * sizeof *tokens);
+    out->answer = *chat_turn_result(turn);
+    chat_turn_free(turn);
+    mote_session_free(session);
+    mote_engine_free(engine);
+}
+
+/* ---- a service ---- */
+
+struct bell {
+    pthread_mutex_t lock;
+    pthread_cond_t rings;
+    bool rang;
+};
+
+static void ring(void *with)
+{
+    struct bell *bell = with;
+    pthread_mutex_lock(&bell->lock);
+    bell->rang = true;
+    pthread_cond_signal(&bell->rings);
+    pthread_mutex_unlock(&bell->lock);
+}
+
+void service_open(service *s, const rig *r, sched_options options)
+{
+    mote_error err;
+    *s = (service){.rig = r, .bell = calloc(1, sizeof *s->bell)};
+    pthread_mutex_init(&s->bell->lock, NULL);
+    pthread_cond_init(&s->bell->rings, NULL);
+    options.model = r->model;
+    options.wake = ring;
+    options.with = s->bell;
+    must(sched_new(&s->sched, &options, &err), &err);
+}
+
+void service_close(service *s)
+{
+    sched_free(s->sched);
+    pthread_cond_destroy(&s->bell->rings);
+    pthread_mutex_destroy(&s->bell->lock);
+    free(s->bell);
+}
+
+static void released(void *owner)
+{
+    asked *a = owner;
+    a->released = true;
+}
+
+sched_job_options service_job(const service *s, asked *a, const question *q)
+{
+    *a = (asked){.question = q};
+    return (sched_job_options){.turn = question_turn(q, s->rig),
+                               .marks = q->prompt.marks,
+                               .n_marks = q->prompt.n_marks,
+                               .owner = a,
+                               .release = released};
+}
+
+mote_status service_submit(service *s, asked *a, const sched_job_options *options, mote_error *err)
+{
+    mote_status status = sched_job_new(&a->job, s->sched, options, err);
+    if (status != MOTE_OK)
+        return status;
+    status = sched_submit(s->sched, a->job, err);
+    if (status != MOTE_OK) {
+        sched_job_discard(a->job);
+        a->job = NULL;
+    }
+    return status;
+}
+
+void service_ask(service *s, asked *a, const question *q)
+{
+    mote_error err;
+    const sched_job_options options = service_job(s, a, q);
+    must(service_submit(s, a, &options, &err), &err);
+}
+
+static void hear(void *with, sched_job *job, void *owner, const sched_event *event)
+{
+    service *s = with;
+    asked *a = owner;
+    if (a->job != job || a->over || a->released)
+        abort(); /* an event of a job that is not there any more */
+    a->n_events++;
+    if (event->kind == SCHED_EVENT_STARTED) {
+        a->started = true;
+        a->order = s->n_started++;
+    } else if (event->kind == SCHED_EVENT_CHAT) {
+        said_event(&a->said, event->chat);
+    } else {
+        a->over = true;
+        a->result = *event->result;
+        a->said.status = event->result->status;
+        a->said.answer = event->result->answer;
+        put_bytes(&a->said.tokens, event->result->tokens,
+                  event->result->n_tokens * sizeof(mote_token));
+    }
+    if (s->heard != NULL)
+        s->heard(s, a);
+}
+
+void service_turn(service *s)
+{
+    struct bell *bell = s->bell;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&bell->lock);
+    while (!bell->rang)
+        if (pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT) {
+            fprintf(stderr, "nothing happened for 20 seconds\n");
+            abort();
+        }
+    bell->rang = false;
+    pthread_mutex_unlock(&bell->lock);
+    sched_collect(s->sched, hear, s);
+}
+
+void service_until_over(service *s, asked *a)
+{
+    while (!a->over)
+        service_turn(s);
+}
+
+void service_drop(service *s, asked *a)
+{
+    sched_job *job = a->job;
+    a->job = NULL;
+    if (job != NULL)
+        sched_drop(s->sched, job);
+}
+
+void asked_fini(asked *a)
+{
+    said_fini(&a->said);
+}
+
+static void differ(const char *what, str a, str b)
+{
+    size_t at = 0;
+    while (at < a.n && at < b.n && a.p[at] == b.p[at])
+        at++;
+    fprintf(stderr, "%s differ from the solo run: %zu and %zu bytes, from byte %zu on\n", what, a.n,
+            b.n, at);
+    abort();
+}
+
+static void same_bytes(const char *what, const strbuf *a, const strbuf *b)
+{
+    if (!str_eq(strbuf_view(a), strbuf_view(b)))
+        differ(what, strbuf_view(a), strbuf_view(b));
+}
+
+void same_as_solo(const asked *a, const said *solo)
+{
+    const mote_answer *got = &a->said.answer, *wanted = &solo->answer;
+    if (a->said.status != MOTE_OK) {
+        fprintf(stderr, "it failed: %s\n", a->result.error.text);
+        abort();
+    }
+    same_bytes("tokens", &a->said.tokens, &solo->tokens);
+    same_bytes("events", &a->said.events, &solo->events);
+    if (got->finish != wanted->finish || got->answer_tokens != wanted->answer_tokens ||
+        got->think_tokens != wanted->think_tokens || got->calls != wanted->calls ||
+        got->warnings != wanted->warnings || got->loops_found != wanted->loops_found ||
+        got->prompt_tokens != wanted->prompt_tokens) {
+        fprintf(stderr, "what is reported differs from the solo run\n");
+        abort();
+    }
+}

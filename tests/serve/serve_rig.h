@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve_rig.h - what the tests of serve/ share: questions, how one is answered alone, and a loop
+ * thread for a scheduler.
+ */
+#ifndef MOTE_TESTS_SERVE_SERVE_RIG_H
+#define MOTE_TESTS_SERVE_SERVE_RIG_H
+
+#include "chat/form.h"
+#include "chat/request_json.h"
+#include "serve/sched.h"
+#include "support/random.h"
+
+/* The model and what all turns share; made by rig_open. */
+typedef struct rig {
+    mote_model *model;
+    chat_kit kit;
+    vocab *words;
+} rig;
+
+/* mote-tiny. Exits with 77 if it is not there. */
+void rig_open(rig *r);
+void rig_close(rig *r);
+/* Aborts with the error unless the status is MOTE_OK. */
+void must(mote_status status, const mote_error *err);
+
+/* What a request asks for, rendered. Freed with question_fini, after all answers to it. */
+typedef struct question {
+    json_doc *body;
+    chat_parsed parsed;
+    chat_prompt prompt;
+    mote_answer_options answer;
+    bool logprobs;
+} question;
+
+/* `body` is JSON in OpenAI's form: messages, tools, enable_thinking. */
+void question_init(question *q, const rig *r, const char *body, mote_answer_options answer);
+/* Of a parsed conversation whose messages may bring tokens. */
+void question_render(question *q, const rig *r);
+/* Some question: a few heads that many share, tools, forms, stop strings, thinking. */
+void question_random(question *q, const rig *r, test_random *random);
+void question_fini(question *q);
+chat_turn_options question_turn(const question *q, const rig *r);
+
+/* What an answer said, as bytes: every event with all it carries, then tokens. */
+typedef struct said {
+    strbuf events;
+    strbuf tokens;
+    mote_answer answer;
+    mote_status status;
+} said;
+
+void said_event(said *s, const chat_event *event);
+void said_fini(said *s);
+
+/* Answers it on an engine of its own, token by token, from nothing. */
+void rig_solo(const rig *r, const question *q, uint64_t context, said *out);
+
+/* One request on its way through a scheduler. */
+typedef struct asked {
+    const question *question;
+    said said;
+    sched_job *job; /* NULL: dropped or never submitted */
+    bool started, over, released;
+    size_t n_events;
+    sched_result result; /* once it is over; views end with the drop */
+    uint64_t order;      /* how many had started before it */
+} asked;
+
+/* A scheduler and the loop thread's side of it. */
+typedef struct service {
+    const rig *rig;
+    sched *sched;
+    uint64_t n_started;
+    /* after every event, if set */
+    void (*heard)(struct service *service, asked *a);
+    void *with;
+    struct bell *bell;
+} service;
+
+void service_open(service *s, const rig *r, sched_options options);
+void service_close(service *s);
+
+/* What jobs are submitted with; change it before service_submit. */
+sched_job_options service_job(const service *s, asked *a, const question *q);
+mote_status service_submit(service *s, asked *a, const sched_job_options *options, mote_error *err);
+/* With the defaults, and it must work. */
+void service_ask(service *s, asked *a, const question *q);
+/* Waits for something to collect, at most a while, and collects it. */
+void service_turn(service *s);
+void service_until_over(service *s, asked *a);
+/* Takes the tokens and lets go. */
+void service_drop(service *s, asked *a);
+void asked_fini(asked *a);
+
+/* Ends the test unless both said the same, to the last byte. */
+void same_as_solo(const asked *a, const said *solo);
+
+#endif
