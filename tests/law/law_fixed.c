@@ -10,7 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "law/bits.h"
-#include "law/table.h"
+#include "law/fixture.h"
 
 #include "base/os.h"
 
@@ -24,17 +24,11 @@
 
 extern char **environ;
 
-typedef struct fixture {
-    law_table table;
-    mote_model *model; /* at the best level */
-    bool quick;        /* scaled down: every law, fewer points of it */
-} fixture;
-
 static char place[256];
 #define PLACE(...) (snprintf(place, sizeof place, __VA_ARGS__), place)
 
-static mote_engine *engine_for(const fixture *f, const mote_model *model, uint32_t sessions,
-                               uint32_t threads)
+mote_engine *fixture_engine(const fixture *f, const mote_model *model, uint32_t sessions,
+                            uint32_t threads)
 {
     mote_engine_options options = law_options(&f->table);
     options.threads = threads;
@@ -63,7 +57,7 @@ static void threads(const fixture *f)
 {
     static const uint32_t counts[] = {1, 2, 3, 7};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        mote_engine *engine = engine_for(f, f->model, 1, counts[i]);
+        mote_engine *engine = fixture_engine(f, f->model, 1, counts[i]);
         mote_session *session = rig_session(engine);
         uint32_t prompt = f->table.setup.length - 10;
         feed_and_compare(f, engine, session, 0, prompt, PLACE("%u threads", counts[i]));
@@ -84,7 +78,7 @@ typedef struct neighbour {
 static void *run_alone(void *ctx)
 {
     const neighbour *n = ctx;
-    mote_engine *engine = engine_for(n->f, n->f->model, 1, 2);
+    mote_engine *engine = fixture_engine(n->f, n->f->model, 1, 2);
     mote_session *session = rig_session(engine);
     feed_and_compare(n->f, engine, session, n->stream, n->f->table.setup.length - 20, "an engine");
     for (uint32_t i = 0; i < 20; i++)
@@ -111,7 +105,7 @@ static void cuts(const fixture *f)
     static const uint32_t sizes[] = {2, 3, 7, 16, 31, 32, 33, 63, 64, 65, 100};
     size_t step = f->quick ? 4 : 1;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i += step) {
-        mote_engine *engine = engine_for(f, f->model, 1, 2);
+        mote_engine *engine = fixture_engine(f, f->model, 1, 2);
         mote_session *session = rig_session(engine);
         while (mote_session_length(session) < f->table.setup.length)
             feed_and_compare(f, engine, session, 1, sizes[i], PLACE("cut every %u", sizes[i]));
@@ -161,7 +155,7 @@ static void across_a_partition(const fixture *f)
 static void beside(const fixture *f, uint32_t n)
 {
     rig_random r = {.seed = 3, .stream = n};
-    mote_engine *engine = engine_for(f, f->model, n + 1, 2);
+    mote_engine *engine = fixture_engine(f, f->model, n + 1, 2);
     mote_session *sessions[17];
     uint32_t streams[17];
     for (uint32_t i = 0; i <= n; i++) {
@@ -212,7 +206,7 @@ static void levels(const fixture *f)
         mote_model_describe(model, &info);
         if (info.isa != isa[i])
             rig_fail("asked for %s, got %s", mote_isa_name(isa[i]), mote_isa_name(info.isa));
-        mote_engine *engine = engine_for(f, model, 1, 2);
+        mote_engine *engine = fixture_engine(f, model, 1, 2);
         mote_session *session = rig_session(engine);
         uint32_t prompt = isa[i] == MOTE_ISA_REF ? 70 : f->table.setup.length - 4;
         feed_and_compare(f, engine, session, 2, prompt, mote_isa_name(isa[i]));
@@ -220,52 +214,6 @@ static void levels(const fixture *f)
             feed_and_compare(f, engine, session, 2, 1, mote_isa_name(isa[i]));
         mote_session_free(session);
         mote_engine_free(engine);
-        mote_model_close(model);
-    }
-}
-
-/* ---- L1 to L4 for hidden rows ---- */
-
-/* Streams 0 and 1 side by side, cut in unlike pieces, a third session beside them with logits. */
-static void hidden_beside(const fixture *f, const mote_model *model, uint32_t n_threads,
-                          uint32_t piece)
-{
-    mote_engine *engine = engine_for(f, model, 3, n_threads);
-    mote_session *sessions[3];
-    for (uint32_t i = 0; i < 3; i++)
-        sessions[i] = rig_session(engine);
-    for (uint32_t pos = 0; pos + piece <= 70; pos += piece) {
-        mote_work work[3];
-        for (uint32_t i = 0; i < 3; i++)
-            work[i] =
-                (mote_work){sessions[i], f->table.tokens[i] + mote_session_length(sessions[i]),
-                            i == 1 ? 1 : piece, i == 2 ? MOTE_LOGITS_LAST : MOTE_HIDDEN_LAST};
-        mote_error err = {0};
-        MUST(mote_step(engine, work, 3, &err), &err);
-        for (uint32_t i = 0; i < 2; i++)
-            if (!law_same_hidden(&f->table, i, mote_session_length(sessions[i]) - 1,
-                                 mote_session_hidden(sessions[i], NULL)))
-                rig_fail("%s: %u threads, pieces of %u: the hidden row at %llu is other bits",
-                         f->table.setup.name, n_threads, piece,
-                         (unsigned long long)mote_session_length(sessions[i]) - 1);
-        law_expect(&f->table, 2, mote_session_length(sessions[2]) - 1,
-                   mote_session_logits(sessions[2], 0), "beside hidden rows");
-    }
-    for (uint32_t i = 0; i < 3; i++)
-        mote_session_free(sessions[i]);
-    mote_engine_free(engine);
-}
-
-static void hidden_rows(const fixture *f)
-{
-    mote_isa isa[RIG_MAX_LEVELS];
-    size_t n = rig_levels(isa);
-    for (size_t i = 0; i < n; i++) {
-        mote_model *model = rig_open(f->table.path, isa[i]);
-        hidden_beside(f, model, 2, 70);
-        hidden_beside(f, model, 3, 33);
-        if (isa[i] != MOTE_ISA_REF)
-            hidden_beside(f, model, 1, 5);
         mote_model_close(model);
     }
 }
@@ -296,7 +244,7 @@ static void rewind_once(const fixture *f, mote_engine *engine, const mote_sessio
 
 static void rewinds(const fixture *f)
 {
-    mote_engine *engine = engine_for(f, f->model, 2, 2);
+    mote_engine *engine = fixture_engine(f, f->model, 2, 2);
     mote_session *at_64 = rig_session(engine);
     rig_feed(engine, at_64, f->table.tokens[0], 64, MOTE_LOGITS_NONE);
     mote_error err = {0};
@@ -313,7 +261,7 @@ static void rewinds(const fixture *f)
 static void kept_boundaries(const fixture *f)
 {
     mote_error err = {0};
-    mote_engine *engine = engine_for(f, f->model, 1, 2);
+    mote_engine *engine = fixture_engine(f, f->model, 1, 2);
     mote_session *session = rig_session(engine);
     uint64_t kept[8];
     uint32_t n = 0, length = f->table.setup.length;
@@ -341,7 +289,7 @@ static void forks(const fixture *f)
     static const uint32_t at[] = {1, 20, 31, 32, 33, 63, 64};
     for (size_t i = 0; i < sizeof at / sizeof *at; i += f->quick ? 2 : 1) {
         mote_error err = {0};
-        mote_engine *engine = engine_for(f, f->model, 2, 2);
+        mote_engine *engine = fixture_engine(f, f->model, 2, 2);
         mote_session *parent = rig_session(engine), *child;
         rig_feed(engine, parent, f->table.tokens[0], at[i], MOTE_LOGITS_NONE);
         MUST(mote_session_fork(&child, parent, &err), &err);
@@ -361,7 +309,7 @@ static void save_at(const fixture *f, mote_isa isa, uint32_t pos, const char *pa
 {
     mote_error err = {0};
     mote_model *model = rig_open(f->table.path, isa);
-    mote_engine *engine = engine_for(f, model, 1, 1);
+    mote_engine *engine = fixture_engine(f, model, 1, 1);
     mote_session *session = rig_session(engine);
     if (pos > 0)
         rig_feed(engine, session, f->table.tokens[0], pos, MOTE_LOGITS_NONE);
@@ -387,7 +335,7 @@ static void restores(const fixture *f)
     for (size_t i = 0; i < sizeof at / sizeof *at; i += f->quick ? 3 : 1) {
         mote_isa writer = at[i] <= 33 ? MOTE_ISA_REF : MOTE_ISA_BEST;
         save_at(f, writer, at[i], path);
-        mote_engine *engine = engine_for(f, f->model, 1, 2);
+        mote_engine *engine = fixture_engine(f, f->model, 1, 2);
         mote_session *session = load_from(engine, path);
         if (mote_session_length(session) != at[i])
             rig_fail("a snapshot of %u tokens came back with %llu", at[i],
@@ -495,7 +443,7 @@ static const struct {
     {"L2 across a partition", across_a_partition},
     {"L3 batch", neighbours},
     {"L4 levels", levels},
-    {"L1 to L4 hidden rows", hidden_rows},
+    {"L1 to L4 hidden rows", law_hidden_rows},
     {"L5 rewind", rewinds},
     {"L5 kept boundaries", kept_boundaries},
     {"L6 fork", forks},

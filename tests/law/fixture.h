@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fixture.h - what the files of law_fixed share: the model, the table, engines for them. */
+#ifndef MOTE_TESTS_LAW_FIXTURE_H
+#define MOTE_TESTS_LAW_FIXTURE_H
+
+#include "law/table.h"
+
+typedef struct fixture {
+    law_table table;
+    mote_model *model; /* at the best level */
+    bool quick;        /* scaled down: every law, fewer points of it */
+} fixture;
+
+/* Room for the streams of the table in each session, and for all their logits. */
+mote_engine *fixture_engine(const fixture *f, const mote_model *model, uint32_t sessions,
+                            uint32_t threads);
+
+void law_hidden_rows(const fixture *f);
+
+#endif

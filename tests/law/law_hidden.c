@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* law_hidden.c - laws L1 to L4 for hidden rows: threads, cuts, neighbours, levels. */
+#include "law/fixture.h"
+
+/* Streams 0 and 1 side by side, cut in unlike pieces, a third session beside them with logits. */
+static void hidden_beside(const fixture *f, const mote_model *model, uint32_t n_threads,
+                          uint32_t piece)
+{
+    mote_engine *engine = fixture_engine(f, model, 3, n_threads);
+    mote_session *sessions[3];
+    for (uint32_t i = 0; i < 3; i++)
+        sessions[i] = rig_session(engine);
+    for (uint32_t pos = 0; pos + piece <= 70; pos += piece) {
+        mote_work work[3];
+        for (uint32_t i = 0; i < 3; i++)
+            work[i] =
+                (mote_work){sessions[i], f->table.tokens[i] + mote_session_length(sessions[i]),
+                            i == 1 ? 1 : piece, i == 2 ? MOTE_LOGITS_LAST : MOTE_HIDDEN_LAST};
+        mote_error err = {0};
+        MUST(mote_step(engine, work, 3, &err), &err);
+        for (uint32_t i = 0; i < 2; i++)
+            if (!law_same_hidden(&f->table, i, mote_session_length(sessions[i]) - 1,
+                                 mote_session_hidden(sessions[i], NULL)))
+                rig_fail("%s: %u threads, pieces of %u: the hidden row at %llu is other bits",
+                         f->table.setup.name, n_threads, piece,
+                         (unsigned long long)mote_session_length(sessions[i]) - 1);
+        law_expect(&f->table, 2, mote_session_length(sessions[2]) - 1,
+                   mote_session_logits(sessions[2], 0), "beside hidden rows");
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        mote_session_free(sessions[i]);
+    mote_engine_free(engine);
+}
+
+void law_hidden_rows(const fixture *f)
+{
+    mote_isa isa[RIG_MAX_LEVELS];
+    size_t n = rig_levels(isa);
+    for (size_t i = 0; i < n; i++) {
+        mote_model *model = rig_open(f->table.path, isa[i]);
+        hidden_beside(f, model, 2, 70);
+        hidden_beside(f, model, 3, 33);
+        if (isa[i] != MOTE_ISA_REF)
+            hidden_beside(f, model, 1, 5);
+        mote_model_close(model);
+    }
+}
