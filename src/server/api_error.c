@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_error.c - errors in the form of each dialect; the table of API kinds stands here once. */
-#include "json/json.h"
 #include "server/exchange.h"
+#include "server/json_print.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,12 +45,12 @@ void api_error_set(api_error *e, api_error_kind kind, const char *code, const ch
 static void put_openai(const api_error *e, const error_row *row, strbuf *out)
 {
     strbuf_text(out, "{\"error\":{\"message\":");
-    json_put_string(out, str_of(e->text));
+    jp_str(out, str_of(e->text));
     strbuf_text(out, ",\"type\":\"");
     strbuf_text(out, row->openai);
     strbuf_text(out, "\",\"param\":");
     if (e->param[0] != '\0')
-        json_put_string(out, str_of(e->param));
+        jp_str(out, str_of(e->param));
     else
         strbuf_text(out, "null");
     strbuf_text(out, ",\"code\":\"");
@@ -66,7 +66,7 @@ static void put_anthropic(const api_error *e, const error_row *row, const char *
     strbuf_text(out, "{\"type\":\"error\",\"error\":{\"type\":\"");
     strbuf_text(out, row->anthropic);
     strbuf_text(out, "\",\"message\":");
-    json_put_string(out, str_of(e->text));
+    jp_str(out, str_of(e->text));
     strbuf_text(out, "},\"request_id\":\"");
     strbuf_text(out, id);
     strbuf_text(out, "\"}");
@@ -80,7 +80,7 @@ int api_error_print(const api_error *e, api_dialect dialect, const char *request
     case API_ANTHROPIC: put_anthropic(e, row, request_id, out); break;
     case API_OLLAMA:
         strbuf_text(out, "{\"error\":");
-        json_put_string(out, str_of(e->text));
+        jp_str(out, str_of(e->text));
         strbuf_text(out, "}");
         break;
     }

@@ -113,11 +113,20 @@ static void put_top(const answering *w, const mote_choice *m, strbuf *out)
     jp_close(out, '}');
 }
 
+/* Characters, as clients count offsets. */
+static size_t characters(str text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.n; i++)
+        n += (text.p[i] & 0xC0) != 0x80;
+    return n;
+}
+
 static void add_token(const answering *w, lists *l, str text, const mote_choice *m)
 {
     jp_str(&l->tokens, text);
     jp_uint(&l->offsets, l->offset);
-    l->offset += text.n;
+    l->offset += characters(text);
     if (m == NULL) { /* the first one of a prompt: nothing stood before it */
         jp_null(&l->logprobs);
         jp_null(&l->top);
@@ -158,7 +167,7 @@ static void put_logprobs(answering *w, const choice *c, size_t from, bool prompt
         if (i >= from)
             add_token(w, &l, text, &c->tokens[i].choice);
         else
-            l.offset += text.n;
+            l.offset += characters(text);
     }
     jp_key(out, "logprobs");
     jp_open(out, '{');

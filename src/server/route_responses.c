@@ -96,23 +96,31 @@ static void show(exchange *x, str id)
 
 static void show_items(exchange *x, str id)
 {
-    strbuf items_text = {0}, body = {0};
-    if (!get(x, id, RESPONSES_ITEMS, &items_text)) {
+    strbuf text = {0}, body = {0};
+    json_doc *doc = NULL;
+    strbuf_byte(&text, '[');
+    if (!get(x, id, RESPONSES_ITEMS, &text)) {
+        strbuf_fini(&text);
         not_found(x, id);
         return;
     }
+    strbuf_byte(&text, ']');
+    body.failed = text.failed || json_doc_read(&doc, strbuf_view(&text), NULL) != MOTE_OK;
+    const json_node *list = doc != NULL ? json_doc_root(doc) : NULL, *last = NULL;
+    for (const json_node *i = json_node_first(list); i != NULL; i = json_node_next(i))
+        last = i;
     jp_open(&body, '{');
     jp_key_text(&body, "object", "list");
     jp_key(&body, "data");
-    jp_open(&body, '[');
-    strbuf_put(&body, strbuf_view(&items_text));
-    jp_close(&body, ']');
+    jp_raw(&body, strbuf_view(&text));
     jp_key_bool(&body, "has_more", false);
-    jp_key_null(&body, "first_id");
-    jp_key_null(&body, "last_id");
+    jp_key(&body, "first_id");
+    jp_node(&body, json_node_get(json_node_first(list), "id"));
+    jp_key(&body, "last_id");
+    jp_node(&body, json_node_get(last, "id"));
     jp_close(&body, '}');
-    body.failed |= items_text.failed;
-    strbuf_fini(&items_text);
+    json_doc_free(doc);
+    strbuf_fini(&text);
     reply(x, &body);
 }
 
