@@ -188,7 +188,10 @@ static sched_kind kind_of(const answering *w, size_t index)
 {
     if (w->ask.kind == ASK_EMBED)
         return SCHED_EMBED;
-    return index >= w->n_answers || w->ask.no_answer ? SCHED_SCORE : SCHED_ANSWER;
+    if (index >= w->n_answers)
+        return SCHED_SCORE;
+    /* nothing is to be written: a prompt is read when its hidden state is there */
+    return w->ask.no_answer ? SCHED_EMBED : SCHED_ANSWER;
 }
 
 static void set_choice(answering *w, size_t index)
@@ -202,13 +205,6 @@ static void set_choice(answering *w, size_t index)
     c->answer = w->ask.answer;
     if (answers) /* the first of them is the one that comes alone */
         c->answer.sampling.seed += index % w->ask.n;
-}
-
-static size_t score_from(const ask *a, size_t prompt, size_t n)
-{
-    if (!a->score_prompt)
-        return n;
-    return a->score_from != NULL ? a->score_from[prompt] : 1;
 }
 
 static bool make_job(answering *w, choice *c, const struct vocab *words,
@@ -239,7 +235,7 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
         .realm = a->realm,
         .seconds = a->seconds,
         .no_reuse = a->no_reuse,
-        .score_from = score_from(a, c->prompt, p->n),
+        .score_from = a->score_from != NULL ? a->score_from[c->prompt] : 1,
         .owner = c,
         .release = release};
     const mote_status status = sched_job_new(&c->job, server_sched(w->server), &options, &err);
@@ -264,9 +260,10 @@ static bool make_jobs(answering *w, void (*release)(void *choice))
     for (size_t i = 0; i < w->n_choices; i++) {
         set_choice(w, i);
         /* what is scored anyway need not be read for an answer that is not wanted */
-        if (i < w->n_answers && a->no_answer && a->score_prompt)
+        if (a->no_answer)
             w->choices[i].cause = STOP_MAX_TOKENS;
-        else if (!make_job(w, &w->choices[i], words, release))
+        if ((i >= w->n_answers || !a->no_answer || !a->score_prompt) &&
+            !make_job(w, &w->choices[i], words, release))
             return false;
     }
     return true;

@@ -8,9 +8,10 @@
 
 static const char JSON_TYPE[] = "application/json; charset=utf-8";
 
+/* The words that programs for Ollama look for before they ask anything else. */
 void handle_root(exchange *x)
 {
-    exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("mote is running\n"));
+    exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("Ollama is running"));
 }
 
 /* The form of the 503 is that of llama-server, which programs that wait for a model know. */
