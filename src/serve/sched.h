@@ -62,19 +62,20 @@ typedef enum sched_kind {
 } sched_kind;
 
 /* What pointers lead to must stay until `release`, which is called on the loop thread, from
- * inside sched_submit (failed), sched_collect or sched_drop, once nothing needs it any more. */
+ * inside sched_collect, sched_drop or sched_free, once nothing needs it any more. */
 typedef struct sched_job_options {
     sched_kind kind;
-    /* The prompt is turn.prompt; event and with are ours. For the other kinds only kit and
-     * prompt count. */
+    /* The prompt is turn.prompt; event and with are ours; a context of 0 or of more than a session
+     * has is that of a session. For the other kinds only the prompt counts, for SCHED_SCORE also
+     * answer->sampling.top_logprobs if there is an answer. */
     chat_turn_options turn;
     const chat_mark *marks; /* [n_marks], where states are worth keeping */
     size_t n_marks;
-    uint64_t client; /* jobs of one client take turns with those of others */
-    uint64_t realm;  /* prefixes are shared inside a realm only */
-    double seconds;  /* it ends after so many, as if by length; 0: no limit */
-    bool no_reuse;   /* begin from nothing */
-    size_t score_from;
+    uint64_t client;   /* jobs of one client take turns with those of others */
+    uint64_t realm;    /* prefixes are shared inside a realm only */
+    double seconds;    /* it ends after so many, as if by length; 0: no limit */
+    bool no_reuse;     /* begin from nothing */
+    size_t score_from; /* 0 is 1: before the first token there is nothing */
     void *owner;
     void (*release)(void *owner);
 } sched_job_options;

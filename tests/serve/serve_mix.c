@@ -107,10 +107,60 @@ static void a_few_at_once(void **state)
     assert_int_equal(f.put_back, 0);
 }
 
+static void many_come_and_go(void **state)
+{
+    (void)state;
+    sched_figures f;
+    const mix m = {.options = {.parallel = 8, .context = CONTEXT, .threads = 2},
+                   .jobs = rig_scaled(150),
+                   .drops = 3,
+                   .patient = true};
+    run(&m, 2, &f);
+    assert_true(f.canceled_queued + f.canceled_reading + f.canceled_writing > 0);
+    assert_int_equal(f.finished + f.canceled_queued + f.canceled_reading + f.canceled_writing,
+                     m.jobs);
+    assert_true(f.reused_ended_tokens + f.reused_live_tokens > 0);
+    assert_int_equal(f.put_back, 0);
+}
+
+/* Hardly more positions than one conversation needs. */
+static void without_room_they_give_way(void **state)
+{
+    (void)state;
+    sched_figures f;
+    const mix m = {
+        .options = {.parallel = 6, .context = CONTEXT, .positions = CONTEXT, .threads = 2},
+        .jobs = rig_scaled(60),
+        .drops = 8};
+    run(&m, 3, &f);
+    assert_true(f.put_back > 0);
+}
+
+static void realms_and_threads(void **state)
+{
+    (void)state;
+    sched_figures f;
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        const mix m = {.options = {.parallel = 5,
+                                   .idle = 2,
+                                   .context = CONTEXT,
+                                   .positions = 4 * CONTEXT,
+                                   .threads = threads},
+                       .jobs = rig_scaled(40),
+                       .drops = 6,
+                       .realms = 3,
+                       .patient = true};
+        run(&m, 100 + threads, &f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_at_once),
+        cmocka_unit_test(many_come_and_go),
+        cmocka_unit_test(without_room_they_give_way),
+        cmocka_unit_test(realms_and_threads),
     };
     test_random random = {.state = 5};
     rig_open(&tiny);

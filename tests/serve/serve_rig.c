@@ -359,7 +359,7 @@ void service_turn(service *s)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 20;
     pthread_mutex_lock(&bell->lock);
-    while (!bell->rang)
+    while (!bell->rang && sched_busy(s->sched) > 0)
         if (pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT) {
             fprintf(stderr, "nothing happened for 20 seconds\n");
             abort();
@@ -371,7 +371,7 @@ void service_turn(service *s)
 
 void service_until_over(service *s, asked *a)
 {
-    while (!a->over)
+    while (!a->over && a->job != NULL)
         service_turn(s);
 }
 

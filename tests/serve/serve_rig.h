@@ -86,7 +86,7 @@ sched_job_options service_job(const service *s, asked *a, const question *q);
 mote_status service_submit(service *s, asked *a, const sched_job_options *options, mote_error *err);
 /* With the defaults, and it must work. */
 void service_ask(service *s, asked *a, const question *q);
-/* Waits for something to collect, at most a while, and collects it. */
+/* Waits until there is something to collect, if anybody is at work, and collects it. */
 void service_turn(service *s);
 void service_until_over(service *s, asked *a);
 /* Takes the tokens and lets go. */
