@@ -22,10 +22,13 @@ static bool read_body(aside *s)
                       err.text);
     else if (status != MOTE_OK)
         ask_error_of(&s->error, &err);
-    else if (!json_node_is(json_doc_root(s->doc), JSON_IS_OBJECT))
-        api_error_set(&s->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");
+    if (status != MOTE_OK)
+        return false;
     s->body = json_doc_root(s->doc);
-    return s->error.code == NULL;
+    if (json_node_is(s->body, JSON_IS_OBJECT))
+        return true;
+    api_error_set(&s->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");
+    return false;
 }
 
 static void work(void *with)
