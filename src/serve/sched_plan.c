@@ -67,26 +67,28 @@ static mote_status stretch(sched *s, uint64_t low, uint64_t high, mote_error *er
     return MOTE_OK;
 }
 
-static mote_status refuse(const sched *s, const sched_options *given, mote_error *err)
+/* Which number to lower: the first that would help. */
+static mote_status refuse(sched *s, const sched_options *given, mote_error *err)
 {
-    const unsigned long long mb = 1000 * 1000;
-    const mote_memory *m = &s->memory;
-    const uint64_t model = m->weights + m->model + m->scratch;
-    if (model >= s->options.memory)
-        return err_set(err, MOTE_E_MEMORY,
-                       "%llu MB are not enough: the model and its working space take %llu MB; "
-                       "raise `memory` or take a smaller model",
-                       s->options.memory / mb, model / mb);
-    const bool states = m->states > m->pages || given->positions == 0;
-    return err_set(err, MOTE_E_MEMORY,
-                   "%llu MB are not enough: the model takes %llu MB, %u answers at once and %u "
-                   "ended sessions %llu MB, %llu positions %llu MB; lower `%s`",
-                   s->options.memory / mb, model / mb, s->options.parallel, s->options.idle,
-                   (unsigned long long)m->states / mb, (unsigned long long)s->options.positions,
-                   (unsigned long long)m->pages / mb,
-                   !states           ? "positions"
-                   : given->idle > 1 ? "parallel` or `idle"
-                                     : "parallel");
+    static const char what[] = "%llu MB are not enough for %u answers at once and %llu positions, "
+                               "which take %llu MB; %s";
+    const unsigned long long mb = 1000 * 1000, total = s->memory.total;
+    const uint64_t positions = s->options.positions;
+    const uint32_t parallel = s->options.parallel;
+    const char *advice = "raise `memory` or take a smaller model";
+    bool yes;
+    s->options.positions = LEAST_POSITIONS;
+    TRY(fits(s, &yes, err));
+    if (yes) {
+        advice = given->positions > 0 ? "lower `positions`" : "lower `context`";
+    } else {
+        s->options.parallel = s->options.idle = s->kept_states = 1;
+        TRY(fits(s, &yes, err));
+        if (yes)
+            advice = given->idle > parallel ? "lower `idle`" : "lower `parallel`";
+    }
+    return err_set(err, MOTE_E_MEMORY, what, s->options.memory / mb, parallel,
+                   (unsigned long long)positions, total / mb, advice);
 }
 
 /* Chooses what was left open so that all of it fits. */

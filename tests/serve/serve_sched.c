@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve_sched.c - the scheduler's promises one by one: who is next, who may go when, what is
+ * refused, what is reused and by whom, and that vectors and scores are those of the engine.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "chat/chat_rig.h"
+#include "serve/serve_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { CONTEXT = 2048 };
+
+static rig tiny;
+
+static mote_answer_options greedy(uint32_t max_tokens)
+{
+    return (mote_answer_options){.set = MOTE_SET_TEMPERATURE | MOTE_SET_TOP_K | MOTE_SET_TOP_P |
+                                        MOTE_SET_PRESENCE,
+                                 .max_tokens = max_tokens,
+                                 .no_loop_guard = true};
+}
+
+/* A user's question of so many words, different for every seed; after a system text of so many. */
+static question of_words(uint64_t seed, size_t system_words, size_t words, uint32_t max_tokens)
+{
+    question q;
+    strbuf body = {0};
+    char word[32];
+    strbuf_text(&body, "{\"messages\":[");
+    if (system_words > 0)
+        strbuf_text(&body, "{\"role\":\"system\",\"content\":\"");
+    for (size_t i = 0; i < system_words; i++) {
+        snprintf(word, sizeof word, "rule %zu ", i * 7 % 1000);
+        strbuf_text(&body, word);
+    }
+    if (system_words > 0)
+        strbuf_text(&body, "\"},");
+    strbuf_text(&body, "{\"role\":\"user\",\"content\":\"");
+    test_random random = {.state = seed};
+    for (size_t i = 0; i < words; i++) {
+        snprintf(word, sizeof word, "%llu ",
+                 (unsigned long long)test_random_below(&random, 100000));
+        strbuf_text(&body, word);
+    }
+    strbuf_text(&body, "\"}]}");
+    strbuf_byte(&body, 0);
+    question_init(&q, &tiny, body.p, greedy(max_tokens));
+    strbuf_fini(&body);
+    return q;
+}
+
+/* A job that writes max_tokens: nothing else may end it. */
+static void ask_endless(service *s, asked *a, const question *q, uint64_t client)
+{
+    mote_error err;
+    sched_job_options o = service_job(s, a, q);
+    o.turn.ignore_end = true;
+    o.client = client;
+    must(service_submit(s, a, &o, &err), &err);
+}
+
+static void wait_for_phase(service *s, const asked *a, sched_phase phase)
+{
+    sched_where where;
+    do {
+        service_turn(s);
+        sched_look(s->sched, a->job, &where);
+    } while (where.phase != phase);
+}
+
+/* ---- cancel ---- */
+
+/* How many steps ran until nothing was busy any more. */
+static uint64_t steps_after_drop(service *s, asked *a)
+{
+    sched_figures before, after;
+    sched_read_figures(s->sched, &before);
+    service_drop(s, a);
+    const double until = os_now() + 20;
+    while (!a->released && os_now() < until)
+        service_turn(s);
+    assert_true(a->released);
+    sched_read_figures(s->sched, &after);
+    return after.steps - before.steps;
+}
+
+static void a_drop_frees_within_a_step(void **state)
+{
+    (void)state;
+    service s;
+    asked first, second;
+    sched_figures f;
+    question writes = of_words(1, 0, 4, 1000), reads = of_words(2, 0, 250, 8);
+    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
+    ask_endless(&s, &first, &writes, 1);
+    wait_for_phase(&s, &first, SCHED_WRITING);
+    ask_endless(&s, &second, &reads, 1);
+    sched_where where;
+    sched_look(s.sched, second.job, &where);
+    assert_int_equal(where.phase, SCHED_QUEUED);
+    assert_int_equal(where.position, 1);
+    service_drop(&s, &second); /* in the queue: at once */
+    assert_true(second.released);
+    assert_int_equal(sched_busy(s.sched), 1);
+    assert_true(steps_after_drop(&s, &first) <= 2);
+    asked_fini(&first);
+    /* while it is read */
+    ask_endless(&s, &first, &reads, 1);
+    wait_for_phase(&s, &first, SCHED_READING);
+    assert_true(steps_after_drop(&s, &first) <= 2);
+    assert_int_equal(sched_busy(s.sched), 0);
+    sched_read_figures(s.sched, &f);
+    assert_int_equal(f.canceled_queued, 1);
+    assert_int_equal(f.canceled_reading, 1);
+    assert_int_equal(f.canceled_writing, 1);
+    asked_fini(&first);
+    service_close(&s);
+    question_fini(&writes);
+    question_fini(&reads);
+}
+
+/* ---- the queue ---- */
+
+static void clients_take_turns(void **state)
+{
+    (void)state;
+    enum { GREEDY = 12, MODEST = 3 };
+    service s;
+    asked busy, greedy_jobs[GREEDY], modest[MODEST];
+    question q = of_words(3, 0, 3, 2), hold = of_words(4, 0, 3, 200);
+    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
+    ask_endless(&s, &busy, &hold, 9);
+    wait_for_phase(&s, &busy, SCHED_WRITING);
+    for (size_t i = 0; i < GREEDY; i++)
+        ask_endless(&s, &greedy_jobs[i], &q, 1);
+    for (size_t i = 0; i < MODEST; i++)
+        ask_endless(&s, &modest[i], &q, 2 + i % 2);
+    sched_where where;
+    sched_look(s.sched, modest[0].job, &where);
+    assert_int_equal(where.position, 2);
+    sched_look(s.sched, greedy_jobs[GREEDY - 1].job, &where);
+    assert_int_equal(where.position, GREEDY + MODEST);
+    service_drop(&s, &busy);
+    while (sched_busy(s.sched) > 0)
+        service_turn(&s);
+    service_turn(&s);
+    /* busy was first; then one of each client in turn, and clients 2 and 3 are through */
+    assert_int_equal(greedy_jobs[0].order, 1);
+    assert_int_equal(modest[0].order, 2);
+    assert_int_equal(modest[1].order, 3);
+    assert_int_equal(greedy_jobs[1].order, 4);
+    assert_int_equal(modest[2].order, 5);
+    for (size_t i = 2; i < GREEDY; i++)
+        assert_int_equal(greedy_jobs[i].order, 4 + i);
+    for (size_t i = 0; i < GREEDY; i++) {
+        service_drop(&s, &greedy_jobs[i]);
+        asked_fini(&greedy_jobs[i]);
+    }
+    for (size_t i = 0; i < MODEST; i++) {
+        service_drop(&s, &modest[i]);
+        asked_fini(&modest[i]);
+    }
+    asked_fini(&busy);
+    service_close(&s);
+    question_fini(&q);
+    question_fini(&hold);
+}
+
+static void a_full_queue_refuses(void **state)
+{
+    (void)state;
+    enum { QUEUE = 3 };
+    service s;
+    mote_error err;
+    asked busy, waiting[QUEUE], late;
+    sched_figures f;
+    question q = of_words(5, 0, 3, 500);
+    service_open(&s, &tiny,
+                 (sched_options){.parallel = 1, .queue = QUEUE, .context = CONTEXT, .threads = 1});
+    ask_endless(&s, &busy, &q, 1);
+    wait_for_phase(&s, &busy, SCHED_WRITING);
+    for (size_t i = 0; i < QUEUE; i++)
+        ask_endless(&s, &waiting[i], &q, i);
+    sched_job_options o = service_job(&s, &late, &q);
+    assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_FULL);
+    assert_false(late.released);
+    sched_read_figures(s.sched, &f);
+    assert_int_equal(f.refused_full, 1);
+    assert_int_equal(f.queued, QUEUE);
+    service_drop(&s, &waiting[0]);
+    ask_endless(&s, &waiting[0], &q, 1); /* there is room again */
+    /* going down: those inside go on, nobody else comes in */
+    sched_drain(s.sched);
+    o = service_job(&s, &late, &q);
+    assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_CANCELED);
+    assert_int_equal(sched_busy(s.sched), 1 + QUEUE);
+    service_drop(&s, &busy);
+    for (size_t i = 1; i < QUEUE; i++)
+        service_drop(&s, &waiting[i]);
+    service_until_over(&s, &waiting[0]);
+    assert_int_equal(waiting[0].said.answer.answer_tokens, 500);
+    assert_int_equal(sched_busy(s.sched), 0);
+    service_drop(&s, &waiting[0]);
+    asked_fini(&busy);
+    for (size_t i = 0; i < QUEUE; i++)
+        asked_fini(&waiting[i]);
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* ---- time ---- */
+
+static void a_deadline_ends_an_answer(void **state)
+{
+    (void)state;
+    service s;
+    mote_error err;
+    asked busy, queued;
+    question q = of_words(6, 0, 3, 1900);
+    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
+    sched_job_options o = service_job(&s, &busy, &q);
+    o.turn.ignore_end = true;
+    o.seconds = 0.3;
+    must(service_submit(&s, &busy, &o, &err), &err);
+    o = service_job(&s, &queued, &q);
+    o.turn.ignore_end = true;
+    o.seconds = 0.1; /* it will not come to anything */
+    must(service_submit(&s, &queued, &o, &err), &err);
+    service_until_over(&s, &queued);
+    assert_int_equal(queued.said.status, MOTE_OK);
+    assert_int_equal(queued.said.answer.finish, MOTE_FINISH_LENGTH);
+    assert_false(queued.started);
+    service_until_over(&s, &busy);
+    assert_int_equal(busy.said.answer.finish, MOTE_FINISH_LENGTH);
+    assert_true(busy.result.ended >= 0.3 && busy.result.ended < 5);
+    assert_true(busy.said.answer.answer_tokens < 1900);
+    service_drop(&s, &busy);
+    service_drop(&s, &queued);
+    asked_fini(&busy);
+    asked_fini(&queued);
+    service_close(&s);
+    question_fini(&q);
+}
+
+static void thinking_ends_when_asked(void **state)
+{
+    (void)state;
+    service s;
+    asked a;
+    question q;
+    question_init(&q, &tiny,
+                  "{\"messages\":[{\"role\":\"user\",\"content\":\"What is 3 + 4?\"}],"
+                  "\"enable_thinking\":true}",
+                  greedy(400));
+    q.answer.think_budget = 300;
+    q.answer.sampling.bias = &(mote_bias){tiny.kit.how.tags[CHAT_TAG_THINK_END], -50};
+    q.answer.sampling.n_bias = 1;
+    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
+    service_ask(&s, &a, &q);
+    wait_for_phase(&s, &a, SCHED_WRITING);
+    sched_end_thinking(s.sched, a.job);
+    service_until_over(&s, &a);
+    assert_int_equal(a.said.status, MOTE_OK);
+    assert_int_equal(a.said.answer.think_end, MOTE_THINK_END_CLIENT);
+    assert_true(a.said.answer.think_tokens < 300);
+    service_drop(&s, &a);
+    asked_fini(&a);
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* ---- prefixes ---- */
+
+/* Asks, waits, lets go; returns how many tokens of the prompt were not read. */
+static uint64_t reused(service *s, const question *q, uint64_t realm, sched_reuse *from)
+{
+    mote_error err;
+    asked a;
+    said solo;
+    sched_job_options o = service_job(s, &a, q);
+    o.realm = realm;
+    must(service_submit(s, &a, &o, &err), &err);
+    service_until_over(s, &a);
+    rig_solo(&tiny, q, CONTEXT, &solo);
+    same_as_solo(&a, &solo);
+    *from = a.result.reuse;
+    const uint64_t n = a.said.answer.reused_tokens;
+    service_drop(s, &a);
+    asked_fini(&a);
+    said_fini(&solo);
+    return n;
+}
+
+static void heads_are_read_once(void **state)
+{
+    (void)state;
+    service s;
+    sched_reuse from;
+    question first = of_words(7, 120, 10, 12), second = of_words(8, 120, 10, 12);
+    const size_t head = first.prompt.marks[0].position;
+    assert_true(head > 200);
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+    assert_int_equal(reused(&s, &first, 1, &from), 0);
+    assert_int_equal(from, SCHED_REUSE_NONE);
+    assert_true(reused(&s, &second, 1, &from) + 32 > head); /* the system text */
+    assert_int_equal(from, SCHED_REUSE_ENDED);
+    assert_true(reused(&s, &first, 1, &from) + 64 > first.prompt.n); /* all but its end */
+    service_close(&s);
+    question_fini(&first);
+    question_fini(&second);
+}
+
+static void realms_share_nothing(void **state)
+{
+    (void)state;
+    service s;
+    sched_reuse from;
+    question q = of_words(9, 120, 10, 12);
+    service_open(&s, &tiny, (sched_options){.parallel = 4, .context = CONTEXT, .threads = 1});
+    assert_int_equal(reused(&s, &q, 1, &from), 0);
+    assert_int_equal(reused(&s, &q, 2, &from), 0);
+    assert_true(reused(&s, &q, 2, &from) > 0);
+    assert_int_equal(reused(&s, &q, 3, &from), 0);
+    assert_true(reused(&s, &q, 1, &from) > 0);
+    /* at the same time: one of each realm, none waits for another and none takes from it */
+    enum { N = 4 };
+    asked a[N];
+    mote_error err;
+    for (size_t i = 0; i < N; i++) {
+        sched_job_options o = service_job(&s, &a[i], &q);
+        o.realm = 10 + i;
+        must(service_submit(&s, &a[i], &o, &err), &err);
+    }
+    for (size_t i = 0; i < N; i++) {
+        service_until_over(&s, &a[i]);
+        assert_int_equal(a[i].said.answer.reused_tokens, 0);
+        assert_int_equal(a[i].result.reuse, SCHED_REUSE_NONE);
+        service_drop(&s, &a[i]);
+        asked_fini(&a[i]);
+    }
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* Five who ask the same at once: one reads, the others wait for it. */
+static void the_same_is_not_read_twice(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    service s;
+    asked a[N];
+    said solo;
+    sched_figures f;
+    question q = of_words(10, 200, 10, 12);
+    rig_solo(&tiny, &q, CONTEXT, &solo);
+    service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
+    for (size_t i = 0; i < N; i++)
+        service_ask(&s, &a[i], &q);
+    for (size_t i = 0; i < N; i++)
+        service_until_over(&s, &a[i]);
+    for (size_t i = 0; i < N; i++) {
+        same_as_solo(&a[i], &solo);
+        service_drop(&s, &a[i]);
+        asked_fini(&a[i]);
+    }
+    sched_read_figures(s.sched, &f);
+    assert_true(f.read_tokens < q.prompt.n + N * 64);
+    assert_true(f.reused_live_tokens > (N - 1) * (q.prompt.n - 64));
+    service_close(&s);
+    said_fini(&solo);
+    question_fini(&q);
+}
+
+/* ---- vectors and scores ---- */
+
+static mote_session *engine_session(mote_engine **engine)
+{
+    mote_session *session;
+    mote_error err;
+    const mote_engine_options options = {
+        .threads = 1, .positions = CONTEXT, .logits_rows = CONTEXT};
+    must(mote_engine_new(engine, tiny.model, &options, &err), &err);
+    must(mote_session_new(&session, *engine, NULL, &err), &err);
+    return session;
+}
+
+static void vectors_are_the_engines(void **state)
+{
+    (void)state;
+    service s;
+    asked a, company;
+    mote_error err;
+    mote_engine *engine;
+    question q = of_words(11, 30, 40, 1), other = of_words(12, 30, 10, 60);
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
+    mote_session *session = engine_session(&engine);
+    const mote_work work = {session, q.prompt.ids, q.prompt.n, MOTE_HIDDEN_LAST};
+    must(mote_step(engine, &work, 1, &err), &err);
+    size_t n;
+    const float *wanted = mote_session_hidden(session, &n);
+    for (int round = 0; round < 2; round++) {
+        service_ask(&s, &company, &other);
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_EMBED;
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        assert_int_equal(a.said.status, MOTE_OK);
+        assert_int_equal(a.result.n_embedding, n);
+        assert_memory_equal(a.result.embedding, wanted, n * sizeof *wanted);
+        service_until_over(&s, &company);
+        service_drop(&s, &a);
+        service_drop(&s, &company);
+        asked_fini(&a);
+        asked_fini(&company);
+    }
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+    question_fini(&other);
+}
+
+static float logprob_of(const mote_session *session, size_t row, mote_token token, uint32_t words)
+{
+    mote_choice choice;
+    mote_error err;
+    uint32_t *only = calloc(words, sizeof *only);
+    only[token / 32] = UINT32_C(1) << token % 32;
+    must(mote_sample(session, row, &(mote_sampling){.allowed = only}, &choice, &err), &err);
+    free(only);
+    return choice.logprob;
+}
+
+static void scores_are_the_engines(void **state)
+{
+    (void)state;
+    static const size_t froms[] = {0, 1, 2, 33, 40};
+    service s;
+    asked a;
+    mote_error err;
+    mote_engine *engine;
+    mote_model_info info;
+    mote_model_describe(tiny.model, &info);
+    question q = of_words(13, 0, 30, 1);
+    q.answer.sampling.top_logprobs = 2;
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+    mote_session *session = engine_session(&engine);
+    const mote_work work = {session, q.prompt.ids, q.prompt.n, MOTE_LOGITS_ALL};
+    must(mote_step(engine, &work, 1, &err), &err);
+    for (size_t i = 0; i < sizeof froms / sizeof *froms; i++) {
+        const size_t from = froms[i] > 0 ? froms[i] : 1;
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_SCORE;
+        o.score_from = froms[i];
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        assert_int_equal(a.said.status, MOTE_OK);
+        assert_int_equal(a.result.n_scores, q.prompt.n - from);
+        for (size_t j = 0; j < a.result.n_scores; j++) {
+            const mote_token token = q.prompt.ids[from + j];
+            const float wanted = logprob_of(session, from + j - 1, token, info.vocabulary / 32 + 1);
+            assert_int_equal(a.result.scores[j].token, token);
+            assert_memory_equal(&a.result.scores[j].logprob, &wanted, sizeof wanted);
+            assert_int_equal(a.result.scores[j].n_top, 2);
+        }
+        service_drop(&s, &a);
+        asked_fini(&a);
+    }
+    sched_job_options o = service_job(&s, &a, &q);
+    o.kind = SCHED_SCORE;
+    o.score_from = q.prompt.n;
+    assert_int_equal(service_submit(&s, &a, &o, &err), MOTE_E_ARG);
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* ---- memory ---- */
+
+static void memory_decides(void **state)
+{
+    (void)state;
+    sched *s;
+    mote_error err;
+    mote_memory memory;
+    const uint64_t mb = 1000 * 1000;
+    sched_options o = {.model = tiny.model, .threads = 1, .memory = 60 * mb};
+    must(sched_new(&s, &o, &err), &err);
+    sched_memory(s, &memory);
+    assert_true(memory.total <= o.memory);
+    assert_true(sched_settings(s)->positions >= 1024);
+    assert_int_equal(sched_settings(s)->parallel, 8);
+    assert_true(sched_settings(s)->context <= sched_settings(s)->positions);
+    sched_free(s);
+    o.memory = 10 * mb; /* hardly more than the file */
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_null(s);
+    assert_non_null(strstr(err.text, "raise `memory`"));
+    o.memory = 60 * mb;
+    o.positions = 1 << 24;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_non_null(strstr(err.text, "lower `positions`"));
+    o.positions = 0;
+    o.context = 1 << 24;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_non_null(strstr(err.text, "lower `context`"));
+    o.context = 0;
+    o.parallel = 500;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    assert_non_null(strstr(err.text, "lower `parallel`"));
+    o = (sched_options){.model = tiny.model, .context = 4096, .positions = 1024};
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_drop_frees_within_a_step),
+        cmocka_unit_test(clients_take_turns),
+        cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(a_deadline_ends_an_answer),
+        cmocka_unit_test(thinking_ends_when_asked),
+        cmocka_unit_test(heads_are_read_once),
+        cmocka_unit_test(realms_share_nothing),
+        cmocka_unit_test(the_same_is_not_read_twice),
+        cmocka_unit_test(vectors_are_the_engines),
+        cmocka_unit_test(scores_are_the_engines),
+        cmocka_unit_test(memory_decides),
+    };
+    rig_open(&tiny);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rig_close(&tiny);
+    return failed;
+}
