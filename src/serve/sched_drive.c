@@ -48,6 +48,8 @@ void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error
     r->status = status;
     if (status != MOTE_OK)
         r->error = *err;
+    else if (job->lost || job->fresh.failed)
+        r->status = err_set(&r->error, MOTE_E_MEMORY, "no memory for what the answer says");
     r->ended = since_submitted(job);
     if (job->turn != NULL) {
         fill_answer(job);
@@ -62,13 +64,6 @@ void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error
     job->finished = true;
     figures_over(s, job);
     leave(s, job);
-}
-
-static void finish_lost(sched *s, sched_job *job)
-{
-    mote_error err;
-    err_set(&err, MOTE_E_MEMORY, "no memory for what the answer says");
-    drive_finish(s, job, MOTE_E_MEMORY, &err);
 }
 
 static void deadline(sched *s, sched_job *job)
@@ -139,7 +134,7 @@ static void go_on(sched *s, sched_job *job)
     } while (mote_session_length(job->session) == job->n);
     note_token(s, job);
     if (job->fresh.failed) {
-        finish_lost(s, job);
+        drive_finish(s, job, MOTE_OK, NULL);
         return;
     }
     job->state =
@@ -206,7 +201,7 @@ void drive_boundary(sched *s, sched_job *job)
     if (job->leaving)
         leave(s, job);
     else if (job->lost || job->fresh.failed)
-        finish_lost(s, job);
+        drive_finish(s, job, MOTE_OK, NULL); /* which it is not */
     else if (o->seconds > 0 && since_submitted(job) >= o->seconds)
         deadline(s, job);
     else if (!job->wants)

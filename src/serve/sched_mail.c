@@ -42,6 +42,7 @@ void mail_event(void *with, const chat_event *event)
 
 void mail_post(sched *s, sched_job *job)
 {
+    job->lost |= job->fresh.failed;
     if (job->news.n == 0) {
         const strbuf empty = job->news;
         job->news = job->fresh;

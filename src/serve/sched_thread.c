@@ -146,7 +146,8 @@ static void publish_gone(sched *s, sched_job *job)
     s->busy -= !job->dropped;
     mail_post(s, job);
     if (job->lost && job->result.status == MOTE_OK)
-        job->result.status = err_set(&job->result.error, MOTE_E_MEMORY, "no memory for events");
+        job->result.status =
+            err_set(&job->result.error, MOTE_E_MEMORY, "no memory for what the answer says");
 }
 
 static bool publish(sched *s)
