@@ -58,9 +58,10 @@ static bool read_embed(ask *a, server *s, api_error *error)
     const json_node *input = json_node_get(a->root, "input");
     if (!read_common(a, s, false, error))
         return false;
-    if (absent(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0))
-        return true; /* nothing in, nothing out */
-    return ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error);
+    /* nothing in, nothing out */
+    a->prompt_only =
+        absent(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0);
+    return a->prompt_only || ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error);
 }
 
 static bool read_embeddings(ask *a, server *s, api_error *error)
@@ -116,6 +117,7 @@ void handle_ollama_embed(exchange *x)
                                   .call_prefix = "call_",
                                   .place = PARAM_IN_OLLAMA_EMBED,
                                   .read = read_embed,
+                                  .rendered = end,
                                   .end = end};
     answering_start(x, &embed);
 }
