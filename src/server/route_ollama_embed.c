@@ -3,10 +3,9 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/dialect.h"
+#include "server/embedding.h"
 #include "server/handlers.h"
 #include "server/params.h"
-
-#include <math.h>
 
 /* ask.own */
 typedef struct embed_state {
@@ -73,17 +72,14 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
 /* Of length 1; the older route too, though it never promised it. */
 static void put_vector(const choice *c, uint32_t dimensions, strbuf *out)
 {
-    const float *v = c->result.embedding;
-    const size_t n =
-        dimensions > 0 && dimensions < c->result.n_embedding ? dimensions : c->result.n_embedding;
-    double squares = 0;
-    for (size_t i = 0; i < n; i++)
-        squares += (double)v[i] * (double)v[i];
-    const double scale = squares > 0 ? 1 / sqrt(squares) : 0;
-    jp_open(out, '[');
-    for (size_t i = 0; i < n; i++)
-        jp_float(out, (float)(scale * (double)v[i]));
-    jp_close(out, ']');
+    const size_t all = c->result.n_embedding;
+    const size_t n = dimensions > 0 && dimensions < all ? dimensions : all;
+    float *unit = embedding_unit(c->result.embedding, n);
+    if (unit == NULL)
+        out->failed = true;
+    else
+        embedding_put(unit, n, out);
+    mem_free(unit);
 }
 
 static void end(answering *w)
