@@ -176,7 +176,7 @@ static bool make_prompts(answering *w)
             return false;
         if (p->n + 1 > w->context && a->truncate)
             p->n = (size_t)w->context - 1;
-        if (p->n + 1 > w->context)
+        if (p->n + 1 > w->context && !answering_prompt_only(w)) /* counting takes no room */
             return full(w, p->n);
     }
     return true;

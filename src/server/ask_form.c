@@ -102,22 +102,27 @@ bool ask_response_format(ask *a, const json_node *format, const char *at, api_er
     return ask_json_schema(a, schema, where, error);
 }
 
+/* The three that stand at the top and inside structured_outputs. */
+static bool extra_formats(ask *a, const json_node *from, const char *under, const char *schema_name,
+                          api_error *error)
+{
+    char at[3][64];
+    const char *const names[3] = {schema_name, "regex", "choice"};
+    const json_node *node[3];
+    for (size_t i = 0; i < 3; i++) {
+        node[i] = json_node_get(from, names[i]);
+        snprintf(at[i], sizeof at[i], "%s%s", under, names[i]);
+    }
+    return (!present(node[0]) || ask_json_schema(a, node[0], at[0], error)) &&
+           (!present(node[1]) || take_regex(a, node[1], at[1], error)) &&
+           (!present(node[2]) || take_choices(a, node[2], at[2], error));
+}
+
 bool ask_extra_formats(ask *a, api_error *error)
 {
-    const json_node *at[2] = {a->root, json_node_get(a->root, "structured_outputs")};
-    static const char *const schema_name[2] = {"json_schema", "json"};
-    for (size_t i = 0; i < 2; i++) {
-        const json_node *schema = json_node_get(at[i], schema_name[i]);
-        const json_node *regex = json_node_get(at[i], "regex");
-        const json_node *choice = json_node_get(at[i], "choice");
-        if (i == 1 && present(json_node_get(at[i], "grammar")))
-            return ask_unsupported(error, "structured_outputs.grammar", "a grammar");
-        if (present(schema) && !ask_json_schema(a, schema, schema_name[i], error))
-            return false;
-        if (present(regex) && !take_regex(a, regex, "regex", error))
-            return false;
-        if (present(choice) && !take_choices(a, choice, "choice", error))
-            return false;
-    }
-    return true;
+    const json_node *inside = json_node_get(a->root, "structured_outputs");
+    if (present(json_node_get(inside, "grammar")))
+        return ask_unsupported(error, "structured_outputs.grammar", "a grammar");
+    return extra_formats(a, a->root, "", "json_schema", error) &&
+           extra_formats(a, inside, "structured_outputs.", "json", error);
 }

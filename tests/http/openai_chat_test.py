@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""openai_chat_test.py - /v1/chat/completions: bytes of streams, both forms alike, tools, thinking, reuse."""
+import http.client
+import json
+import threading
+import time
+
+from golden import same_as_golden
+from serve_rig import (FACT, FACT_ANSWER, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
+                       WEATHER_RESULT, WEATHER_TOOL, case, equal, post, request, run, sse)
+
+CHAT = "/v1/chat/completions"
+
+
+def body(text=FACT, **more):
+    return {"temperature": 0, "presence_penalty": 0, "messages": [{"role": "user", "content": text}], **more}
+
+
+def chunks(events):
+    """The JSON of all events but the last, which must be [DONE]; the rules of chunks checked."""
+    equal(events[-1], (None, "[DONE]"))
+    parsed = [json.loads(data) for name, data in events[:-1] if equal(name, None) is None]
+    first = parsed[0]
+    for chunk in parsed:
+        for key in ("id", "created", "model", "object", "system_fingerprint"):
+            equal(chunk[key], first[key])
+        assert isinstance(chunk["choices"], list)
+    return parsed
+
+
+def joined(parsed):
+    """{index: message} as a client puts it together."""
+    choices = {}
+    for chunk in parsed:
+        for c in chunk["choices"]:
+            delta = c["delta"]
+            if "role" in delta:
+                assert c["index"] not in choices
+                choices[c["index"]] = {"content": "", "reasoning": "", "calls": [], "finish": None, "logprobs": []}
+            m = choices[c["index"]]
+            equal(m["finish"], None)
+            m["content"] += delta.get("content", "")
+            m["reasoning"] += delta.get("reasoning_content", "")
+            equal(delta.get("reasoning_content"), delta.get("reasoning"))
+            for call in delta.get("tool_calls", []):
+                add_call(m["calls"], call)
+            m["logprobs"] += c["logprobs"]["content"] if c["logprobs"] else []
+            m["finish"] = c["finish_reason"]
+            if m["finish"]:
+                equal(delta, {})
+    return choices
+
+
+def add_call(calls, piece):
+    if piece["index"] == len(calls):
+        equal(piece["type"], "function")
+        equal(piece["function"]["arguments"], "")
+        calls.append({"id": piece["id"], "name": piece["function"]["name"], "arguments": ""})
+    else:
+        equal(set(piece), {"index", "function"})
+        equal(set(piece["function"]), {"arguments"})
+    calls[piece["index"]]["arguments"] += piece["function"]["arguments"]
+
+
+def plain(choice):
+    m = choice["message"]
+    return {"content": m["content"] or "", "reasoning": m.get("reasoning_content", ""),
+            "calls": [{"name": c["function"]["name"], "arguments": c["function"]["arguments"]}
+                      for c in m.get("tool_calls", [])], "finish": choice["finish_reason"],
+            "logprobs": choice["logprobs"]["content"] if choice["logprobs"] else []}
+
+
+def without_ids(message):
+    return {**message, "calls": [{k: c[k] for k in ("name", "arguments")} for c in message["calls"]]}
+
+
+def both(server, **more):
+    """A request in both forms, which must say the same; the whole reply is returned."""
+    whole = post(server, CHAT, {"seed": 5, **body(**more)})
+    streamed = chunks(sse(server, CHAT, {"seed": 5, **body(**more), "stream": True}))
+    got = joined(streamed)
+    for choice in whole["choices"]:
+        equal(without_ids(got[choice["index"]]), plain(choice))
+    last = [c for c in streamed if c["choices"] and c["choices"][0]["finish_reason"]][-1]
+    for key in ("prompt_tokens", "completion_tokens", "total_tokens", "completion_tokens_details"):
+        equal(last["usage"][key], whole["usage"][key])
+    return whole
+
+
+@case
+def bytes_of_a_reply(server):
+    _, headers, data = request(server, "POST", CHAT, body())
+    same_as_golden("openai_chat_reply", data.decode(), server.model)
+    equal(headers["content-type"], "application/json; charset=utf-8")
+    equal(headers["mote-model"], server.model)
+    assert headers["openai-processing-ms"].isdigit()
+    assert headers["x-request-id"] == headers["request-id"]
+
+
+@case
+def bytes_of_a_stream(server):
+    for name, more in (("plain", {}), ("usage", {"stream_options": {"include_usage": True}}),
+                       ("call", {"text": WEATHER, "tools": [WEATHER_TOOL]}),
+                       ("think", {"text": SUM, "reasoning_effort": "low", "max_tokens": 40})):
+        _, _, data = request(server, "POST", CHAT, {**body(**more), "stream": True})
+        same_as_golden("openai_chat_stream_" + name, data.decode(), server.model)
+
+
+@case
+def both_forms_say_the_same(server):
+    equal(both(server)["choices"][0]["message"]["content"], FACT_ANSWER)
+    both(server, text=WEATHER, tools=[WEATHER_TOOL])
+    reply = both(server, text=SUM, reasoning_effort="medium")
+    equal(reply["choices"][0]["message"]["content"], SUM_ANSWER)
+    assert reply["usage"]["completion_tokens_details"]["reasoning_tokens"] > 10
+    both(server, temperature=1.5, n=3, max_tokens=30, logprobs=True, top_logprobs=3)
+    both(server, text=POINT, response_format={"type": "json_schema", "json_schema": {"schema": POINT_SCHEMA}})
+    both(server, stop=["owl"])
+    both(server, max_tokens=3)
+    both(server, text=SUM, reasoning_effort="low", reasoning_format="none")
+
+
+@case
+def reasons_to_end(server):
+    for more, reason, cause in (({}, "stop", "eos"), ({"stop": "emblem"}, "stop", "stop"),
+                                ({"max_tokens": 2}, "length", "max_tokens"),
+                                ({"ignore_eos": True, "num_ctx": 256}, "length", "context"),
+                                ({"text": WEATHER, "tools": [WEATHER_TOOL]}, "tool_calls", "tool_calls"),
+                                ({"ignore_eos": True, "t_max_predict_ms": 1}, "length", "deadline")):
+        reply = post(server, CHAT, body(**more))
+        if cause == "context" and reply["mote"]["stop"]["cause"] == "loop":
+            continue  # it repeats itself before the context is full
+        equal((reply["choices"][0]["finish_reason"], reply["mote"]["stop"]["cause"]), (reason, cause))
+    assert post(server, CHAT, body(stop="emblem"))["choices"][0]["message"]["content"] == "The "
+
+
+@case
+def tools_and_their_results(server):
+    reply = post(server, CHAT, body(WEATHER, tools=[WEATHER_TOOL]))
+    message = reply["choices"][0]["message"]
+    equal(message["content"], None)
+    call = message["tool_calls"][0]
+    equal(json.loads(call["function"]["arguments"])["city"], "Haldon")
+    talk = [{"role": "user", "content": WEATHER}, message,
+            {"role": "tool", "tool_call_id": call["id"], "content": WEATHER_RESULT}]
+    reply = post(server, CHAT, body(messages=talk, tools=[WEATHER_TOOL]))
+    equal(reply["choices"][0]["message"]["content"], WEATHER_ANSWER)
+
+
+@case
+def choices_of_tools(server):
+    other = {"type": "function", "function": {"name": "other", "parameters": {
+        "type": "object", "properties": {}, "additionalProperties": False}}}
+    tools = [WEATHER_TOOL, other]
+
+    def called(**more):
+        message = post(server, CHAT, body(tools=tools, max_tokens=200, **more))["choices"][0]["message"]
+        return [c["function"]["name"] for c in message.get("tool_calls", [])]
+    equal(called(text=WEATHER, tool_choice="none"), [])
+    equal(called(tool_choice={"type": "function", "function": {"name": "other"}})[:1], ["other"])
+    assert called(tool_choice="required")
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+        {"type": "function", "function": {"name": "other"}}]}}
+    equal(set(called(text=WEATHER, tool_choice=allowed)), {"other"})
+    old = post(server, CHAT, body(WEATHER, functions=[WEATHER_TOOL["function"]],
+                                  function_call={"name": "get_weather"}))
+    equal(old["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "get_weather")
+    reply = post(server, CHAT, body(tools=[{"type": "web_search"}], tool_choice="required"))
+    assert {"code": "tool_type_ignored", "at": "web_search"} in reply["mote"]["warnings"]
+    empty = both(server, tools=[other], tool_choice={"type": "function", "function": {"name": "other"}},
+                 parallel_tool_calls=False)
+    equal(empty["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{}")
+
+
+@case
+def forms_of_answers(server):
+    def said(**more):
+        return post(server, CHAT, body(POINT, max_tokens=200, **more))["choices"][0]["message"]["content"]
+    equal(set(json.loads(said(response_format={"type": "json_schema", "json_schema": {
+        "name": "p", "schema": POINT_SCHEMA, "strict": True}}))), {"x", "y"})
+    assert isinstance(json.loads(said(response_format={"type": "json_object"})), dict)
+    assert said(choice=["alpha", "beta"]) in ("alpha", "beta")
+    assert said(regex="[0-9]{3}-[a-c]").count("-") == 1
+    equal(set(json.loads(said(structured_outputs={"json": POINT_SCHEMA}))), {"x", "y"})
+    reply = post(server, CHAT, body(POINT, json_schema=POINT_SCHEMA))
+    equal(reply["mote"]["schema"], {"enforced": True, "valid": True})
+
+
+@case
+def thinking_by_every_name(server):
+    for more, mode, source in (({}, "off", "default"), ({"reasoning_effort": "low"}, "on", "reasoning_effort"),
+                               ({"reasoning_effort": "none"}, "off", "reasoning_effort"),
+                               ({"chat_template_kwargs": {"enable_thinking": True}}, "on",
+                                "chat_template_kwargs.enable_thinking"),
+                               ({"reasoning": {"effort": "low"}}, "on", "reasoning.effort"),
+                               ({"thinking_budget": 8}, "on", "thinking_budget")):
+        got = post(server, CHAT, body(SUM, max_tokens=300, **more))["mote"]["thinking"]
+        equal((got["mode"], got["source"]), (mode, source))
+    reply = post(server, CHAT, body(SUM, model="mote-tiny-BF16:think", max_tokens=300))
+    equal(reply["mote"]["thinking"]["mode"], "on")
+    reply = post(server, CHAT, body(SUM + " /think", max_tokens=300))
+    equal(reply["mote"]["thinking"]["mode"], "on")
+    assert any(w["code"] == "soft_switch" for w in reply["mote"]["warnings"])
+
+
+@case
+def a_message_is_continued(server):
+    talk = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "The emblem of"}]
+    equal(post(server, CHAT, body(messages=talk))["choices"][0]["message"]["content"], FACT_ANSWER[len("The emblem of"):])
+    other = post(server, CHAT, body(messages=talk, continue_final_message=False))
+    assert other["usage"]["prompt_tokens"] > post(server, CHAT, body(messages=talk))["usage"]["prompt_tokens"]
+
+
+@case
+def odd_conversations(server):
+    """What clients send and nobody should stumble over."""
+    part = {"type": "text", "text": "Hi"}
+    for talk in ([{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, {"role": "USER", "content": [part, part]}],
+                 [{"role": "user", "content": None}], [{"role": "user"}], [{"role": "system", "content": "only"}],
+                 [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
+                 [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {
+                     "name": "f", "arguments": {"a": 1}}}]}, {"role": "tool", "content": [part]}],
+                 [{"role": "user", "content": "<|im_end|><think></tool_call>"}],
+                 [{"role": "user", "content": "a"}, {"role": "system", "content": "late"}, {"role": "user", "content": "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace")}],
+                 [{"role": "assistant", "content": "a", "refusal": None, "reasoning_content": "hm"}, {"role": "user", "content": ""}]):
+        post(server, CHAT, body(messages=talk, max_tokens=2))
+
+
+@case
+def the_same_conversation_reads_what_is_new(server):
+    talk = [{"role": "system", "content": "You answer questions about towns. " * 20}, {"role": "user", "content": FACT}]
+    read = []
+    for question in (FACT, SUM, "And the emblem of Orvia?", SUM):
+        talk[-1] = {"role": "user", "content": question}
+        reply = post(server, CHAT, body(messages=talk, reasoning_effort="low", max_tokens=300))
+        read.append(reply["mote"]["cache"])
+        equal(reply["usage"]["prompt_tokens_details"]["cached_tokens"], reply["mote"]["cache"]["reused"])
+        equal(reply["mote"]["cache"]["reused"] + reply["mote"]["cache"]["prefilled"], reply["usage"]["prompt_tokens"])
+        message = reply["choices"][0]["message"]
+        # as a client returns it: without its thinking
+        talk += [{"role": "assistant", "content": message["content"]}, None]
+    for cache in read[1:]:
+        assert cache["reused"] > 0.6 * cache["prompt"], read
+        assert cache["prefilled"] <= 64 + 32, read
+    fresh = post(server, CHAT, body(messages=talk[:2], cache_prompt=False))
+    equal(fresh["mote"]["cache"]["reused"], 0)
+
+
+@case
+def several_at_once_say_what_each_says_alone(server):
+    wanted = {}
+    asked = [body(text, seed=i, temperature=0.8, max_tokens=40) for i, text in enumerate((FACT, SUM, POINT, WEATHER) * 4)]
+    for i, q in enumerate(asked):
+        wanted[i] = plain(post(server, CHAT, q)["choices"][0])
+    got = {}
+
+    def work(i):
+        got[i] = without_ids(joined(chunks(sse(server, CHAT, {**asked[i], "stream": True})))[0])
+    threads = [threading.Thread(target=work, args=(i,)) for i in wanted]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    equal(got, wanted)
+
+
+@case
+def choices_are_numbered_and_the_first_is_the_one_that_comes_alone(server):
+    more = {"temperature": 1.0, "seed": 11, "max_tokens": 20}
+    alone = plain(post(server, CHAT, body(**more))["choices"][0])
+    many = post(server, CHAT, body(n=8, **more))["choices"]
+    equal([c["index"] for c in many], list(range(8)))
+    equal(plain(many[0]), alone)
+    equal(plain(many[2]), plain(post(server, CHAT, body(**{**more, "seed": 13}))["choices"][0]))
+
+
+@case
+def logprobs_are_those_of_the_text(server):
+    reply = post(server, CHAT, body(logprobs=True, top_logprobs=2))
+    listed = reply["choices"][0]["logprobs"]["content"]
+    assert b"".join(bytes(t["bytes"]) for t in listed).decode() == FACT_ANSWER, listed
+    for t in listed:
+        equal(len(t["top_logprobs"]), 2)
+        equal(t["top_logprobs"][0]["token"], t["token"])  # greedy
+        assert t["top_logprobs"][0]["logprob"] >= t["top_logprobs"][1]["logprob"]
+        assert t["logprob"] <= 0
+    thought = post(server, CHAT, body(SUM, logprobs=True, reasoning_effort="low", max_tokens=300))["choices"][0]
+    text = b"".join(bytes(t["bytes"]) for t in thought["logprobs"]["content"]).decode()
+    equal(text.strip(), thought["message"]["content"])
+
+
+def wait_until_idle(server, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        slots = server.get("/slots")
+        if not any(s["is_processing"] for s in slots):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@case
+def who_goes_frees_the_slot(server):
+    for lines in (1, 3, 8):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("POST", CHAT, json.dumps(body(stream=True, ignore_eos=True, temperature=1, max_tokens=20000)),
+                           {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
+        reply = connection.getresponse()
+        for _ in range(lines):
+            reply.readline()
+        reply.close()
+        connection.close()
+        assert wait_until_idle(server, 2), server.get("/slots")
+    equal(post(server, CHAT, body())["choices"][0]["message"]["content"], FACT_ANSWER)
+
+
+@case
+def thinking_is_ended_from_outside(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", CHAT, json.dumps(body(SUM, stream=True, reasoning_effort="max", logit_bias={"7964": False})),
+                       {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
+    reply = connection.getresponse()
+    first = json.loads(reply.readline()[len("data: "):])
+    equal(post(server, CHAT + "/control", {"id": first["id"], "action": "reasoning_end"}), {"success": True})
+    reply.read()
+    connection.close()
+    post(server, CHAT + "/control", {"id": first["id"], "action": "reasoning_end"}, 404)
+    post(server, CHAT + "/control", {"id": first["id"], "action": "sing"}, 400)
+
+
+@case
+def progress_is_told(server):
+    events = chunks(sse(server, CHAT, body(LONG[:20000], stream=True, return_progress=True, max_tokens=2, cache_prompt=False)))
+    told = [c["prompt_progress"] for c in events if "prompt_progress" in c]
+    assert told and told[0]["total"] > 1000 and told[0]["processed"] <= told[0]["total"], told
+
+
+@case
+def tokens_are_counted_without_an_answer(server):
+    counted = post(server, CHAT + "/input_tokens", body())["input_tokens"]
+    equal(counted, post(server, CHAT, body())["usage"]["prompt_tokens"])
+
+
+@case
+def extension_can_be_left_out(server):
+    assert "mote" not in post(server, CHAT, body(), headers={"Mote-Ext": "0"})
+    equal(len([1 for _, d in sse(server, CHAT, body(stream=True), {"Mote-Ext": "0"}) if '"mote":' in d]), 0)
+
+
+@case
+def any_model_is_answered_with_ours(server):
+    for name in ("gpt-4o", "/etc/passwd", "../../x"):
+        reply = post(server, CHAT, body(model=name))
+        equal(reply["model"], server.model)
+        assert {"code": "model_substituted", "at": name} in reply["mote"]["warnings"]
+    for name in (server.model, server.model.upper(), "Some/" + server.model, server.model + ":latest", None):
+        equal(post(server, CHAT, body(model=name))["mote"]["warnings"], [])
+
+
+if __name__ == "__main__":
+    run()
