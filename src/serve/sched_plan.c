@@ -13,7 +13,7 @@ enum {
     QUEUE = 256,
     POSITIONS = 32768,
     LEAST_POSITIONS = 1024,
-    MOST_PARALLEL = 2048,
+    MOST_PARALLEL = 1024,
     MOST_QUEUE = 65536,
     LEVELS = 4,
     PAGE = 64
@@ -24,7 +24,7 @@ static void at_level(sched *s, const sched_options *given, uint32_t level)
 {
     sched_options *o = &s->options;
     const uint32_t idle = given->idle > 0 ? given->idle : o->parallel;
-    const uint32_t kept[LEVELS] = {2 * o->parallel + idle, o->parallel + idle, o->parallel, 2};
+    const uint32_t kept[LEVELS] = {o->parallel + idle + 8, o->parallel + idle / 2, o->parallel, 2};
     o->idle = given->idle > 0 || level == 0 ? idle : (idle >> level) + 1;
     s->kept_states = kept[level];
 }

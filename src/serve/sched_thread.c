@@ -150,7 +150,8 @@ static void publish_gone(sched *s, sched_job *job)
             err_set(&job->result.error, MOTE_E_MEMORY, "no memory for what the answer says");
 }
 
-static bool publish(sched *s)
+/* Under the lock. */
+static bool publish(sched *s, const mote_use *use)
 {
     sched_figures *f = &s->figures;
     uint32_t by_state[3] = {0};
@@ -170,13 +171,14 @@ static bool publish(sched *s)
     f->reading = by_state[JOB_READING] + by_state[JOB_STANDING];
     f->writing = by_state[JOB_WRITING];
     f->ended_kept = s->n_shelf;
-    mote_engine_use(s->engine, &s->use);
+    s->use = *use;
     return news;
 }
 
 void *thread_run(void *with)
 {
     sched *s = with;
+    mote_use use;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         look(s);
@@ -190,8 +192,9 @@ void *thread_run(void *with)
         pass_boundary(s);
         begin_standing(s);
         run_step(s);
+        mote_engine_use(s->engine, &use);
         pthread_mutex_lock(&s->lock);
-        const bool news = publish(s);
+        const bool news = publish(s, &use);
         pthread_mutex_unlock(&s->lock);
         if (news && s->options.wake != NULL)
             s->options.wake(s->options.with);

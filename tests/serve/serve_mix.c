@@ -83,7 +83,7 @@ static void run(const mix *m, uint64_t seed, sched_figures *figures)
     }
     while (sched_busy(s.sched) > 0)
         service_turn(&s);
-    sched_collect(s.sched, NULL, NULL);
+    service_turn(&s);
     for (int i = 0; i < m->jobs; i++)
         service_drop(&s, &all[i]);
     sched_read_figures(s.sched, figures);

@@ -4,6 +4,7 @@
  * costs its new tokens, turn after turn.
  */
 #include "base/mem.h"
+#include "chat/chat_rig.h"
 #include "serve/recall.h"
 #include "serve/serve_rig.h"
 
@@ -296,7 +297,7 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, uint64_t
 
 static void twenty_turns(bool thinking)
 {
-    enum { TURNS = 20 };
+    const int turns = rig_scaled(20);
     service s;
     talk t = {0};
     recall *r = new_recall(1 << 20);
@@ -307,7 +308,7 @@ static void twenty_turns(bool thinking)
         strbuf_text(&head, "Always be kind. ");
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     add_message(&t, "system", strbuf_view(&head));
-    for (int i = 0; i < TURNS; i++) {
+    for (int i = 0; i < turns; i++) {
         snprintf(says, sizeof says, "Question %d: what is %d + %d?", i, i, 3 * i);
         add_message(&t, "user", str_of(says));
         const uint64_t read = one_turn(&s, r, &t, thinking, &length);
