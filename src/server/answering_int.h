@@ -12,6 +12,8 @@ void answering_prepare(answering *w, void (*release)(void *choice));
 void answering_recall(const answering *w, const choice *c);
 /* Nothing is to be answered: the dialect wants to see the prompts. */
 bool answering_prompt_only(const answering *w);
+/* Nothing more is sent: jobs are dropped, and the exchange lets go. */
+void answering_conclude(answering *w);
 void choice_fini(choice *c);
 /* A token of the content. */
 void choice_add_token(choice *c, const chat_event *event);

@@ -23,7 +23,7 @@ NORMAL = [
 def same_as_golden(name, text, model):
     for pattern, by in NORMAL:
         text = pattern.sub(by, text)
-    text = text.replace('"' + model + '"', '"MODEL"')
+    text = text.replace('"' + model + '"', '"MODEL"').rstrip("\n") + "\n"
     path = os.path.join(FOLDER, name + ".txt")
     if os.environ.get("MOTE_WRITE_GOLDEN") == "1":
         os.makedirs(FOLDER, exist_ok=True)
