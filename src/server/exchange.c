@@ -97,14 +97,22 @@ static const char *method_name(const exchange *x)
 
 static void log_it(const exchange *x, int status)
 {
-    server_log_request(conn_server(x->c),
-                       &(log_request){.id = x->id,
-                                      .method = method_name(x),
-                                      .label = x->route != NULL ? x->route->label : "-",
-                                      .status = status,
-                                      .seconds = os_now() - x->came,
-                                      .in = x->body.n,
-                                      .out = x->sent});
+    server *s = conn_server(x->c);
+    const char *label = x->route != NULL ? x->route->label : "-";
+    request_counts_add(&s->counts, x->dialect, label, status);
+    server_log_request(s, &(log_request){.id = x->id,
+                                         .method = method_name(x),
+                                         .label = label,
+                                         .status = status,
+                                         .seconds = os_now() - x->came,
+                                         .in = x->body.n,
+                                         .out = x->sent,
+                                         .figures = x->figures.stop != NULL ? &x->figures : NULL});
+}
+
+void exchange_note(exchange *x, const log_figures *figures)
+{
+    x->figures = *figures;
 }
 
 void exchange_lost(exchange *x)
@@ -333,6 +341,8 @@ void exchange_fail(exchange *x, const api_error *e)
     strbuf body = {0};
     int status = api_error_print(e, x->dialect, x->id, &body);
     exchange_add_header(x, "x-should-retry", worth_another_try(status) ? "true" : "false");
+    if (e->kind == API_E_AUTH)
+        exchange_add_header(x, "WWW-Authenticate", "Bearer");
     if (worth_another_try(status)) {
         unsigned ms = e->retry_ms > 0 ? e->retry_ms : 1000;
         char text[24];

@@ -64,6 +64,10 @@ void exchange_abort(exchange *x);
  * meanwhile. false: no memory; nothing will run. */
 bool exchange_work(server *s, void (*work)(void *with), void (*done)(void *with), void *with);
 
+/* What the log says about the work that was done for it, copied; before the reply ends. */
+struct log_figures;
+void exchange_note(exchange *x, const struct log_figures *figures);
+
 /* ---- errors, in the form of the route's dialect ---- */
 
 typedef enum api_dialect {

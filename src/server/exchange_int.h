@@ -6,6 +6,7 @@
 #include "server/access.h"
 #include "server/conn.h"
 #include "server/gate.h"
+#include "server/log.h"
 
 enum { EXCHANGE_ID_BYTES = 4 + 24 + 1 };
 
@@ -31,6 +32,7 @@ struct exchange {
     int status;     /* 0: no reply yet */
     uint64_t sent;  /* bytes of the reply's body */
     bool streaming, chunked, over;
+    log_figures figures; /* for the log; its `stop` is NULL: there are none */
 };
 
 /* NULL: no memory, or no random bytes. */

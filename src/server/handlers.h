@@ -43,6 +43,9 @@ void handle_ollama_unsupported(exchange *x); /* POST /api/create, copy, push, bl
 /* route_ollama_embed.c: POST /api/embed, /api/embeddings */
 void handle_ollama_embed(exchange *x);
 void handle_ollama_embeddings(exchange *x);
+/* route_status.c: GET /metrics, /v1/status */
+void handle_metrics(exchange *x);
+void handle_status(exchange *x);
 /* route_extras.c: GET /props, /slots, /v1/requests/ and a wildcard */
 void handle_props(exchange *x);
 void handle_props_change(exchange *x); /* POST /props */

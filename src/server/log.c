@@ -7,55 +7,134 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 1024 };
+/* ---- lines ---- */
 
-static void write_line(char *line, size_t n)
+typedef struct line_buffer {
+    char *p;
+    size_t n;
+} line_buffer;
+
+static void add(line_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(line_buffer *b, const char *format, ...)
 {
-    if (n > LINE_BYTES - 2)
-        n = LINE_BYTES - 2;
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7F)
-            line[i] = '?';
-    line[n] = '\n';
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(b->p + b->n, LOG_LINE_BYTES - b->n, format, arguments);
+    va_end(arguments);
+    if (n > 0)
+        b->n += (size_t)n;
+    if (b->n >= LOG_LINE_BYTES)
+        b->n = LOG_LINE_BYTES - 1;
+}
+
+/* Control characters, and in JSON also its own, come out as escapes; room for the two bytes that
+ * close a JSON line is always left. */
+static void add_escaped(line_buffer *b, const char *text, bool as_json)
+{
+    enum { MOST_FOR_ONE = 6, CLOSING = 3 };
+    for (; *text != '\0' && b->n + MOST_FOR_ONE + CLOSING < LOG_LINE_BYTES; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7F)
+            add(b, as_json ? "\\u%04x" : "\\x%02x", (unsigned)c);
+        else if (as_json && (c == '"' || c == '\\'))
+            add(b, "\\%c", c);
+        else
+            add(b, "%c", c);
+    }
+}
+
+static void add_time(line_buffer *b)
+{
+    const time_t now = time(NULL);
+    struct tm t;
+    char text[32];
+    if (gmtime_r(&now, &t) != NULL && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &t) > 0)
+        add(b, "%s", text);
+}
+
+static void add_figures_json(line_buffer *b, const log_figures *f)
+{
+    add(b,
+        ",\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
+        "\"thinking_tokens\":%llu,\"queue_seconds\":%.4f,\"first_token_seconds\":%.4f,"
+        "\"tokens_per_second\":%.2f,\"stop\":\"%s\"",
+        (unsigned long long)f->prompt, (unsigned long long)f->cached, (unsigned long long)f->out,
+        (unsigned long long)f->think, f->queue, f->first_token, f->rate, f->stop);
+}
+
+static void add_figures(line_buffer *b, const log_figures *f)
+{
+    add(b, " q=%.2f prompt=%llu cached=%llu out=%llu think=%llu ttft=%.2f t/s=%.1f stop=%s",
+        f->queue, (unsigned long long)f->prompt, (unsigned long long)f->cached,
+        (unsigned long long)f->out, (unsigned long long)f->think, f->first_token, f->rate, f->stop);
+}
+
+size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as_json)
+{
+    line_buffer b = {line, 0};
+    add(&b, "%s", as_json ? "{\"time\":\"" : "");
+    add_time(&b);
+    add(&b,
+        as_json ? "\",\"level\":\"info\",\"request_id\":\"%s\",\"method\":\"%s\",\"route\":\"%s\","
+                  "\"status\":%d,\"seconds\":%.4f,\"bytes_in\":%llu,\"bytes_out\":%llu"
+                : " %s %s %s %d %.3fs in=%llu out=%llu",
+        r->id, r->method, r->label, r->status, r->seconds, (unsigned long long)r->in,
+        (unsigned long long)r->out);
+    if (r->figures != NULL && as_json)
+        add_figures_json(&b, r->figures);
+    else if (r->figures != NULL)
+        add_figures(&b, r->figures);
+    if (as_json)
+        add(&b, "}");
+    return b.n;
+}
+
+size_t log_text_line(char line[LOG_LINE_BYTES], const char *text, bool as_json)
+{
+    line_buffer b = {line, 0};
+    if (as_json) {
+        add(&b, "{\"time\":\"");
+        add_time(&b);
+        add(&b, "\",\"level\":\"info\",\"message\":\"");
+    } else {
+        add_time(&b);
+        add(&b, " ");
+    }
+    add_escaped(&b, text, as_json);
+    if (as_json)
+        add(&b, "\"}");
+    return b.n;
+}
+
+/* ---- writing them ---- */
+
+static void write_line(char line[LOG_LINE_BYTES], size_t n)
+{
+    line[n] = '\n'; /* in place of the zero */
     /* Nobody can be told that the log cannot be written. */
     ssize_t written = write(STDERR_FILENO, line, n + 1);
     (void)written;
 }
 
-static void put_time(char out[32])
-{
-    time_t now = time(NULL);
-    struct tm t;
-    if (gmtime_r(&now, &t) == NULL || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &t) == 0)
-        out[0] = '\0';
-}
-
 void server_log_request(const server *s, const log_request *r)
 {
     const server_options *o = server_settings(s);
-    if (o->log_level < 1)
-        return;
-    char line[LINE_BYTES], when[32];
-    put_time(when);
-    const char *format = o->log_json ? "{\"time\":\"%s\",\"request_id\":\"%s\",\"method\":\"%s\","
-                                       "\"route\":\"%s\",\"status\":%d,\"seconds\":%.4f,"
-                                       "\"bytes_in\":%llu,\"bytes_out\":%llu}"
-                                     : "%s %s %s %s %d %.4f s in=%llu out=%llu";
-    int n = snprintf(line, sizeof line, format, when, r->id, r->method, r->label, r->status,
-                     r->seconds, (unsigned long long)r->in, (unsigned long long)r->out);
-    if (n > 0)
-        write_line(line, (size_t)n);
+    char line[LOG_LINE_BYTES];
+    if (o->log_level >= 1)
+        write_line(line, log_request_line(line, r, o->log_json));
 }
 
 void server_log(const server *s, int level, const char *format, ...)
 {
-    if (server_settings(s)->log_level < level)
+    const server_options *o = server_settings(s);
+    if (o->log_level < level)
         return;
-    char line[LINE_BYTES];
+    char line[LOG_LINE_BYTES], text[LOG_LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    int n = vsnprintf(line, sizeof line, format, arguments);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (n > 0)
-        write_line(line, (size_t)n);
+        write_line(line, log_text_line(line, text, o->log_json));
 }

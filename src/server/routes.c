@@ -49,6 +49,9 @@ static const route table[] = {
     {POST,   "/api/embed",                           INFER,  API_OLLAMA,    "embeddings",      handle_ollama_embed},
     {POST,   "/api/embeddings",                      INFER,  API_OLLAMA,    "embeddings",      handle_ollama_embeddings},
 
+    {GET,    "/metrics",                             METRICS, API_OPENAI,   "metrics",         handle_metrics},
+    {GET,    "/v1/status",                           METRICS, API_OPENAI,   "metrics",         handle_status},
+
     {GET,    "/props",                               INFER,  API_OPENAI,    "props",           handle_props},
     {POST,   "/props",                               ADMIN,  API_OPENAI,    "props",           handle_props_change},
     {GET,    "/slots",                               METRICS, API_OPENAI,   "slots",           handle_slots},
@@ -60,6 +63,9 @@ static const route table[] = {
     {POST,   "/v1/rerank",                           INFER,  API_OPENAI,    "rerank",          handle_rerank},
     {POST,   "/rerank",                              INFER,  API_OPENAI,    "rerank",          handle_rerank},
     {POST,   "/infill",                              INFER,  API_OPENAI,    "infill",          handle_infill},
+    {GET | DELETE, "/v1/cache",                      ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
+    {POST | DELETE, "/v1/cache/*",                   ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
+    {POST,   "/v1/unload",                           ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
 };
 /* clang-format on */
 

@@ -210,7 +210,7 @@ mote_status server_run(server *s, mote_error *err)
 {
     (void)err;
     s->watchdog = systemd_watchdog();
-    s->last_second = s->last_watchdog = os_now();
+    s->started = s->last_second = s->last_watchdog = os_now();
     systemd_tell("READY=1");
     loop_run(s->loop);
     return MOTE_OK;

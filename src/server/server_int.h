@@ -9,6 +9,7 @@
 #include "server/limits.h"
 #include "server/listen.h"
 #include "server/log.h"
+#include "server/metrics.h"
 
 #include <pthread.h>
 
@@ -36,6 +37,8 @@ struct server {
     double watchdog;                   /* how often systemd wants to hear of us; 0: never */
     uint64_t body_bytes;               /* of all requests that are being read or answered */
     uint64_t requests, refused_connections, refused_requests;
+    request_counts counts; /* of requests that are over */
+    double started;
 };
 
 #endif
