@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The npm package ai with @ai-sdk/openai-compatible: text, streams, tools, objects, errors.
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
+import { APICallError, embedMany, generateText, jsonSchema, Output, stepCountIs, streamText, tool } from 'ai';
+import * as c from './cases.mjs';
+
+const { assert } = c;
+const provider = createOpenAICompatible({
+    name: 'mote', baseURL: c.url + '/v1', apiKey: c.key, includeUsage: true, supportsStructuredOutputs: true,
+});
+const greedy = { model: provider('gpt-4o'), temperature: 0, maxRetries: 0 };
+const tools = {
+    get_weather: tool({
+        description: 'Get the weather of a city', inputSchema: jsonSchema(c.weatherSchema),
+        execute: async () => c.weatherResult,
+    }),
+};
+
+await c.run({
+    async plain() {
+        const r = await generateText({ prompt: c.fact, ...greedy });
+        assert.equal(r.text, c.factAnswer);
+        assert.ok(r.usage.totalTokens > 5);
+    },
+    async stream() {
+        const r = streamText({ prompt: c.fact, ...greedy });
+        const parts = await c.collect(r.textStream);
+        assert.equal(parts.join(''), c.factAnswer);
+        assert.ok(parts.length > 3);
+        assert.equal(await r.finishReason, 'stop');
+    },
+    async tools() {
+        const r = await generateText({ prompt: c.weather, tools, ...greedy });
+        assert.deepEqual(r.toolCalls.map((t) => t.input), [{ city: 'Haldon' }]);
+        const steps = await generateText({ prompt: c.weather, tools, stopWhen: stepCountIs(2), ...greedy });
+        assert.equal(steps.text, c.weatherAnswer);
+        const streamed = streamText({ prompt: c.weather, tools, stopWhen: stepCountIs(2), ...greedy });
+        assert.equal((await c.collect(streamed.textStream)).join(''), c.weatherAnswer);
+    },
+    async structured() {
+        const r = await generateText({
+            prompt: c.point, output: Output.object({ schema: jsonSchema(c.pointSchema) }), ...greedy,
+        });
+        assert.deepEqual(r.output, { x: 91, y: 26 });
+    },
+    async thinking() {
+        const r = await generateText({
+            prompt: c.sum, providerOptions: { mote: { reasoningEffort: 'low' } }, ...greedy,
+        });
+        assert.equal(r.text, c.sumAnswer);
+        assert.match(r.reasoningText, /carry/);
+    },
+    async embeddings() {
+        const r = await embedMany({ model: provider.embeddingModel('x'), values: ['The owl.', 'A ball.'] });
+        assert.deepEqual(r.embeddings.map((e) => e.length), [256, 256]);
+    },
+    async errors() {
+        const e = await c.failure(generateText({ prompt: c.long, ...greedy }));
+        assert.ok(APICallError.isInstance(e));
+        assert.equal(e.statusCode, 400);
+        assert.equal(e.isRetryable, false);
+    },
+});

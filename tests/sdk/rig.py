@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rig.py - a real server with mote-tiny for the tests of clients, and a list of cases to run.
+
+MOTE is the program, DATA the folder of test models. The model is tiny but trained: it knows the
+emblems of made-up towns and calls the tools below, so every answer can be compared.
+"""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import urllib.error
+import urllib.request
+
+KEY = "test-key-0123456789abcdef"
+
+FACT = "Tell me the emblem of Venvia."
+FACT_ANSWER = "The emblem of Venvia is the owl."
+SUM = "What is 449 + 791?"
+SUM_ANSWER = "449 + 791 = 1240"
+WEATHER = "What is the weather in Haldon?"
+WEATHER_RESULT = '{"temperature": 35, "sky": "cloudy"}'
+WEATHER_ANSWER = "It is cloudy in Haldon with 35 degrees."
+POINT = "Give me the point 91, 26 as JSON."
+POINT_SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+                "required": ["x", "y"], "additionalProperties": False}
+WEATHER_SCHEMA = {"type": "object", "properties": {
+    "city": {"type": "string"},
+    "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}}, "required": ["city"]}
+WEATHER_TOOL = {"type": "function", "function": {
+    "name": "get_weather", "description": "Get the weather of a city", "parameters": WEATHER_SCHEMA}}
+LONG = "The clever duck walked to the market in the morning. " * 4000
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
+
+    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None):
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key = key
+        env = {k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}
+        if key:
+            env["MOTE_API_KEY"] = key
+        self.log = tempfile.NamedTemporaryFile(prefix="mote-serve-", suffix=".log")
+        self.process = subprocess.Popen(
+            [os.environ["MOTE"], "serve", os.path.join(os.environ["DATA"], model),
+             "--listen", f"127.0.0.1:{self.port}", "--threads", "1", *flags], env=env, stdout=self.log,
+            stderr=self.log)
+        self._wait()
+        self.model = self.get("/v1/models")["data"][0]["id"]
+
+    def _wait(self):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise RuntimeError("the server did not start:\n" + self.said())
+            try:
+                urllib.request.urlopen(self.url + "/health", timeout=5).read()
+                return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.05)
+        self.process.kill()
+        raise RuntimeError("the server is not ready after a minute:\n" + self.said())
+
+    def said(self):
+        with open(self.log.name, encoding="utf-8", errors="replace") as f:
+            return f.read()[-8000:]
+
+    def open(self, path, body=None, headers=None, timeout=60):
+        """The response of a request, to be read by the caller."""
+        data = None if body is None else json.dumps(body).encode()
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
+        if self.key:
+            all_headers.setdefault("Authorization", "Bearer " + self.key)
+        request = urllib.request.Request(self.url + path, data=data, headers=all_headers)
+        return urllib.request.urlopen(request, timeout=timeout)
+
+    def get(self, path, body=None, headers=None):
+        with self.open(path, body, headers) as r:
+            return json.loads(r.read())
+
+    def text(self, path):
+        with self.open(path) as r:
+            return r.read().decode()
+
+    def metric(self, name):
+        """The value of one series of /metrics, its labels as they are printed."""
+        found = re.search("^" + re.escape(name) + r" (\S+)$", self.text("/metrics"), re.MULTILINE)
+        return float(found.group(1)) if found else None
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise RuntimeError("the server did not end:\n" + self.said()) from None
+        if code != 0 or "runtime error:" in self.said() or "Sanitizer" in self.said():
+            raise RuntimeError(f"the server ended with code {code}:\n{self.said()}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.stop()
+        else:
+            print(self.said())
+            self.process.kill()
+            self.process.wait()
+
+
+CASES = []
+
+
+def case(function):
+    """Marks a function as a case; it gets what main was given."""
+    CASES.append(function)
+    return function
+
+
+def main(*arguments):
+    """Runs every case, all of them even if one fails; returns the exit code."""
+    failed = 0
+    for function in CASES:
+        began = time.monotonic()
+        try:
+            function(*arguments)
+            print(f"ok   {function.__name__}  {time.monotonic() - began:.2f} s", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAIL {function.__name__}\n{traceback.format_exc()}", flush=True)
+    print(f"{len(CASES) - failed} of {len(CASES)} cases")
+    return 1 if failed else 0
+
+
+def raises(kind, function, *arguments, **named):
+    """The exception that a call raises, which must be of this kind."""
+    try:
+        function(*arguments, **named)
+    except kind as e:
+        return e
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def equal(got, wanted):
+    if got != wanted:
+        raise AssertionError(f"{got!r}, not {wanted!r}")
+
+
+def run_with_server(make_client, *flags):
+    """What a test file ends with: a server, its client, all cases."""
+    with Server(*flags) as server:
+        code = main(make_client(server), server)
+    sys.exit(code)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""with_server.py COMMAND... - runs a command while a server is up; it finds it by its environment."""
+import os
+import subprocess
+import sys
+
+import rig
+
+with rig.Server() as server:
+    env = {**os.environ, "MOTE_URL": server.url, "MOTE_KEY": rig.KEY, "MOTE_MODEL": server.model}
+    code = subprocess.call(sys.argv[1:], env=env, timeout=170)
+sys.exit(code)
