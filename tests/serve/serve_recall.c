@@ -314,6 +314,10 @@ static void twenty_turns(bool thinking)
         const uint64_t read = one_turn(&s, r, &t, thinking, &length);
         assert_true(i == 0 || read < 128);
     }
+    sched_figures f;
+    sched_read_figures(s.sched, &f);
+    assert_int_equal(f.ended_kept, 1); /* one conversation is one session */
+    assert_true(f.states_used <= 3);   /* and its latest marks */
     service_close(&s);
     recall_free(r);
     strbuf_fini(&head);

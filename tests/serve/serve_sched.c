@@ -378,6 +378,75 @@ static void the_same_is_not_read_twice(void **state)
     question_fini(&q);
 }
 
+/* Two places on the shelf, three conversations: the one that nobody came back to goes. */
+static void the_least_recently_used_goes_first(void **state)
+{
+    (void)state;
+    service s;
+    sched_reuse from;
+    question a = of_words(14, 0, 60, 4), b = of_words(15, 0, 60, 4), c = of_words(16, 0, 60, 4);
+    service_open(&s, &tiny,
+                 (sched_options){.parallel = 1, .idle = 2, .context = CONTEXT, .threads = 1});
+    assert_true(reused(&s, &a, 0, &from) < 32);
+    assert_true(reused(&s, &b, 0, &from) < 32);
+    assert_true(reused(&s, &a, 0, &from) > 64);
+    assert_true(reused(&s, &c, 0, &from) < 32); /* in place of b */
+    assert_true(reused(&s, &a, 0, &from) > 64);
+    assert_true(reused(&s, &b, 0, &from) < 32);
+    sched_figures f;
+    sched_read_figures(s.sched, &f);
+    assert_int_equal(f.ended_kept, 2);
+    assert_true(f.states_used <= 4); /* those of sessions that went are free */
+    service_close(&s);
+    question_fini(&a);
+    question_fini(&b);
+    question_fini(&c);
+}
+
+/* Short questions come without end; the long one is read all the same. */
+static void a_long_prompt_is_not_held_up(void **state)
+{
+    (void)state;
+    enum { SHORTS = 2, MOST = 80 };
+    service s;
+    asked slow, quick[SHORTS];
+    question long_one = of_words(17, 0, 300, 1);
+    question *asks = calloc(MOST, sizeof *asks);
+    size_t n = 0;
+    assert_true(long_one.prompt.n > 1000 && long_one.prompt.n < CONTEXT);
+    service_open(&s, &tiny,
+                 (sched_options){
+                     .parallel = SHORTS + 1, .context = CONTEXT, .positions = 16384, .threads = 1});
+    ask_endless(&s, &slow, &long_one, 1);
+    for (size_t i = 0; i < SHORTS; i++, n++) {
+        asks[n] = of_words(100 + n, 0, 70, 1);
+        ask_endless(&s, &quick[i], &asks[n], 2 + i);
+    }
+    while (!slow.over && n < MOST) {
+        service_turn(&s);
+        for (size_t i = 0; i < SHORTS && n < MOST; i++)
+            if (quick[i].over) {
+                service_drop(&s, &quick[i]);
+                asked_fini(&quick[i]);
+                asks[n] = of_words(100 + n, 0, 70, 1);
+                ask_endless(&s, &quick[i], &asks[n++], 2 + i);
+            }
+    }
+    assert_true(slow.over);
+    assert_true(n > SHORTS + 2); /* and they were not held up by it */
+    service_drop(&s, &slow);
+    asked_fini(&slow);
+    for (size_t i = 0; i < SHORTS; i++) {
+        service_drop(&s, &quick[i]);
+        asked_fini(&quick[i]);
+    }
+    service_close(&s);
+    for (size_t i = 0; i < n; i++)
+        question_fini(&asks[i]);
+    free(asks);
+    question_fini(&long_one);
+}
+
 /* ---- vectors and scores ---- */
 
 static mote_session *engine_session(mote_engine **engine)
@@ -531,6 +600,8 @@ int main(void)
         cmocka_unit_test(heads_are_read_once),
         cmocka_unit_test(realms_share_nothing),
         cmocka_unit_test(the_same_is_not_read_twice),
+        cmocka_unit_test(the_least_recently_used_goes_first),
+        cmocka_unit_test(a_long_prompt_is_not_held_up),
         cmocka_unit_test(vectors_are_the_engines),
         cmocka_unit_test(scores_are_the_engines),
         cmocka_unit_test(memory_decides),
