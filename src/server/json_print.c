@@ -31,6 +31,8 @@ static void put_escape(strbuf *out, unsigned char c)
     switch (c) {
     case '"': strbuf_text(out, "\\\""); return;
     case '\\': strbuf_text(out, "\\\\"); return;
+    case '\b': strbuf_text(out, "\\b"); return;
+    case '\f': strbuf_text(out, "\\f"); return;
     case '\n': strbuf_text(out, "\\n"); return;
     case '\r': strbuf_text(out, "\\r"); return;
     case '\t': strbuf_text(out, "\\t"); return;

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialect_parts_test.c - the JSON printer, the shelf and names of models, without a server. */
+#include "base/mem.h"
+#include "serve/shelf.h"
+#include "server/dialect_responses.h"
+#include "server/embedding.h"
+#include "server/json_print.h"
+#include "server/params.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void same(strbuf *out, const char *wanted)
+{
+    assert_int_equal(out->n, strlen(wanted));
+    assert_memory_equal(out->p, wanted, out->n);
+    strbuf_fini(out);
+}
+
+static void values_are_printed(void **state)
+{
+    strbuf out = {0};
+    (void)state;
+    jp_open(&out, '{');
+    jp_key_text(&out, "a", "x\"\\\n\t\x01");
+    jp_key_null(&out, "b");
+    jp_key(&out, "c");
+    jp_open(&out, '[');
+    jp_int(&out, -5);
+    jp_double(&out, 0.1);
+    jp_float(&out, 0.7f);
+    jp_double(&out, INFINITY);
+    jp_bool(&out, true);
+    jp_open(&out, '{');
+    jp_close(&out, '}');
+    jp_bytes(&out, str_of("hi"));
+    jp_close(&out, ']');
+    jp_key_raw(&out, "d", "{\"e\":[]}");
+    jp_close(&out, '}');
+    same(&out,
+         "{\"a\":\"x\\\"\\\\\\n\\t\\u0001\",\"b\":null,\"c\":[-5,0.1,0.7,null,true,{},[104,105]],"
+         "\"d\":{\"e\":[]}}");
+}
+
+static void what_is_no_utf8_is_replaced(void **state)
+{
+    static const struct {
+        const char *text, *wanted;
+    } cases[] = {
+        {"\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA", "\"\\u2028\\u2029\xE2\x80\xAA\""},
+        {"a\xFFz", "\"a\xEF\xBF\xBDz\""},
+        {"\xC3", "\"\xEF\xBF\xBD\""},
+        {"\xED\xA0\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""},
+        {"\xC0\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\""},
+        {"\xF4\x90\x80\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""},
+        {"\xF0\x9F\x98\x80\xE2\x82", "\"\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBD\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf out = {0};
+        jp_str(&out, str_of(cases[i].text));
+        same(&out, cases[i].wanted);
+    }
+}
+
+/* Any bytes at all: one line of JSON that reads back, the same where it was UTF-8. */
+static void random_bytes_are_json(void **state)
+{
+    (void)state;
+    srandom(7);
+    for (int round = 0; round < 20000; round++) {
+        char bytes[24];
+        const size_t n = (size_t)random() % sizeof bytes;
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (char)(random() % 4 == 0 ? random() % 256
+                                                : "a\"\\\n\xE2\x80\xA8\xC3\xA9"[random() % 9]);
+        strbuf out = {0};
+        json_doc *doc = NULL;
+        jp_str(&out, (str){bytes, n});
+        assert_null(memchr(out.p, '\n', out.n));
+        assert_int_equal(json_doc_read(&doc, strbuf_view(&out), NULL), MOTE_OK);
+        strbuf again = {0};
+        jp_node(&again, json_doc_root(doc));
+        assert_true(str_eq(strbuf_view(&again), strbuf_view(&out)));
+        json_doc_free(doc);
+        strbuf_fini(&out);
+        strbuf_fini(&again);
+    }
+}
+
+/* ---- the shelf ---- */
+
+static void put(shelf *s, uint64_t realm, const char *name, const char *text)
+{
+    const str texts[SHELF_TEXTS] = {str_of(text), {"", 0}, str_of("third")};
+    assert_int_equal(shelf_put(s, realm, str_of(name), texts, NULL), MOTE_OK);
+}
+
+static bool has(shelf *s, uint64_t realm, const char *name, const char *text)
+{
+    strbuf out = {0};
+    const bool found = shelf_get(s, realm, str_of(name), 0, &out) &&
+                       (text == NULL || str_is(strbuf_view(&out), text));
+    strbuf_fini(&out);
+    return found;
+}
+
+static void a_shelf_forgets_the_oldest(void **state)
+{
+    shelf *s;
+    strbuf out = {0};
+    const shelf_options options = {.entries = 3, .bytes = 100, .seconds = 3600};
+    (void)state;
+    assert_int_equal(shelf_new(&s, &options, NULL), MOTE_OK);
+    put(s, 1, "a", "one");
+    put(s, 2, "a", "other");
+    assert_true(has(s, 1, "a", "one") && has(s, 2, "a", "other") && !has(s, 3, "a", NULL));
+    assert_true(shelf_get(s, 1, str_of("a"), 2, &out));
+    same(&out, "third");
+    put(s, 1, "b", "x");
+    put(s, 1, "a", "again"); /* now the youngest */
+    put(s, 1, "c", "x");
+    put(s, 1, "d", "x");
+    assert_true(!has(s, 1, "b", NULL) && has(s, 1, "a", "again") && has(s, 2, "a", "other"));
+    put(s, 1, "e", "0123456789012345678901234567890123456789012345678901234567890123456789");
+    assert_true(has(s, 1, "e", NULL) && !has(s, 1, "a", NULL));
+    const str large[SHELF_TEXTS] = {
+        {"", 0}, {"", 0}, {"", 0}, {"012345678901234567890123456789", 30}};
+    assert_int_equal(shelf_put(s, 1, str_of(""), large, NULL), MOTE_E_ARG);
+    assert_true(shelf_drop(s, 1, str_of("e")) && !shelf_drop(s, 1, str_of("e")));
+    shelf_free(s);
+}
+
+static void a_shelf_forgets_with_time(void **state)
+{
+    shelf *s;
+    const shelf_options options = {.entries = 3, .bytes = 100, .seconds = -1};
+    (void)state;
+    assert_int_equal(shelf_new(&s, &options, NULL), MOTE_OK);
+    put(s, 1, "a", "one");
+    assert_false(has(s, 1, "a", NULL));
+    shelf_free(s);
+}
+
+/* ---- the rest ---- */
+
+static void sealed_thinking_is_read_again(void **state)
+{
+    static const char *const texts[] = {"", "a", "ab", "abc", "Thinking \xE2\x80\xA6 a little"};
+    (void)state;
+    for (size_t i = 1; i < sizeof texts / sizeof *texts; i++) {
+        strbuf sealed = {0}, out = {0};
+        responses_seal(str_of(texts[i]), &sealed);
+        assert_true(responses_unseal(strbuf_view(&sealed), &out));
+        same(&out, texts[i]);
+        for (size_t k = 0; k < sealed.n; k++) { /* one letter changed: somebody else's */
+            const char was = sealed.p[k];
+            sealed.p[k] = was == 'A' ? 'Q' : 'A';
+            assert_false(responses_unseal(strbuf_view(&sealed), &out) &&
+                         !str_is(strbuf_view(&out), texts[i]));
+            sealed.p[k] = was;
+        }
+        strbuf_fini(&sealed);
+        strbuf_fini(&out);
+    }
+}
+
+static void vectors_have_length_one(void **state)
+{
+    static const float from[3] = {3, 4, 12};
+    strbuf out = {0};
+    (void)state;
+    float *unit = embedding_unit(from, 2);
+    embedding_put(unit, 2, &out);
+    same(&out, "[0.6,0.8]");
+    embedding_put_base64(unit, 2, &out);
+    same(&out, "\"mpkZP83MTD8=\"");
+    mem_free(unit);
+}
+
+/* A row that cannot be reached, or has a name twice in one place, is a mistake in the table. */
+static void the_table_is_sound(void **state)
+{
+    const param *p, *q;
+    (void)state;
+    for (size_t i = 0; (p = param_at(i)) != NULL; i++) {
+        assert_true(i < 256);
+        assert_true(p->in != 0 && p->name[0] != 0 && p->about != NULL);
+        assert_true(p->kind != PARAM_OTHER || p->types != 0);
+        for (size_t k = 0; k < i && (q = param_at(k)) != NULL; k++)
+            assert_false(strcmp(p->name, q->name) == 0 && (p->in & q->in) != 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_printed),
+        cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(random_bytes_are_json),
+        cmocka_unit_test(a_shelf_forgets_the_oldest),
+        cmocka_unit_test(a_shelf_forgets_with_time),
+        cmocka_unit_test(sealed_thinking_is_read_again),
+        cmocka_unit_test(vectors_have_length_one),
+        cmocka_unit_test(the_table_is_sound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
