@@ -97,6 +97,8 @@ MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
 
 typedef struct mote_model_options {
     mote_isa isa; /* go no higher than this */
+    /* The file of the picture tower (mmproj) that belongs to the model; NULL: it cannot see. */
+    const char *vision;
 } mote_model_options;
 
 /* Maps a GGUF file and checks all of it that is not weights. */
@@ -122,7 +124,9 @@ typedef struct mote_model_info {
     uint32_t embedding;  /* length of a hidden row */
     bool tied;           /* one table is both embedding and output */
     bool draft_head;     /* the file carries a multi-token-prediction head */
-    mote_isa isa;        /* the level in use */
+    bool vision;         /* it was opened with a picture tower */
+    uint64_t vision_file_bytes;
+    mote_isa isa; /* the level in use */
     /* How the file says conversations are written, not terminated; NULL: it does not say.
      * The view lives as long as the model. */
     const char *chat_template;
@@ -304,6 +308,8 @@ typedef enum mote_logits {
     MOTE_HIDDEN_LAST      /* no logits, but the row that those of the last token are made from */
 } mote_logits;
 
+struct mote_picture;
+
 /* One item of a step: append `n` tokens to `session`. A session may appear
  * once in a step. */
 typedef struct mote_work {
@@ -311,6 +317,9 @@ typedef struct mote_work {
     const mote_token *tokens;
     size_t n;
     mote_logits want;
+    /* [n_pictures]: those whose tokens are among the item's; needed until the step returns */
+    const struct mote_picture *const *pictures;
+    size_t n_pictures;
 } mote_work;
 
 /*
@@ -318,9 +327,9 @@ typedef struct mote_work {
  * weights as the engine's batch allows: reading the weights is what a token
  * costs, so sharing the pass is what a server wants. Never allocates.
  *
- * MOTE_E_ARG: an item has no tokens, a token outside the vocabulary or a session
- * that is named twice, or the items want more rows than the engine's logits_rows.
- * MOTE_E_FULL: an item would not fit its session.
+ * MOTE_E_ARG: an item has no tokens, a token outside the vocabulary, tokens of a picture
+ * that it does not name or not from its beginning, or a session that is named twice, or the items
+ * want more rows than the engine's logits_rows. MOTE_E_FULL: an item would not fit its session.
  * MOTE_E_MEMORY: sessions share positions, and the free pages are not enough for all items;
  * an unfinished page that other sessions hold too has to be copied and counts. The caller can
  * free or rewind a session and try again.
@@ -343,6 +352,39 @@ MOTE_API const float *mote_session_logits(const mote_session *session, size_t ro
  * with MOTE_HIDDEN_LAST: *n floats (n may be NULL), the embedding of mote_model_info, not scaled
  * to any length. Lives as long as logits do; NULL if there is none. */
 MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n);
+
+/* ---- pictures ---- */
+
+/* A picture, or two frames of a film, as the model sees it: rows that stand in a prompt in the
+ * place of tokens. Once made it never changes; any number of sessions and threads may use it. */
+typedef struct mote_picture mote_picture;
+
+typedef struct mote_pixels {
+    const uint8_t *rgb;     /* [height][width][3] */
+    const uint8_t *later;   /* the second frame, of the same size; NULL: a still picture */
+    uint32_t width, height; /* multiples of 32: 32 x 32 pixels become one token */
+} mote_pixels;
+
+enum { MOTE_PICTURE_SIDE = 32, MOTE_PICTURE_TOKENS = 16384 };
+
+/* Looks at the pixels, which takes as long as reading a good part of as many tokens as text does,
+ * on threads of its own. Any thread may call; engines need not stand still. threads 0: one per
+ * core. MOTE_E_UNSUPPORTED: the model was opened without a tower. */
+MOTE_API mote_status mote_picture_new(mote_picture **out, const mote_model *model,
+                                      const mote_pixels *pixels, uint32_t threads, mote_error *err);
+/* NULL is allowed. */
+MOTE_API void mote_picture_free(mote_picture *picture);
+
+/* What stands for it among the tokens of a prompt, between <|vision_start|> and <|vision_end|>:
+ * *n ids below 0, made from the content, so that equal pictures have equal ids and others do not.
+ * The view lives as long as the picture. */
+MOTE_API const mote_token *mote_picture_tokens(const mote_picture *picture, size_t *n);
+/* Rows and columns of its tokens. */
+MOTE_API void mote_picture_grid(const mote_picture *picture, uint32_t *rows, uint32_t *cols);
+/* What it holds, and what making one of this size takes for a while. */
+MOTE_API uint64_t mote_picture_bytes(const mote_picture *picture);
+MOTE_API uint64_t mote_picture_plan(const mote_model *model, uint32_t width, uint32_t height,
+                                    uint32_t threads);
 
 /* ---- sampling ---- */
 

@@ -124,6 +124,9 @@ static void take_scratch(mote_engine *e, arena *a)
     e->next_states = arena_take(a, o->sessions, sizeof *e->next_states);
     e->sessions = arena_take(a, o->sessions, sizeof *e->sessions);
     e->kept_marks = arena_take(a, (size_t)o->sessions * o->kept_states, sizeof *e->kept_marks);
+    const size_t seeing = e->model->sees ? 1 : 0;
+    e->spans = arena_take(a, seeing * o->sessions * SESSION_SPANS, sizeof *e->spans);
+    e->runs = arena_take(a, seeing * o->batch, sizeof *e->runs);
     e->kept_counts = arena_take(a, (size_t)states_for(e).n, sizeof *e->kept_counts);
 }
 
@@ -222,8 +225,11 @@ static mote_status take_all(mote_engine *e, mote_error *err)
                        e->scratch_bytes);
     arena a = {.base = e->scratch};
     take_scratch(e, &a);
-    for (uint32_t i = 0; i < o->sessions; i++)
+    for (uint32_t i = 0; i < o->sessions; i++) {
         e->sessions[i].kept = e->kept_marks + (size_t)i * o->kept_states;
+        if (e->model->sees)
+            e->sessions[i].spans = e->spans + (size_t)i * SESSION_SPANS;
+    }
     blocks_take(&e->states); /* STATE_ZERO, held for ever */
     e->forward.hp = &e->model->hp;
     e->forward.w = &e->model->w;

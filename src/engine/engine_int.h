@@ -28,6 +28,7 @@
 #include "base/os.h"
 #include "engine/block_pool.h"
 #include "model/forward.h"
+#include "model/vision.h"
 #include "tok/tok.h"
 
 #include <stdatomic.h>
@@ -41,6 +42,19 @@ struct mote_model {
     kern_table kernels;
     uint64_t fingerprint; /* of the file, kept in snapshots */
     char name[96];
+    /* the picture tower, from a file of its own */
+    bool sees;
+    os_map vision_map;
+    gguf *vision_file;
+    vision vision;
+};
+
+struct mote_picture {
+    uint32_t rows, cols; /* of tokens */
+    size_t n;
+    float *features; /* [n][n_embd] */
+    mote_token *ids; /* [n], all below 0 */
+    uint64_t bytes;
 };
 
 enum { STATE_ZERO = 0 };
@@ -54,6 +68,15 @@ typedef struct kept_mark {
     uint32_t state;
 } kept_mark;
 
+/* A picture in a timeline: tokens start .. start + rows * cols - 1, the last ones perhaps yet to
+ * come. */
+typedef struct picture_span {
+    uint64_t start;
+    uint32_t rows, cols;
+} picture_span;
+
+enum { SESSION_SPANS = 1024 };
+
 struct mote_session {
     mote_engine *engine; /* NULL: the slot is free */
     uint64_t context;
@@ -66,6 +89,8 @@ struct mote_session {
     uint64_t ring_from; /* the tail's ring holds inputs of ring_from .. length-1 */
     kept_mark *kept;    /* [engine's kept_states], ascending */
     uint32_t n_kept;
+    picture_span *spans; /* [SESSION_SPANS] of a model that sees, ascending */
+    uint32_t n_spans;
     uint64_t logits_step; /* the step that made its logits; 0: none */
     size_t logits_row, n_logits;
     uint64_t hidden_step; /* the step that made its hidden row; 0: none */
@@ -85,6 +110,8 @@ struct mote_engine {
     uint64_t promised;      /* pages that sessions may still come to need; 0: they share */
     mote_session *sessions; /* [options.sessions] */
     kept_mark *kept_marks;  /* [sessions][kept_states] */
+    picture_span *spans;    /* [sessions][SESSION_SPANS], of a model that sees */
+    pass_run *runs;         /* [batch]: pictures in the pass being built */
     unsigned char *scratch; /* working memory: passes, workers, logits, sampling */
     size_t scratch_bytes;
     float *logits; /* [logits_rows][n_vocab] */
@@ -133,6 +160,22 @@ static inline float *session_hidden_row(const mote_session *s)
 static inline uint64_t session_boundary(const mote_session *s)
 {
     return s->length / KERN_CHUNK * KERN_CHUNK;
+}
+
+/* ---- pictures in a timeline (spans.c) ---- */
+
+/* May these tokens follow what the session holds? Looks at those below 0 only. */
+mote_status spans_check(const mote_session *s, const mote_work *w, mote_error *err);
+/* The pictures among tokens from .. from + n - 1 of the item, which are about to be appended:
+ * their runs, at most n, and how far positions stand off before the first of them. */
+size_t spans_lay(mote_session *s, const mote_work *w, size_t from, size_t n, pass_run *runs,
+                 int64_t *shift);
+/* Forgets pictures that begin at or beyond the length. */
+void spans_trim(mote_session *s);
+
+static inline uint64_t span_tokens(const picture_span *span)
+{
+    return (uint64_t)span->rows * span->cols;
 }
 
 /* Reads a snapshot from memory: mote_session_load after the file is mapped. */

@@ -64,6 +64,18 @@ static mote_status open_into(mote_model *m, const char *path, const mote_model_o
     return MOTE_OK;
 }
 
+/* The tower comes in a file of its own, made for a model of this width. */
+static mote_status open_vision(mote_model *m, const char *path, mote_error *err)
+{
+    TRY(os_map_open(&m->vision_map, path, err));
+    TRY(gguf_read(&m->vision_file, m->vision_map.data, m->vision_map.bytes, err));
+    if (!vision_is(m->vision_file))
+        return err_set(err, MOTE_E_UNSUPPORTED, "%s is no picture tower (mmproj)", path);
+    TRY(vision_bind(&m->vision, m->vision_file, &m->kernels, m->hp.n_embd, err));
+    m->sees = true;
+    return MOTE_OK;
+}
+
 const char *mote_version(void)
 {
     return MOTE_VERSION;
@@ -81,6 +93,8 @@ mote_status mote_model_open(mote_model **out, const char *path, const mote_model
     if (m == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a model");
     mote_status status = open_into(m, path, options, err);
+    if (status == MOTE_OK && options != NULL && options->vision != NULL)
+        status = open_vision(m, options->vision, err);
     if (status != MOTE_OK) {
         mote_model_close(m);
         return status;
@@ -93,6 +107,9 @@ void mote_model_close(mote_model *m)
 {
     if (m == NULL)
         return;
+    vision_fini(&m->vision);
+    gguf_free(m->vision_file);
+    os_map_close(&m->vision_map);
     tok_free(m->tok);
     weights_fini(&m->w);
     gguf_free(m->file);
@@ -118,7 +135,8 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .parameters = m->w.parameters,
         .file_bytes = m->map.bytes,
         .private_bytes = sizeof *m + gguf_private_bytes(m->file) + m->w.private_bytes +
-                         tok_private_bytes(m->tok),
+                         tok_private_bytes(m->tok) + m->vision.private_bytes +
+                         (m->sees ? gguf_private_bytes(m->vision_file) : 0),
         .layers = m->hp.n_layers,
         .attention_layers = m->hp.n_attention,
         .context = m->hp.context,
@@ -127,6 +145,8 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .embedding = m->hp.n_embd,
         .tied = m->w.tied,
         .draft_head = m->w.draft.present,
+        .vision = m->sees,
+        .vision_file_bytes = m->vision_map.bytes,
         .isa = m->kernels.level,
     };
     memcpy(out->name, m->name, sizeof out->name);

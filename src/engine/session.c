@@ -58,9 +58,11 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
                        (unsigned long long)context, (unsigned long long)e->promised * KERN_PAGE,
                        (unsigned long long)e->options.positions);
     kept_mark *kept = s->kept;
-    *s = (mote_session){.context = context, .max_pages = pages_of(context), .kept = kept};
+    picture_span *spans = s->spans;
+    *s = (mote_session){
+        .context = context, .max_pages = pages_of(context), .kept = kept, .spans = spans};
     if (!take_books(s)) {
-        *s = (mote_session){.kept = kept};
+        *s = (mote_session){.kept = kept, .spans = spans};
         return err_set(err, MOTE_E_MEMORY, "no memory for a session of %llu positions",
                        (unsigned long long)context);
     }
@@ -152,6 +154,7 @@ void session_trim(mote_session *s)
 {
     while (s->n_pages > pages_of(s->length))
         blocks_release(&s->engine->pages, blocks_of(&s->engine->pages, s->pages[--s->n_pages]));
+    spans_trim(s);
 }
 
 bool session_shares_last_page(const mote_session *s)
@@ -196,7 +199,8 @@ void mote_session_free(mote_session *s)
     e->promised -= promised_to(s);
     mem_unmap(s->pages, 0, s->max_pages * BOOK_BYTES);
     kept_mark *kept = s->kept;
-    *s = (mote_session){.kept = kept};
+    picture_span *spans = s->spans;
+    *s = (mote_session){.kept = kept, .spans = spans};
 }
 
 /* Two pieces of the ring: up to its end, and from its start. */
@@ -259,6 +263,9 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
     blocks_release(&e->states, s->state);
     s->state = from->state;
     blocks_share(&e->states, s->state);
+    s->n_spans = from->n_spans;
+    if (s->n_spans > 0)
+        memcpy(s->spans, from->spans, s->n_spans * sizeof *s->spans);
     for (s->n_kept = 0; s->n_kept < from->n_kept; s->n_kept++) {
         s->kept[s->n_kept] = from->kept[s->n_kept];
         mark_state(e, s->kept[s->n_kept].state);

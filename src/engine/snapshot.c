@@ -6,6 +6,8 @@
  *
  *   header   the struct below, 64 bytes
  *   tokens   [length] i32
+ *   pictures format 2 only, which a timeline with pictures has: their number, u64, then for
+ *            each its first position, u64, rows and columns of tokens, u32 each
  *   pages    [ceil(length / 64)][page_bytes]; positions beyond length are zero
  *   state    [state_bytes], only if length >= 32
  *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
@@ -26,7 +28,8 @@
 
 #include <string.h>
 
-enum { SNAPSHOT_VERSION = 1 };
+/* What a timeline needs: text alone is written as the first format, which every mote reads. */
+enum { SNAPSHOT_TEXT = 1, SNAPSHOT_PICTURES = 2 };
 static const char magic[8] = "MOTESNAP";
 
 typedef struct snapshot_header {
@@ -103,11 +106,22 @@ static mote_status put_pages(writer *w, const mote_session *s, mote_error *err)
     return status;
 }
 
+_Static_assert(sizeof(picture_span) == 16, "written as it lies in memory");
+
+static mote_status put_spans(writer *w, const mote_session *s, mote_error *err)
+{
+    const uint64_t n = s->n_spans;
+    if (n == 0)
+        return MOTE_OK;
+    TRY(put(w, &n, sizeof n, err));
+    return put(w, s->spans, s->n_spans * sizeof *s->spans, err);
+}
+
 static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
 {
     const mote_engine *e = s->engine;
     snapshot_header header = {
-        .version = SNAPSHOT_VERSION,
+        .version = s->n_spans > 0 ? SNAPSHOT_PICTURES : SNAPSHOT_TEXT,
         .numerics = MOTE_NUMERICS,
         .fingerprint = e->model->fingerprint,
         .length = s->length,
@@ -120,6 +134,7 @@ static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
     memcpy(header.magic, magic, sizeof magic);
     TRY(put(w, &header, sizeof header, err));
     TRY(put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
+    TRY(put_spans(w, s, err));
     TRY(put_pages(w, s, err));
     if (session_boundary(s) > 0)
         TRY(put(w, blocks_at(&e->states, s->state), e->states.bytes, err));
@@ -158,10 +173,14 @@ static mote_status check_header(const mote_engine *e, const snapshot_header *h, 
 {
     if (memcmp(h->magic, magic, sizeof magic) != 0)
         return err_set(err, MOTE_E_FORMAT, "the file is not a mote snapshot");
-    if (h->version != SNAPSHOT_VERSION || h->numerics != MOTE_NUMERICS)
+    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_PICTURES;
+    if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
                        "the snapshot has format %u, numerics %u; this mote reads %d and %d",
-                       h->version, h->numerics, SNAPSHOT_VERSION, MOTE_NUMERICS);
+                       h->version, h->numerics, SNAPSHOT_PICTURES, MOTE_NUMERICS);
+    if (h->version == SNAPSHOT_PICTURES && !e->model->sees)
+        return err_set(err, MOTE_E_MISMATCH,
+                       "the snapshot holds pictures; the model was opened without its tower");
     if (h->fingerprint != e->model->fingerprint)
         return err_set(err, MOTE_E_MISMATCH, "the snapshot was made with another model file");
     if (h->kv != (uint32_t)e->options.kv || !(h->yarn == e->yarn))
@@ -188,20 +207,57 @@ static mote_status check_hash(const unsigned char *bytes, size_t n, mote_error *
     return MOTE_OK;
 }
 
-static mote_status take_tokens(mote_session *s, cursor *c, uint64_t length, mote_error *err)
+/* Tokens below 0 are a picture's, and a picture's are below 0. */
+static mote_status check_tokens(const mote_session *s, uint64_t length, mote_error *err)
 {
-    if (!cursor_copy(c, s->tokens, (size_t)length * sizeof *s->tokens))
-        return cut_short(err);
-    for (uint64_t i = 0; i < length; i++)
-        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= s->engine->model->hp.n_vocab)
+    uint32_t at = 0;
+    for (uint64_t i = 0; i < length; i++) {
+        while (at < s->n_spans && i >= s->spans[at].start + span_tokens(&s->spans[at]))
+            at++;
+        const bool seen = at < s->n_spans && i >= s->spans[at].start;
+        if (seen != (s->tokens[i] < 0) ||
+            (!seen && (uint32_t)s->tokens[i] >= s->engine->model->hp.n_vocab))
             return err_set(err, MOTE_E_FORMAT, "the snapshot holds a token outside the vocabulary");
+    }
     return MOTE_OK;
+}
+
+static mote_status take_spans(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
+{
+    uint64_t n, end = 0;
+    if (h->version != SNAPSHOT_PICTURES)
+        return MOTE_OK;
+    if (!cursor_copy(c, &n, sizeof n))
+        return cut_short(err);
+    if (n == 0 || n > SESSION_SPANS)
+        return err_set(err, MOTE_E_FORMAT, "the snapshot holds %llu pictures",
+                       (unsigned long long)n);
+    if (!cursor_copy(c, s->spans, (size_t)n * sizeof *s->spans))
+        return cut_short(err);
+    for (uint64_t i = 0; i < n; i++) {
+        const picture_span *span = &s->spans[i];
+        if (span->start < end || span->start >= h->length || span->rows == 0 || span->cols == 0 ||
+            span_tokens(span) > MOTE_PICTURE_TOKENS)
+            return err_set(err, MOTE_E_FORMAT, "a picture of the snapshot is out of place");
+        end = span->start + span_tokens(span);
+    }
+    s->n_spans = (uint32_t)n;
+    return MOTE_OK;
+}
+
+static mote_status take_tokens(mote_session *s, cursor *c, const snapshot_header *h,
+                               mote_error *err)
+{
+    if (!cursor_copy(c, s->tokens, (size_t)h->length * sizeof *s->tokens))
+        return cut_short(err);
+    TRY(take_spans(s, c, h, err));
+    return check_tokens(s, h->length, err);
 }
 
 static mote_status take_all(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
 {
     mote_engine *e = s->engine;
-    TRY(take_tokens(s, c, h->length, err));
+    TRY(take_tokens(s, c, h, err));
     if (pages_of(h->length) > e->pages.n_free)
         return err_set(err, MOTE_E_MEMORY,
                        "the snapshot's %llu tokens do not fit the %llu positions that are free",

@@ -29,7 +29,7 @@ static size_t rows_wanted(const mote_work *w)
 static mote_status check_tokens(const mote_engine *e, const mote_work *w, mote_error *err)
 {
     for (size_t i = 0; i < w->n; i++)
-        if (w->tokens[i] < 0 || (uint32_t)w->tokens[i] >= e->model->hp.n_vocab)
+        if (w->tokens[i] >= 0 && (uint32_t)w->tokens[i] >= e->model->hp.n_vocab)
             return err_set(err, MOTE_E_ARG, "token %d is not in the vocabulary of %u", w->tokens[i],
                            e->model->hp.n_vocab);
     return MOTE_OK;
@@ -48,6 +48,7 @@ static mote_status check_item(mote_engine *e, const mote_work *w, mote_error *er
     if (!known_want(w->want))
         return err_set(err, MOTE_E_ARG, "a work item wants logits of kind %d", (int)w->want);
     TRY(check_tokens(e, w, err));
+    TRY(spans_check(s, w, err));
     if (w->n > s->context - s->length)
         return err_set(err, MOTE_E_FULL,
                        "%zu tokens do not fit: %llu of the context of %llu are used", w->n,
@@ -112,6 +113,7 @@ typedef struct progress {
     size_t item;        /* the first unfinished one */
     size_t done;        /* tokens of it that are appended */
     size_t n_segments;  /* of the pass being built */
+    size_t n_runs;      /* so with pictures */
     size_t logits_rows; /* written so far in the step */
 } progress;
 
@@ -148,6 +150,10 @@ static void add_segment(mote_engine *e, progress *p, const mote_work *w, size_t 
     session_make_room(s, s->length + n);
     uint32_t next = choose_next_state(e, s, n);
     bool ends = from + n == w->n;
+    int64_t shift = 0;
+    pass_run *runs = e->runs != NULL ? e->runs + p->n_runs : NULL;
+    const size_t n_runs = spans_lay(s, w, from, n, runs, &shift);
+    p->n_runs += n_runs;
     e->next_states[p->n_segments] = next;
     e->segments[p->n_segments++] = (pass_segment){
         .tokens = w->tokens + from,
@@ -157,6 +163,9 @@ static void add_segment(mote_engine *e, progress *p, const mote_work *w, size_t 
         .next_state = blocks_at(&e->states, next),
         .tail = blocks_at(&e->tails, s->tail),
         .pages = s->pages,
+        .runs = runs,
+        .n_runs = n_runs,
+        .shift = shift,
         .n_logits = w->want == MOTE_LOGITS_ALL            ? n
                     : w->want == MOTE_LOGITS_LAST && ends ? 1
                                                           : 0,
@@ -169,6 +178,7 @@ static void build_pass(mote_engine *e, progress *p)
 {
     size_t room = e->options.batch, from = p->done;
     p->n_segments = 0;
+    p->n_runs = 0;
     for (size_t i = p->item; i < p->n && room > 0; i++, from = 0) {
         const mote_work *w = &p->work[i];
         const mote_session *s = w->session;

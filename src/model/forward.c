@@ -96,13 +96,40 @@ static void tap(const pass *p, const char *what, int layer, const float *rows)
 
 enum { EMBED_ROWS = 8 }; /* a task */
 
-/* The row's token and angles: which segment it lies in is found by walking, since
- * segments are few or rows are few. */
+/* The run that token `at` lies in, or else the last one before it; NULL: neither. */
+static const pass_run *run_at(const pass_segment *seg, size_t at)
+{
+    const pass_run *run = NULL;
+    for (size_t i = 0; i < seg->n_runs && seg->runs[i].at <= at; i++)
+        run = &seg->runs[i];
+    return run;
+}
+
+/* The embedding and the angles of token `at` of a segment, for row `row` of the pass. */
+static void embed_token(const pass *p, const pass_segment *seg, size_t at, size_t row)
+{
+    const nn_matrix *e = &p->f->w->embd;
+    const pass_run *run = run_at(seg, at);
+    float *x = p->s->x + row * e->cols;
+    float *cos = p->s->cos + row * ROPE_PAIRS, *sin = p->s->sin + row * ROPE_PAIRS;
+    if (run != NULL && at - run->at < run->n) {
+        const uint64_t place = run->first + (at - run->at);
+        memcpy(x, run->rows + (at - run->at) * e->cols, e->cols * sizeof *x);
+        rope_angles_in_plane(&p->f->rope, run->base, place / run->cols, place % run->cols, cos,
+                             sin);
+        return;
+    }
+    const int64_t shift = run != NULL ? run->shift : seg->shift;
+    e->format->decode(e->data + (size_t)seg->tokens[at] * e->row_bytes,
+                      e->cols / e->format->block_values, x);
+    rope_angles(&p->f->rope, (uint64_t)((int64_t)(seg->pos + at) + shift), cos, sin);
+}
+
+/* Which segment a row lies in is found by walking, since segments are few or rows are few. */
 static void embed_task(void *ctx, uint32_t task, uint32_t worker)
 {
     (void)worker;
     const pass *p = ctx;
-    const nn_matrix *e = &p->f->w->embd;
     size_t row = (size_t)task * EMBED_ROWS;
     size_t end = row + EMBED_ROWS < p->n_rows ? row + EMBED_ROWS : p->n_rows;
     const pass_segment *seg = p->segments;
@@ -110,11 +137,7 @@ static void embed_task(void *ctx, uint32_t task, uint32_t worker)
     for (; row < end; row++) {
         while (row >= first + seg->n)
             first += seg++->n;
-        size_t id = (size_t)seg->tokens[row - first];
-        e->format->decode(e->data + id * e->row_bytes, e->cols / e->format->block_values,
-                          p->s->x + row * e->cols);
-        rope_angles(&p->f->rope, seg->pos + (row - first), p->s->cos + row * ROPE_PAIRS,
-                    p->s->sin + row * ROPE_PAIRS);
+        embed_token(p, seg, row - first, row);
     }
 }
 

@@ -14,6 +14,17 @@
 #include "model/weights.h"
 #include "nn/rope.h"
 
+/* Tokens of a segment that are a picture's: their rows take the place of embeddings, and they
+ * stand in a plane: row and column count as positions, time stands still. */
+typedef struct pass_run {
+    size_t at, n;      /* tokens of the segment */
+    const float *rows; /* [n][n_embd] */
+    uint64_t base;     /* rotary position of the picture's corner */
+    uint32_t first;    /* which of its tokens comes first here */
+    uint32_t cols;
+    int64_t shift; /* of the tokens after it: rotary position minus position */
+} pass_run;
+
 /* Consecutive tokens of one timeline. */
 typedef struct pass_segment {
     const mote_token *tokens; /* [n] */
@@ -23,9 +34,12 @@ typedef struct pass_segment {
     unsigned char *next_state;  /* for boundaries inside the pass; may be `state` */
     unsigned char *tail;
     unsigned char *const *pages; /* up to position pos + n - 1 */
-    size_t n_logits;             /* logits are wanted of the last so many tokens */
-    float *hidden; /* [n_embd], receives the last token's row after the final norm; NULL: not
-                    * wanted. Not together with logits */
+    const pass_run *runs;        /* [n_runs], ascending */
+    size_t n_runs;
+    int64_t shift;   /* of the tokens before the first run */
+    size_t n_logits; /* logits are wanted of the last so many tokens */
+    float *hidden;   /* [n_embd], receives the last token's row after the final norm; NULL: not
+                      * wanted. Not together with logits */
 } pass_segment;
 
 /* Shows intermediate rows to a test: "embed", "layer" (after each), "final_norm". */

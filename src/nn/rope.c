@@ -54,11 +54,23 @@ void rope_init(rope *r, double base, double factor, double original)
     r->scale = yarn ? (float)(1 + 0.1 * d_log(factor)) : 1.0f;
 }
 
+static void angle_of_pair(const rope *r, int i, uint64_t pos, float *cos, float *sin)
+{
+    const float angle = (float)pos * r->inv_freq[i];
+    cos[i] = (float)d_cos((double)angle) * r->scale;
+    sin[i] = (float)d_sin((double)angle) * r->scale;
+}
+
 void rope_angles(const rope *r, uint64_t pos, float *cos, float *sin)
 {
-    for (int i = 0; i < ROPE_PAIRS; i++) {
-        float angle = (float)pos * r->inv_freq[i];
-        cos[i] = (float)d_cos((double)angle) * r->scale;
-        sin[i] = (float)d_sin((double)angle) * r->scale;
-    }
+    for (int i = 0; i < ROPE_PAIRS; i++)
+        angle_of_pair(r, i, pos, cos, sin);
+}
+
+void rope_angles_in_plane(const rope *r, uint64_t base, uint64_t row, uint64_t col, float *cos,
+                          float *sin)
+{
+    const uint64_t axes[3] = {base, base + row, base + col};
+    for (int i = 0; i < ROPE_PAIRS; i++)
+        angle_of_pair(r, i, axes[i % 3], cos, sin);
 }

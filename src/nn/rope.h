@@ -23,4 +23,8 @@ void rope_init(rope *r, double base, double factor, double original);
 /* cos and sin of one position, [32] each. */
 void rope_angles(const rope *r, uint64_t pos, float *cos, float *sin);
 
+/* The same for a token of a picture: pairs take time, row and column in turn. */
+void rope_angles_in_plane(const rope *r, uint64_t base, uint64_t row, uint64_t col, float *cos,
+                          float *sin);
+
 #endif

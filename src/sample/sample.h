@@ -3,7 +3,7 @@
  * sample.h - from a row of logits to the next token.
  *
  * A pure function of the logits, the options, the tokens generated so far and
- * the position (docs/numerics.md section 8). Nothing here knows a session.
+ * the position (docs/numerics.md section 9). Nothing here knows a session.
  */
 #ifndef MOTE_SAMPLE_SAMPLE_H
 #define MOTE_SAMPLE_SAMPLE_H

@@ -13,9 +13,10 @@ static void hidden_beside(const fixture *f, const mote_model *model, uint32_t n_
     for (uint32_t pos = 0; pos + piece <= 70; pos += piece) {
         mote_work work[3];
         for (uint32_t i = 0; i < 3; i++)
-            work[i] =
-                (mote_work){sessions[i], f->table.tokens[i] + mote_session_length(sessions[i]),
-                            i == 1 ? 1 : piece, i == 2 ? MOTE_LOGITS_LAST : MOTE_HIDDEN_LAST};
+            work[i] = (mote_work){.session = sessions[i],
+                                  .tokens = f->table.tokens[i] + mote_session_length(sessions[i]),
+                                  .n = i == 1 ? 1 : piece,
+                                  .want = i == 2 ? MOTE_LOGITS_LAST : MOTE_HIDDEN_LAST};
         mote_error err = {0};
         MUST(mote_step(engine, work, 3, &err), &err);
         for (uint32_t i = 0; i < 2; i++)

@@ -470,7 +470,8 @@ static void vectors_are_the_engines(void **state)
     question q = of_words(11, 30, 40, 1), other = of_words(12, 30, 10, 60);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
     mote_session *session = engine_session(&engine);
-    const mote_work work = {session, q.prompt.ids, q.prompt.n, MOTE_HIDDEN_LAST};
+    const mote_work work = {
+        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_HIDDEN_LAST};
     must(mote_step(engine, &work, 1, &err), &err);
     size_t n;
     const float *wanted = mote_session_hidden(session, &n);
@@ -521,7 +522,8 @@ static void scores_are_the_engines(void **state)
     q.answer.sampling.top_logprobs = 2;
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     mote_session *session = engine_session(&engine);
-    const mote_work work = {session, q.prompt.ids, q.prompt.n, MOTE_LOGITS_ALL};
+    const mote_work work = {
+        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_LOGITS_ALL};
     must(mote_step(engine, &work, 1, &err), &err);
     for (size_t i = 0; i < sizeof froms / sizeof *froms; i++) {
         const size_t from = froms[i] > 0 ? froms[i] : 1;

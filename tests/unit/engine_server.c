@@ -350,11 +350,11 @@ static void hidden_and_logits_mix(void **unused)
     mote_session *s[5], *plain;
     for (size_t i = 0; i < 5; i++)
         s[i] = rig_session(engine);
-    mote_work work[] = {{s[0], tokens, 9, MOTE_HIDDEN_LAST},
-                        {s[1], tokens + 1, 3, MOTE_LOGITS_ALL},
-                        {s[2], tokens + 2, 7, MOTE_HIDDEN_LAST},
-                        {s[3], tokens + 3, 5, MOTE_LOGITS_NONE},
-                        {s[4], tokens + 4, 1, MOTE_LOGITS_LAST}};
+    mote_work work[] = {{.session = s[0], .tokens = tokens, .n = 9, .want = MOTE_HIDDEN_LAST},
+                        {.session = s[1], .tokens = tokens + 1, .n = 3, .want = MOTE_LOGITS_ALL},
+                        {.session = s[2], .tokens = tokens + 2, .n = 7, .want = MOTE_HIDDEN_LAST},
+                        {.session = s[3], .tokens = tokens + 3, .n = 5, .want = MOTE_LOGITS_NONE},
+                        {.session = s[4], .tokens = tokens + 4, .n = 1, .want = MOTE_LOGITS_LAST}};
     MUST(mote_step(engine, work, 5, NULL), NULL);
     mote_engine *alone = rig_engine(model, &options);
     for (size_t i = 0; i < 5; i++) {
@@ -396,7 +396,7 @@ static void hidden_needs_the_whole_item(void **unused)
     mote_engine *engine =
         rig_engine(model, &(mote_engine_options){.threads = 1, .positions = 128, .batch = 16});
     mote_session *s = rig_session(engine);
-    mote_work work = {s, tokens, 40, MOTE_HIDDEN_LAST};
+    mote_work work = {.session = s, .tokens = tokens, .n = 40, .want = MOTE_HIDDEN_LAST};
     engine_set_tap(engine, cancel_in_the_pass, engine);
     assert_int_equal(mote_step(engine, &work, 1, NULL), MOTE_E_CANCELED);
     engine_set_tap(engine, NULL, NULL);

@@ -250,9 +250,9 @@ static void logits_are_those_asked_for(void **unused)
     mote_engine *engine = engine_of(3, 128, 0);
     mote_session *a = rig_session(engine), *b = rig_session(engine), *c = rig_session(engine);
     assert_null(mote_session_logits(a, 0));
-    mote_work work[] = {{a, tokens, 7, MOTE_LOGITS_ALL},
-                        {b, tokens, 7, MOTE_LOGITS_LAST},
-                        {c, tokens, 7, MOTE_LOGITS_NONE}};
+    mote_work work[] = {{.session = a, .tokens = tokens, .n = 7, .want = MOTE_LOGITS_ALL},
+                        {.session = b, .tokens = tokens, .n = 7, .want = MOTE_LOGITS_LAST},
+                        {.session = c, .tokens = tokens, .n = 7, .want = MOTE_LOGITS_NONE}};
     assert_int_equal(mote_step(engine, work, 3, NULL), MOTE_OK);
     size_t bytes = info.vocabulary * sizeof(float);
     assert_memory_equal(mote_session_logits(a, 6), mote_session_logits(b, 0), bytes);
@@ -276,15 +276,24 @@ static void wrong_steps_are_refused(void **unused)
     mote_session *a = session_at(engine, 3), *b = rig_session(engine), *x = rig_session(other);
     const mote_token beyond[] = {1, (mote_token)info.vocabulary}, negative[] = {-1};
     const mote_work bad[][2] = {
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {a, tokens, 1, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {x, tokens, 1, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {NULL, tokens, 1, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, tokens, 0, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, NULL, 1, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, beyond, 2, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, negative, 1, MOTE_LOGITS_LAST}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, tokens, 1, (mote_logits)9}},
-        {{a, tokens, 1, MOTE_LOGITS_LAST}, {b, tokens, 40, MOTE_LOGITS_ALL}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = x, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = NULL, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = tokens, .n = 0, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = NULL, .n = 1, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = beyond, .n = 2, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = negative, .n = 1, .want = MOTE_LOGITS_LAST}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = tokens, .n = 1, .want = (mote_logits)9}},
+        {{.session = a, .tokens = tokens, .n = 1, .want = MOTE_LOGITS_LAST},
+         {.session = b, .tokens = tokens, .n = 40, .want = MOTE_LOGITS_ALL}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mote_error err = {0};
