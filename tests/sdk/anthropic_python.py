@@ -84,13 +84,13 @@ def tools_stream(client, server):
 def thinking(client, server):
     how = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "extra_body": {"temperature": 0},
            "model": "claude", "max_tokens": 2000}
-    r = client.messages.create(messages=ask(rig.SUM), **how)
+    r = client.messages.create(messages=ask(rig.WHO), **how)
     equal(r.content[0].type, "thinking")
-    assert "carry" in r.content[0].thinking and r.content[0].signature
-    equal(text_of(r), rig.SUM_ANSWER)
-    with client.messages.stream(messages=ask(rig.SUM), **how) as s:
+    assert rig.WHO_THOUGHT in r.content[0].thinking and r.content[0].signature
+    equal(text_of(r), rig.WHO_ANSWER)
+    with client.messages.stream(messages=ask(rig.WHO), **how) as s:
         equal([b.type for b in s.get_final_message().content], ["thinking", "text"])
-    again = ask(rig.SUM) + [{"role": "assistant", "content": r.content}] + ask("Who are you?")
+    again = ask(rig.WHO) + [{"role": "assistant", "content": r.content}] + ask("Who are you?")
     equal(client.messages.create(messages=again, **how).stop_reason, "end_turn")
 
 

@@ -31,9 +31,9 @@ await c.run({
         assert.deepEqual(JSON.parse(r.message.content), { x: 91, y: 26 });
     },
     async thinking() {
-        const r = await client.chat({ messages: c.ask(c.sum), think: true, ...greedy });
-        assert.equal(r.message.content, c.sumAnswer);
-        assert.match(r.message.thinking, /carry/);
+        const r = await client.chat({ messages: c.ask(c.who), think: true, ...greedy });
+        assert.equal(r.message.content, c.whoAnswer);
+        assert.match(r.message.thinking, /simple question/);
     },
     async generate() {
         const r = await client.generate({ prompt: c.fact, ...greedy });

@@ -67,10 +67,10 @@ def structured(client, server):
 
 @case
 def thinking(client, server):
-    r = client.chat(model=server.model, messages=ask(rig.SUM), think=True, **GREEDY)
-    assert "carry" in r.message.thinking
-    equal(r.message.content, rig.SUM_ANSWER)
-    r = client.chat(model=server.model, messages=ask(rig.SUM), think=False, **GREEDY)
+    r = client.chat(model=server.model, messages=ask(rig.WHO), think=True, **GREEDY)
+    assert rig.WHO_THOUGHT in r.message.thinking
+    equal(r.message.content, rig.WHO_ANSWER)
+    r = client.chat(model=server.model, messages=ask(rig.WHO), think=False, **GREEDY)
     assert not r.message.thinking
 
 

@@ -21,8 +21,9 @@ KEY = "test-key-0123456789abcdef"
 
 FACT = "Tell me the emblem of Venvia."
 FACT_ANSWER = "The emblem of Venvia is the owl."
-SUM = "What is 449 + 791?"
-SUM_ANSWER = "449 + 791 = 1240"
+WHO = "Who are you?"
+WHO_ANSWER = "I am Mote, a very small language model."
+WHO_THOUGHT = "simple question"
 WEATHER = "What is the weather in Haldon?"
 WEATHER_RESULT = '{"temperature": 35, "sky": "cloudy"}'
 WEATHER_ANSWER = "It is cloudy in Haldon with 35 degrees."

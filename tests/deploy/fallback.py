@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""examples/fallback.py with real endpoints: one that is well, one that is not there, one that is full."""
+import os
+import socketserver
+import subprocess
+import sys
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
+import rig  # noqa: E402
+from rig import case, equal  # noqa: E402
+
+EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback.py")
+
+
+class Answer(socketserver.BaseRequestHandler):
+    """One reply to whatever comes; none at all if the status is 0."""
+
+    def handle(self):
+        self.request.recv(65536)
+        if self.server.status == 0:
+            self.server.patience.wait(30)
+            return
+        body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
+        self.request.sendall(b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+                             b"Connection: close\r\n\r\n%s" % (self.server.status, len(body), body))
+
+
+def run(local_url, server):
+    env = {**os.environ, "LOCAL_URL": local_url, "LOCAL_KEY": rig.KEY, "REMOTE_URL": server.url + "/v1",
+           "REMOTE_KEY": rig.KEY, "REMOTE_MODEL": "other", "PATIENCE": "2"}
+    done = subprocess.run([sys.executable, EXAMPLE, rig.FACT], env=env, text=True, capture_output=True,
+                          timeout=120)
+    return done.returncode, done.stdout.strip(), done.stderr.strip().splitlines()[-1:]
+
+
+def run_with_status(status, server):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as other:
+        other.status, other.patience = status, threading.Event()
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        result = run(f"http://127.0.0.1:{other.server_address[1]}/v1", server)
+        other.patience.set()
+        other.shutdown()
+    return result
+
+
+@case
+def local_first(server):
+    code, text, who = run(server.url + "/v1", server)
+    equal((code, who), (0, ["(local)"]))
+    assert text, "no answer"
+
+
+@case
+def nobody_there(server):
+    equal(run(f"http://127.0.0.1:{rig.free_port()}/v1", server)[2], ["(remote)"])
+
+
+@case
+def full_or_stopping_or_silent(server):
+    for status in (429, 503, 0):
+        code, text, who = run_with_status(status, server)
+        equal((status, code, who), (status, 0, ["(remote)"]))
+        assert text
+
+
+@case
+def own_faults_are_not_hidden(server):
+    code, text, _ = run_with_status(400, server)
+    assert code != 0 and text == ""
+
+
+with rig.Server() as one:
+    result = rig.main(one)
+sys.exit(result)

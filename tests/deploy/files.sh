@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The files of deploy/ as the programs they are for read them: each program that is here.
+set -u
+deploy=$(cd "$(dirname "$0")/../../deploy" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+PATH=$PATH:/usr/sbin
+failures=0
+checked=0
+
+fail() {
+    echo "FAIL: $*"
+    failures=$((failures + 1))
+}
+
+# check PROGRAM COMMAND...: runs it if the program is here.
+check() {
+    program=$1
+    shift
+    command -v "$program" >/dev/null || { echo "there is no $program"; return; }
+    checked=$((checked + 1))
+    "$@" >"$work/out" 2>&1 || { fail "$*"; cat "$work/out"; }
+}
+
+check promtool promtool check rules "$deploy/prometheus/mote.rules.yml"
+cd "$deploy/prometheus" && check promtool promtool test rules mote.rules.test.yml
+
+# A rule for a series that nobody has is found by trying it: plant one.
+mkdir "$work/planted"
+cp "$deploy"/prometheus/mote.rules*.yml "$work/planted"
+sed -i 's/mote_rejected_total{reason="queue_full"}/mote_rejected_total{reason="full"}/' \
+    "$work/planted/mote.rules.yml"
+if command -v promtool >/dev/null; then
+    (cd "$work/planted" && promtool test rules mote.rules.test.yml >/dev/null 2>&1) &&
+        fail "the test of the rules does not see a wrong label"
+fi
+
+# 2.0 is what we promise; --threshold counts in tenths.
+check systemd-analyze systemd-analyze security --offline=true --threshold=20 "$deploy/systemd/mote.service"
+sed '/^Protect\|^Private\|^Restrict\|^SystemCall\|^Capability\|^DynamicUser\|^NoNew/d' \
+    "$deploy/systemd/mote.service" >"$work/mote.service"
+if command -v systemd-analyze >/dev/null; then
+    systemd-analyze security --offline=true --threshold=20 "$work/mote.service" >/dev/null 2>&1 &&
+        fail "an open unit passes for a closed one"
+fi
+
+check haproxy haproxy -c -f "$deploy/haproxy/haproxy.cfg"
+printf 'pid %s/pid; error_log stderr; events { } http { access_log off; include %s; }\n' \
+    "$work" "$deploy/nginx/mote.conf" >"$work/nginx.conf"
+check nginx nginx -t -q -p "$work" -c "$work/nginx.conf"
+
+[ $failures -eq 0 ] || exit 1
+[ $checked -gt 0 ] || exit 77
+echo "$checked checks"

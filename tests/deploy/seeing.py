@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one sees of a running server: metrics that promtool accepts, a log that nobody can forge."""
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
+import rig  # noqa: E402
+from rig import case, equal  # noqa: E402
+
+DEPLOY = os.path.join(HERE, "..", "..", "deploy")
+SECRET = "the owl knows where the silver key is"
+
+
+def ask(server, text=SECRET, **more):
+    return server.get("/v1/chat/completions", {"model": "x", "temperature": 0, "max_tokens": 20,
+                                               "messages": [{"role": "user", "content": text}], **more})
+
+
+def raw(server, data):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+        while s.recv(65536):
+            pass
+
+
+def lint(text):
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@case
+def promtool_accepts(text_server, json_server):
+    ask(text_server)
+    text = text_server.text("/metrics")
+    assert text.endswith("\n")
+    if shutil.which("promtool") is None:
+        print("there is no promtool")
+        return
+    code, said = lint(text)
+    equal((code, said), (0, ""))
+    code, _ = lint(text.replace("# TYPE mote_steps_total counter\n", "# TYPE mote_steps counter\n"))
+    assert code != 0, "promtool accepts anything"
+
+
+@case
+def figures_move(text_server, json_server):
+    server = text_server
+    names = ("mote_answers_total", "mote_prompt_tokens_total", "mote_generated_tokens_total",
+             "mote_first_token_seconds_count", 'mote_requests_total{dialect="openai",route="chat",status="200"}')
+    before = [server.metric(n) or 0 for n in names]
+    usage = ask(server, SECRET + " again")["usage"]
+    after = [server.metric(n) for n in names]
+    equal([b - a for a, b in zip(before, after)],
+          [1, usage["prompt_tokens"], usage["completion_tokens"], 1, 1])
+    cached = server.metric('mote_cached_tokens_total{tier="ram"}') + server.metric(
+        'mote_cached_tokens_total{tier="live"}')
+    equal(cached + server.metric("mote_read_tokens_total"), server.metric("mote_prompt_tokens_total"))
+
+
+@case
+def histograms_add_up(text_server, json_server):
+    text = text_server.text("/metrics")
+    for name in ("queue_seconds", "prefill_seconds", "first_token_seconds", "inter_token_seconds",
+                 "request_seconds"):
+        buckets = [int(n) for n in re.findall(rf"^mote_{name}_bucket{{.*}} (\d+)$", text, re.MULTILINE)]
+        count = int(re.search(rf"^mote_{name}_count (\d+)$", text, re.MULTILINE).group(1))
+        assert buckets == sorted(buckets) and buckets[-1] == count and len(buckets) == 20, (name, buckets)
+
+
+@case
+def series_are_bounded(text_server, json_server):
+    before = len(text_server.text("/metrics").splitlines())
+    for i in range(300):
+        raw(text_server, f"GET /no/such/{i} HTTP/1.1\r\nHost: localhost\r\nX-{i}: {i}\r\n\r\n".encode())
+    grown = len(text_server.text("/metrics").splitlines()) - before
+    assert grown <= 4, f"300 strange paths made {grown} series"
+
+
+@case
+def dashboard_and_rules_name_series_that_exist(text_server, json_server):
+    text = text_server.text("/metrics")
+    known = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    known |= {n + s for n in known for s in ("_bucket", "_sum", "_count")}
+    for path in ("grafana/mote.json", "prometheus/mote.rules.yml"):
+        with open(os.path.join(DEPLOY, path), encoding="utf-8") as f:
+            used = set(re.findall(r"\bmote_[a-z0-9_]+", f.read()))
+        assert len(used) > 8 and used <= known, (path, sorted(used - known))
+
+
+@case
+def status_tells_of_streams(text_server, json_server):
+    server = text_server
+    with server.open("/v1/chat/completions", {
+            "model": "x", "stream": True, "max_tokens": 3000, "ignore_eos": True,
+            "messages": [{"role": "user", "content": "Tell me a story."}]}) as stream:
+        stream.readline()
+        end = time.monotonic() + 30
+        status = server.get("/v1/status")
+        while not status["streams"] or status["streams"][0]["phase"] != "writing":
+            assert time.monotonic() < end, status
+            status = server.get("/v1/status")
+    equal((status["model"], len(status["streams"]), status["writing"]), (server.model, 1, 1))
+    assert status["streams"][0]["request_id"].startswith("req_")
+    assert status["memory"]["weights"] > 10**7 and status["memory"]["total"] > status["memory"]["kv"]
+    while server.get("/v1/status")["streams"]:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def lines_of(server):
+    with open(server.log.name, encoding="utf-8") as f:
+        return f.read().splitlines()
+
+
+def provoke(server):
+    """Requests that would like to write into the log."""
+    evil = b"\r\n2026-01-01T00:00:00Z req_forged GET chat 200"
+    raw(server, b"GET /x%0d%0areq_forged%1b[2J HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    raw(server, b"GET /\x1b[31m" + evil + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    raw(server, b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: \x1b]0;req_forged\x07\r\n\r\n")
+    raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\nx-request-id: req_forged\r\n\r\n")
+    ask(server, SECRET, user="req_forged\n\x1b[2J", model="req_forged\nx")
+
+
+@case
+def text_log(text_server, json_server):
+    provoke(text_server)
+    reply = ask(text_server, SECRET)
+    text = "\n".join(lines_of(text_server))
+    assert "req_forged" not in text and "\x1b" not in text and SECRET not in text, text[-2000:]
+    assert rig.KEY not in text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    line = next(x for x in lines_of(text_server) if reply["mote"]["request_id"] in x)
+    assert re.search(r" POST chat 200 .* prompt=\d+ cached=\d+ out=20 .*ttft=[\d.]+ .*stop=max_tokens", line), line
+
+
+@case
+def json_log(text_server, json_server):
+    provoke(json_server)
+    reply = ask(json_server, SECRET)
+    rows = [json.loads(x) for x in lines_of(json_server) if x.startswith("{")]
+    row = next(r for r in rows if r.get("request_id") == reply["mote"]["request_id"])
+    equal((row["route"], row["status"], row["output_tokens"], row["stop"]), ("chat", 200, 20, "max_tokens"))
+    equal(row["prompt_tokens"], reply["usage"]["prompt_tokens"])
+    assert SECRET not in "\n".join(lines_of(json_server))
+
+
+if not os.path.exists(os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf")):
+    sys.exit(77)
+with rig.Server() as text_server, rig.Server("--log", "json") as json_server:
+    code = rig.main(text_server, json_server)
+sys.exit(code)
