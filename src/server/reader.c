@@ -260,7 +260,8 @@ static void take_head(reader *r, conn *c, str bytes, double now)
     if (!check_head(x, now, &e)) {
         answering(r);
         conn_server(c)->refused_requests++;
-        x->may_keep = x->may_keep && parsed == HTTP_PARSED_WHOLE;
+        /* A body that nobody reads would be taken for a request, and so may what is malformed. */
+        x->may_keep = x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != API_E_INVALID;
         exchange_fail(x, &e);
     } else if (parsed == HTTP_PARSED_WHOLE) {
         answer(r, now);
