@@ -275,6 +275,33 @@ void api_collected(void *with, sched_job *job, void *owner, const sched_event *e
     unhold(w);
 }
 
+/* ---- printing on the pool ---- */
+
+static void print_aside(void *with)
+{
+    answering *w = with;
+    w->aside(w);
+}
+
+static void printed_aside(void *with)
+{
+    answering *w = with;
+    answering_reply(w, 200); /* unless the client has gone */
+    unhold(w);
+}
+
+void answering_print_aside(answering *w, void (*print)(answering *w))
+{
+    api_error error = {0};
+    hold(w);
+    w->aside = print;
+    if (exchange_work(w->server, print_aside, printed_aside, w))
+        return;
+    ask_no_memory(&error);
+    answering_fail(w, &error);
+    unhold(w);
+}
+
 /* ---- waiting ---- */
 
 static void tell_waiting(answering *w, double now)

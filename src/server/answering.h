@@ -92,6 +92,7 @@ struct answering {
     uint32_t refs;
     uint64_t said; /* events told so far, for dialects that number them */
     strbuf out;    /* for printing; empty between calls */
+    void (*aside)(answering *w);
     struct answering *next, **link;
 };
 
@@ -106,6 +107,9 @@ void answering_sse(answering *w, const char *event_name);
 void answering_put_where(answering *w, const sched_where *where);
 /* The whole reply of a non-stream: w->out, with this status. */
 void answering_reply(answering *w, int status);
+/* For replies that take long to print: `print` fills w->out on a thread of the pool, looking at
+ * what the answering owns and at nothing that ends with its jobs; then it is sent. */
+void answering_print_aside(answering *w, void (*print)(answering *w));
 /* In place of a reply. */
 void answering_fail(answering *w, const api_error *error);
 

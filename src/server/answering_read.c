@@ -123,6 +123,9 @@ static bool render_chat(answering *w)
     recall_fill(server_recall(w->server), a->realm, &a->request, a->parsed.messages, &a->recalled);
     if (!render(w))
         return false;
+    if (w->prompts[0].thinking && (a->answer.set & MOTE_SET_TEMPERATURE) != 0 &&
+        a->answer.sampling.temperature == 0)
+        ask_warn(a, "greedy_thinking", "temperature"); /* the cards say: it goes in circles */
     return !a->drop_oldest || w->prompts[0].n < w->context || drop_oldest(w);
 }
 

@@ -132,6 +132,25 @@ static void find_user_text(ask *a)
     }
 }
 
+/* Settings of the template that ours does not have. */
+static void warn_of_settings(ask *a)
+{
+    static const char *const known[] = {"enable_thinking",       "add_vision_id",
+                                        "add_generation_prompt", "thinking_budget",
+                                        "thinking_token_budget", "thinking_budget_tokens",
+                                        "reasoning_budget"};
+    const json_node *settings = json_node_get(a->root, "chat_template_kwargs");
+    for (const json_node *s = json_node_first(settings); s != NULL; s = json_node_next(s)) {
+        char at[96];
+        bool ours = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            ours = ours || str_is(json_node_name(s), known[i]);
+        snprintf(at, sizeof at, "/chat_template_kwargs/%.60s", json_node_name(s).p);
+        if (!ours)
+            ask_warn(a, "unknown_field", at);
+    }
+}
+
 bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error)
 {
     mote_error err;
@@ -155,6 +174,7 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
     a->parsed.request.continue_last =
         a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
     find_user_text(a);
+    warn_of_settings(a);
     return true;
 }
 

@@ -100,18 +100,13 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
 static void put_vector(answering *w, const choice *c)
 {
     const own *o = w->ask.own;
-    const size_t all = c->result.n_embedding;
-    const size_t n = o->dimensions > 0 && o->dimensions < all ? o->dimensions : all;
-    float *unit = embedding_unit(c->result.embedding, n);
-    w->out.failed |= unit == NULL;
-    if (unit != NULL && o->base64)
-        embedding_put_base64(unit, n, &w->out);
-    else if (unit != NULL)
-        embedding_put(unit, n, &w->out);
-    mem_free(unit);
+    if (o->base64)
+        embedding_put_base64(c->own, o->dimensions, &w->out);
+    else
+        embedding_put(c->own, o->dimensions, &w->out);
 }
 
-static void reply(answering *w)
+static void print(answering *w)
 {
     strbuf *out = &w->out;
     const usage u = answering_usage(w);
@@ -137,7 +132,14 @@ static void reply(answering *w)
     if (!w->ask.no_ext)
         jp_key_raw(out, "mote", "{\"pooling\":\"last\",\"normalized\":true}");
     jp_close(out, '}');
-    openai_reply(w);
+}
+
+/* Spelling out hundreds of thousands of numbers would hold up everybody else. */
+static void end(answering *w)
+{
+    own *o = w->ask.own;
+    if (embedding_keep(w, &o->dimensions))
+        answering_print_aside(w, print);
 }
 
 void handle_embeddings(exchange *x)
@@ -146,7 +148,7 @@ void handle_embeddings(exchange *x)
                                        .call_prefix = "",
                                        .place = PARAM_IN_EMBEDDINGS,
                                        .read = read_embeddings,
-                                       .end = reply,
+                                       .end = end,
                                        .broken = openai_broken};
     answering_start(x, &embeddings);
 }

@@ -9,8 +9,8 @@
 
 /* ask.own */
 typedef struct embed_state {
-    uint32_t dimensions; /* 0: all */
-    bool single;         /* one vector, as the older route has it */
+    size_t dimensions; /* 0: all */
+    bool single;       /* one vector, as the older route has it */
 } embed_state;
 
 static bool absent(const json_node *node)
@@ -18,7 +18,7 @@ static bool absent(const json_node *node)
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-static bool read_dimensions(const ask *a, server *s, uint32_t *out, api_error *error)
+static bool read_dimensions(const ask *a, server *s, size_t *out, api_error *error)
 {
     const json_node *node = json_node_get(a->root, "dimensions");
     mote_model_info info;
@@ -29,7 +29,7 @@ static bool read_dimensions(const ask *a, server *s, uint32_t *out, api_error *e
     if (!json_node_int64(node, &n) || n < 1 || n > (int64_t)info.embedding)
         return ask_wrong(error, "dimensions", "must be a whole number from 1 to %u",
                          (unsigned)info.embedding);
-    *out = (uint32_t)n;
+    *out = (size_t)n;
     return true;
 }
 
@@ -70,41 +70,34 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
 }
 
 /* Of length 1; the older route too, though it never promised it. */
-static void put_vector(const choice *c, uint32_t dimensions, strbuf *out)
-{
-    const size_t all = c->result.n_embedding;
-    const size_t n = dimensions > 0 && dimensions < all ? dimensions : all;
-    float *unit = embedding_unit(c->result.embedding, n);
-    if (unit == NULL)
-        out->failed = true;
-    else
-        embedding_put(unit, n, out);
-    mem_free(unit);
-}
-
-static void end(answering *w)
+static void print(answering *w)
 {
     const embed_state *state = w->ask.own;
     strbuf *out = &w->out;
     jp_open(out, '{');
     if (state->single) {
         jp_key(out, "embedding");
-        put_vector(&w->choices[0], 0, out);
+        embedding_put(w->choices[0].own, state->dimensions, out);
         jp_close(out, '}');
-        answering_reply(w, 200);
         return;
     }
     jp_key_text(out, "model", server_model_name(w->server));
     jp_key(out, "embeddings");
     jp_open(out, '[');
     for (size_t i = 0; i < w->n_choices; i++)
-        put_vector(&w->choices[i], state->dimensions, out);
+        embedding_put(w->choices[i].own, state->dimensions, out);
     jp_close(out, ']');
     jp_key_uint(out, "total_duration", (uint64_t)(1e9 * (os_now() - w->began)));
     jp_key_uint(out, "load_duration", 0);
     jp_key_uint(out, "prompt_eval_count", answering_usage(w).prompt);
     jp_close(out, '}');
-    answering_reply(w, 200);
+}
+
+static void end(answering *w)
+{
+    embed_state *state = w->ask.own;
+    if (embedding_keep(w, &state->dimensions))
+        answering_print_aside(w, print);
 }
 
 void handle_ollama_embed(exchange *x)

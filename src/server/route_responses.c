@@ -82,13 +82,23 @@ static void replay(exchange *x, strbuf *stored)
 
 /* ---- what can be done ---- */
 
+/* Among the parameters, as they came. */
+static bool asks_for_stream(str query)
+{
+    static const char wanted[] = "stream=true";
+    const size_t n = sizeof wanted - 1;
+    for (size_t i = 0; i + n <= query.n; i++)
+        if ((i == 0 || query.p[i - 1] == '&') && memcmp(query.p + i, wanted, n) == 0)
+            return true;
+    return false;
+}
+
 static void show(exchange *x, str id)
 {
     strbuf body = {0};
-    const str query = exchange_request(x)->query;
     if (!get(x, id, RESPONSES_REPLY, &body))
         not_found(x, id);
-    else if (query.n >= 11 && memmem(query.p, query.n, "stream=true", 11) != NULL)
+    else if (asks_for_stream(exchange_request(x)->query))
         replay(x, &body);
     else
         reply(x, &body);

@@ -204,6 +204,22 @@ def thinking_by_every_name(server):
 
 
 @case
+def warnings(server):
+    for more, code, at in (({"reasoning_effort": "low"}, "greedy_thinking", "temperature"),
+                           ({"chat_template_kwargs": {"new": 1}}, "unknown_field", "/chat_template_kwargs/new"),
+                           ({"typical_p": 0.5}, "field_without_effect", "typical_p"),
+                           ({"reasoning_effort": "low", "enable_thinking": False}, "thinking_conflict", "enable_thinking")):
+        got = post(server, CHAT, body(SUM, max_tokens=8, **more))["mote"]["warnings"]
+        assert {"code": code, "at": at} in got, got
+
+
+@case
+def the_header_ends_an_answer(server):
+    reply = post(server, CHAT, body(ignore_eos=True), headers={"Mote-Timeout-Ms": "1"})
+    equal(reply["mote"]["stop"]["cause"], "deadline")
+
+
+@case
 def a_message_is_continued(server):
     talk = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "The emblem of"}]
     equal(post(server, CHAT, body(messages=talk))["choices"][0]["message"]["content"], FACT_ANSWER[len("The emblem of"):])

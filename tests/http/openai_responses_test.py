@@ -2,12 +2,17 @@
 """openai_responses_test.py - /v1/responses: items, the order of events, stored responses."""
 import http.client
 import json
+import os
+import sys
+import tempfile
 
 from golden import same_as_golden
-from serve_rig import (FACT, FACT_ANSWER, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
-                       WEATHER_RESULT, WEATHER_SCHEMA, case, equal, post, request, run, sse)
+from serve_rig import (KEY, Server, main,
+                       FACT, FACT_ANSWER, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
+                       WEATHER_RESULT, WEATHER_SCHEMA, case, equal, post, request, sse)
 
 RESPONSES = "/v1/responses"
+OTHER = "another-key-0123456789abcdef"
 TOOL = {"type": "function", "name": "get_weather", "description": "Get the weather of a city", "parameters": WEATHER_SCHEMA}
 
 
@@ -238,5 +243,28 @@ def what_there_is_not(server):
     assert {"code": "ignored_field", "at": "context_management"} in reply["mote"]["warnings"]
 
 
+@case
+def another_key_sees_nothing(server):
+    made = post(server, RESPONSES, body())
+    other = {"Authorization": "Bearer " + OTHER}
+    equal(request(server, "GET", f"{RESPONSES}/{made['id']}", headers=other)[0], 404)
+    equal(request(server, "DELETE", f"{RESPONSES}/{made['id']}", headers=other)[0], 404)
+    equal(request(server, "POST", RESPONSES, body(previous_response_id=made["id"]), other)[0], 404)
+    equal(request(server, "GET", f"{RESPONSES}/{made['id']}")[0], 200)
+    # nor does it profit from what the first one's prompts have read
+    text = "A question of some length about nothing in particular. " * 8
+    post(server, RESPONSES, body(text, max_output_tokens=2))
+    got = json.loads(request(server, "POST", RESPONSES, body(text, max_output_tokens=2), other)[2])
+    equal(got["usage"]["input_tokens_details"]["cached_tokens"], 0)
+    got = post(server, RESPONSES, body(text, max_output_tokens=2))
+    assert got["usage"]["input_tokens_details"]["cached_tokens"] > 32
+
+
 if __name__ == "__main__":
-    run("--positions", "2048")
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write(f"{KEY} infer\n{OTHER} infer\n")
+        keys.flush()
+        os.chmod(keys.name, 0o600)
+        with Server("--positions", "8192", "--context", "2048", "--api-key-file", keys.name) as started:
+            code = main(started)
+    sys.exit(code)
