@@ -231,7 +231,8 @@ static bool put_calls(writer *w, const json_node *content)
             continue;
         if (!json_node_is(json_node_get(b, "name"), JSON_IS_STRING))
             return wrong_block(w, ".name", "must be a string");
-        if (!absent(input) && !json_node_is(input, JSON_IS_OBJECT))
+        if (!absent(input) && !json_node_is(input, JSON_IS_OBJECT) &&
+            !json_node_is(input, JSON_IS_STRING)) /* some clients print it first */
             return wrong_block(w, ".input", "must be an object");
         if (!any) {
             jp_key(&w->out, "tool_calls");
@@ -464,6 +465,8 @@ bool anthropic_read_prompt(ask *a, server *s, api_error *error)
         return false;
     }
     a->any_model = true;
+    if (!absent(thinking) && absent(json_node_get(thinking, "type")))
+        return ask_wrong(error, "thinking.type", "is required");
     return ask_model(a, s, &suffix, error) && read_conversation(a, error) &&
            ask_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            ask_response_format(a, format, "output_config.format", error) &&

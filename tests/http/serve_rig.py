@@ -11,9 +11,12 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "sdk"))
 
-from rig import (FACT, FACT_ANSWER, KEY, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER,  # noqa: E402,F401
+from rig import (FACT, FACT_ANSWER, KEY, LONG, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
                  WEATHER_ANSWER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, Server, case, equal,
                  main)
+
+SUM = "What is 449 + 791?"
+SUM_ANSWER = "449 + 791 = 1240"
 
 
 def request(server, method, path, body=None, headers=None, timeout=60):
