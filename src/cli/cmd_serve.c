@@ -214,7 +214,8 @@ static int print_new_key(const cli_call *call)
     if (server_new_key(key, line, &err) != MOTE_OK)
         return say_error(&err);
     out_printf(call->out, "%s\n", key);
-    say_note("keep it, it is not shown again; the line for --api-key-file is\n%s", line);
+    say_note("keep it, it is not shown again; the line for --api-key-file is");
+    say_note("%s", line);
     return CLI_DONE;
 }
 

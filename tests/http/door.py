@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the door share: a real server process, and sockets that speak raw bytes.
+
+MOTE is the program, DATA the folder of test models; ctest sets both. Every reply that passes
+through here is searched for what no reply may contain: addresses, paths, keys.
+"""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+MOTE = os.environ.get("MOTE", "build/release/mote")
+MODEL = Path(os.environ.get("DATA", "build/release/data")) / "mote-tiny-Q4_K_M.gguf"
+SKIPPED = 77
+# A sanitizer makes everything slower, and so does a busy machine.
+PATIENCE = float(os.environ.get("MOTE_TEST_PATIENCE", "20"))
+# The name of the folder that the model is in must not come out.
+LEAKS = [re.compile(rb"0x[0-9a-f]{6,}"), re.compile(rb"(?<![\w<])/(?:home|root|tmp|usr|etc|var|work)/"),
+         re.compile(re.escape(str(MODEL.parent).encode()))]
+
+HOST = b"Host: localhost\r\n"
+
+
+class Reply:
+    """One response, read from a socket as far as its own framing says."""
+
+    def __init__(self, status, headers, body, raw_head):
+        self.status, self.headers, self.body, self.raw_head = status, headers, body, raw_head
+
+    def json(self):
+        return json.loads(self.body)
+
+
+def no_leak(data):
+    for pattern in LEAKS:
+        found = pattern.search(data)
+        if found:
+            raise AssertionError(f"a reply leaks {found.group()!r}: {data[:500]!r}")
+
+
+class Wire:
+    """A connection. Timeouts are failures: nothing here may hang."""
+
+    def __init__(self, address, timeout=None):
+        if isinstance(address, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+        else:
+            self.socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        self.socket.settimeout(timeout or PATIENCE)
+        self.socket.connect(address)
+        if not isinstance(address, str):
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def _more(self):
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        self.buffer += data
+        return bool(data)
+
+    def _until(self, mark):
+        while mark not in self.buffer:
+            if not self._more():
+                raise EOFError(f"closed before {mark!r}: {self.buffer!r}")
+        head, self.buffer = self.buffer.split(mark, 1)
+        return head
+
+    def _exactly(self, n):
+        while len(self.buffer) < n:
+            if not self._more():
+                raise EOFError("closed inside a body")
+        body, self.buffer = self.buffer[:n], self.buffer[n:]
+        return body
+
+    def _chunks(self):
+        body = b""
+        while True:
+            n = int(self._until(b"\r\n"), 16)
+            body += self._exactly(n)
+            if self._exactly(2) != b"\r\n":
+                raise AssertionError("a chunk does not end with CR LF")
+            if n == 0:
+                return body
+
+    def reply(self, method="GET"):
+        """The next response; informational ones are returned like others."""
+        raw = self._until(b"\r\n\r\n")
+        first, *lines = raw.split(b"\r\n")
+        version, status, _ = first.split(b" ", 2)
+        if version != b"HTTP/1.1":
+            raise AssertionError(f"not HTTP: {first!r}")
+        headers = {}
+        for line in lines:
+            name, value = line.split(b": ", 1)
+            name = name.decode().lower()
+            if name in headers:
+                raise AssertionError(f"{name} comes twice")
+            headers[name] = value.decode("latin-1")
+        status = int(status)
+        if method == "HEAD" or status in (100, 204):
+            body = b""
+        elif headers.get("transfer-encoding") == "chunked":
+            body = self._chunks()
+        elif "content-length" in headers:
+            body = self._exactly(int(headers["content-length"]))
+        else:
+            while self._more():
+                pass
+            body, self.buffer = self.buffer, b""
+        no_leak(raw + body)
+        return Reply(status, headers, body, raw)
+
+    def closed(self, within=None):
+        """The other side closes, without another byte."""
+        self.socket.settimeout(within or PATIENCE)
+        try:
+            while self._more():
+                pass
+        except socket.timeout:
+            return False
+        return self.buffer == b""
+
+    def ask(self, data, method="GET"):
+        self.send(data)
+        return self.reply(method)
+
+
+class Server:
+    """`mote serve` on a port of its own, until the end of a with statement."""
+
+    def __init__(self, *flags, env=None, listen=("127.0.0.1:0",), keys=None, prepare=None,
+                 pass_fds=(), wait=True):
+        self.folder = tempfile.TemporaryDirectory(prefix="mote-http-")
+        self.log_path = Path(self.folder.name) / "log"
+        words = [MOTE, "serve", str(MODEL), "--threads", "1", *flags]
+        for address in listen:
+            words += ["--listen", address]
+        if keys:
+            path = Path(self.folder.name) / "keys"
+            path.write_text("\n".join(keys) + "\n", encoding="utf-8")
+            words += ["--api-key-file", str(path)]
+        self.env = {**os.environ, **(env or {})}
+        for name in ("MOTE_HOST", "MOTE_API_KEY", "MOTE_API_KEY_FILE", "MOTE_LOG", "NOTIFY_SOCKET"):
+            if not env or name not in env:
+                self.env.pop(name, None)
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log,
+                                            env=self.env, preexec_fn=prepare, pass_fds=pass_fds)
+        self.addresses = []
+        if wait:
+            self.wait_ready(len(listen))
+
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def wait_ready(self, n):
+        end = time.monotonic() + 3 * PATIENCE
+        while time.monotonic() < end:
+            found = re.findall(r"listening on (?:http://)?(\S+)", self.log())
+            if len(found) >= max(n, 1):
+                self.addresses = [self._address(text) for text in found]
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError("the server did not start: " + self.log())
+
+    @staticmethod
+    def _address(text):
+        if text.startswith("unix:"):
+            return text[5:]
+        host, port = text.rsplit(":", 1)
+        return host.strip("[]"), int(port)
+
+    @property
+    def address(self):
+        return self.addresses[0]
+
+    def wire(self, timeout=None):
+        return Wire(self.address, timeout)
+
+    def ask(self, data, method="GET"):
+        """One request on a connection of its own."""
+        with self.wire() as wire:
+            return wire.ask(data, method)
+
+    def stop(self, patience=None):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(patience or 2 * PATIENCE)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            code = self.stop()
+            text = self.log()
+        finally:
+            self.close()
+        if code != 0 or "Sanitizer" in text or "runtime error" in text:
+            raise AssertionError(f"the server ended with {code}: {text[-3000:]}")
+
+
+def get(path="/health", *lines, method=b"GET", version=b"HTTP/1.1", host=HOST):
+    return (method + b" " + path.encode() + b" " + version + b"\r\n" + host +
+            b"".join(line + b"\r\n" for line in lines) + b"\r\n")
+
+
+def post(path, body, *lines, kind=b"application/json", host=HOST):
+    if not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    extra = [b"Content-Type: " + kind] if kind is not None else []
+    extra.append(b"Content-Length: " + str(len(body)).encode())
+    return get(path, *extra, *lines, method=b"POST", host=host) + body
+
+
+class OneServer(unittest.TestCase):
+    """Tests that share a server; flags and keys are those of the class."""
+
+    flags = ()
+    keys = None
+    env = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.flags, keys=cls.keys, env=cls.env)
+        cls.addClassCleanup(cls.server.__exit__, None, None, None)
+
+    def alive(self):
+        self.assertEqual(self.server.ask(get()).status, 200)
+
+
+def main():
+    if not MODEL.is_file():
+        print(f"there is no {MODEL}")
+        sys.exit(SKIPPED)
+    unittest.main(module="__main__", verbosity=1)
