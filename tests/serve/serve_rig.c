@@ -113,8 +113,15 @@ static mote_answer_options random_answer(test_random *random)
     mote_answer_options a = {.max_tokens = 1 + (uint32_t)test_random_below(random, 40),
                              .think_budget = 8 + (uint32_t)test_random_below(random, 24),
                              .sampling = {.seed = test_random_u64(random)}};
+    static const mote_bias again = {300, 30};
     if (test_random_below(random, 3) == 0)
-        a.set = MOTE_SET_TEMPERATURE; /* greedy, where loops are */
+        a.set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE;
+    if (test_random_below(random, 8) == 0) { /* into a loop, out of it, and on */
+        a.set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE;
+        a.sampling.bias = &again;
+        a.sampling.n_bias = 1;
+        a.max_tokens = 200;
+    }
     if (test_random_below(random, 5) == 0) {
         a.stop = stops;
         a.n_stop = 1 + test_random_below(random, 2);
@@ -338,6 +345,7 @@ static void hear(void *with, sched_job *job, void *owner, const sched_event *eve
     if (event->kind == SCHED_EVENT_STARTED) {
         a->started = true;
         a->order = s->n_started++;
+        a->turn = s->n_turns;
     } else if (event->kind == SCHED_EVENT_CHAT) {
         said_event(&a->said, event->chat);
     } else {
@@ -366,6 +374,7 @@ void service_turn(service *s)
         }
     bell->rang = false;
     pthread_mutex_unlock(&bell->lock);
+    s->n_turns++;
     sched_collect(s->sched, hear, s);
 }
 

@@ -65,13 +65,14 @@ typedef struct asked {
     size_t n_events;
     sched_result result; /* once it is over; views end with the drop */
     uint64_t order;      /* how many had started before it */
+    uint64_t turn;       /* of the service, when it started */
 } asked;
 
 /* A scheduler and the loop thread's side of it. */
 typedef struct service {
     const rig *rig;
     sched *sched;
-    uint64_t n_started;
+    uint64_t n_started, n_turns;
     /* after every event, if set */
     void (*heard)(struct service *service, asked *a);
     void *with;

@@ -329,24 +329,44 @@ static void realms_share_nothing(void **state)
     assert_true(reused(&s, &q, 2, &from) > 0);
     assert_int_equal(reused(&s, &q, 3, &from), 0);
     assert_true(reused(&s, &q, 1, &from) > 0);
-    /* at the same time: one of each realm, none waits for another and none takes from it */
+    service_close(&s);
+    question_fini(&q);
+}
+
+/* One of each realm at the same moment: none waits for another's reading, none takes from it. */
+static void realms_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
     enum { N = 4 };
-    asked a[N];
+    service s;
+    asked before[N], a[N];
     mote_error err;
+    question q = of_words(9, 120, 10, 12), hold = of_words(18, 0, 3, 1000);
+    service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
+    for (size_t i = 0; i < N; i++)
+        ask_endless(&s, &before[i], &hold, 1);
+    for (size_t i = 0; i < N; i++)
+        wait_for_phase(&s, &before[i], SCHED_WRITING);
     for (size_t i = 0; i < N; i++) {
         sched_job_options o = service_job(&s, &a[i], &q);
         o.realm = 10 + i;
         must(service_submit(&s, &a[i], &o, &err), &err);
     }
-    for (size_t i = 0; i < N; i++) {
+    for (size_t i = 0; i < N; i++)
+        service_drop(&s, &before[i]);
+    for (size_t i = 0; i < N; i++)
         service_until_over(&s, &a[i]);
+    for (size_t i = 0; i < N; i++) {
+        assert_true(a[i].turn <= a[0].turn + N); /* as seats became free */
         assert_int_equal(a[i].said.answer.reused_tokens, 0);
         assert_int_equal(a[i].result.reuse, SCHED_REUSE_NONE);
         service_drop(&s, &a[i]);
         asked_fini(&a[i]);
+        asked_fini(&before[i]);
     }
     service_close(&s);
     question_fini(&q);
+    question_fini(&hold);
 }
 
 /* Five who ask the same at once: one reads, the others wait for it. */
@@ -511,7 +531,6 @@ static float logprob_of(const mote_session *session, size_t row, mote_token toke
 static void scores_are_the_engines(void **state)
 {
     (void)state;
-    static const size_t froms[] = {0, 1, 2, 33, 40};
     service s;
     asked a;
     mote_error err;
@@ -520,6 +539,8 @@ static void scores_are_the_engines(void **state)
     mote_model_describe(tiny.model, &info);
     question q = of_words(13, 0, 30, 1);
     q.answer.sampling.top_logprobs = 2;
+    const size_t n = q.prompt.n; /* the last two reuse as much as there can be */
+    const size_t froms[] = {0, 1, 2, 33, 40, n - 5, n - 1, n - 1};
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     mote_session *session = engine_session(&engine);
     const mote_work work = {
@@ -601,6 +622,7 @@ int main(void)
         cmocka_unit_test(thinking_ends_when_asked),
         cmocka_unit_test(heads_are_read_once),
         cmocka_unit_test(realms_share_nothing),
+        cmocka_unit_test(realms_do_not_wait_for_each_other),
         cmocka_unit_test(the_same_is_not_read_twice),
         cmocka_unit_test(the_least_recently_used_goes_first),
         cmocka_unit_test(a_long_prompt_is_not_held_up),
