@@ -7,7 +7,8 @@ import anthropic
 import rig
 from rig import case, equal, raises
 
-GREEDY = {"model": "claude-sonnet-4-5", "temperature": 0, "max_tokens": 300}
+# This package no longer has a name for the temperature; the API has.
+GREEDY = {"model": "claude-sonnet-4-5", "max_tokens": 300, "extra_body": {"temperature": 0}}
 TOOL = {"name": "get_weather", "description": "Get the weather of a city",
         "input_schema": rig.WEATHER_SCHEMA}
 
@@ -97,7 +98,7 @@ def thinking(client, server):
 @case
 def structured(client, server):
     form = {"format": {"type": "json_schema", "schema": rig.POINT_SCHEMA}}
-    r = client.messages.create(messages=ask(rig.POINT), extra_body={"output_config": form}, **GREEDY)
+    r = client.messages.create(messages=ask(rig.POINT), output_config=form, **GREEDY)
     equal(json.loads(text_of(r)), {"x": 91, "y": 26})
 
 
@@ -112,7 +113,7 @@ def counting_and_models(client, server):
 @case
 def errors(client, server):
     e = raises(anthropic.BadRequestError, client.messages.create, messages=ask("Hi"),
-               **{**GREEDY, "temperature": 9})
+               **{**GREEDY, "extra_body": {"temperature": 9}})
     equal(e.body["error"]["type"], "invalid_request_error")
     assert "temperature" in str(e)
     e = raises(anthropic.BadRequestError, client.messages.create, messages=ask(rig.LONG), **GREEDY)
