@@ -220,11 +220,19 @@ static bool put_scalar(strbuf *out, str text, unsigned types)
     return false;
 }
 
+/* false: it is no JSON; without memory nobody knows, and `out` says so. */
+static bool read_json(json_doc **doc, strbuf *out, str text)
+{
+    const mote_status status = json_doc_read(doc, text, NULL);
+    out->failed |= status == MOTE_E_MEMORY;
+    return status == MOTE_OK;
+}
+
 /* The text as a JSON document, if that is what it is and of an allowed kind. */
 static bool put_document(strbuf *out, str text, unsigned types)
 {
     json_doc *doc;
-    if (json_doc_read(&doc, text, NULL) != MOTE_OK)
+    if (!read_json(&doc, out, text))
         return false;
     const unsigned type = type_of_value(json_doc_root(doc));
     const bool fits = (type & types & (CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY)) != 0;
@@ -247,6 +255,7 @@ static bool put_container(strbuf *out, str text, unsigned types)
     strbuf rewritten = {0};
     const bool fits =
         chat_python_to_json(&rewritten, text) && put_document(out, strbuf_view(&rewritten), types);
+    out->failed |= rewritten.failed;
     strbuf_fini(&rewritten);
     return fits;
 }
@@ -255,7 +264,7 @@ static bool put_container(strbuf *out, str text, unsigned types)
 static bool put_quoted(strbuf *out, str text, unsigned types)
 {
     json_doc *doc;
-    if (text.n < 2 || text.p[0] != '"' || json_doc_read(&doc, text, NULL) != MOTE_OK)
+    if (text.n < 2 || text.p[0] != '"' || !read_json(&doc, out, text))
         return false;
     const str inner = trim(json_node_text(json_doc_root(doc)));
     const bool fits = put_scalar(out, inner, types) || put_container(out, inner, types);

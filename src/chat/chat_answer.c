@@ -115,6 +115,17 @@ static mote_status make_words(mote_chat *chat, mote_error *err)
     return chat->words != NULL ? MOTE_OK : chat_vocab_of(&chat->words, &chat->kit, err);
 }
 
+/* Tools it was given and does not know how to tell the model of. */
+static void warn_of_tools(answering *a)
+{
+    const chat_parsed *tools = &a->chat->tools;
+    for (uint32_t i = 0; i < tools->tools_left_out; i++)
+        on_event(a,
+                 &(chat_event){.kind = CHAT_EVENT_WARNING,
+                               .warning = CHAT_WARN_TOOL_IGNORED,
+                               .text = json_node_text(json_node_get(tools->left_out[i], "type"))});
+}
+
 static mote_status prepare(answering *a, mote_error *err)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
@@ -326,10 +337,12 @@ static mote_status keep_answer(answering *a, mote_error *err)
 static mote_status answer(answering *a, mote_error *err)
 {
     TRY(prepare(a, err));
+    warn_of_tools(a);
     TRY(drive(a, err));
     const mote_answer *made = chat_turn_result(a->turn);
     const mote_answer timing = a->result;
     a->result = *made;
+    a->result.warnings += a->chat->tools.tools_left_out;
     a->result.reused_tokens = timing.reused_tokens;
     a->result.seconds_reading = timing.seconds_reading;
     a->result.seconds_writing = timing.seconds_writing;

@@ -303,9 +303,31 @@ mote_status chat_form_forced(chat_form *f, mote_token *ids, size_t room, size_t 
     if (in_use(f) == NULL || may_become_call(f))
         return MOTE_OK;
     const size_t bytes = grammar_forced(in_use(f), text, sizeof text < room ? sizeof text : room);
+    if (bytes == GRAMMAR_NO_MEMORY)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a form");
     if (bytes == 0)
         return MOTE_OK;
     TRY(mote_tokenize(f->options->kit->model, text, bytes, 0, ids, room, n, err));
     *n -= *n > 0; /* the model may know a longer last one */
+    return MOTE_OK;
+}
+
+mote_status chat_form_rest(chat_form *f, mote_token *ids, size_t room, size_t *n, bool *whole,
+                           mote_error *err)
+{
+    char text[CHAT_FORM_REST];
+    const bool call = f->phase == CHAT_FORM_CALL;
+    *n = 0;
+    *whole = false;
+    if (in_use(f) == NULL)
+        return MOTE_OK;
+    const size_t bytes = grammar_shortest(in_use(f), text, sizeof text);
+    if (bytes > 0)
+        TRY(mote_tokenize(f->options->kit->model, text, bytes, 0, ids, room, n, err));
+    *whole = (bytes > 0 || grammar_is_complete(in_use(f))) && *n + call <= room;
+    if (!*whole)
+        *n = 0;
+    else if (call)
+        ids[(*n)++] = tag(f, CHAT_TAG_CALL_END);
     return MOTE_OK;
 }

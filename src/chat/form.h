@@ -55,8 +55,12 @@ void chat_form_rewind(chat_form *form, size_t n);
 mote_status chat_form_allowed(chat_form *form, const uint32_t **allowed, mote_error *err);
 /* Tokens that have to come next, at most `room` (CHAT_FORM_FORCED is enough); *n is 0 if there is a
  * choice. */
-enum { CHAT_FORM_FORCED = 256 };
+enum { CHAT_FORM_FORCED = 256, CHAT_FORM_REST = 2048 };
 mote_status chat_form_forced(chat_form *form, mote_token *ids, size_t room, size_t *n,
                              mote_error *err);
+/* The shortest tokens that give the answer its form, or the call its end, at most `room`. *whole:
+ * with them it has it; else there is no form, or they were not found, and *n is 0. */
+mote_status chat_form_rest(chat_form *form, mote_token *ids, size_t room, size_t *n, bool *whole,
+                           mote_error *err);
 
 #endif

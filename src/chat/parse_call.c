@@ -7,18 +7,18 @@
  */
 #include "chat/parse_int.h"
 
-static void take(chat_parser *p, size_t end)
+void call_take(chat_parser *p, size_t end)
 {
     parse_spell(p, &p->raw, p->taken, end);
     p->taken = p->at = end;
 }
 
-static str tool_name(const chat_parser *p)
+str call_tool_name(const chat_parser *p)
 {
     return p->tool != NULL ? p->tool->name : str_of("");
 }
 
-static void forget_call(chat_parser *p)
+static void call_forget(chat_parser *p)
 {
     p->raw.n = 0;
     p->arguments.n = 0;
@@ -31,79 +31,80 @@ static void forget_call(chat_parser *p)
 
 void parse_open_call(chat_parser *p, size_t head_at)
 {
-    forget_call(p);
-    take(p, head_at);
+    call_forget(p);
+    call_take(p, head_at);
     p->state = PARSE_HEAD;
 }
 
-static void emit_call(const chat_parser *p, chat_event_kind kind, str text)
+static void call_emit(const chat_parser *p, chat_event_kind kind, str text)
 {
-    parse_emit(p, (chat_event){
-                      .kind = kind, .call = p->n_started - 1, .name = tool_name(p), .text = text});
+    parse_emit(
+        p, (chat_event){
+               .kind = kind, .call = p->n_started - 1, .name = call_tool_name(p), .text = text});
 }
 
-static void start_call(chat_parser *p, const parse_tool *tool)
+void call_start(chat_parser *p, const parse_tool *tool)
 {
     p->tool = tool;
     p->junk = false;
     p->n_started++;
     p->state = PARSE_BODY;
-    emit_call(p, CHAT_EVENT_CALL_START, str_of(""));
+    call_emit(p, CHAT_EVENT_CALL_START, str_of(""));
 }
 
 /* Adds to the arguments what `text` holds from `from` on, and shows it. */
-static void show_arguments(chat_parser *p, size_t from)
+void call_show_arguments(chat_parser *p, size_t from)
 {
     if (!p->arguments.failed && p->arguments.n > from)
-        emit_call(p, CHAT_EVENT_CALL_ARGUMENTS,
+        call_emit(p, CHAT_EVENT_CALL_ARGUMENTS,
                   (str){p->arguments.p + from, p->arguments.n - from});
 }
 
-static void end_call(chat_parser *p)
+void call_end(chat_parser *p)
 {
     const size_t from = p->arguments.n;
     strbuf_text(&p->arguments, from == 0 ? "{}" : "}");
-    show_arguments(p, from);
+    call_show_arguments(p, from);
     if (p->repaired)
-        parse_warn(p, CHAT_WARN_REPAIRED, tool_name(p));
+        parse_warn(p, CHAT_WARN_REPAIRED, call_tool_name(p));
     p->n_ended++;
-    emit_call(p, CHAT_EVENT_CALL_END, strbuf_view(&p->arguments));
-    forget_call(p);
+    call_emit(p, CHAT_EVENT_CALL_END, strbuf_view(&p->arguments));
+    call_forget(p);
     source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 
 /* It is no call: what was taken of it becomes content, and the rest follows. */
-static void give_back(chat_parser *p, chat_warning warning, str about)
+void call_give_back(chat_parser *p, chat_warning warning, str about)
 {
     if (p->tool != NULL)
-        emit_call(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
+        call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, warning, about);
     if (p->raw.n > 0)
         source_tell_taken(p);
     if (p->raw.n > 0 && !p->raw.failed)
         parse_emit(p, (chat_event){.kind = CHAT_EVENT_CONTENT, .text = strbuf_view(&p->raw)});
-    forget_call(p);
+    call_forget(p);
     p->state = PARSE_BROKEN;
 }
 
 /* The answer was cut inside it: half a call is worth nothing to anybody. */
-static void drop_call(chat_parser *p)
+void call_drop(chat_parser *p)
 {
     if (p->tool != NULL)
-        emit_call(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
-    parse_warn(p, CHAT_WARN_CUT, tool_name(p));
-    forget_call(p);
+        call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
+    parse_warn(p, CHAT_WARN_CUT, call_tool_name(p));
+    call_forget(p);
     p->taken = p->at = p->held.n;
     source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 
-static bool too_long(chat_parser *p)
+bool call_too_long(chat_parser *p)
 {
     if (p->raw.n <= CHAT_MAX_CALL_BYTES)
         return false;
-    give_back(p, CHAT_WARN_TOO_LONG, tool_name(p));
+    call_give_back(p, CHAT_WARN_TOO_LONG, call_tool_name(p));
     return true;
 }
 
@@ -113,11 +114,11 @@ static bool head_function(chat_parser *p, str name, size_t end)
 {
     const parse_tool *tool = find_tool(p, name);
     if (tool == NULL) {
-        give_back(p, CHAT_WARN_UNKNOWN_TOOL, name);
+        call_give_back(p, CHAT_WARN_UNKNOWN_TOOL, name);
         return true;
     }
-    take(p, end);
-    start_call(p, tool);
+    call_take(p, end);
+    call_start(p, tool);
     return true;
 }
 
@@ -128,7 +129,7 @@ bool parse_head(chat_parser *p)
     parse_match waits = match_blanks(p, p->taken, &next);
     if (waits != MATCH_MAYBE && next < p->held.n) {
         if (p->held.p[next] == '{') {
-            take(p, next);
+            call_take(p, next);
             p->whole_json = true;
             p->state = PARSE_JSON;
             return true;
@@ -140,7 +141,7 @@ bool parse_head(chat_parser *p)
         found = match_tag(p, next, CHAT_TAG_CALL, &end); /* said twice */
         if (found == MATCH_YES) {
             p->repaired = true;
-            take(p, end);
+            call_take(p, end);
             return true;
         }
         waits = match_either(waits, found);
@@ -148,40 +149,13 @@ bool parse_head(chat_parser *p)
     if (waits == MATCH_MAYBE || (next == p->held.n && !p->ended))
         return false;
     if (p->ended && p->cut)
-        drop_call(p);
+        call_drop(p);
     else
-        give_back(p, CHAT_WARN_MALFORMED, str_of(""));
+        call_give_back(p, CHAT_WARN_MALFORMED, str_of(""));
     return true;
 }
 
 /* ---- inside <function=NAME> ---- */
-
-static void begin_value(chat_parser *p, str key, size_t end)
-{
-    p->key.n = 0;
-    strbuf_put(&p->key, key);
-    const size_t from = p->arguments.n;
-    p->unwanted = key_given(p, key);
-    p->types = chat_argument_types(p->tool->parameters, key);
-    p->streams = p->types == CHAT_TYPE_STRING && !p->unwanted;
-    p->value.n = 0;
-    p->value_fresh = true;
-    p->value_last = '\n';
-    take(p, end);
-    p->state = PARSE_VALUE;
-    if (p->unwanted) {
-        parse_warn(p, CHAT_WARN_DUPLICATE, strbuf_view(&p->key));
-        return;
-    }
-    strbuf_put(&p->keys, strbuf_view(&p->key));
-    strbuf_byte(&p->keys, 0);
-    if (!p->streams)
-        return;
-    strbuf_text(&p->arguments, from == 0 ? "{" : ", ");
-    json_put_string(&p->arguments, strbuf_view(&p->key));
-    strbuf_text(&p->arguments, ": \"");
-    show_arguments(p, from);
-}
 
 /* The tags that may follow in a function; false: none does, or none yet. */
 static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
@@ -192,21 +166,21 @@ static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
     parse_match found = match_head(p, next, "<parameter", &key, &end);
     if (found == MATCH_YES) {
         p->repaired |= p->held.p[end - 1] != '>';
-        begin_value(p, key, end);
+        call_begin_value(p, key, end);
         return true;
     }
     *waits = match_either(*waits, found);
     found = match_text(p, next, "</function>", &end);
     if (found == MATCH_YES) {
-        take(p, end);
-        end_call(p);
+        call_take(p, end);
+        call_end(p);
         return true;
     }
     *waits = match_either(*waits, found);
     found = match_text(p, next, "</parameter>", &end);
     if (found == MATCH_YES) {
         p->repaired = true;
-        take(p, end);
+        call_take(p, end);
         return true;
     }
     *waits = match_either(*waits, found);
@@ -216,7 +190,7 @@ static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
     if (found == MATCH_YES) { /* </function> is missing; PARSE_AFTER takes the tag */
         p->repaired = true;
         p->taken = p->at = next;
-        end_call(p);
+        call_end(p);
         return true;
     }
     *waits = match_either(*waits, found);
@@ -230,7 +204,7 @@ static void skip_junk(chat_parser *p, size_t next)
     while (end < p->held.n && p->held.p[end] != '<' && p->held.p[end] != TAG_BYTE)
         end++;
     p->repaired = p->junk = true;
-    take(p, end);
+    call_take(p, end);
 }
 
 bool parse_body(chat_parser *p)
@@ -244,243 +218,28 @@ bool parse_body(chat_parser *p)
     if (next == p->held.n) { /* the rest is missing */
         p->taken = p->at = next;
         if (p->cut) {
-            drop_call(p);
+            call_drop(p);
             return true;
         }
         p->repaired = true;
-        end_call(p);
+        call_end(p);
         return true;
     }
     if (body_tag(p, next, &waits)) {
-        too_long(p);
+        call_too_long(p);
         return true;
     }
     if (waits == MATCH_MAYBE)
         return false;
     if (p->held.p[next] == '{' && p->keys.n == 0 && !p->junk) {
-        take(p, next);
+        call_take(p, next);
         p->whole_json = false;
         p->state = PARSE_JSON;
         return true;
     }
     skip_junk(p, next);
-    too_long(p);
+    call_too_long(p);
     return true;
-}
-
-/* ---- inside <parameter=KEY> ---- */
-
-/* The next stretch of the value. */
-static void add_value(chat_parser *p, size_t end)
-{
-    if (end <= p->taken)
-        return;
-    const size_t from = p->arguments.n, at = p->value.n;
-    p->value_last = p->held.p[end - 1];
-    parse_spell(p, &p->value, p->taken, end);
-    const size_t look = p->at;
-    take(p, end);
-    p->at = look > end ? look : end;
-    if (p->streams && !p->value.failed) {
-        json_put_escaped(&p->arguments, (str){p->value.p + at, p->value.n - at});
-        show_arguments(p, from);
-    }
-    if (p->streams || p->unwanted)
-        p->value.n = 0;
-}
-
-static void end_value(chat_parser *p)
-{
-    const size_t from = p->arguments.n;
-    p->state = PARSE_BODY;
-    if (p->unwanted)
-        return;
-    if (p->streams) {
-        strbuf_byte(&p->arguments, '"');
-        show_arguments(p, from);
-        return;
-    }
-    strbuf_text(&p->arguments, from == 0 ? "{" : ", ");
-    json_put_string(&p->arguments, strbuf_view(&p->key));
-    strbuf_text(&p->arguments, ": ");
-    if (!chat_argument_put(&p->arguments, strbuf_view(&p->value), p->types))
-        parse_warn(p, CHAT_WARN_TYPE, strbuf_view(&p->key));
-    show_arguments(p, from);
-}
-
-/* One line break after <parameter=KEY> is layout. false: it may still come. */
-static bool skip_first_break(chat_parser *p)
-{
-    const size_t left = p->held.n - p->taken;
-    const char *text = left > 0 ? p->held.p + p->taken : "";
-    if (!p->ended && (left == 0 || (left == 1 && text[0] == '\r')))
-        return false;
-    if (left > 0 && text[0] == '\n')
-        take(p, p->taken + 1);
-    else if (left > 1 && text[0] == '\r' && text[1] == '\n')
-        take(p, p->taken + 2);
-    p->value_fresh = false;
-    return true;
-}
-
-/* And so is one before </parameter>, which is therefore held back. */
-static size_t before_break(const chat_parser *p, size_t end)
-{
-    if (end > p->taken && p->held.p[end - 1] == '\n')
-        end--;
-    if (end > p->taken && p->held.p[end - 1] == '\r')
-        end--;
-    return end;
-}
-
-static bool has_all_required(const chat_parser *p)
-{
-    const json_node *list = json_node_get(p->tool->parameters, "required");
-    const json_node *one = json_node_is(list, JSON_IS_ARRAY) ? json_node_first(list) : NULL;
-    for (; one != NULL; one = json_node_next(one))
-        if (!key_given(p, json_node_text(one)))
-            return false;
-    return true;
-}
-
-/* The answer ends inside a value. If the model stopped by itself it forgot the closing tags. */
-static bool unfinished_value(chat_parser *p)
-{
-    if (p->cut) {
-        drop_call(p);
-        return true;
-    }
-    if (!has_all_required(p)) {
-        take(p, p->held.n);
-        give_back(p, CHAT_WARN_MALFORMED, tool_name(p));
-        return true;
-    }
-    p->repaired = true;
-    add_value(p, before_break(p, p->held.n));
-    take(p, p->held.n);
-    end_value(p);
-    return true;
-}
-
-bool parse_value(chat_parser *p)
-{
-    if (p->value_fresh && !skip_first_break(p))
-        return false;
-    for (; p->at < p->held.n; p->at++) {
-        const char c = p->held.p[p->at];
-        size_t end;
-        bool regular;
-        if (c != '<' && c != TAG_BYTE)
-            continue;
-        const parse_match found = match_value_end(p, p->at, &end, &regular);
-        if (found == MATCH_YES) {
-            add_value(p, before_break(p, p->at));
-            take(p, end > p->taken ? end : p->taken);
-            p->repaired |= !regular;
-            end_value(p);
-            return true;
-        }
-        if (found == MATCH_MAYBE) {
-            add_value(p, before_break(p, p->at));
-            return too_long(p);
-        }
-        p->at += c == TAG_BYTE; /* two bytes */
-    }
-    if (p->ended)
-        return unfinished_value(p);
-    add_value(p, before_break(p, p->held.n));
-    return too_long(p);
-}
-
-/* ---- JSON in place of parameters ---- */
-
-/* Shows an object as the arguments of the call at hand and ends it. */
-static void end_json_call(chat_parser *p, const json_node *arguments)
-{
-    if (json_node_size(arguments) > 0) {
-        json_put_as_spelt(&p->arguments, arguments);
-        if (!p->arguments.failed)
-            p->arguments.n--; /* end_call closes it */
-        show_arguments(p, 0);
-    }
-    p->repaired = true;
-    end_call(p);
-}
-
-/* {"name": ..., "arguments": {...}}; the arguments may be JSON in a string once more. */
-static bool read_json_call(chat_parser *p, const json_node *root)
-{
-    const json_node *arguments = root;
-    json_doc *inner = NULL;
-    if (p->whole_json) {
-        const json_node *function = json_node_get(root, "function");
-        const json_node *from = json_node_is(function, JSON_IS_OBJECT) ? function : root;
-        const json_node *name = json_node_get(from, "name");
-        const parse_tool *tool =
-            json_node_is(name, JSON_IS_STRING) ? find_tool(p, json_node_text(name)) : NULL;
-        if (tool == NULL)
-            return false;
-        arguments = json_node_get(from, "arguments");
-        if (arguments == NULL)
-            arguments = json_node_get(from, "parameters");
-        if (json_node_is(arguments, JSON_IS_STRING) &&
-            json_doc_read(&inner, json_node_text(arguments), NULL) == MOTE_OK)
-            arguments = json_doc_root(inner);
-        if (arguments != NULL && !json_node_is(arguments, JSON_IS_OBJECT)) {
-            json_doc_free(inner);
-            return false;
-        }
-        start_call(p, tool);
-    }
-    end_json_call(p, arguments);
-    json_doc_free(inner);
-    return true;
-}
-
-static void end_json(chat_parser *p, size_t end)
-{
-    json_doc *doc = NULL;
-    strbuf text = {0};
-    parse_spell(p, &text, p->taken, end);
-    bool sound = json_doc_read(&doc, strbuf_view(&text), NULL) == MOTE_OK;
-    strbuf_fini(&text);
-    if (p->ended && p->cut && end == p->held.n) {
-        drop_call(p);
-    } else {
-        take(p, end);
-        sound = sound && json_node_is(json_doc_root(doc), JSON_IS_OBJECT) &&
-                read_json_call(p, json_doc_root(doc));
-        if (!sound)
-            give_back(p, CHAT_WARN_MALFORMED, tool_name(p));
-    }
-    json_doc_free(doc);
-}
-
-bool parse_json(chat_parser *p)
-{
-    for (; p->at < p->held.n; p->at++) {
-        const char c = p->held.p[p->at];
-        size_t after;
-        if (c != '<' && c != TAG_BYTE)
-            continue;
-        parse_match found = match_tag(p, p->at, CHAT_TAG_CALL_END, &after);
-        found = match_either(found, match_text(p, p->at, "</function>", &after));
-        if (found == MATCH_MAYBE)
-            return false;
-        if (found == MATCH_YES) {
-            end_json(p, p->at);
-            return true;
-        }
-        p->at += c == TAG_BYTE;
-    }
-    if (p->ended) {
-        end_json(p, p->held.n);
-        return true;
-    }
-    if (p->held.n - p->taken <= CHAT_MAX_CALL_BYTES)
-        return false;
-    take(p, p->held.n);
-    return too_long(p);
 }
 
 /* ---- behind a call ---- */

@@ -134,10 +134,28 @@ size_t source_tell(chat_parser *p, size_t begin, size_t end);
 /* All that was taken so far, and nobody was told of, is content after all. */
 void source_tell_taken(chat_parser *p);
 
-/* ---- parse_call.c: each takes what it can; false: it waits ---- */
+/* ---- parse_call.c: the call as a whole ---- */
+
+/* Keeps a copy of what is taken, in case it has to be given back. */
+void call_take(chat_parser *p, size_t end);
+str call_tool_name(const chat_parser *p);
+void call_start(chat_parser *p, const parse_tool *tool);
+/* Shows what was added to the arguments from `from` on. */
+void call_show_arguments(chat_parser *p, size_t from);
+void call_end(chat_parser *p);
+/* It is no call: what was taken of it becomes content, and the rest follows. */
+void call_give_back(chat_parser *p, chat_warning warning, str about);
+/* The answer was cut inside it: half a call is worth nothing to anybody. */
+void call_drop(chat_parser *p);
+/* It is, and was given back. */
+bool call_too_long(chat_parser *p);
+
+/* ---- parse_call.c and parse_value.c: each takes what it can; false: it waits ---- */
 
 /* Everything of the queue before `head_at` belongs to a call: blanks, and its outer tag if any. */
 void parse_open_call(chat_parser *p, size_t head_at);
+/* <parameter=KEY> ends here. */
+void call_begin_value(chat_parser *p, str key, size_t end);
 bool parse_head(chat_parser *p);
 bool parse_body(chat_parser *p);
 bool parse_value(chat_parser *p);

@@ -12,8 +12,9 @@
 #include <math.h>
 
 enum {
-    MAX_RETRIES = 3, /* other draws after loops in one answer */
-    MAX_BLANKS = 32  /* tokens after thinking within which something has to be written */
+    MAX_RETRIES = 3,  /* other draws after loops in one answer ... */
+    FORM_RETRIES = 1, /* ... and inside a form, which can be completed without the model */
+    MAX_BLANKS = 32   /* tokens after thinking within which something has to be written */
 };
 
 /* ---- one token ---- */
@@ -103,6 +104,10 @@ static str bytes_of(const chat_turn *t, size_t at)
 static mote_status push(chat_turn *t, mote_token token, const mote_choice *choice, mote_error *err)
 {
     TRY(turn_keep_choice(t, token, choice, err));
+    if (choice != NULL) {
+        t->picks[t->n_picks] = token;
+        t->pick_at[t->n_picks++] = (uint32_t)t->n;
+    }
     t->tokens[t->n++] = token;
     const str text = bytes_of(t, t->n - 1);
     for (size_t i = 0; t->state == TURN_ANSWERING && i < text.n; i++)
@@ -114,7 +119,7 @@ static void begin_answer(chat_turn *t)
 {
     t->state = TURN_ANSWERING;
     t->answer_from = t->n;
-    chat_loop_start(&t->loop, t->n, false);
+    chat_loop_start(&t->loop, t->n_picks, false);
     chat_form_begin(&t->form, t->n);
 }
 
@@ -140,24 +145,57 @@ static mote_status over(chat_turn *t, mote_finish how, mote_error *err)
     return status;
 }
 
-/* Back to where it began; then thinking ends, and an answer tries another way. */
-static mote_status leave_loop(chat_turn *t, size_t *same, mote_error *err)
+/* Puts in the rest of a form that the model cannot be brought to end. */
+static mote_status put_rest(chat_turn *t, bool *whole, mote_error *err)
 {
-    const size_t begin = t->loop.begin > t->delivered ? t->loop.begin : t->delivered;
+    mote_token ids[CHAT_FORM_REST];
+    const size_t left = t->max_tokens - used(t);
+    size_t n;
+    TRY(chat_form_rest(&t->form, ids, left < CHAT_FORM_REST ? left : CHAT_FORM_REST, &n, whole,
+                       err));
+    for (size_t i = 0; i < n; i++) {
+        TRY(push(t, ids[i], NULL, err));
+        TRY(chat_form_accept(&t->form, ids[i], t->n, err));
+    }
+    t->forced += n;
+    return MOTE_OK;
+}
+
+static mote_status give_up(chat_turn *t, mote_error *err)
+{
+    bool whole;
+    TRY(put_rest(t, &whole, err));
+    return over(t, whole ? MOTE_FINISH_STOP : MOTE_FINISH_LOOP, err);
+}
+
+/* Back to where it began, but for what the reader has seen. */
+static void cut_loop(chat_turn *t, size_t *same)
+{
+    const size_t begin =
+        t->pick_at[t->loop.begin] > t->delivered ? t->pick_at[t->loop.begin] : t->delivered;
     t->result.loops_found++;
     t->result.dropped_tokens += t->n - begin;
     t->n = begin;
+    while (t->n_picks > 0 && t->pick_at[t->n_picks - 1] >= begin)
+        t->n_picks--;
     if (t->state == TURN_ANSWERING)
         chat_form_rewind(&t->form, begin);
     if (begin < *same)
         *same = begin;
-    if (t->state == TURN_ANSWERING && t->retries == MAX_RETRIES)
-        return over(t, MOTE_FINISH_LOOP, err);
+}
+
+/* Thinking ends, and an answer tries another way. */
+static mote_status leave_loop(chat_turn *t, size_t *same, mote_error *err)
+{
+    cut_loop(t, same);
+    const uint32_t most = t->form.phase == CHAT_FORM_FREE ? MAX_RETRIES : FORM_RETRIES;
+    if (t->state == TURN_ANSWERING && t->retries >= most)
+        return give_up(t, err);
     t->result.loops_left++;
     if (t->state == TURN_THINKING)
         return close_thinking(t, MOTE_THINK_END_LOOP, err);
     t->retries++;
-    chat_loop_start(&t->loop, t->n, false);
+    chat_loop_start(&t->loop, t->n_picks, false);
     return MOTE_OK;
 }
 
@@ -190,8 +228,6 @@ static mote_status put_forced(chat_turn *t, mote_error *err)
             TRY(chat_form_accept(&t->form, ids[i], t->n, err));
         }
         t->forced += n;
-        if (n > 0) /* only what the model chose can be its loop */
-            chat_loop_start(&t->loop, t->n, false);
     }
     return MOTE_OK;
 }
@@ -199,11 +235,11 @@ static mote_status put_forced(chat_turn *t, mote_error *err)
 static mote_status after_token(chat_turn *t, mote_error *err)
 {
     const size_t held = t->options.answer->no_loop_guard ? 0 : chat_loop_suspects(&t->loop);
+    const size_t certain = held > 0 ? t->pick_at[t->n_picks - held] : SIZE_MAX;
     if (t->state == TURN_THINKING)
         TRY(after_thinking(t, err));
     TRY(put_forced(t, err));
-    if (t->n > held)
-        TRY(turn_deliver(t, t->n - held, err));
+    TRY(turn_deliver(t, certain < t->n ? certain : t->n, err));
     if (t->stops.hit)
         return over(t, MOTE_FINISH_STOP_TEXT, err);
     if (t->options.answer->one_call && chat_parser_calls(t->parser) > 0)
@@ -231,7 +267,7 @@ static mote_status advance(chat_turn *t, const mote_session *session, size_t *sa
     if (t->state == TURN_ANSWERING)
         TRY(chat_form_accept(&t->form, choice.token, t->n, err));
     if (!t->options.answer->no_loop_guard &&
-        chat_loop_add(&t->loop, t->tokens, t->n) != CHAT_LOOP_NONE)
+        chat_loop_add(&t->loop, t->picks, t->n_picks) != CHAT_LOOP_NONE)
         return leave_loop(t, same, err);
     return after_token(t, err);
 }
@@ -252,7 +288,7 @@ static mote_status begin(chat_turn *t, mote_error *err)
 {
     t->state = TURN_THINKING;
     warn_of_form(t);
-    chat_loop_start(&t->loop, t->n, true);
+    chat_loop_start(&t->loop, 0, true);
     if (!t->options.thinking)
         begin_answer(t);
     else if (t->plan.last == 0 || t->enough)

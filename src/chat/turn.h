@@ -79,7 +79,8 @@ void chat_turn_free(chat_turn *turn);
 typedef struct chat_turn_want {
     const mote_token *tokens; /* [n], what the session has to hold, with logits of the last */
     size_t n;
-    size_t same; /* so many are as they were the last time; 0 at first */
+    size_t same; /* so many are as they were the last time; 0 at first. If the session holds just
+                  * these and has not moved, its logits are still those that are wanted */
     bool over;   /* no more logits are needed; the session may stay as it is */
 } chat_turn_want;
 

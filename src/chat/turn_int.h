@@ -35,7 +35,11 @@ struct chat_turn {
     bool open;      /* it was stopped inside thinking */
     bool wrote;     /* something that is not blank, after thinking */
     uint32_t retries;
-    chat_loop loop;
+    /* What the model chose, without what was put in: only that can be its loop. */
+    mote_token *picks; /* [n_picks] */
+    uint32_t *pick_at; /* [n_picks], positions */
+    size_t n_picks;
+    chat_loop loop; /* of picks */
     chat_form form;
     size_t forced; /* tokens the form put in */
 

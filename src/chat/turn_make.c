@@ -93,7 +93,9 @@ static mote_status set_up(chat_turn *t, mote_error *err)
     TRY(plan_length(t, err));
     t->tokens = mem_new(t->room, sizeof *t->tokens);
     t->bias = mem_new(o->answer->sampling.n_bias + TURN_OWN_BIAS, sizeof *t->bias);
-    if (t->tokens == NULL || t->bias == NULL)
+    t->picks = mem_new(t->max_tokens, sizeof *t->picks);
+    t->pick_at = mem_new(t->max_tokens, sizeof *t->pick_at);
+    if (t->tokens == NULL || t->bias == NULL || t->picks == NULL || t->pick_at == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for an answer");
     memcpy(t->tokens, o->prompt, o->n_prompt * sizeof *t->tokens);
     if (o->answer->sampling.n_bias > 0)
@@ -145,6 +147,8 @@ void chat_turn_free(chat_turn *t)
     mem_free(t->choices);
     mem_free(t->waiting);
     mem_free(t->tokens);
+    mem_free(t->picks);
+    mem_free(t->pick_at);
     mem_free(t->bias);
     mem_free(t);
 }

@@ -274,7 +274,7 @@ size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
         out[n++] = (char)byte;
         place = configs_step(c, place, (uint8_t)byte);
         if (place == CONFIG_FAILED)
-            return whole;
+            return c->status == MOTE_E_MEMORY ? GRAMMAR_NO_MEMORY : whole;
     }
     /* The latest character counts if it is there with all its bytes. */
     const unsigned lead = n > 0 ? (unsigned char)out[whole] : 0;

@@ -59,9 +59,14 @@ bool grammar_is_over(const grammar_matcher *m);
  * whole characters only. 0: there is a choice, or the text may end. The caller
  * tokenizes them and appends the tokens without sampling. Its last token is better
  * left to the model, which may know a longer one that begins with it; the others
- * are what the model would have had to write.
+ * are what the model would have had to write. GRAMMAR_NO_MEMORY: nobody knows.
  */
+#define GRAMMAR_NO_MEMORY SIZE_MAX
 size_t grammar_forced(grammar_matcher *m, char *out, size_t room);
+
+/* The shortest bytes that make the text complete, at most `room`; whole characters only. 0: it is
+ * complete, or none was found with bounded work. */
+size_t grammar_shortest(grammar_matcher *m, char *out, size_t room);
 
 /* Is the whole text one that the grammar describes? For tests and for checking results. */
 mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err);

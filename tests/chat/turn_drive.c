@@ -3,7 +3,6 @@
 #include "chat/turn_drive.h"
 
 #include "base/mem.h"
-#include "chat/chat_rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +100,7 @@ static mote_work next_work(guest *g)
 {
     const size_t same = g->want.same < g->want.n ? g->want.same : g->want.n - 1;
     if (mote_session_length(g->session) > g->want.same)
-        mote_session_rewind(g->session, same);
+        mote_session_rewind(g->session, same); /* takes the logits, so one is read again */
     const size_t length = (size_t)mote_session_length(g->session), left = g->want.n - length;
     const size_t now = g->slice > 0 && g->slice < left ? g->slice : left;
     return (mote_work){.session = g->session,
@@ -134,7 +133,7 @@ bool guests_step(house *h, guest *guests, size_t n)
 {
     mote_work work[MAX_GUESTS];
     mote_error err;
-    size_t n_work = 0, waiting = 0;
+    size_t n_work = 0, busy = 0, waiting = 0;
     for (size_t i = 0; i < n; i++) {
         guest *g = &guests[i];
         if (!g->here && g->late > 0) {
@@ -144,14 +143,17 @@ bool guests_step(house *h, guest *guests, size_t n)
         }
         if (!g->here)
             sit_down(h, g);
-        if (!g->want.over)
-            work[n_work++] = next_work(g);
+        if (g->want.over)
+            continue;
+        busy++;
+        work[n_work] = next_work(g);
+        n_work += work[n_work].n > 0; /* else what was just chosen is dropped: another draw */
     }
     if (n_work > 0)
         must(mote_step(h->engine, work, n_work, &err), &err);
     for (size_t i = 0; i < n; i++)
         after_step(&guests[i]);
-    return n_work + waiting > 0;
+    return busy + waiting > 0;
 }
 
 void guests_stay(house *h, guest *guests, size_t n)

@@ -199,6 +199,37 @@ static void what_cannot_be_is_refused(void **state)
     mote_chat_free(chat);
 }
 
+static void hear_warning(void *with, const mote_chat_event *event)
+{
+    strbuf *out = with;
+    if (event->kind != MOTE_CHAT_WARNING)
+        return;
+    strbuf_put(out, (str){event->name, event->name_bytes});
+    strbuf_byte(out, ' ');
+    strbuf_put(out, (str){event->text, event->text_bytes});
+    strbuf_byte(out, ';');
+}
+
+static void tools_of_other_types_are_named(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"type\":\"web_search\"},{\"type\":\"function\",\"function\":{"
+                                "\"name\":\"f\"}}]";
+    mote_chat *chat = turn_chat(engine, NULL);
+    strbuf heard_of = {0};
+    mote_answer a;
+    mote_answer_options how = turn_greedy();
+    how.event = hear_warning;
+    how.with = &heard_of;
+    assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+    turn_add(chat, "Hello");
+    assert_int_equal(mote_chat_answer(chat, &how, &a, NULL), MOTE_OK);
+    assert_true(str_is(strbuf_view(&heard_of), "tool_type_ignored web_search;"));
+    assert_int_equal(a.warnings, 1);
+    strbuf_fini(&heard_of);
+    mote_chat_free(chat);
+}
+
 static void bytes_that_are_no_text_are_replaced(void **state)
 {
     (void)state;
@@ -317,6 +348,7 @@ int main(void)
         cmocka_unit_test(options_are_held_to),
         cmocka_unit_test(an_answer_goes_on_from_its_beginning),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(tools_of_other_types_are_named),
         cmocka_unit_test(bytes_that_are_no_text_are_replaced),
         cmocka_unit_test(alone_is_as_in_company),
     };
