@@ -188,11 +188,13 @@ static gate_answer special_field(gate *g, once which, str value)
     return GATE_MORE;
 }
 
+/* Without the blanks at its ends. Tabs could go too, but llhttp keeps one behind "chunked", and
+ * then the two would not agree about the body. */
 static str trimmed(str text)
 {
-    while (text.n > 0 && (text.p[0] == ' ' || text.p[0] == '\t'))
+    while (text.n > 0 && text.p[0] == ' ')
         text = (str){text.p + 1, text.n - 1};
-    while (text.n > 0 && (text.p[text.n - 1] == ' ' || text.p[text.n - 1] == '\t'))
+    while (text.n > 0 && text.p[text.n - 1] == ' ')
         text.n--;
     return text;
 }

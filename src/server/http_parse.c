@@ -35,11 +35,18 @@ static int fail(http_parser *p, http_parsed why)
     return STOP;
 }
 
+/* Part of a name, in the head or behind the last chunk, where nothing may come. */
+static int on_name(llhttp_t *from, const char *bytes, size_t n)
+{
+    (void)bytes;
+    (void)n;
+    http_parser *p = from->data;
+    return p->head_done ? fail(p, HTTP_PARSED_REFUSED) : 0;
+}
+
 static int on_field(llhttp_t *from)
 {
     http_parser *p = from->data;
-    if (p->head_done)
-        return fail(p, HTTP_PARSED_REFUSED);
     p->n_fields++;
     return 0;
 }
@@ -79,6 +86,7 @@ static int on_whole(llhttp_t *from)
 }
 
 static const llhttp_settings_t settings = {
+    .on_header_field = on_name,
     .on_header_value_complete = on_field,
     .on_chunk_extension_name = on_extension,
     .on_headers_complete = on_head,

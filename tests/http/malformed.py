@@ -123,6 +123,8 @@ CASES = [
     ("chunked in quotes", p(b'Transfer-Encoding: "chunked"\r\n', body=CHUNKED), 400),
     ("chunked with a parameter", p(b"Transfer-Encoding: chunked;q=1\r\n", body=CHUNKED), 400),
     ("chunked after a vertical tab", p(b"Transfer-Encoding: \x0bchunked\r\n", body=CHUNKED), 400),
+    ("chunked before a tab", p(b"Transfer-Encoding: chunked\t\r\n", body=CHUNKED), 400),
+    ("a length behind a tab", p(b"Content-Length:\t" + N + b"\r\n"), 400),
     ("coding in HTTP/1.0", p(TE, body=CHUNKED, first=b"POST /tokenize HTTP/1.0"), 400),
     ("HTTP/1.0 without a length", p(first=b"POST /tokenize HTTP/1.0"), 400),
     ("GET with a body", g(b"Content-Length: 5\r\n") + b"hello", 400),
@@ -152,5 +154,6 @@ CASES = [
     ("a chunk extension", p(TE, body=b"f;a=b\r\n" + BODY + b"\r\n0\r\n\r\n"), 400),
     ("a chunk extension with a quote", p(TE, body=b'f;a="\n"\r\n' + BODY + b"\r\n0\r\n\r\n"), 400),
     ("a trailer", p(TE, body=b"f\r\n" + BODY + b"\r\n0\r\nX: y\r\n\r\n"), 400),
+    ("half a trailer", p(TE, body=b"f\r\n" + BODY + b"\r\n0\r\nX"), 400),
     ("a trailer that is a header", p(TE, body=b"f\r\n" + BODY + b"\r\n0\r\nContent-Length: 3\r\n\r\n"), 400),
 ]
