@@ -22,6 +22,7 @@ enum {
     CLI_NO_MODEL = 3,
     CLI_NO_MEMORY = 4,
     CLI_DAMAGED = 6,
+    CLI_NO_SERVER = 7,
     CLI_NO_ROOM = 8,
     CLI_CUT = 9,
     CLI_NOT_VALID = 10,

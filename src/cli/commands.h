@@ -8,10 +8,12 @@
 extern const cli_command cmd_bench;
 extern const cli_command cmd_help;
 extern const cli_command cmd_logits;
+extern const cli_command cmd_ps;
 extern const cli_command cmd_run;
 extern const cli_command cmd_serve;
 extern const cli_command cmd_show;
 extern const cli_command cmd_tokenize;
+extern const cli_command cmd_top;
 extern const cli_command cmd_version;
 
 #endif

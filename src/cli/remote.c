@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.c - see remote.h. Replies are read to the end of the connection, which we ask for. */
+#include "cli/remote.h"
+
+#include "cli/input.h"
+#include "cli/say.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 16 << 20, PATIENCE = 10 /* seconds */ };
+
+#define AT(member) offsetof(remote_options, member)
+
+const cli_flag remote_flags[] = {
+    {.name = "host",
+     .kind = FLAG_TEXT,
+     .value = "ADDRESS",
+     .initial = "127.0.0.1:11435",
+     .env = "MOTE_HOST",
+     .at = AT(host),
+     .help = "HOST:PORT, [V6]:PORT or unix:PATH"},
+    {.name = "api-key-file",
+     .kind = FLAG_TEXT,
+     .value = "FILE",
+     .at = AT(key_file),
+     .help = "a file whose first word is the key; without it MOTE_API_KEY"},
+};
+
+_Static_assert(sizeof remote_flags / sizeof *remote_flags == REMOTE_N_FLAGS, "see remote.h");
+
+static bool copy(char *to, size_t room, const char *from, size_t n)
+{
+    if (n == 0 || n >= room)
+        return false;
+    memcpy(to, from, n);
+    to[n] = '\0';
+    return true;
+}
+
+static bool parse_port(remote *r, const char *text)
+{
+    const size_t n = strspn(text, "0123456789");
+    return n <= 5 && copy(r->port, sizeof r->port, text, n) &&
+           (text[n] == '\0' || strcmp(text + n, "/") == 0);
+}
+
+bool remote_parse(remote *r, const char *address)
+{
+    r->is_unix = strncmp(address, "unix:", 5) == 0;
+    snprintf(r->port, sizeof r->port, "11435");
+    if (r->is_unix)
+        return copy(r->host, sizeof r->host, address + 5, strlen(address + 5));
+    if (strncmp(address, "http://", 7) == 0)
+        address += 7;
+    if (address[0] == '[') {
+        const char *end = strchr(address, ']');
+        return end != NULL &&
+               copy(r->host, sizeof r->host, address + 1, (size_t)(end - address - 1)) &&
+               (end[1] == '\0' || (end[1] == ':' && parse_port(r, end + 2)));
+    }
+    const size_t n = strcspn(address, ":/");
+    return copy(r->host, sizeof r->host, address, n) &&
+           (address[n] == '\0' || strcmp(address + n, "/") == 0 ||
+            (address[n] == ':' && parse_port(r, address + n + 1)));
+}
+
+/* A key goes into a header: what cannot stand there is none. */
+static bool fit_for_key(str text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] <= ' ' || text.p[i] > '~')
+            return false;
+    return text.n < REMOTE_KEY_BYTES;
+}
+
+static int find_key(remote *r, const remote_options *options)
+{
+    input_text file = {0};
+    const char *key = getenv("MOTE_API_KEY");
+    str found = key != NULL ? str_of(key) : (str){"", 0};
+    int code = options->key_file != NULL ? input_read(&file, options->key_file) : CLI_DONE;
+    if (code == CLI_DONE && options->key_file != NULL) {
+        found = (str){file.p, 0};
+        while (found.n < file.n && file.p[found.n] > ' ')
+            found.n++;
+    }
+    if (code == CLI_DONE && !fit_for_key(found))
+        code = say_usage("the key has characters that keys do not have");
+    if (code == CLI_DONE && found.n > 0)
+        memcpy(r->key, found.p, found.n);
+    input_text_free(&file);
+    return code;
+}
+
+int remote_open(remote *r, const remote_options *options)
+{
+    *r = (remote){0};
+    if (!remote_parse(r, options->host))
+        return say_usage("%.200s is no address (HOST:PORT, [V6]:PORT or unix:PATH)", options->host);
+    return find_key(r, options);
+}
+
+/* ---- sockets ---- */
+
+static int no_server(const remote *r, const char *why)
+{
+    return say_fail(CLI_NO_SERVER, "no_server",
+                    "no server answers at %s%s%s: %s (start one: mote serve FILE)", r->host,
+                    r->is_unix ? "" : ":", r->is_unix ? "" : r->port, why);
+}
+
+static int connect_unix(const remote *r)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (strlen(r->host) >= sizeof to.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(to.sun_path, r->host, strlen(r->host));
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
+        const int kept = errno;
+        close(fd);
+        errno = kept;
+        return -1;
+    }
+    return fd;
+}
+
+/* The first of a name's addresses that answers. */
+static int connect_tcp(const remote *r, const char **why)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *all;
+    const int code = getaddrinfo(r->host, r->port, &hints, &all);
+    int fd = -1;
+    if (code != 0) {
+        *why = gai_strerror(code);
+        return -1;
+    }
+    for (const struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+            *why = strerror(errno);
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(all);
+    return fd;
+}
+
+static bool send_all(int fd, str text)
+{
+    while (text.n > 0) {
+        const ssize_t n = send(fd, text.p, text.n, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        text.p += n;
+        text.n -= (size_t)n;
+    }
+    return true;
+}
+
+static bool read_all(int fd, strbuf *out)
+{
+    while (out->n < MOST_BYTES && strbuf_reserve(out, 65536)) {
+        const ssize_t n = recv(fd, out->p + out->n, 65536, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0;
+        out->n += (size_t)n;
+    }
+    return false;
+}
+
+static int exchange_bytes(const remote *r, const char *path, strbuf *reply)
+{
+    const struct timeval patience = {.tv_sec = PATIENCE};
+    const char *why = "";
+    char request[2 * REMOTE_KEY_BYTES];
+    errno = 0;
+    const int fd = r->is_unix ? connect_unix(r) : connect_tcp(r, &why);
+    if (fd < 0)
+        return no_server(r, why[0] != '\0' ? why : strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const int n = snprintf(request, sizeof request,
+                           "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s\r\n",
+                           path, r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key,
+                           r->key[0] != '\0' ? "\r\n" : "");
+    const bool good = n > 0 && (size_t)n < sizeof request &&
+                      send_all(fd, (str){request, (size_t)n}) && read_all(fd, reply);
+    const int code = good ? CLI_DONE : no_server(r, errno != 0 ? strerror(errno) : "it hung up");
+    close(fd);
+    return code;
+}
+
+/* ---- replies ---- */
+
+int remote_status(str reply, size_t *body)
+{
+    if (reply.n < 12 || memcmp(reply.p, "HTTP/1.", 7) != 0)
+        return 0;
+    for (size_t i = 12; i + 4 <= reply.n; i++)
+        if (memcmp(reply.p + i, "\r\n\r\n", 4) == 0) {
+            const char *d = reply.p + 9;
+            *body = i + 4;
+            return (d[0] - '0') * 100 + (d[1] - '0') * 10 + (d[2] - '0');
+        }
+    return 0;
+}
+
+static int refused(int status, const char *path)
+{
+    enum { UNAUTHORIZED = 401, FORBIDDEN = 403 };
+    if (status == UNAUTHORIZED)
+        return say_fail(CLI_REFUSED, "invalid_api_key",
+                        "the server wants a key: set MOTE_API_KEY or give --api-key-file");
+    if (status == FORBIDDEN)
+        return say_fail(CLI_REFUSED, "permission_error", "this key may not ask for %s", path);
+    if (status == 0)
+        return say_fail(CLI_FAILED, "no_http", "what answers there does not speak HTTP");
+    return say_fail(CLI_FAILED, "http_status", "the server answers %s with %d", path, status);
+}
+
+int remote_get(const remote *r, const char *path, strbuf *body)
+{
+    enum { GOOD = 200 };
+    strbuf reply = {0};
+    size_t at = 0;
+    int code = exchange_bytes(r, path, &reply);
+    if (code == CLI_DONE) {
+        const int status = remote_status(strbuf_view(&reply), &at);
+        code = status == GOOD ? CLI_DONE : refused(status, path);
+    }
+    body->n = 0;
+    if (code == CLI_DONE)
+        strbuf_put(body, (str){reply.p + at, reply.n - at});
+    if (code == CLI_DONE && (reply.failed || body->failed))
+        code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the reply");
+    strbuf_fini(&reply);
+    return code;
+}

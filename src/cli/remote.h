@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * remote.h - asking a running `mote serve`, for the commands that are about it.
+ *
+ * One GET at a time over TCP or a UNIX socket. Functions return an exit code and have said
+ * what is wrong unless it is 0.
+ */
+#ifndef MOTE_CLI_REMOTE_H
+#define MOTE_CLI_REMOTE_H
+
+#include "base/strbuf.h"
+#include "cli/command.h"
+
+typedef struct remote_options {
+    const char *host; /* as the flag has it */
+    const char *key_file;
+} remote_options;
+
+/* For the `flags` of a flag_group whose base is a remote_options. */
+extern const cli_flag remote_flags[];
+enum { REMOTE_N_FLAGS = 2 };
+#define REMOTE_FLAG_GROUP(base)                                                                    \
+    {                                                                                              \
+        "Which server", remote_flags, REMOTE_N_FLAGS, base                                         \
+    }
+
+enum { REMOTE_KEY_BYTES = 600, REMOTE_HOST_BYTES = 256 };
+
+typedef struct remote {
+    char host[REMOTE_HOST_BYTES]; /* without port; of a UNIX socket its path */
+    char port[8];
+    bool is_unix;
+    char key[REMOTE_KEY_BYTES]; /* "": none */
+} remote;
+
+/* "127.0.0.1:11435", "http://localhost:11435/", "[::1]:11435", "unix:PATH". False: it is none of
+ * these.
+ */
+bool remote_parse(remote *r, const char *address);
+int remote_open(remote *r, const remote_options *options);
+/* The body of a reply with status 200, which replaces what is in `body`. */
+int remote_get(const remote *r, const char *path, strbuf *body);
+/* Where a reply's body begins, and its status; 0: it is no HTTP. */
+int remote_status(str reply, size_t *body);
+
+#endif
