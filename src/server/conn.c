@@ -56,6 +56,13 @@ struct conns {
     conn *first;
     conn *touched;
     uint32_t n;
+    /* Listeners with a connection that there was no memory for: libuv says nothing of others before
+     * it is accepted, so it is tried again at the next sweep. */
+    struct {
+        uv_stream_t *listener;
+        bool is_unix;
+    } later[SERVER_MAX_LISTEN];
+    size_t n_later;
     char buffer[READ_BYTES]; /* of one read; its bytes are taken before the next */
 };
 
@@ -460,8 +467,13 @@ static conn *make(conns *all, bool is_unix)
 void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
 {
     conn *c = make(all, is_unix);
-    if (c == NULL)
+    if (c == NULL) {
+        if (all->n_later < SERVER_MAX_LISTEN) {
+            all->later[all->n_later].listener = listener;
+            all->later[all->n_later++].is_unix = is_unix;
+        }
         return;
+    }
     if (uv_accept(listener, &c->as.stream) != 0) {
         close_now(c);
         return;
@@ -513,8 +525,17 @@ static void sweep_one(conn *c, double now)
         conn_abort(c);
 }
 
+static void accept_later(conns *all)
+{
+    const size_t n = all->n_later;
+    all->n_later = 0; /* those that fail again come back */
+    for (size_t i = 0; i < n; i++)
+        conns_accept(all, all->later[i].listener, all->later[i].is_unix);
+}
+
 void conns_sweep(conns *all, double now)
 {
+    accept_later(all);
     for (conn *c = all->first, *next; c != NULL; c = next) {
         next = c->next;
         sweep_one(c, now);
@@ -523,6 +544,7 @@ void conns_sweep(conns *all, double now)
 
 void conns_drain(conns *all)
 {
+    all->n_later = 0;
     for (conn *c = all->first; c != NULL; c = c->next)
         if (c->phase == CONN_OPEN && c->reader.state == READER_IDLE && unsent(c) == 0)
             conn_abort(c);
