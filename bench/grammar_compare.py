@@ -7,11 +7,11 @@ Coverage: which schemas are taken, which valid documents pass, which invalid one
 Time: of a compilation, and of the mask before each token of documents that all three
 take. All times are processor time of one thread.
 
-usage: grammar_compare.py BENCH VOCABULARY.gguf TOKENIZER.json [SUITE] [--random N]
+usage: grammar_compare.py BENCH VOCABULARY.gguf TOKENIZER.json [--random N] [--suite FOLDER]... [--only WORD]
 
-BENCH is bench/grammar_bench.c, built. SUITE is the folder tests/draft2020-12 of the
-JSON-Schema-Test-Suite, which the source package of jsonschema on PyPI carries as
-json/tests. Needs llguidance, xgrammar and numpy from PyPI.
+BENCH is bench/grammar_bench.c, built. FOLDER is one draft of the JSON-Schema-Test-Suite: tests/draft4 of
+the npm package json-schema-test-suite, or json/tests/draft2020-12 of the source package of jsonschema
+on PyPI, which carries the current suite. Needs llguidance, xgrammar and numpy from PyPI.
 """
 import argparse
 import json
@@ -23,7 +23,10 @@ import time
 
 import numpy
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "grammars"))
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammars")]
+
+import grammar_schemas  # noqa: E402
 
 WIDTH = 248320
 
@@ -211,46 +214,61 @@ class Figures:
             for e in self.engines:
                 print(row(e.name, values[e.name]))
         print(f"taken by both others and refused by mote: {len(self.refused_alone)}")
-        for line in self.refused_alone[:20]:
-            print("   ", line[:160])
+        for line in self.refused_alone:
+            print("   ", line[:220])
         print(f"valid documents that pass both others and not mote: {len(self.lost)}")
-        for line in self.lost[:20]:
-            print("   ", line[:160])
+        for line in self.lost:
+            print("   ", line[:220])
         sys.stdout.flush()
+
+
+def add_random(figures, count):
+    from schema_random import any_schema, validator_of
+    for number in range(count):
+        rng = random.Random(number)
+        schema, make = any_schema(rng, 3)
+        validator = validator_of(schema)
+        documents = [make(rng) for _ in range(3)]
+        figures.add(f"random {number}", schema, [(d, validator.is_valid(d)) for d in documents])
+
+
+def add_suite(figures, folder):
+    draft = {"draft4": "http://json-schema.org/draft-04/schema#"}.get(folder.name)
+    for path in sorted(folder.glob("*.json")):
+        for group in json.loads(path.read_text()):
+            schema = group["schema"]
+            if draft and isinstance(schema, dict) and "$schema" not in schema:
+                schema = {"$schema": draft, **schema}
+            tests = [(t["data"], t["valid"]) for t in group["tests"]]
+            figures.add(f"{path.stem}: {group['description']}", schema, tests)
 
 
 def main():
     arguments = argparse.ArgumentParser()
     for name in ("bench", "vocabulary", "tokenizer"):
         arguments.add_argument(name)
-    arguments.add_argument("suite", nargs="?")
     arguments.add_argument("--random", type=int, default=100)
+    arguments.add_argument("--suite", type=pathlib.Path, action="append", default=[])
+    arguments.add_argument("--only", default="")
     given = arguments.parse_args()
     engines = [Mote(given.bench, given.vocabulary), Guidance(given.tokenizer), XGrammar(given.tokenizer)]
 
-    figures = Figures(engines)
-    for name, schema, document in everyday():
-        figures.add(name, schema, [(document, True)])
-    figures.show("everyday")
+    def everyday(figures):
+        for name, schema, document in grammar_schemas.everyday():
+            figures.add(name, schema, [(document, True)])
 
-    from schema_random import any_schema
-    import jsonschema
-    figures = Figures(engines)
-    for number in range(given.random):
-        rng = random.Random(number)
-        schema, make = any_schema(rng, 3)
-        validator = jsonschema.Draft202012Validator(schema)
-        documents = [make(rng) for _ in range(3)]
-        figures.add(f"random {number}", schema, [(d, validator.is_valid(d)) for d in documents])
-    figures.show("random")
+    def hard(figures):
+        for name, schema in grammar_schemas.hard():
+            figures.add(name, schema, [])
 
-    if given.suite:
-        figures = Figures(engines)
-        for path in sorted(pathlib.Path(given.suite).glob("*.json")):
-            for group in json.loads(path.read_text()):
-                tests = [(t["data"], t["valid"]) for t in group["tests"]]
-                figures.add(f"{path.stem}: {group['description']}", group["schema"], tests)
-        figures.show("JSON-Schema-Test-Suite")
+    parts = [("everyday", everyday), ("random", lambda f: add_random(f, given.random)), ("of 4 KB", hard)]
+    parts += [(f"JSON-Schema-Test-Suite, {folder.name}", lambda f, folder=folder: add_suite(f, folder))
+              for folder in given.suite]
+    for title, fill in parts:
+        if given.only in title:
+            figures = Figures(engines)
+            fill(figures)
+            figures.show(title)
 
 
 if __name__ == "__main__":

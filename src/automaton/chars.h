@@ -72,6 +72,9 @@ mote_status chars_seal(chars *c, chars_fuel *fuel, mote_error *err);
 /* Where c leads from a state; RULES_NONE: nowhere. */
 uint32_t chars_step(const chars *c, uint32_t state, uint32_t code_point);
 bool chars_has(const chars *c, str text);
+/* Are there only so many strings in it? True only for states that stand in the order they are
+ * passed in, as those of words and what is made of them do. */
+bool chars_finite(const chars *c);
 /* all[state]: every string is accepted from there. all is [c->n]. */
 void chars_find_all(const chars *c, bool *all);
 /* The code point at *at, which moves on; false: the text is not well-formed there. */

@@ -102,3 +102,13 @@ void chars_find_all(const chars *c, bool *all)
     if (changed)
         memset(all, 0, c->n * sizeof *all);
 }
+
+/* Words and products of words lead to later states only; what does not is taken for infinite. */
+bool chars_finite(const chars *c)
+{
+    for (uint32_t s = 0; s < c->n; s++)
+        for (uint32_t i = c->first[s]; i < c->first[s + 1]; i++)
+            if (c->ranges[i].to <= s)
+                return false;
+    return true;
+}

@@ -3,8 +3,8 @@
  * chars_rules.c - a set of strings as states of a grammar over bytes.
  *
  * Each state of the automaton becomes a state of the grammar. A range of code
- * points becomes sequences of byte ranges; a tail of "any continuation byte"
- * before one state is the same for all of them and made once. Inside a JSON string
+ * points becomes sequences of byte ranges; what may follow their first byte is mostly
+ * one of a few things, which are made once per grammar. Inside a JSON string
  * some characters change their spelling. A state from which every string is
  * accepted becomes the loop over characters that all JSON strings share, for
  * which masks are known beforehand.
@@ -14,19 +14,18 @@
 #include "automaton/json_rules.h"
 #include "base/mem.h"
 
-#include <string.h>
-
-enum { TAILS = 3 }; /* continuation bytes of the longest character */
-
 typedef struct writer {
     rules *r;
     const chars *c;
-    uint32_t *state;         /* [c->n], of the grammar */
-    uint32_t (*tail)[TAILS]; /* [c->n]: k + 1 continuation bytes, then the state; or RULES_NONE */
-    bool *all;               /* [c->n] */
-    uint32_t *loop;          /* [c->n], state of the loop where all is set */
+    uint32_t exit;   /* state behind all strings */
+    uint32_t *state; /* [c->n], of the grammar */
+    bool *all;       /* [c->n] */
+    uint32_t *loop;  /* [c->n], state of the loop where all is set */
     bool json;
-    uint32_t escape; /* state after the backslash of the current state, or RULES_NONE */
+    /* Escapes of the state at hand: behind the backslash, behind "u00", "u000" and "u001";
+     * RULES_NONE: not made. */
+    uint32_t escape, unit, digit[2];
+    bool escaped; /* they are all written */
 } writer;
 
 /* A run of code points whose encodings differ in each byte independently. */
@@ -34,37 +33,70 @@ typedef struct run {
     uint32_t lo, hi;
 } run;
 
-static uint32_t tail_state(writer *w, uint32_t target, size_t n)
+/* ---- what all sets share ---- */
+
+/* Runs whose second byte has limits of its own. */
+static const run limited[] = {
+    {0x800, 0xFFF}, {0xD000, 0xD7FF}, {0x10000, 0x3FFFF}, {0x100000, CHARS_LAST}};
+
+static void put_escaped(writer *w, uint32_t c, uint32_t to);
+
+/* A rule for the rest of any character of several bytes, and for the rest of an escape. States
+ * of it are entered from outside, so that a set needs none of its own for them. */
+static void make_shared(rules *r)
 {
-    uint32_t *known = &w->tail[target][n - 1];
-    if (*known == RULES_NONE) {
-        const uint32_t after = n == 1 ? w->state[target] : tail_state(w, target, n - 1);
-        *known = rules_state(w->r);
-        rules_read(w->r, *known, 0x80, 0xBF, after);
+    const uint32_t rule = rules_add(r), end = rules_end_of(r, rule);
+    uint32_t *tail = r->char_tail; /* 1 to 3 continuation bytes, then those of `limited` */
+    for (uint32_t i = 0; i < RULES_TAILS; i++)
+        tail[i] = rules_state(r);
+    for (uint32_t i = 0; i < 3; i++)
+        rules_read(r, tail[i], 0x80, 0xBF, i == 0 ? end : tail[i - 1]);
+    for (uint32_t i = 0; i < 4; i++) {
+        unsigned char lo[4], hi[4];
+        const size_t n = chars_encode(lo, limited[i].lo);
+        chars_encode(hi, limited[i].hi);
+        rules_read(r, tail[3 + i], lo[1], hi[1], tail[n - 3]);
     }
-    return *known;
+    r->char_escape = rules_state(r);
+    writer w = {.r = r, .escape = r->char_escape, .unit = RULES_NONE};
+    w.digit[0] = w.digit[1] = RULES_NONE;
+    for (uint32_t c = 0; c < 0x20; c++)
+        put_escaped(&w, c, end);
+    put_escaped(&w, '"', end);
+    put_escaped(&w, '\\', end);
 }
 
-static void put_run(writer *w, uint32_t from, run x, uint32_t target)
+/* ---- ranges as bytes ---- */
+
+/* The shared rest of a run whose first byte is free, or RULES_NONE. */
+static uint32_t shared_tail(const rules *r, run x, const unsigned char lo[4],
+                            const unsigned char hi[4], size_t n)
+{
+    bool free_tail = n > 1;
+    for (size_t k = 1; k < n; k++)
+        free_tail = free_tail && lo[k] == 0x80 && hi[k] == 0xBF;
+    if (free_tail)
+        return r->char_tail[n - 2];
+    for (uint32_t i = 0; i < 4; i++)
+        if (x.lo == limited[i].lo && x.hi == limited[i].hi)
+            return r->char_tail[3 + i];
+    return RULES_NONE;
+}
+
+static void put_run(writer *w, uint32_t from, run x, uint32_t to)
 {
     unsigned char lo[4], hi[4];
     const size_t n = chars_encode(lo, x.lo);
     chars_encode(hi, x.hi);
+    const uint32_t tail = shared_tail(w->r, x, lo, hi, n);
+    if (tail != RULES_NONE) {
+        rules_read_into(w->r, from, lo[0], hi[0], tail, to);
+        return;
+    }
     for (size_t i = 0; i < n && rules_ok(w->r); i++) {
-        size_t free_tail = n - i - 1;
-        for (size_t k = i + 1; k < n; k++)
-            if (lo[k] != 0x80 || hi[k] != 0xBF)
-                free_tail = 0;
-        if (i + 1 == n) {
-            rules_read(w->r, from, lo[i], hi[i], w->state[target]);
-        } else if (free_tail > 0) {
-            rules_read(w->r, from, lo[i], hi[i], tail_state(w, target, free_tail));
-            return;
-        } else {
-            const uint32_t next = rules_state(w->r);
-            rules_read(w->r, from, lo[i], hi[i], next);
-            from = next;
-        }
+        const uint32_t next = i + 1 == n ? to : rules_woven_state(w->r, w->exit);
+        rules_read(w->r, from, lo[i], hi[i], next);
+        from = next;
     }
 }
 
@@ -89,38 +121,42 @@ static uint32_t run_end(uint32_t lo, uint32_t hi)
 
 static void put_range(writer *w, uint32_t from, uint32_t lo, uint32_t hi, uint32_t target)
 {
+    if (hi < 0x80) {
+        rules_read(w->r, from, (uint8_t)lo, (uint8_t)hi, w->state[target]);
+        return;
+    }
     while (lo <= hi && rules_ok(w->r)) {
         if (lo >= 0xD800 && lo < 0xE000)
             lo = 0xE000;
         if (lo > hi)
             return;
         const uint32_t end = run_end(lo, hi);
-        put_run(w, from, (run){lo, end}, target);
+        put_run(w, from, (run){lo, end}, w->state[target]);
         lo = end + 1;
     }
 }
 
 /* ---- inside a JSON string ---- */
 
-static uint32_t escape_state(writer *w, uint32_t from)
+/* The state behind a text, made when it is first wanted. */
+static uint32_t behind(writer *w, uint32_t *known, uint32_t from, const char *text)
 {
-    if (w->escape == RULES_NONE) {
-        w->escape = rules_state(w->r);
-        rules_read(w->r, from, '\\', '\\', w->escape);
-    }
-    return w->escape;
+    if (*known == RULES_NONE)
+        *known = rules_literal(w->r, from, str_of(text));
+    return *known;
 }
 
-static void put_escaped(writer *w, uint32_t from, uint32_t c, uint32_t target)
+/* A character in its shortest escaped form, from behind the backslash. */
+static void put_escaped(writer *w, uint32_t c, uint32_t to)
 {
-    const uint32_t escape = escape_state(w, from), to = w->state[target];
     static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *s = shorts; *s != 0; s += 2)
         if ((unsigned char)s[0] == c) {
-            rules_read(w->r, escape, (uint8_t)s[1], (uint8_t)s[1], to);
+            rules_read(w->r, w->escape, (uint8_t)s[1], (uint8_t)s[1], to);
             return;
         }
-    const uint32_t digit = rules_literal(w->r, escape, str_of(c < 16 ? "u000" : "u001"));
+    const uint32_t unit = behind(w, &w->unit, w->escape, "u00");
+    const uint32_t digit = behind(w, &w->digit[c >> 4], unit, c < 16 ? "0" : "1");
     const unsigned last = c & 15;
     if (last < 10) {
         rules_read(w->r, digit, (uint8_t)('0' + last), (uint8_t)('0' + last), to);
@@ -130,10 +166,39 @@ static void put_escaped(writer *w, uint32_t from, uint32_t c, uint32_t target)
     rules_read(w->r, digit, (uint8_t)('A' + last - 10), (uint8_t)('A' + last - 10), to);
 }
 
+/* Where all characters that must be escaped lead to from a state, or RULES_NONE. */
+static uint32_t escapes_lead_to(const chars *c, uint32_t s)
+{
+    if (c->first[s] == c->first[s + 1])
+        return RULES_NONE;
+    const chars_range *first = &c->ranges[c->first[s]];
+    if (first->lo > 0 || first->hi < 0x1F)
+        return RULES_NONE;
+    return chars_step(c, s, '"') == first->to && chars_step(c, s, '\\') == first->to ? first->to
+                                                                                     : RULES_NONE;
+}
+
+static void begin_escapes(writer *w, uint32_t s)
+{
+    w->escape = w->unit = w->digit[0] = w->digit[1] = RULES_NONE;
+    const uint32_t to = w->json ? escapes_lead_to(w->c, s) : RULES_NONE;
+    w->escaped = to != RULES_NONE;
+    if (w->escaped)
+        rules_read_into(w->r, w->state[s], '\\', '\\', w->r->char_escape, w->state[to]);
+}
+
+static void put_own_escape(writer *w, uint32_t from, uint32_t c, uint32_t target)
+{
+    if (w->escaped)
+        return;
+    behind(w, &w->escape, from, "\\");
+    put_escaped(w, c, w->state[target]);
+}
+
 static void put_json_range(writer *w, uint32_t from, chars_range x)
 {
     for (uint32_t c = x.lo; c <= x.hi && c < 0x20; c++)
-        put_escaped(w, from, c, x.to);
+        put_own_escape(w, from, c, x.to);
     static const uint32_t pieces[][2] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, CHARS_LAST}};
     for (size_t i = 0; i < 3; i++) {
         const uint32_t lo = x.lo > pieces[i][0] ? x.lo : pieces[i][0];
@@ -142,25 +207,24 @@ static void put_json_range(writer *w, uint32_t from, chars_range x)
             put_range(w, from, lo, hi, x.to);
     }
     if (x.lo <= '"' && x.hi >= '"')
-        put_escaped(w, from, '"', x.to);
+        put_own_escape(w, from, '"', x.to);
     if (x.lo <= '\\' && x.hi >= '\\')
-        put_escaped(w, from, '\\', x.to);
+        put_own_escape(w, from, '\\', x.to);
 }
 
 /* ---- all of it ---- */
 
-/* The state of the automaton that all characters beyond ASCII lead to, if all strings are accepted
- * there; else RULES_NONE. */
-static uint32_t multi_target(const writer *w, uint32_t s)
+/* The state of the automaton that all characters beyond ASCII lead to, or RULES_NONE. */
+static uint32_t multi_target(const chars *c, uint32_t s)
 {
     uint32_t next = 0x80, to = RULES_NONE;
-    for (uint32_t i = w->c->first[s]; i < w->c->first[s + 1]; i++) {
-        const chars_range *x = &w->c->ranges[i];
+    for (uint32_t i = c->first[s]; i < c->first[s + 1]; i++) {
+        const chars_range *x = &c->ranges[i];
         if (x->hi < 0x80)
             continue;
         if (next == 0xD800 && x->lo > next)
             next = 0xE000;
-        if (x->lo > next || !w->all[x->to] || (to != RULES_NONE && to != x->to))
+        if (x->lo > next || (to != RULES_NONE && to != x->to))
             return RULES_NONE;
         to = x->to;
         next = x->hi + 1;
@@ -177,10 +241,12 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
         rules_skip(w->r, from, w->loop[s]);
         return;
     }
-    w->escape = RULES_NONE;
-    const uint32_t multi = w->json ? multi_target(w, s) : RULES_NONE;
-    if (multi != RULES_NONE)
+    begin_escapes(w, s);
+    const uint32_t multi = multi_target(w->c, s);
+    if (multi != RULES_NONE && w->json && w->all[multi])
         rules_enter(w->r, from, w->loop[multi], w->r->json_multi);
+    else if (multi != RULES_NONE)
+        rules_read_into(w->r, from, 0xC2, 0xF4, RULES_ANY_TAIL, w->state[multi]);
     for (uint32_t i = w->c->first[s]; i < w->c->first[s + 1] && rules_ok(w->r); i++) {
         chars_range x = w->c->ranges[i];
         if (multi != RULES_NONE && x.hi >= 0x80) {
@@ -200,10 +266,9 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
 static void put_all(writer *w, uint32_t from, uint32_t to)
 {
     const uint32_t n = w->c->n;
-    memset(w->tail, 0xFF, n * sizeof *w->tail);
     chars_find_all(w->c, w->all);
     for (uint32_t s = 0; s < n; s++) {
-        w->state[s] = rules_state(w->r);
+        w->state[s] = rules_woven_state(w->r, to);
         if (w->json && w->all[s])
             w->loop[s] = rules_loop_state(w->r, json_rules_char(w->r), 0, RULES_NO_LIMIT, to);
     }
@@ -217,17 +282,17 @@ static mote_status put(rules *r, const chars *c, uint32_t from, uint32_t to, boo
 {
     if (chars_empty(c))
         return MOTE_OK;
-    writer w = {.r = r, .c = c, .json = json};
+    if (r->char_escape == RULES_NONE)
+        make_shared(r);
+    writer w = {.r = r, .c = c, .exit = to, .json = json};
     w.state = mem_new(c->n, sizeof *w.state);
-    w.tail = mem_new(c->n, sizeof *w.tail);
     w.all = mem_new(c->n, sizeof *w.all);
     w.loop = mem_new(c->n, sizeof *w.loop);
-    const bool ok = w.state != NULL && w.tail != NULL && w.all != NULL && w.loop != NULL;
+    const bool ok = w.state != NULL && w.all != NULL && w.loop != NULL;
     if (ok)
         put_all(&w, from, to);
     mem_free(w.loop);
     mem_free(w.state);
-    mem_free(w.tail);
     mem_free(w.all);
     return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
 }

@@ -156,6 +156,10 @@ typedef struct set_info {
     uint32_t next;     /* set of the same slot */
 } set_info;
 
+typedef struct move {
+    uint32_t lo, hi, to;
+} move;
+
 typedef struct subsets {
     const net *m;
     set_info *sets;
@@ -163,13 +167,15 @@ typedef struct subsets {
     uint32_t n_sets, sets_room, n_members, members_room;
     uint32_t *slots; /* [SLOTS], set + 1 */
     uint32_t *seen;  /* [m->n], the latest closure that met it */
+    bool *matters;   /* [m->n], is it worth keeping in a set? */
     uint32_t round;
     uint32_t *stack; /* [m->n] */
     uint32_t *found; /* [m->n] */
     uint32_t n_found;
     uint32_t *borders; /* [2 * arcs of the widest set] */
-    uint32_t *moves;   /* arcs of the set being expanded */
-    uint32_t borders_room, moves_room, n_moves;
+    move *moves;       /* of the set being expanded, by their first character */
+    move *active;      /* those that hold at the character at hand */
+    uint32_t borders_room, moves_room, active_room, n_moves, n_active;
     chars_fuel *fuel;
     mote_error *err;
 } subsets;
@@ -182,7 +188,6 @@ static void begin_closure(subsets *x)
     x->n_found = 0;
 }
 
-/* Is it worth keeping in a set? */
 static bool matters(const net *m, uint32_t state)
 {
     if (state == GOAL)
@@ -204,7 +209,7 @@ static void close_over(subsets *x, uint32_t state, bool at_start, bool at_end)
     x->stack[depth++] = state;
     while (depth > 0) {
         const uint32_t s = x->stack[--depth];
-        if (matters(m, s))
+        if (x->matters[s])
             x->found[x->n_found++] = s;
         for (uint32_t a = m->head[s]; a != RULES_NONE; a = m->arcs[a].next) {
             const arc *e = &m->arcs[a];
@@ -260,6 +265,12 @@ static bool accepts(subsets *x, const set_info *set, bool at_start)
     return x->seen[GOAL] == x->round;
 }
 
+static int by_first(const void *a, const void *b)
+{
+    const move *x = a, *y = b;
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
 /* Collects the arcs of a set that read, and the borders between their ranges. */
 static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
 {
@@ -273,12 +284,32 @@ static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
             if (!grow_for(&x->moves, x->n_moves, &x->moves_room, sizeof *x->moves) ||
                 !grow_for(&x->borders, *n_borders + 1, &x->borders_room, sizeof *x->borders))
                 return no_memory(x->err);
-            x->moves[x->n_moves++] = a;
+            x->moves[x->n_moves++] = (move){e->lo, e->hi, e->to};
             x->borders[(*n_borders)++] = e->lo;
             x->borders[(*n_borders)++] = e->hi + 1;
         }
-    if (*n_borders > 0)
+    if (*n_borders > 0) {
         qsort(x->borders, *n_borders, sizeof *x->borders, by_value);
+        qsort(x->moves, x->n_moves, sizeof *x->moves, by_first);
+    }
+    return MOTE_OK;
+}
+
+/* On to the moves that hold at a character, which is not before the last one asked for. *next is
+ * the first move that was not looked at yet. */
+static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->n_active; i++)
+        if (x->active[i].hi >= character)
+            x->active[n++] = x->active[i];
+    for (; *next < x->n_moves && x->moves[*next].lo <= character; ++*next) {
+        if (!grow_for(&x->active, n, &x->active_room, sizeof *x->active))
+            return no_memory(x->err);
+        if (x->moves[*next].hi >= character)
+            x->active[n++] = x->moves[*next];
+    }
+    x->n_active = n;
     return MOTE_OK;
 }
 
@@ -297,19 +328,20 @@ static mote_status expand(subsets *x, chars *out, uint32_t index)
     uint32_t n_borders;
     const set_info set = x->sets[index];
     /* Only the first set holds what the start of the string allows. */
+    TRY(pay(x, 8 * (uint64_t)set.n));
     TRY(chars_add_state(out, accepts(x, &set, index == 0), x->err));
     TRY(collect(x, &set, &n_borders));
+    uint32_t next = 0;
+    x->n_active = 0;
     for (uint32_t i = 0; i + 1 < n_borders; i++) {
         const uint32_t lo = x->borders[i], after = x->borders[i + 1];
         if (lo == after)
             continue;
         begin_closure(x);
-        for (uint32_t k = 0; k < x->n_moves; k++) {
-            const arc *e = &x->m->arcs[x->moves[k]];
-            if (e->lo <= lo && e->hi >= lo)
-                close_over(x, e->to, false, false);
-        }
-        TRY(pay(x, 4 + x->n_moves + 8 * (uint64_t)x->n_found));
+        TRY(advance(x, lo, &next));
+        for (uint32_t k = 0; k < x->n_active; k++)
+            close_over(x, x->active[k].to, false, false);
+        TRY(pay(x, 4 + x->n_active + 8 * (uint64_t)x->n_found));
         if (x->n_found == 0)
             continue;
         uint32_t to;
@@ -322,6 +354,8 @@ static mote_status expand(subsets *x, chars *out, uint32_t index)
 static mote_status determinise(subsets *x, chars *out)
 {
     uint32_t first;
+    for (uint32_t s = 0; s < x->m->n; s++)
+        x->matters[s] = matters(x->m, s);
     begin_closure(x);
     close_over(x, START, true, false);
     TRY(number_set(x, &first));
@@ -337,16 +371,20 @@ static mote_status run_subsets(const net *m, chars *out, chars_fuel *fuel, mote_
     x.seen = mem_new(m->n, sizeof *x.seen);
     x.stack = mem_new(m->n, sizeof *x.stack);
     x.found = mem_new(m->n, sizeof *x.found);
-    const bool ok = x.slots != NULL && x.seen != NULL && x.stack != NULL && x.found != NULL;
+    x.matters = mem_new(m->n, sizeof *x.matters);
+    const bool ok = x.slots != NULL && x.seen != NULL && x.stack != NULL && x.found != NULL &&
+                    x.matters != NULL;
     const mote_status status = ok ? determinise(&x, out) : no_memory(err);
     mem_free(x.slots);
     mem_free(x.seen);
     mem_free(x.stack);
     mem_free(x.found);
+    mem_free(x.matters);
     mem_free(x.sets);
     mem_free(x.members);
     mem_free(x.borders);
     mem_free(x.moves);
+    mem_free(x.active);
     return status;
 }
 

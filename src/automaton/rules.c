@@ -18,7 +18,7 @@ mote_status rules_new(rules **out, mote_error *err)
     if (r == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
     r->json_char = r->json_string = r->json_space = r->json_integer = r->json_number = RULES_NONE;
-    r->json_any = r->json_container[0] = r->json_container[1] = RULES_NONE;
+    r->json_any = r->json_container[0] = r->json_container[1] = r->char_escape = RULES_NONE;
     return MOTE_OK;
 }
 
@@ -63,6 +63,16 @@ uint32_t rules_state(rules *r)
     return r->n_nodes++;
 }
 
+uint32_t rules_woven_state(rules *r, uint32_t exit)
+{
+    const uint32_t at = rules_state(r);
+    if (rules_ok(r)) {
+        r->nodes[at].woven = true;
+        r->nodes[at].counter = exit;
+    }
+    return at;
+}
+
 uint32_t rules_add(rules *r)
 {
     const uint32_t start = rules_state(r), end = rules_state(r);
@@ -97,7 +107,12 @@ static void add_edge(rules *r, uint32_t from, rules_edge edge)
 
 void rules_read(rules *r, uint32_t from, uint8_t lo, uint8_t hi, uint32_t to)
 {
-    add_edge(r, from, (rules_edge){.kind = RULES_READ, .lo = lo, .hi = hi, .to = to});
+    rules_read_into(r, from, lo, hi, RULES_NONE, to);
+}
+
+void rules_read_into(rules *r, uint32_t from, uint8_t lo, uint8_t hi, uint32_t into, uint32_t to)
+{
+    add_edge(r, from, (rules_edge){.kind = RULES_READ, .lo = lo, .hi = hi, .rule = into, .to = to});
 }
 
 void rules_skip(rules *r, uint32_t from, uint32_t to)
@@ -203,6 +218,8 @@ static bool set_alive(const rules *r, const dependents *d, const rules_set_info 
 
 static bool edge_alive(const rules *r, const dependents *d, const rules_edge *e)
 {
+    if (e->kind == RULES_READ)
+        return d->alive[e->to] && (e->rule >= RULES_ANY_TAIL || d->alive[e->rule]);
     return d->alive[e->to] && (e->kind != RULES_CALL || rule_alive(r, d, e->rule));
 }
 
@@ -218,6 +235,8 @@ static bool is_alive(const rules *r, const dependents *d, uint32_t state)
         return set_alive(r, d, &r->sets[node->counter]);
     if (node->kind == RULES_ENTER)
         return d->alive[node->counter] && d->alive[node->begin];
+    if (node->woven)
+        return d->alive[node->counter];
     for (uint32_t e = node->first; e != RULES_NONE; e = r->edges[e].next)
         if (edge_alive(r, d, &r->edges[e]))
             return true;
@@ -235,6 +254,10 @@ static void note_dependents(const rules *r, dependents *d)
 {
     for (uint32_t s = 0; s < r->n_nodes; s++) {
         const rules_node *node = &r->nodes[s];
+        if (node->woven) {
+            depend(d, s, node->counter);
+            continue;
+        }
         if (node->kind == RULES_LOOP) {
             const rules_loop_info *loop = &r->loops[node->counter];
             depend(d, s, loop->exit);
@@ -254,6 +277,8 @@ static void note_dependents(const rules *r, dependents *d)
             depend(d, s, r->edges[e].to);
             if (r->edges[e].kind == RULES_CALL)
                 depend(d, s, r->rules[r->edges[e].rule].start);
+            if (r->edges[e].kind == RULES_READ && r->edges[e].rule < RULES_ANY_TAIL)
+                depend(d, s, r->edges[e].rule);
         }
     }
 }
@@ -317,12 +342,15 @@ static void settle_counters(rules *r, const dependents *d)
 /* Bytes between two borders of edges are one class. */
 static void find_classes(rules *r)
 {
-    bool border[257] = {false};
+    bool border[257] = {false}, tails = false;
     for (uint32_t e = 0; e < r->n_edges; e++)
         if (r->edges[e].kind == RULES_READ) {
             border[r->edges[e].lo] = true;
             border[r->edges[e].hi + 1] = true;
+            tails |= r->edges[e].rule == RULES_ANY_TAIL;
         }
+    for (unsigned byte = 0xC3; byte <= 0xF4 && tails; byte++)
+        border[byte] |= rules_tail_of(r, (uint8_t)byte) != rules_tail_of(r, (uint8_t)(byte - 1));
     border[0] = false;
     uint32_t class = 0;
     r->byte_of[0] = 0;
@@ -336,11 +364,11 @@ static void find_classes(rules *r)
 
 static mote_status trim(rules *r, mote_error *err)
 {
-    uint32_t entries = 2 * r->n_edges + 2 * r->n_loops;
+    uint32_t entries = 2 * r->n_loops;
     for (uint32_t i = 0; i < r->n_sets; i++)
         entries += 1 + r->sets[i].n;
     for (uint32_t s = 0; s < r->n_nodes; s++)
-        entries += r->nodes[s].kind == RULES_ENTER ? 2 : 0;
+        entries += r->nodes[s].kind == RULES_ENTER ? 2 : r->nodes[s].woven ? 1 : 2 * r->nodes[s].n;
     dependents d = {
         .head = mem_new(r->n_nodes, sizeof *d.head),
         .next = mem_new(entries, sizeof *d.next),

@@ -24,10 +24,12 @@
 enum {
     RULES_MAX_STATES = 200000,
     RULES_MAX_EDGES = 800000,
-    RULES_MAX_MEMBERS = 32 /* of a set */
+    RULES_MAX_MEMBERS = 32, /* of a set */
+    RULES_TAILS = 7         /* ways in which a character of several bytes can go on */
 };
 #define RULES_NO_LIMIT UINT32_MAX
 #define RULES_NONE     UINT32_MAX
+#define RULES_ANY_TAIL (UINT32_MAX - 1) /* for `into`: the byte decides, see rules_tail_of */
 
 typedef enum rules_kind {
     RULES_PLAIN = 0,
@@ -44,6 +46,7 @@ typedef struct rules_node {
     uint32_t begin; /* of RULES_ENTER */
     uint8_t kind;
     bool reads; /* has edges that read a byte */
+    bool woven; /* all its ways lead to the state `counter`, none of them into a dead end */
 } rules_node;
 
 typedef enum rules_edge_kind { RULES_READ, RULES_SKIP, RULES_CALL } rules_edge_kind;
@@ -51,7 +54,7 @@ typedef enum rules_edge_kind { RULES_READ, RULES_SKIP, RULES_CALL } rules_edge_k
 typedef struct rules_edge {
     uint8_t kind;
     uint8_t lo, hi; /* bytes read */
-    uint32_t rule;  /* called */
+    uint32_t rule; /* called; or state where the rest of what is read begins, RULES_NONE: nothing */
     uint32_t to;
     uint32_t next; /* edge of the same state, while building */
 } rules_edge;
@@ -85,9 +88,12 @@ typedef struct rules {
     uint32_t json_char, json_multi; /* the second is a state of the first's rule */
     uint32_t json_string, json_space, json_integer, json_number, json_any;
     uint32_t json_container[2]; /* any array, any object */
-    bool compact;               /* no white space in JSON; decided before the first rule */
-    uint8_t class_of[256];      /* bytes of one class are never told apart */
-    uint8_t byte_of[256];       /* a byte of each class */
+    /* States of a rule of chars_rules.c that ends behind the rest of a character: 1 to 3
+     * continuation bytes; those after E0, ED, F0 and F4; the rest of an escape. */
+    uint32_t char_tail[RULES_TAILS], char_escape;
+    bool compact;          /* no white space in JSON; decided before the first rule */
+    uint8_t class_of[256]; /* bytes of one class are never told apart */
+    uint8_t byte_of[256];  /* a byte of each class */
     uint32_t n_classes;
     mote_status status; /* the first failure */
     const char *reason;
@@ -112,8 +118,14 @@ uint32_t rules_start_of(const rules *r, uint32_t rule);
 uint32_t rules_end_of(const rules *r, uint32_t rule);
 /* A state of whichever rule leads to it. */
 uint32_t rules_state(rules *r);
+/* One of many that only lead to each other and on to `exit`, each of them in the end there: so much
+ * the less is to be found out about them. */
+uint32_t rules_woven_state(rules *r, uint32_t exit);
 
 void rules_read(rules *r, uint32_t from, uint8_t lo, uint8_t hi, uint32_t to);
+/* Reads a byte and goes on at `into`, a state of another rule or RULES_ANY_TAIL; where that one
+ * ends, at `to`. */
+void rules_read_into(rules *r, uint32_t from, uint8_t lo, uint8_t hi, uint32_t into, uint32_t to);
 void rules_skip(rules *r, uint32_t from, uint32_t to);
 void rules_call(rules *r, uint32_t from, uint32_t rule, uint32_t to);
 /* Reads the bytes one after the other and returns the state after the last. */
@@ -129,6 +141,16 @@ uint32_t rules_loop_state(rules *r, uint32_t rule, uint32_t min, uint32_t max, u
 /* Each of n <= RULES_MAX_MEMBERS rules at most once, in any order, those of the bits of
  * `required` once, and `min` to `max` of them in all. `shape->exit` is where it leads. */
 void rules_set(rules *r, uint32_t from, const rules_set_info *shape);
+
+/* The state behind the first byte of a character of several, of the rule of char_tail. */
+static inline uint32_t rules_tail_of(const rules *r, uint8_t byte)
+{
+    if (byte == 0xE0 || byte == 0xED)
+        return r->char_tail[byte == 0xE0 ? 3 : 4];
+    if (byte == 0xF0 || byte == 0xF4)
+        return r->char_tail[byte == 0xF0 ? 5 : 6];
+    return r->char_tail[byte < 0xE0 ? 0 : byte < 0xF0 ? 1 : 2];
+}
 
 /* Ends building. MOTE_E_ARG: no text at all is accepted, or a limit is passed. */
 mote_status rules_finish(rules *r, uint32_t start, mote_error *err);

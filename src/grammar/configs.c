@@ -390,8 +390,16 @@ static uint32_t compute_step(configs *c, uint32_t from, uint8_t byte)
         const rules_node *node = &c->r->nodes[item.state];
         for (uint32_t e = node->first; e < node->first + node->n; e++) {
             const rules_edge *edge = &c->r->edges[e];
-            if (edge->kind == RULES_READ && edge->lo <= byte && edge->hi >= byte &&
-                !visit(c, edge->to, item.frame))
+            if (edge->kind != RULES_READ || edge->lo > byte || edge->hi < byte)
+                continue;
+            if (edge->rule == RULES_NONE) {
+                if (!visit(c, edge->to, item.frame))
+                    return CONFIG_FAILED;
+                continue;
+            }
+            const uint32_t into =
+                edge->rule == RULES_ANY_TAIL ? rules_tail_of(c->r, byte) : edge->rule;
+            if (!visit(c, into, push_frame(c, edge->to, 0, item.frame)))
                 return CONFIG_FAILED;
         }
     }

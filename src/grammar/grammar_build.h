@@ -29,7 +29,7 @@ enum {
     GRAMMAR_MAX_NESTING = 16,   /* either inside either */
     GRAMMAR_MAX_CHOICES = 4096, /* of a list */
     GRAMMAR_MAX_TOOLS = 128,
-    GRAMMAR_FUEL = 8000000 /* work of all parts together, see automaton/chars.h */
+    GRAMMAR_FUEL = 3500000 /* work of all parts together, see automaton/chars.h */
 };
 
 typedef struct grammar_builder {

@@ -99,9 +99,6 @@ mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule)
         return MOTE_OK;
     }
     if (x->rule == RULES_NONE) {
-        if (x->depth > SCHEMA_MAX_DEPTH)
-            return err_set(c->err, MOTE_E_ARG, "the schema is more than %d schemas deep",
-                           SCHEMA_MAX_DEPTH);
         x->rule = rules_add(c->r);
         if (conj != CONJ_NEVER) {
             if (!grow_for(&c->todo, c->n_todo, &c->todo_room, sizeof *c->todo))
@@ -150,6 +147,8 @@ static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint
     /* A constant may be spelt as no other number is. */
     if (shape->type == SCHEMA_STRING || shape->integer)
         TRY(schema_text_set(c, shape, &set));
+    if (shape->type == SCHEMA_NUMBER)
+        TRY(schema_number_limit(c, set, &set));
     TRY(set_rule(c, set, shape->type == SCHEMA_STRING, &rule));
     rules_call(r, from, rule, to);
     return MOTE_OK;
@@ -176,7 +175,6 @@ static mote_status write_body(schema_compiler *c, uint32_t conj)
 {
     const uint32_t rule = c->conjs[conj].rule;
     schema_shapes shapes = {0};
-    c->depth = c->conjs[conj].depth;
     c->where = c->terms[c->conjs[conj].first].node;
     mote_status status = schema_shapes_of(c, conj, &shapes);
     for (uint32_t i = 0; status == MOTE_OK && i < shapes.n; i++)
@@ -198,7 +196,7 @@ static mote_status init(schema_compiler *c)
     c->conjs[CONJ_ANY] = (schema_conj){.rule = RULES_NONE};
     c->conjs[CONJ_NEVER] = (schema_conj){.rule = RULES_NONE};
     c->n_conjs = 2;
-    c->number_texts = c->integer_texts = c->wide_integers = SCHEMA_NONE;
+    c->number_texts = c->integer_texts = c->wide_integers = c->number_limits = SCHEMA_NONE;
     const json_node *draft = json_node_get(c->root, "$schema");
     static const char *const old[] = {"draft-03", "draft-04", "draft-06", "draft-07"};
     for (size_t i = 0; i < 4 && json_node_is(draft, JSON_IS_STRING); i++)
@@ -219,6 +217,12 @@ static void fini(schema_compiler *c)
     mem_free(c->layers);
     mem_free(c->names);
     mem_free(c->patterns);
+    mem_free(c->bounds);
+    pairs_fini(&c->joined);
+    mem_free(c->joints);
+    for (uint32_t i = 0; i < c->loose_room; i++)
+        schema_shapes_fini(&c->loose_shapes[i]);
+    mem_free(c->loose_shapes);
 }
 
 static mote_status compile(schema_compiler *c, bool call, uint32_t *rule)

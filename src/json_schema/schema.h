@@ -8,8 +8,8 @@
  * docs/structured-output.md lists it all. What constrains and cannot be held
  * exactly is refused by name; in lenient mode it is left out and reported.
  *
- * Limits: text of SCHEMA_MAX_BYTES, schemas SCHEMA_MAX_DEPTH inside each
- * other, the states of rules.h, and fuel for the rest.
+ * Limits: text of SCHEMA_MAX_BYTES, which nests as deeply as json.h lets it, the states of
+ * rules.h, and fuel for the rest.
  */
 #ifndef MOTE_JSON_SCHEMA_SCHEMA_H
 #define MOTE_JSON_SCHEMA_SCHEMA_H
@@ -21,10 +21,9 @@
 
 enum {
     SCHEMA_MAX_BYTES = 256 * 1024,
-    SCHEMA_MAX_DEPTH = 32,   /* properties and items inside each other */
     SCHEMA_MAX_NESTING = 64, /* allOf, anyOf, oneOf, not and $ref inside each other */
     SCHEMA_MAX_SHAPES = 512, /* alternatives of one value */
-    SCHEMA_FUEL = 8000000    /* work of one compilation, see chars.h */
+    SCHEMA_FUEL = 3500000    /* work of one compilation, see chars.h */
 };
 
 typedef struct schema_options {

@@ -5,6 +5,8 @@
  */
 #include "json_schema/schema_inside.h"
 
+#include "base/mem.h"
+
 #include <string.h>
 
 mote_status schema_join(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
@@ -45,23 +47,47 @@ mote_status schema_remove_schema(schema_compiler *c, const json_node *from, cons
     return status;
 }
 
-/* Each alternative without all the others. */
-static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
-                          schema_shapes *out)
+/* Each alternative without all the others; `wide` holds what each takes at most. */
+static mote_status each_alone(schema_compiler *c, const json_node *schema, const json_node *list,
+                              const schema_shapes *wide, schema_shapes *out)
 {
-    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
+    const uint32_t n = json_node_size(list);
+    uint32_t own = 0;
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s), own++) {
         schema_shapes one = {0};
         mote_status status = schema_eval(c, s, &one);
-        for (const json_node *o = json_node_first(list); status == MOTE_OK && o != NULL;
-             o = json_node_next(o))
-            if (o != s)
-                status = schema_remove_schema(c, schema, o, "oneOf", &one);
+        for (uint32_t i = 0; status == MOTE_OK && i < n; i++)
+            if (i != own)
+                status = schema_shapes_without(c, &one, &wide[i], schema, "oneOf");
         if (status == MOTE_OK)
             status = schema_shapes_either(c, out, &one);
         schema_shapes_fini(&one);
         TRY(status);
     }
     return MOTE_OK;
+}
+
+static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
+                          schema_shapes *out)
+{
+    const uint32_t n = json_node_size(list);
+    schema_shapes *wide = mem_new(n, sizeof *wide);
+    if (wide == NULL)
+        return schema_no_memory(c);
+    mote_status status = MOTE_OK;
+    uint32_t i = 0;
+    const bool was_wide = c->wide;
+    c->wide = true;
+    for (const json_node *s = json_node_first(list); status == MOTE_OK && s != NULL;
+         s = json_node_next(s))
+        status = schema_eval(c, s, &wide[i++]);
+    c->wide = was_wide;
+    if (status == MOTE_OK)
+        status = each_alone(c, schema, list, wide, out);
+    for (i = 0; i < n; i++)
+        schema_shapes_fini(&wide[i]);
+    mem_free(wide);
+    return status;
 }
 
 /* In lenient mode alternatives that overlap are all allowed, and in a comparison all of them. */

@@ -446,7 +446,7 @@ static mote_status eval_keywords(schema_compiler *c, const json_node *schema, sc
 
 static bool is_open(const schema_compiler *c, const json_node *schema)
 {
-    for (uint32_t i = 0; i < c->n_open; i++)
+    for (uint32_t i = c->first_open; i < c->n_open; i++)
         if (c->open[i] == schema)
             return true;
     return false;

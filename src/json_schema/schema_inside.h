@@ -16,6 +16,7 @@
 #define MOTE_JSON_SCHEMA_SCHEMA_INSIDE_H
 
 #include "automaton/chars.h"
+#include "automaton/pairs.h"
 #include "json_schema/schema.h"
 
 #define SCHEMA_NONE UINT32_MAX
@@ -46,7 +47,6 @@ typedef struct schema_conj {
     uint32_t first, n; /* terms, in order */
     uint32_t rule;     /* or RULES_NONE */
     uint32_t next;     /* of the same slot, number + 1 */
-    uint32_t depth;    /* properties and items around it where it was first met */
 } schema_conj;
 
 /* ---- shapes ---- */
@@ -96,6 +96,15 @@ typedef struct schema_pattern {
     uint32_t set;
 } schema_pattern;
 
+typedef enum number_bound { BOUND_MIN, BOUND_ABOVE, BOUND_MAX, BOUND_BELOW } number_bound;
+
+/* A bound and the numbers on its side. */
+typedef struct schema_bound {
+    str number;
+    number_bound bound;
+    uint32_t set;
+} schema_bound;
+
 /* A set of texts, and the rule that writes them as a value. */
 typedef struct schema_set {
     chars texts;
@@ -119,17 +128,21 @@ typedef struct schema_compiler {
     schema_layer *layers;
     schema_name *names;
     schema_pattern *patterns;
-    uint32_t n_patterns, patterns_room;
+    schema_bound *bounds;
+    pairs joined;     /* sets that were joined */
+    uint32_t *joints; /* [joined.n], the result of each; SCHEMA_NONE: not made */
+    uint32_t n_patterns, patterns_room, n_bounds, bounds_room, joints_room;
     uint32_t n_terms, terms_room, n_conjs, conjs_room, n_todo, todo_room, n_sets, sets_room;
     uint32_t n_lists, lists_room, n_layers, layers_room, n_names, names_room;
-    uint32_t depth;         /* of the conjunction being written */
-    const json_node *where; /* and a schema of it */
+    const json_node *where; /* a schema of the conjunction being written */
 
     const json_node *open[SCHEMA_MAX_NESTING]; /* schemas being worked out, against circles */
-    uint32_t n_open;
+    uint32_t n_open, first_open;               /* those from first_open on are of one value */
+    schema_shapes *loose_shapes;               /* [loose_room], alternatives of conjunctions */
+    uint32_t loose_room;
     bool wide;  /* numbers in every spelling, for what is taken away */
     bool loose; /* rather too much than too little, for what is only compared */
-    uint32_t number_texts, integer_texts, wide_integers; /* sets, or SCHEMA_NONE */
+    uint32_t number_texts, integer_texts, wide_integers, number_limits; /* sets, or SCHEMA_NONE */
 } schema_compiler;
 
 enum { CONJ_SLOTS = 4096, SCHEMA_MAX_LAYERS = 256 };
@@ -239,8 +252,6 @@ mote_status schema_shapes_without(schema_compiler *c, schema_shapes *a, const sc
 
 /* ---- schema_number.c ---- */
 
-typedef enum number_bound { BOUND_MIN, BOUND_ABOVE, BOUND_MAX, BOUND_BELOW } number_bound;
-
 /* Numbers on one side of another, as a set of texts. */
 mote_status schema_number_bound(schema_compiler *c, str number, number_bound bound, uint32_t *set);
 mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, str number,
@@ -249,10 +260,13 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
 mote_status schema_number_plain(schema_compiler *c, str number, strbuf *out);
 /* Every spelling of one number without exponent. */
 mote_status schema_number_equal(schema_compiler *c, str number, uint32_t *set);
-/* All numbers without exponent; integers; integers that may have a fraction of zeros. */
+/* All numbers without exponent; integers; integers that may have a fraction of zeros. Of any number
+ * of digits. */
 mote_status schema_number_texts(schema_compiler *c, uint32_t *set);
 mote_status schema_integer_texts(schema_compiler *c, uint32_t *set);
 mote_status schema_wide_integers(schema_compiler *c, uint32_t *set);
+/* A set of numbers with no more digits than anybody needs, unless that would make it large. */
+mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out);
 
 /* The set of a pattern; SCHEMA_NONE if it is left out. */
 mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,

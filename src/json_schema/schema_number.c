@@ -6,7 +6,7 @@
  * it is enough to know how many digits of the whole part have come, how they
  * compare with those of the bound so far, and then the same for the fraction.
  * A multiple is known by its remainder. The automata here accept any number of
- * digits; they are joined with the texts of numbers, whose length is bounded.
+ * digits, which keeps them small; how many may come is added when one is written.
  */
 #include "json_schema/schema_inside.h"
 
@@ -17,7 +17,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_DIGITS = 700, SYMBOLS = 12, MAX_REMAINDERS = 50000 };
+enum {
+    MAX_DIGITS = 700,
+    SYMBOLS = 12,
+    MAX_REMAINDERS = 50000,
+    MAX_TO_LIMIT = 40 /* states; times the digits that may come they would be too many */
+};
 
 /* A number without exponent: whole part without leading zeros (at least "0"), fraction
  * without trailing ones. */
@@ -334,11 +339,21 @@ static mote_status compare(schema_compiler *c, str number, const bool accept[3],
     return status;
 }
 
+/* Many members of a schema have the same bounds. */
 mote_status schema_number_bound(schema_compiler *c, str number, number_bound bound, uint32_t *set)
 {
     static const bool accepted[][3] = {
         {false, true, true}, {false, false, true}, {true, true, false}, {true, false, false}};
-    return compare(c, number, accepted[bound], set);
+    for (uint32_t i = 0; i < c->n_bounds; i++)
+        if (c->bounds[i].bound == bound && str_eq(c->bounds[i].number, number)) {
+            *set = c->bounds[i].set;
+            return MOTE_OK;
+        }
+    TRY(compare(c, number, accepted[bound], set));
+    if (!grow_for(&c->bounds, c->n_bounds, &c->bounds_room, sizeof *c->bounds))
+        return schema_no_memory(c);
+    c->bounds[c->n_bounds++] = (schema_bound){number, bound, *set};
+    return MOTE_OK;
 }
 
 mote_status schema_number_equal(schema_compiler *c, str number, uint32_t *set)
@@ -349,54 +364,53 @@ mote_status schema_number_equal(schema_compiler *c, str number, uint32_t *set)
 
 /* ---- multiples ---- */
 
-static uint32_t power_of_ten(uint32_t n, uint32_t modulus)
+/* The whole part and `more` digits of the fraction to come: remainders that differ by a multiple
+ * of divisor / gcd(divisor, 10^more) are alike. So many are not. */
+static uint32_t remainders(uint32_t divisor, uint32_t more)
 {
-    uint64_t power = 1 % modulus;
-    for (uint32_t i = 0; i < n; i++)
-        power = power * 10 % modulus;
-    return (uint32_t)power;
+    for (uint32_t i = 0; i < more && (divisor % 2 == 0 || divisor % 5 == 0); i++)
+        divisor /= divisor % 10 == 0 ? 10 : divisor % 2 == 0 ? 2 : 5;
+    return divisor;
 }
 
-/* Rows: the remainder of the whole part, then of each digit of the fraction up to the last that
- * the divisor has; behind it only zeros. */
+/* Rows of one place, from `row` on: digits lead to the place from `next` on, which tells n_next
+ * remainders apart; behind the last place only zeros may come. */
+static void put_place(table *t, uint32_t row, uint32_t n, uint32_t next, uint32_t n_next)
+{
+    for (uint32_t r = 0; r < n; r++)
+        for (uint32_t k = 0; k < 10; k++) {
+            if (next != RULES_NONE)
+                t->next[row + r][DIGIT + k] = next + (r * 10 + k) % n_next;
+            else if (k == 0)
+                t->next[row + r][DIGIT] = row + r;
+        }
+}
+
+/*
+ * Rows: the start and what stands behind a minus; the remainder of the whole part; the same
+ * behind a point; the remainders at each place of the fraction up to the last that the divisor
+ * has.
+ */
 static mote_status build_multiple(schema_compiler *c, table *t, uint32_t divisor, uint32_t places)
 {
-    TRY(add_row(c, t, false, NULL));
-    TRY(add_row(c, t, false, NULL));
-    const uint32_t first = t->n;
-    for (uint32_t place = 0; place <= places; place++)
-        for (uint32_t r = 0; r < divisor; r++) {
-            const uint64_t scaled = (uint64_t)r * power_of_ten(places - place, divisor);
-            TRY(add_row(c, t, scaled % divisor == 0, NULL));
-        }
-    const uint32_t points = t->n; /* behind the point, nothing after it yet */
-    for (uint32_t r = 0; r < divisor; r++)
-        TRY(add_row(c, t, false, NULL));
+    const uint32_t wholes = remainders(divisor, places), first = 2, points = first + wholes;
+    for (uint32_t i = 0; i < points; i++)
+        TRY(add_row(c, t, i == first, NULL));
     t->next[0][MINUS] = 1;
     for (uint32_t k = 0; k < 10; k++)
-        t->next[0][DIGIT + k] = t->next[1][DIGIT + k] = first + k % divisor;
-    for (uint32_t place = 0; place <= places; place++)
-        for (uint32_t r = 0; r < divisor; r++) {
-            const uint32_t row = first + place * divisor + r;
-            for (uint32_t k = 0; k < 10; k++) {
-                const uint32_t after = (uint32_t)(((uint64_t)r * 10 + k) % divisor);
-                if (place == 0)
-                    t->next[row][DIGIT + k] = first + after;
-                else if (place < places)
-                    t->next[row][DIGIT + k] = first + (place + 1) * divisor + after;
-                else if (k == 0)
-                    t->next[row][DIGIT + k] = row;
-                if (place == 0 && places > 0)
-                    t->next[points + r][DIGIT + k] = first + divisor + after;
-                else if (place == 0 && k == 0)
-                    t->next[points + r][DIGIT + k] = points + r;
-            }
-            if (place == 0)
-                t->next[row][POINT] = points + r;
-        }
-    /* Without places in the divisor a fraction is zeros, and what it is behind decides. */
-    for (uint32_t r = 0; r < divisor && places == 0; r++)
-        t->accepts[points + r] = r == 0;
+        t->next[0][DIGIT + k] = t->next[1][DIGIT + k] = first + k % wholes;
+    put_place(t, first, wholes, first, wholes);
+    for (uint32_t r = 0; r < wholes; r++)
+        t->next[first + r][POINT] = points + r;
+    uint32_t n = wholes;
+    for (uint32_t place = 0; place <= places; place++) {
+        const uint32_t base = t->n;
+        for (uint32_t r = 0; r < n; r++)
+            TRY(add_row(c, t, r == 0, NULL));
+        const uint32_t n_next = place < places ? remainders(divisor, places - place - 1) : 0;
+        put_place(t, base, n, place < places ? base + n : RULES_NONE, n_next);
+        n = n_next;
+    }
     return MOTE_OK;
 }
 
@@ -420,15 +434,7 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
     if (divisor == 0)
         return schema_malformed(c, schema, "multipleOf");
     uint32_t texts;
-    /* Remainders times digits would be too many: then the length is left open. */
-    if (divisor * (places + 1) <= 200) {
-        TRY(schema_number_texts(c, &texts));
-    } else {
-        chars open;
-        TRY(regex_compile(&open, str_of("^-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?$"), REGEX_SEARCH,
-                          c->fuel, c->err));
-        TRY(schema_add_set(c, &open, &texts));
-    }
+    TRY(schema_number_texts(c, &texts));
     table t = {0};
     const mote_status status = build_multiple(c, &t, (uint32_t)divisor, places);
     if (status == MOTE_OK)
@@ -453,15 +459,25 @@ static mote_status texts_of(schema_compiler *c, const char *pattern, uint32_t *k
 
 mote_status schema_number_texts(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.[0-9]{1,40})?$", &c->number_texts, set);
+    return texts_of(c, "^-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?$", &c->number_texts, set);
 }
 
 mote_status schema_integer_texts(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})$", &c->integer_texts, set);
+    return texts_of(c, "^-?(?:0|[1-9][0-9]*)$", &c->integer_texts, set);
 }
 
 mote_status schema_wide_integers(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.0{1,40})?$", &c->wide_integers, set);
+    return texts_of(c, "^-?(?:0|[1-9][0-9]*)(?:\\.0+)?$", &c->wide_integers, set);
+}
+
+mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out)
+{
+    uint32_t limits;
+    *out = set;
+    if (c->sets[set].texts.n > MAX_TO_LIMIT || chars_finite(&c->sets[set].texts))
+        return MOTE_OK;
+    TRY(texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.[0-9]{1,40})?$", &c->number_limits, &limits));
+    return schema_both_sets(c, set, limits, out);
 }

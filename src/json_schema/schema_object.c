@@ -16,7 +16,7 @@
 #include "automaton/grow.h"
 #include "automaton/json_rules.h"
 
-enum { MAX_CELLS = 20000, MAX_REGIONS = 64 };
+enum { MAX_CELLS = 20000, MAX_REGIONS = 256 };
 
 /* ---- which schemas a member has to satisfy ---- */
 
@@ -100,8 +100,8 @@ typedef struct object {
     const schema_shape *shape;
     member *members;
     uint32_t n;
-    region regions[MAX_REGIONS];
-    uint32_t n_regions;
+    region *regions;
+    uint32_t n_regions, regions_room;
     uint32_t other; /* rule of a member that is not listed, or RULES_NONE */
 } object;
 
@@ -127,6 +127,8 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
                        "%d ways",
                        MAX_REGIONS);
     if (rest) {
+        if (!grow_for(&o->regions, o->n_regions, &o->regions_room, sizeof *o->regions))
+            return schema_no_memory(c);
         o->regions[o->n_regions] = o->regions[i];
         o->regions[o->n_regions++].set = out;
     }
@@ -207,6 +209,8 @@ static mote_status find_others(object *o)
 {
     schema_compiler *c = o->c;
     o->other = RULES_NONE;
+    if (!grow_for(&o->regions, 0, &o->regions_room, sizeof *o->regions))
+        return schema_no_memory(c);
     o->n_regions = 1;
     o->regions[0] = (region){.conj = CONJ_ANY};
     TRY(other_names(o, &o->regions[0].set));
@@ -397,8 +401,9 @@ static mote_status put_members(object *o, uint32_t from, uint32_t to)
     const schema_shape *shape = o->shape;
     chains x = {.o = o, .n = o->n, .from = from, .to = to};
     const uint32_t most = o->n + 1;
-    if (shape->min > 0 || shape->max != RULES_NO_LIMIT)
-        x.cap = most;
+    /* Counts are told apart up to the larger limit. */
+    const uint32_t limit = shape->max == RULES_NO_LIMIT ? shape->min : shape->max;
+    x.cap = limit < most ? limit : most;
     if ((uint64_t)(o->n + 1) * (x.cap + 1) > MAX_CELLS)
         return schema_unsupported(o->c, o->c->where, "minProperties and maxProperties",
                                   "with so many properties");
@@ -442,5 +447,6 @@ mote_status schema_put_object(schema_compiler *c, const schema_shape *shape, uin
     if (status == MOTE_OK)
         status = put_members(&o, from, to);
     mem_free(o.members);
+    mem_free(o.regions);
     return status;
 }

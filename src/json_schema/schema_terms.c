@@ -75,8 +75,8 @@ static mote_status number_terms(schema_compiler *c, uint32_t n, uint32_t *out)
     }
     if (!grow_for(&c->conjs, c->n_conjs, &c->conjs_room, sizeof *c->conjs))
         return schema_no_memory(c);
-    c->conjs[c->n_conjs] = (schema_conj){
-        .first = c->n_terms, .n = n, .rule = RULES_NONE, .next = *slot, .depth = c->depth + 1};
+    c->conjs[c->n_conjs] =
+        (schema_conj){.first = c->n_terms, .n = n, .rule = RULES_NONE, .next = *slot};
     c->n_terms += n;
     *out = c->n_conjs++;
     *slot = c->n_conjs;
@@ -132,7 +132,18 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
         *out = a == SCHEMA_NONE ? b : a;
         return MOTE_OK;
     }
-    chars both;
-    TRY(chars_combine(&both, &c->sets[a].texts, CHARS_BOTH, &c->sets[b].texts, c->fuel, c->err));
-    return schema_add_set(c, &both, out);
+    const uint32_t known = c->joined.n;
+    const uint32_t joint = pairs_number(&c->joined, a < b ? a : b, a < b ? b : a);
+    if (joint == UINT32_MAX || !grow_for(&c->joints, joint, &c->joints_room, sizeof *c->joints))
+        return schema_no_memory(c);
+    if (joint == known)
+        c->joints[joint] = SCHEMA_NONE;
+    if (c->joints[joint] == SCHEMA_NONE) {
+        chars both;
+        TRY(chars_combine(&both, &c->sets[a].texts, CHARS_BOTH, &c->sets[b].texts, c->fuel,
+                          c->err));
+        TRY(schema_add_set(c, &both, &c->joints[joint]));
+    }
+    *out = c->joints[joint];
+    return MOTE_OK;
 }

@@ -9,6 +9,8 @@
  */
 #include "json_schema/schema_inside.h"
 
+#include "automaton/grow.h"
+
 enum { LOOK_INTO = 4 }; /* how deep two values are compared */
 
 /* ---- certainly different? ---- */
@@ -16,19 +18,50 @@ enum { LOOK_INTO = 4 }; /* how deep two values are compared */
 static mote_status apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
                          int depth, bool *out);
 
+/* What lies inside a value is another one: schemas that are open around it make no circle there. */
+static mote_status shapes_inside(schema_compiler *c, uint32_t conj, schema_shapes *out)
+{
+    const uint32_t first = c->first_open;
+    const bool wide = c->wide, loose = c->loose;
+    c->first_open = c->n_open;
+    c->wide = c->loose = true;
+    const mote_status status = schema_shapes_of(c, conj, out);
+    c->wide = wide;
+    c->loose = loose;
+    c->first_open = first;
+    return status;
+}
+
+/* The alternatives of a conjunction, rather too many than too few. They are kept for further
+ * questions: *out is not to be freed. */
+static mote_status loose_shapes(schema_compiler *c, uint32_t conj, schema_shapes *out)
+{
+    *out = (schema_shapes){0};
+    if (!grow_for(&c->loose_shapes, conj, &c->loose_room, sizeof *c->loose_shapes))
+        return schema_no_memory(c);
+    if (c->loose_shapes[conj].items == NULL) {
+        schema_shapes found = {0};
+        const mote_status status = shapes_inside(c, conj, &found);
+        if (status != MOTE_OK) {
+            schema_shapes_fini(&found);
+            return status;
+        }
+        c->loose_shapes[conj] = found;
+    }
+    *out = c->loose_shapes[conj];
+    return MOTE_OK;
+}
+
 static mote_status conjs_apart(schema_compiler *c, uint32_t a, uint32_t b, int depth, bool *out)
 {
-    schema_shapes x = {0}, y = {0};
+    schema_shapes x, y;
     *out = true;
-    mote_status status = schema_shapes_of(c, a, &x);
-    if (status == MOTE_OK)
-        status = schema_shapes_of(c, b, &y);
-    for (uint32_t i = 0; status == MOTE_OK && *out && i < x.n; i++)
-        for (uint32_t k = 0; status == MOTE_OK && *out && k < y.n; k++)
-            status = apart(c, &x.items[i], &y.items[k], depth - 1, out);
-    schema_shapes_fini(&x);
-    schema_shapes_fini(&y);
-    return status;
+    TRY(loose_shapes(c, a, &x));
+    TRY(loose_shapes(c, b, &y));
+    for (uint32_t i = 0; *out && i < x.n; i++)
+        for (uint32_t k = 0; *out && k < y.n; k++)
+            TRY(apart(c, &x.items[i], &y.items[k], depth - 1, out));
+    return MOTE_OK;
 }
 
 static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
