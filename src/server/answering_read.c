@@ -247,6 +247,16 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
     return status == MOTE_OK || failed(w, &err);
 }
 
+/* What is scored anyway need not be read for an answer that is not wanted, and the first token
+ * of a prompt has nothing before it to be scored by. */
+static bool has_job(const answering *w, const choice *c)
+{
+    const ask *a = &w->ask;
+    if (c->index < w->n_answers)
+        return !(a->no_answer && a->score_prompt);
+    return (a->score_from != NULL ? a->score_from[c->prompt] : 1) < w->prompts[c->prompt].n;
+}
+
 static bool make_jobs(answering *w, void (*release)(void *choice))
 {
     mote_error err;
@@ -258,15 +268,15 @@ static bool make_jobs(answering *w, void (*release)(void *choice))
     w->n_answers = w->n_prompts * a->n;
     w->n_choices = w->n_answers + (a->score_prompt ? w->n_prompts : 0);
     w->choices = mem_new(w->n_choices, sizeof *w->choices);
-    if (w->choices == NULL)
+    if (w->choices == NULL) {
+        w->n_choices = w->n_answers = 0;
         return ask_no_memory(&w->error);
+    }
     for (size_t i = 0; i < w->n_choices; i++) {
         set_choice(w, i);
-        /* what is scored anyway need not be read for an answer that is not wanted */
         if (a->no_answer)
             w->choices[i].cause = STOP_MAX_TOKENS;
-        if ((i >= w->n_answers || !a->no_answer || !a->score_prompt) &&
-            !make_job(w, &w->choices[i], words, release))
+        if (has_job(w, &w->choices[i]) && !make_job(w, &w->choices[i], words, release))
             return false;
     }
     return true;

@@ -92,6 +92,8 @@ def logprobs_of_answers_and_prompts(server):
     equal("".join(scored["logprobs"]["tokens"]), scored["text"])
     equal(scored["logprobs"]["token_logprobs"][0], None)
     assert all(x <= 0 for x in scored["logprobs"]["token_logprobs"][1:])
+    one = post(server, COMPLETIONS, body([5], max_tokens=0, echo=True, logprobs=1))["choices"][0]["logprobs"]
+    equal((len(one["tokens"]), one["token_logprobs"]), (1, [None]))
     both = post(server, COMPLETIONS, body("Once there was", max_tokens=3, echo=True, logprobs=0))["choices"][0]
     equal(both["logprobs"]["token_logprobs"][:len(scored["logprobs"]["tokens"])], scored["logprobs"]["token_logprobs"])
     # what an answer said of its tokens is what a prompt of the same tokens says of them

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault_test.c - every allocation that a request leads to fails once.
+ *
+ * A server in this process, on a socket in the file system, and a client that uses none of
+ * its memory. For each request allocation 1 fails, then 2, and so on until one gets through.
+ * The reply to each is whole and an error the client can act on, or the answer, or the
+ * connection is closed; and the next request is answered byte for byte as before all of it.
+ */
+#include "base/mem.h"
+#include "server/server.h"
+#include "support/data.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { REPLY = 1 << 20, MOST = 4000, AT_A_TIME = 24 };
+
+static char path[64];
+
+static void die(const char *what, const char *detail)
+{
+    fprintf(stderr, "%s: %s\n", what, detail);
+    exit(1);
+}
+
+/* ---- a client ---- */
+
+static int dial(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    const struct timeval patience = {.tv_sec = 20};
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        die("no connection to the server", path);
+    return fd;
+}
+
+/* The bytes of the reply, terminated; none if the connection was closed at once. */
+static void ask(const char *target, const char *body, char reply[REPLY])
+{
+    char head[512];
+    const int fd = dial();
+    size_t n = 0;
+    reply[0] = 0;
+    const int length = snprintf(head, sizeof head,
+                                "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                "Content-Type: application/json\r\nMote-Ext: 0\r\n"
+                                "Content-Length: %zu\r\n\r\n",
+                                target, strlen(body));
+    /* a server without memory may close before it has read all of it */
+    (void)!send(fd, head, (size_t)length, MSG_NOSIGNAL);
+    (void)!send(fd, body, strlen(body), MSG_NOSIGNAL);
+    for (;;) {
+        const ssize_t got = read(fd, reply + n, REPLY - 1 - n);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            die("no reply in time after", reply);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    reply[n] = 0;
+    close(fd);
+}
+
+/* What differs from one reply to the next is made the same: ids, dates and times. */
+static void normalise(char *reply)
+{
+    static const char *const before[] = {"req_",
+                                         "chatcmpl-",
+                                         "cmpl-",
+                                         "resp_",
+                                         "msg_",
+                                         "call_",
+                                         "fc_",
+                                         "rs_",
+                                         "\"created\":",
+                                         "created_at\":",
+                                         "completed_at\":",
+                                         "Date: ",
+                                         "processing-ms: ",
+                                         "\"timings\":{",
+                                         "cached_tokens\":",
+                                         "created_at\":\"",
+                                         "_duration\":",
+                                         "input_tokens\":",
+                                         "signature\":\""};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        for (char *at = strstr(reply, before[i]); at != NULL; at = strstr(at, before[i])) {
+            at += strlen(before[i]);
+            const char *end = before[i][strlen(before[i]) - 1] == '{' ? "}" : "\",}\r\n";
+            char *rest = at + strcspn(at, end);
+            memmove(at, rest, strlen(rest) + 1);
+        }
+}
+
+/* Chunks of a stream are cut as the loop turns: their sizes are left out. */
+static void join_chunks(char *text)
+{
+    char *to = text, *from = text;
+    if (strstr(text, "data: ") == NULL)
+        return;
+    for (;;) {
+        char *line = strstr(from, "\r\n");
+        const size_t size = line != NULL ? strtoul(from, NULL, 16) : 0;
+        if (size == 0)
+            break;
+        memmove(to, line + 2, size);
+        to += size;
+        from = line + 2 + size + 2;
+    }
+    *to = 0;
+}
+
+/* Words to those who wait come by the clock. */
+static void drop_comments(char *text)
+{
+    char *at = text;
+    while ((at = strstr(at, "\n: ")) != NULL) {
+        const char *rest = strstr(at + 1, "\n\n");
+        if (rest == NULL)
+            return;
+        memmove(at + 1, rest + 2, strlen(rest + 2) + 1);
+    }
+}
+
+/* ---- requests ---- */
+
+#define USER   "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me the emblem of Venvia.\"}]"
+#define GREEDY "\"temperature\":0,\"seed\":1"
+#define TOOL                                                                                       \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":"     \
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]" \
+    "}}}]"
+
+static const struct {
+    const char *target, *body;
+} requests[] = {
+    {"/v1/chat/completions", "{" USER "," GREEDY ",\"logprobs\":true,\"n\":2}"},
+    {"/v1/chat/completions", "{" USER "," GREEDY ",\"stream\":true,\"max_tokens\":6}"},
+    {"/v1/chat/completions", "{" USER "," GREEDY "," TOOL ",\"tool_choice\":\"required\"}"},
+    {"/v1/completions",
+     "{\"prompt\":[\"The\",\"A\"]," GREEDY ",\"echo\":true,\"logprobs\":2,\"max_tokens\":3}"},
+    {"/v1/responses", "{\"input\":\"What is 2 + 3?\"," GREEDY ",\"stream\":true,\"store\":true}"},
+    {"/v1/embeddings", "{\"input\":[\"one\",\"two\"],\"dimensions\":8}"},
+    {"/v1/messages",
+     "{\"model\":\"m\",\"max_tokens\":8,\"temperature\":0," USER ",\"stream\":true}"},
+    {"/api/chat", "{\"model\":\"m\"," USER ",\"stream\":false,\"options\":{" GREEDY "}}"},
+};
+
+/* What a client may see when there was no memory. */
+static bool is_acceptable(const char *reply)
+{
+    static const char *const begins[] = {"HTTP/1.1 200 ", "HTTP/1.1 500 ", "HTTP/1.1 503 ",
+                                         "HTTP/1.1 429 ", "HTTP/1.1 529 "};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(reply, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return reply[0] == 0;
+}
+
+static void answer(size_t i, char reply[REPLY])
+{
+    ask(requests[i].target, requests[i].body, reply);
+    if (strncmp(reply, "HTTP/1.1 200 ", 13) != 0)
+        die("a sound request failed", reply);
+    char *text = strstr(reply, "\r\n\r\n") + 4;
+    memmove(reply, text, strlen(text) + 1);
+    join_chunks(reply);
+    drop_comments(reply);
+    normalise(reply);
+}
+
+/* Fails one allocation after another; after each few the answer must be what it was. */
+static void check_request(size_t i)
+{
+    static char wanted[REPLY], reply[REPLY];
+    uint64_t n = 1, failures = 0;
+    answer(i, wanted);
+    for (; n < MOST; n++) {
+        mem_fail_at(n);
+        ask(requests[i].target, requests[i].body, reply);
+        const bool happened = mem_failed();
+        mem_fail_at(0);
+        if (!is_acceptable(reply))
+            die("a reply without memory", reply);
+        failures += happened;
+        if (!happened)
+            break;
+        if (n % AT_A_TIME != 0)
+            continue;
+        answer(i, reply);
+        if (strcmp(reply, wanted) != 0) {
+            fprintf(stderr, "%s\n-- was --\n", reply);
+            die("after a failure the answer is another one; it was", wanted);
+        }
+    }
+    answer(i, reply);
+    if (strcmp(reply, wanted) != 0)
+        die("at the end the answer is another one", reply);
+    printf("%s: %llu allocations failed\n", requests[i].target, (unsigned long long)failures);
+    fflush(stdout);
+}
+
+/* ---- the server ---- */
+
+static void *serve(void *with)
+{
+    mote_error err;
+    if (server_run(with, &err) != MOTE_OK)
+        die("the server ended", err.text);
+    return NULL;
+}
+
+int main(void)
+{
+    char model_path[TEST_PATH], listen[80];
+    mote_error err;
+    mote_model *model;
+    server *s;
+    pthread_t thread;
+    if (!test_data_path(model_path, "mote-tiny-Q4_K_M.gguf"))
+        return TEST_SKIPPED;
+    snprintf(path, sizeof path, "fault-%ld.sock", (long)getpid());
+    snprintf(listen, sizeof listen, "unix:%s", path);
+    if (mote_model_open(&model, model_path, NULL, &err) != MOTE_OK)
+        die("no model", err.text);
+    static server_options options;
+    options = (server_options){.model = model,
+                               .model_path = model_path,
+                               .name = "m",
+                               .sched = {.parallel = 4, .positions = 4096, .threads = 1},
+                               .listen = {listen},
+                               .n_listen = 1,
+                               .log_level = -1};
+    if (server_new(&s, &options, &err) != MOTE_OK)
+        die("no server", err.text);
+    if (pthread_create(&thread, NULL, serve, s) != 0)
+        die("no thread", "");
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        check_request(i);
+    server_stop(s);
+    pthread_join(thread, NULL);
+    server_free(s);
+    mote_model_close(model);
+    unlink(path);
+    if (mem_count().blocks != 0)
+        die("memory is left", "");
+    return 0;
+}
