@@ -56,7 +56,7 @@ static void print_table(cli_out *o, const json_node *status, bool memory)
 {
     const str name = json_node_text(json_node_get(status, "model"));
     const json_node *kinds = json_node_get(status, "memory");
-    char size[TEXT_NUMBER_BYTES], context[32], busy[64];
+    char size[TEXT_NUMBER_BYTES], context[32], busy[96];
     const size_t width = name.n > 4 ? name.n : 4;
     text_bytes(size, number(kinds, "total"));
     snprintf(context, sizeof context, "%llu", (unsigned long long)number(status, "context"));
