@@ -207,8 +207,15 @@ void schema_shapes_fini(schema_shapes *s);
 /* The alternatives of one schema. out is empty before; free it also after a failure. */
 mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
 
-/* ---- schema_const.c and schema_combine.c: these narrow shapes by one keyword of a schema ---- */
+/* ---- schema_keywords.c, schema_const.c and schema_combine.c: these narrow shapes by one keyword
+ * of a schema ---- */
 
+/* All keywords about one type of value but those of items and members. */
+mote_status schema_apply_keywords(schema_compiler *c, const json_node *schema,
+                                  schema_shapes *shapes);
+mote_status schema_apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
+mote_status schema_apply_members(schema_compiler *c, const json_node *schema,
+                                 schema_shapes *shapes);
 mote_status schema_apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
                               schema_shapes *shapes);
 mote_status schema_apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes);

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * regex_class.c - characters of an expression: escapes, and classes as lists of
+ * ranges, put in order and merged when they end.
+ */
+#include "automaton/regex_parser.h"
+
+#include "automaton/grow.h"
+
+mote_status regex_add_range(regex_parser *p, uint32_t lo, uint32_t hi)
+{
+    regex_tree *t = p->t;
+    if (!grow_for(&t->ranges, t->n_ranges, &t->ranges_room, sizeof *t->ranges))
+        return err_set(p->err, MOTE_E_MEMORY, "no memory for a pattern");
+    t->ranges[t->n_ranges++] = (regex_range){lo, hi};
+    return MOTE_OK;
+}
+
+/* By lower end, with gaps that halve: no input makes it slow enough to matter. */
+static void sort_ranges(regex_range *x, uint32_t n)
+{
+    for (uint32_t gap = n / 2; gap > 0; gap /= 2)
+        for (uint32_t i = gap; i < n; i++) {
+            const regex_range moving = x[i];
+            uint32_t k = i;
+            for (; k >= gap && x[k - gap].lo > moving.lo; k -= gap)
+                x[k] = x[k - gap];
+            x[k] = moving;
+        }
+}
+
+static mote_status complement(regex_parser *p, uint32_t from)
+{
+    regex_tree *t = p->t;
+    const uint32_t n = t->n_ranges - from;
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const regex_range x = t->ranges[from + i];
+        if (x.lo > next)
+            TRY(regex_add_range(p, next, x.lo - 1));
+        next = x.hi + 1;
+    }
+    if (next <= CHARS_LAST)
+        TRY(regex_add_range(p, next, CHARS_LAST));
+    const uint32_t made = t->n_ranges - from - n;
+    memmove(t->ranges + from, t->ranges + from + n, made * sizeof *t->ranges);
+    t->n_ranges = from + made;
+    return MOTE_OK;
+}
+
+/* Puts the ranges from `from` on in order, merged; the other characters instead if negated. */
+static mote_status settle_ranges(regex_parser *p, uint32_t from, bool negated)
+{
+    regex_tree *t = p->t;
+    sort_ranges(t->ranges + from, t->n_ranges - from);
+    uint32_t n = from;
+    for (uint32_t i = from; i < t->n_ranges; i++) {
+        const regex_range x = t->ranges[i];
+        if (n > from && x.lo <= t->ranges[n - 1].hi + 1) {
+            if (t->ranges[n - 1].hi < x.hi)
+                t->ranges[n - 1].hi = x.hi;
+        } else {
+            t->ranges[n++] = x;
+        }
+    }
+    t->n_ranges = n;
+    return negated ? complement(p, from) : MOTE_OK;
+}
+
+/* What \d, \w and \s mean, and what their negations leave out. */
+static const regex_range digits[] = {{'0', '9'}};
+static const regex_range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+static const regex_range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},
+                                     {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+                                     {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+                                     {0x1C, 0x1F},     {0x85, 0x85},     {0xFEFF, 0xFEFF}};
+enum { SPACES_OF_BOTH = 9 };
+static const regex_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+static mote_status add_class(regex_parser *p, const regex_range *x, size_t n, bool negated)
+{
+    const uint32_t from = p->t->n_ranges;
+    for (size_t i = 0; i < n; i++)
+        TRY(regex_add_range(p, x[i].lo, x[i].hi));
+    return settle_ranges(p, from, negated);
+}
+
+mote_status regex_add_named_class(regex_parser *p, char name)
+{
+    switch (name) {
+    case 'd': return add_class(p, digits, LENGTH(digits), false);
+    case 'D': return add_class(p, digits, LENGTH(digits), true);
+    case 'w': return add_class(p, word, LENGTH(word), false);
+    case 'W': return add_class(p, word, LENGTH(word), true);
+    case 's': return add_class(p, spaces, SPACES_OF_BOTH, false);
+    default: return add_class(p, spaces, LENGTH(spaces), true);
+    }
+}
+
+mote_status regex_add_dot(regex_parser *p)
+{
+    return add_class(p, line_ends, LENGTH(line_ends), true);
+}
+
+/* ---- escapes ---- */
+
+static bool hex_value(unsigned char c, uint32_t *value)
+{
+    if (c >= '0' && c <= '9')
+        *value = *value * 16 + (c - '0');
+    else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+        *value = *value * 16 + (uint32_t)((c | 32) - 'a' + 10);
+    else
+        return false;
+    return true;
+}
+
+/* Exactly n hexadecimal digits from `ahead` of here. */
+static bool hex_at(const regex_parser *p, size_t ahead, size_t n, uint32_t *value)
+{
+    *value = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!hex_value(regex_peek(p, ahead + i), value))
+            return false;
+    return true;
+}
+
+static mote_status braced_code_point(regex_parser *p, uint32_t *c)
+{
+    *c = 0;
+    size_t n = 1;
+    while (hex_value(regex_peek(p, n), c) && *c <= CHARS_LAST)
+        n++;
+    if (n == 1 || regex_peek(p, n) != '}' || *c > CHARS_LAST)
+        return regex_wrong(p, "an escape that is no character");
+    p->at += n + 1;
+    return MOTE_OK;
+}
+
+/* Behind "\u". */
+static mote_status unicode_escape(regex_parser *p, uint32_t *c)
+{
+    if (regex_peek(p, 0) == '{')
+        return braced_code_point(p, c);
+    uint32_t low;
+    if (!hex_at(p, 0, 4, c))
+        return regex_wrong(p, "an escape that is no character");
+    p->at += 4;
+    if (*c >= 0xD800 && *c < 0xDC00 && regex_peek(p, 0) == '\\' && regex_peek(p, 1) == 'u' &&
+        hex_at(p, 2, 4, &low) && low >= 0xDC00 && low < 0xE000) {
+        *c = 0x10000 + ((*c - 0xD800) << 10) + (low - 0xDC00);
+        p->at += 6;
+    }
+    return MOTE_OK;
+}
+
+static mote_status hex_escape(regex_parser *p, uint32_t *c)
+{
+    if (!hex_at(p, 0, 2, c))
+        return regex_wrong(p, "an escape that is no character");
+    p->at += 2;
+    return MOTE_OK;
+}
+
+/* Behind a backslash that stands for one character. */
+mote_status regex_char_escape(regex_parser *p, uint32_t *c)
+{
+    static const char controls[] = "t\tn\nr\rf\fv\v";
+    const unsigned char name = regex_peek(p, 0);
+    if (!regex_more(p))
+        return regex_wrong(p, "nothing behind a backslash");
+    for (const char *s = controls; *s != 0; s += 2)
+        if ((unsigned char)s[0] == name) {
+            p->at++;
+            *c = (unsigned char)s[1];
+            return MOTE_OK;
+        }
+    if (name == 'u' || name == 'x') {
+        p->at++;
+        return name == 'u' ? unicode_escape(p, c) : hex_escape(p, c);
+    }
+    if (name == 'c' && ((regex_peek(p, 1) | 32) >= 'a' && (regex_peek(p, 1) | 32) <= 'z')) {
+        *c = regex_peek(p, 1) & 31u;
+        p->at += 2;
+        return MOTE_OK;
+    }
+    if (name == '0') {
+        p->at++;
+        *c = 0;
+        return MOTE_OK;
+    }
+    if (name >= '1' && name <= '9')
+        return regex_refused(p, "a reference to a group");
+    if (name == 'k')
+        return regex_refused(p, "a reference to a named group");
+    if (name == 'p' || name == 'P')
+        return regex_refused(p, "a Unicode property (\\p)");
+    if (!chars_decode(p->text, &p->at, c))
+        return regex_wrong(p, "ill-formed UTF-8");
+    if ((*c | 32) >= 'a' && (*c | 32) <= 'z')
+        return regex_wrong(p, "an escape without a meaning");
+    return MOTE_OK;
+}
+
+bool regex_is_class_name(unsigned char c)
+{
+    return c != 0 && strchr("dDwWsS", c) != NULL;
+}
+
+/* One member of a class: a character in *c, or a class of its own, which is added. */
+static mote_status class_member(regex_parser *p, uint32_t *c, bool *is_class)
+{
+    *is_class = false;
+    if (regex_peek(p, 0) != '\\') {
+        if (!chars_decode(p->text, &p->at, c))
+            return regex_wrong(p, "ill-formed UTF-8");
+        return MOTE_OK;
+    }
+    p->at++;
+    if (regex_is_class_name(regex_peek(p, 0))) {
+        *is_class = true;
+        return regex_add_named_class(p, p->text.p[p->at++]);
+    }
+    if (regex_peek(p, 0) == 'b') {
+        p->at++;
+        *c = 8;
+        return MOTE_OK;
+    }
+    return regex_char_escape(p, c);
+}
+
+static mote_status class_range(regex_parser *p)
+{
+    uint32_t lo, hi;
+    bool lo_class, hi_class = false;
+    TRY(class_member(p, &lo, &lo_class));
+    if (regex_peek(p, 0) != '-' || regex_peek(p, 1) == ']' || p->at + 1 >= p->text.n)
+        return lo_class ? MOTE_OK : regex_add_range(p, lo, lo);
+    p->at++;
+    TRY(class_member(p, &hi, &hi_class));
+    if (lo_class || hi_class) { /* the '-' is one more member */
+        TRY(regex_add_range(p, '-', '-'));
+        if (!lo_class)
+            TRY(regex_add_range(p, lo, lo));
+        return hi_class ? MOTE_OK : regex_add_range(p, hi, hi);
+    }
+    if (lo > hi)
+        return regex_wrong(p, "a range that runs backwards");
+    return regex_add_range(p, lo, hi);
+}
+
+mote_status regex_read_class(regex_parser *p, uint32_t node)
+{
+    const uint32_t from = p->t->n_ranges;
+    const bool negated = regex_peek(p, 0) == '^';
+    p->at += negated;
+    while (regex_more(p) && regex_peek(p, 0) != ']')
+        TRY(class_range(p));
+    if (!regex_more(p))
+        return regex_wrong(p, "a class without its end");
+    p->at++;
+    TRY(settle_ranges(p, from, negated));
+    p->t->nodes[node].first = from;
+    p->t->nodes[node].n = p->t->n_ranges - from;
+    return MOTE_OK;
+}
