@@ -11,6 +11,8 @@ enum { REMEMBERED = 1024 };
 /* For each key. */
 static const shelf_options stored_limits = {
     .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
+static const shelf_options item_limits = {
+    .entries = 4096, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
 
 typedef struct remembered {
     char id[40];
@@ -21,7 +23,7 @@ typedef struct remembered {
 struct api {
     struct answering *at_work;
     char fingerprint[48];
-    shelf *stored;
+    shelf *stored, *items;
     remembered *last; /* [REMEMBERED], a ring */
     size_t next;
 };
@@ -47,7 +49,8 @@ mote_status api_new(api **out, server *s, mote_error *err)
     if (a == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
     a->last = mem_new(REMEMBERED, sizeof *a->last);
-    if (a->last == NULL || shelf_new(&a->stored, &stored_limits, err) != MOTE_OK) {
+    if (a->last == NULL || shelf_new(&a->stored, &stored_limits, err) != MOTE_OK ||
+        shelf_new(&a->items, &item_limits, err) != MOTE_OK) {
         api_free(a);
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
     }
@@ -64,6 +67,7 @@ void api_free(api *a)
         strbuf_fini(&a->last[i].json);
     mem_free(a->last);
     shelf_free(a->stored);
+    shelf_free(a->items);
     mem_free(a);
 }
 
@@ -80,6 +84,11 @@ const char *api_fingerprint(const api *a)
 shelf *api_responses(api *a)
 {
     return a->stored;
+}
+
+shelf *api_items(api *a)
+{
+    return a->items;
 }
 
 void api_remember(api *a, const char *request_id, uint64_t realm, str json)

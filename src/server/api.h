@@ -28,6 +28,8 @@ struct answering **api_at_work(api *a); /* the first of a list */
 const char *api_fingerprint(const api *a);
 /* Replies of /v1/responses. Any thread. */
 shelf *api_responses(api *a);
+/* The items of those replies, each by its id. Any thread. */
+shelf *api_items(api *a);
 
 /* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. */
 void api_remember(api *a, const char *request_id, uint64_t realm, str json);

@@ -241,6 +241,25 @@ static void choice_over(answering *w, choice *c)
     }
 }
 
+/* Each by itself too, for those who name it instead of sending it back. */
+static void store_items(answering *w)
+{
+    choice *c = &w->choices[0];
+    const items *list = items_of(c);
+    strbuf out = w->out; /* items are printed there */
+    w->out = (strbuf){0};
+    for (size_t i = 0; list != NULL && i < list->n; i++) {
+        w->out.n = 0;
+        items_put(w, c, &list->at[i], true, "completed");
+        const str texts[SHELF_TEXTS] = {strbuf_view(&w->out)};
+        if (!w->out.failed)
+            shelf_put(api_items(server_api(w->server)), w->ask.realm, str_of(list->at[i].id), texts,
+                      NULL);
+    }
+    strbuf_fini(&w->out);
+    w->out = out;
+}
+
 static void store(answering *w, str reply)
 {
     const responses_own *own = w->ask.own;
@@ -256,6 +275,7 @@ static void store(answering *w, str reply)
     if (!messages.failed)
         shelf_put(api_responses(server_api(w->server)), w->ask.realm, str_of(w->id), texts, NULL);
     strbuf_fini(&messages);
+    store_items(w);
 }
 
 static void end(answering *w)

@@ -224,21 +224,53 @@ static void put_input_text(strbuf *out, str text)
 
 /* ---- input ---- */
 
-static bool read_items(writer *w, const json_node *input, strbuf *listed, api_error *error)
+/* Items that are only named, as they were stored: in order, null for those nobody knows. */
+static bool find_named(writer *w, server *s, const json_node *input, const json_node **named,
+                       api_error *error)
+{
+    strbuf json = {0};
+    jp_open(&json, '[');
+    for (const json_node *i = json_node_first(input); i != NULL; i = json_node_next(i)) {
+        strbuf found = {0};
+        if (!str_is(json_node_text(json_node_get(i, "type")), "item_reference"))
+            continue;
+        const str id = json_node_text(json_node_get(i, "id"));
+        if (shelf_get(api_items(server_api(s)), w->a->realm, id, 0, &found))
+            jp_raw(&json, strbuf_view(&found));
+        else
+            jp_null(&json);
+        json.failed |= found.failed;
+        strbuf_fini(&found);
+    }
+    jp_close(&json, ']');
+    *named = json_node_first(ask_made(w->a, &json, error));
+    return error->code == NULL;
+}
+
+static bool read_items(writer *w, server *s, const json_node *input, strbuf *listed,
+                       api_error *error)
 {
     size_t index = 0;
+    const json_node *named;
     if (json_node_size(input) < 1 || json_node_size(input) > MAX_ITEMS)
         return ask_wrong(error, "input", "must have from 1 to %d items", MAX_ITEMS);
+    if (!find_named(w, s, input, &named, error))
+        return false;
     for (const json_node *i = json_node_first(input); i != NULL; i = json_node_next(i)) {
-        if (!add_item(w, i, index++, error))
+        const json_node *meant = i;
+        if (str_is(json_node_text(json_node_get(i, "type")), "item_reference")) {
+            meant = json_node_is(named, JSON_IS_OBJECT) ? named : i;
+            named = json_node_next(named);
+        }
+        if (!add_item(w, meant, index++, error))
             return false;
-        put_input_item(listed, i);
+        put_input_item(listed, meant);
     }
     flush(w);
     return true;
 }
 
-static bool read_input(writer *w, strbuf *listed, api_error *error)
+static bool read_input(writer *w, server *s, strbuf *listed, api_error *error)
 {
     const json_node *input = json_node_get(w->a->root, "input");
     if (!given(input)) {
@@ -247,7 +279,7 @@ static bool read_input(writer *w, strbuf *listed, api_error *error)
         return false;
     }
     if (!json_node_is(input, JSON_IS_STRING))
-        return read_items(w, input, listed, error);
+        return read_items(w, s, input, listed, error);
     jp_open(&w->messages, '{');
     jp_key_text(&w->messages, "role", "user");
     jp_key_str(&w->messages, "content", json_node_text(input));
@@ -363,7 +395,7 @@ static bool read_conversation(ask *a, server *s, responses_own *own, api_error *
 {
     writer w = {.a = a};
     strbuf listed = {0};
-    bool fine = read_previous(&w, s, own, error) && read_input(&w, &listed, error);
+    bool fine = read_previous(&w, s, own, error) && read_input(&w, s, &listed, error);
     fine = fine && keep(a, &w.messages, &own->messages, error) &&
            keep(a, &listed, &own->input_items, error);
     strbuf_fini(&w.messages);

@@ -156,6 +156,22 @@ def going_on_from_a_stored_response(server):
 
 
 @case
+def items_that_are_only_named(server):
+    first = post(server, RESPONSES, body(SUM, reasoning={"effort": "low"}))
+    ask = {"role": "user", "content": SUM}
+    more = {"role": "user", "content": "Sure?"}
+
+    def tokens(items):
+        return post(server, RESPONSES + "/input_tokens", {"input": [ask, *items, more]})["input_tokens"]
+    named = [{"type": "item_reference", "id": i["id"]} for i in first["output"]]
+    equal(len(named), 2)
+    equal(tokens(named), tokens(first["output"]))
+    assert tokens(named[:1]) < tokens(named)
+    reply = post(server, RESPONSES, {**body(), "input": [ask, {"type": "item_reference", "id": "msg_no"}]})
+    assert {"code": "item_ignored", "at": "input[1]"} in reply["mote"]["warnings"]
+
+
+@case
 def stored_responses(server):
     made = post(server, RESPONSES, body())
     path = f"{RESPONSES}/{made['id']}"
