@@ -14,8 +14,7 @@
  * Time is the processor's. A compilation is timed up to the grammar that is ready for its first
  * mask, the best of ROUNDS; for T everything begins with a fresh one.
  *
- *   cc -O2 -Iinclude -Isrc bench/grammar_bench.c build/release/libmote.a -ljansson -lutf8proc \
- *      -lpthread -lm -o grammar_bench
+ * The build makes it as tests/grammars/grammar_bench.
  */
 #include "base/os.h"
 #include "gguf/gguf.h"
