@@ -86,8 +86,10 @@ static mote_status read_tokens(rig *r, const bench *b, uint64_t n, mote_error *e
         for (size_t i = 0; i < slice; i++)
             r->tokens[i] = any_token(b->model, done + i);
         bool last = done + slice == n;
-        mote_work work = {r->sessions[0], r->tokens, slice,
-                          last ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
+        mote_work work = {.session = r->sessions[0],
+                          .tokens = r->tokens,
+                          .n = slice,
+                          .want = last ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
         TRY(mote_step(r->engine, &work, 1, err));
         done += slice;
     }
@@ -125,7 +127,10 @@ static mote_status decode(rig *r, const bench *b, uint32_t steps, mote_error *er
     for (uint32_t step = 0; step < steps; step++) {
         for (uint32_t i = 0; i < r->n; i++) {
             r->tokens[i] = any_token(b->model, (uint64_t)i << 32 | step);
-            r->work[i] = (mote_work){r->sessions[i], &r->tokens[i], 1, MOTE_LOGITS_LAST};
+            r->work[i] = (mote_work){.session = r->sessions[i],
+                                     .tokens = &r->tokens[i],
+                                     .n = 1,
+                                     .want = MOTE_LOGITS_LAST};
         }
         TRY(mote_step(r->engine, r->work, r->n, err));
     }
