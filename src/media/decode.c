@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decode.c - which decoder a file belongs to: see decode.h. */
+#include "media/decode_int.h"
+
+#include "base/mem.h"
+
+typedef struct media_codec {
+    const char *name;
+    media_probe_fn *probe;
+    media_decode_fn *decode;
+} media_codec;
+
+static const media_codec codecs[] = {
+    [MEDIA_UNKNOWN] = {"unknown", NULL, NULL},
+    [MEDIA_JPEG] = {"JPEG", media_probe_jpeg, media_decode_jpeg},
+    [MEDIA_PNG] = {"PNG", media_probe_png, media_decode_png},
+    [MEDIA_WEBP] = {"WebP", media_probe_webp, media_decode_webp},
+    [MEDIA_GIF] = {"GIF", media_probe_gif, media_decode_gif},
+};
+
+static bool begins(str file, size_t at, const char *bytes, size_t n)
+{
+    return file.n >= at + n && memcmp(file.p + at, bytes, n) == 0;
+}
+
+media_format media_format_of(str file)
+{
+    if (begins(file, 0, "\xff\xd8\xff", 3))
+        return MEDIA_JPEG;
+    if (begins(file, 0, "\x89PNG\r\n\x1a\n", 8))
+        return MEDIA_PNG;
+    if (begins(file, 0, "RIFF", 4) && begins(file, 8, "WEBP", 4))
+        return MEDIA_WEBP;
+    if (begins(file, 0, "GIF87a", 6) || begins(file, 0, "GIF89a", 6))
+        return MEDIA_GIF;
+    return MEDIA_UNKNOWN;
+}
+
+const char *media_format_name(media_format format)
+{
+    return codecs[format].name;
+}
+
+mote_status media_check_size(uint64_t width, uint64_t height, mote_error *err)
+{
+    if (width == 0 || height == 0)
+        return err_set(err, MOTE_E_FORMAT, "a picture without pixels");
+    if (width > MEDIA_MAX_SIDE || height > MEDIA_MAX_SIDE || width * height > MEDIA_MAX_PIXELS)
+        return err_set(err, MOTE_E_FULL, "a picture of %llu x %llu; the most is %d million pixels",
+                       (unsigned long long)width, (unsigned long long)height,
+                       MEDIA_MAX_PIXELS / 1000000);
+    return MOTE_OK;
+}
+
+static size_t picture_bytes(const media_picture *picture)
+{
+    return (size_t)picture->width * picture->height * 3;
+}
+
+void media_picture_fini(media_picture *picture)
+{
+    mem_unmap(picture->rgb, 0, picture_bytes(picture));
+    picture->rgb = NULL;
+}
+
+mote_status media_picture_new(media_picture *out, uint32_t width, uint32_t height, mote_error *err)
+{
+    *out = (media_picture){.width = width, .height = height};
+    TRY(media_check_size(width, height, err));
+    out->rgb = mem_map(0, picture_bytes(out));
+    return out->rgb != NULL
+               ? MOTE_OK
+               : err_set(err, MOTE_E_MEMORY, "no memory for a picture of %u x %u", width, height);
+}
+
+static mote_status find_codec(str file, const media_codec **out, mote_error *err)
+{
+    const media_format format = media_format_of(file);
+    if (format == MEDIA_UNKNOWN)
+        return err_set(err, MOTE_E_UNSUPPORTED, "not a JPEG, PNG, WebP or GIF");
+    if (file.n > MEDIA_MAX_BYTES)
+        return err_set(err, MOTE_E_FULL, "a picture file of %zu bytes; the most is %d", file.n,
+                       MEDIA_MAX_BYTES);
+    *out = &codecs[format];
+    return MOTE_OK;
+}
+
+mote_status media_probe(str file, media_info *out, mote_error *err)
+{
+    const media_codec *codec = NULL;
+    *out = (media_info){.format = media_format_of(file), .frames = 1};
+    TRY(find_codec(file, &codec, err));
+    TRY(codec->probe(file, out, err));
+    return media_check_size(out->width, out->height, err);
+}
+
+mote_status media_decode(str file, media_frame_fn *frame, void *with, mote_error *err)
+{
+    const media_codec *codec = NULL;
+    TRY(find_codec(file, &codec, err));
+    return codec->decode(file, frame, with, err);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decode_int.h - what the decoders share. */
+#ifndef MOTE_MEDIA_DECODE_INT_H
+#define MOTE_MEDIA_DECODE_INT_H
+
+#include "media/decode.h"
+
+typedef mote_status media_probe_fn(str file, media_info *out, mote_error *err);
+typedef mote_status media_decode_fn(str file, media_frame_fn *frame, void *with, mote_error *err);
+
+media_probe_fn media_probe_jpeg, media_probe_png, media_probe_webp, media_probe_gif;
+media_decode_fn media_decode_jpeg, media_decode_png, media_decode_webp, media_decode_gif;
+
+/* MOTE_E_FULL if a frame of this size is beyond the limits. */
+mote_status media_check_size(uint64_t width, uint64_t height, mote_error *err);
+/* Room for a frame, checked. It takes memory as it is filled: many files claim more than they hold.
+ */
+mote_status media_picture_new(media_picture *out, uint32_t width, uint32_t height, mote_error *err);
+void media_picture_fini(media_picture *picture);
+
+/* ---- turning (orient.c) ---- */
+
+/* The orientation a block of EXIF (with or without "Exif\0\0" before it) speaks of: 1 to 8; 1 if it
+ * speaks of none. */
+unsigned media_orientation(str exif);
+/* Turns the picture, whose pixels may move to other memory. */
+mote_status media_orient(media_picture *picture, unsigned orientation, mote_error *err);
+
+#endif

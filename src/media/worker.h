@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker.h - decoding where nothing can be lost: in another process, one for every file.
+ *
+ * A nursery is forked at the start, while the program has one thread. For each file it forks a
+ * child, which gives up everything it could do but compute (sandbox.h), reads the file from a
+ * socket, decodes and resizes, writes the pixels back and ends. What a file does to its decoder is
+ * an error of that one file; a decoder that hangs or grows is ended by its limits.
+ */
+#ifndef MOTE_MEDIA_WORKER_H
+#define MOTE_MEDIA_WORKER_H
+
+#include "base/str.h"
+#include "media/fit.h"
+
+typedef struct media_nursery media_nursery;
+
+/* Before the program has other threads. */
+mote_status media_nursery_start(media_nursery **out, mote_error *err);
+/* Files that are being decoded are finished. NULL is allowed. */
+void media_nursery_stop(media_nursery *nursery);
+
+typedef struct media_ask {
+    str file;
+    bool film;           /* all frames that the model wants of it, not only the first */
+    double fps;          /* of a film; 0: as the file says */
+    media_limits limits; /* pixels */
+} media_ask;
+
+/* What the tower is given: frames of one size. */
+typedef struct media_seen {
+    uint32_t n;
+    uint32_t width, height;               /* multiples of 32 */
+    uint32_t stored_width, stored_height; /* after turning */
+    uint8_t *rgb;                         /* [n][height][width][3] */
+    double *times;                        /* [n], seconds from the beginning of a film */
+} media_seen;
+
+/* Any thread, any number at once. The statuses of media_decode, and MOTE_E_IO if the decoder ended
+ * without an answer. */
+mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *out,
+                      mote_error *err);
+void media_seen_fini(media_seen *seen);
+
+/* The same in this process, without a sandbox: what the child does, and for tests. */
+mote_status media_see_here(const media_ask *ask, media_seen *out, mote_error *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * decode_probe.c [FRAMES] - decodes what comes in, for decode_pillow.py: each request is a number
+ * of 4 bytes and a file of that length. The answer is the number of frames that follow, at most
+ * FRAMES (1), and for each its width, height and pixels; or 0, the length of a message, and the
+ * message.
+ */
+#include "base/mem.h"
+#include "media/decode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct frames {
+    media_picture *list;
+    uint32_t n, most;
+} frames;
+
+static bool keep(void *with, uint32_t i, const media_picture *frame)
+{
+    frames *f = with;
+    const size_t bytes = (size_t)frame->width * frame->height * 3;
+    (void)i;
+    f->list[f->n] = *frame;
+    f->list[f->n].rgb = mem_new(bytes, 1);
+    memcpy(f->list[f->n++].rgb, frame->rgb, bytes);
+    return f->n < f->most;
+}
+
+static void put(uint32_t number)
+{
+    fwrite(&number, sizeof number, 1, stdout);
+}
+
+static void answer(str file, uint32_t most)
+{
+    mote_error err = {0};
+    media_info info;
+    frames f = {.list = mem_new(most, sizeof *f.list), .most = most};
+    mote_status status = media_probe(file, &info, &err);
+    if (status == MOTE_OK)
+        status = media_decode(file, keep, &f, &err);
+    put(status == MOTE_OK ? f.n : 0);
+    if (status != MOTE_OK) {
+        put((uint32_t)strlen(err.text));
+        fputs(err.text, stdout);
+    }
+    for (uint32_t i = 0; i < f.n; i++) {
+        if (status == MOTE_OK) {
+            put(f.list[i].width);
+            put(f.list[i].height);
+            fwrite(f.list[i].rgb, 3, (size_t)f.list[i].width * f.list[i].height, stdout);
+        }
+        mem_free(f.list[i].rgb);
+    }
+    mem_free(f.list);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const uint32_t most = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
+    uint32_t n;
+    while (fread(&n, sizeof n, 1, stdin) == 1) {
+        char *file = mem_new((size_t)n + 1, 1);
+        if (file == NULL || fread(file, 1, n, stdin) != n)
+            return 1;
+        answer((str){file, n}, most);
+        mem_free(file);
+    }
+    return 0;
+}

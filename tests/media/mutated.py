@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mutated.py PROBE [N] - N damaged files of each format (1,000): each is decoded or refused, none does harm.
+
+The probe must answer every one of them in time and still be alive at the end. Damage: bytes changed,
+cut, doubled, zeroed, lengths made absurd. Before them come bombs and sizes that cannot be.
+"""
+import io
+import os
+import random
+import select
+import struct
+import subprocess
+import sys
+import time
+import zlib
+
+try:
+    from PIL import Image
+except ImportError:
+    print("no Pillow here (Debian: python3-pil)")
+    sys.exit(77)
+
+SECONDS = 20
+
+
+def saved(picture, kind, **options):
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def png(width, height, rows):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+
+
+def seeds(rng):
+    small = Image.frombytes("RGB", (40, 30), rng.randbytes(3600))
+    soft = small.resize((64, 48), Image.BICUBIC)
+    frames = [Image.frombytes("P", (20, 20), rng.randbytes(400)) for _ in range(3)]
+    for f in frames:
+        f.putpalette(rng.randbytes(768))
+    moving = [Image.frombytes("RGB", (16, 16), rng.randbytes(768)) for _ in range(3)]
+    return {
+        "jpeg": [saved(soft, "JPEG"), saved(soft, "JPEG", progressive=True), saved(soft.convert("CMYK"), "JPEG")],
+        "png": [saved(small, "PNG"), saved(small.convert("P"), "PNG"), saved(small.convert("RGBA"), "PNG")],
+        "webp": [saved(soft, "WEBP"), saved(small, "WEBP", lossless=True),
+                 saved(moving[0], "WEBP", save_all=True, append_images=moving[1:])],
+        "gif": [saved(frames[0], "GIF"), saved(frames[0], "GIF", save_all=True, append_images=frames[1:])],
+    }
+
+
+def bombs():
+    """Little files that claim or hold much."""
+    return [png(6000, 6000, zlib.compress(b"\0" * (6000 * 18001), 9)), png(6400, 6400, zlib.compress(b"\0" * 1000)),
+            png(65535, 65535, b""), png(1, 2 ** 31 - 1, b""), b"GIF89a\xff\xff\xff\xff\x80\0\0" + b"\0" * 3000,
+            b"RIFF\xff\xff\xff\xffWEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff"]
+
+
+def damaged(rng, data):
+    data = bytearray(data[: 60000])
+    for _ in range(rng.choice([1, 1, 2, 5, 20])):
+        at = rng.randrange(len(data)) if rng.random() < 0.5 else rng.randrange(min(len(data), 64))
+        how = rng.randrange(6)
+        if how == 0:
+            data[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            data[at] = rng.choice([0, 1, 127, 128, 255])
+        elif how == 2:
+            data = data[:max(12, at)]
+        elif how == 3:
+            data[at:at] = data[at:at + rng.randrange(1, 40)]
+        elif how == 4:
+            data[at:at + 4] = struct.pack(rng.choice(["<I", ">I"]), rng.choice([0, 1, 2 ** 31, 2 ** 32 - 1, 65535]))
+        else:
+            del data[at:at + rng.randrange(1, 20)]
+        if not data:
+            return b"GIF89a"
+    return bytes(data)
+
+
+class Probe:
+    def __init__(self, path):
+        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def read(self, n):
+        """The first bytes of the next n; pixels are not looked at."""
+        got, left, end = b"", n, time.monotonic() + SECONDS
+        while left > 0:
+            if not select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))[0]:
+                raise RuntimeError("no answer in time")
+            piece = os.read(self.process.stdout.fileno(), min(left, 1 << 20))
+            if not piece:
+                raise RuntimeError(f"the decoder died: {self.process.wait()}")
+            got = got or piece
+            left -= len(piece)
+        return got
+
+    def ask(self, data):
+        self.process.stdin.write(struct.pack("<I", len(data)) + data)
+        if struct.unpack("<I", self.read(4))[0] == 0:
+            self.read(struct.unpack("<I", self.read(4))[0])
+            return False
+        width, height = struct.unpack("<II", self.read(8))
+        self.read(width * height * 3)
+        return True
+
+
+def main():
+    n = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+    n = max(50, n * int(os.environ.get("MOTE_TEST_SCALE", "100")) // 100)
+    rng = random.Random(5)
+    probe = Probe(sys.argv[1])
+    for data in bombs():
+        probe.ask(data)
+    for kind, files in seeds(rng).items():
+        decoded = 0
+        for i in range(n):
+            seed = files[i % len(files)]
+            data = seed if i < len(files) else damaged(rng, seed)
+            try:
+                decoded += probe.ask(data)
+            except (RuntimeError, BrokenPipeError) as error:
+                name = f"bad.{kind}"
+                with open(name, "wb") as out:
+                    out.write(data)
+                sys.exit(f"{kind} number {i}: {error}; kept as {name}")
+        print(f"{kind}: {n} files, {decoded} decoded, {n - decoded} refused")
+
+
+main()

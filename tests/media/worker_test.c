@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker_test.c - decoding in another process: answers equal those of this one, strangers' faults
+ * stay with their file, and children that are killed harm nobody else.
+ */
+#include "base/mem.h"
+#include "media/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static void fail(const char *what, const char *why)
+{
+    printf("FAILED: %s: %s\n", what, why);
+    exit(1);
+}
+
+static str read_file(const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/golden/vision/images/%s", MOTE_TEST_DATA, name);
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        fail(path, "cannot be opened");
+    char *bytes = mem_new(4 << 20, 1);
+    const str file = {bytes, fread(bytes, 1, 4 << 20, f)};
+    fclose(f);
+    return file;
+}
+
+static bool same(const media_seen *a, const media_seen *b)
+{
+    return a->n == b->n && a->width == b->width && a->height == b->height &&
+           memcmp(a->rgb, b->rgb, (size_t)a->n * a->width * a->height * 3) == 0 &&
+           memcmp(a->times, b->times, a->n * sizeof *a->times) == 0;
+}
+
+static const char *const names[] = {"gradient_300x200.png", "scene_320x240.jpg", "rgba_160x120.png",
+                                    "exif6_300x200.jpg", "one_pixel.png"};
+enum { N_NAMES = sizeof names / sizeof *names };
+
+static void equal_to_this_process(media_nursery *nursery)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        mote_error err = {0};
+        media_seen here, there;
+        const media_ask ask = {.file = read_file(names[i])};
+        if (media_see_here(&ask, &here, &err) != MOTE_OK)
+            fail(names[i], err.text);
+        if (media_see(nursery, &ask, &there, &err) != MOTE_OK)
+            fail(names[i], err.text);
+        if (!same(&here, &there))
+            fail(names[i], "another process sees something else");
+        media_seen_fini(&here);
+        media_seen_fini(&there);
+        mem_free((void *)ask.file.p);
+    }
+}
+
+static void refuses(media_nursery *nursery)
+{
+    static const str wrong[] = {{"", 0}, {"GIF89a", 6}, {"\xff\xd8\xff\xe0 no", 8}, {"hello", 5}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        media_seen seen;
+        mote_error err = {0};
+        const mote_status status = media_see(nursery, &(media_ask){.file = wrong[i]}, &seen, &err);
+        if (status != MOTE_E_FORMAT && status != MOTE_E_UNSUPPORTED)
+            fail("a file that is none", mote_status_name(status));
+    }
+}
+
+/* ---- children that are killed ---- */
+
+enum { KILLS = 200, THREADS = 4 };
+
+typedef struct crowd {
+    media_nursery *nursery;
+    media_ask ask;
+    media_seen want;
+    int answered, lost;
+    bool wrong;
+    bool stop;
+    pthread_mutex_t lock;
+} crowd;
+
+static void *keep_asking(void *with)
+{
+    crowd *c = with;
+    for (;;) {
+        media_seen got;
+        mote_error err = {0};
+        const mote_status status = media_see(c->nursery, &c->ask, &got, &err);
+        pthread_mutex_lock(&c->lock);
+        c->answered += status == MOTE_OK;
+        c->lost += status == MOTE_E_IO;
+        c->wrong |= status == MOTE_OK ? !same(&got, &c->want) : status != MOTE_E_IO;
+        const bool stop = c->stop;
+        pthread_mutex_unlock(&c->lock);
+        media_seen_fini(&got);
+        if (stop)
+            return NULL;
+    }
+}
+
+/* A child of the nursery, found in /proc; 0: there is none at this moment. */
+static pid_t find_child(pid_t nursery)
+{
+    char path[64], list[4096];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)nursery, (int)nursery);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return 0;
+    const size_t n = fread(list, 1, sizeof list - 1, f);
+    fclose(f);
+    list[n] = 0;
+    return (pid_t)strtol(list, NULL, 10);
+}
+
+static pid_t nursery_pid(void)
+{
+    return find_child(getpid());
+}
+
+static void survives_kills(media_nursery *nursery)
+{
+    crowd c = {.nursery = nursery, .ask = {.file = read_file("big_2000x1500.jpg")}};
+    mote_error err = {0};
+    pthread_t threads[THREADS];
+    int killed = 0;
+    if (media_see_here(&c.ask, &c.want, &err) != MOTE_OK)
+        fail("the large picture", err.text);
+    pthread_mutex_init(&c.lock, NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, keep_asking, &c);
+    const pid_t nurse = nursery_pid();
+    while (killed < KILLS) {
+        const pid_t child = find_child(nurse);
+        if (child > 0 && kill(child, SIGKILL) == 0)
+            killed++;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    pthread_mutex_lock(&c.lock);
+    c.stop = true;
+    pthread_mutex_unlock(&c.lock);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    printf("%d killed: %d requests lost, %d answered\n", killed, c.lost, c.answered);
+    if (c.wrong)
+        fail("killed children", "somebody got a wrong answer");
+    if (c.lost == 0 || c.lost > killed || c.answered == 0)
+        fail("killed children", "not exactly their own requests were lost");
+    media_seen_fini(&c.want);
+    mem_free((void *)c.ask.file.p);
+}
+
+int main(void)
+{
+    media_nursery *nursery;
+    mote_error err = {0};
+    if (media_nursery_start(&nursery, &err) != MOTE_OK)
+        fail("starting", err.text);
+    equal_to_this_process(nursery);
+    refuses(nursery);
+    survives_kills(nursery);
+    equal_to_this_process(nursery);
+    media_nursery_stop(nursery);
+    return 0;
+}
