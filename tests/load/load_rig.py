@@ -23,6 +23,11 @@ def scaled(n, least):
     return max(least, int(n * SCALE))
 
 
+def is_quiet():
+    """Times mean something here and now."""
+    return os.getloadavg()[0] < 2 * os.cpu_count()
+
+
 # ---- requests ----
 
 def chat(i, **more):

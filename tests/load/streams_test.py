@@ -7,21 +7,16 @@ away for more than 20 ms.
 
   python3 streams_test.py [STREAMS [IDLE]]      1000 and 10000 unless said or scaled
 """
-import os
 import resource
 import sys
 
-from load_rig import (Server, case, chat, crowd, equal, main, put_loop_first, scaled,
+from load_rig import (Server, case, chat, crowd, equal, is_quiet, main, put_loop_first, scaled,
                       stream_of)
 
 PATH = "/v1/chat/completions"
 DISTINCT = 24
 SLOW = "mote_loop_slow_turns_total"
 FORGIVEN = 5  # turns of over 20 ms, where many others are at work
-
-
-def is_quiet():
-    return os.getloadavg()[0] < 2 * os.cpu_count()
 
 
 def alone(server, n):

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cancel_test.py - who goes away frees his place at once: in the queue, while his prompt is read,
+and while his answer is written.
+
+Seen from outside, through /v1/status on a connection of its own: from the moment the socket is
+closed until the work is gone. Goal: 100 ms and a step. The middle one of the times is held to that
+on a machine that has time for us, the best one on any; none may take over two seconds.
+"""
+import http.client
+import json
+import socket
+import time
+
+from load_rig import FACT, FACT_ANSWER, KEY, Server, case, equal, is_quiet, main, scaled
+
+PATH = "/v1/chat/completions"
+GOAL = 0.1
+ENDLESS = {"max_tokens": 100000, "ignore_eos": True, "stream": True}
+WORDS = "the clever duck walked to the market in the morning "
+
+
+class Watcher:
+    """/v1/status, again and again, without a new connection each time."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+
+    def look(self):
+        self.connection.request("GET", "/v1/status", headers={"Authorization": "Bearer " + KEY})
+        return json.loads(self.connection.getresponse().read())
+
+    def phases(self):
+        """Of those the scheduler has a place for; the door must know as many."""
+        now = self.look()
+        places = [p for p in ("queued", "reading", "writing") for _ in range(now[p])]
+        return places if len(places) == len(now["streams"]) else ["unequal"]
+
+    def wait_for(self, phases, seconds=60):
+        began = time.monotonic()
+        while (now := self.phases()) != sorted(phases):
+            assert time.monotonic() < began + seconds, f"{now}, not {phases}"
+            time.sleep(0.002)
+        return time.monotonic() - began
+
+
+class Asker:
+    """A request sent and not waited for."""
+
+    def __init__(self, server, content, **more):
+        body = json.dumps({"model": "x", **ENDLESS, **more,
+                           "messages": [{"role": "user", "content": content}]}).encode()
+        head = (f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n")
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        self.socket.sendall(head.encode() + body)
+
+    def go(self):
+        self.socket.close()
+
+
+def steps(watcher):
+    totals = watcher.look()["totals"]
+    return totals["steps"], totals["step_seconds"]
+
+
+def hold(kind, watcher, before, times):
+    """The goal and the step that is under way, which may be twice the mean."""
+    n, seconds = (b - a for a, b in zip(before, steps(watcher)))
+    step = 2 * seconds / max(1, n)
+    times = sorted(times)
+    judged = times[len(times) // 2] if is_quiet() else times[0]
+    print(f"     {kind}: {len(times)} times, best {1000 * times[0]:.1f} ms, middle "
+          f"{1000 * times[len(times) // 2]:.1f}, worst {1000 * times[-1]:.1f}; two steps "
+          f"{1000 * step:.1f} ms")
+    assert judged <= GOAL + step, times
+    assert times[-1] <= 2, times
+
+
+@case
+def while_it_is_written(server):
+    watcher, times = Watcher(server), []
+    before = steps(watcher)
+    for i in range(server.rounds):
+        asker = Asker(server, FACT, seed=i, stream=i % 2 == 0)
+        watcher.wait_for(["writing"])
+        asker.go()
+        times.append(watcher.wait_for([]))
+    hold("writing", watcher, before, times)
+
+
+@case
+def while_it_is_read(server):
+    """A prompt of thousands of tokens, each with a beginning of its own."""
+    watcher, times = Watcher(server), []
+    before = steps(watcher)
+    for i in range(server.rounds):
+        asker = Asker(server, f"{i} {time.monotonic()} " + WORDS * 1500)
+        watcher.wait_for(["reading"])
+        asker.go()
+        times.append(watcher.wait_for([]))
+    hold("reading", watcher, before, times)
+
+
+@case
+def while_it_waits(server):
+    """Two at work, the others in the queue: those who leave it let the next one in."""
+    watcher, times = Watcher(server), []
+    before = steps(watcher)
+    workers = [Asker(server, FACT, seed=i) for i in range(2)]
+    watcher.wait_for(["writing"] * 2)
+    for i in range(server.rounds):
+        waiter = Asker(server, FACT, seed=i)
+        watcher.wait_for(["queued", "writing", "writing"])
+        waiter.go()
+        times.append(watcher.wait_for(["writing"] * 2))
+    hold("queued", watcher, before, times)
+    waiter = Asker(server, FACT)
+    watcher.wait_for(["queued", "writing", "writing"])
+    workers[0].go()
+    watcher.wait_for(["writing"] * 2)
+    for asker in (waiter, workers[1]):
+        asker.go()
+    watcher.wait_for([])
+
+
+@case
+def the_next_answer_is_as_ever(server):
+    body = {"model": "x", "messages": [{"role": "user", "content": FACT}], "temperature": 0}
+    answer = server.get(PATH, body)
+    equal(answer["choices"][0]["message"]["content"], FACT_ANSWER)
+    for phase in ("queued", "reading", "writing"):
+        counted = server.metric(f'mote_cancelled_total{{phase="{phase}"}}')
+        assert counted is not None and counted >= server.rounds, (phase, counted)
+
+
+if __name__ == "__main__":
+    with Server("--parallel", "2", "--queue", "8", "--log", "off") as server:
+        server.rounds = scaled(20, 5)
+        code = main(server)
+    raise SystemExit(code)
