@@ -5,7 +5,7 @@
 The schemas are those of tests/grammars/schema_random.py. An answer that the model ended must be
 valid; one that was cut for length is counted and not judged.
 
-usage: form_random.py PROBE MODEL [SCHEMAS [SEEDS]]
+usage: form_random.py PROBE MODEL [SCHEMAS [SEEDS [FIRST]]]   (FIRST: number of the first schema)
 """
 import json
 import random
@@ -56,9 +56,10 @@ def main():
     probe = Probe(sys.argv[1], sys.argv[2])
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 2000
     seeds = int(sys.argv[4]) if len(sys.argv) > 4 else 5
+    first = int(sys.argv[5]) if len(sys.argv) > 5 else 0
     n = dict(schemas=0, refused=0, ended=0, cut=0)
     faults = []
-    for number in range(count):
+    for number in range(first, first + count):
         rng = random.Random(7_000_003 + number)
         make = schema_random.recursive_schema if number % 10 == 0 else None
         schema = make(rng)[0] if make else schema_random.any_schema(rng, 3)[0]
