@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the files of deploy/ and docs/operations.md say about mote is so: flags, limits, manifests."""
+import os
+import re
+import subprocess
+import sys
+
+import yaml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
+import rig  # noqa: E402
+from rig import case, equal  # noqa: E402
+
+ROOT = os.path.join(HERE, "..", "..")
+# Flags of other programs in the same files.
+FOREIGN = {"--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
+           "--timeout", "--now", "--from-file"}
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def help_of(command):
+    return subprocess.run([os.environ["MOTE"], "help", command], text=True, capture_output=True,
+                          check=True).stdout
+
+
+@case
+def flags_exist():
+    known = set(re.findall(r"--[a-z][a-z-]+", "".join(help_of(c) for c in ("serve", "ps", "top"))))
+    for path in ("docs/operations.md", "docs/scaling.md", "deploy/systemd/mote.service",
+                 "deploy/kubernetes/mote.yaml", "deploy/Containerfile", "deploy/nginx/mote.conf",
+                 "deploy/haproxy/haproxy.cfg", "deploy/prometheus/mote.rules.yml"):
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text_of(path))) - FOREIGN
+        assert used <= known, (path, sorted(used - known))
+
+
+@case
+def limits_exist():
+    for path in ("docs/operations.md", "deploy/kubernetes/mote.yaml"):
+        for name in re.findall(r"(connections-per-ip|all-bodies-bytes)", text_of(path)):
+            done = subprocess.run([os.environ["MOTE"], "serve", "/nowhere", "--limit", name + "=x"],
+                                  text=True, capture_output=True)
+            assert done.returncode != 0
+            assert name in text_of("src/server/limits.h"), name
+
+
+@case
+def metrics_are_explained():
+    explained = set(re.findall(r"\bmote_[a-z0-9_]+", text_of("docs/operations.md")))
+    printed = {"mote_" + n for n in re.findall(
+        r'(?:family|counter|gauge|histogram)\(out, "([a-z0-9_]+)"', text_of("src/server/metrics.c"))}
+    equal(sorted(printed - explained), [])
+    equal(sorted(explained - printed), [])
+
+
+@case
+def kubernetes():
+    documents = list(yaml.safe_load_all(text_of("deploy/kubernetes/mote.yaml")))
+    equal([d["kind"] for d in documents],
+          ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"])
+    pod = documents[0]["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    labels = pod["metadata"]["labels"]
+    for d in documents[1:]:
+        spec = d["spec"]
+        chosen = spec.get("selector") or spec.get("podSelector")
+        equal(chosen.get("matchLabels", chosen), labels)
+    equal(container["resources"]["requests"], container["resources"]["limits"])
+    mounts = {m["name"] for m in container["volumeMounts"]}
+    equal(mounts, {v["name"] for v in pod["spec"]["volumes"]})
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    # The container's own command comes first, its arguments follow.
+    entry = re.search(r"ENTRYPOINT (\[.*\])", text_of("deploy/Containerfile")).group(1)
+    equal(yaml.safe_load(entry)[1:3], ["serve", "/model.gguf"])
+    assert any(m["mountPath"] == "/model.gguf" for m in container["volumeMounts"])
+
+
+@case
+def prometheus():
+    scrape = yaml.safe_load(text_of("deploy/prometheus/scrape.yml"))
+    equal(scrape["scrape_configs"][0]["job_name"], "mote")
+    rules = yaml.safe_load(text_of("deploy/prometheus/mote.rules.yml"))
+    alerts = [r["alert"] for g in rules["groups"] for r in g["rules"] if "alert" in r]
+    equal(len(alerts), len(set(alerts)))
+
+
+sys.exit(rig.main())
