@@ -29,6 +29,7 @@ static void leave(sched *s, sched_job *job)
     s->n_seats--;
     memmove(s->seats + i, s->seats + i + 1, (s->n_seats - i) * sizeof *s->seats);
     s->gone[s->n_gone++] = job;
+    s->n_left++;
 }
 
 static void fill_answer(sched_job *job)

@@ -73,6 +73,7 @@ struct sched_job {
     bool leaving;            /* dropped, as seen at the last boundary */
     bool finished;           /* result is complete */
     bool lost;               /* an event could not be kept */
+    uint64_t put_back_at;    /* s->n_left when it was put back */
     const sched_job *awaits; /* whose reading it waits for */
     size_t meet;             /* where that has to come */
     size_t keeps[SCHED_MAX_KEEPS];
@@ -127,7 +128,8 @@ struct sched {
     uint32_t n_seats;
     sched_job **gone; /* [parallel + queue]: left since the last publishing */
     uint32_t n_gone;
-    ended *shelf; /* [options.idle] */
+    uint64_t n_left; /* jobs that ever left their seats */
+    ended *shelf;    /* [options.idle] */
     uint32_t n_shelf;
     uint64_t shelf_clock;
     mote_work *work;      /* [parallel], the step being built */

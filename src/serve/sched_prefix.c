@@ -188,10 +188,13 @@ static bool anybody_else(const sched *s)
     return false;
 }
 
-/* Are there pages for what it will read? Whoever is alone may try. */
+/* Are there pages for what it will read? Whoever is alone may try. Who was put back stays so
+ * until somebody has left: what it freed is what the others lacked. */
 static bool has_room(sched *s, const sched_job *job, const source *from)
 {
     const uint64_t need = job->n - from->reach + PAGE + (job->begun ? RETURN_ROOM : 0);
+    if (job->result.put_back > 0 && job->put_back_at == s->n_left)
+        return !anybody_else(s);
     while (mote_engine_room(s->engine) < need)
         if (!evict(s, from->session))
             return !anybody_else(s);
@@ -214,6 +217,7 @@ bool prefix_make_room(sched *s)
     mote_session_free(job->session);
     job->session = NULL;
     job->state = JOB_STANDING;
+    job->put_back_at = s->n_left;
     job->result.put_back++;
     s->since.put_back++;
     return true;
@@ -234,39 +238,46 @@ static size_t boundary(size_t pos)
     return pos / SCHED_CHUNK * SCHED_CHUNK;
 }
 
-static void plan_keep(sched_job *job, size_t pos, size_t apart)
-{
-    const size_t last =
-        job->n_keeps > 0 ? job->keeps[job->n_keeps - 1] : (size_t)mote_session_length(job->session);
-    if (boundary(pos) >= last + apart && pos < job->n && job->n_keeps < SCHED_MAX_KEEPS)
-        job->keeps[job->n_keeps++] = boundary(pos);
-}
-
-static void plan_keeps(sched_job *job)
-{
-    const sched_job_options *o = &job->options;
-    job->n_keeps = 0;
-    for (size_t i = 0; i < o->n_marks; i++)
-        if (is_wanted(job, i))
-            plan_keep(job, o->marks[i].position,
-                      o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : WORTH_KEEPING);
-    if (o->n_marks == 0)
-        plan_keep(job, job->n_prompt - 1, WORTH_KEEPING);
-}
-
-/* States that earlier turns kept and that this one has no mark at. */
-static void forget_stale(sched_job *job)
+/* States that earlier turns kept and that this one has no mark at. Returns the last one left. */
+static size_t forget_stale(sched_job *job)
 {
     enum { MOST = 16 };
     uint64_t kept[MOST];
+    size_t last = 0;
     const size_t n = mote_session_kept(job->session, kept, MOST);
     for (size_t i = 0; i < n && i < MOST; i++) {
         bool wanted = false;
         for (size_t j = 0; j < job->options.n_marks; j++)
             wanted |= is_wanted(job, j) && boundary(job->options.marks[j].position) == kept[i];
-        if (!wanted)
+        if (wanted)
+            last = (size_t)kept[i];
+        else
             mote_session_unkeep(job->session, kept[i]);
     }
+    return last;
+}
+
+/* A state at the mark, unless the last one is near or the session is beyond it. */
+static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
+{
+    const size_t at = boundary(pos);
+    if (at < *last + apart || at < boundary((size_t)mote_session_length(job->session)) ||
+        pos >= job->n || job->n_keeps == SCHED_MAX_KEEPS)
+        return;
+    job->keeps[job->n_keeps++] = *last = at;
+}
+
+static void plan_keeps(sched_job *job)
+{
+    const sched_job_options *o = &job->options;
+    size_t last = forget_stale(job);
+    job->n_keeps = 0;
+    for (size_t i = 0; i < o->n_marks; i++)
+        if (is_wanted(job, i))
+            plan_keep(job, o->marks[i].position,
+                      o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : WORTH_KEEPING, &last);
+    if (o->n_marks == 0)
+        plan_keep(job, job->n_prompt - 1, WORTH_KEEPING, &last);
 }
 
 /* Takes its states from the ended session that was not wanted for longest. */
@@ -299,9 +310,9 @@ size_t prefix_cut(const sched *s, const sched_job *job)
 {
     const size_t at = (size_t)mote_session_length(job->session);
     size_t cut = job->n;
-    for (size_t i = 0; i < job->n_keeps; i++)
-        if (job->keeps[i] > at && job->keeps[i] < cut)
-            cut = job->keeps[i];
+    for (size_t i = 0; i < job->n_keeps; i++) /* anywhere before the next boundary will do */
+        if (job->keeps[i] + SCHED_CHUNK - 1 > at && job->keeps[i] + SCHED_CHUNK - 1 < cut)
+            cut = job->keeps[i] + SCHED_CHUNK - 1;
     for (uint32_t i = 0; i < s->n_seats; i++)
         if (s->seats[i]->state == JOB_STANDING && s->seats[i]->awaits == job &&
             s->seats[i]->meet > at && s->seats[i]->meet < cut)
@@ -376,7 +387,7 @@ bool prefix_begin(sched *s, sched_job *job)
     }
     note_reuse(s, job, &from);
     job->state = JOB_READING;
-    forget_stale(job);
     plan_keeps(job);
+    prefix_keep(s, job);
     return true;
 }

@@ -14,7 +14,7 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
-enum { QUESTIONS = 40, CONTEXT = 1024 };
+enum { QUESTIONS = 24, CONTEXT = 1024 };
 
 static rig tiny;
 static question questions[QUESTIONS];
@@ -105,7 +105,7 @@ static void a_few_at_once(void **state)
     (void)state;
     sched_figures f;
     const mix m = {.options = {.parallel = 3, .context = CONTEXT, .threads = 1},
-                   .jobs = rig_scaled(60)};
+                   .jobs = rig_scaled(40)};
     run(&m, 1, &f);
     assert_int_equal(f.finished, m.jobs);
     assert_int_equal(f.put_back, 0);
@@ -116,7 +116,7 @@ static void many_come_and_go(void **state)
     (void)state;
     sched_figures f;
     const mix m = {.options = {.parallel = 8, .context = CONTEXT, .threads = 2},
-                   .jobs = rig_scaled(150),
+                   .jobs = rig_scaled(80),
                    .drops = 3,
                    .patient = true};
     run(&m, 2, &f);
@@ -134,7 +134,7 @@ static void without_room_they_give_way(void **state)
     sched_figures f;
     const mix m = {
         .options = {.parallel = 6, .context = CONTEXT, .positions = CONTEXT, .threads = 2},
-        .jobs = rig_scaled(60),
+        .jobs = rig_scaled(40),
         .drops = 8};
     run(&m, 3, &f);
     assert_true(f.put_back > 0);
@@ -150,7 +150,7 @@ static void realms_and_threads(void **state)
                                    .context = CONTEXT,
                                    .positions = 4 * CONTEXT,
                                    .threads = threads},
-                       .jobs = rig_scaled(40),
+                       .jobs = rig_scaled(25),
                        .drops = 6,
                        .realms = 3,
                        .patient = true};
@@ -209,6 +209,8 @@ int main(void)
         calls += alone[i].answer.calls;
         thought += alone[i].answer.think_tokens;
     }
+    printf("%llu loops, %llu calls, %llu tokens of thinking\n", (unsigned long long)loops,
+           (unsigned long long)calls, (unsigned long long)thought);
     if (loops == 0 || calls == 0 || thought == 0)
         return 1; /* the questions would not be worth asking */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void put_messages(strbuf *out, test_random *random)
     test_random same = {.state = 77 + head};
     strbuf_text(out, "\"messages\":[");
     if (head > 0) {
-        put_message(out, "system", &same, 15 + 60 * head);
+        put_message(out, "system", &same, 10 + 25 * head);
         strbuf_text(out, ",");
     }
     for (uint64_t turns = test_random_below(random, 3); turns > 0; turns--) {
@@ -120,7 +120,7 @@ static mote_answer_options random_answer(test_random *random)
         a.set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE;
         a.sampling.bias = &again;
         a.sampling.n_bias = 1;
-        a.max_tokens = 200;
+        a.max_tokens = 160;
     }
     if (test_random_below(random, 5) == 0) {
         a.stop = stops;
