@@ -12,8 +12,9 @@
 
 enum {
     READ_BYTES = 65536,
-    MOST_INPUT = 65536,   /* of requests that wait for the one before them */
-    MOST_IN_A_ROW = 32,   /* requests of one connection in one turn */
+    MOST_INPUT = 65536, /* of requests that wait for the one before them */
+    MOST_IN_A_ROW = 32, /* requests of one connection in one turn */
+    KEEPALIVE_SECONDS = 60,
     KEPT_BYTES = 16384,   /* a buffer beyond this is given back when it is empty */
     MOST_LINGER = 1 << 20 /* bytes of no use that are read before a connection is cut */
 };
@@ -489,8 +490,10 @@ void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
         close_now(c);
         return;
     }
-    if (!is_unix)
+    if (!is_unix) {
         uv_tcp_nodelay(&c->as.tcp, 1);
+        uv_tcp_keepalive(&c->as.tcp, 1, KEEPALIVE_SECONDS); /* finds clients that lost power */
+    }
     start_reading(c);
     if (c->doomed)
         close_now(c);

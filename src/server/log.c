@@ -2,7 +2,10 @@
 /* log.c - see log.h. A line is written with one call, so lines of several writers stay whole. */
 #include "server/log.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,8 +112,26 @@ size_t log_text_line(char line[LOG_LINE_BYTES], const char *text, bool as_json)
 
 /* ---- writing them ---- */
 
+/* Lines of the whole process that nobody took since the last one that somebody did. */
+static atomic_uint_fast64_t dropped;
+
+/* A pipe that nobody reads must not stop the loop: what it has no room for is dropped, and
+ * counted. A line is shorter than what a pipe promises to take whole once it takes anything. */
+static bool has_reader(void)
+{
+    _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a line is written whole or not at all");
+    struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&to, 1, 0) != 1 || !(to.revents & POLLOUT)) {
+        atomic_fetch_add(&dropped, 1);
+        return false;
+    }
+    return true;
+}
+
 static void write_line(char line[LOG_LINE_BYTES], size_t n)
 {
+    if (!has_reader())
+        return;
     line[n] = '\n'; /* in place of the zero */
     /* Nobody can be told that the log cannot be written. */
     ssize_t written = write(STDERR_FILENO, line, n + 1);

@@ -371,6 +371,31 @@ class Log(door.unittest.TestCase):
         for line in self.lines("--log", "json"):
             self.assertIn(json.loads(line)["status"], (200, 400, 404))
 
+    def test_nobody_reads_the_log(self):
+        """A full pipe costs lines of the log, not the service."""
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        words = [door.MOTE, "serve", str(door.MODEL), "--threads", "1", "--listen", "127.0.0.1:0"]
+        process = door.subprocess.Popen(words, stderr=write)
+        os.close(write)
+        try:
+            text = b""
+            while b"listening" not in text or not text.endswith(b"\n"):
+                try:
+                    text += os.read(read, 65536)
+                except BlockingIOError:
+                    time.sleep(0.05)
+            port = int(door.re.search(rb"listening on http://127.0.0.1:(\d+)", text).group(1))
+            with door.Wire(("127.0.0.1", port)) as wire:
+                for _ in range(3000):
+                    self.assertEqual(wire.ask(get()).status, 200)
+            process.terminate()
+            self.assertEqual(process.wait(door.PATIENCE), 0)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(read)
+
     def test_off(self):
         with door.Server("--log", "off") as server:
             server.ask(get())

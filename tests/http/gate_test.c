@@ -261,6 +261,7 @@ static const struct {
     {BYTES("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked\r\n\r\n"),
      GATE_BAD}, /* coding in HTTP/1.0 */
+    {BYTES("DELETE /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), GATE_BAD},
     {BYTES("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n"),
      GATE_BAD}, /* HTTP/1.0 without a length */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"),

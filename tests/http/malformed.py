@@ -126,6 +126,8 @@ CASES = [
     ("chunked before a tab", p(b"Transfer-Encoding: chunked\t\r\n", body=CHUNKED), 400),
     ("a length behind a tab", p(b"Content-Length:\t" + N + b"\r\n"), 400),
     ("coding in HTTP/1.0", p(TE, body=CHUNKED, first=b"POST /tokenize HTTP/1.0"), 400),
+    ("coding in HTTP/1.0 of another method",
+     p(TE, body=CHUNKED, first=b"DELETE /api/delete HTTP/1.0"), 400),
     ("HTTP/1.0 without a length", p(first=b"POST /tokenize HTTP/1.0"), 400),
     ("GET with a body", g(b"Content-Length: 5\r\n") + b"hello", 400),
     ("GET with chunks", g(TE) + CHUNKED, 400),
