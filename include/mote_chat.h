@@ -66,6 +66,17 @@ MOTE_API mote_status mote_chat_set_tools(mote_chat *chat, const char *json, size
                                          mote_error *err);
 MOTE_API mote_status mote_chat_add(mote_chat *chat, mote_role role, const char *text, size_t bytes,
                                    mote_error *err);
+/* A picture, or a film as the frames that were chosen of it. */
+typedef struct mote_media {
+    const mote_picture *const *pictures; /* [n]; of a film each is two frames */
+    const double *seconds;               /* [n]: the times of a film's; NULL: one picture */
+    size_t n;
+} mote_media;
+
+/* A user's message that shows something before it says something. The pictures must live as long
+ * as the conversation; a saved one does not keep them. */
+MOTE_API mote_status mote_chat_add_media(mote_chat *chat, const mote_media *media, size_t n_media,
+                                         const char *text, size_t bytes, mote_error *err);
 /* One message in OpenAI's form, or an array of them: all are added, or none. */
 MOTE_API mote_status mote_chat_add_json(mote_chat *chat, const char *json, size_t bytes,
                                         mote_error *err);

@@ -107,6 +107,11 @@ void chat_entry_fini(chat_entry *entry)
     chat_parsed_fini(&entry->parsed);
     json_doc_free(entry->doc);
     mem_free(entry->tokens);
+    for (size_t i = 0; i < entry->n_media; i++) {
+        mem_free((void *)entry->media[i].pictures);
+        mem_free((void *)entry->media[i].seconds);
+    }
+    mem_free(entry->media);
     *entry = (chat_entry){0};
 }
 

@@ -103,6 +103,7 @@ static mote_status gather(answering *a, size_t *n, mote_error *err)
         a->messages[at] = *chat_entry_message(&chat->entries[i]);
         a->messages[at].tokens = chat->entries[i].tokens;
         a->messages[at].n_tokens = chat->entries[i].n_tokens;
+        TRY(chat_check_media(&a->messages[at], err));
     }
     a->continues = can_continue(&a->messages[at - 1]);
     *n = at;
@@ -193,7 +194,9 @@ static mote_status append(answering *a, const mote_token *tokens, size_t n, mote
         const mote_work work = {.session = session,
                                 .tokens = tokens + done,
                                 .n = now,
-                                .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
+                                .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE,
+                                .pictures = a->prompt.pictures,
+                                .n_pictures = a->prompt.n_pictures};
         TRY(step(a, &work, err));
         done += now;
         if (reading && done <= a->prompt.n)

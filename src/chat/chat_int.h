@@ -16,6 +16,8 @@ typedef struct chat_entry {
     chat_parsed parsed;
     mote_token *tokens; /* [n_tokens], of an answer, if they are known */
     size_t n_tokens;
+    chat_media *media; /* [n_media], what its parts show */
+    size_t n_media;
 } chat_entry;
 
 struct mote_chat {
@@ -44,6 +46,9 @@ void chat_entry_fini(chat_entry *entry);
 /* The message itself. */
 const json_node *chat_entry_node(const chat_entry *entry);
 const chat_message *chat_entry_message(const chat_entry *entry);
+
+/* Is everything here that the message shows? */
+mote_status chat_check_media(const chat_message *message, mote_error *err);
 
 /* Takes the entry, also when it fails. */
 mote_status chat_append(mote_chat *chat, chat_entry *entry, mote_error *err);

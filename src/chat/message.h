@@ -30,13 +30,21 @@ typedef enum chat_role {
 typedef enum chat_part_kind {
     CHAT_PART_UNKNOWN = 0, /* of a type the template refuses */
     CHAT_PART_TEXT,
-    CHAT_PART_IMAGE, /* a placeholder: the pictures themselves do not exist here yet */
+    CHAT_PART_IMAGE,
     CHAT_PART_VIDEO
 } chat_part_kind;
 
+/* A picture, or the frames of a film with their times. */
+typedef struct chat_media {
+    const mote_picture *const *pictures; /* [n]; one unless it is a film */
+    const double *seconds;               /* [n], of a film */
+    size_t n;
+} chat_media;
+
 typedef struct chat_part {
     chat_part_kind kind;
-    str text;
+    str text;                /* of a picture or film: where it comes from, as the client wrote it */
+    const chat_media *media; /* what it shows; NULL: one pad token stands for it */
 } chat_part;
 
 typedef struct chat_call {

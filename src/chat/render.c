@@ -21,7 +21,8 @@ typedef struct renderer {
     const chat_request *request;
     chat_text out;
     chat_text content; /* of the message at hand */
-    uint32_t images;   /* counted so far */
+    chat_prompt *prompt;
+    uint32_t images; /* counted so far */
     uint32_t videos;
     size_t last_query; /* index of the last user message that is not a tool's result */
 } renderer;
@@ -63,9 +64,48 @@ static chat_role role_of(const renderer *r, size_t index)
 
 /* ---- content ---- */
 
-static void put_media(renderer *r, chat_part_kind kind, bool count)
+/* Pictures are numbered as they are met, which may be more than once: content is read for its
+ * length and again to be written. */
+static mote_status put_picture(renderer *r, const mote_picture *picture, const char *pad,
+                               mote_error *err)
 {
-    const bool image = kind == CHAT_PART_IMAGE;
+    chat_prompt *out = r->prompt;
+    size_t index = 0;
+    while (index < out->n_pictures && out->pictures[index] != picture)
+        index++;
+    if (index == out->n_pictures) {
+        const mote_picture **moved =
+            mem_resize(out->pictures, index, index + 1, sizeof *out->pictures);
+        if (moved == NULL)
+            return err_set(err, MOTE_E_MEMORY, "no memory for the pictures of a prompt");
+        out->pictures = moved;
+        out->pictures[out->n_pictures++] = picture;
+    }
+    chat_text_scaffold(&r->content, "<|vision_start|>");
+    chat_text_picture(&r->content, pad, index);
+    chat_text_scaffold(&r->content, "<|vision_end|>");
+    return MOTE_OK;
+}
+
+/* A film is its frames, each behind its time. */
+static mote_status put_shown(renderer *r, const chat_part *part, mote_error *err)
+{
+    const chat_media *media = part->media;
+    for (size_t i = 0; i < media->n; i++) {
+        char stamp[48];
+        if (part->kind == CHAT_PART_VIDEO) {
+            snprintf(stamp, sizeof stamp, "<%.1f seconds>", media->seconds[i]);
+            chat_text_content(&r->content, str_of(stamp));
+        }
+        TRY(put_picture(r, media->pictures[i],
+                        part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
+    }
+    return MOTE_OK;
+}
+
+static mote_status put_media(renderer *r, const chat_part *part, bool count, mote_error *err)
+{
+    const bool image = part->kind == CHAT_PART_IMAGE;
     uint32_t *number = image ? &r->images : &r->videos;
     *number += count;
     if (r->request->number_media) {
@@ -73,10 +113,13 @@ static void put_media(renderer *r, chat_part_kind kind, bool count)
         snprintf(label, sizeof label, "%s %u: ", image ? "Picture" : "Video", *number);
         chat_text_scaffold(&r->content, label);
     }
+    if (part->media != NULL)
+        return put_shown(r, part, err);
     chat_text_scaffold(&r->content, "<|vision_start|>");
     chat_text_mark(&r->content, image ? CHAT_MARK_IMAGE : CHAT_MARK_VIDEO, *number - count);
     chat_text_scaffold(&r->content, image ? "<|image_pad|>" : "<|video_pad|>");
     chat_text_scaffold(&r->content, "<|vision_end|>");
+    return MOTE_OK;
 }
 
 /* Writes the content of a message to r->content. */
@@ -97,7 +140,7 @@ static mote_status read_content(renderer *r, size_t index, bool count, bool is_s
                 return refuse(err, part->kind == CHAT_PART_IMAGE
                                        ? "System message cannot contain images."
                                        : "System message cannot contain videos.");
-            put_media(r, part->kind, count);
+            TRY(put_media(r, part, count, err));
             break;
         default: return refuse(err, "Unexpected item type in content.");
         }
@@ -403,7 +446,7 @@ static mote_status render(renderer *r, chat_prompt *out, mote_error *err)
 mote_status chat_render(const mote_model *model, const chat_template *how,
                         const chat_request *request, chat_prompt *out, mote_error *err)
 {
-    renderer r = {.model = model, .how = how, .request = request};
+    renderer r = {.model = model, .how = how, .request = request, .prompt = out};
     *out = (chat_prompt){0};
     mote_status status = render(&r, out, err);
     out->text = r.out.text; /* moved */
@@ -419,6 +462,7 @@ void chat_prompt_fini(chat_prompt *prompt)
 {
     mem_free(prompt->ids);
     mem_free(prompt->marks);
+    mem_free(prompt->pictures);
     strbuf_fini(&prompt->text);
     *prompt = (chat_prompt){0};
 }

@@ -39,13 +39,28 @@ static chat_part_kind kind_of(const json_node *item, chat_mode mode, const char 
     *text = "text";
     if (!json_node_is(item, JSON_IS_OBJECT))
         return CHAT_PART_UNKNOWN;
-    if (has(item, "image") || has(item, "image_url") || type_is(item, "image"))
+    if (has(item, "image") || has(item, "image_url") || type_is(item, "image") ||
+        (mode == CHAT_STABLE && type_is(item, "input_image")))
         return CHAT_PART_IMAGE;
     if (has(item, "video") || type_is(item, "video"))
         return CHAT_PART_VIDEO;
     if (mode == CHAT_STABLE && type_is(item, "refusal") && has(item, "refusal"))
         *text = "refusal";
     return has(item, *text) ? CHAT_PART_TEXT : CHAT_PART_UNKNOWN;
+}
+
+/* Where a picture or film comes from: a string, or an object that has it as "url". */
+static str source_of(const json_node *item)
+{
+    static const char *const names[] = {"image_url", "image", "video"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_node *node = json_node_get(item, names[i]);
+        if (json_node_is(node, JSON_IS_OBJECT))
+            node = json_node_get(node, "url");
+        if (json_node_is(node, JSON_IS_STRING))
+            return json_node_text(node);
+    }
+    return (str){0};
 }
 
 static mote_status read_part(reader *r, const json_node *item, mote_error *err)
@@ -58,8 +73,10 @@ static mote_status read_part(reader *r, const json_node *item, mote_error *err)
         if (!json_node_is(value, JSON_IS_STRING))
             return err_set(err, MOTE_E_ARG, "the text of a part of the content is not a string");
         part->text = json_node_text(value);
-    } else if (part->kind != CHAT_PART_UNKNOWN && ++r->n_media > CHAT_MAX_IMAGES) {
-        return err_set(err, MOTE_E_ARG, "more than %d pictures and videos", CHAT_MAX_IMAGES);
+    } else if (part->kind != CHAT_PART_UNKNOWN) {
+        part->text = source_of(item);
+        if (++r->n_media > CHAT_MAX_IMAGES)
+            return err_set(err, MOTE_E_ARG, "more than %d pictures and videos", CHAT_MAX_IMAGES);
     }
     return MOTE_OK;
 }
@@ -72,7 +89,8 @@ static mote_status read_content(reader *r, chat_message *m, const json_node *con
     case JSON_IS_ABSENT:
     case JSON_IS_NULL: return MOTE_OK;
     case JSON_IS_STRING:
-        r->out->parts[r->n_parts++] = (chat_part){CHAT_PART_TEXT, json_node_text(content)};
+        r->out->parts[r->n_parts++] =
+            (chat_part){.kind = CHAT_PART_TEXT, .text = json_node_text(content)};
         m->n_parts = 1;
         return MOTE_OK;
     case JSON_IS_ARRAY: break;

@@ -320,7 +320,7 @@ static int measure_all(bench_state *s)
 static int run(const cli_call *call)
 {
     bench_state s = {.call = call, .options = call->options, .path = call->words[0]};
-    int code = load_model(&s.on, s.path, (mote_isa)s.options->load.isa);
+    int code = load_model(&s.on, s.path, NULL, (mote_isa)s.options->load.isa);
     if (code == CLI_DONE)
         code = load_warm(&s.on);
     if (code == CLI_DONE)

@@ -299,7 +299,7 @@ static int run(const cli_call *call)
     if (to_stdout(&l) && (call->common.json || call->out->terminal))
         return say_usage(call->common.json ? "--json and --out - both want standard output"
                                            : "--out - is for a pipe or a file, not a terminal");
-    int code = load_model(&l.on, call->words[0], (mote_isa)l.options->load.isa);
+    int code = load_model(&l.on, call->words[0], NULL, (mote_isa)l.options->load.isa);
     if (code == CLI_DONE) {
         mote_model_info info;
         mote_model_describe(l.on.model, &info);

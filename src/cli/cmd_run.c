@@ -74,6 +74,34 @@ static const cli_flag think_flags[] = {
      .help = "sampling as the model's makers advise for this; mote show has the figures"},
 };
 
+static const cli_flag picture_flags[] = {
+    {.name = "image",
+     .letter = 'i',
+     .kind = FLAG_LIST,
+     .value = "FILE",
+     .at = AT(image),
+     .help = "show it a picture: JPEG, PNG, WebP or GIF; may be given several times"},
+    {.name = "video",
+     .kind = FLAG_LIST,
+     .value = "FILE",
+     .at = AT(video),
+     .help = "show it a film: a moving GIF or WebP"},
+    {.name = "image-tokens",
+     .kind = FLAG_COUNT,
+     .value = "N",
+     .min = 1,
+     .max = MOTE_PICTURE_TOKENS,
+     .initial = "1280",
+     .at = AT(image_tokens),
+     .help = "how much it looks at: tokens of a picture, or of a whole film, at 1,024 pixels each"},
+    {.name = "mmproj",
+     .kind = FLAG_TEXT,
+     .value = "FILE",
+     .shown = "mmproj*.gguf beside the model",
+     .at = AT(mmproj),
+     .help = "the model's picture tower"},
+};
+
 static const cli_flag form_flags[] = {
     {.name = "json-schema",
      .kind = FLAG_TEXT,
@@ -199,9 +227,10 @@ static const cli_flag sampling_flags[] = {
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("Prompt", prompt_flags, 0),           FLAG_GROUP("Thinking", think_flags, 0),
-    FLAG_GROUP("Form of the answer", form_flags, 0), FLAG_GROUP("Limits", limit_flags, 0),
-    FLAG_GROUP("Sampling", sampling_flags, 0),       LOAD_FLAG_GROUP(offsetof(run_options, load)),
+    FLAG_GROUP("Prompt", prompt_flags, 0),        FLAG_GROUP("Pictures", picture_flags, 0),
+    FLAG_GROUP("Thinking", think_flags, 0),       FLAG_GROUP("Form of the answer", form_flags, 0),
+    FLAG_GROUP("Limits", limit_flags, 0),         FLAG_GROUP("Sampling", sampling_flags, 0),
+    LOAD_FLAG_GROUP(offsetof(run_options, load)),
 };
 
 /* A person at both ends, who has not said anything yet. */
@@ -238,6 +267,7 @@ const cli_command cmd_run = {
              "Ctrl-C stops and keeps what is there; a second Ctrl-C leaves at once.",
     .examples = "mote run model.gguf\n"
                 "git diff | mote run model.gguf \"Write a commit message\"\n"
+                "mote run model.gguf --image photo.jpg \"What is this?\"\n"
                 "mote run model.gguf --json-schema person.json --json < letter.txt\n"
                 "mote run model.gguf --raw -n 200 --temp 0.7 \"Once upon a time\"",
     .run = run,

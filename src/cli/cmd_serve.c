@@ -320,7 +320,7 @@ static int run(const cli_call *call)
         return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
     int code = find_keys(&keys, f, o);
     if (code == CLI_DONE)
-        code = load_model(&on, call->words[0], (mote_isa)f->load.isa);
+        code = load_model(&on, call->words[0], NULL, (mote_isa)f->load.isa);
     if (code == CLI_DONE)
         code = load_warm(&on);
     if (code == CLI_DONE) {

@@ -200,7 +200,7 @@ static int run(const cli_call *call)
     if (o->decode != NULL && call->n_words > 1)
         return say_usage("--decode takes ids, and there is a text as well");
     loaded on = {0};
-    int code = load_model(&on, call->words[0], MOTE_ISA_BEST);
+    int code = load_model(&on, call->words[0], NULL, MOTE_ISA_BEST);
     if (code == CLI_DONE)
         code = o->decode != NULL ? decode(call, on.model) : encode(call, on.model);
     load_close(&on);

@@ -108,13 +108,14 @@ int load_failed(const char *path, mote_error *err)
     return say_error(err);
 }
 
-int load_model(loaded *l, const char *path, mote_isa isa)
+int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
 {
     int code = load_check_file(path);
     if (code != CLI_DONE)
         return code;
     mote_error err;
-    mote_status status = mote_model_open(&l->model, path, &(mote_model_options){.isa = isa}, &err);
+    mote_status status =
+        mote_model_open(&l->model, path, &(mote_model_options){.isa = isa, .vision = vision}, &err);
     return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
 }
 

@@ -45,8 +45,8 @@ int load_check_file(const char *path);
 /* Says what is wrong with a file, and with which. */
 int load_failed(const char *path, mote_error *err);
 
-/* Opens the model, nothing more. */
-int load_model(loaded *l, const char *path, mote_isa isa);
+/* Opens the model, nothing more; `vision` is its picture tower, or NULL. */
+int load_model(loaded *l, const char *path, const char *vision, mote_isa isa);
 /* Brings the file into memory, with a progress line. Can be interrupted. */
 int load_warm(const loaded *l);
 /* Makes the engine for `context` positions and one session, which Ctrl-C cancels from now on. */

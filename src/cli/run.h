@@ -34,6 +34,11 @@ typedef struct run_options {
     bool hide_thinking;
     uint64_t task; /* mote_task */
 
+    flag_list image;
+    flag_list video;
+    const char *mmproj;
+    uint64_t image_tokens; /* of a picture, or of all of a film */
+
     uint64_t format; /* 0: text, 1: json */
     const char *schema;
     const char *regex;

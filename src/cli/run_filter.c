@@ -99,6 +99,8 @@ static void write_json(const talk *t)
     json_key(&j, "tool_calls");
     screen_write_calls(&t->screen, &j);
     json_key_text(&j, "finish", finish_word(t->answer.finish));
+    if (t->shows.n > 0)
+        pictures_write(&t->shows, &j);
     write_usage(&j, &t->answer);
     write_thinking(&j, &t->answer);
     json_key_text(&j, "preset", t->answer.preset);
@@ -160,9 +162,14 @@ static int answer_failed(const talk *t, const mote_error *err)
 static int answer_prompt(talk *t, const input_text *prompt)
 {
     mote_error err;
-    if (prompt->n > 0 &&
-        mote_chat_add(t->chat, MOTE_ROLE_USER, prompt->p, prompt->n, &err) != MOTE_OK)
+    if (t->shows.n > 0) {
+        if (mote_chat_add_media(t->chat, t->shows.media, t->shows.n, prompt->p, prompt->n, &err) !=
+            MOTE_OK)
+            return say_error(&err);
+    } else if (prompt->n > 0 &&
+               mote_chat_add(t->chat, MOTE_ROLE_USER, prompt->p, prompt->n, &err) != MOTE_OK) {
         return say_error(&err);
+    }
     if (talk_answer(t, &err) != MOTE_OK)
         return answer_failed(t, &err);
     if (t->call->common.json)

@@ -224,7 +224,7 @@ static int run_steps(raw_state *r)
     int code = read_prompt(r);
     r->started = os_now();
     if (code == CLI_DONE)
-        code = load_model(&r->on, r->call->words[0], (mote_isa)r->options->load.isa);
+        code = load_model(&r->on, r->call->words[0], NULL, (mote_isa)r->options->load.isa);
     if (code == CLI_DONE)
         code = load_warm(&r->on);
     if (code == CLI_DONE)

@@ -27,6 +27,14 @@ static uint64_t tokens_of(const talk *t, const input_text *text)
     return n;
 }
 
+static uint64_t shown_tokens(const talk *t)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->shows.n; i++)
+        n += t->shows.list[i].tokens + SCAFFOLD;
+    return n;
+}
+
 static uint64_t context_for(const talk *t, const input_text *prompt)
 {
     if (t->options->load.context != 0)
@@ -37,8 +45,8 @@ static uint64_t context_for(const talk *t, const input_text *prompt)
     double stretch = t->options->load.yarn > 1 ? t->options->load.yarn : 1;
     uint64_t most = (uint64_t)(info.context * stretch);
     uint64_t needed = tokens_of(t, &s->system) + tokens_of(t, &s->tools) +
-                      tokens_of(t, &s->messages) + tokens_of(t, prompt) + SCAFFOLD +
-                      (s->answer.max_tokens != 0 ? s->answer.max_tokens : USUAL_ANSWER);
+                      tokens_of(t, &s->messages) + tokens_of(t, prompt) + shown_tokens(t) +
+                      SCAFFOLD + (s->answer.max_tokens != 0 ? s->answer.max_tokens : USUAL_ANSWER);
     uint64_t context = needed > USUAL_CONTEXT ? needed : USUAL_CONTEXT;
     return context < most ? context : most;
 }
@@ -105,9 +113,18 @@ int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool twic
     t->started = os_now();
     t->screen.out = call->common.json ? NULL : call->out;
     t->screen.fold = t->options->hide_thinking;
+    char tower[PICTURES_PATH_BYTES] = "";
+    const bool sees = pictures_wanted(t->options);
     int code = run_settings_read(&t->settings, t->options);
+    if (code == CLI_DONE && sees)
+        code = pictures_start(&t->shows);
+    if (sees)
+        pictures_tower(tower, call->words[0], t->options->mmproj);
     if (code == CLI_DONE)
-        code = load_model(&t->on, call->words[0], (mote_isa)t->options->load.isa);
+        code = load_model(&t->on, call->words[0], tower[0] != '\0' ? tower : NULL,
+                          (mote_isa)t->options->load.isa);
+    if (code == CLI_DONE && sees)
+        code = pictures_see(&t->shows, t->on.model, t->options);
     if (code == CLI_DONE)
         code = load_warm(&t->on);
     if (code != CLI_DONE)
@@ -127,6 +144,7 @@ void talk_close(talk *t)
     interrupt_call(NULL, NULL);
     mote_chat_free(t->chat);
     load_close(&t->on);
+    pictures_free(&t->shows);
     screen_free(&t->screen);
     run_settings_free(&t->settings);
 }

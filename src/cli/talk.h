@@ -9,13 +9,15 @@
 #define MOTE_CLI_TALK_H
 
 #include "cli/chat_screen.h"
+#include "cli/pictures.h"
 #include "cli/run.h"
 
 typedef struct talk {
     const cli_call *call;
     const run_options *options;
     run_settings settings;
-    loaded on; /* without a session: the chat has its own */
+    loaded on;      /* without a session: the chat has its own */
+    pictures shows; /* what the first message shows */
     mote_chat *chat;
     chat_screen screen;
     mote_answer answer;                                    /* the last one */
