@@ -22,7 +22,7 @@ static double average(double old, double now)
 uint32_t pace_rows(const pace *p, uint64_t written)
 {
     if (written == 0)
-        return p->row > 0 ? (uint32_t)within(PACE_SECONDS / p->row, 2 * PACE_LEAST, PACE_MOST)
+        return p->row > 0 ? (uint32_t)within(PACE_SECONDS / p->row, PACE_ALONE, PACE_MOST)
                           : PACE_MOST / 4;
     if (!(p->alone[company(written)] > 0) || p->slices >= PACE_FRESH)
         return 0;

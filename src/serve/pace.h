@@ -17,7 +17,8 @@
 
 enum {
     PACE_WRITERS = 64, /* larger companies count as this one */
-    PACE_LEAST = 16,   /* rows, so that reading goes on whatever it costs */
+    PACE_LEAST = 8,    /* rows, so that reading goes on whatever it costs; */
+    PACE_ALONE = 32,   /* while nobody writes */
     PACE_MOST = 256,
     PACE_FRESH = 64 /* slices after which a step without one is measured again */
 };
