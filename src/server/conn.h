@@ -10,7 +10,7 @@
 #ifndef MOTE_SERVER_CONN_H
 #define MOTE_SERVER_CONN_H
 
-#include "server/loop.h"
+#include "server/door_loop.h"
 #include "server/peers.h"
 #include "server/server.h"
 

@@ -17,7 +17,7 @@
 #define MOTE_SERVER_GATE_H
 
 #include "server/exchange.h"
-#include "server/limits.h"
+#include "server/door_limits.h"
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
  *
  * One loop thread (libuv) owns sockets, timers, exchanges and replies; the scheduler's engine
  * thread owns the model's work; libuv's pool prepares requests (JSON, rendering, grammars).
- * libuv is seen by loop.c and conn.c only, llhttp by http_parse.c.
+ * libuv is seen by door_loop.c and conn.c only, llhttp by http_parse.c.
  */
 #ifndef MOTE_SERVER_SERVER_H
 #define MOTE_SERVER_SERVER_H
@@ -42,7 +42,7 @@ typedef struct server_options {
     bool log_json;
     int log_level;                         /* 0: errors; 1: a line per request; 2: more */
     double drain_seconds;                  /* 0: 30 */
-    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/limits.h */
+    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/door_limits.h */
     size_t n_limits;
 } server_options;
 

@@ -6,7 +6,7 @@
 #include "server/access.h"
 #include "server/api.h"
 #include "server/conn.h"
-#include "server/limits.h"
+#include "server/door_limits.h"
 #include "server/listen.h"
 #include "server/log.h"
 #include "server/metrics.h"

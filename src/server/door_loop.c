@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - see loop.h. */
-#include "server/loop.h"
+/* door_loop.c - see door_loop.h. */
+#include "server/door_loop.h"
 
 #include "base/mem.h"
 #include "base/os.h"

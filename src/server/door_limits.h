@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limits.h - what a stranger may take of us at the door: one table.
+ * door_limits.h - what a stranger may take of us at the door: one table.
  *
  * Every row has a name for `--limit NAME=VALUE`, a default, the range it may be set to, and the
  * status that those who go beyond it are told. Sizes are bytes, times are seconds.
  */
-#ifndef MOTE_SERVER_LIMITS_H
-#define MOTE_SERVER_LIMITS_H
+#ifndef MOTE_SERVER_DOOR_LIMITS_H
+#define MOTE_SERVER_DOOR_LIMITS_H
 
 #include "base/err.h"
 

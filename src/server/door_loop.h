@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loop.h - the one thread that owns all sockets: libuv's loop and what hangs on it.
+ * door_loop.h - the one thread that owns all sockets: libuv's loop and what hangs on it.
  *
  * Its owner is told when somebody woke it, every tenth of a second, when a stop was asked
  * for, when somebody connects, and at the end of each turn, before it sleeps again. How
  * long a turn took is measured: nobody may hold the thread for more than a moment.
  */
-#ifndef MOTE_SERVER_LOOP_H
-#define MOTE_SERVER_LOOP_H
+#ifndef MOTE_SERVER_DOOR_LOOP_H
+#define MOTE_SERVER_DOOR_LOOP_H
 
 #include "base/err.h"
 

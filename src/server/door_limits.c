@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits.c - see limits.h. */
-#include "server/limits.h"
+/* door_limits.c - see door_limits.h. */
+#include "server/door_limits.h"
 
 #include "base/str.h"
 
