@@ -6,7 +6,7 @@
  * what is under its transparent pixels; before it is painted, the one before is disposed of as
  * that one said: left, cleared, or taken back.
  */
-#include "media/decode_int.h"
+#include "media/codec_int.h"
 
 #include "base/mem.h"
 

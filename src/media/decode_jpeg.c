@@ -6,7 +6,7 @@
  * error; what is merely odd inside it is not. Four-colour pictures are taken for Adobe's, whose
  * inks are inverted.
  */
-#include "media/decode_int.h"
+#include "media/codec_int.h"
 
 #include "base/mem.h"
 

@@ -6,7 +6,7 @@
  * transparency dropped, 16-bit colours lose their low byte, and 16-bit gray is cut off at 255.
  * Errors of the library come by longjmp to the one setjmp below.
  */
-#include "media/decode_int.h"
+#include "media/codec_int.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decode_webp.c - WebP by libwebp, still and moving; transparency is dropped. */
-#include "media/decode_int.h"
+#include "media/codec_int.h"
 
 #include "base/mem.h"
 

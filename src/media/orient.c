@@ -5,7 +5,7 @@
  * Of EXIF only one number is wanted, tag 0x0112 of the first directory. Offsets in it are a
  * stranger's: everything that does not lie inside the block is as if it were not there.
  */
-#include "media/decode_int.h"
+#include "media/codec_int.h"
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, ENTRY_BYTES = 12 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* see.c - from a file to the frames a tower is given: decode, choose, resize. See worker.h. */
-#include "media/decode.h"
+#include "media/codec.h"
 #include "media/worker.h"
 
 #include "base/mem.h"

@@ -11,7 +11,7 @@
 #include "media/worker.h"
 
 #include "base/mem.h"
-#include "media/decode.h"
+#include "media/codec.h"
 #include "media/sandbox.h"
 
 #include <errno.h>

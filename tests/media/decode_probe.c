@@ -6,7 +6,7 @@
  * message.
  */
 #include "base/mem.h"
-#include "media/decode.h"
+#include "media/codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_int.h - what the decoders share. */
-#ifndef MOTE_MEDIA_DECODE_INT_H
-#define MOTE_MEDIA_DECODE_INT_H
+/* codec_int.h - what the decoders share. */
+#ifndef MOTE_MEDIA_CODEC_INT_H
+#define MOTE_MEDIA_CODEC_INT_H
 
-#include "media/decode.h"
+#include "media/codec.h"
 
 typedef mote_status media_probe_fn(str file, media_info *out, mote_error *err);
 typedef mote_status media_decode_fn(str file, media_frame_fn *frame, void *with, mote_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode.h - files to pixels: JPEG, PNG, WebP and GIF, recognised by their first bytes.
+ * codec.h - files to pixels: JPEG, PNG, WebP and GIF, recognised by their first bytes.
  *
  * Pixels are what Pillow's open, exif_transpose and convert("RGB") give, because that is what the
  * models were shown: pictures are turned as their EXIF says, transparency is dropped and not
@@ -9,8 +9,8 @@
  * Foreign code on strangers' bytes: nothing here runs in a process that has anything to lose; see
  * worker.h. A file is a view of memory; nothing is opened.
  */
-#ifndef MOTE_MEDIA_DECODE_H
-#define MOTE_MEDIA_DECODE_H
+#ifndef MOTE_MEDIA_CODEC_H
+#define MOTE_MEDIA_CODEC_H
 
 #include "base/str.h"
 #include "media/resize.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode.c - which decoder a file belongs to: see decode.h. */
-#include "media/decode_int.h"
+/* codec.c - which decoder a file belongs to: see codec.h. */
+#include "media/codec_int.h"
 
 #include "base/mem.h"
 
