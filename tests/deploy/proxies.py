@@ -151,8 +151,8 @@ def check_unbuffered(port):
 def check_cancel(port, server):
     before = server.metric('mote_cancelled_total{phase="writing"}')
     s = send(port, "POST", "/v1/chat/completions", endless(20000))
-    while b'"content":' not in s.recv(65536):
-        pass
+    while b'"content":' not in (piece := s.recv(65536)):
+        assert piece, "the stream ended before it was left"
     left = time.monotonic()
     s.close()
     while server.metric('mote_cancelled_total{phase="writing"}') == before:
@@ -194,9 +194,13 @@ def by_header(name):
 def check_affinity(kind, headers_for):
     with rig.Server(*FLAGS) as alone:
         one, total = conversations(alone.port, NAMES, 4, no_header)
-    with rig.Server(*FLAGS) as a, rig.Server(*FLAGS) as b, Proxy(kind, [a, b]) as proxy:
-        two, same = conversations(proxy.port, NAMES, 4, headers_for)
-        shares = [s.metric("mote_answers_total") for s in (a, b)]
+    # nginx hashes the servers' ports, which are new every time: six of six on one is rare, not never.
+    for _ in range(3):
+        with rig.Server(*FLAGS) as a, rig.Server(*FLAGS) as b, Proxy(kind, [a, b]) as proxy:
+            two, same = conversations(proxy.port, NAMES, 4, headers_for)
+            shares = [s.metric("mote_answers_total") for s in (a, b)]
+        if min(shares) > 0:
+            break
     print(f"     reused of {total} tokens: one server {one}, two behind {kind} {two}; answers {shares}")
     assert same == total and one > total / 2, (same, total, one)
     assert min(shares) > 0, "all conversations went to one server"

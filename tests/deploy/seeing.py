@@ -19,12 +19,12 @@ SECRET = "the owl knows where the silver key is"
 
 
 def ask(server, text=SECRET, **more):
-    return server.get("/v1/chat/completions", {"model": "x", "temperature": 0, "max_tokens": 20,
+    return server.get("/v1/chat/completions", {"model": "x", "temperature": 0, "max_tokens": 20, "ignore_eos": True,
                                                "messages": [{"role": "user", "content": text}], **more})
 
 
 def raw(server, data):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as s:
         s.sendall(data)
         s.shutdown(socket.SHUT_WR)
         while s.recv(65536):
@@ -78,10 +78,10 @@ def histograms_add_up(text_server, json_server):
 @case
 def series_are_bounded(text_server, json_server):
     before = len(text_server.text("/metrics").splitlines())
-    for i in range(300):
+    for i in range(100):
         raw(text_server, f"GET /no/such/{i} HTTP/1.1\r\nHost: localhost\r\nX-{i}: {i}\r\n\r\n".encode())
     grown = len(text_server.text("/metrics").splitlines()) - before
-    assert grown <= 4, f"300 strange paths made {grown} series"
+    assert grown <= 4, f"100 strange paths made {grown} series"
 
 
 @case
