@@ -89,7 +89,7 @@ class Limits(door.OneServer):
             self.status(data[i % 3])
         cpu, memory = (now - then for now, then in zip(self.cost(), before))
         self.assertLess(cpu / 60, 0.010, time.monotonic() - started)
-        self.assertLess(memory, 4 << 20)
+        self.assertLess(memory, 32 << 20)  # whole pages come and go with the system, not with us
 
     def cost(self):
         pid = self.server.process.pid
