@@ -119,6 +119,16 @@ static const cli_flag work_flags[] = {
      .env = "MOTE_MEMORY",
      .at = AT(memory),
      .help = "for everything together, in 10^9 bytes"},
+    {.name = "context",
+     .letter = 'c',
+     .kind = FLAG_COUNT,
+     .value = "N",
+     .min = 1,
+     .max = 4194304,
+     .shown = "the model's, as far as --positions goes",
+     .env = "MOTE_CONTEXT",
+     .at = AT(load.context),
+     .help = "tokens of one conversation; a limit, not a reservation"},
     {.name = "positions",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -154,7 +164,8 @@ static const flag_group groups[] = {
     FLAG_GROUP("Who may ask", door_flags, 0),
     FLAG_GROUP("How much at once", work_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
-    LOAD_FLAG_GROUP(offsetof(serve_options, load)),
+    /* Without the first one, the context, which means something else here. */
+    {"Machine", load_flags + 1, LOAD_N_FLAGS - 1, offsetof(serve_options, load)},
 };
 
 enum { LOG_TEXT, LOG_JSON, LOG_OFF };
