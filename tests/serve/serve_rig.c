@@ -168,7 +168,8 @@ chat_turn_options question_turn(const question *q, const rig *r)
                                .tools = q->parsed.request.tools,
                                .n_tools = q->parsed.request.n_tools,
                                .vocab = r->words,
-                               .logprobs = q->logprobs};
+                               .logprobs = q->logprobs,
+                               .ignore_end = q->ignore_end};
 }
 
 /* ---- what was said ---- */
@@ -365,11 +366,11 @@ void service_turn(service *s)
     struct bell *bell = s->bell;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 100;
     pthread_mutex_lock(&bell->lock);
     while (!bell->rang && sched_busy(s->sched) > 0)
         if (pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT) {
-            fprintf(stderr, "nothing happened for 20 seconds\n");
+            fprintf(stderr, "nothing happened for 100 seconds\n");
             abort();
         }
     bell->rang = false;

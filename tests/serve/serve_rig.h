@@ -30,7 +30,7 @@ typedef struct question {
     chat_parsed parsed;
     chat_prompt prompt;
     mote_answer_options answer;
-    bool logprobs;
+    bool logprobs, ignore_end;
 } question;
 
 /* `body` is JSON in OpenAI's form: messages, tools, enable_thinking. */
