@@ -51,6 +51,10 @@ class Writer:
         head = struct.pack("<IIQ", ARRAY, I32, len(values))
         self.entries.append(string(key) + head + struct.pack(f"<{len(values)}i", *values))
 
+    def f32s(self, key, values):
+        head = struct.pack("<IIQ", ARRAY, F32, len(values))
+        self.entries.append(string(key) + head + struct.pack(f"<{len(values)}f", *values))
+
     def tensor(self, name, dims, kind):
         """dims: fastest first."""
         _, values, size = TYPES[kind]
