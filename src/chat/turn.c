@@ -252,6 +252,8 @@ static mote_status after_token(chat_turn *t, mote_error *err)
 static mote_status advance(chat_turn *t, const mote_session *session, size_t *same, mote_error *err)
 {
     mote_choice choice;
+    if (t->state == TURN_ANSWERING && used(t) >= t->max_tokens) /* put in before the first choice */
+        return over(t, MOTE_FINISH_LENGTH, err);
     if (t->state == TURN_THINKING && t->enough) {
         TRY(close_thinking(t, MOTE_THINK_END_CLIENT, err));
         return after_token(t, err);

@@ -66,6 +66,30 @@ static void json_of_a_schema(void **state)
     }
 }
 
+/* What a form puts in counts, also when it takes all there is before the first choice. */
+static void a_form_longer_than_the_answer(void **state)
+{
+    (void)state;
+    const char *schema =
+        "{\"type\":\"object\",\"properties\":{\"the_name_of_the_person\":{\"type\":"
+        "\"string\"}},\"required\":[\"the_name_of_the_person\"]}";
+    for (uint32_t most = 1; most <= 24; most++) {
+        heard h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        const mote_answer_options how = {.format = MOTE_FORMAT_JSON_SCHEMA,
+                                         .format_text = schema,
+                                         .format_bytes = strlen(schema),
+                                         .think = MOTE_THINK_OFF,
+                                         .max_tokens = most};
+        turn_add(chat, "Who is the mayor of Keldon?");
+        const mote_answer a = turn_answer(chat, how, &h);
+        assert_in_range(a.answer_tokens, 1, most);
+        assert_true(most > 4 || (a.finish == MOTE_FINISH_LENGTH && h.content.n > 0));
+        mote_chat_free(chat);
+        heard_clear(&h);
+    }
+}
+
 static void any_object(void **state)
 {
     (void)state;
@@ -164,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_of_a_schema),
+        cmocka_unit_test(a_form_longer_than_the_answer),
         cmocka_unit_test(any_object),
         cmocka_unit_test(expressions_and_choices),
         cmocka_unit_test(calls_can_be_required),
