@@ -142,9 +142,9 @@ def check_unbuffered(port):
     span = times[-1] - times[0]
     distinct = len(set(times))
     gap = max(b - a for a, b in zip(times, times[1:]))
-    # A proxy that gathers gives a few large pieces, and most of the time nothing at all.
-    assert distinct >= 40, f"{len(times)} events came in {distinct} pieces"
-    assert gap < max(0.5, span / 3), f"nothing for {gap:.2f} of {span:.2f} s"
+    # A proxy that gathers gives pieces of some kilobytes, a dozen events each. Pieces are counted, not
+    # gaps: on a busy machine everybody has gaps.
+    assert distinct >= len(times) / 5, f"{len(times)} events came in {distinct} pieces"
     print(f"     {len(times)} events in {distinct} pieces over {span:.2f} s, longest gap {gap:.3f} s")
 
 
