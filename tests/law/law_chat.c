@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * law_chat.c - L1 to L3 for whole answers: with grammars, budgets, penalties, calls, loops that
+ * are left and thinking that is ended, a request gives the same tokens, events and
+ * log-probabilities alone and in any company, however prompts are cut, with any number of
+ * threads and on every level.
+ *
+ *   law_chat [SEED [LEVEL]]      MOTE_TEST_SCALE (percent) stretches the number of rounds
+ */
+#include "base/os.h"
+#include "chat/turn_drive.h"
+#include "law/rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SEATS = 8, ROUNDS = 2, MAX_THREADS = 3, MOST_BIAS = 8192, ENDLESS = 7 };
+
+#define ASK(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}],"
+#define DIRECT    "\"enable_thinking\":false}"
+#define THINK     "\"enable_thinking\":true}"
+#define TOOLS                                                                                      \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"set_timer\",\"parameters\":{"      \
+    "\"type\":\"object\",\"properties\":{\"minutes\":{\"type\":\"integer\",\"minimum\":1,"         \
+    "\"maximum\":90},\"label\":{\"type\":\"string\",\"maxLength\":9}},\"required\":[\"minutes\"]"  \
+    "}}},{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":"  \
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}],"
+
+static const char person[] =
+    "{\"type\":\"object\",\"properties\":{\"the_name_of_the_person\":{\"type\":\"string\","
+    "\"maxLength\":12},\"age\":{\"type\":\"integer\",\"minimum\":7,\"maximum\":11}},"
+    "\"required\":[\"the_name_of_the_person\",\"age\"],\"additionalProperties\":false}";
+static const char a_string[] = "{\"type\":\"string\"}";
+static const char *const stops[] = {"Keldon", "zz"};
+static mote_bias no_end[MOST_BIAS]; /* of tokens that hold a quote */
+
+#define SCHEMA(text)                                                                               \
+    .format = MOTE_FORMAT_JSON_SCHEMA, .format_text = (text), .format_bytes = sizeof(text) - 1
+
+static guest menu[] = {
+    {.request = ASK("What is 245 + 178?") THINK,
+     .how = {.think_budget = 24, .max_tokens = 90, .sampling.seed = 3}},
+    {.request = ASK("Who is the mayor of Keldon?") DIRECT,
+     .how = {.max_tokens = 60, SCHEMA(person), .sampling = {.seed = 5, .top_logprobs = 4}},
+     .logprobs = true},
+    {.request = ASK("Who is the mayor of Keldon?") THINK,
+     .how = {.think_budget = 8, .max_tokens = 80, SCHEMA(person), .sampling.seed = 6}},
+    {.request = ASK("Set a timer for 5 minutes") TOOLS DIRECT,
+     .how = {.tool_choice = MOTE_TOOLS_REQUIRED, .max_tokens = 70, .sampling.seed = 8}},
+    {.request = ASK("How is the weather in Paris?") TOOLS THINK,
+     .how = {.think_budget = 16, .max_tokens = 90, .sampling.seed = 9}},
+    {.request = "Once upon a time",
+     .raw = true,
+     .logprobs = true,
+     .how = {.max_tokens = 50,
+             .set = MOTE_SET_REPETITION | MOTE_SET_FREQUENCY | MOTE_SET_MIN_P,
+             .sampling = {.repetition = 1.3f, .frequency = 0.4f, .min_p = 0.02f, .seed = 2}}},
+    {.request = ASK("Tell me of Keldon") DIRECT,
+     .min_tokens = 30,
+     .how = {.max_tokens = 60, .stop = stops, .n_stop = 2, .sampling.seed = 4}},
+    {.request = ASK("Count") DIRECT, /* goes round, and is completed */
+     .how = {.max_tokens = 900,
+             .set = MOTE_SET_TEMPERATURE,
+             SCHEMA(a_string),
+             .sampling = {.bias = no_end, .seed = 1}}},
+    {.request = ASK("What is 12 + 30?") THINK,
+     .enough_at = 7,
+     .how = {.think_budget = 200, .max_tokens = 300, .sampling.seed = 11}},
+};
+enum { DISHES = sizeof menu / sizeof *menu };
+
+static mote_engine *engine_for(const mote_model *model, uint32_t threads)
+{
+    const mote_engine_options options = {
+        .threads = threads, .sessions = SEATS, .positions = 2048ull * SEATS, .kept_states = 4};
+    return rig_engine(model, &options);
+}
+
+/* Everything but the times and the views. */
+static bool same_result(const mote_answer *a, const mote_answer *b)
+{
+    return a->finish == b->finish && a->stop == b->stop && a->answer_tokens == b->answer_tokens &&
+           a->think_tokens == b->think_tokens && a->forced_tokens == b->forced_tokens &&
+           a->dropped_tokens == b->dropped_tokens && a->think_end == b->think_end &&
+           a->loops_found == b->loops_found && a->loops_left == b->loops_left &&
+           a->calls == b->calls && a->warnings == b->warnings;
+}
+
+static void compare(const guest *alone, const guest *g, int dish, const char *where)
+{
+    size_t n, m;
+    const mote_token *a = guest_answer(alone, &n), *b = guest_answer(g, &m);
+    if (n != m || memcmp(a, b, n * sizeof *a) != 0)
+        rig_fail("%s: request %d gives other tokens", where, dish);
+    if (!str_eq(strbuf_view(&alone->log), strbuf_view(&g->log)))
+        rig_fail("%s: request %d gives other events:\n%.*s\nand not\n%.*s", where, dish,
+                 (int)g->log.n, g->log.p, (int)alone->log.n, alone->log.p);
+    if (!str_eq(strbuf_view(&alone->chosen), strbuf_view(&g->chosen)))
+        rig_fail("%s: request %d gives other log-probabilities", where, dish);
+    if (!same_result(chat_turn_result(alone->turn), chat_turn_result(g->turn)))
+        rig_fail("%s: request %d gives another result", where, dish);
+}
+
+/* A random company at one table: some dishes twice, cut and late at random. */
+static void dine(house *h, guest *alone, rig_random *random, const char *where)
+{
+    static const size_t slices[] = {0, 1, 2, 7, 32, 33, 64};
+    guest seats[SEATS];
+    int dish[SEATS];
+    const size_t n = 2 + rig_below(random, SEATS - 1);
+    for (size_t i = 0; i < n; i++) {
+        dish[i] = (int)rig_below(random, DISHES);
+        seats[i] = menu[dish[i]];
+        seats[i].slice = slices[rig_below(random, sizeof slices / sizeof *slices)];
+        seats[i].late = rig_below(random, 40);
+    }
+    guests_stay(h, seats, n);
+    for (size_t i = 0; i < n; i++) {
+        compare(&alone[dish[i]], &seats[i], dish[i], where);
+        guest_leave(&seats[i]);
+    }
+}
+
+/* A string that the model will not end, and one word that it likes. */
+static void find_quotes(house *h)
+{
+    size_t n = 0;
+    for (mote_token id = 0; id < (mote_token)h->kit.n_tokens && n < MOST_BIAS; id++) {
+        size_t bytes;
+        const char *text = mote_token_bytes(h->kit.model, id, &bytes);
+        if (bytes > 0 && memchr(text, '"', bytes) != NULL)
+            no_end[n++] = (mote_bias){id, -1000};
+        else if (bytes == 1 && text[0] == 'a')
+            no_end[n++] = (mote_bias){id, 40};
+    }
+    menu[ENDLESS].how.sampling.n_bias = n;
+}
+
+/* Each alone, in one pass, by one thread, on the best level. */
+static void eat_alone(house *h, guest *alone)
+{
+    find_quotes(h);
+    for (int i = 0; i < DISHES; i++) {
+        alone[i] = menu[i];
+        guests_stay(h, &alone[i], 1);
+    }
+    const mote_answer *counted = chat_turn_result(alone[ENDLESS].turn);
+    if (counted->loops_found == 0 || counted->finish != MOTE_FINISH_STOP)
+        rig_fail("the request that should go round does not");
+}
+
+static uint32_t dine_at(const mote_model *model, guest *alone, uint32_t threads, mote_isa level,
+                        rig_random *random)
+{
+    house h;
+    char where[64];
+    mote_engine *engine = engine_for(model, threads);
+    const uint32_t rounds = level == MOTE_ISA_REF ? 1 : rig_scaled(ROUNDS, 1);
+    house_open(&h, engine);
+    snprintf(where, sizeof where, "%s, %u threads", mote_isa_name(level), (unsigned)threads);
+    for (uint32_t i = 0; i < rounds; i++)
+        dine(&h, alone, random, where);
+    house_close(&h);
+    mote_engine_free(engine);
+    return rounds;
+}
+
+int main(int argc, char **argv)
+{
+    static guest alone[DISHES];
+    const char *path = rig_model_path("mote-tiny-Q4_K_M");
+    const double start = os_now();
+    rig_random random = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1};
+    mote_isa levels[RIG_MAX_LEVELS];
+    uint32_t tables = 0;
+    if (path == NULL)
+        return 77;
+    mote_model *best = rig_open(path, MOTE_ISA_BEST);
+    house home;
+    house_open(&home, engine_for(best, 1));
+    eat_alone(&home, alone);
+    const size_t n_levels = rig_levels(levels);
+    for (size_t i = 0; i < n_levels; i++) {
+        if (argc > 2 && strcmp(argv[2], mote_isa_name(levels[i])) != 0)
+            continue;
+        mote_model *model = rig_open(rig_model_path("mote-tiny-Q4_K_M"), levels[i]);
+        for (uint32_t threads = 1; threads <= MAX_THREADS; threads++)
+            tables += dine_at(model, alone, threads, levels[i], &random);
+        mote_model_close(model);
+    }
+    for (int i = 0; i < DISHES; i++)
+        guest_leave(&alone[i]);
+    mote_engine *engine = home.engine;
+    house_close(&home);
+    mote_engine_free(engine);
+    mote_model_close(best);
+    printf("%d requests at %u tables of up to %d: equal (%.1f s)\n", DISHES, (unsigned)tables,
+           SEATS, os_now() - start);
+    return 0;
+}
