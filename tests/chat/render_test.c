@@ -133,7 +133,7 @@ static void a_turn_keeps_its_tokens(void **state)
                                           "</think>"};
     enum { N = 3 };
     chat_message messages[2 * N + 1] = {{0}};
-    chat_part question = {CHAT_PART_TEXT, str_of("What now?")};
+    chat_part question = {.kind = CHAT_PART_TEXT, .text = str_of("What now?")};
     mote_token before[4096], turns[N][256];
     size_t n_before = 0;
     for (size_t i = 0; i <= N; i++) {

@@ -261,7 +261,7 @@ static void seat(guest *g, int i)
     static const char *const says[COMPANY] = {
         "Who is the mayor of Keldon?", "What is 245 + 178?",
         "Write JSON for an order of 2 pieces of gold by Max."};
-    const chat_part part = {CHAT_PART_TEXT, str_of(says[i])};
+    const chat_part part = {.kind = CHAT_PART_TEXT, .text = str_of(says[i])};
     const chat_message message = {.role = CHAT_ROLE_USER, .parts = &part, .n_parts = 1};
     const chat_request request = {
         .messages = &message, .n_messages = 1, .thinking = i == 1 ? CHAT_THINK_ON : CHAT_THINK_OFF};

@@ -274,7 +274,7 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool aga
     size_t from = q.prompt.marks[q.prompt.n_marks - 1].position;
     while (a.result.tokens[from] != tiny.kit.how.tags[CHAT_TAG_THINK])
         from++;
-    const chat_part part = {CHAT_PART_TEXT, strbuf_view(&text)};
+    const chat_part part = {.kind = CHAT_PART_TEXT, .text = strbuf_view(&text)};
     const chat_message answer = {.role = CHAT_ROLE_ASSISTANT,
                                  .parts = &part,
                                  .n_parts = 1,
