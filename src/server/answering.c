@@ -66,18 +66,25 @@ static void enlist(answering *w)
     w->listed = true;
 }
 
+static void unlist(answering *w)
+{
+    if (!w->listed)
+        return;
+    *w->link = w->next;
+    if (w->next != NULL)
+        w->next->link = w->link;
+    w->listed = false;
+}
+
 void answering_conclude(answering *w)
 {
     if (w->over)
         return;
-    w->over = true;
     w->x = NULL;
-    if (w->listed) {
-        *w->link = w->next;
-        if (w->next != NULL)
-            w->next->link = w->link;
-        w->listed = false;
-    }
+    if (w->printing) /* the pool looks at what the jobs have; it comes back here */
+        return;
+    w->over = true;
+    unlist(w);
     for (size_t i = 0; i < w->n_choices; i++) {
         choice *c = &w->choices[i];
         if (!c->submitted || c->job == NULL)
@@ -208,12 +215,55 @@ static void note(const answering *w)
                         });
 }
 
+static void print(void *with)
+{
+    answering *w = with;
+    w->how->end(w);
+}
+
+static void printed(void *with)
+{
+    answering *w = with;
+    w->printing = false;
+    if (w->x == NULL)
+        answering_conclude(w);
+    else if (w->error.code != NULL)
+        answering_fail(w, &w->error);
+    else
+        answering_reply(w, w->status);
+    unhold(w);
+}
+
+/* A whole reply can have hundreds of thousands of numbers; spelling them out is not for the loop.
+ */
+static void print_on_pool(answering *w)
+{
+    char ms[24];
+    api_error error = {0};
+    snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
+    if (exchange_dialect(w->x) == API_OPENAI)
+        exchange_add_header(w->x, "openai-processing-ms", ms);
+    unlist(w);
+    hold(w);
+    w->printing = true;
+    if (exchange_work(w->server, print, printed, w))
+        return;
+    w->printing = false;
+    ask_no_memory(&error);
+    answering_fail(w, &error);
+    unhold(w);
+}
+
 static void finish(answering *w)
 {
     exchange *x = w->x;
     note(w);
+    if (!w->streaming) {
+        print_on_pool(w);
+        return;
+    }
     w->how->end(w);
-    if (!w->streaming || w->over)
+    if (w->over)
         return;
     answering_conclude(w);
     exchange_end(x);
@@ -272,33 +322,6 @@ void api_collected(void *with, sched_job *job, void *owner, const sched_event *e
         on_chat(c, event->chat);
     else if (event->kind == SCHED_EVENT_OVER)
         on_over(c, event->result);
-    unhold(w);
-}
-
-/* ---- printing on the pool ---- */
-
-static void print_aside(void *with)
-{
-    answering *w = with;
-    w->aside(w);
-}
-
-static void printed_aside(void *with)
-{
-    answering *w = with;
-    answering_reply(w, 200); /* unless the client has gone */
-    unhold(w);
-}
-
-void answering_print_aside(answering *w, void (*print)(answering *w))
-{
-    api_error error = {0};
-    hold(w);
-    w->aside = print;
-    if (exchange_work(w->server, print_aside, printed_aside, w))
-        return;
-    ask_no_memory(&error);
-    answering_fail(w, &error);
     unhold(w);
 }
 

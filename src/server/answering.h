@@ -4,7 +4,8 @@
  *
  *   read (pool) -> recall, render, make jobs (pool) -> submit -> events -> end
  *
- * Everything here belongs to the loop thread. What choices say is gathered whether it is
+ * Everything here belongs to the loop thread, but for whole replies: those are printed by the pool,
+ * since some take long, and sent by the loop. What choices say is gathered whether it is
  * streamed or not: non-stream replies, stored responses and recall need all of it. A call is
  * told of when it is whole, so that none has ever to be taken back.
  */
@@ -89,10 +90,11 @@ struct answering {
     bool streaming;   /* the reply has begun */
     bool listed;      /* it is in the list of those at work */
     bool over;        /* nothing more is to be sent */
+    bool printing;    /* the pool prints the reply; until then nothing of it may end */
+    int status;       /* of a reply that the pool has printed */
     uint32_t refs;
     uint64_t said; /* events told so far, for dialects that number them */
     strbuf out;    /* for printing; empty between calls */
-    void (*aside)(answering *w);
     struct answering *next, **link;
 };
 
@@ -107,9 +109,6 @@ void answering_sse(answering *w, const char *event_name);
 void answering_put_where(answering *w, const sched_where *where);
 /* The whole reply of a non-stream: w->out, with this status. */
 void answering_reply(answering *w, int status);
-/* For replies that take long to print: `print` fills w->out on a thread of the pool, looking at
- * what the answering owns and at nothing that ends with its jobs; then it is sent. */
-void answering_print_aside(answering *w, void (*print)(answering *w));
 /* In place of a reply. */
 void answering_fail(answering *w, const api_error *error);
 

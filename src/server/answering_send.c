@@ -67,6 +67,10 @@ void answering_put_where(answering *w, const sched_where *where)
 
 void answering_reply(answering *w, int status)
 {
+    if (w->printing) { /* on the pool: the loop sends it */
+        w->status = status;
+        return;
+    }
     exchange *x = w->x;
     if (x == NULL || w->over)
         return;
@@ -85,6 +89,10 @@ void answering_reply(answering *w, int status)
 
 void answering_fail(answering *w, const api_error *error)
 {
+    if (w->printing) {
+        w->error = *error;
+        return;
+    }
     exchange *x = w->x;
     if (x == NULL || w->over)
         return;

@@ -6,26 +6,18 @@
 
 #include <stdio.h>
 
-enum { REMEMBERED = 1024 };
-
 /* For each key. */
 static const shelf_options stored_limits = {
     .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
+static const shelf_options figures_limits = {
+    .entries = 1024, .bytes = (size_t)4 << 20, .seconds = 24 * 3600.0};
 static const shelf_options item_limits = {
     .entries = 4096, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
-
-typedef struct remembered {
-    char id[40];
-    uint64_t realm;
-    strbuf json;
-} remembered;
 
 struct api {
     struct answering *at_work;
     char fingerprint[48];
-    shelf *stored, *items;
-    remembered *last; /* [REMEMBERED], a ring */
-    size_t next;
+    shelf *stored, *items, *figures;
 };
 
 /* Enough to see that another model answers: its name, and how large it is. */
@@ -48,9 +40,9 @@ mote_status api_new(api **out, server *s, mote_error *err)
     api *a = mem_new(1, sizeof *a);
     if (a == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
-    a->last = mem_new(REMEMBERED, sizeof *a->last);
-    if (a->last == NULL || shelf_new(&a->stored, &stored_limits, err) != MOTE_OK ||
-        shelf_new(&a->items, &item_limits, err) != MOTE_OK) {
+    if (shelf_new(&a->stored, &stored_limits, err) != MOTE_OK ||
+        shelf_new(&a->items, &item_limits, err) != MOTE_OK ||
+        shelf_new(&a->figures, &figures_limits, err) != MOTE_OK) {
         api_free(a);
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
     }
@@ -63,9 +55,7 @@ void api_free(api *a)
 {
     if (a == NULL)
         return;
-    for (size_t i = 0; i < REMEMBERED && a->last != NULL; i++)
-        strbuf_fini(&a->last[i].json);
-    mem_free(a->last);
+    shelf_free(a->figures);
     shelf_free(a->stored);
     shelf_free(a->items);
     mem_free(a);
@@ -93,18 +83,11 @@ shelf *api_items(api *a)
 
 void api_remember(api *a, const char *request_id, uint64_t realm, str json)
 {
-    remembered *r = &a->last[a->next];
-    a->next = (a->next + 1) % REMEMBERED;
-    strbuf_fini(&r->json);
-    snprintf(r->id, sizeof r->id, "%s", request_id);
-    r->realm = realm;
-    strbuf_put(&r->json, json);
+    const str texts[SHELF_TEXTS] = {json};
+    shelf_put(a->figures, realm, str_of(request_id), texts, NULL);
 }
 
-str api_recollect(const api *a, str request_id, uint64_t realm)
+bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out)
 {
-    for (size_t i = 0; i < REMEMBERED; i++)
-        if (a->last[i].realm == realm && a->last[i].json.n > 0 && str_is(request_id, a->last[i].id))
-            return strbuf_view(&a->last[i].json);
-    return (str){"", 0};
+    return shelf_get(a->figures, realm, request_id, 0, out);
 }

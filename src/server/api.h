@@ -31,9 +31,10 @@ shelf *api_responses(api *a);
 /* The items of those replies, each by its id. Any thread. */
 shelf *api_items(api *a);
 
-/* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. */
+/* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. Any
+ * thread. */
 void api_remember(api *a, const char *request_id, uint64_t realm, str json);
-/* A view until the next call of remember; empty: not known. */
-str api_recollect(const api *a, str request_id, uint64_t realm);
+/* Appends it to *out; false: it is not known. */
+bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out);
 
 #endif

@@ -33,7 +33,8 @@ typedef struct dialect {
     void (*waiting)(answering *w, const sched_where *where, double silent);
     /* Of a stream; may be NULL. */
     void (*choice_over)(answering *w, choice *c);
-    /* All choices are over: the end of the stream, or with answering_reply the whole reply. */
+    /* All choices are over: the end of the stream; or the whole reply, which ends with
+     * answering_reply or answering_fail and is printed on a thread of the pool. */
     void (*end)(answering *w);
     /* The stream has begun and cannot go on; it is ended afterwards. */
     void (*broken)(answering *w, const api_error *error);

@@ -306,7 +306,7 @@ static void reply(answering *w)
     jp_close(&w->out, ']');
     put_figures(w);
     jp_close(&w->out, '}');
-    openai_reply(w);
+    answering_reply(w, 200);
 }
 
 static void end(answering *w)

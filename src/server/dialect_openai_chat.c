@@ -291,7 +291,7 @@ static void reply(answering *w)
     answering_put_timings(w, out);
     answering_put_mote(w, out);
     jp_close(out, '}');
-    openai_reply(w);
+    answering_reply(w, 200);
 }
 
 static void end(answering *w)

@@ -288,7 +288,7 @@ static void end(answering *w)
         gather_items(c);
         responses_put(w, status, NULL);
         store(w, strbuf_view(&w->out));
-        openai_reply(w);
+        answering_reply(w, 200);
         return;
     }
     open_event(w, type);

@@ -22,23 +22,6 @@ float *embedding_unit(const float *from, size_t n)
     return unit;
 }
 
-bool embedding_keep(answering *w, size_t *n)
-{
-    const size_t all = w->n_choices > 0 ? w->choices[0].result.n_embedding : 0;
-    *n = *n == 0 || *n > all ? all : *n;
-    for (size_t i = 0; i < w->n_choices; i++) {
-        choice *c = &w->choices[i];
-        c->own = embedding_unit(c->result.embedding, *n);
-        if (c->own == NULL) {
-            api_error error = {0};
-            ask_no_memory(&error);
-            answering_fail(w, &error);
-            return false;
-        }
-    }
-    return true;
-}
-
 void embedding_put(const float *vector, size_t n, strbuf *out)
 {
     jp_open(out, '[');
@@ -65,4 +48,16 @@ void embedding_put_base64(const float *vector, size_t n, strbuf *out)
         strbuf_byte(out, left > 2 ? letters[bits & 63] : '=');
     }
     strbuf_byte(out, '"');
+}
+
+void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out)
+{
+    float *unit = embedding_unit(from, n);
+    if (unit == NULL)
+        out->failed = true;
+    else if (base64)
+        embedding_put_base64(unit, n, out);
+    else
+        embedding_put(unit, n, out);
+    mem_free(unit);
 }

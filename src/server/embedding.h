@@ -3,15 +3,15 @@
 #ifndef MOTE_SERVER_EMBEDDING_H
 #define MOTE_SERVER_EMBEDDING_H
 
-#include "server/answering.h"
+#include "base/strbuf.h"
 
 /* The first n numbers, scaled to length 1, for mem_free; NULL: no memory. */
 float *embedding_unit(const float *from, size_t n);
-/* The vectors of all choices, as their `own`, so that they can be printed on the pool
- * (answering_print_aside). *n: numbers of each; 0 or too many: all. false: it failed. */
-bool embedding_keep(answering *w, size_t *n);
 /* As a JSON value: numbers, or the bytes of little-endian floats in base64. */
 void embedding_put(const float *vector, size_t n, strbuf *out);
 void embedding_put_base64(const float *vector, size_t n, strbuf *out);
+
+/* The first n of `from` scaled to length 1, as a value. */
+void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
 
 #endif

@@ -2,10 +2,6 @@
 /* openai.c - see openai.h. */
 #include "server/openai.h"
 
-#include "base/os.h"
-
-#include <stdio.h>
-
 const char *openai_finish(stop_cause cause)
 {
     if (cause == STOP_CALLS)
@@ -62,15 +58,6 @@ void openai_put_head(answering *w, const char *object, strbuf *out)
     jp_key_int(out, "created", w->created);
     jp_key_text(out, "model", server_model_name(w->server));
     jp_key_text(out, "system_fingerprint", answering_fingerprint(w));
-}
-
-void openai_reply(answering *w)
-{
-    char ms[24];
-    snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
-    if (w->x != NULL)
-        exchange_add_header(w->x, "openai-processing-ms", ms);
-    answering_reply(w, 200);
 }
 
 void openai_broken(answering *w, const api_error *error)

@@ -15,8 +15,6 @@ void openai_put_logprobs(const choice *c, size_t from, strbuf *out);
 void openai_open_token(strbuf *out, str text, float logprob);
 /* id, object, created, model and system_fingerprint: how every body and chunk begins. */
 void openai_put_head(answering *w, const char *object, strbuf *out);
-/* The whole reply, with the time it took in a header. */
-void openai_reply(answering *w);
 /* For dialect.broken: the error as an event of the stream. */
 void openai_broken(answering *w, const api_error *error);
 /* The text of a token of the model. */

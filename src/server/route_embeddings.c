@@ -100,13 +100,12 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
 static void put_vector(answering *w, const choice *c)
 {
     const own *o = w->ask.own;
-    if (o->base64)
-        embedding_put_base64(c->own, o->dimensions, &w->out);
-    else
-        embedding_put(c->own, o->dimensions, &w->out);
+    const size_t all = c->result.n_embedding;
+    const size_t n = o->dimensions > 0 && o->dimensions < all ? o->dimensions : all;
+    embedding_put_unit(c->result.embedding, n, o->base64, &w->out);
 }
 
-static void print(answering *w)
+static void end(answering *w)
 {
     strbuf *out = &w->out;
     const usage u = answering_usage(w);
@@ -132,14 +131,7 @@ static void print(answering *w)
     if (!w->ask.no_ext)
         jp_key_raw(out, "mote", "{\"pooling\":\"last\",\"normalized\":true}");
     jp_close(out, '}');
-}
-
-/* Spelling out hundreds of thousands of numbers would hold up everybody else. */
-static void end(answering *w)
-{
-    own *o = w->ask.own;
-    if (embedding_keep(w, &o->dimensions))
-        answering_print_aside(w, print);
+    answering_reply(w, 200);
 }
 
 void handle_embeddings(exchange *x)

@@ -137,11 +137,12 @@ void handle_slots(exchange *x)
 void handle_request_figures(exchange *x)
 {
     const http_request *request = exchange_request(x);
-    const str json = api_recollect(server_api(exchange_server(x)), request->tail, request->realm);
-    if (json.n == 0)
+    strbuf json = {0};
+    if (!api_recollect(server_api(exchange_server(x)), request->tail, request->realm, &json))
         fail(x, API_E_NOT_FOUND, "not_found", "no request with this id is remembered");
     else
-        exchange_reply(x, 200, json_type, json);
+        exchange_reply(x, 200, json_type, strbuf_view(&json));
+    strbuf_fini(&json);
 }
 
 void handle_not_offered(exchange *x)

@@ -70,34 +70,36 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
 }
 
 /* Of length 1; the older route too, though it never promised it. */
-static void print(answering *w)
+static void put_vector(const choice *c, size_t dimensions, strbuf *out)
+{
+    const size_t all = c->result.n_embedding;
+    embedding_put_unit(c->result.embedding, dimensions > 0 && dimensions < all ? dimensions : all,
+                       false, out);
+}
+
+static void end(answering *w)
 {
     const embed_state *state = w->ask.own;
     strbuf *out = &w->out;
     jp_open(out, '{');
     if (state->single) {
         jp_key(out, "embedding");
-        embedding_put(w->choices[0].own, state->dimensions, out);
+        put_vector(&w->choices[0], 0, out);
         jp_close(out, '}');
+        answering_reply(w, 200);
         return;
     }
     jp_key_text(out, "model", server_model_name(w->server));
     jp_key(out, "embeddings");
     jp_open(out, '[');
     for (size_t i = 0; i < w->n_choices; i++)
-        embedding_put(w->choices[i].own, state->dimensions, out);
+        put_vector(&w->choices[i], state->dimensions, out);
     jp_close(out, ']');
     jp_key_uint(out, "total_duration", (uint64_t)(1e9 * (os_now() - w->began)));
     jp_key_uint(out, "load_duration", 0);
     jp_key_uint(out, "prompt_eval_count", answering_usage(w).prompt);
     jp_close(out, '}');
-}
-
-static void end(answering *w)
-{
-    embed_state *state = w->ask.own;
-    if (embedding_keep(w, &state->dimensions))
-        answering_print_aside(w, print);
+    answering_reply(w, 200);
 }
 
 void handle_ollama_embed(exchange *x)
