@@ -23,6 +23,13 @@ def scaled(n, least):
     return max(least, int(n * SCALE))
 
 
+def numbers(*usual):
+    """The numbers on the command line, or what is usual; words are left for main."""
+    given = [int(w) for w in sys.argv[1:] if w.isdigit()]
+    sys.argv[1:] = [w for w in sys.argv[1:] if not w.isdigit()]
+    return [*given, *usual[len(given):]]
+
+
 def is_quiet():
     """Times mean something here and now."""
     return os.getloadavg()[0] < 2 * os.cpu_count()

@@ -10,7 +10,7 @@ away for more than 20 ms.
 import resource
 import sys
 
-from load_rig import (Server, case, chat, crowd, equal, is_quiet, main, put_loop_first, scaled,
+from load_rig import (Server, case, chat, crowd, equal, is_quiet, main, numbers, put_loop_first, scaled,
                       stream_of)
 
 PATH = "/v1/chat/completions"
@@ -65,8 +65,7 @@ def nothing_stays(server):
 
 
 if __name__ == "__main__":
-    streams = int(sys.argv[1]) if len(sys.argv) > 1 else scaled(1000, 60)
-    idle = int(sys.argv[2]) if len(sys.argv) > 2 else scaled(10000, 200)
+    streams, idle = numbers(scaled(1000, 60), scaled(10000, 200))
     idle = min(idle, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - streams - 400)
     room = streams + idle + 200
     with Server("--parallel", "256", "--queue", str(streams + 8), "--log", "off",

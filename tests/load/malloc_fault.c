@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * malloc_fault.c - put before libc (LD_PRELOAD), makes a chosen allocation of a running program
+ * fail.
+ *
+ * mote's own memory comes from base/mem.h, which has its own switch and does not pass here:
+ * what passes is what libraries ask for, libuv, jansson, libcrypto and libc itself. The
+ * file named by MALLOC_FAULT is mapped; its first eight bytes count down with every
+ * allocation, and the one that makes them zero gets nothing; the next eight count such
+ * failures, the last eight all allocations. Callers in a library whose file name has
+ * MALLOC_FAULT_BUT in it are left alone.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* glibc's own names, so that nothing has to be looked up before the first allocation. */
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t each);
+void *__libc_realloc(void *p, size_t n);
+
+typedef struct fault_switch {
+    _Atomic uint64_t left, failed, seen;
+} fault_switch;
+
+static fault_switch *at;
+static const char *but;
+
+__attribute__((constructor)) static void open_switch(void)
+{
+    const char *name = getenv("MALLOC_FAULT");
+    const int fd = name != NULL ? open(name, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    void *map = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    at = map != MAP_FAILED ? map : NULL;
+    but = getenv("MALLOC_FAULT_BUT");
+    close(fd);
+}
+
+static bool fails(const void *caller)
+{
+    Dl_info library;
+    if (at == NULL ||
+        (but != NULL && dladdr(caller, &library) != 0 && strstr(library.dli_fname, but) != NULL))
+        return false;
+    atomic_fetch_add(&at->seen, 1);
+    uint64_t left = atomic_load(&at->left);
+    while (left > 0)
+        if (atomic_compare_exchange_weak(&at->left, &left, left - 1)) {
+            if (left == 1) {
+                atomic_fetch_add(&at->failed, 1);
+                errno = ENOMEM;
+            }
+            return left == 1;
+        }
+    return false;
+}
+
+void *malloc(size_t n)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t each)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(n, each);
+}
+
+void *realloc(void *p, size_t n)
+{
+    return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
+}

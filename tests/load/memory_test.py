@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memory_test.py - `--memory X` is what the process takes, whatever is asked of it.
+
+A server that was given so much memory and no other number gets a crowd: more answers than it has
+places, prompts as long as its context, schemas, tools, and connections that only wait. What the system
+counts as its own (RssAnon and VmSwap) is looked at all the time and may not go over what
+/v1/status states as the total, and 2 %; and that not over X. (The mapped file is in the total, but the
+system does not count it as the process's own.)
+"""
+import sys
+import threading
+import time
+
+from load_rig import (POINT, POINT_SCHEMA, WEATHER, WEATHER_TOOL, Server, case, chat, crowd, equal,
+                      main, numbers, own_memory, scaled)
+
+PATH = "/v1/chat/completions"
+MEMORY = 0.1e9
+WORDS = "the clever duck walked to the market in the morning "
+
+
+class Peak(threading.Thread):
+    """The most the process had, looked at every few milliseconds."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.most, self.going = pid, 0, True
+
+    def run(self):
+        while self.going:
+            self.most = max(self.most, own_memory(self.pid))
+            time.sleep(0.01)
+
+    def end(self):
+        self.going = False
+        self.join()
+        return self.most
+
+
+def requests(n, context):
+    """Short ones, forms and tools, and a few that fill what one conversation may hold."""
+    long = WORDS * (context // 12)
+    kinds = [
+        lambda i: chat(i),
+        lambda i: chat(i, messages=[{"role": "user", "content": POINT}], response_format={
+            "type": "json_schema", "json_schema": {"name": "p", "schema": POINT_SCHEMA}}),
+        lambda i: chat(i, messages=[{"role": "user", "content": WEATHER}], tools=[WEATHER_TOOL]),
+        lambda i: chat(i, messages=[{"role": "user", "content": f"{i} {long}"}], max_tokens=4),
+    ]
+    return [(PATH, kinds[0 if i % 8 < 4 else 3 if i % 32 == 31 else i % 3](i)) for i in range(n)]
+
+
+@case
+def it_never_takes_more(server):
+    status = server.get("/v1/status")
+    context, stated = status["context"], status["memory"]["total"]
+    peak = Peak(server.process.pid)
+    peak.start()
+    summary, replies = crowd(server, requests(server.streams, min(context, 4096)), server.idle)
+    most = peak.end()
+    statuses = sorted({r.status for r in replies})
+    print(f"     {len(replies)} requests, {server.idle} idle connections: at most "
+          f"{most / 1e6:.1f} MB of {stated / 1e6:.1f} stated, {MEMORY / 1e6:.0f} allowed, {statuses}, "
+          f"{summary['seconds']:.1f} s")
+    assert most <= 1.02 * stated <= 1.02 * MEMORY, (most, stated)
+    assert set(statuses) <= {200, 429, 503}, statuses
+    assert sum(r.status == 200 for r in replies) > len(replies) // 2
+
+
+@case
+def what_it_states_is_within(server):
+    memory = server.get("/v1/status")["memory"]
+    equal(memory["limit"], MEMORY)
+    assert memory["total"] <= MEMORY, memory
+
+
+if __name__ == "__main__":
+    streams, idle = numbers(scaled(300, 40), scaled(500, 50))
+    with Server("--memory", str(MEMORY / 1e9), "--parallel", "4", "--queue", str(streams), "--log", "off",
+                "--limit", f"connections={streams + idle + 100}") as server:
+        server.streams, server.idle = streams, idle
+        code = main(server)
+    sys.exit(code)
