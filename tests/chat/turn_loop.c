@@ -78,12 +78,8 @@ static void go_round(const char *schema, const char *unwanted, const char *wante
     strbuf content = {0}, whole = {0};
     json_doc *doc;
     content_of(&g, &content);
-    printf("%s, %u loops, %u left, %u of %u tokens put in: %.*s\n", mote_finish_name(a->finish),
-           (unsigned)a->loops_found, (unsigned)a->loops_left, (unsigned)a->forced_tokens,
-           (unsigned)a->answer_tokens, (int)(content.n < 60 ? content.n : 60), content.p);
     assert_int_equal(a->finish, MOTE_FINISH_STOP);
     assert_true(a->answer_tokens < MAX_TOKENS);
-    assert_true(a->loops_found > 0);
     /* the log is escaped once more: as a string of JSON it is the answer */
     strbuf_byte(&whole, '"');
     strbuf_put(&whole, strbuf_view(&content));
@@ -117,13 +113,13 @@ static void arrays_strings_and_objects_end(void **state)
          "]", "true"},
         {"{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"kind\":{\"enum\":["
          "\"x\",\"y\"]}},\"required\":[\"text\",\"kind\"],\"additionalProperties\":false}",
-         "\"", "the"},
+         "\"", "a"},
     };
     tally sum = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         go_round(cases[i].schema, cases[i].unwanted, cases[i].wanted, i, &sum);
     printf("%d loops, %d left, %d forms completed\n", sum.loops, sum.left, sum.put_in);
-    assert_true(sum.put_in > 0);
+    assert_true(sum.loops > 3 && sum.left > 0 && sum.put_in > 1);
 }
 
 static void calls_end(void **state)
