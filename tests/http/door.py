@@ -176,7 +176,7 @@ class Server:
     def wait_ready(self, n):
         end = time.monotonic() + 3 * PATIENCE
         while time.monotonic() < end:
-            found = re.findall(r"listening on (?:http://)?(\S+)", self.log())
+            found = re.findall(r"listening on (?:http://)?(\S+).*\n", self.log())
             if len(found) >= max(n, 1):
                 self.addresses = [self._address(text) for text in found]
                 return
