@@ -95,7 +95,7 @@ class Floors(Planted):
 
     def test_command_line_sees_no_tensor(self):
         self.caught("src/cli/planted.c", SPDX + '#include "kernels/kernels.h"\n',
-                    "cli (floor 8) must not include kernels")
+                    "cli (floor 9) must not include kernels")
 
     def test_command_line_may_read_files(self):
         self.passes("src/cli/planted.c", SPDX + '#include "gguf/gguf.h"\n#include <mote.h>\n')
@@ -117,7 +117,7 @@ class Floors(Planted):
         self.caught("src/gguf/planted.c", SPDX + "#include <xxhash.h>\n", "belongs to")
 
     def test_unknown_system_header(self):
-        self.caught("src/engine/planted.c", SPDX + "#include <sys/socket.h>\n", "on no list")
+        self.caught("src/engine/planted.c", SPDX + "#include <sys/shm.h>\n", "on no list")
 
     def test_included_source(self):
         self.caught("tests/unit/planted.c", SPDX + '#include "base/mem.c"\n', "includes a source")
@@ -181,7 +181,7 @@ class Text(Planted):
     def test_words(self):
         self.caught("docs/planted.md", "see /" "work/main/x\n", "a path of one machine")
         self.caught("docs/planted.md", "in /" "home/somebody/x\n", "a path of one machine")
-        self.caught("docs/planted.md", "from https:/" "/registry.example/x\n", "a web address")
+        self.caught("docs/planted.md", "from https:/" "/registry.elsewhere.org/x\n", "a web address")
 
     def test_words_that_only_look_alike(self):
         self.passes("docs/planted.md", "prefill/workers, ~/" "work/x, a/root/b\n")
