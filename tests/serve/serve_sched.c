@@ -266,10 +266,10 @@ static void a_deadline_ends_an_answer(void **state)
     service s;
     mote_error err;
     asked busy, queued;
-    question q = of_words(6, 0, 3, 1900);
-    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
+    question q = of_words(6, 0, 3, 15000);
+    service_open(&s, &tiny, (sched_options){.parallel = 1, .context = 16384, .threads = 1});
     sched_job_options o = service_job(&s, &busy, &q);
-    o.seconds = 1;
+    o.seconds = 2;
     must(service_submit(&s, &busy, &o, &err), &err);
     o = service_job(&s, &queued, &q);
     o.seconds = 0.2; /* it will not come to anything */
@@ -280,9 +280,9 @@ static void a_deadline_ends_an_answer(void **state)
     assert_false(queued.started);
     service_until_over(&s, &busy);
     assert_int_equal(busy.said.answer.finish, MOTE_FINISH_LENGTH);
-    assert_true(busy.result.ended >= 1 && busy.result.ended < 60);
-    assert_true(busy.said.answer.answer_tokens < 1900);
-    assert_true(queued.result.ended < busy.result.ended - 0.3); /* it did not wait for a seat */
+    assert_true(busy.result.ended >= 2 && busy.result.ended < 60);
+    assert_true(busy.said.answer.answer_tokens < 15000);
+    assert_true(queued.result.ended < busy.result.ended - 0.1); /* it did not wait for a seat */
     service_drop(&s, &busy);
     service_drop(&s, &queued);
     asked_fini(&busy);
