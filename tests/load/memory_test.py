@@ -64,6 +64,7 @@ def it_never_takes_more(server):
           f"{summary['seconds']:.1f} s")
     assert most <= 1.02 * stated <= 1.02 * MEMORY, (most, stated)
     assert set(statuses) <= {200, 429, 503}, statuses
+    equal(summary["idle_closed"], 0)
     assert sum(r.status == 200 for r in replies) > len(replies) // 2
 
 
@@ -77,7 +78,8 @@ def what_it_states_is_within(server):
 if __name__ == "__main__":
     streams, idle = numbers(scaled(300, 40), scaled(500, 50))
     with Server("--memory", str(MEMORY / 1e9), "--parallel", "4", "--queue", str(streams), "--log", "off",
-                "--limit", f"connections={streams + idle + 100}") as server:
+                "--limit", f"connections={streams + idle + 100}",
+                "--limit", f"connections-per-ip={streams + idle + 100}") as server:
         server.streams, server.idle = streams, idle
         code = main(server)
     sys.exit(code)
