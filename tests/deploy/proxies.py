@@ -93,7 +93,7 @@ def send(port, method, path, body=None, headers=()):
     data = b"" if body is None else json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {rig.KEY}",
              "Content-Type: application/json", f"Content-Length: {len(data)}", *headers]
-    s = socket.create_connection(("127.0.0.1", port), timeout=120)
+    s = socket.create_connection(("127.0.0.1", port), timeout=400)
     s.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
     return s
 
