@@ -158,7 +158,8 @@ def choices_of_tools(server):
         return [c["function"]["name"] for c in message.get("tool_calls", [])]
     equal(called(text=WEATHER, tool_choice="none"), [])
     equal(called(tool_choice={"type": "function", "function": {"name": "other"}})[:1], ["other"])
-    assert called(tool_choice="required")
+    equal(called(text="Hi"), [])
+    assert called(text="Hi", tool_choice="required")
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
         {"type": "function", "function": {"name": "other"}}]}}
     equal(set(called(text=WEATHER, tool_choice=allowed)), {"other"})
@@ -282,10 +283,11 @@ def several_at_once_say_what_each_says_alone(server):
 
 @case
 def choices_are_numbered_and_the_first_is_the_one_that_comes_alone(server):
-    more = {"temperature": 1.0, "seed": 11, "max_tokens": 20}
+    more = {"text": "Tell me a story.", "temperature": 2, "top_k": 0, "top_p": 1, "seed": 11, "max_tokens": 20}
     alone = plain(post(server, CHAT, body(**more))["choices"][0])
     many = post(server, CHAT, body(n=8, **more))["choices"]
     equal([c["index"] for c in many], list(range(8)))
+    equal(len({c["message"]["content"] for c in many}), 8)
     equal(plain(many[0]), alone)
     equal(plain(many[2]), plain(post(server, CHAT, body(**{**more, "seed": 13}))["choices"][0]))
 

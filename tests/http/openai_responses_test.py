@@ -97,6 +97,8 @@ def bytes_of_both_forms(server):
 def both_forms_say_the_same(server):
     equal(text_of(both(server)), FACT_ANSWER)
     both(server, text=WEATHER, tools=[TOOL])
+    reply = both(server, text=WEATHER, tools=[TOOL], reasoning={"effort": "low"}, tool_choice="required")
+    equal([i["type"] for i in reply["output"]][::len(reply["output"]) - 1], ["reasoning", "function_call"])
     reply = both(server, text=SUM, reasoning={"effort": "medium"})
     equal(text_of(reply), SUM_ANSWER)
     equal([i["type"] for i in reply["output"]], ["reasoning", "message"])
