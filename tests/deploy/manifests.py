@@ -15,7 +15,7 @@ from rig import case, equal  # noqa: E402
 ROOT = os.path.join(HERE, "..", "..")
 # Flags of other programs in the same files.
 FOREIGN = {"--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
-           "--timeout", "--now", "--from-file"}
+           "--timeout", "--now", "--from-file", "--build", "--install", "--prefix", "--strip"}
 
 
 def text_of(path):
