@@ -19,17 +19,22 @@ static double average(double old, double now)
     return old > 0 ? old + SLOWLY * (now - old) : now;
 }
 
-uint32_t pace_rows(const pace *p, uint64_t written)
+static int crowded(uint64_t written, uint64_t readers)
+{
+    return readers > written;
+}
+
+uint32_t pace_rows(const pace *p, uint64_t written, uint64_t readers)
 {
     if (written == 0)
         return p->row > 0 ? (uint32_t)within(PACE_SECONDS / p->row, PACE_ALONE, PACE_MOST)
                           : PACE_MOST / 4;
     if (!(p->alone[company(written)] > 0) || p->slices >= PACE_FRESH)
         return 0;
-    return (uint32_t)within(p->slice, PACE_LEAST, PACE_MOST);
+    return (uint32_t)within(p->slice[crowded(written, readers)], PACE_LEAST, PACE_MOST);
 }
 
-void pace_saw(pace *p, uint64_t written, uint64_t read, double seconds)
+void pace_saw(pace *p, uint64_t written, uint64_t readers, uint64_t read, double seconds)
 {
     if (written == 0) {
         if (read >= PACE_LEAST)
@@ -44,8 +49,11 @@ void pace_saw(pace *p, uint64_t written, uint64_t read, double seconds)
     }
     p->slices++;
     /* A slice smaller than allowed says nothing about larger ones. */
-    if (!(*alone > 0) || !(seconds > 0) || (double)read < 0.9 * p->slice)
+    const int crowd = crowded(written, readers);
+    double *slice = &p->slice[crowd];
+    if (!(*alone > 0) || !(seconds > 0) || (double)read < 0.9 * *slice)
         return;
-    const double change = within(PACE_STRETCH * *alone / seconds, 0.5, 1.25);
-    p->slice = within(p->slice * change, PACE_LEAST, PACE_MOST);
+    const double goal = crowd ? PACE_CROWDED : PACE_STRETCH;
+    const double change = within(goal * *alone / seconds, 0.5, crowd ? 2.0 : 1.25);
+    *slice = within(*slice * change, PACE_LEAST, PACE_MOST);
 }

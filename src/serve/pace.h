@@ -6,7 +6,9 @@
  * it takes without one. Both are measured: steps without a slice are remembered by the
  * number of rows they had, and repeated now and then; the slice grows and shrinks with how
  * far the last one was from the goal, so depth, company and other programs on the
- * machine need no model. While nobody writes, a step stays short enough for a cancel.
+ * machine need no model. While more are reading than writing, those who write wait
+ * longer, up to PACE_CROWDED times: most of the company has not begun. While nobody writes, a step
+ * stays short enough for a cancel.
  *
  * Nothing here can show in an answer, only in when it comes.
  */
@@ -24,19 +26,21 @@ enum {
 };
 
 #define PACE_STRETCH 1.7
+#define PACE_CROWDED 4.0
 #define PACE_SECONDS 0.4 /* of a step while nobody writes */
 
 /* All zero: nothing is known. */
 typedef struct pace {
     double alone[PACE_WRITERS + 1]; /* seconds, by rows that are written; 0: not known */
-    double slice;                   /* rows */
+    double slice[2];                /* rows; the second while more read than write */
     double row;                     /* seconds of one while nobody writes; 0: not known */
     uint32_t slices;                /* since the last step without */
 } pace;
 
-/* Rows of prompts for the next step beside so many that are written. 0: measure without. */
-uint32_t pace_rows(const pace *p, uint64_t written);
+/* Rows of prompts for the next step beside so many that are written; so many wait to be read.
+ * 0: measure without. */
+uint32_t pace_rows(const pace *p, uint64_t written, uint64_t readers);
 /* A step took so long. */
-void pace_saw(pace *p, uint64_t written, uint64_t read, double seconds);
+void pace_saw(pace *p, uint64_t written, uint64_t readers, uint64_t read, double seconds);
 
 #endif

@@ -136,6 +136,7 @@ struct sched {
     sched_job **work_for; /* [parallel] */
     size_t n_work;
     size_t n_light, n_heavy; /* rows of it that are written, and that are read */
+    uint32_t n_readers;      /* who waited for a slice when it was planned */
     sched_job **readers;     /* [parallel], by what is left to read */
     pace pace;
     uint32_t *one_token; /* one bit per token of the vocabulary, all 0 between two uses */

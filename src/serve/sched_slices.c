@@ -83,9 +83,11 @@ static mote_logits wanted(const sched_job *job, size_t n)
     return job->options.kind == SCHED_EMBED ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST;
 }
 
-static void add_readers(sched *s, size_t rows)
+static void add_readers(sched *s)
 {
     const uint32_t n = line_up(s);
+    size_t rows = pace_rows(&s->pace, s->n_light, n);
+    s->n_readers = n;
     if (n == 0 || rows == 0)
         return;
     const sched_job *oldest = longest_seated(s);
@@ -113,5 +115,5 @@ void slices_plan(sched *s)
 {
     s->n_work = s->n_light = s->n_heavy = 0;
     add_writers(s);
-    add_readers(s, pace_rows(&s->pace, s->n_light));
+    add_readers(s);
 }

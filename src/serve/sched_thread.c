@@ -85,7 +85,7 @@ static void measure(sched *s, double seconds)
     s->since.prompt_rows += s->n_heavy;
     s->since.read_tokens += s->n_heavy;
     s->since.step_seconds += seconds;
-    pace_saw(&s->pace, s->n_light, s->n_heavy, seconds);
+    pace_saw(&s->pace, s->n_light, s->n_readers, s->n_heavy, seconds);
 }
 
 static void run_step(sched *s)

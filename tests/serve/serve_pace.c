@@ -48,10 +48,10 @@ static void those_who_write_keep_their_pace(void **state)
         double times[MOST];
         size_t n = 0, done = 0;
         while (done < PROMPT && n < MOST) {
-            const uint32_t rows = pace_rows(&p, WRITERS);
+            const uint32_t rows = pace_rows(&p, WRITERS, 1);
             assert_true(rows == 0 || (rows >= PACE_LEAST && rows <= PACE_MOST));
             times[n] = took(m, WRITERS, rows, 1 + (double)done / PROMPT, &random);
-            pace_saw(&p, WRITERS, rows, times[n++]);
+            pace_saw(&p, WRITERS, 1, rows, times[n++]);
             done += rows;
         }
         assert_true(done >= PROMPT); /* it is read, and in not too many pieces */
@@ -62,14 +62,34 @@ static void those_who_write_keep_their_pace(void **state)
     }
 }
 
+/* One writes, seven have not begun: they are read in larger pieces, but the one is not forgotten.
+ */
+static void a_crowd_is_read_faster(void **state)
+{
+    (void)state;
+    const machine m = {0.05, 0.002, 0};
+    test_random random = {.state = 3};
+    pace p = {0};
+    double last = 0;
+    uint32_t rows = 0;
+    for (int i = 0; i < 40; i++) {
+        rows = pace_rows(&p, 1, 7);
+        last = took(&m, 1, rows, 1, &random);
+        pace_saw(&p, 1, 7, rows, last);
+    }
+    const double alone = took(&m, 1, 0, 1, &random);
+    assert_true(last >= 2.5 * alone && last <= 1.1 * PACE_CROWDED * alone);
+    assert_true(pace_rows(&p, 1, 1) < rows); /* the pace of before comes back at once */
+}
+
 static void reading_goes_on_whatever_it_costs(void **state)
 {
     (void)state;
     pace p = {0};
     size_t slices = 0;
     for (int i = 0; i < 200; i++) {
-        const uint32_t rows = pace_rows(&p, 3);
-        pace_saw(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
+        const uint32_t rows = pace_rows(&p, 3, 1);
+        pace_saw(&p, 3, 1, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
         slices += rows > 0;
         assert_true(rows == 0 || rows == PACE_LEAST);
     }
@@ -83,10 +103,10 @@ static void alone_a_step_stays_short(void **state)
     static const uint32_t wanted[] = {PACE_MOST, PACE_MOST, 100, PACE_ALONE};
     for (size_t i = 0; i < 4; i++) {
         pace p = {0};
-        assert_true(pace_rows(&p, 0) < PACE_MOST);
+        assert_true(pace_rows(&p, 0, 1) < PACE_MOST);
         for (int step = 0; step < 50; step++)
-            pace_saw(&p, 0, pace_rows(&p, 0), rows[i] * pace_rows(&p, 0));
-        assert_in_range(pace_rows(&p, 0), wanted[i] - 1, wanted[i]);
+            pace_saw(&p, 0, 1, pace_rows(&p, 0, 1), rows[i] * pace_rows(&p, 0, 1));
+        assert_in_range(pace_rows(&p, 0, 1), wanted[i] - 1, wanted[i]);
     }
 }
 
@@ -94,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(those_who_write_keep_their_pace),
+        cmocka_unit_test(a_crowd_is_read_faster),
         cmocka_unit_test(reading_goes_on_whatever_it_costs),
         cmocka_unit_test(alone_a_step_stays_short),
     };
