@@ -31,8 +31,9 @@ def numbers(*usual):
 
 
 def is_quiet():
-    """Times mean something here and now."""
-    return os.getloadavg()[0] < 2 * os.cpu_count()
+    """Times mean something here and now: somebody says so (MOTE_QUIET=1), and nothing contradicts him.
+    A shared machine can stop a program for longer than the goals allow, whatever its own load."""
+    return os.environ.get("MOTE_QUIET") == "1" and os.getloadavg()[0] < 2 * os.cpu_count()
 
 
 # ---- requests ----
