@@ -43,6 +43,8 @@ static bool same_word(str a, str b)
 /* The next word of a text, which is moved behind it; empty at the end. */
 static str next_word(str *text, const char *separators)
 {
+    if (text->n == 0)
+        return (str){"", 0};
     while (text->n > 0 && strchr(separators, text->p[0]) != NULL)
         *text = (str){text->p + 1, text->n - 1};
     str word = {text->p, 0};

@@ -144,10 +144,21 @@ void conn_abort(conn *c)
 
 /* ---- the end of a connection ---- */
 
+/* What is waiting for its turn may be closed before it comes. */
+static void forget_touched(conn *c)
+{
+    conn **at = &c->all->touched;
+    while (*at != NULL && *at != c)
+        at = &(*at)->next_touched;
+    if (*at != NULL)
+        *at = c->next_touched;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     conn *c = handle->data;
     conns *all = c->all;
+    forget_touched(c);
     if (c->previous != NULL)
         c->previous->next = c->next;
     else
@@ -272,6 +283,8 @@ static void stop_reading(conn *c)
 
 static str waiting_input(const conn *c)
 {
+    if (c->in.n == c->in_at)
+        return (str){"", 0};
     return (str){c->in.p + c->in_at, c->in.n - c->in_at};
 }
 
