@@ -120,6 +120,17 @@ def lines_of(server):
         return f.read().splitlines()
 
 
+def line_of(server, request_id):
+    """The log's line of a request: written after the answer was sent, so it is waited for."""
+    end = time.monotonic() + 30
+    while True:
+        found = [x for x in lines_of(server) if request_id in x]
+        if found:
+            return found[0]
+        assert time.monotonic() < end, f"no line of {request_id}"
+        time.sleep(0.02)
+
+
 def provoke(server):
     """Requests that would like to write into the log."""
     evil = b"\r\n2026-01-01T00:00:00Z req_forged GET chat 200"
@@ -134,11 +145,11 @@ def provoke(server):
 def text_log(text_server, json_server):
     provoke(text_server)
     reply = ask(text_server, SECRET)
+    line = line_of(text_server, reply["mote"]["request_id"])
     text = "\n".join(lines_of(text_server))
     assert "req_forged" not in text and "\x1b" not in text and SECRET not in text, text[-2000:]
     assert rig.KEY not in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
-    line = next(x for x in lines_of(text_server) if reply["mote"]["request_id"] in x)
     assert re.search(r" POST chat 200 .* prompt=\d+ cached=\d+ out=20 .*ttft=[\d.]+ .*stop=max_tokens", line), line
 
 
@@ -146,8 +157,8 @@ def text_log(text_server, json_server):
 def json_log(text_server, json_server):
     provoke(json_server)
     reply = ask(json_server, SECRET)
-    rows = [json.loads(x) for x in lines_of(json_server) if x.startswith("{")]
-    row = next(r for r in rows if r.get("request_id") == reply["mote"]["request_id"])
+    row = json.loads(line_of(json_server, reply["mote"]["request_id"]))
+    assert all(json.loads(x) for x in lines_of(json_server) if x.startswith("{"))
     equal((row["route"], row["status"], row["output_tokens"], row["stop"]), ("chat", 200, 20, "max_tokens"))
     equal(row["prompt_tokens"], reply["usage"]["prompt_tokens"])
     assert SECRET not in "\n".join(lines_of(json_server))
