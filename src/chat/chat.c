@@ -6,6 +6,7 @@
  * came, so there is one reader, one writer and one form to save.
  */
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "chat/chat_int.h"
 #include "chat/limits.h"
 
@@ -18,29 +19,13 @@ mote_status chat_out_of_memory(mote_error *err)
 
 /* ---- text of any bytes ---- */
 
-static bool follows(str text, size_t at, unsigned char lo, unsigned char hi)
-{
-    return at < text.n && (unsigned char)text.p[at] >= lo && (unsigned char)text.p[at] <= hi;
-}
-
 /* Bytes of the character at `at`, or of what a character began with and did not go on; *whole
  * says which. */
 static size_t character(str text, size_t at, bool *whole)
 {
-    const unsigned char lead = (unsigned char)text.p[at];
-    const size_t length = lead < 0x80   ? 1
-                          : lead < 0xC2 ? 0
-                          : lead < 0xE0 ? 2
-                          : lead < 0xF0 ? 3
-                          : lead < 0xF5 ? 4
-                                        : 0;
-    const unsigned char lo = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    const unsigned char hi = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    size_t n = 1;
-    while (n < length && follows(text, at + n, n == 1 ? lo : 0x80, n == 1 ? hi : 0xBF))
-        n++;
-    *whole = n == length;
-    return n;
+    const int n = utf8_check((const unsigned char *)text.p + at, text.n - at);
+    *whole = n > 0;
+    return n > 0 ? (size_t)n : n < 0 ? (size_t)-n : text.n - at;
 }
 
 void chat_put_string(strbuf *out, str text)

@@ -2,6 +2,8 @@
 /* gate.c - see gate.h. */
 #include "server/gate.h"
 
+#include "base/utf8.h"
+
 #include <strings.h>
 
 /* Sets of bytes, 32 in a word. */
@@ -311,16 +313,9 @@ static size_t character(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
         return p[0] < 0x20 || p[0] == 0x7F ? 0 : 1;
-    size_t length = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
-    bool outside = (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF4 && p[1] > 0x8F);
-    bool c1 = p[0] == 0xC2 && p[1] < 0xA0;
-    return overlong || outside || c1 ? 0 : length;
+    const int length = utf8_check(p, n);
+    const bool control = length == 2 && p[0] == 0xC2 && p[1] < 0xA0;
+    return length > 0 && !control ? (size_t)length : 0;
 }
 
 bool gate_decode_target(str target, char *out, size_t *n, str *query)

@@ -2,6 +2,8 @@
 /* json_print.c - see json_print.h. */
 #include "server/json_print.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +13,8 @@
 /* Bytes of the character at the start of the text; 0: there is none. */
 static size_t char_length(const unsigned char *p, size_t n)
 {
-    const unsigned char c = p[0];
-    if (c < 0x80)
-        return 1;
-    const size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
-    if (c < 0xC2 || c > 0xF4 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    const bool overlong = (c == 0xE0 && p[1] < 0xA0) || (c == 0xF0 && p[1] < 0x90);
-    const bool beyond = (c == 0xED && p[1] > 0x9F) || (c == 0xF4 && p[1] > 0x8F);
-    return overlong || beyond ? 0 : length;
+    const int length = utf8_check(p, n);
+    return length > 0 ? (size_t)length : 0;
 }
 
 static void put_escape(strbuf *out, unsigned char c)
@@ -47,6 +39,11 @@ static bool is_line_separator(const unsigned char *p, size_t length)
     return length == 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] & 0xFE) == 0xA8;
 }
 
+static void put_line_separator(strbuf *out, const unsigned char *p)
+{
+    strbuf_text(out, p[2] == 0xA8 ? "\\u2028" : "\\u2029");
+}
+
 void jp_escaped(strbuf *out, str text)
 {
     const unsigned char *p = (const unsigned char *)text.p;
@@ -64,7 +61,7 @@ void jp_escaped(strbuf *out, str text)
         else if (special)
             put_escape(out, p[i]);
         else
-            strbuf_text(out, p[i + 2] == 0xA8 ? "\\u2028" : "\\u2029");
+            put_line_separator(out, p + i);
         i += length > 0 ? length : 1;
         plain = i;
     }
@@ -187,7 +184,7 @@ void jp_node(strbuf *out, const json_node *node)
         if (!is_line_separator(p + i, 3))
             continue;
         strbuf_put(out, (str){text.p + plain, i - plain});
-        strbuf_text(out, p[i + 2] == 0xA8 ? "\\u2028" : "\\u2029");
+        put_line_separator(out, p + i);
         plain = i + 3;
         i += 2;
     }

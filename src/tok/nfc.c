@@ -19,7 +19,7 @@
 
 #include "base/ckd.h"
 #include "base/mem.h"
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 #include <utf8proc.h>
 

@@ -17,7 +17,7 @@
  */
 #include "tok/split.h"
 
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 /* One position in the text; `bytes` is 0 at the end. */
 typedef struct glyph {

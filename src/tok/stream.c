@@ -8,7 +8,7 @@
  * was given out is final.
  */
 #include "tok/parts.h"
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 enum { MAX_HELD = 3 };
 

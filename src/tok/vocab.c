@@ -14,7 +14,7 @@
 #include "tok/parts.h"
 
 #include "base/mem.h"
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 

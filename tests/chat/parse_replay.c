@@ -2,7 +2,7 @@
 /* parse_replay.c - see parse_replay.h. */
 #include "chat/parse_replay.h"
 
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "fuzz/fuzz.h"
 #include "tok/nfc.h"
-#include "tok/utf8.h"
+#include "base/utf8.h"
 #include "unit/tok_sample.h"
 
 #include <stdio.h>

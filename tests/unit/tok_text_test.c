@@ -5,7 +5,7 @@
  */
 #include "tok/nfc.h"
 #include "tok/split.h"
-#include "tok/utf8.h"
+#include "base/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
  * Ill-formed bytes are cut as Unicode recommends and Python and Rust do: the
  * longest beginning of a character that goes wrong counts as one mistake.
  */
-#ifndef MOTE_TOK_UTF8_H
-#define MOTE_TOK_UTF8_H
+#ifndef MOTE_BASE_UTF8_H
+#define MOTE_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
