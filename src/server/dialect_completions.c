@@ -311,19 +311,10 @@ static void reply(answering *w)
 
 static void end(answering *w)
 {
-    if (!w->streaming) {
+    if (w->streaming)
+        openai_end_stream(w, "text_completion");
+    else
         reply(w);
-        return;
-    }
-    if (w->ask.include_usage) {
-        openai_put_head(w, "text_completion", &w->out);
-        jp_key_raw(&w->out, "choices", "[]");
-        answering_put_openai_usage(w, &w->out);
-        jp_close(&w->out, '}');
-        answering_sse(w, NULL);
-    }
-    strbuf_text(&w->out, "[DONE]");
-    answering_sse(w, NULL);
 }
 
 void handle_completions(exchange *x)

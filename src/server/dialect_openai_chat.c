@@ -222,7 +222,7 @@ static void choice_over(answering *w, choice *c)
 
 /* ---- a whole reply ---- */
 
-static void put_calls(const choice *c, strbuf *out)
+void openai_put_calls(const choice *c, strbuf *out)
 {
     jp_key(out, "tool_calls");
     jp_open(out, '[');
@@ -254,7 +254,7 @@ static void put_message(const choice *c, strbuf *out)
     if (c->reasoning.n > 0)
         put_reasoning(out, strbuf_view(&c->reasoning));
     if (c->n_calls > 0)
-        put_calls(c, out);
+        openai_put_calls(c, out);
     jp_close(out, '}');
 }
 
@@ -294,14 +294,10 @@ static void reply(answering *w)
     answering_reply(w, 200);
 }
 
-static void end(answering *w)
+void openai_end_stream(answering *w, const char *object)
 {
-    if (!w->streaming) {
-        reply(w);
-        return;
-    }
     if (w->ask.include_usage) {
-        openai_put_head(w, "chat.completion.chunk", &w->out);
+        openai_put_head(w, object, &w->out);
         jp_key_raw(&w->out, "choices", "[]");
         answering_put_openai_usage(w, &w->out);
         jp_close(&w->out, '}');
@@ -309,6 +305,14 @@ static void end(answering *w)
     }
     strbuf_text(&w->out, "[DONE]");
     answering_sse(w, NULL);
+}
+
+static void end(answering *w)
+{
+    if (w->streaming)
+        openai_end_stream(w, "chat.completion.chunk");
+    else
+        reply(w);
 }
 
 static const dialect openai_chat = {

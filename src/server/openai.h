@@ -15,6 +15,10 @@ void openai_put_logprobs(const choice *c, size_t from, strbuf *out);
 void openai_open_token(strbuf *out, str text, float logprob);
 /* id, object, created, model and system_fingerprint: how every body and chunk begins. */
 void openai_put_head(answering *w, const char *object, strbuf *out);
+/* "tool_calls": [...] of an answer that has some. */
+void openai_put_calls(const choice *c, strbuf *out);
+/* The last events of a stream: figures, if they were asked for, and its end. */
+void openai_end_stream(answering *w, const char *object);
 /* For dialect.broken: the error as an event of the stream. */
 void openai_broken(answering *w, const api_error *error);
 /* The text of a token of the model. */

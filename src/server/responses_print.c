@@ -2,6 +2,7 @@
 /* responses_print.c - the response object, and an answer as messages to go on from. */
 #include "server/dialect_responses.h"
 #include "server/json_print.h"
+#include "server/openai.h"
 
 #include <time.h>
 
@@ -167,22 +168,7 @@ void responses_put_answer(const choice *c, strbuf *out)
     jp_key_str(out, "content", strbuf_view(&c->content));
     if (c->reasoning.n > 0)
         jp_key_str(out, "reasoning_content", strbuf_view(&c->reasoning));
-    if (c->n_calls > 0) {
-        jp_key(out, "tool_calls");
-        jp_open(out, '[');
-    }
-    for (size_t i = 0; i < c->n_calls; i++) {
-        jp_open(out, '{');
-        jp_key_text(out, "id", c->calls[i].id);
-        jp_key_text(out, "type", "function");
-        jp_key(out, "function");
-        jp_open(out, '{');
-        jp_key_str(out, "name", strbuf_view(&c->calls[i].name));
-        jp_key_str(out, "arguments", strbuf_view(&c->calls[i].arguments));
-        jp_close(out, '}');
-        jp_close(out, '}');
-    }
     if (c->n_calls > 0)
-        jp_close(out, ']');
+        openai_put_calls(c, out);
     jp_close(out, '}');
 }
