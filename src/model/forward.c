@@ -42,30 +42,15 @@ static size_t mixed_floats(const hparams *hp)
     return max_size(delta_value_dim(&d), (size_t)KERN_HEAD_DIM * hp->n_heads);
 }
 
-/* The quantised forms of rows of `cols` values. */
-static void take_acts(nn_acts *a, arena *m, nn_kinds kinds, size_t batch, size_t cols)
-{
-    if (kinds & (1u << QUANT_ACT_32)) {
-        a->q32 = arena_take(m, batch * cols, sizeof *a->q32);
-        a->d32 = arena_take(m, batch * (cols / 32), sizeof *a->d32);
-        a->sum32 = arena_take(m, batch * (cols / 32), sizeof *a->sum32);
-    }
-    if (kinds & (1u << QUANT_ACT_256)) {
-        a->q256 = arena_take(m, batch * cols, sizeof *a->q256);
-        a->d256 = arena_take(m, batch * (cols / 256), sizeof *a->d256);
-        a->sum256 = arena_take(m, batch * (cols / 16), sizeof *a->sum256);
-    }
-}
-
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
                           uint32_t batch, uint32_t sessions, uint64_t positions)
 {
     s->x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->x);
     s->branch = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->branch);
     s->in.x = arena_take(a, (size_t)batch * hp->n_embd, sizeof *s->in.x);
-    take_acts(&s->in, a, kinds, batch, hp->n_embd);
+    nn_acts_take(&s->in, a, kinds, batch, hp->n_embd);
     s->mid.x = arena_take(a, batch * mixed_floats(hp), sizeof *s->mid.x);
-    take_acts(&s->mid, a, kinds, batch, max_size(mixed_floats(hp), hp->n_ff));
+    nn_acts_take(&s->mid, a, kinds, batch, max_size(mixed_floats(hp), hp->n_ff));
     s->wide_bytes = batch * wide_floats(hp) * sizeof *s->wide;
     s->wide = arena_take(a, s->wide_bytes, 1);
     s->cos = arena_take(a, (size_t)batch * ROPE_PAIRS, sizeof *s->cos);

@@ -16,7 +16,6 @@
 
 #include "kernels/dmath.h"
 #include "nn/rows.h"
-#include "nn/tower.h"
 
 #include <string.h>
 
@@ -34,22 +33,6 @@ static size_t widest(const vision_shape *s)
     return ffn > two ? ffn : two;
 }
 
-/* Rows of `cols` values in all forms the tower's matrices read. */
-static void take_acts(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols)
-{
-    a->x = arena_take(m, rows * cols, sizeof *a->x);
-    if (kinds & (1u << QUANT_ACT_32)) {
-        a->q32 = arena_take(m, rows * cols, sizeof *a->q32);
-        a->d32 = arena_take(m, rows * (cols / 32 + 1), sizeof *a->d32);
-        a->sum32 = arena_take(m, rows * (cols / 32 + 1), sizeof *a->sum32);
-    }
-    if (kinds & (1u << QUANT_ACT_256)) {
-        a->q256 = arena_take(m, rows * cols, sizeof *a->q256);
-        a->d256 = arena_take(m, rows * (cols / 256 + 1), sizeof *a->d256);
-        a->sum256 = arena_take(m, rows * (cols / 16 + 1), sizeof *a->sum256);
-    }
-}
-
 void vision_scratch_take(vision_scratch *s, arena *a, const vision *v, uint32_t rows, uint32_t cols)
 {
     const vision_shape *shape = &v->shape;
@@ -64,8 +47,10 @@ void vision_scratch_take(vision_scratch *s, arena *a, const vision *v, uint32_t 
     s->turn_sin = arena_take(a, side * shape->look.head_dim / 4, sizeof *s->turn_sin);
     s->cos = arena_take(a, SLICE * shape->look.head_dim / 2, sizeof *s->cos);
     s->sin = arena_take(a, SLICE * shape->look.head_dim / 2, sizeof *s->sin);
-    take_acts(&s->in, a, v->kinds, SLICE, in);
-    take_acts(&s->mid, a, v->kinds, SLICE, wide);
+    s->in.x = arena_take(a, SLICE * in, sizeof *s->in.x);
+    nn_acts_take(&s->in, a, v->kinds, SLICE, in);
+    s->mid.x = arena_take(a, SLICE * wide, sizeof *s->mid.x);
+    nn_acts_take(&s->mid, a, v->kinds, SLICE, wide);
     s->wide = arena_take(a, SLICE * wide, sizeof *s->wide);
     s->branch = arena_take(a, SLICE * (size_t)shape->hidden, sizeof *s->branch);
 }

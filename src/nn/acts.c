@@ -2,6 +2,20 @@
 /* acts.c - the inputs of products: see nn.h. */
 #include "nn/nn.h"
 
+void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols)
+{
+    if (kinds & (1u << QUANT_ACT_32)) {
+        a->q32 = arena_take(m, rows * cols, sizeof *a->q32);
+        a->d32 = arena_take(m, rows * (cols / 32), sizeof *a->d32);
+        a->sum32 = arena_take(m, rows * (cols / 32), sizeof *a->sum32);
+    }
+    if (kinds & (1u << QUANT_ACT_256)) {
+        a->q256 = arena_take(m, rows * cols, sizeof *a->q256);
+        a->d256 = arena_take(m, rows * (cols / 256), sizeof *a->d256);
+        a->sum256 = arena_take(m, rows * (cols / 16), sizeof *a->sum256);
+    }
+}
+
 void nn_quantise_row(const nn *n, const nn_acts *a, size_t row, nn_kinds kinds)
 {
     size_t cols = a->cols;

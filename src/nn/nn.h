@@ -9,6 +9,7 @@
 #ifndef MOTE_NN_NN_H
 #define MOTE_NN_NN_H
 
+#include "base/arena.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "quant/quant.h"
@@ -49,6 +50,10 @@ static inline nn_kinds nn_kind(const quant_info *format)
 {
     return 1u << format->act;
 }
+
+/* Takes memory for the quantised forms of `rows` rows of at most `cols` values (or counts it); x is
+ * the caller's. */
+void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols);
 
 /* Quantises row `row` of a->x in each wanted form. */
 void nn_quantise_row(const nn *n, const nn_acts *a, size_t row, nn_kinds kinds);

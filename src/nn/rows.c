@@ -13,7 +13,9 @@ typedef struct rows_run {
     const nn *n;
     size_t n_rows;
     float *x;
-    const float *add, *w, *gate, *up;
+    const float *in, *add, *w, *b, *gate, *up;
+    float *branch;
+    kern_gelu_fn *gelu;
     float eps;
     nn_acts *out;
     nn_kinds kinds;
@@ -104,5 +106,71 @@ static void quantise_row(const rows_run *run, size_t row)
 void nn_quantise(const nn *n, nn_acts *a, size_t n_rows, nn_kinds kinds)
 {
     rows_run run = {.n = n, .n_rows = n_rows, .out = a, .kinds = kinds, .one = quantise_row};
+    run_rows(&run);
+}
+
+/* ---- of the picture tower ---- */
+
+static void layernorm_row(const rows_run *run, size_t row)
+{
+    const size_t at = row * run->cols;
+    run->n->k->layernorm(run->in + at, run->w, run->b, run->cols, run->eps, run->out->x + at);
+    nn_quantise_row(run->n, run->out, row, run->kinds);
+}
+
+void nn_layernorm(const nn *n, const float *x, const float *w, const float *b, float eps,
+                  size_t n_rows, nn_acts *out, nn_kinds kinds)
+{
+    rows_run run = {.n = n,
+                    .n_rows = n_rows,
+                    .in = x,
+                    .w = w,
+                    .b = b,
+                    .eps = eps,
+                    .out = out,
+                    .kinds = kinds,
+                    .cols = out->cols,
+                    .one = layernorm_row};
+    run_rows(&run);
+}
+
+static void bias_gelu_row(const rows_run *run, size_t row)
+{
+    run->gelu(run->b, run->cols, run->out->x + row * run->cols);
+    nn_quantise_row(run->n, run->out, row, run->kinds);
+}
+
+void nn_bias_gelu(const nn *n, kern_gelu_fn *gelu, const float *bias, size_t n_rows, nn_acts *a,
+                  nn_kinds kinds)
+{
+    rows_run run = {.n = n,
+                    .n_rows = n_rows,
+                    .b = bias,
+                    .gelu = gelu,
+                    .out = a,
+                    .kinds = kinds,
+                    .cols = a->cols,
+                    .one = bias_gelu_row};
+    run_rows(&run);
+}
+
+static void bias_residual_row(const rows_run *run, size_t row)
+{
+    float *branch = run->branch + row * run->cols;
+    run->n->k->add(run->b, run->cols, branch);
+    if (run->x != NULL)
+        run->n->k->add(branch, run->cols, run->x + row * run->cols);
+}
+
+void nn_bias_residual(const nn *n, float *branch, const float *bias, size_t n_rows, size_t cols,
+                      float *x)
+{
+    rows_run run = {.n = n,
+                    .n_rows = n_rows,
+                    .x = x,
+                    .b = bias,
+                    .branch = branch,
+                    .cols = cols,
+                    .one = bias_residual_row};
     run_rows(&run);
 }

@@ -140,21 +140,6 @@ CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_
     }
 }
 
-/* p = e^(s - m); returns lanes(p). Lanes past the last key become zero, which adds nothing. */
-static inline float attn_weights(float *p, size_t n, float m)
-{
-    vlanes sums = {{vf_zero()}};
-    for (size_t j = 0; j < n; j += KERN_LANES)
-        for (int part = 0; part < VLANES_PARTS; part++) {
-            float *at = p + j + part * VF_WIDTH;
-            const vf e = vf_exp(vf_sub(vf_load(at), vf_set(m)));
-            const vf kept = vf_keep_first(e, vlanes_share(n - j, part), vf_zero());
-            vf_store(at, kept);
-            sums.part[part] = vf_add(sums.part[part], kept);
-        }
-    return vlanes_total(&sums);
-}
-
 /* Scores to weights; maximum and denominator go to the result, merged. */
 static inline void attn_softmax(const kern_attn_args *a, attn_tile *t)
 {
@@ -163,7 +148,7 @@ static inline void attn_softmax(const kern_attn_args *a, attn_tile *t)
         for (int j = 0; j < PAGE; j += VF_WIDTH)
             vf_store(t->p[q] + j, vf_mul(vf_load(t->p[q] + j), vf_set(a->scale)));
         const float m2 = vf_max(t->p[q], t->n_keys[q]);
-        const float l2 = attn_weights(t->p[q], t->n_keys[q], m2);
+        const float l2 = vf_weights(t->p[q], t->n_keys[q], m2);
         if (a->first) {
             acc->m = m2;
             acc->l = l2;

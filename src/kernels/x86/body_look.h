@@ -34,22 +34,6 @@ static inline void look_gather(const kern_look_args *a, size_t first, look_tile 
     }
 }
 
-/* p = e^(s - m) over the keys; returns lanes(p). Keys beyond the last weigh nothing, and are not
- * read as values either. */
-static inline float look_weights(float *p, size_t n, float m)
-{
-    vlanes sums = {{vf_zero()}};
-    for (size_t j = 0; j < n; j += KERN_LANES)
-        for (int part = 0; part < VLANES_PARTS; part++) {
-            float *at = p + j + part * VF_WIDTH;
-            const vf e = vf_exp(vf_sub(vf_load(at), vf_set(m)));
-            const vf kept = vf_keep_first(e, vlanes_share(n - j, part), vf_zero());
-            vf_store(at, kept);
-            sums.part[part] = vf_add(sums.part[part], kept);
-        }
-    return vlanes_total(&sums);
-}
-
 static inline void look_softmax(const kern_look_args *a, size_t first, look_tile *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -57,7 +41,7 @@ static inline void look_softmax(const kern_look_args *a, size_t first, look_tile
         for (size_t j = 0; j < LOOK_BLOCK; j += VF_WIDTH)
             vf_store(t->p[i] + j, vf_mul(vf_load(t->p[i] + j), vf_set(a->scale)));
         const float m2 = vf_max(t->p[i], a->n_keys);
-        const float l2 = look_weights(t->p[i], a->n_keys, m2);
+        const float l2 = vf_weights(t->p[i], a->n_keys, m2);
         if (a->first) {
             *m = m2;
             *l = l2;

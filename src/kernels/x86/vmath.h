@@ -115,6 +115,22 @@ static inline float vf_sum_of_squares(const float *x, size_t n)
     return vlanes_total(&sums);
 }
 
+/* Scores to the weights of a softmax: p = e^(s - m); returns lanes(p). Lanes past the last key
+ * become zero, which adds nothing. */
+static inline float vf_weights(float *p, size_t n, float m)
+{
+    vlanes sums = {{vf_zero()}};
+    for (size_t j = 0; j < n; j += KERN_LANES)
+        for (int part = 0; part < VLANES_PARTS; part++) {
+            float *at = p + j + part * VF_WIDTH;
+            const vf e = vf_exp(vf_sub(vf_load(at), vf_set(m)));
+            const vf kept = vf_keep_first(e, vlanes_share(n - j, part), vf_zero());
+            vf_store(at, kept);
+            sums.part[part] = vf_add(sums.part[part], kept);
+        }
+    return vlanes_total(&sums);
+}
+
 /* The sign of a zero maximum is that of the first zero. Rare, so slow. */
 static inline float vf_first_zero(const float *x, size_t n)
 {
