@@ -1,107 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conn.c - see conn.h. */
-#include "server/conn.h"
+/* conn.c - one connection: see conn.h. All of them are in conns.c. */
+#include "server/conn_int.h"
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/reader.h"
 #include "server/server_int.h"
 
-#include <netinet/in.h>
-#include <uv.h>
-
 enum {
-    READ_BYTES = 65536,
-    MOST_INPUT = 65536, /* of requests that wait for the one before them */
-    MOST_IN_A_ROW = 32, /* requests of one connection in one turn */
-    KEEPALIVE_SECONDS = 60,
+    MOST_INPUT = 65536,   /* of requests that wait for the one before them */
+    MOST_IN_A_ROW = 32,   /* requests of one connection in one turn */
     KEPT_BYTES = 16384,   /* a buffer beyond this is given back when it is empty */
     MOST_LINGER = 1 << 20 /* bytes of no use that are read before a connection is cut */
 };
-
-typedef enum conn_phase {
-    CONN_OPEN,
-    CONN_LINGERING, /* the reply is sent, the client may still be writing */
-    CONN_CLOSING
-} conn_phase;
-
-struct conn {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } as;
-    conns *all;
-    peer *who;
-    conn_phase phase;
-    reader reader;
-    strbuf in;
-    size_t in_at;   /* of `in`, used up */
-    strbuf out;     /* to be handed to the system */
-    strbuf sending; /* the system has it */
-    uv_write_t write;
-    uv_shutdown_t shutdown;
-    bool writing, reading, ended, keep, doomed, touched;
-    bool eof;           /* nothing more comes from the client */
-    double progress;    /* the system last took something */
-    size_t left_before; /* bytes it had not taken then */
-    size_t lingered;
-    struct conn *next, *previous; /* of all */
-    struct conn *next_touched;
-};
-
-struct conns {
-    server *server;
-    loop *loop;
-    conn *first;
-    conn *touched;
-    uint32_t n;
-    /* Listeners with a connection that there was no memory for: libuv says nothing of others before
-     * it is accepted, so it is tried again at the next sweep. */
-    struct {
-        uv_stream_t *listener;
-        bool is_unix;
-    } later[SERVER_MAX_LISTEN];
-    size_t n_later;
-    char buffer[READ_BYTES]; /* of one read; its bytes are taken before the next */
-};
-
-/* ---- all of them ---- */
-
-mote_status conns_new(conns **out, server *s, loop *l, mote_error *err)
-{
-    *out = mem_new(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for connections");
-    (*out)->server = s;
-    (*out)->loop = l;
-    return MOTE_OK;
-}
-
-void conns_free(conns *all)
-{
-    mem_free(all);
-}
-
-uint32_t conns_open(const conns *all)
-{
-    return all->n;
-}
-
-static bool is_busy(const conn *c)
-{
-    return c->phase == CONN_OPEN && (c->reader.state == READER_ANSWERING ||
-                                     c->reader.state == READER_BODY || c->writing || c->out.n > 0);
-}
-
-uint32_t conns_busy(const conns *all)
-{
-    uint32_t n = 0;
-    for (const conn *c = all->first; c != NULL; c = c->next)
-        n += is_busy(c);
-    return n;
-}
 
 /* ---- for exchange and reader ---- */
 
@@ -175,7 +85,7 @@ static void on_closed(uv_handle_t *handle)
     mem_free(c);
 }
 
-static void close_now(conn *c)
+void conn_close_now(conn *c)
 {
     if (c->phase == CONN_CLOSING)
         return;
@@ -202,12 +112,12 @@ static void linger(conn *c)
     c->reader.since = os_now();
     c->in.n = c->in_at = 0;
     if (c->eof || uv_shutdown(&c->shutdown, &c->as.stream, on_shut) != 0)
-        close_now(c);
+        conn_close_now(c);
 }
 
 /* ---- out ---- */
 
-static size_t unsent(const conn *c)
+size_t conn_unsent(const conn *c)
 {
     return c->out.n + (c->writing ? uv_stream_get_write_queue_size(&c->as.stream) : 0);
 }
@@ -266,13 +176,12 @@ static void send_out(conn *c)
 static void check_pile(conn *c)
 {
     const exchange *x = c->reader.x;
-    if (x != NULL && x->streaming && (double)unsent(c) > conn_server(c)->limits.at[LIMIT_OUTPUT])
+    if (x != NULL && x->streaming &&
+        (double)conn_unsent(c) > conn_server(c)->limits.at[LIMIT_OUTPUT])
         c->doomed = true;
 }
 
 /* ---- the turn of one connection ---- */
-
-static void start_reading(conn *c);
 
 static void stop_reading(conn *c)
 {
@@ -315,7 +224,7 @@ static void next_request(conn *c)
     }
     reader_next(&c->reader, os_now());
     if (conn_server(c)->draining && c->in.n == 0)
-        close_now(c);
+        conn_close_now(c);
 }
 
 static void send_all(conn *c)
@@ -327,45 +236,30 @@ static void send_all(conn *c)
     check_pile(c);
 }
 
-static void turn_of(conn *c)
+void conn_turn(conn *c)
 {
     for (int i = 0; i < MOST_IN_A_ROW; i++) {
         send_all(c);
-        if (!c->doomed && c->ended && unsent(c) == 0)
+        if (!c->doomed && c->ended && conn_unsent(c) == 0)
             next_request(c);
         if (c->phase != CONN_OPEN)
             return;
         bool answering = c->reader.state == READER_ANSWERING;
         if (c->doomed || (answering && !c->ended && c->eof)) {
-            close_now(c);
+            conn_close_now(c);
             return;
         }
         if (answering)
             return;
         if (!use_input(c)) {
             if (c->eof)
-                close_now(c);
+                conn_close_now(c);
             else
-                start_reading(c);
+                conn_start_reading(c);
             return;
         }
     }
     conn_touch(c);
-}
-
-void conns_turn(conns *all)
-{
-    conn *list = all->touched;
-    all->touched = NULL;
-    while (list != NULL) {
-        conn *c = list;
-        list = c->next_touched;
-        c->touched = false;
-        if (c->phase == CONN_OPEN)
-            turn_of(c);
-    }
-    if (all->touched != NULL)
-        loop_again(all->loop);
 }
 
 /* ---- in ---- */
@@ -374,14 +268,14 @@ static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     (void)suggested;
     conn *c = handle->data;
-    *out = uv_buf_init(c->all->buffer, READ_BYTES);
+    *out = uv_buf_init(c->all->buffer, CONN_READ_BYTES);
 }
 
 static void discard(conn *c, size_t n)
 {
     c->lingered += n;
     if (c->lingered > MOST_LINGER)
-        close_now(c);
+        conn_close_now(c);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
@@ -395,7 +289,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
         if (n != UV_EOF)
             c->doomed = true;
         if (c->phase == CONN_LINGERING)
-            close_now(c);
+            conn_close_now(c);
         conn_touch(c);
         return;
     }
@@ -411,165 +305,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     conn_touch(c);
 }
 
-static void start_reading(conn *c)
+void conn_start_reading(conn *c)
 {
     if (c->reading)
         return;
     c->reading = uv_read_start(&c->as.stream, give_buffer, on_read) == 0;
     if (!c->reading)
         c->doomed = true;
-}
-
-/* ---- the beginning of a connection ---- */
-
-static const char refusal[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-                              "Retry-After: 1\r\nConnection: close\r\n\r\n";
-
-static void find_address(conn *c, unsigned char address[16])
-{
-    struct sockaddr_storage from;
-    int bytes = sizeof from;
-    memset(address, 0, 16);
-    if (c->as.handle.type != UV_TCP ||
-        uv_tcp_getpeername(&c->as.tcp, (struct sockaddr *)&from, &bytes) != 0)
-        return;
-    if (from.ss_family == AF_INET) {
-        address[10] = address[11] = 0xFF;
-        memcpy(address + 12, &((const struct sockaddr_in *)&from)->sin_addr, 4);
-    } else if (from.ss_family == AF_INET6) {
-        memcpy(address, &((const struct sockaddr_in6 *)&from)->sin6_addr, 16);
-    }
-}
-
-static bool is_welcome(const conn *c)
-{
-    const server *s = conn_server(c);
-    if (c->who == NULL || c->reader.parser == NULL || s->draining)
-        return false;
-    if (c->all->n > s->limits.at[LIMIT_CONNECTIONS])
-        return false;
-    return peer_is_local(c->who) || c->who->connections <= s->limits.at[LIMIT_PER_IP];
-}
-
-static void enlist(conn *c)
-{
-    conns *all = c->all;
-    c->next = all->first;
-    if (all->first != NULL)
-        all->first->previous = c;
-    all->first = c;
-    all->n++;
-}
-
-static conn *make(conns *all, bool is_unix)
-{
-    conn *c = mem_new(1, sizeof *c);
-    if (c == NULL)
-        return NULL;
-    uv_loop_t *uv = loop_uv(all->loop);
-    int failed = is_unix ? uv_pipe_init(uv, &c->as.pipe, 0) : uv_tcp_init(uv, &c->as.tcp);
-    if (failed != 0) {
-        mem_free(c);
-        return NULL;
-    }
-    c->as.handle.data = c;
-    c->all = all;
-    enlist(c);
-    return c;
-}
-
-void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
-{
-    conn *c = make(all, is_unix);
-    if (c == NULL) {
-        if (all->n_later < SERVER_MAX_LISTEN) {
-            all->later[all->n_later].listener = listener;
-            all->later[all->n_later++].is_unix = is_unix;
-        }
-        return;
-    }
-    if (uv_accept(listener, &c->as.stream) != 0) {
-        close_now(c);
-        return;
-    }
-    unsigned char address[16];
-    find_address(c, address);
-    c->who = peers_came(all->server->peers, address);
-    reader_init(&c->reader);
-    if (!is_welcome(c)) {
-        uv_buf_t text = uv_buf_init((char *)(uintptr_t)refusal, sizeof refusal - 1);
-        uv_try_write(&c->as.stream, &text, 1);
-        all->server->refused_connections++;
-        close_now(c);
-        return;
-    }
-    if (!is_unix) {
-        uv_tcp_nodelay(&c->as.tcp, 1);
-        uv_tcp_keepalive(&c->as.tcp, 1, KEEPALIVE_SECONDS); /* finds clients that lost power */
-    }
-    start_reading(c);
-    if (c->doomed)
-        close_now(c);
-}
-
-/* ---- time ---- */
-
-/* The system takes bytes as the client reads them: if it takes none for long, nobody reads. */
-static bool is_stalled(conn *c, double now)
-{
-    size_t left = unsent(c);
-    if (left == 0 || !c->writing)
-        return false;
-    size_t queue = uv_stream_get_write_queue_size(&c->as.stream);
-    if (queue < c->left_before) {
-        c->left_before = queue;
-        c->progress = now;
-    }
-    return now - c->progress > conn_server(c)->limits.at[LIMIT_STALL_SECONDS];
-}
-
-static void sweep_one(conn *c, double now)
-{
-    const limits *l = &conn_server(c)->limits;
-    if (c->phase == CONN_LINGERING && now - c->reader.since > l->at[LIMIT_LINGER_SECONDS])
-        close_now(c);
-    if (c->phase != CONN_OPEN)
-        return;
-    if (is_stalled(c, now))
-        conn_abort(c);
-    else if (reader_is_late(&c->reader, l, now) && !reader_too_late(&c->reader, c))
-        conn_abort(c);
-}
-
-static void accept_later(conns *all)
-{
-    const size_t n = all->n_later;
-    all->n_later = 0; /* those that fail again come back */
-    for (size_t i = 0; i < n; i++)
-        conns_accept(all, all->later[i].listener, all->later[i].is_unix);
-}
-
-void conns_sweep(conns *all, double now)
-{
-    accept_later(all);
-    for (conn *c = all->first, *next; c != NULL; c = next) {
-        next = c->next;
-        sweep_one(c, now);
-    }
-}
-
-void conns_drain(conns *all)
-{
-    all->n_later = 0;
-    for (conn *c = all->first; c != NULL; c = c->next)
-        if (c->phase == CONN_OPEN && c->reader.state == READER_IDLE && unsent(c) == 0)
-            conn_abort(c);
-}
-
-void conns_close(conns *all)
-{
-    for (conn *c = all->first, *next; c != NULL; c = next) {
-        next = c->next;
-        close_now(c);
-    }
 }
