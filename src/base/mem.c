@@ -2,9 +2,11 @@
 /*
  * mem.c - see mem.h.
  *
- * Each block is preceded by one cache line that remembers its size, so that
- * freeing can count. The counters are process-wide atomics: they exist for
- * tests and for the memory figure, not for decisions.
+ * Each block stands on a cache line inside what the system's allocator gave, after a few words
+ * that remember its size and where that begins. calloc and realloc are asked, not an aligned
+ * allocator: they know which pages are zero already, and grow large blocks without copying. The
+ * counters are process-wide atomics: they exist for tests and for the memory figure, not
+ * for decisions.
  */
 #define _GNU_SOURCE
 #include "base/mem.h"
@@ -59,48 +61,76 @@ static void count_out(size_t bytes)
     atomic_fetch_sub(&live_bytes, bytes);
 }
 
+typedef struct block_head {
+    size_t bytes;
+    unsigned char *given; /* by the system's allocator */
+} block_head;
+
+/* What to ask for; the last line of a block is whole. */
+static bool space_for(size_t n, size_t each, size_t *bytes, size_t *whole)
+{
+    const size_t around = sizeof(block_head) + 2 * (MEM_ALIGN - 1);
+    return ckd_mul_size(n, each, bytes) && ckd_add_size(*bytes, around, whole);
+}
+
+static unsigned char *place_in(unsigned char *given)
+{
+    const uintptr_t first = (uintptr_t)given + sizeof(block_head);
+    return given + ((first + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN - (uintptr_t)given);
+}
+
+static block_head head_of(const void *block)
+{
+    block_head head;
+    memcpy(&head, (const unsigned char *)block - sizeof head, sizeof head);
+    return head;
+}
+
+static void *begin(unsigned char *block, size_t bytes, unsigned char *given)
+{
+    const block_head head = {bytes, given};
+    memcpy(block - sizeof head, &head, sizeof head);
+    count_in(bytes);
+    return block;
+}
+
 void *mem_new(size_t n, size_t each)
 {
     size_t bytes, whole;
-    if (!ckd_mul_size(n, each, &bytes) || !ckd_add_size(bytes, 2 * MEM_ALIGN - 1, &whole))
+    if (!space_for(n, each, &bytes, &whole) || !request_allowed())
         return NULL;
-    whole &= ~(size_t)(MEM_ALIGN - 1);
-    if (!request_allowed())
-        return NULL;
-    unsigned char *block = aligned_alloc(MEM_ALIGN, whole);
-    if (block == NULL)
-        return NULL;
-    memset(block, 0, whole);
-    memcpy(block, &bytes, sizeof bytes);
-    count_in(bytes);
-    return block + MEM_ALIGN;
-}
-
-static size_t size_of(const void *block)
-{
-    size_t bytes;
-    memcpy(&bytes, (const unsigned char *)block - MEM_ALIGN, sizeof bytes);
-    return bytes;
+    unsigned char *given = calloc(1, whole);
+    return given == NULL ? NULL : begin(place_in(given), bytes, given);
 }
 
 void *mem_resize(void *block, size_t old_n, size_t new_n, size_t each)
 {
-    void *fresh = mem_new(new_n, each);
-    if (fresh == NULL)
+    size_t bytes, whole;
+    if (block == NULL)
+        return mem_new(new_n, each);
+    if (!space_for(new_n, each, &bytes, &whole) || !request_allowed())
         return NULL;
-    size_t keep = (old_n < new_n ? old_n : new_n) * each;
-    if (keep > 0)
-        memcpy(fresh, block, keep);
-    mem_free(block);
-    return fresh;
+    const block_head old = head_of(block);
+    const size_t at = (size_t)((unsigned char *)block - old.given);
+    const size_t keep = (old_n < new_n ? old_n : new_n) * each;
+    unsigned char *given = realloc(old.given, whole);
+    if (given == NULL)
+        return NULL;
+    unsigned char *fresh = place_in(given);
+    if (fresh != given + at)
+        memmove(fresh, given + at, keep);
+    memset(fresh + keep, 0, whole - (size_t)(fresh - given) - keep);
+    count_out(old.bytes);
+    return begin(fresh, bytes, given);
 }
 
 void mem_free(void *block)
 {
     if (block == NULL)
         return;
-    count_out(size_of(block));
-    free((unsigned char *)block - MEM_ALIGN);
+    const block_head head = head_of(block);
+    count_out(head.bytes);
+    free(head.given);
 }
 
 /* As far as whole pages go. Large pages would be given, not shown. */

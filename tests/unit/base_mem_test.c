@@ -89,6 +89,32 @@ static void resizing_keeps_and_zeroes(void **state)
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
+/* A block may come to stand elsewhere in its line's neighbourhood when it moves. */
+static void resizing_moves_blocks_of_all_sizes(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 64, ROUNDS = 4000, MOST = 300000 };
+    unsigned char *p[BLOCKS] = {0};
+    size_t n[BLOCKS] = {0};
+    uint64_t random = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const size_t i = (size_t)(random >> 40) % BLOCKS;
+        const size_t wanted = (size_t)(random >> 33) % (round % 50 == 0 ? MOST : 900);
+        const size_t kept = n[i] < wanted ? n[i] : wanted;
+        p[i] = mem_resize(p[i], n[i], wanted, 1);
+        assert_non_null(p[i]);
+        assert_int_equal((uintptr_t)p[i] % MEM_ALIGN, 0);
+        for (size_t j = 0; j < kept; j++)
+            assert_int_equal(p[i][j], i + 1);
+        assert_true(all_zero(p[i] + kept, wanted - kept));
+        memset(p[i], (int)i + 1, wanted);
+        n[i] = wanted;
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        mem_free(p[i]);
+}
+
 static void mapped_memory_is_zeroed_and_counted(void **state)
 {
     (void)state;
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test(used_blocks_come_back_zeroed),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(resizing_keeps_and_zeroes),
+        cmocka_unit_test(resizing_moves_blocks_of_all_sizes),
         cmocka_unit_test(mapped_memory_is_zeroed_and_counted),
         cmocka_unit_test(zeros_are_read_only_and_free),
         cmocka_unit_test(the_nth_request_fails_once),
