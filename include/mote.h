@@ -334,14 +334,16 @@ typedef struct mote_work {
  * an unfinished page that other sessions hold too has to be copied and counts. The caller can
  * free or rewind a session and try again.
  * After these nothing was appended anywhere.
- * MOTE_E_CANCELED: mote_cancel came; each session stands at a whole pass, and
- * mote_session_length says where.
+ * MOTE_E_CANCELED: mote_cancel came; mote_session_length says where each session stands: at a
+ * whole pass or, if a pass of more than 16 tokens was given up, no later than before that, at a
+ * multiple of 32 that it could go back to. What is read again from there on has the same bits.
  */
 MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_t n,
                                mote_error *err);
 
-/* Ends the running step after its current pass; if none is running, the next
- * one before its first. May be called from another thread or a signal handler. */
+/* Ends the running step after its current pass, or inside it after a layer if it has more than 16
+ * tokens; if none is running, the next one before its first. May be called from another thread or a
+ * signal handler. */
 MOTE_API void mote_cancel(mote_engine *engine);
 
 /* Logits of the last step: row 0 of LAST, row i of ALL. One float per entry of

@@ -174,8 +174,10 @@ static size_t common(const mote_session *session, const mote_token *tokens, size
 /* A cancel that came before the answer began is not for it. */
 static mote_status step(answering *a, const mote_work *work, mote_error *err)
 {
+    const uint64_t before = mote_session_length(work->session);
     mote_status status = mote_step(a->chat->engine, work, 1, err);
-    if (status == MOTE_E_CANCELED && !a->stepped && !atomic_load(&a->chat->canceled))
+    if (status == MOTE_E_CANCELED && !a->stepped && !atomic_load(&a->chat->canceled) &&
+        mote_session_length(work->session) == before)
         status = mote_step(a->chat->engine, work, 1, err);
     a->stepped = true;
     return status;

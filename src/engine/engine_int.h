@@ -11,7 +11,8 @@
  * A state is what DeltaNet layers know at a multiple of 32 positions. It is
  * immutable while more than one holder (sessions and kept marks) refers to it:
  * a session that crosses a boundary writes in place if it is alone, else into a
- * fresh block. State 0 is the empty beginning, all zero, and is never written.
+ * fresh block. In a pass that may be given up it does not write in place as long as
+ * blocks are free. State 0 is the empty beginning, all zero, and is never written.
  *
  * Two sessions never leave the same shared, unmarked state in one pass (step.c
  * ends the pass before the second one). So an old state is always still held by
@@ -140,6 +141,9 @@ bool session_shares_last_page(const mote_session *s);
 void session_make_room(mote_session *s, uint64_t end);
 /* Drops pages beyond the length. */
 void session_trim(mote_session *s);
+/* A pass that was to append n tokens was given up: back to where the session can go on from.
+ * `state_lost`: it was writing the session's state in place. */
+void session_undo(mote_session *s, size_t n, bool state_lost);
 /* Puts the inputs that belong to the session's state into the ring. */
 void session_refill_ring(mote_session *s);
 

@@ -343,6 +343,23 @@ uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
     return s->length;
 }
 
+/* The rows before the pass are still there if it began no new chunk and the ring has not come
+ * round. A state that was being written in place is none any more; those under marks never are. */
+void session_undo(mote_session *s, size_t n, bool state_lost)
+{
+    const uint64_t end = s->length + n, overwritten = end > DELTA_RING ? end - DELTA_RING : 0;
+    const bool chunk_ended = s->length % KERN_CHUNK + n >= KERN_CHUNK;
+    s->logits_step = 0;
+    s->hidden_step = 0;
+    if (s->ring_from < overwritten)
+        s->ring_from = overwritten;
+    if (state_lost)
+        return_to_boundary(s, s->n_kept > 0 ? s->kept[s->n_kept - 1].pos : 0);
+    else if (chunk_ended || !can_forget_rows(s, s->length))
+        return_to_boundary(s, session_boundary(s));
+    session_trim(s);
+}
+
 /* ---- looking ---- */
 
 uint64_t mote_session_length(const mote_session *s)

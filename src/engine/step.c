@@ -5,7 +5,9 @@
  * Everything that could refuse is checked before anything changes. Then items
  * are laid into passes in their order, at most `batch` rows each; an item that
  * does not fit goes on in the next pass. Blocks come from pools that were
- * promised or counted beforehand, so a pass cannot fail half-way.
+ * promised or counted beforehand, so a pass cannot fail half-way. It can be given
+ * up half-way, though, if it is a long one and a cancel comes: then its sessions go
+ * back to where they can go on from.
  */
 #include "base/mem.h"
 #include "engine/engine_int.h"
@@ -106,6 +108,10 @@ static mote_status check_pages(mote_engine *e, const mote_work *work, size_t n, 
 
 /* ---- passes ---- */
 
+/* Rows of a pass that is always brought to its end: it takes not much longer than one of one
+ * row, and what goes back behind a written token would have to be read again. */
+enum { SHORT_PASS = 16 };
+
 /* Where the items stand. */
 typedef struct progress {
     const mote_work *work;
@@ -114,6 +120,7 @@ typedef struct progress {
     size_t done;        /* tokens of it that are appended */
     size_t n_segments;  /* of the pass being built */
     size_t n_runs;      /* so with pictures */
+    size_t n_rows;      /* of it */
     size_t logits_rows; /* written so far in the step */
 } progress;
 
@@ -179,6 +186,7 @@ static void build_pass(mote_engine *e, progress *p)
     size_t room = e->options.batch, from = p->done;
     p->n_segments = 0;
     p->n_runs = 0;
+    p->n_rows = 0;
     for (size_t i = p->item; i < p->n && room > 0; i++, from = 0) {
         const mote_work *w = &p->work[i];
         const mote_session *s = w->session;
@@ -188,7 +196,33 @@ static void build_pass(mote_engine *e, progress *p)
         if (conflict)
             return;
         add_segment(e, p, w, from, n);
+        p->n_rows += n;
         room -= n;
+    }
+}
+
+/* Lets the segments of a pass that may be given up leave their states as they are, as far as
+ * blocks are free when everybody has those he needs. */
+static void spare_states(mote_engine *e, const progress *p)
+{
+    for (size_t i = 0; i < p->n_segments && e->states.n_free > 0; i++) {
+        const mote_session *s = p->work[p->item + i].session;
+        if (e->next_states[i] != s->state || !crosses(s, e->segments[i].n))
+            continue;
+        e->next_states[i] = blocks_take(&e->states);
+        e->segments[i].next_state = blocks_at(&e->states, e->next_states[i]);
+    }
+}
+
+static void undo_pass(mote_engine *e, const progress *p)
+{
+    for (size_t i = 0; i < p->n_segments; i++) {
+        mote_session *s = p->work[p->item + i].session;
+        const size_t n = e->segments[i].n;
+        const bool in_place = e->next_states[i] == s->state;
+        if (!in_place)
+            blocks_release(&e->states, e->next_states[i]);
+        session_undo(s, n, in_place && crosses(s, n));
     }
 }
 
@@ -218,10 +252,18 @@ static void commit_logits(mote_engine *e, mote_session *s, size_t n, size_t row)
     s->n_logits += n;
 }
 
-static void run_pass(mote_engine *e, progress *p)
+/* false: it was given up. */
+static bool run_pass(mote_engine *e, progress *p)
 {
     float *logits = e->logits + p->logits_rows * e->model->hp.n_vocab;
-    forward_pass(&e->forward, e->segments, p->n_segments, logits);
+    const bool is_long = p->n_rows > SHORT_PASS;
+    if (is_long)
+        spare_states(e, p);
+    e->forward.stop = is_long ? &e->cancel : NULL;
+    if (!forward_pass(&e->forward, e->segments, p->n_segments, logits)) {
+        undo_pass(e, p);
+        return false;
+    }
     for (size_t i = 0; i < p->n_segments; i++) {
         const pass_segment *seg = &e->segments[i];
         const mote_work *w = &p->work[p->item];
@@ -236,6 +278,7 @@ static void run_pass(mote_engine *e, progress *p)
             p->done = 0;
         }
     }
+    return true;
 }
 
 mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
@@ -250,13 +293,17 @@ mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_erro
     mote_status status = MOTE_OK;
     progress p = {.work = work, .n = n};
     while (p.item < n) {
-        if (atomic_exchange(&e->cancel, false)) {
+        bool canceled = atomic_exchange(&e->cancel, false);
+        if (!canceled) {
+            build_pass(e, &p);
+            assert(p.n_segments > 0);
+            canceled = !run_pass(e, &p);
+        }
+        if (canceled) {
+            atomic_store(&e->cancel, false);
             status = err_set(err, MOTE_E_CANCELED, "the step was canceled");
             break;
         }
-        build_pass(e, &p);
-        assert(p.n_segments > 0);
-        run_pass(e, &p);
     }
     mem_guard_end();
     return status;

@@ -281,13 +281,15 @@ static void place_segments(pass *p)
     p->n_rows = row;
 }
 
-void forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits)
+bool forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits)
 {
     pass p = {.f = f, .s = &f->s, .segments = segments, .n_segments = n_segments, .logits = logits};
     place_segments(&p);
     embed(&p);
     tap(&p, "embed", -1, p.s->x);
     for (uint32_t i = 0; i < f->hp->n_layers; i++) {
+        if (f->stop != NULL && atomic_load_explicit(f->stop, memory_order_relaxed))
+            return false;
         const model_layer *l = &f->w->layers[i];
         if (l->is_attention)
             attention_mixer(&p, l, f->hp->index[i]);
@@ -301,4 +303,5 @@ void forward_pass(const forward *f, const pass_segment *segments, size_t n_segme
         }
     }
     finish(&p);
+    return true;
 }

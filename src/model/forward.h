@@ -14,6 +14,8 @@
 #include "model/weights.h"
 #include "nn/rope.h"
 
+#include <stdatomic.h>
+
 /* Tokens of a segment that are a picture's: their rows take the place of embeddings, and they
  * stand in a plane: row and column count as positions, time stands still. */
 typedef struct pass_run {
@@ -68,6 +70,7 @@ typedef struct forward {
     nn nn;
     uint32_t batch;
     forward_scratch s;
+    const atomic_bool *stop; /* looked at between layers: give the pass up; NULL: never */
     forward_tap_fn *tap;
     void *tap_ctx;
 } forward;
@@ -78,7 +81,8 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
                           uint32_t batch, uint32_t sessions, uint64_t positions);
 
 /* The rows of all segments together are at most f->batch. logits receives the
- * wanted rows of all segments in order, [wanted][n_vocab]. */
-void forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits);
+ * wanted rows of all segments in order, [wanted][n_vocab]. false: it was given up; some layers have
+ * advanced the memory of the timelines, others have not. */
+bool forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits);
 
 #endif

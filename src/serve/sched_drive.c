@@ -162,6 +162,8 @@ static mote_status score(sched *s, sched_job *job, const mote_work *work, mote_e
 {
     const size_t begin = (size_t)(work->tokens - job->tokens);
     const size_t end = (size_t)mote_session_length(job->session);
+    if (end <= begin) /* the step was canceled */
+        return MOTE_OK;
     for (size_t at = begin; at < end; at++)
         TRY(score_row(s, job, at - begin, at + 1, err));
     job->n_scored += end - begin;

@@ -3,8 +3,9 @@
 and while his answer is written.
 
 Seen from outside, through /v1/status on a connection of its own: from the moment the socket is
-closed until the work is gone. Goal: 100 ms and a step. The middle one of the times is held to that
-on a machine that has time for us, the best one on any; none may take over two seconds.
+closed until the work is gone. Goal: 100 ms. The middle one of the times is held to that
+on a machine that has time for us, the best one on any, where steps take longer than they should, to
+that and a step; none may take over two seconds.
 """
 import http.client
 import json
@@ -64,15 +65,15 @@ def steps(watcher):
 
 
 def hold(kind, watcher, before, times):
-    """The goal and the step that is under way, which may be twice the mean."""
+    """The goal; on a busy machine also the step that is under way, which may be twice the mean."""
     n, seconds = (b - a for a, b in zip(before, steps(watcher)))
     step = 2 * seconds / max(1, n)
     times = sorted(times)
-    judged = times[len(times) // 2] if is_quiet() else times[0]
+    middle = times[len(times) // 2]
     print(f"     {kind}: {len(times)} times, best {1000 * times[0]:.1f} ms, middle "
-          f"{1000 * times[len(times) // 2]:.1f}, worst {1000 * times[-1]:.1f}; two steps "
+          f"{1000 * middle:.1f}, worst {1000 * times[-1]:.1f}; two steps "
           f"{1000 * step:.1f} ms")
-    assert judged <= GOAL + step, times
+    assert (middle <= GOAL if is_quiet() else times[0] <= GOAL + step), times
     assert times[-1] <= 2, times
 
 
