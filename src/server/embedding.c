@@ -2,6 +2,7 @@
 /* embedding.c - see embedding.h. */
 #include "server/embedding.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/json_print.h"
@@ -33,20 +34,8 @@ void embedding_put(const float *vector, size_t n, strbuf *out)
 /* Floats stand in memory as base/os.h asserts: the lowest byte first. */
 void embedding_put_base64(const float *vector, size_t n, strbuf *out)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *p = (const unsigned char *)vector;
-    const size_t bytes = n * sizeof *vector;
     jp_raw(out, str_of("\""));
-    for (size_t i = 0; i < bytes; i += 3) {
-        const size_t left = bytes - i;
-        const unsigned bits = (unsigned)p[i] << 16 | (left > 1 ? (unsigned)p[i + 1] << 8 : 0) |
-                              (left > 2 ? (unsigned)p[i + 2] : 0);
-        strbuf_byte(out, letters[bits >> 18 & 63]);
-        strbuf_byte(out, letters[bits >> 12 & 63]);
-        strbuf_byte(out, left > 1 ? letters[bits >> 6 & 63] : '=');
-        strbuf_byte(out, left > 2 ? letters[bits & 63] : '=');
-    }
+    base64_put(out, (str){(const char *)vector, n * sizeof *vector}, false);
     strbuf_byte(out, '"');
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* responses_items.c - an answer cut into the items of the Responses API, and thinking sealed. */
+#include "base/base64.h"
 #include "base/mem.h"
 #include "server/dialect_responses.h"
 #include "server/digest.h"
@@ -159,8 +160,6 @@ void items_put(answering *w, const choice *c, const item *it, bool done, const c
 
 /* ---- sealing ---- */
 
-static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 enum { KEY_BYTES = 32, MAC_BYTES = 16 };
 
 /* Of this process: what another one sealed is dropped, not an error. Made at the first use;
@@ -196,35 +195,6 @@ static bool mac_of(str text, digest *out)
     return digest_of(out, (str){(const char *)outer, sizeof outer});
 }
 
-static void put_bytes(strbuf *out, str bytes)
-{
-    const unsigned char *p = (const unsigned char *)bytes.p;
-    for (size_t i = 0; i < bytes.n; i += 3) {
-        const size_t left = bytes.n - i;
-        const unsigned bits = (unsigned)p[i] << 16 | (left > 1 ? (unsigned)p[i + 1] << 8 : 0) |
-                              (left > 2 ? (unsigned)p[i + 2] : 0);
-        for (size_t k = 0; k < (left > 2 ? 4 : left + 1); k++)
-            strbuf_byte(out, letters[bits >> (18 - 6 * k) & 63]);
-    }
-}
-
-static bool get_bytes(str text, strbuf *out)
-{
-    unsigned bits = 0, n = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        const char *at = text.p[i] != 0 ? strchr(letters, text.p[i]) : NULL;
-        if (at == NULL)
-            return false;
-        bits = bits << 6 | (unsigned)(at - letters);
-        n += 6;
-        if (n >= 8) {
-            n -= 8;
-            strbuf_byte(out, (char)(bits >> n & 255));
-        }
-    }
-    return !out->failed;
-}
-
 void responses_seal(str text, strbuf *out)
 {
     digest mac;
@@ -235,7 +205,7 @@ void responses_seal(str text, strbuf *out)
     }
     strbuf_put(&all, (str){(const char *)mac.bytes, MAC_BYTES});
     strbuf_put(&all, text);
-    put_bytes(out, strbuf_view(&all));
+    base64_put(out, strbuf_view(&all), true);
     out->failed |= all.failed;
     strbuf_fini(&all);
 }
@@ -244,7 +214,7 @@ bool responses_unseal(str sealed, strbuf *out)
 {
     strbuf all = {0};
     digest mac, came = {{0}};
-    bool fine = get_bytes(sealed, &all) && all.n > MAC_BYTES;
+    bool fine = base64_get(&all, sealed) && all.n > MAC_BYTES;
     if (fine) {
         const str text = {all.p + MAC_BYTES, all.n - MAC_BYTES};
         fine = mac_of(text, &mac);

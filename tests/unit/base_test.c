@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base_test.c - the small parts of base/: errors, checked sizes, cursor, string map, philox, cpu.
  */
+#include "base/base64.h"
 #include "base/ckd.h"
 #include "base/cpu.h"
 #include "base/cursor.h"
@@ -209,6 +210,32 @@ static void unit_draws_fill_the_interval(void **state)
     assert_true(philox_unit(1, 5, 0) != philox_unit(2, 5, 0));
 }
 
+static void base64_goes_there_and_back(void **state)
+{
+    static const char *const wrong[] = {
+        "A", "AAAAA", "AA=A", "A===", "AA#A", "=", "AAAA====", "AA=\xff"};
+    unsigned char bytes[64];
+    (void)state;
+    for (size_t n = 0; n <= sizeof bytes; n++)
+        for (int url = 0; url < 2; url++) {
+            strbuf text = {0}, back = {0};
+            for (size_t i = 0; i < n; i++)
+                bytes[i] = (unsigned char)(251 * i + 97 * n);
+            base64_put(&text, (str){(const char *)bytes, n}, url);
+            assert_int_equal(text.n, url ? (8 * n + 5) / 6 : (n + 2) / 3 * 4);
+            strbuf_text(&text, " \r\n");
+            assert_true(base64_get(&back, strbuf_view(&text)));
+            assert_true(str_eq(strbuf_view(&back), (str){(const char *)bytes, n}));
+            strbuf_fini(&text);
+            strbuf_fini(&back);
+        }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strbuf back = {0};
+        assert_false(base64_get(&back, str_of(wrong[i])));
+        strbuf_fini(&back);
+    }
+}
+
 static void the_machine_is_described(void **state)
 {
     (void)state;
@@ -228,6 +255,7 @@ int main(void)
         cmocka_unit_test(an_overfull_map_is_an_error_not_a_loop),
         cmocka_unit_test(philox_meets_its_known_answers),
         cmocka_unit_test(unit_draws_fill_the_interval),
+        cmocka_unit_test(base64_goes_there_and_back),
         cmocka_unit_test(the_machine_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
