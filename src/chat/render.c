@@ -84,6 +84,7 @@ static mote_status put_picture(renderer *r, const mote_picture *picture, const c
     chat_text_scaffold(&r->content, "<|vision_start|>");
     chat_text_picture(&r->content, pad, index);
     chat_text_scaffold(&r->content, "<|vision_end|>");
+    chat_text_mark(&r->content, CHAT_MARK_SHOWN, index);
     return MOTE_OK;
 }
 

@@ -20,7 +20,8 @@ typedef enum chat_mark_kind {
     CHAT_MARK_MESSAGE, /* message `index` ends */
     CHAT_MARK_PROMPT,  /* all messages end, the generation prompt begins */
     CHAT_MARK_IMAGE,   /* the pad token of picture `index` stands here; so with VIDEO */
-    CHAT_MARK_VIDEO
+    CHAT_MARK_VIDEO,
+    CHAT_MARK_SHOWN /* picture `index` of the prompt and what closes it end */
 } chat_mark_kind;
 
 /* Tokens before `position` are the same in every request that begins alike up to here. */

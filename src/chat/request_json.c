@@ -42,21 +42,22 @@ static chat_part_kind kind_of(const json_node *item, chat_mode mode, const char 
     if (has(item, "image") || has(item, "image_url") || type_is(item, "image") ||
         (mode == CHAT_STABLE && type_is(item, "input_image")))
         return CHAT_PART_IMAGE;
-    if (has(item, "video") || type_is(item, "video"))
+    if (has(item, "video") || type_is(item, "video") ||
+        (mode == CHAT_STABLE && (has(item, "input_video") || has(item, "video_url"))))
         return CHAT_PART_VIDEO;
     if (mode == CHAT_STABLE && type_is(item, "refusal") && has(item, "refusal"))
         *text = "refusal";
     return has(item, *text) ? CHAT_PART_TEXT : CHAT_PART_UNKNOWN;
 }
 
-/* Where a picture or film comes from: a string, or an object that has it as "url". */
+/* Where a picture or film comes from: a string, or an object that has it as "url" or "data". */
 static str source_of(const json_node *item)
 {
-    static const char *const names[] = {"image_url", "image", "video"};
+    static const char *const names[] = {"image_url", "image", "video", "video_url", "input_video"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_node *node = json_node_get(item, names[i]);
         if (json_node_is(node, JSON_IS_OBJECT))
-            node = json_node_get(node, "url");
+            node = json_node_get(node, has(node, "data") ? "data" : "url");
         if (json_node_is(node, JSON_IS_STRING))
             return json_node_text(node);
     }

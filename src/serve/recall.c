@@ -94,6 +94,16 @@ static void spell_answer(strbuf *out, const chat_message *m)
     strbuf_fini(&joined);
 }
 
+/* Pictures by their tokens, which are made from what they show. */
+static void spell_shown(strbuf *out, const chat_media *media)
+{
+    for (size_t i = 0; i < media->n; i++) {
+        size_t n;
+        const mote_token *ids = mote_picture_tokens(media->pictures[i], &n);
+        put_text(out, (str){(const char *)ids, n * sizeof *ids});
+    }
+}
+
 /* Only what is rendered counts; ids of calls, for one, are not. */
 static void spell(strbuf *out, const chat_message *m)
 {
@@ -105,7 +115,10 @@ static void spell(strbuf *out, const chat_message *m)
     }
     for (size_t i = 0; i < m->n_parts; i++) {
         strbuf_byte(out, (char)m->parts[i].kind);
-        put_text(out, m->parts[i].text);
+        if (m->parts[i].media != NULL)
+            spell_shown(out, m->parts[i].media);
+        else
+            put_text(out, m->parts[i].text);
     }
 }
 

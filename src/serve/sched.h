@@ -71,6 +71,8 @@ typedef struct sched_job_options {
     chat_turn_options turn;
     const chat_mark *marks; /* [n_marks], where states are worth keeping */
     size_t n_marks;
+    const mote_picture *const *pictures; /* [n_pictures], whose tokens are among the prompt's */
+    size_t n_pictures;
     uint64_t client;   /* jobs of one client take turns with those of others */
     uint64_t realm;    /* prefixes are shared inside a realm only */
     double seconds;    /* it ends after so many, as if by length; 0: no limit */

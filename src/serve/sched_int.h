@@ -21,7 +21,7 @@
 
 enum {
     SCHED_CHUNK = 32,      /* states exist at multiples of it */
-    SCHED_MAX_KEEPS = 3,   /* states one prompt keeps: tools, system, its end */
+    SCHED_MAX_KEEPS = 4,   /* states one prompt keeps: tools, system, pictures, its end */
     SCHED_SCORE_ROWS = 16, /* rows of logits that scoring may take in a step */
     SCHED_LIGHT = 16       /* tokens to append that do not count as reading */
 };

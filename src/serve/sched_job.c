@@ -9,15 +9,22 @@ static mote_status no_memory(mote_error *err)
     return err_set(err, MOTE_E_MEMORY, "no memory for a request");
 }
 
-static mote_status check_prompt(const sched *s, const chat_turn_options *o, mote_error *err)
+/* Tokens below 0 are those of pictures; the engine compares them with the pictures' own. */
+static bool has_meaning(const sched *s, const sched_job_options *o, mote_token token)
 {
+    return token < 0 ? o->n_pictures > 0 : (uint32_t)token < s->info.tokens;
+}
+
+static mote_status check_prompt(const sched *s, const sched_job_options *options, mote_error *err)
+{
+    const chat_turn_options *o = &options->turn;
     if (o->n_prompt == 0)
         return err_set(err, MOTE_E_ARG, "the prompt is empty");
     if (o->n_prompt > s->options.context)
         return err_set(err, MOTE_E_FULL, "%zu tokens do not fit a context of %llu", o->n_prompt,
                        (unsigned long long)s->options.context);
     for (size_t i = 0; i < o->n_prompt; i++)
-        if (o->prompt[i] < 0 || (uint32_t)o->prompt[i] >= s->info.tokens)
+        if (!has_meaning(s, options, o->prompt[i]))
             return err_set(err, MOTE_E_ARG, "token %d has no meaning", (int)o->prompt[i]);
     return MOTE_OK;
 }
@@ -47,13 +54,16 @@ static mote_status set_up_score(sched_job *job, mote_error *err)
         o->score_from = 1;
     if (o->score_from >= o->turn.n_prompt)
         return err_set(err, MOTE_E_ARG, "there is no token to score after %zu", o->score_from);
+    for (size_t i = o->score_from; i < o->turn.n_prompt; i++)
+        if (o->turn.prompt[i] < 0)
+            return err_set(err, MOTE_E_ARG, "a picture has no probability");
     job->scores = mem_new(o->turn.n_prompt - o->score_from, sizeof *job->scores);
     return job->scores != NULL ? MOTE_OK : no_memory(err);
 }
 
 static mote_status set_up(sched_job *job, mote_error *err)
 {
-    TRY(check_prompt(job->s, &job->options.turn, err));
+    TRY(check_prompt(job->s, &job->options, err));
     switch (job->options.kind) {
     case SCHED_ANSWER: return set_up_answer(job, err);
     case SCHED_EMBED: return set_up_embed(job, err);

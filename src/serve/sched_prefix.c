@@ -225,12 +225,22 @@ bool prefix_make_room(sched *s)
 
 /* ---- kept states ---- */
 
-/* Is a state wanted at the mark? Of messages only at the end of all. */
+static bool is_last_picture(const sched_job_options *o, size_t i)
+{
+    for (size_t j = i + 1; j < o->n_marks; j++)
+        if (o->marks[j].kind == CHAT_MARK_SHOWN)
+            return false;
+    return o->marks[i].kind == CHAT_MARK_SHOWN;
+}
+
+/* Is a state wanted at the mark? Of messages only at the end of all; of pictures behind the last,
+ * because the next question about it is another one. */
 static bool is_wanted(const sched_job *job, size_t i)
 {
     const chat_mark_kind kind = job->options.marks[i].kind;
     return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_PROMPT ||
-           (kind == CHAT_MARK_MESSAGE && i + 1 == job->options.n_marks);
+           (kind == CHAT_MARK_MESSAGE && i + 1 == job->options.n_marks) ||
+           is_last_picture(&job->options, i);
 }
 
 static size_t boundary(size_t pos)

@@ -19,7 +19,9 @@ static void add(sched *s, sched_job *job, size_t n, mote_logits want)
     s->work[s->n_work++] = (mote_work){.session = job->session,
                                        .tokens = job->tokens + mote_session_length(job->session),
                                        .n = n,
-                                       .want = want};
+                                       .want = want,
+                                       .pictures = job->options.pictures,
+                                       .n_pictures = job->options.n_pictures};
 }
 
 static void add_writers(sched *s)
