@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "cli/say.h"
 #include "cli/text.h"
-#include "media/worker.h"
+#include "media/frame_pairs.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -41,6 +41,8 @@ void pictures_tower(char *out, const char *model_path, const char *given)
     char folder[PICTURES_PATH_BYTES];
     size_t found = 0;
     out[0] = '\0';
+    if (given != NULL && strcmp(given, "none") == 0)
+        return;
     if (given != NULL) {
         snprintf(out, PICTURES_PATH_BYTES, "%s", given);
         return;
@@ -64,28 +66,21 @@ static int named(const char *path, mote_error *err)
     return say_error(err);
 }
 
-/* Two frames are one picture; the last one of an odd number is its own second. */
 static int look(shown *s, const media_seen *seen, const mote_model *model, uint32_t threads)
 {
-    const size_t frame = (size_t)seen->width * seen->height * 3, each = s->film ? 2 : 1;
     mote_error err;
-    s->n = (seen->n + each - 1) / each;
+    s->n = media_pairs(seen, s->film);
     s->pictures = mem_new(s->n, sizeof *s->pictures);
     s->seconds = mem_new(s->n, sizeof *s->seconds);
     if (s->pictures == NULL || s->seconds == NULL)
         return say_fail(CLI_FAILED, "out_of_memory", "no memory for the frames of %s", s->path);
     for (size_t i = 0; i < s->n; i++) {
-        const size_t a = i * each, b = a + 1 < seen->n ? a + 1 : a;
-        const mote_pixels pixels = {.rgb = seen->rgb + a * frame,
-                                    .later = s->film ? seen->rgb + b * frame : NULL,
-                                    .width = seen->width,
-                                    .height = seen->height};
-        if (mote_picture_new(&s->pictures[i], model, &pixels, threads, &err) != MOTE_OK)
-            return named(s->path, &err);
         size_t n;
+        if (media_pair(seen, s->film, i, model, threads, &s->pictures[i], &s->seconds[i], &err) !=
+            MOTE_OK)
+            return named(s->path, &err);
         mote_picture_tokens(s->pictures[i], &n);
         s->tokens += n;
-        s->seconds[i] = (seen->times[a] + seen->times[b]) / 2;
     }
     return CLI_DONE;
 }

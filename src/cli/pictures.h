@@ -34,8 +34,8 @@ typedef struct pictures {
 bool pictures_wanted(const run_options *o);
 /* Starts the process that decodes; before the program has threads. */
 int pictures_start(pictures *p);
-/* The tower of a model: what --mmproj says, else the one mmproj*.gguf beside the file. `out` has
- * PATH_BYTES; empty: there is none. */
+/* The tower of a model: what --mmproj says, "none" if there shall be none, else the one
+ * mmproj*.gguf beside the file. `out` has PATH_BYTES; empty: there is none. */
 enum { PICTURES_PATH_BYTES = 4096 };
 void pictures_tower(char *out, const char *model_path, const char *given);
 /* Decodes and looks at everything. */
