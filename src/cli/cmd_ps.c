@@ -46,7 +46,8 @@ static void put_cell(cli_out *o, size_t width, str text)
 
 static void print_memory(cli_out *o, const json_node *memory)
 {
-    static const char *const kinds[] = {"weights", "model", "kv", "state", "scratch", "total"};
+    static const char *const kinds[] = {"weights", "model",  "kv",   "state",
+                                        "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, number(memory, kinds[i])));

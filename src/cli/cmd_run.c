@@ -99,7 +99,7 @@ static const cli_flag picture_flags[] = {
      .value = "FILE",
      .shown = "mmproj*.gguf beside the model",
      .at = AT(mmproj),
-     .help = "the model's picture tower"},
+     .help = "the model's picture tower; none: do without"},
 };
 
 static const cli_flag form_flags[] = {

@@ -12,9 +12,12 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/load.h"
+#include "cli/pictures.h"
 #include "cli/say.h"
 #include "cli/text.h"
+#include "media/worker.h"
 #include "server/server.h"
+#include "server/sight.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,8 @@ typedef struct serve_options {
     bool strict;
     bool no_ext;
     flag_list limits;
+    const char *mmproj;
+    uint64_t image_tokens;
     load_options load;
 } serve_options;
 
@@ -139,6 +144,24 @@ static const cli_flag work_flags[] = {
      .help = "tokens of all conversations together"},
 };
 
+static const cli_flag picture_flags[] = {
+    {.name = "mmproj",
+     .kind = FLAG_TEXT,
+     .value = "FILE",
+     .shown = "mmproj*.gguf beside the model",
+     .at = AT(mmproj),
+     .help = "the model's picture tower; none: pictures are refused"},
+    {.name = "image-tokens",
+     .kind = FLAG_COUNT,
+     .value = "N",
+     .min = 1,
+     .max = MOTE_PICTURE_TOKENS,
+     .initial = "1280",
+     .at = AT(image_tokens),
+     .help = "of a picture at most, at 1,024 pixels each, unless a request says otherwise; with "
+             "--limit picture-tokens=N whatever it says"},
+};
+
 static const cli_flag reply_flags[] = {
     {.name = "name",
      .kind = FLAG_TEXT,
@@ -163,6 +186,7 @@ static const cli_flag reply_flags[] = {
 static const flag_group groups[] = {
     FLAG_GROUP("Who may ask", door_flags, 0),
     FLAG_GROUP("How much at once", work_flags, 0),
+    FLAG_GROUP("Pictures", picture_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
     /* Without the first one, the context, which means something else here. */
     {"Machine", load_flags + 1, LOAD_N_FLAGS - 1, offsetof(serve_options, load)},
@@ -240,12 +264,14 @@ static void announce(const server *s, const mote_model *model, double seconds)
     mote_memory memory;
     mote_model_describe(model, &info);
     sched_memory(server_sched(s), &memory);
+    const uint64_t vision = server_sight(s) != NULL ? sight_memory(server_sight(s)) : 0;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
     say_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), server_model_name(s),
              text_bytes(a, memory.weights), text_seconds(b, seconds), mote_isa_name(info.isa),
              text_counted(c, at_work->threads, "thread"));
-    say_note("memory %s  context %s  parallel %u  queue %u", text_bytes(a, memory.total),
-             text_count(b, at_work->context), at_work->parallel, at_work->queue);
+    say_note("memory %s  context %s  parallel %u  queue %u%s", text_bytes(a, memory.total + vision),
+             text_count(b, at_work->context), at_work->parallel, at_work->queue,
+             vision > 0 ? "  pictures" : "");
     for (size_t i = 0; i < server_n_addresses(s); i++) {
         const char *address = server_address(s, i);
         bool local = strncmp(address, "unix:", 5) == 0;
@@ -269,6 +295,7 @@ static void fill(server_options *o, const serve_options *f, const mote_model *mo
     o->model = model;
     o->model_path = path;
     o->name = f->name;
+    o->image_tokens = (uint32_t)f->image_tokens;
     o->sched.parallel = (uint32_t)f->parallel;
     o->sched.queue = (uint32_t)f->queue;
     o->sched.memory = (uint64_t)(f->memory * 1e9);
@@ -316,6 +343,19 @@ static int serve(const server_options *o, double began)
     return code;
 }
 
+/* Pictures are decoded by a process that is forked while there is one thread. */
+static int open_model(loaded *on, const serve_options *f, const char *path,
+                      struct media_nursery **nursery)
+{
+    char tower[PICTURES_PATH_BYTES];
+    mote_error err;
+    pictures_tower(tower, path, f->mmproj);
+    if (tower[0] != '\0' && media_nursery_start(nursery, &err) != MOTE_OK)
+        return say_error(&err);
+    const int code = load_model(on, path, tower[0] != '\0' ? tower : NULL, (mote_isa)f->load.isa);
+    return code == CLI_DONE ? load_warm(on) : code;
+}
+
 static int run(const cli_call *call)
 {
     const serve_options *f = call->options;
@@ -330,15 +370,16 @@ static int run(const cli_call *call)
     if (o == NULL)
         return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
     int code = find_keys(&keys, f, o);
+    struct media_nursery *nursery = NULL;
     if (code == CLI_DONE)
-        code = load_model(&on, call->words[0], NULL, (mote_isa)f->load.isa);
-    if (code == CLI_DONE)
-        code = load_warm(&on);
+        code = open_model(&on, f, call->words[0], &nursery);
     if (code == CLI_DONE) {
+        o->nursery = nursery;
         fill(o, f, on.model, call->words[0]);
         code = serve(o, began);
     }
     load_close(&on);
+    media_nursery_stop(nursery);
     input_text_free(&keys.file);
     mem_free(o);
     return code;

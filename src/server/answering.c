@@ -13,8 +13,6 @@
 #include "server/log.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <strings.h>
 #include <time.h>
 
 enum { AT_ONCE = 8 }; /* jobs of one request that are with the scheduler */
@@ -85,6 +83,8 @@ void answering_conclude(answering *w)
         return;
     w->over = true;
     unlist(w);
+    if (w->looking)
+        sight_drop(w->ask.sight, &w->look);
     for (size_t i = 0; i < w->n_choices; i++) {
         choice *c = &w->choices[i];
         if (!c->submitted || c->job == NULL)
@@ -99,6 +99,12 @@ void answering_conclude(answering *w)
 
 /* ---- submitting ---- */
 
+static void queue_full(api_error *error)
+{
+    api_error_set(error, API_E_QUEUE, "queue_full", "too many requests are waiting already");
+    error->retry_ms = 1000;
+}
+
 static bool try_submit(answering *w, choice *c, api_error *error)
 {
     mote_error err;
@@ -111,12 +117,10 @@ static bool try_submit(answering *w, choice *c, api_error *error)
     }
     c->submitted = false; /* the job is ours again, and so is what it held */
     release(c);
-    if (status == MOTE_E_FULL) {
-        api_error_set(error, API_E_QUEUE, "queue_full", "too many requests are waiting already");
-        error->retry_ms = 1000;
-    } else {
+    if (status == MOTE_E_FULL)
+        queue_full(error);
+    else
         ask_error_of(error, &err);
-    }
     return false;
 }
 
@@ -371,12 +375,12 @@ static void begin(answering *w)
         w->how->begin(w);
 }
 
-static void prepare(void *with)
+static void make(void *with)
 {
-    answering_prepare(with, release);
+    answering_make(with, release);
 }
 
-static void prepared(void *with)
+static void made(void *with)
 {
     answering *w = with;
     if (w->x == NULL) {
@@ -402,23 +406,54 @@ static void prepared(void *with)
     unhold(w);
 }
 
-static void read_headers(answering *w)
+/* What it shows was looked at. */
+static void looked(void *with)
 {
-    const server_options *o = server_settings(w->server);
-    const str strict = exchange_header(w->x, "mote-strict"),
-              ext = exchange_header(w->x, "mote-ext");
-    const str limit = exchange_header(w->x, "mote-timeout-ms");
-    const str origin = exchange_header(w->x, "originator");
-    const str agent = exchange_header(w->x, "user-agent");
-    w->ask.strict = o->strict || str_is(strict, "1");
-    w->ask.no_ext = o->no_ext || str_is(ext, "0");
-    w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
-                   (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
-    if (limit.n > 0 && limit.n < 10) {
-        char digits[12] = {0};
-        memcpy(digits, limit.p, limit.n);
-        w->ask.seconds = (double)strtoul(digits, NULL, 10) / 1000;
+    answering *w = with;
+    w->looking = false;
+    w->error = w->look.error;
+    if (w->x != NULL && w->error.code == NULL) {
+        ask_media_seen(&w->ask);
+        if (exchange_work(w->server, make, made, w))
+            return;
+        ask_no_memory(&w->error);
+    } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
+        answering_full(w, w->look.tokens);
     }
+    made(w);
+}
+
+static void look(answering *w)
+{
+    const ask *a = &w->ask;
+    w->look = (sight_request){.items = a->shown,
+                              .n = a->n_shown,
+                              .realm = a->realm,
+                              .room = a->drop_oldest || answering_prompt_only(w) ? 0 : w->context,
+                              .done = looked,
+                              .with = w};
+    w->looking = sight_submit(a->sight, &w->look);
+    if (w->looking)
+        return;
+    queue_full(&w->error);
+    made(w);
+}
+
+static void prepare(void *with)
+{
+    answering *w = with;
+    answering_read(w);
+    if (w->error.code == NULL && w->ask.n_shown == 0)
+        answering_make(w, release);
+}
+
+static void prepared(void *with)
+{
+    answering *w = with;
+    if (w->x != NULL && w->error.code == NULL && w->ask.n_shown > 0)
+        look(w);
+    else
+        made(w);
 }
 
 void answering_start(exchange *x, const dialect *d)
@@ -431,20 +466,23 @@ void answering_start(exchange *x, const dialect *d)
         exchange_fail(x, &error);
         return;
     }
-    *w = (answering){
-        .x = x,
-        .server = exchange_server(x),
-        .how = d,
-        .ask = {.n = 1, .continue_last = true, .realm = request->realm, .client = request->client},
-        .created = (int64_t)time(NULL),
-        .began = exchange_began(x),
-        .last_sent = os_now(),
-        .last_event = os_now(),
-        .refs = 2}; /* the exchange and the pool */
+    *w = (answering){.x = x,
+                     .server = exchange_server(x),
+                     .how = d,
+                     .ask = {.n = 1,
+                             .continue_last = true,
+                             .realm = request->realm,
+                             .client = request->client,
+                             .sight = server_sight(exchange_server(x))},
+                     .created = (int64_t)time(NULL),
+                     .began = exchange_began(x),
+                     .last_sent = os_now(),
+                     .last_event = os_now(),
+                     .refs = 2}; /* the exchange and the pool */
     snprintf(w->request_id, sizeof w->request_id, "%s", exchange_id(x));
     /* The pool reads a copy: the exchange may end while it does. */
     strbuf_put(&w->body, request->body);
-    read_headers(w);
+    answering_read_headers(w);
     exchange_on_gone(x, on_gone, w);
     if (w->body.failed || !exchange_work(w->server, prepare, prepared, w)) {
         w->refs--;

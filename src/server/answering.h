@@ -2,7 +2,8 @@
 /*
  * answering.h - a request on its way to its reply, as the printers of dialects see it.
  *
- *   read (pool) -> recall, render, make jobs (pool) -> submit -> events -> end
+ *   read (pool) -> look at pictures (sight) -> recall, render, make jobs (pool) -> submit -> events
+ *   -> end
  *
  * Everything here belongs to the loop thread, but for whole replies: those are printed by the pool,
  * since some take long, and sent by the loop. What choices say is gathered whether it is
@@ -81,6 +82,8 @@ struct answering {
     double began;     /* os_now's clock */
     double last_sent; /* anything; and an event of the dialect's own: */
     double last_event;
+    sight_request look;   /* at what the ask shows */
+    bool looking;         /* and it is not done */
     chat_prompt *prompts; /* [ask.n_prompts or 1] */
     size_t n_prompts;
     choice *choices; /* [n_choices]: prompt-major answers, then scores of prompts */

@@ -5,9 +5,15 @@
 
 #include "server/dialect.h"
 
-/* Pool thread: from the body to jobs that can be submitted. w->error.code says whether it worked.
+/* What the headers say of the ask. */
+void answering_read_headers(answering *w);
+/* Pool thread: from the body to an ask. w->error.code says whether it worked; so with the next. */
+void answering_read(answering *w);
+/* Pool thread, once everything was seen that the ask shows: to jobs that can be submitted.
  * `release` is what jobs let go of their choice with. */
-void answering_prepare(answering *w, void (*release)(void *choice));
+void answering_make(answering *w, void (*release)(void *choice));
+/* The prompt has so many tokens, more than there is room for. Always false. */
+bool answering_full(answering *w, size_t n);
 /* An answer is over and whole: its tokens are remembered for the day its text comes back. */
 void answering_recall(const answering *w, const choice *c);
 /* Nothing is to be answered: the dialect wants to see the prompts. */

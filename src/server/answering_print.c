@@ -233,6 +233,22 @@ static void put_cache(const answering *w, const choice *c, strbuf *out)
     jp_close(out, '}');
 }
 
+/* The size each was seen in, so that places in it can be told in pixels. */
+static void put_images(const answering *w, strbuf *out)
+{
+    jp_key(out, "images");
+    jp_open(out, '[');
+    for (size_t i = 0; i < w->ask.n_shown; i++) {
+        const sight_seen *seen = w->ask.shown[i].seen;
+        jp_open(out, '{');
+        jp_key_uint(out, "w", seen->width);
+        jp_key_uint(out, "h", seen->height);
+        jp_key_uint(out, "tokens", seen->tokens);
+        jp_close(out, '}');
+    }
+    jp_close(out, ']');
+}
+
 static void put_ms(const answering *w, const sched_result *r, strbuf *out)
 {
     jp_key(out, "ms");
@@ -294,6 +310,8 @@ void answering_put_mote(const answering *w, strbuf *out)
     jp_key_text(&mote, "model", server_model_name(w->server));
     if (c->kind == SCHED_ANSWER && c->job != NULL)
         put_answer(w, c, &mote);
+    if (w->ask.n_shown > 0)
+        put_images(w, &mote);
     put_ms(w, &c->result, &mote);
     put_warnings(w, &mote);
     jp_close(&mote, '}');

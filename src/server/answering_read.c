@@ -1,11 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answering_read.c - the pool's part: a body becomes an ask, prompts, and jobs. */
+/* answering_read.c - what the head says; and the pool's part: a body becomes an ask, prompts, jobs.
+ */
 #include "base/mem.h"
 #include "chat/form.h"
 #include "server/answering_int.h"
 #include "server/params.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* ---- the head ---- */
+
+void answering_read_headers(answering *w)
+{
+    const server_options *o = server_settings(w->server);
+    const str strict = exchange_header(w->x, "mote-strict"),
+              ext = exchange_header(w->x, "mote-ext");
+    const str limit = exchange_header(w->x, "mote-timeout-ms");
+    const str origin = exchange_header(w->x, "originator");
+    const str agent = exchange_header(w->x, "user-agent");
+    w->ask.strict = o->strict || str_is(strict, "1");
+    w->ask.no_ext = o->no_ext || str_is(ext, "0");
+    w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
+                   (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
+    if (limit.n > 0 && limit.n < 10) {
+        char digits[12] = {0};
+        memcpy(digits, limit.p, limit.n);
+        w->ask.seconds = (double)strtoul(digits, NULL, 10) / 1000;
+    }
+}
 
 /* ---- the body ---- */
 
@@ -44,7 +68,7 @@ static bool read_ask(answering *w)
 
 /* ---- prompts ---- */
 
-static bool full(answering *w, size_t n)
+bool answering_full(answering *w, size_t n)
 {
     const unsigned long long context = w->context;
     snprintf(w->more, sizeof w->more, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%llu", n, context);
@@ -165,8 +189,6 @@ static bool take_ids(answering *w, size_t i, chat_prompt *out)
 static bool make_prompts(answering *w)
 {
     ask *a = &w->ask;
-    const uint64_t most = sched_settings(server_sched(w->server))->context;
-    w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
     w->n_prompts = a->kind == ASK_CHAT ? 1 : a->n_prompts;
     w->prompts = mem_new(w->n_prompts, sizeof *w->prompts);
     if (w->prompts == NULL)
@@ -180,7 +202,7 @@ static bool make_prompts(answering *w)
         if (p->n + 1 > w->context && a->truncate)
             p->n = (size_t)w->context - 1;
         if (p->n + 1 > w->context && !answering_prompt_only(w)) /* counting takes no room */
-            return full(w, p->n);
+            return answering_full(w, p->n);
     }
     return true;
 }
@@ -234,6 +256,8 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
                  .ignore_end = a->ignore_end},
         .marks = p->marks,
         .n_marks = p->n_marks,
+        .pictures = p->pictures,
+        .n_pictures = p->n_pictures,
         .client = a->client,
         .realm = a->realm,
         .seconds = a->seconds,
@@ -243,7 +267,7 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
         .release = release};
     const mote_status status = sched_job_new(&c->job, server_sched(w->server), &options, &err);
     if (status == MOTE_E_FULL)
-        return full(w, p->n);
+        return answering_full(w, p->n);
     return status == MOTE_OK || failed(w, &err);
 }
 
@@ -287,11 +311,18 @@ bool answering_prompt_only(const answering *w)
     return w->how->rendered != NULL && (w->ask.prompt_only || w->how->end == NULL);
 }
 
-void answering_prepare(answering *w, void (*release)(void *choice))
+void answering_read(answering *w)
 {
-    if (!read_json(w) || !read_ask(w) || !make_prompts(w))
+    const uint64_t most = sched_settings(server_sched(w->server))->context;
+    const ask *a = &w->ask;
+    if (!read_json(w) || !read_ask(w))
         return;
-    if (!answering_prompt_only(w))
+    w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
+}
+
+void answering_make(answering *w, void (*release)(void *choice))
+{
+    if (make_prompts(w) && !answering_prompt_only(w))
         make_jobs(w, release);
 }
 

@@ -18,6 +18,7 @@ void ask_fini(ask *a)
     mem_free(a->prompt_ids);
     mem_free(a->n_prompt_ids);
     mem_free(a->recalled);
+    ask_media_fini(a);
     chat_parsed_fini(&a->parsed);
     for (size_t i = 0; i < a->n_kept; i++)
         mem_free(a->kept[i]);

@@ -13,6 +13,7 @@
 #include "chat/request_json.h"
 #include "chat/think_setting.h"
 #include "server/server.h"
+#include "server/sight.h"
 
 enum {
     ASK_MAX_CHOICES = 8,   /* for each prompt */
@@ -48,6 +49,13 @@ typedef struct ask {
     chat_request request; /* as it will be rendered: parsed.request with tokens recalled */
     mote_token *recalled; /* what the tokens of its messages are views of */
 
+    sight *sight;                      /* NULL: the model cannot see */
+    uint32_t image_tokens, max_pixels; /* of each picture; 0: nobody said */
+    sight_item *shown;                 /* [n_shown]: what the messages show, in their order */
+    size_t n_shown;
+    bool says_at; /* the messages are the dialect's own: a part that shows something says where the
+                   * client had it, as `at` */
+
     str *prompts;            /* [n_prompts]: texts, without a template */
     mote_token **prompt_ids; /* [n_prompts]: or ids; NULL: of the text */
     size_t *n_prompt_ids;    /* [n_prompts] */
@@ -59,6 +67,7 @@ typedef struct ask {
     mote_answer_options answer; /* sampling.seed is decided, also if nobody named one */
     chat_think_setting think;
     bool has_seed;      /* the client named one */
+    bool has_task;      /* likewise */
     uint32_t n;         /* choices for each prompt */
     bool no_answer;     /* max_tokens 0: read only */
     bool score_prompt;  /* log-probabilities of the prompt too */
@@ -118,10 +127,18 @@ bool ask_is_served(const server *s, str name);
 bool ask_model(ask *a, server *s, str *suffix, api_error *error);
 /*
  * Messages and tools from a body in OpenAI's form: the client's own or one that was made.
- * Refuses roles nobody knows and pictures, decides whether the last message is continued.
+ * Refuses roles nobody knows, decides whether the last message is continued. Pictures are listed
+ * in a->shown; who looks at them is answering.c.
  * `min_messages` 0: none at all is allowed.
  */
 bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error);
+/* A part of the former: what messages show. */
+bool ask_media(ask *a, const json_node *messages, api_error *error);
+/* They cannot show anything: refused if they do. */
+bool ask_no_media(const ask *a, api_error *error);
+/* Everything was looked at: the conversation has its pictures. */
+void ask_media_seen(ask *a);
+void ask_media_fini(ask *a);
 /* tool_choice in the spelling of any dialect; `at` is its name. Absent is auto. */
 bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error *error);
 /* The form of the answer. Each can be called once: a second form is an error. */

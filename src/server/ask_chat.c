@@ -9,50 +9,13 @@
 
 /* ---- messages ---- */
 
-/* Where a part of kind IMAGE or VIDEO came from decides what is wrong with it. */
-static bool refuse_media(const json_node *message, size_t index, api_error *error)
+static bool is_readable(const chat_part *part)
 {
-    char at[64];
-    snprintf(at, sizeof at, "messages[%zu].content", index);
-    for (const json_node *part = json_node_first(json_node_get(message, "content")); part != NULL;
-         part = json_node_next(part)) {
-        const json_node *url = json_node_get(part, "image_url");
-        if (json_node_is(url, JSON_IS_OBJECT))
-            url = json_node_get(url, "url");
-        const str text = json_node_text(url);
-        if ((text.n > 7 && strncasecmp(text.p, "http://", 7) == 0) ||
-            (text.n > 8 && strncasecmp(text.p, "https://", 8) == 0) ||
-            (text.n > 5 && strncasecmp(text.p, "file:", 5) == 0)) {
-            ask_wrong(error, at, "has a picture to be fetched: send it as a data: URL");
-            error->code = "image_url_not_allowed";
-            return false;
-        }
-    }
-    ask_wrong(error, at, "has a picture or video, and the model reads text only");
-    error->code = "no_vision";
-    return false;
+    return part->kind == CHAT_PART_TEXT || part->kind == CHAT_PART_IMAGE ||
+           part->kind == CHAT_PART_VIDEO;
 }
 
-static const json_node *nth(const json_node *array, size_t n)
-{
-    const json_node *at = json_node_first(array);
-    while (at != NULL && n-- > 0)
-        at = json_node_next(at);
-    return at;
-}
-
-static bool check_part(const chat_part *part, const json_node *messages, size_t index,
-                       api_error *error)
-{
-    char at[64];
-    if (part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO)
-        return refuse_media(nth(messages, index), index, error);
-    snprintf(at, sizeof at, "messages[%zu].content", index);
-    return part->kind == CHAT_PART_TEXT ||
-           ask_unsupported(error, at, "a part of another type than text");
-}
-
-static bool check_messages(ask *a, const json_node *messages, api_error *error)
+static bool check_messages(ask *a, api_error *error)
 {
     const chat_parsed *p = &a->parsed;
     char at[64];
@@ -65,8 +28,8 @@ static bool check_messages(ask *a, const json_node *messages, api_error *error)
         if (m->bad_content)
             return ask_wrong(error, at, "must be a string or an array of parts");
         for (size_t k = 0; k < m->n_parts; k++)
-            if (!check_part(&m->parts[k], messages, i, error))
-                return false;
+            if (!is_readable(&m->parts[k]))
+                return ask_unsupported(error, at, "a part of another type than text or image");
     }
     return true;
 }
@@ -167,7 +130,7 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
         return false;
     }
     a->parsed.request.no_generation_prompt = false;
-    if (!check_messages(a, messages, error) || !check_tools(a, error))
+    if (!check_messages(a, error) || !ask_media(a, messages, error) || !check_tools(a, error))
         return false;
     const size_t n = a->parsed.request.n_messages;
     const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;

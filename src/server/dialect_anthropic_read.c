@@ -112,14 +112,22 @@ static bool put_search_result(writer *w, const json_node *block)
     return true;
 }
 
-static bool refuse_image(writer *w, const json_node *block)
+static bool put_image(writer *w, const json_node *block)
 {
-    const bool data = type_is(json_node_get(block, "source"), "base64");
-    wrong_block(w, ".source",
-                data ? "is a picture, and the model reads text only"
-                     : "is a picture to be fetched: send it as base64");
-    w->error->code = data ? "no_vision" : "image_url_not_allowed";
-    return false;
+    char at[96];
+    const json_node *source = json_node_get(block, "source");
+    if (!type_is(source, "base64")) {
+        wrong_block(w, ".source", "is a picture to be fetched: send it as base64");
+        w->error->code = "image_url_not_allowed";
+        return false;
+    }
+    snprintf(at, sizeof at, "messages[%zu].content[%zu].source", w->message, w->block);
+    jp_open(&w->out, '{');
+    jp_key_text(&w->out, "type", "image_url");
+    jp_key_text(&w->out, "at", at);
+    jp_key_str(&w->out, "image_url", json_node_text(json_node_get(source, "data")));
+    jp_close(&w->out, '}');
+    return true;
 }
 
 /* A block that is text or can be made into some, as parts of the message that is open. */
@@ -128,7 +136,7 @@ static bool put_block(writer *w, const json_node *block)
     if (type_is(block, "text"))
         return put_text(w, block);
     if (type_is(block, "image"))
-        return refuse_image(w, block);
+        return put_image(w, block);
     if (type_is(block, "document"))
         return put_document(w, block);
     if (type_is(block, "search_result"))
@@ -441,6 +449,7 @@ static bool read_conversation(ask *a, api_error *error)
         error->code = absent(messages) ? "missing_field" : error->code;
         return false;
     }
+    a->says_at = true;
     const json_node *made = put_all(&w, a->root) ? ask_made(a, &w.out, error) : NULL;
     strbuf_fini(&w.out);
     return made != NULL && ask_conversation(a, made, 1, error);

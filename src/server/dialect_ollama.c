@@ -122,7 +122,7 @@ static void put_context(const answering *w, const choice *c, strbuf *out)
 {
     const sched_result *r = &c->result;
     if (!state_of(w)->generate || state_of(w)->plain || r->tokens == NULL ||
-        r->n_tokens > MAX_CONTEXT)
+        r->n_tokens > MAX_CONTEXT || w->ask.n_shown > 0) /* ids do not bring pictures back */
         return;
     jp_key(out, "context");
     jp_open(out, '[');

@@ -81,13 +81,29 @@ static bool read_format(ask *a, api_error *error)
     return ask_wrong(error, "format", "must be \"json\" or a JSON schema");
 }
 
-static bool refuse_images(const json_node *images, const char *at, api_error *error)
+/* The content of a message that shows pictures before it says something. */
+static bool put_shown(strbuf *out, const json_node *images, const char *under, str text,
+                      api_error *error)
 {
-    if (json_node_size(images) == 0)
-        return true;
-    ask_wrong(error, at, "has pictures, and the model reads text only");
-    error->code = "no_vision";
-    return false;
+    size_t i = 0;
+    jp_key(out, "content");
+    jp_open(out, '[');
+    for (const json_node *e = json_node_first(images); e != NULL; e = json_node_next(e)) {
+        char at[96];
+        snprintf(at, sizeof at, "%simages[%zu]", under, i++);
+        if (!json_node_is(e, JSON_IS_STRING))
+            return ask_wrong(error, at, "must be a picture in base64");
+        jp_open(out, '{');
+        jp_key_text(out, "type", "image_url");
+        jp_key_text(out, "at", at);
+        jp_key_str(out, "image_url", json_node_text(e));
+        jp_close(out, '}');
+    }
+    jp_open(out, '{');
+    jp_key_text(out, "type", "text");
+    jp_key_str(out, "text", text);
+    strbuf_text(out, "}]");
+    return true;
 }
 
 /* The state, the name, the options and how long the model is to stay. */
@@ -101,6 +117,7 @@ static bool read_common(ask *a, server *s, str *suffix, bool *unload, api_error 
     if (absent(json_node_get(a->root, "stream")))
         a->stream = true;
     a->any_model = false;
+    a->says_at = true;
     if (a->model.n == 0) {
         ask_wrong(error, "model", "is required");
         error->code = "missing_field";
@@ -153,16 +170,19 @@ static void put_member(strbuf *out, const char *name, const json_node *node)
 static bool put_message(strbuf *out, const json_node *message, size_t index, api_error *error)
 {
     const json_node *thinking = json_node_get(message, "thinking");
+    const json_node *images = json_node_get(message, "images");
+    const json_node *content = json_node_get(message, "content");
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", index);
     if (!json_node_is(message, JSON_IS_OBJECT))
         return ask_wrong(error, at, "must be an object");
-    snprintf(at, sizeof at, "messages[%zu].images", index);
-    if (!refuse_images(json_node_get(message, "images"), at, error))
-        return false;
+    snprintf(at, sizeof at, "messages[%zu].", index);
     jp_open(out, '{');
     put_member(out, "role", json_node_get(message, "role"));
-    put_member(out, "content", json_node_get(message, "content"));
+    if (json_node_size(images) == 0)
+        put_member(out, "content", content);
+    else if (!put_shown(out, images, at, json_node_text(content), error))
+        return false;
     if (json_node_text(thinking).n > 0)
         put_member(out, "reasoning_content", thinking);
     put_member(out, "tool_calls", json_node_get(message, "tool_calls"));
@@ -251,11 +271,13 @@ static bool read_question(ask *a, server *s, api_error *error)
     }
     jp_open(&out, '{');
     jp_key_text(&out, "role", "user");
-    jp_key_str(&out, "content", json_node_text(json_node_get(a->root, "prompt")));
+    const bool good = put_shown(&out, json_node_get(a->root, "images"), "",
+                                json_node_text(json_node_get(a->root, "prompt")), error);
     strbuf_text(&out, "}]}");
     out.failed |= past.failed;
     strbuf_fini(&past);
-    const json_node *made = ask_made(a, &out, error);
+    const json_node *made = good ? ask_made(a, &out, error) : NULL;
+    strbuf_fini(&out);
     return made != NULL && ask_conversation(a, made, 1, error) &&
            (json_node_size(context) == 0 || ollama_context_tokens(a, s, context, error));
 }
@@ -266,14 +288,17 @@ bool ollama_read_generate(ask *a, server *s, api_error *error)
     const str after = json_node_text(json_node_get(a->root, "suffix"));
     str suffix;
     bool unload;
-    if (!read_common(a, s, &suffix, &unload, error) ||
-        !refuse_images(json_node_get(a->root, "images"), "images", error))
+    const bool shows = json_node_size(json_node_get(a->root, "images")) > 0;
+    if (!read_common(a, s, &suffix, &unload, error))
         return false;
     ((ollama_state *)a->own)->generate = true;
-    if (prompt.n == 0 && after.n == 0)
+    if (prompt.n == 0 && after.n == 0 && !shows)
         return only_load(a, unload, error);
     read_debug(a);
-    if (after.n > 0 || json_node_truth(json_node_get(a->root, "raw")))
+    const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
+    if (plain && shows)
+        return ask_unsupported(error, "images", "a picture without the template");
+    if (plain)
         return read_plain(a, s, after, error);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
     return read_question(a, s, error) && read_answer(a, suffix, error);

@@ -65,6 +65,8 @@ static void put_part(strbuf *out, const json_node *part)
         jp_key_text(out, "type", "image_url");
         jp_key(out, "image_url");
         jp_node(out, json_node_get(part, "image_url"));
+        jp_key(out, "detail");
+        jp_node(out, json_node_get(part, "detail"));
         jp_close(out, '}');
     } else {
         jp_node(out, part); /* the conversation's reader says what is wrong with it */

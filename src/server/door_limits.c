@@ -21,7 +21,7 @@ void limits_init(limits *l)
 
 static mote_status unknown_limit(str name, mote_error *err)
 {
-    char names[400] = "";
+    char names[480] = "";
     size_t n = 0;
     for (size_t i = 0; i < LIMIT_COUNT && n < sizeof names; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "",

@@ -28,7 +28,13 @@ enum { LIMIT_MOST_FIELDS = 64, LIMIT_MOST_TARGET = 4096, LIMIT_MOST_FIELD_BYTES 
     ROW(OUTPUT, "output-bytes", 262144, 4096, 67108864, 0)                                         \
     ROW(CONNECTIONS, "connections", 1024, 1, 1000000, 503)                                         \
     ROW(PER_IP, "connections-per-ip", 64, 1, 1000000, 429)                                         \
-    ROW(FAILURES, "key-failures", 10, 1, 1000000, 429)
+    ROW(FAILURES, "key-failures", 10, 1, 1000000, 429)                                             \
+    ROW(PICTURES, "pictures", 16, 1, 16, 400)                                                      \
+    ROW(PICTURE_BYTES, "picture-bytes", 20971520, 1024, 20971520, 400)                             \
+    ROW(PICTURE_PIXELS, "picture-pixels", 40000000, 1024, 40000000, 400)                           \
+    ROW(PICTURE_TOKENS, "picture-tokens", 2048, 64, 16384, 0)                                      \
+    ROW(PICTURES_AT_ONCE, "pictures-at-once", 2, 1, 16, 0)                                         \
+    ROW(PICTURE_MEMORY, "picture-memory-bytes", 268435456, 1048576, 17179869184.0, 503)
 
 typedef enum limit_name {
 #define LIMIT_NAME(name, text, initial, min, max, status) LIMIT_##name,

@@ -170,9 +170,24 @@ static void put_memory(strbuf *out, const metrics_view *v)
     labelled(out, "memory_bytes", "kind", "kv", v->memory.pages);
     labelled(out, "memory_bytes", "kind", "state", v->memory.states);
     labelled(out, "memory_bytes", "kind", "scratch", v->memory.scratch);
+    if (v->sees)
+        labelled(out, "memory_bytes", "kind", "vision", v->memory_vision);
     labelled(out, "memory_bytes", "kind", "requests", v->door.body_bytes);
     if (v->memory_limit > 0)
         gauge(out, "memory_limit_bytes", (double)v->memory_limit, "What --memory allows.");
+}
+
+static void put_pictures(strbuf *out, const sight_figures *f)
+{
+    counter(out, "pictures_total", f->asked, "Pictures and films of requests that had their turn.");
+    counter(out, "pictures_found_total", f->found, "Of these, how many had been seen before.");
+    counter(out, "pictures_looked_total", f->looked, "How many the tower looked at.");
+    counter(out, "pictures_failed_total", f->failed, "How many could not be read, or had no room.");
+    family(out, "picture_seconds_total", "counter", "Time spent on pictures, by all threads.");
+    put(out, "mote_picture_seconds_total %.17g\n", f->seconds);
+    gauge(out, "pictures_waiting", f->waiting, "Requests that wait to have theirs looked at.");
+    gauge(out, "pictures_kept", f->kept, "Pictures and films that are held.");
+    gauge(out, "picture_bytes", (double)f->bytes, "Memory that they take.");
 }
 
 static void put_door(strbuf *out, const metrics_view *v)
@@ -204,6 +219,8 @@ void metrics_print(strbuf *out, const metrics_view *v)
     put_tokens(out, &v->work);
     put_batches(out, &v->work);
     put_memory(out, v);
+    if (v->sees)
+        put_pictures(out, &v->sight);
     put_door(out, v);
     histogram(out, "queue_seconds", &v->work.queue_seconds, "Waiting to begin.");
     histogram(out, "prefill_seconds", &v->work.reading_seconds, "Reading the prompt.");

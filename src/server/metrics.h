@@ -10,6 +10,7 @@
 #define MOTE_SERVER_METRICS_H
 
 #include "server/server.h"
+#include "server/sight.h"
 
 enum { METRICS_MAX_COUNTS = 512 };
 
@@ -36,6 +37,9 @@ typedef struct metrics_view {
     server_figures door;
     mote_memory memory;
     uint64_t memory_limit; /* 0: none */
+    bool sees;
+    uint64_t memory_vision; /* planned; 0 if it does not see */
+    sight_figures sight;
     bool draining;
     double uptime;
 } metrics_view;

@@ -226,6 +226,7 @@ static bool read_preset(const reading *r, const param *p, const json_node *node)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_is(text, names[i])) {
             r->a->answer.task = (mote_task)i;
+            r->a->has_task = true;
             return true;
         }
     return wrong(r, p->name, "must be auto, general, coding, reasoning or vision");

@@ -22,6 +22,7 @@ enum {
     SAMPLING = PARAM_IN_SAMPLING,
     ANSWERS = PARAM_IN_ANSWERS,
     OPENAI = PARAM_IN_OPENAI,
+    CHATS = PARAM_IN_CHATS | PARAM_IN_OLLAMA_GENERATE,
     ALL = ANSWERS | EMBEDDINGS | OLLAMA_EMBED | SCORE | RERANK,
     STRING = PARAM_IS_STRING,
     BOOL = PARAM_IS_BOOL,
@@ -134,6 +135,12 @@ static const param rows[] = {
      .about = "false: a last message of the assistant is answered, not continued"},
     {.name = "add_generation_prompt", .in = CHAT, .kind = PARAM_IGNORED, .about = ""},
 
+    {.name = "image_tokens", .in = CHATS, .kind = PARAM_COUNT, .min = 64,
+     .max = MOTE_PICTURE_TOKENS, .at = HERE(image_tokens),
+     .about = "of each picture at most, whatever its detail; default --image-tokens"},
+    {.name = "max_pixels", .in = CHATS, .kind = PARAM_COUNT, .min = 65536, .max = 16777216,
+     .at = HERE(max_pixels), .about = "the same in pixels, of which 1,024 are a token"},
+
     /* ---- the reply ---- */
     {.name = "stream", .in = ANSWERS, .kind = PARAM_BOOL, .at = HERE(stream),
      .about = "the answer in pieces; default false, in Ollama's dialect true"},
@@ -232,7 +239,8 @@ static const param rows[] = {
     {.name = "raw", .in = GENERATE, .kind = PARAM_OTHER, .types = BOOL, .about = "no template"},
     {.name = "context", .in = GENERATE, .kind = PARAM_OTHER, .types = ARRAY,
      .about = "ids of an earlier answer"},
-    {.name = "images", .in = GENERATE, .kind = PARAM_OTHER, .types = ARRAY, .about = "pictures"},
+    {.name = "images", .in = GENERATE, .kind = PARAM_OTHER, .types = ARRAY,
+     .about = "pictures in base64, shown before the prompt"},
     {.name = "template", .in = GENERATE, .kind = PARAM_WARNED, .about = ""},
     {.name = "shift", .in = OLLAMA, .kind = PARAM_WARNED, .about = ""},
     {.name = "_debug_render_only", .in = OLLAMA, .kind = PARAM_OTHER, .types = BOOL,

@@ -83,7 +83,10 @@ void handle_props(exchange *x)
                "{\"supports_tools\":true,\"supports_tool_calls\":true,"
                "\"supports_parallel_tool_calls\":true,\"supports_system_role\":true,"
                "\"supports_preserve_reasoning\":true}");
-    jp_key_raw(&out, "modalities", "{\"vision\":false,\"video\":false,\"audio\":false}");
+    const bool sees = server_sight(s) != NULL;
+    jp_key_raw(&out, "modalities",
+               sees ? "{\"vision\":true,\"video\":true,\"audio\":false}"
+                    : "{\"vision\":false,\"video\":false,\"audio\":false}");
     jp_key_text(&out, "build_info", "mote-" MOTE_VERSION);
     jp_key_bool(&out, "is_sleeping", false);
     jp_close(&out, '}');

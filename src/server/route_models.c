@@ -33,6 +33,18 @@ static void put_meta(strbuf *out, const model_facts *facts, uint64_t context)
     jp_close(out, '}');
 }
 
+static void put_abilities(strbuf *out, bool inserts, bool sees)
+{
+    jp_key(out, "capabilities");
+    strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
+    strbuf_text(out, inserts ? ",\"insert\"" : "");
+    strbuf_text(out, sees ? ",\"vision\"]" : "]");
+    jp_key_raw(out, "architecture",
+               sees ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
+                      "\"output_modalities\":[\"text\"]}"
+                    : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
+}
+
 static void put_model(aside *s)
 {
     strbuf *out = &s->out;
@@ -54,11 +66,7 @@ static void put_model(aside *s)
     jp_key_uint(out, "context_length", context);
     jp_key_uint(out, "max_model_len", context);
     jp_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
-    jp_key_raw(out, "capabilities",
-               facts.insert ? "[\"completion\",\"tools\",\"thinking\",\"embedding\",\"insert\"]"
-                            : "[\"completion\",\"tools\",\"thinking\",\"embedding\"]");
-    jp_key_raw(out, "architecture",
-               "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
+    put_abilities(out, facts.insert, server_sight(s->server) != NULL);
     put_meta(out, &facts, context);
     jp_key_text(out, "status", "loaded");
     jp_close(out, '}');

@@ -49,7 +49,7 @@ static void put_details(const model_facts *f, strbuf *out)
     jp_close(out, '}');
 }
 
-static void put_capabilities(const model_facts *f, strbuf *out)
+static void put_capabilities(const model_facts *f, bool sees, strbuf *out)
 {
     jp_key(out, "capabilities");
     jp_open(out, '[');
@@ -59,6 +59,8 @@ static void put_capabilities(const model_facts *f, strbuf *out)
     if (f->insert)
         jp_text(out, "insert");
     jp_text(out, "embedding");
+    if (sees)
+        jp_text(out, "vision");
     jp_close(out, ']');
 }
 
@@ -79,7 +81,7 @@ static void run_tags(aside *s)
     model_facts_read(&f, s->server);
     open_list(s, &f);
     jp_key_text(&s->out, "modified_at", f.date);
-    put_capabilities(&f, &s->out);
+    put_capabilities(&f, server_sight(s->server) != NULL, &s->out);
     strbuf_text(&s->out, "}]}");
     model_facts_fini(&f);
 }
@@ -246,7 +248,7 @@ static void run_show(aside *s)
     jp_key_text(out, "system", "");
     put_details(&f, out);
     put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    put_capabilities(&f, out);
+    put_capabilities(&f, server_sight(s->server) != NULL, out);
     jp_key_text(out, "modified_at", f.date);
     put_own(s->server, out);
     jp_close(out, '}');

@@ -110,7 +110,7 @@ static bool render(ask *a, server *s, const json_node *body, chat_prompt *out, a
     }
     if (absent(messages))
         return encode(kit->model, json_node_text(prompt), out, error);
-    if (!ask_conversation(a, body, 1, error))
+    if (!ask_conversation(a, body, 1, error) || !ask_no_media(a, error))
         return false;
     a->parsed.request.thinking = CHAT_THINK_OFF;
     if (chat_render(kit->model, &kit->how, &a->parsed.request, out, &err) == MOTE_OK)

@@ -20,12 +20,18 @@ void metrics_gather(metrics_view *v, server *s)
                         .version = mote_version(),
                         .isa = mote_isa_name(info.isa),
                         .counts = &s->counts,
-                        .memory_limit = sched_settings(server_sched(s))->memory,
+                        .memory_limit = s->options.sched.memory,
+                        .sees = s->sight != NULL,
                         .draining = server_draining(s),
                         .uptime = os_now() - s->started};
     sched_read_figures(server_sched(s), &v->work);
     sched_memory(server_sched(s), &v->memory);
     server_read_figures(s, &v->door);
+    if (s->sight != NULL) {
+        v->memory_vision = sight_memory(s->sight);
+        v->memory.total += v->memory_vision;
+        sight_read_figures(s->sight, &v->sight);
+    }
 }
 
 static void reply(exchange *x, const char *type, strbuf *out)
@@ -109,6 +115,7 @@ static void put_memory(const metrics_view *v, strbuf *out)
     jp_key_uint(out, "kv", v->memory.pages);
     jp_key_uint(out, "state", v->memory.states);
     jp_key_uint(out, "scratch", v->memory.scratch);
+    jp_key_uint(out, "vision", v->memory_vision);
     jp_key_uint(out, "limit", v->memory_limit);
     jp_close(out, '}');
 }
@@ -125,6 +132,20 @@ static void put_room(const metrics_view *v, strbuf *out)
     jp_key_uint(out, "positions_free", f->positions_free);
     jp_key_uint(out, "connections", v->door.connections);
     jp_key_double(out, "loop_lag", v->door.loop_longest_lately);
+}
+
+static void put_pictures(const sight_figures *f, strbuf *out)
+{
+    jp_key(out, "pictures");
+    jp_open(out, '{');
+    jp_key_uint(out, "asked", f->asked);
+    jp_key_uint(out, "found", f->found);
+    jp_key_uint(out, "looked", f->looked);
+    jp_key_uint(out, "failed", f->failed);
+    jp_key_uint(out, "waiting", f->waiting);
+    jp_key_uint(out, "kept", f->kept);
+    jp_key_uint(out, "bytes", f->bytes);
+    jp_close(out, '}');
 }
 
 void handle_status(exchange *x)
@@ -144,6 +165,8 @@ void handle_status(exchange *x)
     put_room(&v, &out);
     put_memory(&v, &out);
     put_totals(&v.work, &out);
+    if (v.sees)
+        put_pictures(&v.sight, &out);
     put_streams(s, &out);
     jp_close(&out, '}');
     reply(x, "application/json; charset=utf-8", &out);

@@ -12,7 +12,12 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { RECALL_BYTES = 64 << 20 };
+enum {
+    RECALL_BYTES = 64 << 20,
+    BODY_WITH_PICTURES = 32 << 20,
+    USUAL_QUEUE = 256,
+    USUAL_IMAGE_TOKENS = 1280
+};
 static const double USUAL_DRAIN = 30;
 
 /* ---- what the loop calls ---- */
@@ -21,6 +26,8 @@ static void on_woken(void *with)
 {
     server *s = with;
     sched_collect(s->sched, api_collected, s);
+    if (s->sight != NULL)
+        sight_collect(s->sight);
 }
 
 static void on_connected(void *with, struct uv_stream_s *listener, bool is_unix)
@@ -156,10 +163,19 @@ static mote_status serve_sockets(server *s, mote_error *err)
     return MOTE_OK;
 }
 
+static bool sees(const server *s)
+{
+    mote_model_info info;
+    mote_model_describe(s->options.model, &info);
+    return info.vision && s->options.nursery != NULL;
+}
+
 static mote_status make_door(server *s, mote_error *err)
 {
     const loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
     limits_init(&s->limits);
+    if (sees(s))
+        s->limits.at[LIMIT_BODY] = BODY_WITH_PICTURES;
     for (size_t i = 0; i < s->options.n_limits; i++)
         TRY(limits_set(&s->limits, s->options.limits[i], err));
     TRY(access_new(&s->access, &s->options, err));
@@ -172,6 +188,48 @@ static mote_status make_door(server *s, mote_error *err)
     return MOTE_OK;
 }
 
+/* Where nobody said how much, and all of it is little, an eighth. */
+static uint64_t picture_memory(const server *s)
+{
+    const double said = s->limits.at[LIMIT_PICTURE_MEMORY];
+    const double eighth = (double)s->options.sched.memory / 8;
+    const bool usual = said == limit_rows[LIMIT_PICTURE_MEMORY].initial;
+    return (uint64_t)(usual && eighth > 0 && eighth < said ? eighth : said);
+}
+
+/* Of what everything may take, what seeing does not. */
+static mote_status make_sight(server *s, sched_options *rest, mote_error *err)
+{
+    const double *at = s->limits.at;
+    sight_options o = {.model = s->options.model,
+                       .nursery = s->options.nursery,
+                       .threads = rest->threads,
+                       .at_once = (uint32_t)at[LIMIT_PICTURES_AT_ONCE],
+                       .queue = rest->queue > 0 ? rest->queue : USUAL_QUEUE,
+                       .pictures = (uint32_t)at[LIMIT_PICTURES],
+                       .tokens = s->options.image_tokens,
+                       .most_tokens = (uint32_t)at[LIMIT_PICTURE_TOKENS],
+                       .file_bytes = (uint64_t)at[LIMIT_PICTURE_BYTES],
+                       .pixels = (uint64_t)at[LIMIT_PICTURE_PIXELS],
+                       .memory = picture_memory(s),
+                       .wake = wake,
+                       .with = s};
+    if (o.tokens == 0)
+        o.tokens = USUAL_IMAGE_TOKENS;
+    if (o.most_tokens < o.tokens)
+        o.most_tokens = o.tokens;
+    TRY(sight_new(&s->sight, &o, err));
+    const uint64_t taken = sight_memory(s->sight);
+    if (rest->memory > 0 && rest->memory <= taken)
+        return err_set(err, MOTE_E_MEMORY,
+                       "pictures may take %llu MB, which is all of `memory`: raise it, or lower "
+                       "--limit picture-memory-bytes or picture-tokens",
+                       (unsigned long long)taken / 1000000);
+    if (rest->memory > 0)
+        rest->memory -= taken;
+    return MOTE_OK;
+}
+
 static mote_status make_inside(server *s, mote_error *err)
 {
     sched_options wanted = s->options.sched;
@@ -181,6 +239,8 @@ static mote_status make_inside(server *s, mote_error *err)
     describe_model(s);
     TRY(chat_kit_of(&s->kit, s->options.model, err));
     TRY(recall_new(&s->recall, RECALL_BYTES, err));
+    if (sees(s))
+        TRY(make_sight(s, &wanted, err));
     TRY(sched_new(&s->sched, &wanted, err));
     return api_new(&s->api, s, err);
 }
@@ -227,6 +287,7 @@ void server_free(server *s)
         return;
     api_free(s->api);
     sched_free(s->sched);
+    sight_free(s->sight); /* answers show what it holds */
     recall_free(s->recall);
     loop_free(s->loop);
     conns_free(s->conns);
@@ -253,6 +314,11 @@ sched *server_sched(const server *s)
 recall *server_recall(const server *s)
 {
     return s->recall;
+}
+
+sight *server_sight(const server *s)
+{
+    return s->sight;
 }
 
 const chat_kit *server_kit(const server *s)

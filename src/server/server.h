@@ -22,9 +22,11 @@ enum {
 
 typedef struct server_options {
     const mote_model *model;
-    const char *model_path; /* for its file name and date; never shown whole */
-    const char *name;       /* what the model is called; NULL: from the file */
-    sched_options sched;    /* model, wake and with are ours */
+    const char *model_path;        /* for its file name and date; never shown whole */
+    const char *name;              /* what the model is called; NULL: from the file */
+    sched_options sched;           /* model, wake and with are ours; its memory is for everything */
+    struct media_nursery *nursery; /* for pictures; NULL: the model cannot see, or must not */
+    uint32_t image_tokens;         /* of a picture, unless a request says otherwise; 0: 1,280 */
     /* "127.0.0.1:11435", "[::1]:11435", "unix:PATH"; none: loopback, or what systemd passed */
     const char *listen[SERVER_MAX_LISTEN];
     size_t n_listen;
@@ -63,6 +65,8 @@ mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE
 const server_options *server_settings(const server *s);
 sched *server_sched(const server *s);
 recall *server_recall(const server *s);
+/* NULL: the model cannot see. */
+struct sight *server_sight(const server *s);
 /* What the dialects keep; see server/api.h, which also says what the loop calls. */
 struct api *server_api(const server *s);
 const chat_kit *server_kit(const server *s);

@@ -10,6 +10,7 @@
 #include "server/listen.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/sight.h"
 
 #include <pthread.h>
 
@@ -25,6 +26,7 @@ struct server {
     listen_set listening;
     sched *sched;
     recall *recall;
+    sight *sight; /* NULL: the model cannot see */
     api *api;
     chat_kit kit;
     struct vocab *vocab;

@@ -152,7 +152,7 @@ class Server:
                  pass_fds=(), wait=True):
         self.folder = tempfile.TemporaryDirectory(prefix="mote-http-")
         self.log_path = Path(self.folder.name) / "log"
-        words = [MOTE, "serve", str(MODEL), "--threads", "1", *flags]
+        words = [MOTE, "serve", str(MODEL), "--threads", "1", "--mmproj", "none", *flags]
         for address in listen:
             words += ["--listen", address]
         if keys:

@@ -8,6 +8,7 @@
  * connection is closed; and the next request is answered byte for byte as before all of it.
  */
 #include "base/mem.h"
+#include "media/worker.h"
 #include "server/server.h"
 #include "support/data.h"
 
@@ -141,6 +142,14 @@ static void drop_comments(char *text)
     "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]" \
     "}}}]"
 
+#define PIXEL                                                                                      \
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGPgOvELAAKsAc2BdyHWAAAAAElFTkSuQmCC"
+#define SHOWN                                                                                      \
+    "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":\"" PIXEL \
+    "\"},{\"type\":\"text\",\"text\":\"What is it?\"}]}]"
+/* Another number each time, which makes it another picture to look at, of the same size. */
+#define CHANGED "1000"
+
 static const struct {
     const char *target, *body;
 } requests[] = {
@@ -154,6 +163,10 @@ static const struct {
     {"/v1/messages",
      "{\"model\":\"m\",\"max_tokens\":8,\"temperature\":0," USER ",\"stream\":true}"},
     {"/api/chat", "{\"model\":\"m\"," USER ",\"stream\":false,\"options\":{" GREEDY "}}"},
+    {"/v1/chat/completions", "{" SHOWN "," GREEDY ",\"image_tokens\":" CHANGED "}"},
+    {"/api/chat",
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"What?\",\"images\":"
+     "[\"" PIXEL "\"]}],\"stream\":false,\"options\":{" GREEDY "},\"image_tokens\":" CHANGED "}"},
 };
 
 /* What a client may see when there was no memory. */
@@ -167,9 +180,21 @@ static bool is_acceptable(const char *reply)
     return reply[0] == 0;
 }
 
+static void ask_number(size_t i, char reply[REPLY])
+{
+    static unsigned number = 1000;
+    char body[1024], digits[8];
+    snprintf(body, sizeof body, "%s", requests[i].body);
+    char *changed = strstr(body, CHANGED);
+    snprintf(digits, sizeof digits, "%u", ++number);
+    if (changed != NULL)
+        memcpy(changed, digits, 4);
+    ask(requests[i].target, body, reply);
+}
+
 static void answer(size_t i, char reply[REPLY])
 {
-    ask(requests[i].target, requests[i].body, reply);
+    ask_number(i, reply);
     if (strncmp(reply, "HTTP/1.1 200 ", 13) != 0)
         die("a sound request failed", reply);
     char *text = strstr(reply, "\r\n\r\n") + 4;
@@ -187,7 +212,7 @@ static void check_request(size_t i)
     answer(i, wanted);
     for (; n < MOST; n++) {
         mem_fail_at(n);
-        ask(requests[i].target, requests[i].body, reply);
+        ask_number(i, reply);
         const bool happened = mem_failed();
         mem_fail_at(0);
         if (!is_acceptable(reply))
@@ -222,21 +247,29 @@ static void *serve(void *with)
 
 int main(void)
 {
-    char model_path[TEST_PATH], listen[80];
+    char model_path[TEST_PATH], tower_path[TEST_PATH], listen[80];
     mote_error err;
+    media_nursery *nursery;
     mote_model *model;
     server *s;
     pthread_t thread;
-    if (!test_data_path(model_path, "mote-tiny-Q4_K_M.gguf"))
+    if (!test_data_path(model_path, "mote-tiny-Q4_K_M.gguf") ||
+        !test_data_path(tower_path, "mmproj-mote-tiny-BF16.gguf"))
         return TEST_SKIPPED;
+    if (media_nursery_start(&nursery, &err) != MOTE_OK)
+        die("no nursery", err.text);
     snprintf(path, sizeof path, "fault-%ld.sock", (long)getpid());
     snprintf(listen, sizeof listen, "unix:%s", path);
-    if (mote_model_open(&model, model_path, NULL, &err) != MOTE_OK)
+    const mote_model_options opening = {.vision = tower_path};
+    if (mote_model_open(&model, model_path, &opening, &err) != MOTE_OK)
         die("no model", err.text);
     static server_options options;
     options = (server_options){.model = model,
                                .model_path = model_path,
                                .name = "m",
+                               .nursery = nursery,
+                               .limits = {"picture-tokens=16384"},
+                               .n_limits = 1,
                                .sched = {.parallel = 4, .positions = 4096, .threads = 1},
                                .listen = {listen},
                                .n_listen = 1,
@@ -251,6 +284,7 @@ int main(void)
     pthread_join(thread, NULL);
     server_free(s);
     mote_model_close(model);
+    media_nursery_stop(nursery);
     unlink(path);
     if (mem_count().blocks != 0)
         die("memory is left", "");

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from rig import (FACT, FACT_ANSWER, KEY, LONG, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
                  WEATHER_ANSWER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, Server, case, equal,
-                 main)
+                 in_letters, main, shown)
 
 SUM = "What is 449 + 791?"
 SUM_ANSWER = "449 + 791 = 1240"

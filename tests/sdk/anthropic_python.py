@@ -111,6 +111,17 @@ def counting_and_models(client, server):
 
 
 @case
+def pictures(client, server):
+    for files, question, answer in rig.shown():
+        blocks = [{"type": "image", "source": {"type": "base64", "media_type": "image/png",
+                                               "data": rig.in_letters(f)}} for f in files]
+        messages = [{"role": "user", "content": blocks + [{"type": "text", "text": question}]}]
+        equal(text_of(client.messages.create(messages=messages, **GREEDY)), answer)
+        with client.messages.stream(messages=messages, **GREEDY) as s:
+            equal("".join(s.text_stream), answer)
+
+
+@case
 def errors(client, server):
     e = raises(anthropic.BadRequestError, client.messages.create, messages=ask("Hi"),
                **{**GREEDY, "extra_body": {"temperature": 9}})

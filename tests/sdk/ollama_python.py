@@ -103,6 +103,16 @@ def embed(client, server):
 
 
 @case
+def pictures(client, server):
+    assert "vision" in client.show(server.model).capabilities
+    for files, question, answer in rig.shown():
+        message = {"role": "user", "content": question, "images": files}
+        equal(client.chat(model=server.model, messages=[message], think=False, **GREEDY).message.content, answer)
+        equal(client.generate(model=server.model, prompt=question, images=files, think=False, **GREEDY).response,
+              answer)
+
+
+@case
 def errors(client, server):
     e = raises(ollama.ResponseError, client.chat, model="no-such-model", messages=ask("Hi"))
     equal(e.status_code, 404)

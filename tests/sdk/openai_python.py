@@ -231,6 +231,24 @@ def errors(client, server):
 
 
 @case
+def pictures(client, server):
+    for files, question, answer in rig.shown():
+        urls = ["data:image/png;base64," + rig.in_letters(f) for f in files]
+        r = client.chat.completions.create(messages=[{"role": "user", "content": [
+            *[{"type": "image_url", "image_url": {"url": u, "detail": "high"}} for u in urls],
+            {"type": "text", "text": question}]}], reasoning_effort="none", **GREEDY)
+        equal(r.choices[0].message.content, answer)
+        equal(len(r.mote["images"]), len(files))
+        r = client.responses.create(input=[{"role": "user", "content": [
+            *[{"type": "input_image", "image_url": u, "detail": "auto"} for u in urls],
+            {"type": "input_text", "text": question}]}], reasoning={"effort": "none"}, **GREEDY)
+        equal(r.output_text, answer)
+    e = raises(openai.BadRequestError, client.chat.completions.create, messages=[{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "https://localhost/a.png"}}]}], **GREEDY)
+    equal(e.code, "image_url_not_allowed")
+
+
+@case
 def asynchronous_and_left_early(client, server):
     async def go():
         other = openai.AsyncOpenAI(base_url=server.url + "/v1", api_key=rig.KEY)

@@ -4,6 +4,7 @@
 MOTE is the program, DATA the folder of test models. The model is tiny but trained: it knows the
 emblems of made-up towns and calls the tools below, so every answer can be compared.
 """
+import base64
 import json
 import os
 import re
@@ -47,7 +48,7 @@ def free_port():
 class Server:
     """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
 
-    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None):
+    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None, sees=False):
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key = key
@@ -57,7 +58,8 @@ class Server:
         self.log = tempfile.NamedTemporaryFile(prefix="mote-serve-", suffix=".log")
         self.process = subprocess.Popen(
             [os.environ["MOTE"], "serve", os.path.join(os.environ["DATA"], model),
-             "--listen", f"127.0.0.1:{self.port}", "--threads", "1", *flags], env=env, stdout=self.log,
+             "--listen", f"127.0.0.1:{self.port}", "--threads", "1", *([] if sees else ["--mmproj", "none"]), *flags],
+            env=env, stdout=self.log,
             stderr=self.log)
         self._wait()
         self.model = self.get("/v1/models")["data"][0]["id"]
@@ -165,8 +167,26 @@ def equal(got, wanted):
         raise AssertionError(f"{got!r}, not {wanted!r}")
 
 
+def shown():
+    """(files as bytes, question, answer) about still pictures, as the reference answers them."""
+    folder = os.path.join(os.environ["DATA"], "golden", "vision")
+    with open(os.path.join(folder, "index.json"), encoding="utf-8") as f:
+        prompts = [p for p in json.load(f)["prompts"] if p["name"] != "video"]
+    for p in prompts:
+        files = []
+        for name in p["media"]:
+            with open(os.path.join(folder, name), "rb") as f:
+                files.append(f.read())
+        yield (files, p["prompt"].split("<|vision_end|>")[-1].split("<|im_end|>")[0],
+               p["text"].replace("<|im_end|>", ""))
+
+
+def in_letters(file):
+    return base64.b64encode(file).decode()
+
+
 def run_with_server(make_client, *flags):
     """What a test file ends with: a server, its client, all cases."""
-    with Server(*flags) as server:
+    with Server(*flags, sees=True) as server:
         code = main(make_client(server), server)
     sys.exit(code)
