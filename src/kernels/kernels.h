@@ -154,8 +154,8 @@ typedef void kern_attn_finish_fn(const kern_attn_acc *acc, const float *gate, fl
 
 /* ---- attention of the picture tower: every query sees every key of its frame ---- */
 
-/* Merges a block of keys into the results of n queries, as kern_attn_block_fn does; heads are of
- * `dim` values, a multiple of 16 up to KERN_LOOK_DIM (narrower ones are filled up with zeros). */
+/* Merges a block of keys into the results of n queries, which come scaled; heads are of `dim`
+ * values, a multiple of 16 up to KERN_LOOK_DIM (narrower ones are filled up with zeros). */
 typedef struct kern_look_args {
     const float *q; /* [n] rows, q_stride floats apart */
     size_t q_stride;
@@ -164,10 +164,9 @@ typedef struct kern_look_args {
     const float *v; /* [64][dim] */
     size_t dim;
     size_t n_keys; /* 1 .. 64 */
-    float scale;
-    bool first;   /* the results are empty and are assigned */
-    float *m, *l; /* [n] */
-    float *o;     /* [n][dim] */
+    bool first;    /* the results are empty and are assigned */
+    float *m, *l;  /* [n] */
+    float *o;      /* [n][dim] */
 } kern_look_args;
 typedef void kern_look_fn(const kern_look_args *a);
 

@@ -73,11 +73,13 @@ _Static_assert(sizeof(look_tile) <= NN_WORKER_BYTES, "a tile fits a worker's mem
 static void take_queries(const look_run *run, size_t head, size_t row, size_t n, look_tile *t)
 {
     const look_shape *s = run->s;
+    const float scale = 1.0f / sqrtf((float)s->head_dim);
     for (size_t i = 0; i < n; i++) {
         float *from = run->rows->x + ((row + i) * s->heads + head) * s->head_dim;
         run->n->k->add(run->rows->bias + head * s->head_dim, s->head_dim, from);
         turn(run, from, row + i);
-        memcpy(t->q[i], from, s->head_dim * sizeof *from);
+        for (size_t d = 0; d < s->head_dim; d++)
+            t->q[i][d] = from[d] * scale;
         memset(t->q[i] + s->head_dim, 0, (s->dim - s->head_dim) * sizeof *from);
     }
 }
@@ -95,7 +97,6 @@ static void look_task(void *ctx, uint32_t task, uint32_t worker)
                         .q_stride = KERN_LOOK_DIM,
                         .n = n,
                         .dim = s->dim,
-                        .scale = 1.0f / sqrtf((float)s->head_dim),
                         .first = true,
                         .m = t->m,
                         .l = t->l,

@@ -29,7 +29,7 @@ static bool sizes(const check *c, uint32_t i, size_t *n, size_t *n_keys)
 bool check_look_block(check *c, uint32_t i)
 {
     static const uint8_t widths[] = {64, 80, 16, 32, 48, 96, 112, 128};
-    kern_look_args a = {.scale = 0.125f, .first = !c->bench && check_random(c) % 2 == 0};
+    kern_look_args a = {.first = !c->bench && check_random(c) % 2 == 0};
     if (!sizes(c, i, &a.n, &a.n_keys))
         return false;
     a.dim = widths[c->bench ? i : i % sizeof widths];

@@ -2,9 +2,9 @@
 /*
  * look_ref.c - attention inside a picture, one block of 64 keys at a time.
  *
- * The mathematics of attn_ref.c without its mask and gate: scores are chains over the
- * dimensions, the denominator a sum by lanes, values chains over the keys, and blocks merge in
- * ascending order. Heads are as wide as the tower's.
+ * Scores are chains over the dimensions, a block's denominator is a sum by lanes, values are
+ * chains over all keys of the frame. Where a block has a larger score than those before it,
+ * what they left fades by e^(old maximum - new), before the chains go on. Queries come scaled.
  */
 #include "kernels/variants.h"
 
@@ -13,47 +13,43 @@
 
 enum { BLOCK = KERN_PAGE };
 
-/* Weights of all keys for query i; its maximum and denominator. */
-static void weigh(const kern_look_args *a, size_t i, float p[BLOCK], float *m, float *l)
+/* Scores of query i and the largest of them; a zero is +0. */
+static float score(const kern_look_args *a, size_t i, float s[BLOCK])
 {
     const float *q = a->q + i * a->q_stride;
-    lanes sums = {{0}};
-    *m = -INFINITY;
+    float m = -INFINITY;
     for (size_t j = 0; j < a->n_keys; j++) {
-        float score = 0.0f;
+        s[j] = 0.0f;
         for (size_t d = 0; d < a->dim; d++)
-            score = fmaf(q[d], a->k[d * BLOCK + j], score);
-        p[j] = score * a->scale;
-        *m = p[j] > *m ? p[j] : *m;
+            s[j] = fmaf(q[d], a->k[d * BLOCK + j], s[j]);
+        m = s[j] > m ? s[j] : m;
     }
-    for (size_t j = 0; j < a->n_keys; j++) {
-        p[j] = f_exp(p[j] - *m);
+    return m + 0.0f;
+}
+
+/* Weights instead of scores; their sum. */
+static float weigh(float p[BLOCK], size_t n, float m)
+{
+    lanes sums = {{0}};
+    for (size_t j = 0; j < n; j++) {
+        p[j] = f_exp(p[j] - m);
         sums.lane[j % KERN_LANES] += p[j];
     }
-    *l = lanes_total(&sums);
+    return lanes_total(&sums);
 }
 
 void k_look_block_ref(const kern_look_args *a)
 {
     for (size_t i = 0; i < a->n; i++) {
-        float p[BLOCK], m2, l2, e1 = 0.0f, e2 = 1.0f;
-        float *o = a->o + i * a->dim;
-        weigh(a, i, p, &m2, &l2);
-        if (a->first) {
-            a->m[i] = m2;
-            a->l[i] = l2;
-        } else {
-            const float m = m2 > a->m[i] ? m2 : a->m[i];
-            e1 = f_exp(a->m[i] - m);
-            e2 = f_exp(m2 - m);
-            a->m[i] = m;
-            a->l[i] = fmaf(l2, e2, a->l[i] * e1);
-        }
+        float p[BLOCK], *o = a->o + i * a->dim;
+        const float m2 = score(a, i, p), m = a->first || m2 > a->m[i] ? m2 : a->m[i];
+        const float l2 = weigh(p, a->n_keys, m), fade = f_exp(a->m[i] - m);
+        a->l[i] = a->first ? l2 : fmaf(a->l[i], fade, l2);
+        a->m[i] = m;
         for (size_t d = 0; d < a->dim; d++) {
-            float sum = 0.0f;
+            o[d] = a->first ? 0.0f : o[d] * fade;
             for (size_t j = 0; j < a->n_keys; j++)
-                sum = fmaf(p[j], a->v[j * a->dim + d], sum);
-            o[d] = a->first ? sum : fmaf(sum, e2, o[d] * e1);
+                o[d] = fmaf(p[j], a->v[j * a->dim + d], o[d]);
         }
     }
 }

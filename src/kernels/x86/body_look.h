@@ -4,7 +4,8 @@
  *
  * Queries are taken in tiles: scores of a tile against the block, weights, values. Both
  * products are chains (chain.h); a head's width is a whole number of vectors, which are
- * taken four at a time while there are so many, then one at a time.
+ * taken four at a time while there are so many, then one at a time. Maxima, denominators and
+ * the factors of what came before are made for as many queries at once as a vector has lanes.
  */
 #ifndef MOTE_KERNELS_X86_BODY_LOOK_H
 #define MOTE_KERNELS_X86_BODY_LOOK_H
@@ -13,15 +14,16 @@
 #include "kernels/x86/vmath.h"
 
 enum { LOOK_BLOCK = KERN_PAGE, LOOK_QUERIES = 8 * TILE_ROWS };
+_Static_assert(LOOK_QUERIES % VF_WIDTH == 0, "a tile is whole vectors of queries");
 
 typedef struct look_tile {
     size_t n;
     const float *q[LOOK_QUERIES];
-    float *score[LOOK_QUERIES]; /* rows of p */
-    float *fresh[LOOK_QUERIES]; /* where the values of this block go */
-    float e_old[LOOK_QUERIES], e_new[LOOK_QUERIES];
-    _Alignas(64) float p[LOOK_QUERIES][LOOK_BLOCK];
-    _Alignas(64) float o[LOOK_QUERIES][KERN_LOOK_DIM];
+    float *p[LOOK_QUERIES]; /* rows of weights */
+    float *o[LOOK_QUERIES];
+    _Alignas(64) float m[LOOK_QUERIES];
+    _Alignas(64) float fade[LOOK_QUERIES]; /* of the blocks before */
+    _Alignas(64) float weights[LOOK_QUERIES][LOOK_BLOCK];
 } look_tile;
 
 static inline void look_gather(const kern_look_args *a, size_t first, look_tile *t)
@@ -29,69 +31,103 @@ static inline void look_gather(const kern_look_args *a, size_t first, look_tile 
     t->n = a->n - first < LOOK_QUERIES ? a->n - first : LOOK_QUERIES;
     for (size_t i = 0; i < t->n; i++) {
         t->q[i] = a->q + (first + i) * a->q_stride;
-        t->score[i] = t->p[i];
-        t->fresh[i] = a->first ? a->o + (first + i) * a->dim : t->o[i];
+        t->p[i] = t->weights[i];
+        t->o[i] = a->o + (first + i) * a->dim;
     }
 }
 
-static inline void look_softmax(const kern_look_args *a, size_t first, look_tile *t)
+/* Scores; keys beyond the last get one that weighs nothing. */
+static inline void look_scores(const kern_look_args *a, look_tile *t)
 {
-    for (size_t i = 0; i < t->n; i++) {
-        float *m = &a->m[first + i], *l = &a->l[first + i];
+    const chain_args keys = {.m = a->k, .m_stride = LOOK_BLOCK, .len = a->dim, .width = LOOK_BLOCK};
+    chain_rows(&keys, t->q, t->p, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    for (size_t i = 0; a->n_keys < LOOK_BLOCK && i < t->n; i++)
+        for (size_t j = a->n_keys; j < LOOK_BLOCK; j++)
+            t->p[i][j] = -INFINITY;
+}
+
+/* The largest score of n queries, each in its lane. */
+static inline vf look_largest(float *const *p, size_t n)
+{
+    vf best[VF_WIDTH];
+    for (size_t i = 0; i < VF_WIDTH; i++)
+        best[i] = vf_set(-INFINITY);
+    for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < LOOK_BLOCK; j += VF_WIDTH)
-            vf_store(t->p[i] + j, vf_mul(vf_load(t->p[i] + j), vf_set(a->scale)));
-        const float m2 = vf_max(t->p[i], a->n_keys);
-        const float l2 = vf_weights(t->p[i], a->n_keys, m2);
-        if (a->first) {
-            *m = m2;
-            *l = l2;
-            continue;
+            best[i] = vf_larger(vf_load(p[i] + j), best[i]);
+    return vf_add(vf_fold_each(best, vf_larger), vf_zero());
+}
+
+/* p = e^(s - m); the sums by lanes of n queries, each in its lane. */
+static inline vf look_weigh(float *const *p, const float *m, size_t n)
+{
+    vf sum[VF_WIDTH];
+    for (size_t i = 0; i < VF_WIDTH; i++)
+        sum[i] = vf_zero();
+    for (size_t i = 0; i < n; i++) {
+        vlanes sums = {{vf_zero()}};
+        for (size_t j = 0; j < LOOK_BLOCK; j += VF_WIDTH) {
+            const vf e = vf_exp_weight(vf_sub(vf_load(p[i] + j), vf_set(m[i])));
+            vf *into = &sums.part[j / VF_WIDTH % VLANES_PARTS];
+            vf_store(p[i] + j, e);
+            *into = vf_add(*into, e);
         }
-        const float larger = m2 > *m ? m2 : *m;
-        t->e_old[i] = f_exp(*m - larger);
-        t->e_new[i] = f_exp(m2 - larger);
-        *m = larger;
-        *l = fmaf(l2, t->e_new[i], *l * t->e_old[i]);
+        sum[i] = vlanes_half(&sums);
     }
+    return vf_fold_each(sum, vf_add);
+}
+
+/* Weights of some queries, at most a vector of them. */
+static inline void look_softmax(const kern_look_args *a, size_t first, size_t i, look_tile *t)
+{
+    const size_t n = t->n - i < VF_WIDTH ? t->n - i : VF_WIDTH;
+    float *const *p = (float *const *)t->p + i;
+    float *m = a->m + first + i, *l = a->l + first + i;
+    const vf m1 = vf_load_n(m, n), l1 = vf_load_n(l, n), m2 = look_largest(p, n);
+    const vf larger = a->first ? m2 : vf_larger(m2, m1);
+    vf_store(t->m + i, larger);
+    const vf l2 = look_weigh(p, t->m + i, n);
+    const vf fade = vf_exp_weight(vf_sub(m1, larger));
+    vf_store(t->fade + i, fade);
+    vf_store_n(m, n, larger);
+    vf_store_n(l, n, a->first ? l2 : vf_fma(l1, fade, l2));
+}
+
+/* What came before weighs less where a larger score was found. */
+static inline void look_fade(const kern_look_args *a, const look_tile *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        for (size_t d = 0; d < a->dim; d += VF_WIDTH)
+            vf_store(t->o[i] + d, vf_mul(vf_load(t->o[i] + d), vf_set(t->fade[i])));
 }
 
 static inline void look_values(const kern_look_args *a, look_tile *t)
 {
     const size_t wide = a->dim / (TILE_VECTORS * VF_WIDTH) * (TILE_VECTORS * VF_WIDTH);
-    chain_args values = {.m = a->v, .m_stride = a->dim, .len = a->n_keys, .width = wide};
-    const float *const *p = (const float *const *)t->score;
-    chain_rows(&values, p, t->fresh, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    chain_args values = {
+        .m = a->v, .m_stride = a->dim, .len = a->n_keys, .width = wide, .resume = !a->first};
+    const float *const *p = (const float *const *)t->p;
+    chain_rows(&values, p, t->o, t->n, (chain_shape){.vectors = TILE_VECTORS});
     if (wide == a->dim)
         return;
-    float *rest[LOOK_QUERIES];
     for (size_t i = 0; i < t->n; i++)
-        rest[i] = t->fresh[i] + wide;
+        t->o[i] += wide;
     values.m = a->v + wide;
     values.width = a->dim - wide;
-    chain_rows(&values, p, rest, t->n, (chain_shape){.vectors = 1});
-}
-
-static inline void look_merge(const kern_look_args *a, size_t first, const look_tile *t)
-{
-    for (size_t i = 0; i < t->n; i++) {
-        float *o = a->o + (first + i) * a->dim;
-        const vf e_new = vf_set(t->e_new[i]), e_old = vf_set(t->e_old[i]);
-        for (size_t d = 0; d < a->dim; d += VF_WIDTH)
-            vf_store(o + d, vf_fma(vf_load(t->o[i] + d), e_new, vf_mul(vf_load(o + d), e_old)));
-    }
+    chain_rows(&values, p, t->o, t->n, (chain_shape){.vectors = 1});
 }
 
 static inline void body_look_block(const kern_look_args *a)
 {
     look_tile t;
-    const chain_args keys = {.m = a->k, .m_stride = LOOK_BLOCK, .len = a->dim, .width = LOOK_BLOCK};
     for (size_t first = 0; first < a->n; first += LOOK_QUERIES) {
         look_gather(a, first, &t);
-        chain_rows(&keys, t.q, t.score, t.n, (chain_shape){.vectors = TILE_VECTORS});
-        look_softmax(a, first, &t);
-        look_values(a, &t);
+        look_scores(a, &t);
+        for (size_t i = 0; i < t.n; i += VF_WIDTH)
+            look_softmax(a, first, i, &t);
         if (!a->first)
-            look_merge(a, first, &t);
+            look_fade(a, &t);
+        look_values(a, &t);
     }
 }
 

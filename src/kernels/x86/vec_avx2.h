@@ -141,6 +141,19 @@ static inline vf vf_add_exponent(vf p, vf shifted)
         _mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
 }
 
+static inline vf vf_zero_if_less(vf a, vf b, vf x)
+{
+    return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), x);
+}
+
+static inline vf vf_times_power(vf p, vf n, vf shifted)
+{
+    (void)n;
+    const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
+    const __m256i one = _mm256_set1_epi32(0x3F800000);
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, one)));
+}
+
 /* The sixteen lanes of a "lanes" sum: two registers. */
 typedef struct vlanes {
     vf part[2];
@@ -152,6 +165,22 @@ static inline float vlanes_total(const vlanes *sums)
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+static inline __attribute__((always_inline)) vf vf_fold_each(vf v[8], vf (*op)(vf, vf))
+{
+    for (int i = 0; i < 4; i++)
+        v[i] = op(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
+                  _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    for (int i = 0; i < 2; i++)
+        v[i] = op(_mm256_shuffle_ps(v[i], v[i + 2], 0x44), _mm256_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[0] = op(_mm256_shuffle_ps(v[0], v[1], 0x88), _mm256_shuffle_ps(v[0], v[1], 0xDD));
+    return _mm256_permute_ps(v[0], 0xD8);
+}
+
+static inline vf vlanes_half(const vlanes *sums)
+{
+    return _mm256_add_ps(sums->part[0], sums->part[1]);
 }
 
 static inline float vf_largest_lane(vf x)

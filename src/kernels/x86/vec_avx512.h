@@ -149,6 +149,20 @@ static inline vf vf_add_exponent(vf p, vf shifted)
         _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
 }
 
+/* x, but +0 where a < b. */
+static inline vf vf_zero_if_less(vf a, vf b, vf x)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), x);
+}
+
+/* p * 2^n for an integer -126 <= n <= 0 and a normal result; a NaN in p stays. `shifted` has n in
+ * its low bits. */
+static inline vf vf_times_power(vf p, vf n, vf shifted)
+{
+    (void)shifted;
+    return _mm512_scalef_ps(p, n);
+}
+
 /* The sixteen lanes of a "lanes" sum. */
 typedef struct vlanes {
     vf part[1];
@@ -162,6 +176,29 @@ static inline float vlanes_total(const vlanes *sums)
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+/* Lane i of the result is vector i, folded: lane[l] = op(lane[l], lane[l + s]) for s = 8, 4, 2, 1.
+ * Two vectors share every step, so sixteen cost what four do alone. Overwrites v. */
+static inline __attribute__((always_inline)) vf vf_fold_each(vf v[16], vf (*op)(vf, vf))
+{
+    const __m512i order = _mm512_set_epi32(15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1, 2, 0);
+    for (int i = 0; i < 8; i++)
+        v[i] = op(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                  _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
+    for (int i = 0; i < 4; i++)
+        v[i] = op(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88),
+                  _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
+    for (int i = 0; i < 2; i++)
+        v[i] = op(_mm512_shuffle_ps(v[i], v[i + 2], 0x44), _mm512_shuffle_ps(v[i], v[i + 2], 0xEE));
+    v[0] = op(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
+    return _mm512_permutexvar_ps(order, v[0]);
+}
+
+/* The first step of vlanes_total: what is left fits a register. */
+static inline vf vlanes_half(const vlanes *sums)
+{
+    return sums->part[0];
 }
 
 /* The largest lane; which zero, if it is one, is not said. */
