@@ -16,7 +16,16 @@ static const media_codec codecs[] = {
     [MEDIA_PNG] = {"PNG", media_probe_png, media_decode_png},
     [MEDIA_WEBP] = {"WebP", media_probe_webp, media_decode_webp},
     [MEDIA_GIF] = {"GIF", media_probe_gif, media_decode_gif},
+    [MEDIA_AVI] = {"AVI", media_probe_avi, media_decode_avi},
+    [MEDIA_FILM] = {"film", NULL, NULL},
 };
+
+static media_codec foreign; /* set once, at the start of the program that has one */
+
+void media_set_foreign(media_probe_fn *probe, media_decode_fn *decode)
+{
+    foreign = (media_codec){"film", probe, decode};
+}
 
 static bool begins(str file, size_t at, const char *bytes, size_t n)
 {
@@ -33,6 +42,10 @@ media_format media_format_of(str file)
         return MEDIA_WEBP;
     if (begins(file, 0, "GIF87a", 6) || begins(file, 0, "GIF89a", 6))
         return MEDIA_GIF;
+    if (begins(file, 0, "RIFF", 4) && begins(file, 8, "AVI ", 4))
+        return MEDIA_AVI;
+    if (begins(file, 4, "ftyp", 4) || begins(file, 0, "\x1a\x45\xdf\xa3", 4))
+        return MEDIA_FILM;
     return MEDIA_UNKNOWN;
 }
 
@@ -73,16 +86,28 @@ mote_status media_picture_new(media_picture *out, uint32_t width, uint32_t heigh
                : err_set(err, MOTE_E_MEMORY, "no memory for a picture of %u x %u", width, height);
 }
 
+mote_status media_check_bytes(uint64_t bytes, bool film, mote_error *err)
+{
+    const uint64_t most = film ? MEDIA_MAX_FILM_BYTES : MEDIA_MAX_BYTES;
+    if (bytes > most)
+        return err_set(err, MOTE_E_FULL, "a %s of %llu bytes; the most is %llu",
+                       film ? "film" : "picture file", (unsigned long long)bytes,
+                       (unsigned long long)most);
+    return MOTE_OK;
+}
+
 static mote_status find_codec(str file, const media_codec **out, mote_error *err)
 {
     const media_format format = media_format_of(file);
-    if (format == MEDIA_UNKNOWN)
-        return err_set(err, MOTE_E_UNSUPPORTED, "not a JPEG, PNG, WebP or GIF");
-    if (file.n > MEDIA_MAX_BYTES)
-        return err_set(err, MOTE_E_FULL, "a picture file of %zu bytes; the most is %d", file.n,
-                       MEDIA_MAX_BYTES);
-    *out = &codecs[format];
-    return MOTE_OK;
+    *out = format == MEDIA_FILM ? &foreign : &codecs[format];
+    if ((*out)->probe != NULL)
+        return MOTE_OK;
+    if (format == MEDIA_FILM)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "MP4, MKV and WebM need mote-media-ffmpeg beside mote, which a build with "
+                       "-DMOTE_FFMPEG=ON has; or ffmpeg -i FILM -c:v mjpeg -q:v 3 film.avi makes a "
+                       "film that can be read");
+    return err_set(err, MOTE_E_UNSUPPORTED, "not a JPEG, PNG, WebP, GIF or AVI");
 }
 
 mote_status media_probe(str file, media_info *out, mote_error *err)

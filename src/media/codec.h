@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codec.h - files to pixels: JPEG, PNG, WebP and GIF, recognised by their first bytes.
+ * codec.h - files to pixels: JPEG, PNG, WebP, GIF and AVI with JPEGs in it, recognised by their
+ * first bytes. JPEGs one after the other in a file are a film, too.
  *
  * Pixels are what Pillow's open, exif_transpose and convert("RGB") give, because that is what the
  * models were shown: pictures are turned as their EXIF says, transparency is dropped and not
@@ -17,9 +18,12 @@
 
 enum {
     MEDIA_MAX_BYTES = 20 << 20,
+    MEDIA_MAX_FILM_BYTES = 256 << 20,
     MEDIA_MAX_PIXELS = 40000000, /* of a frame */
     MEDIA_MAX_SIDE = 65535,
-    MEDIA_MAX_FRAMES = 4096 /* of a file; more are not looked at */
+    MEDIA_MAX_FRAMES = 4096,   /* of a file; more are not looked at */
+    MEDIA_MAX_JPEGS = 1 << 18, /* the same where frames can be passed over */
+    MEDIA_UNTOLD_FPS = 24      /* of a film in a format that has no place for it */
 };
 
 typedef enum media_format {
@@ -27,7 +31,9 @@ typedef enum media_format {
     MEDIA_JPEG,
     MEDIA_PNG,
     MEDIA_WEBP,
-    MEDIA_GIF
+    MEDIA_GIF,
+    MEDIA_AVI,
+    MEDIA_FILM /* MP4, MKV, WebM: not built in */
 } media_format;
 
 media_format media_format_of(str file);
@@ -38,17 +44,22 @@ typedef struct media_info {
     media_format format;
     uint32_t width, height; /* as stored, before it is turned */
     uint32_t frames;        /* 1 for a still picture */
-    double seconds;         /* of all frames; 0 for a still picture */
+    double fps;             /* 0: a still picture, or a film that does not say */
 } media_info;
 
 /* Looks at the file without decoding it. MOTE_E_FORMAT: damaged; MOTE_E_UNSUPPORTED: none of these
  * formats; MOTE_E_FULL: beyond the limits above. */
 mote_status media_probe(str file, media_info *out, mote_error *err);
+/* MOTE_E_FULL: so many bytes are too much for a picture, or for a film. */
+mote_status media_check_bytes(uint64_t bytes, bool film, mote_error *err);
 
-/* Pixels of frame `i`, which the function may change but not keep; false: enough. */
-typedef bool media_frame_fn(void *with, uint32_t i, const media_picture *frame);
+/* Pixels of frame `i`, which the function may change but not keep. Returns which frame it wants
+ * next, a later one, or MEDIA_ENOUGH. */
+#define MEDIA_ENOUGH UINT32_MAX
+typedef uint32_t media_frame_fn(void *with, uint32_t i, const media_picture *frame);
 
-/* Decodes frames one after the other. Statuses as above. */
+/* Decodes frames one after the other, the first always, others that nobody wants perhaps. Statuses
+ * as above. */
 mote_status media_decode(str file, media_frame_fn *frame, void *with, mote_error *err);
 
 #endif

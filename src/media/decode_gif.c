@@ -197,28 +197,30 @@ mote_status media_probe_gif(str file, media_info *out, mote_error *err)
 {
     gif_run run;
     bool failed = false;
+    double seconds = 0;
     TRY(open_gif(&run, file, err));
     out->width = (uint32_t)run.gif->SWidth;
     out->height = (uint32_t)run.gif->SHeight;
     out->frames = 0;
     while (out->frames < MEDIA_MAX_FRAMES && next_frame(&run, &failed) && skip_frame(&run)) {
         out->frames++;
-        out->seconds += run.has_control ? run.control.DelayTime / 100.0 : 0;
+        seconds += run.has_control ? run.control.DelayTime / 100.0 : 0;
         run.has_control = false;
     }
     close_gif(&run);
-    if (out->frames == 1)
-        out->seconds = 0;
+    if (out->frames > 1 && seconds > 0)
+        out->fps = out->frames / seconds;
     return out->frames > 0 ? MOTE_OK : damaged(err);
 }
 
 mote_status media_decode_gif(str file, media_frame_fn *frame, void *with, mote_error *err)
 {
     gif_run run;
-    bool failed = false, more = true;
+    bool failed = false;
+    uint32_t wanted = 0;
     TRY(open_gif(&run, file, err));
     mote_status status = make_canvas(&run, err);
-    for (uint32_t i = 0; status == MOTE_OK && more && i < MEDIA_MAX_FRAMES; i++) {
+    for (uint32_t i = 0; status == MOTE_OK && wanted != MEDIA_ENOUGH && i < MEDIA_MAX_FRAMES; i++) {
         if (!next_frame(&run, &failed)) {
             if (i == 0)
                 status = damaged(err);
@@ -226,7 +228,7 @@ mote_status media_decode_gif(str file, media_frame_fn *frame, void *with, mote_e
         }
         status = paint_frame(&run, i, err);
         if (status == MOTE_OK)
-            more = frame(with, i, &run.canvas);
+            wanted = frame(with, i, &run.canvas);
         else if (i > 0 && status == MOTE_E_FORMAT) {
             status = MOTE_OK;
             break;

@@ -4,7 +4,7 @@
  *
  * Errors of the library come by longjmp to the one setjmp below. A file that ends too early is an
  * error; what is merely odd inside it is not. Four-colour pictures are taken for Adobe's, whose
- * inks are inverted.
+ * inks are inverted. Films leave out the usual Huffman tables; the library then takes those.
  */
 #include "media/codec_int.h"
 
@@ -144,17 +144,17 @@ static mote_status with_library(jpeg_run *run, str file, bool only_header, mote_
     return MOTE_OK;
 }
 
-mote_status media_probe_jpeg(str file, media_info *out, mote_error *err)
+mote_status media_jpeg_size(str file, uint32_t *width, uint32_t *height, mote_error *err)
 {
     jpeg_run run = {0};
     const mote_status status = with_library(&run, file, true, err);
-    out->width = run.info.image_width;
-    out->height = run.info.image_height;
+    *width = run.info.image_width;
+    *height = run.info.image_height;
     jpeg_destroy_decompress(&run.info);
     return status;
 }
 
-mote_status media_decode_jpeg(str file, media_frame_fn *frame, void *with, mote_error *err)
+mote_status media_jpeg_picture(str file, media_picture *out, mote_error *err)
 {
     jpeg_run run = {0};
     mote_status status = with_library(&run, file, false, err);
@@ -162,8 +162,8 @@ mote_status media_decode_jpeg(str file, media_frame_fn *frame, void *with, mote_
         status = media_orient(&run.picture, orientation_of(&run), err);
     jpeg_destroy_decompress(&run.info);
     mem_free(run.row);
-    if (status == MOTE_OK)
-        frame(with, 0, &run.picture);
-    media_picture_fini(&run.picture);
+    if (status != MOTE_OK)
+        media_picture_fini(&run.picture);
+    *out = run.picture;
     return status;
 }

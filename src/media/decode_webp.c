@@ -18,6 +18,7 @@ mote_status media_probe_webp(str file, media_info *out, mote_error *err)
     if (demuxer == NULL)
         return damaged(err);
     WebPIterator frame;
+    double seconds = 0;
     out->width = WebPDemuxGetI(demuxer, WEBP_FF_CANVAS_WIDTH);
     out->height = WebPDemuxGetI(demuxer, WEBP_FF_CANVAS_HEIGHT);
     out->frames = WebPDemuxGetI(demuxer, WEBP_FF_FRAME_COUNT);
@@ -25,11 +26,13 @@ mote_status media_probe_webp(str file, media_info *out, mote_error *err)
         out->frames = MEDIA_MAX_FRAMES;
     if (out->frames > 1 && WebPDemuxGetFrame(demuxer, 1, &frame)) {
         do
-            out->seconds += frame.duration / 1000.0;
+            seconds += frame.duration / 1000.0;
         while ((uint32_t)frame.frame_num < out->frames && WebPDemuxNextFrame(&frame));
         WebPDemuxReleaseIterator(&frame);
     }
     WebPDemuxDelete(demuxer);
+    if (out->frames > 1 && seconds > 0)
+        out->fps = out->frames / seconds;
     return out->frames > 0 ? MOTE_OK : damaged(err);
 }
 
@@ -48,8 +51,8 @@ static unsigned orientation_of(const WebPData *data)
 
 /* One canvas of RGBA to RGB, turned, and handed over. */
 static mote_status hand_over(const uint8_t *rgba, uint32_t i, const WebPAnimInfo *info,
-                             unsigned orientation, media_frame_fn *frame, void *with, bool *more,
-                             mote_error *err)
+                             unsigned orientation, media_frame_fn *frame, void *with,
+                             uint32_t *wanted, mote_error *err)
 {
     media_picture picture;
     TRY(media_picture_new(&picture, info->canvas_width, info->canvas_height, err));
@@ -58,7 +61,7 @@ static mote_status hand_over(const uint8_t *rgba, uint32_t i, const WebPAnimInfo
         memcpy(picture.rgb + p * 3, rgba + p * 4, 3);
     const mote_status status = media_orient(&picture, orientation, err);
     if (status == MOTE_OK)
-        *more = frame(with, i, &picture);
+        *wanted = frame(with, i, &picture);
     media_picture_fini(&picture);
     return status;
 }
@@ -80,13 +83,12 @@ mote_status media_decode_webp(str file, media_frame_fn *frame, void *with, mote_
     }
     const unsigned orientation = orientation_of(&data);
     mote_status status = MOTE_OK;
-    bool more = true;
-    uint32_t i = 0;
-    for (; status == MOTE_OK && more && i < probed.frames; i++) {
+    uint32_t wanted = 0, i = 0;
+    for (; status == MOTE_OK && wanted != MEDIA_ENOUGH && i < probed.frames; i++) {
         uint8_t *rgba;
         int until;
         status = WebPAnimDecoderGetNext(decoder, &rgba, &until)
-                     ? hand_over(rgba, i, &info, orientation, frame, with, &more, err)
+                     ? hand_over(rgba, i, &info, orientation, frame, with, &wanted, err)
                      : damaged(err);
     }
     WebPAnimDecoderDelete(decoder);

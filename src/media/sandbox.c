@@ -90,6 +90,8 @@ static bool filter_calls(void)
                                 SCMP_SYS(futex),       SCMP_SYS(exit_group), SCMP_SYS(exit),
                                 SCMP_SYS(rt_sigreturn)};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    if (filter == NULL) /* a kernel that can only end a thread: a decoder has no other */
+        filter = seccomp_init(SCMP_ACT_KILL_THREAD);
     bool done = filter != NULL && allow_memory(filter);
     for (size_t i = 0; done && i < sizeof plain / sizeof *plain; i++)
         done = seccomp_rule_add(filter, SCMP_ACT_ALLOW, plain[i], 0) == 0;

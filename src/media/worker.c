@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "media/codec.h"
-#include "media/sandbox.h"
+#include "media/wire.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,109 +22,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Of an answer. Sides are rounded up to 32, so that long films of narrow pictures have more than
+ * the model's limit says. */
+enum { MOST_PIXELS = 4 * MEDIA_FILM_MAX, HELPER_PATH_BYTES = 4096 };
+
 struct media_nursery {
     int control; /* the program's end */
     pid_t pid;
     pthread_mutex_t lock; /* one message at a time */
 };
 
-typedef struct request_header {
-    uint64_t file_bytes;
-    media_limits limits;
-    double fps;
-    uint32_t film;
-    uint32_t unused;
-} request_header;
-
-typedef struct reply_header {
-    uint32_t status;
-    uint32_t n, width, height, stored_width, stored_height;
-    char text[232];
-} reply_header;
-
-/* ---- bytes ---- */
-
-static bool write_all(int fd, const void *data, size_t n)
-{
-    const char *p = data;
-    while (n > 0) {
-        const ssize_t done = write(fd, p, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        p += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
-static bool read_all(int fd, void *data, size_t n)
-{
-    char *p = data;
-    while (n > 0) {
-        const ssize_t done = read(fd, p, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        p += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
-/* ---- the child ---- */
-
-static void reply(int fd, const media_seen *seen, mote_status status, const mote_error *err)
-{
-    reply_header h = {.status = (uint32_t)status};
-    if (status != MOTE_OK) {
-        snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, err->text);
-        write_all(fd, &h, sizeof h);
-        return;
-    }
-    h.n = seen->n;
-    h.width = seen->width;
-    h.height = seen->height;
-    h.stored_width = seen->stored_width;
-    h.stored_height = seen->stored_height;
-    if (write_all(fd, &h, sizeof h) && write_all(fd, seen->times, seen->n * sizeof *seen->times))
-        write_all(fd, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
-}
-
-/* One file; never returns. */
-static void work(int fd)
-{
-    request_header h;
-    mote_error err = {0};
-    media_seen seen = {0};
-    media_sandbox_enter();
-    if (!read_all(fd, &h, sizeof h) || h.file_bytes > MEDIA_MAX_BYTES)
-        _exit(1);
-    char *file = mem_new((size_t)h.file_bytes + 1, 1);
-    if (file == NULL || !read_all(fd, file, (size_t)h.file_bytes))
-        _exit(1);
-    const media_ask ask = {.file = {file, (size_t)h.file_bytes},
-                           .film = h.film != 0,
-                           .fps = h.fps,
-                           .limits = h.limits};
-    const mote_status status = media_see_here(&ask, &seen, &err);
-    reply(fd, &seen, status, &err);
-    _exit(0);
-}
-
 /* ---- the nursery ---- */
 
+/* Who decodes: a byte that goes with a socket. */
+enum { BUILT_IN = 0, HELPER = 1 };
+
 /* The next socket from the program; -1: it is gone. */
-static int receive_socket(int control)
+static int receive_socket(int control, char *who)
 {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
     } box;
-    char byte;
-    struct iovec part = {&byte, 1};
+    struct iovec part = {who, 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
     ssize_t n;
@@ -138,21 +58,51 @@ static int receive_socket(int control)
     return fd;
 }
 
+/* The program for films that are not built in: beside this one, or where it was installed. */
+static void helper_beside(char *out, size_t room, const char *between)
+{
+    char own[HELPER_PATH_BYTES];
+    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(own, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    snprintf(out, room, "%s/%smote-media-ffmpeg", own, between);
+}
+
+/* Becomes the helper, which finds the socket at its standard input; returns if there is none. It
+ * gets nothing from our surroundings. */
+static void become_helper(int fd)
+{
+    static const char *const places[] = {"", "../libexec/mote/"};
+    char path[2 * HELPER_PATH_BYTES];
+    char *const words[] = {"mote-media-ffmpeg", NULL}, *const nothing[] = {NULL};
+    if (dup2(fd, STDIN_FILENO) < 0)
+        return;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        helper_beside(path, sizeof path, places[i]);
+        execve(path, words, nothing);
+    }
+}
+
 /* Never returns. Children are reaped by the system. */
 static void nurse(int control)
 {
+    char who;
     signal(SIGINT, SIG_IGN); /* the program decides when it ends */
     signal(SIGTERM, SIG_IGN);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
     for (;;) {
-        const int fd = receive_socket(control);
+        const int fd = receive_socket(control, &who);
         if (fd < 0)
             _exit(0);
         const pid_t child = fork();
         if (child == 0) {
             close(control);
-            work(fd);
+            if (who == HELPER)
+                become_helper(fd);
+            wire_serve(fd);
         }
         close(fd);
     }
@@ -205,15 +155,14 @@ void media_nursery_stop(media_nursery *nursery)
 
 /* ---- the program ---- */
 
-static bool send_socket(media_nursery *nursery, int fd)
+static bool send_socket(media_nursery *nursery, int fd, char who)
 {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
     } box;
     memset(&box, 0, sizeof box);
-    char byte = 0;
-    struct iovec part = {&byte, 1};
+    struct iovec part = {&who, 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
@@ -253,8 +202,8 @@ static mote_status no_answer(mote_error *err)
 /* A stranger's bytes have been in the child: sizes are checked as if it had made them up. */
 static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_error *err)
 {
-    reply_header h;
-    if (!read_all(fd, &h, sizeof h))
+    wire_reply h;
+    if (!wire_read(fd, &h, sizeof h))
         return no_answer(err);
     h.text[sizeof h.text - 1] = 0;
     if (h.status != MOTE_OK)
@@ -262,7 +211,8 @@ static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_e
                        "%s", h.text);
     const uint64_t most = ask->film ? MEDIA_FRAMES_MAX : 1;
     if (h.n == 0 || h.n > most || h.width == 0 || h.height == 0 || h.width % MEDIA_SIDE != 0 ||
-        h.height % MEDIA_SIDE != 0 || (uint64_t)h.width * h.height > 2 * (uint64_t)MEDIA_FILM_MAX)
+        h.height % MEDIA_SIDE != 0 || h.width > MEDIA_MAX_SIDE || h.height > MEDIA_MAX_SIDE ||
+        (uint64_t)h.n * h.width * h.height > MOST_PIXELS)
         return no_answer(err);
     *out = (media_seen){.n = h.n,
                         .width = h.width,
@@ -274,8 +224,8 @@ static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_e
     if (out->rgb == NULL || out->times == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for %u frames of %u x %u", h.n, h.width,
                        h.height);
-    if (!read_all(fd, out->times, h.n * sizeof *out->times) ||
-        !read_all(fd, out->rgb, (size_t)h.n * h.width * h.height * 3))
+    if (!wire_read(fd, out->times, h.n * sizeof *out->times) ||
+        !wire_read(fd, out->rgb, (size_t)h.n * h.width * h.height * 3))
         return no_answer(err);
     return MOTE_OK;
 }
@@ -283,13 +233,19 @@ static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_e
 static mote_status exchange_with_child(media_nursery *nursery, int own, int its,
                                        const media_ask *ask, media_seen *out, mote_error *err)
 {
-    const request_header h = {
-        .file_bytes = ask->file.n, .limits = ask->limits, .fps = ask->fps, .film = ask->film};
-    const bool sent = send_socket(nursery, its);
+    const wire_request h = {.file_bytes = ask->file.n,
+                            .limits = ask->limits,
+                            .fps = ask->fps,
+                            .film = ask->film,
+                            .n_parts = (uint32_t)ask->n_parts};
+    const char who = media_format_of(ask->file) == MEDIA_FILM ? HELPER : BUILT_IN;
+    const bool sent = send_socket(nursery, its, who);
     close(its);
     if (!sent)
         return err_set(err, MOTE_E_IO, "the process that decodes pictures is gone");
-    if (!send_all(own, &h, sizeof h) || !send_all(own, ask->file.p, ask->file.n))
+    if (!send_all(own, &h, sizeof h) ||
+        !send_all(own, ask->parts, ask->n_parts * sizeof *ask->parts) ||
+        !send_all(own, ask->file.p, ask->file.n))
         return no_answer(err);
     return receive(own, ask, out, err);
 }
@@ -299,9 +255,10 @@ mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *
 {
     int pair[2];
     *out = (media_seen){0};
-    if (ask->file.n > MEDIA_MAX_BYTES)
-        return err_set(err, MOTE_E_FULL, "a picture file of %zu bytes; the most is %d", ask->file.n,
-                       MEDIA_MAX_BYTES);
+    TRY(media_check_bytes(ask->file.n, ask->film, err));
+    if (ask->n_parts > MEDIA_MAX_FRAMES)
+        return err_set(err, MOTE_E_FULL, "a film of %zu files; the most is %d", ask->n_parts,
+                       MEDIA_MAX_FRAMES);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         return err_set(err, MOTE_E_IO, "no socket to the decoder of pictures");
     const mote_status status = exchange_with_child(nursery, pair[0], pair[1], ask, out, err);

@@ -22,6 +22,9 @@ void media_nursery_stop(media_nursery *nursery);
 
 typedef struct media_ask {
     str file;
+    const uint64_t *parts; /* [n_parts]: bytes of each if the film is several files, one picture
+                              each, which stand one after the other in `file` */
+    size_t n_parts;
     bool film;           /* all frames that the model wants of it, not only the first */
     double fps;          /* of a film; 0: as the file says */
     media_limits limits; /* pixels */

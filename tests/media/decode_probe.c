@@ -16,15 +16,14 @@ typedef struct frames {
     uint32_t n, most;
 } frames;
 
-static bool keep(void *with, uint32_t i, const media_picture *frame)
+static uint32_t keep(void *with, uint32_t i, const media_picture *frame)
 {
     frames *f = with;
     const size_t bytes = (size_t)frame->width * frame->height * 3;
-    (void)i;
     f->list[f->n] = *frame;
     f->list[f->n].rgb = mem_new(bytes, 1);
     memcpy(f->list[f->n++].rgb, frame->rgb, bytes);
-    return f->n < f->most;
+    return f->n < f->most ? i + 1 : MEDIA_ENOUGH;
 }
 
 static void put(uint32_t number)

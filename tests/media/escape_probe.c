@@ -7,7 +7,10 @@
 #include "media/sandbox.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -17,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -213,14 +217,40 @@ static bool escapes(const struct attempt *a)
     return WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
+/* Whether the kernel has filters at all: a child asks for one that allows everything. */
+static void say_why_off(void)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+        const struct sock_fprog all = {1, &allow};
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) != 0)
+            _exit(errno);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("a filter of one's own: %s; libseccomp: %s\n",
+           WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "ended by it",
+#if defined(MOTE_SECCOMP)
+           "built in"
+#else
+           "not there when this was built"
+#endif
+    );
+}
+
 int main(void)
 {
     const sandbox_state state = media_sandbox_here();
     const size_t n = sizeof attempts / sizeof *attempts;
     size_t escaped = 0;
     printf("sandbox: %s\n", media_sandbox_name(state));
-    if (state == SANDBOX_OFF)
+    if (state == SANDBOX_OFF) {
+        say_why_off();
         return 77;
+    }
     for (size_t i = 0; i < n; i++)
         if (escapes(&attempts[i])) {
             printf("ESCAPED: %s\n", attempts[i].name);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire.c - see wire.h. */
+#include "media/wire.h"
+
+#include "base/mem.h"
+#include "media/codec.h"
+#include "media/sandbox.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool wire_write(int fd, const void *data, size_t n)
+{
+    const char *p = data;
+    while (n > 0) {
+        const ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        p += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+bool wire_read(int fd, void *data, size_t n)
+{
+    char *p = data;
+    while (n > 0) {
+        const ssize_t done = read(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        p += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static void reply(int fd, const media_seen *seen, mote_status status, const mote_error *err)
+{
+    wire_reply h = {.status = (uint32_t)status};
+    if (status != MOTE_OK) {
+        snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, err->text);
+        wire_write(fd, &h, sizeof h);
+        return;
+    }
+    h.n = seen->n;
+    h.width = seen->width;
+    h.height = seen->height;
+    h.stored_width = seen->stored_width;
+    h.stored_height = seen->stored_height;
+    if (wire_write(fd, &h, sizeof h) && wire_write(fd, seen->times, seen->n * sizeof *seen->times))
+        wire_write(fd, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
+}
+
+/* `n` bytes of the request; the process ends if they do not come. */
+static void *receive_bytes(int fd, size_t n)
+{
+    void *bytes = mem_new(n + 1, 1);
+    if (bytes == NULL || !wire_read(fd, bytes, n))
+        _exit(1);
+    return bytes;
+}
+
+_Noreturn void wire_serve(int fd)
+{
+    wire_request h;
+    mote_error err = {0};
+    media_seen seen = {0};
+    media_sandbox_enter();
+    if (!wire_read(fd, &h, sizeof h) || h.file_bytes > MEDIA_MAX_FILM_BYTES ||
+        h.n_parts > MEDIA_MAX_FRAMES)
+        _exit(1);
+    const uint64_t *parts = receive_bytes(fd, h.n_parts * sizeof *parts);
+    const char *file = receive_bytes(fd, (size_t)h.file_bytes);
+    const media_ask ask = {.file = {file, (size_t)h.file_bytes},
+                           .parts = parts,
+                           .n_parts = h.n_parts,
+                           .film = h.film != 0,
+                           .fps = h.fps,
+                           .limits = h.limits};
+    const mote_status status = media_see_here(&ask, &seen, &err);
+    reply(fd, &seen, status, &err);
+    _exit(0);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire.h - what the program and a decoder's process say to each other, and the decoder's side of
+ * it.
+ *
+ * A request, the bytes of each part, the file; then a reply and, if all is well, the times and the
+ * pixels. Both ends are built together, so structures travel as they are.
+ */
+#ifndef MOTE_MEDIA_WIRE_H
+#define MOTE_MEDIA_WIRE_H
+
+#include "media/worker.h"
+
+typedef struct wire_request {
+    uint64_t file_bytes;
+    media_limits limits;
+    double fps;
+    uint32_t film;
+    uint32_t n_parts;
+} wire_request;
+
+typedef struct wire_reply {
+    uint32_t status;
+    uint32_t n, width, height, stored_width, stored_height;
+    char text[232];
+} wire_reply;
+
+/* False: the other end is gone. */
+bool wire_read(int fd, void *data, size_t n);
+
+/* Gives up everything but computing (sandbox.h), then reads a request from `fd`, answers it and
+ * ends the process. */
+_Noreturn void wire_serve(int fd);
+
+#endif

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""films_ffmpeg.py SEE_PROBE HELPER - MP4, MKV and WebM through the helper, frame by frame as ffmpeg itself has them.
+
+Skipped where the helper was not built (-DMOTE_FFMPEG=ON) or there is no ffmpeg to make films and to compare with.
+"""
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROBE, HELPER = sys.argv[1:]
+if not os.path.exists(HELPER) or shutil.which("ffmpeg") is None:
+    print("there is no mote-media-ffmpeg, or no ffmpeg to compare with")
+    sys.exit(77)
+
+WIDTH, HEIGHT, FRAMES = 128, 96, 12
+FILMS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "2"]), ("mp4", "mpeg4", []), ("mkv", "libx264", ["-pix_fmt", "yuv444p"]),
+         ("mkv", "ffv1", []), ("webm", "libvpx", []), ("webm", "libvpx-vp9", []),
+         ("mp4", "libx264", ["-pix_fmt", "yuv420p", "-colorspace", "bt709", "-color_range", "pc"]),
+         ("mov", "mjpeg", ["-metadata:s:v:0", "rotate=90"])]
+
+
+def ffmpeg(*words):
+    return subprocess.run(["ffmpeg", "-v", "error", "-y", *words], capture_output=True)
+
+
+def ask(process, data, fps):
+    """(width, height, times, frames), or the message of an error."""
+    process.stdin.write(struct.pack("<dII", fps, 0, len(data)) + data)
+    process.stdin.flush()
+
+    def take(form):
+        return struct.unpack("<" + form, process.stdout.read(struct.calcsize("<" + form)))
+    n = take("I")[0]
+    if n == 0:
+        return process.stdout.read(take("I")[0]).decode()
+    w, h = take("II")
+    return w, h, take(f"{n}d"), [process.stdout.read(w * h * 3) for _ in range(n)]
+
+
+def compare(process, path, name):
+    data = open(path, "rb").read()
+    raw = ffmpeg("-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-").stdout
+    size = WIDTH * HEIGHT * 3
+    want = [raw[i:i + size] for i in range(0, len(raw), size)]
+    got = ask(process, data, 2.0)
+    if isinstance(got, str):
+        print(f"FAILED: {name}: {got}")
+        return False
+    far = max((abs(a - b) for x, y in zip(got[3], want) for a, b in zip(x, y)), default=0)
+    own = ask(process, data, 0)
+    right = len(got[3]) == len(want) == FRAMES and far == 0 and abs(own[2][-1] - (FRAMES - 1) / 6) < 0.01
+    print(f"{'' if right else 'FAILED: '}{name}: {len(got[3])} of {len(want)} frames, {far} levels apart, ends at {own[2][-1]:.2f} s")
+    return right
+
+
+def damaged(process, path, rng):
+    """Films with bytes changed or cut: an answer each time, whatever it is."""
+    data = open(path, "rb").read()
+    for _ in range(20):
+        worse = bytearray(data[:rng.randrange(100, len(data))] if rng.random() < 0.3 else data)
+        for _ in range(rng.choice([1, 5, 50])):
+            worse[rng.randrange(12, len(worse))] = rng.randrange(256)
+        ask(process, bytes(worse), 0)
+
+
+def main():
+    process = subprocess.Popen([PROBE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    fine, made = True, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (kind, coding, options) in enumerate(FILMS):
+            path = f"{folder}/{i}.{kind}"
+            size = f"{WIDTH}x{HEIGHT}" if "rotate=90" not in options else f"{HEIGHT}x{WIDTH}"
+            done = ffmpeg("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=6", "-frames:v", str(FRAMES), "-c:v", coding, *options, path)
+            if done.returncode != 0:
+                print(f"not made: {kind} {coding}: {done.stderr.decode()[:200]}")
+                continue
+            made += 1
+            fine = compare(process, path, f"{kind} {coding} {' '.join(options)}") and fine
+            damaged(process, path, random.Random(i))
+            fine = compare(process, path, f"{kind} {coding} after damaged ones") and fine
+    sys.exit(0 if fine and made >= 4 else 1)
+
+
+main()

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""films_pillow.py DECODE_PROBE SEE_PROBE - films of JPEGs, frame by frame as Pillow decodes the same bytes.
+
+First every frame of every shape of film, then the frames that are chosen, their times and their size after
+the worker has been asked, as the reference chooses them.
+"""
+import io
+import math
+import random
+import struct
+import subprocess
+import sys
+
+try:
+    from PIL import Image
+
+    import films
+except ImportError:
+    print("no Pillow here (Debian: python3-pil)")
+    sys.exit(77)
+
+failures = 0
+
+
+def expect(holds, what, *found):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"FAILED: {what}", *found)
+
+
+def pixels(jpeg):
+    return Image.open(io.BytesIO(jpeg)).convert("RGB")
+
+
+class Probe:
+    def __init__(self, *words):
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def take(self, form):
+        return struct.unpack("<" + form, self.process.stdout.read(struct.calcsize("<" + form)))
+
+    def message(self):
+        return self.process.stdout.read(self.take("I")[0]).decode()
+
+    def frames(self, data):
+        """Pixels of all frames, or the message of an error."""
+        self.process.stdin.write(struct.pack("<I", len(data)) + data)
+        self.process.stdin.flush()
+        n = self.take("I")[0]
+        if n == 0:
+            return self.message()
+        out = []
+        for _ in range(n):
+            w, h = self.take("II")
+            out.append((w, h, self.process.stdout.read(w * h * 3)))
+        return out
+
+    def seen(self, files, fps=0.0):
+        """(times, pictures) as the model gets them, or the message of an error."""
+        parts = [len(f) for f in files] if len(files) > 1 else []
+        data = b"".join(files)
+        self.process.stdin.write(struct.pack("<dII", fps, len(parts), len(data)) +
+                                 struct.pack(f"<{len(parts)}Q", *parts) + data)
+        self.process.stdin.flush()
+        n = self.take("I")[0]
+        if n == 0:
+            return self.message()
+        w, h = self.take("II")
+        times = list(self.take(f"{n}d"))
+        return times, [(w, h, self.process.stdout.read(w * h * 3)) for _ in range(n)]
+
+
+def shapes(rng):
+    """(name, film, the JPEGs that it shows)"""
+    frames = films.jpegs(rng, 7)
+    odd = [f + b"\0" * (1 - len(f) % 2) for f in frames]  # all of odd length
+    bare = [films.without_tables(f) for f in frames]
+    marked = films.jpegs(rng, 3, restart_marker_blocks=2) + films.jpegs(rng, 2, progressive=True)
+    thumb = films.jpegs(rng, 1, size=(8, 8))[0]
+    holding = [f[:2] + b"\xff\xe1" + struct.pack(">H", len(thumb) + 8) + b"Exif\0\0" + thumb + f[2:] for f in frames]
+    yield "a stream", b"".join(frames), frames
+    yield "a stream with gaps", b"\r\n--frame\r\n".join(frames) + b"\0" * 9, frames
+    yield "a stream of odd JPEGs", b"".join(marked), marked
+    yield "a stream with previews inside", b"".join(holding), frames
+    yield "a stream without tables", b"".join(bare), frames
+    yield "a stream that is cut", b"".join(frames)[:-9], frames[:-1]
+    yield "a stream with a torn frame", b"".join(frames[:2]) + frames[2][:-30] + b"".join(frames[3:]), frames[:2] + frames[3:]
+    yield "one JPEG and rubbish", frames[0] + b"\xff\xd8 rubbish \xff", frames[:1]
+    yield "an AVI", films.avi(frames), frames
+    yield "an AVI without tables", films.avi(bare), frames
+    yield "an AVI without an index", films.avi(frames, index=False), frames
+    yield "an AVI of odd lengths", films.avi(odd), frames
+    yield "an AVI with sound", films.avi(frames, sound=True), frames
+    yield "an AVI in groups", films.avi(frames, sound=True, grouped=True), frames
+    yield "an AVI of two parts", films.avi(frames, second=3), frames
+    yield "an AVI that was cut off", films.avi(frames, open_end=True), frames
+    yield "an AVI that ends in a frame", films.avi(frames, index=False)[:-50], frames[:-1]
+    yield "an AVI that holds frames", films.avi([frames[0], b"", b"", frames[1], b""]), [frames[i] for i in (0, 0, 0, 1, 1)]
+    yield "an AVI from top to bottom", films.avi(frames, height=-30), frames
+    yield "an AVI with uncompressed names", films.avi(frames, name=b"db", coding=b"mjpg"), frames
+
+
+def decode_all(probe, rng):
+    n = 0
+    for name, film, shown in shapes(rng):
+        got = probe.frames(film)
+        want = [(p.width, p.height, p.tobytes()) for p in map(pixels, shown)]
+        expect(got == want, name, got if isinstance(got, str) else f"{len(got)} frames, not {len(want)}")
+        n += len(want)
+    print(f"{n} frames as Pillow has them")
+
+
+def refuse(probe, rng):
+    frames = films.jpegs(rng, 3)
+    for name, film, word in (
+            ("other pictures", films.avi(frames, coding=b"H264"), "H264"),
+            ("hostile letters", films.avi(frames, coding=b"\x1b[2J"), "?[2J"),
+            ("half pictures", films.avi(frames, height=60), "interlaced"),
+            ("no frames", films.avi([]), "without a whole picture"),
+            ("only as before", films.avi([b"", b""]), "without a whole picture"),
+            ("no headers", films.group(b"AVI ", films.group(b"movi", films.chunk(b"00dc", frames[0])), b"RIFF"),
+             "without pictures"),
+            ("nothing inside", b"RIFF\x04\0\0\0AVI ", "cannot be read"),
+            ("no JPEG inside", films.avi([b"hello, world"]), "JPEG"),
+            ("a bad frame", films.avi([frames[0], frames[1][:300], frames[2]]), "frame 1"),
+            ("an MP4", b"\0\0\0\x18ftypisom" + b"\0" * 30, "ffmpeg"),
+            ("a Matroska", b"\x1a\x45\xdf\xa3" + b"\0" * 30, "ffmpeg")):
+        got = probe.frames(film)
+        expect(isinstance(got, str) and word in got, name, got)
+
+
+def chosen(total, fps):
+    """SPEC: two a second, at least 4, at most 768, never more than there are; evenly, ties to even."""
+    n = min(max(int(total / fps * 2), 4), 768, total)
+    return [round(i * (total - 1) / (n - 1)) for i in range(n)] if n > 1 else [0]
+
+
+def choose(probe, rng):
+    small = films.jpegs(rng, 40, size=(64, 64))
+    for total, rate, scale in ((40, 10, 1), (30, 30000, 1001), (25, 25, 1), (40, 4, 1), (7, 2, 1), (3, 30, 1), (1, 1, 1)):
+        shown, fps = small[:total], rate / scale
+        indexes = chosen(total, fps)
+        want = [pixels(shown[i]).tobytes() for i in indexes]
+        for name, got in (("an AVI's own speed", probe.seen([films.avi(shown, rate, scale, 64)])),
+                          ("a told speed", probe.seen([films.avi(shown, 1, 1, 64)], fps)),
+                          ("a stream", probe.seen([b"".join(shown)], fps)),
+                          ("files", probe.seen(shown, fps))):
+            expect(not isinstance(got, str), name, total, fps, got)
+            if isinstance(got, str):
+                continue
+            times, pictures = got
+            expect(len(times) == len(indexes) and all(math.isclose(t, i / fps) for t, i in zip(times, indexes)),
+                   f"{name}: times", total, fps, times)
+            expect([p[2] for p in pictures] == want, f"{name}: pictures", total, fps)
+    got = probe.seen([b"".join(small[:24])])
+    expect(got[0][-1] == 23 / 24, "a stream does not say its speed: 24", got[0])
+    got = probe.seen(small[:5])
+    expect(got[0] == [0, 0.5, 1, 1.5, 2], "nor do files: 2", got[0])
+    got = probe.seen([small[0], films.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
+    expect(isinstance(got, str) and "frame 1 is 40 x 64" in got, "frames of two sizes", got)
+    got = probe.seen([small[0], b"hello", *small[1:4]])
+    expect(isinstance(got, str) and "frame 1" in got, "a file that is no picture", got)
+
+
+def main():
+    rng = random.Random(11)
+    decoder = Probe(sys.argv[1], "1000")
+    decode_all(decoder, rng)
+    refuse(decoder, rng)
+    choose(Probe(sys.argv[2]), rng)
+    sys.exit(failures != 0)
+
+
+main()

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""seeds.py FORMAT PROGRAM | seeds.py FORMAT FOLDER - small sound files of a format, for those who damage them.
+
+They are given to PROGRAM in a folder, or left in FOLDER. FORMAT is jpeg (pictures and streams of them), png, webp,
+gif or avi.
+"""
+import io
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    from PIL import Image
+
+    import films
+except ImportError:
+    if __name__ != "__main__":
+        raise
+    print("no Pillow here (Debian: python3-pil)")
+    sys.exit(77)
+
+
+def saved(picture, kind, **options):
+    out = io.BytesIO()
+    picture.save(out, kind, **options)
+    return out.getvalue()
+
+
+def seeds(rng):
+    small = Image.frombytes("RGB", (40, 30), rng.randbytes(3600))
+    soft = small.resize((64, 48), Image.BICUBIC)
+    frames = [Image.frombytes("P", (20, 20), rng.randbytes(400)) for _ in range(3)]
+    for f in frames:
+        f.putpalette(rng.randbytes(768))
+    moving = [Image.frombytes("RGB", (16, 16), rng.randbytes(768)) for _ in range(3)]
+    shots = films.jpegs(rng, 3, size=(24, 16))
+    return {
+        "jpeg": [saved(soft, "JPEG"), saved(soft, "JPEG", progressive=True), saved(soft.convert("CMYK"), "JPEG")],
+        "png": [saved(small, "PNG"), saved(small.convert("P"), "PNG"), saved(small.convert("RGBA"), "PNG")],
+        "webp": [saved(soft, "WEBP"), saved(small, "WEBP", lossless=True),
+                 saved(moving[0], "WEBP", save_all=True, append_images=moving[1:])],
+        "gif": [saved(frames[0], "GIF"), saved(frames[0], "GIF", save_all=True, append_images=frames[1:])],
+        "mjpeg": [b"".join(shots), b"\0\xff".join(films.without_tables(s) for s in shots)],
+        "avi": [films.avi(shots), films.avi(shots, sound=True, grouped=True), films.avi(shots, open_end=True),
+                films.avi([films.without_tables(shots[0]), b""], second=1)],
+    }
+
+
+def leave(kind, folder):
+    made = seeds(random.Random(5))
+    for i, data in enumerate(made[kind] + (made["mjpeg"] if kind == "jpeg" else [])):
+        (pathlib.Path(folder) / f"{kind}{i}").write_bytes(data)
+
+
+def main():
+    kind, target = sys.argv[1:]
+    if os.path.isdir(target):
+        leave(kind, target)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        leave(kind, folder)
+        sys.exit(subprocess.run([target, folder]).returncode)
+
+
+if __name__ == "__main__":
+    main()
