@@ -112,8 +112,7 @@ static void do_stats(chat_loop *c, const char *words)
     say_reply("  thinking %s", chat_think_text(c, think));
 }
 
-/* "~/x" as the shell would read it; the result is for mem_free, NULL: no memory. */
-static char *path_of(const char *words)
+char *chat_path(const char *words)
 {
     const char *home = words[0] == '~' && words[1] == '/' ? getenv("HOME") : NULL;
     const char *rest = home != NULL ? words + 1 : words;
@@ -131,7 +130,7 @@ static void do_save(chat_loop *c, const char *words)
         say_reply("/save needs the name of a file");
         return;
     }
-    char *path = path_of(words);
+    char *path = chat_path(words);
     if (path == NULL)
         say_reply("no memory for the name");
     else if (mote_chat_save(c->talk.chat, path, &err) != MOTE_OK)
@@ -155,8 +154,10 @@ static void load_from(chat_loop *c, const char *path)
     }
     mote_chat_free(t->chat);
     t->chat = chat;
+    pictures_drop(&t->shows, 0);
     c->answered = false;
     c->question.n = 0;
+    c->taken_back = false;
     char x[TEXT_NUMBER_BYTES];
     say_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
               remembered ? "" : "; they are read again with the next question");
@@ -168,7 +169,7 @@ static void do_load(chat_loop *c, const char *words)
         say_reply("/load needs the name of a file that /save wrote");
         return;
     }
-    char *path = path_of(words);
+    char *path = chat_path(words);
     if (path == NULL)
         say_reply("no memory for the name");
     else
@@ -187,11 +188,13 @@ static void do_retry(chat_loop *c, const char *words)
     } else if (s->seed_given) {
         s->answer.sampling.seed++;
     }
+    if (c->taken_back && c->question.n > 0) {
+        chat_ask(c, c->question.p, c->question.n);
+        return;
+    }
     mote_chat_drop_answer(c->talk.chat);
     if (mote_chat_count(c->talk.chat) > 0)
         chat_answer(c);
-    else if (c->question.n > 0)
-        chat_ask(c, c->question.p, c->question.n);
     else
         say_reply("there is nothing to answer again");
 }
@@ -200,7 +203,9 @@ static void do_undo(chat_loop *c, const char *words)
 {
     (void)words;
     bool dropped = mote_chat_undo(c->talk.chat) > 0;
+    pictures_forget(&c->talk.shows, mote_chat_count(c->talk.chat));
     c->question.n = 0;
+    c->taken_back = false;
     say_reply(dropped ? "the last question and its answer are forgotten"
                       : "there is nothing to undo");
 }
@@ -209,7 +214,9 @@ static void do_clear(chat_loop *c, const char *words)
 {
     (void)words;
     mote_chat_clear(c->talk.chat);
+    pictures_drop(&c->talk.shows, 0);
     c->question.n = 0;
+    c->taken_back = false;
     c->answered = false;
     say_reply("a new conversation");
 }
@@ -220,9 +227,22 @@ static void do_bye(chat_loop *c, const char *words)
     c->leaves = true;
 }
 
+static void do_image(chat_loop *c, const char *words)
+{
+    chat_show(c, false, words);
+}
+
+static void do_video(chat_loop *c, const char *words)
+{
+    chat_show(c, true, words);
+}
+
 static void do_help(chat_loop *c, const char *words);
 
 static const slash table[] = {
+    {"image", NULL, "FILE [TEXT]", "show it a picture with TEXT or the next message; - for none",
+     do_image},
+    {"video", NULL, "FILE [TEXT]", "the same with a film, or a folder of frames", do_video},
     {"think", NULL, "[HOW]", "think before answering: on, off, auto, low, high, a number of tokens",
      do_think},
     {"nothink", NULL, "", "answer at once", do_nothink},

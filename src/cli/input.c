@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FIRST_ROOM = 1 << 16, LARGEST_TEXT = 1 << 28 };
+enum { FIRST_ROOM = 1 << 16, LARGEST_INPUT = 1 << 28 };
 
 static int no_memory(void)
 {
@@ -73,9 +73,8 @@ static int read_all(input_text *text, int fd, const char *name)
         if (n == 0)
             return CLI_DONE;
         text->n += (size_t)n;
-        if (text->n > LARGEST_TEXT)
-            return say_usage("%s is larger than %d MiB, which is no prompt", name,
-                             LARGEST_TEXT >> 20);
+        if (text->n > LARGEST_INPUT)
+            return say_usage("%s is larger than %d MiB", name, LARGEST_INPUT >> 20);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "cli/film_files.h"
 #include "cli/say.h"
 #include "cli/text.h"
 #include "media/frame_pairs.h"
@@ -85,50 +86,99 @@ static int look(shown *s, const media_seen *seen, const mote_model *model, uint3
     return CLI_DONE;
 }
 
+static void describe(const shown *s, const media_seen *seen, double seconds)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], frames[64] = "";
+    if (s->film)
+        snprintf(frames, sizeof frames, ", %s of %.1f s", text_counted(c, seen->n, "frame"),
+                 seen->times[seen->n - 1]);
+    say_note("%s   %u x %u, seen as %u x %u%s   %s in %s", s->path, seen->stored_width,
+             seen->stored_height, seen->width, seen->height, frames,
+             text_counted(a, s->tokens, "token"), text_seconds(b, seconds));
+}
+
 static int see_file(pictures *p, shown *s, const mote_model *model, const run_options *o)
 {
-    input_text file = {0};
+    film_files files = {0};
     media_seen seen;
     mote_error err;
     const double began = os_now();
-    int code = input_read(&file, s->path);
+    int code = s->film ? film_files_read(&files, s->path) : input_read(&files.bytes, s->path);
+    if (code == CLI_DONE) {
+        const media_ask ask = {.file = {files.bytes.p, files.bytes.n},
+                               .parts = files.parts,
+                               .n_parts = files.n_parts,
+                               .film = s->film,
+                               .fps = o->fps,
+                               .limits = {.most = o->image_tokens * TOKEN_PIXELS}};
+        if (media_see(p->nursery, &ask, &seen, &err) != MOTE_OK)
+            code = named(s->path, &err);
+    }
+    film_files_free(&files);
     if (code != CLI_DONE)
         return code;
-    const media_ask ask = {.file = {file.p, file.n},
-                           .film = s->film,
-                           .limits = {.most = o->image_tokens * TOKEN_PIXELS}};
-    if (media_see(p->nursery, &ask, &seen, &err) != MOTE_OK) {
-        input_text_free(&file);
-        return named(s->path, &err);
-    }
     s->width = seen.width;
     s->height = seen.height;
     code = look(s, &seen, model, (uint32_t)o->load.threads);
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     if (code == CLI_DONE)
-        say_note("%s   %u x %u, seen as %u x %u%s   %s in %s", s->path, seen.stored_width,
-                 seen.stored_height, seen.width, seen.height, s->film ? ", frames" : "",
-                 text_counted(a, s->tokens, "token"), text_seconds(b, os_now() - began));
+        describe(s, &seen, os_now() - began);
     media_seen_fini(&seen);
-    input_text_free(&file);
+    return code;
+}
+
+static void free_one(shown *s)
+{
+    for (size_t i = 0; s->pictures != NULL && i < s->n; i++)
+        mote_picture_free(s->pictures[i]);
+    mem_free(s->pictures);
+    mem_free(s->seconds);
+    mem_free(s->path);
+    *s = (shown){0};
+}
+
+/* An empty place at the end of the list; NULL: no memory. */
+static shown *make_place(pictures *p, const char *path, bool film)
+{
+    if (p->n == p->room) {
+        const size_t room = p->room > 0 ? 2 * p->room : 8;
+        shown *list = mem_resize(p->list, p->room, room, sizeof *list);
+        if (list == NULL)
+            return NULL;
+        p->list = list;
+        p->room = room;
+    }
+    shown *s = &p->list[p->n];
+    *s = (shown){.path = mem_new(strlen(path) + 1, 1), .film = film};
+    if (s->path == NULL)
+        return NULL;
+    memcpy(s->path, path, strlen(path));
+    return s;
+}
+
+int pictures_add(pictures *p, const char *path, bool film, const mote_model *model,
+                 const run_options *o)
+{
+    if (p->n - p->sent >= PICTURES_ATTACHED)
+        return say_fail(CLI_USAGE, "bad_argument", "more than %d pictures and films in a message",
+                        PICTURES_ATTACHED);
+    shown *s = make_place(p, path, film);
+    if (s == NULL)
+        return run_no_memory();
+    const int code = see_file(p, s, model, o);
+    if (code == CLI_DONE)
+        p->n++;
+    else
+        free_one(s);
     return code;
 }
 
 static int see_list(pictures *p, const flag_list *files, bool film, const mote_model *model,
                     const run_options *o)
 {
-    for (size_t i = 0; i < files->n; i++) {
-        shown *s = &p->list[p->n];
-        *s = (shown){.path = files->items[i], .film = film};
-        p->n++;
-        const int code = see_file(p, s, model, o);
-        if (code != CLI_DONE)
-            return code;
-        p->media[p->n - 1] = (mote_media){.pictures = (const mote_picture *const *)s->pictures,
-                                          .seconds = film ? s->seconds : NULL,
-                                          .n = s->n};
-    }
-    return CLI_DONE;
+    int code = CLI_DONE;
+    for (size_t i = 0; i < files->n && code == CLI_DONE; i++)
+        code = pictures_add(p, files->items[i], film, model, o);
+    return code;
 }
 
 int pictures_see(pictures *p, const mote_model *model, const run_options *o)
@@ -143,14 +193,54 @@ int pictures_see(pictures *p, const mote_model *model, const run_options *o)
     return code == CLI_DONE ? see_list(p, &o->video, true, model, o) : code;
 }
 
+/* ---- messages ---- */
+
+size_t pictures_attached(const pictures *p, mote_media out[PICTURES_ATTACHED])
+{
+    for (size_t i = p->sent; i < p->n; i++) {
+        const shown *s = &p->list[i];
+        out[i - p->sent] = (mote_media){.pictures = (const mote_picture *const *)s->pictures,
+                                        .seconds = s->film ? s->seconds : NULL,
+                                        .n = s->n};
+    }
+    return p->n - p->sent;
+}
+
+void pictures_send(pictures *p, size_t message)
+{
+    for (; p->sent < p->n; p->sent++)
+        p->list[p->sent].message = message;
+}
+
+void pictures_take_back(pictures *p, size_t message)
+{
+    while (p->sent > 0 && p->list[p->sent - 1].message >= message)
+        p->sent--;
+}
+
+void pictures_forget(pictures *p, size_t messages)
+{
+    const size_t end = p->sent;
+    pictures_take_back(p, messages);
+    for (size_t i = p->sent; i < end; i++)
+        free_one(&p->list[i]);
+    if (end > p->sent)
+        memmove(&p->list[p->sent], &p->list[end], (p->n - end) * sizeof *p->list);
+    p->n -= end - p->sent;
+}
+
+void pictures_drop(pictures *p, size_t n)
+{
+    while (p->n > n)
+        free_one(&p->list[--p->n]);
+    if (p->sent > n)
+        p->sent = n;
+}
+
 void pictures_free(pictures *p)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        for (size_t j = 0; p->list[i].pictures != NULL && j < p->list[i].n; j++)
-            mote_picture_free(p->list[i].pictures[j]);
-        mem_free(p->list[i].pictures);
-        mem_free(p->list[i].seconds);
-    }
+    pictures_drop(p, 0);
+    mem_free(p->list);
     media_nursery_stop(p->nursery);
     *p = (pictures){0};
 }

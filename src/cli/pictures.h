@@ -14,20 +14,24 @@ struct media_nursery;
 
 /* One file: as it was seen, and what stands for it. */
 typedef struct shown {
-    const char *path;
+    char *path;
     bool film;
     uint32_t width, height; /* as it was given to the model */
     size_t tokens;
     mote_picture **pictures; /* [n] */
     double *seconds;         /* [n], of a film */
     size_t n;
+    size_t message; /* that shows it, if it was sent */
 } shown;
 
+enum { PICTURES_ATTACHED = FLAG_LIST_MAX }; /* to one message, at most */
+
+/* In the order of the messages that show them; behind `sent` what the next one will. */
 typedef struct pictures {
     struct media_nursery *nursery;
-    shown list[2 * FLAG_LIST_MAX];
-    mote_media media[2 * FLAG_LIST_MAX];
-    size_t n;
+    shown *list; /* [n] */
+    size_t n, room;
+    size_t sent;
 } pictures;
 
 /* Does the command show anything? */
@@ -38,8 +42,23 @@ int pictures_start(pictures *p);
  * mmproj*.gguf beside the file. `out` has PATH_BYTES; empty: there is none. */
 enum { PICTURES_PATH_BYTES = 4096 };
 void pictures_tower(char *out, const char *model_path, const char *given);
-/* Decodes and looks at everything. */
+/* Decodes and looks at everything that the flags name. */
 int pictures_see(pictures *p, const mote_model *model, const run_options *o);
+/* Decodes and looks at one more file. */
+int pictures_add(pictures *p, const char *path, bool film, const mote_model *model,
+                 const run_options *o);
+
+/* What is attached and not sent, as a message wants it; returns how many. The view lives until
+ * something is added. */
+size_t pictures_attached(const pictures *p, mote_media out[PICTURES_ATTACHED]);
+/* Message number `message` shows what was attached. */
+void pictures_send(pictures *p, size_t message);
+/* Those of message number `message` and later ones are attached again. */
+void pictures_take_back(pictures *p, size_t message);
+/* Those of later messages are dropped; what is attached stays. */
+void pictures_forget(pictures *p, size_t messages);
+/* All but the first n are dropped. No conversation may show them any more. */
+void pictures_drop(pictures *p, size_t n);
 void pictures_free(pictures *p);
 
 /* "images": [{"w", "h", "tokens"}] */

@@ -36,6 +36,7 @@ typedef struct run_options {
 
     flag_list image;
     flag_list video;
+    double fps; /* of films; 0: as they say */
     const char *mmproj;
     uint64_t image_tokens; /* of a picture, or of all of a film */
 

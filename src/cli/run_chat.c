@@ -32,11 +32,15 @@ static void show_figures(const chat_loop *c)
     say_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
 }
 
-/* What a failed answer leaves is a question nobody answered; it is taken back. */
+/* What a failed answer leaves is a question nobody answered; it is taken back, and what it showed
+ * is attached to the next one. */
 static void take_back(chat_loop *c, size_t messages)
 {
-    if (messages > 0 && mote_chat_count(c->talk.chat) == messages)
-        mote_chat_cut(c->talk.chat, messages - 1);
+    if (messages == 0 || mote_chat_count(c->talk.chat) != messages)
+        return;
+    mote_chat_cut(c->talk.chat, messages - 1);
+    pictures_take_back(&c->talk.shows, messages - 1);
+    c->taken_back = true;
 }
 
 void chat_answer(chat_loop *c)
@@ -72,7 +76,8 @@ void chat_ask(chat_loop *c, const char *text, size_t n)
         if (!input_add(&c->question, text, n))
             say_note("no memory to keep the question");
     }
-    if (mote_chat_add(c->talk.chat, MOTE_ROLE_USER, text, n, &err) != MOTE_OK)
+    c->taken_back = false;
+    if (talk_add(&c->talk, text, n, &err) != MOTE_OK)
         say_error(&err);
     else
         chat_answer(c);

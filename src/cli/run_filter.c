@@ -162,14 +162,8 @@ static int answer_failed(const talk *t, const mote_error *err)
 static int answer_prompt(talk *t, const input_text *prompt)
 {
     mote_error err;
-    if (t->shows.n > 0) {
-        if (mote_chat_add_media(t->chat, t->shows.media, t->shows.n, prompt->p, prompt->n, &err) !=
-            MOTE_OK)
-            return say_error(&err);
-    } else if (prompt->n > 0 &&
-               mote_chat_add(t->chat, MOTE_ROLE_USER, prompt->p, prompt->n, &err) != MOTE_OK) {
+    if ((prompt->n > 0 || t->shows.n > 0) && talk_add(t, prompt->p, prompt->n, &err) != MOTE_OK)
         return say_error(&err);
-    }
     if (talk_answer(t, &err) != MOTE_OK)
         return answer_failed(t, &err);
     if (t->call->common.json)

@@ -110,8 +110,6 @@ static void read_sampling(run_settings *s, const run_options *o)
              (o->given.frequency ? MOTE_SET_FREQUENCY : 0u) |
              (o->given.repeat_penalty ? MOTE_SET_REPETITION : 0u);
     a->task = (mote_task)o->task;
-    if (a->task == MOTE_TASK_GENERAL && o->image.n + o->video.n > 0)
-        a->task = MOTE_TASK_VISION;
     a->max_tokens = (uint32_t)o->max_tokens;
     a->stop = o->stop.items;
     a->n_stop = o->stop.n;

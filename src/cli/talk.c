@@ -106,31 +106,52 @@ static void describe(const talk *t, uint64_t context)
                text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
 }
 
-int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool twice)
+/* A tower that happens to lie beside the model of a chat is an offer: if it does not fit, the chat
+ * does without. */
+static int open_model(talk *t, const char *path, const char *tower, bool needed)
+{
+    const mote_isa isa = (mote_isa)t->options->load.isa;
+    mote_error err;
+    if (tower[0] == '\0' || needed)
+        return load_model(&t->on, path, tower[0] != '\0' ? tower : NULL, isa);
+    const mote_model_options options = {.isa = isa, .vision = tower};
+    if (mote_model_open(&t->on.model, path, &options, &err) == MOTE_OK)
+        return CLI_DONE;
+    const int code = load_model(&t->on, path, NULL, isa);
+    if (code == CLI_DONE)
+        say_note("it cannot see: %s", err.text);
+    return code;
+}
+
+/* Everything that must be there before threads are, then the model. */
+static int open_senses(talk *t, const char *path, bool goes_on)
+{
+    char tower[PICTURES_PATH_BYTES] = "";
+    const bool shows = pictures_wanted(t->options), needed = shows || t->options->mmproj != NULL;
+    if (needed || goes_on)
+        pictures_tower(tower, path, t->options->mmproj);
+    int code = shows || tower[0] != '\0' ? pictures_start(&t->shows) : CLI_DONE;
+    if (code == CLI_DONE)
+        code = open_model(t, path, tower, needed);
+    return code == CLI_DONE && shows ? pictures_see(&t->shows, t->on.model, t->options) : code;
+}
+
+int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool goes_on)
 {
     t->call = call;
     t->options = call->options;
     t->started = os_now();
     t->screen.out = call->common.json ? NULL : call->out;
     t->screen.fold = t->options->hide_thinking;
-    char tower[PICTURES_PATH_BYTES] = "";
-    const bool sees = pictures_wanted(t->options);
     int code = run_settings_read(&t->settings, t->options);
-    if (code == CLI_DONE && sees)
-        code = pictures_start(&t->shows);
-    if (sees)
-        pictures_tower(tower, call->words[0], t->options->mmproj);
     if (code == CLI_DONE)
-        code = load_model(&t->on, call->words[0], tower[0] != '\0' ? tower : NULL,
-                          (mote_isa)t->options->load.isa);
-    if (code == CLI_DONE && sees)
-        code = pictures_see(&t->shows, t->on.model, t->options);
+        code = open_senses(t, call->words[0], goes_on);
     if (code == CLI_DONE)
         code = load_warm(&t->on);
     if (code != CLI_DONE)
         return code;
     uint64_t context = context_for(t, prompt);
-    code = open_engine(t, context, twice);
+    code = open_engine(t, context, goes_on);
     if (code == CLI_DONE)
         code = open_chat(t, context);
     if (code == CLI_DONE)
@@ -166,9 +187,22 @@ static void cancel_chat(void *chat)
     mote_chat_cancel(chat);
 }
 
+mote_status talk_add(talk *t, const char *text, size_t n, mote_error *err)
+{
+    mote_media shows[PICTURES_ATTACHED];
+    const size_t attached = pictures_attached(&t->shows, shows), message = mote_chat_count(t->chat);
+    TRY(attached > 0 ? mote_chat_add_media(t->chat, shows, attached, text, n, err)
+                     : mote_chat_add(t->chat, MOTE_ROLE_USER, text, n, err));
+    pictures_send(&t->shows, message);
+    return MOTE_OK;
+}
+
 mote_status talk_answer(talk *t, mote_error *err)
 {
     mote_answer_options *options = &t->settings.answer;
+    options->task = (mote_task)t->options->task;
+    if (options->task == MOTE_TASK_GENERAL && t->shows.sent > 0)
+        options->task = MOTE_TASK_VISION;
     options->event = on_event;
     options->with = t;
     /* Without a draw there is nothing to seed. */

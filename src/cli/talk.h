@@ -17,7 +17,7 @@ typedef struct talk {
     const run_options *options;
     run_settings settings;
     loaded on;      /* without a session: the chat has its own */
-    pictures shows; /* what the first message shows */
+    pictures shows; /* what its messages show */
     mote_chat *chat;
     chat_screen screen;
     mote_answer answer;                                    /* the last one */
@@ -25,9 +25,13 @@ typedef struct talk {
 } talk;
 
 /* Opens the model and the conversation, with tools, system text and earlier messages in it and
- * room for `prompt`, which is not added yet. `twice`: another one may be opened beside it. */
-int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool twice);
+ * room for `prompt`, which is not added yet. `goes_on`: more messages will come, perhaps with
+ * pictures, and another conversation may be opened beside it. */
+int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool goes_on);
 void talk_close(talk *t);
+
+/* Adds what somebody says, with what is attached to it. */
+mote_status talk_add(talk *t, const char *text, size_t n, mote_error *err);
 
 /* Answers the last message. Ctrl-C ends the answer, not the program: t->answer.finish is then
  * MOTE_FINISH_CANCELED and interrupt_came() holds. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""cli_images.py MOTE DATA - `mote run --image` says what the reference says, and says what is wrong.
+"""cli_images.py MOTE DATA - `mote run --image` and `--video` say what the reference says, and what is wrong.
 
 The tower is put beside the model, where the command looks for it; questions, pictures and greedy answers
 are the reference's (golden/vision).
@@ -29,11 +29,11 @@ def expect(condition, what, *found):
 
 def answers(folder):
     for prompt in json.loads((GOLDEN / "index.json").read_text())["prompts"]:
-        if prompt["name"] == "video":
-            continue
         question = prompt["prompt"].split("<|vision_end|>")[-1].split("<|im_end|>")[0]
-        images = [word for name in prompt["media"] for word in ("--image", str(GOLDEN / name))]
-        code, out, said = run(folder, *images, question)
+        words = [word for name in prompt["media"] for word in ("--image", str(GOLDEN / name))]
+        if prompt["name"] == "video":
+            words = ["--video", str(GOLDEN / "media" / "video*.png"), "--fps", "2"]
+        code, out, said = run(folder, *words, question)
         expect(code == 0 and out.strip() == prompt["text"].replace("<|im_end|>", ""), prompt["name"], out, said)
         print(prompt["name"], out.strip())
 
@@ -50,6 +50,9 @@ def faults(folder):
     expect(code != 0 and "text.png" in said and "PNG" in said, "a file that is no picture", said)
     code, _, said = run(folder, "--image", str(folder / "gone.png"), "?")
     expect(code != 0 and "gone.png" in said, "a file that is not there", said)
+    (folder / "film.mp4").write_bytes(b"\0\0\0\x18ftypisom" + b"\0" * 100)
+    code, _, said = run(folder, "--video", str(folder / "film.mp4"), "?")
+    expect(code != 0 and ("MOTE_FFMPEG" in said or "film cannot be read" in said), "a film that is not built in", said)
     (folder / "mmproj.gguf").unlink()
     code, _, said = run(folder, "--image", picture, "?")
     expect(code != 0 and "mmproj" in said, "a model without its tower", said)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# talk_lib.sh - a real terminal (tmux) for tests of the chat: sourced after lib.sh. A shell waits in it, in $work,
+# where ./mote is the program.
+# shellcheck shell=sh disable=SC2154
+command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
+unset MOTE_THINK MOTE_NOHISTORY MOTE_CACHE
+tmux="tmux -u -S $work/socket -f /dev/null"
+$tmux start-server \; set-option -g history-limit 20000 \; new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
+trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$MOTE" >"$work/mote"
+chmod +x "$work/mote"
+
+screen() { $tmux capture-pane -p; }
+key() { $tmux send-keys "$@"; }
+type_line() { $tmux send-keys -l "$1" && $tmux send-keys Enter; }
+
+# sees PATTERN: it is on the screen within a minute.
+sees() {
+    tries=0
+    until screen | grep -Eq -- "$1"; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "the screen never shows '$1':"; screen; return; }
+        sleep 0.1
+    done
+}
+misses() { screen | grep -Eq -- "$1" && { fail "the screen shows '$1':"; screen; }; }
+
+# fresh: an empty screen and an empty prompt. A command that is typed is on the screen too, so
+# patterns for what it says begin at the line's start.
+fresh() {
+    key C-c
+    sleep 0.2
+    key C-l
+    sees '^>>>$'
+}
+
+# The last line that is not empty is the prompt.
+at_prompt() {
+    tries=0
+    until [ "$(screen | sed '/^$/d' | tail -n 1)" = '>>>' ]; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "no prompt:"; screen; return; }
+        sleep 0.1
+    done
+}
+
+begin() {
+    type_line "clear; ./mote run $model $*"
+    sees '/help for help'
+    at_prompt
+}
+
+sees READY
+type_line "cd $work; clear"
+sees '^READY:'
