@@ -8,10 +8,13 @@
  * two at a time; twelve accumulators fill the registers, and rest in the working
  * memory between two such pieces of a row. One token: four rows are widened as they
  * are read. The last columns are blended, so a missing element adds nothing.
+ * Many tokens: see gemm_panel_float.h.
  */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx2.h"
+
+#include "kernels/x86/gemm_panel_float.h"
 
 #include <string.h>
 
@@ -58,6 +61,31 @@ ALWAYS_INLINE void load_tail(load_fn *load, const char *p, size_t left, size_t s
     memcpy(stage, p, left * size);
     out[0] = load(stage);
     out[1] = load(stage + VF_WIDTH * size);
+}
+
+ALWAYS_INLINE void widen(load_fn *load, const char *p, size_t n, size_t size, vf out[HALVES])
+{
+    if (n < KERN_LANES) {
+        load_tail(load, p, n, size, out);
+        return;
+    }
+    out[0] = load(p);
+    out[1] = load(p + VF_WIDTH * size);
+}
+
+ALWAYS_INLINE void widen_f32(const void *row, size_t i, size_t n, vf out[HALVES])
+{
+    widen(load_f32, (const char *)row + i * sizeof(float), n, sizeof(float), out);
+}
+
+ALWAYS_INLINE void widen_f16(const void *row, size_t i, size_t n, vf out[HALVES])
+{
+    widen(load_f16, (const char *)row + i * sizeof(uint16_t), n, sizeof(uint16_t), out);
+}
+
+ALWAYS_INLINE void widen_bf16(const void *row, size_t i, size_t n, vf out[HALVES])
+{
+    widen(load_bf16, (const char *)row + i * sizeof(uint16_t), n, sizeof(uint16_t), out);
 }
 
 /* acc = w * x + acc in the first `left` < 16 lanes. */
@@ -233,8 +261,12 @@ ALWAYS_INLINE void direct_rows(const kern_gemm_args *a, load_fn *load, size_t si
     }
 }
 
-ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, size_t size)
+ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, widen_fn *widen_one, size_t size)
 {
+    if (panel_fits(a)) {
+        panel_gemm(a, widen_one);
+        return;
+    }
     if (a->x->n > 1) {
         several_tokens(a, load, size);
         return;
@@ -248,15 +280,15 @@ ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, size_t size)
 
 void k_gemm_f32_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_f32, sizeof(float));
+    gemm(a, load_f32, widen_f32, sizeof(float));
 }
 
 void k_gemm_f16_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_f16, sizeof(uint16_t));
+    gemm(a, load_f16, widen_f16, sizeof(uint16_t));
 }
 
 void k_gemm_bf16_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_bf16, sizeof(uint16_t));
+    gemm(a, load_bf16, widen_bf16, sizeof(uint16_t));
 }

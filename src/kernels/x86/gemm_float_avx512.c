@@ -6,10 +6,13 @@
  * output, folded at the end by halves, as the reference does. A tile of 4 rows
  * and 6 tokens keeps 24 accumulators and reads 10 vectors for 24 multiply-adds.
  * The last columns use masks, so a missing element adds nothing and is not read.
+ * Many tokens: see gemm_panel_float.h.
  */
 #include "kernels/variants.h"
 
-#include <immintrin.h>
+#include "kernels/x86/vec_avx512.h"
+
+#include "kernels/x86/gemm_panel_float.h"
 
 enum {
     ROWS = 4,
@@ -41,6 +44,21 @@ ALWAYS_INLINE __m512 load_bf16(const void *row, size_t i, __mmask16 mask)
 {
     __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)row + i);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+ALWAYS_INLINE void widen_f32(const void *row, size_t i, size_t n, vf out[1])
+{
+    out[0] = load_f32(row, i, vf_first(n));
+}
+
+ALWAYS_INLINE void widen_f16(const void *row, size_t i, size_t n, vf out[1])
+{
+    out[0] = load_f16(row, i, vf_first(n));
+}
+
+ALWAYS_INLINE void widen_bf16(const void *row, size_t i, size_t n, vf out[1])
+{
+    out[0] = load_bf16(row, i, vf_first(n));
 }
 
 /* lane[l] += lane[l + s] for s = 8, 4, 2, 1. */
@@ -96,8 +114,12 @@ static size_t chunk_tokens(size_t cols)
     return tiles > 0 ? tiles * TOKENS : TOKENS;
 }
 
-ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load)
+ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
 {
+    if (panel_fits(a)) {
+        panel_gemm(a, widen);
+        return;
+    }
     const size_t n = a->x->n, at_once = chunk_tokens(a->x->cols);
     for (size_t t = 0; t < n; t += at_once) {
         const size_t end = n - t < at_once ? n : t + at_once;
@@ -111,15 +133,15 @@ ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load)
 
 void k_gemm_f32_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_f32);
+    gemm(a, load_f32, widen_f32);
 }
 
 void k_gemm_f16_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_f16);
+    gemm(a, load_f16, widen_f16);
 }
 
 void k_gemm_bf16_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_bf16);
+    gemm(a, load_bf16, widen_bf16);
 }
