@@ -64,7 +64,7 @@ void nn_look_put(const nn *n, const look_shape *s, const look_rows *rows, size_t
 
 /* What a worker holds of its tile. */
 typedef struct look_tile {
-    float q[LOOK_QUERIES][KERN_LOOK_DIM];
+    float q[LOOK_QUERIES * KERN_LOOK_DIM];
     float o[LOOK_QUERIES * KERN_LOOK_DIM];
     float m[LOOK_QUERIES], l[LOOK_QUERIES];
 } look_tile;
@@ -77,10 +77,11 @@ static void take_queries(const look_run *run, size_t head, size_t row, size_t n,
     for (size_t i = 0; i < n; i++) {
         float *from = run->rows->x + ((row + i) * s->heads + head) * s->head_dim;
         run->n->k->add(run->rows->bias + head * s->head_dim, s->head_dim, from);
+        float *q = t->q + i * s->dim;
         turn(run, from, row + i);
         for (size_t d = 0; d < s->head_dim; d++)
-            t->q[i][d] = from[d] * scale;
-        memset(t->q[i] + s->head_dim, 0, (s->dim - s->head_dim) * sizeof *from);
+            q[d] = from[d] * scale;
+        memset(q + s->head_dim, 0, (s->dim - s->head_dim) * sizeof *from);
     }
 }
 
@@ -93,8 +94,8 @@ static void look_task(void *ctx, uint32_t task, uint32_t worker)
     const size_t head = task / run->tiles, row = task % run->tiles * LOOK_QUERIES;
     const size_t left = run->rows->n - row, n = left < LOOK_QUERIES ? left : LOOK_QUERIES;
     take_queries(run, head, row, n, t);
-    kern_look_args a = {.q = t->q[0],
-                        .q_stride = KERN_LOOK_DIM,
+    kern_look_args a = {.q = t->q,
+                        .q_stride = s->dim,
                         .n = n,
                         .dim = s->dim,
                         .first = true,

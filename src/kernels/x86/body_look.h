@@ -40,7 +40,7 @@ static inline void look_gather(const kern_look_args *a, size_t first, look_tile 
 static inline void look_scores(const kern_look_args *a, look_tile *t)
 {
     const chain_args keys = {.m = a->k, .m_stride = LOOK_BLOCK, .len = a->dim, .width = LOOK_BLOCK};
-    chain_rows(&keys, t->q, t->p, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    chain_columns(&keys, t->q, t->p, t->n, (chain_shape){.vectors = TILE_VECTORS});
     for (size_t i = 0; a->n_keys < LOOK_BLOCK && i < t->n; i++)
         for (size_t j = a->n_keys; j < LOOK_BLOCK; j++)
             t->p[i][j] = -INFINITY;
@@ -58,8 +58,22 @@ static inline vf look_largest(float *const *p, size_t n)
     return vf_add(vf_fold_each(best, vf_larger), vf_zero());
 }
 
+/* Keys and values of the next block usually lie behind these: query i's share of them is asked
+ * for. */
+static inline void look_ahead(const kern_look_args *a, size_t i)
+{
+    enum { LINE = 64 };
+    const size_t bytes = LOOK_BLOCK * a->dim * sizeof(float), share = bytes / LOOK_QUERIES;
+    const char *k = (const char *)a->k + bytes, *v = (const char *)a->v + bytes;
+    for (size_t at = i * share / LINE * LINE; at < (i + 1) * share; at += LINE) {
+        _mm_prefetch(k + at, _MM_HINT_T1);
+        _mm_prefetch(v + at, _MM_HINT_T1);
+    }
+}
+
 /* p = e^(s - m); the sums by lanes of n queries, each in its lane. */
-static inline vf look_weigh(float *const *p, const float *m, size_t n)
+static inline vf look_weigh(const kern_look_args *a, float *const *p, const float *m, size_t from,
+                            size_t n)
 {
     vf sum[VF_WIDTH];
     for (size_t i = 0; i < VF_WIDTH; i++)
@@ -73,6 +87,7 @@ static inline vf look_weigh(float *const *p, const float *m, size_t n)
             *into = vf_add(*into, e);
         }
         sum[i] = vlanes_half(&sums);
+        look_ahead(a, from + i);
     }
     return vf_fold_each(sum, vf_add);
 }
@@ -86,7 +101,7 @@ static inline void look_softmax(const kern_look_args *a, size_t first, size_t i,
     const vf m1 = vf_load_n(m, n), l1 = vf_load_n(l, n), m2 = look_largest(p, n);
     const vf larger = a->first ? m2 : vf_larger(m2, m1);
     vf_store(t->m + i, larger);
-    const vf l2 = look_weigh(p, t->m + i, n);
+    const vf l2 = look_weigh(a, p, t->m + i, i, n);
     const vf fade = vf_exp_weight(vf_sub(m1, larger));
     vf_store(t->fade + i, fade);
     vf_store_n(m, n, larger);
@@ -107,14 +122,14 @@ static inline void look_values(const kern_look_args *a, look_tile *t)
     chain_args values = {
         .m = a->v, .m_stride = a->dim, .len = a->n_keys, .width = wide, .resume = !a->first};
     const float *const *p = (const float *const *)t->p;
-    chain_rows(&values, p, t->o, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    chain_columns(&values, p, t->o, t->n, (chain_shape){.vectors = TILE_VECTORS});
     if (wide == a->dim)
         return;
     for (size_t i = 0; i < t->n; i++)
         t->o[i] += wide;
     values.m = a->v + wide;
     values.width = a->dim - wide;
-    chain_rows(&values, p, t->o, t->n, (chain_shape){.vectors = 1});
+    chain_columns(&values, p, t->o, t->n, (chain_shape){.vectors = 1});
 }
 
 static inline void body_look_block(const kern_look_args *a)

@@ -72,19 +72,26 @@ CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *
         vf_store(out[g] + d + v * VF_WIDTH, acc[g][v]);
 }
 
+/* A tile of 1 to TILE_ROWS rows */
+CHAIN_INLINE void chain_some(const chain_args *a, const float *const *x, float *const *out,
+                             size_t d, size_t rows, const chain_shape shape)
+{
+    switch (rows) {
+    case 1: chain_tile(a, x, out, d, 1, shape); break;
+    case 2: chain_tile(a, x, out, d, 2, shape); break;
+    case 3: chain_tile(a, x, out, d, 3, shape); break;
+    case 4: chain_tile(a, x, out, d, 4, shape); break;
+    case 5: chain_tile(a, x, out, d, 5, shape); break;
+    default: chain_tile(a, x, out, d, TILE_ROWS, shape); break;
+    }
+}
+
 /* 1 to TILE_ROWS rows, all columns */
 CHAIN_INLINE void chain_group(const chain_args *a, const float *const *x, float *const *out,
                               size_t rows, const chain_shape shape)
 {
     for (size_t d = 0; d < a->width; d += (size_t)shape.vectors * VF_WIDTH)
-        switch (rows) {
-        case 1: chain_tile(a, x, out, d, 1, shape); break;
-        case 2: chain_tile(a, x, out, d, 2, shape); break;
-        case 3: chain_tile(a, x, out, d, 3, shape); break;
-        case 4: chain_tile(a, x, out, d, 4, shape); break;
-        case 5: chain_tile(a, x, out, d, 5, shape); break;
-        default: chain_tile(a, x, out, d, TILE_ROWS, shape); break;
-        }
+        chain_some(a, x, out, d, rows, shape);
 }
 
 /* Any number of rows */
@@ -93,6 +100,16 @@ CHAIN_INLINE void chain_rows(const chain_args *a, const float *const *x, float *
 {
     for (size_t g = 0; g < rows; g += TILE_ROWS)
         chain_group(a, x + g, out + g, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, shape);
+}
+
+/* The same, but all rows pass a tile's columns before the next ones: for many rows and an m that
+ * fills the first-level cache alone. */
+CHAIN_INLINE void chain_columns(const chain_args *a, const float *const *x, float *const *out,
+                                size_t rows, const chain_shape shape)
+{
+    for (size_t d = 0; d < a->width; d += (size_t)shape.vectors * VF_WIDTH)
+        for (size_t g = 0; g < rows; g += TILE_ROWS)
+            chain_some(a, x + g, out + g, d, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, shape);
 }
 
 /* Two rows with wide tiles: m is read once, in order, and little else is. */
