@@ -36,10 +36,12 @@ static bool take_list(avi_film *f, size_t bytes, avi_piece *out)
     if (bytes < 4 || !cursor_copy(&f->c, out->name, 4))
         return false;
     out->list = f->depth < AVI_DEPTH && worth_entering(out->name);
-    if (out->list)
+    if (out->list) {
         f->ends[f->depth++] = end;
-    else
+    } else {
         f->c.pos = end;
+        memset(out->name, 0, sizeof out->name); /* a list may be called like a piece, and is none */
+    }
     return true;
 }
 

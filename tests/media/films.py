@@ -43,11 +43,14 @@ def stream(kind, rate, scale, height, coding=b"MJPG"):
 
 
 def avi(frames, rate=10, scale=1, height=30, coding=b"MJPG", sound=False, index=True, grouped=False, open_end=False,
-        second=0, name=b"dc"):
+        second=0, name=b"dc", odd_lists=False):
     """An AVI; `second`: so many of the frames are in a second RIFF, as in large files."""
     number = b"01" if sound else b"00"
     heads = (stream(b"auds", 8000, 1, 0, b"\0\0\0\0") if sound else b"") + stream(b"vids", rate, scale, height, coding)
     pieces = [(chunk(b"00wb", b"\x80" * 37) if sound else b"") + chunk(number + name, f) for f in frames]
+    if odd_lists:  # called like pieces
+        heads += group(b"strh", b"")
+        pieces = [p + group(number + name, b"") for p in pieces]
     if grouped:
         pieces = [group(b"rec ", p) for p in pieces]
     cut = len(pieces) - second

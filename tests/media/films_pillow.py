@@ -94,6 +94,7 @@ def shapes(rng):
     yield "an AVI of odd lengths", films.avi(odd), frames
     yield "an AVI with sound", films.avi(frames, sound=True), frames
     yield "an AVI in groups", films.avi(frames, sound=True, grouped=True), frames
+    yield "an AVI with lists called like pieces", films.avi(frames, odd_lists=True), frames
     yield "an AVI of two parts", films.avi(frames, second=3), frames
     yield "an AVI that was cut off", films.avi(frames, open_end=True), frames
     yield "an AVI that ends in a frame", films.avi(frames, index=False)[:-50], frames[:-1]
