@@ -8,7 +8,7 @@ set_target_properties(mote_shared PROPERTIES OUTPUT_NAME mote EXPORT_NAME mote L
     VERSION ${PROJECT_VERSION} SOVERSION 0 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 target_include_directories(mote_shared INTERFACE
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(mote_shared PRIVATE Threads::Threads PkgConfig::UTF8PROC PkgConfig::JANSSON m)
+target_link_libraries(mote_shared PRIVATE Threads::Threads PkgConfig::UTF8PROC m)
 if(NOT MOTE_SANITIZE) # the sanitizers' own functions come with the program, not the library
     target_link_options(mote_shared PRIVATE -Wl,--no-undefined)
 endif()
@@ -28,7 +28,7 @@ add_library(mote_archive STATIC ${one_object})
 set_target_properties(mote_archive PROPERTIES OUTPUT_NAME mote EXPORT_NAME mote_static
     LINKER_LANGUAGE C ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 target_include_directories(mote_archive INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(mote_archive PUBLIC Threads::Threads PkgConfig::UTF8PROC PkgConfig::JANSSON m)
+target_link_libraries(mote_archive PUBLIC Threads::Threads PkgConfig::UTF8PROC m)
 
 # Both descriptions find the rest from where they stand themselves, so that the
 # tree can be installed to one place and moved to another.

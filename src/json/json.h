@@ -3,17 +3,13 @@
  * json.h - a JSON text as a tree that can be trusted, and back to text.
  *
  * Reading is strict: UTF-8 without surrogates, no raw control characters in
- * strings, no trailing text, no NaN. Depth and number of values are bounded
- * before anything is built, so the memory of a document is a small multiple of
- * its text. An escape that spells half a surrogate pair means U+FFFD. Of two
- * members with one name the last wins, at the place of the first. Members keep
- * their order, numbers their spelling.
+ * strings, no zeros in names, no trailing text, no NaN. Depth and number of values are
+ * bounded, so the memory of a document is a small multiple of its text. An escape that spells half
+ * a surrogate pair means U+FFFD. Of two members with one name the last wins, at the place of the
+ * first. Members keep their order, numbers their spelling.
  *
  * A document never changes; any number of threads may read it. Its nodes are
  * one array in the order of the text: a container, then all it holds.
- *
- * jansson does the parsing (json_read.c, and nowhere else). Names here avoid
- * those of jansson, which share the prefix.
  */
 #ifndef MOTE_JSON_JSON_H
 #define MOTE_JSON_JSON_H

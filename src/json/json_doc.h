@@ -21,26 +21,13 @@ struct json_doc {
     char *bytes; /* all names, strings and numbers, each with a zero behind it */
 };
 
-/* A number of the text and where it was put. */
-typedef struct json_scan_number {
-    size_t source; /* offset in the text */
-    size_t placed; /* offset in the rewritten text */
-    uint32_t n;    /* bytes in the text */
-} json_scan_number;
+/* Decodes a string from behind its opening quote on; *at ends behind the closing one. `out` has
+ * room for as many bytes as the text has left. Returns NULL, or what is wrong, which is at *at
+ * then. */
+const char *json_string_read(str text, size_t *at, char *out, size_t *n);
 
-/* The text made ready for the parser: every number replaced by its index in `numbers`
- * between spaces, and every lone surrogate by U+FFFD. */
-typedef struct json_scan {
-    strbuf rewritten;
-    json_scan_number *numbers; /* [n_numbers] */
-    uint32_t n_numbers;
-    uint32_t n_values;
-} json_scan;
-
-/* Checks the limits. What is wrong in other ways is left for the parser to find. */
-mote_status json_scan_text(json_scan *scan, str text, mote_error *err);
-void json_scan_fini(json_scan *scan);
-/* Where a byte of the rewritten text comes from. */
-size_t json_scan_source(const json_scan *scan, size_t placed);
+/* Of members with one name only the last stays, at the place of the first. The object is closed and
+ * is the end of the array. */
+mote_status json_members_unite(json_doc *doc, uint32_t object, mote_error *err);
 
 #endif

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NM, READELF, SHARED, STATIC = sys.argv[1:5]
-ALLOWED = re.compile(r"(libc|libm|libpthread|libutf8proc|libjansson)\.so\.\d+")
+ALLOWED = re.compile(r"(libc|libm|libpthread|libutf8proc)\.so\.\d+")
 
 
 def output(*command):

@@ -4,21 +4,18 @@
  * fail.
  *
  * mote's own memory comes from base/mem.h, which has its own switch and does not pass here:
- * what passes is what libraries ask for, libuv, jansson, libcrypto and libc itself. The
+ * what passes is what libraries ask for, libuv, libcrypto and libc itself. The
  * file named by MALLOC_FAULT is mapped; its first eight bytes count down with every
  * allocation, and the one that makes them zero gets nothing; the next eight count such
- * failures, the last eight all allocations. Callers in a library whose file name has
- * MALLOC_FAULT_BUT in it are left alone.
+ * failures, the last eight all allocations.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,7 +29,6 @@ typedef struct fault_switch {
 } fault_switch;
 
 static fault_switch *at;
-static const char *but;
 
 __attribute__((constructor)) static void open_switch(void)
 {
@@ -42,15 +38,12 @@ __attribute__((constructor)) static void open_switch(void)
         return;
     void *map = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     at = map != MAP_FAILED ? map : NULL;
-    but = getenv("MALLOC_FAULT_BUT");
     close(fd);
 }
 
-static bool fails(const void *caller)
+static bool fails(void)
 {
-    Dl_info library;
-    if (at == NULL ||
-        (but != NULL && dladdr(caller, &library) != 0 && strstr(library.dli_fname, but) != NULL))
+    if (at == NULL)
         return false;
     atomic_fetch_add(&at->seen, 1);
     uint64_t left = atomic_load(&at->left);
@@ -67,15 +60,15 @@ static bool fails(const void *caller)
 
 void *malloc(size_t n)
 {
-    return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(n);
+    return fails() ? NULL : __libc_malloc(n);
 }
 
 void *calloc(size_t n, size_t each)
 {
-    return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(n, each);
+    return fails() ? NULL : __libc_calloc(n, each);
 }
 
 void *realloc(void *p, size_t n)
 {
-    return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
+    return fails() ? NULL : __libc_realloc(p, n);
 }

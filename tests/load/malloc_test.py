@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """malloc_test.py - every allocation of the libraries under the server fails once: libuv's,
-libcrypto's, libc's. (Those of mote itself: tests/http/fault_test.c.) jansson's are left out: it
-ends the process by an assertion of its own when it finds no memory.
+libcrypto's, libc's. (Those of mote itself: tests/http/fault_test.c.)
 
 FAULT is tests/load/malloc_fault, put before libc. A request whose allocation k failed is answered,
 or told 500 or 503, or its connection is closed; it is never told that it was wrong. The next
@@ -136,10 +135,9 @@ if __name__ == "__main__":
     with tempfile.NamedTemporaryFile() as shared:
         shared.write(bytes(24))
         shared.flush()
-        os.environ |= {"LD_PRELOAD": os.environ["FAULT"], "MALLOC_FAULT": shared.name,
-                       "MALLOC_FAULT_BUT": "libjansson"}
+        os.environ |= {"LD_PRELOAD": os.environ["FAULT"], "MALLOC_FAULT": shared.name}
         with Server("--log", "off", "--parallel", "2", key=None) as server:
-            for name in ("LD_PRELOAD", "MALLOC_FAULT", "MALLOC_FAULT_BUT"):
+            for name in ("LD_PRELOAD", "MALLOC_FAULT"):
                 del os.environ[name]
             server.switch = Switch(shared.name)
             server.most = scaled(400, 20)
