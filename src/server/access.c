@@ -88,9 +88,11 @@ static mote_status add_key(access_rules *a, const char *text, mote_error *err)
         return err_set(err, MOTE_E_ARG, "key %zu is empty", number);
     bool hashed = secret.n > PREFIX && memcmp(secret.p, "sha256:", PREFIX) == 0;
     str hex = hashed ? (str){secret.p + PREFIX, secret.n - PREFIX} : (str){"", 0};
-    if (hashed ? !digest_parse(&key->digest, hex) : !digest_of(&key->digest, secret))
+    if (hashed && !digest_parse(&key->digest, hex))
         return err_set(err, MOTE_E_ARG, "key %zu: after sha256: come 64 hexadecimal digits",
                        number);
+    if (!hashed && !digest_of(&key->digest, secret))
+        return err_set(err, MOTE_E_MEMORY, "no memory for a digest");
     key->scopes = 1u << PRIVILEGE_INFER;
     if (scopes.n > 0 && !parse_scopes(scopes, &key->scopes))
         return err_set(err, MOTE_E_ARG,
@@ -302,17 +304,19 @@ bool access_check_browser(const access_rules *a, const access_question *q, acces
 
 /* ---- keys ---- */
 
-/* Looks at all keys whatever it finds, so that time says nothing about them. */
-static const access_key *find_key(const access_rules *a, str secret)
+/* Looks at all keys whatever it finds, so that time says nothing about them. false: there is no
+ * memory to find out. */
+static bool find_key(const access_rules *a, str secret, const access_key **found)
 {
     digest d;
-    const access_key *found = NULL;
-    if (secret.n == 0 || !digest_of(&d, secret))
-        return NULL;
+    if (secret.n == 0)
+        return true;
+    if (!digest_of(&d, secret))
+        return false;
     for (size_t i = 0; i < a->n_keys; i++)
         if (digest_equal(&d, &a->keys[i].digest))
-            found = &a->keys[i];
-    return found;
+            *found = &a->keys[i];
+    return true;
 }
 
 static str bearer(str authorization)
@@ -346,9 +350,14 @@ bool access_check_key(const access_rules *a, const access_question *q, access_an
         out->scopes = ALL_SCOPES;
         return true;
     }
-    const access_key *one = find_key(a, bearer(q->authorization));
-    const access_key *other = find_key(a, q->api_key);
+    const access_key *one = NULL, *other = NULL;
+    bool known = find_key(a, bearer(q->authorization), &one);
+    known &= find_key(a, q->api_key, &other);
     const access_key *key = one != NULL ? one : other;
+    if (key == NULL && !known) {
+        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
+        return false;
+    }
     if (key == NULL)
         return refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
     out->scopes = key->scopes;

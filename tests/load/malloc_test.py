@@ -66,7 +66,8 @@ def ask(server, path, body):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request("POST", path, json.dumps(body), {
-            "Content-Type": "application/json", "Mote-Ext": "0"})
+            "Content-Type": "application/json", "Mote-Ext": "0",
+            "Authorization": "Bearer " + server.key})
         reply = connection.getresponse()
         return reply.status, reply.read().decode()
     except (http.client.HTTPException, ConnectionError):
@@ -136,7 +137,7 @@ if __name__ == "__main__":
         shared.write(bytes(24))
         shared.flush()
         os.environ |= {"LD_PRELOAD": os.environ["FAULT"], "MALLOC_FAULT": shared.name}
-        with Server("--log", "off", "--parallel", "2", key=None) as server:
+        with Server("--log", "off", "--parallel", "2") as server:
             for name in ("LD_PRELOAD", "MALLOC_FAULT"):
                 del os.environ[name]
             server.switch = Switch(shared.name)
