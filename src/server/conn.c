@@ -143,12 +143,14 @@ static void on_written(uv_write_t *request, int status)
 /* What the system does not take at once goes into `sending`, and is sent as it can be. */
 static void send_out(conn *c)
 {
-    if (c->writing || c->out.n == 0)
+    if (c->writing)
         return;
-    if (c->out.failed) {
+    if (c->out.failed) { /* also if there was no memory for its first byte */
         c->doomed = true;
         return;
     }
+    if (c->out.n == 0)
+        return;
     uv_buf_t all = uv_buf_init(c->out.p, (unsigned)c->out.n);
     int taken = uv_try_write(&c->as.stream, &all, 1);
     if (taken < 0 && taken != UV_EAGAIN) {
