@@ -3,8 +3,7 @@
  * malloc_fault.c - put before libc (LD_PRELOAD), makes a chosen allocation of a running program
  * fail.
  *
- * mote's own memory comes from base/mem.h, which has its own switch and does not pass here:
- * what passes is what libraries ask for, libuv, libcrypto and libc itself. The
+ * What passes here is what mote, libuv, libcrypto and libc itself ask for. The
  * file named by MALLOC_FAULT is mapped; its first eight bytes count down with every
  * allocation, and the one that makes them zero gets nothing; the next eight count such
  * failures, the last eight all allocations.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""malloc_test.py - every allocation of the libraries under the server fails once: libuv's,
-libcrypto's, libc's. (Those of mote itself: tests/http/fault_test.c.)
+"""malloc_test.py - every allocation of the server fails once: its own, libuv's, libcrypto's, libc's.
+(Its own also in tests/http/fault_test.c.)
 
 FAULT is tests/load/malloc_fault, put before libc. A request whose allocation k failed is answered,
 or told 500 or 503, or its connection is closed; it is never told that it was wrong. The next
