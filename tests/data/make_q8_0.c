@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * make_q8_0.c - mote-tiny-Q8_0.gguf from mote-tiny-BF16.gguf.
+ * make_q8_0.c - mote-tiny-Q8_0.gguf from mote-tiny-BF16.gguf, and the same for its tower.
  *
  *     make_q8_0 IN.gguf OUT.gguf
  *
@@ -103,6 +103,8 @@ static const quant_info *new_format(const gguf_tensor *t)
 static uint64_t new_bytes(const gguf_tensor *t)
 {
     uint64_t row;
+    if (!becomes_q8_0(t))
+        return t->bytes;
     if (!quant_row_bytes(new_format(t)->format, t->dims[0], &row))
         stop("a row is no whole number of blocks");
     return row * t->dims[1];
