@@ -17,14 +17,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(MOTE_SECCOMP) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Sanitizers reserve address space and make calls of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(MOTE_SECCOMP) && !defined(SANITIZED)
 #define FILTERS 1
 #include <seccomp.h>
-#endif
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#undef FILTERS
-#endif
 #endif
 
 static void set_limit(__rlimit_resource_t what, rlim_t most)
@@ -35,13 +38,8 @@ static void set_limit(__rlimit_resource_t what, rlim_t most)
 
 static void set_limits(void)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if !defined(__has_feature)
+#if !defined(SANITIZED)
     set_limit(RLIMIT_AS, (rlim_t)SANDBOX_MEMORY_MB << 20);
-#else
-    if (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
-        set_limit(RLIMIT_AS, (rlim_t)SANDBOX_MEMORY_MB << 20);
-#endif
 #endif
     set_limit(RLIMIT_CPU, SANDBOX_CPU_SECONDS);
     set_limit(RLIMIT_FSIZE, 0);

@@ -8,13 +8,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-static bool wire_write(int fd, const void *data, size_t n)
+bool wire_write(int fd, wire_end end, const void *data, size_t n)
 {
     const char *p = data;
     while (n > 0) {
-        const ssize_t done = write(fd, p, n);
+        const ssize_t done = end == WIRE_PROGRAM ? send(fd, p, n, MSG_NOSIGNAL) : write(fd, p, n);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
@@ -45,7 +46,7 @@ static void reply(int fd, const media_seen *seen, mote_status status, const mote
     wire_reply h = {.status = (uint32_t)status};
     if (status != MOTE_OK) {
         snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, err->text);
-        wire_write(fd, &h, sizeof h);
+        wire_write(fd, WIRE_CHILD, &h, sizeof h);
         return;
     }
     h.n = seen->n;
@@ -53,8 +54,9 @@ static void reply(int fd, const media_seen *seen, mote_status status, const mote
     h.height = seen->height;
     h.stored_width = seen->stored_width;
     h.stored_height = seen->stored_height;
-    if (wire_write(fd, &h, sizeof h) && wire_write(fd, seen->times, seen->n * sizeof *seen->times))
-        wire_write(fd, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
+    if (wire_write(fd, WIRE_CHILD, &h, sizeof h) &&
+        wire_write(fd, WIRE_CHILD, seen->times, seen->n * sizeof *seen->times))
+        wire_write(fd, WIRE_CHILD, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
 }
 
 /* `n` bytes of the request; the process ends if they do not come. */

@@ -25,7 +25,11 @@ typedef struct wire_reply {
     char text[232];
 } wire_reply;
 
+/* Who writes. A program whose child is gone must not get SIGPIPE; a child may only write(2). */
+typedef enum wire_end { WIRE_PROGRAM, WIRE_CHILD } wire_end;
+
 /* False: the other end is gone. */
+bool wire_write(int fd, wire_end end, const void *data, size_t n);
 bool wire_read(int fd, void *data, size_t n);
 
 /* Gives up everything but computing (sandbox.h), then reads a request from `fd`, answers it and

@@ -176,22 +176,6 @@ static bool send_socket(media_nursery *nursery, int fd, char who)
     return n == 1;
 }
 
-/* write(2) would raise SIGPIPE when the child is gone. */
-static bool send_all(int fd, const void *data, size_t n)
-{
-    const char *p = data;
-    while (n > 0) {
-        const ssize_t done = send(fd, p, n, MSG_NOSIGNAL);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        p += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 static mote_status no_answer(mote_error *err)
 {
     return err_set(err, MOTE_E_IO,
@@ -243,9 +227,9 @@ static mote_status exchange_with_child(media_nursery *nursery, int own, int its,
     close(its);
     if (!sent)
         return err_set(err, MOTE_E_IO, "the process that decodes pictures is gone");
-    if (!send_all(own, &h, sizeof h) ||
-        !send_all(own, ask->parts, ask->n_parts * sizeof *ask->parts) ||
-        !send_all(own, ask->file.p, ask->file.n))
+    if (!wire_write(own, WIRE_PROGRAM, &h, sizeof h) ||
+        !wire_write(own, WIRE_PROGRAM, ask->parts, ask->n_parts * sizeof *ask->parts) ||
+        !wire_write(own, WIRE_PROGRAM, ask->file.p, ask->file.n))
         return no_answer(err);
     return receive(own, ask, out, err);
 }
