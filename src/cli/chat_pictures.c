@@ -73,8 +73,7 @@ void chat_show(chat_loop *c, bool film, const char *words)
 {
     pictures *p = &c->talk.shows;
     if (!can_see(c)) {
-        say_reply("this model was opened without its picture tower; put its mmproj file beside it, "
-                  "or name it with --mmproj");
+        say_reply("%s", pictures_blind);
     } else if (words[0] == '\0') {
         list_attached(p);
     } else if (strcmp(words, "-") == 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_run.c - `mote run`: the command's row, and which of its ways a call means. */
 #include "cli/commands.h"
+#include "cli/pictures.h"
 #include "cli/run.h"
 
 #include <unistd.h>
@@ -100,7 +101,7 @@ static const cli_flag picture_flags[] = {
      .value = "N",
      .min = 1,
      .max = MOTE_PICTURE_TOKENS,
-     .initial = "1280",
+     .initial = PICTURES_TOKENS,
      .at = AT(image_tokens),
      .help = "how much it looks at: tokens of a picture, or of a whole film, at 1,024 pixels each"},
     {.name = "mmproj",

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOKEN_PIXELS = MOTE_PICTURE_SIDE * MOTE_PICTURE_SIDE };
-
 bool pictures_wanted(const run_options *o)
 {
     return o->image.n + o->video.n > 0;
@@ -110,7 +108,7 @@ static int see_file(pictures *p, shown *s, const mote_model *model, const run_op
                                .n_parts = files.n_parts,
                                .film = s->film,
                                .fps = o->fps,
-                               .limits = {.most = o->image_tokens * TOKEN_PIXELS}};
+                               .limits = {.most = o->image_tokens * MEDIA_TOKEN_PIXELS}};
         if (media_see(p->nursery, &ask, &seen, &err) != MOTE_OK)
             code = named(s->path, &err);
     }
@@ -181,14 +179,16 @@ static int see_list(pictures *p, const flag_list *files, bool film, const mote_m
     return code;
 }
 
+const char pictures_blind[] =
+    "this model was opened without its picture tower; put its mmproj file beside it, or name it "
+    "with --mmproj";
+
 int pictures_see(pictures *p, const mote_model *model, const run_options *o)
 {
     mote_model_info info;
     mote_model_describe(model, &info);
     if (!info.vision)
-        return say_fail(CLI_NO_MODEL, "no_vision",
-                        "this model was opened without its picture tower; put its mmproj file "
-                        "beside it, or name it with --mmproj");
+        return say_fail(CLI_NO_MODEL, "no_vision", "%s", pictures_blind);
     int code = see_list(p, &o->image, false, model, o);
     return code == CLI_DONE ? see_list(p, &o->video, true, model, o) : code;
 }

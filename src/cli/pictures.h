@@ -42,6 +42,10 @@ int pictures_start(pictures *p);
  * mmproj*.gguf beside the file. `out` has PATH_BYTES; empty: there is none. */
 enum { PICTURES_PATH_BYTES = 4096 };
 void pictures_tower(char *out, const char *model_path, const char *given);
+/* What to say of a model that cannot see. */
+extern const char pictures_blind[];
+/* --image-tokens, unless it is given. */
+#define PICTURES_TOKENS "1280"
 /* Decodes and looks at everything that the flags name. */
 int pictures_see(pictures *p, const mote_model *model, const run_options *o);
 /* Decodes and looks at one more file. */

@@ -15,6 +15,7 @@
 
 enum {
     MEDIA_SIDE = 32,
+    MEDIA_TOKEN_PIXELS = MEDIA_SIDE * MEDIA_SIDE,
     MEDIA_RATIO = 200, /* the longest side against the shortest */
     MEDIA_PICTURE_MIN = 65536,
     MEDIA_PICTURE_MAX = 16777216,

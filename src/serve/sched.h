@@ -28,11 +28,13 @@
 typedef struct sched sched;
 typedef struct sched_job sched_job;
 
+enum { SCHED_USUAL_QUEUE = 256 };
+
 typedef struct sched_options {
     const mote_model *model;
     uint32_t parallel;  /* answers at once; 0: 8 */
     uint32_t idle;      /* ended sessions kept for their prefixes; 0: as many as parallel */
-    uint32_t queue;     /* jobs that may wait; 0: 256 */
+    uint32_t queue;     /* jobs that may wait; 0: SCHED_USUAL_QUEUE */
     uint64_t context;   /* positions of one session; 0: the model's, as far as `positions` goes */
     uint64_t positions; /* of all sessions together; 0: 32,768 or what `memory` has room for */
     uint64_t memory;    /* bytes for everything; 0: no limit beside the other numbers */

@@ -10,7 +10,6 @@
 
 enum {
     PARALLEL = 8,
-    QUEUE = 256,
     POSITIONS = 32768,
     LEAST_POSITIONS = 1024,
     MOST_PARALLEL = 1024,
@@ -141,7 +140,7 @@ mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options
     if (o->parallel == 0)
         o->parallel = PARALLEL;
     if (o->queue == 0)
-        o->queue = QUEUE;
+        o->queue = SCHED_USUAL_QUEUE;
     TRY(choose(s, given, trained, err));
     if (o->context == 0)
         o->context = trained < o->positions ? trained : o->positions;

@@ -127,6 +127,13 @@ bool ask_wrong(api_error *error, const char *at, const char *format, ...)
     return false;
 }
 
+bool ask_refuse(api_error *error, const char *at, const char *code, const char *why)
+{
+    ask_wrong(error, at, "%s", why);
+    error->code = code;
+    return false;
+}
+
 bool ask_unsupported(api_error *error, const char *at, const char *what)
 {
     api_error_set(error, API_E_INVALID, "unsupported", "%s is not supported", what);

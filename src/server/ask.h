@@ -116,6 +116,8 @@ bool ask_no_memory(api_error *error);
 /* A field is wrong: `at` as messages[2].content. Always false. */
 bool ask_wrong(api_error *error, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same with a code of its own. */
+bool ask_refuse(api_error *error, const char *at, const char *code, const char *why);
 bool ask_unsupported(api_error *error, const char *at, const char *what);
 
 /* Is this a name of the model that is served? */
@@ -123,6 +125,9 @@ bool ask_is_served(const server *s, str name);
 
 /* ---- the steps ---- */
 
+/* Writes a part of a message that shows a picture: its data in base64, and the name of the field
+ * that it came in, for errors (says_at). */
+void ask_put_image(strbuf *out, const char *at, str data);
 /* Checks a->model against what is served; takes a thinking suffix off into *suffix. */
 bool ask_model(ask *a, server *s, str *suffix, api_error *error);
 /*

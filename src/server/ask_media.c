@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ask_media.c - pictures and films of a conversation: what is to be looked at, and how closely. */
 #include "base/mem.h"
+#include "media/fit.h"
 #include "server/ask.h"
+#include "server/json_print.h"
 
 #include <stdio.h>
 #include <strings.h>
-
-enum { TOKEN_PIXELS = MOTE_PICTURE_SIDE * MOTE_PICTURE_SIDE };
 
 static bool begins(str text, const char *with)
 {
     const size_t n = strlen(with);
     return text.n >= n && strncasecmp(text.p, with, n) == 0;
-}
-
-static bool wrong(api_error *error, const char *at, const char *code, const char *why)
-{
-    ask_wrong(error, at, "%s", why);
-    error->code = code;
-    return false;
 }
 
 /* ---- where it comes from ---- */
@@ -29,20 +22,29 @@ static bool read_source(str text, const char *at, str *out, api_error *error)
     static const char mark[] = ";base64";
     const size_t n = sizeof mark - 1;
     if (begins(text, "http://") || begins(text, "https://") || begins(text, "file:"))
-        return wrong(error, at, "image_url_not_allowed",
-                     "has a picture to be fetched: send it as a data: URL");
+        return ask_refuse(error, at, "image_url_not_allowed",
+                          "has a picture to be fetched: send it as a data: URL");
     *out = text;
     if (text.n == 0)
-        return wrong(error, at, "image_parse_error",
-                     "has a picture without data: send it as a data: URL");
+        return ask_refuse(error, at, "image_parse_error",
+                          "has a picture without data: send it as a data: URL");
     if (!begins(text, "data:"))
         return true;
     const char *comma = memchr(text.p, ',', text.n);
     const size_t head = comma != NULL ? (size_t)(comma - text.p) : 0;
     if (head < n || strncasecmp(comma - n, mark, n) != 0)
-        return wrong(error, at, "image_parse_error", "has a data: URL that is not base64");
+        return ask_refuse(error, at, "image_parse_error", "has a data: URL that is not base64");
     *out = (str){comma + 1, text.n - head - 1};
     return true;
+}
+
+void ask_put_image(strbuf *out, const char *at, str data)
+{
+    jp_open(out, '{');
+    jp_key_text(out, "type", "image_url");
+    jp_key_text(out, "at", at);
+    jp_key_str(out, "image_url", data);
+    jp_close(out, '}');
 }
 
 /* ---- how closely ---- */
@@ -75,7 +77,7 @@ static bool read_tokens(ask *a, const json_node *node, const char *at, uint32_t 
     if (!read_detail(node, at, out, error))
         return false;
     if (a->max_pixels > 0)
-        *out = a->max_pixels / TOKEN_PIXELS;
+        *out = a->max_pixels / MEDIA_TOKEN_PIXELS;
     if (a->image_tokens > 0)
         *out = a->image_tokens;
     if (*out > o->most_tokens) {
@@ -95,8 +97,8 @@ static bool add(ask *a, const json_node *node, chat_part *part, const char *at, 
     if (!read_source(part->text, at, &item->text, error))
         return false;
     if (a->sight == NULL)
-        return wrong(error, at, "no_vision",
-                     "has a picture or video, and the model reads text only");
+        return ask_refuse(error, at, "no_vision",
+                          "has a picture or video, and the model reads text only");
     if (!read_tokens(a, node, at, &item->tokens, error))
         return false;
     a->n_shown++;

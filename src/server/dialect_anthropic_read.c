@@ -122,11 +122,7 @@ static bool put_image(writer *w, const json_node *block)
         return false;
     }
     snprintf(at, sizeof at, "messages[%zu].content[%zu].source", w->message, w->block);
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", "image_url");
-    jp_key_text(&w->out, "at", at);
-    jp_key_str(&w->out, "image_url", json_node_text(json_node_get(source, "data")));
-    jp_close(&w->out, '}');
+    ask_put_image(&w->out, at, json_node_text(json_node_get(source, "data")));
     return true;
 }
 

@@ -93,11 +93,7 @@ static bool put_shown(strbuf *out, const json_node *images, const char *under, s
         snprintf(at, sizeof at, "%simages[%zu]", under, i++);
         if (!json_node_is(e, JSON_IS_STRING))
             return ask_wrong(error, at, "must be a picture in base64");
-        jp_open(out, '{');
-        jp_key_text(out, "type", "image_url");
-        jp_key_text(out, "at", at);
-        jp_key_str(out, "image_url", json_node_text(e));
-        jp_close(out, '}');
+        ask_put_image(out, at, json_node_text(e));
     }
     jp_open(out, '{');
     jp_key_text(out, "type", "text");

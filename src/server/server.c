@@ -12,12 +12,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum {
-    RECALL_BYTES = 64 << 20,
-    BODY_WITH_PICTURES = 32 << 20,
-    USUAL_QUEUE = 256,
-    USUAL_IMAGE_TOKENS = 1280
-};
+enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20, USUAL_IMAGE_TOKENS = 1280 };
 static const double USUAL_DRAIN = 30;
 
 /* ---- what the loop calls ---- */
@@ -205,7 +200,7 @@ static mote_status make_sight(server *s, sched_options *rest, mote_error *err)
                        .nursery = s->options.nursery,
                        .threads = rest->threads,
                        .at_once = (uint32_t)at[LIMIT_PICTURES_AT_ONCE],
-                       .queue = rest->queue > 0 ? rest->queue : USUAL_QUEUE,
+                       .queue = rest->queue > 0 ? rest->queue : SCHED_USUAL_QUEUE,
                        .pictures = (uint32_t)at[LIMIT_PICTURES],
                        .tokens = s->options.image_tokens,
                        .most_tokens = (uint32_t)at[LIMIT_PICTURE_TOKENS],

@@ -10,15 +10,11 @@
 #include "server/ask.h"
 #include "server/sight_int.h"
 
-enum { TOKEN_PIXELS = MOTE_PICTURE_SIDE * MOTE_PICTURE_SIDE };
-
 /* ---- what is wrong ---- */
 
 static bool wrong(sight_request *r, const sight_item *item, const char *code, const char *why)
 {
-    ask_wrong(&r->error, item->at, "%s", why);
-    r->error.code = code;
-    return false;
+    return ask_refuse(&r->error, item->at, code, why);
 }
 
 static bool too_large(sight_request *r, const sight_item *item, const char *why)
@@ -116,13 +112,13 @@ static bool see(sight *s, sight_request *r, const sight_item *item, str file, si
     media_seen seen;
     const media_ask wanted = {.file = file,
                               .film = item->film,
-                              .limits = {.most = (uint64_t)item->tokens * TOKEN_PIXELS}};
+                              .limits = {.most = (uint64_t)item->tokens * MEDIA_TOKEN_PIXELS}};
     if (media_see(s->options.nursery, &wanted, &seen, &err) != MOTE_OK)
         return not_seen(r, item, &err);
     e->seen.width = seen.width;
     e->seen.height = seen.height;
     e->seen.media.n = media_pairs(&seen, item->film);
-    e->seen.tokens = e->seen.media.n * seen.width * seen.height / TOKEN_PIXELS;
+    e->seen.tokens = e->seen.media.n * seen.width * seen.height / MEDIA_TOKEN_PIXELS;
     bool fine = (uint64_t)seen.stored_width * seen.stored_height <= s->options.pixels ||
                 too_large(r, item, "has more pixels than are taken");
     fine = fine && count_in(r, item, e->seen.media.n, e->seen.tokens) && has_room(s, r, item, e) &&
