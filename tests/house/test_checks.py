@@ -223,6 +223,26 @@ class RepoSize(Planted):
         self.assertIn("the tree is", "\n".join(lines))
 
 
+class Docs(Planted):
+    check = "check_docs"
+
+    def setUp(self):
+        super().setUp()
+        self.tree.write("README.md", "[a](docs/a.md)\n")
+        self.tree.write("docs/a.md", "`src/base/mem.c`, [b](b.md#part), [home](../README.md)\n")
+        self.tree.write("docs/b.md", "# b\n")
+
+    def test_reached_by_way_of_another(self):
+        self.assertEqual(self.tree.run(self.check)[0], 0)
+
+    def test_what_is_not_there(self):
+        self.caught("examples/planted.md", "[x](nothing.md)\n", "a link to nothing.md")
+        self.caught("examples/planted.md", "as `src/base/nothing.c` says\n", "is named and is not there")
+
+    def test_forgotten(self):
+        self.caught("docs/planted.md", "# forgotten\n", "no way leads here")
+
+
 class Sound(unittest.TestCase):
     """A small sound tree, which every check must pass, so that none fails always."""
 
@@ -234,7 +254,7 @@ class Sound(unittest.TestCase):
         tree.write("src/tok/b.c", SPDX + '#include "base/a.h"\n\nint tok_b(void)\n{\n'
                    "    return base_a();\n}\n")
         tree.write("README.md", "# sound\n")
-        for check in ("check_floors", "check_text", "check_format", "check_repo_size"):
+        for check in ("check_floors", "check_text", "check_format", "check_docs", "check_repo_size"):
             with self.subTest(check):
                 code, lines = tree.run(check)
                 self.assertIn(code, (0, 77), "\n".join(lines))
