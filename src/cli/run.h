@@ -70,6 +70,8 @@ int run_chat(const cli_call *call);
 int run_read_prompt(input_text *prompt, const cli_call *call);
 /* A seed short enough to be typed again, another one each time. */
 uint64_t run_new_seed(void);
+/* As the flags say, given or not. */
+mote_sampling run_sampling(const run_options *o);
 int run_no_memory(void);
 double run_per_second(uint64_t n, double seconds);
 /* The entry "sampling" of a document. */

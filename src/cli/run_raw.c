@@ -106,17 +106,9 @@ static int generate(raw_state *r)
     a->max_tokens = o->max_tokens;
     a->show_control = o->special;
     a->stream = r->call->common.json ? NULL : r->call->out;
-    a->sampling = (mote_sampling){
-        .temperature = (float)o->temperature,
-        .top_k = (uint32_t)o->top_k,
-        .top_p = (float)o->top_p,
-        .min_p = (float)o->min_p,
-        .presence = (float)o->presence,
-        .frequency = (float)o->frequency,
-        .repetition = (float)o->repeat_penalty,
-        .generated_from = r->ids.n,
-        .seed = seed_of(o),
-    };
+    a->sampling = run_sampling(o);
+    a->sampling.generated_from = r->ids.n;
+    a->sampling.seed = seed_of(o);
     mote_error err;
     if (answer_init(a, &o->stop, &err) != MOTE_OK || answer_run(a, &err) != MOTE_OK) {
         if (r->call->out->line_open)

@@ -91,10 +91,9 @@ static int read_format(run_settings *s, const run_options *o)
     return code;
 }
 
-static void read_sampling(run_settings *s, const run_options *o)
+mote_sampling run_sampling(const run_options *o)
 {
-    mote_answer_options *a = &s->answer;
-    a->sampling = (mote_sampling){
+    return (mote_sampling){
         .temperature = (float)o->temperature,
         .top_k = (uint32_t)o->top_k,
         .top_p = (float)o->top_p,
@@ -104,6 +103,12 @@ static void read_sampling(run_settings *s, const run_options *o)
         .repetition = (float)o->repeat_penalty,
         .seed = o->seed,
     };
+}
+
+static void read_sampling(run_settings *s, const run_options *o)
+{
+    mote_answer_options *a = &s->answer;
+    a->sampling = run_sampling(o);
     a->set = (o->given.temperature ? MOTE_SET_TEMPERATURE : 0u) |
              (o->given.top_k ? MOTE_SET_TOP_K : 0u) | (o->given.top_p ? MOTE_SET_TOP_P : 0u) |
              (o->given.min_p ? MOTE_SET_MIN_P : 0u) | (o->given.presence ? MOTE_SET_PRESENCE : 0u) |
