@@ -89,14 +89,6 @@ int rig_each_line(const char *where, void (*check)(const json_node *line, void *
     return n;
 }
 
-int rig_scaled(int n)
-{
-    const char *scale = getenv("MOTE_TEST_SCALE");
-    const long percent = scale != NULL ? strtol(scale, NULL, 10) : 100;
-    const long long scaled = (long long)n * percent / 100;
-    return scaled < 1 ? 1 : (int)scaled;
-}
-
 const char *rig_text(const json_node *node, const char *name)
 {
     const json_node *member = json_node_get(node, name);

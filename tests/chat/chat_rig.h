@@ -20,9 +20,6 @@ enum { RIG_FIRST_ADDED = 248044, RIG_N_TOKENS = 248077 };
  * of a file of the data directory, or begins with "tests/" or "/". */
 int rig_each_line(const char *where, void (*check)(const json_node *line, void *with), void *with);
 
-/* MOTE_TEST_SCALE per cent of n, at least one. */
-int rig_scaled(int n);
-
 const char *rig_text(const json_node *node, const char *name); /* a string member, terminated */
 json_doc *rig_json(const char *text);                          /* must be JSON */
 

@@ -6,6 +6,7 @@
  */
 #include "chat/parse_replay.h"
 #include "support/random.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static bool replay_all(corpus *c, const char *name, bool *cuts, size_t n)
             return false;
         cuts[i] = false;
     }
-    for (int i = 0; i < rig_scaled(20); i++) {
+    for (uint32_t i = 0; i < test_scaled(20, 1); i++) {
         const uint64_t one_in = 2 + test_random_below(&random, 8);
         for (size_t k = 0; k < n; k++)
             cuts[k] = test_random_below(&random, one_in) == 0;

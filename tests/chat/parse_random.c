@@ -7,6 +7,7 @@
  */
 #include "chat/parse_replay.h"
 #include "support/random.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +142,7 @@ static bool check(replay *r, const answer *a, test_random *random)
 
 int main(int argc, char **argv)
 {
-    const int wanted = argc > 1 ? (int)strtol(argv[1], NULL, 10) : rig_scaled(5000);
+    const int wanted = argc > 1 ? (int)strtol(argv[1], NULL, 10) : (int)test_scaled(5000, 1);
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     mote_model *model = rig_tiny();
     json_doc *doc = rig_json(tools_text);

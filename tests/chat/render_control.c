@@ -10,6 +10,7 @@
  */
 #include "chat/chat_rig.h"
 #include "support/random.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,7 +284,7 @@ static bool check(const body *b, uint64_t number)
 int main(int argc, char **argv)
 {
     static body b;
-    const int wanted = argc > 1 ? (int)strtol(argv[1], NULL, 10) : rig_scaled(100000);
+    const int wanted = argc > 1 ? (int)strtol(argv[1], NULL, 10) : (int)test_scaled(100000, 1);
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     rig_vocabulary *v = rig_vocabulary_open();
     uint64_t bytes = 0;

@@ -7,6 +7,7 @@
  */
 #include "chat/chat_rig.h"
 #include "chat/turn_rig.h"
+#include "support/scale.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -74,7 +75,7 @@ static void think_about(const json_node *line, void *with)
 static void thinking_ends_and_an_answer_follows(void **state)
 {
     (void)state;
-    series s = {.wanted = rig_scaled(PROMPTS)};
+    series s = {.wanted = (int)test_scaled(PROMPTS, 1)};
     while (s.done < s.wanted)
         rig_each_line("tests/data/chat/tasks.jsonl", think_about, &s);
     print_message("%d answers: thinking ended natural %d, soft %d, budget %d, loop %d\n", s.done,
@@ -121,7 +122,7 @@ static void loop_about(const json_node *line, void *with)
 static void loops_are_left_or_end_cleanly(void **state)
 {
     (void)state;
-    series s = {.wanted = rig_scaled(LOOPS)};
+    series s = {.wanted = (int)test_scaled(LOOPS, 1)};
     rig_each_line("tests/data/chat/tasks.jsonl", loop_about, &s);
     print_message("%d answers that cannot end: loops in %d, left in %d, given up in %d\n", s.done,
                   s.found, s.left, s.looped);

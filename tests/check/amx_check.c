@@ -14,9 +14,9 @@
 
 #include "base/cpu.h"
 #include "quant/quant.h"
+#include "support/scale.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int n_failed;
@@ -138,8 +138,8 @@ int main(int argc, char **argv)
         printf("skipped: this machine has no AVX-512\n");
         return 77;
     }
-    const char *scale = getenv("MOTE_TEST_SCALE"), *wanted = argc > 1 ? argv[1] : "";
-    c.per_cent = scale != NULL ? (uint32_t)strtoul(scale, NULL, 10) : 0;
+    const char *wanted = argc > 1 ? argv[1] : "";
+    c.per_cent = test_scaled(100, 1);
     kern_table_init(&below, MOTE_ISA_AVX512);
     kern_table_init(&real, MOTE_ISA_AMX);
     kern_table_init(&twins, MOTE_ISA_AMX);

@@ -12,6 +12,7 @@
 #include "check/check.h"
 
 #include "base/cpu.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +97,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s [--bench] [--slot TEXT] [--level LEVEL] [--seed N]\n", argv[0]);
         return 2;
     }
-    const char *scale = getenv("MOTE_TEST_SCALE");
-    c.per_cent = scale != NULL ? (uint32_t)strtoul(scale, NULL, 10) : 0;
+    c.per_cent = test_scaled(100, 1);
     check_catch_signals();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("seed %llu\n", (unsigned long long)o.seed);

@@ -11,6 +11,7 @@
  */
 #include "golden/compare.h"
 #include "support/data.h"
+#include "support/scale.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +146,7 @@ int main(void)
             rig_fail("%s.gguf is missing", runners[i].name);
     size_t n;
     mote_token *tokens = read_tokens(runners[0].model, &n);
-    uint32_t chunks = rig_scaled(MAX_CHUNKS, 1);
+    uint32_t chunks = test_scaled(MAX_CHUNKS, 1);
     chunks = chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS;
     for (uint32_t c = 0; c < chunks; c++)
         for (size_t i = 0; i < N_RUNNERS; i++) {

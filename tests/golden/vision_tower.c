@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "model/vision.h"
+#include "support/scale.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,7 @@ static void against_reference(const char *path, const char *picture, double boun
     test_npy pixels = golden_needs("vision", name);
     const vision_frame frame = {pixels.u8, pixels.u8, (uint32_t)pixels.dims[0] / VISION_PATCH,
                                 (uint32_t)pixels.dims[1] / VISION_PATCH};
-    open_tower(&t, path, MOTE_ISA_REF, 2);
+    open_tower(&t, path, rig_lowest(), 2);
     float *out = run_tower(&t, &frame, see, &s);
     const float *got[] = {patch_embed, block0, last, out};
     for (size_t i = 0; i < 4; i++) {
@@ -137,7 +138,7 @@ static void same_bits(const char *path)
     static const uint32_t sizes[][2] = {{2, 2}, {18, 30}, {6, 10}, {2, 200}};
     mote_isa levels[RIG_MAX_LEVELS];
     const size_t n_levels = rig_levels(levels);
-    const size_t n = rig_scaled(sizeof sizes / sizeof *sizes, 2);
+    const size_t n = test_scaled(sizeof sizes / sizeof *sizes, 2);
     for (size_t i = 0; i < n; i++) {
         const uint32_t rows = sizes[i][0], cols = sizes[i][1];
         uint8_t *first = noise(rows, cols, 7), *second = noise(rows, cols, 8);

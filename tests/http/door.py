@@ -16,13 +16,15 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from around import SANITIZED, is_quiet  # noqa: E402,F401
+
 MOTE = os.environ.get("MOTE", "build/release/mote")
 MODEL = Path(os.environ.get("DATA", "build/release/data")) / "mote-tiny-Q4_K_M.gguf"
 SKIPPED = 77
 # A sanitizer makes everything slower, and so does a busy machine.
 PATIENCE = float(os.environ.get("MOTE_TEST_PATIENCE", "45"))
-# Figures of memory and time mean nothing under a sanitizer.
-SANITIZED = os.environ.get("MOTE_SANITIZED", "0") == "1"
 # The name of the folder that the model is in must not come out.
 LEAKS = [re.compile(rb"0x[0-9a-f]{6,}"), re.compile(rb"(?<![\w<])/(?:home|root|tmp|usr|etc|var|work)/"),
          re.compile(re.escape(str(MODEL.parent).encode()))]
@@ -225,7 +227,9 @@ class Server:
         finally:
             self.close()
         if code != 0 or "Sanitizer" in text or "runtime error" in text:
-            raise AssertionError(f"the server ended with {code}: {text[-3000:]}")
+            report = text.find("Sanitizer: ")
+            shown = text[-3000:] if report < 0 else text[report:report + 6000]
+            raise AssertionError(f"the server ended with {code}: {shown}")
 
 
 def get(path="/health", *lines, method=b"GET", version=b"HTTP/1.1", host=HOST):

@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "chat/turn_drive.h"
 #include "law/rig.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,19 +150,13 @@ static void eat_alone(house *h, guest *alone)
         rig_fail("the request that should go round does not");
 }
 
-/* A run that is scaled down goes to the references, the slow ones, with one number of threads. */
-static bool left_out(mote_isa level, uint32_t threads)
-{
-    return level == MOTE_ISA_REF && threads != MAX_THREADS && rig_scaled(100, 1) < 100;
-}
-
 static uint32_t dine_at(const mote_model *model, guest *alone, uint32_t threads, mote_isa level,
                         rig_random *random)
 {
     house h;
     char where[64];
     mote_engine *engine = engine_for(model, threads);
-    const uint32_t rounds = level == MOTE_ISA_REF ? 1 : rig_scaled(ROUNDS, 1);
+    const uint32_t rounds = level == MOTE_ISA_REF ? 1 : test_scaled(ROUNDS, 1);
     house_open(&h, engine);
     snprintf(where, sizeof where, "%s, %u threads", mote_isa_name(level), (unsigned)threads);
     for (uint32_t i = 0; i < rounds; i++)
@@ -191,8 +186,7 @@ int main(int argc, char **argv)
             continue;
         mote_model *model = rig_open(rig_model_path("mote-tiny-Q4_K_M"), levels[i]);
         for (uint32_t threads = 1; threads <= MAX_THREADS; threads++)
-            if (!left_out(levels[i], threads))
-                tables += dine_at(model, alone, threads, levels[i], &random);
+            tables += dine_at(model, alone, threads, levels[i], &random);
         mote_model_close(model);
     }
     for (int i = 0; i < DISHES; i++)

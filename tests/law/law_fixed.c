@@ -13,6 +13,7 @@
 #include "law/fixture.h"
 
 #include "base/os.h"
+#include "support/scale.h"
 
 #include <pthread.h>
 #include <spawn.h>
@@ -333,7 +334,7 @@ static void restores(const fixture *f)
     char path[128];
     rig_temp_path(path, sizeof path, "fixed.snapshot");
     for (size_t i = 0; i < sizeof at / sizeof *at; i += f->quick ? 3 : 1) {
-        mote_isa writer = at[i] <= 33 ? MOTE_ISA_REF : MOTE_ISA_BEST;
+        mote_isa writer = at[i] <= 33 ? rig_lowest() : MOTE_ISA_BEST;
         save_at(f, writer, at[i], path);
         mote_engine *engine = fixture_engine(f, f->model, 1, 2);
         mote_session *session = load_from(engine, path);
@@ -399,7 +400,7 @@ static void new_process(const fixture *f)
     enum { AT = 50, N = 40 };
     char path[128];
     rig_temp_path(path, sizeof path, "resume.snapshot");
-    save_at(f, MOTE_ISA_REF, AT, path);
+    save_at(f, rig_lowest(), AT, path);
     rig_temp_path(path, sizeof path, "resume.tokens");
     FILE *out = fopen(path, "wb");
     if (out == NULL || fwrite(f->table.tokens[0] + AT, sizeof(mote_token), N, out) != N)
@@ -454,7 +455,7 @@ static const struct {
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
-    bool quick = rig_scaled(100, 1) < 50;
+    bool quick = test_is_short();
     law_setup setup = {.name = "r1-gqa4-tied", .seed = 11};
     setup.length = quick ? LAW_BITS_LENGTH : 200;
     const char *dir = NULL, *path = NULL;

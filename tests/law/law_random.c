@@ -11,6 +11,7 @@
 #include "law/script.h"
 
 #include "base/os.h"
+#include "support/scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,10 +56,10 @@ static settings parse(int argc, char **argv)
     settings o = {.seed = 1, .cases = 100, .only = -1};
     o.table = (law_setup){.name = "r1-gqa4-tied", .seed = 7};
     /* A sanitized run, which is scaled down, pays for the table too. */
-    o.table.length = rig_scaled(100, 1) < 50 ? 112 : 200;
+    o.table.length = test_is_short() ? 112 : 200;
     for (int i = 1; i + 1 < argc; i += 2)
         parse_one(&o, argv[i], argv[i + 1]);
-    o.cases = rig_scaled(o.cases, 5);
+    o.cases = test_scaled(o.cases, 5);
     bool small = strncmp(o.table.name, "mote-tiny", 9) != 0;
     o.ref_once_in = small ? 30 : 120;
     return o;

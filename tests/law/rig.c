@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/philox.h"
 #include "support/data.h"
+#include "support/scale.h"
 
 #include <dirent.h>
 #include <stdarg.h>
@@ -46,9 +47,17 @@ size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS])
 {
     size_t n = 0;
     mote_isa best = cpu_best_isa();
-    for (int isa = MOTE_ISA_REF; isa <= (int)best; isa++)
+    const int lowest = MOTE_ISA_REF + (test_is_short() && best > MOTE_ISA_REF);
+    for (int isa = lowest; isa <= (int)best; isa++)
         levels[n++] = (mote_isa)isa;
     return n;
+}
+
+mote_isa rig_lowest(void)
+{
+    mote_isa levels[RIG_MAX_LEVELS];
+    rig_levels(levels);
+    return levels[0];
 }
 
 static const char *const kv_names[] = {"f16", "f32", "q8_0"};
@@ -64,14 +73,6 @@ mote_kv rig_kv(const char *name)
 const char *rig_kv_name(mote_kv kv)
 {
     return kv_names[kv];
-}
-
-uint32_t rig_scaled(uint32_t n, uint32_t least)
-{
-    const char *text = getenv("MOTE_TEST_SCALE");
-    uint64_t percent = text != NULL ? strtoull(text, NULL, 10) : 100;
-    uint64_t scaled = (uint64_t)n * percent / 100;
-    return scaled < least ? least : (uint32_t)scaled;
 }
 
 static char temp_dir[64];

@@ -36,12 +36,12 @@ bool rig_once_in(rig_random *r, uint32_t n);
 
 /* ---- the machine ---- */
 
-/* Levels this machine runs, REF first; returns how many. */
+/* Levels this machine runs, the lowest first; returns how many. A short run leaves the references
+ * out if there is anything else: they take a hundred times as long, and kernel_check has them. */
 enum { RIG_MAX_LEVELS = 4 };
 size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS]);
-
-/* n * percent / 100, at least `least`; percent is MOTE_TEST_SCALE, 100 if not set. */
-uint32_t rig_scaled(uint32_t n, uint32_t least);
+/* The first of them. */
+mote_isa rig_lowest(void);
 
 /* A directory that ends with the process; in memory where the system has one, since
  * snapshots are synced. */

@@ -12,7 +12,7 @@ import json
 import socket
 import time
 
-from load_rig import FACT, FACT_ANSWER, KEY, Server, case, equal, is_quiet, main, scaled
+from load_rig import FACT, FACT_ANSWER, KEY, SANITIZED, Server, case, equal, is_quiet, main, scaled
 
 PATH = "/v1/chat/completions"
 GOAL = 0.1
@@ -73,6 +73,8 @@ def hold(kind, watcher, before, times):
     print(f"     {kind}: {len(times)} times, best {1000 * times[0]:.1f} ms, middle "
           f"{1000 * middle:.1f}, worst {1000 * times[-1]:.1f}; two steps "
           f"{1000 * step:.1f} ms")
+    if SANITIZED:
+        return
     assert (middle <= GOAL if is_quiet() else times[0] <= GOAL + step), times
     assert times[-1] <= 2, times
 

@@ -10,17 +10,12 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "sdk"))
+for folder in ("sdk", "support"):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
 
+from around import SANITIZED, is_quiet, scaled, waited  # noqa: E402,F401
 from rig import (FACT, FACT_ANSWER, KEY, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
                  WEATHER_TOOL, WHO, Server, case, equal, main)
-
-SCALE = float(os.environ.get("MOTE_TEST_SCALE", "100")) / 100
-
-
-def scaled(n, least):
-    """So many of n as MOTE_TEST_SCALE asks for."""
-    return max(least, int(n * SCALE))
 
 
 def numbers(*usual):
@@ -28,12 +23,6 @@ def numbers(*usual):
     given = [int(w) for w in sys.argv[1:] if w.isdigit()]
     sys.argv[1:] = [w for w in sys.argv[1:] if not w.isdigit()]
     return [*given, *usual[len(given):]]
-
-
-def is_quiet():
-    """Times mean something here and now: somebody says so (MOTE_QUIET=1), and nothing contradicts him.
-    A shared machine can stop a program for longer than the goals allow, whatever its own load."""
-    return os.environ.get("MOTE_QUIET") == "1" and os.getloadavg()[0] < 2 * os.cpu_count()
 
 
 # ---- requests ----

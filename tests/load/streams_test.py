@@ -10,8 +10,8 @@ away for more than 20 ms.
 import resource
 import sys
 
-from load_rig import (Server, case, chat, crowd, equal, is_quiet, main, numbers, put_loop_first, scaled,
-                      stream_of)
+from load_rig import (SANITIZED, Server, case, chat, crowd, equal, is_quiet, main, numbers,
+                      put_loop_first, scaled, stream_of)
 
 PATH = "/v1/chat/completions"
 DISTINCT = 24
@@ -54,7 +54,7 @@ def the_loop_is_always_there(server):
     print(f"     {slow:.0f} turns over 20 ms, the longest of all "
           f"{1000 * server.metric('mote_loop_lag_max_seconds'):.1f} ms"
           + ("" if server.first else ", on a machine that gives the loop no precedence"))
-    if server.first:
+    if server.first and not SANITIZED:
         assert slow <= (0 if is_quiet() else FORGIVEN), slow
 
 

@@ -14,6 +14,10 @@ import sys
 import time
 import zlib
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from around import scaled  # noqa: E402
+
 try:
     from seeds import seeds
 except ImportError:
@@ -89,7 +93,7 @@ class Probe:
 
 def main():
     n = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    n = max(50, n * int(os.environ.get("MOTE_TEST_SCALE", "100")) // 100)
+    n = scaled(n, 50)
     rng = random.Random(5)
     probe = Probe(sys.argv[1])
     for data in bombs():

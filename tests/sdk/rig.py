@@ -78,8 +78,11 @@ class Server:
         raise RuntimeError("the server is not ready after a minute:\n" + self.said())
 
     def said(self):
+        """The end of its log, or what a sanitizer says in it."""
         with open(self.log.name, encoding="utf-8", errors="replace") as f:
-            return f.read()[-8000:]
+            text = f.read()
+        report = text.find("Sanitizer: ")
+        return text[-8000:] if report < 0 else text[report:report + 8000]
 
     def open(self, path, body=None, headers=None, timeout=60):
         """The response of a request, to be read by the caller."""

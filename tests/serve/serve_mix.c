@@ -4,8 +4,8 @@
  * are cut and however often an answer is put back, every job says what it says alone.
  */
 #include "base/mem.h"
-#include "chat/chat_rig.h"
 #include "serve/serve_rig.h"
+#include "support/scale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,7 +105,7 @@ static void a_few_at_once(void **state)
     (void)state;
     sched_figures f;
     const mix m = {.options = {.parallel = 3, .context = CONTEXT, .threads = 1},
-                   .jobs = rig_scaled(24)};
+                   .jobs = (int)test_scaled(24, 1)};
     run(&m, 1, &f);
     assert_int_equal(f.finished, m.jobs);
     assert_int_equal(f.put_back, 0);
@@ -116,7 +116,7 @@ static void many_come_and_go(void **state)
     (void)state;
     sched_figures f;
     const mix m = {.options = {.parallel = 8, .context = CONTEXT, .threads = 2},
-                   .jobs = rig_scaled(50),
+                   .jobs = (int)test_scaled(50, 12), /* enough for a drop and a second time */
                    .drops = 3,
                    .patient = true};
     run(&m, 2, &f);
@@ -134,7 +134,7 @@ static void without_room_they_give_way(void **state)
     sched_figures f;
     const mix m = {
         .options = {.parallel = 6, .context = CONTEXT, .positions = CONTEXT, .threads = 2},
-        .jobs = rig_scaled(24),
+        .jobs = (int)test_scaled(24, 1),
         .drops = 8};
     run(&m, 3, &f);
 }
@@ -149,7 +149,7 @@ static void realms_and_threads(void **state)
                                    .context = CONTEXT,
                                    .positions = 4 * CONTEXT,
                                    .threads = threads},
-                       .jobs = rig_scaled(12),
+                       .jobs = (int)test_scaled(12, 1),
                        .drops = 6,
                        .realms = 3,
                        .patient = true};

@@ -4,9 +4,9 @@
  * costs its new tokens, turn after turn.
  */
 #include "base/mem.h"
-#include "chat/chat_rig.h"
 #include "serve/recall.h"
 #include "serve/serve_rig.h"
+#include "support/scale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -306,7 +306,7 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool aga
 
 static void twenty_turns(bool thinking)
 {
-    const int turns = rig_scaled(20);
+    const int turns = (int)test_scaled(20, 1);
     service s;
     talk t = {0};
     recall *r = new_recall(1 << 20);

@@ -5,7 +5,6 @@
  */
 #include "base/mem.h"
 #include "base/os.h"
-#include "chat/chat_rig.h"
 #include "serve/serve_rig.h"
 
 #include <setjmp.h>
