@@ -4,17 +4,22 @@
 
 #include "cli/term.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
+/* What follows belongs to one thread and its handler, so that no other one can be in the handler
+ * while this one takes apart what `stop` is about. */
+static pthread_t owner;
 static volatile sig_atomic_t received; /* the first signal, 0: none */
 static _Atomic(mote_engine *) watched;
 static void (*volatile stop_call)(void *with);
 static void *volatile stop_with;
 
-static void on_signal(int signal_number)
+static void obey(int signal_number)
 {
     if (received != 0) {
         term_echo(true);
@@ -26,6 +31,18 @@ static void on_signal(int signal_number)
         mote_cancel(engine);
     if (stop_call != NULL)
         stop_call(stop_with);
+}
+
+/* The system may choose any thread that does not block the signal, and it may be the wrong one: a
+ * thread that computes, while the owner waits for a key that nobody presses. */
+static void on_signal(int signal_number)
+{
+    const int kept = errno;
+    if (pthread_equal(pthread_self(), owner))
+        obey(signal_number);
+    else
+        pthread_kill(owner, signal_number);
+    errno = kept;
 }
 
 static void listen_to(int signal_number)
@@ -41,6 +58,7 @@ static void listen_to(int signal_number)
 
 void interrupt_init(void)
 {
+    owner = pthread_self();
     signal(SIGPIPE, SIG_IGN);
     listen_to(SIGINT);
     listen_to(SIGTERM);

@@ -10,7 +10,8 @@
 
 #include <mote.h>
 
-/* A signal that the parent chose to ignore stays ignored; SIGPIPE becomes a
+/* Whatever thread the system gives a signal to, the one that calls this obeys it: its waiting ends,
+ * and `stop` runs on it. A signal that the parent chose to ignore stays ignored; SIGPIPE becomes a
  * failed write. */
 void interrupt_init(void);
 bool interrupt_came(void);

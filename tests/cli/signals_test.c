@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * signals_test.c - a signal that another thread gets ends the waiting of the one that listens, and
+ * is obeyed there.
+ */
+#define _GNU_SOURCE
+#include "cli/interrupt.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+static pthread_t main_thread;
+static int stops; /* how often `stop` was called, if always on the main thread; else -1 */
+
+static void stop(void *with)
+{
+    (void)with;
+    stops = pthread_equal(pthread_self(), main_thread) ? stops + 1 : -1;
+}
+
+static void *get_a_signal(void *with)
+{
+    (void)with;
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL); /* what the main thread blocks was inherited */
+    pthread_kill(pthread_self(), SIGTERM);
+    return NULL;
+}
+
+/* The main thread lets it in only while it waits, so it cannot come too early. */
+static void another_thread_gets_it(void **state)
+{
+    (void)state;
+    pthread_t other;
+    sigset_t held, before;
+    main_thread = pthread_self();
+    interrupt_init();
+    interrupt_call(stop, NULL);
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &held, &before);
+    assert_int_equal(pthread_create(&other, NULL, get_a_signal, NULL), 0);
+    pthread_join(other, NULL);
+    assert_int_equal(ppoll(NULL, 0, &(struct timespec){.tv_sec = 20}, &before), -1);
+    assert_int_equal(errno, EINTR);
+    assert_true(interrupt_came());
+    assert_int_equal(interrupt_exit_code(), 143);
+    assert_int_equal(stops, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_thread_gets_it)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
