@@ -113,6 +113,13 @@ def pictures(client, server):
 
 
 @case
+def pictures_of_the_card(client, server):
+    rig.ask_all(lambda q: client.chat(
+        model=server.model, messages=[{"role": "user", "content": q.text, "images": q.images}], think=False,
+        options={"temperature": 0, "presence_penalty": 0}).message.content, films=False)
+
+
+@case
 def errors(client, server):
     e = raises(ollama.ResponseError, client.chat, model="no-such-model", messages=ask("Hi"))
     equal(e.status_code, 404)

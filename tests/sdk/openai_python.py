@@ -248,6 +248,25 @@ def pictures(client, server):
     equal(e.code, "image_url_not_allowed")
 
 
+def parts_of(question, image, text):
+    """What a question of the model card shows, and its words, as parts of these types."""
+    parts = [{"type": image, "image_url": url if image == "input_image" else {"url": url}}
+             for url in ("data:image/png;base64," + rig.in_letters(f) for f in question.images)]
+    if question.film:
+        parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(question.film.gif)}})
+    return [{"role": "user", "content": parts + [{"type": text, "text": question.text}]}]
+
+
+@case
+def pictures_of_the_card(client, server):
+    rig.ask_all(lambda q: client.chat.completions.create(
+        messages=parts_of(q, "image_url", "text"), reasoning_effort="none", presence_penalty=0,
+        **GREEDY).choices[0].message.content)
+    rig.ask_all(lambda q: client.responses.create(
+        input=parts_of(q, "input_image", "input_text"), reasoning={"effort": "none"},
+        extra_body={"presence_penalty": 0}, **GREEDY).output_text)
+
+
 @case
 def asynchronous_and_left_early(client, server):
     async def go():

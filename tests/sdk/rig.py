@@ -18,6 +18,9 @@ import traceback
 import urllib.error
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from picture_questions import ask_all  # noqa: E402,F401
+
 KEY = "test-key-0123456789abcdef"
 
 FACT = "Tell me the emblem of Venvia."
