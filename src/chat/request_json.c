@@ -109,17 +109,50 @@ static mote_status read_content(reader *r, chat_message *m, const json_node *con
 
 /* ---- calls ---- */
 
-/* Clients of OpenAI send arguments as the text they received; the template wants the object. */
-static mote_status parse_arguments(reader *r, chat_call *call, str text, mote_error *err)
+/* A document of the request's own; `text` becomes its root. */
+static mote_status own_document(reader *r, chat_call *call, str text, mote_error *err)
 {
     json_doc *doc;
-    if (text.n == 0)
-        return MOTE_OK;
     TRY(json_doc_read(&doc, text, err));
     r->out->documents[r->n_documents++] = doc;
     r->out->n_documents = r->n_documents;
     call->arguments = json_doc_root(doc);
     return MOTE_OK;
+}
+
+/* What a model once wrote and no reader of JSON takes: it stays in the conversation as the text it
+ * is, in one argument. An error would end the conversation for good, as its history comes with
+ * every request. */
+static mote_status keep_as_text(reader *r, chat_call *call, str text, mote_error *err)
+{
+    strbuf json = {0};
+    r->out->odd_arguments++;
+    strbuf_text(&json, "{\"arguments\": ");
+    json_put_string(&json, text);
+    strbuf_text(&json, "}");
+    mote_status status = strbuf_check(&json, err);
+    if (status == MOTE_OK)
+        status = own_document(r, call, strbuf_view(&json), err);
+    strbuf_fini(&json);
+    return status;
+}
+
+/* Clients of OpenAI send arguments as the text they received; the template wants the object. */
+static mote_status parse_arguments(reader *r, chat_call *call, str text, mote_error *err)
+{
+    if (text.n == 0)
+        return MOTE_OK;
+    const mote_status status = own_document(r, call, text, err);
+    if (status == MOTE_E_FORMAT)
+        return keep_as_text(r, call, text, err);
+    TRY(status);
+    if (json_node_is(call->arguments, JSON_IS_OBJECT))
+        return MOTE_OK;
+    const bool nothing = json_node_is(call->arguments, JSON_IS_NULL);
+    call->arguments = NULL;
+    json_doc_free(r->out->documents[--r->n_documents]);
+    r->out->n_documents = r->n_documents;
+    return nothing ? MOTE_OK : keep_as_text(r, call, text, err);
 }
 
 static mote_status read_call(reader *r, const json_node *node, mote_error *err)

@@ -10,8 +10,9 @@
  *   enable_thinking        beside it; the one inside wins
  *
  * Official mode takes what the template takes. Stable mode also takes arguments as a
- * JSON string, roles in any case, `reasoning` for reasoning_content, `refusal` and
- * `input_text` parts as text, and leaves out tools of types it does not know.
+ * JSON string (one that holds no object is kept as the text it is), roles in any case, `reasoning`
+ * for reasoning_content, `refusal` and `input_text` parts as text, and leaves out tools of types it
+ * does not know.
  */
 #ifndef MOTE_CHAT_REQUEST_JSON_H
 #define MOTE_CHAT_REQUEST_JSON_H
@@ -29,6 +30,7 @@ typedef struct chat_parsed {
     size_t n_documents;
     const json_node *const *left_out; /* [tools_left_out], tools of unknown types */
     uint32_t tools_left_out;
+    uint32_t odd_arguments; /* calls whose arguments were a string without an object in it */
 } chat_parsed;
 
 /* `body` must outlive *out. MOTE_E_ARG names the message at fault. On failure *out is empty. */

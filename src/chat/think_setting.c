@@ -10,7 +10,7 @@ typedef enum field_kind {
     FIELD_WORD,   /* an amount in words, "none" included */
     FIELD_EITHER, /* both of them */
     FIELD_TOKENS, /* a number of tokens */
-    FIELD_TYPE,   /* of Anthropic: disabled, enabled with a number beside it, adaptive ... */
+    FIELD_TYPE,   /* disabled, enabled with a number beside it, adaptive ... */
     FIELD_AMOUNT  /* words for an amount that switch nothing on */
 } field_kind;
 
@@ -37,9 +37,9 @@ static const field fields[] = {
     {"reasoning.enabled", FIELD_SWITCH, OPENAI},
     {"reasoning.max_tokens", FIELD_TOKENS, OPENAI},
     {"reasoning.effort", FIELD_WORD, OPENAI | RESPONSES},
-    {"thinking.type", FIELD_TYPE, ANTHROPIC},
+    {"thinking.type", FIELD_TYPE, ANTHROPIC | OPENAI},
     {"output_config.effort", FIELD_AMOUNT, ANTHROPIC},
-    {"think", FIELD_EITHER, OLLAMA},
+    {"think", FIELD_EITHER, OLLAMA | OPENAI},
     {"thinking_budget", FIELD_TOKENS, ALL},
     {"chat_template_kwargs.thinking_budget", FIELD_TOKENS, ALL},
     {"extra_body.thinking_budget", FIELD_TOKENS, ALL},
@@ -115,8 +115,9 @@ static mote_status say_tokens(const field *f, const json_node *node, saying *out
     return MOTE_OK;
 }
 
+/* Anthropic wants the number; the others who took over its switch need none. */
 static mote_status say_type(const field *f, const json_node *body, const json_node *node,
-                            saying *out, mote_error *err)
+                            bool number_needed, saying *out, mote_error *err)
 {
     const str type = json_node_text(node);
     const json_node *number = json_node_get(json_node_get(body, "thinking"), "budget_tokens");
@@ -127,13 +128,15 @@ static mote_status say_type(const field *f, const json_node *body, const json_no
         return refuse(f, "one of disabled, enabled, adaptive, between_tools", err);
     const field beside = {"thinking.budget_tokens", FIELD_TOKENS, ANTHROPIC};
     int64_t tokens;
+    if (!number_needed && (number == NULL || json_node_is(number, JSON_IS_NULL)))
+        return MOTE_OK;
     if (!json_node_int64(number, &tokens) || tokens < 1)
         return refuse(&beside, "a number of tokens, at least 1", err);
     return say_tokens(&beside, number, out, err);
 }
 
-static mote_status say(const field *f, const json_node *body, const json_node *node, saying *out,
-                       mote_error *err)
+static mote_status say(const field *f, const json_node *body, chat_dialect dialect,
+                       const json_node *node, saying *out, mote_error *err)
 {
     switch (f->kind) {
     case FIELD_SWITCH: return say_switch(f, node, out, err);
@@ -142,7 +145,7 @@ static mote_status say(const field *f, const json_node *body, const json_node *n
         return json_node_is(node, JSON_IS_BOOL) ? say_switch(f, node, out, err)
                                                 : say_word(f, node, out, err);
     case FIELD_TOKENS: return say_tokens(f, node, out, err);
-    case FIELD_TYPE: return say_type(f, body, node, out, err);
+    case FIELD_TYPE: return say_type(f, body, node, dialect == CHAT_DIALECT_ANTHROPIC, out, err);
     case FIELD_AMOUNT:
         TRY(say_word(f, node, out, err));
         if (out->think == MOTE_THINK_ON)
@@ -195,7 +198,7 @@ static mote_status hear_fields(hearing *h, const json_node *body, chat_dialect d
         saying s = {0};
         if (node == NULL || (fields[i].dialects & 1u << dialect) == 0)
             continue;
-        TRY(say(&fields[i], body, node, &s, err));
+        TRY(say(&fields[i], body, dialect, node, &s, err));
         hear(h, &s, fields[i].path);
     }
     return MOTE_OK;

@@ -39,6 +39,9 @@ typedef struct serve_options {
     uint64_t log;
     bool strict;
     bool no_ext;
+    const char *think;
+    bool no_soft_switch;
+    bool keep_volatile;
     flag_list limits;
     const char *mmproj;
     uint64_t image_tokens;
@@ -162,6 +165,26 @@ static const cli_flag picture_flags[] = {
              "--limit picture-tokens=N whatever it says"},
 };
 
+static const cli_flag request_flags[] = {
+    {.name = "think",
+     .kind = FLAG_TEXT,
+     .value = "HOW",
+     .shown = "auto",
+     .env = "MOTE_THINK",
+     .at = AT(think),
+     .help = "where a request does not say: on, off, auto (by size), minimal, low, medium, high, "
+             "max, or a number of tokens"},
+    {.name = "no-soft-switch",
+     .kind = FLAG_SWITCH,
+     .at = AT(no_soft_switch),
+     .help = "/think and /no_think at the end of a question are words like others"},
+    {.name = "keep-volatile",
+     .kind = FLAG_SWITCH,
+     .at = AT(keep_volatile),
+     .help = "leave a billing header in front of the system text, so that nothing is found again"},
+    {.name = "strict", .kind = FLAG_SWITCH, .at = AT(strict), .help = "unknown fields are errors"},
+};
+
 static const cli_flag reply_flags[] = {
     {.name = "name",
      .kind = FLAG_TEXT,
@@ -169,7 +192,6 @@ static const cli_flag reply_flags[] = {
      .shown = "the file's",
      .at = AT(name),
      .help = "what the model is called in replies"},
-    {.name = "strict", .kind = FLAG_SWITCH, .at = AT(strict), .help = "unknown fields are errors"},
     {.name = "no-ext",
      .kind = FLAG_SWITCH,
      .at = AT(no_ext),
@@ -187,6 +209,7 @@ static const flag_group groups[] = {
     FLAG_GROUP("Who may ask", door_flags, 0),
     FLAG_GROUP("How much at once", work_flags, 0),
     FLAG_GROUP("Pictures", picture_flags, 0),
+    FLAG_GROUP("Requests", request_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
     /* Without the first one, the context, which means something else here. */
     {"Machine", load_flags + 1, LOAD_N_FLAGS - 1, offsetof(serve_options, load)},
@@ -289,6 +312,15 @@ static void stop(void *with)
     server_stop(with);
 }
 
+static int read_think(const char *how, server_options *o)
+{
+    if (how == NULL || mote_think_parse(how, strlen(how), &o->think, &o->think_budget))
+        return CLI_DONE;
+    return say_usage("--think takes on, off, auto, minimal, low, medium, high, max or a number of "
+                     "tokens, not '%.60s'",
+                     how);
+}
+
 static void fill(server_options *o, const serve_options *f, const mote_model *model,
                  const char *path)
 {
@@ -316,6 +348,8 @@ static void fill(server_options *o, const serve_options *f, const mote_model *mo
     o->unauthenticated = f->unauthenticated;
     o->strict = f->strict;
     o->no_ext = f->no_ext;
+    o->no_soft_switch = f->no_soft_switch;
+    o->keep_volatile = f->keep_volatile;
     o->log_json = f->log == LOG_JSON;
     o->log_level = f->log == LOG_OFF ? 0 : 1;
     o->drain_seconds = f->drain;
@@ -369,7 +403,9 @@ static int run(const cli_call *call)
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
-    int code = find_keys(&keys, f, o);
+    int code = read_think(f->think, o);
+    if (code == CLI_DONE)
+        code = find_keys(&keys, f, o);
     struct media_nursery *nursery = NULL;
     if (code == CLI_DONE)
         code = open_model(&on, f, call->words[0], &nursery);

@@ -20,6 +20,7 @@ void answering_read_headers(answering *w)
     const str limit = exchange_header(w->x, "mote-timeout-ms");
     const str origin = exchange_header(w->x, "originator");
     const str agent = exchange_header(w->x, "user-agent");
+    w->ask.settings = o;
     w->ask.strict = o->strict || str_is(strict, "1");
     w->ask.no_ext = o->no_ext || str_is(ext, "0");
     w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||

@@ -38,11 +38,12 @@ typedef enum ask_kind {
 typedef struct ask {
     ask_kind kind;
     json_doc *body;
-    const json_node *root; /* of body: an object */
-    bool strict;           /* unknown fields are errors */
-    bool no_ext;           /* no `mote` object */
-    bool codex;            /* the client wants to hear of a full context inside a stream */
-    bool any_model;        /* names of other models are answered with ours */
+    const json_node *root;          /* of body: an object */
+    const server_options *settings; /* what the server decides where a request does not */
+    bool strict;                    /* unknown fields are errors */
+    bool no_ext;                    /* no `mote` object */
+    bool codex;                     /* the client wants to hear of a full context inside a stream */
+    bool any_model;                 /* names of other models are answered with ours */
     uint64_t realm, client;
 
     chat_parsed parsed;   /* the conversation; empty for prompts */

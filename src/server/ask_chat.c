@@ -138,6 +138,8 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
         a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
     find_user_text(a);
     warn_of_settings(a);
+    if (a->parsed.odd_arguments > 0)
+        ask_warn(a, "arguments_not_json", "messages");
     return true;
 }
 
@@ -243,10 +245,18 @@ static void remove_switch(ask *a)
 bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
+    const server_options *o = a->settings;
+    const str question = o->no_soft_switch ? (str){0} : a->user_text;
     mote_error err;
-    if (chat_think_read(&a->think, a->root, dialect, model_suffix, a->user_text, &err) != MOTE_OK) {
+    if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
         ask_error_of(error, &err);
         return false;
+    }
+    if (a->think.think == MOTE_THINK_AUTO && o->think != MOTE_THINK_AUTO) {
+        a->think.think = o->think;
+        a->think.source = "server";
+        if (a->think.budget == 0 && o->think == MOTE_THINK_ON)
+            a->think.budget = o->think_budget;
     }
     if (a->think.conflict)
         ask_warn(a, "thinking_conflict", a->think.source);

@@ -102,12 +102,11 @@ bool ask_response_format(ask *a, const json_node *format, const char *at, api_er
     return ask_json_schema(a, schema, where, error);
 }
 
-/* The three that stand at the top and inside structured_outputs. */
-static bool extra_formats(ask *a, const json_node *from, const char *under, const char *schema_name,
-                          api_error *error)
+/* A schema, a regular expression and choices by their names in one place. */
+static bool extra_formats(ask *a, const json_node *from, const char *under,
+                          const char *const names[3], api_error *error)
 {
     char at[3][64];
-    const char *const names[3] = {schema_name, "regex", "choice"};
     const json_node *node[3];
     for (size_t i = 0; i < 3; i++) {
         node[i] = json_node_get(from, names[i]);
@@ -120,9 +119,13 @@ static bool extra_formats(ask *a, const json_node *from, const char *under, cons
 
 bool ask_extra_formats(ask *a, api_error *error)
 {
+    static const char *const ours[] = {"json_schema", "regex", "choice"};
+    static const char *const theirs[] = {"json", "regex", "choice"};
+    static const char *const old[] = {"guided_json", "guided_regex", "guided_choice"};
     const json_node *inside = json_node_get(a->root, "structured_outputs");
     if (present(json_node_get(inside, "grammar")))
         return ask_unsupported(error, "structured_outputs.grammar", "a grammar");
-    return extra_formats(a, a->root, "", "json_schema", error) &&
-           extra_formats(a, inside, "structured_outputs.", "json", error);
+    return extra_formats(a, a->root, "", ours, error) &&
+           extra_formats(a, inside, "structured_outputs.", theirs, error) &&
+           extra_formats(a, a->root, "", old, error);
 }

@@ -366,7 +366,7 @@ static bool put_system(writer *w, const json_node *system)
         snprintf(at, sizeof at, alone ? "system" : "system[%zu]", i);
         if (!absent(block) && !json_node_is(node, JSON_IS_STRING))
             return ask_wrong(w->error, at, "must be text");
-        if (i == 0 && is_volatile(text)) {
+        if (i == 0 && !w->a->settings->keep_volatile && is_volatile(text)) {
             ask_warn(w->a, "volatile_line_dropped", "/system");
         } else if (text.n > 0) {
             if (!any)

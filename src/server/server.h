@@ -41,6 +41,11 @@ typedef struct server_options {
     bool unauthenticated; /* a wide address without a key is wanted */
     bool strict;          /* unknown fields are errors */
     bool no_ext;          /* no `mote` object in replies */
+    /* For requests that say nothing about it; AUTO: the size of the model decides. */
+    mote_think think;
+    uint32_t think_budget; /* 0: MOTE_THINK_MEDIUM */
+    bool no_soft_switch;   /* /think and /no_think are words like others */
+    bool keep_volatile;    /* a billing header in front of a system text stays there */
     bool log_json;
     int log_level;                         /* 0: errors; 1: a line per request; 2: more */
     double drain_seconds;                  /* 0: 30 */

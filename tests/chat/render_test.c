@@ -99,6 +99,21 @@ static void stable_mode_takes_what_clients_send(void **state)
                               "<function=h>\n</function>\n</tool_call>") PROMPT);
 }
 
+static void arguments_that_are_no_object_stay_text(void **state)
+{
+    (void)state;
+    gives("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_"
+          "calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": tru\"}},"
+          "{\"function\":{\"name\":\"g\",\"arguments\":\"[1]\"}},"
+          "{\"function\":{\"name\":\"h\",\"arguments\":\"null\"}}]}]}",
+          TURN("user", "q")
+              TURN("assistant", "<think>\n\n</think>\n\n<tool_call>\n<function=f>\n"
+                                "<parameter=arguments>\n{\"a\": tru\n</parameter>\n</function>\n"
+                                "</tool_call>\n<tool_call>\n<function=g>\n<parameter=arguments>\n"
+                                "[1]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n"
+                                "<function=h>\n</function>\n</tool_call>") PROMPT);
+}
+
 static void stable_mode_keeps_thinking(void **state)
 {
     (void)state;
@@ -255,12 +270,12 @@ static void what_cannot_be_rendered_is_refused(void **state)
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}", CHAT_OFFICIAL,
             "Unexpected item type");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
-            "\"arguments\":\"[1]\"}}]}]}",
+            "\"arguments\":[1]}}]}]}",
             CHAT_STABLE, "messages[0]: the arguments of a call of f are not an object");
     refuses(
         "{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":"
         "{\"name\":\"f\",\"arguments\":\"{\"}}]}]}",
-        CHAT_STABLE, "messages[1]: not JSON");
+        CHAT_OFFICIAL, "messages[1]: the arguments of a call of f are not an object");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", CHAT_STABLE,
             "no name");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":\"x\"}", CHAT_STABLE,
@@ -398,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stable_mode_takes_what_clients_send),
+        cmocka_unit_test(arguments_that_are_no_object_stay_text),
         cmocka_unit_test(stable_mode_keeps_thinking),
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(a_turn_keeps_its_tokens),

@@ -50,9 +50,9 @@ static const row rows[] = {
     {"\"reasoning\":{\"enabled\":false}", O, MOTE_THINK_OFF, 0, "reasoning.enabled"},
     {"\"reasoning\":{\"max_tokens\":77}", O, MOTE_THINK_ON, 77, "reasoning.max_tokens"},
     {"\"reasoning\":{\"effort\":\"none\"}", O | R, MOTE_THINK_OFF, 0, "reasoning.effort"},
-    {"\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}", A, MOTE_THINK_ON, 5,
+    {"\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":5}", A | O, MOTE_THINK_ON, 5,
      "thinking.type"},
-    {"\"think\":\"high\"", L, MOTE_THINK_ON, 16384, "think"},
+    {"\"think\":\"high\"", L | O, MOTE_THINK_ON, 16384, "think"},
     {"\"thinking_budget\":0", ALL, MOTE_THINK_OFF, 0, "thinking_budget"},
     {"\"chat_template_kwargs\":{\"thinking_budget\":9}", ALL, MOTE_THINK_ON, 9,
      "chat_template_kwargs.thinking_budget"},
@@ -289,7 +289,8 @@ static void what_is_wrong_is_named(void **state)
         json_doc_free(doc);
     }
     /* what belongs to another dialect is nobody's business */
-    assert_true(read_one("{\"think\":3,\"thinking\":7}", OPENAI, "", "").think == MOTE_THINK_AUTO);
+    assert_true(read_one("{\"think\":3,\"thinking\":7}", RESPONSES, "", "").think ==
+                MOTE_THINK_AUTO);
 }
 
 int main(void)

@@ -194,6 +194,9 @@ def thinking_by_every_name(server):
                                ({"chat_template_kwargs": {"enable_thinking": True}}, "on",
                                 "chat_template_kwargs.enable_thinking"),
                                ({"reasoning": {"effort": "low"}}, "on", "reasoning.effort"),
+                               ({"thinking": {"type": "enabled"}}, "on", "thinking.type"),
+                               ({"thinking": {"type": "disabled"}}, "off", "thinking.type"),
+                               ({"think": True}, "on", "think"), ({"think": "low"}, "on", "think"),
                                ({"thinking_budget": 8}, "on", "thinking_budget")):
         got = post(server, CHAT, body(SUM, max_tokens=300, **more))["mote"]["thinking"]
         equal((got["mode"], got["source"]), (mode, source))
@@ -241,6 +244,34 @@ def odd_conversations(server):
                  [{"role": "user", "content": "a"}, {"role": "system", "content": "late"}, {"role": "user", "content": "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace")}],
                  [{"role": "assistant", "content": "a", "refusal": None, "reasoning_content": "hm"}, {"role": "user", "content": ""}]):
         post(server, CHAT, body(messages=talk, max_tokens=2))
+
+
+@case
+def a_broken_call_of_earlier_is_kept_as_text(server):
+    """A history comes with every request: what is wrong with it must not end the conversation."""
+    for arguments in ('{"city": "Par', "[1]", "Paris"):
+        call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+        messages = [{"role": "user", "content": WEATHER}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "call_1", "content": "bad arguments"}]
+        reply = post(server, CHAT, body(messages=messages, tools=[WEATHER_TOOL], max_tokens=4))
+        equal([w["code"] for w in reply["mote"]["warnings"]], ["arguments_not_json"])
+        prompt = post(server, "/apply-template", {"messages": messages})["prompt"]
+        assert f"<function=get_weather>\n<parameter=arguments>\n{arguments}\n</parameter>" in prompt, prompt
+        items = [{"role": "user", "content": WEATHER},
+                 {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": arguments},
+                 {"type": "function_call_output", "call_id": "call_1", "output": "bad arguments"}]
+        counted = post(server, "/v1/responses/input_tokens", {"input": items})["input_tokens"]
+        equal(counted, post(server, CHAT + "/input_tokens", {"messages": messages})["input_tokens"])
+
+
+@case
+def forms_by_their_older_names(server):
+    """Not held would be worse than refused: the answer would look as if it had been."""
+    equal(post(server, CHAT, body(guided_choice=["maybe"]))["choices"][0]["message"]["content"], "maybe")
+    equal(post(server, CHAT, body(guided_regex="a{3}"))["choices"][0]["message"]["content"], "aaa")
+    json.loads(post(server, CHAT, body(guided_json=POINT_SCHEMA, max_tokens=60))["choices"][0]["message"]["content"])
+    equal(post(server, CHAT, body(guided_grammar="root ::= x"), 400)["error"]["param"], "guided_grammar")
+    equal(post(server, CHAT, body(guided_regex="a", regex="b"), 400)["error"]["param"], "guided_regex")
 
 
 @case

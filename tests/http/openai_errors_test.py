@@ -143,7 +143,7 @@ def many_messages(server):
 def a_message_that_is_wrong_is_named(server):
     for wrong in ({"role": "king", "content": "x"}, {"content": "x"}, "text", {"role": "user", "content": 5},
                   {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]},
-                  {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}):
+                  {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}):
         error = json.loads(request(server, "POST", CHAT, body(messages=[{"role": "user", "content": "a"}, wrong]))[2])["error"]
         assert "messages[1]" in error["message"] or "messages[1]" in error["param"], error
 

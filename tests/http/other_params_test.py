@@ -37,7 +37,7 @@ GOOD = {
     "format": ["json", "", {"type": "integer"}], "keep_alive": ["5m", 0, -1, "-1s"], "suffix": [""],
     "thinking": [{"type": "disabled"}, {"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1}],
     "output_config": [{}, {"effort": "low"}, {"format": {"type": "json_schema", "schema": {}}}],
-    "regex": ["[ab]"], "choice": [["yes"]], "json_schema": [{"type": "integer"}], "raw": [False, True],
+    "regex": ["[ab]"], "choice": [["yes"]], "guided_regex": ["[ab]"], "guided_choice": [["yes"]], "json_schema": [{"type": "integer"}], "raw": [False, True],
     "structured_outputs": [{"regex": "a"}], "chat_template_kwargs": [{"enable_thinking": False}],
     "extra_body": [{}], "context": [[]], "images": [[]], "options": [{}], "seed": [-1, 2 ** 63 - 1],
     "input": ["x", ["x", "y"], []], "dimensions": [1], "normalize": ["sum", "mean", "softmax"],
