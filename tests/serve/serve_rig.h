@@ -37,6 +37,12 @@ typedef struct question {
 void question_init(question *q, const rig *r, const char *body, mote_answer_options answer);
 /* Of a parsed conversation whose messages may bring tokens. */
 void question_render(question *q, const rig *r);
+/* A user's question of so many words, different for every seed, after a system text of so many;
+ * nothing but max_tokens ends its answer. */
+question question_of_words(const rig *r, uint64_t seed, size_t system_words, size_t words,
+                           uint32_t max_tokens);
+/* The most likely token always, whatever was said before. */
+mote_answer_options answer_greedy(uint32_t max_tokens);
 /* Some question: a few heads that many share, tools, forms, stop strings, thinking. */
 void question_random(question *q, const rig *r, test_random *random);
 void question_fini(question *q);
@@ -87,9 +93,12 @@ sched_job_options service_job(const service *s, asked *a, const question *q);
 mote_status service_submit(service *s, asked *a, const sched_job_options *options, mote_error *err);
 /* With the defaults, and it must work. */
 void service_ask(service *s, asked *a, const question *q);
+/* Likewise, as one of several clients. */
+void service_ask_as(service *s, asked *a, const question *q, uint64_t client);
 /* Waits until there is something to collect, if anybody is at work, and collects it. */
 void service_turn(service *s);
 void service_until_over(service *s, asked *a);
+void service_until_phase(service *s, const asked *a, sched_phase phase);
 /* Takes the tokens and lets go. */
 void service_drop(service *s, asked *a);
 void asked_fini(asked *a);

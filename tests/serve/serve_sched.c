@@ -1,77 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve_sched.c - the scheduler's promises one by one: who is next, who may go when, what is
- * refused, what is reused and by whom, and that vectors and scores are those of the engine.
+ * serve_sched.c - the scheduler's promises about who comes when: who is next, who may go, what is
+ * refused, what time and room do to an answer.
  */
-#include "base/mem.h"
 #include "base/os.h"
 #include "serve/serve_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 /* cmocka needs those before it */
 #include <cmocka.h>
 
 enum { CONTEXT = 2048 };
 
 static rig tiny;
-
-static mote_answer_options greedy(uint32_t max_tokens)
-{
-    return (mote_answer_options){.set = MOTE_SET_TEMPERATURE | MOTE_SET_TOP_K | MOTE_SET_TOP_P |
-                                        MOTE_SET_PRESENCE,
-                                 .max_tokens = max_tokens,
-                                 .no_loop_guard = true};
-}
-
-/* A user's question of so many words, different for every seed; after a system text of so many. */
-static question of_words(uint64_t seed, size_t system_words, size_t words, uint32_t max_tokens)
-{
-    question q;
-    strbuf body = {0};
-    char word[32];
-    strbuf_text(&body, "{\"messages\":[");
-    if (system_words > 0)
-        strbuf_text(&body, "{\"role\":\"system\",\"content\":\"");
-    for (size_t i = 0; i < system_words; i++) {
-        snprintf(word, sizeof word, "rule %zu ", i * 7 % 1000);
-        strbuf_text(&body, word);
-    }
-    if (system_words > 0)
-        strbuf_text(&body, "\"},");
-    strbuf_text(&body, "{\"role\":\"user\",\"content\":\"");
-    test_random random = {.state = seed};
-    for (size_t i = 0; i < words; i++) {
-        snprintf(word, sizeof word, "%llu ",
-                 (unsigned long long)test_random_below(&random, 100000));
-        strbuf_text(&body, word);
-    }
-    strbuf_text(&body, "\"}]}");
-    strbuf_byte(&body, 0);
-    question_init(&q, &tiny, body.p, greedy(max_tokens));
-    q.ignore_end = true; /* nothing but max_tokens ends it */
-    strbuf_fini(&body);
-    return q;
-}
-
-static void ask_as(service *s, asked *a, const question *q, uint64_t client)
-{
-    mote_error err;
-    sched_job_options o = service_job(s, a, q);
-    o.client = client;
-    must(service_submit(s, a, &o, &err), &err);
-}
-
-static void wait_for_phase(service *s, const asked *a, sched_phase phase)
-{
-    sched_where where;
-    do {
-        service_turn(s);
-        sched_look(s->sched, a->job, &where);
-    } while (where.phase != phase);
-}
 
 /* ---- cancel ---- */
 
@@ -95,11 +38,12 @@ static void a_drop_frees_within_a_step(void **state)
     service s;
     asked first, second;
     sched_figures f;
-    question writes = of_words(1, 0, 4, 1900), reads = of_words(2, 0, 250, 8);
+    question writes = question_of_words(&tiny, 1, 0, 4, 1900),
+             reads = question_of_words(&tiny, 2, 0, 250, 8);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    ask_as(&s, &first, &writes, 1);
-    wait_for_phase(&s, &first, SCHED_WRITING);
-    ask_as(&s, &second, &reads, 1);
+    service_ask_as(&s, &first, &writes, 1);
+    service_until_phase(&s, &first, SCHED_WRITING);
+    service_ask_as(&s, &second, &reads, 1);
     sched_where where;
     sched_look(s.sched, second.job, &where);
     assert_int_equal(where.phase, SCHED_QUEUED);
@@ -110,8 +54,8 @@ static void a_drop_frees_within_a_step(void **state)
     assert_true(steps_after_drop(&s, &first) <= 2);
     asked_fini(&first);
     /* while it is read */
-    ask_as(&s, &first, &reads, 1);
-    wait_for_phase(&s, &first, SCHED_READING);
+    service_ask_as(&s, &first, &reads, 1);
+    service_until_phase(&s, &first, SCHED_READING);
     assert_true(steps_after_drop(&s, &first) <= 2);
     assert_int_equal(sched_busy(s.sched), 0);
     sched_read_figures(s.sched, &f);
@@ -132,14 +76,15 @@ static void clients_take_turns(void **state)
     enum { GREEDY = 12, MODEST = 3 };
     service s;
     asked busy, greedy_jobs[GREEDY], modest[MODEST];
-    question q = of_words(3, 0, 3, 2), hold = of_words(4, 0, 3, 1900);
+    question q = question_of_words(&tiny, 3, 0, 3, 2),
+             hold = question_of_words(&tiny, 4, 0, 3, 1900);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    ask_as(&s, &busy, &hold, 9);
-    wait_for_phase(&s, &busy, SCHED_WRITING);
+    service_ask_as(&s, &busy, &hold, 9);
+    service_until_phase(&s, &busy, SCHED_WRITING);
     for (size_t i = 0; i < GREEDY; i++)
-        ask_as(&s, &greedy_jobs[i], &q, 1);
+        service_ask_as(&s, &greedy_jobs[i], &q, 1);
     for (size_t i = 0; i < MODEST; i++)
-        ask_as(&s, &modest[i], &q, 2 + i % 2);
+        service_ask_as(&s, &modest[i], &q, 2 + i % 2);
     sched_where where;
     sched_look(s.sched, modest[0].job, &where);
     assert_int_equal(where.position, 2);
@@ -179,7 +124,7 @@ static void follow(service *s, asked *a)
     asked *all = s->with;
     const size_t next = (size_t)(a - all) + 1;
     if (a >= all && next < FOLLOWERS && a->n_events == 1)
-        ask_as(s, &all[next], a->question, 2);
+        service_ask_as(s, &all[next], a->question, 2);
 }
 
 static void one_at_a_time_starves_nobody(void **state)
@@ -189,15 +134,16 @@ static void one_at_a_time_starves_nobody(void **state)
     service s;
     asked all[FOLLOWERS + LINE + 1];
     asked *line = all + FOLLOWERS, *busy = line + LINE;
-    question q = of_words(22, 0, 3, 2), hold = of_words(23, 0, 3, 1900);
+    question q = question_of_words(&tiny, 22, 0, 3, 2),
+             hold = question_of_words(&tiny, 23, 0, 3, 1900);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    ask_as(&s, busy, &hold, 9);
-    wait_for_phase(&s, busy, SCHED_WRITING);
+    service_ask_as(&s, busy, &hold, 9);
+    service_until_phase(&s, busy, SCHED_WRITING);
     s.heard = follow;
     s.with = all;
     for (size_t i = 0; i < LINE; i++)
-        ask_as(&s, &line[i], &q, 1);
-    ask_as(&s, &all[0], &q, 2);
+        service_ask_as(&s, &line[i], &q, 1);
+    service_ask_as(&s, &all[0], &q, 2);
     service_drop(&s, busy);
     while (sched_busy(s.sched) > 0)
         service_turn(&s);
@@ -222,13 +168,14 @@ static void a_full_queue_refuses(void **state)
     mote_error err;
     asked busy, waiting[QUEUE], late;
     sched_figures f;
-    question q = of_words(5, 0, 3, 300), hold = of_words(19, 0, 3, 1900);
+    question q = question_of_words(&tiny, 5, 0, 3, 300),
+             hold = question_of_words(&tiny, 19, 0, 3, 1900);
     service_open(&s, &tiny,
                  (sched_options){.parallel = 1, .queue = QUEUE, .context = CONTEXT, .threads = 1});
-    ask_as(&s, &busy, &hold, 1);
-    wait_for_phase(&s, &busy, SCHED_WRITING);
+    service_ask_as(&s, &busy, &hold, 1);
+    service_until_phase(&s, &busy, SCHED_WRITING);
     for (size_t i = 0; i < QUEUE; i++)
-        ask_as(&s, &waiting[i], &q, i);
+        service_ask_as(&s, &waiting[i], &q, i);
     sched_job_options o = service_job(&s, &late, &q);
     assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_FULL);
     assert_false(late.released);
@@ -236,7 +183,7 @@ static void a_full_queue_refuses(void **state)
     assert_int_equal(f.refused_full, 1);
     assert_int_equal(f.queued, QUEUE);
     service_drop(&s, &waiting[0]);
-    ask_as(&s, &waiting[0], &q, 1); /* there is room again */
+    service_ask_as(&s, &waiting[0], &q, 1); /* there is room again */
     /* going down: those inside go on, nobody else comes in */
     sched_drain(s.sched);
     o = service_job(&s, &late, &q);
@@ -265,7 +212,7 @@ static void a_deadline_ends_an_answer(void **state)
     service s;
     mote_error err;
     asked busy, queued;
-    question q = of_words(6, 0, 3, 15000);
+    question q = question_of_words(&tiny, 6, 0, 3, 15000);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = 16384, .threads = 1});
     sched_job_options o = service_job(&s, &busy, &q);
     o.seconds = 2;
@@ -299,13 +246,13 @@ static void thinking_ends_when_asked(void **state)
     question_init(&q, &tiny,
                   "{\"messages\":[{\"role\":\"user\",\"content\":\"What is 3 + 4?\"}],"
                   "\"enable_thinking\":true}",
-                  greedy(1800));
+                  answer_greedy(1800));
     q.answer.think_budget = 1500;
     q.answer.sampling.bias = &(mote_bias){tiny.kit.how.tags[CHAT_TAG_THINK_END], -50};
     q.answer.sampling.n_bias = 1;
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
     service_ask(&s, &a, &q);
-    wait_for_phase(&s, &a, SCHED_WRITING);
+    service_until_phase(&s, &a, SCHED_WRITING);
     sched_end_thinking(s.sched, a.job);
     service_until_over(&s, &a);
     assert_int_equal(a.said.status, MOTE_OK);
@@ -317,152 +264,7 @@ static void thinking_ends_when_asked(void **state)
     question_fini(&q);
 }
 
-/* ---- prefixes ---- */
-
-/* Asks, waits, lets go; returns how many tokens of the prompt were not read. */
-static uint64_t reused(service *s, const question *q, uint64_t realm, sched_reuse *from)
-{
-    mote_error err;
-    asked a;
-    said solo;
-    sched_job_options o = service_job(s, &a, q);
-    o.realm = realm;
-    must(service_submit(s, &a, &o, &err), &err);
-    service_until_over(s, &a);
-    rig_solo(&tiny, q, CONTEXT, &solo);
-    same_as_solo(&a, &solo);
-    *from = a.result.reuse;
-    const uint64_t n = a.said.answer.reused_tokens;
-    service_drop(s, &a);
-    asked_fini(&a);
-    said_fini(&solo);
-    return n;
-}
-
-static void heads_are_read_once(void **state)
-{
-    (void)state;
-    service s;
-    sched_reuse from;
-    question first = of_words(7, 120, 10, 12), second = of_words(8, 120, 10, 12);
-    const size_t head = first.prompt.marks[0].position;
-    assert_true(head > 200);
-    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    assert_int_equal(reused(&s, &first, 1, &from), 0);
-    assert_int_equal(from, SCHED_REUSE_NONE);
-    assert_true(reused(&s, &second, 1, &from) + 32 > head); /* the system text */
-    assert_int_equal(from, SCHED_REUSE_ENDED);
-    assert_true(reused(&s, &first, 1, &from) + 64 > first.prompt.n); /* all but its end */
-    service_close(&s);
-    question_fini(&first);
-    question_fini(&second);
-}
-
-static void realms_share_nothing(void **state)
-{
-    (void)state;
-    service s;
-    sched_reuse from;
-    question q = of_words(9, 120, 10, 12);
-    service_open(&s, &tiny, (sched_options){.parallel = 4, .context = CONTEXT, .threads = 1});
-    assert_int_equal(reused(&s, &q, 1, &from), 0);
-    assert_int_equal(reused(&s, &q, 2, &from), 0);
-    assert_true(reused(&s, &q, 2, &from) > 0);
-    assert_int_equal(reused(&s, &q, 3, &from), 0);
-    assert_true(reused(&s, &q, 1, &from) > 0);
-    service_close(&s);
-    question_fini(&q);
-}
-
-/* One of each realm at the same moment: none waits for another's reading, none takes from it. */
-static void realms_do_not_wait_for_each_other(void **state)
-{
-    (void)state;
-    enum { N = 4 };
-    service s;
-    asked before[N], a[N];
-    mote_error err;
-    question q = of_words(9, 120, 10, 12), hold = of_words(18, 0, 3, 1900);
-    service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
-    for (size_t i = 0; i < N; i++)
-        ask_as(&s, &before[i], &hold, 1);
-    for (size_t i = 0; i < N; i++)
-        wait_for_phase(&s, &before[i], SCHED_WRITING);
-    for (size_t i = 0; i < N; i++) {
-        sched_job_options o = service_job(&s, &a[i], &q);
-        o.realm = 10 + i;
-        must(service_submit(&s, &a[i], &o, &err), &err);
-    }
-    for (size_t i = 0; i < N; i++)
-        service_drop(&s, &before[i]);
-    for (size_t i = 0; i < N; i++)
-        service_until_over(&s, &a[i]);
-    for (size_t i = 0; i < N; i++) {
-        assert_true(a[i].turn <= a[0].turn + N); /* as seats became free */
-        assert_int_equal(a[i].said.answer.reused_tokens, 0);
-        assert_int_equal(a[i].result.reuse, SCHED_REUSE_NONE);
-        service_drop(&s, &a[i]);
-        asked_fini(&a[i]);
-        asked_fini(&before[i]);
-    }
-    service_close(&s);
-    question_fini(&q);
-    question_fini(&hold);
-}
-
-/* Five who ask the same at once: one reads, the others wait for it. */
-static void the_same_is_not_read_twice(void **state)
-{
-    (void)state;
-    enum { N = 5 };
-    service s;
-    asked a[N];
-    said solo;
-    sched_figures f;
-    question q = of_words(10, 200, 10, 12);
-    rig_solo(&tiny, &q, CONTEXT, &solo);
-    service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
-    for (size_t i = 0; i < N; i++)
-        service_ask(&s, &a[i], &q);
-    for (size_t i = 0; i < N; i++)
-        service_until_over(&s, &a[i]);
-    for (size_t i = 0; i < N; i++) {
-        same_as_solo(&a[i], &solo);
-        service_drop(&s, &a[i]);
-        asked_fini(&a[i]);
-    }
-    sched_read_figures(s.sched, &f);
-    assert_true(f.read_tokens < q.prompt.n + N * 64);
-    assert_true(f.reused_live_tokens + f.reused_ended_tokens > (N - 1) * (q.prompt.n - 64));
-    service_close(&s);
-    said_fini(&solo);
-    question_fini(&q);
-}
-
-/* Two places on the shelf, three conversations: the one that nobody came back to goes. */
-static void the_least_recently_used_goes_first(void **state)
-{
-    (void)state;
-    service s;
-    sched_reuse from;
-    question a = of_words(14, 0, 60, 4), b = of_words(15, 0, 60, 4), c = of_words(16, 0, 60, 4);
-    service_open(&s, &tiny,
-                 (sched_options){.parallel = 1, .idle = 2, .context = CONTEXT, .threads = 1});
-    assert_true(reused(&s, &a, 0, &from) < 32);
-    assert_true(reused(&s, &b, 0, &from) < 32);
-    assert_true(reused(&s, &a, 0, &from) > 64);
-    assert_true(reused(&s, &c, 0, &from) < 32); /* in place of b */
-    assert_true(reused(&s, &a, 0, &from) > 64);
-    assert_true(reused(&s, &b, 0, &from) < 32);
-    sched_figures f;
-    sched_read_figures(s.sched, &f);
-    assert_int_equal(f.ended_kept, 2);
-    assert_true(f.states_used <= 4); /* those of sessions that went are free */
-    service_close(&s);
-    question_fini(&a);
-    question_fini(&b);
-    question_fini(&c);
-}
+/* ---- room ---- */
 
 /* Short questions without end; the long one is read all the same. */
 enum { SHORTS = 40 };
@@ -481,7 +283,7 @@ static void a_long_prompt_is_not_held_up(void **state)
     service s;
     size_t n[2] = {0};
     asked slow, quick[SHORTS];
-    question long_one = of_words(17, 0, 300, 1), asks[SHORTS];
+    question long_one = question_of_words(&tiny, 17, 0, 300, 1), asks[SHORTS];
     assert_true(long_one.prompt.n > 1000 && long_one.prompt.n < CONTEXT);
     service_open(
         &s, &tiny,
@@ -489,10 +291,10 @@ static void a_long_prompt_is_not_held_up(void **state)
     s.heard = count_before;
     s.with = n;
     for (size_t i = 0; i < SHORTS; i++)
-        asks[i] = of_words(100 + i, 0, 60, 1);
-    ask_as(&s, &slow, &long_one, 1);
+        asks[i] = question_of_words(&tiny, 100 + i, 0, 60, 1);
+    service_ask_as(&s, &slow, &long_one, 1);
     for (size_t i = 0; i < SHORTS; i++)
-        ask_as(&s, &quick[i], &asks[i], 2 + i);
+        service_ask_as(&s, &quick[i], &asks[i], 2 + i);
     while (sched_busy(s.sched) > 0)
         service_turn(&s);
     service_turn(&s);
@@ -520,7 +322,8 @@ static void the_younger_gives_way(void **state)
     asked older, younger;
     said alone[2];
     sched_figures f;
-    question first = of_words(20, 0, 10, 700), second = of_words(21, 0, 10, 700);
+    question first = question_of_words(&tiny, 20, 0, 10, 700),
+             second = question_of_words(&tiny, 21, 0, 10, 700);
     rig_solo(&tiny, &first, ROOM, &alone[0]);
     rig_solo(&tiny, &second, ROOM, &alone[1]);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .positions = ROOM, .threads = 1});
@@ -543,114 +346,6 @@ static void the_younger_gives_way(void **state)
     service_close(&s);
     question_fini(&first);
     question_fini(&second);
-}
-
-/* ---- vectors and scores ---- */
-
-static mote_session *engine_session(mote_engine **engine)
-{
-    mote_session *session;
-    mote_error err;
-    const mote_engine_options options = {
-        .threads = 1, .positions = CONTEXT, .logits_rows = CONTEXT};
-    must(mote_engine_new(engine, tiny.model, &options, &err), &err);
-    must(mote_session_new(&session, *engine, NULL, &err), &err);
-    return session;
-}
-
-static void vectors_are_the_engines(void **state)
-{
-    (void)state;
-    service s;
-    asked a, company;
-    mote_error err;
-    mote_engine *engine;
-    question q = of_words(11, 30, 40, 1), other = of_words(12, 30, 10, 60);
-    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
-    mote_session *session = engine_session(&engine);
-    const mote_work work = {
-        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_HIDDEN_LAST};
-    must(mote_step(engine, &work, 1, &err), &err);
-    size_t n;
-    const float *wanted = mote_session_hidden(session, &n);
-    for (int round = 0; round < 2; round++) {
-        service_ask(&s, &company, &other);
-        sched_job_options o = service_job(&s, &a, &q);
-        o.kind = SCHED_EMBED;
-        must(service_submit(&s, &a, &o, &err), &err);
-        service_until_over(&s, &a);
-        assert_int_equal(a.said.status, MOTE_OK);
-        assert_int_equal(a.result.n_embedding, n);
-        assert_memory_equal(a.result.embedding, wanted, n * sizeof *wanted);
-        service_until_over(&s, &company);
-        service_drop(&s, &a);
-        service_drop(&s, &company);
-        asked_fini(&a);
-        asked_fini(&company);
-    }
-    mote_session_free(session);
-    mote_engine_free(engine);
-    service_close(&s);
-    question_fini(&q);
-    question_fini(&other);
-}
-
-static float logprob_of(const mote_session *session, size_t row, mote_token token, uint32_t words)
-{
-    mote_choice choice;
-    mote_error err;
-    uint32_t *only = calloc(words, sizeof *only);
-    only[token / 32] = UINT32_C(1) << token % 32;
-    must(mote_sample(session, row, &(mote_sampling){.allowed = only}, &choice, &err), &err);
-    free(only);
-    return choice.logprob;
-}
-
-static void scores_are_the_engines(void **state)
-{
-    (void)state;
-    service s;
-    asked a;
-    mote_error err;
-    mote_engine *engine;
-    mote_model_info info;
-    mote_model_describe(tiny.model, &info);
-    question q = of_words(13, 0, 30, 1);
-    q.answer.sampling.top_logprobs = 2;
-    const size_t n = q.prompt.n; /* the last two reuse as much as there can be */
-    const size_t froms[] = {0, 1, 2, 33, 40, n - 5, n - 1, n - 1};
-    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    mote_session *session = engine_session(&engine);
-    const mote_work work = {
-        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_LOGITS_ALL};
-    must(mote_step(engine, &work, 1, &err), &err);
-    for (size_t i = 0; i < sizeof froms / sizeof *froms; i++) {
-        const size_t from = froms[i] > 0 ? froms[i] : 1;
-        sched_job_options o = service_job(&s, &a, &q);
-        o.kind = SCHED_SCORE;
-        o.score_from = froms[i];
-        must(service_submit(&s, &a, &o, &err), &err);
-        service_until_over(&s, &a);
-        assert_int_equal(a.said.status, MOTE_OK);
-        assert_int_equal(a.result.n_scores, q.prompt.n - from);
-        for (size_t j = 0; j < a.result.n_scores; j++) {
-            const mote_token token = q.prompt.ids[from + j];
-            const float wanted = logprob_of(session, from + j - 1, token, info.vocabulary / 32 + 1);
-            assert_int_equal(a.result.scores[j].token, token);
-            assert_memory_equal(&a.result.scores[j].logprob, &wanted, sizeof wanted);
-            assert_int_equal(a.result.scores[j].n_top, 2);
-        }
-        service_drop(&s, &a);
-        asked_fini(&a);
-    }
-    sched_job_options o = service_job(&s, &a, &q);
-    o.kind = SCHED_SCORE;
-    o.score_from = q.prompt.n;
-    assert_int_equal(service_submit(&s, &a, &o, &err), MOTE_E_ARG);
-    mote_session_free(session);
-    mote_engine_free(engine);
-    service_close(&s);
-    question_fini(&q);
 }
 
 /* ---- memory ---- */
@@ -699,15 +394,8 @@ int main(void)
         cmocka_unit_test(a_full_queue_refuses),
         cmocka_unit_test(a_deadline_ends_an_answer),
         cmocka_unit_test(thinking_ends_when_asked),
-        cmocka_unit_test(heads_are_read_once),
-        cmocka_unit_test(realms_share_nothing),
-        cmocka_unit_test(realms_do_not_wait_for_each_other),
-        cmocka_unit_test(the_same_is_not_read_twice),
-        cmocka_unit_test(the_least_recently_used_goes_first),
         cmocka_unit_test(a_long_prompt_is_not_held_up),
         cmocka_unit_test(the_younger_gives_way),
-        cmocka_unit_test(vectors_are_the_engines),
-        cmocka_unit_test(scores_are_the_engines),
         cmocka_unit_test(memory_decides),
     };
     rig_open(&tiny);
