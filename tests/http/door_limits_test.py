@@ -82,14 +82,18 @@ class Limits(door.OneServer):
 
     @door.unittest.skipIf(door.SANITIZED, "a sanitizer keeps memory and takes time")
     def test_refusing_is_cheap(self):
-        """Less than 10 ms of the server's time and 1 MiB of its memory for each."""
-        data = [with_target(1 << 20), with_field_bytes(1 << 20), with_fields(5000)]
-        before, started = self.cost(), time.monotonic()
-        for i in range(60):
+        """Little of the server's time for each, and no memory that stays. The time is the process's own,
+        so it is the same on a busy machine."""
+        data, n = [with_target(1 << 20), with_field_bytes(1 << 20), with_fields(5000)], 120
+        for i in range(n):
+            self.status(data[i % 3])  # what the allocator keeps for later it has by now
+        before = self.cost()
+        for i in range(n):
             self.status(data[i % 3])
         cpu, memory = (now - then for now, then in zip(self.cost(), before))
-        self.assertLess(cpu / 60, 0.010, time.monotonic() - started)
-        self.assertLess(memory, 32 << 20)  # whole pages come and go with the system, not with us
+        print(f"{n} refused: {1000 * cpu / n:.2f} ms each, {memory >> 10} KiB more in all")
+        self.assertLess(cpu / n, 0.003)
+        self.assertLess(memory, 1 << 20)
 
     def cost(self):
         pid = self.server.process.pid

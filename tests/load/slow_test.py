@@ -8,7 +8,7 @@ per cent of his times is at most twice what it was before; he is never refused.
   python3 slow_test.py [CONNECTIONS [SECONDS]]     4,000 and 20 by hand; 200 and 6 in the test run
 
 Needs the package slowhttptest. Times are held to the goal where the machine is quiet; that everybody is
-answered, and that the places are free again afterwards, always.
+answered within five seconds, and that the places are free again afterwards, always.
 """
 import json
 import shutil
@@ -25,6 +25,7 @@ MODES = {"slow headers": ["-H", "-i", "3"], "slow bodies": ["-B", "-i", "3", "-s
 QUESTION = {"model": "x", "messages": [{"role": "user", "content": FACT}], "temperature": 0,
             "max_tokens": 4}
 LITTLE = 0.05  # seconds: what no attack is blamed for
+MUCH = 5  # what nobody waits, however busy the machine is
 
 
 class Normal(threading.Thread):
@@ -84,6 +85,7 @@ def check(server, name):
     assert "initializing" in said or "connected" in said, said[-400:]
     assert not during.refused, during.refused[:3]
     assert asked <= goal or not is_quiet(), (asked, goal)
+    assert SANITIZED or max(during.times) <= MUCH, max(during.times)
 
 
 def add(name):

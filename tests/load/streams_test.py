@@ -11,12 +11,16 @@ import resource
 import sys
 
 from load_rig import (SANITIZED, Server, case, chat, crowd, equal, is_quiet, main, numbers,
-                      put_loop_first, scaled, stream_of)
+                      put_loop_first, scaled, stream_of, waited)
 
 PATH = "/v1/chat/completions"
 DISTINCT = 24
 SLOW = "mote_loop_slow_turns_total"
-FORGIVEN = 60  # turns of over 20 ms, where others are at work and the system decides who waits
+# A turn of over 20 ms that is not the loop's fault has waited so long at least for a processor: its
+# own work takes less than the rest.
+WAITED = 0.010
+A_FEW = 3  # others
+UNKNOWN = 60  # where the system does not tell who waits
 
 
 def alone(server, n):
@@ -47,15 +51,21 @@ def streams_do_not_mix(server):
     assert summary["at_once"] >= 0.9 * server.streams, summary
 
 
+def forgiven(server):
+    """Slow turns that others are to blame for."""
+    now = waited(server.process.pid)
+    return UNKNOWN if now is None else int(A_FEW + (now - server.waited_before) / WAITED)
+
+
 @case
 def the_loop_is_always_there(server):
     """Counted since it went before others: how long it took to start is another matter."""
-    slow = server.metric(SLOW) - server.slow_before
-    print(f"     {slow:.0f} turns over 20 ms, the longest of all "
+    slow, most = server.metric(SLOW) - server.slow_before, forgiven(server)
+    print(f"     {slow:.0f} turns over 20 ms, {most} forgiven, the longest of all "
           f"{1000 * server.metric('mote_loop_lag_max_seconds'):.1f} ms"
           + ("" if server.first else ", on a machine that gives the loop no precedence"))
     if server.first and not SANITIZED:
-        assert slow <= (0 if is_quiet() else FORGIVEN), slow
+        assert slow <= (0 if is_quiet() else most), slow
 
 
 @case
@@ -75,5 +85,6 @@ if __name__ == "__main__":
         server.streams, server.idle = streams, idle
         server.first = put_loop_first(server)
         server.slow_before = server.metric(SLOW)
+        server.waited_before = waited(server.process.pid)
         code = main(server)
     sys.exit(code)
