@@ -40,8 +40,7 @@ static bool read_json(answering *w)
     const mote_status status = json_doc_read(&w->ask.body, strbuf_view(&w->body), &err);
     strbuf_fini(&w->body);
     if (status == MOTE_E_FORMAT)
-        api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is not JSON: %s",
-                      err.text);
+        api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is %s", err.text);
     else if (status != MOTE_OK)
         ask_error_of(&w->error, &err);
     if (status != MOTE_OK)
@@ -78,8 +77,11 @@ bool answering_full(answering *w, size_t n)
                   "length is %llu tokens; the request (%zu tokens) exceeds the available context "
                   "size (%llu tokens).",
                   n, context, context, n, context);
+    const unsigned with_input = PARAM_IN_RESPONSES | PARAM_IN_EMBEDDINGS | PARAM_IN_OLLAMA_EMBED;
     snprintf(w->error.param, sizeof w->error.param, "%s",
-             w->ask.kind == ASK_CHAT ? "messages" : "prompt");
+             (w->how->place & with_input) != 0 ? "input"
+             : w->ask.kind == ASK_CHAT         ? "messages"
+                                               : "prompt");
     w->error.more = w->more;
     return false;
 }

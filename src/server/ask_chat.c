@@ -124,6 +124,9 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
         snprintf(error->param, sizeof error->param, "messages");
         return false;
     }
+    const size_t n_tools = json_node_size(json_node_get(body, "tools"));
+    if (n_tools > CHAT_MAX_TOOLS)
+        return ask_wrong(error, "tools", "are %zu, more than %d", n_tools, CHAT_MAX_TOOLS);
     if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK) {
         ask_error_of(error, &err);
         snprintf(error->param, sizeof error->param, "messages");
@@ -166,6 +169,15 @@ static bool choose_named(ask *a, const json_node *choice, const char *at, api_er
     return a->answer.tool_name != NULL;
 }
 
+/* Is this the type of a tool that others offer and we do not? */
+static bool was_left_out(const ask *a, str type)
+{
+    for (uint32_t i = 0; i < a->parsed.tools_left_out; i++)
+        if (str_eq(json_node_text(json_node_get(a->parsed.left_out[i], "type")), type))
+            return true;
+    return false;
+}
+
 static bool choose_mode(ask *a, str mode, const char *at, api_error *error)
 {
     if (str_is(mode, "auto"))
@@ -174,6 +186,8 @@ static bool choose_mode(ask *a, str mode, const char *at, api_error *error)
         a->answer.tool_choice = MOTE_TOOLS_NONE;
         return true;
     }
+    if (was_left_out(a, mode)) /* warned of already */
+        return true;
     if (!str_is(mode, "required") && !str_is(mode, "any"))
         return ask_wrong(error, at, "must be auto, none, required, or name a tool");
     a->answer.tool_choice = MOTE_TOOLS_REQUIRED;

@@ -91,8 +91,12 @@ static bool read_integer(const reading *r, const param *p, const json_node *node
 static bool read_seed(const reading *r, const param *p, const json_node *node)
 {
     int64_t seed;
-    if (!json_node_int64(node, &seed))
-        return wrong_type(r, p, "integer");
+    const double spelt = json_node_is(node, JSON_IS_NUMBER) ? json_node_double(node) : 0.5;
+    if (!json_node_int64(node, &seed)) {
+        if (!(fabs(spelt) < 9007199254740992.0) || spelt != (double)(int64_t)spelt) /* as 7.0 */
+            return wrong_type(r, p, "integer");
+        seed = (int64_t)spelt;
+    }
     r->a->answer.sampling.seed = (uint64_t)seed;
     r->a->has_seed = seed != -1;
     return true;

@@ -102,6 +102,25 @@ static void put_reasoning(answering *w)
     jp_close(&w->out, '}');
 }
 
+/* Clients read the format also if it is nobody's. */
+static void put_text(answering *w)
+{
+    const json_node *asked = json_node_get(w->ask.root, "text");
+    const json_node *format = json_node_get(asked, "format");
+    const json_node *verbosity = json_node_get(asked, "verbosity");
+    jp_key(&w->out, "text");
+    jp_open(&w->out, '{');
+    if (json_node_is(format, JSON_IS_OBJECT)) {
+        jp_key(&w->out, "format");
+        jp_node(&w->out, format);
+    } else {
+        jp_key_raw(&w->out, "format", "{\"type\":\"text\"}");
+    }
+    if (json_node_is(verbosity, JSON_IS_STRING))
+        jp_key_str(&w->out, "verbosity", json_node_text(verbosity));
+    jp_close(&w->out, '}');
+}
+
 static void put_request(answering *w)
 {
     const responses_own *own = w->ask.own;
@@ -123,7 +142,7 @@ static void put_request(answering *w)
     else
         jp_null(out);
     put_reasoning(w);
-    put_echo(w, "text", "{\"format\":{\"type\":\"text\"}}");
+    put_text(w);
     jp_key_text(out, "truncation", own->drops ? "auto" : "disabled");
     jp_key_bool(out, "store", own->store);
     jp_key_bool(out, "background", false);

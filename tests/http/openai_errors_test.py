@@ -35,7 +35,8 @@ def bodies_that_are_no_json(server):
             error = json.loads(request(server, "POST", path, text)[2])["error"]
             assert error["code"] in ("invalid_json", "invalid_value"), (path, text, error)
             equal(error["type"], "invalid_request_error")
-        fails(server, path, b'{"a":', 400, "invalid_request_error", "invalid_json")
+        error = fails(server, path, b'{"a":', 400, "invalid_request_error", "invalid_json")
+        equal(error["message"], "the body is not JSON: a value is missing at line 1, column 6")
 
 
 @case
@@ -53,7 +54,8 @@ def contexts_that_are_full(server):
     for path, sent in ((CHAT, body(messages=[{"role": "user", "content": LONG}])), ("/v1/completions", {"prompt": LONG}),
                        ("/v1/responses", {"input": LONG}), ("/v1/embeddings", {"input": LONG}),
                        (CHAT, body(messages=[{"role": "user", "content": LONG}], stream=True))):
-        error = fails(server, path, sent, 400, "invalid_request_error", "context_length_exceeded")
+        error = fails(server, path, sent, 400, "invalid_request_error", "context_length_exceeded",
+                      [field for field in ("messages", "prompt", "input") if field in sent][0])
         n, context = error["n_prompt_tokens"], error["n_ctx"]
         assert n >= context
         equal(error["message"], f"prompt is too long: {n} tokens > {context} maximum. This model's maximum context "
@@ -104,7 +106,12 @@ def pictures(server):
 @case
 def tools_that_cannot_be(server):
     many = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(129)]
-    fails(server, CHAT, body(tools=many), 400, "invalid_request_error", "invalid_value")
+    fails(server, CHAT, body(tools=many), 400, "invalid_request_error", "invalid_value", "tools")
+    hosted = post(server, "/v1/responses", {"input": FACT, "max_output_tokens": 2, "tools": [{"type": "web_search"}],
+                                            "tool_choice": {"type": "web_search"}})
+    equal([w["code"] for w in hosted["mote"]["warnings"]], ["tool_type_ignored"])
+    fails(server, "/v1/responses", {"input": FACT, "tool_choice": {"type": "web_search"}}, 400, "invalid_request_error",
+          "invalid_value", "tool_choice")
     post(server, CHAT, body(tools=many[:128], tool_choice="none"))
     fails(server, CHAT, body(tools=[WEATHER_TOOL], tool_choice={"type": "function", "function": {"name": "no"}}), 400,
           "invalid_request_error", "invalid_value", "tool_choice")

@@ -43,7 +43,7 @@ GOOD = {
     "previous_response_id": [], "instructions": ["Be brief."], "store": [False],
     "truncation": ["auto", "disabled"], "dimensions": [1, 256], "encoding_format": ["float", "base64"],
     "pooling": ["last"], "instruction": ["Topic: "], "metadata": [{"a": "b"}], "tokens": [True],
-    "seed": [0, -1, 2**63 - 1, -(2**63)],
+    "seed": [0, -1, 7.0, 2**63 - 1, -(2**63)],
 }
 BAD = {
     "stop": ["z" * 257, ["a"] * 17, [""], [5]], "logit_bias": [{"x": 1}, {"5": 101}, {"-1": 0}, [[5]], {"9" * 9: 1}],
@@ -57,7 +57,7 @@ BAD = {
     "reasoning_format": ["xml"], "messages": [[], [{"role": "king", "content": "x"}]],
     "prompt": [[], [[]], ["x"] * 65, [-1], [10**9]], "input": [[]], "best_of": [0, 9], "logprobs": [-1, 21],
     "previous_response_id": ["resp_no"], "truncation": ["some"], "dimensions": [0, 257],
-    "encoding_format": ["int8"], "pooling": ["max", "mean"], "seed": [2**63, 1.5],
+    "encoding_format": ["int8"], "pooling": ["max", "mean"], "seed": [2**63, 1.5, 1e300],
 }
 # Fields that only make sense beside others.
 BESIDE = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},
@@ -134,7 +134,7 @@ def check_row(server, place, row):
         for sample in SAMPLES.values():
             good(server, place, row, sample)
         return
-    if "min" in row and name not in ("min_tokens", "max_output_tokens", "max_tokens"):
+    if "min" in row and name not in ("min_tokens", "max_output_tokens", "max_tokens", "n_predict"):
         check_range(server, place, row)
     for value in GOOD.get(name, []) if not ("min" in row) else []:
         good(server, place, row, value)
@@ -182,6 +182,8 @@ def of_two_names_the_first_wins(server):
     body = {"messages": [{"role": "user", "content": "Count to ten."}], "ignore_eos": True}
     reply = post(server, path, {**body, "max_tokens": 9, "max_completion_tokens": 3})
     equal(reply["usage"]["completion_tokens"], 3)
+    equal(post(server, path, {**body, "n_predict": 5})["usage"]["completion_tokens"], 5)
+    equal(post(server, path, {**body, "n_predict": 5, "max_tokens": 4})["usage"]["completion_tokens"], 4)
     reply = post(server, path, {**body, "max_tokens": 9})
     equal(reply["usage"]["completion_tokens"], 9)
     reply = post(server, path, {**base, "max_tokens": 10**9})
@@ -195,6 +197,7 @@ def values_arrive(server):
     wanted = {"temperature": 0.5, "top_p": 0.25, "top_k": 7, "min_p": 0.125, "presence_penalty": -1.5,
               "frequency_penalty": 0.5, "repetition_penalty": 1.25, "seed": 77}
     equal(post(server, path, {**base, **wanted})["mote"]["sampling"], wanted)
+    equal(post(server, path, {**base, "seed": 77.0})["mote"]["sampling"]["seed"], 77)
     first = post(server, path, base)["mote"]["sampling"]["seed"]
     assert first != post(server, path, base)["mote"]["sampling"]["seed"]
 

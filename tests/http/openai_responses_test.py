@@ -181,7 +181,14 @@ def stored_responses(server):
     listed = server.get(path + "/input_items")
     equal(listed["data"][0]["content"], [{"type": "input_text", "text": FACT}])
     equal((listed["first_id"], listed["last_id"]), (listed["data"][0]["id"],) * 2)
-    replayed = [name for name, _ in sse_get(server, path + "?stream=true")]
+    events = sse_get(server, path + "?stream=true")
+    replayed = [name for name, _ in events]
+    began, ended = (json.loads(events[i][1])["response"] for i in (0, -1))
+    equal((began["id"], began["status"], began["output"], began["usage"]), (made["id"], "in_progress", [], None))
+    equal(ended, made)
+    equal(made["text"], {"format": {"type": "text"}})
+    brief = post(server, RESPONSES, {**body(), "text": {"verbosity": "low"}})
+    equal(brief["text"], {"format": {"type": "text"}, "verbosity": "low"})
     equal(replayed, ["response.created", "response.output_item.added", "response.output_item.done", "response.completed"])
     equal(json.loads(request(server, "POST", path + "/cancel")[2]), made)
     equal(json.loads(request(server, "DELETE", path)[2]), {"id": made["id"], "object": "response", "deleted": True})
