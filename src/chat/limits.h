@@ -3,6 +3,8 @@
 #ifndef MOTE_CHAT_LIMITS_H
 #define MOTE_CHAT_LIMITS_H
 
+#include "json_schema/schema.h"
+
 enum {
     /* of a request */
     CHAT_MAX_MESSAGES = 2048,
@@ -11,6 +13,7 @@ enum {
     CHAT_MAX_IMAGES = 16,  /* of the whole request; videos too */
     CHAT_MAX_CALLS = 128,  /* of one message */
     CHAT_MAX_NAME = 128,   /* bytes of a tool's name */
+    CHAT_MAX_SCHEMA = SCHEMA_MAX_BYTES,
 
     /* of an answer: what is longer is not taken for a call */
     CHAT_MAX_CALL_BYTES = 4 << 20,

@@ -45,6 +45,8 @@ mote_status json_doc_read(json_doc **out, str text, mote_error *err);
 /* NULL is allowed. */
 void json_doc_free(json_doc *doc);
 const json_node *json_doc_root(const json_doc *doc);
+/* Did an object of the text have a name twice? The last one counts, and is the only one here. */
+bool json_doc_repeats(const json_doc *doc);
 /* How many nodes: each has a number from 0, the root, in the order of the text. */
 uint32_t json_doc_nodes(const json_doc *doc);
 uint32_t json_node_number(const json_doc *doc, const json_node *node);

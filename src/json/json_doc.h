@@ -18,7 +18,8 @@ struct json_node {
 struct json_doc {
     json_node *nodes; /* [n_nodes] */
     uint32_t n_nodes;
-    char *bytes; /* all names, strings and numbers, each with a zero behind it */
+    bool repeats; /* an object had a name twice */
+    char *bytes;  /* all names, strings and numbers, each with a zero behind it */
 };
 
 /* Decodes a string from behind its opening quote on; *at ends behind the closing one. `out` has

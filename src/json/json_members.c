@@ -123,6 +123,7 @@ static mote_status unite(json_doc *doc, members *m, mote_error *err)
     sort(m);
     if (!pair_off(m))
         return MOTE_OK;
+    doc->repeats = true;
     json_node *copy = mem_new(m->object->whole, sizeof *copy);
     if (copy == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a JSON document");

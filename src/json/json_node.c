@@ -23,6 +23,11 @@ uint32_t json_doc_nodes(const json_doc *doc)
     return doc->n_nodes;
 }
 
+bool json_doc_repeats(const json_doc *doc)
+{
+    return doc->repeats;
+}
+
 uint32_t json_node_number(const json_doc *doc, const json_node *node)
 {
     return (uint32_t)(node - doc->nodes);

@@ -262,6 +262,8 @@ static void finish(answering *w)
 {
     exchange *x = w->x;
     note(w);
+    if (w->ask.answer.format != MOTE_FORMAT_TEXT)
+        server_count_form(w->server);
     if (!w->streaming) {
         print_on_pool(w);
         return;

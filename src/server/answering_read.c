@@ -46,6 +46,8 @@ static bool read_json(answering *w)
     if (status != MOTE_OK)
         return false;
     w->ask.root = json_doc_root(w->ask.body);
+    if (json_doc_repeats(w->ask.body))
+        ask_warn(&w->ask, "duplicate_key", "/");
     if (json_node_is(w->ask.root, JSON_IS_OBJECT))
         return true;
     api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ask_form.c - the form an answer must have, in all the spellings there are. */
 #include "base/mem.h"
+#include "chat/limits.h"
 #include "server/ask.h"
 
 #include <stdio.h>
@@ -44,7 +45,10 @@ bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error 
 {
     if (!json_node_is(schema, JSON_IS_OBJECT) && !json_node_is(schema, JSON_IS_BOOL))
         return ask_wrong(error, at, "must be a JSON schema");
-    return take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error);
+    if (!take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error))
+        return false;
+    return a->answer.format_bytes <= CHAT_MAX_SCHEMA ||
+           ask_refuse(error, at, "schema_too_large", "has more than 262144 bytes");
 }
 
 static bool present(const json_node *node)

@@ -110,6 +110,8 @@ static void put_requests(strbuf *out, const metrics_view *v)
     if (c->beyond > 0)
         put(out, "mote_requests_total{dialect=\"other\",route=\"other\",status=\"other\"} %llu\n",
             (unsigned long long)c->beyond);
+    counter(out, "schema_requests_total", v->door.forms,
+            "Requests answered in a form they had asked for.");
     family(out, "rejected_total", "counter",
            "What was turned away before any work was done for it.");
     labelled(out, "rejected_total", "reason", "queue_full", v->work.refused_full);

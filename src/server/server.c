@@ -362,6 +362,11 @@ const char *server_address(const server *s, size_t i)
     return s->listening.sockets[i].name;
 }
 
+void server_count_form(server *s)
+{
+    s->forms++;
+}
+
 void server_read_figures(const server *s, server_figures *out)
 {
     loop_figures l;
@@ -372,6 +377,7 @@ void server_read_figures(const server *s, server_figures *out)
         .refused_connections = s->refused_connections,
         .refused_requests = s->refused_requests,
         .body_bytes = s->body_bytes,
+        .forms = s->forms,
         .loop_longest = l.longest,
         .loop_longest_lately = l.longest_lately,
         .loop_over_20_ms = l.over_20_ms,

@@ -80,6 +80,8 @@ mote_status server_vocab(server *s, const struct vocab **out, mote_error *err);
 /* Terminated; what the model is called in replies. */
 const char *server_model_name(const server *s);
 bool server_draining(const server *s);
+/* A request was answered in the form it had asked for. On the loop. */
+void server_count_form(server *s);
 /* How many addresses it listens on, and the name of one: "127.0.0.1:11435", "unix:PATH". */
 size_t server_n_addresses(const server *s);
 const char *server_address(const server *s, size_t i);
@@ -90,6 +92,7 @@ typedef struct server_figures {
     uint64_t refused_connections; /* over a limit, or while draining */
     uint64_t refused_requests;    /* at the gate, or by a rule of access.h */
     uint64_t body_bytes;          /* held for requests at present */
+    uint64_t forms;               /* requests answered in a form they had asked for */
     double loop_longest;          /* seconds one turn of the loop took at most, */
     double loop_longest_lately;   /* within the last one or two seconds, */
     uint64_t loop_over_20_ms;     /* and how many took longer than they may */

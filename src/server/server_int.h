@@ -38,7 +38,7 @@ struct server {
     double last_second, last_watchdog; /* of the tick */
     double watchdog;                   /* how often systemd wants to hear of us; 0: never */
     uint64_t body_bytes;               /* of all requests that are being read or answered */
-    uint64_t requests, refused_connections, refused_requests;
+    uint64_t requests, refused_connections, refused_requests, forms;
     request_counts counts; /* of requests that are over */
     double started;
 };

@@ -265,6 +265,25 @@ def a_broken_call_of_earlier_is_kept_as_text(server):
 
 
 @case
+def names_that_come_twice(server):
+    """The last one counts; whoever wrote the body should hear of it."""
+    text = json.dumps(body(max_tokens=2))
+    reply = json.loads(request(server, "POST", CHAT, (text[:-1] + ', "max_tokens": 3}').encode())[2])
+    equal((reply["usage"]["completion_tokens"], reply["mote"]["warnings"]), (3, [{"code": "duplicate_key", "at": "/"}]))
+    equal(post(server, CHAT, body(max_tokens=2))["mote"]["warnings"], [])
+
+
+@case
+def forms_are_counted(server):
+    name = "mote_schema_requests_total"
+    before = server.metric(name)
+    post(server, CHAT, body(POINT, json_schema=POINT_SCHEMA))
+    sse(server, CHAT, body(choice=["yes"], stream=True))
+    post(server, CHAT, body())
+    equal(server.metric(name), before + 2)
+
+
+@case
 def forms_by_their_older_names(server):
     """Not held would be worse than refused: the answer would look as if it had been."""
     equal(post(server, CHAT, body(guided_choice=["maybe"]))["choices"][0]["message"]["content"], "maybe")

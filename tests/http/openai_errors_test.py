@@ -85,6 +85,10 @@ def forms_that_cannot_be(server):
         error = fails(server, CHAT, body(json_schema=schema), 400, "invalid_request_error",
                       json.loads(request(server, "POST", CHAT, body(json_schema=schema))[2])["error"]["code"])
         assert error["code"] in ("unsupported_schema", "invalid_value"), error
+    large = {"type": "string", "description": "x" * 262144}
+    fails(server, CHAT, body(json_schema=large), 400, "invalid_request_error", "schema_too_large", "json_schema")
+    fails(server, CHAT, body(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": large}}), 400,
+          "invalid_request_error", "schema_too_large", "response_format.json_schema.schema")
     fails(server, CHAT, body(json_schema={}, regex="a"), 400, "invalid_request_error", "invalid_value", "regex")
     fails(server, CHAT, body(grammar="root ::= x"), 400, "invalid_request_error", "unsupported", "grammar")
 

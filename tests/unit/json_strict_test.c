@@ -267,6 +267,7 @@ static void random_members_are_united(void **state)
         json_doc *doc = read_ok(text);
         const json_node *member = json_node_first(json_doc_root(doc));
         assert_int_equal(json_doc_nodes(doc), 1 + 3 * n_seen);
+        assert_int_equal(json_doc_repeats(doc), n_seen < n);
         for (uint32_t i = 0; i < n_seen; i++, member = json_node_next(member)) {
             int64_t held;
             assert_true(json_node_int64(json_node_first(member), &held));
