@@ -41,19 +41,21 @@ bool wire_read(int fd, void *data, size_t n)
     return true;
 }
 
-static void reply(int fd, const media_seen *seen, mote_status status, const mote_error *err)
+void wire_refuse(int fd, wire_end end, mote_status status, const char *why)
 {
     wire_reply h = {.status = (uint32_t)status};
-    if (status != MOTE_OK) {
-        snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, err->text);
-        wire_write(fd, WIRE_CHILD, &h, sizeof h);
-        return;
-    }
-    h.n = seen->n;
-    h.width = seen->width;
-    h.height = seen->height;
-    h.stored_width = seen->stored_width;
-    h.stored_height = seen->stored_height;
+    snprintf(h.text, sizeof h.text, "%.*s", (int)sizeof h.text - 1, why);
+    wire_write(fd, end, &h, sizeof h);
+}
+
+static void reply(int fd, const media_seen *seen)
+{
+    const wire_reply h = {.status = MOTE_OK,
+                          .n = seen->n,
+                          .width = seen->width,
+                          .height = seen->height,
+                          .stored_width = seen->stored_width,
+                          .stored_height = seen->stored_height};
     if (wire_write(fd, WIRE_CHILD, &h, sizeof h) &&
         wire_write(fd, WIRE_CHILD, seen->times, seen->n * sizeof *seen->times))
         wire_write(fd, WIRE_CHILD, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
@@ -86,6 +88,9 @@ _Noreturn void wire_serve(int fd)
                            .fps = h.fps,
                            .limits = h.limits};
     const mote_status status = media_see_here(&ask, &seen, &err);
-    reply(fd, &seen, status, &err);
+    if (status == MOTE_OK)
+        reply(fd, &seen);
+    else
+        wire_refuse(fd, WIRE_CHILD, status, err.text);
     _exit(0);
 }

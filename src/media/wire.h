@@ -32,6 +32,9 @@ typedef enum wire_end { WIRE_PROGRAM, WIRE_CHILD } wire_end;
 bool wire_write(int fd, wire_end end, const void *data, size_t n);
 bool wire_read(int fd, void *data, size_t n);
 
+/* The whole reply to a request that is not answered. */
+void wire_refuse(int fd, wire_end end, mote_status status, const char *why);
+
 /* Gives up everything but computing (sandbox.h), then reads a request from `fd`, answers it and
  * ends the process. */
 _Noreturn void wire_serve(int fd);

@@ -104,6 +104,9 @@ static void nurse(int control)
                 become_helper(fd);
             wire_serve(fd);
         }
+        if (child < 0)
+            wire_refuse(fd, WIRE_PROGRAM, MOTE_E_IO,
+                        "no process for decoding pictures can be started");
         close(fd);
     }
 }
@@ -176,19 +179,31 @@ static bool send_socket(media_nursery *nursery, int fd, char who)
     return n == 1;
 }
 
-static mote_status no_answer(mote_error *err)
+static mote_status no_nursery(mote_error *err)
 {
     return err_set(err, MOTE_E_IO,
+                   "the process that decodes pictures is gone: there are none until the program is "
+                   "started again");
+}
+
+/* The file's fault, if there was somebody to send it to. */
+static mote_status no_answer(const media_nursery *nursery, mote_error *err)
+{
+    char nothing;
+    if (recv(nursery->control, &nothing, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+        return no_nursery(err); /* it never says anything: it has hung up */
+    return err_set(err, MOTE_E_FORMAT,
                    "the picture's decoder ended without an answer: the file is damaged or too much "
                    "for its limits");
 }
 
 /* A stranger's bytes have been in the child: sizes are checked as if it had made them up. */
-static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_error *err)
+static mote_status receive(const media_nursery *nursery, int fd, const media_ask *ask,
+                           media_seen *out, mote_error *err)
 {
     wire_reply h;
     if (!wire_read(fd, &h, sizeof h))
-        return no_answer(err);
+        return no_answer(nursery, err);
     h.text[sizeof h.text - 1] = 0;
     if (h.status != MOTE_OK)
         return err_set(err, h.status <= MOTE_E_MISMATCH ? (mote_status)h.status : MOTE_E_FORMAT,
@@ -197,7 +212,7 @@ static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_e
     if (h.n == 0 || h.n > most || h.width == 0 || h.height == 0 || h.width % MEDIA_SIDE != 0 ||
         h.height % MEDIA_SIDE != 0 || h.width > MEDIA_MAX_SIDE || h.height > MEDIA_MAX_SIDE ||
         (uint64_t)h.n * h.width * h.height > MOST_PIXELS)
-        return no_answer(err);
+        return no_answer(nursery, err);
     *out = (media_seen){.n = h.n,
                         .width = h.width,
                         .height = h.height,
@@ -210,7 +225,7 @@ static mote_status receive(int fd, const media_ask *ask, media_seen *out, mote_e
                        h.height);
     if (!wire_read(fd, out->times, h.n * sizeof *out->times) ||
         !wire_read(fd, out->rgb, (size_t)h.n * h.width * h.height * 3))
-        return no_answer(err);
+        return no_answer(nursery, err);
     return MOTE_OK;
 }
 
@@ -226,12 +241,12 @@ static mote_status exchange_with_child(media_nursery *nursery, int own, int its,
     const bool sent = send_socket(nursery, its, who);
     close(its);
     if (!sent)
-        return err_set(err, MOTE_E_IO, "the process that decodes pictures is gone");
-    if (!wire_write(own, WIRE_PROGRAM, &h, sizeof h) ||
-        !wire_write(own, WIRE_PROGRAM, ask->parts, ask->n_parts * sizeof *ask->parts) ||
-        !wire_write(own, WIRE_PROGRAM, ask->file.p, ask->file.n))
-        return no_answer(err);
-    return receive(own, ask, out, err);
+        return no_nursery(err);
+    /* Who stops reading has said why, or says nothing: either is read afterwards. */
+    if (wire_write(own, WIRE_PROGRAM, &h, sizeof h) &&
+        wire_write(own, WIRE_PROGRAM, ask->parts, ask->n_parts * sizeof *ask->parts))
+        wire_write(own, WIRE_PROGRAM, ask->file.p, ask->file.n);
+    return receive(nursery, own, ask, out, err);
 }
 
 mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *out,

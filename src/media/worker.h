@@ -39,8 +39,8 @@ typedef struct media_seen {
     double *times;                        /* [n], seconds from the beginning of a film */
 } media_seen;
 
-/* Any thread, any number at once. The statuses of media_decode, and MOTE_E_IO if the decoder ended
- * without an answer. */
+/* Any thread, any number at once. The statuses of media_decode, MOTE_E_FORMAT also if the decoder
+ * ended without an answer; MOTE_E_IO: there is no decoder, whatever the file. */
 mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *out,
                       mote_error *err);
 void media_seen_fini(media_seen *seen);

@@ -22,10 +22,18 @@ static bool too_large(sight_request *r, const sight_item *item, const char *why)
     return wrong(r, item, "image_too_large", why);
 }
 
+/* Not the fault of any file: it may come again. */
+static bool no_decoder(sight_request *r, const mote_error *err)
+{
+    api_error_set(&r->error, API_E_UNAVAILABLE, "vision_unavailable", "%s", err->text);
+    return false;
+}
+
 static bool not_seen(sight_request *r, const sight_item *item, const mote_error *err)
 {
     switch (err->status) {
     case MOTE_E_MEMORY: return ask_no_memory(&r->error);
+    case MOTE_E_IO: return no_decoder(r, err);
     case MOTE_E_FULL: return too_large(r, item, err->text);
     default: return wrong(r, item, "image_parse_error", err->text);
     }

@@ -56,6 +56,10 @@ class OpenAI:
         return ("".join(e["choices"][0]["delta"].get("content") or "" for e in events if e["choices"]),
                 [e["mote"] for e in events if "mote" in e][-1])
 
+    def unavailable(self, reply):
+        equal(reply["error"]["type"], "unavailable_error")
+        return reply["error"]["code"], reply["error"]["message"]
+
     def error(self, reply):
         error = reply["error"]
         equal(error["type"], "invalid_request_error")
@@ -105,6 +109,10 @@ class Anthropic:
         return ("".join(e["delta"].get("text", "") for n, e in events if n == "content_block_delta"),
                 [e for n, e in events if n == "message_delta"][-1]["mote"])
 
+    def unavailable(self, reply):
+        equal((reply["type"], reply["error"]["type"]), ("error", "overloaded_error"))
+        return None, reply["error"]["message"]
+
     def error(self, reply):
         equal((reply["type"], reply["error"]["type"]), ("error", "invalid_request_error"))
         assert "messages" in reply["error"]["message"], reply
@@ -127,6 +135,10 @@ class Ollama:
     def stream(self, server, body):
         lines = [json.loads(line) for line in ndjson(server, self.path, {**body, "stream": True})]
         return "".join(self.read(line) for line in lines), lines[-1]["mote"]
+
+    def unavailable(self, reply):
+        equal(list(reply), ["error"])
+        return None, reply["error"]
 
     def error(self, reply):
         equal(list(reply), ["error"])

@@ -6,6 +6,7 @@ Answers are those of the reference and of `mote run --image`; alone and in compa
 import concurrent.futures
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -329,6 +330,40 @@ def forgetful():
                   max_tokens=2)["mote"]["images"], [SEEN] * 4)
 
 
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
+            found += [int(word) for word in f.read().split()]
+    return found
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+def orphaned():
+    """Without the process that decodes no picture is seen, which is no picture's fault; all else goes on."""
+    with Server(sees=True) as server:
+        ask(server, OpenAI(), DESCRIBE, [SEE])
+        nurseries = children(server.process.pid)
+        equal(len(nurseries), 1)
+        os.kill(nurseries[0], signal.SIGKILL)
+        end = time.monotonic() + 60
+        while state_of(nurseries[0]) != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for d in ALL:
+            for file in (COUNT, b"not a picture at all"):
+                status, headers, data = request(server, "POST", d.path, named(server, d.body(DESCRIBE, [file])))
+                equal((d.name, status, headers["retry-after"], headers["x-should-retry"]), (d.name, 503, "1", "true"))
+                code, text = d.unavailable(json.loads(data))
+                assert code in (None, "vision_unavailable") and "process that decodes" in text, (code, text)
+            equal(ask(server, d, DESCRIBE, [SEE])["mote"]["images"], [SEEN])  # from memory
+            assert d.read(ask(server, d, "Who are you?", []))
+
+
 if __name__ == "__main__":
     with Server("--image-tokens", "280", "--limit", "picture-tokens=320", sees=True) as seeing:
         code = main(seeing)
@@ -336,4 +371,5 @@ if __name__ == "__main__":
         little_room()
         blind()
         forgetful()
+        orphaned()
     sys.exit(code)

@@ -3,6 +3,7 @@
  * worker_test.c - decoding in another process: answers equal those of this one, strangers' faults
  * stay with their file, and children that are killed harm nobody else.
  */
+#define _GNU_SOURCE
 #include "base/mem.h"
 #include "media/worker.h"
 
@@ -10,6 +11,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,8 +99,8 @@ static void *keep_asking(void *with)
         const mote_status status = media_see(c->nursery, &c->ask, &got, &err);
         pthread_mutex_lock(&c->lock);
         c->answered += status == MOTE_OK;
-        c->lost += status == MOTE_E_IO;
-        c->wrong |= status == MOTE_OK ? !same(&got, &c->want) : status != MOTE_E_IO;
+        c->lost += status == MOTE_E_FORMAT;
+        c->wrong |= status == MOTE_OK ? !same(&got, &c->want) : status != MOTE_E_FORMAT;
         const bool stop = c->stop;
         pthread_mutex_unlock(&c->lock);
         media_seen_fini(&got);
@@ -157,16 +160,75 @@ static void survives_kills(media_nursery *nursery)
     mem_free((void *)c.ask.file.p);
 }
 
+/* ---- no decoder at all: nobody's file is wrong ---- */
+
+static void expect_none(media_nursery *nursery, str file, const char *when)
+{
+    for (int i = 0; i < 20; i++) {
+        media_seen seen;
+        mote_error err = {0};
+        const mote_status status = media_see(nursery, &(media_ask){.file = file}, &seen, &err);
+        if (status != MOTE_E_IO)
+            fail(when, mote_status_name(status));
+    }
+}
+
+/* Somebody who may not have one process more; root always may, so it becomes nobody. */
+static void without_processes(str file)
+{
+    enum { NOBODY = 65534 };
+    const struct rlimit none = {0, 0};
+    media_nursery *nursery;
+    mote_error err = {0};
+    if (getuid() == 0 && setuid(NOBODY) != 0) {
+        printf("nobody cannot be had here: not tried without processes\n");
+        return;
+    }
+    if (media_nursery_start(&nursery, &err) != MOTE_OK)
+        fail("starting", err.text);
+    if (prlimit(nursery_pid(), RLIMIT_NPROC, &none, NULL) != 0)
+        fail("a limit of processes", "cannot be set");
+    expect_none(nursery, file, "a nursery that cannot fork");
+    media_nursery_stop(nursery);
+}
+
+static void in_a_child(void (*test)(str), str file)
+{
+    int status = 0;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        test(file);
+        fflush(stdout);
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0)
+        fail("a test in a child", "see above");
+}
+
+static void without_nursery(media_nursery *nursery, str file)
+{
+    siginfo_t info;
+    const pid_t nurse = nursery_pid();
+    kill(nurse, SIGKILL);
+    waitid(P_PID, (id_t)nurse, &info, WEXITED | WNOWAIT);
+    expect_none(nursery, file, "a nursery that was killed");
+}
+
 int main(void)
 {
     media_nursery *nursery;
     mote_error err = {0};
+    const str large = read_file("big_2000x1500.jpg");
+    in_a_child(without_processes, large);
     if (media_nursery_start(&nursery, &err) != MOTE_OK)
         fail("starting", err.text);
     equal_to_this_process(nursery);
     refuses(nursery);
     survives_kills(nursery);
     equal_to_this_process(nursery);
+    without_nursery(nursery, large);
     media_nursery_stop(nursery);
+    mem_free((void *)large.p);
     return 0;
 }
