@@ -43,7 +43,8 @@ static chat_part_kind kind_of(const json_node *item, chat_mode mode, const char 
         (mode == CHAT_STABLE && type_is(item, "input_image")))
         return CHAT_PART_IMAGE;
     if (has(item, "video") || type_is(item, "video") ||
-        (mode == CHAT_STABLE && (has(item, "input_video") || has(item, "video_url"))))
+        (mode == CHAT_STABLE &&
+         (has(item, "input_video") || has(item, "video_url") || type_is(item, "video_frames"))))
         return CHAT_PART_VIDEO;
     if (mode == CHAT_STABLE && type_is(item, "refusal") && has(item, "refusal"))
         *text = "refusal";

@@ -113,7 +113,7 @@ static uint32_t count_frames(next_frame_fn *next, void *from)
 static mote_status in_frame(uint32_t i, mote_status status, mote_error *err)
 {
     char where[32];
-    snprintf(where, sizeof where, "frame %u", i);
+    snprintf(where, sizeof where, "frame %u", i + 1);
     if (i > 0 && status != MOTE_OK)
         err_prefix(err, where);
     return status;

@@ -50,8 +50,8 @@ static mote_status check_same(const seeing *s, uint32_t i, const media_picture *
     const media_seen *out = s->out;
     if (frame->width == out->stored_width && frame->height == out->stored_height)
         return MOTE_OK;
-    return err_set(s->err, MOTE_E_FORMAT, "frame %u is %u x %u, the first %u x %u", i, frame->width,
-                   frame->height, out->stored_width, out->stored_height);
+    return err_set(s->err, MOTE_E_FORMAT, "frame %u is %u x %u, the first %u x %u", i + 1,
+                   frame->width, frame->height, out->stored_width, out->stored_height);
 }
 
 /* Frame i of the file, as often as it was chosen. */
@@ -87,7 +87,7 @@ static mote_status see_part(seeing *s, str file)
 {
     char where[32];
     const mote_status status = media_decode(file, take_part, s, s->err);
-    snprintf(where, sizeof where, "frame %u", s->part);
+    snprintf(where, sizeof where, "frame %u", s->part + 1);
     if (status != MOTE_OK)
         err_prefix(s->err, where);
     return status;

@@ -52,6 +52,7 @@ typedef struct ask {
 
     sight *sight;                      /* NULL: the model cannot see */
     uint32_t image_tokens, max_pixels; /* of each picture; 0: nobody said */
+    double film_fps;                   /* of the film that is being read; likewise */
     sight_item *shown;                 /* [n_shown]: what the messages show, in their order */
     size_t n_shown;
     bool says_at; /* the messages are the dialect's own: a part that shows something says where the

@@ -4,6 +4,7 @@
 #include "media/fit.h"
 #include "server/ask.h"
 #include "server/json_print.h"
+#include "server/params.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -36,6 +37,39 @@ static bool read_source(str text, const char *at, str *out, api_error *error)
         return ask_refuse(error, at, "image_parse_error", "has a data: URL that is not base64");
     *out = (str){comma + 1, text.n - head - 1};
     return true;
+}
+
+/* A film picture by picture. */
+static bool read_frames(ask *a, const json_node *frames, sight_item *item, api_error *error)
+{
+    const size_t n = json_node_size(frames);
+    if (n < 1 || n > MEDIA_FRAMES_MAX)
+        return ask_wrong(error, item->at, "must have 1 to %d frames", MEDIA_FRAMES_MAX);
+    str *list = ask_memory(a, n, sizeof *list, error);
+    if (list == NULL)
+        return false;
+    item->frames = list;
+    for (const json_node *f = json_node_first(frames); f != NULL; f = json_node_next(f)) {
+        char at[128];
+        snprintf(at, sizeof at, "%s.frames[%zu]", item->at, item->n_frames);
+        if (!json_node_is(f, JSON_IS_STRING))
+            return ask_wrong(error, at, "must be a picture as a data: URL");
+        if (!read_source(json_node_text(f), at, &list[item->n_frames++], error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_film(ask *a, const json_node *node, sight_item *item, api_error *error)
+{
+    const json_node *frames = json_node_get(node, "frames");
+    a->film_fps = 0;
+    if (!params_read(a, node, PARAM_IN_FILM, item->at, &(param_limits){0}, error))
+        return false;
+    item->fps = a->film_fps;
+    if (json_node_is(frames, JSON_IS_ARRAY))
+        return read_frames(a, frames, item, error);
+    return read_source(item->part->text, item->at, &item->text, error);
 }
 
 void ask_put_image(strbuf *out, const char *at, str data)
@@ -94,7 +128,8 @@ static bool add(ask *a, const json_node *node, chat_part *part, const char *at, 
     sight_item *item = &a->shown[a->n_shown];
     *item = (sight_item){.film = part->kind == CHAT_PART_VIDEO, .part = part};
     snprintf(item->at, sizeof item->at, "%s", at);
-    if (!read_source(part->text, at, &item->text, error))
+    if (item->film ? !read_film(a, node, item, error)
+                   : !read_source(part->text, at, &item->text, error))
         return false;
     if (a->sight == NULL)
         return ask_refuse(error, at, "no_vision",

@@ -279,6 +279,11 @@ static bool read_plain(const reading *r, const param *p, const json_node *node)
             return false;
         *(float *)to = (float)x;
         break;
+    case PARAM_DOUBLE:
+        if (!read_number(r, p, node, &x))
+            return false;
+        *(double *)to = x;
+        break;
     case PARAM_COUNT:
         if (!read_integer(r, p, node, &x))
             return false;

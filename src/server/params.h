@@ -27,6 +27,7 @@ enum {
     PARAM_IN_INFILL = 1024,
     PARAM_IN_SCORE = 2048,
     PARAM_IN_RERANK = 4096,
+    PARAM_IN_FILM = 8192, /* a part of a message that shows one */
 
     PARAM_IN_OPENAI = PARAM_IN_CHAT | PARAM_IN_COMPLETIONS | PARAM_IN_RESPONSES,
     PARAM_IN_OLLAMA = PARAM_IN_OLLAMA_CHAT | PARAM_IN_OLLAMA_GENERATE,
@@ -40,6 +41,7 @@ enum {
 
 typedef enum param_kind {
     PARAM_REAL,       /* float */
+    PARAM_DOUBLE,     /* double */
     PARAM_COUNT,      /* uint32_t */
     PARAM_BOOL,       /* bool */
     PARAM_NOT,        /* bool, the other way round */

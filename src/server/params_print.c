@@ -22,13 +22,15 @@ static const struct {
     {PARAM_IN_INFILL, "infill"},
     {PARAM_IN_SCORE, "score"},
     {PARAM_IN_RERANK, "rerank"},
+    {PARAM_IN_FILM, "film part"},
 };
 enum { N_PLACES = sizeof places / sizeof *places };
 
 static const char *kind_name(param_kind kind)
 {
     switch (kind) {
-    case PARAM_REAL: return "number";
+    case PARAM_REAL:
+    case PARAM_DOUBLE: return "number";
     case PARAM_COUNT:
     case PARAM_SEED:
     case PARAM_MAX_TOKENS:

@@ -58,8 +58,11 @@ typedef struct sight_seen {
 } sight_seen;
 
 typedef struct sight_item {
-    str text; /* base64 */
+    str text;          /* base64 */
+    const str *frames; /* [n_frames]: or of a film every frame; NULL: it is one file */
+    size_t n_frames;
     bool film;
+    double fps;             /* of a film; 0: as the file says */
     uint32_t tokens;        /* at most; of a film in all */
     char at[96];            /* where in the body it stands */
     chat_part *part;        /* of the conversation, for whoever asks */

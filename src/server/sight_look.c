@@ -10,6 +10,8 @@
 #include "server/ask.h"
 #include "server/sight_int.h"
 
+#include <stdio.h>
+
 /* ---- what is wrong ---- */
 
 static bool wrong(sight_request *r, const sight_item *item, const char *code, const char *why)
@@ -41,28 +43,57 @@ static bool not_seen(sight_request *r, const sight_item *item, const mote_error 
 
 /* ---- bytes ---- */
 
+/* One file, or the frames of a film one after the other. */
+typedef struct sight_files {
+    strbuf bytes;
+    uint64_t *parts; /* [item->n_frames]: bytes of each frame */
+} sight_files;
+
 /* Everything that a picture depends on, and who may find it again. */
-static bool key_of(const sight_request *r, const sight_item *item, strbuf *file, digest *out)
+static bool key_of(const sight_request *r, const sight_item *item, sight_files *files, digest *out)
 {
-    const uint64_t more[3] = {item->tokens, item->film, r->realm};
-    const size_t n = file->n;
-    strbuf_put(file, (str){(const char *)more, sizeof more});
-    const bool fine = !file->failed && digest_of(out, strbuf_view(file));
-    file->n = n;
+    strbuf *b = &files->bytes;
+    const uint64_t more[4] = {item->tokens, item->film, item->n_frames, r->realm};
+    const size_t n = b->n;
+    strbuf_put(b, (str){(const char *)files->parts, item->n_frames * sizeof *files->parts});
+    strbuf_put(b, (str){(const char *)&item->fps, sizeof item->fps});
+    strbuf_put(b, (str){(const char *)more, sizeof more});
+    const bool fine = !b->failed && digest_of(out, strbuf_view(b));
+    b->n = n;
     return fine;
 }
 
-static bool read_file(const sight *s, sight_request *r, const sight_item *item, strbuf *file)
+static bool read_file(const sight *s, api_error *error, const char *at, str text, strbuf *out)
 {
-    if (item->text.n / 4 * 3 > s->options.file_bytes + 3)
-        return too_large(r, item, "is a file with more bytes than are taken");
-    if (!base64_get(file, item->text))
-        return file->failed ? ask_no_memory(&r->error)
-                            : wrong(r, item, "image_parse_error", "is not base64");
-    if (file->n == 0)
-        return wrong(r, item, "image_parse_error", "is empty");
-    return file->n <= s->options.file_bytes ||
-           too_large(r, item, "is a file with more bytes than are taken");
+    static const char large[] = "is a file with more bytes than are taken";
+    const size_t before = out->n;
+    if (text.n / 4 * 3 > s->options.file_bytes + 3)
+        return ask_refuse(error, at, "image_too_large", large);
+    if (!base64_get(out, text))
+        return out->failed ? ask_no_memory(error)
+                           : ask_refuse(error, at, "image_parse_error", "is not base64");
+    if (out->n == before)
+        return ask_refuse(error, at, "image_parse_error", "is empty");
+    return out->n - before <= s->options.file_bytes ||
+           ask_refuse(error, at, "image_too_large", large);
+}
+
+static bool read_files(const sight *s, sight_request *r, const sight_item *item, sight_files *out)
+{
+    if (item->frames == NULL)
+        return read_file(s, &r->error, item->at, item->text, &out->bytes);
+    out->parts = mem_new(item->n_frames, sizeof *out->parts);
+    if (out->parts == NULL)
+        return ask_no_memory(&r->error);
+    for (size_t i = 0; i < item->n_frames; i++) {
+        char at[128];
+        const size_t before = out->bytes.n;
+        snprintf(at, sizeof at, "%s.frames[%zu]", item->at, i);
+        if (!read_file(s, &r->error, at, item->frames[i], &out->bytes))
+            return false;
+        out->parts[i] = out->bytes.n - before;
+    }
+    return true;
 }
 
 /* ---- pixels ---- */
@@ -114,12 +145,16 @@ static bool look_at(sight *s, sight_request *r, const sight_item *item, const me
     return true;
 }
 
-static bool see(sight *s, sight_request *r, const sight_item *item, str file, sight_entry *e)
+static bool see(sight *s, sight_request *r, const sight_item *item, const sight_files *files,
+                sight_entry *e)
 {
     mote_error err;
     media_seen seen;
-    const media_ask wanted = {.file = file,
+    const media_ask wanted = {.file = strbuf_view(&files->bytes),
+                              .parts = files->parts,
+                              .n_parts = item->n_frames,
                               .film = item->film,
+                              .fps = item->fps,
                               .limits = {.most = (uint64_t)item->tokens * MEDIA_TOKEN_PIXELS}};
     if (media_see(s->options.nursery, &wanted, &seen, &err) != MOTE_OK)
         return not_seen(r, item, &err);
@@ -137,19 +172,19 @@ static bool see(sight *s, sight_request *r, const sight_item *item, str file, si
 
 /* ---- both ---- */
 
-static bool find_or_see(sight *s, sight_request *r, sight_item *item, strbuf *file)
+static bool find_or_see(sight *s, sight_request *r, sight_item *item, sight_files *files)
 {
     digest key;
     bool mine;
-    if (!read_file(s, r, item, file))
+    if (!read_files(s, r, item, files))
         return false;
-    if (!key_of(r, item, file, &key))
+    if (!key_of(r, item, files, &key))
         return ask_no_memory(&r->error);
     sight_entry *e = sight_hold(s, &key, &mine);
     if (e == NULL)
         return ask_no_memory(&r->error);
     if (mine) {
-        if (!see(s, r, item, strbuf_view(file), e)) {
+        if (!see(s, r, item, files, e)) {
             sight_give_up(s, e);
             return false;
         }
@@ -164,7 +199,8 @@ static bool find_or_see(sight *s, sight_request *r, sight_item *item, strbuf *fi
 
 void sight_look(sight *s, sight_request *r)
 {
-    strbuf file = {0};
-    find_or_see(s, r, &r->items[r->next_item++], &file);
-    strbuf_fini(&file);
+    sight_files files = {0};
+    find_or_see(s, r, &r->items[r->next_item++], &files);
+    strbuf_fini(&files.bytes);
+    mem_free(files.parts);
 }

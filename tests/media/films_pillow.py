@@ -125,7 +125,7 @@ def refuse(probe, rng):
              "without pictures"),
             ("nothing inside", b"RIFF\x04\0\0\0AVI ", "cannot be read"),
             ("no JPEG inside", films.avi([b"hello, world"]), "JPEG"),
-            ("a bad frame", films.avi([frames[0], frames[1][:300], frames[2]]), "frame 1"),
+            ("a bad frame", films.avi([frames[0], frames[1][:300], frames[2]]), "frame 2"),
             ("an MP4", b"\0\0\0\x18ftypisom" + b"\0" * 30, "ffmpeg"),
             ("a Matroska", b"\x1a\x45\xdf\xa3" + b"\0" * 30, "ffmpeg")):
         got = probe.frames(film)
@@ -160,9 +160,9 @@ def choose(probe, rng):
     got = probe.seen(small[:5])
     expect(got[0] == [0, 0.5, 1, 1.5, 2], "nor do files: 2", got[0])
     got = probe.seen([small[0], films.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
-    expect(isinstance(got, str) and "frame 1 is 40 x 64" in got, "frames of two sizes", got)
+    expect(isinstance(got, str) and "frame 2 is 40 x 64" in got, "frames of two sizes", got)
     got = probe.seen([small[0], b"hello", *small[1:4]])
-    expect(isinstance(got, str) and "frame 1" in got, "a file that is no picture", got)
+    expect(isinstance(got, str) and "frame 2" in got, "a file that is no picture", got)
 
 
 def main():

@@ -252,8 +252,11 @@ def parts_of(question, image, text):
     """What a question of the model card shows, and its words, as parts of these types."""
     parts = [{"type": image, "image_url": url if image == "input_image" else {"url": url}}
              for url in ("data:image/png;base64," + rig.in_letters(f) for f in question.images)]
-    if question.film:
-        parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(question.film.gif)}})
+    film = question.film
+    if film and image == "input_image":
+        parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(film.gif)}})
+    elif film:
+        parts.append({"type": "video_frames", "frames": [rig.in_letters(f) for f in film.frames], "fps": film.fps})
     return [{"role": "user", "content": parts + [{"type": text, "text": question.text}]}]
 
 
