@@ -15,6 +15,7 @@
 #include "cli/pictures.h"
 #include "cli/say.h"
 #include "cli/text.h"
+#include "cli/tower.h"
 #include "media/worker.h"
 #include "server/server.h"
 #include "server/sight.h"
@@ -381,9 +382,12 @@ static int serve(const server_options *o, double began)
 static int open_model(loaded *on, const serve_options *f, const char *path,
                       struct media_nursery **nursery)
 {
-    char tower[PICTURES_PATH_BYTES];
+    char tower[TOWER_PATH_BYTES], why[TOWER_WHY_BYTES];
     mote_error err;
-    pictures_tower(tower, path, f->mmproj);
+    if (!tower_find(tower, why, path, f->mmproj))
+        return say_usage("%s", why);
+    if (why[0] != '\0')
+        say_note("%s", why);
     if (tower[0] != '\0' && media_nursery_start(nursery, &err) != MOTE_OK)
         return say_error(&err);
     const int code = load_model(on, path, tower[0] != '\0' ? tower : NULL, (mote_isa)f->load.isa);

@@ -9,7 +9,6 @@
 #include "cli/text.h"
 #include "media/frame_pairs.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,39 +21,6 @@ int pictures_start(pictures *p)
 {
     mote_error err;
     return media_nursery_start(&p->nursery, &err) == MOTE_OK ? CLI_DONE : say_error(&err);
-}
-
-/* ---- the tower's file ---- */
-
-static bool is_tower(const char *name)
-{
-    const size_t n = strlen(name);
-    return strncmp(name, "mmproj", 6) == 0 && n > 5 && strcmp(name + n - 5, ".gguf") == 0;
-}
-
-/* Two of them say nothing: which one belongs to the model? */
-void pictures_tower(char *out, const char *model_path, const char *given)
-{
-    const char *slash = strrchr(model_path, '/');
-    const int n = slash != NULL ? (int)(slash - model_path) + 1 : 0;
-    char folder[PICTURES_PATH_BYTES];
-    size_t found = 0;
-    out[0] = '\0';
-    if (given != NULL && strcmp(given, "none") == 0)
-        return;
-    if (given != NULL) {
-        snprintf(out, PICTURES_PATH_BYTES, "%s", given);
-        return;
-    }
-    snprintf(folder, sizeof folder, "%.*s", n, model_path);
-    DIR *d = opendir(n > 0 ? folder : ".");
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d))
-        if (is_tower(e->d_name) && found++ == 0)
-            snprintf(out, PICTURES_PATH_BYTES, "%.2000s%.255s", folder, e->d_name);
-    if (d != NULL)
-        closedir(d);
-    if (found != 1)
-        out[0] = '\0';
 }
 
 /* ---- looking ---- */

@@ -38,10 +38,6 @@ typedef struct pictures {
 bool pictures_wanted(const run_options *o);
 /* Starts the process that decodes; before the program has threads. */
 int pictures_start(pictures *p);
-/* The tower of a model: what --mmproj says, "none" if there shall be none, else the one
- * mmproj*.gguf beside the file. `out` has PATH_BYTES; empty: there is none. */
-enum { PICTURES_PATH_BYTES = 4096 };
-void pictures_tower(char *out, const char *model_path, const char *given);
 /* What to say of a model that cannot see. */
 extern const char pictures_blind[];
 /* --image-tokens, unless it is given. */

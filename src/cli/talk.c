@@ -6,6 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/say.h"
 #include "cli/text.h"
+#include "cli/tower.h"
 
 #include <string.h>
 
@@ -126,10 +127,12 @@ static int open_model(talk *t, const char *path, const char *tower, bool needed)
 /* Everything that must be there before threads are, then the model. */
 static int open_senses(talk *t, const char *path, bool goes_on)
 {
-    char tower[PICTURES_PATH_BYTES] = "";
+    char tower[TOWER_PATH_BYTES] = "", why[TOWER_WHY_BYTES] = "";
     const bool shows = pictures_wanted(t->options), needed = shows || t->options->mmproj != NULL;
-    if (needed || goes_on)
-        pictures_tower(tower, path, t->options->mmproj);
+    if ((needed || goes_on) && !tower_find(tower, why, path, t->options->mmproj) && needed)
+        return say_usage("%s", why);
+    if (why[0] != '\0')
+        say_note(tower[0] != '\0' ? "%s" : "it cannot see: %s", why);
     int code = shows || tower[0] != '\0' ? pictures_start(&t->shows) : CLI_DONE;
     if (code == CLI_DONE)
         code = open_model(t, path, tower, needed);
