@@ -66,9 +66,11 @@ static void print_table(cli_out *o, const json_node *status, bool memory)
              (unsigned long long)number(status, "parallel"),
              (unsigned long long)number(status, "queued"));
     put_cell(o, width, str_of("NAME"));
-    out_printf(o, "%-9s  %-9s  %-9s  %-20s  UNTIL\n", "SIZE", "PROCESSOR", "CONTEXT", "ANSWERS");
+    out_printf(o, "%-9s  %-9s  %-9s  %-20s  SEES  UNTIL\n", "SIZE", "PROCESSOR", "CONTEXT",
+               "ANSWERS");
     put_cell(o, width, name);
-    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %s\n", size, "100% CPU", context, busy,
+    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
+               json_node_get(status, "pictures") != NULL ? "yes" : "no",
                json_node_truth(json_node_get(status, "draining")) ? "stopping" : "stopped");
     if (memory)
         print_memory(o, kinds);

@@ -9,6 +9,7 @@
 
 #include "cli/json_out.h"
 #include "cli/run.h"
+#include "media/fit.h"
 
 struct media_nursery;
 
@@ -41,7 +42,9 @@ int pictures_start(pictures *p);
 /* What to say of a model that cannot see. */
 extern const char pictures_blind[];
 /* --image-tokens, unless it is given. */
-#define PICTURES_TOKENS "1280"
+#define PICTURES_TOKENS           PICTURES_SPELLED(MEDIA_USUAL_TOKENS)
+#define PICTURES_SPELLED(number)  PICTURES_SPELLED_(number)
+#define PICTURES_SPELLED_(digits) #digits
 /* Decodes and looks at everything that the flags name. */
 int pictures_see(pictures *p, const mote_model *model, const run_options *o);
 /* Decodes and looks at one more file. */

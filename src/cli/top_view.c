@@ -148,17 +148,31 @@ static void draw_room(top_page *p, const top_view *v)
 
 static void draw_memory(top_page *p, const top_view *v)
 {
-    static const char *const kinds[] = {"weights", "kv", "state", "scratch"};
+    static const char *const kinds[] = {"weights", "kv", "state", "scratch", "vision"};
     const json_node *memory = member(&v->now, "memory");
     char text[LINE_BYTES], size[TEXT_NUMBER_BYTES];
     int n = snprintf(text, sizeof text, "memory   %s:", text_bytes(size, number(memory, "total")));
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    const size_t n_kinds = sizeof kinds / sizeof *kinds - (number(memory, "vision") == 0);
+    for (size_t i = 0; i < n_kinds; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s %s %s", i > 0 ? "," : "", kinds[i],
                       text_bytes(size, number(memory, kinds[i])));
     if (number(memory, "limit") > 0)
         snprintf(text + n, sizeof text - (size_t)n, "; limit %s",
                  text_bytes(size, number(memory, "limit")));
     line(p, "%s", text);
+}
+
+/* Of a model that sees. */
+static void draw_pictures(top_page *p, const top_view *v)
+{
+    const json_node *f = member(&v->now, "pictures");
+    char size[TEXT_NUMBER_BYTES];
+    if (f == NULL)
+        return;
+    line(p, "pictures %llu looked at, %llu seen before, %llu failed; %llu waiting   kept %llu, %s",
+         (unsigned long long)number(f, "looked"), (unsigned long long)number(f, "found"),
+         (unsigned long long)number(f, "failed"), (unsigned long long)number(f, "waiting"),
+         (unsigned long long)number(f, "kept"), text_bytes(size, number(f, "bytes")));
 }
 
 /* ---- streams ---- */
@@ -251,6 +265,7 @@ void top_draw(strbuf *out, const top_view *v)
     draw_speeds(&p, v);
     draw_room(&p, v);
     draw_memory(&p, v);
+    draw_pictures(&p, v);
     line(&p, "%s", "");
     line(&p, "%-14s %-10s %-12s %8s %8s %8s %8s %8s", "REQUEST", "API", "PHASE", "AGE", "PROMPT",
          "REUSED", "WRITTEN", "T/S");

@@ -13,6 +13,9 @@
 
 #include <stdint.h>
 
+/* Tokens of a picture, unless somebody says otherwise. */
+#define MEDIA_USUAL_TOKENS 1280
+
 enum {
     MEDIA_SIDE = 32,
     MEDIA_TOKEN_PIXELS = MEDIA_SIDE * MEDIA_SIDE,

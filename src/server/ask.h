@@ -141,7 +141,7 @@ bool ask_model(ask *a, server *s, str *suffix, api_error *error);
 bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error);
 /* A part of the former: what messages show. */
 bool ask_media(ask *a, const json_node *messages, api_error *error);
-/* They cannot show anything: refused if they do. */
+/* What is scored cannot show anything: refused if it does. */
 bool ask_no_media(const ask *a, api_error *error);
 /* Everything was looked at: the conversation has its pictures. */
 void ask_media_seen(ask *a);

@@ -193,7 +193,8 @@ bool ask_media(ask *a, const json_node *messages, api_error *error)
 
 bool ask_no_media(const ask *a, api_error *error)
 {
-    return a->n_shown == 0 || ask_unsupported(error, a->shown[0].at, "a picture or video here");
+    return a->n_shown == 0 ||
+           ask_unsupported(error, a->shown[0].at, "a score or rank of pictures and videos");
 }
 
 void ask_media_seen(ask *a)

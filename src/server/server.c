@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/form.h"
+#include "media/fit.h"
 #include "server/server_int.h"
 #include "server/systemd.h"
 
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20, USUAL_IMAGE_TOKENS = 1280 };
+enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20 };
 static const double USUAL_DRAIN = 30;
 
 /* ---- what the loop calls ---- */
@@ -210,7 +211,7 @@ static mote_status make_sight(server *s, sched_options *rest, mote_error *err)
                        .wake = wake,
                        .with = s};
     if (o.tokens == 0)
-        o.tokens = USUAL_IMAGE_TOKENS;
+        o.tokens = MEDIA_USUAL_TOKENS;
     if (o.most_tokens < o.tokens)
         o.most_tokens = o.tokens;
     TRY(sight_new(&s->sight, &o, err));

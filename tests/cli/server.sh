@@ -33,6 +33,8 @@ export MOTE_HOST
 call 0 ps --mem --api-key-file "$work/key"
 grep -Eq '^mote-tiny-q4_k_m +[0-9.]+ MB +100% CPU +[0-9]+ +0 of 8, 0 waiting' "$work/out" ||
     fail "the table: $(cat "$work/out")"
+grep -q '^NAME .*  SEES  UNTIL$' "$work/out" && grep -q '0 waiting  *yes  *stopped$' "$work/out" ||
+    fail "it does not say that the model sees: $(cat "$work/out")"
 grep -Eq '^  weights +[0-9.]+ MB$' "$work/out" || fail "no weights: $(cat "$work/out")"
 MOTE_API_KEY=secret-of-the-test
 export MOTE_API_KEY
@@ -59,6 +61,7 @@ sees READY
 $tmux send-keys -l "$MOTE top -d 0.2" && $tmux send-keys Enter
 sees 'mote 0.1.0  mote-tiny-q4_k_m'
 sees 'answers  [█░]{24}  0 of 8: 0 writing'
+sees '^pictures 0 looked at'
 curl -sN --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" \
     -H 'Content-Type: application/json' -o "$work/answer" \
     -d '{"model":"x","stream":true,"ignore_eos":true,"max_tokens":30000,"messages":[{"role":"user","content":"Tell me a story."}]}' \

@@ -139,6 +139,22 @@ static void test_screen(void **state)
     json_doc_free(v.before.doc);
 }
 
+static void test_pictures(void **state)
+{
+    top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
+    (void)state;
+    assert_null(strstr(drawn(&v), "pictures"));
+    assert_null(strstr(drawn(&v), "vision"));
+    json_doc_free(v.now.doc);
+    v.now = reading(
+        "{\"model\":\"m\",\"memory\":{\"total\":30,\"vision\":2000000},\"pictures\":{\"asked\":"
+        "9,\"found\":4,\"looked\":3,\"failed\":2,\"waiting\":1,\"kept\":5,\"bytes\":6000000}}",
+        11);
+    has(drawn(&v), "vision 2.0 MB");
+    has(drawn(&v), "pictures 3 looked at, 4 seen before, 2 failed; 1 waiting   kept 5, 6.0 MB\n");
+    json_doc_free(v.now.doc);
+}
+
 static void test_small_screens(void **state)
 {
     top_view v = {.now = reading(second, 1), .utf8 = true};
@@ -160,9 +176,8 @@ static void test_small_screens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_replies),
-        cmocka_unit_test(test_screen),
+        cmocka_unit_test(test_addresses),     cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_screen),        cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_small_screens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

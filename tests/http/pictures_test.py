@@ -219,6 +219,15 @@ def what_is_wrong_is_said(server):
 
 
 @case
+def scores_are_of_text(server):
+    body = {"choices": ["yes", "no"], "messages": OpenAI().body(DESCRIBE, [SEE])["messages"]}
+    for more in ({}, {"choices": None, "prompt_logprobs": 1}):
+        error = post(server, "/v1/score", {**body, **more}, 400)["error"]
+        equal((error["code"], error["param"]), ("unsupported", "messages[0].content"))
+        assert "score" in error["message"] and "pictures" in error["message"], error
+
+
+@case
 def too_long_for_the_context(server):
     o = OpenAI()
     reply = post(server, o.path, {**o.body(DESCRIBE, [SEE, COUNT, SEE, COUNT]), "num_ctx": 256}, 400)
