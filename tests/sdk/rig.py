@@ -51,7 +51,7 @@ def free_port():
 class Server:
     """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
 
-    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None, sees=False):
+    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None, sees=False, program=None):
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key = key
@@ -60,7 +60,7 @@ class Server:
             env["MOTE_API_KEY"] = key
         self.log = tempfile.NamedTemporaryFile(prefix="mote-serve-", suffix=".log")
         self.process = subprocess.Popen(
-            [os.environ["MOTE"], "serve", os.path.join(os.environ["DATA"], model),
+            [*(program or [os.environ["MOTE"]]), "serve", os.path.join(os.environ["DATA"], model),
              "--listen", f"127.0.0.1:{self.port}", "--threads", "1", *([] if sees else ["--mmproj", "none"]), *flags],
             env=env, stdout=self.log,
             stderr=self.log)

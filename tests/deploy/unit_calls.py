@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What deploy/systemd/mote.service forbids, really forbidden: a server that sees works, and its decoders are locked up.
+
+systemd itself seldom runs where tests do. The unit's lists of system calls (SystemCallFilter, by the names that
+systemd-analyze knows), RestrictAddressFamilies and MemoryDenyWriteExecute become filters of libseccomp in a process
+that then becomes the server, with its socket handed over as systemd would, or the probe that tries to escape from the
+sandbox of decoders (PROBE). This file as a program: unit_calls.py UNIT PROGRAM ARGUMENTS...
+"""
+import ctypes
+import errno
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+UNIT = os.path.join(HERE, "..", "..", "deploy", "systemd", "mote.service")
+ALLOW, ERRNO = 0x7fff0000, 0x00050000
+NOT_EQUAL, MASKED_EQUAL = 1, 7
+PROT_WRITE, PROT_EXEC, PR_SET_NO_NEW_PRIVS = 2, 4, 38
+# What would keep decoders from locking themselves up.
+TOO_LITTLE = "SystemCallFilter=~seccomp prctl landlock_restrict_self\n"
+
+
+class Compare(ctypes.Structure):
+    _fields_ = [("argument", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
+
+
+# ---- the unit ----
+
+def settings(path):
+    """Every "name=value" of a unit, in order."""
+    with open(path, encoding="utf-8") as f:
+        return [line.strip().split("=", 1) for line in f if re.match(r"[A-Z]\w+=", line)]
+
+
+def groups():
+    """The groups of system calls that systemd has names for."""
+    text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], check=True, capture_output=True,
+                          text=True).stdout
+    found, name = {}, None
+    for line in text.splitlines():
+        if line.startswith("@"):
+            name = line.strip()
+            found[name] = []
+        elif name and line.startswith("    ") and not line.strip().startswith("#"):
+            found[name].append(line.strip())
+    return found
+
+
+def calls_of(word, known):
+    return {c for w in known[word] for c in calls_of(w, known)} if word.startswith("@") else {word}
+
+
+def allowed(path):
+    """System calls that the unit leaves: a first list, then what is taken away and given back, and the defaults."""
+    known = groups()
+    left = calls_of("@default", known)
+    for name, value in settings(path):
+        if name == "SystemCallFilter":
+            calls = {c for word in value.lstrip("~").split() for c in calls_of(word, known)}
+            left = left - calls if value.startswith("~") else left | calls
+    return left
+
+
+# ---- filters ----
+
+class Filter:
+    def __init__(self, otherwise):
+        self.lib = ctypes.CDLL("libseccomp.so.2", use_errno=True)
+        self.lib.seccomp_init.restype = ctypes.c_void_p
+        self.context = ctypes.c_void_p(self.lib.seccomp_init(ctypes.c_uint32(otherwise)))
+
+    def add(self, action, call, *compares):
+        number = self.lib.seccomp_syscall_resolve_name(call.encode())
+        array = (Compare * max(1, len(compares)))(*compares)
+        if number >= 0:  # others belong to other machines
+            done = self.lib.seccomp_rule_add_array(self.context, ctypes.c_uint32(action), number, len(compares), array)
+            assert done == 0, (call, done)
+
+    def load(self):
+        assert self.lib.seccomp_load(self.context) == 0, "the filter cannot be loaded"
+
+
+def lock_up(path):
+    """Of this process, what the unit takes from its service."""
+    says = dict(settings(path))
+    assert says["SystemCallErrorNumber"] == "EPERM" and says["RestrictAddressFamilies"] == "AF_UNIX", says
+    assert says["MemoryDenyWriteExecute"] == says["NoNewPrivileges"] == "yes", says
+    lists, memory = Filter(ERRNO | errno.EPERM), Filter(ALLOW)
+    for call in allowed(path):
+        lists.add(ALLOW, call)
+    memory.add(ERRNO | errno.EPERM, "mmap", Compare(2, MASKED_EQUAL, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC))
+    memory.add(ERRNO | errno.EPERM, "mprotect", Compare(2, MASKED_EQUAL, PROT_EXEC, PROT_EXEC))
+    memory.add(ERRNO | errno.EAFNOSUPPORT, "socket", Compare(0, NOT_EQUAL, socket.AF_UNIX, 0))
+    assert ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    memory.load()
+    lists.load()  # the last: it does not leave the call for loading another
+
+
+def hand_over(arguments):
+    """The address that a server shall listen on becomes a socket that it finds as descriptor 3."""
+    at = arguments.index("--listen") + 1
+    host, port = arguments[at].split(":")
+    fd = socket.create_server((host, int(port))).detach()
+    if fd != 3:
+        os.dup2(fd, 3)
+        os.close(fd)
+    os.set_inheritable(3, True)
+    os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+    return [*arguments[:at], "systemd", *arguments[at + 1:]]
+
+
+def become(path, program, *arguments):
+    words = hand_over(list(arguments)) if "--listen" in arguments else arguments
+    lock_up(path)
+    os.execv(program, [program, *words])
+
+
+# ---- tests ----
+
+def locked(path, program):
+    return [sys.executable, os.path.abspath(__file__), path, program]
+
+
+def probe(path):
+    """(exit code, state of the sandbox) of the probe, under a unit or free."""
+    command = [os.environ["PROBE"]] if path is None else locked(path, os.environ["PROBE"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    print(done.stdout.strip().replace("\n", "; "), done.stderr.strip())
+    return done.returncode, done.stdout.split("\n")[0].removeprefix("sandbox: ")
+
+
+def decoders_are_as_locked_up():
+    free = probe(None)
+    if free[1] == "off":
+        print("there are no filters here")
+        return
+    rig.equal(probe(UNIT), free)
+    with tempfile.NamedTemporaryFile("w", suffix=".service") as f, open(UNIT, encoding="utf-8") as unit:
+        f.write(unit.read() + TOO_LITTLE)
+        f.flush()
+        assert probe(f.name) != free, "a unit without the calls that decoders lock themselves up with goes unnoticed"
+
+
+def server_works():
+    with rig.Server(sees=True, program=locked(UNIT, os.environ["MOTE"])) as server:
+        def ask(content):
+            reply = server.get("/v1/chat/completions", {"model": "x", "temperature": 0, "reasoning_effort": "none",
+                                                        "messages": [{"role": "user", "content": content}]})
+            return reply["choices"][0]["message"]["content"]
+        rig.equal(ask(rig.FACT), rig.FACT_ANSWER)
+        for files, question, answer in rig.shown():
+            parts = [{"type": "image_url", "image_url": {"url": rig.in_letters(f)}} for f in files]
+            rig.equal(ask(parts + [{"type": "text", "text": question}]), answer)
+
+
+if __name__ == "__main__" and len(sys.argv) > 2:
+    become(*sys.argv[1:])
+sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
+import rig  # noqa: E402
+
+if __name__ == "__main__":
+    if shutil.which("systemd-analyze") is None or not os.path.exists(
+            os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf")):
+        sys.exit(77)
+    try:
+        Filter(ALLOW)
+    except OSError:
+        print("there is no libseccomp")
+        sys.exit(77)
+    decoders_are_as_locked_up()
+    server_works()
