@@ -30,10 +30,15 @@
 #include <seccomp.h>
 #endif
 
+static void set_limits_of(__rlimit_resource_t what, rlim_t soft, rlim_t hard)
+{
+    const struct rlimit limit = {soft, hard};
+    setrlimit(what, &limit);
+}
+
 static void set_limit(__rlimit_resource_t what, rlim_t most)
 {
-    const struct rlimit limit = {most, most};
-    setrlimit(what, &limit);
+    set_limits_of(what, most, most);
 }
 
 static void set_limits(void)
@@ -41,7 +46,7 @@ static void set_limits(void)
 #if !defined(SANITIZED)
     set_limit(RLIMIT_AS, (rlim_t)SANDBOX_MEMORY_MB << 20);
 #endif
-    set_limit(RLIMIT_CPU, SANDBOX_CPU_SECONDS);
+    set_limits_of(RLIMIT_CPU, SANDBOX_CPU_SECONDS, SANDBOX_CPU_SECONDS + 1); /* a last word */
     set_limit(RLIMIT_FSIZE, 0);
     set_limit(RLIMIT_CORE, 0);
     set_limit(RLIMIT_NOFILE, 0);

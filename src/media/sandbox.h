@@ -18,7 +18,8 @@ typedef enum sandbox_state {
     SANDBOX_ON
 } sandbox_state;
 
-/* Cannot be undone. Limits of memory and time hold even where the state is OFF. */
+/* Cannot be undone. Limits of memory and time hold even where the state is OFF; that its time is up
+ * the process hears by SIGXCPU, a second before its end, or by SIGALRM. */
 sandbox_state media_sandbox_enter(void);
 /* What entering would give, found out by a child of its own. */
 sandbox_state media_sandbox_here(void);

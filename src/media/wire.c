@@ -7,6 +7,7 @@
 #include "media/sandbox.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -61,6 +62,34 @@ static void reply(int fd, const media_seen *seen)
         wire_write(fd, WIRE_CHILD, seen->rgb, (size_t)seen->n * seen->width * seen->height * 3);
 }
 
+/* ---- time ---- */
+
+static int late_fd;
+static wire_reply late; /* made beforehand: a signal may come anywhere */
+static volatile sig_atomic_t has_replied;
+
+static void on_late(int signal_number)
+{
+    (void)signal_number;
+    if (!has_replied)
+        wire_write(late_fd, WIRE_CHILD, &late, sizeof late);
+    _exit(1);
+}
+
+static void prepare_late(int fd)
+{
+    late_fd = fd;
+    late.status = MOTE_E_FULL;
+    snprintf(late.text, sizeof late.text,
+             "decoding it takes more than %d s: give a smaller picture, or a shorter film, or some "
+             "frames of it (ffmpeg -i FILM -vf fps=2 FOLDER/%%05d.png)",
+             SANDBOX_CPU_SECONDS);
+    signal(SIGXCPU, on_late);
+    signal(SIGALRM, on_late);
+}
+
+/* ---- */
+
 /* `n` bytes of the request; the process ends if they do not come. */
 static void *receive_bytes(int fd, size_t n)
 {
@@ -75,6 +104,7 @@ _Noreturn void wire_serve(int fd)
     wire_request h;
     mote_error err = {0};
     media_seen seen = {0};
+    prepare_late(fd);
     media_sandbox_enter();
     if (!wire_read(fd, &h, sizeof h) || h.file_bytes > MEDIA_MAX_FILM_BYTES ||
         h.n_parts > MEDIA_MAX_FRAMES)
@@ -88,6 +118,7 @@ _Noreturn void wire_serve(int fd)
                            .fps = h.fps,
                            .limits = h.limits};
     const mote_status status = media_see_here(&ask, &seen, &err);
+    has_replied = 1;
     if (status == MOTE_OK)
         reply(fd, &seen);
     else

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -160,6 +161,46 @@ static void survives_kills(media_nursery *nursery)
     mem_free((void *)c.ask.file.p);
 }
 
+/* ---- a decoder whose time is up ---- */
+
+typedef struct asking {
+    media_nursery *nursery;
+    str file;
+    mote_error err; /* MOTE_E_FULL: it was told */
+    atomic_bool over;
+} asking;
+
+static void *ask_until_late(void *with)
+{
+    asking *a = with;
+    mote_status status = MOTE_OK;
+    while (status == MOTE_OK || status == MOTE_E_FORMAT) {
+        media_seen seen;
+        status = media_see(a->nursery, &(media_ask){.file = a->file}, &seen, &a->err);
+        media_seen_fini(&seen);
+    }
+    a->over = true;
+    return NULL;
+}
+
+/* The signal that the kernel sends then; one that comes before the child is ready only ends it. */
+static void says_when_late(media_nursery *nursery, str file)
+{
+    asking a = {.nursery = nursery, .file = file};
+    pthread_t thread;
+    pthread_create(&thread, NULL, ask_until_late, &a);
+    const pid_t nurse = nursery_pid();
+    while (!a.over) {
+        const pid_t child = find_child(nurse);
+        if (child > 0)
+            kill(child, SIGXCPU);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    pthread_join(thread, NULL);
+    if (a.err.status != MOTE_E_FULL || strstr(a.err.text, "more than 30 s") == NULL)
+        fail("a decoder whose time is up", a.err.text);
+}
+
 /* ---- no decoder at all: nobody's file is wrong ---- */
 
 static void expect_none(media_nursery *nursery, str file, const char *when)
@@ -227,6 +268,7 @@ int main(void)
     refuses(nursery);
     survives_kills(nursery);
     equal_to_this_process(nursery);
+    says_when_late(nursery, large);
     without_nursery(nursery, large);
     media_nursery_stop(nursery);
     mem_free((void *)large.p);
