@@ -7,6 +7,8 @@
  */
 #include "media/decode_ffmpeg.h"
 
+#include "base/mem.h"
+
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
 #include <libavutil/display.h>
@@ -15,6 +17,13 @@
 #include <math.h>
 
 enum { IO_BYTES = 65536 };
+
+/* Times of frames, sorted, in units of the stream. */
+typedef struct film_index {
+    int64_t *shown;  /* [n]: of frame i; NULL: not known, all of them are decoded and counted */
+    int64_t *begins; /* [n_begins]: of those that stand for themselves */
+    uint32_t n, n_begins, room;
+} film_index;
 
 typedef struct film {
     str file;
@@ -27,6 +36,8 @@ typedef struct film {
     AVFrame *frame, *rgb;
     struct SwsContext *colours;
     bool ended; /* no more packets */
+    film_index index;
+    int64_t began; /* time of the frame that stands for itself from which we decode */
 } film;
 
 /* ---- the file ---- */
@@ -157,21 +168,115 @@ static unsigned orientation_of(const film *f)
     }
 }
 
+/* ---- what nobody wants ---- */
+
+static void index_fini(film_index *x)
+{
+    mem_free(x->shown);
+    mem_free(x->begins);
+    *x = (film_index){0};
+}
+
+/* Puts a time in its place among n. Packets stand near theirs; qsort would ask the system for
+ * things that it does not give us. false: not so near, or there is one like it. */
+static bool put_time(int64_t *times, uint32_t n, int64_t time)
+{
+    enum { NEAR = 64 };
+    uint32_t i = n;
+    for (; i > 0 && times[i - 1] > time; i--) {
+        if (n - i == NEAR)
+            return false;
+        times[i] = times[i - 1];
+    }
+    times[i] = time;
+    return i == 0 || times[i - 1] < time;
+}
+
+static bool index_grow(film_index *x)
+{
+    const uint32_t room = x->room > 0 ? 2 * x->room : 1024;
+    int64_t *shown = mem_resize(x->shown, x->room, room, sizeof *shown);
+    x->shown = shown != NULL ? shown : x->shown;
+    int64_t *begins = mem_resize(x->begins, x->room, room, sizeof *begins);
+    x->begins = begins != NULL ? begins : x->begins;
+    x->room = room;
+    return shown != NULL && begins != NULL;
+}
+
+static bool index_add(film_index *x, const AVPacket *packet)
+{
+    if (packet->pts == AV_NOPTS_VALUE || x->n == MEDIA_MAX_JPEGS ||
+        (x->n == x->room && !index_grow(x)) || !put_time(x->shown, x->n++, packet->pts))
+        return false;
+    return !(packet->flags & AV_PKT_FLAG_KEY) || put_time(x->begins, x->n_begins++, packet->pts);
+}
+
+/* Reads the film to its end. Packets of VP8 need not be frames. */
+static void read_index(film *f, film_index *out)
+{
+    bool sound = f->codec->codec_id != AV_CODEC_ID_VP8;
+    *out = (film_index){0};
+    while (sound && av_read_frame(f->format, f->packet) >= 0) {
+        if (f->packet->stream_index == f->stream->index &&
+            !(f->packet->flags & AV_PKT_FLAG_DISCARD))
+            sound = index_add(out, f->packet);
+        av_packet_unref(f->packet);
+    }
+    if (!sound || out->n_begins == 0)
+        index_fini(out);
+}
+
+/* How many of n sorted times are before this one. */
+static uint32_t earlier(const int64_t *times, uint32_t n, int64_t time)
+{
+    uint32_t least = 0;
+    while (least < n) {
+        const uint32_t middle = least + (n - least) / 2;
+        if (times[middle] < time)
+            least = middle + 1;
+        else
+            n = middle;
+    }
+    return least;
+}
+
+/* Does the decoder need this packet for frame `wanted`? From a frame on that stands for itself
+ * nothing before it is needed; and what no other frame is made of only if it is itself wanted. */
+static bool is_needed(film *f, uint32_t wanted)
+{
+    const film_index *x = &f->index;
+    const AVPacket *packet = f->packet;
+    if (x->shown == NULL || wanted >= x->n)
+        return true;
+    const uint32_t later = earlier(x->begins, x->n_begins, x->shown[wanted] + 1);
+    const int64_t from = later > 0 ? x->begins[later - 1] : f->began;
+    const bool begins = (packet->flags & AV_PKT_FLAG_KEY) != 0;
+    if (from > f->began && (!begins || packet->pts != from))
+        return false;
+    if (from > f->began)
+        avcodec_flush_buffers(f->codec);
+    if (begins)
+        f->began = packet->pts;
+    f->codec->skip_frame = packet->pts < x->shown[wanted] ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
+    return true;
+}
+
 /* ---- frames ---- */
 
-static void feed(film *f)
+static void feed(film *f, uint32_t wanted)
 {
     if (av_read_frame(f->format, f->packet) < 0) {
         f->ended = true;
         avcodec_send_packet(f->codec, NULL);
         return;
     }
-    if (f->packet->stream_index == f->stream->index)
+    if (f->packet->stream_index == f->stream->index && is_needed(f, wanted))
         avcodec_send_packet(f->codec, f->packet); /* a damaged one costs its frame */
     av_packet_unref(f->packet);
 }
 
-static bool next_frame(film *f)
+/* The next one that is decoded, for somebody who wants frame `wanted`. */
+static bool next_frame(film *f, uint32_t wanted)
 {
     for (;;) {
         const int got = avcodec_receive_frame(f->codec, f->frame);
@@ -179,7 +284,7 @@ static bool next_frame(film *f)
             return true;
         if (got == AVERROR_EOF || f->ended)
             return false;
-        feed(f);
+        feed(f, wanted);
     }
 }
 
@@ -221,22 +326,32 @@ static mote_status make_picture(film *f, media_picture *out, mote_error *err)
     return status;
 }
 
-/* A film that has fewer frames than it announced goes on showing its last one. */
+/* Number of the frame that was decoded, the `counted`-th of all. */
+static uint32_t number_of(const film *f, uint32_t counted)
+{
+    const film_index *x = &f->index;
+    return x->shown == NULL ? counted : earlier(x->shown, x->n, f->frame->best_effort_timestamp);
+}
+
+/* A frame that cannot be had is replaced by the next one; a film that has fewer than it announced
+ * goes on showing its last. */
 static mote_status decode(film *f, media_frame_fn *frame, void *with, mote_error *err)
 {
     media_picture picture = {0};
     mote_status status = MOTE_OK;
-    uint32_t wanted = 0, i = 0;
-    for (; status == MOTE_OK && wanted != MEDIA_ENOUGH && next_frame(f); i++) {
+    uint32_t wanted = 0;
+    for (uint32_t n = 0; status == MOTE_OK && wanted != MEDIA_ENOUGH && next_frame(f, wanted);
+         n++) {
+        const uint32_t i = number_of(f, n);
         if (i < wanted)
             continue;
         media_picture_fini(&picture);
         picture = (media_picture){0};
         status = make_picture(f, &picture, err);
-        if (status == MOTE_OK)
-            wanted = frame(with, i, &picture);
+        while (status == MOTE_OK && wanted <= i)
+            wanted = frame(with, wanted, &picture);
     }
-    while (status == MOTE_OK && i > 0 && picture.rgb != NULL && wanted < MEDIA_MAX_JPEGS)
+    while (status == MOTE_OK && picture.rgb != NULL && wanted < MEDIA_MAX_JPEGS)
         wanted = frame(with, wanted, &picture);
     media_picture_fini(&picture);
     return status;
@@ -245,8 +360,17 @@ static mote_status decode(film *f, media_frame_fn *frame, void *with, mote_error
 mote_status media_decode_ffmpeg(str file, media_frame_fn *frame, void *with, mote_error *err)
 {
     film f;
+    film_index index;
     TRY(open_film(&f, file, err));
-    const mote_status status = decode(&f, frame, with, err);
+    read_index(&f, &index);
     close_film(&f);
+    mote_status status = open_film(&f, file, err);
+    if (status == MOTE_OK) {
+        f.index = index;
+        f.began = index.shown != NULL ? index.begins[0] : 0;
+        status = decode(&f, frame, with, err);
+        close_film(&f);
+    }
+    index_fini(&index);
     return status;
 }

@@ -22,6 +22,12 @@ FILMS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "2"]), ("mp4", "mpeg4
          ("mkv", "ffv1", []), ("webm", "libvpx", []), ("webm", "libvpx-vp9", []),
          ("mp4", "libx264", ["-pix_fmt", "yuv420p", "-colorspace", "bt709", "-color_range", "pc"]),
          ("mov", "mjpeg", ["-metadata:s:v:0", "rotate=90"])]
+LONG = 400
+LONG_FILMS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "3", "-g", "25", "-preset", "ultrafast", "-b_strategy", "0"]),
+              ("mkv", "libx264", ["-pix_fmt", "yuv420p", "-bf", "3", "-g", "30", "-x264opts", "open-gop=1", "-preset", "veryfast"]),
+              ("mp4", "libx264", ["-pix_fmt", "yuv420p", "-g", "1000", "-preset", "veryfast"]),
+              ("mp4", "mpeg4", ["-bf", "2", "-g", "12"]), ("webm", "libvpx", ["-g", "20", "-cpu-used", "8"]),
+              ("webm", "libvpx-vp9", ["-g", "20", "-cpu-used", "8"]), ("mp4", "libx265", ["-x265-params", "log-level=none"])]
 
 
 def ffmpeg(*words):
@@ -58,6 +64,29 @@ def compare(process, path, name):
     return right
 
 
+def chosen(total, fps):
+    """Numbers of the frames that are shown of a film."""
+    n = min(total, max(4, min(768, int(total / fps * 2))))
+    return [round(i * (total - 1) / (n - 1)) for i in range(n)]
+
+
+def passes_over(process, path, name):
+    """Of a long film only some frames are wanted: those must be the same as if all had been decoded."""
+    data = open(path, "rb").read()
+    raw = ffmpeg("-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-").stdout
+    size = WIDTH * HEIGHT * 3
+    want = [raw[i:i + size] for i in range(0, len(raw), size)]
+    fine = len(want) == LONG
+    for fps in (2.0, 5.0, 12.0, 31.0, 75.0, 300.0):
+        numbers = chosen(LONG, fps)
+        got = ask(process, data, fps)
+        wrong = [i for i, frame in zip(numbers, got[3]) if frame != want[i]] if not isinstance(got, str) else got
+        if len(got[3]) != len(numbers) or wrong:
+            print(f"FAILED: {name}: {len(numbers)} of {LONG} frames, wrong: {wrong}")
+            fine = False
+    return fine
+
+
 def damaged(process, path, rng):
     """Films with bytes changed or cut: an answer each time, whatever it is."""
     data = open(path, "rb").read()
@@ -83,7 +112,14 @@ def main():
             fine = compare(process, path, f"{kind} {coding} {' '.join(options)}") and fine
             damaged(process, path, random.Random(i))
             fine = compare(process, path, f"{kind} {coding} after damaged ones") and fine
-    sys.exit(0 if fine and made >= 4 else 1)
+        for i, (kind, coding, options) in enumerate(LONG_FILMS):
+            path = f"{folder}/long{i}.{kind}"
+            done = ffmpeg("-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25", "-frames:v", str(LONG), "-c:v", coding,
+                          *options, path)
+            if done.returncode == 0:
+                made += 1
+                fine = passes_over(process, path, f"long {kind} {coding} {' '.join(options)}") and fine
+    sys.exit(0 if fine and made >= 6 else 1)
 
 
 main()
