@@ -214,6 +214,15 @@ static chat_role role_named(str name, chat_mode mode)
     return CHAT_ROLE_UNKNOWN;
 }
 
+/* An answer that was a refusal has its text beside the content. */
+static const json_node *content_of(const json_node *node, chat_mode mode)
+{
+    const json_node *content = json_node_get(node, "content");
+    const json_node *refusal = json_node_get(node, "refusal");
+    const bool none = content == NULL || json_node_is(content, JSON_IS_NULL);
+    return mode == CHAT_STABLE && none && json_node_is(refusal, JSON_IS_STRING) ? refusal : content;
+}
+
 static mote_status read_message(reader *r, chat_message *m, const json_node *node, mote_error *err)
 {
     if (!json_node_is(node, JSON_IS_OBJECT))
@@ -225,14 +234,14 @@ static mote_status read_message(reader *r, chat_message *m, const json_node *nod
     m->has_reasoning = json_node_is(reasoning, JSON_IS_STRING);
     m->reasoning = json_node_text(reasoning);
     m->call_id = json_node_text(json_node_get(node, "tool_call_id"));
-    TRY(read_content(r, m, json_node_get(node, "content"), err));
+    TRY(read_content(r, m, content_of(node, r->mode), err));
     return read_calls(r, m, json_node_get(node, "tool_calls"), err);
 }
 
 /* What a message will take of the common arrays; malformed ones count as if they were sound. */
-static void count_message(const json_node *node, size_t *parts, size_t *calls)
+static void count_message(const json_node *node, chat_mode mode, size_t *parts, size_t *calls)
 {
-    const json_node *content = json_node_get(node, "content");
+    const json_node *content = content_of(node, mode);
     const json_node *made = json_node_get(node, "tool_calls");
     *parts += json_node_is(content, JSON_IS_STRING) ? 1 : json_node_size(content);
     *calls += json_node_size(made);
@@ -248,7 +257,7 @@ static mote_status read_messages(reader *r, const json_node *messages, mote_erro
         return err_set(err, MOTE_E_ARG, "%zu messages are too many: at most %d", n,
                        CHAT_MAX_MESSAGES);
     for (node = n > 0 ? json_node_first(messages) : NULL; node != NULL; node = json_node_next(node))
-        count_message(node, &parts, &calls);
+        count_message(node, r->mode, &parts, &calls);
     out->messages = mem_new(n, sizeof *out->messages);
     out->parts = mem_new(parts, sizeof *out->parts);
     out->calls = mem_new(calls, sizeof *out->calls);

@@ -11,8 +11,8 @@
  *
  * Official mode takes what the template takes. Stable mode also takes arguments as a
  * JSON string (one that holds no object is kept as the text it is), roles in any case, `reasoning`
- * for reasoning_content, `refusal` and `input_text` parts as text, and leaves out tools of types it
- * does not know.
+ * for reasoning_content, `refusal` (a part, or beside a content that is none) and `input_text`
+ * parts as text, and leaves out tools of types it does not know.
  */
 #ifndef MOTE_CHAT_REQUEST_JSON_H
 #define MOTE_CHAT_REQUEST_JSON_H

@@ -264,6 +264,9 @@ bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *err
     mote_error err;
     if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
         ask_error_of(error, &err);
+        if (err.status == MOTE_E_ARG) /* its text begins with the field */
+            snprintf(error->param, sizeof error->param, "%.*s", (int)strcspn(err.text, " "),
+                     err.text);
         return false;
     }
     if (a->think.think == MOTE_THINK_AUTO && o->think != MOTE_THINK_AUTO) {

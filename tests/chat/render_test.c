@@ -99,6 +99,16 @@ static void stable_mode_takes_what_clients_send(void **state)
                               "<function=h>\n</function>\n</tool_call>") PROMPT);
 }
 
+static void a_refusal_beside_the_content_is_text(void **state)
+{
+    (void)state;
+    gives("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"refusal\":\"No.\"},"
+          "{\"role\":\"assistant\",\"content\":\"Yes.\",\"refusal\":\"No.\"},"
+          "{\"role\":\"user\",\"content\":\"q\",\"refusal\":null}]}",
+          TURN("assistant", "<think>\n\n</think>\n\nNo.")
+              TURN("assistant", "<think>\n\n</think>\n\nYes.") TURN("user", "q") PROMPT);
+}
+
 static void arguments_that_are_no_object_stay_text(void **state)
 {
     (void)state;
@@ -413,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stable_mode_takes_what_clients_send),
+        cmocka_unit_test(a_refusal_beside_the_content_is_text),
         cmocka_unit_test(arguments_that_are_no_object_stay_text),
         cmocka_unit_test(stable_mode_keeps_thinking),
         cmocka_unit_test(settings_are_read),

@@ -143,6 +143,13 @@ def keys_routes_and_methods(server):
 
 
 @case
+def thinking_that_cannot_be(server):
+    for more, param in (({"reasoning_effort": "wild"}, "reasoning_effort"), ({"reasoning": {"effort": "wild"}}, "reasoning.effort"),
+                        ({"thinking": {"type": "x"}}, "thinking.type"), ({"thinking_budget": 1.5}, "thinking_budget")):
+        fails(server, CHAT, body(**more), 400, "invalid_request_error", "invalid_value", param)
+
+
+@case
 def many_messages(server):
     one = {"role": "user", "content": "a"}
     assert post(server, CHAT + "/input_tokens", body(messages=[one] * 2048))["input_tokens"] > 2048
