@@ -75,9 +75,9 @@ int main(int argc, char **argv)
         printf("skipped: the model %s is not there\n", o.table.name);
         return 77;
     }
-    script_models models = {.ref_once_in = o.ref_once_in};
     mote_isa levels[RIG_MAX_LEVELS];
     size_t n_levels = rig_levels(levels);
+    script_models models = {.lowest_once_in = levels[0] == MOTE_ISA_REF ? o.ref_once_in : 2};
     for (size_t i = 0; i < n_levels; i++)
         if (o.table.isa == MOTE_ISA_BEST || levels[i] <= o.table.isa)
             models.at[models.n++] = rig_open(table.path, levels[i]);

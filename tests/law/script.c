@@ -418,7 +418,7 @@ static void make_engine(script *s, script_engine *e, const script_models *models
     static const uint32_t threads[] = {1, 1, 2, 2, 3, 7};
     static const uint32_t batches[] = {1, 3, 16, 32, 33, 64, 512, 512};
     size_t level = models->n - 1;
-    if (models->n > 1 && rig_once_in(&s->random, models->ref_once_in))
+    if (models->n > 1 && rig_once_in(&s->random, models->lowest_once_in))
         level = 0;
     else if (models->n > 2)
         level = 1 + rig_below(&s->random, (uint32_t)models->n - 1);

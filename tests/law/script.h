@@ -54,7 +54,7 @@ typedef struct script {
 typedef struct script_models {
     mote_model *at[RIG_MAX_LEVELS];
     size_t n;
-    uint32_t ref_once_in; /* the reference level is slow: how often it is drawn */
+    uint32_t lowest_once_in; /* the reference level is slow: how often the lowest one is drawn */
 } script_models;
 
 void script_run(script *s, const law_table *table, const script_models *models, uint64_t seed,
