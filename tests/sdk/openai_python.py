@@ -262,9 +262,16 @@ def parts_of(question, image, text):
 
 @case
 def pictures_of_the_card(client, server):
-    rig.ask_all(lambda q: client.chat.completions.create(
-        messages=parts_of(q, "image_url", "text"), reasoning_effort="none", presence_penalty=0,
-        **GREEDY).choices[0].message.content)
+    gaps = rig.Gaps()
+
+    def chat(question):
+        r = client.chat.completions.create(messages=parts_of(question, "image_url", "text"), reasoning_effort="none",
+                                           presence_penalty=0, logprobs=True, top_logprobs=2, **GREEDY)
+        tops = [row.top_logprobs for row in r.choices[0].logprobs.content]
+        gaps.take(question, min(top[0].logprob - top[1].logprob for top in tops))
+        return r.choices[0].message.content
+    rig.ask_all(chat)
+    gaps.check()
     rig.ask_all(lambda q: client.responses.create(
         input=parts_of(q, "input_image", "input_text"), reasoning={"effort": "none"},
         extra_body={"presence_penalty": 0}, **GREEDY).output_text)

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from picture_questions import ask_all  # noqa: E402,F401
+from picture_questions import Gaps, ask_all  # noqa: E402,F401
 
 KEY = "test-key-0123456789abcdef"
 

@@ -28,6 +28,7 @@ class Film:
 class Question:
     def __init__(self, line):
         self.task, self.text, self.right, self.said = line["task"], line["question"], line["right"], line["said"]
+        self.gap = line["gap"]  # of the reference: from the best logit to the next, where that is smallest
         self.images = [base64.b64decode(i) for i in line["images"]]
         self.film = Film(line["film"]) if "film" in line else None
 
@@ -36,6 +37,21 @@ def questions(films=True):
     with open(FILE, encoding="utf-8") as f:
         every = [Question(json.loads(line)) for line in f]
     return [q for q in every if films or q.film is None]
+
+
+class Gaps:
+    """How far each answer was from another one, against the reference: the text of an answer hides small faults."""
+
+    def __init__(self):
+        self.far = []
+
+    def take(self, question, gap):
+        """`gap` without the end of the answer, which may have had the smallest."""
+        if abs(gap - question.gap) > 1e-3:
+            self.far.append((question.task, gap, question.gap))
+
+    def check(self):
+        assert all(gap > wanted for _, gap, wanted in self.far) and len(self.far) <= 7, self.far
 
 
 def ask_all(answer, films=True):
