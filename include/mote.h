@@ -341,6 +341,23 @@ typedef struct mote_work {
 MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_t n,
                                mote_error *err);
 
+/*
+ * A step that sessions can leave while the others go on, for a program whose clients come and go.
+ *
+ * As mote_step, but calls between(with) on this thread before every pass and, if that has more
+ * than 16 tokens, twice in each of its layers. From inside, mote_step_leave takes a session out:
+ * its item is forgotten, it stands where it would after a cancel, and it may be freed at once. So
+ * may sessions that are not in the step, and all may be looked at; any other use of the engine or
+ * its sessions has to wait for the step's end. For those who stay nothing changes, no bit of their
+ * logits either, nor does anything of theirs have to be computed again.
+ *
+ * MOTE_E_CANCELED also if everybody has left.
+ */
+MOTE_API mote_status mote_step_between(mote_engine *engine, const mote_work *work, size_t n,
+                                       void (*between)(void *with), void *with, mote_error *err);
+/* From inside of `between`. A session that is not in the step stays as it is. */
+MOTE_API void mote_step_leave(mote_session *session);
+
 /* Ends the running step after its current pass, or inside it after a layer if it has more than 16
  * tokens; if none is running, the next one before its first. May be called from another thread or a
  * signal handler. */

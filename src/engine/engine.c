@@ -122,6 +122,8 @@ static void take_scratch(mote_engine *e, arena *a)
     e->sample_scratch = take_sample_scratch(a, &e->forward.s, hp->n_vocab);
     e->segments = arena_take(a, o->sessions, sizeof *e->segments);
     e->next_states = arena_take(a, o->sessions, sizeof *e->next_states);
+    e->items = arena_take(a, o->sessions, sizeof *e->items);
+    e->left = arena_take(a, o->sessions, sizeof *e->left);
     e->sessions = arena_take(a, o->sessions, sizeof *e->sessions);
     e->kept_marks = arena_take(a, (size_t)o->sessions * o->kept_states, sizeof *e->kept_marks);
     const size_t seeing = e->model->sees ? 1 : 0;

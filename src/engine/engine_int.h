@@ -118,10 +118,13 @@ struct mote_engine {
     float *logits; /* [logits_rows][n_vocab] */
     float *hidden; /* [sessions][n_embd], in the order of the slots */
     void *sample_scratch;
-    pass_segment *segments; /* [sessions] of the pass being built */
-    uint32_t *next_states;  /* [sessions]: the state each segment will hold */
-    uint64_t check;         /* number of the last call of mote_step */
-    uint64_t step;          /* number of the current or last one that was accepted */
+    pass_segment *segments;   /* [sessions] of the pass being built */
+    uint32_t *next_states;    /* [sessions]: the state each segment will hold */
+    uint32_t *items;          /* [sessions]: the item of the step that each segment is of */
+    bool *left;               /* [sessions]: items whose session has left the step */
+    struct progress *running; /* the step, while it may be left; else NULL */
+    uint64_t check;           /* number of the last call of mote_step */
+    uint64_t step;            /* number of the current or last one that was accepted */
     mote_memory memory;
     atomic_bool cancel;
 };

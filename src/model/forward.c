@@ -12,6 +12,9 @@
  * Rows of a pass are independent of each other except through the memory of
  * their timeline, which the mixers own. The residual addition is folded into the
  * norm that follows it, so `branch` carries what the last unit wants added.
+ *
+ * Because rows are independent, a timeline can be taken out between two units: the rows of
+ * the others move up and go on, and get the bits they would have got.
  */
 #include "model/forward.h"
 
@@ -66,8 +69,9 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
 typedef struct pass {
     const forward *f;
     const forward_scratch *s;
-    const pass_segment *segments;
+    pass_segment *segments;
     size_t n_segments;
+    size_t n_placed; /* segments that have rows */
     size_t n_rows;
     float *logits;        /* [wanted rows][n_vocab] */
     const float *pending; /* what the residual stream still has to add, or NULL */
@@ -168,7 +172,7 @@ static void attention_mixer(pass *p, const model_layer *l, uint32_t index)
     nn_acts mid = p->s->mid;
     mid.cols = heads * dim;
     attn_rows rows = {.qg = qg, .k = k, .v = v, .cos = p->s->cos, .sin = p->s->sin, .y = mid.x};
-    nn_attention(&p->f->nn, shape, &a->norms, index, p->s->attention, p->n_segments, &rows,
+    nn_attention(&p->f->nn, shape, &a->norms, index, p->s->attention, p->n_placed, &rows,
                  &p->s->parts);
     nn_quantise(&p->f->nn, &mid, p->n_rows, nn_kind(a->o.format));
     project_back(p, &mid, &a->o);
@@ -194,11 +198,13 @@ static void delta_mixer(pass *p, const model_layer *l, uint32_t index)
 
     nn_acts mid = p->s->mid;
     mid.cols = value_dim;
-    for (size_t i = 0; i < p->n_segments; i++)
-        p->s->delta[i].memory = layout_delta(&p->f->layout, index, p->segments[i].state,
-                                             p->segments[i].next_state, p->segments[i].tail);
+    delta_segment *placed = p->s->delta;
+    for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++)
+        if (seg->n > 0)
+            placed++->memory =
+                layout_delta(&p->f->layout, index, seg->state, seg->next_state, seg->tail);
     delta_rows rows = {.qkv = qkv, .z = z, .alpha = alpha, .beta = beta, .y = mid.x};
-    nn_deltanet(&p->f->nn, shape, &d->small, p->s->delta, p->n_segments, &rows);
+    nn_deltanet(&p->f->nn, shape, &d->small, p->s->delta, p->n_placed, &rows);
     nn_quantise(&p->f->nn, &mid, p->n_rows, nn_kind(d->out.format));
     project_back(p, &mid, &d->out);
 }
@@ -270,31 +276,81 @@ static void finish(pass *p)
 
 static void place_segments(pass *p)
 {
-    size_t row = 0;
-    for (size_t i = 0; i < p->n_segments; i++) {
-        const pass_segment *seg = &p->segments[i];
-        p->s->delta[i] = (delta_segment){.row = row, .n = seg->n, .pos = seg->pos};
-        p->s->attention[i] =
+    size_t row = 0, placed = 0;
+    for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
+        if (seg->n == 0)
+            continue;
+        p->s->delta[placed] = (delta_segment){.row = row, .n = seg->n, .pos = seg->pos};
+        p->s->attention[placed++] =
             (attn_segment){.row = row, .n = seg->n, .pos = seg->pos, .pages = seg->pages};
         row += seg->n;
     }
+    p->n_placed = placed;
     p->n_rows = row;
 }
 
-bool forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits)
+static void move_rows(float *rows, size_t cols, size_t to, size_t from, size_t n)
+{
+    memmove(rows + to * cols, rows + from * cols, n * cols * sizeof *rows);
+}
+
+/* What of a row lives from one unit to the next. */
+static void move_up(pass *p, size_t to, size_t from, size_t n)
+{
+    const size_t n_embd = p->f->hp->n_embd;
+    move_rows(p->s->x, n_embd, to, from, n);
+    if (p->pending != NULL)
+        move_rows(p->s->branch, n_embd, to, from, n);
+    move_rows(p->s->cos, ROPE_PAIRS, to, from, n);
+    move_rows(p->s->sin, ROPE_PAIRS, to, from, n);
+}
+
+/* Takes the rows of those who are gone out of the stream. */
+static void close_ranks(pass *p)
+{
+    size_t from = 0, to = 0;
+    for (pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
+        const size_t n = seg->n;
+        if (seg->gone) {
+            seg->n = seg->n_logits = 0;
+            seg->hidden = NULL;
+        } else if (to != from) {
+            move_up(p, to, from, n);
+        }
+        to += seg->n;
+        from += n;
+    }
+    if (to != from)
+        place_segments(p);
+}
+
+/* false: the pass is given up. */
+static bool goes_on(pass *p)
+{
+    if (p->f->between == NULL)
+        return true;
+    if (!p->f->between(p->f->between_ctx))
+        return false;
+    close_ranks(p);
+    return p->n_rows > 0;
+}
+
+bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, float *logits)
 {
     pass p = {.f = f, .s = &f->s, .segments = segments, .n_segments = n_segments, .logits = logits};
     place_segments(&p);
     embed(&p);
     tap(&p, "embed", -1, p.s->x);
     for (uint32_t i = 0; i < f->hp->n_layers; i++) {
-        if (f->stop != NULL && atomic_load_explicit(f->stop, memory_order_relaxed))
+        if (!goes_on(&p))
             return false;
         const model_layer *l = &f->w->layers[i];
         if (l->is_attention)
             attention_mixer(&p, l, f->hp->index[i]);
         else
             delta_mixer(&p, l, f->hp->index[i]);
+        if (!goes_on(&p))
+            return false;
         feed_forward(&p, l);
         if (f->tap != NULL) { /* a test looks at the whole stream */
             nn_residual(&f->nn, p.s->x, p.pending, p.n_rows, f->hp->n_embd);

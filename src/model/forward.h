@@ -14,8 +14,6 @@
 #include "model/weights.h"
 #include "nn/rope.h"
 
-#include <stdatomic.h>
-
 /* Tokens of a segment that are a picture's: their rows take the place of embeddings, and they
  * stand in a plane: row and column count as positions, time stands still. */
 typedef struct pass_run {
@@ -42,6 +40,7 @@ typedef struct pass_segment {
     size_t n_logits; /* logits are wanted of the last so many tokens */
     float *hidden;   /* [n_embd], receives the last token's row after the final norm; NULL: not
                       * wanted. Not together with logits */
+    bool gone;       /* set between units: it is taken out, its memory is not touched any more */
 } pass_segment;
 
 /* Shows intermediate rows to a test: "embed", "layer" (after each), "final_norm". */
@@ -70,7 +69,9 @@ typedef struct forward {
     nn nn;
     uint32_t batch;
     forward_scratch s;
-    const atomic_bool *stop; /* looked at between layers: give the pass up; NULL: never */
+    /* before each unit, NULL: nothing. false: give the pass up. May set `gone` of segments */
+    bool (*between)(void *ctx);
+    void *between_ctx;
     forward_tap_fn *tap;
     void *tap_ctx;
 } forward;
@@ -81,8 +82,9 @@ void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_ki
                           uint32_t batch, uint32_t sessions, uint64_t positions);
 
 /* The rows of all segments together are at most f->batch. logits receives the
- * wanted rows of all segments in order, [wanted][n_vocab]. false: it was given up; some layers have
- * advanced the memory of the timelines, others have not. */
-bool forward_pass(const forward *f, const pass_segment *segments, size_t n_segments, float *logits);
+ * wanted rows of all segments in order, [wanted][n_vocab]. false: it was given up, or all are gone;
+ * some layers have advanced the memory of the timelines, others have not. A segment that is gone
+ * has n and n_logits 0 in the end. */
+bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, float *logits);
 
 #endif

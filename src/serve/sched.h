@@ -182,6 +182,7 @@ typedef struct sched_figures {
     uint64_t prompt_tokens, reused_live_tokens, reused_ended_tokens, read_tokens;
     uint64_t written_tokens, think_tokens, loops_found, loops_left, calls, put_back;
     uint64_t steps, step_rows, prompt_rows;
+    uint64_t left_inside; /* dropped or late in the middle of a step, and taken out of it */
     double step_seconds;
     uint32_t queued, reading, writing, ended_kept;
     uint32_t parallel;

@@ -8,6 +8,8 @@
 #include "base/os.h"
 #include "serve/sched_int.h"
 
+#include <math.h>
+
 /* ---- ends ---- */
 
 static double since_submitted(const sched_job *job)
@@ -198,14 +200,24 @@ void drive_item(sched *s, sched_job *job, const mote_work *work)
     }
 }
 
+double drive_deadline(const sched_job *job)
+{
+    const double seconds = job->options.seconds;
+    return seconds > 0 ? job->submitted + seconds : (double)INFINITY;
+}
+
+bool drive_must_go(const sched_job *job)
+{
+    return job->leaving || os_now() >= drive_deadline(job);
+}
+
 void drive_boundary(sched *s, sched_job *job)
 {
-    const sched_job_options *o = &job->options;
     if (job->leaving)
         leave(s, job);
     else if (job->lost || job->fresh.failed)
         drive_finish(s, job, MOTE_OK, NULL); /* which it is not */
-    else if (o->seconds > 0 && since_submitted(job) >= o->seconds)
+    else if (drive_must_go(job))
         deadline(s, job);
     else if (!job->wants)
         first(s, job);

@@ -60,6 +60,7 @@ void figures_merge(sched_figures *into, sched_figures *since)
     into->step_rows += since->step_rows;
     into->prompt_rows += since->prompt_rows;
     into->step_seconds += since->step_seconds;
+    into->left_inside += since->left_inside;
     if (since->finished > 0) {
         add_histogram(&into->queue_seconds, &since->queue_seconds);
         add_histogram(&into->reading_seconds, &since->reading_seconds);

@@ -18,6 +18,7 @@
 #include "serve/sched.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     SCHED_CHUNK = 32,      /* states exist at multiples of it */
@@ -47,7 +48,6 @@ struct sched_job {
     uint64_t round;    /* of the queue, see sched_queue.c */
     bool dropped;      /* the loop wants no more of it */
     bool end_thinking; /* asked for by the loop */
-    bool in_step;
     sched_where where;
     strbuf news;       /* events that wait to be collected */
     bool news_started; /* so does STARTED, before them */
@@ -70,7 +70,7 @@ struct sched_job {
     bool wants;              /* tokens and n are set */
     bool begun;              /* it had a session once */
     bool announced;          /* STARTED was published */
-    bool leaving;            /* dropped, as seen at the last boundary */
+    bool leaving;            /* dropped, as the engine thread saw last */
     bool finished;           /* result is complete */
     bool lost;               /* an event could not be kept */
     uint64_t put_back_at;    /* s->n_left when it was put back */
@@ -111,10 +111,10 @@ struct sched {
     bool stop, draining;
     sched_job **line; /* [options.queue], in order of arrival */
     uint32_t n_line;
-    uint64_t round;      /* of the job taken last */
-    uint64_t n_jobs;     /* numbers given */
-    uint32_t busy;       /* queued or seated, dropped ones not counted */
-    uint32_t step_alive; /* jobs in the running step that are not dropped */
+    uint64_t round;          /* of the job taken last */
+    uint64_t n_jobs;         /* numbers given */
+    uint32_t busy;           /* queued or seated, dropped ones not counted */
+    atomic_bool any_dropped; /* of those seated, not seen yet; without the lock it is a hint */
     sched_job *ready, **ready_end;
     double rate; /* rows of prompts a second, lately */
     sched_figures figures;
@@ -136,8 +136,10 @@ struct sched {
     sched_job **work_for; /* [parallel] */
     size_t n_work;
     size_t n_light, n_heavy; /* rows of it that are written, and that are read */
+    bool left_inside;        /* somebody has left it half-way */
     uint32_t n_readers;      /* who waited for a slice when it was planned */
     sched_job **readers;     /* [parallel], by what is left to read */
+    double deadline;         /* the first one of those seated; INFINITY: there is none */
     pace pace;
     uint32_t *one_token; /* one bit per token of the vocabulary, all 0 between two uses */
     sched_figures since; /* counted since the last publishing */
@@ -181,8 +183,12 @@ void slices_plan(sched *s);
 
 /* ---- sched_drive.c: turns; engine thread ---- */
 
-/* Between two steps: it may be dropped, late, or new. */
+/* Is it dropped or late? */
+bool drive_must_go(const sched_job *job);
+/* Between two steps, or inside one if it must go: it may be dropped, late, or new. */
 void drive_boundary(sched *s, sched_job *job);
+/* When its time is over; INFINITY: never. */
+double drive_deadline(const sched_job *job);
 /* The step has brought this item of work. */
 void drive_item(sched *s, sched_job *job, const mote_work *work);
 /* It is over: by itself or by an error. It leaves its seat. */

@@ -167,8 +167,7 @@ void sched_drop(sched *s, sched_job *job)
         s->busy--;
     } else if (job->place == JOB_SEATED) {
         s->busy--;
-        if (job->in_step && --s->step_alive == 0)
-            mote_cancel(s->engine);
+        atomic_store(&s->any_dropped, true);
     }
     const bool now = job->place == JOB_LEFT && !job->ready && !job->in_batch;
     pthread_cond_signal(&s->work_is);

@@ -2,11 +2,19 @@
 /*
  * sched_thread.c - the engine thread: boundary, step, publishing, and again.
  *
- * The lock is taken to look at what the loop wants, to say who is in the step (so that the
- * last one dropped can cancel it), and to publish; never while anything is computed.
+ * The lock is taken to look at what the loop wants, and to publish; never while anything is
+ * computed.
+ *
+ * A step with a slice takes a few tenths of a second, and whoever is dropped or late frees his
+ * place sooner: the engine asks between layers, and he is taken out of the step, which
+ * goes on for the others as if he had not been in it. So nobody can hold others up by
+ * coming and going, and a step that nobody is left in ends. New ones sit down after the step; there
+ * is nothing they could do before.
  */
 #include "base/os.h"
 #include "serve/sched_int.h"
+
+#include <math.h>
 
 /* ---- before a step ---- */
 
@@ -16,15 +24,23 @@ static void seat(sched *s, sched_job *job)
     s->seats[s->n_seats++] = job;
 }
 
+/* Under the lock. */
+static void see_dropped(sched *s)
+{
+    atomic_store(&s->any_dropped, false);
+    for (uint32_t i = 0; i < s->n_seats; i++)
+        s->seats[i]->leaving = s->seats[i]->dropped;
+}
+
 /* Under the lock: who comes, and what the loop asked for meanwhile. Those whose time ran out in
  * the queue sit down for a moment too, to be told. */
 static void look(sched *s)
 {
     sched_job *job;
     uint32_t at_work = s->n_seats;
+    see_dropped(s);
     for (uint32_t i = 0; i < s->n_seats; i++) {
         job = s->seats[i];
-        job->leaving = job->dropped;
         if (job->end_thinking && !job->leaving && job->turn != NULL)
             chat_turn_end_thinking(job->turn);
         job->end_thinking = false;
@@ -56,59 +72,7 @@ static void begin_standing(sched *s)
     }
 }
 
-/* ---- the step ---- */
-
-/* false: all of it was dropped meanwhile. */
-static bool enter(sched *s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->step_alive = 0;
-    for (size_t i = 0; i < s->n_work; i++) {
-        s->work_for[i]->in_step = !s->work_for[i]->dropped;
-        s->step_alive += s->work_for[i]->in_step;
-    }
-    const bool alive = s->step_alive > 0;
-    pthread_mutex_unlock(&s->lock);
-    return alive;
-}
-
-static void fail_all(sched *s, mote_status status, const mote_error *err)
-{
-    for (size_t i = 0; i < s->n_work; i++)
-        drive_finish(s, s->work_for[i], status, err);
-}
-
-static void measure(sched *s, double seconds)
-{
-    s->since.steps++;
-    s->since.step_rows += s->n_light + s->n_heavy;
-    s->since.prompt_rows += s->n_heavy;
-    s->since.read_tokens += s->n_heavy;
-    s->since.step_seconds += seconds;
-    pace_saw(&s->pace, s->n_light, s->n_readers, s->n_heavy, seconds);
-}
-
-static void run_step(sched *s)
-{
-    mote_error err;
-    slices_plan(s);
-    if (s->n_work == 0 || !enter(s))
-        return;
-    const double began = os_now();
-    const mote_status status = mote_step(s->engine, s->work, s->n_work, &err);
-    if (status == MOTE_E_MEMORY && prefix_make_room(s))
-        return;
-    if (status != MOTE_OK && status != MOTE_E_CANCELED) {
-        fail_all(s, status, &err);
-        return;
-    }
-    if (status == MOTE_OK)
-        measure(s, os_now() - began);
-    for (size_t i = 0; i < s->n_work; i++)
-        drive_item(s, s->work_for[i], &s->work[i]);
-}
-
-/* ---- after it ---- */
+/* ---- telling ---- */
 
 static void tell_where(sched *s, sched_job *job, uint32_t readers)
 {
@@ -126,7 +90,6 @@ static bool publish_seat(sched *s, sched_job *job, uint32_t readers)
 {
     const bool starts = job->begun && !job->announced;
     tell_where(s, job, readers);
-    job->in_step = false;
     job->announced |= starts;
     job->news_started |= starts;
     if (job->dropped || (!starts && job->fresh.n == 0))
@@ -137,7 +100,6 @@ static bool publish_seat(sched *s, sched_job *job, uint32_t readers)
 
 static void publish_gone(sched *s, sched_job *job)
 {
-    job->in_step = false;
     job->place = JOB_LEFT;
     job->where.phase = SCHED_OVER;
     job->where.written = job->result.answer.answer_tokens;
@@ -158,7 +120,7 @@ static bool publish(sched *s, const mote_use *use)
     bool news = s->n_gone > 0;
     for (uint32_t i = 0; i < s->n_seats; i++)
         by_state[s->seats[i]->state]++;
-    if (s->since.prompt_rows > 0 && s->since.step_seconds > 0) {
+    if (s->since.prompt_rows > 0 && s->since.step_seconds > 0 && !s->left_inside) {
         const double now = (double)s->since.prompt_rows / s->since.step_seconds;
         s->rate = s->rate > 0 ? s->rate + 0.25 * (now - s->rate) : now;
     }
@@ -175,10 +137,108 @@ static bool publish(sched *s, const mote_use *use)
     return news;
 }
 
+static void tell(sched *s)
+{
+    mote_use use;
+    mote_engine_use(s->engine, &use);
+    pthread_mutex_lock(&s->lock);
+    const bool news = publish(s, &use);
+    pthread_mutex_unlock(&s->lock);
+    if (news && s->options.wake != NULL)
+        s->options.wake(s->options.with);
+}
+
+/* ---- the step ---- */
+
+static double first_deadline(const sched *s)
+{
+    double first = (double)INFINITY;
+    for (uint32_t i = 0; i < s->n_seats; i++) {
+        const double one = drive_deadline(s->seats[i]);
+        first = one < first ? one : first;
+    }
+    return first;
+}
+
+static void leave_step(sched *s, const sched_job *job)
+{
+    size_t i = 0;
+    while (i < s->n_work && s->work_for[i] != job)
+        i++;
+    if (i == s->n_work)
+        return;
+    mote_step_leave(job->session);
+    s->work_for[i] = NULL;
+    *(job->state == JOB_WRITING ? &s->n_light : &s->n_heavy) -= s->work[i].n;
+    s->left_inside = true;
+    s->since.left_inside++;
+}
+
+/* Between two layers. Who must go does, whether he is in the step or not. */
+static void inside_step(void *with)
+{
+    sched *s = with;
+    if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->deadline)
+        return;
+    pthread_mutex_lock(&s->lock);
+    see_dropped(s);
+    pthread_mutex_unlock(&s->lock);
+    for (uint32_t i = s->n_seats; i > 0; i--) {
+        sched_job *job = s->seats[i - 1];
+        if (!drive_must_go(job))
+            continue;
+        leave_step(s, job);
+        drive_boundary(s, job);
+    }
+    s->deadline = first_deadline(s);
+    tell(s);
+}
+
+static void fail_all(sched *s, mote_status status, const mote_error *err)
+{
+    for (size_t i = 0; i < s->n_work; i++)
+        drive_finish(s, s->work_for[i], status, err);
+}
+
+/* The pace learns nothing from a step that became smaller on its way. */
+static void measure(sched *s, double seconds)
+{
+    s->since.steps++;
+    s->since.step_rows += s->n_light + s->n_heavy;
+    s->since.prompt_rows += s->n_heavy;
+    s->since.read_tokens += s->n_heavy;
+    s->since.step_seconds += seconds;
+    if (!s->left_inside)
+        pace_saw(&s->pace, s->n_light, s->n_readers, s->n_heavy, seconds);
+}
+
+static void run_step(sched *s)
+{
+    mote_error err;
+    slices_plan(s);
+    s->left_inside = false;
+    if (s->n_work == 0)
+        return;
+    s->deadline = first_deadline(s);
+    const double began = os_now();
+    const mote_status status =
+        mote_step_between(s->engine, s->work, s->n_work, inside_step, s, &err);
+    if (status == MOTE_E_MEMORY && prefix_make_room(s))
+        return;
+    if (status != MOTE_OK && status != MOTE_E_CANCELED) {
+        fail_all(s, status, &err);
+        return;
+    }
+    if (status == MOTE_OK)
+        measure(s, os_now() - began);
+    for (size_t i = 0; i < s->n_work; i++)
+        if (s->work_for[i] != NULL)
+            drive_item(s, s->work_for[i], &s->work[i]);
+}
+
 void *thread_run(void *with)
 {
     sched *s = with;
-    mote_use use;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         look(s);
@@ -192,12 +252,7 @@ void *thread_run(void *with)
         pass_boundary(s);
         begin_standing(s);
         run_step(s);
-        mote_engine_use(s->engine, &use);
-        pthread_mutex_lock(&s->lock);
-        const bool news = publish(s, &use);
-        pthread_mutex_unlock(&s->lock);
-        if (news && s->options.wake != NULL)
-            s->options.wake(s->options.with);
+        tell(s);
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);

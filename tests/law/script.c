@@ -2,14 +2,12 @@
 /*
  * script.c - see script.h.
  *
- * The acts are the calls a program may make between two steps: append (one or
- * many sessions, with and without logits), rewind, keep and unkeep, fork, save and
- * load (also into an engine of another level), free, a step that does not fit, and
- * one that is cancelled. What a session returns afterwards is looked up in the
- * table, so no act needs a second run to compare with; where it stands and what it
- * holds is known to script_model.c.
+ * The acts are the calls a program may make: steps (script_step.c), and between two of them
+ * rewind, keep and unkeep, fork, save and load (also into an engine of another level), free. What a
+ * session returns afterwards is looked up in the table, so no act needs a second run to compare
+ * with; where it stands and what it holds is known to script_model.c.
  */
-#include "law/script_model.h"
+#include "law/script_step.h"
 
 #include "base/mem.h"
 
@@ -17,21 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A session may leave its stream for any other that has not parted from it yet. */
-static void change_stream(script *s, script_live *live)
-{
-    uint32_t other = rig_below(&s->random, LAW_STREAMS);
-    if (live->pos <= law_common(s->table, live->stream, other))
-        live->stream = other;
-}
-
-static uint64_t room(const script *s, const script_live *live)
-{
-    uint64_t context = s->engines[live->engine].context;
-    uint64_t end = context < s->table->setup.length ? context : s->table->setup.length;
-    return end - live->pos;
-}
 
 static script_live *any_live(script *s)
 {
@@ -50,196 +33,6 @@ static script_live *free_slot(script *s)
         if (s->live[i].session == NULL)
             return &s->live[i];
     return NULL;
-}
-
-static uint32_t any_engine(script *s)
-{
-    return s->engines[1].engine != NULL ? rig_below(&s->random, SCRIPT_ENGINES) : 0;
-}
-
-/* ---- steps ---- */
-
-typedef struct batch {
-    mote_work work[SCRIPT_SESSIONS];
-    script_live *live[SCRIPT_SESSIONS];
-    size_t n;
-    uint32_t engine;
-} batch;
-
-static uint32_t draw_length(script *s, uint64_t most)
-{
-    static const uint32_t reach[] = {1, 1, 1, 2, 5, 17, 33, 40, 70, 100};
-    uint32_t upto = reach[rig_below(&s->random, sizeof reach / sizeof *reach)];
-    uint32_t n = 1 + rig_below(&s->random, upto);
-    return n < most ? n : (uint32_t)most;
-}
-
-static void draw_batch(script *s, batch *b)
-{
-    *b = (batch){.engine = any_engine(s)};
-    uint32_t one_in = 1 + rig_below(&s->random, 3);
-    uint32_t rows = 0;
-    for (uint32_t i = 0; i < SCRIPT_SESSIONS; i++) {
-        script_live *live = &s->live[i];
-        if (live->session == NULL || live->engine != b->engine || room(s, live) == 0 ||
-            !rig_once_in(&s->random, one_in))
-            continue;
-        change_stream(s, live);
-        uint32_t n = draw_length(s, room(s, live));
-        mote_logits want = rig_once_in(&s->random, 4)   ? MOTE_LOGITS_NONE
-                           : rig_once_in(&s->random, 3) ? MOTE_LOGITS_ALL
-                           : rig_once_in(&s->random, 4) ? MOTE_HIDDEN_LAST
-                                                        : MOTE_LOGITS_LAST;
-        uint32_t costs = want == MOTE_LOGITS_ALL ? n : want == MOTE_LOGITS_LAST ? 1 : 0;
-        if (rows + costs > SCRIPT_ROWS) {
-            want = MOTE_LOGITS_NONE;
-            costs = 0;
-        }
-        rows += costs;
-        b->live[b->n] = live;
-        b->work[b->n++] = (mote_work){.session = live->session,
-                                      .tokens = s->table->tokens[live->stream] + live->pos,
-                                      .n = n,
-                                      .want = want};
-    }
-}
-
-static void note_batch(script *s, const batch *b, const char *verb)
-{
-    static const char *const names[] = {"last", "none", "all", "hidden"};
-    script_note(s, "%s on engine %u:", verb, b->engine);
-    for (size_t i = 0; i < b->n; i++)
-        script_note(s, " [session %d: stream %u from %llu, %zu, %s]", (int)(b->live[i] - s->live),
-                    b->live[i]->stream, (unsigned long long)b->live[i]->pos, b->work[i].n,
-                    names[b->work[i].want]);
-    script_note(s, "\n");
-}
-
-static void check_row(script *s, const script_live *live, uint64_t pos, size_t row)
-{
-    if (!law_same(s->table, live->stream, pos, mote_session_logits(live->session, row)))
-        script_broken(s, "session %d: the logits of stream %u at position %llu are other bits",
-                      (int)(live - s->live), live->stream, (unsigned long long)pos);
-}
-
-static void check_logits(script *s, const script_live *live, const mote_work *work)
-{
-    size_t rows = work->want == MOTE_LOGITS_ALL ? work->n : work->want == MOTE_LOGITS_LAST ? 1 : 0;
-    for (size_t row = 0; row < rows; row++)
-        check_row(s, live, live->pos - rows + row, row);
-    if (mote_session_logits(live->session, rows) != NULL)
-        script_broken(s, "session %d has a row of logits nobody asked for", (int)(live - s->live));
-    const float *hidden = mote_session_hidden(live->session, NULL);
-    bool right = work->want != MOTE_HIDDEN_LAST
-                     ? hidden == NULL
-                     : law_same_hidden(s->table, live->stream, live->pos - 1, hidden);
-    if (!right)
-        script_broken(s, "session %d: the hidden row at position %llu is other bits",
-                      (int)(live - s->live), (unsigned long long)live->pos - 1);
-}
-
-static void finish_batch(script *s, batch *b)
-{
-    for (size_t i = 0; i < b->n; i++) {
-        script_advance(s, b->live[i], b->work[i].n);
-        script_check_standing(s, b->live[i], "a step");
-        check_logits(s, b->live[i], &b->work[i]);
-    }
-}
-
-static mote_status step(script *s, const batch *b)
-{
-    mote_error err = {0};
-    uint64_t before = mem_count().requests;
-    mote_status status = mote_step(s->engines[b->engine].engine, b->work, b->n, &err);
-    if (mem_count().requests != before)
-        script_broken(s, "the step allocated memory");
-    if (status != MOTE_OK && status != MOTE_E_FULL && status != MOTE_E_CANCELED &&
-        status != MOTE_E_MEMORY)
-        script_broken(s, "the step failed: %s", err.text);
-    return status;
-}
-
-static void free_live(script *s, script_live *live)
-{
-    script_note(s, "free session %d\n", (int)(live - s->live));
-    mote_session_free(live->session);
-    *live = (script_live){0};
-}
-
-/* The engine has too few pages: nothing may move. Then somebody has to go. */
-static void refused(script *s, const batch *b)
-{
-    if (step(s, b) != MOTE_E_MEMORY)
-        script_broken(s, "the step has taken more pages than there are");
-    for (size_t i = 0; i < b->n; i++)
-        script_check_standing(s, b->live[i], "a step without room");
-    script_check_use(s);
-    free_live(s, b->live[rig_below(&s->random, (uint32_t)b->n)]);
-}
-
-static void act_step(script *s)
-{
-    batch b;
-    draw_batch(s, &b);
-    if (b.n == 0)
-        return;
-    note_batch(s, &b, "step");
-    if (!script_fits(s, b.engine, b.live, b.work, b.n)) {
-        refused(s, &b);
-        return;
-    }
-    if (step(s, &b) != MOTE_OK)
-        script_broken(s, "the step did not run");
-    for (size_t i = 0; i < b.n; i++)
-        s->budget -= (int64_t)b.work[i].n;
-    finish_batch(s, &b);
-}
-
-/* One item too long among others: nothing may move. */
-static void act_overfull(script *s)
-{
-    static const mote_token filler[4096];
-    batch b;
-    draw_batch(s, &b);
-    if (b.n == 0)
-        return;
-    size_t victim = rig_below(&s->random, (uint32_t)b.n);
-    uint64_t left = s->engines[b.engine].context - b.live[victim]->pos;
-    b.work[victim].tokens = filler;
-    b.work[victim].n = (size_t)left + 1 + rig_below(&s->random, 3);
-    b.work[victim].want = MOTE_LOGITS_NONE;
-    if (b.work[victim].n > sizeof filler / sizeof *filler)
-        return;
-    note_batch(s, &b, "overfull step");
-    if (step(s, &b) != MOTE_E_FULL)
-        script_broken(s, "an item that does not fit was taken");
-    for (size_t i = 0; i < b.n; i++)
-        script_check_standing(s, b.live[i], "a step that did not fit");
-}
-
-static void act_cancelled(script *s)
-{
-    batch b;
-    draw_batch(s, &b);
-    if (b.n == 0 || !script_fits(s, b.engine, b.live, b.work, b.n))
-        return;
-    note_batch(s, &b, "cancelled step");
-    mote_cancel(s->engines[b.engine].engine);
-    if (step(s, &b) == MOTE_OK) {
-        finish_batch(s, &b);
-        return;
-    }
-    for (size_t i = 0; i < b.n; i++) {
-        script_live *live = b.live[i];
-        uint64_t length = mote_session_length(live->session);
-        if (length < live->pos || length > live->pos + b.work[i].n)
-            script_broken(s, "after a cancelled step session %d stands at %llu",
-                          (int)(live - s->live), (unsigned long long)length);
-        s->budget -= (int64_t)(length - live->pos);
-        script_advance(s, live, length - live->pos);
-        script_check_standing(s, live, "a cancelled step");
-    }
 }
 
 /* ---- going back ---- */
@@ -351,7 +144,7 @@ static uint32_t n_on_engine(const script *s, uint32_t engine)
 static void act_new(script *s)
 {
     script_live *slot = free_slot(s);
-    uint32_t engine = any_engine(s);
+    uint32_t engine = script_any_engine(s);
     if (slot == NULL)
         return;
     mote_error err = {0};
@@ -379,7 +172,7 @@ static void act_fork(script *s)
 static void act_save_and_load(script *s)
 {
     script_live *from = any_live(s), *slot = free_slot(s);
-    uint32_t engine = any_engine(s);
+    uint32_t engine = script_any_engine(s);
     if (from == NULL || slot == NULL || from->pos > s->engines[engine].context)
         return;
     char path[128];
@@ -408,7 +201,7 @@ static void act_free(script *s)
     script_live *live = any_live(s);
     if (live == NULL || n_on_engine(s, 0) + n_on_engine(s, 1) < 2)
         return;
-    free_live(s, live);
+    script_free(s, live);
 }
 
 /* ---- a whole case ---- */
@@ -449,8 +242,17 @@ static const struct {
     act_fn *act;
     uint32_t weight;
 } acts[] = {
-    {act_step, 50}, {act_rewind, 14}, {act_fork, 6},     {act_save_and_load, 4}, {act_keep, 12},
-    {act_new, 6},   {act_free, 4},    {act_overfull, 2}, {act_cancelled, 2},     {act_unkeep, 4},
+    {script_step, 50},
+    {act_rewind, 14},
+    {act_fork, 6},
+    {act_save_and_load, 4},
+    {act_keep, 12},
+    {act_new, 6},
+    {act_free, 4},
+    {script_step_overfull, 2},
+    {script_step_cancelled, 2},
+    {script_step_left, 4},
+    {act_unkeep, 4},
 };
 
 static void one_act(script *s)

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """cancel_test.py - who goes away frees his place at once: in the queue, while his prompt is read,
-and while his answer is written.
+and while his answer is written; also when the step he is in goes on for others.
 
 Seen from outside, through /v1/status on a connection of its own: from the moment the socket is
 closed until the work is gone. Goal: 100 ms. The middle one of the times is held to that
 on a machine that has time for us, the best one on any, where steps take longer than they should, to
 that and a step; none may take over two seconds.
+
+By hand with a model of true size: MODEL=FILE THREADS=2 MOTE_TEST_SCALE=50 python3 cancel_test.py
+beside_another_reader beside_a_writer beside_a_reader
 """
 import http.client
 import json
+import os
 import socket
 import time
 
@@ -104,6 +108,46 @@ def while_it_is_read(server):
     hold("reading", watcher, before, times)
 
 
+def long_question():
+    """A beginning of its own, so that nobody has read it; two of them fit beside each other."""
+    return f"{time.monotonic()} " + WORDS * 600
+
+
+def leave_company(server, kind, stays, leaves):
+    """Each time at another moment of the step that both are in."""
+    watcher, times = Watcher(server), []
+    before = steps(watcher)
+    for i in range(server.rounds):
+        stayer = Asker(server, stays())
+        phase = "reading" if stays is long_question else "writing"
+        watcher.wait_for([phase])
+        leaver = Asker(server, leaves())
+        phases = [phase, "reading" if leaves is long_question else "writing"]
+        watcher.wait_for(phases)
+        time.sleep(0.03 * (i % 10))
+        assert watcher.phases() == sorted(phases), "they must be at it still"
+        leaver.go()
+        times.append(watcher.wait_for([phase]))
+        stayer.go()
+        watcher.wait_for([])
+    hold(kind, watcher, before, times)
+
+
+@case
+def beside_another_reader(server):
+    leave_company(server, "reading beside one who reads", long_question, long_question)
+
+
+@case
+def beside_a_writer(server):
+    leave_company(server, "reading beside one who writes", lambda: FACT, long_question)
+
+
+@case
+def beside_a_reader(server):
+    leave_company(server, "writing beside one who reads", long_question, lambda: FACT)
+
+
 @case
 def while_it_waits(server):
     """Two at work, the others in the queue: those who leave it let the next one in."""
@@ -137,7 +181,9 @@ def the_next_answer_is_as_ever(server):
 
 
 if __name__ == "__main__":
-    with Server("--parallel", "2", "--queue", "8", "--log", "off") as server:
+    flags = ("--parallel", "2", "--queue", "8", "--log", "off", "--threads",
+             os.environ.get("THREADS", "1"))
+    with Server(*flags, model=os.environ.get("MODEL", "mote-tiny-BF16.gguf")) as server:
         server.rounds = scaled(20, 5)
         code = main(server)
     raise SystemExit(code)

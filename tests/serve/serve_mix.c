@@ -4,7 +4,7 @@
  * are cut and however often an answer is put back, every job says what it says alone.
  */
 #include "base/mem.h"
-#include "serve/serve_rig.h"
+#include "serve/serve_gate.h"
 #include "support/scale.h"
 
 #include <setjmp.h>
@@ -25,7 +25,8 @@ typedef struct mix {
     int jobs;
     int drops; /* one of so many is dropped; 0: none */
     uint64_t realms;
-    bool patient; /* waits for somebody now and then */
+    bool patient;          /* waits for somebody now and then */
+    unsigned leave_inside; /* after one of so many layers somebody may leave; 0: nobody does */
 } mix;
 
 /* What came before the drop is the beginning of what would have come. */
@@ -58,6 +59,58 @@ static void lose_patience(service *s, asked *a)
         service_drop(s, a + 1); /* another one, from inside */
 }
 
+/* Who may leave in the middle of a step. */
+static struct {
+    gate gate;
+    asked *all;
+    int n;
+    test_random random;
+} inside;
+
+/* The engine thread stands between two layers: somebody goes, whatever he is doing. */
+static void leave_inside(service *s)
+{
+    if (!atomic_load(&inside.gate.closed))
+        return;
+    asked *a = &inside.all[test_random_below(&inside.random, (uint64_t)inside.n)];
+    while (a < inside.all + inside.n && (a->job == NULL || a->over))
+        a++;
+    if (a < inside.all + inside.n)
+        service_drop(s, a);
+    gate_open(&inside.gate, -1);
+}
+
+static void open_mix(service *s, const mix *m, asked *all)
+{
+    service_open(s, &tiny, m->options);
+    gate_build(&inside.gate, s);
+    atomic_store(&inside.gate.one_in, m->leave_inside);
+    inside.all = all;
+    inside.n = m->jobs;
+    s->turned = leave_inside;
+    s->heard = lose_patience;
+    s->with = all;
+}
+
+static void ask_one(service *s, const mix *m, asked *all, int i, test_random *random)
+{
+    mote_error err;
+    const question *q = &questions[test_random_below(random, QUESTIONS)];
+    sched_job_options o = service_job(s, &all[i], q);
+    o.client = test_random_below(random, 4);
+    o.realm = m->realms > 0 ? test_random_below(random, m->realms) : 0;
+    o.no_reuse = test_random_below(random, 8) == 0;
+    if (m->drops > 0 && test_random_below(random, (uint64_t)m->drops) == 0)
+        patience[i] = test_random_below(random, 12);
+    must(service_submit(s, &all[i], &o, &err), &err);
+    if (patience[i] == 0)
+        service_drop(s, &all[i]);
+    else if (m->patient && test_random_below(random, 3) == 0)
+        service_until_over(s, &all[test_random_below(random, (uint64_t)i + 1)]);
+    else if (test_random_below(random, 4) == 0)
+        service_turn(s);
+}
+
 static void run(const mix *m, uint64_t seed, sched_figures *figures)
 {
     test_random random = {.state = seed};
@@ -65,33 +118,18 @@ static void run(const mix *m, uint64_t seed, sched_figures *figures)
     asked *all = calloc((size_t)m->jobs + 1, sizeof *all);
     for (int i = 0; i <= m->jobs; i++)
         patience[i] = SIZE_MAX;
-    service_open(&s, &tiny, m->options);
-    s.heard = lose_patience;
-    s.with = all;
-    for (int i = 0; i < m->jobs; i++) {
-        mote_error err;
-        const question *q = &questions[test_random_below(&random, QUESTIONS)];
-        sched_job_options o = service_job(&s, &all[i], q);
-        o.client = test_random_below(&random, 4);
-        o.realm = m->realms > 0 ? test_random_below(&random, m->realms) : 0;
-        o.no_reuse = test_random_below(&random, 8) == 0;
-        if (m->drops > 0 && test_random_below(&random, (uint64_t)m->drops) == 0)
-            patience[i] = test_random_below(&random, 12);
-        must(service_submit(&s, &all[i], &o, &err), &err);
-        if (patience[i] == 0)
-            service_drop(&s, &all[i]);
-        else if (m->patient && test_random_below(&random, 3) == 0)
-            service_until_over(&s, &all[test_random_below(&random, (uint64_t)i + 1)]);
-        else if (test_random_below(&random, 4) == 0)
-            service_turn(&s);
-    }
+    open_mix(&s, m, all);
+    for (int i = 0; i < m->jobs; i++)
+        ask_one(&s, m, all, i, &random);
     while (sched_busy(s.sched) > 0)
         service_turn(&s);
     service_turn(&s);
     for (int i = 0; i < m->jobs; i++)
         service_drop(&s, &all[i]);
+    gate_open_for_good(&inside.gate);
     sched_read_figures(s.sched, figures);
     service_close(&s);
+    gate_take_down(&inside.gate);
     for (int i = 0; i < m->jobs; i++) {
         assert_true(all[i].released);
         check(&all[i]);
@@ -125,6 +163,19 @@ static void many_come_and_go(void **state)
                      m.jobs);
     assert_true(f.reused_ended_tokens + f.reused_live_tokens > 0);
     assert_int_equal(f.put_back, 0);
+}
+
+/* In the middle of steps, where chance alone would hardly take them. */
+static void many_leave_inside(void **state)
+{
+    (void)state;
+    sched_figures f;
+    const mix m = {.options = {.parallel = 6, .idle = 3, .context = CONTEXT, .threads = 2},
+                   .jobs = (int)test_scaled(40, 10),
+                   .leave_inside = 10};
+    run(&m, 4, &f);
+    printf("%llu of %d left inside a step\n", (unsigned long long)f.left_inside, m.jobs);
+    assert_true(f.left_inside > 0);
 }
 
 /* Hardly more positions than one conversation needs. */
@@ -194,7 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_at_once),      cmocka_unit_test(one_leads_to_the_next),
         cmocka_unit_test(many_come_and_go),   cmocka_unit_test(without_room_they_give_way),
-        cmocka_unit_test(realms_and_threads),
+        cmocka_unit_test(realms_and_threads), cmocka_unit_test(many_leave_inside),
     };
     test_random random = {.state = 5};
     rig_open(&tiny);

@@ -248,6 +248,8 @@ void service_turn(service *s)
     pthread_mutex_unlock(&bell->lock);
     s->n_turns++;
     sched_collect(s->sched, hear, s);
+    if (s->turned != NULL)
+        s->turned(s);
 }
 
 void service_until_phase(service *s, const asked *a, sched_phase phase)

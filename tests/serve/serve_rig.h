@@ -81,6 +81,7 @@ typedef struct service {
     uint64_t n_started, n_turns;
     /* after every event, if set */
     void (*heard)(struct service *service, asked *a);
+    void (*turned)(struct service *service); /* after every turn, if set */
     void *with;
     struct bell *bell;
 } service;

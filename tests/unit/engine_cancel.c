@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_cancel.c - a pass that is given up between two layers leaves no trace.
+ * engine_cancel.c - a pass that is given up between two layers leaves no trace, nor does a session
+ * that leaves it there.
  *
  * The cancel comes from a tap, so each of the layers is tried. Where the sessions stand
  * then is what mote.h says, blocks are back in their pools, and what is read again
- * has the bits of a run that nobody disturbed.
+ * has the bits of a run that nobody disturbed. Those who stay in a pass that others leave get
+ * these bits too, and get them in that pass.
  */
 #include "law/rig.h"
 
@@ -184,6 +186,264 @@ static void a_short_pass_is_not_given_up(void **unused)
     mote_engine_free(engine);
 }
 
+/* ---- leaving ---- */
+
+enum { CROWD = 5, NEVER = 1000, ROWS = CROWD + 50 };
+/* Writers and readers; the last one is a fork of the first, so they share pages and a state. */
+static const size_t had[CROWD] = {40, 10, 0, 31, 40}, gets[CROWD] = {LONG, 3, 20, 1, 50};
+static const mote_logits wants[CROWD] = {MOTE_LOGITS_LAST, MOTE_LOGITS_LAST, MOTE_HIDDEN_LAST,
+                                         MOTE_LOGITS_LAST, MOTE_LOGITS_ALL};
+/* What each of them gets alone. */
+static mote_engine *solo[CROWD];
+static mote_session *lonely[CROWD];
+
+/* Who leaves when, in calls of `between`, which are counted; so are passes and their rows. */
+typedef struct crowd {
+    mote_engine *engine;
+    mote_session *s[CROWD];
+    uint32_t at[CROWD], cancel_at;
+    bool frees;        /* at once, from inside */
+    bool whole[CROWD]; /* it had all it wanted when it left */
+    uint32_t calls, passes;
+    size_t rows; /* that went through all layers */
+} crowd;
+
+static bool has_all(const crowd *c, size_t i)
+{
+    return mote_session_length(c->s[i]) == had[i] + gets[i];
+}
+
+static void leave_now(void *with)
+{
+    crowd *c = with;
+    if (c->calls == c->cancel_at)
+        mote_cancel(c->engine);
+    for (size_t i = 0; i < CROWD; i++) {
+        if (c->at[i] != c->calls)
+            continue;
+        c->whole[i] = has_all(c, i);
+        mote_step_leave(c->s[i]);
+        mote_step_leave(c->s[i]); /* twice is once */
+        if (!c->frees)
+            continue;
+        mote_session_free(c->s[i]);
+        c->s[i] = NULL;
+    }
+    c->calls++;
+}
+
+static void count(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                  size_t n_cols)
+{
+    (void)rows, (void)n_cols;
+    crowd *c = ctx;
+    c->passes += strcmp(what, "embed") == 0;
+    if (strcmp(what, "layer") == 0 && layer + 1 == (int)model->hp.n_layers)
+        c->rows += n_rows;
+}
+
+static void gather(crowd *c, mote_engine *engine)
+{
+    *c = (crowd){.engine = engine, .cancel_at = NEVER};
+    for (size_t i = 0; i < CROWD; i++) {
+        c->at[i] = NEVER;
+        if (i + 1 == CROWD) {
+            MUST(mote_session_fork(&c->s[i], c->s[0], NULL), NULL);
+            continue;
+        }
+        c->s[i] = rig_session(engine);
+        if (had[i] > 0)
+            rig_feed(engine, c->s[i], tokens, had[i], MOTE_LOGITS_LAST);
+    }
+}
+
+static mote_status step_of(crowd *c)
+{
+    mote_work work[CROWD];
+    for (size_t i = 0; i < CROWD; i++) {
+        work[i] = next_tokens(c->s[i], gets[i]);
+        work[i].want = wants[i];
+    }
+    engine_set_tap(c->engine, count, c);
+    const mote_status status = mote_step_between(c->engine, work, CROWD, leave_now, c, NULL);
+    engine_set_tap(c->engine, NULL, NULL);
+    return status;
+}
+
+static void disperse(crowd *c)
+{
+    for (size_t i = 0; i < CROWD; i++)
+        mote_session_free(c->s[i]);
+    assert_int_equal(c->engine->states.n_free, c->engine->states.n - 1);
+    assert_int_equal(c->engine->pages.n_free, c->engine->pages.n);
+    assert_int_equal(c->engine->tails.n_free, c->engine->tails.n);
+}
+
+static void check_stayed(const crowd *c, size_t i)
+{
+    const size_t last = wants[i] == MOTE_LOGITS_ALL ? gets[i] - 1 : 0;
+    assert_true(has_all(c, i));
+    if (wants[i] == MOTE_HIDDEN_LAST) {
+        assert_memory_equal(mote_session_hidden(c->s[i], NULL),
+                            mote_session_hidden(lonely[i], NULL), model->hp.n_embd * sizeof(float));
+        return;
+    }
+    assert_memory_equal(mote_session_logits(c->s[i], last), mote_session_logits(lonely[i], 0),
+                        model->hp.n_vocab * sizeof(float));
+    assert_null(mote_session_logits(c->s[i], last + 1));
+}
+
+/* It stands no later than it did, perhaps behind a part that an earlier pass brought. */
+static void stands_before(const crowd *c, size_t i)
+{
+    const uint64_t length = mote_session_length(c->s[i]);
+    assert_true(length < had[i] + gets[i]);
+    assert_true(length == had[i] || length % KERN_CHUNK == 0 || length > had[i]);
+}
+
+/* Those who left later than the step took have stayed. */
+static void check_all_of(crowd *c)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < CROWD; i++) {
+        const bool stayed = c->at[i] >= c->calls || c->whole[i];
+        if (stayed)
+            rows += gets[i];
+        if (stayed && c->s[i] != NULL)
+            check_stayed(c, i);
+        else if (c->s[i] != NULL)
+            stands_before(c, i);
+    }
+    assert_true(rows <= c->rows);
+    for (size_t i = 0; i < CROWD; i++)
+        if (c->s[i] != NULL && !has_all(c, i) && wants[i] != MOTE_HIDDEN_LAST)
+            goes_on_to(c->s[i], had[i] + gets[i], lonely[i]);
+}
+
+static mote_engine *engine_for_crowd(uint32_t kept, uint32_t batch)
+{
+    return rig_engine(model, &(mote_engine_options){.threads = 2,
+                                                    .sessions = CROWD,
+                                                    .positions = (uint64_t)CROWD * ALL,
+                                                    .kept_states = kept,
+                                                    .batch = batch,
+                                                    .logits_rows = ROWS});
+}
+
+/* Those whose bits are in `who` leave at this call of `between` or the next. */
+static void leave_at(crowd *c, mote_engine *engine, uint32_t who, uint32_t call)
+{
+    gather(c, engine);
+    for (uint32_t i = 0; i < CROWD; i++)
+        if (who >> i & 1)
+            c->at[i] = call + i % 2;
+    c->frees = call % 2 == 1;
+    assert_int_equal(step_of(c), MOTE_OK);
+    check_all_of(c);
+    disperse(c);
+}
+
+static void leave_everywhere(mote_engine *engine, uint32_t who)
+{
+    crowd whole, c;
+    leave_at(&whole, engine, 0, NEVER);
+    assert_true(whole.calls > 2 * model->hp.n_layers);
+    for (uint32_t call = who % 3; call < whole.calls; call += 1 + (who + call) % 5) {
+        leave_at(&c, engine, who, call);
+        assert_true(c.passes <= whole.passes); /* nothing is computed again */
+    }
+}
+
+/* Whoever leaves, before whichever layer: the others get their bits in the same passes. Without
+ * and with blocks to spare, in passes that hold everybody and in such as do not. */
+static void those_who_stay_do_not_notice(void **unused)
+{
+    (void)unused;
+    static const struct {
+        uint32_t kept, batch;
+    } engines[] = {{0, 0}, {CROWD, 0}, {0, 48}};
+    static const uint32_t who[] = {1, 2, 4, 8, 16, 17, 21, 30, 15};
+    for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+        mote_engine *engine = engine_for_crowd(engines[i].kept, engines[i].batch);
+        for (size_t j = 0; j < sizeof who / sizeof *who; j++)
+            leave_everywhere(engine, who[j]);
+        mote_engine_free(engine);
+    }
+}
+
+/* The rows of those who left are not computed any more. */
+static void what_nobody_wants_is_not_computed(void **unused)
+{
+    (void)unused;
+    mote_engine *engine = engine_for_crowd(0, 0);
+    crowd c;
+    gather(&c, engine);
+    c.at[0] = 2;
+    assert_int_equal(step_of(&c), MOTE_OK);
+    assert_int_equal(c.rows, gets[1] + gets[2] + gets[3] + gets[4]);
+    check_all_of(&c);
+    disperse(&c);
+    mote_engine_free(engine);
+}
+
+static void a_step_that_nobody_stays_in_ends(void **unused)
+{
+    (void)unused;
+    mote_engine *engine = engine_for_crowd(0, 0);
+    for (uint32_t call = 0; call <= 2 * model->hp.n_layers; call++) {
+        crowd c;
+        gather(&c, engine);
+        for (uint32_t i = 0; i < CROWD; i++)
+            c.at[i] = i % 2 == 0 ? call : call / 2;
+        c.frees = call % 2 == 0;
+        assert_int_equal(step_of(&c), MOTE_E_CANCELED);
+        assert_int_equal(c.calls, call + 1);
+        assert_int_equal(c.rows, 0);
+        check_all_of(&c);
+        disperse(&c);
+    }
+    mote_engine_free(engine);
+}
+
+/* A cancel is for those who are still there. */
+static void some_leave_and_then_all_is_canceled(void **unused)
+{
+    (void)unused;
+    mote_engine *engine = engine_for_crowd(CROWD, 0);
+    for (uint32_t call = 1; call < 2 * model->hp.n_layers; call++) {
+        crowd c;
+        gather(&c, engine);
+        c.at[0] = c.at[3] = call;
+        c.cancel_at = call + 1;
+        c.frees = call % 2 == 0;
+        assert_int_equal(step_of(&c), MOTE_E_CANCELED);
+        for (size_t i = 0; i < CROWD; i++)
+            if (c.s[i] != NULL)
+                stands_before(&c, i);
+        disperse(&c);
+    }
+    mote_engine_free(engine);
+}
+
+/* It is asked about once, before it begins. */
+static void a_short_pass_can_be_left_before_it(void **unused)
+{
+    (void)unused;
+    mote_engine *engine = engine_for_crowd(0, 0);
+    crowd c;
+    gather(&c, engine);
+    c.at[1] = 0;
+    const mote_work work[] = {next_tokens(c.s[1], gets[1]), next_tokens(c.s[3], gets[3])};
+    assert_int_equal(mote_step_between(engine, work, 2, leave_now, &c, NULL), MOTE_OK);
+    assert_int_equal(c.calls, 1);
+    assert_int_equal(mote_session_length(c.s[1]), had[1]);
+    check_stayed(&c, 3);
+    mote_step_leave(c.s[3]); /* no step is running */
+    check_stayed(&c, 3);
+    disperse(&c);
+    mote_engine_free(engine);
+}
+
 static int open_model(void **unused)
 {
     (void)unused;
@@ -195,12 +455,22 @@ static int open_model(void **unused)
     mote_model_describe(model, &info);
     rig_random r = {.seed = 9};
     rig_random_tokens(&r, info.tokens, tokens, ALL);
+    for (size_t i = 0; i < CROWD; i++) {
+        solo[i] = engine_of(1, 0);
+        lonely[i] = rig_session(solo[i]);
+        rig_feed(solo[i], lonely[i], tokens, had[i] + gets[i],
+                 wants[i] == MOTE_HIDDEN_LAST ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST);
+    }
     return 0;
 }
 
 static int close_model(void **unused)
 {
     (void)unused;
+    for (size_t i = 0; i < CROWD; i++) {
+        mote_session_free(lonely[i]);
+        mote_engine_free(solo[i]);
+    }
     mote_model_close(model);
     mem_stats left = mem_count();
     return left.blocks == 0 && left.bytes == 0 ? 0 : -1;
@@ -212,6 +482,11 @@ int main(void)
         cmocka_unit_test(every_layer_may_be_the_last),
         cmocka_unit_test(company_goes_back_as_little_as_it_can),
         cmocka_unit_test(a_short_pass_is_not_given_up),
+        cmocka_unit_test(those_who_stay_do_not_notice),
+        cmocka_unit_test(what_nobody_wants_is_not_computed),
+        cmocka_unit_test(a_step_that_nobody_stays_in_ends),
+        cmocka_unit_test(some_leave_and_then_all_is_canceled),
+        cmocka_unit_test(a_short_pass_can_be_left_before_it),
     };
     return cmocka_run_group_tests_name("engine_cancel", tests, open_model, close_model);
 }

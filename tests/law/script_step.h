@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* script_step.h - the acts of a script that are steps. */
+#ifndef MOTE_TESTS_LAW_SCRIPT_STEP_H
+#define MOTE_TESTS_LAW_SCRIPT_STEP_H
+
+#include "law/script_model.h"
+
+uint32_t script_any_engine(script *s);
+void script_free(script *s, script_live *live);
+
+void script_step(script *s);
+/* One item is too long. */
+void script_step_overfull(script *s);
+void script_step_cancelled(script *s);
+/* Some of its sessions go in the middle of it. */
+void script_step_left(script *s);
+
+#endif
