@@ -344,12 +344,12 @@ MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_
 /*
  * A step that sessions can leave while the others go on, for a program whose clients come and go.
  *
- * As mote_step, but calls between(with) on this thread before every pass and, if that has more
- * than 16 tokens, twice in each of its layers. From inside, mote_step_leave takes a session out:
- * its item is forgotten, it stands where it would after a cancel, and it may be freed at once. So
- * may sessions that are not in the step, and all may be looked at; any other use of the engine or
- * its sessions has to wait for the step's end. For those who stay nothing changes, no bit of their
- * logits either, nor does anything of theirs have to be computed again.
+ * As mote_step, but calls between(with) on this thread before every pass and twice in each of its
+ * layers, also if it has few tokens. From inside, mote_step_leave takes a session out: its item is
+ * forgotten, it stands where it would after a cancel, and it may be freed at once. So may sessions
+ * that are not in the step, and all may be looked at; any other use of the engine or its sessions
+ * has to wait for the step's end. For those who stay nothing changes, no bit of their logits
+ * either, nor does anything of theirs have to be computed again.
  *
  * MOTE_E_CANCELED also if everybody has left.
  */

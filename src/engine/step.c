@@ -132,6 +132,7 @@ typedef struct progress {
     size_t n_segments;  /* of the pass being built or run */
     size_t n_runs;      /* so with pictures */
     size_t n_rows;      /* of it */
+    bool is_long;       /* it may be given up; left it may be in any case */
     size_t logits_rows; /* written so far in the step */
 } progress;
 
@@ -322,7 +323,7 @@ static bool between_units(void *ctx)
 {
     const mote_engine *e = ctx;
     ask(e->running);
-    return !atomic_load_explicit(&e->cancel, memory_order_relaxed);
+    return !e->running->is_long || !atomic_load_explicit(&e->cancel, memory_order_relaxed);
 }
 
 void mote_step_leave(mote_session *s)
@@ -357,10 +358,10 @@ static bool all_gone(const mote_engine *e, const progress *p)
 static bool run_pass(mote_engine *e, progress *p)
 {
     float *logits = e->logits + p->logits_rows * e->model->hp.n_vocab;
-    const bool is_long = p->n_rows > SHORT_PASS;
-    if (is_long)
+    p->is_long = p->n_rows > SHORT_PASS;
+    if (p->is_long)
         spare_states(e, p);
-    e->forward.between = is_long ? between_units : NULL;
+    e->forward.between = p->is_long || p->between != NULL ? between_units : NULL;
     e->forward.between_ctx = e;
     const bool whole = forward_pass(&e->forward, e->segments, p->n_segments, logits);
     if (whole)

@@ -425,17 +425,18 @@ static void some_leave_and_then_all_is_canceled(void **unused)
     mote_engine_free(engine);
 }
 
-/* It is asked about once, before it begins. */
-static void a_short_pass_can_be_left_before_it(void **unused)
+/* What cannot be given up can be left. */
+static void a_short_pass_can_be_left(void **unused)
 {
     (void)unused;
     mote_engine *engine = engine_for_crowd(0, 0);
     crowd c;
     gather(&c, engine);
-    c.at[1] = 0;
+    c.at[1] = 4;
+    c.cancel_at = 5;
     const mote_work work[] = {next_tokens(c.s[1], gets[1]), next_tokens(c.s[3], gets[3])};
     assert_int_equal(mote_step_between(engine, work, 2, leave_now, &c, NULL), MOTE_OK);
-    assert_int_equal(c.calls, 1);
+    assert_int_equal(c.calls, 1 + 2 * model->hp.n_layers);
     assert_int_equal(mote_session_length(c.s[1]), had[1]);
     check_stayed(&c, 3);
     mote_step_leave(c.s[3]); /* no step is running */
@@ -486,7 +487,7 @@ int main(void)
         cmocka_unit_test(what_nobody_wants_is_not_computed),
         cmocka_unit_test(a_step_that_nobody_stays_in_ends),
         cmocka_unit_test(some_leave_and_then_all_is_canceled),
-        cmocka_unit_test(a_short_pass_can_be_left_before_it),
+        cmocka_unit_test(a_short_pass_can_be_left),
     };
     return cmocka_run_group_tests_name("engine_cancel", tests, open_model, close_model);
 }
