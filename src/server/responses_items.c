@@ -6,7 +6,7 @@
 #include "server/digest.h"
 #include "server/openai.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 
 /* ---- the list ---- */
 
@@ -162,35 +162,31 @@ void items_put(answering *w, const choice *c, const item *it, bool done, const c
 
 enum { KEY_BYTES = 32, MAC_BYTES = 16 };
 
-/* Of this process: what another one sealed is dropped, not an error. Made at the first use;
- * two threads that come at once agree on whoever is first. */
-static const unsigned char *own_key(void)
+/* Of this process: what another one sealed is dropped, not an error. Made at the first use. */
+static unsigned char key[KEY_BYTES];
+static bool has_key;
+
+static void make_key(void)
 {
-    static unsigned char key[KEY_BYTES];
-    static atomic_int state; /* 0: none, 1: being made, 2: there */
-    int none = 0;
-    if (atomic_compare_exchange_strong(&state, &none, 1)) {
-        if (!answering_random(key, sizeof key))
-            memset(key, 0x5A, sizeof key);
-        atomic_store(&state, 2);
-    }
-    while (atomic_load(&state) != 2)
-        ;
-    return key;
+    has_key = answering_random(key, sizeof key);
 }
 
 static bool mac_of(str text, digest *out)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     strbuf inner = {0};
     unsigned char outer[KEY_BYTES + DIGEST_BYTES];
     digest first;
-    strbuf_put(&inner, (str){(const char *)own_key(), KEY_BYTES});
+    pthread_once(&once, make_key);
+    if (!has_key)
+        return false;
+    strbuf_put(&inner, (str){(const char *)key, KEY_BYTES});
     strbuf_put(&inner, text);
     const bool fine = !inner.failed && digest_of(&first, strbuf_view(&inner));
     strbuf_fini(&inner);
     if (!fine)
         return false;
-    memcpy(outer, own_key(), KEY_BYTES);
+    memcpy(outer, key, KEY_BYTES);
     memcpy(outer + KEY_BYTES, first.bytes, DIGEST_BYTES);
     return digest_of(out, (str){(const char *)outer, sizeof outer});
 }

@@ -169,13 +169,28 @@ static bool is_utf8(str text)
     return true;
 }
 
+/* The tokenizer brings text to NFC, which a cut in the middle of a character would prevent. */
+static bool are_bytes(const replay *r, const mote_token *ids, size_t n, str bytes)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t length;
+        const char *p = mote_token_bytes(r->model, ids[i], &length);
+        if (length > bytes.n - at || memcmp(bytes.p + at, p, length) != 0)
+            return false;
+        at += length;
+    }
+    return at == bytes.n;
+}
+
 /* A stretch that no token crosses: as the tokenizer has it, or byte by byte where it cannot. */
 static void feed_bytes(replay *r, chat_parser *p, str bytes)
 {
     static mote_token ids[1 << 16];
     size_t n = 0;
     if (bytes.n > 1 && is_utf8(bytes) &&
-        mote_tokenize(r->model, bytes.p, bytes.n, 0, ids, 1 << 16, &n, NULL) == MOTE_OK) {
+        mote_tokenize(r->model, bytes.p, bytes.n, 0, ids, 1 << 16, &n, NULL) == MOTE_OK &&
+        are_bytes(r, ids, n, bytes)) {
         for (size_t i = 0; i < n; i++)
             feed(r, p, ids[i]);
         return;
