@@ -4,6 +4,7 @@
 #include "cli/say.h"
 #include "cli/spell.h"
 #include "cli/text.h"
+#include "cli/think_flag.h"
 
 #include "base/mem.h"
 
@@ -26,9 +27,7 @@ static void do_think(chat_loop *c, const char *words)
     if (words[0] == '\0')
         words = "on";
     if (!mote_think_parse(words, strlen(words), &o->think, &o->think_budget)) {
-        say_reply("/think takes on, off, auto, minimal, low, medium, high, max or a number of "
-                  "tokens; not '%.60s'",
-                  words);
+        say_reply("/think takes " THINK_FLAG_WORDS "; not '%.60s'", words);
         return;
     }
     say_reply("thinking %s", chat_think_text(c, text));

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/pictures.h"
 #include "cli/run.h"
+#include "cli/think_flag.h"
 
 #include <unistd.h>
 
@@ -58,7 +59,7 @@ static const cli_flag think_flags[] = {
      .shown = "auto",
      .env = "MOTE_THINK",
      .at = AT(think),
-     .help = "on, off, auto (by size), minimal, low, medium, high, max, or a number of tokens"},
+     .help = THINK_FLAG_HELP},
     {.name = "no-think",
      .kind = FLAG_SWITCH,
      .at = AT(no_think),

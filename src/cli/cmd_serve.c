@@ -15,6 +15,7 @@
 #include "cli/pictures.h"
 #include "cli/say.h"
 #include "cli/text.h"
+#include "cli/think_flag.h"
 #include "cli/tower.h"
 #include "media/worker.h"
 #include "server/server.h"
@@ -173,8 +174,7 @@ static const cli_flag request_flags[] = {
      .shown = "auto",
      .env = "MOTE_THINK",
      .at = AT(think),
-     .help = "where a request does not say: on, off, auto (by size), minimal, low, medium, high, "
-             "max, or a number of tokens"},
+     .help = "where a request does not say: " THINK_FLAG_HELP},
     {.name = "no-soft-switch",
      .kind = FLAG_SWITCH,
      .at = AT(no_soft_switch),
@@ -313,15 +313,6 @@ static void stop(void *with)
     server_stop(with);
 }
 
-static int read_think(const char *how, server_options *o)
-{
-    if (how == NULL || mote_think_parse(how, strlen(how), &o->think, &o->think_budget))
-        return CLI_DONE;
-    return say_usage("--think takes on, off, auto, minimal, low, medium, high, max or a number of "
-                     "tokens, not '%.60s'",
-                     how);
-}
-
 static void fill(server_options *o, const serve_options *f, const mote_model *model,
                  const char *path)
 {
@@ -407,7 +398,7 @@ static int run(const cli_call *call)
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
-    int code = read_think(f->think, o);
+    int code = think_flag_read(f->think, &o->think, &o->think_budget);
     if (code == CLI_DONE)
         code = find_keys(&keys, f, o);
     struct media_nursery *nursery = NULL;

@@ -3,6 +3,7 @@
 #include "cli/run.h"
 
 #include "cli/say.h"
+#include "cli/think_flag.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,13 +16,7 @@ static bool add_text(input_text *to, const char *terminated)
 static int read_think(run_settings *s, const run_options *o)
 {
     const char *how = o->no_think ? "off" : o->think;
-    if (how == NULL || how[0] == '\0')
-        return CLI_DONE;
-    if (mote_think_parse(how, strlen(how), &s->answer.think, &s->answer.think_budget))
-        return CLI_DONE;
-    return say_usage("--think takes on, off, auto, minimal, low, medium, high, max or a number of "
-                     "tokens, not '%.60s'",
-                     how);
+    return think_flag_read(how, &s->answer.think, &s->answer.think_budget);
 }
 
 /* One string of a JSON array. */

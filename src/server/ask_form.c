@@ -47,8 +47,11 @@ bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error 
         return ask_wrong(error, at, "must be a JSON schema");
     if (!take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error))
         return false;
-    return a->answer.format_bytes <= CHAT_MAX_SCHEMA ||
-           ask_refuse(error, at, "schema_too_large", "has more than 262144 bytes");
+    if (a->answer.format_bytes <= CHAT_MAX_SCHEMA)
+        return true;
+    ask_wrong(error, at, "has more than %d bytes", CHAT_MAX_SCHEMA);
+    error->code = "schema_too_large";
+    return false;
 }
 
 static bool present(const json_node *node)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* think_flag.c - see think_flag.h. */
+#include "cli/think_flag.h"
+
+#include "cli/command.h"
+#include "cli/say.h"
+
+#include <string.h>
+
+int think_flag_read(const char *how, mote_think *think, uint32_t *budget)
+{
+    if (how == NULL || how[0] == '\0' || mote_think_parse(how, strlen(how), think, budget))
+        return CLI_DONE;
+    return say_usage("--think takes " THINK_FLAG_WORDS ", not '%.60s'", how);
+}
