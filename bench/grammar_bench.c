@@ -7,7 +7,8 @@
  * Answers requests from standard input, each a letter, a length and that many bytes:
  *
  *   S schema   ok MICROSECONDS             | refused MICROSECONDS REASON
- *   D text     yes | no                    is it a text of the latest schema?
+ *   G grammar  the same for a grammar in GBNF
+ *   D text     yes | no                    is it a text of the latest of them?
  *   I text     its ids, on one line
  *   T text     yes, then nanoseconds of each mask, before every token and at the end | no
  *
@@ -30,8 +31,9 @@ enum { MAX_INPUT = 1 << 24, MAX_IDS = 1 << 20 };
 
 static const tok *tokenizer;
 static vocab *vocabulary;
-static char *schema;
+static char *schema; /* or grammar */
 static size_t schema_bytes;
+static bool is_gbnf;
 static mote_token *ids;
 
 static int64_t used(void)
@@ -64,7 +66,9 @@ static str bytes(const void *ctx, uint32_t id)
 
 static mote_status compile(grammar **g, mote_error *err)
 {
-    return grammar_of_schema(g, vocabulary, (str){schema, schema_bytes}, NULL, err);
+    const str text = {schema, schema_bytes};
+    return is_gbnf ? grammar_of_gbnf(g, vocabulary, text, err)
+                   : grammar_of_schema(g, vocabulary, text, NULL, err);
 }
 
 static void time_compilation(int rounds)
@@ -183,7 +187,8 @@ int main(int argc, char **argv)
         getchar();
         if (ids == NULL || input == NULL || fread(input, 1, n, stdin) != n)
             die("request", "cut short");
-        if (what == 'S') {
+        if (what == 'S' || what == 'G') {
+            is_gbnf = what == 'G';
             free(schema);
             schema = input;
             schema_bytes = n;

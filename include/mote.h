@@ -110,6 +110,9 @@ MOTE_API void mote_model_close(mote_model *model);
 /* Touches the next stretch of the file, so that a program can show progress
  * while the disk works: start with *done = 0, call until it returns false. Optional. */
 MOTE_API bool mote_model_warm(const mote_model *model, uint64_t *done, uint64_t *total);
+/* The opposite: this process holds no page of its files any more until it looks at one again. The
+ * system may then use them for others. Changes nothing but times; any thread. */
+MOTE_API void mote_model_cool(const mote_model *model);
 
 typedef struct mote_model_info {
     char name[96];       /* as the file says, may be empty */
@@ -305,7 +308,8 @@ typedef enum mote_logits {
     MOTE_LOGITS_LAST = 0, /* of the last token: what comes next */
     MOTE_LOGITS_NONE,     /* a prompt that goes on in the next step */
     MOTE_LOGITS_ALL,      /* of every token of the item */
-    MOTE_HIDDEN_LAST      /* no logits, but the row that those of the last token are made from */
+    MOTE_HIDDEN_LAST,     /* no logits, but the row that those of the last token are made from */
+    MOTE_HIDDEN_SUM       /* no logits; such a row of every token is added to `sum` */
 } mote_logits;
 
 struct mote_picture;
@@ -320,6 +324,10 @@ typedef struct mote_work {
     /* [n_pictures]: those whose tokens are among the item's; needed until the step returns */
     const struct mote_picture *const *pictures;
     size_t n_pictures;
+    /* Of MOTE_HIDDEN_SUM: the embedding of mote_model_info many, the caller's. Rows are added one
+     * after the other, so that a prompt in pieces gives the bits of a prompt in one, and a mean is
+     * a division away. Of no use after MOTE_E_CANCELED, nor if the session has left the step. */
+    double *sum;
 } mote_work;
 
 /*
@@ -416,14 +424,17 @@ typedef struct mote_bias {
  * this order: allowed, bias, repetition, presence, frequency, top_k, temperature, top_p,
  * min_p, draw. Equal logits rank by id, the lower first. */
 typedef struct mote_sampling {
-    float temperature;       /* to 100; 0: no draw, the best after bias and penalties */
-    uint32_t top_k;          /* candidates left */
-    float top_p;             /* to 1: share of probability the candidates left have; 1 is off too */
-    float min_p;             /* to 1: drops what is less likely than this part of the best */
-    float presence;          /* to +-100, subtracted once from tokens already generated */
-    float frequency;         /* to +-100, subtracted for each time they were */
-    float repetition;        /* 0.01 to 100, divides their positive logits, multiplies their
-                              * negative ones; 1 is off too */
+    float temperature;    /* to 100; 0: no draw, the best after bias and penalties */
+    uint32_t top_k;       /* candidates left */
+    float top_p;          /* to 1: share of probability the candidates left have; 1 is off too */
+    float min_p;          /* to 1: drops what is less likely than this part of the best */
+    float typical_p;      /* to 1: share that the candidates have whose surprise is nearest to the
+                           * average one; measured before top_p and min_p; 1 is off too */
+    float presence;       /* to +-100, subtracted once from tokens already generated */
+    float frequency;      /* to +-100, subtracted for each time they were */
+    float repetition;     /* 0.01 to 100, divides their positive logits, multiplies their
+                           * negative ones; 1 is off too */
+    uint32_t repeat_last; /* the last so many generated tokens are what repetition looks at */
     uint64_t generated_from; /* position of the first generated token: what penalties look at */
     const uint32_t *allowed; /* one bit per token, bit id % 32 of word id / 32: tokens without
                               * theirs are not chosen; NULL: all may be */
@@ -434,7 +445,10 @@ typedef struct mote_sampling {
     uint32_t top_logprobs; /* alternatives to report, up to MOTE_TOP_LOGPROBS */
 } mote_sampling;
 
-enum { MOTE_TOP_LOGPROBS = 20 };
+enum {
+    MOTE_TOP_LOGPROBS = 20,
+    MOTE_REPEAT_LAST = 64 /* what chats take unless they are told otherwise */
+};
 
 typedef struct mote_choice {
     mote_token token;

@@ -147,7 +147,12 @@ typedef enum mote_format {
     MOTE_FORMAT_JSON,        /* any object */
     MOTE_FORMAT_JSON_SCHEMA, /* `format_text` is the schema */
     MOTE_FORMAT_REGEX,       /* `format_text` is an expression; all of the answer matches it */
-    MOTE_FORMAT_CHOICES /* `format_text` is a JSON array of strings; the answer is one of them */
+    MOTE_FORMAT_CHOICES, /* `format_text` is a JSON array of strings; the answer is one of them */
+    /* `format_text` is a grammar in GBNF, rules that call each other:
+     *     root ::= "yes" | "no, because " word (" " word){2,11} "."
+     *     word ::= [a-zA-Z'-]+
+     * The answer is a text of `root`. docs/structured-output.md has the language. */
+    MOTE_FORMAT_GRAMMAR
 } mote_format;
 
 typedef enum mote_tool_choice {
@@ -166,17 +171,19 @@ enum {
     MOTE_SET_MIN_P = 8,
     MOTE_SET_PRESENCE = 16,
     MOTE_SET_FREQUENCY = 32,
-    MOTE_SET_REPETITION = 64
+    MOTE_SET_REPETITION = 64,
+    MOTE_SET_TYPICAL_P = 128,
+    MOTE_SET_REPEAT_LAST = 256
 };
 
 typedef enum mote_chat_event_kind {
     MOTE_CHAT_READING,        /* done of total tokens of the prompt are read */
     MOTE_CHAT_REASONING,      /* text: the next piece of thinking */
     MOTE_CHAT_CONTENT,        /* text: the next piece of the answer */
-    MOTE_CHAT_CALL_START,     /* call, name */
+    MOTE_CHAT_CALL_START,     /* call, name: it is sure to be one */
     MOTE_CHAT_CALL_ARGUMENTS, /* call, name, text: the next piece of a JSON object */
-    MOTE_CHAT_CALL_END,       /* call, name, text: all of that object. Only now is it a call */
-    MOTE_CHAT_CALL_CANCEL,    /* call, name: it was none after all; forget what came of it */
+    MOTE_CHAT_CALL_END,       /* call, name, text: all of that object. Only now may it be made */
+    MOTE_CHAT_CALL_CANCEL,    /* call, name: the answer was cut inside it; forget what came of it */
     MOTE_CHAT_WARNING         /* name: a short stable word; text: what it is about, may be empty */
 } mote_chat_event_kind;
 

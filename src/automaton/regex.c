@@ -52,7 +52,7 @@ static mote_status new_state(net *m, uint32_t *out)
     return MOTE_OK;
 }
 
-static mote_status add_arc(net *m, uint32_t from, arc_kind kind, regex_range x, uint32_t to)
+static mote_status add_arc(net *m, uint32_t from, arc_kind kind, range x, uint32_t to)
 {
     if (!grow_for(&m->arcs, m->n_arcs, &m->arcs_room, sizeof *m->arcs))
         return no_memory(m->err);
@@ -63,7 +63,7 @@ static mote_status add_arc(net *m, uint32_t from, arc_kind kind, regex_range x, 
 
 static mote_status skip(net *m, uint32_t from, uint32_t to)
 {
-    return add_arc(m, from, ARC_EMPTY, (regex_range){0, 0}, to);
+    return add_arc(m, from, ARC_EMPTY, (range){0, 0}, to);
 }
 
 /* ---- tree to net; the depth of the calls is that of the groups, which is bounded ---- */
@@ -73,7 +73,7 @@ static mote_status build(net *m, uint32_t node, uint32_t from, uint32_t to);
 static mote_status build_class(net *m, const regex_node *node, uint32_t from, uint32_t to)
 {
     for (uint32_t i = 0; i < node->n; i++)
-        TRY(add_arc(m, from, ARC_CHARS, m->tree->ranges[node->first + i], to));
+        TRY(add_arc(m, from, ARC_CHARS, m->tree->ranges.all[node->first + i], to));
     return MOTE_OK;
 }
 
@@ -118,8 +118,8 @@ static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
     case REGEX_CLASS: return build_class(m, node, from, to);
     case REGEX_CONCAT: return build_concat(m, node, from, to);
     case REGEX_REPEAT: return build_repeat(m, node, from, to);
-    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (regex_range){0, 0}, to);
-    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (regex_range){0, 0}, to);
+    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (range){0, 0}, to);
+    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (range){0, 0}, to);
     default: break;
     }
     for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling)
@@ -130,13 +130,13 @@ static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
 /* The whole: for a search anything may stand before and after. */
 static mote_status build_all(net *m, regex_mode mode)
 {
-    static const regex_range all[] = {{0, 0xD7FF}, {0xE000, CHARS_LAST}};
+    static const range all[] = {{0, 0xD7FF}, {0xE000, CHARS_LAST}};
     uint32_t start, goal, end = GOAL;
     TRY(new_state(m, &start));
     TRY(new_state(m, &goal));
     if (mode == REGEX_WHOLE) {
         TRY(new_state(m, &end));
-        TRY(add_arc(m, end, ARC_AT_END, (regex_range){0, 0}, GOAL));
+        TRY(add_arc(m, end, ARC_AT_END, (range){0, 0}, GOAL));
     }
     for (int i = 0; i < 2 && mode == REGEX_SEARCH; i++) {
         TRY(add_arc(m, START, ARC_CHARS, all[i], START));
@@ -144,8 +144,7 @@ static mote_status build_all(net *m, regex_mode mode)
     }
     uint32_t first;
     TRY(new_state(m, &first));
-    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (regex_range){0, 0},
-                first));
+    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (range){0, 0}, first));
     return build(m, m->tree->root, first, end);
 }
 

@@ -1,90 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regex_class.c - characters of an expression: escapes, and classes as lists of
- * ranges, put in order and merged when they end.
+ * ranges (ranges.h), settled when they end.
  */
 #include "automaton/regex_parser.h"
 
-#include "automaton/grow.h"
+#include "automaton/hex.h"
 
 mote_status regex_add_range(regex_parser *p, uint32_t lo, uint32_t hi)
 {
-    regex_tree *t = p->t;
-    if (!grow_for(&t->ranges, t->n_ranges, &t->ranges_room, sizeof *t->ranges))
-        return err_set(p->err, MOTE_E_MEMORY, "no memory for a pattern");
-    t->ranges[t->n_ranges++] = (regex_range){lo, hi};
-    return MOTE_OK;
-}
-
-/* By lower end, with gaps that halve: no input makes it slow enough to matter. */
-static void sort_ranges(regex_range *x, uint32_t n)
-{
-    for (uint32_t gap = n / 2; gap > 0; gap /= 2)
-        for (uint32_t i = gap; i < n; i++) {
-            const regex_range moving = x[i];
-            uint32_t k = i;
-            for (; k >= gap && x[k - gap].lo > moving.lo; k -= gap)
-                x[k] = x[k - gap];
-            x[k] = moving;
-        }
-}
-
-static mote_status complement(regex_parser *p, uint32_t from)
-{
-    regex_tree *t = p->t;
-    const uint32_t n = t->n_ranges - from;
-    uint32_t next = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const regex_range x = t->ranges[from + i];
-        if (x.lo > next)
-            TRY(regex_add_range(p, next, x.lo - 1));
-        next = x.hi + 1;
-    }
-    if (next <= CHARS_LAST)
-        TRY(regex_add_range(p, next, CHARS_LAST));
-    const uint32_t made = t->n_ranges - from - n;
-    memmove(t->ranges + from, t->ranges + from + n, made * sizeof *t->ranges);
-    t->n_ranges = from + made;
-    return MOTE_OK;
-}
-
-/* Puts the ranges from `from` on in order, merged; the other characters instead if negated. */
-static mote_status settle_ranges(regex_parser *p, uint32_t from, bool negated)
-{
-    regex_tree *t = p->t;
-    sort_ranges(t->ranges + from, t->n_ranges - from);
-    uint32_t n = from;
-    for (uint32_t i = from; i < t->n_ranges; i++) {
-        const regex_range x = t->ranges[i];
-        if (n > from && x.lo <= t->ranges[n - 1].hi + 1) {
-            if (t->ranges[n - 1].hi < x.hi)
-                t->ranges[n - 1].hi = x.hi;
-        } else {
-            t->ranges[n++] = x;
-        }
-    }
-    t->n_ranges = n;
-    return negated ? complement(p, from) : MOTE_OK;
+    return ranges_add(&p->t->ranges, lo, hi, p->err);
 }
 
 /* What \d, \w and \s mean, and what their negations leave out. */
-static const regex_range digits[] = {{'0', '9'}};
-static const regex_range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-static const regex_range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},
-                                     {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
-                                     {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
-                                     {0x1C, 0x1F},     {0x85, 0x85},     {0xFEFF, 0xFEFF}};
+static const range digits[] = {{'0', '9'}};
+static const range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+static const range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},
+                               {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+                               {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+                               {0x1C, 0x1F},     {0x85, 0x85},     {0xFEFF, 0xFEFF}};
 enum { SPACES_OF_BOTH = 9 };
-static const regex_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+static const range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static mote_status add_class(regex_parser *p, const regex_range *x, size_t n, bool negated)
+static mote_status add_class(regex_parser *p, const range *x, size_t n, bool negated)
 {
-    const uint32_t from = p->t->n_ranges;
+    const uint32_t from = p->t->ranges.n;
     for (size_t i = 0; i < n; i++)
         TRY(regex_add_range(p, x[i].lo, x[i].hi));
-    return settle_ranges(p, from, negated);
+    return ranges_settle(&p->t->ranges, from, negated, p->err);
 }
 
 mote_status regex_add_named_class(regex_parser *p, char name)
@@ -106,32 +51,11 @@ mote_status regex_add_dot(regex_parser *p)
 
 /* ---- escapes ---- */
 
-static bool hex_value(unsigned char c, uint32_t *value)
-{
-    if (c >= '0' && c <= '9')
-        *value = *value * 16 + (c - '0');
-    else if ((c | 32) >= 'a' && (c | 32) <= 'f')
-        *value = *value * 16 + (uint32_t)((c | 32) - 'a' + 10);
-    else
-        return false;
-    return true;
-}
-
-/* Exactly n hexadecimal digits from `ahead` of here. */
-static bool hex_at(const regex_parser *p, size_t ahead, size_t n, uint32_t *value)
-{
-    *value = 0;
-    for (size_t i = 0; i < n; i++)
-        if (!hex_value(regex_peek(p, ahead + i), value))
-            return false;
-    return true;
-}
-
 static mote_status braced_code_point(regex_parser *p, uint32_t *c)
 {
     *c = 0;
     size_t n = 1;
-    while (hex_value(regex_peek(p, n), c) && *c <= CHARS_LAST)
+    while (hex_add(c, regex_peek(p, n)) && *c <= CHARS_LAST)
         n++;
     if (n == 1 || regex_peek(p, n) != '}' || *c > CHARS_LAST)
         return regex_wrong(p, "an escape that is no character");
@@ -145,11 +69,11 @@ static mote_status unicode_escape(regex_parser *p, uint32_t *c)
     if (regex_peek(p, 0) == '{')
         return braced_code_point(p, c);
     uint32_t low;
-    if (!hex_at(p, 0, 4, c))
+    if (!hex_read(p->text, p->at, 4, c))
         return regex_wrong(p, "an escape that is no character");
     p->at += 4;
     if (*c >= 0xD800 && *c < 0xDC00 && regex_peek(p, 0) == '\\' && regex_peek(p, 1) == 'u' &&
-        hex_at(p, 2, 4, &low) && low >= 0xDC00 && low < 0xE000) {
+        hex_read(p->text, p->at + 2, 4, &low) && low >= 0xDC00 && low < 0xE000) {
         *c = 0x10000 + ((*c - 0xD800) << 10) + (low - 0xDC00);
         p->at += 6;
     }
@@ -158,7 +82,7 @@ static mote_status unicode_escape(regex_parser *p, uint32_t *c)
 
 static mote_status hex_escape(regex_parser *p, uint32_t *c)
 {
-    if (!hex_at(p, 0, 2, c))
+    if (!hex_read(p->text, p->at, 2, c))
         return regex_wrong(p, "an escape that is no character");
     p->at += 2;
     return MOTE_OK;
@@ -253,7 +177,7 @@ static mote_status class_range(regex_parser *p)
 
 mote_status regex_read_class(regex_parser *p, uint32_t node)
 {
-    const uint32_t from = p->t->n_ranges;
+    const uint32_t from = p->t->ranges.n;
     const bool negated = regex_peek(p, 0) == '^';
     p->at += negated;
     while (regex_more(p) && regex_peek(p, 0) != ']')
@@ -261,8 +185,8 @@ mote_status regex_read_class(regex_parser *p, uint32_t node)
     if (!regex_more(p))
         return regex_wrong(p, "a class without its end");
     p->at++;
-    TRY(settle_ranges(p, from, negated));
+    TRY(ranges_settle(&p->t->ranges, from, negated, p->err));
     p->t->nodes[node].first = from;
-    p->t->nodes[node].n = p->t->n_ranges - from;
+    p->t->nodes[node].n = p->t->ranges.n - from;
     return MOTE_OK;
 }

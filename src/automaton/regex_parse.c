@@ -13,7 +13,7 @@
 void regex_tree_fini(regex_tree *t)
 {
     mem_free(t->nodes);
-    mem_free(t->ranges);
+    ranges_fini(&t->ranges);
     *t = (regex_tree){0};
 }
 
@@ -55,13 +55,13 @@ static void append_child(regex_tree *t, uint32_t parent, uint32_t child)
 static mote_status class_node(regex_parser *p, uint32_t *out)
 {
     TRY(new_node(p, REGEX_CLASS, out));
-    p->t->nodes[*out].first = p->t->n_ranges;
+    p->t->nodes[*out].first = p->t->ranges.n;
     return MOTE_OK;
 }
 
 static void close_class(regex_parser *p, uint32_t node)
 {
-    p->t->nodes[node].n = p->t->n_ranges - p->t->nodes[node].first;
+    p->t->nodes[node].n = p->t->ranges.n - p->t->nodes[node].first;
 }
 
 static mote_status read_escape(regex_parser *p, uint32_t *out)

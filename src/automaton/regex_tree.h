@@ -3,6 +3,7 @@
 #ifndef MOTE_AUTOMATON_REGEX_TREE_H
 #define MOTE_AUTOMATON_REGEX_TREE_H
 
+#include "automaton/ranges.h"
 #include "automaton/regex.h"
 
 typedef enum regex_kind {
@@ -23,14 +24,10 @@ typedef struct regex_node {
     uint32_t sibling;  /* next child of the same parent or RULES_NONE */
 } regex_node;
 
-typedef struct regex_range {
-    uint32_t lo, hi;
-} regex_range;
-
 typedef struct regex_tree {
     regex_node *nodes;
-    regex_range *ranges; /* of a class: ascending, apart */
-    uint32_t n_nodes, nodes_room, n_ranges, ranges_room;
+    ranges ranges; /* of a class: ascending, apart */
+    uint32_t n_nodes, nodes_room;
     uint32_t root;
 } regex_tree;
 

@@ -87,8 +87,35 @@ static mote_status compile_whole(chat_form *f, mote_error *err)
         return grammar_of_schema(&f->whole, f->options->vocab, text, NULL, err);
     case MOTE_FORMAT_REGEX: return grammar_of_regex(&f->whole, f->options->vocab, text, err);
     case MOTE_FORMAT_CHOICES: return compile_choices(f, text, err);
+    case MOTE_FORMAT_GRAMMAR: return grammar_of_gbnf(&f->whole, f->options->vocab, text, err);
     }
     return err_set(err, MOTE_E_ARG, "%d is no format", (int)a->format);
+}
+
+static const json_node *function_of(const json_node *tool)
+{
+    const json_node *function = json_node_get(tool, "function");
+    return function != NULL ? function : tool;
+}
+
+static str tool_name(const json_node *tool)
+{
+    return json_node_text(json_node_get(function_of(tool), "name"));
+}
+
+static void blame(const chat_form *f, chat_fault fault)
+{
+    if (f->options->fault != NULL)
+        *f->options->fault = fault;
+}
+
+/* The tool is blamed that has this name, the very bytes; without one, all together. */
+static void blame_tool(const chat_form *f, str name)
+{
+    size_t i = 0;
+    while (i < f->options->n_tools && tool_name(f->options->tools[i]).p != name.p)
+        i++;
+    blame(f, (chat_fault){.of = CHAT_FAULT_TOOL, .tool = i});
 }
 
 /* The tools that may be called: all, those the caller allows, or the one that is named. */
@@ -98,9 +125,8 @@ static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
     const mote_answer_options *a = o->answer;
     size_t n = 0;
     for (size_t i = 0; i < o->n_tools && n < CHAT_MAX_TOOLS; i++) {
-        const json_node *function = json_node_get(o->tools[i], "function");
-        const json_node *from = function != NULL ? function : o->tools[i];
-        const str name = json_node_text(json_node_get(from, "name"));
+        const json_node *from = function_of(o->tools[i]);
+        const str name = tool_name(o->tools[i]);
         if (name.n == 0 || (a->tool_choice == MOTE_TOOLS_NAMED && !str_is(name, a->tool_name)) ||
             (o->tool_allowed != NULL && !o->tool_allowed[i]))
             continue;
@@ -140,8 +166,10 @@ static mote_status widen_broken(chat_form *f, grammar_tool *tools, size_t n, con
         grammar_free(alone);
         if (status == MOTE_E_MEMORY)
             return err_set(err, status, "no memory for a form");
-        if (status != MOTE_OK && tools[i].strict)
+        if (status != MOTE_OK && tools[i].strict) {
+            blame_tool(f, tools[i].name);
             return err_set(err, status, "tool %.*s: %s", STR_ARG(tools[i].name), why.text);
+        }
         if (status != MOTE_OK)
             widen(f, &tools[i], any, why.text);
     }
@@ -167,8 +195,10 @@ static mote_status compile_tools(chat_form *f, grammar_tool *tools, size_t n, co
                 widen(f, &tools[i], any, why.text);
         status = build_call(&f->call, v, tools, n, &f->warnings, &why);
     }
-    if (status != MOTE_OK)
+    if (status != MOTE_OK) {
+        blame_tool(f, (str){0});
         return err_set(err, status, "%s", why.text);
+    }
     return strbuf_check(&f->warnings, err);
 }
 
@@ -188,6 +218,25 @@ static mote_status compile_call(chat_form *f, mote_error *err)
     return status;
 }
 
+/* Whatever goes wrong with a sound grammar but memory: it is too much for this text. */
+static mote_status by_form(mote_status status, mote_error *err)
+{
+    if (status == MOTE_OK || status == MOTE_E_MEMORY)
+        return status;
+    err->status = MOTE_E_UNSUPPORTED;
+    return MOTE_E_UNSUPPORTED;
+}
+
+/* What may come first is needed anyway, and a grammar that is too much for it is better refused
+ * before anything is said. */
+static mote_status try_first(chat_form *f, mote_error *err)
+{
+    const mote_status status = by_form(grammar_mask(f->whole_at, f->mask, err), err);
+    if (status != MOTE_OK)
+        blame(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
+    return status;
+}
+
 mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_error *err)
 {
     const mote_answer_options *a = options->answer;
@@ -198,13 +247,18 @@ mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_
         return err_set(err, MOTE_E_ARG, "a form needs the vocabulary, a named tool its name");
     if (f->must_call && a->format != MOTE_FORMAT_TEXT)
         return err_set(err, MOTE_E_ARG, "an answer is either a required call or of a given form");
-    TRY(compile_whole(f, err));
+    const mote_status status = compile_whole(f, err);
+    if (status != MOTE_OK)
+        blame(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
+    TRY(status);
     if (f->must_call || (options->n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO))
         TRY(compile_call(f, err));
     if (f->whole != NULL)
         TRY(grammar_matcher_new(&f->whole_at, f->whole, err));
     f->mask = mem_new(options->vocab->words, sizeof *f->mask);
-    return f->mask != NULL ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a form");
+    if (f->mask == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a form");
+    return f->whole_at != NULL ? try_first(f, err) : MOTE_OK;
 }
 
 void chat_form_fini(chat_form *f)
@@ -261,7 +315,7 @@ mote_status chat_form_accept(chat_form *f, mote_token token, size_t n, mote_erro
         f->phase = CHAT_FORM_FREE;
         return MOTE_OK;
     }
-    return in_use(f) != NULL ? grammar_accept(in_use(f), token, err) : MOTE_OK;
+    return in_use(f) != NULL ? by_form(grammar_accept(in_use(f), token, err), err) : MOTE_OK;
 }
 
 void chat_form_rewind(chat_form *f, size_t n)
@@ -285,7 +339,7 @@ mote_status chat_form_allowed(chat_form *f, const uint32_t **allowed, mote_error
     *allowed = NULL;
     if (in_use(f) == NULL)
         return MOTE_OK;
-    TRY(grammar_mask(in_use(f), f->mask, err));
+    TRY(by_form(grammar_mask(in_use(f), f->mask, err), err));
     if (may_become_call(f))
         vocab_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
     *allowed = f->mask;

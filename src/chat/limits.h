@@ -3,6 +3,7 @@
 #ifndef MOTE_CHAT_LIMITS_H
 #define MOTE_CHAT_LIMITS_H
 
+#include "automaton/gbnf.h"
 #include "json_schema/schema.h"
 
 enum {
@@ -14,6 +15,7 @@ enum {
     CHAT_MAX_CALLS = 128,  /* of one message */
     CHAT_MAX_NAME = 128,   /* bytes of a tool's name */
     CHAT_MAX_SCHEMA = SCHEMA_MAX_BYTES,
+    CHAT_MAX_GRAMMAR = GBNF_MAX_BYTES,
 
     /* of an answer: what is longer is not taken for a call */
     CHAT_MAX_CALL_BYTES = 4 << 20,

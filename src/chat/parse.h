@@ -16,8 +16,18 @@
  * another order of names and quotes. What cannot be repaired is content, with a warning. A
  * model's output is never an error: what fails here is memory alone.
  *
- * Held back are at most the blanks before a tag, a possible tag, and a call until it
- * is whole (chat/limits.h); nothing recurses.
+ * When a call is told of. A grammar that holds calls (form.h, options.formed) forces the
+ * tags, a tool that exists, its parameters and an end. So what has a control token <tool_call>
+ * outside of a block, <function=NAME> of a tool and a first <parameter=KEY>, with nothing to
+ * repair so far, is a call for certain: it starts there, and pieces of its arguments follow while
+ * it comes, values that can be nothing but strings as they are written, all but a tail that may be
+ * a line break and a closing tag, other values when they close. What follows is then repaired in
+ * any case. Only two things cancel such a call: the end of a cut answer inside it, and
+ * CHAT_MAX_CALL_BYTES. All other calls, and all of them without a grammar, start when they
+ * are whole, in one piece. The pieces joined are always the text of the end, byte for byte.
+ *
+ * Held back are at most the blanks before a tag, a possible tag, and a call that is not certain
+ * until it is whole (chat/limits.h); nothing recurses.
  */
 #ifndef MOTE_CHAT_PARSE_H
 #define MOTE_CHAT_PARSE_H
@@ -28,10 +38,10 @@
 typedef enum chat_event_kind {
     CHAT_EVENT_REASONING,      /* text */
     CHAT_EVENT_CONTENT,        /* text */
-    CHAT_EVENT_CALL_START,     /* call, name */
+    CHAT_EVENT_CALL_START,     /* call, name: one that is certain, or whole */
     CHAT_EVENT_CALL_ARGUMENTS, /* call, name, text: the next piece of a JSON object */
-    CHAT_EVENT_CALL_END,       /* call, name, text: all of that object. Only now is it a call */
-    CHAT_EVENT_CALL_CANCEL,    /* call, name: it was none after all; forget what came of it */
+    CHAT_EVENT_CALL_END,       /* call, name, text: all of that object. Only now may it be made */
+    CHAT_EVENT_CALL_CANCEL,    /* call, name: cut, or too long; forget what came of it */
     CHAT_EVENT_WARNING,        /* warning, text: what it is about, may be empty */
     CHAT_EVENT_TOKEN,          /* token, text: its bytes. Content it leads to follows. Of a turn
                                 * also choice */
@@ -76,6 +86,7 @@ typedef struct chat_parser_options {
     bool thinking;            /* chat_prompt.thinking */
     bool raw;                 /* every token is content, control tokens say nothing */
     bool tokens;              /* deliver CHAT_EVENT_TOKEN */
+    bool formed;              /* a grammar holds calls from <tool_call> on */
     chat_event_fn *event;
     void *with;
 } chat_parser_options;

@@ -23,8 +23,9 @@ static void call_forget(chat_parser *p)
     p->raw.n = 0;
     p->arguments.n = 0;
     p->keys.n = 0;
+    p->shown = 0;
     p->tool = NULL;
-    p->repaired = false;
+    p->repaired = p->tagged = p->started = false;
 }
 
 /* ---- the call as a whole ---- */
@@ -32,6 +33,7 @@ static void call_forget(chat_parser *p)
 void parse_open_call(chat_parser *p, size_t head_at)
 {
     call_forget(p);
+    p->tagged = head_at >= p->taken + 2 && p->held.p[head_at - 2] == TAG_BYTE;
     call_take(p, head_at);
     p->state = PARSE_HEAD;
 }
@@ -43,28 +45,42 @@ static void call_emit(const chat_parser *p, chat_event_kind kind, str text)
                .kind = kind, .call = p->n_started - 1, .name = call_tool_name(p), .text = text});
 }
 
-void call_start(chat_parser *p, const parse_tool *tool)
+void call_enter(chat_parser *p, const parse_tool *tool)
 {
     p->tool = tool;
     p->junk = false;
-    p->n_started++;
     p->state = PARSE_BODY;
+}
+
+static void call_start(chat_parser *p)
+{
+    if (p->started)
+        return;
+    p->started = true;
+    p->n_started++;
     call_emit(p, CHAT_EVENT_CALL_START, str_of(""));
 }
 
-/* Adds to the arguments what `text` holds from `from` on, and shows it. */
-void call_show_arguments(chat_parser *p, size_t from)
+void call_start_if_certain(chat_parser *p)
 {
-    if (!p->arguments.failed && p->arguments.n > from)
-        call_emit(p, CHAT_EVENT_CALL_ARGUMENTS,
-                  (str){p->arguments.p + from, p->arguments.n - from});
+    if (p->options.formed && p->tagged && !p->repaired)
+        call_start(p);
+}
+
+void call_show_arguments(chat_parser *p)
+{
+    if (!p->started || p->arguments.failed || p->arguments.n == p->shown)
+        return;
+    const str piece = {p->arguments.p + p->shown, p->arguments.n - p->shown};
+    p->shown = p->arguments.n;
+    call_emit(p, CHAT_EVENT_CALL_ARGUMENTS, piece);
 }
 
 void call_end(chat_parser *p)
 {
-    const size_t from = p->arguments.n;
-    strbuf_text(&p->arguments, from == 0 ? "{}" : "}");
-    call_show_arguments(p, from);
+    strbuf_text(&p->arguments, p->arguments.n == 0 ? "{}" : "}");
+    call_start(p);
+    call_show_arguments(p);
     if (p->repaired)
         parse_warn(p, CHAT_WARN_REPAIRED, call_tool_name(p));
     p->n_ended++;
@@ -77,7 +93,7 @@ void call_end(chat_parser *p)
 /* It is no call: what was taken of it becomes content, and the rest follows. */
 void call_give_back(chat_parser *p, chat_warning warning, str about)
 {
-    if (p->tool != NULL)
+    if (p->started)
         call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, warning, about);
     if (p->raw.n > 0)
@@ -91,7 +107,7 @@ void call_give_back(chat_parser *p, chat_warning warning, str about)
 /* The answer was cut inside it: half a call is worth nothing to anybody. */
 void call_drop(chat_parser *p)
 {
-    if (p->tool != NULL)
+    if (p->started)
         call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, CHAT_WARN_CUT, call_tool_name(p));
     call_forget(p);
@@ -118,7 +134,7 @@ static bool head_function(chat_parser *p, str name, size_t end)
         return true;
     }
     call_take(p, end);
-    call_start(p, tool);
+    call_enter(p, tool);
     return true;
 }
 

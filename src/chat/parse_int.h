@@ -72,11 +72,14 @@ struct chat_parser {
     /* a call */
     strbuf raw;             /* all of it as text, with the blanks before, in case it is none */
     const parse_tool *tool; /* NULL: not yet known */
+    bool tagged;            /* it began with the control token */
+    bool started;           /* it was told of */
     uint32_t n_started, n_ended;
     bool repaired;   /* something in it was */
     bool junk;       /* text between its tags was passed over */
     bool whole_json; /* PARSE_JSON: name and arguments, not arguments alone */
     strbuf arguments;
+    size_t shown; /* bytes of them that were told */
     strbuf keys;  /* those given, each followed by a zero */
     strbuf key;   /* the parameter at hand */
     strbuf value; /* if it does not stream */
@@ -139,9 +142,12 @@ void source_tell_taken(chat_parser *p);
 /* Keeps a copy of what is taken, in case it has to be given back. */
 void call_take(chat_parser *p, size_t end);
 str call_tool_name(const chat_parser *p);
-void call_start(chat_parser *p, const parse_tool *tool);
-/* Shows what was added to the arguments from `from` on. */
-void call_show_arguments(chat_parser *p, size_t from);
+/* <function=NAME> was read. */
+void call_enter(chat_parser *p, const parse_tool *tool);
+/* A parameter begins: the call is told of from here on if it is certain. */
+void call_start_if_certain(chat_parser *p);
+/* Tells what was added to the arguments, if the call was told of. */
+void call_show_arguments(chat_parser *p);
 void call_end(chat_parser *p);
 /* It is no call: what was taken of it becomes content, and the rest follows. */
 void call_give_back(chat_parser *p, chat_warning warning, str about);

@@ -6,11 +6,17 @@
 
 /* ---- inside <parameter=KEY> ---- */
 
+static void put_key(chat_parser *p)
+{
+    strbuf_text(&p->arguments, p->arguments.n == 0 ? "{" : ", ");
+    json_put_string(&p->arguments, strbuf_view(&p->key));
+    strbuf_text(&p->arguments, ": ");
+}
+
 void call_begin_value(chat_parser *p, str key, size_t end)
 {
     p->key.n = 0;
     strbuf_put(&p->key, key);
-    const size_t from = p->arguments.n;
     p->unwanted = key_given(p, key);
     p->types = chat_argument_types(p->tool->parameters, key);
     p->streams = p->types == CHAT_TYPE_STRING && !p->unwanted;
@@ -19,6 +25,7 @@ void call_begin_value(chat_parser *p, str key, size_t end)
     p->value_last = '\n';
     call_take(p, end);
     p->state = PARSE_VALUE;
+    call_start_if_certain(p);
     if (p->unwanted) {
         parse_warn(p, CHAT_WARN_DUPLICATE, strbuf_view(&p->key));
         return;
@@ -27,10 +34,9 @@ void call_begin_value(chat_parser *p, str key, size_t end)
     strbuf_byte(&p->keys, 0);
     if (!p->streams)
         return;
-    strbuf_text(&p->arguments, from == 0 ? "{" : ", ");
-    json_put_string(&p->arguments, strbuf_view(&p->key));
-    strbuf_text(&p->arguments, ": \"");
-    call_show_arguments(p, from);
+    put_key(p);
+    strbuf_byte(&p->arguments, '"');
+    call_show_arguments(p);
 }
 
 /* The next stretch of the value. */
@@ -38,7 +44,7 @@ static void add_value(chat_parser *p, size_t end)
 {
     if (end <= p->taken)
         return;
-    const size_t from = p->arguments.n, at = p->value.n;
+    const size_t at = p->value.n;
     p->value_last = p->held.p[end - 1];
     parse_spell(p, &p->value, p->taken, end);
     const size_t look = p->at;
@@ -46,7 +52,7 @@ static void add_value(chat_parser *p, size_t end)
     p->at = look > end ? look : end;
     if (p->streams && !p->value.failed) {
         json_put_escaped(&p->arguments, (str){p->value.p + at, p->value.n - at});
-        call_show_arguments(p, from);
+        call_show_arguments(p);
     }
     if (p->streams || p->unwanted)
         p->value.n = 0;
@@ -54,21 +60,17 @@ static void add_value(chat_parser *p, size_t end)
 
 static void end_value(chat_parser *p)
 {
-    const size_t from = p->arguments.n;
     p->state = PARSE_BODY;
     if (p->unwanted)
         return;
     if (p->streams) {
         strbuf_byte(&p->arguments, '"');
-        call_show_arguments(p, from);
-        return;
+    } else {
+        put_key(p);
+        if (!chat_argument_put(&p->arguments, strbuf_view(&p->value), p->types))
+            parse_warn(p, CHAT_WARN_TYPE, strbuf_view(&p->key));
     }
-    strbuf_text(&p->arguments, from == 0 ? "{" : ", ");
-    json_put_string(&p->arguments, strbuf_view(&p->key));
-    strbuf_text(&p->arguments, ": ");
-    if (!chat_argument_put(&p->arguments, strbuf_view(&p->value), p->types))
-        parse_warn(p, CHAT_WARN_TYPE, strbuf_view(&p->key));
-    call_show_arguments(p, from);
+    call_show_arguments(p);
 }
 
 /* One line break after <parameter=KEY> is layout. false: it may still come. */
@@ -106,14 +108,15 @@ static bool has_all_required(const chat_parser *p)
     return true;
 }
 
-/* The answer ends inside a value. If the model stopped by itself it forgot the closing tags. */
+/* The answer ends inside a value. If the model stopped by itself it forgot the closing tags. A
+ * call that was told of is not taken back for that. */
 static bool unfinished_value(chat_parser *p)
 {
     if (p->cut) {
         call_drop(p);
         return true;
     }
-    if (!has_all_required(p)) {
+    if (!p->started && !has_all_required(p)) {
         call_take(p, p->held.n);
         call_give_back(p, CHAT_WARN_MALFORMED, call_tool_name(p));
         return true;
@@ -171,8 +174,7 @@ static void end_json_call(chat_parser *p, const json_node *arguments)
     if (json_node_size(arguments) > 0) {
         json_put_as_spelt(&p->arguments, arguments);
         if (!p->arguments.failed)
-            p->arguments.n--; /* end_call closes it */
-        call_show_arguments(p, 0);
+            p->arguments.n--; /* call_end closes it */
     }
     p->repaired = true;
     call_end(p);
@@ -201,7 +203,7 @@ static bool read_json_call(chat_parser *p, const json_node *root)
             json_doc_free(inner);
             return false;
         }
-        call_start(p, tool);
+        call_enter(p, tool);
     }
     end_json_call(p, arguments);
     json_doc_free(inner);

@@ -223,16 +223,49 @@ static const json_node *content_of(const json_node *node, chat_mode mode)
     return mode == CHAT_STABLE && none && json_node_is(refusal, JSON_IS_STRING) ? refusal : content;
 }
 
+/* The text of one of reasoning_details; NULL: it has none. */
+static const json_node *detail_text(const json_node *detail)
+{
+    const json_node *text = json_node_get(detail, "text");
+    return json_node_is(text, JSON_IS_STRING) ? text : NULL;
+}
+
+static const json_node *first_detail(const json_node *node)
+{
+    const json_node *list = json_node_get(node, "reasoning_details");
+    return json_node_is(list, JSON_IS_ARRAY) ? json_node_first(list) : NULL;
+}
+
+/* There is room for all of them already, so that views of what is there stay. */
+static void join_details(reader *r, chat_message *m, const json_node *node)
+{
+    strbuf *out = &r->out->details;
+    const size_t from = out->n;
+    for (const json_node *d = first_detail(node); d != NULL; d = json_node_next(d)) {
+        m->has_reasoning |= detail_text(d) != NULL;
+        strbuf_put(out, json_node_text(detail_text(d)));
+    }
+    if (m->has_reasoning)
+        m->reasoning = out->n > from ? (str){out->p + from, out->n - from} : (str){"", 0};
+}
+
+static void read_reasoning(reader *r, chat_message *m, const json_node *node)
+{
+    const json_node *reasoning = json_node_get(node, "reasoning_content");
+    if (r->mode == CHAT_STABLE && !json_node_is(reasoning, JSON_IS_STRING))
+        reasoning = json_node_get(node, "reasoning");
+    m->has_reasoning = json_node_is(reasoning, JSON_IS_STRING);
+    m->reasoning = json_node_text(reasoning);
+    if (r->mode == CHAT_STABLE && !m->has_reasoning)
+        join_details(r, m, node);
+}
+
 static mote_status read_message(reader *r, chat_message *m, const json_node *node, mote_error *err)
 {
     if (!json_node_is(node, JSON_IS_OBJECT))
         return err_set(err, MOTE_E_ARG, "it is not an object");
-    const json_node *reasoning = json_node_get(node, "reasoning_content");
-    if (r->mode == CHAT_STABLE && !json_node_is(reasoning, JSON_IS_STRING))
-        reasoning = json_node_get(node, "reasoning");
     m->role = role_named(json_node_text(json_node_get(node, "role")), r->mode);
-    m->has_reasoning = json_node_is(reasoning, JSON_IS_STRING);
-    m->reasoning = json_node_text(reasoning);
+    read_reasoning(r, m, node);
     m->call_id = json_node_text(json_node_get(node, "tool_call_id"));
     TRY(read_content(r, m, content_of(node, r->mode), err));
     return read_calls(r, m, json_node_get(node, "tool_calls"), err);
@@ -247,25 +280,37 @@ static void count_message(const json_node *node, chat_mode mode, size_t *parts, 
     *calls += json_node_size(made);
 }
 
-static mote_status read_messages(reader *r, const json_node *messages, mote_error *err)
+/* Room for all that the messages, `n` of them from `first` on, will take. */
+static mote_status make_room(reader *r, const json_node *first, size_t n, mote_error *err)
 {
     chat_parsed *out = r->out;
-    const size_t n = json_node_is(messages, JSON_IS_ARRAY) ? json_node_size(messages) : 0;
-    size_t parts = 0, calls = 0, index = 0;
-    const json_node *node;
-    if (n > CHAT_MAX_MESSAGES)
-        return err_set(err, MOTE_E_ARG, "%zu messages are too many: at most %d", n,
-                       CHAT_MAX_MESSAGES);
-    for (node = n > 0 ? json_node_first(messages) : NULL; node != NULL; node = json_node_next(node))
+    size_t parts = 0, calls = 0, details = 0;
+    for (const json_node *node = first; node != NULL; node = json_node_next(node)) {
         count_message(node, r->mode, &parts, &calls);
+        for (const json_node *d = first_detail(node); d != NULL; d = json_node_next(d))
+            details += json_node_text(detail_text(d)).n;
+    }
     out->messages = mem_new(n, sizeof *out->messages);
     out->parts = mem_new(parts, sizeof *out->parts);
     out->calls = mem_new(calls, sizeof *out->calls);
     out->documents = mem_new(calls, sizeof *out->documents);
-    if (out->messages == NULL || out->parts == NULL || out->calls == NULL || out->documents == NULL)
+    if (out->messages == NULL || out->parts == NULL || out->calls == NULL ||
+        out->documents == NULL || (details > 0 && !strbuf_reserve(&out->details, details)))
         return out_of_memory(err);
-    for (node = n > 0 ? json_node_first(messages) : NULL; node != NULL;
-         node = json_node_next(node), index++) {
+    return MOTE_OK;
+}
+
+static mote_status read_messages(reader *r, const json_node *messages, mote_error *err)
+{
+    chat_parsed *out = r->out;
+    const size_t n = json_node_is(messages, JSON_IS_ARRAY) ? json_node_size(messages) : 0;
+    const json_node *first = n > 0 ? json_node_first(messages) : NULL;
+    size_t index = 0;
+    if (n > CHAT_MAX_MESSAGES)
+        return err_set(err, MOTE_E_ARG, "%zu messages are too many: at most %d", n,
+                       CHAT_MAX_MESSAGES);
+    TRY(make_room(r, first, n, err));
+    for (const json_node *node = first; node != NULL; node = json_node_next(node), index++) {
         mote_status status = read_message(r, &out->messages[index], node, err);
         if (status == MOTE_E_ARG || status == MOTE_E_FORMAT) {
             char which[32];
@@ -346,5 +391,6 @@ void chat_parsed_fini(chat_parsed *parsed)
     mem_free(parsed->parts);
     mem_free(parsed->calls);
     mem_free(parsed->tools);
+    strbuf_fini(&parsed->details);
     *parsed = (chat_parsed){0};
 }

@@ -11,8 +11,9 @@
  *
  * Official mode takes what the template takes. Stable mode also takes arguments as a
  * JSON string (one that holds no object is kept as the text it is), roles in any case, `reasoning`
- * for reasoning_content, `refusal` (a part, or beside a content that is none) and `input_text`
- * parts as text, and leaves out tools of types it does not know.
+ * for reasoning_content or the texts of `reasoning_details` joined, `refusal` (a part, or beside a
+ * content that is none) and `input_text` parts as text, and leaves out tools of types it does not
+ * know.
  */
 #ifndef MOTE_CHAT_REQUEST_JSON_H
 #define MOTE_CHAT_REQUEST_JSON_H
@@ -28,6 +29,7 @@ typedef struct chat_parsed {
     const json_node **tools;
     json_doc **documents; /* [n_documents] */
     size_t n_documents;
+    strbuf details;                   /* texts that are joined from several */
     const json_node *const *left_out; /* [tools_left_out], tools of unknown types */
     uint32_t tools_left_out;
     uint32_t odd_arguments; /* calls whose arguments were a string without an object in it */

@@ -9,13 +9,13 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens)
+chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens, uint32_t closing)
 {
     /* Of a short answer, half. */
     const uint32_t quarter = max_tokens / 4;
     const uint32_t reserve = smaller(quarter > CHAT_THINK_RESERVE ? quarter : CHAT_THINK_RESERVE,
                                      max_tokens - max_tokens / 2);
-    const uint32_t room = max_tokens - reserve;
+    const uint32_t room = max_tokens - reserve - smaller(closing, max_tokens - reserve);
     const uint32_t grace = smaller(CHAT_THINK_GRACE, room / 4);
     chat_think_plan plan = {.budget = smaller(budget, room - grace)};
     plan.soft = plan.budget - plan.budget / 4;

@@ -24,8 +24,9 @@ typedef struct chat_think_plan {
     uint32_t soft, budget, last; /* tokens of thinking; all 0: none */
 } chat_think_plan;
 
-/* For a budget somebody asked for, in an answer of max_tokens. */
-chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens);
+/* For a budget somebody asked for, in an answer of max_tokens, in which thinking may have to be
+ * closed with `closing` tokens. */
+chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens, uint32_t closing);
 
 /* What is added to the logit of </think> after `used` tokens of thinking. */
 float chat_think_urge(const chat_think_plan *plan, uint32_t used);

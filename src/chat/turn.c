@@ -27,7 +27,7 @@ static void forbid(chat_turn *t, mote_token token)
 /* Tokens of the answer that count against its length. */
 static size_t used(const chat_turn *t)
 {
-    return t->n - t->options.n_prompt - t->closing;
+    return t->n - t->options.n_prompt - t->unspent;
 }
 
 /* Some token other than those that end the answer. */
@@ -126,13 +126,13 @@ static void begin_answer(chat_turn *t)
 /* Ends thinking for the model. */
 static mote_status close_thinking(chat_turn *t, mote_think_end why, mote_error *err)
 {
-    const bool whole = t->n > t->options.n_prompt
-                           ? chat_ends_sentence(bytes_of(t, t->n - 2), bytes_of(t, t->n - 1))
-                           : false;
+    const bool none = t->n == t->options.n_prompt;
+    const bool whole = none || chat_ends_sentence(bytes_of(t, t->n - 2), bytes_of(t, t->n - 1));
     const size_t which = whole || why == MOTE_THINK_END_NATURAL ? 0 : 1;
     for (size_t i = 0; i < t->kit->n_closing[which]; i++)
         TRY(push(t, t->kit->closing[which][i], NULL, err));
     t->closing = t->kit->n_closing[which];
+    t->unspent = none ? t->closing : 0;
     t->result.think_end = why;
     begin_answer(t);
     return MOTE_OK;

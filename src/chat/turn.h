@@ -42,7 +42,13 @@ mote_status chat_kit_of(chat_kit *out, const mote_model *model, mote_error *err)
 
 struct vocab;
 
-/* What pointers lead to must outlive the turn, the prompt excepted. */
+/* Whose form could not be had, if that is why there is no turn. */
+typedef struct chat_fault {
+    enum { CHAT_FAULT_NONE = 0, CHAT_FAULT_FORMAT, CHAT_FAULT_TOOL } of;
+    size_t tool; /* CHAT_FAULT_TOOL: its number; n_tools: not one alone, but all together */
+} chat_fault;
+
+/* What pointers lead to must outlive the turn, the prompt and the fault excepted. */
 typedef struct chat_turn_options {
     const chat_kit *kit;
     const mote_token *prompt; /* [n_prompt] */
@@ -65,6 +71,7 @@ typedef struct chat_turn_options {
     bool ignore_end;     /* or not at all; but an answer that has its form ends */
     chat_event_fn *event;
     void *with;
+    chat_fault *fault; /* written by chat_turn_new; NULL: nobody asks */
 } chat_turn_options;
 
 typedef struct chat_turn chat_turn;

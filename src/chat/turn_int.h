@@ -30,10 +30,12 @@ struct chat_turn {
     chat_think_plan plan;
     uint32_t max_tokens;
     size_t answer_from; /* where thinking ended */
-    size_t closing; /* tokens of it that closed thinking for the model; max_tokens ignores them */
-    bool enough;    /* thinking is to end */
-    bool open;      /* it was stopped inside thinking */
-    bool wrote;     /* something that is not blank, after thinking */
+    size_t closing;     /* tokens of it that closed thinking for the model */
+    size_t unspent;     /* those of them that came before any thinking, as a template without it has
+                         * them in the prompt: they are not the answer's */
+    bool enough;        /* thinking is to end */
+    bool open;          /* it was stopped inside thinking */
+    bool wrote;         /* something that is not blank, after thinking */
     uint32_t retries;
     /* What the model chose, without what was put in: only that can be its loop. */
     mote_token *picks; /* [n_picks] */

@@ -50,6 +50,9 @@ static void choose_sampling(chat_turn *t)
         s->frequency = a->sampling.frequency;
     if (a->set & MOTE_SET_REPETITION)
         s->repetition = a->sampling.repetition;
+    if (a->set & MOTE_SET_TYPICAL_P)
+        s->typical_p = a->sampling.typical_p;
+    s->repeat_last = a->set & MOTE_SET_REPEAT_LAST ? a->sampling.repeat_last : MOTE_REPEAT_LAST;
     s->seed = a->sampling.seed;
     s->draw = a->sampling.draw;
     s->top_logprobs = t->options.logprobs ? a->sampling.top_logprobs : 0;
@@ -63,12 +66,14 @@ static void plan_thinking(chat_turn *t)
     const uint32_t asked = t->options.answer->think_budget;
     if (!t->options.thinking)
         return;
-    t->plan = chat_think_plan_of(asked > 0 ? asked : MOTE_THINK_MEDIUM, t->max_tokens);
+    const size_t a = t->kit->n_closing[0], b = t->kit->n_closing[1];
+    t->plan = chat_think_plan_of(asked > 0 ? asked : MOTE_THINK_MEDIUM, t->max_tokens,
+                                 (uint32_t)(a > b ? a : b));
     t->result.thinking = true;
     t->result.think_budget = t->plan.budget;
 }
 
-/* Room for the answer and, if there is thinking, for what may close it. */
+/* Room for the answer and for what closes thinking before there is any. */
 static mote_status plan_length(chat_turn *t, mote_error *err)
 {
     const chat_turn_options *o = &t->options;
@@ -107,6 +112,7 @@ static mote_status set_up(chat_turn *t, mote_error *err)
     choose_sampling(t);
     plan_thinking(t);
     TRY(chat_form_init(&t->form, &t->options, err));
+    t->options.fault = NULL;
     const chat_parser_options parser = {.model = t->kit->model,
                                         .how = &t->kit->how,
                                         .tools = o->tools,
@@ -115,6 +121,7 @@ static mote_status set_up(chat_turn *t, mote_error *err)
                                         .thinking = o->thinking,
                                         .raw = o->raw,
                                         .tokens = o->logprobs,
+                                        .formed = t->form.call != NULL,
                                         .event = turn_on_event,
                                         .with = t};
     return chat_parser_new(&t->parser, &parser, err);

@@ -171,11 +171,11 @@ mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
         how = MOTE_FINISH_TOOL_CALLS;
     r->finish = how;
     r->stop = t->stops.which;
-    r->answer_tokens = t->n - t->options.n_prompt;
+    r->answer_tokens = t->n - t->options.n_prompt - t->unspent;
     if (t->state == TURN_THINKING)
         r->think_tokens = r->answer_tokens;
     else if (r->thinking)
-        r->think_tokens = t->answer_from - t->options.n_prompt;
-    r->forced_tokens = t->closing + t->forced;
+        r->think_tokens = t->answer_from - t->options.n_prompt - t->unspent;
+    r->forced_tokens = t->closing - t->unspent + t->forced;
     return check(t, err);
 }

@@ -239,11 +239,9 @@ static void do_video(chat_loop *c, const char *words)
 static void do_help(chat_loop *c, const char *words);
 
 static const slash table[] = {
-    {"image", NULL, "FILE [TEXT]", "show it a picture with TEXT or the next message; - for none",
-     do_image},
+    {"image", NULL, "FILE [TEXT]", "a picture for TEXT or the next message; - for none", do_image},
     {"video", NULL, "FILE [TEXT]", "the same with a film, or a folder of frames", do_video},
-    {"think", NULL, "[HOW]", "think before answering: on, off, auto, low, high, a number of tokens",
-     do_think},
+    {"think", NULL, "[HOW]", "think first: on, off, auto, low, high, or so many tokens", do_think},
     {"nothink", NULL, "", "answer at once", do_nothink},
     {"fold", " hide ", "", "thinking in one line, or all of it", do_fold},
     {"system", NULL, "[TEXT]", "what the model is told first; - for nothing", do_system},

@@ -126,6 +126,11 @@ static void find_top(logits_state *l, const float *row)
     }
 }
 
+static int write_failed(const mote_error *err)
+{
+    return say_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
+}
+
 static bool take_rows(void *ctx, const mote_session *session, size_t rows)
 {
     logits_state *l = ctx;
@@ -190,7 +195,7 @@ static int read_prompt(logits_state *l)
         return CLI_DONE; /* whoever closes the pipe knows what a failed write means */
     if (status == MOTE_E_CANCELED)
         return interrupt_exit_code();
-    return say_error(status == MOTE_E_IO ? &l->err : &err);
+    return status == MOTE_E_IO ? write_failed(&l->err) : say_error(&err);
 }
 
 static void print_table(const logits_state *l)
@@ -230,11 +235,6 @@ static void print_json(const logits_state *l)
     }
     json_end_array(&j);
     json_end_object(&j);
-}
-
-static int write_failed(const mote_error *err)
-{
-    return say_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
 }
 
 /* A regular file appears only when it is complete. A device or a named pipe is written where it

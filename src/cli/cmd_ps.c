@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ps.c - `mote ps`: which model a running server holds, and how much of the machine. */
+/* cmd_ps.c - `mote ps`: which models a running server holds, and how much of the machine. */
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/remote.h"
@@ -19,7 +19,7 @@ static const cli_flag flags[] = {
     {.name = "mem",
      .kind = FLAG_SWITCH,
      .at = offsetof(ps_options, memory),
-     .help = "say what the memory is used for"},
+     .help = "say what the memory of all is used for"},
     {.name = "health",
      .kind = FLAG_SWITCH,
      .at = offsetof(ps_options, health),
@@ -30,12 +30,6 @@ static const flag_group groups[] = {
     FLAG_GROUP("What to say", flags, 0),
     REMOTE_FLAG_GROUP(offsetof(ps_options, remote)),
 };
-
-static uint64_t number(const json_node *object, const char *name)
-{
-    int64_t n = 0;
-    return json_node_int64(json_node_get(object, name), &n) && n > 0 ? (uint64_t)n : 0;
-}
 
 static void put_cell(cli_out *o, size_t width, str text)
 {
@@ -50,30 +44,59 @@ static void print_memory(cli_out *o, const json_node *memory)
                                         "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, number(memory, kinds[i])));
+        out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, remote_number(memory, kinds[i])));
+}
+
+static size_t name_width(const json_node *models)
+{
+    size_t width = 4;
+    for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m)) {
+        const size_t n = json_node_text(json_node_get(m, "name")).n;
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
+/* Until when it is there. */
+static void put_until(char *out, size_t room, const json_node *m, bool stopping)
+{
+    const json_node *left = json_node_get(m, "leaves_in");
+    char text[TEXT_NUMBER_BYTES];
+    if (!json_node_truth(json_node_get(m, "loaded")))
+        snprintf(out, room, "unloaded");
+    else if (left != NULL)
+        snprintf(out, room, "%s from now", text_seconds(text, json_node_double(left)));
+    else
+        snprintf(out, room, "%s", stopping ? "stopping" : "forever");
+}
+
+static void print_model(cli_out *o, const json_node *m, size_t width, bool stopping)
+{
+    char size[TEXT_NUMBER_BYTES], context[32], busy[96], until[64];
+    put_until(until, sizeof until, m, stopping);
+    text_bytes(size, remote_number(json_node_get(m, "memory"), "total"));
+    snprintf(context, sizeof context, "%llu", (unsigned long long)remote_number(m, "context"));
+    snprintf(busy, sizeof busy, "%llu of %llu, %llu waiting",
+             (unsigned long long)(remote_number(m, "reading") + remote_number(m, "writing")),
+             (unsigned long long)remote_number(m, "parallel"),
+             (unsigned long long)remote_number(m, "queued"));
+    put_cell(o, width, json_node_text(json_node_get(m, "name")));
+    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
+               json_node_get(m, "pictures") != NULL ? "yes" : "no", until);
 }
 
 static void print_table(cli_out *o, const json_node *status, bool memory)
 {
-    const str name = json_node_text(json_node_get(status, "model"));
-    const json_node *kinds = json_node_get(status, "memory");
-    char size[TEXT_NUMBER_BYTES], context[32], busy[96];
-    const size_t width = name.n > 4 ? name.n : 4;
-    text_bytes(size, number(kinds, "total"));
-    snprintf(context, sizeof context, "%llu", (unsigned long long)number(status, "context"));
-    snprintf(busy, sizeof busy, "%llu of %llu, %llu waiting",
-             (unsigned long long)(number(status, "reading") + number(status, "writing")),
-             (unsigned long long)number(status, "parallel"),
-             (unsigned long long)number(status, "queued"));
+    const json_node *models = json_node_get(status, "models");
+    const size_t width = name_width(models);
+    const bool stopping = json_node_truth(json_node_get(status, "draining"));
     put_cell(o, width, str_of("NAME"));
     out_printf(o, "%-9s  %-9s  %-9s  %-20s  SEES  UNTIL\n", "SIZE", "PROCESSOR", "CONTEXT",
                "ANSWERS");
-    put_cell(o, width, name);
-    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
-               json_node_get(status, "pictures") != NULL ? "yes" : "no",
-               json_node_truth(json_node_get(status, "draining")) ? "stopping" : "stopped");
+    for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m))
+        print_model(o, m, width, stopping);
     if (memory)
-        print_memory(o, kinds);
+        print_memory(o, json_node_get(status, "memory"));
 }
 
 static int run(const cli_call *call)
@@ -108,7 +131,7 @@ const cli_command cmd_ps = {
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(ps_options),
-    .about = "Asks a running `mote serve` which model it has and how much memory it takes.\n"
+    .about = "Asks a running `mote serve` which models it has and how much memory they take.\n"
              "Its key needs the scope `metrics`.",
     .examples = "mote ps --mem\nmote ps --host unix:/run/mote.sock --json",
     .run = run,

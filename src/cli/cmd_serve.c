@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_serve.c - `mote serve`: a model at an address, for programs that speak HTTP.
+ * cmd_serve.c - `mote serve`: models at an address, for programs that speak HTTP.
  *
  * Flags to options, the lines that say what was started and where, and the keys: they come from a
  * file or the environment, never from the command line, where everybody on the machine can
@@ -14,15 +14,16 @@
 #include "cli/load.h"
 #include "cli/pictures.h"
 #include "cli/say.h"
+#include "cli/serve_models.h"
 #include "cli/text.h"
 #include "cli/think_flag.h"
-#include "cli/tower.h"
-#include "media/worker.h"
+#include "server/duration.h"
 #include "server/server.h"
 #include "server/sight.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <string.h>
 
 typedef struct serve_options {
@@ -38,10 +39,13 @@ typedef struct serve_options {
     double memory;
     uint64_t positions;
     double drain;
+    const char *keep_alive;
     uint64_t log;
     bool strict;
     bool no_ext;
     const char *think;
+    uint64_t preset;
+    const char *system;
     bool no_soft_switch;
     bool keep_volatile;
     flag_list limits;
@@ -65,12 +69,14 @@ static const cli_flag door_flags[] = {
      .value = "FILE",
      .env = "MOTE_API_KEY_FILE",
      .at = AT(key_file),
-     .help = "one key a line: KEY or sha256:HEX, then its scopes: infer,metrics,admin; without "
-             "a file MOTE_API_KEY is the one key, with all scopes"},
+     .help = "one key a line: KEY or sha256:HEX, then its scopes: infer,metrics,admin, then a name "
+             "for logs and its limits rpm=N tpm=N par=N; without a file MOTE_API_KEY is the one "
+             "key, with all scopes"},
     {.name = "new-key",
      .kind = FLAG_SWITCH,
      .at = AT(new_key),
-     .help = "print a new key and the line for the file, and end"},
+     .help = "print a new key and the line for the file, and end; a NAME in place of the FILE is "
+             "the key's"},
     {.name = "i-know-this-is-unauthenticated",
      .kind = FLAG_SWITCH,
      .at = AT(unauthenticated),
@@ -110,7 +116,7 @@ static const cli_flag work_flags[] = {
      .shown = "8",
      .env = "MOTE_PARALLEL",
      .at = AT(parallel),
-     .help = "answers written at the same time"},
+     .help = "answers that a model writes at the same time"},
     {.name = "queue",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -128,7 +134,7 @@ static const cli_flag work_flags[] = {
      .shown = "what the other numbers need",
      .env = "MOTE_MEMORY",
      .at = AT(memory),
-     .help = "for everything together, in 10^9 bytes"},
+     .help = "for everything together, whatever the number of models, in 10^9 bytes"},
     {.name = "context",
      .letter = 'c',
      .kind = FLAG_COUNT,
@@ -139,6 +145,14 @@ static const cli_flag work_flags[] = {
      .env = "MOTE_CONTEXT",
      .at = AT(load.context),
      .help = "tokens of one conversation; a limit, not a reservation"},
+    {.name = "keep-alive",
+     .kind = FLAG_TEXT,
+     .value = "DUR",
+     .shown = "for ever",
+     .env = "MOTE_KEEP_ALIVE",
+     .at = AT(keep_alive),
+     .help = "unload a model nobody asked for so long, as 5m or 1h30m; what is kept of its "
+             "conversations goes with it"},
     {.name = "positions",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -175,6 +189,17 @@ static const cli_flag request_flags[] = {
      .env = "MOTE_THINK",
      .at = AT(think),
      .help = "where a request does not say: " THINK_FLAG_HELP},
+    {.name = "preset",
+     .kind = FLAG_CHOICE,
+     .value = "auto|general|coding|reasoning|vision",
+     .initial = "auto",
+     .at = AT(preset),
+     .help = "where a request names none: sampling as the model's makers advise for this"},
+    {.name = "system",
+     .kind = FLAG_TEXT,
+     .value = "TEXT|@FILE",
+     .at = AT(system),
+     .help = "what the model is told before a conversation that has no system message"},
     {.name = "no-soft-switch",
      .kind = FLAG_SWITCH,
      .at = AT(no_soft_switch),
@@ -192,7 +217,7 @@ static const cli_flag reply_flags[] = {
      .value = "NAME",
      .shown = "the file's",
      .at = AT(name),
-     .help = "what the model is called in replies"},
+     .help = "what the model is called in replies; of one model only"},
     {.name = "no-ext",
      .kind = FLAG_SWITCH,
      .at = AT(no_ext),
@@ -220,57 +245,42 @@ enum { LOG_TEXT, LOG_JSON, LOG_OFF };
 
 /* ---- keys ---- */
 
-typedef struct serve_keys {
-    input_text file;
-    char from_environment[600];
-} serve_keys;
-
-/* Lines of the file become terminated texts in place. */
-static int keys_of_file(serve_keys *k, const char *path, server_options *o)
+/* Hashes may be read, but whoever can write the file can let himself in. */
+static void warn_of_writers(const char *path)
 {
-    int code = input_read(&k->file, path);
-    if (code != CLI_DONE)
-        return code;
-    if (!input_add(&k->file, "\n", 1))
-        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the keys");
-    for (size_t at = 0; at < k->file.n;) {
-        char *line = k->file.p + at;
-        char *end = memchr(line, '\n', k->file.n - at);
-        *end = '\0';
-        if (end > line && end[-1] == '\r')
-            end[-1] = '\0';
-        at = (size_t)(end - k->file.p) + 1;
-        line += strspn(line, " \t");
-        if (line[0] == '\0' || line[0] == '#')
-            continue;
-        if (o->n_keys == SERVER_MAX_KEYS)
-            return say_usage("%s has more than %d keys", path, SERVER_MAX_KEYS);
-        o->keys[o->n_keys++] = line;
-    }
-    if (o->n_keys == 0)
-        return say_usage("there is no key in %s (mote serve --new-key makes one)", path);
-    return CLI_DONE;
+    struct stat info;
+    if (stat(path, &info) == 0 && info.st_mode & (S_IWGRP | S_IWOTH))
+        say_note("others may write %s and so let themselves in (chmod go-w %s)", path, path);
 }
 
-static int find_keys(serve_keys *k, const serve_options *f, server_options *o)
+/* The server looks at the file again, whatever its name; never at a pipe. */
+static int find_keys(input_text *text, const serve_options *f, server_options *o)
 {
+    static const char all_scopes[] = " infer,metrics,admin";
     const char *key = getenv("MOTE_API_KEY");
-    if (f->key_file != NULL)
-        return keys_of_file(k, f->key_file, o);
-    if (key == NULL || key[0] == '\0')
-        return CLI_DONE;
-    if (strpbrk(key, " \t\r\n") != NULL || strlen(key) > 512)
-        return say_usage("MOTE_API_KEY is one word of at most 512 bytes");
-    snprintf(k->from_environment, sizeof k->from_environment, "%s infer,metrics,admin", key);
-    o->keys[o->n_keys++] = k->from_environment;
-    return CLI_DONE;
+    int code = CLI_DONE;
+    if (f->key_file != NULL) {
+        code = input_read(text, f->key_file);
+        if (code == CLI_DONE)
+            warn_of_writers(f->key_file);
+        o->key_file = strcmp(f->key_file, "-") == 0 ? "/dev/stdin" : f->key_file;
+    } else if (key != NULL && key[0] != '\0') {
+        if (strpbrk(key, " \t\r\n") != NULL || strlen(key) > 512)
+            return say_usage("MOTE_API_KEY is one word of at most 512 bytes");
+        if (!input_add(text, key, strlen(key)) ||
+            !input_add(text, all_scopes, sizeof all_scopes - 1))
+            return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+                            "no memory for the keys");
+    }
+    o->keys = (str){text->p, text->n};
+    return code;
 }
 
 static int print_new_key(const cli_call *call)
 {
     char key[SERVER_KEY_BYTES], line[SERVER_KEY_LINE_BYTES];
     mote_error err;
-    if (server_new_key(key, line, &err) != MOTE_OK)
+    if (server_new_key(key, line, call->n_words > 0 ? call->words[0] : NULL, &err) != MOTE_OK)
         return say_error(&err);
     out_printf(call->out, "%s\n", key);
     say_note("keep it, it is not shown again; the line for --api-key-file is");
@@ -280,27 +290,39 @@ static int print_new_key(const cli_call *call)
 
 /* ---- what was started ---- */
 
-static void announce(const server *s, const mote_model *model, double seconds)
+static void announce_model(const served *m, double seconds)
 {
-    const server_options *o = server_settings(s);
-    const sched_options *at_work = sched_settings(server_sched(s));
+    const sched_options *at_work = sched_settings(served_sched(m));
     mote_model_info info;
     mote_memory memory;
-    mote_model_describe(model, &info);
-    sched_memory(server_sched(s), &memory);
-    const uint64_t vision = server_sight(s) != NULL ? sight_memory(server_sight(s)) : 0;
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
-    say_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), server_model_name(s),
+    mote_model_describe(served_model(m), &info);
+    sched_memory(served_sched(m), &memory);
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    say_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), served_name(m),
              text_bytes(a, memory.weights), text_seconds(b, seconds), mote_isa_name(info.isa),
              text_counted(c, at_work->threads, "thread"));
-    say_note("memory %s  context %s  parallel %u  queue %u%s", text_bytes(a, memory.total + vision),
+    say_note("memory %s  context %s  parallel %u  queue %u%s", text_bytes(a, served_memory(m)),
              text_count(b, at_work->context), at_work->parallel, at_work->queue,
-             vision > 0 ? "  pictures" : "");
+             served_sight(m) != NULL ? "  pictures" : "");
+}
+
+static void announce(const server *s, double seconds)
+{
+    const server_options *o = server_settings(s);
+    char text[TEXT_NUMBER_BYTES];
+    uint64_t memory = 0;
+    for (size_t i = 0; i < server_n_models(s); i++) {
+        announce_model(server_model(s, i), seconds);
+        memory += served_memory(server_model(s, i));
+    }
+    if (server_n_models(s) > 1)
+        say_note("%zu models take %s together; %s answers for names that none of them has",
+                 server_n_models(s), text_bytes(text, memory), served_name(server_model(s, 0)));
     for (size_t i = 0; i < server_n_addresses(s); i++) {
         const char *address = server_address(s, i);
         bool local = strncmp(address, "unix:", 5) == 0;
         say_note("listening on %s%s  %s", local ? "" : "http://", address,
-                 o->n_keys > 0        ? text_counted(d, o->n_keys, "key")
+                 server_n_keys(s) > 0 ? text_counted(text, server_n_keys(s), "key")
                  : o->unauthenticated ? "no key, for everybody who can reach it"
                                       : "no key, this machine only");
     }
@@ -313,12 +335,8 @@ static void stop(void *with)
     server_stop(with);
 }
 
-static void fill(server_options *o, const serve_options *f, const mote_model *model,
-                 const char *path)
+static void fill(server_options *o, const serve_options *f)
 {
-    o->model = model;
-    o->model_path = path;
-    o->name = f->name;
     o->image_tokens = (uint32_t)f->image_tokens;
     o->sched.parallel = (uint32_t)f->parallel;
     o->sched.queue = (uint32_t)f->queue;
@@ -340,6 +358,7 @@ static void fill(server_options *o, const serve_options *f, const mote_model *mo
     o->unauthenticated = f->unauthenticated;
     o->strict = f->strict;
     o->no_ext = f->no_ext;
+    o->preset = (uint32_t)f->preset;
     o->no_soft_switch = f->no_soft_switch;
     o->keep_volatile = f->keep_volatile;
     o->log_json = f->log == LOG_JSON;
@@ -358,7 +377,7 @@ static int serve(const server_options *o, double began)
     if (interrupt_came()) {
         code = interrupt_exit_code();
     } else {
-        announce(s, o->model, os_now() - began);
+        announce(s, os_now() - began);
         if (server_run(s, &err) != MOTE_OK)
             code = say_error(&err);
         else
@@ -369,20 +388,18 @@ static int serve(const server_options *o, double began)
     return code;
 }
 
-/* Pictures are decoded by a process that is forked while there is one thread. */
-static int open_model(loaded *on, const serve_options *f, const char *path,
-                      struct media_nursery **nursery)
+/* *text keeps it, with a zero behind. */
+static int read_system(input_text *text, const char *given, server_options *o)
 {
-    char tower[TOWER_PATH_BYTES], why[TOWER_WHY_BYTES];
-    mote_error err;
-    if (!tower_find(tower, why, path, f->mmproj))
-        return say_usage("%s", why);
-    if (why[0] != '\0')
-        say_note("%s", why);
-    if (tower[0] != '\0' && media_nursery_start(nursery, &err) != MOTE_OK)
-        return say_error(&err);
-    const int code = load_model(on, path, tower[0] != '\0' ? tower : NULL, (mote_isa)f->load.isa);
-    return code == CLI_DONE ? load_warm(on) : code;
+    if (given == NULL || given[0] == '\0')
+        return CLI_DONE;
+    int code = input_text_or_file(text, given);
+    if (code == CLI_DONE && !input_add(text, "", 1))
+        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for a text");
+    if (code == CLI_DONE && strlen(text->p) + 1 < text->n)
+        return say_usage("--system has a zero byte in it");
+    o->system = code == CLI_DONE ? text->p : NULL;
+    return code;
 }
 
 static int run(const cli_call *call)
@@ -391,27 +408,35 @@ static int run(const cli_call *call)
     if (f->new_key)
         return print_new_key(call);
     if (call->n_words == 0)
-        return say_usage("which model? mote serve FILE");
+        return say_usage("which model? mote serve FILE...");
     double began = os_now();
-    loaded on = {0};
-    serve_keys keys = {0};
+    serve_models models = {.paths = call->words,
+                           .n = call->n_words,
+                           .name = f->name,
+                           .mmproj = f->mmproj,
+                           .isa = (mote_isa)f->load.isa};
+    input_text keys = {0}, system = {0};
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
     int code = think_flag_read(f->think, &o->think, &o->think_budget);
+    o->keep_alive = -1;
+    if (code == CLI_DONE && f->keep_alive != NULL && !duration_read(f->keep_alive, &o->keep_alive))
+        code = say_usage("--keep-alive takes a time, as 90s, 5m or 1h30m, or -1; not '%s'",
+                         f->keep_alive);
+    if (code == CLI_DONE)
+        code = read_system(&system, f->system, o);
     if (code == CLI_DONE)
         code = find_keys(&keys, f, o);
-    struct media_nursery *nursery = NULL;
     if (code == CLI_DONE)
-        code = open_model(&on, f, call->words[0], &nursery);
+        code = serve_models_open(&models, o);
     if (code == CLI_DONE) {
-        o->nursery = nursery;
-        fill(o, f, on.model, call->words[0]);
+        fill(o, f);
         code = serve(o, began);
     }
-    load_close(&on);
-    media_nursery_stop(nursery);
-    input_text_free(&keys.file);
+    serve_models_close(&models);
+    input_text_free(&keys);
+    input_text_free(&system);
     mem_free(o);
     return code;
 }
@@ -420,19 +445,21 @@ const cli_command cmd_serve = {
     .name = "serve",
     .section = "Server",
     .summary = "answer programs over HTTP",
-    .usage = "FILE",
+    .usage = "FILE...",
     .min_words = 0,
-    .max_words = 1,
+    .max_words = SERVER_MAX_MODELS,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(serve_options),
     .about =
-        "Serves the model in FILE to programs that speak the APIs of OpenAI, Anthropic or Ollama, "
-        "many at once.\n"
+        "Serves the model in FILE, or several, to programs that speak the APIs of OpenAI, "
+        "Anthropic "
+        "or Ollama, many at once. Requests choose a model by name; the first answers the rest.\n"
         "Only this machine can reach it unless --listen says otherwise, and then a key is needed. "
         "Ctrl-C or SIGTERM lets running answers end.",
     .examples = "mote serve model.gguf\n"
                 "mote serve model.gguf --listen 127.0.0.1:11434 --parallel 4\n"
+                "mote serve small.gguf large.gguf --memory 12\n"
                 "mote serve model.gguf --listen 0.0.0.0:11435 --api-key-file keys --allow-host box",
     .run = run,
 };

@@ -8,8 +8,8 @@
 #include <string.h>
 
 const cli_command *const cli_commands[] = {
-    &cmd_run,  &cmd_tokenize, &cmd_serve, &cmd_ps,      &cmd_top,
-    &cmd_show, &cmd_logits,   &cmd_bench, &cmd_version, &cmd_help,
+    &cmd_run, &cmd_tokenize, &cmd_serve,  &cmd_ps,    &cmd_stop,    &cmd_top,  &cmd_why,
+    &cmd_env, &cmd_show,     &cmd_logits, &cmd_bench, &cmd_version, &cmd_help,
 };
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;
 

@@ -6,14 +6,17 @@
 #include "cli/command.h"
 
 extern const cli_command cmd_bench;
+extern const cli_command cmd_env;
 extern const cli_command cmd_help;
 extern const cli_command cmd_logits;
 extern const cli_command cmd_ps;
 extern const cli_command cmd_run;
 extern const cli_command cmd_serve;
 extern const cli_command cmd_show;
+extern const cli_command cmd_stop;
 extern const cli_command cmd_tokenize;
 extern const cli_command cmd_top;
 extern const cli_command cmd_version;
+extern const cli_command cmd_why;
 
 #endif

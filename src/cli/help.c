@@ -116,8 +116,20 @@ static void print_group(page *p, const flag_group *group)
         print_flag(p, &group->flags[i]);
 }
 
+static int environment_width(const cli_command *command)
+{
+    size_t width = 14;
+    for (size_t i = 0; i < command->n_groups; i++)
+        for (size_t k = 0; k < command->groups[i].n; k++) {
+            const char *env = command->groups[i].flags[k].env;
+            width = env != NULL && strlen(env) > width ? strlen(env) : width;
+        }
+    return (int)width;
+}
+
 static void print_environment(page *p, const cli_command *command)
 {
+    const int width = environment_width(command);
     bool any = false;
     for (size_t i = 0; i < command->n_groups; i++)
         for (size_t k = 0; k < command->groups[i].n; k++) {
@@ -127,7 +139,7 @@ static void print_environment(page *p, const cli_command *command)
             if (!any)
                 heading(p, "Environment");
             any = true;
-            out_printf(p->out, "  %-14s default of --%s", flag->env, flag->name);
+            out_printf(p->out, "  %-*s default of --%s", width, flag->env, flag->name);
             new_line(p);
         }
 }

@@ -91,6 +91,16 @@ int input_read(input_text *text, const char *path)
     return code;
 }
 
+int input_text_or_file(input_text *text, const char *given)
+{
+    if (given[0] != '@')
+        return input_add(text, given, strlen(given)) ? CLI_DONE : no_memory();
+    int code = input_read(text, given + 1);
+    if (text->n > 0 && text->p[text->n - 1] == '\n')
+        text->n--;
+    return code;
+}
+
 /* A descriptor that is neither (/dev/null, a closed one) has nothing to say. */
 bool input_waits_on_stdin(void)
 {

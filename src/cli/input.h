@@ -28,6 +28,8 @@ bool input_add(input_text *text, const char *p, size_t n);
 
 /* Appends all of a file, or of stdin if path is "-". */
 int input_read(input_text *text, const char *path);
+/* The text itself, or "@FILE"; one newline at the end of a file is the file's. */
+int input_text_or_file(input_text *text, const char *given);
 /* Stdin is a pipe or a file, so it is meant to be read. */
 bool input_waits_on_stdin(void);
 

@@ -62,6 +62,7 @@ void interrupt_init(void)
     signal(SIGPIPE, SIG_IGN);
     listen_to(SIGINT);
     listen_to(SIGTERM);
+    listen_to(SIGHUP); /* the terminal is closed: no reason to drop answers that others wait for */
 }
 
 bool interrupt_came(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * interrupt.h - Ctrl-C and SIGTERM.
+ * interrupt.h - Ctrl-C, SIGTERM and SIGHUP.
  *
  * The first signal asks for an orderly end: the running step is cancelled and
  * the command sees interrupt_came(). A second one ends the process at once.
@@ -15,7 +15,7 @@
  * failed write. */
 void interrupt_init(void);
 bool interrupt_came(void);
-/* 130 for Ctrl-C, 143 for SIGTERM. */
+/* 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP. */
 int interrupt_exit_code(void);
 /* Ctrl-C has been answered and the program goes on. SIGTERM stays. */
 void interrupt_forget(void);

@@ -74,6 +74,7 @@ static bool wait_for_byte(EditLine *el)
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGINT);
     sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGHUP);
     sigaddset(&blocked, SIGWINCH);
     sigprocmask(SIG_BLOCK, &blocked, &before);
     bool ready = false;

@@ -11,6 +11,7 @@
 #include "cli/term.h"
 
 #include "base/mem.h"
+#include "media/nursery.h"
 
 #include <errno.h>
 #include <string.h>
@@ -60,6 +61,7 @@ static int close_output(cli_out *o, int code)
 int main(int argc, char **argv)
 {
     static cli_out standard_output;
+    media_nursery_begin(argc, argv);
     interrupt_init();
     term_init(&(cli_common){0});
     out_open(&standard_output, STDOUT_FILENO);

@@ -37,7 +37,7 @@ typedef struct pictures {
 
 /* Does the command show anything? */
 bool pictures_wanted(const run_options *o);
-/* Starts the process that decodes; before the program has threads. */
+/* Starts the process that decodes. */
 int pictures_start(pictures *p);
 /* What to say of a model that cannot see. */
 extern const char pictures_blind[];

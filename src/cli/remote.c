@@ -184,23 +184,33 @@ static bool read_all(int fd, strbuf *out)
     return false;
 }
 
-static int exchange_bytes(const remote *r, const char *path, strbuf *reply)
+/* `document` NULL: a GET. */
+static int put_head(char *head, size_t room, const remote *r, const char *path, const str *document)
+{
+    char about[96] = "";
+    if (document != NULL)
+        snprintf(about, sizeof about, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                 document->n);
+    return snprintf(
+        head, room, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s\r\n",
+        document != NULL ? "POST" : "GET", path, about,
+        r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key, r->key[0] != '\0' ? "\r\n" : "");
+}
+
+static int exchange_bytes(const remote *r, const char *path, const str *document, strbuf *reply)
 {
     const struct timeval patience = {.tv_sec = PATIENCE};
     const char *why = "";
-    char request[2 * REMOTE_KEY_BYTES];
+    char head[2 * REMOTE_KEY_BYTES];
     errno = 0;
     const int fd = r->is_unix ? connect_unix(r) : connect_tcp(r, &why);
     if (fd < 0)
         return no_server(r, why[0] != '\0' ? why : strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    const int n = snprintf(request, sizeof request,
-                           "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s\r\n",
-                           path, r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key,
-                           r->key[0] != '\0' ? "\r\n" : "");
-    const bool good = n > 0 && (size_t)n < sizeof request &&
-                      send_all(fd, (str){request, (size_t)n}) && read_all(fd, reply);
+    const int n = put_head(head, sizeof head, r, path, document);
+    const bool good = n > 0 && (size_t)n < sizeof head && send_all(fd, (str){head, (size_t)n}) &&
+                      (document == NULL || send_all(fd, *document)) && read_all(fd, reply);
     const int code = good ? CLI_DONE : no_server(r, errno != 0 ? strerror(errno) : "it hung up");
     close(fd);
     return code;
@@ -221,28 +231,51 @@ int remote_status(str reply, size_t *body)
     return 0;
 }
 
-static int refused(int status, const char *path)
+/* In the server's own words, which are OpenAI's form of an error. */
+static int refused_with(int status, const char *path, str body)
 {
-    enum { UNAUTHORIZED = 401, FORBIDDEN = 403 };
+    enum { FORBIDDEN = 403 };
+    json_doc *doc = NULL;
+    mote_error err;
+    char name[48];
+    if (json_doc_read(&doc, body, &err) != MOTE_OK)
+        doc = NULL;
+    const json_node *error = doc != NULL ? json_node_get(json_doc_root(doc), "error") : NULL;
+    const str text = json_node_text(json_node_get(error, "message"));
+    const str code = json_node_text(json_node_get(error, "code"));
+    int exit_code = status == FORBIDDEN               ? CLI_REFUSED
+                    : str_is(code, "model_not_found") ? CLI_NO_MODEL
+                                                      : CLI_FAILED;
+    snprintf(name, sizeof name, "%.*s", STR_ARG(code));
+    if (text.n > 0)
+        say_fail(exit_code, name, "the server says: %.*s", STR_ARG(text));
+    else
+        say_fail(exit_code, "http_status", "the server answers %s with %d", path, status);
+    json_doc_free(doc);
+    return exit_code;
+}
+
+static int refused(int status, const char *path, str body)
+{
+    enum { UNAUTHORIZED = 401 };
     if (status == UNAUTHORIZED)
         return say_fail(CLI_REFUSED, "invalid_api_key",
                         "the server wants a key: set MOTE_API_KEY or give --api-key-file");
-    if (status == FORBIDDEN)
-        return say_fail(CLI_REFUSED, "permission_error", "this key may not ask for %s", path);
     if (status == 0)
         return say_fail(CLI_FAILED, "no_http", "what answers there does not speak HTTP");
-    return say_fail(CLI_FAILED, "http_status", "the server answers %s with %d", path, status);
+    return refused_with(status, path, body);
 }
 
-int remote_get(const remote *r, const char *path, strbuf *body)
+static int ask(const remote *r, const char *path, const str *document, strbuf *body)
 {
     enum { GOOD = 200 };
     strbuf reply = {0};
     size_t at = 0;
-    int code = exchange_bytes(r, path, &reply);
+    int code = exchange_bytes(r, path, document, &reply);
     if (code == CLI_DONE) {
-        const int status = remote_status(strbuf_view(&reply), &at);
-        code = status == GOOD ? CLI_DONE : refused(status, path);
+        const str all = strbuf_view(&reply);
+        const int status = remote_status(all, &at);
+        code = status == GOOD ? CLI_DONE : refused(status, path, (str){all.p + at, all.n - at});
     }
     body->n = 0;
     if (code == CLI_DONE)
@@ -251,4 +284,14 @@ int remote_get(const remote *r, const char *path, strbuf *body)
         code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the reply");
     strbuf_fini(&reply);
     return code;
+}
+
+int remote_get(const remote *r, const char *path, strbuf *body)
+{
+    return ask(r, path, NULL, body);
+}
+
+int remote_post(const remote *r, const char *path, str document, strbuf *body)
+{
+    return ask(r, path, &document, body);
 }

@@ -2,7 +2,7 @@
 /*
  * remote.h - asking a running `mote serve`, for the commands that are about it.
  *
- * One GET at a time over TCP or a UNIX socket. Functions return an exit code and have said
+ * One GET or POST at a time over TCP or a UNIX socket. Functions return an exit code and have said
  * what is wrong unless it is 0.
  */
 #ifndef MOTE_CLI_REMOTE_H
@@ -10,6 +10,7 @@
 
 #include "base/strbuf.h"
 #include "cli/command.h"
+#include "json/json.h"
 
 typedef struct remote_options {
     const char *host; /* as the flag has it */
@@ -40,6 +41,14 @@ bool remote_parse(remote *r, const char *address);
 int remote_open(remote *r, const remote_options *options);
 /* The body of a reply with status 200, which replaces what is in `body`. */
 int remote_get(const remote *r, const char *path, strbuf *body);
+/* The same after sending a JSON document. */
+int remote_post(const remote *r, const char *path, str document, strbuf *body);
+/* A member of a reply that counts something; 0 also if it is not there. */
+static inline uint64_t remote_number(const json_node *object, const char *name)
+{
+    int64_t n = 0;
+    return json_node_int64(json_node_get(object, name), &n) && n > 0 ? (uint64_t)n : 0;
+}
 /* Where a reply's body begins, and its status; 0: it is no HTTP. */
 int remote_status(str reply, size_t *body);
 

@@ -42,6 +42,7 @@ typedef struct run_options {
 
     uint64_t format; /* 0: text, 1: json */
     const char *schema;
+    const char *grammar;
     const char *regex;
     const char *choice;
 

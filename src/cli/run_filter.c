@@ -152,11 +152,13 @@ static int exit_code_of(const talk *t)
 /* The library's word, and what to do where it can be said. */
 static int answer_failed(const talk *t, const mote_error *err)
 {
-    if (err->status == MOTE_E_FULL)
-        return say_fail(CLI_NO_ROOM, mote_status_name(err->status), "%s (try: --context %llu)",
-                        err->text,
-                        2 * (unsigned long long)mote_session_context(mote_chat_session(t->chat)));
-    return say_error(err);
+    mote_model_info info;
+    if (err->status != MOTE_E_FULL)
+        return say_error(err);
+    mote_model_describe(t->on.model, &info);
+    const bool can_grow = mote_session_context(mote_chat_session(t->chat)) < info.context;
+    return say_fail(CLI_NO_ROOM, mote_status_name(err->status), "%s (try: %s)", err->text,
+                    can_grow ? "a larger --context" : "a shorter text, or --yarn 2");
 }
 
 static int answer_prompt(talk *t, const input_text *prompt)

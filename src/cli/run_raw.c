@@ -247,6 +247,7 @@ static int refuse_chat_flags(const run_options *o)
         {"preset", o->task != 0},
         {"format", o->format != 0},
         {"json-schema", o->schema != NULL},
+        {"grammar", o->grammar != NULL},
         {"regex", o->regex != NULL},
         {"no-loop-guard", o->no_loop_guard},
         {"choice", o->choice != NULL},

@@ -63,17 +63,30 @@ static int read_schema(run_settings *s, const char *given)
     return add_text(&s->format, given) ? CLI_DONE : run_no_memory();
 }
 
+/* A grammar defines rules; what defines none is a file's name. */
+static int read_grammar(run_settings *s, const char *given)
+{
+    if (strstr(given, "::=") == NULL)
+        return input_read(&s->format, given);
+    return add_text(&s->format, given) ? CLI_DONE : run_no_memory();
+}
+
 static int read_format(run_settings *s, const run_options *o)
 {
-    int n = (o->format != 0) + (o->schema != NULL) + (o->regex != NULL) + (o->choice != NULL);
+    int n = (o->format != 0) + (o->schema != NULL) + (o->grammar != NULL) + (o->regex != NULL) +
+            (o->choice != NULL);
     if (n > 1)
-        return say_usage("--json-schema, --format, --regex and --choice exclude each other");
+        return say_usage("--json-schema, --format, --grammar, --regex and --choice exclude each "
+                         "other");
     int code = CLI_DONE;
     if (o->format != 0) {
         s->answer.format = MOTE_FORMAT_JSON;
     } else if (o->schema != NULL) {
         s->answer.format = MOTE_FORMAT_JSON_SCHEMA;
         code = read_schema(s, o->schema);
+    } else if (o->grammar != NULL) {
+        s->answer.format = MOTE_FORMAT_GRAMMAR;
+        code = read_grammar(s, o->grammar);
     } else if (o->regex != NULL) {
         s->answer.format = MOTE_FORMAT_REGEX;
         code = add_text(&s->format, o->regex) ? CLI_DONE : run_no_memory();
@@ -96,6 +109,7 @@ mote_sampling run_sampling(const run_options *o)
         .presence = (float)o->presence,
         .frequency = (float)o->frequency,
         .repetition = (float)o->repeat_penalty,
+        .repeat_last = MOTE_REPEAT_LAST,
         .seed = o->seed,
     };
 }
@@ -117,17 +131,6 @@ static void read_sampling(run_settings *s, const run_options *o)
     s->seed_given = o->given.seed;
 }
 
-/* "@FILE" or the text itself. One newline at the end of a file is the file's. */
-static int read_system(run_settings *s, const char *given)
-{
-    if (given[0] != '@')
-        return add_text(&s->system, given) ? CLI_DONE : run_no_memory();
-    int code = input_read(&s->system, given + 1);
-    if (s->system.n > 0 && s->system.p[s->system.n - 1] == '\n')
-        s->system.n--;
-    return code;
-}
-
 int run_settings_read(run_settings *s, const run_options *o)
 {
     if (o->special)
@@ -138,7 +141,7 @@ int run_settings_read(run_settings *s, const run_options *o)
     if (code == CLI_DONE)
         code = read_format(s, o);
     if (code == CLI_DONE && o->system != NULL)
-        code = read_system(s, o->system);
+        code = input_text_or_file(&s->system, o->system);
     if (code == CLI_DONE && o->messages != NULL)
         code = input_read(&s->messages, o->messages);
     if (code == CLI_DONE && o->tools != NULL)

@@ -33,8 +33,9 @@ static int fail_with(int exit_code, const char *code, const char *sentence)
     fprintf(stderr, "%smote:%s ", term_code(STDERR_FILENO, TERM_RED),
             term_code(STDERR_FILENO, TERM_PLAIN));
     print_escaped(sentence);
-    fprintf(stderr, " %s[%s]%s\n", term_code(STDERR_FILENO, TERM_DIM), code,
-            term_code(STDERR_FILENO, TERM_PLAIN));
+    fprintf(stderr, " %s[", term_code(STDERR_FILENO, TERM_DIM));
+    print_escaped(code); /* a server's own, perhaps */
+    fprintf(stderr, "]%s\n", term_code(STDERR_FILENO, TERM_PLAIN));
     return exit_code;
 }
 

@@ -129,6 +129,12 @@ bool mote_model_warm(const mote_model *m, uint64_t *done, uint64_t *total)
     return end < *total;
 }
 
+void mote_model_cool(const mote_model *m)
+{
+    os_map_cool(&m->map);
+    os_map_cool(&m->vision_map);
+}
+
 void mote_model_describe(const mote_model *m, mote_model_info *out)
 {
     *out = (mote_model_info){

@@ -28,7 +28,7 @@
 static bool known_want(mote_logits want)
 {
     return want == MOTE_LOGITS_LAST || want == MOTE_LOGITS_NONE || want == MOTE_LOGITS_ALL ||
-           want == MOTE_HIDDEN_LAST;
+           want == MOTE_HIDDEN_LAST || want == MOTE_HIDDEN_SUM;
 }
 
 static size_t rows_wanted(const mote_work *w)
@@ -57,6 +57,8 @@ static mote_status check_item(mote_engine *e, const mote_work *w, mote_error *er
         return err_set(err, MOTE_E_ARG, "a work item has no tokens");
     if (!known_want(w->want))
         return err_set(err, MOTE_E_ARG, "a work item wants logits of kind %d", (int)w->want);
+    if (w->want == MOTE_HIDDEN_SUM && w->sum == NULL)
+        return err_set(err, MOTE_E_ARG, "a work item wants a sum and has no place for it");
     TRY(check_tokens(e, w, err));
     TRY(spans_check(s, w, err));
     if (w->n > s->context - s->length)
@@ -196,6 +198,7 @@ static void add_segment(mote_engine *e, progress *p, size_t item, size_t from, s
                     : w->want == MOTE_LOGITS_LAST && ends ? 1
                                                           : 0,
         .hidden = w->want == MOTE_HIDDEN_LAST && ends ? session_hidden_row(s) : NULL,
+        .sum = w->want == MOTE_HIDDEN_SUM ? w->sum : NULL,
     };
 }
 

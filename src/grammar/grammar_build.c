@@ -2,6 +2,7 @@
 /* grammar_build.c - see grammar_build.h. */
 #include "grammar/grammar_build.h"
 
+#include "automaton/gbnf.h"
 #include "automaton/json_rules.h"
 #include "automaton/regex.h"
 #include "base/mem.h"
@@ -101,6 +102,15 @@ void grammar_add_regex(grammar_builder *b, str pattern)
         b->status = regex_compile(&set, pattern, REGEX_WHOLE, &b->fuel, b->err);
     if (b->status == MOTE_OK)
         add_chars(b, &set);
+}
+
+void grammar_add_gbnf(grammar_builder *b, str text)
+{
+    uint32_t rule;
+    if (b->status == MOTE_OK)
+        b->status = gbnf_put(b->r, text, &rule, b->err);
+    if (b->status == MOTE_OK)
+        add_call(b, rule);
 }
 
 void grammar_add_choices(grammar_builder *b, const str *texts, size_t n)
@@ -294,6 +304,14 @@ mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_er
     grammar_builder b;
     grammar_begin(&b, err);
     grammar_add_regex(&b, pattern);
+    return grammar_finish(&b, v, out);
+}
+
+mote_status grammar_of_gbnf(grammar **out, const vocab *v, str text, mote_error *err)
+{
+    grammar_builder b;
+    grammar_begin(&b, err);
+    grammar_add_gbnf(&b, text);
     return grammar_finish(&b, v, out);
 }
 

@@ -2,7 +2,7 @@
 /*
  * grammar_build.h - where grammars come from.
  *
- * Ready-made: any JSON, a JSON Schema, a regular expression, a list of choices.
+ * Ready-made: any JSON, a JSON Schema, a regular expression, a grammar in GBNF, a list of choices.
  * Or built from parts, one after the other:
  *
  *     grammar_builder b;
@@ -58,6 +58,8 @@ void grammar_add_schema(grammar_builder *b, const json_node *schema, const schem
 void grammar_add_schema_text(grammar_builder *b, str schema, const schema_options *options);
 /* Text that the whole expression matches. */
 void grammar_add_regex(grammar_builder *b, str pattern);
+/* Text of a grammar that is written down, see automaton/gbnf.h. */
+void grammar_add_gbnf(grammar_builder *b, str text);
 /* One of n texts. */
 void grammar_add_choices(grammar_builder *b, const str *texts, size_t n);
 /* Any text up to the first time `end` comes, and `end`, at most 256 bytes of ASCII. */
@@ -93,6 +95,7 @@ mote_status grammar_of_json(grammar **out, const vocab *v, bool object, mote_err
 mote_status grammar_of_schema(grammar **out, const vocab *v, str schema,
                               const schema_options *options, mote_error *err);
 mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_error *err);
+mote_status grammar_of_gbnf(grammar **out, const vocab *v, str text, mote_error *err);
 mote_status grammar_of_choices(grammar **out, const vocab *v, const str *texts, size_t n,
                                mote_error *err);
 

@@ -16,14 +16,29 @@
 
 /* ---- messages ---- */
 
-/* "#/properties/a", cut if it is long. */
+/* A name as a part of a JSON pointer. */
+static size_t put_part(char *out, size_t room, str name)
+{
+    size_t n = 0;
+    out[n++] = '/';
+    for (size_t i = 0; i < name.n && n + 3 < room; i++) {
+        const char c = name.p[i];
+        out[n++] = c == '~' || c == '/' ? '~' : c;
+        if (c == '~' || c == '/')
+            out[n++] = c == '~' ? '0' : '1';
+    }
+    out[n] = 0;
+    return n;
+}
+
+/* "#/properties/a", a JSON pointer, cut if it is long. */
 static void describe_place(const schema_compiler *c, const json_node *goal, char *out, size_t room)
 {
     size_t n = 0;
     const json_node *at = c->root;
     out[n++] = '#';
     out[n] = 0;
-    while (goal != NULL && at != NULL && at != goal && n + 1 < room) {
+    while (goal != NULL && at != NULL && at != goal && n + 16 < room) {
         const json_node *child = json_node_first(at);
         unsigned index = 0;
         for (const json_node *next; child != NULL; child = next, index++) {
@@ -33,23 +48,31 @@ static void describe_place(const schema_compiler *c, const json_node *goal, char
         }
         if (child == NULL || child > goal)
             return;
-        const int wrote =
-            json_node_is(at, JSON_IS_ARRAY)
-                ? snprintf(out + n, room - n, "/%u", index)
-                : snprintf(out + n, room - n, "/%.*s", STR_ARG(json_node_name(child)));
-        n += wrote > 0 ? (size_t)wrote : 0;
+        if (json_node_is(at, JSON_IS_ARRAY))
+            n += (size_t)snprintf(out + n, room - n, "/%u", index);
+        else
+            n += put_part(out + n, room - n, json_node_name(child));
         at = child;
     }
+}
+
+schema_place schema_place_of(const schema_compiler *c, const json_node *schema, const char *keyword)
+{
+    schema_place place;
+    describe_place(c, schema, place.text, sizeof place.text);
+    const size_t n = strlen(place.text);
+    if (json_node_get(schema, keyword) != NULL && n + 16 < sizeof place.text)
+        put_part(place.text + n, sizeof place.text - n, str_of(keyword));
+    return place;
 }
 
 mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
                                const char *why)
 {
-    char place[200];
-    describe_place(c, schema, place, sizeof place);
     return err_set(c->err, MOTE_E_UNSUPPORTED,
-                   "the schema at '%s' uses '%s'%s%s, which is not supported", place, keyword,
-                   why != NULL ? " " : "", why != NULL ? why : "");
+                   "the schema uses '%s'%s%s at '%s', which is not supported", keyword,
+                   why != NULL ? " " : "", why != NULL ? why : "",
+                   schema_place_of(c, schema, keyword).text);
 }
 
 void schema_warn(schema_compiler *c, const json_node *schema, const char *keyword, const char *why)
@@ -85,8 +108,8 @@ mote_status schema_malformed(schema_compiler *c, const json_node *schema, const 
         return err_set(c->err, MOTE_E_FORMAT,
                        "what stands at '%s' is no schema: neither an object nor true or false",
                        place);
-    return err_set(c->err, MOTE_E_FORMAT, "the '%s' of the schema at '%s' is not what it has to be",
-                   keyword, place);
+    return err_set(c->err, MOTE_E_FORMAT, "the '%s' at '%s' of the schema is not what it has to be",
+                   keyword, schema_place_of(c, schema, keyword).text);
 }
 
 /* ---- rules ---- */
@@ -171,11 +194,17 @@ mote_status schema_put_shape(schema_compiler *c, const schema_shape *shape, uint
     }
 }
 
+void schema_stand_at(schema_compiler *c, uint32_t conj)
+{
+    if (conj != CONJ_ANY && conj != CONJ_NEVER)
+        c->where = c->terms[c->conjs[conj].first].node;
+}
+
 static mote_status write_body(schema_compiler *c, uint32_t conj)
 {
     const uint32_t rule = c->conjs[conj].rule;
     schema_shapes shapes = {0};
-    c->where = c->terms[c->conjs[conj].first].node;
+    schema_stand_at(c, conj);
     mote_status status = schema_shapes_of(c, conj, &shapes);
     for (uint32_t i = 0; status == MOTE_OK && i < shapes.n; i++)
         status = schema_put_shape(c, &shapes.items[i], rules_start_of(c->r, rule),

@@ -163,6 +163,7 @@ static mote_status add_block(schema_compiler *c, blocks *b, const schema_shape *
     if (!grow_for(&b->items, b->n, &b->room, sizeof *b->items))
         return schema_no_memory(c);
     b->items[b->n].required = schema_requires(c, shape, name);
+    schema_stand_at(c, conj);
     TRY(put_block(c, name, conj, &b->items[b->n].rule));
     b->n++;
     return MOTE_OK;

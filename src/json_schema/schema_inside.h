@@ -154,7 +154,16 @@ static inline mote_status schema_no_memory(schema_compiler *c)
 
 /* ---- schema.c ---- */
 
-/* MOTE_E_UNSUPPORTED with the keyword and the place of `schema`; `why` may be NULL. */
+/* "#/properties/a/pattern": the JSON pointer of a keyword of `schema`, cut if it is long; if it has
+ * no such keyword, of the schema itself. */
+typedef struct schema_place {
+    char text[200];
+} schema_place;
+schema_place schema_place_of(const schema_compiler *c, const json_node *schema,
+                             const char *keyword);
+/* What is written next belongs to this conjunction: for messages. */
+void schema_stand_at(schema_compiler *c, uint32_t conj);
+/* MOTE_E_UNSUPPORTED with the keyword and its place; `why` may be NULL. */
 mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
                                const char *why);
 /* May what is not supported be left out? Not inside of something that is negated. */

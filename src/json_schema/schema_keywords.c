@@ -91,6 +91,8 @@ mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str 
     const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
     if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, schema, name, "that is not regular");
+    if ((status == MOTE_E_ARG || status == MOTE_E_UNSUPPORTED) && c->err != NULL)
+        err_prefix(c->err, schema_place_of(c, schema, name).text);
     TRY(status);
     TRY(schema_add_set(c, &found, set));
     if (!grow_for(&c->patterns, c->n_patterns, &c->patterns_room, sizeof *c->patterns))

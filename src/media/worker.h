@@ -2,23 +2,17 @@
 /*
  * worker.h - decoding where nothing can be lost: in another process, one for every file.
  *
- * A nursery is forked at the start, while the program has one thread. For each file it forks a
- * child, which gives up everything it could do but compute (sandbox.h), reads the file from a
- * socket, decodes and resizes, writes the pixels back and ends. What a file does to its decoder is
- * an error of that one file; a decoder that hangs or grows is ended by its limits.
+ * For each file the nursery (nursery.h) forks a child, which gives up everything it could do but
+ * compute (sandbox.h), reads the file from a socket, decodes and resizes, writes the pixels back
+ * and ends. What a file does to its decoder is an error of that one file; a decoder that hangs or
+ * grows is ended by its limits.
  */
 #ifndef MOTE_MEDIA_WORKER_H
 #define MOTE_MEDIA_WORKER_H
 
 #include "base/str.h"
 #include "media/fit.h"
-
-typedef struct media_nursery media_nursery;
-
-/* Before the program has other threads. */
-mote_status media_nursery_start(media_nursery **out, mote_error *err);
-/* Files that are being decoded are finished. NULL is allowed. */
-void media_nursery_stop(media_nursery *nursery);
+#include "media/nursery.h"
 
 typedef struct media_ask {
     str file;
@@ -40,7 +34,8 @@ typedef struct media_seen {
 } media_seen;
 
 /* Any thread, any number at once. The statuses of media_decode, MOTE_E_FORMAT also if the decoder
- * ended without an answer; MOTE_E_IO: there is no decoder, whatever the file. */
+ * ended without an answer; MOTE_E_IO: there is no decoder, or it was lost, whatever the file: later
+ * there may be one. */
 mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *out,
                       mote_error *err);
 void media_seen_fini(media_seen *seen);

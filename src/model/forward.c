@@ -224,6 +224,12 @@ static void feed_forward(pass *p, const model_layer *l)
     project_back(p, &mid, &l->down);
 }
 
+/* How many of the segment's last rows are wanted themselves. */
+static size_t n_hidden_rows(const pass_segment *seg)
+{
+    return seg->sum != NULL ? seg->n : seg->hidden != NULL ? 1 : 0;
+}
+
 /* Moves the rows that somebody wants to the front of the stream: first those that become logits,
  * so that the head is read once for all of them, then those that are wanted themselves. Returns
  * how many are of the first kind; n_rows is both. */
@@ -235,8 +241,9 @@ static size_t gather_wanted(pass *p)
     for (size_t i = 0; i < p->n_segments; i++) {
         const pass_segment *seg = &p->segments[i];
         row += seg->n;
-        if (seg->hidden != NULL)
-            memcpy(aside + n_hidden++ * n_embd, x + (row - 1) * n_embd, bytes);
+        const size_t wanted = n_hidden_rows(seg);
+        memcpy(aside + n_hidden * n_embd, x + (row - wanted) * n_embd, wanted * bytes);
+        n_hidden += wanted;
         memmove(x + n_logits * n_embd, x + (row - seg->n_logits) * n_embd, seg->n_logits * bytes);
         n_logits += seg->n_logits;
     }
@@ -245,14 +252,22 @@ static size_t gather_wanted(pass *p)
     return n_logits;
 }
 
+static void add_rows(double *sum, const float *rows, size_t n, size_t n_embd)
+{
+    for (size_t i = 0; i < n; i++, rows += n_embd)
+        for (size_t j = 0; j < n_embd; j++)
+            sum[j] += (double)rows[j];
+}
+
 static void hand_out_hidden(const pass *p, const float *rows)
 {
     size_t n_embd = p->f->hp->n_embd;
-    for (size_t i = 0; i < p->n_segments; i++) {
-        if (p->segments[i].hidden == NULL)
-            continue;
-        memcpy(p->segments[i].hidden, rows, n_embd * sizeof *rows);
-        rows += n_embd;
+    for (const pass_segment *seg = p->segments; seg < p->segments + p->n_segments; seg++) {
+        if (seg->hidden != NULL)
+            memcpy(seg->hidden, rows, n_embd * sizeof *rows);
+        else if (seg->sum != NULL)
+            add_rows(seg->sum, rows, seg->n, n_embd);
+        rows += n_hidden_rows(seg) * n_embd;
     }
 }
 
@@ -314,6 +329,7 @@ static void close_ranks(pass *p)
         if (seg->gone) {
             seg->n = seg->n_logits = 0;
             seg->hidden = NULL;
+            seg->sum = NULL;
         } else if (to != from) {
             move_up(p, to, from, n);
         }

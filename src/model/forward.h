@@ -40,6 +40,8 @@ typedef struct pass_segment {
     size_t n_logits; /* logits are wanted of the last so many tokens */
     float *hidden;   /* [n_embd], receives the last token's row after the final norm; NULL: not
                       * wanted. Not together with logits */
+    double *sum;     /* [n_embd], every token's such row is added to it in turn; NULL: not wanted.
+                      * Not together with the others */
     bool gone;       /* set between units: it is taken out, its memory is not touched any more */
 } pass_segment;
 

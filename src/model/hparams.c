@@ -140,6 +140,10 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
     str arch;
     bool found;
     TRY(gguf_get_str(g, "general.architecture", &arch, NULL, err));
+    if (str_is(arch, "clip"))
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "the file holds a picture tower; give the file of its model, and this one "
+                       "is found beside it");
     if (!str_is(arch, "qwen35"))
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "the file holds a '%.*s' model; mote runs Qwen 3.5 dense models ('qwen35')",

@@ -13,20 +13,26 @@
  *     in binary64, rounded once. What comes later does not change them.
  *  3. Tokens whose bit in `allowed` is not set become -inf.
  *  4. Bias, in the order of the list; a token named twice is moved twice.
- *  5. Penalties: for each different token of `generated`, once, v = v > 0 ?
- *     v / repetition : v * repetition, then v = v - presence; then for each time
- *     it occurs v = v - frequency. A result above the largest float becomes it,
- *     here and in 4.
+ *  5. Penalties: for each different token among the last repeat_last of
+ *     `generated`, or all of them, once, v = v > 0 ? v / repetition : v *
+ *     repetition; then for each different token of all of `generated`, once,
+ *     v = v - presence, and for each time it occurs v = v - frequency. A result
+ *     above the largest float becomes it, here and in 4.
  *  6. Temperature 0: the largest value, of equal ones the lowest id. Otherwise:
  *  7. Candidates are all values but -inf, ordered by (value descending, id
  *     ascending); top_k keeps the first top_k of them.
  *  8. Weights: w = exp((v - max) * (1 / temperature)). Z is their sum: over the
  *     candidates in order if top_k is on, else sample_row_mass.
- *  9. top_p keeps the shortest beginning whose sum of weights is at least
+ *  9. typical_p: the surprise of a candidate is e = (max - v) * (1 / temperature),
+ *     in binary64, and the average one E the sum of w * e, in order, by Z. The
+ *     nearest to E stay, of two as near the more likely one first, until their
+ *     weights add up to typical_p * Z: as e grows with the order, neighbours.
+ *     They are the candidates from here on, and their sum in order is Z.
+ * 10. top_p keeps the shortest beginning whose sum of weights is at least
  *     top_p * Z. min_p keeps weights of at least min_p times the first. Both
- *     measure what top_k left; the shorter one counts; at least one stays.
- *     1 turns top_p off as 0 does.
- * 10. S is the sum of what was kept, or Z if neither top_p nor min_p is on, and
+ *     measure what 9 left; the shorter one counts; at least one stays.
+ *     1 turns top_p and typical_p off as 0 does.
+ * 11. S is the sum of what was kept, or Z if neither top_p nor min_p is on, and
  *     u the number of (seed, position, draw), 0 <= u < 1. The token is the
  *     first candidate at which the running sum exceeds u * S; if rounding leaves
  *     none, the first candidate of all.
@@ -105,10 +111,14 @@ static void report_top(const sample_row *row, const log_scale *scale, uint32_t w
 
 /* ---- the caller's wishes: what is allowed, bias and penalties ---- */
 
-static bool has_penalties(const sample_input *in, const mote_sampling *how)
+static bool has_repetition(const sample_input *in, const mote_sampling *how)
 {
-    const bool repetition = how->repetition != 0 && how->repetition != 1;
-    return in->n_generated > 0 && (repetition || how->presence != 0 || how->frequency != 0);
+    return in->n_generated > 0 && how->repetition != 0 && how->repetition != 1;
+}
+
+static bool has_presence(const sample_input *in, const mote_sampling *how)
+{
+    return in->n_generated > 0 && (how->presence != 0 || how->frequency != 0);
 }
 
 /* Positive overflow is the only way out of the finite numbers that has to be closed. */
@@ -117,32 +127,49 @@ static float bounded(float value)
     return value < FLT_MAX ? value : FLT_MAX;
 }
 
-static float first_penalty(float value, const mote_sampling *how)
-{
-    const float repetition = how->repetition != 0 ? how->repetition : 1;
-    value = value > 0 ? value / repetition : value * repetition;
-    return value - how->presence;
-}
-
-/*
- * One walk over the generated tokens, which may be a hundred thousand. What was
- * seen before is a bit per id: that fits into the nearest cache, where an array of
- * counts would not. It borrows the room of the sort, which comes later.
- */
-static void penalise(const sample_row *row, const sample_input *in, const mote_sampling *how)
+/* What was seen before is a bit per id: that fits into the nearest cache, where an array of counts
+ * would not. It borrows the room of the sort, which comes later. */
+static uint64_t *nothing_seen(const sample_row *row)
 {
     uint64_t *seen = (uint64_t *)row->spare; /* [n / 64, rounded up] */
     memset(seen, 0, ((size_t)row->n + 63) / 64 * sizeof *seen);
+    return seen;
+}
+
+static bool see(uint64_t *seen, uint32_t id)
+{
+    const uint64_t bit = UINT64_C(1) << id % 64;
+    const bool is_first = (seen[id / 64] & bit) == 0;
+    seen[id / 64] |= bit;
+    return is_first;
+}
+
+static void penalise_repetition(const sample_row *row, const sample_input *in,
+                                const mote_sampling *how)
+{
+    uint64_t *seen = nothing_seen(row);
+    const size_t last = how->repeat_last;
+    for (size_t i = last > 0 && last < in->n_generated ? in->n_generated - last : 0;
+         i < in->n_generated; i++) {
+        const uint32_t id = (uint32_t)in->generated[i];
+        if (id >= row->n || !see(seen, id))
+            continue;
+        const float value = row->values[id];
+        row->values[id] = bounded(value > 0 ? value / how->repetition : value * how->repetition);
+    }
+}
+
+/* One walk over the generated tokens, which may be a hundred thousand. */
+static void penalise_presence(const sample_row *row, const sample_input *in,
+                              const mote_sampling *how)
+{
+    uint64_t *seen = nothing_seen(row);
     for (size_t i = 0; i < in->n_generated; i++) {
         const uint32_t id = (uint32_t)in->generated[i];
         if (id >= row->n)
             continue;
-        const uint64_t bit = UINT64_C(1) << id % 64;
-        float *value = &row->values[id];
-        if ((seen[id / 64] & bit) == 0)
-            *value = first_penalty(*value, how);
-        seen[id / 64] |= bit;
-        *value = bounded(*value - how->frequency);
+        const float presence = see(seen, id) ? how->presence : 0;
+        row->values[id] = bounded(row->values[id] - presence - how->frequency);
     }
 }
 
@@ -168,8 +195,10 @@ static void adjust(const sample_row *row, const sample_input *in, const mote_sam
         float *value = &row->values[how->bias[i].token];
         *value = bounded(*value + how->bias[i].add);
     }
-    if (has_penalties(in, how))
-        penalise(row, in, how);
+    if (has_repetition(in, how))
+        penalise_repetition(row, in, how);
+    if (has_presence(in, how))
+        penalise_presence(row, in, how);
 }
 
 /* ---- the draw ---- */
@@ -178,7 +207,8 @@ static void adjust(const sample_row *row, const sample_input *in, const mote_sam
 typedef struct walk {
     const sample_row *row;
     float max, scale;
-    size_t limit;  /* no candidate from here on */
+    size_t begin;  /* no candidate before, */
+    size_t limit;  /* nor from here on */
     size_t wanted; /* what sample_row_best was last asked for */
     size_t sorted; /* and what it gave */
     size_t next;
@@ -229,7 +259,7 @@ static void take_until(walk *w, double goal, double least)
 
 static void restart(walk *w)
 {
-    w->next = 0;
+    w->next = w->begin;
     w->sum = 0;
 }
 
@@ -240,6 +270,50 @@ static double whole_mass(walk *w)
         return sample_row_mass(w->row, w->max, w->scale);
     take_until(w, INFINITY, 0);
     const double mass = w->sum;
+    restart(w);
+    return mass;
+}
+
+static double surprise(const walk *w, size_t i)
+{
+    const float value = w->row->values[w->row->entries[i].id];
+    return ((double)w->max - (double)value) * (double)w->scale;
+}
+
+/* E of the head comment. Leaves the walk behind the last candidate that weighs something. */
+static double average_surprise(walk *w, double mass)
+{
+    double sum = 0;
+    for (float weight; (weight = next_weight(w)) > 0; w->next++)
+        sum += (double)weight * surprise(w, w->next);
+    return sum / mass;
+}
+
+static double weight_at(walk *w, size_t i)
+{
+    w->next = i;
+    return (double)next_weight(w);
+}
+
+/* Narrows the walk to the candidates nearest to the average; returns what they weigh. */
+static double keep_typical(walk *w, const mote_sampling *how, double mass)
+{
+    const double average = average_surprise(w, mass), goal = (double)how->typical_p * mass;
+    const size_t n = w->next;
+    size_t from = 0;
+    while (from < n && surprise(w, from) < average)
+        from++;
+    size_t to = from;
+    for (double sum = 0; sum < goal && to - from < n;) {
+        const bool before =
+            from > 0 && (to == n || average - surprise(w, from - 1) <= surprise(w, to) - average);
+        sum += weight_at(w, before ? --from : to++);
+    }
+    w->begin = from;
+    w->limit = to;
+    restart(w);
+    take_until(w, INFINITY, 0);
+    mass = w->sum;
     restart(w);
     return mass;
 }
@@ -261,13 +335,16 @@ static double keep(walk *w, const mote_sampling *how, double mass)
 static uint32_t draw(const sample_row *row, const mote_sampling *how, float max, float unit)
 {
     walk w = walk_from(row, how, max);
-    const double target = (double)unit * keep(&w, how, whole_mass(&w));
+    double mass = whole_mass(&w);
+    if (how->typical_p > 0 && how->typical_p < 1)
+        mass = keep_typical(&w, how, mass);
+    const double target = (double)unit * keep(&w, how, mass);
     for (float weight; (weight = next_weight(&w)) > 0; w.next++) {
         w.sum += (double)weight;
         if (w.sum > target)
             return row->entries[w.next].id;
     }
-    return row->entries[0].id;
+    return row->entries[w.begin].id;
 }
 
 /* ---- all of it ---- */
@@ -291,7 +368,8 @@ mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *
     const log_scale scale = {max, d_log(sample_row_mass(&row, max, 1))};
     report_top(&row, &scale, how->top_logprobs, &choice);
 
-    if (how->allowed != NULL || how->n_bias > 0 || has_penalties(in, how)) {
+    if (how->allowed != NULL || how->n_bias > 0 || has_repetition(in, how) ||
+        has_presence(in, how)) {
         adjust(&row, in, how);
         max = sample_row_measure(&row);
         if (max == -INFINITY)

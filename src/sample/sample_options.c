@@ -3,7 +3,8 @@
  * sample_options.c - the ranges of the sampling options.
  *
  *   temperature            0 to 100
- *   top_p, min_p           0 to 1
+ *   top_p, min_p, typical_p
+ *                          0 to 1
  *   presence, frequency    -100 to 100
  *   repetition             0 (off), or 0.01 to 100
  *   bias                   -1,000,000 to 1,000,000, or -inf, which forbids the token
@@ -67,6 +68,7 @@ mote_status sample_check_options(const mote_sampling *how, uint32_t n_tokens, mo
     TRY(check_range("temperature", how->temperature, 0, 100, err));
     TRY(check_range("top_p", how->top_p, 0, 1, err));
     TRY(check_range("min_p", how->min_p, 0, 1, err));
+    TRY(check_range("typical_p", how->typical_p, 0, 1, err));
     TRY(check_range("presence", how->presence, -100, 100, err));
     TRY(check_range("frequency", how->frequency, -100, 100, err));
     TRY(check_repetition(how->repetition, err));

@@ -19,9 +19,29 @@ static double average(double old, double now)
     return old > 0 ? old + SLOWLY * (now - old) : now;
 }
 
-static int crowded(uint64_t written, uint64_t readers)
+/* Seconds of a step with so many rows and no slice, or with a few less; 0: not known. To measure
+ * each number apart would be a step in which nobody reads for everyone who begins to write. */
+static double without_slice(const pace *p, uint64_t written)
 {
-    return readers > written;
+    const uint64_t n = company(written);
+    for (uint64_t near = n; near > 0 && 4 * near >= 3 * n; near--)
+        if (p->alone[near] > 0)
+            return p->alone[near];
+    return 0;
+}
+
+/* Of a step beside so many who write, while so many wait to be read. */
+static double longest(double alone, uint64_t written, uint64_t readers)
+{
+    const double most = within(PACE_GAP, PACE_CROWDED * alone, PACE_ENOUGH * alone);
+    const double fair = alone * (1 + PACE_PER_READER * (double)readers / (double)written);
+    return within(fair, PACE_STRETCH * alone, most);
+}
+
+/* What a row adds: as measured, or as it is while nobody writes, or as if it were a writer's. */
+static double cost(const pace *p, double alone)
+{
+    return p->beside > 0 ? p->beside : p->row > 0 ? p->row : alone;
 }
 
 uint32_t pace_rows(const pace *p, uint64_t written, uint64_t readers)
@@ -29,31 +49,37 @@ uint32_t pace_rows(const pace *p, uint64_t written, uint64_t readers)
     if (written == 0)
         return p->row > 0 ? (uint32_t)within(PACE_SECONDS / p->row, PACE_ALONE, PACE_MOST)
                           : PACE_MOST / 4;
-    if (!(p->alone[company(written)] > 0) || p->slices >= PACE_FRESH)
+    const double alone = without_slice(p, written);
+    if (!(alone > 0) || p->slices >= PACE_FRESH)
         return 0;
-    return (uint32_t)within(p->slice[crowded(written, readers)], PACE_LEAST, PACE_MOST);
+    const double spare = longest(alone, written, readers) - alone;
+    return (uint32_t)within(spare / cost(p, alone), PACE_LEAST, PACE_MOST);
 }
 
-void pace_saw(pace *p, uint64_t written, uint64_t readers, uint64_t read, double seconds)
+size_t pace_shared(const pace *p, size_t rows)
+{
+    const double most = p->row > 0 ? PACE_SHARED / p->row : PACE_ALONE;
+    return (size_t)within(most, rows < PACE_LEAST ? (double)rows : PACE_LEAST, (double)rows);
+}
+
+void pace_saw(pace *p, uint64_t written, uint64_t read, double seconds)
 {
     if (written == 0) {
         if (read >= PACE_LEAST)
             p->row = average(p->row, seconds / (double)read);
         return;
     }
-    double *alone = &p->alone[company(written)];
     if (read == 0) {
-        *alone = average(*alone, seconds);
+        double *known = &p->alone[company(written)];
+        *known = average(*known, seconds);
         p->slices = 0;
         return;
     }
     p->slices++;
-    /* A slice smaller than allowed says nothing about larger ones. */
-    const int crowd = crowded(written, readers);
-    double *slice = &p->slice[crowd];
-    if (!(*alone > 0) || !(seconds > 0) || (double)read < 0.9 * *slice)
+    const double alone = without_slice(p, written);
+    if (!(alone > 0) || read < PACE_LEAST) /* too few rows to tell them from noise */
         return;
-    const double goal = crowd ? PACE_CROWDED : PACE_STRETCH;
-    const double change = within(goal * *alone / seconds, 0.5, crowd ? 2.0 : 1.25);
-    *slice = within(*slice * change, PACE_LEAST, PACE_MOST);
+    /* One step that was disturbed, or that seems to cost nothing, is not believed at once. */
+    const double known = cost(p, alone), now = (seconds - alone) / (double)read;
+    p->beside = average(known, within(now, known / 4, known * 4));
 }

@@ -2,20 +2,25 @@
 /*
  * pace.h - how many rows of prompts a step may carry.
  *
- * While somebody is writing, a step with a slice should take at most PACE_STRETCH times what
- * it takes without one. Both are measured: steps without a slice are remembered by the
- * number of rows they had, and repeated now and then; the slice grows and shrinks with how
- * far the last one was from the goal, so depth, company and other programs on the
- * machine need no model. While more are reading than writing, those who write wait
- * longer, up to PACE_CROWDED times: most of the company has not begun. While nobody writes, long
- * steps read faster (the 4B shape 35 tokens a second by 32, 47 by 256); they end where somebody
- * who comes now would wait too long, and a layer of them too long for a cancel.
+ * While somebody is writing, a step with a slice takes longer than one without. How much
+ * longer it may take follows from how many wait for it: PACE_STRETCH times if hardly anybody does,
+ * and each who reads for one who writes adds PACE_PER_READER. Many small slices cost a crowd more
+ * than they spare its first writers, since every step reads all weights once, whoever is in it; a
+ * step of PACE_ENOUGH times has hidden that. So it ends at PACE_GAP seconds, but within
+ * PACE_CROWDED and PACE_ENOUGH times. Both lengths are measured: steps without a slice are
+ * remembered by the number of rows they had, and repeated now and then; what a row of a slice adds
+ * is an average over the last ones, so depth and other programs on the machine need no model.
+ *
+ * While nobody writes, long steps read faster (the 4B shape 35 tokens a second by 32, 47 by 256);
+ * they end where somebody who comes now would wait too long, and a layer of them too long for a
+ * cancel.
  *
  * Nothing here can show in an answer, only in when it comes.
  */
 #ifndef MOTE_SERVE_PACE_H
 #define MOTE_SERVE_PACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -26,14 +31,18 @@ enum {
     PACE_FRESH = 64 /* slices after which a step without one is measured again */
 };
 
-#define PACE_STRETCH 1.7
-#define PACE_CROWDED 4.0
-#define PACE_SECONDS 2.0 /* of a step while nobody writes: 63 to 83 ms a layer */
+#define PACE_STRETCH    1.7
+#define PACE_PER_READER 5.0
+#define PACE_CROWDED    4.0
+#define PACE_ENOUGH     10.0
+#define PACE_GAP        0.4  /* seconds between two tokens that nobody minds for a while */
+#define PACE_SECONDS    2.0  /* of a step while nobody writes: 63 to 83 ms a layer; */
+#define PACE_SHARED     0.25 /* of one while another engine waits for the same cores */
 
 /* All zero: nothing is known. */
 typedef struct pace {
     double alone[PACE_WRITERS + 1]; /* seconds, by rows that are written; 0: not known */
-    double slice[2];                /* rows; the second while more read than write */
+    double beside;                  /* seconds that a row of a slice adds to them; 0: not known */
     double row;                     /* seconds of one while nobody writes; 0: not known */
     uint32_t slices;                /* since the last step without */
 } pace;
@@ -41,7 +50,9 @@ typedef struct pace {
 /* Rows of prompts for the next step beside so many that are written; so many wait to be read.
  * 0: measure without. */
 uint32_t pace_rows(const pace *p, uint64_t written, uint64_t readers);
+/* What of so many rows another engine can be asked to wait for. */
+size_t pace_shared(const pace *p, size_t rows);
 /* A step took so long. */
-void pace_saw(pace *p, uint64_t written, uint64_t readers, uint64_t read, double seconds);
+void pace_saw(pace *p, uint64_t written, uint64_t read, double seconds);
 
 #endif

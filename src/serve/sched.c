@@ -12,12 +12,14 @@ static mote_status take_lists(sched *s, mote_error *err)
     s->seats = mem_new(all, sizeof *s->seats);
     s->gone = mem_new(all, sizeof *s->gone);
     s->shelf = mem_new(o->idle, sizeof *s->shelf);
+    s->known = mem_new(o->idle, sizeof *s->known);
     s->work = mem_new(o->parallel, sizeof *s->work);
     s->work_for = mem_new(o->parallel, sizeof *s->work_for);
     s->readers = mem_new(o->parallel, sizeof *s->readers);
     s->one_token = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->one_token);
     if (s->line == NULL || s->seats == NULL || s->gone == NULL || s->shelf == NULL ||
-        s->work == NULL || s->work_for == NULL || s->readers == NULL || s->one_token == NULL)
+        s->known == NULL || s->work == NULL || s->work_for == NULL || s->readers == NULL ||
+        s->one_token == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a scheduler");
     return MOTE_OK;
 }
@@ -26,7 +28,8 @@ static mote_status start(sched *s, mote_error *err)
 {
     s->lock_made = pthread_mutex_init(&s->lock, NULL) == 0;
     s->cond_made = pthread_cond_init(&s->work_is, NULL) == 0;
-    if (!s->lock_made || !s->cond_made)
+    s->rested_made = pthread_cond_init(&s->rested, NULL) == 0;
+    if (!s->lock_made || !s->cond_made || !s->rested_made)
         return err_set(err, MOTE_E_MEMORY, "the system has no room for a lock");
     s->thread_made = pthread_create(&s->thread, NULL, thread_run, s) == 0;
     return s->thread_made ? MOTE_OK
@@ -35,10 +38,10 @@ static mote_status start(sched *s, mote_error *err)
 
 static mote_status set_up(sched *s, const sched_options *options, mote_error *err)
 {
-    mote_engine_options engine;
-    TRY(sched_plan(s, options, &engine, err));
+    TRY(sched_plan(s, options, &s->engine_options, err));
     TRY(take_lists(s, err));
-    TRY(mote_engine_new(&s->engine, options->model, &engine, err));
+    TRY(mote_engine_new(&s->engine, options->model, &s->engine_options, err));
+    s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
     mote_engine_use(s->engine, &s->use);
     s->options.threads = mote_engine_threads(s->engine);
@@ -70,12 +73,13 @@ static void stop(sched *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stop = true;
-    mote_cancel(s->engine);
+    if (s->engine != NULL)
+        mote_cancel(s->engine);
     pthread_cond_signal(&s->work_is);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
     sched_collect(s, ignore, NULL); /* lets go of what was dropped last */
-    prefix_free_all(s);
+    ended_free_all(s);
 }
 
 void sched_free(sched *s)
@@ -84,6 +88,8 @@ void sched_free(sched *s)
         return;
     if (s->thread_made)
         stop(s);
+    if (s->rested_made)
+        pthread_cond_destroy(&s->rested);
     if (s->cond_made)
         pthread_cond_destroy(&s->work_is);
     if (s->lock_made)
@@ -93,6 +99,7 @@ void sched_free(sched *s)
     mem_free(s->seats);
     mem_free(s->gone);
     mem_free(s->shelf);
+    mem_free(s->known);
     mem_free(s->work);
     mem_free(s->work_for);
     mem_free(s->readers);
@@ -103,9 +110,4 @@ void sched_free(sched *s)
 const sched_options *sched_settings(const sched *s)
 {
     return &s->options;
-}
-
-void sched_memory(const sched *s, mote_memory *out)
-{
-    *out = s->memory;
 }

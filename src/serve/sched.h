@@ -16,14 +16,15 @@
  * Sessions that ended stay a while for their prefixes. A new job begins with the longest
  * prefix that a live or an ended session of its realm has; states are kept at the marks of
  * the renderer. If pages run out, ended sessions go first, the least recently used one
- * before others; then the youngest answer is put back and read again later, which changes
- * when it comes, not what it says.
+ * before others and pinned ones last; then the youngest answer is put back and read again later,
+ * which changes when it comes, not what it says.
  */
 #ifndef MOTE_SERVE_SCHED_H
 #define MOTE_SERVE_SCHED_H
 
 #include "chat/render.h"
 #include "chat/turn.h"
+#include "serve/stepgate.h"
 
 typedef struct sched sched;
 typedef struct sched_job sched_job;
@@ -42,6 +43,8 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
+    stepgate *gate; /* shared with schedulers on the same cores; NULL: it is alone */
+    uint64_t salt;  /* of the ids of prefixes: another one for every scheduler */
     /* From the engine thread: there is something to collect. Must not block. */
     void (*wake)(void *with);
     void *with;
@@ -53,13 +56,16 @@ mote_status sched_new(sched **out, const sched_options *options, mote_error *err
 void sched_free(sched *s);
 /* What was decided: no zero means "default" any more. */
 const sched_options *sched_settings(const sched *s);
-void sched_memory(const sched *s, mote_memory *out);
+/* What its engine holds; without one, what the open model does. Any thread. */
+void sched_memory(sched *s, mote_memory *out);
+/* The least memory these options can work with, weights included: for those who divide it. */
+mote_status sched_least_memory(const sched_options *options, uint64_t *out, mote_error *err);
 
 /* ---- jobs ---- */
 
 typedef enum sched_kind {
     SCHED_ANSWER = 0, /* drives a turn */
-    SCHED_EMBED,      /* the hidden state after the last token of the prompt */
+    SCHED_EMBED,      /* the hidden state after the last token of the prompt, or the mean of all */
     SCHED_SCORE       /* log-probabilities of the prompt's tokens from `score_from` on */
 } sched_kind;
 
@@ -79,6 +85,7 @@ typedef struct sched_job_options {
     uint64_t realm;    /* prefixes are shared inside a realm only */
     double seconds;    /* it ends after so many, as if by length; 0: no limit */
     bool no_reuse;     /* begin from nothing */
+    bool mean;         /* of SCHED_EMBED: of the states after all tokens; begins from nothing too */
     size_t score_from; /* 0 is 1: before the first token there is nothing */
     void *owner;
     void (*release)(void *owner);
@@ -108,6 +115,7 @@ typedef struct sched_where {
     sched_phase phase;
     uint32_t position;    /* in the queue, from 1 */
     uint64_t done, total; /* tokens of the prompt, reused ones included */
+    uint64_t reused;      /* of these, once it has started */
     double eta;           /* seconds until it is read, at the present pace; 0: not known */
     uint64_t written;     /* tokens */
 } sched_where;
@@ -122,14 +130,25 @@ typedef enum sched_reuse {
     SCHED_REUSE_ENDED /* from one that had ended */
 } sched_reuse;
 
+/* Where a prompt parted from the one of an earlier session of its realm that it had most in common
+ * with, if all of that would have been worth having. */
+enum { SCHED_MISS_TOKENS = 80 };
+typedef struct sched_miss {
+    size_t at;                         /* the first token of the prompt that differs */
+    size_t n;                          /* 0: there is nothing to tell */
+    mote_token had[SCHED_MISS_TOKENS]; /* [n], of the other prompt from there on */
+} sched_miss;
+
 typedef struct sched_result {
     mote_status status; /* other than MOTE_OK: `error` says why, the rest may be empty */
     mote_error error;
     mote_answer answer; /* of SCHED_ANSWER: complete, reused_tokens and seconds included */
     sched_reuse reuse;
+    sched_miss miss;   /* of SCHED_ANSWER */
     uint32_t put_back; /* how often it had to be read again for want of pages */
     /* seconds since it was submitted; 0: it did not come to that */
     double started, read, first_token, ended;
+    double load;              /* of these, for the engine to come back */
     const mote_token *tokens; /* [n_tokens], the timeline, prompt included, until it is dropped */
     size_t n_tokens;
     bool open;              /* it was stopped inside thinking */
@@ -163,6 +182,38 @@ void sched_collect(sched *s, sched_event_fn *fn, void *with);
 void sched_drain(sched *s);
 /* Jobs that are queued or at work. */
 uint32_t sched_busy(sched *s);
+
+/* ---- rest; any thread ---- */
+
+/* Gives back all that the engine holds, what is kept of conversations included, and the pages of
+ * the model's file, unless somebody is queued or at work, or comes first. The next job makes it
+ * anew, on the engine thread, and waits for it. `wait`: until it is done; true: it is gone. */
+bool sched_unload(sched *s, bool wait);
+/* Makes it anew without a job, and waits for it. */
+mote_status sched_load(sched *s, mote_error *err);
+bool sched_loaded(sched *s);
+
+/* ---- what is kept; any thread ---- */
+
+/* An ended session that is kept for its beginning. */
+typedef struct sched_prefix {
+    uint64_t id; /* not 0; a conversation that goes on keeps it, unless it was pinned */
+    uint64_t realm;
+    uint64_t tokens;
+    uint64_t bytes; /* as if it shared nothing with others */
+    uint64_t hits;  /* jobs that began from it */
+    double used;    /* when it ended, or one last did; os_now's clock */
+    bool pinned;
+} sched_prefix;
+
+/* Writes at most `room` of them in no order, `options.idle` at most; returns how many there are. */
+size_t sched_prefixes(sched *s, sched_prefix *out, size_t room);
+/* false: there is none of this id. */
+bool sched_prefix_drop(sched *s, uint64_t id);
+/* One that is pinned goes after all that are not, and only if an answer at work needs its pages.
+ * MOTE_E_ARG: there is none of this id. MOTE_E_FULL: half of the positions, or of the places, are
+ * pinned already. */
+mote_status sched_prefix_pin(sched *s, uint64_t id, bool pin, mote_error *err);
 
 /* ---- figures ---- */
 

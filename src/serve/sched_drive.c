@@ -54,6 +54,7 @@ void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error
     else if (job->lost || job->fresh.failed)
         r->status = err_set(&r->error, MOTE_E_MEMORY, "no memory for what the answer says");
     r->ended = since_submitted(job);
+    r->load = rest_waited(s, job);
     if (job->turn != NULL) {
         fill_answer(job);
     } else {
@@ -174,8 +175,13 @@ static mote_status score(sched *s, sched_job *job, const mote_work *work, mote_e
 
 static void take_embedding(sched *s, sched_job *job)
 {
-    memcpy(job->embedding, mote_session_hidden(job->session, NULL),
-           s->info.embedding * sizeof *job->embedding);
+    const size_t n = s->info.embedding;
+    if (job->sum == NULL) {
+        memcpy(job->embedding, mote_session_hidden(job->session, NULL), n * sizeof *job->embedding);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        job->embedding[i] = (float)(job->sum[i] / (double)job->n);
 }
 
 void drive_item(sched *s, sched_job *job, const mote_work *work)

@@ -21,10 +21,12 @@
 #include <stdatomic.h>
 
 enum {
-    SCHED_CHUNK = 32,      /* states exist at multiples of it */
-    SCHED_MAX_KEEPS = 4,   /* states one prompt keeps: tools, system, pictures, its end */
-    SCHED_SCORE_ROWS = 16, /* rows of logits that scoring may take in a step */
-    SCHED_LIGHT = 16       /* tokens to append that do not count as reading */
+    SCHED_CHUNK = 32,       /* states exist at multiples of it */
+    SCHED_MAX_KEEPS = 4,    /* states one prompt keeps: tools, system, pictures, its end */
+    SCHED_SCORE_ROWS = 16,  /* rows of logits that scoring may take in a step */
+    SCHED_PAGE = 64,        /* positions of a page of the engine */
+    SCHED_LITTLE_LOST = 64, /* tokens of an ended session that nobody will miss */
+    SCHED_LIGHT = 16        /* tokens to append that do not count as reading */
 };
 
 typedef enum job_place { JOB_MADE, JOB_QUEUED, JOB_SEATED, JOB_LEFT } job_place;
@@ -78,10 +80,12 @@ struct sched_job {
     size_t meet;             /* where that has to come */
     size_t keeps[SCHED_MAX_KEEPS];
     size_t n_keeps;
+    sched_prefix took; /* what it took over from the shelf; an id of 0: nothing */
     double last_token; /* when */
     strbuf fresh;      /* events since the last publishing */
     size_t n_scored;
-    float *embedding;    /* [n_embedding] */
+    float *embedding; /* [n_embedding] */
+    double *sum;      /* [n_embedding], of the tokens the session holds; NULL: no mean is wanted */
     mote_choice *scores; /* [n_scores] */
 
     sched_result result; /* the engine thread's until news_over, then the loop's */
@@ -90,26 +94,39 @@ struct sched_job {
 /* A session whose answer is over. */
 typedef struct ended {
     mote_session *session;
-    uint64_t realm;
     size_t n_prompt;
-    uint64_t used; /* the clock of the shelf when it ended or was last found useful */
+    uint64_t used;   /* the clock of the shelf when it ended or was last found useful */
+    sched_prefix is; /* as others know it */
+    bool dropped;    /* nobody wants it; it goes at the next boundary */
 } ended;
+
+/* What the loop knows of one, and wants of it: `is.pinned` and `dropped` are its to write. */
+typedef struct known_prefix {
+    sched_prefix is;
+    bool dropped;
+} known_prefix;
 
 struct sched {
     sched_options options; /* as decided */
     uint32_t kept_states;
     mote_model_info info;
     mote_memory memory;
-    mote_engine *engine;
+    mote_engine_options engine_options; /* to make it anew */
+    mote_engine
+        *engine; /* the engine thread's; the pointer changes under the lock. NULL: it rests */
     pthread_t thread;
-    bool lock_made, cond_made, thread_made;
+    bool lock_made, cond_made, rested_made, thread_made;
 
     pthread_mutex_t lock;
     pthread_cond_t work_is; /* there is something to do, or an end */
+    pthread_cond_t rested;  /* `loaded`, `rest` or `want` has changed */
 
     /* ---- under the lock ---- */
     bool stop, draining;
-    sched_job **line; /* [options.queue], in order of arrival */
+    bool loaded;           /* there is an engine, or it is on its way out */
+    bool rest, want;       /* it is to go when nobody is at work; it is to come */
+    mote_error load_error; /* of the last time it was made */
+    sched_job **line;      /* [options.queue], in order of arrival */
     uint32_t n_line;
     uint64_t round;          /* of the job taken last */
     uint64_t n_jobs;         /* numbers given */
@@ -119,6 +136,9 @@ struct sched {
     double rate; /* rows of prompts a second, lately */
     sched_figures figures;
     mote_use use;
+    known_prefix *known; /* [options.idle], what stands on the shelf */
+    uint32_t n_known;
+    bool orders; /* the loop wants something of them */
 
     /* ---- loop thread ---- */
     sched_job *batch;
@@ -132,17 +152,22 @@ struct sched {
     ended *shelf;    /* [options.idle] */
     uint32_t n_shelf;
     uint64_t shelf_clock;
+    uint64_t n_ids;       /* given to those on the shelf */
+    bool shelf_changed;   /* since it was told */
+    bool to_sweep;        /* somebody on it was dropped */
     mote_work *work;      /* [parallel], the step being built */
     sched_job **work_for; /* [parallel] */
     size_t n_work;
     size_t n_light, n_heavy; /* rows of it that are written, and that are read */
     bool left_inside;        /* somebody has left it half-way */
-    uint32_t n_readers;      /* who waited for a slice when it was planned */
+    bool beside;             /* another engine has computed since the step before */
+    uint64_t next_number;    /* at the gate, if nobody else takes one */
     sched_job **readers;     /* [parallel], by what is left to read */
     double deadline;         /* the first one of those seated; INFINITY: there is none */
     pace pace;
-    uint32_t *one_token; /* one bit per token of the vocabulary, all 0 between two uses */
-    sched_figures since; /* counted since the last publishing */
+    uint32_t *one_token;           /* one bit per token of the vocabulary, all 0 between two uses */
+    sched_figures since;           /* counted since the last publishing */
+    double load_began, load_ended; /* of the last time it was made anew; 0: never */
 };
 
 /* ---- sched_plan.c: numbers ---- */
@@ -161,6 +186,21 @@ void mail_event(void *with, const chat_event *event);
 /* Under the lock; takes `fresh` over. */
 void mail_post(sched *s, sched_job *job);
 
+/* ---- sched_rest.c: the engine goes and comes ---- */
+
+/* Engine thread, under the lock, which they let go of meanwhile. Does what is wanted; false:
+ * nothing is. */
+bool rest_attend(sched *s);
+/* false: load_error says why. */
+bool rest_load(sched *s);
+/* Engine thread: tells all that are seated. */
+void rest_fail(sched *s);
+/* Under the lock: nobody needs to wait any more; somebody needs the engine. */
+void rest_end(sched *s);
+void rest_wanted(sched *s);
+/* Seconds that a job waited for it. */
+double rest_waited(const sched *s, const sched_job *job);
+
 /* ---- sched_job.c ---- */
 void job_free(sched_job *job);
 
@@ -176,7 +216,27 @@ void prefix_keep(sched *s, sched_job *job);
 void prefix_end(sched *s, sched_job *job);
 /* After MOTE_E_MEMORY: frees something. false: one job is all there is. */
 bool prefix_make_room(sched *s);
-void prefix_free_all(sched *s);
+/* How many tokens at their beginnings are the same. */
+size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n);
+
+/* ---- sched_ended.c: the shelf; engine thread ---- */
+
+/* Keeps the session of a job that is over, or frees it. */
+void ended_put(sched *s, const sched_job *job);
+/* Takes one off; its session is the caller's. */
+void ended_take(sched *s, uint32_t i);
+/* It was useful just now. */
+void ended_wanted(sched *s, ended *e);
+/* Frees the least recently used one, `but` excepted; pinned ones after all others, if at all. */
+bool ended_evict(sched *s, const mote_session *but, bool pinned_too);
+/* Takes its states from the one that was not wanted for longest. */
+bool ended_thin(sched *s);
+/* Frees those that were dropped. */
+void ended_sweep(sched *s);
+void ended_free_all(sched *s);
+/* Both under the lock: what the loop wants of them; that, and what it may know. */
+void ended_hear(sched *s);
+void ended_tell(sched *s);
 
 /* ---- sched_slices.c: what goes into a step; engine thread ---- */
 void slices_plan(sched *s);

@@ -42,8 +42,12 @@ static mote_status set_up_answer(sched_job *job, mote_error *err)
 
 static mote_status set_up_embed(sched_job *job, mote_error *err)
 {
-    job->embedding = mem_new(job->s->info.embedding, sizeof *job->embedding);
-    return job->embedding != NULL ? MOTE_OK : no_memory(err);
+    const size_t n = job->s->info.embedding;
+    job->embedding = mem_new(n, sizeof *job->embedding);
+    if (job->options.mean)
+        job->sum = mem_new(n, sizeof *job->sum);
+    return job->embedding != NULL && (job->sum != NULL || !job->options.mean) ? MOTE_OK
+                                                                              : no_memory(err);
 }
 
 /* What is known of the last token is not needed, so it is not read. */
@@ -99,6 +103,7 @@ void job_free(sched_job *job)
     strbuf_fini(&job->news);
     strbuf_fini(&job->read);
     mem_free(job->embedding);
+    mem_free(job->sum);
     mem_free(job->scores);
     mem_free(job);
 }
@@ -125,6 +130,7 @@ mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
         s->figures.jobs++;
         s->busy++;
         job->place = JOB_QUEUED;
+        rest_wanted(s);
         pthread_cond_signal(&s->work_is);
     }
     pthread_mutex_unlock(&s->lock);

@@ -6,6 +6,7 @@
  * they only save reading; then ended sessions; then positions, down to those of one short
  * conversation. The engine's own plan is the judge.
  */
+#include "base/mem.h"
 #include "serve/sched_int.h"
 
 enum {
@@ -90,10 +91,15 @@ static mote_status refuse(sched *s, const sched_options *given, mote_error *err)
                    (unsigned long long)positions, total / mb, advice);
 }
 
+static uint64_t least_positions(const sched_options *given)
+{
+    return given->context > LEAST_POSITIONS ? given->context : LEAST_POSITIONS;
+}
+
 /* Chooses what was left open so that all of it fits. */
 static mote_status choose(sched *s, const sched_options *given, uint64_t trained, mote_error *err)
 {
-    const uint64_t least = given->context > LEAST_POSITIONS ? given->context : LEAST_POSITIONS;
+    const uint64_t least = least_positions(given);
     const uint64_t most = trained * s->options.parallel;
     uint64_t wanted = given->positions > 0 ? given->positions : POSITIONS;
     if (given->positions == 0 && wanted < given->context)
@@ -128,22 +134,44 @@ static mote_status check(const sched_options *o, mote_error *err)
     return MOTE_OK;
 }
 
+static uint64_t take_defaults(sched *s, const sched_options *given)
+{
+    sched_options *o = &s->options;
+    *o = *given;
+    mote_model_describe(o->model, &s->info);
+    if (o->parallel == 0)
+        o->parallel = PARALLEL;
+    if (o->queue == 0)
+        o->queue = SCHED_USUAL_QUEUE;
+    return (uint64_t)(s->info.context * (o->yarn > 1 ? (double)o->yarn : 1));
+}
+
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
                        mote_error *err)
 {
     TRY(check(given, err));
     sched_options *o = &s->options;
-    *o = *given;
-    mote_model_describe(o->model, &s->info);
-    const double stretched = o->yarn > 1 ? (double)o->yarn : 1;
-    const uint64_t trained = (uint64_t)(s->info.context * stretched);
-    if (o->parallel == 0)
-        o->parallel = PARALLEL;
-    if (o->queue == 0)
-        o->queue = SCHED_USUAL_QUEUE;
+    const uint64_t trained = take_defaults(s, given);
     TRY(choose(s, given, trained, err));
     if (o->context == 0)
         o->context = trained < o->positions ? trained : o->positions;
     *engine = engine_options(s);
     return MOTE_OK;
+}
+
+mote_status sched_least_memory(const sched_options *options, uint64_t *out, mote_error *err)
+{
+    bool yes;
+    TRY(check(options, err));
+    sched *s = mem_new(1, sizeof *s);
+    if (s == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory to plan a scheduler");
+    take_defaults(s, options);
+    at_level(s, options, LEVELS - 1);
+    if (s->options.positions == 0)
+        s->options.positions = least_positions(options);
+    const mote_status status = fits(s, &yes, err);
+    *out = s->memory.total;
+    mem_free(s);
+    return status;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_prefix.c - sessions: from which one a job begins, what is kept of those that ended,
- * and who gives way when pages run out. Engine thread.
+ * sched_prefix.c - sessions: from which one a job begins, where states are kept, and who gives way
+ * when pages run out. Engine thread.
  *
- * Ended sessions stand on a shelf, the least recently used goes first. A job begins from the
- * session of its realm that can be brought furthest along its tokens; every token is compared,
- * nothing is taken for equal by a hash. If somebody is reading the same text right now,
- * the job waits until that reading comes to where the two part, and forks there.
+ * A job begins from the session of its realm that can be brought furthest along its tokens; every
+ * token is compared, nothing is taken for equal by a hash. If somebody is reading the same text
+ * right now, the job waits until that reading comes to where the two part, and forks there.
  */
 #include "base/os.h"
 #include "serve/sched_int.h"
@@ -14,10 +13,10 @@
 enum {
     WORTH_WAITING = 128,    /* tokens more than can be had at once */
     WORTH_KEEPING = 64,     /* tokens of a session on the shelf; between two kept states */
-    LITTLE_LOST = 64,       /* tokens of an ended session that nobody will miss */
+    WORTH_TELLING = 64,     /* tokens that a difference between two prompts costs */
     GENERATION_PROMPT = 16, /* tokens after the last message of a prompt, at most */
-    PAGE = 64,
-    RETURN_ROOM = 4 * PAGE /* for a job that was put back once, so that it is not again at once */
+    RETURN_ROOM =
+        4 * SCHED_PAGE /* for a job that was put back once, so that it is not again at once */
 };
 
 /* What a job may begin from. */
@@ -26,31 +25,12 @@ typedef struct source {
     size_t reach;          /* tokens of the job it can be brought to */
     size_t same;           /* tokens of the job it holds */
     bool is_ended;
+    /* of all that were looked at, the one with most in common, whether it can be used or not: */
+    const mote_session *nearest;
+    size_t nearest_same, nearest_prompt; /* tokens in common; of its own prompt */
 } source;
 
-/* ---- the shelf ---- */
-
-static void take_off(sched *s, uint32_t i)
-{
-    s->shelf[i] = s->shelf[--s->n_shelf];
-}
-
-/* Frees the least recently used one, `but` excepted. */
-static bool evict(sched *s, const mote_session *but)
-{
-    uint32_t oldest = UINT32_MAX;
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (s->shelf[i].session != but &&
-            (oldest == UINT32_MAX || s->shelf[i].used < s->shelf[oldest].used))
-            oldest = i;
-    if (oldest == UINT32_MAX)
-        return false;
-    mote_session_free(s->shelf[oldest].session);
-    take_off(s, oldest);
-    return true;
-}
-
-static size_t common(const mote_session *session, const mote_token *tokens, size_t n)
+size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n)
 {
     const mote_token *held = mote_session_tokens(session);
     const size_t length = (size_t)mote_session_length(session);
@@ -60,50 +40,15 @@ static size_t common(const mote_session *session, const mote_token *tokens, size
     return same;
 }
 
-/* Is all that matters of `less` also to be had from `more`? */
-static bool covers(const mote_session *more, const mote_session *less)
-{
-    const size_t n = (size_t)mote_session_length(less);
-    return common(more, mote_session_tokens(less), n) == n &&
-           mote_session_reach(more, n) + LITTLE_LOST >= n;
-}
-
-static void put_on_shelf(sched *s, const sched_job *job)
-{
-    mote_session *session = job->session;
-    for (uint32_t i = 0; i < s->n_shelf; i++) {
-        ended *e = &s->shelf[i];
-        if (e->realm != job->options.realm)
-            continue;
-        if (covers(session, e->session)) {
-            mote_session_free(e->session);
-            take_off(s, i--);
-        } else if (covers(e->session, session)) {
-            e->used = ++s->shelf_clock;
-            mote_session_free(session);
-            return;
-        }
-    }
-    if (s->n_shelf == s->options.idle)
-        evict(s, NULL);
-    s->shelf[s->n_shelf++] = (ended){session, job->options.realm, job->n_prompt, ++s->shelf_clock};
-}
-
 void prefix_end(sched *s, sched_job *job)
 {
     if (job->session == NULL)
         return;
     if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= WORTH_KEEPING)
-        put_on_shelf(s, job);
+        ended_put(s, job);
     else
         mote_session_free(job->session);
     job->session = NULL;
-}
-
-void prefix_free_all(sched *s)
-{
-    while (evict(s, NULL)) {
-    }
 }
 
 /* ---- where to begin ---- */
@@ -111,28 +56,38 @@ void prefix_free_all(sched *s)
 /* Tokens that may come from elsewhere: not the last, and none whose logits are wanted. */
 static size_t usable(const sched_job *job)
 {
-    if (job->options.no_reuse)
+    if (job->options.no_reuse || job->sum != NULL)
         return 0;
     return job->options.kind == SCHED_SCORE ? job->options.score_from - 1 : job->n - 1;
 }
 
-static void consider(source *best, mote_session *session, bool is_ended, const sched_job *job)
+static void consider(source *best, mote_session *session, size_t n_prompt, bool is_ended,
+                     const sched_job *job)
 {
-    const size_t same = common(session, job->tokens, usable(job));
+    const size_t same = prefix_common(session, job->tokens, usable(job));
     const size_t reach = same > best->reach ? (size_t)mote_session_reach(session, same) : 0;
-    if (reach > best->reach)
-        *best = (source){session, reach, same, is_ended};
+    if (reach > best->reach) {
+        best->session = session;
+        best->reach = reach;
+        best->same = same;
+        best->is_ended = is_ended;
+    }
+    if (best->nearest == NULL || same > best->nearest_same) {
+        best->nearest = session;
+        best->nearest_same = same;
+        best->nearest_prompt = n_prompt;
+    }
 }
 
 static source best_source(sched *s, const sched_job *job)
 {
     source best = {0};
     for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (s->shelf[i].realm == job->options.realm)
-            consider(&best, s->shelf[i].session, true, job);
+        if (s->shelf[i].is.realm == job->options.realm)
+            consider(&best, s->shelf[i].session, s->shelf[i].n_prompt, true, job);
     for (uint32_t i = 0; i < s->n_seats; i++)
         if (s->seats[i]->session != NULL && s->seats[i]->options.realm == job->options.realm)
-            consider(&best, s->seats[i]->session, false, job);
+            consider(&best, s->seats[i]->session, s->seats[i]->n_prompt, false, job);
     return best;
 }
 
@@ -192,18 +147,18 @@ static bool anybody_else(const sched *s)
  * until somebody has left: what it freed is what the others lacked. */
 static bool has_room(sched *s, const sched_job *job, const source *from)
 {
-    const uint64_t need = job->n - from->reach + PAGE + (job->begun ? RETURN_ROOM : 0);
+    const uint64_t need = job->n - from->reach + SCHED_PAGE + (job->begun ? RETURN_ROOM : 0);
     if (job->result.put_back > 0 && job->put_back_at == s->n_left)
         return !anybody_else(s);
     while (mote_engine_room(s->engine) < need)
-        if (!evict(s, from->session))
+        if (!ended_evict(s, from->session, false))
             return !anybody_else(s);
     return true;
 }
 
 bool prefix_make_room(sched *s)
 {
-    if (evict(s, NULL))
+    if (ended_evict(s, NULL, true))
         return true;
     uint32_t n = 0, youngest = 0;
     for (uint32_t i = 0; i < s->n_seats; i++)
@@ -290,29 +245,13 @@ static void plan_keeps(sched_job *job)
         plan_keep(job, job->n_prompt - 1, WORTH_KEEPING, &last);
 }
 
-/* Takes its states from the ended session that was not wanted for longest. */
-static bool thin_shelf(sched *s)
-{
-    ended *oldest = NULL;
-    uint64_t pos;
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (mote_session_kept(s->shelf[i].session, NULL, 0) > 0 &&
-            (oldest == NULL || s->shelf[i].used < oldest->used))
-            oldest = &s->shelf[i];
-    if (oldest == NULL)
-        return false;
-    while (mote_session_kept(oldest->session, &pos, 1) > 0)
-        mote_session_unkeep(oldest->session, pos);
-    return true;
-}
-
 void prefix_keep(sched *s, sched_job *job)
 {
     const size_t at = boundary((size_t)mote_session_length(job->session));
     for (size_t i = 0; i < job->n_keeps; i++)
         if (job->keeps[i] == at)
             while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
-                if (!thin_shelf(s))
+                if (!ended_thin(s))
                     return;
 }
 
@@ -345,32 +284,58 @@ static uint32_t on_shelf(const sched *s, const mote_session *session)
 static bool continues(const sched_job *job, const ended *e, const source *from)
 {
     const size_t lost = (size_t)mote_session_length(e->session) - from->reach;
-    return lost <= LITTLE_LOST ||
+    return lost <= SCHED_LITTLE_LOST ||
            (from->same + GENERATION_PROMPT >= e->n_prompt && job->n_prompt > e->n_prompt);
 }
 
 static mote_status make_session(sched *s, sched_job *job, const source *from, mote_error *err)
 {
+    job->took = (sched_prefix){0};
     if (from->session == NULL)
         return mote_session_new(&job->session, s->engine,
                                 &(mote_session_options){.context = s->options.context}, err);
     const uint32_t shelf = from->is_ended ? on_shelf(s, from->session) : 0;
-    if (from->is_ended && continues(job, &s->shelf[shelf], from)) {
+    ended *e = from->is_ended ? &s->shelf[shelf] : NULL;
+    if (e != NULL && !e->is.pinned && continues(job, e, from)) {
         job->session = from->session;
-        take_off(s, shelf);
+        job->took = e->is;
+        job->took.hits++;
+        ended_take(s, shelf);
     } else {
         TRY(mote_session_fork(&job->session, from->session, err));
-        if (from->is_ended)
-            s->shelf[shelf].used = ++s->shelf_clock;
+        if (e != NULL) {
+            e->is.hits++;
+            ended_wanted(s, e);
+        }
     }
     mote_session_rewind(job->session, from->reach);
     return MOTE_OK;
+}
+
+/* Before anything is rewound or evicted: what the nearest one has in place of this prompt, if
+ * both go on for long enough that the difference costs something. */
+static void note_miss(sched_job *job, const source *from)
+{
+    const size_t at = from->nearest_same;
+    if (job->begun || from->nearest == NULL || job->options.kind != SCHED_ANSWER ||
+        job->options.no_reuse)
+        return;
+    const size_t length = (size_t)mote_session_length(from->nearest);
+    const size_t prompt = from->nearest_prompt < length ? from->nearest_prompt : length;
+    if (prompt < at + WORTH_TELLING || job->n_prompt < at + WORTH_TELLING)
+        return;
+    sched_miss *miss = &job->result.miss;
+    miss->at = at;
+    miss->n = prompt - at < SCHED_MISS_TOKENS ? prompt - at : SCHED_MISS_TOKENS;
+    memcpy(miss->had, mote_session_tokens(from->nearest) + at, miss->n * sizeof *miss->had);
 }
 
 static void note_reuse(sched *s, sched_job *job, const source *from)
 {
     if (job->begun)
         return;
+    if (from->same > job->result.miss.at) /* it waited, and found a better one */
+        job->result.miss.n = 0;
     job->begun = true;
     job->result.started = os_now() - job->submitted;
     job->result.reuse = from->session == NULL ? SCHED_REUSE_NONE
@@ -390,6 +355,7 @@ bool prefix_begin(sched *s, sched_job *job)
     const source from = best_source(s, job);
     if (waits(s, job, from.reach))
         return true;
+    note_miss(job, &from);
     if (!has_room(s, job, &from))
         return false;
     const mote_status status = make_session(s, job, &from, &err);
@@ -399,6 +365,8 @@ bool prefix_begin(sched *s, sched_job *job)
     }
     note_reuse(s, job, &from);
     job->state = JOB_READING;
+    if (job->sum != NULL) /* it may have been put back half-way */
+        memset(job->sum, 0, s->info.embedding * sizeof *job->sum);
     plan_keeps(job);
     prefix_keep(s, job);
     return true;

@@ -21,7 +21,8 @@ static void add(sched *s, sched_job *job, size_t n, mote_logits want)
                                        .n = n,
                                        .want = want,
                                        .pictures = job->options.pictures,
-                                       .n_pictures = job->options.n_pictures};
+                                       .n_pictures = job->options.n_pictures,
+                                       .sum = job->sum};
 }
 
 static void add_writers(sched *s)
@@ -80,6 +81,8 @@ static mote_logits wanted(const sched_job *job, size_t n)
 {
     if (scores_now(job))
         return MOTE_LOGITS_ALL;
+    if (job->sum != NULL)
+        return MOTE_HIDDEN_SUM;
     if (n < rest(job))
         return MOTE_LOGITS_NONE;
     return job->options.kind == SCHED_EMBED ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST;
@@ -89,7 +92,8 @@ static void add_readers(sched *s)
 {
     const uint32_t n = line_up(s);
     size_t rows = pace_rows(&s->pace, s->n_light, n);
-    s->n_readers = n;
+    if (s->beside)
+        rows = pace_shared(&s->pace, rows);
     if (n == 0 || rows == 0)
         return;
     const sched_job *oldest = longest_seated(s);

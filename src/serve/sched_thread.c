@@ -39,6 +39,7 @@ static void look(sched *s)
     sched_job *job;
     uint32_t at_work = s->n_seats;
     see_dropped(s);
+    ended_hear(s);
     for (uint32_t i = 0; i < s->n_seats; i++) {
         job = s->seats[i];
         if (job->end_thinking && !job->leaving && job->turn != NULL)
@@ -81,6 +82,7 @@ static void tell_where(sched *s, sched_job *job, uint32_t readers)
     w->phase = !job->begun ? SCHED_QUEUED : job->result.read == 0 ? SCHED_READING : SCHED_WRITING;
     w->position = job->begun ? 0 : 1;
     w->done = job->result.read > 0 || held > w->total ? w->total : held;
+    w->reused = job->result.answer.reused_tokens;
     w->eta = s->rate > 0 ? (double)(w->total - w->done) * readers / s->rate : 0;
     w->written = w->phase == SCHED_WRITING ? job->n - job->n_prompt : 0;
 }
@@ -102,6 +104,9 @@ static void publish_gone(sched *s, sched_job *job)
 {
     job->place = JOB_LEFT;
     job->where.phase = SCHED_OVER;
+    job->where.reused = job->result.answer.reused_tokens;
+    if (job->result.read > 0)
+        job->where.done = job->where.total;
     job->where.written = job->result.answer.answer_tokens;
     job->news_started |= job->begun && !job->announced;
     job->news_over = true;
@@ -133,6 +138,7 @@ static bool publish(sched *s, const mote_use *use)
     f->reading = by_state[JOB_READING] + by_state[JOB_STANDING];
     f->writing = by_state[JOB_WRITING];
     f->ended_kept = s->n_shelf;
+    ended_tell(s);
     s->use = *use;
     return news;
 }
@@ -140,8 +146,11 @@ static bool publish(sched *s, const mote_use *use)
 static void tell(sched *s)
 {
     mote_use use;
-    mote_engine_use(s->engine, &use);
+    if (s->engine != NULL)
+        mote_engine_use(s->engine, &use);
     pthread_mutex_lock(&s->lock);
+    if (s->engine == NULL)
+        use = s->use;
     const bool news = publish(s, &use);
     pthread_mutex_unlock(&s->lock);
     if (news && s->options.wake != NULL)
@@ -174,8 +183,8 @@ static void leave_step(sched *s, const sched_job *job)
     s->since.left_inside++;
 }
 
-/* Between two layers. Who must go does, whether he is in the step or not. */
-static void inside_step(void *with)
+/* Between two layers, and while others compute. Who must go does, in the step or not. */
+static void let_go(void *with)
 {
     sched *s = with;
     if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->deadline)
@@ -209,7 +218,7 @@ static void measure(sched *s, double seconds)
     s->since.read_tokens += s->n_heavy;
     s->since.step_seconds += seconds;
     if (!s->left_inside)
-        pace_saw(&s->pace, s->n_light, s->n_readers, s->n_heavy, seconds);
+        pace_saw(&s->pace, s->n_light, s->n_heavy, seconds);
 }
 
 static void run_step(sched *s)
@@ -221,8 +230,7 @@ static void run_step(sched *s)
         return;
     s->deadline = first_deadline(s);
     const double began = os_now();
-    const mote_status status =
-        mote_step_between(s->engine, s->work, s->n_work, inside_step, s, &err);
+    const mote_status status = mote_step_between(s->engine, s->work, s->n_work, let_go, s, &err);
     if (status == MOTE_E_MEMORY && prefix_make_room(s))
         return;
     if (status != MOTE_OK && status != MOTE_E_CANCELED) {
@@ -236,25 +244,60 @@ static void run_step(sched *s)
             drive_item(s, s->work_for[i], &s->work[i]);
 }
 
+/* Under the lock. false: there is nothing to do any more, ever. */
+static bool wait_for_work(sched *s)
+{
+    while (s->n_seats == 0 && s->n_line == 0 && !s->orders && !s->to_sweep && !s->stop)
+        if (!rest_attend(s))
+            pthread_cond_wait(&s->work_is, &s->lock);
+    return s->n_seats > 0 || s->n_line > 0 || !s->stop;
+}
+
+static void one_step(sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    look(s);
+    pthread_mutex_unlock(&s->lock);
+    ended_sweep(s);
+    pass_boundary(s);
+    begin_standing(s);
+    run_step(s);
+}
+
+/* Everything that computes, while others on the same cores do not. Who comes while it waits for
+ * its turn is seen afterwards; who goes, at once. */
+static void take_turn(sched *s)
+{
+    s->n_work = 0;
+    s->deadline = first_deadline(s);
+    const uint64_t number = stepgate_enter(s->options.gate, let_go, s);
+    s->beside = s->options.gate != NULL && number != s->next_number;
+    s->next_number = number + 1;
+    one_step(s);
+    while (stepgate_stay(s->options.gate) && s->n_seats > 0) {
+        tell(s);
+        one_step(s);
+    }
+    stepgate_leave(s->options.gate);
+}
+
 void *thread_run(void *with)
 {
     sched *s = with;
     pthread_mutex_lock(&s->lock);
-    for (;;) {
-        look(s);
-        if (s->n_seats == 0 && s->stop)
-            break;
-        if (s->n_seats == 0) {
-            pthread_cond_wait(&s->work_is, &s->lock);
-            continue;
-        }
+    while (wait_for_work(s)) {
+        const bool ready = s->engine != NULL || rest_load(s);
+        if (!ready)
+            look(s);
         pthread_mutex_unlock(&s->lock);
-        pass_boundary(s);
-        begin_standing(s);
-        run_step(s);
+        if (ready)
+            take_turn(s);
+        else
+            rest_fail(s);
         tell(s);
         pthread_mutex_lock(&s->lock);
     }
+    rest_end(s);
     pthread_mutex_unlock(&s->lock);
     return NULL;
 }

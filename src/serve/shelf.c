@@ -130,17 +130,34 @@ mote_status shelf_put(shelf *s, uint64_t realm, str name, const str texts[SHELF_
     return MOTE_OK;
 }
 
+static bool copy(const entry *e, size_t which, strbuf *out)
+{
+    if (e == NULL)
+        return false;
+    const char *at = e->bytes;
+    for (size_t i = 0; i < which; i++)
+        at += e->n[i];
+    strbuf_put(out, (str){at, e->n[which]});
+    return true;
+}
+
 bool shelf_get(shelf *s, uint64_t realm, str name, size_t which, strbuf *out)
 {
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, realm, name);
-    const char *at = e != NULL ? e->bytes : NULL;
-    for (size_t i = 0; e != NULL && i < which; i++)
-        at += e->n[i];
-    if (e != NULL)
-        strbuf_put(out, (str){at, e->n[which]});
+    const bool found = copy(find(s, realm, name), which, out);
     pthread_mutex_unlock(&s->lock);
-    return e != NULL;
+    return found;
+}
+
+bool shelf_get_last(shelf *s, uint64_t realm, size_t which, strbuf *out)
+{
+    pthread_mutex_lock(&s->lock);
+    const entry *e = s->newest;
+    while (e != NULL && e->realm != realm)
+        e = e->older;
+    const bool found = copy(e, which, out);
+    pthread_mutex_unlock(&s->lock);
+    return found;
 }
 
 bool shelf_drop(shelf *s, uint64_t realm, str name)

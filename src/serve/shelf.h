@@ -33,6 +33,8 @@ mote_status shelf_put(shelf *s, uint64_t realm, str name, const str texts[SHELF_
                       mote_error *err);
 /* Appends text `which` to *out; false: there is no such name. */
 bool shelf_get(shelf *s, uint64_t realm, str name, size_t which, strbuf *out);
+/* Likewise of what was put last. false: the realm has nothing. */
+bool shelf_get_last(shelf *s, uint64_t realm, size_t which, strbuf *out);
 /* false: there was none. */
 bool shelf_drop(shelf *s, uint64_t realm, str name);
 

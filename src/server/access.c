@@ -3,10 +3,10 @@
 #include "server/access.h"
 
 #include "base/mem.h"
-#include "server/digest.h"
+#include "server/keyring.h"
 #include "server/server.h"
+#include "server/words.h"
 
-#include <stdio.h>
 #include <strings.h>
 
 enum {
@@ -16,19 +16,14 @@ enum {
     ALL_SCOPES = 1 << PRIVILEGE_INFER | 1 << PRIVILEGE_METRICS | 1 << PRIVILEGE_ADMIN
 };
 
-typedef struct access_key {
-    digest digest;
-    unsigned scopes;
-} access_key;
-
 typedef struct short_text {
     char p[MAX_HOST_BYTES + 1];
     size_t n;
 } short_text;
 
 struct access_rules {
-    access_key keys[SERVER_MAX_KEYS];
-    size_t n_keys;
+    keyring *keys;
+    keyring_file file;           /* that they come from */
     short_text hosts[MAX_HOSTS]; /* lower case, without port */
     size_t n_hosts;
     short_text origins[SERVER_MAX_HOSTS];
@@ -40,67 +35,7 @@ static bool same_word(str a, str b)
     return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
 }
 
-/* The next word of a text, which is moved behind it; empty at the end. */
-static str next_word(str *text, const char *separators)
-{
-    if (text->n == 0)
-        return (str){"", 0};
-    while (text->n > 0 && strchr(separators, text->p[0]) != NULL)
-        *text = (str){text->p + 1, text->n - 1};
-    str word = {text->p, 0};
-    while (word.n < text->n && strchr(separators, text->p[word.n]) == NULL)
-        word.n++;
-    *text = (str){text->p + word.n, text->n - word.n};
-    return word;
-}
-
 /* ---- making the rules ---- */
-
-static bool parse_scopes(str text, unsigned *out)
-{
-    static const struct {
-        const char *name;
-        privilege is;
-    } scopes[] = {
-        {"infer", PRIVILEGE_INFER}, {"metrics", PRIVILEGE_METRICS}, {"admin", PRIVILEGE_ADMIN}};
-    *out = 0;
-    for (str word = next_word(&text, ","); word.n > 0; word = next_word(&text, ",")) {
-        unsigned bit = 0;
-        for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++)
-            if (str_is(word, scopes[i].name))
-                bit = 1u << scopes[i].is;
-        if (bit == 0)
-            return false;
-        *out |= bit;
-    }
-    return true;
-}
-
-/* Says which key by its number: its text is nobody's business. */
-static mote_status add_key(access_rules *a, const char *text, mote_error *err)
-{
-    enum { PREFIX = 7 };
-    str rest = str_of(text);
-    str secret = next_word(&rest, " \t"), scopes = next_word(&rest, " \t");
-    size_t number = a->n_keys + 1;
-    access_key *key = &a->keys[a->n_keys];
-    if (secret.n == 0)
-        return err_set(err, MOTE_E_ARG, "key %zu is empty", number);
-    bool hashed = secret.n > PREFIX && memcmp(secret.p, "sha256:", PREFIX) == 0;
-    str hex = hashed ? (str){secret.p + PREFIX, secret.n - PREFIX} : (str){"", 0};
-    if (hashed && !digest_parse(&key->digest, hex))
-        return err_set(err, MOTE_E_ARG, "key %zu: after sha256: come 64 hexadecimal digits",
-                       number);
-    if (!hashed && !digest_of(&key->digest, secret))
-        return err_set(err, MOTE_E_MEMORY, "no memory for a digest");
-    key->scopes = 1u << PRIVILEGE_INFER;
-    if (scopes.n > 0 && !parse_scopes(scopes, &key->scopes))
-        return err_set(err, MOTE_E_ARG,
-                       "key %zu: its scopes are infer, metrics and admin, with commas between",
-                       number);
-    a->n_keys++;
-    return MOTE_OK;
-}
 
 static mote_status add_text(short_text *list, size_t *n, size_t room, str text, const char *what,
                             mote_error *err)
@@ -135,8 +70,8 @@ static mote_status add_origin(access_rules *a, str origin, mote_error *err)
 
 static mote_status fill(access_rules *a, const server_options *o, mote_error *err)
 {
-    for (size_t i = 0; i < o->n_keys; i++)
-        TRY(add_key(a, o->keys[i], err));
+    keyring_change change;
+    TRY(keyring_take(a->keys, o->keys, o->key_file != NULL, &change, err));
     for (size_t i = 0; i < o->n_hosts; i++)
         TRY(access_allow_host(a, str_of(o->hosts[i]), err));
     for (size_t i = 0; i < o->n_origins; i++)
@@ -150,7 +85,11 @@ mote_status access_new(access_rules **out, const server_options *options, mote_e
     access_rules *a = mem_new(1, sizeof *a);
     if (a == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
-    mote_status status = fill(a, options, err);
+    a->keys = keyring_new();
+    a->file.path = options->key_file;
+    mote_status status = a->keys != NULL
+                             ? fill(a, options, err)
+                             : err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
     if (status != MOTE_OK) {
         access_free(a);
         return status;
@@ -161,30 +100,19 @@ mote_status access_new(access_rules **out, const server_options *options, mote_e
 
 void access_free(access_rules *a)
 {
+    if (a != NULL)
+        keyring_free(a->keys);
     mem_free(a);
 }
 
-bool access_has_keys(const access_rules *a)
+const keyring *access_keys(const access_rules *a)
 {
-    return a->n_keys > 0;
+    return a->keys;
 }
 
-mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE_BYTES],
-                           mote_error *err)
+mote_status access_look(access_rules *a, keyring_change *change, mote_error *err)
 {
-    unsigned char random[24];
-    digest d;
-    char hex[2 * DIGEST_BYTES + 1];
-    if (!digest_random(random, sizeof random))
-        return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
-    size_t n = (size_t)snprintf(key, SERVER_KEY_BYTES, "mote-");
-    for (size_t i = 0; i < sizeof random; i++)
-        n += (size_t)snprintf(key + n, SERVER_KEY_BYTES - n, "%02x", random[i]);
-    if (!digest_of(&d, (str){key, n}))
-        return err_set(err, MOTE_E_MEMORY, "no memory for a digest");
-    digest_print(&d, hex);
-    snprintf(line, SERVER_KEY_LINE_BYTES, "sha256:%s infer", hex);
-    return MOTE_OK;
+    return keyring_look(a->keys, &a->file, change, err);
 }
 
 /* ---- Host ---- */
@@ -197,17 +125,6 @@ static bool digits_only(str text, size_t most)
     return text.n >= 1 && text.n <= most;
 }
 
-static bool only(str text, const char *allowed)
-{
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!alnum && (c == '\0' || strchr(allowed, c) == NULL))
-            return false;
-    }
-    return text.n > 0;
-}
-
 /* name, name:port, [v6] or [v6]:port; *name is what stands before the port, brackets included. */
 static bool parse_host(str host, str *name)
 {
@@ -216,13 +133,13 @@ static bool parse_host(str host, str *name)
     size_t end = 0;
     if (host.p[0] == '[') {
         const char *close = memchr(host.p, ']', host.n);
-        if (close == NULL || !only((str){host.p + 1, (size_t)(close - host.p) - 1}, ":."))
+        if (close == NULL || !words_only((str){host.p + 1, (size_t)(close - host.p) - 1}, ":."))
             return false;
         end = (size_t)(close - host.p) + 1;
     } else {
         while (end < host.n && host.p[end] != ':')
             end++;
-        if (!only((str){host.p, end}, "-._~"))
+        if (!words_only((str){host.p, end}, "-._~"))
             return false;
     }
     *name = (str){host.p, end};
@@ -280,7 +197,7 @@ bool access_check_browser(const access_rules *a, const access_question *q, acces
                           api_error *error)
 {
     str name;
-    *out = (access_answer){.client = q->who->id};
+    *out = (access_answer){.client = q->who->id, .key = ""};
     if (!parse_host(q->host, &name)) {
         api_error_set(error, API_E_INVALID, "bad_request", "Host is not a name and a port");
         return false;
@@ -304,26 +221,11 @@ bool access_check_browser(const access_rules *a, const access_question *q, acces
 
 /* ---- keys ---- */
 
-/* Looks at all keys whatever it finds, so that time says nothing about them. false: there is no
- * memory to find out. */
-static bool find_key(const access_rules *a, str secret, const access_key **found)
-{
-    digest d;
-    if (secret.n == 0)
-        return true;
-    if (!digest_of(&d, secret))
-        return false;
-    for (size_t i = 0; i < a->n_keys; i++)
-        if (digest_equal(&d, &a->keys[i].digest))
-            *found = &a->keys[i];
-    return true;
-}
-
 static str bearer(str authorization)
 {
     str rest = authorization;
-    str scheme = next_word(&rest, " ");
-    return same_word(scheme, str_of("bearer")) ? next_word(&rest, " ") : (str){NULL, 0};
+    str scheme = words_next(&rest, " ");
+    return same_word(scheme, str_of("bearer")) ? words_next(&rest, " ") : (str){NULL, 0};
 }
 
 static bool refuse_key(const access_question *q, bool came, api_error *error)
@@ -343,17 +245,17 @@ static bool refuse_key(const access_question *q, bool came, api_error *error)
     return false;
 }
 
-bool access_check_key(const access_rules *a, const access_question *q, access_answer *out,
+bool access_check_key(access_rules *a, const access_question *q, access_answer *out,
                       api_error *error)
 {
-    if (a->n_keys == 0) {
+    if (keyring_count(a->keys) == 0) {
         out->scopes = ALL_SCOPES;
         return true;
     }
-    const access_key *one = NULL, *other = NULL;
-    bool known = find_key(a, bearer(q->authorization), &one);
-    known &= find_key(a, q->api_key, &other);
-    const access_key *key = one != NULL ? one : other;
+    keyring_key *one = NULL, *other = NULL;
+    bool known = keyring_find(a->keys, bearer(q->authorization), &one);
+    known &= keyring_find(a->keys, q->api_key, &other);
+    keyring_key *key = one != NULL ? one : other;
     if (key == NULL && !known) {
         api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
         return false;
@@ -363,18 +265,22 @@ bool access_check_key(const access_rules *a, const access_question *q, access_an
     out->scopes = key->scopes;
     out->client = digest_number(&key->digest);
     out->realm = out->client;
+    out->key = key->name;
+    out->quota = &key->quota;
     return true;
 }
 
 bool access_check_scope(const access_answer *answer, privilege needed, api_error *error)
 {
-    if (needed == PRIVILEGE_PUBLIC || answer->scopes & 1u << needed)
+    const unsigned any_of =
+        needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
+    if (needed == PRIVILEGE_PUBLIC || answer->scopes & any_of)
         return true;
     api_error_set(error, API_E_PERMISSION, "scope_missing",
                   "this key is not meant for that: it lacks the scope %s",
-                  needed == PRIVILEGE_INFER     ? "infer"
-                  : needed == PRIVILEGE_METRICS ? "metrics"
-                                                : "admin");
+                  needed == PRIVILEGE_METRICS ? "metrics"
+                  : needed == PRIVILEGE_ADMIN ? "admin"
+                                              : "infer");
     return false;
 }
 
@@ -385,7 +291,7 @@ bool access_check_type(const access_question *q, api_error *error)
     if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))
         return true;
     str type = q->content_type;
-    str word = type.p != NULL ? next_word(&type, "; \t") : (str){NULL, 0};
+    str word = type.p != NULL ? words_next(&type, "; \t") : (str){NULL, 0};
     if (word.p != NULL && same_word(word, str_of("application/json")))
         return true;
     bool form = word.p == NULL || same_word(word, str_of("application/x-www-form-urlencoded"));

@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "server/answering_int.h"
 #include "server/api.h"
-#include "server/log.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -83,8 +82,10 @@ void answering_conclude(answering *w)
         return;
     w->over = true;
     unlist(w);
+    answering_leaves_model(w);
     if (w->looking)
         sight_drop(w->ask.sight, &w->look);
+    answering_charge(w);
     for (size_t i = 0; i < w->n_choices; i++) {
         choice *c = &w->choices[i];
         if (!c->submitted || c->job == NULL)
@@ -92,7 +93,7 @@ void answering_conclude(answering *w)
         sched_job *job = c->job;
         c->job = NULL;
         c->result.tokens = NULL;
-        sched_drop(server_sched(w->server), job);
+        sched_drop(served_sched(w->ask.served), job);
     }
     unhold(w);
 }
@@ -110,7 +111,7 @@ static bool try_submit(answering *w, choice *c, api_error *error)
     mote_error err;
     hold(w);
     c->held = c->submitted = true;
-    const mote_status status = sched_submit(server_sched(w->server), c->job, &err);
+    const mote_status status = sched_submit(served_sched(w->ask.served), c->job, &err);
     if (status == MOTE_OK) {
         w->n_submitted++;
         return true;
@@ -178,12 +179,13 @@ static void on_warning(answering *w, const chat_event *event)
     const char *code = chat_warning_name(event->warning);
     snprintf(at, sizeof at, "%.*s", (int)(event->text.n < 90 ? event->text.n : 90), event->text.p);
     if (event->warning == CHAT_WARN_UNKNOWN_TOOL || event->warning == CHAT_WARN_MALFORMED ||
-        event->warning == CHAT_WARN_TOO_LONG || event->warning == CHAT_WARN_FENCED)
+        event->warning == CHAT_WARN_TOO_LONG || event->warning == CHAT_WARN_FENCED) {
         code = "tool_call_malformed";
+        served_count_malformed(w->ask.served);
+    }
     ask_warn(&w->ask, code, at);
 }
 
-/* Pieces of a call are not told of before it is one. */
 static void on_chat(choice *c, const chat_event *event)
 {
     switch (event->kind) {
@@ -191,32 +193,15 @@ static void on_chat(choice *c, const chat_event *event)
     case CHAT_EVENT_CONTENT: on_text(c, event); break;
     case CHAT_EVENT_TOKEN: choice_add_token(c, event); break;
     case CHAT_EVENT_WARNING: on_warning(c->of, event); break;
+    case CHAT_EVENT_CALL_START:
+    case CHAT_EVENT_CALL_ARGUMENTS:
     case CHAT_EVENT_CALL_END:
-        if (choice_add_call(c, event, c->of->how->call_prefix) != NULL)
+    case CHAT_EVENT_CALL_CANCEL:
+        if (choice_add_call(c, event, c->of->how->call_prefix))
             tell(c, event);
         break;
-    default: break;
+    case CHAT_EVENT_END: break;
     }
-}
-
-/* One choice speaks for all in times. */
-static void note(const answering *w)
-{
-    const usage u = answering_usage(w);
-    const choice *c = &w->choices[0];
-    const double writing = c->result.answer.seconds_writing;
-    if (w->x == NULL || w->n_choices == 0)
-        return;
-    exchange_note(w->x, &(log_figures){
-                            .prompt = u.prompt,
-                            .cached = u.cached,
-                            .out = u.out,
-                            .think = u.think,
-                            .queue = c->result.started,
-                            .first_token = c->result.first_token,
-                            .rate = writing > 0 ? (double)u.out / writing : 0,
-                            .stop = stop_cause_name(c->cause),
-                        });
 }
 
 static void print(void *with)
@@ -261,7 +246,7 @@ static void print_on_pool(answering *w)
 static void finish(answering *w)
 {
     exchange *x = w->x;
-    note(w);
+    answering_note(w);
     if (w->ask.answer.format != MOTE_FORMAT_TEXT)
         server_count_form(w->server);
     if (!w->streaming) {
@@ -287,7 +272,7 @@ static void on_over(choice *c, const sched_result *result)
         if (lost)
             ask_no_memory(&error);
         else
-            ask_error_of(&error, &result->error);
+            ask_answer_failed(&w->ask, &result->error, &error);
         answering_fail(w, &error);
         return;
     }
@@ -307,8 +292,8 @@ static void on_started(choice *c)
 {
     answering *w = c->of;
     sched_where where;
-    sched_look(server_sched(w->server), c->job, &where);
-    c->reused = where.done;
+    sched_look(served_sched(w->ask.served), c->job, &where);
+    c->reused = where.reused;
     if (w->ask.progress && w->streaming)
         w->how->waiting(w, &where, 0);
 }
@@ -340,7 +325,7 @@ static void tell_waiting(answering *w, double now)
         return;
     for (size_t i = 0; i < w->n_choices; i++)
         if (w->choices[i].submitted && !w->choices[i].over) {
-            sched_look(server_sched(w->server), w->choices[i].job, &where);
+            sched_look(served_sched(w->ask.served), w->choices[i].job, &where);
             w->how->waiting(w, &where, now - w->last_event);
             return;
         }
@@ -389,7 +374,7 @@ static void made(void *with)
         unhold(w);
         return;
     }
-    exchange_add_header(w->x, "mote-model", server_model_name(w->server));
+    exchange_add_header(w->x, "mote-model", served_name(w->ask.served));
     if (w->error.code != NULL) {
         if (w->how->tells_full && w->ask.codex &&
             strcmp(w->error.code, "context_length_exceeded") == 0)
@@ -452,6 +437,7 @@ static void prepare(void *with)
 static void prepared(void *with)
 {
     answering *w = with;
+    answering_takes_model(w);
     if (w->x != NULL && w->error.code == NULL && w->ask.n_shown > 0)
         look(w);
     else
@@ -475,7 +461,8 @@ void answering_start(exchange *x, const dialect *d)
                              .continue_last = true,
                              .realm = request->realm,
                              .client = request->client,
-                             .sight = server_sight(exchange_server(x))},
+                             .server = exchange_server(x),
+                             .served = server_model(exchange_server(x), 0)},
                      .created = (int64_t)time(NULL),
                      .began = exchange_began(x),
                      .last_sent = os_now(),
@@ -486,7 +473,8 @@ void answering_start(exchange *x, const dialect *d)
     strbuf_put(&w->body, request->body);
     answering_read_headers(w);
     exchange_on_gone(x, on_gone, w);
-    if (w->body.failed || !exchange_work(w->server, prepare, prepared, w)) {
+    if (w->body.failed || !answering_admitted(w, &error) ||
+        !exchange_work(w->server, prepare, prepared, w)) {
         w->refs--;
         answering_fail(w, &error);
     }

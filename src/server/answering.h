@@ -7,8 +7,9 @@
  *
  * Everything here belongs to the loop thread, but for whole replies: those are printed by the pool,
  * since some take long, and sent by the loop. What choices say is gathered whether it is
- * streamed or not: non-stream replies, stored responses and recall need all of it. A call is
- * told of when it is whole, so that none has ever to be taken back.
+ * streamed or not: non-stream replies, stored responses and recall need all of it. A call that
+ * is certain is told of while it comes (chat/parse.h). If the answer is cut inside it, only those
+ * who were told in pieces have anything of it.
  */
 #ifndef MOTE_SERVER_ANSWERING_H
 #define MOTE_SERVER_ANSWERING_H
@@ -61,6 +62,9 @@ typedef struct choice {
     strbuf content, reasoning;
     made_call *calls; /* [n_calls], whole ones */
     size_t n_calls;
+    made_call open;  /* between its start and its end; what is there of its arguments */
+    made_call *lost; /* [n_lost], that started and never came whole */
+    size_t n_lost;
     told_token *tokens; /* [n_tokens], if log-probabilities were asked for */
     size_t n_tokens, room_tokens;
     size_t told; /* how many of them a stream has told of */
@@ -89,12 +93,14 @@ struct answering {
     choice *choices; /* [n_choices]: prompt-major answers, then scores of prompts */
     size_t n_choices, n_answers;
     size_t n_over, n_submitted;
-    uint64_t context; /* positions that it may use */
-    bool streaming;   /* the reply has begun */
-    bool listed;      /* it is in the list of those at work */
-    bool over;        /* nothing more is to be sent */
-    bool printing;    /* the pool prints the reply; until then nothing of it may end */
-    int status;       /* of a reply that the pool has printed */
+    uint64_t context;    /* positions that it may use */
+    bool streaming;      /* the reply has begun */
+    bool listed;         /* it is in the list of those at work */
+    bool counted;        /* and among those that its model is asked by */
+    bool over;           /* nothing more is to be sent */
+    bool printing;       /* the pool prints the reply; until then nothing of it may end */
+    int status;          /* of a reply that the pool has printed */
+    struct quota *quota; /* that it is charged to in the end; NULL: none */
     uint32_t refs;
     uint64_t said; /* events told so far, for dialects that number them */
     strbuf out;    /* for printing; empty between calls */

@@ -18,13 +18,24 @@ bool answering_full(answering *w, size_t n);
 void answering_recall(const answering *w, const choice *c);
 /* Nothing is to be answered: the dialect wants to see the prompts. */
 bool answering_prompt_only(const answering *w);
+/* May its key ask for more now? false: *error says when. What does not answer costs nothing. */
+bool answering_admitted(answering *w, api_error *error);
+/* The key pays for what was read and written; before jobs are dropped. */
+void answering_charge(answering *w);
+/* Tells the log what was done for it, before it ends. */
+void answering_note(const answering *w);
+/* Its model is asked from here on, if the client is there; it no longer is. */
+void answering_takes_model(answering *w);
+void answering_leaves_model(answering *w);
 /* Nothing more is sent: jobs are dropped, and the exchange lets go. */
 void answering_conclude(answering *w);
+/* `"miss":{...}`: where its prompt parted from one that could have been reused; nothing if none. */
+void answering_put_miss(const choice *c, strbuf *out);
 void choice_fini(choice *c);
 /* A token of the content. */
 void choice_add_token(choice *c, const chat_event *event);
-/* A whole call; NULL: no memory. */
-made_call *choice_add_call(choice *c, const chat_event *event, const char *prefix);
+/* An event of a call; false: no memory. */
+bool choice_add_call(choice *c, const chat_event *event, const char *prefix);
 stop_cause choice_cause(const choice *c);
 
 #endif

@@ -4,22 +4,31 @@
 #include "base/os.h"
 #include "server/answering_int.h"
 #include "server/api.h"
+#include "server/log.h"
 
 #include <stdio.h>
 #include <sys/random.h>
 
 /* ---- gathering ---- */
 
+static void free_calls(made_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        strbuf_fini(&calls[i].name);
+        strbuf_fini(&calls[i].arguments);
+    }
+}
+
 void choice_fini(choice *c)
 {
     strbuf_fini(&c->content);
     strbuf_fini(&c->reasoning);
     strbuf_fini(&c->token_bytes);
-    for (size_t i = 0; i < c->n_calls; i++) {
-        strbuf_fini(&c->calls[i].name);
-        strbuf_fini(&c->calls[i].arguments);
-    }
+    free_calls(c->calls, c->n_calls);
+    free_calls(c->lost, c->n_lost);
+    free_calls(&c->open, 1);
     mem_free(c->calls);
+    mem_free(c->lost);
     mem_free(c->tokens);
     mem_free(c->own);
 }
@@ -44,20 +53,33 @@ void choice_add_token(choice *c, const chat_event *event)
     strbuf_put(&c->token_bytes, event->text);
 }
 
-made_call *choice_add_call(choice *c, const chat_event *event, const char *prefix)
+/* The open call goes to one of the lists. */
+static void keep_call(choice *c, made_call **list, size_t *n)
 {
-    made_call *calls = mem_resize(c->calls, c->n_calls, c->n_calls + 1, sizeof *calls);
+    made_call *calls = mem_resize(*list, *n, *n + 1, sizeof *calls);
     if (calls == NULL) {
         c->content.failed = true;
-        return NULL;
+        return;
     }
-    c->calls = calls;
-    made_call *call = &calls[c->n_calls++];
-    answering_random_id(call->id, sizeof call->id, prefix);
-    strbuf_put(&call->name, event->name);
-    strbuf_put(&call->arguments, event->text);
-    c->content.failed |= call->name.failed || call->arguments.failed;
-    return call;
+    *list = calls;
+    calls[(*n)++] = c->open;
+    c->open = (made_call){0};
+}
+
+bool choice_add_call(choice *c, const chat_event *event, const char *prefix)
+{
+    if (event->kind == CHAT_EVENT_CALL_START) {
+        answering_random_id(c->open.id, sizeof c->open.id, prefix);
+        strbuf_put(&c->open.name, event->name);
+    } else if (event->kind == CHAT_EVENT_CALL_ARGUMENTS) {
+        strbuf_put(&c->open.arguments, event->text);
+    }
+    c->content.failed |= c->open.name.failed || c->open.arguments.failed;
+    if (event->kind == CHAT_EVENT_CALL_END)
+        keep_call(c, &c->calls, &c->n_calls);
+    else if (event->kind == CHAT_EVENT_CALL_CANCEL)
+        keep_call(c, &c->lost, &c->n_lost);
+    return !c->content.failed;
 }
 
 str answering_token_text(const choice *c, const told_token *t)
@@ -115,7 +137,7 @@ void answering_random_id(char *out, size_t room, const char *prefix)
 
 const char *answering_fingerprint(const answering *w)
 {
-    return api_fingerprint(server_api(w->server));
+    return served_fingerprint(w->ask.served);
 }
 
 /* ---- figures ---- */
@@ -230,6 +252,7 @@ static void put_cache(const answering *w, const choice *c, strbuf *out)
     jp_key_uint(out, "reused", u.cached);
     jp_key_uint(out, "prefilled", u.prompt - u.cached);
     jp_key_text(out, "from", from[c->result.reuse]);
+    answering_put_miss(c, out);
     jp_close(out, '}');
 }
 
@@ -253,8 +276,8 @@ static void put_ms(const answering *w, const sched_result *r, strbuf *out)
 {
     jp_key(out, "ms");
     jp_open(out, '{');
-    jp_key_int(out, "queue", (int64_t)(1000 * r->started + 0.5));
-    jp_key_int(out, "load", 0);
+    jp_key_int(out, "queue", (int64_t)(1000 * since(r->load, r->started) + 0.5));
+    jp_key_int(out, "load", (int64_t)(1000 * r->load + 0.5));
     jp_key_int(out, "prefill", (int64_t)(1000 * since(r->started, r->read) + 0.5));
     jp_key_int(out, "first_token", (int64_t)(1000 * r->first_token + 0.5));
     jp_key_int(out, "total", (int64_t)(1000 * since(w->began, os_now()) + 0.5));
@@ -307,7 +330,7 @@ void answering_put_mote(const answering *w, strbuf *out)
         return;
     jp_open(&mote, '{');
     jp_key_text(&mote, "request_id", w->request_id);
-    jp_key_text(&mote, "model", server_model_name(w->server));
+    jp_key_text(&mote, "model", served_name(w->ask.served));
     if (c->kind == SCHED_ANSWER && c->job != NULL)
         put_answer(w, c, &mote);
     if (w->ask.n_shown > 0)
@@ -325,6 +348,28 @@ void answering_put_mote(const answering *w, strbuf *out)
 
 /* ---- those at work ---- */
 
+/* One choice speaks for all in times. */
+void answering_note(const answering *w)
+{
+    if (w->x == NULL || w->n_choices == 0)
+        return;
+    const usage u = answering_usage(w);
+    const choice *c = &w->choices[0];
+    const bool several = server_n_models(w->server) > 1;
+    const double writing = c->result.answer.seconds_writing;
+    exchange_note(w->x, &(log_figures){
+                            .model = several ? served_name(w->ask.served) : NULL,
+                            .prompt = u.prompt,
+                            .cached = u.cached,
+                            .out = u.out,
+                            .think = u.think,
+                            .queue = c->result.started,
+                            .first_token = c->result.first_token,
+                            .rate = writing > 0 ? (double)u.out / writing : 0,
+                            .stop = stop_cause_name(c->cause),
+                        });
+}
+
 answering *answering_find(server *s, str id, uint64_t realm)
 {
     answering *w = *api_at_work(server_api(s));
@@ -337,5 +382,5 @@ void answering_end_thinking(answering *w)
 {
     for (size_t i = 0; i < w->n_choices; i++)
         if (w->choices[i].submitted && !w->choices[i].over)
-            sched_end_thinking(server_sched(w->server), w->choices[i].job);
+            sched_end_thinking(served_sched(w->ask.served), w->choices[i].job);
 }

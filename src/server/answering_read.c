@@ -21,6 +21,11 @@ void answering_read_headers(answering *w)
     const str origin = exchange_header(w->x, "originator");
     const str agent = exchange_header(w->x, "user-agent");
     w->ask.settings = o;
+    if (o->preset > 0) {
+        w->ask.answer.task = (mote_task)(o->preset - 1);
+        w->ask.has_task = true;
+    }
+    w->ask.admin = exchange_request(w->x)->admin;
     w->ask.strict = o->strict || str_is(strict, "1");
     w->ask.no_ext = o->no_ext || str_is(ext, "0");
     w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
@@ -57,15 +62,18 @@ static bool read_json(answering *w)
 static bool read_ask(answering *w)
 {
     ask *a = &w->ask;
-    const param_limits limits = param_limits_of(w->server);
+    const unsigned also_name = PARAM_IN_OLLAMA | PARAM_IN_OLLAMA_EMBED;
     const json_node *streaming = NULL;
+    ask_choose(a, ask_name_in(a->root, (w->how->place & also_name) != 0));
+    const param_limits limits = param_limits_of(a->served);
     if (!params_read(a, a->root, w->how->place, "", &limits, &w->error))
         return false;
     if ((w->how->place & PARAM_IN_OPENAI) != 0)
         streaming = json_node_get(a->root, "stream_options");
     if (!params_read(a, streaming, PARAM_IN_STREAM_OPTIONS, "stream_options", &limits, &w->error))
         return false;
-    return w->how->read(a, w->server, &w->error) && params_settle(a, &w->error);
+    return ask_keep_alive(a, &w->error) && w->how->read(a, &w->error) &&
+           params_settle(a, &w->error);
 }
 
 /* ---- prompts ---- */
@@ -97,7 +105,7 @@ static bool failed(answering *w, const mote_error *err)
 static bool render(answering *w)
 {
     mote_error err;
-    const chat_kit *kit = server_kit(w->server);
+    const chat_kit *kit = served_kit(w->ask.served);
     chat_prompt_fini(&w->prompts[0]);
     return chat_render(kit->model, &kit->how, &w->ask.request, &w->prompts[0], &err) == MOTE_OK ||
            failed(w, &err);
@@ -139,17 +147,20 @@ static bool drop_oldest(answering *w)
         return true; /* there is one turn only: the length decides what becomes of it */
     memmove(messages + first, messages + first + n, (q->n_messages - first - n) * sizeof *messages);
     q->n_messages -= n;
-    ask_warn(&w->ask, "turns_dropped", "messages");
+    ask_warn(&w->ask, "turns_dropped", w->ask.names.messages);
     return render(w);
 }
 
 static bool render_chat(answering *w)
 {
     ask *a = &w->ask;
+    if (!ask_default_system(a, &w->error))
+        return false;
     a->request = a->parsed.request;
     if (a->answer.tool_choice == MOTE_TOOLS_NONE)
         a->request.n_tools = 0;
-    recall_fill(server_recall(w->server), a->realm, &a->request, a->parsed.messages, &a->recalled);
+    recall_fill(served_recall(w->ask.served), a->realm, &a->request, a->parsed.messages,
+                &a->recalled);
     if (!render(w))
         return false;
     if (w->prompts[0].thinking && (a->answer.set & MOTE_SET_TEMPERATURE) != 0 &&
@@ -162,7 +173,7 @@ static bool encode(answering *w, str text, chat_prompt *out)
 {
     mote_error err;
     size_t n = 0;
-    const mote_model *model = server_kit(w->server)->model;
+    const mote_model *model = served_kit(w->ask.served)->model;
     unsigned flags = w->ask.parse_special ? MOTE_TEXT_CONTROL : 0;
     if (text.n == 0) { /* nothing to go on from: a document begins */
         text = str_of("<|endoftext|>");
@@ -180,7 +191,7 @@ static bool encode(answering *w, str text, chat_prompt *out)
 
 static bool take_ids(answering *w, size_t i, chat_prompt *out)
 {
-    const uint32_t known = param_limits_of(w->server).vocabulary;
+    const uint32_t known = param_limits_of(w->ask.served).vocabulary;
     const size_t n = w->ask.n_prompt_ids[i];
     for (size_t k = 0; k < n; k++)
         if ((uint32_t)w->ask.prompt_ids[i][k] >= known)
@@ -241,11 +252,12 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
                      void (*release)(void *choice))
 {
     mote_error err;
+    chat_fault fault = {0};
     const ask *a = &w->ask;
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_job_options options = {
         .kind = c->kind,
-        .turn = {.kit = server_kit(w->server),
+        .turn = {.kit = served_kit(w->ask.served),
                  .prompt = p->ids,
                  .n_prompt = p->n,
                  .thinking = p->thinking,
@@ -258,7 +270,8 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
                  .raw = a->kind != ASK_CHAT,
                  .logprobs = a->logprobs,
                  .min_tokens = a->min_tokens,
-                 .ignore_end = a->ignore_end},
+                 .ignore_end = a->ignore_end,
+                 .fault = &fault},
         .marks = p->marks,
         .n_marks = p->n_marks,
         .pictures = p->pictures,
@@ -267,10 +280,13 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
         .realm = a->realm,
         .seconds = a->seconds,
         .no_reuse = a->no_reuse,
+        .mean = a->mean,
         .score_from = a->score_from != NULL ? a->score_from[c->prompt] : 1,
         .owner = c,
         .release = release};
-    const mote_status status = sched_job_new(&c->job, server_sched(w->server), &options, &err);
+    const mote_status status = sched_job_new(&c->job, served_sched(w->ask.served), &options, &err);
+    if (fault.of != CHAT_FAULT_NONE)
+        return ask_form_refused(a, &fault, &err, &w->error);
     if (status == MOTE_E_FULL)
         return answering_full(w, p->n);
     return status == MOTE_OK || failed(w, &err);
@@ -292,7 +308,7 @@ static bool make_jobs(answering *w, void (*release)(void *choice))
     ask *a = &w->ask;
     const struct vocab *words = NULL;
     if (a->kind != ASK_EMBED && chat_form_wanted(&a->answer, a->request.n_tools) &&
-        server_vocab(w->server, &words, &err) != MOTE_OK)
+        served_vocab(w->ask.served, &words, &err) != MOTE_OK)
         return failed(w, &err);
     w->n_answers = w->n_prompts * a->n;
     w->n_choices = w->n_answers + (a->score_prompt ? w->n_prompts : 0);
@@ -318,15 +334,23 @@ bool answering_prompt_only(const answering *w)
 
 void answering_read(answering *w)
 {
-    const uint64_t most = sched_settings(server_sched(w->server))->context;
     const ask *a = &w->ask;
     if (!read_json(w) || !read_ask(w))
         return;
+    const uint64_t most = served_context(a->served);
     w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
+}
+
+static bool load(answering *w)
+{
+    mote_error err;
+    return sched_load(served_sched(w->ask.served), &err) == MOTE_OK || failed(w, &err);
 }
 
 void answering_make(answering *w, void (*release)(void *choice))
 {
+    if (w->ask.load && !load(w))
+        return;
     if (make_prompts(w) && !answering_prompt_only(w))
         make_jobs(w, release);
 }
@@ -337,7 +361,7 @@ void answering_make(answering *w, void (*release)(void *choice))
 static size_t answer_begins(const answering *w, const choice *c)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
-    const mote_token tag = server_kit(w->server)->how.tags[CHAT_TAG_THINK];
+    const mote_token tag = served_kit(w->ask.served)->how.tags[CHAT_TAG_THINK];
     size_t from = 0;
     for (size_t i = 0; i < p->n_marks; i++)
         if (p->marks[i].kind == CHAT_MARK_PROMPT || p->marks[i].kind == CHAT_MARK_MESSAGE)
@@ -373,7 +397,7 @@ void answering_recall(const answering *w, const choice *c)
                                   .tokens = r->tokens + from,
                                   .n_tokens = r->n_tokens - from};
     if (whole)
-        recall_put(server_recall(w->server), recall_key_of(w->ask.realm, &w->ask.request),
+        recall_put(served_recall(w->ask.served), recall_key_of(w->ask.realm, &w->ask.request),
                    &message);
     for (size_t i = 0; i < c->n_calls; i++)
         json_doc_free(docs[i]);

@@ -83,7 +83,7 @@ void answering_reply(answering *w, int status)
     strbuf body = w->out;
     w->out = (strbuf){0};
     answering_conclude(w);
-    exchange_reply(x, status, "application/json; charset=utf-8", strbuf_view(&body));
+    exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
     strbuf_fini(&body);
 }
 

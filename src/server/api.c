@@ -4,8 +4,6 @@
 
 #include "base/mem.h"
 
-#include <stdio.h>
-
 /* For each key. */
 static const shelf_options stored_limits = {
     .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
@@ -16,25 +14,10 @@ static const shelf_options item_limits = {
 
 struct api {
     struct answering *at_work;
-    char fingerprint[48];
     shelf *stored, *items, *figures;
 };
 
-/* Enough to see that another model answers: its name, and how large it is. */
-static void make_fingerprint(api *a, const server *s)
-{
-    mote_model_info info;
-    uint32_t hash = 2166136261u;
-    char text[256];
-    mote_model_describe(server_settings(s)->model, &info);
-    snprintf(text, sizeof text, "%s %llu %llu", server_model_name(s),
-             (unsigned long long)info.parameters, (unsigned long long)info.file_bytes);
-    for (const char *p = text; *p != 0; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    snprintf(a->fingerprint, sizeof a->fingerprint, "mote-%s-%08x", mote_version(), hash);
-}
-
-mote_status api_new(api **out, server *s, mote_error *err)
+mote_status api_new(api **out, mote_error *err)
 {
     *out = NULL;
     api *a = mem_new(1, sizeof *a);
@@ -46,7 +29,6 @@ mote_status api_new(api **out, server *s, mote_error *err)
         api_free(a);
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
     }
-    make_fingerprint(a, s);
     *out = a;
     return MOTE_OK;
 }
@@ -64,11 +46,6 @@ void api_free(api *a)
 struct answering **api_at_work(api *a)
 {
     return &a->at_work;
-}
-
-const char *api_fingerprint(const api *a)
-{
-    return a->fingerprint;
 }
 
 shelf *api_responses(api *a)
@@ -89,5 +66,6 @@ void api_remember(api *a, const char *request_id, uint64_t realm, str json)
 
 bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out)
 {
-    return shelf_get(a->figures, realm, request_id, 0, out);
+    return str_is(request_id, "last") ? shelf_get_last(a->figures, realm, 0, out)
+                                      : shelf_get(a->figures, realm, request_id, 0, out);
 }

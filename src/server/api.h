@@ -13,7 +13,7 @@
 typedef struct api api;
 struct answering;
 
-mote_status api_new(api **out, server *s, mote_error *err);
+mote_status api_new(api **out, mote_error *err);
 /* Nobody may be connected any more. NULL is allowed. */
 void api_free(api *a);
 
@@ -25,7 +25,6 @@ void api_tick(server *s);
 
 /* What server.c returns for server_api. */
 struct answering **api_at_work(api *a); /* the first of a list */
-const char *api_fingerprint(const api *a);
 /* Replies of /v1/responses. Any thread. */
 shelf *api_responses(api *a);
 /* The items of those replies, each by its id. Any thread. */
@@ -34,7 +33,7 @@ shelf *api_items(api *a);
 /* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. Any
  * thread. */
 void api_remember(api *a, const char *request_id, uint64_t realm, str json);
-/* Appends it to *out; false: it is not known. */
+/* Appends it to *out; "last" is the last one of the realm. false: it is not known. */
 bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out);
 
 #endif

@@ -42,6 +42,12 @@ void api_error_set(api_error *e, api_error_kind kind, const char *code, const ch
     va_end(arguments);
 }
 
+void api_error_no_memory(api_error *e)
+{
+    api_error_set(e, API_E_UNAVAILABLE, "out_of_memory", "no memory for this request");
+    e->retry_ms = 1000;
+}
+
 static void put_openai(const api_error *e, const error_row *row, strbuf *out)
 {
     strbuf_text(out, "{\"error\":{\"message\":");

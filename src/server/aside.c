@@ -9,6 +9,7 @@ static void finish(aside *s)
 {
     json_doc_free(s->doc);
     strbuf_fini(&s->text);
+    strbuf_fini(&s->tail);
     strbuf_fini(&s->out);
     mem_free(s);
 }
@@ -67,16 +68,19 @@ void aside_start(exchange *x, void (*run)(aside *s), bool with_body)
         return;
     }
     s->server = exchange_server(x);
+    s->realm = exchange_request(x)->realm;
+    s->admin = exchange_request(x)->admin;
     s->x = x;
     s->run = run;
-    s->content_type = "application/json; charset=utf-8";
+    s->content_type = EXCHANGE_JSON;
+    strbuf_put(&s->tail, exchange_request(x)->tail);
     if (with_body) {
         strbuf_put(&s->text, exchange_request(x)->body);
         if (s->text.n == 0) /* so that reading it says what is wrong with it */
             strbuf_byte(&s->text, ' ');
     }
     exchange_on_gone(x, gone, s);
-    if (s->text.failed || !exchange_work(s->server, work, done, s)) {
+    if (s->text.failed || s->tail.failed || !exchange_work(s->server, work, done, s)) {
         exchange_fail(x, &error);
         finish(s);
     }

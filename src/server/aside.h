@@ -13,7 +13,10 @@
 
 typedef struct aside {
     server *server;
+    uint64_t realm; /* of the request; so its scope */
+    bool admin;
     const json_node *body;    /* an object; NULL: the route has none */
+    strbuf tail;              /* what the wildcard of the route stands for */
     strbuf out;               /* the reply */
     const char *content_type; /* JSON unless changed */
     api_error error;          /* if its code is set it is the reply */

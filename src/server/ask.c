@@ -3,10 +3,11 @@
 #include "server/ask.h"
 
 #include "base/mem.h"
+#include "server/duration.h"
+#include "server/model_name.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <strings.h>
 
 /* ---- what it owns ---- */
 
@@ -88,8 +89,7 @@ const json_node *ask_made(ask *a, strbuf *json, api_error *error)
 
 bool ask_no_memory(api_error *error)
 {
-    api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "no memory for this request");
-    error->retry_ms = 1000;
+    api_error_no_memory(error);
     return false;
 }
 
@@ -143,54 +143,55 @@ bool ask_unsupported(api_error *error, const char *at, const char *what)
 
 /* ---- the model's name ---- */
 
-/* Lower case, without a publisher in front and ":latest" behind, one sign for colon and dash. */
-static size_t plain_name(str name, char *out, size_t room)
+served *ask_find_model(const server *s, str name)
 {
-    size_t n = 0;
-    size_t from = name.n;
-    while (from > 0 && name.p[from - 1] != '/')
-        from--;
-    name.p += from;
-    name.n -= from;
-    if (name.n > 7 && strncasecmp(name.p + name.n - 7, ":latest", 7) == 0)
-        name.n -= 7;
-    for (; n < name.n && n + 1 < room; n++) {
-        const char c = name.p[n];
-        out[n] = c == ':' || c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-    }
-    out[n] = 0;
-    return n;
+    for (int whole = 1; whole >= 0; whole--)
+        for (size_t i = 0; i < server_n_models(s); i++)
+            if (model_name_is(served_name(server_model(s, i)), name, whole))
+                return server_model(s, i);
+    return NULL;
 }
 
-/* The name of what is served, or its beginning up to a dash. */
-static bool is_ours(str asked, const char *served)
+/* The setting of thinking behind the last colon, if that is what stands there. */
+static str take_think_word(str *name)
 {
-    char a[160], b[160];
-    const size_t n = plain_name(asked, a, sizeof a);
-    plain_name(str_of(served), b, sizeof b);
-    return n > 0 && strncmp(a, b, n) == 0 && (b[n] == 0 || b[n] == '-');
-}
-
-bool ask_is_served(const server *s, str name)
-{
-    return is_ours(name, server_model_name(s));
-}
-
-bool ask_model(ask *a, server *s, str *suffix, api_error *error)
-{
-    const char *served = server_model_name(s);
-    str name = a->model;
-    *suffix = (str){"", 0};
-    for (size_t i = name.n; i > 0 && !is_ours(name, served); i--)
-        if (name.p[i - 1] == ':') {
-            const str word = {name.p + i, name.n - i};
-            if (chat_think_is_suffix(word)) {
-                *suffix = word;
-                name.n = i - 1;
-            }
-            break;
+    for (size_t i = name->n; i > 0; i--)
+        if (name->p[i - 1] == ':') {
+            const str word = {name->p + i, name->n - i};
+            if (!chat_think_is_suffix(word))
+                break;
+            name->n = i - 1;
+            return word;
         }
-    if (name.n == 0 || str_is(name, "default") || is_ours(name, served))
+    return (str){"", 0};
+}
+
+void ask_choose(ask *a, str name)
+{
+    served *found = ask_find_model(a->server, name);
+    a->think_word = (str){"", 0};
+    if (found == NULL) {
+        a->think_word = take_think_word(&name);
+        found = ask_find_model(a->server, name);
+    }
+    a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
+    a->served = found != NULL ? found : server_model(a->server, 0);
+    a->sight = served_sight(a->served);
+}
+
+str ask_name_in(const json_node *body, bool also_name)
+{
+    const json_node *model = json_node_get(body, "model");
+    if (also_name && !json_node_is(model, JSON_IS_STRING))
+        model = json_node_get(body, "name");
+    return json_node_text(model);
+}
+
+bool ask_model(ask *a, str *suffix, api_error *error)
+{
+    const str name = {a->model.p, a->model.n - (a->think_word.n > 0 ? a->think_word.n + 1 : 0)};
+    *suffix = a->think_word;
+    if (a->known_model)
         return true;
     if (a->any_model) {
         char at[80];
@@ -202,6 +203,22 @@ bool ask_model(ask *a, server *s, str *suffix, api_error *error)
                   STR_ARG(a->model));
     snprintf(error->param, sizeof error->param, "model");
     return false;
+}
+
+bool ask_keep_alive(ask *a, api_error *error)
+{
+    const json_node *node = json_node_get(a->root, "keep_alive");
+    if (node == NULL || json_node_is(node, JSON_IS_NULL))
+        return true;
+    if (json_node_is(node, JSON_IS_NUMBER))
+        a->keep_alive = json_node_double(node);
+    else if (!json_node_is(node, JSON_IS_STRING) ||
+             !duration_read(json_node_text(node).p, &a->keep_alive))
+        return ask_wrong(error, "keep_alive", "must be a duration, as \"5m\", or seconds");
+    a->has_keep = a->admin;
+    if (!a->admin)
+        ask_warn(a, "keep_alive_ignored", "keep_alive"); /* others use the model too */
+    return true;
 }
 
 /* ---- prompts ---- */

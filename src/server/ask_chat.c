@@ -7,6 +7,30 @@
 #include <stdio.h>
 #include <strings.h>
 
+/* ---- names ---- */
+
+void ask_message_at(const ask *a, size_t index, const char *rest, char at[ASK_AT])
+{
+    const json_node *node = json_node_first(a->messages);
+    for (size_t i = 0; i < index && node != NULL; i++)
+        node = json_node_next(node);
+    const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
+    if (said != NULL)
+        snprintf(at, ASK_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
+    else
+        snprintf(at, ASK_AT, "%s[%zu]%s", a->names.messages, index, rest);
+}
+
+/* Tools of types that are left out count in the client's list. */
+void ask_tool_at(const ask *a, size_t tool, const char *field, char at[ASK_AT])
+{
+    const json_node *node = json_node_first(a->tools);
+    size_t index = 0;
+    for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
+        index++;
+    snprintf(at, ASK_AT, "%s[%zu].%s", a->names.tools, index, field);
+}
+
 /* ---- messages ---- */
 
 static bool is_readable(const chat_part *part)
@@ -18,20 +42,37 @@ static bool is_readable(const chat_part *part)
 static bool check_messages(ask *a, api_error *error)
 {
     const chat_parsed *p = &a->parsed;
-    char at[64];
+    char at[ASK_AT];
     for (size_t i = 0; i < p->request.n_messages; i++) {
         const chat_message *m = &p->messages[i];
-        snprintf(at, sizeof at, "messages[%zu].role", i);
+        bool readable = true;
+        for (size_t k = 0; k < m->n_parts; k++)
+            readable = readable && is_readable(&m->parts[k]);
+        if (m->role != CHAT_ROLE_UNKNOWN && !m->bad_content && readable)
+            continue;
+        ask_message_at(a, i, m->role == CHAT_ROLE_UNKNOWN ? ".role" : ".content", at);
         if (m->role == CHAT_ROLE_UNKNOWN)
             return ask_wrong(error, at, "must be system, developer, user, assistant or tool");
-        snprintf(at, sizeof at, "messages[%zu].content", i);
         if (m->bad_content)
             return ask_wrong(error, at, "must be a string or an array of parts");
-        for (size_t k = 0; k < m->n_parts; k++)
-            if (!is_readable(&m->parts[k]))
-                return ask_unsupported(error, at, "a part of another type than text or image");
+        return ask_unsupported(error, at, "a part of another type than text or image");
     }
     return true;
+}
+
+/* The reader of conversations says messages[2]: what. The client may call it otherwise. */
+static bool wrong_message(const ask *a, const mote_error *err, api_error *error)
+{
+    char at[ASK_AT];
+    size_t index;
+    snprintf(at, sizeof at, "%s", a->names.messages);
+    ask_error_of(error, err);
+    if (sscanf(err->text, "messages[%zu]", &index) == 1) {
+        ask_message_at(a, index, "", at);
+        snprintf(error->text, sizeof error->text, "%s%s", at, strchr(err->text, ']') + 1);
+    }
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
 }
 
 /* ---- tools ---- */
@@ -57,16 +98,16 @@ static bool is_name(str name)
 
 static bool check_tools(ask *a, api_error *error)
 {
-    char at[64];
+    char at[ASK_AT];
     for (size_t i = 0; i < a->parsed.request.n_tools; i++) {
         const json_node *tool = a->parsed.tools[i];
         const json_node *function = json_node_get(tool, "function");
         const json_node *parameters =
             json_node_get(function != NULL ? function : tool, "parameters");
-        snprintf(at, sizeof at, "tools[%zu].function.name", i);
+        ask_tool_at(a, i, a->names.tool_name, at);
         if (!is_name(tool_name(tool)))
             return ask_wrong(error, at, "must be 1 to 128 letters, digits, or _ . : -");
-        snprintf(at, sizeof at, "tools[%zu].function.parameters", i);
+        ask_tool_at(a, i, a->names.tool_schema, at);
         if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
             !json_node_is(parameters, JSON_IS_OBJECT))
             return ask_wrong(error, at, "must be a JSON schema");
@@ -116,24 +157,24 @@ static void warn_of_settings(ask *a)
 
 bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error)
 {
+    static const ask_names usual = {"messages", "tools", "function.name", "function.parameters"};
     mote_error err;
-    const json_node *messages = json_node_get(body, "messages");
-    if (json_node_size(messages) < min_messages) {
-        api_error_set(error, API_E_INVALID, messages == NULL ? "missing_field" : "invalid_value",
-                      "messages must hold at least one message");
-        snprintf(error->param, sizeof error->param, "messages");
+    if (a->names.messages == NULL)
+        a->names = usual;
+    a->messages = json_node_get(body, "messages");
+    a->tools = json_node_get(body, "tools");
+    if (json_node_size(a->messages) < min_messages) {
+        ask_wrong(error, a->names.messages, "must hold at least one message");
+        error->code = a->messages == NULL ? "missing_field" : error->code;
         return false;
     }
-    const size_t n_tools = json_node_size(json_node_get(body, "tools"));
-    if (n_tools > CHAT_MAX_TOOLS)
-        return ask_wrong(error, "tools", "are %zu, more than %d", n_tools, CHAT_MAX_TOOLS);
-    if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK) {
-        ask_error_of(error, &err);
-        snprintf(error->param, sizeof error->param, "messages");
-        return false;
-    }
+    if (json_node_size(a->tools) > CHAT_MAX_TOOLS)
+        return ask_wrong(error, a->names.tools, "are %zu, more than %d",
+                         (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
+    if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK)
+        return wrong_message(a, &err, error);
     a->parsed.request.no_generation_prompt = false;
-    if (!check_messages(a, error) || !ask_media(a, messages, error) || !check_tools(a, error))
+    if (!check_messages(a, error) || !ask_media(a, error) || !check_tools(a, error))
         return false;
     const size_t n = a->parsed.request.n_messages;
     const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
@@ -142,7 +183,37 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
     find_user_text(a);
     warn_of_settings(a);
     if (a->parsed.odd_arguments > 0)
-        ask_warn(a, "arguments_not_json", "messages");
+        ask_warn(a, "arguments_not_json", a->names.messages);
+    return true;
+}
+
+static bool has_system(const chat_request *q)
+{
+    for (size_t i = 0; i < q->n_messages; i++)
+        if (q->messages[i].role == CHAT_ROLE_SYSTEM || q->messages[i].role == CHAT_ROLE_DEVELOPER)
+            return true;
+    return false;
+}
+
+bool ask_default_system(ask *a, api_error *error)
+{
+    chat_request *q = &a->parsed.request;
+    const size_t n = q->n_messages;
+    if (a->settings->system == NULL || has_system(q))
+        return true;
+    chat_part *part = ask_memory(a, 1, sizeof *part, error);
+    if (part == NULL)
+        return false;
+    chat_message *messages = mem_resize(a->parsed.messages, n, n + 1, sizeof *messages);
+    if (messages == NULL) {
+        ask_no_memory(error);
+        return false;
+    }
+    *part = (chat_part){.kind = CHAT_PART_TEXT, .text = str_of(a->settings->system)};
+    memmove(messages + 1, messages, n * sizeof *messages);
+    messages[0] = (chat_message){.role = CHAT_ROLE_SYSTEM, .parts = part, .n_parts = 1};
+    q->messages = a->parsed.messages = messages;
+    q->n_messages = n + 1;
     return true;
 }
 
@@ -253,7 +324,7 @@ static void remove_switch(ask *a)
         part->text = chat_think_without_switch(part->text);
         break;
     }
-    ask_warn(a, "soft_switch", "messages");
+    ask_warn(a, "soft_switch", a->names.messages);
 }
 
 bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error)

@@ -11,6 +11,7 @@ static bool take(ask *a, mote_format format, const char *at, api_error *error)
     if (a->answer.format != MOTE_FORMAT_TEXT)
         return ask_wrong(error, at, "comes beside another form of the answer: one at most");
     a->answer.format = format;
+    snprintf(a->form_at, sizeof a->form_at, "%s", at);
     return true;
 }
 
@@ -41,17 +42,21 @@ static bool take_node(ask *a, mote_format format, const json_node *node, const c
     return take_text(a, &text, error);
 }
 
+static bool has_room(const ask *a, size_t most, const char *at, api_error *error)
+{
+    if (a->answer.format_bytes <= most)
+        return true;
+    ask_wrong(error, at, "has more than %zu bytes", most);
+    error->code = "schema_too_large";
+    return false;
+}
+
 bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error *error)
 {
     if (!json_node_is(schema, JSON_IS_OBJECT) && !json_node_is(schema, JSON_IS_BOOL))
         return ask_wrong(error, at, "must be a JSON schema");
-    if (!take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error))
-        return false;
-    if (a->answer.format_bytes <= CHAT_MAX_SCHEMA)
-        return true;
-    ask_wrong(error, at, "has more than %d bytes", CHAT_MAX_SCHEMA);
-    error->code = "schema_too_large";
-    return false;
+    return take_node(a, MOTE_FORMAT_JSON_SCHEMA, schema, at, error) &&
+           has_room(a, CHAT_MAX_SCHEMA, at, error);
 }
 
 static bool present(const json_node *node)
@@ -59,14 +64,16 @@ static bool present(const json_node *node)
     return node != NULL && !json_node_is(node, JSON_IS_NULL);
 }
 
-static bool take_regex(ask *a, const json_node *node, const char *at, api_error *error)
+static bool take_string(ask *a, mote_format format, const json_node *node, const char *at,
+                        api_error *error)
 {
     const str text = json_node_text(node);
     if (!json_node_is(node, JSON_IS_STRING))
-        return ask_wrong(error, at, "must be a regular expression");
+        return ask_wrong(error, at, "must be a %s",
+                         format == MOTE_FORMAT_REGEX ? "regular expression" : "grammar in GBNF");
     a->answer.format_text = text.p;
     a->answer.format_bytes = text.n;
-    return take(a, MOTE_FORMAT_REGEX, at, error);
+    return take(a, format, at, error) && has_room(a, CHAT_MAX_GRAMMAR, at, error);
 }
 
 static bool take_choices(ask *a, const json_node *node, const char *at, api_error *error)
@@ -109,30 +116,57 @@ bool ask_response_format(ask *a, const json_node *format, const char *at, api_er
     return ask_json_schema(a, schema, where, error);
 }
 
-/* A schema, a regular expression and choices by their names in one place. */
+/* A schema, a regular expression, choices and a grammar by their names in one place. */
+enum { EXTRAS = 4 };
+
 static bool extra_formats(ask *a, const json_node *from, const char *under,
-                          const char *const names[3], api_error *error)
+                          const char *const names[EXTRAS], api_error *error)
 {
-    char at[3][64];
-    const json_node *node[3];
-    for (size_t i = 0; i < 3; i++) {
+    char at[EXTRAS][64];
+    const json_node *node[EXTRAS];
+    for (size_t i = 0; i < EXTRAS; i++) {
         node[i] = json_node_get(from, names[i]);
         snprintf(at[i], sizeof at[i], "%s%s", under, names[i]);
     }
     return (!present(node[0]) || ask_json_schema(a, node[0], at[0], error)) &&
-           (!present(node[1]) || take_regex(a, node[1], at[1], error)) &&
-           (!present(node[2]) || take_choices(a, node[2], at[2], error));
+           (!present(node[1]) || take_string(a, MOTE_FORMAT_REGEX, node[1], at[1], error)) &&
+           (!present(node[2]) || take_choices(a, node[2], at[2], error)) &&
+           (!present(node[3]) || take_string(a, MOTE_FORMAT_GRAMMAR, node[3], at[3], error));
 }
 
 bool ask_extra_formats(ask *a, api_error *error)
 {
-    static const char *const ours[] = {"json_schema", "regex", "choice"};
-    static const char *const theirs[] = {"json", "regex", "choice"};
-    static const char *const old[] = {"guided_json", "guided_regex", "guided_choice"};
-    const json_node *inside = json_node_get(a->root, "structured_outputs");
-    if (present(json_node_get(inside, "grammar")))
-        return ask_unsupported(error, "structured_outputs.grammar", "a grammar");
+    static const char *const ours[] = {"json_schema", "regex", "choice", "grammar"};
+    static const char *const theirs[] = {"json", "regex", "choice", "grammar"};
+    static const char *const old[] = {"guided_json", "guided_regex", "guided_choice",
+                                      "guided_grammar"};
     return extra_formats(a, a->root, "", ours, error) &&
-           extra_formats(a, inside, "structured_outputs.", theirs, error) &&
+           extra_formats(a, json_node_get(a->root, "structured_outputs"), "structured_outputs.",
+                         theirs, error) &&
            extra_formats(a, a->root, "", old, error);
+}
+
+void ask_answer_failed(const ask *a, const mote_error *why, api_error *error)
+{
+    const bool formed = a->answer.format != MOTE_FORMAT_TEXT;
+    const chat_fault fault = {.of = formed ? CHAT_FAULT_FORMAT : CHAT_FAULT_TOOL,
+                              .tool = a->request.n_tools};
+    if (why->status == MOTE_E_UNSUPPORTED)
+        ask_form_refused(a, &fault, why, error);
+    else
+        ask_error_of(error, why);
+}
+
+bool ask_form_refused(const ask *a, const chat_fault *fault, const mote_error *why,
+                      api_error *error)
+{
+    if (why->status == MOTE_E_MEMORY)
+        return ask_no_memory(error);
+    char at[ASK_AT];
+    snprintf(at, sizeof at, "%s", fault->of == CHAT_FAULT_FORMAT ? a->form_at : a->names.tools);
+    if (fault->of == CHAT_FAULT_TOOL && fault->tool < a->request.n_tools)
+        ask_tool_at(a, fault->tool, a->names.tool_schema, at);
+    api_error_set(error, API_E_INVALID, "unsupported_schema", "%s: %s", at, why->text);
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
 }

@@ -159,26 +159,28 @@ static bool add_of_message(ask *a, size_t index, const json_node *message, api_e
     const chat_message *m = &a->parsed.messages[index];
     const json_node *node = json_node_first(json_node_get(message, "content"));
     for (size_t k = 0; k < m->n_parts && node != NULL; k++, node = json_node_next(node)) {
-        char at[96];
+        char at[ASK_AT];
         const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
         chat_part *part = &a->parsed.parts[m->parts - a->parsed.parts + (ptrdiff_t)k];
-        snprintf(at, sizeof at, "messages[%zu].content", index);
+        if (!is_shown(part))
+            continue;
+        ask_message_at(a, index, ".content", at);
         if (said != NULL)
             snprintf(at, sizeof at, "%.*s", STR_ARG(json_node_text(said)));
-        if (is_shown(part) && !add(a, node, part, at, error))
+        if (!add(a, node, part, at, error))
             return false;
     }
     return true;
 }
 
-bool ask_media(ask *a, const json_node *messages, api_error *error)
+bool ask_media(ask *a, api_error *error)
 {
     const size_t n = count(&a->parsed.request);
-    const json_node *message = json_node_first(messages);
+    const json_node *message = json_node_first(a->messages);
     if (n == 0)
         return true;
     if (a->sight != NULL && n > sight_settings(a->sight)->pictures)
-        return ask_wrong(error, "messages", "hold more than %u pictures and videos",
+        return ask_wrong(error, a->names.messages, "hold more than %u pictures and videos",
                          (unsigned)sight_settings(a->sight)->pictures);
     a->shown = ask_memory(a, n, sizeof *a->shown, error);
     if (a->shown == NULL)

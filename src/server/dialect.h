@@ -18,16 +18,16 @@ typedef struct dialect {
     unsigned place;           /* PARAM_IN_*: its rows of the table */
     bool tells_full;          /* a client like Codex hears of a full context inside a stream */
     /* Pool thread. The body is an object and the table has been applied; false: *error says why. */
-    bool (*read)(ask *a, server *s, api_error *error);
+    bool (*read)(ask *a, api_error *error);
     /* The rest on the loop. In place of all that follows: the prompts are rendered, and that is
      * what was asked for, always if there is no `end`, else if ask.prompt_only. Must end with
      * answering_reply. NULL: it goes on. */
     void (*rendered)(answering *w);
     /* The first thing a stream says, before anything is read. May be NULL. */
     void (*begin)(answering *w);
-    /* Content, reasoning, CALL_END (a whole call: start, arguments and end in one; see
-     * w->choices[i].calls) of a stream; log-probabilities that belong to content are the choice's
-     * tokens from `told` on. */
+    /* Content, reasoning and calls of a stream. A call is the choice's `open` from its start on;
+     * told of its end or its cancellation, it is the last of `calls` or of `lost`.
+     * Log-probabilities that belong to content are the choice's tokens from `told` on. */
     void (*event)(answering *w, choice *c, const chat_event *event);
     /* A second has passed without a word; `silent` seconds since the last event of its own. */
     void (*waiting)(answering *w, const sched_where *where, double silent);

@@ -81,7 +81,7 @@ static void put_head(answering *w, strbuf *out)
     jp_key_text(out, "id", w->id);
     jp_key_text(out, "type", "message");
     jp_key_text(out, "role", "assistant");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
 }
 
 /* ---- the whole message ---- */
@@ -225,12 +225,6 @@ static void send_delta(answering *w)
     send_event(w, "content_block_delta");
 }
 
-static void send_block_stop(answering *w)
-{
-    jp_key_uint(open_event(w, "content_block_stop"), "index", state_of(w)->blocks - 1);
-    send_event(w, "content_block_stop");
-}
-
 static void close_block(answering *w)
 {
     anthropic_state *s = state_of(w);
@@ -240,7 +234,8 @@ static void close_block(answering *w)
         put_signature(w, open_delta(w, "signature_delta"));
         send_delta(w);
     }
-    send_block_stop(w);
+    jp_key_uint(open_event(w, "content_block_stop"), "index", s->blocks - 1);
+    send_event(w, "content_block_stop");
     s->open = BLOCK_NONE;
 }
 
@@ -258,7 +253,7 @@ static void be_in(answering *w, anthropic_block block)
     s->open = block;
 }
 
-static void tell_call(answering *w, const made_call *call)
+static void open_call(answering *w, const made_call *call)
 {
     close_block(w);
     strbuf *out = open_block(w, "tool_use");
@@ -266,9 +261,7 @@ static void tell_call(answering *w, const made_call *call)
     jp_key_str(out, "name", strbuf_view(&call->name));
     jp_key_raw(out, "input", "{}");
     send_block_start(w);
-    jp_key_str(open_delta(w, "input_json_delta"), "partial_json", strbuf_view(&call->arguments));
-    send_delta(w);
-    send_block_stop(w);
+    state_of(w)->open = BLOCK_CALL;
 }
 
 static void event(answering *w, choice *c, const chat_event *e)
@@ -286,7 +279,13 @@ static void event(answering *w, choice *c, const chat_event *e)
         jp_key_str(open_delta(w, "text_delta"), "text", e->text);
         send_delta(w);
         return;
-    case CHAT_EVENT_CALL_END: tell_call(w, &c->calls[c->n_calls - 1]); return;
+    case CHAT_EVENT_CALL_START: open_call(w, &c->open); return;
+    case CHAT_EVENT_CALL_ARGUMENTS:
+        jp_key_str(open_delta(w, "input_json_delta"), "partial_json", e->text);
+        send_delta(w);
+        return;
+    case CHAT_EVENT_CALL_END:
+    case CHAT_EVENT_CALL_CANCEL: close_block(w); return;
     default: return;
     }
 }
@@ -366,7 +365,7 @@ static void counted(answering *w)
 
 static const dialect count = {
     .label = "anthropic",
-    .content_type = "application/json; charset=utf-8",
+    .content_type = EXCHANGE_JSON,
     .call_prefix = "toolu_",
     .place = PARAM_IN_MESSAGES,
     .read = anthropic_read_prompt,

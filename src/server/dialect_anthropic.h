@@ -5,7 +5,12 @@
 
 #include "server/dialect.h"
 
-typedef enum anthropic_block { BLOCK_NONE = 0, BLOCK_THINKING, BLOCK_TEXT } anthropic_block;
+typedef enum anthropic_block {
+    BLOCK_NONE = 0,
+    BLOCK_THINKING,
+    BLOCK_TEXT,
+    BLOCK_CALL
+} anthropic_block;
 
 /* ask.own. There is one choice, so one stream of blocks. */
 typedef struct anthropic_state {
@@ -15,7 +20,7 @@ typedef struct anthropic_state {
 } anthropic_state;
 
 /* Everything but max_tokens, which only an answer needs. */
-bool anthropic_read_prompt(ask *a, server *s, api_error *error);
-bool anthropic_read(ask *a, server *s, api_error *error);
+bool anthropic_read_prompt(ask *a, api_error *error);
+bool anthropic_read(ask *a, api_error *error);
 
 #endif

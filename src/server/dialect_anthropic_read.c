@@ -154,8 +154,11 @@ static bool check_block(writer *w, const json_node *block)
 
 static void begin_message(writer *w, const char *role)
 {
+    char at[64];
+    snprintf(at, sizeof at, "messages[%zu]", w->message);
     jp_open(&w->out, '{');
     jp_key_text(&w->out, "role", role);
+    jp_key_text(&w->out, "at", at);
 }
 
 static void open_user(writer *w, const char *role)
@@ -446,6 +449,7 @@ static bool read_conversation(ask *a, api_error *error)
         return false;
     }
     a->says_at = true;
+    a->names = (ask_names){"messages", "tools", "name", "input_schema"};
     const json_node *made = put_all(&w, a->root) ? ask_made(a, &w.out, error) : NULL;
     strbuf_fini(&w.out);
     return made != NULL && ask_conversation(a, made, 1, error);
@@ -453,7 +457,7 @@ static bool read_conversation(ask *a, api_error *error)
 
 /* ---- the rest ---- */
 
-bool anthropic_read_prompt(ask *a, server *s, api_error *error)
+bool anthropic_read_prompt(ask *a, api_error *error)
 {
     const json_node *config = json_node_get(a->root, "output_config");
     const json_node *format = json_node_get(config, "format");
@@ -472,18 +476,18 @@ bool anthropic_read_prompt(ask *a, server *s, api_error *error)
     a->any_model = true;
     if (!absent(thinking) && absent(json_node_get(thinking, "type")))
         return ask_wrong(error, "thinking.type", "is required");
-    return ask_model(a, s, &suffix, error) && read_conversation(a, error) &&
+    return ask_model(a, &suffix, error) && read_conversation(a, error) &&
            ask_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            ask_response_format(a, format, "output_config.format", error) &&
            ask_extra_formats(a, error) && ask_thinking(a, CHAT_DIALECT_ANTHROPIC, suffix, error);
 }
 
-bool anthropic_read(ask *a, server *s, api_error *error)
+bool anthropic_read(ask *a, api_error *error)
 {
     if (absent(json_node_get(a->root, "max_tokens"))) {
         ask_wrong(error, "max_tokens", "is required");
         error->code = "missing_field";
         return false;
     }
-    return anthropic_read_prompt(a, s, error);
+    return anthropic_read_prompt(a, error);
 }

@@ -64,7 +64,7 @@ static bool read_numbers(ask *a, api_error *error)
     return true;
 }
 
-static bool read_prompts(ask *a, server *s, api_error *error)
+static bool read_prompts(ask *a, api_error *error)
 {
     const json_node *prompt = json_node_get(a->root, "prompt");
     const json_node *suffix = json_node_get(a->root, "suffix");
@@ -75,20 +75,20 @@ static bool read_prompts(ask *a, server *s, api_error *error)
     }
     if (prompt != NULL && !json_node_is(prompt, JSON_IS_STRING))
         return ask_wrong(error, "prompt", "must be one text if there is a suffix");
-    return fim_add_prompt(a, s, json_node_text(prompt), json_node_text(suffix), NULL, error);
+    return fim_add_prompt(a, json_node_text(prompt), json_node_text(suffix), NULL, error);
 }
 
-static bool read_completion(ask *a, server *s, api_error *error)
+static bool read_completion(ask *a, api_error *error)
 {
     str suffix;
     a->any_model = true;
     a->kind = ASK_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "completions"};
     a->answer.think = MOTE_THINK_OFF;
-    return ask_model(a, s, &suffix, error) && read_numbers(a, error) &&
+    return ask_model(a, &suffix, error) && read_numbers(a, error) &&
            ask_response_format(a, json_node_get(a->root, "response_format"), "response_format",
                                error) &&
-           ask_extra_formats(a, error) && read_prompts(a, s, error);
+           ask_extra_formats(a, error) && read_prompts(a, error);
 }
 
 /* ---- log-probabilities ---- */

@@ -6,7 +6,7 @@
 #include "server/openai.h"
 #include "server/params.h"
 
-static bool read_infill(ask *a, server *s, api_error *error)
+static bool read_infill(ask *a, api_error *error)
 {
     const str before = json_node_text(json_node_get(a->root, "input_prefix"));
     const str after = json_node_text(json_node_get(a->root, "input_suffix"));
@@ -21,8 +21,8 @@ static bool read_infill(ask *a, server *s, api_error *error)
     a->kind = ASK_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "infill"};
     a->answer.think = MOTE_THINK_OFF;
-    return ask_model(a, s, &suffix, error) && ask_extra_formats(a, error) &&
-           fim_add_prompt(a, s, (str){joined, before.n + typed.n}, after,
+    return ask_model(a, &suffix, error) && ask_extra_formats(a, error) &&
+           fim_add_prompt(a, (str){joined, before.n + typed.n}, after,
                           json_node_get(a->root, "input_extra"), error);
 }
 
@@ -61,7 +61,7 @@ static void end(answering *w)
     jp_key_bool(out, "stop", true);
     jp_key_text(out, "stop_type", stop_type(c->cause));
     jp_key_text(out, "stopping_word", word != NULL ? word : "");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key_uint(out, "tokens_predicted", u.out);
     jp_key_uint(out, "tokens_evaluated", u.prompt);
     jp_key_uint(out, "tokens_cached", u.cached);

@@ -57,7 +57,7 @@ static strbuf *open_line(answering *w)
     char now[OLLAMA_TIME_BYTES];
     ollama_time_now(now);
     jp_open(&w->out, '{');
-    jp_key_text(&w->out, "model", server_model_name(w->server));
+    jp_key_text(&w->out, "model", served_name(w->ask.served));
     jp_key_text(&w->out, "created_at", now);
     return &w->out;
 }
@@ -139,7 +139,7 @@ static void put_figures(const answering *w, strbuf *out)
     jp_key_text(out, "done_reason", done_reason(c->cause));
     put_context(w, c, out);
     put_duration(out, "total_duration", os_now() - w->began);
-    put_duration(out, "load_duration", 0);
+    put_duration(out, "load_duration", c->result.load);
     jp_key_uint(out, "prompt_eval_count", u.prompt);
     put_duration(out, "prompt_eval_duration", c->result.read - c->result.started);
     jp_key_uint(out, "eval_count", u.out);
@@ -174,7 +174,7 @@ static void event(answering *w, choice *c, const chat_event *e)
         s.thinking = e->text;
     else if (e->kind == CHAT_EVENT_CONTENT)
         s.content = e->text;
-    else if (e->kind == CHAT_EVENT_CALL_END && c->n_calls > 0) {
+    else if (e->kind == CHAT_EVENT_CALL_END) { /* whole: clients of lines know no other way */
         s.first_call = c->n_calls - 1;
         s.calls = &c->calls[s.first_call];
         s.n_calls = 1;

@@ -70,9 +70,9 @@ static bool next_turn(walk *w, turn_ids *out, bool *bad)
     return !*bad;
 }
 
-static bool open_walk(walk *w, ask *a, server *s, const json_node *context, api_error *error)
+static bool open_walk(walk *w, ask *a, const json_node *context, api_error *error)
 {
-    const chat_kit *kit = server_kit(s);
+    const chat_kit *kit = served_kit(a->served);
     size_t i = 0;
     mote_token *ids = ask_memory(a, json_node_size(context), sizeof *ids, error);
     if (ids == NULL)
@@ -91,13 +91,13 @@ static bool open_walk(walk *w, ask *a, server *s, const json_node *context, api_
     return true;
 }
 
-bool ollama_context_put(ask *a, server *s, const json_node *context, strbuf *out, str *system,
+bool ollama_context_put(ask *a, const json_node *context, strbuf *out, str *system,
                         api_error *error)
 {
     walk w;
     turn_ids turn;
     bool bad, first = true;
-    if (!open_walk(&w, a, s, context, error))
+    if (!open_walk(&w, a, context, error))
         return false;
     while (next_turn(&w, &turn, &bad)) {
         const size_t head = strlen(turn.role) + 1;
@@ -122,13 +122,13 @@ bool ollama_context_put(ask *a, server *s, const json_node *context, strbuf *out
 
 /* If a control token follows the line end, which is how answers begin, the role's ids end with
  * it. Where a letter follows they may not, and the text of the message has to do. */
-bool ollama_context_tokens(ask *a, server *s, const json_node *context, api_error *error)
+bool ollama_context_tokens(ask *a, const json_node *context, api_error *error)
 {
     walk w;
     turn_ids turn;
     bool bad;
     size_t message = 0;
-    if (!open_walk(&w, a, s, context, error))
+    if (!open_walk(&w, a, context, error))
         return false;
     while (next_turn(&w, &turn, &bad) && message < a->parsed.request.n_messages) {
         const size_t head = role_ids(&w, turn.ids, turn.n, turn.role);

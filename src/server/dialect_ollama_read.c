@@ -21,41 +21,6 @@ static bool absent(const json_node *node)
 
 /* ---- what both have ---- */
 
-/* "300ms", "1.5h", "5m30s", a number of seconds; negative: for ever. */
-bool ollama_keep_alive(const json_node *node, bool *unload)
-{
-    static const char *const units[] = {"ns", "us", "ms", "s", "m", "h"};
-    const char *p = json_node_text(node).p;
-    double total = 0;
-    *unload = false;
-    if (absent(node))
-        return true;
-    if (json_node_is(node, JSON_IS_NUMBER)) {
-        *unload = json_node_double(node) == 0;
-        return true;
-    }
-    if (!json_node_is(node, JSON_IS_STRING) || *p == 0)
-        return false;
-    p += *p == '-' || *p == '+';
-    while (*p != 0) {
-        char *end;
-        size_t unit = 0, best = 0;
-        if (*p != '.' && (*p < '0' || *p > '9'))
-            return false;
-        total += strtod(p, &end);
-        for (unit = 0; unit < sizeof units / sizeof *units; unit++) {
-            const size_t n = strlen(units[unit]);
-            if (strncmp(end, units[unit], n) == 0 && n > best)
-                best = n;
-        }
-        if (best == 0 && *end != 0)
-            return false;
-        p = end + best;
-    }
-    *unload = total == 0;
-    return true;
-}
-
 static bool read_think(const ask *a, api_error *error)
 {
     const json_node *node = json_node_get(a->root, "think");
@@ -102,11 +67,11 @@ static bool put_shown(strbuf *out, const json_node *images, const char *under, s
     return true;
 }
 
-/* The state, the name, the options and how long the model is to stay. */
-static bool read_common(ask *a, server *s, str *suffix, bool *unload, api_error *error)
+/* The state, the name and the options. */
+static bool read_common(ask *a, str *suffix, api_error *error)
 {
     const json_node *options = json_node_get(a->root, "options");
-    const param_limits limits = param_limits_of(s);
+    const param_limits limits = param_limits_of(a->served);
     a->own = mem_new(1, sizeof(ollama_state));
     if (a->own == NULL)
         return ask_no_memory(error);
@@ -119,11 +84,9 @@ static bool read_common(ask *a, server *s, str *suffix, bool *unload, api_error 
         error->code = "missing_field";
         return false;
     }
-    if (!ollama_keep_alive(json_node_get(a->root, "keep_alive"), unload))
-        return ask_wrong(error, "keep_alive", "must be a duration, as \"5m\", or seconds");
     if (a->answer.sampling.top_logprobs > 0)
         a->logprobs = true;
-    return ask_model(a, s, suffix, error) && read_think(a, error) &&
+    return ask_model(a, suffix, error) && read_think(a, error) &&
            (absent(options) ||
             params_read(a, options, PARAM_IN_OLLAMA_OPTIONS, "options", &limits, error));
 }
@@ -135,11 +98,12 @@ static bool read_answer(ask *a, str suffix, api_error *error)
 }
 
 /* There is nothing to answer: an empty conversation stands in for the prompt. */
-static bool only_load(ask *a, bool unload, api_error *error)
+static bool only_load(ask *a, api_error *error)
 {
     ollama_state *state = a->own;
     strbuf out = {0};
-    state->loaded = unload ? "unload" : "load";
+    a->load = !a->has_keep || a->keep_alive != 0;
+    state->loaded = a->load ? "load" : "unload";
     a->prompt_only = true;
     strbuf_text(&out, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}");
     const json_node *made = ask_made(a, &out, error);
@@ -203,15 +167,14 @@ static bool read_messages(ask *a, const json_node *messages, api_error *error)
     return made != NULL && ask_conversation(a, made, 1, error);
 }
 
-bool ollama_read_chat(ask *a, server *s, api_error *error)
+bool ollama_read_chat(ask *a, api_error *error)
 {
     const json_node *messages = json_node_get(a->root, "messages");
     str suffix;
-    bool unload;
-    if (!read_common(a, s, &suffix, &unload, error))
+    if (!read_common(a, &suffix, error))
         return false;
     if (json_node_size(messages) == 0)
-        return only_load(a, unload, error);
+        return only_load(a, error);
     read_debug(a);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
     return read_messages(a, messages, error) &&
@@ -234,7 +197,7 @@ static bool read_raw(ask *a, api_error *error)
 }
 
 /* Prompts as they are cannot think. */
-static bool read_plain(ask *a, server *s, str after, api_error *error)
+static bool read_plain(ask *a, str after, api_error *error)
 {
     ollama_state *state = a->own;
     const str before = json_node_text(json_node_get(a->root, "prompt"));
@@ -243,17 +206,17 @@ static bool read_plain(ask *a, server *s, str after, api_error *error)
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "raw"};
     a->answer.think = MOTE_THINK_OFF;
     const bool read =
-        after.n > 0 ? fim_add_prompt(a, s, before, after, NULL, error) : read_raw(a, error);
+        after.n > 0 ? fim_add_prompt(a, before, after, NULL, error) : read_raw(a, error);
     return read && read_format(a, error) && ask_extra_formats(a, error);
 }
 
-static bool read_question(ask *a, server *s, api_error *error)
+static bool read_question(ask *a, api_error *error)
 {
     const json_node *context = json_node_get(a->root, "context");
     const str system = json_node_text(json_node_get(a->root, "system"));
     str earlier = {"", 0};
     strbuf out = {0}, past = {0};
-    if (json_node_size(context) > 0 && !ollama_context_put(a, s, context, &past, &earlier, error)) {
+    if (json_node_size(context) > 0 && !ollama_context_put(a, context, &past, &earlier, error)) {
         strbuf_fini(&past);
         return false;
     }
@@ -275,27 +238,26 @@ static bool read_question(ask *a, server *s, api_error *error)
     const json_node *made = good ? ask_made(a, &out, error) : NULL;
     strbuf_fini(&out);
     return made != NULL && ask_conversation(a, made, 1, error) &&
-           (json_node_size(context) == 0 || ollama_context_tokens(a, s, context, error));
+           (json_node_size(context) == 0 || ollama_context_tokens(a, context, error));
 }
 
-bool ollama_read_generate(ask *a, server *s, api_error *error)
+bool ollama_read_generate(ask *a, api_error *error)
 {
     const str prompt = json_node_text(json_node_get(a->root, "prompt"));
     const str after = json_node_text(json_node_get(a->root, "suffix"));
     str suffix;
-    bool unload;
     const bool shows = json_node_size(json_node_get(a->root, "images")) > 0;
-    if (!read_common(a, s, &suffix, &unload, error))
+    if (!read_common(a, &suffix, error))
         return false;
     ((ollama_state *)a->own)->generate = true;
     if (prompt.n == 0 && after.n == 0 && !shows)
-        return only_load(a, unload, error);
+        return only_load(a, error);
     read_debug(a);
     const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
     if (plain && shows)
         return ask_unsupported(error, "images", "a picture without the template");
     if (plain)
-        return read_plain(a, s, after, error);
+        return read_plain(a, after, error);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
-    return read_question(a, s, error) && read_answer(a, suffix, error);
+    return read_question(a, error) && read_answer(a, suffix, error);
 }

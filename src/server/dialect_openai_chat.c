@@ -22,6 +22,7 @@ static const json_node *with_tools(ask *a, api_error *error)
     strbuf json = {0};
     if (!given(functions) || given(json_node_get(a->root, "tools")))
         return a->root;
+    a->names = (ask_names){"messages", "functions", "name", "parameters"};
     jp_open(&json, '{');
     jp_key(&json, "messages");
     jp_node(&json, json_node_get(a->root, "messages"));
@@ -57,12 +58,12 @@ static bool read_reply_form(ask *a, api_error *error)
     return true;
 }
 
-bool openai_read_chat(ask *a, server *s, api_error *error)
+bool openai_read_chat(ask *a, api_error *error)
 {
     str suffix;
     a->any_model = true;
     const json_node *body = with_tools(a, error);
-    if (body == NULL || !ask_model(a, s, &suffix, error) || !read_reply_form(a, error) ||
+    if (body == NULL || !ask_model(a, &suffix, error) || !read_reply_form(a, error) ||
         !ask_conversation(a, body, 1, error))
         return false;
     const json_node *tool = json_node_get(a->root, "tool_choice");
@@ -136,45 +137,40 @@ static void put_reasoning(strbuf *out, str text)
     jp_key_str(out, "reasoning", text);
 }
 
-/* The first piece names the call and has no arguments: clients expect it so. */
-static void tell_call(answering *w, choice *c)
+/* The first piece names the call and has no arguments: clients expect it so. Nothing says that it
+ * ends, or that it was cut but the reason why the answer ended. */
+static void put_call_piece(const choice *c, const chat_event *e, strbuf *out)
 {
-    const size_t index = c->n_calls - 1;
-    const made_call *call = &c->calls[index];
-    strbuf *out = &w->out;
-    for (int piece = 0; piece < 2; piece++) {
-        open_chunk(w, c->index);
-        jp_key(out, "tool_calls");
-        jp_open(out, '[');
-        jp_open(out, '{');
-        jp_key_uint(out, "index", index);
-        if (piece == 0) {
-            jp_key_text(out, "id", call->id);
-            jp_key_text(out, "type", "function");
-        }
-        jp_key(out, "function");
-        jp_open(out, '{');
-        if (piece == 0)
-            jp_key_str(out, "name", strbuf_view(&call->name));
-        jp_key_str(out, "arguments", piece == 0 ? (str){"", 0} : strbuf_view(&call->arguments));
-        jp_close(out, '}');
-        jp_close(out, '}');
-        jp_close(out, ']');
-        send_chunk(w, NULL);
+    const bool first = e->kind == CHAT_EVENT_CALL_START;
+    jp_key(out, "tool_calls");
+    jp_open(out, '[');
+    jp_open(out, '{');
+    jp_key_uint(out, "index", c->n_calls + c->n_lost);
+    if (first) {
+        jp_key_text(out, "id", c->open.id);
+        jp_key_text(out, "type", "function");
     }
+    jp_key(out, "function");
+    jp_open(out, '{');
+    if (first)
+        jp_key_str(out, "name", e->name);
+    jp_key_str(out, "arguments", first ? (str){"", 0} : e->text);
+    jp_close(out, '}');
+    jp_close(out, '}');
+    jp_close(out, ']');
 }
 
 static void event(answering *w, choice *c, const chat_event *e)
 {
-    if (e->kind == CHAT_EVENT_CALL_END) {
-        tell_call(w, c);
+    if (e->kind == CHAT_EVENT_CALL_END || e->kind == CHAT_EVENT_CALL_CANCEL)
         return;
-    }
     open_chunk(w, c->index);
     if (e->kind == CHAT_EVENT_REASONING)
         put_reasoning(&w->out, e->text);
-    else
+    else if (e->kind == CHAT_EVENT_CONTENT)
         jp_key_str(&w->out, "content", e->text);
+    else
+        put_call_piece(c, e, &w->out);
     send_chunk(w, e->kind == CHAT_EVENT_CONTENT ? c : NULL);
 }
 
@@ -378,5 +374,5 @@ void handle_chat_control(exchange *x)
     if (error.code != NULL)
         exchange_fail(x, &error);
     else
-        exchange_reply(x, 200, "application/json; charset=utf-8", str_of("{\"success\":true}"));
+        exchange_reply(x, 200, EXCHANGE_JSON, str_of("{\"success\":true}"));
 }

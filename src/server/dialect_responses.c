@@ -155,46 +155,77 @@ static void tell_text(answering *w, choice *c, str text, item_kind kind)
     send_event(w, type);
 }
 
-static void tell_call(answering *w, choice *c)
+/* ---- calls ---- */
+
+static void open_call(answering *w, choice *c)
 {
-    const size_t index = c->n_calls - 1;
-    const made_call *call = &c->calls[index];
-    const bool custom = items_is_custom(w, call);
     close_item(w, c, false);
-    item *it = items_add(c, custom ? ITEM_CUSTOM_CALL : ITEM_CALL);
-    if (it == NULL) {
+    if (items_add(c, items_is_custom(w, &c->open) ? ITEM_CUSTOM_CALL : ITEM_CALL) == NULL) {
         w->out.failed = true;
         answering_send(w);
         return;
     }
-    it->call = index;
-    strbuf input = {0};
-    if (custom)
-        items_put_custom_input(call, &input);
-    const str text = custom ? strbuf_view(&input) : strbuf_view(&call->arguments);
+    tell_item(w, c, "response.output_item.added", false, "in_progress");
+}
+
+/* The next piece of what the last item is called with, or all of it. */
+static void tell_input(answering *w, choice *c, bool done, str text)
+{
     static const char *const types[2][2] = {
         {"response.function_call_arguments.delta", "response.function_call_arguments.done"},
         {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}};
-    tell_item(w, c, "response.output_item.added", false, "in_progress");
-    for (int done = 0; done < 2; done++) {
-        open_event(w, types[custom][done]);
-        jp_key_text(&w->out, "item_id", it->id);
-        jp_key_uint(&w->out, "output_index", index_of(c));
-        if (done && !custom)
-            jp_key_str(&w->out, "name", strbuf_view(&call->name));
-        jp_key_str(&w->out, !done ? "delta" : custom ? "input" : "arguments", text);
-        send_event(w, types[custom][done]);
-    }
+    const item *it = last_item(c);
+    const bool custom = it->kind == ITEM_CUSTOM_CALL;
+    open_event(w, types[custom][done]);
+    jp_key_text(&w->out, "item_id", it->id);
+    jp_key_uint(&w->out, "output_index", index_of(c));
+    if (done && !custom)
+        jp_key_str(&w->out, "name", strbuf_view(&items_call(c, it)->name));
+    jp_key_str(&w->out, !done ? "delta" : custom ? "input" : "arguments", text);
+    send_event(w, types[custom][done]);
+}
+
+static void tell_piece(answering *w, choice *c, str piece)
+{
+    strbuf input = {0};
+    const bool custom = last_item(c)->kind == ITEM_CUSTOM_CALL;
+    if (custom)
+        items_put_custom_piece(&c->open, piece.n, last_item(c), &input);
+    const str text = custom ? strbuf_view(&input) : piece;
+    w->out.failed |= input.failed;
+    if (text.n > 0 || w->out.failed)
+        tell_input(w, c, false, text);
+    strbuf_fini(&input);
+}
+
+static void end_call(answering *w, choice *c, call_place place)
+{
+    strbuf input = {0};
+    item *it = last_item(c);
+    it->place = place;
+    it->call = (place == CALL_WHOLE ? c->n_calls : c->n_lost) - 1;
+    const bool custom = it->kind == ITEM_CUSTOM_CALL;
+    if (custom)
+        items_put_custom_input(items_call(c, it), &input);
+    if (custom && input.n > it->told) /* it was not told in pieces */
+        tell_input(w, c, false, (str){input.p + it->told, input.n - it->told});
+    w->out.failed |= input.failed;
+    tell_input(w, c, true,
+               custom ? strbuf_view(&input) : strbuf_view(&items_call(c, it)->arguments));
     strbuf_fini(&input);
     tell_item(w, c, "response.output_item.done", true, "completed");
 }
 
 static void event(answering *w, choice *c, const chat_event *e)
 {
-    if (e->kind == CHAT_EVENT_CALL_END)
-        tell_call(w, c);
-    else
-        tell_text(w, c, e->text, e->kind == CHAT_EVENT_REASONING ? ITEM_REASONING : ITEM_MESSAGE);
+    switch (e->kind) {
+    case CHAT_EVENT_CALL_START: open_call(w, c); return;
+    case CHAT_EVENT_CALL_ARGUMENTS: tell_piece(w, c, e->text); return;
+    case CHAT_EVENT_CALL_END: end_call(w, c, CALL_WHOLE); return;
+    case CHAT_EVENT_CALL_CANCEL: end_call(w, c, CALL_LOST); return;
+    case CHAT_EVENT_REASONING: tell_text(w, c, e->text, ITEM_REASONING); return;
+    default: tell_text(w, c, e->text, ITEM_MESSAGE); return;
+    }
 }
 
 /* ---- the end ---- */
@@ -225,8 +256,10 @@ static void gather_items(choice *c)
     for (size_t i = 0; i < c->n_calls; i++) {
         const bool custom = items_is_custom(c->of, &c->calls[i]);
         item *it = items_add(c, custom ? ITEM_CUSTOM_CALL : ITEM_CALL);
-        if (it != NULL)
+        if (it != NULL) {
+            it->place = CALL_WHOLE;
             it->call = i;
+        }
     }
 }
 

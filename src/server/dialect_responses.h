@@ -25,18 +25,24 @@ typedef struct responses_own {
     str input_items; /* JSON objects with commas between */
 } responses_own;
 
-bool responses_read(ask *a, server *s, api_error *error);
+bool responses_read(ask *a, api_error *error);
 
 /* ---- items of an answer (responses_items.c) ---- */
 
 typedef enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM_CALL } item_kind;
+
+/* Of a call: where it is, the choice's `open`, one of `calls`, or one of `lost`. */
+typedef enum call_place { CALL_OPEN, CALL_WHOLE, CALL_LOST } call_place;
 
 typedef struct item {
     item_kind kind;
     char id[48];
     size_t from, to;              /* bytes of reasoning or content */
     size_t first_token, n_tokens; /* of content, for log-probabilities */
-    size_t call;                  /* index of the call */
+    call_place place;
+    size_t call;     /* index of the call at its place */
+    size_t told;     /* bytes of a custom tool's input that were told */
+    bool told_whole; /* and that was all of it */
 } item;
 
 typedef struct items {
@@ -51,8 +57,12 @@ items *items_of(choice *c);
 item *items_add(choice *c, item_kind kind);
 /* Is this call one of a custom tool? */
 bool items_is_custom(const answering *w, const made_call *call);
-/* The text a custom tool is called with. */
+/* The call of an item. */
+const made_call *items_call(const choice *c, const item *it);
+/* The text a custom tool is called with, or what is there of it. */
 void items_put_custom_input(const made_call *call, strbuf *out);
+/* What the last `bytes` of the open call's arguments add to that text. */
+void items_put_custom_piece(const made_call *call, size_t bytes, item *it, strbuf *out);
 str items_text(const choice *c, const item *it);
 /* An item as a JSON value. `done`: with what it says; else as it is announced. */
 void items_put(answering *w, const choice *c, const item *it, bool done, const char *status);

@@ -16,6 +16,8 @@ typedef struct writer {
     strbuf messages; /* objects with commas between */
     strbuf content, reasoning, calls;
     bool turn; /* of the assistant, not written yet */
+    /* What the client calls the item at hand, and the first one of the turn. */
+    char at[32], turn_at[32];
 } writer;
 
 static bool given(const json_node *node)
@@ -32,6 +34,7 @@ static void flush(writer *w)
         return;
     jp_open(out, '{');
     jp_key_text(out, "role", "assistant");
+    jp_key_text(out, "at", w->turn_at);
     jp_key_str(out, "content", strbuf_view(&w->content));
     if (w->reasoning.n > 0)
         jp_key_str(out, "reasoning_content", strbuf_view(&w->reasoning));
@@ -45,6 +48,13 @@ static void flush(writer *w)
     out->failed |= w->content.failed || w->reasoning.failed || w->calls.failed;
     w->content.n = w->reasoning.n = w->calls.n = 0;
     w->turn = false;
+}
+
+static void begin_turn(writer *w)
+{
+    if (!w->turn)
+        memcpy(w->turn_at, w->at, sizeof w->turn_at);
+    w->turn = true;
 }
 
 /* Parts of content in the form of chat completions. */
@@ -101,7 +111,7 @@ static void add_message(writer *w, const json_node *node)
     if (str_is(json_node_text(role), "assistant")) {
         if (w->content.n > 0 || w->calls.n > 0)
             flush(w);
-        w->turn = true;
+        begin_turn(w);
         add_text(&w->content, json_node_get(node, "content"));
         return;
     }
@@ -109,6 +119,7 @@ static void add_message(writer *w, const json_node *node)
     jp_open(&w->messages, '{');
     jp_key(&w->messages, "role");
     jp_node(&w->messages, role);
+    jp_key_text(&w->messages, "at", w->at);
     put_content(&w->messages, json_node_get(node, "content"));
     jp_close(&w->messages, '}');
 }
@@ -119,7 +130,7 @@ static void add_reasoning(writer *w, const json_node *node)
     const json_node *sealed = json_node_get(node, "encrypted_content");
     if (w->content.n > 0 || w->calls.n > 0)
         flush(w);
-    w->turn = true;
+    begin_turn(w);
     if (json_node_size(content) > 0)
         add_text(&w->reasoning, content);
     else if (json_node_is(sealed, JSON_IS_STRING))
@@ -131,7 +142,7 @@ static void add_call(writer *w, const json_node *node, bool custom)
 {
     strbuf *out = &w->calls;
     const json_node *arguments = json_node_get(node, "arguments");
-    w->turn = true;
+    begin_turn(w);
     jp_open(out, '{');
     jp_key_str(out, "id", json_node_text(json_node_get(node, "call_id")));
     jp_key_text(out, "type", "function");
@@ -156,6 +167,7 @@ static void add_result(writer *w, const json_node *node)
     flush(w);
     jp_open(&w->messages, '{');
     jp_key_text(&w->messages, "role", "tool");
+    jp_key_text(&w->messages, "at", w->at);
     jp_key_str(&w->messages, "tool_call_id", json_node_text(json_node_get(node, "call_id")));
     put_content(&w->messages, json_node_get(node, "output"));
     jp_close(&w->messages, '}');
@@ -163,11 +175,10 @@ static void add_result(writer *w, const json_node *node)
 
 static bool add_item(writer *w, const json_node *node, size_t index, api_error *error)
 {
-    char at[64];
     const str type = json_node_text(json_node_get(node, "type"));
-    snprintf(at, sizeof at, "input[%zu]", index);
+    snprintf(w->at, sizeof w->at, "input[%zu]", index);
     if (!json_node_is(node, JSON_IS_OBJECT))
-        return ask_wrong(error, at, "must be an object");
+        return ask_wrong(error, w->at, "must be an object");
     if (type.n == 0 || str_is(type, "message"))
         add_message(w, node);
     else if (str_is(type, "function_call"))
@@ -179,7 +190,7 @@ static bool add_item(writer *w, const json_node *node, size_t index, api_error *
     else if (str_is(type, "reasoning"))
         add_reasoning(w, node);
     else
-        ask_warn(w->a, "item_ignored", at);
+        ask_warn(w->a, "item_ignored", w->at);
     return true;
 }
 
@@ -227,8 +238,7 @@ static void put_input_text(strbuf *out, str text)
 /* ---- input ---- */
 
 /* Items that are only named, as they were stored: in order, null for those nobody knows. */
-static bool find_named(writer *w, server *s, const json_node *input, const json_node **named,
-                       api_error *error)
+static bool find_named(writer *w, const json_node *input, const json_node **named, api_error *error)
 {
     strbuf json = {0};
     jp_open(&json, '[');
@@ -237,7 +247,7 @@ static bool find_named(writer *w, server *s, const json_node *input, const json_
         if (!str_is(json_node_text(json_node_get(i, "type")), "item_reference"))
             continue;
         const str id = json_node_text(json_node_get(i, "id"));
-        if (shelf_get(api_items(server_api(s)), w->a->realm, id, 0, &found))
+        if (shelf_get(api_items(server_api(w->a->server)), w->a->realm, id, 0, &found))
             jp_raw(&json, strbuf_view(&found));
         else
             jp_null(&json);
@@ -249,14 +259,13 @@ static bool find_named(writer *w, server *s, const json_node *input, const json_
     return error->code == NULL;
 }
 
-static bool read_items(writer *w, server *s, const json_node *input, strbuf *listed,
-                       api_error *error)
+static bool read_items(writer *w, const json_node *input, strbuf *listed, api_error *error)
 {
     size_t index = 0;
     const json_node *named;
     if (json_node_size(input) < 1 || json_node_size(input) > MAX_ITEMS)
         return ask_wrong(error, "input", "must have from 1 to %d items", MAX_ITEMS);
-    if (!find_named(w, s, input, &named, error))
+    if (!find_named(w, input, &named, error))
         return false;
     for (const json_node *i = json_node_first(input); i != NULL; i = json_node_next(i)) {
         const json_node *meant = i;
@@ -272,7 +281,7 @@ static bool read_items(writer *w, server *s, const json_node *input, strbuf *lis
     return true;
 }
 
-static bool read_input(writer *w, server *s, strbuf *listed, api_error *error)
+static bool read_input(writer *w, strbuf *listed, api_error *error)
 {
     const json_node *input = json_node_get(w->a->root, "input");
     if (!given(input)) {
@@ -281,23 +290,24 @@ static bool read_input(writer *w, server *s, strbuf *listed, api_error *error)
         return false;
     }
     if (!json_node_is(input, JSON_IS_STRING))
-        return read_items(w, s, input, listed, error);
+        return read_items(w, input, listed, error);
     jp_open(&w->messages, '{');
     jp_key_text(&w->messages, "role", "user");
+    jp_key_text(&w->messages, "at", "input");
     jp_key_str(&w->messages, "content", json_node_text(input));
     jp_close(&w->messages, '}');
     put_input_text(listed, json_node_text(input));
     return true;
 }
 
-static bool read_previous(writer *w, server *s, responses_own *own, api_error *error)
+static bool read_previous(writer *w, responses_own *own, api_error *error)
 {
     const json_node *node = json_node_get(w->a->root, "previous_response_id");
     own->previous = json_node_text(node);
     if (own->previous.n == 0)
         return true;
-    if (shelf_get(api_responses(server_api(s)), w->a->realm, own->previous, RESPONSES_MESSAGES,
-                  &w->messages))
+    if (shelf_get(api_responses(server_api(w->a->server)), w->a->realm, own->previous,
+                  RESPONSES_MESSAGES, &w->messages))
         return true;
     api_error_set(error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
                   STR_ARG(own->previous));
@@ -347,6 +357,7 @@ static const json_node *make_body(ask *a, str messages, api_error *error)
     if (json_node_text(instructions).n > 0) {
         jp_open(&json, '{');
         jp_key_text(&json, "role", "system");
+        jp_key_text(&json, "at", "instructions");
         jp_key_str(&json, "content", json_node_text(instructions));
         jp_close(&json, '}');
     }
@@ -393,11 +404,11 @@ static bool keep(ask *a, strbuf *text, str *out, api_error *error)
     return ask_keep(a, p, error) && (!failed || ask_no_memory(error));
 }
 
-static bool read_conversation(ask *a, server *s, responses_own *own, api_error *error)
+static bool read_conversation(ask *a, responses_own *own, api_error *error)
 {
     writer w = {.a = a};
     strbuf listed = {0};
-    bool fine = read_previous(&w, s, own, error) && read_input(&w, s, &listed, error);
+    bool fine = read_previous(&w, own, error) && read_input(&w, &listed, error);
     fine = fine && keep(a, &w.messages, &own->messages, error) &&
            keep(a, &listed, &own->input_items, error);
     strbuf_fini(&w.messages);
@@ -407,11 +418,13 @@ static bool read_conversation(ask *a, server *s, responses_own *own, api_error *
     strbuf_fini(&listed);
     if (!fine)
         return false;
+    a->says_at = true;
+    a->names = (ask_names){"input", "tools", "name", "parameters"};
     const json_node *body = make_body(a, own->messages, error);
     return body != NULL && ask_conversation(a, body, 1, error);
 }
 
-bool responses_read(ask *a, server *s, api_error *error)
+bool responses_read(ask *a, api_error *error)
 {
     str suffix;
     responses_own *own = mem_new(1, sizeof *own);
@@ -420,8 +433,8 @@ bool responses_read(ask *a, server *s, api_error *error)
     a->own = own;
     a->any_model = true;
     const json_node *text = json_node_get(a->root, "text");
-    return ask_model(a, s, &suffix, error) && read_settings(a, own, error) &&
-           read_conversation(a, s, own, error) &&
+    return ask_model(a, &suffix, error) && read_settings(a, own, error) &&
+           read_conversation(a, own, error) &&
            ask_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            ask_response_format(a, json_node_get(text, "format"), "text.format", error) &&
            ask_extra_formats(a, error) && ask_thinking(a, CHAT_DIALECT_RESPONSES, suffix, error);

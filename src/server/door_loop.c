@@ -224,11 +224,10 @@ static void on_poll(uv_poll_t *handle, int status, int events)
     (void)events;
 }
 
-/* libuv aborts if its table of descriptors cannot grow. So it grows now, to the highest one that
- * can come: a descriptor of that number is watched for a moment. */
-static mote_status grow_table(loop *l, uint32_t descriptors, mote_error *err)
+/* libuv aborts where it lacks descriptors for itself, so the question comes before it. */
+static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error *err)
 {
-    struct rlimit limit;
+    struct rlimit limit = {0};
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max &&
         limit.rlim_cur < descriptors + SPARE_DESCRIPTORS) {
         rlim_t wanted = descriptors + SPARE_DESCRIPTORS;
@@ -240,9 +239,16 @@ static mote_status grow_table(loop *l, uint32_t descriptors, mote_error *err)
                        "%u connections need more open files than the system allows (%llu); raise "
                        "`ulimit -n` or set --limit connections=N",
                        descriptors, (unsigned long long)limit.rlim_cur);
-    int ends[2], high = (int)limit.rlim_cur - 1;
-    if (high > (int)descriptors + SPARE_DESCRIPTORS)
-        high = (int)descriptors + SPARE_DESCRIPTORS;
+    const rlim_t most = descriptors + SPARE_DESCRIPTORS;
+    *high = (int)(limit.rlim_cur - 1 < most ? limit.rlim_cur - 1 : most);
+    return MOTE_OK;
+}
+
+/* libuv also aborts if its table of descriptors cannot grow. So it grows now, to the highest one
+ * that can come: a descriptor of that number is watched for a moment. */
+static mote_status grow_table(loop *l, int high, mote_error *err)
+{
+    int ends[2];
     if (pipe(ends) != 0)
         return err_set(err, MOTE_E_IO, "no descriptors left to begin with");
     int watched = dup2(ends[0], high);
@@ -277,15 +283,19 @@ static int add_handles(loop *l)
 
 mote_status loop_new(loop **out, const loop_hooks *hooks, uint32_t descriptors, mote_error *err)
 {
+    int high = 0;
     *out = NULL;
+    TRY(allow_descriptors(descriptors, &high, err));
     loop *l = mem_new(1, sizeof *l);
-    if (l == NULL || uv_loop_init(&l->uv) != 0) {
+    const int failed = l != NULL ? uv_loop_init(&l->uv) : UV_ENOMEM;
+    if (failed != 0) {
         mem_free(l);
-        return err_set(err, MOTE_E_MEMORY, "no memory for the loop");
+        return err_set(err, failed == UV_ENOMEM ? MOTE_E_MEMORY : MOTE_E_IO,
+                       "the network cannot be used: %s", uv_strerror(failed));
     }
     l->hooks = *hooks;
     uv_loop_configure(&l->uv, UV_METRICS_IDLE_TIME);
-    mote_status status = grow_table(l, descriptors, err);
+    mote_status status = grow_table(l, high, err);
     if (status == MOTE_OK && add_handles(l) != 0)
         status = err_set(err, MOTE_E_IO, "the loop cannot be set up");
     if (status != MOTE_OK) {

@@ -107,6 +107,7 @@ static void log_it(const exchange *x, int status)
                                          .seconds = os_now() - x->came,
                                          .in = x->body.n,
                                          .out = x->sent,
+                                         .key = x->access.key,
                                          .figures = x->figures.stop != NULL ? &x->figures : NULL});
 }
 
@@ -351,10 +352,21 @@ void exchange_fail(exchange *x, const api_error *e)
         snprintf(text, sizeof text, "%u", ms);
         exchange_add_header(x, "retry-after-ms", text);
     }
-    exchange_reply(x, status, "application/json; charset=utf-8", strbuf_view(&body));
+    exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
     if (body.failed)
         conn_abort(x->c);
     strbuf_fini(&body);
+}
+
+void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
+{
+    api_error error;
+    api_error_no_memory(&error);
+    if (body->failed)
+        exchange_fail(x, &error);
+    else
+        exchange_reply(x, 200, content_type, strbuf_view(body));
+    strbuf_fini(body);
 }
 
 /* ---- the way off the loop ---- */

@@ -31,8 +31,10 @@ typedef struct http_request {
     str query; /* without '?', as it came */
     str tail;  /* of a route that ends with a wildcard: what it stands for */
     str body;
-    uint64_t client; /* by key, or by address without one */
-    uint64_t realm;  /* by key; 0 if there are no keys */
+    uint64_t client;     /* by key, or by address without one */
+    uint64_t realm;      /* by key; 0 if there are no keys */
+    bool admin;          /* the key has that scope, or there are no keys */
+    struct quota *quota; /* what the key may use; NULL if there are no keys */
 } http_request;
 
 const http_request *exchange_request(const exchange *x);
@@ -51,6 +53,10 @@ void exchange_add_header(exchange *x, const char *name, const char *value);
 
 /* The whole reply; the body is copied. Ends the exchange. */
 void exchange_reply(exchange *x, int status, const char *content_type, str body);
+#define EXCHANGE_JSON "application/json; charset=utf-8"
+/* The same with 200, of a body that was built, which is freed; if there was no memory to build it,
+ * the reply says so. */
+void exchange_reply_built(exchange *x, const char *content_type, strbuf *body);
 
 /* A stream: begin, any number of writes, end. Bytes are copied and sent together at the end of
  * the loop's turn. A client that takes nothing for too long, or lets too much pile up, is gone. */
@@ -106,6 +112,8 @@ typedef struct api_error {
 
 void api_error_set(api_error *e, api_error_kind kind, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* For want of memory, which may be there in a second. */
+void api_error_no_memory(api_error *e);
 /* The error as a body of this dialect, appended to `out`; returns the HTTP status. */
 int api_error_print(const api_error *e, api_dialect dialect, const char *request_id, strbuf *out);
 /* Replies with it, headers included. Ends the exchange. */

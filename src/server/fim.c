@@ -68,10 +68,9 @@ static bool add_gap(ids *b, str before, str after, const json_node *extra, api_e
     return add_mark(b, "<|fim_middle|>", error);
 }
 
-bool fim_add_prompt(ask *a, server *s, str before, str after, const json_node *extra,
-                    api_error *error)
+bool fim_add_prompt(ask *a, str before, str after, const json_node *extra, api_error *error)
 {
-    ids b = {.model = server_kit(s)->model};
+    ids b = {.model = served_kit(a->served)->model};
     if (!add_gap(&b, before, after, extra, error) || !ask_add_prompt(a, (str){"", 0}, error)) {
         mem_free(b.p);
         return false;

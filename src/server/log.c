@@ -84,6 +84,13 @@ size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as
                 : " %s %s %s %d %.3fs in=%llu out=%llu",
         r->id, r->method, r->label, r->status, r->seconds, (unsigned long long)r->in,
         (unsigned long long)r->out);
+    if (r->key != NULL && r->key[0] != '\0')
+        add(&b, as_json ? ",\"key\":\"%s\"" : " key=%s", r->key);
+    if (r->figures != NULL && r->figures->model != NULL) {
+        add(&b, as_json ? ",\"model\":\"" : " model=");
+        add_escaped(&b, r->figures->model, as_json);
+        add(&b, as_json ? "\"" : "");
+    }
     if (r->figures != NULL && as_json)
         add_figures_json(&b, r->figures);
     else if (r->figures != NULL)

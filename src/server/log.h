@@ -13,6 +13,7 @@
 
 /* Of a request that was answered by the model. */
 typedef struct log_figures {
+    const char *model;                   /* that answered; NULL: there is only one */
     uint64_t prompt, cached, out, think; /* tokens */
     double queue, first_token;           /* seconds */
     double rate;                         /* tokens a second, once it wrote */
@@ -27,6 +28,7 @@ typedef struct log_request {
     int status;                 /* as sent; 499: the client went before the end */
     double seconds;             /* from the head to the end of the reply */
     uint64_t in, out;           /* bytes of the bodies */
+    const char *key;            /* what its key is called; NULL or "": nothing */
     const log_figures *figures; /* NULL: the model was not asked */
 } log_request;
 

@@ -3,6 +3,7 @@
 #include "server/metrics.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
 void request_counts_add(request_counts *c, api_dialect dialect, const char *label, int status)
@@ -75,23 +76,150 @@ static void put_label_text(strbuf *out, const char *text)
     }
 }
 
-static void histogram(strbuf *out, const char *name, const sched_histogram *h, const char *help)
+/* `mote_NAME{model="...",MORE} `, after which the value stands. */
+static void put_of_model(strbuf *out, const char *name, const metrics_model *m, const char *more)
+{
+    put(out, "mote_%s{model=\"", name);
+    put_label_text(out, m->name);
+    put(out, "\"%s%s} ", more[0] != '\0' ? "," : "", more);
+}
+
+/* ---- what every model has ---- */
+
+/* A series: where in metrics_model it stands, and as what. */
+typedef struct model_row {
+    const char *name; /* of its family; NULL: that of the row before */
+    const char *help;
+    const char *label; /* beside the model's, or "" */
+    size_t at;
+    enum { ROW_U64, ROW_U32, ROW_REAL } kind;
+    bool gauge;
+} model_row;
+
+static void put_row_value(strbuf *out, const model_row *r, const metrics_model *m)
+{
+    const char *at = (const char *)m + r->at;
+    switch (r->kind) {
+    case ROW_U64:
+        put(out, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+        break;
+    case ROW_U32: put(out, "%u\n", (unsigned)*(const uint32_t *)(const void *)at); break;
+    case ROW_REAL: put(out, "%.17g\n", *(const double *)(const void *)at); break;
+    }
+}
+
+/* Of all models, or of those that see. */
+static void put_rows(strbuf *out, const metrics_view *v, const model_row *rows, size_t n,
+                     bool only_seeing)
+{
+    const char *name = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].name != NULL) {
+            name = rows[i].name;
+            family(out, name, rows[i].gauge ? "gauge" : "counter", rows[i].help);
+        }
+        for (size_t k = 0; k < v->n_models; k++) {
+            if (only_seeing && !v->models[k].sees)
+                continue;
+            put_of_model(out, name, &v->models[k], rows[i].label);
+            put_row_value(out, &rows[i], &v->models[k]);
+        }
+    }
+}
+
+static void histogram_of(strbuf *out, const char *name, const metrics_model *m,
+                         const sched_histogram *h)
 {
     uint64_t below = 0;
     double bound = SCHED_BUCKET_FIRST;
-    family(out, name, "histogram", help);
+    char whole[64], label[32];
+    snprintf(whole, sizeof whole, "%s_bucket", name);
     for (size_t i = 0; i + 1 < SCHED_BUCKETS; i++, bound *= 2) {
         below += h->count[i];
-        put(out, "mote_%s_bucket{le=\"%g\"} %llu\n", name, bound, (unsigned long long)below);
+        snprintf(label, sizeof label, "le=\"%g\"", bound);
+        put_of_model(out, whole, m, label);
+        put(out, "%llu\n", (unsigned long long)below);
     }
     /* All buckets come from one reading, so that the last one is the count whatever goes on. */
     below += h->count[SCHED_BUCKETS - 1];
-    put(out, "mote_%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)below);
-    put(out, "mote_%s_sum %.17g\n", name, h->sum);
-    put(out, "mote_%s_count %llu\n", name, (unsigned long long)below);
+    put_of_model(out, whole, m, "le=\"+Inf\"");
+    put(out, "%llu\n", (unsigned long long)below);
+    snprintf(whole, sizeof whole, "%s_sum", name);
+    put_of_model(out, whole, m, "");
+    put(out, "%.17g\n", h->sum);
+    snprintf(whole, sizeof whole, "%s_count", name);
+    put_of_model(out, whole, m, "");
+    put(out, "%llu\n", (unsigned long long)below);
+}
+
+/* `at`: of a sched_histogram in metrics_model. */
+static void histogram(strbuf *out, const metrics_view *v, const char *name, size_t at,
+                      const char *help)
+{
+    family(out, name, "histogram", help);
+    for (size_t k = 0; k < v->n_models; k++) {
+        const char *m = (const char *)&v->models[k];
+        histogram_of(out, name, &v->models[k], (const sched_histogram *)(const void *)(m + at));
+    }
 }
 
 /* ---- families ---- */
+
+#define AT(member) offsetof(metrics_model, member)
+/* clang-format off */
+static const model_row work_rows[] = {
+    {"cancelled_total", "Answers whose client left, by what they were doing.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
+    {NULL, NULL, "phase=\"reading\"", AT(work.canceled_reading), ROW_U64, false},
+    {NULL, NULL, "phase=\"writing\"", AT(work.canceled_writing), ROW_U64, false},
+    {"answers_total", "Answers that came to their end.", "", AT(work.finished), ROW_U64, false},
+    {"prompt_tokens_total", "Tokens of prompts, reused ones included.", "", AT(work.prompt_tokens), ROW_U64, false},
+    {"cached_tokens_total", "Tokens of prompts that were not read again.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
+    {NULL, NULL, "tier=\"ram\"", AT(work.reused_ended_tokens), ROW_U64, false},
+    {"read_tokens_total", "Tokens of prompts that were read.", "", AT(work.read_tokens), ROW_U64, false},
+    {"generated_tokens_total", "Tokens written, thinking included.", "", AT(work.written_tokens), ROW_U64, false},
+    {"thinking_tokens_total", "Tokens written while thinking.", "", AT(work.think_tokens), ROW_U64, false},
+    {"tool_calls_total", "Calls of tools that answers asked for.", "", AT(work.calls), ROW_U64, false},
+    {"tool_call_malformed_total", "What looked like a call and was passed on as text.", "", AT(calls_malformed), ROW_U64, false},
+    {"loops_detected_total", "Answers found to repeat themselves.", "", AT(work.loops_found), ROW_U64, false},
+    {"loops_recovered_total", "Of these, how many got out of it.", "", AT(work.loops_left), ROW_U64, false},
+    {"put_back_total", "Answers put back for want of room, to go on later.", "", AT(work.put_back), ROW_U64, false},
+    {"steps_total", "Passes through the model.", "", AT(work.steps), ROW_U64, false},
+    {"step_rows_total", "Tokens in all passes; by passes: the batch size.", "", AT(work.step_rows), ROW_U64, false},
+    {"step_prompt_rows_total", "Of these, tokens of prompts.", "", AT(work.prompt_rows), ROW_U64, false},
+    {"step_seconds_total", "Time in passes; of all time: how busy the engine is.", "", AT(work.step_seconds), ROW_REAL, false},
+    {"queue_length", "Requests that wait to begin.", "", AT(work.queued), ROW_U32, true},
+    {"sequences_active", "Answers at work, by what they are doing.", "phase=\"reading\"", AT(work.reading), ROW_U32, true},
+    {NULL, NULL, "phase=\"writing\"", AT(work.writing), ROW_U32, true},
+    {"sequences_limit", "Answers that can be at work at once.", "", AT(work.parallel), ROW_U32, true},
+    {"sequences_kept", "Ended conversations kept for their beginnings.", "", AT(work.ended_kept), ROW_U32, true},
+    {"positions_limit", "Tokens that all conversations can hold.", "", AT(work.positions_total), ROW_U64, true},
+    {"positions_free", "How many more they can hold now.", "", AT(work.positions_free), ROW_U64, true},
+    {"states_limit", "Recurrent states that can be kept.", "", AT(work.states_total), ROW_U64, true},
+    {"states_used", "Recurrent states that are kept.", "", AT(work.states_used), ROW_U64, true},
+};
+
+static const model_row memory_rows[] = {
+    {"memory_bytes", "Memory by what it holds, as planned at the start; of models that are loaded.", "kind=\"weights\"", AT(memory.weights), ROW_U64, true},
+    {NULL, NULL, "kind=\"model\"", AT(memory.model), ROW_U64, true},
+    {NULL, NULL, "kind=\"kv\"", AT(memory.pages), ROW_U64, true},
+    {NULL, NULL, "kind=\"state\"", AT(memory.states), ROW_U64, true},
+    {NULL, NULL, "kind=\"scratch\"", AT(memory.scratch), ROW_U64, true},
+};
+
+/* Of those that see. */
+static const model_row picture_rows[] = {
+    {"pictures_total", "Pictures and films of requests that had their turn.", "", AT(sight.asked), ROW_U64, false},
+    {"pictures_found_total", "Of these, how many had been seen before.", "", AT(sight.found), ROW_U64, false},
+    {"pictures_looked_total", "How many the tower looked at.", "", AT(sight.looked), ROW_U64, false},
+    {"pictures_failed_total", "How many could not be read, or had no room.", "", AT(sight.failed), ROW_U64, false},
+    {"picture_seconds_total", "Time spent on pictures, by all threads.", "", AT(sight.seconds), ROW_REAL, false},
+    {"pictures_waiting", "Requests that wait to have theirs looked at.", "", AT(sight.waiting), ROW_U32, true},
+    {"pictures_kept", "Pictures and films that are held.", "", AT(sight.kept), ROW_U32, true},
+    {"picture_bytes", "Memory that they take.", "", AT(sight.bytes), ROW_U64, true},
+};
+/* clang-format on */
+
+#define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
 static const char *dialect_name(api_dialect dialect)
 {
@@ -114,82 +242,36 @@ static void put_requests(strbuf *out, const metrics_view *v)
             "Requests answered in a form they had asked for.");
     family(out, "rejected_total", "counter",
            "What was turned away before any work was done for it.");
-    labelled(out, "rejected_total", "reason", "queue_full", v->work.refused_full);
+    for (size_t i = 0; i < v->n_models; i++) {
+        put_of_model(out, "rejected_total", &v->models[i], "reason=\"queue_full\"");
+        put(out, "%llu\n", (unsigned long long)v->models[i].work.refused_full);
+    }
     labelled(out, "rejected_total", "reason", "connection", v->door.refused_connections);
     labelled(out, "rejected_total", "reason", "door", v->door.refused_requests);
-    family(out, "cancelled_total", "counter",
-           "Answers whose client left, by what they were doing.");
-    labelled(out, "cancelled_total", "phase", "queued", v->work.canceled_queued);
-    labelled(out, "cancelled_total", "phase", "reading", v->work.canceled_reading);
-    labelled(out, "cancelled_total", "phase", "writing", v->work.canceled_writing);
-}
-
-static void put_tokens(strbuf *out, const sched_figures *f)
-{
-    counter(out, "answers_total", f->finished, "Answers that came to their end.");
-    counter(out, "prompt_tokens_total", f->prompt_tokens,
-            "Tokens of prompts, reused ones included.");
-    family(out, "cached_tokens_total", "counter", "Tokens of prompts that were not read again.");
-    labelled(out, "cached_tokens_total", "tier", "live", f->reused_live_tokens);
-    labelled(out, "cached_tokens_total", "tier", "ram", f->reused_ended_tokens);
-    counter(out, "read_tokens_total", f->read_tokens, "Tokens of prompts that were read.");
-    counter(out, "generated_tokens_total", f->written_tokens, "Tokens written, thinking included.");
-    counter(out, "thinking_tokens_total", f->think_tokens, "Tokens written while thinking.");
-    counter(out, "tool_calls_total", f->calls, "Calls of tools that answers asked for.");
-    counter(out, "loops_detected_total", f->loops_found, "Answers found to repeat themselves.");
-    counter(out, "loops_recovered_total", f->loops_left, "Of these, how many got out of it.");
-    counter(out, "put_back_total", f->put_back,
-            "Answers put back for want of room, to go on later.");
-}
-
-static void put_batches(strbuf *out, const sched_figures *f)
-{
-    counter(out, "steps_total", f->steps, "Passes through the model.");
-    counter(out, "step_rows_total", f->step_rows,
-            "Tokens in all passes; by passes: the batch size.");
-    counter(out, "step_prompt_rows_total", f->prompt_rows, "Of these, tokens of prompts.");
-    family(out, "step_seconds_total", "counter",
-           "Time in passes; of all time: how busy the engine is.");
-    put(out, "mote_step_seconds_total %.17g\n", f->step_seconds);
-    gauge(out, "queue_length", f->queued, "Requests that wait to begin.");
-    family(out, "sequences_active", "gauge", "Answers at work, by what they are doing.");
-    labelled(out, "sequences_active", "phase", "reading", f->reading);
-    labelled(out, "sequences_active", "phase", "writing", f->writing);
-    gauge(out, "sequences_limit", f->parallel, "Answers that can be at work at once.");
-    gauge(out, "sequences_kept", f->ended_kept, "Ended conversations kept for their beginnings.");
-    gauge(out, "positions_limit", (double)f->positions_total,
-          "Tokens that all conversations can hold.");
-    gauge(out, "positions_free", (double)f->positions_free, "How many more they can hold now.");
-    gauge(out, "states_limit", (double)f->states_total, "Recurrent states that can be kept.");
-    gauge(out, "states_used", (double)f->states_used, "Recurrent states that are kept.");
+    labelled(out, "rejected_total", "reason", "key_requests", v->over_quota[QUOTA_REQUESTS]);
+    labelled(out, "rejected_total", "reason", "key_tokens", v->over_quota[QUOTA_TOKENS]);
+    labelled(out, "rejected_total", "reason", "key_parallel", v->over_quota[QUOTA_PARALLEL]);
 }
 
 static void put_memory(strbuf *out, const metrics_view *v)
 {
-    family(out, "memory_bytes", "gauge", "Memory by what it holds, as planned at the start.");
-    labelled(out, "memory_bytes", "kind", "weights", v->memory.weights);
-    labelled(out, "memory_bytes", "kind", "model", v->memory.model);
-    labelled(out, "memory_bytes", "kind", "kv", v->memory.pages);
-    labelled(out, "memory_bytes", "kind", "state", v->memory.states);
-    labelled(out, "memory_bytes", "kind", "scratch", v->memory.scratch);
-    if (v->sees)
-        labelled(out, "memory_bytes", "kind", "vision", v->memory_vision);
+    put_rows(out, v, memory_rows, COUNT(memory_rows), false);
+    for (size_t i = 0; i < v->n_models; i++)
+        if (v->models[i].sees) {
+            put_of_model(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
+            put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
+        }
     labelled(out, "memory_bytes", "kind", "requests", v->door.body_bytes);
     if (v->memory_limit > 0)
         gauge(out, "memory_limit_bytes", (double)v->memory_limit, "What --memory allows.");
 }
 
-static void put_pictures(strbuf *out, const sight_figures *f)
+static bool any_sees(const metrics_view *v)
 {
-    counter(out, "pictures_total", f->asked, "Pictures and films of requests that had their turn.");
-    counter(out, "pictures_found_total", f->found, "Of these, how many had been seen before.");
-    counter(out, "pictures_looked_total", f->looked, "How many the tower looked at.");
-    counter(out, "pictures_failed_total", f->failed, "How many could not be read, or had no room.");
-    family(out, "picture_seconds_total", "counter", "Time spent on pictures, by all threads.");
-    put(out, "mote_picture_seconds_total %.17g\n", f->seconds);
-    gauge(out, "pictures_waiting", f->waiting, "Requests that wait to have theirs looked at.");
-    gauge(out, "pictures_kept", f->kept, "Pictures and films that are held.");
-    gauge(out, "picture_bytes", (double)f->bytes, "Memory that they take.");
+    bool sees = false;
+    for (size_t i = 0; i < v->n_models; i++)
+        sees |= v->models[i].sees;
+    return sees;
 }
 
 static void put_door(strbuf *out, const metrics_view *v)
@@ -199,7 +281,6 @@ static void put_door(strbuf *out, const metrics_view *v)
           "Longest turn of the network thread within the last two seconds.");
     gauge(out, "loop_lag_max_seconds", v->door.loop_longest, "Longest turn since the start.");
     counter(out, "loop_slow_turns_total", v->door.loop_over_20_ms, "Turns that took over 20 ms.");
-    gauge(out, "model_loaded", 1, "A model is ready to answer.");
     gauge(out, "draining", v->draining, "1 while the server finishes its work before it stops.");
     gauge(out, "uptime_seconds", v->uptime, "Since the server was started.");
 }
@@ -208,27 +289,65 @@ static void put_info(strbuf *out, const metrics_view *v)
 {
     family(out, "build_info", "gauge", "What runs here.");
     put(out, "mote_build_info{version=\"%s\",isa=\"%s\"} 1\n", v->version, v->isa);
-    family(out, "model_info", "gauge", "The model that answers.");
-    strbuf_text(out, "mote_model_info{model=\"");
-    put_label_text(out, v->model);
-    strbuf_text(out, "\"} 1\n");
+    family(out, "model_info", "gauge", "The models that answer.");
+    for (size_t i = 0; i < v->n_models; i++) {
+        put_of_model(out, "model_info", &v->models[i], "");
+        strbuf_text(out, "1\n");
+    }
+    family(out, "model_loaded", "gauge", "1 if the model is ready to answer.");
+    for (size_t i = 0; i < v->n_models; i++) {
+        put_of_model(out, "model_loaded", &v->models[i], "");
+        strbuf_text(out, v->models[i].loaded ? "1\n" : "0\n");
+    }
 }
 
 void metrics_print(strbuf *out, const metrics_view *v)
 {
     put_info(out, v);
     put_requests(out, v);
-    put_tokens(out, &v->work);
-    put_batches(out, &v->work);
+    put_rows(out, v, work_rows, COUNT(work_rows), false);
     put_memory(out, v);
-    if (v->sees)
-        put_pictures(out, &v->sight);
+    if (any_sees(v)) {
+        put_rows(out, v, picture_rows, COUNT(picture_rows), true);
+        counter(out, "decoders_lost_total", v->door.decoders_lost,
+                "Times the process was gone that decodes pictures.");
+    }
     put_door(out, v);
-    histogram(out, "queue_seconds", &v->work.queue_seconds, "Waiting to begin.");
-    histogram(out, "prefill_seconds", &v->work.reading_seconds, "Reading the prompt.");
-    histogram(out, "first_token_seconds", &v->work.first_token_seconds,
+    histogram(out, v, "queue_seconds", AT(work.queue_seconds), "Waiting to begin.");
+    histogram(out, v, "prefill_seconds", AT(work.reading_seconds), "Reading the prompt.");
+    histogram(out, v, "first_token_seconds", AT(work.first_token_seconds),
               "From the request to its first token.");
-    histogram(out, "inter_token_seconds", &v->work.between_seconds,
+    histogram(out, v, "inter_token_seconds", AT(work.between_seconds),
               "Between two tokens of one answer.");
-    histogram(out, "request_seconds", &v->work.request_seconds, "From the request to its end.");
+    histogram(out, v, "request_seconds", AT(work.request_seconds), "From the request to its end.");
+}
+
+/* ---- all models together ---- */
+
+static void add_rows(metrics_model *into, const metrics_model *m, const model_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *to = (char *)into + rows[i].at;
+        const void *from = (const char *)m + rows[i].at;
+        switch (rows[i].kind) {
+        case ROW_U64: *(uint64_t *)to += *(const uint64_t *)from; break;
+        case ROW_U32: *(uint32_t *)to += *(const uint32_t *)from; break;
+        case ROW_REAL: *(double *)to += *(const double *)from; break;
+        }
+    }
+}
+
+void metrics_sum(metrics_model *out, const metrics_view *v)
+{
+    *out = (metrics_model){.name = v->models[0].name};
+    for (size_t i = 0; i < v->n_models; i++) {
+        const metrics_model *m = &v->models[i];
+        add_rows(out, m, work_rows, COUNT(work_rows));
+        add_rows(out, m, memory_rows, COUNT(memory_rows));
+        add_rows(out, m, picture_rows, COUNT(picture_rows));
+        out->work.refused_full += m->work.refused_full;
+        out->memory.total += m->memory.total;
+        out->memory_vision += m->memory_vision;
+        out->sees |= m->sees;
+    }
 }

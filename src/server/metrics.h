@@ -2,13 +2,14 @@
 /*
  * metrics.h - figures for those who watch: Prometheus' text format.
  *
- * Label values come from fixed sets: dialects, labels of the route table, statuses that we
- * send, phases, kinds of memory. So however strange the requests are, the number of series
- * has a bound. There is no series for what this engine does not do.
+ * Label values come from fixed sets: the models that are served, dialects, labels of the route
+ * table, statuses that we send, phases, kinds of memory. So however strange the requests are, the
+ * number of series has a bound. There is no series for what this engine does not do.
  */
 #ifndef MOTE_SERVER_METRICS_H
 #define MOTE_SERVER_METRICS_H
 
+#include "server/quota.h"
 #include "server/server.h"
 #include "server/sight.h"
 
@@ -29,22 +30,34 @@ typedef struct request_counts {
 
 void request_counts_add(request_counts *c, api_dialect dialect, const char *label, int status);
 
-/* All that is printed, gathered at one moment. */
-typedef struct metrics_view {
-    const char *model, *version, *isa;
-    const request_counts *counts;
+/* Figures of one model. */
+typedef struct metrics_model {
+    const char *name;
+    bool loaded;
     sched_figures work;
-    server_figures door;
-    mote_memory memory;
-    uint64_t memory_limit; /* 0: none */
+    uint64_t calls_malformed; /* passed on as text */
+    mote_memory memory;       /* its total: with what seeing may take */
     bool sees;
     uint64_t memory_vision; /* planned; 0 if it does not see */
     sight_figures sight;
+} metrics_model;
+
+/* All that is printed, gathered at one moment. */
+typedef struct metrics_view {
+    const char *version, *isa;
+    const request_counts *counts;
+    metrics_model models[SERVER_MAX_MODELS];
+    size_t n_models;
+    server_figures door;
+    uint64_t over_quota[QUOTA_KINDS]; /* requests refused for a limit of their key */
+    uint64_t memory_limit;            /* 0: none */
     bool draining;
     double uptime;
 } metrics_view;
 
 void metrics_gather(metrics_view *v, server *s);
 void metrics_print(strbuf *out, const metrics_view *v);
+/* All models together, without the histograms; its name is that of the first. */
+void metrics_sum(metrics_model *out, const metrics_view *v);
 
 #endif

@@ -33,32 +33,31 @@ static void read_file(model_facts *out)
             snprintf(out->format, sizeof out->format, "%s", formats[i].name);
 }
 
-static void make_digest(model_facts *out, const server *s)
+static void make_digest(model_facts *out, const served *m)
 {
     char text[256];
     digest d = {0};
-    snprintf(text, sizeof text, "%s %llu %lld", server_model_name(s),
-             (unsigned long long)out->info.file_bytes, (long long)server_model_date(s));
+    snprintf(text, sizeof text, "%s %llu %lld", served_name(m),
+             (unsigned long long)out->info.file_bytes, (long long)served_date(m));
     digest_of(&d, str_of(text));
     digest_print(&d, out->digest);
 }
 
-void model_facts_read(model_facts *out, const server *s)
+void model_facts_read(model_facts *out, const served *m)
 {
-    const server_options *o = server_settings(s);
     size_t n = 0;
     *out = (model_facts){.family = "qwen35", .format = "unknown"};
-    mote_model_describe(o->model, &out->info);
+    mote_model_describe(served_model(m), &out->info);
     const double size = (double)out->info.parameters;
     snprintf(out->parameters, sizeof out->parameters, size < 1e9 ? "%.1fM" : "%.1fB",
              size / (size < 1e9 ? 1e6 : 1e9));
-    make_digest(out, s);
-    ollama_time_of(server_model_date(s), 0, out->date);
+    make_digest(out, m);
+    ollama_time_of(served_date(m), 0, out->date);
     static const char mark[] = "<|fim_prefix|>";
-    out->insert = mote_tokenize(o->model, mark, sizeof mark - 1, MOTE_TEXT_CONTROL, NULL, 0, &n,
-                                NULL) == MOTE_OK &&
+    out->insert = mote_tokenize(served_model(m), mark, sizeof mark - 1, MOTE_TEXT_CONTROL, NULL, 0,
+                                &n, NULL) == MOTE_OK &&
                   n == 1;
-    if (o->model_path == NULL || os_map_open(&out->map, o->model_path, NULL) != MOTE_OK)
+    if (os_map_open(&out->map, served_path(m), NULL) != MOTE_OK)
         return;
     if (gguf_read(&out->file, out->map.data, out->map.bytes, NULL) == MOTE_OK)
         read_file(out);

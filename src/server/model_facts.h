@@ -9,7 +9,7 @@
 
 #include "base/os.h"
 #include "gguf/gguf.h"
-#include "server/server.h"
+#include "server/served.h"
 
 typedef struct model_facts {
     mote_model_info info;
@@ -24,7 +24,7 @@ typedef struct model_facts {
 } model_facts;
 
 /* Never fails: what cannot be known is empty or "unknown". */
-void model_facts_read(model_facts *out, const server *s);
+void model_facts_read(model_facts *out, const served *m);
 void model_facts_fini(model_facts *facts);
 
 #endif

@@ -12,7 +12,7 @@ const char *openai_finish(stop_cause cause)
 str openai_token_text(const answering *w, mote_token token)
 {
     str text;
-    text.p = mote_token_bytes(server_kit(w->server)->model, token, &text.n);
+    text.p = mote_token_bytes(served_kit(w->ask.served)->model, token, &text.n);
     return text;
 }
 
@@ -56,7 +56,7 @@ void openai_put_head(answering *w, const char *object, strbuf *out)
     jp_key_text(out, "id", w->id);
     jp_key_text(out, "object", object);
     jp_key_int(out, "created", w->created);
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key_text(out, "system_fingerprint", answering_fingerprint(w));
 }
 

@@ -6,7 +6,7 @@
 #include "server/answering.h"
 
 /* dialect_openai_chat.c: the body of a chat completion. */
-bool openai_read_chat(ask *a, server *s, api_error *error);
+bool openai_read_chat(ask *a, api_error *error);
 /* "stop", "length" or "tool_calls" */
 const char *openai_finish(stop_cause cause);
 /* An array: token, logprob, bytes and top_logprobs of the choice's tokens from `from` on. */

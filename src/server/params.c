@@ -21,12 +21,11 @@ typedef struct reading {
     api_error *error;
 } reading;
 
-param_limits param_limits_of(const server *s)
+param_limits param_limits_of(const served *m)
 {
     mote_model_info info;
-    mote_model_describe(server_settings(s)->model, &info);
-    return (param_limits){.vocabulary = info.vocabulary,
-                          .context = sched_settings(server_sched(s))->context};
+    mote_model_describe(served_model(m), &info);
+    return (param_limits){.vocabulary = info.vocabulary, .context = served_context(m)};
 }
 
 static double end_of(double end, const param_limits *limits)
@@ -225,8 +224,11 @@ static bool read_preset(const reading *r, const param *p, const json_node *node)
     const str text = json_node_text(node);
     if (!json_node_is(node, JSON_IS_STRING))
         return wrong_type(r, p, "string");
-    if (str_is(text, "auto"))
+    if (str_is(text, "auto")) {
+        r->a->answer.task = MOTE_TASK_GENERAL;
+        r->a->has_task = false;
         return true;
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_is(text, names[i])) {
             r->a->answer.task = (mote_task)i;
@@ -257,6 +259,17 @@ static const char *type_names(unsigned types)
         if (list[i].types == types)
             return list[i].names;
     return "any";
+}
+
+static bool read_window(const reading *r, const param *p, const json_node *node)
+{
+    double x;
+    if (!read_integer(r, p, node, &x))
+        return false;
+    r->a->no_repetition = x == 0;
+    r->a->answer.sampling.repeat_last = x < 0 ? UINT32_MAX : (uint32_t)x;
+    r->a->answer.set |= MOTE_SET_REPEAT_LAST;
+    return true;
 }
 
 static bool read_unused(const reading *r, const param *p, const json_node *node)
@@ -317,6 +330,7 @@ static bool read_field(const reading *r, const param *p, const json_node *node)
     case PARAM_STOP: return read_stop(r, p, node);
     case PARAM_BIAS: return read_bias(r, p, node);
     case PARAM_PRESET: return read_preset(r, p, node);
+    case PARAM_WINDOW: return read_window(r, p, node);
     case PARAM_UNUSED: return read_unused(r, p, node);
     case PARAM_IGNORED: return true;
     case PARAM_WARNED: ask_warn(r->a, "ignored_field", p->name); return true;
@@ -405,6 +419,8 @@ bool params_settle(ask *a, api_error *error)
     const uint32_t most = a->answer.max_tokens;
     if (most > 0 && a->min_tokens > most)
         return ask_wrong(error, "min_tokens", "is more than max_tokens, %u", (unsigned)most);
+    if (a->no_repetition)
+        a->answer.sampling.repetition = 1;
     if (!a->has_seed) {
         uint32_t seed; /* short enough for every reader of JSON, and for people */
         if (!answering_random(&seed, sizeof seed)) {

@@ -54,6 +54,7 @@ typedef enum param_kind {
     PARAM_BIAS,       /* {"id": add} or [[id, add]] */
     PARAM_PRESET,     /* the name of a task */
     PARAM_OTHER,      /* the dialect reads it; `types` says what it may be */
+    PARAM_WINDOW,     /* repeat_last_n */
     PARAM_UNUSED,     /* REAL or COUNT that is checked and has no effect: a warning unless it
                        * is `neutral` */
     PARAM_IGNORED,    /* whatever it is, without a word */
@@ -96,7 +97,7 @@ typedef struct param_limits {
     uint64_t context;
 } param_limits;
 
-param_limits param_limits_of(const server *s);
+param_limits param_limits_of(const served *m);
 
 /*
  * Reads the fields of `object` that the table has for `place`. `under` is what its pointers begin

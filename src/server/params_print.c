@@ -42,6 +42,7 @@ static const char *kind_name(param_kind kind)
     case PARAM_PRESET: return "string";
     case PARAM_STOP: return "string or strings";
     case PARAM_BIAS: return "object or pairs";
+    case PARAM_WINDOW: return "integer";
     case PARAM_UNUSED: return "number";
     case PARAM_IGNORED: return "ignored";
     case PARAM_WARNED: return "ignored, with a warning";

@@ -207,6 +207,8 @@ static bool check_head(exchange *x, double now, api_error *error)
         return false;
     x->request.client = x->access.client;
     x->request.realm = x->access.realm;
+    x->request.admin = x->access.scopes & 1u << PRIVILEGE_ADMIN;
+    x->request.quota = x->access.quota;
     if (s->draining && x->route->privilege != PRIVILEGE_PUBLIC) {
         api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is about to stop");
         return false;

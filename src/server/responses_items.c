@@ -53,12 +53,61 @@ bool items_is_custom(const answering *w, const made_call *call)
     return false;
 }
 
+const made_call *items_call(const choice *c, const item *it)
+{
+    switch (it->place) {
+    case CALL_WHOLE: return &c->calls[it->call];
+    case CALL_LOST: return &c->lost[it->call];
+    case CALL_OPEN: break;
+    }
+    return &c->open;
+}
+
+/* Reads `text` between two more, and appends the string it is or has. */
+static bool put_string_of(const char *before, str text, const char *after, strbuf *out)
+{
+    strbuf json = {0};
+    json_doc *doc = NULL;
+    strbuf_text(&json, before);
+    strbuf_put(&json, text);
+    strbuf_text(&json, after);
+    const mote_status status =
+        json.failed ? MOTE_E_MEMORY : json_doc_read(&doc, strbuf_view(&json), NULL);
+    const json_node *root = status == MOTE_OK ? json_doc_root(doc) : NULL;
+    strbuf_put(out, json_node_text(json_node_is(root, JSON_IS_OBJECT) ? json_node_get(root, "input")
+                                                                      : root));
+    out->failed |= status == MOTE_E_MEMORY;
+    json_doc_free(doc);
+    strbuf_fini(&json);
+    return status == MOTE_OK;
+}
+
+/* A call that was cut may lack the end of its object, and of the text. */
 void items_put_custom_input(const made_call *call, strbuf *out)
 {
-    json_doc *doc = NULL;
-    if (json_doc_read(&doc, strbuf_view(&call->arguments), NULL) == MOTE_OK)
-        strbuf_put(out, json_node_text(json_node_get(json_doc_root(doc), "input")));
-    json_doc_free(doc);
+    static const char *const rests[] = {"", "}", "\"}"};
+    bool read = false;
+    for (size_t i = 0; i < sizeof rests / sizeof *rests && !read; i++)
+        read = put_string_of("", strbuf_view(&call->arguments), rests[i], out);
+}
+
+/* Pieces end behind whole escapes, so each can be read by itself. If something else stands before
+ * the text, all of it waits for the end of the call. */
+void items_put_custom_piece(const made_call *call, size_t bytes, item *it, strbuf *out)
+{
+    static const char head[] = "{\"input\": \"";
+    const size_t before = sizeof head - 1;
+    const str all = strbuf_view(&call->arguments);
+    if (it->told_whole || all.n < before || memcmp(all.p, head, before) != 0)
+        return;
+    const size_t from = all.n - bytes > before ? all.n - bytes : before;
+    size_t end = from;
+    while (end < all.n && all.p[end] != '"')
+        end += all.p[end] == '\\' ? 2 : 1;
+    it->told_whole = end < all.n;
+    const size_t had = out->n;
+    put_string_of("\"", (str){all.p + from, end - from}, "\"", out);
+    it->told += out->n - had;
 }
 
 str items_text(const choice *c, const item *it)
@@ -107,7 +156,7 @@ void items_put_part(answering *w, const choice *c, const item *it, bool done)
 
 static void put_call(answering *w, const choice *c, const item *it, bool done)
 {
-    const made_call *call = &c->calls[it->call];
+    const made_call *call = items_call(c, it);
     const bool custom = it->kind == ITEM_CUSTOM_CALL;
     strbuf input = {0};
     if (custom && done)
@@ -150,7 +199,7 @@ void items_put(answering *w, const choice *c, const item *it, bool done, const c
     jp_open(&w->out, '{');
     jp_key_text(&w->out, "id", it->id);
     jp_key_text(&w->out, "type", types[it->kind]);
-    jp_key_text(&w->out, "status", status);
+    jp_key_text(&w->out, "status", it->place == CALL_LOST ? "incomplete" : status);
     if (it->kind == ITEM_REASONING || it->kind == ITEM_MESSAGE)
         put_texts(w, c, it, done);
     else

@@ -127,7 +127,7 @@ static void put_request(answering *w)
     strbuf *out = &w->out;
     put_echo(w, "instructions", "null");
     put_echo(w, "metadata", "{}");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key_bool(out, "parallel_tool_calls", !w->ask.answer.one_call);
     put_echo(w, "tool_choice", "\"auto\"");
     put_echo(w, "tools", "[]");

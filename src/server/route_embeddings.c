@@ -26,12 +26,12 @@ static bool word(const ask *a, const char *name, const char *const allowed[2], b
            ask_wrong(error, name, "must be %s or %s", allowed[0], allowed[1]);
 }
 
-static bool read_dimensions(const ask *a, server *s, size_t *out, api_error *error)
+static bool read_dimensions(const ask *a, size_t *out, api_error *error)
 {
     mote_model_info info;
     int64_t n;
     const json_node *node = json_node_get(a->root, "dimensions");
-    mote_model_describe(server_settings(s)->model, &info);
+    mote_model_describe(served_model(a->served), &info);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > info.embedding)
@@ -67,12 +67,11 @@ static bool instruct(ask *a, api_error *error)
     return ask_keep(a, all.p, error);
 }
 
-static bool read_embeddings(ask *a, server *s, api_error *error)
+static bool read_embeddings(ask *a, api_error *error)
 {
     static const char *const formats[2] = {"float", "base64"}, *const poolings[2] = {"last",
                                                                                      "mean"};
     const json_node *input = json_node_get(a->root, "input");
-    bool mean = false;
     str suffix;
     own *o = mem_new(1, sizeof *o);
     if (o == NULL)
@@ -85,14 +84,10 @@ static bool read_embeddings(ask *a, server *s, api_error *error)
         error->code = "missing_field";
         return false;
     }
-    if (!ask_model(a, s, &suffix, error) ||
-        !word(a, "encoding_format", formats, &o->base64, error) ||
-        !word(a, "pooling", poolings, &mean, error) ||
-        !read_dimensions(a, s, &o->dimensions, error))
-        return false;
-    if (mean)
-        return ask_unsupported(error, "pooling", "the mean of all tokens");
-    return ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error) && instruct(a, error);
+    return ask_model(a, &suffix, error) && word(a, "encoding_format", formats, &o->base64, error) &&
+           word(a, "pooling", poolings, &a->mean, error) &&
+           read_dimensions(a, &o->dimensions, error) &&
+           ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error) && instruct(a, error);
 }
 
 /* ---- printing ---- */
@@ -111,7 +106,7 @@ static void end(answering *w)
     const usage u = answering_usage(w);
     jp_open(out, '{');
     jp_key_text(out, "object", "list");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key(out, "data");
     jp_open(out, '[');
     for (size_t i = 0; i < w->n_answers; i++) {
@@ -129,7 +124,9 @@ static void end(answering *w)
     jp_key_uint(out, "total_tokens", u.prompt);
     jp_close(out, '}');
     if (!w->ask.no_ext)
-        jp_key_raw(out, "mote", "{\"pooling\":\"last\",\"normalized\":true}");
+        jp_key_raw(out, "mote",
+                   w->ask.mean ? "{\"pooling\":\"mean\",\"normalized\":true}"
+                               : "{\"pooling\":\"last\",\"normalized\":true}");
     jp_close(out, '}');
     answering_reply(w, 200);
 }

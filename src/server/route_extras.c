@@ -14,19 +14,6 @@
 
 #include <stdio.h>
 
-static const char json_type[] = "application/json; charset=utf-8";
-
-static void reply(exchange *x, strbuf *out)
-{
-    api_error error;
-    ask_no_memory(&error);
-    if (out->failed)
-        exchange_fail(x, &error);
-    else
-        exchange_reply(x, 200, json_type, strbuf_view(out));
-    strbuf_fini(out);
-}
-
 static void fail(exchange *x, api_error_kind kind, const char *code, const char *text)
 {
     api_error error;
@@ -36,13 +23,13 @@ static void fail(exchange *x, api_error_kind kind, const char *code, const char 
 
 /* ---- /props ---- */
 
-static void put_settings(const server *s, strbuf *out)
+static void put_settings(const served *m, strbuf *out)
 {
-    const chat_kit *kit = server_kit(s);
+    const chat_kit *kit = served_kit(m);
     const chat_preset *p = chat_preset_find(kit->size, kit->how.thinks, CHAT_TASK_GENERAL);
     jp_key(out, "default_generation_settings");
     jp_open(out, '{');
-    jp_key_uint(out, "n_ctx", sched_settings(server_sched(s))->context);
+    jp_key_uint(out, "n_ctx", served_context(m));
     jp_key(out, "params");
     jp_open(out, '{');
     jp_key_text(out, "preset", p->name);
@@ -60,22 +47,21 @@ static void put_settings(const server *s, strbuf *out)
 
 static const char *file_name(const char *path)
 {
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    return slash != NULL ? slash + 1 : path != NULL ? path : "";
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
 }
 
 void handle_props(exchange *x)
 {
-    server *s = exchange_server(x);
-    const server_options *o = server_settings(s);
+    const served *m = server_model(exchange_server(x), 0);
     mote_model_info info;
     strbuf out = {0};
-    mote_model_describe(o->model, &info);
+    mote_model_describe(served_model(m), &info);
     jp_open(&out, '{');
-    put_settings(s, &out);
-    jp_key_uint(&out, "total_slots", sched_settings(server_sched(s))->parallel);
-    jp_key_text(&out, "model_alias", server_model_name(s));
-    jp_key_text(&out, "model_path", file_name(o->model_path));
+    put_settings(m, &out);
+    jp_key_uint(&out, "total_slots", sched_settings(served_sched(m))->parallel);
+    jp_key_text(&out, "model_alias", served_name(m));
+    jp_key_text(&out, "model_path", file_name(served_path(m)));
     jp_key_str(
         &out, "chat_template",
         (str){info.chat_template != NULL ? info.chat_template : "", info.chat_template_bytes});
@@ -83,14 +69,14 @@ void handle_props(exchange *x)
                "{\"supports_tools\":true,\"supports_tool_calls\":true,"
                "\"supports_parallel_tool_calls\":true,\"supports_system_role\":true,"
                "\"supports_preserve_reasoning\":true}");
-    const bool sees = server_sight(s) != NULL;
+    const bool sees = served_sight(m) != NULL;
     jp_key_raw(&out, "modalities",
                sees ? "{\"vision\":true,\"video\":true,\"audio\":false}"
                     : "{\"vision\":false,\"video\":false,\"audio\":false}");
     jp_key_text(&out, "build_info", "mote-" MOTE_VERSION);
-    jp_key_bool(&out, "is_sleeping", false);
+    jp_key_bool(&out, "is_sleeping", !served_loaded(m));
     jp_close(&out, '}');
-    reply(x, &out);
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
 }
 
 void handle_props_change(exchange *x)
@@ -103,7 +89,7 @@ void handle_props_change(exchange *x)
 static void put_slot(const answering *w, const choice *c, uint64_t id, strbuf *out)
 {
     sched_where where;
-    sched_look(server_sched(w->server), c->job, &where);
+    sched_look(served_sched(w->ask.served), c->job, &where);
     jp_open(out, '{');
     jp_key_uint(out, "id", id);
     jp_key_uint(out, "n_ctx", w->context);
@@ -114,15 +100,24 @@ static void put_slot(const answering *w, const choice *c, uint64_t id, strbuf *o
     jp_close(out, '}');
 }
 
+static uint32_t n_queued(const server *s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < server_n_models(s); i++) {
+        sched_figures figures;
+        sched_read_figures(served_sched(server_model(s, i)), &figures);
+        n += figures.queued;
+    }
+    return n;
+}
+
 void handle_slots(exchange *x)
 {
     server *s = exchange_server(x);
     const str query = exchange_request(x)->query;
-    sched_figures figures;
     strbuf out = {0};
     uint64_t id = 0;
-    sched_read_figures(server_sched(s), &figures);
-    if (str_is(query, "fail_on_no_slot=1") && figures.queued > 0) {
+    if (str_is(query, "fail_on_no_slot=1") && n_queued(s) > 0) {
         fail(x, API_E_UNAVAILABLE, "no_slot", "all slots are at work");
         return;
     }
@@ -132,7 +127,7 @@ void handle_slots(exchange *x)
             if (w->choices[i].submitted && !w->choices[i].over && w->choices[i].job != NULL)
                 put_slot(w, &w->choices[i], id++, &out);
     jp_close(&out, ']');
-    reply(x, &out);
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
 }
 
 /* ---- /v1/requests/ID ---- */
@@ -144,7 +139,7 @@ void handle_request_figures(exchange *x)
     if (!api_recollect(server_api(exchange_server(x)), request->tail, request->realm, &json))
         fail(x, API_E_NOT_FOUND, "not_found", "no request with this id is remembered");
     else
-        exchange_reply(x, 200, json_type, strbuf_view(&json));
+        exchange_reply_built(x, EXCHANGE_JSON, &json);
     strbuf_fini(&json);
 }
 
@@ -179,9 +174,17 @@ static void put_pieces(const mote_model *model, const mote_token *ids, size_t n,
     }
 }
 
+/* By the name in the body; the first if there is none, or nobody has it. */
+static const served *asked_for(const aside *s)
+{
+    ask a = {.server = s->server};
+    ask_choose(&a, ask_name_in(s->body, false));
+    return a.served;
+}
+
 static void run_tokenize(aside *s)
 {
-    const mote_model *model = server_kit(s->server)->model;
+    const mote_model *model = served_model(asked_for(s));
     const unsigned flags =
         json_node_truth(json_node_get(s->body, "parse_special")) ? MOTE_TEXT_CONTROL : 0;
     str text;
@@ -220,7 +223,7 @@ void handle_tokenize(exchange *x)
 
 static void run_detokenize(aside *s)
 {
-    const chat_kit *kit = server_kit(s->server);
+    const chat_kit *kit = served_kit(asked_for(s));
     const json_node *tokens = json_node_get(s->body, "tokens");
     char piece[MOTE_PIECE_BYTES];
     mote_text_stream stream = {0};

@@ -6,8 +6,6 @@
 
 #include <mote.h>
 
-static const char JSON_TYPE[] = "application/json; charset=utf-8";
-
 /* The words that programs for Ollama look for before they ask anything else. */
 void handle_root(exchange *x)
 {
@@ -21,19 +19,18 @@ void handle_health(exchange *x)
     if (server_draining(s)) {
         exchange_add_header(x, "Retry-After", "1");
         exchange_reply(
-            x, 503, JSON_TYPE,
+            x, 503, EXCHANGE_JSON,
             str_of("{\"error\":{\"code\":503,\"message\":\"The server is about to stop\","
                    "\"type\":\"unavailable_error\"}}"));
         return;
     }
     strbuf body = {0};
     strbuf_text(&body, "{\"status\":\"ok\",\"model\":");
-    json_put_string(&body, str_of(server_model_name(s)));
+    json_put_string(&body, str_of(served_name(server_model(s, 0))));
     strbuf_text(&body, ",\"sandbox\":\"off\",\"version\":\"");
     strbuf_text(&body, mote_version());
     strbuf_text(&body, "\"}");
-    exchange_reply(x, 200, JSON_TYPE, strbuf_view(&body));
-    strbuf_fini(&body);
+    exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
 /* A list of header names, as a browser asks for them. */

@@ -18,12 +18,12 @@ static bool absent(const json_node *node)
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-static bool read_dimensions(const ask *a, server *s, size_t *out, api_error *error)
+static bool read_dimensions(const ask *a, size_t *out, api_error *error)
 {
     const json_node *node = json_node_get(a->root, "dimensions");
     mote_model_info info;
     int64_t n = 0;
-    mote_model_describe(server_kit(s)->model, &info);
+    mote_model_describe(served_kit(a->served)->model, &info);
     if (absent(node))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > (int64_t)info.embedding)
@@ -33,7 +33,7 @@ static bool read_dimensions(const ask *a, server *s, size_t *out, api_error *err
     return true;
 }
 
-static bool read_common(ask *a, server *s, bool single, api_error *error)
+static bool read_common(ask *a, bool single, api_error *error)
 {
     const json_node *cut = json_node_get(a->root, "truncate");
     embed_state *state = mem_new(1, sizeof *state);
@@ -49,13 +49,13 @@ static bool read_common(ask *a, server *s, bool single, api_error *error)
         error->code = "missing_field";
         return false;
     }
-    return ask_model(a, s, &suffix, error) && read_dimensions(a, s, &state->dimensions, error);
+    return ask_model(a, &suffix, error) && read_dimensions(a, &state->dimensions, error);
 }
 
-static bool read_embed(ask *a, server *s, api_error *error)
+static bool read_embed(ask *a, api_error *error)
 {
     const json_node *input = json_node_get(a->root, "input");
-    if (!read_common(a, s, false, error))
+    if (!read_common(a, false, error))
         return false;
     /* nothing in, nothing out */
     a->prompt_only =
@@ -63,10 +63,10 @@ static bool read_embed(ask *a, server *s, api_error *error)
     return a->prompt_only || ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error);
 }
 
-static bool read_embeddings(ask *a, server *s, api_error *error)
+static bool read_embeddings(ask *a, api_error *error)
 {
     const json_node *prompt = json_node_get(a->root, "prompt");
-    return read_common(a, s, true, error) && ask_add_prompt(a, json_node_text(prompt), error);
+    return read_common(a, true, error) && ask_add_prompt(a, json_node_text(prompt), error);
 }
 
 /* Of length 1; the older route too, though it never promised it. */
@@ -89,14 +89,15 @@ static void end(answering *w)
         answering_reply(w, 200);
         return;
     }
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key(out, "embeddings");
     jp_open(out, '[');
     for (size_t i = 0; i < w->n_choices; i++)
         put_vector(&w->choices[i], state->dimensions, out);
     jp_close(out, ']');
     jp_key_uint(out, "total_duration", (uint64_t)(1e9 * (os_now() - w->began)));
-    jp_key_uint(out, "load_duration", 0);
+    jp_key_uint(out, "load_duration",
+                w->n_choices > 0 ? (uint64_t)(1e9 * w->choices[0].result.load) : 0);
     jp_key_uint(out, "prompt_eval_count", answering_usage(w).prompt);
     jp_close(out, '}');
     answering_reply(w, 200);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * route_ollama_models.c - Ollama's routes about models: one is served, and none comes or goes.
+ * route_ollama_models.c - Ollama's routes about models: those that are served, and none comes or
+ * goes.
  *
  * What would change the set of models is answered with what to do instead.
  */
@@ -11,6 +12,7 @@
 #include "server/model_facts.h"
 
 #include <stdio.h>
+#include <time.h>
 
 /* The release of Ollama whose replies these are; clients decide by it what they may ask for. */
 static const char ollama_version[] = "0.13.0";
@@ -18,14 +20,14 @@ static const char ollama_version[] = "0.13.0";
 /* ---- names ---- */
 
 /* Is it the name of what is served? `name` or `model` of the body; the error says why not. */
-static bool names_ours(aside *s)
+static bool names_ours(aside *s, served **out)
 {
-    const json_node *model = json_node_get(s->body, "model");
-    const json_node *name = json_node_get(s->body, "name");
-    ask a = {.model = json_node_text(json_node_is(model, JSON_IS_STRING) ? model : name)};
+    ask a = {.model = ask_name_in(s->body, true), .server = s->server};
     str suffix;
+    ask_choose(&a, a.model);
+    *out = a.served;
     if (a.model.n > 0)
-        return ask_model(&a, s->server, &suffix, &s->error);
+        return ask_model(&a, &suffix, &s->error);
     ask_wrong(&s->error, "model", "is required");
     s->error.code = "missing_field";
     return false;
@@ -64,12 +66,11 @@ static void put_capabilities(const model_facts *f, bool sees, strbuf *out)
     jp_close(out, ']');
 }
 
-static void open_list(aside *s, const model_facts *f)
+static void open_entry(const served *m, const model_facts *f, strbuf *out)
 {
-    strbuf *out = &s->out;
-    strbuf_text(out, "{\"models\":[{");
-    jp_key_text(out, "name", server_model_name(s->server));
-    jp_key_text(out, "model", server_model_name(s->server));
+    jp_open(out, '{');
+    jp_key_text(out, "name", served_name(m));
+    jp_key_text(out, "model", served_name(m));
     jp_key_uint(out, "size", f->info.file_bytes);
     jp_key_text(out, "digest", f->digest);
     put_details(f, out);
@@ -77,25 +78,45 @@ static void open_list(aside *s, const model_facts *f)
 
 static void run_tags(aside *s)
 {
-    model_facts f;
-    model_facts_read(&f, s->server);
-    open_list(s, &f);
-    jp_key_text(&s->out, "modified_at", f.date);
-    put_capabilities(&f, server_sight(s->server) != NULL, &s->out);
-    strbuf_text(&s->out, "}]}");
-    model_facts_fini(&f);
+    strbuf_text(&s->out, "{\"models\":[");
+    for (size_t i = 0; i < server_n_models(s->server); i++) {
+        const served *m = server_model(s->server, i);
+        model_facts f;
+        model_facts_read(&f, m);
+        open_entry(m, &f, &s->out);
+        jp_key_text(&s->out, "modified_at", f.date);
+        put_capabilities(&f, served_sight(m) != NULL, &s->out);
+        jp_close(&s->out, '}');
+        model_facts_fini(&f);
+    }
+    strbuf_text(&s->out, "]}");
+}
+
+static void put_expiry(double seconds, strbuf *out)
+{
+    char text[OLLAMA_TIME_BYTES] = "9999-12-31T23:59:59Z"; /* it stays */
+    if (seconds < 1e9)
+        ollama_time_of((int64_t)time(NULL) + (int64_t)seconds, 0, text);
+    jp_key_text(out, "expires_at", text);
 }
 
 static void run_ps(aside *s)
 {
-    model_facts f;
-    model_facts_read(&f, s->server);
-    open_list(s, &f);
-    jp_key_text(&s->out, "expires_at", "9999-12-31T23:59:59Z"); /* it stays */
-    jp_key_uint(&s->out, "size_vram", 0);
-    jp_key_uint(&s->out, "context_length", sched_settings(server_sched(s->server))->context);
-    strbuf_text(&s->out, "}]}");
-    model_facts_fini(&f);
+    strbuf_text(&s->out, "{\"models\":[");
+    for (size_t i = 0; i < server_n_models(s->server); i++) {
+        served *m = server_model(s->server, i);
+        model_facts f;
+        if (!served_loaded(m))
+            continue;
+        model_facts_read(&f, m);
+        open_entry(m, &f, &s->out);
+        put_expiry(served_leaves_in(m), &s->out);
+        jp_key_uint(&s->out, "size_vram", 0);
+        jp_key_uint(&s->out, "context_length", served_context(m));
+        jp_close(&s->out, '}');
+        model_facts_fini(&f);
+    }
+    strbuf_text(&s->out, "]}");
 }
 
 void handle_ollama_tags(exchange *x)
@@ -113,7 +134,7 @@ void handle_ollama_version(exchange *x)
     char body[128];
     snprintf(body, sizeof body, "{\"version\":\"%s\",\"mote_version\":\"%s\"}", ollama_version,
              mote_version());
-    exchange_reply(x, 200, "application/json; charset=utf-8", str_of(body));
+    exchange_reply(x, 200, EXCHANGE_JSON, str_of(body));
 }
 
 /* ---- show ---- */
@@ -196,13 +217,13 @@ static void put_preset(const chat_preset *p, strbuf *out)
     jp_close(out, '}');
 }
 
-static void put_own(const server *s, strbuf *out)
+static void put_own(const served *m, strbuf *out)
 {
-    const chat_size size = server_kit(s)->size;
+    const chat_size size = served_kit(m)->size;
     const chat_preset *p;
     jp_key(out, "mote");
     jp_open(out, '{');
-    jp_key_uint(out, "context_length", sched_settings(server_sched(s))->context);
+    jp_key_uint(out, "context_length", served_context(m));
     jp_key(out, "presets");
     jp_open(out, '{');
     for (size_t i = 0; (p = chat_preset_at(i)) != NULL; i++)
@@ -212,9 +233,9 @@ static void put_own(const server *s, strbuf *out)
 }
 
 /* The settings of an answer when nobody says anything, a line each. */
-static void put_parameters(const server *s, strbuf *out)
+static void put_parameters(const served *m, strbuf *out)
 {
-    const chat_kit *kit = server_kit(s);
+    const chat_kit *kit = served_kit(m);
     const chat_preset *p = chat_preset_find(kit->size, kit->how.thinks, CHAT_TASK_GENERAL);
     char text[256];
     snprintf(text, sizeof text,
@@ -232,25 +253,26 @@ static void run_show(aside *s)
     str license = {"", 0};
     bool found = false;
     char from[192];
-    if (!names_ours(s))
+    served *m;
+    if (!names_ours(s, &m))
         return;
-    model_facts_read(&f, s->server);
+    model_facts_read(&f, m);
     if (f.file != NULL)
         gguf_get_str(f.file, "general.license", &license, &found, NULL);
-    snprintf(from, sizeof from, "FROM %s\n", server_model_name(s->server));
+    snprintf(from, sizeof from, "FROM %s\n", served_name(m));
     jp_open(out, '{');
     jp_key_str(out, "license", license);
     jp_key_text(out, "modelfile", from);
-    put_parameters(s->server, out);
+    put_parameters(m, out);
     jp_key_str(out, "template",
                (str){f.info.chat_template != NULL ? f.info.chat_template : "",
                      f.info.chat_template_bytes});
     jp_key_text(out, "system", "");
     put_details(&f, out);
     put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    put_capabilities(&f, server_sight(s->server) != NULL, out);
+    put_capabilities(&f, served_sight(m) != NULL, out);
     jp_key_text(out, "modified_at", f.date);
-    put_own(s->server, out);
+    put_own(m, out);
     jp_close(out, '}');
     model_facts_fini(&f);
 }
@@ -266,11 +288,12 @@ static void run_pull(aside *s)
 {
     const json_node *stream = json_node_get(s->body, "stream");
     const bool lines = !json_node_is(stream, JSON_IS_BOOL) || json_node_truth(stream);
+    served *m;
     if (json_node_truth(json_node_get(s->body, "insecure"))) {
         ask_wrong(&s->error, "insecure", "is not offered");
         return;
     }
-    if (!names_ours(s)) {
+    if (!names_ours(s, &m)) {
         if (s->error.kind == API_E_NOT_FOUND)
             api_error_set(&s->error, API_E_PERMISSION, "pull_is_off",
                           "pulling over the API is off: start mote serve with the file of the "
@@ -293,7 +316,8 @@ void handle_ollama_pull(exchange *x)
 
 static void run_delete(aside *s)
 {
-    if (names_ours(s))
+    served *m;
+    if (names_ours(s, &m))
         api_error_set(&s->error, API_E_PERMISSION, "delete_is_off",
                       "the model is being served: end mote serve and remove its file");
 }

@@ -5,26 +5,12 @@
 #include "server/handlers.h"
 #include "server/json_print.h"
 
-static const char json_type[] = "application/json; charset=utf-8";
-
 static void not_found(exchange *x, str id)
 {
     api_error error = {0};
     api_error_set(&error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
                   STR_ARG(id));
     exchange_fail(x, &error);
-}
-
-static void reply(exchange *x, strbuf *body)
-{
-    api_error error = {0};
-    if (body->failed) {
-        ask_no_memory(&error);
-        exchange_fail(x, &error);
-    } else {
-        exchange_reply(x, 200, json_type, strbuf_view(body));
-    }
-    strbuf_fini(body);
 }
 
 static bool get(exchange *x, str id, size_t which, strbuf *out)
@@ -92,14 +78,14 @@ static void replay(exchange *x, strbuf *stored)
     uint64_t number = 0;
     int64_t index = 0;
     if (json_doc_read(&doc, strbuf_view(stored), NULL) != MOTE_OK) {
-        reply(x, stored);
+        exchange_reply_built(x, EXCHANGE_JSON, stored);
         return;
     }
     const json_node *root = json_doc_root(doc);
     json_doc *began = as_it_began(root);
     if (began == NULL) {
         json_doc_free(doc);
-        reply(x, stored);
+        exchange_reply_built(x, EXCHANGE_JSON, stored);
         return;
     }
     const json_node *output = json_node_get(root, "output");
@@ -139,7 +125,7 @@ static void show(exchange *x, str id)
     else if (asks_for_stream(exchange_request(x)->query))
         replay(x, &body);
     else
-        reply(x, &body);
+        exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
 static void show_items(exchange *x, str id)
@@ -169,7 +155,7 @@ static void show_items(exchange *x, str id)
     jp_close(&body, '}');
     json_doc_free(doc);
     strbuf_fini(&text);
-    reply(x, &body);
+    exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
 /* Whoever still reads the stream hears that it failed. */
@@ -189,9 +175,11 @@ static void cancel(exchange *x, str id)
         body = w->out;
         w->out = (strbuf){0};
         stop_work(w);
-        reply(x, &body);
+        exchange_reply_built(x, EXCHANGE_JSON, &body);
     } else if (get(x, id, RESPONSES_REPLY, &body)) {
-        reply(x, &body); /* it is over, whatever its status: nothing is left to cancel */
+        exchange_reply_built(
+            x, EXCHANGE_JSON,
+            &body); /* it is over, whatever its status: nothing is left to cancel */
     } else {
         not_found(x, id);
     }
@@ -214,7 +202,7 @@ static void delete_it(exchange *x, str id)
     jp_key_text(&body, "object", "response");
     jp_key_bool(&body, "deleted", true);
     jp_close(&body, '}');
-    reply(x, &body);
+    exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
 static bool ends_with(str *text, const char *tail)

@@ -97,9 +97,9 @@ static bool encode(const mote_model *model, str text, chat_prompt *out, api_erro
 }
 
 /* The beginning: of text, or of a conversation whose answer is scored. It does not think. */
-static bool render(ask *a, server *s, const json_node *body, chat_prompt *out, api_error *error)
+static bool render(ask *a, const json_node *body, chat_prompt *out, api_error *error)
 {
-    const chat_kit *kit = server_kit(s);
+    const chat_kit *kit = served_kit(a->served);
     const json_node *messages = json_node_get(body, "messages");
     const json_node *prompt = json_node_get(body, "prompt");
     mote_error err;
@@ -119,7 +119,7 @@ static bool render(ask *a, server *s, const json_node *body, chat_prompt *out, a
     return false;
 }
 
-static bool read_common(ask *a, server *s, size_t most, api_error *error)
+static bool read_common(ask *a, size_t most, api_error *error)
 {
     score_state *state = mem_new(1, sizeof *state);
     str suffix;
@@ -134,7 +134,7 @@ static bool read_common(ask *a, server *s, size_t most, api_error *error)
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "score"};
     a->answer.think = MOTE_THINK_OFF;
     a->score_from = ask_memory(a, most, sizeof *a->score_from, error);
-    return a->score_from != NULL && ask_model(a, s, &suffix, error);
+    return a->score_from != NULL && ask_model(a, &suffix, error);
 }
 
 /* Strings of an array as state->texts. */
@@ -193,21 +193,21 @@ static bool read_prompt_logprobs(ask *a, chat_prompt *before, api_error *error)
     return true;
 }
 
-static bool read_score(ask *a, server *s, api_error *error)
+static bool read_score(ask *a, api_error *error)
 {
     const json_node *choices = json_node_get(a->root, "choices");
     chat_prompt before = {0};
     score_state *state;
-    if (!read_common(a, s, MAX_CHOICES, error) || !read_scale(a, error))
+    if (!read_common(a, MAX_CHOICES, error) || !read_scale(a, error))
         return false;
     state = a->own;
-    bool read = render(a, s, a->root, &before, error);
+    bool read = render(a, a->root, &before, error);
     if (read && absent(choices))
         read = read_prompt_logprobs(a, &before, error);
     else if (read)
         read = read_texts(a, choices, "choices", MAX_CHOICES, error);
     for (size_t i = 0; read && i < state->n; i++)
-        read = add_choice(a, server_kit(s)->model, &before, state->texts[i], error);
+        read = add_choice(a, served_kit(a->served)->model, &before, state->texts[i], error);
     chat_prompt_fini(&before);
     return read;
 }
@@ -293,7 +293,7 @@ static void end_score(answering *w)
     strbuf *out = &w->out;
     jp_open(out, '{');
     jp_key_text(out, "object", "score");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     if (state->n == 0)
         put_prompt_logprobs(w, out);
     else {
@@ -322,7 +322,7 @@ void handle_score(exchange *x)
 /* ---- /v1/rerank ---- */
 
 /* Two prompts for a document: the same question, answered with yes and with no. */
-static bool add_document(ask *a, server *s, str query, str document, api_error *error)
+static bool add_document(ask *a, str query, str document, api_error *error)
 {
     static const char rule[] = "Say whether the document answers the query. Say yes or no.";
     strbuf json = {0};
@@ -344,21 +344,21 @@ static bool add_document(ask *a, server *s, str query, str document, api_error *
         ask_error_of(error, &err);
         return false;
     }
-    const bool read = render(a, s, json_doc_root(doc), &before, error) &&
-                      add_choice(a, server_kit(s)->model, &before, str_of("yes"), error) &&
-                      add_choice(a, server_kit(s)->model, &before, str_of("no"), error);
+    const bool read = render(a, json_doc_root(doc), &before, error) &&
+                      add_choice(a, served_kit(a->served)->model, &before, str_of("yes"), error) &&
+                      add_choice(a, served_kit(a->served)->model, &before, str_of("no"), error);
     chat_parsed_fini(&a->parsed); /* its texts end with the document */
     chat_prompt_fini(&before);
     json_doc_free(doc);
     return read;
 }
 
-static bool read_rerank(ask *a, server *s, api_error *error)
+static bool read_rerank(ask *a, api_error *error)
 {
     const json_node *query = json_node_get(a->root, "query");
     const json_node *top = json_node_get(a->root, "top_n");
     int64_t wanted = MAX_DOCUMENTS;
-    if (!read_common(a, s, 2 * MAX_DOCUMENTS, error))
+    if (!read_common(a, 2 * MAX_DOCUMENTS, error))
         return false;
     if (!json_node_is(query, JSON_IS_STRING)) {
         ask_wrong(error, "query", "must be a text");
@@ -371,7 +371,7 @@ static bool read_rerank(ask *a, server *s, api_error *error)
     score_state *state = a->own;
     state->top_n = wanted < (int64_t)state->n ? (size_t)wanted : state->n;
     for (size_t i = 0; i < state->n; i++)
-        if (!add_document(a, s, json_node_text(query), state->texts[i], error))
+        if (!add_document(a, json_node_text(query), state->texts[i], error))
             return false;
     return true;
 }
@@ -403,7 +403,7 @@ static void end_rerank(answering *w)
     qsort(list, state->n, sizeof *list, better_first);
     jp_open(out, '{');
     jp_key_text(out, "object", "list");
-    jp_key_text(out, "model", server_model_name(w->server));
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key(out, "results");
     jp_open(out, '[');
     for (size_t i = 0; i < state->top_n; i++) {

@@ -7,43 +7,42 @@
 #include "server/dialect.h"
 #include "server/handlers.h"
 #include "server/json_print.h"
+#include "server/keyring.h"
 #include "server/metrics.h"
 #include "server/server_int.h"
 
 #include <mote.h>
 
-void metrics_gather(metrics_view *v, server *s)
+static void gather_model(metrics_model *v, const served *m)
 {
-    mote_model_info info;
-    mote_model_describe(server_settings(s)->model, &info);
-    *v = (metrics_view){.model = server_model_name(s),
-                        .version = mote_version(),
-                        .isa = mote_isa_name(info.isa),
-                        .counts = &s->counts,
-                        .memory_limit = s->options.sched.memory,
-                        .sees = s->sight != NULL,
-                        .draining = server_draining(s),
-                        .uptime = os_now() - s->started};
-    sched_read_figures(server_sched(s), &v->work);
-    sched_memory(server_sched(s), &v->memory);
-    server_read_figures(s, &v->door);
-    if (s->sight != NULL) {
-        v->memory_vision = sight_memory(s->sight);
+    *v = (metrics_model){
+        .name = served_name(m), .loaded = served_loaded(m), .sees = served_sight(m) != NULL};
+    sched_read_figures(served_sched(m), &v->work);
+    v->calls_malformed = served_malformed(m);
+    sched_memory(served_sched(m), &v->memory);
+    if (v->sees) {
+        v->memory_vision = v->loaded ? sight_memory(served_sight(m)) : 0;
         v->memory.total += v->memory_vision;
-        sight_read_figures(s->sight, &v->sight);
+        sight_read_figures(served_sight(m), &v->sight);
     }
 }
 
-static void reply(exchange *x, const char *type, strbuf *out)
+void metrics_gather(metrics_view *v, server *s)
 {
-    api_error error;
-    if (out->failed) {
-        ask_no_memory(&error);
-        exchange_fail(x, &error);
-    } else {
-        exchange_reply(x, 200, type, strbuf_view(out));
-    }
-    strbuf_fini(out);
+    mote_model_info info;
+    mote_model_describe(served_model(server_model(s, 0)), &info);
+    *v = (metrics_view){.version = mote_version(),
+                        .isa = mote_isa_name(info.isa),
+                        .counts = &s->counts,
+                        .n_models = s->n_models,
+                        .memory_limit = s->options.sched.memory,
+                        .draining = server_draining(s),
+                        .uptime = os_now() - s->started};
+    for (size_t i = 0; i < s->n_models; i++)
+        gather_model(&v->models[i], s->models[i]);
+    server_read_figures(s, &v->door);
+    for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
+        v->over_quota[kind] = keyring_refused(access_keys(s->access), kind);
 }
 
 void handle_metrics(exchange *x)
@@ -52,7 +51,7 @@ void handle_metrics(exchange *x)
     strbuf out = {0};
     metrics_gather(&v, exchange_server(x));
     metrics_print(&out, &v);
-    reply(x, "text/plain; version=0.0.4; charset=utf-8", &out);
+    exchange_reply_built(x, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
 
 /* ---- /v1/status ---- */
@@ -61,9 +60,10 @@ static void put_stream(const answering *w, const choice *c, strbuf *out)
 {
     static const char *const phases[] = {"queued", "reading", "writing", "over"};
     sched_where where;
-    sched_look(server_sched(w->server), c->job, &where);
+    sched_look(served_sched(w->ask.served), c->job, &where);
     jp_open(out, '{');
     jp_key_text(out, "request_id", w->request_id);
+    jp_key_text(out, "model", served_name(w->ask.served));
     jp_key_text(out, "dialect", w->how->label);
     jp_key_text(out, "phase", phases[where.phase]);
     jp_key_double(out, "age", os_now() - w->began);
@@ -105,24 +105,23 @@ static void put_totals(const sched_figures *f, strbuf *out)
     jp_close(out, '}');
 }
 
-static void put_memory(const metrics_view *v, strbuf *out)
+static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
 {
     jp_key(out, "memory");
     jp_open(out, '{');
-    jp_key_uint(out, "total", v->memory.total);
-    jp_key_uint(out, "weights", v->memory.weights);
-    jp_key_uint(out, "model", v->memory.model);
-    jp_key_uint(out, "kv", v->memory.pages);
-    jp_key_uint(out, "state", v->memory.states);
-    jp_key_uint(out, "scratch", v->memory.scratch);
-    jp_key_uint(out, "vision", v->memory_vision);
-    jp_key_uint(out, "limit", v->memory_limit);
+    jp_key_uint(out, "total", m->memory.total);
+    jp_key_uint(out, "weights", m->memory.weights);
+    jp_key_uint(out, "model", m->memory.model);
+    jp_key_uint(out, "kv", m->memory.pages);
+    jp_key_uint(out, "state", m->memory.states);
+    jp_key_uint(out, "scratch", m->memory.scratch);
+    jp_key_uint(out, "vision", m->memory_vision);
+    jp_key_uint(out, "limit", limit);
     jp_close(out, '}');
 }
 
-static void put_room(const metrics_view *v, strbuf *out)
+static void put_room(const sched_figures *f, strbuf *out)
 {
-    const sched_figures *f = &v->work;
     jp_key_uint(out, "queued", f->queued);
     jp_key_uint(out, "reading", f->reading);
     jp_key_uint(out, "writing", f->writing);
@@ -130,8 +129,6 @@ static void put_room(const metrics_view *v, strbuf *out)
     jp_key_uint(out, "kept", f->ended_kept);
     jp_key_uint(out, "positions", f->positions_total);
     jp_key_uint(out, "positions_free", f->positions_free);
-    jp_key_uint(out, "connections", v->door.connections);
-    jp_key_double(out, "loop_lag", v->door.loop_longest_lately);
 }
 
 static void put_pictures(const sight_figures *f, strbuf *out)
@@ -148,26 +145,89 @@ static void put_pictures(const sight_figures *f, strbuf *out)
     jp_close(out, '}');
 }
 
+/* By its number and its name, never by what it is. */
+static void put_key(quota *q, size_t number, const char *name, strbuf *out)
+{
+    static const char *const left[] = {"requests_left", "tokens_left"};
+    const uint64_t now = (uint64_t)(1000 * os_now());
+    uint64_t refused = 0;
+    jp_open(out, '{');
+    jp_key_uint(out, "key", number);
+    if (name[0] != '\0')
+        jp_key_text(out, "name", name);
+    for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
+        refused += q->refused[kind];
+        if (q->most[kind] > 0)
+            jp_key_uint(out, quota_name(kind), q->most[kind]);
+        if (q->most[kind] > 0 && kind != QUOTA_PARALLEL)
+            jp_key_int(out, left[kind], quota_left(q, kind, now));
+    }
+    jp_key_uint(out, "running", q->running);
+    jp_key_uint(out, "requests", q->requests);
+    jp_key_uint(out, "tokens", q->tokens);
+    jp_key_uint(out, "refused", refused);
+    jp_close(out, '}');
+}
+
+static void put_keys(const keyring *k, strbuf *out)
+{
+    jp_key(out, "keys");
+    jp_open(out, '[');
+    for (size_t i = 0; i < keyring_count(k); i++)
+        put_key(&keyring_at(k, i)->quota, i + 1, keyring_at(k, i)->name, out);
+    jp_close(out, ']');
+}
+
+static void put_figures(const metrics_model *m, uint64_t limit, strbuf *out)
+{
+    put_room(&m->work, out);
+    put_memory(m, limit, out);
+    put_totals(&m->work, out);
+    if (m->sees)
+        put_pictures(&m->sight, out);
+}
+
+static void put_models(const metrics_view *v, const server *s, strbuf *out)
+{
+    jp_key(out, "models");
+    jp_open(out, '[');
+    for (size_t i = 0; i < v->n_models; i++) {
+        jp_open(out, '{');
+        jp_key_text(out, "name", v->models[i].name);
+        jp_key_uint(out, "context", served_context(s->models[i]));
+        jp_key_bool(out, "loaded", v->models[i].loaded);
+        const double left = served_leaves_in(s->models[i]);
+        if (v->models[i].loaded && left < 1e9)
+            jp_key_double(out, "leaves_in", left);
+        put_figures(&v->models[i], 0, out);
+        jp_close(out, '}');
+    }
+    jp_close(out, ']');
+}
+
 void handle_status(exchange *x)
 {
     server *s = exchange_server(x);
     metrics_view v;
+    metrics_model all;
     strbuf out = {0};
     metrics_gather(&v, s);
+    metrics_sum(&all, &v);
     jp_open(&out, '{');
-    jp_key_text(&out, "model", v.model);
+    jp_key_text(&out, "model", all.name);
     jp_key_text(&out, "version", v.version);
     jp_key_text(&out, "isa", v.isa);
-    jp_key_uint(&out, "threads", sched_settings(server_sched(s))->threads);
-    jp_key_uint(&out, "context", sched_settings(server_sched(s))->context);
+    jp_key_uint(&out, "threads", sched_settings(served_sched(s->models[0]))->threads);
+    jp_key_uint(&out, "context", served_context(s->models[0]));
     jp_key_bool(&out, "draining", v.draining);
     jp_key_double(&out, "uptime", v.uptime);
-    put_room(&v, &out);
-    put_memory(&v, &out);
-    put_totals(&v.work, &out);
-    if (v.sees)
-        put_pictures(&v.sight, &out);
+    jp_key_uint(&out, "connections", v.door.connections);
+    jp_key_double(&out, "loop_lag", v.door.loop_longest_lately);
+    put_figures(&all, v.memory_limit, &out);
+    if (server_n_keys(s) > 0)
+        put_keys(access_keys(s->access), &out);
+    put_models(&v, s, &out);
     put_streams(s, &out);
     jp_close(&out, '}');
-    reply(x, "application/json; charset=utf-8", &out);
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
 }

@@ -12,6 +12,7 @@
 #define INFER   PRIVILEGE_INFER
 #define METRICS PRIVILEGE_METRICS
 #define ADMIN   PRIVILEGE_ADMIN
+#define OWN     PRIVILEGE_OWN
 
 /* clang-format off */
 static const route table[] = {
@@ -63,9 +64,10 @@ static const route table[] = {
     {POST,   "/v1/rerank",                           INFER,  API_OPENAI,    "rerank",          handle_rerank},
     {POST,   "/rerank",                              INFER,  API_OPENAI,    "rerank",          handle_rerank},
     {POST,   "/infill",                              INFER,  API_OPENAI,    "infill",          handle_infill},
-    {GET | DELETE, "/v1/cache",                      ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
-    {POST | DELETE, "/v1/cache/*",                   ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
-    {POST,   "/v1/unload",                           ADMIN,  API_OPENAI,    "cache",           handle_not_offered},
+    {GET | DELETE, "/v1/cache",                      OWN,    API_OPENAI,    "cache",           handle_cache},
+    {POST,   "/v1/cache/pin",                        OWN,    API_OPENAI,    "cache",           handle_cache_pin},
+    {DELETE, "/v1/cache/*",                          OWN,    API_OPENAI,    "cache",           handle_cache_prefix},
+    {POST,   "/v1/unload",                           ADMIN,  API_OPENAI,    "cache",           handle_unload},
 };
 /* clang-format on */
 

@@ -15,7 +15,8 @@ typedef enum privilege {
     PRIVILEGE_PUBLIC, /* no key is asked for */
     PRIVILEGE_INFER,
     PRIVILEGE_METRICS,
-    PRIVILEGE_ADMIN
+    PRIVILEGE_ADMIN,
+    PRIVILEGE_OWN /* infer, for what is the key's own, or admin, for everybody's */
 } privilege;
 
 typedef struct route {

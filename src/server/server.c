@@ -4,14 +4,9 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "chat/form.h"
-#include "media/fit.h"
+#include "server/keyring.h"
 #include "server/server_int.h"
 #include "server/systemd.h"
-
-#include <ctype.h>
-#include <stdio.h>
-#include <sys/stat.h>
 
 enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20 };
 static const double USUAL_DRAIN = 30;
@@ -21,9 +16,11 @@ static const double USUAL_DRAIN = 30;
 static void on_woken(void *with)
 {
     server *s = with;
-    sched_collect(s->sched, api_collected, s);
-    if (s->sight != NULL)
-        sight_collect(s->sight);
+    for (size_t i = 0; i < s->n_models; i++) {
+        sched_collect(served_sched(s->models[i]), api_collected, s);
+        if (served_sight(s->models[i]) != NULL)
+            sight_collect(served_sight(s->models[i]));
+    }
 }
 
 static void on_connected(void *with, struct uv_stream_s *listener, bool is_unix)
@@ -45,6 +42,35 @@ static void finish(server *s)
     s->finished = true;
 }
 
+/* Somebody ended the process that decodes pictures: the next picture starts another one. */
+static void look_after_decoders(server *s)
+{
+    const uint64_t lost = s->decoders.lost;
+    if (s->options.nursery == NULL)
+        return;
+    media_nursery_look(s->options.nursery, &s->decoders);
+    if (s->decoders.lost != lost)
+        server_log(s, 0,
+                   "the process that decodes pictures is gone (%s, %d): the next picture starts "
+                   "another one",
+                   s->decoders.signal != 0 ? strsignal(s->decoders.signal) : "by no signal",
+                   s->decoders.signal);
+}
+
+/* What is wrong with the file of the keys is said once, and the keys stay as they were. */
+static void look_after_keys(server *s)
+{
+    keyring_change change;
+    mote_error err;
+    if (access_look(s->access, &change, &err) != MOTE_OK)
+        server_log(s, 0,
+                   "the key file has changed and is NOT used, the keys are those of before: %s",
+                   err.text);
+    else if (change.added + change.gone + change.altered > 0)
+        server_log(s, 1, "the key file was read again: %zu keys; %zu new, %zu gone, %zu altered",
+                   server_n_keys(s), change.added, change.gone, change.altered);
+}
+
 static void on_tick(void *with, double now)
 {
     server *s = with;
@@ -55,6 +81,10 @@ static void on_tick(void *with, double now)
         s->last_second = now;
         peers_sweep(s->peers, now);
         api_tick(s);
+        look_after_decoders(s);
+        look_after_keys(s);
+        for (size_t i = 0; i < s->n_models; i++)
+            served_tick(s->models[i], now);
     }
     if (s->watchdog > 0 && now - s->last_watchdog >= s->watchdog) {
         s->last_watchdog = now;
@@ -79,7 +109,8 @@ static void on_stop(void *with)
         os_now() + (s->options.drain_seconds > 0 ? s->options.drain_seconds : USUAL_DRAIN);
     systemd_tell("STOPPING=1");
     loop_stop_listening(s->loop);
-    sched_drain(s->sched);
+    for (size_t i = 0; i < s->n_models; i++)
+        sched_drain(served_sched(s->models[i]));
     conns_drain(s->conns);
     server_log(s, 1, "stopping: %u connections are being answered", conns_busy(s->conns));
 }
@@ -92,37 +123,12 @@ static void wake(void *with)
 
 /* ---- making one ---- */
 
-/* "Qwen3.5-4B-Q4_K_M.gguf" is called "qwen3.5-4b-q4_k_m". */
-static void name_from_file(char out[SERVER_NAME_BYTES], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(out, SERVER_NAME_BYTES, "%s", slash != NULL ? slash + 1 : path);
-    size_t n = strlen(out);
-    if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
-        out[n - 5] = '\0';
-    for (char *p = out; *p != '\0'; p++) {
-        bool plain = isalnum((unsigned char)*p) || strchr("._-:", *p) != NULL;
-        *p = plain ? (char)tolower((unsigned char)*p) : '-';
-    }
-}
-
-static void describe_model(server *s)
-{
-    struct stat info;
-    if (s->options.name != NULL)
-        snprintf(s->name, sizeof s->name, "%s", s->options.name);
-    else
-        name_from_file(s->name, s->options.model_path);
-    if (stat(s->options.model_path, &info) == 0)
-        s->model_date = (int64_t)info.st_mtime;
-}
-
 /* Addresses others can reach need a key, unless somebody has said that he wants it otherwise. */
 static mote_status check_exposure(const server *s, mote_error *err)
 {
     for (size_t i = 0; i < s->listening.n; i++) {
         const listen_socket *at = &s->listening.sockets[i];
-        if (at->wide && !access_has_keys(s->access) && !s->options.unauthenticated)
+        if (at->wide && server_n_keys(s) == 0 && !s->options.unauthenticated)
             return err_set(err, MOTE_E_ARG,
                            "%s can be reached by others, and there is no key: give one with "
                            "--api-key-file or MOTE_API_KEY, or listen on 127.0.0.1 (without a key "
@@ -159,18 +165,40 @@ static mote_status serve_sockets(server *s, mote_error *err)
     return MOTE_OK;
 }
 
-static bool sees(const server *s)
+static served_options options_of(server *s, size_t i)
 {
-    mote_model_info info;
-    mote_model_describe(s->options.model, &info);
-    return info.vision && s->options.nursery != NULL;
+    const server_options *o = &s->options;
+    served_options out = {.model = o->models[i].model,
+                          .path = o->models[i].path,
+                          .name = o->models[i].name,
+                          .sched = o->sched,
+                          .nursery = o->nursery,
+                          .image_tokens = o->image_tokens,
+                          .limits = &s->limits,
+                          .recall_bytes = RECALL_BYTES / o->n_models};
+    out.sched.wake = wake;
+    out.sched.with = s;
+    out.sched.gate = s->gate;
+    out.keep_alive = o->keep_alive;
+    out.picture_memory = s->picture_memory;
+    return out;
+}
+
+static uint32_t n_seeing(server *s)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s->options.n_models; i++) {
+        const served_options model = options_of(s, i);
+        n += served_sees(&model);
+    }
+    return n;
 }
 
 static mote_status make_door(server *s, mote_error *err)
 {
     const loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
     limits_init(&s->limits);
-    if (sees(s))
+    if (n_seeing(s) > 0)
         s->limits.at[LIMIT_BODY] = BODY_WITH_PICTURES;
     for (size_t i = 0; i < s->options.n_limits; i++)
         TRY(limits_set(&s->limits, s->options.limits[i], err));
@@ -184,61 +212,65 @@ static mote_status make_door(server *s, mote_error *err)
     return MOTE_OK;
 }
 
-/* Where nobody said how much, and all of it is little, an eighth. */
-static uint64_t picture_memory(const server *s)
+/* Each of those that see has the same part. Where nobody said how much, and all of it is little, an
+ * eighth is for pictures. */
+static uint64_t picture_memory(server *s)
 {
     const double said = s->limits.at[LIMIT_PICTURE_MEMORY];
     const double eighth = (double)s->options.sched.memory / 8;
     const bool usual = said == limit_rows[LIMIT_PICTURE_MEMORY].initial;
-    return (uint64_t)(usual && eighth > 0 && eighth < said ? eighth : said);
+    const uint32_t n = n_seeing(s);
+    return (uint64_t)(usual && eighth > 0 && eighth < said ? eighth : said) / (n > 0 ? n : 1);
 }
 
-/* Of what everything may take, what seeing does not. */
-static mote_status make_sight(server *s, sched_options *rest, mote_error *err)
+/* What is left of the memory when every model has the least that it can work with. */
+static mote_status divide_memory(server *s, uint64_t least[SERVER_MAX_MODELS], uint64_t *rest,
+                                 mote_error *err)
 {
-    const double *at = s->limits.at;
-    sight_options o = {.model = s->options.model,
-                       .nursery = s->options.nursery,
-                       .threads = rest->threads,
-                       .at_once = (uint32_t)at[LIMIT_PICTURES_AT_ONCE],
-                       .queue = rest->queue > 0 ? rest->queue : SCHED_USUAL_QUEUE,
-                       .pictures = (uint32_t)at[LIMIT_PICTURES],
-                       .tokens = s->options.image_tokens,
-                       .most_tokens = (uint32_t)at[LIMIT_PICTURE_TOKENS],
-                       .file_bytes = (uint64_t)at[LIMIT_PICTURE_BYTES],
-                       .pixels = (uint64_t)at[LIMIT_PICTURE_PIXELS],
-                       .memory = picture_memory(s),
-                       .wake = wake,
-                       .with = s};
-    if (o.tokens == 0)
-        o.tokens = MEDIA_USUAL_TOKENS;
-    if (o.most_tokens < o.tokens)
-        o.most_tokens = o.tokens;
-    TRY(sight_new(&s->sight, &o, err));
-    const uint64_t taken = sight_memory(s->sight);
-    if (rest->memory > 0 && rest->memory <= taken)
-        return err_set(err, MOTE_E_MEMORY,
-                       "pictures may take %llu MB, which is all of `memory`: raise it, or lower "
-                       "--limit picture-memory-bytes or picture-tokens",
-                       (unsigned long long)taken / 1000000);
-    if (rest->memory > 0)
-        rest->memory -= taken;
+    const uint64_t all = s->options.sched.memory;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->options.n_models; i++) {
+        const served_options model = options_of(s, i);
+        TRY(served_least_memory(&model, &least[i], err));
+        sum += least[i];
+    }
+    *rest = all > sum ? all - sum : 0;
+    if (all >= sum || s->options.n_models == 1) /* alone it says itself what to lower */
+        return MOTE_OK;
+    return err_set(err, MOTE_E_MEMORY,
+                   "%llu MB are not enough for %zu models, which take %llu MB at least; raise "
+                   "`memory`, lower `parallel` or serve fewer",
+                   (unsigned long long)all / 1000000, s->options.n_models,
+                   (unsigned long long)sum / 1000000);
+}
+
+/* To each the least it needs and an equal part of the rest; what one cannot use is for those after
+ * it. */
+static mote_status make_models(server *s, mote_error *err)
+{
+    const uint64_t all = s->options.sched.memory;
+    uint64_t least[SERVER_MAX_MODELS] = {0}, rest = 0;
+    s->picture_memory = picture_memory(s);
+    if (all > 0)
+        TRY(divide_memory(s, least, &rest, err));
+    for (; s->n_models < s->options.n_models; s->n_models++) {
+        const size_t i = s->n_models, n = s->options.n_models;
+        served_options model = options_of(s, i);
+        if (n > 1 && all > 0)
+            model.sched.memory = least[i] + rest / (n - i);
+        TRY(served_new(&s->models[i], &model, err));
+        const uint64_t taken = served_memory(s->models[i]);
+        rest -= taken > least[i] && rest > 0 ? taken - least[i] : 0;
+    }
     return MOTE_OK;
 }
 
 static mote_status make_inside(server *s, mote_error *err)
 {
-    sched_options wanted = s->options.sched;
-    wanted.model = s->options.model;
-    wanted.wake = wake;
-    wanted.with = s;
-    describe_model(s);
-    TRY(chat_kit_of(&s->kit, s->options.model, err));
-    TRY(recall_new(&s->recall, RECALL_BYTES, err));
-    if (sees(s))
-        TRY(make_sight(s, &wanted, err));
-    TRY(sched_new(&s->sched, &wanted, err));
-    return api_new(&s->api, s, err);
+    if (s->options.n_models > 1)
+        TRY(stepgate_new(&s->gate, err));
+    TRY(make_models(s, err));
+    return api_new(&s->api, err);
 }
 
 mote_status server_new(server **out, const server_options *options, mote_error *err)
@@ -248,7 +280,6 @@ mote_status server_new(server **out, const server_options *options, mote_error *
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a server");
     s->options = *options;
-    pthread_mutex_init(&s->vocab_lock, NULL);
     mote_status status = make_door(s, err);
     if (status == MOTE_OK)
         status = make_inside(s, err);
@@ -282,16 +313,14 @@ void server_free(server *s)
     if (s == NULL)
         return;
     api_free(s->api);
-    sched_free(s->sched);
-    sight_free(s->sight); /* answers show what it holds */
-    recall_free(s->recall);
+    for (size_t i = 0; i < s->n_models; i++)
+        served_free(s->models[i]);
+    stepgate_free(s->gate);
     loop_free(s->loop);
     conns_free(s->conns);
     peers_free(s->peers);
     access_free(s->access);
     listen_close(&s->listening);
-    vocab_free(s->vocab);
-    pthread_mutex_destroy(&s->vocab_lock);
     mem_free(s);
 }
 
@@ -302,24 +331,14 @@ const server_options *server_settings(const server *s)
     return &s->options;
 }
 
-sched *server_sched(const server *s)
+size_t server_n_models(const server *s)
 {
-    return s->sched;
+    return s->n_models;
 }
 
-recall *server_recall(const server *s)
+served *server_model(const server *s, size_t i)
 {
-    return s->recall;
-}
-
-sight *server_sight(const server *s)
-{
-    return s->sight;
-}
-
-const chat_kit *server_kit(const server *s)
-{
-    return &s->kit;
+    return s->models[i];
 }
 
 api *server_api(const server *s)
@@ -327,30 +346,14 @@ api *server_api(const server *s)
     return s->api;
 }
 
-mote_status server_vocab(server *s, const struct vocab **out, mote_error *err)
-{
-    mote_status status = MOTE_OK;
-    pthread_mutex_lock(&s->vocab_lock);
-    if (s->vocab == NULL)
-        status = chat_vocab_of(&s->vocab, &s->kit, err);
-    *out = s->vocab;
-    pthread_mutex_unlock(&s->vocab_lock);
-    return status;
-}
-
-const char *server_model_name(const server *s)
-{
-    return s->name;
-}
-
 bool server_draining(const server *s)
 {
     return s->draining;
 }
 
-int64_t server_model_date(const server *s)
+size_t server_n_keys(const server *s)
 {
-    return s->model_date;
+    return keyring_count(access_keys(s->access));
 }
 
 size_t server_n_addresses(const server *s)
@@ -383,5 +386,6 @@ void server_read_figures(const server *s, server_figures *out)
         .loop_longest_lately = l.longest_lately,
         .loop_over_20_ms = l.over_20_ms,
         .loop_busy = l.busy,
+        .decoders_lost = s->decoders.lost,
     };
 }

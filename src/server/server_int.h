@@ -3,6 +3,7 @@
 #ifndef MOTE_SERVER_SERVER_INT_H
 #define MOTE_SERVER_SERVER_INT_H
 
+#include "media/nursery.h"
 #include "server/access.h"
 #include "server/api.h"
 #include "server/conn.h"
@@ -12,10 +13,6 @@
 #include "server/metrics.h"
 #include "server/sight.h"
 
-#include <pthread.h>
-
-enum { SERVER_NAME_BYTES = 128 };
-
 struct server {
     server_options options;
     limits limits;
@@ -24,22 +21,19 @@ struct server {
     access_rules *access;
     peers *peers;
     listen_set listening;
-    sched *sched;
-    recall *recall;
-    sight *sight; /* NULL: the model cannot see */
+    served *models[SERVER_MAX_MODELS]; /* [n_models], from start to end */
+    size_t n_models;
+    stepgate *gate; /* for their engines; NULL: there is one */
     api *api;
-    chat_kit kit;
-    struct vocab *vocab;
-    pthread_mutex_t vocab_lock;
-    char name[SERVER_NAME_BYTES];
-    int64_t model_date;
     bool draining, finished;
     double drain_until;
     double last_second, last_watchdog; /* of the tick */
     double watchdog;                   /* how often systemd wants to hear of us; 0: never */
+    uint64_t picture_memory;           /* for the pictures that one model holds */
     uint64_t body_bytes;               /* of all requests that are being read or answered */
     uint64_t requests, refused_connections, refused_requests, forms;
-    request_counts counts; /* of requests that are over */
+    media_nursery_figures decoders; /* as they were last looked at */
+    request_counts counts;          /* of requests that are over */
     double started;
 };
 

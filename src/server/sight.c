@@ -137,12 +137,16 @@ const sight_options *sight_settings(const sight *s)
 }
 
 /* The longest side that so many tokens can have. */
-uint64_t sight_memory(const sight *s)
+uint64_t sight_plan(const sight_options *o)
 {
-    const sight_options *o = &s->options;
     const uint32_t side = MOTE_PICTURE_SIDE;
     return o->memory +
            o->at_once * mote_picture_plan(o->model, o->most_tokens * side, side, o->threads);
+}
+
+uint64_t sight_memory(const sight *s)
+{
+    return sight_plan(&s->options);
 }
 
 static mote_status start(sight *s, mote_error *err)

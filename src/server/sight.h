@@ -46,6 +46,7 @@ mote_status sight_new(sight **out, const sight_options *options, mote_error *err
 void sight_free(sight *s);
 const sight_options *sight_settings(const sight *s);
 /* What seeing may take in bytes: pictures that are held, and the tower at work. */
+uint64_t sight_plan(const sight_options *options);
 uint64_t sight_memory(const sight *s);
 
 /* ---- requests ---- */
@@ -93,6 +94,8 @@ bool sight_submit(sight *s, sight_request *r);
 void sight_drop(sight *s, sight_request *r);
 /* Loop thread: calls `done` of those that are. */
 void sight_collect(sight *s);
+/* Any thread: what no answer needs is not kept any longer. */
+void sight_forget_unused(sight *s);
 /* Any thread. */
 void sight_release(sight *s, const sight_seen *seen);
 

@@ -119,6 +119,14 @@ void sight_release(sight *s, const sight_seen *seen)
     pthread_mutex_unlock(&s->lock);
 }
 
+void sight_forget_unused(sight *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (forget_oldest(s)) {
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
 void sight_forget_all(sight *s)
 {
     while (s->entries != NULL)

@@ -59,21 +59,78 @@ void replay_add_text(replay *r, str text)
 
 /* ---- events to lines ---- */
 
+static bool is_utf8(str text)
+{
+    for (size_t at = 0; at < text.n;) {
+        const int n = utf8_check((const unsigned char *)text.p + at, text.n - at);
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+static bool is_object(str text)
+{
+    json_doc *doc = NULL;
+    const bool is = json_doc_read(&doc, text, NULL) == MOTE_OK &&
+                    json_node_is(json_doc_root(doc), JSON_IS_OBJECT);
+    json_doc_free(doc);
+    return is;
+}
+
+/* An object that stops inside a string or behind a value, never inside an escape. */
+static bool begins_object(str text)
+{
+    static const char *const rests[] = {"}", "\"}"};
+    bool is = text.n == 0;
+    for (size_t i = 0; i < 2 && !is; i++) {
+        strbuf all = {0};
+        strbuf_put(&all, text);
+        strbuf_text(&all, rests[i]);
+        is = is_object(strbuf_view(&all));
+        strbuf_fini(&all);
+    }
+    return is;
+}
+
+static void check_call(replay *r, const chat_event *e)
+{
+    const bool starts = e->kind == CHAT_EVENT_CALL_START;
+    if (starts == r->in_call)
+        r->fault = "calls are not one after another";
+    r->in_call = starts || e->kind == CHAT_EVENT_CALL_ARGUMENTS;
+    if (starts)
+        r->arguments.n = 0;
+    if (e->kind == CHAT_EVENT_CALL_ARGUMENTS) {
+        strbuf_put(&r->arguments, e->text);
+        if (e->text.n == 0 || !is_utf8(e->text))
+            r->fault = "an empty piece of arguments, or half a character";
+        if (r->formed && !begins_object(strbuf_view(&r->arguments)) &&
+            !is_object(strbuf_view(&r->arguments)))
+            r->fault = "pieces that are no beginning of an object";
+        if (!r->formed && !is_object(e->text))
+            r->fault = "a call is told of in pieces and no grammar holds it";
+    }
+    if (e->kind == CHAT_EVENT_CALL_CANCEL && !(r->formed && r->cut))
+        r->fault = "a call is canceled and was not cut";
+    if (e->kind == CHAT_EVENT_CALL_END && !str_eq(strbuf_view(&r->arguments), e->text))
+        r->fault = "the pieces of the arguments are not the whole";
+    if (e->kind == CHAT_EVENT_CALL_END && !is_object(e->text))
+        r->fault = "the arguments are no JSON object";
+}
+
 static void check_event(replay *r, const chat_event *e)
 {
     switch (e->kind) {
-    case CHAT_EVENT_CALL_START: r->arguments.n = 0; break;
-    case CHAT_EVENT_CALL_ARGUMENTS: strbuf_put(&r->arguments, e->text); break;
-    case CHAT_EVENT_CALL_END: {
-        json_doc *doc = NULL;
-        if (!str_eq(strbuf_view(&r->arguments), e->text))
-            r->fault = "the pieces of the arguments are not the whole";
-        if (json_doc_read(&doc, e->text, NULL) != MOTE_OK ||
-            !json_node_is(json_doc_root(doc), JSON_IS_OBJECT))
-            r->fault = "the arguments are no JSON object";
-        json_doc_free(doc);
+    case CHAT_EVENT_CALL_START:
+    case CHAT_EVENT_CALL_ARGUMENTS:
+    case CHAT_EVENT_CALL_END:
+    case CHAT_EVENT_CALL_CANCEL: check_call(r, e); break;
+    case CHAT_EVENT_END:
+        if (r->in_call)
+            r->fault = "a call is left open";
         break;
-    }
     case CHAT_EVENT_REASONING:
     case CHAT_EVENT_CONTENT:
         if (e->text.n == 0)
@@ -158,17 +215,6 @@ static void feed(replay *r, chat_parser *p, mote_token id)
         give_up(&err);
 }
 
-static bool is_utf8(str text)
-{
-    for (size_t at = 0; at < text.n;) {
-        const int n = utf8_check((const unsigned char *)text.p + at, text.n - at);
-        if (n <= 0)
-            return false;
-        at += (size_t)n;
-    }
-    return true;
-}
-
 /* The tokenizer brings text to NFC, which a cut in the middle of a character would prevent. */
 static bool are_bytes(const replay *r, const mote_token *ids, size_t n, str bytes)
 {
@@ -206,13 +252,14 @@ void replay_run(replay *r, const bool *cuts)
     size_t at = 0;
     r->tokens = !r->tokens; /* whether somebody asks for them must not matter */
     r->fed = r->next_token = r->told_bytes = r->content_bytes = 0;
-    r->after_token = false;
+    r->after_token = r->in_call = false;
     const chat_parser_options options = {.model = r->model,
                                          .how = r->how,
                                          .tools = r->tools,
                                          .n_tools = r->n_tools,
                                          .thinking = r->thinking,
                                          .tokens = r->tokens,
+                                         .formed = r->formed,
                                          .event = on_event,
                                          .with = r};
     r->log.n = 0;
@@ -238,4 +285,37 @@ void replay_run(replay *r, const bool *cuts)
         give_up(&err);
     chat_parser_free(p);
     strbuf_byte(&r->log, '\n');
+}
+
+static bool begins(str text, const char *with)
+{
+    const size_t n = strlen(with);
+    return text.n >= n && memcmp(text.p, with, n) == 0;
+}
+
+static str take_line(str *log)
+{
+    const char *end = memchr(log->p, '\n', log->n);
+    const size_t n = end != NULL ? (size_t)(end - log->p) + 1 : log->n;
+    const str one = {log->p, n};
+    *log = (str){log->p + n, log->n - n};
+    return one;
+}
+
+void replay_outcome(const replay *r, strbuf *out)
+{
+    str left = strbuf_view(&r->log);
+    while (left.n > 0) {
+        const str one = take_line(&left);
+        if (!begins(one, "call ") && !begins(one, "cancel "))
+            strbuf_put(out, one);
+    }
+}
+
+bool replay_may_differ(const replay *r, str log)
+{
+    bool malformed = false;
+    while (log.n > 0)
+        malformed |= begins(take_line(&log), "warning malformed");
+    return malformed && !r->cut;
 }

@@ -23,6 +23,7 @@ typedef struct replay {
     const json_node *const *tools;
     size_t n_tools;
     bool thinking, cut;
+    bool formed; /* as if a grammar held the calls */
     replay_piece pieces[REPLAY_MAX_PIECES];
     size_t n_pieces;
     size_t bytes; /* of all pieces that are bytes */
@@ -31,7 +32,8 @@ typedef struct replay {
     chat_event_kind last;
     bool open;        /* the last line can go on */
     strbuf arguments; /* of the call that is open */
-    bool tokens;      /* the last run told of them; every other one does */
+    bool in_call;
+    bool tokens; /* the last run told of them; every other one does */
     size_t fed, next_token, told_bytes, content_bytes;
     bool after_token;
     const char *fault; /* a rule that holds for all events was broken */
@@ -48,5 +50,12 @@ void replay_add_bytes(replay *r, str bytes);
 /* Parses; cuts[i] says whether a token ends before byte i (of all bytes). NULL: as the
  * tokenizer cuts them. The log is made anew. */
 void replay_run(replay *r, const bool *cuts);
+
+/* What the last run came to: its log without the lines of starts and cancellations, which are all
+ * that may differ if calls are told of early. */
+void replay_outcome(const replay *r, strbuf *out);
+/* With a grammar a call stays one although the model stops before the required parameters, which
+ * a grammar would not let it do: then outcomes differ. `log` is one without. */
+bool replay_may_differ(const replay *r, str log);
 
 #endif

@@ -38,19 +38,25 @@ static void on_event(void *with, const chat_event *e)
         strncat(w->arguments, e->text.p, e->text.n);
 }
 
-static chat_parser *new_parser(watch *w, bool thinking)
+static chat_parser *make_parser(watch *w, bool thinking, bool formed)
 {
     const chat_parser_options options = {.model = model,
                                          .how = &how,
                                          .tools = tools,
                                          .n_tools = 1,
                                          .thinking = thinking,
+                                         .formed = formed,
                                          .event = on_event,
                                          .with = w};
     chat_parser *p;
     *w = (watch){0};
     assert_int_equal(chat_parser_new(&p, &options, NULL), MOTE_OK);
     return p;
+}
+
+static chat_parser *new_parser(watch *w, bool thinking)
+{
+    return make_parser(w, thinking, true);
 }
 
 static mote_status feed(chat_parser *p, const char *text)
@@ -90,7 +96,9 @@ static void strings_stream_and_other_values_wait(void **state)
     (void)state;
     watch w;
     chat_parser *p = new_parser(&w, false);
-    feed(p, "<tool_call>\n<function=f>\n<parameter=s>\nfirst");
+    feed(p, "<tool_call>\n<function=f>\n");
+    assert_int_equal(w.events[CHAT_EVENT_CALL_START], 0); /* JSON may follow */
+    feed(p, "<parameter=s>\nfirst");
     assert_int_equal(w.events[CHAT_EVENT_CALL_START], 1);
     assert_string_equal(w.arguments, "{\"s\": \"first");
     feed(p, "\nsecond </par");
@@ -100,6 +108,52 @@ static void strings_stream_and_other_values_wait(void **state)
     feed(p, "3\n</parameter>\n</function>");
     assert_string_equal(w.arguments, "{\"s\": \"first\\nsecond </party\", \"i\": 123}");
     assert_int_equal(w.events[CHAT_EVENT_CALL_END], 1);
+    chat_parser_free(p);
+}
+
+/* What no grammar holds, and what had to be repaired before its first parameter. */
+static void calls_that_are_not_certain_come_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        bool formed;
+        const char *call;
+    } cases[] = {
+        {false, "<tool_call>\n<function=f>\n<parameter=s>\nab"},
+        {true, "\n<function=f>\n<parameter=s>\nab"},
+        {true, "<tool_call><tool_call>\n<function=f>\n<parameter=s>\nab"},
+        {true, "<tool_call>\n<function=f>\nwell:\n<parameter=s>\nab"},
+        {true, "<tool_call>\n<function=f>\n<parameter=s\nab"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        watch w;
+        chat_parser *p = make_parser(&w, false, cases[i].formed);
+        feed(p, cases[i].call);
+        assert_int_equal(chat_parser_place(p), CHAT_PLACE_CALL);
+        assert_int_equal(w.events[CHAT_EVENT_CALL_START], 0);
+        assert_int_equal(w.events[CHAT_EVENT_CALL_ARGUMENTS], 0);
+        feed(p, "\n</parameter>\n</function>");
+        assert_string_equal(w.arguments, "{\"s\": \"ab\"}");
+        assert_int_equal(w.events[CHAT_EVENT_CALL_START], 1);
+        assert_int_equal(w.events[CHAT_EVENT_CALL_ARGUMENTS], 1);
+        assert_int_equal(w.events[CHAT_EVENT_CALL_END], 1);
+        assert_int_equal(w.events[CHAT_EVENT_CONTENT], 0);
+        chat_parser_free(p);
+    }
+}
+
+/* The pieces that went out stay; whoever has them hears that they are nothing. */
+static void a_cut_call_is_canceled(void **state)
+{
+    (void)state;
+    watch w;
+    chat_parser *p = new_parser(&w, false);
+    feed(p, "<tool_call>\n<function=f>\n<parameter=s>\nab \"c\" \n</para");
+    assert_int_equal(chat_parser_end(p, true, NULL), MOTE_OK);
+    assert_string_equal(w.arguments, "{\"s\": \"ab \\\"c\\\" ");
+    assert_int_equal(w.events[CHAT_EVENT_CALL_CANCEL], 1);
+    assert_int_equal(w.warning, CHAT_WARN_CUT);
+    assert_int_equal(w.events[CHAT_EVENT_CALL_END] + w.events[CHAT_EVENT_CONTENT], 0);
     chat_parser_free(p);
 }
 
@@ -171,6 +225,7 @@ static void every_allocation_may_fail(void **state)
                                              .tools = tools,
                                              .n_tools = 1,
                                              .tokens = true,
+                                             .formed = true,
                                              .event = on_event,
                                              .with = &w};
         chat_parser *p;
@@ -298,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parser_knows_where_it_is),
         cmocka_unit_test(strings_stream_and_other_values_wait),
+        cmocka_unit_test(calls_that_are_not_certain_come_whole),
+        cmocka_unit_test(a_cut_call_is_canceled),
         cmocka_unit_test(content_is_held_back_only_where_it_must),
         cmocka_unit_test(control_tokens_without_meaning_are_left_out),
         cmocka_unit_test(a_call_too_long_is_content),

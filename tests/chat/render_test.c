@@ -377,11 +377,12 @@ static void the_templates_are_recognised(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    json_doc *doc = rig_json("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
-                             "\"assistant\",\"content\":\"t\","
-                             "\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
-                             "\"arguments\":\"{\\\"a\\\":[1]}\"}"
-                             "}]}]" TOOLS "}");
+    json_doc *doc = rig_json(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":"
+        "\"assistant\",\"content\":\"t\","
+        "\"reasoning_details\":[{\"text\":\"r\"}],\"tool_calls\":[{\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{\\\"a\\\":[1]}\"}"
+        "}]}]" TOOLS "}");
     const uint64_t blocks = mem_count().blocks;
     mote_status status = MOTE_E_MEMORY;
     for (uint64_t n = 1; status != MOTE_OK; n++) {

@@ -128,6 +128,65 @@ static void expressions_and_choices(void **state)
     }
 }
 
+/* As all forms: behind the thinking, what must come is not sampled, beside tools that may be called
+ * instead. */
+static void grammars(void **state)
+{
+    static const char text[] = "root ::= \"the pairs of brackets are \" pair{2} \";\"\n"
+                               "pair ::= \"(\" pair? \")\" | \"[\" pair? \"]\"\n";
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        char open[400];
+        size_t depth = 0, pairs = 0;
+        const mote_answer a = formed(MOTE_FORMAT_GRAMMAR, text, seed, seed % 2, &h);
+        assert_int_equal(a.finish, MOTE_FINISH_STOP);
+        assert_true(a.forced_tokens >= 4);
+        assert_true(h.content.n > 30 && h.content.p[h.content.n - 1] == ';');
+        assert_memory_equal(h.content.p, "the pairs of brackets are ", 26);
+        for (size_t i = 26; i < h.content.n - 1; i++) {
+            const char c = h.content.p[i];
+            if (c == '(' || c == '[') {
+                open[depth++] = c;
+                continue;
+            }
+            assert_true(depth > 0 && c == (open[depth - 1] == '(' ? ')' : ']'));
+            pairs += --depth == 0;
+        }
+        assert_int_equal(depth, 0);
+        assert_int_equal(pairs, 2);
+        heard_clear(&h);
+    }
+}
+
+/* Cut by its limit, an answer has its shortest end if there is room for one. */
+static void a_grammar_beside_tools(void **state)
+{
+    static const char text[] = "root ::= (\"a\" | \"b\")* \"!\"";
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        heard h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        mote_answer_options how = {.format = MOTE_FORMAT_GRAMMAR,
+                                   .format_text = text,
+                                   .format_bytes = sizeof text - 1,
+                                   .think = MOTE_THINK_OFF,
+                                   .one_call = true,
+                                   .max_tokens = 300,
+                                   .sampling.seed = seed};
+        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+        turn_add(chat, seed % 2 ? "Set a timer of 5 minutes." : "Hello");
+        const mote_answer a = turn_answer(chat, how, &h);
+        if (a.calls == 0 && a.finish == MOTE_FINISH_STOP) {
+            assert_true(h.content.n > 0);
+            assert_int_equal(strspn(h.content.p, "ab"), h.content.n - 1);
+            assert_int_equal(h.content.p[h.content.n - 1], '!');
+        }
+        heard_clear(&h);
+        mote_chat_free(chat);
+    }
+}
+
 /* Whatever was asked, the answer is a call with arguments as the schema wants them. */
 static void calls_can_be_required(void **state)
 {
@@ -168,6 +227,7 @@ static void what_has_no_form_is_refused(void **state)
         {{.format = MOTE_FORMAT_JSON_SCHEMA, .format_text = "{\"type\":7}", .format_bytes = 10},
          MOTE_E_FORMAT},
         {{.format = MOTE_FORMAT_REGEX, .format_text = "(a", .format_bytes = 2}, MOTE_E_ARG},
+        {{.format = MOTE_FORMAT_GRAMMAR, .format_text = "a ::=", .format_bytes = 5}, MOTE_E_ARG},
         {{.format = MOTE_FORMAT_CHOICES, .format_text = "[]", .format_bytes = 2}, MOTE_E_ARG},
         {{.format = MOTE_FORMAT_CHOICES, .format_text = "[1]", .format_bytes = 3}, MOTE_E_ARG},
         {{.tool_choice = MOTE_TOOLS_REQUIRED}, MOTE_E_ARG},
@@ -191,6 +251,8 @@ int main(void)
         cmocka_unit_test(a_form_longer_than_the_answer),
         cmocka_unit_test(any_object),
         cmocka_unit_test(expressions_and_choices),
+        cmocka_unit_test(grammars),
+        cmocka_unit_test(a_grammar_beside_tools),
         cmocka_unit_test(calls_can_be_required),
         cmocka_unit_test(what_has_no_form_is_refused),
     };

@@ -158,15 +158,20 @@ static void thinking_leaves_room_for_the_answer(void **state)
     (void)state;
     for (uint32_t most = 1; most < 40000; most += most < 1200 ? 1 : 997)
         for (uint32_t budget = 1; budget < 70000; budget = budget * 3 + 1) {
-            const chat_think_plan plan = chat_think_plan_of(budget, most);
+            const uint32_t closing = budget % 5 * 5;
+            const chat_think_plan plan = chat_think_plan_of(budget, most, closing);
             const uint32_t reserve = most / 4 > 256 ? most / 4 : 256;
             assert_true(plan.soft <= plan.budget && plan.budget <= plan.last);
             assert_true(plan.budget <= budget && plan.last < most);
-            assert_true(most - plan.last >= (reserve < most / 2 ? reserve : most / 2));
+            const uint32_t ends = plan.last > 0 ? plan.last + closing : 0;
+            assert_true(ends < most && most - ends >= (reserve < most / 2 ? reserve : most / 2));
         }
-    assert_int_equal(chat_think_plan_of(1000, 200).budget,
-                     75); /* half of a short answer, less grace */
-    const chat_think_plan plan = chat_think_plan_of(1000, 4096);
+    /* half of a short answer, less closing and grace */
+    assert_int_equal(chat_think_plan_of(1000, 200, 0).budget, 75);
+    assert_int_equal(chat_think_plan_of(1000, 200, 12).budget, 66);
+    assert_int_equal(chat_think_plan_of(1000, 24, 12).last, 0);
+    assert_int_equal(chat_think_plan_of(1000, 26, 12).last, 1);
+    const chat_think_plan plan = chat_think_plan_of(1000, 4096, 12);
     assert_int_equal(plan.budget, 1000);
     assert_int_equal(plan.soft, 750);
     assert_int_equal(plan.last, 1064);

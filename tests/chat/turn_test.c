@@ -164,6 +164,30 @@ static void options_are_held_to(void **state)
     mote_chat_free(chat);
 }
 
+/* Thinking and what closes it are of the answer's tokens; a short answer is not used up by it. */
+static void thinking_in_a_short_answer(void **state)
+{
+    (void)state;
+    bool thought = false;
+    for (uint32_t most = 1; most < 120; most += most < 32 ? 1 : 7) {
+        mote_chat *chat = turn_chat(engine, NULL);
+        heard h = {0};
+        const mote_answer_options how = {
+            .think = MOTE_THINK_ON, .max_tokens = most, .sampling.seed = most};
+        turn_add(chat, "What is 245 + 178?");
+        const mote_answer a = turn_answer(chat, how, &h);
+        assert_true(a.thinking && a.answer_tokens <= most);
+        assert_true(a.think_tokens <= most / 2);
+        assert_true(a.answer_tokens > a.think_tokens || a.finish != MOTE_FINISH_LENGTH);
+        if (a.think_tokens == 0)
+            assert_true(text_is_blank(&h.reasoning));
+        thought |= a.think_tokens > 0 && !text_is_blank(&h.reasoning);
+        heard_clear(&h);
+        mote_chat_free(chat);
+    }
+    assert_true(thought);
+}
+
 static void an_answer_goes_on_from_its_beginning(void **state)
 {
     (void)state;
@@ -346,6 +370,7 @@ int main(void)
         cmocka_unit_test(an_answer_can_be_canceled_and_is_kept),
         cmocka_unit_test(a_saved_conversation_goes_on),
         cmocka_unit_test(options_are_held_to),
+        cmocka_unit_test(thinking_in_a_short_answer),
         cmocka_unit_test(an_answer_goes_on_from_its_beginning),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(tools_of_other_types_are_named),

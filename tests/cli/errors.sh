@@ -33,7 +33,9 @@ wrong 2 "-n needs a value: -n N [bad_argument]" run m -n
 wrong 2 "--raw takes no value [bad_argument]" run m --raw=yes
 wrong 2 "there is no prompt (try: mote run m \"Why is the sky blue?\") [bad_argument]" run m
 wrong 2 "--think takes on, off, auto, minimal, low, medium, high, max or a number of tokens, not 'hard' [bad_argument]" run m a --think hard
-wrong 2 "--json-schema, --format, --regex and --choice exclude each other [bad_argument]" run m a --regex x --choice a,b
+wrong 2 "--json-schema, --format, --grammar, --regex and --choice exclude each other [bad_argument]" run m a --regex x --choice a,b
+wrong 2 "--json-schema, --format, --grammar, --regex and --choice exclude each other [bad_argument]" run m a --regex x --grammar 'root ::= "a"'
+wrong 1 "cannot open $work/none.gbnf: No such file or directory [io_error]" run m a --grammar "$work/none.gbnf"
 wrong 2 "--choice takes words with commas between them, such as yes,no [bad_argument]" run m a --choice yes,
 wrong 2 "--special needs --raw: in a conversation nothing people write becomes a control token [bad_argument]" run m a --special
 wrong 2 "--raw continues a text and has no --system; leave out one of them [bad_argument]" run m a --raw --system s
@@ -98,4 +100,8 @@ if [ "$(id -u)" != 0 ]; then
     chmod 0 "$work/secret.gguf"
     call 11 show "$work/secret.gguf"
 fi
+
+tower=$DATA/mmproj-mote-tiny-BF16.gguf
+[ ! -f "$tower" ] ||
+    wrong 1 "$tower: the file holds a picture tower; give the file of its model, and this one is found beside it [unsupported]" run "$tower" Hello
 finish

@@ -89,11 +89,18 @@ json 'd["name"] == "get_weather" and list(d["arguments"]) == ["city"]'
 call 0 run "$model" "What is the weather in Paris?" --tools "$work/tools" --temp 0 --json
 json 'd["finish"] == "tool_calls" and [c["function"]["name"] for c in d["tool_calls"]] == ["get_weather"] and isinstance(json.loads(d["tool_calls"][0]["function"]["arguments"])["city"], str)'
 
-# The form of an answer: one of some words, an expression, a schema from a file or the line.
+# The form of an answer: one of some words, an expression, a grammar or a schema from a file or the line.
 call 0 run "$model" "Is it cold?" --choice yes,no,"may\"be" --seed 3 -q
 grep -Eqx 'yes|no|may"be' "$work/out" || fail "no choice: $(cat "$work/out")"
 call 0 run "$model" "When?" --regex '20[0-9]{2}-[01][0-9]' --seed 3 -q
 grep -Eqx '20[0-9]{2}-[01][0-9]' "$work/out" || fail "no match: $(cat "$work/out")"
+printf 'root ::= word (" " word){2} "."\nword ::= [a-z]{1,3} # short\n' >"$work/grammar"
+for grammar in "$work/grammar" "$(cat "$work/grammar")"; do
+    call 0 run "$model" "What is it?" --grammar "$grammar" --seed 3 -q
+    grep -Eqx '[a-z]{1,3} [a-z]{1,3} [a-z]{1,3}\.' "$work/out" || fail "not of the grammar: $(cat "$work/out")"
+done
+call 2 run "$model" "What is it?" --grammar 'root ::= word' -q
+grep -q "the grammar, line 1, column 10: the rule 'word' is not defined" "$work/err" || fail "$(cat "$work/err")"
 echo '{"type":"object","properties":{"age":{"type":"integer","minimum":3,"maximum":5}},"required":["age"],"additionalProperties":false}' >"$work/schema"
 for schema in "$work/schema" "$(cat "$work/schema")"; do
     call 0 run "$model" "How old is the dog?" --json-schema "$schema" --seed 3 -q
@@ -115,7 +122,7 @@ call 9 run "$model" "Tell me a story." --temp 0 -n 3 --fail-on-length -q
 call 0 run "$model" "Hello!" --temp 0 --stop " help" --json
 json 'd["finish"] == "stop" and d["mote"]["stop"] == "stop_text" and d["content"] == "Hello! How can I"'
 call 8 run "$model" "Hello, hello, hello, hello, hello!" -c 16
-grep -q '(try: --context 32) \[context_full\]$' "$work/err" || fail "$(cat "$work/err")"
+grep -q '(try: a larger --context) \[context_full\]$' "$work/err" || fail "$(cat "$work/err")"
 echo '{]' >"$work/bad"
 call 6 run "$model" a --tools "$work/bad"
 grep -q "^mote: $work/bad: " "$work/err" || fail "$(cat "$work/err")"

@@ -66,4 +66,8 @@ for entry in json.load(open(sys.argv[2]))["top"]:
 assert json.load(open(sys.argv[2]))["top"][0]["id"] == row.index(max(row))
 EOF
 fi
+# A disk that is full has a code of its own, and no piece of a file is left.
+(trap '' XFSZ && ulimit -f 8 && call 12 logits "$model" --ids 1,2,3 --all --out "$work/large" && [ $failures -eq 0 ]) ||
+    fail "a file that cannot grow: $(cat "$work/err")"
+ls "$work" | grep -q '^large' && fail "a piece is left: $(ls "$work")"
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `mote ps` and `mote top` with a real server: tables, JSON, exit codes, and the live screen in tmux.
+# `mote ps`, `top`, `why` and `stop` with a real server, and `env` without one: tables, JSON, exit codes, and the live screen in tmux.
 . "$(dirname "$0")/lib.sh"
 need_model
 unset MOTE_HOST MOTE_API_KEY
@@ -13,8 +13,74 @@ call 7 ps --health --host "unix:$work/none"
 call 7 top --host "unix:$work/none"
 call 2 ps --host 'a:b:c'
 
-MOTE_API_KEY=secret-of-the-test "$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 \
-    --log off 2>"$work/server.log" &
+# What answers there has no way to the terminal but through words.
+python3 - "$work/liar" <<'PYTHON' &
+import os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1] + ".new")
+door.listen(1)
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+client, _ = door.accept()
+client.recv(4096)
+body = br'{"error": {"message": "\u001b[31mred", "code": "\u001b]0;title"}}'
+client.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+PYTHON
+tries=0
+until [ -S "$work/liar" ] || [ $tries -gt 600 ]; do tries=$((tries + 1)) && sleep 0.1; done
+call 1 stop x --host "unix:$work/liar"
+says 'mote: the server says: \x1b[31mred [\x1b]0;title]'
+
+# Few descriptors are an error that says so, however few.
+for n in 6 7 8 9 10 11 12 64; do
+    (ulimit -n $n && exec "$MOTE" serve "$model" --listen "unix:$work/none") 2>"$work/err"
+    code=$?
+    [ $code -eq 1 ] || [ $code -eq 2 ] || fail "a server with $n descriptors: $code, $(cat "$work/err")"
+done
+grep -q 'raise `ulimit -n`' "$work/err" || fail "no word of descriptors: $(cat "$work/err")"
+
+# What other programs are told: a shell can read it, and so can what reads the settings.
+call 2 env
+call 2 env clod
+grep -q 'claude, codex' "$work/err" || fail "it does not say which there are: $(cat "$work/err")"
+call 2 env openai --host unix:/run/mote.sock
+call 0 env openai
+prints "export OPENAI_BASE_URL='http://127.0.0.1:11435/v1'
+export OPENAI_API_KEY='mote'"
+call 0 env ollama --host '[::1]:9' --shell powershell
+prints "\$env:OLLAMA_HOST = 'http://[::1]:9'
+\$env:OLLAMA_API_KEY = 'mote'"
+call 0 env anthropic --host 0.0.0.0:80 --json
+json 'd == {"client": "anthropic", "place": None, "variables": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:80", "ANTHROPIC_API_KEY": "mote"}}'
+call 0 env claude
+grep -q MODEL "$work/out" && fail "a model that nobody chose: $(cat "$work/out")"
+echo "it's\"\\" >"$work/key"
+call 0 env claude --model "a'b" --api-key-file "$work/key"
+[ "$(sh -c '. "$1" && echo "$ANTHROPIC_MODEL $ANTHROPIC_AUTH_TOKEN"' - "$work/out")" = "a'b it's\"\\" ] ||
+    fail "what a shell reads: $(cat "$work/out")"
+call 0 env claude --model "a'b" --shell fish
+grep -qF "set -gx ANTHROPIC_MODEL 'a\'b'" "$work/out" || fail "for fish: $(cat "$work/out")"
+call 0 env opencode --api-key-file "$work/key"
+json 'd["provider"]["mote"]["options"] == {"baseURL": "http://127.0.0.1:11435/v1", "apiKey": "it'"'"'s\"\\"}'
+call 0 env codex
+grep -q env_key "$work/out" && fail "a key where there is none: $(cat "$work/out")"
+grep -q 'codex/config.toml' "$work/err" || fail "it does not say where: $(cat "$work/err")"
+call 0 env codex --api-key-file "$work/key"
+grep -q '^env_key = "MOTE_API_KEY"$' "$work/out" || fail "no word of the key: $(cat "$work/out")"
+call 0 env cline --model m
+grep -q '^Model ID: m$' "$work/out" || fail "for Cline: $(cat "$work/out")"
+call 0 env continue
+call 0 env openwebui
+
+# A file of keys that others may write is spoken of.
+: >"$work/keys" && chmod 666 "$work/keys"
+call 2 serve "$model" --api-key-file "$work/keys"
+grep -q 'others may write .*chmod go-w' "$work/err" || fail "no word of who may write: $(cat "$work/err")"
+chmod 600 "$work/keys"
+call 2 serve "$model" --api-key-file "$work/keys"
+grep -q 'others may write' "$work/err" && fail "nobody else may write: $(cat "$work/err")"
+
+printf 'secret-of-the-test infer,metrics,admin\nweak-key-of-the-test infer\n' >"$work/keys"
+"$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 --api-key-file "$work/keys" --log off 2>"$work/server.log" &
 server=$!
 tmux="tmux -u -S $work/tmux -f /dev/null"
 trap 'kill $server 2>/dev/null; $tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
@@ -27,13 +93,16 @@ done
 
 call 11 ps --host "unix:$work/socket"
 grep -q 'wants a key' "$work/err" || fail "it does not say that a key is wanted"
+echo weak-key-of-the-test >"$work/key"
+call 11 stop --api-key-file "$work/key" --host "unix:$work/socket"
+grep -q 'lacks the scope admin \[scope_missing\]$' "$work/err" || fail "it does not say which scope: $(cat "$work/err")"
 echo secret-of-the-test >"$work/key"
 MOTE_HOST=unix:$work/socket
 export MOTE_HOST
 call 0 ps --mem --api-key-file "$work/key"
 grep -Eq '^mote-tiny-q4_k_m +[0-9.]+ MB +100% CPU +[0-9]+ +0 of 8, 0 waiting' "$work/out" ||
     fail "the table: $(cat "$work/out")"
-grep -q '^NAME .*  SEES  UNTIL$' "$work/out" && grep -q '0 waiting  *yes  *stopped$' "$work/out" ||
+grep -q '^NAME .*  SEES  UNTIL$' "$work/out" && grep -q '0 waiting  *yes  *forever$' "$work/out" ||
     fail "it does not say that the model sees: $(cat "$work/out")"
 grep -Eq '^  weights +[0-9.]+ MB$' "$work/out" || fail "no weights: $(cat "$work/out")"
 MOTE_API_KEY=secret-of-the-test
@@ -44,6 +113,45 @@ call 0 top -n 2 -d 0.1
 [ "$(wc -l <"$work/out")" -eq 2 ] || fail "top into a file is not a line for each reading"
 head -n 1 "$work/out" >"$work/one" && mv "$work/one" "$work/out"
 json 'd["parallel"] == 8'
+
+# Unloading: by a name, all of them, one that is not there.
+call 3 stop mote-tiny-q8_0
+grep -q "model 'mote-tiny-q8_0' not found" "$work/err" || fail "an unknown model: $(cat "$work/err")"
+call 0 stop Mote-Tiny
+prints "mote-tiny-q4_k_m  unloaded"
+call 0 ps
+grep -q 'unloaded$' "$work/out" || fail "it is still there: $(cat "$work/out")"
+call 0 stop --json
+json 'd == {"unloaded": ["mote-tiny-q4_k_m"]}'
+
+# Where a prompt parts from the one before.
+call 2 why 'req_1/../x'
+call 1 why req_0
+grep -q 'no request with this id is remembered \[not_found\]$' "$work/err" || fail "an unknown id: $(cat "$work/err")"
+ask() {
+    curl -s --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" -H 'Content-Type: application/json' \
+        -d '{"max_tokens":1,"messages":[{"role":"system","content":"'"$owls"'"},{"role":"user","content":"'"$1"'"}]}' \
+        -o "$work/answer" http://localhost/v1/chat/completions
+}
+if command -v curl >/dev/null; then
+    call 1 why
+    owls=$(printf 'owl %.0s' $(seq 100))
+    ducks=$(printf 'duck %.0s' $(seq 100))
+    ask "$ducks red\\n$ducks"
+    call 0 why
+    grep -Eq '^req_[0-9a-f]{24}  mote-tiny-q4_k_m$' "$work/out" || fail "no head: $(cat "$work/out")"
+    grep -Eq '^  reused   0 of [0-9]+ tokens \(0 %\)$' "$work/out" || fail "nothing is reused: $(cat "$work/out")"
+    grep -q 'first difference' "$work/out" && fail "a difference to nothing: $(cat "$work/out")"
+    ask "$ducks blue $ducks"
+    call 0 why
+    grep -Eq '^  reused   [0-9]+ of [0-9]+ tokens \([1-9][0-9]? %\)   from ram$' "$work/out" ||
+        fail "what is reused: $(cat "$work/out")"
+    grep -Eq '^  first difference: message 1, token [0-9]+$' "$work/out" && grep -Eq '^    had  " *red\\nduck' "$work/out" &&
+        grep -Eq '^    got  " *blue duck' "$work/out" || fail "the words: $(cat "$work/out")"
+    grep -Eq '^  cost     [0-9]+ tokens read, [0-9.]+ m?s$' "$work/out" || fail "the cost: $(cat "$work/out")"
+    call 0 why "$(sed -n 1s/\ .*//p "$work/out")" --json
+    json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram"'
+fi
 
 # The screen: an answer that takes a while appears, keys work, the terminal is left as it was.
 command -v tmux >/dev/null && command -v curl >/dev/null || finish
@@ -69,6 +177,8 @@ curl -sN --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" \
 curl=$!
 sees 'req_[0-9a-f]{10} +[a-z]+ +writing .* [0-9.]+$'
 sees '1 of 8: 1 writing'
+call 1 stop
+grep -q "model 'mote-tiny-q4_k_m' is answering; .* \[model_busy\]$" "$work/err" || fail "one at work: $(cat "$work/err")"
 $tmux send-keys s
 sees 'sort \(by written\)'
 $tmux send-keys p

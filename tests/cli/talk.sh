@@ -216,7 +216,7 @@ sees '^  ended    canceled'
 type_line "/clear"
 sees '^a new conversation'
 type_line "/set max_tokens 600"
-sleep 0.2
+at_prompt
 fresh
 type_line "Count from 1 to 9."
 sees '^1, 2, 3'

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/fallback.py with real endpoints: one that is well, one that is not there, one that is full."""
 import os
+import socket
 import socketserver
 import subprocess
 import sys
@@ -27,11 +28,11 @@ class Answer(socketserver.BaseRequestHandler):
                              b"Connection: close\r\n\r\n%s" % (self.server.status, len(body), body))
 
 
-def run(local_url, server):
+def run(local_url, server, patience=rig.PATIENCE):
     env = {**os.environ, "LOCAL_URL": local_url, "LOCAL_KEY": rig.KEY, "REMOTE_URL": server.url + "/v1",
-           "REMOTE_KEY": rig.KEY, "REMOTE_MODEL": "other", "PATIENCE": "2"}
+           "REMOTE_KEY": rig.KEY, "REMOTE_MODEL": "other", "PATIENCE": str(patience)}
     done = subprocess.run([sys.executable, EXAMPLE, rig.FACT], env=env, text=True, capture_output=True,
-                          timeout=120)
+                          timeout=rig.PATIENCE)
     return done.returncode, done.stdout.strip(), done.stderr.strip().splitlines()[-1:]
 
 
@@ -39,7 +40,7 @@ def run_with_status(status, server):
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as other:
         other.status, other.patience = status, threading.Event()
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        result = run(f"http://127.0.0.1:{other.server_address[1]}/v1", server)
+        result = run(f"http://127.0.0.1:{other.server_address[1]}/v1", server, 2 if status == 0 else rig.PATIENCE)
         other.patience.set()
         other.shutdown()
     return result
@@ -54,7 +55,9 @@ def local_first(server):
 
 @case
 def nobody_there(server):
-    equal(run(f"http://127.0.0.1:{rig.free_port()}/v1", server)[2], ["(remote)"])
+    with socket.socket() as taken:  # so that nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        equal(run(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", server)[2], ["(remote)"])
 
 
 @case

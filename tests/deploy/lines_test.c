@@ -69,14 +69,14 @@ static void test_long_lines(void **state)
 
 static void test_requests(void **state)
 {
-    const log_figures figures = {.prompt = 3121,
-                                 .cached = 3070,
-                                 .out = 210,
-                                 .think = 180,
-                                 .queue = 0.5,
-                                 .first_token = 0.27,
-                                 .rate = 8,
-                                 .stop = "eos"};
+    log_figures figures = {.prompt = 3121,
+                           .cached = 3070,
+                           .out = 210,
+                           .think = 180,
+                           .queue = 0.5,
+                           .first_token = 0.27,
+                           .rate = 8,
+                           .stop = "eos"};
     log_request r = {.id = "req_1",
                      .method = "POST",
                      .label = "chat",
@@ -93,8 +93,13 @@ static void test_requests(void **state)
     n = log_request_line(line, &r, false);
     has((str){line, n},
         " q=0.50 prompt=3121 cached=3070 out=210 think=180 ttft=0.27 t/s=8.0 stop=eos");
+    assert_null(strstr(line, "model="));
+    figures.model = "a\"b";
+    n = log_request_line(line, &r, false);
+    has((str){line, n}, " out=20 model=a\"b q=0.50");
     json_doc *doc = parsed(line, log_request_line(line, &r, true));
     const json_node *root = json_doc_root(doc);
+    assert_true(str_is(json_node_text(json_node_get(root, "model")), "a\"b"));
     assert_true(json_node_double(json_node_get(root, "cached_tokens")) == 3070);
     assert_true(str_is(json_node_text(json_node_get(root, "stop")), "eos"));
     json_doc_free(doc);
@@ -103,13 +108,17 @@ static void test_requests(void **state)
 static void test_series(void **state)
 {
     static request_counts counts;
-    metrics_view v = {.model = "a\"b\\c\nd", .version = "1", .isa = "ref", .counts = &counts};
+    static metrics_view v = {.models = {{.name = "a\"b\\c\nd"}, {.name = "m2"}},
+                             .n_models = 2,
+                             .version = "1",
+                             .isa = "ref",
+                             .counts = &counts};
     strbuf out = {0};
     (void)state;
-    v.work.first_token_seconds.count[0] = 2;
-    v.work.first_token_seconds.count[3] = 1;
-    v.work.first_token_seconds.count[SCHED_BUCKETS - 1] = 4;
-    v.work.first_token_seconds.sum = 2000.5;
+    v.models[1].work.first_token_seconds.count[0] = 2;
+    v.models[1].work.first_token_seconds.count[3] = 1;
+    v.models[1].work.first_token_seconds.count[SCHED_BUCKETS - 1] = 4;
+    v.models[1].work.first_token_seconds.sum = 2000.5;
     request_counts_add(&counts, API_OPENAI, "chat", 200);
     request_counts_add(&counts, API_OPENAI, "chat", 200);
     request_counts_add(&counts, API_OLLAMA, "chat", 200);
@@ -118,17 +127,19 @@ static void test_series(void **state)
     has(text, "mote_model_info{model=\"a\\\"b\\\\c\\nd\"} 1\n");
     has(text, "mote_requests_total{dialect=\"openai\",route=\"chat\",status=\"200\"} 2\n");
     has(text, "mote_requests_total{dialect=\"ollama\",route=\"chat\",status=\"200\"} 1\n");
-    has(text, "mote_first_token_seconds_bucket{le=\"0.001\"} 2\n");
-    has(text, "mote_first_token_seconds_bucket{le=\"0.008\"} 3\n");
-    has(text, "mote_first_token_seconds_bucket{le=\"+Inf\"} 7\n");
-    has(text, "mote_first_token_seconds_sum 2000.5\nmote_first_token_seconds_count 7\n");
+    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"0.001\"} 2\n");
+    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"0.008\"} 3\n");
+    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"+Inf\"} 7\n");
+    has(text, "mote_first_token_seconds_sum{model=\"m2\"} 2000.5\n"
+              "mote_first_token_seconds_count{model=\"m2\"} 7\n");
     strbuf_fini(&out);
 }
 
 static void test_bounded(void **state)
 {
     static request_counts counts;
-    metrics_view v = {.model = "", .version = "1", .isa = "ref", .counts = &counts};
+    metrics_view v = {
+        .models = {{.name = ""}}, .n_models = 1, .version = "1", .isa = "ref", .counts = &counts};
     strbuf out = {0};
     (void)state;
     for (int status = 0; status < 2 * METRICS_MAX_COUNTS; status++)

@@ -50,9 +50,10 @@ def limits_exist():
 
 @case
 def metrics_are_explained():
+    """Those that a server prints: a model that sees and a limit of memory have more of them."""
     explained = set(re.findall(r"\bmote_[a-z0-9_]+", text_of("docs/operations.md")))
-    printed = {"mote_" + n for n in re.findall(
-        r'(?:family|counter|gauge|histogram)\(out, "([a-z0-9_]+)"', text_of("src/server/metrics.c"))}
+    with rig.Server("--memory", "2", sees=True) as server:
+        printed = set(re.findall(r"^# TYPE (mote_[a-z0-9_]+) ", server.text("/metrics"), re.MULTILINE))
     equal(sorted(printed - explained), [])
     equal(sorted(explained - printed), [])
 
@@ -77,6 +78,19 @@ def kubernetes():
     entry = re.search(r"ENTRYPOINT (\[.*\])", text_of("deploy/Containerfile")).group(1)
     equal(yaml.safe_load(entry)[1:3], ["serve", "/model.gguf"])
     assert any(m["mountPath"] == "/model.gguf" for m in container["volumeMounts"])
+
+
+@case
+def the_container_has_what_the_build_needs():
+    """What README.md installs to build is in the first stage; what of it is linked, in the second."""
+    libraries = set(re.findall(r"lib[\w-]+-dev", re.search(r"apt-get install (.*?)cmake --preset", text_of("README.md"),
+                                                          re.DOTALL).group(1)))
+    assert len(libraries) > 5, libraries
+    first, second = text_of("deploy/Containerfile").split("\nFROM ")[1:]
+    equal(libraries - set(first.split()), set())
+    for library in libraries - {"libxxhash-dev", "libcmocka-dev"}:  # a header, and for tests
+        stem = re.match("[a-z]+", library).group(0)
+        assert any(re.match(stem + r"(\d|$)", word) for word in second.split()), library
 
 
 @case

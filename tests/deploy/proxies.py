@@ -38,18 +38,27 @@ def config(path, port, servers, directory):
     return out
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Proxy:
     """nginx or HAProxy; its address is that of a server to those who ask it."""
 
     def __init__(self, kind, servers):
         self.kind = kind
-        self.port = rig.free_port()
         self.work = tempfile.mkdtemp(prefix="mote-proxy-")
         os.chmod(self.work, 0o755)
         self.log = open(os.path.join(self.work, "log"), "w+", encoding="utf-8")
         start = self._nginx if kind == "nginx" else self._haproxy
-        self.process = subprocess.Popen(start(servers), stdout=self.log, stderr=self.log)
-        self._wait()
+        for _ in range(5):  # a port that is free now may be another's when the proxy wants it
+            self.port = free_port()
+            self.process = subprocess.Popen(start(servers), stdout=self.log, stderr=self.log)
+            if self._answers():
+                return
+        raise AssertionError("the proxy does not answer: " + self.said())
 
     def _nginx(self, servers):
         include = config("nginx/mote.conf", self.port, servers, self.work)
@@ -64,16 +73,18 @@ class Proxy:
     def _haproxy(self, servers):
         return ["haproxy", "-db", "-f", config("haproxy/haproxy.cfg", self.port, servers, self.work)]
 
-    def _wait(self):
-        for _ in range(600):
+    def _answers(self):
+        """False: it has ended."""
+        end = time.monotonic() + rig.PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < end, "the proxy does not answer: " + self.said()
             try:
                 if request(self.port, "GET", "/health")[0] == 200:
-                    return
-            except OSError:
+                    return True
+            except (OSError, IndexError):  # not there yet, or gone in the middle
                 pass
-            assert self.process.poll() is None, self.said()
             time.sleep(0.1)
-        raise AssertionError("the proxy does not answer: " + self.said())
+        return False
 
     def said(self):
         self.log.seek(0)
@@ -84,7 +95,7 @@ class Proxy:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=rig.PATIENCE)
         self.log.close()
         shutil.rmtree(self.work, ignore_errors=True)
 
@@ -138,15 +149,18 @@ def arrivals(port, body):
     return times
 
 
-def check_unbuffered(port):
-    times = arrivals(port, endless(400))
-    span = times[-1] - times[0]
-    distinct = len(set(times))
-    gap = max(b - a for a, b in zip(times, times[1:]))
-    # A proxy that gathers gives pieces of some kilobytes, a dozen events each. Pieces are counted, not
-    # gaps: on a busy machine everybody has gaps.
-    assert distinct >= len(times) / 5, f"{len(times)} events came in {distinct} pieces"
-    print(f"     {len(times)} events in {distinct} pieces over {span:.2f} s, longest gap {gap:.3f} s")
+def check_unbuffered(port, server):
+    """A proxy that gathers gives pieces of some kilobytes, a dozen events each. Pieces are counted, not
+    gaps: on a busy machine everybody has gaps. Who is kept from reading there finds larger pieces too,
+    also without a proxy, so that is what they are compared with."""
+    for _ in range(5):
+        times = arrivals(port, endless(400))
+        events, pieces = len(times), len(set(times))
+        straight = len(set(arrivals(server.port, endless(400))))
+        print(f"     {events} events in {pieces} pieces, {straight} without the proxy")
+        if pieces >= min(events / 5, straight / 2):
+            return
+    raise AssertionError(f"{events} events came in {pieces} pieces")
 
 
 def check_cancel(port, server):
@@ -158,7 +172,7 @@ def check_cancel(port, server):
     left = time.monotonic()
     s.close()
     while server.metric('mote_cancelled_total{phase="writing"}') == before:
-        assert time.monotonic() - left < 20, "the server goes on for a client that has left"
+        assert time.monotonic() - left < 60, "the server goes on for a client that has left"
         time.sleep(0.02)
     print(f"     the place was free {1000 * (time.monotonic() - left):.0f} ms after the client left")
 
@@ -229,7 +243,7 @@ for kind in ("nginx", "haproxy"):
 
     def whole(_, kind=kind):
         def check(port, server):
-            check_unbuffered(port)
+            check_unbuffered(port, server)
             check_cancel(port, server)
             check_closed(port, server)
         with_proxy(kind, check)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_chat_parse.c - any bytes as an answer: the same events however it is cut into
- * tokens, and arguments that are JSON.
+ * tokens, arguments that are JSON, and the same calls whether they are told of early or not.
  *
  * The first byte says whether thinking is open, whether the answer was cut and how many tools
  * there are; of the others, 0xF8 to 0xFB are the four tags.
@@ -64,11 +64,29 @@ static void add_input(replay *r, const uint8_t *data, size_t size)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* Three ways to cut it; the log is that of the last. */
+static void replay_ways(replay *r, test_random *random)
 {
     static bool cuts[MAX_INPUT + 1];
-    replay r;
     strbuf first = {0};
+    for (int way = 0; way < 3; way++) {
+        for (size_t i = 0; i <= MAX_INPUT; i++)
+            cuts[i] = way == 1 || test_random_below(random, 4) == 0;
+        replay_run(r, way == 0 ? NULL : cuts);
+        demand(r->fault == NULL, r->fault);
+        if (way == 0)
+            strbuf_put(&first, strbuf_view(&r->log));
+        else
+            demand(str_eq(strbuf_view(&first), strbuf_view(&r->log)),
+                   "other events when cut otherwise");
+    }
+    strbuf_fini(&first);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    replay r;
+    strbuf whole = {0}, early = {0};
     test_random random = {size};
     if (model == NULL)
         make_all();
@@ -80,18 +98,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     r.tools = tools;
     r.n_tools = data[0] >> 2 & 3 ? 2 : 0;
     add_input(&r, data + 1, size - 1);
-    for (int way = 0; way < 3; way++) {
-        for (size_t i = 0; i <= MAX_INPUT; i++)
-            cuts[i] = way == 1 || test_random_below(&random, 4) == 0;
-        replay_run(&r, way == 0 ? NULL : cuts);
-        demand(r.fault == NULL, r.fault);
-        if (way == 0)
-            strbuf_put(&first, strbuf_view(&r.log));
-        else
-            demand(str_eq(strbuf_view(&first), strbuf_view(&r.log)),
-                   "other events when cut otherwise");
-    }
-    strbuf_fini(&first);
+    replay_ways(&r, &random);
+    replay_outcome(&r, &whole);
+    const bool differs = replay_may_differ(&r, strbuf_view(&r.log));
+    r.formed = true;
+    replay_ways(&r, &random);
+    replay_outcome(&r, &early);
+    demand(differs || str_eq(strbuf_view(&whole), strbuf_view(&early)),
+           "other calls when they are told of early");
+    strbuf_fini(&whole);
+    strbuf_fini(&early);
     replay_fini(&r);
     return 0;
 }

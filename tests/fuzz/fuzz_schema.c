@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_schema.c - any bytes as a JSON Schema, or as a pattern if they begin with '/'.
+ * fuzz_schema.c - any bytes as a JSON Schema, or as a pattern if they begin with '/'; made with
+ * FUZZ_GBNF (fuzz_gbnf): as a grammar in GBNF.
  *
  * Either an error that says something, or a grammar that can be used: from every
  * place of a random text there is a way on, what it calls complete under a schema
@@ -76,18 +77,28 @@ static void walk(grammar *g, uint64_t seed, bool json)
     grammar_matcher_free(m);
 }
 
-static void compile(str text, bool lenient, bool pattern)
+typedef enum form { SCHEMA, LENIENT_SCHEMA, PATTERN, GBNF } form;
+
+static mote_status grammar_of(form as, str text, grammar **g, mote_error *err)
+{
+    const schema_options options = {.lenient = as == LENIENT_SCHEMA};
+    if (as == PATTERN)
+        return grammar_of_regex(g, rig_vocab(), text, err);
+    if (as == GBNF)
+        return grammar_of_gbnf(g, rig_vocab(), text, err);
+    return grammar_of_schema(g, rig_vocab(), text, &options, err);
+}
+
+static void compile(str text, form as)
 {
     mote_error err = {0};
     grammar *g;
-    const schema_options options = {.lenient = lenient};
-    const mote_status status = pattern ? grammar_of_regex(&g, rig_vocab(), text, &err)
-                                       : grammar_of_schema(&g, rig_vocab(), text, &options, &err);
+    const mote_status status = grammar_of(as, text, &g, &err);
     demand((status == MOTE_OK) == (g != NULL), "a failure with a grammar, or the other way round");
     demand(status == MOTE_OK || (err.status == status && err.text[0] != 0),
            "a failure without its error");
     for (uint64_t seed = 0; g != NULL && seed < 3; seed++)
-        walk(g, seed, !pattern);
+        walk(g, seed, as < PATTERN);
     grammar_free(g);
 }
 
@@ -95,11 +106,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     rig_vocab();
     const mem_stats before = mem_count();
+#ifdef FUZZ_GBNF
+    compile((str){(const char *)data, size}, GBNF);
+#else
     const bool pattern = size > 0 && data[0] == '/';
     const str text = {(const char *)data + pattern, size - pattern};
-    compile(text, false, pattern);
+    compile(text, pattern ? PATTERN : SCHEMA);
     if (!pattern)
-        compile(text, true, false);
+        compile(text, LENIENT_SCHEMA);
+#endif
     demand(mem_count().blocks == before.blocks, "memory is left behind");
     return 0;
 }

@@ -99,6 +99,23 @@ static mote_status act_tools(mote_error *err)
     return status;
 }
 
+static mote_status act_gbnf(mote_error *err)
+{
+    grammar *g;
+    mote_status status = grammar_of_gbnf(
+        &g, rig_vocab(),
+        str_of("root ::= \"{\" (pair (\",\" pair)*)? \"}\" ws\n"
+               "pair ::= \"\\\"\" [^\\x00-\\x1F\"]{1,9} \"\\\":\" value\n"
+               "value ::= [-.0-9\\u00E9]+ | \"\\\"\" [a-z]* \"\\\"\" | \"[\" list{0,3} \"]\"\n"
+               "list ::= (value \",\"?)?\nws ::= | \"\\n\" ws\n"),
+        err);
+    assert_true((status == MOTE_OK) == (g != NULL));
+    if (status == MOTE_OK)
+        status = use(g, err);
+    grammar_free(g);
+    return status;
+}
+
 static void fail_every(mote_status (*act)(mote_error *), const char *name)
 {
     rig_vocab();
@@ -143,9 +160,15 @@ static void test_tools(void **state)
     fail_every(act_tools, "tools");
 }
 
+static void test_gbnf(void **state)
+{
+    (void)state;
+    fail_every(act_gbnf, "grammar");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_vocab), cmocka_unit_test(test_schema),
-                                       cmocka_unit_test(test_tools)};
+                                       cmocka_unit_test(test_tools), cmocka_unit_test(test_gbnf)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,13 @@ static const refusal refusals[] = {
     {"{\"if\":{\"type\":\"array\",\"items\":{\"type\":\"null\"}},\"then\":{\"maxItems\":2}}",
      MOTE_E_UNSUPPORTED, "'if'"},
     {"{\"properties\":{\"a\":{\"items\":{\"contains\":{}}}}}", MOTE_E_UNSUPPORTED,
-     "'#/properties/a/items' uses 'contains'"},
+     "uses 'contains' at '#/properties/a/items/contains', which"},
+    {"{\"properties\":{\"a/b\":{\"items\":[{\"$ref\":\"#\"},{\"minLength\":\"x\"}],\"x\":1}}}",
+     MOTE_E_FORMAT, "the 'minLength' at '#/properties/a~1b/items/1/minLength' of the schema"},
+    {"{\"properties\":{\"a\":{\"pattern\":\"(b\"}}}", MOTE_E_ARG,
+     "#/properties/a/pattern: the pattern '(b'"},
+    {"{\"patternProperties\":{\"(?=b)\":{}}}", MOTE_E_UNSUPPORTED,
+     "#/patternProperties/(?=b): the"},
     {"{\"dependentRequired\":5}", MOTE_E_FORMAT, "'dependentRequired'"},
     {"{\"not\":{\"dependentRequired\":{\"a\":[]}}}", MOTE_E_UNSUPPORTED, "'dependentRequired'"},
     {"{\"unevaluatedProperties\":false}", MOTE_E_UNSUPPORTED, "'unevaluatedProperties'"},
@@ -37,7 +43,7 @@ static const refusal refusals[] = {
      "n\"}},\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{\"type\":"
      "\"object\"}},\"required\":[\"k\"]},{\"type\":\"string\"}]}}}",
      MOTE_E_UNSUPPORTED, "apart"},
-    {"{\"type\":\"array\",\"uniqueItems\":true}", MOTE_E_UNSUPPORTED, "'uniqueItems'"},
+    {"{\"type\":\"array\",\"uniqueItems\":true}", MOTE_E_UNSUPPORTED, "at '#/uniqueItems'"},
     {"{\"type\":\"object\",\"minProperties\":2}", MOTE_E_UNSUPPORTED, "'minProperties'"},
     {"{\"pattern\":\"(?=a)\"}", MOTE_E_UNSUPPORTED, "lookaround"},
     {"{\"multipleOf\":123456789}", MOTE_E_UNSUPPORTED, "'multipleOf'"},
@@ -135,6 +141,28 @@ static void test_lenient_keeps_the_rest(void **state)
     strbuf_fini(&warnings);
 }
 
+/* The place in the schema of a tool is that of the parameter, not of the whole. */
+static void test_places_in_tools(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    json_doc *doc;
+    grammar_builder b;
+    grammar *g;
+    assert_int_equal(json_doc_read(&doc,
+                                   str_of("{\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
+                                          "{\"type\":\"string\"},\"uniqueItems\":true}}}"),
+                                   &err),
+                     MOTE_OK);
+    const grammar_tool tool = {
+        .name = str_of("f"), .parameters = json_doc_root(doc), .strict = true};
+    grammar_begin(&b, &err);
+    grammar_add_tool_call(&b, &tool, 1, NULL);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "at '#/properties/a/uniqueItems'"));
+    json_doc_free(doc);
+}
+
 /* ---- limits ---- */
 
 static char *repeated(const char *before, const char *part, int n, const char *middle,
@@ -205,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_lenient),
         cmocka_unit_test(test_lenient_keeps_the_rest),
+        cmocka_unit_test(test_places_in_tools),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

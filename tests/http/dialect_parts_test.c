@@ -190,6 +190,44 @@ static void vectors_have_length_one(void **state)
     mem_free(unit);
 }
 
+/* Every way to cut arguments that does not cut an escape; what is told, and what is left to tell.
+ */
+static void custom_text(const char *arguments, const char *text, bool early)
+{
+    const size_t n = strlen(arguments);
+    for (size_t cut = 0; cut <= n; cut++) {
+        if (cut > 0 && arguments[cut - 1] == '\\')
+            continue;
+        made_call call = {.id = ""};
+        item it = {.kind = ITEM_CUSTOM_CALL};
+        strbuf told = {0}, all = {0}, part = {0};
+        strbuf_put(&call.arguments, (str){arguments, cut});
+        items_put_custom_piece(&call, cut, &it, &told);
+        items_put_custom_input(&call, &part);
+        if (strstr(arguments, "more") == NULL) /* a call that is cut has what was told of it */
+            assert_true(str_eq(strbuf_view(&part), strbuf_view(&told)));
+        strbuf_put(&call.arguments, (str){arguments + cut, n - cut});
+        items_put_custom_piece(&call, n - cut, &it, &told);
+        assert_int_equal(it.told, told.n);
+        items_put_custom_input(&call, &all);
+        assert_int_equal(told.n, early ? strlen(text) : 0);
+        assert_int_equal(memcmp(told.n > 0 ? told.p : "", text, told.n), 0);
+        same(&all, text);
+        strbuf_fini(&told);
+        strbuf_fini(&part);
+        strbuf_fini(&call.arguments);
+    }
+}
+
+static void a_custom_tool_hears_its_text(void **state)
+{
+    (void)state;
+    custom_text("{\"input\": \"a\\\"b\\\\\\n c\"}", "a\"b\\\n c", true);
+    custom_text("{\"input\": \"\"}", "", true);
+    custom_text("{\"input\": \"a\", \"more\": \"x\\ny\"}", "a", true);
+    custom_text("{\"more\": 1, \"input\": \"a\"}", "a", false);
+}
+
 /* A row that cannot be reached, or has a name twice in one place, is a mistake in the table. */
 static void the_table_is_sound(void **state)
 {
@@ -214,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_shelf_forgets_with_time),
         cmocka_unit_test(sealed_thinking_is_read_again),
         cmocka_unit_test(vectors_have_length_one),
+        cmocka_unit_test(a_custom_tool_hears_its_text),
         cmocka_unit_test(the_table_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ MOTE = os.environ.get("MOTE", "build/release/mote")
 MODEL = Path(os.environ.get("DATA", "build/release/data")) / "mote-tiny-Q4_K_M.gguf"
 SKIPPED = 77
 # A sanitizer makes everything slower, and so does a busy machine.
-PATIENCE = float(os.environ.get("MOTE_TEST_PATIENCE", "180" if SANITIZED else "45"))
+PATIENCE = float(os.environ.get("MOTE_TEST_PATIENCE", "180" if SANITIZED else "120"))
 # The name of the folder that the model is in must not come out.
 LEAKS = [re.compile(rb"0x[0-9a-f]{6,}"), re.compile(rb"(?<![\w<])/(?:home|root|tmp|usr|etc|var|work)/"),
          re.compile(re.escape(str(MODEL.parent).encode()))]
@@ -145,6 +145,16 @@ class Wire:
     def ask(self, data, method="GET"):
         self.send(data)
         return self.reply(method)
+
+
+def until(holds, seconds=None):
+    """Whether it comes to hold; nobody says how soon."""
+    end = time.monotonic() + (seconds or PATIENCE)
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class Server:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is let in: Host, Origin, CORS, types of bodies, keys and scopes, in tables."""
 import re
+import time
 from pathlib import Path
 
 import door
@@ -141,13 +142,14 @@ def routes():
     """(methods, path, privilege) of every row of the table."""
     text = ROUTES.read_text(encoding="utf-8")
     rows = re.findall(r'^\s*\{(GET|POST|DELETE|[A-Z_| ]+),\s*"([^"]+)",\s*(\w+),', text, re.MULTILINE)
-    rows = [(m, p, v) for m, p, v in rows if v in ("PUBLIC", "INFER", "METRICS", "ADMIN")]
+    rows = [(m, p, v) for m, p, v in rows if v in ("PUBLIC", "INFER", "METRICS", "ADMIN", "OWN")]
     return [(re.findall("GET|POST|DELETE", methods), path, privilege) for methods, path, privilege in rows]
 
 
 class Keys(door.OneServer):
     keys = ["# a comment", "plain-key infer,metrics,admin", "only-infer", "only-metrics metrics",
-            "only-admin admin", ""]
+            "only-admin admin", "", "slow infer slow-one rpm=1", "slow-2 infer rpm=1",
+            "slow-3 infer slow.3 rpm=1", "few-tokens infer few tpm=5", "one-at-once infer one par=1"]
     flags = ("--limit", "key-failures=1000000", "--cors-origin", "https://app.example")
     SCOPE = {"INFER": b"only-infer", "METRICS": b"only-metrics", "ADMIN": b"only-admin"}
 
@@ -171,7 +173,7 @@ class Keys(door.OneServer):
                 self.assertEqual(none.headers["www-authenticate"], "Bearer")
                 for scope, key in self.SCOPE.items():
                     status = self.ask(method, path, b"Authorization: Bearer " + key).status
-                    if scope == privilege:
+                    if scope == privilege or (privilege == "OWN" and scope != "METRICS"):
                         self.assertNotIn(status, (401, 403), (path, scope))
                     else:
                         self.assertEqual(status, 403, (path, scope))
@@ -222,6 +224,111 @@ class Keys(door.OneServer):
             self.assertNotIn(secret, self.server.log())
 
 
+    # ---- limits of a key ----
+
+    CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
+    DIALECTS = {"/v1/chat/completions": CHAT, "/v1/messages": {"model": "m", **CHAT},
+                "/api/chat": {"model": "mote-tiny-q4_k_m", "stream": False, **CHAT}}
+
+    def with_key(self, key, path, body):
+        return self.server.ask(post(path, body, b"x-api-key: " + key), "POST")
+
+    def over(self, key, path, body, what):
+        """How many milliseconds it is told to wait."""
+        reply = self.with_key(key, path, body)
+        self.assertEqual(reply.status, 429, (path, reply.body))
+        self.assertEqual(reply.headers["x-should-retry"], "true")
+        wait = int(reply.headers["retry-after-ms"])
+        self.assertEqual(int(reply.headers["retry-after"]), (wait + 999) // 1000)
+        error = reply.json()["error"]
+        text = error if path.startswith("/api/") else error["message"]
+        self.assertIn(what, text)
+        if path == "/v1/messages":
+            self.assertEqual(error["type"], "rate_limit_error")
+        elif not path.startswith("/api/"):
+            self.assertEqual((error["type"], error["code"]), ("rate_limit_error", "rate_limit_exceeded"))
+        return wait
+
+    def status(self):
+        keys = self.server.ask(get("/v1/status", b"x-api-key: only-metrics")).json()["keys"]
+        return {key.get("name", key["key"]): key for key in keys}
+
+    def rejected(self, reason):
+        text = self.server.ask(get("/metrics", b"x-api-key: only-metrics")).body.decode()
+        return int(re.search(r'mote_rejected_total{reason="%s"} (\d+)' % reason, text).group(1))
+
+    def test_what_is_kept_is_the_keys_own(self):
+        def cache(key, path="/v1/cache", method=b"GET"):
+            return self.server.ask(get(path, b"x-api-key: " + key, method=method))
+
+        def pin(key, what):
+            return self.with_key(key, "/v1/cache/pin", {"id": what}).status
+
+        body = {"messages": [{"role": "user", "content": 80 * "duck "}], "max_tokens": 2}
+        for key in (b"only-infer", b"plain-key"):
+            self.assertEqual(self.with_key(key, "/v1/chat/completions", body).status, 200)
+        own = [row["id"] for row in cache(b"only-infer").json()["data"]]
+        everybodys = [row["id"] for row in cache(b"only-admin").json()["data"]]
+        self.assertEqual(len(own), 1)
+        self.assertGreaterEqual(len(everybodys), 2)
+        self.assertIn(own[0], everybodys)
+        theirs = next(id for id in everybodys if id not in own)
+        # what is another's is not there
+        self.assertEqual([pin(b"only-infer", theirs), pin(b"only-infer", own[0])], [404, 200])
+        self.assertEqual(cache(b"only-infer", "/v1/cache/" + theirs, b"DELETE").status, 404)
+        self.assertEqual(cache(b"only-infer", method=b"DELETE").json(), {"deleted": 1})
+        self.assertEqual([row["id"] for row in cache(b"only-admin").json()["data"] if row["id"] == theirs], [theirs])
+        self.assertEqual(pin(b"only-admin", theirs), 200)
+        self.assertEqual(cache(b"only-admin", "/v1/cache/" + theirs, b"DELETE").status, 200)
+        self.assertEqual(cache(b"only-metrics").status, 403)
+
+    def test_requests_a_minute(self):
+        for key, (path, body) in zip((b"slow", b"slow-2", b"slow-3"), self.DIALECTS.items()):
+            self.assertEqual(self.with_key(key, path, body).status, 200, path)
+            for other, its_body in self.DIALECTS.items():
+                self.assertTrue(0 < self.over(key, other, its_body, "1 requests a minute") <= 60000)
+            # what asks nothing of the model is not counted
+            self.assertEqual(self.with_key(key, "/tokenize", {"content": "a"}).status, 200)
+            self.assertEqual(self.with_key(key, "/v1/messages/count_tokens", {"model": "m", **self.CHAT}).status, 200)
+            self.assertEqual(self.server.ask(get("/v1/models", b"x-api-key: " + key)).status, 200)
+        keys = self.status()
+        for name in ("slow-one", 6, "slow.3"):
+            self.assertEqual([keys[name][of] for of in ("rpm", "requests_left", "running", "requests", "refused")],
+                             [1, 0, 0, 1, 3], name)
+        self.assertNotIn("tpm", keys["slow-one"])
+        self.assertEqual(self.rejected("key_requests"), 9)
+        self.assertIn(" key=slow-one q=", self.server.log())
+        self.assertIn(" 429 ", self.server.log())
+
+    def test_tokens_a_minute(self):
+        path, body = next(iter(self.DIALECTS.items()))
+        began = time.monotonic()
+        usage = self.with_key(b"few-tokens", path, body).json()["usage"]
+        cost = usage["total_tokens"]
+        self.assertGreater(cost, 5)
+        # one token in 12 seconds; the debt and one more
+        most = (cost - 5 + 1) * 12000
+        wait = self.over(b"few-tokens", path, body, "5 tokens a minute")
+        self.assertTrue(most - 1000 * (time.monotonic() - began) - 1 <= wait <= most, (wait, most))
+        key = self.status()["few"]
+        self.assertEqual((key["tpm"], key["tokens"], key["requests"]), (5, cost, 1))
+        self.assertLess(key["tokens_left"], 0)
+        self.assertEqual(self.rejected("key_tokens"), 1)
+
+    def test_requests_at_once(self):
+        path, body = next(iter(self.DIALECTS.items()))
+        with self.server.wire() as wire:
+            wire.send(post(path, {**body, "max_tokens": 20000, "ignore_eos": True, "stream": True},
+                           b"x-api-key: one-at-once"))
+            wire._until(b"data: ")
+            self.assertEqual(self.over(b"one-at-once", path, body, "1 requests at once"), 1000)
+            self.assertEqual(self.status()["one"]["running"], 1)
+        self.assertTrue(door.until(lambda: self.with_key(b"one-at-once", path, body).status == 200))
+        self.assertEqual(self.status()["one"]["running"], 0)
+        # who leaves pays for what was done
+        self.assertGreater(self.status()["one"]["tokens"], 2)
+
+
 class Failures(door.unittest.TestCase):
     def test_too_many_wrong_keys(self):
         with door.Server(keys=["right"]) as server:
@@ -234,10 +341,18 @@ class Failures(door.unittest.TestCase):
             # who has the key is not locked out by others behind the same address
             self.assertEqual(server.ask(get("/v1/models", b"x-api-key: right")).status, 200)
 
+    def new_key(self, *name):
+        made = door.subprocess.run([door.MOTE, "serve", "--new-key", *name], capture_output=True,
+                                   text=True, check=True)
+        return made.stdout.strip(), made.stderr.strip().split("\n")[-1]
+
+    def test_named_keys(self):
+        self.assertTrue(self.new_key("ci-box.2")[1].endswith(" infer ci-box.2"))
+        wrong = door.subprocess.run([door.MOTE, "serve", "--new-key", "a b"], capture_output=True, text=True)
+        self.assertEqual((wrong.returncode, wrong.stdout), (2, ""))
+
     def test_hashed_keys(self):
-        made = door.subprocess.run([door.MOTE, "serve", "--new-key"], capture_output=True, text=True,
-                                   check=True)
-        key, line = made.stdout.strip(), made.stderr.strip().split("\n")[-1]
+        key, line = self.new_key()
         self.assertRegex(key, r"^mote-[0-9a-f]{48}$")
         self.assertNotIn(key, line)
         with door.Server(keys=[line]) as server:
@@ -260,7 +375,10 @@ class Failures(door.unittest.TestCase):
             server.close()
 
     def test_bad_key_files(self):
-        for keys in (["key nonsense"], ["sha256:12 infer"], ["# nothing"], ["key infer,metric"]):
+        for keys in (["key nonsense"], ["sha256:12 infer"], ["# nothing"], ["key infer,metric"],
+                     ["key infer nonsense!"], ["key infer " + 33 * "n"], ["key infer a b"],
+                     ["key rpm=0"], ["key infer nonsense rpm=1 rpm=2"], ["key infer tpm=x"],
+                     ["key infer a par=1000000001"], ["key infer a=1"]):
             code, text = self.refused(keys=keys)
             self.assertEqual(code, 2, keys)
             self.assertNotIn("nonsense", text)
@@ -277,6 +395,76 @@ class Failures(door.unittest.TestCase):
                     self.assertEqual(wire.ask(get()).status, 200)
                 with door.Wire(address) as wire:  # the list of names counts here too
                     self.assertEqual(wire.ask(get(host=b"Host: evil.example\r\n")).status, 403)
+
+
+
+class Changes(door.unittest.TestCase):
+    """The file of the keys is written anew while the server runs."""
+    CHAT = Keys.CHAT
+
+    def setUp(self):
+        self.first = ["watch metrics,infer watch", "gone infer gone", "limited infer limited rpm=1"]
+        self.server = door.Server("--limit", "key-failures=100000", keys=self.first)
+        self.file = Path(self.server.folder.name) / "keys"
+
+    def tearDown(self):
+        self.server.__exit__()
+
+    def status(self, key, path="/v1/models"):
+        return self.server.ask(get(path, b"x-api-key: " + key)).status
+
+    def chat(self, key):
+        return self.server.ask(post("/v1/chat/completions", self.CHAT, b"x-api-key: " + key), "POST").status
+
+    def keys(self):
+        return {key["name"]: key for key in self.server.ask(get("/v1/status", b"x-api-key: watch")).json()["keys"]}
+
+    def rename_over(self, *lines):
+        beside = self.file.with_suffix(".new")
+        beside.write_text("\n".join(lines), encoding="utf-8")
+        beside.rename(self.file)
+
+    def wait_for(self, condition, what):
+        self.assertTrue(door.until(condition), what)
+
+    def wait_for_log(self, text, times):
+        self.wait_for(lambda: self.server.log().count(text) >= times, text)
+        self.assertEqual(self.server.log().count(text), times)
+
+    def test_keys_come_and_go(self):
+        self.assertEqual([self.chat(b"limited"), self.chat(b"limited")], [200, 429])
+        with self.server.wire() as wire:
+            wire.send(post("/v1/chat/completions", {**self.CHAT, "max_tokens": 150, "ignore_eos": True, "stream": True},
+                           b"x-api-key: gone"))
+            wire._until(b"data: ")
+            self.rename_over("watch metrics,infer watch", "limited infer,metrics limited rpm=1", "new-key infer new")
+            self.wait_for(lambda: self.status(b"new-key") == 200, "a new key")
+            self.assertEqual([self.status(b"gone"), self.chat(b"gone")], [401, 401])
+            wire._until(b"data: [DONE]")  # what it asked for before is answered
+        self.wait_for_log("the key file was read again: 3 keys; 1 new, 1 gone, 1 altered", 1)
+        # what was used stays used, and other scopes count at once
+        self.assertEqual([self.chat(b"limited"), self.status(b"limited", "/v1/status")], [429, 200])
+        self.assertEqual(list(self.keys()), ["watch", "limited", "new"])
+        self.assertEqual([self.keys()["limited"][of] for of in ("rpm", "requests", "refused")], [1, 1, 2])
+        self.file.write_text("\n".join(self.first), encoding="utf-8")  # in place
+        self.wait_for(lambda: self.status(b"gone") == 200, "a key that is back")
+        self.assertEqual(self.status(b"new-key"), 401)
+        self.assertEqual(self.keys()["gone"]["requests"], 1)
+
+    def test_what_cannot_be_used_changes_nothing(self):
+        said = "the key file has changed and is NOT used"
+        for n, broken in enumerate((["watch metrics,infer watch", "sha256:12 infer secret-name"], ["# nobody"], None), 1):
+            if broken is None:
+                self.file.unlink()
+            else:
+                self.rename_over(*broken)
+            self.wait_for_log(said, n)
+            self.assertEqual([self.status(b"gone"), self.status(b"other"), self.status(b"")], [200, 401, 401])
+        time.sleep(2.5)  # it is looked at again, and said no more
+        self.wait_for_log(said, 3)
+        self.rename_over("watch metrics,infer watch")
+        self.wait_for(lambda: self.status(b"gone") == 401, "a file that can be used")
+        self.assertNotIn("secret", self.server.log())
 
 
 if __name__ == "__main__":

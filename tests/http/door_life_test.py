@@ -9,19 +9,20 @@ import stat
 import time
 
 import door
-from door import get, post
+from door import get, post, until
 
 LONG = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
 SHORT = {**LONG, "max_tokens": 150}
 
 
-def until(holds, seconds=None):
-    end = time.monotonic() + (seconds or door.PATIENCE)
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.02)
-    return False
+def in_time(test, least, most, measure):
+    """Never sooner than `least` seconds, and once of some times not later than `most`: a deadline that is
+    another one is so every time, but a busy machine may keep everybody waiting now and then."""
+    times = []
+    while len(times) < 4 and not (times and times[-1] < most):
+        times.append(measure())
+        test.assertGreater(times[-1], least)
+    test.assertLess(times[-1], most, times)
 
 
 class Sockets(door.unittest.TestCase):
@@ -135,8 +136,8 @@ class Deadlines(door.OneServer):
 
     def late(self, first, then=b"", every=0.1):
         """Seconds until the server has had enough, and what it says."""
+        began = time.monotonic()
         with self.server.wire() as wire:
-            began = time.monotonic()
             wire.send(first)
             wire.socket.settimeout(every)
             while time.monotonic() - began < door.PATIENCE:
@@ -151,29 +152,28 @@ class Deadlines(door.OneServer):
             wire.socket.settimeout(door.PATIENCE)
             return took, wire.reply().status if wire.buffer else None
 
+    def refused(self, status, first, then=b"", least=0.9):
+        def measure():
+            took, got = self.late(first, then)
+            self.assertEqual(got, status)
+            return took
+        in_time(self, least, 5, measure)
+
     def test_no_byte(self):
-        took, status = self.late(b"")
-        self.assertIsNone(status)
-        self.assertTrue(0.9 < took < 5, took)
+        self.refused(None, b"")
 
     def test_head(self):
-        took, status = self.late(b"GET /health HTTP/1.1\r\n", b"X")
-        self.assertEqual(status, 408)
-        self.assertTrue(0.9 < took < 5, took)
+        self.refused(408, b"GET /health HTTP/1.1\r\n", b"X")
 
     def test_body(self):
         head = get("/tokenize", b"Content-Type: application/json", b"Content-Length: 1000", method=b"POST")
         for then in (b"", b"a"):
-            took, status = self.late(head + b"a" * 50, then)
-            self.assertEqual(status, 408)
-            self.assertTrue(0.9 < took < 5, took)
+            self.refused(408, head + b"a" * 50, then)
 
     def test_body_that_stalls_after_a_fast_beginning(self):
         head = get("/tokenize", b"Content-Type: application/json", b"Content-Length: 100000",
                    method=b"POST")
-        took, status = self.late(head + b"a" * 90000)
-        self.assertEqual(status, 408)
-        self.assertTrue(took < 6, took)
+        self.refused(408, head + b"a" * 90000, least=0)
 
     def test_body_of_empty_work(self):
         """Zeros before a chunk size are bytes, but not of the body."""
@@ -182,37 +182,46 @@ class Deadlines(door.OneServer):
         _, status = self.late(head, b"0" * 200)
         self.assertIn(status, (400, 408))
 
+    def trickle(self, head, body):
+        """The status, if it is not refused before all is sent."""
+        with self.server.wire() as wire:
+            try:
+                wire.send(head)
+                for at in range(0, len(body), 60):
+                    wire.send(body[at:at + 60])
+                    time.sleep(0.2)
+                return wire.reply().status
+            except (BrokenPipeError, ConnectionResetError, EOFError):
+                return None
+
     def test_slow_but_fast_enough(self):
+        """Once of some times: on a busy machine it may be too slow after all."""
         body = json.dumps({"content": "a" * 700}).encode()
         head = get("/tokenize", b"Content-Type: application/json", b"Content-Length: %d" % len(body),
                    method=b"POST")
-        with self.server.wire() as wire:
-            wire.send(head)
-            for at in range(0, len(body), 60):
-                wire.send(body[at:at + 60])
-                time.sleep(0.2)
-            self.assertEqual(wire.reply().status, 200)
+        self.assertTrue(any(self.trickle(head, body) == 200 for _ in range(5)))
 
     def test_idle(self):
-        with self.server.wire() as wire:
-            wire.ask(get())
-            began = time.monotonic()
-            self.assertTrue(wire.closed())
-            self.assertTrue(1.4 < time.monotonic() - began < 6)
+        def measure():
+            with self.server.wire() as wire:
+                began = time.monotonic()
+                wire.ask(get())
+                self.assertTrue(wire.closed())
+                return time.monotonic() - began
+        in_time(self, 1.4, 10, measure)
 
     def test_linger_ends(self):
         """Who goes on sending after a refusal is cut off."""
         with self.server.wire() as wire:
             wire.send(get("/health", b"Host: again"))
             self.assertEqual(wire.reply().status, 400)
-            began = time.monotonic()
-            try:
-                while time.monotonic() - began < door.PATIENCE:
+
+            def cut_off():
+                try:
                     wire.send(b"a" * 10)
-                    time.sleep(0.1)
-            except (BrokenPipeError, ConnectionResetError):
-                pass
-            self.assertLess(time.monotonic() - began, 6)
+                except (BrokenPipeError, ConnectionResetError):
+                    return True
+            self.assertTrue(until(cut_off))
 
 
 class Readers(door.unittest.TestCase):
@@ -249,8 +258,8 @@ class Readers(door.unittest.TestCase):
                 with server.wire() as wire:
                     wire.send(post("/v1/completions", {**LONG, "max_tokens": 20000}))
                     wire._until(b"data:")
-                self.assertTrue(until(lambda: not self.busy(server), 10))
-            self.assertEqual(server.log().count(" 499 "), 3)
+                self.assertTrue(until(lambda: not self.busy(server)))
+            self.assertTrue(until(lambda: server.log().count(" 499 ") == 3), server.log())
 
     def test_client_that_goes_while_its_body_comes(self):
         with door.Server() as server:
@@ -262,15 +271,16 @@ class Readers(door.unittest.TestCase):
 
 class End(door.unittest.TestCase):
     def test_idle_server_ends_at_once(self):
-        with door.Server() as server:
-            with server.wire() as idle:
+        def measure():
+            with door.Server() as server, server.wire() as idle:
                 idle.ask(get())
                 began = time.monotonic()
                 self.assertEqual(server.stop(), 0)
-                self.assertLess(time.monotonic() - began, 5)
+                return time.monotonic() - began
+        in_time(self, 0, 5, measure)
 
     def test_running_answers_end(self):
-        for sent in (signal.SIGTERM, signal.SIGINT):
+        for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with door.Server() as server:
                 with server.wire() as alone:
                     want = alone.ask(post("/v1/completions", {**SHORT, "seed": 7})).body
@@ -300,7 +310,7 @@ class End(door.unittest.TestCase):
                     door.Wire(address)
                 began = time.monotonic()
                 self.assertEqual(server.process.wait(door.PATIENCE), 0)
-                self.assertLess(time.monotonic() - began, 10)
+                self.assertLess(time.monotonic() - began, 20)  # 30 unless said otherwise
 
     def test_second_signal(self):
         with door.Server("--drain", "100", "-c", "30000") as server:

@@ -3,10 +3,9 @@
 import http.client
 import json
 import math
-import threading
 import time
 
-from serve_rig import (FACT, FACT_ANSWER, SUM, WEATHER_TOOL, case, equal, post, request, run,
+from serve_rig import (FACT, FACT_ANSWER, PATIENCE, SUM, WEATHER_TOOL, case, equal, post, request, run,
                        split_sse)
 
 
@@ -57,6 +56,25 @@ def templates(server):
 
 
 @case
+def thinking_of_earlier(server):
+    """Each way to send it back gives the same prompt; the first that is there counts."""
+    def prompt(**how):
+        talk = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "The owl.", **how},
+                {"role": "user", "content": "Thanks"}]
+        return post(server, "/apply-template", {"messages": talk + talk})["prompt"]
+    details = [{"type": "reasoning.text", "text": "Let me"}, {"type": "reasoning.encrypted", "data": "eA=="},
+               {"type": "reasoning.text", "text": None}, {"type": "reasoning.text", "text": " see."}]
+    wanted = prompt(reasoning_content="Let me see.")
+    equal(wanted.count("Let me see."), 2)
+    equal(prompt(reasoning="Let me see."), wanted)
+    equal(prompt(reasoning_details=details), wanted)
+    equal(prompt(reasoning_content="Let me see.", reasoning_details=[{"text": "Not me."}]), wanted)
+    none = prompt()
+    for nothing in ([], None, "Let me see.", [7], [{"text": 5}]):
+        equal(prompt(reasoning_details=nothing), none)
+
+
+@case
 def what_the_server_is(server):
     props = get(server, "/props")
     equal(props["model_alias"], server.model)
@@ -67,19 +85,98 @@ def what_the_server_is(server):
     equal(props["modalities"], {"vision": False, "video": False, "audio": False})
     assert props["build_info"].startswith("mote-")
     equal(post(server, "/props", {}, 501)["error"]["type"], "not_supported_error")
-    for method, path in (("GET", "/v1/cache"), ("POST", "/v1/cache/pin"), ("POST", "/v1/unload")):
-        equal(request(server, method, path, {} if method == "POST" else None)[0], 501)
+    equal(request(server, "POST", "/v1/unload", {})[0], 400)
     for path in ("/completion", "/completions", "/embedding", "/lora-adapters", "/models/load"):
         equal(request(server, "POST", path, {})[0], 404)
+
+
+def drop(server, path, status=200):
+    got, _, data = request(server, "DELETE", path)
+    equal(got, status)
+    return json.loads(data)
+
+
+@case
+def what_is_kept(server):
+    """Beginnings that are kept: listed, pinned up to a half of their places, let go."""
+    def ask(word):
+        body = {"messages": [{"role": "user", "content": (word + " ") * 80}], "max_tokens": 1}
+        return post(server, "/v1/chat/completions", body)["mote"]["cache"]
+
+    def kept():
+        return get(server, "/v1/cache")["data"]
+
+    drop(server, "/v1/cache")
+    equal(get(server, "/v1/cache"), {"object": "list", "data": []})
+    words = ["duck", "owl", "market", "morning", "clever"]
+    for word in words:
+        assert ask(word)["reused"] < 64
+    rows = kept()
+    equal(len({row["id"] for row in rows}), len(words))
+    for row in rows:
+        equal(set(row), {"id", "object", "model", "tokens", "bytes", "hits", "tier", "age", "pinned"})
+        equal((row["model"], row["tier"], row["hits"], row["pinned"]), (server.model, "ram", 0, False))
+        assert row["id"].startswith("pfx_") and row["tokens"] > 80 and row["bytes"] > row["tokens"]
+    assert 0 <= rows[0]["age"] <= rows[-1]["age"]  # the one that was used last comes first
+    text = json.dumps(rows)
+    assert not any(word in text for word in words), text
+    pin = {"id": rows[-1]["id"], "pin": True}
+    for row in rows[1:]:
+        equal(post(server, "/v1/cache/pin", {"id": row["id"]}), {"id": row["id"], "pinned": True})
+    error = post(server, "/v1/cache/pin", {"id": rows[0]["id"]}, 409)["error"]
+    equal((error["code"], error["type"]), ("too_much_pinned", "conflict_error"))
+    equal([row["pinned"] for row in kept()], [False] + 4 * [True])
+    assert ask(words[0])["reused"] > 64
+    equal((kept()[0]["id"], kept()[0]["hits"]), (rows[-1]["id"], 1))
+    equal(post(server, "/v1/cache/pin", {**pin, "pin": False}), {"id": pin["id"], "pinned": False})
+    post(server, "/v1/cache/pin", {"id": rows[0]["id"]})
+    equal(drop(server, "/v1/cache/" + pin["id"]), {"id": pin["id"], "deleted": True})
+    drop(server, "/v1/cache/" + pin["id"], 404)
+    assert ask(words[0])["reused"] < 64
+    for body, status in (({}, 400), ({"id": 5}, 400), ({"id": pin["id"], "pin": 1}, 400), (pin, 404),
+                         ({"id": "pfx_"}, 404), ({"id": rows[0]["id"] + "0"}, 404)):
+        post(server, "/v1/cache/pin", body, status)
+    equal(drop(server, "/v1/cache"), {"deleted": len(words)})  # pinned ones too
+    equal(kept(), [])
+    equal(request(server, "POST", "/v1/cache/" + rows[0]["id"], {})[0], 405)
+
+
+@case
+def where_two_prompts_part(server):
+    """mote.cache.miss: the first difference to the earlier prompt that has most in common."""
+    def ask(middle, system="Be brief.", **headers):
+        messages = [{"role": "system", "content": system},
+                    {"role": "user", "content": 60 * "duck " + middle + 60 * " owl"},
+                    {"role": "assistant", "content": "Yes."}, {"role": "user", "content": 60 * "market "}]
+        return post(server, "/v1/chat/completions", {"messages": messages, "max_tokens": 1}, headers=headers)["mote"]
+
+    drop(server, "/v1/cache")
+    assert "miss" not in ask("reds" + 20 * "\U0001F989")["cache"]
+    assert "miss" not in ask("reds" + 20 * "\U0001F989")["cache"]
+    mote = ask("blue and green")
+    cache, miss = mote["cache"], mote["cache"]["miss"]
+    equal(list(miss), ["message", "token", "had", "got"])
+    equal(miss["message"], 1)
+    assert 60 < miss["token"] <= cache["prompt"] - 64 and cache["reused"] <= miss["token"], mote
+    assert miss["had"].strip().startswith("reds\U0001F989\U0001F989"), miss
+    assert "blue and green owl owl" in " " + miss["got"] and "\ufffd" not in miss["had"], miss
+    for text in (miss["had"], miss["got"]):
+        assert 70 < len(text.encode()) <= 80, miss
+    equal(get(server, "/v1/requests/" + mote["request_id"])["cache"], cache)
+    equal(get(server, "/v1/requests/last")["request_id"], mote["request_id"])
+    early = ask("blue and green", system="Be good.")["cache"]["miss"]
+    equal((early["message"], "good" in early["got"], "brief" in early["had"]), (0, True, True))
+    assert early["token"] < miss["token"]
+    drop(server, "/v1/cache")
 
 
 @case
 def slots_and_cancel(server):
     """A slot is there while an answer is written and gone soon after its client is."""
     equal(get(server, "/slots"), [])
-    body = {"model": "x", "max_tokens": 4000, "ignore_eos": True, "stream": True, "temperature": 1,
+    body = {"model": "x", "max_tokens": 30000, "ignore_eos": True, "stream": True, "temperature": 1,
             "messages": [{"role": "user", "content": FACT}]}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", "/v1/messages", json.dumps(body), {
         "Content-Type": "application/json", "x-api-key": server.key})
     reply = connection.getresponse()
@@ -90,7 +187,7 @@ def slots_and_cancel(server):
     assert slots[0]["is_processing"] and slots[0]["n_prompt_tokens"] > 0
     reply.close()
     connection.close()
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while get(server, "/slots"):
         assert time.monotonic() < end, "the slot stays"
         time.sleep(0.02)
@@ -99,19 +196,17 @@ def slots_and_cancel(server):
 @case
 def thinking_is_ended(server):
     """The reader of one request ends its thinking with another; nobody else can."""
-    body = {"model": "x", "max_tokens": 2000, "stream": True, "temperature": 0, "thinking_budget": 1500,
+    body = {"model": "x", "max_tokens": 4000, "stream": True, "temperature": 0, "thinking_budget": 3000,
             "messages": [{"role": "user", "content": SUM}], "logit_bias": {}}
     close = post(server, "/tokenize", {"content": "</think>", "parse_special": True})["tokens"][0]
     body["logit_bias"] = {str(close): -100}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {
         "Content-Type": "application/json", "Authorization": "Bearer " + server.key})
     reply = connection.getresponse()
     first = reply.readline()
     identity = json.loads(first[len(b"data: "):])["id"]
-    threading.Timer(0.3, lambda: equal(
-        post(server, "/v1/chat/completions/control", {"id": identity, "action": "reasoning_end"}),
-        {"success": True})).start()
+    equal(post(server, "/v1/chat/completions/control", {"id": identity, "action": "reasoning_end"}), {"success": True})
     events = [json.loads(data) for _, data in split_sse(b"data: 0\n\n" + reply.read().lstrip(b"\n"))[1:]
               if data != "[DONE]"]
     connection.close()

@@ -245,8 +245,9 @@ static void *serve(void *with)
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    media_nursery_begin(argc, argv);
     char model_path[TEST_PATH], tower_path[TEST_PATH], listen[80];
     mote_error err;
     media_nursery *nursery;
@@ -264,9 +265,9 @@ int main(void)
     if (mote_model_open(&model, model_path, &opening, &err) != MOTE_OK)
         die("no model", err.text);
     static server_options options;
-    options = (server_options){.model = model,
-                               .model_path = model_path,
-                               .name = "m",
+    options = (server_options){.models = {{.model = model, .path = model_path, .name = "m"}},
+                               .n_models = 1,
+                               .keep_alive = -1,
                                .nursery = nursery,
                                .limits = {"picture-tokens=16384"},
                                .n_limits = 1,

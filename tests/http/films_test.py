@@ -84,27 +84,27 @@ def the_answer_of_the_reference(server):
         equal(reply["mote"]["warnings"], [])
 
 
-def refused(server, part, code, param, word=""):
+def refused(server, part, code, rest, word=""):
+    """rest: what of the name of the field comes behind that of the content."""
     for d in (OpenAI(), Responses()):
         error = post(server, d.path, named(server, body_of(part, "?", d)), 400)["error"]
-        equal((d.name, error["code"], error["param"]), (d.name, code, param))
+        equal((d.name, error["code"], error["param"]), (d.name, code, d.place + rest))
         assert word in error["message"], (word, error["message"])
 
 
 @case
 def what_is_wrong_is_said(server):
-    at = "messages[0].content"
-    refused(server, film([]), "invalid_value", at, "1 to 768")
-    refused(server, film(BALL[:1] * 769), "invalid_value", at, "1 to 768")
-    refused(server, {**film(BALL), "frames": [url(BALL[0]), 5]}, "invalid_value", at + ".frames[1]")
-    refused(server, film([BALL[0], "https://localhost/a.png"]), "image_url_not_allowed", at + ".frames[1]")
-    refused(server, film([BALL[0], "###"]), "image_parse_error", at + ".frames[1]", "base64")
-    refused(server, film([BALL[0], ""]), "image_parse_error", at + ".frames[1]")
-    refused(server, film(BALL[:4] + [b"no picture"]), "image_parse_error", at, "frame 5: ")
-    refused(server, film(BALL[:2] + CLIP[:2]), "image_parse_error", at, "frame 3 is ")
-    refused(server, {"type": "video_frames"}, "image_parse_error", at)
+    refused(server, film([]), "invalid_value", "", "1 to 768")
+    refused(server, film(BALL[:1] * 769), "invalid_value", "", "1 to 768")
+    refused(server, {**film(BALL), "frames": [url(BALL[0]), 5]}, "invalid_value", ".frames[1]")
+    refused(server, film([BALL[0], "https://localhost/a.png"]), "image_url_not_allowed", ".frames[1]")
+    refused(server, film([BALL[0], "###"]), "image_parse_error", ".frames[1]", "base64")
+    refused(server, film([BALL[0], ""]), "image_parse_error", ".frames[1]")
+    refused(server, film(BALL[:4] + [b"no picture"]), "image_parse_error", "", "frame 5: ")
+    refused(server, film(BALL[:2] + CLIP[:2]), "image_parse_error", "", "frame 3 is ")
+    refused(server, {"type": "video_frames"}, "image_parse_error", "")
     for fps in (0, -1, 1000.5, 1e300):
-        refused(server, film(BALL, fps=fps), "invalid_value", at + ".fps", "fps")
+        refused(server, film(BALL, fps=fps), "invalid_value", ".fps", "fps")
 
 
 @case
@@ -115,7 +115,7 @@ def every_field_of_a_film(server):
         for kind, sample in SAMPLES.items():
             part = {**film(BALL), row["name"]: sample}
             if row["type"] != "ignored" and kind not in row["type"].split(" or "):
-                refused(server, part, "invalid_value", "messages[0].content." + row["name"], "must be of type")
+                refused(server, part, "invalid_value", "." + row["name"], "must be of type")
     body = body_of({**film(BALL), "nobody_knows": 1}, "?", max_tokens=1)
     warnings = post(server, OpenAI.path, body)["mote"]["warnings"]
     equal([w["code"] for w in warnings], ["unknown_field"])

@@ -3,14 +3,19 @@
 
 The ids of the prompt (counted, and shown where a dialect shows them), the text, the thinking and
 the calls must be the same; a history that moves from one dialect to another is read from where it
-was already read.
+was already read. Calls come in pieces where a dialect has them, and a cut one is nobody's.
 """
 import json
 
 from serve_rig import (FACT, KEY, SUM, WEATHER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, bits, case,
-                       equal, post, run)
+                       equal, ndjson, post, run, sse)
 
 SEED = 7
+NOTE = {"type": "object", "properties": {"text": {"type": "string", "minLength": 24}}, "required": ["text"]}
+
+
+def data_of(events):
+    return [json.loads(data) for _, data in events if data != "[DONE]"]
 
 
 class OpenAI:
@@ -35,6 +40,19 @@ class OpenAI:
     def history(self, reply, results):
         return [("own", reply["choices"][0]["message"])] + [
             ("own", {"role": "tool", "tool_call_id": i, "content": r}) for i, r in results]
+
+    def one_call(self, limit):
+        return {"tools": [{"type": "function", "function": {"name": "note", "parameters": NOTE}}],
+                "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": limit}
+
+    def pieces(self, server, body):
+        """The pieces of the arguments of the one call of a stream, and why it ended."""
+        choices = [c for d in data_of(sse(server, self.path, {**body, "stream": True})) for c in d["choices"]]
+        calls = [f for c in choices for f in c["delta"].get("tool_calls", [])]
+        equal([f["index"] for f in calls], [0] * len(calls))
+        equal((calls[0]["function"], calls[0]["type"]), ({"name": "note", "arguments": ""}, "function"))
+        assert all(set(f) == {"index", "function"} for f in calls[1:])
+        return [f["function"]["arguments"] for f in calls[1:]], choices[-1]["finish_reason"]
 
 
 class Responses(OpenAI):
@@ -65,6 +83,23 @@ class Responses(OpenAI):
         return [("own", reply["output"])] + [
             ("own", [{"type": "function_call_output", "call_id": i, "output": r}]) for i, r in results]
 
+    def one_call(self, limit):
+        return {"tools": [{"type": "function", "name": "note", "parameters": NOTE}], "tool_choice": "required",
+                "parallel_tool_calls": False, "max_output_tokens": limit}
+
+    def pieces(self, server, body):
+        events = data_of(sse(server, self.path, {**body, "stream": True}))
+        equal([e["sequence_number"] for e in events], list(range(len(events))))
+        equal(events[2]["item"]["arguments"], "")
+        pieces = [e["delta"] for e in events if e["type"] == "response.function_call_arguments.delta"]
+        done, item, last = events[-3:]
+        equal((done["type"], done["arguments"]), ("response.function_call_arguments.done", "".join(pieces)))
+        equal((item["type"], item["item"]["arguments"]), ("response.output_item.done", "".join(pieces)))
+        equal(last["response"]["output"], [item["item"]])
+        status = last["response"]["status"]
+        equal(item["item"]["status"], status)
+        return pieces, "length" if status == "incomplete" else "tool_calls"
+
 
 class Anthropic:
     path = "/v1/messages"
@@ -92,6 +127,20 @@ class Anthropic:
         return [("own", {"role": "assistant", "content": reply["content"]})] + (
             [("own", {"role": "user", "content": blocks})] if blocks else [])
 
+    def one_call(self, limit):
+        return {"tools": [{"name": "note", "input_schema": NOTE}], "max_tokens": limit,
+                "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+
+    def pieces(self, server, body):
+        events = data_of(sse(server, self.path, {**body, "stream": True}))
+        names = [e["type"] for e in events if e["type"] != "ping"]
+        equal(names[:2] + names[-3:], ["message_start", "content_block_start", "content_block_stop",
+                                       "message_delta", "message_stop"])
+        equal(set(names[2:-3]), {"content_block_delta"})
+        stops = {"max_tokens": "length", "tool_use": "tool_calls"}
+        return ([e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta"],
+                stops[events[-2]["delta"]["stop_reason"]])
+
 
 class Ollama:
     path = "/api/chat"
@@ -113,6 +162,16 @@ class Ollama:
 
     def history(self, reply, results):
         return [("own", reply["message"])] + [("own", {"role": "tool", "content": r}) for _, r in results]
+
+    def one_call(self, limit):
+        return {**OpenAI().one_call(0), "options": {"num_predict": limit, "seed": SEED, **GREEDY}}
+
+    def pieces(self, server, body):
+        """This dialect has no pieces: a line is a call."""
+        lines = [json.loads(line) for line in ndjson(server, self.path, {**body, "stream": True})]
+        calls = [c for line in lines for c in line["message"].get("tool_calls", [])]
+        return ([json.dumps(c["function"]["arguments"]) for c in calls],
+                "tool_calls" if calls else lines[-1]["done_reason"])
 
 
 ALL = [OpenAI(), Responses(), Anthropic(), Ollama()]
@@ -163,6 +222,36 @@ def calls_and_their_results(server):
         assert reply["mote"]["cache"]["prefilled"] <= reply["mote"]["cache"]["prompt"] // 2, reply["mote"]
     for other in second[1:]:
         equal(other, second[0])
+
+
+def limited(server, d, limit):
+    return {**d.body(server.model, "", [("user", FACT)], False, False, GREEDY), **d.one_call(limit)}
+
+
+@case
+def calls_in_pieces(server):
+    for d in ALL:
+        whole = d.read(post(server, d.path, limited(server, d, 200)))
+        pieces, finish = d.pieces(server, limited(server, d, 200))
+        equal(finish, "tool_calls")
+        equal(json.loads("".join(pieces)), whole[2][0][2])
+        equal(len(pieces) > 6, not isinstance(d, Ollama))
+
+
+@case
+def a_call_that_is_cut(server):
+    """Its pieces came before anybody could know: that they came shows that nobody waits for its end."""
+    whole, _ = ALL[0].pieces(server, limited(server, ALL[0], 200))
+    tokens = ALL[0].read(post(server, ALL[0].path, limited(server, ALL[0], 200)))[4]
+    for d in ALL:
+        reply = post(server, d.path, limited(server, d, tokens - 14))
+        equal(d.read(reply)[2], [])
+        assert "cut" in [w["code"] for w in reply["mote"]["warnings"]], reply["mote"]
+        pieces, finish = d.pieces(server, limited(server, d, tokens - 14))
+        equal(finish, "length")
+        if not isinstance(d, Ollama):
+            equal(pieces, whole[:len(pieces)])
+            assert 2 < len(pieces) < len(whole) - 2, pieces
 
 
 @case

@@ -2,11 +2,12 @@
 """openai_chat_test.py - /v1/chat/completions: bytes of streams, both forms alike, tools, thinking, reuse."""
 import http.client
 import json
+import re
 import threading
 import time
 
 from golden import same_as_golden
-from serve_rig import (FACT, FACT_ANSWER, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
+from serve_rig import (FACT, FACT_ANSWER, LONG, PATIENCE, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
                        WEATHER_RESULT, WEATHER_TOOL, case, equal, post, request, run, sse)
 
 CHAT = "/v1/chat/completions"
@@ -183,8 +184,20 @@ def forms_of_answers(server):
     assert said(choice=["alpha", "beta"]) in ("alpha", "beta")
     assert said(regex="[0-9]{3}-[a-c]").count("-") == 1
     equal(set(json.loads(said(structured_outputs={"json": POINT_SCHEMA}))), {"x", "y"})
+    grammar = 'root ::= pair "=" pair # two\npair ::= "(" [0-9]{2} ")"'
+    for more in ({"grammar": grammar}, {"structured_outputs": {"grammar": grammar}}):
+        assert re.fullmatch(r"\([0-9]{2}\)=\([0-9]{2}\)", said(**more)), more
     reply = post(server, CHAT, body(POINT, json_schema=POINT_SCHEMA))
     equal(reply["mote"]["schema"], {"enforced": True, "valid": True})
+
+
+@case
+def thinking_keeps_to_the_length(server):
+    """What closes thinking counts, and a short answer goes without instead of being empty."""
+    for most in (1, 3, 12, 40, 80):
+        reply = post(server, CHAT, body(SUM, think=True, max_tokens=most))
+        assert reply["usage"]["completion_tokens"] <= most, (most, reply)
+        assert reply["choices"][0]["message"]["content"], (most, reply)
 
 
 @case
@@ -211,10 +224,28 @@ def thinking_by_every_name(server):
 def warnings(server):
     for more, code, at in (({"reasoning_effort": "low"}, "greedy_thinking", "temperature"),
                            ({"chat_template_kwargs": {"new": 1}}, "unknown_field", "/chat_template_kwargs/new"),
-                           ({"typical_p": 0.5}, "field_without_effect", "typical_p"),
                            ({"reasoning_effort": "low", "enable_thinking": False}, "thinking_conflict", "enable_thinking")):
         got = post(server, CHAT, body(SUM, max_tokens=8, **more))["mote"]["warnings"]
         assert {"code": code, "at": at} in got, got
+
+
+@case
+def sampling_that_narrows(server):
+    """A window of no token is no penalty, one of all of them another answer; and the least surprising token is not always
+    the typical one."""
+    def said(**more):
+        reply = post(server, CHAT, body("Tell me a story", max_tokens=60, ignore_eos=True, **more))
+        return reply["choices"][0]["message"]["content"]
+    plain = said()
+    equal(said(repetition_penalty=2, repeat_last_n=0), plain)
+    windows = [said(repetition_penalty=2, **more) for more in
+               ({}, {"repeat_last_n": 64}, {"repeat_last_n": -1}, {"repeat_last_n": 16})]
+    equal(windows[0], windows[1])
+    equal(windows[0], windows[2])  # the answer is shorter than the window
+    assert windows[3] not in (plain, windows[0])
+    drawn = {"temperature": 1.5, "seed": 3, "top_k": 0, "top_p": 1}
+    equal(said(**drawn, typical_p=1), said(**drawn))
+    assert said(**drawn, typical_p=0.1) != said(**drawn)
 
 
 @case
@@ -289,7 +320,8 @@ def forms_by_their_older_names(server):
     equal(post(server, CHAT, body(guided_choice=["maybe"]))["choices"][0]["message"]["content"], "maybe")
     equal(post(server, CHAT, body(guided_regex="a{3}"))["choices"][0]["message"]["content"], "aaa")
     json.loads(post(server, CHAT, body(guided_json=POINT_SCHEMA, max_tokens=60))["choices"][0]["message"]["content"])
-    equal(post(server, CHAT, body(guided_grammar="root ::= x"), 400)["error"]["param"], "guided_grammar")
+    equal(post(server, CHAT, body(guided_grammar='root ::= "b"{4}'))["choices"][0]["message"]["content"], "bbbb")
+    equal(post(server, CHAT, body(guided_grammar='root ::= "a"', regex="b"), 400)["error"]["param"], "guided_grammar")
     equal(post(server, CHAT, body(guided_regex="a", regex="b"), 400)["error"]["param"], "guided_regex")
 
 
@@ -357,8 +389,8 @@ def logprobs_are_those_of_the_text(server):
     equal(text.strip(), thought["message"]["content"])
 
 
-def wait_until_idle(server, seconds):
-    end = time.monotonic() + seconds
+def wait_until_idle(server):
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         slots = server.get("/slots")
         if not any(s["is_processing"] for s in slots):
@@ -370,7 +402,7 @@ def wait_until_idle(server, seconds):
 @case
 def who_goes_frees_the_slot(server):
     for lines in (1, 3, 8):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", CHAT, json.dumps(body(stream=True, ignore_eos=True, temperature=1, max_tokens=20000)),
                            {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
         reply = connection.getresponse()
@@ -378,13 +410,13 @@ def who_goes_frees_the_slot(server):
             reply.readline()
         reply.close()
         connection.close()
-        assert wait_until_idle(server, 2), server.get("/slots")
+        assert wait_until_idle(server), server.get("/slots")
     equal(post(server, CHAT, body())["choices"][0]["message"]["content"], FACT_ANSWER)
 
 
 @case
 def thinking_is_ended_from_outside(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", CHAT, json.dumps(body(SUM, stream=True, reasoning_effort="max", logit_bias={"7964": False})),
                        {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
     reply = connection.getresponse()

@@ -152,5 +152,23 @@ def embeddings(server):
     post(server, EMBEDDINGS, {"input": ["x"] * 257}, 400)
 
 
+@case
+def embeddings_mean(server):
+    """The mean of one token is that token's state; of several it is another vector than the last one's, and the same
+    whether or not the text was read before."""
+    def vector(text, pooling):
+        reply = post(server, EMBEDDINGS, {"input": text, "pooling": pooling})
+        equal(reply["mote"], {"pooling": pooling, "normalized": True})
+        return reply["data"][0]["embedding"]
+    ids = post(server, "/tokenize", {"content": "one town and another"})["tokens"]
+    equal(vector(ids[:1], "mean"), vector(ids[:1], "last"))
+    mean = vector(ids, "mean")
+    assert mean != vector(ids, "last")
+    assert abs(math.fsum(x * x for x in mean) - 1) < 1e-5
+    equal(vector(ids, "mean"), mean)
+    swapped = vector([ids[0], *reversed(ids[1:])], "mean")
+    assert swapped != mean
+
+
 if __name__ == "__main__":
     run()

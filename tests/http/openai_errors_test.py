@@ -4,7 +4,7 @@ import json
 import re
 import socket
 
-from serve_rig import FACT, LONG, WEATHER_TOOL, case, equal, post, request, run, sse
+from serve_rig import FACT, LONG, PATIENCE, WEATHER_TOOL, case, equal, post, request, run, sse
 
 CHAT = "/v1/chat/completions"
 ROUTES = (CHAT, "/v1/completions", "/v1/responses", "/v1/embeddings")
@@ -82,15 +82,91 @@ def a_full_context_for_codex_is_told_inside_the_stream(server):
 def forms_that_cannot_be(server):
     for schema in ({"type": "object", "patternProperties": {"(?=x)": {}}}, {"$ref": "other.json#/x"},
                    {"type": "string", "pattern": "(?=a)b"}, {"type": "nothing"}):
-        error = fails(server, CHAT, body(json_schema=schema), 400, "invalid_request_error",
-                      json.loads(request(server, "POST", CHAT, body(json_schema=schema))[2])["error"]["code"])
-        assert error["code"] in ("unsupported_schema", "invalid_value"), error
+        fails(server, CHAT, body(json_schema=schema), 400, "invalid_request_error", "unsupported_schema", "json_schema")
     large = {"type": "string", "description": "x" * 262144}
     fails(server, CHAT, body(json_schema=large), 400, "invalid_request_error", "schema_too_large", "json_schema")
     fails(server, CHAT, body(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": large}}), 400,
           "invalid_request_error", "schema_too_large", "response_format.json_schema.schema")
     fails(server, CHAT, body(json_schema={}, regex="a"), 400, "invalid_request_error", "invalid_value", "regex")
-    fails(server, CHAT, body(grammar="root ::= x"), 400, "invalid_request_error", "unsupported", "grammar")
+    fails(server, CHAT, body(grammar='root ::= "a"', regex="a"), 400, "invalid_request_error", "invalid_value", "grammar")
+    fails(server, CHAT, body(grammar=["root"]), 400, "invalid_request_error", "invalid_value", "grammar")
+    for text in ("root ::= x", 'root ::= <[7]>', "root ::= root | [a]", ""):
+        error = fails(server, CHAT, body(structured_outputs={"grammar": text}), 400, "invalid_request_error",
+                      "unsupported_schema", "structured_outputs.grammar")
+        assert "line 1, column " in error["message"] or text == "", error
+    fails(server, CHAT, body(grammar='root ::= "a"#' + "x" * 262144), 400, "invalid_request_error", "schema_too_large",
+          "grammar")
+
+
+AMBIGUOUS = 's ::= "" | "a" s s | "a" s s s | "b" s | [a-z] s s s s'
+
+
+@case
+def forms_that_are_too_much(server):
+    """A grammar with more ways than are followed: at once where its first token shows it, else when it does, and
+    always under the name of its field."""
+    first, later = "root ::= s\n" + AMBIGUOUS, 'root ::= "Hello there: " s\n' + AMBIGUOUS
+    for stream in (False, True):
+        fails(server, CHAT, body(grammar=first, stream=stream), 400, "invalid_request_error", "unsupported_schema", "grammar")
+        fails(server, CHAT, body(structured_outputs={"grammar": first}, stream=stream), 400, "invalid_request_error",
+              "unsupported_schema", "structured_outputs.grammar")
+    fails(server, CHAT, body(grammar=later, max_tokens=50), 400, "invalid_request_error", "unsupported_schema", "grammar")
+    last = json.loads(sse(server, CHAT, body(grammar=later, max_tokens=50, stream=True))[-1][1])["error"]
+    equal((last["code"], last["param"]), ("unsupported_schema", "grammar"))
+    assert "too many alternatives" in last["message"], last
+
+
+@case
+def calls_that_are_none_are_counted(server):
+    """A call by a model that was given no tools: the tag is made likely, the rest it knows."""
+    tag, = post(server, "/tokenize", {"content": "<tool_call>", "parse_special": True})["tokens"]
+    before = server.metric("mote_tool_call_malformed_total")
+    reply = post(server, CHAT, {"messages": [{"role": "user", "content": "What is the weather in Haldon?"}], "temperature": 0,
+                                "reasoning_effort": "none", "max_tokens": 30, "logit_bias": {str(tag): 12}})
+    equal([w["code"] for w in reply["mote"]["warnings"]], ["tool_call_malformed"])
+    assert reply["choices"][0]["message"]["content"].startswith("<tool_call>"), reply
+    equal(server.metric("mote_tool_call_malformed_total"), before + 1)
+
+
+@case
+def fields_have_the_names_of_the_client(server):
+    """What a dialect makes of a body has other names and numbers than the body."""
+    bad = {"type": "object", "properties": {"a": {"items": {"contains": {"type": "integer"}}}}}
+    where = "'#/properties/a/items/contains'"
+    good = {"name": "f", "parameters": {"type": "object"}}
+    tool = {"name": "g", "strict": True, "parameters": bad}
+    wrap = [{"type": "function", "function": f} for f in (good, tool)]
+    refused = (400, "invalid_request_error", "unsupported_schema")
+    for more, param in (({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": bad}}},
+                         "response_format.json_schema.schema"), ({"json_schema": bad}, "json_schema"),
+                        ({"structured_outputs": {"json": bad}}, "structured_outputs.json"),
+                        ({"tools": [{"type": "web_search"}, *wrap]}, "tools[2].function.parameters"),
+                        ({"functions": [good, tool]}, "functions[1].parameters")):
+        error = fails(server, CHAT, body(**more), *refused, param)
+        assert where in error["message"], error
+    for more, param in (({"regex": "(a"}, "regex"), ({"grammar": "root ::= a"}, "grammar"), ({"guided_regex": "(?=a)"}, "guided_regex"),
+                        ({"json_schema": {"properties": {"a": {"pattern": "(b"}}}}, "json_schema")):
+        fails(server, CHAT, body(**more), *refused, param)
+    error = fails(server, CHAT, body(tools=[{"type": "web_search"}, {"type": "function", "function": {"name": "a b"}}]), 400,
+                  "invalid_request_error", "invalid_value", "tools[1].function.name")
+    given = {"input": "x", "tools": [{"type": "function", **good}, {"type": "function", **tool}]}
+    error = fails(server, "/v1/responses", given, *refused, "tools[1].parameters")
+    assert error["message"].startswith("tools[1].parameters: ") and where in error["message"], error
+    given = {"input": "x", "text": {"format": {"type": "json_schema", "name": "n", "schema": bad}}}
+    fails(server, "/v1/responses", given, *refused, "text.format.schema")
+    wrong = (400, "invalid_request_error", "invalid_value")
+    user = {"role": "user", "content": "x"}
+    called = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+    for items, param in (([user, {"role": "king", "content": "x"}], "input[1].role"),
+                         ([user, called, {"type": "reasoning"}, {"role": "user", "content": {}}], "input[3].content"),
+                         ([user, {"type": "reasoning"}, {**called, "name": 5}, called], "input[1]"),
+                         ([{"role": "user", "content": [{"type": "text", "text": "x"}] * 1025}], "input[0]"), (["x"], "input[0]")):
+        error = fails(server, "/v1/responses", {"instructions": "Be brief.", "input": items}, *wrong, param)
+        assert param in error["message"] and "messages[" not in error["message"], error
+    sent = {"model": "m", "max_tokens": 4, "system": "x", "messages": [user], "tools": [{"name": "f", "strict": True, "input_schema": bad}]}
+    status, _, data = request(server, "POST", "/v1/messages", sent)
+    text = json.loads(data)["error"]["message"]
+    assert status == 400 and text.startswith("tools[0].input_schema: ") and where in text, data
 
 
 @case
@@ -104,7 +180,8 @@ def pictures(server):
         fails(server, CHAT, body(messages=[{"role": "user", "content": [{"type": kind, kind: {}}]}]), 400,
               "invalid_request_error", "unsupported", "messages[0].content")
     fails(server, "/v1/responses", {"input": [{"role": "user", "content": [
-        {"type": "input_image", "image_url": "https://example.com/a.png"}]}]}, 400, "invalid_request_error", "image_url_not_allowed")
+        {"type": "input_image", "image_url": "https://example.com/a.png"}]}]}, 400, "invalid_request_error", "image_url_not_allowed",
+          "input[0].content")
 
 
 @case
@@ -174,7 +251,7 @@ def bytes_in_two_pieces(server):
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n").encode()
     whole = head + text
     for at in range(1, len(whole), 7):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as s:
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             s.sendall(whole[:at])
             s.sendall(whole[at:])

@@ -29,7 +29,8 @@ GOOD = {
     "response_format": [{"type": "text"}, {"type": "json_object"}],
     "text": [{"format": {"type": "text"}}, {"format": {"type": "json_object"}}],
     "json_schema": [{"type": "integer"}], "regex": ["[ab]+"], "choice": [["yes", "no"]],
-    "structured_outputs": [{"regex": "a"}], "reasoning_effort": ["low", "none", "max"],
+    "grammar": ['root ::= [ab]+ "c"'], "guided_grammar": ['root ::= "a" | "b"'],
+    "structured_outputs": [{"regex": "a"}, {"grammar": 'root ::= "a"'}], "reasoning_effort": ["low", "none", "max"],
     "guided_json": [{"type": "integer"}], "guided_regex": ["[ab]+"], "guided_choice": [["yes", "no"]],
     "thinking": [{"type": "enabled"}, {"type": "disabled"}, {"type": "enabled", "budget_tokens": 9}],
     "think": [True, False, "low"],
@@ -42,7 +43,7 @@ GOOD = {
     "input": ["x"], "suffix": ["y"], "best_of": [1, 8], "logprobs": [0, 20], "include": [[]],
     "previous_response_id": [], "instructions": ["Be brief."], "store": [False],
     "truncation": ["auto", "disabled"], "dimensions": [1, 256], "encoding_format": ["float", "base64"],
-    "pooling": ["last"], "instruction": ["Topic: "], "metadata": [{"a": "b"}], "tokens": [True],
+    "pooling": ["last", "mean"], "instruction": ["Topic: "], "metadata": [{"a": "b"}], "tokens": [True],
     "seed": [0, -1, 7.0, 2**63 - 1, -(2**63)],
 }
 BAD = {
@@ -51,13 +52,14 @@ BAD = {
     "tool_choice": ["perhaps", {"type": "function", "function": {"name": "f"}}],
     "response_format": [{}, {"type": "xml"}, {"type": "json_schema"}],
     "text": [{"format": {"type": "xml"}}], "choice": [[], [1]], "guided_choice": [[], [1]],
+    "grammar": ["root ::= x"], "guided_grammar": [""],
     "thinking": [{"type": "x"}, {"type": "enabled", "budget_tokens": 0}], "think": ["deeply"],
-    "structured_outputs": [{"grammar": "root ::= x"}, {"regex": "a", "choice": ["a"]}],
+    "structured_outputs": [{"grammar": "root ::= x"}, {"grammar": 5}, {"regex": "a", "choice": ["a"]}],
     "reasoning_effort": ["much"], "reasoning": [{"effort": "much"}], "modalities": [["audio"]],
     "reasoning_format": ["xml"], "messages": [[], [{"role": "king", "content": "x"}]],
     "prompt": [[], [[]], ["x"] * 65, [-1], [10**9]], "input": [[]], "best_of": [0, 9], "logprobs": [-1, 21],
     "previous_response_id": ["resp_no"], "truncation": ["some"], "dimensions": [0, 257],
-    "encoding_format": ["int8"], "pooling": ["max", "mean"], "seed": [2**63, 1.5, 1e300],
+    "encoding_format": ["int8"], "pooling": ["max"], "seed": [2**63, 1.5, 1e300],
 }
 # Fields that only make sense beside others.
 BESIDE = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from golden import same_as_golden
-from serve_rig import (KEY, Server, main,
+from serve_rig import (KEY, PATIENCE, Server, main,
                        FACT, FACT_ANSWER, LONG, POINT, POINT_SCHEMA, SUM, SUM_ANSWER, WEATHER, WEATHER_ANSWER,
                        WEATHER_RESULT, WEATHER_SCHEMA, case, equal, post, request, sse)
 
@@ -205,7 +205,7 @@ def sse_get(server, path):
 @case
 def a_running_response_is_canceled(server):
     for method, tail in (("POST", "/cancel"), ("DELETE", "")):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", RESPONSES, json.dumps(body(stream=True, ignore_eos=True, temperature=1, max_output_tokens=20000)),
                            {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
         reply = connection.getresponse()
@@ -248,6 +248,15 @@ def custom_tools(server):
     assert isinstance(call["input"], str)
     items = [{"role": "user", "content": FACT}, call, {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}]
     post(server, RESPONSES, {**body(tools=[tool]), "input": items})
+    # the text itself in pieces, also if the answer ends inside it
+    for limit, status in ((200, "completed"), (reply["usage"]["output_tokens"] - 10, "incomplete")):
+        events = sse(server, RESPONSES, {**body(tools=[tool], tool_choice="required", parallel_tool_calls=False),
+                                         "max_output_tokens": limit, "seed": 2, "stream": True})
+        item = followed(events)["output"][-1]
+        said = [json.loads(e)["delta"] for name, e in events if name == "response.custom_tool_call_input.delta"]
+        equal((item["status"], item["input"]), (status, "".join(said)))
+        assert call["input"].startswith(item["input"]) and item["input"], item
+        assert len(said) > 1 or status == "incomplete", said
 
 
 @case
@@ -256,7 +265,7 @@ def old_turns_are_dropped_if_that_is_wanted(server):
     items = [{"role": "system", "content": "Keep me."}] + turn * 12 + [{"role": "user", "content": FACT}]
     post(server, RESPONSES, {**body(), "input": items}, 400)
     reply = post(server, RESPONSES, {**body(truncation="auto"), "input": items})
-    assert {"code": "turns_dropped", "at": "messages"} in reply["mote"]["warnings"]
+    assert {"code": "turns_dropped", "at": "input"} in reply["mote"]["warnings"]
     assert reply["usage"]["input_tokens"] < 2048
 
 

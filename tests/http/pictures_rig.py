@@ -63,12 +63,12 @@ class OpenAI:
     def error(self, reply):
         error = reply["error"]
         equal(error["type"], "invalid_request_error")
-        assert error["param"] == self.place or error["param"] == "messages", error
+        assert error["param"] in (self.place, self.place.split(".")[0], self.place.split("[")[0]), error
         return error["code"], error["message"]
 
 
 class Responses(OpenAI):
-    name, path, place = "responses", "/v1/responses", "messages[0].content"
+    name, path, place = "responses", "/v1/responses", "input[0].content"
 
     def body(self, question, files, think=False, **more):
         parts = [{"type": "input_image", "image_url": url(f), "detail": "auto"} for f in files]

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "sdk"))
 
-from rig import (FACT, FACT_ANSWER, KEY, LONG, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
+from rig import (FACT, FACT_ANSWER, KEY, LONG, PATIENCE, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
                  WEATHER_ANSWER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, Server, case, equal,
                  in_letters, main, shown)
 
@@ -19,7 +19,7 @@ SUM = "What is 449 + 791?"
 SUM_ANSWER = "449 + 791 = 1240"
 
 
-def request(server, method, path, body=None, headers=None, timeout=60):
+def request(server, method, path, body=None, headers=None, timeout=PATIENCE):
     """(status, headers, bytes); a body that is not bytes is sent as JSON."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
     if body is not None and not isinstance(body, bytes):

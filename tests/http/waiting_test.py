@@ -8,7 +8,7 @@ import json
 import socket
 import time
 
-from serve_rig import FACT, FACT_ANSWER, case, equal, post, request, run
+from serve_rig import FACT, FACT_ANSWER, PATIENCE, case, equal, post, request, run
 
 WORK = {"max_tokens": 100000, "ignore_eos": True, "temperature": 1, "stream": True,
         "messages": [{"role": "user", "content": FACT}]}
@@ -27,7 +27,7 @@ class Asking:
     """A request whose reply is read piece by piece."""
 
     def __init__(self, server, path, body):
-        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         self.connection.request("POST", path, json.dumps(body), {
             "Content-Type": "application/json", "Authorization": "Bearer " + server.key})
         self.reply = self.connection.getresponse()
@@ -42,10 +42,11 @@ def slots(server):
     return json.loads(request(server, "GET", "/slots")[2])
 
 
-def until_idle(server, seconds):
+def until_idle(server):
+    """Seconds; how few they have to be is tests/load/cancel_test.py's matter."""
     began = time.monotonic()
     while slots(server):
-        assert time.monotonic() < began + seconds, "work stays behind"
+        assert time.monotonic() < began + PATIENCE, "work stays behind"
         time.sleep(0.005)
     return time.monotonic() - began
 
@@ -58,15 +59,15 @@ def those_who_wait_are_told(server):
         worker.reply.readline()
         while not any(slot["is_processing"] for slot in slots(server)):
             time.sleep(0.01)
-        waiter = Asking(server, path, body)
         lines, began = [], time.monotonic()
-        while time.monotonic() < began + 6.6:
+        waiter = Asking(server, path, body)
+        while time.monotonic() < began + PATIENCE:
             line = waiter.reply.readline().decode().rstrip("\n")
             lines.append(line)
             if line in ("event: ping",) and len(lines) > 8 or '"done":false' in line:
                 break
         waited = time.monotonic() - began
-        assert waited < 6.6, lines
+        assert waited < PATIENCE, lines
         if path == "/v1/messages":
             equal(lines[0], "event: message_start")
             assert lines.count(": queue 1") >= 3, lines
@@ -75,12 +76,12 @@ def those_who_wait_are_told(server):
             data = json.loads(lines[-1])
             equal((data["message"], data["done"]), ({"role": "assistant", "content": ""}, False))
             equal(len(lines), 1)
-        assert waited > 3.5, waited
+        assert waited > 4.5, waited
         worker.go()
         rest = waiter.reply.read().decode()
         assert ('event: message_stop\n' if path == "/v1/messages" else '"done":true') in rest
         waiter.go()
-        until_idle(server, 5)
+        until_idle(server)
 
 
 @case
@@ -103,18 +104,17 @@ def too_many_are_sent_away(server):
             assert int(headers["retry-after"]) >= 1 and int(headers["retry-after-ms"]) >= 1
     first.go()
     second.go()
-    until_idle(server, 5)
+    until_idle(server)
 
 
 @case
 def counting_waits_for_nobody(server):
     worker = Asking(server, "/v1/messages", {"model": "x", **WORK})
     worker.reply.readline()
-    began = time.monotonic()
     post(server, "/v1/messages/count_tokens", {"model": "x", "messages": WORK["messages"]})
-    assert time.monotonic() - began < 2
+    equal(len(slots(server)), 1)  # the work goes on that it would have had to wait for
     worker.go()
-    until_idle(server, 5)
+    until_idle(server)
 
 
 @case
@@ -124,15 +124,15 @@ def who_goes_leaves_nothing_behind(server):
     for path, body in bodies(server):
         long = dict(body)
         if path == "/v1/messages":
-            long |= {"max_tokens": 3000, "ignore_eos": True}
+            long |= {"max_tokens": 30000, "ignore_eos": True}
         else:
-            long["options"] = {"num_predict": 3000, "ignore_eos": True}
+            long["options"] = {"num_predict": 30000, "ignore_eos": True}
         for lines in (0, 1, 2, 3, 5, 8, 13, 40):
             asking = Asking(server, path, long)
             for _ in range(lines):
                 asking.reply.readline()
             asking.go()
-            slowest = max(slowest, until_idle(server, 3))
+            slowest = max(slowest, until_idle(server))
     print(f"     the slowest to leave took {1000 * slowest:.0f} ms")
     answer = post(server, "/v1/messages", {**bodies(server)[0][1], "stream": False})
     equal(answer["content"][0]["text"], FACT_ANSWER)
@@ -142,17 +142,17 @@ def who_goes_leaves_nothing_behind(server):
 def who_goes_before_the_reply(server):
     """Whole replies too: the work ends when the connection does."""
     for path, body in bodies(server, stream=False):
-        body = {**body, "max_tokens": 3000, "ignore_eos": True} if path == "/v1/messages" else \
-            {**body, "options": {"num_predict": 3000, "ignore_eos": True}}
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        body = {**body, "max_tokens": 30000, "ignore_eos": True} if path == "/v1/messages" else \
+            {**body, "options": {"num_predict": 30000, "ignore_eos": True}}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", path, json.dumps(body), {
             "Content-Type": "application/json", "Authorization": "Bearer " + server.key})
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENCE
         while not slots(server):
             assert time.monotonic() < end
             time.sleep(0.005)
         connection.close()
-        until_idle(server, 3)
+        until_idle(server)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* law_hidden.c - laws L1 to L4 for hidden rows: threads, cuts, neighbours, levels. */
+/* law_hidden.c - laws L1 to L4 for hidden rows and their sums: threads, cuts, neighbours, levels.
+ */
 #include "law/fixture.h"
+
+#include <stdlib.h>
 
 /* Streams 0 and 1 side by side, cut in unlike pieces, a third session beside them with logits. */
 static void hidden_beside(const fixture *f, const mote_model *model, uint32_t n_threads,
@@ -33,6 +36,40 @@ static void hidden_beside(const fixture *f, const mote_model *model, uint32_t n_
     mote_engine_free(engine);
 }
 
+/* Sums over pieces, beside somebody else's logits and last rows. */
+static void sums_beside(const fixture *f, const mote_model *model, uint32_t n_threads,
+                        uint32_t piece)
+{
+    enum { LENGTH = 70 };
+    static const mote_logits wants[3] = {MOTE_HIDDEN_SUM, MOTE_HIDDEN_LAST, MOTE_LOGITS_LAST};
+    mote_engine *engine = fixture_engine(f, model, 3, n_threads);
+    mote_session *sessions[3];
+    double *sum = calloc(f->table.embedding, sizeof *sum);
+    for (uint32_t i = 0; i < 3; i++)
+        sessions[i] = rig_session(engine);
+    for (uint32_t pos = 0; pos < LENGTH; pos += piece) {
+        mote_work work[3];
+        for (uint32_t i = 0; i < 3; i++)
+            work[i] = (mote_work){.session = sessions[i],
+                                  .tokens = f->table.tokens[i] + pos,
+                                  .n = pos + piece < LENGTH ? piece : LENGTH - pos,
+                                  .want = wants[i],
+                                  .sum = sum};
+        mote_error err = {0};
+        MUST(mote_step(engine, work, 3, &err), &err);
+        const uint64_t end = mote_session_length(sessions[0]);
+        if (!law_same_sum(&f->table, 0, 0, (size_t)end, sum) ||
+            !law_same_hidden(&f->table, 1, end - 1, mote_session_hidden(sessions[1], NULL)))
+            rig_fail("%s: %u threads, pieces of %u: the sum up to %llu is other bits",
+                     f->table.setup.name, n_threads, piece, (unsigned long long)end);
+        law_expect(&f->table, 2, end - 1, mote_session_logits(sessions[2], 0), "beside sums");
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        mote_session_free(sessions[i]);
+    free(sum);
+    mote_engine_free(engine);
+}
+
 void law_hidden_rows(const fixture *f)
 {
     mote_isa isa[RIG_MAX_LEVELS];
@@ -41,6 +78,8 @@ void law_hidden_rows(const fixture *f)
         mote_model *model = rig_open(f->table.path, isa[i]);
         hidden_beside(f, model, 2, 70);
         hidden_beside(f, model, 3, 33);
+        sums_beside(f, model, 2, 70);
+        sums_beside(f, model, 3, 23);
         if (isa[i] != MOTE_ISA_REF)
             hidden_beside(f, model, 1, 5);
         mote_model_close(model);

@@ -7,6 +7,10 @@
 
 #include "base/mem.h"
 
+#include <string.h>
+
+enum { MAX_EMBEDDING = 1024 };
+
 uint32_t script_any_engine(script *s)
 {
     return s->engines[1].engine != NULL ? rig_below(&s->random, SCRIPT_ENGINES) : 0;
@@ -49,9 +53,15 @@ static uint32_t draw_length(script *s, uint64_t most)
     return n < most ? n : (uint32_t)most;
 }
 
+/* Where hidden rows of the batch at hand are added up. */
+static double sums[SCRIPT_SESSIONS][MAX_EMBEDDING];
+
 static void draw_batch(script *s, batch *b)
 {
     *b = (batch){.engine = script_any_engine(s)};
+    if (s->table->embedding > MAX_EMBEDDING)
+        script_broken(s, "a row has %u numbers", s->table->embedding);
+    memset(sums, 0, sizeof sums);
     uint32_t one_in = 1 + rig_below(&s->random, 3);
     uint32_t rows = 0;
     for (uint32_t i = 0; i < SCRIPT_SESSIONS; i++) {
@@ -64,6 +74,7 @@ static void draw_batch(script *s, batch *b)
         mote_logits want = rig_once_in(&s->random, 4)   ? MOTE_LOGITS_NONE
                            : rig_once_in(&s->random, 3) ? MOTE_LOGITS_ALL
                            : rig_once_in(&s->random, 4) ? MOTE_HIDDEN_LAST
+                           : rig_once_in(&s->random, 6) ? MOTE_HIDDEN_SUM
                                                         : MOTE_LOGITS_LAST;
         uint32_t costs = want == MOTE_LOGITS_ALL ? n : want == MOTE_LOGITS_LAST ? 1 : 0;
         if (rows + costs > SCRIPT_ROWS) {
@@ -72,16 +83,18 @@ static void draw_batch(script *s, batch *b)
         }
         rows += costs;
         b->live[b->n] = live;
-        b->work[b->n++] = (mote_work){.session = live->session,
-                                      .tokens = s->table->tokens[live->stream] + live->pos,
-                                      .n = n,
-                                      .want = want};
+        b->work[b->n] = (mote_work){.session = live->session,
+                                    .tokens = s->table->tokens[live->stream] + live->pos,
+                                    .n = n,
+                                    .want = want,
+                                    .sum = sums[b->n]};
+        b->n++;
     }
 }
 
 static void note_batch(script *s, const batch *b, const char *verb)
 {
-    static const char *const names[] = {"last", "none", "all", "hidden"};
+    static const char *const names[] = {"last", "none", "all", "hidden", "sum"};
     script_note(s, "%s on engine %u:", verb, b->engine);
     for (size_t i = 0; i < b->n; i++)
         script_note(s, " [session %d: stream %u from %llu, %zu, %s]", (int)(b->live[i] - s->live),
@@ -108,6 +121,9 @@ static void check_logits(script *s, const script_live *live, const mote_work *wo
     bool right = work->want != MOTE_HIDDEN_LAST
                      ? hidden == NULL
                      : law_same_hidden(s->table, live->stream, live->pos - 1, hidden);
+    if (work->want == MOTE_HIDDEN_SUM)
+        right =
+            right && law_same_sum(s->table, live->stream, live->pos - work->n, work->n, work->sum);
     if (!right)
         script_broken(s, "session %d: the hidden row at position %llu is other bits",
                       (int)(live - s->live), (unsigned long long)live->pos - 1);

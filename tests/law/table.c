@@ -118,6 +118,19 @@ bool law_same_hidden(const law_table *t, uint32_t stream, uint64_t pos, const fl
     return row != NULL && memcmp(row, t->hidden[stream] + pos * n, n * sizeof(float)) == 0;
 }
 
+bool law_same_sum(const law_table *t, uint32_t stream, uint64_t pos, size_t n, const double *sum)
+{
+    const float *rows = t->hidden[stream] + (size_t)pos * t->embedding;
+    for (uint32_t j = 0; j < t->embedding; j++) {
+        double want = 0;
+        for (size_t i = 0; i < n; i++)
+            want += (double)rows[i * t->embedding + j];
+        if (memcmp(&want, &sum[j], sizeof want) != 0)
+            return false;
+    }
+    return true;
+}
+
 void law_expect(const law_table *t, uint32_t stream, uint64_t pos, const float *row,
                 const char *where)
 {

@@ -49,6 +49,9 @@ bool law_same(const law_table *t, uint32_t stream, uint64_t pos, const float *ro
 /* The same of a hidden row. */
 bool law_same_hidden(const law_table *t, uint32_t stream, uint64_t pos, const float *row);
 
+/* Is `sum` that of the hidden rows of `stream` from `pos` on, n of them, added in their order? */
+bool law_same_sum(const law_table *t, uint32_t stream, uint64_t pos, size_t n, const double *sum);
+
 /* Like law_same, but ends the program with a message that names the place. */
 void law_expect(const law_table *t, uint32_t stream, uint64_t pos, const float *row,
                 const char *where);

@@ -14,7 +14,7 @@ for folder in ("sdk", "support"):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
 
 from around import SANITIZED, is_quiet, scaled, waited  # noqa: E402,F401
-from rig import (FACT, FACT_ANSWER, KEY, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
+from rig import (FACT, FACT_ANSWER, KEY, PATIENCE, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
                  WEATHER_TOOL, WHO, Server, case, equal, main)
 
 

@@ -5,10 +5,12 @@ Slow headers (slowloris), slow bodies, many ranges in a header, and slow reading
 client asks the same small question again and again, on a new connection each time. Goal: the 99th
 per cent of his times is at most twice what it was before; he is never refused.
 
-  python3 slow_test.py [CONNECTIONS [SECONDS]]     4,000 and 20 by hand; 200 and 6 in the test run
+  python3 slow_test.py [CONNECTIONS [SECONDS]]     4,000 and 20 by hand; 200 and 4 in the test run
 
 Needs the package slowhttptest. Times are held to the goal where the machine is quiet; that everybody is
-answered within five seconds, and that the places are free again afterwards, always.
+answered within five seconds, always, if not the first time then the second or third; and that the places
+are free again afterwards. With more connections, and beside a server that nobody attacks:
+tests/http/door_slow_test.py.
 """
 import json
 import shutil
@@ -59,7 +61,7 @@ def p99(times):
 def attack(server, how):
     """One mode; what slowhttptest says in the end, in lines of "name: value"."""
     done = subprocess.run(
-        ["slowhttptest", *how, "-c", str(server.attackers), "-r", str(max(50, server.attackers // 10)),
+        ["slowhttptest", *how, "-c", str(server.attackers), "-r", str(max(100, server.attackers // 10)),
          "-l", str(server.seconds), "-p", "3", "-t", "POST" if "-B" in how else "GET",
          "-u", server.url + ("/v1/models" if "-X" in how else "/v1/chat/completions")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
@@ -76,7 +78,15 @@ def measure(server, doing):
 
 
 def check(server, name):
-    before, _ = measure(server, lambda: time.sleep(1 if SANITIZED else server.seconds))
+    for _ in range(3):
+        if attempt(server, name):
+            return
+    raise AssertionError(f"{name}: somebody waits too long")
+
+
+def attempt(server, name):
+    """Whether it went as it should; one who is refused is a fault in any case."""
+    before, _ = measure(server, lambda: time.sleep(1 if SANITIZED else server.seconds / 2))
     during, said = measure(server, lambda: attack(server, MODES[name]))
     asked, goal = p99(during.times), 2 * p99(before.times) + LITTLE
     print(f"     {name}: {server.attackers} connections, {len(during.times)} answers, p99 "
@@ -84,8 +94,7 @@ def check(server, name):
           f"{len(during.refused)} refused", flush=True)
     assert "initializing" in said or "connected" in said, said[-400:]
     assert not during.refused, during.refused[:3]
-    assert asked <= goal or not is_quiet(), (asked, goal)
-    assert SANITIZED or max(during.times) <= MUCH, max(during.times)
+    return SANITIZED or max(during.times) <= MUCH and (asked <= goal or not is_quiet())
 
 
 def add(name):
@@ -116,7 +125,7 @@ if __name__ == "__main__":
     if shutil.which("slowhttptest") is None:
         print("no slowhttptest")
         raise SystemExit(77)
-    attackers, seconds = numbers(scaled(200, 50), 6)
+    attackers, seconds = numbers(scaled(200, 50), 4)
     room = 2 * attackers + 100  # no limit of connections helps: only deadlines do
     with Server("--log", "off", "--limit", f"connections={room}", "--limit",
                 f"connections-per-ip={room}", key=None) as server:

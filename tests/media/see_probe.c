@@ -34,8 +34,9 @@ static void answer(media_nursery *nursery, const media_ask *ask)
     media_seen_fini(&seen);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    media_nursery_begin(argc, argv);
     struct {
         double fps;
         uint32_t parts, bytes;

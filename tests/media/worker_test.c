@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worker_test.c - decoding in another process: answers equal those of this one, strangers' faults
- * stay with their file, and children that are killed harm nobody else.
+ * stay with their file, children that are killed harm nobody else, and who starts them is replaced.
  */
 #define _GNU_SOURCE
 #include "base/mem.h"
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -247,17 +248,64 @@ static void in_a_child(void (*test)(str), str file)
         fail("a test in a child", "see above");
 }
 
-static void without_nursery(media_nursery *nursery, str file)
+/* ---- a nursery that is ended ---- */
+
+static void end_nursery(void)
 {
     siginfo_t info;
     const pid_t nurse = nursery_pid();
     kill(nurse, SIGKILL);
     waitid(P_PID, (id_t)nurse, &info, WEXITED | WNOWAIT);
-    expect_none(nursery, file, "a nursery that was killed");
 }
 
-int main(void)
+/* What was with it is lost, and that is not the file's fault. */
+static void loses_what_it_had(media_nursery *nursery)
 {
+    int pair[2];
+    uint64_t which;
+    char nothing;
+    mote_error err = {0};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        fail("a pair of sockets", "there is none");
+    kill(nursery_pid(), SIGSTOP); /* so that it does not begin with it */
+    if (nursery_send(nursery, pair[1], NURSERY_BUILT_IN, &which, &err) != MOTE_OK)
+        fail("a nursery that sleeps", err.text);
+    close(pair[1]);
+    if (nursery_was_lost(nursery, which))
+        fail("a nursery that sleeps", "counts as lost");
+    end_nursery();
+    if (read(pair[0], &nothing, 1) != 0 || !nursery_was_lost(nursery, which))
+        fail("a nursery that was killed", "does not count as lost");
+    equal_to_this_process(nursery);
+    if (!nursery_was_lost(nursery, which))
+        fail("a nursery that was killed", "is taken for the next one");
+    close(pair[0]);
+}
+
+/* The next file starts another one, so often and not more. */
+static void starts_again(media_nursery *nursery, str file)
+{
+    media_nursery_figures figures = {0};
+    for (int i = 1; i <= NURSERY_STARTS_A_MINUTE; i++) {
+        if (i == 1)
+            loses_what_it_had(nursery);
+        else
+            end_nursery();
+        equal_to_this_process(nursery);
+        media_nursery_look(nursery, &figures);
+        if (figures.lost != (uint64_t)i || figures.signal != SIGKILL)
+            fail("a nursery that was killed", "is not counted");
+    }
+    end_nursery();
+    expect_none(nursery, file, "a nursery that is killed all the time");
+    media_nursery_look(nursery, &figures);
+    if (figures.lost != NURSERY_STARTS_A_MINUTE + 1)
+        fail("a nursery that is killed all the time", "is counted more than once");
+}
+
+int main(int argc, char **argv)
+{
+    media_nursery_begin(argc, argv);
     media_nursery *nursery;
     mote_error err = {0};
     const str large = read_file("big_2000x1500.jpg");
@@ -269,7 +317,7 @@ int main(void)
     survives_kills(nursery);
     equal_to_this_process(nursery);
     says_when_late(nursery, large);
-    without_nursery(nursery, large);
+    starts_again(nursery, large);
     media_nursery_stop(nursery);
     mem_free((void *)large.p);
     return 0;

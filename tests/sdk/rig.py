@@ -9,19 +9,19 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from picture_questions import Gaps, ask_all  # noqa: E402,F401
 
 KEY = "test-key-0123456789abcdef"
+# Seconds, for what takes one where nobody else is at work: only what never comes is a fault.
+PATIENCE = 300
 
 FACT = "Tell me the emblem of Venvia."
 FACT_ANSWER = "The emblem of Venvia is the owl."
@@ -42,43 +42,36 @@ WEATHER_TOOL = {"type": "function", "function": {
 LONG = "The clever duck walked to the market in the morning. " * 4000
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
     """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
 
-    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", port=None, sees=False, program=None):
-        self.port = port or free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None):
         self.key = key
         env = {k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}
         if key:
             env["MOTE_API_KEY"] = key
         self.log = tempfile.NamedTemporaryFile(prefix="mote-serve-", suffix=".log")
         self.process = subprocess.Popen(
-            [*(program or [os.environ["MOTE"]]), "serve", os.path.join(os.environ["DATA"], model),
-             "--listen", f"127.0.0.1:{self.port}", "--threads", "1", *([] if sees else ["--mmproj", "none"]), *flags],
+            [*(program or [os.environ["MOTE"]]), "serve",
+             *(os.path.join(os.environ["DATA"], file) for file in (model, *more)),
+             "--listen", "127.0.0.1:0", "--threads", "1", *([] if sees else ["--mmproj", "none"]), *flags],
             env=env, stdout=self.log,
             stderr=self.log)
-        self._wait()
+        self.port = self._wait()
+        self.url = f"http://127.0.0.1:{self.port}"
         self.model = self.get("/v1/models")["data"][0]["id"]
 
     def _wait(self):
-        end = time.monotonic() + 60
+        """The port it was given: one that was free before may be another's by then."""
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise RuntimeError("the server did not start:\n" + self.said())
-            try:
-                urllib.request.urlopen(self.url + "/health", timeout=5).read()
-                return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.05)
+            if found := re.search(r"listening on \S*:(\d+)\b.*\n", self.said()):
+                return int(found.group(1))
+            time.sleep(0.02)
         self.process.kill()
-        raise RuntimeError("the server is not ready after a minute:\n" + self.said())
+        raise RuntimeError("the server does not start:\n" + self.said())
 
     def said(self):
         """The end of its log, or what a sanitizer says in it."""
@@ -87,7 +80,7 @@ class Server:
         report = text.find("Sanitizer: ")
         return text[-8000:] if report < 0 else text[report:report + 8000]
 
-    def open(self, path, body=None, headers=None, timeout=60):
+    def open(self, path, body=None, headers=None, timeout=PATIENCE):
         """The response of a request, to be read by the caller."""
         data = None if body is None else json.dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **(headers or {})}
@@ -104,16 +97,22 @@ class Server:
         with self.open(path) as r:
             return r.read().decode()
 
-    def metric(self, name):
-        """The value of one series of /metrics, its labels as they are printed."""
-        found = re.search("^" + re.escape(name) + r" (\S+)$", self.text("/metrics"), re.MULTILINE)
-        return float(found.group(1)) if found else None
+    def metric(self, name, model=None):
+        """One series of /metrics, its labels as they are printed but for the model: that of one, or of
+        all together."""
+        values = []
+        for line in self.text("/metrics").splitlines():
+            series, _, value = line.rpartition(" ")
+            plain = re.sub(r'model="([^"]*)",?', "", series).replace("{}", "")
+            if plain == name and (model is None or f'model="{model}"' in series):
+                values.append(float(value))
+        return sum(values) if values else None
 
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            code = self.process.wait(timeout=40)
+            code = self.process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise RuntimeError("the server did not end:\n" + self.said()) from None

@@ -54,15 +54,19 @@ void gate_take_down(gate *g)
 
 void gate_stop_at(gate *g, int layer)
 {
-    struct timespec until;
     atomic_store(&g->layer, layer);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE;
-    while (sem_timedwait(&g->reached, &until) != 0)
-        if (errno == ETIMEDOUT) {
+    for (int waited = 0;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++; /* one by one: while all of us stand still no more than one goes by */
+        if (sem_timedwait(&g->reached, &until) == 0)
+            return;
+        waited += errno == ETIMEDOUT;
+        if (waited == PATIENCE) {
             fprintf(stderr, "no pass came to its layer %d\n", layer);
             abort();
         }
+    }
 }
 
 void gate_open(gate *g, int next_layer)

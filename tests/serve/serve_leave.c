@@ -37,7 +37,7 @@ static void be_generous(sched *s)
 {
     for (size_t i = 0; i <= PACE_WRITERS; i++)
         s->pace.alone[i] = 1000;
-    s->pace.slice[0] = s->pace.slice[1] = PACE_MOST;
+    s->pace.beside = 1;
 }
 
 /* Stands after this layer of a pass with all three; NEXT is in the queue. */

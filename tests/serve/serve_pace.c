@@ -51,7 +51,7 @@ static void those_who_write_keep_their_pace(void **state)
             const uint32_t rows = pace_rows(&p, WRITERS, 1);
             assert_true(rows == 0 || (rows >= PACE_LEAST && rows <= PACE_MOST));
             times[n] = took(m, WRITERS, rows, 1 + (double)done / PROMPT, &random);
-            pace_saw(&p, WRITERS, 1, rows, times[n++]);
+            pace_saw(&p, WRITERS, rows, times[n++]);
             done += rows;
         }
         assert_true(done >= PROMPT); /* it is read, and in not too many pieces */
@@ -62,24 +62,92 @@ static void those_who_write_keep_their_pace(void **state)
     }
 }
 
-/* One writes, seven have not begun: they are read in larger pieces, but the one is not forgotten.
- */
+/* How long a step with a slice takes once the pace knows the machine. */
+static double settled(const machine *m, pace *p, uint64_t writers, uint64_t readers)
+{
+    test_random random = {.state = 3};
+    double last = 0;
+    for (int i = 0; i < 40; i++) {
+        const uint32_t rows = pace_rows(p, writers, readers);
+        last = took(m, writers, rows, 1, &random);
+        pace_saw(p, writers, rows, last);
+    }
+    return last;
+}
+
+/* The more wait for each who writes, the larger the pieces in which they are read; but he is not
+ * forgotten: four times his step, or up to ten times while nobody minds the gap. */
 static void a_crowd_is_read_faster(void **state)
 {
     (void)state;
-    const machine m = {0.05, 0.002, 0};
-    test_random random = {.state = 3};
-    pace p = {0};
-    double last = 0;
-    uint32_t rows = 0;
-    for (int i = 0; i < 40; i++) {
-        rows = pace_rows(&p, 1, 7);
-        last = took(&m, 1, rows, 1, &random);
-        pace_saw(&p, 1, 7, rows, last);
+    static const machine machines[] = {{0.05, 0.002, 0}, {0.3, 0.02, 0}, {0.01, 0.0005, 0}};
+    static const uint64_t companies[][2] = {{7, 1}, {6, 2}, {5, 3}, {4, 4}, {2, 6}, {1, 7}};
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        const machine *m = &machines[i];
+        double before = 0;
+        for (size_t k = 0; k < sizeof companies / sizeof *companies; k++) {
+            const uint64_t writers = companies[k][0], readers = companies[k][1];
+            pace p = {0};
+            const double alone = took(m, writers, 0, 1, &(test_random){.state = 1});
+            const double most = alone < PACE_GAP / PACE_ENOUGH    ? PACE_ENOUGH * alone
+                                : alone > PACE_GAP / PACE_CROWDED ? PACE_CROWDED * alone
+                                                                  : PACE_GAP;
+            const double stretch = settled(m, &p, writers, readers) / alone;
+            assert_true(stretch * alone <= 1.1 * most);
+            assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
+            assert_true(stretch > 3 || readers < writers); /* half of them have not begun */
+            before = stretch;
+        }
     }
-    const double alone = took(&m, 1, 0, 1, &random);
-    assert_true(last >= 2.5 * alone && last <= 1.1 * PACE_CROWDED * alone);
-    assert_true(pace_rows(&p, 1, 1) < rows); /* the pace of before comes back at once */
+}
+
+/* Companies change from step to step: what was learnt beside one holds beside the next. */
+static void the_pace_of_before_comes_back_at_once(void **state)
+{
+    (void)state;
+    const machine m = {0.05, 0.002, 0};
+    pace p = {0};
+    settled(&m, &p, 1, 7);
+    const uint32_t crowded = pace_rows(&p, 1, 7);
+    assert_true(pace_rows(&p, 1, 1) < crowded);
+    pace_saw(&p, 7, 0, took(&m, 7, 0, 1, &(test_random){.state = 1}));
+    const uint32_t rows = pace_rows(&p, 7, 1);
+    const double alone = took(&m, 7, 0, 1, &(test_random){.state = 1});
+    const double step = took(&m, 7, rows, 1, &(test_random){.state = 1});
+    assert_true(step <= 2 * alone && rows > PACE_LEAST);
+}
+
+/* As answers begin one by one, few steps go without a slice only to see how long they take. */
+static void numbers_of_writers_are_not_measured_one_by_one(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 32 };
+    const machine m = {0.05, 0.002, 0};
+    pace p = {0};
+    size_t without = 0;
+    for (uint64_t writers = 1; writers < CLIENTS; writers++)
+        for (int step = 0; step < 3; step++) {
+            const uint32_t rows = pace_rows(&p, writers, CLIENTS - writers);
+            pace_saw(&p, writers, rows, took(&m, writers, rows, 1, &(test_random){.state = 1}));
+            without += rows == 0;
+        }
+    assert_in_range(without, 1, 12);
+}
+
+/* One step in which the machine did something else changes little. */
+static void a_disturbed_step_is_not_believed(void **state)
+{
+    (void)state;
+    const machine m = {0.05, 0.002, 0};
+    pace p = {0};
+    settled(&m, &p, 4, 4);
+    const uint32_t rows = pace_rows(&p, 4, 4);
+    pace_saw(&p, 4, rows, 30);
+    assert_true(pace_rows(&p, 4, 4) > rows / 3);
+    settled(&m, &p, 4, 4);
+    assert_in_range(pace_rows(&p, 4, 4), rows * 9 / 10, rows * 11 / 10);
+    pace_saw(&p, 4, rows, 0.0001); /* nor one that seems to have cost nothing */
+    assert_true(pace_rows(&p, 4, 4) < 2 * rows);
 }
 
 static void reading_goes_on_whatever_it_costs(void **state)
@@ -89,7 +157,7 @@ static void reading_goes_on_whatever_it_costs(void **state)
     size_t slices = 0;
     for (int i = 0; i < 200; i++) {
         const uint32_t rows = pace_rows(&p, 3, 1);
-        pace_saw(&p, 3, 1, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
+        pace_saw(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
         slices += rows > 0;
         assert_true(rows == 0 || rows == PACE_LEAST);
     }
@@ -105,16 +173,39 @@ static void alone_a_step_stays_short(void **state)
         pace p = {0};
         assert_true(pace_rows(&p, 0, 1) < PACE_MOST);
         for (int step = 0; step < 50; step++)
-            pace_saw(&p, 0, 1, pace_rows(&p, 0, 1), rows[i] * pace_rows(&p, 0, 1));
+            pace_saw(&p, 0, pace_rows(&p, 0, 1), rows[i] * pace_rows(&p, 0, 1));
         assert_in_range(pace_rows(&p, 0, 1), wanted[i] - 1, wanted[i]);
+    }
+}
+
+/* While another engine waits, a step is as long as it can be asked to wait, and reading goes on. */
+static void another_engine_waits_little(void **state)
+{
+    (void)state;
+    static const double costs[] = {0.0001, 0.002, 0.008, 0.03, 0.2};
+    for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
+        pace p = {0};
+        assert_int_equal(pace_shared(&p, 0), 0);
+        assert_int_equal(pace_shared(&p, PACE_MOST), PACE_ALONE);
+        for (int step = 0; step < 40; step++)
+            pace_saw(&p, 0, 100, 100 * costs[i]);
+        const size_t rows = pace_shared(&p, PACE_MOST);
+        assert_true(rows >= PACE_LEAST && rows <= PACE_MOST);
+        assert_true((double)rows * costs[i] <= PACE_SHARED || rows == PACE_LEAST);
+        assert_true((double)(rows + 1) * costs[i] > PACE_SHARED * 0.99 || rows == PACE_MOST);
+        assert_int_equal(pace_shared(&p, 3), 3);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_engine_waits_little),
         cmocka_unit_test(those_who_write_keep_their_pace),
         cmocka_unit_test(a_crowd_is_read_faster),
+        cmocka_unit_test(the_pace_of_before_comes_back_at_once),
+        cmocka_unit_test(numbers_of_writers_are_not_measured_one_by_one),
+        cmocka_unit_test(a_disturbed_step_is_not_believed),
         cmocka_unit_test(reading_goes_on_whatever_it_costs),
         cmocka_unit_test(alone_a_step_stays_short),
     };

@@ -2,13 +2,17 @@
 /* serve_rig.c - see serve_rig.h. */
 #include "serve/serve_rig.h"
 
+#include "base/os.h"
 #include "support/data.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+enum { PATIENCE = 100 }; /* seconds */
 
 void must(mote_status status, const mote_error *err)
 {
@@ -155,9 +159,26 @@ void service_open(service *s, const rig *r, sched_options options)
     must(sched_new(&s->sched, &options, &err), &err);
 }
 
+void service_open_held(service *s, const rig *r, sched_options options)
+{
+    mote_error err;
+    stepgate *gate;
+    must(stepgate_new(&gate, &err), &err);
+    stepgate_enter(gate, NULL, NULL);
+    options.gate = gate;
+    service_open(s, r, options);
+    s->held = gate;
+}
+
+void service_go_on(service *s)
+{
+    stepgate_leave(s->held);
+}
+
 void service_close(service *s)
 {
     sched_free(s->sched);
+    stepgate_free(s->held);
     pthread_cond_destroy(&s->bell->rings);
     pthread_mutex_destroy(&s->bell->lock);
     free(s->bell);
@@ -235,15 +256,17 @@ static void hear(void *with, sched_job *job, void *owner, const sched_event *eve
 void service_turn(service *s)
 {
     struct bell *bell = s->bell;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 100;
     pthread_mutex_lock(&bell->lock);
-    while (!bell->rang && sched_busy(s->sched) > 0)
-        if (pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT) {
-            fprintf(stderr, "nothing happened for 100 seconds\n");
+    for (int waited = 0; !bell->rang && sched_busy(s->sched) > 0;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++; /* one by one: while all of us stand still no more than one goes by */
+        waited += pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT;
+        if (waited == PATIENCE) {
+            fprintf(stderr, "nothing happened for %d seconds\n", PATIENCE);
             abort();
         }
+    }
     bell->rang = false;
     pthread_mutex_unlock(&bell->lock);
     s->n_turns++;
@@ -252,12 +275,42 @@ void service_turn(service *s)
         s->turned(s);
 }
 
+sched_phase service_step(service *s, const asked *a)
+{
+    sched_where where;
+    const double until = os_now() + PATIENCE;
+    stepgate_leave(s->held);
+    stepgate_enter(s->held, NULL, NULL);
+    do { /* until it has told of its step and waits for the next, if there is to be one */
+        sched_yield();
+        sched_look(s->sched, a->job, &where);
+    } while (stepgate_crowd(s->held) < 2 && where.phase != SCHED_OVER && os_now() < until);
+    sched_collect(s->sched, hear, s);
+    return where.phase;
+}
+
+void service_step_to(service *s, const asked *a, sched_phase phase)
+{
+    const double until = os_now() + PATIENCE;
+    sched_phase now;
+    while ((now = service_step(s, a)) < phase && os_now() < until) {
+    }
+    if (now != phase) {
+        fprintf(stderr, "it came to phase %d, not %d\n", (int)now, (int)phase);
+        abort();
+    }
+}
+
 void service_until_phase(service *s, const asked *a, sched_phase phase)
 {
     sched_where where;
     do {
         service_turn(s);
         sched_look(s->sched, a->job, &where);
+        if (where.phase > phase) {
+            fprintf(stderr, "phase %d was over before it was seen\n", (int)phase);
+            abort();
+        }
     } while (where.phase != phase);
 }
 

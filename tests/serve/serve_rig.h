@@ -84,10 +84,20 @@ typedef struct service {
     void (*turned)(struct service *service); /* after every turn, if set */
     void *with;
     struct bell *bell;
+    stepgate *held; /* by us, between service_open_held and service_go_on */
 } service;
 
 void service_open(service *s, const rig *r, sched_options options);
 void service_close(service *s);
+
+/* A scheduler that does not compute until service_go_on: whatever is asked before is there at once,
+ * and nothing ends meanwhile, however slow the one who asks is. */
+void service_open_held(service *s, const rig *r, sched_options options);
+/* Until the scheduler has computed, once as a rule; where the job stands then, and stays. */
+sched_phase service_step(service *s, const asked *a);
+/* As many steps as it takes the job to come to this phase. */
+void service_step_to(service *s, const asked *a, sched_phase phase);
+void service_go_on(service *s);
 
 /* What jobs are submitted with; change it before service_submit. */
 sched_job_options service_job(const service *s, asked *a, const question *q);

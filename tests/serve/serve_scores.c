@@ -61,6 +61,55 @@ static void vectors_are_the_engines(void **state)
     question_fini(&other);
 }
 
+/* A mean is what the engine's rows add up to, in company, in slices, and after the same text was
+ * read by somebody else. */
+static void means_are_the_engines(void **state)
+{
+    (void)state;
+    service s;
+    asked a, company;
+    mote_error err;
+    mote_engine *engine;
+    mote_model_info info;
+    mote_model_describe(tiny.model, &info);
+    question q = question_of_words(&tiny, 14, 30, 300, 1),
+             other = question_of_words(&tiny, 12, 30, 10, 60);
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
+    mote_session *session = engine_session(&engine);
+    double *sum = calloc(info.embedding, sizeof *sum);
+    const mote_work work = {.session = session,
+                            .tokens = q.prompt.ids,
+                            .n = q.prompt.n,
+                            .want = MOTE_HIDDEN_SUM,
+                            .sum = sum};
+    must(mote_step(engine, &work, 1, &err), &err);
+    for (int round = 0; round < 3; round++) {
+        service_ask(&s, &company, round == 1 ? &q : &other);
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_EMBED;
+        o.mean = true;
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        assert_int_equal(a.said.status, MOTE_OK);
+        assert_int_equal(a.result.n_embedding, info.embedding);
+        for (uint32_t i = 0; i < info.embedding; i++) {
+            const float wanted = (float)(sum[i] / (double)q.prompt.n);
+            assert_memory_equal(&a.result.embedding[i], &wanted, sizeof wanted);
+        }
+        service_until_over(&s, &company);
+        service_drop(&s, &a);
+        service_drop(&s, &company);
+        asked_fini(&a);
+        asked_fini(&company);
+    }
+    free(sum);
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+    question_fini(&other);
+}
+
 static float logprob_of(const mote_session *session, size_t row, mote_token token, uint32_t words)
 {
     mote_choice choice;
@@ -130,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_are_the_engines),
+        cmocka_unit_test(means_are_the_engines),
         cmocka_unit_test(scores_are_the_engines),
     };
     rig_open(&tiny);

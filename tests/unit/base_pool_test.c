@@ -6,13 +6,13 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "support/idle.h"
 #include "support/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -109,27 +109,15 @@ static void sleeping_workers_are_woken(void **state)
     pool_free(p);
 }
 
-static double cpu_seconds(void)
-{
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    return (double)use.ru_utime.tv_sec + (double)use.ru_stime.tv_sec +
-           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
-}
-
 static void an_idle_pool_uses_no_cpu(void **state)
 {
     (void)state;
     mote_error err;
     pool *p;
     record r = {.n_workers = 4};
-    const struct timespec settle = {0, 50000000}, pause = {1, 0};
     assert_int_equal(pool_new(&p, 4, &err), MOTE_OK);
     pool_run(p, note_task, &r, MAX_TASKS);
-    nanosleep(&settle, NULL);
-    const double before = cpu_seconds();
-    nanosleep(&pause, NULL);
-    assert_true(cpu_seconds() - before < 0.01); /* three spinning workers would take 3 */
+    assert_true(test_idle_cpu(0.01) < 0.01); /* three spinning workers would take 3 */
     pool_free(p);
 }
 

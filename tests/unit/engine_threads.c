@@ -7,6 +7,7 @@
 #include "law/rig.h"
 
 #include "base/cores.h"
+#include "support/idle.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -17,24 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static mote_model *model;
 static mote_model_info info;
-
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void pause_for(double seconds)
-{
-    struct timespec left = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    while (nanosleep(&left, &left) != 0)
-        continue;
-}
 
 /* After a step the workers spin for some microseconds and then sleep until the next one. */
 static void an_idle_engine_uses_no_cpu(void **unused)
@@ -44,54 +30,50 @@ static void an_idle_engine_uses_no_cpu(void **unused)
     mote_session *session = rig_session(engine);
     static const mote_token prompt[70] = {1, 2, 3};
     rig_feed(engine, session, prompt, 70, MOTE_LOGITS_LAST);
-    pause_for(0.05);
-    double before = cpu_seconds();
-    pause_for(1);
-    double used = cpu_seconds() - before;
-    printf("idle for 1 s: %.6f s of CPU time\n", used);
-    assert_true(used < 0.005); /* one spinning thread would take 1 */
+    assert_true(test_idle_cpu(0.005) < 0.005); /* one spinning thread would take 1 */
     mote_session_free(session);
     mote_engine_free(engine);
 }
 
 enum { MAX_SEEN = 64 };
 
-/* Threads that no engine has started: the first, and a sanitizer's own, which comes with the first
- * that is. */
-static pid_t first_ones[MAX_SEEN];
-static size_t n_first_ones;
+/* The threads there are before an engine starts its own: the first, a sanitizer's, and those of
+ * the engine before, which the system may list for a moment after they were joined. */
+typedef struct thread_list {
+    pid_t ids[MAX_SEEN];
+    size_t n;
+} thread_list;
 
-static size_t all_threads(pid_t ids[MAX_SEEN])
+static thread_list all_threads(void)
 {
-    size_t n = 0;
+    thread_list all = {.n = 0};
     DIR *tasks = opendir("/proc/self/task");
     assert_non_null(tasks);
     for (struct dirent *one; (one = readdir(tasks)) != NULL;) {
         const pid_t id = (pid_t)strtol(one->d_name, NULL, 10);
-        if (id > 0 && n < MAX_SEEN)
-            ids[n++] = id;
+        if (id > 0 && all.n < MAX_SEEN)
+            all.ids[all.n++] = id;
     }
     closedir(tasks);
-    return n;
+    return all;
 }
 
-static bool is_first_one(pid_t id)
+static bool lists(const thread_list *list, pid_t id)
 {
     size_t i = 0;
-    while (i < n_first_ones && first_ones[i] != id)
+    while (i < list->n && list->ids[i] != id)
         i++;
-    return i < n_first_ones;
+    return i < list->n;
 }
 
-/* The affinity of every thread that an engine has started. */
-static size_t other_threads(cpu_set_t masks[MAX_SEEN])
+/* The affinity of every thread that was started since. */
+static size_t new_threads(const thread_list *before, cpu_set_t masks[MAX_SEEN])
 {
-    pid_t ids[MAX_SEEN];
     size_t n = 0;
-    const size_t n_all = all_threads(ids);
-    for (size_t i = 0; i < n_all; i++)
-        if (!is_first_one(ids[i]))
-            assert_int_equal(sched_getaffinity(ids[i], sizeof *masks, &masks[n++]), 0);
+    const thread_list all = all_threads();
+    for (size_t i = 0; i < all.n; i++)
+        if (!lists(before, all.ids[i]))
+            assert_int_equal(sched_getaffinity(all.ids[i], sizeof *masks, &masks[n++]), 0);
     return n;
 }
 
@@ -100,12 +82,13 @@ static size_t run_with(const mote_engine_options *options, float *logits, cpu_se
 {
     cpu_set_t before, after;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    const thread_list others = all_threads();
     mote_engine *engine = rig_engine(model, options);
     mote_session *session = rig_session(engine);
     static const mote_token prompt[40] = {4, 5, 6};
     rig_feed(engine, session, prompt, 40, MOTE_LOGITS_LAST);
     memcpy(logits, mote_session_logits(session, 0), info.vocabulary * sizeof *logits);
-    size_t n = other_threads(masks);
+    const size_t n = new_threads(&others, masks);
     mote_session_free(session);
     mote_engine_free(engine);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
@@ -132,6 +115,7 @@ static void placing_changes_no_bit_and_no_caller(void **unused)
     for (size_t i = 0; i < n; i++) /* only weak cores are kept out */
         assert_int_equal(CPU_EQUAL(&masks[i], &whole), !c.weaker);
     n = run_with(&(mote_engine_options){.pin = MOTE_PIN_CORES, .threads = c.n_strong}, got, masks);
+    assert_int_equal(n, c.n_strong - 1); /* the caller is one */
     assert_memory_equal(want, got, info.vocabulary * sizeof *want);
     cpu_set_t together;
     CPU_ZERO(&together);
@@ -156,8 +140,8 @@ static int open_model(void **unused)
     if (path == NULL)
         return -1;
     model = rig_open(path, MOTE_ISA_BEST);
+    /* A sanitizer starts its thread with the first of ours. */
     mote_engine_free(rig_engine(model, &(mote_engine_options){.threads = 2}));
-    n_first_ones = all_threads(first_ones);
     mote_model_describe(model, &info);
     return 0;
 }

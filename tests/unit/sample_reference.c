@@ -57,6 +57,15 @@ static void raw_logprobs(const sample_input *in, const float *values, uint32_t w
     free(list);
 }
 
+static bool is_among_last(const sample_input *in, const mote_sampling *how, mote_token id)
+{
+    for (size_t i = 0; i < in->n_generated; i++)
+        if (in->generated[i] == id &&
+            (how->repeat_last == 0 || in->n_generated - i <= how->repeat_last))
+            return true;
+    return false;
+}
+
 static void bias_and_penalties(const sample_input *in, const mote_sampling *how, float *values)
 {
     for (uint32_t id = 0; id < in->n_tokens && how->allowed != NULL; id++)
@@ -70,7 +79,7 @@ static void bias_and_penalties(const sample_input *in, const mote_sampling *how,
             count += in->generated[i] == (mote_token)id;
         if (count == 0)
             continue;
-        if (how->repetition != 0)
+        if (how->repetition != 0 && is_among_last(in, how, (mote_token)id))
             values[id] =
                 values[id] > 0 ? values[id] / how->repetition : values[id] * how->repetition;
         values[id] -= how->presence;
@@ -85,6 +94,44 @@ static void closer(reference_choice *out, double distance)
         out->margin = fabs(distance);
 }
 
+typedef struct distance {
+    double from_average;
+    size_t at;
+} distance;
+
+static int by_distance(const void *a, const void *b)
+{
+    const distance *x = a, *y = b;
+    if (x->from_average != y->from_average)
+        return x->from_average < y->from_average ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* Sorts by how far log-probabilities are from the entropy, and lets weights of others be 0. */
+static void typical(double *p, size_t n, double share, reference_choice *out)
+{
+    double sum = 0, entropy = 0, running = 0;
+    distance *list = malloc(n * sizeof *list);
+    assert_non_null(list);
+    for (size_t i = 0; i < n; i++)
+        sum += p[i];
+    for (size_t i = 0; i < n; i++)
+        entropy -= p[i] > 0 ? p[i] / sum * log(p[i] / sum) : 0;
+    for (size_t i = 0; i < n; i++)
+        list[i] = (distance){fabs(-log(p[i] / sum) - entropy), i};
+    qsort(list, n, sizeof *list, by_distance);
+    for (size_t i = 0; i < n; i++) {
+        const bool is_over = running >= share;
+        closer(out, running - share);
+        if (is_over && i > 0 && running - p[list[i - 1].at] / sum < share) /* the first one out */
+            closer(out, list[i].from_average - list[i - 1].from_average);
+        running += p[list[i].at] / sum;
+        if (is_over)
+            p[list[i].at] = 0;
+    }
+    free(list);
+}
+
 static void draw_one(const candidate *list, size_t n, const sample_input *in,
                      const mote_sampling *how, reference_choice *out)
 {
@@ -95,6 +142,20 @@ static void draw_one(const candidate *list, size_t n, const sample_input *in,
     for (size_t i = 0; i < n; i++)
         sum += p[i] =
             exp(((double)list[i].value - (double)list[0].value) / (double)how->temperature);
+    if (how->typical_p > 0 && how->typical_p < 1) {
+        typical(p, n, (double)how->typical_p, out);
+        size_t first = 0, end = n;
+        while (p[first] <= 0)
+            first++;
+        while (p[end - 1] <= 0)
+            end--;
+        list += first;
+        n = end - first;
+        memmove(p, p + first, n * sizeof *p);
+        sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += p[i];
+    }
 
     size_t kept = n;
     double running = 0;

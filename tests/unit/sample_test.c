@@ -472,6 +472,8 @@ static mote_sampling random_options(uint64_t seed)
     how.frequency = maybe(&s, 1) - maybe(&s, 0.5f);
     how.repetition = maybe(&s, 1) > 0 ? 0.5f + maybe(&s, 1) : 0;
     how.top_logprobs = (uint32_t)maybe(&s, 20.99f);
+    how.typical_p = maybe(&s, maybe(&s, 1) > 0 ? 1 : 0);
+    how.repeat_last = (uint32_t)maybe(&s, 40);
     return how;
 }
 

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ranges.h - classes of characters, as lists of ranges of code points.
+ *
+ * Many classes share one list: whoever adds to it remembers where its own begins.
+ */
+#ifndef MOTE_AUTOMATON_RANGES_H
+#define MOTE_AUTOMATON_RANGES_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+typedef struct range {
+    uint32_t lo, hi;
+} range;
+
+/* All zero is an empty list. */
+typedef struct ranges {
+    range *all; /* [n] */
+    uint32_t n, room;
+} ranges;
+
+void ranges_fini(ranges *x);
+mote_status ranges_add(ranges *x, uint32_t lo, uint32_t hi, mote_error *err);
+/* Ends a class: puts its ranges, those from `from` on, in order and merges them; if negated, the
+ * characters that are in none of them take their place. */
+mote_status ranges_settle(ranges *x, uint32_t from, bool negated, mote_error *err);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve_models.c - see serve_models.h. */
+#include "cli/serve_models.h"
+
+#include "cli/say.h"
+#include "cli/tower.h"
+#include "media/worker.h"
+#include "server/model_name.h"
+
+/* Clients choose by name, so no two may have the same. */
+static int check_names(const serve_models *m)
+{
+    char names[SERVER_MAX_MODELS][MODEL_NAME_BYTES];
+    if (m->n > 1 && m->name != NULL)
+        return say_usage("--name is for one model; with several each is called like its file");
+    if (m->n > 1 && m->mmproj != NULL && strcmp(m->mmproj, "none") != 0)
+        return say_usage(
+            "--mmproj FILE is for one model; with several each has the tower that lies "
+            "beside it (--mmproj none: they do not see)");
+    for (size_t i = 0; i < m->n; i++) {
+        model_name_of_file(names[i], m->paths[i]);
+        for (size_t k = 0; k < i; k++)
+            if (model_name_is(names[i], str_of(names[k]), true))
+                return say_usage("%s and %s would both be called %s: rename one of the files",
+                                 m->paths[k], m->paths[i], names[i]);
+    }
+    return CLI_DONE;
+}
+
+static int find_tower(const serve_models *m, size_t i, char tower[TOWER_PATH_BYTES])
+{
+    char why[TOWER_WHY_BYTES];
+    const bool told = tower_find(tower, why, m->paths[i], m->mmproj);
+    if (!told && m->n > 1)
+        return say_usage("%s: %s (with several models --mmproj takes only none: put each into a "
+                         "folder with its own tower)",
+                         m->paths[i], why);
+    if (!told)
+        return say_usage("%s", why);
+    if (why[0] != '\0' && m->n > 1)
+        say_note("%s: %s", m->paths[i], why);
+    else if (why[0] != '\0')
+        say_note("%s", why);
+    return CLI_DONE;
+}
+
+static int open_one(serve_models *m, size_t i)
+{
+    char tower[TOWER_PATH_BYTES];
+    mote_error err;
+    int code = find_tower(m, i, tower);
+    if (code != CLI_DONE)
+        return code;
+    const bool sees = tower[0] != '\0';
+    if (sees && m->nursery == NULL && media_nursery_start(&m->nursery, &err) != MOTE_OK)
+        return say_error(&err);
+    code = load_model(&m->on[i], m->paths[i], sees ? tower : NULL, m->isa);
+    if (code != CLI_DONE && sees && m->n > 1)
+        say_note("%s was to see with %s, which lies beside it: give each model a folder with its "
+                 "own tower, or say --mmproj none",
+                 m->paths[i], tower);
+    return code == CLI_DONE ? load_warm(&m->on[i]) : code;
+}
+
+int serve_models_open(serve_models *m, server_options *o)
+{
+    int code = check_names(m);
+    for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
+        code = open_one(m, i);
+        o->models[o->n_models++] =
+            (model_to_serve){.model = m->on[i].model, .path = m->paths[i], .name = m->name};
+    }
+    o->nursery = m->nursery;
+    return code;
+}
+
+void serve_models_close(serve_models *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        load_close(&m->on[i]);
+    media_nursery_stop(m->nursery);
+}

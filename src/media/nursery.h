@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nursery.h - the process that has children: one for every file that is to be decoded.
+ *
+ * It is this program, started a second time by another name: nothing of the first one's memory is
+ * in it, so nothing of it is in a decoder, and it can be started at any time, whatever threads
+ * there are. It does nothing but wait and fork, and should never end; if it was ended by
+ * somebody, the next file starts another one. Not again and again: whatever ended it
+ * may do so every time.
+ */
+#ifndef MOTE_MEDIA_NURSERY_H
+#define MOTE_MEDIA_NURSERY_H
+
+#include "base/err.h"
+
+typedef struct media_nursery media_nursery;
+
+/* Starts of a new one within a minute, at most. */
+enum { NURSERY_STARTS_A_MINUTE = 5 };
+
+/* The first call of main, in every program that starts one: does not return in the nursery. */
+void media_nursery_begin(int argc, char *const *argv);
+
+mote_status media_nursery_start(media_nursery **out, mote_error *err);
+/* Files that are being decoded are finished. NULL is allowed. */
+void media_nursery_stop(media_nursery *nursery);
+
+typedef struct media_nursery_figures {
+    uint64_t lost; /* it was gone and had not been told to go */
+    int signal;    /* that ended the last of these; 0: none did, or it is not known */
+} media_nursery_figures;
+
+/* Looks whether it is there, and never waits: while it is being started the figures stay as they
+ * were. Any thread. */
+void media_nursery_look(media_nursery *nursery, media_nursery_figures *figures);
+
+/* ---- for worker.c ---- */
+
+/* Who decodes: a byte that goes with a socket. */
+typedef enum nursery_decoder { NURSERY_BUILT_IN = 0, NURSERY_HELPER = 1 } nursery_decoder;
+
+/* Gives one end of a pair of sockets to a new child; starts another nursery if there is none.
+ * `which`: for nursery_was_lost. MOTE_E_IO: it was started too often, or cannot be. */
+mote_status nursery_send(media_nursery *nursery, int fd, nursery_decoder who, uint64_t *which,
+                         mote_error *err);
+/* Is the one gone that was given something? */
+bool nursery_was_lost(media_nursery *nursery, uint64_t which);
+
+#endif
