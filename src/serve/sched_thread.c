@@ -117,26 +117,37 @@ static void publish_gone(sched *s, sched_job *job)
             err_set(&job->result.error, MOTE_E_MEMORY, "no memory for what the answer says");
 }
 
+/* By what each of them is told, not by what a step makes of it: who lacks a few tokens of its
+ * prompt is light work, but reads. */
+static void count_phases(sched *s)
+{
+    s->figures.reading = s->figures.writing = 0;
+    for (uint32_t i = 0; i < s->n_seats; i++) {
+        const bool writes = s->seats[i]->where.phase == SCHED_WRITING;
+        s->figures.writing += writes;
+        s->figures.reading += !writes;
+    }
+}
+
 /* Under the lock. */
 static bool publish(sched *s, const mote_use *use)
 {
     sched_figures *f = &s->figures;
-    uint32_t by_state[3] = {0};
+    uint32_t readers = 0;
     bool news = s->n_gone > 0;
     for (uint32_t i = 0; i < s->n_seats; i++)
-        by_state[s->seats[i]->state]++;
+        readers += s->seats[i]->state == JOB_READING;
     if (s->since.prompt_rows > 0 && s->since.step_seconds > 0 && !s->left_inside) {
         const double now = (double)s->since.prompt_rows / s->since.step_seconds;
         s->rate = s->rate > 0 ? s->rate + 0.25 * (now - s->rate) : now;
     }
     for (uint32_t i = 0; i < s->n_seats; i++)
-        news |= publish_seat(s, s->seats[i], by_state[JOB_READING]);
+        news |= publish_seat(s, s->seats[i], readers);
     for (uint32_t i = 0; i < s->n_gone; i++)
         publish_gone(s, s->gone[i]);
     s->n_gone = 0;
     figures_merge(f, &s->since);
-    f->reading = by_state[JOB_READING] + by_state[JOB_STANDING];
-    f->writing = by_state[JOB_WRITING];
+    count_phases(s);
     f->ended_kept = s->n_shelf;
     ended_tell(s);
     s->use = *use;
