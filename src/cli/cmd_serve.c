@@ -19,7 +19,6 @@
 #include "cli/think_flag.h"
 #include "server/duration.h"
 #include "server/server.h"
-#include "server/sight.h"
 
 #include <stdio.h>
 #include <stdlib.h>

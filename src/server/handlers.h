@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_HANDLERS_H
 #define MOTE_SERVER_HANDLERS_H
 
-#include "server/exchange.h"
+#include "server/door/exchange.h"
 
 /* route_health.c: GET /, GET /health and /v1/health, OPTIONS of every path */
 void handle_root(exchange *x);

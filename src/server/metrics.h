@@ -9,9 +9,9 @@
 #ifndef MOTE_SERVER_METRICS_H
 #define MOTE_SERVER_METRICS_H
 
-#include "server/quota.h"
+#include "server/door/quota.h"
 #include "server/server.h"
-#include "server/sight.h"
+#include "server/sight/sight.h"
 
 enum { METRICS_MAX_COUNTS = 512 };
 

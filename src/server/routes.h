@@ -9,7 +9,7 @@
 #ifndef MOTE_SERVER_ROUTES_H
 #define MOTE_SERVER_ROUTES_H
 
-#include "server/exchange.h"
+#include "server/door/exchange.h"
 
 typedef enum privilege {
     PRIVILEGE_PUBLIC, /* no key is asked for */

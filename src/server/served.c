@@ -6,10 +6,10 @@
 #include "base/os.h"
 #include "chat/form.h"
 #include "media/fit.h"
-#include "server/digest.h"
-#include "server/door_limits.h"
+#include "server/door/digest.h"
+#include "server/door/door_limits.h"
 #include "server/model_name.h"
-#include "server/sight.h"
+#include "server/sight/sight.h"
 
 #include <math.h>
 #include <pthread.h>

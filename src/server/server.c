@@ -4,9 +4,9 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/keyring.h"
+#include "server/door/keyring.h"
+#include "server/door/systemd.h"
 #include "server/server_int.h"
-#include "server/systemd.h"
 
 enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20 };
 static const double USUAL_DRAIN = 30;

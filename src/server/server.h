@@ -9,7 +9,7 @@
 #ifndef MOTE_SERVER_SERVER_H
 #define MOTE_SERVER_SERVER_H
 
-#include "server/exchange.h"
+#include "server/door/exchange.h"
 #include "server/served.h"
 
 enum {
@@ -55,7 +55,7 @@ typedef struct server_options {
     int log_level;        /* 0: errors; 1: a line per request; 2: more */
     double keep_alive;    /* of a model nobody asks, in seconds; negative: for ever */
     double drain_seconds; /* 0: 30 */
-    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/door_limits.h */
+    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/door/door_limits.h */
     size_t n_limits;
 } server_options;
 

@@ -4,14 +4,14 @@
 #define MOTE_SERVER_SERVER_INT_H
 
 #include "media/nursery.h"
-#include "server/access.h"
 #include "server/api.h"
-#include "server/conn.h"
-#include "server/door_limits.h"
-#include "server/listen.h"
-#include "server/log.h"
+#include "server/door/access.h"
+#include "server/door/conn.h"
+#include "server/door/door_limits.h"
+#include "server/door/listen.h"
+#include "server/door/log.h"
 #include "server/metrics.h"
-#include "server/sight.h"
+#include "server/sight/sight.h"
 
 struct server {
     server_options options;

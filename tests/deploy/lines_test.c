@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lines_test.c - lines of the log and series of the metrics, from figures that no server has. */
 #include "json/json.h"
-#include "server/log.h"
+#include "server/door/log.h"
 #include "server/metrics.h"
 
 #include <setjmp.h>

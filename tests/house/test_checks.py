@@ -111,6 +111,36 @@ class Floors(Planted):
     def test_folder_without_a_floor(self):
         self.caught("src/util/planted.c", SPDX, "no floor")
 
+    def test_rooms_of_the_server(self):
+        for room, header, expect in (
+                ("door", "answer/ask.h", "server/door must not include server/answer"),
+                ("sight", "answer/ask.h", "server/sight must not include server/answer"),
+                ("sight", "server_int.h", "server/sight must not include server:"),
+                ("answer", "dialects/openai.h", "server/answer must not include server/dialects"),
+                ("dialects", "sight/sight.h", "server/dialects must not include server/sight"),
+                ("dialects", "attic/planted.h", "a room that check_floors does not know")):
+            with self.subTest(room):
+                self.caught(f"src/server/{room}/planted.c", SPDX + f'#include "server/{header}"\n',
+                            expect)
+        self.caught("src/server/planted.c", SPDX + '#include "server/answer/ask.h"\n',
+                    "server must not include server/answer")
+        self.caught("src/server/attic/planted.c", SPDX, "no room")
+        self.passes("src/server/routes/planted.c", SPDX + '#include "server/dialects/openai.h"\n'
+                    '#include "server/server_int.h"\n')
+
+    def test_routes_are_included_by_nobody(self):
+        self.tree.write("src/server/routes/route_planted.h", SPDX)
+        for room in ("", "dialects/"):
+            with self.subTest(room):
+                self.caught(f"src/server/{room}planted.c",
+                            SPDX + '#include "server/routes/route_planted.h"\n',
+                            "must not include server/routes")
+
+    def test_rooms_from_outside(self):
+        self.passes("src/cli/planted.c", SPDX + '#include "server/server.h"\n')
+        self.caught("src/cli/planted.c", SPDX + '#include "server/door/gate.h"\n',
+                    "cli must not include server/door")
+
     def test_include_without_folder(self):
         self.caught("src/base/planted.c", SPDX + '#include "mem.h"\n', "write the folder")
 

@@ -2,10 +2,10 @@
 /* dialect_parts_test.c - the JSON printer, the shelf and names of models, without a server. */
 #include "base/mem.h"
 #include "serve/shelf.h"
-#include "server/dialect_responses.h"
-#include "server/embedding.h"
+#include "server/answer/embedding.h"
+#include "server/answer/params.h"
+#include "server/dialects/dialect_responses.h"
 #include "server/json_print.h"
-#include "server/params.h"
 
 #include <math.h>
 #include <setjmp.h>

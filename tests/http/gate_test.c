@@ -4,10 +4,10 @@
  * it passes llhttp passes too; targets, digests, limits and peers, which no request shows.
  */
 #include "base/mem.h"
-#include "server/digest.h"
-#include "server/gate.h"
-#include "server/http_parse.h"
-#include "server/peers.h"
+#include "server/door/digest.h"
+#include "server/door/gate.h"
+#include "server/door/http_parse.h"
+#include "server/door/peers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

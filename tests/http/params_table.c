@@ -3,7 +3,7 @@
  * params_table.c - prints the table of parameters: as JSON for the tests of all fields, as
  * Markdown for docs/api.md, or with `check FILE` compares that file's copy with it.
  */
-#include "server/params.h"
+#include "server/answer/params.h"
 
 #include <stdio.h>
 
@@ -27,7 +27,7 @@ static int check(const char *path, str table)
             return 0;
     }
     fprintf(stderr,
-            "%s does not have the table of src/server/params_table.c: put what this "
+            "%s does not have the table of src/server/answer/params_table.c: put what this "
             "program prints between the two marks\n",
             path);
     return 1;
