@@ -15,13 +15,16 @@ call 2 ps --host 'a:b:c'
 
 # What answers there has no way to the terminal but through words.
 python3 - "$work/liar" <<'PYTHON' &
-import os, socket, sys
+import os, re, socket, sys
 door = socket.socket(socket.AF_UNIX)
 door.bind(sys.argv[1] + ".new")
 door.listen(1)
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 client, _ = door.accept()
-client.recv(4096)
+asked = b""  # all of it, in however many pieces: who closes before that resets the connection
+while not (head := re.match(rb"(?s).*?\ncontent-length: (\d+).*?\r\n\r\n", asked, re.I)) or \
+        len(asked) < head.end() + int(head[1]):
+    asked += client.recv(4096)
 body = br'{"error": {"message": "\u001b[31mred", "code": "\u001b]0;title"}}'
 client.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 PYTHON

@@ -27,11 +27,24 @@ misses() { screen | grep -Eq -- "$1" && { fail "the screen shows '$1':"; screen;
 
 # fresh: an empty screen and an empty prompt. A command that is typed is on the screen too, so
 # patterns for what it says begin at the line's start.
+# Ctrl-C throws away what was typed and not yet read, and a prompt on the screen may be an old one: a mark that
+# is seen says that all before it has been read, and nothing but a prompt that all has been wiped.
 fresh() {
+    key -l '%%'
+    sees '%%'
     key C-c
-    sleep 0.2
+    at_prompt
     key C-l
-    sees '^>>>$'
+    shows_only '>>>'
+}
+
+shows_only() {
+    tries=0
+    until [ "$(screen | sed '/^$/d')" = "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -gt 600 ] && { fail "there is more than '$1' on the screen:"; screen; return; }
+        sleep 0.1
+    done
 }
 
 # The last line that is not empty is the prompt.

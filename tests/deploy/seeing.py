@@ -101,7 +101,7 @@ def dashboard_and_rules_name_series_that_exist(text_server, json_server):
 def status_tells_of_streams(text_server, json_server):
     server = text_server
     with server.open("/v1/chat/completions", {
-            "model": "x", "stream": True, "max_tokens": 3000, "ignore_eos": True,
+            "model": "x", "stream": True, "max_tokens": 30000, "ignore_eos": True,
             "messages": [{"role": "user", "content": "Tell me a story."}]}) as stream:
         stream.readline()
         end = time.monotonic() + 30

@@ -415,20 +415,6 @@ def who_goes_frees_the_slot(server):
 
 
 @case
-def thinking_is_ended_from_outside(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    connection.request("POST", CHAT, json.dumps(body(SUM, stream=True, reasoning_effort="max", logit_bias={"7964": False})),
-                       {"Content-Type": "application/json", "Authorization": "Bearer " + server.key})
-    reply = connection.getresponse()
-    first = json.loads(reply.readline()[len("data: "):])
-    equal(post(server, CHAT + "/control", {"id": first["id"], "action": "reasoning_end"}), {"success": True})
-    reply.read()
-    connection.close()
-    post(server, CHAT + "/control", {"id": first["id"], "action": "reasoning_end"}, 404)
-    post(server, CHAT + "/control", {"id": first["id"], "action": "sing"}, 400)
-
-
-@case
 def progress_is_told(server):
     events = chunks(sse(server, CHAT, body(LONG[:8000], stream=True, return_progress=True, max_tokens=2, cache_prompt=False)))
     told = [c["prompt_progress"] for c in events if "prompt_progress" in c]
