@@ -26,8 +26,9 @@ typedef struct shape {
 
 /* The middle size of a layer of the 0.8B model; one token against more weights than
  * any cache holds, since that is how a token meets them. */
-static const shape bench_shapes[] = {
-    {131072, 1024, 1}, {3584, 1024, 1}, {3584, 1024, 8}, {3584, 1024, 64}, {3584, 1024, 512}};
+static const shape bench_shapes[] = {{131072, 1024, 1}, {3584, 1024, 1},  {3584, 1024, 8},
+                                     {3584, 1024, 16},  {3584, 1024, 32}, {3584, 1024, 64},
+                                     {3584, 1024, 512}};
 
 /* Where a block keeps its f16 numbers. */
 static void f16_fields(quant_format format, int fields[2])

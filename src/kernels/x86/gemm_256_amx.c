@@ -150,42 +150,49 @@ ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *
             tile_dp_su(c, a, b);                                                                   \
     } while (0)
 
-/* The products of a superblock of a panel with 16 tokens: sum[2p + g] is that of group g
- * with plane p, or with half p of the only plane. */
-ALWAYS_INLINE void multiply(const format_256 *f, const slab_256 w[GROUPS], const int8_t *x,
-                            size_t x_stride, products *out)
+/* Steps of a superblock: one for each of its tiles or, with one plane, for two of them. */
+ALWAYS_INLINE int n_steps(const format_256 *f)
 {
-    enum { ROW = TILE_ROW_BYTES, HALF = SLAB_TILES / 2 };
-    const bool halves = f->shift == 0;
-    const int second = halves ? HALF * TILE_VECTORS : SLAB_VECTORS;
-    const __m512i *w0 = w[0].q, *w1 = w[1].q;
+    return f->shift == 0 ? SLAB_TILES / 2 : SLAB_TILES;
+}
+
+ALWAYS_INLINE void begin_products(void)
+{
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int k = 0; k < (halves ? HALF : SLAB_TILES); k++) {
-        tile_load(4, x + k * ROW, x_stride);
-        tile_load(6, w0, ROW);
-        MULTIPLY(f->offset != 0, 0, 4, 6);
-        tile_load(7, w1, ROW);
-        MULTIPLY(f->offset != 0, 1, 4, 7);
-        tile_load(6, w0 + second, ROW);
-        if (halves) {
-            tile_load(5, x + (HALF + k) * ROW, x_stride);
-            MULTIPLY(f->offset != 0, 2, 5, 6);
-            tile_load(7, w1 + second, ROW);
-            MULTIPLY(f->offset != 0, 3, 5, 7);
-        } else {
-            MULTIPLY(false, 2, 4, 6);
-            tile_load(7, w1 + second, ROW);
-            MULTIPLY(false, 3, 4, 7);
-        }
-        w0 += TILE_VECTORS;
-        w1 += TILE_VECTORS;
-        /* Keeps the compiler from holding the addresses of all tiles over the calls: it
-         * has not so many registers. */
-        __asm__("" : "+r"(w0), "+r"(w1));
+}
+
+/* Step k of the products of a superblock with 16 tokens: product 2p + g is that of group g
+ * with plane p, or with half p of the only plane. w0 and w1 are the groups' tiles k. */
+ALWAYS_INLINE void multiply_step(const format_256 *f, int k, const __m512i *w0, const __m512i *w1,
+                                 const int8_t *x, size_t x_stride)
+{
+    enum { ROW = TILE_ROW_BYTES, HALF = SLAB_TILES / 2 };
+    const bool halves = f->shift == 0;
+    const int second = halves ? HALF * TILE_VECTORS : SLAB_VECTORS;
+    tile_load(4, x + k * ROW, x_stride);
+    tile_load(6, w0, ROW);
+    MULTIPLY(f->offset != 0, 0, 4, 6);
+    tile_load(7, w1, ROW);
+    MULTIPLY(f->offset != 0, 1, 4, 7);
+    tile_load(6, w0 + second, ROW);
+    if (halves) {
+        tile_load(5, x + (HALF + k) * ROW, x_stride);
+        MULTIPLY(f->offset != 0, 2, 5, 6);
+        tile_load(7, w1 + second, ROW);
+        MULTIPLY(f->offset != 0, 3, 5, 7);
+    } else {
+        MULTIPLY(false, 2, 4, 6);
+        tile_load(7, w1 + second, ROW);
+        MULTIPLY(false, 3, 4, 7);
     }
+}
+
+static inline void end_products(products *out)
+{
+    enum { ROW = TILE_ROW_BYTES };
     tile_store(0, out->sum[0], ROW);
     tile_store(1, out->sum[1], ROW);
     tile_store(2, out->sum[2], ROW);
@@ -226,26 +233,35 @@ ALWAYS_INLINE chain_w load_weights(const format_256 *f, const head_256 *head)
     return w;
 }
 
-/* One step of the chains of a panel, for the last n tokens of a tile: x and chains are theirs. */
-ALWAYS_INLINE void advance(const format_256 *f, const slab_256 slab[GROUPS], const products *p,
-                           const tile_x *x, size_t n, bool first, float (*chains)[PANEL])
+/* What the chains of a tile take in: the last `n` of its tokens, whose x and chains these are. */
+typedef struct taking {
+    const products *p;
+    tile_x x;
+    size_t n;
+    bool first;
+    float (*chains)[PANEL];
+} taking;
+
+/* One step of the chains of a panel, for those tokens of a tile that are from .. to-1 in it. */
+ALWAYS_INLINE void advance(const format_256 *f, const chain_w w[GROUPS], const taking *k,
+                           size_t from, size_t to)
 {
-    const chain_w w[GROUPS] = {load_weights(f, &slab[0].head), load_weights(f, &slab[1].head)};
-    for (size_t t = 0; t < n; t++) {
-        const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
-        const size_t at = TOKENS - n + t;
+    const size_t skipped = TOKENS - k->n;
+    for (size_t at = from > skipped ? from : skipped; at < to; at++) {
+        const size_t t = at - skipped;
+        const __m512 dx = _mm512_set1_ps(k->x.d[t * k->x.d_stride]);
         __m512i msum[GROUPS] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
         EACH(i, f->min_pairs)
         {
-            const __m512i pair = set1_at(x->sum + t * x->sum_stride + 2 * i);
+            const __m512i pair = set1_at(k->x.sum + t * k->x.sum_stride + 2 * i);
             msum[0] = _mm512_dpwssd_epi32(msum[0], w[0].min[i], pair);
             msum[1] = _mm512_dpwssd_epi32(msum[1], w[1].min[i], pair);
         }
         EACH(g, GROUPS)
         {
-            const __m512i isum = whole_sum(f, p->sum[g][at], p->sum[GROUPS + g][at]);
-            float *chain = chains[t] + g * LANES;
-            __m512 acc = first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
+            const __m512i isum = whole_sum(f, k->p->sum[g][at], k->p->sum[GROUPS + g][at]);
+            float *chain = k->chains[t] + g * LANES;
+            __m512 acc = k->first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
             acc = _mm512_fmadd_ps(_mm512_mul_ps(w[g].d, dx), _mm512_cvtepi32_ps(isum), acc);
             if (f->min_pairs > 0)
                 acc = _mm512_fnmadd_ps(_mm512_mul_ps(w[g].dmin, dx), _mm512_cvtepi32_ps(msum[g]),
@@ -258,8 +274,8 @@ ALWAYS_INLINE void advance(const format_256 *f, const slab_256 slab[GROUPS], con
 /* ---- panels ---- */
 
 typedef struct workspace {
+    products last; /* of the tile that the chains take in */
     slab_256 slab[GROUPS];
-    products turn[2];
     uint8_t stage[LANES * 256]; /* of the last rows: a block of each */
     unsigned char rest[];       /* of KERN_SCRATCH_BYTES: chains, sums of 32 activations */
 } workspace;
@@ -287,33 +303,49 @@ static tile_x view_x(const format_256 *f, const work *k, size_t t, size_t b)
     return (tile_x){x->sum + from * N_SUMS, x->d + from, blocks * N_SUMS, blocks};
 }
 
-/* Superblock b of a panel against all tokens of a run. Tile i is multiplied before
- * the chains take in tile i - 1. `next` are the weights that come after the panel. */
-ALWAYS_INLINE void tiles(const format_256 *f, const work *k, size_t b, const uint8_t *next)
+static taking take_in(const format_256 *f, const work *k, size_t b, size_t tile)
+{
+    const size_t t = tile * TOKENS;
+    return (taking){&k->ws->last, view_x(f, k, t, b), new_tokens(&k->c, tile), b == 0,
+                    k->chains + t};
+}
+
+/* Superblock b of a panel against all tokens of a run. Between the steps of tile i the
+ * chains take in tile i - 1, a few tokens at a time: only what is near each other in the
+ * program is done at once. */
+ALWAYS_INLINE void tiles(const format_256 *f, const work *k, size_t b, needed_soon *soon)
 {
     const kern_act *x = k->a->x;
     workspace *ws = k->ws;
-    const size_t n_tiles = n_token_tiles(&k->c);
-    for (size_t i = 0; i <= n_tiles; i++) {
-        if (i < n_tiles) {
-            const int8_t *q = x->q + tile_start(&k->c, i) * x->cols + b * SLAB_COLS;
-            multiply(f, ws->slab, q, x->cols, &ws->turn[i % 2]);
-            fetch_share(next, PANEL * (size_t)f->block_bytes, i, n_tiles);
+    const chain_w w[GROUPS] = {load_weights(f, &ws->slab[0].head),
+                               load_weights(f, &ws->slab[1].head)};
+    const size_t n_tiles = n_token_tiles(&k->c), share = TOKENS / (size_t)n_steps(f);
+    taking before = {.n = 0};
+    for (size_t i = 0; i < n_tiles; i++) {
+        const int8_t *q = x->q + tile_start(&k->c, i) * x->cols + b * SLAB_COLS;
+        const __m512i *w0 = ws->slab[0].q, *w1 = ws->slab[1].q;
+        begin_products();
+        for (int step = 0; step < n_steps(f); step++) {
+            multiply_step(f, step, w0, w1, q, x->cols);
+            advance(f, w, &before, (size_t)step * share, (size_t)(step + 1) * share);
+            w0 += TILE_VECTORS;
+            w1 += TILE_VECTORS;
+            /* Keeps the compiler from holding the addresses of all tiles over the calls: it
+             * has not so many registers. */
+            __asm__("" : "+r"(w0), "+r"(w1));
         }
-        if (i > 0) {
-            const size_t t = (i - 1) * TOKENS;
-            const tile_x tx = view_x(f, k, t, b);
-            advance(f, ws->slab, &ws->turn[(i - 1) % 2], &tx, new_tokens(&k->c, i - 1), b == 0,
-                    k->chains + t);
-        }
+        end_products(&ws->last);
+        ask_soon(soon, &k->c, i, n_tiles);
+        before = take_in(f, k, b, i);
     }
+    advance(f, w, &before, 0, TOKENS);
 }
 
 /* The functions of a format, with everything inlined. */
 typedef struct kernel_256 {
     const format_256 *f;
     void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out);
-    void (*tiles)(const work *k, size_t b, const uint8_t *next);
+    void (*tiles)(const work *k, size_t b, needed_soon *soon);
     kern_gemm_fn *avx512;
 } kernel_256;
 
@@ -334,15 +366,18 @@ static void unpack_group(const kernel_256 *kernel, const uint8_t *w, size_t stri
 static void multiply_panel(const kernel_256 *kernel, const work *k, size_t r0)
 {
     const kern_gemm_args *a = k->a;
-    const size_t bytes = (size_t)kernel->f->block_bytes;
+    const size_t bytes = (size_t)kernel->f->block_bytes, blocks = a->x->cols / SLAB_COLS;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
-    const uint8_t *next = w + PANEL * a->row_bytes;
-    for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes, next += PANEL * bytes) {
+    float *y = a->y + k->c.t0 * a->y_stride + r0;
+    needed_soon soon = {w + PANEL * a->row_bytes, PANEL * bytes, {NULL, a->y_stride}};
+    for (size_t b = 0; b < blocks; b++, w += bytes, soon.weights += soon.weight_bytes) {
         for (size_t g = 0; g < GROUPS; g++)
             unpack_group(kernel, w, a->row_bytes, a->rows - r0, g, k->ws);
-        kernel->tiles(k, b, next);
+        if (b + 1 == blocks)
+            soon.out.y = y;
+        kernel->tiles(k, b, &soon);
     }
-    finish_panel(a, &k->c, r0, k->chains);
+    store_chains(k->chains[0], k->c.n, y, a->y_stride, a->rows - r0);
 }
 
 /* Sums of 32 activations from those of 16. */
@@ -369,7 +404,7 @@ static void gemm(const kern_gemm_args *a, const kernel_256 *kernel)
     work k = {.a = a, .ws = a->scratch};
     k.chains = (float(*)[PANEL])k.ws->rest;
     k.sums = (int16_t *)(k.chains + at_once);
-    configure_tiles(SLAB_COLS / SLAB_TILES);
+    configure_tiles();
     for (k.c.t0 = 0; k.c.t0 < a->x->n; k.c.t0 += at_once) {
         k.c.n = a->x->n - k.c.t0 < at_once ? a->x->n - k.c.t0 : at_once;
         if (kernel->f->min_pairs == 4)
@@ -385,9 +420,9 @@ static void gemm(const kern_gemm_args *a, const kernel_256 *kernel)
     {                                                                                              \
         unpack(&format_##format, head, codes_##format, block, stride, out);                        \
     }                                                                                              \
-    static void tiles_##format(const work *k, size_t b, const uint8_t *next)                       \
+    static void tiles_##format(const work *k, size_t b, needed_soon *soon)                         \
     {                                                                                              \
-        tiles(&format_##format, k, b, next);                                                       \
+        tiles(&format_##format, k, b, soon);                                                       \
     }                                                                                              \
     void k_gemm_##format##_amx(const kern_gemm_args *a)                                            \
     {                                                                                              \

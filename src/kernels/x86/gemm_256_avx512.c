@@ -80,6 +80,7 @@ typedef struct tile_y {
     float *chains; /* [tokens][PANEL] */
     bool first;
     ask_ahead *ask;
+    outputs out;
 } tile_y;
 
 /* ---- several tokens ---- */
@@ -202,6 +203,7 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
         x.sum += n * x.sum_stride;
         x.d += n * x.d_stride;
         y.chains += n * PANEL;
+        ask_outputs(&y.out, n);
     }
 }
 
@@ -436,6 +438,7 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    float *y0 = a->y + c->t0 * a->y_stride + r0;
     /* Unpacking takes about the time of a tile; each asks for its share of the next
      * panel. With many tokens there is time enough, and only unpacking asks. */
     const bool many = c->n >= MANY;
@@ -447,10 +450,13 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
             unpack_group(k, w, a->row_bytes, rows, g, ws, &ask);
         ask.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->many.dot);
         const tile_x x = view_x(k->f, a->x, c, b);
-        const tile_y y = {.chains = c->chains, .first = b == 0, .ask = &ask};
+        const tile_y y = {.chains = c->chains,
+                          .first = b == 0,
+                          .ask = &ask,
+                          .out = {b + 1 == a->x->cols / SLAB_COLS ? y0 : NULL, a->y_stride}};
         k->tiles(ws->slab, &x, &y);
     }
-    store_chains(c->chains, c->n, a->y + c->t0 * a->y_stride + r0, a->y_stride, rows);
+    store_chains(c->chains, c->n, y0, a->y_stride, rows);
 }
 
 /* Rows r0 .. r0+15 (fewer at the end) for the only token. */

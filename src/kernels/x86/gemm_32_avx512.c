@@ -59,6 +59,7 @@ typedef struct tile_y {
     float *chains; /* [tokens][PANEL] */
     bool first;
     ask_ahead *ask;
+    outputs out;
 } tile_y;
 
 /* ---- several tokens ---- */
@@ -154,6 +155,7 @@ ALWAYS_INLINE void tiles(const format_32 *f, const slab_32 *w, size_t n_blocks, 
         x.sum += n * x.block_stride;
         x.d += n * x.block_stride;
         y.chains += n * PANEL;
+        ask_outputs(&y.out, n);
     }
 }
 
@@ -273,6 +275,7 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const ch
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
+    float *y0 = a->y + c->t0 * a->y_stride + r0;
     /* Unpacking takes about the time of a tile; each asks for its share of the next
      * panel. With many tokens there is time enough, and only unpacking asks. */
     const bool many = c->n >= MANY;
@@ -284,10 +287,13 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const ch
         unpack_slab(k, w, a->row_bytes, rows, n_blocks, ws, &ask);
         ask.step = many ? 0 : share;
         const tile_x x = view_x(a->x, c, b);
-        const tile_y y = {.chains = c->chains, .first = b == 0, .ask = &ask};
+        const tile_y y = {.chains = c->chains,
+                          .first = b == 0,
+                          .ask = &ask,
+                          .out = {b + n_blocks == blocks ? y0 : NULL, a->y_stride}};
         k->tiles(&ws->slab, n_blocks, &x, &y);
     }
-    store_chains(c->chains, c->n, a->y + c->t0 * a->y_stride + r0, a->y_stride, rows);
+    store_chains(c->chains, c->n, y0, a->y_stride, rows);
 }
 
 /* Rows r0 .. r0+15 (fewer at the end) for the only token. */

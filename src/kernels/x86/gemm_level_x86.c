@@ -46,16 +46,10 @@ void kern_gemm_level_avx512(kern_table *table)
 /* All formats whose activations are bytes; few tokens go on to AVX-512 from there. */
 void kern_gemm_level_amx(kern_table *table)
 {
-    table->gemm_q4_0 = k_gemm_q4_0_amx;
-    table->gemm_q4_1 = k_gemm_q4_1_amx;
-    table->gemm_q5_0 = k_gemm_q5_0_amx;
-    table->gemm_q5_1 = k_gemm_q5_1_amx;
-    table->gemm_q8_0 = k_gemm_q8_0_amx;
     table->gemm_q2_k = k_gemm_q2_k_amx;
     table->gemm_q3_k = k_gemm_q3_k_amx;
     table->gemm_q4_k = k_gemm_q4_k_amx;
     table->gemm_q5_k = k_gemm_q5_k_amx;
     table->gemm_q6_k = k_gemm_q6_k_amx;
-    table->gemm_iq4_nl = k_gemm_iq4_nl_amx;
     table->gemm_iq4_xs = k_gemm_iq4_xs_amx;
 }

@@ -7,11 +7,10 @@
  * vectors are a tile of 64 columns by 16 rows. The other factor, 16 tokens by 64 codes,
  * is loaded from the activations as they lie. A product is 16 tokens by 16 rows.
  *
- * Each step of the float chains is done with AVX-512, from products in memory. The two
- * halves take turns: the tiles of a step are multiplied while the chains take in those of
- * the step before, from the other of two buffers. Chains rest in a buffer of their own
- * until the panel is done; in y, whose rows are often a multiple of 4 KiB apart, they
- * would push each other out of the cache.
+ * Each step of the float chains is done with AVX-512, from products in memory. While a
+ * tile is multiplied the chains take in the one before; only then are its own products
+ * stored. Chains rest in a buffer of their own until the panel is done; in y, whose rows
+ * are often a multiple of 4 KiB apart, they would push each other out of the cache.
  *
  * The last tile of tokens begins early enough to be full; its first tokens, which the
  * tile before it had, are multiplied again and left out of the chains. So a call needs
@@ -25,6 +24,7 @@
 
 enum {
     TOKENS = TILE_ROWS,          /* of a tile */
+    FEWEST = 24,                 /* tokens with which tiles pay */
     CACHE_BUDGET = 1 << 20,      /* of activations that all panels of a call share */
     FEWEST_AT_ONCE = 4 * TOKENS, /* tokens that make unpacking a slab worth it */
     MAX_WORKSPACE = 64 << 10,
@@ -43,10 +43,11 @@ typedef struct token_run {
     size_t t0, n;
 } token_run;
 
-/* Calls that are left to AVX-512. */
+/* Calls that are left to AVX-512: it unpacks for one plane instead of two, which is faster as
+ * long as few tokens share the unpacking. */
 static inline bool too_few_or_too_wide(const kern_act *x)
 {
-    return x->n < TOKENS || x->cols > MAX_COLS;
+    return x->n < FEWEST || x->cols > MAX_COLS;
 }
 
 static inline size_t n_token_tiles(const token_run *c)
@@ -66,14 +67,13 @@ static inline size_t tile_start(const token_run *c, size_t i)
     return c->t0 + i * TOKENS + new_tokens(c, i) - TOKENS;
 }
 
-/* Tiles 0 .. 3 are products, 4 and 5 activations, 6 and 7 weights, `cols` columns deep. */
-static inline void configure_tiles(int cols)
+/* Tiles 0 .. 3 are products, 4 and 5 activations, 6 and 7 weights: all of them are full. */
+static inline void configure_tiles(void)
 {
     _Alignas(64) tile_config config = {.palette = 1};
     for (int i = 0; i < TILE_COUNT; i++) {
-        const bool activations = i == 4 || i == 5, weights = i >= 6;
-        config.row_bytes[i] = (uint16_t)(activations ? cols : TILE_ROW_BYTES);
-        config.rows[i] = (uint8_t)(weights ? cols / 4 : TILE_ROWS);
+        config.row_bytes[i] = TILE_ROW_BYTES;
+        config.rows[i] = TILE_ROWS;
     }
     tile_configure(&config);
 }
@@ -99,17 +99,18 @@ static inline void fetch_share(const uint8_t *p, size_t bytes, size_t i, size_t 
         _mm_prefetch((const char *)p + line * 64, _MM_HINT_T0);
 }
 
-/* The finished chains of rows r0 .. r0+31 (fewer at the end) go to y. */
-static inline void finish_panel(const kern_gemm_args *a, const token_run *c, size_t r0,
-                                const float (*chains)[PANEL])
+/* What is needed when a panel is done: the weights that come after it, and its outputs. */
+typedef struct needed_soon {
+    const uint8_t *weights;
+    size_t weight_bytes;
+    outputs out;
+} needed_soon;
+
+/* Asks for share i of n of the weights, and for the outputs of the new tokens of tile i. */
+static inline void ask_soon(needed_soon *s, const token_run *c, size_t i, size_t n)
 {
-    const __mmask16 mask[GROUPS] = {row_mask(a->rows - r0, 0), row_mask(a->rows - r0, 1)};
-    float *y = a->y + c->t0 * a->y_stride + r0;
-    for (size_t t = 0; t < c->n; t++, y += a->y_stride)
-        EACH(g, GROUPS)
-        {
-            _mm512_mask_storeu_ps(y + g * LANES, mask[g], _mm512_load_ps(chains[t] + g * LANES));
-        }
+    fetch_share(s->weights, s->weight_bytes, i, n);
+    ask_outputs(&s->out, new_tokens(c, i));
 }
 
 #endif
