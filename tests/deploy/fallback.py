@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/fallback.py with real endpoints: one that is well, one that is not there, one that is full."""
 import os
+import re
 import socket
 import socketserver
 import subprocess
@@ -18,10 +19,20 @@ EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback.py")
 class Answer(socketserver.BaseRequestHandler):
     """One reply to whatever comes; none at all if the status is 0."""
 
+    def read_request(self):
+        """All of it, in however many pieces: who closes before that resets the connection."""
+        asked, head = b"", None
+        while head is None or len(asked) < head.end() + int(head[1]):
+            piece = self.request.recv(65536)
+            asked += piece
+            head = re.match(rb"(?s).*?\ncontent-length: *(\d+).*?\r\n\r\n", asked, re.IGNORECASE)
+            if not piece:
+                break
+
     def handle(self):
-        self.request.recv(65536)
+        self.read_request()
         if self.server.status == 0:
-            self.server.patience.wait(30)
+            self.server.patience.wait(rig.PATIENCE)
             return
         body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
         self.request.sendall(b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"

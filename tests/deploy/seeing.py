@@ -58,7 +58,7 @@ def figures_move(text_server, json_server):
     before = [server.metric(n) or 0 for n in names]
     usage = ask(server, SECRET + " again")["usage"]
     wanted = [1, usage["prompt_tokens"], usage["completion_tokens"], 1, 1]
-    end = time.monotonic() + 30  # some are counted when the answer has been sent
+    end = time.monotonic() + rig.PATIENCE  # some are counted when the answer has been sent
     while (moved := [server.metric(n) - b for n, b in zip(names, before)]) != wanted:
         assert time.monotonic() < end, (moved, wanted)
         time.sleep(0.02)
@@ -104,7 +104,7 @@ def status_tells_of_streams(text_server, json_server):
             "model": "x", "stream": True, "max_tokens": 30000, "ignore_eos": True,
             "messages": [{"role": "user", "content": "Tell me a story."}]}) as stream:
         stream.readline()
-        end = time.monotonic() + 30
+        end = time.monotonic() + rig.PATIENCE
         status = server.get("/v1/status")
         # The counts are the scheduler's, a stream's phase its own: a step may lie between them.
         while not (status["writing"] and status["streams"] and
@@ -126,7 +126,7 @@ def lines_of(server):
 
 def line_of(server, request_id):
     """The log's line of a request: written after the answer was sent, so it is waited for."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + rig.PATIENCE
     while True:
         found = [x for x in lines_of(server) if request_id in x]
         if found:

@@ -388,7 +388,7 @@ class Failures(door.unittest.TestCase):
     def refused(self, *flags, **more):
         server = door.Server(*flags, wait=False, **more)
         try:
-            return server.process.wait(60), server.log()
+            return server.process.wait(door.PATIENCE), server.log()
         finally:
             server.close()
 

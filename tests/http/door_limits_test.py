@@ -99,9 +99,7 @@ class Limits(door.OneServer):
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             fields = file.read().rsplit(")", 1)[1].split()
         ticks = (int(fields[11]) + int(fields[12])) / 100
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:  # to the page, unlike status
-            anon = next(int(line.split()[1]) for line in file if line.startswith("Anonymous:"))
-        return ticks, anon * 1024
+        return ticks, door.own_memory(pid)
 
 
 class Connections(door.unittest.TestCase):
@@ -166,7 +164,7 @@ class Connections(door.unittest.TestCase):
 class Settings(door.unittest.TestCase):
     def refused(self, *flags):
         server = door.Server(*flags, wait=False)
-        code = server.process.wait(60)
+        code = server.process.wait(door.PATIENCE)
         text = server.log()
         server.close()
         return code, text

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from pictures_rig import png, url
-from serve_rig import FACT, FACT_ANSWER, KEY, SUM, Server, case, equal, main, post, request, sse
+from serve_rig import FACT, FACT_ANSWER, KEY, PATIENCE, SUM, Server, case, equal, main, post, request, sse
 
 FIRST, SECOND = "mote-tiny-q8_0", "mote-tiny-q4_k_m"
 FILES = ("mote-tiny-Q8_0.gguf", "mote-tiny-Q4_K_M.gguf")
@@ -176,7 +176,7 @@ def the_rest_is_refused(both, alone):
                 ([files[1], "--memory", "0.05"], ("not enough for 8 answers", "without `mmproj` there would be")),
                 ([*files, missing], ("there is no file", missing))):
             done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{folder}/socket"],
-                                  capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"]})
+                                  capture_output=True, text=True, timeout=PATIENCE, env={"PATH": os.environ["PATH"]})
             assert done.returncode != 0, words
             for text in texts:
                 assert text in done.stderr, (words, done.stderr)
@@ -185,7 +185,7 @@ def the_rest_is_refused(both, alone):
 @case
 def ps_has_a_line_for_each(both, alone):
     done = subprocess.run([os.environ["MOTE"], "ps", "--host", f"127.0.0.1:{both.port}"], text=True,
-                          capture_output=True, timeout=60, env={"MOTE_API_KEY": KEY})
+                          capture_output=True, timeout=PATIENCE, env={"MOTE_API_KEY": KEY})
     equal([line.split()[0] for line in done.stdout.splitlines()], ["NAME", FIRST, SECOND])
 
 
@@ -194,7 +194,7 @@ def loaded(server):
 
 
 def until_loaded(server, names):
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while loaded(server) != names:
         assert time.monotonic() < end, (loaded(server), names)
         time.sleep(0.05)
@@ -239,7 +239,7 @@ def a_model_at_work_stays(both, alone):
         equal((error["code"], error["type"]), ("model_busy", "conflict_error"))
         unload(both, FIRST)
         until_loaded(both, [SECOND])
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while request(both, "POST", "/v1/unload", {"model": SECOND})[0] != 200:
         assert time.monotonic() < end
         time.sleep(0.02)

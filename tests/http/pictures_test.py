@@ -13,7 +13,7 @@ import sys
 import time
 
 from pictures_rig import ALL, GOLDEN, Anthropic, OpenAI, Responses, ask, b64, named, picture, png, url
-from serve_rig import KEY, POINT_SCHEMA, WEATHER_TOOL, Server, case, equal, main, post, request, shown
+from serve_rig import KEY, PATIENCE, POINT_SCHEMA, WEATHER_TOOL, Server, case, equal, main, post, request, shown
 
 SEE, COUNT = picture("media/see0.png"), picture("media/count0.png")
 DESCRIBE = "Describe the picture."
@@ -257,7 +257,7 @@ def who_leaves_is_forgotten(server):
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.sendall((f"POST {o.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
                    f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while server.metric("mote_pictures_waiting") == 0 and time.monotonic() < end:
             time.sleep(0.01)
     while server.metric("mote_pictures_waiting") > 0 and time.monotonic() < end:
@@ -353,7 +353,7 @@ def state_of(pid):
 
 
 def wait_for(what, condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.01)

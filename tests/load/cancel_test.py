@@ -31,6 +31,13 @@ class Watcher:
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
 
     def look(self):
+        try:
+            return self.ask()
+        except ConnectionError:  # it was idle for a minute, on a machine that stood still
+            self.connection.close()
+            return self.ask()
+
+    def ask(self):
         self.connection.request("GET", "/v1/status", headers={"Authorization": "Bearer " + KEY})
         return json.loads(self.connection.getresponse().read())
 

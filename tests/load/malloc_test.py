@@ -63,7 +63,7 @@ class Switch:
 
 def ask(server, path, body):
     """(status, body); status 0: the connection was closed, or the reply has no end."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     try:
         connection.request("POST", path, json.dumps(body), {
             "Content-Type": "application/json", "Mote-Ext": "0",

@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.error
 
-from load_rig import (FACT, SANITIZED, Server, case, descriptors, is_quiet, main, numbers,
+from load_rig import (FACT, PATIENCE, SANITIZED, Server, case, descriptors, is_quiet, main, numbers,
                       own_memory, scaled)
 
 MODES = {"slow headers": ["-H", "-i", "3"], "slow bodies": ["-B", "-i", "3", "-s", "8192"],
@@ -111,7 +111,7 @@ for mode in MODES:
 @case
 def nothing_stays(server):
     """The deadlines of the limits are over by then."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while server.metric("mote_connections") > 1 and time.monotonic() < end:
         time.sleep(0.2)
     status = json.loads(server.text("/v1/status"))

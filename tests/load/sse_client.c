@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536, EVENTS = 512, PATIENCE_MS = 60000, AT_ONCE = 256 };
+enum { READ_BYTES = 65536, EVENTS = 512, PATIENCE_MS = 300000, AT_ONCE = 256 };
 
 typedef struct talk {
     int fd;

@@ -27,7 +27,7 @@ def answer(question):
                 (folder / "film" / f"{i}.png").write_bytes(frame)
             words += ["--video", str(folder / "film"), "--fps", str(question.film.fps)]
         done = subprocess.run([MOTE, "run", str(DATA / "mote-tiny-BF16.gguf"), "--temp", "0", "--presence", "0", *words,
-                               question.text], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+                               question.text], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{question.task}: {done.stderr}")
     return done.stdout

@@ -92,21 +92,24 @@ typedef struct crowd {
     pthread_mutex_t lock;
 } crowd;
 
+/* Each asks once more when nobody kills any longer: a slow machine may have answered none before.
+ */
 static void *keep_asking(void *with)
 {
     crowd *c = with;
-    for (;;) {
+    for (bool stop = false;;) {
         media_seen got;
         mote_error err = {0};
+        const bool last = stop;
         const mote_status status = media_see(c->nursery, &c->ask, &got, &err);
         pthread_mutex_lock(&c->lock);
         c->answered += status == MOTE_OK;
         c->lost += status == MOTE_E_FORMAT;
         c->wrong |= status == MOTE_OK ? !same(&got, &c->want) : status != MOTE_E_FORMAT;
-        const bool stop = c->stop;
+        stop = c->stop;
         pthread_mutex_unlock(&c->lock);
         media_seen_fini(&got);
-        if (stop)
+        if (last)
             return NULL;
     }
 }
@@ -156,7 +159,7 @@ static void survives_kills(media_nursery *nursery)
     printf("%d killed: %d requests lost, %d answered\n", killed, c.lost, c.answered);
     if (c.wrong)
         fail("killed children", "somebody got a wrong answer");
-    if (c.lost == 0 || c.lost > killed || c.answered == 0)
+    if (c.lost == 0 || c.lost > killed || c.answered < THREADS)
         fail("killed children", "not exactly their own requests were lost");
     media_seen_fini(&c.want);
     mem_free((void *)c.ask.file.p);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 /* In an ENDLESS one an answer of so many tokens goes on for many seconds on any machine. */
-enum { CONTEXT = 2048, ENDLESS = 16384, WITHOUT_END = 16000 };
+enum { CONTEXT = 2048, ENDLESS = 16384, WITHOUT_END = 16000, PATIENCE = 300 };
 
 static rig tiny;
 
@@ -26,7 +26,7 @@ static uint64_t steps_after_drop(service *s, asked *a)
     sched_figures before, after;
     service_drop(s, a);
     sched_read_figures(s->sched, &before);
-    const double until = os_now() + 60;
+    const double until = os_now() + PATIENCE;
     while (!a->released && os_now() < until)
         service_turn(s);
     assert_true(a->released);
@@ -223,7 +223,7 @@ static void ask_for_seconds(service *s, asked *a, const question *q, double seco
     assert_int_equal(a->said.status, MOTE_OK);
     assert_int_equal(a->said.answer.finish, MOTE_FINISH_LENGTH);
     assert_true(a->said.answer.answer_tokens < WITHOUT_END);
-    assert_true(a->result.ended >= seconds && a->result.ended < 60);
+    assert_true(a->result.ended >= seconds && a->result.ended < PATIENCE);
 }
 
 static void a_deadline_ends_an_answer(void **state)

@@ -16,13 +16,13 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
-enum { CONTEXT = 1024, WAITERS = 5, EACH = 3 };
+enum { CONTEXT = 1024, WAITERS = 5, EACH = 3, PATIENCE = 300 };
 
 static rig tiny;
 
 static void until_crowd(stepgate *g, uint64_t n)
 {
-    const double until = os_now() + 60;
+    const double until = os_now() + PATIENCE;
     while (stepgate_crowd(g) < n && os_now() < until)
         sched_yield();
     assert_int_equal(stepgate_crowd(g), n);
@@ -111,7 +111,7 @@ static void short_steps_come_in_groups(void **state)
         stepgate_leave(g);
         const double began = os_now();
         stepgate_enter(g, NULL, NULL);
-        assert_true(os_now() - began < 60);
+        assert_true(os_now() - began < PATIENCE);
         assert_false(stepgate_stay(g)); /* nobody waits */
         stepgate_leave(g);
         pthread_join(quick.thread, NULL);
@@ -178,7 +178,7 @@ static void prompts_are_read_in_shorter_slices(void **state)
     behind_open(&b, 100);
     stepgate_leave(b.gate);
     stepgate_enter(b.gate, NULL, NULL); /* it has made one step */
-    const double until = os_now() + 60;
+    const double until = os_now() + PATIENCE;
     do
         sched_read_figures(b.s.sched, &f);
     while (f.steps == 0 && os_now() < until);
@@ -224,7 +224,7 @@ static void who_goes_does_not_wait_for_it(void **state)
     write_until_late(&s, &late, &other);
     service_until_over(&s, &late);
     service_drop(&s, &gone);
-    const double until = os_now() + 60;
+    const double until = os_now() + PATIENCE;
     do {
         service_turn(&s);
         sched_read_figures(s.sched, &f);

@@ -198,7 +198,7 @@ static void the_clock_goes_forward(void **state)
     const struct timespec pause = {0, 2000000};
     nanosleep(&pause, NULL);
     const double b = os_now();
-    assert_true(b - a >= 0.002 && b - a < 60.0);
+    assert_true(b - a >= 0.002 && b - a < 600.0);
 }
 
 int main(void)
