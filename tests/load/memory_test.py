@@ -80,7 +80,6 @@ def what_it_states_is_within(server):
 if __name__ == "__main__":
     streams, idle = numbers(scaled(300, 40), scaled(500, 50))
     with Server("--memory", str(MEMORY / 1e9), "--parallel", "4", "--queue", str(streams), "--log", "off",
-                "--limit", "idle-seconds=3600", "--limit", "header-seconds=3600",
                 "--limit", f"connections={streams + idle + 100}",
                 "--limit", f"connections-per-ip={streams + idle + 100}") as server:
         server.streams, server.idle = streams, idle

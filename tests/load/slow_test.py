@@ -128,7 +128,7 @@ if __name__ == "__main__":
     attackers, seconds = numbers(scaled(200, 50), 4)
     room = 2 * attackers + 100  # no limit of connections helps: only deadlines do
     with Server("--log", "off", "--limit", f"connections={room}", "--limit",
-                f"connections-per-ip={room}", key=None) as server:
+                f"connections-per-ip={room}", key=None, deadlines=True) as server:
         server.attackers, server.seconds = attackers, seconds
         code = main(server)
     raise SystemExit(code)

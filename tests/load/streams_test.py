@@ -82,9 +82,7 @@ if __name__ == "__main__":
     idle = min(idle, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - streams - 400)
     room = streams + idle + 200
     with Server("--parallel", "256", "--queue", str(streams + 8), "--log", "off",
-                "--limit", f"connections={room}", "--limit", f"connections-per-ip={room}",
-                "--limit", "idle-seconds=3600", "--limit", "header-seconds=3600",
-                "--limit", "stall-seconds=300") as server:
+                "--limit", f"connections={room}", "--limit", f"connections-per-ip={room}") as server:
         server.streams, server.idle = streams, idle
         server.first = put_loop_first(server)
         server.slow_before = server.metric(SLOW)

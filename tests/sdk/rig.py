@@ -42,10 +42,15 @@ WEATHER_TOOL = {"type": "function", "function": {
 LONG = "The clever duck walked to the market in the morning. " * 4000
 
 
+# A client may be stopped between a head and its body, or two requests: the door's own deadlines are seconds.
+NO_DEADLINES = [word for name in ("header", "body", "idle", "stall") for word in ("--limit", f"{name}-seconds=3600")]
+
+
 class Server:
     """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
 
-    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None):
+    def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None,
+                 deadlines=False):
         self.key = key
         env = {k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}
         if key:
@@ -54,7 +59,8 @@ class Server:
         self.process = subprocess.Popen(
             [*(program or [os.environ["MOTE"]]), "serve",
              *(os.path.join(os.environ["DATA"], file) for file in (model, *more)),
-             "--listen", "127.0.0.1:0", "--threads", "1", *([] if sees else ["--mmproj", "none"]), *flags],
+             "--listen", "127.0.0.1:0", "--threads", "1", *([] if sees else ["--mmproj", "none"]),
+             *([] if deadlines else NO_DEADLINES), *flags],
             env=env, stdout=self.log,
             stderr=self.log)
         self.port = self._wait()

@@ -8,5 +8,5 @@ import rig
 
 with rig.Server() as server:
     env = {**os.environ, "MOTE_URL": server.url, "MOTE_KEY": rig.KEY, "MOTE_MODEL": server.model}
-    code = subprocess.call(sys.argv[1:], env=env, timeout=550)
+    code = subprocess.call(sys.argv[1:], env=env, timeout=850)
 sys.exit(code)
