@@ -53,7 +53,7 @@ static const client clients[] = {
     {"claude", NULL, false,
      "ANTHROPIC_BASE_URL=%u\nANTHROPIC_AUTH_TOKEN=%k\nANTHROPIC_MODEL=%m\n"
      "ANTHROPIC_DEFAULT_HAIKU_MODEL=%m\nCLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1\n"},
-    {"codex", "the top of ~/.codex/config.toml; the key is read from MOTE_API_KEY", true,
+    {"codex", "the top of ~/.codex/config.toml", true,
      "model = \"%m\"\nmodel_provider = \"mote\"\n\n[model_providers.mote]\nname = \"mote\"\n"
      "base_url = \"%u/v1\"\nwire_api = \"responses\"\n%e"},
     {"opencode", "opencode.json of a project, or ~/.config/opencode/opencode.json", true,
@@ -74,6 +74,10 @@ static const client clients[] = {
 };
 
 enum { N_CLIENTS = sizeof clients / sizeof *clients };
+
+/* Codex takes no key from its file, only the name of a variable. */
+static const char codex_key[] = "# the variable of the environment that holds the key\n"
+                                "env_key = \"MOTE_API_KEY\"\n";
 
 typedef struct values {
     char url[REMOTE_HOST_BYTES + 32];
@@ -105,7 +109,7 @@ static void fill(strbuf *b, str text, const values *v, bool quoted)
         else if (what == 'm')
             put_value(b, v->model != NULL ? v->model : "default", quoted);
         else if (what == 'e')
-            strbuf_text(b, v->key != NULL ? "env_key = \"MOTE_API_KEY\"\n" : "");
+            strbuf_text(b, v->key != NULL ? codex_key : "");
         else
             strbuf_byte(b, text.p[i]);
     }

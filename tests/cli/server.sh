@@ -65,7 +65,7 @@ grep -qF "set -gx ANTHROPIC_MODEL 'a\'b'" "$work/out" || fail "for fish: $(cat "
 call 0 env opencode --api-key-file "$work/key"
 json 'd["provider"]["mote"]["options"] == {"baseURL": "http://127.0.0.1:11435/v1", "apiKey": "it'"'"'s\"\\"}'
 call 0 env codex
-grep -q env_key "$work/out" && fail "a key where there is none: $(cat "$work/out")"
+grep -qE "env_key|MOTE_API_KEY" "$work/out" "$work/err" && fail "a key where there is none: $(cat "$work/out" "$work/err")"
 grep -q 'codex/config.toml' "$work/err" || fail "it does not say where: $(cat "$work/err")"
 call 0 env codex --api-key-file "$work/key"
 grep -q '^env_key = "MOTE_API_KEY"$' "$work/out" || fail "no word of the key: $(cat "$work/out")"
