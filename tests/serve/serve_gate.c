@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SHORT = 16, PATIENCE = 100 };
+enum { SHORT = 16 };
 
 static void stand(gate *g)
 {
@@ -62,7 +62,7 @@ void gate_stop_at(gate *g, int layer)
         if (sem_timedwait(&g->reached, &until) == 0)
             return;
         waited += errno == ETIMEDOUT;
-        if (waited == PATIENCE) {
+        if (waited == SILENCE) {
             fprintf(stderr, "no pass came to its layer %d\n", layer);
             abort();
         }

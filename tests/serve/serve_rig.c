@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { PATIENCE = 100 }; /* seconds */
-
 void must(mote_status status, const mote_error *err)
 {
     if (status == MOTE_OK)
@@ -262,8 +260,8 @@ void service_turn(service *s)
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++; /* one by one: while all of us stand still no more than one goes by */
         waited += pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT;
-        if (waited == PATIENCE) {
-            fprintf(stderr, "nothing happened for %d seconds\n", PATIENCE);
+        if (waited == SILENCE) {
+            fprintf(stderr, "nothing happened for %d seconds\n", SILENCE);
             abort();
         }
     }
@@ -278,7 +276,7 @@ void service_turn(service *s)
 sched_phase service_step(service *s, const asked *a)
 {
     sched_where where;
-    const double until = os_now() + PATIENCE;
+    const double until = os_now() + SILENCE;
     stepgate_leave(s->held);
     stepgate_enter(s->held, NULL, NULL);
     do { /* until it has told of its step and waits for the next, if there is to be one */
@@ -291,7 +289,7 @@ sched_phase service_step(service *s, const asked *a)
 
 void service_step_to(service *s, const asked *a, sched_phase phase)
 {
-    const double until = os_now() + PATIENCE;
+    const double until = os_now() + SILENCE;
     sched_phase now;
     while ((now = service_step(s, a)) < phase && os_now() < until) {
     }

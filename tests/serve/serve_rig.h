@@ -11,6 +11,10 @@
 #include "serve/sched.h"
 #include "support/random.h"
 
+/* Seconds, see "Time" in docs/testing.md: that a test waits for what must happen, and in which
+ * somebody must have done something. */
+enum { PATIENCE = 300, SILENCE = 100 };
+
 /* The model and what all turns share; made by rig_open. */
 typedef struct rig {
     mote_model *model;

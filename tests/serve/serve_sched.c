@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 /* In an ENDLESS one an answer of so many tokens goes on for many seconds on any machine. */
-enum { CONTEXT = 2048, ENDLESS = 16384, WITHOUT_END = 16000, PATIENCE = 300 };
+enum { CONTEXT = 2048, ENDLESS = 16384, WITHOUT_END = 16000 };
 
 static rig tiny;
 

@@ -16,7 +16,7 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
-enum { CONTEXT = 1024, WAITERS = 5, EACH = 3, PATIENCE = 300 };
+enum { CONTEXT = 1024, WAITERS = 5, EACH = 3 };
 
 static rig tiny;
 

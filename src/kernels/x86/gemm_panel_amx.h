@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_panel_amx.h - what the integer products of AMX share.
+ * gemm_panel_amx.h - how tokens become tiles: runs, chains, what is asked for ahead. The
+ * formats and their arithmetic are in gemm_256_amx.c.
  *
  * Panels and slabs are those of AVX-512: 32 weight rows in two groups of 16, and a
  * vector of a slab has four neighbouring codes of each row of a group. Sixteen such
@@ -31,9 +32,9 @@ enum {
     MAX_COLS = 1 << 18 /* with more, 16 tokens might not fit the working memory */
 };
 _Static_assert((KERN_SCRATCH_BYTES - MAX_WORKSPACE) / (PANEL * 4 + MAX_COLS / 8) >= TOKENS,
-               "chains of 16 tokens, and a float for every 32 of their activations");
+               "chains of 16 tokens, and sums of their activations");
 
-/* Four products: which ones, the format's file says. */
+/* Four products: two groups by two planes, or by the two halves of the only plane. */
 typedef struct products {
     int32_t sum[4][TOKENS][LANES];
 } products;
