@@ -225,6 +225,61 @@ class Text(Planted):
         self.passes("tests/data/planted.txt", "a\tb \r\n")
 
 
+class Words(Planted):
+    copied = A_FEW
+    check = "check_words"
+
+    def test_words(self):
+        for text, expect in (("/* a film */", '"film": write video'),
+                             ("int mote_picture_new(void);", '"picture": write image'),
+                             ("int aPictureTower;", '"tower": write vision encoder'),
+                             ("enum { JOB_SEATED };", '"seated": write slot'),
+                             ("/* Nobody reads it. */", '"nobody"'),
+                             ("/* the job keeps his place */", '"his"')):
+            with self.subTest(text):
+                self.caught("src/base/planted.c", SPDX + text + "\n", expect)
+
+    def test_phrases(self):
+        for text, expect in (("it is put back", '"put back": write preempt'), ("int n_put_back;", '"put back"'),
+                             ("the form of the answer", "response format"), ("asked for it", '"asked for"'),
+                             ("looked at", '"looked"'), ("while reading the prompt", "prefill"),
+                             ("a session who waits", '"who"')):
+            with self.subTest(text):
+                self.caught("docs/planted.md", text + "\n", expect)
+
+    def test_names(self):
+        for text, expect in (("ask_wrong(a)", '"ask_wrong": write request_'), ("answering *w", "generation_"),
+                             ("mote_step_leave", "mote_step_abort"), ("mote_queue_length", "GET /metrics"),
+                             ("--positions 10", "--kv-tokens")):
+            with self.subTest(text):
+                self.caught("docs/planted.md", text + "\n", expect)
+
+    def test_file_name(self):
+        self.caught("src/base/film_planted.c", SPDX, '"film" in the path')
+
+    def test_ordinary_english(self):
+        self.passes("docs/planted.md", "Users who ask a question, a form, look up a word, reading a file, the rest,\n"
+                    "read the prompt from a file, filmstrip, insight, task_form, answering requests\n")
+
+    def test_files_that_are_not_read(self):
+        self.passes("CHANGELOG.md", "`film` is `video` now\n")
+        self.passes("tests/unit/planted.c", SPDX + "/* a film */\n")
+
+    def test_standard_input(self):
+        for text, code, expect in (("a video\n", 0, "words: "), ("one\na film\n", 1, 'stdin:2: "film"')):
+            run = subprocess.run([sys.executable, "-B", str(ROOT / "scripts/check_words"), "--stdin"],
+                                 input=text, capture_output=True, text=True, check=False)
+            self.assertEqual((run.returncode, run.stderr), (code, ""))
+            self.assertIn(expect, run.stdout)
+
+    def test_count(self):
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "scripts/check_words"), "--stdin", "--count"],
+                             input="films, a film, a door\n", capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual([line.split()[:2] for line in run.stdout.splitlines()],
+                         [["2", "film"], ["1", "door"], ["3", "in"]])
+
+
 class Format(Planted):
     check = "check_format"
 
@@ -289,7 +344,8 @@ class Sound(unittest.TestCase):
         tree.write("src/tok/b.c", SPDX + '#include "base/a.h"\n\nint tok_b(void)\n{\n'
                    "    return base_a();\n}\n")
         tree.write("README.md", "# sound\n")
-        for check in ("check_floors", "check_text", "check_format", "check_docs", "check_repo_size"):
+        for check in ("check_floors", "check_text", "check_format", "check_docs", "check_repo_size",
+                      "check_words"):
             with self.subTest(check):
                 code, lines = tree.run(check)
                 self.assertIn(code, (0, 77), "\n".join(lines))
