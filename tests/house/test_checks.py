@@ -5,6 +5,8 @@ Every test starts from a copy of the sources, adds a file with one fault and exp
 a line that names this file and this fault. What the check says of other files does
 not matter. A small sound tree shows that each check is able to pass.
 """
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -331,6 +333,36 @@ class Docs(Planted):
 
     def test_forgotten(self):
         self.caught("docs/planted.md", "# forgotten\n", "no way leads here")
+
+
+@unittest.skipUnless(os.environ.get("MOTE"), "MOTE does not name the program")
+class Notice(unittest.TestCase):
+    """NOTICE with one fault, compared with the real program and sources."""
+
+    def faults(self, old, new):
+        tree = Tree(("src",))
+        self.addCleanup(tree.folder.cleanup)
+        text = (ROOT / "NOTICE").read_text(encoding="utf-8")
+        self.assertEqual(len(re.findall(old, text)), 1)
+        tree.write("NOTICE", re.sub(old, new, text))
+        for name in ("tests/data", "third_party/llhttp"):
+            (tree.root / name).mkdir(parents=True)
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "scripts/check_notice"), os.environ["MOTE"],
+                              str(tree.root)], capture_output=True, text=True, check=False)
+        self.assertEqual(run.stderr, "")
+        self.assertEqual(run.returncode, 1)
+        return [line.split(": ", 1)[1] for line in run.stdout.splitlines()]
+
+    def test_faults(self):
+        for old, new, expect in (
+                (r"\n  libuv [^\n]*", "", "libuv is linked and not listed"),
+                (r"\n  llhttp  [^\n]*", "", "llhttp is linked and not listed"),
+                (r"\n  giflib ", "\n  libtiff  4.5.0  MIT  TIFF files\n  giflib ", "libtiff is listed and not linked"),
+                (r"2\.36  ", "LGPL  ", "glibc has no version"),
+                (r"(\n  libedit +\S+)[^\n]*", r"\1", "libedit has no licence"),
+                (r"In third_party/llhttp,", "In third_party/llhttp9,", "third_party/llhttp9 does not exist")):
+            with self.subTest(expect):
+                self.assertEqual(self.faults(old, new), [expect])
 
 
 class Sound(unittest.TestCase):
