@@ -334,6 +334,23 @@ class Docs(Planted):
     def test_forgotten(self):
         self.caught("docs/planted.md", "# forgotten\n", "no way leads here")
 
+    def test_where_table(self):
+        self.passes("ARCHITECTURE.md", "| what | where | name |\n|---|---|---|\n"
+                    "| allocator | `src/base/mem.c` | `mem_free` |\n"
+                    "| allocator | `src/base/mem.h` | `mem_free`, `mem_new()` |\n| not a path | `mem` | `x` |\n")
+        self.caught("ARCHITECTURE.md", "| allocator | `src/base/mem.c` | `mem_fre` |\n",
+                    "ARCHITECTURE.md:1: src/base/mem.c does not contain mem_fre")
+        self.caught("ARCHITECTURE.md", "| allocator | `src/base/mem.c` | `mem_free`, `nothing()` |\n",
+                    "does not contain nothing")
+        self.caught("ARCHITECTURE.md", "| allocator | `base/mem.c` | `mem_free` |\n",
+                    "base/mem.c does not exist")
+
+    def test_long_lines(self):
+        long = "word " * 24 + "x"
+        self.passes("CHANGELOG.md", f"{long[1:]}\n| {long} |\n```\n{long}\n```\n")
+        self.passes("examples/planted.md", f"{long}\n")
+        self.caught("CHANGELOG.md", f"short\n{long}\n", "CHANGELOG.md:2: 121 characters; at most 120")
+
 
 @unittest.skipUnless(os.environ.get("MOTE"), "MOTE does not name the program")
 class Notice(unittest.TestCase):
