@@ -30,7 +30,7 @@
 enum { MAX_INPUT = 1 << 24, MAX_IDS = 1 << 20 };
 
 static const tok *tokenizer;
-static vocab *vocabulary;
+static token_trie *vocabulary;
 static char *schema; /* or grammar */
 static size_t schema_bytes;
 static bool is_gbnf;
@@ -49,14 +49,14 @@ static _Noreturn void die(const char *what, const char *why)
     exit(1);
 }
 
-static vocab_kind kind(const void *ctx, uint32_t id)
+static token_trie_kind kind(const void *ctx, uint32_t id)
 {
     const tok *t = ctx;
     if (id >= tok_n_tokens(t) || tok_bytes(t, (mote_token)id).n == 0)
-        return VOCAB_NEVER;
+        return TRIE_NEVER;
     if (tok_is_end(t, (mote_token)id))
-        return VOCAB_END;
-    return tok_is_control(t, (mote_token)id) ? VOCAB_NEVER : VOCAB_TEXT;
+        return TRIE_END;
+    return tok_is_control(t, (mote_token)id) ? TRIE_NEVER : TRIE_TEXT;
 }
 
 static str bytes(const void *ctx, uint32_t id)
@@ -165,12 +165,12 @@ static void open_vocabulary(const char *path)
     /* The rows of the model's output: ids with a meaning, rounded up as the family does. */
     const uint32_t rows =
         tok_n_tokens(t) < 248320 && tok_n_tokens(t) > 240000 ? 248320 : tok_n_tokens(t);
-    const vocab_source source = {.ctx = t, .n = rows, .kind = kind, .bytes = bytes};
+    const token_trie_source source = {.ctx = t, .n = rows, .kind = kind, .bytes = bytes};
     const int64_t start = used();
-    if (vocab_new(&vocabulary, &source, &err) != MOTE_OK)
+    if (token_trie_new(&vocabulary, &source, &err) != MOTE_OK)
         die("vocabulary", err.text);
     fprintf(stderr, "grammar_bench: %u tokens, index made in %.0f ms, %.1f MB\n", rows,
-            (double)(used() - start) / 1e6, (double)vocab_bytes(vocabulary) / 1e6);
+            (double)(used() - start) / 1e6, (double)token_trie_bytes(vocabulary) / 1e6);
 }
 
 int main(int argc, char **argv)

@@ -58,7 +58,7 @@ static double answer(mote_chat *chat, int kind, uint32_t tokens, uint64_t seed, 
     }
     mote_chat_clear(chat);
     *forced += result.forced_tokens;
-    return (double)result.answer_tokens / result.seconds_writing;
+    return (double)result.answer_tokens / result.seconds_decode;
 }
 
 static int ascending(const void *a, const void *b)

@@ -109,10 +109,10 @@ MOTE_API void mote_model_close(mote_model *model);
 
 /* Touches the next stretch of the file, so that a program can show progress
  * while the disk works: start with *done = 0, call until it returns false. Optional. */
-MOTE_API bool mote_model_warm(const mote_model *model, uint64_t *done, uint64_t *total);
+MOTE_API bool mote_model_prefault(const mote_model *model, uint64_t *done, uint64_t *total);
 /* The opposite: this process holds no page of its files any more until it looks at one again. The
  * system may then use them for others. Changes nothing but times; any thread. */
-MOTE_API void mote_model_cool(const mote_model *model);
+MOTE_API void mote_model_drop_pages(const mote_model *model);
 
 typedef struct mote_model_info {
     char name[96];       /* as the file says, may be empty */
@@ -236,16 +236,16 @@ MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
 /* How much of an engine is in use now. Positions come in pages of 64: an unfinished page is
  * in use, and one that several sessions share is so once. */
-typedef struct mote_use {
+typedef struct mote_usage {
     uint64_t positions_total; /* those of the options, up to whole pages */
     uint64_t positions_free;
     uint32_t sessions, sessions_total;
     uint32_t kept_states, kept_states_total; /* a state that several sessions keep counts once */
-} mote_use;
+} mote_usage;
 
-MOTE_API void mote_engine_use(const mote_engine *engine, mote_use *out);
+MOTE_API void mote_engine_usage(const mote_engine *engine, mote_usage *out);
 /* positions_free of it. */
-MOTE_API uint64_t mote_engine_room(const mote_engine *engine);
+MOTE_API uint64_t mote_engine_positions_free(const mote_engine *engine);
 
 /* ---- sessions ---- */
 
@@ -282,7 +282,7 @@ MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
  * a stretch of 32 is always exact. The session has no logits afterwards. */
 MOTE_API uint64_t mote_session_rewind(mote_session *session, uint64_t pos);
 /* Where mote_session_rewind(session, pos) would end. */
-MOTE_API uint64_t mote_session_reach(const mote_session *session, uint64_t pos);
+MOTE_API uint64_t mote_session_rewind_target(const mote_session *session, uint64_t pos);
 
 /* Keeps the state of the last boundary (a multiple of 32), so that a later
  * rewind can return to it. *pos, if not NULL, is that boundary.
@@ -312,7 +312,7 @@ typedef enum mote_logits {
     MOTE_HIDDEN_SUM       /* no logits; such a row of every token is added to `sum` */
 } mote_logits;
 
-struct mote_picture;
+struct mote_image;
 
 /* One item of a step: append `n` tokens to `session`. A session may appear
  * once in a step. */
@@ -321,9 +321,9 @@ typedef struct mote_work {
     const mote_token *tokens;
     size_t n;
     mote_logits want;
-    /* [n_pictures]: those whose tokens are among the item's; needed until the step returns */
-    const struct mote_picture *const *pictures;
-    size_t n_pictures;
+    /* [n_images]: those whose tokens are among the item's; needed until the step returns */
+    const struct mote_image *const *images;
+    size_t n_images;
     /* Of MOTE_HIDDEN_SUM: the embedding of mote_model_info many, the caller's. Rows are added one
      * after the other, so that a prompt in pieces gives the bits of a prompt in one, and a mean is
      * a division away. Of no use after MOTE_E_CANCELED, nor if the session has left the step. */
@@ -353,7 +353,7 @@ MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_
  * A step that sessions can leave while the others go on, for a program whose clients come and go.
  *
  * As mote_step, but calls between(with) on this thread before every pass and twice in each of its
- * layers, also if it has few tokens. From inside, mote_step_leave takes a session out: its item is
+ * layers, also if it has few tokens. From inside, mote_step_abort takes a session out: its item is
  * forgotten, it stands where it would after a cancel, and it may be freed at once. So may sessions
  * that are not in the step, and all may be looked at; any other use of the engine or its sessions
  * has to wait for the step's end. For those who stay nothing changes, no bit of their logits
@@ -361,10 +361,10 @@ MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_
  *
  * MOTE_E_CANCELED also if everybody has left.
  */
-MOTE_API mote_status mote_step_between(mote_engine *engine, const mote_work *work, size_t n,
-                                       void (*between)(void *with), void *with, mote_error *err);
+MOTE_API mote_status mote_step_with_hook(mote_engine *engine, const mote_work *work, size_t n,
+                                         void (*between)(void *with), void *with, mote_error *err);
 /* From inside of `between`. A session that is not in the step stays as it is. */
-MOTE_API void mote_step_leave(mote_session *session);
+MOTE_API void mote_step_abort(mote_session *session);
 
 /* Ends the running step after its current pass, or inside it after a layer if it has more than 16
  * tokens; if none is running, the next one before its first. May be called from another thread or a
@@ -384,7 +384,7 @@ MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n
 
 /* A picture, or two frames of a film, as the model sees it: rows that stand in a prompt in the
  * place of tokens. Once made it never changes; any number of sessions and threads may use it. */
-typedef struct mote_picture mote_picture;
+typedef struct mote_image mote_image;
 
 typedef struct mote_pixels {
     const uint8_t *rgb;     /* [height][width][3] */
@@ -392,26 +392,26 @@ typedef struct mote_pixels {
     uint32_t width, height; /* multiples of 32: 32 x 32 pixels become one token */
 } mote_pixels;
 
-enum { MOTE_PICTURE_SIDE = 32, MOTE_PICTURE_TOKENS = 16384 };
+enum { MOTE_IMAGE_SIDE = 32, MOTE_IMAGE_MAX_TOKENS = 16384 };
 
 /* Looks at the pixels, which takes as long as reading a good part of as many tokens as text does,
  * on threads of its own. Any thread may call; engines need not stand still. threads 0: one per
  * core. MOTE_E_UNSUPPORTED: the model was opened without a tower. */
-MOTE_API mote_status mote_picture_new(mote_picture **out, const mote_model *model,
-                                      const mote_pixels *pixels, uint32_t threads, mote_error *err);
+MOTE_API mote_status mote_image_new(mote_image **out, const mote_model *model,
+                                    const mote_pixels *pixels, uint32_t threads, mote_error *err);
 /* NULL is allowed. */
-MOTE_API void mote_picture_free(mote_picture *picture);
+MOTE_API void mote_image_free(mote_image *image);
 
 /* What stands for it among the tokens of a prompt, between <|vision_start|> and <|vision_end|>:
  * *n ids below 0, made from the content, so that equal pictures have equal ids and others do not.
  * The view lives as long as the picture. */
-MOTE_API const mote_token *mote_picture_tokens(const mote_picture *picture, size_t *n);
+MOTE_API const mote_token *mote_image_tokens(const mote_image *image, size_t *n);
 /* Rows and columns of its tokens. */
-MOTE_API void mote_picture_grid(const mote_picture *picture, uint32_t *rows, uint32_t *cols);
+MOTE_API void mote_image_grid(const mote_image *image, uint32_t *rows, uint32_t *cols);
 /* What it holds, and what making one of this size takes for a while. */
-MOTE_API uint64_t mote_picture_bytes(const mote_picture *picture);
-MOTE_API uint64_t mote_picture_plan(const mote_model *model, uint32_t width, uint32_t height,
-                                    uint32_t threads);
+MOTE_API uint64_t mote_image_bytes(const mote_image *image);
+MOTE_API uint64_t mote_image_plan(const mote_model *model, uint32_t width, uint32_t height,
+                                  uint32_t threads);
 
 /* ---- sampling ---- */
 

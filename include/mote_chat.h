@@ -68,8 +68,8 @@ MOTE_API mote_status mote_chat_add(mote_chat *chat, mote_role role, const char *
                                    mote_error *err);
 /* A picture, or a film as the frames that were chosen of it. */
 typedef struct mote_media {
-    const mote_picture *const *pictures; /* [n]; of a film each is two frames */
-    const double *seconds;               /* [n]: the times of a film's; NULL: one picture */
+    const mote_image *const *images; /* [n]; of a film each is two frames */
+    const double *seconds;           /* [n]: the times of a film's; NULL: one picture */
     size_t n;
 } mote_media;
 
@@ -177,7 +177,7 @@ enum {
 };
 
 typedef enum mote_chat_event_kind {
-    MOTE_CHAT_READING,        /* done of total tokens of the prompt are read */
+    MOTE_CHAT_PREFILL,        /* done of total tokens of the prompt are read */
     MOTE_CHAT_REASONING,      /* text: the next piece of thinking */
     MOTE_CHAT_CONTENT,        /* text: the next piece of the answer */
     MOTE_CHAT_CALL_START,     /* call, name: it is sure to be one */
@@ -260,8 +260,8 @@ typedef struct mote_answer {
     uint32_t warnings;
     const char *preset;     /* "small/direct/general"; a constant */
     mote_sampling sampling; /* as it was used, without bias */
-    double seconds_reading;
-    double seconds_writing;
+    double seconds_prefill;
+    double seconds_decode;
 } mote_answer;
 
 /*

@@ -16,15 +16,15 @@
 
 enum { SURROGATES = 0xD800, AFTER_SURROGATES = 0xE000 };
 
-void chars_fini(chars *c)
+void dfa_fini(dfa *c)
 {
     mem_free(c->first);
     mem_free(c->ranges);
     mem_free(c->accepts);
-    *c = (chars){0};
+    *c = (dfa){0};
 }
 
-static mote_status spend(chars_fuel *fuel, uint64_t steps, mote_error *err)
+static mote_status spend(dfa_fuel *fuel, uint64_t steps, mote_error *err)
 {
     if (fuel->left < steps) {
         fuel->left = 0;
@@ -41,11 +41,11 @@ static mote_status no_memory(mote_error *err)
 
 /* ---- making ---- */
 
-mote_status chars_add_state(chars *c, bool accepts, mote_error *err)
+mote_status dfa_add_state(dfa *c, bool accepts, mote_error *err)
 {
-    if (c->n >= CHARS_MAX_STATES)
+    if (c->n >= DFA_MAX_STATES)
         return err_set(err, MOTE_E_ARG, "a pattern or length needs more than %d states",
-                       CHARS_MAX_STATES);
+                       DFA_MAX_STATES);
     if (!grow_for(&c->accepts, c->n, &c->states_room, sizeof *c->accepts) ||
         !grow_for(&c->first, c->n + 1, &c->first_room, sizeof *c->first))
         return no_memory(err);
@@ -55,33 +55,33 @@ mote_status chars_add_state(chars *c, bool accepts, mote_error *err)
     return MOTE_OK;
 }
 
-mote_status chars_add_range(chars *c, uint32_t lo, uint32_t hi, uint32_t to, mote_error *err)
+mote_status dfa_add_range(dfa *c, uint32_t lo, uint32_t hi, uint32_t to, mote_error *err)
 {
-    chars_range *last = c->n_ranges > c->first[c->n - 1] ? &c->ranges[c->n_ranges - 1] : NULL;
+    dfa_range *last = c->n_ranges > c->first[c->n - 1] ? &c->ranges[c->n_ranges - 1] : NULL;
     if (last != NULL && last->to == to && last->hi + 1 == lo) {
         last->hi = hi;
         return MOTE_OK;
     }
-    if (c->n_ranges >= CHARS_MAX_RANGES)
+    if (c->n_ranges >= DFA_MAX_RANGES)
         return err_set(err, MOTE_E_ARG, "a pattern needs more than %d ranges of characters",
-                       CHARS_MAX_RANGES);
-    if (!grow_for(&c->ranges, c->n_ranges, &c->ranges_room, sizeof *c->ranges))
+                       DFA_MAX_RANGES);
+    if (!grow_for(&c->ranges, c->n_ranges, &c->char_class_room, sizeof *c->ranges))
         return no_memory(err);
-    c->ranges[c->n_ranges++] = (chars_range){lo, hi, to};
+    c->ranges[c->n_ranges++] = (dfa_range){lo, hi, to};
     c->first[c->n] = c->n_ranges;
     return MOTE_OK;
 }
 
 /* Everything but surrogates, which are no characters. */
-static mote_status add_all(chars *c, uint32_t to, mote_error *err)
+static mote_status add_all(dfa *c, uint32_t to, mote_error *err)
 {
-    TRY(chars_add_range(c, 0, SURROGATES - 1, to, err));
-    return chars_add_range(c, AFTER_SURROGATES, CHARS_LAST, to, err);
+    TRY(dfa_add_range(c, 0, SURROGATES - 1, to, err));
+    return dfa_add_range(c, AFTER_SURROGATES, DFA_LAST, to, err);
 }
 
 /* Numbers the states from which an accepting one can be reached; RULES_NONE for the others.
  * Backwards over the ranges, with lists of who leads to whom. */
-static bool number_useful(const chars *c, uint32_t *number, uint32_t *n_useful)
+static bool number_useful(const dfa *c, uint32_t *number, uint32_t *n_useful)
 {
     uint32_t *head = mem_new(c->n, sizeof *head);
     uint32_t *next = mem_new(c->n_ranges, sizeof *next);
@@ -121,7 +121,7 @@ static bool number_useful(const chars *c, uint32_t *number, uint32_t *n_useful)
 }
 
 /* Moves the useful states down over the others, in place. */
-static void keep_useful(chars *c, const uint32_t *number)
+static void keep_useful(dfa *c, const uint32_t *number)
 {
     uint32_t n = 0, n_ranges = 0;
     for (uint32_t s = 0; s < c->n; s++) {
@@ -131,7 +131,7 @@ static void keep_useful(chars *c, const uint32_t *number)
         c->accepts[n] = c->accepts[s];
         const uint32_t begin = n_ranges;
         for (uint32_t i = first; i < end; i++) {
-            chars_range range = c->ranges[i];
+            dfa_range range = c->ranges[i];
             if (number[range.to] == RULES_NONE)
                 continue;
             range.to = number[range.to];
@@ -144,7 +144,7 @@ static void keep_useful(chars *c, const uint32_t *number)
     c->first[n] = n_ranges;
 }
 
-mote_status chars_seal(chars *c, chars_fuel *fuel, mote_error *err)
+mote_status dfa_seal(dfa *c, dfa_fuel *fuel, mote_error *err)
 {
     if (c->n == 0)
         return MOTE_OK;
@@ -160,24 +160,24 @@ mote_status chars_seal(chars *c, chars_fuel *fuel, mote_error *err)
         keep_useful(c, number);
     mem_free(number);
     if (empty)
-        chars_fini(c);
+        dfa_fini(c);
     return MOTE_OK;
 }
 
 /* ---- the product ---- */
 
 typedef struct product {
-    const chars *a, *b;
-    chars_op op;
+    const dfa *a, *b;
+    dfa_op op;
     pairs known; /* (state of a, state of b), either may be RULES_NONE */
-    chars *out;
+    dfa *out;
 } product;
 
-static bool can_lead_on(chars_op op, uint32_t a, uint32_t b)
+static bool can_lead_on(dfa_op op, uint32_t a, uint32_t b)
 {
     switch (op) {
-    case CHARS_BOTH: return a != RULES_NONE && b != RULES_NONE;
-    case CHARS_BUT_NOT: return a != RULES_NONE;
+    case DFA_BOTH: return a != RULES_NONE && b != RULES_NONE;
+    case DFA_BUT_NOT: return a != RULES_NONE;
     default: return a != RULES_NONE || b != RULES_NONE;
     }
 }
@@ -187,8 +187,8 @@ static bool pair_accepts(const product *p, uint32_t a, uint32_t b)
     const bool in_a = a != RULES_NONE && p->a->accepts[a];
     const bool in_b = b != RULES_NONE && p->b->accepts[b];
     switch (p->op) {
-    case CHARS_BOTH: return in_a && in_b;
-    case CHARS_BUT_NOT: return in_a && !in_b;
+    case DFA_BOTH: return in_a && in_b;
+    case DFA_BUT_NOT: return in_a && !in_b;
     default: return in_a || in_b;
     }
 }
@@ -201,15 +201,15 @@ static mote_status lead(product *p, uint32_t lo, uint32_t hi, uint32_t a, uint32
     const uint32_t to = pairs_number(&p->known, a, b);
     if (to == RULES_NONE)
         return no_memory(err);
-    return chars_add_range(p->out, lo, hi, to, err);
+    return dfa_add_range(p->out, lo, hi, to, err);
 }
 
 /* The ranges of one automaton's state, walked from low to high. */
 typedef struct strip {
-    const chars_range *at, *end;
+    const dfa_range *at, *end;
 } strip;
 
-static strip strip_of(const chars *c, uint32_t state)
+static strip strip_of(const dfa *c, uint32_t state)
 {
     if (state == RULES_NONE || c->ranges == NULL) /* nowhere; or no range anywhere */
         return (strip){NULL, NULL};
@@ -233,14 +233,13 @@ static uint32_t strip_at(strip *s, uint32_t from, uint32_t *until)
     return s->at->to;
 }
 
-static mote_status expand_pair(product *p, uint32_t a, uint32_t b, chars_fuel *fuel,
-                               mote_error *err)
+static mote_status expand_pair(product *p, uint32_t a, uint32_t b, dfa_fuel *fuel, mote_error *err)
 {
-    TRY(chars_add_state(p->out, pair_accepts(p, a, b), err));
+    TRY(dfa_add_state(p->out, pair_accepts(p, a, b), err));
     strip in_a = strip_of(p->a, a), in_b = strip_of(p->b, b);
     TRY(spend(fuel, 4 + (uint64_t)(in_a.end - in_a.at) + (uint64_t)(in_b.end - in_b.at), err));
-    for (uint32_t from = 0; from <= CHARS_LAST;) {
-        uint32_t until = CHARS_LAST;
+    for (uint32_t from = 0; from <= DFA_LAST;) {
+        uint32_t until = DFA_LAST;
         const uint32_t to_a = strip_at(&in_a, from, &until), to_b = strip_at(&in_b, from, &until);
         TRY(lead(p, from, until, to_a, to_b, err));
         if (in_a.at == in_a.end && in_b.at == in_b.end)
@@ -250,63 +249,63 @@ static mote_status expand_pair(product *p, uint32_t a, uint32_t b, chars_fuel *f
     return MOTE_OK;
 }
 
-static mote_status run_product(product *p, chars_fuel *fuel, mote_error *err)
+static mote_status run_product(product *p, dfa_fuel *fuel, mote_error *err)
 {
-    const uint32_t a = chars_empty(p->a) ? RULES_NONE : 0;
-    const uint32_t b = chars_empty(p->b) ? RULES_NONE : 0;
+    const uint32_t a = dfa_empty(p->a) ? RULES_NONE : 0;
+    const uint32_t b = dfa_empty(p->b) ? RULES_NONE : 0;
     if (!can_lead_on(p->op, a, b))
         return MOTE_OK;
     if (pairs_number(&p->known, a, b) == RULES_NONE)
         return no_memory(err);
     for (uint32_t i = 0; i < p->known.n; i++)
         TRY(expand_pair(p, p->known.items[i].a, p->known.items[i].b, fuel, err));
-    return chars_seal(p->out, fuel, err);
+    return dfa_seal(p->out, fuel, err);
 }
 
-mote_status chars_combine(chars *out, const chars *a, chars_op op, const chars *b, chars_fuel *fuel,
-                          mote_error *err)
+mote_status dfa_combine(dfa *out, const dfa *a, dfa_op op, const dfa *b, dfa_fuel *fuel,
+                        mote_error *err)
 {
-    *out = (chars){0};
+    *out = (dfa){0};
     product p = {.a = a, .b = b, .op = op, .out = out};
     const mote_status status = run_product(&p, fuel, err);
     pairs_fini(&p.known);
     if (status != MOTE_OK)
-        chars_fini(out);
+        dfa_fini(out);
     return status;
 }
 
-mote_status chars_apply(chars *a, chars_op op, const chars *b, chars_fuel *fuel, mote_error *err)
+mote_status dfa_apply(dfa *a, dfa_op op, const dfa *b, dfa_fuel *fuel, mote_error *err)
 {
-    chars result;
-    TRY(chars_combine(&result, a, op, b, fuel, err));
-    chars_fini(a);
+    dfa result;
+    TRY(dfa_combine(&result, a, op, b, fuel, err));
+    dfa_fini(a);
     *a = result;
     return MOTE_OK;
 }
 
 /* ---- lengths and words ---- */
 
-static mote_status make_length(chars *out, uint32_t min, uint32_t max, mote_error *err)
+static mote_status make_length(dfa *out, uint32_t min, uint32_t max, mote_error *err)
 {
     const uint32_t last = max == RULES_NO_LIMIT ? min : max;
     if (min > max)
         return MOTE_OK;
     for (uint32_t i = 0; i <= last; i++) {
-        TRY(chars_add_state(out, i >= min, err));
+        TRY(dfa_add_state(out, i >= min, err));
         if (i < last || max == RULES_NO_LIMIT)
             TRY(add_all(out, i < last ? i + 1 : i, err));
     }
     return MOTE_OK;
 }
 
-mote_status chars_length(chars *out, uint32_t min, uint32_t max, chars_fuel *fuel, mote_error *err)
+mote_status dfa_length(dfa *out, uint32_t min, uint32_t max, dfa_fuel *fuel, mote_error *err)
 {
-    *out = (chars){0};
+    *out = (dfa){0};
     mote_status status = make_length(out, min, max, err);
     if (status == MOTE_OK)
         status = spend(fuel, out->n, err);
     if (status != MOTE_OK)
-        chars_fini(out);
+        dfa_fini(out);
     return status;
 }
 
@@ -323,9 +322,9 @@ typedef struct word_tree {
 
 static mote_status tree_add(word_tree *t, uint32_t code_point, uint32_t *out, mote_error *err)
 {
-    if (t->n >= CHARS_MAX_STATES)
+    if (t->n >= DFA_MAX_STATES)
         return err_set(err, MOTE_E_ARG, "a list of words needs more than %d states",
-                       CHARS_MAX_STATES);
+                       DFA_MAX_STATES);
     if (!grow_for(&t->nodes, t->n, &t->room, sizeof *t->nodes))
         return no_memory(err);
     t->nodes[t->n] = (word_node){code_point, RULES_NONE, RULES_NONE, false};
@@ -335,7 +334,7 @@ static mote_status tree_add(word_tree *t, uint32_t code_point, uint32_t *out, mo
 
 /* The child of `at` for a code point, made if there is none. */
 static mote_status tree_child(word_tree *t, uint32_t at, uint32_t code_point, uint32_t *out,
-                              chars_fuel *fuel, mote_error *err)
+                              dfa_fuel *fuel, mote_error *err)
 {
     uint32_t before = RULES_NONE, child = t->nodes[at].child;
     uint64_t steps = 1;
@@ -358,11 +357,11 @@ static mote_status tree_child(word_tree *t, uint32_t at, uint32_t code_point, ui
     return MOTE_OK;
 }
 
-static mote_status tree_word(word_tree *t, str word, chars_fuel *fuel, mote_error *err)
+static mote_status tree_word(word_tree *t, str word, dfa_fuel *fuel, mote_error *err)
 {
     uint32_t at = 0, code_point;
     for (size_t i = 0; i < word.n;) {
-        if (!chars_decode(word, &i, &code_point))
+        if (!dfa_decode(word, &i, &code_point))
             return err_set(err, MOTE_E_ARG, "a word is not well-formed UTF-8");
         TRY(tree_child(t, at, code_point, &at, fuel, err));
     }
@@ -370,28 +369,28 @@ static mote_status tree_word(word_tree *t, str word, chars_fuel *fuel, mote_erro
     return MOTE_OK;
 }
 
-static mote_status make_words(word_tree *t, chars *out, const str *words, size_t n,
-                              chars_fuel *fuel, mote_error *err)
+static mote_status make_words(word_tree *t, dfa *out, const str *words, size_t n, dfa_fuel *fuel,
+                              mote_error *err)
 {
     uint32_t root;
     TRY(tree_add(t, 0, &root, err));
     for (size_t i = 0; i < n; i++)
         TRY(tree_word(t, words[i], fuel, err));
     for (uint32_t i = 0; i < t->n; i++) {
-        TRY(chars_add_state(out, t->nodes[i].ends, err));
+        TRY(dfa_add_state(out, t->nodes[i].ends, err));
         for (uint32_t c = t->nodes[i].child; c != RULES_NONE; c = t->nodes[c].sibling)
-            TRY(chars_add_range(out, t->nodes[c].code_point, t->nodes[c].code_point, c, err));
+            TRY(dfa_add_range(out, t->nodes[c].code_point, t->nodes[c].code_point, c, err));
     }
-    return chars_seal(out, fuel, err);
+    return dfa_seal(out, fuel, err);
 }
 
-mote_status chars_words(chars *out, const str *words, size_t n, chars_fuel *fuel, mote_error *err)
+mote_status dfa_words(dfa *out, const str *words, size_t n, dfa_fuel *fuel, mote_error *err)
 {
-    *out = (chars){0};
+    *out = (dfa){0};
     word_tree t = {0};
     const mote_status status = make_words(&t, out, words, n, fuel, err);
     mem_free(t.nodes);
     if (status != MOTE_OK)
-        chars_fini(out);
+        dfa_fini(out);
     return status;
 }

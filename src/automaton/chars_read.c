@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-bool chars_decode(str text, size_t *at, uint32_t *code_point)
+bool dfa_decode(str text, size_t *at, uint32_t *code_point)
 {
     const unsigned char *p = (const unsigned char *)text.p + *at;
     const size_t left = text.n - *at;
@@ -19,14 +19,14 @@ bool chars_decode(str text, size_t *at, uint32_t *code_point)
         c = c << 6 | (p[i] & 0x3Fu);
     }
     const uint32_t least = bytes == 3 ? 0x800 : bytes == 4 ? 0x10000 : 0;
-    if (c < least || c > CHARS_LAST || (c >= 0xD800 && c < 0xE000))
+    if (c < least || c > DFA_LAST || (c >= 0xD800 && c < 0xE000))
         return false;
     *code_point = c;
     *at += bytes;
     return true;
 }
 
-size_t chars_encode(unsigned char out[4], uint32_t c)
+size_t dfa_encode(unsigned char out[4], uint32_t c)
 {
     if (c < 0x80) {
         out[0] = (unsigned char)c;
@@ -39,7 +39,7 @@ size_t chars_encode(unsigned char out[4], uint32_t c)
     return n;
 }
 
-uint32_t chars_step(const chars *c, uint32_t state, uint32_t code_point)
+uint32_t dfa_step(const dfa *c, uint32_t state, uint32_t code_point)
 {
     uint32_t low = c->first[state], high = c->first[state + 1];
     while (low < high) {
@@ -53,15 +53,15 @@ uint32_t chars_step(const chars *c, uint32_t state, uint32_t code_point)
     return found ? c->ranges[low].to : RULES_NONE;
 }
 
-bool chars_has(const chars *c, str text)
+bool dfa_has(const dfa *c, str text)
 {
-    if (chars_empty(c))
+    if (dfa_empty(c))
         return false;
     uint32_t state = 0, code_point;
     for (size_t at = 0; at < text.n;) {
-        if (!chars_decode(text, &at, &code_point))
+        if (!dfa_decode(text, &at, &code_point))
             return false;
-        state = chars_step(c, state, code_point);
+        state = dfa_step(c, state, code_point);
         if (state == RULES_NONE)
             return false;
     }
@@ -69,23 +69,23 @@ bool chars_has(const chars *c, str text)
 }
 
 /* All characters lead on, and only to states that are still thought to accept everything. */
-static bool leads_to_all(const chars *c, uint32_t state, const bool *all)
+static bool leads_to_all(const dfa *c, uint32_t state, const bool *all)
 {
     uint32_t next = 0;
     for (uint32_t i = c->first[state]; i < c->first[state + 1]; i++) {
-        const chars_range *range = &c->ranges[i];
+        const dfa_range *range = &c->ranges[i];
         if (next == 0xD800 && range->lo > next)
             next = 0xE000;
         if (range->lo > next || !all[range->to])
             return false;
         next = range->hi + 1;
     }
-    return next == CHARS_LAST + 1;
+    return next == DFA_LAST + 1;
 }
 
 /* Starts from all that accept and takes away until nothing changes. Most states lead to later
  * ones, so going backwards settles them in a few rounds; what takes more is not worth knowing. */
-void chars_find_all(const chars *c, bool *all)
+void dfa_find_all(const dfa *c, bool *all)
 {
     enum { ROUNDS = 32 };
     for (uint32_t s = 0; s < c->n; s++)
@@ -104,7 +104,7 @@ void chars_find_all(const chars *c, bool *all)
 }
 
 /* Words and products of words lead to later states only; what does not is taken for infinite. */
-bool chars_finite(const chars *c)
+bool dfa_finite(const dfa *c)
 {
     for (uint32_t s = 0; s < c->n; s++)
         for (uint32_t i = c->first[s]; i < c->first[s + 1]; i++)

@@ -16,7 +16,7 @@
 
 typedef struct writer {
     rules *r;
-    const chars *c;
+    const dfa *c;
     uint32_t exit;   /* state behind all strings */
     uint32_t *state; /* [c->n], of the grammar */
     bool *all;       /* [c->n] */
@@ -37,7 +37,7 @@ typedef struct run {
 
 /* Runs whose second byte has limits of its own. */
 static const run limited[] = {
-    {0x800, 0xFFF}, {0xD000, 0xD7FF}, {0x10000, 0x3FFFF}, {0x100000, CHARS_LAST}};
+    {0x800, 0xFFF}, {0xD000, 0xD7FF}, {0x10000, 0x3FFFF}, {0x100000, DFA_LAST}};
 
 static void put_escaped(writer *w, uint32_t c, uint32_t to);
 
@@ -53,8 +53,8 @@ static void make_shared(rules *r)
         rules_read(r, tail[i], 0x80, 0xBF, i == 0 ? end : tail[i - 1]);
     for (uint32_t i = 0; i < 4; i++) {
         unsigned char lo[4], hi[4];
-        const size_t n = chars_encode(lo, limited[i].lo);
-        chars_encode(hi, limited[i].hi);
+        const size_t n = dfa_encode(lo, limited[i].lo);
+        dfa_encode(hi, limited[i].hi);
         rules_read(r, tail[3 + i], lo[1], hi[1], tail[n - 3]);
     }
     r->char_escape = rules_state(r);
@@ -86,8 +86,8 @@ static uint32_t shared_tail(const rules *r, run x, const unsigned char lo[4],
 static void put_run(writer *w, uint32_t from, run x, uint32_t to)
 {
     unsigned char lo[4], hi[4];
-    const size_t n = chars_encode(lo, x.lo);
-    chars_encode(hi, x.hi);
+    const size_t n = dfa_encode(lo, x.lo);
+    dfa_encode(hi, x.hi);
     const uint32_t tail = shared_tail(w->r, x, lo, hi, n);
     if (tail != RULES_NONE) {
         rules_read_into(w->r, from, lo[0], hi[0], tail, to);
@@ -167,15 +167,15 @@ static void put_escaped(writer *w, uint32_t c, uint32_t to)
 }
 
 /* Where all characters that must be escaped lead to from a state, or RULES_NONE. */
-static uint32_t escapes_lead_to(const chars *c, uint32_t s)
+static uint32_t escapes_lead_to(const dfa *c, uint32_t s)
 {
     if (c->first[s] == c->first[s + 1])
         return RULES_NONE;
-    const chars_range *first = &c->ranges[c->first[s]];
+    const dfa_range *first = &c->ranges[c->first[s]];
     if (first->lo > 0 || first->hi < 0x1F)
         return RULES_NONE;
-    return chars_step(c, s, '"') == first->to && chars_step(c, s, '\\') == first->to ? first->to
-                                                                                     : RULES_NONE;
+    return dfa_step(c, s, '"') == first->to && dfa_step(c, s, '\\') == first->to ? first->to
+                                                                                 : RULES_NONE;
 }
 
 static void begin_escapes(writer *w, uint32_t s)
@@ -195,11 +195,11 @@ static void put_own_escape(writer *w, uint32_t from, uint32_t c, uint32_t target
     put_escaped(w, c, w->state[target]);
 }
 
-static void put_json_range(writer *w, uint32_t from, chars_range x)
+static void put_json_range(writer *w, uint32_t from, dfa_range x)
 {
     for (uint32_t c = x.lo; c <= x.hi && c < 0x20; c++)
         put_own_escape(w, from, c, x.to);
-    static const uint32_t pieces[][2] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, CHARS_LAST}};
+    static const uint32_t pieces[][2] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, DFA_LAST}};
     for (size_t i = 0; i < 3; i++) {
         const uint32_t lo = x.lo > pieces[i][0] ? x.lo : pieces[i][0];
         const uint32_t hi = x.hi < pieces[i][1] ? x.hi : pieces[i][1];
@@ -215,11 +215,11 @@ static void put_json_range(writer *w, uint32_t from, chars_range x)
 /* ---- all of it ---- */
 
 /* The state of the automaton that all characters beyond ASCII lead to, or RULES_NONE. */
-static uint32_t multi_target(const chars *c, uint32_t s)
+static uint32_t multi_target(const dfa *c, uint32_t s)
 {
     uint32_t next = 0x80, to = RULES_NONE;
     for (uint32_t i = c->first[s]; i < c->first[s + 1]; i++) {
-        const chars_range *x = &c->ranges[i];
+        const dfa_range *x = &c->ranges[i];
         if (x->hi < 0x80)
             continue;
         if (next == 0xD800 && x->lo > next)
@@ -229,7 +229,7 @@ static uint32_t multi_target(const chars *c, uint32_t s)
         to = x->to;
         next = x->hi + 1;
     }
-    return next == CHARS_LAST + 1 ? to : RULES_NONE;
+    return next == DFA_LAST + 1 ? to : RULES_NONE;
 }
 
 /* Where everything is accepted, the loop of all JSON strings goes on. Characters beyond ASCII
@@ -248,7 +248,7 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
     else if (multi != RULES_NONE)
         rules_read_into(w->r, from, 0xC2, 0xF4, RULES_ANY_TAIL, w->state[multi]);
     for (uint32_t i = w->c->first[s]; i < w->c->first[s + 1] && rules_ok(w->r); i++) {
-        chars_range x = w->c->ranges[i];
+        dfa_range x = w->c->ranges[i];
         if (multi != RULES_NONE && x.hi >= 0x80) {
             if (x.lo >= 0x80)
                 continue;
@@ -266,7 +266,7 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
 static void put_all(writer *w, uint32_t from, uint32_t to)
 {
     const uint32_t n = w->c->n;
-    chars_find_all(w->c, w->all);
+    dfa_find_all(w->c, w->all);
     for (uint32_t s = 0; s < n; s++) {
         w->state[s] = rules_woven_state(w->r, to);
         if (w->json && w->all[s])
@@ -277,10 +277,10 @@ static void put_all(writer *w, uint32_t from, uint32_t to)
         put_state(w, s, to);
 }
 
-static mote_status put(rules *r, const chars *c, uint32_t from, uint32_t to, bool json,
+static mote_status put(rules *r, const dfa *c, uint32_t from, uint32_t to, bool json,
                        mote_error *err)
 {
-    if (chars_empty(c))
+    if (dfa_empty(c))
         return MOTE_OK;
     if (r->char_escape == RULES_NONE)
         make_shared(r);
@@ -297,12 +297,12 @@ static mote_status put(rules *r, const chars *c, uint32_t from, uint32_t to, boo
     return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
 }
 
-mote_status chars_put_raw(rules *r, const chars *c, uint32_t from, uint32_t to, mote_error *err)
+mote_status dfa_put_raw(rules *r, const dfa *c, uint32_t from, uint32_t to, mote_error *err)
 {
     return put(r, c, from, to, false, err);
 }
 
-mote_status chars_put_json(rules *r, const chars *c, uint32_t from, uint32_t to, mote_error *err)
+mote_status dfa_put_json(rules *r, const dfa *c, uint32_t from, uint32_t to, mote_error *err)
 {
     return put(r, c, from, to, true, err);
 }

@@ -56,15 +56,15 @@ static mote_status put_class(maker *m, const gbnf_node *node, uint32_t from, uin
             rules_read(m->r, from, (uint8_t)x[i].lo, (uint8_t)x[i].hi, to);
         return MOTE_OK;
     }
-    chars set = {0};
-    mote_status status = chars_add_state(&set, false, m->err);
+    dfa set = {0};
+    mote_status status = dfa_add_state(&set, false, m->err);
     for (uint32_t i = 0; i < node->n && status == MOTE_OK; i++)
-        status = chars_add_range(&set, x[i].lo, x[i].hi, 1, m->err);
+        status = dfa_add_range(&set, x[i].lo, x[i].hi, 1, m->err);
     if (status == MOTE_OK)
-        status = chars_add_state(&set, true, m->err);
+        status = dfa_add_state(&set, true, m->err);
     if (status == MOTE_OK)
-        status = chars_put_raw(m->r, &set, from, to, m->err);
-    chars_fini(&set);
+        status = dfa_put_raw(m->r, &set, from, to, m->err);
+    dfa_fini(&set);
     return status;
 }
 

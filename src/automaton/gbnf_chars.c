@@ -14,7 +14,7 @@ static mote_status read_code_point(gbnf_parser *p, size_t n, uint32_t *c)
                           n == 2   ? "expected two hexadecimal digits behind \\x"
                           : n == 4 ? "expected four hexadecimal digits behind \\u"
                                    : "expected eight hexadecimal digits behind \\U");
-    if (*c > CHARS_LAST || (*c >= 0xD800 && *c < 0xE000))
+    if (*c > DFA_LAST || (*c >= 0xD800 && *c < 0xE000))
         return gbnf_wrong(p, from,
                           "expected a code point; those beyond \\uFFFF are written as one \\U with "
                           "eight digits");
@@ -53,7 +53,7 @@ static mote_status read_char(gbnf_parser *p, uint32_t *c)
 {
     if (gbnf_peek(p, 0) == '\\')
         return read_escape(p, c);
-    if (!chars_decode(p->text, &p->at, c))
+    if (!dfa_decode(p->text, &p->at, c))
         return gbnf_wrong(p, p->at, "expected well-formed UTF-8");
     return MOTE_OK;
 }
@@ -65,7 +65,7 @@ mote_status gbnf_read_text(gbnf_parser *p)
         unsigned char bytes[4];
         uint32_t c;
         TRY(read_char(p, &c));
-        const size_t n = chars_encode(bytes, c);
+        const size_t n = dfa_encode(bytes, c);
         strbuf_put(&p->t->bytes, (str){(const char *)bytes, n});
     }
     if (!gbnf_more(p))
@@ -86,7 +86,7 @@ static mote_status read_range(gbnf_parser *p)
     }
     if (lo > hi)
         return gbnf_wrong(p, from, "a range of characters runs backwards");
-    return ranges_add(&p->t->ranges, lo, hi, p->err);
+    return char_class_add(&p->t->ranges, lo, hi, p->err);
 }
 
 mote_status gbnf_read_class(gbnf_parser *p)
@@ -102,5 +102,5 @@ mote_status gbnf_read_class(gbnf_parser *p)
     if (p->t->ranges.n == first)
         return gbnf_wrong(p, from, "a class has no characters");
     p->at++;
-    return ranges_settle(&p->t->ranges, first, negated, p->err);
+    return char_class_settle(&p->t->ranges, first, negated, p->err);
 }

@@ -16,7 +16,7 @@ void gbnf_tree_fini(gbnf_tree *t)
 {
     mem_free(t->nodes);
     mem_free(t->rules);
-    ranges_fini(&t->ranges);
+    char_class_fini(&t->ranges);
     strbuf_fini(&t->bytes);
     *t = (gbnf_tree){0};
 }
@@ -171,7 +171,7 @@ static mote_status read_class_part(gbnf_parser *p, bool any)
     const uint32_t first = p->t->ranges.n;
     uint32_t node;
     p->at++;
-    TRY(any ? ranges_add(&p->t->ranges, 0, CHARS_LAST, p->err) : gbnf_read_class(p));
+    TRY(any ? char_class_add(&p->t->ranges, 0, DFA_LAST, p->err) : gbnf_read_class(p));
     TRY(new_part(p, GBNF_CLASS, &node));
     p->t->nodes[node].first = first;
     p->t->nodes[node].n = p->t->ranges.n - first;

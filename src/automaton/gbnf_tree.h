@@ -36,7 +36,7 @@ typedef struct gbnf_tree {
     str text;
     gbnf_node *nodes;
     gbnf_rule *rules;
-    ranges ranges;
+    char_class ranges;
     strbuf bytes;
     uint32_t n_nodes, nodes_room, n_rules, rules_room;
     uint32_t root; /* a rule */

@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-void ranges_fini(ranges *x)
+void char_class_fini(char_class *x)
 {
     mem_free(x->all);
-    *x = (ranges){0};
+    *x = (char_class){0};
 }
 
-mote_status ranges_add(ranges *x, uint32_t lo, uint32_t hi, mote_error *err)
+mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *err)
 {
     if (!grow_for(&x->all, x->n, &x->room, sizeof *x->all))
         return err_set(err, MOTE_E_MEMORY, "no memory for a class of characters");
@@ -34,25 +34,25 @@ static void sort(range *x, uint32_t n)
         }
 }
 
-static mote_status complement(ranges *x, uint32_t from, mote_error *err)
+static mote_status complement(char_class *x, uint32_t from, mote_error *err)
 {
     const uint32_t n = x->n - from;
     uint32_t next = 0;
     for (uint32_t i = 0; i < n; i++) {
         const range one = x->all[from + i];
         if (one.lo > next)
-            TRY(ranges_add(x, next, one.lo - 1, err));
+            TRY(char_class_add(x, next, one.lo - 1, err));
         next = one.hi + 1;
     }
-    if (next <= CHARS_LAST)
-        TRY(ranges_add(x, next, CHARS_LAST, err));
+    if (next <= DFA_LAST)
+        TRY(char_class_add(x, next, DFA_LAST, err));
     const uint32_t made = x->n - from - n;
     memmove(x->all + from, x->all + from + n, made * sizeof *x->all);
     x->n = from + made;
     return MOTE_OK;
 }
 
-mote_status ranges_settle(ranges *x, uint32_t from, bool negated, mote_error *err)
+mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_error *err)
 {
     if (x->n > from)
         sort(x->all + from, x->n - from);

@@ -16,15 +16,15 @@ typedef struct range {
 } range;
 
 /* All zero is an empty list. */
-typedef struct ranges {
+typedef struct char_class {
     range *all; /* [n] */
     uint32_t n, room;
-} ranges;
+} char_class;
 
-void ranges_fini(ranges *x);
-mote_status ranges_add(ranges *x, uint32_t lo, uint32_t hi, mote_error *err);
+void char_class_fini(char_class *x);
+mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *err);
 /* Ends a class: puts its ranges, those from `from` on, in order and merges them; if negated, the
  * characters that are in none of them take their place. */
-mote_status ranges_settle(ranges *x, uint32_t from, bool negated, mote_error *err);
+mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_error *err);
 
 #endif

@@ -130,7 +130,7 @@ static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
 /* The whole: for a search anything may stand before and after. */
 static mote_status build_all(net *m, regex_mode mode)
 {
-    static const range all[] = {{0, 0xD7FF}, {0xE000, CHARS_LAST}};
+    static const range all[] = {{0, 0xD7FF}, {0xE000, DFA_LAST}};
     uint32_t start, goal, end = GOAL;
     TRY(new_state(m, &start));
     TRY(new_state(m, &goal));
@@ -175,7 +175,7 @@ typedef struct subsets {
     move *moves;       /* of the set being expanded, by their first character */
     move *active;      /* those that hold at the character at hand */
     uint32_t borders_room, moves_room, active_room, n_moves, n_active;
-    chars_fuel *fuel;
+    dfa_fuel *fuel;
     mote_error *err;
 } subsets;
 
@@ -322,13 +322,13 @@ static mote_status pay(subsets *x, uint64_t steps)
     return MOTE_OK;
 }
 
-static mote_status expand(subsets *x, chars *out, uint32_t index)
+static mote_status expand(subsets *x, dfa *out, uint32_t index)
 {
     uint32_t n_borders;
     const set_info set = x->sets[index];
     /* Only the first set holds what the start of the string allows. */
     TRY(pay(x, 8 * (uint64_t)set.n));
-    TRY(chars_add_state(out, accepts(x, &set, index == 0), x->err));
+    TRY(dfa_add_state(out, accepts(x, &set, index == 0), x->err));
     TRY(collect(x, &set, &n_borders));
     uint32_t next = 0;
     x->n_active = 0;
@@ -345,12 +345,12 @@ static mote_status expand(subsets *x, chars *out, uint32_t index)
             continue;
         uint32_t to;
         TRY(number_set(x, &to));
-        TRY(chars_add_range(out, lo, after - 1, to, x->err));
+        TRY(dfa_add_range(out, lo, after - 1, to, x->err));
     }
     return MOTE_OK;
 }
 
-static mote_status determinise(subsets *x, chars *out)
+static mote_status determinise(subsets *x, dfa *out)
 {
     uint32_t first;
     for (uint32_t s = 0; s < x->m->n; s++)
@@ -360,10 +360,10 @@ static mote_status determinise(subsets *x, chars *out)
     TRY(number_set(x, &first));
     for (uint32_t i = 0; i < x->n_sets; i++)
         TRY(expand(x, out, i));
-    return chars_seal(out, x->fuel, x->err);
+    return dfa_seal(out, x->fuel, x->err);
 }
 
-static mote_status run_subsets(const net *m, chars *out, chars_fuel *fuel, mote_error *err)
+static mote_status run_subsets(const net *m, dfa *out, dfa_fuel *fuel, mote_error *err)
 {
     subsets x = {.m = m, .fuel = fuel, .err = err};
     x.slots = mem_new(SLOTS, sizeof *x.slots);
@@ -387,10 +387,9 @@ static mote_status run_subsets(const net *m, chars *out, chars_fuel *fuel, mote_
     return status;
 }
 
-mote_status regex_compile(chars *out, str pattern, regex_mode mode, chars_fuel *fuel,
-                          mote_error *err)
+mote_status regex_compile(dfa *out, str pattern, regex_mode mode, dfa_fuel *fuel, mote_error *err)
 {
-    *out = (chars){0};
+    *out = (dfa){0};
     regex_tree tree;
     net m = {.tree = &tree, .err = err};
     mote_status status = regex_parse(&tree, pattern, err);
@@ -402,6 +401,6 @@ mote_status regex_compile(chars *out, str pattern, regex_mode mode, chars_fuel *
     mem_free(m.arcs);
     regex_tree_fini(&tree);
     if (status != MOTE_OK)
-        chars_fini(out);
+        dfa_fini(out);
     return status;
 }

@@ -27,7 +27,6 @@ typedef enum regex_mode {
 } regex_mode;
 
 /* MOTE_E_ARG says what in the pattern is wrong, MOTE_E_UNSUPPORTED what is not regular. */
-mote_status regex_compile(chars *out, str pattern, regex_mode mode, chars_fuel *fuel,
-                          mote_error *err);
+mote_status regex_compile(dfa *out, str pattern, regex_mode mode, dfa_fuel *fuel, mote_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 
 mote_status regex_add_range(regex_parser *p, uint32_t lo, uint32_t hi)
 {
-    return ranges_add(&p->t->ranges, lo, hi, p->err);
+    return char_class_add(&p->t->ranges, lo, hi, p->err);
 }
 
 /* What \d, \w and \s mean, and what their negations leave out. */
@@ -29,7 +29,7 @@ static mote_status add_class(regex_parser *p, const range *x, size_t n, bool neg
     const uint32_t from = p->t->ranges.n;
     for (size_t i = 0; i < n; i++)
         TRY(regex_add_range(p, x[i].lo, x[i].hi));
-    return ranges_settle(&p->t->ranges, from, negated, p->err);
+    return char_class_settle(&p->t->ranges, from, negated, p->err);
 }
 
 mote_status regex_add_named_class(regex_parser *p, char name)
@@ -55,9 +55,9 @@ static mote_status braced_code_point(regex_parser *p, uint32_t *c)
 {
     *c = 0;
     size_t n = 1;
-    while (hex_add(c, regex_peek(p, n)) && *c <= CHARS_LAST)
+    while (hex_add(c, regex_peek(p, n)) && *c <= DFA_LAST)
         n++;
-    if (n == 1 || regex_peek(p, n) != '}' || *c > CHARS_LAST)
+    if (n == 1 || regex_peek(p, n) != '}' || *c > DFA_LAST)
         return regex_wrong(p, "an escape that is no character");
     p->at += n + 1;
     return MOTE_OK;
@@ -121,7 +121,7 @@ mote_status regex_char_escape(regex_parser *p, uint32_t *c)
         return regex_refused(p, "a reference to a named group");
     if (name == 'p' || name == 'P')
         return regex_refused(p, "a Unicode property (\\p)");
-    if (!chars_decode(p->text, &p->at, c))
+    if (!dfa_decode(p->text, &p->at, c))
         return regex_wrong(p, "ill-formed UTF-8");
     if ((*c | 32) >= 'a' && (*c | 32) <= 'z')
         return regex_wrong(p, "an escape without a meaning");
@@ -138,7 +138,7 @@ static mote_status class_member(regex_parser *p, uint32_t *c, bool *is_class)
 {
     *is_class = false;
     if (regex_peek(p, 0) != '\\') {
-        if (!chars_decode(p->text, &p->at, c))
+        if (!dfa_decode(p->text, &p->at, c))
             return regex_wrong(p, "ill-formed UTF-8");
         return MOTE_OK;
     }
@@ -185,7 +185,7 @@ mote_status regex_read_class(regex_parser *p, uint32_t node)
     if (!regex_more(p))
         return regex_wrong(p, "a class without its end");
     p->at++;
-    TRY(ranges_settle(&p->t->ranges, from, negated, p->err));
+    TRY(char_class_settle(&p->t->ranges, from, negated, p->err));
     p->t->nodes[node].first = from;
     p->t->nodes[node].n = p->t->ranges.n - from;
     return MOTE_OK;

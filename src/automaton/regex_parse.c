@@ -13,7 +13,7 @@
 void regex_tree_fini(regex_tree *t)
 {
     mem_free(t->nodes);
-    ranges_fini(&t->ranges);
+    char_class_fini(&t->ranges);
     *t = (regex_tree){0};
 }
 
@@ -87,7 +87,7 @@ static mote_status read_escape(regex_parser *p, uint32_t *out)
 static mote_status read_char(regex_parser *p, uint32_t *out)
 {
     uint32_t c;
-    if (!chars_decode(p->text, &p->at, &c))
+    if (!dfa_decode(p->text, &p->at, &c))
         return regex_wrong(p, "ill-formed UTF-8");
     TRY(class_node(p, out));
     if (c == '.')

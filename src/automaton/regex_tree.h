@@ -26,7 +26,7 @@ typedef struct regex_node {
 
 typedef struct regex_tree {
     regex_node *nodes;
-    ranges ranges; /* of a class: ascending, apart */
+    char_class ranges; /* of a class: ascending, apart */
     uint32_t n_nodes, nodes_room;
     uint32_t root;
 } regex_tree;

@@ -72,7 +72,7 @@ void os_map_close(os_map *map)
     *map = (os_map){0};
 }
 
-void os_map_cool(const os_map *map)
+void os_map_drop_pages(const os_map *map)
 {
     if (map->data != NULL)
         madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_DONTNEED);

@@ -16,7 +16,7 @@ typedef struct os_map {
 mote_status os_map_open(os_map *out, const char *path, mote_error *err);
 void os_map_close(os_map *map);
 /* Its pages leave the process; they come back when they are looked at. */
-void os_map_cool(const os_map *map);
+void os_map_drop_pages(const os_map *map);
 
 /* Seconds on a clock that never jumps. */
 double os_now(void);

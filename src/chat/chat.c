@@ -93,7 +93,7 @@ void chat_entry_fini(chat_entry *entry)
     json_doc_free(entry->doc);
     mem_free(entry->tokens);
     for (size_t i = 0; i < entry->n_media; i++) {
-        mem_free((void *)entry->media[i].pictures);
+        mem_free((void *)entry->media[i].images);
         mem_free((void *)entry->media[i].seconds);
     }
     mem_free(entry->media);
@@ -144,7 +144,7 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
         return chat_out_of_memory(err);
     chat->engine = engine;
     chat->mode = options != NULL && options->official ? CHAT_OFFICIAL : CHAT_STABLE;
-    mote_status status = chat_kit_of(&chat->kit, mote_engine_model(engine), err);
+    mote_status status = chat_context_of(&chat->chat_ctx, mote_engine_model(engine), err);
     if (status != MOTE_OK) {
         mote_chat_free(chat);
         return status;
@@ -183,7 +183,7 @@ void mote_chat_free(mote_chat *chat)
     chat_entry_fini(&chat->system);
     chat_parsed_fini(&chat->tools);
     json_doc_free(chat->tools_doc);
-    vocab_free(chat->words);
+    token_trie_free(chat->words);
     mote_session_free(chat->session);
     mem_free(chat->entries);
     mem_free(chat);

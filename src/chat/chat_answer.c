@@ -113,7 +113,7 @@ static mote_status gather(answering *a, size_t *n, mote_error *err)
 /* Made once: it takes as long as a few tokens. */
 static mote_status make_words(mote_chat *chat, mote_error *err)
 {
-    return chat->words != NULL ? MOTE_OK : chat_vocab_of(&chat->words, &chat->kit, err);
+    return chat->words != NULL ? MOTE_OK : chat_vocab_of(&chat->words, &chat->chat_ctx, err);
 }
 
 /* Tools it was given and does not know how to tell the model of. */
@@ -142,10 +142,10 @@ static mote_status prepare(answering *a, mote_error *err)
         request.tools = chat->tools.request.tools;
         request.n_tools = chat->tools.request.n_tools;
     }
-    if (chat_form_wanted(a->options, request.n_tools))
+    if (response_format_wanted(a->options, request.n_tools))
         TRY(make_words(chat, err));
-    TRY(chat_render(chat->kit.model, &chat->kit.how, &request, &a->prompt, err));
-    const chat_turn_options turn = {.kit = &chat->kit,
+    TRY(chat_render(chat->chat_ctx.model, &chat->chat_ctx.how, &request, &a->prompt, err));
+    const chat_turn_options turn = {.chat_ctx = &chat->chat_ctx,
                                     .prompt = a->prompt.ids,
                                     .n_prompt = a->prompt.n,
                                     .thinking = a->prompt.thinking,
@@ -197,13 +197,13 @@ static mote_status append(answering *a, const mote_token *tokens, size_t n, mote
                                 .tokens = tokens + done,
                                 .n = now,
                                 .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE,
-                                .pictures = a->prompt.pictures,
-                                .n_pictures = a->prompt.n_pictures};
+                                .images = a->prompt.images,
+                                .n_images = a->prompt.n_images};
         TRY(step(a, &work, err));
         done += now;
         if (reading && done <= a->prompt.n)
             tell(a,
-                 &(mote_chat_event){.kind = MOTE_CHAT_READING, .done = done, .total = a->prompt.n});
+                 &(mote_chat_event){.kind = MOTE_CHAT_PREFILL, .done = done, .total = a->prompt.n});
     }
     return MOTE_OK;
 }
@@ -252,7 +252,7 @@ static mote_status drive(answering *a, mote_error *err)
     double began = os_now();
     TRY(chat_turn_next(a->turn, session, &want, err));
     mote_status status = read_prompt(a, &want, err);
-    a->result.seconds_reading = os_now() - began;
+    a->result.seconds_prefill = os_now() - began;
     began = os_now();
     while (status == MOTE_OK) {
         TRY(chat_turn_next(a->turn, session, &want, err));
@@ -262,7 +262,7 @@ static mote_status drive(answering *a, mote_error *err)
     }
     if (status == MOTE_E_CANCELED)
         status = chat_turn_stop(a->turn, MOTE_FINISH_CANCELED, err);
-    a->result.seconds_writing = os_now() - began;
+    a->result.seconds_decode = os_now() - began;
     return status;
 }
 
@@ -271,18 +271,18 @@ static mote_status drive(answering *a, mote_error *err)
 /* The tokens of the turn from its think tag on, so that the next prompt repeats them. */
 static mote_status keep_tokens(const answering *a, chat_entry *entry, mote_error *err)
 {
-    const chat_kit *kit = &a->chat->kit;
+    const chat_context *chat_ctx = &a->chat->chat_ctx;
     size_t n, from = structural_end(&a->prompt);
     bool open;
     const mote_token *tokens = chat_turn_tokens(a->turn, &n, &open);
-    while (from < a->prompt.n && tokens[from] != kit->how.tags[CHAT_TAG_THINK])
+    while (from < a->prompt.n && tokens[from] != chat_ctx->how.tags[CHAT_TAG_THINK])
         from++;
-    const size_t closing = open ? kit->n_closing[0] : 0;
+    const size_t closing = open ? chat_ctx->n_closing[0] : 0;
     entry->tokens = mem_new(n - from + closing, sizeof *entry->tokens);
     if (entry->tokens == NULL)
         return chat_out_of_memory(err);
     memcpy(entry->tokens, tokens + from, (n - from) * sizeof *tokens);
-    memcpy(entry->tokens + n - from, kit->closing[0], closing * sizeof *tokens);
+    memcpy(entry->tokens + n - from, chat_ctx->closing[0], closing * sizeof *tokens);
     entry->n_tokens = n - from + closing;
     return MOTE_OK;
 }
@@ -349,8 +349,8 @@ static mote_status answer(answering *a, mote_error *err)
     a->result = *made;
     a->result.warnings += a->chat->tools.tools_left_out;
     a->result.reused_tokens = timing.reused_tokens;
-    a->result.seconds_reading = timing.seconds_reading;
-    a->result.seconds_writing = timing.seconds_writing;
+    a->result.seconds_prefill = timing.seconds_prefill;
+    a->result.seconds_decode = timing.seconds_decode;
     TRY(strbuf_check(&a->content, err));
     TRY(strbuf_check(&a->reasoning, err));
     TRY(strbuf_check(&a->calls, err));

@@ -124,7 +124,7 @@ static mote_status read_message(mote_chat *chat, const json_node *node, bool fir
 {
     strbuf text = {0};
     mote_model_info info;
-    mote_model_describe(chat->kit.model, &info);
+    mote_model_describe(chat->chat_ctx.model, &info);
     put_message(&text, node);
     mote_status status = strbuf_check(&text, err);
     chat_entry entry = {0};

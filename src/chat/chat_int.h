@@ -23,8 +23,8 @@ typedef struct chat_entry {
 struct mote_chat {
     mote_engine *engine;
     mote_session *session;
-    chat_kit kit;
-    vocab *words; /* for grammars, made when first needed */
+    chat_context chat_ctx;
+    token_trie *words; /* for grammars, made when first needed */
     chat_mode mode;
     bool has_system;
     chat_entry system;

@@ -45,10 +45,10 @@ static mote_status attach(chat_entry *entry, const mote_media *media, size_t n_m
     for (size_t i = 0; i < n_media; i++) {
         chat_media *to = &entry->media[entry->n_media++];
         to->n = media[i].n;
-        to->pictures = copy_of(media[i].pictures, to->n, sizeof *to->pictures);
+        to->images = copy_of(media[i].images, to->n, sizeof *to->images);
         if (media[i].seconds != NULL)
             to->seconds = copy_of(media[i].seconds, to->n, sizeof *to->seconds);
-        if (to->pictures == NULL || (media[i].seconds != NULL && to->seconds == NULL))
+        if (to->images == NULL || (media[i].seconds != NULL && to->seconds == NULL))
             return chat_out_of_memory(err);
         entry->parsed.parts[i].media = to;
     }
@@ -64,7 +64,7 @@ mote_status mote_chat_add_media(mote_chat *chat, const mote_media *media, size_t
     if (n_media > CHAT_MAX_IMAGES)
         return err_set(err, MOTE_E_ARG, "more than %d pictures and videos", CHAT_MAX_IMAGES);
     for (size_t i = 0; i < n_media; i++)
-        if (media[i].pictures == NULL || media[i].n == 0 ||
+        if (media[i].images == NULL || media[i].n == 0 ||
             (media[i].seconds == NULL && media[i].n != 1))
             return err_set(err, MOTE_E_ARG, "a picture is one, a film has times for its frames");
     TRY(put_message(&entry, media, n_media, (str){text, bytes}, err));

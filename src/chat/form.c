@@ -7,36 +7,36 @@
 
 /* ---- the vocabulary ---- */
 
-static vocab_kind kind_of(const void *ctx, uint32_t id)
+static token_trie_kind kind_of(const void *ctx, uint32_t id)
 {
-    const chat_kit *kit = ctx;
-    if (id >= kit->n_tokens)
-        return VOCAB_NEVER;
-    if (mote_token_is_end(kit->model, (mote_token)id))
-        return VOCAB_END;
-    if (mote_token_is_control(kit->model, (mote_token)id))
-        return VOCAB_NEVER;
+    const chat_context *chat_ctx = ctx;
+    if (id >= chat_ctx->n_tokens)
+        return TRIE_NEVER;
+    if (mote_token_is_end(chat_ctx->model, (mote_token)id))
+        return TRIE_END;
+    if (mote_token_is_control(chat_ctx->model, (mote_token)id))
+        return TRIE_NEVER;
     for (size_t i = 0; i < CHAT_N_TAGS; i++)
-        if (kit->how.tags[i] == (mote_token)id)
-            return VOCAB_NEVER;
-    return VOCAB_TEXT;
+        if (chat_ctx->how.tags[i] == (mote_token)id)
+            return TRIE_NEVER;
+    return TRIE_TEXT;
 }
 
 static str bytes_of(const void *ctx, uint32_t id)
 {
-    const chat_kit *kit = ctx;
+    const chat_context *chat_ctx = ctx;
     str text;
-    text.p = mote_token_bytes(kit->model, (mote_token)id, &text.n);
+    text.p = mote_token_bytes(chat_ctx->model, (mote_token)id, &text.n);
     return text;
 }
 
-mote_status chat_vocab_of(vocab **out, const chat_kit *kit, mote_error *err)
+mote_status chat_vocab_of(token_trie **out, const chat_context *chat_ctx, mote_error *err)
 {
     mote_model_info info;
-    mote_model_describe(kit->model, &info);
-    const vocab_source source = {
-        .ctx = kit, .n = info.vocabulary, .kind = kind_of, .bytes = bytes_of};
-    return vocab_new(out, &source, err);
+    mote_model_describe(chat_ctx->model, &info);
+    const token_trie_source source = {
+        .ctx = chat_ctx, .n = info.vocabulary, .kind = kind_of, .bytes = bytes_of};
+    return token_trie_new(out, &source, err);
 }
 
 /* ---- grammars ---- */
@@ -46,13 +46,13 @@ static bool is_call_forced(const mote_answer_options *a)
     return a->tool_choice == MOTE_TOOLS_REQUIRED || a->tool_choice == MOTE_TOOLS_NAMED;
 }
 
-bool chat_form_wanted(const mote_answer_options *a, size_t n_tools)
+bool response_format_wanted(const mote_answer_options *a, size_t n_tools)
 {
     return a->format != MOTE_FORMAT_TEXT || is_call_forced(a) ||
            (n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO);
 }
 
-static mote_status compile_choices(chat_form *f, str text, mote_error *err)
+static mote_status compile_choices(response_format *f, str text, mote_error *err)
 {
     json_doc *doc;
     str choices[GRAMMAR_MAX_CHOICES];
@@ -76,7 +76,7 @@ static mote_status compile_choices(chat_form *f, str text, mote_error *err)
     return status;
 }
 
-static mote_status compile_whole(chat_form *f, mote_error *err)
+static mote_status compile_whole(response_format *f, mote_error *err)
 {
     const mote_answer_options *a = f->options->answer;
     const str text = {a->format_text, a->format_bytes};
@@ -103,14 +103,14 @@ static str tool_name(const json_node *tool)
     return json_node_text(json_node_get(function_of(tool), "name"));
 }
 
-static void blame(const chat_form *f, chat_fault fault)
+static void blame(const response_format *f, chat_fault fault)
 {
     if (f->options->fault != NULL)
         *f->options->fault = fault;
 }
 
 /* The tool is blamed that has this name, the very bytes; without one, all together. */
-static void blame_tool(const chat_form *f, str name)
+static void blame_tool(const response_format *f, str name)
 {
     size_t i = 0;
     while (i < f->options->n_tools && tool_name(f->options->tools[i]).p != name.p)
@@ -119,7 +119,7 @@ static void blame_tool(const chat_form *f, str name)
 }
 
 /* The tools that may be called: all, those the caller allows, or the one that is named. */
-static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
+static size_t callable(const response_format *f, grammar_tool tools[CHAT_MAX_TOOLS])
 {
     const chat_turn_options *o = f->options;
     const mote_answer_options *a = o->answer;
@@ -137,8 +137,8 @@ static size_t callable(const chat_form *f, grammar_tool tools[CHAT_MAX_TOOLS])
     return n;
 }
 
-static mote_status build_call(grammar **out, const vocab *v, const grammar_tool *tools, size_t n,
-                              strbuf *warnings, mote_error *err)
+static mote_status build_call(grammar **out, const token_trie *v, const grammar_tool *tools,
+                              size_t n, strbuf *warnings, mote_error *err)
 {
     grammar_builder builder;
     grammar_begin(&builder, err);
@@ -146,7 +146,7 @@ static mote_status build_call(grammar **out, const vocab *v, const grammar_tool 
     return grammar_finish(&builder, v, out);
 }
 
-static void widen(chat_form *f, grammar_tool *tool, const json_node *any, const char *why)
+static void widen(response_format *f, grammar_tool *tool, const json_node *any, const char *why)
 {
     tool->parameters = any;
     strbuf_put(&f->warnings, tool->name);
@@ -156,8 +156,8 @@ static void widen(chat_form *f, grammar_tool *tool, const json_node *any, const 
 }
 
 /* A tool whose schema makes no rules at all takes any arguments; a strict one is refused. */
-static mote_status widen_broken(chat_form *f, grammar_tool *tools, size_t n, const json_node *any,
-                                mote_error *err)
+static mote_status widen_broken(response_format *f, grammar_tool *tools, size_t n,
+                                const json_node *any, mote_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         grammar *alone;
@@ -177,10 +177,10 @@ static mote_status widen_broken(chat_form *f, grammar_tool *tools, size_t n, con
 }
 
 /* All together: as they are, without those that break it, without all that may go. */
-static mote_status compile_tools(chat_form *f, grammar_tool *tools, size_t n, const json_node *any,
-                                 mote_error *err)
+static mote_status compile_tools(response_format *f, grammar_tool *tools, size_t n,
+                                 const json_node *any, mote_error *err)
 {
-    const vocab *v = f->options->vocab;
+    const token_trie *v = f->options->vocab;
     mote_error why;
     mote_status status = build_call(&f->call, v, tools, n, &f->warnings, &why);
     if (status != MOTE_OK && status != MOTE_E_MEMORY) {
@@ -202,7 +202,7 @@ static mote_status compile_tools(chat_form *f, grammar_tool *tools, size_t n, co
     return strbuf_check(&f->warnings, err);
 }
 
-static mote_status compile_call(chat_form *f, mote_error *err)
+static mote_status compile_call(response_format *f, mote_error *err)
 {
     grammar_tool tools[CHAT_MAX_TOOLS];
     json_doc *any;
@@ -229,7 +229,7 @@ static mote_status by_form(mote_status status, mote_error *err)
 
 /* What may come first is needed anyway, and a grammar that is too much for it is better refused
  * before anything is said. */
-static mote_status try_first(chat_form *f, mote_error *err)
+static mote_status try_first(response_format *f, mote_error *err)
 {
     const mote_status status = by_form(grammar_mask(f->whole_at, f->mask, err), err);
     if (status != MOTE_OK)
@@ -237,11 +237,12 @@ static mote_status try_first(chat_form *f, mote_error *err)
     return status;
 }
 
-mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_error *err)
+mote_status response_format_init(response_format *f, const chat_turn_options *options,
+                                 mote_error *err)
 {
     const mote_answer_options *a = options->answer;
-    *f = (chat_form){.options = options, .must_call = is_call_forced(a)};
-    if (!chat_form_wanted(a, options->n_tools))
+    *f = (response_format){.options = options, .must_call = is_call_forced(a)};
+    if (!response_format_wanted(a, options->n_tools))
         return MOTE_OK;
     if (options->vocab == NULL || (a->tool_choice == MOTE_TOOLS_NAMED && a->tool_name == NULL))
         return err_set(err, MOTE_E_ARG, "a form needs the vocabulary, a named tool its name");
@@ -261,7 +262,7 @@ mote_status chat_form_init(chat_form *f, const chat_turn_options *options, mote_
     return f->whole_at != NULL ? try_first(f, err) : MOTE_OK;
 }
 
-void chat_form_fini(chat_form *f)
+void response_format_fini(response_format *f)
 {
     grammar_matcher_free(f->whole_at);
     grammar_matcher_free(f->call_at);
@@ -269,88 +270,90 @@ void chat_form_fini(chat_form *f)
     grammar_free(f->call);
     mem_free(f->mask);
     strbuf_fini(&f->warnings);
-    *f = (chat_form){0};
+    *f = (response_format){0};
 }
 
 /* ---- token by token ---- */
 
-static mote_token tag(const chat_form *f, chat_tag which)
+static mote_token tag(const response_format *f, chat_tag which)
 {
-    return f->options->kit->how.tags[which];
+    return f->options->chat_ctx->how.tags[which];
 }
 
-static grammar_matcher *in_use(const chat_form *f)
+static grammar_matcher *in_use(const response_format *f)
 {
-    return f->phase == CHAT_FORM_ANSWER ? f->whole_at
-           : f->phase == CHAT_FORM_CALL ? f->call_at
-                                        : NULL;
+    return f->phase == RESPONSE_FORMAT_ANSWER ? f->whole_at
+           : f->phase == RESPONSE_FORMAT_CALL ? f->call_at
+                                              : NULL;
 }
 
-void chat_form_begin(chat_form *f, size_t n)
+void response_format_begin(response_format *f, size_t n)
 {
-    f->phase = f->whole_at != NULL ? CHAT_FORM_ANSWER : CHAT_FORM_FREE;
+    f->phase = f->whole_at != NULL ? RESPONSE_FORMAT_ANSWER : RESPONSE_FORMAT_FREE;
     f->from = n;
 }
 
 /* A call begins. */
-static mote_status begin_call(chat_form *f, size_t n, mote_error *err)
+static mote_status begin_call(response_format *f, size_t n, mote_error *err)
 {
     f->must_call = false;
-    f->phase = CHAT_FORM_FREE;
+    f->phase = RESPONSE_FORMAT_FREE;
     if (f->call == NULL)
         return MOTE_OK;
     grammar_matcher_free(f->call_at);
     f->call_at = NULL;
     TRY(grammar_matcher_new(&f->call_at, f->call, err));
-    f->phase = CHAT_FORM_CALL;
+    f->phase = RESPONSE_FORMAT_CALL;
     f->from = n;
     return MOTE_OK;
 }
 
-mote_status chat_form_accept(chat_form *f, mote_token token, size_t n, mote_error *err)
+mote_status response_format_accept(response_format *f, mote_token token, size_t n, mote_error *err)
 {
-    if (token == tag(f, CHAT_TAG_CALL) && f->phase != CHAT_FORM_CALL)
+    if (token == tag(f, CHAT_TAG_CALL) && f->phase != RESPONSE_FORMAT_CALL)
         return begin_call(f, n, err);
-    if (f->phase == CHAT_FORM_CALL && token == tag(f, CHAT_TAG_CALL_END)) {
-        f->phase = CHAT_FORM_FREE;
+    if (f->phase == RESPONSE_FORMAT_CALL && token == tag(f, CHAT_TAG_CALL_END)) {
+        f->phase = RESPONSE_FORMAT_FREE;
         return MOTE_OK;
     }
     return in_use(f) != NULL ? by_form(grammar_accept(in_use(f), token, err), err) : MOTE_OK;
 }
 
-void chat_form_rewind(chat_form *f, size_t n)
+void response_format_rewind(response_format *f, size_t n)
 {
-    if (f->phase == CHAT_FORM_FREE)
+    if (f->phase == RESPONSE_FORMAT_FREE)
         return;
     if (n >= f->from)
         grammar_rewind(in_use(f), n - f->from);
     else
-        f->phase = CHAT_FORM_FREE;
+        f->phase = RESPONSE_FORMAT_FREE;
 }
 
 /* An answer of a given form may be a call in its place. */
-static bool may_become_call(const chat_form *f)
+static bool may_become_call(const response_format *f)
 {
-    return f->phase == CHAT_FORM_ANSWER && grammar_length(f->whole_at) == 0 && f->call != NULL;
+    return f->phase == RESPONSE_FORMAT_ANSWER && grammar_length(f->whole_at) == 0 &&
+           f->call != NULL;
 }
 
-mote_status chat_form_allowed(chat_form *f, const uint32_t **allowed, mote_error *err)
+mote_status response_format_allowed(response_format *f, const uint32_t **allowed, mote_error *err)
 {
     *allowed = NULL;
     if (in_use(f) == NULL)
         return MOTE_OK;
     TRY(by_form(grammar_mask(in_use(f), f->mask, err), err));
     if (may_become_call(f))
-        vocab_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
+        token_trie_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
     *allowed = f->mask;
     return MOTE_OK;
 }
 
-mote_status chat_form_forced(chat_form *f, mote_token *ids, size_t room, size_t *n, mote_error *err)
+mote_status response_format_forced(response_format *f, mote_token *ids, size_t room, size_t *n,
+                                   mote_error *err)
 {
-    char text[CHAT_FORM_FORCED];
+    char text[RESPONSE_FORMAT_FORCED];
     *n = 0;
-    if (f->must_call || (f->phase == CHAT_FORM_CALL && grammar_is_complete(f->call_at))) {
+    if (f->must_call || (f->phase == RESPONSE_FORMAT_CALL && grammar_is_complete(f->call_at))) {
         ids[(*n)++] = tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
         return MOTE_OK;
     }
@@ -361,23 +364,23 @@ mote_status chat_form_forced(chat_form *f, mote_token *ids, size_t room, size_t 
         return err_set(err, MOTE_E_MEMORY, "no memory for a form");
     if (bytes == 0)
         return MOTE_OK;
-    TRY(mote_tokenize(f->options->kit->model, text, bytes, 0, ids, room, n, err));
+    TRY(mote_tokenize(f->options->chat_ctx->model, text, bytes, 0, ids, room, n, err));
     *n -= *n > 0; /* the model may know a longer last one */
     return MOTE_OK;
 }
 
-mote_status chat_form_rest(chat_form *f, mote_token *ids, size_t room, size_t *n, bool *whole,
-                           mote_error *err)
+mote_status response_format_rest(response_format *f, mote_token *ids, size_t room, size_t *n,
+                                 bool *whole, mote_error *err)
 {
-    char text[CHAT_FORM_REST];
-    const bool call = f->phase == CHAT_FORM_CALL;
+    char text[RESPONSE_FORMAT_REST];
+    const bool call = f->phase == RESPONSE_FORMAT_CALL;
     *n = 0;
     *whole = false;
     if (in_use(f) == NULL)
         return MOTE_OK;
     const size_t bytes = grammar_shortest(in_use(f), text, sizeof text);
     if (bytes > 0)
-        TRY(mote_tokenize(f->options->kit->model, text, bytes, 0, ids, room, n, err));
+        TRY(mote_tokenize(f->options->chat_ctx->model, text, bytes, 0, ids, room, n, err));
     *whole = (bytes > 0 || grammar_is_complete(in_use(f))) && *n + call <= room;
     if (!*whole)
         *n = 0;

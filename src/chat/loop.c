@@ -10,11 +10,11 @@ enum {
     ROUNDS = 2,      /* repetitions of a whole period that make a loop, after the first time */
     NEAR_MISS = 4,   /* rounds in which one token in five differs are none */
     NEAR_ROUNDS = 4, /* twice as much evidence as for an exact one */
-    SALAD_NEW = CHAT_LOOP_WINDOW / 5, /* fewer different triples than this */
-    SLOTS = 2 * CHAT_LOOP_WINDOW      /* of the table that counts them; a power of two */
+    SALAD_NEW = LOOP_WINDOW / 5, /* fewer different triples than this */
+    SLOTS = 2 * LOOP_WINDOW      /* of the table that counts them; a power of two */
 };
 
-void chat_loop_start(chat_loop *loop, size_t from, bool thinking)
+void loop_detector_start(loop_detector *loop, size_t from, bool thinking)
 {
     memset(loop, 0, sizeof *loop);
     loop->from = from;
@@ -26,7 +26,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static void follow(chat_loop *l, uint32_t period, bool same, size_t n)
+static void follow(loop_detector *l, uint32_t period, bool same, size_t n)
 {
     l->exact[period] = same ? l->exact[period] + 1 : 0;
     if (l->near[period] == 0)
@@ -36,12 +36,12 @@ static void follow(chat_loop *l, uint32_t period, bool same, size_t n)
         l->near[period] = 0;
 }
 
-/* Different triples of neighbours among the last CHAT_LOOP_WINDOW tokens. */
+/* Different triples of neighbours among the last LOOP_WINDOW tokens. */
 static uint32_t different_triples(const mote_token *last)
 {
     uint16_t seen[SLOTS] = {0}; /* index + 1 of a triple */
     uint32_t found = 0;
-    for (uint32_t i = 0; i + 3 <= CHAT_LOOP_WINDOW; i++) {
+    for (uint32_t i = 0; i + 3 <= LOOP_WINDOW; i++) {
         uint32_t hash = (uint32_t)last[i] * 0x9E3779B1u;
         hash = (hash ^ (uint32_t)last[i + 1]) * 0x85EBCA6Bu;
         hash = (hash ^ (uint32_t)last[i + 2]) * 0xC2B2AE35u;
@@ -56,33 +56,33 @@ static uint32_t different_triples(const mote_token *last)
     return found;
 }
 
-chat_loop_kind chat_loop_add(chat_loop *l, const mote_token *tokens, size_t n)
+loop_detector_kind loop_detector_add(loop_detector *l, const mote_token *tokens, size_t n)
 {
     const size_t length = n - l->from;
-    chat_loop_kind kind = CHAT_LOOP_NONE;
+    loop_detector_kind kind = LOOP_NONE;
     l->longest = 0;
-    for (uint32_t p = 1; p <= CHAT_LOOP_PERIODS && p < length; p++) {
+    for (uint32_t p = 1; p <= LOOP_PERIODS && p < length; p++) {
         follow(l, p, tokens[n - 1] == tokens[n - 1 - p], n);
         l->longest = larger(l->longest, l->exact[p]);
-        if (kind != CHAT_LOOP_NONE)
+        if (kind != LOOP_NONE)
             continue; /* the shortest period counts, the counters of the others go on */
         if (l->exact[p] >= larger(l->least, ROUNDS * p)) {
-            kind = CHAT_LOOP_EXACT;
+            kind = LOOP_EXACT;
             l->begin = n - l->exact[p];
         } else if (l->near[p] >= (int32_t)larger(2 * l->least, NEAR_ROUNDS * p)) {
-            kind = CHAT_LOOP_NEAR;
+            kind = LOOP_NEAR;
             l->begin = l->near_from[p];
         }
     }
-    if (kind == CHAT_LOOP_NONE && length >= CHAT_LOOP_WINDOW && length % CHAT_LOOP_EVERY == 0 &&
-        different_triples(&tokens[n - CHAT_LOOP_WINDOW]) < SALAD_NEW) {
-        kind = CHAT_LOOP_SALAD;
-        l->begin = n - CHAT_LOOP_WINDOW;
+    if (kind == LOOP_NONE && length >= LOOP_WINDOW && length % LOOP_EVERY == 0 &&
+        different_triples(&tokens[n - LOOP_WINDOW]) < SALAD_NEW) {
+        kind = LOOP_SALAD;
+        l->begin = n - LOOP_WINDOW;
     }
     return kind;
 }
 
-size_t chat_loop_suspects(const chat_loop *l)
+size_t loop_detector_suspects(const loop_detector *l)
 {
-    return l->longest >= CHAT_LOOP_SUSPECT ? l->longest : 0;
+    return l->longest >= LOOP_SUSPECT ? l->longest : 0;
 }

@@ -8,7 +8,7 @@
  *   near cycle    almost: counters, dates or a word differ from round to round
  *   salad         no period, but the last window holds hardly anything new
  *
- * Periods are followed up to CHAT_LOOP_PERIODS tokens. Text that repeats for a reason (a table, a
+ * Periods are followed up to LOOP_PERIODS tokens. Text that repeats for a reason (a table, a
  * row of zeros) has a good part of a page before it counts.
  */
 #ifndef MOTE_CHAT_LOOP_H
@@ -17,36 +17,36 @@
 #include <mote.h>
 
 enum {
-    CHAT_LOOP_PERIODS = 1024,
-    CHAT_LOOP_WINDOW = 512, /* tokens that are searched for anything new ... */
-    CHAT_LOOP_EVERY = 32,   /* ... once in so many */
-    CHAT_LOOP_SUSPECT = 12  /* tokens of an exact cycle: nobody should see more of it yet */
+    LOOP_PERIODS = 1024,
+    LOOP_WINDOW = 512, /* tokens that are searched for anything new ... */
+    LOOP_EVERY = 32,   /* ... once in so many */
+    LOOP_SUSPECT = 12  /* tokens of an exact cycle: nobody should see more of it yet */
 };
 
-typedef enum chat_loop_kind {
-    CHAT_LOOP_NONE = 0,
-    CHAT_LOOP_EXACT,
-    CHAT_LOOP_NEAR,
-    CHAT_LOOP_SALAD
-} chat_loop_kind;
+typedef enum loop_detector_kind {
+    LOOP_NONE = 0,
+    LOOP_EXACT,
+    LOOP_NEAR,
+    LOOP_SALAD
+} loop_detector_kind;
 
-typedef struct chat_loop {
-    size_t from;      /* the first token that counts */
-    uint32_t least;   /* repeated tokens that are a loop, whatever the period */
-    size_t begin;     /* of the loop found: the end of what came once */
-    uint32_t longest; /* of exact[], after the latest token */
-    uint32_t exact[CHAT_LOOP_PERIODS + 1];   /* tokens that equalled the one `period` before */
-    int32_t near[CHAT_LOOP_PERIODS + 1];     /* the same, a miss costs several */
-    size_t near_from[CHAT_LOOP_PERIODS + 1]; /* where near[] was last 0 */
-} chat_loop;
+typedef struct loop_detector {
+    size_t from;                        /* the first token that counts */
+    uint32_t least;                     /* repeated tokens that are a loop, whatever the period */
+    size_t begin;                       /* of the loop found: the end of what came once */
+    uint32_t longest;                   /* of exact[], after the latest token */
+    uint32_t exact[LOOP_PERIODS + 1];   /* tokens that equalled the one `period` before */
+    int32_t near[LOOP_PERIODS + 1];     /* the same, a miss costs several */
+    size_t near_from[LOOP_PERIODS + 1]; /* where near[] was last 0 */
+} loop_detector;
 
 /* A stretch of sampled tokens begins at `from`. Thinking is cut sooner than an answer. */
-void chat_loop_start(chat_loop *loop, size_t from, bool thinking);
+void loop_detector_start(loop_detector *loop, size_t from, bool thinking);
 
 /* tokens[n - 1] was written. If it completes a loop, loop->begin is where to go back to. */
-chat_loop_kind chat_loop_add(chat_loop *loop, const mote_token *tokens, size_t n);
+loop_detector_kind loop_detector_add(loop_detector *loop, const mote_token *tokens, size_t n);
 
 /* How many of the last tokens may turn out to be one. */
-size_t chat_loop_suspects(const chat_loop *loop);
+size_t loop_detector_suspects(const loop_detector *loop);
 
 #endif

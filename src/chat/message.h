@@ -36,8 +36,8 @@ typedef enum chat_part_kind {
 
 /* A picture, or the frames of a film with their times. */
 typedef struct chat_media {
-    const mote_picture *const *pictures; /* [n]; one unless it is a film */
-    const double *seconds;               /* [n], of a film */
+    const mote_image *const *images; /* [n]; one unless it is a film */
+    const double *seconds;           /* [n], of a film */
     size_t n;
 } chat_media;
 

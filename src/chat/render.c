@@ -66,23 +66,21 @@ static chat_role role_of(const renderer *r, size_t index)
 
 /* Pictures are numbered as they are met, which may be more than once: content is read for its
  * length and again to be written. */
-static mote_status put_picture(renderer *r, const mote_picture *picture, const char *pad,
-                               mote_error *err)
+static mote_status put_image(renderer *r, const mote_image *image, const char *pad, mote_error *err)
 {
     chat_prompt *out = r->prompt;
     size_t index = 0;
-    while (index < out->n_pictures && out->pictures[index] != picture)
+    while (index < out->n_images && out->images[index] != image)
         index++;
-    if (index == out->n_pictures) {
-        const mote_picture **moved =
-            mem_resize(out->pictures, index, index + 1, sizeof *out->pictures);
+    if (index == out->n_images) {
+        const mote_image **moved = mem_resize(out->images, index, index + 1, sizeof *out->images);
         if (moved == NULL)
             return err_set(err, MOTE_E_MEMORY, "no memory for the pictures of a prompt");
-        out->pictures = moved;
-        out->pictures[out->n_pictures++] = picture;
+        out->images = moved;
+        out->images[out->n_images++] = image;
     }
     chat_text_scaffold(&r->content, "<|vision_start|>");
-    chat_text_picture(&r->content, pad, index);
+    prompt_builder_image(&r->content, pad, index);
     chat_text_scaffold(&r->content, "<|vision_end|>");
     chat_text_mark(&r->content, CHAT_MARK_SHOWN, index);
     return MOTE_OK;
@@ -98,8 +96,8 @@ static mote_status put_shown(renderer *r, const chat_part *part, mote_error *err
             snprintf(stamp, sizeof stamp, "<%.1f seconds>", media->seconds[i]);
             chat_text_content(&r->content, str_of(stamp));
         }
-        TRY(put_picture(r, media->pictures[i],
-                        part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
+        TRY(put_image(r, media->images[i],
+                      part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
     }
     return MOTE_OK;
 }
@@ -463,7 +461,7 @@ void chat_prompt_fini(chat_prompt *prompt)
 {
     mem_free(prompt->ids);
     mem_free(prompt->marks);
-    mem_free(prompt->pictures);
+    mem_free(prompt->images);
     strbuf_fini(&prompt->text);
     *prompt = (chat_prompt){0};
 }

@@ -36,8 +36,8 @@ typedef struct chat_prompt {
     size_t n;
     chat_mark *marks; /* [n_marks], in the order of positions */
     size_t n_marks;
-    const mote_picture **pictures; /* [n_pictures], whose tokens are among the ids */
-    size_t n_pictures;
+    const mote_image **images; /* [n_images], whose tokens are among the ids */
+    size_t n_images;
     strbuf text;   /* what the ids spell; of turns that brought their tokens, their bytes */
     bool thinking; /* the prompt ends inside an open think block: tell the parser */
 } chat_prompt;

@@ -97,9 +97,9 @@ void chat_text_tokens(chat_text *t, const mote_model *model, const chat_message 
                .kind = CHAT_SPAN_TOKENS, .index = (uint32_t)index, .at = at, .n = t->text.n - at});
 }
 
-void chat_text_picture(chat_text *t, const char *pad, size_t index)
+void prompt_builder_image(chat_text *t, const char *pad, size_t index)
 {
-    add_span(t, (chat_span){.kind = CHAT_SPAN_PICTURE,
+    add_span(t, (chat_span){.kind = CHAT_SPAN_IMAGE,
                             .index = (uint32_t)index,
                             .at = t->text.n,
                             .n = strlen(pad)});
@@ -220,9 +220,9 @@ static mote_status put_span(encoder *e, const chat_span *span, const chat_templa
         const chat_message *message = &request->messages[span->index];
         return put_ids(e, message->tokens, message->n_tokens, err);
     }
-    case CHAT_SPAN_PICTURE: {
+    case CHAT_SPAN_IMAGE: {
         size_t n;
-        const mote_token *ids = mote_picture_tokens(out->pictures[span->index], &n);
+        const mote_token *ids = mote_image_tokens(out->images[span->index], &n);
         return put_ids(e, ids, n, err);
     }
     case CHAT_SPAN_MARK: break;

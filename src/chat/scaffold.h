@@ -13,10 +13,10 @@
 #include "chat/render.h"
 
 typedef enum chat_span_kind {
-    CHAT_SPAN_TAG,     /* these bytes are control token `index` (a chat_tag) */
-    CHAT_SPAN_TOKENS,  /* these bytes are the tokens of message `index` */
-    CHAT_SPAN_PICTURE, /* these bytes stand for the tokens of picture `index` of the prompt */
-    CHAT_SPAN_MARK     /* no bytes: a mark; words end here whatever follows */
+    CHAT_SPAN_TAG,    /* these bytes are control token `index` (a chat_tag) */
+    CHAT_SPAN_TOKENS, /* these bytes are the tokens of message `index` */
+    CHAT_SPAN_IMAGE,  /* these bytes stand for the tokens of picture `index` of the prompt */
+    CHAT_SPAN_MARK    /* no bytes: a mark; words end here whatever follows */
 } chat_span_kind;
 
 typedef struct chat_span {
@@ -52,7 +52,7 @@ void chat_text_content(chat_text *t, str theirs);
 void chat_text_append(chat_text *t, const chat_text *from, chat_range range);
 void chat_text_mark(chat_text *t, chat_mark_kind kind, size_t index);
 /* `pad` stands for picture `index` of the prompt. */
-void chat_text_picture(chat_text *t, const char *pad, size_t index);
+void prompt_builder_image(chat_text *t, const char *pad, size_t index);
 void chat_text_tokens(chat_text *t, const mote_model *model, const chat_message *message,
                       size_t index);
 

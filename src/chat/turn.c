@@ -36,9 +36,9 @@ static bool can_go_on(const chat_turn *t, const uint32_t *allowed)
     const uint32_t words = allowed != NULL ? t->options.vocab->words : 0;
     for (uint32_t i = 0; i < words; i++) {
         uint32_t left = allowed[i];
-        for (size_t k = 0; k < t->kit->n_ends; k++)
-            if ((uint32_t)t->kit->ends[k] / 32 == i)
-                left &= ~(UINT32_C(1) << (uint32_t)t->kit->ends[k] % 32);
+        for (size_t k = 0; k < t->chat_ctx->n_ends; k++)
+            if ((uint32_t)t->chat_ctx->ends[k] / 32 == i)
+                left &= ~(UINT32_C(1) << (uint32_t)t->chat_ctx->ends[k] % 32);
         if (left != 0)
             return true;
     }
@@ -51,17 +51,17 @@ static bool must_go_on(const chat_turn *t, const uint32_t *allowed)
     if ((t->options.ignore_end || used(t) < t->options.min_tokens) && can_go_on(t, allowed))
         return true;
     return t->state == TURN_ANSWERING && t->result.thinking && !t->wrote &&
-           t->form.phase == CHAT_FORM_FREE && t->n - t->answer_from < MAX_BLANKS;
+           t->form.phase == RESPONSE_FORMAT_FREE && t->n - t->answer_from < MAX_BLANKS;
 }
 
 /* Thinking does not open twice, and calls are made of tools. */
 static void set_bias(chat_turn *t, const uint32_t *allowed)
 {
-    const mote_token *tags = t->kit->how.tags;
+    const mote_token *tags = t->chat_ctx->how.tags;
     t->n_bias = t->options.answer->sampling.n_bias;
     if (must_go_on(t, allowed))
-        for (size_t i = 0; i < t->kit->n_ends; i++)
-            forbid(t, t->kit->ends[i]);
+        for (size_t i = 0; i < t->chat_ctx->n_ends; i++)
+            forbid(t, t->chat_ctx->ends[i]);
     if (t->options.raw)
         return;
     forbid(t, tags[CHAT_TAG_THINK]);
@@ -80,7 +80,7 @@ static mote_status sample(chat_turn *t, const mote_session *session, mote_choice
 {
     mote_sampling how = t->sampling;
     if (t->state == TURN_ANSWERING)
-        TRY(chat_form_allowed(&t->form, &how.allowed, err));
+        TRY(response_format_allowed(&t->form, &how.allowed, err));
     set_bias(t, how.allowed);
     how.bias = t->bias;
     how.n_bias = t->n_bias;
@@ -96,7 +96,7 @@ static mote_status sample(chat_turn *t, const mote_session *session, mote_choice
 static str bytes_of(const chat_turn *t, size_t at)
 {
     str text;
-    text.p = mote_token_bytes(t->kit->model, t->tokens[at], &text.n);
+    text.p = mote_token_bytes(t->chat_ctx->model, t->tokens[at], &text.n);
     return text;
 }
 
@@ -119,8 +119,8 @@ static void begin_answer(chat_turn *t)
 {
     t->state = TURN_ANSWERING;
     t->answer_from = t->n;
-    chat_loop_start(&t->loop, t->n_picks, false);
-    chat_form_begin(&t->form, t->n);
+    loop_detector_start(&t->loop, t->n_picks, false);
+    response_format_begin(&t->form, t->n);
 }
 
 /* Ends thinking for the model. */
@@ -129,9 +129,9 @@ static mote_status close_thinking(chat_turn *t, mote_think_end why, mote_error *
     const bool none = t->n == t->options.n_prompt;
     const bool whole = none || chat_ends_sentence(bytes_of(t, t->n - 2), bytes_of(t, t->n - 1));
     const size_t which = whole || why == MOTE_THINK_END_NATURAL ? 0 : 1;
-    for (size_t i = 0; i < t->kit->n_closing[which]; i++)
-        TRY(push(t, t->kit->closing[which][i], NULL, err));
-    t->closing = t->kit->n_closing[which];
+    for (size_t i = 0; i < t->chat_ctx->n_closing[which]; i++)
+        TRY(push(t, t->chat_ctx->closing[which][i], NULL, err));
+    t->closing = t->chat_ctx->n_closing[which];
     t->unspent = none ? t->closing : 0;
     t->result.think_end = why;
     begin_answer(t);
@@ -148,14 +148,14 @@ static mote_status over(chat_turn *t, mote_finish how, mote_error *err)
 /* Puts in the rest of a form that the model cannot be brought to end. */
 static mote_status put_rest(chat_turn *t, bool *whole, mote_error *err)
 {
-    mote_token ids[CHAT_FORM_REST];
+    mote_token ids[RESPONSE_FORMAT_REST];
     const size_t left = t->max_tokens - used(t);
     size_t n;
-    TRY(chat_form_rest(&t->form, ids, left < CHAT_FORM_REST ? left : CHAT_FORM_REST, &n, whole,
-                       err));
+    TRY(response_format_rest(
+        &t->form, ids, left < RESPONSE_FORMAT_REST ? left : RESPONSE_FORMAT_REST, &n, whole, err));
     for (size_t i = 0; i < n; i++) {
         TRY(push(t, ids[i], NULL, err));
-        TRY(chat_form_accept(&t->form, ids[i], t->n, err));
+        TRY(response_format_accept(&t->form, ids[i], t->n, err));
     }
     t->forced += n;
     return MOTE_OK;
@@ -179,7 +179,7 @@ static void cut_loop(chat_turn *t, size_t *same)
     while (t->n_picks > 0 && t->pick_at[t->n_picks - 1] >= begin)
         t->n_picks--;
     if (t->state == TURN_ANSWERING)
-        chat_form_rewind(&t->form, begin);
+        response_format_rewind(&t->form, begin);
     if (begin < *same)
         *same = begin;
 }
@@ -188,21 +188,21 @@ static void cut_loop(chat_turn *t, size_t *same)
 static mote_status leave_loop(chat_turn *t, size_t *same, mote_error *err)
 {
     cut_loop(t, same);
-    const uint32_t most = t->form.phase == CHAT_FORM_FREE ? MAX_RETRIES : FORM_RETRIES;
+    const uint32_t most = t->form.phase == RESPONSE_FORMAT_FREE ? MAX_RETRIES : FORM_RETRIES;
     if (t->state == TURN_ANSWERING && t->retries >= most)
         return give_up(t, err);
     t->result.loops_left++;
     if (t->state == TURN_THINKING)
         return close_thinking(t, MOTE_THINK_END_LOOP, err);
     t->retries++;
-    chat_loop_start(&t->loop, t->n_picks, false);
+    loop_detector_start(&t->loop, t->n_picks, false);
     return MOTE_OK;
 }
 
 /* A token of thinking was written. */
 static mote_status after_thinking(chat_turn *t, mote_error *err)
 {
-    if (t->tokens[t->n - 1] == t->kit->how.tags[CHAT_TAG_THINK_END]) {
+    if (t->tokens[t->n - 1] == t->chat_ctx->how.tags[CHAT_TAG_THINK_END]) {
         t->result.think_end = used(t) > t->plan.soft ? MOTE_THINK_END_SOFT : MOTE_THINK_END_NATURAL;
         begin_answer(t);
         return MOTE_OK;
@@ -217,15 +217,15 @@ static mote_status after_thinking(chat_turn *t, mote_error *err)
 /* Puts in what the form leaves no choice about, as far as there is room. */
 static mote_status put_forced(chat_turn *t, mote_error *err)
 {
-    mote_token ids[CHAT_FORM_FORCED];
+    mote_token ids[RESPONSE_FORMAT_FORCED];
     size_t n = 1;
     while (t->state == TURN_ANSWERING && n > 0) {
         const size_t left = t->max_tokens - used(t);
-        TRY(chat_form_forced(&t->form, ids, CHAT_FORM_FORCED, &n, err));
+        TRY(response_format_forced(&t->form, ids, RESPONSE_FORMAT_FORCED, &n, err));
         n = n < left ? n : left;
         for (size_t i = 0; i < n; i++) {
             TRY(push(t, ids[i], NULL, err));
-            TRY(chat_form_accept(&t->form, ids[i], t->n, err));
+            TRY(response_format_accept(&t->form, ids[i], t->n, err));
         }
         t->forced += n;
     }
@@ -234,12 +234,12 @@ static mote_status put_forced(chat_turn *t, mote_error *err)
 
 static mote_status after_token(chat_turn *t, mote_error *err)
 {
-    const size_t held = t->options.answer->no_loop_guard ? 0 : chat_loop_suspects(&t->loop);
+    const size_t held = t->options.answer->no_loop_guard ? 0 : loop_detector_suspects(&t->loop);
     const size_t certain = held > 0 ? t->pick_at[t->n_picks - held] : SIZE_MAX;
     if (t->state == TURN_THINKING)
         TRY(after_thinking(t, err));
     TRY(put_forced(t, err));
-    TRY(turn_deliver(t, certain < t->n ? certain : t->n, err));
+    TRY(turn_flush(t, certain < t->n ? certain : t->n, err));
     if (t->stops.hit)
         return over(t, MOTE_FINISH_STOP_TEXT, err);
     if (t->options.answer->one_call && chat_parser_calls(t->parser) > 0)
@@ -259,7 +259,7 @@ static mote_status advance(chat_turn *t, const mote_session *session, size_t *sa
         return after_token(t, err);
     }
     TRY(sample(t, session, &choice, err));
-    if (mote_token_is_end(t->kit->model, choice.token)) {
+    if (mote_token_is_end(t->chat_ctx->model, choice.token)) {
         if (t->state == TURN_ANSWERING)
             return over(t, MOTE_FINISH_STOP, err);
         TRY(close_thinking(t, MOTE_THINK_END_NATURAL, err));
@@ -267,9 +267,9 @@ static mote_status advance(chat_turn *t, const mote_session *session, size_t *sa
     }
     TRY(push(t, choice.token, &choice, err));
     if (t->state == TURN_ANSWERING)
-        TRY(chat_form_accept(&t->form, choice.token, t->n, err));
+        TRY(response_format_accept(&t->form, choice.token, t->n, err));
     if (!t->options.answer->no_loop_guard &&
-        chat_loop_add(&t->loop, t->picks, t->n_picks) != CHAT_LOOP_NONE)
+        loop_detector_add(&t->loop, t->picks, t->n_picks) != LOOP_NONE)
         return leave_loop(t, same, err);
     return after_token(t, err);
 }
@@ -290,7 +290,7 @@ static mote_status begin(chat_turn *t, mote_error *err)
 {
     t->state = TURN_THINKING;
     warn_of_form(t);
-    chat_loop_start(&t->loop, 0, true);
+    loop_detector_start(&t->loop, 0, true);
     if (!t->options.thinking)
         begin_answer(t);
     else if (t->plan.last == 0 || t->enough)

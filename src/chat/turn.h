@@ -26,7 +26,7 @@
 enum { CHAT_MAX_ENDS = 8, CHAT_MAX_CLOSING = 24 };
 
 /* What all turns of a model share. */
-typedef struct chat_kit {
+typedef struct chat_context {
     const mote_model *model;
     chat_template how;
     chat_size size;
@@ -36,11 +36,11 @@ typedef struct chat_kit {
     /* What closes thinking: after a whole sentence, and anywhere else. */
     mote_token closing[2][CHAT_MAX_CLOSING];
     size_t n_closing[2];
-} chat_kit;
+} chat_context;
 
-mote_status chat_kit_of(chat_kit *out, const mote_model *model, mote_error *err);
+mote_status chat_context_of(chat_context *out, const mote_model *model, mote_error *err);
 
-struct vocab;
+struct token_trie;
 
 /* Whose form could not be had, if that is why there is no turn. */
 typedef struct chat_fault {
@@ -50,7 +50,7 @@ typedef struct chat_fault {
 
 /* What pointers lead to must outlive the turn, the prompt and the fault excepted. */
 typedef struct chat_turn_options {
-    const chat_kit *kit;
+    const chat_context *chat_ctx;
     const mote_token *prompt; /* [n_prompt] */
     size_t n_prompt;
     bool thinking;                     /* chat_prompt.thinking */
@@ -59,7 +59,7 @@ typedef struct chat_turn_options {
     const json_node *const *tools;     /* [n_tools] */
     size_t n_tools;
     const bool *tool_allowed; /* [n_tools], which of them may be called; NULL: all */
-    const struct vocab
+    const struct token_trie
         *vocab; /* for answers of a given form and for calls, see form.h; else NULL */
     /* Without a template: every token is content, control tokens say nothing. No thinking, no
      * tools; stop strings and forms as ever. */

@@ -20,7 +20,7 @@ typedef struct turn_waiting {
 
 struct chat_turn {
     chat_turn_options options;
-    const chat_kit *kit;
+    const chat_context *chat_ctx;
     mote_sampling sampling; /* preset and overrides */
     mote_bias *bias;        /* [answer->sampling.n_bias + TURN_OWN_BIAS], the caller's first */
     size_t n_bias;
@@ -41,8 +41,8 @@ struct chat_turn {
     mote_token *picks; /* [n_picks] */
     uint32_t *pick_at; /* [n_picks], positions */
     size_t n_picks;
-    chat_loop loop; /* of picks */
-    chat_form form;
+    loop_detector loop; /* of picks */
+    response_format form;
     size_t forced; /* tokens the form put in */
 
     /* to the reader */
@@ -60,13 +60,13 @@ struct chat_turn {
     bool waiting_failed;
 };
 
-/* ---- turn_tell.c ---- */
+/* ---- turn_emit.c ---- */
 
 /* Event function of the parser. */
 void turn_on_event(void *with, const chat_event *event);
 void turn_warn(chat_turn *t, chat_warning warning, str text);
 /* The tokens before `end` are certain: the reader may have them. */
-mote_status turn_deliver(chat_turn *t, size_t end, mote_error *err);
+mote_status turn_flush(chat_turn *t, size_t end, mote_error *err);
 /* All of it, and how it ended. */
 mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err);
 /* Remembers how tokens[n] will have been chosen; NULL: it was put in. */

@@ -33,7 +33,7 @@ static void choose_sampling(chat_turn *t)
 {
     const mote_answer_options *a = t->options.answer;
     const chat_preset *preset =
-        chat_preset_find(t->kit->size, t->options.thinking, (chat_task)a->task);
+        chat_preset_find(t->chat_ctx->size, t->options.thinking, (chat_task)a->task);
     mote_sampling *s = &t->sampling;
     chat_preset_apply(preset, s);
     if (a->set & MOTE_SET_TEMPERATURE)
@@ -66,7 +66,7 @@ static void plan_thinking(chat_turn *t)
     const uint32_t asked = t->options.answer->think_budget;
     if (!t->options.thinking)
         return;
-    const size_t a = t->kit->n_closing[0], b = t->kit->n_closing[1];
+    const size_t a = t->chat_ctx->n_closing[0], b = t->chat_ctx->n_closing[1];
     t->plan = chat_think_plan_of(asked > 0 ? asked : MOTE_THINK_MEDIUM, t->max_tokens,
                                  (uint32_t)(a > b ? a : b));
     t->result.thinking = true;
@@ -111,10 +111,10 @@ static mote_status set_up(chat_turn *t, mote_error *err)
     t->result.prompt_tokens = o->n_prompt;
     choose_sampling(t);
     plan_thinking(t);
-    TRY(chat_form_init(&t->form, &t->options, err));
+    TRY(response_format_init(&t->form, &t->options, err));
     t->options.fault = NULL;
-    const chat_parser_options parser = {.model = t->kit->model,
-                                        .how = &t->kit->how,
+    const chat_parser_options parser = {.model = t->chat_ctx->model,
+                                        .how = &t->chat_ctx->how,
                                         .tools = o->tools,
                                         .n_tools = o->n_tools,
                                         .tool_allowed = o->tool_allowed,
@@ -134,7 +134,7 @@ mote_status chat_turn_new(chat_turn **out, const chat_turn_options *options, mot
     if (t == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for an answer");
     t->options = *options;
-    t->kit = options->kit;
+    t->chat_ctx = options->chat_ctx;
     mote_status status = set_up(t, err);
     if (status != MOTE_OK) {
         chat_turn_free(t);
@@ -149,7 +149,7 @@ void chat_turn_free(chat_turn *t)
     if (t == NULL)
         return;
     chat_parser_free(t->parser);
-    chat_form_fini(&t->form);
+    response_format_fini(&t->form);
     strbuf_fini(&t->stops.held);
     mem_free(t->choices);
     mem_free(t->waiting);

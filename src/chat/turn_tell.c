@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turn_tell.c - from the tokens of a turn to its reader.
+ * turn_emit.c - from the tokens of a turn to its reader.
  *
  * Tokens become events in the parser; content goes by way of the stop strings, and so does the
  * word of how its tokens were chosen, which always arrives just before it.
@@ -62,7 +62,7 @@ static void tell_token(const chat_turn *t, size_t token)
     const size_t at = t->options.n_prompt + token;
     chat_event event = {
         .kind = CHAT_EVENT_TOKEN, .token = token, .choice = &t->choices[at - t->choice_from]};
-    event.text.p = mote_token_bytes(t->kit->model, t->tokens[at], &event.text.n);
+    event.text.p = mote_token_bytes(t->chat_ctx->model, t->tokens[at], &event.text.n);
     pass_on(t, &event);
 }
 
@@ -150,7 +150,7 @@ static mote_status check(const chat_turn *t, mote_error *err)
     return strbuf_check(&t->stops.held, err);
 }
 
-mote_status turn_deliver(chat_turn *t, size_t end, mote_error *err)
+mote_status turn_flush(chat_turn *t, size_t end, mote_error *err)
 {
     while (t->delivered < end && !t->stops.hit)
         TRY(chat_parser_token(t->parser, t->tokens[t->delivered++], err));
@@ -160,7 +160,7 @@ mote_status turn_deliver(chat_turn *t, size_t end, mote_error *err)
 mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
 {
     mote_answer *r = &t->result;
-    TRY(turn_deliver(t, t->n, err));
+    TRY(turn_flush(t, t->n, err));
     if (t->stops.hit)
         how = MOTE_FINISH_STOP_TEXT;
     TRY(chat_parser_end(t->parser, how != MOTE_FINISH_STOP && how != MOTE_FINISH_TOOL_CALLS, err));

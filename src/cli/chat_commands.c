@@ -27,17 +27,17 @@ static void do_think(chat_loop *c, const char *words)
     if (words[0] == '\0')
         words = "on";
     if (!mote_think_parse(words, strlen(words), &o->think, &o->think_budget)) {
-        say_reply("/think takes " THINK_FLAG_WORDS "; not '%.60s'", words);
+        msg_reply("/think takes " THINK_FLAG_WORDS "; not '%.60s'", words);
         return;
     }
-    say_reply("thinking %s", chat_think_text(c, text));
+    msg_reply("thinking %s", chat_think_text(c, text));
 }
 
 static void do_nothink(chat_loop *c, const char *words)
 {
     (void)words;
     c->talk.settings.answer.think = MOTE_THINK_OFF;
-    say_reply("thinking off");
+    msg_reply("thinking off");
 }
 
 /* Unfolding shows what was folded last. */
@@ -46,7 +46,7 @@ static void do_fold(chat_loop *c, const char *words)
     chat_screen *s = &c->talk.screen;
     (void)words;
     s->fold = !s->fold;
-    say_reply(s->fold ? "thinking takes one line" : "thinking is shown");
+    msg_reply(s->fold ? "thinking takes one line" : "thinking is shown");
     if (!s->fold)
         screen_show_reasoning(s);
 }
@@ -57,19 +57,19 @@ static void do_system(chat_loop *c, const char *words)
     mote_error err;
     if (words[0] == '\0') {
         if (system->n == 0)
-            say_reply("there is no system text (/system TEXT sets one, /system - takes it away)");
+            msg_reply("there is no system text (/system TEXT sets one, /system - takes it away)");
         else
-            say_reply("%.*s", system->n < 1000 ? (int)system->n : 1000, system->p);
+            msg_reply("%.*s", system->n < 1000 ? (int)system->n : 1000, system->p);
         return;
     }
     system->n = 0;
     bool none = strcmp(words, "-") == 0;
     if (!none && !input_add(system, words, strlen(words)))
-        say_reply("no memory for the system text");
+        msg_reply("no memory for the system text");
     else if (mote_chat_set_system(c->talk.chat, system->p, system->n, &err) != MOTE_OK)
-        say_error(&err);
+        msg_error(&err);
     else
-        say_reply(none ? "no system text" : "the system text is changed");
+        msg_reply(none ? "no system text" : "the system text is changed");
 }
 
 static void do_set(chat_loop *c, const char *words)
@@ -81,14 +81,14 @@ static void show_timing(const mote_answer *a)
 {
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], z[TEXT_NUMBER_BYTES], w[TEXT_NUMBER_BYTES];
     uint64_t read = a->prompt_tokens - a->reused_tokens;
-    say_reply("  prompt   %s, %s of them known already, %s (%s t/s)",
+    msg_reply("  prompt   %s, %s of them known already, %s (%s t/s)",
               text_counted(x, a->prompt_tokens, "token"), text_count(y, a->reused_tokens),
-              text_seconds(z, a->seconds_reading),
-              text_rate(w, run_per_second(read, a->seconds_reading)));
-    say_reply("  answer   %s, %s of them thinking, %s (%s t/s)",
+              text_seconds(z, a->seconds_prefill),
+              text_rate(w, run_per_second(read, a->seconds_prefill)));
+    msg_reply("  answer   %s, %s of them thinking, %s (%s t/s)",
               text_counted(x, a->answer_tokens, "token"), text_count(y, a->think_tokens),
-              text_seconds(z, a->seconds_writing),
-              text_rate(w, run_per_second(a->answer_tokens, a->seconds_writing)));
+              text_seconds(z, a->seconds_decode),
+              text_rate(w, run_per_second(a->answer_tokens, a->seconds_decode)));
 }
 
 static void do_stats(chat_loop *c, const char *words)
@@ -100,15 +100,15 @@ static void do_stats(chat_loop *c, const char *words)
     (void)words;
     if (c->answered) {
         show_timing(a);
-        say_reply("  ended    %s; thinking: %s; loops found %u, left %u",
+        msg_reply("  ended    %s; thinking: %s; loops found %u, left %u",
                   mote_finish_name(a->finish), mote_think_end_name(a->think_end), a->loops_found,
                   a->loops_left);
-        say_reply("  drawn    %s, temperature %g, seed %llu", a->preset,
+        msg_reply("  drawn    %s, temperature %g, seed %llu", a->preset,
                   (double)a->sampling.temperature, (unsigned long long)a->sampling.seed);
     }
-    say_reply("  context  %s of %s used", text_count(x, mote_session_length(session)),
+    msg_reply("  context  %s of %s used", text_count(x, mote_session_length(session)),
               text_counted(y, mote_session_context(session), "token"));
-    say_reply("  thinking %s", chat_think_text(c, think));
+    msg_reply("  thinking %s", chat_think_text(c, think));
 }
 
 char *chat_path(const char *words)
@@ -126,16 +126,16 @@ static void do_save(chat_loop *c, const char *words)
 {
     mote_error err;
     if (words[0] == '\0') {
-        say_reply("/save needs the name of a file");
+        msg_reply("/save needs the name of a file");
         return;
     }
     char *path = chat_path(words);
     if (path == NULL)
-        say_reply("no memory for the name");
+        msg_reply("no memory for the name");
     else if (mote_chat_save(c->talk.chat, path, &err) != MOTE_OK)
-        say_error(&err);
+        msg_error(&err);
     else
-        say_reply("saved as %.200s; /load %.200s goes on from here", words, words);
+        msg_reply("saved as %.200s; /load %.200s goes on from here", words, words);
     mem_free(path);
 }
 
@@ -148,29 +148,29 @@ static void load_from(chat_loop *c, const char *path)
     bool remembered = false;
     mote_error err;
     if (mote_chat_load(&chat, t->on.engine, path, &options, &remembered, &err) != MOTE_OK) {
-        say_error(&err);
+        msg_error(&err);
         return;
     }
     mote_chat_free(t->chat);
     t->chat = chat;
-    pictures_drop(&t->shows, 0);
+    images_drop(&t->shows, 0);
     c->answered = false;
     c->question.n = 0;
     c->taken_back = false;
     char x[TEXT_NUMBER_BYTES];
-    say_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
+    msg_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
               remembered ? "" : "; they are read again with the next question");
 }
 
 static void do_load(chat_loop *c, const char *words)
 {
     if (words[0] == '\0') {
-        say_reply("/load needs the name of a file that /save wrote");
+        msg_reply("/load needs the name of a file that /save wrote");
         return;
     }
     char *path = chat_path(words);
     if (path == NULL)
-        say_reply("no memory for the name");
+        msg_reply("no memory for the name");
     else
         load_from(c, path);
     mem_free(path);
@@ -195,17 +195,17 @@ static void do_retry(chat_loop *c, const char *words)
     if (mote_chat_count(c->talk.chat) > 0)
         chat_answer(c);
     else
-        say_reply("there is nothing to answer again");
+        msg_reply("there is nothing to answer again");
 }
 
 static void do_undo(chat_loop *c, const char *words)
 {
     (void)words;
     bool dropped = mote_chat_undo(c->talk.chat) > 0;
-    pictures_forget(&c->talk.shows, mote_chat_count(c->talk.chat));
+    images_forget(&c->talk.shows, mote_chat_count(c->talk.chat));
     c->question.n = 0;
     c->taken_back = false;
-    say_reply(dropped ? "the last question and its answer are forgotten"
+    msg_reply(dropped ? "the last question and its answer are forgotten"
                       : "there is nothing to undo");
 }
 
@@ -213,11 +213,11 @@ static void do_clear(chat_loop *c, const char *words)
 {
     (void)words;
     mote_chat_clear(c->talk.chat);
-    pictures_drop(&c->talk.shows, 0);
+    images_drop(&c->talk.shows, 0);
     c->question.n = 0;
     c->taken_back = false;
     c->answered = false;
-    say_reply("a new conversation");
+    msg_reply("a new conversation");
 }
 
 static void do_bye(chat_loop *c, const char *words)
@@ -278,7 +278,7 @@ static void show_line(const slash *it)
 {
     char left[64];
     snprintf(left, sizeof left, "/%s %s", it->name, it->words);
-    say_reply("  %-22s %s", left, it->help);
+    msg_reply("  %-22s %s", left, it->help);
 }
 
 static void do_help(chat_loop *c, const char *words)
@@ -291,8 +291,8 @@ static void do_help(chat_loop *c, const char *words)
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         show_line(&table[i]);
-    say_reply("  A line that ends in \\ goes on; \"\"\" begins and ends a message of many lines.");
-    say_reply("  Ctrl-C stops an answer or clears the line.");
+    msg_reply("  A line that ends in \\ goes on; \"\"\" begins and ends a message of many lines.");
+    msg_reply("  Ctrl-C stops an answer or clears the line.");
 }
 
 static void no_such(const char *name)
@@ -301,9 +301,9 @@ static void no_such(const char *name)
     for (size_t i = 0; i < N_COMMANDS; i++)
         spell_offer(&s, table[i].name);
     if (s.best != NULL)
-        say_reply("there is no command /%.60s; did you mean /%s?", name, s.best);
+        msg_reply("there is no command /%.60s; did you mean /%s?", name, s.best);
     else
-        say_reply("there is no command /%.60s (/help lists them)", name);
+        msg_reply("there is no command /%.60s (/help lists them)", name);
 }
 
 bool chat_command(chat_loop *c, const char *typed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * chat_loop.h - the chat at the terminal: what the loop (run_chat.c), its commands
- * (chat_commands.c, chat_pictures.c) and its settings (chat_set.c) share.
+ * (chat_commands.c, chat_images.c) and its settings (chat_set.c) share.
  */
 #ifndef MOTE_CLI_CHAT_LOOP_H
 #define MOTE_CLI_CHAT_LOOP_H
@@ -31,7 +31,7 @@ bool chat_command(chat_loop *c, const char *typed);
 char *chat_path(const char *words);
 
 /* /image and /video: the words behind it, a file and perhaps a message. */
-void chat_show(chat_loop *c, bool film, const char *words);
+void chat_show(chat_loop *c, bool video, const char *words);
 
 /* /set: the words behind it; "" prints all settings. */
 void chat_set(chat_loop *c, const char *words);

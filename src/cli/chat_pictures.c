@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat_pictures.c - /image and /video: what the next message shows.
+ * chat_images.c - /image and /video: what the next message shows.
  *
  * A file is decoded and looked at when it is named, so that whatever is wrong with it is said at
  * once. What an answer could not be given to stays attached; what /undo takes back is gone.
@@ -36,12 +36,12 @@ static char *take_name(const char **words)
     return name;
 }
 
-static void list_attached(const pictures *p)
+static void list_attached(const images *p)
 {
     if (p->sent == p->n)
-        say_reply("nothing is attached (/image FILE shows a picture with the next message)");
+        msg_reply("nothing is attached (/image FILE shows a picture with the next message)");
     for (size_t i = p->sent; i < p->n; i++)
-        say_reply("  %.200s", p->list[i].path);
+        msg_reply("  %.200s", p->list[i].path);
 }
 
 static bool can_see(const chat_loop *c)
@@ -51,35 +51,35 @@ static bool can_see(const chat_loop *c)
     return info.vision;
 }
 
-static void attach(chat_loop *c, bool film, const char *words)
+static void attach(chat_loop *c, bool video, const char *words)
 {
     talk *t = &c->talk;
     char *name = take_name(&words);
     char *path = name != NULL ? chat_path(name) : NULL;
     int code = CLI_NO_MEMORY;
     if (path == NULL)
-        say_reply("no memory for the name");
+        msg_reply("no memory for the name");
     else
-        code = pictures_add(&t->shows, path, film, t->on.model, t->options);
+        code = images_add(&t->shows, path, video, t->on.model, t->options);
     mem_free(name);
     mem_free(path);
     if (code == CLI_DONE && words[0] != '\0')
         chat_ask(c, words, strlen(words));
     else if (code == CLI_DONE)
-        say_reply("it is shown with the next message");
+        msg_reply("it is shown with the next message");
 }
 
-void chat_show(chat_loop *c, bool film, const char *words)
+void chat_show(chat_loop *c, bool video, const char *words)
 {
-    pictures *p = &c->talk.shows;
+    images *p = &c->talk.shows;
     if (!can_see(c)) {
-        say_reply("%s", pictures_blind);
+        msg_reply("%s", images_blind);
     } else if (words[0] == '\0') {
         list_attached(p);
     } else if (strcmp(words, "-") == 0) {
-        pictures_drop(p, p->sent);
-        say_reply("nothing is attached");
+        images_drop(p, p->sent);
+        msg_reply("nothing is attached");
     } else {
-        attach(c, film, words);
+        attach(c, video, words);
     }
 }

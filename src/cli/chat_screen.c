@@ -184,7 +184,7 @@ static void add_call(chat_screen *s, const mote_chat_event *event)
 
 static void add_warning(const mote_chat_event *event)
 {
-    say_detail("warning: %.*s%s%.*s", (int)event->name_bytes, event->name,
+    msg_detail("warning: %.*s%s%.*s", (int)event->name_bytes, event->name,
                event->text_bytes > 0 ? ": " : "",
                event->text_bytes < 200 ? (int)event->text_bytes : 200,
                event->text_bytes > 0 ? event->text : "");
@@ -192,7 +192,7 @@ static void add_warning(const mote_chat_event *event)
 
 void screen_event(chat_screen *s, const mote_chat_event *event)
 {
-    if (event->kind == MOTE_CHAT_READING) {
+    if (event->kind == MOTE_CHAT_PREFILL) {
         show_reading(s, event->done, event->total);
         return;
     }
@@ -202,7 +202,7 @@ void screen_event(chat_screen *s, const mote_chat_event *event)
     case MOTE_CHAT_CONTENT: add_content(s, event->text, event->text_bytes); break;
     case MOTE_CHAT_CALL_END: add_call(s, event); break;
     case MOTE_CHAT_WARNING: add_warning(event); break;
-    case MOTE_CHAT_READING:
+    case MOTE_CHAT_PREFILL:
     case MOTE_CHAT_CALL_START:
     case MOTE_CHAT_CALL_ARGUMENTS:
     case MOTE_CHAT_CALL_CANCEL: break; /* a call is shown when it is one */

@@ -45,9 +45,9 @@ static const setting *find(const char *name)
         spell_offer(&s, it->name);
     }
     if (s.best != NULL)
-        say_reply("there is no setting %.60s; did you mean %s?", name, s.best);
+        msg_reply("there is no setting %.60s; did you mean %s?", name, s.best);
     else
-        say_reply("there is no setting %.60s (/set lists them)", name);
+        msg_reply("there is no setting %.60s (/set lists them)", name);
     return NULL;
 }
 
@@ -71,7 +71,7 @@ static void show(const chat_loop *c, const setting *it)
     const char *otherwise = it->kind == SET_SEED     ? "a new one each time"
                             : it->kind == SET_TOKENS ? "what the context holds"
                                                      : "by preset";
-    say_reply("  %-18s %s", it->name, on ? value : otherwise);
+    msg_reply("  %-18s %s", it->name, on ? value : otherwise);
 }
 
 /* Back to what it is when nobody says. */
@@ -150,7 +150,7 @@ void chat_set(chat_loop *c, const char *words)
     else if (read_value(it, value, &x))
         assign(c, it, x);
     else
-        say_reply("%s takes a number from %.15g to %.15g, or default; not '%s'", it->name, it->min,
+        msg_reply("%s takes a number from %.15g to %.15g, or default; not '%s'", it->name, it->min,
                   it->max, value);
 }
 

@@ -112,7 +112,7 @@ static int parse_list(const char *text, const char *flag, uint64_t *out, size_t 
         char *end;
         unsigned long long value = strtoull(at, &end, 10);
         if (end == at || *n == MAX_LIST || value > 4194304 || (*end != ',' && *end != '\0'))
-            return say_usage("%s wants up to %d numbers like 128,512, not %.60s", flag, MAX_LIST,
+            return msg_usage("%s wants up to %d numbers like 128,512, not %.60s", flag, MAX_LIST,
                              text);
         out[(*n)++] = value;
         if (*end == '\0')
@@ -155,11 +155,11 @@ static int bare_read(bench_state *s)
     double seconds = 0;
     if (bench_bytes_of(&s->bytes, s->path, &err) != MOTE_OK ||
         pool_new(&threads, s->b.threads, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     mote_status status = bench_bare_read(s->path, threads, s->b.repeats + 2, &seconds, &err);
     pool_free(threads);
     if (status != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     if (s->bare_seconds == 0 || seconds < s->bare_seconds)
         s->bare_seconds = seconds;
     return CLI_DONE;
@@ -176,7 +176,7 @@ static int measure(bench_state *s, row_kind kind, uint64_t size)
             return code;
     }
     if (measure_row(s, row, &err) != MOTE_OK)
-        return interrupt_came() ? interrupt_exit_code() : say_error(&err);
+        return interrupt_came() ? interrupt_exit_code() : msg_error(&err);
     s->n_rows++;
     return CLI_DONE;
 }

@@ -17,7 +17,7 @@
 typedef struct env_options {
     uint64_t shell;
     const char *model;
-    remote_options remote;
+    client_options remote;
 } env_options;
 
 enum { SHELL_SH, SHELL_FISH, SHELL_POWERSHELL };
@@ -39,7 +39,7 @@ static const cli_flag flags[] = {
 
 static const flag_group groups[] = {
     FLAG_GROUP("What to print", flags, 0),
-    REMOTE_FLAG_GROUP(offsetof(env_options, remote)),
+    CLIENT_FLAG_GROUP(offsetof(env_options, remote)),
 };
 
 typedef struct client {
@@ -80,7 +80,7 @@ static const char codex_key[] = "# the variable of the environment that holds th
                                 "env_key = \"MOTE_API_KEY\"\n";
 
 typedef struct values {
-    char url[REMOTE_HOST_BYTES + 32];
+    char url[CLIENT_HOST_BYTES + 32];
     const char *key;   /* NULL: none is needed */
     const char *model; /* NULL: the server's first */
 } values;
@@ -192,7 +192,7 @@ static const client *find_client(const char *name)
                               : i + 1 == N_CLIENTS ? " or "
                                                    : ", ",
                               clients[i].name);
-    say_usage("nothing is known of %.60s (%s)", name, known);
+    msg_usage("nothing is known of %.60s (%s)", name, known);
     return NULL;
 }
 
@@ -205,16 +205,16 @@ static bool printable(const char *text)
 }
 
 /* The address of a server that listens everywhere is none to connect to from here. */
-static int find_values(values *v, const remote *r, const char *model)
+static int find_values(values *v, const server_client *r, const char *model)
 {
     const bool everywhere = strcmp(r->host, "0.0.0.0") == 0 || strcmp(r->host, "::") == 0;
     const char *host = everywhere ? "127.0.0.1" : r->host;
     const bool v6 = strchr(host, ':') != NULL;
     if (r->is_unix)
-        return say_usage("clients cannot reach %s; give the --host HOST:PORT of a listener",
+        return msg_usage("clients cannot reach %s; give the --host HOST:PORT of a listener",
                          r->host);
     if (!printable(host) || (model != NULL && !printable(model)))
-        return say_usage("control characters have no place in an address or a name");
+        return msg_usage("control characters have no place in an address or a name");
     snprintf(v->url, sizeof v->url, "%s%s%s%s:%s", "http://", v6 ? "[" : "", host, v6 ? "]" : "",
              r->port);
     v->key = r->key[0] != '\0' ? r->key : NULL;
@@ -245,12 +245,12 @@ static int run(const cli_call *call)
 {
     const env_options *f = call->options;
     const client *c = find_client(call->words[0]);
-    remote r;
+    server_client r;
     values v;
     bool good;
     if (c == NULL)
         return CLI_USAGE;
-    int code = remote_open(&r, &f->remote);
+    int code = client_open(&r, &f->remote);
     if (code == CLI_DONE)
         code = find_values(&v, &r, f->model);
     if (code != CLI_DONE)
@@ -262,9 +262,9 @@ static int run(const cli_call *call)
     else
         good = put_settings(call->out, NULL, c, &v);
     if (!good)
-        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
+        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
     if (c->place != NULL)
-        say_note("this belongs into %s", c->place);
+        msg_note("this belongs into %s", c->place);
     return CLI_DONE;
 }
 

@@ -128,7 +128,7 @@ static void find_top(logits_state *l, const float *row)
 
 static int write_failed(const mote_error *err)
 {
-    return say_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
+    return msg_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
 }
 
 static bool take_rows(void *ctx, const mote_session *session, size_t rows)
@@ -152,12 +152,12 @@ static int read_ids(logits_state *l)
 {
     const logits_options *o = l->options;
     if ((o->ids != NULL) == (o->text != NULL))
-        return say_usage("say either --ids 1,2,3 or --text TEXT");
+        return msg_usage("say either --ids 1,2,3 or --text TEXT");
     int code = o->ids != NULL ? input_parse_ids(&l->ids, o->ids, "--ids")
                               : input_tokenize(&l->ids, l->on.model, o->text, strlen(o->text),
                                                o->special ? MOTE_TEXT_CONTROL : 0);
     if (code == CLI_DONE && l->ids.n == 0)
-        return say_usage("there is no token to read");
+        return msg_usage("there is no token to read");
     return code;
 }
 
@@ -195,7 +195,7 @@ static int read_prompt(logits_state *l)
         return CLI_DONE; /* whoever closes the pipe knows what a failed write means */
     if (status == MOTE_E_CANCELED)
         return interrupt_exit_code();
-    return status == MOTE_E_IO ? write_failed(&l->err) : say_error(&err);
+    return status == MOTE_E_IO ? write_failed(&l->err) : msg_error(&err);
 }
 
 static void print_table(const logits_state *l)
@@ -255,7 +255,7 @@ static int open_sink(logits_state *l)
                                                                   : write_failed(&l->err);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        return say_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s", path,
+        return msg_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s", path,
                         strerror(errno));
     out_open(&device, fd);
     l->pipe = &device;
@@ -269,7 +269,7 @@ static int close_sink(logits_state *l)
         return os_file_commit(&l->file, &l->err) == MOTE_OK ? CLI_DONE : write_failed(&l->err);
     if (l->pipe == NULL || l->pipe == l->call->out || out_flush(l->pipe) || l->pipe->error == EPIPE)
         return CLI_DONE;
-    return say_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s",
+    return msg_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s",
                     l->options->out, strerror(l->pipe->error));
 }
 
@@ -286,7 +286,7 @@ static int work(logits_state *l)
     if (l->call->common.json)
         print_json(l);
     else if (l->options->out != NULL)
-        say_note("%s of %u float32 in %s", text_counted(a, l->rows, "row"), l->vocabulary,
+        msg_note("%s of %u float32 in %s", text_counted(a, l->rows, "row"), l->vocabulary,
                  l->options->out);
     else
         print_table(l);
@@ -297,7 +297,7 @@ static int run(const cli_call *call)
 {
     logits_state l = {.call = call, .options = call->options, .file = {.fd = -1}};
     if (to_stdout(&l) && (call->common.json || call->out->terminal))
-        return say_usage(call->common.json ? "--json and --out - both want standard output"
+        return msg_usage(call->common.json ? "--json and --out - both want standard output"
                                            : "--out - is for a pipe or a file, not a terminal");
     int code = load_model(&l.on, call->words[0], NULL, (mote_isa)l.options->load.isa);
     if (code == CLI_DONE) {

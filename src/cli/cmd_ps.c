@@ -12,7 +12,7 @@
 typedef struct ps_options {
     bool memory;
     bool health;
-    remote_options remote;
+    client_options remote;
 } ps_options;
 
 static const cli_flag flags[] = {
@@ -28,7 +28,7 @@ static const cli_flag flags[] = {
 
 static const flag_group groups[] = {
     FLAG_GROUP("What to say", flags, 0),
-    REMOTE_FLAG_GROUP(offsetof(ps_options, remote)),
+    CLIENT_FLAG_GROUP(offsetof(ps_options, remote)),
 };
 
 static void put_cell(cli_out *o, size_t width, str text)
@@ -44,7 +44,7 @@ static void print_memory(cli_out *o, const json_node *memory)
                                         "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, remote_number(memory, kinds[i])));
+        out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, client_number(memory, kinds[i])));
 }
 
 static size_t name_width(const json_node *models)
@@ -74,12 +74,12 @@ static void print_model(cli_out *o, const json_node *m, size_t width, bool stopp
 {
     char size[TEXT_NUMBER_BYTES], context[32], busy[96], until[64];
     put_until(until, sizeof until, m, stopping);
-    text_bytes(size, remote_number(json_node_get(m, "memory"), "total"));
-    snprintf(context, sizeof context, "%llu", (unsigned long long)remote_number(m, "context"));
+    text_bytes(size, client_number(json_node_get(m, "memory"), "total"));
+    snprintf(context, sizeof context, "%llu", (unsigned long long)client_number(m, "context"));
     snprintf(busy, sizeof busy, "%llu of %llu, %llu waiting",
-             (unsigned long long)(remote_number(m, "reading") + remote_number(m, "writing")),
-             (unsigned long long)remote_number(m, "parallel"),
-             (unsigned long long)remote_number(m, "queued"));
+             (unsigned long long)(client_number(m, "reading") + client_number(m, "writing")),
+             (unsigned long long)client_number(m, "parallel"),
+             (unsigned long long)client_number(m, "queued"));
     put_cell(o, width, json_node_text(json_node_get(m, "name")));
     out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
                json_node_get(m, "pictures") != NULL ? "yes" : "no", until);
@@ -102,19 +102,19 @@ static void print_table(cli_out *o, const json_node *status, bool memory)
 static int run(const cli_call *call)
 {
     const ps_options *f = call->options;
-    remote r;
+    server_client r;
     strbuf body = {0};
     json_doc *doc = NULL;
     mote_error err;
-    int code = remote_open(&r, &f->remote);
+    int code = client_open(&r, &f->remote);
     if (code == CLI_DONE)
-        code = remote_get(&r, f->health ? "/health" : "/v1/status", &body);
+        code = client_get(&r, f->health ? "/health" : "/v1/status", &body);
     if (code == CLI_DONE && !f->health && call->common.json) {
         out_write(call->out, body.p, body.n);
         out_text(call->out, "\n");
     } else if (code == CLI_DONE && !f->health) {
         if (json_doc_read(&doc, strbuf_view(&body), &err) != MOTE_OK)
-            code = say_error(&err);
+            code = msg_error(&err);
         else
             print_table(call->out, json_doc_root(doc), f->memory);
     }

@@ -76,7 +76,7 @@ static const cli_flag think_flags[] = {
      .help = "sampling as the model's makers advise for this; mote show has the figures"},
 };
 
-static const cli_flag picture_flags[] = {
+static const cli_flag image_flags[] = {
     {.name = "image",
      .letter = 'i',
      .kind = FLAG_LIST,
@@ -101,8 +101,8 @@ static const cli_flag picture_flags[] = {
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
-     .max = MOTE_PICTURE_TOKENS,
-     .initial = PICTURES_TOKENS,
+     .max = MOTE_IMAGE_MAX_TOKENS,
+     .initial = IMAGES_TOKENS,
      .at = AT(image_tokens),
      .help = "how much it looks at: tokens of a picture, or of a whole film, at 1,024 pixels each"},
     {.name = "mmproj",
@@ -243,7 +243,7 @@ static const cli_flag sampling_flags[] = {
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("Prompt", prompt_flags, 0),        FLAG_GROUP("Pictures", picture_flags, 0),
+    FLAG_GROUP("Prompt", prompt_flags, 0),        FLAG_GROUP("Pictures", image_flags, 0),
     FLAG_GROUP("Thinking", think_flags, 0),       FLAG_GROUP("Form of the answer", form_flags, 0),
     FLAG_GROUP("Limits", limit_flags, 0),         FLAG_GROUP("Sampling", sampling_flags, 0),
     LOAD_FLAG_GROUP(offsetof(run_options, load)),

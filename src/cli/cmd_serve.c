@@ -162,7 +162,7 @@ static const cli_flag work_flags[] = {
      .help = "tokens of all conversations together"},
 };
 
-static const cli_flag picture_flags[] = {
+static const cli_flag image_flags[] = {
     {.name = "mmproj",
      .kind = FLAG_TEXT,
      .value = "FILE",
@@ -173,8 +173,8 @@ static const cli_flag picture_flags[] = {
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
-     .max = MOTE_PICTURE_TOKENS,
-     .initial = PICTURES_TOKENS,
+     .max = MOTE_IMAGE_MAX_TOKENS,
+     .initial = IMAGES_TOKENS,
      .at = AT(image_tokens),
      .help = "of a picture at most, at 1,024 pixels each, unless a request says otherwise; with "
              "--limit picture-tokens=N whatever it says"},
@@ -233,7 +233,7 @@ static const cli_flag reply_flags[] = {
 static const flag_group groups[] = {
     FLAG_GROUP("Who may ask", door_flags, 0),
     FLAG_GROUP("How much at once", work_flags, 0),
-    FLAG_GROUP("Pictures", picture_flags, 0),
+    FLAG_GROUP("Pictures", image_flags, 0),
     FLAG_GROUP("Requests", request_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
     /* Without the first one, the context, which means something else here. */
@@ -249,7 +249,7 @@ static void warn_of_writers(const char *path)
 {
     struct stat info;
     if (stat(path, &info) == 0 && info.st_mode & (S_IWGRP | S_IWOTH))
-        say_note("others may write %s and so let themselves in (chmod go-w %s)", path, path);
+        msg_note("others may write %s and so let themselves in (chmod go-w %s)", path, path);
 }
 
 /* The server looks at the file again, whatever its name; never at a pipe. */
@@ -265,10 +265,10 @@ static int find_keys(input_text *text, const serve_options *f, server_options *o
         o->key_file = strcmp(f->key_file, "-") == 0 ? "/dev/stdin" : f->key_file;
     } else if (key != NULL && key[0] != '\0') {
         if (strpbrk(key, " \t\r\n") != NULL || strlen(key) > 512)
-            return say_usage("MOTE_API_KEY is one word of at most 512 bytes");
+            return msg_usage("MOTE_API_KEY is one word of at most 512 bytes");
         if (!input_add(text, key, strlen(key)) ||
             !input_add(text, all_scopes, sizeof all_scopes - 1))
-            return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+            return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                             "no memory for the keys");
     }
     o->keys = (str){text->p, text->n};
@@ -280,29 +280,29 @@ static int print_new_key(const cli_call *call)
     char key[SERVER_KEY_BYTES], line[SERVER_KEY_LINE_BYTES];
     mote_error err;
     if (server_new_key(key, line, call->n_words > 0 ? call->words[0] : NULL, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     out_printf(call->out, "%s\n", key);
-    say_note("keep it, it is not shown again; the line for --api-key-file is");
-    say_note("%s", line);
+    msg_note("keep it, it is not shown again; the line for --api-key-file is");
+    msg_note("%s", line);
     return CLI_DONE;
 }
 
 /* ---- what was started ---- */
 
-static void announce_model(const served *m, double seconds)
+static void announce_model(const served_model *m, double seconds)
 {
-    const sched_options *at_work = sched_settings(served_sched(m));
+    const sched_options *at_work = sched_settings(served_model_sched(m));
     mote_model_info info;
     mote_memory memory;
-    mote_model_describe(served_model(m), &info);
-    sched_memory(served_sched(m), &memory);
+    mote_model_describe(served_model_weights(m), &info);
+    sched_memory(served_model_sched(m), &memory);
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
-    say_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), served_name(m),
+    msg_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), served_model_name(m),
              text_bytes(a, memory.weights), text_seconds(b, seconds), mote_isa_name(info.isa),
              text_counted(c, at_work->threads, "thread"));
-    say_note("memory %s  context %s  parallel %u  queue %u%s", text_bytes(a, served_memory(m)),
-             text_count(b, at_work->context), at_work->parallel, at_work->queue,
-             served_sight(m) != NULL ? "  pictures" : "");
+    msg_note("memory %s  context %s  parallel %u  queue %u%s",
+             text_bytes(a, served_model_memory(m)), text_count(b, at_work->context),
+             at_work->parallel, at_work->queue, served_model_vision(m) != NULL ? "  pictures" : "");
 }
 
 static void announce(const server *s, double seconds)
@@ -312,15 +312,16 @@ static void announce(const server *s, double seconds)
     uint64_t memory = 0;
     for (size_t i = 0; i < server_n_models(s); i++) {
         announce_model(server_model(s, i), seconds);
-        memory += served_memory(server_model(s, i));
+        memory += served_model_memory(server_model(s, i));
     }
     if (server_n_models(s) > 1)
-        say_note("%zu models take %s together; %s answers for names that none of them has",
-                 server_n_models(s), text_bytes(text, memory), served_name(server_model(s, 0)));
+        msg_note("%zu models take %s together; %s answers for names that none of them has",
+                 server_n_models(s), text_bytes(text, memory),
+                 served_model_name(server_model(s, 0)));
     for (size_t i = 0; i < server_n_addresses(s); i++) {
         const char *address = server_address(s, i);
         bool local = strncmp(address, "unix:", 5) == 0;
-        say_note("listening on %s%s  %s", local ? "" : "http://", address,
+        msg_note("listening on %s%s  %s", local ? "" : "http://", address,
                  server_n_keys(s) > 0 ? text_counted(text, server_n_keys(s), "key")
                  : o->unauthenticated ? "no key, for everybody who can reach it"
                                       : "no key, this machine only");
@@ -370,7 +371,7 @@ static int serve(const server_options *o, double began)
     server *s;
     mote_error err;
     if (server_new(&s, o, &err) != MOTE_OK)
-        return err.status == MOTE_E_ARG ? say_usage("%s", err.text) : say_error(&err);
+        return err.status == MOTE_E_ARG ? msg_usage("%s", err.text) : msg_error(&err);
     interrupt_call(stop, s);
     int code = CLI_DONE;
     if (interrupt_came()) {
@@ -378,9 +379,9 @@ static int serve(const server_options *o, double began)
     } else {
         announce(s, os_now() - began);
         if (server_run(s, &err) != MOTE_OK)
-            code = say_error(&err);
+            code = msg_error(&err);
         else
-            say_note("stopped");
+            msg_note("stopped");
     }
     interrupt_call(NULL, NULL);
     server_free(s);
@@ -394,9 +395,9 @@ static int read_system(input_text *text, const char *given, server_options *o)
         return CLI_DONE;
     int code = input_text_or_file(text, given);
     if (code == CLI_DONE && !input_add(text, "", 1))
-        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for a text");
+        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for a text");
     if (code == CLI_DONE && strlen(text->p) + 1 < text->n)
-        return say_usage("--system has a zero byte in it");
+        return msg_usage("--system has a zero byte in it");
     o->system = code == CLI_DONE ? text->p : NULL;
     return code;
 }
@@ -407,7 +408,7 @@ static int run(const cli_call *call)
     if (f->new_key)
         return print_new_key(call);
     if (call->n_words == 0)
-        return say_usage("which model? mote serve FILE...");
+        return msg_usage("which model? mote serve FILE...");
     double began = os_now();
     serve_models models = {.paths = call->words,
                            .n = call->n_words,
@@ -417,11 +418,11 @@ static int run(const cli_call *call)
     input_text keys = {0}, system = {0};
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
-        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
+        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
     int code = think_flag_read(f->think, &o->think, &o->think_budget);
     o->keep_alive = -1;
     if (code == CLI_DONE && f->keep_alive != NULL && !duration_read(f->keep_alive, &o->keep_alive))
-        code = say_usage("--keep-alive takes a time, as 90s, 5m or 1h30m, or -1; not '%s'",
+        code = msg_usage("--keep-alive takes a time, as 90s, 5m or 1h30m, or -1; not '%s'",
                          f->keep_alive);
     if (code == CLI_DONE)
         code = read_system(&system, f->system, o);

@@ -6,7 +6,7 @@
 static int run(const cli_call *call)
 {
     (void)call;
-    return say_fail(CLI_FAILED, "unsupported",
+    return msg_fail(CLI_FAILED, "unsupported",
                     "this mote was built without its service: install libuv1-dev and libssl-dev "
                     "and build again with -DMOTE_SERVER=ON");
 }

@@ -254,7 +254,7 @@ static int show(show_state *s)
     if (mote_model_open(&s->on.model, s->path, NULL, &s->why_not) == MOTE_OK) {
         mote_model_describe(s->on.model, &s->info);
         if (plan_memory(s, &err) != MOTE_OK)
-            return say_error(&err);
+            return msg_error(&err);
     }
     if (s->call->common.json)
         print_json(s);

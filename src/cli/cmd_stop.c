@@ -6,15 +6,15 @@
 #include "cli/say.h"
 
 typedef struct stop_options {
-    remote_options remote;
+    client_options remote;
 } stop_options;
 
 static const flag_group groups[] = {
-    REMOTE_FLAG_GROUP(offsetof(stop_options, remote)),
+    CLIENT_FLAG_GROUP(offsetof(stop_options, remote)),
 };
 
 typedef struct stopping {
-    remote server;
+    server_client server;
     cli_out *out;
     json *j; /* NULL: a line for each */
 } stopping;
@@ -25,7 +25,7 @@ static int tell(stopping *s, str reply)
     json_doc *doc = NULL;
     mote_error err;
     if (json_doc_read(&doc, reply, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     const str name = json_node_text(json_node_get(json_doc_root(doc), "model"));
     if (s->j != NULL) {
         json_bytes(s->j, name.p, name.n);
@@ -44,9 +44,9 @@ static int stop_one(stopping *s, str name)
     strbuf_text(&document, "{\"model\":");
     json_put_string(&document, name);
     strbuf_byte(&document, '}');
-    int code = strbuf_check(&document, &err) == MOTE_OK ? CLI_DONE : say_error(&err);
+    int code = strbuf_check(&document, &err) == MOTE_OK ? CLI_DONE : msg_error(&err);
     if (code == CLI_DONE)
-        code = remote_post(&s->server, "/v1/unload", strbuf_view(&document), &reply);
+        code = client_post(&s->server, "/v1/unload", strbuf_view(&document), &reply);
     if (code == CLI_DONE)
         code = tell(s, strbuf_view(&reply));
     strbuf_fini(&document);
@@ -60,9 +60,9 @@ static int stop_all(stopping *s)
     strbuf body = {0};
     json_doc *doc = NULL;
     mote_error err;
-    int code = remote_get(&s->server, "/v1/models", &body);
+    int code = client_get(&s->server, "/v1/models", &body);
     if (code == CLI_DONE && json_doc_read(&doc, strbuf_view(&body), &err) != MOTE_OK)
-        code = say_error(&err);
+        code = msg_error(&err);
     const json_node *models = code == CLI_DONE ? json_node_get(json_doc_root(doc), "data") : NULL;
     for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m)) {
         const int one = stop_one(s, json_node_text(json_node_get(m, "id")));
@@ -78,7 +78,7 @@ static int run(const cli_call *call)
     const stop_options *f = call->options;
     json j = {.to = call->out};
     stopping s = {.out = call->out, .j = call->common.json ? &j : NULL};
-    int code = remote_open(&s.server, &f->remote);
+    int code = client_open(&s.server, &f->remote);
     if (code != CLI_DONE)
         return code;
     if (s.j != NULL) {

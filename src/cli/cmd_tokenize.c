@@ -47,10 +47,10 @@ static int read_text(const cli_call *call, input_text *text)
     if (call->n_words > 1 && strcmp(call->words[1], "-") != 0)
         return input_add(text, call->words[1], strlen(call->words[1]))
                    ? CLI_DONE
-                   : say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+                   : msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                               "no memory for the text");
     if (call->n_words == 1 && !input_waits_on_stdin())
-        return say_usage("there is no text (try: mote tokenize %.200s \"some text\")",
+        return msg_usage("there is no text (try: mote tokenize %.200s \"some text\")",
                          call->words[0]);
     return input_read(text, "-");
 }
@@ -146,7 +146,7 @@ static int check_ids(const mote_model *model, const input_ids *ids)
     mote_model_describe(model, &info);
     for (size_t i = 0; i < ids->n; i++)
         if ((uint32_t)ids->ids[i] >= info.vocabulary)
-            return say_usage("%d is no token id: the vocabulary ends at %u", (int)ids->ids[i],
+            return msg_usage("%d is no token id: the vocabulary ends at %u", (int)ids->ids[i],
                              info.vocabulary - 1);
     return CLI_DONE;
 }
@@ -174,7 +174,7 @@ static int decode(const cli_call *call, const mote_model *model)
     if (code == CLI_DONE)
         code = check_ids(model, &ids);
     if (code == CLI_DONE && !collect(model, &ids, &text))
-        code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
+        code = msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
     if (code == CLI_DONE && call->common.json) {
         json j = {.to = call->out};
         json_begin_object(&j);
@@ -196,9 +196,9 @@ static int run(const cli_call *call)
 {
     const tokenize_options *o = call->options;
     if (o->ids + o->count + o->pieces > 1)
-        return say_usage("--ids, --count and --pieces exclude each other");
+        return msg_usage("--ids, --count and --pieces exclude each other");
     if (o->decode != NULL && call->n_words > 1)
-        return say_usage("--decode takes ids, and there is a text as well");
+        return msg_usage("--decode takes ids, and there is a text as well");
     loaded on = {0};
     int code = load_model(&on, call->words[0], NULL, MOTE_ISA_BEST);
     if (code == CLI_DONE)

@@ -19,7 +19,7 @@
 typedef struct top_options {
     double interval;
     uint64_t count;
-    remote_options remote;
+    client_options remote;
 } top_options;
 
 static const cli_flag flags[] = {
@@ -44,12 +44,12 @@ static const cli_flag flags[] = {
 
 static const flag_group groups[] = {
     FLAG_GROUP("How often", flags, 0),
-    REMOTE_FLAG_GROUP(offsetof(top_options, remote)),
+    CLIENT_FLAG_GROUP(offsetof(top_options, remote)),
 };
 
 typedef struct top {
     const top_options *options;
-    remote remote;
+    server_client remote;
     cli_out *out;
     top_view view;
     struct termios usual;
@@ -145,13 +145,13 @@ static int take_reading(top *t)
     strbuf body = {0};
     json_doc *doc = NULL;
     mote_error err;
-    int code = remote_get(&t->remote, "/v1/status", &body);
+    int code = client_get(&t->remote, "/v1/status", &body);
     if (code == CLI_DONE && !t->screen) {
         out_write(t->out, body.p, body.n);
         out_text(t->out, "\n");
         t->quit = !out_flush(t->out);
     } else if (code == CLI_DONE && json_doc_read(&doc, strbuf_view(&body), &err) != MOTE_OK) {
-        code = say_error(&err);
+        code = msg_error(&err);
     } else if (code == CLI_DONE) {
         json_doc_free(t->view.before.doc);
         t->view.before = t->view.now;
@@ -181,10 +181,10 @@ static int run(const cli_call *call)
 {
     top t = {.options = call->options, .out = call->out};
     strbuf first = {0};
-    int code = remote_open(&t.remote, &t.options->remote);
+    int code = client_open(&t.remote, &t.options->remote);
     /* Ask once before the screen is taken, so that a complaint stays on it. */
     if (code == CLI_DONE)
-        code = remote_get(&t.remote, "/v1/status", &first);
+        code = client_get(&t.remote, "/v1/status", &first);
     strbuf_fini(&first);
     if (code != CLI_DONE)
         return code;

@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 typedef struct why_options {
-    remote_options remote;
+    client_options remote;
 } why_options;
 
 static const flag_group groups[] = {
-    REMOTE_FLAG_GROUP(offsetof(why_options, remote)),
+    CLIENT_FLAG_GROUP(offsetof(why_options, remote)),
 };
 
 static void print_text(cli_out *o, const char *name, const json_node *text)
@@ -30,10 +30,10 @@ static void print_miss(cli_out *o, const json_node *miss)
 {
     const json_node *message = json_node_get(miss, "message");
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
-    text_count(a, remote_number(miss, "token"));
+    text_count(a, client_number(miss, "token"));
     if (message != NULL)
         out_printf(o, "  first difference: message %s, token %s\n",
-                   text_count(b, remote_number(miss, "message")), a);
+                   text_count(b, client_number(miss, "message")), a);
     else
         out_printf(o, "  first difference: token %s, in no message\n", a);
     print_text(o, "had", json_node_get(miss, "had"));
@@ -45,7 +45,7 @@ static void print_why(cli_out *o, const json_node *mote)
     const str id = json_node_text(json_node_get(mote, "request_id"));
     const str model = json_node_text(json_node_get(mote, "model"));
     const json_node *cache = json_node_get(mote, "cache");
-    const uint64_t prompt = remote_number(cache, "prompt"), reused = remote_number(cache, "reused");
+    const uint64_t prompt = client_number(cache, "prompt"), reused = client_number(cache, "reused");
     const str from = json_node_text(json_node_get(cache, "from"));
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     out_shown(o, id.p, id.n);
@@ -65,9 +65,9 @@ static void print_why(cli_out *o, const json_node *mote)
     out_text(o, "\n");
     if (json_node_get(cache, "miss") != NULL)
         print_miss(o, json_node_get(cache, "miss"));
-    const double seconds = (double)remote_number(json_node_get(mote, "ms"), "prefill") / 1000;
+    const double seconds = (double)client_number(json_node_get(mote, "ms"), "prefill") / 1000;
     out_printf(o, "  cost     %s read, %s\n",
-               text_counted(a, remote_number(cache, "prefilled"), "token"),
+               text_counted(a, client_number(cache, "prefilled"), "token"),
                text_seconds(b, seconds));
 }
 
@@ -85,22 +85,22 @@ static int run(const cli_call *call)
     const why_options *f = call->options;
     const char *id = call->n_words > 0 ? call->words[0] : "last";
     char path[96];
-    remote r;
+    server_client r;
     strbuf body = {0};
     json_doc *doc = NULL;
     mote_error err;
     if (!is_id(id))
-        return say_usage("the id of a request looks like req_0123456789abcdef01234567");
+        return msg_usage("the id of a request looks like req_0123456789abcdef01234567");
     snprintf(path, sizeof path, "/v1/requests/%s", id);
-    int code = remote_open(&r, &f->remote);
+    int code = client_open(&r, &f->remote);
     if (code == CLI_DONE)
-        code = remote_get(&r, path, &body);
+        code = client_get(&r, path, &body);
     if (code == CLI_DONE && call->common.json) {
         out_write(call->out, body.p, body.n);
         out_text(call->out, "\n");
     } else if (code == CLI_DONE) {
         if (json_doc_read(&doc, strbuf_view(&body), &err) != MOTE_OK)
-            code = say_error(&err);
+            code = msg_error(&err);
         else
             print_why(call->out, json_doc_root(doc));
     }

@@ -24,6 +24,6 @@ int cli_find_command(const cli_command **out, const char *name)
         spell_offer(&s, cli_commands[i]->name);
     }
     if (s.best != NULL)
-        return say_usage("there is no command %.60s; did you mean %s?", name, s.best);
-    return say_usage("there is no command %.60s (try: mote help)", name);
+        return msg_usage("there is no command %.60s; did you mean %s?", name, s.best);
+    return msg_usage("there is no command %.60s (try: mote help)", name);
 }

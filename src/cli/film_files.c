@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* film_files.c - see film_files.h. */
+/* video_files.c - see video_files.h. */
 #define _GNU_SOURCE /* numbers in names by their value, {a,b} in patterns */
 #include "cli/film_files.h"
 
@@ -31,25 +31,25 @@ static bool is_there(const char *path, bool *folder)
 /* The pictures in a folder, whose own name is no pattern. */
 static bool pattern_of(const char *folder, char *out)
 {
-    static const char pictures[] = "/*.{jpg,jpeg,png,webp,gif,JPG,JPEG,PNG,WEBP,GIF}";
+    static const char images[] = "/*.{jpg,jpeg,png,webp,gif,JPG,JPEG,PNG,WEBP,GIF}";
     size_t n = 0;
     for (const char *p = folder; *p != '\0'; p++) {
-        if (n + sizeof pictures + 2 > PATTERN_BYTES)
+        if (n + sizeof images + 2 > PATTERN_BYTES)
             return false;
         if (strchr("*?[]{}\\,~", *p) != NULL)
             out[n++] = '\\';
         out[n++] = *p;
     }
-    memcpy(out + n, pictures, sizeof pictures);
+    memcpy(out + n, images, sizeof images);
     return true;
 }
 
-static int read_frames(film_files *out, glob_t *found)
+static int read_frames(video_files *out, glob_t *found)
 {
     qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, by_number);
     out->parts = mem_new(found->gl_pathc, sizeof *out->parts);
     if (out->parts == NULL)
-        return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the film");
+        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the film");
     for (size_t i = 0; i < found->gl_pathc; i++) {
         const size_t before = out->bytes.n;
         const int code = input_read(&out->bytes, found->gl_pathv[i]);
@@ -60,34 +60,34 @@ static int read_frames(film_files *out, glob_t *found)
     return CLI_DONE;
 }
 
-static int read_pattern(film_files *out, const char *pattern, const char *path)
+static int read_pattern(video_files *out, const char *pattern, const char *path)
 {
     glob_t found;
     int code = CLI_DONE;
     if (glob(pattern, GLOB_BRACE, NULL, &found) != 0)
-        return say_fail(CLI_FAILED, "not_found", "there are no pictures in %s", path);
+        return msg_fail(CLI_FAILED, "not_found", "there are no pictures in %s", path);
     code = read_frames(out, &found);
     globfree(&found);
     return code;
 }
 
-int film_files_read(film_files *out, const char *path)
+int video_files_read(video_files *out, const char *path)
 {
     char pattern[PATTERN_BYTES];
     bool folder;
-    *out = (film_files){0};
+    *out = (video_files){0};
     if (is_there(path, &folder) && folder)
         return pattern_of(path, pattern)
                    ? read_pattern(out, pattern, path)
-                   : say_usage("the name of the folder %.200s is too long", path);
+                   : msg_usage("the name of the folder %.200s is too long", path);
     if (strpbrk(path, "*?[") != NULL && !is_there(path, &folder))
         return read_pattern(out, path, path);
     return input_read(&out->bytes, path);
 }
 
-void film_files_free(film_files *files)
+void video_files_free(video_files *files)
 {
     input_text_free(&files->bytes);
     mem_free(files->parts);
-    *files = (film_files){0};
+    *files = (video_files){0};
 }

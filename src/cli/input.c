@@ -17,7 +17,7 @@ enum { FIRST_ROOM = 1 << 16, LARGEST_INPUT = 1 << 28 };
 
 static int no_memory(void)
 {
-    return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
+    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
 }
 
 void input_text_free(input_text *text)
@@ -69,12 +69,12 @@ static int read_all(input_text *text, int fd, const char *name)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return say_fail(CLI_FAILED, "io_error", "cannot read %s: %s", name, strerror(errno));
+            return msg_fail(CLI_FAILED, "io_error", "cannot read %s: %s", name, strerror(errno));
         if (n == 0)
             return CLI_DONE;
         text->n += (size_t)n;
         if (text->n > LARGEST_INPUT)
-            return say_usage("%s is larger than %d MiB", name, LARGEST_INPUT >> 20);
+            return msg_usage("%s is larger than %d MiB", name, LARGEST_INPUT >> 20);
     }
 }
 
@@ -84,7 +84,7 @@ int input_read(input_text *text, const char *path)
         return read_all(text, STDIN_FILENO, "standard input");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return say_fail(errno == EACCES ? CLI_REFUSED : CLI_FAILED, "io_error",
+        return msg_fail(errno == EACCES ? CLI_REFUSED : CLI_FAILED, "io_error",
                         "cannot open %s: %s", path, strerror(errno));
     int code = read_all(text, fd, path);
     close(fd);
@@ -137,7 +137,7 @@ int input_parse_ids(input_ids *out, const char *list, const char *flag)
         const char *start = at;
         if (!take_id(&at, &out->ids[out->n]) || (*at != '\0' && strchr(separators, *at) == NULL)) {
             input_ids_free(out);
-            return say_usage("%s takes token ids such as 1,2,3; '%.20s' is none", flag, start);
+            return msg_usage("%s takes token ids such as 1,2,3; '%.20s' is none", flag, start);
         }
         out->n++;
         at += strspn(at, separators);
@@ -157,7 +157,7 @@ int input_tokenize(input_ids *out, const mote_model *model, const char *text, si
             return no_memory();
         if (mote_tokenize(model, text, n, flags, out->ids, room, &out->n, &err) != MOTE_OK) {
             input_ids_free(out);
-            return say_error(&err);
+            return msg_error(&err);
         }
         if (out->n <= room)
             return CLI_DONE;

@@ -85,17 +85,17 @@ int load_check_file(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return say_fail(CLI_NO_MODEL, "not_found",
+        return msg_fail(CLI_NO_MODEL, "not_found",
                         "there is no file %s; give the path of a .gguf file", path);
     if (fd < 0 && (errno == EACCES || errno == EPERM))
-        return say_fail(CLI_REFUSED, "permission", "%s may not be read: %s", path, strerror(errno));
+        return msg_fail(CLI_REFUSED, "permission", "%s may not be read: %s", path, strerror(errno));
     if (fd < 0)
-        return say_fail(CLI_FAILED, "io_error", "cannot open %s: %s", path, strerror(errno));
+        return msg_fail(CLI_FAILED, "io_error", "cannot open %s: %s", path, strerror(errno));
     struct stat info;
     bool directory = fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
     close(fd);
     if (directory)
-        return say_fail(CLI_NO_MODEL, "not_found",
+        return msg_fail(CLI_NO_MODEL, "not_found",
                         "%s is a directory; give the path of a .gguf file in it", path);
     return CLI_DONE;
 }
@@ -105,7 +105,7 @@ int load_failed(const char *path, mote_error *err)
     bool at_fault = err->status == MOTE_E_FORMAT || err->status == MOTE_E_UNSUPPORTED;
     if (at_fault && strstr(err->text, path) == NULL)
         err_prefix(err, path);
-    return say_error(err);
+    return msg_error(err);
 }
 
 int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
@@ -124,7 +124,7 @@ int load_warm(const loaded *l)
     uint64_t done = 0, total = 0;
     progress p;
     progress_begin(&p, "loading", PROGRESS_BYTES, 0);
-    while (mote_model_warm(l->model, &done, &total) && !interrupt_came()) {
+    while (mote_model_prefault(l->model, &done, &total) && !interrupt_came()) {
         p.total = total;
         progress_at(&p, done);
     }
@@ -139,7 +139,7 @@ static void describe(const loaded *l, uint64_t context)
     mote_memory memory;
     mote_engine_memory(l->engine, &memory);
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
-    say_detail("%s   %s, %s   context %s   memory %s, %s mapped",
+    msg_detail("%s   %s, %s   context %s   memory %s, %s mapped",
                info.name[0] != '\0' ? info.name : "model", mote_isa_name(info.isa),
                text_counted(d, mote_engine_threads(l->engine), "thread"), text_count(a, context),
                text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
@@ -158,10 +158,10 @@ int load_engine(loaded *l, const load_options *options, uint64_t context, uint32
     };
     mote_error err;
     if (mote_engine_new(&l->engine, l->model, &wanted, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     if (mote_session_new(&l->session, l->engine, &(mote_session_options){.context = context},
                          &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     interrupt_watch(l->engine);
     describe(l, context);
     return CLI_DONE;

@@ -35,9 +35,9 @@ static int run_command(const cli_command *command, int n, char *const *argv, cli
     mote_error err;
     int code;
     if (options == NULL || words == NULL) {
-        code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory to start");
+        code = msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory to start");
     } else if (args_parse(&call, command, n, argv, options, words, &err) != MOTE_OK) {
-        code = say_error(&err);
+        code = msg_error(&err);
     } else {
         term_init(&call.common);
         if (call.common.help)
@@ -54,14 +54,14 @@ static int close_output(cli_out *o, int code)
 {
     if (out_flush(o) || o->error == EPIPE || code != CLI_DONE)
         return code;
-    return say_fail(CLI_NOT_WRITABLE, "io_error", "cannot write the output: %s",
+    return msg_fail(CLI_NOT_WRITABLE, "io_error", "cannot write the output: %s",
                     strerror(o->error));
 }
 
 int main(int argc, char **argv)
 {
     static cli_out standard_output;
-    media_nursery_begin(argc, argv);
+    fork_server_begin(argc, argv);
     interrupt_init();
     term_init(&(cli_common){0});
     out_open(&standard_output, STDOUT_FILENO);

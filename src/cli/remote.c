@@ -16,9 +16,9 @@
 
 enum { MOST_BYTES = 16 << 20, PATIENCE = 10 /* seconds */ };
 
-#define AT(member) offsetof(remote_options, member)
+#define AT(member) offsetof(client_options, member)
 
-const cli_flag remote_flags[] = {
+const cli_flag client_flags[] = {
     {.name = "host",
      .kind = FLAG_TEXT,
      .value = "ADDRESS",
@@ -33,7 +33,7 @@ const cli_flag remote_flags[] = {
      .help = "a file whose first word is the key; without it MOTE_API_KEY"},
 };
 
-_Static_assert(sizeof remote_flags / sizeof *remote_flags == REMOTE_N_FLAGS, "see remote.h");
+_Static_assert(sizeof client_flags / sizeof *client_flags == CLIENT_N_FLAGS, "see remote.h");
 
 static bool copy(char *to, size_t room, const char *from, size_t n)
 {
@@ -44,14 +44,14 @@ static bool copy(char *to, size_t room, const char *from, size_t n)
     return true;
 }
 
-static bool parse_port(remote *r, const char *text)
+static bool parse_port(server_client *r, const char *text)
 {
     const size_t n = strspn(text, "0123456789");
     return n <= 5 && copy(r->port, sizeof r->port, text, n) &&
            (text[n] == '\0' || strcmp(text + n, "/") == 0);
 }
 
-bool remote_parse(remote *r, const char *address)
+bool client_parse(server_client *r, const char *address)
 {
     r->is_unix = strncmp(address, "unix:", 5) == 0;
     snprintf(r->port, sizeof r->port, "11435");
@@ -77,10 +77,10 @@ static bool fit_for_key(str text)
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] <= ' ' || text.p[i] > '~')
             return false;
-    return text.n < REMOTE_KEY_BYTES;
+    return text.n < CLIENT_KEY_BYTES;
 }
 
-static int find_key(remote *r, const remote_options *options)
+static int find_key(server_client *r, const client_options *options)
 {
     input_text file = {0};
     const char *key = getenv("MOTE_API_KEY");
@@ -92,31 +92,31 @@ static int find_key(remote *r, const remote_options *options)
             found.n++;
     }
     if (code == CLI_DONE && !fit_for_key(found))
-        code = say_usage("the key has characters that keys do not have");
+        code = msg_usage("the key has characters that keys do not have");
     if (code == CLI_DONE && found.n > 0)
         memcpy(r->key, found.p, found.n);
     input_text_free(&file);
     return code;
 }
 
-int remote_open(remote *r, const remote_options *options)
+int client_open(server_client *r, const client_options *options)
 {
-    *r = (remote){0};
-    if (!remote_parse(r, options->host))
-        return say_usage("%.200s is no address (HOST:PORT, [V6]:PORT or unix:PATH)", options->host);
+    *r = (server_client){0};
+    if (!client_parse(r, options->host))
+        return msg_usage("%.200s is no address (HOST:PORT, [V6]:PORT or unix:PATH)", options->host);
     return find_key(r, options);
 }
 
 /* ---- sockets ---- */
 
-static int no_server(const remote *r, const char *why)
+static int no_server(const server_client *r, const char *why)
 {
-    return say_fail(CLI_NO_SERVER, "no_server",
+    return msg_fail(CLI_NO_SERVER, "no_server",
                     "no server answers at %s%s%s: %s (start one: mote serve FILE)", r->host,
                     r->is_unix ? "" : ":", r->is_unix ? "" : r->port, why);
 }
 
-static int connect_unix(const remote *r)
+static int connect_unix(const server_client *r)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     if (strlen(r->host) >= sizeof to.sun_path) {
@@ -135,7 +135,7 @@ static int connect_unix(const remote *r)
 }
 
 /* The first of a name's addresses that answers. */
-static int connect_tcp(const remote *r, const char **why)
+static int connect_tcp(const server_client *r, const char **why)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *all;
@@ -185,7 +185,8 @@ static bool read_all(int fd, strbuf *out)
 }
 
 /* `document` NULL: a GET. */
-static int put_head(char *head, size_t room, const remote *r, const char *path, const str *document)
+static int put_head(char *head, size_t room, const server_client *r, const char *path,
+                    const str *document)
 {
     char about[96] = "";
     if (document != NULL)
@@ -197,11 +198,12 @@ static int put_head(char *head, size_t room, const remote *r, const char *path, 
         r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key, r->key[0] != '\0' ? "\r\n" : "");
 }
 
-static int exchange_bytes(const remote *r, const char *path, const str *document, strbuf *reply)
+static int exchange_bytes(const server_client *r, const char *path, const str *document,
+                          strbuf *reply)
 {
     const struct timeval patience = {.tv_sec = PATIENCE};
     const char *why = "";
-    char head[2 * REMOTE_KEY_BYTES];
+    char head[2 * CLIENT_KEY_BYTES];
     errno = 0;
     const int fd = r->is_unix ? connect_unix(r) : connect_tcp(r, &why);
     if (fd < 0)
@@ -218,7 +220,7 @@ static int exchange_bytes(const remote *r, const char *path, const str *document
 
 /* ---- replies ---- */
 
-int remote_status(str reply, size_t *body)
+int client_status(str reply, size_t *body)
 {
     if (reply.n < 12 || memcmp(reply.p, "HTTP/1.", 7) != 0)
         return 0;
@@ -248,9 +250,9 @@ static int refused_with(int status, const char *path, str body)
                                                       : CLI_FAILED;
     snprintf(name, sizeof name, "%.*s", STR_ARG(code));
     if (text.n > 0)
-        say_fail(exit_code, name, "the server says: %.*s", STR_ARG(text));
+        msg_fail(exit_code, name, "the server says: %.*s", STR_ARG(text));
     else
-        say_fail(exit_code, "http_status", "the server answers %s with %d", path, status);
+        msg_fail(exit_code, "http_status", "the server answers %s with %d", path, status);
     json_doc_free(doc);
     return exit_code;
 }
@@ -259,14 +261,14 @@ static int refused(int status, const char *path, str body)
 {
     enum { UNAUTHORIZED = 401 };
     if (status == UNAUTHORIZED)
-        return say_fail(CLI_REFUSED, "invalid_api_key",
+        return msg_fail(CLI_REFUSED, "invalid_api_key",
                         "the server wants a key: set MOTE_API_KEY or give --api-key-file");
     if (status == 0)
-        return say_fail(CLI_FAILED, "no_http", "what answers there does not speak HTTP");
+        return msg_fail(CLI_FAILED, "no_http", "what answers there does not speak HTTP");
     return refused_with(status, path, body);
 }
 
-static int ask(const remote *r, const char *path, const str *document, strbuf *body)
+static int ask(const server_client *r, const char *path, const str *document, strbuf *body)
 {
     enum { GOOD = 200 };
     strbuf reply = {0};
@@ -274,24 +276,24 @@ static int ask(const remote *r, const char *path, const str *document, strbuf *b
     int code = exchange_bytes(r, path, document, &reply);
     if (code == CLI_DONE) {
         const str all = strbuf_view(&reply);
-        const int status = remote_status(all, &at);
+        const int status = client_status(all, &at);
         code = status == GOOD ? CLI_DONE : refused(status, path, (str){all.p + at, all.n - at});
     }
     body->n = 0;
     if (code == CLI_DONE)
         strbuf_put(body, (str){reply.p + at, reply.n - at});
     if (code == CLI_DONE && (reply.failed || body->failed))
-        code = say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the reply");
+        code = msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the reply");
     strbuf_fini(&reply);
     return code;
 }
 
-int remote_get(const remote *r, const char *path, strbuf *body)
+int client_get(const server_client *r, const char *path, strbuf *body)
 {
     return ask(r, path, NULL, body);
 }
 
-int remote_post(const remote *r, const char *path, str document, strbuf *body)
+int client_post(const server_client *r, const char *path, str document, strbuf *body)
 {
     return ask(r, path, &document, body);
 }

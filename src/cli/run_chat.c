@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* 210 tokens   8.0 t/s   3.4 %, at the right edge: the last is the share of the context. */
-static void show_figures(const chat_loop *c)
+static void show_stats(const chat_loop *c)
 {
     const talk *t = &c->talk;
     const mote_answer *a = &t->answer;
@@ -27,9 +27,9 @@ static void show_figures(const chat_loop *c)
     const char *ending = talk_ending(t);
     snprintf(line, sizeof line, "%s%s%s   %s t/s   %.1f %%", ending != NULL ? ending : "",
              ending != NULL ? "   " : "", text_counted(x, a->answer_tokens, "token"),
-             text_rate(y, run_per_second(a->answer_tokens, a->seconds_writing)), share);
+             text_rate(y, run_per_second(a->answer_tokens, a->seconds_decode)), share);
     unsigned columns = term_columns(STDERR_FILENO);
-    say_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
+    msg_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
 }
 
 /* What a failed answer leaves is a question nobody answered; it is taken back, and what it showed
@@ -39,7 +39,7 @@ static void take_back(chat_loop *c, size_t messages)
     if (messages == 0 || mote_chat_count(c->talk.chat) != messages)
         return;
     mote_chat_cut(c->talk.chat, messages - 1);
-    pictures_take_back(&c->talk.shows, messages - 1);
+    images_take_back(&c->talk.shows, messages - 1);
     c->taken_back = true;
 }
 
@@ -54,16 +54,16 @@ void chat_answer(chat_loop *c)
     term_echo(true);
     c->answered = c->answered || status == MOTE_OK;
     if (status == MOTE_E_FULL) {
-        say_note("%s (/undo or /clear makes room; --context N has more)", err.text);
+        msg_note("%s (/undo or /clear makes room; --context N has more)", err.text);
         take_back(c, messages);
     } else if (status != MOTE_OK) {
-        say_error(&err);
+        msg_error(&err);
         take_back(c, messages);
     } else if (mote_chat_count(t->chat) == messages) {
-        say_note("stopped before the answer began; /retry asks again");
+        msg_note("stopped before the answer began; /retry asks again");
         take_back(c, messages);
     } else {
-        show_figures(c);
+        show_stats(c);
     }
     interrupt_forget();
 }
@@ -74,11 +74,11 @@ void chat_ask(chat_loop *c, const char *text, size_t n)
     if (c->question.p != text) {
         c->question.n = 0;
         if (!input_add(&c->question, text, n))
-            say_note("no memory to keep the question");
+            msg_note("no memory to keep the question");
     }
     c->taken_back = false;
     if (talk_add(&c->talk, text, n, &err) != MOTE_OK)
-        say_error(&err);
+        msg_error(&err);
     else
         chat_answer(c);
 }
@@ -99,7 +99,7 @@ static void take_message(chat_loop *c)
         return;
     lineedit_remember(c->line, text->p, text->n);
     if (!input_add(text, "", 1)) { /* a terminator, for commands */
-        say_note("no memory for the message");
+        msg_note("no memory for the message");
         return;
     }
     text->n--;
@@ -121,7 +121,7 @@ static int loop(chat_loop *c)
         case LINE_INTERRUPTED:
             if (warned)
                 return CLI_DONE;
-            say_note("(Ctrl-C again or Ctrl-D leaves)");
+            msg_note("(Ctrl-C again or Ctrl-D leaves)");
             break;
         case LINE_CLOSED: puts(""); return CLI_DONE;
         case LINE_FAILED: return run_no_memory();
@@ -139,12 +139,12 @@ static void greet(const chat_loop *c)
     mote_model_info info;
     mote_model_describe(c->talk.on.model, &info);
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], think[CHAT_THINK_BYTES];
-    say_note("%s   %s   context %s   thinking %s   /help for help",
+    msg_note("%s   %s   context %s   thinking %s   /help for help",
              info.name[0] != '\0' ? info.name : "model", text_bytes(x, info.file_bytes),
              text_count(y, mote_session_context(mote_chat_session(c->talk.chat))),
              chat_think_text(c, think));
     if (lineedit_lack() != NULL)
-        say_note("%s", lineedit_lack());
+        msg_note("%s", lineedit_lack());
 }
 
 int run_chat(const cli_call *call)

@@ -45,13 +45,13 @@ static void write_timings(json *j, const talk *t)
     json_key(j, "timings");
     json_begin_object(j);
     json_key_f64(j, "load", t->load_ended - t->started);
-    json_key_f64(j, "prompt", a->seconds_reading);
-    json_key_f64(j, "answer", a->seconds_writing);
+    json_key_f64(j, "prompt", a->seconds_prefill);
+    json_key_f64(j, "answer", a->seconds_decode);
     json_key_f64(j, "first_token", t->first_token > 0 ? t->first_token - t->asked : 0);
     json_key_f64(j, "total", t->ended - t->started);
     json_key_f64(j, "prompt_per_second",
-                 run_per_second(a->prompt_tokens - a->reused_tokens, a->seconds_reading));
-    json_key_f64(j, "answer_per_second", run_per_second(a->answer_tokens, a->seconds_writing));
+                 run_per_second(a->prompt_tokens - a->reused_tokens, a->seconds_prefill));
+    json_key_f64(j, "answer_per_second", run_per_second(a->answer_tokens, a->seconds_decode));
     json_end_object(j);
 }
 
@@ -100,7 +100,7 @@ static void write_json(const talk *t)
     screen_write_calls(&t->screen, &j);
     json_key_text(&j, "finish", finish_word(t->answer.finish));
     if (t->shows.n > 0)
-        pictures_write(&t->shows, &j);
+        images_write(&t->shows, &j);
     write_usage(&j, &t->answer);
     write_thinking(&j, &t->answer);
     json_key_text(&j, "preset", t->answer.preset);
@@ -118,18 +118,18 @@ static void report(const talk *t)
     char prompt[128], said[128], seed[64] = "", thought[64] = "";
     uint64_t read = a->prompt_tokens - a->reused_tokens;
     snprintf(prompt, sizeof prompt, "prompt %s in %s (%s t/s)",
-             text_counted(x, a->prompt_tokens, "token"), text_seconds(y, a->seconds_reading),
-             text_rate(z, run_per_second(read, a->seconds_reading)));
+             text_counted(x, a->prompt_tokens, "token"), text_seconds(y, a->seconds_prefill),
+             text_rate(z, run_per_second(read, a->seconds_prefill)));
     snprintf(said, sizeof said, "answer %s in %s (%s t/s)",
-             text_counted(x, a->answer_tokens, "token"), text_seconds(y, a->seconds_writing),
-             text_rate(z, run_per_second(a->answer_tokens, a->seconds_writing)));
+             text_counted(x, a->answer_tokens, "token"), text_seconds(y, a->seconds_decode),
+             text_rate(z, run_per_second(a->answer_tokens, a->seconds_decode)));
     if (a->think_tokens > 0)
         snprintf(thought, sizeof thought, "   %s of thinking",
                  text_counted(x, a->think_tokens, "token"));
     if (a->sampling.temperature > 0)
         snprintf(seed, sizeof seed, "   seed %llu", (unsigned long long)a->sampling.seed);
     const char *ending = talk_ending(t);
-    say_note("%s   %s%s%s%s%s", prompt, said, thought, seed, ending != NULL ? "   " : "",
+    msg_note("%s   %s%s%s%s%s", prompt, said, thought, seed, ending != NULL ? "   " : "",
              ending != NULL ? ending : "");
 }
 
@@ -144,7 +144,7 @@ static int exit_code_of(const talk *t)
     if (t->options->fail_on_length)
         return CLI_CUT;
     if (t->settings.answer.format != MOTE_FORMAT_TEXT)
-        return say_fail(CLI_NOT_VALID, "cut",
+        return msg_fail(CLI_NOT_VALID, "cut",
                         "the answer was cut before it had its form (try: a larger --max-tokens)");
     return CLI_DONE;
 }
@@ -154,10 +154,10 @@ static int answer_failed(const talk *t, const mote_error *err)
 {
     mote_model_info info;
     if (err->status != MOTE_E_FULL)
-        return say_error(err);
+        return msg_error(err);
     mote_model_describe(t->on.model, &info);
     const bool can_grow = mote_session_context(mote_chat_session(t->chat)) < info.context;
-    return say_fail(CLI_NO_ROOM, mote_status_name(err->status), "%s (try: %s)", err->text,
+    return msg_fail(CLI_NO_ROOM, mote_status_name(err->status), "%s (try: %s)", err->text,
                     can_grow ? "a larger --context" : "a shorter text, or --yarn 2");
 }
 
@@ -165,7 +165,7 @@ static int answer_prompt(talk *t, const input_text *prompt)
 {
     mote_error err;
     if ((prompt->n > 0 || t->shows.n > 0) && talk_add(t, prompt->p, prompt->n, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     if (talk_answer(t, &err) != MOTE_OK)
         return answer_failed(t, &err);
     if (t->call->common.json)
@@ -181,7 +181,7 @@ int run_filter(const cli_call *call)
     input_text prompt = {0};
     int code = run_read_prompt(&prompt, call);
     if (code == CLI_DONE && prompt.n == 0 && t.options->messages == NULL)
-        code = say_usage("there is no prompt (try: mote run %.200s \"Why is the sky blue?\")",
+        code = msg_usage("there is no prompt (try: mote run %.200s \"Why is the sky blue?\")",
                          call->words[0]);
     if (code == CLI_DONE)
         code = talk_open(&t, call, &prompt, false);

@@ -10,7 +10,7 @@
 
 int run_no_memory(void)
 {
-    return say_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the prompt");
+    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the prompt");
 }
 
 uint64_t run_new_seed(void)
@@ -50,7 +50,7 @@ int run_read_prompt(input_text *prompt, const cli_call *call)
     const char *const *words = call->words + 1; /* behind the model */
     size_t n_words = call->n_words - 1;
     if (o->prompt != NULL && n_words > 0)
-        return say_usage("there are two prompts: '%.40s' and --prompt", words[0]);
+        return msg_usage("there are two prompts: '%.40s' and --prompt", words[0]);
     if (!add_words(prompt, o->prompt != NULL ? &o->prompt : words, o->prompt != NULL ? 1 : n_words))
         return run_no_memory();
     const char *path = o->file != NULL ? o->file : input_waits_on_stdin() ? "-" : NULL;

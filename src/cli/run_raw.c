@@ -33,7 +33,7 @@ static int read_prompt(raw_state *r)
 {
     int code = run_read_prompt(&r->prompt, r->call);
     if (code == CLI_DONE && r->prompt.n == 0)
-        return say_usage("there is no prompt (try: mote run %.200s --raw \"Once upon a time\")",
+        return msg_usage("there is no prompt (try: mote run %.200s --raw \"Once upon a time\")",
                          r->call->words[0]);
     return code;
 }
@@ -46,7 +46,7 @@ static void note_control_tokens(const raw_state *r)
     if (mote_tokenize(r->on.model, r->prompt.p, r->prompt.n, MOTE_TEXT_CONTROL, NULL, 0, &n,
                       &err) == MOTE_OK &&
         n != r->ids.n)
-        say_note(
+        msg_note(
             "the prompt spells control tokens, read as plain text (--special makes them real)");
 }
 
@@ -69,7 +69,7 @@ static int make_engine(raw_state *r)
     uint64_t context = load_context(&r->on, &o->load, r->ids.n, answer_tokens);
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     if (r->ids.n + 1 > context)
-        return say_fail(CLI_NO_ROOM, mote_status_name(MOTE_E_FULL),
+        return msg_fail(CLI_NO_ROOM, mote_status_name(MOTE_E_FULL),
                         "the prompt has %s, the context holds %s (try: --context %llu)",
                         text_counted(a, r->ids.n, "token"), text_count(b, context),
                         (unsigned long long)(r->ids.n + answer_tokens));
@@ -84,10 +84,10 @@ static int feed(raw_state *r)
     mote_status status = feed_prompt(&job, &err);
     r->prompt_ended = os_now();
     if (status == MOTE_E_CANCELED) {
-        say_note("interrupted while reading the prompt");
+        msg_note("interrupted while reading the prompt");
         return interrupt_exit_code();
     }
-    return status == MOTE_OK ? CLI_DONE : say_error(&err);
+    return status == MOTE_OK ? CLI_DONE : msg_error(&err);
 }
 
 /* The seed of a run; without a draw there is nothing to seed. */
@@ -114,7 +114,7 @@ static int generate(raw_state *r)
         if (r->call->out->line_open)
             out_text(r->call->out, "\n");
         out_flush(r->call->out);
-        return say_error(&err);
+        return msg_error(&err);
     }
     return CLI_DONE;
 }
@@ -140,7 +140,7 @@ static void report_timing(const raw_state *r)
         [ANSWER_FAILED] = "",
     };
     const char *end = why[r->answer.end] != NULL ? why[r->answer.end] : "";
-    say_note("%s   %s%s%s", prompt, said, more, end);
+    msg_note("%s   %s%s%s", prompt, said, more, end);
 }
 
 static void write_timings(json *j, const raw_state *r)
@@ -254,7 +254,7 @@ static int refuse_chat_flags(const run_options *o)
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].set)
-            return say_usage("--raw continues a text and has no --%s; leave out one of them",
+            return msg_usage("--raw continues a text and has no --%s; leave out one of them",
                              flags[i].name);
     return CLI_DONE;
 }

@@ -45,7 +45,7 @@ static int read_choices(run_settings *s, const char *list)
     for (const char *at = list;;) {
         size_t n = strcspn(at, ",");
         if (n == 0)
-            return say_usage("--choice takes words with commas between them, such as yes,no");
+            return msg_usage("--choice takes words with commas between them, such as yes,no");
         if ((at != list && !add_text(&s->format, ",")) || !add_quoted(&s->format, at, n))
             return run_no_memory();
         if (at[n] == '\0')
@@ -76,7 +76,7 @@ static int read_format(run_settings *s, const run_options *o)
     int n = (o->format != 0) + (o->schema != NULL) + (o->grammar != NULL) + (o->regex != NULL) +
             (o->choice != NULL);
     if (n > 1)
-        return say_usage("--json-schema, --format, --grammar, --regex and --choice exclude each "
+        return msg_usage("--json-schema, --format, --grammar, --regex and --choice exclude each "
                          "other");
     int code = CLI_DONE;
     if (o->format != 0) {
@@ -134,7 +134,7 @@ static void read_sampling(run_settings *s, const run_options *o)
 int run_settings_read(run_settings *s, const run_options *o)
 {
     if (o->special)
-        return say_usage("--special needs --raw: in a conversation nothing people write becomes a "
+        return msg_usage("--special needs --raw: in a conversation nothing people write becomes a "
                          "control token");
     read_sampling(s, o);
     int code = read_think(s, o);

@@ -39,7 +39,7 @@ static int fail_with(int exit_code, const char *code, const char *sentence)
     return exit_code;
 }
 
-int say_fail(int exit_code, const char *code, const char *format, ...)
+int msg_fail(int exit_code, const char *code, const char *format, ...)
 {
     char sentence[LONGEST];
     va_list args;
@@ -49,7 +49,7 @@ int say_fail(int exit_code, const char *code, const char *format, ...)
     return fail_with(exit_code, code, sentence);
 }
 
-int say_usage(const char *format, ...)
+int msg_usage(const char *format, ...)
 {
     char sentence[LONGEST];
     va_list args;
@@ -75,7 +75,7 @@ static int exit_code_of(mote_status status)
     return CLI_FAILED;
 }
 
-int say_error(const mote_error *err)
+int msg_error(const mote_error *err)
 {
     return fail_with(exit_code_of(err->status), mote_status_name(err->status), err->text);
 }
@@ -90,7 +90,7 @@ static void remark(const char *format, va_list args)
     fprintf(stderr, "%s\n", term_code(STDERR_FILENO, TERM_PLAIN));
 }
 
-void say_note(const char *format, ...)
+void msg_note(const char *format, ...)
 {
     if (term_quiet())
         return;
@@ -100,7 +100,7 @@ void say_note(const char *format, ...)
     va_end(args);
 }
 
-void say_reply(const char *format, ...)
+void msg_reply(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -108,7 +108,7 @@ void say_reply(const char *format, ...)
     va_end(args);
 }
 
-void say_detail(const char *format, ...)
+void msg_detail(const char *format, ...)
 {
     if (term_verbose() == 0 || term_quiet())
         return;

@@ -11,24 +11,24 @@
 
 #include "base/err.h"
 
-/* "mote: sentence [code]"; returns exit_code, so that a command ends with `return say_fail(...)`.
+/* "mote: sentence [code]"; returns exit_code, so that a command ends with `return msg_fail(...)`.
  */
-int say_fail(int exit_code, const char *code, const char *format, ...)
+int msg_fail(int exit_code, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The library's error, its name as the code, the exit code that belongs to it. */
-int say_error(const mote_error *err);
+int msg_error(const mote_error *err);
 
 /* Wrong usage: exit code 2. */
-int say_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int msg_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A remark; -q silences it. */
-void say_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void msg_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What somebody has just asked for, as a remark that -q does not silence. */
-void say_reply(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void msg_reply(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A remark for -v. */
-void say_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void msg_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -18,7 +18,7 @@ typedef struct serve_models {
     mote_isa isa;
 
     loaded on[SERVER_MAX_MODELS]; /* its own from here on */
-    struct media_nursery *nursery;
+    struct fork_server *fork_server;
 } serve_models;
 
 /* Opens all of them and enters them and the nursery into the options. */

@@ -68,14 +68,14 @@ static int open_engine(talk *t, uint64_t context, bool twice)
     };
     mote_error err;
     return mote_engine_new(&t->on.engine, t->on.model, &wanted, &err) == MOTE_OK ? CLI_DONE
-                                                                                 : say_error(&err);
+                                                                                 : msg_error(&err);
 }
 
 /* A file that is wrong is named. */
 static int bad_file(const char *path, mote_error *err)
 {
     err_prefix(err, path);
-    return say_error(err);
+    return msg_error(err);
 }
 
 static int open_chat(talk *t, uint64_t context)
@@ -85,7 +85,7 @@ static int open_chat(talk *t, uint64_t context)
         .system = s->system.p, .system_bytes = s->system.n, .context = context};
     mote_error err;
     if (mote_chat_new(&t->chat, t->on.engine, &options, &err) != MOTE_OK)
-        return say_error(&err);
+        return msg_error(&err);
     if (s->tools.n > 0 && mote_chat_set_tools(t->chat, s->tools.p, s->tools.n, &err) != MOTE_OK)
         return bad_file(t->options->tools, &err);
     if (s->messages.n > 0 &&
@@ -101,7 +101,7 @@ static void describe(const talk *t, uint64_t context)
     mote_model_describe(t->on.model, &info);
     mote_engine_memory(t->on.engine, &memory);
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
-    say_detail("%s   %s, %s   context %s   memory %s, %s mapped",
+    msg_detail("%s   %s, %s   context %s   memory %s, %s mapped",
                info.name[0] != '\0' ? info.name : "model", mote_isa_name(info.isa),
                text_counted(d, mote_engine_threads(t->on.engine), "thread"), text_count(a, context),
                text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
@@ -109,34 +109,34 @@ static void describe(const talk *t, uint64_t context)
 
 /* A tower that happens to lie beside the model of a chat is an offer: if it does not fit, the chat
  * does without. */
-static int open_model(talk *t, const char *path, const char *tower, bool needed)
+static int open_model(talk *t, const char *path, const char *mmproj, bool needed)
 {
     const mote_isa isa = (mote_isa)t->options->load.isa;
     mote_error err;
-    if (tower[0] == '\0' || needed)
-        return load_model(&t->on, path, tower[0] != '\0' ? tower : NULL, isa);
-    const mote_model_options options = {.isa = isa, .vision = tower};
+    if (mmproj[0] == '\0' || needed)
+        return load_model(&t->on, path, mmproj[0] != '\0' ? mmproj : NULL, isa);
+    const mote_model_options options = {.isa = isa, .vision = mmproj};
     if (mote_model_open(&t->on.model, path, &options, &err) == MOTE_OK)
         return CLI_DONE;
     const int code = load_model(&t->on, path, NULL, isa);
     if (code == CLI_DONE)
-        say_note("it cannot see: %s", err.text);
+        msg_note("it cannot see: %s", err.text);
     return code;
 }
 
 /* Everything that must be there before threads are, then the model. */
 static int open_senses(talk *t, const char *path, bool goes_on)
 {
-    char tower[TOWER_PATH_BYTES] = "", why[TOWER_WHY_BYTES] = "";
-    const bool shows = pictures_wanted(t->options), needed = shows || t->options->mmproj != NULL;
-    if ((needed || goes_on) && !tower_find(tower, why, path, t->options->mmproj) && needed)
-        return say_usage("%s", why);
+    char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
+    const bool shows = images_wanted(t->options), needed = shows || t->options->mmproj != NULL;
+    if ((needed || goes_on) && !mmproj_find(mmproj, why, path, t->options->mmproj) && needed)
+        return msg_usage("%s", why);
     if (why[0] != '\0')
-        say_note(tower[0] != '\0' ? "%s" : "it cannot see: %s", why);
-    int code = shows || tower[0] != '\0' ? pictures_start(&t->shows) : CLI_DONE;
+        msg_note(mmproj[0] != '\0' ? "%s" : "it cannot see: %s", why);
+    int code = shows || mmproj[0] != '\0' ? images_start(&t->shows) : CLI_DONE;
     if (code == CLI_DONE)
-        code = open_model(t, path, tower, needed);
-    return code == CLI_DONE && shows ? pictures_see(&t->shows, t->on.model, t->options) : code;
+        code = open_model(t, path, mmproj, needed);
+    return code == CLI_DONE && shows ? images_see(&t->shows, t->on.model, t->options) : code;
 }
 
 int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool goes_on)
@@ -168,7 +168,7 @@ void talk_close(talk *t)
     interrupt_call(NULL, NULL);
     mote_chat_free(t->chat);
     load_close(&t->on);
-    pictures_free(&t->shows);
+    images_free(&t->shows);
     screen_free(&t->screen);
     run_settings_free(&t->settings);
 }
@@ -176,7 +176,7 @@ void talk_close(talk *t)
 static void on_event(void *with, const mote_chat_event *event)
 {
     talk *t = with;
-    if (event->kind != MOTE_CHAT_READING && t->first_token == 0)
+    if (event->kind != MOTE_CHAT_PREFILL && t->first_token == 0)
         t->first_token = os_now();
     screen_event(&t->screen, event);
     bool unread = t->screen.out != NULL && t->screen.out->error != 0;
@@ -192,11 +192,11 @@ static void cancel_chat(void *chat)
 
 mote_status talk_add(talk *t, const char *text, size_t n, mote_error *err)
 {
-    mote_media shows[PICTURES_ATTACHED];
-    const size_t attached = pictures_attached(&t->shows, shows), message = mote_chat_count(t->chat);
+    mote_media shows[IMAGES_ATTACHED];
+    const size_t attached = images_attached(&t->shows, shows), message = mote_chat_count(t->chat);
     TRY(attached > 0 ? mote_chat_add_media(t->chat, shows, attached, text, n, err)
                      : mote_chat_add(t->chat, MOTE_ROLE_USER, text, n, err));
-    pictures_send(&t->shows, message);
+    images_send(&t->shows, message);
     return MOTE_OK;
 }
 

@@ -16,8 +16,8 @@ typedef struct talk {
     const cli_call *call;
     const run_options *options;
     run_settings settings;
-    loaded on;      /* without a session: the chat has its own */
-    pictures shows; /* what its messages show */
+    loaded on;    /* without a session: the chat has its own */
+    images shows; /* what its messages show */
     mote_chat *chat;
     chat_screen screen;
     mote_answer answer;                                    /* the last one */

@@ -11,5 +11,5 @@ int think_flag_read(const char *how, mote_think *think, uint32_t *budget)
 {
     if (how == NULL || how[0] == '\0' || mote_think_parse(how, strlen(how), think, budget))
         return CLI_DONE;
-    return say_usage("--think takes " THINK_FLAG_WORDS ", not '%.60s'", how);
+    return msg_usage("--think takes " THINK_FLAG_WORDS ", not '%.60s'", how);
 }

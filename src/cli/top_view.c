@@ -96,7 +96,7 @@ static void draw_head(top_page *p, const top_view *v)
     const str isa = json_node_text(json_node_get(root, "isa"));
     text_seconds(up, json_node_double(json_node_get(root, "uptime")));
     line(p, "mote %.*s  %.*s%s  %.*s  %llu threads  up %s%s%s", STR_ARG(version), STR_ARG(name),
-         others, STR_ARG(isa), (unsigned long long)remote_number(root, "threads"), up,
+         others, STR_ARG(isa), (unsigned long long)client_number(root, "threads"), up,
          json_node_truth(json_node_get(root, "draining")) ? "  STOPPING" : "",
          v->paused ? "  PAUSED" : "");
 }
@@ -107,8 +107,8 @@ static void draw_speeds(top_page *p, const top_view *v)
     const double rows = speed(v, "step_rows"), prompt = speed(v, "prompt_rows");
     const double steps = speed(v, "steps"), busy = speed(v, "step_seconds");
     const json_node *totals = member(&v->now, "totals");
-    const uint64_t read = remote_number(totals, "prompt_tokens"),
-                   reused = remote_number(totals, "reused_tokens");
+    const uint64_t read = client_number(totals, "prompt_tokens"),
+                   reused = client_number(totals, "reused_tokens");
     char batch[32] = "-", engine[32] = "-", share[32] = "-";
     if (rows >= 0 && steps > 0)
         snprintf(batch, sizeof batch, "%.1f", rows / steps);
@@ -125,27 +125,27 @@ static void draw_speeds(top_page *p, const top_view *v)
 static void draw_room(top_page *p, const top_view *v)
 {
     const json_node *root = json_doc_root(v->now.doc), *totals = member(&v->now, "totals");
-    const uint64_t reading = remote_number(root, "reading"),
-                   writing = remote_number(root, "writing");
-    const uint64_t all = remote_number(root, "positions"),
-                   left = remote_number(root, "positions_free");
+    const uint64_t reading = client_number(root, "reading"),
+                   writing = client_number(root, "writing");
+    const uint64_t all = client_number(root, "positions"),
+                   left = client_number(root, "positions_free");
     const uint64_t used = all > left ? all - left : 0;
     char bar[3 * BAR + 1], has[TEXT_NUMBER_BYTES], of[TEXT_NUMBER_BYTES];
-    put_bar(bar, reading + writing, remote_number(root, "parallel"), v->utf8);
+    put_bar(bar, reading + writing, client_number(root, "parallel"), v->utf8);
     line(p, "answers  %s  %llu of %llu: %llu writing, %llu reading; %llu waiting", bar,
          (unsigned long long)(reading + writing),
-         (unsigned long long)remote_number(root, "parallel"), (unsigned long long)writing,
-         (unsigned long long)reading, (unsigned long long)remote_number(root, "queued"));
+         (unsigned long long)client_number(root, "parallel"), (unsigned long long)writing,
+         (unsigned long long)reading, (unsigned long long)client_number(root, "queued"));
     put_bar(bar, used, all, v->utf8);
     line(p, "tokens   %s  %s of %s held, %llu ended conversations kept", bar, text_count(has, used),
-         text_count(of, all), (unsigned long long)remote_number(root, "kept"));
+         text_count(of, all), (unsigned long long)client_number(root, "kept"));
     line(
         p,
         "so far   %llu answers, %llu cancelled, %llu turned away   connections %llu   loop %.1f ms",
-        (unsigned long long)remote_number(totals, "answers"),
-        (unsigned long long)remote_number(totals, "cancelled"),
-        (unsigned long long)remote_number(totals, "refused"),
-        (unsigned long long)remote_number(root, "connections"),
+        (unsigned long long)client_number(totals, "answers"),
+        (unsigned long long)client_number(totals, "cancelled"),
+        (unsigned long long)client_number(totals, "refused"),
+        (unsigned long long)client_number(root, "connections"),
         1000 * json_node_double(json_node_get(root, "loop_lag")));
 }
 
@@ -155,14 +155,14 @@ static void draw_memory(top_page *p, const top_view *v)
     const json_node *memory = member(&v->now, "memory");
     char text[LINE_BYTES], size[TEXT_NUMBER_BYTES];
     int n = snprintf(text, sizeof text,
-                     "memory   %s:", text_bytes(size, remote_number(memory, "total")));
-    const size_t n_kinds = sizeof kinds / sizeof *kinds - (remote_number(memory, "vision") == 0);
+                     "memory   %s:", text_bytes(size, client_number(memory, "total")));
+    const size_t n_kinds = sizeof kinds / sizeof *kinds - (client_number(memory, "vision") == 0);
     for (size_t i = 0; i < n_kinds; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%s %s %s", i > 0 ? "," : "", kinds[i],
-                      text_bytes(size, remote_number(memory, kinds[i])));
-    if (remote_number(memory, "limit") > 0)
+                      text_bytes(size, client_number(memory, kinds[i])));
+    if (client_number(memory, "limit") > 0)
         snprintf(text + n, sizeof text - (size_t)n, "; limit %s",
-                 text_bytes(size, remote_number(memory, "limit")));
+                 text_bytes(size, client_number(memory, "limit")));
     line(p, "%s", text);
 }
 
@@ -176,27 +176,27 @@ static void draw_models(top_page *p, const top_view *v)
         const str name = json_node_text(json_node_get(m, "name"));
         char size[TEXT_NUMBER_BYTES];
         line(p, "model    %.*s: %llu writing, %llu reading, %llu waiting; %llu tokens written   %s",
-             STR_ARG(name), (unsigned long long)remote_number(m, "writing"),
-             (unsigned long long)remote_number(m, "reading"),
-             (unsigned long long)remote_number(m, "queued"),
-             (unsigned long long)remote_number(json_node_get(m, "totals"), "written_tokens"),
-             text_bytes(size, remote_number(json_node_get(m, "memory"), "total")));
+             STR_ARG(name), (unsigned long long)client_number(m, "writing"),
+             (unsigned long long)client_number(m, "reading"),
+             (unsigned long long)client_number(m, "queued"),
+             (unsigned long long)client_number(json_node_get(m, "totals"), "written_tokens"),
+             text_bytes(size, client_number(json_node_get(m, "memory"), "total")));
     }
 }
 
 /* Of models that see. */
-static void draw_pictures(top_page *p, const top_view *v)
+static void draw_images(top_page *p, const top_view *v)
 {
     const json_node *f = member(&v->now, "pictures");
     char size[TEXT_NUMBER_BYTES];
     if (f == NULL)
         return;
     line(p, "pictures %llu looked at, %llu seen before, %llu failed; %llu waiting   kept %llu, %s",
-         (unsigned long long)remote_number(f, "looked"),
-         (unsigned long long)remote_number(f, "found"),
-         (unsigned long long)remote_number(f, "failed"),
-         (unsigned long long)remote_number(f, "waiting"),
-         (unsigned long long)remote_number(f, "kept"), text_bytes(size, remote_number(f, "bytes")));
+         (unsigned long long)client_number(f, "looked"),
+         (unsigned long long)client_number(f, "found"),
+         (unsigned long long)client_number(f, "failed"),
+         (unsigned long long)client_number(f, "waiting"),
+         (unsigned long long)client_number(f, "kept"), text_bytes(size, client_number(f, "bytes")));
 }
 
 /* ---- streams ---- */
@@ -215,7 +215,7 @@ static double stream_rate(const top_view *v, const top_stream *s, size_t k)
 {
     const json_node *then = same_stream(&v->before, s->id, k);
     const double seconds = v->now.at - v->before.at;
-    const uint64_t written = then != NULL ? remote_number(then, "written") : 0;
+    const uint64_t written = then != NULL ? client_number(then, "written") : 0;
     if (then == NULL || seconds <= 0 || s->written < written)
         return -1;
     return (double)(s->written - written) / seconds;
@@ -231,11 +231,11 @@ static size_t read_streams(const top_view *v, top_stream all[MOST_STREAMS])
                           .phase = json_node_text(json_node_get(s, "phase")),
                           .dialect = json_node_text(json_node_get(s, "dialect")),
                           .age = json_node_double(json_node_get(s, "age")),
-                          .prompt = remote_number(s, "prompt"),
-                          .reused = remote_number(s, "reused"),
-                          .read = remote_number(s, "read"),
-                          .written = remote_number(s, "written"),
-                          .position = remote_number(s, "position")};
+                          .prompt = client_number(s, "prompt"),
+                          .reused = client_number(s, "reused"),
+                          .read = client_number(s, "read"),
+                          .written = client_number(s, "written"),
+                          .position = client_number(s, "position")};
         size_t k = 0;
         for (size_t i = 0; i < n; i++)
             k += str_eq(all[i].id, t->id);
@@ -289,7 +289,7 @@ void top_draw(strbuf *out, const top_view *v)
     draw_speeds(&p, v);
     draw_room(&p, v);
     draw_memory(&p, v);
-    draw_pictures(&p, v);
+    draw_images(&p, v);
     draw_models(&p, v);
     line(&p, "%s", "");
     line(&p, "%-14s %-10s %-12s %8s %8s %8s %8s %8s", "REQUEST", "API", "PHASE", "AGE", "PROMPT",

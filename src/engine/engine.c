@@ -283,17 +283,17 @@ void mote_engine_memory(const mote_engine *e, mote_memory *out)
     *out = e->memory;
 }
 
-void mote_engine_use(const mote_engine *e, mote_use *out)
+void mote_engine_usage(const mote_engine *e, mote_usage *out)
 {
-    *out = (mote_use){.positions_total = (uint64_t)e->pages.n * KERN_PAGE,
-                      .positions_free = (uint64_t)e->pages.n_free * KERN_PAGE,
-                      .sessions = e->tails.n - e->tails.n_free,
-                      .sessions_total = e->options.sessions,
-                      .kept_states = e->n_kept,
-                      .kept_states_total = e->options.kept_states};
+    *out = (mote_usage){.positions_total = (uint64_t)e->pages.n * KERN_PAGE,
+                        .positions_free = (uint64_t)e->pages.n_free * KERN_PAGE,
+                        .sessions = e->tails.n - e->tails.n_free,
+                        .sessions_total = e->options.sessions,
+                        .kept_states = e->n_kept,
+                        .kept_states_total = e->options.kept_states};
 }
 
-uint64_t mote_engine_room(const mote_engine *e)
+uint64_t mote_engine_positions_free(const mote_engine *e)
 {
     return (uint64_t)e->pages.n_free * KERN_PAGE;
 }

@@ -50,7 +50,7 @@ struct mote_model {
     vision vision;
 };
 
-struct mote_picture {
+struct mote_image {
     uint32_t rows, cols; /* of tokens */
     size_t n;
     float *features; /* [n][n_embd] */
@@ -71,10 +71,10 @@ typedef struct kept_mark {
 
 /* A picture in a timeline: tokens start .. start + rows * cols - 1, the last ones perhaps yet to
  * come. */
-typedef struct picture_span {
+typedef struct image_span {
     uint64_t start;
     uint32_t rows, cols;
-} picture_span;
+} image_span;
 
 enum { SESSION_SPANS = 1024 };
 
@@ -90,7 +90,7 @@ struct mote_session {
     uint64_t ring_from; /* the tail's ring holds inputs of ring_from .. length-1 */
     kept_mark *kept;    /* [engine's kept_states], ascending */
     uint32_t n_kept;
-    picture_span *spans; /* [SESSION_SPANS] of a model that sees, ascending */
+    image_span *spans; /* [SESSION_SPANS] of a model that sees, ascending */
     uint32_t n_spans;
     uint64_t logits_step; /* the step that made its logits; 0: none */
     size_t logits_row, n_logits;
@@ -111,7 +111,7 @@ struct mote_engine {
     uint64_t promised;      /* pages that sessions may still come to need; 0: they share */
     mote_session *sessions; /* [options.sessions] */
     kept_mark *kept_marks;  /* [sessions][kept_states] */
-    picture_span *spans;    /* [sessions][SESSION_SPANS], of a model that sees */
+    image_span *spans;      /* [sessions][SESSION_SPANS], of a model that sees */
     pass_run *runs;         /* [batch]: pictures in the pass being built */
     unsigned char *scratch; /* working memory: passes, workers, logits, sampling */
     size_t scratch_bytes;
@@ -180,7 +180,7 @@ size_t spans_lay(mote_session *s, const mote_work *w, size_t from, size_t n, pas
 /* Forgets pictures that begin at or beyond the length. */
 void spans_trim(mote_session *s);
 
-static inline uint64_t span_tokens(const picture_span *span)
+static inline uint64_t span_tokens(const image_span *span)
 {
     return (uint64_t)span->rows * span->cols;
 }

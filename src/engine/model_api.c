@@ -117,7 +117,7 @@ void mote_model_close(mote_model *m)
     mem_free(m);
 }
 
-bool mote_model_warm(const mote_model *m, uint64_t *done, uint64_t *total)
+bool mote_model_prefault(const mote_model *m, uint64_t *done, uint64_t *total)
 {
     *total = m->map.bytes;
     uint64_t end = *total - *done < WARM_BYTES ? *total : *done + WARM_BYTES;
@@ -129,10 +129,10 @@ bool mote_model_warm(const mote_model *m, uint64_t *done, uint64_t *total)
     return end < *total;
 }
 
-void mote_model_cool(const mote_model *m)
+void mote_model_drop_pages(const mote_model *m)
 {
-    os_map_cool(&m->map);
-    os_map_cool(&m->vision_map);
+    os_map_drop_pages(&m->map);
+    os_map_drop_pages(&m->vision_map);
 }
 
 void mote_model_describe(const mote_model *m, mote_model_info *out)

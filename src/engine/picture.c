@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * picture.c - mote_picture_*: pixels through the tower, once.
+ * picture.c - mote_image_*: pixels through the tower, once.
  *
  * A picture's token ids are made from a hash of its content, a different one for every place,
  * so that whoever compares timelines token by token compares pictures too.
@@ -33,7 +33,7 @@ static vision_frame frame_of(const mote_pixels *pixels)
 
 static mote_status check(const mote_model *m, const mote_pixels *p, mote_error *err)
 {
-    const uint32_t side = MOTE_PICTURE_SIDE;
+    const uint32_t side = MOTE_IMAGE_SIDE;
     if (m == NULL || p == NULL || p->rgb == NULL)
         return err_set(err, MOTE_E_ARG, "mote_picture_new needs a model and pixels");
     if (!m->sees)
@@ -41,9 +41,9 @@ static mote_status check(const mote_model *m, const mote_pixels *p, mote_error *
     if (p->width == 0 || p->height == 0 || p->width % side != 0 || p->height % side != 0)
         return err_set(err, MOTE_E_ARG, "a picture of %u x %u: its sides must be multiples of %u",
                        p->width, p->height, side);
-    if ((uint64_t)(p->width / side) * (p->height / side) > MOTE_PICTURE_TOKENS)
+    if ((uint64_t)(p->width / side) * (p->height / side) > MOTE_IMAGE_MAX_TOKENS)
         return err_set(err, MOTE_E_ARG, "a picture of %u x %u is more than %d tokens", p->width,
-                       p->height, MOTE_PICTURE_TOKENS);
+                       p->height, MOTE_IMAGE_MAX_TOKENS);
     return MOTE_OK;
 }
 
@@ -85,7 +85,7 @@ static mote_status look(const mote_model *m, const vision_frame *frame, uint32_t
 
 /* ---- naming ---- */
 
-static void name_content(mote_picture *p, const mote_pixels *pixels)
+static void name_content(mote_image *p, const mote_pixels *pixels)
 {
     const size_t bytes = (size_t)pixels->width * pixels->height * 3;
     XXH3_state_t state;
@@ -102,18 +102,18 @@ static void name_content(mote_picture *p, const mote_pixels *pixels)
     }
 }
 
-mote_status mote_picture_new(mote_picture **out, const mote_model *model, const mote_pixels *pixels,
-                             uint32_t threads, mote_error *err)
+mote_status mote_image_new(mote_image **out, const mote_model *model, const mote_pixels *pixels,
+                           uint32_t threads, mote_error *err)
 {
     if (out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_picture_new needs a place for the picture");
     *out = NULL;
     TRY(check(model, pixels, err));
-    mote_picture *p = mem_new(1, sizeof *p);
+    mote_image *p = mem_new(1, sizeof *p);
     if (p == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a picture");
-    p->rows = pixels->height / MOTE_PICTURE_SIDE;
-    p->cols = pixels->width / MOTE_PICTURE_SIDE;
+    p->rows = pixels->height / MOTE_IMAGE_SIDE;
+    p->cols = pixels->width / MOTE_IMAGE_SIDE;
     p->n = (size_t)p->rows * p->cols;
     p->bytes = sizeof *p + p->n * (model->hp.n_embd * sizeof *p->features + sizeof *p->ids);
     p->features = mem_new(p->n, model->hp.n_embd * sizeof *p->features);
@@ -124,7 +124,7 @@ mote_status mote_picture_new(mote_picture **out, const mote_model *model, const 
             ? err_set(err, MOTE_E_MEMORY, "no memory for the %zu rows of a picture", p->n)
             : look(model, &frame, threads_for(threads), p->features, err);
     if (status != MOTE_OK) {
-        mote_picture_free(p);
+        mote_image_free(p);
         return status;
     }
     name_content(p, pixels);
@@ -132,7 +132,7 @@ mote_status mote_picture_new(mote_picture **out, const mote_model *model, const 
     return MOTE_OK;
 }
 
-void mote_picture_free(mote_picture *p)
+void mote_image_free(mote_image *p)
 {
     if (p == NULL)
         return;
@@ -141,24 +141,24 @@ void mote_picture_free(mote_picture *p)
     mem_free(p);
 }
 
-const mote_token *mote_picture_tokens(const mote_picture *p, size_t *n)
+const mote_token *mote_image_tokens(const mote_image *p, size_t *n)
 {
     *n = p->n;
     return p->ids;
 }
 
-void mote_picture_grid(const mote_picture *p, uint32_t *rows, uint32_t *cols)
+void mote_image_grid(const mote_image *p, uint32_t *rows, uint32_t *cols)
 {
     *rows = p->rows;
     *cols = p->cols;
 }
 
-uint64_t mote_picture_bytes(const mote_picture *p)
+uint64_t mote_image_bytes(const mote_image *p)
 {
     return p->bytes;
 }
 
-uint64_t mote_picture_plan(const mote_model *m, uint32_t width, uint32_t height, uint32_t threads)
+uint64_t mote_image_plan(const mote_model *m, uint32_t width, uint32_t height, uint32_t threads)
 {
     if (!m->sees)
         return 0;

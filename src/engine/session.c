@@ -58,7 +58,7 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
                        (unsigned long long)context, (unsigned long long)e->promised * KERN_PAGE,
                        (unsigned long long)e->options.positions);
     kept_mark *kept = s->kept;
-    picture_span *spans = s->spans;
+    image_span *spans = s->spans;
     *s = (mote_session){
         .context = context, .max_pages = pages_of(context), .kept = kept, .spans = spans};
     if (!take_books(s)) {
@@ -199,7 +199,7 @@ void mote_session_free(mote_session *s)
     e->promised -= promised_to(s);
     mem_unmap(s->pages, 0, s->max_pages * BOOK_BYTES);
     kept_mark *kept = s->kept;
-    picture_span *spans = s->spans;
+    image_span *spans = s->spans;
     *s = (mote_session){.kept = kept, .spans = spans};
 }
 
@@ -322,7 +322,7 @@ static void return_to_boundary(mote_session *s, uint64_t boundary)
     session_refill_ring(s);
 }
 
-uint64_t mote_session_reach(const mote_session *s, uint64_t pos)
+uint64_t mote_session_rewind_target(const mote_session *s, uint64_t pos)
 {
     if (pos >= s->length)
         return s->length;

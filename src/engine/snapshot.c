@@ -29,7 +29,7 @@
 #include <string.h>
 
 /* What a timeline needs: text alone is written as the first format, which every mote reads. */
-enum { SNAPSHOT_TEXT = 1, SNAPSHOT_PICTURES = 2 };
+enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2 };
 static const char magic[8] = "MOTESNAP";
 
 typedef struct snapshot_header {
@@ -106,7 +106,7 @@ static mote_status put_pages(writer *w, const mote_session *s, mote_error *err)
     return status;
 }
 
-_Static_assert(sizeof(picture_span) == 16, "written as it lies in memory");
+_Static_assert(sizeof(image_span) == 16, "written as it lies in memory");
 
 static mote_status put_spans(writer *w, const mote_session *s, mote_error *err)
 {
@@ -121,7 +121,7 @@ static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
 {
     const mote_engine *e = s->engine;
     snapshot_header header = {
-        .version = s->n_spans > 0 ? SNAPSHOT_PICTURES : SNAPSHOT_TEXT,
+        .version = s->n_spans > 0 ? SNAPSHOT_IMAGES : SNAPSHOT_TEXT,
         .numerics = MOTE_NUMERICS,
         .fingerprint = e->model->fingerprint,
         .length = s->length,
@@ -173,12 +173,12 @@ static mote_status check_header(const mote_engine *e, const snapshot_header *h, 
 {
     if (memcmp(h->magic, magic, sizeof magic) != 0)
         return err_set(err, MOTE_E_FORMAT, "the file is not a mote snapshot");
-    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_PICTURES;
+    const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_IMAGES;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
                        "the snapshot has format %u, numerics %u; this mote reads %d and %d",
-                       h->version, h->numerics, SNAPSHOT_PICTURES, MOTE_NUMERICS);
-    if (h->version == SNAPSHOT_PICTURES && !e->model->sees)
+                       h->version, h->numerics, SNAPSHOT_IMAGES, MOTE_NUMERICS);
+    if (h->version == SNAPSHOT_IMAGES && !e->model->sees)
         return err_set(err, MOTE_E_MISMATCH,
                        "the snapshot holds pictures; the model was opened without its tower");
     if (h->fingerprint != e->model->fingerprint)
@@ -225,7 +225,7 @@ static mote_status check_tokens(const mote_session *s, uint64_t length, mote_err
 static mote_status take_spans(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
 {
     uint64_t n, end = 0;
-    if (h->version != SNAPSHOT_PICTURES)
+    if (h->version != SNAPSHOT_IMAGES)
         return MOTE_OK;
     if (!cursor_copy(c, &n, sizeof n))
         return cut_short(err);
@@ -235,9 +235,9 @@ static mote_status take_spans(mote_session *s, cursor *c, const snapshot_header 
     if (!cursor_copy(c, s->spans, (size_t)n * sizeof *s->spans))
         return cut_short(err);
     for (uint64_t i = 0; i < n; i++) {
-        const picture_span *span = &s->spans[i];
+        const image_span *span = &s->spans[i];
         if (span->start < end || span->start >= h->length || span->rows == 0 || span->cols == 0 ||
-            span_tokens(span) > MOTE_PICTURE_TOKENS)
+            span_tokens(span) > MOTE_IMAGE_MAX_TOKENS)
             return err_set(err, MOTE_E_FORMAT, "a picture of the snapshot is out of place");
         end = span->start + span_tokens(span);
     }
@@ -261,7 +261,8 @@ static mote_status take_all(mote_session *s, cursor *c, const snapshot_header *h
     if (pages_of(h->length) > e->pages.n_free)
         return err_set(err, MOTE_E_MEMORY,
                        "the snapshot's %llu tokens do not fit the %llu positions that are free",
-                       (unsigned long long)h->length, (unsigned long long)mote_engine_room(e));
+                       (unsigned long long)h->length,
+                       (unsigned long long)mote_engine_positions_free(e));
     session_make_room(s, h->length);
     s->length = h->length;
     s->ring_from = h->ring_from;

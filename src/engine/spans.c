@@ -15,11 +15,11 @@
 #include <string.h>
 
 /* The picture that is not complete yet; NULL: there is none. */
-static const picture_span *open_span(const mote_session *s)
+static const image_span *open_span(const mote_session *s)
 {
     if (s->n_spans == 0)
         return NULL;
-    const picture_span *last = &s->spans[s->n_spans - 1];
+    const image_span *last = &s->spans[s->n_spans - 1];
     return last->start + span_tokens(last) > s->length ? last : NULL;
 }
 
@@ -28,7 +28,7 @@ static int64_t shift_behind(const mote_session *s, uint32_t n)
 {
     int64_t shift = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const picture_span *span = &s->spans[i];
+        const image_span *span = &s->spans[i];
         const uint32_t side = span->rows > span->cols ? span->rows : span->cols;
         shift += (int64_t)side - (int64_t)span_tokens(span);
     }
@@ -36,10 +36,10 @@ static int64_t shift_behind(const mote_session *s, uint32_t n)
 }
 
 /* The picture of the item whose token number `place` this is; NULL: none. */
-static const mote_picture *picture_with(const mote_work *w, mote_token token, uint64_t place)
+static const mote_image *image_with(const mote_work *w, mote_token token, uint64_t place)
 {
-    for (size_t i = 0; i < w->n_pictures; i++) {
-        const mote_picture *p = w->pictures[i];
+    for (size_t i = 0; i < w->n_images; i++) {
+        const mote_image *p = w->images[i];
         if (p != NULL && place < p->n && p->ids[place] == token)
             return p;
     }
@@ -58,7 +58,7 @@ static mote_status not_whole(mote_error *err)
 static mote_status check_run(const mote_work *w, size_t i, uint64_t place, size_t *end,
                              mote_error *err)
 {
-    const mote_picture *p = picture_with(w, w->tokens[i], place);
+    const mote_image *p = image_with(w, w->tokens[i], place);
     if (p == NULL)
         return err_set(err, MOTE_E_ARG, "token %d begins no picture that the work item names",
                        w->tokens[i]);
@@ -71,7 +71,7 @@ static mote_status check_run(const mote_work *w, size_t i, uint64_t place, size_
 
 mote_status spans_check(const mote_session *s, const mote_work *w, mote_error *err)
 {
-    const picture_span *open = open_span(s);
+    const image_span *open = open_span(s);
     uint32_t n_spans = s->n_spans;
     size_t i = 0;
     if (open != NULL) {
@@ -96,14 +96,14 @@ mote_status spans_check(const mote_session *s, const mote_work *w, mote_error *e
 /* The picture that goes on or begins with token `at` of the segment; a span is made if it begins.
  */
 static pass_run lay_run(mote_session *s, const mote_work *w, size_t from, size_t at, size_t n,
-                        const picture_span *open)
+                        const image_span *open)
 {
     const uint64_t place = open != NULL ? s->length - open->start : 0;
-    const mote_picture *p = picture_with(w, w->tokens[from + at], place);
+    const mote_image *p = image_with(w, w->tokens[from + at], place);
     const size_t rest = p->n - (size_t)place, left = n - at;
     if (open == NULL)
-        s->spans[s->n_spans++] = (picture_span){s->length + at, p->rows, p->cols};
-    const picture_span *span = &s->spans[s->n_spans - 1];
+        s->spans[s->n_spans++] = (image_span){s->length + at, p->rows, p->cols};
+    const image_span *span = &s->spans[s->n_spans - 1];
     return (pass_run){.at = at,
                       .n = rest < left ? rest : left,
                       .rows = p->features + (size_t)place * s->engine->model->hp.n_embd,
@@ -116,7 +116,7 @@ static pass_run lay_run(mote_session *s, const mote_work *w, size_t from, size_t
 size_t spans_lay(mote_session *s, const mote_work *w, size_t from, size_t n, pass_run *runs,
                  int64_t *shift)
 {
-    const picture_span *open = open_span(s);
+    const image_span *open = open_span(s);
     size_t n_runs = 0;
     *shift = shift_behind(s, s->n_spans);
     for (size_t at = 0; at < n;) {

@@ -329,7 +329,7 @@ static bool between_units(void *ctx)
     return !e->running->is_long || !atomic_load_explicit(&e->cancel, memory_order_relaxed);
 }
 
-void mote_step_leave(mote_session *s)
+void mote_step_abort(mote_session *s)
 {
     mote_engine *e = s->engine;
     progress *p = e->running;
@@ -405,8 +405,8 @@ static bool run_all(mote_engine *e, progress *p)
     return true;
 }
 
-mote_status mote_step_between(mote_engine *e, const mote_work *work, size_t n,
-                              void (*between)(void *with), void *with, mote_error *err)
+mote_status mote_step_with_hook(mote_engine *e, const mote_work *work, size_t n,
+                                void (*between)(void *with), void *with, mote_error *err)
 {
     if (e == NULL || (work == NULL && n > 0))
         return err_set(err, MOTE_E_ARG, "mote_step needs an engine and its work");
@@ -430,7 +430,7 @@ mote_status mote_step_between(mote_engine *e, const mote_work *work, size_t n,
 
 mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
 {
-    return mote_step_between(e, work, n, NULL, NULL, err);
+    return mote_step_with_hook(e, work, n, NULL, NULL, err);
 }
 
 void mote_cancel(mote_engine *e)

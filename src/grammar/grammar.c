@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-mote_status grammar_new(grammar **out, rules *r, const vocab *v, mote_error *err)
+mote_status grammar_new(grammar **out, rules *r, const token_trie *v, mote_error *err)
 {
     *out = NULL;
     grammar *g = mem_new(1, sizeof *g);
@@ -160,7 +160,7 @@ static mote_status ended(mote_error *err)
     return err_set(err, MOTE_E_ARG, "the text has already ended");
 }
 
-static bool is_end(const vocab *v, uint32_t token)
+static bool is_end(const token_trie *v, uint32_t token)
 {
     for (uint32_t i = 0; i < v->n_ends; i++)
         if (v->ends[i] == token)
@@ -171,10 +171,10 @@ static bool is_end(const vocab *v, uint32_t token)
 /* Where a token leads; CONFIG_DEAD: it is not allowed. */
 static uint32_t token_step(grammar *g, uint32_t place, uint32_t token)
 {
-    if (token >= g->v->source.n || g->v->source.kind(g->v->source.ctx, token) != VOCAB_TEXT)
+    if (token >= g->v->source.n || g->v->source.kind(g->v->source.ctx, token) != TRIE_TEXT)
         return CONFIG_DEAD;
     const str bytes = g->v->source.bytes(g->v->source.ctx, token);
-    if (bytes.n == 0 || bytes.n > VOCAB_MAX_BYTES)
+    if (bytes.n == 0 || bytes.n > TRIE_MAX_BYTES)
         return CONFIG_DEAD;
     for (size_t i = 0; i < bytes.n && place != CONFIG_DEAD && place != CONFIG_FAILED; i++)
         place = configs_step(&g->c, place, (uint8_t)bytes.p[i]);
@@ -226,7 +226,7 @@ static bool any_bit(const uint32_t *bits, uint32_t words)
 
 mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err)
 {
-    const vocab *v = m->g->v;
+    const token_trie *v = m->g->v;
     if (grammar_is_over(m)) {
         memset(bits, 0, v->words * sizeof *bits);
         return ended(err);
@@ -236,7 +236,7 @@ mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err)
     TRY(mask_fill(m->g, place, bits, err));
     if (m->g->c.all[place].complete)
         for (uint32_t i = 0; i < v->n_ends; i++)
-            vocab_allow(bits, v->ends[i]);
+            token_trie_allow(bits, v->ends[i]);
     if (!any_bit(bits, v->words))
         return err_set(err, MOTE_E_ARG, "no token of the vocabulary continues the text");
     return MOTE_OK;

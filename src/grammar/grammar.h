@@ -21,7 +21,7 @@ typedef struct grammar_matcher grammar_matcher;
 
 /* Takes the rules, which rules_finish has passed, also when it fails; the vocabulary must
  * outlive it. */
-mote_status grammar_new(grammar **out, rules *r, const vocab *v, mote_error *err);
+mote_status grammar_new(grammar **out, rules *r, const token_trie *v, mote_error *err);
 /* Its matchers must be gone. NULL is allowed. */
 void grammar_free(grammar *g);
 /* Words of a mask: one bit per token id, bit i % 32 of word i / 32. */

@@ -87,17 +87,17 @@ void grammar_add_schema_text(grammar_builder *b, str schema, const schema_option
 }
 
 /* Text of a set, as it stands. The set is gone afterwards. */
-static void add_chars(grammar_builder *b, chars *set)
+static void add_chars(grammar_builder *b, dfa *set)
 {
     const uint32_t next = rules_state(b->r);
-    b->status = chars_put_raw(b->r, set, b->at, next, b->err);
-    chars_fini(set);
+    b->status = dfa_put_raw(b->r, set, b->at, next, b->err);
+    dfa_fini(set);
     b->at = next;
 }
 
 void grammar_add_regex(grammar_builder *b, str pattern)
 {
-    chars set;
+    dfa set;
     if (b->status == MOTE_OK)
         b->status = regex_compile(&set, pattern, REGEX_WHOLE, &b->fuel, b->err);
     if (b->status == MOTE_OK)
@@ -115,11 +115,11 @@ void grammar_add_gbnf(grammar_builder *b, str text)
 
 void grammar_add_choices(grammar_builder *b, const str *texts, size_t n)
 {
-    chars set;
+    dfa set;
     if (n == 0 || n > GRAMMAR_MAX_CHOICES)
         fail(b, "a list of choices has none, or more than 4,096");
     if (b->status == MOTE_OK)
-        b->status = chars_words(&set, texts, n, &b->fuel, b->err);
+        b->status = dfa_words(&set, texts, n, &b->fuel, b->err);
     if (b->status == MOTE_OK)
         add_chars(b, &set);
 }
@@ -138,21 +138,21 @@ static uint32_t overlap(str end, uint32_t have, char c)
 }
 
 /* States 0 to n - 1: so much of `end` has come. Only complete in the last, which leads nowhere. */
-static mote_status until_set(chars *set, str end, mote_error *err)
+static mote_status until_set(dfa *set, str end, mote_error *err)
 {
     for (uint32_t have = 0; have < end.n; have++) {
-        TRY(chars_add_state(set, false, err));
+        TRY(dfa_add_state(set, false, err));
         for (uint32_t c = 0; c < 0x80; c++)
-            TRY(chars_add_range(set, c, c, overlap(end, have, (char)c), err));
-        TRY(chars_add_range(set, 0x80, 0xD7FF, 0, err));
-        TRY(chars_add_range(set, 0xE000, CHARS_LAST, 0, err));
+            TRY(dfa_add_range(set, c, c, overlap(end, have, (char)c), err));
+        TRY(dfa_add_range(set, 0x80, 0xD7FF, 0, err));
+        TRY(dfa_add_range(set, 0xE000, DFA_LAST, 0, err));
     }
-    return chars_add_state(set, true, err);
+    return dfa_add_state(set, true, err);
 }
 
 void grammar_add_text_until(grammar_builder *b, str end)
 {
-    chars set = {0};
+    dfa set = {0};
     bool ascii = end.n > 0 && end.n <= 256;
     for (size_t i = 0; ascii && i < end.n; i++)
         ascii = (unsigned char)end.p[i] < 0x80;
@@ -163,7 +163,7 @@ void grammar_add_text_until(grammar_builder *b, str end)
     if (b->status == MOTE_OK)
         add_chars(b, &set);
     else
-        chars_fini(&set);
+        dfa_fini(&set);
 }
 
 /* ---- alternatives ---- */
@@ -260,7 +260,7 @@ void grammar_abandon(grammar_builder *b)
     *b = (grammar_builder){0};
 }
 
-mote_status grammar_finish(grammar_builder *b, const vocab *v, grammar **out)
+mote_status grammar_finish(grammar_builder *b, const token_trie *v, grammar **out)
 {
     *out = NULL;
     if (b->n_open > 0)
@@ -279,7 +279,7 @@ mote_status grammar_finish(grammar_builder *b, const vocab *v, grammar **out)
     return grammar_new(out, r, v, b->err);
 }
 
-mote_status grammar_of_json(grammar **out, const vocab *v, bool object, mote_error *err)
+mote_status grammar_of_json(grammar **out, const token_trie *v, bool object, mote_error *err)
 {
     grammar_builder b;
     grammar_begin(&b, err);
@@ -290,7 +290,7 @@ mote_status grammar_of_json(grammar **out, const vocab *v, bool object, mote_err
     return grammar_finish(&b, v, out);
 }
 
-mote_status grammar_of_schema(grammar **out, const vocab *v, str schema,
+mote_status grammar_of_schema(grammar **out, const token_trie *v, str schema,
                               const schema_options *options, mote_error *err)
 {
     grammar_builder b;
@@ -299,7 +299,7 @@ mote_status grammar_of_schema(grammar **out, const vocab *v, str schema,
     return grammar_finish(&b, v, out);
 }
 
-mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_error *err)
+mote_status grammar_of_regex(grammar **out, const token_trie *v, str pattern, mote_error *err)
 {
     grammar_builder b;
     grammar_begin(&b, err);
@@ -307,7 +307,7 @@ mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_er
     return grammar_finish(&b, v, out);
 }
 
-mote_status grammar_of_gbnf(grammar **out, const vocab *v, str text, mote_error *err)
+mote_status grammar_of_gbnf(grammar **out, const token_trie *v, str text, mote_error *err)
 {
     grammar_builder b;
     grammar_begin(&b, err);
@@ -315,7 +315,7 @@ mote_status grammar_of_gbnf(grammar **out, const vocab *v, str text, mote_error 
     return grammar_finish(&b, v, out);
 }
 
-mote_status grammar_of_choices(grammar **out, const vocab *v, const str *texts, size_t n,
+mote_status grammar_of_choices(grammar **out, const token_trie *v, const str *texts, size_t n,
                                mote_error *err)
 {
     grammar_builder b;

@@ -40,7 +40,7 @@ typedef struct grammar_builder {
         uint32_t from, to;
     } open[GRAMMAR_MAX_NESTING];
     uint32_t n_open;
-    chars_fuel fuel;
+    dfa_fuel fuel;
     mote_status status; /* of the first part that failed */
     mote_error *err;
 } grammar_builder;
@@ -85,18 +85,18 @@ typedef struct grammar_tool {
 void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t n,
                            strbuf *warnings);
 
-mote_status grammar_finish(grammar_builder *b, const vocab *v, grammar **out);
+mote_status grammar_finish(grammar_builder *b, const token_trie *v, grammar **out);
 void grammar_abandon(grammar_builder *b);
 
 /* ---- ready-made ---- */
 
 /* Any JSON value, or any object if `object` is true. */
-mote_status grammar_of_json(grammar **out, const vocab *v, bool object, mote_error *err);
-mote_status grammar_of_schema(grammar **out, const vocab *v, str schema,
+mote_status grammar_of_json(grammar **out, const token_trie *v, bool object, mote_error *err);
+mote_status grammar_of_schema(grammar **out, const token_trie *v, str schema,
                               const schema_options *options, mote_error *err);
-mote_status grammar_of_regex(grammar **out, const vocab *v, str pattern, mote_error *err);
-mote_status grammar_of_gbnf(grammar **out, const vocab *v, str text, mote_error *err);
-mote_status grammar_of_choices(grammar **out, const vocab *v, const str *texts, size_t n,
+mote_status grammar_of_regex(grammar **out, const token_trie *v, str pattern, mote_error *err);
+mote_status grammar_of_gbnf(grammar **out, const token_trie *v, str text, mote_error *err);
+mote_status grammar_of_choices(grammar **out, const token_trie *v, const str *texts, size_t n,
                                mote_error *err);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct stay_info {
 /* Trees of the vocabulary that may follow a configuration whole. */
 typedef struct tree_info {
     uint32_t config;
-    bool asked[VOCAB_TREES], taken[VOCAB_TREES];
+    bool asked[TRIE_TREES], taken[TRIE_TREES];
 } tree_info;
 
 /* Where each byte leads from a configuration, as far as it was asked: walks ask the same few
@@ -43,7 +43,7 @@ typedef struct walk_row {
 
 struct grammar {
     rules *r;
-    const vocab *v;
+    const token_trie *v;
     configs c;
     kept_mask kept[MASKS_KEPT];
     stay_info stays[STAYS_KEPT];

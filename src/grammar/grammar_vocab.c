@@ -46,21 +46,21 @@ static bool utf8_next(utf8_state *s, uint8_t byte)
     return true;
 }
 
-static vocab_tree tree_of(str bytes)
+static token_trie_tree tree_of(str bytes)
 {
-    vocab_tree tree = VOCAB_SMALL_LETTERS;
+    token_trie_tree tree = TRIE_SMALL_LETTERS;
     utf8_state state = {0};
     for (size_t i = 0; i < bytes.n; i++) {
         const uint8_t byte = (uint8_t)bytes.p[i], letter = byte | 32;
         if (byte < 0x20 || byte == '"' || byte == '\\' || !utf8_next(&state, byte))
-            return VOCAB_REST;
+            return TRIE_REST;
         if (byte >= 'a' && byte <= 'z')
             continue;
         const bool other = (letter >= 'a' && letter <= 'z') || (byte >= '0' && byte <= '9');
-        if (tree != VOCAB_PLAIN)
-            tree = other ? VOCAB_ALPHANUMERIC : VOCAB_PLAIN;
+        if (tree != TRIE_PLAIN)
+            tree = other ? TRIE_ALPHANUMERIC : TRIE_PLAIN;
     }
-    return state.wants == 0 ? tree : VOCAB_REST;
+    return state.wants == 0 ? tree : TRIE_REST;
 }
 
 /* ---- sorting ---- */
@@ -72,7 +72,7 @@ typedef struct sort_key {
     uint32_t tree;
 } sort_key;
 
-static str bytes_of(const vocab *v, uint32_t token)
+static str bytes_of(const token_trie *v, uint32_t token)
 {
     return v->texts[token];
 }
@@ -85,7 +85,7 @@ static uint64_t head_of(str bytes)
     return head;
 }
 
-static bool before(const vocab *v, const sort_key *a, const sort_key *b)
+static bool before(const token_trie *v, const sort_key *a, const sort_key *b)
 {
     if (a->tree != b->tree)
         return a->tree < b->tree;
@@ -99,7 +99,7 @@ static bool before(const vocab *v, const sort_key *a, const sort_key *b)
 }
 
 /* Merges from runs of one upwards; returns whichever of the two arrays holds the result. */
-static sort_key *sort(const vocab *v, sort_key *from, sort_key *to, size_t n)
+static sort_key *sort(const token_trie *v, sort_key *from, sort_key *to, size_t n)
 {
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t first = 0; first < n; first += 2 * width) {
@@ -117,13 +117,13 @@ static sort_key *sort(const vocab *v, sort_key *from, sort_key *to, size_t n)
     return from;
 }
 
-static mote_status gather(vocab *v, sort_key **out, mote_error *err)
+static mote_status gather(token_trie *v, sort_key **out, mote_error *err)
 {
     sort_key *keys = mem_new(v->source.n, sizeof *keys);
     sort_key *spare = mem_new(v->source.n, sizeof *spare);
     v->order = mem_new(v->source.n, sizeof *v->order);
     v->ends = mem_new(v->source.n, sizeof *v->ends);
-    v->tree_bits = mem_new((size_t)VOCAB_TREES * v->words, sizeof *v->tree_bits);
+    v->tree_bits = mem_new((size_t)TRIE_TREES * v->words, sizeof *v->tree_bits);
     v->texts = mem_new(v->source.n, sizeof *v->texts);
     *out = NULL;
     if (keys == NULL || spare == NULL || v->order == NULL || v->ends == NULL ||
@@ -134,17 +134,17 @@ static mote_status gather(vocab *v, sort_key **out, mote_error *err)
     }
     uint32_t n = 0;
     for (uint32_t id = 0; id < v->source.n; id++) {
-        const vocab_kind kind = v->source.kind(v->source.ctx, id);
-        if (kind == VOCAB_END)
+        const token_trie_kind kind = v->source.kind(v->source.ctx, id);
+        if (kind == TRIE_END)
             v->ends[v->n_ends++] = id;
-        const str bytes = kind == VOCAB_TEXT ? v->source.bytes(v->source.ctx, id) : (str){NULL, 0};
+        const str bytes = kind == TRIE_TEXT ? v->source.bytes(v->source.ctx, id) : (str){NULL, 0};
         v->texts[id] = bytes;
-        if (bytes.n == 0 || bytes.n > VOCAB_MAX_BYTES)
+        if (bytes.n == 0 || bytes.n > TRIE_MAX_BYTES)
             continue;
-        const vocab_tree tree = tree_of(bytes);
+        const token_trie_tree tree = tree_of(bytes);
         keys[n++] = (sort_key){head_of(bytes), id, tree};
         v->tree[tree].n++;
-        vocab_allow(v->tree_bits + (size_t)tree * v->words, id);
+        token_trie_allow(v->tree_bits + (size_t)tree * v->words, id);
         if (bytes.n > v->longest)
             v->longest = (uint32_t)bytes.n;
     }
@@ -167,7 +167,7 @@ typedef struct branches {
 } branches;
 
 /* The tokens from `first` on that have the same next byte. */
-static uint32_t same_byte_until(const vocab *v, const branch *b, uint32_t first, uint8_t byte)
+static uint32_t same_byte_until(const token_trie *v, const branch *b, uint32_t first, uint8_t byte)
 {
     uint32_t low = first, high = b->end; /* the next byte ascends */
     while (low < high) {
@@ -181,15 +181,15 @@ static uint32_t same_byte_until(const vocab *v, const branch *b, uint32_t first,
 }
 
 /* One child: a token that ends with its byte, or a branch to look at later, or both. */
-static bool add_child(vocab *v, branches *todo, const branch *b, uint32_t first, uint32_t end)
+static bool add_child(token_trie *v, branches *todo, const branch *b, uint32_t first, uint32_t end)
 {
     const str bytes = bytes_of(v, v->order[first]);
     const bool ends = bytes.n == (size_t)b->depth + 1;
     if (!grow_for(&v->nodes, v->n_nodes, &v->nodes_room, sizeof *v->nodes))
         return false;
     const uint32_t node = v->n_nodes++;
-    v->nodes[node] = (vocab_node){.token = ends ? v->order[first] : VOCAB_NO_TOKEN,
-                                  .byte = (uint8_t)bytes.p[b->depth]};
+    v->nodes[node] = (token_trie_node){.token = ends ? v->order[first] : TRIE_NO_TOKEN,
+                                       .byte = (uint8_t)bytes.p[b->depth]};
     v->nodes[b->node].n++;
     if (first + ends == end)
         return true;
@@ -201,7 +201,7 @@ static bool add_child(vocab *v, branches *todo, const branch *b, uint32_t first,
 
 /* All children of a branch, side by side. Tokens of equal bytes become nodes of their own, the
  * last of which has the children. */
-static bool add_children(vocab *v, branches *todo, const branch *b)
+static bool add_children(token_trie *v, branches *todo, const branch *b)
 {
     v->nodes[b->node].child = v->n_nodes;
     for (uint32_t first = b->first; first < b->end;) {
@@ -220,31 +220,31 @@ static bool add_children(vocab *v, branches *todo, const branch *b)
 }
 
 /* Branch by branch, the latest found first, so that what hangs together lies together. */
-static mote_status plant(vocab *v, branches *todo, mote_error *err)
+static mote_status plant(token_trie *v, branches *todo, mote_error *err)
 {
-    for (int i = 0; i < VOCAB_TREES; i++) {
-        vocab_summary *tree = &v->tree[i];
+    for (int i = 0; i < TRIE_TREES; i++) {
+        token_trie_summary *tree = &v->tree[i];
         if (!grow_for(&v->nodes, v->n_nodes, &v->nodes_room, sizeof *v->nodes) ||
             !grow_for(&todo->items, todo->n, &todo->room, sizeof *todo->items))
             return no_memory(err);
         tree->first = i > 0 ? tree[-1].first + tree[-1].n : 0;
         tree->node = v->n_nodes++;
-        v->nodes[tree->node] = (vocab_node){.token = VOCAB_NO_TOKEN};
+        v->nodes[tree->node] = (token_trie_node){.token = TRIE_NO_TOKEN};
         todo->items[todo->n++] = (branch){tree->node, tree->first, tree->first + tree->n, 0};
     }
     while (todo->n > 0) {
         const branch b = todo->items[--todo->n];
         if (!add_children(v, todo, &b))
             return no_memory(err);
-        if (b.end - b.first >= VOCAB_BULK && b.depth > 0) {
+        if (b.end - b.first >= TRIE_BULK && b.depth > 0) {
             if (!grow_for(&v->summaries, v->n_summaries, &v->summaries_room, sizeof *v->summaries))
                 return no_memory(err);
-            v->summaries[v->n_summaries++] = (vocab_summary){
+            v->summaries[v->n_summaries++] = (token_trie_summary){
                 .node = b.node, .first = b.first, .n = b.end - b.first, .depth = b.depth};
             v->nodes[b.node].bulk = true;
         }
     }
-    vocab_node *exact = mem_resize(v->nodes, v->nodes_room, v->n_nodes, sizeof *v->nodes);
+    token_trie_node *exact = mem_resize(v->nodes, v->nodes_room, v->n_nodes, sizeof *v->nodes);
     if (exact != NULL) {
         v->nodes = exact;
         v->nodes_room = v->n_nodes;
@@ -255,7 +255,7 @@ static mote_status plant(vocab *v, branches *todo, mote_error *err)
 /* ---- summaries ---- */
 
 /* Reads what follows a node in each token of its branch. */
-static void summarise(const vocab *v, vocab_summary *s)
+static void summarise(const token_trie *v, token_trie_summary *s)
 {
     const size_t from = s->depth;
     s->whole = true;
@@ -279,11 +279,11 @@ static void summarise(const vocab *v, vocab_summary *s)
 
 static int by_node(const void *a, const void *b)
 {
-    const vocab_summary *x = a, *y = b;
+    const token_trie_summary *x = a, *y = b;
     return (x->node > y->node) - (x->node < y->node);
 }
 
-const vocab_summary *vocab_summary_of(const vocab *v, uint32_t node)
+const token_trie_summary *token_trie_summary_of(const token_trie *v, uint32_t node)
 {
     uint32_t low = 0, high = v->n_summaries;
     while (high - low > 1) {
@@ -298,7 +298,7 @@ const vocab_summary *vocab_summary_of(const vocab *v, uint32_t node)
 
 /* ---- all of it ---- */
 
-static mote_status build(vocab *v, mote_error *err)
+static mote_status build(token_trie *v, mote_error *err)
 {
     sort_key *sorted;
     TRY(gather(v, &sorted, err));
@@ -313,18 +313,18 @@ static mote_status build(vocab *v, mote_error *err)
         qsort(v->summaries, v->n_summaries, sizeof *v->summaries, by_node);
     for (uint32_t i = 0; i < v->n_summaries; i++)
         summarise(v, &v->summaries[i]);
-    for (int i = 0; i < VOCAB_TREES; i++)
+    for (int i = 0; i < TRIE_TREES; i++)
         summarise(v, &v->tree[i]);
-    return vocab_read_strings(v, err);
+    return token_trie_read_strings(v, err);
 }
 
-mote_status vocab_new(vocab **out, const vocab_source *source, mote_error *err)
+mote_status token_trie_new(token_trie **out, const token_trie_source *source, mote_error *err)
 {
     *out = NULL;
-    if (source->n == 0 || source->n > VOCAB_MAX_TOKENS)
+    if (source->n == 0 || source->n > TRIE_MAX_TOKENS)
         return err_set(err, MOTE_E_ARG, "a vocabulary of %u tokens, not 1 to %d", source->n,
-                       VOCAB_MAX_TOKENS);
-    vocab *v = mem_new(1, sizeof *v);
+                       TRIE_MAX_TOKENS);
+    token_trie *v = mem_new(1, sizeof *v);
     if (v == NULL)
         return no_memory(err);
     v->source = *source;
@@ -335,11 +335,11 @@ mote_status vocab_new(vocab **out, const vocab_source *source, mote_error *err)
     if (status == MOTE_OK)
         *out = v;
     else
-        vocab_free(v);
+        token_trie_free(v);
     return status;
 }
 
-void vocab_free(vocab *v)
+void token_trie_free(token_trie *v)
 {
     if (v == NULL)
         return;
@@ -354,11 +354,11 @@ void vocab_free(vocab *v)
     mem_free(v);
 }
 
-uint64_t vocab_bytes(const vocab *v)
+uint64_t token_trie_bytes(const token_trie *v)
 {
     return sizeof *v + (uint64_t)v->nodes_room * sizeof *v->nodes +
            2 * (uint64_t)v->source.n * sizeof *v->order +
            (uint64_t)v->summaries_room * sizeof *v->summaries +
-           (uint64_t)(VOCAB_SHORT + 1 + VOCAB_TREES) * v->words * sizeof *v->within +
+           (uint64_t)(TRIE_SHORT + 1 + TRIE_TREES) * v->words * sizeof *v->within +
            (uint64_t)v->n_longer * sizeof *v->longer + (uint64_t)v->n_closers * sizeof *v->closers;
 }

@@ -123,28 +123,28 @@ static void drop_closing_items(const grammar *g, split_items *s)
     s->n_others = n;
 }
 
-static void allow_inside(const vocab *v, uint32_t most, uint32_t *bits)
+static void allow_inside(const token_trie *v, uint32_t most, uint32_t *bits)
 {
-    const uint32_t row = most >= v->longest ? 0 : most < VOCAB_SHORT ? most : VOCAB_SHORT;
+    const uint32_t row = most >= v->longest ? 0 : most < TRIE_SHORT ? most : TRIE_SHORT;
     const uint32_t *within = v->within + (size_t)row * v->words;
     for (uint32_t w = 0; w < v->words; w++)
         bits[w] |= within[w];
-    if (row != VOCAB_SHORT)
+    if (row != TRIE_SHORT)
         return;
     for (uint32_t i = v->n_longer; i-- > 0 && v->longer[i].n <= most;)
-        vocab_allow(bits, v->longer[i].token);
+        token_trie_allow(bits, v->longer[i].token);
 }
 
 /* Tokens that close the string after least to most characters, and whose rest fits behind it.
  * They come in the order of their rests, so what two neighbours share is read once. */
 static bool allow_closers(grammar *g, const open_string *x, uint32_t *bits)
 {
-    const vocab *v = g->v;
-    uint32_t at_depth[VOCAB_MAX_BYTES + 1];
+    const token_trie *v = g->v;
+    uint32_t at_depth[TRIE_MAX_BYTES + 1];
     size_t good = 0; /* bytes of the latest rest that could be read */
     at_depth[0] = x->behind;
     for (uint32_t i = 0; i < v->n_closers; i++) {
-        const vocab_closer *closer = &v->closers[i];
+        const token_trie_closer *closer = &v->closers[i];
         if (closer->common > good)
             continue;
         for (good = closer->common; good < closer->rest.n; good++) {
@@ -156,7 +156,7 @@ static bool allow_closers(grammar *g, const open_string *x, uint32_t *bits)
             at_depth[good + 1] = to;
         }
         if (good == closer->rest.n && closer->n >= x->least && closer->n <= x->most)
-            vocab_allow(bits, closer->token);
+            token_trie_allow(bits, closer->token);
     }
     return true;
 }

@@ -65,7 +65,7 @@ static const stay_info *stays_of(grammar *g, uint32_t id)
 }
 
 /* Does no token of the branch leave the configuration? */
-static bool takes_whole(grammar *g, uint32_t id, const vocab_summary *s)
+static bool takes_whole(grammar *g, uint32_t id, const token_trie_summary *s)
 {
     const unsigned probe = s->ascii[1] != 0   ? 64 + (unsigned)__builtin_ctzll(s->ascii[1])
                            : s->ascii[0] != 0 ? (unsigned)__builtin_ctzll(s->ascii[0])
@@ -146,7 +146,7 @@ static bool reach_ascii(configs *c, reach *x, uint32_t from, const uint64_t asci
  * character and yet refuses none. If all that the characters of a tree lead to, again
  * and again, is a few configurations that refuse none of them, all its tokens fit.
  */
-static bool never_refuses(grammar *g, uint32_t config_id, const vocab_summary *s)
+static bool never_refuses(grammar *g, uint32_t config_id, const token_trie_summary *s)
 {
     reach x = {.config = {config_id}, .n = 1};
     for (uint32_t i = 0; i < x.n; i++)
@@ -159,7 +159,7 @@ static bool never_refuses(grammar *g, uint32_t config_id, const vocab_summary *s
 /* May all tokens of a tree follow? */
 static bool takes_tree(grammar *g, uint32_t config_id, size_t tree)
 {
-    const vocab_summary *s = &g->v->tree[tree];
+    const token_trie_summary *s = &g->v->tree[tree];
     if (s->n == 0 || takes_whole(g, config_id, s))
         return true;
     if (!s->whole)
@@ -176,7 +176,7 @@ static bool takes_tree(grammar *g, uint32_t config_id, size_t tree)
 
 bool mask_is_cheap(grammar *g, uint32_t config_id)
 {
-    return takes_whole(g, config_id, &g->v->tree[VOCAB_SMALL_LETTERS]);
+    return takes_whole(g, config_id, &g->v->tree[TRIE_SMALL_LETTERS]);
 }
 
 /* ---- the walk ---- */
@@ -219,17 +219,17 @@ typedef struct walk_level {
 /* Takes a branch whole if it can, else its own token; true: its children are to be looked at. */
 static bool enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t *bits, uint64_t *visited)
 {
-    const vocab *v = g->v;
-    const vocab_node *node = &v->nodes[index];
-    if (node->token != VOCAB_NO_TOKEN)
-        vocab_allow(bits, node->token);
+    const token_trie *v = g->v;
+    const token_trie_node *node = &v->nodes[index];
+    if (node->token != TRIE_NO_TOKEN)
+        token_trie_allow(bits, node->token);
     if (!node->bulk)
         return node->n > 0;
-    const vocab_summary *s = vocab_summary_of(v, index);
+    const token_trie_summary *s = token_trie_summary_of(v, index);
     if (!takes_whole(g, config_id, s))
         return true;
     for (uint32_t k = 0; k < s->n; k++)
-        vocab_allow(bits, v->order[s->first + k]);
+        token_trie_allow(bits, v->order[s->first + k]);
     *visited += s->n / 4;
     return false;
 }
@@ -237,8 +237,8 @@ static bool enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t *bits
 static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *bits,
                       uint64_t *visited)
 {
-    const vocab_node *nodes = g->v->nodes, *root = &nodes[tree];
-    walk_level levels[VOCAB_MAX_BYTES + 1];
+    const token_trie_node *nodes = g->v->nodes, *root = &nodes[tree];
+    walk_level levels[TRIE_MAX_BYTES + 1];
     size_t depth = 0;
     levels[0] = (walk_level){root->child, root->child + root->n, config_id, row_of(g, config_id)};
     for (;;) {
@@ -249,7 +249,7 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
             continue;
         }
         const uint32_t index = level->next++;
-        const vocab_node *node = &nodes[index];
+        const token_trie_node *node = &nodes[index];
         const uint32_t to = row_step(g, &level->row, level->config, node->byte);
         if (to == CONFIG_DEAD)
             continue;
@@ -263,8 +263,8 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
 
 bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited)
 {
-    const vocab *v = g->v;
-    for (size_t i = 0; i < VOCAB_TREES; i++) {
+    const token_trie *v = g->v;
+    for (size_t i = 0; i < TRIE_TREES; i++) {
         if (!takes_tree(g, config_id, i)) {
             if (!walk_tree(g, v->tree[i].node, config_id, bits, visited))
                 return false;
@@ -285,8 +285,8 @@ typedef struct change_level {
 static bool change_tree(grammar *g, uint32_t tree, change_level start, uint32_t *bits,
                         uint64_t *visited)
 {
-    const vocab_node *nodes = g->v->nodes, *root = &nodes[tree];
-    change_level levels[VOCAB_MAX_BYTES + 1];
+    const token_trie_node *nodes = g->v->nodes, *root = &nodes[tree];
+    change_level levels[TRIE_MAX_BYTES + 1];
     size_t depth = 0;
     levels[0] = start;
     levels[0].next = root->child;
@@ -298,7 +298,7 @@ static bool change_tree(grammar *g, uint32_t tree, change_level start, uint32_t 
                 return true;
             continue;
         }
-        const vocab_node *node = &nodes[level->next++];
+        const token_trie_node *node = &nodes[level->next++];
         const uint32_t from = configs_step(&g->c, level->from, node->byte);
         const uint32_t to = configs_step(&g->c, level->to, node->byte);
         if (from == CONFIG_FAILED || to == CONFIG_FAILED)
@@ -306,7 +306,7 @@ static bool change_tree(grammar *g, uint32_t tree, change_level start, uint32_t 
         if (from == to)
             continue;
         ++*visited;
-        if (node->token != VOCAB_NO_TOKEN) {
+        if (node->token != TRIE_NO_TOKEN) {
             const uint32_t bit = UINT32_C(1) << node->token % 32;
             uint32_t *word = &bits[node->token / 32];
             *word = to != CONFIG_DEAD ? *word | bit : *word & ~bit;
@@ -319,7 +319,7 @@ static bool change_tree(grammar *g, uint32_t tree, change_level start, uint32_t 
 bool mask_change(grammar *g, uint32_t from, uint32_t to, uint32_t *bits, uint64_t *visited)
 {
     const change_level start = {.from = from, .to = to};
-    for (size_t i = 0; i < VOCAB_TREES; i++)
+    for (size_t i = 0; i < TRIE_TREES; i++)
         if (!change_tree(g, g->v->tree[i].node, start, bits, visited))
             return false;
     return true;

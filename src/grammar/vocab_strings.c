@@ -71,7 +71,7 @@ static string_effect effect_of(const char_table *t, str bytes)
 
 /* ---- the lists ---- */
 
-static bool closer_before(const vocab_closer *a, const vocab_closer *b)
+static bool closer_before(const token_trie_closer *a, const token_trie_closer *b)
 {
     const size_t n = a->rest.n < b->rest.n ? a->rest.n : b->rest.n;
     const int order = n > 0 ? memcmp(a->rest.p, b->rest.p, n) : 0;
@@ -79,11 +79,11 @@ static bool closer_before(const vocab_closer *a, const vocab_closer *b)
 }
 
 /* Few hundred to few thousand: gaps that shrink are fast enough. */
-static void sort_closers(vocab_closer *x, uint32_t n)
+static void sort_closers(token_trie_closer *x, uint32_t n)
 {
     for (uint32_t gap = n / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11)
         for (uint32_t i = gap; i < n; i++) {
-            const vocab_closer moving = x[i];
+            const token_trie_closer moving = x[i];
             uint32_t k = i;
             for (; k >= gap && closer_before(&moving, &x[k - gap]); k -= gap)
                 x[k] = x[k - gap];
@@ -97,52 +97,53 @@ static void sort_closers(vocab_closer *x, uint32_t n)
 }
 
 /* Longest first, by counting. */
-static void sort_longer(vocab *v, vocab_inside *spare)
+static void sort_longer(token_trie *v, token_trie_inside *spare)
 {
-    uint32_t start[VOCAB_MAX_BYTES + 2] = {0};
+    uint32_t start[TRIE_MAX_BYTES + 2] = {0};
     for (uint32_t i = 0; i < v->n_longer; i++)
-        start[VOCAB_MAX_BYTES - v->longer[i].n + 1]++;
-    for (uint32_t k = 1; k < VOCAB_MAX_BYTES + 2; k++)
+        start[TRIE_MAX_BYTES - v->longer[i].n + 1]++;
+    for (uint32_t k = 1; k < TRIE_MAX_BYTES + 2; k++)
         start[k] += start[k - 1];
     for (uint32_t i = 0; i < v->n_longer; i++)
-        spare[start[VOCAB_MAX_BYTES - v->longer[i].n]++] = v->longer[i];
+        spare[start[TRIE_MAX_BYTES - v->longer[i].n]++] = v->longer[i];
     memcpy(v->longer, spare, v->n_longer * sizeof *spare);
 }
 
-static void note_effect(vocab *v, uint32_t token, str bytes, const string_effect *x)
+static void note_effect(token_trie *v, uint32_t token, str bytes, const string_effect *x)
 {
     if (!x->possible)
         return;
     if (x->closes) {
-        v->closers[v->n_closers++] = (vocab_closer){
+        v->closers[v->n_closers++] = (token_trie_closer){
             .token = token, .n = x->n, .rest = {bytes.p + x->rest, bytes.n - x->rest}};
         return;
     }
-    vocab_allow(v->within, token);
-    if (x->n > VOCAB_SHORT)
-        v->longer[v->n_longer++] = (vocab_inside){token, x->n};
+    token_trie_allow(v->within, token);
+    if (x->n > TRIE_SHORT)
+        v->longer[v->n_longer++] = (token_trie_inside){token, x->n};
     else
-        vocab_allow(v->within + (size_t)x->n * v->words, token);
+        token_trie_allow(v->within + (size_t)x->n * v->words, token);
 }
 
-static void count_effects(const vocab *v, const char_table *t, uint32_t *closers, uint32_t *longer)
+static void count_effects(const token_trie *v, const char_table *t, uint32_t *closers,
+                          uint32_t *longer)
 {
     *closers = *longer = 0;
     for (uint32_t i = 0; i < v->n_text; i++) {
         const string_effect x = effect_of(t, v->texts[v->order[i]]);
         *closers += x.possible && x.closes;
-        *longer += x.possible && !x.closes && x.n > VOCAB_SHORT;
+        *longer += x.possible && !x.closes && x.n > TRIE_SHORT;
     }
 }
 
-static mote_status fill_lists(vocab *v, const char_table *t, mote_error *err)
+static mote_status fill_lists(token_trie *v, const char_table *t, mote_error *err)
 {
     uint32_t closers, longer;
     count_effects(v, t, &closers, &longer);
-    v->within = mem_new((size_t)(VOCAB_SHORT + 1) * v->words, sizeof *v->within);
+    v->within = mem_new((size_t)(TRIE_SHORT + 1) * v->words, sizeof *v->within);
     v->closers = mem_new(closers, sizeof *v->closers);
     v->longer = mem_new(longer, sizeof *v->longer);
-    vocab_inside *spare = mem_new(longer, sizeof *spare);
+    token_trie_inside *spare = mem_new(longer, sizeof *spare);
     if (v->within == NULL || v->closers == NULL || v->longer == NULL || spare == NULL) {
         mem_free(spare);
         return err_set(err, MOTE_E_MEMORY, "no memory for the index of the vocabulary");
@@ -152,7 +153,7 @@ static mote_status fill_lists(vocab *v, const char_table *t, mote_error *err)
         const string_effect x = effect_of(t, bytes);
         note_effect(v, v->order[i], bytes, &x);
     }
-    for (size_t k = 2; k <= VOCAB_SHORT; k++)
+    for (size_t k = 2; k <= TRIE_SHORT; k++)
         for (uint32_t w = 0; w < v->words; w++)
             v->within[k * v->words + w] |= v->within[(k - 1) * v->words + w];
     sort_closers(v->closers, v->n_closers);
@@ -161,7 +162,7 @@ static mote_status fill_lists(vocab *v, const char_table *t, mote_error *err)
     return MOTE_OK;
 }
 
-mote_status vocab_read_strings(vocab *v, mote_error *err)
+mote_status token_trie_read_strings(token_trie *v, mote_error *err)
 {
     char_table *t = mem_new(1, sizeof *t);
     if (t == NULL)

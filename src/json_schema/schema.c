@@ -142,11 +142,11 @@ static mote_status set_rule(schema_compiler *c, uint32_t set, bool string, uint3
         const uint32_t made = c->sets[set].rule = rules_add(r);
         uint32_t from = rules_start_of(r, made), to = rules_end_of(r, made);
         if (!string) {
-            TRY(chars_put_raw(r, &c->sets[set].texts, from, to, c->err));
+            TRY(dfa_put_raw(r, &c->sets[set].texts, from, to, c->err));
         } else {
             const uint32_t open = rules_state(r), close = rules_state(r);
             rules_read(r, from, '"', '"', open);
-            TRY(chars_put_json(r, &c->sets[set].texts, open, close, c->err));
+            TRY(dfa_put_json(r, &c->sets[set].texts, open, close, c->err));
             rules_read(r, close, '"', '"', to);
         }
     }
@@ -236,7 +236,7 @@ static mote_status init(schema_compiler *c)
 static void fini(schema_compiler *c)
 {
     for (uint32_t i = 0; i < c->n_sets; i++)
-        chars_fini(&c->sets[i].texts);
+        dfa_fini(&c->sets[i].texts);
     mem_free(c->terms);
     mem_free(c->conjs);
     mem_free(c->conj_slots);
@@ -276,7 +276,7 @@ static mote_status put(rules *r, const json_node *root, const schema_options *op
                        uint32_t *rule, mote_error *err)
 {
     static const schema_options defaults = {0};
-    chars_fuel own = {SCHEMA_FUEL};
+    dfa_fuel own = {SCHEMA_FUEL};
     const schema_options *o = options != NULL ? options : &defaults;
     schema_compiler c = {.r = r,
                          .root = root,

@@ -29,7 +29,7 @@ enum {
 typedef struct schema_options {
     bool lenient;     /* leave out what is not supported, with a warning */
     strbuf *warnings; /* one line each; may be NULL */
-    chars_fuel *fuel; /* shared by several schemas of one grammar; NULL: SCHEMA_FUEL */
+    dfa_fuel *fuel;   /* shared by several schemas of one grammar; NULL: SCHEMA_FUEL */
 } schema_options;
 
 /*

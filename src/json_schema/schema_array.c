@@ -110,7 +110,7 @@ typedef struct word_level {
 } word_level;
 
 /* All words of a set, if it has few and they are short. */
-static bool add_words(schema_compiler *c, few_values *few, const chars *set, bool quoted)
+static bool add_words(schema_compiler *c, few_values *few, const dfa *set, bool quoted)
 {
     enum { DEPTH = 128 };
     word_level path[DEPTH];
@@ -126,13 +126,13 @@ static bool add_words(schema_compiler *c, few_values *few, const chars *set, boo
                 return true;
             continue;
         }
-        const chars_range x = set->ranges[at->range];
+        const dfa_range x = set->ranges[at->range];
         const uint32_t now = at->next > x.lo ? at->next : x.lo;
         at->range += now == x.hi;
         at->next = now == x.hi ? 0 : now + 1;
         if (++depth == DEPTH)
             return false;
-        const size_t bytes = chars_encode((unsigned char *)text + at->length, now);
+        const size_t bytes = dfa_encode((unsigned char *)text + at->length, now);
         path[depth] =
             (word_level){.state = x.to, .range = set->first[x.to], .length = at->length + bytes};
         if (set->accepts[x.to] && !add_value(c, few, quoted, (str){text, path[depth].length}))

@@ -32,10 +32,10 @@ enum { MAX_RAW_LENGTH = 2000 }; /* of a string whose length is held */
 static mote_status without_closing(schema_compiler *c, uint32_t *set)
 {
     const uint32_t n = sizeof closing - 2; /* without the last line break */
-    chars text = {0};
+    dfa text = {0};
     mote_status status = MOTE_OK;
     for (uint32_t i = 0; i < n && status == MOTE_OK; i++) {
-        status = chars_add_state(&text, true, c->err);
+        status = dfa_add_state(&text, true, c->err);
         const uint32_t next = (uint8_t)closing[i];
         uint32_t from = 0;
         for (uint32_t k = 0; k < 2 && status == MOTE_OK; k++) {
@@ -44,19 +44,19 @@ static mote_status without_closing(schema_compiler *c, uint32_t *set)
             if (at < from)
                 continue;
             if (at > from)
-                status = chars_add_range(&text, from, at - 1, 0, c->err);
+                status = dfa_add_range(&text, from, at - 1, 0, c->err);
             const uint32_t to = at == next ? i + 1 : 1;
             if (status == MOTE_OK && to < n)
-                status = chars_add_range(&text, at, at, to, c->err);
+                status = dfa_add_range(&text, at, at, to, c->err);
             from = at + 1;
         }
         if (status == MOTE_OK)
-            status = chars_add_range(&text, from, 0xD7FF, 0, c->err);
+            status = dfa_add_range(&text, from, 0xD7FF, 0, c->err);
         if (status == MOTE_OK)
-            status = chars_add_range(&text, 0xE000, CHARS_LAST, 0, c->err);
+            status = dfa_add_range(&text, 0xE000, DFA_LAST, 0, c->err);
     }
     if (status != MOTE_OK) {
-        chars_fini(&text);
+        dfa_fini(&text);
         return status;
     }
     return schema_add_set(c, &text, set);
@@ -77,7 +77,7 @@ static mote_status put_raw(schema_compiler *c, const schema_shape *shape, uint32
     if (own.set != SCHEMA_NONE || own.min > 0 || own.max != RULES_NO_LIMIT)
         TRY(schema_text_set(c, &own, &texts));
     TRY(schema_both_sets(c, set, texts, &set));
-    return chars_put_raw(c->r, &c->sets[set].texts, from, to, c->err);
+    return dfa_put_raw(c->r, &c->sets[set].texts, from, to, c->err);
 }
 
 /* ---- one argument ---- */
@@ -127,13 +127,13 @@ static mote_status put_block(schema_compiler *c, str name, uint32_t conj, uint32
 /* A parameter of any name, for a schema that lists none. */
 static mote_status put_any_block(schema_compiler *c, uint32_t conj, uint32_t *rule)
 {
-    chars name;
+    dfa name;
     TRY(regex_compile(&name, str_of("^[^<>\\n\\r]{1,64}$"), REGEX_SEARCH, c->fuel, c->err));
     *rule = rules_add(c->r);
     const uint32_t at = rules_literal(c->r, rules_start_of(c->r, *rule), str_of("<parameter="));
     const uint32_t named = rules_state(c->r), behind = rules_state(c->r);
-    mote_status status = chars_put_raw(c->r, &name, at, named, c->err);
-    chars_fini(&name);
+    mote_status status = dfa_put_raw(c->r, &name, at, named, c->err);
+    dfa_fini(&name);
     TRY(status);
     schema_shapes shapes = {0};
     status = schema_shapes_of(c, conj, &shapes);

@@ -15,9 +15,9 @@ static mote_status const_text_set(schema_compiler *c, const json_node *value, ui
         status = schema_number_plain(c, text, &plain);
         text = strbuf_view(&plain);
     }
-    chars words = {0};
+    dfa words = {0};
     if (status == MOTE_OK)
-        status = chars_words(&words, &text, 1, c->fuel, c->err);
+        status = dfa_words(&words, &text, 1, c->fuel, c->err);
     strbuf_fini(&plain);
     TRY(status);
     return schema_add_set(c, &words, set);
@@ -81,8 +81,8 @@ static mote_status enum_strings(schema_compiler *c, const json_node *values, sch
     for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
         if (json_node_is(v, JSON_IS_STRING))
             words[n++] = json_node_text(v);
-    chars set = {0};
-    mote_status status = n > 0 ? chars_words(&set, words, n, c->fuel, c->err) : MOTE_OK;
+    dfa set = {0};
+    mote_status status = n > 0 ? dfa_words(&set, words, n, c->fuel, c->err) : MOTE_OK;
     mem_free(words);
     TRY(status);
     if (n == 0)

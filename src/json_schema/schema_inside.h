@@ -107,7 +107,7 @@ typedef struct schema_bound {
 
 /* A set of texts, and the rule that writes them as a value. */
 typedef struct schema_set {
-    chars texts;
+    dfa texts;
     uint32_t rule; /* or RULES_NONE */
 } schema_set;
 
@@ -116,7 +116,7 @@ typedef struct schema_compiler {
     const json_node *root;
     bool lenient, old_refs; /* $ref hides its neighbours, as drafts up to 7 have it */
     strbuf *warnings;
-    chars_fuel *fuel;
+    dfa_fuel *fuel;
     mote_error *err;
 
     schema_term *terms;
@@ -198,7 +198,7 @@ mote_status schema_conj_one(schema_compiler *c, const json_node *schema, term_ki
 mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
 
 /* Takes the set, also when it fails. */
-mote_status schema_add_set(schema_compiler *c, chars *set, uint32_t *out);
+mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out);
 /* Both of two sets; SCHEMA_NONE stands for everything. */
 mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
 

@@ -81,7 +81,7 @@ static mote_status apply_count(schema_compiler *c, const json_node *schema, cons
 mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
                                const char *name, uint32_t *set)
 {
-    chars found;
+    dfa found;
     for (uint32_t i = 0; i < c->n_patterns; i++)
         if (str_eq(c->patterns[i].text, pattern)) {
             *set = c->patterns[i].set;
@@ -250,16 +250,16 @@ static mote_status apply_required(schema_compiler *c, const json_node *schema,
 /* Strings that satisfy propertyNames, all alternatives together. */
 static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, uint32_t *set)
 {
-    chars all = {0};
+    dfa all = {0};
     for (uint32_t i = 0; i < shapes->n; i++) {
         if (shapes->items[i].type != SCHEMA_STRING)
             continue;
         uint32_t one;
         mote_status status = schema_text_set(c, &shapes->items[i], &one);
         if (status == MOTE_OK)
-            status = chars_apply(&all, CHARS_EITHER, &c->sets[one].texts, c->fuel, c->err);
+            status = dfa_apply(&all, DFA_EITHER, &c->sets[one].texts, c->fuel, c->err);
         if (status != MOTE_OK) {
-            chars_fini(&all);
+            dfa_fini(&all);
             return status;
         }
     }

@@ -149,30 +149,30 @@ static void all_digits(table *t, uint32_t row, uint32_t to)
         t->next[row][DIGIT + d] = to;
 }
 
-static mote_status fill_set(schema_compiler *c, const table *t, chars *set)
+static mote_status fill_set(schema_compiler *c, const table *t, dfa *set)
 {
     static const char symbols[] = "-.0123456789";
     for (uint32_t row = 0; row < t->n; row++) {
-        TRY(chars_add_state(set, t->accepts[row], c->err));
+        TRY(dfa_add_state(set, t->accepts[row], c->err));
         for (int s = 0; s < SYMBOLS; s++)
             if (t->next[row][s] != RULES_NONE)
-                TRY(chars_add_range(set, (uint8_t)symbols[s], (uint8_t)symbols[s], t->next[row][s],
-                                    c->err));
+                TRY(dfa_add_range(set, (uint8_t)symbols[s], (uint8_t)symbols[s], t->next[row][s],
+                                  c->err));
     }
-    return chars_seal(set, c->fuel, c->err);
+    return dfa_seal(set, c->fuel, c->err);
 }
 
 /* The table as a set, joined with `texts`. The table is gone afterwards. */
 static mote_status finish_table(schema_compiler *c, table *t, uint32_t texts, uint32_t *out)
 {
-    chars set = {0};
+    dfa set = {0};
     mote_status status = fill_set(c, t, &set);
     mem_free(t->next);
     mem_free(t->accepts);
     if (status == MOTE_OK)
-        status = chars_apply(&set, CHARS_BOTH, &c->sets[texts].texts, c->fuel, c->err);
+        status = dfa_apply(&set, DFA_BOTH, &c->sets[texts].texts, c->fuel, c->err);
     if (status != MOTE_OK) {
-        chars_fini(&set);
+        dfa_fini(&set);
         return status;
     }
     return schema_add_set(c, &set, out);
@@ -449,7 +449,7 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
 static mote_status texts_of(schema_compiler *c, const char *pattern, uint32_t *known, uint32_t *set)
 {
     if (*known == SCHEMA_NONE) {
-        chars texts;
+        dfa texts;
         TRY(regex_compile(&texts, str_of(pattern), REGEX_SEARCH, c->fuel, c->err));
         TRY(schema_add_set(c, &texts, known));
     }
@@ -476,7 +476,7 @@ mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out)
 {
     uint32_t limits;
     *out = set;
-    if (c->sets[set].texts.n > MAX_TO_LIMIT || chars_finite(&c->sets[set].texts))
+    if (c->sets[set].texts.n > MAX_TO_LIMIT || dfa_finite(&c->sets[set].texts))
         return MOTE_OK;
     TRY(texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.[0-9]{1,40})?$", &c->number_limits, &limits));
     return schema_both_sets(c, set, limits, out);

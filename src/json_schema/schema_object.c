@@ -58,7 +58,7 @@ static mote_status layer_member(schema_compiler *c, const schema_layer *layer, s
     for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
         uint32_t set;
         TRY(names_of_pattern(c, p, &set));
-        if (set == SCHEMA_NONE || !chars_has(&c->sets[set].texts, name))
+        if (set == SCHEMA_NONE || !dfa_has(&c->sets[set].texts, name))
             continue;
         named = true;
         TRY(add_conj(c, conj, p, TERM_SCHEMA));
@@ -75,7 +75,7 @@ mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, st
         const schema_layer layer = c->layers[i];
         TRY(layer_member(c, &layer, name, conj));
     }
-    if (shape->names != SCHEMA_NONE && !chars_has(&c->sets[shape->names].texts, name))
+    if (shape->names != SCHEMA_NONE && !dfa_has(&c->sets[shape->names].texts, name))
         *conj = CONJ_NEVER;
     return MOTE_OK;
 }
@@ -109,17 +109,17 @@ typedef struct object {
 static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj)
 {
     schema_compiler *c = o->c;
-    chars inside, outside;
+    dfa inside, outside;
     uint32_t in, out;
-    TRY(chars_combine(&inside, &c->sets[o->regions[i].set].texts, CHARS_BOTH, &c->sets[set].texts,
-                      c->fuel, c->err));
-    const bool taken = !chars_empty(&inside);
+    TRY(dfa_combine(&inside, &c->sets[o->regions[i].set].texts, DFA_BOTH, &c->sets[set].texts,
+                    c->fuel, c->err));
+    const bool taken = !dfa_empty(&inside);
     TRY(schema_add_set(c, &inside, &in));
     if (!taken)
         return MOTE_OK;
-    TRY(chars_combine(&outside, &c->sets[o->regions[i].set].texts, CHARS_BUT_NOT,
-                      &c->sets[set].texts, c->fuel, c->err));
-    const bool rest = !chars_empty(&outside);
+    TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_BUT_NOT, &c->sets[set].texts,
+                    c->fuel, c->err));
+    const bool rest = !dfa_empty(&outside);
     TRY(schema_add_set(c, &outside, &out));
     if (rest && o->n_regions == MAX_REGIONS)
         return err_set(c->err, MOTE_E_ARG,
@@ -165,16 +165,16 @@ static mote_status other_names(object *o, uint32_t *set)
         return schema_no_memory(c);
     for (uint32_t i = 0; i < o->n; i++)
         words[i] = o->members[i].name;
-    chars listed, all;
-    mote_status status = chars_words(&listed, words, o->n, c->fuel, c->err);
+    dfa listed, all;
+    mote_status status = dfa_words(&listed, words, o->n, c->fuel, c->err);
     mem_free(words);
     TRY(status);
-    status = chars_length(&all, 0, RULES_NO_LIMIT, c->fuel, c->err);
+    status = dfa_length(&all, 0, RULES_NO_LIMIT, c->fuel, c->err);
     if (status == MOTE_OK)
-        status = chars_apply(&all, CHARS_BUT_NOT, &listed, c->fuel, c->err);
-    chars_fini(&listed);
+        status = dfa_apply(&all, DFA_BUT_NOT, &listed, c->fuel, c->err);
+    dfa_fini(&listed);
     if (status != MOTE_OK) {
-        chars_fini(&all);
+        dfa_fini(&all);
         return status;
     }
     TRY(schema_add_set(c, &all, set));
@@ -194,13 +194,13 @@ static mote_status put_value(schema_compiler *c, uint32_t from, uint32_t conj, u
 static mote_status put_region(object *o, const region *x)
 {
     schema_compiler *c = o->c;
-    if (x->conj == CONJ_NEVER || chars_empty(&c->sets[x->set].texts))
+    if (x->conj == CONJ_NEVER || dfa_empty(&c->sets[x->set].texts))
         return MOTE_OK;
     if (o->other == RULES_NONE)
         o->other = rules_add(c->r);
     const uint32_t open = rules_state(c->r), close = rules_state(c->r), behind = rules_state(c->r);
     rules_read(c->r, rules_start_of(c->r, o->other), '"', '"', open);
-    TRY(chars_put_json(c->r, &c->sets[x->set].texts, open, close, c->err));
+    TRY(dfa_put_json(c->r, &c->sets[x->set].texts, open, close, c->err));
     rules_read(c->r, close, '"', '"', behind);
     return put_value(c, behind, x->conj, o->other);
 }

@@ -67,9 +67,9 @@ mote_status schema_text_set(schema_compiler *c, const schema_shape *shape, uint3
         *set = shape->set;
         return MOTE_OK;
     }
-    chars length;
+    dfa length;
     uint32_t lengths;
-    TRY(chars_length(&length, shape->min, shape->max, c->fuel, c->err));
+    TRY(dfa_length(&length, shape->min, shape->max, c->fuel, c->err));
     TRY(schema_add_set(c, &length, &lengths));
     return schema_both_sets(c, shape->set, lengths, set);
 }
@@ -166,7 +166,7 @@ static mote_status both_shapes(schema_compiler *c, schema_shape *a, const schema
         TRY(both_objects(c, a, b));
     TRY(schema_both_sets(c, a->set, b->set, &a->set));
     *empty = a->min > a->max || (a->type == SCHEMA_BOOL && !a->is_true && !a->is_false) ||
-             (a->set != SCHEMA_NONE && chars_empty(&c->sets[a->set].texts));
+             (a->set != SCHEMA_NONE && dfa_empty(&c->sets[a->set].texts));
     return MOTE_OK;
 }
 

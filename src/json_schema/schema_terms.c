@@ -114,15 +114,15 @@ mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_
     return number_terms(c, settle(terms, x.n + y.n), out);
 }
 
-mote_status schema_add_set(schema_compiler *c, chars *set, uint32_t *out)
+mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out)
 {
     if (!grow_for(&c->sets, c->n_sets, &c->sets_room, sizeof *c->sets)) {
-        chars_fini(set);
+        dfa_fini(set);
         return schema_no_memory(c);
     }
     c->sets[c->n_sets] = (schema_set){*set, RULES_NONE};
     *out = c->n_sets++;
-    *set = (chars){0};
+    *set = (dfa){0};
     return MOTE_OK;
 }
 
@@ -139,9 +139,8 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
     if (joint == known)
         c->joints[joint] = SCHEMA_NONE;
     if (c->joints[joint] == SCHEMA_NONE) {
-        chars both;
-        TRY(chars_combine(&both, &c->sets[a].texts, CHARS_BOTH, &c->sets[b].texts, c->fuel,
-                          c->err));
+        dfa both;
+        TRY(dfa_combine(&both, &c->sets[a].texts, DFA_BOTH, &c->sets[b].texts, c->fuel, c->err));
         TRY(schema_add_set(c, &both, &c->joints[joint]));
     }
     *out = c->joints[joint];

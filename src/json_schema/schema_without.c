@@ -74,10 +74,10 @@ static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const 
     }
     TRY(schema_text_set(c, a, &x));
     TRY(schema_text_set(c, b, &y));
-    chars both;
-    TRY(chars_combine(&both, &c->sets[x].texts, CHARS_BOTH, &c->sets[y].texts, c->fuel, c->err));
-    *out = chars_empty(&both);
-    chars_fini(&both);
+    dfa both;
+    TRY(dfa_combine(&both, &c->sets[x].texts, DFA_BOTH, &c->sets[y].texts, c->fuel, c->err));
+    *out = dfa_empty(&both);
+    dfa_fini(&both);
     return MOTE_OK;
 }
 
@@ -150,9 +150,9 @@ static mote_status text_without(schema_compiler *c, const schema_shape *a, const
     c->wide = true;
     TRY(schema_text_set(c, b, &y));
     c->wide = wide;
-    chars set;
-    TRY(chars_combine(&set, &c->sets[x].texts, CHARS_BUT_NOT, &c->sets[y].texts, c->fuel, c->err));
-    const bool empty = chars_empty(&set);
+    dfa set;
+    TRY(dfa_combine(&set, &c->sets[x].texts, DFA_BUT_NOT, &c->sets[y].texts, c->fuel, c->err));
+    const bool empty = dfa_empty(&set);
     TRY(schema_add_set(c, &set, &left.set));
     left.min = 0;
     left.max = RULES_NO_LIMIT;

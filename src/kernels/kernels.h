@@ -14,12 +14,12 @@
 #include <mote.h>
 
 enum {
-    KERN_CHUNK = 32,      /* DeltaNet rows between two boundaries */
-    KERN_STATE_DIM = 128, /* dk = dv: a head's state is [128][128] */
-    KERN_PAGE = 64,       /* positions of a key/value page */
-    KERN_HEAD_DIM = 256,  /* of an attention head */
-    KERN_LOOK_DIM = 128,  /* the widest head of a picture tower */
-    KERN_KV_GROUP = 32,   /* dimensions that share a scale in a Q8_0 page */
+    KERN_CHUNK = 32,            /* DeltaNet rows between two boundaries */
+    KERN_STATE_DIM = 128,       /* dk = dv: a head's state is [128][128] */
+    KERN_PAGE = 64,             /* positions of a key/value page */
+    KERN_HEAD_DIM = 256,        /* of an attention head */
+    KERN_VISION_ATTN_DIM = 128, /* the widest head of a picture tower */
+    KERN_KV_GROUP = 32,         /* dimensions that share a scale in a Q8_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
     KERN_LANES = 16, /* partial sums of the "lanes" shape */
     /* Working memory a gemm may use, one piece per thread, 64-aligned. */
@@ -155,8 +155,8 @@ typedef void kern_attn_finish_fn(const kern_attn_acc *acc, const float *gate, fl
 /* ---- attention of the picture tower: every query sees every key of its frame ---- */
 
 /* Merges a block of keys into the results of n queries, which come scaled; heads are of `dim`
- * values, a multiple of 16 up to KERN_LOOK_DIM (narrower ones are filled up with zeros). */
-typedef struct kern_look_args {
+ * values, a multiple of 16 up to KERN_VISION_ATTN_DIM (narrower ones are filled up with zeros). */
+typedef struct kern_vision_attn_args {
     const float *q; /* [n] rows, q_stride floats apart */
     size_t q_stride;
     size_t n;
@@ -167,8 +167,8 @@ typedef struct kern_look_args {
     bool first;    /* the results are empty and are assigned */
     float *m, *l;  /* [n] */
     float *o;      /* [n][dim] */
-} kern_look_args;
-typedef void kern_look_fn(const kern_look_args *a);
+} kern_vision_attn_args;
+typedef void kern_vision_attn_fn(const kern_vision_attn_args *a);
 
 /* ---- sampling ---- */
 

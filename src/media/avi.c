@@ -18,7 +18,7 @@ static bool is(const char name[4], const char *wanted)
     return memcmp(name, wanted, 4) == 0;
 }
 
-static size_t end_here(const avi_film *f)
+static size_t end_here(const avi_video *f)
 {
     return f->depth > 0 ? f->ends[f->depth - 1] : f->c.n;
 }
@@ -30,7 +30,7 @@ static bool worth_entering(const char name[4])
 }
 
 /* The list at hand, of `bytes` bytes with its name: into it, or behind it. */
-static bool take_list(avi_film *f, size_t bytes, avi_piece *out)
+static bool take_list(avi_video *f, size_t bytes, avi_piece *out)
 {
     const size_t end = f->c.pos + bytes;
     if (bytes < 4 || !cursor_copy(&f->c, out->name, 4))
@@ -46,7 +46,7 @@ static bool take_list(avi_film *f, size_t bytes, avi_piece *out)
 }
 
 /* False: the file ends, or what follows is not whole. */
-static bool next_piece(avi_film *f, avi_piece *out)
+static bool next_piece(avi_video *f, avi_piece *out)
 {
     uint32_t bytes;
     while (f->depth > 0 && f->c.pos >= f->ends[f->depth - 1])
@@ -69,7 +69,7 @@ static bool next_piece(avi_film *f, avi_piece *out)
 /* ---- headers ---- */
 
 /* "strh": what a stream is and how fast. */
-static bool read_stream(avi_film *f, cursor body)
+static bool read_stream(avi_video *f, cursor body)
 {
     char kind[4];
     uint32_t scale, rate;
@@ -88,7 +88,7 @@ static bool read_stream(avi_film *f, cursor body)
 
 /* "strf" of the pictures: their height, which is negative where lines begin at the top, and their
  * coding. */
-static bool read_form(avi_film *f, cursor body)
+static bool read_form(avi_video *f, cursor body)
 {
     int32_t height;
     if (!f->found || f->stream + 1 != f->streams || f->coding[0] != '\0')
@@ -105,7 +105,7 @@ static bool is_jpeg(const char coding[4])
     return is(coding, "MJPG") || is(coding, "mjpg") || is(coding, "JPEG") || is(coding, "jpeg");
 }
 
-static mote_status check_coding(avi_film *f, mote_error *err)
+static mote_status check_coding(avi_video *f, mote_error *err)
 {
     if (!f->found)
         return err_set(err, MOTE_E_UNSUPPORTED, "an AVI without pictures");
@@ -120,11 +120,11 @@ static mote_status check_coding(avi_film *f, mote_error *err)
                    f->coding);
 }
 
-mote_status avi_open(avi_film *f, str file, mote_error *err)
+mote_status avi_open(avi_video *f, str file, mote_error *err)
 {
     avi_piece piece;
     bool whole = true;
-    *f = (avi_film){.c = {.p = (const unsigned char *)file.p, .n = file.n}};
+    *f = (avi_video){.c = {.p = (const unsigned char *)file.p, .n = file.n}};
     while (whole && next_piece(f, &piece)) {
         if (piece.list && is(piece.name, "movi"))
             return check_coding(f, err);
@@ -139,16 +139,16 @@ mote_status avi_open(avi_film *f, str file, mote_error *err)
 /* ---- frames ---- */
 
 /* "00dc": two digits for the stream, then what it is; "db" means the same here. */
-static bool is_frame(const avi_film *f, const avi_piece *piece)
+static bool is_frame(const avi_video *f, const avi_piece *piece)
 {
     const char *n = piece->name;
     return !piece->list && n[0] == (char)('0' + f->stream / 10 % 10) &&
            n[1] == (char)('0' + f->stream % 10) && n[2] == 'd' && (n[3] == 'c' || n[3] == 'b');
 }
 
-bool avi_next(void *film, str *jpeg)
+bool avi_next(void *video, str *jpeg)
 {
-    avi_film *f = film;
+    avi_video *f = video;
     avi_piece piece;
     while (next_piece(f, &piece)) {
         if (!is_frame(f, &piece))

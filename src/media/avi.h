@@ -14,7 +14,7 @@
 
 enum { AVI_DEPTH = 4 }; /* RIFF, movi, rec: a file that goes deeper is passed over there */
 
-typedef struct avi_film {
+typedef struct avi_video {
     cursor c;
     size_t ends[AVI_DEPTH]; /* of the lists that it stands in */
     unsigned depth;
@@ -25,12 +25,12 @@ typedef struct avi_film {
     uint32_t height; /* of a frame, as the header says */
     double fps;      /* 0: it does not say */
     str last;        /* the frame before, for those that say "as before" */
-} avi_film;
+} avi_video;
 
 /* Reads the headers. MOTE_E_FORMAT: damaged; MOTE_E_UNSUPPORTED: its pictures are not JPEGs. The
  * film looks into `file` and holds nothing else. */
-mote_status avi_open(avi_film *film, str file, mote_error *err);
-/* The JPEG of the next frame; false: that was the last whole one. `film` is an avi_film. */
-bool avi_next(void *film, str *jpeg);
+mote_status avi_open(avi_video *video, str file, mote_error *err);
+/* The JPEG of the next frame; false: that was the last whole one. `film` is an avi_video. */
+bool avi_next(void *video, str *jpeg);
 
 #endif

@@ -17,7 +17,7 @@ static const media_codec codecs[] = {
     [MEDIA_WEBP] = {"WebP", media_probe_webp, media_decode_webp},
     [MEDIA_GIF] = {"GIF", media_probe_gif, media_decode_gif},
     [MEDIA_AVI] = {"AVI", media_probe_avi, media_decode_avi},
-    [MEDIA_FILM] = {"film", NULL, NULL},
+    [MEDIA_VIDEO] = {"film", NULL, NULL},
 };
 
 static media_codec foreign; /* set once, at the start of the program that has one */
@@ -45,7 +45,7 @@ media_format media_format_of(str file)
     if (begins(file, 0, "RIFF", 4) && begins(file, 8, "AVI ", 4))
         return MEDIA_AVI;
     if (begins(file, 4, "ftyp", 4) || begins(file, 0, "\x1a\x45\xdf\xa3", 4))
-        return MEDIA_FILM;
+        return MEDIA_VIDEO;
     return MEDIA_UNKNOWN;
 }
 
@@ -65,33 +65,33 @@ mote_status media_check_size(uint64_t width, uint64_t height, mote_error *err)
     return MOTE_OK;
 }
 
-static size_t picture_bytes(const media_picture *picture)
+static size_t image_bytes(const media_frame *image)
 {
-    return (size_t)picture->width * picture->height * 3;
+    return (size_t)image->width * image->height * 3;
 }
 
-void media_picture_fini(media_picture *picture)
+void media_frame_fini(media_frame *image)
 {
-    mem_unmap(picture->rgb, 0, picture_bytes(picture));
-    picture->rgb = NULL;
+    mem_unmap(image->rgb, 0, image_bytes(image));
+    image->rgb = NULL;
 }
 
-mote_status media_picture_new(media_picture *out, uint32_t width, uint32_t height, mote_error *err)
+mote_status media_frame_new(media_frame *out, uint32_t width, uint32_t height, mote_error *err)
 {
-    *out = (media_picture){.width = width, .height = height};
+    *out = (media_frame){.width = width, .height = height};
     TRY(media_check_size(width, height, err));
-    out->rgb = mem_map(0, picture_bytes(out));
+    out->rgb = mem_map(0, image_bytes(out));
     return out->rgb != NULL
                ? MOTE_OK
                : err_set(err, MOTE_E_MEMORY, "no memory for a picture of %u x %u", width, height);
 }
 
-mote_status media_check_bytes(uint64_t bytes, bool film, mote_error *err)
+mote_status media_check_bytes(uint64_t bytes, bool video, mote_error *err)
 {
-    const uint64_t most = film ? MEDIA_MAX_FILM_BYTES : MEDIA_MAX_BYTES;
+    const uint64_t most = video ? MEDIA_MAX_VIDEO_BYTES : MEDIA_MAX_BYTES;
     if (bytes > most)
         return err_set(err, MOTE_E_FULL, "a %s of %llu bytes; the most is %llu",
-                       film ? "film" : "picture file", (unsigned long long)bytes,
+                       video ? "film" : "picture file", (unsigned long long)bytes,
                        (unsigned long long)most);
     return MOTE_OK;
 }
@@ -99,10 +99,10 @@ mote_status media_check_bytes(uint64_t bytes, bool film, mote_error *err)
 static mote_status find_codec(str file, const media_codec **out, mote_error *err)
 {
     const media_format format = media_format_of(file);
-    *out = format == MEDIA_FILM ? &foreign : &codecs[format];
+    *out = format == MEDIA_VIDEO ? &foreign : &codecs[format];
     if ((*out)->probe != NULL)
         return MOTE_OK;
-    if (format == MEDIA_FILM)
+    if (format == MEDIA_VIDEO)
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "MP4, MKV and WebM need mote-media-ffmpeg beside mote, which a build with "
                        "-DMOTE_FFMPEG=ON has; or ffmpeg -i FILM -c:v mjpeg -q:v 3 film.avi makes a "

@@ -18,7 +18,7 @@
 
 enum {
     MEDIA_MAX_BYTES = 20 << 20,
-    MEDIA_MAX_FILM_BYTES = 256 << 20,
+    MEDIA_MAX_VIDEO_BYTES = 256 << 20,
     MEDIA_MAX_PIXELS = 40000000, /* of a frame */
     MEDIA_MAX_SIDE = 65535,
     MEDIA_MAX_FRAMES = 4096,   /* of a file; more are not looked at */
@@ -33,7 +33,7 @@ typedef enum media_format {
     MEDIA_WEBP,
     MEDIA_GIF,
     MEDIA_AVI,
-    MEDIA_FILM /* MP4, MKV, WebM: not built in */
+    MEDIA_VIDEO /* MP4, MKV, WebM: not built in */
 } media_format;
 
 media_format media_format_of(str file);
@@ -51,12 +51,12 @@ typedef struct media_info {
  * formats; MOTE_E_FULL: beyond the limits above. */
 mote_status media_probe(str file, media_info *out, mote_error *err);
 /* MOTE_E_FULL: so many bytes are too much for a picture, or for a film. */
-mote_status media_check_bytes(uint64_t bytes, bool film, mote_error *err);
+mote_status media_check_bytes(uint64_t bytes, bool video, mote_error *err);
 
 /* Pixels of frame `i`, which the function may change but not keep. Returns which frame it wants
  * next, a later one, or MEDIA_ENOUGH. */
 #define MEDIA_ENOUGH UINT32_MAX
-typedef uint32_t media_frame_fn(void *with, uint32_t i, const media_picture *frame);
+typedef uint32_t media_frame_fn(void *with, uint32_t i, const media_frame *frame);
 
 /* Decodes frames one after the other, the first always, others that nobody wants perhaps. Statuses
  * as above. */

@@ -19,13 +19,13 @@
 enum { IO_BYTES = 65536 };
 
 /* Times of frames, sorted, in units of the stream. */
-typedef struct film_index {
+typedef struct video_index {
     int64_t *shown;  /* [n]: of frame i; NULL: not known, all of them are decoded and counted */
     int64_t *begins; /* [n_begins]: of those that stand for themselves */
     uint32_t n, n_begins, room;
-} film_index;
+} video_index;
 
-typedef struct film {
+typedef struct video {
     str file;
     int64_t pos;
     AVIOContext *io;
@@ -36,15 +36,15 @@ typedef struct film {
     AVFrame *frame, *rgb;
     struct SwsContext *colours;
     bool ended; /* no more packets */
-    film_index index;
+    video_index index;
     int64_t began; /* time of the frame that stands for itself from which we decode */
-} film;
+} video;
 
 /* ---- the file ---- */
 
 static int read_file(void *with, uint8_t *to, int wanted)
 {
-    film *f = with;
+    video *f = with;
     const int64_t left = (int64_t)f->file.n - f->pos;
     const int n = wanted < left ? wanted : (int)left;
     if (n <= 0)
@@ -56,7 +56,7 @@ static int read_file(void *with, uint8_t *to, int wanted)
 
 static int64_t seek_file(void *with, int64_t offset, int whence)
 {
-    film *f = with;
+    video *f = with;
     const int64_t size = (int64_t)f->file.n;
     if (whence == AVSEEK_SIZE)
         return size;
@@ -67,7 +67,7 @@ static int64_t seek_file(void *with, int64_t offset, int whence)
     return f->pos;
 }
 
-static void close_film(film *f)
+static void close_video(video *f)
 {
     sws_freeContext(f->colours);
     av_frame_free(&f->frame);
@@ -80,7 +80,7 @@ static void close_film(film *f)
     avio_context_free(&f->io);
 }
 
-static bool open_format(film *f)
+static bool open_format(video *f)
 {
     unsigned char *buffer = av_malloc(IO_BYTES);
     f->io = avio_alloc_context(buffer, IO_BYTES, 0, f, read_file, NULL, seek_file);
@@ -94,7 +94,7 @@ static bool open_format(film *f)
            avformat_find_stream_info(f->format, NULL) >= 0;
 }
 
-static bool open_codec(film *f)
+static bool open_codec(video *f)
 {
     const AVCodec *decoder = NULL;
     const int best = av_find_best_stream(f->format, AVMEDIA_TYPE_VIDEO, -1, -1, &decoder, 0);
@@ -116,18 +116,18 @@ static bool open_codec(film *f)
     return avcodec_open2(f->codec, decoder, NULL) == 0;
 }
 
-static mote_status open_film(film *f, str file, mote_error *err)
+static mote_status open_video(video *f, str file, mote_error *err)
 {
-    *f = (film){.file = file};
+    *f = (video){.file = file};
     if (open_format(f) && open_codec(f))
         return MOTE_OK;
-    close_film(f);
+    close_video(f);
     return err_set(err, MOTE_E_FORMAT, "the film cannot be read");
 }
 
 /* ---- what it holds ---- */
 
-static double speed_of(const film *f)
+static double speed_of(const video *f)
 {
     const AVRational told = f->stream->avg_frame_rate, least = f->stream->r_frame_rate;
     const AVRational rate = told.num > 0 && told.den > 0 ? told : least;
@@ -136,8 +136,8 @@ static double speed_of(const film *f)
 
 mote_status media_probe_ffmpeg(str file, media_info *out, mote_error *err)
 {
-    film f;
-    TRY(open_film(&f, file, err));
+    video f;
+    TRY(open_video(&f, file, err));
     out->width = (uint32_t)f.codec->width;
     out->height = (uint32_t)f.codec->height;
     out->fps = speed_of(&f);
@@ -147,12 +147,12 @@ mote_status media_probe_ffmpeg(str file, media_info *out, mote_error *err)
             out->frames++;
         av_packet_unref(f.packet);
     }
-    close_film(&f);
+    close_video(&f);
     return out->frames > 0 ? MOTE_OK : err_set(err, MOTE_E_FORMAT, "a film without frames");
 }
 
 /* As EXIF numbers the ways a picture may lie. */
-static unsigned orientation_of(const film *f)
+static unsigned orientation_of(const video *f)
 {
     const uint8_t *matrix = av_stream_get_side_data(f->stream, AV_PKT_DATA_DISPLAYMATRIX, NULL);
     if (matrix == NULL)
@@ -170,11 +170,11 @@ static unsigned orientation_of(const film *f)
 
 /* ---- what nobody wants ---- */
 
-static void index_fini(film_index *x)
+static void index_fini(video_index *x)
 {
     mem_free(x->shown);
     mem_free(x->begins);
-    *x = (film_index){0};
+    *x = (video_index){0};
 }
 
 /* Puts a time in its place among n. Packets stand near theirs; qsort would ask the system for
@@ -192,7 +192,7 @@ static bool put_time(int64_t *times, uint32_t n, int64_t time)
     return i == 0 || times[i - 1] < time;
 }
 
-static bool index_grow(film_index *x)
+static bool index_grow(video_index *x)
 {
     const uint32_t room = x->room > 0 ? 2 * x->room : 1024;
     int64_t *shown = mem_resize(x->shown, x->room, room, sizeof *shown);
@@ -203,7 +203,7 @@ static bool index_grow(film_index *x)
     return shown != NULL && begins != NULL;
 }
 
-static bool index_add(film_index *x, const AVPacket *packet)
+static bool index_add(video_index *x, const AVPacket *packet)
 {
     if (packet->pts == AV_NOPTS_VALUE || x->n == MEDIA_MAX_JPEGS ||
         (x->n == x->room && !index_grow(x)) || !put_time(x->shown, x->n++, packet->pts))
@@ -212,10 +212,10 @@ static bool index_add(film_index *x, const AVPacket *packet)
 }
 
 /* Reads the film to its end. Packets of VP8 need not be frames. */
-static void read_index(film *f, film_index *out)
+static void read_index(video *f, video_index *out)
 {
     bool sound = f->codec->codec_id != AV_CODEC_ID_VP8;
-    *out = (film_index){0};
+    *out = (video_index){0};
     while (sound && av_read_frame(f->format, f->packet) >= 0) {
         if (f->packet->stream_index == f->stream->index &&
             !(f->packet->flags & AV_PKT_FLAG_DISCARD))
@@ -242,9 +242,9 @@ static uint32_t earlier(const int64_t *times, uint32_t n, int64_t time)
 
 /* Does the decoder need this packet for frame `wanted`? From a frame on that stands for itself
  * nothing before it is needed; and what no other frame is made of only if it is itself wanted. */
-static bool is_needed(film *f, uint32_t wanted)
+static bool is_needed(video *f, uint32_t wanted)
 {
-    const film_index *x = &f->index;
+    const video_index *x = &f->index;
     const AVPacket *packet = f->packet;
     if (x->shown == NULL || wanted >= x->n)
         return true;
@@ -263,7 +263,7 @@ static bool is_needed(film *f, uint32_t wanted)
 
 /* ---- frames ---- */
 
-static void feed(film *f, uint32_t wanted)
+static void feed(video *f, uint32_t wanted)
 {
     if (av_read_frame(f->format, f->packet) < 0) {
         f->ended = true;
@@ -276,7 +276,7 @@ static void feed(film *f, uint32_t wanted)
 }
 
 /* The next one that is decoded, for somebody who wants frame `wanted`. */
-static bool next_frame(film *f, uint32_t wanted)
+static bool next_frame(video *f, uint32_t wanted)
 {
     for (;;) {
         const int got = avcodec_receive_frame(f->codec, f->frame);
@@ -289,7 +289,7 @@ static bool next_frame(film *f, uint32_t wanted)
 }
 
 /* Rows go through a buffer of the library's own, because it writes behind their ends. */
-static bool to_rgb(film *f)
+static bool to_rgb(video *f)
 {
     const AVFrame *in = f->frame;
     int *inverse, *table, from_full, to_full, brightness, contrast, saturation;
@@ -311,33 +311,33 @@ static bool to_rgb(film *f)
                      f->rgb->data, f->rgb->linesize) == in->height;
 }
 
-static mote_status make_picture(film *f, media_picture *out, mote_error *err)
+static mote_status make_image(video *f, media_frame *out, mote_error *err)
 {
     TRY(media_check_size((uint64_t)f->frame->width, (uint64_t)f->frame->height, err));
     if (!to_rgb(f))
         return err_set(err, MOTE_E_FORMAT, "a frame of the film cannot be converted");
-    TRY(media_picture_new(out, (uint32_t)f->rgb->width, (uint32_t)f->rgb->height, err));
+    TRY(media_frame_new(out, (uint32_t)f->rgb->width, (uint32_t)f->rgb->height, err));
     for (uint32_t y = 0; y < out->height; y++)
         memcpy(out->rgb + (size_t)y * out->width * 3,
                f->rgb->data[0] + (ptrdiff_t)y * f->rgb->linesize[0], (size_t)out->width * 3);
     const mote_status status = media_orient(out, orientation_of(f), err);
     if (status != MOTE_OK)
-        media_picture_fini(out);
+        media_frame_fini(out);
     return status;
 }
 
 /* Number of the frame that was decoded, the `counted`-th of all. */
-static uint32_t number_of(const film *f, uint32_t counted)
+static uint32_t number_of(const video *f, uint32_t counted)
 {
-    const film_index *x = &f->index;
+    const video_index *x = &f->index;
     return x->shown == NULL ? counted : earlier(x->shown, x->n, f->frame->best_effort_timestamp);
 }
 
 /* A frame that cannot be had is replaced by the next one; a film that has fewer than it announced
  * goes on showing its last. */
-static mote_status decode(film *f, media_frame_fn *frame, void *with, mote_error *err)
+static mote_status decode(video *f, media_frame_fn *frame, void *with, mote_error *err)
 {
-    media_picture picture = {0};
+    media_frame image = {0};
     mote_status status = MOTE_OK;
     uint32_t wanted = 0;
     for (uint32_t n = 0; status == MOTE_OK && wanted != MEDIA_ENOUGH && next_frame(f, wanted);
@@ -345,31 +345,31 @@ static mote_status decode(film *f, media_frame_fn *frame, void *with, mote_error
         const uint32_t i = number_of(f, n);
         if (i < wanted)
             continue;
-        media_picture_fini(&picture);
-        picture = (media_picture){0};
-        status = make_picture(f, &picture, err);
+        media_frame_fini(&image);
+        image = (media_frame){0};
+        status = make_image(f, &image, err);
         while (status == MOTE_OK && wanted <= i)
-            wanted = frame(with, wanted, &picture);
+            wanted = frame(with, wanted, &image);
     }
-    while (status == MOTE_OK && picture.rgb != NULL && wanted < MEDIA_MAX_JPEGS)
-        wanted = frame(with, wanted, &picture);
-    media_picture_fini(&picture);
+    while (status == MOTE_OK && image.rgb != NULL && wanted < MEDIA_MAX_JPEGS)
+        wanted = frame(with, wanted, &image);
+    media_frame_fini(&image);
     return status;
 }
 
 mote_status media_decode_ffmpeg(str file, media_frame_fn *frame, void *with, mote_error *err)
 {
-    film f;
-    film_index index;
-    TRY(open_film(&f, file, err));
+    video f;
+    video_index index;
+    TRY(open_video(&f, file, err));
     read_index(&f, &index);
-    close_film(&f);
-    mote_status status = open_film(&f, file, err);
+    close_video(&f);
+    mote_status status = open_video(&f, file, err);
     if (status == MOTE_OK) {
         f.index = index;
         f.began = index.shown != NULL ? index.begins[0] : 0;
         status = decode(&f, frame, with, err);
-        close_film(&f);
+        close_video(&f);
     }
     index_fini(&index);
     return status;

@@ -15,7 +15,7 @@
 typedef struct gif_run {
     GifFileType *gif;
     str left;                     /* of the file */
-    media_picture canvas, before; /* before: to take a frame back to */
+    media_frame canvas, before;   /* before: to take a frame back to */
     uint8_t *line;                /* [width] colour numbers */
     GraphicsControlBlock control; /* of the next frame */
     bool has_control;
@@ -51,8 +51,8 @@ static void close_gif(gif_run *run)
     int error;
     if (run->gif != NULL)
         DGifCloseFile(run->gif, &error);
-    media_picture_fini(&run->canvas);
-    media_picture_fini(&run->before);
+    media_frame_fini(&run->canvas);
+    media_frame_fini(&run->before);
     mem_free(run->line);
 }
 
@@ -73,7 +73,7 @@ static bool read_extension(gif_run *run)
 
 /* ---- painting ---- */
 
-static void fill(media_picture *canvas, const GifImageDesc *at, const uint8_t colour[3])
+static void fill(media_frame *canvas, const GifImageDesc *at, const uint8_t colour[3])
 {
     for (int y = at->Top; y < at->Top + at->Height && y < (int)canvas->height; y++)
         for (int x = at->Left; x < at->Left + at->Width && x < (int)canvas->width; x++)
@@ -130,8 +130,8 @@ static bool paint_lines(gif_run *run, const ColorMapObject *map, int transparent
 static mote_status make_canvas(gif_run *run, mote_error *err)
 {
     const GifFileType *gif = run->gif;
-    TRY(media_picture_new(&run->canvas, (uint32_t)gif->SWidth, (uint32_t)gif->SHeight, err));
-    TRY(media_picture_new(&run->before, (uint32_t)gif->SWidth, (uint32_t)gif->SHeight, err));
+    TRY(media_frame_new(&run->canvas, (uint32_t)gif->SWidth, (uint32_t)gif->SHeight, err));
+    TRY(media_frame_new(&run->before, (uint32_t)gif->SWidth, (uint32_t)gif->SHeight, err));
     return MOTE_OK;
 }
 

@@ -22,7 +22,7 @@ typedef struct jpeg_run {
     struct jpeg_source_mgr source;
     jmp_buf escape;
     char message[JMSG_LENGTH_MAX];
-    media_picture picture;
+    media_frame image;
     uint8_t *row; /* of samples as the library gives them */
 } jpeg_run;
 
@@ -116,7 +116,7 @@ static mote_status read_rows(jpeg_run *run, mote_error *err)
 {
     struct jpeg_decompress_struct *info = &run->info;
     jpeg_read_header(info, TRUE);
-    TRY(media_picture_new(&run->picture, info->image_width, info->image_height, err));
+    TRY(media_frame_new(&run->image, info->image_width, info->image_height, err));
     info->out_color_space = info->num_components == 1   ? JCS_GRAYSCALE
                             : info->num_components == 4 ? JCS_CMYK
                                                         : JCS_RGB;
@@ -125,7 +125,7 @@ static mote_status read_rows(jpeg_run *run, mote_error *err)
     if (run->row == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a row of a JPEG");
     while (info->output_scanline < info->output_height) {
-        uint8_t *to = run->picture.rgb + (size_t)info->output_scanline * info->output_width * 3;
+        uint8_t *to = run->image.rgb + (size_t)info->output_scanline * info->output_width * 3;
         JSAMPROW rows[1] = {run->row};
         jpeg_read_scanlines(info, rows, 1);
         convert(run->row, info->output_width, info->output_components, to);
@@ -154,16 +154,16 @@ mote_status media_jpeg_size(str file, uint32_t *width, uint32_t *height, mote_er
     return status;
 }
 
-mote_status media_jpeg_picture(str file, media_picture *out, mote_error *err)
+mote_status media_jpeg_image(str file, media_frame *out, mote_error *err)
 {
     jpeg_run run = {0};
     mote_status status = with_library(&run, file, false, err);
     if (status == MOTE_OK)
-        status = media_orient(&run.picture, orientation_of(&run), err);
+        status = media_orient(&run.image, orientation_of(&run), err);
     jpeg_destroy_decompress(&run.info);
     mem_free(run.row);
     if (status != MOTE_OK)
-        media_picture_fini(&run.picture);
-    *out = run.picture;
+        media_frame_fini(&run.image);
+    *out = run.image;
     return status;
 }

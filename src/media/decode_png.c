@@ -21,7 +21,7 @@ typedef struct png_run {
     str left; /* of the file */
     jmp_buf escape;
     char message[128];
-    media_picture picture;
+    media_frame image;
     uint8_t *rows; /* [height][row_bytes], as the library gives them */
     size_t rows_bytes;
     png_bytep *row_starts; /* [height] */
@@ -83,7 +83,7 @@ static void choose_form(png_run *run)
 
 static void convert(const png_run *run, const uint8_t *from, size_t channels, uint8_t *to)
 {
-    for (uint32_t x = 0; x < run->picture.width; x++, to += 3) {
+    for (uint32_t x = 0; x < run->image.width; x++, to += 3) {
         if (run->cut_gray) {
             memset(to, from[0] != 0 ? 255 : from[1], 3);
             from += 2;
@@ -100,7 +100,7 @@ static mote_status read_rows(png_run *run, mote_error *err)
 {
     const uint32_t width = png_get_image_width(run->png, run->info);
     const uint32_t height = png_get_image_height(run->png, run->info);
-    TRY(media_picture_new(&run->picture, width, height, err));
+    TRY(media_frame_new(&run->image, width, height, err));
     choose_form(run);
     const size_t row_bytes = png_get_rowbytes(run->png, run->info);
     const size_t channels = png_get_channels(run->png, run->info);
@@ -114,7 +114,7 @@ static mote_status read_rows(png_run *run, mote_error *err)
     png_read_image(run->png, run->row_starts);
     png_read_end(run->png, run->info);
     for (uint32_t y = 0; y < height; y++)
-        convert(run, run->row_starts[y], channels, run->picture.rgb + (size_t)y * width * 3);
+        convert(run, run->row_starts[y], channels, run->image.rgb + (size_t)y * width * 3);
     return MOTE_OK;
 }
 
@@ -154,10 +154,10 @@ mote_status media_decode_png(str file, media_frame_fn *frame, void *with, mote_e
     mem_unmap(run.rows, 0, run.rows_bytes);
     mem_free(run.row_starts);
     if (status == MOTE_OK)
-        status = media_orient(&run.picture, orientation_of(&run), err);
+        status = media_orient(&run.image, orientation_of(&run), err);
     png_destroy_read_struct(&run.png, &run.info, NULL);
     if (status == MOTE_OK)
-        frame(with, 0, &run.picture);
-    media_picture_fini(&run.picture);
+        frame(with, 0, &run.image);
+    media_frame_fini(&run.image);
     return status;
 }

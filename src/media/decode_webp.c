@@ -54,15 +54,15 @@ static mote_status hand_over(const uint8_t *rgba, uint32_t i, const WebPAnimInfo
                              unsigned orientation, media_frame_fn *frame, void *with,
                              uint32_t *wanted, mote_error *err)
 {
-    media_picture picture;
-    TRY(media_picture_new(&picture, info->canvas_width, info->canvas_height, err));
-    const size_t n = (size_t)picture.width * picture.height;
+    media_frame image;
+    TRY(media_frame_new(&image, info->canvas_width, info->canvas_height, err));
+    const size_t n = (size_t)image.width * image.height;
     for (size_t p = 0; p < n; p++)
-        memcpy(picture.rgb + p * 3, rgba + p * 4, 3);
-    const mote_status status = media_orient(&picture, orientation, err);
+        memcpy(image.rgb + p * 3, rgba + p * 4, 3);
+    const mote_status status = media_orient(&image, orientation, err);
     if (status == MOTE_OK)
-        *wanted = frame(with, i, &picture);
-    media_picture_fini(&picture);
+        *wanted = frame(with, i, &image);
+    media_frame_fini(&image);
     return status;
 }
 

@@ -52,27 +52,27 @@ static void fit(double frames, double counted, double width, double height, medi
     *out_height = (uint32_t)h;
 }
 
-mote_status media_fit_picture(uint32_t width, uint32_t height, media_limits limits,
-                              uint32_t *out_width, uint32_t *out_height, mote_error *err)
+mote_status media_resize_image(uint32_t width, uint32_t height, media_limits limits,
+                               uint32_t *out_width, uint32_t *out_height, mote_error *err)
 {
     TRY(check_sides(width, height, err));
     if (limits.most == 0)
-        limits.most = MEDIA_PICTURE_MAX;
+        limits.most = MEDIA_IMAGE_MAX;
     if (limits.least == 0)
-        limits.least = limits.most < MEDIA_PICTURE_MIN ? limits.most : MEDIA_PICTURE_MIN;
+        limits.least = limits.most < MEDIA_IMAGE_MIN ? limits.most : MEDIA_IMAGE_MIN;
     fit(1, 1, width, height, limits, out_width, out_height);
     return MOTE_OK;
 }
 
-mote_status media_fit_film(uint32_t n, uint32_t width, uint32_t height, media_limits limits,
-                           uint32_t *out_width, uint32_t *out_height, mote_error *err)
+mote_status media_resize_video(uint32_t n, uint32_t width, uint32_t height, media_limits limits,
+                               uint32_t *out_width, uint32_t *out_height, mote_error *err)
 {
     TRY(check_sides(width, height, err));
     double w = width, h = height;
     if (limits.most == 0)
-        limits.most = MEDIA_FILM_MAX;
+        limits.most = MEDIA_VIDEO_MAX;
     if (limits.least == 0)
-        limits.least = limits.most < MEDIA_FILM_MIN ? limits.most : MEDIA_FILM_MIN;
+        limits.least = limits.most < MEDIA_VIDEO_MIN ? limits.most : MEDIA_VIDEO_MIN;
     if (w < MEDIA_SIDE || h < MEDIA_SIDE) {
         const double grow = fmax(MEDIA_SIDE / w, MEDIA_SIDE / h);
         w = (double)(uint32_t)(w * grow);
@@ -84,7 +84,7 @@ mote_status media_fit_film(uint32_t n, uint32_t width, uint32_t height, media_li
 
 uint32_t media_frames_wanted(uint32_t total, double fps)
 {
-    const double n = total / (fps > 0 ? fps : 24.0) * MEDIA_FILM_FPS;
+    const double n = total / (fps > 0 ? fps : 24.0) * MEDIA_VIDEO_FPS;
     uint32_t wanted = n < MEDIA_FRAMES_MIN   ? MEDIA_FRAMES_MIN
                       : n > MEDIA_FRAMES_MAX ? MEDIA_FRAMES_MAX
                                              : (uint32_t)n;

@@ -20,11 +20,11 @@ enum {
     MEDIA_SIDE = 32,
     MEDIA_TOKEN_PIXELS = MEDIA_SIDE * MEDIA_SIDE,
     MEDIA_RATIO = 200, /* the longest side against the shortest */
-    MEDIA_PICTURE_MIN = 65536,
-    MEDIA_PICTURE_MAX = 16777216,
-    MEDIA_FILM_MIN = 4096,
-    MEDIA_FILM_MAX = 25165824, /* of all frames together */
-    MEDIA_FILM_FPS = 2,
+    MEDIA_IMAGE_MIN = 65536,
+    MEDIA_IMAGE_MAX = 16777216,
+    MEDIA_VIDEO_MIN = 4096,
+    MEDIA_VIDEO_MAX = 25165824, /* of all frames together */
+    MEDIA_VIDEO_FPS = 2,
     MEDIA_FRAMES_MIN = 4,
     MEDIA_FRAMES_MAX = 768
 };
@@ -35,11 +35,11 @@ typedef struct media_limits {
 } media_limits;
 
 /* MOTE_E_ARG: one side is more than MEDIA_RATIO times the other. */
-mote_status media_fit_picture(uint32_t width, uint32_t height, media_limits limits,
-                              uint32_t *out_width, uint32_t *out_height, mote_error *err);
+mote_status media_resize_image(uint32_t width, uint32_t height, media_limits limits,
+                               uint32_t *out_width, uint32_t *out_height, mote_error *err);
 /* So with n frames of a film. */
-mote_status media_fit_film(uint32_t n, uint32_t width, uint32_t height, media_limits limits,
-                           uint32_t *out_width, uint32_t *out_height, mote_error *err);
+mote_status media_resize_video(uint32_t n, uint32_t width, uint32_t height, media_limits limits,
+                               uint32_t *out_width, uint32_t *out_height, mote_error *err);
 
 /* How many of `total` frames at `fps` (0: not known, 24) are looked at; then number i of them. */
 uint32_t media_frames_wanted(uint32_t total, double fps);

@@ -7,9 +7,9 @@
 #include "media/worker.h"
 
 /* How many pictures it makes. */
-size_t media_pairs(const media_seen *seen, bool film);
-/* Number i of them, and its time; as mote_picture_new. */
-mote_status media_pair(const media_seen *seen, bool film, size_t i, const mote_model *model,
-                       uint32_t threads, mote_picture **out, double *seconds, mote_error *err);
+size_t media_pairs(const media_frames *seen, bool video);
+/* Number i of them, and its time; as mote_image_new. */
+mote_status media_pair(const media_frames *seen, bool video, size_t i, const mote_model *model,
+                       uint32_t threads, mote_image **out, double *seconds, mote_error *err);
 
 #endif

@@ -119,7 +119,7 @@ static mote_status in_frame(uint32_t i, mote_status status, mote_error *err)
     return status;
 }
 
-static mote_status no_picture(mote_error *err)
+static mote_status no_image(mote_error *err)
 {
     return err_set(err, MOTE_E_FORMAT, "an AVI without a whole picture");
 }
@@ -131,14 +131,14 @@ static mote_status decode_frames(next_frame_fn *next, void *from, media_frame_fn
     uint32_t wanted = 0, i = 0;
     str jpeg;
     for (; wanted != MEDIA_ENOUGH && i < MEDIA_MAX_JPEGS && next(from, &jpeg); i++) {
-        media_picture picture;
+        media_frame image;
         if (i < wanted)
             continue;
-        TRY(in_frame(i, media_jpeg_picture(jpeg, &picture, err), err));
-        wanted = frame(with, i, &picture);
-        media_picture_fini(&picture);
+        TRY(in_frame(i, media_jpeg_image(jpeg, &image, err), err));
+        wanted = frame(with, i, &image);
+        media_frame_fini(&image);
     }
-    return i > 0 ? MOTE_OK : no_picture(err);
+    return i > 0 ? MOTE_OK : no_image(err);
 }
 
 /* ---- JPEG ---- */
@@ -163,33 +163,33 @@ mote_status media_decode_jpeg(str file, media_frame_fn *frame, void *with, mote_
 
 /* Two half pictures in a frame, one above the other's lines: the header's height is twice theirs.
  */
-static mote_status check_halves(const avi_film *film, uint32_t height, mote_error *err)
+static mote_status check_halves(const avi_video *video, uint32_t height, mote_error *err)
 {
-    if (film->height / 2 >= height)
+    if (video->height / 2 >= height)
         return err_set(err, MOTE_E_UNSUPPORTED,
                        "an interlaced AVI: its pictures have %u lines, its film %u", height,
-                       film->height);
+                       video->height);
     return MOTE_OK;
 }
 
 mote_status media_probe_avi(str file, media_info *out, mote_error *err)
 {
-    avi_film film, again;
+    avi_video video, again;
     str first;
-    TRY(avi_open(&film, file, err));
-    again = film;
+    TRY(avi_open(&video, file, err));
+    again = video;
     if (!avi_next(&again, &first))
-        return no_picture(err);
+        return no_image(err);
     TRY(media_jpeg_size(first, &out->width, &out->height, err));
-    TRY(check_halves(&film, out->height, err));
-    out->frames = count_frames(avi_next, &film);
-    out->fps = film.fps > 0 ? film.fps : MEDIA_UNTOLD_FPS;
+    TRY(check_halves(&video, out->height, err));
+    out->frames = count_frames(avi_next, &video);
+    out->fps = video.fps > 0 ? video.fps : MEDIA_UNTOLD_FPS;
     return MOTE_OK;
 }
 
 mote_status media_decode_avi(str file, media_frame_fn *frame, void *with, mote_error *err)
 {
-    avi_film film;
-    TRY(avi_open(&film, file, err));
-    return decode_frames(avi_next, &film, frame, with, err);
+    avi_video video;
+    TRY(avi_open(&video, file, err));
+    return decode_frames(avi_next, &video, frame, with, err);
 }

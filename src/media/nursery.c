@@ -28,16 +28,17 @@
 enum { HELPER_PATH_BYTES = 4096, LOADER_PATH_BYTES = 4096, MINUTE = 60 };
 
 /* What it is called by. Its socket is its standard input. */
-static const char nursery_name[] = "mote-media-nursery";
+static const char fork_server_name[] = "mote-media-nursery";
 
-struct media_nursery {
+struct fork_server {
     pthread_mutex_t lock; /* of all that follows */
     int control;          /* the program's end; -1: there is no nursery */
     pid_t pid;
-    uint64_t number;                        /* of this one, from 1 */
-    double starts[NURSERY_STARTS_A_MINUTE]; /* times of the last ones but the first, in a ring */
+    uint64_t number; /* of this one, from 1 */
+    double
+        starts[FORK_SERVER_STARTS_A_MINUTE]; /* times of the last ones but the first, in a ring */
     size_t n_starts;
-    media_nursery_figures figures;
+    fork_server_stats stats;
 };
 
 /* ---- the nursery ---- */
@@ -101,7 +102,7 @@ static _Noreturn void nurse(int control)
         const pid_t child = fork();
         if (child == 0) {
             close(control);
-            if (who == NURSERY_HELPER)
+            if (who == FORK_SERVER_HELPER)
                 become_helper(fd);
             wire_serve(fd);
         }
@@ -124,9 +125,9 @@ static void close_others(void)
         close(fd);
 }
 
-void media_nursery_begin(int argc, char *const *argv)
+void fork_server_begin(int argc, char *const *argv)
 {
-    if (argc != 1 || strcmp(argv[0], nursery_name) != 0)
+    if (argc != 1 || strcmp(argv[0], fork_server_name) != 0)
         return;
     prctl(PR_SET_NAME, "mote-nursery");
     signal(SIGINT, SIG_IGN); /* the program decides when it ends, */
@@ -145,9 +146,9 @@ void media_nursery_begin(int argc, char *const *argv)
 static bool spawn(pid_t *pid, const posix_spawn_file_actions_t *actions,
                   const posix_spawnattr_t *how)
 {
-    char name[sizeof nursery_name], loader[LOADER_PATH_BYTES];
+    char name[sizeof fork_server_name], loader[LOADER_PATH_BYTES];
     const char *libraries = getenv("LD_LIBRARY_PATH");
-    memcpy(name, nursery_name, sizeof name);
+    memcpy(name, fork_server_name, sizeof name);
     snprintf(loader, sizeof loader, "LD_LIBRARY_PATH=%s", libraries != NULL ? libraries : "");
     char *const words[] = {name, NULL};
     char *const surroundings[] = {libraries != NULL ? loader : NULL, NULL};
@@ -176,94 +177,94 @@ static bool start_at(pid_t *pid, int its)
     return started;
 }
 
-static mote_status start_one(media_nursery *nursery, mote_error *err)
+static mote_status start_one(fork_server *fs, mote_error *err)
 {
     int pair[2];
     const bool connected = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
-    const bool started = connected && start_at(&nursery->pid, pair[1]);
+    const bool started = connected && start_at(&fs->pid, pair[1]);
     if (connected)
         close(pair[1]);
     if (connected && !started)
         close(pair[0]);
     if (!started)
         return err_set(err, MOTE_E_IO, "no process for decoding pictures can be started");
-    nursery->control = pair[0];
-    nursery->number++;
+    fs->control = pair[0];
+    fs->number++;
     return MOTE_OK;
 }
 
-mote_status media_nursery_start(media_nursery **out, mote_error *err)
+mote_status fork_server_start(fork_server **out, mote_error *err)
 {
     *out = NULL;
-    media_nursery *nursery = mem_new(1, sizeof *nursery);
-    if (nursery == NULL)
+    fork_server *fs = mem_new(1, sizeof *fs);
+    if (fs == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for decoding pictures");
-    pthread_mutex_init(&nursery->lock, NULL);
-    nursery->control = -1;
-    const mote_status status = start_one(nursery, err);
+    pthread_mutex_init(&fs->lock, NULL);
+    fs->control = -1;
+    const mote_status status = start_one(fs, err);
     if (status != MOTE_OK) {
-        media_nursery_stop(nursery);
+        fork_server_stop(fs);
         return status;
     }
-    *out = nursery;
+    *out = fs;
     return MOTE_OK;
 }
 
-void media_nursery_stop(media_nursery *nursery)
+void fork_server_stop(fork_server *fs)
 {
-    if (nursery == NULL)
+    if (fs == NULL)
         return;
-    if (nursery->control >= 0) {
-        close(nursery->control);
-        waitpid(nursery->pid, NULL, 0);
+    if (fs->control >= 0) {
+        close(fs->control);
+        waitpid(fs->pid, NULL, 0);
     }
-    pthread_mutex_destroy(&nursery->lock);
-    mem_free(nursery);
+    pthread_mutex_destroy(&fs->lock);
+    mem_free(fs);
 }
 
 /* ---- losing it, and starting another; under the lock ---- */
 
-static bool has_hung_up(const media_nursery *nursery)
+static bool has_hung_up(const fork_server *fs)
 {
     char nothing;
-    return recv(nursery->control, &nothing, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+    return recv(fs->control, &nothing, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
 /* It is buried, if it is gone. Its children are not its own any more and finish what they do. */
-static void bury(media_nursery *nursery)
+static void bury(fork_server *fs)
 {
     int how = 0;
-    if (nursery->control < 0 || !has_hung_up(nursery))
+    if (fs->control < 0 || !has_hung_up(fs))
         return;
-    close(nursery->control);
-    nursery->control = -1;
-    const bool known = waitpid(nursery->pid, &how, 0) == nursery->pid;
-    nursery->figures.lost++;
-    nursery->figures.signal = known && WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    close(fs->control);
+    fs->control = -1;
+    const bool known = waitpid(fs->pid, &how, 0) == fs->pid;
+    fs->stats.lost++;
+    fs->stats.signal = known && WIFSIGNALED(how) ? WTERMSIG(how) : 0;
 }
 
-static mote_status start_again(media_nursery *nursery, mote_error *err)
+static mote_status start_again(fork_server *fs, mote_error *err)
 {
-    double *oldest = &nursery->starts[nursery->n_starts % NURSERY_STARTS_A_MINUTE];
+    double *oldest = &fs->starts[fs->n_starts % FORK_SERVER_STARTS_A_MINUTE];
     const double now = os_now();
     if (*oldest > 0 && now - *oldest < MINUTE)
         return err_set(
             err, MOTE_E_IO,
             "the process that decodes pictures was started %d times within a minute: it is "
             "started again in %.0f s",
-            NURSERY_STARTS_A_MINUTE, MINUTE - (now - *oldest) + 1);
+            FORK_SERVER_STARTS_A_MINUTE, MINUTE - (now - *oldest) + 1);
     *oldest = now;
-    nursery->n_starts++;
-    return start_one(nursery, err);
+    fs->n_starts++;
+    return start_one(fs, err);
 }
 
-void media_nursery_look(media_nursery *nursery, media_nursery_figures *figures)
+void fork_server_poll(fork_server *fs, fork_server_stats *stats)
 {
-    if (pthread_mutex_trylock(&nursery->lock) != 0)
+    if (pthread_mutex_trylock(&fs->lock) != 0)
         return;
-    bury(nursery);
-    *figures = nursery->figures;
-    pthread_mutex_unlock(&nursery->lock);
+    bury(fs);
+    *stats = fs->stats;
+    pthread_mutex_unlock(&fs->lock);
 }
 
 /* ---- giving it something ---- */
@@ -286,26 +287,26 @@ static bool give(int control, int fd, char who)
     return sendmsg(control, &message, MSG_NOSIGNAL) == 1;
 }
 
-mote_status nursery_send(media_nursery *nursery, int fd, nursery_decoder who, uint64_t *which,
-                         mote_error *err)
+mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder who, uint64_t *which,
+                             mote_error *err)
 {
     mote_status status = MOTE_OK;
-    pthread_mutex_lock(&nursery->lock);
-    bury(nursery);
-    if (nursery->control < 0)
-        status = start_again(nursery, err);
-    *which = nursery->number;
-    if (status == MOTE_OK && !give(nursery->control, fd, (char)who))
+    pthread_mutex_lock(&fs->lock);
+    bury(fs);
+    if (fs->control < 0)
+        status = start_again(fs, err);
+    *which = fs->number;
+    if (status == MOTE_OK && !give(fs->control, fd, (char)who))
         status = err_set(err, MOTE_E_IO, "the process that decodes pictures takes nothing");
-    pthread_mutex_unlock(&nursery->lock);
+    pthread_mutex_unlock(&fs->lock);
     return status;
 }
 
-bool nursery_was_lost(media_nursery *nursery, uint64_t which)
+bool fork_server_was_lost(fork_server *fs, uint64_t which)
 {
-    pthread_mutex_lock(&nursery->lock);
-    bury(nursery);
-    const bool lost = nursery->control < 0 || nursery->number != which;
-    pthread_mutex_unlock(&nursery->lock);
+    pthread_mutex_lock(&fs->lock);
+    bury(fs);
+    const bool lost = fs->control < 0 || fs->number != which;
+    pthread_mutex_unlock(&fs->lock);
     return lost;
 }

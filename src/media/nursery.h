@@ -13,37 +13,40 @@
 
 #include "base/err.h"
 
-typedef struct media_nursery media_nursery;
+typedef struct fork_server fork_server;
 
 /* Starts of a new one within a minute, at most. */
-enum { NURSERY_STARTS_A_MINUTE = 5 };
+enum { FORK_SERVER_STARTS_A_MINUTE = 5 };
 
 /* The first call of main, in every program that starts one: does not return in the nursery. */
-void media_nursery_begin(int argc, char *const *argv);
+void fork_server_begin(int argc, char *const *argv);
 
-mote_status media_nursery_start(media_nursery **out, mote_error *err);
+mote_status fork_server_start(fork_server **out, mote_error *err);
 /* Files that are being decoded are finished. NULL is allowed. */
-void media_nursery_stop(media_nursery *nursery);
+void fork_server_stop(fork_server *fs);
 
-typedef struct media_nursery_figures {
+typedef struct fork_server_stats {
     uint64_t lost; /* it was gone and had not been told to go */
     int signal;    /* that ended the last of these; 0: none did, or it is not known */
-} media_nursery_figures;
+} fork_server_stats;
 
 /* Looks whether it is there, and never waits: while it is being started the figures stay as they
  * were. Any thread. */
-void media_nursery_look(media_nursery *nursery, media_nursery_figures *figures);
+void fork_server_poll(fork_server *fs, fork_server_stats *stats);
 
 /* ---- for worker.c ---- */
 
 /* Who decodes: a byte that goes with a socket. */
-typedef enum nursery_decoder { NURSERY_BUILT_IN = 0, NURSERY_HELPER = 1 } nursery_decoder;
+typedef enum fork_server_decoder {
+    FORK_SERVER_BUILT_IN = 0,
+    FORK_SERVER_HELPER = 1
+} fork_server_decoder;
 
 /* Gives one end of a pair of sockets to a new child; starts another nursery if there is none.
- * `which`: for nursery_was_lost. MOTE_E_IO: it was started too often, or cannot be. */
-mote_status nursery_send(media_nursery *nursery, int fd, nursery_decoder who, uint64_t *which,
-                         mote_error *err);
+ * `which`: for fork_server_was_lost. MOTE_E_IO: it was started too often, or cannot be. */
+mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder who, uint64_t *which,
+                             mote_error *err);
 /* Is the one gone that was given something? */
-bool nursery_was_lost(media_nursery *nursery, uint64_t which);
+bool fork_server_was_lost(fork_server *fs, uint64_t which);
 
 #endif

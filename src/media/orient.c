@@ -46,7 +46,7 @@ unsigned media_orientation(str exif)
 }
 
 /* Where pixel (x, y) of the turned picture comes from. */
-static void source_of(unsigned orientation, const media_picture *in, uint32_t x, uint32_t y,
+static void source_of(unsigned orientation, const media_frame *in, uint32_t x, uint32_t y,
                       uint32_t *from_x, uint32_t *from_y)
 {
     const bool swapped = orientation >= 5;
@@ -59,22 +59,22 @@ static void source_of(unsigned orientation, const media_picture *in, uint32_t x,
     *from_y = mirror_y ? in->height - 1 - b : b;
 }
 
-mote_status media_orient(media_picture *picture, unsigned orientation, mote_error *err)
+mote_status media_orient(media_frame *image, unsigned orientation, mote_error *err)
 {
     if (orientation < 2 || orientation > 8)
         return MOTE_OK;
     const bool swapped = orientation >= 5;
-    media_picture out;
-    TRY(media_picture_new(&out, swapped ? picture->height : picture->width,
-                          swapped ? picture->width : picture->height, err));
+    media_frame out;
+    TRY(media_frame_new(&out, swapped ? image->height : image->width,
+                        swapped ? image->width : image->height, err));
     uint8_t *to = out.rgb;
     for (uint32_t y = 0; y < out.height; y++)
         for (uint32_t x = 0; x < out.width; x++, to += 3) {
             uint32_t from_x, from_y;
-            source_of(orientation, picture, x, y, &from_x, &from_y);
-            memcpy(to, picture->rgb + ((size_t)from_y * picture->width + from_x) * 3, 3);
+            source_of(orientation, image, x, y, &from_x, &from_y);
+            memcpy(to, image->rgb + ((size_t)from_y * image->width + from_x) * 3, 3);
         }
-    media_picture_fini(picture);
-    *picture = out;
+    media_frame_fini(image);
+    *image = out;
     return MOTE_OK;
 }

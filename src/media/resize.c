@@ -136,7 +136,7 @@ static mote_status no_memory(mote_error *err)
 }
 
 /* A pass across, to a picture of the same height. */
-static mote_status pass_across(const media_picture *in, const media_picture *out, mote_error *err)
+static mote_status pass_across(const media_frame *in, const media_frame *out, mote_error *err)
 {
     axis a;
     TRY(axis_make(&a, in->width, out->width, err));
@@ -148,7 +148,7 @@ static mote_status pass_across(const media_picture *in, const media_picture *out
 }
 
 /* A pass down, to a picture of the same width. */
-static mote_status pass_down(const media_picture *in, const media_picture *out, mote_error *err)
+static mote_status pass_down(const media_frame *in, const media_frame *out, mote_error *err)
 {
     const size_t row_bytes = (size_t)out->width * CHANNELS;
     axis a;
@@ -166,14 +166,14 @@ static mote_status pass_down(const media_picture *in, const media_picture *out, 
 
 /* Pillow's rule since version 13: what loses much more height than width loses the height first.
  * Before, and for all other pictures, the pass across comes first. */
-static bool goes_down_first(const media_picture *in, const media_picture *out)
+static bool goes_down_first(const media_frame *in, const media_frame *out)
 {
     const int64_t less_high = (int64_t)in->height - out->height;
     const int64_t less_wide = (int64_t)in->width - out->width;
     return less_high > 0 && less_high > 2 * less_wide;
 }
 
-mote_status media_resize(const media_picture *in, const media_picture *out, mote_error *err)
+mote_status media_resize(const media_frame *in, const media_frame *out, mote_error *err)
 {
     if (in->width == 0 || in->height == 0 || out->width == 0 || out->height == 0)
         return err_set(err, MOTE_E_ARG, "a picture without pixels cannot be resized");
@@ -186,8 +186,8 @@ mote_status media_resize(const media_picture *in, const media_picture *out, mote
     if (in->height == out->height)
         return pass_across(in, out, err);
     const bool down_first = goes_down_first(in, out);
-    media_picture between = {.width = down_first ? in->width : out->width,
-                             .height = down_first ? out->height : in->height};
+    media_frame between = {.width = down_first ? in->width : out->width,
+                           .height = down_first ? out->height : in->height};
     size_t bytes;
     if (!ckd_mul_size((size_t)between.width * CHANNELS, between.height, &bytes))
         return no_memory(err);

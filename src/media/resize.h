@@ -13,12 +13,12 @@
 #include <stdint.h>
 
 /* 8-bit RGB, rows without gaps. */
-typedef struct media_picture {
+typedef struct media_frame {
     uint8_t *rgb; /* [height][width][3] */
     uint32_t width, height;
-} media_picture;
+} media_frame;
 
 /* out->width and height say which size is wanted; out->rgb has room for it. */
-mote_status media_resize(const media_picture *in, const media_picture *out, mote_error *err);
+mote_status media_resize(const media_frame *in, const media_frame *out, mote_error *err);
 
 #endif

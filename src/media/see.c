@@ -9,9 +9,9 @@
 
 /* Frames on their way from the decoder. */
 typedef struct seeing {
-    const media_ask *ask;
+    const media_request *ask;
     media_info info;
-    media_seen *out;
+    media_frames *out;
     uint32_t wanted; /* frames */
     double fps;
     uint32_t part; /* of a film of several files: which one is being decoded */
@@ -19,14 +19,14 @@ typedef struct seeing {
     mote_error *err;
 } seeing;
 
-static mote_status make_room(seeing *s, const media_picture *frame)
+static mote_status make_room(seeing *s, const media_frame *frame)
 {
-    media_seen *out = s->out;
+    media_frames *out = s->out;
     const media_limits limits = s->ask->limits;
-    TRY(s->ask->film ? media_fit_film(s->wanted, frame->width, frame->height, limits, &out->width,
-                                      &out->height, s->err)
-                     : media_fit_picture(frame->width, frame->height, limits, &out->width,
-                                         &out->height, s->err));
+    TRY(s->ask->video ? media_resize_video(s->wanted, frame->width, frame->height, limits,
+                                           &out->width, &out->height, s->err)
+                      : media_resize_image(frame->width, frame->height, limits, &out->width,
+                                           &out->height, s->err));
     out->stored_width = frame->width;
     out->stored_height = frame->height;
     out->rgb = mem_new((size_t)out->width * out->height * 3, s->wanted);
@@ -45,9 +45,9 @@ static uint32_t next_wanted(const seeing *s)
                : MEDIA_ENOUGH;
 }
 
-static mote_status check_same(const seeing *s, uint32_t i, const media_picture *frame)
+static mote_status check_same(const seeing *s, uint32_t i, const media_frame *frame)
 {
-    const media_seen *out = s->out;
+    const media_frames *out = s->out;
     if (frame->width == out->stored_width && frame->height == out->stored_height)
         return MOTE_OK;
     return err_set(s->err, MOTE_E_FORMAT, "frame %u is %u x %u, the first %u x %u", i + 1,
@@ -55,15 +55,15 @@ static mote_status check_same(const seeing *s, uint32_t i, const media_picture *
 }
 
 /* Frame i of the file, as often as it was chosen. */
-static uint32_t take(void *with, uint32_t i, const media_picture *frame)
+static uint32_t take(void *with, uint32_t i, const media_frame *frame)
 {
     seeing *s = with;
-    media_seen *out = s->out;
+    media_frames *out = s->out;
     if (i == 0)
         s->status = make_room(s, frame);
     while (next_wanted(s) == i) {
-        const media_picture to = {out->rgb + (size_t)out->n * out->width * out->height * 3,
-                                  out->width, out->height};
+        const media_frame to = {out->rgb + (size_t)out->n * out->width * out->height * 3,
+                                out->width, out->height};
         s->status = check_same(s, i, frame);
         if (s->status == MOTE_OK)
             s->status = media_resize(frame, &to, s->err);
@@ -75,7 +75,7 @@ static uint32_t take(void *with, uint32_t i, const media_picture *frame)
 /* ---- a film of several files ---- */
 
 /* Of a part only the first frame counts. */
-static uint32_t take_part(void *with, uint32_t i, const media_picture *frame)
+static uint32_t take_part(void *with, uint32_t i, const media_frame *frame)
 {
     seeing *s = with;
     (void)i;
@@ -95,7 +95,7 @@ static mote_status see_part(seeing *s, str file)
 
 static mote_status see_parts(seeing *s)
 {
-    const media_ask *ask = s->ask;
+    const media_request *ask = s->ask;
     str left = ask->file;
     for (; s->part < ask->n_parts && next_wanted(s) != MEDIA_ENOUGH; s->part++) {
         const uint64_t bytes = ask->parts[s->part];
@@ -112,22 +112,22 @@ static mote_status see_parts(seeing *s)
 
 static mote_status look_at(seeing *s)
 {
-    const media_ask *ask = s->ask;
-    TRY(media_check_bytes(ask->file.n, ask->film, s->err));
+    const media_request *ask = s->ask;
+    TRY(media_check_bytes(ask->file.n, ask->video, s->err));
     if (ask->n_parts > 0)
         s->info = (media_info){.frames = (uint32_t)ask->n_parts};
     else
         TRY(media_probe(ask->file, &s->info, s->err));
-    if (ask->film) {
-        s->fps = ask->fps > 0 ? ask->fps : s->info.fps > 0 ? s->info.fps : MEDIA_FILM_FPS;
+    if (ask->video) {
+        s->fps = ask->fps > 0 ? ask->fps : s->info.fps > 0 ? s->info.fps : MEDIA_VIDEO_FPS;
         s->wanted = media_frames_wanted(s->info.frames, s->fps);
     }
     return MOTE_OK;
 }
 
-mote_status media_see_here(const media_ask *ask, media_seen *out, mote_error *err)
+mote_status media_load_here(const media_request *ask, media_frames *out, mote_error *err)
 {
-    *out = (media_seen){0};
+    *out = (media_frames){0};
     seeing s = {.ask = ask, .out = out, .wanted = 1, .err = err};
     mote_status status = look_at(&s);
     if (status == MOTE_OK)
@@ -137,13 +137,13 @@ mote_status media_see_here(const media_ask *ask, media_seen *out, mote_error *er
     if (status == MOTE_OK && out->n < s.wanted)
         status = err_set(err, MOTE_E_FORMAT, "only %u of %u frames can be read", out->n, s.wanted);
     if (status != MOTE_OK)
-        media_seen_fini(out);
+        media_frames_fini(out);
     return status;
 }
 
-void media_seen_fini(media_seen *seen)
+void media_frames_fini(media_frames *seen)
 {
     mem_free(seen->rgb);
     mem_free(seen->times);
-    *seen = (media_seen){0};
+    *seen = (media_frames){0};
 }

@@ -49,7 +49,7 @@ void wire_refuse(int fd, wire_end end, mote_status status, const char *why)
     wire_write(fd, end, &h, sizeof h);
 }
 
-static void reply(int fd, const media_seen *seen)
+static void reply(int fd, const media_frames *seen)
 {
     const wire_reply h = {.status = MOTE_OK,
                           .n = seen->n,
@@ -103,21 +103,21 @@ _Noreturn void wire_serve(int fd)
 {
     wire_request h;
     mote_error err = {0};
-    media_seen seen = {0};
+    media_frames seen = {0};
     prepare_late(fd);
     media_sandbox_enter();
-    if (!wire_read(fd, &h, sizeof h) || h.file_bytes > MEDIA_MAX_FILM_BYTES ||
+    if (!wire_read(fd, &h, sizeof h) || h.file_bytes > MEDIA_MAX_VIDEO_BYTES ||
         h.n_parts > MEDIA_MAX_FRAMES)
         _exit(1);
     const uint64_t *parts = receive_bytes(fd, h.n_parts * sizeof *parts);
     const char *file = receive_bytes(fd, (size_t)h.file_bytes);
-    const media_ask ask = {.file = {file, (size_t)h.file_bytes},
-                           .parts = parts,
-                           .n_parts = h.n_parts,
-                           .film = h.film != 0,
-                           .fps = h.fps,
-                           .limits = h.limits};
-    const mote_status status = media_see_here(&ask, &seen, &err);
+    const media_request ask = {.file = {file, (size_t)h.file_bytes},
+                               .parts = parts,
+                               .n_parts = h.n_parts,
+                               .video = h.video != 0,
+                               .fps = h.fps,
+                               .limits = h.limits};
+    const mote_status status = media_load_here(&ask, &seen, &err);
     has_replied = 1;
     if (status == MOTE_OK)
         reply(fd, &seen);

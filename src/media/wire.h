@@ -15,7 +15,7 @@ typedef struct wire_request {
     uint64_t file_bytes;
     media_limits limits;
     double fps;
-    uint32_t film;
+    uint32_t video;
     uint32_t n_parts;
 } wire_request;
 

@@ -14,33 +14,33 @@
 #include "media/fit.h"
 #include "media/nursery.h"
 
-typedef struct media_ask {
+typedef struct media_request {
     str file;
     const uint64_t *parts; /* [n_parts]: bytes of each if the film is several files, one picture
                               each, which stand one after the other in `file` */
     size_t n_parts;
-    bool film;           /* all frames that the model wants of it, not only the first */
+    bool video;          /* all frames that the model wants of it, not only the first */
     double fps;          /* of a film; 0: as the file says */
     media_limits limits; /* pixels */
-} media_ask;
+} media_request;
 
 /* What the tower is given: frames of one size. */
-typedef struct media_seen {
+typedef struct media_frames {
     uint32_t n;
     uint32_t width, height;               /* multiples of 32 */
     uint32_t stored_width, stored_height; /* after turning */
     uint8_t *rgb;                         /* [n][height][width][3] */
     double *times;                        /* [n], seconds from the beginning of a film */
-} media_seen;
+} media_frames;
 
 /* Any thread, any number at once. The statuses of media_decode, MOTE_E_FORMAT also if the decoder
  * ended without an answer; MOTE_E_IO: there is no decoder, or it was lost, whatever the file: later
  * there may be one. */
-mote_status media_see(media_nursery *nursery, const media_ask *ask, media_seen *out,
-                      mote_error *err);
-void media_seen_fini(media_seen *seen);
+mote_status media_load(fork_server *fs, const media_request *ask, media_frames *out,
+                       mote_error *err);
+void media_frames_fini(media_frames *seen);
 
 /* The same in this process, without a sandbox: what the child does, and for tests. */
-mote_status media_see_here(const media_ask *ask, media_seen *out, mote_error *err);
+mote_status media_load_here(const media_request *ask, media_frames *out, mote_error *err);
 
 #endif

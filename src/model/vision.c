@@ -40,9 +40,9 @@ void vision_scratch_take(vision_scratch *s, arena *a, const vision *v, uint32_t 
     const size_t wide = widest(shape);
     const size_t in = shape->hidden > VISION_PATCH_VALUES ? shape->hidden : VISION_PATCH_VALUES;
     s->x = arena_take(a, patches * shape->hidden, sizeof *s->x);
-    s->look.blocks = look_blocks(patches);
-    s->look.k = arena_take(a, look_floats(&shape->look, patches), sizeof *s->look.k);
-    s->look.v = arena_take(a, look_floats(&shape->look, patches), sizeof *s->look.v);
+    s->look.blocks = vision_attn_blocks(patches);
+    s->look.k = arena_take(a, vision_attn_floats(&shape->look, patches), sizeof *s->look.k);
+    s->look.v = arena_take(a, vision_attn_floats(&shape->look, patches), sizeof *s->look.v);
     s->turn_cos = arena_take(a, side * shape->look.head_dim / 4, sizeof *s->turn_cos);
     s->turn_sin = arena_take(a, side * shape->look.head_dim / 4, sizeof *s->turn_sin);
     s->cos = arena_take(a, SLICE * shape->look.head_dim / 2, sizeof *s->cos);
@@ -230,8 +230,8 @@ static void lay_down(const look_at *f, const vision_block *b)
         const nn_acts in = normed(f, &sl, &b->before_look, &b->kv);
         apply(f, &in, sl.n, &b->kv, f->s->wide);
         set_angles(f, &sl);
-        const look_rows rows = {f->s->wide, b->kv.b, f->s->cos, f->s->sin, sl.n};
-        nn_look_put(f->n, &f->v->shape.look, &rows, first, &f->s->look);
+        const vision_attn_rows rows = {f->s->wide, b->kv.b, f->s->cos, f->s->sin, sl.n};
+        nn_vision_attn_put(f->n, &f->v->shape.look, &rows, first, &f->s->look);
     }
 }
 
@@ -242,10 +242,10 @@ static void look(const look_at *f, const slice *sl, const vision_block *b)
     const nn_acts in = normed(f, sl, &b->before_look, &b->q);
     apply(f, &in, sl->n, &b->q, f->s->wide);
     set_angles(f, sl);
-    const look_rows rows = {f->s->wide, b->q.b, f->s->cos, f->s->sin, sl->n};
+    const vision_attn_rows rows = {f->s->wide, b->q.b, f->s->cos, f->s->sin, sl->n};
     nn_acts mid = f->s->mid;
     mid.cols = hidden;
-    nn_look(f->n, &f->v->shape.look, &rows, &f->s->look, f->patches, mid.x);
+    nn_vision_attn(f->n, &f->v->shape.look, &rows, &f->s->look, f->patches, mid.x);
     nn_quantise(f->n, &mid, sl->n, nn_kind(b->out.w.format));
     apply(f, &mid, sl->n, &b->out, f->s->branch);
     nn_bias_residual(f->n, f->s->branch, b->out.b, sl->n, hidden, sl->x);

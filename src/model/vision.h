@@ -27,7 +27,7 @@ typedef struct vision_shape {
     uint32_t depth, hidden, heads, ffn;
     uint32_t out; /* the text model's n_embd */
     float eps;
-    look_shape look;
+    vision_attn_shape look;
 } vision_shape;
 
 /* A product with its bias. */
@@ -57,7 +57,7 @@ typedef struct vision {
     vision_norm merge_norm;
     vision_linear merge_in;  /* [4 hidden][4 hidden] */
     vision_linear merge_out; /* [out][4 hidden] */
-    float inv_freq[KERN_LOOK_DIM / 4];
+    float inv_freq[KERN_VISION_ATTN_DIM / 4];
     nn_kinds kinds;
     uint64_t parameters;
     uint64_t private_bytes;
@@ -90,7 +90,7 @@ static inline size_t vision_tokens(uint32_t rows, uint32_t cols)
 /* Working memory of one frame, cut from an arena. */
 typedef struct vision_scratch {
     float *x; /* [patches][hidden]: the stream */
-    look_memory look;
+    vision_attn_memory look;
     float *turn_cos, *turn_sin; /* [longer side][head_dim / 4]: of one axis */
     float *cos, *sin;           /* [slice][head_dim / 2] */
     nn_acts in, mid;            /* [slice], as wide as the widest input */

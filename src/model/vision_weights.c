@@ -57,9 +57,9 @@ static mote_status read_shape(vision_shape *s, const gguf *g, uint32_t n_embd, m
     if (s->depth == 0 || s->depth > MAX_DEPTH || s->hidden == 0 || s->hidden > MAX_HIDDEN ||
         s->ffn == 0 || s->ffn > 4 * MAX_HIDDEN || s->heads == 0 || s->hidden % s->heads != 0)
         return err_set(err, MOTE_E_FORMAT, "the sizes of the picture tower cannot be");
-    s->look = (look_shape){.heads = s->heads, .head_dim = s->hidden / s->heads};
+    s->look = (vision_attn_shape){.heads = s->heads, .head_dim = s->hidden / s->heads};
     s->look.dim = (s->look.head_dim + 15) / 16 * 16;
-    if (s->look.head_dim % 4 != 0 || s->look.dim > KERN_LOOK_DIM)
+    if (s->look.head_dim % 4 != 0 || s->look.dim > KERN_VISION_ATTN_DIM)
         return err_set(err, MOTE_E_UNSUPPORTED, "the picture tower has heads of %zu values",
                        s->look.head_dim);
     if (s->out != n_embd)

@@ -11,44 +11,44 @@
 
 #include "nn/nn.h"
 
-enum { LOOK_BLOCK = KERN_PAGE };
+enum { VISION_ATTN_BLOCK = KERN_PAGE };
 
-typedef struct look_shape {
+typedef struct vision_attn_shape {
     size_t heads;
     size_t head_dim;
     size_t dim; /* head_dim up to the next multiple of 16; what lies between is zero */
-} look_shape;
+} vision_attn_shape;
 
-typedef struct look_memory {
+typedef struct vision_attn_memory {
     float *k; /* [heads][blocks][dim][64] */
     float *v; /* [heads][blocks][64][dim] */
     size_t blocks;
-} look_memory;
+} vision_attn_memory;
 
-static inline size_t look_blocks(size_t patches)
+static inline size_t vision_attn_blocks(size_t patches)
 {
-    return (patches + LOOK_BLOCK - 1) / LOOK_BLOCK;
+    return (patches + VISION_ATTN_BLOCK - 1) / VISION_ATTN_BLOCK;
 }
 
-static inline size_t look_floats(const look_shape *s, size_t patches)
+static inline size_t vision_attn_floats(const vision_attn_shape *s, size_t patches)
 {
-    return s->heads * look_blocks(patches) * LOOK_BLOCK * s->dim;
+    return s->heads * vision_attn_blocks(patches) * VISION_ATTN_BLOCK * s->dim;
 }
 
 /* Rows of products on their way to attention; the bias is added here. Angles are of the
  * patches, [rows][head_dim / 2], and turn keys and queries. */
-typedef struct look_rows {
+typedef struct vision_attn_rows {
     float *x;          /* keys and values: [n][2][heads][head_dim]; queries: [n][heads][head_dim] */
     const float *bias; /* of a row */
     const float *cos, *sin;
     size_t n;
-} look_rows;
+} vision_attn_rows;
 
 /* Lays down keys and values of patches first .. first + n - 1; first is a multiple of 64. */
-void nn_look_put(const nn *n, const look_shape *s, const look_rows *rows, size_t first,
-                 const look_memory *memory);
+void nn_vision_attn_put(const nn *n, const vision_attn_shape *s, const vision_attn_rows *rows,
+                        size_t first, const vision_attn_memory *memory);
 /* y[row][head][head_dim] of queries that see the first n_keys patches. */
-void nn_look(const nn *n, const look_shape *s, const look_rows *rows, const look_memory *memory,
-             size_t n_keys, float *y);
+void nn_vision_attn(const nn *n, const vision_attn_shape *s, const vision_attn_rows *rows,
+                    const vision_attn_memory *memory, size_t n_keys, float *y);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct entry entry;
 struct entry {
     entry *next;            /* in its bucket */
     entry *older, *younger; /* by use */
-    recall_key key;
+    answer_key key;
     uint64_t bucket;
     size_t bytes; /* of all of it */
     size_t n_tokens, n_text;
@@ -29,7 +29,7 @@ struct entry {
     char *text;
 };
 
-struct recall {
+struct answer_tokens {
     pthread_mutex_t lock;
     entry **buckets; /* [mask + 1] */
     uint64_t mask;
@@ -99,7 +99,7 @@ static void spell_shown(strbuf *out, const chat_media *media)
 {
     for (size_t i = 0; i < media->n; i++) {
         size_t n;
-        const mote_token *ids = mote_picture_tokens(media->pictures[i], &n);
+        const mote_token *ids = mote_image_tokens(media->images[i], &n);
         put_text(out, (str){(const char *)ids, n * sizeof *ids});
     }
 }
@@ -124,47 +124,47 @@ static void spell(strbuf *out, const chat_message *m)
 
 /* ---- keys ---- */
 
-static recall_key chain(recall_key key, str spelling)
+static answer_key chain(answer_key key, str spelling)
 {
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, &key, sizeof key);
     XXH3_128bits_update(&state, spelling.p, spelling.n);
     const XXH128_hash_t h = XXH3_128bits_digest(&state);
-    return (recall_key){key.realm, h.low64, h.high64};
+    return (answer_key){key.ns, h.low64, h.high64};
 }
 
-static recall_key key_of_tools(uint64_t realm, const chat_request *request, strbuf *text)
+static answer_key key_of_tools(uint64_t ns, const chat_request *request, strbuf *text)
 {
     text->n = 0;
     put_size(text, request->n_tools);
     for (size_t i = 0; i < request->n_tools; i++)
         json_put_node(text, request->tools[i]);
-    return chain((recall_key){realm, 0, 0}, strbuf_view(text));
+    return chain((answer_key){ns, 0, 0}, strbuf_view(text));
 }
 
-recall_key recall_key_of(uint64_t realm, const chat_request *request)
+answer_key answer_key_of(uint64_t ns, const chat_request *request)
 {
     strbuf text = {0};
-    recall_key key = key_of_tools(realm, request, &text);
+    answer_key key = key_of_tools(ns, request, &text);
     for (size_t i = 0; i < request->n_messages; i++) {
         spell(&text, &request->messages[i]);
         key = chain(key, strbuf_view(&text));
     }
     if (text.failed)
-        key = (recall_key){0};
+        key = (answer_key){0};
     strbuf_fini(&text);
     return key;
 }
 
 /* ---- entries; under the lock ---- */
 
-static bool same_key(const recall_key *a, const recall_key *b)
+static bool same_key(const answer_key *a, const answer_key *b)
 {
-    return a->realm == b->realm && a->a == b->a && a->b == b->b;
+    return a->ns == b->ns && a->a == b->a && a->b == b->b;
 }
 
-static entry **find(recall *r, const recall_key *key, str text, uint64_t bucket)
+static entry **find(answer_tokens *r, const answer_key *key, str text, uint64_t bucket)
 {
     entry **at = &r->buckets[bucket];
     while (*at != NULL &&
@@ -173,18 +173,18 @@ static entry **find(recall *r, const recall_key *key, str text, uint64_t bucket)
     return at;
 }
 
-static uint64_t bucket_of(const recall *r, const recall_key *key)
+static uint64_t bucket_of(const answer_tokens *r, const answer_key *key)
 {
     return (key->a ^ key->b) & r->mask;
 }
 
-static void unlink_use(recall *r, entry *e)
+static void unlink_use(answer_tokens *r, entry *e)
 {
     *(e->younger != NULL ? &e->younger->older : &r->youngest) = e->older;
     *(e->older != NULL ? &e->older->younger : &r->oldest) = e->younger;
 }
 
-static void link_use(recall *r, entry *e)
+static void link_use(answer_tokens *r, entry *e)
 {
     e->younger = NULL;
     e->older = r->youngest;
@@ -192,7 +192,7 @@ static void link_use(recall *r, entry *e)
     r->youngest = e;
 }
 
-static void forget(recall *r, entry **at)
+static void forget(answer_tokens *r, entry **at)
 {
     entry *e = *at;
     *at = e->next;
@@ -201,7 +201,7 @@ static void forget(recall *r, entry **at)
     mem_free(e);
 }
 
-static void forget_oldest(recall *r)
+static void forget_oldest(answer_tokens *r)
 {
     entry **at = &r->buckets[r->oldest->bucket];
     while (*at != r->oldest)
@@ -209,7 +209,7 @@ static void forget_oldest(recall *r)
     forget(r, at);
 }
 
-static entry *make_entry(recall_key key, str text, const chat_message *m)
+static entry *make_entry(answer_key key, str text, const chat_message *m)
 {
     const size_t ids = m->n_tokens * sizeof *m->tokens;
     entry *e = mem_new(1, sizeof *e + ids + text.n);
@@ -226,7 +226,7 @@ static entry *make_entry(recall_key key, str text, const chat_message *m)
     return e;
 }
 
-static void keep(recall *r, entry *e)
+static void keep(answer_tokens *r, entry *e)
 {
     pthread_mutex_lock(&r->lock);
     e->bucket = bucket_of(r, &e->key);
@@ -242,7 +242,7 @@ static void keep(recall *r, entry *e)
     pthread_mutex_unlock(&r->lock);
 }
 
-void recall_put(recall *r, recall_key key, const chat_message *message)
+void answer_tokens_put(answer_tokens *r, answer_key key, const chat_message *message)
 {
     strbuf text = {0};
     spell(&text, message);
@@ -290,7 +290,7 @@ static bool make_room(found *f, size_t more, size_t upto)
     return true;
 }
 
-static void fill_one(recall *r, found *f, size_t i, recall_key key, str text)
+static void fill_one(answer_tokens *r, found *f, size_t i, answer_key key, str text)
 {
     pthread_mutex_lock(&r->lock);
     entry *e = *find(r, &key, text, bucket_of(r, &key));
@@ -306,12 +306,12 @@ static void fill_one(recall *r, found *f, size_t i, recall_key key, str text)
     pthread_mutex_unlock(&r->lock);
 }
 
-size_t recall_fill(recall *r, uint64_t realm, const chat_request *request, chat_message *messages,
-                   mote_token **memory)
+size_t answer_tokens_fill(answer_tokens *r, uint64_t ns, const chat_request *request,
+                          chat_message *messages, mote_token **memory)
 {
     strbuf text = {0};
     found f = {.messages = messages};
-    recall_key key = key_of_tools(realm, request, &text);
+    answer_key key = key_of_tools(ns, request, &text);
     for (size_t i = 0; i < request->n_messages && !text.failed; i++) {
         spell(&text, &request->messages[i]);
         if (request->messages[i].role == CHAT_ROLE_ASSISTANT && messages[i].tokens == NULL &&
@@ -326,13 +326,13 @@ size_t recall_fill(recall *r, uint64_t realm, const chat_request *request, chat_
 
 /* ---- begin and end ---- */
 
-mote_status recall_new(recall **out, size_t bytes, mote_error *err)
+mote_status answer_tokens_new(answer_tokens **out, size_t bytes, mote_error *err)
 {
     *out = NULL;
     uint64_t n = LEAST_BUCKETS;
     while (n < MOST_BUCKETS && n * BYTES_PER_BUCKET < bytes)
         n *= 2;
-    recall *r = mem_new(1, sizeof *r);
+    answer_tokens *r = mem_new(1, sizeof *r);
     entry **buckets = mem_new(n, sizeof(entry *));
     if (r == NULL || buckets == NULL || pthread_mutex_init(&r->lock, NULL) != 0) {
         mem_free(r);
@@ -346,7 +346,7 @@ mote_status recall_new(recall **out, size_t bytes, mote_error *err)
     return MOTE_OK;
 }
 
-void recall_free(recall *r)
+void answer_tokens_free(answer_tokens *r)
 {
     if (r == NULL)
         return;

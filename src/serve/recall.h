@@ -15,25 +15,25 @@
 
 #include "chat/message.h"
 
-typedef struct recall recall;
+typedef struct answer_tokens answer_tokens;
 
-mote_status recall_new(recall **out, size_t bytes, mote_error *err);
+mote_status answer_tokens_new(answer_tokens **out, size_t bytes, mote_error *err);
 /* NULL is allowed. */
-void recall_free(recall *r);
+void answer_tokens_free(answer_tokens *r);
 
 /* A beginning of a conversation: 128 bits over it, and the realm itself. All zero bits: none. */
-typedef struct recall_key {
-    uint64_t realm, a, b;
-} recall_key;
+typedef struct answer_key {
+    uint64_t ns, a, b;
+} answer_key;
 
-recall_key recall_key_of(uint64_t realm, const chat_request *request);
+answer_key answer_key_of(uint64_t ns, const chat_request *request);
 /* The conversation that `key` stands for was answered with `message` (text and calls; its tokens
  * are what is remembered). Forgetting is allowed, so nothing fails. */
-void recall_put(recall *r, recall_key key, const chat_message *message);
+void answer_tokens_put(answer_tokens *r, answer_key key, const chat_message *message);
 
 /* Sets the tokens of every assistant message that is known. They are copies in *memory, to be
  * freed with mem_free when the request is done with. Returns how many were found. */
-size_t recall_fill(recall *r, uint64_t realm, const chat_request *request, chat_message *messages,
-                   mote_token **memory);
+size_t answer_tokens_fill(answer_tokens *r, uint64_t ns, const chat_request *request,
+                          chat_message *messages, mote_token **memory);
 
 #endif

@@ -8,16 +8,16 @@ static mote_status take_lists(sched *s, mote_error *err)
 {
     const sched_options *o = &s->options;
     const size_t all = (size_t)o->parallel + o->queue;
-    s->line = mem_new(o->queue, sizeof *s->line);
-    s->seats = mem_new(all, sizeof *s->seats);
-    s->gone = mem_new(all, sizeof *s->gone);
-    s->shelf = mem_new(o->idle, sizeof *s->shelf);
+    s->queue = mem_new(o->queue, sizeof *s->queue);
+    s->slots = mem_new(all, sizeof *s->slots);
+    s->finished = mem_new(all, sizeof *s->finished);
+    s->idle = mem_new(o->idle, sizeof *s->idle);
     s->known = mem_new(o->idle, sizeof *s->known);
     s->work = mem_new(o->parallel, sizeof *s->work);
     s->work_for = mem_new(o->parallel, sizeof *s->work_for);
     s->readers = mem_new(o->parallel, sizeof *s->readers);
     s->one_token = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->one_token);
-    if (s->line == NULL || s->seats == NULL || s->gone == NULL || s->shelf == NULL ||
+    if (s->queue == NULL || s->slots == NULL || s->finished == NULL || s->idle == NULL ||
         s->known == NULL || s->work == NULL || s->work_for == NULL || s->readers == NULL ||
         s->one_token == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a scheduler");
@@ -43,7 +43,7 @@ static mote_status set_up(sched *s, const sched_options *options, mote_error *er
     TRY(mote_engine_new(&s->engine, options->model, &s->engine_options, err));
     s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
-    mote_engine_use(s->engine, &s->use);
+    mote_engine_usage(s->engine, &s->use);
     s->options.threads = mote_engine_threads(s->engine);
     s->ready_end = &s->ready;
     return start(s, err);
@@ -79,7 +79,7 @@ static void stop(sched *s)
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
     sched_collect(s, ignore, NULL); /* lets go of what was dropped last */
-    ended_free_all(s);
+    prefix_cache_free_all(s);
 }
 
 void sched_free(sched *s)
@@ -95,10 +95,10 @@ void sched_free(sched *s)
     if (s->lock_made)
         pthread_mutex_destroy(&s->lock);
     mote_engine_free(s->engine);
-    mem_free(s->line);
-    mem_free(s->seats);
-    mem_free(s->gone);
-    mem_free(s->shelf);
+    mem_free(s->queue);
+    mem_free(s->slots);
+    mem_free(s->finished);
+    mem_free(s->idle);
     mem_free(s->known);
     mem_free(s->work);
     mem_free(s->work_for);

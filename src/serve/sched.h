@@ -43,8 +43,8 @@ typedef struct sched_options {
     mote_kv kv;
     float yarn;
     mote_pin pin;
-    stepgate *gate; /* shared with schedulers on the same cores; NULL: it is alone */
-    uint64_t salt;  /* of the ids of prefixes: another one for every scheduler */
+    core_lock *gate; /* shared with schedulers on the same cores; NULL: it is alone */
+    uint64_t salt;   /* of the ids of prefixes: another one for every scheduler */
     /* From the engine thread: there is something to collect. Must not block. */
     void (*wake)(void *with);
     void *with;
@@ -79,10 +79,10 @@ typedef struct sched_job_options {
     chat_turn_options turn;
     const chat_mark *marks; /* [n_marks], where states are worth keeping */
     size_t n_marks;
-    const mote_picture *const *pictures; /* [n_pictures], whose tokens are among the prompt's */
-    size_t n_pictures;
+    const mote_image *const *images; /* [n_images], whose tokens are among the prompt's */
+    size_t n_images;
     uint64_t client;   /* jobs of one client take turns with those of others */
-    uint64_t realm;    /* prefixes are shared inside a realm only */
+    uint64_t ns;       /* prefixes are shared inside a realm only */
     double seconds;    /* it ends after so many, as if by length; 0: no limit */
     bool no_reuse;     /* begin from nothing */
     bool mean;         /* of SCHED_EMBED: of the states after all tokens; begins from nothing too */
@@ -109,18 +109,18 @@ void sched_drop(sched *s, sched_job *job);
 /* Closes its think block, if it has one open. */
 void sched_end_thinking(sched *s, sched_job *job);
 
-typedef enum sched_phase { SCHED_QUEUED, SCHED_READING, SCHED_WRITING, SCHED_OVER } sched_phase;
+typedef enum sched_phase { SCHED_QUEUED, SCHED_PREFILL, SCHED_DECODE, SCHED_OVER } sched_phase;
 
-typedef struct sched_where {
+typedef struct sched_job_status {
     sched_phase phase;
     uint32_t position;    /* in the queue, from 1 */
     uint64_t done, total; /* tokens of the prompt, reused ones included */
     uint64_t reused;      /* of these, once it has started */
     double eta;           /* seconds until it is read, at the present pace; 0: not known */
     uint64_t written;     /* tokens */
-} sched_where;
+} sched_job_status;
 
-void sched_look(sched *s, const sched_job *job, sched_where *out);
+void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out);
 
 /* ---- events ---- */
 
@@ -144,8 +144,8 @@ typedef struct sched_result {
     mote_error error;
     mote_answer answer; /* of SCHED_ANSWER: complete, reused_tokens and seconds included */
     sched_reuse reuse;
-    sched_miss miss;   /* of SCHED_ANSWER */
-    uint32_t put_back; /* how often it had to be read again for want of pages */
+    sched_miss miss;    /* of SCHED_ANSWER */
+    uint32_t preempted; /* how often it had to be read again for want of pages */
     /* seconds since it was submitted; 0: it did not come to that */
     double started, read, first_token, ended;
     double load;              /* of these, for the engine to come back */
@@ -198,7 +198,7 @@ bool sched_loaded(sched *s);
 /* An ended session that is kept for its beginning. */
 typedef struct sched_prefix {
     uint64_t id; /* not 0; a conversation that goes on keeps it, unless it was pinned */
-    uint64_t realm;
+    uint64_t ns;
     uint64_t tokens;
     uint64_t bytes; /* as if it shared nothing with others */
     uint64_t hits;  /* jobs that began from it */
@@ -228,10 +228,10 @@ typedef struct sched_histogram {
     double sum;
 } sched_histogram;
 
-typedef struct sched_figures {
-    uint64_t jobs, finished, canceled_queued, canceled_reading, canceled_writing, refused_full;
+typedef struct sched_stats {
+    uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
     uint64_t prompt_tokens, reused_live_tokens, reused_ended_tokens, read_tokens;
-    uint64_t written_tokens, think_tokens, loops_found, loops_left, calls, put_back;
+    uint64_t written_tokens, think_tokens, loops_found, loops_left, calls, preempted;
     uint64_t steps, step_rows, prompt_rows;
     uint64_t left_inside; /* dropped or late in the middle of a step, and taken out of it */
     double step_seconds;
@@ -241,8 +241,8 @@ typedef struct sched_figures {
     uint64_t states_total, states_used;
     sched_histogram queue_seconds, reading_seconds, first_token_seconds, between_seconds,
         request_seconds;
-} sched_figures;
+} sched_stats;
 
-void sched_read_figures(sched *s, sched_figures *out);
+void sched_read_stats(sched *s, sched_stats *out);
 
 #endif

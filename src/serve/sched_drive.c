@@ -22,15 +22,15 @@ static void leave(sched *s, sched_job *job)
     uint32_t i = 0;
     if (job->leaving) {
         const bool writes = job->turn != NULL && job->n > 0 && job->result.read > 0;
-        s->since.canceled_writing += writes;
-        s->since.canceled_reading += !writes;
+        s->since.canceled_decode += writes;
+        s->since.canceled_prefill += !writes;
     }
-    prefix_end(s, job);
-    while (s->seats[i] != job)
+    prefix_cache_end(s, job);
+    while (s->slots[i] != job)
         i++;
-    s->n_seats--;
-    memmove(s->seats + i, s->seats + i + 1, (s->n_seats - i) * sizeof *s->seats);
-    s->gone[s->n_gone++] = job;
+    s->n_slots--;
+    memmove(s->slots + i, s->slots + i + 1, (s->n_slots - i) * sizeof *s->slots);
+    s->finished[s->n_finished++] = job;
     s->n_left++;
 }
 
@@ -40,12 +40,12 @@ static void fill_answer(sched_job *job)
     const uint64_t reused = r->answer.reused_tokens;
     r->answer = *chat_turn_result(job->turn);
     r->answer.reused_tokens = reused;
-    r->answer.seconds_reading = r->read > 0 ? r->read - r->started : 0;
-    r->answer.seconds_writing = r->read > 0 ? r->ended - r->read : 0;
+    r->answer.seconds_prefill = r->read > 0 ? r->read - r->started : 0;
+    r->answer.seconds_decode = r->read > 0 ? r->ended - r->read : 0;
     r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open);
 }
 
-void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error *err)
+void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err)
 {
     sched_result *r = &job->result;
     r->status = status;
@@ -54,7 +54,7 @@ void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error
     else if (job->lost || job->fresh.failed)
         r->status = err_set(&r->error, MOTE_E_MEMORY, "no memory for what the answer says");
     r->ended = since_submitted(job);
-    r->load = rest_waited(s, job);
+    r->load = engine_reload_waited(s, job);
     if (job->turn != NULL) {
         fill_answer(job);
     } else {
@@ -66,7 +66,7 @@ void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error
         r->n_scores = job->n_scored;
     }
     job->finished = true;
-    figures_over(s, job);
+    stats_over(s, job);
     leave(s, job);
 }
 
@@ -75,11 +75,11 @@ static void deadline(sched *s, sched_job *job)
     mote_error err;
     if (job->turn != NULL) {
         const mote_status status = chat_turn_stop(job->turn, MOTE_FINISH_LENGTH, &err);
-        drive_finish(s, job, status, &err);
+        job_finish(s, job, status, &err);
         return;
     }
     err_set(&err, MOTE_E_CANCELED, "%g seconds have passed", job->options.seconds);
-    drive_finish(s, job, MOTE_E_CANCELED, &err);
+    job_finish(s, job, MOTE_E_CANCELED, &err);
 }
 
 /* ---- turns ---- */
@@ -93,7 +93,7 @@ static void first(sched *s, sched_job *job)
     if (job->turn != NULL) {
         const mote_status status = chat_turn_next(job->turn, NULL, &want, &err);
         if (status != MOTE_OK) {
-            drive_finish(s, job, status, &err);
+            job_finish(s, job, status, &err);
             return;
         }
     }
@@ -109,7 +109,7 @@ static void note_token(sched *s, sched_job *job)
     if (r->first_token == 0)
         r->first_token = now - job->submitted;
     else
-        figures_time(&s->since.between_seconds, now - job->last_token);
+        stats_time(&s->since.between_seconds, now - job->last_token);
     job->last_token = now;
 }
 
@@ -129,7 +129,7 @@ static void go_on(sched *s, sched_job *job)
         const mote_status status = chat_turn_next(job->turn, job->session, &want, &err);
         if (status != MOTE_OK || want.over) {
             note_token(s, job);
-            drive_finish(s, job, status, &err);
+            job_finish(s, job, status, &err);
             return;
         }
         job->tokens = want.tokens;
@@ -138,11 +138,11 @@ static void go_on(sched *s, sched_job *job)
     } while (mote_session_length(job->session) == job->n);
     note_token(s, job);
     if (job->fresh.failed) {
-        drive_finish(s, job, MOTE_OK, NULL);
+        job_finish(s, job, MOTE_OK, NULL);
         return;
     }
     job->state =
-        job->n - mote_session_length(job->session) <= SCHED_LIGHT ? JOB_WRITING : JOB_READING;
+        job->n - mote_session_length(job->session) <= SCHED_LIGHT ? JOB_DECODE : JOB_PREFILL;
 }
 
 /* ---- scores and embeddings ---- */
@@ -184,46 +184,46 @@ static void take_embedding(sched *s, sched_job *job)
         job->embedding[i] = (float)(job->sum[i] / (double)job->n);
 }
 
-void drive_item(sched *s, sched_job *job, const mote_work *work)
+void job_advance(sched *s, sched_job *job, const mote_work *work)
 {
     mote_error err;
     mote_status status = MOTE_OK;
-    if (job->state == JOB_READING)
-        prefix_keep(s, job);
+    if (job->state == JOB_PREFILL)
+        prefix_cache_keep(s, job);
     if (work->want == MOTE_LOGITS_ALL)
         status = score(s, job, work, &err);
     const bool whole = mote_session_length(job->session) == job->n;
     if (whole && job->result.read == 0)
         job->result.read = since_submitted(job);
     if (status != MOTE_OK) {
-        drive_finish(s, job, status, &err);
+        job_finish(s, job, status, &err);
     } else if (whole && job->turn != NULL) {
         go_on(s, job);
     } else if (whole) {
         if (job->options.kind == SCHED_EMBED)
             take_embedding(s, job);
-        drive_finish(s, job, MOTE_OK, &err);
+        job_finish(s, job, MOTE_OK, &err);
     }
 }
 
-double drive_deadline(const sched_job *job)
+double job_deadline(const sched_job *job)
 {
     const double seconds = job->options.seconds;
     return seconds > 0 ? job->submitted + seconds : (double)INFINITY;
 }
 
-bool drive_must_go(const sched_job *job)
+bool job_must_stop(const sched_job *job)
 {
-    return job->leaving || os_now() >= drive_deadline(job);
+    return job->leaving || os_now() >= job_deadline(job);
 }
 
-void drive_boundary(sched *s, sched_job *job)
+void job_boundary(sched *s, sched_job *job)
 {
     if (job->leaving)
         leave(s, job);
     else if (job->lost || job->fresh.failed)
-        drive_finish(s, job, MOTE_OK, NULL); /* which it is not */
-    else if (drive_must_go(job))
+        job_finish(s, job, MOTE_OK, NULL); /* which it is not */
+    else if (job_must_stop(job))
         deadline(s, job);
     else if (!job->wants)
         first(s, job);

@@ -20,30 +20,30 @@
 
 /* ---- the shelf; engine thread ---- */
 
-void ended_take(sched *s, uint32_t i)
+void prefix_cache_take(sched *s, uint32_t i)
 {
-    s->shelf[i] = s->shelf[--s->n_shelf];
-    s->shelf_changed = true;
+    s->idle[i] = s->idle[--s->n_idle];
+    s->idle_changed = true;
 }
 
 static void forget(sched *s, uint32_t i)
 {
-    mote_session_free(s->shelf[i].session);
-    ended_take(s, i);
+    mote_session_free(s->idle[i].session);
+    prefix_cache_take(s, i);
 }
 
 /* The least recently used one of those that are pinned, or of those that are not. */
 static uint32_t oldest(const sched *s, const mote_session *but, bool pinned)
 {
     uint32_t found = UINT32_MAX;
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (s->shelf[i].session != but && s->shelf[i].is.pinned == pinned &&
-            (found == UINT32_MAX || s->shelf[i].used < s->shelf[found].used))
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (s->idle[i].session != but && s->idle[i].is.pinned == pinned &&
+            (found == UINT32_MAX || s->idle[i].used < s->idle[found].used))
             found = i;
     return found;
 }
 
-bool ended_evict(sched *s, const mote_session *but, bool pinned_too)
+bool prefix_cache_evict(sched *s, const mote_session *but, bool pinned_too)
 {
     uint32_t i = oldest(s, but, false);
     if (i == UINT32_MAX && pinned_too)
@@ -54,19 +54,19 @@ bool ended_evict(sched *s, const mote_session *but, bool pinned_too)
     return true;
 }
 
-void ended_wanted(sched *s, ended *e)
+void prefix_cache_touch(sched *s, idle_session *e)
 {
-    e->used = ++s->shelf_clock;
+    e->used = ++s->idle_clock;
     e->is.used = os_now();
-    s->shelf_changed = true;
+    s->idle_changed = true;
 }
 
 /* Is all that matters of `less` also to be had from `more`? */
 static bool covers(const mote_session *more, const mote_session *less)
 {
     const size_t n = (size_t)mote_session_length(less);
-    return prefix_common(more, mote_session_tokens(less), n) == n &&
-           mote_session_reach(more, n) + SCHED_LITTLE_LOST >= n;
+    return prefix_cache_common(more, mote_session_tokens(less), n) == n &&
+           mote_session_rewind_target(more, n) + SCHED_LITTLE_LOST >= n;
 }
 
 /* Numbers that say nothing about how many there were in between. */
@@ -79,97 +79,97 @@ static uint64_t new_id(sched *s)
 /* Its pages and states, as if it shared none. */
 static uint64_t bytes_of(const sched *s, const mote_session *session)
 {
-    const mote_use *u = &s->use; /* the totals never change */
+    const mote_usage *u = &s->use; /* the totals never change */
     const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
     const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
     return pages * SCHED_PAGE * (s->memory.pages / u->positions_total) +
            states * (s->memory.states / (u->sessions_total + u->kept_states_total));
 }
 
-void ended_put(sched *s, const sched_job *job)
+void prefix_cache_put(sched *s, const sched_job *job)
 {
     mote_session *session = job->session;
-    for (uint32_t i = 0; i < s->n_shelf; i++) {
-        ended *e = &s->shelf[i];
-        if (e->is.realm != job->options.realm)
+    for (uint32_t i = 0; i < s->n_idle; i++) {
+        idle_session *e = &s->idle[i];
+        if (e->is.ns != job->options.ns)
             continue;
         if (!e->is.pinned && covers(session, e->session)) {
             forget(s, i--);
         } else if (covers(e->session, session)) {
-            ended_wanted(s, e);
+            prefix_cache_touch(s, e);
             mote_session_free(session);
             return;
         }
     }
-    if (s->n_shelf == s->options.idle && !ended_evict(s, NULL, false)) {
+    if (s->n_idle == s->options.idle && !prefix_cache_evict(s, NULL, false)) {
         mote_session_free(session); /* all places are pinned */
         return;
     }
-    ended *e = &s->shelf[s->n_shelf++];
-    *e = (ended){.session = session, .n_prompt = job->n_prompt, .is = job->took};
+    idle_session *e = &s->idle[s->n_idle++];
+    *e = (idle_session){.session = session, .n_prompt = job->n_prompt, .is = job->took};
     if (e->is.id == 0)
         e->is.id = new_id(s);
-    e->is.realm = job->options.realm;
+    e->is.ns = job->options.ns;
     e->is.tokens = mote_session_length(session);
     e->is.bytes = bytes_of(s, session);
-    ended_wanted(s, e);
+    prefix_cache_touch(s, e);
 }
 
-bool ended_thin(sched *s)
+bool prefix_cache_drop_states(sched *s)
 {
-    ended *found = NULL;
+    idle_session *found = NULL;
     uint64_t pos;
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (!s->shelf[i].is.pinned && mote_session_kept(s->shelf[i].session, NULL, 0) > 0 &&
-            (found == NULL || s->shelf[i].used < found->used))
-            found = &s->shelf[i];
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].is.pinned && mote_session_kept(s->idle[i].session, NULL, 0) > 0 &&
+            (found == NULL || s->idle[i].used < found->used))
+            found = &s->idle[i];
     if (found == NULL)
         return false;
     while (mote_session_kept(found->session, &pos, 1) > 0)
         mote_session_unkeep(found->session, pos);
     found->is.bytes = bytes_of(s, found->session);
-    s->shelf_changed = true;
+    s->idle_changed = true;
     return true;
 }
 
-void ended_free_all(sched *s)
+void prefix_cache_free_all(sched *s)
 {
-    while (ended_evict(s, NULL, true)) {
+    while (prefix_cache_evict(s, NULL, true)) {
     }
 }
 
-void ended_sweep(sched *s)
+void prefix_cache_sweep(sched *s)
 {
-    for (uint32_t i = s->n_shelf; i > 0 && s->to_sweep; i--)
-        if (s->shelf[i - 1].dropped)
+    for (uint32_t i = s->n_idle; i > 0 && s->to_sweep; i--)
+        if (s->idle[i - 1].dropped)
             forget(s, i - 1);
     s->to_sweep = false;
 }
 
 /* ---- under the lock; engine thread ---- */
 
-void ended_hear(sched *s)
+void prefix_cache_apply_orders(sched *s)
 {
     for (uint32_t k = 0; k < s->n_known && s->orders; k++)
-        for (uint32_t i = 0; i < s->n_shelf; i++)
-            if (s->shelf[i].is.id == s->known[k].is.id) {
-                s->shelf[i].is.pinned = s->known[k].is.pinned;
-                s->shelf[i].dropped |= s->known[k].dropped;
+        for (uint32_t i = 0; i < s->n_idle; i++)
+            if (s->idle[i].is.id == s->known[k].is.id) {
+                s->idle[i].is.pinned = s->known[k].is.pinned;
+                s->idle[i].dropped |= s->known[k].dropped;
                 s->to_sweep |= s->known[k].dropped;
             }
     s->orders = false;
 }
 
-void ended_tell(sched *s)
+void prefix_cache_publish(sched *s)
 {
-    ended_hear(s);
-    if (!s->shelf_changed)
+    prefix_cache_apply_orders(s);
+    if (!s->idle_changed)
         return;
-    s->shelf_changed = false;
+    s->idle_changed = false;
     s->n_known = 0;
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (!s->shelf[i].dropped)
-            s->known[s->n_known++] = (known_prefix){.is = s->shelf[i].is};
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].dropped)
+            s->known[s->n_known++] = (known_prefix){.is = s->idle[i].is};
 }
 
 /* ---- any thread ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sched_figures.c - counting: on the engine thread into its own, then merged under the lock. */
+/* sched_stats.c - counting: on the engine thread into its own, then merged under the lock. */
 #include "serve/sched_int.h"
 
-void figures_time(sched_histogram *h, double seconds)
+void stats_time(sched_histogram *h, double seconds)
 {
     unsigned bucket = 0;
     for (double most = SCHED_BUCKET_FIRST; seconds > most && bucket + 1 < SCHED_BUCKETS; most *= 2)
@@ -12,20 +12,20 @@ void figures_time(sched_histogram *h, double seconds)
     h->sum += seconds;
 }
 
-void figures_over(sched *s, const sched_job *job)
+void stats_over(sched *s, const sched_job *job)
 {
-    sched_figures *f = &s->since;
+    sched_stats *f = &s->since;
     const sched_result *r = &job->result;
     const mote_answer *a = &r->answer;
     f->finished++;
     f->prompt_tokens += job->n_prompt;
-    figures_time(&f->request_seconds, r->ended);
+    stats_time(&f->request_seconds, r->ended);
     if (r->started > 0)
-        figures_time(&f->queue_seconds, r->started);
+        stats_time(&f->queue_seconds, r->started);
     if (r->read > 0)
-        figures_time(&f->reading_seconds, r->read - r->started);
+        stats_time(&f->reading_seconds, r->read - r->started);
     if (r->first_token > 0)
-        figures_time(&f->first_token_seconds, r->first_token);
+        stats_time(&f->first_token_seconds, r->first_token);
     f->written_tokens += a->answer_tokens;
     f->think_tokens += a->think_tokens;
     f->loops_found += a->loops_found;
@@ -41,11 +41,11 @@ static void add_histogram(sched_histogram *into, const sched_histogram *h)
     into->sum += h->sum;
 }
 
-void figures_merge(sched_figures *into, sched_figures *since)
+void stats_merge(sched_stats *into, sched_stats *since)
 {
     into->finished += since->finished;
-    into->canceled_reading += since->canceled_reading;
-    into->canceled_writing += since->canceled_writing;
+    into->canceled_prefill += since->canceled_prefill;
+    into->canceled_decode += since->canceled_decode;
     into->prompt_tokens += since->prompt_tokens;
     into->reused_live_tokens += since->reused_live_tokens;
     into->reused_ended_tokens += since->reused_ended_tokens;
@@ -55,7 +55,7 @@ void figures_merge(sched_figures *into, sched_figures *since)
     into->loops_found += since->loops_found;
     into->loops_left += since->loops_left;
     into->calls += since->calls;
-    into->put_back += since->put_back;
+    into->preempted += since->preempted;
     into->steps += since->steps;
     into->step_rows += since->step_rows;
     into->prompt_rows += since->prompt_rows;
@@ -68,14 +68,14 @@ void figures_merge(sched_figures *into, sched_figures *since)
         add_histogram(&into->request_seconds, &since->request_seconds);
     }
     add_histogram(&into->between_seconds, &since->between_seconds);
-    *since = (sched_figures){0};
+    *since = (sched_stats){0};
 }
 
-void sched_read_figures(sched *s, sched_figures *out)
+void sched_read_stats(sched *s, sched_stats *out)
 {
     pthread_mutex_lock(&s->lock);
-    *out = s->figures;
-    out->queued = s->n_line;
+    *out = s->stats;
+    out->queued = s->n_queue;
     out->parallel = s->options.parallel;
     out->positions_total = s->use.positions_total;
     out->positions_free = s->use.positions_free;

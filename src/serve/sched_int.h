@@ -29,13 +29,13 @@ enum {
     SCHED_LIGHT = 16        /* tokens to append that do not count as reading */
 };
 
-typedef enum job_place { JOB_MADE, JOB_QUEUED, JOB_SEATED, JOB_LEFT } job_place;
+typedef enum job_place { JOB_MADE, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_place;
 
 /* Of a seated job. */
 typedef enum job_state {
-    JOB_STANDING, /* has no session: it just came, was put back, or waits for another's prefix */
-    JOB_READING,  /* its session lacks more than a few tokens */
-    JOB_WRITING
+    JOB_WAITING, /* has no session: it just came, was put back, or waits for another's prefix */
+    JOB_PREFILL, /* its session lacks more than a few tokens */
+    JOB_DECODE
 } job_state;
 
 struct sched_job {
@@ -50,7 +50,7 @@ struct sched_job {
     uint64_t round;    /* of the queue, see sched_queue.c */
     bool dropped;      /* the loop wants no more of it */
     bool end_thinking; /* asked for by the loop */
-    sched_where where;
+    sched_job_status where;
     strbuf news;       /* events that wait to be collected */
     bool news_started; /* so does STARTED, before them */
     bool news_over;    /* and OVER, after them */
@@ -75,7 +75,7 @@ struct sched_job {
     bool leaving;            /* dropped, as the engine thread saw last */
     bool finished;           /* result is complete */
     bool lost;               /* an event could not be kept */
-    uint64_t put_back_at;    /* s->n_left when it was put back */
+    uint64_t preempted_at;   /* s->n_left when it was put back */
     const sched_job *awaits; /* whose reading it waits for */
     size_t meet;             /* where that has to come */
     size_t keeps[SCHED_MAX_KEEPS];
@@ -92,13 +92,13 @@ struct sched_job {
 };
 
 /* A session whose answer is over. */
-typedef struct ended {
+typedef struct idle_session {
     mote_session *session;
     size_t n_prompt;
     uint64_t used;   /* the clock of the shelf when it ended or was last found useful */
     sched_prefix is; /* as others know it */
     bool dropped;    /* nobody wants it; it goes at the next boundary */
-} ended;
+} idle_session;
 
 /* What the loop knows of one, and wants of it: `is.pinned` and `dropped` are its to write. */
 typedef struct known_prefix {
@@ -126,16 +126,16 @@ struct sched {
     bool loaded;           /* there is an engine, or it is on its way out */
     bool rest, want;       /* it is to go when nobody is at work; it is to come */
     mote_error load_error; /* of the last time it was made */
-    sched_job **line;      /* [options.queue], in order of arrival */
-    uint32_t n_line;
+    sched_job **queue;     /* [options.queue], in order of arrival */
+    uint32_t n_queue;
     uint64_t round;          /* of the job taken last */
     uint64_t n_jobs;         /* numbers given */
     uint32_t busy;           /* queued or seated, dropped ones not counted */
     atomic_bool any_dropped; /* of those seated, not seen yet; without the lock it is a hint */
     sched_job *ready, **ready_end;
     double rate; /* rows of prompts a second, lately */
-    sched_figures figures;
-    mote_use use;
+    sched_stats stats;
+    mote_usage use;
     known_prefix *known; /* [options.idle], what stands on the shelf */
     uint32_t n_known;
     bool orders; /* the loop wants something of them */
@@ -144,16 +144,16 @@ struct sched {
     sched_job *batch;
 
     /* ---- engine thread ---- */
-    sched_job **seats; /* [parallel + queue], in order of arrival; late ones sit for a moment */
-    uint32_t n_seats;
-    sched_job **gone; /* [parallel + queue]: left since the last publishing */
-    uint32_t n_gone;
-    uint64_t n_left; /* jobs that ever left their seats */
-    ended *shelf;    /* [options.idle] */
-    uint32_t n_shelf;
-    uint64_t shelf_clock;
+    sched_job **slots; /* [parallel + queue], in order of arrival; late ones sit for a moment */
+    uint32_t n_slots;
+    sched_job **finished; /* [parallel + queue]: left since the last publishing */
+    uint32_t n_finished;
+    uint64_t n_left;    /* jobs that ever left their seats */
+    idle_session *idle; /* [options.idle] */
+    uint32_t n_idle;
+    uint64_t idle_clock;
     uint64_t n_ids;       /* given to those on the shelf */
-    bool shelf_changed;   /* since it was told */
+    bool idle_changed;    /* since it was told */
     bool to_sweep;        /* somebody on it was dropped */
     mote_work *work;      /* [parallel], the step being built */
     sched_job **work_for; /* [parallel] */
@@ -164,9 +164,9 @@ struct sched {
     uint64_t next_number;    /* at the gate, if nobody else takes one */
     sched_job **readers;     /* [parallel], by what is left to read */
     double deadline;         /* the first one of those seated; INFINITY: there is none */
-    pace pace;
+    prefill_budget budget;
     uint32_t *one_token;           /* one bit per token of the vocabulary, all 0 between two uses */
-    sched_figures since;           /* counted since the last publishing */
+    sched_stats since;             /* counted since the last publishing */
     double load_began, load_ended; /* of the last time it was made anew; 0: never */
 };
 
@@ -182,24 +182,24 @@ void queue_remove(sched *s, sched_job *job);
 uint32_t queue_position(const sched *s, const sched_job *job);
 
 /* ---- sched_mail.c: events ---- */
-void mail_event(void *with, const chat_event *event);
+void mailbox_event(void *with, const chat_event *event);
 /* Under the lock; takes `fresh` over. */
-void mail_post(sched *s, sched_job *job);
+void mailbox_post(sched *s, sched_job *job);
 
 /* ---- sched_rest.c: the engine goes and comes ---- */
 
 /* Engine thread, under the lock, which they let go of meanwhile. Does what is wanted; false:
  * nothing is. */
-bool rest_attend(sched *s);
+bool engine_unload_step(sched *s);
 /* false: load_error says why. */
-bool rest_load(sched *s);
+bool engine_reload(sched *s);
 /* Engine thread: tells all that are seated. */
-void rest_fail(sched *s);
+void engine_reload_fail(sched *s);
 /* Under the lock: nobody needs to wait any more; somebody needs the engine. */
-void rest_end(sched *s);
-void rest_wanted(sched *s);
+void engine_unload_end(sched *s);
+void engine_reload_request(sched *s);
 /* Seconds that a job waited for it. */
-double rest_waited(const sched *s, const sched_job *job);
+double engine_reload_waited(const sched *s, const sched_job *job);
 
 /* ---- sched_job.c ---- */
 void job_free(sched_job *job);
@@ -207,60 +207,60 @@ void job_free(sched_job *job);
 /* ---- sched_prefix.c: sessions; engine thread ---- */
 
 /* Gives a standing job its session, or leaves it standing. false: for want of room. */
-bool prefix_begin(sched *s, sched_job *job);
+bool prefix_cache_begin(sched *s, sched_job *job);
 /* The position that its next slice must not go beyond. */
-size_t prefix_cut(const sched *s, const sched_job *job);
+size_t prefix_cache_limit(const sched *s, const sched_job *job);
 /* It has read so far: keeps the state if this is where one is wanted. */
-void prefix_keep(sched *s, sched_job *job);
+void prefix_cache_keep(sched *s, sched_job *job);
 /* The job needs its session no more. */
-void prefix_end(sched *s, sched_job *job);
+void prefix_cache_end(sched *s, sched_job *job);
 /* After MOTE_E_MEMORY: frees something. false: one job is all there is. */
-bool prefix_make_room(sched *s);
+bool prefix_cache_make_room(sched *s);
 /* How many tokens at their beginnings are the same. */
-size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n);
+size_t prefix_cache_common(const mote_session *session, const mote_token *tokens, size_t n);
 
 /* ---- sched_ended.c: the shelf; engine thread ---- */
 
 /* Keeps the session of a job that is over, or frees it. */
-void ended_put(sched *s, const sched_job *job);
+void prefix_cache_put(sched *s, const sched_job *job);
 /* Takes one off; its session is the caller's. */
-void ended_take(sched *s, uint32_t i);
+void prefix_cache_take(sched *s, uint32_t i);
 /* It was useful just now. */
-void ended_wanted(sched *s, ended *e);
+void prefix_cache_touch(sched *s, idle_session *e);
 /* Frees the least recently used one, `but` excepted; pinned ones after all others, if at all. */
-bool ended_evict(sched *s, const mote_session *but, bool pinned_too);
+bool prefix_cache_evict(sched *s, const mote_session *but, bool pinned_too);
 /* Takes its states from the one that was not wanted for longest. */
-bool ended_thin(sched *s);
+bool prefix_cache_drop_states(sched *s);
 /* Frees those that were dropped. */
-void ended_sweep(sched *s);
-void ended_free_all(sched *s);
+void prefix_cache_sweep(sched *s);
+void prefix_cache_free_all(sched *s);
 /* Both under the lock: what the loop wants of them; that, and what it may know. */
-void ended_hear(sched *s);
-void ended_tell(sched *s);
+void prefix_cache_apply_orders(sched *s);
+void prefix_cache_publish(sched *s);
 
 /* ---- sched_slices.c: what goes into a step; engine thread ---- */
-void slices_plan(sched *s);
+void batch_build(sched *s);
 
 /* ---- sched_drive.c: turns; engine thread ---- */
 
 /* Is it dropped or late? */
-bool drive_must_go(const sched_job *job);
+bool job_must_stop(const sched_job *job);
 /* Between two steps, or inside one if it must go: it may be dropped, late, or new. */
-void drive_boundary(sched *s, sched_job *job);
+void job_boundary(sched *s, sched_job *job);
 /* When its time is over; INFINITY: never. */
-double drive_deadline(const sched_job *job);
+double job_deadline(const sched_job *job);
 /* The step has brought this item of work. */
-void drive_item(sched *s, sched_job *job, const mote_work *work);
+void job_advance(sched *s, sched_job *job, const mote_work *work);
 /* It is over: by itself or by an error. It leaves its seat. */
-void drive_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
+void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
 
 /* ---- sched_thread.c ---- */
 void *thread_run(void *with);
 
-/* ---- sched_figures.c ---- */
-void figures_time(sched_histogram *h, double seconds);
-void figures_over(sched *s, const sched_job *job);
+/* ---- sched_stats.c ---- */
+void stats_time(sched_histogram *h, double seconds);
+void stats_over(sched *s, const sched_job *job);
 /* Under the lock. */
-void figures_merge(sched_figures *into, sched_figures *since);
+void stats_merge(sched_stats *into, sched_stats *since);
 
 #endif

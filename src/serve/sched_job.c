@@ -12,7 +12,7 @@ static mote_status no_memory(mote_error *err)
 /* Tokens below 0 are those of pictures; the engine compares them with the pictures' own. */
 static bool has_meaning(const sched *s, const sched_job_options *o, mote_token token)
 {
-    return token < 0 ? o->n_pictures > 0 : (uint32_t)token < s->info.tokens;
+    return token < 0 ? o->n_images > 0 : (uint32_t)token < s->info.tokens;
 }
 
 static mote_status check_prompt(const sched *s, const sched_job_options *options, mote_error *err)
@@ -35,7 +35,7 @@ static mote_status set_up_answer(sched_job *job, mote_error *err)
     const uint64_t most = job->s->options.context;
     if (turn.context == 0 || turn.context > most)
         turn.context = most;
-    turn.event = mail_event;
+    turn.event = mailbox_event;
     turn.with = job;
     return chat_turn_new(&job->turn, &turn, err);
 }
@@ -123,14 +123,14 @@ mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
     if (s->draining) {
         status = err_set(err, MOTE_E_CANCELED, "the service is going down");
     } else if (!queue_put(s, job)) {
-        s->figures.refused_full++;
-        status = err_set(err, MOTE_E_FULL, "%u requests are waiting already", s->n_line);
+        s->stats.refused_full++;
+        status = err_set(err, MOTE_E_FULL, "%u requests are waiting already", s->n_queue);
     } else {
         s->n_jobs++;
-        s->figures.jobs++;
+        s->stats.jobs++;
         s->busy++;
         job->place = JOB_QUEUED;
-        rest_wanted(s);
+        engine_reload_request(s);
         pthread_cond_signal(&s->work_is);
     }
     pthread_mutex_unlock(&s->lock);
@@ -144,7 +144,7 @@ void sched_end_thinking(sched *s, sched_job *job)
     pthread_mutex_unlock(&s->lock);
 }
 
-void sched_look(sched *s, const sched_job *job, sched_where *out)
+void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = job->where;

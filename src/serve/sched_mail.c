@@ -20,7 +20,7 @@ static size_t padded(size_t bytes)
 }
 
 /* On the engine thread, from inside the turn. */
-void mail_event(void *with, const chat_event *event)
+void mailbox_event(void *with, const chat_event *event)
 {
     static const char blanks[8];
     sched_job *job = with;
@@ -40,7 +40,7 @@ void mail_event(void *with, const chat_event *event)
     strbuf_put(out, (str){blanks, head.bytes - sizeof head - n});
 }
 
-void mail_post(sched *s, sched_job *job)
+void mailbox_post(sched *s, sched_job *job)
 {
     job->lost |= job->fresh.failed;
     if (job->news.n == 0) {
@@ -128,7 +128,7 @@ static void fetch(sched *s)
 static bool is_free(sched *s, const sched_job *job)
 {
     pthread_mutex_lock(&s->lock);
-    const bool yes = job->dropped && job->place == JOB_LEFT && !job->ready;
+    const bool yes = job->dropped && job->place == JOB_DONE && !job->ready;
     pthread_mutex_unlock(&s->lock);
     return yes;
 }
@@ -162,14 +162,14 @@ void sched_drop(sched *s, sched_job *job)
     job->dropped = true;
     if (job->place == JOB_QUEUED) {
         queue_remove(s, job);
-        job->place = JOB_LEFT;
-        s->figures.canceled_queued++;
+        job->place = JOB_DONE;
+        s->stats.canceled_queued++;
         s->busy--;
-    } else if (job->place == JOB_SEATED) {
+    } else if (job->place == JOB_RUNNING) {
         s->busy--;
         atomic_store(&s->any_dropped, true);
     }
-    const bool now = job->place == JOB_LEFT && !job->ready && !job->in_batch;
+    const bool now = job->place == JOB_DONE && !job->ready && !job->in_batch;
     pthread_cond_signal(&s->work_is);
     pthread_mutex_unlock(&s->lock);
     if (now)

@@ -30,7 +30,7 @@ typedef struct source {
     size_t nearest_same, nearest_prompt; /* tokens in common; of its own prompt */
 } source;
 
-size_t prefix_common(const mote_session *session, const mote_token *tokens, size_t n)
+size_t prefix_cache_common(const mote_session *session, const mote_token *tokens, size_t n)
 {
     const mote_token *held = mote_session_tokens(session);
     const size_t length = (size_t)mote_session_length(session);
@@ -40,12 +40,12 @@ size_t prefix_common(const mote_session *session, const mote_token *tokens, size
     return same;
 }
 
-void prefix_end(sched *s, sched_job *job)
+void prefix_cache_end(sched *s, sched_job *job)
 {
     if (job->session == NULL)
         return;
     if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= WORTH_KEEPING)
-        ended_put(s, job);
+        prefix_cache_put(s, job);
     else
         mote_session_free(job->session);
     job->session = NULL;
@@ -64,8 +64,8 @@ static size_t usable(const sched_job *job)
 static void consider(source *best, mote_session *session, size_t n_prompt, bool is_ended,
                      const sched_job *job)
 {
-    const size_t same = prefix_common(session, job->tokens, usable(job));
-    const size_t reach = same > best->reach ? (size_t)mote_session_reach(session, same) : 0;
+    const size_t same = prefix_cache_common(session, job->tokens, usable(job));
+    const size_t reach = same > best->reach ? (size_t)mote_session_rewind_target(session, same) : 0;
     if (reach > best->reach) {
         best->session = session;
         best->reach = reach;
@@ -82,19 +82,19 @@ static void consider(source *best, mote_session *session, size_t n_prompt, bool 
 static source best_source(sched *s, const sched_job *job)
 {
     source best = {0};
-    for (uint32_t i = 0; i < s->n_shelf; i++)
-        if (s->shelf[i].is.realm == job->options.realm)
-            consider(&best, s->shelf[i].session, s->shelf[i].n_prompt, true, job);
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i]->session != NULL && s->seats[i]->options.realm == job->options.realm)
-            consider(&best, s->seats[i]->session, s->seats[i]->n_prompt, false, job);
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (s->idle[i].is.ns == job->options.ns)
+            consider(&best, s->idle[i].session, s->idle[i].n_prompt, true, job);
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->session != NULL && s->slots[i]->options.ns == job->options.ns)
+            consider(&best, s->slots[i]->session, s->slots[i]->n_prompt, false, job);
     return best;
 }
 
 static bool seated(const sched *s, const sched_job *job)
 {
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i] == job)
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i] == job)
             return true;
     return false;
 }
@@ -113,9 +113,9 @@ static size_t meeting(const sched_job *job, const sched_job *other)
 static bool waits(sched *s, sched_job *job, size_t have)
 {
     job->awaits = NULL;
-    for (uint32_t i = 0; i < s->n_seats; i++) {
-        const sched_job *other = s->seats[i];
-        if (other->state != JOB_READING || other->options.realm != job->options.realm)
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const sched_job *other = s->slots[i];
+        if (other->state != JOB_PREFILL || other->options.ns != job->options.ns)
             continue;
         const size_t meet = meeting(job, other);
         if (meet >= have + WORTH_WAITING && mote_session_length(other->session) < meet) {
@@ -129,7 +129,7 @@ static bool waits(sched *s, sched_job *job, size_t have)
 
 static bool still_waits(const sched *s, const sched_job *job)
 {
-    return job->awaits != NULL && seated(s, job->awaits) && job->awaits->state == JOB_READING &&
+    return job->awaits != NULL && seated(s, job->awaits) && job->awaits->state == JOB_PREFILL &&
            mote_session_length(job->awaits->session) < job->meet;
 }
 
@@ -137,8 +137,8 @@ static bool still_waits(const sched *s, const sched_job *job)
 
 static bool anybody_else(const sched *s)
 {
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i]->session != NULL)
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->session != NULL)
             return true;
     return false;
 }
@@ -148,39 +148,39 @@ static bool anybody_else(const sched *s)
 static bool has_room(sched *s, const sched_job *job, const source *from)
 {
     const uint64_t need = job->n - from->reach + SCHED_PAGE + (job->begun ? RETURN_ROOM : 0);
-    if (job->result.put_back > 0 && job->put_back_at == s->n_left)
+    if (job->result.preempted > 0 && job->preempted_at == s->n_left)
         return !anybody_else(s);
-    while (mote_engine_room(s->engine) < need)
-        if (!ended_evict(s, from->session, false))
+    while (mote_engine_positions_free(s->engine) < need)
+        if (!prefix_cache_evict(s, from->session, false))
             return !anybody_else(s);
     return true;
 }
 
-bool prefix_make_room(sched *s)
+bool prefix_cache_make_room(sched *s)
 {
-    if (ended_evict(s, NULL, true))
+    if (prefix_cache_evict(s, NULL, true))
         return true;
     uint32_t n = 0, youngest = 0;
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i]->session != NULL) {
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->session != NULL) {
             youngest = i;
             n++;
         }
     if (n < 2)
         return false;
-    sched_job *job = s->seats[youngest];
+    sched_job *job = s->slots[youngest];
     mote_session_free(job->session);
     job->session = NULL;
-    job->state = JOB_STANDING;
-    job->put_back_at = s->n_left;
-    job->result.put_back++;
-    s->since.put_back++;
+    job->state = JOB_WAITING;
+    job->preempted_at = s->n_left;
+    job->result.preempted++;
+    s->since.preempted++;
     return true;
 }
 
 /* ---- kept states ---- */
 
-static bool is_last_picture(const sched_job_options *o, size_t i)
+static bool is_last_image(const sched_job_options *o, size_t i)
 {
     for (size_t j = i + 1; j < o->n_marks; j++)
         if (o->marks[j].kind == CHAT_MARK_SHOWN)
@@ -195,7 +195,7 @@ static bool is_wanted(const sched_job *job, size_t i)
     const chat_mark_kind kind = job->options.marks[i].kind;
     return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_PROMPT ||
            (kind == CHAT_MARK_MESSAGE && i + 1 == job->options.n_marks) ||
-           is_last_picture(&job->options, i);
+           is_last_image(&job->options, i);
 }
 
 static size_t boundary(size_t pos)
@@ -245,43 +245,43 @@ static void plan_keeps(sched_job *job)
         plan_keep(job, job->n_prompt - 1, WORTH_KEEPING, &last);
 }
 
-void prefix_keep(sched *s, sched_job *job)
+void prefix_cache_keep(sched *s, sched_job *job)
 {
     const size_t at = boundary((size_t)mote_session_length(job->session));
     for (size_t i = 0; i < job->n_keeps; i++)
         if (job->keeps[i] == at)
             while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
-                if (!ended_thin(s))
+                if (!prefix_cache_drop_states(s))
                     return;
 }
 
-size_t prefix_cut(const sched *s, const sched_job *job)
+size_t prefix_cache_limit(const sched *s, const sched_job *job)
 {
     const size_t at = (size_t)mote_session_length(job->session);
     size_t cut = job->n;
     for (size_t i = 0; i < job->n_keeps; i++) /* anywhere before the next boundary will do */
         if (job->keeps[i] + SCHED_CHUNK - 1 > at && job->keeps[i] + SCHED_CHUNK - 1 < cut)
             cut = job->keeps[i] + SCHED_CHUNK - 1;
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i]->state == JOB_STANDING && s->seats[i]->awaits == job &&
-            s->seats[i]->meet > at && s->seats[i]->meet < cut)
-            cut = s->seats[i]->meet;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->state == JOB_WAITING && s->slots[i]->awaits == job &&
+            s->slots[i]->meet > at && s->slots[i]->meet < cut)
+            cut = s->slots[i]->meet;
     return cut;
 }
 
 /* ---- beginning ---- */
 
-static uint32_t on_shelf(const sched *s, const mote_session *session)
+static uint32_t on_idle_list(const sched *s, const mote_session *session)
 {
     uint32_t i = 0;
-    while (s->shelf[i].session != session)
+    while (s->idle[i].session != session)
         i++;
     return i;
 }
 
 /* The job goes on where that session stopped, or where the question it answered did: then
  * nobody will come back to what follows. */
-static bool continues(const sched_job *job, const ended *e, const source *from)
+static bool continues(const sched_job *job, const idle_session *e, const source *from)
 {
     const size_t lost = (size_t)mote_session_length(e->session) - from->reach;
     return lost <= SCHED_LITTLE_LOST ||
@@ -294,18 +294,18 @@ static mote_status make_session(sched *s, sched_job *job, const source *from, mo
     if (from->session == NULL)
         return mote_session_new(&job->session, s->engine,
                                 &(mote_session_options){.context = s->options.context}, err);
-    const uint32_t shelf = from->is_ended ? on_shelf(s, from->session) : 0;
-    ended *e = from->is_ended ? &s->shelf[shelf] : NULL;
+    const uint32_t text_store = from->is_ended ? on_idle_list(s, from->session) : 0;
+    idle_session *e = from->is_ended ? &s->idle[text_store] : NULL;
     if (e != NULL && !e->is.pinned && continues(job, e, from)) {
         job->session = from->session;
         job->took = e->is;
         job->took.hits++;
-        ended_take(s, shelf);
+        prefix_cache_take(s, text_store);
     } else {
         TRY(mote_session_fork(&job->session, from->session, err));
         if (e != NULL) {
             e->is.hits++;
-            ended_wanted(s, e);
+            prefix_cache_touch(s, e);
         }
     }
     mote_session_rewind(job->session, from->reach);
@@ -347,7 +347,7 @@ static void note_reuse(sched *s, sched_job *job, const source *from)
     *(from->is_ended ? &s->since.reused_ended_tokens : &s->since.reused_live_tokens) += reused;
 }
 
-bool prefix_begin(sched *s, sched_job *job)
+bool prefix_cache_begin(sched *s, sched_job *job)
 {
     mote_error err;
     if (still_waits(s, job))
@@ -360,14 +360,14 @@ bool prefix_begin(sched *s, sched_job *job)
         return false;
     const mote_status status = make_session(s, job, &from, &err);
     if (status != MOTE_OK) {
-        drive_finish(s, job, status, &err);
+        job_finish(s, job, status, &err);
         return true;
     }
     note_reuse(s, job, &from);
-    job->state = JOB_READING;
+    job->state = JOB_PREFILL;
     if (job->sum != NULL) /* it may have been put back half-way */
         memset(job->sum, 0, s->info.embedding * sizeof *job->sum);
     plan_keeps(job);
-    prefix_keep(s, job);
+    prefix_cache_keep(s, job);
     return true;
 }

@@ -15,40 +15,40 @@ static bool before(const sched_job *a, const sched_job *b)
 
 bool queue_put(sched *s, sched_job *job)
 {
-    if (s->n_line == s->options.queue)
+    if (s->n_queue == s->options.queue)
         return false;
     job->round = s->round + 1;
-    for (uint32_t i = 0; i < s->n_line; i++)
-        if (s->line[i]->options.client == job->options.client && s->line[i]->round >= job->round)
-            job->round = s->line[i]->round + 1;
-    s->line[s->n_line++] = job;
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        if (s->queue[i]->options.client == job->options.client && s->queue[i]->round >= job->round)
+            job->round = s->queue[i]->round + 1;
+    s->queue[s->n_queue++] = job;
     return true;
 }
 
 static sched_job *take_out(sched *s, uint32_t i)
 {
-    sched_job *job = s->line[i];
-    s->n_line--;
-    memmove(s->line + i, s->line + i + 1, (s->n_line - i) * sizeof *s->line);
+    sched_job *job = s->queue[i];
+    s->n_queue--;
+    memmove(s->queue + i, s->queue + i + 1, (s->n_queue - i) * sizeof *s->queue);
     return job;
 }
 
 sched_job *queue_take(sched *s)
 {
     uint32_t best = 0;
-    if (s->n_line == 0)
+    if (s->n_queue == 0)
         return NULL;
-    for (uint32_t i = 1; i < s->n_line; i++)
-        if (before(s->line[i], s->line[best]))
+    for (uint32_t i = 1; i < s->n_queue; i++)
+        if (before(s->queue[i], s->queue[best]))
             best = i;
-    s->round = s->line[best]->round;
+    s->round = s->queue[best]->round;
     return take_out(s, best);
 }
 
 sched_job *queue_take_late(sched *s, double now)
 {
-    for (uint32_t i = 0; i < s->n_line; i++) {
-        const sched_job *job = s->line[i];
+    for (uint32_t i = 0; i < s->n_queue; i++) {
+        const sched_job *job = s->queue[i];
         if (job->options.seconds > 0 && now - job->submitted >= job->options.seconds)
             return take_out(s, i);
     }
@@ -57,8 +57,8 @@ sched_job *queue_take_late(sched *s, double now)
 
 void queue_remove(sched *s, sched_job *job)
 {
-    for (uint32_t i = 0; i < s->n_line; i++)
-        if (s->line[i] == job) {
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        if (s->queue[i] == job) {
             take_out(s, i);
             return;
         }
@@ -67,7 +67,7 @@ void queue_remove(sched *s, sched_job *job)
 uint32_t queue_position(const sched *s, const sched_job *job)
 {
     uint32_t ahead = 0;
-    for (uint32_t i = 0; i < s->n_line; i++)
-        ahead += before(s->line[i], job);
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        ahead += before(s->queue[i], job);
     return ahead + 1;
 }

@@ -14,19 +14,19 @@
 static void unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);
-    ended_free_all(s);
+    prefix_cache_free_all(s);
     pthread_mutex_lock(&s->lock);
     mote_engine *engine = s->engine;
     s->engine = NULL;
-    s->shelf_changed = true;
-    ended_tell(s);
+    s->idle_changed = true;
+    prefix_cache_publish(s);
     s->to_sweep = false;
-    s->figures.ended_kept = 0;
+    s->stats.ended_kept = 0;
     s->use.positions_free = s->use.positions_total;
     s->use.sessions = s->use.kept_states = 0;
     pthread_mutex_unlock(&s->lock);
     mote_engine_free(engine);
-    mote_model_cool(s->options.model);
+    mote_model_drop_pages(s->options.model);
     pthread_mutex_lock(&s->lock);
     s->loaded = s->rest = false;
     pthread_cond_broadcast(&s->rested);
@@ -37,14 +37,14 @@ static void warm(sched *s)
 {
     uint64_t done = 0, total = 0;
     bool stop = false;
-    while (!stop && mote_model_warm(s->options.model, &done, &total)) {
+    while (!stop && mote_model_prefault(s->options.model, &done, &total)) {
         pthread_mutex_lock(&s->lock);
         stop = s->stop;
         pthread_mutex_unlock(&s->lock);
     }
 }
 
-bool rest_load(sched *s)
+bool engine_reload(sched *s)
 {
     mote_error err = {0};
     mote_engine *engine = NULL;
@@ -62,35 +62,35 @@ bool rest_load(sched *s)
     return s->loaded;
 }
 
-bool rest_attend(sched *s)
+bool engine_unload_step(sched *s)
 {
     const bool goes = s->rest && s->engine != NULL, comes = s->want && s->engine == NULL;
     if (goes)
         unload(s);
     else if (comes)
-        rest_load(s);
+        engine_reload(s);
     return goes || comes;
 }
 
 /* It has no engine, and there is none to be had. */
-void rest_fail(sched *s)
+void engine_reload_fail(sched *s)
 {
-    for (uint32_t i = s->n_seats; i > 0; i--) {
-        sched_job *job = s->seats[i - 1];
+    for (uint32_t i = s->n_slots; i > 0; i--) {
+        sched_job *job = s->slots[i - 1];
         if (job->leaving)
-            drive_boundary(s, job);
+            job_boundary(s, job);
         else
-            drive_finish(s, job, s->load_error.status, &s->load_error);
+            job_finish(s, job, s->load_error.status, &s->load_error);
     }
 }
 
-void rest_end(sched *s)
+void engine_unload_end(sched *s)
 {
     s->rest = s->want = false;
     pthread_cond_broadcast(&s->rested);
 }
 
-double rest_waited(const sched *s, const sched_job *job)
+double engine_reload_waited(const sched *s, const sched_job *job)
 {
     const double from = job->submitted > s->load_began ? job->submitted : s->load_began;
     return s->load_ended > from ? s->load_ended - from : 0;
@@ -116,7 +116,7 @@ mote_status sched_load(sched *s, mote_error *err)
 {
     mote_status status = MOTE_OK;
     pthread_mutex_lock(&s->lock);
-    rest_wanted(s);
+    engine_reload_request(s);
     if (!s->loaded && !s->stop) {
         s->want = true;
         pthread_cond_signal(&s->work_is);
@@ -131,7 +131,7 @@ mote_status sched_load(sched *s, mote_error *err)
     return status;
 }
 
-void rest_wanted(sched *s)
+void engine_reload_request(sched *s)
 {
     if (!s->rest)
         return;

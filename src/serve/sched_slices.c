@@ -20,17 +20,17 @@ static void add(sched *s, sched_job *job, size_t n, mote_logits want)
                                        .tokens = job->tokens + mote_session_length(job->session),
                                        .n = n,
                                        .want = want,
-                                       .pictures = job->options.pictures,
-                                       .n_pictures = job->options.n_pictures,
+                                       .images = job->options.images,
+                                       .n_images = job->options.n_images,
                                        .sum = job->sum};
 }
 
 static void add_writers(sched *s)
 {
-    for (uint32_t i = 0; i < s->n_seats; i++)
-        if (s->seats[i]->state == JOB_WRITING) {
-            add(s, s->seats[i], rest(s->seats[i]), MOTE_LOGITS_LAST);
-            s->n_light += rest(s->seats[i]);
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->state == JOB_DECODE) {
+            add(s, s->slots[i], rest(s->slots[i]), MOTE_LOGITS_LAST);
+            s->n_light += rest(s->slots[i]);
         }
 }
 
@@ -38,9 +38,9 @@ static void add_writers(sched *s)
 static uint32_t line_up(sched *s)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_seats; i++) {
-        sched_job *job = s->seats[i];
-        if (job->state != JOB_READING)
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        sched_job *job = s->slots[i];
+        if (job->state != JOB_PREFILL)
             continue;
         uint32_t at = n++;
         for (; at > 0 && rest(s->readers[at - 1]) > rest(job); at--)
@@ -54,9 +54,9 @@ static uint32_t line_up(sched *s)
 static const sched_job *longest_seated(const sched *s)
 {
     uint32_t i = 0;
-    while (s->seats[i]->state != JOB_READING)
+    while (s->slots[i]->state != JOB_PREFILL)
         i++;
-    return s->seats[i];
+    return s->slots[i];
 }
 
 static bool scores_now(const sched_job *job)
@@ -69,7 +69,7 @@ static bool scores_now(const sched_job *job)
 static size_t most(const sched *s, const sched_job *job, size_t score_rows)
 {
     const size_t at = (size_t)mote_session_length(job->session);
-    size_t end = prefix_cut(s, job);
+    size_t end = prefix_cache_limit(s, job);
     if (scores_now(job))
         return end - at < score_rows ? end - at : score_rows;
     if (job->options.kind == SCHED_SCORE && job->options.score_from - 1 < end)
@@ -91,9 +91,9 @@ static mote_logits wanted(const sched_job *job, size_t n)
 static void add_readers(sched *s)
 {
     const uint32_t n = line_up(s);
-    size_t rows = pace_rows(&s->pace, s->n_light, n);
+    size_t rows = prefill_budget_rows(&s->budget, s->n_light, n);
     if (s->beside)
-        rows = pace_shared(&s->pace, rows);
+        rows = prefill_budget_shared(&s->budget, rows);
     if (n == 0 || rows == 0)
         return;
     const sched_job *oldest = longest_seated(s);
@@ -117,7 +117,7 @@ static void add_readers(sched *s)
     }
 }
 
-void slices_plan(sched *s)
+void batch_build(sched *s)
 {
     s->n_work = s->n_light = s->n_heavy = 0;
     add_writers(s);

@@ -9,22 +9,22 @@
 
 typedef struct entry {
     struct entry *older, *newer;
-    uint64_t realm;
+    uint64_t ns;
     double since;
-    char name[SHELF_NAME];
+    char name[TEXT_STORE_NAME];
     size_t n_name;
     char *bytes; /* all texts, one after another */
-    size_t n[SHELF_TEXTS];
+    size_t n[TEXT_STORE_TEXTS];
     size_t total;
 } entry;
 
-struct shelf {
+struct text_store {
     pthread_mutex_t lock;
-    shelf_options options;
+    text_store_options options;
     entry *newest, *oldest;
 };
 
-mote_status shelf_new(shelf **out, const shelf_options *options, mote_error *err)
+mote_status text_store_new(text_store **out, const text_store_options *options, mote_error *err)
 {
     *out = mem_new(1, sizeof **out);
     if (*out == NULL || pthread_mutex_init(&(*out)->lock, NULL) != 0) {
@@ -36,7 +36,7 @@ mote_status shelf_new(shelf **out, const shelf_options *options, mote_error *err
     return MOTE_OK;
 }
 
-static void remove_entry(shelf *s, entry *e)
+static void remove_entry(text_store *s, entry *e)
 {
     *(e->older != NULL ? &e->older->newer : &s->oldest) = e->newer;
     *(e->newer != NULL ? &e->newer->older : &s->newest) = e->older;
@@ -44,7 +44,7 @@ static void remove_entry(shelf *s, entry *e)
     mem_free(e);
 }
 
-void shelf_free(shelf *s)
+void text_store_free(text_store *s)
 {
     if (s == NULL)
         return;
@@ -54,25 +54,25 @@ void shelf_free(shelf *s)
     mem_free(s);
 }
 
-static entry *find(shelf *s, uint64_t realm, str name)
+static entry *find(text_store *s, uint64_t ns, str name)
 {
     entry *e = s->newest;
-    while (e != NULL && !(e->realm == realm && str_eq((str){e->name, e->n_name}, name)))
+    while (e != NULL && !(e->ns == ns && str_eq((str){e->name, e->n_name}, name)))
         e = e->older;
     return e != NULL && os_now() - e->since <= s->options.seconds ? e : NULL;
 }
 
 /* From the oldest on, until what the realm has fits. */
-static void make_room(shelf *s, uint64_t realm)
+static void make_room(text_store *s, uint64_t ns)
 {
     size_t n = 0, bytes = 0;
     const double since = os_now() - s->options.seconds;
     for (const entry *e = s->oldest; e != NULL; e = e->newer) {
-        n += e->realm == realm;
-        bytes += e->realm == realm ? e->total : 0;
+        n += e->ns == ns;
+        bytes += e->ns == ns ? e->total : 0;
     }
     for (entry *e = s->oldest, *next; e != NULL; e = next) {
-        const bool own = e->realm == realm;
+        const bool own = e->ns == ns;
         next = e->newer;
         if (e->since >= since && !(own && (n > s->options.entries || bytes > s->options.bytes)))
             continue;
@@ -82,12 +82,12 @@ static void make_room(shelf *s, uint64_t realm)
     }
 }
 
-static entry *make_entry(uint64_t realm, str name, const str texts[SHELF_TEXTS])
+static entry *make_entry(uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS])
 {
     entry *e = mem_new(1, sizeof *e);
     if (e == NULL)
         return NULL;
-    for (size_t i = 0; i < SHELF_TEXTS; i++)
+    for (size_t i = 0; i < TEXT_STORE_TEXTS; i++)
         e->total += e->n[i] = texts[i].n;
     e->bytes = mem_new(e->total, 1);
     if (e->bytes == NULL) {
@@ -95,22 +95,22 @@ static entry *make_entry(uint64_t realm, str name, const str texts[SHELF_TEXTS])
         return NULL;
     }
     size_t at = 0;
-    for (size_t i = 0; i < SHELF_TEXTS; at += texts[i++].n)
+    for (size_t i = 0; i < TEXT_STORE_TEXTS; at += texts[i++].n)
         if (texts[i].n > 0)
             memcpy(e->bytes + at, texts[i].p, texts[i].n);
-    e->realm = realm;
+    e->ns = ns;
     e->since = os_now();
     e->n_name = name.n;
     memcpy(e->name, name.p, name.n);
     return e;
 }
 
-mote_status shelf_put(shelf *s, uint64_t realm, str name, const str texts[SHELF_TEXTS],
-                      mote_error *err)
+mote_status text_store_put(text_store *s, uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS],
+                           mote_error *err)
 {
-    if (name.n == 0 || name.n > SHELF_NAME)
+    if (name.n == 0 || name.n > TEXT_STORE_NAME)
         return err_set(err, MOTE_E_ARG, "a name of %zu bytes", name.n);
-    entry *e = make_entry(realm, name, texts);
+    entry *e = make_entry(ns, name, texts);
     if (e == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory to keep an answer");
     if (e->total > s->options.bytes) {
@@ -119,13 +119,13 @@ mote_status shelf_put(shelf *s, uint64_t realm, str name, const str texts[SHELF_
         return err_set(err, MOTE_E_FULL, "too large to be kept");
     }
     pthread_mutex_lock(&s->lock);
-    entry *same = find(s, realm, name);
+    entry *same = find(s, ns, name);
     if (same != NULL)
         remove_entry(s, same);
     e->older = s->newest;
     *(s->newest != NULL ? &s->newest->newer : &s->oldest) = e;
     s->newest = e;
-    make_room(s, realm);
+    make_room(s, ns);
     pthread_mutex_unlock(&s->lock);
     return MOTE_OK;
 }
@@ -141,29 +141,29 @@ static bool copy(const entry *e, size_t which, strbuf *out)
     return true;
 }
 
-bool shelf_get(shelf *s, uint64_t realm, str name, size_t which, strbuf *out)
+bool text_store_get(text_store *s, uint64_t ns, str name, size_t which, strbuf *out)
 {
     pthread_mutex_lock(&s->lock);
-    const bool found = copy(find(s, realm, name), which, out);
+    const bool found = copy(find(s, ns, name), which, out);
     pthread_mutex_unlock(&s->lock);
     return found;
 }
 
-bool shelf_get_last(shelf *s, uint64_t realm, size_t which, strbuf *out)
+bool text_store_get_last(text_store *s, uint64_t ns, size_t which, strbuf *out)
 {
     pthread_mutex_lock(&s->lock);
     const entry *e = s->newest;
-    while (e != NULL && e->realm != realm)
+    while (e != NULL && e->ns != ns)
         e = e->older;
     const bool found = copy(e, which, out);
     pthread_mutex_unlock(&s->lock);
     return found;
 }
 
-bool shelf_drop(shelf *s, uint64_t realm, str name)
+bool text_store_drop(text_store *s, uint64_t ns, str name)
 {
     pthread_mutex_lock(&s->lock);
-    entry *e = find(s, realm, name);
+    entry *e = find(s, ns, name);
     if (e != NULL)
         remove_entry(s, e);
     pthread_mutex_unlock(&s->lock);

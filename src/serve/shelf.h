@@ -12,30 +12,30 @@
 
 #include <stdint.h>
 
-enum { SHELF_TEXTS = 4, SHELF_NAME = 64 };
+enum { TEXT_STORE_TEXTS = 4, TEXT_STORE_NAME = 64 };
 
-typedef struct shelf shelf;
+typedef struct text_store text_store;
 
 /* What one realm may have. */
-typedef struct shelf_options {
+typedef struct text_store_options {
     size_t entries;
     size_t bytes;
     double seconds;
-} shelf_options;
+} text_store_options;
 
-mote_status shelf_new(shelf **out, const shelf_options *options, mote_error *err);
+mote_status text_store_new(text_store **out, const text_store_options *options, mote_error *err);
 /* NULL is allowed. */
-void shelf_free(shelf *s);
+void text_store_free(text_store *s);
 
 /* Copies the texts. A name that is there already is replaced. MOTE_E_FULL: it is larger than
  * all a realm may have. */
-mote_status shelf_put(shelf *s, uint64_t realm, str name, const str texts[SHELF_TEXTS],
-                      mote_error *err);
+mote_status text_store_put(text_store *s, uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS],
+                           mote_error *err);
 /* Appends text `which` to *out; false: there is no such name. */
-bool shelf_get(shelf *s, uint64_t realm, str name, size_t which, strbuf *out);
+bool text_store_get(text_store *s, uint64_t ns, str name, size_t which, strbuf *out);
 /* Likewise of what was put last. false: the realm has nothing. */
-bool shelf_get_last(shelf *s, uint64_t realm, size_t which, strbuf *out);
+bool text_store_get_last(text_store *s, uint64_t ns, size_t which, strbuf *out);
 /* false: there was none. */
-bool shelf_drop(shelf *s, uint64_t realm, str name);
+bool text_store_drop(text_store *s, uint64_t ns, str name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stepgate.c - see stepgate.h. */
+/* core_lock.c - see core_lock.h. */
 #include "serve/stepgate.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 
 enum { MEANWHILE_NS = 10000000 };
 
-struct stepgate {
+struct core_lock {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t called;
     uint64_t given;  /* numbers so far */
@@ -19,7 +19,7 @@ struct stepgate {
     double step, step_before; /* seconds: the last one, and the last one of the turn before */
 };
 
-mote_status stepgate_new(stepgate **out, mote_error *err)
+mote_status core_lock_new(core_lock **out, mote_error *err)
 {
     *out = mem_new(1, sizeof **out);
     if (*out == NULL)
@@ -33,7 +33,7 @@ mote_status stepgate_new(stepgate **out, mote_error *err)
     return MOTE_OK;
 }
 
-void stepgate_free(stepgate *g)
+void core_lock_free(core_lock *g)
 {
     if (g == NULL)
         return;
@@ -43,7 +43,7 @@ void stepgate_free(stepgate *g)
 }
 
 /* Under the lock: until somebody leaves, or a little longer than a client notices. */
-static void wait_a_little(stepgate *g)
+static void wait_a_little(core_lock *g)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -53,7 +53,7 @@ static void wait_a_little(stepgate *g)
     pthread_cond_timedwait(&g->called, &g->lock, &until);
 }
 
-uint64_t stepgate_enter(stepgate *g, void (*meanwhile)(void *with), void *with)
+uint64_t core_lock_enter(core_lock *g, void (*meanwhile)(void *with), void *with)
 {
     if (g == NULL)
         return 0;
@@ -73,7 +73,7 @@ uint64_t stepgate_enter(stepgate *g, void (*meanwhile)(void *with), void *with)
     return mine;
 }
 
-bool stepgate_stay(stepgate *g)
+bool core_lock_stay(core_lock *g)
 {
     if (g == NULL)
         return false;
@@ -87,7 +87,7 @@ bool stepgate_stay(stepgate *g)
     return stays;
 }
 
-void stepgate_leave(stepgate *g)
+void core_lock_leave(core_lock *g)
 {
     if (g == NULL)
         return;
@@ -97,7 +97,7 @@ void stepgate_leave(stepgate *g)
     pthread_mutex_unlock(&g->lock);
 }
 
-uint64_t stepgate_crowd(stepgate *g)
+uint64_t core_lock_contenders(core_lock *g)
 {
     pthread_mutex_lock(&g->lock);
     const uint64_t n = g->given - g->passed;

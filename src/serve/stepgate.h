@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stepgate.h - several engines on the same cores take turns.
+ * core_lock.h - several engines on the same cores take turns.
  *
  * A step wants all cores: two at once would wait for each other's threads at every layer. So
  * whoever wants to compute takes a number and waits until it is called. Numbers are called in
@@ -15,19 +15,19 @@
 
 #include "base/err.h"
 
-typedef struct stepgate stepgate;
+typedef struct core_lock core_lock;
 
-mote_status stepgate_new(stepgate **out, mote_error *err);
+mote_status core_lock_new(core_lock **out, mote_error *err);
 /* Nobody may wait or be inside. NULL is allowed. */
-void stepgate_free(stepgate *g);
+void core_lock_free(core_lock *g);
 
 /* Calls meanwhile(with), if it is not NULL, every hundredth of a second until it is inside. Returns
  * its number: if it is not the one after the caller's last, others have computed since. */
-uint64_t stepgate_enter(stepgate *g, void (*meanwhile)(void *with), void *with);
+uint64_t core_lock_enter(core_lock *g, void (*meanwhile)(void *with), void *with);
 /* Inside, after every step: may there be another one? */
-bool stepgate_stay(stepgate *g);
-void stepgate_leave(stepgate *g);
+bool core_lock_stay(core_lock *g);
+void core_lock_leave(core_lock *g);
 /* How many wait or are inside. */
-uint64_t stepgate_crowd(stepgate *g);
+uint64_t core_lock_contenders(core_lock *g);
 
 #endif

@@ -5,16 +5,16 @@
 #include "base/mem.h"
 
 /* For each key. */
-static const shelf_options stored_limits = {
+static const text_store_options stored_limits = {
     .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
-static const shelf_options figures_limits = {
+static const text_store_options stats_limits = {
     .entries = 1024, .bytes = (size_t)4 << 20, .seconds = 24 * 3600.0};
-static const shelf_options item_limits = {
+static const text_store_options item_limits = {
     .entries = 4096, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
 
 struct api {
-    struct answering *at_work;
-    shelf *stored, *items, *figures;
+    struct generation *at_work;
+    text_store *stored, *items, *stats;
 };
 
 mote_status api_new(api **out, mote_error *err)
@@ -23,9 +23,9 @@ mote_status api_new(api **out, mote_error *err)
     api *a = mem_new(1, sizeof *a);
     if (a == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
-    if (shelf_new(&a->stored, &stored_limits, err) != MOTE_OK ||
-        shelf_new(&a->items, &item_limits, err) != MOTE_OK ||
-        shelf_new(&a->figures, &figures_limits, err) != MOTE_OK) {
+    if (text_store_new(&a->stored, &stored_limits, err) != MOTE_OK ||
+        text_store_new(&a->items, &item_limits, err) != MOTE_OK ||
+        text_store_new(&a->stats, &stats_limits, err) != MOTE_OK) {
         api_free(a);
         return err_set(err, MOTE_E_MEMORY, "no memory for the server");
     }
@@ -37,35 +37,35 @@ void api_free(api *a)
 {
     if (a == NULL)
         return;
-    shelf_free(a->figures);
-    shelf_free(a->stored);
-    shelf_free(a->items);
+    text_store_free(a->stats);
+    text_store_free(a->stored);
+    text_store_free(a->items);
     mem_free(a);
 }
 
-struct answering **api_at_work(api *a)
+struct generation **generation_list(api *a)
 {
     return &a->at_work;
 }
 
-shelf *api_responses(api *a)
+text_store *api_responses(api *a)
 {
     return a->stored;
 }
 
-shelf *api_items(api *a)
+text_store *api_items(api *a)
 {
     return a->items;
 }
 
-void api_remember(api *a, const char *request_id, uint64_t realm, str json)
+void report_store_put(api *a, const char *request_id, uint64_t ns, str json)
 {
-    const str texts[SHELF_TEXTS] = {json};
-    shelf_put(a->figures, realm, str_of(request_id), texts, NULL);
+    const str texts[TEXT_STORE_TEXTS] = {json};
+    text_store_put(a->stats, ns, str_of(request_id), texts, NULL);
 }
 
-bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out)
+bool report_store_get(api *a, str request_id, uint64_t ns, strbuf *out)
 {
-    return str_is(request_id, "last") ? shelf_get_last(a->figures, realm, 0, out)
-                                      : shelf_get(a->figures, realm, request_id, 0, out);
+    return str_is(request_id, "last") ? text_store_get_last(a->stats, ns, 0, out)
+                                      : text_store_get(a->stats, ns, request_id, 0, out);
 }

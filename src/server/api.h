@@ -11,7 +11,7 @@
 #include "server/server.h"
 
 typedef struct api api;
-struct answering;
+struct generation;
 
 mote_status api_new(api **out, mote_error *err);
 /* Nobody may be connected any more. NULL is allowed. */
@@ -24,16 +24,16 @@ sched_event_fn api_collected;
 void api_tick(server *s);
 
 /* What server.c returns for server_api. */
-struct answering **api_at_work(api *a); /* the first of a list */
+struct generation **generation_list(api *a); /* the first of a list */
 /* Replies of /v1/responses. Any thread. */
-shelf *api_responses(api *a);
+text_store *api_responses(api *a);
 /* The items of those replies, each by its id. Any thread. */
-shelf *api_items(api *a);
+text_store *api_items(api *a);
 
 /* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. Any
  * thread. */
-void api_remember(api *a, const char *request_id, uint64_t realm, str json);
+void report_store_put(api *a, const char *request_id, uint64_t ns, str json);
 /* Appends it to *out; "last" is the last one of the realm. false: it is not known. */
-bool api_recollect(api *a, str request_id, uint64_t realm, strbuf *out);
+bool report_store_get(api *a, str request_id, uint64_t ns, strbuf *out);
 
 #endif

@@ -51,7 +51,7 @@ void handle_props(exchange *x);
 void handle_props_change(exchange *x); /* POST /props */
 void handle_slots(exchange *x);
 void handle_not_offered(exchange *x); /* known paths without a function here */
-void handle_request_figures(exchange *x);
+void handle_request_stats(exchange *x);
 /* route_cache.c: GET and DELETE /v1/cache; DELETE /v1/cache/ and a wildcard; POST /v1/cache/pin */
 void handle_unload(exchange *x);
 void handle_cache(exchange *x);

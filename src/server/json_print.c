@@ -44,7 +44,7 @@ static void put_line_separator(strbuf *out, const unsigned char *p)
     strbuf_text(out, p[2] == 0xA8 ? "\\u2028" : "\\u2029");
 }
 
-void jp_escaped(strbuf *out, str text)
+void jw_escaped(strbuf *out, str text)
 {
     const unsigned char *p = (const unsigned char *)text.p;
     size_t plain = 0, i = 0; /* `plain`: where the stretch to be copied begins */
@@ -78,18 +78,18 @@ static void comma(strbuf *out)
         strbuf_byte(out, ',');
 }
 
-void jp_open(strbuf *out, char bracket)
+void jw_open(strbuf *out, char bracket)
 {
     comma(out);
     strbuf_byte(out, bracket);
 }
 
-void jp_close(strbuf *out, char bracket)
+void jw_close(strbuf *out, char bracket)
 {
     strbuf_byte(out, bracket);
 }
 
-void jp_key(strbuf *out, const char *name)
+void jw_key(strbuf *out, const char *name)
 {
     comma(out);
     strbuf_byte(out, '"');
@@ -97,83 +97,83 @@ void jp_key(strbuf *out, const char *name)
     strbuf_text(out, "\":");
 }
 
-void jp_str(strbuf *out, str text)
+void jw_str(strbuf *out, str text)
 {
     comma(out);
     strbuf_byte(out, '"');
-    jp_escaped(out, text);
+    jw_escaped(out, text);
     strbuf_byte(out, '"');
 }
 
-void jp_raw(strbuf *out, str json)
+void jw_raw(strbuf *out, str json)
 {
     comma(out);
     strbuf_put(out, json);
 }
 
-void jp_null(strbuf *out)
+void jw_null(strbuf *out)
 {
-    jp_raw(out, str_of("null"));
+    jw_raw(out, str_of("null"));
 }
 
-void jp_text(strbuf *out, const char *terminated)
+void jw_text(strbuf *out, const char *terminated)
 {
     if (terminated == NULL)
-        jp_null(out);
+        jw_null(out);
     else
-        jp_str(out, str_of(terminated));
+        jw_str(out, str_of(terminated));
 }
 
-void jp_bool(strbuf *out, bool b)
+void jw_bool(strbuf *out, bool b)
 {
-    jp_raw(out, str_of(b ? "true" : "false"));
+    jw_raw(out, str_of(b ? "true" : "false"));
 }
 
-void jp_int(strbuf *out, int64_t n)
+void jw_int(strbuf *out, int64_t n)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, n);
-    jp_raw(out, str_of(digits));
+    jw_raw(out, str_of(digits));
 }
 
-void jp_uint(strbuf *out, uint64_t n)
+void jw_uint(strbuf *out, uint64_t n)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRIu64, n);
-    jp_raw(out, str_of(digits));
+    jw_raw(out, str_of(digits));
 }
 
 /* x - x is 0 for every number JSON can hold and NaN for the others. */
-void jp_double(strbuf *out, double x)
+void jw_double(strbuf *out, double x)
 {
     char digits[40];
     int precision = 15;
     if (x - x != 0) {
-        jp_null(out);
+        jw_null(out);
         return;
     }
     do
         snprintf(digits, sizeof digits, "%.*g", precision, x);
     while (precision++ < 17 && strtod(digits, NULL) != x);
-    jp_raw(out, str_of(digits));
+    jw_raw(out, str_of(digits));
 }
 
-void jp_float(strbuf *out, float x)
+void jw_float(strbuf *out, float x)
 {
     char digits[40];
     int precision = 6;
     if (x - x != 0) {
-        jp_null(out);
+        jw_null(out);
         return;
     }
     do
         snprintf(digits, sizeof digits, "%.*g", precision, (double)x);
     while (precision++ < 9 && strtof(digits, NULL) != x);
-    jp_raw(out, str_of(digits));
+    jw_raw(out, str_of(digits));
 }
 
 /* In what json_put_as_spelt writes, a line separator can only stand inside a string. */
-void jp_node(strbuf *out, const json_node *node)
+void jw_node(strbuf *out, const json_node *node)
 {
     strbuf text = {0};
     json_put_as_spelt(&text, node);
@@ -194,66 +194,66 @@ void jp_node(strbuf *out, const json_node *node)
     strbuf_fini(&text);
 }
 
-void jp_bytes(strbuf *out, str bytes)
+void jw_bytes(strbuf *out, str bytes)
 {
-    jp_open(out, '[');
+    jw_open(out, '[');
     for (size_t i = 0; i < bytes.n; i++)
-        jp_uint(out, (unsigned char)bytes.p[i]);
-    jp_close(out, ']');
+        jw_uint(out, (unsigned char)bytes.p[i]);
+    jw_close(out, ']');
 }
 
 /* ---- a key and its value ---- */
 
-void jp_key_str(strbuf *out, const char *name, str text)
+void jw_key_str(strbuf *out, const char *name, str text)
 {
-    jp_key(out, name);
-    jp_str(out, text);
+    jw_key(out, name);
+    jw_str(out, text);
 }
 
-void jp_key_text(strbuf *out, const char *name, const char *terminated)
+void jw_key_text(strbuf *out, const char *name, const char *terminated)
 {
-    jp_key(out, name);
-    jp_text(out, terminated);
+    jw_key(out, name);
+    jw_text(out, terminated);
 }
 
-void jp_key_int(strbuf *out, const char *name, int64_t n)
+void jw_key_int(strbuf *out, const char *name, int64_t n)
 {
-    jp_key(out, name);
-    jp_int(out, n);
+    jw_key(out, name);
+    jw_int(out, n);
 }
 
-void jp_key_uint(strbuf *out, const char *name, uint64_t n)
+void jw_key_uint(strbuf *out, const char *name, uint64_t n)
 {
-    jp_key(out, name);
-    jp_uint(out, n);
+    jw_key(out, name);
+    jw_uint(out, n);
 }
 
-void jp_key_double(strbuf *out, const char *name, double x)
+void jw_key_double(strbuf *out, const char *name, double x)
 {
-    jp_key(out, name);
-    jp_double(out, x);
+    jw_key(out, name);
+    jw_double(out, x);
 }
 
-void jp_key_float(strbuf *out, const char *name, float x)
+void jw_key_float(strbuf *out, const char *name, float x)
 {
-    jp_key(out, name);
-    jp_float(out, x);
+    jw_key(out, name);
+    jw_float(out, x);
 }
 
-void jp_key_bool(strbuf *out, const char *name, bool b)
+void jw_key_bool(strbuf *out, const char *name, bool b)
 {
-    jp_key(out, name);
-    jp_bool(out, b);
+    jw_key(out, name);
+    jw_bool(out, b);
 }
 
-void jp_key_null(strbuf *out, const char *name)
+void jw_key_null(strbuf *out, const char *name)
 {
-    jp_key(out, name);
-    jp_null(out);
+    jw_key(out, name);
+    jw_null(out);
 }
 
-void jp_key_raw(strbuf *out, const char *name, const char *json)
+void jw_key_raw(strbuf *out, const char *name, const char *json)
 {
-    jp_key(out, name);
-    jp_raw(out, str_of(json));
+    jw_key(out, name);
+    jw_raw(out, str_of(json));
 }

@@ -169,8 +169,8 @@ static void histogram(strbuf *out, const metrics_view *v, const char *name, size
 /* clang-format off */
 static const model_row work_rows[] = {
     {"cancelled_total", "Answers whose client left, by what they were doing.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
-    {NULL, NULL, "phase=\"reading\"", AT(work.canceled_reading), ROW_U64, false},
-    {NULL, NULL, "phase=\"writing\"", AT(work.canceled_writing), ROW_U64, false},
+    {NULL, NULL, "phase=\"reading\"", AT(work.canceled_prefill), ROW_U64, false},
+    {NULL, NULL, "phase=\"writing\"", AT(work.canceled_decode), ROW_U64, false},
     {"answers_total", "Answers that came to their end.", "", AT(work.finished), ROW_U64, false},
     {"prompt_tokens_total", "Tokens of prompts, reused ones included.", "", AT(work.prompt_tokens), ROW_U64, false},
     {"cached_tokens_total", "Tokens of prompts that were not read again.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
@@ -182,7 +182,7 @@ static const model_row work_rows[] = {
     {"tool_call_malformed_total", "What looked like a call and was passed on as text.", "", AT(calls_malformed), ROW_U64, false},
     {"loops_detected_total", "Answers found to repeat themselves.", "", AT(work.loops_found), ROW_U64, false},
     {"loops_recovered_total", "Of these, how many got out of it.", "", AT(work.loops_left), ROW_U64, false},
-    {"put_back_total", "Answers put back for want of room, to go on later.", "", AT(work.put_back), ROW_U64, false},
+    {"put_back_total", "Answers put back for want of room, to go on later.", "", AT(work.preempted), ROW_U64, false},
     {"steps_total", "Passes through the model.", "", AT(work.steps), ROW_U64, false},
     {"step_rows_total", "Tokens in all passes; by passes: the batch size.", "", AT(work.step_rows), ROW_U64, false},
     {"step_prompt_rows_total", "Of these, tokens of prompts.", "", AT(work.prompt_rows), ROW_U64, false},
@@ -207,15 +207,15 @@ static const model_row memory_rows[] = {
 };
 
 /* Of those that see. */
-static const model_row picture_rows[] = {
-    {"pictures_total", "Pictures and films of requests that had their turn.", "", AT(sight.asked), ROW_U64, false},
-    {"pictures_found_total", "Of these, how many had been seen before.", "", AT(sight.found), ROW_U64, false},
-    {"pictures_looked_total", "How many the tower looked at.", "", AT(sight.looked), ROW_U64, false},
-    {"pictures_failed_total", "How many could not be read, or had no room.", "", AT(sight.failed), ROW_U64, false},
-    {"picture_seconds_total", "Time spent on pictures, by all threads.", "", AT(sight.seconds), ROW_REAL, false},
-    {"pictures_waiting", "Requests that wait to have theirs looked at.", "", AT(sight.waiting), ROW_U32, true},
-    {"pictures_kept", "Pictures and films that are held.", "", AT(sight.kept), ROW_U32, true},
-    {"picture_bytes", "Memory that they take.", "", AT(sight.bytes), ROW_U64, true},
+static const model_row image_rows[] = {
+    {"pictures_total", "Pictures and films of requests that had their turn.", "", AT(vision.asked), ROW_U64, false},
+    {"pictures_found_total", "Of these, how many had been seen before.", "", AT(vision.found), ROW_U64, false},
+    {"pictures_looked_total", "How many the tower looked at.", "", AT(vision.looked), ROW_U64, false},
+    {"pictures_failed_total", "How many could not be read, or had no room.", "", AT(vision.failed), ROW_U64, false},
+    {"picture_seconds_total", "Time spent on pictures, by all threads.", "", AT(vision.seconds), ROW_REAL, false},
+    {"pictures_waiting", "Requests that wait to have theirs looked at.", "", AT(vision.waiting), ROW_U32, true},
+    {"pictures_kept", "Pictures and films that are held.", "", AT(vision.kept), ROW_U32, true},
+    {"picture_bytes", "Memory that they take.", "", AT(vision.bytes), ROW_U64, true},
 };
 /* clang-format on */
 
@@ -238,7 +238,7 @@ static void put_requests(strbuf *out, const metrics_view *v)
     if (c->beyond > 0)
         put(out, "mote_requests_total{dialect=\"other\",route=\"other\",status=\"other\"} %llu\n",
             (unsigned long long)c->beyond);
-    counter(out, "schema_requests_total", v->door.forms,
+    counter(out, "schema_requests_total", v->http.forms,
             "Requests answered in a form they had asked for.");
     family(out, "rejected_total", "counter",
            "What was turned away before any work was done for it.");
@@ -246,8 +246,8 @@ static void put_requests(strbuf *out, const metrics_view *v)
         put_of_model(out, "rejected_total", &v->models[i], "reason=\"queue_full\"");
         put(out, "%llu\n", (unsigned long long)v->models[i].work.refused_full);
     }
-    labelled(out, "rejected_total", "reason", "connection", v->door.refused_connections);
-    labelled(out, "rejected_total", "reason", "door", v->door.refused_requests);
+    labelled(out, "rejected_total", "reason", "connection", v->http.refused_connections);
+    labelled(out, "rejected_total", "reason", "door", v->http.refused_requests);
     labelled(out, "rejected_total", "reason", "key_requests", v->over_quota[QUOTA_REQUESTS]);
     labelled(out, "rejected_total", "reason", "key_tokens", v->over_quota[QUOTA_TOKENS]);
     labelled(out, "rejected_total", "reason", "key_parallel", v->over_quota[QUOTA_PARALLEL]);
@@ -261,7 +261,7 @@ static void put_memory(strbuf *out, const metrics_view *v)
             put_of_model(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
             put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
         }
-    labelled(out, "memory_bytes", "kind", "requests", v->door.body_bytes);
+    labelled(out, "memory_bytes", "kind", "requests", v->http.body_bytes);
     if (v->memory_limit > 0)
         gauge(out, "memory_limit_bytes", (double)v->memory_limit, "What --memory allows.");
 }
@@ -274,13 +274,13 @@ static bool any_sees(const metrics_view *v)
     return sees;
 }
 
-static void put_door(strbuf *out, const metrics_view *v)
+static void put_http_stats(strbuf *out, const metrics_view *v)
 {
-    gauge(out, "connections", v->door.connections, "Open connections.");
-    gauge(out, "loop_lag_seconds", v->door.loop_longest_lately,
+    gauge(out, "connections", v->http.connections, "Open connections.");
+    gauge(out, "loop_lag_seconds", v->http.loop_longest_lately,
           "Longest turn of the network thread within the last two seconds.");
-    gauge(out, "loop_lag_max_seconds", v->door.loop_longest, "Longest turn since the start.");
-    counter(out, "loop_slow_turns_total", v->door.loop_over_20_ms, "Turns that took over 20 ms.");
+    gauge(out, "loop_lag_max_seconds", v->http.loop_longest, "Longest turn since the start.");
+    counter(out, "loop_slow_turns_total", v->http.loop_over_20_ms, "Turns that took over 20 ms.");
     gauge(out, "draining", v->draining, "1 while the server finishes its work before it stops.");
     gauge(out, "uptime_seconds", v->uptime, "Since the server was started.");
 }
@@ -308,11 +308,11 @@ void metrics_print(strbuf *out, const metrics_view *v)
     put_rows(out, v, work_rows, COUNT(work_rows), false);
     put_memory(out, v);
     if (any_sees(v)) {
-        put_rows(out, v, picture_rows, COUNT(picture_rows), true);
-        counter(out, "decoders_lost_total", v->door.decoders_lost,
+        put_rows(out, v, image_rows, COUNT(image_rows), true);
+        counter(out, "decoders_lost_total", v->http.decoders_lost,
                 "Times the process was gone that decodes pictures.");
     }
-    put_door(out, v);
+    put_http_stats(out, v);
     histogram(out, v, "queue_seconds", AT(work.queue_seconds), "Waiting to begin.");
     histogram(out, v, "prefill_seconds", AT(work.reading_seconds), "Reading the prompt.");
     histogram(out, v, "first_token_seconds", AT(work.first_token_seconds),
@@ -344,7 +344,7 @@ void metrics_sum(metrics_model *out, const metrics_view *v)
         const metrics_model *m = &v->models[i];
         add_rows(out, m, work_rows, COUNT(work_rows));
         add_rows(out, m, memory_rows, COUNT(memory_rows));
-        add_rows(out, m, picture_rows, COUNT(picture_rows));
+        add_rows(out, m, image_rows, COUNT(image_rows));
         out->work.refused_full += m->work.refused_full;
         out->memory.total += m->memory.total;
         out->memory_vision += m->memory_vision;

@@ -34,12 +34,12 @@ void request_counts_add(request_counts *c, api_dialect dialect, const char *labe
 typedef struct metrics_model {
     const char *name;
     bool loaded;
-    sched_figures work;
+    sched_stats work;
     uint64_t calls_malformed; /* passed on as text */
     mote_memory memory;       /* its total: with what seeing may take */
     bool sees;
     uint64_t memory_vision; /* planned; 0 if it does not see */
-    sight_figures sight;
+    vision_stats vision;
 } metrics_model;
 
 /* All that is printed, gathered at one moment. */
@@ -48,7 +48,7 @@ typedef struct metrics_view {
     const request_counts *counts;
     metrics_model models[SERVER_MAX_MODELS];
     size_t n_models;
-    server_figures door;
+    server_stats http;
     uint64_t over_quota[QUOTA_KINDS]; /* requests refused for a limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;

@@ -56,7 +56,7 @@ static const route table[] = {
     {GET,    "/props",                               INFER,  API_OPENAI,    "props",           handle_props},
     {POST,   "/props",                               ADMIN,  API_OPENAI,    "props",           handle_props_change},
     {GET,    "/slots",                               METRICS, API_OPENAI,   "slots",           handle_slots},
-    {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_figures},
+    {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_stats},
     {POST,   "/tokenize",                            INFER,  API_OPENAI,    "tokenize",        handle_tokenize},
     {POST,   "/detokenize",                          INFER,  API_OPENAI,    "tokenize",        handle_detokenize},
     {POST,   "/apply-template",                      INFER,  API_OPENAI,    "template",        handle_apply_template},

@@ -21,71 +21,73 @@
 #include "serve/recall.h"
 #include "serve/sched.h"
 
-typedef struct served served;
-struct media_nursery;
+typedef struct served_model served_model;
+struct fork_server;
 struct limits;
-struct sight;
+struct vision_service;
 struct vocab;
 
-typedef struct served_options {
+typedef struct served_model_options {
     const mote_model *model;
     const char *path; /* for its file name and date; never shown whole */
     const char *name; /* NULL: from the file */
     sched_options sched;
-    struct media_nursery *nursery; /* NULL: it cannot see, or must not */
-    uint32_t image_tokens;         /* of a picture, unless a request says otherwise; 0: 1,280 */
-    const struct limits *limits;   /* of the server; read while it is made */
-    uint64_t picture_memory;       /* for pictures that are held */
-    size_t recall_bytes;
+    struct fork_server *fork_server; /* NULL: it cannot see, or must not */
+    uint32_t image_tokens;           /* of a picture, unless a request says otherwise; 0: 1,280 */
+    const struct limits *limits;     /* of the server; read while it is made */
+    uint64_t image_memory;           /* for pictures that are held */
+    size_t answer_tokens_bytes;
     double keep_alive; /* seconds without a request after which it is unloaded; negative: never */
-} served_options;
+} served_model_options;
 
 /* Makes the scheduler, whose `memory` is for everything of this model. */
-mote_status served_new(served **out, const served_options *options, mote_error *err);
+mote_status served_model_new(served_model **out, const served_model_options *options,
+                             mote_error *err);
 /* Every job and every look must have been dropped. NULL is allowed. */
-void served_free(served *m);
+void served_model_free(served_model *m);
 /* Will a model with these options see? */
-bool served_sees(const served_options *options);
+bool served_model_has_vision(const served_model_options *options);
 /* The least memory that it can work with, pictures included. */
-mote_status served_least_memory(const served_options *options, uint64_t *out, mote_error *err);
+mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
+                                      mote_error *err);
 
 /* Terminated; what it is called in replies. */
-const char *served_name(const served *m);
-const mote_model *served_model(const served *m);
-const char *served_path(const served *m);
+const char *served_model_name(const served_model *m);
+const mote_model *served_model_weights(const served_model *m);
+const char *served_model_path(const served_model *m);
 /* Of its file, in seconds since 1970. */
-int64_t served_date(const served *m);
+int64_t served_model_date(const served_model *m);
 /* "mote-0.1.0-1a2b3c4d": the version and the model. */
-const char *served_fingerprint(const served *m);
-const chat_kit *served_kit(const served *m);
+const char *served_model_fingerprint(const served_model *m);
+const chat_context *served_model_chat_context(const served_model *m);
 /* The vocabulary for grammars; made at the first call, which takes a while: off the loop. */
-mote_status served_vocab(served *m, const struct vocab **out, mote_error *err);
+mote_status served_model_vocab(served_model *m, const struct token_trie **out, mote_error *err);
 
-sched *served_sched(const served *m);
+sched *served_model_sched(const served_model *m);
 /* Positions that one request may use. */
-uint64_t served_context(const served *m);
+uint64_t served_model_context(const served_model *m);
 /* Bytes of everything: what was planned for its engine, and for seeing. */
-uint64_t served_memory(const served *m);
+uint64_t served_model_memory(const served_model *m);
 /* NULL: it cannot see. */
-struct sight *served_sight(const served *m);
-recall *served_recall(const served *m);
+struct vision_service *served_model_vision(const served_model *m);
+answer_tokens *served_model_answer_tokens(const served_model *m);
 
 /* Loop thread: an answer had something in it that looks like a call and is none; how many did. */
-void served_count_malformed(served *m);
-uint64_t served_malformed(const served *m);
+void served_model_count_malformed(served_model *m);
+uint64_t served_model_malformed(const served_model *m);
 
 /* ---- how long it stays loaded ---- */
 
 /* Loop thread: a request for it came; it is over. `keep`: the seconds that it said, or NULL. */
-void served_begin(served *m);
-void served_end(served *m, const double *keep);
+void served_model_begin(served_model *m);
+void served_model_end(served_model *m, const double *keep);
 /* Loop thread, once a second: unloads it if its time is over. */
-void served_tick(served *m, double now);
+void served_model_tick(served_model *m, double now);
 /* Any thread from here on. */
-bool served_loaded(const served *m);
+bool served_model_loaded(const served_model *m);
 /* Seconds until it is unloaded, if nobody asks; INFINITY: it stays. */
-double served_leaves_in(served *m);
+double served_model_leaves_in(served_model *m);
 /* Unloads it and waits until that is done, so off the loop; false: somebody asks it something. */
-bool served_unload(served *m);
+bool served_model_unload(served_model *m);
 
 #endif

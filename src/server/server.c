@@ -8,7 +8,7 @@
 #include "server/door/systemd.h"
 #include "server/server_int.h"
 
-enum { RECALL_BYTES = 64 << 20, BODY_WITH_PICTURES = 32 << 20 };
+enum { ANSWER_TOKENS_BYTES = 64 << 20, BODY_WITH_IMAGES = 32 << 20 };
 static const double USUAL_DRAIN = 30;
 
 /* ---- what the loop calls ---- */
@@ -17,28 +17,28 @@ static void on_woken(void *with)
 {
     server *s = with;
     for (size_t i = 0; i < s->n_models; i++) {
-        sched_collect(served_sched(s->models[i]), api_collected, s);
-        if (served_sight(s->models[i]) != NULL)
-            sight_collect(served_sight(s->models[i]));
+        sched_collect(served_model_sched(s->models[i]), api_collected, s);
+        if (served_model_vision(s->models[i]) != NULL)
+            vision_service_collect(served_model_vision(s->models[i]));
     }
 }
 
 static void on_connected(void *with, struct uv_stream_s *listener, bool is_unix)
 {
     server *s = with;
-    conns_accept(s->conns, listener, is_unix);
+    connection_set_accept(s->connection_set, listener, is_unix);
 }
 
 static void on_turn(void *with)
 {
     server *s = with;
-    conns_turn(s->conns);
+    connection_set_turn(s->connection_set);
 }
 
 static void finish(server *s)
 {
-    conns_close(s->conns);
-    loop_finish(s->loop);
+    connection_set_close(s->connection_set);
+    event_loop_finish(s->loop);
     s->finished = true;
 }
 
@@ -46,9 +46,9 @@ static void finish(server *s)
 static void look_after_decoders(server *s)
 {
     const uint64_t lost = s->decoders.lost;
-    if (s->options.nursery == NULL)
+    if (s->options.fork_server == NULL)
         return;
-    media_nursery_look(s->options.nursery, &s->decoders);
+    fork_server_poll(s->options.fork_server, &s->decoders);
     if (s->decoders.lost != lost)
         server_log(s, 0,
                    "the process that decodes pictures is gone (%s, %d): the next picture starts "
@@ -60,7 +60,7 @@ static void look_after_decoders(server *s)
 /* What is wrong with the file of the keys is said once, and the keys stay as they were. */
 static void look_after_keys(server *s)
 {
-    keyring_change change;
+    api_keys_change change;
     mote_error err;
     if (access_look(s->access, &change, &err) != MOTE_OK)
         server_log(s, 0,
@@ -76,7 +76,7 @@ static void on_tick(void *with, double now)
     server *s = with;
     if (s->finished)
         return;
-    conns_sweep(s->conns, now);
+    connection_set_sweep(s->connection_set, now);
     if (now - s->last_second >= 1) {
         s->last_second = now;
         peers_sweep(s->peers, now);
@@ -84,13 +84,13 @@ static void on_tick(void *with, double now)
         look_after_decoders(s);
         look_after_keys(s);
         for (size_t i = 0; i < s->n_models; i++)
-            served_tick(s->models[i], now);
+            served_model_tick(s->models[i], now);
     }
     if (s->watchdog > 0 && now - s->last_watchdog >= s->watchdog) {
         s->last_watchdog = now;
         systemd_tell("WATCHDOG=1");
     }
-    if (s->draining && (conns_busy(s->conns) == 0 || now >= s->drain_until))
+    if (s->draining && (connection_set_busy(s->connection_set) == 0 || now >= s->drain_until))
         finish(s);
 }
 
@@ -108,17 +108,18 @@ static void on_stop(void *with)
     s->drain_until =
         os_now() + (s->options.drain_seconds > 0 ? s->options.drain_seconds : USUAL_DRAIN);
     systemd_tell("STOPPING=1");
-    loop_stop_listening(s->loop);
+    event_loop_stop_listening(s->loop);
     for (size_t i = 0; i < s->n_models; i++)
-        sched_drain(served_sched(s->models[i]));
-    conns_drain(s->conns);
-    server_log(s, 1, "stopping: %u connections are being answered", conns_busy(s->conns));
+        sched_drain(served_model_sched(s->models[i]));
+    connection_set_drain(s->connection_set);
+    server_log(s, 1, "stopping: %u connections are being answered",
+               connection_set_busy(s->connection_set));
 }
 
 static void wake(void *with)
 {
     server *s = with;
-    loop_wake(s->loop);
+    event_loop_wake(s->loop);
 }
 
 /* ---- making one ---- */
@@ -159,28 +160,28 @@ static mote_status serve_sockets(server *s, mote_error *err)
 {
     for (size_t i = 0; i < s->listening.n; i++) {
         listen_socket *at = &s->listening.sockets[i];
-        TRY(loop_listen(s->loop, at->fd, at->is_unix, err));
+        TRY(event_loop_listen(s->loop, at->fd, at->is_unix, err));
         at->fd = -1;
     }
     return MOTE_OK;
 }
 
-static served_options options_of(server *s, size_t i)
+static served_model_options options_of(server *s, size_t i)
 {
     const server_options *o = &s->options;
-    served_options out = {.model = o->models[i].model,
-                          .path = o->models[i].path,
-                          .name = o->models[i].name,
-                          .sched = o->sched,
-                          .nursery = o->nursery,
-                          .image_tokens = o->image_tokens,
-                          .limits = &s->limits,
-                          .recall_bytes = RECALL_BYTES / o->n_models};
+    served_model_options out = {.model = o->models[i].model,
+                                .path = o->models[i].path,
+                                .name = o->models[i].name,
+                                .sched = o->sched,
+                                .fork_server = o->fork_server,
+                                .image_tokens = o->image_tokens,
+                                .limits = &s->limits,
+                                .answer_tokens_bytes = ANSWER_TOKENS_BYTES / o->n_models};
     out.sched.wake = wake;
     out.sched.with = s;
     out.sched.gate = s->gate;
     out.keep_alive = o->keep_alive;
-    out.picture_memory = s->picture_memory;
+    out.image_memory = s->image_memory;
     return out;
 }
 
@@ -188,18 +189,18 @@ static uint32_t n_seeing(server *s)
 {
     uint32_t n = 0;
     for (size_t i = 0; i < s->options.n_models; i++) {
-        const served_options model = options_of(s, i);
-        n += served_sees(&model);
+        const served_model_options model = options_of(s, i);
+        n += served_model_has_vision(&model);
     }
     return n;
 }
 
-static mote_status make_door(server *s, mote_error *err)
+static mote_status make_http(server *s, mote_error *err)
 {
-    const loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
+    const event_loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
     limits_init(&s->limits);
     if (n_seeing(s) > 0)
-        s->limits.at[LIMIT_BODY] = BODY_WITH_PICTURES;
+        s->limits.at[LIMIT_BODY] = BODY_WITH_IMAGES;
     for (size_t i = 0; i < s->options.n_limits; i++)
         TRY(limits_set(&s->limits, s->options.limits[i], err));
     TRY(access_new(&s->access, &s->options, err));
@@ -207,18 +208,18 @@ static mote_status make_door(server *s, mote_error *err)
     s->peers = peers_new();
     if (s->peers == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the list of clients");
-    TRY(loop_new(&s->loop, &hooks, (uint32_t)s->limits.at[LIMIT_CONNECTIONS], err));
-    TRY(conns_new(&s->conns, s, s->loop, err));
+    TRY(event_loop_new(&s->loop, &hooks, (uint32_t)s->limits.at[LIMIT_CONNECTIONS], err));
+    TRY(connection_set_new(&s->connection_set, s, s->loop, err));
     return MOTE_OK;
 }
 
 /* Each of those that see has the same part. Where nobody said how much, and all of it is little, an
  * eighth is for pictures. */
-static uint64_t picture_memory(server *s)
+static uint64_t image_memory(server *s)
 {
-    const double said = s->limits.at[LIMIT_PICTURE_MEMORY];
+    const double said = s->limits.at[LIMIT_IMAGE_MEMORY];
     const double eighth = (double)s->options.sched.memory / 8;
-    const bool usual = said == limit_rows[LIMIT_PICTURE_MEMORY].initial;
+    const bool usual = said == limit_rows[LIMIT_IMAGE_MEMORY].initial;
     const uint32_t n = n_seeing(s);
     return (uint64_t)(usual && eighth > 0 && eighth < said ? eighth : said) / (n > 0 ? n : 1);
 }
@@ -230,8 +231,8 @@ static mote_status divide_memory(server *s, uint64_t least[SERVER_MAX_MODELS], u
     const uint64_t all = s->options.sched.memory;
     uint64_t sum = 0;
     for (size_t i = 0; i < s->options.n_models; i++) {
-        const served_options model = options_of(s, i);
-        TRY(served_least_memory(&model, &least[i], err));
+        const served_model_options model = options_of(s, i);
+        TRY(served_model_least_memory(&model, &least[i], err));
         sum += least[i];
     }
     *rest = all > sum ? all - sum : 0;
@@ -250,16 +251,16 @@ static mote_status make_models(server *s, mote_error *err)
 {
     const uint64_t all = s->options.sched.memory;
     uint64_t least[SERVER_MAX_MODELS] = {0}, rest = 0;
-    s->picture_memory = picture_memory(s);
+    s->image_memory = image_memory(s);
     if (all > 0)
         TRY(divide_memory(s, least, &rest, err));
     for (; s->n_models < s->options.n_models; s->n_models++) {
         const size_t i = s->n_models, n = s->options.n_models;
-        served_options model = options_of(s, i);
+        served_model_options model = options_of(s, i);
         if (n > 1 && all > 0)
             model.sched.memory = least[i] + rest / (n - i);
-        TRY(served_new(&s->models[i], &model, err));
-        const uint64_t taken = served_memory(s->models[i]);
+        TRY(served_model_new(&s->models[i], &model, err));
+        const uint64_t taken = served_model_memory(s->models[i]);
         rest -= taken > least[i] && rest > 0 ? taken - least[i] : 0;
     }
     return MOTE_OK;
@@ -268,7 +269,7 @@ static mote_status make_models(server *s, mote_error *err)
 static mote_status make_inside(server *s, mote_error *err)
 {
     if (s->options.n_models > 1)
-        TRY(stepgate_new(&s->gate, err));
+        TRY(core_lock_new(&s->gate, err));
     TRY(make_models(s, err));
     return api_new(&s->api, err);
 }
@@ -280,7 +281,7 @@ mote_status server_new(server **out, const server_options *options, mote_error *
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a server");
     s->options = *options;
-    mote_status status = make_door(s, err);
+    mote_status status = make_http(s, err);
     if (status == MOTE_OK)
         status = make_inside(s, err);
     if (status == MOTE_OK)
@@ -299,13 +300,13 @@ mote_status server_run(server *s, mote_error *err)
     s->watchdog = systemd_watchdog();
     s->started = s->last_second = s->last_watchdog = os_now();
     systemd_tell("READY=1");
-    loop_run(s->loop);
+    event_loop_run(s->loop);
     return MOTE_OK;
 }
 
 void server_stop(server *s)
 {
-    loop_stop(s->loop);
+    event_loop_stop(s->loop);
 }
 
 void server_free(server *s)
@@ -314,10 +315,10 @@ void server_free(server *s)
         return;
     api_free(s->api);
     for (size_t i = 0; i < s->n_models; i++)
-        served_free(s->models[i]);
-    stepgate_free(s->gate);
-    loop_free(s->loop);
-    conns_free(s->conns);
+        served_model_free(s->models[i]);
+    core_lock_free(s->gate);
+    event_loop_free(s->loop);
+    connection_set_free(s->connection_set);
     peers_free(s->peers);
     access_free(s->access);
     listen_close(&s->listening);
@@ -336,7 +337,7 @@ size_t server_n_models(const server *s)
     return s->n_models;
 }
 
-served *server_model(const server *s, size_t i)
+served_model *server_model(const server *s, size_t i)
 {
     return s->models[i];
 }
@@ -353,7 +354,7 @@ bool server_draining(const server *s)
 
 size_t server_n_keys(const server *s)
 {
-    return keyring_count(access_keys(s->access));
+    return api_keys_count(access_keys(s->access));
 }
 
 size_t server_n_addresses(const server *s)
@@ -366,17 +367,17 @@ const char *server_address(const server *s, size_t i)
     return s->listening.sockets[i].name;
 }
 
-void server_count_form(server *s)
+void server_count_structured_output(server *s)
 {
     s->forms++;
 }
 
-void server_read_figures(const server *s, server_figures *out)
+void server_read_stats(const server *s, server_stats *out)
 {
-    loop_figures l;
-    loop_read_figures(s->loop, &l);
-    *out = (server_figures){
-        .connections = conns_open(s->conns),
+    event_loop_stats l;
+    event_loop_read_stats(s->loop, &l);
+    *out = (server_stats){
+        .connections = connection_set_open(s->connection_set),
         .requests = s->requests,
         .refused_connections = s->refused_connections,
         .refused_requests = s->refused_requests,

@@ -4,7 +4,7 @@
  *
  * One loop thread (libuv) owns sockets, timers, exchanges and replies; the engine thread of
  * each model's scheduler owns its work; libuv's pool prepares requests (JSON, rendering, grammars).
- * libuv is seen by door_loop.c and conn.c only, llhttp by http_parse.c.
+ * libuv is seen by http_loop.c and connection.c only, llhttp by http_parse.c.
  */
 #ifndef MOTE_SERVER_SERVER_H
 #define MOTE_SERVER_SERVER_H
@@ -29,13 +29,13 @@ typedef struct model_to_serve {
 typedef struct server_options {
     model_to_serve models[SERVER_MAX_MODELS]; /* the first answers for those nobody has */
     size_t n_models;
-    sched_options sched;           /* model, wake and with are ours; its memory is for everything */
-    struct media_nursery *nursery; /* for pictures; NULL: the model cannot see, or must not */
-    uint32_t image_tokens;         /* of a picture, unless a request says otherwise; 0: 1,280 */
+    sched_options sched; /* model, wake and with are ours; its memory is for everything */
+    struct fork_server *fork_server; /* for pictures; NULL: the model cannot see, or must not */
+    uint32_t image_tokens;           /* of a picture, unless a request says otherwise; 0: 1,280 */
     /* "127.0.0.1:11435", "[::1]:11435", "unix:PATH"; none: loopback, or what systemd passed */
     const char *listen[SERVER_MAX_LISTEN];
     size_t n_listen;
-    str keys;             /* lines as keyring.h has them; copied as digests */
+    str keys;             /* lines as api_keys.h has them; copied as digests */
     const char *key_file; /* where they come from, to be looked at again; NULL: from no file */
     const char *hosts[SERVER_MAX_HOSTS]; /* more names for Host */
     size_t n_hosts;
@@ -55,7 +55,7 @@ typedef struct server_options {
     int log_level;        /* 0: errors; 1: a line per request; 2: more */
     double keep_alive;    /* of a model nobody asks, in seconds; negative: for ever */
     double drain_seconds; /* 0: 30 */
-    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/door/door_limits.h */
+    const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE", see server/door/http_limits.h */
     size_t n_limits;
 } server_options;
 
@@ -77,19 +77,19 @@ mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE
 const server_options *server_settings(const server *s);
 /* At least one; the first is for requests that name none. */
 size_t server_n_models(const server *s);
-served *server_model(const server *s, size_t i);
+served_model *server_model(const server *s, size_t i);
 /* What the dialects keep; see server/api.h, which also says what the loop calls. */
 struct api *server_api(const server *s);
 bool server_draining(const server *s);
 /* A request was answered in the form it had asked for. On the loop. */
-void server_count_form(server *s);
+void server_count_structured_output(server *s);
 /* Keys that it knows now. */
 size_t server_n_keys(const server *s);
 /* How many addresses it listens on, and the name of one: "127.0.0.1:11435", "unix:PATH". */
 size_t server_n_addresses(const server *s);
 const char *server_address(const server *s, size_t i);
 /* Figures of the door, for metrics. */
-typedef struct server_figures {
+typedef struct server_stats {
     uint32_t connections;
     uint64_t requests;            /* handed to a route */
     uint64_t refused_connections; /* over a limit, or while draining */
@@ -101,7 +101,7 @@ typedef struct server_figures {
     uint64_t loop_over_20_ms;     /* and how many took longer than they may */
     double loop_busy;             /* seconds in all */
     uint64_t decoders_lost;       /* times the process was gone that decodes pictures */
-} server_figures;
-void server_read_figures(const server *s, server_figures *out);
+} server_stats;
+void server_read_stats(const server *s, server_stats *out);
 
 #endif

@@ -16,24 +16,24 @@
 struct server {
     server_options options;
     limits limits;
-    loop *loop;
-    conns *conns;
+    event_loop *loop;
+    connection_set *connection_set;
     access_rules *access;
     peers *peers;
     listen_set listening;
-    served *models[SERVER_MAX_MODELS]; /* [n_models], from start to end */
+    served_model *models[SERVER_MAX_MODELS]; /* [n_models], from start to end */
     size_t n_models;
-    stepgate *gate; /* for their engines; NULL: there is one */
+    core_lock *gate; /* for their engines; NULL: there is one */
     api *api;
     bool draining, finished;
     double drain_until;
     double last_second, last_watchdog; /* of the tick */
     double watchdog;                   /* how often systemd wants to hear of us; 0: never */
-    uint64_t picture_memory;           /* for the pictures that one model holds */
+    uint64_t image_memory;             /* for the pictures that one model holds */
     uint64_t body_bytes;               /* of all requests that are being read or answered */
     uint64_t requests, refused_connections, refused_requests, forms;
-    media_nursery_figures decoders; /* as they were last looked at */
-    request_counts counts;          /* of requests that are over */
+    fork_server_stats decoders; /* as they were last looked at */
+    request_counts counts;      /* of requests that are over */
     double started;
 };
 

@@ -21,13 +21,13 @@ void house_open(house *h, mote_engine *engine)
 {
     mote_error err;
     *h = (house){.engine = engine};
-    must(chat_kit_of(&h->kit, mote_engine_model(engine), &err), &err);
-    must(chat_vocab_of(&h->words, &h->kit, &err), &err);
+    must(chat_context_of(&h->chat_ctx, mote_engine_model(engine), &err), &err);
+    must(chat_vocab_of(&h->words, &h->chat_ctx, &err), &err);
 }
 
 void house_close(house *h)
 {
-    vocab_free(h->words);
+    token_trie_free(h->words);
     *h = (house){0};
 }
 
@@ -53,20 +53,21 @@ static mote_status make_prompt(guest *g, const house *h, mote_error *err)
     if (!g->raw) {
         TRY(json_doc_read(&g->doc, str_of(g->request), err));
         TRY(chat_parsed_read(&g->parsed, json_doc_root(g->doc), CHAT_STABLE, err));
-        return chat_render(h->kit.model, &h->kit.how, &g->parsed.request, &g->prompt, err);
+        return chat_render(h->chat_ctx.model, &h->chat_ctx.how, &g->parsed.request, &g->prompt,
+                           err);
     }
     const size_t bytes = strlen(g->request);
     g->prompt.ids = mem_new(bytes, sizeof *g->prompt.ids);
     if (g->prompt.ids == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a prompt");
-    return mote_tokenize(h->kit.model, g->request, bytes, 0, g->prompt.ids, bytes, &g->prompt.n,
-                         err);
+    return mote_tokenize(h->chat_ctx.model, g->request, bytes, 0, g->prompt.ids, bytes,
+                         &g->prompt.n, err);
 }
 
 mote_status guest_invite(guest *g, const house *h, mote_error *err)
 {
     TRY(make_prompt(g, h, err));
-    const chat_turn_options options = {.kit = &h->kit,
+    const chat_turn_options options = {.chat_ctx = &h->chat_ctx,
                                        .prompt = g->prompt.ids,
                                        .n_prompt = g->prompt.n,
                                        .thinking = g->prompt.thinking,

@@ -13,8 +13,8 @@
 /* What all guests share. */
 typedef struct house {
     mote_engine *engine;
-    chat_kit kit;
-    vocab *words;
+    chat_context chat_ctx;
+    token_trie *words;
 } house;
 
 void house_open(house *h, mote_engine *engine);

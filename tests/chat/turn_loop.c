@@ -24,9 +24,9 @@ static mote_bias *bias; /* [n_tokens] */
 static size_t make_bias(const char *unwanted, mote_token wanted)
 {
     size_t n = 0;
-    for (mote_token id = 0; id < (mote_token)home.kit.n_tokens; id++) {
+    for (mote_token id = 0; id < (mote_token)home.chat_ctx.n_tokens; id++) {
         size_t bytes;
-        const char *text = mote_token_bytes(home.kit.model, id, &bytes);
+        const char *text = mote_token_bytes(home.chat_ctx.model, id, &bytes);
         bool bad = false;
         for (size_t i = 0; i < bytes; i++)
             bad |= strchr(unwanted, text[i]) != NULL;
@@ -40,7 +40,7 @@ static mote_token word(const char *text)
 {
     mote_token ids[8];
     size_t n;
-    assert_int_equal(mote_tokenize(home.kit.model, text, strlen(text), 0, ids, 8, &n, NULL),
+    assert_int_equal(mote_tokenize(home.chat_ctx.model, text, strlen(text), 0, ids, 8, &n, NULL),
                      MOTE_OK);
     return n == 1 ? ids[0] : -1;
 }
@@ -173,7 +173,7 @@ int main(void)
     };
     mote_engine *engine = turn_engine("mote-tiny-Q4_K_M.gguf", 1, 4);
     house_open(&home, engine);
-    bias = mem_new(home.kit.n_tokens, sizeof *bias);
+    bias = mem_new(home.chat_ctx.n_tokens, sizeof *bias);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     mem_free(bias);
     house_close(&home);

@@ -55,9 +55,9 @@ static void without_a_template(void **state)
     for (size_t i = 0; i <= n; i++) {
         char piece[MOTE_PIECE_BYTES];
         const mote_token id = i < n ? tokens[i] : -1;
-        if (id >= 0 && mote_token_is_control(home.kit.model, id))
+        if (id >= 0 && mote_token_is_control(home.chat_ctx.model, id))
             continue;
-        const size_t bytes = mote_text_next(home.kit.model, &stream, id, piece, sizeof piece);
+        const size_t bytes = mote_text_next(home.chat_ctx.model, &stream, id, piece, sizeof piece);
         json_put_escaped(&spelt, (str){piece, bytes});
     }
     heard_of(&g, "content", &said);
@@ -205,7 +205,7 @@ static void only_allowed_tools_are_called(void **state)
     assert_int_equal(guest_invite(&g, &home, &err), MOTE_E_ARG);
     guest_leave(&g);
     /* a model that wants to call cannot */
-    const mote_bias bias = {home.kit.how.tags[CHAT_TAG_CALL], 100};
+    const mote_bias bias = {home.chat_ctx.how.tags[CHAT_TAG_CALL], 100};
     g = (guest){.request = request, .tool_allowed = none, .how = turn_greedy()};
     g.how.sampling.bias = &bias;
     g.how.sampling.n_bias = 1;

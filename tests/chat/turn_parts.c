@@ -14,7 +14,7 @@
 
 enum { MOST = 8192 };
 static mote_token tokens[MOST];
-static chat_loop guard;
+static loop_detector guard;
 
 /* Different enough for ever: a token number depends on its place. */
 static mote_token fresh(size_t i)
@@ -23,11 +23,11 @@ static mote_token fresh(size_t i)
 }
 
 /* Feeds tokens[0 .. n); where the guard speaks, or n. */
-static size_t run_guard(size_t n, bool thinking, chat_loop_kind *kind)
+static size_t run_guard(size_t n, bool thinking, loop_detector_kind *kind)
 {
-    chat_loop_start(&guard, 0, thinking);
+    loop_detector_start(&guard, 0, thinking);
     for (size_t i = 0; i < n; i++)
-        if ((*kind = chat_loop_add(&guard, tokens, i + 1)) != CHAT_LOOP_NONE)
+        if ((*kind = loop_detector_add(&guard, tokens, i + 1)) != LOOP_NONE)
             return i + 1;
     return n;
 }
@@ -46,10 +46,10 @@ static void exact_cycles_are_found_where_they_begin(void **state)
     for (size_t i = 0; i < sizeof periods / sizeof *periods; i++)
         for (int thinking = 0; thinking < 2; thinking++) {
             const size_t p = periods[i], least = thinking ? 64 : 128;
-            chat_loop_kind kind;
+            loop_detector_kind kind;
             fill_cycle(100, p);
             const size_t at = run_guard(MOST, thinking, &kind);
-            assert_int_equal(kind, CHAT_LOOP_EXACT);
+            assert_int_equal(kind, LOOP_EXACT);
             assert_int_equal(guard.begin, 100 + p);
             assert_int_equal(at, 100 + p + (2 * p > least ? 2 * p : least));
         }
@@ -59,25 +59,25 @@ static void what_repeats_is_suspected_before_it_is_a_loop(void **state)
 {
     (void)state;
     fill_cycle(50, 5);
-    chat_loop_start(&guard, 0, false);
+    loop_detector_start(&guard, 0, false);
     for (size_t n = 1; n < 55 + 128; n++) {
-        assert_int_equal(chat_loop_add(&guard, tokens, n), CHAT_LOOP_NONE);
-        assert_int_equal(chat_loop_suspects(&guard), n >= 55 + 12 ? n - 55 : 0);
+        assert_int_equal(loop_detector_add(&guard, tokens, n), LOOP_NONE);
+        assert_int_equal(loop_detector_suspects(&guard), n >= 55 + 12 ? n - 55 : 0);
     }
     tokens[55 + 127] = 7; /* the cycle breaks: nothing is held any more */
-    chat_loop_add(&guard, tokens, 55 + 128);
-    assert_int_equal(chat_loop_suspects(&guard), 0);
+    loop_detector_add(&guard, tokens, 55 + 128);
+    assert_int_equal(loop_detector_suspects(&guard), 0);
 }
 
 static void near_cycles_are_found(void **state)
 {
     (void)state;
-    chat_loop_kind kind;
+    loop_detector_kind kind;
     fill_cycle(100, 24);
     for (size_t i = 100; i < MOST; i += 24)
         tokens[i] = fresh(i); /* a counter that goes up: one token in 24 differs */
     const size_t at = run_guard(MOST, false, &kind);
-    assert_int_equal(kind, CHAT_LOOP_NEAR);
+    assert_int_equal(kind, LOOP_NEAR);
     assert_in_range(at, 300, 700);
     assert_in_range(guard.begin, 100, 160);
 }
@@ -86,11 +86,11 @@ static void salad_is_found(void **state)
 {
     (void)state;
     test_random dice = {5};
-    chat_loop_kind kind;
+    loop_detector_kind kind;
     for (size_t i = 0; i < MOST; i++)
         tokens[i] = i < 300 ? fresh(i) : (mote_token)(test_random_below(&dice, 4));
     const size_t at = run_guard(MOST, false, &kind);
-    assert_int_equal(kind, CHAT_LOOP_SALAD);
+    assert_int_equal(kind, LOOP_SALAD);
     assert_in_range(at, 300, 1400);
 }
 
@@ -98,7 +98,7 @@ static void text_that_goes_on_is_left_alone(void **state)
 {
     (void)state;
     test_random dice = {9};
-    chat_loop_kind kind;
+    loop_detector_kind kind;
     for (size_t i = 0; i < MOST; i++)
         tokens[i] = (mote_token)(test_random_below(&dice, 50)); /* few words, but no order */
     assert_int_equal(run_guard(MOST, false, &kind), MOST);

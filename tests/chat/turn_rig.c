@@ -62,7 +62,7 @@ void heard_event(void *with, const mote_chat_event *event)
         strbuf_put(&h->reasoning, text);
     else if (event->kind == MOTE_CHAT_CALL_END)
         hear_call(h, event);
-    else if (event->kind == MOTE_CHAT_READING)
+    else if (event->kind == MOTE_CHAT_PREFILL)
         h->n_readings++;
     if (h->cancel != NULL && h->content.n >= h->cancel_after)
         mote_chat_cancel(h->cancel);

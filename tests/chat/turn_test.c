@@ -278,7 +278,7 @@ typedef struct guest {
     mote_answer_options how;
 } guest;
 
-static chat_kit kit;
+static chat_context chat_ctx;
 
 static void seat(guest *g, int i)
 {
@@ -289,9 +289,10 @@ static void seat(guest *g, int i)
     const chat_message message = {.role = CHAT_ROLE_USER, .parts = &part, .n_parts = 1};
     const chat_request request = {
         .messages = &message, .n_messages = 1, .thinking = i == 1 ? CHAT_THINK_ON : CHAT_THINK_OFF};
-    assert_int_equal(chat_render(kit.model, &kit.how, &request, &g->prompt, NULL), MOTE_OK);
+    assert_int_equal(chat_render(chat_ctx.model, &chat_ctx.how, &request, &g->prompt, NULL),
+                     MOTE_OK);
     g->how = (mote_answer_options){.max_tokens = 120, .think_budget = 40, .sampling.seed = 7};
-    const chat_turn_options options = {.kit = &kit,
+    const chat_turn_options options = {.chat_ctx = &chat_ctx,
                                        .prompt = g->prompt.ids,
                                        .n_prompt = g->prompt.n,
                                        .thinking = g->prompt.thinking,
@@ -338,7 +339,7 @@ static void alone_is_as_in_company(void **state)
 {
     (void)state;
     guest together[COMPANY] = {0}, alone = {0};
-    assert_int_equal(chat_kit_of(&kit, mote_engine_model(engine), NULL), MOTE_OK);
+    assert_int_equal(chat_context_of(&chat_ctx, mote_engine_model(engine), NULL), MOTE_OK);
     for (int i = 0; i < COMPANY; i++)
         seat(&together[i], i);
     while (step_together(together, COMPANY))

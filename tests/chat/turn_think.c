@@ -93,8 +93,8 @@ static void loop_about(const json_node *line, void *with)
     chat_template tags;
     assert_int_equal(chat_template_of(&tags, mote_engine_model(engine), NULL), MOTE_OK);
     const mote_bias bias[] = {{tags.tags[CHAT_TAG_IM_END], -INFINITY},
-                              {chat->kit.ends[0], -INFINITY},
-                              {chat->kit.ends[1], -INFINITY},
+                              {chat->chat_ctx.ends[0], -INFINITY},
+                              {chat->chat_ctx.ends[1], -INFINITY},
                               {(mote_token)(300 + s->done), 40}};
     mote_answer_options how = turn_greedy();
     heard h = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_look.c - check of look_block: every number of keys, widths of all towers, odd query counts.
+/* check_vision_attn.c - check of vision_attn_block: every number of keys, widths of all towers, odd
+ * query counts.
  */
 #include "check/checks.h"
 
@@ -26,10 +27,10 @@ static bool sizes(const check *c, uint32_t i, size_t *n, size_t *n_keys)
     return true;
 }
 
-bool check_look_block(check *c, uint32_t i)
+bool check_vision_attn_block(check *c, uint32_t i)
 {
     static const uint8_t widths[] = {64, 80, 16, 32, 48, 96, 112, 128};
-    kern_look_args a = {.first = !c->bench && check_random(c) % 2 == 0};
+    kern_vision_attn_args a = {.first = !c->bench && check_random(c) % 2 == 0};
     if (!sizes(c, i, &a.n, &a.n_keys))
         return false;
     a.dim = widths[c->bench ? i : i % sizeof widths];
@@ -42,6 +43,6 @@ bool check_look_block(check *c, uint32_t i)
     a.o = check_inout_f32(c, a.n * a.dim);
     check_label(c, 4.0 * (double)a.n * BLOCK * (double)a.dim, 0, "queries=%zu dim=%zu", a.n, a.dim);
     CHECK_CALL(c)
-    c->table->look_block(&a);
+    c->table->vision_attn_block(&a);
     return true;
 }

@@ -23,8 +23,8 @@ check_fn check_rmsnorm, check_rmsnorm_gated, check_l2norm, check_layernorm;
 /* check_elementwise.c */
 check_fn check_add, check_silu_mul, check_conv_silu, check_rope, check_max, check_sum_exp;
 check_fn check_gelu_tanh, check_gelu_erf;
-/* check_look.c */
-check_fn check_look_block;
+/* check_vision_attn.c */
+check_fn check_vision_attn_block;
 /* check_delta.c */
 check_fn check_delta_rows, check_delta_fold;
 /* check_attn.c */

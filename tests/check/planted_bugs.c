@@ -143,18 +143,18 @@ static void gelu_of_the_other_kind(const float *b, size_t n, float *y)
     k_gelu_tanh_ref(b, n, y);
 }
 
-static void look_sees_one_key_less(const kern_look_args *a)
+static void vision_attn_sees_one_key_less(const kern_vision_attn_args *a)
 {
-    kern_look_args b = *a;
+    kern_vision_attn_args b = *a;
     b.n_keys -= b.n_keys > 1;
-    k_look_block_ref(&b);
+    k_vision_attn_block_ref(&b);
 }
 
-static void look_ignores_first(const kern_look_args *a)
+static void vision_attn_ignores_first(const kern_vision_attn_args *a)
 {
-    kern_look_args b = *a;
+    kern_vision_attn_args b = *a;
     b.first = true;
-    k_look_block_ref(&b);
+    k_vision_attn_block_ref(&b);
 }
 
 static void conv_without_fma(const float *const x[4], const float *w, size_t w_stride, size_t n,
@@ -407,9 +407,9 @@ int main(void)
     PLANT(layernorm, k_layernorm_ref); /* right: must pass */
     PLANT(layernorm, layernorm_by_squares);
     PLANT(gelu_erf, gelu_of_the_other_kind);
-    PLANT(look_block, k_look_block_ref); /* right: must pass */
-    PLANT(look_block, look_sees_one_key_less);
-    PLANT(look_block, look_ignores_first);
+    PLANT(vision_attn_block, k_vision_attn_block_ref); /* right: must pass */
+    PLANT(vision_attn_block, vision_attn_sees_one_key_less);
+    PLANT(vision_attn_block, vision_attn_ignores_first);
     PLANT(conv_silu, conv_without_fma);
     PLANT(conv_silu, conv_newest_first);
     PLANT(rope, rope_fused);

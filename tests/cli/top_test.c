@@ -38,8 +38,8 @@ static void test_addresses(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        remote r = {0};
-        assert_int_equal(remote_parse(&r, cases[i].text), cases[i].good);
+        server_client r = {0};
+        assert_int_equal(client_parse(&r, cases[i].text), cases[i].good);
         if (!cases[i].good)
             continue;
         assert_string_equal(r.host, cases[i].host);
@@ -52,12 +52,12 @@ static void test_replies(void **state)
 {
     size_t at = 0;
     (void)state;
-    assert_int_equal(remote_status(str_of("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody"), &at), 200);
+    assert_int_equal(client_status(str_of("HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody"), &at), 200);
     assert_int_equal(at, 25);
-    assert_int_equal(remote_status(str_of("HTTP/1.1 404 Not Found\r\n\r\n"), &at), 404);
-    assert_int_equal(remote_status(str_of("HTTP/1.1 200 OK\r\nA: b\r\n"), &at), 0);
-    assert_int_equal(remote_status(str_of("SSH-2.0-x\r\n\r\n"), &at), 0);
-    assert_int_equal(remote_status(str_of(""), &at), 0);
+    assert_int_equal(client_status(str_of("HTTP/1.1 404 Not Found\r\n\r\n"), &at), 404);
+    assert_int_equal(client_status(str_of("HTTP/1.1 200 OK\r\nA: b\r\n"), &at), 0);
+    assert_int_equal(client_status(str_of("SSH-2.0-x\r\n\r\n"), &at), 0);
+    assert_int_equal(client_status(str_of(""), &at), 0);
 }
 
 static top_reading reading(const char *text, double at)
@@ -139,7 +139,7 @@ static void test_screen(void **state)
     json_doc_free(v.before.doc);
 }
 
-static void test_pictures(void **state)
+static void test_images(void **state)
 {
     top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
     (void)state;
@@ -177,7 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),     cmocka_unit_test(test_replies),
-        cmocka_unit_test(test_screen),        cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_screen),        cmocka_unit_test(test_images),
         cmocka_unit_test(test_small_screens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

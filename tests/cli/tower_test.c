@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tower_test.c - which of several files beside a model is its picture tower, by their names. */
+/* mmproj_test.c - which of several files beside a model is its picture tower, by their names. */
 #include "cli/tower.h"
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void test_tower_choose(void **state)
+static void test_mmproj_choose(void **state)
 {
     (void)state;
     static const struct {
@@ -42,13 +42,13 @@ static void test_tower_choose(void **state)
             n++;
         for (size_t k = 0; k < n; k++)
             reversed[k] = sound[i].names[n - 1 - k];
-        assert_int_equal(tower_choose(sound[i].model, sound[i].names, n, &rival), 0);
+        assert_int_equal(mmproj_choose(sound[i].model, sound[i].names, n, &rival), 0);
         assert_int_equal(rival, n);
-        assert_int_equal(tower_choose(sound[i].model, reversed, n, &rival), n - 1);
+        assert_int_equal(mmproj_choose(sound[i].model, reversed, n, &rival), n - 1);
         assert_int_equal(rival, n);
     }
     for (size_t i = 0; i < sizeof unclear / sizeof *unclear; i++) {
-        const size_t best = tower_choose(unclear[i].model, unclear[i].names, 2, &rival);
+        const size_t best = mmproj_choose(unclear[i].model, unclear[i].names, 2, &rival);
         assert_int_equal(best + rival, 1);
     }
 }
@@ -56,7 +56,7 @@ static void test_tower_choose(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tower_choose),
+        cmocka_unit_test(test_mmproj_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,14 +69,14 @@ static void test_long_lines(void **state)
 
 static void test_requests(void **state)
 {
-    log_figures figures = {.prompt = 3121,
-                           .cached = 3070,
-                           .out = 210,
-                           .think = 180,
-                           .queue = 0.5,
-                           .first_token = 0.27,
-                           .rate = 8,
-                           .stop = "eos"};
+    log_stats stats = {.prompt = 3121,
+                       .cached = 3070,
+                       .out = 210,
+                       .think = 180,
+                       .queue = 0.5,
+                       .first_token = 0.27,
+                       .rate = 8,
+                       .stop = "eos"};
     log_request r = {.id = "req_1",
                      .method = "POST",
                      .label = "chat",
@@ -89,12 +89,12 @@ static void test_requests(void **state)
     size_t n = log_request_line(line, &r, false);
     has((str){line, n}, " req_1 POST chat 200 1.500s in=10 out=20");
     assert_null(strstr(line, "prompt="));
-    r.figures = &figures;
+    r.stats = &stats;
     n = log_request_line(line, &r, false);
     has((str){line, n},
         " q=0.50 prompt=3121 cached=3070 out=210 think=180 ttft=0.27 t/s=8.0 stop=eos");
     assert_null(strstr(line, "model="));
-    figures.model = "a\"b";
+    stats.model = "a\"b";
     n = log_request_line(line, &r, false);
     has((str){line, n}, " out=20 model=a\"b q=0.50");
     json_doc *doc = parsed(line, log_request_line(line, &r, true));

@@ -58,7 +58,8 @@ static mote_status act_render(strbuf *out, mote_error *err)
     if (status == MOTE_OK)
         status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, err);
     if (status == MOTE_OK)
-        status = chat_render(home.kit.model, &home.kit.how, &parsed.request, &prompt, err);
+        status =
+            chat_render(home.chat_ctx.model, &home.chat_ctx.how, &parsed.request, &prompt, err);
     if (status == MOTE_OK) {
         strbuf_put(out, strbuf_view(&prompt.text));
         strbuf_put(out, (str){(const char *)prompt.ids, prompt.n * sizeof *prompt.ids});
@@ -92,8 +93,8 @@ static mote_status act_parse(strbuf *out, mote_error *err)
     if (status == MOTE_OK) {
         tools[0] = json_node_first(json_doc_root(doc));
         tools[1] = json_node_next(tools[0]);
-        const chat_parser_options options = {.model = home.kit.model,
-                                             .how = &home.kit.how,
+        const chat_parser_options options = {.model = home.chat_ctx.model,
+                                             .how = &home.chat_ctx.how,
                                              .tools = tools,
                                              .n_tools = 2,
                                              .thinking = true,
@@ -103,8 +104,8 @@ static mote_status act_parse(strbuf *out, mote_error *err)
         status = chat_parser_new(&p, &options, err);
     }
     if (status == MOTE_OK)
-        status = mote_tokenize(home.kit.model, answer, sizeof answer - 1, MOTE_TEXT_CONTROL, ids,
-                               1024, &n, err);
+        status = mote_tokenize(home.chat_ctx.model, answer, sizeof answer - 1, MOTE_TEXT_CONTROL,
+                               ids, 1024, &n, err);
     for (size_t i = 0; status == MOTE_OK && i < n; i++)
         status = chat_parser_token(p, ids[i], err);
     if (status == MOTE_OK)
@@ -116,10 +117,10 @@ static mote_status act_parse(strbuf *out, mote_error *err)
 
 static mote_status act_vocab(strbuf *out, mote_error *err)
 {
-    vocab *words;
-    TRY(chat_vocab_of(&words, &home.kit, err));
+    token_trie *words;
+    TRY(chat_vocab_of(&words, &home.chat_ctx, err));
     strbuf_put(out, (str){(const char *)words->order, words->n_text * sizeof *words->order});
-    vocab_free(words);
+    token_trie_free(words);
     return MOTE_OK;
 }
 

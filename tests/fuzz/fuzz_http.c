@@ -145,13 +145,13 @@ static size_t compare_bodies(http_parser *parser, const http_head *head, str byt
     return parsed == HTTP_PARSED_WHOLE ? used : 0;
 }
 
-static gate_answer look(gate *g, str bytes, size_t piece, const limits *l)
+static head_status look(gate *g, str bytes, size_t piece, const limits *l)
 {
-    gate_answer answer = GATE_MORE;
+    head_status answer = HEAD_MORE;
     *g = (gate){0};
-    for (size_t n = 0; n < bytes.n && answer == GATE_MORE;) {
+    for (size_t n = 0; n < bytes.n && answer == HEAD_MORE;) {
         n = bytes.n - n < piece ? bytes.n : n + piece;
-        answer = gate_look(g, (str){bytes.p, n}, l);
+        answer = head_check(g, (str){bytes.p, n}, l);
     }
     return answer;
 }
@@ -160,15 +160,15 @@ static gate_answer look(gate *g, str bytes, size_t piece, const limits *l)
 static size_t one_request(http_parser *parser, str bytes, size_t piece, const limits *l)
 {
     gate g, whole;
-    gate_answer answer = look(&g, bytes, piece, l);
+    head_status answer = look(&g, bytes, piece, l);
     demand(answer == look(&whole, bytes, bytes.n, l), "the gate looks at the pieces");
-    if (answer != GATE_PASS)
+    if (answer != HEAD_PASS)
         return 0;
     demand(g.head.bytes <= bytes.n, "a head is longer than what came");
     char path[LIMIT_MOST_TARGET + 1];
     size_t n;
     str query;
-    gate_decode_target((str){bytes.p + g.head.target, g.head.n_target}, path, &n, &query);
+    head_decode_target((str){bytes.p + g.head.target, g.head.n_target}, path, &n, &query);
     http_parsed parsed = http_parser_head(parser, (str){bytes.p, g.head.bytes}, &g.head);
     demand(parsed == HTTP_PARSED_HEAD || parsed == HTTP_PARSED_WHOLE, "llhttp disagrees");
     str rest = {bytes.p + g.head.bytes, bytes.n - g.head.bytes};

@@ -24,7 +24,7 @@ typedef struct watch {
     uint64_t sum; /* so that every pixel is read, and a sanitizer sees those that are not there */
 } watch;
 
-static uint32_t look(void *with, uint32_t i, const media_picture *frame)
+static uint32_t look(void *with, uint32_t i, const media_frame *frame)
 {
     watch *w = with;
     const size_t bytes = (size_t)frame->width * frame->height * 3;

@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 256, MAX_PICTURES = 8, ROOM = 512 };
+enum { MAX_TOKENS = 256, MAX_IMAGES = 8, ROOM = 512 };
 enum { IMAGE_PAD = 7948, VIDEO_PAD = 7949 }; /* in mote-tiny's vocabulary */
 static const double bound = 1e-4;
 
 typedef struct question {
     const char *name;
-    const char *media[MAX_PICTURES];
-    bool film; /* two files are one picture */
+    const char *media[MAX_IMAGES];
+    bool video; /* two files are one picture */
     mote_token greedy[20];
 } question;
 
@@ -41,21 +41,21 @@ enum { N_QUESTIONS = sizeof questions / sizeof *questions };
 typedef struct scene {
     mote_model *model;
     mote_engine *engine;
-    mote_picture *pictures[MAX_PICTURES];
-    size_t n_pictures;
+    mote_image *images[MAX_IMAGES];
+    size_t n_images;
     mote_token tokens[MAX_TOKENS];
     size_t n;
 } scene;
 
 static void open_model(scene *s, mote_isa isa, uint32_t threads)
 {
-    char model[1024], tower[1024];
+    char model[1024], vision[1024];
     mote_error err;
     snprintf(model, sizeof model, "%s", rig_data("mote-tiny-BF16.gguf"));
-    snprintf(tower, sizeof tower, "%s", rig_data("mmproj-mote-tiny-BF16.gguf"));
-    MUST(
-        mote_model_open(&s->model, model, &(mote_model_options){.isa = isa, .vision = tower}, &err),
-        &err);
+    snprintf(vision, sizeof vision, "%s", rig_data("mmproj-mote-tiny-BF16.gguf"));
+    MUST(mote_model_open(&s->model, model, &(mote_model_options){.isa = isa, .vision = vision},
+                         &err),
+         &err);
     const mote_engine_options options = {.threads = threads,
                                          .sessions = 3,
                                          .positions = (uint64_t)3 * ROOM,
@@ -74,19 +74,18 @@ static test_npy pixels_of(const char *name)
 static void see(scene *s, const question *q, uint32_t threads)
 {
     mote_error err;
-    s->n_pictures = 0;
-    for (size_t i = 0; i < MAX_PICTURES && q->media[i] != NULL; i += q->film ? 2 : 1) {
+    s->n_images = 0;
+    for (size_t i = 0; i < MAX_IMAGES && q->media[i] != NULL; i += q->video ? 2 : 1) {
         test_npy first = pixels_of(q->media[i]), second = {0};
-        if (q->film)
+        if (q->video)
             second = pixels_of(q->media[i + 1]);
         const mote_pixels pixels = {.rgb = first.u8,
                                     .later = second.u8,
                                     .width = (uint32_t)first.dims[1],
                                     .height = (uint32_t)first.dims[0]};
-        MUST(mote_picture_new(&s->pictures[s->n_pictures++], s->model, &pixels, threads, &err),
-             &err);
+        MUST(mote_image_new(&s->images[s->n_images++], s->model, &pixels, threads, &err), &err);
         test_npy_free(&first);
-        if (q->film)
+        if (q->video)
             test_npy_free(&second);
     }
 }
@@ -97,22 +96,22 @@ static void lay_prompt(scene *s, const question *q)
     char name[64];
     snprintf(name, sizeof name, "prompt_%s.ids", q->name);
     test_npy ids = golden_needs("vision", name);
-    size_t picture = 0, place = 0;
+    size_t image = 0, place = 0;
     for (s->n = 0; s->n < ids.count; s->n++) {
         const mote_token id = ids.i32[s->n];
         s->tokens[s->n] = id;
         if (id != IMAGE_PAD && id != VIDEO_PAD)
             continue;
         size_t n;
-        const mote_token *own = mote_picture_tokens(s->pictures[picture], &n);
+        const mote_token *own = mote_image_tokens(s->images[image], &n);
         s->tokens[s->n] = own[place++];
         if (place == n) {
-            picture++;
+            image++;
             place = 0;
         }
     }
-    if (picture != s->n_pictures)
-        rig_fail("%s has room for %zu pictures, not %zu", q->name, picture, s->n_pictures);
+    if (image != s->n_images)
+        rig_fail("%s has room for %zu pictures, not %zu", q->name, image, s->n_images);
     test_npy_free(&ids);
 }
 
@@ -125,8 +124,8 @@ static void set_scene(scene *s, const question *q, mote_isa isa, uint32_t thread
 
 static void strike(scene *s)
 {
-    for (size_t i = 0; i < s->n_pictures; i++)
-        mote_picture_free(s->pictures[i]);
+    for (size_t i = 0; i < s->n_images; i++)
+        mote_image_free(s->images[i]);
     mote_engine_free(s->engine);
     mote_model_close(s->model);
 }
@@ -140,8 +139,8 @@ static void append(const scene *s, mote_session *session, size_t end, size_t at_
         const mote_work work = {.session = session,
                                 .tokens = s->tokens + from,
                                 .n = left < at_once ? left : at_once,
-                                .pictures = (const mote_picture *const *)s->pictures,
-                                .n_pictures = s->n_pictures};
+                                .images = (const mote_image *const *)s->images,
+                                .n_images = s->n_images};
         MUST(mote_step(s->engine, &work, 1, &err), &err);
     }
 }
@@ -247,13 +246,13 @@ static void in_company(const scene *s, const scene *stranger)
     const mote_work work[] = {{.session = a,
                                .tokens = stranger->tokens,
                                .n = stranger->n,
-                               .pictures = (const mote_picture *const *)stranger->pictures,
-                               .n_pictures = stranger->n_pictures},
+                               .images = (const mote_image *const *)stranger->images,
+                               .n_images = stranger->n_images},
                               {.session = b,
                                .tokens = s->tokens,
                                .n = s->n,
-                               .pictures = (const mote_picture *const *)s->pictures,
-                               .n_pictures = s->n_pictures}};
+                               .images = (const mote_image *const *)s->images,
+                               .n_images = s->n_images}};
     MUST(mote_step(s->engine, work, 2, &err), &err);
     expect_same(b, "company");
     mote_session_free(a);
@@ -276,8 +275,8 @@ static void wrong_work(const scene *s)
         first++;
     mote_work work = {.tokens = s->tokens, .n = s->n};
     expect_refused(s, work, "a picture that is not named");
-    work.pictures = (const mote_picture *const *)s->pictures;
-    work.n_pictures = s->n_pictures;
+    work.images = (const mote_image *const *)s->images;
+    work.n_images = s->n_images;
     work.tokens = s->tokens + first + 1;
     work.n = s->n - first - 1;
     expect_refused(s, work, "a picture without its beginning");
@@ -315,7 +314,7 @@ static void laws(void)
                 lay_prompt(&stranger, &questions[0]);
                 in_company(&s, &stranger);
                 wrong_work(&s);
-                mote_picture_free(stranger.pictures[0]);
+                mote_image_free(stranger.images[0]);
             }
             strike(&s);
         }

@@ -21,15 +21,15 @@ enum { EMBD = 256, HIDDEN = 128 };
 static const double exact = 1e-4, integers = 5e-2;
 
 /* A tower with threads and memory of its own. */
-typedef struct tower {
+typedef struct encoder {
     os_map map;
     gguf *file;
     kern_table kernels;
     vision v;
     nn n;
-} tower;
+} encoder;
 
-static void open_tower(tower *t, const char *path, mote_isa isa, uint32_t threads)
+static void open_vision(encoder *t, const char *path, mote_isa isa, uint32_t threads)
 {
     mote_error err;
     memset(t, 0, sizeof *t);
@@ -43,7 +43,7 @@ static void open_tower(tower *t, const char *path, mote_isa isa, uint32_t thread
     t->n.worker_memory = mem_new(threads, NN_WORKER_BYTES);
 }
 
-static void close_tower(tower *t)
+static void close_vision(encoder *t)
 {
     pool_free(t->n.pool);
     mem_free(t->n.worker_memory);
@@ -52,7 +52,7 @@ static void close_tower(tower *t)
     os_map_close(&t->map);
 }
 
-static float *run_tower(const tower *t, const vision_frame *frame, vision_tap_fn *tap, void *ctx)
+static float *run_vision(const encoder *t, const vision_frame *frame, vision_tap_fn *tap, void *ctx)
 {
     vision_scratch s;
     arena count = {0};
@@ -93,7 +93,7 @@ static void see(void *ctx, const char *what, int block, size_t first, const floa
         memcpy(to + first * n_cols, rows, n_rows * n_cols * sizeof *rows);
 }
 
-static void against_reference(const char *path, const char *picture, double bound)
+static void against_reference(const char *path, const char *image, double bound)
 {
     enum { MAX_PATCHES = 320 };
     static float patch_embed[MAX_PATCHES * HIDDEN], block0[MAX_PATCHES * HIDDEN],
@@ -101,23 +101,23 @@ static void against_reference(const char *path, const char *picture, double boun
     static const char *const names[] = {"patch_embed", "block0", "last_hidden", "merged"};
     seen s = {patch_embed, block0, last};
     char name[64];
-    tower t;
-    snprintf(name, sizeof name, "pixels/%s", picture);
+    encoder t;
+    snprintf(name, sizeof name, "pixels/%s", image);
     test_npy pixels = golden_needs("vision", name);
     const vision_frame frame = {pixels.u8, pixels.u8, (uint32_t)pixels.dims[0] / VISION_PATCH,
                                 (uint32_t)pixels.dims[1] / VISION_PATCH};
-    open_tower(&t, path, rig_lowest(), 2);
-    float *out = run_tower(&t, &frame, see, &s);
+    open_vision(&t, path, rig_lowest(), 2);
+    float *out = run_vision(&t, &frame, see, &s);
     const float *got[] = {patch_embed, block0, last, out};
     for (size_t i = 0; i < 4; i++) {
-        snprintf(name, sizeof name, "%s.%s", picture, names[i]);
+        snprintf(name, sizeof name, "%s.%s", image, names[i]);
         test_npy want = golden_needs("vision", name);
         expect(name, got[i], want.f32, want.count, bound);
         test_npy_free(&want);
     }
     mem_free(out);
     test_npy_free(&pixels);
-    close_tower(&t);
+    close_vision(&t);
 }
 
 /* ---- against itself ---- */
@@ -146,9 +146,9 @@ static void same_bits(const char *path)
         float *want = NULL;
         for (size_t level = 0; level < n_levels; level++)
             for (uint32_t threads = 1; threads <= 3; threads++) {
-                tower t;
-                open_tower(&t, path, levels[level], threads);
-                float *got = run_tower(&t, &frame, NULL, NULL);
+                encoder t;
+                open_vision(&t, path, levels[level], threads);
+                float *got = run_vision(&t, &frame, NULL, NULL);
                 if (want == NULL)
                     want = got;
                 else if (memcmp(got, want, vision_tokens(rows, cols) * EMBD * sizeof *got) != 0)
@@ -156,7 +156,7 @@ static void same_bits(const char *path)
                              mote_isa_name(levels[level]), threads);
                 if (got != want)
                     mem_free(got);
-                close_tower(&t);
+                close_vision(&t);
             }
         mem_free(want);
         mem_free(first);
@@ -166,11 +166,11 @@ static void same_bits(const char *path)
 
 static void hold(const char *name, double bound)
 {
-    static const char *const pictures[] = {"gradient_300x200", "scene_320x240", "wide_1000x40"};
+    static const char *const images[] = {"gradient_300x200", "scene_320x240", "wide_1000x40"};
     char *path = strdup(rig_data(name));
     printf("%s\n", name);
-    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        against_reference(path, pictures[i], bound);
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        against_reference(path, images[i], bound);
     same_bits(path);
     free(path);
 }

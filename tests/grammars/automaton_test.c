@@ -52,8 +52,8 @@ static const regex_case cases[] = {
 };
 
 /* Calls `check` for each word of a list. */
-static void for_words(const char *list, void (*check)(const chars *, str, const char *),
-                      const chars *c, const char *pattern)
+static void for_words(const char *list, void (*check)(const dfa *, str, const char *), const dfa *c,
+                      const char *pattern)
 {
     for (;;) {
         const char *end = strchr(list, '|');
@@ -65,23 +65,23 @@ static void for_words(const char *list, void (*check)(const chars *, str, const 
     }
 }
 
-static void must_have(const chars *c, str word, const char *pattern)
+static void must_have(const dfa *c, str word, const char *pattern)
 {
-    if (!chars_has(c, word))
+    if (!dfa_has(c, word))
         fail_msg("/%s/ does not find '%.*s'", pattern, (int)word.n, word.p);
 }
 
-static void must_not_have(const chars *c, str word, const char *pattern)
+static void must_not_have(const dfa *c, str word, const char *pattern)
 {
-    if (chars_has(c, word))
+    if (dfa_has(c, word))
         fail_msg("/%s/ finds '%.*s'", pattern, (int)word.n, word.p);
 }
 
-static chars compiled(const char *pattern, regex_mode mode)
+static dfa compiled(const char *pattern, regex_mode mode)
 {
-    chars_fuel fuel = {RIG_FUEL};
+    dfa_fuel fuel = {RIG_FUEL};
     mote_error err;
-    chars c;
+    dfa c;
     if (regex_compile(&c, str_of(pattern), mode, &fuel, &err) != MOTE_OK)
         fail_msg("%s", err.text);
     return c;
@@ -91,21 +91,21 @@ static void test_regex_finds(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        chars c = compiled(cases[i].pattern, REGEX_SEARCH);
+        dfa c = compiled(cases[i].pattern, REGEX_SEARCH);
         if (strcmp(cases[i].pattern, "a^b") != 0)
             for_words(cases[i].in, must_have, &c, cases[i].pattern);
         for_words(cases[i].out, must_not_have, &c, cases[i].pattern);
-        chars_fini(&c);
+        dfa_fini(&c);
     }
 }
 
 static void test_regex_matches_whole(void **state)
 {
     (void)state;
-    chars c = compiled("a|bc", REGEX_WHOLE);
+    dfa c = compiled("a|bc", REGEX_WHOLE);
     for_words("a|bc", must_have, &c, "a|bc");
     for_words("|ab|abc|xa|bcx", must_not_have, &c, "a|bc");
-    chars_fini(&c);
+    dfa_fini(&c);
 }
 
 static void test_regex_refuses(void **state)
@@ -135,9 +135,9 @@ static void test_regex_refuses(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        chars_fuel fuel = {RIG_FUEL};
+        dfa_fuel fuel = {RIG_FUEL};
         mote_error err = {0};
-        chars c;
+        dfa c;
         assert_int_equal(regex_compile(&c, str_of(refused[i].pattern), REGEX_SEARCH, &fuel, &err),
                          refused[i].status);
         if (strstr(err.text, refused[i].says) == NULL)
@@ -152,67 +152,67 @@ static void test_regex_depth(void **state)
     (void)state;
     char pattern[REGEX_MAX_BYTES];
     memset(pattern, '(', sizeof pattern);
-    chars_fuel fuel = {RIG_FUEL};
-    chars c;
+    dfa_fuel fuel = {RIG_FUEL};
+    dfa c;
     assert_int_equal(regex_compile(&c, (str){pattern, sizeof pattern}, REGEX_SEARCH, &fuel, NULL),
                      MOTE_E_ARG);
 }
 
 /* ---- sets ---- */
 
-static chars combined(const char *a, chars_op op, const char *b)
+static dfa combined(const char *a, dfa_op op, const char *b)
 {
-    chars x = compiled(a, REGEX_SEARCH), y = compiled(b, REGEX_SEARCH), out;
-    chars_fuel fuel = {RIG_FUEL};
-    assert_int_equal(chars_combine(&out, &x, op, &y, &fuel, NULL), MOTE_OK);
-    chars_fini(&x);
-    chars_fini(&y);
+    dfa x = compiled(a, REGEX_SEARCH), y = compiled(b, REGEX_SEARCH), out;
+    dfa_fuel fuel = {RIG_FUEL};
+    assert_int_equal(dfa_combine(&out, &x, op, &y, &fuel, NULL), MOTE_OK);
+    dfa_fini(&x);
+    dfa_fini(&y);
     return out;
 }
 
 static void test_combinations(void **state)
 {
     (void)state;
-    chars c = combined("^a", CHARS_BOTH, "b$");
+    dfa c = combined("^a", DFA_BOTH, "b$");
     for_words("ab|axxb", must_have, &c, "both");
     for_words("a|b|ba|", must_not_have, &c, "both");
-    chars_fini(&c);
-    c = combined("^a", CHARS_BUT_NOT, "b$");
+    dfa_fini(&c);
+    c = combined("^a", DFA_BUT_NOT, "b$");
     for_words("a|aba", must_have, &c, "but not");
     for_words("ab|b|", must_not_have, &c, "but not");
-    chars_fini(&c);
-    c = combined("^a$", CHARS_EITHER, "^b$");
+    dfa_fini(&c);
+    c = combined("^a$", DFA_EITHER, "^b$");
     for_words("a|b", must_have, &c, "either");
     for_words("ab|", must_not_have, &c, "either");
-    chars_fini(&c);
-    c = combined("^a$", CHARS_BOTH, "^b$");
-    assert_true(chars_empty(&c));
+    dfa_fini(&c);
+    c = combined("^a$", DFA_BOTH, "^b$");
+    assert_true(dfa_empty(&c));
 }
 
 static void test_lengths_and_words(void **state)
 {
     (void)state;
-    chars_fuel fuel = {RIG_FUEL};
-    chars c;
-    assert_int_equal(chars_length(&c, 2, 3, &fuel, NULL), MOTE_OK);
+    dfa_fuel fuel = {RIG_FUEL};
+    dfa c;
+    assert_int_equal(dfa_length(&c, 2, 3, &fuel, NULL), MOTE_OK);
     for_words("ab|abc|\xE4\xB8\x96\xE7\x95\x8C", must_have, &c, "2 to 3");
     for_words("|a|abcd", must_not_have, &c, "2 to 3");
-    chars_fini(&c);
-    assert_int_equal(chars_length(&c, 3, 2, &fuel, NULL), MOTE_OK);
-    assert_true(chars_empty(&c));
+    dfa_fini(&c);
+    assert_int_equal(dfa_length(&c, 3, 2, &fuel, NULL), MOTE_OK);
+    assert_true(dfa_empty(&c));
     const str words[] = {str_of("b"), str_of("abc"), str_of("ab"), str_of("")};
-    assert_int_equal(chars_words(&c, words, 4, &fuel, NULL), MOTE_OK);
+    assert_int_equal(dfa_words(&c, words, 4, &fuel, NULL), MOTE_OK);
     for_words("b|abc|ab|", must_have, &c, "words");
     for_words("a|abcd|c", must_not_have, &c, "words");
-    chars_fini(&c);
+    dfa_fini(&c);
 }
 
 static void test_fuel_ends(void **state)
 {
     (void)state;
-    chars_fuel fuel = {100};
+    dfa_fuel fuel = {100};
     mote_error err = {0};
-    chars c;
+    dfa c;
     assert_int_equal(regex_compile(&c, str_of("^[a-z]{500}$"), REGEX_SEARCH, &fuel, &err),
                      MOTE_E_ARG);
     assert_non_null(strstr(err.text, "work"));
@@ -224,11 +224,11 @@ static void test_fuel_ends(void **state)
 static void test_rules_of_chars(void **state)
 {
     (void)state;
-    chars c = compiled("^[^a-y\\n]{1,2}$", REGEX_SEARCH);
+    dfa c = compiled("^[^a-y\\n]{1,2}$", REGEX_SEARCH);
     rules *r;
     assert_int_equal(rules_new(&r, NULL), MOTE_OK);
     const uint32_t rule = rules_add(r);
-    assert_int_equal(chars_put_raw(r, &c, rules_start_of(r, rule), rules_end_of(r, rule), NULL),
+    assert_int_equal(dfa_put_raw(r, &c, rules_start_of(r, rule), rules_end_of(r, rule), NULL),
                      MOTE_OK);
     grammar *g = rig_grammar(r, rule);
     assert_true(rig_fits(g, "z"));
@@ -239,18 +239,18 @@ static void test_rules_of_chars(void **state)
     assert_false(rig_fits(g, "zzz"));
     rig_check_masks(g, str_of("\xE4\xB8\x96z"), 1);
     grammar_free(g);
-    chars_fini(&c);
+    dfa_fini(&c);
 }
 
 static void test_rules_in_json(void **state)
 {
     (void)state;
-    chars c = compiled("^[a\"\\\\\\n\\x1f]*$", REGEX_SEARCH);
+    dfa c = compiled("^[a\"\\\\\\n\\x1f]*$", REGEX_SEARCH);
     rules *r;
     assert_int_equal(rules_new(&r, NULL), MOTE_OK);
     const uint32_t rule = rules_add(r), open = rules_state(r), close = rules_state(r);
     rules_read(r, rules_start_of(r, rule), '"', '"', open);
-    assert_int_equal(chars_put_json(r, &c, open, close, NULL), MOTE_OK);
+    assert_int_equal(dfa_put_json(r, &c, open, close, NULL), MOTE_OK);
     rules_read(r, close, '"', '"', rules_end_of(r, rule));
     grammar *g = rig_grammar(r, rule);
     assert_true(rig_fits(g, "\"a\\\"\\\\\\n\\u001f\\u001F\""));
@@ -259,7 +259,7 @@ static void test_rules_in_json(void **state)
     assert_false(rig_fits(g, "\"\\t\""));
     rig_check_masks(g, str_of("\"a\\\"\\n\\u001fa\""), 2);
     grammar_free(g);
-    chars_fini(&c);
+    dfa_fini(&c);
 }
 
 /* What leads nowhere is taken away: no mask ever leads into it. */

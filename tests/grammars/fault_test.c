@@ -74,10 +74,10 @@ static mote_status act_schema(mote_error *err)
 
 static mote_status act_vocab(mote_error *err)
 {
-    vocab *v;
-    const mote_status status = vocab_new(&v, &rig_vocab()->source, err);
+    token_trie *v;
+    const mote_status status = token_trie_new(&v, &rig_vocab()->source, err);
     assert_true((status == MOTE_OK) == (v != NULL));
-    vocab_free(v);
+    token_trie_free(v);
     return status;
 }
 

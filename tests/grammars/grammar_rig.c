@@ -102,10 +102,10 @@ static const char *const pieces[] = {
 };
 enum { N_PIECES = sizeof pieces / sizeof *pieces, N_TOKENS = 256 + N_PIECES + 3 };
 
-static vocab_kind kind(const void *ctx, uint32_t id)
+static token_trie_kind kind(const void *ctx, uint32_t id)
 {
     (void)ctx;
-    return id < 256 + N_PIECES ? VOCAB_TEXT : id == rig_end_token() ? VOCAB_END : VOCAB_NEVER;
+    return id < 256 + N_PIECES ? TRIE_TEXT : id == rig_end_token() ? TRIE_END : TRIE_NEVER;
 }
 
 static str bytes(const void *ctx, uint32_t id)
@@ -129,19 +129,19 @@ uint32_t rig_control_token(void)
     return 256 + N_PIECES + 1;
 }
 
-static vocab *made;
+static token_trie *made;
 
 static void drop(void)
 {
-    vocab_free(made);
+    token_trie_free(made);
 }
 
-const vocab *rig_vocab(void)
+const token_trie *rig_vocab(void)
 {
-    static const vocab_source source = {.n = N_TOKENS, .kind = kind, .bytes = bytes};
+    static const token_trie_source source = {.n = N_TOKENS, .kind = kind, .bytes = bytes};
     if (made == NULL) {
         mote_error err;
-        if (vocab_new(&made, &source, &err) != MOTE_OK)
+        if (token_trie_new(&made, &source, &err) != MOTE_OK)
             fail_msg("%s", err.text);
         atexit(drop);
     }

@@ -15,7 +15,7 @@
 enum { RIG_FUEL = 20000000 };
 
 /* The vocabulary of all tests, made once. */
-const vocab *rig_vocab(void);
+const token_trie *rig_vocab(void);
 uint32_t rig_end_token(void);
 /* A control token and one without text. */
 uint32_t rig_control_token(void);

@@ -308,7 +308,7 @@ static void test_counted_strings(void **state)
         grammar *g = rig_grammar(r, rule);
         for (uint64_t seed = 0; seed < 10; seed++) {
             static char text[8192];
-            size_t n, at = 1, chars_seen = 0;
+            size_t n, at = 1, dfa_seen = 0;
             uint32_t c;
             if (!rig_random_text(g, seed, text, sizeof text, &n))
                 continue;
@@ -319,10 +319,10 @@ static void test_counted_strings(void **state)
                 else if (text[at] == '\\')
                     at += 2;
                 else
-                    assert_true(chars_decode((str){text, n}, &at, &c));
-                chars_seen++;
+                    assert_true(dfa_decode((str){text, n}, &at, &c));
+                dfa_seen++;
             }
-            assert_in_range(chars_seen, limits[i][0], limits[i][1]);
+            assert_in_range(dfa_seen, limits[i][0], limits[i][1]);
             rig_check_masks(g, (str){text, n}, seed);
         }
         grammar_free(g);

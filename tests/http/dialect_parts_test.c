@@ -26,22 +26,22 @@ static void values_are_printed(void **state)
 {
     strbuf out = {0};
     (void)state;
-    jp_open(&out, '{');
-    jp_key_text(&out, "a", "x\"\\\n\t\x01");
-    jp_key_null(&out, "b");
-    jp_key(&out, "c");
-    jp_open(&out, '[');
-    jp_int(&out, -5);
-    jp_double(&out, 0.1);
-    jp_float(&out, 0.7f);
-    jp_double(&out, INFINITY);
-    jp_bool(&out, true);
-    jp_open(&out, '{');
-    jp_close(&out, '}');
-    jp_bytes(&out, str_of("hi"));
-    jp_close(&out, ']');
-    jp_key_raw(&out, "d", "{\"e\":[]}");
-    jp_close(&out, '}');
+    jw_open(&out, '{');
+    jw_key_text(&out, "a", "x\"\\\n\t\x01");
+    jw_key_null(&out, "b");
+    jw_key(&out, "c");
+    jw_open(&out, '[');
+    jw_int(&out, -5);
+    jw_double(&out, 0.1);
+    jw_float(&out, 0.7f);
+    jw_double(&out, INFINITY);
+    jw_bool(&out, true);
+    jw_open(&out, '{');
+    jw_close(&out, '}');
+    jw_bytes(&out, str_of("hi"));
+    jw_close(&out, ']');
+    jw_key_raw(&out, "d", "{\"e\":[]}");
+    jw_close(&out, '}');
     same(&out,
          "{\"a\":\"x\\\"\\\\\\n\\t\\u0001\",\"b\":null,\"c\":[-5,0.1,0.7,null,true,{},[104,105]],"
          "\"d\":{\"e\":[]}}");
@@ -63,7 +63,7 @@ static void what_is_no_utf8_is_replaced(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf out = {0};
-        jp_str(&out, str_of(cases[i].text));
+        jw_str(&out, str_of(cases[i].text));
         same(&out, cases[i].wanted);
     }
 }
@@ -88,11 +88,11 @@ static void random_bytes_are_json(void **state)
                                               : "a\"\\\n\xE2\x80\xA8\xC3\xA9"[next_number() % 9];
         strbuf out = {0};
         json_doc *doc = NULL;
-        jp_str(&out, (str){bytes, n});
+        jw_str(&out, (str){bytes, n});
         assert_null(memchr(out.p, '\n', out.n));
         assert_int_equal(json_doc_read(&doc, strbuf_view(&out), NULL), MOTE_OK);
         strbuf again = {0};
-        jp_node(&again, json_doc_root(doc));
+        jw_node(&again, json_doc_root(doc));
         assert_true(str_eq(strbuf_view(&again), strbuf_view(&out)));
         json_doc_free(doc);
         strbuf_fini(&out);
@@ -102,16 +102,16 @@ static void random_bytes_are_json(void **state)
 
 /* ---- the shelf ---- */
 
-static void put(shelf *s, uint64_t realm, const char *name, const char *text)
+static void put(text_store *s, uint64_t ns, const char *name, const char *text)
 {
-    const str texts[SHELF_TEXTS] = {str_of(text), {"", 0}, str_of("third")};
-    assert_int_equal(shelf_put(s, realm, str_of(name), texts, NULL), MOTE_OK);
+    const str texts[TEXT_STORE_TEXTS] = {str_of(text), {"", 0}, str_of("third")};
+    assert_int_equal(text_store_put(s, ns, str_of(name), texts, NULL), MOTE_OK);
 }
 
-static bool has(shelf *s, uint64_t realm, const char *name, const char *text)
+static bool has(text_store *s, uint64_t ns, const char *name, const char *text)
 {
     strbuf out = {0};
-    const bool found = shelf_get(s, realm, str_of(name), 0, &out) &&
+    const bool found = text_store_get(s, ns, str_of(name), 0, &out) &&
                        (text == NULL || str_is(strbuf_view(&out), text));
     strbuf_fini(&out);
     return found;
@@ -119,15 +119,15 @@ static bool has(shelf *s, uint64_t realm, const char *name, const char *text)
 
 static void a_shelf_forgets_the_oldest(void **state)
 {
-    shelf *s;
+    text_store *s;
     strbuf out = {0};
-    const shelf_options options = {.entries = 3, .bytes = 100, .seconds = 3600};
+    const text_store_options options = {.entries = 3, .bytes = 100, .seconds = 3600};
     (void)state;
-    assert_int_equal(shelf_new(&s, &options, NULL), MOTE_OK);
+    assert_int_equal(text_store_new(&s, &options, NULL), MOTE_OK);
     put(s, 1, "a", "one");
     put(s, 2, "a", "other");
     assert_true(has(s, 1, "a", "one") && has(s, 2, "a", "other") && !has(s, 3, "a", NULL));
-    assert_true(shelf_get(s, 1, str_of("a"), 2, &out));
+    assert_true(text_store_get(s, 1, str_of("a"), 2, &out));
     same(&out, "third");
     put(s, 1, "b", "x");
     put(s, 1, "a", "again"); /* now the youngest */
@@ -136,22 +136,22 @@ static void a_shelf_forgets_the_oldest(void **state)
     assert_true(!has(s, 1, "b", NULL) && has(s, 1, "a", "again") && has(s, 2, "a", "other"));
     put(s, 1, "e", "0123456789012345678901234567890123456789012345678901234567890123456789");
     assert_true(has(s, 1, "e", NULL) && !has(s, 1, "a", NULL));
-    const str large[SHELF_TEXTS] = {
+    const str large[TEXT_STORE_TEXTS] = {
         {"", 0}, {"", 0}, {"", 0}, {"012345678901234567890123456789", 30}};
-    assert_int_equal(shelf_put(s, 1, str_of(""), large, NULL), MOTE_E_ARG);
-    assert_true(shelf_drop(s, 1, str_of("e")) && !shelf_drop(s, 1, str_of("e")));
-    shelf_free(s);
+    assert_int_equal(text_store_put(s, 1, str_of(""), large, NULL), MOTE_E_ARG);
+    assert_true(text_store_drop(s, 1, str_of("e")) && !text_store_drop(s, 1, str_of("e")));
+    text_store_free(s);
 }
 
 static void a_shelf_forgets_with_time(void **state)
 {
-    shelf *s;
-    const shelf_options options = {.entries = 3, .bytes = 100, .seconds = -1};
+    text_store *s;
+    const text_store_options options = {.entries = 3, .bytes = 100, .seconds = -1};
     (void)state;
-    assert_int_equal(shelf_new(&s, &options, NULL), MOTE_OK);
+    assert_int_equal(text_store_new(&s, &options, NULL), MOTE_OK);
     put(s, 1, "a", "one");
     assert_false(has(s, 1, "a", NULL));
-    shelf_free(s);
+    text_store_free(s);
 }
 
 /* ---- the rest ---- */
@@ -198,7 +198,7 @@ static void custom_text(const char *arguments, const char *text, bool early)
     for (size_t cut = 0; cut <= n; cut++) {
         if (cut > 0 && arguments[cut - 1] == '\\')
             continue;
-        made_call call = {.id = ""};
+        choice_call call = {.id = ""};
         item it = {.kind = ITEM_CUSTOM_CALL};
         strbuf told = {0}, all = {0}, part = {0};
         strbuf_put(&call.arguments, (str){arguments, cut});

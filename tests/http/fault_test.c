@@ -247,28 +247,28 @@ static void *serve(void *with)
 
 int main(int argc, char **argv)
 {
-    media_nursery_begin(argc, argv);
-    char model_path[TEST_PATH], tower_path[TEST_PATH], listen[80];
+    fork_server_begin(argc, argv);
+    char model_path[TEST_PATH], mmproj_path[TEST_PATH], listen[80];
     mote_error err;
-    media_nursery *nursery;
+    fork_server *fs;
     mote_model *model;
     server *s;
     pthread_t thread;
     if (!test_data_path(model_path, "mote-tiny-Q4_K_M.gguf") ||
-        !test_data_path(tower_path, "mmproj-mote-tiny-BF16.gguf"))
+        !test_data_path(mmproj_path, "mmproj-mote-tiny-BF16.gguf"))
         return TEST_SKIPPED;
-    if (media_nursery_start(&nursery, &err) != MOTE_OK)
+    if (fork_server_start(&fs, &err) != MOTE_OK)
         die("no nursery", err.text);
     snprintf(path, sizeof path, "fault-%ld.sock", (long)getpid());
     snprintf(listen, sizeof listen, "unix:%s", path);
-    const mote_model_options opening = {.vision = tower_path};
+    const mote_model_options opening = {.vision = mmproj_path};
     if (mote_model_open(&model, model_path, &opening, &err) != MOTE_OK)
         die("no model", err.text);
     static server_options options;
     options = (server_options){.models = {{.model = model, .path = model_path, .name = "m"}},
                                .n_models = 1,
                                .keep_alive = -1,
-                               .nursery = nursery,
+                               .fork_server = fs,
                                .limits = {"picture-tokens=16384"},
                                .n_limits = 1,
                                .sched = {.parallel = 4, .positions = 4096, .threads = 1},
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
     pthread_join(thread, NULL);
     server_free(s);
     mote_model_close(model);
-    media_nursery_stop(nursery);
+    fork_server_stop(fs);
     unlink(path);
     if (mem_count().blocks != 0)
         die("memory is left", "");

@@ -23,21 +23,21 @@ static limits usual(void)
     return l;
 }
 
-static gate_answer look_whole(gate *g, str bytes)
+static head_status look_whole(gate *g, str bytes)
 {
     const limits l = usual();
     *g = (gate){0};
-    return gate_look(g, bytes, &l);
+    return head_check(g, bytes, &l);
 }
 
 /* Every prefix is looked at, as if each byte came alone. */
-static gate_answer look_bytewise(gate *g, str bytes)
+static head_status look_bytewise(gate *g, str bytes)
 {
     const limits l = usual();
     *g = (gate){0};
-    gate_answer answer = GATE_MORE;
-    for (size_t n = 1; n <= bytes.n && answer == GATE_MORE; n++)
-        answer = gate_look(g, (str){bytes.p, n}, &l);
+    head_status answer = HEAD_MORE;
+    for (size_t n = 1; n <= bytes.n && answer == HEAD_MORE; n++)
+        answer = head_check(g, (str){bytes.p, n}, &l);
     return answer;
 }
 
@@ -57,8 +57,8 @@ static void test_sound_heads(void **state)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         gate whole, pieces;
         str bytes = str_of(heads[i]);
-        assert_int_equal(look_whole(&whole, bytes), GATE_PASS);
-        assert_int_equal(look_bytewise(&pieces, bytes), GATE_PASS);
+        assert_int_equal(look_whole(&whole, bytes), HEAD_PASS);
+        assert_int_equal(look_bytewise(&pieces, bytes), HEAD_PASS);
         assert_memory_equal(&whole.head, &pieces.head, sizeof whole.head);
         assert_int_equal(whole.head.bytes, bytes.n);
         http_parsed parsed = http_parser_head(parser, bytes, &whole.head);
@@ -77,218 +77,218 @@ static void test_sound_heads(void **state)
  * them too, and hide that the gate does not. */
 static const struct {
     str bytes;
-    gate_answer answer;
+    head_status answer;
 } bad_heads[] = {
     {BYTES("\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* nothing but a line end */
-    {BYTES("\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD}, /* a bare LF first */
-    {BYTES("GET /health\r\nHost: localhost\r\n\r\n"), GATE_BAD},            /* no version */
-    {BYTES("GET /\r\n\r\n"), GATE_BAD},                                     /* HTTP/0.9 in a word */
-    {BYTES("GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n"), GATE_BAD},   /* HTTP/2.0 */
-    {BYTES("GET /health HTTP/1.2\r\nHost: localhost\r\n\r\n"), GATE_BAD},   /* HTTP/1.2 */
-    {BYTES("GET /health HTTP/1.10\r\nHost: localhost\r\n\r\n"), GATE_BAD},  /* HTTP/1.10 */
-    {BYTES("GET /health HTTP/01.1\r\nHost: localhost\r\n\r\n"), GATE_BAD},  /* HTTP/01.1 */
-    {BYTES("GET /health http/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD},   /* http in lower case */
-    {BYTES("GET /health HTTP/1,1\r\nHost: localhost\r\n\r\n"), GATE_BAD},   /* HTTP/1,1 */
+     HEAD_BAD}, /* nothing but a line end */
+    {BYTES("\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a bare LF first */
+    {BYTES("GET /health\r\nHost: localhost\r\n\r\n"), HEAD_BAD},            /* no version */
+    {BYTES("GET /\r\n\r\n"), HEAD_BAD},                                     /* HTTP/0.9 in a word */
+    {BYTES("GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* HTTP/2.0 */
+    {BYTES("GET /health HTTP/1.2\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* HTTP/1.2 */
+    {BYTES("GET /health HTTP/1.10\r\nHost: localhost\r\n\r\n"), HEAD_BAD},  /* HTTP/1.10 */
+    {BYTES("GET /health HTTP/01.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD},  /* HTTP/01.1 */
+    {BYTES("GET /health http/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* http in lower case */
+    {BYTES("GET /health HTTP/1,1\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* HTTP/1,1 */
     {BYTES("GET  /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* two blanks before the target */
+     HEAD_BAD}, /* two blanks before the target */
     {BYTES("GET /health  HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* two blanks before the version */
+     HEAD_BAD}, /* two blanks before the version */
     {BYTES("GET /health HTTP/1.1 \r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* a blank at the end of the line */
+     HEAD_BAD}, /* a blank at the end of the line */
     {BYTES(" GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* a blank before the method */
-    {BYTES("GET\t/health HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD}, /* a tab between */
+     HEAD_BAD}, /* a blank before the method */
+    {BYTES("GET\t/health HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a tab between */
     {BYTES("GET /he alth HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* a blank in the target */
+     HEAD_BAD}, /* a blank in the target */
     {BYTES("G(T /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* a bracket in the method */
+     HEAD_BAD}, /* a bracket in the method */
     {BYTES("FETCH /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_METHOD}, /* an unknown method */
+     HEAD_METHOD}, /* an unknown method */
     {BYTES("get /health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_METHOD}, /* a method in lower case */
-    {BYTES("PUT /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_METHOD},          /* PUT */
-    {BYTES("TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_METHOD},              /* TRACE */
-    {BYTES("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_METHOD}, /* CONNECT */
-    {BYTES("PRI * HTTP/2.0\r\n\r\n"), GATE_BAD},                       /* PRI of HTTP/2 */
-    {BYTES("\026\003\001\000\245\001\000\000\241\003\003"), GATE_BAD}, /* a TLS hello */
+     HEAD_METHOD}, /* a method in lower case */
+    {BYTES("PUT /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_METHOD},          /* PUT */
+    {BYTES("TRACE / HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_METHOD},              /* TRACE */
+    {BYTES("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_METHOD}, /* CONNECT */
+    {BYTES("PRI * HTTP/2.0\r\n\r\n"), HEAD_BAD},                       /* PRI of HTTP/2 */
+    {BYTES("\026\003\001\000\245\001\000\000\241\003\003"), HEAD_BAD}, /* a TLS hello */
     {BYTES("GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* an absolute target */
+     HEAD_BAD}, /* an absolute target */
     {BYTES("GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* an absolute target of another host */
+     HEAD_BAD}, /* an absolute target of another host */
     {BYTES("GET health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD},                                                     /* a target without a slash */
-    {BYTES("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD}, /* a star for GET */
-    {BYTES("GET /health#x HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD}, /* a fragment */
-    {BYTES("GET \\health HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD},  /* a backslash */
+     HEAD_BAD},                                                     /* a target without a slash */
+    {BYTES("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a star for GET */
+    {BYTES("GET /health#x HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a fragment */
+    {BYTES("GET \\health HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD},  /* a backslash */
     {BYTES("GET /a\\..\\health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* a backslash inside */
-    {BYTES("GET /he%zzalth HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD}, /* a bad escape */
-    {BYTES("GET /health% HTTP/1.1\r\nHost: localhost\r\n\r\n"), GATE_BAD},   /* half an escape */
+     HEAD_BAD}, /* a backslash inside */
+    {BYTES("GET /he%zzalth HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a bad escape */
+    {BYTES("GET /health% HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* half an escape */
     {BYTES("GET /health%2 HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* half an escape at the end */
+     HEAD_BAD}, /* half an escape at the end */
     {BYTES("GET /\303\251 HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* raw UTF-8 in the target */
+     HEAD_BAD}, /* raw UTF-8 in the target */
     {BYTES("GET /hea\000lth HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* NUL in the target */
+     HEAD_BAD}, /* NUL in the target */
     {BYTES("GET /health HTTP/1.1\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* bare LF after the first line */
-    {BYTES("GET /health HTTP/1.1\r\nHost: localhost\n\r\n"), GATE_BAD}, /* bare LF after a header */
+     HEAD_BAD}, /* bare LF after the first line */
+    {BYTES("GET /health HTTP/1.1\r\nHost: localhost\n\r\n"), HEAD_BAD}, /* bare LF after a header */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\n\n"),
-     GATE_BAD}, /* bare LF as the blank line */
+     HEAD_BAD}, /* bare LF as the blank line */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n"),
-     GATE_BAD}, /* a lone CR in a value */
+     HEAD_BAD}, /* a lone CR in a value */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rTransfer-Encoding: chunked\r\n\r\n"),
-     GATE_BAD}, /* a lone CR as a line end */
-    {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\r\n\r\n"), GATE_BAD}, /* CR CR LF */
+     HEAD_BAD}, /* a lone CR as a line end */
+    {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\r\n\r\n"), HEAD_BAD}, /* CR CR LF */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n"),
-     GATE_BAD}, /* a folded line */
+     HEAD_BAD}, /* a folded line */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\r\n\tb\r\n\r\n"),
-     GATE_BAD}, /* a folded line with a tab */
+     HEAD_BAD}, /* a folded line with a tab */
     {BYTES("GET /health HTTP/1.1\r\n Host: localhost\r\n\r\n"),
-     GATE_BAD}, /* a folded first header */
+     HEAD_BAD}, /* a folded first header */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\000b\r\n\r\n"),
-     GATE_BAD}, /* NUL in a value */
+     HEAD_BAD}, /* NUL in a value */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX\000Y: a\r\n\r\n"),
-     GATE_BAD}, /* NUL in a name */
+     HEAD_BAD}, /* NUL in a name */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\177b\r\n\r\n"),
-     GATE_BAD}, /* DEL in a value */
+     HEAD_BAD}, /* DEL in a value */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX: \033[31m\r\n\r\n"),
-     GATE_BAD}, /* an escape character in a value */
+     HEAD_BAD}, /* an escape character in a value */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n"),
-     GATE_BAD}, /* a header without a colon */
+     HEAD_BAD}, /* a header without a colon */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\n: a\r\n\r\n"),
-     GATE_BAD}, /* a header without a name */
+     HEAD_BAD}, /* a header without a name */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX : a\r\n\r\n"),
-     GATE_BAD}, /* a blank before the colon */
+     HEAD_BAD}, /* a blank before the colon */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX\t: a\r\n\r\n"),
-     GATE_BAD}, /* a tab before the colon */
+     HEAD_BAD}, /* a tab before the colon */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX Y: a\r\n\r\n"),
-     GATE_BAD}, /* a blank in a name */
+     HEAD_BAD}, /* a blank in a name */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX(Y): a\r\n\r\n"),
-     GATE_BAD}, /* a bracket in a name */
+     HEAD_BAD}, /* a bracket in a name */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nX\303\251: a\r\n\r\n"),
-     GATE_BAD},                                        /* UTF-8 in a name */
-    {BYTES("GET /health HTTP/1.1\r\n\r\n"), GATE_BAD}, /* no Host */
-    {BYTES("GET /health HTTP/1.0\r\n\r\n"), GATE_BAD}, /* no Host in HTTP/1.0 */
+     HEAD_BAD},                                        /* UTF-8 in a name */
+    {BYTES("GET /health HTTP/1.1\r\n\r\n"), HEAD_BAD}, /* no Host */
+    {BYTES("GET /health HTTP/1.0\r\n\r\n"), HEAD_BAD}, /* no Host in HTTP/1.0 */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"),
-     GATE_BAD}, /* two Hosts */
+     HEAD_BAD}, /* two Hosts */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"),
-     GATE_BAD}, /* two Hosts that differ */
+     HEAD_BAD}, /* two Hosts that differ */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nHOST: localhost\r\n\r\n"),
-     GATE_BAD}, /* two Hosts, one in upper case */
+     HEAD_BAD}, /* two Hosts, one in upper case */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nTransfer-Encoding: chunked\r\n\r\n"),
-     GATE_BAD}, /* length and coding */
+     HEAD_BAD}, /* length and coding */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"),
-     GATE_BAD}, /* coding and length */
+     HEAD_BAD}, /* coding and length */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nContent-Length: 3\r\n\r\n"),
-     GATE_BAD}, /* two lengths that differ */
+     HEAD_BAD}, /* two lengths that differ */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nContent-Length: 15\r\n\r\n"),
-     GATE_BAD}, /* two lengths that agree */
+     HEAD_BAD}, /* two lengths that agree */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15, 15\r\n\r\n"),
-     GATE_BAD}, /* a list of lengths */
+     HEAD_BAD}, /* a list of lengths */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: +15\r\n\r\n"),
-     GATE_BAD}, /* a length with a sign */
+     HEAD_BAD}, /* a length with a sign */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: -1\r\n\r\n"),
-     GATE_BAD}, /* a negative length */
+     HEAD_BAD}, /* a negative length */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 0xf\r\n\r\n"),
-     GATE_BAD}, /* a length in hexadecimal */
+     HEAD_BAD}, /* a length in hexadecimal */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 1 5\r\n\r\n"),
-     GATE_BAD}, /* a length with a blank inside */
+     HEAD_BAD}, /* a length with a blank inside */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15.0\r\n\r\n"),
-     GATE_BAD}, /* a length with a point */
+     HEAD_BAD}, /* a length with a point */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length:\r\n\r\n"),
-     GATE_BAD}, /* an empty length */
+     HEAD_BAD}, /* an empty length */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 18446744073709551631\r\n\r\n"),
-     GATE_BAD}, /* a length of 2^64 + 15 */
+     HEAD_BAD}, /* a length of 2^64 + 15 */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 9223372036854775808\r\n\r\n"),
-     GATE_BAD}, /* a length of 2^63 */
+     HEAD_BAD}, /* a length of 2^63 */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length : 15\r\n\r\n"),
-     GATE_BAD}, /* Content-Length with a blank */
+     HEAD_BAD}, /* Content-Length with a blank */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding : chunked\r\n\r\n"),
-     GATE_BAD}, /* Transfer-Encoding with a blank */
+     HEAD_BAD}, /* Transfer-Encoding with a blank */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: xchunked\r\n\r\n"),
-     GATE_BAD}, /* xchunked */
+     HEAD_BAD}, /* xchunked */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"),
-     GATE_BAD}, /* chunked twice */
+     HEAD_BAD}, /* chunked twice */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked, chunked\r\n\r\n"),
-     GATE_BAD}, /* chunked, chunked */
+     HEAD_BAD}, /* chunked, chunked */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
-     GATE_BAD}, /* gzip, chunked */
+     HEAD_BAD}, /* gzip, chunked */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked, identity\r\n\r\n"),
-     GATE_BAD}, /* chunked, identity */
+     HEAD_BAD}, /* chunked, identity */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: identity\r\n\r\n"),
-     GATE_BAD}, /* identity */
+     HEAD_BAD}, /* identity */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding:\r\n\r\n"),
-     GATE_BAD}, /* an empty coding */
+     HEAD_BAD}, /* an empty coding */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: \"chunked\"\r\n\r\n"),
-     GATE_BAD}, /* chunked in quotes */
+     HEAD_BAD}, /* chunked in quotes */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked;q=1\r\n\r\n"),
-     GATE_BAD}, /* chunked with a parameter */
+     HEAD_BAD}, /* chunked with a parameter */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: \013chunked\r\n\r\n"),
-     GATE_BAD}, /* chunked after a vertical tab */
+     HEAD_BAD}, /* chunked after a vertical tab */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked\t\r\n\r\n"),
-     GATE_BAD}, /* chunked before a tab */
+     HEAD_BAD}, /* chunked before a tab */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length:\t15\r\n\r\n"),
-     GATE_BAD}, /* a length behind a tab */
+     HEAD_BAD}, /* a length behind a tab */
     {BYTES("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nTransfer-Encoding: chunked\r\n\r\n"),
-     GATE_BAD}, /* coding in HTTP/1.0 */
-    {BYTES("DELETE /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), GATE_BAD},
+     HEAD_BAD}, /* coding in HTTP/1.0 */
+    {BYTES("DELETE /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), HEAD_BAD},
     {BYTES("POST /tokenize HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n"),
-     GATE_BAD}, /* HTTP/1.0 without a length */
+     HEAD_BAD}, /* HTTP/1.0 without a length */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"),
-     GATE_BAD}, /* GET with a body */
+     HEAD_BAD}, /* GET with a body */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"),
-     GATE_BAD}, /* GET with chunks */
+     HEAD_BAD}, /* GET with chunks */
     {BYTES("HEAD /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"),
-     GATE_BAD}, /* HEAD with a body */
+     HEAD_BAD}, /* HEAD with a body */
     {BYTES("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"),
-     GATE_BAD}, /* OPTIONS with a body */
+     HEAD_BAD}, /* OPTIONS with a body */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nExpect: 200-ok\r\n\r\n"),
-     GATE_BAD}, /* Expect of something else */
+     HEAD_BAD}, /* Expect of something else */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nContent-Encoding: gzip\r\n\r\n"),
-     GATE_CODING}, /* gzip */
+     HEAD_CODING}, /* gzip */
     {BYTES("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
            "application/json\r\nContent-Length: 15\r\nContent-Type: text/plain\r\n\r\n"),
-     GATE_BAD}, /* two types */
+     HEAD_BAD}, /* two types */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nx-api-key: a\r\nX-Api-Key: b\r\n\r\n"),
-     GATE_BAD}, /* two keys */
+     HEAD_BAD}, /* two keys */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\nauthorization: "
            "Bearer b\r\n\r\n"),
-     GATE_BAD}, /* two Authorizations */
+     HEAD_BAD}, /* two Authorizations */
     {BYTES("GET /health HTTP/1.1\r\nHost: localhost\r\nOrigin: https://a.example\r\nOrigin: "
            "https://b.example\r\n\r\n"),
-     GATE_BAD}, /* two Origins */
+     HEAD_BAD}, /* two Origins */
 };
 
 static void test_bad_heads(void **state)
@@ -306,13 +306,13 @@ static void test_fields(void **state)
 {
     (void)state;
     gate g;
-    assert_int_equal(look_whole(&g, str_of(heads[1])), GATE_PASS);
+    assert_int_equal(look_whole(&g, str_of(heads[1])), HEAD_PASS);
     assert_true(g.head.http_1_0);
     assert_true(str_is(http_head_field(&g.head, heads[1], "y"), "z"));
     str empty = http_head_field(&g.head, heads[1], "x");
     assert_true(empty.p != NULL && empty.n == 0);
     assert_null(http_head_field(&g.head, heads[1], "z").p);
-    assert_int_equal(look_whole(&g, str_of(heads[2])), GATE_PASS);
+    assert_int_equal(look_whole(&g, str_of(heads[2])), HEAD_PASS);
     assert_int_equal(g.head.length, 12);
     assert_true(g.head.wants_continue);
 }
@@ -330,13 +330,13 @@ static void test_changed_bytes(void **state)
                 size_t n = strlen(heads[i]);
                 memcpy(text, heads[i], n);
                 text[at] = (char)byte;
-                gate_answer answer = look_whole(&whole, (str){text, n});
+                head_status answer = look_whole(&whole, (str){text, n});
                 assert_int_equal(answer, look_bytewise(&pieces, (str){text, n}));
-                if (answer == GATE_PASS)
+                if (answer == HEAD_PASS)
                     assert_int_not_equal(
                         http_parser_head(parser, (str){text, whole.head.bytes}, &whole.head),
                         HTTP_PARSED_REFUSED);
-                else if (answer != GATE_MORE)
+                else if (answer != HEAD_MORE)
                     assert_non_null(whole.why);
             }
     http_parser_free(parser);
@@ -371,7 +371,7 @@ static void test_targets(void **state)
         char out[64];
         size_t n;
         str query;
-        bool decoded = gate_decode_target(str_of(rows[i].target), out, &n, &query);
+        bool decoded = head_decode_target(str_of(rows[i].target), out, &n, &query);
         assert_int_equal(decoded, rows[i].path != NULL);
         if (decoded) {
             assert_true(str_is((str){out, n}, rows[i].path));

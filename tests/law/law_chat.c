@@ -126,9 +126,9 @@ static void dine(house *h, guest *alone, rig_random *random, const char *where)
 static void find_quotes(house *h)
 {
     size_t n = 0;
-    for (mote_token id = 0; id < (mote_token)h->kit.n_tokens && n < MOST_BIAS; id++) {
+    for (mote_token id = 0; id < (mote_token)h->chat_ctx.n_tokens && n < MOST_BIAS; id++) {
         size_t bytes;
-        const char *text = mote_token_bytes(h->kit.model, id, &bytes);
+        const char *text = mote_token_bytes(h->chat_ctx.model, id, &bytes);
         if (bytes > 0 && memchr(text, '"', bytes) != NULL)
             no_end[n++] = (mote_bias){id, -1000};
         else if (bytes == 1 && text[0] == 'a')

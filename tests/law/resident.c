@@ -133,7 +133,7 @@ static int check(const char *path, const mote_engine_options *options)
     mote_error err = {0};
     mote_memory plan;
     MUST(mote_engine_plan(model, options, &plan, &err), &err);
-    for (uint64_t done = 0, total = 0; mote_model_warm(model, &done, &total);)
+    for (uint64_t done = 0, total = 0; mote_model_prefault(model, &done, &total);)
         continue;
     mote_engine *engine = rig_engine(model, options);
     mote_session *session = rig_session(engine);

@@ -68,7 +68,7 @@ static void act_rewind(script *s)
     script_note(s, "rewind session %d from %llu to %llu", (int)(live - s->live),
                 (unsigned long long)live->pos, (unsigned long long)target);
     uint64_t least = promised(live, target);
-    uint64_t said = mote_session_reach(live->session, target);
+    uint64_t said = mote_session_rewind_target(live->session, target);
     uint64_t reached = mote_session_rewind(live->session, target);
     script_note(s, ", reached %llu\n", (unsigned long long)reached);
     if (reached > target || reached < least)

@@ -90,8 +90,8 @@ static uint64_t used_pages(const script_live *all, uint32_t engine)
 
 static uint64_t total_pages(const script *s, uint32_t engine)
 {
-    mote_use use;
-    mote_engine_use(s->engines[engine].engine, &use);
+    mote_usage use;
+    mote_engine_usage(s->engines[engine].engine, &use);
     return use.positions_total / PAGE;
 }
 
@@ -162,11 +162,12 @@ static void check_marks(script *s, const script_live *live)
 
 static void check_engine(script *s, uint32_t engine, uint32_t n_sessions)
 {
-    mote_use use;
-    mote_engine_use(s->engines[engine].engine, &use);
+    mote_usage use;
+    mote_engine_usage(s->engines[engine].engine, &use);
     uint64_t used = use.positions_total - use.positions_free;
     uint64_t expected = used_pages(s->live, engine) * PAGE;
-    if (used != expected || mote_engine_room(s->engines[engine].engine) != use.positions_free)
+    if (used != expected ||
+        mote_engine_positions_free(s->engines[engine].engine) != use.positions_free)
         script_broken(s, "%llu positions of engine %u are in use, not %llu",
                       (unsigned long long)used, engine, (unsigned long long)expected);
     if (use.sessions != n_sessions)

@@ -246,7 +246,7 @@ static void depart(void *with)
     d->happened = true;
     for (size_t i = 0; i < d->b->n; i++)
         if (d->who >> i & 1) {
-            mote_step_leave(d->b->live[i]->session);
+            mote_step_abort(d->b->live[i]->session);
             script_free(d->s, d->b->live[i]);
         }
 }
@@ -275,7 +275,7 @@ void script_step_left(script *s)
                    .who = 1 + rig_below(&s->random, (UINT32_C(1) << b.n) - 1),
                    .call = rig_below(&s->random, 12)};
     const mote_status status =
-        mote_step_between(s->engines[b.engine].engine, b.work, b.n, depart, &d, NULL);
+        mote_step_with_hook(s->engines[b.engine].engine, b.work, b.n, depart, &d, NULL);
     batch rest = stayed(&b, &d);
     if (status != (rest.n > 0 ? MOTE_OK : MOTE_E_CANCELED))
         script_broken(s, "the step that some left returned %d", (int)status);

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 
 typedef struct frames {
-    media_picture *list;
+    media_frame *list;
     uint32_t n, most;
 } frames;
 
-static uint32_t keep(void *with, uint32_t i, const media_picture *frame)
+static uint32_t keep(void *with, uint32_t i, const media_frame *frame)
 {
     frames *f = with;
     const size_t bytes = (size_t)frame->width * frame->height * 3;

@@ -145,7 +145,7 @@ static bool perf_open(void)
 {
     return syscall(298, NULL, 0, -1, -1, 0) >= 0;
 }
-static bool keyring(void)
+static bool api_keys(void)
 {
     return syscall(250, 0, 0, 0, 0, 0) >= 0;
 }
@@ -198,7 +198,7 @@ static const struct attempt {
     {"memfd", memfd},
     {"another's memory", process_vm},
     {"perf", perf_open},
-    {"the keyring", keyring},
+    {"the keyring", api_keys},
     {"one more descriptor", more_files},
     {"another user", set_user},
     {"another's processors", read_time_of_others},

@@ -12,7 +12,7 @@ typedef struct fit_case {
     uint32_t width, height, want_width, want_height;
 } fit_case;
 
-static void pictures_fit(void **state)
+static void images_fit(void **state)
 {
     (void)state;
     static const fit_case cases[] = {
@@ -22,7 +22,7 @@ static void pictures_fit(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint32_t w, h;
         assert_int_equal(
-            media_fit_picture(cases[i].width, cases[i].height, (media_limits){0}, &w, &h, NULL),
+            media_resize_image(cases[i].width, cases[i].height, (media_limits){0}, &w, &h, NULL),
             MOTE_OK);
         assert_int_equal(w, cases[i].want_width);
         assert_int_equal(h, cases[i].want_height);
@@ -34,14 +34,14 @@ static void limits_hold(void **state)
     (void)state;
     uint32_t w, h;
     for (uint64_t most = 32 * 32; most <= 4 << 20; most *= 2) {
-        assert_int_equal(media_fit_picture(4000, 3000, (media_limits){0, most}, &w, &h, NULL),
+        assert_int_equal(media_resize_image(4000, 3000, (media_limits){0, most}, &w, &h, NULL),
                          MOTE_OK);
         assert_true((uint64_t)w * h <= most || (w == MEDIA_SIDE || h == MEDIA_SIDE));
         assert_true(w % MEDIA_SIDE == 0 && h % MEDIA_SIDE == 0 && w > 0 && h > 0);
     }
-    assert_int_equal(media_fit_picture(201, 1, (media_limits){0}, &w, &h, NULL), MOTE_E_ARG);
-    assert_int_equal(media_fit_picture(1, 200, (media_limits){0}, &w, &h, NULL), MOTE_OK);
-    assert_int_equal(media_fit_picture(0, 5, (media_limits){0}, &w, &h, NULL), MOTE_E_ARG);
+    assert_int_equal(media_resize_image(201, 1, (media_limits){0}, &w, &h, NULL), MOTE_E_ARG);
+    assert_int_equal(media_resize_image(1, 200, (media_limits){0}, &w, &h, NULL), MOTE_OK);
+    assert_int_equal(media_resize_image(0, 5, (media_limits){0}, &w, &h, NULL), MOTE_E_ARG);
 }
 
 static void frames_are_chosen(void **state)
@@ -61,8 +61,7 @@ static void frames_are_chosen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pictures_fit),
-                                       cmocka_unit_test(limits_hold),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(images_fit), cmocka_unit_test(limits_hold),
                                        cmocka_unit_test(frames_are_chosen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

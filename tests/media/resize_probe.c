@@ -14,8 +14,8 @@ int main(void)
     while (fread(size, sizeof size, 1, stdin) == 1) {
         const size_t in_bytes = (size_t)size[0] * size[1] * 3,
                      out_bytes = (size_t)size[2] * size[3] * 3;
-        const media_picture in = {mem_new(in_bytes, 1), size[0], size[1]};
-        const media_picture out = {mem_new(out_bytes, 1), size[2], size[3]};
+        const media_frame in = {mem_new(in_bytes, 1), size[0], size[1]};
+        const media_frame out = {mem_new(out_bytes, 1), size[2], size[3]};
         mote_error err = {0};
         if (in.rgb == NULL || out.rgb == NULL || fread(in.rgb, 1, in_bytes, stdin) != in_bytes ||
             media_resize(&in, &out, &err) != MOTE_OK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * see_probe.c - asks the worker for films, for films_pillow.py. A request is the speed as 8 bytes,
+ * see_probe.c - asks the worker for films, for videos_pillow.py. A request is the speed as 8 bytes,
  * the number of files (0: one) and of bytes as 4 each, the bytes of each file as 8, and the files.
  * The answer is the number of frames, width, height, times and pixels; or 0, the length of a
  * message, and the message.
@@ -15,11 +15,11 @@ static void put(uint32_t number)
     fwrite(&number, sizeof number, 1, stdout);
 }
 
-static void answer(media_nursery *nursery, const media_ask *ask)
+static void answer(fork_server *fs, const media_request *ask)
 {
-    media_seen seen;
+    media_frames seen;
     mote_error err = {0};
-    const mote_status status = media_see(nursery, ask, &seen, &err);
+    const mote_status status = media_load(fs, ask, &seen, &err);
     put(status == MOTE_OK ? seen.n : 0);
     if (status == MOTE_OK) {
         put(seen.width);
@@ -31,19 +31,19 @@ static void answer(media_nursery *nursery, const media_ask *ask)
         fputs(err.text, stdout);
     }
     fflush(stdout);
-    media_seen_fini(&seen);
+    media_frames_fini(&seen);
 }
 
 int main(int argc, char **argv)
 {
-    media_nursery_begin(argc, argv);
+    fork_server_begin(argc, argv);
     struct {
         double fps;
         uint32_t parts, bytes;
     } head;
-    media_nursery *nursery;
+    fork_server *fs;
     mote_error err;
-    if (media_nursery_start(&nursery, &err) != MOTE_OK)
+    if (fork_server_start(&fs, &err) != MOTE_OK)
         return 1;
     while (fread(&head, sizeof head, 1, stdin) == 1) {
         uint64_t *parts = mem_new((size_t)head.parts + 1, sizeof *parts);
@@ -52,14 +52,14 @@ int main(int argc, char **argv)
             fread(parts, sizeof *parts, head.parts, stdin) != head.parts ||
             fread(file, 1, head.bytes, stdin) != head.bytes)
             return 1;
-        answer(nursery, &(media_ask){.file = {file, head.bytes},
-                                     .parts = parts,
-                                     .n_parts = head.parts,
-                                     .film = true,
-                                     .fps = head.fps});
+        answer(fs, &(media_request){.file = {file, head.bytes},
+                                    .parts = parts,
+                                    .n_parts = head.parts,
+                                    .video = true,
+                                    .fps = head.fps});
         mem_free(parts);
         mem_free(file);
     }
-    media_nursery_stop(nursery);
+    fork_server_stop(fs);
     return 0;
 }

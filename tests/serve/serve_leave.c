@@ -35,9 +35,9 @@ typedef struct scene {
 /* The pace must not depend on what this machine is doing: slices are as large as can be. */
 static void be_generous(sched *s)
 {
-    for (size_t i = 0; i <= PACE_WRITERS; i++)
-        s->pace.alone[i] = 1000;
-    s->pace.beside = 1;
+    for (size_t i = 0; i <= BUDGET_WRITERS; i++)
+        s->budget.alone[i] = 1000;
+    s->budget.beside = 1;
 }
 
 /* Stands after this layer of a pass with all three; NEXT is in the queue. */
@@ -108,18 +108,18 @@ static void one_is_gone_before_the_next_layer(void **state)
     for (int who = 0; who < AT_WORK; who++)
         for (int layer = 0; layer + 1 < n_layers; layer += n_layers - 2) {
             scene c;
-            sched_figures before, after;
+            sched_stats before, after;
             set_scene(&c, layer);
-            sched_read_figures(c.s.sched, &before);
+            sched_read_stats(c.s.sched, &before);
             leave(&c, who);
             one_layer_on(&c, layer + 1);
             is_gone(&c, who);
-            sched_read_figures(c.s.sched, &after);
+            sched_read_stats(c.s.sched, &after);
             assert_int_equal(after.left_inside, 1);
-            assert_int_equal(after.canceled_writing, who == WRITER);
-            assert_int_equal(after.canceled_reading, who != WRITER);
+            assert_int_equal(after.canceled_decode, who == WRITER);
+            assert_int_equal(after.canceled_prefill, who != WRITER);
             assert_int_equal(after.steps, before.steps);
-            assert_int_equal(c.s.sched->n_seats, AT_WORK - 1);
+            assert_int_equal(c.s.sched->n_slots, AT_WORK - 1);
             clear_scene(&c, who);
             for (int i = 0; i < JOBS; i++)
                 assert_int_equal(c.a[i].over, i != who);
@@ -131,20 +131,20 @@ static void what_he_held_is_there_again(void **state)
 {
     (void)state;
     scene c;
-    mote_use before, after;
+    mote_usage before, after;
     set_scene(&c, 1);
-    mote_engine_use(c.s.sched->engine, &before);
+    mote_engine_usage(c.s.sched->engine, &before);
     leave(&c, READER);
     leave(&c, LONG_READER);
     one_layer_on(&c, 2);
-    mote_engine_use(c.s.sched->engine, &after);
+    mote_engine_usage(c.s.sched->engine, &after);
     assert_int_equal(after.sessions, before.sessions - 2);
-    assert_true(after.positions_free >= before.positions_free + PACE_MOST);
+    assert_true(after.positions_free >= before.positions_free + BUDGET_MOST);
     assert_int_equal(c.s.sched->n_heavy, 0);
-    const pace learnt = c.s.sched->pace;
+    const prefill_budget learnt = c.s.sched->budget;
     gate_open(&c.g, 0);
     gate_stop_at(&c.g, 0); /* now NEXT is read */
-    assert_memory_equal(&c.s.sched->pace, &learnt, sizeof learnt);
+    assert_memory_equal(&c.s.sched->budget, &learnt, sizeof learnt);
     clear_scene(&c, JOBS);
 }
 
@@ -245,7 +245,7 @@ static void who_stands_and_waits_leaves_too(void **state)
     leave(&c, NEXT);
     gate_open(&c.g, 0);
     gate_stop_at(&c.g, 0); /* of the next pass */
-    assert_int_equal(c.s.sched->n_seats, AT_WORK);
+    assert_int_equal(c.s.sched->n_slots, AT_WORK);
     assert_int_equal(c.s.sched->n_work, AT_WORK - 1);
     c.passes = atomic_load(&c.g.passes);
     service_drop(&c.s, &follower);

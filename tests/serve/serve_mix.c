@@ -24,7 +24,7 @@ typedef struct mix {
     sched_options options;
     int jobs;
     int drops; /* one of so many is dropped; 0: none */
-    uint64_t realms;
+    uint64_t namespaces;
     bool patient;          /* waits for somebody now and then */
     unsigned leave_inside; /* after one of so many layers somebody may leave; 0: nobody does */
 } mix;
@@ -98,7 +98,7 @@ static void ask_one(service *s, const mix *m, asked *all, int i, test_random *ra
     const question *q = &questions[test_random_below(random, QUESTIONS)];
     sched_job_options o = service_job(s, &all[i], q);
     o.client = test_random_below(random, 4);
-    o.realm = m->realms > 0 ? test_random_below(random, m->realms) : 0;
+    o.ns = m->namespaces > 0 ? test_random_below(random, m->namespaces) : 0;
     o.no_reuse = test_random_below(random, 8) == 0;
     if (m->drops > 0 && test_random_below(random, (uint64_t)m->drops) == 0)
         patience[i] = test_random_below(random, 12);
@@ -111,7 +111,7 @@ static void ask_one(service *s, const mix *m, asked *all, int i, test_random *ra
         service_turn(s);
 }
 
-static void run(const mix *m, uint64_t seed, sched_figures *figures)
+static void run(const mix *m, uint64_t seed, sched_stats *stats)
 {
     test_random random = {.state = seed};
     service s;
@@ -127,7 +127,7 @@ static void run(const mix *m, uint64_t seed, sched_figures *figures)
     for (int i = 0; i < m->jobs; i++)
         service_drop(&s, &all[i]);
     gate_open_for_good(&inside.gate);
-    sched_read_figures(s.sched, figures);
+    sched_read_stats(s.sched, stats);
     service_close(&s);
     gate_take_down(&inside.gate);
     for (int i = 0; i < m->jobs; i++) {
@@ -141,35 +141,35 @@ static void run(const mix *m, uint64_t seed, sched_figures *figures)
 static void a_few_at_once(void **state)
 {
     (void)state;
-    sched_figures f;
+    sched_stats f;
     const mix m = {.options = {.parallel = 3, .context = CONTEXT, .threads = 1},
                    .jobs = (int)test_scaled(24, 1)};
     run(&m, 1, &f);
     assert_int_equal(f.finished, m.jobs);
-    assert_int_equal(f.put_back, 0);
+    assert_int_equal(f.preempted, 0);
 }
 
 static void many_come_and_go(void **state)
 {
     (void)state;
-    sched_figures f;
+    sched_stats f;
     const mix m = {.options = {.parallel = 8, .context = CONTEXT, .threads = 2},
                    .jobs = (int)test_scaled(50, 12), /* enough for a drop and a second time */
                    .drops = 3,
                    .patient = true};
     run(&m, 2, &f);
-    assert_true(f.canceled_queued + f.canceled_reading + f.canceled_writing > 0);
-    assert_int_equal(f.finished + f.canceled_queued + f.canceled_reading + f.canceled_writing,
+    assert_true(f.canceled_queued + f.canceled_prefill + f.canceled_decode > 0);
+    assert_int_equal(f.finished + f.canceled_queued + f.canceled_prefill + f.canceled_decode,
                      m.jobs);
     assert_true(f.reused_ended_tokens + f.reused_live_tokens > 0);
-    assert_int_equal(f.put_back, 0);
+    assert_int_equal(f.preempted, 0);
 }
 
 /* In the middle of steps, where chance alone would hardly take them. */
 static void many_leave_inside(void **state)
 {
     (void)state;
-    sched_figures f;
+    sched_stats f;
     const mix m = {.options = {.parallel = 6, .idle = 3, .context = CONTEXT, .threads = 2},
                    .jobs = (int)test_scaled(40, 10),
                    .leave_inside = 10};
@@ -182,7 +182,7 @@ static void many_leave_inside(void **state)
 static void without_room_they_give_way(void **state)
 {
     (void)state;
-    sched_figures f;
+    sched_stats f;
     const mix m = {
         .options = {.parallel = 6, .context = CONTEXT, .positions = CONTEXT, .threads = 2},
         .jobs = (int)test_scaled(24, 1),
@@ -193,7 +193,7 @@ static void without_room_they_give_way(void **state)
 static void realms_and_threads(void **state)
 {
     (void)state;
-    sched_figures f;
+    sched_stats f;
     for (uint32_t threads = 1; threads <= 3; threads++) {
         const mix m = {.options = {.parallel = 5,
                                    .idle = 2,
@@ -202,7 +202,7 @@ static void realms_and_threads(void **state)
                                    .threads = threads},
                        .jobs = (int)test_scaled(12, 1),
                        .drops = 6,
-                       .realms = 3,
+                       .namespaces = 3,
                        .patient = true};
         run(&m, 100 + threads, &f);
     }

@@ -44,14 +44,14 @@ static void those_who_write_keep_their_pace(void **state)
         enum { WRITERS = 7, PROMPT = 4096, MOST = 1000 };
         const machine *m = &machines[i];
         test_random random = {.state = i};
-        pace p = {0};
+        prefill_budget p = {0};
         double times[MOST];
         size_t n = 0, done = 0;
         while (done < PROMPT && n < MOST) {
-            const uint32_t rows = pace_rows(&p, WRITERS, 1);
-            assert_true(rows == 0 || (rows >= PACE_LEAST && rows <= PACE_MOST));
+            const uint32_t rows = prefill_budget_rows(&p, WRITERS, 1);
+            assert_true(rows == 0 || (rows >= BUDGET_LEAST && rows <= BUDGET_MOST));
             times[n] = took(m, WRITERS, rows, 1 + (double)done / PROMPT, &random);
-            pace_saw(&p, WRITERS, rows, times[n++]);
+            prefill_budget_observe(&p, WRITERS, rows, times[n++]);
             done += rows;
         }
         assert_true(done >= PROMPT); /* it is read, and in not too many pieces */
@@ -63,14 +63,14 @@ static void those_who_write_keep_their_pace(void **state)
 }
 
 /* How long a step with a slice takes once the pace knows the machine. */
-static double settled(const machine *m, pace *p, uint64_t writers, uint64_t readers)
+static double settled(const machine *m, prefill_budget *p, uint64_t writers, uint64_t readers)
 {
     test_random random = {.state = 3};
     double last = 0;
     for (int i = 0; i < 40; i++) {
-        const uint32_t rows = pace_rows(p, writers, readers);
+        const uint32_t rows = prefill_budget_rows(p, writers, readers);
         last = took(m, writers, rows, 1, &random);
-        pace_saw(p, writers, rows, last);
+        prefill_budget_observe(p, writers, rows, last);
     }
     return last;
 }
@@ -87,11 +87,11 @@ static void a_crowd_is_read_faster(void **state)
         double before = 0;
         for (size_t k = 0; k < sizeof companies / sizeof *companies; k++) {
             const uint64_t writers = companies[k][0], readers = companies[k][1];
-            pace p = {0};
+            prefill_budget p = {0};
             const double alone = took(m, writers, 0, 1, &(test_random){.state = 1});
-            const double most = alone < PACE_GAP / PACE_ENOUGH    ? PACE_ENOUGH * alone
-                                : alone > PACE_GAP / PACE_CROWDED ? PACE_CROWDED * alone
-                                                                  : PACE_GAP;
+            const double most = alone < BUDGET_GAP / BUDGET_ENOUGH    ? BUDGET_ENOUGH * alone
+                                : alone > BUDGET_GAP / BUDGET_CROWDED ? BUDGET_CROWDED * alone
+                                                                      : BUDGET_GAP;
             const double stretch = settled(m, &p, writers, readers) / alone;
             assert_true(stretch * alone <= 1.1 * most);
             assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
@@ -106,15 +106,15 @@ static void the_pace_of_before_comes_back_at_once(void **state)
 {
     (void)state;
     const machine m = {0.05, 0.002, 0};
-    pace p = {0};
+    prefill_budget p = {0};
     settled(&m, &p, 1, 7);
-    const uint32_t crowded = pace_rows(&p, 1, 7);
-    assert_true(pace_rows(&p, 1, 1) < crowded);
-    pace_saw(&p, 7, 0, took(&m, 7, 0, 1, &(test_random){.state = 1}));
-    const uint32_t rows = pace_rows(&p, 7, 1);
+    const uint32_t crowded = prefill_budget_rows(&p, 1, 7);
+    assert_true(prefill_budget_rows(&p, 1, 1) < crowded);
+    prefill_budget_observe(&p, 7, 0, took(&m, 7, 0, 1, &(test_random){.state = 1}));
+    const uint32_t rows = prefill_budget_rows(&p, 7, 1);
     const double alone = took(&m, 7, 0, 1, &(test_random){.state = 1});
     const double step = took(&m, 7, rows, 1, &(test_random){.state = 1});
-    assert_true(step <= 2 * alone && rows > PACE_LEAST);
+    assert_true(step <= 2 * alone && rows > BUDGET_LEAST);
 }
 
 /* As answers begin one by one, few steps go without a slice only to see how long they take. */
@@ -123,12 +123,13 @@ static void numbers_of_writers_are_not_measured_one_by_one(void **state)
     (void)state;
     enum { CLIENTS = 32 };
     const machine m = {0.05, 0.002, 0};
-    pace p = {0};
+    prefill_budget p = {0};
     size_t without = 0;
     for (uint64_t writers = 1; writers < CLIENTS; writers++)
         for (int step = 0; step < 3; step++) {
-            const uint32_t rows = pace_rows(&p, writers, CLIENTS - writers);
-            pace_saw(&p, writers, rows, took(&m, writers, rows, 1, &(test_random){.state = 1}));
+            const uint32_t rows = prefill_budget_rows(&p, writers, CLIENTS - writers);
+            prefill_budget_observe(&p, writers, rows,
+                                   took(&m, writers, rows, 1, &(test_random){.state = 1}));
             without += rows == 0;
         }
     assert_in_range(without, 1, 12);
@@ -139,27 +140,27 @@ static void a_disturbed_step_is_not_believed(void **state)
 {
     (void)state;
     const machine m = {0.05, 0.002, 0};
-    pace p = {0};
+    prefill_budget p = {0};
     settled(&m, &p, 4, 4);
-    const uint32_t rows = pace_rows(&p, 4, 4);
-    pace_saw(&p, 4, rows, 30);
-    assert_true(pace_rows(&p, 4, 4) > rows / 3);
+    const uint32_t rows = prefill_budget_rows(&p, 4, 4);
+    prefill_budget_observe(&p, 4, rows, 30);
+    assert_true(prefill_budget_rows(&p, 4, 4) > rows / 3);
     settled(&m, &p, 4, 4);
-    assert_in_range(pace_rows(&p, 4, 4), rows * 9 / 10, rows * 11 / 10);
-    pace_saw(&p, 4, rows, 0.0001); /* nor one that seems to have cost nothing */
-    assert_true(pace_rows(&p, 4, 4) < 2 * rows);
+    assert_in_range(prefill_budget_rows(&p, 4, 4), rows * 9 / 10, rows * 11 / 10);
+    prefill_budget_observe(&p, 4, rows, 0.0001); /* nor one that seems to have cost nothing */
+    assert_true(prefill_budget_rows(&p, 4, 4) < 2 * rows);
 }
 
 static void reading_goes_on_whatever_it_costs(void **state)
 {
     (void)state;
-    pace p = {0};
+    prefill_budget p = {0};
     size_t slices = 0;
     for (int i = 0; i < 200; i++) {
-        const uint32_t rows = pace_rows(&p, 3, 1);
-        pace_saw(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
+        const uint32_t rows = prefill_budget_rows(&p, 3, 1);
+        prefill_budget_observe(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
         slices += rows > 0;
-        assert_true(rows == 0 || rows == PACE_LEAST);
+        assert_true(rows == 0 || rows == BUDGET_LEAST);
     }
     assert_true(slices > 190);
 }
@@ -168,13 +169,14 @@ static void alone_a_step_stays_short(void **state)
 {
     (void)state;
     static const double rows[] = {0.00001, 0.005, 0.02, 0.2};
-    static const uint32_t wanted[] = {PACE_MOST, PACE_MOST, 100, PACE_ALONE};
+    static const uint32_t wanted[] = {BUDGET_MOST, BUDGET_MOST, 100, BUDGET_ALONE};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        pace p = {0};
-        assert_true(pace_rows(&p, 0, 1) < PACE_MOST);
+        prefill_budget p = {0};
+        assert_true(prefill_budget_rows(&p, 0, 1) < BUDGET_MOST);
         for (int step = 0; step < 50; step++)
-            pace_saw(&p, 0, pace_rows(&p, 0, 1), rows[i] * pace_rows(&p, 0, 1));
-        assert_in_range(pace_rows(&p, 0, 1), wanted[i] - 1, wanted[i]);
+            prefill_budget_observe(&p, 0, prefill_budget_rows(&p, 0, 1),
+                                   rows[i] * prefill_budget_rows(&p, 0, 1));
+        assert_in_range(prefill_budget_rows(&p, 0, 1), wanted[i] - 1, wanted[i]);
     }
 }
 
@@ -184,16 +186,16 @@ static void another_engine_waits_little(void **state)
     (void)state;
     static const double costs[] = {0.0001, 0.002, 0.008, 0.03, 0.2};
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
-        pace p = {0};
-        assert_int_equal(pace_shared(&p, 0), 0);
-        assert_int_equal(pace_shared(&p, PACE_MOST), PACE_ALONE);
+        prefill_budget p = {0};
+        assert_int_equal(prefill_budget_shared(&p, 0), 0);
+        assert_int_equal(prefill_budget_shared(&p, BUDGET_MOST), BUDGET_ALONE);
         for (int step = 0; step < 40; step++)
-            pace_saw(&p, 0, 100, 100 * costs[i]);
-        const size_t rows = pace_shared(&p, PACE_MOST);
-        assert_true(rows >= PACE_LEAST && rows <= PACE_MOST);
-        assert_true((double)rows * costs[i] <= PACE_SHARED || rows == PACE_LEAST);
-        assert_true((double)(rows + 1) * costs[i] > PACE_SHARED * 0.99 || rows == PACE_MOST);
-        assert_int_equal(pace_shared(&p, 3), 3);
+            prefill_budget_observe(&p, 0, 100, 100 * costs[i]);
+        const size_t rows = prefill_budget_shared(&p, BUDGET_MOST);
+        assert_true(rows >= BUDGET_LEAST && rows <= BUDGET_MOST);
+        assert_true((double)rows * costs[i] <= BUDGET_SHARED || rows == BUDGET_LEAST);
+        assert_true((double)(rows + 1) * costs[i] > BUDGET_SHARED * 0.99 || rows == BUDGET_MOST);
+        assert_int_equal(prefill_budget_shared(&p, 3), 3);
     }
 }
 

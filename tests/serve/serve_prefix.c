@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * serve_prefix.c - what is read once and by whom it may be used again: beginnings of prompts, those
- * who ask the same at once, realms, and what is forgotten first.
+ * who ask the same at once, namespaces, and what is forgotten first.
  */
 #include "serve/serve_rig.h"
 
@@ -16,13 +16,13 @@ enum { CONTEXT = 2048 };
 static rig tiny;
 
 /* Asks, waits, lets go; returns how many tokens of the prompt were not read. */
-static uint64_t reused(service *s, const question *q, uint64_t realm, sched_reuse *from)
+static uint64_t reused(service *s, const question *q, uint64_t ns, sched_reuse *from)
 {
     mote_error err;
     asked a;
     said solo;
     sched_job_options o = service_job(s, &a, q);
-    o.realm = realm;
+    o.ns = ns;
     must(service_submit(s, &a, &o, &err), &err);
     service_until_over(s, &a);
     rig_solo(&tiny, q, CONTEXT, &solo);
@@ -85,10 +85,10 @@ static void realms_do_not_wait_for_each_other(void **state)
     for (size_t i = 0; i < N; i++)
         service_ask_as(&s, &before[i], &hold, 1);
     for (size_t i = 0; i < N; i++)
-        service_step_to(&s, &before[i], SCHED_WRITING);
+        service_step_to(&s, &before[i], SCHED_DECODE);
     for (size_t i = 0; i < N; i++) {
         sched_job_options o = service_job(&s, &a[i], &q);
-        o.realm = 10 + i;
+        o.ns = 10 + i;
         must(service_submit(&s, &a[i], &o, &err), &err);
     }
     service_go_on(&s);
@@ -117,7 +117,7 @@ static void the_same_is_not_read_twice(void **state)
     service s;
     asked a[N];
     said solo;
-    sched_figures f;
+    sched_stats f;
     question q = question_of_words(&tiny, 10, 200, 10, 12);
     rig_solo(&tiny, &q, CONTEXT, &solo);
     service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
@@ -130,7 +130,7 @@ static void the_same_is_not_read_twice(void **state)
         service_drop(&s, &a[i]);
         asked_fini(&a[i]);
     }
-    sched_read_figures(s.sched, &f);
+    sched_read_stats(s.sched, &f);
     assert_true(f.read_tokens < q.prompt.n + N * 64);
     assert_true(f.reused_live_tokens + f.reused_ended_tokens > (N - 1) * (q.prompt.n - 64));
     service_close(&s);
@@ -145,17 +145,17 @@ static void who_comes_back_goes_on(void **state)
     (void)state;
     service s;
     sched_reuse from;
-    sched_where where = {0};
+    sched_job_status where = {0};
     asked company, gone;
     question q = question_of_words(&tiny, 15, 350, 10, 4),
              other = question_of_words(&tiny, 16, 0, 10, 900);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     service_ask(&s, &company, &other);
-    service_until_phase(&s, &company, SCHED_WRITING);
+    service_until_phase(&s, &company, SCHED_DECODE);
     service_ask(&s, &gone, &q);
-    while (where.done < 128 && where.phase < SCHED_WRITING) {
+    while (where.done < 128 && where.phase < SCHED_DECODE) {
         service_turn(&s);
-        sched_look(s.sched, gone.job, &where);
+        sched_job_get_status(s.sched, gone.job, &where);
     }
     service_drop(&s, &gone);
     asked_fini(&gone);
@@ -184,8 +184,8 @@ static void the_least_recently_used_goes_first(void **state)
     assert_true(reused(&s, &c, 0, &from) < 32); /* in place of b */
     assert_true(reused(&s, &a, 0, &from) > 64);
     assert_true(reused(&s, &b, 0, &from) < 32);
-    sched_figures f;
-    sched_read_figures(s.sched, &f);
+    sched_stats f;
+    sched_read_stats(s.sched, &f);
     assert_int_equal(f.ended_kept, 2);
     assert_true(f.states_used <= 4); /* those of sessions that went are free */
     service_close(&s);
@@ -199,14 +199,14 @@ static void the_least_recently_used_goes_first(void **state)
 enum { MOST_KEPT = 8 };
 
 /* How many of a realm are kept; the one that was used last goes to *last. */
-static size_t kept(service *s, uint64_t realm, sched_prefix *last)
+static size_t kept(service *s, uint64_t ns, sched_prefix *last)
 {
     sched_prefix rows[MOST_KEPT];
     size_t n = 0;
     const size_t all = sched_prefixes(s->sched, rows, MOST_KEPT);
     assert_true(all <= MOST_KEPT);
     for (size_t i = 0; i < all; i++)
-        if (rows[i].realm == realm && (n++ == 0 || rows[i].used > last->used))
+        if (rows[i].ns == ns && (n++ == 0 || rows[i].used > last->used))
             *last = rows[i];
     return n;
 }
@@ -309,12 +309,12 @@ static void a_pinned_one_gives_way_to_work(void **state)
 
 /* ---- where two prompts part ---- */
 
-static sched_miss miss_of(service *s, const question *q, uint64_t realm, bool no_reuse)
+static sched_miss miss_of(service *s, const question *q, uint64_t ns, bool no_reuse)
 {
     mote_error err;
     asked a;
     sched_job_options o = service_job(s, &a, q);
-    o.realm = realm;
+    o.ns = ns;
     o.no_reuse = no_reuse;
     must(service_submit(s, &a, &o, &err), &err);
     service_until_over(s, &a);

@@ -72,7 +72,7 @@ static void submit(service *s, asked *a, const mote_token *prompt, size_t n, boo
     static question none;
     sched_job_options o = service_job(s, a, &none);
     static const mote_answer_options one = {.max_tokens = 1, .no_loop_guard = true};
-    o.turn = (chat_turn_options){.kit = &s->rig->kit,
+    o.turn = (chat_turn_options){.chat_ctx = &s->rig->chat_ctx,
                                  .prompt = prompt,
                                  .n_prompt = n,
                                  .answer = endless ? &how : &one,
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
     if (writers < 1 || writers > MOST_WRITERS || n < 128)
         return 2;
     must(mote_model_open(&r.model, argv[1], NULL, &err), &err);
-    must(chat_kit_of(&r.kit, r.model, &err), &err);
+    must(chat_context_of(&r.chat_ctx, r.model, &err), &err);
     mote_token *prompt = calloc(n + writers, sizeof *prompt);
     test_random random = {.state = 1};
     mote_model_info info;

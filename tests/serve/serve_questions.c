@@ -17,7 +17,7 @@ void question_render(question *q, const rig *r)
 {
     mote_error err;
     chat_prompt_fini(&q->prompt);
-    must(chat_render(r->model, &r->kit.how, &q->parsed.request, &q->prompt, &err), &err);
+    must(chat_render(r->model, &r->chat_ctx.how, &q->parsed.request, &q->prompt, &err), &err);
 }
 
 void question_fini(question *q)
@@ -165,7 +165,7 @@ question question_of_words(const rig *r, uint64_t seed, size_t system_words, siz
 
 chat_turn_options question_turn(const question *q, const rig *r)
 {
-    return (chat_turn_options){.kit = &r->kit,
+    return (chat_turn_options){.chat_ctx = &r->chat_ctx,
                                .prompt = q->prompt.ids,
                                .n_prompt = q->prompt.n,
                                .thinking = q->prompt.thinking,

@@ -39,17 +39,17 @@ static void forget_body(conversation *c)
     json_doc_free(c->body);
 }
 
-static recall *new_recall(size_t bytes)
+static answer_tokens *new_answer_tokens(size_t bytes)
 {
-    recall *r;
+    answer_tokens *r;
     mote_error err;
-    must(recall_new(&r, bytes, &err), &err);
+    must(answer_tokens_new(&r, bytes, &err), &err);
     return r;
 }
 
 /* Answers the conversation but for its last message with that one; its tokens are `token` and
  * `token` + 1. */
-static void put_last(recall *r, uint64_t realm, const char *body, mote_token token)
+static void put_last(answer_tokens *r, uint64_t ns, const char *body, mote_token token)
 {
     conversation c = read_body(body);
     chat_request before = c.parsed.request;
@@ -58,16 +58,16 @@ static void put_last(recall *r, uint64_t realm, const char *body, mote_token tok
     chat_message last = c.parsed.messages[before.n_messages];
     last.tokens = tokens;
     last.n_tokens = 2;
-    recall_put(r, recall_key_of(realm, &before), &last);
+    answer_tokens_put(r, answer_key_of(ns, &before), &last);
     forget_body(&c);
 }
 
 /* The first token that message `i` brings; -1: none. */
-static mote_token found(recall *r, uint64_t realm, const char *body, size_t i)
+static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t i)
 {
     conversation c = read_body(body);
     mote_token *memory;
-    recall_fill(r, realm, &c.parsed.request, c.parsed.messages, &memory);
+    answer_tokens_fill(r, ns, &c.parsed.request, c.parsed.messages, &memory);
     const chat_message *m = &c.parsed.messages[i];
     if (m->tokens != NULL)
         assert_int_equal(m->n_tokens, 2);
@@ -86,7 +86,7 @@ static mote_token found(recall *r, uint64_t realm, const char *body, size_t i)
 static void an_answer_is_known_again(void **state)
 {
     (void)state;
-    recall *r = new_recall(100000);
+    answer_tokens *r = new_answer_tokens(100000);
     put_last(r, 1, ALL(ASK "," SAY("Hi there")), 10);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 10);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("\\n Hi there \\n\\n") "," ASK), 1), 10);
@@ -116,7 +116,7 @@ static void an_answer_is_known_again(void **state)
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 40);
     put_last(r, 1, ALL(ASK "," SAY("")), 50); /* of an empty text nothing can be known */
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("")), 1), -1);
-    recall_free(r);
+    answer_tokens_free(r);
 }
 
 #define CALL(id, arguments)                                                                        \
@@ -129,13 +129,13 @@ static void an_answer_is_known_again(void **state)
 static void calls_are_known_by_what_they_say(void **state)
 {
     (void)state;
-    recall *r = new_recall(100000);
+    answer_tokens *r = new_answer_tokens(100000);
     put_last(r, 1, WITH_TOOL("f", ASK "," CALL("a", "\"{\\\"x\\\": 1}\"")), 10);
     assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("b", "{\"x\":1}")), 1), 10);
     assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("a", "{\"x\":2}")), 1), -1);
     assert_int_equal(found(r, 1, WITH_TOOL("g", ASK "," CALL("a", "{\"x\":1}")), 1), -1);
     assert_int_equal(found(r, 1, ALL(ASK "," CALL("a", "{\"x\":1}")), 1), -1);
-    recall_free(r);
+    answer_tokens_free(r);
 }
 
 static void it_is_bounded_and_the_oldest_goes(void **state)
@@ -144,7 +144,7 @@ static void it_is_bounded_and_the_oldest_goes(void **state)
     enum { N = 200, BYTES = 8192 };
     char body[256];
     const mem_stats before = mem_count();
-    recall *r = new_recall(BYTES);
+    answer_tokens *r = new_answer_tokens(BYTES);
     const uint64_t empty = mem_count().bytes;
     for (int i = 0; i < N; i++) {
         snprintf(body, sizeof body, ALL(ASK "," SAY("answer %d")), i);
@@ -171,12 +171,12 @@ static void it_is_bounded_and_the_oldest_goes(void **state)
     m.tokens = large;
     m.n_tokens = BYTES;
     c.parsed.request.n_messages = 1;
-    recall_put(r, recall_key_of(1, &c.parsed.request), &m);
+    answer_tokens_put(r, answer_key_of(1, &c.parsed.request), &m);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("large")), 1), -1);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("answer 0")), 1), 100);
     forget_body(&c);
     free(large);
-    recall_free(r);
+    answer_tokens_free(r);
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
@@ -184,7 +184,7 @@ static void without_memory_it_forgets(void **state)
 {
     (void)state;
     const char *body = ALL(ASK "," SAY("Hi there"));
-    recall *r = new_recall(100000);
+    answer_tokens *r = new_answer_tokens(100000);
     for (uint64_t n = 1; n < 20; n++) {
         conversation c = read_body(body);
         chat_request first = c.parsed.request;
@@ -195,8 +195,8 @@ static void without_memory_it_forgets(void **state)
         m.n_tokens = 2;
         first.n_messages = 1;
         mem_fail_at(n);
-        recall_put(r, recall_key_of(1, &first), &m);
-        recall_fill(r, 1, &c.parsed.request, c.parsed.messages, &memory);
+        answer_tokens_put(r, answer_key_of(1, &first), &m);
+        answer_tokens_fill(r, 1, &c.parsed.request, c.parsed.messages, &memory);
         mem_fail_at(0);
         const chat_message *filled = &c.parsed.messages[1];
         assert_true(filled->tokens == NULL || filled->tokens[1] == 6);
@@ -205,7 +205,7 @@ static void without_memory_it_forgets(void **state)
     }
     put_last(r, 1, body, 10);
     assert_int_equal(found(r, 1, body, 1), 10);
-    recall_free(r);
+    answer_tokens_free(r);
 }
 
 /* ---- a conversation of twenty turns ---- */
@@ -249,10 +249,10 @@ static void body_of(const talk *t, bool thinking, strbuf *out)
 }
 
 /* What a server does with one request. Returns the tokens that were read. */
-static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool again,
+static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, bool again,
                          uint64_t *length)
 {
-    enum { REALM = 3 };
+    enum { NAMESPACE = 3 };
     strbuf body = {0}, text = {0};
     question q;
     asked a;
@@ -262,8 +262,8 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool aga
     question_init(
         &q, &tiny, body.p,
         (mote_answer_options){.max_tokens = 70, .think_budget = 30, .sampling = {.seed = 9}});
-    const recall_key key = recall_key_of(REALM, &q.parsed.request);
-    recall_fill(r, REALM, &q.parsed.request, q.parsed.messages, &memory);
+    const answer_key key = answer_key_of(NAMESPACE, &q.parsed.request);
+    answer_tokens_fill(r, NAMESPACE, &q.parsed.request, q.parsed.messages, &memory);
     question_render(&q, &tiny);
     service_ask(s, &a, &q);
     service_until_over(s, &a);
@@ -272,7 +272,7 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool aga
     gather(&a.said, &text);
     /* tokens of the answer: those after "<|im_start|>assistant\n" */
     size_t from = q.prompt.marks[q.prompt.n_marks - 1].position;
-    while (a.result.tokens[from] != tiny.kit.how.tags[CHAT_TAG_THINK])
+    while (a.result.tokens[from] != tiny.chat_ctx.how.tags[CHAT_TAG_THINK])
         from++;
     const chat_part part = {.kind = CHAT_PART_TEXT, .text = strbuf_view(&text)};
     const chat_message answer = {.role = CHAT_ROLE_ASSISTANT,
@@ -280,7 +280,7 @@ static uint64_t one_turn(service *s, recall *r, talk *t, bool thinking, bool aga
                                  .n_parts = 1,
                                  .tokens = a.result.tokens + from,
                                  .n_tokens = a.result.n_tokens - from};
-    recall_put(r, key, &answer);
+    answer_tokens_put(r, key, &answer);
     add_message(t, "assistant", strbuf_view(&text));
     const uint64_t read = a.said.answer.prompt_tokens - a.said.answer.reused_tokens;
     const uint64_t new_tokens = q.prompt.n - *length;
@@ -309,7 +309,7 @@ static void twenty_turns(bool thinking)
     const int turns = (int)test_scaled(20, 1);
     service s;
     talk t = {0};
-    recall *r = new_recall(1 << 20);
+    answer_tokens *r = new_answer_tokens(1 << 20);
     char says[64];
     uint64_t length = 0;
     strbuf head = {0};
@@ -323,12 +323,12 @@ static void twenty_turns(bool thinking)
         const uint64_t read = one_turn(&s, r, &t, thinking, i == turns - 1, &length);
         assert_true(i == 0 || read < 128);
     }
-    sched_figures f;
-    sched_read_figures(s.sched, &f);
+    sched_stats f;
+    sched_read_stats(s.sched, &f);
     assert_true(f.ended_kept <= 2); /* one conversation is one session; one more asked again */
     assert_true(f.states_used > 0 && f.states_used <= 3); /* and its latest marks */
     service_close(&s);
-    recall_free(r);
+    answer_tokens_free(r);
     strbuf_fini(&head);
     strbuf_fini(&t.messages);
 }

@@ -41,7 +41,7 @@ static void it_goes_and_comes_back(void **state)
     (void)state;
     service s;
     mote_memory loaded, gone;
-    sched_figures f;
+    sched_stats f;
     uint64_t reused;
     service_open(&s, &tiny, usual);
     assert_true(sched_loaded(s.sched));
@@ -57,7 +57,7 @@ static void it_goes_and_comes_back(void **state)
     assert_int_equal(gone.total, gone.model);
     assert_int_equal(gone.model, loaded.model);
     assert_true(before - mem_count().bytes >= loaded.pages + loaded.states + loaded.scratch / 2);
-    sched_read_figures(s.sched, &f);
+    sched_read_stats(s.sched, &f);
     assert_int_equal(f.finished, 2);
     assert_int_equal(f.ended_kept, 0);
     assert_int_equal(f.positions_free, f.positions_total);
@@ -94,7 +94,7 @@ static void it_stays_while_somebody_is_at_work(void **state)
     service_open_held(&s, &tiny, usual);
     service_ask(&s, &a, &writes);
     assert_false(sched_unload(s.sched, true));
-    service_step_to(&s, &a, SCHED_WRITING);
+    service_step_to(&s, &a, SCHED_DECODE);
     assert_false(sched_unload(s.sched, true));
     assert_true(sched_loaded(s.sched));
     service_go_on(&s);

@@ -27,13 +27,13 @@ void rig_open(rig *r)
     if (!test_data_path(path, "mote-tiny-Q4_K_M.gguf"))
         exit(TEST_SKIPPED);
     must(mote_model_open(&r->model, path, NULL, &err), &err);
-    must(chat_kit_of(&r->kit, r->model, &err), &err);
-    must(chat_vocab_of(&r->words, &r->kit, &err), &err);
+    must(chat_context_of(&r->chat_ctx, r->model, &err), &err);
+    must(chat_vocab_of(&r->words, &r->chat_ctx, &err), &err);
 }
 
 void rig_close(rig *r)
 {
-    vocab_free(r->words);
+    token_trie_free(r->words);
     mote_model_close(r->model);
 }
 
@@ -160,9 +160,9 @@ void service_open(service *s, const rig *r, sched_options options)
 void service_open_held(service *s, const rig *r, sched_options options)
 {
     mote_error err;
-    stepgate *gate;
-    must(stepgate_new(&gate, &err), &err);
-    stepgate_enter(gate, NULL, NULL);
+    core_lock *gate;
+    must(core_lock_new(&gate, &err), &err);
+    core_lock_enter(gate, NULL, NULL);
     options.gate = gate;
     service_open(s, r, options);
     s->held = gate;
@@ -170,13 +170,13 @@ void service_open_held(service *s, const rig *r, sched_options options)
 
 void service_go_on(service *s)
 {
-    stepgate_leave(s->held);
+    core_lock_leave(s->held);
 }
 
 void service_close(service *s)
 {
     sched_free(s->sched);
-    stepgate_free(s->held);
+    core_lock_free(s->held);
     pthread_cond_destroy(&s->bell->rings);
     pthread_mutex_destroy(&s->bell->lock);
     free(s->bell);
@@ -275,14 +275,14 @@ void service_turn(service *s)
 
 sched_phase service_step(service *s, const asked *a)
 {
-    sched_where where;
+    sched_job_status where;
     const double until = os_now() + SILENCE;
-    stepgate_leave(s->held);
-    stepgate_enter(s->held, NULL, NULL);
+    core_lock_leave(s->held);
+    core_lock_enter(s->held, NULL, NULL);
     do { /* until it has told of its step and waits for the next, if there is to be one */
         sched_yield();
-        sched_look(s->sched, a->job, &where);
-    } while (stepgate_crowd(s->held) < 2 && where.phase != SCHED_OVER && os_now() < until);
+        sched_job_get_status(s->sched, a->job, &where);
+    } while (core_lock_contenders(s->held) < 2 && where.phase != SCHED_OVER && os_now() < until);
     sched_collect(s->sched, hear, s);
     return where.phase;
 }
@@ -301,10 +301,10 @@ void service_step_to(service *s, const asked *a, sched_phase phase)
 
 void service_until_phase(service *s, const asked *a, sched_phase phase)
 {
-    sched_where where;
+    sched_job_status where;
     do {
         service_turn(s);
-        sched_look(s->sched, a->job, &where);
+        sched_job_get_status(s->sched, a->job, &where);
         if (where.phase > phase) {
             fprintf(stderr, "phase %d was over before it was seen\n", (int)phase);
             abort();

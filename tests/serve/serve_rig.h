@@ -18,8 +18,8 @@ enum { PATIENCE = 300, SILENCE = 100 };
 /* The model and what all turns share; made by rig_open. */
 typedef struct rig {
     mote_model *model;
-    chat_kit kit;
-    vocab *words;
+    chat_context chat_ctx;
+    token_trie *words;
 } rig;
 
 /* mote-tiny. Exits with 77 if it is not there. */
@@ -88,7 +88,7 @@ typedef struct service {
     void (*turned)(struct service *service); /* after every turn, if set */
     void *with;
     struct bell *bell;
-    stepgate *held; /* by us, between service_open_held and service_go_on */
+    core_lock *held; /* by us, between service_open_held and service_go_on */
 } service;
 
 void service_open(service *s, const rig *r, sched_options options);

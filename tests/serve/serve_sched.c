@@ -23,14 +23,14 @@ static rig tiny;
 /* How many steps ran until nothing was busy any more. */
 static uint64_t steps_after_drop(service *s, asked *a)
 {
-    sched_figures before, after;
+    sched_stats before, after;
     service_drop(s, a);
-    sched_read_figures(s->sched, &before);
+    sched_read_stats(s->sched, &before);
     const double until = os_now() + PATIENCE;
     while (!a->released && os_now() < until)
         service_turn(s);
     assert_true(a->released);
-    sched_read_figures(s->sched, &after);
+    sched_read_stats(s->sched, &after);
     return after.steps - before.steps;
 }
 
@@ -39,15 +39,15 @@ static void a_drop_frees_within_a_step(void **state)
     (void)state;
     service s;
     asked first, second;
-    sched_figures f;
+    sched_stats f;
     question writes = question_of_words(&tiny, 1, 0, 4, WITHOUT_END),
              reads = question_of_words(&tiny, 2, 0, 2000, 8);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = ENDLESS, .threads = 1});
     service_ask_as(&s, &first, &writes, 1);
-    service_until_phase(&s, &first, SCHED_WRITING);
+    service_until_phase(&s, &first, SCHED_DECODE);
     service_ask_as(&s, &second, &reads, 1);
-    sched_where where;
-    sched_look(s.sched, second.job, &where);
+    sched_job_status where;
+    sched_job_get_status(s.sched, second.job, &where);
     assert_int_equal(where.phase, SCHED_QUEUED);
     assert_int_equal(where.position, 1);
     service_drop(&s, &second); /* in the queue: at once */
@@ -57,13 +57,13 @@ static void a_drop_frees_within_a_step(void **state)
     asked_fini(&first);
     /* while it is read */
     service_ask_as(&s, &first, &reads, 1);
-    service_until_phase(&s, &first, SCHED_READING);
+    service_until_phase(&s, &first, SCHED_PREFILL);
     assert_true(steps_after_drop(&s, &first) <= 2);
     assert_int_equal(sched_busy(s.sched), 0);
-    sched_read_figures(s.sched, &f);
+    sched_read_stats(s.sched, &f);
     assert_int_equal(f.canceled_queued, 1);
-    assert_int_equal(f.canceled_reading, 1);
-    assert_int_equal(f.canceled_writing, 1);
+    assert_int_equal(f.canceled_prefill, 1);
+    assert_int_equal(f.canceled_decode, 1);
     asked_fini(&first);
     service_close(&s);
     question_fini(&writes);
@@ -82,15 +82,15 @@ static void clients_take_turns(void **state)
              hold = question_of_words(&tiny, 4, 0, 3, 1900);
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
     service_ask_as(&s, &busy, &hold, 9);
-    service_step_to(&s, &busy, SCHED_WRITING);
+    service_step_to(&s, &busy, SCHED_DECODE);
     for (size_t i = 0; i < GREEDY; i++)
         service_ask_as(&s, &greedy_jobs[i], &q, 1);
     for (size_t i = 0; i < MODEST; i++)
         service_ask_as(&s, &modest[i], &q, 2 + i % 2);
-    sched_where where;
-    sched_look(s.sched, modest[0].job, &where);
+    sched_job_status where;
+    sched_job_get_status(s.sched, modest[0].job, &where);
     assert_int_equal(where.position, 2);
-    sched_look(s.sched, greedy_jobs[GREEDY - 1].job, &where);
+    sched_job_get_status(s.sched, greedy_jobs[GREEDY - 1].job, &where);
     assert_int_equal(where.position, GREEDY + MODEST);
     service_go_on(&s);
     service_drop(&s, &busy);
@@ -141,7 +141,7 @@ static void one_at_a_time_starves_nobody(void **state)
              hold = question_of_words(&tiny, 23, 0, 3, 1900);
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
     service_ask_as(&s, busy, &hold, 9);
-    service_step_to(&s, busy, SCHED_WRITING);
+    service_step_to(&s, busy, SCHED_DECODE);
     s.heard = follow;
     s.with = all;
     for (size_t i = 0; i < LINE; i++)
@@ -171,20 +171,20 @@ static void a_full_queue_refuses(void **state)
     service s;
     mote_error err;
     asked busy, waiting[QUEUE], late;
-    sched_figures f;
+    sched_stats f;
     question q = question_of_words(&tiny, 5, 0, 3, 300),
              hold = question_of_words(&tiny, 19, 0, 3, 1900);
     service_open_held(
         &s, &tiny,
         (sched_options){.parallel = 1, .queue = QUEUE, .context = CONTEXT, .threads = 1});
     service_ask_as(&s, &busy, &hold, 1);
-    service_step_to(&s, &busy, SCHED_WRITING);
+    service_step_to(&s, &busy, SCHED_DECODE);
     for (size_t i = 0; i < QUEUE; i++)
         service_ask_as(&s, &waiting[i], &q, i);
     sched_job_options o = service_job(&s, &late, &q);
     assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_FULL);
     assert_false(late.released);
-    sched_read_figures(s.sched, &f);
+    sched_read_stats(s.sched, &f);
     assert_int_equal(f.refused_full, 1);
     assert_int_equal(f.queued, QUEUE);
     service_drop(&s, &waiting[0]);
@@ -260,11 +260,11 @@ static void thinking_ends_when_asked(void **state)
                   "\"enable_thinking\":true}",
                   answer_greedy(1800));
     q.answer.think_budget = 1500;
-    q.answer.sampling.bias = &(mote_bias){tiny.kit.how.tags[CHAT_TAG_THINK_END], -50};
+    q.answer.sampling.bias = &(mote_bias){tiny.chat_ctx.how.tags[CHAT_TAG_THINK_END], -50};
     q.answer.sampling.n_bias = 1;
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
     service_ask(&s, &a, &q);
-    service_step_to(&s, &a, SCHED_WRITING);
+    service_step_to(&s, &a, SCHED_DECODE);
     sched_end_thinking(s.sched, a.job);
     service_go_on(&s);
     service_until_over(&s, &a);
@@ -336,7 +336,7 @@ static void the_younger_gives_way(void **state)
     service s;
     asked older, younger;
     said alone[2];
-    sched_figures f;
+    sched_stats f;
     question first = question_of_words(&tiny, 20, 0, 10, 700),
              second = question_of_words(&tiny, 21, 0, 10, 700);
     rig_solo(&tiny, &first, ROOM, &alone[0]);
@@ -349,10 +349,10 @@ static void the_younger_gives_way(void **state)
     service_until_over(&s, &younger);
     same_as_solo(&older, &alone[0]);
     same_as_solo(&younger, &alone[1]);
-    assert_int_equal(older.result.put_back, 0);
-    assert_true(younger.result.put_back > 0);
-    sched_read_figures(s.sched, &f);
-    assert_int_equal(f.put_back, younger.result.put_back);
+    assert_int_equal(older.result.preempted, 0);
+    assert_true(younger.result.preempted > 0);
+    sched_read_stats(s.sched, &f);
+    assert_int_equal(f.preempted, younger.result.preempted);
     service_drop(&s, &older);
     service_drop(&s, &younger);
     asked_fini(&older);

@@ -20,19 +20,19 @@ enum { CONTEXT = 1024, WAITERS = 5, EACH = 3 };
 
 static rig tiny;
 
-static void until_crowd(stepgate *g, uint64_t n)
+static void until_crowd(core_lock *g, uint64_t n)
 {
     const double until = os_now() + PATIENCE;
-    while (stepgate_crowd(g) < n && os_now() < until)
+    while (core_lock_contenders(g) < n && os_now() < until)
         sched_yield();
-    assert_int_equal(stepgate_crowd(g), n);
+    assert_int_equal(core_lock_contenders(g), n);
 }
 
 /* ---- the gate ---- */
 
 typedef struct waiter {
     pthread_t thread;
-    stepgate *gate;
+    core_lock *gate;
     int index;
 } waiter;
 
@@ -43,9 +43,9 @@ static int n_order;
 static void *pass(void *with)
 {
     waiter *w = with;
-    stepgate_enter(w->gate, NULL, NULL);
+    core_lock_enter(w->gate, NULL, NULL);
     order[n_order++] = w->index;
-    stepgate_leave(w->gate);
+    core_lock_leave(w->gate);
     return NULL;
 }
 
@@ -53,26 +53,26 @@ static void numbers_are_called_in_order(void **state)
 {
     (void)state;
     mote_error err;
-    stepgate *g;
+    core_lock *g;
     waiter all[WAITERS];
-    must(stepgate_new(&g, &err), &err);
+    must(core_lock_new(&g, &err), &err);
     n_order = 0;
-    stepgate_enter(g, NULL, NULL);
+    core_lock_enter(g, NULL, NULL);
     for (int i = 0; i < WAITERS; i++) {
         all[i] = (waiter){.gate = g, .index = i};
         assert_int_equal(pthread_create(&all[i].thread, NULL, pass, &all[i]), 0);
         until_crowd(g, (uint64_t)i + 2); /* it has its number now */
     }
     assert_int_equal(n_order, 0);
-    stepgate_leave(g);
-    stepgate_enter(g, NULL, NULL); /* whoever was inside last comes after all who waited */
+    core_lock_leave(g);
+    core_lock_enter(g, NULL, NULL); /* whoever was inside last comes after all who waited */
     assert_int_equal(n_order, WAITERS);
-    stepgate_leave(g);
+    core_lock_leave(g);
     for (int i = 0; i < WAITERS; i++) {
         pthread_join(all[i].thread, NULL);
         assert_int_equal(order[i], i);
     }
-    stepgate_free(g);
+    core_lock_free(g);
 }
 
 static void sleep_ms(long ms)
@@ -84,12 +84,12 @@ static void sleep_ms(long ms)
 static void *step_quickly(void *with)
 {
     waiter *w = with;
-    stepgate_enter(w->gate, NULL, NULL);
+    core_lock_enter(w->gate, NULL, NULL);
     do {
         sleep_ms(1);
         w->index++;
-    } while (stepgate_stay(w->gate));
-    stepgate_leave(w->gate);
+    } while (core_lock_stay(w->gate));
+    core_lock_leave(w->gate);
     return NULL;
 }
 
@@ -98,33 +98,33 @@ static void short_steps_come_in_groups(void **state)
 {
     (void)state;
     mote_error err;
-    stepgate *g;
+    core_lock *g;
     waiter quick = {0};
-    must(stepgate_new(&g, &err), &err);
+    must(core_lock_new(&g, &err), &err);
     for (int round = 0; round < 10 && quick.index < 3; round++) {
         quick = (waiter){.gate = g};
-        stepgate_enter(g, NULL, NULL);
+        core_lock_enter(g, NULL, NULL);
         assert_int_equal(pthread_create(&quick.thread, NULL, step_quickly, &quick), 0);
         until_crowd(g, 2);
         sleep_ms(300);
-        assert_false(stepgate_stay(g)); /* a second one would be longer than what it waited */
-        stepgate_leave(g);
+        assert_false(core_lock_stay(g)); /* a second one would be longer than what it waited */
+        core_lock_leave(g);
         const double began = os_now();
-        stepgate_enter(g, NULL, NULL);
+        core_lock_enter(g, NULL, NULL);
         assert_true(os_now() - began < PATIENCE);
-        assert_false(stepgate_stay(g)); /* nobody waits */
-        stepgate_leave(g);
+        assert_false(core_lock_stay(g)); /* nobody waits */
+        core_lock_leave(g);
         pthread_join(quick.thread, NULL);
     }
     assert_true(quick.index >= 3);
-    stepgate_free(g);
+    core_lock_free(g);
 }
 
 /* ---- schedulers ---- */
 
 /* A scheduler that was asked something while the test is inside, and waits. */
 typedef struct behind {
-    stepgate *gate;
+    core_lock *gate;
     service s;
     question q;
     asked a;
@@ -134,9 +134,9 @@ static void behind_open(behind *b, size_t words)
 {
     mote_error err;
     b->q = question_of_words(&tiny, 1, 0, words, 4);
-    must(stepgate_new(&b->gate, &err), &err);
+    must(core_lock_new(&b->gate, &err), &err);
     service_open(&b->s, &tiny, (sched_options){.context = CONTEXT, .threads = 1, .gate = b->gate});
-    stepgate_enter(b->gate, NULL, NULL);
+    core_lock_enter(b->gate, NULL, NULL);
     service_ask(&b->s, &b->a, &b->q);
     until_crowd(b->gate, 2);
 }
@@ -144,14 +144,14 @@ static void behind_open(behind *b, size_t words)
 /* The test leaves, and the question is answered. */
 static void behind_close(behind *b)
 {
-    stepgate_leave(b->gate);
+    core_lock_leave(b->gate);
     service_until_over(&b->s, &b->a);
     assert_int_equal(b->a.result.status, MOTE_OK);
-    assert_int_equal(stepgate_crowd(b->gate), 0);
+    assert_int_equal(core_lock_contenders(b->gate), 0);
     service_drop(&b->s, &b->a);
     asked_fini(&b->a);
     service_close(&b->s);
-    stepgate_free(b->gate);
+    core_lock_free(b->gate);
     question_fini(&b->q);
 }
 
@@ -159,10 +159,10 @@ static void a_scheduler_waits_for_its_turn(void **state)
 {
     (void)state;
     behind b;
-    sched_figures f;
+    sched_stats f;
     behind_open(&b, 8);
     for (const double until = os_now() + 0.1; os_now() < until;) {
-        sched_read_figures(b.s.sched, &f);
+        sched_read_stats(b.s.sched, &f);
         assert_int_equal(f.steps, 0);
         assert_int_equal(f.queued, 1); /* who is seated is decided when its turn has come */
     }
@@ -174,16 +174,16 @@ static void prompts_are_read_in_shorter_slices(void **state)
 {
     (void)state;
     behind b;
-    sched_figures f;
+    sched_stats f;
     behind_open(&b, 100);
-    stepgate_leave(b.gate);
-    stepgate_enter(b.gate, NULL, NULL); /* it has made one step */
+    core_lock_leave(b.gate);
+    core_lock_enter(b.gate, NULL, NULL); /* it has made one step */
     const double until = os_now() + PATIENCE;
     do
-        sched_read_figures(b.s.sched, &f);
+        sched_read_stats(b.s.sched, &f);
     while (f.steps == 0 && os_now() < until);
     assert_int_equal(f.steps, 1);
-    assert_int_equal(f.prompt_rows, PACE_ALONE);
+    assert_int_equal(f.prompt_rows, BUDGET_ALONE);
     behind_close(&b);
 }
 
@@ -193,15 +193,15 @@ static void write_until_late(service *s, asked *a, const question *q)
 {
     mote_error err;
     sched_phase now = SCHED_OVER;
-    for (double seconds = 0.5; now != SCHED_WRITING; seconds *= 2) {
+    for (double seconds = 0.5; now != SCHED_DECODE; seconds *= 2) {
         assert_true(seconds < 100);
         sched_job_options o = service_job(s, a, q);
         o.seconds = seconds;
         must(service_submit(s, a, &o, &err), &err);
         do
             now = service_step(s, a);
-        while (now < SCHED_WRITING);
-        if (now == SCHED_WRITING)
+        while (now < SCHED_DECODE);
+        if (now == SCHED_DECODE)
             continue;
         service_drop(s, a);
         asked_fini(a);
@@ -215,21 +215,21 @@ static void who_goes_does_not_wait_for_it(void **state)
     (void)state;
     service s;
     asked gone, late;
-    sched_figures f;
+    sched_stats f;
     question q = question_of_words(&tiny, 1, 0, 8, 900),
              other = question_of_words(&tiny, 2, 0, 8, 900);
     service_open_held(&s, &tiny, (sched_options){.context = CONTEXT, .threads = 1});
     service_ask(&s, &gone, &q);
-    service_step_to(&s, &gone, SCHED_WRITING);
+    service_step_to(&s, &gone, SCHED_DECODE);
     write_until_late(&s, &late, &other);
     service_until_over(&s, &late);
     service_drop(&s, &gone);
     const double until = os_now() + PATIENCE;
     do {
         service_turn(&s);
-        sched_read_figures(s.sched, &f);
-    } while (f.canceled_writing == 0 && os_now() < until);
-    assert_int_equal(f.canceled_writing, 1);
+        sched_read_stats(s.sched, &f);
+    } while (f.canceled_decode == 0 && os_now() < until);
+    assert_int_equal(f.canceled_decode, 1);
     assert_int_equal(f.writing, 0);
     service_go_on(&s);
     service_drop(&s, &late);
@@ -244,12 +244,12 @@ static void two_at_once_say_what_they_say_alone(void **state)
 {
     (void)state;
     mote_error err;
-    stepgate *g;
+    core_lock *g;
     service both[2];
     asked asks[2][EACH];
     question questions[EACH];
     said alone[EACH] = {0};
-    must(stepgate_new(&g, &err), &err);
+    must(core_lock_new(&g, &err), &err);
     for (int i = 0; i < EACH; i++) {
         questions[i] = question_of_words(&tiny, (uint64_t)i + 3, 20, 40, 24);
         rig_solo(&tiny, &questions[i], CONTEXT, &alone[i]);
@@ -273,7 +273,7 @@ static void two_at_once_say_what_they_say_alone(void **state)
         said_fini(&alone[i]);
         question_fini(&questions[i]);
     }
-    stepgate_free(g);
+    core_lock_free(g);
 }
 
 /* ---- memory ---- */

@@ -222,8 +222,8 @@ static void leave_now(void *with)
         if (c->at[i] != c->calls)
             continue;
         c->whole[i] = has_all(c, i);
-        mote_step_leave(c->s[i]);
-        mote_step_leave(c->s[i]); /* twice is once */
+        mote_step_abort(c->s[i]);
+        mote_step_abort(c->s[i]); /* twice is once */
         if (!c->frees)
             continue;
         mote_session_free(c->s[i]);
@@ -265,7 +265,7 @@ static mote_status step_of(crowd *c)
         work[i].want = wants[i];
     }
     engine_set_tap(c->engine, count, c);
-    const mote_status status = mote_step_between(c->engine, work, CROWD, leave_now, c, NULL);
+    const mote_status status = mote_step_with_hook(c->engine, work, CROWD, leave_now, c, NULL);
     engine_set_tap(c->engine, NULL, NULL);
     return status;
 }
@@ -435,11 +435,11 @@ static void a_short_pass_can_be_left(void **unused)
     c.at[1] = 4;
     c.cancel_at = 5;
     const mote_work work[] = {next_tokens(c.s[1], gets[1]), next_tokens(c.s[3], gets[3])};
-    assert_int_equal(mote_step_between(engine, work, 2, leave_now, &c, NULL), MOTE_OK);
+    assert_int_equal(mote_step_with_hook(engine, work, 2, leave_now, &c, NULL), MOTE_OK);
     assert_int_equal(c.calls, 1 + 2 * model->hp.n_layers);
     assert_int_equal(mote_session_length(c.s[1]), had[1]);
     check_stayed(&c, 3);
-    mote_step_leave(c.s[3]); /* no step is running */
+    mote_step_abort(c.s[3]); /* no step is running */
     check_stayed(&c, 3);
     disperse(&c);
     mote_engine_free(engine);

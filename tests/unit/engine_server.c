@@ -63,9 +63,9 @@ static mote_status feed_all(mote_engine *engine, mote_session **sessions, const 
 
 static uint64_t free_pages(const mote_engine *engine)
 {
-    mote_use use;
-    mote_engine_use(engine, &use);
-    assert_int_equal(use.positions_free, mote_engine_room(engine));
+    mote_usage use;
+    mote_engine_usage(engine, &use);
+    assert_int_equal(use.positions_free, mote_engine_positions_free(engine));
     assert_int_equal(use.positions_free % PAGE, 0);
     return use.positions_free / PAGE;
 }
@@ -204,8 +204,8 @@ static void use_is_counted(void **unused)
     mote_engine *engine = rig_engine(
         model,
         &(mote_engine_options){.threads = 1, .sessions = 3, .positions = 500, .kept_states = 2});
-    mote_use use;
-    mote_engine_use(engine, &use);
+    mote_usage use;
+    mote_engine_usage(engine, &use);
     assert_true(use.positions_total >= 500 && use.positions_total % PAGE == 0);
     assert_int_equal(use.positions_free, use.positions_total);
     assert_int_equal(use.sessions, 0);
@@ -215,13 +215,13 @@ static void use_is_counted(void **unused)
     mote_session *a = session_at(engine, 70);
     assert_int_equal(mote_session_keep(a, NULL, NULL), MOTE_OK);
     mote_session *b = fork_of(a);
-    mote_engine_use(engine, &use);
+    mote_engine_usage(engine, &use);
     assert_int_equal(use.positions_total - use.positions_free, 2 * PAGE); /* once for both */
     assert_int_equal(use.sessions, 2);
     assert_int_equal(use.kept_states, 1);
     mote_session_free(a);
     mote_session_free(b);
-    mote_engine_use(engine, &use);
+    mote_engine_usage(engine, &use);
     assert_int_equal(use.positions_free, use.positions_total);
     assert_int_equal(use.sessions + use.kept_states, 0);
     mote_engine_free(engine);
@@ -269,8 +269,8 @@ static void marks_are_listed_and_forgotten(void **unused)
     check_kept(s, 1, (const uint64_t[]){32});
     mote_session_free(other);
     mote_session_free(s);
-    mote_use use;
-    mote_engine_use(engine, &use);
+    mote_usage use;
+    mote_engine_usage(engine, &use);
     assert_int_equal(use.kept_states, 0);
     mote_engine_free(engine);
 }
@@ -284,7 +284,7 @@ static void reach_says_what_rewind_does(void **unused)
     for (uint64_t length = 80; length <= 140; length += 20) {
         rig_feed(engine, s, tokens, (size_t)(length - mote_session_length(s)), MOTE_LOGITS_LAST);
         for (uint64_t pos = 0; pos < length + 3; pos++) {
-            uint64_t said = mote_session_reach(s, pos);
+            uint64_t said = mote_session_rewind_target(s, pos);
             mote_session *probe = fork_of(s);
             assert_int_equal(mote_session_rewind(probe, pos), said);
             mote_session_free(probe);

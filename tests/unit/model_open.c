@@ -184,14 +184,14 @@ static void what_it_says_of_itself(void **unused)
     assert_int_equal(info.isa, MOTE_ISA_REF);
     assert_int_equal(info.file_bytes, n_bytes);
     uint64_t done = 0, total = 0;
-    while (mote_model_warm(model, &done, &total))
+    while (mote_model_prefault(model, &done, &total))
         assert_true(done < total);
     assert_int_equal(done, n_bytes);
     const uint64_t held = resident_kb();
-    mote_model_cool(model);
+    mote_model_drop_pages(model);
     const uint64_t left = resident_kb();
     assert_true(held == 0 || held - left >= n_bytes / 1024 / 2); /* some lie in pages of others */
-    for (done = 0; mote_model_warm(model, &done, &total);)
+    for (done = 0; mote_model_prefault(model, &done, &total);)
         assert_true(done < total);
     mote_model_close(model);
 }

@@ -14,7 +14,7 @@
 enum { BLOCK = KERN_PAGE };
 
 /* Scores of query i and the largest of them; a zero is +0. */
-static float score(const kern_look_args *a, size_t i, float s[BLOCK])
+static float score(const kern_vision_attn_args *a, size_t i, float s[BLOCK])
 {
     const float *q = a->q + i * a->q_stride;
     float m = -INFINITY;
@@ -38,7 +38,7 @@ static float weigh(float p[BLOCK], size_t n, float m)
     return lanes_total(&sums);
 }
 
-void k_look_block_ref(const kern_look_args *a)
+void k_vision_attn_block_ref(const kern_vision_attn_args *a)
 {
     for (size_t i = 0; i < a->n; i++) {
         float p[BLOCK], *o = a->o + i * a->dim;

@@ -82,7 +82,8 @@ CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size
 
 /* Asks for a quarter of the values while the keys are at work: a few queries wait for
  * memory, and values are read in columns, which no processor foresees. */
-static inline void attn_ask_values(const kern_attn_args *a, size_t quarter, const attn_page page)
+static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
+                                        const attn_page page)
 {
     const size_t value_bytes = page == PAGE_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t bytes = (size_t)PAGE * DIM * value_bytes / 4;
@@ -134,7 +135,7 @@ CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_
         for (size_t q = 0; q < t->n; q++)
             x[q] = t->q[q] + i;
         if (t->n <= AT_LOAD_QUERIES)
-            attn_ask_values(a, i / PIECE, page);
+            attn_prefetch_values(a, i / PIECE, page);
         attn_key_piece(a, i, t, &keys, page);
         chain_rows(&keys, x, t->score, t->n, attn_shape(page));
     }

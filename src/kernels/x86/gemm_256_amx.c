@@ -335,7 +335,7 @@ ALWAYS_INLINE void tiles(const format_256 *f, const work *k, size_t b, needed_so
             __asm__("" : "+r"(w0), "+r"(w1));
         }
         end_products(&ws->last);
-        ask_soon(soon, &k->c, i, n_tiles);
+        prefetch_soon(soon, &k->c, i, n_tiles);
         before = take_in(f, k, b, i);
     }
     advance(f, w, &before, 0, TOKENS);

@@ -79,7 +79,7 @@ typedef struct tile_x {
 typedef struct tile_y {
     float *chains; /* [tokens][PANEL] */
     bool first;
-    ask_ahead *ask;
+    prefetch_ahead *ask;
     outputs out;
 } tile_y;
 
@@ -160,7 +160,7 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
         const int group = s * f->many.dot / f->group;
         sum_piece(f->many, w, x, nt, s, sum);
         if (ask)
-            ask_some(out->ask);
+            prefetch_some(out->ask);
         EACH(t, nt)
         {
             EACH(g, GROUPS)
@@ -210,13 +210,13 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
 /* Where codes are stored, and what is asked for meanwhile. */
 typedef struct slab_to {
     __m512i *q;
-    ask_ahead *ask;
+    prefetch_ahead *ask;
 } slab_to;
 
 ALWAYS_INLINE void store_codes(void *to, int at, const __m512i q[4])
 {
     const slab_to *slab = to;
-    ask_some(slab->ask);
+    prefetch_some(slab->ask);
     EACH(i, 4)
     {
         slab->q[at / 4 + i] = q[i];
@@ -224,7 +224,7 @@ ALWAYS_INLINE void store_codes(void *to, int at, const __m512i q[4])
 }
 
 ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                          const uint8_t *block, size_t stride, slab_256 *out, ask_ahead *ask)
+                          const uint8_t *block, size_t stride, slab_256 *out, prefetch_ahead *ask)
 {
     slab_to to = {out->q, ask};
     head(block, stride, &out->head);
@@ -347,7 +347,7 @@ static void prepare_block(const format_256 *f, pieces p, const int8_t *q, const 
 /* The functions of a format, with everything inlined. */
 typedef struct kernel_256 {
     const format_256 *f;
-    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out, ask_ahead *ask);
+    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out, prefetch_ahead *ask);
     void (*tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
     __m512 (*one)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
                   __m512 acc);
@@ -421,7 +421,7 @@ static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, siz
 
 /* One superblock of the 16 rows of group g. */
 static void unpack_group(const kernel_256 *k, const uint8_t *w, size_t stride, size_t rows,
-                         size_t g, workspace *ws, ask_ahead *ask)
+                         size_t g, workspace *ws, prefetch_ahead *ask)
 {
     const size_t bytes = (size_t)k->f->block_bytes;
     const uint8_t *block = w + g * LANES * stride;
@@ -443,7 +443,7 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const c
      * panel. With many tokens there is time enough, and only unpacking asks. */
     const bool many = c->n >= MANY;
     const size_t share = PANEL * bytes / (many ? 1 : tiles_of(c->n) + 1);
-    ask_ahead ask = ask_for(w + PANEL * a->row_bytes);
+    prefetch_ahead ask = prefetch_for(w + PANEL * a->row_bytes);
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
         ask.step = share / (GROUPS * SLAB_COLS / 16);
         for (size_t g = 0; g < GROUPS; g++)
@@ -499,7 +499,7 @@ static void gemm(const kern_gemm_args *a, const kernel_256 *k)
 
 #define GEMM(format, head)                                                                         \
     static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out,                \
-                                ask_ahead *ask)                                                    \
+                                prefetch_ahead *ask)                                               \
     {                                                                                              \
         unpack(&format_##format, head, codes_##format, block, stride, out, ask);                   \
     }                                                                                              \

@@ -58,7 +58,7 @@ typedef struct tile_x {
 typedef struct tile_y {
     float *chains; /* [tokens][PANEL] */
     bool first;
-    ask_ahead *ask;
+    prefetch_ahead *ask;
     outputs out;
 } tile_y;
 
@@ -115,7 +115,7 @@ ALWAYS_INLINE void tile(const format_32 *f, const slab_32 *w, size_t n_blocks, c
         const block_32 *block = w->block[b];
         sum_block(f, block, x, nt, b, sum);
         if (ask)
-            ask_some(out->ask);
+            prefetch_some(out->ask);
         EACH(t, nt)
         {
             const __m512 dx = _mm512_set1_ps(x->d[t * x->block_stride + b]);
@@ -251,14 +251,14 @@ static tile_x view_x(const kern_act *x, const chunk *c, size_t b)
 
 /* Blocks of all groups of a panel, of which `rows` rows are left. */
 static void unpack_slab(const kernel_32 *k, const uint8_t *w, size_t stride, size_t rows,
-                        size_t n_blocks, workspace *ws, ask_ahead *ask)
+                        size_t n_blocks, workspace *ws, prefetch_ahead *ask)
 {
     const size_t bytes = (size_t)k->f->block_bytes;
     for (size_t g = 0; g < GROUPS; g++) {
         const uint8_t *block = w + g * LANES * stride;
         const size_t left = rows > g * LANES ? rows - g * LANES : 0;
         for (size_t b = 0; b < n_blocks; b++, block += bytes) {
-            ask_some(ask);
+            prefetch_some(ask);
             if (left >= LANES)
                 k->unpack(block, stride, &ws->slab.block[b][g]);
             else
@@ -280,7 +280,7 @@ static void multiply_panel(const kern_gemm_args *a, const kernel_32 *k, const ch
      * panel. With many tokens there is time enough, and only unpacking asks. */
     const bool many = c->n >= MANY;
     const size_t share = PANEL * bytes / (many ? 1 : tiles_of(c->n) + 1);
-    ask_ahead ask = ask_for(w + PANEL * a->row_bytes);
+    prefetch_ahead ask = prefetch_for(w + PANEL * a->row_bytes);
     for (size_t b = 0; b < blocks; b += SLAB_BLOCKS, w += SLAB_BLOCKS * bytes) {
         const size_t n_blocks = blocks - b < SLAB_BLOCKS ? blocks - b : SLAB_BLOCKS;
         ask.step = share / GROUPS;

@@ -108,7 +108,7 @@ typedef struct needed_soon {
 } needed_soon;
 
 /* Asks for share i of n of the weights, and for the outputs of the new tokens of tile i. */
-static inline void ask_soon(needed_soon *s, const token_run *c, size_t i, size_t n)
+static inline void prefetch_soon(needed_soon *s, const token_run *c, size_t i, size_t n)
 {
     fetch_share(s->weights, s->weight_bytes, i, n);
     ask_outputs(&s->out, new_tokens(c, i));

@@ -137,17 +137,17 @@ static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t 
  * at once they would fill the buffers of the loads, and everything would wait for
  * memory; while none is asked for, memory waits. Addresses past the end of the
  * weights are allowed: a hint reads nothing. */
-typedef struct ask_ahead {
+typedef struct prefetch_ahead {
     const char *line, *due;
     size_t step; /* bytes that become due each time */
-} ask_ahead;
+} prefetch_ahead;
 
-static inline ask_ahead ask_for(const uint8_t *p)
+static inline prefetch_ahead prefetch_for(const uint8_t *p)
 {
-    return (ask_ahead){(const char *)p, (const char *)p, 0};
+    return (prefetch_ahead){(const char *)p, (const char *)p, 0};
 }
 
-ALWAYS_INLINE void ask_some(ask_ahead *a)
+ALWAYS_INLINE void prefetch_some(prefetch_ahead *a)
 {
     for (a->due += a->step; a->line < a->due; a->line += 64)
         _mm_prefetch(a->line, _MM_HINT_T0);

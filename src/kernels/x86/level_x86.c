@@ -16,7 +16,7 @@ void kern_level_avx2(kern_table *t)
     t->layernorm = k_layernorm_avx2;
     t->gelu_tanh = k_gelu_tanh_avx2;
     t->gelu_erf = k_gelu_erf_avx2;
-    t->look_block = k_look_block_avx2;
+    t->vision_attn_block = k_vision_attn_block_avx2;
     t->add = k_add_avx2;
     t->silu_mul = k_silu_mul_avx2;
     t->conv_silu = k_conv_silu_avx2;
@@ -42,7 +42,7 @@ void kern_level_avx512(kern_table *t)
     t->layernorm = k_layernorm_avx512;
     t->gelu_tanh = k_gelu_tanh_avx512;
     t->gelu_erf = k_gelu_erf_avx512;
-    t->look_block = k_look_block_avx512;
+    t->vision_attn_block = k_vision_attn_block_avx512;
     t->add = k_add_avx512;
     t->silu_mul = k_silu_mul_avx512;
     t->conv_silu = k_conv_silu_avx512;

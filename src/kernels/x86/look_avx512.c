@@ -6,7 +6,7 @@
 
 #include "kernels/x86/body_look.h"
 
-void k_look_block_avx512(const kern_look_args *a)
+void k_vision_attn_block_avx512(const kern_vision_attn_args *a)
 {
-    body_look_block(a);
+    body_vision_attn_block(a);
 }

@@ -18,7 +18,7 @@ enum { AT_ONCE = 8 }; /* jobs of one request that are with the scheduler */
 
 /* ---- memory ---- */
 
-static void unhold(answering *w)
+static void unhold(generation *w)
 {
     if (--w->refs > 0)
         return;
@@ -31,13 +31,13 @@ static void unhold(answering *w)
     for (size_t i = 0; i < w->n_prompts && w->prompts != NULL; i++)
         chat_prompt_fini(&w->prompts[i]);
     mem_free(w->prompts);
-    ask_fini(&w->ask);
+    request_fini(&w->request);
     strbuf_fini(&w->body);
     strbuf_fini(&w->out);
     mem_free(w);
 }
 
-static void hold(answering *w)
+static void hold(generation *w)
 {
     w->refs++;
 }
@@ -52,9 +52,9 @@ static void release(void *with)
     unhold(c->of);
 }
 
-static void enlist(answering *w)
+static void enlist(generation *w)
 {
-    answering **first = api_at_work(server_api(w->server));
+    generation **first = generation_list(server_api(w->server));
     w->next = *first;
     w->link = first;
     if (w->next != NULL)
@@ -63,7 +63,7 @@ static void enlist(answering *w)
     w->listed = true;
 }
 
-static void unlist(answering *w)
+static void unlist(generation *w)
 {
     if (!w->listed)
         return;
@@ -73,7 +73,7 @@ static void unlist(answering *w)
     w->listed = false;
 }
 
-void answering_conclude(answering *w)
+void generation_conclude(generation *w)
 {
     if (w->over)
         return;
@@ -82,10 +82,10 @@ void answering_conclude(answering *w)
         return;
     w->over = true;
     unlist(w);
-    answering_leaves_model(w);
+    generation_leaves_model(w);
     if (w->looking)
-        sight_drop(w->ask.sight, &w->look);
-    answering_charge(w);
+        vision_service_drop(w->request.vision, &w->look);
+    generation_charge(w);
     for (size_t i = 0; i < w->n_choices; i++) {
         choice *c = &w->choices[i];
         if (!c->submitted || c->job == NULL)
@@ -93,25 +93,25 @@ void answering_conclude(answering *w)
         sched_job *job = c->job;
         c->job = NULL;
         c->result.tokens = NULL;
-        sched_drop(served_sched(w->ask.served), job);
+        sched_drop(served_model_sched(w->request.served), job);
     }
     unhold(w);
 }
 
 /* ---- submitting ---- */
 
-static void queue_full(api_error *error)
+static void queue_full(http_error *error)
 {
     api_error_set(error, API_E_QUEUE, "queue_full", "too many requests are waiting already");
     error->retry_ms = 1000;
 }
 
-static bool try_submit(answering *w, choice *c, api_error *error)
+static bool try_submit(generation *w, choice *c, http_error *error)
 {
     mote_error err;
     hold(w);
     c->held = c->submitted = true;
-    const mote_status status = sched_submit(served_sched(w->ask.served), c->job, &err);
+    const mote_status status = sched_submit(served_model_sched(w->request.served), c->job, &err);
     if (status == MOTE_OK) {
         w->n_submitted++;
         return true;
@@ -121,23 +121,23 @@ static bool try_submit(answering *w, choice *c, api_error *error)
     if (status == MOTE_E_FULL)
         queue_full(error);
     else
-        ask_error_of(error, &err);
+        http_error_from(error, &err);
     return false;
 }
 
 /* A few at a time, so that one request of many prompts does not fill the queue alone. */
-static void submit_more(answering *w)
+static void submit_more(generation *w)
 {
     for (size_t i = 0; i < w->n_choices && w->n_submitted - w->n_over < AT_ONCE; i++) {
         choice *c = &w->choices[i];
-        api_error error = {0};
+        http_error error = {0};
         if (c->job == NULL && !c->over) { /* nothing to do for it */
             c->over = true;
             w->n_submitted++;
             w->n_over++;
         } else if (!c->submitted && !c->over && !try_submit(w, c, &error)) {
             if (w->n_submitted == w->n_over)
-                answering_fail(w, &error);
+                generation_fail(w, &error);
             return;
         }
     }
@@ -147,7 +147,7 @@ static void submit_more(answering *w)
 
 static void tell(choice *c, const chat_event *event)
 {
-    answering *w = c->of;
+    generation *w = c->of;
     if (w->streaming && !w->over)
         w->how->event(w, c, event);
 }
@@ -161,11 +161,11 @@ static void add_content(choice *c, str text)
 static void on_text(choice *c, const chat_event *event)
 {
     const bool thinks = event->kind == CHAT_EVENT_REASONING;
-    if (c->of->ask.keep_reasoning_inline && thinks != c->in_think) {
+    if (c->of->request.keep_reasoning_inline && thinks != c->in_think) {
         add_content(c, str_of(thinks ? "<think>\n" : "\n</think>\n\n"));
         c->in_think = thinks;
     }
-    if (!thinks || c->of->ask.keep_reasoning_inline) {
+    if (!thinks || c->of->request.keep_reasoning_inline) {
         add_content(c, event->text);
         return;
     }
@@ -173,7 +173,7 @@ static void on_text(choice *c, const chat_event *event)
     tell(c, event);
 }
 
-static void on_warning(answering *w, const chat_event *event)
+static void on_warning(generation *w, const chat_event *event)
 {
     char at[96];
     const char *code = chat_warning_name(event->warning);
@@ -181,9 +181,9 @@ static void on_warning(answering *w, const chat_event *event)
     if (event->warning == CHAT_WARN_UNKNOWN_TOOL || event->warning == CHAT_WARN_MALFORMED ||
         event->warning == CHAT_WARN_TOO_LONG || event->warning == CHAT_WARN_FENCED) {
         code = "tool_call_malformed";
-        served_count_malformed(w->ask.served);
+        served_model_count_malformed(w->request.served);
     }
-    ask_warn(&w->ask, code, at);
+    request_warn(&w->request, code, at);
 }
 
 static void on_chat(choice *c, const chat_event *event)
@@ -206,29 +206,29 @@ static void on_chat(choice *c, const chat_event *event)
 
 static void print(void *with)
 {
-    answering *w = with;
+    generation *w = with;
     w->how->end(w);
 }
 
 static void printed(void *with)
 {
-    answering *w = with;
+    generation *w = with;
     w->printing = false;
     if (w->x == NULL)
-        answering_conclude(w);
+        generation_conclude(w);
     else if (w->error.code != NULL)
-        answering_fail(w, &w->error);
+        generation_fail(w, &w->error);
     else
-        answering_reply(w, w->status);
+        generation_reply(w, w->status);
     unhold(w);
 }
 
 /* A whole reply can have hundreds of thousands of numbers; spelling them out is not for the loop.
  */
-static void print_on_pool(answering *w)
+static void print_on_pool(generation *w)
 {
     char ms[24];
-    api_error error = {0};
+    http_error error = {0};
     snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
     if (exchange_dialect(w->x) == API_OPENAI)
         exchange_add_header(w->x, "openai-processing-ms", ms);
@@ -238,17 +238,17 @@ static void print_on_pool(answering *w)
     if (exchange_work(w->server, print, printed, w))
         return;
     w->printing = false;
-    ask_no_memory(&error);
-    answering_fail(w, &error);
+    http_error_no_memory(&error);
+    generation_fail(w, &error);
     unhold(w);
 }
 
-static void finish(answering *w)
+static void finish(generation *w)
 {
     exchange *x = w->x;
-    answering_note(w);
-    if (w->ask.answer.format != MOTE_FORMAT_TEXT)
-        server_count_form(w->server);
+    generation_note(w);
+    if (w->request.answer.format != MOTE_FORMAT_TEXT)
+        server_count_structured_output(w->server);
     if (!w->streaming) {
         print_on_pool(w);
         return;
@@ -256,29 +256,29 @@ static void finish(answering *w)
     w->how->end(w);
     if (w->over)
         return;
-    answering_conclude(w);
+    generation_conclude(w);
     exchange_end(x);
 }
 
 static void on_over(choice *c, const sched_result *result)
 {
-    answering *w = c->of;
-    api_error error = {0};
+    generation *w = c->of;
+    http_error error = {0};
     c->result = *result;
     c->over = true;
     w->n_over++;
     const bool lost = c->content.failed || c->reasoning.failed || c->token_bytes.failed;
     if (result->status != MOTE_OK || lost) {
         if (lost)
-            ask_no_memory(&error);
+            http_error_no_memory(&error);
         else
-            ask_answer_failed(&w->ask, &result->error, &error);
-        answering_fail(w, &error);
+            request_answer_failed(&w->request, &result->error, &error);
+        generation_fail(w, &error);
         return;
     }
     if (c->kind == SCHED_ANSWER) {
         c->cause = choice_cause(c);
-        answering_recall(w, c);
+        generation_remember_tokens(w, c);
     }
     if (w->streaming && c->index < w->n_answers && w->how->choice_over != NULL)
         w->how->choice_over(w, c);
@@ -290,18 +290,18 @@ static void on_over(choice *c, const sched_result *result)
 
 static void on_started(choice *c)
 {
-    answering *w = c->of;
-    sched_where where;
-    sched_look(served_sched(w->ask.served), c->job, &where);
+    generation *w = c->of;
+    sched_job_status where;
+    sched_job_get_status(served_model_sched(w->request.served), c->job, &where);
     c->reused = where.reused;
-    if (w->ask.progress && w->streaming)
+    if (w->request.progress && w->streaming)
         w->how->waiting(w, &where, 0);
 }
 
 void api_collected(void *with, sched_job *job, void *owner, const sched_event *event)
 {
     choice *c = owner;
-    answering *w = c->of;
+    generation *w = c->of;
     (void)with;
     (void)job;
     if (w->over)
@@ -318,14 +318,14 @@ void api_collected(void *with, sched_job *job, void *owner, const sched_event *e
 
 /* ---- waiting ---- */
 
-static void tell_waiting(answering *w, double now)
+static void tell_waiting(generation *w, double now)
 {
-    sched_where where;
+    sched_job_status where;
     if (!w->streaming || w->over || now - w->last_sent < 0.9)
         return;
     for (size_t i = 0; i < w->n_choices; i++)
         if (w->choices[i].submitted && !w->choices[i].over) {
-            sched_look(served_sched(w->ask.served), w->choices[i].job, &where);
+            sched_job_get_status(served_model_sched(w->request.served), w->choices[i].job, &where);
             w->how->waiting(w, &where, now - w->last_event);
             return;
         }
@@ -334,9 +334,9 @@ static void tell_waiting(answering *w, double now)
 void api_tick(server *s)
 {
     const double now = os_now();
-    answering *w = *api_at_work(server_api(s));
+    generation *w = *generation_list(server_api(s));
     while (w != NULL) {
-        answering *next = w->next; /* telling one can end no other */
+        generation *next = w->next; /* telling one can end no other */
         hold(w);
         tell_waiting(w, now);
         unhold(w);
@@ -348,13 +348,13 @@ void api_tick(server *s)
 
 static void on_gone(void *with)
 {
-    answering *w = with;
-    answering_conclude(w);
+    generation *w = with;
+    generation_conclude(w);
 }
 
-static void begin(answering *w)
+static void begin(generation *w)
 {
-    if (!w->ask.stream)
+    if (!w->request.stream)
         return;
     w->streaming = true;
     exchange_begin(w->x, 200, w->how->content_type);
@@ -364,23 +364,23 @@ static void begin(answering *w)
 
 static void make(void *with)
 {
-    answering_make(with, release);
+    generation_make(with, release);
 }
 
 static void made(void *with)
 {
-    answering *w = with;
+    generation *w = with;
     if (w->x == NULL) {
         unhold(w);
         return;
     }
-    exchange_add_header(w->x, "mote-model", served_name(w->ask.served));
+    exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
     if (w->error.code != NULL) {
-        if (w->how->tells_full && w->ask.codex &&
+        if (w->how->tells_full && w->request.codex &&
             strcmp(w->error.code, "context_length_exceeded") == 0)
             begin(w);
-        answering_fail(w, &w->error);
-    } else if (answering_prompt_only(w)) {
+        generation_fail(w, &w->error);
+    } else if (generation_prompt_only(w)) {
         w->how->rendered(w);
     } else {
         enlist(w);
@@ -396,30 +396,30 @@ static void made(void *with)
 /* What it shows was looked at. */
 static void looked(void *with)
 {
-    answering *w = with;
+    generation *w = with;
     w->looking = false;
     w->error = w->look.error;
     if (w->x != NULL && w->error.code == NULL) {
-        ask_media_seen(&w->ask);
+        request_media_seen(&w->request);
         if (exchange_work(w->server, make, made, w))
             return;
-        ask_no_memory(&w->error);
+        http_error_no_memory(&w->error);
     } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
-        answering_full(w, w->look.tokens);
+        generation_full(w, w->look.tokens);
     }
     made(w);
 }
 
-static void look(answering *w)
+static void look(generation *w)
 {
-    const ask *a = &w->ask;
-    w->look = (sight_request){.items = a->shown,
-                              .n = a->n_shown,
-                              .realm = a->realm,
-                              .room = a->drop_oldest || answering_prompt_only(w) ? 0 : w->context,
-                              .done = looked,
-                              .with = w};
-    w->looking = sight_submit(a->sight, &w->look);
+    const request *a = &w->request;
+    w->look = (vision_request){.items = a->shown,
+                               .n = a->n_shown,
+                               .ns = a->ns,
+                               .room = a->drop_oldest || generation_prompt_only(w) ? 0 : w->context,
+                               .done = looked,
+                               .with = w};
+    w->looking = vision_service_submit(a->vision, &w->look);
     if (w->looking)
         return;
     queue_full(&w->error);
@@ -428,54 +428,54 @@ static void look(answering *w)
 
 static void prepare(void *with)
 {
-    answering *w = with;
-    answering_read(w);
-    if (w->error.code == NULL && w->ask.n_shown == 0)
-        answering_make(w, release);
+    generation *w = with;
+    generation_read(w);
+    if (w->error.code == NULL && w->request.n_shown == 0)
+        generation_make(w, release);
 }
 
 static void prepared(void *with)
 {
-    answering *w = with;
-    answering_takes_model(w);
-    if (w->x != NULL && w->error.code == NULL && w->ask.n_shown > 0)
+    generation *w = with;
+    generation_takes_model(w);
+    if (w->x != NULL && w->error.code == NULL && w->request.n_shown > 0)
         look(w);
     else
         made(w);
 }
 
-void answering_start(exchange *x, const dialect *d)
+void generation_start(exchange *x, const dialect *d)
 {
-    const http_request *request = exchange_request(x);
-    answering *w = mem_new(1, sizeof *w);
-    api_error error = {0};
-    ask_no_memory(&error);
+    const http_request *http = exchange_request(x);
+    generation *w = mem_new(1, sizeof *w);
+    http_error error = {0};
+    http_error_no_memory(&error);
     if (w == NULL) {
         exchange_fail(x, &error);
         return;
     }
-    *w = (answering){.x = x,
-                     .server = exchange_server(x),
-                     .how = d,
-                     .ask = {.n = 1,
-                             .continue_last = true,
-                             .realm = request->realm,
-                             .client = request->client,
-                             .server = exchange_server(x),
-                             .served = server_model(exchange_server(x), 0)},
-                     .created = (int64_t)time(NULL),
-                     .began = exchange_began(x),
-                     .last_sent = os_now(),
-                     .last_event = os_now(),
-                     .refs = 2}; /* the exchange and the pool */
+    *w = (generation){.x = x,
+                      .server = exchange_server(x),
+                      .how = d,
+                      .request = {.n = 1,
+                                  .continue_last = true,
+                                  .ns = http->ns,
+                                  .client = http->client,
+                                  .server = exchange_server(x),
+                                  .served = server_model(exchange_server(x), 0)},
+                      .created = (int64_t)time(NULL),
+                      .began = exchange_began(x),
+                      .last_sent = os_now(),
+                      .last_event = os_now(),
+                      .refs = 2}; /* the exchange and the pool */
     snprintf(w->request_id, sizeof w->request_id, "%s", exchange_id(x));
     /* The pool reads a copy: the exchange may end while it does. */
-    strbuf_put(&w->body, request->body);
-    answering_read_headers(w);
+    strbuf_put(&w->body, http->body);
+    generation_read_headers(w);
     exchange_on_gone(x, on_gone, w);
-    if (w->body.failed || !answering_admitted(w, &error) ||
+    if (w->body.failed || !generation_admitted(w, &error) ||
         !exchange_work(w->server, prepare, prepared, w)) {
         w->refs--;
-        answering_fail(w, &error);
+        generation_fail(w, &error);
     }
 }

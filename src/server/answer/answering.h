@@ -17,7 +17,7 @@
 #include "server/answer/ask.h"
 #include "server/json_print.h"
 
-typedef struct answering answering;
+typedef struct generation generation;
 typedef struct dialect dialect;
 
 /* Why an answer ended, finer than mote_finish. */
@@ -34,21 +34,21 @@ typedef enum stop_cause {
 /* "eos", "stop", "tool_calls", "max_tokens", "context", "deadline", "loop" */
 const char *stop_cause_name(stop_cause cause);
 
-typedef struct made_call {
+typedef struct choice_call {
     char id[48]; /* with the prefix of the dialect, terminated */
     strbuf name;
     strbuf arguments; /* a JSON object */
-} made_call;
+} choice_call;
 
 /* A token of the content and what else it could have been. */
-typedef struct told_token {
+typedef struct choice_token {
     mote_choice choice;
     size_t from, n; /* its bytes in choice.token_bytes */
     size_t content; /* bytes of content there were before it */
-} told_token;
+} choice_token;
 
 typedef struct choice {
-    answering *of;
+    generation *of;
     uint32_t index;  /* in w->choices */
     uint32_t prompt; /* which one it answers */
     sched_kind kind;
@@ -60,33 +60,33 @@ typedef struct choice {
     sched_result result; /* once over; its views end with the answering */
     stop_cause cause;
     strbuf content, reasoning;
-    made_call *calls; /* [n_calls], whole ones */
+    choice_call *calls; /* [n_calls], whole ones */
     size_t n_calls;
-    made_call open;  /* between its start and its end; what is there of its arguments */
-    made_call *lost; /* [n_lost], that started and never came whole */
+    choice_call open;  /* between its start and its end; what is there of its arguments */
+    choice_call *lost; /* [n_lost], that started and never came whole */
     size_t n_lost;
-    told_token *tokens; /* [n_tokens], if log-probabilities were asked for */
+    choice_token *tokens; /* [n_tokens], if log-probabilities were asked for */
     size_t n_tokens, room_tokens;
     size_t told; /* how many of them a stream has told of */
     strbuf token_bytes;
     void *own; /* of the dialect; freed with mem_free */
 } choice;
 
-struct answering {
+struct generation {
     exchange *x; /* NULL once the client has gone */
     server *server;
     const dialect *how;
-    ask ask;
-    api_error error; /* of reading; kind 0 and code NULL: none */
-    char more[96];   /* what error.more points to */
-    strbuf body;     /* of the request */
+    request request;
+    http_error error; /* of reading; kind 0 and code NULL: none */
+    char more[96];    /* what error.more points to */
+    strbuf body;      /* of the request */
     char request_id[40];
     char id[48];      /* of the reply; the dialect may choose one in begin or end */
     int64_t created;  /* seconds since 1970 */
     double began;     /* os_now's clock */
     double last_sent; /* anything; and an event of the dialect's own: */
     double last_event;
-    sight_request look;   /* at what the ask shows */
+    vision_request look;  /* at what the ask shows */
     bool looking;         /* and it is not done */
     chat_prompt *prompts; /* [ask.n_prompts or 1] */
     size_t n_prompts;
@@ -104,22 +104,22 @@ struct answering {
     uint32_t refs;
     uint64_t said; /* events told so far, for dialects that number them */
     strbuf out;    /* for printing; empty between calls */
-    struct answering *next, **link;
+    struct generation *next, **link;
 };
 
 /* ---- for printers ---- */
 
 /* Sends w->out and empties it. An event: one of the dialect's own. Else a comment. */
-void answering_send(answering *w);
-void answering_comment(answering *w);
+void generation_send(generation *w);
+void generation_comment(generation *w);
 /* `data: ` and w->out with two line ends; an `event: ` line before, if there is a name. */
-void answering_sse(answering *w, const char *event_name);
+void generation_sse(generation *w, const char *event_name);
 /* ": queue 3" or ": prefill 512/3070 4.1" as a comment of SSE. */
-void answering_put_where(answering *w, const sched_where *where);
+void generation_put_where(generation *w, const sched_job_status *where);
 /* The whole reply of a non-stream: w->out, with this status. */
-void answering_reply(answering *w, int status);
+void generation_reply(generation *w, int status);
 /* In place of a reply. */
-void answering_fail(answering *w, const api_error *error);
+void generation_fail(generation *w, const http_error *error);
 
 /* ---- figures ---- */
 
@@ -127,26 +127,26 @@ typedef struct usage {
     uint64_t prompt, cached, out, think;
 } usage;
 
-usage answering_usage(const answering *w);
+usage generation_usage(const generation *w);
 /* `"usage":{...}`, `"timings":{...}` and `"mote":{...}` as members; the last one only if wanted.
  * One choice speaks for all in the last two. */
-void answering_put_openai_usage(const answering *w, strbuf *out);
-void answering_put_timings(const answering *w, strbuf *out);
-void answering_put_mote(const answering *w, strbuf *out);
+void generation_put_openai_usage(const generation *w, strbuf *out);
+void generation_put_timings(const generation *w, strbuf *out);
+void generation_put_mote(const generation *w, strbuf *out);
 /* "prefix" and 32 hexadecimal digits of 128 random bits. */
-void answering_random_id(char *out, size_t room, const char *prefix);
+void generation_random_id(char *out, size_t room, const char *prefix);
 /* Random bytes from the system; false: it has none. */
-bool answering_random(void *out, size_t bytes);
+bool os_random(void *out, size_t bytes);
 /* The bytes of a token of a choice. */
-str answering_token_text(const choice *c, const told_token *t);
+str generation_token_text(const choice *c, const choice_token *t);
 /* The stop string that ended it, or NULL. */
-const char *answering_stop_text(const choice *c);
+const char *generation_stop_text(const choice *c);
 /* "mote-0.1.0-1a2b3c4d": the version and the model. */
-const char *answering_fingerprint(const answering *w);
+const char *generation_fingerprint(const generation *w);
 
 /* An answering at work, by the id of its reply and its realm; NULL: there is none. */
-answering *answering_find(server *s, str id, uint64_t realm);
+generation *generation_find(server *s, str id, uint64_t ns);
 /* Ends the thinking of all its choices. */
-void answering_end_thinking(answering *w);
+void generation_end_thinking(generation *w);
 
 #endif

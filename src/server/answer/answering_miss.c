@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answering_miss.c - where a prompt stopped being what an earlier one of the same key was, in
+ * generation_miss.c - where a prompt stopped being what an earlier one of the same key was, in
  * words.
  *
  * The scheduler says at which token; here is the message that it belongs to and a few words of
@@ -40,28 +40,28 @@ static void put_words(strbuf *out, const char *name, const mote_model *model, co
     size_t cut = text.n < SHOWN_BYTES ? text.n : SHOWN_BYTES;
     while (cut > 0 && cut < text.n && ((unsigned char)text.p[cut] & 0xC0) == 0x80)
         cut--;
-    jp_key_str(out, name, (str){text.p, cut});
+    jw_key_str(out, name, (str){text.p, cut});
     out->failed |= text.failed;
     strbuf_fini(&text);
 }
 
-void answering_put_miss(const choice *c, strbuf *out)
+void generation_put_miss(const choice *c, strbuf *out)
 {
-    const answering *w = c->of;
+    const generation *w = c->of;
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_miss *miss = &c->result.miss;
-    const mote_model *model = served_model(w->ask.served);
+    const mote_model *model = served_model_weights(w->request.served);
     uint32_t message;
     if (miss->n == 0)
         return;
-    jp_key(out, "miss");
-    jp_open(out, '{');
+    jw_key(out, "miss");
+    jw_open(out, '{');
     if (message_of(p, miss->at, &message))
-        jp_key_uint(out, "message", message);
-    jp_key_uint(out, "token", miss->at);
+        jw_key_uint(out, "message", message);
+    jw_key_uint(out, "token", miss->at);
     put_words(out, "had", model, miss->had, miss->n);
     const size_t rest = p->n - miss->at;
     put_words(out, "got", model, p->ids + miss->at,
               rest < SCHED_MISS_TOKENS ? rest : SCHED_MISS_TOKENS);
-    jp_close(out, '}');
+    jw_close(out, '}');
 }

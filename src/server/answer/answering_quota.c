@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answering_quota.c - what a request costs, when it comes and when it is over: its key tokens, its
+/* generation_quota.c - what a request costs, when it comes and when it is over: its key tokens, its
  * model the time that it stays loaded. */
 #include "base/os.h"
 #include "server/answer/answering_int.h"
@@ -12,7 +12,7 @@ static uint64_t now_ms(void)
     return (uint64_t)(1000 * os_now());
 }
 
-bool answering_admitted(answering *w, api_error *error)
+bool generation_admitted(generation *w, http_error *error)
 {
     static const char *const what[QUOTA_KINDS] = {"requests a minute", "tokens a minute",
                                                   "requests at once"};
@@ -34,14 +34,14 @@ bool answering_admitted(answering *w, api_error *error)
 /* Tokens that were read for a choice and that it wrote, as far as it came. */
 static uint64_t cost(const choice *c)
 {
-    sched_where where;
+    sched_job_status where;
     if (!c->submitted || c->job == NULL)
         return 0;
-    sched_look(served_sched(c->of->ask.served), c->job, &where);
+    sched_job_get_status(served_model_sched(c->of->request.served), c->job, &where);
     return (where.done > where.reused ? where.done - where.reused : 0) + where.written;
 }
 
-void answering_charge(answering *w)
+void generation_charge(generation *w)
 {
     uint64_t tokens = 0;
     if (w->quota == NULL)
@@ -52,15 +52,15 @@ void answering_charge(answering *w)
     w->quota = NULL;
 }
 
-void answering_takes_model(answering *w)
+void generation_takes_model(generation *w)
 {
     w->counted = w->x != NULL;
     if (w->counted)
-        served_begin(w->ask.served);
+        served_model_begin(w->request.served);
 }
 
-void answering_leaves_model(answering *w)
+void generation_leaves_model(generation *w)
 {
     if (w->counted)
-        served_end(w->ask.served, w->ask.has_keep ? &w->ask.keep_alive : NULL);
+        served_model_end(w->request.served, w->request.has_keep ? &w->request.keep_alive : NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answering_read.c - what the head says; and the pool's part: a body becomes an ask, prompts, jobs.
+/* generation_read.c - what the head says; and the pool's part: a body becomes an ask, prompts,
+ * jobs.
  */
 #include "base/mem.h"
 #include "chat/form.h"
@@ -12,7 +13,7 @@
 
 /* ---- the head ---- */
 
-void answering_read_headers(answering *w)
+void generation_read_headers(generation *w)
 {
     const server_options *o = server_settings(w->server);
     const str strict = exchange_header(w->x, "mote-strict"),
@@ -20,51 +21,51 @@ void answering_read_headers(answering *w)
     const str limit = exchange_header(w->x, "mote-timeout-ms");
     const str origin = exchange_header(w->x, "originator");
     const str agent = exchange_header(w->x, "user-agent");
-    w->ask.settings = o;
+    w->request.settings = o;
     if (o->preset > 0) {
-        w->ask.answer.task = (mote_task)(o->preset - 1);
-        w->ask.has_task = true;
+        w->request.answer.task = (mote_task)(o->preset - 1);
+        w->request.has_task = true;
     }
-    w->ask.admin = exchange_request(w->x)->admin;
-    w->ask.strict = o->strict || str_is(strict, "1");
-    w->ask.no_ext = o->no_ext || str_is(ext, "0");
-    w->ask.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
-                   (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
+    w->request.admin = exchange_request(w->x)->admin;
+    w->request.strict = o->strict || str_is(strict, "1");
+    w->request.no_ext = o->no_ext || str_is(ext, "0");
+    w->request.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
+                       (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
     if (limit.n > 0 && limit.n < 10) {
         char digits[12] = {0};
         memcpy(digits, limit.p, limit.n);
-        w->ask.seconds = (double)strtoul(digits, NULL, 10) / 1000;
+        w->request.seconds = (double)strtoul(digits, NULL, 10) / 1000;
     }
 }
 
 /* ---- the body ---- */
 
-static bool read_json(answering *w)
+static bool read_json(generation *w)
 {
     mote_error err;
-    const mote_status status = json_doc_read(&w->ask.body, strbuf_view(&w->body), &err);
+    const mote_status status = json_doc_read(&w->request.body, strbuf_view(&w->body), &err);
     strbuf_fini(&w->body);
     if (status == MOTE_E_FORMAT)
         api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is %s", err.text);
     else if (status != MOTE_OK)
-        ask_error_of(&w->error, &err);
+        http_error_from(&w->error, &err);
     if (status != MOTE_OK)
         return false;
-    w->ask.root = json_doc_root(w->ask.body);
-    if (json_doc_repeats(w->ask.body))
-        ask_warn(&w->ask, "duplicate_key", "/");
-    if (json_node_is(w->ask.root, JSON_IS_OBJECT))
+    w->request.root = json_doc_root(w->request.body);
+    if (json_doc_repeats(w->request.body))
+        request_warn(&w->request, "duplicate_key", "/");
+    if (json_node_is(w->request.root, JSON_IS_OBJECT))
         return true;
     api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");
     return false;
 }
 
-static bool read_ask(answering *w)
+static bool read_request(generation *w)
 {
-    ask *a = &w->ask;
+    request *a = &w->request;
     const unsigned also_name = PARAM_IN_OLLAMA | PARAM_IN_OLLAMA_EMBED;
     const json_node *streaming = NULL;
-    ask_choose(a, ask_name_in(a->root, (w->how->place & also_name) != 0));
+    request_choose(a, request_name_in(a->root, (w->how->place & also_name) != 0));
     const param_limits limits = param_limits_of(a->served);
     if (!params_read(a, a->root, w->how->place, "", &limits, &w->error))
         return false;
@@ -72,13 +73,13 @@ static bool read_ask(answering *w)
         streaming = json_node_get(a->root, "stream_options");
     if (!params_read(a, streaming, PARAM_IN_STREAM_OPTIONS, "stream_options", &limits, &w->error))
         return false;
-    return ask_keep_alive(a, &w->error) && w->how->read(a, &w->error) &&
+    return request_keep_alive(a, &w->error) && w->how->read(a, &w->error) &&
            params_settle(a, &w->error);
 }
 
 /* ---- prompts ---- */
 
-bool answering_full(answering *w, size_t n)
+bool generation_full(generation *w, size_t n)
 {
     const unsigned long long context = w->context;
     snprintf(w->more, sizeof w->more, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%llu", n, context);
@@ -90,31 +91,32 @@ bool answering_full(answering *w, size_t n)
     const unsigned with_input = PARAM_IN_RESPONSES | PARAM_IN_EMBEDDINGS | PARAM_IN_OLLAMA_EMBED;
     snprintf(w->error.param, sizeof w->error.param, "%s",
              (w->how->place & with_input) != 0 ? "input"
-             : w->ask.kind == ASK_CHAT         ? "messages"
+             : w->request.kind == REQUEST_CHAT ? "messages"
                                                : "prompt");
     w->error.more = w->more;
     return false;
 }
 
-static bool failed(answering *w, const mote_error *err)
+static bool failed(generation *w, const mote_error *err)
 {
-    ask_error_of(&w->error, err);
+    http_error_from(&w->error, err);
     return false;
 }
 
-static bool render(answering *w)
+static bool render(generation *w)
 {
     mote_error err;
-    const chat_kit *kit = served_kit(w->ask.served);
+    const chat_context *chat_ctx = served_model_chat_context(w->request.served);
     chat_prompt_fini(&w->prompts[0]);
-    return chat_render(kit->model, &kit->how, &w->ask.request, &w->prompts[0], &err) == MOTE_OK ||
+    return chat_render(chat_ctx->model, &chat_ctx->how, &w->request.request, &w->prompts[0],
+                       &err) == MOTE_OK ||
            failed(w, &err);
 }
 
 /* How many messages from `first` on have to go so that `spare` tokens do; whole turns. */
-static size_t turns_to_drop(const answering *w, size_t first, size_t spare)
+static size_t turns_to_drop(const generation *w, size_t first, size_t spare)
 {
-    const chat_request *q = &w->ask.request;
+    const chat_request *q = &w->request.request;
     const chat_prompt *p = &w->prompts[0];
     size_t from = 0;
     for (size_t i = 0; i < p->n_marks; i++) {
@@ -131,10 +133,10 @@ static size_t turns_to_drop(const answering *w, size_t first, size_t spare)
 }
 
 /* The oldest turns go until there is room for the rest and an answer. */
-static bool drop_oldest(answering *w)
+static bool drop_oldest(generation *w)
 {
-    chat_request *q = &w->ask.request;
-    chat_message *messages = w->ask.parsed.messages;
+    chat_request *q = &w->request.request;
+    chat_message *messages = w->request.parsed.messages;
     size_t first = 0;
     while (first < q->n_messages && (messages[first].role == CHAT_ROLE_SYSTEM ||
                                      messages[first].role == CHAT_ROLE_DEVELOPER))
@@ -147,34 +149,34 @@ static bool drop_oldest(answering *w)
         return true; /* there is one turn only: the length decides what becomes of it */
     memmove(messages + first, messages + first + n, (q->n_messages - first - n) * sizeof *messages);
     q->n_messages -= n;
-    ask_warn(&w->ask, "turns_dropped", w->ask.names.messages);
+    request_warn(&w->request, "turns_dropped", w->request.names.messages);
     return render(w);
 }
 
-static bool render_chat(answering *w)
+static bool render_chat(generation *w)
 {
-    ask *a = &w->ask;
-    if (!ask_default_system(a, &w->error))
+    request *a = &w->request;
+    if (!request_default_system(a, &w->error))
         return false;
     a->request = a->parsed.request;
     if (a->answer.tool_choice == MOTE_TOOLS_NONE)
         a->request.n_tools = 0;
-    recall_fill(served_recall(w->ask.served), a->realm, &a->request, a->parsed.messages,
-                &a->recalled);
+    answer_tokens_fill(served_model_answer_tokens(w->request.served), a->ns, &a->request,
+                       a->parsed.messages, &a->recalled);
     if (!render(w))
         return false;
     if (w->prompts[0].thinking && (a->answer.set & MOTE_SET_TEMPERATURE) != 0 &&
         a->answer.sampling.temperature == 0)
-        ask_warn(a, "greedy_thinking", "temperature"); /* the cards say: it goes in circles */
+        request_warn(a, "greedy_thinking", "temperature"); /* the cards say: it goes in circles */
     return !a->drop_oldest || w->prompts[0].n < w->context || drop_oldest(w);
 }
 
-static bool encode(answering *w, str text, chat_prompt *out)
+static bool encode(generation *w, str text, chat_prompt *out)
 {
     mote_error err;
     size_t n = 0;
-    const mote_model *model = served_kit(w->ask.served)->model;
-    unsigned flags = w->ask.parse_special ? MOTE_TEXT_CONTROL : 0;
+    const mote_model *model = served_model_chat_context(w->request.served)->model;
+    unsigned flags = w->request.parse_special ? MOTE_TEXT_CONTROL : 0;
     if (text.n == 0) { /* nothing to go on from: a document begins */
         text = str_of("<|endoftext|>");
         flags = MOTE_TEXT_CONTROL;
@@ -183,81 +185,82 @@ static bool encode(answering *w, str text, chat_prompt *out)
         return failed(w, &err);
     out->ids = mem_new(n, sizeof *out->ids);
     if (out->ids == NULL)
-        return ask_no_memory(&w->error);
+        return http_error_no_memory(&w->error);
     if (mote_tokenize(model, text.p, text.n, flags, out->ids, n, &out->n, &err) != MOTE_OK)
         return failed(w, &err);
     return true;
 }
 
-static bool take_ids(answering *w, size_t i, chat_prompt *out)
+static bool take_ids(generation *w, size_t i, chat_prompt *out)
 {
-    const uint32_t known = param_limits_of(w->ask.served).vocabulary;
-    const size_t n = w->ask.n_prompt_ids[i];
+    const uint32_t known = param_limits_of(w->request.served).vocabulary;
+    const size_t n = w->request.n_prompt_ids[i];
     for (size_t k = 0; k < n; k++)
-        if ((uint32_t)w->ask.prompt_ids[i][k] >= known)
-            return ask_wrong(&w->error, "prompt", "holds an id that is not in the vocabulary");
-    out->ids = w->ask.prompt_ids[i];
+        if ((uint32_t)w->request.prompt_ids[i][k] >= known)
+            return http_error_invalid(&w->error, "prompt",
+                                      "holds an id that is not in the vocabulary");
+    out->ids = w->request.prompt_ids[i];
     out->n = n;
-    w->ask.prompt_ids[i] = NULL;
+    w->request.prompt_ids[i] = NULL;
     return true;
 }
 
-static bool make_prompts(answering *w)
+static bool make_prompts(generation *w)
 {
-    ask *a = &w->ask;
-    w->n_prompts = a->kind == ASK_CHAT ? 1 : a->n_prompts;
+    request *a = &w->request;
+    w->n_prompts = a->kind == REQUEST_CHAT ? 1 : a->n_prompts;
     w->prompts = mem_new(w->n_prompts, sizeof *w->prompts);
     if (w->prompts == NULL)
-        return ask_no_memory(&w->error);
+        return http_error_no_memory(&w->error);
     for (size_t i = 0; i < w->n_prompts; i++) {
         chat_prompt *p = &w->prompts[i];
-        if (a->kind == ASK_CHAT        ? !render_chat(w)
+        if (a->kind == REQUEST_CHAT    ? !render_chat(w)
             : a->prompt_ids[i] != NULL ? !take_ids(w, i, p)
                                        : !encode(w, a->prompts[i], p))
             return false;
         if (p->n + 1 > w->context && a->truncate)
             p->n = (size_t)w->context - 1;
-        if (p->n + 1 > w->context && !answering_prompt_only(w)) /* counting takes no room */
-            return answering_full(w, p->n);
+        if (p->n + 1 > w->context && !generation_prompt_only(w)) /* counting takes no room */
+            return generation_full(w, p->n);
     }
     return true;
 }
 
 /* ---- jobs ---- */
 
-static sched_kind kind_of(const answering *w, size_t index)
+static sched_kind kind_of(const generation *w, size_t index)
 {
-    if (w->ask.kind == ASK_EMBED)
+    if (w->request.kind == REQUEST_EMBED)
         return SCHED_EMBED;
     if (index >= w->n_answers)
         return SCHED_SCORE;
     /* nothing is to be written: a prompt is read when its hidden state is there */
-    return w->ask.no_answer ? SCHED_EMBED : SCHED_ANSWER;
+    return w->request.no_answer ? SCHED_EMBED : SCHED_ANSWER;
 }
 
-static void set_choice(answering *w, size_t index)
+static void set_choice(generation *w, size_t index)
 {
     choice *c = &w->choices[index];
     const bool answers = index < w->n_answers;
     c->of = w;
     c->index = (uint32_t)index;
-    c->prompt = (uint32_t)(answers ? index / w->ask.n : index - w->n_answers);
+    c->prompt = (uint32_t)(answers ? index / w->request.n : index - w->n_answers);
     c->kind = kind_of(w, index);
-    c->answer = w->ask.answer;
+    c->answer = w->request.answer;
     if (answers) /* the first of them is the one that comes alone */
-        c->answer.sampling.seed += index % w->ask.n;
+        c->answer.sampling.seed += index % w->request.n;
 }
 
-static bool make_job(answering *w, choice *c, const struct vocab *words,
+static bool make_job(generation *w, choice *c, const struct token_trie *words,
                      void (*release)(void *choice))
 {
     mote_error err;
     chat_fault fault = {0};
-    const ask *a = &w->ask;
+    const request *a = &w->request;
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_job_options options = {
         .kind = c->kind,
-        .turn = {.kit = served_kit(w->ask.served),
+        .turn = {.chat_ctx = served_model_chat_context(w->request.served),
                  .prompt = p->ids,
                  .n_prompt = p->n,
                  .thinking = p->thinking,
@@ -267,55 +270,56 @@ static bool make_job(answering *w, choice *c, const struct vocab *words,
                  .n_tools = a->request.n_tools,
                  .tool_allowed = a->request.n_tools > 0 ? a->tool_allowed : NULL,
                  .vocab = words,
-                 .raw = a->kind != ASK_CHAT,
+                 .raw = a->kind != REQUEST_CHAT,
                  .logprobs = a->logprobs,
                  .min_tokens = a->min_tokens,
                  .ignore_end = a->ignore_end,
                  .fault = &fault},
         .marks = p->marks,
         .n_marks = p->n_marks,
-        .pictures = p->pictures,
-        .n_pictures = p->n_pictures,
+        .images = p->images,
+        .n_images = p->n_images,
         .client = a->client,
-        .realm = a->realm,
+        .ns = a->ns,
         .seconds = a->seconds,
         .no_reuse = a->no_reuse,
         .mean = a->mean,
         .score_from = a->score_from != NULL ? a->score_from[c->prompt] : 1,
         .owner = c,
         .release = release};
-    const mote_status status = sched_job_new(&c->job, served_sched(w->ask.served), &options, &err);
+    const mote_status status =
+        sched_job_new(&c->job, served_model_sched(w->request.served), &options, &err);
     if (fault.of != CHAT_FAULT_NONE)
-        return ask_form_refused(a, &fault, &err, &w->error);
+        return request_format_refused(a, &fault, &err, &w->error);
     if (status == MOTE_E_FULL)
-        return answering_full(w, p->n);
+        return generation_full(w, p->n);
     return status == MOTE_OK || failed(w, &err);
 }
 
 /* What is scored anyway need not be read for an answer that is not wanted, and the first token
  * of a prompt has nothing before it to be scored by. */
-static bool has_job(const answering *w, const choice *c)
+static bool has_job(const generation *w, const choice *c)
 {
-    const ask *a = &w->ask;
+    const request *a = &w->request;
     if (c->index < w->n_answers)
         return !(a->no_answer && a->score_prompt);
     return (a->score_from != NULL ? a->score_from[c->prompt] : 1) < w->prompts[c->prompt].n;
 }
 
-static bool make_jobs(answering *w, void (*release)(void *choice))
+static bool make_jobs(generation *w, void (*release)(void *choice))
 {
     mote_error err;
-    ask *a = &w->ask;
-    const struct vocab *words = NULL;
-    if (a->kind != ASK_EMBED && chat_form_wanted(&a->answer, a->request.n_tools) &&
-        served_vocab(w->ask.served, &words, &err) != MOTE_OK)
+    request *a = &w->request;
+    const struct token_trie *words = NULL;
+    if (a->kind != REQUEST_EMBED && response_format_wanted(&a->answer, a->request.n_tools) &&
+        served_model_vocab(w->request.served, &words, &err) != MOTE_OK)
         return failed(w, &err);
     w->n_answers = w->n_prompts * a->n;
     w->n_choices = w->n_answers + (a->score_prompt ? w->n_prompts : 0);
     w->choices = mem_new(w->n_choices, sizeof *w->choices);
     if (w->choices == NULL) {
         w->n_choices = w->n_answers = 0;
-        return ask_no_memory(&w->error);
+        return http_error_no_memory(&w->error);
     }
     for (size_t i = 0; i < w->n_choices; i++) {
         set_choice(w, i);
@@ -327,41 +331,41 @@ static bool make_jobs(answering *w, void (*release)(void *choice))
     return true;
 }
 
-bool answering_prompt_only(const answering *w)
+bool generation_prompt_only(const generation *w)
 {
-    return w->how->rendered != NULL && (w->ask.prompt_only || w->how->end == NULL);
+    return w->how->rendered != NULL && (w->request.prompt_only || w->how->end == NULL);
 }
 
-void answering_read(answering *w)
+void generation_read(generation *w)
 {
-    const ask *a = &w->ask;
-    if (!read_json(w) || !read_ask(w))
+    const request *a = &w->request;
+    if (!read_json(w) || !read_request(w))
         return;
-    const uint64_t most = served_context(a->served);
+    const uint64_t most = served_model_context(a->served);
     w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
 }
 
-static bool load(answering *w)
+static bool load(generation *w)
 {
     mote_error err;
-    return sched_load(served_sched(w->ask.served), &err) == MOTE_OK || failed(w, &err);
+    return sched_load(served_model_sched(w->request.served), &err) == MOTE_OK || failed(w, &err);
 }
 
-void answering_make(answering *w, void (*release)(void *choice))
+void generation_make(generation *w, void (*release)(void *choice))
 {
-    if (w->ask.load && !load(w))
+    if (w->request.load && !load(w))
         return;
-    if (make_prompts(w) && !answering_prompt_only(w))
+    if (make_prompts(w) && !generation_prompt_only(w))
         make_jobs(w, release);
 }
 
 /* ---- afterwards ---- */
 
 /* From behind "assistant\n", which is where the think tag stands, if there is one. */
-static size_t answer_begins(const answering *w, const choice *c)
+static size_t answer_begins(const generation *w, const choice *c)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
-    const mote_token tag = served_kit(w->ask.served)->how.tags[CHAT_TAG_THINK];
+    const mote_token tag = served_model_chat_context(w->request.served)->how.tags[CHAT_TAG_THINK];
     size_t from = 0;
     for (size_t i = 0; i < p->n_marks; i++)
         if (p->marks[i].kind == CHAT_MARK_PROMPT || p->marks[i].kind == CHAT_MARK_MESSAGE)
@@ -371,12 +375,12 @@ static size_t answer_begins(const answering *w, const choice *c)
     return from;
 }
 
-void answering_recall(const answering *w, const choice *c)
+void generation_remember_tokens(const generation *w, const choice *c)
 {
     enum { MOST = 32 };
     const sched_result *r = &c->result;
-    if (w->ask.kind != ASK_CHAT || w->ask.request.continue_last || r->open || r->tokens == NULL ||
-        c->cause == STOP_TEXT || c->n_calls > MOST)
+    if (w->request.kind != REQUEST_CHAT || w->request.request.continue_last || r->open ||
+        r->tokens == NULL || c->cause == STOP_TEXT || c->n_calls > MOST)
         return;
     chat_call calls[MOST] = {0};
     json_doc *docs[MOST] = {0};
@@ -397,8 +401,8 @@ void answering_recall(const answering *w, const choice *c)
                                   .tokens = r->tokens + from,
                                   .n_tokens = r->n_tokens - from};
     if (whole)
-        recall_put(served_recall(w->ask.served), recall_key_of(w->ask.realm, &w->ask.request),
-                   &message);
+        answer_tokens_put(served_model_answer_tokens(w->request.served),
+                          answer_key_of(w->request.ns, &w->request.request), &message);
     for (size_t i = 0; i < c->n_calls; i++)
         json_doc_free(docs[i]);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answering_send.c - bytes on their way to the client, and the two ways a reply can end. */
+/* generation_send.c - bytes on their way to the client, and the two ways a reply can end. */
 #include "base/os.h"
 #include "server/answer/answering_int.h"
 
 #include <stdio.h>
 
-static void send_out(answering *w)
+static void send_out(generation *w)
 {
     exchange *x = w->x;
     w->last_sent = os_now();
@@ -14,7 +14,7 @@ static void send_out(answering *w)
         return;
     }
     if (w->out.failed) {
-        answering_conclude(w);
+        generation_conclude(w);
         exchange_abort(x);
         return;
     }
@@ -22,18 +22,18 @@ static void send_out(answering *w)
     w->out.n = 0;
 }
 
-void answering_send(answering *w)
+void generation_send(generation *w)
 {
     send_out(w);
     w->last_event = w->last_sent;
 }
 
-void answering_comment(answering *w)
+void generation_comment(generation *w)
 {
     send_out(w);
 }
 
-void answering_sse(answering *w, const char *event_name)
+void generation_sse(generation *w, const char *event_name)
 {
     strbuf_text(&w->out, "\n\n");
     if (event_name != NULL) { /* the line before goes in front of what is there */
@@ -50,10 +50,10 @@ void answering_sse(answering *w, const char *event_name)
         memcpy(w->out.p, "data: ", 6);
         w->out.n += 6;
     }
-    answering_send(w);
+    generation_send(w);
 }
 
-void answering_put_where(answering *w, const sched_where *where)
+void generation_put_where(generation *w, const sched_job_status *where)
 {
     char line[96];
     if (where->phase == SCHED_QUEUED)
@@ -61,11 +61,11 @@ void answering_put_where(answering *w, const sched_where *where)
     else
         snprintf(line, sizeof line, ": prefill %llu/%llu %.1f\n\n", (unsigned long long)where->done,
                  (unsigned long long)where->total, where->eta);
-    strbuf_text(&w->out, where->phase == SCHED_WRITING ? ": writing\n\n" : line);
-    answering_comment(w);
+    strbuf_text(&w->out, where->phase == SCHED_DECODE ? ": writing\n\n" : line);
+    generation_comment(w);
 }
 
-void answering_reply(answering *w, int status)
+void generation_reply(generation *w, int status)
 {
     if (w->printing) { /* on the pool: the loop sends it */
         w->status = status;
@@ -75,19 +75,19 @@ void answering_reply(answering *w, int status)
     if (x == NULL || w->over)
         return;
     if (w->out.failed) {
-        api_error error = {0};
-        ask_no_memory(&error);
-        answering_fail(w, &error);
+        http_error error = {0};
+        http_error_no_memory(&error);
+        generation_fail(w, &error);
         return;
     }
     strbuf body = w->out;
     w->out = (strbuf){0};
-    answering_conclude(w);
+    generation_conclude(w);
     exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
     strbuf_fini(&body);
 }
 
-void answering_fail(answering *w, const api_error *error)
+void generation_fail(generation *w, const http_error *error)
 {
     if (w->printing) {
         w->error = *error;
@@ -97,12 +97,12 @@ void answering_fail(answering *w, const api_error *error)
     if (x == NULL || w->over)
         return;
     if (!w->streaming) {
-        api_error sent = *error; /* it may be the answering's own */
+        http_error sent = *error; /* it may be the answering's own */
         char more[sizeof w->more];
         memcpy(more, w->more, sizeof more);
         if (sent.more == w->more)
             sent.more = more;
-        answering_conclude(w);
+        generation_conclude(w);
         exchange_fail(x, &sent);
         return;
     }
@@ -110,6 +110,6 @@ void answering_fail(answering *w, const api_error *error)
     w->how->broken(w, error);
     if (w->x == NULL || w->over)
         return;
-    answering_conclude(w);
+    generation_conclude(w);
     exchange_end(x);
 }

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "server/answer/ask.h"
 
-static void finish(aside *s)
+static void finish(background_job *s)
 {
     json_doc_free(s->doc);
     strbuf_fini(&s->text);
@@ -14,7 +14,7 @@ static void finish(aside *s)
     mem_free(s);
 }
 
-static bool read_body(aside *s)
+static bool read_body(background_job *s)
 {
     mote_error err;
     const mote_status status = json_doc_read(&s->doc, strbuf_view(&s->text), &err);
@@ -22,7 +22,7 @@ static bool read_body(aside *s)
         api_error_set(&s->error, API_E_INVALID, "invalid_json", "the body is not JSON: %s",
                       err.text);
     else if (status != MOTE_OK)
-        ask_error_of(&s->error, &err);
+        http_error_from(&s->error, &err);
     if (status != MOTE_OK)
         return false;
     s->body = json_doc_root(s->doc);
@@ -34,16 +34,16 @@ static bool read_body(aside *s)
 
 static void work(void *with)
 {
-    aside *s = with;
+    background_job *s = with;
     if (s->text.n == 0 || read_body(s))
         s->run(s);
     if (s->out.failed)
-        ask_no_memory(&s->error);
+        http_error_no_memory(&s->error);
 }
 
 static void done(void *with)
 {
-    aside *s = with;
+    background_job *s = with;
     exchange *x = s->x;
     if (x != NULL && s->error.code != NULL)
         exchange_fail(x, &s->error);
@@ -54,21 +54,21 @@ static void done(void *with)
 
 static void gone(void *with)
 {
-    aside *s = with;
+    background_job *s = with;
     s->x = NULL;
 }
 
-void aside_start(exchange *x, void (*run)(aside *s), bool with_body)
+void background_start(exchange *x, void (*run)(background_job *s), bool with_body)
 {
-    aside *s = mem_new(1, sizeof *s);
-    api_error error;
-    ask_no_memory(&error);
+    background_job *s = mem_new(1, sizeof *s);
+    http_error error;
+    http_error_no_memory(&error);
     if (s == NULL) {
         exchange_fail(x, &error);
         return;
     }
     s->server = exchange_server(x);
-    s->realm = exchange_request(x)->realm;
+    s->ns = exchange_request(x)->ns;
     s->admin = exchange_request(x)->admin;
     s->x = x;
     s->run = run;
@@ -86,16 +86,16 @@ void aside_start(exchange *x, void (*run)(aside *s), bool with_body)
     }
 }
 
-bool aside_text(aside *s, const char *name, str *out)
+bool background_text(background_job *s, const char *name, str *out)
 {
     const json_node *node = json_node_get(s->body, name);
     *out = json_node_text(node);
     if (json_node_is(node, JSON_IS_STRING))
         return true;
     if (node == NULL || json_node_is(node, JSON_IS_NULL)) {
-        ask_wrong(&s->error, name, "is required");
+        http_error_invalid(&s->error, name, "is required");
         s->error.code = "missing_field";
         return false;
     }
-    return ask_wrong(&s->error, name, "must be of type string");
+    return http_error_invalid(&s->error, name, "must be of type string");
 }

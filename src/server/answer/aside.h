@@ -11,26 +11,26 @@
 #include "server/json_print.h"
 #include "server/server.h"
 
-typedef struct aside {
+typedef struct background_job {
     server *server;
-    uint64_t realm; /* of the request; so its scope */
+    uint64_t ns; /* of the request; so its scope */
     bool admin;
     const json_node *body;    /* an object; NULL: the route has none */
     strbuf tail;              /* what the wildcard of the route stands for */
     strbuf out;               /* the reply */
     const char *content_type; /* JSON unless changed */
-    api_error error;          /* if its code is set it is the reply */
+    http_error error;         /* if its code is set it is the reply */
 
     exchange *x; /* aside.c's own from here on */
     strbuf text;
     json_doc *doc;
-    void (*run)(struct aside *s);
-} aside;
+    void (*run)(struct background_job *s);
+} background_job;
 
 /* `with_body`: the request brings a JSON object, or the reply is an error. */
-void aside_start(exchange *x, void (*run)(aside *s), bool with_body);
+void background_start(exchange *x, void (*run)(background_job *s), bool with_body);
 
 /* A member that must be a string; false: it is missing or something else, and the error says so. */
-bool aside_text(aside *s, const char *name, str *out);
+bool background_text(background_job *s, const char *name, str *out);
 
 #endif

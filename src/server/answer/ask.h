@@ -17,11 +17,11 @@
 #include "server/sight/sight.h"
 
 enum {
-    ASK_MAX_CHOICES = 8,   /* for each prompt */
-    ASK_MAX_PROMPTS = 256, /* of embeddings; completions take fewer */
-    ASK_MAX_BIAS = 1024,
-    ASK_MAX_WARNINGS = 32,
-    ASK_MAX_KEPT = 64
+    REQUEST_MAX_CHOICES = 8,   /* for each prompt */
+    REQUEST_MAX_PROMPTS = 256, /* of embeddings; completions take fewer */
+    REQUEST_MAX_BIAS = 1024,
+    REQUEST_MAX_WARNINGS = 32,
+    REQUEST_MAX_KEPT = 64
 };
 
 typedef struct warning {
@@ -30,25 +30,25 @@ typedef struct warning {
 } warning;
 
 /* What the client calls the fields of a conversation, for errors. */
-typedef struct ask_names {
+typedef struct request_names {
     const char *messages;
     const char *tools;
     const char *tool_name, *tool_schema; /* inside of a tool */
-} ask_names;
+} request_names;
 
-typedef enum ask_kind {
-    ASK_CHAT = 0,   /* a conversation, by the template */
-    ASK_COMPLETION, /* prompts as they are */
-    ASK_EMBED       /* prompts to vectors */
-} ask_kind;
+typedef enum request_kind {
+    REQUEST_CHAT = 0,   /* a conversation, by the template */
+    REQUEST_COMPLETION, /* prompts as they are */
+    REQUEST_EMBED       /* prompts to vectors */
+} request_kind;
 
 /* A request, read. Owns everything it points to. */
-typedef struct ask {
-    ask_kind kind;
+typedef struct request {
+    request_kind kind;
     json_doc *body;
     const json_node *root;          /* of body: an object */
     server *server;                 /* who was asked */
-    served *served;                 /* the model that answers: ask_choose */
+    served_model *served;           /* the model that answers: request_choose */
     str think_word;                 /* behind its name: a setting of thinking; may be empty */
     bool known_model;               /* it was asked for, or nothing else was */
     const server_options *settings; /* what the server decides where a request does not */
@@ -56,7 +56,7 @@ typedef struct ask {
     bool no_ext;                    /* no `mote` object */
     bool codex;                     /* the client wants to hear of a full context inside a stream */
     bool any_model;                 /* names of other models are answered with the first */
-    uint64_t realm, client;
+    uint64_t ns, client;
     bool admin;        /* it may decide how long the model stays, */
     bool has_keep;     /* and does: */
     double keep_alive; /* for so many seconds after it; negative: for ever */
@@ -66,12 +66,12 @@ typedef struct ask {
     chat_request request; /* as it will be rendered: parsed.request with tokens recalled */
     mote_token *recalled; /* what the tokens of its messages are views of */
 
-    sight *sight;                      /* NULL: the model cannot see */
+    vision_service *vision;            /* NULL: the model cannot see */
     uint32_t image_tokens, max_pixels; /* of each picture; 0: nobody said */
-    double film_fps;                   /* of the film that is being read; likewise */
-    sight_item *shown;                 /* [n_shown]: what the messages show, in their order */
+    double video_fps;                  /* of the film that is being read; likewise */
+    vision_item *shown;                /* [n_shown]: what the messages show, in their order */
     size_t n_shown;
-    ask_names names;                   /* all NULL: as in chat completions */
+    request_names names;               /* all NULL: as in chat completions */
     const json_node *messages, *tools; /* lists that the conversation was read from */
     bool says_at; /* the messages are the dialect's own: each, and a part that shows something, may
                    * say where the client had it, as `at` */
@@ -104,101 +104,104 @@ typedef struct ask {
     double seconds;         /* 0: none */
     bool no_reuse;
     bool no_repetition;         /* its penalty looks at no token */
-    bool mean;                  /* of ASK_EMBED: over all tokens, not the last one's */
+    bool mean;                  /* of REQUEST_EMBED: over all tokens, not the last one's */
     bool keep_reasoning_inline; /* <think> stays in content */
     bool progress;              /* tell how far the prompt is read */
     bool continue_last;         /* true unless the client says no */
     str model;                  /* as asked for; empty: nobody said */
     str user_text;              /* of the last message of the user, for the soft switch */
 
-    warning warnings[ASK_MAX_WARNINGS];
+    warning warnings[REQUEST_MAX_WARNINGS];
     size_t n_warnings;
     json_doc *made[8]; /* documents made on the way: messages or tools in our form */
     size_t n_made;
-    void *kept[ASK_MAX_KEPT]; /* freed with it */
+    void *kept[REQUEST_MAX_KEPT]; /* freed with it */
     size_t n_kept;
     void *own; /* what the dialect wants to remember; freed with mem_free */
-} ask;
+} request;
 
-void ask_fini(ask *a);
-/* Beyond ASK_MAX_WARNINGS they are dropped. */
-void ask_warn(ask *a, const char *code, const char *at);
+void request_fini(request *a);
+/* Beyond REQUEST_MAX_WARNINGS they are dropped. */
+void request_warn(request *a, const char *code, const char *at);
 
 /* Memory that lives as long as the ask; NULL: there is none, and *error says so. */
-void *ask_memory(ask *a, size_t n, size_t each, api_error *error);
+void *request_memory(request *a, size_t n, size_t each, http_error *error);
 /* The same, taken over from elsewhere. false: no room; `block` was freed. */
-bool ask_keep(ask *a, void *block, api_error *error);
+bool request_keep(request *a, void *block, http_error *error);
 /* A terminated copy. */
-char *ask_copy(ask *a, str text, api_error *error);
+char *request_copy(request *a, str text, http_error *error);
 /* Parses JSON that the dialect wrote itself; the document lives as long as the ask. */
-const json_node *ask_made(ask *a, strbuf *json, api_error *error);
+const json_node *request_made(request *a, strbuf *json, http_error *error);
 
 /* The model that is called so; NULL: none is. */
-served *ask_find_model(const server *s, str name);
+served_model *request_find_model(const server *s, str name);
 
 /* Where the client has what is read from message number `index`: `rest` is ".content" or so. */
-enum { ASK_AT = 96 };
-void ask_message_at(const ask *a, size_t index, const char *rest, char at[ASK_AT]);
+enum { REQUEST_AT = 96 };
+void request_message_at(const request *a, size_t index, const char *rest, char at[REQUEST_AT]);
 /* Likewise for a tool of parsed.tools; `field` is a->names.tool_schema or so. */
-void ask_tool_at(const ask *a, size_t tool, const char *field, char at[ASK_AT]);
+void request_tool_at(const request *a, size_t tool, const char *field, char at[REQUEST_AT]);
 
 /* ---- the steps ---- */
 
 /* Writes a part of a message that shows a picture: its data in base64, and the name of the field
  * that it came in, for errors (says_at). */
-void ask_put_image(strbuf *out, const char *at, str data);
+void request_put_image(strbuf *out, const char *at, str data);
 /*
  * Which model answers, by a name as clients write it: served, think_word and known_model. Never
  * fails: without a name, and with one that nobody has, it is the first. Before everything else
  * that is read, since ranges of parameters depend on it.
  */
-void ask_choose(ask *a, str name);
+void request_choose(request *a, str name);
 /* The name in a body; `also_name`: as Ollama has it. */
-str ask_name_in(const json_node *body, bool also_name);
+str request_name_in(const json_node *body, bool also_name);
 /* Was it right to choose that one? An unknown name is an error, or a warning if any_model; *suffix
  * is the thinking setting behind a known one. */
-bool ask_model(ask *a, str *suffix, api_error *error);
+bool request_model(request *a, str *suffix, http_error *error);
 /* keep_alive: a duration, or seconds. */
-bool ask_keep_alive(ask *a, api_error *error);
+bool request_keep_alive(request *a, http_error *error);
 /*
  * Messages and tools from a body in OpenAI's form: the client's own or one that was made.
  * Refuses roles nobody knows, decides whether the last message is continued. Pictures are listed
  * in a->shown; who looks at them is answering.c.
  * `min_messages` 0: none at all is allowed.
  */
-bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error);
+bool request_conversation(request *a, const json_node *body, size_t min_messages,
+                          http_error *error);
 /* A part of the former: what messages show. */
-bool ask_media(ask *a, api_error *error);
+bool request_media(request *a, http_error *error);
 /* What is scored cannot show anything: refused if it does. */
-bool ask_no_media(const ask *a, api_error *error);
+bool request_no_media(const request *a, http_error *error);
 /* Everything was looked at: the conversation has its pictures. */
-void ask_media_seen(ask *a);
-void ask_media_fini(ask *a);
+void request_media_seen(request *a);
+void request_media_fini(request *a);
 /* tool_choice in the spelling of any dialect; `at` is its name. Absent is auto. */
-bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error *error);
+bool request_tool_choice(request *a, const json_node *choice, const char *at, http_error *error);
 /* The form of the answer. Each can be called once: a second form is an error. */
-bool ask_json_object(ask *a, const char *at, api_error *error);
-bool ask_json_schema(ask *a, const json_node *schema, const char *at, api_error *error);
+bool request_json_object(request *a, const char *at, http_error *error);
+bool request_json_schema(request *a, const json_node *schema, const char *at, http_error *error);
 /* response_format as OpenAI has it; Responses' text.format and Anthropic's output_config.format
  * are the same with the schema one level up. */
-bool ask_response_format(ask *a, const json_node *format, const char *at, api_error *error);
+bool request_response_format(request *a, const json_node *format, const char *at,
+                             http_error *error);
 /* json_schema, regex, choice, grammar and structured_outputs, which all dialects take. */
-bool ask_extra_formats(ask *a, api_error *error);
+bool request_extra_formats(request *a, http_error *error);
 /* The form of the answer or of a tool cannot be had: an error that names its field. Always false.
  */
-bool ask_form_refused(const ask *a, const chat_fault *fault, const mote_error *why,
-                      api_error *error);
+bool request_format_refused(const request *a, const chat_fault *fault, const mote_error *why,
+                            http_error *error);
 /* An answer failed while it was written: if the form that it was held to was too much, the error
  * names its field. */
-void ask_answer_failed(const ask *a, const mote_error *why, api_error *error);
+void request_answer_failed(const request *a, const mote_error *why, http_error *error);
 /* Thinking, after model, conversation and tools. */
 /* The server's own system message, if the conversation has none. After all that numbers messages.
  */
-bool ask_default_system(ask *a, api_error *error);
-bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error);
+bool request_default_system(request *a, http_error *error);
+bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_error *error);
 /* A string, strings, ids or arrays of ids, at most `max` of them, as prompts. */
-bool ask_prompts(ask *a, const json_node *node, const char *at, size_t max, api_error *error);
+bool request_prompts(request *a, const json_node *node, const char *at, size_t max,
+                     http_error *error);
 /* One prompt more, of text that lives as long as the ask. */
-bool ask_add_prompt(ask *a, str text, api_error *error);
+bool request_add_prompt(request *a, str text, http_error *error);
 
 #endif

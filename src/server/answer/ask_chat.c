@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask_chat.c - the conversation of an ask: messages, tools, whether to think. */
+/* request_chat.c - the conversation of an ask: messages, tools, whether to think. */
 #include "base/mem.h"
 #include "chat/limits.h"
 #include "server/answer/ask.h"
@@ -9,26 +9,26 @@
 
 /* ---- names ---- */
 
-void ask_message_at(const ask *a, size_t index, const char *rest, char at[ASK_AT])
+void request_message_at(const request *a, size_t index, const char *rest, char at[REQUEST_AT])
 {
     const json_node *node = json_node_first(a->messages);
     for (size_t i = 0; i < index && node != NULL; i++)
         node = json_node_next(node);
     const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
     if (said != NULL)
-        snprintf(at, ASK_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
+        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
     else
-        snprintf(at, ASK_AT, "%s[%zu]%s", a->names.messages, index, rest);
+        snprintf(at, REQUEST_AT, "%s[%zu]%s", a->names.messages, index, rest);
 }
 
 /* Tools of types that are left out count in the client's list. */
-void ask_tool_at(const ask *a, size_t tool, const char *field, char at[ASK_AT])
+void request_tool_at(const request *a, size_t tool, const char *field, char at[REQUEST_AT])
 {
     const json_node *node = json_node_first(a->tools);
     size_t index = 0;
     for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
         index++;
-    snprintf(at, ASK_AT, "%s[%zu].%s", a->names.tools, index, field);
+    snprintf(at, REQUEST_AT, "%s[%zu].%s", a->names.tools, index, field);
 }
 
 /* ---- messages ---- */
@@ -39,10 +39,10 @@ static bool is_readable(const chat_part *part)
            part->kind == CHAT_PART_VIDEO;
 }
 
-static bool check_messages(ask *a, api_error *error)
+static bool check_messages(request *a, http_error *error)
 {
     const chat_parsed *p = &a->parsed;
-    char at[ASK_AT];
+    char at[REQUEST_AT];
     for (size_t i = 0; i < p->request.n_messages; i++) {
         const chat_message *m = &p->messages[i];
         bool readable = true;
@@ -50,25 +50,26 @@ static bool check_messages(ask *a, api_error *error)
             readable = readable && is_readable(&m->parts[k]);
         if (m->role != CHAT_ROLE_UNKNOWN && !m->bad_content && readable)
             continue;
-        ask_message_at(a, i, m->role == CHAT_ROLE_UNKNOWN ? ".role" : ".content", at);
+        request_message_at(a, i, m->role == CHAT_ROLE_UNKNOWN ? ".role" : ".content", at);
         if (m->role == CHAT_ROLE_UNKNOWN)
-            return ask_wrong(error, at, "must be system, developer, user, assistant or tool");
+            return http_error_invalid(error, at,
+                                      "must be system, developer, user, assistant or tool");
         if (m->bad_content)
-            return ask_wrong(error, at, "must be a string or an array of parts");
-        return ask_unsupported(error, at, "a part of another type than text or image");
+            return http_error_invalid(error, at, "must be a string or an array of parts");
+        return http_error_unsupported(error, at, "a part of another type than text or image");
     }
     return true;
 }
 
 /* The reader of conversations says messages[2]: what. The client may call it otherwise. */
-static bool wrong_message(const ask *a, const mote_error *err, api_error *error)
+static bool wrong_message(const request *a, const mote_error *err, http_error *error)
 {
-    char at[ASK_AT];
+    char at[REQUEST_AT];
     size_t index;
     snprintf(at, sizeof at, "%s", a->names.messages);
-    ask_error_of(error, err);
+    http_error_from(error, err);
     if (sscanf(err->text, "messages[%zu]", &index) == 1) {
-        ask_message_at(a, index, "", at);
+        request_message_at(a, index, "", at);
         snprintf(error->text, sizeof error->text, "%s%s", at, strchr(err->text, ']') + 1);
     }
     snprintf(error->param, sizeof error->param, "%s", at);
@@ -96,34 +97,34 @@ static bool is_name(str name)
     return true;
 }
 
-static bool check_tools(ask *a, api_error *error)
+static bool check_tools(request *a, http_error *error)
 {
-    char at[ASK_AT];
+    char at[REQUEST_AT];
     for (size_t i = 0; i < a->parsed.request.n_tools; i++) {
         const json_node *tool = a->parsed.tools[i];
         const json_node *function = json_node_get(tool, "function");
         const json_node *parameters =
             json_node_get(function != NULL ? function : tool, "parameters");
-        ask_tool_at(a, i, a->names.tool_name, at);
+        request_tool_at(a, i, a->names.tool_name, at);
         if (!is_name(tool_name(tool)))
-            return ask_wrong(error, at, "must be 1 to 128 letters, digits, or _ . : -");
-        ask_tool_at(a, i, a->names.tool_schema, at);
+            return http_error_invalid(error, at, "must be 1 to 128 letters, digits, or _ . : -");
+        request_tool_at(a, i, a->names.tool_schema, at);
         if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
             !json_node_is(parameters, JSON_IS_OBJECT))
-            return ask_wrong(error, at, "must be a JSON schema");
+            return http_error_invalid(error, at, "must be a JSON schema");
     }
     for (uint32_t i = 0; i < a->parsed.tools_left_out; i++) {
         const str type = json_node_text(json_node_get(a->parsed.left_out[i], "type"));
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)(type.n < 63 ? type.n : 63), type.p);
-        ask_warn(a, "tool_type_ignored", name);
+        request_warn(a, "tool_type_ignored", name);
     }
     return true;
 }
 
 /* ---- the conversation ---- */
 
-static void find_user_text(ask *a)
+static void find_user_text(request *a)
 {
     const chat_request *q = &a->parsed.request;
     for (size_t i = q->n_messages; i > 0; i--) {
@@ -137,7 +138,7 @@ static void find_user_text(ask *a)
 }
 
 /* Settings of the template that ours does not have. */
-static void warn_of_settings(ask *a)
+static void warn_of_settings(request *a)
 {
     static const char *const known[] = {"enable_thinking",       "add_vision_id",
                                         "add_generation_prompt", "thinking_budget",
@@ -151,30 +152,31 @@ static void warn_of_settings(ask *a)
             ours = ours || str_is(json_node_name(s), known[i]);
         snprintf(at, sizeof at, "/chat_template_kwargs/%.60s", json_node_name(s).p);
         if (!ours)
-            ask_warn(a, "unknown_field", at);
+            request_warn(a, "unknown_field", at);
     }
 }
 
-bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_error *error)
+bool request_conversation(request *a, const json_node *body, size_t min_messages, http_error *error)
 {
-    static const ask_names usual = {"messages", "tools", "function.name", "function.parameters"};
+    static const request_names usual = {"messages", "tools", "function.name",
+                                        "function.parameters"};
     mote_error err;
     if (a->names.messages == NULL)
         a->names = usual;
     a->messages = json_node_get(body, "messages");
     a->tools = json_node_get(body, "tools");
     if (json_node_size(a->messages) < min_messages) {
-        ask_wrong(error, a->names.messages, "must hold at least one message");
+        http_error_invalid(error, a->names.messages, "must hold at least one message");
         error->code = a->messages == NULL ? "missing_field" : error->code;
         return false;
     }
     if (json_node_size(a->tools) > CHAT_MAX_TOOLS)
-        return ask_wrong(error, a->names.tools, "are %zu, more than %d",
-                         (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
+        return http_error_invalid(error, a->names.tools, "are %zu, more than %d",
+                                  (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
     if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK)
         return wrong_message(a, &err, error);
     a->parsed.request.no_generation_prompt = false;
-    if (!check_messages(a, error) || !ask_media(a, error) || !check_tools(a, error))
+    if (!check_messages(a, error) || !request_media(a, error) || !check_tools(a, error))
         return false;
     const size_t n = a->parsed.request.n_messages;
     const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
@@ -183,7 +185,7 @@ bool ask_conversation(ask *a, const json_node *body, size_t min_messages, api_er
     find_user_text(a);
     warn_of_settings(a);
     if (a->parsed.odd_arguments > 0)
-        ask_warn(a, "arguments_not_json", a->names.messages);
+        request_warn(a, "arguments_not_json", a->names.messages);
     return true;
 }
 
@@ -195,18 +197,18 @@ static bool has_system(const chat_request *q)
     return false;
 }
 
-bool ask_default_system(ask *a, api_error *error)
+bool request_default_system(request *a, http_error *error)
 {
     chat_request *q = &a->parsed.request;
     const size_t n = q->n_messages;
     if (a->settings->system == NULL || has_system(q))
         return true;
-    chat_part *part = ask_memory(a, 1, sizeof *part, error);
+    chat_part *part = request_memory(a, 1, sizeof *part, error);
     if (part == NULL)
         return false;
     chat_message *messages = mem_resize(a->parsed.messages, n, n + 1, sizeof *messages);
     if (messages == NULL) {
-        ask_no_memory(error);
+        http_error_no_memory(error);
         return false;
     }
     *part = (chat_part){.kind = CHAT_PART_TEXT, .text = str_of(a->settings->system)};
@@ -219,7 +221,7 @@ bool ask_default_system(ask *a, api_error *error)
 
 /* ---- tool_choice ---- */
 
-static bool find_tool(const ask *a, str name, size_t *at)
+static bool find_tool(const request *a, str name, size_t *at)
 {
     for (size_t i = 0; i < a->parsed.request.n_tools; i++)
         if (str_eq(tool_name(a->parsed.tools[i]), name)) {
@@ -229,19 +231,19 @@ static bool find_tool(const ask *a, str name, size_t *at)
     return false;
 }
 
-static bool choose_named(ask *a, const json_node *choice, const char *at, api_error *error)
+static bool choose_named(request *a, const json_node *choice, const char *at, http_error *error)
 {
     size_t tool;
     const str name = tool_name(choice);
     if (!find_tool(a, name, &tool))
-        return ask_wrong(error, at, "names a tool that is not there: %.*s", STR_ARG(name));
+        return http_error_invalid(error, at, "names a tool that is not there: %.*s", STR_ARG(name));
     a->answer.tool_choice = MOTE_TOOLS_NAMED;
-    a->answer.tool_name = ask_copy(a, name, error);
+    a->answer.tool_name = request_copy(a, name, error);
     return a->answer.tool_name != NULL;
 }
 
 /* Is this the type of a tool that others offer and we do not? */
-static bool was_left_out(const ask *a, str type)
+static bool was_left_out(const request *a, str type)
 {
     for (uint32_t i = 0; i < a->parsed.tools_left_out; i++)
         if (str_eq(json_node_text(json_node_get(a->parsed.left_out[i], "type")), type))
@@ -249,7 +251,7 @@ static bool was_left_out(const ask *a, str type)
     return false;
 }
 
-static bool choose_mode(ask *a, str mode, const char *at, api_error *error)
+static bool choose_mode(request *a, str mode, const char *at, http_error *error)
 {
     if (str_is(mode, "auto"))
         return true;
@@ -260,39 +262,40 @@ static bool choose_mode(ask *a, str mode, const char *at, api_error *error)
     if (was_left_out(a, mode)) /* warned of already */
         return true;
     if (!str_is(mode, "required") && !str_is(mode, "any"))
-        return ask_wrong(error, at, "must be auto, none, required, or name a tool");
+        return http_error_invalid(error, at, "must be auto, none, required, or name a tool");
     a->answer.tool_choice = MOTE_TOOLS_REQUIRED;
     /* every tool was of a type that is left out: then it goes without */
     if (a->parsed.request.n_tools > 0)
         return true;
     a->answer.tool_choice = MOTE_TOOLS_AUTO;
     return a->parsed.tools_left_out > 0 ||
-           ask_wrong(error, at, "wants a call, and there are no tools");
+           http_error_invalid(error, at, "wants a call, and there are no tools");
 }
 
 /* All tools stay in the prompt, so that what was read of it stays of use. */
-static bool choose_allowed(ask *a, const json_node *choice, const char *at, api_error *error)
+static bool choose_allowed(request *a, const json_node *choice, const char *at, http_error *error)
 {
     const json_node *inner = json_node_get(choice, "allowed_tools");
     const json_node *from = inner != NULL ? inner : choice;
     const json_node *mode = json_node_get(from, "mode");
     const json_node *tools = json_node_get(from, "tools");
     if (!json_node_is(tools, JSON_IS_ARRAY))
-        return ask_wrong(error, at, "allows tools without saying which");
-    a->tool_allowed = ask_memory(a, a->parsed.request.n_tools + 1, sizeof *a->tool_allowed, error);
+        return http_error_invalid(error, at, "allows tools without saying which");
+    a->tool_allowed =
+        request_memory(a, a->parsed.request.n_tools + 1, sizeof *a->tool_allowed, error);
     if (a->tool_allowed == NULL)
         return false;
     for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t)) {
         size_t tool;
         if (!find_tool(a, tool_name(t), &tool))
-            return ask_wrong(error, at, "names a tool that is not there: %.*s",
-                             STR_ARG(tool_name(t)));
+            return http_error_invalid(error, at, "names a tool that is not there: %.*s",
+                                      STR_ARG(tool_name(t)));
         a->tool_allowed[tool] = true;
     }
     return mode == NULL || choose_mode(a, json_node_text(mode), at, error);
 }
 
-bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error *error)
+bool request_tool_choice(request *a, const json_node *choice, const char *at, http_error *error)
 {
     const str type = json_node_text(json_node_get(choice, "type"));
     if (choice == NULL || json_node_is(choice, JSON_IS_NULL))
@@ -300,7 +303,7 @@ bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error 
     if (json_node_is(choice, JSON_IS_STRING))
         return choose_mode(a, json_node_text(choice), at, error);
     if (!json_node_is(choice, JSON_IS_OBJECT))
-        return ask_wrong(error, at, "must be a string or an object");
+        return http_error_invalid(error, at, "must be a string or an object");
     if (json_node_truth(json_node_get(choice, "disable_parallel_tool_use")))
         a->answer.one_call = true;
     if (str_is(type, "allowed_tools"))
@@ -313,7 +316,7 @@ bool ask_tool_choice(ask *a, const json_node *choice, const char *at, api_error 
 /* ---- thinking ---- */
 
 /* The switch was for us: the last part of the user's last message loses it. */
-static void remove_switch(ask *a)
+static void remove_switch(request *a)
 {
     chat_parsed *p = &a->parsed;
     for (size_t i = p->request.n_messages; i > 0; i--) {
@@ -324,17 +327,17 @@ static void remove_switch(ask *a)
         part->text = chat_think_without_switch(part->text);
         break;
     }
-    ask_warn(a, "soft_switch", a->names.messages);
+    request_warn(a, "soft_switch", a->names.messages);
 }
 
-bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *error)
+bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_error *error)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
     const server_options *o = a->settings;
     const str question = o->no_soft_switch ? (str){0} : a->user_text;
     mote_error err;
     if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
-        ask_error_of(error, &err);
+        http_error_from(error, &err);
         if (err.status == MOTE_E_ARG) /* its text begins with the field */
             snprintf(error->param, sizeof error->param, "%.*s", (int)strcspn(err.text, " "),
                      err.text);
@@ -347,7 +350,7 @@ bool ask_thinking(ask *a, chat_dialect dialect, str model_suffix, api_error *err
             a->think.budget = o->think_budget;
     }
     if (a->think.conflict)
-        ask_warn(a, "thinking_conflict", a->think.source);
+        request_warn(a, "thinking_conflict", a->think.source);
     if (a->think.soft_switch)
         remove_switch(a);
     if (a->parsed.request.continue_last) {

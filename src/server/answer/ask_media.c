@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask_media.c - pictures and films of a conversation: what is to be looked at, and how closely. */
+/* request_media.c - pictures and films of a conversation: what is to be looked at, and how closely.
+ */
 #include "base/mem.h"
 #include "media/fit.h"
 #include "server/answer/ask.h"
@@ -18,34 +19,35 @@ static bool begins(str text, const char *with)
 /* ---- where it comes from ---- */
 
 /* A data: URL, or its data alone. */
-static bool read_source(str text, const char *at, str *out, api_error *error)
+static bool read_source(str text, const char *at, str *out, http_error *error)
 {
     static const char mark[] = ";base64";
     const size_t n = sizeof mark - 1;
     if (begins(text, "http://") || begins(text, "https://") || begins(text, "file:"))
-        return ask_refuse(error, at, "image_url_not_allowed",
-                          "has a picture to be fetched: send it as a data: URL");
+        return http_error_refused(error, at, "image_url_not_allowed",
+                                  "has a picture to be fetched: send it as a data: URL");
     *out = text;
     if (text.n == 0)
-        return ask_refuse(error, at, "image_parse_error",
-                          "has a picture without data: send it as a data: URL");
+        return http_error_refused(error, at, "image_parse_error",
+                                  "has a picture without data: send it as a data: URL");
     if (!begins(text, "data:"))
         return true;
     const char *comma = memchr(text.p, ',', text.n);
     const size_t head = comma != NULL ? (size_t)(comma - text.p) : 0;
     if (head < n || strncasecmp(comma - n, mark, n) != 0)
-        return ask_refuse(error, at, "image_parse_error", "has a data: URL that is not base64");
+        return http_error_refused(error, at, "image_parse_error",
+                                  "has a data: URL that is not base64");
     *out = (str){comma + 1, text.n - head - 1};
     return true;
 }
 
 /* A film picture by picture. */
-static bool read_frames(ask *a, const json_node *frames, sight_item *item, api_error *error)
+static bool read_frames(request *a, const json_node *frames, vision_item *item, http_error *error)
 {
     const size_t n = json_node_size(frames);
     if (n < 1 || n > MEDIA_FRAMES_MAX)
-        return ask_wrong(error, item->at, "must have 1 to %d frames", MEDIA_FRAMES_MAX);
-    str *list = ask_memory(a, n, sizeof *list, error);
+        return http_error_invalid(error, item->at, "must have 1 to %d frames", MEDIA_FRAMES_MAX);
+    str *list = request_memory(a, n, sizeof *list, error);
     if (list == NULL)
         return false;
     item->frames = list;
@@ -53,42 +55,42 @@ static bool read_frames(ask *a, const json_node *frames, sight_item *item, api_e
         char at[128];
         snprintf(at, sizeof at, "%s.frames[%zu]", item->at, item->n_frames);
         if (!json_node_is(f, JSON_IS_STRING))
-            return ask_wrong(error, at, "must be a picture as a data: URL");
+            return http_error_invalid(error, at, "must be a picture as a data: URL");
         if (!read_source(json_node_text(f), at, &list[item->n_frames++], error))
             return false;
     }
     return true;
 }
 
-static bool read_film(ask *a, const json_node *node, sight_item *item, api_error *error)
+static bool read_video(request *a, const json_node *node, vision_item *item, http_error *error)
 {
     const json_node *frames = json_node_get(node, "frames");
-    a->film_fps = 0;
-    if (!params_read(a, node, PARAM_IN_FILM, item->at, &(param_limits){0}, error))
+    a->video_fps = 0;
+    if (!params_read(a, node, PARAM_IN_VIDEO, item->at, &(param_limits){0}, error))
         return false;
-    item->fps = a->film_fps;
+    item->fps = a->video_fps;
     if (json_node_is(frames, JSON_IS_ARRAY))
         return read_frames(a, frames, item, error);
     return read_source(item->part->text, item->at, &item->text, error);
 }
 
-void ask_put_image(strbuf *out, const char *at, str data)
+void request_put_image(strbuf *out, const char *at, str data)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "type", "image_url");
-    jp_key_text(out, "at", at);
-    jp_key_str(out, "image_url", data);
-    jp_close(out, '}');
+    jw_open(out, '{');
+    jw_key_text(out, "type", "image_url");
+    jw_key_text(out, "at", at);
+    jw_key_str(out, "image_url", data);
+    jw_close(out, '}');
 }
 
 /* ---- how closely ---- */
 
-static bool read_detail(const json_node *node, const char *at, uint32_t *tokens, api_error *error)
+static bool read_detail(const json_node *node, const char *at, uint32_t *tokens, http_error *error)
 {
     static const struct {
         const char *name;
         uint32_t tokens; /* 0: as usual */
-    } levels[] = {{"auto", 0}, {"low", 256}, {"high", 2048}, {"original", MOTE_PICTURE_TOKENS}};
+    } levels[] = {{"auto", 0}, {"low", 256}, {"high", 2048}, {"original", MOTE_IMAGE_MAX_TOKENS}};
     const json_node *detail = json_node_get(node, "detail");
     if (detail == NULL)
         detail = json_node_get(json_node_get(node, "image_url"), "detail");
@@ -99,14 +101,14 @@ static bool read_detail(const json_node *node, const char *at, uint32_t *tokens,
             *tokens = levels[i].tokens > 0 ? levels[i].tokens : *tokens;
             return true;
         }
-    return ask_wrong(error, at, "has a detail that is not auto, low, high or original");
+    return http_error_invalid(error, at, "has a detail that is not auto, low, high or original");
 }
 
 /* What the whole request says is more exact than a word. */
-static bool read_tokens(ask *a, const json_node *node, const char *at, uint32_t *out,
-                        api_error *error)
+static bool read_tokens(request *a, const json_node *node, const char *at, uint32_t *out,
+                        http_error *error)
 {
-    const sight_options *o = sight_settings(a->sight);
+    const vision_service_options *o = vision_service_settings(a->vision);
     *out = o->tokens;
     if (!read_detail(node, at, out, error))
         return false;
@@ -116,24 +118,25 @@ static bool read_tokens(ask *a, const json_node *node, const char *at, uint32_t 
         *out = a->image_tokens;
     if (*out > o->most_tokens) {
         *out = o->most_tokens;
-        ask_warn(a, "image_tokens_capped", at);
+        request_warn(a, "image_tokens_capped", at);
     }
     return true;
 }
 
 /* ---- all of them ---- */
 
-static bool add(ask *a, const json_node *node, chat_part *part, const char *at, api_error *error)
+static bool add(request *a, const json_node *node, chat_part *part, const char *at,
+                http_error *error)
 {
-    sight_item *item = &a->shown[a->n_shown];
-    *item = (sight_item){.film = part->kind == CHAT_PART_VIDEO, .part = part};
+    vision_item *item = &a->shown[a->n_shown];
+    *item = (vision_item){.video = part->kind == CHAT_PART_VIDEO, .part = part};
     snprintf(item->at, sizeof item->at, "%s", at);
-    if (item->film ? !read_film(a, node, item, error)
-                   : !read_source(part->text, at, &item->text, error))
+    if (item->video ? !read_video(a, node, item, error)
+                    : !read_source(part->text, at, &item->text, error))
         return false;
-    if (a->sight == NULL)
-        return ask_refuse(error, at, "no_vision",
-                          "has a picture or video, and the model reads text only");
+    if (a->vision == NULL)
+        return http_error_refused(error, at, "no_vision",
+                                  "has a picture or video, and the model reads text only");
     if (!read_tokens(a, node, at, &item->tokens, error))
         return false;
     a->n_shown++;
@@ -154,17 +157,17 @@ static size_t count(const chat_request *q)
     return n;
 }
 
-static bool add_of_message(ask *a, size_t index, const json_node *message, api_error *error)
+static bool add_of_message(request *a, size_t index, const json_node *message, http_error *error)
 {
     const chat_message *m = &a->parsed.messages[index];
     const json_node *node = json_node_first(json_node_get(message, "content"));
     for (size_t k = 0; k < m->n_parts && node != NULL; k++, node = json_node_next(node)) {
-        char at[ASK_AT];
+        char at[REQUEST_AT];
         const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
         chat_part *part = &a->parsed.parts[m->parts - a->parsed.parts + (ptrdiff_t)k];
         if (!is_shown(part))
             continue;
-        ask_message_at(a, index, ".content", at);
+        request_message_at(a, index, ".content", at);
         if (said != NULL)
             snprintf(at, sizeof at, "%.*s", STR_ARG(json_node_text(said)));
         if (!add(a, node, part, at, error))
@@ -173,16 +176,16 @@ static bool add_of_message(ask *a, size_t index, const json_node *message, api_e
     return true;
 }
 
-bool ask_media(ask *a, api_error *error)
+bool request_media(request *a, http_error *error)
 {
     const size_t n = count(&a->parsed.request);
     const json_node *message = json_node_first(a->messages);
     if (n == 0)
         return true;
-    if (a->sight != NULL && n > sight_settings(a->sight)->pictures)
-        return ask_wrong(error, a->names.messages, "hold more than %u pictures and videos",
-                         (unsigned)sight_settings(a->sight)->pictures);
-    a->shown = ask_memory(a, n, sizeof *a->shown, error);
+    if (a->vision != NULL && n > vision_service_settings(a->vision)->images)
+        return http_error_invalid(error, a->names.messages, "hold more than %u pictures and videos",
+                                  (unsigned)vision_service_settings(a->vision)->images);
+    a->shown = request_memory(a, n, sizeof *a->shown, error);
     if (a->shown == NULL)
         return false;
     for (size_t i = 0; i < a->parsed.request.n_messages; i++, message = json_node_next(message))
@@ -193,22 +196,22 @@ bool ask_media(ask *a, api_error *error)
     return true;
 }
 
-bool ask_no_media(const ask *a, api_error *error)
+bool request_no_media(const request *a, http_error *error)
 {
     return a->n_shown == 0 ||
-           ask_unsupported(error, a->shown[0].at, "a score or rank of pictures and videos");
+           http_error_unsupported(error, a->shown[0].at, "a score or rank of pictures and videos");
 }
 
-void ask_media_seen(ask *a)
+void request_media_seen(request *a)
 {
     for (size_t i = 0; i < a->n_shown; i++)
         a->shown[i].part->media = &a->shown[i].seen->media;
 }
 
-void ask_media_fini(ask *a)
+void request_media_fini(request *a)
 {
     for (size_t i = 0; i < a->n_shown; i++)
         if (a->shown[i].seen != NULL)
-            sight_release(a->sight, a->shown[i].seen);
+            image_cache_release(a->vision, a->shown[i].seen);
     a->n_shown = 0;
 }

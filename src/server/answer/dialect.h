@@ -18,29 +18,29 @@ typedef struct dialect {
     unsigned place;           /* PARAM_IN_*: its rows of the table */
     bool tells_full;          /* a client like Codex hears of a full context inside a stream */
     /* Pool thread. The body is an object and the table has been applied; false: *error says why. */
-    bool (*read)(ask *a, api_error *error);
+    bool (*read)(request *a, http_error *error);
     /* The rest on the loop. In place of all that follows: the prompts are rendered, and that is
      * what was asked for, always if there is no `end`, else if ask.prompt_only. Must end with
-     * answering_reply. NULL: it goes on. */
-    void (*rendered)(answering *w);
+     * generation_reply. NULL: it goes on. */
+    void (*rendered)(generation *w);
     /* The first thing a stream says, before anything is read. May be NULL. */
-    void (*begin)(answering *w);
+    void (*begin)(generation *w);
     /* Content, reasoning and calls of a stream. A call is the choice's `open` from its start on;
      * told of its end or its cancellation, it is the last of `calls` or of `lost`.
      * Log-probabilities that belong to content are the choice's tokens from `told` on. */
-    void (*event)(answering *w, choice *c, const chat_event *event);
+    void (*event)(generation *w, choice *c, const chat_event *event);
     /* A second has passed without a word; `silent` seconds since the last event of its own. */
-    void (*waiting)(answering *w, const sched_where *where, double silent);
+    void (*waiting)(generation *w, const sched_job_status *where, double silent);
     /* Of a stream; may be NULL. */
-    void (*choice_over)(answering *w, choice *c);
+    void (*choice_over)(generation *w, choice *c);
     /* All choices are over: the end of the stream; or the whole reply, which ends with
-     * answering_reply or answering_fail and is printed on a thread of the pool. */
-    void (*end)(answering *w);
+     * generation_reply or generation_fail and is printed on a thread of the pool. */
+    void (*end)(generation *w);
     /* The stream has begun and cannot go on; it is ended afterwards. */
-    void (*broken)(answering *w, const api_error *error);
+    void (*broken)(generation *w, const http_error *error);
 } dialect;
 
 /* Reads, submits and answers; what routes call. */
-void answering_start(exchange *x, const dialect *d);
+void generation_start(exchange *x, const dialect *d);
 
 #endif

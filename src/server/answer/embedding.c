@@ -25,16 +25,16 @@ float *embedding_unit(const float *from, size_t n)
 
 void embedding_put(const float *vector, size_t n, strbuf *out)
 {
-    jp_open(out, '[');
+    jw_open(out, '[');
     for (size_t i = 0; i < n; i++)
-        jp_float(out, vector[i]);
-    jp_close(out, ']');
+        jw_float(out, vector[i]);
+    jw_close(out, ']');
 }
 
 /* Floats stand in memory as base/os.h asserts: the lowest byte first. */
 void embedding_put_base64(const float *vector, size_t n, strbuf *out)
 {
-    jp_raw(out, str_of("\""));
+    jw_raw(out, str_of("\""));
     base64_put(out, (str){(const char *)vector, n * sizeof *vector}, false);
     strbuf_byte(out, '"');
 }

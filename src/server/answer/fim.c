@@ -32,18 +32,18 @@ static void add(ids *b, str text, unsigned flags)
 }
 
 /* A mark must be one token, or the model was never shown any. */
-static bool add_mark(ids *b, const char *mark, api_error *error)
+static bool add_mark(ids *b, const char *mark, http_error *error)
 {
     const size_t before = b->n;
     add(b, str_of(mark), MOTE_TEXT_CONTROL);
     if (b->failed)
-        return ask_no_memory(error);
+        return http_error_no_memory(error);
     if (b->n != before + 1)
-        return ask_unsupported(error, "suffix", "filling a gap with this model");
+        return http_error_unsupported(error, "suffix", "filling a gap with this model");
     return true;
 }
 
-static bool add_files(ids *b, const json_node *extra, api_error *error)
+static bool add_files(ids *b, const json_node *extra, http_error *error)
 {
     for (const json_node *f = json_node_first(extra); f != NULL; f = json_node_next(f)) {
         const str name = json_node_text(json_node_get(f, "filename"));
@@ -57,7 +57,7 @@ static bool add_files(ids *b, const json_node *extra, api_error *error)
     return json_node_size(extra) == 0 || add_mark(b, "<|file_sep|>", error);
 }
 
-static bool add_gap(ids *b, str before, str after, const json_node *extra, api_error *error)
+static bool add_gap(ids *b, str before, str after, const json_node *extra, http_error *error)
 {
     if (!add_files(b, extra, error) || !add_mark(b, "<|fim_prefix|>", error))
         return false;
@@ -68,10 +68,10 @@ static bool add_gap(ids *b, str before, str after, const json_node *extra, api_e
     return add_mark(b, "<|fim_middle|>", error);
 }
 
-bool fim_add_prompt(ask *a, str before, str after, const json_node *extra, api_error *error)
+bool fim_add_prompt(request *a, str before, str after, const json_node *extra, http_error *error)
 {
-    ids b = {.model = served_kit(a->served)->model};
-    if (!add_gap(&b, before, after, extra, error) || !ask_add_prompt(a, (str){"", 0}, error)) {
+    ids b = {.model = served_model_chat_context(a->served)->model};
+    if (!add_gap(&b, before, after, extra, error) || !request_add_prompt(a, (str){"", 0}, error)) {
         mem_free(b.p);
         return false;
     }

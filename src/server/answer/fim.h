@@ -7,6 +7,6 @@
 
 /* A prompt more. `extra` is NULL or an array of {filename, text} that stand before it, as files
  * of the same project. */
-bool fim_add_prompt(ask *a, str before, str after, const json_node *extra, api_error *error);
+bool fim_add_prompt(request *a, str before, str after, const json_node *extra, http_error *error);
 
 #endif

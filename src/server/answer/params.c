@@ -14,18 +14,18 @@ enum { MAX_ROWS = 256 };
 
 /* One call of params_read. */
 typedef struct reading {
-    ask *a;
+    request *a;
     unsigned place;
     const char *under;
     const param_limits *limits;
-    api_error *error;
+    http_error *error;
 } reading;
 
-param_limits param_limits_of(const served *m)
+param_limits param_limits_of(const served_model *m)
 {
     mote_model_info info;
-    mote_model_describe(served_model(m), &info);
-    return (param_limits){.vocabulary = info.vocabulary, .context = served_context(m)};
+    mote_model_describe(served_model_weights(m), &info);
+    return (param_limits){.vocabulary = info.vocabulary, .context = served_model_context(m)};
 }
 
 static double end_of(double end, const param_limits *limits)
@@ -39,7 +39,7 @@ static double end_of(double end, const param_limits *limits)
 
 static bool wrong(const reading *r, const char *name, const char *what)
 {
-    api_error *e = r->error;
+    http_error *e = r->error;
     const bool inside = r->under[0] != 0;
     if (r->place == PARAM_IN_OLLAMA_OPTIONS)
         api_error_set(e, API_E_INVALID, "invalid_value", "option \"%s\" %s", name, what);
@@ -108,7 +108,7 @@ static bool read_max_tokens(const reading *r, const param *p, const json_node *n
         return false;
     r->a->no_answer = n == 0;
     if (n > (double)r->limits->context) {
-        ask_warn(r->a, "max_tokens_capped", p->name);
+        request_warn(r->a, "max_tokens_capped", p->name);
         n = (double)r->limits->context;
     }
     r->a->answer.max_tokens = n > 0 ? (uint32_t)n : 0;
@@ -121,7 +121,7 @@ static bool read_context(const reading *r, const param *p, const json_node *node
     if (!read_integer(r, p, node, &n))
         return false;
     if (n > (double)r->limits->context)
-        ask_warn(r->a, "context_capped", p->name);
+        request_warn(r->a, "context_capped", p->name);
     else
         r->a->context_limit = (uint64_t)n;
     return true;
@@ -148,7 +148,7 @@ static bool read_stop(const reading *r, const param *p, const json_node *node)
     const size_t n = many ? json_node_size(node) : 1;
     if (n > MOTE_CHAT_STOPS)
         return wrong(r, p->name, "has more than 16 strings");
-    const char **stop = ask_memory(r->a, n, sizeof *stop, r->error);
+    const char **stop = request_memory(r->a, n, sizeof *stop, r->error);
     if (stop == NULL)
         return false;
     o->stop = stop;
@@ -196,9 +196,9 @@ static bool read_bias(const reading *r, const param *p, const json_node *node)
     if (!pairs && !json_node_is(node, JSON_IS_OBJECT))
         return wrong_type(r, p, "object");
     const size_t n = json_node_size(node);
-    if (n > ASK_MAX_BIAS)
+    if (n > REQUEST_MAX_BIAS)
         return wrong(r, p->name, "has more than 1024 entries");
-    mote_bias *bias = ask_memory(r->a, n, sizeof *bias, r->error);
+    mote_bias *bias = request_memory(r->a, n, sizeof *bias, r->error);
     if (bias == NULL)
         return false;
     size_t at = 0;
@@ -278,7 +278,7 @@ static bool read_unused(const reading *r, const param *p, const json_node *node)
     if (!read_number(r, p, node, &x))
         return false;
     if (x != p->neutral)
-        ask_warn(r->a, "field_without_effect", p->name);
+        request_warn(r->a, "field_without_effect", p->name);
     return true;
 }
 
@@ -333,14 +333,14 @@ static bool read_field(const reading *r, const param *p, const json_node *node)
     case PARAM_WINDOW: return read_window(r, p, node);
     case PARAM_UNUSED: return read_unused(r, p, node);
     case PARAM_IGNORED: return true;
-    case PARAM_WARNED: ask_warn(r->a, "ignored_field", p->name); return true;
+    case PARAM_WARNED: request_warn(r->a, "ignored_field", p->name); return true;
     case PARAM_OTHER:
         return (p->types >> json_node_kind(node) & 1) != 0 ||
                wrong_type(r, p, type_names(p->types));
     case PARAM_REFUSED:
         if (json_node_is(node, JSON_IS_BOOL) && !json_node_truth(node))
             return true;
-        return ask_unsupported(r->error, p->name, p->name);
+        return http_error_unsupported(r->error, p->name, p->name);
     default: return read_plain(r, p, node);
     }
 }
@@ -364,7 +364,7 @@ static bool unknown(const reading *r, str name)
     snprintf(text, sizeof text, "/%s%s%.*s", r->under, r->under[0] != 0 ? "/" : "",
              (int)(name.n < 60 ? name.n : 60), name.p);
     if (!r->a->strict) {
-        ask_warn(r->a, "unknown_field", text);
+        request_warn(r->a, "unknown_field", text);
         return true;
     }
     api_error_set(r->error, API_E_INVALID, "unknown_field", "%s is a field nobody knows here",
@@ -384,8 +384,8 @@ static bool given_before(const json_node *const *given, size_t row)
     return false;
 }
 
-bool params_read(ask *a, const json_node *object, unsigned place, const char *under,
-                 const param_limits *limits, api_error *error)
+bool params_read(request *a, const json_node *object, unsigned place, const char *under,
+                 const param_limits *limits, http_error *error)
 {
     const reading r = {a, place, under, limits, error};
     const json_node *given[MAX_ROWS] = {0};
@@ -402,7 +402,7 @@ bool params_read(ask *a, const json_node *object, unsigned place, const char *un
     for (row = 0; (p = param_at(row)) != NULL; row++) {
         if (given[row] == NULL)
             continue;
-        const ask before = *a;
+        const request before = *a;
         if (!read_field(&r, p, given[row]))
             return false;
         if (given_before(given, row)) { /* checked, and that is all */
@@ -414,16 +414,17 @@ bool params_read(ask *a, const json_node *object, unsigned place, const char *un
     return true;
 }
 
-bool params_settle(ask *a, api_error *error)
+bool params_settle(request *a, http_error *error)
 {
     const uint32_t most = a->answer.max_tokens;
     if (most > 0 && a->min_tokens > most)
-        return ask_wrong(error, "min_tokens", "is more than max_tokens, %u", (unsigned)most);
+        return http_error_invalid(error, "min_tokens", "is more than max_tokens, %u",
+                                  (unsigned)most);
     if (a->no_repetition)
         a->answer.sampling.repetition = 1;
     if (!a->has_seed) {
         uint32_t seed; /* short enough for every reader of JSON, and for people */
-        if (!answering_random(&seed, sizeof seed)) {
+        if (!os_random(&seed, sizeof seed)) {
             api_error_set(error, API_E_INTERNAL, "internal_error",
                           "the system has no random numbers");
             return false;

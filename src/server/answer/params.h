@@ -27,7 +27,7 @@ enum {
     PARAM_IN_INFILL = 1024,
     PARAM_IN_SCORE = 2048,
     PARAM_IN_RERANK = 4096,
-    PARAM_IN_FILM = 8192, /* a part of a message that shows one */
+    PARAM_IN_VIDEO = 8192, /* a part of a message that shows one */
 
     PARAM_IN_OPENAI = PARAM_IN_CHAT | PARAM_IN_COMPLETIONS | PARAM_IN_RESPONSES,
     PARAM_IN_OLLAMA = PARAM_IN_OLLAMA_CHAT | PARAM_IN_OLLAMA_GENERATE,
@@ -97,17 +97,17 @@ typedef struct param_limits {
     uint64_t context;
 } param_limits;
 
-param_limits param_limits_of(const served *m);
+param_limits param_limits_of(const served_model *m);
 
 /*
  * Reads the fields of `object` that the table has for `place`. `under` is what its pointers begin
  * with: "" at the top, "options" inside. null is absent. Unknown fields are warned of, or
  * refused if the ask is strict.
  */
-bool params_read(ask *a, const json_node *object, unsigned place, const char *under,
-                 const param_limits *limits, api_error *error);
+bool params_read(request *a, const json_node *object, unsigned place, const char *under,
+                 const param_limits *limits, http_error *error);
 /* Decides what nobody said: the seed. After all params_read. */
-bool params_settle(ask *a, api_error *error);
+bool params_settle(request *a, http_error *error);
 
 /* The table for people, as Markdown, and for tests, as JSON. */
 void params_print(strbuf *out);

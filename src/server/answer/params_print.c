@@ -22,7 +22,7 @@ static const struct {
     {PARAM_IN_INFILL, "infill"},
     {PARAM_IN_SCORE, "score"},
     {PARAM_IN_RERANK, "rerank"},
-    {PARAM_IN_FILM, "film part"},
+    {PARAM_IN_VIDEO, "film part"},
 };
 enum { N_PLACES = sizeof places / sizeof *places };
 
@@ -120,38 +120,38 @@ void params_print(strbuf *out)
 
 static void put_limit(strbuf *out, const char *key, double end)
 {
-    jp_key(out, key);
+    jw_key(out, key);
     if (end == PARAM_VOCABULARY || end == PARAM_POSITIONS)
-        jp_text(out, end == PARAM_VOCABULARY ? "vocabulary" : "context");
+        jw_text(out, end == PARAM_VOCABULARY ? "vocabulary" : "context");
     else
-        jp_double(out, end);
+        jw_double(out, end);
 }
 
 void params_print_json(strbuf *out)
 {
     const param *p;
-    jp_open(out, '[');
+    jw_open(out, '[');
     for (size_t i = 0; (p = param_at(i)) != NULL; i++) {
         strbuf types = {0};
-        jp_open(out, '{');
-        jp_key_text(out, "name", p->name);
-        jp_key(out, "in");
-        jp_open(out, '[');
+        jw_open(out, '{');
+        jw_key_text(out, "name", p->name);
+        jw_key(out, "in");
+        jw_open(out, '[');
         for (size_t k = 0; k < N_PLACES; k++)
             if ((p->in & places[k].place) != 0)
-                jp_text(out, places[k].name);
-        jp_close(out, ']');
+                jw_text(out, places[k].name);
+        jw_close(out, ']');
         put_types(&types, p);
-        jp_key_str(out, "type", strbuf_view(&types));
+        jw_key_str(out, "type", strbuf_view(&types));
         out->failed |= types.failed;
         strbuf_fini(&types);
         if (has_range(p)) {
             put_limit(out, "min", p->min);
             put_limit(out, "max", p->max);
-            jp_key_bool(out, "above", p->above);
+            jw_key_bool(out, "above", p->above);
         }
-        jp_close(out, '}');
+        jw_close(out, '}');
     }
-    jp_close(out, ']');
+    jw_close(out, ']');
     strbuf_byte(out, '\n');
 }

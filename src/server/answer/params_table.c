@@ -2,8 +2,8 @@
 /* params_table.c - the rows of params.h. docs/api.md is made from them. */
 #include "server/answer/params.h"
 
-#define ANSWER(field) offsetof(ask, answer.field)
-#define HERE(field)   offsetof(ask, field)
+#define ANSWER(field) offsetof(request, answer.field)
+#define HERE(field)   offsetof(request, field)
 
 enum {
     CHAT = PARAM_IN_CHAT,
@@ -19,7 +19,7 @@ enum {
     INFILL = PARAM_IN_INFILL,
     SCORE = PARAM_IN_SCORE,
     RERANK = PARAM_IN_RERANK,
-    FILM = PARAM_IN_FILM,
+    VIDEO = PARAM_IN_VIDEO,
     SAMPLING = PARAM_IN_SAMPLING,
     ANSWERS = PARAM_IN_ANSWERS,
     OPENAI = PARAM_IN_OPENAI,
@@ -97,7 +97,7 @@ static const param rows[] = {
      .at = HERE(context_limit), .about = "a limit for this request, never more than the server's"},
     {.name = "t_max_predict_ms", .in = SAMPLING, .kind = PARAM_MS, .min = 0, .max = 86400000,
      .at = HERE(seconds), .about = "the answer ends after so long; also the header Mote-Timeout-Ms"},
-    {.name = "n", .in = CHAT | COMPLETIONS, .kind = PARAM_COUNT, .min = 1, .max = ASK_MAX_CHOICES,
+    {.name = "n", .in = CHAT | COMPLETIONS, .kind = PARAM_COUNT, .min = 1, .max = REQUEST_MAX_CHOICES,
      .at = HERE(n), .about = "answers to one prompt"},
 
     /* ---- what is answered ---- */
@@ -139,27 +139,27 @@ static const param rows[] = {
     {.name = "add_generation_prompt", .in = CHAT, .kind = PARAM_IGNORED, .about = ""},
 
     {.name = "image_tokens", .in = CHATS, .kind = PARAM_COUNT, .min = 64,
-     .max = MOTE_PICTURE_TOKENS, .at = HERE(image_tokens),
+     .max = MOTE_IMAGE_MAX_TOKENS, .at = HERE(image_tokens),
      .about = "of each picture at most, whatever its detail; default --image-tokens"},
     {.name = "max_pixels", .in = CHATS, .kind = PARAM_COUNT, .min = 65536, .max = 16777216,
      .at = HERE(max_pixels), .about = "the same in pixels, of which 1,024 are a token"},
-    {.name = "type", .in = FILM, .kind = PARAM_OTHER, .types = STRING,
+    {.name = "type", .in = VIDEO, .kind = PARAM_OTHER, .types = STRING,
      .about = "input_video or video_frames"},
-    {.name = "input_video", .in = FILM, .kind = PARAM_OTHER, .types = STRING | OBJECT,
+    {.name = "input_video", .in = VIDEO, .kind = PARAM_OTHER, .types = STRING | OBJECT,
      .about = "a file in base64, or an object that has it as `data` or `url`"},
-    {.name = "video_url", .in = FILM, .kind = PARAM_OTHER, .types = STRING | OBJECT,
+    {.name = "video_url", .in = VIDEO, .kind = PARAM_OTHER, .types = STRING | OBJECT,
      .about = "the same"},
-    {.name = "video", .in = FILM, .kind = PARAM_OTHER, .types = STRING | OBJECT,
+    {.name = "video", .in = VIDEO, .kind = PARAM_OTHER, .types = STRING | OBJECT,
      .about = "the same"},
-    {.name = "frames", .in = FILM, .kind = PARAM_OTHER, .types = ARRAY,
+    {.name = "frames", .in = VIDEO, .kind = PARAM_OTHER, .types = ARRAY,
      .about = "of video_frames: 1 to 768 pictures of one size, as data: URLs or base64 alone"},
-    {.name = "fps", .in = FILM, .kind = PARAM_DOUBLE, .min = 0, .above = true, .max = 1000,
-     .at = HERE(film_fps),
+    {.name = "fps", .in = VIDEO, .kind = PARAM_DOUBLE, .min = 0, .above = true, .max = 1000,
+     .at = HERE(video_fps),
      .about = "frames a second; default: the file's own, of video_frames 2"},
-    {.name = "detail", .in = FILM, .kind = PARAM_OTHER, .types = STRING,
+    {.name = "detail", .in = VIDEO, .kind = PARAM_OTHER, .types = STRING,
      .about = "auto, low, high, original: as for pictures, of the whole film"},
-    {.name = "at", .in = FILM, .kind = PARAM_IGNORED, .about = ""},
-    {.name = "cache_control", .in = FILM, .kind = PARAM_IGNORED, .about = ""},
+    {.name = "at", .in = VIDEO, .kind = PARAM_IGNORED, .about = ""},
+    {.name = "cache_control", .in = VIDEO, .kind = PARAM_IGNORED, .about = ""},
 
     /* ---- the reply ---- */
     {.name = "stream", .in = ANSWERS, .kind = PARAM_BOOL, .at = HERE(stream),

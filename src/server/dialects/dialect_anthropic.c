@@ -10,9 +10,9 @@
 #include "server/answer/params.h"
 #include "server/handlers.h"
 
-static anthropic_state *state_of(const answering *w)
+static anthropic_state *state_of(const generation *w)
 {
-    return w->ask.own;
+    return w->request.own;
 }
 
 /* ---- pieces that both forms have ---- */
@@ -32,159 +32,159 @@ static const char *stop_reason(stop_cause cause)
 }
 
 /* Clients send it back unread; it only has to be there. */
-static void put_signature(const answering *w, strbuf *out)
+static void put_signature(const generation *w, strbuf *out)
 {
-    jp_key(out, "signature");
+    jw_key(out, "signature");
     strbuf_text(out, "\"mote.");
-    jp_escaped(out, str_of(w->id + strlen("msg_")));
+    jw_escaped(out, str_of(w->id + strlen("msg_")));
     strbuf_byte(out, '"');
 }
 
 /* What was read and what was there already; both come before the answer. */
 static void put_input_usage(strbuf *out, uint64_t read, uint64_t cached)
 {
-    jp_key_uint(out, "input_tokens", read);
-    jp_key_uint(out, "cache_creation_input_tokens", 0);
-    jp_key_uint(out, "cache_read_input_tokens", cached);
+    jw_key_uint(out, "input_tokens", read);
+    jw_key_uint(out, "cache_creation_input_tokens", 0);
+    jw_key_uint(out, "cache_read_input_tokens", cached);
 }
 
 static void put_output_usage(strbuf *out, const usage *u)
 {
-    jp_key_uint(out, "output_tokens", u->out);
-    jp_key(out, "output_tokens_details");
-    jp_open(out, '{');
-    jp_key_uint(out, "thinking_tokens", u->think);
-    jp_close(out, '}');
+    jw_key_uint(out, "output_tokens", u->out);
+    jw_key(out, "output_tokens_details");
+    jw_open(out, '{');
+    jw_key_uint(out, "thinking_tokens", u->think);
+    jw_close(out, '}');
 }
 
 static void put_usage_rest(strbuf *out)
 {
-    jp_key_null(out, "server_tool_use");
-    jp_key_text(out, "service_tier", "standard");
-    jp_key_null(out, "inference_geo");
-    jp_key_null(out, "speed");
+    jw_key_null(out, "server_tool_use");
+    jw_key_text(out, "service_tier", "standard");
+    jw_key_null(out, "inference_geo");
+    jw_key_null(out, "speed");
 }
 
-static void put_stop(const answering *w, strbuf *out)
+static void put_stop(const generation *w, strbuf *out)
 {
     const choice *c = &w->choices[0];
-    jp_key_text(out, "stop_reason", stop_reason(c->cause));
-    jp_key_text(out, "stop_sequence", c->cause == STOP_TEXT ? answering_stop_text(c) : NULL);
-    jp_key_null(out, "stop_details");
-    jp_key_null(out, "container");
+    jw_key_text(out, "stop_reason", stop_reason(c->cause));
+    jw_key_text(out, "stop_sequence", c->cause == STOP_TEXT ? generation_stop_text(c) : NULL);
+    jw_key_null(out, "stop_details");
+    jw_key_null(out, "container");
 }
 
-static void put_head(answering *w, strbuf *out)
+static void put_head(generation *w, strbuf *out)
 {
     if (w->id[0] == 0)
-        answering_random_id(w->id, sizeof w->id, "msg_");
-    jp_key_text(out, "id", w->id);
-    jp_key_text(out, "type", "message");
-    jp_key_text(out, "role", "assistant");
-    jp_key_text(out, "model", served_name(w->ask.served));
+        generation_random_id(w->id, sizeof w->id, "msg_");
+    jw_key_text(out, "id", w->id);
+    jw_key_text(out, "type", "message");
+    jw_key_text(out, "role", "assistant");
+    jw_key_text(out, "model", served_model_name(w->request.served));
 }
 
 /* ---- the whole message ---- */
 
-static void put_thinking_block(const answering *w, str text, strbuf *out)
+static void put_thinking_block(const generation *w, str text, strbuf *out)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "type", "thinking");
-    jp_key_str(out, "thinking", state_of(w)->omit_thinking ? (str){"", 0} : text);
+    jw_open(out, '{');
+    jw_key_text(out, "type", "thinking");
+    jw_key_str(out, "thinking", state_of(w)->omit_thinking ? (str){"", 0} : text);
     put_signature(w, out);
-    jp_close(out, '}');
+    jw_close(out, '}');
 }
 
 static void put_text_block(str text, strbuf *out)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "type", "text");
-    jp_key_str(out, "text", text);
-    jp_key_null(out, "citations");
-    jp_close(out, '}');
+    jw_open(out, '{');
+    jw_key_text(out, "type", "text");
+    jw_key_str(out, "text", text);
+    jw_key_null(out, "citations");
+    jw_close(out, '}');
 }
 
-static void put_call_block(const made_call *call, strbuf *out)
+static void put_call_block(const choice_call *call, strbuf *out)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "type", "tool_use");
-    jp_key_text(out, "id", call->id);
-    jp_key_str(out, "name", strbuf_view(&call->name));
-    jp_key(out, "input");
-    jp_raw(out, strbuf_view(&call->arguments));
-    jp_key_raw(out, "caller", "{\"type\":\"direct\"}");
-    jp_close(out, '}');
+    jw_open(out, '{');
+    jw_key_text(out, "type", "tool_use");
+    jw_key_text(out, "id", call->id);
+    jw_key_str(out, "name", strbuf_view(&call->name));
+    jw_key(out, "input");
+    jw_raw(out, strbuf_view(&call->arguments));
+    jw_key_raw(out, "caller", "{\"type\":\"direct\"}");
+    jw_close(out, '}');
 }
 
-static void reply_whole(answering *w)
+static void reply_whole(generation *w)
 {
     const choice *c = &w->choices[0];
-    const usage u = answering_usage(w);
+    const usage u = generation_usage(w);
     strbuf *out = &w->out;
-    jp_open(out, '{');
+    jw_open(out, '{');
     put_head(w, out);
-    jp_key(out, "content");
-    jp_open(out, '[');
+    jw_key(out, "content");
+    jw_open(out, '[');
     if (c->reasoning.n > 0)
         put_thinking_block(w, strbuf_view(&c->reasoning), out);
     if (c->content.n > 0 || (c->reasoning.n == 0 && c->n_calls == 0))
         put_text_block(strbuf_view(&c->content), out);
     for (size_t i = 0; i < c->n_calls; i++)
         put_call_block(&c->calls[i], out);
-    jp_close(out, ']');
+    jw_close(out, ']');
     put_stop(w, out);
-    jp_key_null(out, "diagnostics");
-    jp_key(out, "usage");
-    jp_open(out, '{');
+    jw_key_null(out, "diagnostics");
+    jw_key(out, "usage");
+    jw_open(out, '{');
     put_input_usage(out, u.prompt - u.cached, u.cached);
-    jp_key_null(out, "cache_creation");
+    jw_key_null(out, "cache_creation");
     put_output_usage(out, &u);
     put_usage_rest(out);
-    jp_close(out, '}');
-    answering_put_mote(w, out);
-    jp_close(out, '}');
-    answering_reply(w, 200);
+    jw_close(out, '}');
+    generation_put_mote(w, out);
+    jw_close(out, '}');
+    generation_reply(w, 200);
 }
 
 /* ---- the stream ---- */
 
 /* `{"type":NAME` in w->out, to be continued and sent. */
-static strbuf *open_event(answering *w, const char *name)
+static strbuf *open_event(generation *w, const char *name)
 {
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", name);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", name);
     return &w->out;
 }
 
-static void send_event(answering *w, const char *name)
+static void send_event(generation *w, const char *name)
 {
-    jp_close(&w->out, '}');
-    answering_sse(w, name);
+    jw_close(&w->out, '}');
+    generation_sse(w, name);
 }
 
-static void ping(answering *w)
+static void ping(generation *w)
 {
     open_event(w, "ping");
     send_event(w, "ping");
 }
 
-static void begin(answering *w)
+static void begin(generation *w)
 {
     strbuf *out = open_event(w, "message_start");
-    jp_key(out, "message");
-    jp_open(out, '{');
+    jw_key(out, "message");
+    jw_open(out, '{');
     put_head(w, out);
-    jp_key_raw(out, "content", "[]");
-    jp_key_null(out, "stop_reason");
-    jp_key_null(out, "stop_sequence");
-    jp_key_null(out, "stop_details");
-    jp_key_null(out, "container");
-    jp_key_null(out, "diagnostics");
-    jp_key(out, "usage");
-    jp_open(out, '{');
+    jw_key_raw(out, "content", "[]");
+    jw_key_null(out, "stop_reason");
+    jw_key_null(out, "stop_sequence");
+    jw_key_null(out, "stop_details");
+    jw_key_null(out, "container");
+    jw_key_null(out, "diagnostics");
+    jw_key(out, "usage");
+    jw_open(out, '{');
     put_input_usage(out, w->prompts[0].n, 0);
-    jp_key_null(out, "cache_creation");
-    jp_key_uint(out, "output_tokens", 1);
+    jw_key_null(out, "cache_creation");
+    jw_key_uint(out, "output_tokens", 1);
     put_usage_rest(out);
     strbuf_text(out, "}}");
     send_event(w, "message_start");
@@ -192,40 +192,40 @@ static void begin(answering *w)
 }
 
 /* `"content_block":{"type":TYPE` of the next block, to be continued. */
-static strbuf *open_block(answering *w, const char *type)
+static strbuf *open_block(generation *w, const char *type)
 {
     strbuf *out = open_event(w, "content_block_start");
-    jp_key_uint(out, "index", state_of(w)->blocks++);
-    jp_key(out, "content_block");
-    jp_open(out, '{');
-    jp_key_text(out, "type", type);
+    jw_key_uint(out, "index", state_of(w)->blocks++);
+    jw_key(out, "content_block");
+    jw_open(out, '{');
+    jw_key_text(out, "type", type);
     return out;
 }
 
-static void send_block_start(answering *w)
+static void send_block_start(generation *w)
 {
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
     send_event(w, "content_block_start");
 }
 
 /* `"delta":{"type":TYPE` of the block that is open, to be continued. */
-static strbuf *open_delta(answering *w, const char *type)
+static strbuf *open_delta(generation *w, const char *type)
 {
     strbuf *out = open_event(w, "content_block_delta");
-    jp_key_uint(out, "index", state_of(w)->blocks - 1);
-    jp_key(out, "delta");
-    jp_open(out, '{');
-    jp_key_text(out, "type", type);
+    jw_key_uint(out, "index", state_of(w)->blocks - 1);
+    jw_key(out, "delta");
+    jw_open(out, '{');
+    jw_key_text(out, "type", type);
     return out;
 }
 
-static void send_delta(answering *w)
+static void send_delta(generation *w)
 {
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
     send_event(w, "content_block_delta");
 }
 
-static void close_block(answering *w)
+static void close_block(generation *w)
 {
     anthropic_state *s = state_of(w);
     if (s->open == BLOCK_NONE)
@@ -234,54 +234,54 @@ static void close_block(answering *w)
         put_signature(w, open_delta(w, "signature_delta"));
         send_delta(w);
     }
-    jp_key_uint(open_event(w, "content_block_stop"), "index", s->blocks - 1);
+    jw_key_uint(open_event(w, "content_block_stop"), "index", s->blocks - 1);
     send_event(w, "content_block_stop");
     s->open = BLOCK_NONE;
 }
 
-static void be_in(answering *w, anthropic_block block)
+static void be_in(generation *w, anthropic_block block)
 {
     anthropic_state *s = state_of(w);
     if (s->open == block)
         return;
     close_block(w);
     strbuf *out = open_block(w, block == BLOCK_THINKING ? "thinking" : "text");
-    jp_key_text(out, block == BLOCK_THINKING ? "thinking" : "text", "");
+    jw_key_text(out, block == BLOCK_THINKING ? "thinking" : "text", "");
     if (block == BLOCK_THINKING)
-        jp_key_text(out, "signature", "");
+        jw_key_text(out, "signature", "");
     send_block_start(w);
     s->open = block;
 }
 
-static void open_call(answering *w, const made_call *call)
+static void open_call(generation *w, const choice_call *call)
 {
     close_block(w);
     strbuf *out = open_block(w, "tool_use");
-    jp_key_text(out, "id", call->id);
-    jp_key_str(out, "name", strbuf_view(&call->name));
-    jp_key_raw(out, "input", "{}");
+    jw_key_text(out, "id", call->id);
+    jw_key_str(out, "name", strbuf_view(&call->name));
+    jw_key_raw(out, "input", "{}");
     send_block_start(w);
     state_of(w)->open = BLOCK_CALL;
 }
 
-static void event(answering *w, choice *c, const chat_event *e)
+static void event(generation *w, choice *c, const chat_event *e)
 {
     switch (e->kind) {
     case CHAT_EVENT_REASONING:
         be_in(w, BLOCK_THINKING);
         if (state_of(w)->omit_thinking)
             return;
-        jp_key_str(open_delta(w, "thinking_delta"), "thinking", e->text);
+        jw_key_str(open_delta(w, "thinking_delta"), "thinking", e->text);
         send_delta(w);
         return;
     case CHAT_EVENT_CONTENT:
         be_in(w, BLOCK_TEXT);
-        jp_key_str(open_delta(w, "text_delta"), "text", e->text);
+        jw_key_str(open_delta(w, "text_delta"), "text", e->text);
         send_delta(w);
         return;
     case CHAT_EVENT_CALL_START: open_call(w, &c->open); return;
     case CHAT_EVENT_CALL_ARGUMENTS:
-        jp_key_str(open_delta(w, "input_json_delta"), "partial_json", e->text);
+        jw_key_str(open_delta(w, "input_json_delta"), "partial_json", e->text);
         send_delta(w);
         return;
     case CHAT_EVENT_CALL_END:
@@ -290,38 +290,38 @@ static void event(answering *w, choice *c, const chat_event *e)
     }
 }
 
-static void waiting(answering *w, const sched_where *where, double silent)
+static void waiting(generation *w, const sched_job_status *where, double silent)
 {
     enum { PING_SECONDS = 5 };
     if (silent >= PING_SECONDS)
         ping(w);
     else
-        answering_put_where(w, where);
+        generation_put_where(w, where);
 }
 
-static void end_stream(answering *w)
+static void end_stream(generation *w)
 {
-    const usage u = answering_usage(w);
+    const usage u = generation_usage(w);
     if (state_of(w)->blocks == 0)
         be_in(w, BLOCK_TEXT);
     close_block(w);
     strbuf *out = open_event(w, "message_delta");
-    jp_key(out, "delta");
-    jp_open(out, '{');
+    jw_key(out, "delta");
+    jw_open(out, '{');
     put_stop(w, out);
-    jp_close(out, '}');
-    jp_key(out, "usage");
-    jp_open(out, '{');
+    jw_close(out, '}');
+    jw_key(out, "usage");
+    jw_open(out, '{');
     put_input_usage(out, u.prompt - u.cached, u.cached);
     put_output_usage(out, &u);
-    jp_close(out, '}');
-    answering_put_mote(w, out);
+    jw_close(out, '}');
+    generation_put_mote(w, out);
     send_event(w, "message_delta");
     open_event(w, "message_stop");
     send_event(w, "message_stop");
 }
 
-static void end(answering *w)
+static void end(generation *w)
 {
     if (w->streaming)
         end_stream(w);
@@ -329,10 +329,10 @@ static void end(answering *w)
         reply_whole(w);
 }
 
-static void broken(answering *w, const api_error *error)
+static void broken(generation *w, const http_error *error)
 {
     api_error_print(error, API_ANTHROPIC, w->request_id, &w->out);
-    answering_sse(w, "error");
+    generation_sse(w, "error");
 }
 
 static const dialect messages = {
@@ -350,17 +350,17 @@ static const dialect messages = {
 
 void handle_messages(exchange *x)
 {
-    answering_start(x, &messages);
+    generation_start(x, &messages);
 }
 
 /* ---- counting ---- */
 
-static void counted(answering *w)
+static void counted(generation *w)
 {
-    jp_open(&w->out, '{');
-    jp_key_uint(&w->out, "input_tokens", w->prompts[0].n);
-    jp_close(&w->out, '}');
-    answering_reply(w, 200);
+    jw_open(&w->out, '{');
+    jw_key_uint(&w->out, "input_tokens", w->prompts[0].n);
+    jw_close(&w->out, '}');
+    generation_reply(w, 200);
 }
 
 static const dialect count = {
@@ -374,5 +374,5 @@ static const dialect count = {
 
 void handle_count_tokens(exchange *x)
 {
-    answering_start(x, &count);
+    generation_start(x, &count);
 }

@@ -20,7 +20,7 @@ typedef struct anthropic_state {
 } anthropic_state;
 
 /* Everything but max_tokens, which only an answer needs. */
-bool anthropic_read_prompt(ask *a, api_error *error);
-bool anthropic_read(ask *a, api_error *error);
+bool anthropic_read_prompt(request *a, http_error *error);
+bool anthropic_read(request *a, http_error *error);
 
 #endif

@@ -16,8 +16,8 @@
 #include <strings.h>
 
 typedef struct writer {
-    ask *a;
-    api_error *error;
+    request *a;
+    http_error *error;
     strbuf out;
     size_t message; /* number of the client's message */
     size_t block;   /* of its block */
@@ -40,7 +40,7 @@ static void warn_block(writer *w, const char *code)
 {
     char at[96];
     snprintf(at, sizeof at, "/messages/%zu/content/%zu", w->message, w->block);
-    ask_warn(w->a, code, at);
+    request_warn(w->a, code, at);
 }
 
 /* `what` is the rest of the place: "", ".source" ... */
@@ -48,21 +48,21 @@ static bool wrong_block(writer *w, const char *what, const char *why)
 {
     char at[96];
     snprintf(at, sizeof at, "messages[%zu].content[%zu]%s", w->message, w->block, what);
-    return ask_wrong(w->error, at, "%s", why);
+    return http_error_invalid(w->error, at, "%s", why);
 }
 
 /* ---- texts ---- */
 
 static void put_part(writer *w, const char *before, str text)
 {
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", "text");
-    jp_key(&w->out, "text");
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", "text");
+    jw_key(&w->out, "text");
     strbuf_byte(&w->out, '"');
-    jp_escaped(&w->out, str_of(before));
-    jp_escaped(&w->out, text);
+    jw_escaped(&w->out, str_of(before));
+    jw_escaped(&w->out, text);
     strbuf_byte(&w->out, '"');
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
 }
 
 static bool put_text(writer *w, const json_node *block)
@@ -122,7 +122,7 @@ static bool put_image(writer *w, const json_node *block)
         return false;
     }
     snprintf(at, sizeof at, "messages[%zu].content[%zu].source", w->message, w->block);
-    ask_put_image(&w->out, at, json_node_text(json_node_get(source, "data")));
+    request_put_image(&w->out, at, json_node_text(json_node_get(source, "data")));
     return true;
 }
 
@@ -156,9 +156,9 @@ static void begin_message(writer *w, const char *role)
 {
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", w->message);
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "role", role);
-    jp_key_text(&w->out, "at", at);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "role", role);
+    jw_key_text(&w->out, "at", at);
 }
 
 static void open_user(writer *w, const char *role)
@@ -166,8 +166,8 @@ static void open_user(writer *w, const char *role)
     if (w->open)
         return;
     begin_message(w, role);
-    jp_key(&w->out, "content");
-    jp_open(&w->out, '[');
+    jw_key(&w->out, "content");
+    jw_open(&w->out, '[');
     w->open = true;
 }
 
@@ -182,9 +182,9 @@ static bool put_result(writer *w, const json_node *block)
 {
     const json_node *content = json_node_get(block, "content");
     begin_message(w, "tool");
-    jp_key_str(&w->out, "tool_call_id", json_node_text(json_node_get(block, "tool_use_id")));
-    jp_key(&w->out, "content");
-    jp_open(&w->out, '[');
+    jw_key_str(&w->out, "tool_call_id", json_node_text(json_node_get(block, "tool_use_id")));
+    jw_key(&w->out, "content");
+    jw_open(&w->out, '[');
     if (json_node_truth(json_node_get(block, "is_error")))
         put_part(w, "Error: ", (str){"", 0});
     if (json_node_is(content, JSON_IS_STRING))
@@ -242,25 +242,25 @@ static bool put_calls(writer *w, const json_node *content)
             !json_node_is(input, JSON_IS_STRING)) /* some clients print it first */
             return wrong_block(w, ".input", "must be an object");
         if (!any) {
-            jp_key(&w->out, "tool_calls");
-            jp_open(&w->out, '[');
+            jw_key(&w->out, "tool_calls");
+            jw_open(&w->out, '[');
         }
         any = true;
-        jp_open(&w->out, '{');
-        jp_key_str(&w->out, "id", json_node_text(json_node_get(b, "id")));
-        jp_key_text(&w->out, "type", "function");
-        jp_key(&w->out, "function");
-        jp_open(&w->out, '{');
-        jp_key_str(&w->out, "name", json_node_text(json_node_get(b, "name")));
-        jp_key(&w->out, "arguments");
+        jw_open(&w->out, '{');
+        jw_key_str(&w->out, "id", json_node_text(json_node_get(b, "id")));
+        jw_key_text(&w->out, "type", "function");
+        jw_key(&w->out, "function");
+        jw_open(&w->out, '{');
+        jw_key_str(&w->out, "name", json_node_text(json_node_get(b, "name")));
+        jw_key(&w->out, "arguments");
         if (absent(input))
             strbuf_text(&w->out, "{}");
         else
-            jp_node(&w->out, input);
+            jw_node(&w->out, input);
         strbuf_text(&w->out, "}}");
     }
     if (any)
-        jp_close(&w->out, ']');
+        jw_close(&w->out, ']');
     return true;
 }
 
@@ -273,11 +273,11 @@ static void put_thinking(writer *w, const json_node *content)
         if (!type_is(b, "thinking") || text.n == 0)
             continue;
         if (!any) {
-            jp_key(&w->out, "reasoning_content");
+            jw_key(&w->out, "reasoning_content");
             strbuf_byte(&w->out, '"');
         }
         any = true;
-        jp_escaped(&w->out, text);
+        jw_escaped(&w->out, text);
     }
     if (any)
         strbuf_byte(&w->out, '"');
@@ -292,19 +292,19 @@ static bool is_elsewhere(const json_node *block)
 static bool put_assistant_blocks(writer *w, const json_node *content)
 {
     begin_message(w, "assistant");
-    jp_key(&w->out, "content");
-    jp_open(&w->out, '[');
+    jw_key(&w->out, "content");
+    jw_open(&w->out, '[');
     w->block = 0;
     for (const json_node *b = json_node_first(content); b != NULL;
          b = json_node_next(b), w->block++) {
         if (!check_block(w, b) || (!is_elsewhere(b) && !put_block(w, b)))
             return false;
     }
-    jp_close(&w->out, ']');
+    jw_close(&w->out, ']');
     put_thinking(w, content);
     if (!put_calls(w, content))
         return false;
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
     return true;
 }
 
@@ -327,20 +327,20 @@ static bool put_message(writer *w, const json_node *message)
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", w->message);
     if (!json_node_is(message, JSON_IS_OBJECT))
-        return ask_wrong(w->error, at, "must be an object");
+        return http_error_invalid(w->error, at, "must be an object");
     if (role == NULL) {
         snprintf(at, sizeof at, "messages[%zu].role", w->message);
-        return ask_wrong(w->error, at, "must be user, assistant or system");
+        return http_error_invalid(w->error, at, "must be user, assistant or system");
     }
     if (absent(content) || json_node_is(content, JSON_IS_STRING)) {
         begin_message(w, role);
-        jp_key_str(&w->out, "content", json_node_text(content));
-        jp_close(&w->out, '}');
+        jw_key_str(&w->out, "content", json_node_text(content));
+        jw_close(&w->out, '}');
         return true;
     }
     snprintf(at, sizeof at, "messages[%zu].content", w->message);
     if (!json_node_is(content, JSON_IS_ARRAY))
-        return ask_wrong(w->error, at, "must be a string or an array of blocks");
+        return http_error_invalid(w->error, at, "must be a string or an array of blocks");
     return strcmp(role, "assistant") == 0 ? put_assistant_blocks(w, content)
                                           : put_user_blocks(w, content, role);
 }
@@ -368,16 +368,16 @@ static bool put_system(writer *w, const json_node *system)
         char at[64];
         snprintf(at, sizeof at, alone ? "system" : "system[%zu]", i);
         if (!absent(block) && !json_node_is(node, JSON_IS_STRING))
-            return ask_wrong(w->error, at, "must be text");
+            return http_error_invalid(w->error, at, "must be text");
         if (i == 0 && !w->a->settings->keep_volatile && is_volatile(text)) {
-            ask_warn(w->a, "volatile_line_dropped", "/system");
+            request_warn(w->a, "volatile_line_dropped", "/system");
         } else if (text.n > 0) {
             if (!any)
                 strbuf_text(&w->out, "{\"role\":\"system\",\"content\":\"");
             else
                 strbuf_text(&w->out, "\\n\\n");
             any = true;
-            jp_escaped(&w->out, text);
+            jw_escaped(&w->out, text);
         }
         block = alone ? NULL : json_node_next(block);
     }
@@ -395,26 +395,26 @@ static void put_tool(writer *w, const json_node *tool)
     const json_node *schema = json_node_get(tool, "input_schema");
     const json_node *strict = json_node_get(tool, "strict");
     if (!absent(type) && !type_is(tool, "custom")) {
-        jp_node(&w->out, tool); /* of a kind that nobody here knows: whoever reads it will say so */
+        jw_node(&w->out, tool); /* of a kind that nobody here knows: whoever reads it will say so */
         return;
     }
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", "function");
-    jp_key(&w->out, "function");
-    jp_open(&w->out, '{');
-    jp_key(&w->out, "name");
-    jp_node(&w->out, json_node_get(tool, "name"));
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", "function");
+    jw_key(&w->out, "function");
+    jw_open(&w->out, '{');
+    jw_key(&w->out, "name");
+    jw_node(&w->out, json_node_get(tool, "name"));
     if (!absent(description)) {
-        jp_key(&w->out, "description");
-        jp_node(&w->out, description);
+        jw_key(&w->out, "description");
+        jw_node(&w->out, description);
     }
     if (!absent(schema)) {
-        jp_key(&w->out, "parameters");
-        jp_node(&w->out, schema);
+        jw_key(&w->out, "parameters");
+        jw_node(&w->out, schema);
     }
     if (!absent(strict)) {
-        jp_key(&w->out, "strict");
-        jp_node(&w->out, strict);
+        jw_key(&w->out, "strict");
+        jw_node(&w->out, strict);
     }
     strbuf_text(&w->out, "}}");
 }
@@ -439,25 +439,25 @@ static bool put_all(writer *w, const json_node *body)
     return true;
 }
 
-static bool read_conversation(ask *a, api_error *error)
+static bool read_conversation(request *a, http_error *error)
 {
     const json_node *messages = json_node_get(a->root, "messages");
     writer w = {.a = a, .error = error};
     if (!json_node_is(messages, JSON_IS_ARRAY) || json_node_size(messages) == 0) {
-        ask_wrong(error, "messages", "must hold at least one message");
+        http_error_invalid(error, "messages", "must hold at least one message");
         error->code = absent(messages) ? "missing_field" : error->code;
         return false;
     }
     a->says_at = true;
-    a->names = (ask_names){"messages", "tools", "name", "input_schema"};
-    const json_node *made = put_all(&w, a->root) ? ask_made(a, &w.out, error) : NULL;
+    a->names = (request_names){"messages", "tools", "name", "input_schema"};
+    const json_node *made = put_all(&w, a->root) ? request_made(a, &w.out, error) : NULL;
     strbuf_fini(&w.out);
-    return made != NULL && ask_conversation(a, made, 1, error);
+    return made != NULL && request_conversation(a, made, 1, error);
 }
 
 /* ---- the rest ---- */
 
-bool anthropic_read_prompt(ask *a, api_error *error)
+bool anthropic_read_prompt(request *a, http_error *error)
 {
     const json_node *config = json_node_get(a->root, "output_config");
     const json_node *format = json_node_get(config, "format");
@@ -466,26 +466,27 @@ bool anthropic_read_prompt(ask *a, api_error *error)
     str suffix = {"", 0};
     a->own = state;
     if (state == NULL)
-        return ask_no_memory(error);
+        return http_error_no_memory(error);
     state->omit_thinking = str_is(json_node_text(json_node_get(thinking, "display")), "omitted");
     if (a->model.n == 0) {
-        ask_wrong(error, "model", "is required");
+        http_error_invalid(error, "model", "is required");
         error->code = "missing_field";
         return false;
     }
     a->any_model = true;
     if (!absent(thinking) && absent(json_node_get(thinking, "type")))
-        return ask_wrong(error, "thinking.type", "is required");
-    return ask_model(a, &suffix, error) && read_conversation(a, error) &&
-           ask_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
-           ask_response_format(a, format, "output_config.format", error) &&
-           ask_extra_formats(a, error) && ask_thinking(a, CHAT_DIALECT_ANTHROPIC, suffix, error);
+        return http_error_invalid(error, "thinking.type", "is required");
+    return request_model(a, &suffix, error) && read_conversation(a, error) &&
+           request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
+           request_response_format(a, format, "output_config.format", error) &&
+           request_extra_formats(a, error) &&
+           request_thinking(a, CHAT_DIALECT_ANTHROPIC, suffix, error);
 }
 
-bool anthropic_read(ask *a, api_error *error)
+bool anthropic_read(request *a, http_error *error)
 {
     if (absent(json_node_get(a->root, "max_tokens"))) {
-        ask_wrong(error, "max_tokens", "is required");
+        http_error_invalid(error, "max_tokens", "is required");
         error->code = "missing_field";
         return false;
     }

@@ -20,36 +20,36 @@ typedef struct own {
     uint32_t returned; /* of each prompt; the others were only tried */
 } own;
 
-static uint32_t returned(const answering *w)
+static uint32_t returned(const generation *w)
 {
-    return ((const own *)w->ask.own)->returned;
+    return ((const own *)w->request.own)->returned;
 }
 
 /* ---- reading ---- */
 
-static bool small_number(const ask *a, const char *name, int64_t min, int64_t max, int64_t *out,
-                         api_error *error)
+static bool small_number(const request *a, const char *name, int64_t min, int64_t max, int64_t *out,
+                         http_error *error)
 {
     const json_node *node = json_node_get(a->root, name);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     if (!json_node_int64(node, out) || *out < min || *out > max)
-        return ask_wrong(error, name, "must be an integer from %lld to %lld", (long long)min,
-                         (long long)max);
+        return http_error_invalid(error, name, "must be an integer from %lld to %lld",
+                                  (long long)min, (long long)max);
     return true;
 }
 
-static bool read_numbers(ask *a, api_error *error)
+static bool read_numbers(request *a, http_error *error)
 {
     int64_t logprobs = -1, best = a->n;
     if (!small_number(a, "logprobs", 0, MOTE_TOP_LOGPROBS, &logprobs, error) ||
-        !small_number(a, "best_of", a->n, ASK_MAX_CHOICES, &best, error))
+        !small_number(a, "best_of", a->n, REQUEST_MAX_CHOICES, &best, error))
         return false;
     if (best > a->n && a->stream)
-        return ask_wrong(error, "best_of", "cannot be more than n in a stream");
+        return http_error_invalid(error, "best_of", "cannot be more than n in a stream");
     if (a->stream && a->echo && logprobs >= 0)
-        return ask_wrong(error, "echo", "with logprobs cannot be streamed");
-    own *o = ask_memory(a, 1, sizeof *o, error);
+        return http_error_invalid(error, "echo", "with logprobs cannot be streamed");
+    own *o = request_memory(a, 1, sizeof *o, error);
     if (o == NULL)
         return false;
     a->n_kept--; /* the ask's own, freed as such */
@@ -64,31 +64,31 @@ static bool read_numbers(ask *a, api_error *error)
     return true;
 }
 
-static bool read_prompts(ask *a, api_error *error)
+static bool read_prompts(request *a, http_error *error)
 {
     const json_node *prompt = json_node_get(a->root, "prompt");
     const json_node *suffix = json_node_get(a->root, "suffix");
     if (!json_node_is(suffix, JSON_IS_STRING) || json_node_text(suffix).n == 0) {
         if (prompt == NULL || json_node_is(prompt, JSON_IS_NULL))
-            return ask_add_prompt(a, (str){"", 0}, error);
-        return ask_prompts(a, prompt, "prompt", MAX_PROMPTS, error);
+            return request_add_prompt(a, (str){"", 0}, error);
+        return request_prompts(a, prompt, "prompt", MAX_PROMPTS, error);
     }
     if (prompt != NULL && !json_node_is(prompt, JSON_IS_STRING))
-        return ask_wrong(error, "prompt", "must be one text if there is a suffix");
+        return http_error_invalid(error, "prompt", "must be one text if there is a suffix");
     return fim_add_prompt(a, json_node_text(prompt), json_node_text(suffix), NULL, error);
 }
 
-static bool read_completion(ask *a, api_error *error)
+static bool read_completion(request *a, http_error *error)
 {
     str suffix;
     a->any_model = true;
-    a->kind = ASK_COMPLETION;
+    a->kind = REQUEST_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "completions"};
     a->answer.think = MOTE_THINK_OFF;
-    return ask_model(a, &suffix, error) && read_numbers(a, error) &&
-           ask_response_format(a, json_node_get(a->root, "response_format"), "response_format",
-                               error) &&
-           ask_extra_formats(a, error) && read_prompts(a, error);
+    return request_model(a, &suffix, error) && read_numbers(a, error) &&
+           request_response_format(a, json_node_get(a->root, "response_format"), "response_format",
+                                   error) &&
+           request_extra_formats(a, error) && read_prompts(a, error);
 }
 
 /* ---- log-probabilities ---- */
@@ -99,18 +99,18 @@ typedef struct lists {
     size_t offset;
 } lists;
 
-static void put_top(const answering *w, const mote_choice *m, strbuf *out)
+static void put_top(const generation *w, const mote_choice *m, strbuf *out)
 {
-    jp_open(out, '{');
+    jw_open(out, '{');
     for (uint32_t i = 0; i < m->n_top; i++) {
         if (i > 0)
             strbuf_byte(out, ',');
         strbuf_byte(out, '"');
-        jp_escaped(out, openai_token_text(w, m->top[i].token));
+        jw_escaped(out, openai_token_text(w, m->top[i].token));
         strbuf_text(out, "\":");
-        jp_float(out, m->top[i].logprob);
+        jw_float(out, m->top[i].logprob);
     }
-    jp_close(out, '}');
+    jw_close(out, '}');
 }
 
 /* Characters, as clients count offsets. */
@@ -122,24 +122,24 @@ static size_t characters(str text)
     return n;
 }
 
-static void add_token(const answering *w, lists *l, str text, const mote_choice *m)
+static void add_token(const generation *w, lists *l, str text, const mote_choice *m)
 {
-    jp_str(&l->tokens, text);
-    jp_uint(&l->offsets, l->offset);
+    jw_str(&l->tokens, text);
+    jw_uint(&l->offsets, l->offset);
     l->offset += characters(text);
     if (m == NULL) { /* the first one of a prompt: nothing stood before it */
-        jp_null(&l->logprobs);
-        jp_null(&l->top);
+        jw_null(&l->logprobs);
+        jw_null(&l->top);
         return;
     }
-    jp_float(&l->logprobs, m->logprob >= -9999 ? m->logprob : -9999);
-    if (w->ask.answer.sampling.top_logprobs > 0)
+    jw_float(&l->logprobs, m->logprob >= -9999 ? m->logprob : -9999);
+    if (w->request.answer.sampling.top_logprobs > 0)
         put_top(w, m, &l->top);
     else
-        jp_null(&l->top);
+        jw_null(&l->top);
 }
 
-static void add_prompt(const answering *w, const choice *c, lists *l)
+static void add_prompt(const generation *w, const choice *c, lists *l)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_result *r = &w->choices[w->n_answers + c->prompt].result;
@@ -149,87 +149,87 @@ static void add_prompt(const answering *w, const choice *c, lists *l)
 }
 
 /* `"logprobs":`, of the tokens from `from` on; with those of the prompt in front, if wanted. */
-static void put_logprobs(answering *w, const choice *c, size_t from, bool prompt, strbuf *out)
+static void put_logprobs(generation *w, const choice *c, size_t from, bool prompt, strbuf *out)
 {
     lists l = {0};
     strbuf *const parts[] = {&l.tokens, &l.logprobs, &l.top, &l.offsets};
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
-    if (json_node_get(w->ask.root, "logprobs") == NULL) {
-        jp_key_null(out, "logprobs");
+    if (json_node_get(w->request.root, "logprobs") == NULL) {
+        jw_key_null(out, "logprobs");
         return;
     }
     for (size_t i = 0; i < 4; i++)
-        jp_open(parts[i], '[');
+        jw_open(parts[i], '[');
     if (prompt)
         add_prompt(w, c, &l);
     for (size_t i = 0; i < c->n_tokens; i++) {
-        const str text = answering_token_text(c, &c->tokens[i]);
+        const str text = generation_token_text(c, &c->tokens[i]);
         if (i >= from)
             add_token(w, &l, text, &c->tokens[i].choice);
         else
             l.offset += characters(text);
     }
-    jp_key(out, "logprobs");
-    jp_open(out, '{');
+    jw_key(out, "logprobs");
+    jw_open(out, '{');
     for (size_t i = 0; i < 4; i++) {
-        jp_close(parts[i], ']');
-        jp_key(out, names[i]);
-        jp_raw(out, strbuf_view(parts[i]));
+        jw_close(parts[i], ']');
+        jw_key(out, names[i]);
+        jw_raw(out, strbuf_view(parts[i]));
         out->failed |= parts[i]->failed;
         strbuf_fini(parts[i]);
     }
-    jp_close(out, '}');
+    jw_close(out, '}');
 }
 
 /* ---- printing ---- */
 
-static void put_prompt_text(const answering *w, const choice *c, strbuf *out)
+static void put_prompt_text(const generation *w, const choice *c, strbuf *out)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     for (size_t i = 0; i < p->n; i++)
         strbuf_put(out, openai_token_text(w, p->ids[i]));
 }
 
-static void open_choice(answering *w, uint32_t index, str text)
+static void open_choice(generation *w, uint32_t index, str text)
 {
-    jp_open(&w->out, '{');
-    jp_key_uint(&w->out, "index", index);
-    jp_key_str(&w->out, "text", text);
+    jw_open(&w->out, '{');
+    jw_key_uint(&w->out, "index", index);
+    jw_key_str(&w->out, "text", text);
 }
 
-static void put_figures(answering *w)
+static void put_stats(generation *w)
 {
-    answering_put_openai_usage(w, &w->out);
-    answering_put_timings(w, &w->out);
-    answering_put_mote(w, &w->out);
+    generation_put_openai_usage(w, &w->out);
+    generation_put_timings(w, &w->out);
+    generation_put_mote(w, &w->out);
 }
 
-static void send_chunk(answering *w, choice *c, str text, const char *finish)
+static void send_chunk(generation *w, choice *c, str text, const char *finish)
 {
     openai_put_head(w, "text_completion", &w->out);
-    jp_key(&w->out, "choices");
-    jp_open(&w->out, '[');
+    jw_key(&w->out, "choices");
+    jw_open(&w->out, '[');
     open_choice(w, c->index, text);
     if (c->told < c->n_tokens)
         put_logprobs(w, c, c->told, false, &w->out);
     else
-        jp_key_null(&w->out, "logprobs");
+        jw_key_null(&w->out, "logprobs");
     c->told = c->n_tokens;
-    jp_key_text(&w->out, "finish_reason", finish);
-    jp_close(&w->out, '}');
-    jp_close(&w->out, ']');
+    jw_key_text(&w->out, "finish_reason", finish);
+    jw_close(&w->out, '}');
+    jw_close(&w->out, ']');
     if (finish != NULL && w->n_over == w->n_choices)
-        put_figures(w);
-    else if (w->ask.include_usage && finish == NULL)
-        jp_key_null(&w->out, "usage");
-    jp_close(&w->out, '}');
-    answering_sse(w, NULL);
+        put_stats(w);
+    else if (w->request.include_usage && finish == NULL)
+        jw_key_null(&w->out, "usage");
+    jw_close(&w->out, '}');
+    generation_sse(w, NULL);
 }
 
-static void begin(answering *w)
+static void begin(generation *w)
 {
-    answering_random_id(w->id, sizeof w->id, "cmpl-");
-    for (size_t i = 0; w->ask.echo && i < w->n_answers; i++) {
+    generation_random_id(w->id, sizeof w->id, "cmpl-");
+    for (size_t i = 0; w->request.echo && i < w->n_answers; i++) {
         strbuf text = {0};
         put_prompt_text(w, &w->choices[i], &text);
         send_chunk(w, &w->choices[i], strbuf_view(&text), NULL);
@@ -237,19 +237,19 @@ static void begin(answering *w)
     }
 }
 
-static void event(answering *w, choice *c, const chat_event *e)
+static void event(generation *w, choice *c, const chat_event *e)
 {
     if (e->kind == CHAT_EVENT_CONTENT)
         send_chunk(w, c, e->text, NULL);
 }
 
-static void waiting(answering *w, const sched_where *where, double silent)
+static void waiting(generation *w, const sched_job_status *where, double silent)
 {
     (void)silent;
-    answering_put_where(w, where);
+    generation_put_where(w, where);
 }
 
-static void choice_over(answering *w, choice *c)
+static void choice_over(generation *w, choice *c)
 {
     send_chunk(w, c, (str){"", 0}, openai_finish(c->cause));
 }
@@ -273,43 +273,43 @@ static int by_likelihood(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-static void put_choice(answering *w, const choice *c, uint32_t index)
+static void put_choice(generation *w, const choice *c, uint32_t index)
 {
     strbuf text = {0};
-    if (w->ask.echo)
+    if (w->request.echo)
         put_prompt_text(w, c, &text);
     strbuf_put(&text, strbuf_view(&c->content));
     open_choice(w, index, strbuf_view(&text));
     w->out.failed |= text.failed;
     strbuf_fini(&text);
-    put_logprobs(w, c, 0, w->ask.score_prompt, &w->out);
-    jp_key_text(&w->out, "finish_reason", openai_finish(c->cause));
-    jp_close(&w->out, '}');
+    put_logprobs(w, c, 0, w->request.score_prompt, &w->out);
+    jw_key_text(&w->out, "finish_reason", openai_finish(c->cause));
+    jw_close(&w->out, '}');
 }
 
-static void reply(answering *w)
+static void reply(generation *w)
 {
     uint32_t index = 0;
-    answering_random_id(w->id, sizeof w->id, "cmpl-");
+    generation_random_id(w->id, sizeof w->id, "cmpl-");
     openai_put_head(w, "text_completion", &w->out);
-    jp_key(&w->out, "choices");
-    jp_open(&w->out, '[');
+    jw_key(&w->out, "choices");
+    jw_open(&w->out, '[');
     for (size_t p = 0; p < w->n_prompts; p++) {
-        choice *tried[ASK_MAX_CHOICES];
-        for (uint32_t i = 0; i < w->ask.n; i++)
-            tried[i] = &w->choices[p * w->ask.n + i];
-        if (returned(w) < w->ask.n)
-            qsort(tried, w->ask.n, sizeof *tried, by_likelihood);
+        choice *tried[REQUEST_MAX_CHOICES];
+        for (uint32_t i = 0; i < w->request.n; i++)
+            tried[i] = &w->choices[p * w->request.n + i];
+        if (returned(w) < w->request.n)
+            qsort(tried, w->request.n, sizeof *tried, by_likelihood);
         for (uint32_t i = 0; i < returned(w); i++)
             put_choice(w, tried[i], index++);
     }
-    jp_close(&w->out, ']');
-    put_figures(w);
-    jp_close(&w->out, '}');
-    answering_reply(w, 200);
+    jw_close(&w->out, ']');
+    put_stats(w);
+    jw_close(&w->out, '}');
+    generation_reply(w, 200);
 }
 
-static void end(answering *w)
+static void end(generation *w)
 {
     if (w->streaming)
         openai_end_stream(w, "text_completion");
@@ -332,5 +332,5 @@ void handle_completions(exchange *x)
         .end = end,
         .broken = openai_broken,
     };
-    answering_start(x, &completions);
+    generation_start(x, &completions);
 }

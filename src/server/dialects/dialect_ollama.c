@@ -21,9 +21,9 @@ enum {
     MAX_CONTEXT = 65536 /* ids that a reply of generate carries */
 };
 
-static const ollama_state *state_of(const answering *w)
+static const ollama_state *state_of(const generation *w)
 {
-    return w->ask.own;
+    return w->request.own;
 }
 
 /* ---- time ---- */
@@ -47,68 +47,68 @@ void ollama_time_now(char out[OLLAMA_TIME_BYTES])
 
 static void put_duration(strbuf *out, const char *name, double seconds)
 {
-    jp_key_uint(out, name, seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
+    jw_key_uint(out, name, seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
 }
 
 /* ---- pieces ---- */
 
-static strbuf *open_line(answering *w)
+static strbuf *open_line(generation *w)
 {
     char now[OLLAMA_TIME_BYTES];
     ollama_time_now(now);
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "model", served_name(w->ask.served));
-    jp_key_text(&w->out, "created_at", now);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "model", served_model_name(w->request.served));
+    jw_key_text(&w->out, "created_at", now);
     return &w->out;
 }
 
-static void put_call(const made_call *call, size_t index, strbuf *out)
+static void put_call(const choice_call *call, size_t index, strbuf *out)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "id", call->id);
-    jp_key(out, "function");
-    jp_open(out, '{');
-    jp_key_uint(out, "index", index);
-    jp_key_str(out, "name", strbuf_view(&call->name));
-    jp_key(out, "arguments");
-    jp_raw(out, strbuf_view(&call->arguments));
+    jw_open(out, '{');
+    jw_key_text(out, "id", call->id);
+    jw_key(out, "function");
+    jw_open(out, '{');
+    jw_key_uint(out, "index", index);
+    jw_key_str(out, "name", strbuf_view(&call->name));
+    jw_key(out, "arguments");
+    jw_raw(out, strbuf_view(&call->arguments));
     strbuf_text(out, "}}");
 }
 
 /* What one line says; thinking and calls only if there are any. */
 typedef struct saying {
     str content, thinking;
-    const made_call *calls; /* [n_calls] */
+    const choice_call *calls; /* [n_calls] */
     size_t n_calls, first_call;
 } saying;
 
-static void put_saying(const answering *w, const saying *s, strbuf *out)
+static void put_saying(const generation *w, const saying *s, strbuf *out)
 {
     const bool chat = !state_of(w)->generate;
     if (chat) {
-        jp_key(out, "message");
-        jp_open(out, '{');
-        jp_key_text(out, "role", "assistant");
+        jw_key(out, "message");
+        jw_open(out, '{');
+        jw_key_text(out, "role", "assistant");
     }
-    jp_key_str(out, chat ? "content" : "response", s->content);
+    jw_key_str(out, chat ? "content" : "response", s->content);
     if (s->thinking.n > 0)
-        jp_key_str(out, "thinking", s->thinking);
+        jw_key_str(out, "thinking", s->thinking);
     if (s->n_calls > 0) {
-        jp_key(out, "tool_calls");
-        jp_open(out, '[');
+        jw_key(out, "tool_calls");
+        jw_open(out, '[');
         for (size_t i = 0; i < s->n_calls; i++)
             put_call(&s->calls[i], s->first_call + i, out);
-        jp_close(out, ']');
+        jw_close(out, ']');
     }
     if (chat)
-        jp_close(out, '}');
+        jw_close(out, '}');
 }
 
-static void put_logprobs(const answering *w, const choice *c, size_t from, strbuf *out)
+static void put_logprobs(const generation *w, const choice *c, size_t from, strbuf *out)
 {
-    if (!w->ask.logprobs || from == c->n_tokens)
+    if (!w->request.logprobs || from == c->n_tokens)
         return;
-    jp_key(out, "logprobs");
+    jw_key(out, "logprobs");
     openai_put_logprobs(c, from, out);
 }
 
@@ -118,48 +118,48 @@ static const char *done_reason(stop_cause cause)
     return by_itself ? "stop" : "length";
 }
 
-static void put_context(const answering *w, const choice *c, strbuf *out)
+static void put_context(const generation *w, const choice *c, strbuf *out)
 {
     const sched_result *r = &c->result;
     if (!state_of(w)->generate || state_of(w)->plain || r->tokens == NULL ||
-        r->n_tokens > MAX_CONTEXT || w->ask.n_shown > 0) /* ids do not bring pictures back */
+        r->n_tokens > MAX_CONTEXT || w->request.n_shown > 0) /* ids do not bring pictures back */
         return;
-    jp_key(out, "context");
-    jp_open(out, '[');
+    jw_key(out, "context");
+    jw_open(out, '[');
     for (size_t i = 0; i < r->n_tokens; i++)
-        jp_int(out, r->tokens[i]);
-    jp_close(out, ']');
+        jw_int(out, r->tokens[i]);
+    jw_close(out, ']');
 }
 
-static void put_figures(const answering *w, strbuf *out)
+static void put_stats(const generation *w, strbuf *out)
 {
     const choice *c = &w->choices[0];
-    const usage u = answering_usage(w);
-    jp_key_bool(out, "done", true);
-    jp_key_text(out, "done_reason", done_reason(c->cause));
+    const usage u = generation_usage(w);
+    jw_key_bool(out, "done", true);
+    jw_key_text(out, "done_reason", done_reason(c->cause));
     put_context(w, c, out);
     put_duration(out, "total_duration", os_now() - w->began);
     put_duration(out, "load_duration", c->result.load);
-    jp_key_uint(out, "prompt_eval_count", u.prompt);
+    jw_key_uint(out, "prompt_eval_count", u.prompt);
     put_duration(out, "prompt_eval_duration", c->result.read - c->result.started);
-    jp_key_uint(out, "eval_count", u.out);
+    jw_key_uint(out, "eval_count", u.out);
     put_duration(out, "eval_duration", c->result.ended - c->result.read);
-    answering_put_mote(w, out);
+    generation_put_mote(w, out);
 }
 
-static void send_line(answering *w)
+static void send_line(generation *w)
 {
     strbuf_text(&w->out, "}\n");
-    answering_send(w);
+    generation_send(w);
 }
 
 /* ---- the stream ---- */
 
-static void tell(answering *w, choice *c, const saying *s)
+static void tell(generation *w, choice *c, const saying *s)
 {
     strbuf *out = open_line(w);
     put_saying(w, s, out);
-    jp_key_bool(out, "done", false);
+    jw_key_bool(out, "done", false);
     if (c != NULL && s->content.n > 0) {
         put_logprobs(w, c, c->told, out);
         c->told = c->n_tokens;
@@ -167,7 +167,7 @@ static void tell(answering *w, choice *c, const saying *s)
     send_line(w);
 }
 
-static void event(answering *w, choice *c, const chat_event *e)
+static void event(generation *w, choice *c, const chat_event *e)
 {
     saying s = {.content = {"", 0}};
     if (e->kind == CHAT_EVENT_REASONING)
@@ -183,7 +183,7 @@ static void event(answering *w, choice *c, const chat_event *e)
     tell(w, c, &s);
 }
 
-static void waiting(answering *w, const sched_where *where, double silent)
+static void waiting(generation *w, const sched_job_status *where, double silent)
 {
     (void)where;
     if (silent >= SILENCE)
@@ -192,7 +192,7 @@ static void waiting(answering *w, const sched_where *where, double silent)
 
 /* ---- the end ---- */
 
-static void end(answering *w)
+static void end(generation *w)
 {
     choice *c = &w->choices[0];
     saying s = {.content = {"", 0}};
@@ -205,41 +205,42 @@ static void end(answering *w)
     strbuf *out = open_line(w);
     put_saying(w, &s, out);
     put_logprobs(w, c, w->streaming ? c->told : 0, out);
-    put_figures(w, out);
+    put_stats(w, out);
     if (w->streaming) {
         send_line(w);
         return;
     }
-    jp_close(out, '}');
-    answering_reply(w, 200);
+    jw_close(out, '}');
+    generation_reply(w, 200);
 }
 
-static void broken(answering *w, const api_error *error)
+static void broken(generation *w, const http_error *error)
 {
     api_error_print(error, API_OLLAMA, w->request_id, &w->out);
     strbuf_byte(&w->out, '\n');
-    answering_send(w);
+    generation_send(w);
 }
 
 /* Nothing is answered: the model was to be loaded, or the prompt to be shown. */
-static void rendered(answering *w)
+static void rendered(generation *w)
 {
     const ollama_state *state = state_of(w);
     strbuf *out = open_line(w);
     if (state->loaded != NULL) {
         put_saying(w, &(saying){.content = {"", 0}}, out);
-        jp_key_bool(out, "done", true);
-        jp_key_text(out, "done_reason", state->loaded);
+        jw_key_bool(out, "done", true);
+        jw_key_text(out, "done_reason", state->loaded);
     } else {
         const strbuf *text = &w->prompts[0].text;
-        jp_key(out, "_debug_info");
-        jp_open(out, '{');
-        jp_key_str(out, "rendered_template", state->plain ? w->ask.prompts[0] : strbuf_view(text));
-        jp_key_uint(out, "image_count", 0);
-        jp_close(out, '}');
+        jw_key(out, "_debug_info");
+        jw_open(out, '{');
+        jw_key_str(out, "rendered_template",
+                   state->plain ? w->request.prompts[0] : strbuf_view(text));
+        jw_key_uint(out, "image_count", 0);
+        jw_close(out, '}');
     }
-    jp_close(out, '}');
-    answering_reply(w, 200);
+    jw_close(out, '}');
+    generation_reply(w, 200);
 }
 
 static const dialect chat = {
@@ -270,10 +271,10 @@ static const dialect generate = {
 
 void handle_ollama_chat(exchange *x)
 {
-    answering_start(x, &chat);
+    generation_start(x, &chat);
 }
 
 void handle_ollama_generate(exchange *x)
 {
-    answering_start(x, &generate);
+    generation_start(x, &generate);
 }

@@ -70,29 +70,29 @@ static bool next_turn(walk *w, turn_ids *out, bool *bad)
     return !*bad;
 }
 
-static bool open_walk(walk *w, ask *a, const json_node *context, api_error *error)
+static bool open_walk(walk *w, request *a, const json_node *context, http_error *error)
 {
-    const chat_kit *kit = served_kit(a->served);
+    const chat_context *chat_ctx = served_model_chat_context(a->served);
     size_t i = 0;
-    mote_token *ids = ask_memory(a, json_node_size(context), sizeof *ids, error);
+    mote_token *ids = request_memory(a, json_node_size(context), sizeof *ids, error);
     if (ids == NULL)
         return false;
     for (const json_node *e = json_node_first(context); e != NULL; e = json_node_next(e)) {
         int64_t id;
-        if (!json_node_int64(e, &id) || id < 0 || id >= (int64_t)kit->n_tokens)
-            return ask_wrong(error, "context", "must hold ids of tokens");
+        if (!json_node_int64(e, &id) || id < 0 || id >= (int64_t)chat_ctx->n_tokens)
+            return http_error_invalid(error, "context", "must hold ids of tokens");
         ids[i++] = (mote_token)id;
     }
-    *w = (walk){.model = kit->model,
-                .start = kit->how.tags[CHAT_TAG_IM_START],
-                .end = kit->how.tags[CHAT_TAG_IM_END],
+    *w = (walk){.model = chat_ctx->model,
+                .start = chat_ctx->how.tags[CHAT_TAG_IM_START],
+                .end = chat_ctx->how.tags[CHAT_TAG_IM_END],
                 .ids = ids,
                 .n = i};
     return true;
 }
 
-bool ollama_context_put(ask *a, const json_node *context, strbuf *out, str *system,
-                        api_error *error)
+bool ollama_context_put(request *a, const json_node *context, strbuf *out, str *system,
+                        http_error *error)
 {
     walk w;
     turn_ids turn;
@@ -106,23 +106,23 @@ bool ollama_context_put(ask *a, const json_node *context, strbuf *out, str *syst
         str content = strbuf_view(&text);
         content.p += head;
         content.n -= head;
-        jp_open(out, '{');
-        jp_key_text(out, "role", turn.role);
-        jp_key_str(out, "content", content);
-        jp_close(out, '}');
+        jw_open(out, '{');
+        jw_key_text(out, "role", turn.role);
+        jw_key_str(out, "content", content);
+        jw_close(out, '}');
         if (first && turn.role == roles[0]) {
-            const char *copy = ask_copy(a, content, error);
+            const char *copy = request_copy(a, content, error);
             *system = (str){copy != NULL ? copy : "", copy != NULL ? content.n : 0};
         }
         first = false;
         strbuf_fini(&text);
     }
-    return !bad || ask_wrong(error, "context", "is not that of an earlier reply");
+    return !bad || http_error_invalid(error, "context", "is not that of an earlier reply");
 }
 
 /* If a control token follows the line end, which is how answers begin, the role's ids end with
  * it. Where a letter follows they may not, and the text of the message has to do. */
-bool ollama_context_tokens(ask *a, const json_node *context, api_error *error)
+bool ollama_context_tokens(request *a, const json_node *context, http_error *error)
 {
     walk w;
     turn_ids turn;

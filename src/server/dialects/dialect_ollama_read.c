@@ -21,7 +21,7 @@ static bool absent(const json_node *node)
 
 /* ---- what both have ---- */
 
-static bool read_think(const ask *a, api_error *error)
+static bool read_think(const request *a, http_error *error)
 {
     const json_node *node = json_node_get(a->root, "think");
     const str word = json_node_text(node);
@@ -30,75 +30,76 @@ static bool read_think(const ask *a, api_error *error)
     if (absent(node) || json_node_is(node, JSON_IS_BOOL) ||
         (json_node_is(node, JSON_IS_STRING) && mote_think_parse(word.p, word.n, &think, &budget)))
         return true;
-    return ask_wrong(error, "think", "must be one of true, false, \"low\", \"medium\", \"high\"");
+    return http_error_invalid(error, "think",
+                              "must be one of true, false, \"low\", \"medium\", \"high\"");
 }
 
-static bool read_format(ask *a, api_error *error)
+static bool read_format(request *a, http_error *error)
 {
     const json_node *format = json_node_get(a->root, "format");
     const str name = json_node_text(format);
     if (absent(format) || (json_node_is(format, JSON_IS_STRING) && name.n == 0))
         return true;
     if (json_node_is(format, JSON_IS_OBJECT))
-        return ask_json_schema(a, format, "format", error);
+        return request_json_schema(a, format, "format", error);
     if (str_is(name, "json"))
-        return ask_json_object(a, "format", error);
-    return ask_wrong(error, "format", "must be \"json\" or a JSON schema");
+        return request_json_object(a, "format", error);
+    return http_error_invalid(error, "format", "must be \"json\" or a JSON schema");
 }
 
 /* The content of a message that shows pictures before it says something. */
 static bool put_shown(strbuf *out, const json_node *images, const char *under, str text,
-                      api_error *error)
+                      http_error *error)
 {
     size_t i = 0;
-    jp_key(out, "content");
-    jp_open(out, '[');
+    jw_key(out, "content");
+    jw_open(out, '[');
     for (const json_node *e = json_node_first(images); e != NULL; e = json_node_next(e)) {
         char at[96];
         snprintf(at, sizeof at, "%simages[%zu]", under, i++);
         if (!json_node_is(e, JSON_IS_STRING))
-            return ask_wrong(error, at, "must be a picture in base64");
-        ask_put_image(out, at, json_node_text(e));
+            return http_error_invalid(error, at, "must be a picture in base64");
+        request_put_image(out, at, json_node_text(e));
     }
-    jp_open(out, '{');
-    jp_key_text(out, "type", "text");
-    jp_key_str(out, "text", text);
+    jw_open(out, '{');
+    jw_key_text(out, "type", "text");
+    jw_key_str(out, "text", text);
     strbuf_text(out, "}]");
     return true;
 }
 
 /* The state, the name and the options. */
-static bool read_common(ask *a, str *suffix, api_error *error)
+static bool read_common(request *a, str *suffix, http_error *error)
 {
     const json_node *options = json_node_get(a->root, "options");
     const param_limits limits = param_limits_of(a->served);
     a->own = mem_new(1, sizeof(ollama_state));
     if (a->own == NULL)
-        return ask_no_memory(error);
+        return http_error_no_memory(error);
     if (absent(json_node_get(a->root, "stream")))
         a->stream = true;
     a->any_model = false;
     a->says_at = true;
     if (a->model.n == 0) {
-        ask_wrong(error, "model", "is required");
+        http_error_invalid(error, "model", "is required");
         error->code = "missing_field";
         return false;
     }
     if (a->answer.sampling.top_logprobs > 0)
         a->logprobs = true;
-    return ask_model(a, suffix, error) && read_think(a, error) &&
+    return request_model(a, suffix, error) && read_think(a, error) &&
            (absent(options) ||
             params_read(a, options, PARAM_IN_OLLAMA_OPTIONS, "options", &limits, error));
 }
 
-static bool read_answer(ask *a, str suffix, api_error *error)
+static bool read_answer(request *a, str suffix, http_error *error)
 {
-    return read_format(a, error) && ask_extra_formats(a, error) &&
-           ask_thinking(a, CHAT_DIALECT_OLLAMA, suffix, error);
+    return read_format(a, error) && request_extra_formats(a, error) &&
+           request_thinking(a, CHAT_DIALECT_OLLAMA, suffix, error);
 }
 
 /* There is nothing to answer: an empty conversation stands in for the prompt. */
-static bool only_load(ask *a, api_error *error)
+static bool only_load(request *a, http_error *error)
 {
     ollama_state *state = a->own;
     strbuf out = {0};
@@ -106,11 +107,11 @@ static bool only_load(ask *a, api_error *error)
     state->loaded = a->load ? "load" : "unload";
     a->prompt_only = true;
     strbuf_text(&out, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}");
-    const json_node *made = ask_made(a, &out, error);
-    return made != NULL && ask_conversation(a, made, 1, error);
+    const json_node *made = request_made(a, &out, error);
+    return made != NULL && request_conversation(a, made, 1, error);
 }
 
-static void read_debug(ask *a)
+static void read_debug(request *a)
 {
     ollama_state *state = a->own;
     state->show_prompt = json_node_truth(json_node_get(a->root, "_debug_render_only"));
@@ -123,11 +124,11 @@ static void put_member(strbuf *out, const char *name, const json_node *node)
 {
     if (absent(node))
         return;
-    jp_key(out, name);
-    jp_node(out, node);
+    jw_key(out, name);
+    jw_node(out, node);
 }
 
-static bool put_message(strbuf *out, const json_node *message, size_t index, api_error *error)
+static bool put_message(strbuf *out, const json_node *message, size_t index, http_error *error)
 {
     const json_node *thinking = json_node_get(message, "thinking");
     const json_node *images = json_node_get(message, "images");
@@ -135,9 +136,9 @@ static bool put_message(strbuf *out, const json_node *message, size_t index, api
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", index);
     if (!json_node_is(message, JSON_IS_OBJECT))
-        return ask_wrong(error, at, "must be an object");
+        return http_error_invalid(error, at, "must be an object");
     snprintf(at, sizeof at, "messages[%zu].", index);
-    jp_open(out, '{');
+    jw_open(out, '{');
     put_member(out, "role", json_node_get(message, "role"));
     if (json_node_size(images) == 0)
         put_member(out, "content", content);
@@ -147,11 +148,11 @@ static bool put_message(strbuf *out, const json_node *message, size_t index, api
         put_member(out, "reasoning_content", thinking);
     put_member(out, "tool_calls", json_node_get(message, "tool_calls"));
     put_member(out, "tool_call_id", json_node_get(message, "tool_call_id"));
-    jp_close(out, '}');
+    jw_close(out, '}');
     return true;
 }
 
-static bool read_messages(ask *a, const json_node *messages, api_error *error)
+static bool read_messages(request *a, const json_node *messages, http_error *error)
 {
     strbuf out = {0};
     size_t index = 0;
@@ -162,12 +163,12 @@ static bool read_messages(ask *a, const json_node *messages, api_error *error)
     strbuf_byte(&out, ']');
     put_member(&out, "tools", json_node_get(a->root, "tools"));
     strbuf_byte(&out, '}');
-    const json_node *made = good ? ask_made(a, &out, error) : NULL;
+    const json_node *made = good ? request_made(a, &out, error) : NULL;
     strbuf_fini(&out);
-    return made != NULL && ask_conversation(a, made, 1, error);
+    return made != NULL && request_conversation(a, made, 1, error);
 }
 
-bool ollama_read_chat(ask *a, api_error *error)
+bool ollama_read_chat(request *a, http_error *error)
 {
     const json_node *messages = json_node_get(a->root, "messages");
     str suffix;
@@ -178,39 +179,39 @@ bool ollama_read_chat(ask *a, api_error *error)
     read_debug(a);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
     return read_messages(a, messages, error) &&
-           ask_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
+           request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            read_answer(a, suffix, error);
 }
 
 /* ---- generate ---- */
 
-static bool read_raw(ask *a, api_error *error)
+static bool read_raw(request *a, http_error *error)
 {
     static const char *const others[] = {"system", "template", "context"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const json_node *node = json_node_get(a->root, others[i]);
         if (!absent(node) && (json_node_text(node).n > 0 || json_node_size(node) > 0))
-            return ask_wrong(error, others[i], "cannot be used with raw");
+            return http_error_invalid(error, others[i], "cannot be used with raw");
     }
     a->parse_special = true;
-    return ask_add_prompt(a, json_node_text(json_node_get(a->root, "prompt")), error);
+    return request_add_prompt(a, json_node_text(json_node_get(a->root, "prompt")), error);
 }
 
 /* Prompts as they are cannot think. */
-static bool read_plain(ask *a, str after, api_error *error)
+static bool read_plain(request *a, str after, http_error *error)
 {
     ollama_state *state = a->own;
     const str before = json_node_text(json_node_get(a->root, "prompt"));
     state->plain = true;
-    a->kind = ASK_COMPLETION;
+    a->kind = REQUEST_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "raw"};
     a->answer.think = MOTE_THINK_OFF;
     const bool read =
         after.n > 0 ? fim_add_prompt(a, before, after, NULL, error) : read_raw(a, error);
-    return read && read_format(a, error) && ask_extra_formats(a, error);
+    return read && read_format(a, error) && request_extra_formats(a, error);
 }
 
-static bool read_question(ask *a, api_error *error)
+static bool read_question(request *a, http_error *error)
 {
     const json_node *context = json_node_get(a->root, "context");
     const str system = json_node_text(json_node_get(a->root, "system"));
@@ -223,25 +224,25 @@ static bool read_question(ask *a, api_error *error)
     strbuf_text(&out, "{\"messages\":[");
     strbuf_put(&out, strbuf_view(&past));
     if (system.n > 0 && !str_eq(system, earlier)) {
-        jp_open(&out, '{');
-        jp_key_text(&out, "role", "system");
-        jp_key_str(&out, "content", system);
-        jp_close(&out, '}');
+        jw_open(&out, '{');
+        jw_key_text(&out, "role", "system");
+        jw_key_str(&out, "content", system);
+        jw_close(&out, '}');
     }
-    jp_open(&out, '{');
-    jp_key_text(&out, "role", "user");
+    jw_open(&out, '{');
+    jw_key_text(&out, "role", "user");
     const bool good = put_shown(&out, json_node_get(a->root, "images"), "",
                                 json_node_text(json_node_get(a->root, "prompt")), error);
     strbuf_text(&out, "}]}");
     out.failed |= past.failed;
     strbuf_fini(&past);
-    const json_node *made = good ? ask_made(a, &out, error) : NULL;
+    const json_node *made = good ? request_made(a, &out, error) : NULL;
     strbuf_fini(&out);
-    return made != NULL && ask_conversation(a, made, 1, error) &&
+    return made != NULL && request_conversation(a, made, 1, error) &&
            (json_node_size(context) == 0 || ollama_context_tokens(a, context, error));
 }
 
-bool ollama_read_generate(ask *a, api_error *error)
+bool ollama_read_generate(request *a, http_error *error)
 {
     const str prompt = json_node_text(json_node_get(a->root, "prompt"));
     const str after = json_node_text(json_node_get(a->root, "suffix"));
@@ -255,7 +256,7 @@ bool ollama_read_generate(ask *a, api_error *error)
     read_debug(a);
     const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
     if (plain && shows)
-        return ask_unsupported(error, "images", "a picture without the template");
+        return http_error_unsupported(error, "images", "a picture without the template");
     if (plain)
         return read_plain(a, after, error);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));

@@ -19,38 +19,38 @@ enum { QUIET = 15 }; /* seconds after which some readers want to see an event */
 
 /* ---- events ---- */
 
-static void open_event(answering *w, const char *type)
+static void open_event(generation *w, const char *type)
 {
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", type);
-    jp_key_uint(&w->out, "sequence_number", w->said++);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", type);
+    jw_key_uint(&w->out, "sequence_number", w->said++);
 }
 
-static void send_event(answering *w, const char *type)
+static void send_event(generation *w, const char *type)
 {
-    jp_close(&w->out, '}');
-    answering_sse(w, type);
+    jw_close(&w->out, '}');
+    generation_sse(w, type);
 }
 
-static void tell_response(answering *w, const char *type, const char *status,
-                          const api_error *error)
+static void tell_response(generation *w, const char *type, const char *status,
+                          const http_error *error)
 {
     open_event(w, type);
-    jp_key(&w->out, "response");
+    jw_key(&w->out, "response");
     responses_put(w, status, error);
     send_event(w, type);
 }
 
-static void begin(answering *w)
+static void begin(generation *w)
 {
-    answering_random_id(w->id, sizeof w->id, "resp_");
+    generation_random_id(w->id, sizeof w->id, "resp_");
     tell_response(w, "response.created", "in_progress", NULL);
     tell_response(w, "response.in_progress", "in_progress", NULL);
 }
 
-static void waiting(answering *w, const sched_where *where, double silent)
+static void waiting(generation *w, const sched_job_status *where, double silent)
 {
-    answering_put_where(w, where);
+    generation_put_where(w, where);
     if (silent >= QUIET)
         tell_response(w, "response.in_progress", "in_progress", NULL);
 }
@@ -68,33 +68,33 @@ static size_t index_of(choice *c)
     return items_of(c)->n - 1;
 }
 
-static void tell_item(answering *w, choice *c, const char *type, bool done, const char *status)
+static void tell_item(generation *w, choice *c, const char *type, bool done, const char *status)
 {
     open_event(w, type);
-    jp_key_uint(&w->out, "output_index", index_of(c));
-    jp_key(&w->out, "item");
+    jw_key_uint(&w->out, "output_index", index_of(c));
+    jw_key(&w->out, "item");
     items_put(w, c, last_item(c), done, status);
     send_event(w, type);
 }
 
 /* The places that events about a part of content have in common. */
-static void open_part_event(answering *w, choice *c, const char *type)
+static void open_part_event(generation *w, choice *c, const char *type)
 {
     open_event(w, type);
-    jp_key_text(&w->out, "item_id", last_item(c)->id);
-    jp_key_uint(&w->out, "output_index", index_of(c));
-    jp_key_uint(&w->out, "content_index", 0);
+    jw_key_text(&w->out, "item_id", last_item(c)->id);
+    jw_key_uint(&w->out, "output_index", index_of(c));
+    jw_key_uint(&w->out, "content_index", 0);
 }
 
-static void tell_part(answering *w, choice *c, const char *type, bool done)
+static void tell_part(generation *w, choice *c, const char *type, bool done)
 {
     open_part_event(w, c, type);
-    jp_key(&w->out, "part");
+    jw_key(&w->out, "part");
     items_put_part(w, c, last_item(c), done);
     send_event(w, type);
 }
 
-static void close_item(answering *w, choice *c, bool cut)
+static void close_item(generation *w, choice *c, bool cut)
 {
     const char *status = cut ? "incomplete" : "completed";
     items *list = items_of(c);
@@ -105,7 +105,7 @@ static void close_item(answering *w, choice *c, bool cut)
     const bool thinks = it->kind == ITEM_REASONING;
     const char *type = thinks ? "response.reasoning_text.done" : "response.output_text.done";
     open_part_event(w, c, type);
-    jp_key_str(&w->out, "text", items_text(c, it));
+    jw_key_str(&w->out, "text", items_text(c, it));
     if (!thinks)
         items_put_logprobs(w, c, it, it->first_token);
     send_event(w, type);
@@ -114,7 +114,7 @@ static void close_item(answering *w, choice *c, bool cut)
 }
 
 /* The item that a piece of text belongs to; NULL: no memory. */
-static item *open_text(answering *w, choice *c, item_kind kind, size_t bytes)
+static item *open_text(generation *w, choice *c, item_kind kind, size_t bytes)
 {
     items *list = items_of(c);
     if (list == NULL)
@@ -134,19 +134,19 @@ static item *open_text(answering *w, choice *c, item_kind kind, size_t bytes)
     return last_item(c);
 }
 
-static void tell_text(answering *w, choice *c, str text, item_kind kind)
+static void tell_text(generation *w, choice *c, str text, item_kind kind)
 {
     const bool thinks = kind == ITEM_REASONING;
     const char *type = thinks ? "response.reasoning_text.delta" : "response.output_text.delta";
     item *it = open_text(w, c, kind, text.n);
     if (it == NULL) {
         w->out.failed = true;
-        answering_send(w);
+        generation_send(w);
         return;
     }
     it->to += text.n;
     open_part_event(w, c, type);
-    jp_key_str(&w->out, "delta", text);
+    jw_key_str(&w->out, "delta", text);
     if (!thinks) {
         it->n_tokens = c->n_tokens - it->first_token;
         items_put_logprobs(w, c, it, c->told);
@@ -157,19 +157,19 @@ static void tell_text(answering *w, choice *c, str text, item_kind kind)
 
 /* ---- calls ---- */
 
-static void open_call(answering *w, choice *c)
+static void open_call(generation *w, choice *c)
 {
     close_item(w, c, false);
     if (items_add(c, items_is_custom(w, &c->open) ? ITEM_CUSTOM_CALL : ITEM_CALL) == NULL) {
         w->out.failed = true;
-        answering_send(w);
+        generation_send(w);
         return;
     }
     tell_item(w, c, "response.output_item.added", false, "in_progress");
 }
 
 /* The next piece of what the last item is called with, or all of it. */
-static void tell_input(answering *w, choice *c, bool done, str text)
+static void tell_input(generation *w, choice *c, bool done, str text)
 {
     static const char *const types[2][2] = {
         {"response.function_call_arguments.delta", "response.function_call_arguments.done"},
@@ -177,15 +177,15 @@ static void tell_input(answering *w, choice *c, bool done, str text)
     const item *it = last_item(c);
     const bool custom = it->kind == ITEM_CUSTOM_CALL;
     open_event(w, types[custom][done]);
-    jp_key_text(&w->out, "item_id", it->id);
-    jp_key_uint(&w->out, "output_index", index_of(c));
+    jw_key_text(&w->out, "item_id", it->id);
+    jw_key_uint(&w->out, "output_index", index_of(c));
     if (done && !custom)
-        jp_key_str(&w->out, "name", strbuf_view(&items_call(c, it)->name));
-    jp_key_str(&w->out, !done ? "delta" : custom ? "input" : "arguments", text);
+        jw_key_str(&w->out, "name", strbuf_view(&items_call(c, it)->name));
+    jw_key_str(&w->out, !done ? "delta" : custom ? "input" : "arguments", text);
     send_event(w, types[custom][done]);
 }
 
-static void tell_piece(answering *w, choice *c, str piece)
+static void tell_piece(generation *w, choice *c, str piece)
 {
     strbuf input = {0};
     const bool custom = last_item(c)->kind == ITEM_CUSTOM_CALL;
@@ -198,7 +198,7 @@ static void tell_piece(answering *w, choice *c, str piece)
     strbuf_fini(&input);
 }
 
-static void end_call(answering *w, choice *c, call_place place)
+static void end_call(generation *w, choice *c, call_place place)
 {
     strbuf input = {0};
     item *it = last_item(c);
@@ -216,7 +216,7 @@ static void end_call(answering *w, choice *c, call_place place)
     tell_item(w, c, "response.output_item.done", true, "completed");
 }
 
-static void event(answering *w, choice *c, const chat_event *e)
+static void event(generation *w, choice *c, const chat_event *e)
 {
     switch (e->kind) {
     case CHAT_EVENT_CALL_START: open_call(w, c); return;
@@ -263,7 +263,7 @@ static void gather_items(choice *c)
     }
 }
 
-static void choice_over(answering *w, choice *c)
+static void choice_over(generation *w, choice *c)
 {
     const items *list = items_of(c);
     const bool spoke = list != NULL && list->n > 0;
@@ -275,7 +275,7 @@ static void choice_over(answering *w, choice *c)
 }
 
 /* Each by itself too, for those who name it instead of sending it back. */
-static void store_items(answering *w)
+static void store_items(generation *w)
 {
     choice *c = &w->choices[0];
     const items *list = items_of(c);
@@ -284,48 +284,49 @@ static void store_items(answering *w)
     for (size_t i = 0; list != NULL && i < list->n; i++) {
         w->out.n = 0;
         items_put(w, c, &list->at[i], true, "completed");
-        const str texts[SHELF_TEXTS] = {strbuf_view(&w->out)};
+        const str texts[TEXT_STORE_TEXTS] = {strbuf_view(&w->out)};
         if (!w->out.failed)
-            shelf_put(api_items(server_api(w->server)), w->ask.realm, str_of(list->at[i].id), texts,
-                      NULL);
+            text_store_put(api_items(server_api(w->server)), w->request.ns, str_of(list->at[i].id),
+                           texts, NULL);
     }
     strbuf_fini(&w->out);
     w->out = out;
 }
 
-static void store(answering *w, str reply)
+static void store(generation *w, str reply)
 {
-    const responses_own *own = w->ask.own;
+    const responses_own *own = w->request.own;
     strbuf messages = {0};
     if (!own->store)
         return;
     strbuf_put(&messages, own->messages);
     responses_put_answer(&w->choices[0], &messages);
-    const str texts[SHELF_TEXTS] = {[RESPONSES_REPLY] = reply,
-                                    [RESPONSES_MESSAGES] = strbuf_view(&messages),
-                                    [RESPONSES_ITEMS] = own->input_items};
+    const str texts[TEXT_STORE_TEXTS] = {[RESPONSES_REPLY] = reply,
+                                         [RESPONSES_MESSAGES] = strbuf_view(&messages),
+                                         [RESPONSES_ITEMS] = own->input_items};
     /* Forgetting is allowed, so nothing fails. */
     if (!messages.failed)
-        shelf_put(api_responses(server_api(w->server)), w->ask.realm, str_of(w->id), texts, NULL);
+        text_store_put(api_responses(server_api(w->server)), w->request.ns, str_of(w->id), texts,
+                       NULL);
     strbuf_fini(&messages);
     store_items(w);
 }
 
-static void end(answering *w)
+static void end(generation *w)
 {
     choice *c = &w->choices[0];
     const char *status = is_cut(c) ? "incomplete" : "completed";
     const char *type = is_cut(c) ? "response.incomplete" : "response.completed";
     if (!w->streaming) {
-        answering_random_id(w->id, sizeof w->id, "resp_");
+        generation_random_id(w->id, sizeof w->id, "resp_");
         gather_items(c);
         responses_put(w, status, NULL);
         store(w, strbuf_view(&w->out));
-        answering_reply(w, 200);
+        generation_reply(w, 200);
         return;
     }
     open_event(w, type);
-    jp_key(&w->out, "response");
+    jw_key(&w->out, "response");
     const size_t from = w->out.n;
     responses_put(w, status, NULL);
     if (!w->out.failed)
@@ -333,7 +334,7 @@ static void end(answering *w)
     send_event(w, type);
 }
 
-static void broken(answering *w, const api_error *error)
+static void broken(generation *w, const http_error *error)
 {
     tell_response(w, "response.failed", "failed", error);
 }
@@ -354,16 +355,16 @@ void handle_responses(exchange *x)
         .end = end,
         .broken = broken,
     };
-    answering_start(x, &responses);
+    generation_start(x, &responses);
 }
 
-static void counted(answering *w)
+static void counted(generation *w)
 {
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "object", "response.input_tokens");
-    jp_key_uint(&w->out, "input_tokens", w->prompts[0].n);
-    jp_close(&w->out, '}');
-    answering_reply(w, 200);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "object", "response.input_tokens");
+    jw_key_uint(&w->out, "input_tokens", w->prompts[0].n);
+    jw_close(&w->out, '}');
+    generation_reply(w, 200);
 }
 
 void handle_responses_input_tokens(exchange *x)
@@ -373,5 +374,5 @@ void handle_responses_input_tokens(exchange *x)
                                      .place = PARAM_IN_RESPONSES,
                                      .read = responses_read,
                                      .rendered = counted};
-    answering_start(x, &counting);
+    generation_start(x, &counting);
 }

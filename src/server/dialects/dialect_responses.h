@@ -25,7 +25,7 @@ typedef struct responses_own {
     str input_items; /* JSON objects with commas between */
 } responses_own;
 
-bool responses_read(ask *a, api_error *error);
+bool responses_read(request *a, http_error *error);
 
 /* ---- items of an answer (responses_items.c) ---- */
 
@@ -56,24 +56,24 @@ items *items_of(choice *c);
 /* One more; NULL: no memory. */
 item *items_add(choice *c, item_kind kind);
 /* Is this call one of a custom tool? */
-bool items_is_custom(const answering *w, const made_call *call);
+bool items_is_custom(const generation *w, const choice_call *call);
 /* The call of an item. */
-const made_call *items_call(const choice *c, const item *it);
+const choice_call *items_call(const choice *c, const item *it);
 /* The text a custom tool is called with, or what is there of it. */
-void items_put_custom_input(const made_call *call, strbuf *out);
+void items_put_custom_input(const choice_call *call, strbuf *out);
 /* What the last `bytes` of the open call's arguments add to that text. */
-void items_put_custom_piece(const made_call *call, size_t bytes, item *it, strbuf *out);
+void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, strbuf *out);
 str items_text(const choice *c, const item *it);
 /* An item as a JSON value. `done`: with what it says; else as it is announced. */
-void items_put(answering *w, const choice *c, const item *it, bool done, const char *status);
+void items_put(generation *w, const choice *c, const item *it, bool done, const char *status);
 /* {"type": "output_text" or "reasoning_text", ...} */
-void items_put_part(answering *w, const choice *c, const item *it, bool done);
-void items_put_logprobs(answering *w, const choice *c, const item *it, size_t from);
+void items_put_part(generation *w, const choice *c, const item *it, bool done);
+void items_put_logprobs(generation *w, const choice *c, const item *it, size_t from);
 
 /* ---- the response object (responses_print.c) ---- */
 
 /* As a JSON value, appended to w->out. `error`: of a failed one, else NULL. */
-void responses_put(answering *w, const char *status, const api_error *error);
+void responses_put(generation *w, const char *status, const http_error *error);
 /* The answer as messages of chat completions, a comma before each. */
 void responses_put_answer(const choice *c, strbuf *out);
 

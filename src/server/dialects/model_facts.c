@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_facts.c - see model_facts.h. */
+/* model_details.c - see model_details.h. */
 #include "server/dialects/model_facts.h"
 
 #include "server/dialects/dialect_ollama.h"
@@ -18,7 +18,7 @@ static const struct {
     {18, "Q6_K"},   {21, "Q2_K_S"}, {25, "IQ4_NL"}, {30, "IQ4_XS"}, {32, "BF16"},
 };
 
-static void read_file(model_facts *out)
+static void read_file(model_details *out)
 {
     str family = {"", 0};
     bool found = false;
@@ -33,37 +33,37 @@ static void read_file(model_facts *out)
             snprintf(out->format, sizeof out->format, "%s", formats[i].name);
 }
 
-static void make_digest(model_facts *out, const served *m)
+static void make_digest(model_details *out, const served_model *m)
 {
     char text[256];
     digest d = {0};
-    snprintf(text, sizeof text, "%s %llu %lld", served_name(m),
-             (unsigned long long)out->info.file_bytes, (long long)served_date(m));
+    snprintf(text, sizeof text, "%s %llu %lld", served_model_name(m),
+             (unsigned long long)out->info.file_bytes, (long long)served_model_date(m));
     digest_of(&d, str_of(text));
     digest_print(&d, out->digest);
 }
 
-void model_facts_read(model_facts *out, const served *m)
+void model_details_read(model_details *out, const served_model *m)
 {
     size_t n = 0;
-    *out = (model_facts){.family = "qwen35", .format = "unknown"};
-    mote_model_describe(served_model(m), &out->info);
+    *out = (model_details){.family = "qwen35", .format = "unknown"};
+    mote_model_describe(served_model_weights(m), &out->info);
     const double size = (double)out->info.parameters;
     snprintf(out->parameters, sizeof out->parameters, size < 1e9 ? "%.1fM" : "%.1fB",
              size / (size < 1e9 ? 1e6 : 1e9));
     make_digest(out, m);
-    ollama_time_of(served_date(m), 0, out->date);
+    ollama_time_of(served_model_date(m), 0, out->date);
     static const char mark[] = "<|fim_prefix|>";
-    out->insert = mote_tokenize(served_model(m), mark, sizeof mark - 1, MOTE_TEXT_CONTROL, NULL, 0,
-                                &n, NULL) == MOTE_OK &&
+    out->insert = mote_tokenize(served_model_weights(m), mark, sizeof mark - 1, MOTE_TEXT_CONTROL,
+                                NULL, 0, &n, NULL) == MOTE_OK &&
                   n == 1;
-    if (os_map_open(&out->map, served_path(m), NULL) != MOTE_OK)
+    if (os_map_open(&out->map, served_model_path(m), NULL) != MOTE_OK)
         return;
     if (gguf_read(&out->file, out->map.data, out->map.bytes, NULL) == MOTE_OK)
         read_file(out);
 }
 
-void model_facts_fini(model_facts *facts)
+void model_details_fini(model_details *facts)
 {
     if (facts->file != NULL)
         gguf_free(facts->file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_facts.h - what a model's file says about itself, for those who list models.
+ * model_details.h - what a model's file says about itself, for those who list models.
  *
  * Reads the file's directory again, which takes milliseconds: off the loop.
  */
@@ -11,7 +11,7 @@
 #include "gguf/gguf.h"
 #include "server/served.h"
 
-typedef struct model_facts {
+typedef struct model_details {
     mote_model_info info;
     char family[32];     /* "qwen35" */
     char format[16];     /* "Q4_K_M"; "unknown" if the file does not say */
@@ -21,10 +21,10 @@ typedef struct model_facts {
     bool insert;         /* it knows the marks for filling gaps */
     os_map map;
     gguf *file; /* NULL: it cannot be read any more */
-} model_facts;
+} model_details;
 
 /* Never fails: what cannot be known is empty or "unknown". */
-void model_facts_read(model_facts *out, const served *m);
-void model_facts_fini(model_facts *facts);
+void model_details_read(model_details *out, const served_model *m);
+void model_details_fini(model_details *facts);
 
 #endif

@@ -39,13 +39,13 @@ item *items_add(choice *c, item_kind kind)
     }
     item *it = &list->at[list->n++];
     *it = (item){.kind = kind};
-    answering_random_id(it->id, sizeof it->id, prefix[kind]);
+    generation_random_id(it->id, sizeof it->id, prefix[kind]);
     return it;
 }
 
-bool items_is_custom(const answering *w, const made_call *call)
+bool items_is_custom(const generation *w, const choice_call *call)
 {
-    const json_node *tools = json_node_get(w->ask.root, "tools");
+    const json_node *tools = json_node_get(w->request.root, "tools");
     for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t))
         if (str_is(json_node_text(json_node_get(t, "type")), "custom") &&
             str_eq(json_node_text(json_node_get(t, "name")), strbuf_view(&call->name)))
@@ -53,7 +53,7 @@ bool items_is_custom(const answering *w, const made_call *call)
     return false;
 }
 
-const made_call *items_call(const choice *c, const item *it)
+const choice_call *items_call(const choice *c, const item *it)
 {
     switch (it->place) {
     case CALL_WHOLE: return &c->calls[it->call];
@@ -83,7 +83,7 @@ static bool put_string_of(const char *before, str text, const char *after, strbu
 }
 
 /* A call that was cut may lack the end of its object, and of the text. */
-void items_put_custom_input(const made_call *call, strbuf *out)
+void items_put_custom_input(const choice_call *call, strbuf *out)
 {
     static const char *const rests[] = {"", "}", "\"}"};
     bool read = false;
@@ -93,7 +93,7 @@ void items_put_custom_input(const made_call *call, strbuf *out)
 
 /* Pieces end behind whole escapes, so each can be read by itself. If something else stands before
  * the text, all of it waits for the end of the call. */
-void items_put_custom_piece(const made_call *call, size_t bytes, item *it, strbuf *out)
+void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, strbuf *out)
 {
     static const char head[] = "{\"input\": \"";
     const size_t before = sizeof head - 1;
@@ -118,52 +118,52 @@ str items_text(const choice *c, const item *it)
 
 /* ---- printing ---- */
 
-void items_put_logprobs(answering *w, const choice *c, const item *it, size_t from)
+void items_put_logprobs(generation *w, const choice *c, const item *it, size_t from)
 {
-    jp_key(&w->out, "logprobs");
-    jp_open(&w->out, '[');
+    jw_key(&w->out, "logprobs");
+    jw_open(&w->out, '[');
     for (size_t i = from; i < it->first_token + it->n_tokens; i++) {
-        const told_token *t = &c->tokens[i];
-        openai_open_token(&w->out, answering_token_text(c, t), t->choice.logprob);
-        jp_key(&w->out, "top_logprobs");
-        jp_open(&w->out, '[');
+        const choice_token *t = &c->tokens[i];
+        openai_open_token(&w->out, generation_token_text(c, t), t->choice.logprob);
+        jw_key(&w->out, "top_logprobs");
+        jw_open(&w->out, '[');
         for (uint32_t k = 0; k < t->choice.n_top; k++) {
             openai_open_token(&w->out, openai_token_text(w, t->choice.top[k].token),
                               t->choice.top[k].logprob);
-            jp_close(&w->out, '}');
+            jw_close(&w->out, '}');
         }
-        jp_close(&w->out, ']');
-        jp_close(&w->out, '}');
+        jw_close(&w->out, ']');
+        jw_close(&w->out, '}');
     }
-    jp_close(&w->out, ']');
+    jw_close(&w->out, ']');
 }
 
-void items_put_part(answering *w, const choice *c, const item *it, bool done)
+void items_put_part(generation *w, const choice *c, const item *it, bool done)
 {
     const bool thinks = it->kind == ITEM_REASONING;
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "type", thinks ? "reasoning_text" : "output_text");
-    jp_key_str(&w->out, "text", done ? items_text(c, it) : (str){"", 0});
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", thinks ? "reasoning_text" : "output_text");
+    jw_key_str(&w->out, "text", done ? items_text(c, it) : (str){"", 0});
     if (!thinks) {
-        jp_key_raw(&w->out, "annotations", "[]");
+        jw_key_raw(&w->out, "annotations", "[]");
         if (done)
             items_put_logprobs(w, c, it, it->first_token);
         else
-            jp_key_raw(&w->out, "logprobs", "[]");
+            jw_key_raw(&w->out, "logprobs", "[]");
     }
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
 }
 
-static void put_call(answering *w, const choice *c, const item *it, bool done)
+static void put_call(generation *w, const choice *c, const item *it, bool done)
 {
-    const made_call *call = items_call(c, it);
+    const choice_call *call = items_call(c, it);
     const bool custom = it->kind == ITEM_CUSTOM_CALL;
     strbuf input = {0};
     if (custom && done)
         items_put_custom_input(call, &input);
-    jp_key_text(&w->out, "call_id", call->id);
-    jp_key_str(&w->out, "name", strbuf_view(&call->name));
-    jp_key_str(&w->out, custom ? "input" : "arguments",
+    jw_key_text(&w->out, "call_id", call->id);
+    jw_key_str(&w->out, "name", strbuf_view(&call->name));
+    jw_key_str(&w->out, custom ? "input" : "arguments",
                !done    ? (str){"", 0}
                : custom ? strbuf_view(&input)
                         : strbuf_view(&call->arguments));
@@ -171,40 +171,40 @@ static void put_call(answering *w, const choice *c, const item *it, bool done)
     strbuf_fini(&input);
 }
 
-static void put_texts(answering *w, const choice *c, const item *it, bool done)
+static void put_texts(generation *w, const choice *c, const item *it, bool done)
 {
-    const responses_own *own = w->ask.own;
+    const responses_own *own = w->request.own;
     if (it->kind == ITEM_MESSAGE)
-        jp_key_text(&w->out, "role", "assistant");
+        jw_key_text(&w->out, "role", "assistant");
     else
-        jp_key_raw(&w->out, "summary", "[]");
-    jp_key(&w->out, "content");
-    jp_open(&w->out, '[');
+        jw_key_raw(&w->out, "summary", "[]");
+    jw_key(&w->out, "content");
+    jw_open(&w->out, '[');
     if (done)
         items_put_part(w, c, it, true);
-    jp_close(&w->out, ']');
+    jw_close(&w->out, ']');
     if (it->kind == ITEM_REASONING && done && own->encrypted) {
         strbuf sealed = {0};
         responses_seal(items_text(c, it), &sealed);
-        jp_key_str(&w->out, "encrypted_content", strbuf_view(&sealed));
+        jw_key_str(&w->out, "encrypted_content", strbuf_view(&sealed));
         w->out.failed |= sealed.failed;
         strbuf_fini(&sealed);
     }
 }
 
-void items_put(answering *w, const choice *c, const item *it, bool done, const char *status)
+void items_put(generation *w, const choice *c, const item *it, bool done, const char *status)
 {
     static const char *const types[] = {"reasoning", "message", "function_call",
                                         "custom_tool_call"};
-    jp_open(&w->out, '{');
-    jp_key_text(&w->out, "id", it->id);
-    jp_key_text(&w->out, "type", types[it->kind]);
-    jp_key_text(&w->out, "status", it->place == CALL_LOST ? "incomplete" : status);
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "id", it->id);
+    jw_key_text(&w->out, "type", types[it->kind]);
+    jw_key_text(&w->out, "status", it->place == CALL_LOST ? "incomplete" : status);
     if (it->kind == ITEM_REASONING || it->kind == ITEM_MESSAGE)
         put_texts(w, c, it, done);
     else
         put_call(w, c, it, done);
-    jp_close(&w->out, '}');
+    jw_close(&w->out, '}');
 }
 
 /* ---- sealing ---- */
@@ -217,7 +217,7 @@ static bool has_key;
 
 static void make_key(void)
 {
-    has_key = answering_random(key, sizeof key);
+    has_key = os_random(key, sizeof key);
 }
 
 static bool mac_of(str text, digest *out)

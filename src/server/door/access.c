@@ -22,8 +22,8 @@ typedef struct short_text {
 } short_text;
 
 struct access_rules {
-    keyring *keys;
-    keyring_file file;           /* that they come from */
+    api_keys *keys;
+    api_keys_file file;          /* that they come from */
     short_text hosts[MAX_HOSTS]; /* lower case, without port */
     size_t n_hosts;
     short_text origins[SERVER_MAX_HOSTS];
@@ -70,8 +70,8 @@ static mote_status add_origin(access_rules *a, str origin, mote_error *err)
 
 static mote_status fill(access_rules *a, const server_options *o, mote_error *err)
 {
-    keyring_change change;
-    TRY(keyring_take(a->keys, o->keys, o->key_file != NULL, &change, err));
+    api_keys_change change;
+    TRY(api_keys_take(a->keys, o->keys, o->key_file != NULL, &change, err));
     for (size_t i = 0; i < o->n_hosts; i++)
         TRY(access_allow_host(a, str_of(o->hosts[i]), err));
     for (size_t i = 0; i < o->n_origins; i++)
@@ -85,7 +85,7 @@ mote_status access_new(access_rules **out, const server_options *options, mote_e
     access_rules *a = mem_new(1, sizeof *a);
     if (a == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
-    a->keys = keyring_new();
+    a->keys = api_keys_new();
     a->file.path = options->key_file;
     mote_status status = a->keys != NULL
                              ? fill(a, options, err)
@@ -101,18 +101,18 @@ mote_status access_new(access_rules **out, const server_options *options, mote_e
 void access_free(access_rules *a)
 {
     if (a != NULL)
-        keyring_free(a->keys);
+        api_keys_free(a->keys);
     mem_free(a);
 }
 
-const keyring *access_keys(const access_rules *a)
+const api_keys *access_keys(const access_rules *a)
 {
     return a->keys;
 }
 
-mote_status access_look(access_rules *a, keyring_change *change, mote_error *err)
+mote_status access_look(access_rules *a, api_keys_change *change, mote_error *err)
 {
-    return keyring_look(a->keys, &a->file, change, err);
+    return api_keys_look(a->keys, &a->file, change, err);
 }
 
 /* ---- Host ---- */
@@ -194,7 +194,7 @@ static bool origin_allowed(const access_rules *a, str origin)
 }
 
 bool access_check_browser(const access_rules *a, const access_question *q, access_answer *out,
-                          api_error *error)
+                          http_error *error)
 {
     str name;
     *out = (access_answer){.client = q->who->id, .key = ""};
@@ -228,7 +228,7 @@ static str bearer(str authorization)
     return same_word(scheme, str_of("bearer")) ? words_next(&rest, " ") : (str){NULL, 0};
 }
 
-static bool refuse_key(const access_question *q, bool came, api_error *error)
+static bool refuse_key(const access_question *q, bool came, http_error *error)
 {
     if (!came) {
         api_error_set(error, API_E_AUTH, "invalid_api_key",
@@ -246,16 +246,16 @@ static bool refuse_key(const access_question *q, bool came, api_error *error)
 }
 
 bool access_check_key(access_rules *a, const access_question *q, access_answer *out,
-                      api_error *error)
+                      http_error *error)
 {
-    if (keyring_count(a->keys) == 0) {
+    if (api_keys_count(a->keys) == 0) {
         out->scopes = ALL_SCOPES;
         return true;
     }
-    keyring_key *one = NULL, *other = NULL;
-    bool known = keyring_find(a->keys, bearer(q->authorization), &one);
-    known &= keyring_find(a->keys, q->api_key, &other);
-    keyring_key *key = one != NULL ? one : other;
+    api_key *one = NULL, *other = NULL;
+    bool known = api_keys_find(a->keys, bearer(q->authorization), &one);
+    known &= api_keys_find(a->keys, q->api_key, &other);
+    api_key *key = one != NULL ? one : other;
     if (key == NULL && !known) {
         api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
         return false;
@@ -264,13 +264,13 @@ bool access_check_key(access_rules *a, const access_question *q, access_answer *
         return refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
     out->scopes = key->scopes;
     out->client = digest_number(&key->digest);
-    out->realm = out->client;
+    out->ns = out->client;
     out->key = key->name;
     out->quota = &key->quota;
     return true;
 }
 
-bool access_check_scope(const access_answer *answer, privilege needed, api_error *error)
+bool access_check_scope(const access_answer *answer, privilege needed, http_error *error)
 {
     const unsigned any_of =
         needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
@@ -286,7 +286,7 @@ bool access_check_scope(const access_answer *answer, privilege needed, api_error
 
 /* JSON needs its type, because a browser cannot send that to a stranger unasked; what
  * carries no mark of a browser may do without. */
-bool access_check_type(const access_question *q, api_error *error)
+bool access_check_type(const access_question *q, http_error *error)
 {
     if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))
         return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_error.c - errors in the form of each dialect; the table of API kinds stands here once. */
+/* http_error.c - errors in the form of each dialect; the table of API kinds stands here once. */
 #include "server/door/exchange.h"
 #include "server/json_print.h"
 
@@ -33,30 +33,30 @@ static const error_row rows[] = {
 
 enum { ANTHROPIC_OVERLOADED = 529 };
 
-void api_error_set(api_error *e, api_error_kind kind, const char *code, const char *format, ...)
+void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
 {
-    *e = (api_error){.kind = kind, .code = code};
+    *e = (http_error){.kind = kind, .code = code};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(e->text, sizeof e->text, format, arguments);
     va_end(arguments);
 }
 
-void api_error_no_memory(api_error *e)
+void api_error_no_memory(http_error *e)
 {
     api_error_set(e, API_E_UNAVAILABLE, "out_of_memory", "no memory for this request");
     e->retry_ms = 1000;
 }
 
-static void put_openai(const api_error *e, const error_row *row, strbuf *out)
+static void put_openai(const http_error *e, const error_row *row, strbuf *out)
 {
     strbuf_text(out, "{\"error\":{\"message\":");
-    jp_str(out, str_of(e->text));
+    jw_str(out, str_of(e->text));
     strbuf_text(out, ",\"type\":\"");
     strbuf_text(out, row->openai);
     strbuf_text(out, "\",\"param\":");
     if (e->param[0] != '\0')
-        jp_str(out, str_of(e->param));
+        jw_str(out, str_of(e->param));
     else
         strbuf_text(out, "null");
     strbuf_text(out, ",\"code\":\"");
@@ -67,18 +67,18 @@ static void put_openai(const api_error *e, const error_row *row, strbuf *out)
     strbuf_text(out, "}}");
 }
 
-static void put_anthropic(const api_error *e, const error_row *row, const char *id, strbuf *out)
+static void put_anthropic(const http_error *e, const error_row *row, const char *id, strbuf *out)
 {
     strbuf_text(out, "{\"type\":\"error\",\"error\":{\"type\":\"");
     strbuf_text(out, row->anthropic);
     strbuf_text(out, "\",\"message\":");
-    jp_str(out, str_of(e->text));
+    jw_str(out, str_of(e->text));
     strbuf_text(out, "},\"request_id\":\"");
     strbuf_text(out, id);
     strbuf_text(out, "\"}");
 }
 
-int api_error_print(const api_error *e, api_dialect dialect, const char *request_id, strbuf *out)
+int api_error_print(const http_error *e, api_dialect dialect, const char *request_id, strbuf *out)
 {
     const error_row *row = &rows[e->kind];
     switch (dialect) {
@@ -86,7 +86,7 @@ int api_error_print(const api_error *e, api_dialect dialect, const char *request
     case API_ANTHROPIC: put_anthropic(e, row, request_id, out); break;
     case API_OLLAMA:
         strbuf_text(out, "{\"error\":");
-        jp_str(out, str_of(e->text));
+        jw_str(out, str_of(e->text));
         strbuf_text(out, "}");
         break;
     }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask_error.c - what is wrong with a request; see ask_error.h. */
+/* request_error.c - what is wrong with a request; see request_error.h. */
 #include "server/door/ask_error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-bool ask_no_memory(api_error *error)
+bool http_error_no_memory(http_error *error)
 {
     api_error_no_memory(error);
     return false;
 }
 
-void ask_error_of(api_error *error, const mote_error *from)
+void http_error_from(http_error *error, const mote_error *from)
 {
     switch (from->status) {
-    case MOTE_E_MEMORY: ask_no_memory(error); break;
+    case MOTE_E_MEMORY: http_error_no_memory(error); break;
     case MOTE_E_ARG:
     case MOTE_E_FORMAT:
         api_error_set(error, API_E_INVALID, "invalid_value", "%s", from->text);
@@ -33,7 +33,7 @@ void ask_error_of(api_error *error, const mote_error *from)
     }
 }
 
-bool ask_wrong(api_error *error, const char *at, const char *format, ...)
+bool http_error_invalid(http_error *error, const char *at, const char *format, ...)
 {
     char text[400];
     va_list list;
@@ -45,14 +45,14 @@ bool ask_wrong(api_error *error, const char *at, const char *format, ...)
     return false;
 }
 
-bool ask_refuse(api_error *error, const char *at, const char *code, const char *why)
+bool http_error_refused(http_error *error, const char *at, const char *code, const char *why)
 {
-    ask_wrong(error, at, "%s", why);
+    http_error_invalid(error, at, "%s", why);
     error->code = code;
     return false;
 }
 
-bool ask_unsupported(api_error *error, const char *at, const char *what)
+bool http_error_unsupported(http_error *error, const char *at, const char *what)
 {
     api_error_set(error, API_E_INVALID, "unsupported", "%s is not supported", what);
     snprintf(error->param, sizeof error->param, "%s", at);

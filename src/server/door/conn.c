@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conn.c - one connection: see conn.h. All of them are in conns.c. */
+/* connection.c - one connection: see connection.h. All of them are in connection_set.c. */
 #include "server/door/conn_int.h"
 
 #include "base/mem.h"
@@ -15,49 +15,49 @@ enum {
 
 /* ---- for exchange and reader ---- */
 
-server *conn_server(const conn *c)
+server *connection_server(const connection *c)
 {
     return c->all->server;
 }
 
-peer *conn_peer(const conn *c)
+peer *connection_peer(const connection *c)
 {
     return c->who;
 }
 
-strbuf *conn_output(conn *c)
+strbuf *connection_output(connection *c)
 {
     return &c->out;
 }
 
-void conn_touch(conn *c)
+void connection_touch(connection *c)
 {
-    if (c->touched || c->phase == CONN_CLOSING)
+    if (c->touched || c->phase == CONNECTION_CLOSING)
         return;
     c->touched = true;
     c->next_touched = c->all->touched;
     c->all->touched = c;
 }
 
-void conn_ended(conn *c, bool keep)
+void connection_ended(connection *c, bool keep)
 {
     c->ended = true;
     c->keep = keep;
-    conn_touch(c);
+    connection_touch(c);
 }
 
-void conn_abort(conn *c)
+void connection_abort(connection *c)
 {
     c->doomed = true;
-    conn_touch(c);
+    connection_touch(c);
 }
 
 /* ---- the end of a connection ---- */
 
 /* What is waiting for its turn may be closed before it comes. */
-static void forget_touched(conn *c)
+static void forget_touched(connection *c)
 {
-    conn **at = &c->all->touched;
+    connection **at = &c->all->touched;
     while (*at != NULL && *at != c)
         at = &(*at)->next_touched;
     if (*at != NULL)
@@ -66,8 +66,8 @@ static void forget_touched(conn *c)
 
 static void on_closed(uv_handle_t *handle)
 {
-    conn *c = handle->data;
-    conns *all = c->all;
+    connection *c = handle->data;
+    connection_set *all = c->all;
     forget_touched(c);
     if (c->previous != NULL)
         c->previous->next = c->next;
@@ -85,11 +85,11 @@ static void on_closed(uv_handle_t *handle)
     mem_free(c);
 }
 
-void conn_close_now(conn *c)
+void connection_close_now(connection *c)
 {
-    if (c->phase == CONN_CLOSING)
+    if (c->phase == CONNECTION_CLOSING)
         return;
-    c->phase = CONN_CLOSING;
+    c->phase = CONNECTION_CLOSING;
     exchange *x = c->reader.x;
     if (x != NULL && !x->over)
         exchange_lost(x);
@@ -106,18 +106,18 @@ static void on_shut(uv_shutdown_t *request, int status)
 
 /* Closing while the client still writes would take our reply away from it: first we say that
  * nothing more comes, then we read for a while what is of no use. */
-static void linger(conn *c)
+static void linger(connection *c)
 {
-    c->phase = CONN_LINGERING;
+    c->phase = CONNECTION_LINGERING;
     c->reader.since = os_now();
     c->in.n = c->in_at = 0;
     if (c->eof || uv_shutdown(&c->shutdown, &c->as.stream, on_shut) != 0)
-        conn_close_now(c);
+        connection_close_now(c);
 }
 
 /* ---- out ---- */
 
-size_t conn_unsent(const conn *c)
+size_t connection_unsent(const connection *c)
 {
     return c->out.n + (c->writing ? uv_stream_get_write_queue_size(&c->as.stream) : 0);
 }
@@ -131,17 +131,17 @@ static void emptied(strbuf *b)
 
 static void on_written(uv_write_t *request, int status)
 {
-    conn *c = request->data;
+    connection *c = request->data;
     c->writing = false;
     emptied(&c->sending);
     c->progress = os_now();
     if (status != 0)
         c->doomed = true;
-    conn_touch(c);
+    connection_touch(c);
 }
 
 /* What the system does not take at once goes into `sending`, and is sent as it can be. */
-static void send_out(conn *c)
+static void send_out(connection *c)
 {
     if (c->writing)
         return;
@@ -175,24 +175,24 @@ static void send_out(conn *c)
 }
 
 /* A stream that nobody reads must not pile up here. */
-static void check_pile(conn *c)
+static void check_pile(connection *c)
 {
     const exchange *x = c->reader.x;
     if (x != NULL && x->streaming &&
-        (double)conn_unsent(c) > conn_server(c)->limits.at[LIMIT_OUTPUT])
+        (double)connection_unsent(c) > connection_server(c)->limits.at[LIMIT_OUTPUT])
         c->doomed = true;
 }
 
 /* ---- the turn of one connection ---- */
 
-static void stop_reading(conn *c)
+static void stop_reading(connection *c)
 {
     if (c->reading)
         uv_read_stop(&c->as.stream);
     c->reading = false;
 }
 
-static str waiting_input(const conn *c)
+static str waiting_input(const connection *c)
 {
     if (c->in.n == c->in_at)
         return (str){"", 0};
@@ -200,7 +200,7 @@ static str waiting_input(const conn *c)
 }
 
 /* false: the request needs bytes that are not there. */
-static bool use_input(conn *c)
+static bool use_input(connection *c)
 {
     str bytes = waiting_input(c);
     if (bytes.n == 0)
@@ -211,11 +211,11 @@ static bool use_input(conn *c)
         emptied(&c->in);
         c->in_at = 0;
     }
-    return used > 0 || c->reader.state == READER_ANSWERING;
+    return used > 0 || c->reader.state == READER_HANDLING;
 }
 
 /* The reply before is sent: the connection is ready for the next request, or over. */
-static void next_request(conn *c)
+static void next_request(connection *c)
 {
     exchange_logged(c->reader.x);
     c->ended = false;
@@ -225,11 +225,11 @@ static void next_request(conn *c)
         return;
     }
     reader_next(&c->reader, os_now());
-    if (conn_server(c)->draining && c->in.n == 0)
-        conn_close_now(c);
+    if (connection_server(c)->draining && c->in.n == 0)
+        connection_close_now(c);
 }
 
-static void send_all(conn *c)
+static void send_all(connection *c)
 {
     if (c->reader.x != NULL && c->reader.x->streaming)
         exchange_frame(c->reader.x);
@@ -238,30 +238,30 @@ static void send_all(conn *c)
     check_pile(c);
 }
 
-void conn_turn(conn *c)
+void connection_turn(connection *c)
 {
     for (int i = 0; i < MOST_IN_A_ROW; i++) {
         send_all(c);
-        if (!c->doomed && c->ended && conn_unsent(c) == 0)
+        if (!c->doomed && c->ended && connection_unsent(c) == 0)
             next_request(c);
-        if (c->phase != CONN_OPEN)
+        if (c->phase != CONNECTION_OPEN)
             return;
-        bool answering = c->reader.state == READER_ANSWERING;
-        if (c->doomed || (answering && !c->ended && c->eof)) {
-            conn_close_now(c);
+        bool generation = c->reader.state == READER_HANDLING;
+        if (c->doomed || (generation && !c->ended && c->eof)) {
+            connection_close_now(c);
             return;
         }
-        if (answering)
+        if (generation)
             return;
         if (!use_input(c)) {
             if (c->eof)
-                conn_close_now(c);
+                connection_close_now(c);
             else
-                conn_start_reading(c);
+                connection_start_reading(c);
             return;
         }
     }
-    conn_touch(c);
+    connection_touch(c);
 }
 
 /* ---- in ---- */
@@ -269,45 +269,45 @@ void conn_turn(conn *c)
 static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     (void)suggested;
-    conn *c = handle->data;
-    *out = uv_buf_init(c->all->buffer, CONN_READ_BYTES);
+    connection *c = handle->data;
+    *out = uv_buf_init(c->all->buffer, CONNECTION_READ_BYTES);
 }
 
-static void discard(conn *c, size_t n)
+static void discard(connection *c, size_t n)
 {
     c->lingered += n;
     if (c->lingered > MOST_LINGER)
-        conn_close_now(c);
+        connection_close_now(c);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
-    conn *c = stream->data;
-    if (n == 0 || c->phase == CONN_CLOSING)
+    connection *c = stream->data;
+    if (n == 0 || c->phase == CONNECTION_CLOSING)
         return;
     if (n < 0) {
         stop_reading(c);
         c->eof = true;
         if (n != UV_EOF)
             c->doomed = true;
-        if (c->phase == CONN_LINGERING)
-            conn_close_now(c);
-        conn_touch(c);
+        if (c->phase == CONNECTION_LINGERING)
+            connection_close_now(c);
+        connection_touch(c);
         return;
     }
-    if (c->phase == CONN_LINGERING) {
+    if (c->phase == CONNECTION_LINGERING) {
         discard(c, (size_t)n);
         return;
     }
     strbuf_put(&c->in, (str){buffer->base, (size_t)n});
     if (c->in.failed)
         c->doomed = true;
-    if (c->reader.state == READER_ANSWERING && c->in.n - c->in_at > MOST_INPUT)
+    if (c->reader.state == READER_HANDLING && c->in.n - c->in_at > MOST_INPUT)
         stop_reading(c);
-    conn_touch(c);
+    connection_touch(c);
 }
 
-void conn_start_reading(conn *c)
+void connection_start_reading(connection *c)
 {
     if (c->reading)
         return;

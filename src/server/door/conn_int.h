@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conn_int.h - a connection from the inside: for conn.c, which runs one, and conns.c, which has
- * all of them. */
+/* connection_int.h - a connection from the inside: for connection.c, which runs one, and
+ * connection_set.c, which has all of them. */
 #ifndef MOTE_SERVER_DOOR_CONN_INT_H
 #define MOTE_SERVER_DOOR_CONN_INT_H
 
@@ -9,24 +9,24 @@
 
 #include <uv.h>
 
-enum { CONN_READ_BYTES = 65536 };
+enum { CONNECTION_READ_BYTES = 65536 };
 
-typedef enum conn_phase {
-    CONN_OPEN,
-    CONN_LINGERING, /* the reply is sent, the client may still be writing */
-    CONN_CLOSING
-} conn_phase;
+typedef enum connection_phase {
+    CONNECTION_OPEN,
+    CONNECTION_LINGERING, /* the reply is sent, the client may still be writing */
+    CONNECTION_CLOSING
+} connection_phase;
 
-struct conn {
+struct connection {
     union {
         uv_handle_t handle;
         uv_stream_t stream;
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } as;
-    conns *all;
+    connection_set *all;
     peer *who;
-    conn_phase phase;
+    connection_phase phase;
     reader reader;
     strbuf in;
     size_t in_at;   /* of `in`, used up */
@@ -39,15 +39,15 @@ struct conn {
     double progress;    /* the system last took something */
     size_t left_before; /* bytes it had not taken then */
     size_t lingered;
-    struct conn *next, *previous; /* of all */
-    struct conn *next_touched;
+    struct connection *next, *previous; /* of all */
+    struct connection *next_touched;
 };
 
-struct conns {
+struct connection_set {
     server *server;
-    loop *loop;
-    conn *first;
-    conn *touched;
+    event_loop *loop;
+    connection *first;
+    connection *touched;
     uint32_t n;
     /* Listeners with a connection that there was no memory for: libuv says nothing of others before
      * it is accepted, so it is tried again at the next sweep. */
@@ -56,16 +56,16 @@ struct conns {
         bool is_unix;
     } later[SERVER_MAX_LISTEN];
     size_t n_later;
-    char buffer[CONN_READ_BYTES]; /* of one read; its bytes are taken before the next */
+    char buffer[CONNECTION_READ_BYTES]; /* of one read; its bytes are taken before the next */
 };
 
 /* Its turn at the end of the loop's: sends, goes on with the next request, or ends. */
-void conn_turn(conn *c);
+void connection_turn(connection *c);
 /* Asks for what the client sends. */
-void conn_start_reading(conn *c);
+void connection_start_reading(connection *c);
 /* Bytes of replies that the system has not taken. */
-size_t conn_unsent(const conn *c);
+size_t connection_unsent(const connection *c);
 /* Not under the hands of a handler: at the end of a turn, or before anybody knows it. */
-void conn_close_now(conn *c);
+void connection_close_now(connection *c);
 
 #endif

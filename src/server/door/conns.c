@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conns.c - all connections: how they come, whose turn it is, when they are late. See conn.h. */
+/* connection_set.c - all connections: how they come, whose turn it is, when they are late. See
+ * connection.h. */
 #include "server/door/conn_int.h"
 
 #include "base/mem.h"
@@ -9,7 +10,7 @@
 
 enum { KEEPALIVE_SECONDS = 60 };
 
-mote_status conns_new(conns **out, server *s, loop *l, mote_error *err)
+mote_status connection_set_new(connection_set **out, server *s, event_loop *l, mote_error *err)
 {
     *out = mem_new(1, sizeof **out);
     if (*out == NULL)
@@ -19,43 +20,44 @@ mote_status conns_new(conns **out, server *s, loop *l, mote_error *err)
     return MOTE_OK;
 }
 
-void conns_free(conns *all)
+void connection_set_free(connection_set *all)
 {
     mem_free(all);
 }
 
-uint32_t conns_open(const conns *all)
+uint32_t connection_set_open(const connection_set *all)
 {
     return all->n;
 }
 
-static bool is_busy(const conn *c)
+static bool is_busy(const connection *c)
 {
-    return c->phase == CONN_OPEN && (c->reader.state == READER_ANSWERING ||
-                                     c->reader.state == READER_BODY || c->writing || c->out.n > 0);
+    return c->phase == CONNECTION_OPEN &&
+           (c->reader.state == READER_HANDLING || c->reader.state == READER_BODY || c->writing ||
+            c->out.n > 0);
 }
 
-uint32_t conns_busy(const conns *all)
+uint32_t connection_set_busy(const connection_set *all)
 {
     uint32_t n = 0;
-    for (const conn *c = all->first; c != NULL; c = c->next)
+    for (const connection *c = all->first; c != NULL; c = c->next)
         n += is_busy(c);
     return n;
 }
 
-void conns_turn(conns *all)
+void connection_set_turn(connection_set *all)
 {
-    conn *list = all->touched;
+    connection *list = all->touched;
     all->touched = NULL;
     while (list != NULL) {
-        conn *c = list;
+        connection *c = list;
         list = c->next_touched;
         c->touched = false;
-        if (c->phase == CONN_OPEN)
-            conn_turn(c);
+        if (c->phase == CONNECTION_OPEN)
+            connection_turn(c);
     }
     if (all->touched != NULL)
-        loop_again(all->loop);
+        event_loop_again(all->loop);
 }
 
 /* ---- the beginning of a connection ---- */
@@ -63,7 +65,7 @@ void conns_turn(conns *all)
 static const char refusal[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
                               "Retry-After: 1\r\nConnection: close\r\n\r\n";
 
-static void find_address(conn *c, unsigned char address[16])
+static void find_address(connection *c, unsigned char address[16])
 {
     struct sockaddr_storage from;
     int bytes = sizeof from;
@@ -79,9 +81,9 @@ static void find_address(conn *c, unsigned char address[16])
     }
 }
 
-static bool is_welcome(const conn *c)
+static bool is_welcome(const connection *c)
 {
-    const server *s = conn_server(c);
+    const server *s = connection_server(c);
     if (c->who == NULL || c->reader.parser == NULL || s->draining)
         return false;
     if (c->all->n > s->limits.at[LIMIT_CONNECTIONS])
@@ -89,9 +91,9 @@ static bool is_welcome(const conn *c)
     return peer_is_local(c->who) || c->who->connections <= s->limits.at[LIMIT_PER_IP];
 }
 
-static void enlist(conn *c)
+static void enlist(connection *c)
 {
-    conns *all = c->all;
+    connection_set *all = c->all;
     c->next = all->first;
     if (all->first != NULL)
         all->first->previous = c;
@@ -99,12 +101,12 @@ static void enlist(conn *c)
     all->n++;
 }
 
-static conn *make(conns *all, bool is_unix)
+static connection *make(connection_set *all, bool is_unix)
 {
-    conn *c = mem_new(1, sizeof *c);
+    connection *c = mem_new(1, sizeof *c);
     if (c == NULL)
         return NULL;
-    uv_loop_t *uv = loop_uv(all->loop);
+    uv_loop_t *uv = event_loop_uv(all->loop);
     int failed = is_unix ? uv_pipe_init(uv, &c->as.pipe, 0) : uv_tcp_init(uv, &c->as.tcp);
     if (failed != 0) {
         mem_free(c);
@@ -116,9 +118,9 @@ static conn *make(conns *all, bool is_unix)
     return c;
 }
 
-void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
+void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_unix)
 {
-    conn *c = make(all, is_unix);
+    connection *c = make(all, is_unix);
     if (c == NULL) {
         if (all->n_later < SERVER_MAX_LISTEN) {
             all->later[all->n_later].listener = listener;
@@ -127,7 +129,7 @@ void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
         return;
     }
     if (uv_accept(listener, &c->as.stream) != 0) {
-        conn_close_now(c);
+        connection_close_now(c);
         return;
     }
     unsigned char address[16];
@@ -138,24 +140,24 @@ void conns_accept(conns *all, uv_stream_t *listener, bool is_unix)
         uv_buf_t text = uv_buf_init((char *)(uintptr_t)refusal, sizeof refusal - 1);
         uv_try_write(&c->as.stream, &text, 1);
         all->server->refused_connections++;
-        conn_close_now(c);
+        connection_close_now(c);
         return;
     }
     if (!is_unix) {
         uv_tcp_nodelay(&c->as.tcp, 1);
         uv_tcp_keepalive(&c->as.tcp, 1, KEEPALIVE_SECONDS); /* finds clients that lost power */
     }
-    conn_start_reading(c);
+    connection_start_reading(c);
     if (c->doomed)
-        conn_close_now(c);
+        connection_close_now(c);
 }
 
 /* ---- time ---- */
 
 /* The system takes bytes as the client reads them: if it takes none for long, nobody reads. */
-static bool is_stalled(conn *c, double now)
+static bool is_stalled(connection *c, double now)
 {
-    size_t left = conn_unsent(c);
+    size_t left = connection_unsent(c);
     if (left == 0 || !c->writing)
         return false;
     size_t queue = uv_stream_get_write_queue_size(&c->as.stream);
@@ -163,51 +165,52 @@ static bool is_stalled(conn *c, double now)
         c->left_before = queue;
         c->progress = now;
     }
-    return now - c->progress > conn_server(c)->limits.at[LIMIT_STALL_SECONDS];
+    return now - c->progress > connection_server(c)->limits.at[LIMIT_STALL_SECONDS];
 }
 
-static void sweep_one(conn *c, double now)
+static void sweep_one(connection *c, double now)
 {
-    const limits *l = &conn_server(c)->limits;
-    if (c->phase == CONN_LINGERING && now - c->reader.since > l->at[LIMIT_LINGER_SECONDS])
-        conn_close_now(c);
-    if (c->phase != CONN_OPEN)
+    const limits *l = &connection_server(c)->limits;
+    if (c->phase == CONNECTION_LINGERING && now - c->reader.since > l->at[LIMIT_LINGER_SECONDS])
+        connection_close_now(c);
+    if (c->phase != CONNECTION_OPEN)
         return;
     if (is_stalled(c, now))
-        conn_abort(c);
+        connection_abort(c);
     else if (reader_is_late(&c->reader, l, now) && !reader_too_late(&c->reader, c))
-        conn_abort(c);
+        connection_abort(c);
 }
 
-static void accept_later(conns *all)
+static void accept_later(connection_set *all)
 {
     const size_t n = all->n_later;
     all->n_later = 0; /* those that fail again come back */
     for (size_t i = 0; i < n; i++)
-        conns_accept(all, all->later[i].listener, all->later[i].is_unix);
+        connection_set_accept(all, all->later[i].listener, all->later[i].is_unix);
 }
 
-void conns_sweep(conns *all, double now)
+void connection_set_sweep(connection_set *all, double now)
 {
     accept_later(all);
-    for (conn *c = all->first, *next; c != NULL; c = next) {
+    for (connection *c = all->first, *next; c != NULL; c = next) {
         next = c->next;
         sweep_one(c, now);
     }
 }
 
-void conns_drain(conns *all)
+void connection_set_drain(connection_set *all)
 {
     all->n_later = 0;
-    for (conn *c = all->first; c != NULL; c = c->next)
-        if (c->phase == CONN_OPEN && c->reader.state == READER_IDLE && conn_unsent(c) == 0)
-            conn_abort(c);
+    for (connection *c = all->first; c != NULL; c = c->next)
+        if (c->phase == CONNECTION_OPEN && c->reader.state == READER_IDLE &&
+            connection_unsent(c) == 0)
+            connection_abort(c);
 }
 
-void conns_close(conns *all)
+void connection_set_close(connection_set *all)
 {
-    for (conn *c = all->first, *next; c != NULL; c = next) {
+    for (connection *c = all->first, *next; c != NULL; c = next) {
         next = c->next;
-        conn_close_now(c);
+        connection_close_now(c);
     }
 }

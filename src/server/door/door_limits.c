@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* door_limits.c - see door_limits.h. */
+/* http_limits.c - see http_limits.h. */
 #include "server/door/door_limits.h"
 
 #include "base/str.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * door_limits.h - what a stranger may take of us at the door: one table.
+ * http_limits.h - what a stranger may take of us at the door: one table.
  *
  * Every row has a name for `--limit NAME=VALUE`, a default, the range it may be set to, and the
  * status that those who go beyond it are told. Sizes are bytes, times are seconds.
@@ -29,12 +29,12 @@ enum { LIMIT_MOST_FIELDS = 64, LIMIT_MOST_TARGET = 4096, LIMIT_MOST_FIELD_BYTES 
     ROW(CONNECTIONS, "connections", 1024, 1, 1000000, 503)                                         \
     ROW(PER_IP, "connections-per-ip", 64, 1, 1000000, 429)                                         \
     ROW(FAILURES, "key-failures", 10, 1, 1000000, 429)                                             \
-    ROW(PICTURES, "pictures", 16, 1, 16, 400)                                                      \
-    ROW(PICTURE_BYTES, "picture-bytes", 20971520, 1024, 20971520, 400)                             \
-    ROW(PICTURE_PIXELS, "picture-pixels", 40000000, 1024, 40000000, 400)                           \
-    ROW(PICTURE_TOKENS, "picture-tokens", 2048, 64, 16384, 0)                                      \
-    ROW(PICTURES_AT_ONCE, "pictures-at-once", 2, 1, 16, 0)                                         \
-    ROW(PICTURE_MEMORY, "picture-memory-bytes", 268435456, 1048576, 17179869184.0, 503)
+    ROW(IMAGES, "pictures", 16, 1, 16, 400)                                                        \
+    ROW(IMAGE_BYTES, "picture-bytes", 20971520, 1024, 20971520, 400)                               \
+    ROW(IMAGE_PIXELS, "picture-pixels", 40000000, 1024, 40000000, 400)                             \
+    ROW(IMAGE_TOKENS, "picture-tokens", 2048, 64, 16384, 0)                                        \
+    ROW(IMAGES_AT_ONCE, "pictures-at-once", 2, 1, 16, 0)                                           \
+    ROW(IMAGE_MEMORY, "picture-memory-bytes", 268435456, 1048576, 17179869184.0, 503)
 
 typedef enum limit_name {
 #define LIMIT_NAME(name, text, initial, min, max, status) LIMIT_##name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* door_loop.c - see door_loop.h. */
+/* http_loop.c - see http_loop.h. */
 #include "server/door/door_loop.h"
 
 #include "base/mem.h"
@@ -21,13 +21,13 @@ typedef struct listener {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } as;
-    loop *l;
+    event_loop *l;
     bool is_unix;
 } listener;
 
-struct loop {
+struct event_loop {
     uv_loop_t uv;
-    loop_hooks hooks;
+    event_loop_hooks hooks;
     uv_async_t wake, stop;
     uv_timer_t tick;
     uv_prepare_t before_sleep;
@@ -42,13 +42,13 @@ struct loop {
     uint64_t slept; /* nanoseconds in all, then */
     double second;  /* when longest_lately was last moved on */
     double longest_now, longest_before;
-    loop_figures figures;
+    event_loop_stats stats;
 };
 
 /* ---- the turn ---- */
 
 /* What of the time since the last turn was not sleep. */
-static double busy_time(loop *l, double now)
+static double busy_time(event_loop *l, double now)
 {
     uint64_t slept = uv_metrics_idle_time(&l->uv);
     double busy = l->turned > 0 ? now - l->turned - (double)(slept - l->slept) * 1e-9 : 0;
@@ -57,15 +57,15 @@ static double busy_time(loop *l, double now)
     return busy;
 }
 
-static void measure(loop *l)
+static void measure(event_loop *l)
 {
     double now = os_now();
     double took = busy_time(l, now);
-    l->figures.turns++;
-    l->figures.busy += took;
-    l->figures.over_20_ms += took > TOO_LONG;
-    if (took > l->figures.longest)
-        l->figures.longest = took;
+    l->stats.turns++;
+    l->stats.busy += took;
+    l->stats.over_20_ms += took > TOO_LONG;
+    if (took > l->stats.longest)
+        l->stats.longest = took;
     if (now - l->second > 1) {
         l->second = now;
         l->longest_before = l->longest_now;
@@ -77,7 +77,7 @@ static void measure(loop *l)
 
 static void on_prepare(uv_prepare_t *handle)
 {
-    loop *l = handle->data;
+    event_loop *l = handle->data;
     l->hooks.turn(l->hooks.with);
     measure(l);
 }
@@ -86,7 +86,7 @@ static void on_prepare(uv_prepare_t *handle)
  * handles that were closed are gone. */
 static void on_check(uv_check_t *handle)
 {
-    loop *l = handle->data;
+    event_loop *l = handle->data;
     l->hooks.turn(l->hooks.with);
 }
 
@@ -95,7 +95,7 @@ static void on_idle(uv_idle_t *handle)
     uv_idle_stop(handle);
 }
 
-void loop_again(loop *l)
+void event_loop_again(event_loop *l)
 {
     uv_idle_start(&l->again, on_idle);
 }
@@ -104,23 +104,23 @@ void loop_again(loop *l)
 
 static void on_wake(uv_async_t *handle)
 {
-    loop *l = handle->data;
+    event_loop *l = handle->data;
     l->hooks.woken(l->hooks.with);
 }
 
 static void on_stop(uv_async_t *handle)
 {
-    loop *l = handle->data;
+    event_loop *l = handle->data;
     for (unsigned n = atomic_load(&l->stops); l->stops_seen < n; l->stops_seen++)
         l->hooks.stop(l->hooks.with);
 }
 
-void loop_wake(loop *l)
+void event_loop_wake(event_loop *l)
 {
     uv_async_send(&l->wake);
 }
 
-void loop_stop(loop *l)
+void event_loop_stop(event_loop *l)
 {
     atomic_fetch_add(&l->stops, 1);
     uv_async_send(&l->stop);
@@ -128,13 +128,13 @@ void loop_stop(loop *l)
 
 static void on_tick(uv_timer_t *handle)
 {
-    loop *l = handle->data;
+    event_loop *l = handle->data;
     l->hooks.tick(l->hooks.with, os_now());
 }
 
-void loop_read_figures(const loop *l, loop_figures *out)
+void event_loop_read_stats(const event_loop *l, event_loop_stats *out)
 {
-    *out = l->figures;
+    *out = l->stats;
     out->longest_lately = l->longest_now > l->longest_before ? l->longest_now : l->longest_before;
 }
 
@@ -147,7 +147,7 @@ static void on_connection(uv_stream_t *stream, int status)
         from->l->hooks.connected(from->l->hooks.with, stream, from->is_unix);
 }
 
-mote_status loop_listen(loop *l, int fd, bool is_unix, mote_error *err)
+mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *err)
 {
     if (l->n_listeners == LISTEN_MAX)
         return err_set(err, MOTE_E_ARG, "more than %d addresses to listen on", LISTEN_MAX);
@@ -173,7 +173,7 @@ static void close_handle(uv_handle_t *handle)
         uv_close(handle, NULL);
 }
 
-void loop_stop_listening(loop *l)
+void event_loop_stop_listening(event_loop *l)
 {
     for (size_t i = 0; i < l->n_listeners; i++)
         close_handle(&l->listeners[i].as.handle);
@@ -202,7 +202,7 @@ static void after_work(uv_work_t *request, int status)
     mem_free(w);
 }
 
-bool loop_work(loop *l, void (*work)(void *with), void (*done)(void *with), void *with)
+bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with)
 {
     piece_of_work *w = mem_new(1, sizeof *w);
     if (w == NULL)
@@ -246,7 +246,7 @@ static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error
 
 /* libuv also aborts if its table of descriptors cannot grow. So it grows now, to the highest one
  * that can come: a descriptor of that number is watched for a moment. */
-static mote_status grow_table(loop *l, int high, mote_error *err)
+static mote_status grow_table(event_loop *l, int high, mote_error *err)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -266,7 +266,7 @@ static mote_status grow_table(loop *l, int high, mote_error *err)
     return grown ? MOTE_OK : err_set(err, MOTE_E_IO, "cannot watch descriptor %d", high);
 }
 
-static int add_handles(loop *l)
+static int add_handles(event_loop *l)
 {
     int failed = uv_async_init(&l->uv, &l->wake, on_wake);
     failed = failed != 0 ? failed : uv_async_init(&l->uv, &l->stop, on_stop);
@@ -281,12 +281,13 @@ static int add_handles(loop *l)
     return failed != 0 ? failed : uv_check_start(&l->after_sleep, on_check);
 }
 
-mote_status loop_new(loop **out, const loop_hooks *hooks, uint32_t descriptors, mote_error *err)
+mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint32_t descriptors,
+                           mote_error *err)
 {
     int high = 0;
     *out = NULL;
     TRY(allow_descriptors(descriptors, &high, err));
-    loop *l = mem_new(1, sizeof *l);
+    event_loop *l = mem_new(1, sizeof *l);
     const int failed = l != NULL ? uv_loop_init(&l->uv) : UV_ENOMEM;
     if (failed != 0) {
         mem_free(l);
@@ -299,7 +300,7 @@ mote_status loop_new(loop **out, const loop_hooks *hooks, uint32_t descriptors, 
     if (status == MOTE_OK && add_handles(l) != 0)
         status = err_set(err, MOTE_E_IO, "the loop cannot be set up");
     if (status != MOTE_OK) {
-        loop_free(l);
+        event_loop_free(l);
         return status;
     }
     *out = l;
@@ -312,7 +313,7 @@ static void close_any(uv_handle_t *handle, void *with)
     close_handle(handle);
 }
 
-void loop_free(loop *l)
+void event_loop_free(event_loop *l)
 {
     if (l == NULL)
         return;
@@ -322,14 +323,14 @@ void loop_free(loop *l)
     mem_free(l);
 }
 
-void loop_run(loop *l)
+void event_loop_run(event_loop *l)
 {
     uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 
-void loop_finish(loop *l)
+void event_loop_finish(event_loop *l)
 {
-    loop_stop_listening(l);
+    event_loop_stop_listening(l);
     uv_handle_t *own[] = {
         (uv_handle_t *)&l->wake,         (uv_handle_t *)&l->stop,        (uv_handle_t *)&l->tick,
         (uv_handle_t *)&l->before_sleep, (uv_handle_t *)&l->after_sleep, (uv_handle_t *)&l->again,
@@ -338,7 +339,7 @@ void loop_finish(loop *l)
         close_handle(own[i]);
 }
 
-struct uv_loop_s *loop_uv(loop *l)
+struct uv_loop_s *event_loop_uv(event_loop *l)
 {
     return &l->uv;
 }

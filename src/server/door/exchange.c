@@ -54,7 +54,7 @@ static bool make_id(char id[EXCHANGE_ID_BYTES])
     return true;
 }
 
-exchange *exchange_new(conn *c)
+exchange *exchange_new(connection *c)
 {
     exchange *x = mem_new(1, sizeof *x);
     if (x != NULL && !make_id(x->id)) {
@@ -72,7 +72,7 @@ void exchange_free(exchange *x)
 {
     if (x == NULL)
         return;
-    conn_server(x->c)->body_bytes -= x->body.n;
+    connection_server(x->c)->body_bytes -= x->body.n;
     strbuf_fini(&x->head_bytes);
     strbuf_fini(&x->path);
     strbuf_fini(&x->body);
@@ -97,7 +97,7 @@ static const char *method_name(const exchange *x)
 
 static void log_it(const exchange *x, int status)
 {
-    server *s = conn_server(x->c);
+    server *s = connection_server(x->c);
     const char *label = x->route != NULL ? x->route->label : "-";
     request_counts_add(&s->counts, x->dialect, label, status);
     server_log_request(s, &(log_request){.id = x->id,
@@ -108,12 +108,12 @@ static void log_it(const exchange *x, int status)
                                          .in = x->body.n,
                                          .out = x->sent,
                                          .key = x->access.key,
-                                         .figures = x->figures.stop != NULL ? &x->figures : NULL});
+                                         .stats = x->stats.stop != NULL ? &x->stats : NULL});
 }
 
-void exchange_note(exchange *x, const log_figures *figures)
+void exchange_note(exchange *x, const log_stats *stats)
 {
-    x->figures = *figures;
+    x->stats = *stats;
 }
 
 void exchange_lost(exchange *x)
@@ -149,7 +149,7 @@ const char *exchange_id(const exchange *x)
 
 server *exchange_server(const exchange *x)
 {
-    return conn_server(x->c);
+    return connection_server(x->c);
 }
 
 double exchange_began(const exchange *x)
@@ -210,7 +210,7 @@ static void put_date(strbuf *out)
 
 static void put_cors(const exchange *x, strbuf *out)
 {
-    if (conn_server(x->c)->options.n_origins > 0)
+    if (connection_server(x->c)->options.n_origins > 0)
         put_header(out, "Vary", "Origin");
     if (!x->access.cors)
         return;
@@ -225,7 +225,7 @@ static void put_cors(const exchange *x, strbuf *out)
 static void put_head(exchange *x, int status, const char *content_type, size_t length)
 {
     enum { NO_CONTENT = 204 };
-    strbuf *out = conn_output(x->c);
+    strbuf *out = connection_output(x->c);
     char line[96];
     x->status = status;
     snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
@@ -263,18 +263,18 @@ static void end(exchange *x)
 {
     x->over = true;
     x->gone = NULL;
-    conn_ended(x->c, x->may_keep);
+    connection_ended(x->c, x->may_keep);
 }
 
 /* ---- bodies ---- */
 
 void exchange_reply(exchange *x, int status, const char *content_type, str body)
 {
-    if (server_draining(conn_server(x->c)))
+    if (server_draining(connection_server(x->c)))
         x->may_keep = false;
     put_head(x, status, content_type, body.n);
     if (has_reply_body(x)) {
-        strbuf_put(conn_output(x->c), body);
+        strbuf_put(connection_output(x->c), body);
         x->sent = body.n;
     }
     end(x);
@@ -284,10 +284,10 @@ void exchange_begin(exchange *x, int status, const char *content_type)
 {
     x->streaming = true;
     x->chunked = !x->head.http_1_0;
-    if (x->head.http_1_0 || server_draining(conn_server(x->c)))
+    if (x->head.http_1_0 || server_draining(connection_server(x->c)))
         x->may_keep = false; /* an old client knows the end by the end of the connection */
     put_head(x, status, content_type, SIZE_MAX);
-    conn_touch(x->c);
+    connection_touch(x->c);
 }
 
 void exchange_write(exchange *x, str bytes)
@@ -295,14 +295,14 @@ void exchange_write(exchange *x, str bytes)
     if (!has_reply_body(x) || bytes.n == 0)
         return;
     strbuf_put(&x->pending, bytes);
-    conn_touch(x->c);
+    connection_touch(x->c);
 }
 
 void exchange_frame(exchange *x)
 {
-    strbuf *out = conn_output(x->c);
+    strbuf *out = connection_output(x->c);
     if (x->pending.failed)
-        conn_abort(x->c);
+        connection_abort(x->c);
     if (x->pending.n == 0)
         return;
     char size[24];
@@ -320,14 +320,14 @@ void exchange_end(exchange *x)
 {
     exchange_frame(x);
     if (x->chunked && has_reply_body(x))
-        strbuf_text(conn_output(x->c), "0\r\n\r\n");
+        strbuf_text(connection_output(x->c), "0\r\n\r\n");
     end(x);
 }
 
 void exchange_abort(exchange *x)
 {
     x->gone = NULL;
-    conn_abort(x->c);
+    connection_abort(x->c);
 }
 
 /* ---- errors ---- */
@@ -337,7 +337,7 @@ static bool worth_another_try(int status)
     return status == 429 || status == 503 || status == 529;
 }
 
-void exchange_fail(exchange *x, const api_error *e)
+void exchange_fail(exchange *x, const http_error *e)
 {
     strbuf body = {0};
     int status = api_error_print(e, x->dialect, x->id, &body);
@@ -354,13 +354,13 @@ void exchange_fail(exchange *x, const api_error *e)
     }
     exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
     if (body.failed)
-        conn_abort(x->c);
+        connection_abort(x->c);
     strbuf_fini(&body);
 }
 
 void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
 {
-    api_error error;
+    http_error error;
     api_error_no_memory(&error);
     if (body->failed)
         exchange_fail(x, &error);
@@ -373,5 +373,5 @@ void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
 
 bool exchange_work(server *s, void (*work)(void *with), void (*done)(void *with), void *with)
 {
-    return loop_work(s->loop, work, done, with);
+    return event_loop_work(s->loop, work, done, with);
 }

@@ -32,7 +32,7 @@ typedef struct http_request {
     str tail;  /* of a route that ends with a wildcard: what it stands for */
     str body;
     uint64_t client;     /* by key, or by address without one */
-    uint64_t realm;      /* by key; 0 if there are no keys */
+    uint64_t ns;         /* by key; 0 if there are no keys */
     bool admin;          /* the key has that scope, or there are no keys */
     struct quota *quota; /* what the key may use; NULL if there are no keys */
 } http_request;
@@ -71,8 +71,8 @@ void exchange_abort(exchange *x);
 bool exchange_work(server *s, void (*work)(void *with), void (*done)(void *with), void *with);
 
 /* What the log says about the work that was done for it, copied; before the reply ends. */
-struct log_figures;
-void exchange_note(exchange *x, const struct log_figures *figures);
+struct log_stats;
+void exchange_note(exchange *x, const struct log_stats *stats);
 
 /* ---- errors, in the form of the route's dialect ---- */
 
@@ -101,23 +101,23 @@ typedef enum api_error_kind {
     API_E_UNAVAILABLE  /* 503 */
 } api_error_kind;
 
-typedef struct api_error {
+typedef struct http_error {
     api_error_kind kind;
     const char *code;  /* a short stable word */
     char param[128];   /* where in the body, as a JSON pointer or messages[2].content; may be "" */
     char text[512];    /* for a person; no addresses, no paths, no keys */
     const char *more;  /* more members of OpenAI's error object, ",\"n_ctx\":5"; may be NULL */
     unsigned retry_ms; /* when to come again; 0: not said */
-} api_error;
+} http_error;
 
-void api_error_set(api_error *e, api_error_kind kind, const char *code, const char *format, ...)
+void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* For want of memory, which may be there in a second. */
-void api_error_no_memory(api_error *e);
+void api_error_no_memory(http_error *e);
 /* The error as a body of this dialect, appended to `out`; returns the HTTP status. */
-int api_error_print(const api_error *e, api_dialect dialect, const char *request_id, strbuf *out);
+int api_error_print(const http_error *e, api_dialect dialect, const char *request_id, strbuf *out);
 /* Replies with it, headers included. Ends the exchange. */
-void exchange_fail(exchange *x, const api_error *e);
+void exchange_fail(exchange *x, const http_error *e);
 api_dialect exchange_dialect(const exchange *x);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange_int.h - the inside of an exchange, for exchange.c, reader.c and conn.c. */
+/* exchange_int.h - the inside of an exchange, for exchange.c, reader.c and connection.c. */
 #ifndef MOTE_SERVER_DOOR_EXCHANGE_INT_H
 #define MOTE_SERVER_DOOR_EXCHANGE_INT_H
 
@@ -11,7 +11,7 @@
 enum { EXCHANGE_ID_BYTES = 4 + 24 + 1 };
 
 struct exchange {
-    conn *c;
+    connection *c;
     char id[EXCHANGE_ID_BYTES];
     strbuf head_bytes; /* what the offsets of `head` count from; empty: it did not pass the gate */
     http_head head;
@@ -32,11 +32,11 @@ struct exchange {
     int status;     /* 0: no reply yet */
     uint64_t sent;  /* bytes of the reply's body */
     bool streaming, chunked, over;
-    log_figures figures; /* for the log; its `stop` is NULL: there are none */
+    log_stats stats; /* for the log; its `stop` is NULL: there are none */
 };
 
 /* NULL: no memory, or no random bytes. */
-exchange *exchange_new(conn *c);
+exchange *exchange_new(connection *c);
 void exchange_free(exchange *x);
 /* Frames what a stream has written, at the end of a turn. */
 void exchange_frame(exchange *x);

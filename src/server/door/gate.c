@@ -43,15 +43,15 @@ static bool same_word(str text, const char *lower)
     return text.n == strlen(lower) && strncasecmp(text.p, lower, text.n) == 0;
 }
 
-static gate_answer refuse(gate *g, gate_answer answer, const char *why)
+static head_status refuse(gate *g, head_status answer, const char *why)
 {
     g->why = why;
     return answer;
 }
 
-static gate_answer bad(gate *g, const char *why)
+static head_status bad(gate *g, const char *why)
 {
-    return refuse(g, GATE_BAD, why);
+    return refuse(g, HEAD_BAD, why);
 }
 
 /* ---- the first line ---- */
@@ -97,7 +97,7 @@ static bool is_target(str target, http_method method)
     return true;
 }
 
-static gate_answer first_line(gate *g, const char *bytes, str line, const limits *l)
+static head_status first_line(gate *g, const char *bytes, str line, const limits *l)
 {
     const char *blank = memchr(line.p, ' ', line.n);
     if (blank == NULL)
@@ -116,14 +116,14 @@ static gate_answer first_line(gate *g, const char *bytes, str line, const limits
     else if (!str_is(version, "HTTP/1.1"))
         return bad(g, "the version is neither HTTP/1.1 nor HTTP/1.0");
     if (target.n > l->at[LIMIT_TARGET])
-        return refuse(g, GATE_TARGET, "the target is too long");
+        return refuse(g, HEAD_TARGET, "the target is too long");
     if (!find_method(method, &g->head.method))
-        return refuse(g, GATE_METHOD, "this method is not one of those we have");
+        return refuse(g, HEAD_METHOD, "this method is not one of those we have");
     if (!is_target(target, g->head.method))
         return bad(g, "the target is not a path");
     g->head.target = (uint16_t)(target.p - bytes);
     g->head.n_target = (uint16_t)target.n;
-    return GATE_MORE;
+    return HEAD_MORE;
 }
 
 /* ---- fields ---- */
@@ -160,7 +160,7 @@ static bool parse_length(str text, uint64_t *out)
     return text.n >= 1 && text.n <= 18;
 }
 
-static gate_answer special_field(gate *g, once which, str value)
+static head_status special_field(gate *g, once which, str value)
 {
     if (g->seen & 1u << which)
         return bad(g, "a header that may come once came twice");
@@ -183,11 +183,11 @@ static gate_answer special_field(gate *g, once which, str value)
         break;
     case ONCE_ENCODING:
         if (!same_word(value, "identity"))
-            return refuse(g, GATE_CODING, "send the body without Content-Encoding");
+            return refuse(g, HEAD_CODING, "send the body without Content-Encoding");
         break;
     default: break;
     }
-    return GATE_MORE;
+    return HEAD_MORE;
 }
 
 /* Without the blanks at its ends. Tabs could go too, but llhttp keeps one behind "chunked", and
@@ -201,7 +201,7 @@ static str trimmed(str text)
     return text;
 }
 
-static gate_answer field_line(gate *g, const char *bytes, str line, const limits *l)
+static head_status field_line(gate *g, const char *bytes, str line, const limits *l)
 {
     if (line.p[0] == ' ' || line.p[0] == '\t')
         return bad(g, "a header goes on in a second line");
@@ -215,19 +215,19 @@ static gate_answer field_line(gate *g, const char *bytes, str line, const limits
     if (!all_of(value, &value_bytes))
         return bad(g, "the value of a header has a control character");
     if (g->head.n_fields >= l->at[LIMIT_FIELDS])
-        return refuse(g, GATE_HEADERS, "too many headers");
+        return refuse(g, HEAD_HEADERS, "too many headers");
     g->head.fields[g->head.n_fields++] =
         (http_field){(uint16_t)(name.p - bytes), (uint16_t)name.n, (uint16_t)(value.p - bytes),
                      (uint16_t)value.n};
     for (once i = 0; i < ONCE_COUNT; i++)
         if (same_word(name, once_names[i]))
             return special_field(g, i, value);
-    return GATE_MORE;
+    return HEAD_MORE;
 }
 
 /* ---- the whole ---- */
 
-static gate_answer finish(gate *g)
+static head_status finish(gate *g)
 {
     const http_head *h = &g->head;
     if (!(g->seen & 1u << ONCE_HOST))
@@ -240,13 +240,13 @@ static gate_answer finish(gate *g)
         return bad(g, "this method has no body");
     if (h->http_1_0 && h->method == HTTP_POST && !h->has_length)
         return bad(g, "Content-Length is missing");
-    return GATE_PASS;
+    return HEAD_PASS;
 }
 
-static gate_answer whole_line(gate *g, str bytes, size_t end, const limits *l)
+static head_status whole_line(gate *g, str bytes, size_t end, const limits *l)
 {
     str line = {bytes.p + g->line, end - g->line};
-    gate_answer answer;
+    head_status answer;
     if (g->fields == 0) {
         answer = first_line(g, bytes.p, line, l);
         g->fields = end + 2;
@@ -254,7 +254,7 @@ static gate_answer whole_line(gate *g, str bytes, size_t end, const limits *l)
         g->head.bytes = end + 2;
         answer = finish(g);
     } else if (end + 2 - g->fields > l->at[LIMIT_FIELD_BYTES]) {
-        answer = refuse(g, GATE_HEADERS, "the headers are too long");
+        answer = refuse(g, HEAD_HEADERS, "the headers are too long");
     } else {
         answer = field_line(g, bytes.p, line, l);
     }
@@ -263,19 +263,19 @@ static gate_answer whole_line(gate *g, str bytes, size_t end, const limits *l)
 }
 
 /* A line that has not ended yet can already be too long. */
-static gate_answer too_long(gate *g, const limits *l)
+static head_status too_long(gate *g, const limits *l)
 {
     if (g->fields == 0 && g->at > l->at[LIMIT_TARGET] + LINE_AROUND_TARGET + 2)
-        return refuse(g, GATE_TARGET, "the target is too long");
+        return refuse(g, HEAD_TARGET, "the target is too long");
     if (g->fields != 0 && (double)(g->at - g->fields) > l->at[LIMIT_FIELD_BYTES] + 2)
-        return refuse(g, GATE_HEADERS, "the headers are too long");
-    return GATE_MORE;
+        return refuse(g, HEAD_HEADERS, "the headers are too long");
+    return HEAD_MORE;
 }
 
-gate_answer gate_look(gate *g, str bytes, const limits *l)
+head_status head_check(gate *g, str bytes, const limits *l)
 {
-    gate_answer answer = GATE_MORE;
-    while (answer == GATE_MORE && g->at < bytes.n) {
+    head_status answer = HEAD_MORE;
+    while (answer == HEAD_MORE && g->at < bytes.n) {
         char c = bytes.p[g->at];
         bool after_cr = g->at > g->line && bytes.p[g->at - 1] == '\r';
         g->at++;
@@ -318,7 +318,7 @@ static size_t character(const unsigned char *p, size_t n)
     return length > 0 && !control ? (size_t)length : 0;
 }
 
-bool gate_decode_target(str target, char *out, size_t *n, str *query)
+bool head_decode_target(str target, char *out, size_t *n, str *query)
 {
     const char *mark = memchr(target.p, '?', target.n);
     size_t path = mark != NULL ? (size_t)(mark - target.p) : target.n;

@@ -39,15 +39,15 @@ typedef struct http_head {
     uint64_t length;
 } http_head;
 
-typedef enum gate_answer {
-    GATE_MORE, /* nothing wrong so far */
-    GATE_PASS,
-    GATE_BAD,     /* 400 */
-    GATE_METHOD,  /* 405 */
-    GATE_TARGET,  /* 414 */
-    GATE_HEADERS, /* 431 */
-    GATE_CODING   /* 415: the body is compressed */
-} gate_answer;
+typedef enum head_status {
+    HEAD_MORE, /* nothing wrong so far */
+    HEAD_PASS,
+    HEAD_BAD,     /* 400 */
+    HEAD_METHOD,  /* 405 */
+    HEAD_TARGET,  /* 414 */
+    HEAD_HEADERS, /* 431 */
+    HEAD_CODING   /* 415: the body is compressed */
+} head_status;
 
 /* All zero is the beginning of a request. */
 typedef struct gate {
@@ -60,15 +60,15 @@ typedef struct gate {
 } gate;
 
 /* `bytes` are all that came since the request began: those of the last call and more. After any
- * answer but GATE_MORE the gate must be made zero before it is used again; `why` says what
+ * answer but HEAD_MORE the gate must be made zero before it is used again; `why` says what
  * was wrong, without quoting it. */
-gate_answer gate_look(gate *g, str bytes, const limits *l);
+head_status head_check(gate *g, str bytes, const limits *l);
 
 /* The value of a field by its name in lower case; its p is NULL if it did not come. */
 str http_head_field(const http_head *h, const char *bytes, const char *name);
 
 /* Decodes the path of a target that passed the gate, once, to out[n_target]; *query is what stands
  * behind '?'. false: it decodes to something that is no path: control characters, no UTF-8. */
-bool gate_decode_target(str target, char *out, size_t *n, str *query);
+bool head_decode_target(str target, char *out, size_t *n, str *query);
 
 #endif

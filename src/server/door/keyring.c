@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keyring.c - see keyring.h. */
+/* api_keys.c - see api_keys.h. */
 #include "server/door/keyring.h"
 
 #include "base/mem.h"
@@ -13,9 +13,9 @@
  * that one whose requests still come to their end is not among them. */
 enum { PLACES = 4 * SERVER_MAX_KEYS };
 
-struct keyring {
-    keyring_key places[PLACES];
-    keyring_key *live[SERVER_MAX_KEYS]; /* [n] */
+struct api_keys {
+    api_key places[PLACES];
+    api_key *live[SERVER_MAX_KEYS]; /* [n] */
     size_t n;
     uint64_t number;                 /* of takings */
     uint64_t forgotten[QUOTA_KINDS]; /* refusals of keys whose place another has */
@@ -23,7 +23,7 @@ struct keyring {
 
 /* What a text says, before anything is changed. */
 typedef struct reading {
-    keyring_key keys[SERVER_MAX_KEYS];
+    api_key keys[SERVER_MAX_KEYS];
     size_t n;
 } reading;
 
@@ -60,7 +60,7 @@ static bool read_name(char out[SERVER_KEY_NAME_BYTES], str name)
 }
 
 /* What stands behind the secret: scopes, a name, limits; whoever has a '=' is a limit. */
-static mote_status read_rest(keyring_key *key, size_t number, str rest, mote_error *err)
+static mote_status read_rest(api_key *key, size_t number, str rest, mote_error *err)
 {
     str word = words_next(&rest, " \t");
     key->scopes = 1u << PRIVILEGE_INFER;
@@ -88,7 +88,7 @@ static mote_status read_rest(keyring_key *key, size_t number, str rest, mote_err
 }
 
 /* Says which key by its number: its text is nobody's business. */
-static mote_status read_key(keyring_key *key, size_t number, str line, mote_error *err)
+static mote_status read_key(api_key *key, size_t number, str line, mote_error *err)
 {
     enum { PREFIX = 7 };
     str rest = line;
@@ -103,7 +103,7 @@ static mote_status read_key(keyring_key *key, size_t number, str line, mote_erro
     return read_rest(key, number, rest, err);
 }
 
-static keyring_key *find_digest(keyring_key *keys, size_t n, const digest *d)
+static api_key *find_digest(api_key *keys, size_t n, const digest *d)
 {
     for (size_t i = 0; i < n; i++)
         if (digest_equal(&keys[i].digest, d))
@@ -114,11 +114,11 @@ static keyring_key *find_digest(keyring_key *keys, size_t n, const digest *d)
 /* Of a key that comes twice the last line counts. */
 static mote_status read_line(reading *r, str line, mote_error *err)
 {
-    keyring_key key = {0};
+    api_key key = {0};
     if (line.n == 0 || line.p[0] == '#')
         return MOTE_OK;
     TRY(read_key(&key, r->n + 1, line, err));
-    keyring_key *same = find_digest(r->keys, r->n, &key.digest);
+    api_key *same = find_digest(r->keys, r->n, &key.digest);
     if (same == NULL && r->n == SERVER_MAX_KEYS)
         return err_set(err, MOTE_E_ARG, "there are more than %d keys", SERVER_MAX_KEYS);
     *(same != NULL ? same : &r->keys[r->n++]) = key;
@@ -145,18 +145,18 @@ static mote_status read_lines(reading *r, str text, mote_error *err)
 /* ---- taking ---- */
 
 /* A place that nobody needs; NULL: there is none. */
-static keyring_key *free_place(keyring *k)
+static api_key *free_place(api_keys *k)
 {
-    keyring_key *best = NULL;
+    api_key *best = NULL;
     for (size_t i = 0; i < PLACES; i++) {
-        keyring_key *p = &k->places[i];
+        api_key *p = &k->places[i];
         if (!p->live && p->quota.running == 0 && (best == NULL || p->left < best->left))
             best = p;
     }
     return best;
 }
 
-static void move_in(keyring *k, keyring_key *place, const keyring_key *key, uint64_t now)
+static void move_in(api_keys *k, api_key *place, const api_key *key, uint64_t now)
 {
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
         k->forgotten[kind] += place->quota.refused[kind];
@@ -165,7 +165,7 @@ static void move_in(keyring *k, keyring_key *place, const keyring_key *key, uint
     place->live = true;
 }
 
-static void settle(keyring_key *place, const keyring_key *key, uint64_t now, keyring_change *change)
+static void settle(api_key *place, const api_key *key, uint64_t now, api_keys_change *change)
 {
     const bool same = place->scopes == key->scopes && strcmp(place->name, key->name) == 0 &&
                       memcmp(place->quota.most, key->quota.most, sizeof key->quota.most) == 0;
@@ -177,7 +177,7 @@ static void settle(keyring_key *place, const keyring_key *key, uint64_t now, key
     place->live = true;
 }
 
-static size_t count_free(const keyring *k)
+static size_t count_free(const api_keys *k)
 {
     size_t n = 0;
     for (size_t i = 0; i < PLACES; i++)
@@ -186,9 +186,9 @@ static size_t count_free(const keyring *k)
 }
 
 /* Those that stay first, so that no place is taken that one of them has. */
-static void take(keyring *k, const reading *r, uint64_t now, keyring_change *change)
+static void take(api_keys *k, const reading *r, uint64_t now, api_keys_change *change)
 {
-    keyring_key *at[SERVER_MAX_KEYS];
+    api_key *at[SERVER_MAX_KEYS];
     for (size_t i = 0; i < r->n; i++) {
         at[i] = find_digest(k->places, PLACES, &r->keys[i].digest);
         if (at[i] != NULL)
@@ -213,9 +213,10 @@ static void take(keyring *k, const reading *r, uint64_t now, keyring_change *cha
     k->n = r->n;
 }
 
-mote_status keyring_take(keyring *k, str text, bool needed, keyring_change *change, mote_error *err)
+mote_status api_keys_take(api_keys *k, str text, bool needed, api_keys_change *change,
+                          mote_error *err)
 {
-    *change = (keyring_change){0};
+    *change = (api_keys_change){0};
     reading *r = mem_new(1, sizeof *r);
     if (r == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
@@ -235,27 +236,27 @@ mote_status keyring_take(keyring *k, str text, bool needed, keyring_change *chan
 
 /* ---- who has them ---- */
 
-keyring *keyring_new(void)
+api_keys *api_keys_new(void)
 {
-    return mem_new(1, sizeof(keyring));
+    return mem_new(1, sizeof(api_keys));
 }
 
-void keyring_free(keyring *k)
+void api_keys_free(api_keys *k)
 {
     mem_free(k);
 }
 
-size_t keyring_count(const keyring *k)
+size_t api_keys_count(const api_keys *k)
 {
     return k->n;
 }
 
-keyring_key *keyring_at(const keyring *k, size_t i)
+api_key *api_keys_at(const api_keys *k, size_t i)
 {
     return k->live[i];
 }
 
-bool keyring_find(const keyring *k, str secret, keyring_key **found)
+bool api_keys_find(const api_keys *k, str secret, api_key **found)
 {
     digest d;
     if (secret.n == 0)
@@ -268,7 +269,7 @@ bool keyring_find(const keyring *k, str secret, keyring_key **found)
     return true;
 }
 
-uint64_t keyring_refused(const keyring *k, quota_kind kind)
+uint64_t api_keys_refused(const api_keys *k, quota_kind kind)
 {
     uint64_t n = k->forgotten[kind];
     for (size_t i = 0; i < PLACES; i++)

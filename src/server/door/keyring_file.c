@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keyring_file.c - the file that keys come from, looked at while the server runs. See keyring.h.
+ * api_keys_file.c - the file that keys come from, looked at while the server runs. See api_keys.h.
  *
  * Whether it has changed is told by what the system says of it, which two changes within its
  * clock's smallest step cannot be told apart by: a file that was written just before is read again.
@@ -17,18 +17,18 @@
 
 enum { FILE_MOST = 1 << 20, SETTLES = 2 /* seconds */ };
 
-static keyring_file describe(const keyring_file *file, const struct stat *info)
+static api_keys_file describe(const api_keys_file *file, const struct stat *info)
 {
-    return (keyring_file){.path = file->path,
-                          .device = (uint64_t)info->st_dev,
-                          .inode = (uint64_t)info->st_ino,
-                          .size = (uint64_t)info->st_size,
-                          .seconds = (int64_t)info->st_mtim.tv_sec,
-                          .nanoseconds = (int64_t)info->st_mtim.tv_nsec,
-                          .settled = time(NULL) - info->st_mtim.tv_sec >= SETTLES};
+    return (api_keys_file){.path = file->path,
+                           .device = (uint64_t)info->st_dev,
+                           .inode = (uint64_t)info->st_ino,
+                           .size = (uint64_t)info->st_size,
+                           .seconds = (int64_t)info->st_mtim.tv_sec,
+                           .nanoseconds = (int64_t)info->st_mtim.tv_nsec,
+                           .settled = time(NULL) - info->st_mtim.tv_sec >= SETTLES};
 }
 
-static bool same(const keyring_file *a, const keyring_file *b)
+static bool same(const api_keys_file *a, const api_keys_file *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size &&
            a->seconds == b->seconds && a->nanoseconds == b->nanoseconds;
@@ -57,7 +57,8 @@ static mote_status read_whole(int fd, char *text, size_t *n, mote_error *err)
     }
 }
 
-static mote_status take_file(keyring *k, const char *path, keyring_change *change, mote_error *err)
+static mote_status take_file(api_keys *k, const char *path, api_keys_change *change,
+                             mote_error *err)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -67,22 +68,23 @@ static mote_status take_file(keyring *k, const char *path, keyring_change *chang
     mote_status status = text != NULL ? read_whole(fd, text, &n, err)
                                       : err_set(err, MOTE_E_MEMORY, "there is no memory for it");
     if (status == MOTE_OK)
-        status = keyring_take(k, (str){text, n}, true, change, err);
+        status = api_keys_take(k, (str){text, n}, true, change, err);
     mem_free(text);
     close(fd);
     return status;
 }
 
-mote_status keyring_look(keyring *k, keyring_file *file, keyring_change *change, mote_error *err)
+mote_status api_keys_look(api_keys *k, api_keys_file *file, api_keys_change *change,
+                          mote_error *err)
 {
     struct stat info = {0};
-    *change = (keyring_change){0};
+    *change = (api_keys_change){0};
     if (file->path == NULL)
         return MOTE_OK;
     const bool there = stat(file->path, &info) == 0;
     if (there && !S_ISREG(info.st_mode))
         return MOTE_OK;
-    keyring_file now = describe(file, &info);
+    api_keys_file now = describe(file, &info);
     const bool changed = !same(file, &now), was_broken = file->broken;
     if (!changed && file->settled)
         return MOTE_OK;

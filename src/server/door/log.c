@@ -56,7 +56,7 @@ static void add_time(line_buffer *b)
         add(b, "%s", text);
 }
 
-static void add_figures_json(line_buffer *b, const log_figures *f)
+static void add_stats_json(line_buffer *b, const log_stats *f)
 {
     add(b,
         ",\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
@@ -66,7 +66,7 @@ static void add_figures_json(line_buffer *b, const log_figures *f)
         (unsigned long long)f->think, f->queue, f->first_token, f->rate, f->stop);
 }
 
-static void add_figures(line_buffer *b, const log_figures *f)
+static void add_stats(line_buffer *b, const log_stats *f)
 {
     add(b, " q=%.2f prompt=%llu cached=%llu out=%llu think=%llu ttft=%.2f t/s=%.1f stop=%s",
         f->queue, (unsigned long long)f->prompt, (unsigned long long)f->cached,
@@ -86,15 +86,15 @@ size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as
         (unsigned long long)r->out);
     if (r->key != NULL && r->key[0] != '\0')
         add(&b, as_json ? ",\"key\":\"%s\"" : " key=%s", r->key);
-    if (r->figures != NULL && r->figures->model != NULL) {
+    if (r->stats != NULL && r->stats->model != NULL) {
         add(&b, as_json ? ",\"model\":\"" : " model=");
-        add_escaped(&b, r->figures->model, as_json);
+        add_escaped(&b, r->stats->model, as_json);
         add(&b, as_json ? "\"" : "");
     }
-    if (r->figures != NULL && as_json)
-        add_figures_json(&b, r->figures);
-    else if (r->figures != NULL)
-        add_figures(&b, r->figures);
+    if (r->stats != NULL && as_json)
+        add_stats_json(&b, r->stats);
+    else if (r->stats != NULL)
+        add_stats(&b, r->stats);
     if (as_json)
         add(&b, "}");
     return b.n;

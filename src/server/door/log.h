@@ -12,24 +12,24 @@
 #include "server/server.h"
 
 /* Of a request that was answered by the model. */
-typedef struct log_figures {
+typedef struct log_stats {
     const char *model;                   /* that answered; NULL: there is only one */
     uint64_t prompt, cached, out, think; /* tokens */
     double queue, first_token;           /* seconds */
     double rate;                         /* tokens a second, once it wrote */
     const char *stop;                    /* why it ended: a constant */
-} log_figures;
+} log_stats;
 
 /* One request that is over. */
 typedef struct log_request {
     const char *id;
     const char *method;
-    const char *label;          /* of its route; "-" for none */
-    int status;                 /* as sent; 499: the client went before the end */
-    double seconds;             /* from the head to the end of the reply */
-    uint64_t in, out;           /* bytes of the bodies */
-    const char *key;            /* what its key is called; NULL or "": nothing */
-    const log_figures *figures; /* NULL: the model was not asked */
+    const char *label;      /* of its route; "-" for none */
+    int status;             /* as sent; 499: the client went before the end */
+    double seconds;         /* from the head to the end of the reply */
+    uint64_t in, out;       /* bytes of the bodies */
+    const char *key;        /* what its key is called; NULL or "": nothing */
+    const log_stats *stats; /* NULL: the model was not asked */
 } log_request;
 
 void server_log_request(const server *s, const log_request *r);

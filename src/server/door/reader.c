@@ -34,34 +34,34 @@ void reader_next(reader *r, double now)
 
 /* ---- refusing ---- */
 
-static void answering(reader *r)
+static void generation(reader *r)
 {
-    r->state = READER_ANSWERING;
+    r->state = READER_HANDLING;
 }
 
 /* Replies to a request that is not taken further, and closes behind it. */
-static void refuse(reader *r, const api_error *error)
+static void refuse(reader *r, const http_error *error)
 {
-    answering(r);
-    conn_server(r->x->c)->refused_requests++;
+    generation(r);
+    connection_server(r->x->c)->refused_requests++;
     r->x->may_keep = false;
     exchange_fail(r->x, error);
 }
 
 static void no_memory(reader *r)
 {
-    api_error e;
+    http_error e;
     api_error_set(&e, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
     refuse(r, &e);
 }
 
-static bool make_exchange(reader *r, conn *c)
+static bool make_exchange(reader *r, connection *c)
 {
     if (r->x == NULL)
         r->x = exchange_new(c);
     if (r->x == NULL) {
-        answering(r);
-        conn_abort(c);
+        generation(r);
+        connection_abort(c);
     }
     return r->x != NULL;
 }
@@ -77,23 +77,23 @@ static void add_allow(exchange *x, unsigned methods)
     exchange_add_header(x, "Allow", text);
 }
 
-static void refuse_at_gate(reader *r, conn *c, gate_answer answer)
+static void refuse_head(reader *r, connection *c, head_status answer)
 {
     static const struct {
         api_error_kind kind;
         const char *code;
     } rows[] = {
-        [GATE_BAD] = {API_E_INVALID, "bad_request"},
-        [GATE_METHOD] = {API_E_METHOD, "method_not_allowed"},
-        [GATE_TARGET] = {API_E_TARGET, "target_too_long"},
-        [GATE_HEADERS] = {API_E_HEADERS, "headers_too_large"},
-        [GATE_CODING] = {API_E_TYPE, "unsupported_media_type"},
+        [HEAD_BAD] = {API_E_INVALID, "bad_request"},
+        [HEAD_METHOD] = {API_E_METHOD, "method_not_allowed"},
+        [HEAD_TARGET] = {API_E_TARGET, "target_too_long"},
+        [HEAD_HEADERS] = {API_E_HEADERS, "headers_too_large"},
+        [HEAD_CODING] = {API_E_TYPE, "unsupported_media_type"},
     };
     if (!make_exchange(r, c))
         return;
-    api_error e;
+    http_error e;
     api_error_set(&e, rows[answer].kind, rows[answer].code, "%s", r->gate.why);
-    if (answer == GATE_METHOD)
+    if (answer == HEAD_METHOD)
         add_allow(r->x, HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_DELETE | HTTP_OPTIONS);
     refuse(r, &e);
 }
@@ -119,7 +119,7 @@ static bool any_fetch_field(const exchange *x)
 
 static access_question question(const exchange *x, double now)
 {
-    const server *s = conn_server(x->c);
+    const server *s = connection_server(x->c);
     return (access_question){
         .method = x->head.method,
         .has_body = x->head.chunked || x->head.length > 0,
@@ -130,14 +130,14 @@ static access_question question(const exchange *x, double now)
         .authorization = field(x, "authorization"),
         .api_key = field(x, "x-api-key"),
         .any_fetch_field = any_fetch_field(x),
-        .who = conn_peer(x->c),
+        .who = connection_peer(x->c),
         .now = now,
         .most_failures = (uint32_t)s->limits.at[LIMIT_FAILURES],
     };
 }
 
 /* The one parse of the target, for the router and for everybody else. */
-static bool decode_target(exchange *x, api_error *error)
+static bool decode_target(exchange *x, http_error *error)
 {
     str target = {x->head_bytes.p + x->head.target, x->head.n_target};
     size_t n;
@@ -145,7 +145,7 @@ static bool decode_target(exchange *x, api_error *error)
         api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
         return false;
     }
-    if (!gate_decode_target(target, x->path.p, &n, &x->request.query)) {
+    if (!head_decode_target(target, x->path.p, &n, &x->request.query)) {
         api_error_set(error, API_E_INVALID, "bad_request", "the path is not text");
         return false;
     }
@@ -156,7 +156,7 @@ static bool decode_target(exchange *x, api_error *error)
     return true;
 }
 
-static bool no_route(exchange *x, unsigned allow, api_error *error)
+static bool no_route(exchange *x, unsigned allow, http_error *error)
 {
     if (allow == 0) {
         api_error_set(error, API_E_NOT_FOUND, "not_found", "there is nothing under this path");
@@ -168,23 +168,23 @@ static bool no_route(exchange *x, unsigned allow, api_error *error)
 }
 
 /* Who may use a path is decided by the row that is then called. */
-static bool find_route(exchange *x, const access_question *q, api_error *error)
+static bool find_route(exchange *x, const access_question *q, http_error *error)
 {
     unsigned allow = 0;
     x->route = route_find(x->request.path, x->head.method, &x->request.tail, &allow);
     bool open = x->route != NULL && x->route->privilege == PRIVILEGE_PUBLIC;
     if (x->route != NULL)
         x->dialect = x->route->dialect;
-    if (!open && !access_check_key(conn_server(x->c)->access, q, &x->access, error))
+    if (!open && !access_check_key(connection_server(x->c)->access, q, &x->access, error))
         return false;
     if (x->route == NULL)
         return no_route(x, allow, error);
     return access_check_scope(&x->access, x->route->privilege, error);
 }
 
-static bool check_size(const exchange *x, api_error *error)
+static bool check_size(const exchange *x, http_error *error)
 {
-    const server *s = conn_server(x->c);
+    const server *s = connection_server(x->c);
     if (x->head.length > s->limits.at[LIMIT_BODY]) {
         api_error_set(error, API_E_TOO_LARGE, "request_too_large", "the body may have %.0f bytes",
                       s->limits.at[LIMIT_BODY]);
@@ -197,16 +197,16 @@ static bool check_size(const exchange *x, api_error *error)
     return true;
 }
 
-static bool check_head(exchange *x, double now, api_error *error)
+static bool check_head(exchange *x, double now, http_error *error)
 {
-    server *s = conn_server(x->c);
+    server *s = connection_server(x->c);
     access_question q = question(x, now);
     if (!decode_target(x, error) || !access_check_browser(s->access, &q, &x->access, error))
         return false;
     if (!find_route(x, &q, error))
         return false;
     x->request.client = x->access.client;
-    x->request.realm = x->access.realm;
+    x->request.ns = x->access.ns;
     x->request.admin = x->access.scopes & 1u << PRIVILEGE_ADMIN;
     x->request.quota = x->access.quota;
     if (s->draining && x->route->privilege != PRIVILEGE_PUBLIC) {
@@ -223,25 +223,25 @@ static void answer(reader *r, double now)
     exchange *x = r->x;
     x->whole = now;
     x->request.body = strbuf_view(&x->body);
-    answering(r);
-    conn_server(x->c)->requests++;
+    generation(r);
+    connection_server(x->c)->requests++;
     x->route->answer(x);
 }
 
-static void begin_body(reader *r, conn *c, double now)
+static void begin_body(reader *r, connection *c, double now)
 {
     r->state = READER_BODY;
     r->since = r->window = now;
     r->window_bytes = 0;
     if (r->x->head.wants_continue && !r->x->head.http_1_0) {
-        strbuf_text(conn_output(c), "HTTP/1.1 100 Continue\r\n\r\n");
-        conn_touch(c);
+        strbuf_text(connection_output(c), "HTTP/1.1 100 Continue\r\n\r\n");
+        connection_touch(c);
     }
 }
 
-static void take_head(reader *r, conn *c, str bytes, double now)
+static void take_head(reader *r, connection *c, str bytes, double now)
 {
-    api_error e;
+    http_error e;
     if (!make_exchange(r, c))
         return;
     exchange *x = r->x;
@@ -260,8 +260,8 @@ static void take_head(reader *r, conn *c, str bytes, double now)
     }
     x->may_keep = http_parser_keeps_alive(r->parser);
     if (!check_head(x, now, &e)) {
-        answering(r);
-        conn_server(c)->refused_requests++;
+        generation(r);
+        connection_server(c)->refused_requests++;
         /* A body that nobody reads would be taken for a request, and so may what is malformed. */
         x->may_keep = x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != API_E_INVALID;
         exchange_fail(x, &e);
@@ -275,8 +275,8 @@ static void take_head(reader *r, conn *c, str bytes, double now)
 static size_t take_body(reader *r, str bytes, double now)
 {
     exchange *x = r->x;
-    server *s = conn_server(x->c);
-    api_error e;
+    server *s = connection_server(x->c);
+    http_error e;
     size_t used, before = x->body.n;
     http_parsed parsed =
         http_parser_body(r->parser, bytes, &used, &x->body, (size_t)s->limits.at[LIMIT_BODY]);
@@ -301,9 +301,9 @@ static size_t take_body(reader *r, str bytes, double now)
     return used;
 }
 
-size_t reader_take(reader *r, conn *c, str bytes, double now)
+size_t reader_take(reader *r, connection *c, str bytes, double now)
 {
-    if (bytes.n == 0 || r->state == READER_ANSWERING)
+    if (bytes.n == 0 || r->state == READER_HANDLING)
         return 0;
     if (r->state == READER_BODY)
         return take_body(r, bytes, now);
@@ -311,11 +311,11 @@ size_t reader_take(reader *r, conn *c, str bytes, double now)
         r->state = READER_HEAD;
         r->since = now;
     }
-    gate_answer answer_of_gate = gate_look(&r->gate, bytes, &conn_server(c)->limits);
-    if (answer_of_gate == GATE_MORE)
+    head_status reply_for_head = head_check(&r->gate, bytes, &connection_server(c)->limits);
+    if (reply_for_head == HEAD_MORE)
         return 0;
-    if (answer_of_gate != GATE_PASS) {
-        refuse_at_gate(r, c, answer_of_gate);
+    if (reply_for_head != HEAD_PASS) {
+        refuse_head(r, c, reply_for_head);
         return bytes.n;
     }
     size_t used = r->gate.head.bytes;
@@ -344,16 +344,16 @@ bool reader_is_late(reader *r, const limits *l, double now)
         return now - r->since > l->at[r->served ? LIMIT_IDLE_SECONDS : LIMIT_HEAD_SECONDS];
     case READER_HEAD: return now - r->since > l->at[LIMIT_HEAD_SECONDS];
     case READER_BODY: return body_is_late(r, l, now);
-    case READER_ANSWERING: return false;
+    case READER_HANDLING: return false;
     }
     return false;
 }
 
-bool reader_too_late(reader *r, conn *c)
+bool reader_too_late(reader *r, connection *c)
 {
     if (r->state == READER_IDLE || !make_exchange(r, c))
         return false;
-    api_error e;
+    http_error e;
     api_error_set(&e, API_E_TIMEOUT, "request_timeout", "the request came too slowly");
     refuse(r, &e);
     return true;

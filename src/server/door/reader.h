@@ -17,7 +17,7 @@ typedef enum reader_state {
     READER_IDLE, /* nothing of a request has come */
     READER_HEAD,
     READER_BODY,
-    READER_ANSWERING /* the handler has it; call reader_next when it is done */
+    READER_HANDLING /* the handler has it; call reader_next when it is done */
 } reader_state;
 
 typedef struct reader {
@@ -38,10 +38,10 @@ void reader_fini(reader *r);
 void reader_next(reader *r, double now);
 
 /* Looks at `bytes`, all that has come and was not used yet; returns how many of them are used up.
- * Stops when a request is whole: state is READER_ANSWERING then, and may be so at once again. */
-size_t reader_take(reader *r, conn *c, str bytes, double now);
+ * Stops when a request is whole: state is READER_HANDLING then, and may be so at once again. */
+size_t reader_take(reader *r, connection *c, str bytes, double now);
 /* A deadline has passed: answers with 408. false: there is nothing to answer, close. */
-bool reader_too_late(reader *r, conn *c);
+bool reader_too_late(reader *r, connection *c);
 /* Has one? */
 bool reader_is_late(reader *r, const limits *l, double now);
 

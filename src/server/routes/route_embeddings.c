@@ -15,34 +15,34 @@ typedef struct own {
 
 /* ---- reading ---- */
 
-static bool word(const ask *a, const char *name, const char *const allowed[2], bool *second,
-                 api_error *error)
+static bool word(const request *a, const char *name, const char *const allowed[2], bool *second,
+                 http_error *error)
 {
     const json_node *node = json_node_get(a->root, name);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     *second = str_is(json_node_text(node), allowed[1]);
     return *second || str_is(json_node_text(node), allowed[0]) ||
-           ask_wrong(error, name, "must be %s or %s", allowed[0], allowed[1]);
+           http_error_invalid(error, name, "must be %s or %s", allowed[0], allowed[1]);
 }
 
-static bool read_dimensions(const ask *a, size_t *out, api_error *error)
+static bool read_dimensions(const request *a, size_t *out, http_error *error)
 {
     mote_model_info info;
     int64_t n;
     const json_node *node = json_node_get(a->root, "dimensions");
-    mote_model_describe(served_model(a->served), &info);
+    mote_model_describe(served_model_weights(a->served), &info);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > info.embedding)
-        return ask_wrong(error, "dimensions", "must be an integer from 1 to %u",
-                         (unsigned)info.embedding);
+        return http_error_invalid(error, "dimensions", "must be an integer from 1 to %u",
+                                  (unsigned)info.embedding);
     *out = (size_t)n;
     return true;
 }
 
 /* The same words in front of every text; all of them in one block. */
-static bool instruct(ask *a, api_error *error)
+static bool instruct(request *a, http_error *error)
 {
     const str words = json_node_text(json_node_get(a->root, "instruction"));
     strbuf all = {0};
@@ -51,23 +51,23 @@ static bool instruct(ask *a, api_error *error)
     for (size_t i = 0; i < a->n_prompts; i++) {
         if (a->prompt_ids[i] != NULL) {
             strbuf_fini(&all);
-            return ask_wrong(error, "instruction", "needs texts, not ids");
+            return http_error_invalid(error, "instruction", "needs texts, not ids");
         }
         strbuf_put(&all, words);
         strbuf_put(&all, a->prompts[i]);
     }
     if (all.failed) {
         strbuf_fini(&all);
-        return ask_no_memory(error);
+        return http_error_no_memory(error);
     }
     for (size_t i = 0, at = 0; i < a->n_prompts; i++) {
         a->prompts[i] = (str){all.p + at, words.n + a->prompts[i].n};
         at += a->prompts[i].n;
     }
-    return ask_keep(a, all.p, error);
+    return request_keep(a, all.p, error);
 }
 
-static bool read_embeddings(ask *a, api_error *error)
+static bool read_embeddings(request *a, http_error *error)
 {
     static const char *const formats[2] = {"float", "base64"}, *const poolings[2] = {"last",
                                                                                      "mean"};
@@ -75,60 +75,61 @@ static bool read_embeddings(ask *a, api_error *error)
     str suffix;
     own *o = mem_new(1, sizeof *o);
     if (o == NULL)
-        return ask_no_memory(error);
+        return http_error_no_memory(error);
     a->own = o;
-    a->kind = ASK_EMBED;
+    a->kind = REQUEST_EMBED;
     a->any_model = true;
     if (input == NULL || json_node_is(input, JSON_IS_NULL)) {
-        ask_wrong(error, "input", "is missing");
+        http_error_invalid(error, "input", "is missing");
         error->code = "missing_field";
         return false;
     }
-    return ask_model(a, &suffix, error) && word(a, "encoding_format", formats, &o->base64, error) &&
+    return request_model(a, &suffix, error) &&
+           word(a, "encoding_format", formats, &o->base64, error) &&
            word(a, "pooling", poolings, &a->mean, error) &&
            read_dimensions(a, &o->dimensions, error) &&
-           ask_prompts(a, input, "input", ASK_MAX_PROMPTS, error) && instruct(a, error);
+           request_prompts(a, input, "input", REQUEST_MAX_PROMPTS, error) && instruct(a, error);
 }
 
 /* ---- printing ---- */
 
-static void put_vector(answering *w, const choice *c)
+static void put_vector(generation *w, const choice *c)
 {
-    const own *o = w->ask.own;
+    const own *o = w->request.own;
     const size_t all = c->result.n_embedding;
     const size_t n = o->dimensions > 0 && o->dimensions < all ? o->dimensions : all;
     embedding_put_unit(c->result.embedding, n, o->base64, &w->out);
 }
 
-static void end(answering *w)
+static void end(generation *w)
 {
     strbuf *out = &w->out;
-    const usage u = answering_usage(w);
-    jp_open(out, '{');
-    jp_key_text(out, "object", "list");
-    jp_key_text(out, "model", served_name(w->ask.served));
-    jp_key(out, "data");
-    jp_open(out, '[');
+    const usage u = generation_usage(w);
+    jw_open(out, '{');
+    jw_key_text(out, "object", "list");
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key(out, "data");
+    jw_open(out, '[');
     for (size_t i = 0; i < w->n_answers; i++) {
-        jp_open(out, '{');
-        jp_key_text(out, "object", "embedding");
-        jp_key_uint(out, "index", i);
-        jp_key(out, "embedding");
+        jw_open(out, '{');
+        jw_key_text(out, "object", "embedding");
+        jw_key_uint(out, "index", i);
+        jw_key(out, "embedding");
         put_vector(w, &w->choices[i]);
-        jp_close(out, '}');
+        jw_close(out, '}');
     }
-    jp_close(out, ']');
-    jp_key(out, "usage");
-    jp_open(out, '{');
-    jp_key_uint(out, "prompt_tokens", u.prompt);
-    jp_key_uint(out, "total_tokens", u.prompt);
-    jp_close(out, '}');
-    if (!w->ask.no_ext)
-        jp_key_raw(out, "mote",
-                   w->ask.mean ? "{\"pooling\":\"mean\",\"normalized\":true}"
-                               : "{\"pooling\":\"last\",\"normalized\":true}");
-    jp_close(out, '}');
-    answering_reply(w, 200);
+    jw_close(out, ']');
+    jw_key(out, "usage");
+    jw_open(out, '{');
+    jw_key_uint(out, "prompt_tokens", u.prompt);
+    jw_key_uint(out, "total_tokens", u.prompt);
+    jw_close(out, '}');
+    if (!w->request.no_ext)
+        jw_key_raw(out, "mote",
+                   w->request.mean ? "{\"pooling\":\"mean\",\"normalized\":true}"
+                                   : "{\"pooling\":\"last\",\"normalized\":true}");
+    jw_close(out, '}');
+    generation_reply(w, 200);
 }
 
 void handle_embeddings(exchange *x)
@@ -139,5 +140,5 @@ void handle_embeddings(exchange *x)
                                        .read = read_embeddings,
                                        .end = end,
                                        .broken = openai_broken};
-    answering_start(x, &embeddings);
+    generation_start(x, &embeddings);
 }

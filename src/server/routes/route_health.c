@@ -26,7 +26,7 @@ void handle_health(exchange *x)
     }
     strbuf body = {0};
     strbuf_text(&body, "{\"status\":\"ok\",\"model\":");
-    json_put_string(&body, str_of(served_name(server_model(s, 0))));
+    json_put_string(&body, str_of(served_model_name(server_model(s, 0))));
     strbuf_text(&body, ",\"sandbox\":\"off\",\"version\":\"");
     strbuf_text(&body, mote_version());
     strbuf_text(&body, "\"}");

@@ -18,86 +18,86 @@ static void put_date(strbuf *out, int64_t date)
     const time_t at = (time_t)date;
     if (gmtime_r(&at, &parts) != NULL)
         strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    jp_key_text(out, "created_at", text);
+    jw_key_text(out, "created_at", text);
 }
 
-static void put_meta(strbuf *out, const model_facts *facts, uint64_t context)
+static void put_meta(strbuf *out, const model_details *facts, uint64_t context)
 {
-    jp_key(out, "meta");
-    jp_open(out, '{');
-    jp_key_uint(out, "n_ctx", context);
-    jp_key_uint(out, "n_ctx_train", facts->info.context);
-    jp_key_uint(out, "n_vocab", facts->info.vocabulary);
-    jp_key_uint(out, "n_embd", facts->info.embedding);
-    jp_key_uint(out, "n_params", facts->info.parameters);
-    jp_key_uint(out, "size", facts->info.file_bytes);
-    jp_close(out, '}');
+    jw_key(out, "meta");
+    jw_open(out, '{');
+    jw_key_uint(out, "n_ctx", context);
+    jw_key_uint(out, "n_ctx_train", facts->info.context);
+    jw_key_uint(out, "n_vocab", facts->info.vocabulary);
+    jw_key_uint(out, "n_embd", facts->info.embedding);
+    jw_key_uint(out, "n_params", facts->info.parameters);
+    jw_key_uint(out, "size", facts->info.file_bytes);
+    jw_close(out, '}');
 }
 
 static void put_abilities(strbuf *out, bool inserts, bool sees)
 {
-    jp_key(out, "capabilities");
+    jw_key(out, "capabilities");
     strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
     strbuf_text(out, inserts ? ",\"insert\"" : "");
     strbuf_text(out, sees ? ",\"vision\"]" : "]");
-    jp_key_raw(out, "architecture",
+    jw_key_raw(out, "architecture",
                sees ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
                       "\"output_modalities\":[\"text\"]}"
                     : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
 }
 
-static void put_model(const served *m, strbuf *out)
+static void put_model(const served_model *m, strbuf *out)
 {
-    model_facts facts;
+    model_details facts;
     char shown[160];
-    const uint64_t context = served_context(m);
-    const char *name = served_name(m);
-    model_facts_read(&facts, m);
+    const uint64_t context = served_model_context(m);
+    const char *name = served_model_name(m);
+    model_details_read(&facts, m);
     snprintf(shown, sizeof shown, "%s (%s)", facts.info.name[0] != 0 ? facts.info.name : name,
              facts.format);
-    jp_open(out, '{');
-    jp_key_text(out, "id", name);
-    jp_key_text(out, "object", "model");
-    jp_key_text(out, "type", "model");
-    jp_key_int(out, "created", served_date(m));
-    put_date(out, served_date(m));
-    jp_key_text(out, "owned_by", "mote");
-    jp_key_text(out, "display_name", shown);
-    jp_key_uint(out, "context_length", context);
-    jp_key_uint(out, "max_model_len", context);
-    jp_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
-    put_abilities(out, facts.insert, served_sight(m) != NULL);
+    jw_open(out, '{');
+    jw_key_text(out, "id", name);
+    jw_key_text(out, "object", "model");
+    jw_key_text(out, "type", "model");
+    jw_key_int(out, "created", served_model_date(m));
+    put_date(out, served_model_date(m));
+    jw_key_text(out, "owned_by", "mote");
+    jw_key_text(out, "display_name", shown);
+    jw_key_uint(out, "context_length", context);
+    jw_key_uint(out, "max_model_len", context);
+    jw_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
+    put_abilities(out, facts.insert, served_model_vision(m) != NULL);
     put_meta(out, &facts, context);
-    jp_key_text(out, "status", served_loaded(m) ? "loaded" : "unloaded");
-    jp_close(out, '}');
-    model_facts_fini(&facts);
+    jw_key_text(out, "status", served_model_loaded(m) ? "loaded" : "unloaded");
+    jw_close(out, '}');
+    model_details_fini(&facts);
 }
 
-static void list(aside *s)
+static void list(background_job *s)
 {
     const size_t n = server_n_models(s->server);
-    jp_open(&s->out, '{');
-    jp_key_text(&s->out, "object", "list");
-    jp_key_bool(&s->out, "has_more", false);
-    jp_key_text(&s->out, "first_id", served_name(server_model(s->server, 0)));
-    jp_key_text(&s->out, "last_id", served_name(server_model(s->server, n - 1)));
-    jp_key(&s->out, "data");
-    jp_open(&s->out, '[');
+    jw_open(&s->out, '{');
+    jw_key_text(&s->out, "object", "list");
+    jw_key_bool(&s->out, "has_more", false);
+    jw_key_text(&s->out, "first_id", served_model_name(server_model(s->server, 0)));
+    jw_key_text(&s->out, "last_id", served_model_name(server_model(s->server, n - 1)));
+    jw_key(&s->out, "data");
+    jw_open(&s->out, '[');
     for (size_t i = 0; i < n; i++)
         put_model(server_model(s->server, i), &s->out);
-    jp_close(&s->out, ']');
-    jp_close(&s->out, '}');
+    jw_close(&s->out, ']');
+    jw_close(&s->out, '}');
 }
 
 void handle_models(exchange *x)
 {
-    aside_start(x, list, false);
+    background_start(x, list, false);
 }
 
-static void one(aside *s)
+static void one(background_job *s)
 {
     const str name = strbuf_view(&s->tail);
-    const served *m = ask_find_model(s->server, name);
+    const served_model *m = request_find_model(s->server, name);
     if (m != NULL)
         put_model(m, &s->out);
     else
@@ -107,32 +107,32 @@ static void one(aside *s)
 
 void handle_model(exchange *x)
 {
-    aside_start(x, one, false);
+    background_start(x, one, false);
 }
 
 /* ---- /v1/unload ---- */
 
-static void unload(aside *s)
+static void unload(background_job *s)
 {
     str name;
-    if (!aside_text(s, "model", &name))
+    if (!background_text(s, "model", &name))
         return;
-    served *m = ask_find_model(s->server, name);
+    served_model *m = request_find_model(s->server, name);
     if (m == NULL) {
         api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                       STR_ARG(name));
-    } else if (!served_unload(m)) {
+    } else if (!served_model_unload(m)) {
         api_error_set(&s->error, API_E_CONFLICT, "model_busy",
-                      "model '%s' is answering; ask again when it is not", served_name(m));
+                      "model '%s' is answering; ask again when it is not", served_model_name(m));
     } else {
-        jp_open(&s->out, '{');
-        jp_key_text(&s->out, "model", served_name(m));
-        jp_key_text(&s->out, "status", "unloaded");
-        jp_close(&s->out, '}');
+        jw_open(&s->out, '{');
+        jw_key_text(&s->out, "model", served_model_name(m));
+        jw_key_text(&s->out, "status", "unloaded");
+        jw_close(&s->out, '}');
     }
 }
 
 void handle_unload(exchange *x)
 {
-    aside_start(x, unload, true);
+    background_start(x, unload, true);
 }

@@ -20,74 +20,74 @@ static const char ollama_version[] = "0.13.0";
 /* ---- names ---- */
 
 /* Is it the name of what is served? `name` or `model` of the body; the error says why not. */
-static bool names_ours(aside *s, served **out)
+static bool names_ours(background_job *s, served_model **out)
 {
-    ask a = {.model = ask_name_in(s->body, true), .server = s->server};
+    request a = {.model = request_name_in(s->body, true), .server = s->server};
     str suffix;
-    ask_choose(&a, a.model);
+    request_choose(&a, a.model);
     *out = a.served;
     if (a.model.n > 0)
-        return ask_model(&a, &suffix, &s->error);
-    ask_wrong(&s->error, "model", "is required");
+        return request_model(&a, &suffix, &s->error);
+    http_error_invalid(&s->error, "model", "is required");
     s->error.code = "missing_field";
     return false;
 }
 
 /* ---- lists ---- */
 
-static void put_details(const model_facts *f, strbuf *out)
+static void put_details(const model_details *f, strbuf *out)
 {
-    jp_key(out, "details");
-    jp_open(out, '{');
-    jp_key_text(out, "parent_model", "");
-    jp_key_text(out, "format", "gguf");
-    jp_key_text(out, "family", f->family);
-    jp_key(out, "families");
-    jp_open(out, '[');
-    jp_text(out, f->family);
-    jp_close(out, ']');
-    jp_key_text(out, "parameter_size", f->parameters);
-    jp_key_text(out, "quantization_level", f->format);
-    jp_close(out, '}');
+    jw_key(out, "details");
+    jw_open(out, '{');
+    jw_key_text(out, "parent_model", "");
+    jw_key_text(out, "format", "gguf");
+    jw_key_text(out, "family", f->family);
+    jw_key(out, "families");
+    jw_open(out, '[');
+    jw_text(out, f->family);
+    jw_close(out, ']');
+    jw_key_text(out, "parameter_size", f->parameters);
+    jw_key_text(out, "quantization_level", f->format);
+    jw_close(out, '}');
 }
 
-static void put_capabilities(const model_facts *f, bool sees, strbuf *out)
+static void put_capabilities(const model_details *f, bool sees, strbuf *out)
 {
-    jp_key(out, "capabilities");
-    jp_open(out, '[');
-    jp_text(out, "completion");
-    jp_text(out, "tools");
-    jp_text(out, "thinking");
+    jw_key(out, "capabilities");
+    jw_open(out, '[');
+    jw_text(out, "completion");
+    jw_text(out, "tools");
+    jw_text(out, "thinking");
     if (f->insert)
-        jp_text(out, "insert");
-    jp_text(out, "embedding");
+        jw_text(out, "insert");
+    jw_text(out, "embedding");
     if (sees)
-        jp_text(out, "vision");
-    jp_close(out, ']');
+        jw_text(out, "vision");
+    jw_close(out, ']');
 }
 
-static void open_entry(const served *m, const model_facts *f, strbuf *out)
+static void open_entry(const served_model *m, const model_details *f, strbuf *out)
 {
-    jp_open(out, '{');
-    jp_key_text(out, "name", served_name(m));
-    jp_key_text(out, "model", served_name(m));
-    jp_key_uint(out, "size", f->info.file_bytes);
-    jp_key_text(out, "digest", f->digest);
+    jw_open(out, '{');
+    jw_key_text(out, "name", served_model_name(m));
+    jw_key_text(out, "model", served_model_name(m));
+    jw_key_uint(out, "size", f->info.file_bytes);
+    jw_key_text(out, "digest", f->digest);
     put_details(f, out);
 }
 
-static void run_tags(aside *s)
+static void run_tags(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < server_n_models(s->server); i++) {
-        const served *m = server_model(s->server, i);
-        model_facts f;
-        model_facts_read(&f, m);
+        const served_model *m = server_model(s->server, i);
+        model_details f;
+        model_details_read(&f, m);
         open_entry(m, &f, &s->out);
-        jp_key_text(&s->out, "modified_at", f.date);
-        put_capabilities(&f, served_sight(m) != NULL, &s->out);
-        jp_close(&s->out, '}');
-        model_facts_fini(&f);
+        jw_key_text(&s->out, "modified_at", f.date);
+        put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
+        jw_close(&s->out, '}');
+        model_details_fini(&f);
     }
     strbuf_text(&s->out, "]}");
 }
@@ -97,36 +97,36 @@ static void put_expiry(double seconds, strbuf *out)
     char text[OLLAMA_TIME_BYTES] = "9999-12-31T23:59:59Z"; /* it stays */
     if (seconds < 1e9)
         ollama_time_of((int64_t)time(NULL) + (int64_t)seconds, 0, text);
-    jp_key_text(out, "expires_at", text);
+    jw_key_text(out, "expires_at", text);
 }
 
-static void run_ps(aside *s)
+static void run_ps(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < server_n_models(s->server); i++) {
-        served *m = server_model(s->server, i);
-        model_facts f;
-        if (!served_loaded(m))
+        served_model *m = server_model(s->server, i);
+        model_details f;
+        if (!served_model_loaded(m))
             continue;
-        model_facts_read(&f, m);
+        model_details_read(&f, m);
         open_entry(m, &f, &s->out);
-        put_expiry(served_leaves_in(m), &s->out);
-        jp_key_uint(&s->out, "size_vram", 0);
-        jp_key_uint(&s->out, "context_length", served_context(m));
-        jp_close(&s->out, '}');
-        model_facts_fini(&f);
+        put_expiry(served_model_leaves_in(m), &s->out);
+        jw_key_uint(&s->out, "size_vram", 0);
+        jw_key_uint(&s->out, "context_length", served_model_context(m));
+        jw_close(&s->out, '}');
+        model_details_fini(&f);
     }
     strbuf_text(&s->out, "]}");
 }
 
 void handle_ollama_tags(exchange *x)
 {
-    aside_start(x, run_tags, false);
+    background_start(x, run_tags, false);
 }
 
 void handle_ollama_ps(exchange *x)
 {
-    aside_start(x, run_ps, false);
+    background_start(x, run_ps, false);
 }
 
 void handle_ollama_version(exchange *x)
@@ -141,17 +141,17 @@ void handle_ollama_version(exchange *x)
 
 static void put_array(const gguf_kv *kv, strbuf *out)
 {
-    jp_open(out, '[');
+    jw_open(out, '[');
     str text;
     gguf_str_walk walk = {0};
     int64_t n;
     if (kv->type == GGUF_STRING)
         while (gguf_next_str(kv, &walk, &text))
-            jp_str(out, text);
+            jw_str(out, text);
     else
         for (uint64_t i = 0; i < kv->count && gguf_int_at(kv, i, &n); i++)
-            jp_int(out, n);
-    jp_close(out, ']');
+            jw_int(out, n);
+    jw_close(out, ']');
 }
 
 static void put_value(const gguf *file, const gguf_kv *kv, strbuf *out)
@@ -164,15 +164,15 @@ static void put_value(const gguf *file, const gguf_kv *kv, strbuf *out)
     snprintf(key, sizeof key, "%.*s", (int)(kv->key.n < GGUF_MAX_KEY ? kv->key.n : GGUF_MAX_KEY),
              kv->key.p);
     if (kv->type == GGUF_STRING && gguf_get_str(file, key, &text, &found, NULL) == MOTE_OK)
-        jp_str(out, text);
+        jw_str(out, text);
     else if (kv->type == GGUF_BOOL && gguf_get_bool(file, key, &truth, &found, NULL) == MOTE_OK)
-        jp_bool(out, truth);
+        jw_bool(out, truth);
     else if (gguf_int_at(kv, 0, &n))
-        jp_int(out, n);
+        jw_int(out, n);
     else if (gguf_get_f32(file, key, &real, &found, NULL) == MOTE_OK)
-        jp_float(out, real);
+        jw_float(out, real);
     else
-        jp_null(out);
+        jw_null(out);
 }
 
 /* What the vocabulary is made of is long and stays away unless it is asked for. */
@@ -182,17 +182,17 @@ static bool is_long(const gguf_kv *kv)
     return kv->is_array && kv->count > SHORT;
 }
 
-static void put_model_info(const model_facts *f, bool verbose, strbuf *out)
+static void put_model_info(const model_details *f, bool verbose, strbuf *out)
 {
-    jp_key(out, "model_info");
-    jp_open(out, '{');
+    jw_key(out, "model_info");
+    jw_open(out, '{');
     if (f->file == NULL || gguf_find(f->file, "general.parameter_count") == NULL)
-        jp_key_uint(out, "general.parameter_count", f->info.parameters);
+        jw_key_uint(out, "general.parameter_count", f->info.parameters);
     for (uint64_t i = 0; f->file != NULL && i < gguf_n_kv(f->file); i++) {
         const gguf_kv *kv = gguf_kv_at(f->file, i);
         if (str_is(kv->key, "tokenizer.chat_template"))
             continue; /* it stands beside this, as the template */
-        jp_str(out, kv->key);
+        jw_str(out, kv->key);
         strbuf_byte(out, ':');
         if (is_long(kv) && !verbose)
             strbuf_text(out, "[]");
@@ -201,31 +201,31 @@ static void put_model_info(const model_facts *f, bool verbose, strbuf *out)
         else
             put_value(f->file, kv, out);
     }
-    jp_close(out, '}');
+    jw_close(out, '}');
 }
 
 static void put_preset(const chat_preset *p, strbuf *out)
 {
-    jp_key(out, p->name);
-    jp_open(out, '{');
-    jp_key_float(out, "temperature", p->temperature);
-    jp_key_float(out, "top_p", p->top_p);
-    jp_key_uint(out, "top_k", p->top_k);
-    jp_key_float(out, "min_p", p->min_p);
-    jp_key_float(out, "presence_penalty", p->presence);
-    jp_key_float(out, "repetition_penalty", p->repetition);
-    jp_close(out, '}');
+    jw_key(out, p->name);
+    jw_open(out, '{');
+    jw_key_float(out, "temperature", p->temperature);
+    jw_key_float(out, "top_p", p->top_p);
+    jw_key_uint(out, "top_k", p->top_k);
+    jw_key_float(out, "min_p", p->min_p);
+    jw_key_float(out, "presence_penalty", p->presence);
+    jw_key_float(out, "repetition_penalty", p->repetition);
+    jw_close(out, '}');
 }
 
-static void put_own(const served *m, strbuf *out)
+static void put_own(const served_model *m, strbuf *out)
 {
-    const chat_size size = served_kit(m)->size;
+    const chat_size size = served_model_chat_context(m)->size;
     const chat_preset *p;
-    jp_key(out, "mote");
-    jp_open(out, '{');
-    jp_key_uint(out, "context_length", served_context(m));
-    jp_key(out, "presets");
-    jp_open(out, '{');
+    jw_key(out, "mote");
+    jw_open(out, '{');
+    jw_key_uint(out, "context_length", served_model_context(m));
+    jw_key(out, "presets");
+    jw_open(out, '{');
     for (size_t i = 0; (p = chat_preset_at(i)) != NULL; i++)
         if (p->size == size)
             put_preset(p, out);
@@ -233,64 +233,65 @@ static void put_own(const served *m, strbuf *out)
 }
 
 /* The settings of an answer when nobody says anything, a line each. */
-static void put_parameters(const served *m, strbuf *out)
+static void put_parameters(const served_model *m, strbuf *out)
 {
-    const chat_kit *kit = served_kit(m);
-    const chat_preset *p = chat_preset_find(kit->size, kit->how.thinks, CHAT_TASK_GENERAL);
+    const chat_context *chat_ctx = served_model_chat_context(m);
+    const chat_preset *p =
+        chat_preset_find(chat_ctx->size, chat_ctx->how.thinks, CHAT_TASK_GENERAL);
     char text[256];
     snprintf(text, sizeof text,
              "temperature %g\ntop_p %g\ntop_k %u\nmin_p %g\npresence_penalty %g\n"
              "repeat_penalty %g",
              (double)p->temperature, (double)p->top_p, (unsigned)p->top_k, (double)p->min_p,
              (double)p->presence, p->repetition > 0 ? (double)p->repetition : 1.0);
-    jp_key_text(out, "parameters", text);
+    jw_key_text(out, "parameters", text);
 }
 
-static void run_show(aside *s)
+static void run_show(background_job *s)
 {
-    model_facts f;
+    model_details f;
     strbuf *out = &s->out;
     str license = {"", 0};
     bool found = false;
     char from[192];
-    served *m;
+    served_model *m;
     if (!names_ours(s, &m))
         return;
-    model_facts_read(&f, m);
+    model_details_read(&f, m);
     if (f.file != NULL)
         gguf_get_str(f.file, "general.license", &license, &found, NULL);
-    snprintf(from, sizeof from, "FROM %s\n", served_name(m));
-    jp_open(out, '{');
-    jp_key_str(out, "license", license);
-    jp_key_text(out, "modelfile", from);
+    snprintf(from, sizeof from, "FROM %s\n", served_model_name(m));
+    jw_open(out, '{');
+    jw_key_str(out, "license", license);
+    jw_key_text(out, "modelfile", from);
     put_parameters(m, out);
-    jp_key_str(out, "template",
+    jw_key_str(out, "template",
                (str){f.info.chat_template != NULL ? f.info.chat_template : "",
                      f.info.chat_template_bytes});
-    jp_key_text(out, "system", "");
+    jw_key_text(out, "system", "");
     put_details(&f, out);
     put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    put_capabilities(&f, served_sight(m) != NULL, out);
-    jp_key_text(out, "modified_at", f.date);
+    put_capabilities(&f, served_model_vision(m) != NULL, out);
+    jw_key_text(out, "modified_at", f.date);
     put_own(m, out);
-    jp_close(out, '}');
-    model_facts_fini(&f);
+    jw_close(out, '}');
+    model_details_fini(&f);
 }
 
 void handle_ollama_show(exchange *x)
 {
-    aside_start(x, run_show, true);
+    background_start(x, run_show, true);
 }
 
 /* ---- what would change something ---- */
 
-static void run_pull(aside *s)
+static void run_pull(background_job *s)
 {
     const json_node *stream = json_node_get(s->body, "stream");
     const bool lines = !json_node_is(stream, JSON_IS_BOOL) || json_node_truth(stream);
-    served *m;
+    served_model *m;
     if (json_node_truth(json_node_get(s->body, "insecure"))) {
-        ask_wrong(&s->error, "insecure", "is not offered");
+        http_error_invalid(&s->error, "insecure", "is not offered");
         return;
     }
     if (!names_ours(s, &m)) {
@@ -311,12 +312,12 @@ static void run_pull(aside *s)
 
 void handle_ollama_pull(exchange *x)
 {
-    aside_start(x, run_pull, true);
+    background_start(x, run_pull, true);
 }
 
-static void run_delete(aside *s)
+static void run_delete(background_job *s)
 {
-    served *m;
+    served_model *m;
     if (names_ours(s, &m))
         api_error_set(&s->error, API_E_PERMISSION, "delete_is_off",
                       "the model is being served: end mote serve and remove its file");
@@ -324,12 +325,12 @@ static void run_delete(aside *s)
 
 void handle_ollama_delete(exchange *x)
 {
-    aside_start(x, run_delete, true);
+    background_start(x, run_delete, true);
 }
 
 void handle_ollama_unsupported(exchange *x)
 {
-    api_error error;
+    http_error error;
     api_error_set(&error, API_E_UNSUPPORTED, "unsupported",
                   "not supported: use mote convert / mote quantize");
     exchange_fail(x, &error);

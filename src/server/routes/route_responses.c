@@ -7,7 +7,7 @@
 
 static void not_found(exchange *x, str id)
 {
-    api_error error = {0};
+    http_error error = {0};
     api_error_set(&error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
                   STR_ARG(id));
     exchange_fail(x, &error);
@@ -15,8 +15,8 @@ static void not_found(exchange *x, str id)
 
 static bool get(exchange *x, str id, size_t which, strbuf *out)
 {
-    shelf *stored = api_responses(server_api(exchange_server(x)));
-    return shelf_get(stored, exchange_request(x)->realm, id, which, out);
+    text_store *stored = api_responses(server_api(exchange_server(x)));
+    return text_store_get(stored, exchange_request(x)->ns, id, which, out);
 }
 
 /* ---- one event after another, from what was stored ---- */
@@ -28,14 +28,14 @@ static void replay_event(exchange *x, const char *type, uint64_t *number, const 
     strbuf_text(&out, "event: ");
     strbuf_text(&out, type);
     strbuf_text(&out, "\ndata: ");
-    jp_open(&out, '{');
-    jp_key_text(&out, "type", type);
-    jp_key_uint(&out, "sequence_number", (*number)++);
+    jw_open(&out, '{');
+    jw_key_text(&out, "type", type);
+    jw_key_uint(&out, "sequence_number", (*number)++);
     if (index >= 0)
-        jp_key_int(&out, "output_index", index);
-    jp_key(&out, key);
-    jp_node(&out, value);
-    jp_close(&out, '}');
+        jw_key_int(&out, "output_index", index);
+    jw_key(&out, key);
+    jw_node(&out, value);
+    jw_close(&out, '}');
     strbuf_text(&out, "\n\n");
     exchange_write(x, strbuf_view(&out));
     strbuf_fini(&out);
@@ -47,7 +47,7 @@ static json_doc *as_it_began(const json_node *root)
     static const char *const not_yet[] = {"completed_at", "incomplete_details", "usage"};
     strbuf json = {0};
     json_doc *doc = NULL;
-    jp_open(&json, '{');
+    jw_open(&json, '{');
     for (const json_node *m = json_node_first(root); m != NULL; m = json_node_next(m)) {
         const str name = json_node_name(m);
         bool later = false;
@@ -55,17 +55,17 @@ static json_doc *as_it_began(const json_node *root)
             later = later || str_is(name, not_yet[i]);
         if (str_is(name, "mote"))
             continue;
-        jp_key(&json, name.p);
+        jw_key(&json, name.p);
         if (later)
-            jp_null(&json);
+            jw_null(&json);
         else if (str_is(name, "status"))
-            jp_raw(&json, str_of("\"in_progress\""));
+            jw_raw(&json, str_of("\"in_progress\""));
         else if (str_is(name, "output"))
-            jp_raw(&json, str_of("[]"));
+            jw_raw(&json, str_of("[]"));
         else
-            jp_node(&json, m);
+            jw_node(&json, m);
     }
-    jp_close(&json, '}');
+    jw_close(&json, '}');
     if (!json.failed)
         (void)json_doc_read(&doc, strbuf_view(&json), NULL);
     strbuf_fini(&json);
@@ -143,33 +143,33 @@ static void show_items(exchange *x, str id)
     const json_node *list = doc != NULL ? json_doc_root(doc) : NULL, *last = NULL;
     for (const json_node *i = json_node_first(list); i != NULL; i = json_node_next(i))
         last = i;
-    jp_open(&body, '{');
-    jp_key_text(&body, "object", "list");
-    jp_key(&body, "data");
-    jp_raw(&body, strbuf_view(&text));
-    jp_key_bool(&body, "has_more", false);
-    jp_key(&body, "first_id");
-    jp_node(&body, json_node_get(json_node_first(list), "id"));
-    jp_key(&body, "last_id");
-    jp_node(&body, json_node_get(last, "id"));
-    jp_close(&body, '}');
+    jw_open(&body, '{');
+    jw_key_text(&body, "object", "list");
+    jw_key(&body, "data");
+    jw_raw(&body, strbuf_view(&text));
+    jw_key_bool(&body, "has_more", false);
+    jw_key(&body, "first_id");
+    jw_node(&body, json_node_get(json_node_first(list), "id"));
+    jw_key(&body, "last_id");
+    jw_node(&body, json_node_get(last, "id"));
+    jw_close(&body, '}');
     json_doc_free(doc);
     strbuf_fini(&text);
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
 /* Whoever still reads the stream hears that it failed. */
-static void stop_work(answering *w)
+static void stop_work(generation *w)
 {
-    api_error error = {0};
+    http_error error = {0};
     api_error_set(&error, API_E_CONFLICT, "canceled", "the response was canceled");
-    answering_fail(w, &error);
+    generation_fail(w, &error);
 }
 
 static void cancel(exchange *x, str id)
 {
     strbuf body = {0};
-    answering *w = answering_find(exchange_server(x), id, exchange_request(x)->realm);
+    generation *w = generation_find(exchange_server(x), id, exchange_request(x)->ns);
     if (w != NULL) {
         responses_put(w, "cancelled", NULL);
         body = w->out;
@@ -188,20 +188,20 @@ static void cancel(exchange *x, str id)
 static void delete_it(exchange *x, str id)
 {
     strbuf body = {0};
-    const uint64_t realm = exchange_request(x)->realm;
-    answering *w = answering_find(exchange_server(x), id, realm);
-    const bool stored = shelf_drop(api_responses(server_api(exchange_server(x))), realm, id);
+    const uint64_t ns = exchange_request(x)->ns;
+    generation *w = generation_find(exchange_server(x), id, ns);
+    const bool stored = text_store_drop(api_responses(server_api(exchange_server(x))), ns, id);
     if (w == NULL && !stored) {
         not_found(x, id);
         return;
     }
     if (w != NULL)
         stop_work(w);
-    jp_open(&body, '{');
-    jp_key_str(&body, "id", id);
-    jp_key_text(&body, "object", "response");
-    jp_key_bool(&body, "deleted", true);
-    jp_close(&body, '}');
+    jw_open(&body, '{');
+    jw_key_str(&body, "id", id);
+    jw_key_text(&body, "object", "response");
+    jw_key_bool(&body, "deleted", true);
+    jw_close(&body, '}');
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
@@ -216,18 +216,18 @@ static bool ends_with(str *text, const char *tail)
 
 void handle_response(exchange *x)
 {
-    const http_request *request = exchange_request(x);
-    str id = request->tail;
+    const http_request *http = exchange_request(x);
+    str id = http->tail;
     const bool items_wanted = ends_with(&id, "/input_items");
     const bool to_cancel = !items_wanted && ends_with(&id, "/cancel");
-    if (request->method == HTTP_POST && to_cancel)
+    if (http->method == HTTP_POST && to_cancel)
         cancel(x, id);
-    else if (request->method == HTTP_GET && items_wanted)
+    else if (http->method == HTTP_GET && items_wanted)
         show_items(x, id);
-    else if (request->method == HTTP_GET && !to_cancel)
+    else if (http->method == HTTP_GET && !to_cancel)
         show(x, id);
-    else if (request->method == HTTP_DELETE && !to_cancel && !items_wanted)
+    else if (http->method == HTTP_DELETE && !to_cancel && !items_wanted)
         delete_it(x, id);
     else
-        not_found(x, request->tail);
+        not_found(x, http->tail);
 }

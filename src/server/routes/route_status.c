@@ -13,24 +13,25 @@
 
 #include <mote.h>
 
-static void gather_model(metrics_model *v, const served *m)
+static void gather_model(metrics_model *v, const served_model *m)
 {
-    *v = (metrics_model){
-        .name = served_name(m), .loaded = served_loaded(m), .sees = served_sight(m) != NULL};
-    sched_read_figures(served_sched(m), &v->work);
-    v->calls_malformed = served_malformed(m);
-    sched_memory(served_sched(m), &v->memory);
+    *v = (metrics_model){.name = served_model_name(m),
+                         .loaded = served_model_loaded(m),
+                         .sees = served_model_vision(m) != NULL};
+    sched_read_stats(served_model_sched(m), &v->work);
+    v->calls_malformed = served_model_malformed(m);
+    sched_memory(served_model_sched(m), &v->memory);
     if (v->sees) {
-        v->memory_vision = v->loaded ? sight_memory(served_sight(m)) : 0;
+        v->memory_vision = v->loaded ? vision_service_memory(served_model_vision(m)) : 0;
         v->memory.total += v->memory_vision;
-        sight_read_figures(served_sight(m), &v->sight);
+        vision_service_read_stats(served_model_vision(m), &v->vision);
     }
 }
 
 void metrics_gather(metrics_view *v, server *s)
 {
     mote_model_info info;
-    mote_model_describe(served_model(server_model(s, 0)), &info);
+    mote_model_describe(served_model_weights(server_model(s, 0)), &info);
     *v = (metrics_view){.version = mote_version(),
                         .isa = mote_isa_name(info.isa),
                         .counts = &s->counts,
@@ -40,9 +41,9 @@ void metrics_gather(metrics_view *v, server *s)
                         .uptime = os_now() - s->started};
     for (size_t i = 0; i < s->n_models; i++)
         gather_model(&v->models[i], s->models[i]);
-    server_read_figures(s, &v->door);
+    server_read_stats(s, &v->http);
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
-        v->over_quota[kind] = keyring_refused(access_keys(s->access), kind);
+        v->over_quota[kind] = api_keys_refused(access_keys(s->access), kind);
 }
 
 void handle_metrics(exchange *x)
@@ -56,93 +57,93 @@ void handle_metrics(exchange *x)
 
 /* ---- /v1/status ---- */
 
-static void put_stream(const answering *w, const choice *c, strbuf *out)
+static void put_stream(const generation *w, const choice *c, strbuf *out)
 {
     static const char *const phases[] = {"queued", "reading", "writing", "over"};
-    sched_where where;
-    sched_look(served_sched(w->ask.served), c->job, &where);
-    jp_open(out, '{');
-    jp_key_text(out, "request_id", w->request_id);
-    jp_key_text(out, "model", served_name(w->ask.served));
-    jp_key_text(out, "dialect", w->how->label);
-    jp_key_text(out, "phase", phases[where.phase]);
-    jp_key_double(out, "age", os_now() - w->began);
+    sched_job_status where;
+    sched_job_get_status(served_model_sched(w->request.served), c->job, &where);
+    jw_open(out, '{');
+    jw_key_text(out, "request_id", w->request_id);
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "dialect", w->how->label);
+    jw_key_text(out, "phase", phases[where.phase]);
+    jw_key_double(out, "age", os_now() - w->began);
     if (where.phase == SCHED_QUEUED)
-        jp_key_uint(out, "position", where.position);
-    jp_key_uint(out, "prompt", w->prompts[c->prompt].n);
-    jp_key_uint(out, "read", where.done);
-    jp_key_uint(out, "reused", c->reused);
-    jp_key_uint(out, "written", where.written);
-    jp_close(out, '}');
+        jw_key_uint(out, "position", where.position);
+    jw_key_uint(out, "prompt", w->prompts[c->prompt].n);
+    jw_key_uint(out, "read", where.done);
+    jw_key_uint(out, "reused", c->reused);
+    jw_key_uint(out, "written", where.written);
+    jw_close(out, '}');
 }
 
 static void put_streams(const server *s, strbuf *out)
 {
-    jp_key(out, "streams");
-    jp_open(out, '[');
-    for (const answering *w = *api_at_work(server_api(s)); w != NULL; w = w->next)
+    jw_key(out, "streams");
+    jw_open(out, '[');
+    for (const generation *w = *generation_list(server_api(s)); w != NULL; w = w->next)
         for (size_t i = 0; i < w->n_choices; i++)
             if (w->choices[i].submitted && !w->choices[i].over && w->choices[i].job != NULL)
                 put_stream(w, &w->choices[i], out);
-    jp_close(out, ']');
+    jw_close(out, ']');
 }
 
-static void put_totals(const sched_figures *f, strbuf *out)
+static void put_totals(const sched_stats *f, strbuf *out)
 {
-    jp_key(out, "totals");
-    jp_open(out, '{');
-    jp_key_uint(out, "answers", f->finished);
-    jp_key_uint(out, "cancelled", f->canceled_queued + f->canceled_reading + f->canceled_writing);
-    jp_key_uint(out, "refused", f->refused_full);
-    jp_key_uint(out, "prompt_tokens", f->prompt_tokens);
-    jp_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_ended_tokens);
-    jp_key_uint(out, "read_tokens", f->read_tokens);
-    jp_key_uint(out, "written_tokens", f->written_tokens);
-    jp_key_uint(out, "steps", f->steps);
-    jp_key_uint(out, "step_rows", f->step_rows);
-    jp_key_uint(out, "prompt_rows", f->prompt_rows);
-    jp_key_double(out, "step_seconds", f->step_seconds);
-    jp_close(out, '}');
+    jw_key(out, "totals");
+    jw_open(out, '{');
+    jw_key_uint(out, "answers", f->finished);
+    jw_key_uint(out, "cancelled", f->canceled_queued + f->canceled_prefill + f->canceled_decode);
+    jw_key_uint(out, "refused", f->refused_full);
+    jw_key_uint(out, "prompt_tokens", f->prompt_tokens);
+    jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_ended_tokens);
+    jw_key_uint(out, "read_tokens", f->read_tokens);
+    jw_key_uint(out, "written_tokens", f->written_tokens);
+    jw_key_uint(out, "steps", f->steps);
+    jw_key_uint(out, "step_rows", f->step_rows);
+    jw_key_uint(out, "prompt_rows", f->prompt_rows);
+    jw_key_double(out, "step_seconds", f->step_seconds);
+    jw_close(out, '}');
 }
 
 static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
 {
-    jp_key(out, "memory");
-    jp_open(out, '{');
-    jp_key_uint(out, "total", m->memory.total);
-    jp_key_uint(out, "weights", m->memory.weights);
-    jp_key_uint(out, "model", m->memory.model);
-    jp_key_uint(out, "kv", m->memory.pages);
-    jp_key_uint(out, "state", m->memory.states);
-    jp_key_uint(out, "scratch", m->memory.scratch);
-    jp_key_uint(out, "vision", m->memory_vision);
-    jp_key_uint(out, "limit", limit);
-    jp_close(out, '}');
+    jw_key(out, "memory");
+    jw_open(out, '{');
+    jw_key_uint(out, "total", m->memory.total);
+    jw_key_uint(out, "weights", m->memory.weights);
+    jw_key_uint(out, "model", m->memory.model);
+    jw_key_uint(out, "kv", m->memory.pages);
+    jw_key_uint(out, "state", m->memory.states);
+    jw_key_uint(out, "scratch", m->memory.scratch);
+    jw_key_uint(out, "vision", m->memory_vision);
+    jw_key_uint(out, "limit", limit);
+    jw_close(out, '}');
 }
 
-static void put_room(const sched_figures *f, strbuf *out)
+static void put_room(const sched_stats *f, strbuf *out)
 {
-    jp_key_uint(out, "queued", f->queued);
-    jp_key_uint(out, "reading", f->reading);
-    jp_key_uint(out, "writing", f->writing);
-    jp_key_uint(out, "parallel", f->parallel);
-    jp_key_uint(out, "kept", f->ended_kept);
-    jp_key_uint(out, "positions", f->positions_total);
-    jp_key_uint(out, "positions_free", f->positions_free);
+    jw_key_uint(out, "queued", f->queued);
+    jw_key_uint(out, "reading", f->reading);
+    jw_key_uint(out, "writing", f->writing);
+    jw_key_uint(out, "parallel", f->parallel);
+    jw_key_uint(out, "kept", f->ended_kept);
+    jw_key_uint(out, "positions", f->positions_total);
+    jw_key_uint(out, "positions_free", f->positions_free);
 }
 
-static void put_pictures(const sight_figures *f, strbuf *out)
+static void put_images(const vision_stats *f, strbuf *out)
 {
-    jp_key(out, "pictures");
-    jp_open(out, '{');
-    jp_key_uint(out, "asked", f->asked);
-    jp_key_uint(out, "found", f->found);
-    jp_key_uint(out, "looked", f->looked);
-    jp_key_uint(out, "failed", f->failed);
-    jp_key_uint(out, "waiting", f->waiting);
-    jp_key_uint(out, "kept", f->kept);
-    jp_key_uint(out, "bytes", f->bytes);
-    jp_close(out, '}');
+    jw_key(out, "pictures");
+    jw_open(out, '{');
+    jw_key_uint(out, "asked", f->asked);
+    jw_key_uint(out, "found", f->found);
+    jw_key_uint(out, "looked", f->looked);
+    jw_key_uint(out, "failed", f->failed);
+    jw_key_uint(out, "waiting", f->waiting);
+    jw_key_uint(out, "kept", f->kept);
+    jw_key_uint(out, "bytes", f->bytes);
+    jw_close(out, '}');
 }
 
 /* By its number and its name, never by what it is. */
@@ -151,58 +152,58 @@ static void put_key(quota *q, size_t number, const char *name, strbuf *out)
     static const char *const left[] = {"requests_left", "tokens_left"};
     const uint64_t now = (uint64_t)(1000 * os_now());
     uint64_t refused = 0;
-    jp_open(out, '{');
-    jp_key_uint(out, "key", number);
+    jw_open(out, '{');
+    jw_key_uint(out, "key", number);
     if (name[0] != '\0')
-        jp_key_text(out, "name", name);
+        jw_key_text(out, "name", name);
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
         refused += q->refused[kind];
         if (q->most[kind] > 0)
-            jp_key_uint(out, quota_name(kind), q->most[kind]);
+            jw_key_uint(out, quota_name(kind), q->most[kind]);
         if (q->most[kind] > 0 && kind != QUOTA_PARALLEL)
-            jp_key_int(out, left[kind], quota_left(q, kind, now));
+            jw_key_int(out, left[kind], quota_left(q, kind, now));
     }
-    jp_key_uint(out, "running", q->running);
-    jp_key_uint(out, "requests", q->requests);
-    jp_key_uint(out, "tokens", q->tokens);
-    jp_key_uint(out, "refused", refused);
-    jp_close(out, '}');
+    jw_key_uint(out, "running", q->running);
+    jw_key_uint(out, "requests", q->requests);
+    jw_key_uint(out, "tokens", q->tokens);
+    jw_key_uint(out, "refused", refused);
+    jw_close(out, '}');
 }
 
-static void put_keys(const keyring *k, strbuf *out)
+static void put_keys(const api_keys *k, strbuf *out)
 {
-    jp_key(out, "keys");
-    jp_open(out, '[');
-    for (size_t i = 0; i < keyring_count(k); i++)
-        put_key(&keyring_at(k, i)->quota, i + 1, keyring_at(k, i)->name, out);
-    jp_close(out, ']');
+    jw_key(out, "keys");
+    jw_open(out, '[');
+    for (size_t i = 0; i < api_keys_count(k); i++)
+        put_key(&api_keys_at(k, i)->quota, i + 1, api_keys_at(k, i)->name, out);
+    jw_close(out, ']');
 }
 
-static void put_figures(const metrics_model *m, uint64_t limit, strbuf *out)
+static void put_stats(const metrics_model *m, uint64_t limit, strbuf *out)
 {
     put_room(&m->work, out);
     put_memory(m, limit, out);
     put_totals(&m->work, out);
     if (m->sees)
-        put_pictures(&m->sight, out);
+        put_images(&m->vision, out);
 }
 
 static void put_models(const metrics_view *v, const server *s, strbuf *out)
 {
-    jp_key(out, "models");
-    jp_open(out, '[');
+    jw_key(out, "models");
+    jw_open(out, '[');
     for (size_t i = 0; i < v->n_models; i++) {
-        jp_open(out, '{');
-        jp_key_text(out, "name", v->models[i].name);
-        jp_key_uint(out, "context", served_context(s->models[i]));
-        jp_key_bool(out, "loaded", v->models[i].loaded);
-        const double left = served_leaves_in(s->models[i]);
+        jw_open(out, '{');
+        jw_key_text(out, "name", v->models[i].name);
+        jw_key_uint(out, "context", served_model_context(s->models[i]));
+        jw_key_bool(out, "loaded", v->models[i].loaded);
+        const double left = served_model_leaves_in(s->models[i]);
         if (v->models[i].loaded && left < 1e9)
-            jp_key_double(out, "leaves_in", left);
-        put_figures(&v->models[i], 0, out);
-        jp_close(out, '}');
+            jw_key_double(out, "leaves_in", left);
+        put_stats(&v->models[i], 0, out);
+        jw_close(out, '}');
     }
-    jp_close(out, ']');
+    jw_close(out, ']');
 }
 
 void handle_status(exchange *x)
@@ -213,21 +214,21 @@ void handle_status(exchange *x)
     strbuf out = {0};
     metrics_gather(&v, s);
     metrics_sum(&all, &v);
-    jp_open(&out, '{');
-    jp_key_text(&out, "model", all.name);
-    jp_key_text(&out, "version", v.version);
-    jp_key_text(&out, "isa", v.isa);
-    jp_key_uint(&out, "threads", sched_settings(served_sched(s->models[0]))->threads);
-    jp_key_uint(&out, "context", served_context(s->models[0]));
-    jp_key_bool(&out, "draining", v.draining);
-    jp_key_double(&out, "uptime", v.uptime);
-    jp_key_uint(&out, "connections", v.door.connections);
-    jp_key_double(&out, "loop_lag", v.door.loop_longest_lately);
-    put_figures(&all, v.memory_limit, &out);
+    jw_open(&out, '{');
+    jw_key_text(&out, "model", all.name);
+    jw_key_text(&out, "version", v.version);
+    jw_key_text(&out, "isa", v.isa);
+    jw_key_uint(&out, "threads", sched_settings(served_model_sched(s->models[0]))->threads);
+    jw_key_uint(&out, "context", served_model_context(s->models[0]));
+    jw_key_bool(&out, "draining", v.draining);
+    jw_key_double(&out, "uptime", v.uptime);
+    jw_key_uint(&out, "connections", v.http.connections);
+    jw_key_double(&out, "loop_lag", v.http.loop_longest_lately);
+    put_stats(&all, v.memory_limit, &out);
     if (server_n_keys(s) > 0)
         put_keys(access_keys(s->access), &out);
     put_models(&v, s, &out);
     put_streams(s, &out);
-    jp_close(&out, '}');
+    jw_close(&out, '}');
     exchange_reply_built(x, EXCHANGE_JSON, &out);
 }

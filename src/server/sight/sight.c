@@ -8,16 +8,16 @@
 
 /* ---- lists; under the lock ---- */
 
-static void put_last(sight_request ***end, sight_request *r)
+static void put_last(vision_request ***end, vision_request *r)
 {
     r->next = NULL;
     **end = r;
     *end = &r->next;
 }
 
-static sight_request *take_first(sight_request **first, sight_request ***end)
+static vision_request *take_first(vision_request **first, vision_request ***end)
 {
-    sight_request *r = *first;
+    vision_request *r = *first;
     *first = r->next;
     if (*first == NULL)
         *end = first;
@@ -25,9 +25,9 @@ static sight_request *take_first(sight_request **first, sight_request ***end)
 }
 
 /* false: it is not in line. */
-static bool take_out(sight *s, const sight_request *r)
+static bool take_out(vision_service *s, const vision_request *r)
 {
-    sight_request **at = &s->line;
+    vision_request **at = &s->line;
     while (*at != NULL && *at != r)
         at = &(*at)->next;
     if (*at == NULL)
@@ -40,27 +40,27 @@ static bool take_out(sight *s, const sight_request *r)
 
 /* ---- threads ---- */
 
-static bool is_done(const sight_request *r)
+static bool is_done(const vision_request *r)
 {
     return r->dropped || r->error.code != NULL || r->next_item == r->n;
 }
 
 /* One file; then others have their turn. */
-static void serve_one(sight *s)
+static void serve_one(vision_service *s)
 {
-    sight_request *r = take_first(&s->line, &s->line_end);
+    vision_request *r = take_first(&s->line, &s->line_end);
     const double began = os_now();
-    s->figures.asked++;
+    s->stats.asked++;
     pthread_mutex_unlock(&s->lock);
-    sight_look(s, r);
+    vision_encode_item(s, r);
     pthread_mutex_lock(&s->lock);
-    s->figures.seconds += os_now() - began;
-    s->figures.failed += r->error.code != NULL;
+    s->stats.seconds += os_now() - began;
+    s->stats.failed += r->error.code != NULL;
     if (!is_done(r)) {
         put_last(&s->line_end, r);
         return;
     }
-    s->figures.waiting--;
+    s->stats.waiting--;
     put_last(&s->over_end, r);
     pthread_mutex_unlock(&s->lock);
     s->options.wake(s->options.with);
@@ -69,7 +69,7 @@ static void serve_one(sight *s)
 
 static void *run(void *with)
 {
-    sight *s = with;
+    vision_service *s = with;
     pthread_mutex_lock(&s->lock);
     while (!s->stop) {
         if (s->line != NULL)
@@ -83,12 +83,12 @@ static void *run(void *with)
 
 /* ---- requests ---- */
 
-bool sight_submit(sight *s, sight_request *r)
+bool vision_service_submit(vision_service *s, vision_request *r)
 {
     pthread_mutex_lock(&s->lock);
-    const bool room = s->figures.waiting < s->options.queue;
+    const bool room = s->stats.waiting < s->options.queue;
     if (room) {
-        s->figures.waiting++;
+        s->stats.waiting++;
         put_last(&s->line_end, r);
         pthread_cond_signal(&s->work_is);
     }
@@ -96,13 +96,13 @@ bool sight_submit(sight *s, sight_request *r)
     return room;
 }
 
-void sight_drop(sight *s, sight_request *r)
+void vision_service_drop(vision_service *s, vision_request *r)
 {
     pthread_mutex_lock(&s->lock);
     r->dropped = true;
     const bool waits = take_out(s, r);
     if (waits) {
-        s->figures.waiting--;
+        s->stats.waiting--;
         put_last(&s->over_end, r);
     }
     pthread_mutex_unlock(&s->lock);
@@ -110,11 +110,11 @@ void sight_drop(sight *s, sight_request *r)
         s->options.wake(s->options.with);
 }
 
-void sight_collect(sight *s)
+void vision_service_collect(vision_service *s)
 {
     pthread_mutex_lock(&s->lock);
     while (s->over != NULL) {
-        sight_request *r = take_first(&s->over, &s->over_end);
+        vision_request *r = take_first(&s->over, &s->over_end);
         pthread_mutex_unlock(&s->lock);
         r->done(r->with); /* it may be gone now */
         pthread_mutex_lock(&s->lock);
@@ -122,34 +122,34 @@ void sight_collect(sight *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-void sight_read_figures(sight *s, sight_figures *out)
+void vision_service_read_stats(vision_service *s, vision_stats *out)
 {
     pthread_mutex_lock(&s->lock);
-    *out = s->figures;
+    *out = s->stats;
     pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- life ---- */
 
-const sight_options *sight_settings(const sight *s)
+const vision_service_options *vision_service_settings(const vision_service *s)
 {
     return &s->options;
 }
 
 /* The longest side that so many tokens can have. */
-uint64_t sight_plan(const sight_options *o)
+uint64_t vision_service_plan(const vision_service_options *o)
 {
-    const uint32_t side = MOTE_PICTURE_SIDE;
+    const uint32_t side = MOTE_IMAGE_SIDE;
     return o->memory +
-           o->at_once * mote_picture_plan(o->model, o->most_tokens * side, side, o->threads);
+           o->at_once * mote_image_plan(o->model, o->most_tokens * side, side, o->threads);
 }
 
-uint64_t sight_memory(const sight *s)
+uint64_t vision_service_memory(const vision_service *s)
 {
-    return sight_plan(&s->options);
+    return vision_service_plan(&s->options);
 }
 
-static mote_status start(sight *s, mote_error *err)
+static mote_status start(vision_service *s, mote_error *err)
 {
     for (; s->n_threads < s->options.at_once; s->n_threads++)
         if (pthread_create(&s->threads[s->n_threads], NULL, run, s) != 0)
@@ -157,11 +157,12 @@ static mote_status start(sight *s, mote_error *err)
     return MOTE_OK;
 }
 
-mote_status sight_new(sight **out, const sight_options *options, mote_error *err)
+mote_status vision_service_new(vision_service **out, const vision_service_options *options,
+                               mote_error *err)
 {
     mote_model_info info;
     *out = NULL;
-    sight *s = mem_new(1, sizeof *s);
+    vision_service *s = mem_new(1, sizeof *s);
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory to look at pictures with");
     mote_model_describe(options->model, &info);
@@ -174,20 +175,20 @@ mote_status sight_new(sight **out, const sight_options *options, mote_error *err
     pthread_cond_init(&s->made, NULL);
     const mote_status status = start(s, err);
     if (status != MOTE_OK) {
-        sight_free(s);
+        vision_service_free(s);
         return status;
     }
     *out = s;
     return MOTE_OK;
 }
 
-void sight_free(sight *s)
+void vision_service_free(vision_service *s)
 {
     if (s == NULL)
         return;
     pthread_mutex_lock(&s->lock);
     s->stop = true;
-    for (sight_request *r = s->line; r != NULL; r = r->next)
+    for (vision_request *r = s->line; r != NULL; r = r->next)
         r->dropped = true;
     pthread_cond_broadcast(&s->work_is);
     pthread_mutex_unlock(&s->lock);
@@ -195,8 +196,8 @@ void sight_free(sight *s)
         pthread_join(s->threads[i], NULL);
     while (s->line != NULL)
         put_last(&s->over_end, take_first(&s->line, &s->line_end));
-    sight_collect(s);
-    sight_forget_all(s);
+    vision_service_collect(s);
+    image_cache_drop_all(s);
     pthread_cond_destroy(&s->made);
     pthread_cond_destroy(&s->work_is);
     pthread_mutex_destroy(&s->lock);
