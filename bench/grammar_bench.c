@@ -15,7 +15,7 @@
  * Time is the processor's. A compilation is timed up to the grammar that is ready for its first
  * mask, the best of ROUNDS; for T everything begins with a fresh one.
  *
- * The build makes it as tests/grammars/grammar_bench.
+ * The build makes it as tests/grammar/grammar_bench.
  */
 #include "base/os.h"
 #include "gguf/gguf.h"

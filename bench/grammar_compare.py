@@ -24,7 +24,7 @@ import time
 import numpy
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammars")]
+sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammar")]
 
 import grammar_schemas  # noqa: E402
 

@@ -160,7 +160,7 @@ def _nested(depth, wrap):
 
 
 def _random(rng):
-    """Random schemas of tests/grammars until 4 KB are full."""
+    """Random schemas of tests/grammar until 4 KB are full."""
     from schema_random import any_schema
     parts = {}
     while True:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammars")]
+sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammar")]
 
 import grammar_schemas  # noqa: E402
 

@@ -3,7 +3,7 @@
 
 A check is a program that takes the root of a tree (the tree it stands in, if
 none is given), prints one line `path:line: what is wrong` per fault and ends
-with 1 if there was one. So the tests in tests/house can plant a fault in a
+with 1 if there was one. So the tests in tests/scripts can plant a fault in a
 copy and see it caught.
 """
 import os

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "chat/chat_int.h"
-#include "chat/limits.h"
+#include "chat/prompt/chat_limits.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/chat_int.h"
-#include "chat/render.h"
+#include "chat/prompt/render.h"
 
 #include <stdio.h>
 

@@ -3,9 +3,9 @@
 #ifndef MOTE_CHAT_CHAT_INT_H
 #define MOTE_CHAT_CHAT_INT_H
 
-#include "chat/form.h"
-#include "chat/request_json.h"
-#include "chat/turn.h"
+#include "chat/turn/response_format.h"
+#include "chat/prompt/messages_json.h"
+#include "chat/turn/turn.h"
 
 #include <mote_chat.h>
 #include <stdatomic.h>

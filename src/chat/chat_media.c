@@ -7,7 +7,7 @@
  */
 #include "base/mem.h"
 #include "chat/chat_int.h"
-#include "chat/limits.h"
+#include "chat/prompt/chat_limits.h"
 
 static mote_status put_message(chat_entry *out, const mote_media *media, size_t n_media, str text,
                                mote_error *err)

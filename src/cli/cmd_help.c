@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_help.c - `mote help`: the overview, or one command. */
-#include "cli/commands.h"
-#include "cli/help.h"
+#include "cli/args/commands.h"
+#include "cli/args/help.h"
 
 static int run(const cli_call *call)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* commands.c - the command table: one row per command. */
-#include "cli/commands.h"
+#include "cli/args/commands.h"
 
-#include "cli/say.h"
-#include "cli/spell.h"
+#include "cli/term/output_messages.h"
+#include "cli/term/spell.h"
 
 #include <string.h>
 

@@ -3,15 +3,15 @@
  * main.c - the program `mote`: finds the command, parses its words, runs it, and
  * turns what happened into an exit code.
  */
-#include "cli/args.h"
-#include "cli/command.h"
-#include "cli/help.h"
-#include "cli/interrupt.h"
-#include "cli/say.h"
-#include "cli/term.h"
+#include "cli/args/args.h"
+#include "cli/args/command.h"
+#include "cli/args/help.h"
+#include "cli/term/interrupt.h"
+#include "cli/term/output_messages.h"
+#include "cli/term/terminal.h"
 
 #include "base/mem.h"
-#include "media/nursery.h"
+#include "media/sandbox/fork_server.h"
 
 #include <errno.h>
 #include <string.h>

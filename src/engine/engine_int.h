@@ -29,7 +29,7 @@
 #include "base/os.h"
 #include "engine/block_pool.h"
 #include "model/forward.h"
-#include "model/vision.h"
+#include "model/vision_encoder.h"
 #include "tok/tok.h"
 
 #include <stdatomic.h>
@@ -192,12 +192,5 @@ mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned cha
 /* ---- for tests ---- */
 
 void engine_set_tap(mote_engine *e, forward_tap_fn *fn, void *ctx);
-/* The state at the current position, rows since the boundary included. */
-void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t value_head,
-                        float *out /* [128][128] */);
-/* The last three inputs of the convolution, oldest first. */
-void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out);
-void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
-                     uint64_t pos, float *k, float *v);
 
 #endif

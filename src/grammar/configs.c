@@ -10,7 +10,7 @@
  */
 #include "grammar/configs.h"
 
-#include "automaton/grow.h"
+#include "grammar/rules/grow.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #ifndef MOTE_GRAMMAR_CONFIGS_H
 #define MOTE_GRAMMAR_CONFIGS_H
 
-#include "automaton/rules.h"
+#include "grammar/rules/rules.h"
 
 enum {
     CONFIG_DEAD = 0,       /* nothing can follow, and nothing is complete */

@@ -13,8 +13,8 @@
 #ifndef MOTE_GRAMMAR_GRAMMAR_H
 #define MOTE_GRAMMAR_GRAMMAR_H
 
-#include "automaton/rules.h"
-#include "grammar/grammar_vocab.h"
+#include "grammar/rules/rules.h"
+#include "grammar/token_trie.h"
 
 typedef struct grammar grammar;
 typedef struct grammar_matcher grammar_matcher;

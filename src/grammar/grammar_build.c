@@ -2,9 +2,9 @@
 /* grammar_build.c - see grammar_build.h. */
 #include "grammar/grammar_build.h"
 
-#include "automaton/gbnf.h"
-#include "automaton/json_rules.h"
-#include "automaton/regex.h"
+#include "grammar/rules/gbnf.h"
+#include "grammar/rules/json_rules.h"
+#include "grammar/rules/regex.h"
 #include "base/mem.h"
 
 void grammar_begin(grammar_builder *b, mote_error *err)

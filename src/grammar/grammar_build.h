@@ -23,7 +23,7 @@
 #define MOTE_GRAMMAR_GRAMMAR_BUILD_H
 
 #include "grammar/grammar.h"
-#include "json_schema/schema.h"
+#include "grammar/schema/schema.h"
 
 enum {
     GRAMMAR_MAX_NESTING = 16,   /* either inside either */

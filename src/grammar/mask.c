@@ -8,9 +8,9 @@
  * (grammar_vocab.h), and only what follows the closing quote depends on the rest.
  * All others walk the trees of tokens together (mask_walk.c).
  */
-#include "grammar/grammar_inside.h"
+#include "grammar/grammar_int.h"
 
-#include "automaton/grow.h"
+#include "grammar/rules/grow.h"
 
 #include <string.h>
 

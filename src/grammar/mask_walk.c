@@ -8,7 +8,7 @@
  * character of a name that must not be one of a list is an example, against any
  * later one. Then it is enough to walk where the two lead to different places.
  */
-#include "grammar/grammar_inside.h"
+#include "grammar/grammar_int.h"
 
 /* ---- characters that lead back to where they started ---- */
 

@@ -6,7 +6,7 @@
  * They are found by sorting, so that an object of a hundred thousand names takes no longer than
  * it should, whatever the names are. Objects inside have been done before: they are moved whole.
  */
-#include "json/json_doc.h"
+#include "json/json_int.h"
 
 #include "base/mem.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json_node.c - walking a document. */
-#include "json/json_doc.h"
+#include "json/json_int.h"
 
 #include "base/mem.h"
 

@@ -7,7 +7,7 @@
  * of the source. So a stranger's text costs a small multiple of itself, and memory
  * that is not there is an error like others.
  */
-#include "json/json_doc.h"
+#include "json/json_int.h"
 
 #include "base/mem.h"
 

@@ -5,7 +5,7 @@
  * Nothing here is longer decoded than spelt: an escape of six bytes is a character of
  * at most three, two of them that make a pair are one of four.
  */
-#include "json/json_doc.h"
+#include "json/json_int.h"
 
 #include "base/utf8.h"
 

@@ -10,7 +10,7 @@
 #define MOTE_MODEL_FORWARD_H
 
 #include "base/arena.h"
-#include "model/layout.h"
+#include "model/cache_layout.h"
 #include "model/weights.h"
 #include "nn/rope.h"
 

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "kernels/dmath.h"
 #include "model/bind.h"
-#include "model/vision.h"
+#include "model/vision_encoder.h"
 
 #include <stdio.h>
 #include <string.h>

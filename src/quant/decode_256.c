@@ -7,7 +7,7 @@
  * have, compared bit by bit in golden/quant.
  */
 #include "quant/blocks.h"
-#include "quant/decode.h"
+#include "quant/quant_decode.h"
 #include "quant/half.h"
 
 void quant_decode_q2_k(const void *blocks, size_t n_blocks, float *values)

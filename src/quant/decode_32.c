@@ -7,7 +7,7 @@
  * and golden/quant compares bit by bit.
  */
 #include "quant/blocks.h"
-#include "quant/decode.h"
+#include "quant/quant_decode.h"
 #include "quant/half.h"
 
 const int8_t quant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decode_float.c - weights that are plain numbers: F32, F16, BF16. */
-#include "quant/decode.h"
+#include "quant/quant_decode.h"
 #include "quant/half.h"
 
 void quant_decode_f32(const void *blocks, size_t n_blocks, float *values)

@@ -3,7 +3,7 @@
 #include "quant/quant.h"
 #include "base/ckd.h"
 #include "quant/blocks.h"
-#include "quant/decode.h"
+#include "quant/quant_decode.h"
 
 #define PLAIN(NAME, id, bytes, decoder)                                                            \
     [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, 1, bytes, QUANT_ACT_F32, decoder}

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/door/keyring.h"
-#include "server/door/systemd.h"
+#include "server/auth/api_keys.h"
+#include "server/http/systemd.h"
 #include "server/server_int.h"
 
 enum { ANSWER_TOKENS_BYTES = 64 << 20, BODY_WITH_IMAGES = 32 << 20 };

@@ -9,8 +9,8 @@
 #ifndef MOTE_SERVER_SERVER_H
 #define MOTE_SERVER_SERVER_H
 
-#include "server/door/exchange.h"
-#include "server/served.h"
+#include "server/http/exchange.h"
+#include "server/models/served_model.h"
 
 enum {
     SERVER_MAX_MODELS = 16,

@@ -3,15 +3,15 @@
 #ifndef MOTE_SERVER_SERVER_INT_H
 #define MOTE_SERVER_SERVER_INT_H
 
-#include "media/nursery.h"
-#include "server/api.h"
-#include "server/door/access.h"
-#include "server/door/conn.h"
-#include "server/door/door_limits.h"
-#include "server/door/listen.h"
-#include "server/door/log.h"
-#include "server/metrics.h"
-#include "server/sight/sight.h"
+#include "media/sandbox/fork_server.h"
+#include "server/core/context.h"
+#include "server/auth/access.h"
+#include "server/http/connection.h"
+#include "server/core/limits.h"
+#include "server/http/listen.h"
+#include "server/core/log.h"
+#include "server/api/native/metrics.h"
+#include "server/vision/vision_service.h"
 
 struct server {
     server_options options;

@@ -12,7 +12,7 @@
  */
 #include "tok/bpe.h"
 #include "tok/nfc.h"
-#include "tok/split.h"
+#include "tok/pretokenize.h"
 
 typedef struct encoder {
     const tok *t;

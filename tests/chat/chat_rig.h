@@ -3,8 +3,8 @@
 #ifndef MOTE_TESTS_CHAT_CHAT_RIG_H
 #define MOTE_TESTS_CHAT_CHAT_RIG_H
 
-#include "chat/render.h"
-#include "chat/request_json.h"
+#include "chat/prompt/render.h"
+#include "chat/prompt/messages_json.h"
 
 /* mote-tiny, whose vocabulary has all control tokens. Exits with 77 if it is not there. */
 mote_model *rig_tiny(void);

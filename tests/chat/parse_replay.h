@@ -7,7 +7,7 @@
 #define MOTE_TESTS_CHAT_PARSE_REPLAY_H
 
 #include "chat/chat_rig.h"
-#include "chat/parse.h"
+#include "chat/parse/parse.h"
 
 /* A stretch of an answer: a control token, or bytes. */
 typedef struct replay_piece {

@@ -4,10 +4,10 @@
  * limits, memory that runs out, Python literals, presets.
  */
 #include "base/mem.h"
-#include "chat/argument.h"
-#include "chat/limits.h"
+#include "chat/parse/tool_arguments.h"
+#include "chat/prompt/chat_limits.h"
 #include "chat/parse_replay.h"
-#include "chat/presets.h"
+#include "chat/prompt/presets.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

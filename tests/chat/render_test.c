@@ -5,7 +5,7 @@
  */
 #include "base/mem.h"
 #include "chat/chat_rig.h"
-#include "chat/limits.h"
+#include "chat/prompt/chat_limits.h"
 #include "support/data.h"
 
 #include <setjmp.h>

@@ -6,9 +6,9 @@
 #ifndef MOTE_TESTS_CHAT_TURN_DRIVE_H
 #define MOTE_TESTS_CHAT_TURN_DRIVE_H
 
-#include "chat/form.h"
-#include "chat/render.h"
-#include "chat/request_json.h"
+#include "chat/turn/response_format.h"
+#include "chat/prompt/render.h"
+#include "chat/prompt/messages_json.h"
 
 /* What all guests share. */
 typedef struct house {

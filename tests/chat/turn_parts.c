@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* turn_parts.c - the parts of a turn without a model: loop guard, thinking plan, stop strings. */
-#include "chat/loop.h"
-#include "chat/stops.h"
-#include "chat/think.h"
+#include "chat/turn/loop_detector.h"
+#include "chat/turn/stops.h"
+#include "chat/turn/thinking.h"
 #include "support/random.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * refused. */
 #include "base/mem.h"
 #include "chat/chat_rig.h"
-#include "chat/render.h"
+#include "chat/prompt/render.h"
 #include "chat/turn_rig.h"
 
 #include <setjmp.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts_test.c - the parts of the command line that decide by themselves: no model, no terminal. */
-#include "cli/args.h"
-#include "cli/json_out.h"
-#include "cli/progress.h"
-#include "cli/spell.h"
-#include "cli/stop_text.h"
-#include "cli/text.h"
+#include "cli/args/args.h"
+#include "cli/term/json_out.h"
+#include "cli/term/progress.h"
+#include "cli/term/spell.h"
+#include "cli/run/stop_text.h"
+#include "cli/term/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * is obeyed there.
  */
 #define _GNU_SOURCE
-#include "cli/interrupt.h"
+#include "cli/term/interrupt.h"
 
 #include <errno.h>
 #include <poll.h>

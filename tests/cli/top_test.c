@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* top_test.c - addresses of servers, heads of replies, and the screen of `mote top` from readings.
  */
-#include "cli/remote.h"
-#include "cli/top_view.h"
+#include "cli/serve/server_client.h"
+#include "cli/serve/top_view.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lines_test.c - lines of the log and series of the metrics, from figures that no server has. */
 #include "json/json.h"
-#include "server/door/log.h"
-#include "server/metrics.h"
+#include "server/core/log.h"
+#include "server/api/native/metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

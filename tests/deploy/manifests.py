@@ -45,7 +45,7 @@ def limits_exist():
             done = subprocess.run([os.environ["MOTE"], "serve", "/nowhere", "--limit", name + "=x"],
                                   text=True, capture_output=True)
             assert done.returncode != 0
-            assert name in text_of("src/server/door/door_limits.h"), name
+            assert name in text_of("src/server/core/limits.h"), name
 
 
 @case

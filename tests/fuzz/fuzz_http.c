@@ -7,8 +7,8 @@
  * is what a second, plain reading of RFC 9112 finds.
  */
 #include "fuzz/fuzz.h"
-#include "server/door/gate.h"
-#include "server/door/http_parse.h"
+#include "server/http/head.h"
+#include "server/http/http_parser.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * once for each format, so that a search spends its time on one decoder.
  */
 #include "fuzz/fuzz.h"
-#include "media/codec.h"
+#include "media/decode/decode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "fuzz/fuzz.h"
 #include "grammar/grammar_build.h"
-#include "grammars/grammar_rig.h"
+#include "grammar/grammar_rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

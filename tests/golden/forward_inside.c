@@ -11,6 +11,7 @@
 #include "golden/compare.h"
 
 #include "engine/engine_int.h"
+#include "golden/session_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quota_test.c - limits of a key by a clock of our own: a millisecond before, at and after. */
-#include "server/door/quota.h"
+#include "server/auth/quota.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
  * Everything here ends the program with a message when a call that must work
  * does not, so that tests read as the sequence of calls they are about.
  */
-#ifndef MOTE_TESTS_RIG_H
-#define MOTE_TESTS_RIG_H
+#ifndef MOTE_TESTS_LAW_RIG_H
+#define MOTE_TESTS_LAW_RIG_H
 
 #include <mote.h>
 

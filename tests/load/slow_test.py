@@ -10,7 +10,7 @@ per cent of his times is at most twice what it was before; he is never refused.
 Needs the package slowhttptest. Times are held to the goal where the machine is quiet; that everybody is
 answered within five seconds, always, if not the first time then the second or third; and that the places
 are free again afterwards. With more connections, and beside a server that nobody attacks:
-tests/http/door_slow_test.py.
+tests/http/http_slow_test.py.
 """
 import json
 import shutil

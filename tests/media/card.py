@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from picture_questions import ask_all  # noqa: E402
+from image_questions import ask_all  # noqa: E402
 
 MOTE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
 

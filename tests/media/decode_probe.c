@@ -6,7 +6,7 @@
  * message.
  */
 #include "base/mem.h"
-#include "media/codec.h"
+#include "media/decode/decode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

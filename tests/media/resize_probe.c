@@ -4,7 +4,7 @@
  * of 4 bytes (width, height, width and height wanted) and the pixels; the answer is the pixels.
  */
 #include "base/mem.h"
-#include "media/resize.h"
+#include "media/decode/resize.h"
 
 #include <stdio.h>
 

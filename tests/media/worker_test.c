@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "base/mem.h"
-#include "media/worker.h"
+#include "media/sandbox/decoder_client.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -17,7 +17,7 @@ import traceback
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from picture_questions import Gaps, ask_all  # noqa: E402,F401
+from image_questions import Gaps, ask_all  # noqa: E402,F401
 
 KEY = "test-key-0123456789abcdef"
 # Seconds, for what takes one where nobody else is at work: only what never comes is a fault.

@@ -4,7 +4,7 @@
  * and the Unicode classes under them.
  */
 #include "tok/nfc.h"
-#include "tok/split.h"
+#include "tok/pretokenize.h"
 #include "base/utf8.h"
 
 #include <setjmp.h>

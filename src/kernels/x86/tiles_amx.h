@@ -17,7 +17,7 @@
  * is a barrier to the compiler. The number of a tile is a literal digit.
  *
  * With MOTE_AMX_EMULATED the same names are functions, so that the kernels can be run
- * on a machine without the instructions; tests/check has the functions.
+ * on a machine without the instructions; tests/kernels has the functions.
  */
 #ifndef MOTE_KERNELS_X86_TILES_AMX_H
 #define MOTE_KERNELS_X86_TILES_AMX_H

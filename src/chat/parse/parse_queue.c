@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse_queue.c - what stands at a place of the queue. Bounded looks ahead, no state. */
+#include "chat/parse/parse_int.h"
+
+parse_match match_either(parse_match a, parse_match b)
+{
+    if (a == MATCH_YES || b == MATCH_YES)
+        return MATCH_YES;
+    return a == MATCH_MAYBE || b == MATCH_MAYBE ? MATCH_MAYBE : MATCH_NO;
+}
+
+parse_match match_text(const chat_parser *p, size_t at, const char *text, size_t *end)
+{
+    const size_t n = strlen(text), left = p->held.n - at;
+    const size_t seen = left < n ? left : n;
+    if (seen > 0 && memcmp(p->held.p + at, text, seen) != 0)
+        return MATCH_NO;
+    *end = at + n;
+    if (seen == n)
+        return MATCH_YES;
+    return p->ended ? MATCH_NO : MATCH_MAYBE;
+}
+
+parse_match match_tag(const chat_parser *p, size_t at, chat_tag tag, size_t *end)
+{
+    if (at < p->held.n && p->held.p[at] == TAG_BYTE) {
+        *end = at + 2;
+        return p->held.p[at + 1] == (char)tag ? MATCH_YES : MATCH_NO;
+    }
+    return match_text(p, at, chat_tag_text(tag), end);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+parse_match match_blanks(const chat_parser *p, size_t at, size_t *end)
+{
+    size_t n = 0;
+    while (at + n < p->held.n && n < CHAT_MAX_BLANKS && is_blank(p->held.p[at + n]))
+        n++;
+    *end = at + n;
+    return at + n == p->held.n && n < CHAT_MAX_BLANKS && !p->ended ? MATCH_MAYBE : MATCH_YES;
+}
+
+const parse_tool *find_tool(const chat_parser *p, str name)
+{
+    for (size_t i = 0; i < p->n_tools; i++)
+        if (str_eq(p->tools[i].name, name))
+            return &p->tools[i];
+    return NULL;
+}
+
+bool key_given(const chat_parser *p, str key)
+{
+    for (size_t at = 0; at < p->keys.n;) {
+        const str given = str_of(p->keys.p + at);
+        if (str_eq(given, key))
+            return true;
+        at += given.n + 1;
+    }
+    return false;
+}
+
+/* ` name="NAME"` or `=NAME`, with blanks and quotes that are not the name's. */
+static bool clean_name(str inside, str *name)
+{
+    while (inside.n > 0 && is_blank(inside.p[inside.n - 1]))
+        inside.n--;
+    if (inside.n > 0 && is_blank(inside.p[0])) {
+        while (inside.n > 0 && is_blank(inside.p[0])) {
+            inside.p++;
+            inside.n--;
+        }
+        if (inside.n < 4 || memcmp(inside.p, "name", 4) != 0)
+            return false;
+        inside = (str){inside.p + 4, inside.n - 4};
+    }
+    if (inside.n == 0 || inside.p[0] != '=')
+        return false;
+    do {
+        inside = (str){inside.p + 1, inside.n - 1};
+    } while (inside.n > 0 && is_blank(inside.p[0]));
+    if (inside.n >= 2 && (inside.p[0] == '"' || inside.p[0] == '\'') &&
+        inside.p[inside.n - 1] == inside.p[0])
+        inside = (str){inside.p + 1, inside.n - 2};
+    *name = inside;
+    return inside.n > 0;
+}
+
+parse_match match_head(const chat_parser *p, size_t at, const char *word, str *name, size_t *end)
+{
+    size_t start, close;
+    const parse_match opened = match_text(p, at, word, &start);
+    if (opened != MATCH_YES)
+        return opened;
+    const bool may_break = strcmp(word, "<parameter") == 0;
+    for (close = start; close < p->held.n && close - start < CHAT_MAX_HEAD; close++) {
+        const char c = p->held.p[close];
+        if (c == '>' || c == '\n' || c == '<' || c == TAG_BYTE || c == 0)
+            break;
+    }
+    if (close - start == CHAT_MAX_HEAD)
+        return MATCH_NO;
+    const str inside = {p->held.p + start, close - start};
+    if (close == p->held.n)
+        return p->ended || (inside.n > 0 && inside.p[0] != '=' && inside.p[0] != ' ') ? MATCH_NO
+                                                                                      : MATCH_MAYBE;
+    *end = close + (p->held.p[close] == '>');
+    if (p->held.p[close] != '>' && !(may_break && p->held.p[close] == '\n'))
+        return MATCH_NO;
+    return clean_name(inside, name) ? MATCH_YES : MATCH_NO;
+}
+
+parse_match match_function(const chat_parser *p, size_t at, const parse_tool **tool, size_t *end)
+{
+    str name;
+    const parse_match head = match_head(p, at, "<function", &name, end);
+    if (head != MATCH_YES)
+        return head;
+    *tool = find_tool(p, name);
+    return *tool != NULL ? MATCH_YES : MATCH_NO;
+}
+
+/* Does a tag of a call come next, after blanks? The end counts as one if `or_end`. */
+static parse_match tag_follows(const chat_parser *p, size_t at, bool or_end)
+{
+    size_t next, end;
+    if (match_blanks(p, at, &next) == MATCH_MAYBE)
+        return MATCH_MAYBE;
+    if (next == p->held.n)
+        return p->ended && or_end ? MATCH_YES : p->ended ? MATCH_NO : MATCH_MAYBE;
+    parse_match found = match_text(p, next, "<parameter", &end);
+    found = match_either(found, match_text(p, next, "</function>", &end));
+    found = match_either(found, match_text(p, next, "</parameter>", &end));
+    found = match_either(found, match_tag(p, next, CHAT_TAG_CALL_END, &end));
+    if (!or_end)
+        return found;
+    found = match_either(found, match_text(p, next, "<function", &end));
+    return match_either(found, match_tag(p, next, CHAT_TAG_CALL, &end));
+}
+
+/* The call ends: nothing follows, or another call. */
+static parse_match end_follows(const chat_parser *p, size_t at, bool or_closing)
+{
+    size_t next, end;
+    if (match_blanks(p, at, &next) == MATCH_MAYBE)
+        return MATCH_MAYBE;
+    if (next == p->held.n)
+        return p->ended ? MATCH_YES : MATCH_MAYBE;
+    const parse_match found = match_tag(p, next, CHAT_TAG_CALL, &end);
+    return or_closing ? match_either(found, match_tag(p, next, CHAT_TAG_CALL_END, &end)) : found;
+}
+
+parse_match match_bare_call(const chat_parser *p, size_t at)
+{
+    const parse_tool *tool;
+    size_t next, end;
+    const parse_match spelt = match_text(p, at, chat_tag_text(CHAT_TAG_CALL), &next);
+    if (spelt == MATCH_YES) {
+        if (match_blanks(p, next, &at) == MATCH_MAYBE)
+            return MATCH_MAYBE;
+    }
+    const parse_match function = match_function(p, at, &tool, &end);
+    if (function != MATCH_YES)
+        return match_either(spelt == MATCH_MAYBE ? MATCH_MAYBE : MATCH_NO, function);
+    return tag_follows(p, end, false);
+}
+
+/* </KEY> in place of </parameter>, with the next tag behind it. A value that ends so by right has
+ * </parameter> behind it instead. */
+static parse_match wrong_closing(const chat_parser *p, size_t at, size_t *end)
+{
+    char closing[CHAT_MAX_HEAD + 8];
+    size_t next, after;
+    if (p->key.n > CHAT_MAX_HEAD)
+        return MATCH_NO;
+    memcpy(closing, "</", 2);
+    memcpy(closing + 2, p->key.p, p->key.n);
+    memcpy(closing + 2 + p->key.n, ">", 2);
+    const parse_match found = match_text(p, at, closing, end);
+    if (found != MATCH_YES)
+        return found;
+    if (match_blanks(p, *end, &next) == MATCH_MAYBE)
+        return MATCH_MAYBE;
+    if (next == p->held.n)
+        return p->ended ? MATCH_NO : MATCH_MAYBE;
+    return match_either(match_text(p, next, "<parameter", &after),
+                        match_text(p, next, "</function>", &after));
+}
+
+/* The next parameter of the schema begins a line although this one has not ended. */
+static parse_match next_parameter(const chat_parser *p, size_t at)
+{
+    str name;
+    size_t end;
+    if ((at > p->taken ? p->held.p[at - 1] : p->value_last) != '\n')
+        return MATCH_NO;
+    const parse_match head = match_head(p, at, "<parameter", &name, &end);
+    if (head != MATCH_YES)
+        return head;
+    return chat_argument_declared(p->tool->parameters, name) && !key_given(p, name) ? MATCH_YES
+                                                                                    : MATCH_NO;
+}
+
+parse_match match_value_end(const chat_parser *p, size_t at, size_t *end, bool *regular)
+{
+    size_t after = at;
+    *regular = true;
+    parse_match found = match_text(p, at, "</parameter>", end), other;
+    if (found == MATCH_YES)
+        return tag_follows(p, *end, true);
+    *regular = false;
+    other = wrong_closing(p, at, end);
+    if (other == MATCH_YES)
+        return MATCH_YES;
+    found = match_either(found, other);
+    *end = at; /* from here on nothing is taken: the tag is read again by PARSE_BODY */
+    other = match_text(p, at, "</function>", &after);
+    if (other == MATCH_YES)
+        return match_either(found, end_follows(p, after, true));
+    found = match_either(found, other);
+    other = match_tag(p, at, CHAT_TAG_CALL_END, &after);
+    if (other == MATCH_YES)
+        return match_either(found, end_follows(p, after, false));
+    found = match_either(found, other);
+    return match_either(found, next_parameter(p, at));
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tool_arguments.c - see argument.h. */
+#include "chat/parse/tool_arguments.h"
+
+#include <strings.h>
+
+/* ---- what a schema allows ---- */
+
+enum { MAX_VISITS = 64, MAX_WAITING = 32 };
+
+/* Schemas still to be looked at; those that do not fit make the answer ANY. */
+typedef struct visit {
+    const json_node *root;
+    const json_node *waiting[MAX_WAITING];
+    int n;
+    unsigned types;
+} visit;
+
+static unsigned type_named(str name)
+{
+    static const struct {
+        const char *name;
+        unsigned type;
+    } types[] = {
+        {"null", CHAT_TYPE_NULL},
+        {"integer", CHAT_TYPE_INTEGER},
+        {"number", CHAT_TYPE_NUMBER},
+        {"boolean", CHAT_TYPE_BOOLEAN},
+        {"object", CHAT_TYPE_OBJECT},
+        {"array", CHAT_TYPE_ARRAY},
+        {"string", CHAT_TYPE_STRING},
+        /* what clients write that never read the specification */
+        {"int", CHAT_TYPE_INTEGER},
+        {"float", CHAT_TYPE_NUMBER},
+        {"double", CHAT_TYPE_NUMBER},
+        {"bool", CHAT_TYPE_BOOLEAN},
+        {"dict", CHAT_TYPE_OBJECT},
+        {"list", CHAT_TYPE_ARRAY},
+        {"str", CHAT_TYPE_STRING},
+        {"text", CHAT_TYPE_STRING},
+        {"any", CHAT_TYPE_ANY},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (str_is(name, types[i].name))
+            return types[i].type;
+    return 0;
+}
+
+static unsigned type_of_value(const json_node *value)
+{
+    switch (json_node_kind(value)) {
+    case JSON_IS_NULL: return CHAT_TYPE_NULL;
+    case JSON_IS_BOOL: return CHAT_TYPE_BOOLEAN;
+    case JSON_IS_NUMBER:
+        return json_number_is_integer(json_node_text(value)) ? CHAT_TYPE_INTEGER : CHAT_TYPE_NUMBER;
+    case JSON_IS_STRING: return CHAT_TYPE_STRING;
+    case JSON_IS_ARRAY: return CHAT_TYPE_ARRAY;
+    case JSON_IS_OBJECT: return CHAT_TYPE_OBJECT;
+    default: return 0;
+    }
+}
+
+static void wait_for(visit *v, const json_node *schema)
+{
+    if (schema == NULL || v->n == MAX_WAITING)
+        v->types = CHAT_TYPE_ANY;
+    else
+        v->waiting[v->n++] = schema;
+}
+
+/* "#/$defs/name": the schema a reference points to; NULL: not inside this document. */
+static const json_node *resolve(const json_node *root, str pointer)
+{
+    const json_node *at = root;
+    if (pointer.n == 0 || pointer.p[0] != '#')
+        return NULL;
+    for (size_t i = 1; i < pointer.n && at != NULL;) {
+        if (pointer.p[i] != '/')
+            return NULL;
+        size_t end = ++i;
+        while (end < pointer.n && pointer.p[end] != '/')
+            end++;
+        at = json_node_member(at, (str){pointer.p + i, end - i});
+        i = end;
+    }
+    return at;
+}
+
+/* The types a schema names itself; 0: it names none. */
+static unsigned own_types(const json_node *schema)
+{
+    const json_node *type = json_node_get(schema, "type"), *list = json_node_get(schema, "enum");
+    unsigned types = 0;
+    if (json_node_is(type, JSON_IS_STRING))
+        types = type_named(json_node_text(type));
+    else if (json_node_is(type, JSON_IS_ARRAY))
+        for (const json_node *one = json_node_first(type); one != NULL; one = json_node_next(one))
+            types |= type_named(json_node_text(one));
+    if (types == 0 && json_node_is(list, JSON_IS_ARRAY))
+        for (const json_node *one = json_node_first(list); one != NULL; one = json_node_next(one))
+            types |= type_of_value(one);
+    if (types == 0)
+        types = type_of_value(json_node_get(schema, "const"));
+    if (types == 0 && json_node_get(schema, "properties") != NULL)
+        types = CHAT_TYPE_OBJECT;
+    if (types == 0 && json_node_get(schema, "items") != NULL)
+        types = CHAT_TYPE_ARRAY;
+    if (types != 0 && json_node_truth(json_node_get(schema, "nullable")))
+        types |= CHAT_TYPE_NULL;
+    return types;
+}
+
+static void visit_schema(visit *v, const json_node *schema)
+{
+    static const char *const lists[] = {"anyOf", "oneOf", "allOf"};
+    const unsigned own = own_types(schema);
+    const json_node *reference = json_node_get(schema, "$ref");
+    bool elsewhere = reference != NULL;
+    v->types |= own;
+    if (own != 0)
+        return;
+    if (elsewhere)
+        wait_for(v, resolve(v->root, json_node_text(reference)));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const json_node *list = json_node_get(schema, lists[i]);
+        if (!json_node_is(list, JSON_IS_ARRAY))
+            continue;
+        elsewhere = true;
+        for (const json_node *one = json_node_first(list); one != NULL; one = json_node_next(one))
+            wait_for(v, one);
+    }
+    if (!elsewhere)
+        v->types = CHAT_TYPE_ANY;
+}
+
+bool chat_argument_declared(const json_node *schema, str name)
+{
+    return json_node_member(json_node_get(schema, "properties"), name) != NULL;
+}
+
+unsigned chat_argument_types(const json_node *schema, str name)
+{
+    const json_node *property = json_node_member(json_node_get(schema, "properties"), name);
+    visit v = {.root = schema};
+    if (property == NULL)
+        property = json_node_get(schema, "additionalProperties");
+    if (!json_node_is(property, JSON_IS_OBJECT))
+        return CHAT_TYPE_ANY;
+    wait_for(&v, property);
+    for (int visits = 0; v.n > 0 && v.types != CHAT_TYPE_ANY; visits++) {
+        if (visits == MAX_VISITS)
+            return CHAT_TYPE_ANY;
+        visit_schema(&v, v.waiting[--v.n]);
+    }
+    return v.types != 0 ? v.types : CHAT_TYPE_ANY;
+}
+
+/* ---- what a text is ---- */
+
+static str trim(str text)
+{
+    while (text.n > 0 && (unsigned char)text.p[0] <= ' ') {
+        text.p++;
+        text.n--;
+    }
+    while (text.n > 0 && (unsigned char)text.p[text.n - 1] <= ' ')
+        text.n--;
+    return text;
+}
+
+static bool is_word(str text, const char *word)
+{
+    return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
+}
+
+/* 5, -3; where a string is not allowed also 007 and 5.0. */
+static bool put_integer(strbuf *out, str text, bool strict)
+{
+    const bool negative = text.n > 0 && text.p[0] == '-';
+    size_t at = negative, end;
+    while (!strict && at + 1 < text.n && text.p[at] == '0' && text.p[at + 1] >= '0' &&
+           text.p[at + 1] <= '9')
+        at++;
+    for (end = at; end < text.n && text.p[end] >= '0' && text.p[end] <= '9';)
+        end++;
+    if (end == at || (strict && end - at > 1 && text.p[at] == '0'))
+        return false;
+    size_t rest = end;
+    if (!strict && rest < text.n && text.p[rest] == '.')
+        for (rest++; rest < text.n && text.p[rest] == '0';)
+            rest++;
+    if (rest != text.n)
+        return false;
+    if (negative)
+        strbuf_byte(out, '-');
+    strbuf_put(out, (str){text.p + at, end - at});
+    return true;
+}
+
+static bool put_scalar(strbuf *out, str text, unsigned types)
+{
+    const bool strict = (types & CHAT_TYPE_STRING) != 0;
+    if ((types & CHAT_TYPE_NULL) && (str_is(text, "null") || str_is(text, "None"))) {
+        strbuf_text(out, "null");
+        return true;
+    }
+    if ((types & CHAT_TYPE_INTEGER) && put_integer(out, text, strict))
+        return true;
+    if ((types & CHAT_TYPE_NUMBER) && text.n > 0 && json_number_length(text) == text.n) {
+        strbuf_put(out, text);
+        return true;
+    }
+    if (types & CHAT_TYPE_BOOLEAN) {
+        const bool yes = is_word(text, "true");
+        if (yes || is_word(text, "false")) {
+            strbuf_text(out, yes ? "true" : "false");
+            return true;
+        }
+    }
+    return false;
+}
+
+/* false: it is no JSON; without memory nobody knows, and `out` says so. */
+static bool read_json(json_doc **doc, strbuf *out, str text)
+{
+    const mote_status status = json_doc_read(doc, text, NULL);
+    out->failed |= status == MOTE_E_MEMORY;
+    return status == MOTE_OK;
+}
+
+/* The text as a JSON document, if that is what it is and of an allowed kind. */
+static bool put_document(strbuf *out, str text, unsigned types)
+{
+    json_doc *doc;
+    if (!read_json(&doc, out, text))
+        return false;
+    const unsigned type = type_of_value(json_doc_root(doc));
+    const bool fits = (type & types & (CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY)) != 0;
+    if (fits)
+        json_put_as_spelt(out, json_doc_root(doc));
+    json_doc_free(doc);
+    return fits;
+}
+
+static bool put_container(strbuf *out, str text, unsigned types)
+{
+    const char first = text.n > 0 ? text.p[0] : 0;
+    if (!(types & (CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY)) ||
+        (first != '{' && first != '[' && first != '('))
+        return false;
+    if (put_document(out, text, types))
+        return true;
+    if (types & CHAT_TYPE_STRING) /* it may as well be text */
+        return false;
+    strbuf rewritten = {0};
+    const bool fits =
+        chat_python_to_json(&rewritten, text) && put_document(out, strbuf_view(&rewritten), types);
+    out->failed |= rewritten.failed;
+    strbuf_fini(&rewritten);
+    return fits;
+}
+
+/* "30" in quotes where 30 was due: what the quotes hold. */
+static bool put_quoted(strbuf *out, str text, unsigned types)
+{
+    json_doc *doc;
+    if (text.n < 2 || text.p[0] != '"' || !read_json(&doc, out, text))
+        return false;
+    const str inner = trim(json_node_text(json_doc_root(doc)));
+    const bool fits = put_scalar(out, inner, types) || put_container(out, inner, types);
+    json_doc_free(doc);
+    return fits;
+}
+
+bool chat_argument_put(strbuf *out, str text, unsigned types)
+{
+    const str bare = trim(text);
+    if (types != CHAT_TYPE_STRING) {
+        if (put_scalar(out, bare, types) || put_container(out, bare, types))
+            return true;
+        if (!(types & CHAT_TYPE_STRING) && put_quoted(out, bare, types))
+            return true;
+    }
+    json_put_string(out, text);
+    return (types & CHAT_TYPE_STRING) != 0;
+}

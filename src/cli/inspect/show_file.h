@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * show_file.h - a GGUF file as `mote show` tells about it.
+ *
+ * The command line lives above mote.h and knows no tensors, with this exception:
+ * a command about files has to look into them. Nothing here is needed to run a model.
+ */
+#ifndef MOTE_CLI_INSPECT_SHOW_FILE_H
+#define MOTE_CLI_INSPECT_SHOW_FILE_H
+
+#include "base/os.h"
+#include "cli/term/json_out.h"
+#include "gguf/gguf.h"
+
+enum { SHOW_MAX_FORMATS = 48, SHOW_ARRAY_MAX = 16 };
+
+typedef struct show_format {
+    char name[24];
+    uint64_t tensors;
+    uint64_t values;
+    uint64_t bytes;
+} show_format;
+
+typedef struct show_file {
+    os_map map;
+    gguf *gguf;
+    show_format formats[SHOW_MAX_FORMATS]; /* most bytes first */
+    size_t n_formats;
+    uint64_t tensor_bytes;
+} show_file;
+
+mote_status show_file_open(show_file *f, const char *path, mote_error *err);
+void show_file_close(show_file *f);
+
+/* What the file says it is, "Q4_K_M"; NULL: nothing, or nothing known. */
+const char *show_file_type(const show_file *f);
+/* A text value, or "" */
+str show_file_text(const show_file *f, const char *key);
+
+void show_formats_text(const show_file *f, cli_out *o);
+void show_tensors_text(const show_file *f, cli_out *o);
+void show_metadata_text(const show_file *f, cli_out *o, size_t columns);
+
+/* Each writes one key and its value into the object that is open. */
+void show_formats_json(const show_file *f, json *j);
+void show_tensors_json(const show_file *f, json *j);
+void show_metadata_json(const show_file *f, json *j);
+
+#endif

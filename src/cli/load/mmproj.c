@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mmproj.c - see tower.h. */
+#include "cli/load/mmproj.h"
+
+#include "base/str.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+enum { MAX_MMPROJ = 64 };
+static const char prefix[] = "mmproj", suffix[] = ".gguf";
+
+/* ---- names ---- */
+
+static bool ends_with(str text, const char *end)
+{
+    const size_t n = strlen(end);
+    return text.n >= n && strncasecmp(text.p + text.n - n, end, n) == 0;
+}
+
+static bool is_mmproj(const char *name)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0 && ends_with(str_of(name), suffix);
+}
+
+static bool separates(char c)
+{
+    return c == '-' || c == '_' || c == '.';
+}
+
+typedef struct mmproj_name {
+    str stem;        /* between mmproj and the format */
+    bool whole;      /* the model's name begins with all of it */
+    size_t common;   /* with that name's beginning, in letters */
+    unsigned format; /* the lower the better */
+} mmproj_name;
+
+/* Takes the format off the end of a stem. */
+static unsigned take_format(str *stem)
+{
+    static const char *const formats[] = {"F16", "BF16", "F32", "Q8_0"};
+    enum { N = sizeof formats / sizeof *formats };
+    for (unsigned i = 0; i < N; i++) {
+        const size_t n = strlen(formats[i]);
+        if (!ends_with(*stem, formats[i]) || (stem->n > n && !separates(stem->p[stem->n - n - 1])))
+            continue;
+        stem->n -= n;
+        return i;
+    }
+    return N;
+}
+
+static mmproj_name read_name(const char *model, const char *name)
+{
+    mmproj_name t = {.stem = str_of(name)};
+    t.stem = (str){t.stem.p + strlen(prefix), t.stem.n - strlen(prefix) - strlen(suffix)};
+    t.format = take_format(&t.stem);
+    while (t.stem.n > 0 && separates(t.stem.p[t.stem.n - 1]))
+        t.stem.n--;
+    for (; t.stem.n > 0 && separates(*t.stem.p); t.stem.n--)
+        t.stem.p++;
+    while (t.common < t.stem.n &&
+           tolower((unsigned char)t.stem.p[t.common]) == tolower((unsigned char)model[t.common]))
+        t.common++;
+    t.whole = t.common == t.stem.n;
+    return t;
+}
+
+/* Whether the name of a is a better guess than b's (1), a worse one (-1) or neither. */
+static int compare_names(const mmproj_name *a, const mmproj_name *b)
+{
+    if (a->whole != b->whole)
+        return a->whole ? 1 : -1;
+    return (a->common > b->common) - (a->common < b->common);
+}
+
+static bool same_stem(const mmproj_name *a, const mmproj_name *b)
+{
+    return a->stem.n == b->stem.n && strncasecmp(a->stem.p, b->stem.p, a->stem.n) == 0;
+}
+
+size_t mmproj_choose(const char *model, const char *const *names, size_t n, size_t *rival)
+{
+    size_t best = 0;
+    mmproj_name found = read_name(model, names[0]);
+    for (size_t i = 1; i < n; i++) {
+        const mmproj_name t = read_name(model, names[i]);
+        const int order = compare_names(&t, &found);
+        if (order > 0 || (order == 0 && t.format < found.format)) {
+            best = i;
+            found = t;
+        }
+    }
+    *rival = n;
+    for (size_t i = 0; i < n; i++) {
+        const mmproj_name t = read_name(model, names[i]);
+        if (i != best && compare_names(&t, &found) == 0 &&
+            (!same_stem(&t, &found) || t.format == found.format))
+            *rival = i;
+    }
+    return best;
+}
+
+/* ---- files ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static size_t list_mmproj_files(const char *folder, char names[MAX_MMPROJ][MMPROJ_NAME_BYTES])
+{
+    size_t n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && n < MAX_MMPROJ;
+         e = readdir(d))
+        if (is_mmproj(e->d_name))
+            snprintf(names[n++], MMPROJ_NAME_BYTES, "%s", e->d_name);
+    if (d != NULL)
+        closedir(d);
+    qsort(names, n, sizeof *names, by_name);
+    return n;
+}
+
+static bool find_beside(char *out, char *why, const char *folder, const char *model)
+{
+    char names[MAX_MMPROJ][MMPROJ_NAME_BYTES];
+    const char *list[MAX_MMPROJ];
+    size_t rival;
+    const size_t n = list_mmproj_files(folder[0] != '\0' ? folder : ".", names);
+    for (size_t i = 0; i < n; i++)
+        list[i] = names[i];
+    if (n == 0)
+        return true;
+    const size_t best = mmproj_choose(model, list, n, &rival);
+    if (rival < n) {
+        snprintf(why, MMPROJ_WHY_BYTES,
+                 "%s and %s lie beside the model: say with --mmproj which is its picture tower, "
+                 "or none",
+                 names[best], names[rival]);
+        return false;
+    }
+    snprintf(out, MMPROJ_PATH_BYTES, "%.2000s%s", folder, names[best]);
+    if (n > 1)
+        snprintf(why, MMPROJ_WHY_BYTES,
+                 "it sees with %s, of %zu towers beside it; --mmproj takes another", names[best],
+                 n);
+    return true;
+}
+
+bool mmproj_find(char *out, char *why, const char *model_path, const char *given)
+{
+    const char *slash = strrchr(model_path, '/');
+    const int n = slash != NULL ? (int)(slash - model_path) + 1 : 0;
+    char folder[MMPROJ_PATH_BYTES];
+    out[0] = why[0] = '\0';
+    if (given != NULL && strcmp(given, "none") == 0)
+        return true;
+    if (given != NULL) {
+        snprintf(out, MMPROJ_PATH_BYTES, "%s", given);
+        return true;
+    }
+    snprintf(folder, sizeof folder, "%.*s", n, model_path);
+    return find_beside(out, why, folder, model_path + n);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* top_view.c - see top_view.h. */
+#include "cli/serve/top_view.h"
+
+#include "cli/serve/server_client.h"
+#include "cli/term/text.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_STREAMS = 512, LINE_BYTES = 512, BAR = 24 };
+
+typedef struct top_stream {
+    str id, phase, dialect;
+    double age, rate;
+    uint64_t prompt, reused, read, written, position;
+} top_stream;
+
+const char *top_sort_name(top_sort sort)
+{
+    static const char *const names[] = {"age", "written", "prompt"};
+    return names[sort];
+}
+
+static const json_node *member(const top_reading *r, const char *name)
+{
+    return r->doc != NULL ? json_node_get(json_doc_root(r->doc), name) : NULL;
+}
+
+/* ---- lines ---- */
+
+typedef struct top_page {
+    strbuf *out;
+    unsigned columns, left; /* lines */
+} top_page;
+
+static void line(top_page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A name in a reply may hold anything: what is not plain is shown escaped, what is too wide is cut.
+ */
+static void line(top_page *p, const char *format, ...)
+{
+    char text[LINE_BYTES], shown[4 * LINE_BYTES + 1];
+    va_list arguments;
+    if (p->left == 0)
+        return;
+    va_start(arguments, format);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const size_t bytes = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    text_fit(shown, sizeof shown, text, bytes, p->columns < LINE_BYTES ? p->columns : LINE_BYTES);
+    strbuf_text(p->out, shown);
+    strbuf_byte(p->out, '\n');
+    p->left--;
+}
+
+static void put_bar(char bar[3 * BAR + 1], uint64_t used, uint64_t total, bool utf8)
+{
+    const unsigned full = total > 0 ? (unsigned)((double)used / (double)total * BAR + 0.5) : 0;
+    bar[0] = '\0';
+    for (unsigned i = 0; i < BAR; i++)
+        strncat(bar, i < full ? (utf8 ? "\xE2\x96\x88" : "#") : (utf8 ? "\xE2\x96\x91" : "-"), 3);
+}
+
+/* ---- the upper part ---- */
+
+/* How much a total grew in a second; negative: it cannot be told yet. */
+static double speed(const top_view *v, const char *name)
+{
+    const double seconds = v->now.at - v->before.at;
+    if (v->before.doc == NULL || seconds <= 0)
+        return -1;
+    const double now = json_node_double(json_node_get(member(&v->now, "totals"), name));
+    const double then = json_node_double(json_node_get(member(&v->before, "totals"), name));
+    return now < then ? -1 : (now - then) / seconds;
+}
+
+static const char *rate_text(char buffer[TEXT_NUMBER_BYTES], double rate)
+{
+    return rate < 0 ? "-" : text_rate(buffer, rate);
+}
+
+static void draw_head(top_page *p, const top_view *v)
+{
+    const json_node *root = json_doc_root(v->now.doc);
+    char up[TEXT_NUMBER_BYTES];
+    const json_node *models = json_node_get(root, "models");
+    const size_t n = json_node_size(models);
+    const str name = json_node_text(json_node_get(root, "model"));
+    char others[48] = "";
+    if (n > 1)
+        snprintf(others, sizeof others, " and %zu more", n - 1);
+    const str version = json_node_text(json_node_get(root, "version"));
+    const str isa = json_node_text(json_node_get(root, "isa"));
+    text_seconds(up, json_node_double(json_node_get(root, "uptime")));
+    line(p, "mote %.*s  %.*s%s  %.*s  %llu threads  up %s%s%s", STR_ARG(version), STR_ARG(name),
+         others, STR_ARG(isa), (unsigned long long)client_number(root, "threads"), up,
+         json_node_truth(json_node_get(root, "draining")) ? "  STOPPING" : "",
+         v->paused ? "  PAUSED" : "");
+}
+
+static void draw_speeds(top_page *p, const top_view *v)
+{
+    char writes[TEXT_NUMBER_BYTES], reads[TEXT_NUMBER_BYTES];
+    const double rows = speed(v, "step_rows"), prompt = speed(v, "prompt_rows");
+    const double steps = speed(v, "steps"), busy = speed(v, "step_seconds");
+    const json_node *totals = member(&v->now, "totals");
+    const uint64_t read = client_number(totals, "prompt_tokens"),
+                   reused = client_number(totals, "reused_tokens");
+    char batch[32] = "-", engine[32] = "-", share[32] = "-";
+    if (rows >= 0 && steps > 0)
+        snprintf(batch, sizeof batch, "%.1f", rows / steps);
+    if (busy >= 0)
+        snprintf(engine, sizeof engine, "%.0f %%", 100 * (busy < 1 ? busy : 1));
+    if (read > 0)
+        snprintf(share, sizeof share, "%.0f %%", 100 * (double)reused / (double)read);
+    line(p,
+         "writing %s t/s   reading %s t/s   batch %s   engine %s busy   reused %s of all prompts",
+         rate_text(writes, rows < 0 ? rows : rows - prompt), rate_text(reads, prompt), batch,
+         engine, share);
+}
+
+static void draw_room(top_page *p, const top_view *v)
+{
+    const json_node *root = json_doc_root(v->now.doc), *totals = member(&v->now, "totals");
+    const uint64_t reading = client_number(root, "reading"),
+                   writing = client_number(root, "writing");
+    const uint64_t all = client_number(root, "positions"),
+                   left = client_number(root, "positions_free");
+    const uint64_t used = all > left ? all - left : 0;
+    char bar[3 * BAR + 1], has[TEXT_NUMBER_BYTES], of[TEXT_NUMBER_BYTES];
+    put_bar(bar, reading + writing, client_number(root, "parallel"), v->utf8);
+    line(p, "answers  %s  %llu of %llu: %llu writing, %llu reading; %llu waiting", bar,
+         (unsigned long long)(reading + writing),
+         (unsigned long long)client_number(root, "parallel"), (unsigned long long)writing,
+         (unsigned long long)reading, (unsigned long long)client_number(root, "queued"));
+    put_bar(bar, used, all, v->utf8);
+    line(p, "tokens   %s  %s of %s held, %llu ended conversations kept", bar, text_count(has, used),
+         text_count(of, all), (unsigned long long)client_number(root, "kept"));
+    line(
+        p,
+        "so far   %llu answers, %llu cancelled, %llu turned away   connections %llu   loop %.1f ms",
+        (unsigned long long)client_number(totals, "answers"),
+        (unsigned long long)client_number(totals, "cancelled"),
+        (unsigned long long)client_number(totals, "refused"),
+        (unsigned long long)client_number(root, "connections"),
+        1000 * json_node_double(json_node_get(root, "loop_lag")));
+}
+
+static void draw_memory(top_page *p, const top_view *v)
+{
+    static const char *const kinds[] = {"weights", "kv", "state", "scratch", "vision"};
+    const json_node *memory = member(&v->now, "memory");
+    char text[LINE_BYTES], size[TEXT_NUMBER_BYTES];
+    int n = snprintf(text, sizeof text,
+                     "memory   %s:", text_bytes(size, client_number(memory, "total")));
+    const size_t n_kinds = sizeof kinds / sizeof *kinds - (client_number(memory, "vision") == 0);
+    for (size_t i = 0; i < n_kinds; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s %s %s", i > 0 ? "," : "", kinds[i],
+                      text_bytes(size, client_number(memory, kinds[i])));
+    if (client_number(memory, "limit") > 0)
+        snprintf(text + n, sizeof text - (size_t)n, "; limit %s",
+                 text_bytes(size, client_number(memory, "limit")));
+    line(p, "%s", text);
+}
+
+/* A line for each, if there are several: the lines above are of all together. */
+static void draw_models(top_page *p, const top_view *v)
+{
+    const json_node *models = member(&v->now, "models");
+    if (json_node_size(models) < 2)
+        return;
+    for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m)) {
+        const str name = json_node_text(json_node_get(m, "name"));
+        char size[TEXT_NUMBER_BYTES];
+        line(p, "model    %.*s: %llu writing, %llu reading, %llu waiting; %llu tokens written   %s",
+             STR_ARG(name), (unsigned long long)client_number(m, "writing"),
+             (unsigned long long)client_number(m, "reading"),
+             (unsigned long long)client_number(m, "queued"),
+             (unsigned long long)client_number(json_node_get(m, "totals"), "written_tokens"),
+             text_bytes(size, client_number(json_node_get(m, "memory"), "total")));
+    }
+}
+
+/* Of models that see. */
+static void draw_images(top_page *p, const top_view *v)
+{
+    const json_node *f = member(&v->now, "pictures");
+    char size[TEXT_NUMBER_BYTES];
+    if (f == NULL)
+        return;
+    line(p, "pictures %llu looked at, %llu seen before, %llu failed; %llu waiting   kept %llu, %s",
+         (unsigned long long)client_number(f, "looked"),
+         (unsigned long long)client_number(f, "found"),
+         (unsigned long long)client_number(f, "failed"),
+         (unsigned long long)client_number(f, "waiting"),
+         (unsigned long long)client_number(f, "kept"), text_bytes(size, client_number(f, "bytes")));
+}
+
+/* ---- streams ---- */
+
+/* The k-th stream of a request: a request may have several with one id. */
+static const json_node *same_stream(const top_reading *before, str id, size_t k)
+{
+    for (const json_node *s = json_node_first(member(before, "streams")); s != NULL;
+         s = json_node_next(s))
+        if (str_eq(json_node_text(json_node_get(s, "request_id")), id) && k-- == 0)
+            return s;
+    return NULL;
+}
+
+static double stream_rate(const top_view *v, const top_stream *s, size_t k)
+{
+    const json_node *then = same_stream(&v->before, s->id, k);
+    const double seconds = v->now.at - v->before.at;
+    const uint64_t written = then != NULL ? client_number(then, "written") : 0;
+    if (then == NULL || seconds <= 0 || s->written < written)
+        return -1;
+    return (double)(s->written - written) / seconds;
+}
+
+static size_t read_streams(const top_view *v, top_stream all[MOST_STREAMS])
+{
+    size_t n = 0;
+    for (const json_node *s = json_node_first(member(&v->now, "streams"));
+         s != NULL && n < MOST_STREAMS; s = json_node_next(s)) {
+        top_stream *t = &all[n];
+        *t = (top_stream){.id = json_node_text(json_node_get(s, "request_id")),
+                          .phase = json_node_text(json_node_get(s, "phase")),
+                          .dialect = json_node_text(json_node_get(s, "dialect")),
+                          .age = json_node_double(json_node_get(s, "age")),
+                          .prompt = client_number(s, "prompt"),
+                          .reused = client_number(s, "reused"),
+                          .read = client_number(s, "read"),
+                          .written = client_number(s, "written"),
+                          .position = client_number(s, "position")};
+        size_t k = 0;
+        for (size_t i = 0; i < n; i++)
+            k += str_eq(all[i].id, t->id);
+        t->rate = stream_rate(v, t, k);
+        n++;
+    }
+    return n;
+}
+
+static bool comes_first(const top_stream *a, const top_stream *b, top_sort sort)
+{
+    if (sort == TOP_BY_WRITTEN)
+        return a->written > b->written;
+    return sort == TOP_BY_PROMPT ? a->prompt > b->prompt : a->age > b->age;
+}
+
+/* Stable, so that lines do not jump about. */
+static void sort_streams(top_stream *all, size_t n, top_sort sort)
+{
+    for (size_t i = 1; i < n; i++) {
+        const top_stream one = all[i];
+        size_t at = i;
+        for (; at > 0 && comes_first(&one, &all[at - 1], sort); at--)
+            all[at] = all[at - 1];
+        all[at] = one;
+    }
+}
+
+static void draw_stream(top_page *p, const top_stream *s)
+{
+    char age[TEXT_NUMBER_BYTES], rate[TEXT_NUMBER_BYTES], phase[40];
+    snprintf(phase, sizeof phase, "%.*s", (int)(s->phase.n < 20 ? s->phase.n : 20), s->phase.p);
+    if (s->position > 0)
+        snprintf(phase, sizeof phase, "queued %llu", (unsigned long long)s->position);
+    else if (str_is(s->phase, "reading") && s->prompt > 0)
+        snprintf(phase, sizeof phase, "reading %.0f%%", 100 * (double)s->read / (double)s->prompt);
+    line(p, "%-14.*s %-10.*s %-12s %8s %8llu %8llu %8llu %8s", (int)(s->id.n < 14 ? s->id.n : 14),
+         s->id.p, (int)(s->dialect.n < 10 ? s->dialect.n : 10), s->dialect.p, phase,
+         text_seconds(age, s->age), (unsigned long long)s->prompt, (unsigned long long)s->reused,
+         (unsigned long long)s->written, rate_text(rate, s->rate));
+}
+
+void top_draw(strbuf *out, const top_view *v)
+{
+    enum { FOOT = 2 };
+    static top_stream streams[MOST_STREAMS];
+    top_page p = {out, v->columns, v->rows};
+    const size_t n = read_streams(v, streams);
+    sort_streams(streams, n, v->sort);
+    draw_head(&p, v);
+    draw_speeds(&p, v);
+    draw_room(&p, v);
+    draw_memory(&p, v);
+    draw_images(&p, v);
+    draw_models(&p, v);
+    line(&p, "%s", "");
+    line(&p, "%-14s %-10s %-12s %8s %8s %8s %8s %8s", "REQUEST", "API", "PHASE", "AGE", "PROMPT",
+         "REUSED", "WRITTEN", "T/S");
+    for (size_t i = 0; i < n && p.left > FOOT; i++)
+        draw_stream(&p, &streams[i]);
+    line(&p, "%s", "");
+    line(&p, "q quit   p pause   s sort (by %s)", top_sort_name(v->sort));
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * matcher.c - matchers: places in a text, and going on from them.
+ *
+ * A matcher is the list of configurations after each of its tokens. A collection
+ * of unused configurations happens only here, between two calls, when the lists
+ * of all matchers are the only references there are.
+ */
+#include "grammar/grammar.h"
+
+#include "grammar/rules/grow.h"
+#include "grammar/grammar_int.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+mote_status grammar_new(grammar **out, rules *r, const token_trie *v, mote_error *err)
+{
+    *out = NULL;
+    grammar *g = mem_new(1, sizeof *g);
+    if (g == NULL) {
+        rules_free(r);
+        return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+    }
+    g->r = r;
+    g->v = v;
+    g->string_start = r->json_char == RULES_NONE ? RULES_NONE : r->rules[r->json_char].start;
+    g->rows = mem_new(ROWS_KEPT, sizeof *g->rows);
+    const mote_status status = g->rows == NULL
+                                   ? err_set(err, MOTE_E_MEMORY, "no memory for a grammar")
+                                   : configs_init(&g->c, r, v->longest, err);
+    if (status == MOTE_OK)
+        *out = g;
+    else
+        grammar_free(g);
+    return status;
+}
+
+void grammar_free(grammar *g)
+{
+    if (g == NULL)
+        return;
+    for (int i = 0; i < MASKS_KEPT; i++)
+        mem_free(g->kept[i].bits);
+    mem_free(g->rows);
+    configs_fini(&g->c);
+    rules_free(g->r);
+    mem_free(g);
+}
+
+uint32_t grammar_mask_words(const grammar *g)
+{
+    return g->v->words;
+}
+
+uint64_t grammar_bytes(const grammar *g)
+{
+    uint64_t bytes =
+        sizeof *g + ROWS_KEPT * sizeof *g->rows + (uint64_t)g->r->nodes_room * sizeof *g->r->nodes +
+        (uint64_t)g->r->edges_room * sizeof *g->r->edges +
+        (uint64_t)g->c.frames_room * sizeof *g->c.frames +
+        (uint64_t)g->c.all_room * sizeof *g->c.all +
+        (uint64_t)g->c.items_room * sizeof *g->c.items + CONFIGS_MEMO * sizeof *g->c.memo;
+    for (int i = 0; i < MASKS_KEPT; i++)
+        bytes += g->kept[i].bits != NULL ? g->v->words * sizeof *g->kept[i].bits : 0;
+    return bytes;
+}
+
+/* ---- matchers ---- */
+
+static mote_status new_matcher(grammar_matcher **out, grammar *g, const uint32_t *places,
+                               uint32_t n, mote_error *err)
+{
+    *out = NULL;
+    grammar_matcher *m = mem_new(1, sizeof *m);
+    if (m != NULL && grow_for(&m->places, n, &m->room, sizeof *m->places)) {
+        memcpy(m->places, places, ((size_t)n + 1) * sizeof *places);
+        m->g = g;
+        m->n = n;
+        m->next = g->matchers;
+        if (m->next != NULL)
+            m->next->previous = m;
+        g->matchers = m;
+        *out = m;
+        return MOTE_OK;
+    }
+    mem_free(m);
+    return err_set(err, MOTE_E_MEMORY, "no memory for a matcher");
+}
+
+mote_status grammar_matcher_new(grammar_matcher **out, grammar *g, mote_error *err)
+{
+    const uint32_t start = CONFIG_START;
+    return new_matcher(out, g, &start, 0, err);
+}
+
+mote_status grammar_matcher_fork(grammar_matcher **out, const grammar_matcher *from,
+                                 mote_error *err)
+{
+    return new_matcher(out, from->g, from->places, from->n, err);
+}
+
+void grammar_matcher_free(grammar_matcher *m)
+{
+    if (m == NULL)
+        return;
+    if (m->previous != NULL)
+        m->previous->next = m->next;
+    else
+        m->g->matchers = m->next;
+    if (m->next != NULL)
+        m->next->previous = m->previous;
+    mem_free(m->places);
+    mem_free(m);
+}
+
+size_t grammar_length(const grammar_matcher *m)
+{
+    return m->n;
+}
+
+void grammar_rewind(grammar_matcher *m, size_t n)
+{
+    if (n < m->n)
+        m->n = (uint32_t)n;
+}
+
+bool grammar_is_over(const grammar_matcher *m)
+{
+    return m->places[m->n] == CONFIG_DEAD;
+}
+
+bool grammar_is_complete(const grammar_matcher *m)
+{
+    return !grammar_is_over(m) && m->g->c.all[m->places[m->n]].complete;
+}
+
+static void collect_if_many(grammar *g)
+{
+    if (!configs_want_collection(&g->c))
+        return;
+    for (const grammar_matcher *m = g->matchers; m != NULL; m = m->next)
+        for (uint32_t i = 0; i <= m->n; i++)
+            configs_keep(&g->c, m->places[i]);
+    configs_sweep(&g->c);
+    for (int i = 0; i < MASKS_KEPT; i++) {
+        g->kept[i].config = CONFIG_DEAD;
+        g->kept[i].used = 0;
+    }
+    memset(g->stays, 0, sizeof g->stays);
+    memset(g->trees, 0, sizeof g->trees);
+    for (int i = 0; i < ROWS_KEPT; i++)
+        g->rows[i].config = CONFIG_DEAD;
+}
+
+/* ---- going on ---- */
+
+static mote_status ended(mote_error *err)
+{
+    return err_set(err, MOTE_E_ARG, "the text has already ended");
+}
+
+static bool is_end(const token_trie *v, uint32_t token)
+{
+    for (uint32_t i = 0; i < v->n_ends; i++)
+        if (v->ends[i] == token)
+            return true;
+    return false;
+}
+
+/* Where a token leads; CONFIG_DEAD: it is not allowed. */
+static uint32_t token_step(grammar *g, uint32_t place, uint32_t token)
+{
+    if (token >= g->v->source.n || g->v->source.kind(g->v->source.ctx, token) != TRIE_TEXT)
+        return CONFIG_DEAD;
+    const str bytes = g->v->source.bytes(g->v->source.ctx, token);
+    if (bytes.n == 0 || bytes.n > TRIE_MAX_BYTES)
+        return CONFIG_DEAD;
+    for (size_t i = 0; i < bytes.n && place != CONFIG_DEAD && place != CONFIG_FAILED; i++)
+        place = configs_step(&g->c, place, (uint8_t)bytes.p[i]);
+    return place;
+}
+
+static mote_status append_place(grammar_matcher *m, uint32_t place, mote_error *err)
+{
+    if (!grow_for(&m->places, m->n + 1, &m->room, sizeof *m->places))
+        return err_set(err, MOTE_E_MEMORY, "no memory for a matcher");
+    m->places[++m->n] = place;
+    return MOTE_OK;
+}
+
+mote_status grammar_accept(grammar_matcher *m, mote_token token, mote_error *err)
+{
+    if (grammar_is_over(m))
+        return ended(err);
+    collect_if_many(m->g);
+    if (token >= 0 && grammar_is_complete(m) && is_end(m->g->v, (uint32_t)token))
+        return append_place(m, CONFIG_DEAD, err);
+    const uint32_t place =
+        token < 0 ? CONFIG_DEAD : token_step(m->g, m->places[m->n], (uint32_t)token);
+    if (place == CONFIG_FAILED)
+        return configs_error(&m->g->c, err);
+    if (place == CONFIG_DEAD)
+        return err_set(err, MOTE_E_ARG, "token %" PRId32 " is not allowed here", token);
+    return append_place(m, place, err);
+}
+
+bool grammar_allows(grammar_matcher *m, mote_token token)
+{
+    if (grammar_is_over(m) || token < 0)
+        return false;
+    collect_if_many(m->g);
+    if (is_end(m->g->v, (uint32_t)token))
+        return grammar_is_complete(m);
+    const uint32_t place = token_step(m->g, m->places[m->n], (uint32_t)token);
+    return place != CONFIG_DEAD && place != CONFIG_FAILED;
+}
+
+static bool any_bit(const uint32_t *bits, uint32_t words)
+{
+    for (uint32_t w = 0; w < words; w++)
+        if (bits[w] != 0)
+            return true;
+    return false;
+}
+
+mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err)
+{
+    const token_trie *v = m->g->v;
+    if (grammar_is_over(m)) {
+        memset(bits, 0, v->words * sizeof *bits);
+        return ended(err);
+    }
+    collect_if_many(m->g);
+    const uint32_t place = m->places[m->n];
+    TRY(mask_fill(m->g, place, bits, err));
+    if (m->g->c.all[place].complete)
+        for (uint32_t i = 0; i < v->n_ends; i++)
+            token_trie_allow(bits, v->ends[i]);
+    if (!any_bit(bits, v->words))
+        return err_set(err, MOTE_E_ARG, "no token of the vocabulary continues the text");
+    return MOTE_OK;
+}
+
+/* The only byte that may follow, or -1. */
+static int only_byte(const config *x)
+{
+    int byte = -1;
+    if (x->complete)
+        return -1;
+    for (int w = 0; w < 4; w++) {
+        if (x->bytes[w] == 0)
+            continue;
+        if (byte >= 0 || (x->bytes[w] & (x->bytes[w] - 1)) != 0)
+            return -1;
+        byte = w * 64 + __builtin_ctzll(x->bytes[w]);
+    }
+    return byte;
+}
+
+size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
+{
+    configs *c = &m->g->c;
+    uint32_t place = m->places[m->n];
+    size_t n = 0, whole = 0;
+    int byte;
+    collect_if_many(m->g);
+    while (n < room && place != CONFIG_DEAD && (byte = only_byte(&c->all[place])) >= 0) {
+        const bool begins = byte < 0x80 || byte >= 0xC0;
+        if (n == 0 && !begins)
+            return 0;
+        if (begins)
+            whole = n;
+        out[n++] = (char)byte;
+        place = configs_step(c, place, (uint8_t)byte);
+        if (place == CONFIG_FAILED)
+            return c->status == MOTE_E_MEMORY ? GRAMMAR_NO_MEMORY : whole;
+    }
+    /* The latest character counts if it is there with all its bytes. */
+    const unsigned lead = n > 0 ? (unsigned char)out[whole] : 0;
+    const size_t wants = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    return n - whole == wants ? n : whole;
+}
+
+mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err)
+{
+    uint32_t place = CONFIG_START;
+    collect_if_many(g);
+    *fits = false;
+    for (size_t i = 0; i < text.n && place != CONFIG_DEAD; i++) {
+        place = configs_step(&g->c, place, (uint8_t)text.p[i]);
+        if (place == CONFIG_FAILED)
+            return configs_error(&g->c, err);
+    }
+    *fits = place != CONFIG_DEAD && g->c.all[place].complete;
+    return MOTE_OK;
+}

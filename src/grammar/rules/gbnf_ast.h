@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gbnf_ast.h - a grammar that was read; between gbnf_parse.c, gbnf_check.c and gbnf.c. */
+#ifndef MOTE_GRAMMAR_RULES_GBNF_AST_H
+#define MOTE_GRAMMAR_RULES_GBNF_AST_H
+
+#include "grammar/rules/gbnf.h"
+#include "grammar/rules/char_class.h"
+#include "base/strbuf.h"
+
+typedef enum gbnf_kind {
+    GBNF_TEXT,     /* bytes[first .. first + n) */
+    GBNF_CLASS,    /* ranges[first .. first + n), of one character */
+    GBNF_CALL,     /* the rule `first` */
+    GBNF_SEQUENCE, /* children one after the other; none: nothing */
+    GBNF_ANY_OF,   /* one of the children */
+    GBNF_REPEAT    /* the child, min to max times */
+} gbnf_kind;
+
+typedef struct gbnf_node {
+    uint8_t kind;
+    bool empty; /* can read nothing; found by gbnf_check */
+    uint32_t first, n;
+    uint32_t min, max;
+    uint32_t child;   /* first child or RULES_NONE */
+    uint32_t last;    /* last child */
+    uint32_t sibling; /* next child of the same parent or RULES_NONE */
+} gbnf_node;
+
+typedef struct gbnf_rule {
+    str name;
+    uint32_t body; /* a node; RULES_NONE: called, but not defined */
+    size_t at;     /* byte of the text where it is defined, or first called */
+} gbnf_rule;
+
+typedef struct gbnf_tree {
+    str text;
+    gbnf_node *nodes;
+    gbnf_rule *rules;
+    char_class ranges;
+    strbuf bytes;
+    uint32_t n_nodes, nodes_room, n_rules, rules_room;
+    uint32_t root; /* a rule */
+} gbnf_tree;
+
+/* The tree must be freed also after a failure. */
+mote_status gbnf_parse(gbnf_tree *t, str text, mote_error *err);
+void gbnf_tree_fini(gbnf_tree *t);
+
+/* Finds out which nodes can read nothing, and refuses left recursion. */
+mote_status gbnf_check(gbnf_tree *t, mote_error *err);
+
+/* "line L, column C" of a byte of the text, from 1 on, columns in characters. */
+typedef struct gbnf_place {
+    char text[64];
+} gbnf_place;
+gbnf_place gbnf_place_of(str text, size_t at);
+
+#endif

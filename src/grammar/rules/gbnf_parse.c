@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gbnf_parse.c - reads the text of a grammar into a tree.
+ *
+ * Groups that are open lie on a stack of fixed depth, so a text of nothing but
+ * parentheses costs no more than any other. Characters are read by gbnf_chars.c.
+ */
+#include "grammar/rules/gbnf_parser.h"
+
+#include "grammar/rules/dfa.h"
+#include "grammar/rules/grow.h"
+
+#include <stdio.h>
+
+void gbnf_tree_fini(gbnf_tree *t)
+{
+    mem_free(t->nodes);
+    mem_free(t->rules);
+    char_class_fini(&t->ranges);
+    strbuf_fini(&t->bytes);
+    *t = (gbnf_tree){0};
+}
+
+gbnf_place gbnf_place_of(str text, size_t at)
+{
+    gbnf_place place;
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at && i < text.n; i++) {
+        const unsigned char c = (unsigned char)text.p[i];
+        column += (c & 0xC0) != 0x80;
+        if (c == '\n') {
+            line++;
+            column = 1;
+        }
+    }
+    snprintf(place.text, sizeof place.text, "line %zu, column %zu", line, column);
+    return place;
+}
+
+mote_status gbnf_wrong(const gbnf_parser *p, size_t at, const char *what)
+{
+    return err_set(p->err, MOTE_E_ARG, "the grammar, %s: %s", gbnf_place_of(p->text, at).text,
+                   what);
+}
+
+mote_status gbnf_refused(const gbnf_parser *p, size_t at, const char *what)
+{
+    return err_set(p->err, MOTE_E_UNSUPPORTED, "the grammar, %s: %s are not supported",
+                   gbnf_place_of(p->text, at).text, what);
+}
+
+static mote_status no_memory(const gbnf_parser *p)
+{
+    return err_set(p->err, MOTE_E_MEMORY, "no memory for a grammar");
+}
+
+/* ---- nodes ---- */
+
+static mote_status new_node(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
+{
+    gbnf_tree *t = p->t;
+    if (t->n_nodes == GBNF_MAX_PARTS)
+        return gbnf_wrong(p, p->at, "there are more than 65,536 parts");
+    if (!grow_for(&t->nodes, t->n_nodes, &t->nodes_room, sizeof *t->nodes))
+        return no_memory(p);
+    t->nodes[t->n_nodes] = (gbnf_node){
+        .kind = (uint8_t)kind, .child = RULES_NONE, .last = RULES_NONE, .sibling = RULES_NONE};
+    *out = t->n_nodes++;
+    return MOTE_OK;
+}
+
+static void append_child(gbnf_tree *t, uint32_t parent, uint32_t child)
+{
+    gbnf_node *node = &t->nodes[parent];
+    if (node->child == RULES_NONE)
+        node->child = child;
+    else
+        t->nodes[node->last].sibling = child;
+    node->last = child;
+}
+
+/* A part of the sequence at hand. */
+static mote_status new_part(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
+{
+    TRY(new_node(p, kind, out));
+    append_child(p->t, p->open[p->depth].sequence, *out);
+    return MOTE_OK;
+}
+
+/* ---- between the parts ---- */
+
+/* Goes over blanks and comments; true: a line has ended on the way. */
+static bool skip_blanks(gbnf_parser *p)
+{
+    bool line_ended = false;
+    for (; gbnf_more(p); p->at++) {
+        const unsigned char c = gbnf_peek(p, 0);
+        if (c == '#')
+            while (gbnf_more(p) && gbnf_peek(p, 0) != '\n')
+                p->at++;
+        else if (c != ' ' && c != '\t' && c != '\r' && c != '\n')
+            break;
+        line_ended |= gbnf_peek(p, 0) == '\n';
+    }
+    return line_ended;
+}
+
+static bool is_name_char(unsigned char c)
+{
+    const unsigned char small = c | 32;
+    return (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+static str name_here(const gbnf_parser *p)
+{
+    size_t n = 0;
+    while (is_name_char(gbnf_peek(p, n)))
+        n++;
+    return (str){p->text.p + p->at, n};
+}
+
+/* Bytes from here to behind `::=`, if a definition begins here; else 0. */
+static size_t definition_here(const gbnf_parser *p)
+{
+    size_t n = name_here(p).n;
+    if (n == 0)
+        return 0;
+    while (gbnf_peek(p, n) == ' ' || gbnf_peek(p, n) == '\t')
+        n++;
+    const bool assigns =
+        gbnf_peek(p, n) == ':' && gbnf_peek(p, n + 1) == ':' && gbnf_peek(p, n + 2) == '=';
+    return assigns ? n + 3 : 0;
+}
+
+/* The rule of a name, which may be defined later. */
+static mote_status rule_of(gbnf_parser *p, str name, uint32_t *rule)
+{
+    gbnf_tree *t = p->t;
+    if (strmap_get(&p->names, name, rule))
+        return MOTE_OK;
+    if (name.n > GBNF_MAX_NAME)
+        return gbnf_wrong(p, p->at, "a name has more than 64 bytes");
+    if (t->n_rules == GBNF_MAX_RULES)
+        return gbnf_wrong(p, p->at, "there are more than 8,192 rules");
+    if (!grow_for(&t->rules, t->n_rules, &t->rules_room, sizeof *t->rules))
+        return no_memory(p);
+    if (strmap_put(&p->names, name, t->n_rules, NULL, p->err) != MOTE_OK)
+        return gbnf_wrong(p, p->at, "the names are made to collide");
+    t->rules[t->n_rules] = (gbnf_rule){.name = name, .body = RULES_NONE, .at = p->at};
+    *rule = t->n_rules++;
+    return MOTE_OK;
+}
+
+/* ---- parts ---- */
+
+static mote_status read_text_part(gbnf_parser *p)
+{
+    const size_t first = p->t->bytes.n;
+    uint32_t node;
+    p->at++;
+    TRY(gbnf_read_text(p));
+    TRY(new_part(p, GBNF_TEXT, &node));
+    p->t->nodes[node].first = (uint32_t)first;
+    p->t->nodes[node].n = (uint32_t)(p->t->bytes.n - first);
+    return MOTE_OK;
+}
+
+/* A class, or the dot that stands for any character. */
+static mote_status read_class_part(gbnf_parser *p, bool any)
+{
+    const uint32_t first = p->t->ranges.n;
+    uint32_t node;
+    p->at++;
+    TRY(any ? char_class_add(&p->t->ranges, 0, DFA_LAST, p->err) : gbnf_read_class(p));
+    TRY(new_part(p, GBNF_CLASS, &node));
+    p->t->nodes[node].first = first;
+    p->t->nodes[node].n = p->t->ranges.n - first;
+    return MOTE_OK;
+}
+
+static mote_status read_call(gbnf_parser *p)
+{
+    const str name = name_here(p);
+    uint32_t node, rule;
+    TRY(rule_of(p, name, &rule));
+    TRY(new_part(p, GBNF_CALL, &node));
+    p->t->nodes[node].first = rule;
+    p->at += name.n;
+    return MOTE_OK;
+}
+
+static void skip_spaces(gbnf_parser *p)
+{
+    while (gbnf_peek(p, 0) == ' ' || gbnf_peek(p, 0) == '\t')
+        p->at++;
+}
+
+static bool read_count(gbnf_parser *p, uint32_t *value)
+{
+    const size_t from = p->at;
+    *value = 0;
+    for (; gbnf_peek(p, 0) >= '0' && gbnf_peek(p, 0) <= '9'; p->at++)
+        *value = *value > GBNF_MAX_REPEAT ? *value : *value * 10 + (gbnf_peek(p, 0) - '0');
+    const bool read = p->at > from;
+    skip_spaces(p);
+    return read;
+}
+
+/* {n}, {n,} or {n,m}. */
+static mote_status read_braces(gbnf_parser *p, uint32_t *min, uint32_t *max)
+{
+    const size_t from = p->at++;
+    skip_spaces(p);
+    if (!read_count(p, min))
+        return gbnf_wrong(p, p->at, "expected a number behind '{'");
+    *max = *min;
+    if (gbnf_peek(p, 0) == ',') {
+        p->at++;
+        skip_spaces(p);
+        if (!read_count(p, max))
+            *max = RULES_NO_LIMIT;
+    }
+    if (gbnf_peek(p, 0) != '}')
+        return gbnf_wrong(p, p->at, "expected {n}, {n,} or {n,m}");
+    p->at++;
+    if (*min > GBNF_MAX_REPEAT || (*max != RULES_NO_LIMIT && *max > GBNF_MAX_REPEAT))
+        return gbnf_wrong(p, from, "a repetition of more than 1,000,000");
+    if (*min > *max)
+        return gbnf_wrong(p, from, "the limits of a repetition are reversed");
+    return MOTE_OK;
+}
+
+/* Wraps the latest part in how often it comes. */
+static mote_status read_repetition(gbnf_parser *p)
+{
+    gbnf_tree *t = p->t;
+    const size_t from = p->at;
+    const unsigned char sign = gbnf_peek(p, 0);
+    const uint32_t part = t->nodes[p->open[p->depth].sequence].last;
+    uint32_t min = sign == '+', max = sign == '?' ? 1 : RULES_NO_LIMIT, inner;
+    if (part == RULES_NONE)
+        return gbnf_wrong(p, from, "a repetition has nothing before it");
+    if (t->nodes[part].kind == GBNF_REPEAT)
+        return gbnf_wrong(p, from, "a repetition of a repetition needs parentheses");
+    if (sign == '{')
+        TRY(read_braces(p, &min, &max));
+    else
+        p->at++;
+    TRY(new_node(p, GBNF_REPEAT, &inner));
+    /* The part moves into the new node, so that the sequence need not be changed. */
+    const gbnf_node moved = t->nodes[part];
+    t->nodes[part] = t->nodes[inner];
+    t->nodes[inner] = moved;
+    t->nodes[part].min = min;
+    t->nodes[part].max = max;
+    append_child(t, part, inner);
+    return MOTE_OK;
+}
+
+/* ---- groups ---- */
+
+static mote_status next_alternative(gbnf_parser *p)
+{
+    gbnf_open *group = &p->open[p->depth];
+    TRY(new_node(p, GBNF_SEQUENCE, &group->sequence));
+    append_child(p->t, group->any_of, group->sequence);
+    return MOTE_OK;
+}
+
+static mote_status begin_group(gbnf_parser *p)
+{
+    uint32_t node;
+    if (gbnf_peek(p, 1) == '=')
+        return gbnf_refused(p, p->at, "lookaheads");
+    if (p->depth == GBNF_MAX_DEPTH)
+        return gbnf_wrong(p, p->at, "groups more than 64 deep");
+    TRY(new_part(p, GBNF_ANY_OF, &node));
+    p->open[++p->depth] = (gbnf_open){.any_of = node, .at = p->at};
+    p->at++;
+    return next_alternative(p);
+}
+
+static mote_status end_group(gbnf_parser *p)
+{
+    if (p->depth == 0)
+        return gbnf_wrong(p, p->at, "a closing parenthesis too many");
+    p->depth--;
+    p->at++;
+    return MOTE_OK;
+}
+
+static mote_status read_next(gbnf_parser *p)
+{
+    const unsigned char c = gbnf_peek(p, 0);
+    switch (c) {
+    case '"': return read_text_part(p);
+    case '[': return read_class_part(p, false);
+    case '.': return read_class_part(p, true);
+    case '(': return begin_group(p);
+    case ')': return end_group(p);
+    case '|': p->at++; return next_alternative(p);
+    case '*':
+    case '+':
+    case '?':
+    case '{': return read_repetition(p);
+    case '<':
+    case '!': return gbnf_refused(p, p->at, "references to tokens");
+    case '/': return gbnf_refused(p, p->at, "expressions between slashes");
+    default: break;
+    }
+    return is_name_char(c) ? read_call(p)
+                           : gbnf_wrong(p, p->at,
+                                        "expected a text in double quotes, a class in brackets, a "
+                                        "name, a group, '|' or a new line");
+}
+
+/* ---- rules ---- */
+
+/* The name and `::=`. */
+static mote_status begin_rule(gbnf_parser *p)
+{
+    const size_t n = definition_here(p), at = p->at;
+    uint32_t rule;
+    if (name_here(p).n == 0)
+        return gbnf_wrong(p, at, "expected the name of a rule: letters, digits, '-' and '_'");
+    if (n == 0) {
+        p->at += name_here(p).n;
+        skip_spaces(p);
+        return gbnf_wrong(p, p->at, "expected '::=' behind the name of a rule");
+    }
+    TRY(rule_of(p, name_here(p), &rule));
+    if (p->t->rules[rule].body != RULES_NONE)
+        return err_set(p->err, MOTE_E_ARG, "the grammar, %s: the rule '%.*s' is defined twice",
+                       gbnf_place_of(p->text, at).text, STR_ARG(p->t->rules[rule].name));
+    TRY(new_node(p, GBNF_ANY_OF, &p->open[0].any_of));
+    p->t->rules[rule].body = p->open[0].any_of;
+    p->t->rules[rule].at = at;
+    p->at += n;
+    return next_alternative(p);
+}
+
+static mote_status read_rule(gbnf_parser *p)
+{
+    TRY(begin_rule(p));
+    for (;;) {
+        const bool new_line = skip_blanks(p);
+        if (!gbnf_more(p))
+            break;
+        if (definition_here(p) > 0 && (new_line || p->depth > 0)) {
+            if (p->depth == 0)
+                return MOTE_OK;
+            break;
+        }
+        if (definition_here(p) > 0)
+            return gbnf_wrong(p, p->at, "expected a new line before the next rule");
+        TRY(read_next(p));
+    }
+    return p->depth == 0
+               ? MOTE_OK
+               : gbnf_wrong(p, p->open[p->depth].at, "a group has no closing parenthesis");
+}
+
+/* Every rule that is called is defined, and `root` is among them. */
+static mote_status check_names(gbnf_parser *p)
+{
+    const gbnf_tree *t = p->t;
+    for (uint32_t i = 0; i < t->n_rules; i++)
+        if (t->rules[i].body == RULES_NONE)
+            return err_set(p->err, MOTE_E_ARG, "the grammar, %s: the rule '%.*s' is not defined",
+                           gbnf_place_of(p->text, t->rules[i].at).text, STR_ARG(t->rules[i].name));
+    if (!strmap_get(&p->names, str_of("root"), &p->t->root))
+        return err_set(p->err, MOTE_E_ARG,
+                       "the grammar has no rule 'root', with which an answer begins");
+    return MOTE_OK;
+}
+
+static mote_status read_all(gbnf_parser *p)
+{
+    TRY(strmap_init(&p->names, p->text.n < GBNF_MAX_RULES ? p->text.n : GBNF_MAX_RULES, p->err));
+    skip_blanks(p);
+    while (gbnf_more(p))
+        TRY(read_rule(p));
+    return check_names(p);
+}
+
+mote_status gbnf_parse(gbnf_tree *t, str text, mote_error *err)
+{
+    *t = (gbnf_tree){.text = text};
+    if (text.n > GBNF_MAX_BYTES)
+        return err_set(err, MOTE_E_ARG, "a grammar has %zu bytes, more than %d", text.n,
+                       GBNF_MAX_BYTES);
+    gbnf_parser p = {.t = t, .text = text, .err = err};
+    const mote_status status = read_all(&p);
+    strmap_fini(&p.names);
+    return status;
+}

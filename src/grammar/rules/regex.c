@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * regex.c - a parsed expression to an automaton.
+ *
+ * First one with empty edges, a few states for each node of the tree,
+ * repetitions written out. Anchors are empty edges that may be taken only at the
+ * start or only at the end of the string. Then one without: its states are sets
+ * of states of the first, found breadth first. A set is kept as its members that
+ * read something, wait for the end, or are the goal.
+ */
+#include "grammar/rules/regex.h"
+#include "grammar/rules/regex_ast.h"
+
+#include "grammar/rules/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum arc_kind { ARC_CHARS, ARC_EMPTY, ARC_AT_START, ARC_AT_END } arc_kind;
+
+typedef struct arc {
+    uint8_t kind;
+    uint32_t lo, hi, to;
+    uint32_t next; /* arc of the same state */
+} arc;
+
+/* The automaton with empty edges. State 0 is the start, 1 the goal. */
+typedef struct net {
+    uint32_t *head; /* [n], first arc or RULES_NONE */
+    arc *arcs;
+    uint32_t n, room, n_arcs, arcs_room;
+    const regex_tree *tree;
+    mote_error *err;
+} net;
+
+enum { START = 0, GOAL = 1 };
+
+static mote_status no_memory(mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
+}
+
+static mote_status new_state(net *m, uint32_t *out)
+{
+    if (m->n >= REGEX_MAX_NODES)
+        return err_set(m->err, MOTE_E_ARG,
+                       "a pattern is too large with its repetitions written out");
+    if (!grow_for(&m->head, m->n, &m->room, sizeof *m->head))
+        return no_memory(m->err);
+    m->head[m->n] = RULES_NONE;
+    *out = m->n++;
+    return MOTE_OK;
+}
+
+static mote_status add_arc(net *m, uint32_t from, arc_kind kind, range x, uint32_t to)
+{
+    if (!grow_for(&m->arcs, m->n_arcs, &m->arcs_room, sizeof *m->arcs))
+        return no_memory(m->err);
+    m->arcs[m->n_arcs] = (arc){(uint8_t)kind, x.lo, x.hi, to, m->head[from]};
+    m->head[from] = m->n_arcs++;
+    return MOTE_OK;
+}
+
+static mote_status skip(net *m, uint32_t from, uint32_t to)
+{
+    return add_arc(m, from, ARC_EMPTY, (range){0, 0}, to);
+}
+
+/* ---- tree to net; the depth of the calls is that of the groups, which is bounded ---- */
+
+static mote_status build(net *m, uint32_t node, uint32_t from, uint32_t to);
+
+static mote_status build_class(net *m, const regex_node *node, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < node->n; i++)
+        TRY(add_arc(m, from, ARC_CHARS, m->tree->ranges.all[node->first + i], to));
+    return MOTE_OK;
+}
+
+static mote_status build_concat(net *m, const regex_node *node, uint32_t from, uint32_t to)
+{
+    for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling) {
+        uint32_t next;
+        TRY(new_state(m, &next));
+        TRY(build(m, c, from, next));
+        from = next;
+    }
+    return skip(m, from, to);
+}
+
+static mote_status build_repeat(net *m, const regex_node *node, uint32_t from, uint32_t to)
+{
+    uint32_t next;
+    for (uint32_t i = 0; i < node->min; i++) {
+        TRY(new_state(m, &next));
+        TRY(build(m, node->child, from, next));
+        from = next;
+    }
+    if (node->max == RULES_NO_LIMIT) {
+        TRY(new_state(m, &next));
+        TRY(skip(m, from, next));
+        TRY(build(m, node->child, next, next));
+        return skip(m, next, to);
+    }
+    for (uint32_t i = node->min; i < node->max; i++) {
+        TRY(skip(m, from, to));
+        TRY(new_state(m, &next));
+        TRY(build(m, node->child, from, next));
+        from = next;
+    }
+    return skip(m, from, to);
+}
+
+static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
+{
+    const regex_node *node = &m->tree->nodes[index];
+    switch (node->kind) {
+    case REGEX_CLASS: return build_class(m, node, from, to);
+    case REGEX_CONCAT: return build_concat(m, node, from, to);
+    case REGEX_REPEAT: return build_repeat(m, node, from, to);
+    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (range){0, 0}, to);
+    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (range){0, 0}, to);
+    default: break;
+    }
+    for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling)
+        TRY(build(m, c, from, to));
+    return MOTE_OK;
+}
+
+/* The whole: for a search anything may stand before and after. */
+static mote_status build_all(net *m, regex_mode mode)
+{
+    static const range all[] = {{0, 0xD7FF}, {0xE000, DFA_LAST}};
+    uint32_t start, goal, end = GOAL;
+    TRY(new_state(m, &start));
+    TRY(new_state(m, &goal));
+    if (mode == REGEX_WHOLE) {
+        TRY(new_state(m, &end));
+        TRY(add_arc(m, end, ARC_AT_END, (range){0, 0}, GOAL));
+    }
+    for (int i = 0; i < 2 && mode == REGEX_SEARCH; i++) {
+        TRY(add_arc(m, START, ARC_CHARS, all[i], START));
+        TRY(add_arc(m, GOAL, ARC_CHARS, all[i], GOAL));
+    }
+    uint32_t first;
+    TRY(new_state(m, &first));
+    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (range){0, 0}, first));
+    return build(m, m->tree->root, first, end);
+}
+
+/* ---- sets of states ---- */
+
+typedef struct set_info {
+    uint32_t first, n; /* in members */
+    uint32_t next;     /* set of the same slot */
+} set_info;
+
+typedef struct move {
+    uint32_t lo, hi, to;
+} move;
+
+typedef struct subsets {
+    const net *m;
+    set_info *sets;
+    uint32_t *members;
+    uint32_t n_sets, sets_room, n_members, members_room;
+    uint32_t *slots; /* [SLOTS], set + 1 */
+    uint32_t *seen;  /* [m->n], the latest closure that met it */
+    bool *matters;   /* [m->n], is it worth keeping in a set? */
+    uint32_t round;
+    uint32_t *stack; /* [m->n] */
+    uint32_t *found; /* [m->n] */
+    uint32_t n_found;
+    uint32_t *borders; /* [2 * arcs of the widest set] */
+    move *moves;       /* of the set being expanded, by their first character */
+    move *active;      /* those that hold at the character at hand */
+    uint32_t borders_room, moves_room, active_room, n_moves, n_active;
+    dfa_fuel *fuel;
+    mote_error *err;
+} subsets;
+
+enum { SLOTS = 1 << 14 };
+
+static void begin_closure(subsets *x)
+{
+    x->round++;
+    x->n_found = 0;
+}
+
+static bool matters(const net *m, uint32_t state)
+{
+    if (state == GOAL)
+        return true;
+    for (uint32_t a = m->head[state]; a != RULES_NONE; a = m->arcs[a].next)
+        if (m->arcs[a].kind == ARC_CHARS || m->arcs[a].kind == ARC_AT_END)
+            return true;
+    return false;
+}
+
+/* Adds a state and whatever empty edges lead to from it. */
+static void close_over(subsets *x, uint32_t state, bool at_start, bool at_end)
+{
+    const net *m = x->m;
+    uint32_t depth = 0;
+    if (x->seen[state] == x->round)
+        return;
+    x->seen[state] = x->round;
+    x->stack[depth++] = state;
+    while (depth > 0) {
+        const uint32_t s = x->stack[--depth];
+        if (x->matters[s])
+            x->found[x->n_found++] = s;
+        for (uint32_t a = m->head[s]; a != RULES_NONE; a = m->arcs[a].next) {
+            const arc *e = &m->arcs[a];
+            const bool open = e->kind == ARC_EMPTY || (e->kind == ARC_AT_START && at_start) ||
+                              (e->kind == ARC_AT_END && at_end);
+            if (open && x->seen[e->to] != x->round) {
+                x->seen[e->to] = x->round;
+                x->stack[depth++] = e->to;
+            }
+        }
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The number of the set that was found, new or known. */
+static mote_status number_set(subsets *x, uint32_t *out)
+{
+    qsort(x->found, x->n_found, sizeof *x->found, by_value);
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < x->n_found; i++)
+        hash = (hash ^ x->found[i]) * 0x9E3779B97F4A7C15u;
+    uint32_t *slot = &x->slots[hash >> 50];
+    for (uint32_t s = *slot; s != 0; s = x->sets[s - 1].next) {
+        const set_info *known = &x->sets[s - 1];
+        if (known->n == x->n_found &&
+            memcmp(x->members + known->first, x->found, known->n * sizeof *x->found) == 0) {
+            *out = s - 1;
+            return MOTE_OK;
+        }
+    }
+    if (!grow_for(&x->sets, x->n_sets, &x->sets_room, sizeof *x->sets) ||
+        !grow_for(&x->members, x->n_members + x->n_found, &x->members_room, sizeof *x->members))
+        return no_memory(x->err);
+    memcpy(x->members + x->n_members, x->found, x->n_found * sizeof *x->found);
+    x->sets[x->n_sets] = (set_info){x->n_members, x->n_found, *slot};
+    x->n_members += x->n_found;
+    *slot = ++x->n_sets;
+    *out = x->n_sets - 1;
+    return MOTE_OK;
+}
+
+/* Does the string belong if it ends in this set? */
+static bool accepts(subsets *x, const set_info *set, bool at_start)
+{
+    begin_closure(x);
+    for (uint32_t i = 0; i < set->n; i++)
+        close_over(x, x->members[set->first + i], at_start, true);
+    return x->seen[GOAL] == x->round;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const move *x = a, *y = b;
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+/* Collects the arcs of a set that read, and the borders between their ranges. */
+static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
+{
+    x->n_moves = *n_borders = 0;
+    for (uint32_t i = 0; i < set->n; i++)
+        for (uint32_t a = x->m->head[x->members[set->first + i]]; a != RULES_NONE;
+             a = x->m->arcs[a].next) {
+            const arc *e = &x->m->arcs[a];
+            if (e->kind != ARC_CHARS)
+                continue;
+            if (!grow_for(&x->moves, x->n_moves, &x->moves_room, sizeof *x->moves) ||
+                !grow_for(&x->borders, *n_borders + 1, &x->borders_room, sizeof *x->borders))
+                return no_memory(x->err);
+            x->moves[x->n_moves++] = (move){e->lo, e->hi, e->to};
+            x->borders[(*n_borders)++] = e->lo;
+            x->borders[(*n_borders)++] = e->hi + 1;
+        }
+    if (*n_borders > 0) {
+        qsort(x->borders, *n_borders, sizeof *x->borders, by_value);
+        qsort(x->moves, x->n_moves, sizeof *x->moves, by_first);
+    }
+    return MOTE_OK;
+}
+
+/* On to the moves that hold at a character, which is not before the last one asked for. *next is
+ * the first move that was not looked at yet. */
+static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->n_active; i++)
+        if (x->active[i].hi >= character)
+            x->active[n++] = x->active[i];
+    for (; *next < x->n_moves && x->moves[*next].lo <= character; ++*next) {
+        if (!grow_for(&x->active, n, &x->active_room, sizeof *x->active))
+            return no_memory(x->err);
+        if (x->moves[*next].hi >= character)
+            x->active[n++] = x->moves[*next];
+    }
+    x->n_active = n;
+    return MOTE_OK;
+}
+
+static mote_status pay(subsets *x, uint64_t steps)
+{
+    if (x->fuel->left < steps) {
+        x->fuel->left = 0;
+        return err_set(x->err, MOTE_E_ARG, "a pattern takes too much work");
+    }
+    x->fuel->left -= steps;
+    return MOTE_OK;
+}
+
+static mote_status expand(subsets *x, dfa *out, uint32_t index)
+{
+    uint32_t n_borders;
+    const set_info set = x->sets[index];
+    /* Only the first set holds what the start of the string allows. */
+    TRY(pay(x, 8 * (uint64_t)set.n));
+    TRY(dfa_add_state(out, accepts(x, &set, index == 0), x->err));
+    TRY(collect(x, &set, &n_borders));
+    uint32_t next = 0;
+    x->n_active = 0;
+    for (uint32_t i = 0; i + 1 < n_borders; i++) {
+        const uint32_t lo = x->borders[i], after = x->borders[i + 1];
+        if (lo == after)
+            continue;
+        begin_closure(x);
+        TRY(advance(x, lo, &next));
+        for (uint32_t k = 0; k < x->n_active; k++)
+            close_over(x, x->active[k].to, false, false);
+        TRY(pay(x, 4 + x->n_active + 8 * (uint64_t)x->n_found));
+        if (x->n_found == 0)
+            continue;
+        uint32_t to;
+        TRY(number_set(x, &to));
+        TRY(dfa_add_range(out, lo, after - 1, to, x->err));
+    }
+    return MOTE_OK;
+}
+
+static mote_status determinise(subsets *x, dfa *out)
+{
+    uint32_t first;
+    for (uint32_t s = 0; s < x->m->n; s++)
+        x->matters[s] = matters(x->m, s);
+    begin_closure(x);
+    close_over(x, START, true, false);
+    TRY(number_set(x, &first));
+    for (uint32_t i = 0; i < x->n_sets; i++)
+        TRY(expand(x, out, i));
+    return dfa_seal(out, x->fuel, x->err);
+}
+
+static mote_status run_subsets(const net *m, dfa *out, dfa_fuel *fuel, mote_error *err)
+{
+    subsets x = {.m = m, .fuel = fuel, .err = err};
+    x.slots = mem_new(SLOTS, sizeof *x.slots);
+    x.seen = mem_new(m->n, sizeof *x.seen);
+    x.stack = mem_new(m->n, sizeof *x.stack);
+    x.found = mem_new(m->n, sizeof *x.found);
+    x.matters = mem_new(m->n, sizeof *x.matters);
+    const bool ok = x.slots != NULL && x.seen != NULL && x.stack != NULL && x.found != NULL &&
+                    x.matters != NULL;
+    const mote_status status = ok ? determinise(&x, out) : no_memory(err);
+    mem_free(x.slots);
+    mem_free(x.seen);
+    mem_free(x.stack);
+    mem_free(x.found);
+    mem_free(x.matters);
+    mem_free(x.sets);
+    mem_free(x.members);
+    mem_free(x.borders);
+    mem_free(x.moves);
+    mem_free(x.active);
+    return status;
+}
+
+mote_status regex_compile(dfa *out, str pattern, regex_mode mode, dfa_fuel *fuel, mote_error *err)
+{
+    *out = (dfa){0};
+    regex_tree tree;
+    net m = {.tree = &tree, .err = err};
+    mote_status status = regex_parse(&tree, pattern, err);
+    if (status == MOTE_OK)
+        status = build_all(&m, mode);
+    if (status == MOTE_OK)
+        status = run_subsets(&m, out, fuel, err);
+    mem_free(m.head);
+    mem_free(m.arcs);
+    regex_tree_fini(&tree);
+    if (status != MOTE_OK)
+        dfa_fini(out);
+    return status;
+}

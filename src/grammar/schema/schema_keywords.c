@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schema_keywords.c - keywords about one type of value: each narrows the shapes of that type. */
+#include "grammar/schema/schema_int.h"
+
+#include "grammar/rules/grow.h"
+#include "grammar/rules/regex.h"
+
+typedef struct keyword keyword;
+
+/* Narrows a shape of the keyword's type. */
+typedef mote_status keyword_fn(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape);
+
+struct keyword {
+    const char *name;
+    schema_type type;
+    keyword_fn *apply;
+    int detail;
+};
+
+static mote_status narrow(schema_compiler *c, schema_shape *shape, uint32_t set)
+{
+    return schema_both_sets(c, shape->set, set, &shape->set);
+}
+
+static mote_status apply_bound(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    int bound = k->detail;
+    uint32_t set;
+    if (json_node_is(value, JSON_IS_BOOL) && (bound == BOUND_ABOVE || bound == BOUND_BELOW))
+        return MOTE_OK; /* draft 4: says how minimum or maximum is meant, see below */
+    if (!json_node_is(value, JSON_IS_NUMBER))
+        return schema_malformed(c, schema, k->name);
+    if (bound == BOUND_MIN && json_node_truth(json_node_get(schema, "exclusiveMinimum")))
+        bound = BOUND_ABOVE;
+    if (bound == BOUND_MAX && json_node_truth(json_node_get(schema, "exclusiveMaximum")))
+        bound = BOUND_BELOW;
+    TRY(schema_number_bound(c, json_node_text(value), (number_bound)bound, &set));
+    return narrow(c, shape, set);
+}
+
+static mote_status apply_multiple(schema_compiler *c, const json_node *schema,
+                                  const json_node *value, const keyword *k, schema_shape *shape)
+{
+    uint32_t set;
+    if (!json_node_is(value, JSON_IS_NUMBER))
+        return schema_malformed(c, schema, k->name);
+    const mote_status status = schema_number_multiple(c, schema, json_node_text(value), &set);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
+        return schema_leave_out(c, schema, k->name, "of so many digits");
+    TRY(status);
+    return narrow(c, shape, set);
+}
+
+/* A count, which may be spelt 3.0. */
+static bool read_count(const json_node *value, uint32_t *out)
+{
+    const double number = json_node_double(value);
+    if (!json_node_is(value, JSON_IS_NUMBER) || !(number >= 0))
+        return false;
+    *out = number >= 4294967295.0 ? RULES_NO_LIMIT : (uint32_t)number;
+    return (double)*out == number || *out == RULES_NO_LIMIT;
+}
+
+enum { COUNT_MIN, COUNT_MAX };
+
+static mote_status apply_count(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    uint32_t count;
+    if (!read_count(value, &count))
+        return schema_malformed(c, schema, k->name);
+    if (k->detail == COUNT_MIN && shape->min < count)
+        shape->min = count;
+    if (k->detail == COUNT_MAX && shape->max > count)
+        shape->max = count;
+    return MOTE_OK;
+}
+
+mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
+                               const char *name, uint32_t *set)
+{
+    dfa found;
+    for (uint32_t i = 0; i < c->n_patterns; i++)
+        if (str_eq(c->patterns[i].text, pattern)) {
+            *set = c->patterns[i].set;
+            return MOTE_OK;
+        }
+    *set = SCHEMA_NONE;
+    const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
+        return schema_leave_out(c, schema, name, "that is not regular");
+    if ((status == MOTE_E_ARG || status == MOTE_E_UNSUPPORTED) && c->err != NULL)
+        err_prefix(c->err, schema_place_of(c, schema, name).text);
+    TRY(status);
+    TRY(schema_add_set(c, &found, set));
+    if (!grow_for(&c->patterns, c->n_patterns, &c->patterns_room, sizeof *c->patterns))
+        return schema_no_memory(c);
+    c->patterns[c->n_patterns++] = (schema_pattern){pattern, *set};
+    return MOTE_OK;
+}
+
+static mote_status apply_pattern(schema_compiler *c, const json_node *schema,
+                                 const json_node *value, const keyword *k, schema_shape *shape)
+{
+    uint32_t set;
+    if (!json_node_is(value, JSON_IS_STRING))
+        return schema_malformed(c, schema, k->name);
+    TRY(schema_pattern_set(c, schema, json_node_text(value), k->name, &set));
+    return narrow(c, shape, set);
+}
+
+static mote_status apply_format(schema_compiler *c, const json_node *schema, const json_node *value,
+                                const keyword *k, schema_shape *shape)
+{
+    if (!json_node_is(value, JSON_IS_STRING))
+        return schema_malformed(c, schema, k->name);
+    const char *pattern = schema_format_pattern(json_node_text(value));
+    if (pattern == NULL || c->wide) {
+        /* A format is a note to the reader unless it is agreed on; nothing is taken away by one. */
+        if (pattern == NULL && !c->loose)
+            schema_warn(c, schema, k->name, "is not one that is known, and is not held");
+        return MOTE_OK;
+    }
+    uint32_t set;
+    TRY(schema_pattern_set(c, schema, str_of(pattern), k->name, &set));
+    return narrow(c, shape, set);
+}
+
+/* ---- arrays ---- */
+
+static mote_status list_conjs(schema_compiler *c, const json_node *schemas, schema_shape *shape)
+{
+    const uint32_t n = json_node_size(schemas);
+    if (!grow_for(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
+        return schema_no_memory(c);
+    uint32_t at = shape->prefix = c->n_lists;
+    shape->n_prefix = n;
+    c->n_lists += n;
+    for (const json_node *s = json_node_first(schemas); s != NULL; s = json_node_next(s)) {
+        uint32_t conj;
+        TRY(schema_conj_one(c, s, TERM_SCHEMA, &conj));
+        c->lists[at++] = conj;
+    }
+    return MOTE_OK;
+}
+
+static bool is_schema(const json_node *node)
+{
+    return json_node_is(node, JSON_IS_OBJECT) || json_node_is(node, JSON_IS_BOOL);
+}
+
+/* prefixItems and items; before 2020, items as a list and additionalItems. */
+static mote_status items_shape(schema_compiler *c, const json_node *schema, schema_shape *shape)
+{
+    const json_node *prefix = json_node_get(schema, "prefixItems");
+    const json_node *items = json_node_get(schema, "items");
+    if (json_node_is(items, JSON_IS_ARRAY)) {
+        prefix = items;
+        items = json_node_get(schema, "additionalItems");
+    }
+    if (prefix != NULL && !json_node_is(prefix, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "prefixItems");
+    if (items != NULL && !is_schema(items))
+        return schema_malformed(c, schema, "items");
+    if (prefix != NULL)
+        TRY(list_conjs(c, prefix, shape));
+    return schema_conj_one(c, items, TERM_SCHEMA, &shape->rest);
+}
+
+mote_status schema_apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    if (json_node_get(schema, "items") == NULL && json_node_get(schema, "prefixItems") == NULL)
+        return MOTE_OK;
+    schema_shapes said = {0};
+    schema_shape shape;
+    mote_status status = schema_shapes_any(c, &said);
+    if (status == MOTE_OK) {
+        shape = schema_shape_any(SCHEMA_ARRAY);
+        status = items_shape(c, schema, &shape);
+        said.items[SCHEMA_ARRAY] = shape;
+    }
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &said);
+    schema_shapes_fini(&said);
+    return status;
+}
+
+static mote_status apply_unique(schema_compiler *c, const json_node *schema, const json_node *value,
+                                const keyword *k, schema_shape *shape)
+{
+    if (!json_node_is(value, JSON_IS_BOOL))
+        return schema_malformed(c, schema, k->name);
+    shape->unique = shape->unique || json_node_truth(value);
+    return MOTE_OK;
+}
+
+/* ---- objects ---- */
+
+static mote_status check_schemas(schema_compiler *c, const json_node *schema, const json_node *map,
+                                 const char *name)
+{
+    if (map == NULL)
+        return MOTE_OK;
+    if (!json_node_is(map, JSON_IS_OBJECT))
+        return schema_malformed(c, schema, name);
+    for (const json_node *m = json_node_first(map); m != NULL; m = json_node_next(m))
+        if (!is_schema(m))
+            return schema_malformed(c, m, name);
+    return MOTE_OK;
+}
+
+mote_status schema_apply_members(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *properties = json_node_get(schema, "properties");
+    const json_node *patterns = json_node_get(schema, "patternProperties");
+    const json_node *additional = json_node_get(schema, "additionalProperties");
+    if (properties == NULL && patterns == NULL && additional == NULL)
+        return MOTE_OK;
+    TRY(check_schemas(c, schema, properties, "properties"));
+    TRY(check_schemas(c, schema, patterns, "patternProperties"));
+    if (additional != NULL && !is_schema(additional))
+        return schema_malformed(c, schema, "additionalProperties");
+    schema_layer layer = {.properties = properties, .patterns = patterns};
+    TRY(schema_conj_one(c, additional, TERM_SCHEMA, &layer.additional));
+    for (uint32_t i = 0; i < shapes->n; i++)
+        if (shapes->items[i].type == SCHEMA_OBJECT)
+            TRY(schema_add_layer(c, &shapes->items[i], layer));
+    return MOTE_OK;
+}
+
+static mote_status apply_required(schema_compiler *c, const json_node *schema,
+                                  const json_node *value, const keyword *k, schema_shape *shape)
+{
+    if (json_node_is(value, JSON_IS_BOOL))
+        return MOTE_OK; /* draft 3 */
+    if (!json_node_is(value, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, k->name);
+    for (const json_node *name = json_node_first(value); name != NULL;
+         name = json_node_next(name)) {
+        if (!json_node_is(name, JSON_IS_STRING))
+            return schema_malformed(c, schema, k->name);
+        if (!schema_requires(c, shape, json_node_text(name)))
+            TRY(schema_add_name(c, shape, json_node_text(name)));
+    }
+    return MOTE_OK;
+}
+
+/* Strings that satisfy propertyNames, all alternatives together. */
+static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, uint32_t *set)
+{
+    dfa all = {0};
+    for (uint32_t i = 0; i < shapes->n; i++) {
+        if (shapes->items[i].type != SCHEMA_STRING)
+            continue;
+        uint32_t one;
+        mote_status status = schema_text_set(c, &shapes->items[i], &one);
+        if (status == MOTE_OK)
+            status = dfa_apply(&all, DFA_EITHER, &c->sets[one].texts, c->fuel, c->err);
+        if (status != MOTE_OK) {
+            dfa_fini(&all);
+            return status;
+        }
+    }
+    return schema_add_set(c, &all, set);
+}
+
+static mote_status apply_names(schema_compiler *c, const json_node *schema, const json_node *value,
+                               const keyword *k, schema_shape *shape)
+{
+    if (!is_schema(value))
+        return schema_malformed(c, schema, k->name);
+    schema_shapes names = {0};
+    uint32_t set = SCHEMA_NONE;
+    mote_status status = schema_eval(c, value, &names);
+    if (status == MOTE_OK)
+        status = names_set(c, &names, &set);
+    schema_shapes_fini(&names);
+    TRY(status);
+    return schema_both_sets(c, shape->names, set, &shape->names);
+}
+
+static const keyword keywords[] = {
+    {"minimum", SCHEMA_NUMBER, apply_bound, BOUND_MIN},
+    {"exclusiveMinimum", SCHEMA_NUMBER, apply_bound, BOUND_ABOVE},
+    {"maximum", SCHEMA_NUMBER, apply_bound, BOUND_MAX},
+    {"exclusiveMaximum", SCHEMA_NUMBER, apply_bound, BOUND_BELOW},
+    {"multipleOf", SCHEMA_NUMBER, apply_multiple, 0},
+    {"minLength", SCHEMA_STRING, apply_count, COUNT_MIN},
+    {"maxLength", SCHEMA_STRING, apply_count, COUNT_MAX},
+    {"pattern", SCHEMA_STRING, apply_pattern, 0},
+    {"format", SCHEMA_STRING, apply_format, 0},
+    {"minItems", SCHEMA_ARRAY, apply_count, COUNT_MIN},
+    {"maxItems", SCHEMA_ARRAY, apply_count, COUNT_MAX},
+    {"uniqueItems", SCHEMA_ARRAY, apply_unique, 0},
+    {"required", SCHEMA_OBJECT, apply_required, 0},
+    {"propertyNames", SCHEMA_OBJECT, apply_names, 0},
+    {"minProperties", SCHEMA_OBJECT, apply_count, COUNT_MIN},
+    {"maxProperties", SCHEMA_OBJECT, apply_count, COUNT_MAX},
+};
+
+mote_status schema_apply_keywords(schema_compiler *c, const json_node *schema,
+                                  schema_shapes *shapes)
+{
+    for (size_t k = 0; k < sizeof keywords / sizeof *keywords; k++) {
+        const json_node *value = json_node_get(schema, keywords[k].name);
+        for (uint32_t i = 0; value != NULL && i < shapes->n; i++)
+            if (shapes->items[i].type == keywords[k].type)
+                TRY(keywords[k].apply(c, schema, value, &keywords[k], &shapes->items[i]));
+    }
+    return MOTE_OK;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema_not.c - what satisfies one schema and not another: not and oneOf.
+ *
+ * Numbers and strings are sets of texts, so it can always be said. Of arrays and
+ * objects it can be said when they are certainly different anyway, when the
+ * other takes all of them, or when the other speaks only of single members or
+ * of the number of items. Else it is not supported.
+ */
+#include "grammar/schema/schema_int.h"
+
+#include "grammar/rules/grow.h"
+
+enum { LOOK_INTO = 4 }; /* how deep two values are compared */
+
+/* ---- certainly different? ---- */
+
+static mote_status apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                         int depth, bool *out);
+
+/* What lies inside a value is another one: schemas that are open around it make no circle there. */
+static mote_status shapes_inside(schema_compiler *c, uint32_t conj, schema_shapes *out)
+{
+    const uint32_t first = c->first_open;
+    const bool wide = c->wide, loose = c->loose;
+    c->first_open = c->n_open;
+    c->wide = c->loose = true;
+    const mote_status status = schema_shapes_of(c, conj, out);
+    c->wide = wide;
+    c->loose = loose;
+    c->first_open = first;
+    return status;
+}
+
+/* The alternatives of a conjunction, rather too many than too few. They are kept for further
+ * questions: *out is not to be freed. */
+static mote_status loose_shapes(schema_compiler *c, uint32_t conj, schema_shapes *out)
+{
+    *out = (schema_shapes){0};
+    if (!grow_for(&c->loose_shapes, conj, &c->loose_room, sizeof *c->loose_shapes))
+        return schema_no_memory(c);
+    if (c->loose_shapes[conj].items == NULL) {
+        schema_shapes found = {0};
+        const mote_status status = shapes_inside(c, conj, &found);
+        if (status != MOTE_OK) {
+            schema_shapes_fini(&found);
+            return status;
+        }
+        c->loose_shapes[conj] = found;
+    }
+    *out = c->loose_shapes[conj];
+    return MOTE_OK;
+}
+
+static mote_status conjs_apart(schema_compiler *c, uint32_t a, uint32_t b, int depth, bool *out)
+{
+    schema_shapes x, y;
+    *out = true;
+    TRY(loose_shapes(c, a, &x));
+    TRY(loose_shapes(c, b, &y));
+    for (uint32_t i = 0; *out && i < x.n; i++)
+        for (uint32_t k = 0; *out && k < y.n; k++)
+            TRY(apart(c, &x.items[i], &y.items[k], depth - 1, out));
+    return MOTE_OK;
+}
+
+static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                               bool *out)
+{
+    uint32_t x, y;
+    if (a->type == SCHEMA_STRING && a->set == SCHEMA_NONE && b->set == SCHEMA_NONE) {
+        *out = a->max < b->min || b->max < a->min;
+        return MOTE_OK;
+    }
+    TRY(schema_text_set(c, a, &x));
+    TRY(schema_text_set(c, b, &y));
+    dfa both;
+    TRY(dfa_combine(&both, &c->sets[x].texts, DFA_BOTH, &c->sets[y].texts, c->fuel, c->err));
+    *out = dfa_empty(&both);
+    dfa_fini(&both);
+    return MOTE_OK;
+}
+
+static uint32_t item_conj(const schema_compiler *c, const schema_shape *shape, uint32_t i)
+{
+    return i < shape->n_prefix ? c->lists[shape->prefix + i] : shape->rest;
+}
+
+static mote_status arrays_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                int depth, bool *out)
+{
+    const uint32_t both = a->min > b->min ? a->min : b->min;
+    *out = a->max < b->min || b->max < a->min;
+    for (uint32_t i = 0; i < both && i < 16 && !*out && depth > 0; i++)
+        TRY(conjs_apart(c, item_conj(c, a, i), item_conj(c, b, i), depth, out));
+    return MOTE_OK;
+}
+
+/* A member that both must have, with values that are apart; or that one must have and the other
+ * must not. */
+static mote_status objects_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                 int depth, bool *out)
+{
+    *out = a->max < b->min || b->max < a->min;
+    for (uint32_t i = a->required; i != SCHEMA_NONE && !*out && depth > 0; i = c->names[i].next) {
+        uint32_t x, y;
+        TRY(schema_member_conj(c, a, c->names[i].text, &x));
+        TRY(schema_member_conj(c, b, c->names[i].text, &y));
+        if (y == CONJ_NEVER)
+            *out = true;
+        else if (schema_requires(c, b, c->names[i].text))
+            TRY(conjs_apart(c, x, y, depth, out));
+    }
+    for (uint32_t i = b->required; i != SCHEMA_NONE && !*out && depth > 0; i = c->names[i].next) {
+        uint32_t x;
+        TRY(schema_member_conj(c, a, c->names[i].text, &x));
+        *out = x == CONJ_NEVER;
+    }
+    return MOTE_OK;
+}
+
+static mote_status apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                         int depth, bool *out)
+{
+    *out = a->type != b->type;
+    if (*out)
+        return MOTE_OK;
+    switch (a->type) {
+    case SCHEMA_NULL: return MOTE_OK;
+    case SCHEMA_BOOL:
+        *out = !(a->is_true && b->is_true) && !(a->is_false && b->is_false);
+        return MOTE_OK;
+    case SCHEMA_ARRAY: return arrays_apart(c, a, b, depth, out);
+    case SCHEMA_OBJECT: return objects_apart(c, a, b, depth, out);
+    default: return texts_apart(c, a, b, out);
+    }
+}
+
+/* ---- taking away ---- */
+
+/* What is left of a number or string. */
+static mote_status text_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                schema_shapes *out)
+{
+    uint32_t x, y;
+    schema_shape left = *a;
+    const bool wide = c->wide;
+    c->wide = false;
+    TRY(schema_text_set(c, a, &x));
+    c->wide = true;
+    TRY(schema_text_set(c, b, &y));
+    c->wide = wide;
+    dfa set;
+    TRY(dfa_combine(&set, &c->sets[x].texts, DFA_BUT_NOT, &c->sets[y].texts, c->fuel, c->err));
+    const bool empty = dfa_empty(&set);
+    TRY(schema_add_set(c, &set, &left.set));
+    left.min = 0;
+    left.max = RULES_NO_LIMIT;
+    return empty ? MOTE_OK : schema_shapes_add(c, out, &left);
+}
+
+/* a with another range for its number of items or members, if that is one. */
+static mote_status with_range(schema_compiler *c, const schema_shape *a, uint32_t min, uint32_t max,
+                              schema_shapes *out)
+{
+    schema_shape left = *a;
+    left.min = a->min > min ? a->min : min;
+    left.max = a->max < max ? a->max : max;
+    return left.min <= left.max ? schema_shapes_add(c, out, &left) : MOTE_OK;
+}
+
+static mote_status outside_range(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                 schema_shapes *out)
+{
+    if (b->min > 0)
+        TRY(with_range(c, a, 0, b->min - 1, out));
+    if (b->max != RULES_NO_LIMIT)
+        TRY(with_range(c, a, b->max + 1, RULES_NO_LIMIT, out));
+    return MOTE_OK;
+}
+
+/* Objects that miss a member b requires, or have one that b would not take. Only for a b that
+ * says nothing else. */
+static mote_status object_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                  schema_shapes *out, bool *possible)
+{
+    *possible = b->names == SCHEMA_NONE && b->min == 0 && b->max == RULES_NO_LIMIT;
+    for (uint32_t i = b->layers; i != SCHEMA_NONE; i = c->layers[i].next)
+        *possible = *possible && c->layers[i].patterns == NULL && !c->layers[i].constant &&
+                    c->layers[i].additional == CONJ_ANY && c->layers[i].absent.p == NULL &&
+                    c->layers[i].negated.p == NULL;
+    if (!*possible)
+        return MOTE_OK;
+    for (uint32_t i = b->required; i != SCHEMA_NONE; i = c->names[i].next) {
+        schema_shape left = *a;
+        TRY(schema_add_layer(c, &left,
+                             (schema_layer){.additional = CONJ_ANY, .absent = c->names[i].text}));
+        if (!schema_requires(c, a, c->names[i].text))
+            TRY(schema_shapes_add(c, out, &left));
+    }
+    for (uint32_t i = b->layers; i != SCHEMA_NONE; i = c->layers[i].next)
+        for (const json_node *p = json_node_first(c->layers[i].properties); p != NULL;
+             p = json_node_next(p)) {
+            schema_shape left = *a;
+            const schema_layer layer = {
+                .additional = CONJ_ANY, .negated = json_node_name(p), .negated_by = p};
+            TRY(schema_add_layer(c, &left, layer));
+            if (!schema_requires(c, a, layer.negated))
+                TRY(schema_add_name(c, &left, layer.negated));
+            TRY(schema_shapes_add(c, out, &left));
+        }
+    return MOTE_OK;
+}
+
+static bool says_only_length(const schema_shape *b)
+{
+    return b->n_prefix == 0 && b->rest == CONJ_ANY && !b->unique;
+}
+
+/* Adds to out what is left of a without b, which is of the same type. */
+static mote_status shape_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                 schema_shapes *out, bool *possible)
+{
+    schema_shape left = *a;
+    *possible = true;
+    switch (a->type) {
+    case SCHEMA_NULL: return MOTE_OK;
+    case SCHEMA_BOOL:
+        left.is_true = a->is_true && !b->is_true;
+        left.is_false = a->is_false && !b->is_false;
+        return left.is_true || left.is_false ? schema_shapes_add(c, out, &left) : MOTE_OK;
+    case SCHEMA_ARRAY:
+        *possible = says_only_length(b);
+        return *possible ? outside_range(c, a, b, out) : MOTE_OK;
+    case SCHEMA_OBJECT: return object_without(c, a, b, out, possible);
+    default: return text_without(c, a, b, out);
+    }
+}
+
+static mote_status take_away(schema_compiler *c, const schema_shapes *a, const schema_shape *b,
+                             schema_shapes *out, bool *possible)
+{
+    *possible = true;
+    for (uint32_t i = 0; i < a->n && *possible; i++) {
+        bool different;
+        const bool wide = c->wide, loose = c->loose;
+        c->wide = c->loose = true;
+        const mote_status status = apart(c, &a->items[i], b, LOOK_INTO, &different);
+        c->wide = wide;
+        c->loose = loose;
+        TRY(status);
+        if (different)
+            TRY(schema_shapes_add(c, out, &a->items[i]));
+        else
+            TRY(shape_without(c, &a->items[i], b, out, possible));
+    }
+    return MOTE_OK;
+}
+
+mote_status schema_shapes_without(schema_compiler *c, schema_shapes *a, const schema_shapes *b,
+                                  const json_node *schema, const char *keyword)
+{
+    for (uint32_t k = 0; k < b->n; k++) {
+        schema_shapes out = {0};
+        bool possible;
+        mote_status status = take_away(c, a, &b->items[k], &out, &possible);
+        if (status == MOTE_OK && !possible)
+            status = schema_unsupported(c, schema, keyword,
+                                        "that would have to tell such arrays or objects apart");
+        if (status != MOTE_OK) {
+            schema_shapes_fini(&out);
+            return status;
+        }
+        schema_shapes_fini(a);
+        *a = out;
+    }
+    return MOTE_OK;
+}

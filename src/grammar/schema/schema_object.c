@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema_object.c - objects: named members in their order, then all others.
+ *
+ * A member that is not required may be left out. The states are a few chains as
+ * long as the list of names: nothing written yet, something written, a comma
+ * written and a member owed. Where the number of members is limited, each chain
+ * exists once per count.
+ *
+ * A name can be written twice, which no finite automaton can prevent for names
+ * that are not listed. So of those only one counts towards a minimum, while all
+ * count towards a maximum.
+ */
+#include "grammar/schema/schema_int.h"
+
+#include "grammar/rules/grow.h"
+#include "grammar/rules/json_rules.h"
+
+enum { MAX_CELLS = 20000, MAX_REGIONS = 256 };
+
+/* ---- which schemas a member has to satisfy ---- */
+
+bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name)
+{
+    for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
+        if (str_eq(c->names[i].text, name))
+            return true;
+    return false;
+}
+
+/* The names a pattern of patternProperties takes; SCHEMA_NONE: it is left out. */
+static mote_status names_of_pattern(schema_compiler *c, const json_node *pattern, uint32_t *set)
+{
+    return schema_pattern_set(c, pattern, json_node_name(pattern), "patternProperties", set);
+}
+
+static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node *schema,
+                            term_kind kind)
+{
+    uint32_t one;
+    TRY(schema_conj_one(c, schema, kind, &one));
+    return schema_conj_both(c, *conj, one, conj);
+}
+
+static mote_status layer_member(schema_compiler *c, const schema_layer *layer, str name,
+                                uint32_t *conj)
+{
+    if (layer->absent.p != NULL && str_eq(layer->absent, name)) {
+        *conj = CONJ_NEVER;
+        return MOTE_OK;
+    }
+    if (layer->negated.p != NULL && str_eq(layer->negated, name))
+        return add_conj(c, conj, layer->negated_by, TERM_NOT);
+    const json_node *own = json_node_member(layer->properties, name);
+    bool named = own != NULL;
+    if (named)
+        TRY(add_conj(c, conj, own, layer->constant ? TERM_CONST : TERM_SCHEMA));
+    for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
+        uint32_t set;
+        TRY(names_of_pattern(c, p, &set));
+        if (set == SCHEMA_NONE || !dfa_has(&c->sets[set].texts, name))
+            continue;
+        named = true;
+        TRY(add_conj(c, conj, p, TERM_SCHEMA));
+    }
+    return named ? MOTE_OK : schema_conj_both(c, *conj, layer->additional, conj);
+}
+
+mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
+                               uint32_t *conj)
+{
+    *conj = CONJ_ANY;
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE && *conj != CONJ_NEVER;
+         i = c->layers[i].next) {
+        const schema_layer layer = c->layers[i];
+        TRY(layer_member(c, &layer, name, conj));
+    }
+    if (shape->names != SCHEMA_NONE && !dfa_has(&c->sets[shape->names].texts, name))
+        *conj = CONJ_NEVER;
+    return MOTE_OK;
+}
+
+/* ---- names that are not listed ---- */
+
+/* Names that are treated alike, and what their values have to satisfy. */
+typedef struct region {
+    uint32_t set; /* of names */
+    uint32_t conj;
+    bool named; /* a pattern of the layer at hand took them */
+} region;
+
+typedef struct member {
+    str name;
+    uint32_t rule; /* the name, a colon and the value */
+    bool required;
+} member;
+
+typedef struct object {
+    schema_compiler *c;
+    const schema_shape *shape;
+    member *members;
+    uint32_t n;
+    region *regions;
+    uint32_t n_regions, regions_room;
+    uint32_t other; /* rule of a member that is not listed, or RULES_NONE */
+} object;
+
+/* Cuts a region in two by a set: what is in it stays, what is not becomes a new one. */
+static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj)
+{
+    schema_compiler *c = o->c;
+    dfa inside, outside;
+    uint32_t in, out;
+    TRY(dfa_combine(&inside, &c->sets[o->regions[i].set].texts, DFA_BOTH, &c->sets[set].texts,
+                    c->fuel, c->err));
+    const bool taken = !dfa_empty(&inside);
+    TRY(schema_add_set(c, &inside, &in));
+    if (!taken)
+        return MOTE_OK;
+    TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_BUT_NOT, &c->sets[set].texts,
+                    c->fuel, c->err));
+    const bool rest = !dfa_empty(&outside);
+    TRY(schema_add_set(c, &outside, &out));
+    if (rest && o->n_regions == MAX_REGIONS)
+        return err_set(c->err, MOTE_E_ARG,
+                       "the patterns of patternProperties overlap in more than "
+                       "%d ways",
+                       MAX_REGIONS);
+    if (rest) {
+        if (!grow_for(&o->regions, o->n_regions, &o->regions_room, sizeof *o->regions))
+            return schema_no_memory(c);
+        o->regions[o->n_regions] = o->regions[i];
+        o->regions[o->n_regions++].set = out;
+    }
+    o->regions[i].set = in;
+    o->regions[i].named = true;
+    return schema_conj_both(c, o->regions[i].conj, conj, &o->regions[i].conj);
+}
+
+static mote_status cut_by_layer(object *o, const schema_layer *layer)
+{
+    schema_compiler *c = o->c;
+    for (uint32_t i = 0; i < o->n_regions; i++)
+        o->regions[i].named = false;
+    for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
+        uint32_t set, conj;
+        TRY(names_of_pattern(c, p, &set));
+        TRY(schema_conj_one(c, p, TERM_SCHEMA, &conj));
+        const uint32_t n = o->n_regions;
+        for (uint32_t i = 0; i < n && set != SCHEMA_NONE; i++)
+            TRY(cut_region(o, i, set, conj));
+    }
+    for (uint32_t i = 0; i < o->n_regions; i++)
+        if (!o->regions[i].named)
+            TRY(schema_conj_both(c, o->regions[i].conj, layer->additional, &o->regions[i].conj));
+    return MOTE_OK;
+}
+
+/* All names but the listed ones. */
+static mote_status other_names(object *o, uint32_t *set)
+{
+    schema_compiler *c = o->c;
+    str *words = mem_new((size_t)o->n + 1, sizeof *words);
+    if (words == NULL)
+        return schema_no_memory(c);
+    for (uint32_t i = 0; i < o->n; i++)
+        words[i] = o->members[i].name;
+    dfa listed, all;
+    mote_status status = dfa_words(&listed, words, o->n, c->fuel, c->err);
+    mem_free(words);
+    TRY(status);
+    status = dfa_length(&all, 0, RULES_NO_LIMIT, c->fuel, c->err);
+    if (status == MOTE_OK)
+        status = dfa_apply(&all, DFA_BUT_NOT, &listed, c->fuel, c->err);
+    dfa_fini(&listed);
+    if (status != MOTE_OK) {
+        dfa_fini(&all);
+        return status;
+    }
+    TRY(schema_add_set(c, &all, set));
+    return schema_both_sets(c, *set, o->shape->names, set);
+}
+
+/* ---- members as rules ---- */
+
+static mote_status put_value(schema_compiler *c, uint32_t from, uint32_t conj, uint32_t rule)
+{
+    uint32_t value;
+    TRY(schema_rule(c, conj, &value));
+    rules_call(c->r, json_rules_open(c->r, from, ':'), value, rules_end_of(c->r, rule));
+    return MOTE_OK;
+}
+
+static mote_status put_region(object *o, const region *x)
+{
+    schema_compiler *c = o->c;
+    if (x->conj == CONJ_NEVER || dfa_empty(&c->sets[x->set].texts))
+        return MOTE_OK;
+    if (o->other == RULES_NONE)
+        o->other = rules_add(c->r);
+    const uint32_t open = rules_state(c->r), close = rules_state(c->r), behind = rules_state(c->r);
+    rules_read(c->r, rules_start_of(c->r, o->other), '"', '"', open);
+    TRY(dfa_put_json(c->r, &c->sets[x->set].texts, open, close, c->err));
+    rules_read(c->r, close, '"', '"', behind);
+    return put_value(c, behind, x->conj, o->other);
+}
+
+static mote_status find_others(object *o)
+{
+    schema_compiler *c = o->c;
+    o->other = RULES_NONE;
+    if (!grow_for(&o->regions, 0, &o->regions_room, sizeof *o->regions))
+        return schema_no_memory(c);
+    o->n_regions = 1;
+    o->regions[0] = (region){.conj = CONJ_ANY};
+    TRY(other_names(o, &o->regions[0].set));
+    for (uint32_t i = o->shape->layers; i != SCHEMA_NONE; i = c->layers[i].next) {
+        const schema_layer layer = c->layers[i];
+        TRY(cut_by_layer(o, &layer));
+    }
+    for (uint32_t i = 0; i < o->n_regions; i++)
+        TRY(put_region(o, &o->regions[i]));
+    return MOTE_OK;
+}
+
+static mote_status put_member(object *o, member *m)
+{
+    schema_compiler *c = o->c;
+    uint32_t conj;
+    TRY(schema_member_conj(c, o->shape, m->name, &conj));
+    m->rule = rules_add(c->r);
+    if (conj == CONJ_NEVER)
+        return MOTE_OK; /* a rule without a way through */
+    strbuf quoted = {0};
+    json_put_string(&quoted, m->name);
+    mote_status status = strbuf_check(&quoted, c->err);
+    const uint32_t behind =
+        rules_literal(c->r, rules_start_of(c->r, m->rule), strbuf_view(&quoted));
+    strbuf_fini(&quoted);
+    TRY(status);
+    return put_value(c, behind, conj, m->rule);
+}
+
+static mote_status add_name(schema_compiler *c, schema_names *names, str name)
+{
+    for (uint32_t i = 0; i < names->n; i++)
+        if (str_eq(names->items[i], name))
+            return MOTE_OK;
+    if (!grow_for(&names->items, names->n, &names->room, sizeof *names->items))
+        return schema_no_memory(c);
+    names->items[names->n++] = name;
+    return MOTE_OK;
+}
+
+static mote_status layer_names(schema_compiler *c, const schema_layer *layer, schema_names *names)
+{
+    for (const json_node *p = json_node_first(layer->properties); p != NULL; p = json_node_next(p))
+        TRY(add_name(c, names, json_node_name(p)));
+    if (layer->absent.p != NULL)
+        TRY(add_name(c, names, layer->absent));
+    if (layer->negated.p != NULL)
+        TRY(add_name(c, names, layer->negated));
+    return MOTE_OK;
+}
+
+/* Lists are held latest first; names come in the order of the text, those that are only required
+ * last. */
+mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, schema_names *names)
+{
+    uint32_t order[SCHEMA_MAX_LAYERS], n = 0;
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE && n < SCHEMA_MAX_LAYERS;
+         i = c->layers[i].next)
+        order[n++] = i;
+    while (n-- > 0) {
+        const schema_layer layer = c->layers[order[n]];
+        TRY(layer_names(c, &layer, names));
+    }
+    const uint32_t named = names->n;
+    for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
+        TRY(add_name(c, names, c->names[i].text));
+    for (uint32_t i = named, k = names->n; i + 1 < k; i++) {
+        const str swap = names->items[--k];
+        names->items[k] = names->items[i];
+        names->items[i] = swap;
+    }
+    return MOTE_OK;
+}
+
+static mote_status list_members(object *o)
+{
+    schema_names names = {0};
+    mote_status status = schema_member_names(o->c, o->shape, &names);
+    if (status == MOTE_OK) {
+        o->members = mem_new((size_t)names.n + 1, sizeof *o->members);
+        status = o->members == NULL ? schema_no_memory(o->c) : MOTE_OK;
+    }
+    for (uint32_t i = 0; status == MOTE_OK && i < names.n; i++) {
+        o->members[i] = (member){.name = names.items[i],
+                                 .required = schema_requires(o->c, o->shape, names.items[i])};
+        o->n++;
+        status = put_member(o, &o->members[i]);
+    }
+    mem_free(names.items);
+    return status;
+}
+
+/* ---- the chains ---- */
+
+/* States by place among the members and by count. */
+typedef struct chains {
+    object *o;
+    uint32_t n, cap;   /* members; counts 0 to cap are told apart, more are cap */
+    uint32_t *written; /* [n + 1][cap + 1]: something written */
+    uint32_t *owed;    /* [n + 1][cap + 1]: a comma written, a member to come */
+    uint32_t from, to;
+} chains;
+
+static uint32_t cell(const chains *x, uint32_t i, uint32_t count)
+{
+    return i * (x->cap + 1) + count;
+}
+
+static uint32_t counted(const chains *x, uint32_t count)
+{
+    return count + 1 < x->cap ? count + 1 : x->cap;
+}
+
+/* May another member come when there are `count`? */
+static bool has_room(const chains *x, uint32_t count)
+{
+    return count < x->o->shape->max;
+}
+
+/* The first state behind the last required member from i on: where the object may close. */
+static uint32_t last_required(const object *o)
+{
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < o->n; i++)
+        if (o->members[i].required)
+            last = i + 1;
+    return last;
+}
+
+static void put_named(chains *x, uint32_t i, uint32_t count)
+{
+    rules *r = x->o->c->r;
+    const member *m = &x->o->members[i];
+    const uint32_t owed = x->owed[cell(x, i, count)];
+    if (has_room(x, count))
+        rules_call(r, owed, m->rule, x->written[cell(x, i + 1, counted(x, count))]);
+    if (!m->required)
+        rules_skip(r, owed, x->owed[cell(x, i + 1, count)]);
+}
+
+/* Members that are not listed, behind all others. `named` of those stand before. */
+static void put_others(chains *x, uint32_t owed, uint32_t named)
+{
+    object *o = x->o;
+    rules *r = o->c->r;
+    const uint32_t max = o->shape->max;
+    if (o->other == RULES_NONE || named >= max || named + 1 < o->shape->min)
+        return;
+    const uint32_t first = rules_state(r), behind = rules_state(r), further = rules_add(r);
+    rules_call(r, owed, o->other, first);
+    rules_call(r, json_rules_open(r, rules_start_of(r, further), ','), o->other,
+               rules_end_of(r, further));
+    rules_loop(r, first, further, 0, max == RULES_NO_LIMIT ? max : max - named - 1, behind);
+    json_rules_close(r, behind, '}', x->to);
+}
+
+static void put_chains(chains *x)
+{
+    object *o = x->o;
+    rules *r = o->c->r;
+    const uint32_t cells = (x->n + 1) * (x->cap + 1), closable = last_required(o);
+    for (uint32_t i = 0; i < cells && rules_ok(r); i++) {
+        x->written[i] = rules_state(r);
+        x->owed[i] = rules_state(r);
+    }
+    /* Nothing written: as if a comma were owed nothing, but it may close. */
+    const uint32_t open = json_rules_open(r, x->from, '{');
+    rules_skip(r, open, x->owed[cell(x, 0, 0)]);
+    if (closable == 0 && o->shape->min == 0)
+        rules_read(r, open, '}', '}', x->to);
+    for (uint32_t count = 0; count <= x->cap && rules_ok(r); count++) {
+        for (uint32_t i = 0; i < x->n; i++)
+            put_named(x, i, count);
+        put_others(x, x->owed[cell(x, x->n, count)], count);
+        for (uint32_t i = 0; i <= x->n; i++) {
+            const uint32_t at = x->written[cell(x, i, count)];
+            if (has_room(x, count))
+                rules_skip(r, json_rules_open(r, at, ','), x->owed[cell(x, i, count)]);
+            if (i >= closable && count >= o->shape->min)
+                json_rules_close(r, at, '}', x->to);
+        }
+    }
+}
+
+static mote_status put_members(object *o, uint32_t from, uint32_t to)
+{
+    const schema_shape *shape = o->shape;
+    chains x = {.o = o, .n = o->n, .from = from, .to = to};
+    const uint32_t most = o->n + 1;
+    /* Counts are told apart up to the larger limit. */
+    const uint32_t limit = shape->max == RULES_NO_LIMIT ? shape->min : shape->max;
+    x.cap = limit < most ? limit : most;
+    if ((uint64_t)(o->n + 1) * (x.cap + 1) > MAX_CELLS)
+        return schema_unsupported(o->c, o->c->where, "minProperties and maxProperties",
+                                  "with so many properties");
+    const size_t cells = (size_t)(x.n + 1) * (x.cap + 1);
+    x.written = mem_new(cells, sizeof *x.written);
+    x.owed = mem_new(cells, sizeof *x.owed);
+    const bool ok = x.written != NULL && x.owed != NULL;
+    if (ok)
+        put_chains(&x);
+    mem_free(x.written);
+    mem_free(x.owed);
+    return ok ? MOTE_OK : schema_no_memory(o->c);
+}
+
+/* More members than are listed, and one other, are required: that they differ cannot be held. */
+static mote_status check_minimum(object *o, schema_shape *shape)
+{
+    if (shape->min <= o->n + 1 || o->other == RULES_NONE)
+        return MOTE_OK;
+    TRY(schema_leave_out(o->c, o->c->where, "minProperties",
+                         "above the number of listed properties"));
+    shape->min = o->n + 1;
+    return MOTE_OK;
+}
+
+mote_status schema_put_object(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                              uint32_t to)
+{
+    schema_shape own = *shape;
+    if (own.layers == SCHEMA_NONE && own.required == SCHEMA_NONE && own.names == SCHEMA_NONE &&
+        own.min == 0 && own.max == RULES_NO_LIMIT) {
+        rules_call(c->r, from, json_rules_any_object(c->r), to);
+        return MOTE_OK;
+    }
+    object o = {.c = c, .shape = &own};
+    mote_status status = list_members(&o);
+    if (status == MOTE_OK)
+        status = find_others(&o);
+    if (status == MOTE_OK)
+        status = check_minimum(&o, &own);
+    if (status == MOTE_OK)
+        status = put_members(&o, from, to);
+    mem_free(o.members);
+    mem_free(o.regions);
+    return status;
+}

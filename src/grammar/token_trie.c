@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * token_trie.c - builds the tree of tokens.
+ *
+ * The tokens are sorted by their bytes. A branch of the tree is then a stretch of
+ * them, and its children are the stretches of equal next bytes inside it.
+ */
+#include "grammar/token_trie.h"
+
+#include "grammar/rules/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static mote_status no_memory(mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY, "no memory for the index of the vocabulary");
+}
+
+/* ---- text ---- */
+
+/* How far a character has come: the continuation bytes it still wants, and the
+ * limits of the next. */
+typedef struct utf8_state {
+    uint8_t wants, low, high;
+} utf8_state;
+
+static bool utf8_next(utf8_state *s, uint8_t byte)
+{
+    if (s->wants > 0) {
+        const bool good = byte >= s->low && byte <= s->high;
+        *s = (utf8_state){(uint8_t)(s->wants - 1), 0x80, 0xBF};
+        return good;
+    }
+    if (byte < 0xC2 || byte > 0xF4)
+        return byte < 0x80;
+    *s = (utf8_state){byte < 0xE0   ? 1
+                      : byte < 0xF0 ? 2
+                                    : 3,
+                      byte == 0xE0   ? 0xA0
+                      : byte == 0xF0 ? 0x90
+                                     : 0x80,
+                      byte == 0xED   ? 0x9F
+                      : byte == 0xF4 ? 0x8F
+                                     : 0xBF};
+    return true;
+}
+
+static token_trie_tree tree_of(str bytes)
+{
+    token_trie_tree tree = TRIE_SMALL_LETTERS;
+    utf8_state state = {0};
+    for (size_t i = 0; i < bytes.n; i++) {
+        const uint8_t byte = (uint8_t)bytes.p[i], letter = byte | 32;
+        if (byte < 0x20 || byte == '"' || byte == '\\' || !utf8_next(&state, byte))
+            return TRIE_REST;
+        if (byte >= 'a' && byte <= 'z')
+            continue;
+        const bool other = (letter >= 'a' && letter <= 'z') || (byte >= '0' && byte <= '9');
+        if (tree != TRIE_PLAIN)
+            tree = other ? TRIE_ALPHANUMERIC : TRIE_PLAIN;
+    }
+    return state.wants == 0 ? tree : TRIE_REST;
+}
+
+/* ---- sorting ---- */
+
+/* A token with its first bytes, so that most comparisons need no others. */
+typedef struct sort_key {
+    uint64_t head;
+    uint32_t token;
+    uint32_t tree;
+} sort_key;
+
+static str bytes_of(const token_trie *v, uint32_t token)
+{
+    return v->texts[token];
+}
+
+static uint64_t head_of(str bytes)
+{
+    uint64_t head = 0;
+    for (size_t i = 0; i < 8; i++)
+        head = head << 8 | (i < bytes.n ? (unsigned char)bytes.p[i] : 0);
+    return head;
+}
+
+static bool before(const token_trie *v, const sort_key *a, const sort_key *b)
+{
+    if (a->tree != b->tree)
+        return a->tree < b->tree;
+    if (a->head != b->head)
+        return a->head < b->head;
+    const str x = bytes_of(v, a->token), y = bytes_of(v, b->token);
+    const int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
+    if (order != 0)
+        return order < 0;
+    return x.n != y.n ? x.n < y.n : a->token < b->token;
+}
+
+/* Merges from runs of one upwards; returns whichever of the two arrays holds the result. */
+static sort_key *sort(const token_trie *v, sort_key *from, sort_key *to, size_t n)
+{
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t first = 0; first < n; first += 2 * width) {
+            const size_t middle = first + width < n ? first + width : n;
+            const size_t end = middle + width < n ? middle + width : n;
+            size_t a = first, b = middle;
+            for (size_t i = first; i < end; i++)
+                to[i] = b == end || (a < middle && !before(v, &from[b], &from[a])) ? from[a++]
+                                                                                   : from[b++];
+        }
+        sort_key *swap = from;
+        from = to;
+        to = swap;
+    }
+    return from;
+}
+
+static mote_status gather(token_trie *v, sort_key **out, mote_error *err)
+{
+    sort_key *keys = mem_new(v->source.n, sizeof *keys);
+    sort_key *spare = mem_new(v->source.n, sizeof *spare);
+    v->order = mem_new(v->source.n, sizeof *v->order);
+    v->ends = mem_new(v->source.n, sizeof *v->ends);
+    v->tree_bits = mem_new((size_t)TRIE_TREES * v->words, sizeof *v->tree_bits);
+    v->texts = mem_new(v->source.n, sizeof *v->texts);
+    *out = NULL;
+    if (keys == NULL || spare == NULL || v->order == NULL || v->ends == NULL ||
+        v->tree_bits == NULL || v->texts == NULL) {
+        mem_free(keys);
+        mem_free(spare);
+        return no_memory(err);
+    }
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < v->source.n; id++) {
+        const token_trie_kind kind = v->source.kind(v->source.ctx, id);
+        if (kind == TRIE_END)
+            v->ends[v->n_ends++] = id;
+        const str bytes = kind == TRIE_TEXT ? v->source.bytes(v->source.ctx, id) : (str){NULL, 0};
+        v->texts[id] = bytes;
+        if (bytes.n == 0 || bytes.n > TRIE_MAX_BYTES)
+            continue;
+        const token_trie_tree tree = tree_of(bytes);
+        keys[n++] = (sort_key){head_of(bytes), id, tree};
+        v->tree[tree].n++;
+        token_trie_allow(v->tree_bits + (size_t)tree * v->words, id);
+        if (bytes.n > v->longest)
+            v->longest = (uint32_t)bytes.n;
+    }
+    v->n_text = n;
+    *out = sort(v, keys, spare, n);
+    mem_free(*out == keys ? spare : keys);
+    return MOTE_OK;
+}
+
+/* ---- the tree ---- */
+
+/* Tokens of one branch: those of `order` from first to end, which share `depth` bytes. */
+typedef struct branch {
+    uint32_t node, first, end, depth;
+} branch;
+
+typedef struct branches {
+    branch *items;
+    uint32_t n, room;
+} branches;
+
+/* The tokens from `first` on that have the same next byte. */
+static uint32_t same_byte_until(const token_trie *v, const branch *b, uint32_t first, uint8_t byte)
+{
+    uint32_t low = first, high = b->end; /* the next byte ascends */
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if ((uint8_t)bytes_of(v, v->order[middle]).p[b->depth] > byte)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* One child: a token that ends with its byte, or a branch to look at later, or both. */
+static bool add_child(token_trie *v, branches *todo, const branch *b, uint32_t first, uint32_t end)
+{
+    const str bytes = bytes_of(v, v->order[first]);
+    const bool ends = bytes.n == (size_t)b->depth + 1;
+    if (!grow_for(&v->nodes, v->n_nodes, &v->nodes_room, sizeof *v->nodes))
+        return false;
+    const uint32_t node = v->n_nodes++;
+    v->nodes[node] = (token_trie_node){.token = ends ? v->order[first] : TRIE_NO_TOKEN,
+                                       .byte = (uint8_t)bytes.p[b->depth]};
+    v->nodes[b->node].n++;
+    if (first + ends == end)
+        return true;
+    if (!grow_for(&todo->items, todo->n, &todo->room, sizeof *todo->items))
+        return false;
+    todo->items[todo->n++] = (branch){node, first + ends, end, b->depth + 1};
+    return true;
+}
+
+/* All children of a branch, side by side. Tokens of equal bytes become nodes of their own, the
+ * last of which has the children. */
+static bool add_children(token_trie *v, branches *todo, const branch *b)
+{
+    v->nodes[b->node].child = v->n_nodes;
+    for (uint32_t first = b->first; first < b->end;) {
+        const uint8_t byte = (uint8_t)bytes_of(v, v->order[first]).p[b->depth];
+        const uint32_t end = same_byte_until(v, b, first, byte);
+        while (first + 1 < end && bytes_of(v, v->order[first + 1]).n == (size_t)b->depth + 1) {
+            if (!add_child(v, todo, b, first, first + 1))
+                return false;
+            first++;
+        }
+        if (!add_child(v, todo, b, first, end))
+            return false;
+        first = end;
+    }
+    return true;
+}
+
+/* Branch by branch, the latest found first, so that what hangs together lies together. */
+static mote_status plant(token_trie *v, branches *todo, mote_error *err)
+{
+    for (int i = 0; i < TRIE_TREES; i++) {
+        token_trie_summary *tree = &v->tree[i];
+        if (!grow_for(&v->nodes, v->n_nodes, &v->nodes_room, sizeof *v->nodes) ||
+            !grow_for(&todo->items, todo->n, &todo->room, sizeof *todo->items))
+            return no_memory(err);
+        tree->first = i > 0 ? tree[-1].first + tree[-1].n : 0;
+        tree->node = v->n_nodes++;
+        v->nodes[tree->node] = (token_trie_node){.token = TRIE_NO_TOKEN};
+        todo->items[todo->n++] = (branch){tree->node, tree->first, tree->first + tree->n, 0};
+    }
+    while (todo->n > 0) {
+        const branch b = todo->items[--todo->n];
+        if (!add_children(v, todo, &b))
+            return no_memory(err);
+        if (b.end - b.first >= TRIE_BULK && b.depth > 0) {
+            if (!grow_for(&v->summaries, v->n_summaries, &v->summaries_room, sizeof *v->summaries))
+                return no_memory(err);
+            v->summaries[v->n_summaries++] = (token_trie_summary){
+                .node = b.node, .first = b.first, .n = b.end - b.first, .depth = b.depth};
+            v->nodes[b.node].bulk = true;
+        }
+    }
+    token_trie_node *exact = mem_resize(v->nodes, v->nodes_room, v->n_nodes, sizeof *v->nodes);
+    if (exact != NULL) {
+        v->nodes = exact;
+        v->nodes_room = v->n_nodes;
+    }
+    return MOTE_OK;
+}
+
+/* ---- summaries ---- */
+
+/* Reads what follows a node in each token of its branch. */
+static void summarise(const token_trie *v, token_trie_summary *s)
+{
+    const size_t from = s->depth;
+    s->whole = true;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const str bytes = bytes_of(v, v->order[s->first + i]);
+        utf8_state state = {0};
+        bool good = true;
+        for (size_t k = from; k < bytes.n; k++) {
+            const uint8_t byte = (uint8_t)bytes.p[k];
+            good = good && utf8_next(&state, byte);
+            if (byte < 0x80)
+                s->ascii[byte / 64] |= UINT64_C(1) << byte % 64;
+            else
+                s->multi = true;
+            if (byte == 0xE2 && k + 1 < bytes.n && (uint8_t)bytes.p[k + 1] == 0x80)
+                s->punctuation = true;
+        }
+        s->whole = s->whole && good && state.wants == 0;
+    }
+}
+
+static int by_node(const void *a, const void *b)
+{
+    const token_trie_summary *x = a, *y = b;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+const token_trie_summary *token_trie_summary_of(const token_trie *v, uint32_t node)
+{
+    uint32_t low = 0, high = v->n_summaries;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (v->summaries[middle].node <= node)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &v->summaries[low];
+}
+
+/* ---- all of it ---- */
+
+static mote_status build(token_trie *v, mote_error *err)
+{
+    sort_key *sorted;
+    TRY(gather(v, &sorted, err));
+    for (uint32_t i = 0; i < v->n_text; i++)
+        v->order[i] = sorted[i].token;
+    mem_free(sorted);
+    branches todo = {0};
+    const mote_status status = plant(v, &todo, err);
+    mem_free(todo.items);
+    TRY(status);
+    if (v->n_summaries > 0)
+        qsort(v->summaries, v->n_summaries, sizeof *v->summaries, by_node);
+    for (uint32_t i = 0; i < v->n_summaries; i++)
+        summarise(v, &v->summaries[i]);
+    for (int i = 0; i < TRIE_TREES; i++)
+        summarise(v, &v->tree[i]);
+    return token_trie_read_strings(v, err);
+}
+
+mote_status token_trie_new(token_trie **out, const token_trie_source *source, mote_error *err)
+{
+    *out = NULL;
+    if (source->n == 0 || source->n > TRIE_MAX_TOKENS)
+        return err_set(err, MOTE_E_ARG, "a vocabulary of %u tokens, not 1 to %d", source->n,
+                       TRIE_MAX_TOKENS);
+    token_trie *v = mem_new(1, sizeof *v);
+    if (v == NULL)
+        return no_memory(err);
+    v->source = *source;
+    v->words = (source->n + 31) / 32;
+    const mote_status status = build(v, err);
+    mem_free(v->texts);
+    v->texts = NULL;
+    if (status == MOTE_OK)
+        *out = v;
+    else
+        token_trie_free(v);
+    return status;
+}
+
+void token_trie_free(token_trie *v)
+{
+    if (v == NULL)
+        return;
+    mem_free(v->nodes);
+    mem_free(v->order);
+    mem_free(v->summaries);
+    mem_free(v->ends);
+    mem_free(v->tree_bits);
+    mem_free(v->within);
+    mem_free(v->longer);
+    mem_free(v->closers);
+    mem_free(v);
+}
+
+uint64_t token_trie_bytes(const token_trie *v)
+{
+    return sizeof *v + (uint64_t)v->nodes_room * sizeof *v->nodes +
+           2 * (uint64_t)v->source.n * sizeof *v->order +
+           (uint64_t)v->summaries_room * sizeof *v->summaries +
+           (uint64_t)(TRIE_SHORT + 1 + TRIE_TREES) * v->words * sizeof *v->within +
+           (uint64_t)v->n_longer * sizeof *v->longer + (uint64_t)v->n_closers * sizeof *v->closers;
+}

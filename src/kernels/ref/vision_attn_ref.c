@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vision_attn_ref.c - attention inside a picture, one block of 64 keys at a time.
+ *
+ * Scores are chains over the dimensions, a block's denominator is a sum by lanes, values are
+ * chains over all keys of the frame. Where a block has a larger score than those before it,
+ * what they left fades by e^(old maximum - new), before the chains go on. Queries come scaled.
+ */
+#include "kernels/variants.h"
+
+#include "kernels/fmath.h"
+#include "kernels/ref/lanes.h"
+
+enum { BLOCK = KERN_PAGE };
+
+/* Scores of query i and the largest of them; a zero is +0. */
+static float score(const kern_vision_attn_args *a, size_t i, float s[BLOCK])
+{
+    const float *q = a->q + i * a->q_stride;
+    float m = -INFINITY;
+    for (size_t j = 0; j < a->n_keys; j++) {
+        s[j] = 0.0f;
+        for (size_t d = 0; d < a->dim; d++)
+            s[j] = fmaf(q[d], a->k[d * BLOCK + j], s[j]);
+        m = s[j] > m ? s[j] : m;
+    }
+    return m + 0.0f;
+}
+
+/* Weights instead of scores; their sum. */
+static float weigh(float p[BLOCK], size_t n, float m)
+{
+    lanes sums = {{0}};
+    for (size_t j = 0; j < n; j++) {
+        p[j] = f_exp(p[j] - m);
+        sums.lane[j % KERN_LANES] += p[j];
+    }
+    return lanes_total(&sums);
+}
+
+void k_vision_attn_block_ref(const kern_vision_attn_args *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        float p[BLOCK], *o = a->o + i * a->dim;
+        const float m2 = score(a, i, p), m = a->first || m2 > a->m[i] ? m2 : a->m[i];
+        const float l2 = weigh(p, a->n_keys, m), fade = f_exp(a->m[i] - m);
+        a->l[i] = a->first ? l2 : fmaf(a->l[i], fade, l2);
+        a->m[i] = m;
+        for (size_t d = 0; d < a->dim; d++) {
+            o[d] = a->first ? 0.0f : o[d] * fade;
+            for (size_t j = 0; j < a->n_keys; j++)
+                o[d] = fmaf(p[j], a->v[j * a->dim + d], o[d]);
+        }
+    }
+}

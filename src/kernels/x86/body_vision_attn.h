@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * body_vision_attn.h - attention inside a picture over a vec_*.h; ref/look_ref.c has the
+ * mathematics.
+ *
+ * Queries are taken in tiles: scores of a tile against the block, weights, values. Both
+ * products are chains (chain.h); a head's width is a whole number of vectors, which are
+ * taken four at a time while there are so many, then one at a time. Maxima, denominators and
+ * the factors of what came before are made for as many queries at once as a vector has lanes.
+ */
+#ifndef MOTE_KERNELS_X86_BODY_VISION_ATTN_H
+#define MOTE_KERNELS_X86_BODY_VISION_ATTN_H
+
+#include "kernels/x86/chain.h"
+#include "kernels/x86/vmath.h"
+
+enum { VISION_ATTN_BLOCK = KERN_PAGE, VISION_ATTN_QUERIES = 8 * TILE_ROWS };
+_Static_assert(VISION_ATTN_QUERIES % VF_WIDTH == 0, "a tile is whole vectors of queries");
+
+typedef struct vision_attn_tile {
+    size_t n;
+    const float *q[VISION_ATTN_QUERIES];
+    float *p[VISION_ATTN_QUERIES]; /* rows of weights */
+    float *o[VISION_ATTN_QUERIES];
+    _Alignas(64) float m[VISION_ATTN_QUERIES];
+    _Alignas(64) float fade[VISION_ATTN_QUERIES]; /* of the blocks before */
+    _Alignas(64) float weights[VISION_ATTN_QUERIES][VISION_ATTN_BLOCK];
+} vision_attn_tile;
+
+static inline void vision_attn_gather(const kern_vision_attn_args *a, size_t first,
+                                      vision_attn_tile *t)
+{
+    t->n = a->n - first < VISION_ATTN_QUERIES ? a->n - first : VISION_ATTN_QUERIES;
+    for (size_t i = 0; i < t->n; i++) {
+        t->q[i] = a->q + (first + i) * a->q_stride;
+        t->p[i] = t->weights[i];
+        t->o[i] = a->o + (first + i) * a->dim;
+    }
+}
+
+/* Scores; keys beyond the last get one that weighs nothing. */
+static inline void vision_attn_scores(const kern_vision_attn_args *a, vision_attn_tile *t)
+{
+    const chain_args keys = {
+        .m = a->k, .m_stride = VISION_ATTN_BLOCK, .len = a->dim, .width = VISION_ATTN_BLOCK};
+    chain_columns(&keys, t->q, t->p, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    for (size_t i = 0; a->n_keys < VISION_ATTN_BLOCK && i < t->n; i++)
+        for (size_t j = a->n_keys; j < VISION_ATTN_BLOCK; j++)
+            t->p[i][j] = -INFINITY;
+}
+
+/* The largest score of n queries, each in its lane. */
+static inline vf vision_attn_largest(float *const *p, size_t n)
+{
+    vf best[VF_WIDTH];
+    for (size_t i = 0; i < VF_WIDTH; i++)
+        best[i] = vf_set(-INFINITY);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < VISION_ATTN_BLOCK; j += VF_WIDTH)
+            best[i] = vf_larger(vf_load(p[i] + j), best[i]);
+    return vf_add(vf_fold_each(best, vf_larger), vf_zero());
+}
+
+/* Keys and values of the next block usually lie behind these: query i's share of them is asked
+ * for. */
+static inline void look_ahead(const kern_vision_attn_args *a, size_t i)
+{
+    enum { LINE = 64 };
+    const size_t bytes = VISION_ATTN_BLOCK * a->dim * sizeof(float),
+                 share = bytes / VISION_ATTN_QUERIES;
+    const char *k = (const char *)a->k + bytes, *v = (const char *)a->v + bytes;
+    for (size_t at = i * share / LINE * LINE; at < (i + 1) * share; at += LINE) {
+        _mm_prefetch(k + at, _MM_HINT_T1);
+        _mm_prefetch(v + at, _MM_HINT_T1);
+    }
+}
+
+/* p = e^(s - m); the sums by lanes of n queries, each in its lane. */
+static inline vf vision_attn_weigh(const kern_vision_attn_args *a, float *const *p, const float *m,
+                                   size_t from, size_t n)
+{
+    vf sum[VF_WIDTH];
+    for (size_t i = 0; i < VF_WIDTH; i++)
+        sum[i] = vf_zero();
+    for (size_t i = 0; i < n; i++) {
+        vlanes sums = {{vf_zero()}};
+        for (size_t j = 0; j < VISION_ATTN_BLOCK; j += VF_WIDTH) {
+            const vf e = vf_exp_weight(vf_sub(vf_load(p[i] + j), vf_set(m[i])));
+            vf *into = &sums.part[j / VF_WIDTH % VLANES_PARTS];
+            vf_store(p[i] + j, e);
+            *into = vf_add(*into, e);
+        }
+        sum[i] = vlanes_half(&sums);
+        look_ahead(a, from + i);
+    }
+    return vf_fold_each(sum, vf_add);
+}
+
+/* Weights of some queries, at most a vector of them. */
+static inline void vision_attn_softmax(const kern_vision_attn_args *a, size_t first, size_t i,
+                                       vision_attn_tile *t)
+{
+    const size_t n = t->n - i < VF_WIDTH ? t->n - i : VF_WIDTH;
+    float *const *p = (float *const *)t->p + i;
+    float *m = a->m + first + i, *l = a->l + first + i;
+    const vf m1 = vf_load_n(m, n), l1 = vf_load_n(l, n), m2 = vision_attn_largest(p, n);
+    const vf larger = a->first ? m2 : vf_larger(m2, m1);
+    vf_store(t->m + i, larger);
+    const vf l2 = vision_attn_weigh(a, p, t->m + i, i, n);
+    const vf fade = vf_exp_weight(vf_sub(m1, larger));
+    vf_store(t->fade + i, fade);
+    vf_store_n(m, n, larger);
+    vf_store_n(l, n, a->first ? l2 : vf_fma(l1, fade, l2));
+}
+
+/* What came before weighs less where a larger score was found. */
+static inline void vision_attn_fade(const kern_vision_attn_args *a, const vision_attn_tile *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        for (size_t d = 0; d < a->dim; d += VF_WIDTH)
+            vf_store(t->o[i] + d, vf_mul(vf_load(t->o[i] + d), vf_set(t->fade[i])));
+}
+
+static inline void vision_attn_values(const kern_vision_attn_args *a, vision_attn_tile *t)
+{
+    const size_t wide = a->dim / (TILE_VECTORS * VF_WIDTH) * (TILE_VECTORS * VF_WIDTH);
+    chain_args values = {
+        .m = a->v, .m_stride = a->dim, .len = a->n_keys, .width = wide, .resume = !a->first};
+    const float *const *p = (const float *const *)t->p;
+    chain_columns(&values, p, t->o, t->n, (chain_shape){.vectors = TILE_VECTORS});
+    if (wide == a->dim)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        t->o[i] += wide;
+    values.m = a->v + wide;
+    values.width = a->dim - wide;
+    chain_columns(&values, p, t->o, t->n, (chain_shape){.vectors = 1});
+}
+
+static inline void body_vision_attn_block(const kern_vision_attn_args *a)
+{
+    vision_attn_tile t;
+    for (size_t first = 0; first < a->n; first += VISION_ATTN_QUERIES) {
+        vision_attn_gather(a, first, &t);
+        vision_attn_scores(a, &t);
+        for (size_t i = 0; i < t.n; i += VF_WIDTH)
+            vision_attn_softmax(a, first, i, &t);
+        if (!a->first)
+            vision_attn_fade(a, &t);
+        vision_attn_values(a, &t);
+    }
+}
+
+#endif

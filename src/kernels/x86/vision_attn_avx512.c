@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vision_attn_avx512.c - attention inside a picture: see body_look.h. */
+#include "kernels/variants.h"
+
+#include "kernels/x86/vec_avx512.h"
+
+#include "kernels/x86/body_vision_attn.h"
+
+void k_vision_attn_block_avx512(const kern_vision_attn_args *a)
+{
+    body_vision_attn_block(a);
+}

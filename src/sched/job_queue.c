@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_queue.c - who is next. Under the lock.
+ *
+ * Clients take turns: a job belongs to a round, one job of a client to each, and the next
+ * one taken is the oldest of the earliest round. A client that comes with one job joins the
+ * round after the present one, however many another client has waiting.
+ */
+#include "sched/sched_int.h"
+
+static bool before(const sched_job *a, const sched_job *b)
+{
+    return a->round != b->round ? a->round < b->round : a->number < b->number;
+}
+
+bool queue_put(sched *s, sched_job *job)
+{
+    if (s->n_queue == s->options.queue)
+        return false;
+    job->round = s->round + 1;
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        if (s->queue[i]->options.client == job->options.client && s->queue[i]->round >= job->round)
+            job->round = s->queue[i]->round + 1;
+    s->queue[s->n_queue++] = job;
+    return true;
+}
+
+static sched_job *take_out(sched *s, uint32_t i)
+{
+    sched_job *job = s->queue[i];
+    s->n_queue--;
+    memmove(s->queue + i, s->queue + i + 1, (s->n_queue - i) * sizeof *s->queue);
+    return job;
+}
+
+sched_job *queue_take(sched *s)
+{
+    uint32_t best = 0;
+    if (s->n_queue == 0)
+        return NULL;
+    for (uint32_t i = 1; i < s->n_queue; i++)
+        if (before(s->queue[i], s->queue[best]))
+            best = i;
+    s->round = s->queue[best]->round;
+    return take_out(s, best);
+}
+
+sched_job *queue_take_late(sched *s, double now)
+{
+    for (uint32_t i = 0; i < s->n_queue; i++) {
+        const sched_job *job = s->queue[i];
+        if (job->options.seconds > 0 && now - job->submitted >= job->options.seconds)
+            return take_out(s, i);
+    }
+    return NULL;
+}
+
+void queue_remove(sched *s, sched_job *job)
+{
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        if (s->queue[i] == job) {
+            take_out(s, i);
+            return;
+        }
+}
+
+uint32_t queue_position(const sched *s, const sched_job *job)
+{
+    uint32_t ahead = 0;
+    for (uint32_t i = 0; i < s->n_queue; i++)
+        ahead += before(s->queue[i], job);
+    return ahead + 1;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reply_json.h - vectors as replies want them. */
+#ifndef MOTE_SERVER_API_COMMON_REPLY_JSON_H
+#define MOTE_SERVER_API_COMMON_REPLY_JSON_H
+
+#include "base/strbuf.h"
+
+/* The first n numbers, scaled to length 1, for mem_free; NULL: no memory. */
+float *embedding_unit(const float *from, size_t n);
+/* As a JSON value: numbers, or the bytes of little-endian floats in base64. */
+void embedding_put(const float *vector, size_t n, strbuf *out);
+void embedding_put_base64(const float *vector, size_t n, strbuf *out);
+
+/* The first n of `from` scaled to length 1, as a value. */
+void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prefix_cache_api.c - /v1/cache: which beginnings of conversations are kept, and letting go of
+ * them or pinning them. A key sees what is its own; one with the scope admin sees all. Figures
+ * only: no text of any prompt is in them, and what belongs to others is not there for those who
+ * ask.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/api/common/background.h"
+#include "server/request/request.h"
+#include "server/api/handlers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ID_DIGITS = 16, ID_BYTES = 4 + ID_DIGITS + 1 };
+
+static void print_id(char out[ID_BYTES], uint64_t id)
+{
+    snprintf(out, ID_BYTES, "pfx_%016llx", (unsigned long long)id);
+}
+
+/* The prefixes of one model that this one may see. */
+typedef struct view {
+    served_model *model;
+    sched_prefix *rows; /* [n] */
+    size_t n;
+} view;
+
+static bool look(view *v, served_model *model, uint64_t ns, bool admin)
+{
+    const size_t room = sched_settings(served_model_sched(model))->idle;
+    *v = (view){.model = model, .rows = mem_new(room, sizeof *v->rows)};
+    if (v->rows == NULL)
+        return false;
+    const size_t n = sched_prefixes(served_model_sched(model), v->rows, room);
+    for (size_t i = 0; i < n; i++)
+        if (admin || v->rows[i].ns == ns)
+            v->rows[v->n++] = v->rows[i];
+    return true;
+}
+
+/* What is called `id`, of those that this one may see; NULL: nothing is. */
+static served_model *find(const server *s, str id, uint64_t ns, bool admin, uint64_t *number)
+{
+    char name[ID_BYTES];
+    for (size_t m = 0; m < server_n_models(s); m++) {
+        view v;
+        served_model *found = NULL;
+        if (!look(&v, server_model(s, m), ns, admin))
+            return NULL;
+        for (size_t i = 0; i < v.n && found == NULL; i++) {
+            print_id(name, v.rows[i].id);
+            *number = v.rows[i].id;
+            found = str_is(id, name) ? v.model : NULL;
+        }
+        mem_free(v.rows);
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
+}
+
+static void nothing(http_error *error)
+{
+    api_error_set(error, API_E_NOT_FOUND, "not_found", "nothing of this id is kept");
+}
+
+/* ---- the list ---- */
+
+static int by_use(const void *a, const void *b)
+{
+    const sched_prefix *one = a, *other = b;
+    return (one->used < other->used) - (one->used > other->used);
+}
+
+static void put_prefix(const sched_prefix *p, const char *model, double now, strbuf *out)
+{
+    char id[ID_BYTES];
+    print_id(id, p->id);
+    jw_open(out, '{');
+    jw_key_text(out, "id", id);
+    jw_key_text(out, "object", "cache.prefix");
+    jw_key_text(out, "model", model);
+    jw_key_uint(out, "tokens", p->tokens);
+    jw_key_uint(out, "bytes", p->bytes);
+    jw_key_uint(out, "hits", p->hits);
+    jw_key_text(out, "tier", "ram");
+    jw_key_double(out, "age", (double)(int64_t)(1000 * (now - p->used)) / 1000);
+    jw_key_bool(out, "pinned", p->pinned);
+    jw_close(out, '}');
+}
+
+static void list(exchange *x)
+{
+    const server *s = exchange_server(x);
+    const http_request *http = exchange_request(x);
+    strbuf out = {0};
+    jw_open(&out, '{');
+    jw_key_text(&out, "object", "list");
+    jw_key(&out, "data");
+    jw_open(&out, '[');
+    for (size_t m = 0; m < server_n_models(s); m++) {
+        view v;
+        out.failed |= !look(&v, server_model(s, m), http->ns, http->admin);
+        if (v.n > 0)
+            qsort(v.rows, v.n, sizeof *v.rows, by_use);
+        for (size_t i = 0; i < v.n; i++)
+            put_prefix(&v.rows[i], served_model_name(v.model), os_now(), &out);
+        mem_free(v.rows);
+    }
+    jw_close(&out, ']');
+    jw_close(&out, '}');
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
+}
+
+/* ---- letting go ---- */
+
+static void drop_all(exchange *x)
+{
+    const server *s = exchange_server(x);
+    const http_request *http = exchange_request(x);
+    strbuf out = {0};
+    uint64_t n = 0;
+    for (size_t m = 0; m < server_n_models(s); m++) {
+        view v;
+        out.failed |= !look(&v, server_model(s, m), http->ns, http->admin);
+        for (size_t i = 0; i < v.n; i++)
+            n += sched_prefix_drop(served_model_sched(v.model), v.rows[i].id);
+        mem_free(v.rows);
+    }
+    jw_open(&out, '{');
+    jw_key_uint(&out, "deleted", n);
+    jw_close(&out, '}');
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
+}
+
+void handle_cache(exchange *x)
+{
+    if (exchange_request(x)->method == HTTP_DELETE)
+        drop_all(x);
+    else
+        list(x);
+}
+
+void handle_cache_prefix(exchange *x)
+{
+    const http_request *http = exchange_request(x);
+    http_error error;
+    strbuf out = {0};
+    uint64_t number;
+    served_model *m = find(exchange_server(x), http->tail, http->ns, http->admin, &number);
+    if (m == NULL || !sched_prefix_drop(served_model_sched(m), number)) {
+        nothing(&error);
+        exchange_fail(x, &error);
+        return;
+    }
+    jw_open(&out, '{');
+    jw_key_str(&out, "id", http->tail);
+    jw_key_bool(&out, "deleted", true);
+    jw_close(&out, '}');
+    exchange_reply_built(x, EXCHANGE_JSON, &out);
+}
+
+/* ---- pinning ---- */
+
+static void run_pin(background_job *s)
+{
+    const json_node *wanted = json_node_get(s->body, "pin");
+    const bool pin = wanted == NULL || json_node_truth(wanted);
+    mote_error err;
+    str id;
+    uint64_t number;
+    if (!background_text(s, "id", &id))
+        return;
+    if (wanted != NULL && !json_node_is(wanted, JSON_IS_BOOL)) {
+        http_error_invalid(&s->error, "pin", "must be true or false");
+        return;
+    }
+    served_model *m = find(s->server, id, s->ns, s->admin, &number);
+    const mote_status status =
+        m != NULL ? sched_prefix_pin(served_model_sched(m), number, pin, &err) : MOTE_E_ARG;
+    if (status == MOTE_E_ARG)
+        nothing(&s->error);
+    else if (status == MOTE_E_FULL)
+        api_error_set(&s->error, API_E_CONFLICT, "too_much_pinned",
+                      "half of the room for prefixes may be pinned, and this would be more");
+    jw_open(&s->out, '{');
+    jw_key_str(&s->out, "id", id);
+    jw_key_bool(&s->out, "pinned", pin);
+    jw_close(&s->out, '}');
+}
+
+void handle_cache_pin(exchange *x)
+{
+    background_start(x, run_pin, true);
+}

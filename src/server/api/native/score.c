@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * score.c - POST /v1/score and /v1/rerank: how likely texts are, nothing is written.
+ *
+ * Each choice becomes a prompt of its own, the common beginning and its tokens behind it; only
+ * the latter are scored. The scheduler reads the common beginning once. A document is
+ * ranked by how much rather the model would say yes than no, asked whether it answers the query.
+ */
+#include "base/mem.h"
+#include "server/generation/dialect.h"
+#include "server/request/params.h"
+#include "server/api/openai/openai.h"
+#include "server/api/handlers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_CHOICES = 64, MAX_CHOICE_TOKENS = 256, MAX_DOCUMENTS = 256 };
+
+/* ask.own */
+typedef struct score_state {
+    size_t n;          /* texts; 0: the prompt itself is scored */
+    size_t top_n;      /* of documents, how many are wanted */
+    const char *scale; /* "sum", "mean" or "softmax" */
+    const str *texts;  /* [n], of the body */
+} score_state;
+
+static bool absent(const json_node *node)
+{
+    return node == NULL || json_node_is(node, JSON_IS_NULL);
+}
+
+/* e to the x, for x up to 0: good to 15 digits. */
+static double power(double x)
+{
+    double sum = 1, term = 1;
+    if (x < -700)
+        return 0;
+    const int halves = x < -0.5 ? (int)(-x * 2) + 1 : 1;
+    for (int i = 1; i < 20; i++)
+        sum += term *= x / halves / i;
+    double out = 1;
+    for (int n = halves; n > 0; n /= 2, sum *= sum)
+        if (n % 2 == 1)
+            out *= sum;
+    return out;
+}
+
+/* ---- prompts ---- */
+
+/* `before` and the tokens of `text`, of which alone the score is made. */
+static bool add_choice(request *a, const mote_model *model, const chat_prompt *before, str text,
+                       http_error *error)
+{
+    size_t n = 0;
+    mote_error err;
+    if (mote_tokenize(model, text.p, text.n, 0, NULL, 0, &n, &err) != MOTE_OK) {
+        http_error_from(error, &err);
+        return false;
+    }
+    if (n == 0 || n > MAX_CHOICE_TOKENS)
+        return http_error_invalid(error, "choices", "must be of 1 to %d tokens", MAX_CHOICE_TOKENS);
+    mote_token *ids = mem_new(before->n + n, sizeof *ids);
+    if (ids == NULL)
+        return http_error_no_memory(error);
+    memcpy(ids, before->ids, before->n * sizeof *ids);
+    if (mote_tokenize(model, text.p, text.n, 0, ids + before->n, n, &n, &err) != MOTE_OK ||
+        !request_add_prompt(a, (str){"", 0}, error)) {
+        mem_free(ids);
+        return http_error_no_memory(error);
+    }
+    const size_t at = a->n_prompts - 1;
+    a->prompt_ids[at] = ids;
+    a->n_prompt_ids[at] = before->n + n;
+    a->score_from[at] = before->n;
+    return true;
+}
+
+static bool encode(const mote_model *model, str text, chat_prompt *out, http_error *error)
+{
+    mote_error err;
+    unsigned flags = 0;
+    if (text.n == 0) { /* a document begins */
+        text = str_of("<|endoftext|>");
+        flags = MOTE_TEXT_CONTROL;
+    }
+    mote_status status = mote_tokenize(model, text.p, text.n, flags, NULL, 0, &out->n, &err);
+    if (status == MOTE_OK)
+        out->ids = mem_new(out->n, sizeof *out->ids);
+    if (status == MOTE_OK && out->ids == NULL)
+        return http_error_no_memory(error);
+    if (status == MOTE_OK)
+        status = mote_tokenize(model, text.p, text.n, flags, out->ids, out->n, &out->n, &err);
+    if (status != MOTE_OK)
+        http_error_from(error, &err);
+    return status == MOTE_OK;
+}
+
+/* The beginning: of text, or of a conversation whose answer is scored. It does not think. */
+static bool render(request *a, const json_node *body, chat_prompt *out, http_error *error)
+{
+    const chat_context *chat_ctx = served_model_chat_context(a->served);
+    const json_node *messages = json_node_get(body, "messages");
+    const json_node *prompt = json_node_get(body, "prompt");
+    mote_error err;
+    if (absent(messages) && absent(prompt)) {
+        http_error_invalid(error, "prompt", "or messages must be there");
+        error->code = "missing_field";
+        return false;
+    }
+    if (absent(messages))
+        return encode(chat_ctx->model, json_node_text(prompt), out, error);
+    if (!request_conversation(a, body, 1, error) || !request_no_media(a, error))
+        return false;
+    a->parsed.request.thinking = CHAT_THINK_OFF;
+    if (chat_render(chat_ctx->model, &chat_ctx->how, &a->parsed.request, out, &err) == MOTE_OK)
+        return true;
+    http_error_from(error, &err);
+    return false;
+}
+
+static bool read_common(request *a, size_t most, http_error *error)
+{
+    score_state *state = mem_new(1, sizeof *state);
+    str suffix;
+    a->own = state;
+    if (state == NULL)
+        return http_error_no_memory(error);
+    state->scale = "sum";
+    a->any_model = true;
+    a->kind = REQUEST_COMPLETION;
+    a->no_answer = true;
+    a->score_prompt = true;
+    a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "score"};
+    a->answer.think = MOTE_THINK_OFF;
+    a->score_from = request_memory(a, most, sizeof *a->score_from, error);
+    return a->score_from != NULL && request_model(a, &suffix, error);
+}
+
+/* Strings of an array as state->texts. */
+static bool read_texts(request *a, const json_node *array, const char *at, size_t most,
+                       http_error *error)
+{
+    score_state *state = a->own;
+    const size_t n = json_node_size(array);
+    if (!json_node_is(array, JSON_IS_ARRAY) || n < 1 || n > most)
+        return http_error_invalid(error, at, "must be an array of 1 to %zu texts", most);
+    str *texts = request_memory(a, n, sizeof *texts, error);
+    if (texts == NULL)
+        return false;
+    for (const json_node *e = json_node_first(array); e != NULL; e = json_node_next(e)) {
+        const json_node *text = json_node_is(e, JSON_IS_OBJECT) ? json_node_get(e, "text") : e;
+        if (!json_node_is(text, JSON_IS_STRING))
+            return http_error_invalid(error, at, "must be an array of 1 to %zu texts", most);
+        texts[state->n++] = json_node_text(text);
+    }
+    state->texts = texts;
+    return true;
+}
+
+/* ---- /v1/score: reading ---- */
+
+static bool read_scale(request *a, http_error *error)
+{
+    static const char *const scales[] = {"sum", "mean", "softmax"};
+    const json_node *node = json_node_get(a->root, "normalize");
+    score_state *state = a->own;
+    if (absent(node))
+        return true;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        if (str_is(json_node_text(node), scales[i])) {
+            state->scale = scales[i];
+            return true;
+        }
+    return http_error_invalid(error, "normalize", "must be sum, mean or softmax");
+}
+
+static bool read_prompt_logprobs(request *a, chat_prompt *before, http_error *error)
+{
+    const json_node *node = json_node_get(a->root, "prompt_logprobs");
+    int64_t top = 0;
+    if (absent(node))
+        return http_error_invalid(error, "choices", "or prompt_logprobs must be there");
+    if (!json_node_int64(node, &top) || top < 0 || top > MOTE_TOP_LOGPROBS)
+        return http_error_invalid(error, "prompt_logprobs", "must be an integer from 0 to 20");
+    a->answer.sampling.top_logprobs = (uint32_t)top;
+    if (!request_add_prompt(a, (str){"", 0}, error))
+        return false;
+    a->prompt_ids[0] = before->ids;
+    a->n_prompt_ids[0] = before->n;
+    a->score_from[0] = 1;
+    before->ids = NULL;
+    return true;
+}
+
+static bool read_score(request *a, http_error *error)
+{
+    const json_node *choices = json_node_get(a->root, "choices");
+    chat_prompt before = {0};
+    score_state *state;
+    if (!read_common(a, MAX_CHOICES, error) || !read_scale(a, error))
+        return false;
+    state = a->own;
+    bool read = render(a, a->root, &before, error);
+    if (read && absent(choices))
+        read = read_prompt_logprobs(a, &before, error);
+    else if (read)
+        read = read_texts(a, choices, "choices", MAX_CHOICES, error);
+    for (size_t i = 0; read && i < state->n; i++)
+        read = add_choice(a, served_model_chat_context(a->served)->model, &before, state->texts[i],
+                          error);
+    chat_prompt_fini(&before);
+    return read;
+}
+
+/* ---- figures ---- */
+
+static const sched_result *score_of(const generation *w, size_t prompt)
+{
+    return &w->choices[w->n_answers + prompt].result;
+}
+
+static double sum_of(const generation *w, size_t prompt)
+{
+    const sched_result *r = score_of(w, prompt);
+    double sum = 0;
+    for (size_t i = 0; i < r->n_scores; i++)
+        sum += (double)r->scores[i].logprob;
+    return sum;
+}
+
+static void put_usage(const generation *w, strbuf *out)
+{
+    const usage u = generation_usage(w);
+    jw_key(out, "usage");
+    jw_open(out, '{');
+    jw_key_uint(out, "prompt_tokens", u.prompt);
+    jw_key_uint(out, "total_tokens", u.prompt);
+    jw_close(out, '}');
+}
+
+/* ---- /v1/score: printing ---- */
+
+/* Of the choices together, for softmax: the largest, and the rest beside it. */
+static double share(const generation *w, const score_state *state, size_t prompt)
+{
+    double most = sum_of(w, 0), all = 0;
+    for (size_t i = 1; i < state->n; i++)
+        most = sum_of(w, i) > most ? sum_of(w, i) : most;
+    for (size_t i = 0; i < state->n; i++)
+        all += power(sum_of(w, i) - most);
+    return power(sum_of(w, prompt) - most) / all;
+}
+
+static void put_score(const generation *w, const score_state *state, size_t i, strbuf *out)
+{
+    const size_t n = score_of(w, i)->n_scores;
+    const bool mean = strcmp(state->scale, "mean") == 0;
+    const double logprob = mean && n > 0 ? sum_of(w, i) / (double)n : sum_of(w, i);
+    jw_open(out, '{');
+    jw_key_uint(out, "index", i);
+    jw_key_str(out, "text", state->texts[i]);
+    jw_key_double(out, "logprob", logprob);
+    jw_key_uint(out, "tokens", n);
+    jw_key_double(out, "prob",
+                  strcmp(state->scale, "softmax") == 0 ? share(w, state, i) : power(logprob));
+    jw_close(out, '}');
+}
+
+/* Token by token, in the form of a chat completion's; the first has nothing before it. */
+static void put_prompt_logprobs(const generation *w, strbuf *out)
+{
+    const sched_result *r = score_of(w, 0);
+    jw_key(out, "prompt_logprobs");
+    jw_open(out, '[');
+    jw_null(out);
+    for (size_t i = 0; i < r->n_scores; i++) {
+        const mote_choice *m = &r->scores[i];
+        openai_open_token(out, openai_token_text(w, m->token), m->logprob);
+        jw_key(out, "top_logprobs");
+        jw_open(out, '[');
+        for (uint32_t k = 0; k < m->n_top; k++) {
+            openai_open_token(out, openai_token_text(w, m->top[k].token), m->top[k].logprob);
+            jw_close(out, '}');
+        }
+        strbuf_text(out, "]}");
+    }
+    jw_close(out, ']');
+}
+
+static void end_score(generation *w)
+{
+    const score_state *state = w->request.own;
+    strbuf *out = &w->out;
+    jw_open(out, '{');
+    jw_key_text(out, "object", "score");
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    if (state->n == 0)
+        put_prompt_logprobs(w, out);
+    else {
+        jw_key(out, "scores");
+        jw_open(out, '[');
+        for (size_t i = 0; i < state->n; i++)
+            put_score(w, state, i, out);
+        jw_close(out, ']');
+    }
+    put_usage(w, out);
+    generation_put_mote(w, out);
+    jw_close(out, '}');
+    generation_reply(w, 200);
+}
+
+void handle_score(exchange *x)
+{
+    static const dialect score = {.label = "openai",
+                                  .call_prefix = "call_",
+                                  .place = PARAM_IN_SCORE,
+                                  .read = read_score,
+                                  .end = end_score};
+    generation_start(x, &score);
+}
+
+/* ---- /v1/rerank ---- */
+
+/* Two prompts for a document: the same question, answered with yes and with no. */
+static bool add_document(request *a, str query, str document, http_error *error)
+{
+    static const char rule[] = "Say whether the document answers the query. Say yes or no.";
+    strbuf json = {0};
+    chat_prompt before = {0};
+    json_doc *doc = NULL;
+    mote_error err;
+    strbuf_text(&json, "{\"messages\":[{\"role\":\"system\",\"content\":\"");
+    strbuf_text(&json, rule);
+    strbuf_text(&json, "\"},{\"role\":\"user\",\"content\":\"Query: ");
+    jw_escaped(&json, query);
+    strbuf_text(&json, "\\n\\nDocument: ");
+    jw_escaped(&json, document);
+    strbuf_text(&json, "\"}]}");
+    mote_status status = strbuf_check(&json, &err);
+    if (status == MOTE_OK)
+        status = json_doc_read(&doc, strbuf_view(&json), &err);
+    strbuf_fini(&json);
+    if (status != MOTE_OK) {
+        http_error_from(error, &err);
+        return false;
+    }
+    const bool read =
+        render(a, json_doc_root(doc), &before, error) &&
+        add_choice(a, served_model_chat_context(a->served)->model, &before, str_of("yes"), error) &&
+        add_choice(a, served_model_chat_context(a->served)->model, &before, str_of("no"), error);
+    chat_parsed_fini(&a->parsed); /* its texts end with the document */
+    chat_prompt_fini(&before);
+    json_doc_free(doc);
+    return read;
+}
+
+static bool read_rerank(request *a, http_error *error)
+{
+    const json_node *query = json_node_get(a->root, "query");
+    const json_node *top = json_node_get(a->root, "top_n");
+    int64_t wanted = MAX_DOCUMENTS;
+    if (!read_common(a, 2 * MAX_DOCUMENTS, error))
+        return false;
+    if (!json_node_is(query, JSON_IS_STRING)) {
+        http_error_invalid(error, "query", "must be a text");
+        return false;
+    }
+    if (!absent(top) && (!json_node_int64(top, &wanted) || wanted < 1))
+        return http_error_invalid(error, "top_n", "must be a whole number from 1 on");
+    if (!read_texts(a, json_node_get(a->root, "documents"), "documents", MAX_DOCUMENTS, error))
+        return false;
+    score_state *state = a->own;
+    state->top_n = wanted < (int64_t)state->n ? (size_t)wanted : state->n;
+    for (size_t i = 0; i < state->n; i++)
+        if (!add_document(a, json_node_text(query), state->texts[i], error))
+            return false;
+    return true;
+}
+
+typedef struct ranked {
+    size_t index;
+    double score;
+} ranked;
+
+static int better_first(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static void end_rerank(generation *w)
+{
+    const score_state *state = w->request.own;
+    strbuf *out = &w->out;
+    ranked list[MAX_DOCUMENTS] = {0};
+    for (size_t i = 0; i < state->n; i++) {
+        const double yes = sum_of(w, 2 * i), no = sum_of(w, 2 * i + 1);
+        list[i].index = i;
+        list[i].score =
+            yes > no ? 1 / (1 + power(no - yes)) : power(yes - no) / (1 + power(yes - no));
+    }
+    qsort(list, state->n, sizeof *list, better_first);
+    jw_open(out, '{');
+    jw_key_text(out, "object", "list");
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key(out, "results");
+    jw_open(out, '[');
+    for (size_t i = 0; i < state->top_n; i++) {
+        jw_open(out, '{');
+        jw_key_uint(out, "index", list[i].index);
+        jw_key_double(out, "relevance_score", list[i].score);
+        jw_close(out, '}');
+    }
+    jw_close(out, ']');
+    put_usage(w, out);
+    generation_put_mote(w, out);
+    jw_close(out, '}');
+    generation_reply(w, 200);
+}
+
+void handle_rerank(exchange *x)
+{
+    static const dialect rerank = {.label = "openai",
+                                   .call_prefix = "call_",
+                                   .place = PARAM_IN_RERANK,
+                                   .read = read_rerank,
+                                   .end = end_rerank};
+    generation_start(x, &rerank);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* models.c - GET /v1/models and one of them, for clients of OpenAI and of Anthropic; POST
+ * /v1/unload. */
+#include "server/api/common/background.h"
+#include "server/request/request.h"
+#include "server/models/model_details.h"
+#include "server/api/handlers.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { MAX_OUTPUT = 32768 };
+
+static void put_date(strbuf *out, int64_t date)
+{
+    char text[40] = "1970-01-01T00:00:00Z";
+    struct tm parts;
+    const time_t at = (time_t)date;
+    if (gmtime_r(&at, &parts) != NULL)
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    jw_key_text(out, "created_at", text);
+}
+
+static void put_meta(strbuf *out, const model_details *facts, uint64_t context)
+{
+    jw_key(out, "meta");
+    jw_open(out, '{');
+    jw_key_uint(out, "n_ctx", context);
+    jw_key_uint(out, "n_ctx_train", facts->info.context);
+    jw_key_uint(out, "n_vocab", facts->info.vocabulary);
+    jw_key_uint(out, "n_embd", facts->info.embedding);
+    jw_key_uint(out, "n_params", facts->info.parameters);
+    jw_key_uint(out, "size", facts->info.file_bytes);
+    jw_close(out, '}');
+}
+
+static void put_abilities(strbuf *out, bool inserts, bool sees)
+{
+    jw_key(out, "capabilities");
+    strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
+    strbuf_text(out, inserts ? ",\"insert\"" : "");
+    strbuf_text(out, sees ? ",\"vision\"]" : "]");
+    jw_key_raw(out, "architecture",
+               sees ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
+                      "\"output_modalities\":[\"text\"]}"
+                    : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
+}
+
+static void put_model(const served_model *m, strbuf *out)
+{
+    model_details facts;
+    char shown[160];
+    const uint64_t context = served_model_context(m);
+    const char *name = served_model_name(m);
+    model_details_read(&facts, m);
+    snprintf(shown, sizeof shown, "%s (%s)", facts.info.name[0] != 0 ? facts.info.name : name,
+             facts.format);
+    jw_open(out, '{');
+    jw_key_text(out, "id", name);
+    jw_key_text(out, "object", "model");
+    jw_key_text(out, "type", "model");
+    jw_key_int(out, "created", served_model_date(m));
+    put_date(out, served_model_date(m));
+    jw_key_text(out, "owned_by", "mote");
+    jw_key_text(out, "display_name", shown);
+    jw_key_uint(out, "context_length", context);
+    jw_key_uint(out, "max_model_len", context);
+    jw_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
+    put_abilities(out, facts.insert, served_model_vision(m) != NULL);
+    put_meta(out, &facts, context);
+    jw_key_text(out, "status", served_model_loaded(m) ? "loaded" : "unloaded");
+    jw_close(out, '}');
+    model_details_fini(&facts);
+}
+
+static void list(background_job *s)
+{
+    const size_t n = server_n_models(s->server);
+    jw_open(&s->out, '{');
+    jw_key_text(&s->out, "object", "list");
+    jw_key_bool(&s->out, "has_more", false);
+    jw_key_text(&s->out, "first_id", served_model_name(server_model(s->server, 0)));
+    jw_key_text(&s->out, "last_id", served_model_name(server_model(s->server, n - 1)));
+    jw_key(&s->out, "data");
+    jw_open(&s->out, '[');
+    for (size_t i = 0; i < n; i++)
+        put_model(server_model(s->server, i), &s->out);
+    jw_close(&s->out, ']');
+    jw_close(&s->out, '}');
+}
+
+void handle_models(exchange *x)
+{
+    background_start(x, list, false);
+}
+
+static void one(background_job *s)
+{
+    const str name = strbuf_view(&s->tail);
+    const served_model *m = request_find_model(s->server, name);
+    if (m != NULL)
+        put_model(m, &s->out);
+    else
+        api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                      STR_ARG(name));
+}
+
+void handle_model(exchange *x)
+{
+    background_start(x, one, false);
+}
+
+/* ---- /v1/unload ---- */
+
+static void unload(background_job *s)
+{
+    str name;
+    if (!background_text(s, "model", &name))
+        return;
+    served_model *m = request_find_model(s->server, name);
+    if (m == NULL) {
+        api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                      STR_ARG(name));
+    } else if (!served_model_unload(m)) {
+        api_error_set(&s->error, API_E_CONFLICT, "model_busy",
+                      "model '%s' is answering; ask again when it is not", served_model_name(m));
+    } else {
+        jw_open(&s->out, '{');
+        jw_key_text(&s->out, "model", served_model_name(m));
+        jw_key_text(&s->out, "status", "unloaded");
+        jw_close(&s->out, '}');
+    }
+}
+
+void handle_unload(exchange *x)
+{
+    background_start(x, unload, true);
+}

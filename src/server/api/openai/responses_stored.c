@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* responses_stored.c - responses that are stored or at work: seen, replayed, canceled, deleted. */
+#include "server/core/context.h"
+#include "server/api/openai/responses.h"
+#include "server/api/handlers.h"
+#include "json/json_writer.h"
+
+static void not_found(exchange *x, str id)
+{
+    http_error error = {0};
+    api_error_set(&error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
+                  STR_ARG(id));
+    exchange_fail(x, &error);
+}
+
+static bool get(exchange *x, str id, size_t which, strbuf *out)
+{
+    text_store *stored = api_responses(server_api(exchange_server(x)));
+    return text_store_get(stored, exchange_request(x)->ns, id, which, out);
+}
+
+/* ---- one event after another, from what was stored ---- */
+
+static void replay_event(exchange *x, const char *type, uint64_t *number, const char *key,
+                         const json_node *value, int64_t index)
+{
+    strbuf out = {0};
+    strbuf_text(&out, "event: ");
+    strbuf_text(&out, type);
+    strbuf_text(&out, "\ndata: ");
+    jw_open(&out, '{');
+    jw_key_text(&out, "type", type);
+    jw_key_uint(&out, "sequence_number", (*number)++);
+    if (index >= 0)
+        jw_key_int(&out, "output_index", index);
+    jw_key(&out, key);
+    jw_node(&out, value);
+    jw_close(&out, '}');
+    strbuf_text(&out, "\n\n");
+    exchange_write(x, strbuf_view(&out));
+    strbuf_fini(&out);
+}
+
+/* The response as it was in the beginning: clients add the items to it as they come. */
+static json_doc *as_it_began(const json_node *root)
+{
+    static const char *const not_yet[] = {"completed_at", "incomplete_details", "usage"};
+    strbuf json = {0};
+    json_doc *doc = NULL;
+    jw_open(&json, '{');
+    for (const json_node *m = json_node_first(root); m != NULL; m = json_node_next(m)) {
+        const str name = json_node_name(m);
+        bool later = false;
+        for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
+            later = later || str_is(name, not_yet[i]);
+        if (str_is(name, "mote"))
+            continue;
+        jw_key(&json, name.p);
+        if (later)
+            jw_null(&json);
+        else if (str_is(name, "status"))
+            jw_raw(&json, str_of("\"in_progress\""));
+        else if (str_is(name, "output"))
+            jw_raw(&json, str_of("[]"));
+        else
+            jw_node(&json, m);
+    }
+    jw_close(&json, '}');
+    if (!json.failed)
+        (void)json_doc_read(&doc, strbuf_view(&json), NULL);
+    strbuf_fini(&json);
+    return doc;
+}
+
+static void replay(exchange *x, strbuf *stored)
+{
+    json_doc *doc = NULL;
+    uint64_t number = 0;
+    int64_t index = 0;
+    if (json_doc_read(&doc, strbuf_view(stored), NULL) != MOTE_OK) {
+        exchange_reply_built(x, EXCHANGE_JSON, stored);
+        return;
+    }
+    const json_node *root = json_doc_root(doc);
+    json_doc *began = as_it_began(root);
+    if (began == NULL) {
+        json_doc_free(doc);
+        exchange_reply_built(x, EXCHANGE_JSON, stored);
+        return;
+    }
+    const json_node *output = json_node_get(root, "output");
+    const bool whole = str_is(json_node_text(json_node_get(root, "status")), "completed");
+    exchange_begin(x, 200, "text/event-stream; charset=utf-8");
+    replay_event(x, "response.created", &number, "response", json_doc_root(began), -1);
+    for (const json_node *i = json_node_first(output); i != NULL; i = json_node_next(i)) {
+        replay_event(x, "response.output_item.added", &number, "item", i, index);
+        replay_event(x, "response.output_item.done", &number, "item", i, index++);
+    }
+    replay_event(x, whole ? "response.completed" : "response.incomplete", &number, "response", root,
+                 -1);
+    exchange_end(x);
+    json_doc_free(began);
+    json_doc_free(doc);
+    strbuf_fini(stored);
+}
+
+/* ---- what can be done ---- */
+
+/* Among the parameters, as they came. */
+static bool asks_for_stream(str query)
+{
+    static const char wanted[] = "stream=true";
+    const size_t n = sizeof wanted - 1;
+    for (size_t i = 0; i + n <= query.n; i++)
+        if ((i == 0 || query.p[i - 1] == '&') && memcmp(query.p + i, wanted, n) == 0)
+            return true;
+    return false;
+}
+
+static void show(exchange *x, str id)
+{
+    strbuf body = {0};
+    if (!get(x, id, RESPONSES_REPLY, &body))
+        not_found(x, id);
+    else if (asks_for_stream(exchange_request(x)->query))
+        replay(x, &body);
+    else
+        exchange_reply_built(x, EXCHANGE_JSON, &body);
+}
+
+static void show_items(exchange *x, str id)
+{
+    strbuf text = {0}, body = {0};
+    json_doc *doc = NULL;
+    strbuf_byte(&text, '[');
+    if (!get(x, id, RESPONSES_ITEMS, &text)) {
+        strbuf_fini(&text);
+        not_found(x, id);
+        return;
+    }
+    strbuf_byte(&text, ']');
+    body.failed = text.failed || json_doc_read(&doc, strbuf_view(&text), NULL) != MOTE_OK;
+    const json_node *list = doc != NULL ? json_doc_root(doc) : NULL, *last = NULL;
+    for (const json_node *i = json_node_first(list); i != NULL; i = json_node_next(i))
+        last = i;
+    jw_open(&body, '{');
+    jw_key_text(&body, "object", "list");
+    jw_key(&body, "data");
+    jw_raw(&body, strbuf_view(&text));
+    jw_key_bool(&body, "has_more", false);
+    jw_key(&body, "first_id");
+    jw_node(&body, json_node_get(json_node_first(list), "id"));
+    jw_key(&body, "last_id");
+    jw_node(&body, json_node_get(last, "id"));
+    jw_close(&body, '}');
+    json_doc_free(doc);
+    strbuf_fini(&text);
+    exchange_reply_built(x, EXCHANGE_JSON, &body);
+}
+
+/* Whoever still reads the stream hears that it failed. */
+static void stop_work(generation *w)
+{
+    http_error error = {0};
+    api_error_set(&error, API_E_CONFLICT, "canceled", "the response was canceled");
+    generation_fail(w, &error);
+}
+
+static void cancel(exchange *x, str id)
+{
+    strbuf body = {0};
+    generation *w = generation_find(exchange_server(x), id, exchange_request(x)->ns);
+    if (w != NULL) {
+        responses_put(w, "cancelled", NULL);
+        body = w->out;
+        w->out = (strbuf){0};
+        stop_work(w);
+        exchange_reply_built(x, EXCHANGE_JSON, &body);
+    } else if (get(x, id, RESPONSES_REPLY, &body)) {
+        exchange_reply_built(
+            x, EXCHANGE_JSON,
+            &body); /* it is over, whatever its status: nothing is left to cancel */
+    } else {
+        not_found(x, id);
+    }
+}
+
+static void delete_it(exchange *x, str id)
+{
+    strbuf body = {0};
+    const uint64_t ns = exchange_request(x)->ns;
+    generation *w = generation_find(exchange_server(x), id, ns);
+    const bool stored = text_store_drop(api_responses(server_api(exchange_server(x))), ns, id);
+    if (w == NULL && !stored) {
+        not_found(x, id);
+        return;
+    }
+    if (w != NULL)
+        stop_work(w);
+    jw_open(&body, '{');
+    jw_key_str(&body, "id", id);
+    jw_key_text(&body, "object", "response");
+    jw_key_bool(&body, "deleted", true);
+    jw_close(&body, '}');
+    exchange_reply_built(x, EXCHANGE_JSON, &body);
+}
+
+static bool ends_with(str *text, const char *tail)
+{
+    const size_t n = strlen(tail);
+    if (text->n <= n || memcmp(text->p + text->n - n, tail, n) != 0)
+        return false;
+    text->n -= n;
+    return true;
+}
+
+void handle_response(exchange *x)
+{
+    const http_request *http = exchange_request(x);
+    str id = http->tail;
+    const bool items_wanted = ends_with(&id, "/input_items");
+    const bool to_cancel = !items_wanted && ends_with(&id, "/cancel");
+    if (http->method == HTTP_POST && to_cancel)
+        cancel(x, id);
+    else if (http->method == HTTP_GET && items_wanted)
+        show_items(x, id);
+    else if (http->method == HTTP_GET && !to_cancel)
+        show(x, id);
+    else if (http->method == HTTP_DELETE && !to_cancel && !items_wanted)
+        delete_it(x, id);
+    else
+        not_found(x, http->tail);
+}

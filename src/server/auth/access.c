@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* access.c - see access.h. */
+#include "server/auth/access.h"
+
+#include "base/mem.h"
+#include "server/auth/api_keys.h"
+#include "base/words.h"
+#include "server/server.h"
+
+#include <strings.h>
+
+enum {
+    MAX_HOST_BYTES = 255,
+    MAX_ORIGIN_BYTES = 255,
+    MAX_HOSTS = SERVER_MAX_HOSTS + SERVER_MAX_LISTEN,
+    ALL_SCOPES = 1 << PRIVILEGE_INFER | 1 << PRIVILEGE_METRICS | 1 << PRIVILEGE_ADMIN
+};
+
+typedef struct short_text {
+    char p[MAX_HOST_BYTES + 1];
+    size_t n;
+} short_text;
+
+struct access_rules {
+    api_keys *keys;
+    api_keys_file file;          /* that they come from */
+    short_text hosts[MAX_HOSTS]; /* lower case, without port */
+    size_t n_hosts;
+    short_text origins[SERVER_MAX_HOSTS];
+    size_t n_origins;
+};
+
+static bool same_word(str a, str b)
+{
+    return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
+}
+
+/* ---- making the rules ---- */
+
+static mote_status add_text(short_text *list, size_t *n, size_t room, str text, const char *what,
+                            mote_error *err)
+{
+    if (*n == room)
+        return err_set(err, MOTE_E_ARG, "there are more than %zu %ss", room, what);
+    if (text.n == 0 || text.n > MAX_HOST_BYTES)
+        return err_set(err, MOTE_E_ARG, "%.*s is no %s", STR_ARG(text), what);
+    memcpy(list[*n].p, text.p, text.n);
+    list[*n].n = text.n;
+    (*n)++;
+    return MOTE_OK;
+}
+
+mote_status access_allow_host(access_rules *a, str name, mote_error *err)
+{
+    return add_text(a->hosts, &a->n_hosts, MAX_HOSTS, name, "host", err);
+}
+
+static mote_status add_origin(access_rules *a, str origin, mote_error *err)
+{
+    const char *scheme = origin.n > 8 && memcmp(origin.p, "https://", 8) == 0  ? origin.p + 8
+                         : origin.n > 7 && memcmp(origin.p, "http://", 7) == 0 ? origin.p + 7
+                                                                               : NULL;
+    if (scheme == NULL || memchr(scheme, '/', origin.n - (size_t)(scheme - origin.p)) != NULL)
+        return err_set(err, MOTE_E_ARG,
+                       "%.*s is no origin; give it as browsers do, scheme, host and port and "
+                       "nothing behind",
+                       STR_ARG(origin));
+    return add_text(a->origins, &a->n_origins, SERVER_MAX_HOSTS, origin, "origin", err);
+}
+
+static mote_status fill(access_rules *a, const server_options *o, mote_error *err)
+{
+    api_keys_change change;
+    TRY(api_keys_take(a->keys, o->keys, o->key_file != NULL, &change, err));
+    for (size_t i = 0; i < o->n_hosts; i++)
+        TRY(access_allow_host(a, str_of(o->hosts[i]), err));
+    for (size_t i = 0; i < o->n_origins; i++)
+        TRY(add_origin(a, str_of(o->origins[i]), err));
+    return MOTE_OK;
+}
+
+mote_status access_new(access_rules **out, const server_options *options, mote_error *err)
+{
+    *out = NULL;
+    access_rules *a = mem_new(1, sizeof *a);
+    if (a == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
+    a->keys = api_keys_new();
+    a->file.path = options->key_file;
+    mote_status status = a->keys != NULL
+                             ? fill(a, options, err)
+                             : err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
+    if (status != MOTE_OK) {
+        access_free(a);
+        return status;
+    }
+    *out = a;
+    return MOTE_OK;
+}
+
+void access_free(access_rules *a)
+{
+    if (a != NULL)
+        api_keys_free(a->keys);
+    mem_free(a);
+}
+
+const api_keys *access_keys(const access_rules *a)
+{
+    return a->keys;
+}
+
+mote_status access_look(access_rules *a, api_keys_change *change, mote_error *err)
+{
+    return api_keys_look(a->keys, &a->file, change, err);
+}
+
+/* ---- Host ---- */
+
+static bool digits_only(str text, size_t most)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return false;
+    return text.n >= 1 && text.n <= most;
+}
+
+/* name, name:port, [v6] or [v6]:port; *name is what stands before the port, brackets included. */
+static bool parse_host(str host, str *name)
+{
+    if (host.n > MAX_HOST_BYTES + 6 || host.n == 0)
+        return false;
+    size_t end = 0;
+    if (host.p[0] == '[') {
+        const char *close = memchr(host.p, ']', host.n);
+        if (close == NULL || !words_only((str){host.p + 1, (size_t)(close - host.p) - 1}, ":."))
+            return false;
+        end = (size_t)(close - host.p) + 1;
+    } else {
+        while (end < host.n && host.p[end] != ':')
+            end++;
+        if (!words_only((str){host.p, end}, "-._~"))
+            return false;
+    }
+    *name = (str){host.p, end};
+    if (end == host.n)
+        return true;
+    str port = {host.p + end + 1, host.n - end - 1};
+    if (host.p[end] != ':' || !digits_only(port, 5))
+        return false;
+    unsigned number = 0;
+    for (size_t i = 0; i < port.n; i++)
+        number = number * 10 + (unsigned)(port.p[i] - '0');
+    return number > 0 && number <= 65535;
+}
+
+/* 127.0.0.1 to 127.255.255.254, as four plain numbers. */
+static bool is_loopback4(str name)
+{
+    unsigned parts = 0;
+    for (size_t i = 0; i <= name.n; parts++) {
+        size_t end = i;
+        while (end < name.n && name.p[end] != '.')
+            end++;
+        str part = {name.p + i, end - i};
+        if (!digits_only(part, 3) || (part.n > 1 && part.p[0] == '0') || parts == 4)
+            return false;
+        unsigned value = 0;
+        for (size_t k = 0; k < part.n; k++)
+            value = value * 10 + (unsigned)(part.p[k] - '0');
+        if (value > 255 || (parts == 0 && value != 127))
+            return false;
+        i = end + 1;
+    }
+    return parts == 4;
+}
+
+static bool host_allowed(const access_rules *a, str name)
+{
+    if (same_word(name, str_of("localhost")) || str_is(name, "[::1]") || is_loopback4(name))
+        return true;
+    for (size_t i = 0; i < a->n_hosts; i++)
+        if (same_word(name, (str){a->hosts[i].p, a->hosts[i].n}))
+            return true;
+    return false;
+}
+
+static bool origin_allowed(const access_rules *a, str origin)
+{
+    for (size_t i = 0; i < a->n_origins; i++)
+        if (str_eq(origin, (str){a->origins[i].p, a->origins[i].n}))
+            return true;
+    return false;
+}
+
+bool access_check_browser(const access_rules *a, const access_question *q, access_answer *out,
+                          http_error *error)
+{
+    str name;
+    *out = (access_answer){.client = q->who->id, .key = ""};
+    if (!parse_host(q->host, &name)) {
+        api_error_set(error, API_E_INVALID, "bad_request", "Host is not a name and a port");
+        return false;
+    }
+    if (!host_allowed(a, name)) {
+        api_error_set(error, API_E_PERMISSION, "host_not_allowed",
+                      "this server does not answer under the name in Host; it can be started with "
+                      "--allow-host and that name");
+        return false;
+    }
+    out->cors = q->origin.p != NULL && origin_allowed(a, q->origin);
+    bool cross_site = q->fetch_site.p != NULL && same_word(q->fetch_site, str_of("cross-site"));
+    if ((q->origin.p != NULL || cross_site) && !out->cors) {
+        api_error_set(error, API_E_PERMISSION, "origin_not_allowed",
+                      "pages of this origin may not use this server; it can be started with "
+                      "--cors-origin and that origin");
+        return false;
+    }
+    return true;
+}
+
+/* ---- keys ---- */
+
+static str bearer(str authorization)
+{
+    str rest = authorization;
+    str scheme = words_next(&rest, " ");
+    return same_word(scheme, str_of("bearer")) ? words_next(&rest, " ") : (str){NULL, 0};
+}
+
+static bool refuse_key(const access_question *q, bool came, http_error *error)
+{
+    if (!came) {
+        api_error_set(error, API_E_AUTH, "invalid_api_key",
+                      "a key is needed: send it as Authorization: Bearer KEY or x-api-key: KEY");
+        return false;
+    }
+    if (peer_failed(q->who, q->now) > q->most_failures) {
+        api_error_set(error, API_E_RATE, "rate_limit_exceeded",
+                      "too many wrong keys from this address within a minute");
+        error->retry_ms = 60000;
+        return false;
+    }
+    api_error_set(error, API_E_AUTH, "invalid_api_key", "this key is not one of the server's");
+    return false;
+}
+
+bool access_check_key(access_rules *a, const access_question *q, access_answer *out,
+                      http_error *error)
+{
+    if (api_keys_count(a->keys) == 0) {
+        out->scopes = ALL_SCOPES;
+        return true;
+    }
+    api_key *one = NULL, *other = NULL;
+    bool known = api_keys_find(a->keys, bearer(q->authorization), &one);
+    known &= api_keys_find(a->keys, q->api_key, &other);
+    api_key *key = one != NULL ? one : other;
+    if (key == NULL && !known) {
+        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
+        return false;
+    }
+    if (key == NULL)
+        return refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
+    out->scopes = key->scopes;
+    out->client = digest_number(&key->digest);
+    out->ns = out->client;
+    out->key = key->name;
+    out->quota = &key->quota;
+    return true;
+}
+
+bool access_check_scope(const access_answer *answer, privilege needed, http_error *error)
+{
+    const unsigned any_of =
+        needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
+    if (needed == PRIVILEGE_PUBLIC || answer->scopes & any_of)
+        return true;
+    api_error_set(error, API_E_PERMISSION, "scope_missing",
+                  "this key is not meant for that: it lacks the scope %s",
+                  needed == PRIVILEGE_METRICS ? "metrics"
+                  : needed == PRIVILEGE_ADMIN ? "admin"
+                                              : "infer");
+    return false;
+}
+
+/* JSON needs its type, because a browser cannot send that to a stranger unasked; what
+ * carries no mark of a browser may do without. */
+bool access_check_type(const access_question *q, http_error *error)
+{
+    if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))
+        return true;
+    str type = q->content_type;
+    str word = type.p != NULL ? words_next(&type, "; \t") : (str){NULL, 0};
+    if (word.p != NULL && same_word(word, str_of("application/json")))
+        return true;
+    bool form = word.p == NULL || same_word(word, str_of("application/x-www-form-urlencoded"));
+    if (form && q->origin.p == NULL && !q->any_fetch_field)
+        return true;
+    api_error_set(error, API_E_TYPE, "unsupported_media_type",
+                  "send the body with Content-Type: application/json");
+    return false;
+}

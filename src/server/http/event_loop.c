@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* http_loop.c - see http_loop.h. */
+#include "server/http/event_loop.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/http/listen.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum { TICK_MS = 100, SPARE_DESCRIPTORS = 64, BACKLOG = 1024 };
+static const double TOO_LONG = 0.020;
+
+typedef struct listener {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } as;
+    event_loop *l;
+    bool is_unix;
+} listener;
+
+struct event_loop {
+    uv_loop_t uv;
+    event_loop_hooks hooks;
+    uv_async_t wake, stop;
+    uv_timer_t tick;
+    uv_prepare_t before_sleep;
+    uv_check_t after_sleep;
+    uv_idle_t again;
+    uv_poll_t high; /* on a high descriptor, for a moment */
+    listener listeners[LISTEN_MAX];
+    size_t n_listeners;
+    atomic_uint stops;
+    unsigned stops_seen;
+    double turned;  /* when the last turn ended */
+    uint64_t slept; /* nanoseconds in all, then */
+    double second;  /* when longest_lately was last moved on */
+    double longest_now, longest_before;
+    event_loop_stats stats;
+};
+
+/* ---- the turn ---- */
+
+/* What of the time since the last turn was not sleep. */
+static double busy_time(event_loop *l, double now)
+{
+    uint64_t slept = uv_metrics_idle_time(&l->uv);
+    double busy = l->turned > 0 ? now - l->turned - (double)(slept - l->slept) * 1e-9 : 0;
+    l->turned = now;
+    l->slept = slept;
+    return busy;
+}
+
+static void measure(event_loop *l)
+{
+    double now = os_now();
+    double took = busy_time(l, now);
+    l->stats.turns++;
+    l->stats.busy += took;
+    l->stats.over_20_ms += took > TOO_LONG;
+    if (took > l->stats.longest)
+        l->stats.longest = took;
+    if (now - l->second > 1) {
+        l->second = now;
+        l->longest_before = l->longest_now;
+        l->longest_now = 0;
+    }
+    if (took > l->longest_now)
+        l->longest_now = took;
+}
+
+static void on_prepare(uv_prepare_t *handle)
+{
+    event_loop *l = handle->data;
+    l->hooks.turn(l->hooks.with);
+    measure(l);
+}
+
+/* Callbacks of sockets have run by now, so what they left to be done is done before the
+ * handles that were closed are gone. */
+static void on_check(uv_check_t *handle)
+{
+    event_loop *l = handle->data;
+    l->hooks.turn(l->hooks.with);
+}
+
+static void on_idle(uv_idle_t *handle)
+{
+    uv_idle_stop(handle);
+}
+
+void event_loop_again(event_loop *l)
+{
+    uv_idle_start(&l->again, on_idle);
+}
+
+/* ---- signals from others ---- */
+
+static void on_wake(uv_async_t *handle)
+{
+    event_loop *l = handle->data;
+    l->hooks.woken(l->hooks.with);
+}
+
+static void on_stop(uv_async_t *handle)
+{
+    event_loop *l = handle->data;
+    for (unsigned n = atomic_load(&l->stops); l->stops_seen < n; l->stops_seen++)
+        l->hooks.stop(l->hooks.with);
+}
+
+void event_loop_wake(event_loop *l)
+{
+    uv_async_send(&l->wake);
+}
+
+void event_loop_stop(event_loop *l)
+{
+    atomic_fetch_add(&l->stops, 1);
+    uv_async_send(&l->stop);
+}
+
+static void on_tick(uv_timer_t *handle)
+{
+    event_loop *l = handle->data;
+    l->hooks.tick(l->hooks.with, os_now());
+}
+
+void event_loop_read_stats(const event_loop *l, event_loop_stats *out)
+{
+    *out = l->stats;
+    out->longest_lately = l->longest_now > l->longest_before ? l->longest_now : l->longest_before;
+}
+
+/* ---- listening ---- */
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    listener *from = stream->data;
+    if (status == 0)
+        from->l->hooks.connected(from->l->hooks.with, stream, from->is_unix);
+}
+
+mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *err)
+{
+    if (l->n_listeners == LISTEN_MAX)
+        return err_set(err, MOTE_E_ARG, "more than %d addresses to listen on", LISTEN_MAX);
+    listener *at = &l->listeners[l->n_listeners];
+    int failed = is_unix ? uv_pipe_init(&l->uv, &at->as.pipe, 0) : uv_tcp_init(&l->uv, &at->as.tcp);
+    if (failed == 0) {
+        l->n_listeners++;
+        at->as.handle.data = at;
+        at->l = l;
+        at->is_unix = is_unix;
+        failed = is_unix ? uv_pipe_open(&at->as.pipe, fd) : uv_tcp_open(&at->as.tcp, fd);
+    }
+    if (failed == 0)
+        failed = uv_listen(&at->as.stream, BACKLOG, on_connection);
+    if (failed != 0)
+        return err_set(err, MOTE_E_IO, "cannot listen: %s", uv_strerror(failed));
+    return MOTE_OK;
+}
+
+static void close_handle(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void event_loop_stop_listening(event_loop *l)
+{
+    for (size_t i = 0; i < l->n_listeners; i++)
+        close_handle(&l->listeners[i].as.handle);
+}
+
+/* ---- work ---- */
+
+typedef struct piece_of_work {
+    uv_work_t request;
+    void (*work)(void *with);
+    void (*done)(void *with);
+    void *with;
+} piece_of_work;
+
+static void do_work(uv_work_t *request)
+{
+    piece_of_work *w = request->data;
+    w->work(w->with);
+}
+
+static void after_work(uv_work_t *request, int status)
+{
+    (void)status; /* nobody cancels */
+    piece_of_work *w = request->data;
+    w->done(w->with);
+    mem_free(w);
+}
+
+bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with)
+{
+    piece_of_work *w = mem_new(1, sizeof *w);
+    if (w == NULL)
+        return false;
+    *w = (piece_of_work){.work = work, .done = done, .with = with};
+    w->request.data = w;
+    if (uv_queue_work(&l->uv, &w->request, do_work, after_work) == 0)
+        return true;
+    mem_free(w);
+    return false;
+}
+
+/* ---- life ---- */
+
+static void on_poll(uv_poll_t *handle, int status, int events)
+{
+    (void)handle;
+    (void)status;
+    (void)events;
+}
+
+/* libuv aborts where it lacks descriptors for itself, so the question comes before it. */
+static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error *err)
+{
+    struct rlimit limit = {0};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max &&
+        limit.rlim_cur < descriptors + SPARE_DESCRIPTORS) {
+        rlim_t wanted = descriptors + SPARE_DESCRIPTORS;
+        limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur < descriptors + SPARE_DESCRIPTORS / 2)
+        return err_set(err, MOTE_E_ARG,
+                       "%u connections need more open files than the system allows (%llu); raise "
+                       "`ulimit -n` or set --limit connections=N",
+                       descriptors, (unsigned long long)limit.rlim_cur);
+    const rlim_t most = descriptors + SPARE_DESCRIPTORS;
+    *high = (int)(limit.rlim_cur - 1 < most ? limit.rlim_cur - 1 : most);
+    return MOTE_OK;
+}
+
+/* libuv also aborts if its table of descriptors cannot grow. So it grows now, to the highest one
+ * that can come: a descriptor of that number is watched for a moment. */
+static mote_status grow_table(event_loop *l, int high, mote_error *err)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        return err_set(err, MOTE_E_IO, "no descriptors left to begin with");
+    int watched = dup2(ends[0], high);
+    bool grown = watched >= 0 && uv_poll_init(&l->uv, &l->high, watched) == 0 &&
+                 uv_poll_start(&l->high, UV_READABLE, on_poll) == 0;
+    if (grown)
+        uv_poll_stop(&l->high);
+    if (l->high.loop != NULL)
+        close_handle((uv_handle_t *)&l->high);
+    uv_run(&l->uv, UV_RUN_NOWAIT);
+    close(ends[0]);
+    close(ends[1]);
+    if (watched >= 0)
+        close(watched);
+    return grown ? MOTE_OK : err_set(err, MOTE_E_IO, "cannot watch descriptor %d", high);
+}
+
+static int add_handles(event_loop *l)
+{
+    int failed = uv_async_init(&l->uv, &l->wake, on_wake);
+    failed = failed != 0 ? failed : uv_async_init(&l->uv, &l->stop, on_stop);
+    failed = failed != 0 ? failed : uv_timer_init(&l->uv, &l->tick);
+    failed = failed != 0 ? failed : uv_prepare_init(&l->uv, &l->before_sleep);
+    failed = failed != 0 ? failed : uv_check_init(&l->uv, &l->after_sleep);
+    failed = failed != 0 ? failed : uv_idle_init(&l->uv, &l->again);
+    l->wake.data = l->stop.data = l->tick.data = l->before_sleep.data = l->after_sleep.data = l;
+    l->again.data = l;
+    failed = failed != 0 ? failed : uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
+    failed = failed != 0 ? failed : uv_prepare_start(&l->before_sleep, on_prepare);
+    return failed != 0 ? failed : uv_check_start(&l->after_sleep, on_check);
+}
+
+mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint32_t descriptors,
+                           mote_error *err)
+{
+    int high = 0;
+    *out = NULL;
+    TRY(allow_descriptors(descriptors, &high, err));
+    event_loop *l = mem_new(1, sizeof *l);
+    const int failed = l != NULL ? uv_loop_init(&l->uv) : UV_ENOMEM;
+    if (failed != 0) {
+        mem_free(l);
+        return err_set(err, failed == UV_ENOMEM ? MOTE_E_MEMORY : MOTE_E_IO,
+                       "the network cannot be used: %s", uv_strerror(failed));
+    }
+    l->hooks = *hooks;
+    uv_loop_configure(&l->uv, UV_METRICS_IDLE_TIME);
+    mote_status status = grow_table(l, high, err);
+    if (status == MOTE_OK && add_handles(l) != 0)
+        status = err_set(err, MOTE_E_IO, "the loop cannot be set up");
+    if (status != MOTE_OK) {
+        event_loop_free(l);
+        return status;
+    }
+    *out = l;
+    return MOTE_OK;
+}
+
+static void close_any(uv_handle_t *handle, void *with)
+{
+    (void)with;
+    close_handle(handle);
+}
+
+void event_loop_free(event_loop *l)
+{
+    if (l == NULL)
+        return;
+    uv_walk(&l->uv, close_any, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
+    mem_free(l);
+}
+
+void event_loop_run(event_loop *l)
+{
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+}
+
+void event_loop_finish(event_loop *l)
+{
+    event_loop_stop_listening(l);
+    uv_handle_t *own[] = {
+        (uv_handle_t *)&l->wake,         (uv_handle_t *)&l->stop,        (uv_handle_t *)&l->tick,
+        (uv_handle_t *)&l->before_sleep, (uv_handle_t *)&l->after_sleep, (uv_handle_t *)&l->again,
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        close_handle(own[i]);
+}
+
+struct uv_loop_s *event_loop_uv(event_loop *l)
+{
+    return &l->uv;
+}

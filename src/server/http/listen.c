@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listen.c - see listen.h. */
+#include "server/http/listen.h"
+
+#include "base/str.h"
+#include "server/http/systemd.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 1024, USUAL_PORT = 11435 };
+
+typedef union any_address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_un local;
+    struct sockaddr_storage room;
+} any_address;
+
+static listen_socket *new_socket(listen_set *set, mote_error *err)
+{
+    if (set->n == LISTEN_MAX) {
+        err_set(err, MOTE_E_ARG, "more than %d addresses to listen on", LISTEN_MAX);
+        return NULL;
+    }
+    listen_socket *s = &set->sockets[set->n];
+    *s = (listen_socket){.fd = -1};
+    return s;
+}
+
+static mote_status refused(const char *address, const char *what, mote_error *err)
+{
+    const char *advice = errno == EADDRINUSE ? "; another program listens there: stop it or choose "
+                                               "another address with --listen"
+                         : errno == EACCES   ? "; ports below 1024 are for root: choose another one"
+                                             : "";
+    return err_set(err, MOTE_E_IO, "cannot %s %.100s: %s%s", what, address, strerror(errno),
+                   advice);
+}
+
+/* ---- TCP ---- */
+
+static bool is_loopback(const any_address *a)
+{
+    if (a->any.sa_family == AF_INET)
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+static bool is_unspecified(const any_address *a)
+{
+    if (a->any.sa_family == AF_INET)
+        return a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
+    return IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr);
+}
+
+/* The name of a bound socket, and what Host may say. */
+static void describe_tcp(listen_socket *s, const any_address *a)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    bool v6 = a->any.sa_family == AF_INET6;
+    inet_ntop(a->any.sa_family, v6 ? (const void *)&a->v6.sin6_addr : &a->v4.sin_addr, text,
+              sizeof text);
+    unsigned port = ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port);
+    snprintf(s->name, sizeof s->name, v6 ? "[%s]:%u" : "%s:%u", text, port);
+    snprintf(s->host, sizeof s->host, v6 ? "[%s]" : "%s", text);
+    if (is_unspecified(a))
+        s->host[0] = '\0';
+    s->wide = !is_loopback(a);
+}
+
+static bool split(const char *address, char *host, size_t room, unsigned *port)
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || (size_t)(colon - address) >= room)
+        return false;
+    memcpy(host, address, (size_t)(colon - address));
+    host[colon - address] = '\0';
+    char *end;
+    unsigned long number = strtoul(colon + 1, &end, 10);
+    if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || number > 65535)
+        return false;
+    *port = (unsigned)number;
+    size_t n = strlen(host);
+    if (n > 1 && host[0] == '[' && host[n - 1] == ']') {
+        memmove(host, host + 1, n - 2);
+        host[n - 2] = '\0';
+    }
+    return n > 0;
+}
+
+static bool parse_tcp(const char *address, any_address *out, socklen_t *bytes)
+{
+    char host[LISTEN_NAME_BYTES];
+    unsigned port;
+    if (!split(address, host, sizeof host, &port))
+        return false;
+    if (strcmp(host, "localhost") == 0)
+        snprintf(host, sizeof host, "127.0.0.1");
+    if (strcmp(host, "*") == 0)
+        snprintf(host, sizeof host, "0.0.0.0");
+    memset(out, 0, sizeof *out);
+    if (inet_pton(AF_INET, host, &out->v4.sin_addr) == 1) {
+        out->v4.sin_family = AF_INET;
+        out->v4.sin_port = htons((uint16_t)port);
+        *bytes = sizeof out->v4;
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &out->v6.sin6_addr) != 1)
+        return false;
+    out->v6.sin6_family = AF_INET6;
+    out->v6.sin6_port = htons((uint16_t)port);
+    *bytes = sizeof out->v6;
+    return true;
+}
+
+static mote_status open_tcp(listen_socket *s, any_address *a, socklen_t bytes, const char *name,
+                            mote_error *err)
+{
+    const int on = 1;
+    s->fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->fd < 0)
+        return refused(name, "open", err);
+    setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (a->any.sa_family == AF_INET6)
+        setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(s->fd, &a->any, bytes) != 0 || listen(s->fd, BACKLOG) != 0 ||
+        getsockname(s->fd, &a->any, &bytes) != 0) {
+        mote_status status = refused(name, "listen on", err);
+        close(s->fd);
+        s->fd = -1;
+        return status;
+    }
+    describe_tcp(s, a);
+    return MOTE_OK;
+}
+
+static mote_status add_tcp(listen_set *set, const char *address, mote_error *err)
+{
+    any_address a;
+    socklen_t bytes;
+    if (!parse_tcp(address, &a, &bytes))
+        return err_set(err, MOTE_E_ARG,
+                       "%.100s is no address to listen on; write 127.0.0.1:11435, [::1]:11435 or "
+                       "unix:PATH",
+                       address);
+    listen_socket *s = new_socket(set, err);
+    if (s == NULL)
+        return MOTE_E_ARG;
+    TRY(open_tcp(s, &a, bytes, address, err));
+    set->n++;
+    return MOTE_OK;
+}
+
+/* ---- UNIX ---- */
+
+/* A socket that a process left behind is removed; one that somebody answers is not. */
+static bool is_abandoned(const any_address *a, socklen_t bytes)
+{
+    struct stat info;
+    if (lstat(a->local.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode))
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool answered = fd >= 0 && connect(fd, &a->any, bytes) == 0;
+    bool abandoned = fd >= 0 && !answered && errno == ECONNREFUSED;
+    if (fd >= 0)
+        close(fd);
+    return abandoned;
+}
+
+static mote_status bind_unix(listen_socket *s, const any_address *a, const char *name,
+                             mote_error *err)
+{
+    socklen_t bytes = sizeof a->local;
+    s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s->fd < 0)
+        return refused(name, "open", err);
+    if (is_abandoned(a, bytes))
+        unlink(a->local.sun_path);
+    /* The mask counts from the moment the file appears; chmod would come a moment later. */
+    mode_t before = umask(0177);
+    int bound = bind(s->fd, &a->any, bytes);
+    umask(before);
+    if (bound != 0)
+        return refused(name, "listen on", err);
+    snprintf(s->unlink, sizeof s->unlink, "%s", a->local.sun_path);
+    return listen(s->fd, BACKLOG) == 0 ? MOTE_OK : refused(name, "listen on", err);
+}
+
+static mote_status add_unix(listen_set *set, const char *path, mote_error *err)
+{
+    any_address a;
+    memset(&a, 0, sizeof a);
+    a.local.sun_family = AF_UNIX;
+    if (path[0] == '\0' || strlen(path) >= sizeof a.local.sun_path)
+        return err_set(err, MOTE_E_ARG, "the path of a UNIX socket has 1 to %zu bytes",
+                       sizeof a.local.sun_path - 1);
+    memcpy(a.local.sun_path, path, strlen(path));
+    listen_socket *s = new_socket(set, err);
+    if (s == NULL)
+        return MOTE_E_ARG;
+    s->is_unix = true;
+    snprintf(s->name, sizeof s->name, "unix:%s", path);
+    mote_status status = bind_unix(s, &a, s->name, err);
+    if (status != MOTE_OK && s->fd >= 0) {
+        close(s->fd);
+        s->fd = -1;
+        return status;
+    }
+    set->n++;
+    return status;
+}
+
+/* ---- systemd ---- */
+
+static mote_status add_passed(listen_set *set, int fd, mote_error *err)
+{
+    any_address a;
+    socklen_t bytes = sizeof a;
+    int listening = 0;
+    socklen_t listening_bytes = sizeof listening;
+    memset(&a, 0, sizeof a);
+    if (getsockname(fd, &a.any, &bytes) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &listening_bytes) != 0 || !listening)
+        return err_set(err, MOTE_E_ARG, "descriptor %d from systemd is no listening socket", fd);
+    listen_socket *s = new_socket(set, err);
+    if (s == NULL)
+        return MOTE_E_ARG;
+    s->fd = fd;
+    s->is_unix = a.any.sa_family == AF_UNIX;
+    if (s->is_unix)
+        snprintf(s->name, sizeof s->name, "unix:%.*s", (int)sizeof a.local.sun_path,
+                 a.local.sun_path);
+    else
+        describe_tcp(s, &a);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    set->n++;
+    return MOTE_OK;
+}
+
+static mote_status add_systemd(listen_set *set, mote_error *err)
+{
+    int n = systemd_passed();
+    if (n == 0)
+        return err_set(err, MOTE_E_ARG, "systemd has passed no socket to this process");
+    for (int i = 0; i < n; i++)
+        TRY(add_passed(set, SYSTEMD_FIRST + i, err));
+    return MOTE_OK;
+}
+
+/* ---- all ---- */
+
+mote_status listen_add(listen_set *set, const char *address, mote_error *err)
+{
+    if (strncmp(address, "http://", 7) == 0)
+        address += 7; /* as clients write it */
+    if (strcmp(address, "systemd") == 0)
+        return add_systemd(set, err);
+    if (strncmp(address, "unix:", 5) == 0)
+        return add_unix(set, address + 5, err);
+    return add_tcp(set, address, err);
+}
+
+mote_status listen_add_loopback(listen_set *set, mote_error *err)
+{
+    char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%d", USUAL_PORT);
+    TRY(listen_add(set, address, err));
+    snprintf(address, sizeof address, "[::1]:%d", USUAL_PORT);
+    listen_add(set, address, NULL);
+    return MOTE_OK;
+}
+
+void listen_close(listen_set *set)
+{
+    for (size_t i = 0; i < set->n; i++) {
+        if (set->sockets[i].fd >= 0)
+            close(set->sockets[i].fd);
+        if (set->sockets[i].unlink[0] != '\0')
+            unlink(set->sockets[i].unlink);
+    }
+    set->n = 0;
+}

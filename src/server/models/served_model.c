@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* served_model.c - one model at work, put together and taken apart. See served.h. */
+#include "server/models/served_model.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "chat/turn/response_format.h"
+#include "media/decode/resize_fit.h"
+#include "server/core/digest.h"
+#include "server/core/limits.h"
+#include "server/models/model_name.h"
+#include "server/vision/vision_service.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+struct served_model {
+    const mote_model *model;
+    const char *path;
+    char name[MODEL_NAME_BYTES];
+    char fingerprint[48];
+    int64_t date;
+    chat_context chat_ctx;
+    struct token_trie *vocab;
+    pthread_mutex_t token_trie_lock;
+    sched *sched;
+    vision_service *vision; /* NULL: it cannot see */
+    answer_tokens *answer_tokens;
+    uint64_t malformed; /* calls; of the loop */
+    double usual_keep;
+    pthread_mutex_t rest_lock; /* of what follows */
+    uint32_t asking;           /* requests at work */
+    double keep, since;        /* after the last one; when that was over */
+};
+
+/* ---- what it is called ---- */
+
+/* Enough to see that another model answers: its name, and how large it is. */
+static void make_fingerprint(served_model *m)
+{
+    mote_model_info info;
+    uint32_t hash = 2166136261u;
+    char text[256];
+    mote_model_describe(m->model, &info);
+    snprintf(text, sizeof text, "%s %llu %llu", m->name, (unsigned long long)info.parameters,
+             (unsigned long long)info.file_bytes);
+    for (const char *p = text; *p != 0; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    snprintf(m->fingerprint, sizeof m->fingerprint, "mote-%s-%08x", mote_version(), hash);
+}
+
+static void describe(served_model *m, const char *name)
+{
+    struct stat info;
+    if (name != NULL)
+        snprintf(m->name, sizeof m->name, "%s", name);
+    else
+        model_name_of_file(m->name, m->path);
+    if (stat(m->path, &info) == 0)
+        m->date = (int64_t)info.st_mtime;
+    make_fingerprint(m);
+}
+
+/* ---- seeing ---- */
+
+bool served_model_has_vision(const served_model_options *options)
+{
+    mote_model_info info;
+    mote_model_describe(options->model, &info);
+    return info.vision && options->fork_server != NULL;
+}
+
+static vision_service_options vision_service_options_of(const served_model_options *given)
+{
+    const double *at = given->limits->at;
+    const sched_options *work = &given->sched;
+    vision_service_options o = {.model = given->model,
+                                .fork_server = given->fork_server,
+                                .threads = work->threads,
+                                .at_once = (uint32_t)at[LIMIT_IMAGES_AT_ONCE],
+                                .queue = work->queue > 0 ? work->queue : SCHED_USUAL_QUEUE,
+                                .images = (uint32_t)at[LIMIT_IMAGES],
+                                .tokens = given->image_tokens,
+                                .most_tokens = (uint32_t)at[LIMIT_IMAGE_TOKENS],
+                                .file_bytes = (uint64_t)at[LIMIT_IMAGE_BYTES],
+                                .pixels = (uint64_t)at[LIMIT_IMAGE_PIXELS],
+                                .memory = given->image_memory,
+                                .wake = work->wake,
+                                .with = work->with};
+    if (o.tokens == 0)
+        o.tokens = MEDIA_USUAL_TOKENS;
+    if (o.most_tokens < o.tokens)
+        o.most_tokens = o.tokens;
+    return o;
+}
+
+/* Of what everything may take, what seeing does not. */
+static mote_status make_vision_service(served_model *m, const served_model_options *given,
+                                       sched_options *rest, mote_error *err)
+{
+    const vision_service_options o = vision_service_options_of(given);
+    const uint64_t taken = vision_service_plan(&o);
+    if (rest->memory > 0 && rest->memory <= taken)
+        return err_set(err, MOTE_E_MEMORY,
+                       "pictures may take %llu MB, which is all of `memory`: raise it, or lower "
+                       "--limit picture-memory-bytes or picture-tokens",
+                       (unsigned long long)taken / 1000000);
+    if (rest->memory > 0)
+        rest->memory -= taken;
+    return vision_service_new(&m->vision, &o, err);
+}
+
+mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
+                                      mote_error *err)
+{
+    const vision_service_options seeing = vision_service_options_of(options);
+    sched_options work = options->sched;
+    work.model = options->model;
+    TRY(sched_least_memory(&work, out, err));
+    *out += served_model_has_vision(options) ? vision_service_plan(&seeing) : 0;
+    return MOTE_OK;
+}
+
+uint64_t served_model_memory(const served_model *m)
+{
+    mote_memory memory;
+    sched_memory(m->sched, &memory);
+    return memory.total + (m->vision != NULL ? vision_service_memory(m->vision) : 0);
+}
+
+/* ---- life ---- */
+
+/* What is refused is only what the tower leaves of the memory that was given. */
+static mote_status blame_vision(const served_model *m, mote_error *err)
+{
+    const mote_error refused = err != NULL ? *err : (mote_error){0};
+    return err_set(err, MOTE_E_MEMORY, "%s; without `mmproj` there would be %llu MB more",
+                   refused.text, (unsigned long long)vision_service_memory(m->vision) / 1000000);
+}
+
+static mote_status make(served_model *m, const served_model_options *o, mote_error *err)
+{
+    sched_options wanted = o->sched;
+    wanted.model = o->model;
+    if (!digest_random(&wanted.salt, sizeof wanted.salt))
+        return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
+    describe(m, o->name);
+    TRY(chat_context_of(&m->chat_ctx, m->model, err));
+    TRY(answer_tokens_new(&m->answer_tokens, o->answer_tokens_bytes, err));
+    if (served_model_has_vision(o))
+        TRY(make_vision_service(m, o, &wanted, err));
+    const mote_status made = sched_new(&m->sched, &wanted, err);
+    return made == MOTE_E_MEMORY && m->vision != NULL ? blame_vision(m, err) : made;
+}
+
+mote_status served_model_new(served_model **out, const served_model_options *options,
+                             mote_error *err)
+{
+    *out = NULL;
+    served_model *m = mem_new(1, sizeof *m);
+    if (m == NULL)
+        return err_set(err, MOTE_E_MEMORY, "no memory for a model at work");
+    m->model = options->model;
+    m->path = options->path;
+    pthread_mutex_init(&m->token_trie_lock, NULL);
+    pthread_mutex_init(&m->rest_lock, NULL);
+    m->usual_keep = m->keep = options->keep_alive;
+    m->since = os_now();
+    const mote_status status = make(m, options, err);
+    if (status != MOTE_OK) {
+        served_model_free(m);
+        return status;
+    }
+    *out = m;
+    return MOTE_OK;
+}
+
+void served_model_free(served_model *m)
+{
+    if (m == NULL)
+        return;
+    sched_free(m->sched);
+    vision_service_free(m->vision); /* answers show what it holds */
+    answer_tokens_free(m->answer_tokens);
+    token_trie_free(m->vocab);
+    pthread_mutex_destroy(&m->token_trie_lock);
+    pthread_mutex_destroy(&m->rest_lock);
+    mem_free(m);
+}
+
+/* ---- what is counted of it ---- */
+
+void served_model_count_malformed(served_model *m)
+{
+    m->malformed++;
+}
+
+uint64_t served_model_malformed(const served_model *m)
+{
+    return m->malformed;
+}
+
+/* ---- how long it stays ---- */
+
+void served_model_begin(served_model *m)
+{
+    pthread_mutex_lock(&m->rest_lock);
+    m->asking++;
+    pthread_mutex_unlock(&m->rest_lock);
+}
+
+void served_model_end(served_model *m, const double *keep)
+{
+    pthread_mutex_lock(&m->rest_lock);
+    m->asking--;
+    m->keep = keep != NULL ? *keep : m->usual_keep;
+    m->since = os_now();
+    pthread_mutex_unlock(&m->rest_lock);
+}
+
+double served_model_leaves_in(served_model *m)
+{
+    const double now = os_now();
+    pthread_mutex_lock(&m->rest_lock);
+    const double until = (m->asking > 0 ? now : m->since) + m->keep;
+    const double left = m->keep < 0 ? (double)INFINITY : until > now ? until - now : 0;
+    pthread_mutex_unlock(&m->rest_lock);
+    return left;
+}
+
+static bool is_asked(served_model *m)
+{
+    pthread_mutex_lock(&m->rest_lock);
+    const bool asked = m->asking > 0;
+    pthread_mutex_unlock(&m->rest_lock);
+    return asked;
+}
+
+static bool unload(served_model *m, bool wait)
+{
+    if (is_asked(m))
+        return false;
+    if (m->vision != NULL)
+        image_cache_drop_unused(m->vision);
+    return sched_unload(m->sched, wait);
+}
+
+void served_model_tick(served_model *m, double now)
+{
+    pthread_mutex_lock(&m->rest_lock);
+    const bool over = m->asking == 0 && m->keep >= 0 && now - m->since >= m->keep;
+    pthread_mutex_unlock(&m->rest_lock);
+    if (over && sched_loaded(m->sched))
+        unload(m, false);
+}
+
+bool served_model_unload(served_model *m)
+{
+    return unload(m, true);
+}
+
+bool served_model_loaded(const served_model *m)
+{
+    return sched_loaded(m->sched);
+}
+
+/* ---- what others need ---- */
+
+const char *served_model_name(const served_model *m)
+{
+    return m->name;
+}
+
+const mote_model *served_model_weights(const served_model *m)
+{
+    return m->model;
+}
+
+const char *served_model_path(const served_model *m)
+{
+    return m->path;
+}
+
+int64_t served_model_date(const served_model *m)
+{
+    return m->date;
+}
+
+const char *served_model_fingerprint(const served_model *m)
+{
+    return m->fingerprint;
+}
+
+const chat_context *served_model_chat_context(const served_model *m)
+{
+    return &m->chat_ctx;
+}
+
+mote_status served_model_vocab(served_model *m, const struct token_trie **out, mote_error *err)
+{
+    mote_status status = MOTE_OK;
+    pthread_mutex_lock(&m->token_trie_lock);
+    if (m->vocab == NULL)
+        status = chat_vocab_of(&m->vocab, &m->chat_ctx, err);
+    *out = m->vocab;
+    pthread_mutex_unlock(&m->token_trie_lock);
+    return status;
+}
+
+sched *served_model_sched(const served_model *m)
+{
+    return m->sched;
+}
+
+uint64_t served_model_context(const served_model *m)
+{
+    return sched_settings(m->sched)->context;
+}
+
+vision_service *served_model_vision(const served_model *m)
+{
+    return m->vision;
+}
+
+answer_tokens *served_model_answer_tokens(const served_model *m)
+{
+    return m->answer_tokens;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c - what an ask owns, the model's name, and prompts without a template. */
+#include "server/request/request.h"
+
+#include "base/mem.h"
+#include "base/duration.h"
+#include "server/models/model_name.h"
+
+#include <stdio.h>
+
+/* ---- what it owns ---- */
+
+void request_fini(request *a)
+{
+    for (size_t i = 0; a->prompt_ids != NULL && i < a->n_prompts; i++)
+        mem_free(a->prompt_ids[i]);
+    mem_free(a->prompts);
+    mem_free(a->prompt_ids);
+    mem_free(a->n_prompt_ids);
+    mem_free(a->recalled);
+    request_media_fini(a);
+    chat_parsed_fini(&a->parsed);
+    for (size_t i = 0; i < a->n_kept; i++)
+        mem_free(a->kept[i]);
+    for (size_t i = 0; i < a->n_made; i++)
+        json_doc_free(a->made[i]);
+    json_doc_free(a->body);
+    mem_free(a->own);
+    *a = (request){0};
+}
+
+void request_warn(request *a, const char *code, const char *at)
+{
+    if (a->n_warnings == REQUEST_MAX_WARNINGS)
+        return;
+    warning *w = &a->warnings[a->n_warnings++];
+    w->code = code;
+    snprintf(w->at, sizeof w->at, "%s", at);
+}
+
+bool request_keep(request *a, void *block, http_error *error)
+{
+    if (block == NULL)
+        return http_error_no_memory(error);
+    if (a->n_kept == REQUEST_MAX_KEPT) {
+        mem_free(block);
+        return http_error_no_memory(error);
+    }
+    a->kept[a->n_kept++] = block;
+    return true;
+}
+
+void *request_memory(request *a, size_t n, size_t each, http_error *error)
+{
+    void *block = mem_new(n, each);
+    return request_keep(a, block, error) ? block : NULL;
+}
+
+char *request_copy(request *a, str text, http_error *error)
+{
+    char *copy = request_memory(a, text.n + 1, 1, error);
+    if (copy != NULL && text.n > 0)
+        memcpy(copy, text.p, text.n);
+    return copy;
+}
+
+const json_node *request_made(request *a, strbuf *json, http_error *error)
+{
+    mote_error err;
+    json_doc *doc = NULL;
+    const bool room = a->n_made < sizeof a->made / sizeof *a->made;
+    if (!room || strbuf_check(json, &err) != MOTE_OK) {
+        strbuf_fini(json);
+        http_error_no_memory(error);
+        return NULL;
+    }
+    const mote_status status = json_doc_read(&doc, strbuf_view(json), &err);
+    strbuf_fini(json);
+    if (status != MOTE_OK) {
+        http_error_from(error, &err);
+        return NULL;
+    }
+    a->made[a->n_made++] = doc;
+    return json_doc_root(doc);
+}
+
+/* ---- the model's name ---- */
+
+served_model *request_find_model(const server *s, str name)
+{
+    for (int whole = 1; whole >= 0; whole--)
+        for (size_t i = 0; i < server_n_models(s); i++)
+            if (model_name_is(served_model_name(server_model(s, i)), name, whole))
+                return server_model(s, i);
+    return NULL;
+}
+
+/* The setting of thinking behind the last colon, if that is what stands there. */
+static str take_think_word(str *name)
+{
+    for (size_t i = name->n; i > 0; i--)
+        if (name->p[i - 1] == ':') {
+            const str word = {name->p + i, name->n - i};
+            if (!chat_think_is_suffix(word))
+                break;
+            name->n = i - 1;
+            return word;
+        }
+    return (str){"", 0};
+}
+
+void request_choose(request *a, str name)
+{
+    served_model *found = request_find_model(a->server, name);
+    a->think_word = (str){"", 0};
+    if (found == NULL) {
+        a->think_word = take_think_word(&name);
+        found = request_find_model(a->server, name);
+    }
+    a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
+    a->served = found != NULL ? found : server_model(a->server, 0);
+    a->vision = served_model_vision(a->served);
+}
+
+str request_name_in(const json_node *body, bool also_name)
+{
+    const json_node *model = json_node_get(body, "model");
+    if (also_name && !json_node_is(model, JSON_IS_STRING))
+        model = json_node_get(body, "name");
+    return json_node_text(model);
+}
+
+bool request_model(request *a, str *suffix, http_error *error)
+{
+    const str name = {a->model.p, a->model.n - (a->think_word.n > 0 ? a->think_word.n + 1 : 0)};
+    *suffix = a->think_word;
+    if (a->known_model)
+        return true;
+    if (a->any_model) {
+        char at[80];
+        snprintf(at, sizeof at, "%.*s", (int)(name.n < 79 ? name.n : 79), name.p);
+        request_warn(a, "model_substituted", at);
+        return true;
+    }
+    api_error_set(error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                  STR_ARG(a->model));
+    snprintf(error->param, sizeof error->param, "model");
+    return false;
+}
+
+bool request_keep_alive(request *a, http_error *error)
+{
+    const json_node *node = json_node_get(a->root, "keep_alive");
+    if (node == NULL || json_node_is(node, JSON_IS_NULL))
+        return true;
+    if (json_node_is(node, JSON_IS_NUMBER))
+        a->keep_alive = json_node_double(node);
+    else if (!json_node_is(node, JSON_IS_STRING) ||
+             !duration_read(json_node_text(node).p, &a->keep_alive))
+        return http_error_invalid(error, "keep_alive", "must be a duration, as \"5m\", or seconds");
+    a->has_keep = a->admin;
+    if (!a->admin)
+        request_warn(a, "keep_alive_ignored", "keep_alive"); /* others use the model too */
+    return true;
+}
+
+/* ---- prompts ---- */
+
+bool request_add_prompt(request *a, str text, http_error *error)
+{
+    const size_t n = a->n_prompts;
+    str *prompts = mem_resize(a->prompts, n, n + 1, sizeof *prompts);
+    if (prompts != NULL)
+        a->prompts = prompts;
+    mote_token **ids = mem_resize(a->prompt_ids, n, n + 1, sizeof *ids);
+    if (ids != NULL)
+        a->prompt_ids = ids;
+    size_t *counts = mem_resize(a->n_prompt_ids, n, n + 1, sizeof *counts);
+    if (counts != NULL)
+        a->n_prompt_ids = counts;
+    if (prompts == NULL || ids == NULL || counts == NULL)
+        return http_error_no_memory(error);
+    a->prompts[n] = text;
+    a->n_prompts = n + 1;
+    return true;
+}
+
+static bool add_ids(request *a, const json_node *node, const char *at, http_error *error)
+{
+    const size_t n = json_node_size(node);
+    if (n == 0)
+        return http_error_invalid(error, at, "holds no tokens");
+    mote_token *ids = mem_new(n, sizeof *ids);
+    if (ids == NULL)
+        return http_error_no_memory(error);
+    size_t i = 0;
+    for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
+        int64_t id;
+        if (!json_node_int64(e, &id) || id < 0 || id > INT32_MAX) {
+            mem_free(ids);
+            return http_error_invalid(error, at, "must be a text, texts, ids, or arrays of ids");
+        }
+        ids[i++] = (mote_token)id;
+    }
+    if (!request_add_prompt(a, (str){"", 0}, error)) {
+        mem_free(ids);
+        return false;
+    }
+    a->prompt_ids[a->n_prompts - 1] = ids;
+    a->n_prompt_ids[a->n_prompts - 1] = n;
+    return true;
+}
+
+bool request_prompts(request *a, const json_node *node, const char *at, size_t max,
+                     http_error *error)
+{
+    if (json_node_is(node, JSON_IS_STRING))
+        return request_add_prompt(a, json_node_text(node), error);
+    if (!json_node_is(node, JSON_IS_ARRAY))
+        return http_error_invalid(error, at, "must be a text, texts, ids, or arrays of ids");
+    if (json_node_is(json_node_first(node), JSON_IS_NUMBER))
+        return add_ids(a, node, at, error);
+    if (json_node_size(node) == 0 || json_node_size(node) > max)
+        return http_error_invalid(error, at, "must have from 1 to %zu entries", max);
+    for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
+        if (json_node_is(e, JSON_IS_STRING) ? !request_add_prompt(a, json_node_text(e), error)
+                                            : !add_ids(a, e, at, error))
+            return false;
+    }
+    return true;
+}

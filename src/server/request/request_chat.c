@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request_chat.c - the conversation of an ask: messages, tools, whether to think. */
+#include "base/mem.h"
+#include "chat/prompt/chat_limits.h"
+#include "server/request/request.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+/* ---- names ---- */
+
+void request_message_at(const request *a, size_t index, const char *rest, char at[REQUEST_AT])
+{
+    const json_node *node = json_node_first(a->messages);
+    for (size_t i = 0; i < index && node != NULL; i++)
+        node = json_node_next(node);
+    const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
+    if (said != NULL)
+        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
+    else
+        snprintf(at, REQUEST_AT, "%s[%zu]%s", a->names.messages, index, rest);
+}
+
+/* Tools of types that are left out count in the client's list. */
+void request_tool_at(const request *a, size_t tool, const char *field, char at[REQUEST_AT])
+{
+    const json_node *node = json_node_first(a->tools);
+    size_t index = 0;
+    for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
+        index++;
+    snprintf(at, REQUEST_AT, "%s[%zu].%s", a->names.tools, index, field);
+}
+
+/* ---- messages ---- */
+
+static bool is_readable(const chat_part *part)
+{
+    return part->kind == CHAT_PART_TEXT || part->kind == CHAT_PART_IMAGE ||
+           part->kind == CHAT_PART_VIDEO;
+}
+
+static bool check_messages(request *a, http_error *error)
+{
+    const chat_parsed *p = &a->parsed;
+    char at[REQUEST_AT];
+    for (size_t i = 0; i < p->request.n_messages; i++) {
+        const chat_message *m = &p->messages[i];
+        bool readable = true;
+        for (size_t k = 0; k < m->n_parts; k++)
+            readable = readable && is_readable(&m->parts[k]);
+        if (m->role != CHAT_ROLE_UNKNOWN && !m->bad_content && readable)
+            continue;
+        request_message_at(a, i, m->role == CHAT_ROLE_UNKNOWN ? ".role" : ".content", at);
+        if (m->role == CHAT_ROLE_UNKNOWN)
+            return http_error_invalid(error, at,
+                                      "must be system, developer, user, assistant or tool");
+        if (m->bad_content)
+            return http_error_invalid(error, at, "must be a string or an array of parts");
+        return http_error_unsupported(error, at, "a part of another type than text or image");
+    }
+    return true;
+}
+
+/* The reader of conversations says messages[2]: what. The client may call it otherwise. */
+static bool wrong_message(const request *a, const mote_error *err, http_error *error)
+{
+    char at[REQUEST_AT];
+    size_t index;
+    snprintf(at, sizeof at, "%s", a->names.messages);
+    http_error_from(error, err);
+    if (sscanf(err->text, "messages[%zu]", &index) == 1) {
+        request_message_at(a, index, "", at);
+        snprintf(error->text, sizeof error->text, "%s%s", at, strchr(err->text, ']') + 1);
+    }
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
+}
+
+/* ---- tools ---- */
+
+static str tool_name(const json_node *tool)
+{
+    const json_node *function = json_node_get(tool, "function");
+    return json_node_text(json_node_get(function != NULL ? function : tool, "name"));
+}
+
+static bool is_name(str name)
+{
+    if (name.n < 1 || name.n > CHAT_MAX_NAME)
+        return false;
+    for (size_t i = 0; i < name.n; i++) {
+        const char c = name.p[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '_' || c == '.' || c == ':' || c == '-'))
+            return false;
+    }
+    return true;
+}
+
+static bool check_tools(request *a, http_error *error)
+{
+    char at[REQUEST_AT];
+    for (size_t i = 0; i < a->parsed.request.n_tools; i++) {
+        const json_node *tool = a->parsed.tools[i];
+        const json_node *function = json_node_get(tool, "function");
+        const json_node *parameters =
+            json_node_get(function != NULL ? function : tool, "parameters");
+        request_tool_at(a, i, a->names.tool_name, at);
+        if (!is_name(tool_name(tool)))
+            return http_error_invalid(error, at, "must be 1 to 128 letters, digits, or _ . : -");
+        request_tool_at(a, i, a->names.tool_schema, at);
+        if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
+            !json_node_is(parameters, JSON_IS_OBJECT))
+            return http_error_invalid(error, at, "must be a JSON schema");
+    }
+    for (uint32_t i = 0; i < a->parsed.tools_left_out; i++) {
+        const str type = json_node_text(json_node_get(a->parsed.left_out[i], "type"));
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)(type.n < 63 ? type.n : 63), type.p);
+        request_warn(a, "tool_type_ignored", name);
+    }
+    return true;
+}
+
+/* ---- the conversation ---- */
+
+static void find_user_text(request *a)
+{
+    const chat_request *q = &a->parsed.request;
+    for (size_t i = q->n_messages; i > 0; i--) {
+        const chat_message *m = &a->parsed.messages[i - 1];
+        if (m->role != CHAT_ROLE_USER)
+            continue;
+        if (m->n_parts > 0 && m->parts[m->n_parts - 1].kind == CHAT_PART_TEXT)
+            a->user_text = m->parts[m->n_parts - 1].text;
+        return;
+    }
+}
+
+/* Settings of the template that ours does not have. */
+static void warn_of_settings(request *a)
+{
+    static const char *const known[] = {"enable_thinking",       "add_vision_id",
+                                        "add_generation_prompt", "thinking_budget",
+                                        "thinking_token_budget", "thinking_budget_tokens",
+                                        "reasoning_budget"};
+    const json_node *settings = json_node_get(a->root, "chat_template_kwargs");
+    for (const json_node *s = json_node_first(settings); s != NULL; s = json_node_next(s)) {
+        char at[96];
+        bool ours = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            ours = ours || str_is(json_node_name(s), known[i]);
+        snprintf(at, sizeof at, "/chat_template_kwargs/%.60s", json_node_name(s).p);
+        if (!ours)
+            request_warn(a, "unknown_field", at);
+    }
+}
+
+bool request_conversation(request *a, const json_node *body, size_t min_messages, http_error *error)
+{
+    static const request_names usual = {"messages", "tools", "function.name",
+                                        "function.parameters"};
+    mote_error err;
+    if (a->names.messages == NULL)
+        a->names = usual;
+    a->messages = json_node_get(body, "messages");
+    a->tools = json_node_get(body, "tools");
+    if (json_node_size(a->messages) < min_messages) {
+        http_error_invalid(error, a->names.messages, "must hold at least one message");
+        error->code = a->messages == NULL ? "missing_field" : error->code;
+        return false;
+    }
+    if (json_node_size(a->tools) > CHAT_MAX_TOOLS)
+        return http_error_invalid(error, a->names.tools, "are %zu, more than %d",
+                                  (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
+    if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK)
+        return wrong_message(a, &err, error);
+    a->parsed.request.no_generation_prompt = false;
+    if (!check_messages(a, error) || !request_media(a, error) || !check_tools(a, error))
+        return false;
+    const size_t n = a->parsed.request.n_messages;
+    const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
+    a->parsed.request.continue_last =
+        a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
+    find_user_text(a);
+    warn_of_settings(a);
+    if (a->parsed.odd_arguments > 0)
+        request_warn(a, "arguments_not_json", a->names.messages);
+    return true;
+}
+
+static bool has_system(const chat_request *q)
+{
+    for (size_t i = 0; i < q->n_messages; i++)
+        if (q->messages[i].role == CHAT_ROLE_SYSTEM || q->messages[i].role == CHAT_ROLE_DEVELOPER)
+            return true;
+    return false;
+}
+
+bool request_default_system(request *a, http_error *error)
+{
+    chat_request *q = &a->parsed.request;
+    const size_t n = q->n_messages;
+    if (a->settings->system == NULL || has_system(q))
+        return true;
+    chat_part *part = request_memory(a, 1, sizeof *part, error);
+    if (part == NULL)
+        return false;
+    chat_message *messages = mem_resize(a->parsed.messages, n, n + 1, sizeof *messages);
+    if (messages == NULL) {
+        http_error_no_memory(error);
+        return false;
+    }
+    *part = (chat_part){.kind = CHAT_PART_TEXT, .text = str_of(a->settings->system)};
+    memmove(messages + 1, messages, n * sizeof *messages);
+    messages[0] = (chat_message){.role = CHAT_ROLE_SYSTEM, .parts = part, .n_parts = 1};
+    q->messages = a->parsed.messages = messages;
+    q->n_messages = n + 1;
+    return true;
+}
+
+/* ---- tool_choice ---- */
+
+static bool find_tool(const request *a, str name, size_t *at)
+{
+    for (size_t i = 0; i < a->parsed.request.n_tools; i++)
+        if (str_eq(tool_name(a->parsed.tools[i]), name)) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+
+static bool choose_named(request *a, const json_node *choice, const char *at, http_error *error)
+{
+    size_t tool;
+    const str name = tool_name(choice);
+    if (!find_tool(a, name, &tool))
+        return http_error_invalid(error, at, "names a tool that is not there: %.*s", STR_ARG(name));
+    a->answer.tool_choice = MOTE_TOOLS_NAMED;
+    a->answer.tool_name = request_copy(a, name, error);
+    return a->answer.tool_name != NULL;
+}
+
+/* Is this the type of a tool that others offer and we do not? */
+static bool was_left_out(const request *a, str type)
+{
+    for (uint32_t i = 0; i < a->parsed.tools_left_out; i++)
+        if (str_eq(json_node_text(json_node_get(a->parsed.left_out[i], "type")), type))
+            return true;
+    return false;
+}
+
+static bool choose_mode(request *a, str mode, const char *at, http_error *error)
+{
+    if (str_is(mode, "auto"))
+        return true;
+    if (str_is(mode, "none")) {
+        a->answer.tool_choice = MOTE_TOOLS_NONE;
+        return true;
+    }
+    if (was_left_out(a, mode)) /* warned of already */
+        return true;
+    if (!str_is(mode, "required") && !str_is(mode, "any"))
+        return http_error_invalid(error, at, "must be auto, none, required, or name a tool");
+    a->answer.tool_choice = MOTE_TOOLS_REQUIRED;
+    /* every tool was of a type that is left out: then it goes without */
+    if (a->parsed.request.n_tools > 0)
+        return true;
+    a->answer.tool_choice = MOTE_TOOLS_AUTO;
+    return a->parsed.tools_left_out > 0 ||
+           http_error_invalid(error, at, "wants a call, and there are no tools");
+}
+
+/* All tools stay in the prompt, so that what was read of it stays of use. */
+static bool choose_allowed(request *a, const json_node *choice, const char *at, http_error *error)
+{
+    const json_node *inner = json_node_get(choice, "allowed_tools");
+    const json_node *from = inner != NULL ? inner : choice;
+    const json_node *mode = json_node_get(from, "mode");
+    const json_node *tools = json_node_get(from, "tools");
+    if (!json_node_is(tools, JSON_IS_ARRAY))
+        return http_error_invalid(error, at, "allows tools without saying which");
+    a->tool_allowed =
+        request_memory(a, a->parsed.request.n_tools + 1, sizeof *a->tool_allowed, error);
+    if (a->tool_allowed == NULL)
+        return false;
+    for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t)) {
+        size_t tool;
+        if (!find_tool(a, tool_name(t), &tool))
+            return http_error_invalid(error, at, "names a tool that is not there: %.*s",
+                                      STR_ARG(tool_name(t)));
+        a->tool_allowed[tool] = true;
+    }
+    return mode == NULL || choose_mode(a, json_node_text(mode), at, error);
+}
+
+bool request_tool_choice(request *a, const json_node *choice, const char *at, http_error *error)
+{
+    const str type = json_node_text(json_node_get(choice, "type"));
+    if (choice == NULL || json_node_is(choice, JSON_IS_NULL))
+        return true;
+    if (json_node_is(choice, JSON_IS_STRING))
+        return choose_mode(a, json_node_text(choice), at, error);
+    if (!json_node_is(choice, JSON_IS_OBJECT))
+        return http_error_invalid(error, at, "must be a string or an object");
+    if (json_node_truth(json_node_get(choice, "disable_parallel_tool_use")))
+        a->answer.one_call = true;
+    if (str_is(type, "allowed_tools"))
+        return choose_allowed(a, choice, at, error);
+    if (str_is(type, "function") || str_is(type, "tool") || str_is(type, "custom") || type.n == 0)
+        return choose_named(a, choice, at, error);
+    return choose_mode(a, type, at, error);
+}
+
+/* ---- thinking ---- */
+
+/* The switch was for us: the last part of the user's last message loses it. */
+static void remove_switch(request *a)
+{
+    chat_parsed *p = &a->parsed;
+    for (size_t i = p->request.n_messages; i > 0; i--) {
+        const chat_message *m = &p->messages[i - 1];
+        if (m->role != CHAT_ROLE_USER)
+            continue;
+        chat_part *part = &p->parts[m->parts - p->parts + (ptrdiff_t)m->n_parts - 1];
+        part->text = chat_think_without_switch(part->text);
+        break;
+    }
+    request_warn(a, "soft_switch", a->names.messages);
+}
+
+bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_error *error)
+{
+    static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
+    const server_options *o = a->settings;
+    const str question = o->no_soft_switch ? (str){0} : a->user_text;
+    mote_error err;
+    if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
+        http_error_from(error, &err);
+        if (err.status == MOTE_E_ARG) /* its text begins with the field */
+            snprintf(error->param, sizeof error->param, "%.*s", (int)strcspn(err.text, " "),
+                     err.text);
+        return false;
+    }
+    if (a->think.think == MOTE_THINK_AUTO && o->think != MOTE_THINK_AUTO) {
+        a->think.think = o->think;
+        a->think.source = "server";
+        if (a->think.budget == 0 && o->think == MOTE_THINK_ON)
+            a->think.budget = o->think_budget;
+    }
+    if (a->think.conflict)
+        request_warn(a, "thinking_conflict", a->think.source);
+    if (a->think.soft_switch)
+        remove_switch(a);
+    if (a->parsed.request.continue_last) {
+        a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "continued"};
+    }
+    a->answer.think = a->think.think;
+    a->answer.think_budget = a->think.budget;
+    a->parsed.request.thinking = thinking[a->think.think];
+    return true;
+}

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pictures_test.py - pictures in every dialect: what is seen, what is not seen twice, what is refused.
+
+Answers are those of the reference and of `mote run --image`; alone and in company they are the same.
+"""
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from images_rig import ALL, GOLDEN, Anthropic, OpenAI, Responses, ask, b64, named, picture, png, url
+from api_rig import KEY, PATIENCE, POINT_SCHEMA, WEATHER_TOOL, Server, case, equal, main, post, request, shown
+
+SEE, COUNT = picture("media/see0.png"), picture("media/count0.png")
+DESCRIBE = "Describe the picture."
+SEEN = {"w": 256, "h": 256, "tokens": 64}
+
+
+@case
+def the_answers_of_the_reference(server):
+    for files, question, wanted in shown():
+        for d in ALL:
+            reply = ask(server, d, question, files)
+            equal((d.name, d.read(reply)), (d.name, wanted))
+            equal(len(reply["mote"]["images"]), len(files))
+            text, mote = d.stream(server, named(server, d.body(question, files)))
+            equal((d.name, text), (d.name, wanted))
+            equal(mote["images"], reply["mote"]["images"])
+
+
+@case
+def as_the_command_line_says(server):
+    """With the sampler's settings for pictures, which nobody named."""
+    file = str(GOLDEN / "media" / "see0.png")
+    done = subprocess.run(
+        [os.environ["MOTE"], "run", os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), "--image", file,
+         "--seed", "11", "--think", "off", "--json", DESCRIBE],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=True)
+    run = json.loads(done.stdout)
+    body = OpenAI().body(DESCRIBE, [SEE], seed=11)
+    del body["temperature"]
+    reply = post(server, OpenAI.path, body)
+    equal(reply["choices"][0]["message"]["content"], run["text"].strip() if "text" in run else run["content"].strip())
+    equal(reply["mote"]["images"], run["images"])
+    assert reply["mote"]["preset"].endswith("/vision"), reply["mote"]["preset"]
+
+
+@case
+def a_second_question(server):
+    """The tower does not look again, and of the prompt only what is new is read: the first question is so long
+    that the state at its end is of no use."""
+    file = picture("images/scene_320x240.jpg")
+    for d in ALL:
+        first = ask(server, d, "What is this? " * 16, [file], image_tokens=70)
+        looked = server.metric("mote_pictures_looked_total")
+        found = server.metric("mote_pictures_found_total")
+        second = ask(server, d, "How many stars are there, and what is at the bottom?", [file], image_tokens=70)
+        equal(server.metric("mote_pictures_looked_total"), looked)
+        equal(server.metric("mote_pictures_found_total"), found + 1)
+        equal(second["mote"]["images"], first["mote"]["images"])
+        prompt, cached = d.usage(second)
+        assert cached >= first["mote"]["images"][0]["tokens"] - 28, (d.name, prompt, cached)
+        read = prompt - cached
+        assert read <= 32 + 28, (d.name, prompt, cached)
+    equal(looked, server.metric("mote_pictures_looked_total"))
+
+
+@case
+def the_next_turn(server):
+    """A picture in the history is not read again, whatever follows it."""
+    o = OpenAI()
+    body = o.body(DESCRIBE, [SEE])
+    first = post(server, o.path, body)
+    body["messages"] += [first["choices"][0]["message"], {"role": "user", "content": "Thanks! Who are you?"}]
+    second = post(server, o.path, body)
+    prompt, cached = o.usage(second)
+    assert cached >= 64 and prompt - cached < 48, (prompt, cached)
+    r = Responses()
+    first = post(server, r.path, {**r.body(DESCRIBE, [SEE]), "store": True})
+    second = post(server, r.path, {"input": DESCRIBE, "previous_response_id": first["id"], "temperature": 0,
+                                   "reasoning": {"effort": "none"}})
+    equal(second["mote"]["images"], [SEEN])
+    assert r.usage(second)[1] >= 64, second["usage"]
+
+
+@case
+def sizes(server):
+    big = picture("images/big_2000x1500.jpg")
+    o = OpenAI()
+
+    def seen(more=None, **part):
+        body = {**o.body(DESCRIBE, [big], max_tokens=1), **(more or {})}
+        body["messages"][0]["content"][0]["image_url"].update(part)
+        return post(server, o.path, body)["mote"]
+
+    usual = seen()["images"][0]["tokens"]
+    low = seen(detail="low")["images"][0]["tokens"]
+    assert 200 < low <= 256 < usual <= 280, (low, usual)
+    equal(seen(detail="auto")["images"][0]["tokens"], usual)
+    for detail in ("high", "original"):
+        capped = seen(detail=detail)
+        assert 280 < capped["images"][0]["tokens"] <= 320, capped
+        assert "image_tokens_capped" in [w["code"] for w in capped["warnings"]], capped
+    assert 50 < seen({"image_tokens": 64}, detail="high")["images"][0]["tokens"] <= 64
+    assert 50 < seen({"max_pixels": 65536}, detail="high")["images"][0]["tokens"] <= 64
+    for more in ({"image_tokens": 63}, {"max_pixels": 1024}, {"image_tokens": "many"}):
+        post(server, o.path, {**o.body(DESCRIBE, [SEE]), **more}, 400)
+    body = o.body(DESCRIBE, [SEE])
+    body["messages"][0]["content"][0]["image_url"]["detail"] = "much"
+    post(server, o.path, body, 400)
+
+
+@case
+def spellings(server):
+    """Raw base64, a bare string, base64 in lines and without padding."""
+    o = OpenAI()
+    lines = "\n".join(b64(SEE)[i:i + 76] for i in range(0, len(b64(SEE)), 76))
+    urlsafe = b64(SEE).replace("+", "-").replace("/", "_").rstrip("=")
+    for value in (url(SEE), b64(SEE), lines, urlsafe, "DATA:image/jpeg;charset=x;BASE64," + b64(SEE)):
+        body = o.body(DESCRIBE, [SEE])
+        body["messages"][0]["content"][0]["image_url"] = value
+        equal(post(server, o.path, body)["mote"]["images"], [SEEN])
+
+
+@case
+def in_results_of_tools(server):
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Haldon"}'}}
+    image = {"type": "image_url", "image_url": {"url": url(SEE)}}
+    o = OpenAI()
+    body = o.body("What is the weather in Haldon?", [], tools=[WEATHER_TOOL])
+    body["messages"] += [{"role": "assistant", "content": "", "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "call_1", "content": [image]}]
+    first = post(server, o.path, body)
+    a = Anthropic()
+    tool = {"name": "get_weather", "description": WEATHER_TOOL["function"]["description"],
+            "input_schema": WEATHER_TOOL["function"]["parameters"]}
+    ours = a.body("What is the weather in Haldon?", [], tools=[tool])
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64(SEE)}}
+    ours["messages"] += [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "get_weather",
+                                           "input": {"city": "Haldon"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": [block]}]}]
+    second = post(server, a.path, ours)
+    equal((first["mote"]["images"], second["mote"]["images"]), ([SEEN], [SEEN]))
+    equal(a.read(second), o.read(first))
+    equal(a.usage(second)[0], o.usage(first)[0])
+    counted = post(server, "/v1/messages/count_tokens", {k: ours[k] for k in ("model", "messages", "tools")})
+    assert abs(counted["input_tokens"] - a.usage(second)[0]) <= 4, counted
+
+
+@case
+def films(server):
+    """A moving GIF is a film; made by hand, of two frames."""
+    def frame(index):
+        return (b"\x21\xf9\x04\x00\x32\x00\x00\x00" + b"\x2c\0\0\0\0\x40\x00\x40\x00\x00" + b"\x02" +
+                lzw([index] * 64 * 64) + b"\x00")
+
+    def lzw(pixels):
+        bits, n, out = 0, 0, bytearray()
+        for i, code in enumerate(p for pixel in pixels for p in (4, pixel)):
+            bits |= code << n
+            n += 3
+            while n >= 8:
+                out.append(bits & 255)
+                bits >>= 8
+                n -= 8
+        bits |= 5 << n
+        out += bits.to_bytes(2, "little")
+        return b"".join(bytes([len(out[i:i + 255])]) + bytes(out[i:i + 255]) for i in range(0, len(out), 255))
+
+    gif = (b"GIF89a\x40\x00\x40\x00\x91\x00\x00" + bytes([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255]) +
+           b"".join(frame(1 + i % 3) for i in range(8)) + b"\x3b")
+    for d, path, items in ((OpenAI(), OpenAI.path, "messages"), (Responses(), Responses.path, "input")):
+        body = d.body("Which way does the ball move?", [], max_tokens=4) if items == "messages" else d.body(
+            "Which way does the ball move?", [], max_output_tokens=16)
+        body[items][0]["content"].insert(0, {"type": "input_video", "input_video": {"data": b64(gif)}})
+        mote = post(server, path, body)["mote"]
+        equal(len(mote["images"]), 1)
+        film = mote["images"][0]
+        assert film["tokens"] > film["w"] * film["h"] // 1024, film
+
+
+def wrongs():
+    """(file, code) of what must be refused."""
+    return [
+        ("###", "image_parse_error"),
+        ("AAAAA", "image_parse_error"),
+        (b"not a picture at all", "image_parse_error"),
+        (SEE[:len(SEE) // 2], "image_parse_error"),
+        (SEE[:40] + b"\0" * 64 + SEE[104:], "image_parse_error"),
+        (png(4, 4, claim=(60000, 60000)), "image_too_large"),
+        (png(1, 300), "image_parse_error"),
+        (picture("images/ratio_limit_1x201.png"), "image_parse_error"),
+        ("https://localhost/a.png", "image_url_not_allowed"),
+    ]
+
+
+@case
+def what_is_wrong_is_said(server):
+    for file, code in wrongs():
+        for d in ALL:
+            if code == "image_url_not_allowed" and "api" in d.path:
+                continue  # Ollama's have no addresses
+            said, text = d.error(ask(server, d, DESCRIBE, [file], 400))
+            assert said in (None, code), (d.name, code, said, text)
+            assert len(text) < 300 and "/tmp" not in text, text
+            status, _, data = request(server, "POST", d.path, named(server, {**d.body(DESCRIBE, [SEE, file]),
+                                                                             "stream": True}))
+            equal((d.name, status), (d.name, 400))
+            d.error(json.loads(data))
+    for d in ALL:
+        d.error(ask(server, d, DESCRIBE, [SEE] * 17, 400))
+        equal(ask(server, d, DESCRIBE, [SEE] * 2)["mote"]["images"], [SEEN] * 2)
+    assert server.metric("mote_pictures_failed_total") > 0
+
+
+@case
+def scores_are_of_text(server):
+    body = {"choices": ["yes", "no"], "messages": OpenAI().body(DESCRIBE, [SEE])["messages"]}
+    for more in ({}, {"choices": None, "prompt_logprobs": 1}):
+        error = post(server, "/v1/score", {**body, **more}, 400)["error"]
+        equal((error["code"], error["param"]), ("unsupported", "messages[0].content"))
+        assert "score" in error["message"] and "pictures" in error["message"], error
+
+
+@case
+def too_long_for_the_context(server):
+    o = OpenAI()
+    reply = post(server, o.path, {**o.body(DESCRIBE, [SEE, COUNT, SEE, COUNT]), "num_ctx": 256}, 400)
+    equal(reply["error"]["code"], "context_length_exceeded")
+    assert reply["error"]["n_ctx"] == 256 < reply["error"]["n_prompt_tokens"] + 1, reply
+
+
+@case
+def what_the_server_says_of_itself(server):
+    equal(server.get("/props")["modalities"], {"vision": True, "video": True, "audio": False})
+    model = server.get("/v1/models")["data"][0]
+    assert "vision" in model["capabilities"] and "image" in model["architecture"]["input_modalities"], model
+    assert "vision" in post(server, "/api/show", {"model": server.model})["capabilities"]
+    status = server.get("/v1/status")
+    assert status["pictures"]["kept"] > 0 and status["pictures"]["bytes"] > 0, status["pictures"]
+    memory = status["memory"]
+    equal(memory["total"], sum(memory[k] for k in ("weights", "model", "kv", "state", "scratch", "vision")))
+    equal(server.metric('mote_memory_bytes{kind="vision"}'), memory["vision"])
+
+
+@case
+def who_leaves_is_forgotten(server):
+    o = OpenAI()
+    big = [picture("images/big_2000x1500.jpg") + bytes([i]) for i in range(16)]
+    data = json.dumps({**o.body(DESCRIBE, big), "image_tokens": 2048}).encode()
+    looked = server.metric("mote_pictures_looked_total")
+    with socket.create_connection(("127.0.0.1", server.port)) as s:
+        s.sendall((f"POST {o.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+                   f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data)
+        end = time.monotonic() + PATIENCE
+        while server.metric("mote_pictures_waiting") == 0 and time.monotonic() < end:
+            time.sleep(0.01)
+    while server.metric("mote_pictures_waiting") > 0 and time.monotonic() < end:
+        time.sleep(0.02)
+    equal(server.metric("mote_pictures_waiting"), 0)
+    assert server.metric("mote_pictures_looked_total") < looked + 16
+    equal(ask(server, o, DESCRIBE, [SEE])["mote"]["images"], [SEEN])
+
+
+# ---- alone and in company ----
+
+def company():
+    """Everything at once: two pictures, tools, a schema, thinking, in all dialects."""
+    two = [picture("media/two0.png"), picture("media/two1.png")]
+    made = [(OpenAI(), "What is in the two pictures?", two, {"max_tokens": 40, "tools": [WEATHER_TOOL], "think": True}),
+            (OpenAI(), "What colour is the triangle?", [picture("media/colour0.png")], {"max_tokens": 24}),
+            (OpenAI(), DESCRIBE, [SEE, COUNT],
+             {"max_tokens": 60, "think": True, "tools": [WEATHER_TOOL], "response_format": {
+                 "type": "json_schema", "json_schema": {"name": "p", "schema": POINT_SCHEMA}}}),
+            (Responses(), "How many stars are there?", [COUNT], {"max_output_tokens": 30, "think": True}),
+            (Anthropic(), "What is in the two pictures?", two, {"max_tokens": 30, "temperature": 0.9, "seed": 3}),
+            (OpenAI(), "Who are you?", [], {"max_tokens": 20})]
+    return [(d, d.body(q, files, **more)) for d, q, files, more in made]
+
+
+def text_of(d, reply):
+    """Without ids and times."""
+    reply = {k: v for k, v in reply.items() if k in ("choices", "output", "content", "message")}
+    text = json.dumps(reply)
+    for kind in ("rs_", "msg_", "call_", "fc_", "toolu_"):
+        while kind in text and len(text.split(kind, 1)[1]) > 32:
+            head, tail = text.split(kind, 1)
+            text = head + "ID" + tail[32:]
+    return d.name + text.split('"signature"')[0]
+
+
+def alone_and_together(server, rounds):
+    asked = company()
+    alone = [text_of(d, post(server, d.path, named(server, {**body, "cache_prompt": False}))) for d, body in asked]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        got = list(pool.map(lambda a: text_of(a[0], post(server, a[0].path, named(server, a[1]))), asked * rounds))
+    equal(got, alone * rounds)
+
+
+@case
+def alone_and_in_company(server):
+    alone_and_together(server, 2)
+
+
+def little_room():
+    """Too few positions for all at once: answers are put back and read again, pictures included."""
+    with Server("--positions", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
+        alone_and_together(server, 2)
+        print("put back", server.metric("mote_put_back_total"))
+
+
+def blind():
+    with Server() as server:
+        for d in ALL:
+            _, text = d.error(ask(server, d, DESCRIBE, [SEE], 400))
+            assert "reads text only" in text, text
+        equal(post(server, OpenAI.path, OpenAI().body(DESCRIBE, [SEE]), 400)["error"]["code"], "no_vision")
+        equal(server.get("/props")["modalities"]["vision"], False)
+
+
+def forgetful():
+    """Little memory for pictures: old ones go, what does not fit is refused, and later there is room again."""
+    with Server("--limit", "picture-memory-bytes=1048576", "--limit", "pictures=4", "--limit", "picture-bytes=20000",
+                "--image-tokens", "128", sees=True) as server:
+        o = OpenAI()
+        for i in range(24):
+            reply = ask(server, o, DESCRIBE, [SEE + bytes([i])], max_tokens=2)
+            equal(reply["mote"]["images"], [SEEN])
+            assert server.metric("mote_picture_bytes") <= 1048576
+        assert server.metric("mote_pictures_kept") < 24
+        ask(server, o, DESCRIBE, [SEE] * 5, 400)
+        equal(ask(server, o, DESCRIBE, [picture("images/scene_320x240.jpg")], 400)["error"]["code"], "image_too_large")
+        equal(ask(server, o, DESCRIBE, [SEE, COUNT, picture("media/two0.png"), picture("media/two1.png")],
+                  max_tokens=2)["mote"]["images"], [SEEN] * 4)
+
+
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
+            found += [int(word) for word in f.read().split()]
+    return found
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+def wait_for(what, condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def end_nursery(server):
+    """Kills it for good and returns its number; there is one and no more."""
+    nurseries = children(server.process.pid)
+    equal(len(nurseries), 1)
+    os.kill(nurseries[0], signal.SIGKILL)
+    wait_for("its end", lambda: nurseries[0] not in children(server.process.pid) or state_of(nurseries[0]) == "Z")
+    return nurseries[0]
+
+
+def has_been_given_something(nursery):
+    """Sockets that wait in its own; older kernels do not tell."""
+    with open(f"/proc/{nursery}/fdinfo/0", encoding="ascii") as f:
+        told = [line.split()[1] for line in f if line.startswith("scm_fds:")]
+    if not told:
+        time.sleep(1)
+    return not told or told[0] != "0"
+
+
+def orphaned():
+    """Somebody ends the process that decodes: what is with it is lost, which is no picture's fault, the next
+    picture starts another one, and all else goes on."""
+    with Server(sees=True) as server:
+        o, lost = OpenAI(), 0
+        ask(server, o, DESCRIBE, [SEE])
+        for d in ALL[:3]:
+            end_nursery(server)
+            lost += 1
+            equal(ask(server, d, DESCRIBE, [SEE])["mote"]["images"], [SEEN])  # from memory
+            assert d.read(ask(server, d, "Who are you?", []))
+            equal(ask(server, d, DESCRIBE, [COUNT + bytes([lost])])["mote"]["images"], [SEEN])
+        nursery = children(server.process.pid)[0]
+        os.kill(nursery, signal.SIGSTOP)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(request, server, "POST", o.path, named(server, o.body(DESCRIBE, [COUNT + b"0"])))
+            wait_for("a picture for it", lambda: has_been_given_something(nursery))
+            equal(end_nursery(server), nursery)
+            status, headers, data = asked.result()
+        equal((status, headers["retry-after"], headers["x-should-retry"]), (503, "1", "true"))
+        code, text = o.unavailable(json.loads(data))
+        assert code == "vision_unavailable" and "process that decodes" in text, (code, text)
+        equal(ask(server, o, DESCRIBE, [COUNT + b"0"])["mote"]["images"], [SEEN])
+        wait_for("a figure", lambda: server.metric("mote_decoders_lost_total") == lost + 1)
+        assert "the process that decodes pictures is gone (Killed, 9)" in server.said(), server.said()
+
+
+if __name__ == "__main__":
+    with Server("--image-tokens", "280", "--limit", "picture-tokens=320", sees=True) as seeing:
+        code = main(seeing)
+    if len(sys.argv) == 1:
+        little_room()
+        blind()
+        forgetful()
+        orphaned()
+    sys.exit(code)

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session_state.c - a session's memory in the terms of the model, for golden tests.
+ *
+ * Not part of mote.h and not on any path of a step.
+ */
+#include "golden/session_state.h"
+#include "kernels/fmath.h"
+
+#include <string.h>
+
+static delta_memory memory_of(const mote_session *s, uint32_t delta_layer)
+{
+    const mote_engine *e = s->engine;
+    unsigned char *state = blocks_at(&e->states, s->state);
+    return layout_delta(&e->forward.layout, delta_layer, state, state,
+                        blocks_at(&e->tails, s->tail));
+}
+
+/* S_t = e^{G_t} S0 + sum_j e^{G_t - G_j} k_j u_j^T over the rows since the boundary. */
+void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t value_head,
+                        float *out)
+{
+    enum { DIM = KERN_STATE_DIM };
+    const delta_shape *shape = &s->engine->forward.layout.delta;
+    delta_memory m = memory_of(s, delta_layer);
+    size_t heads = shape->value_heads, rows = (size_t)(s->length % KERN_CHUNK);
+    size_t key_head = value_head % shape->key_heads;
+    memcpy(out, m.state + (size_t)value_head * DIM * DIM, sizeof(float) * DIM * DIM);
+    if (rows == 0)
+        return;
+    double last = m.g_rows[(rows - 1) * heads + value_head];
+    for (size_t i = 0; i < (size_t)DIM * DIM; i++)
+        out[i] *= f_exp((float)last);
+    for (size_t j = 0; j < rows; j++) {
+        float decay = f_exp((float)(last - m.g_rows[j * heads + value_head]));
+        const float *k = m.k_rows + j * delta_key_dim(shape) + key_head * DIM;
+        const float *u = m.u_rows + j * delta_value_dim(shape) + (size_t)value_head * DIM;
+        for (size_t a = 0; a < DIM; a++)
+            for (size_t b = 0; b < DIM; b++)
+                out[a * DIM + b] += decay * k[a] * u[b];
+    }
+}
+
+void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out)
+{
+    delta_memory m = memory_of(s, delta_layer);
+    size_t conv_dim = delta_conv_dim(&s->engine->forward.layout.delta);
+    for (size_t i = 0; i < DELTA_HISTORY; i++) {
+        int64_t pos = (int64_t)s->length - DELTA_HISTORY + (int64_t)i;
+        if (pos < 0)
+            memset(out + i * conv_dim, 0, conv_dim * sizeof *out);
+        else
+            memcpy(out + i * conv_dim, m.ring + (size_t)(pos % DELTA_RING) * conv_dim,
+                   conv_dim * sizeof *out);
+    }
+}
+
+void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
+                     uint64_t pos, float *k, float *v)
+{
+    const attn_shape *shape = &s->engine->forward.layout.attention;
+    const unsigned char *cell =
+        s->pages[pos / KERN_PAGE] +
+        (attention_layer * shape->kv_heads + kv_head) * 2 * kv_half_bytes(shape->kv);
+    kv_read(shape->kv, cell, (size_t)(pos % KERN_PAGE), k, v);
+}

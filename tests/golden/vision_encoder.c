@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vision_tower.c - the picture tower of mote-tiny against the reference, and against itself.
+ *
+ * Three pictures go through the tower: patch embedding, first block, last block and the
+ * merged rows must be within 1e-4 of the largest value. Then other pictures, of sizes that fill no
+ * slice and no block, must give the same bits for every level and number of threads. The same with
+ * the tower in Q8_0, where products are sums of integers and what they lose is held too.
+ */
+#include "golden/compare.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "model/vision_encoder.h"
+#include "support/scale.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { EMBD = 256, HIDDEN = 128 };
+static const double exact = 1e-4, integers = 5e-2;
+
+/* A tower with threads and memory of its own. */
+typedef struct encoder {
+    os_map map;
+    gguf *file;
+    kern_table kernels;
+    vision v;
+    nn n;
+} encoder;
+
+static void open_vision(encoder *t, const char *path, mote_isa isa, uint32_t threads)
+{
+    mote_error err;
+    memset(t, 0, sizeof *t);
+    kern_table_init(&t->kernels, isa);
+    if (os_map_open(&t->map, path, &err) != MOTE_OK ||
+        gguf_read(&t->file, t->map.data, t->map.bytes, &err) != MOTE_OK ||
+        vision_bind(&t->v, t->file, &t->kernels, EMBD, &err) != MOTE_OK ||
+        pool_new(&t->n.pool, threads, &err) != MOTE_OK)
+        rig_fail("%s: %s", path, err.text);
+    t->n.k = &t->kernels;
+    t->n.worker_memory = mem_new(threads, NN_WORKER_BYTES);
+}
+
+static void close_vision(encoder *t)
+{
+    pool_free(t->n.pool);
+    mem_free(t->n.worker_memory);
+    vision_fini(&t->v);
+    gguf_free(t->file);
+    os_map_close(&t->map);
+}
+
+static float *run_vision(const encoder *t, const vision_frame *frame, vision_tap_fn *tap, void *ctx)
+{
+    vision_scratch s;
+    arena count = {0};
+    vision_scratch_take(&s, &count, &t->v, frame->rows, frame->cols);
+    arena memory = {.base = mem_new(count.used, 1)};
+    vision_scratch_take(&s, &memory, &t->v, frame->rows, frame->cols);
+    float *out = mem_new(vision_tokens(frame->rows, frame->cols) * t->v.shape.out, sizeof *out);
+    vision_run(&t->v, &t->n, &s, frame, out, tap, ctx);
+    arena_release(&memory);
+    mem_free(memory.base);
+    return out;
+}
+
+/* ---- against the reference ---- */
+
+static void expect(const char *what, const float *got, const float *want, size_t n, double bound)
+{
+    const double far = farthest(got, want, n) / largest(want, n);
+    printf("%-28s %.1e\n", what, far);
+    if (!(far <= bound))
+        rig_fail("%s is %g of its largest value from the reference, not %g", what, far, bound);
+}
+
+/* The rows a tap has shown so far. */
+typedef struct seen {
+    float *patch_embed, *block0, *last;
+} seen;
+
+static void see(void *ctx, const char *what, int block, size_t first, const float *rows,
+                size_t n_rows, size_t n_cols)
+{
+    seen *s = ctx;
+    float *to = strcmp(what, "patch_embed") == 0           ? s->patch_embed
+                : strcmp(what, "block") == 0 && block == 0 ? s->block0
+                : strcmp(what, "last") == 0                ? s->last
+                                                           : NULL;
+    if (to != NULL)
+        memcpy(to + first * n_cols, rows, n_rows * n_cols * sizeof *rows);
+}
+
+static void against_reference(const char *path, const char *image, double bound)
+{
+    enum { MAX_PATCHES = 320 };
+    static float patch_embed[MAX_PATCHES * HIDDEN], block0[MAX_PATCHES * HIDDEN],
+        last[MAX_PATCHES * HIDDEN];
+    static const char *const names[] = {"patch_embed", "block0", "last_hidden", "merged"};
+    seen s = {patch_embed, block0, last};
+    char name[64];
+    encoder t;
+    snprintf(name, sizeof name, "pixels/%s", image);
+    test_npy pixels = golden_needs("vision", name);
+    const vision_frame frame = {pixels.u8, pixels.u8, (uint32_t)pixels.dims[0] / VISION_PATCH,
+                                (uint32_t)pixels.dims[1] / VISION_PATCH};
+    open_vision(&t, path, rig_lowest(), 2);
+    float *out = run_vision(&t, &frame, see, &s);
+    const float *got[] = {patch_embed, block0, last, out};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s.%s", image, names[i]);
+        test_npy want = golden_needs("vision", name);
+        expect(name, got[i], want.f32, want.count, bound);
+        test_npy_free(&want);
+    }
+    mem_free(out);
+    test_npy_free(&pixels);
+    close_vision(&t);
+}
+
+/* ---- against itself ---- */
+
+static uint8_t *noise(uint32_t rows, uint32_t cols, uint32_t seed)
+{
+    const size_t n = (size_t)rows * cols * VISION_PATCH * VISION_PATCH * 3;
+    uint8_t *pixels = mem_new(n, 1);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        pixels[i] = (uint8_t)(seed >> 24);
+    }
+    return pixels;
+}
+
+static void same_bits(const char *path)
+{
+    static const uint32_t sizes[][2] = {{2, 2}, {18, 30}, {6, 10}, {2, 200}};
+    mote_isa levels[RIG_MAX_LEVELS];
+    const size_t n_levels = rig_levels(levels);
+    const size_t n = test_scaled(sizeof sizes / sizeof *sizes, 2);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t rows = sizes[i][0], cols = sizes[i][1];
+        uint8_t *first = noise(rows, cols, 7), *second = noise(rows, cols, 8);
+        const vision_frame frame = {first, second, rows, cols};
+        float *want = NULL;
+        for (size_t level = 0; level < n_levels; level++)
+            for (uint32_t threads = 1; threads <= 3; threads++) {
+                encoder t;
+                open_vision(&t, path, levels[level], threads);
+                float *got = run_vision(&t, &frame, NULL, NULL);
+                if (want == NULL)
+                    want = got;
+                else if (memcmp(got, want, vision_tokens(rows, cols) * EMBD * sizeof *got) != 0)
+                    rig_fail("%u x %u: %s with %u threads gives other bits", rows, cols,
+                             mote_isa_name(levels[level]), threads);
+                if (got != want)
+                    mem_free(got);
+                close_vision(&t);
+            }
+        mem_free(want);
+        mem_free(first);
+        mem_free(second);
+    }
+}
+
+static void hold(const char *name, double bound)
+{
+    static const char *const images[] = {"gradient_300x200", "scene_320x240", "wide_1000x40"};
+    char *path = strdup(rig_data(name));
+    printf("%s\n", name);
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
+        against_reference(path, images[i], bound);
+    same_bits(path);
+    free(path);
+}
+
+int main(void)
+{
+    if (rig_data("mmproj-mote-tiny-BF16.gguf") == NULL) {
+        printf("no picture tower among the test data\n");
+        return 77;
+    }
+    hold("mmproj-mote-tiny-BF16.gguf", exact);
+    hold("towers/mmproj-mote-tiny-Q8_0.gguf", integers);
+    return 0;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build_test.c - grammars from other sources than schemas, and from parts. */
+#include "grammar/grammar_build.h"
+#include "grammar/grammar_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void takes(grammar *g, const char *text)
+{
+    if (!rig_fits(g, text))
+        fail_msg("'%s' is refused", text);
+    rig_check_masks(g, str_of(text), strlen(text));
+}
+
+static void refuses(grammar *g, const char *text)
+{
+    if (rig_fits(g, text))
+        fail_msg("'%s' is taken", text);
+}
+
+static void test_ready_made(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    grammar *g;
+    assert_int_equal(grammar_of_json(&g, rig_vocab(), false, &err), MOTE_OK);
+    takes(g, "[1, null]");
+    grammar_free(g);
+    assert_int_equal(grammar_of_json(&g, rig_vocab(), true, &err), MOTE_OK);
+    takes(g, "{\"a\": 1}");
+    refuses(g, "[1]");
+    grammar_free(g);
+    assert_int_equal(grammar_of_regex(&g, rig_vocab(), str_of("(foo|bar)+[0-9]{2}"), &err),
+                     MOTE_OK);
+    takes(g, "foobar12");
+    refuses(g, "xfoo12");
+    refuses(g, "foo123");
+    grammar_free(g);
+    const str choices[] = {str_of("yes"), str_of("no"), str_of("not sure"), str_of("\xE4\xB8\x96")};
+    assert_int_equal(grammar_of_choices(&g, rig_vocab(), choices, 4, &err), MOTE_OK);
+    takes(g, "yes");
+    takes(g, "no");
+    takes(g, "not sure");
+    takes(g, "\xE4\xB8\x96");
+    refuses(g, "not");
+    refuses(g, "");
+    grammar_free(g);
+    assert_int_equal(grammar_of_regex(&g, rig_vocab(), str_of("("), &err), MOTE_E_ARG);
+    assert_null(g);
+    assert_int_equal(grammar_of_choices(&g, rig_vocab(), choices, 0, &err), MOTE_E_ARG);
+    assert_null(g);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    grammar_builder b;
+    grammar *g;
+    grammar_begin(&b, &err);
+    grammar_compact(&b);
+    grammar_add_text(&b, str_of("<a>"));
+    grammar_either(&b);
+    grammar_add_schema_text(&b, str_of("{\"type\":\"array\",\"items\":{\"type\":\"null\"}}"), NULL);
+    grammar_or(&b);
+    grammar_add_regex(&b, str_of("x*"));
+    grammar_end_either(&b);
+    grammar_add_text_until(&b, str_of("</a>"));
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
+    takes(g, "<a>[null,null]</a>");
+    takes(g, "<a>xxfoo < </ bar</a>");
+    takes(g, "<a></a>");
+    takes(g, "<a>\xE4\xB8\x96<<</a>");
+    refuses(g, "<a></a></a>");
+    refuses(g, "<a>\xE4\xB8</a>");
+    refuses(g, "<a>");
+    grammar_free(g);
+}
+
+static void test_text_until(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"aab", "aaa", "abab", "\n\n", "x"};
+    static const char *const before[] = {"", "a", "aa", "ab", "aba", "b", "\n", "abb", "aabb"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        mote_error err = {0};
+        grammar_builder b;
+        grammar *g;
+        grammar_begin(&b, &err);
+        grammar_add_text_until(&b, str_of(ends[i]));
+        assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
+        for (size_t k = 0; k < sizeof before / sizeof *before; k++) {
+            char text[32];
+            strcpy(text, before[k]);
+            strcat(text, ends[i]);
+            /* It ends where `end` first ends. */
+            const char *first = strstr(text, ends[i]);
+            if (first[strlen(ends[i])] == 0)
+                takes(g, text);
+            else
+                refuses(g, text);
+            refuses(g, before[k]);
+        }
+        grammar_free(g);
+    }
+}
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    grammar_builder b;
+    grammar *g;
+    grammar_begin(&b, &err);
+    grammar_either(&b);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_ARG);
+    grammar_begin(&b, &err);
+    grammar_end_either(&b);
+    grammar_add_text(&b, str_of("a"));
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_ARG);
+    assert_null(g);
+    grammar_begin(&b, &err);
+    grammar_add_text_until(&b, str_of(""));
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_ARG);
+    grammar_begin(&b, &err);
+    for (int i = 0; i < GRAMMAR_MAX_NESTING + 1; i++)
+        grammar_either(&b);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_ARG);
+    grammar_begin(&b, &err);
+    grammar_add_schema_text(&b, str_of("{\"contains\":{}}"), NULL);
+    grammar_add_text(&b, str_of("more"));
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'contains'"));
+    grammar_begin(&b, &err);
+    grammar_add_json(&b);
+    grammar_abandon(&b);
+}
+
+/* ---- tools ---- */
+
+static const char tools_text[] =
+    "[{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},"
+    "\"unit\":{\"enum\":[\"C\",\"F\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9},"
+    "\"detail\":{\"type\":\"boolean\"},\"at\":{\"$ref\":\"#/$defs/at\"}},"
+    "\"required\":[\"city\",\"days\"],\"$defs\":{\"at\":{\"type\":\"array\",\"items\":{\"type\":"
+    "\"number\"}}}},"
+    "{\"type\":\"object\"},"
+    "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":[\"string\",\"null\"],\"maxLength\":3}},"
+    "\"contains\":{}}]";
+
+static void test_tool_calls(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    json_doc *doc;
+    assert_int_equal(json_doc_read(&doc, str_of(tools_text), &err), MOTE_OK);
+    const json_node *weather = json_node_first(json_doc_root(doc));
+    const json_node *any = json_node_next(weather), *third = json_node_next(any);
+    const grammar_tool tools[] = {{.name = str_of("get_weather"), .parameters = weather},
+                                  {.name = str_of("get_any"), .parameters = any},
+                                  {.name = str_of("get"), .parameters = NULL},
+                                  {.name = str_of("x"), .parameters = third}};
+    strbuf warnings = {0};
+    grammar_builder b;
+    grammar *g;
+    grammar_begin(&b, &err);
+    grammar_add_tool_call(&b, tools, 4, &warnings);
+    if (grammar_finish(&b, rig_vocab(), &g) != MOTE_OK)
+        fail_msg("%s", err.text);
+    assert_true(warnings.n > 0);
+    strbuf_fini(&warnings);
+    json_doc_free(doc);
+
+    takes(g, "\n<function=get>\n</function>\n");
+    takes(g, "\n<function=get_any>\n<parameter=foo>\nbar\n</parameter>\n</function>\n");
+    takes(g, "\n<function=get_any>\n</function>\n");
+    takes(g, "\n<function=get_weather>\n<parameter=city>\nS\xC3\xA3o "
+             "\"Paulo\"\n</param\n\n</parameter>\n"
+             "<parameter=days>\n3\n</parameter>\n</function>\n");
+    takes(g, "\n<function=get_weather>\n<parameter=days>\n9\n</parameter>\n<parameter=unit>\nC\n</"
+             "parameter>\n"
+             "<parameter=detail>\nTrue\n</parameter>\n<parameter=at>\n[1, 2.5]\n</parameter>\n"
+             "<parameter=city>\n\n</parameter>\n</function>\n");
+    takes(g, "\n<function=x>\n<parameter=x>\nabc\n</parameter>\n</function>\n");
+    takes(g, "\n<function=x>\n<parameter=x>\nNone\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=other>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+               "parameter>\n<parameter=city>\na\n</parameter>\n"
+               "<parameter=days>\n3\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+               "parameter>\n<parameter=days>\n0\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+               "parameter>\n<parameter=days>\n3\n</parameter>\n"
+               "<parameter=unit>\nK\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=get_weather>\n<parameter=days>\n3\n</parameter>\n<parameter=zip>\n1\n</"
+               "parameter>\n</function>\n");
+    refuses(g, "\n<function=x>\n<parameter=x>\nabcd\n</parameter>\n</function>\n");
+    grammar_free(g);
+}
+
+/* With one tool nothing is left to choose up to its first parameter's name. */
+static void test_forced_call(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    json_doc *doc;
+    grammar_builder b;
+    grammar *g;
+    grammar_matcher *m;
+    char out[128];
+    assert_int_equal(
+        json_doc_read(&doc,
+                      str_of("{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
+                             "\"required\":[\"city\"]}"),
+                      &err),
+        MOTE_OK);
+    const grammar_tool tool = {
+        .name = str_of("get_weather"), .parameters = json_doc_root(doc), .strict = true};
+    grammar_begin(&b, &err);
+    grammar_add_tool_call(&b, &tool, 1, NULL);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
+    json_doc_free(doc);
+    assert_int_equal(grammar_matcher_new(&m, g, NULL), MOTE_OK);
+    static const char forced[] = "\n<function=get_weather>\n<parameter=city>\n";
+    assert_int_equal(grammar_forced(m, out, sizeof out), sizeof forced - 1);
+    assert_memory_equal(out, forced, sizeof forced - 1);
+    grammar_matcher_free(m);
+    grammar_free(g);
+}
+
+/* More parameters than a set can have come in the order of the schema. */
+static void test_many_parameters(void **state)
+{
+    (void)state;
+    mote_error err = {0};
+    strbuf text = {0};
+    json_doc *doc;
+    grammar_builder b;
+    grammar *g;
+    strbuf_text(&text, "{\"properties\":{");
+    for (char c = 'A'; c <= 'z'; c++)
+        if ((c | 32) >= 'a' && (c | 32) <= 'z') {
+            const char entry[] = {'"', c, '"', ':', '{', '}', c == 'z' ? ' ' : ',', 0};
+            strbuf_text(&text, entry);
+        }
+    strbuf_text(&text, "},\"required\":[\"b\"]}");
+    assert_int_equal(json_doc_read(&doc, strbuf_view(&text), &err), MOTE_OK);
+    const grammar_tool tool = {.name = str_of("f"), .parameters = json_doc_root(doc)};
+    grammar_begin(&b, &err);
+    grammar_add_tool_call(&b, &tool, 1, NULL);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
+    takes(g, "\n<function=f>\n<parameter=A>\n1\n</parameter>\n<parameter=b>\n{\"x\": "
+             "1}\n</parameter>\n</function>\n");
+    refuses(g, "\n<function=f>\n<parameter=b>\n1\n</parameter>\n<parameter=A>\n1\n</parameter>\n</"
+               "function>\n");
+    refuses(g, "\n<function=f>\n</function>\n");
+    grammar_free(g);
+    json_doc_free(doc);
+    strbuf_fini(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ready_made),      cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_text_until),      cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_tool_calls),      cmocka_unit_test(test_forced_call),
+        cmocka_unit_test(test_many_parameters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

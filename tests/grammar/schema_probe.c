@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema_probe.c - a schema compiler that answers questions, for schema_random.py.
+ *
+ * Requests on standard input, answers on standard output:
+ *
+ *   S n   then n bytes of schema    ok STATES WARNINGS | refused STATUS REASON
+ *   L n   the same, leniently
+ *   D n   then n bytes of text      yes | no             does the latest schema take it?
+ *   W n   a seed                    text n, then n bytes | open    a text it takes, or none ended
+ *   M n   then n bytes of text      exact | no           are all masks on the way right?
+ */
+#include "grammar/grammar_rig.h"
+
+#include "grammar/schema/schema.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { ROOM = 8192, MAX_INPUT = 1 << 22 };
+
+static grammar *current;
+
+static void compile(str text, bool lenient)
+{
+    rules *r;
+    uint32_t rule;
+    mote_error err;
+    strbuf warnings = {0};
+    const schema_options options = {.lenient = lenient, .warnings = &warnings};
+    grammar_free(current);
+    current = NULL;
+    mote_status status = rules_new(&r, &err);
+    if (status == MOTE_OK)
+        status = schema_put_text(r, text, &options, &rule, &err);
+    if (status == MOTE_OK)
+        status = rules_finish(r, rule, &err);
+    const uint32_t states = status == MOTE_OK ? r->n_nodes : 0;
+    if (status == MOTE_OK)
+        status = grammar_new(&current, r, rig_vocab(), &err);
+    else
+        rules_free(r);
+    if (status == MOTE_OK)
+        printf("ok %" PRIu32 " %zu\n", states, warnings.n);
+    else
+        printf("refused %s %s\n", mote_status_name(status), err.text);
+    strbuf_fini(&warnings);
+}
+
+static void check(str text)
+{
+    bool fits = false;
+    mote_error err = {0};
+    if (current != NULL && grammar_check(current, text, &fits, &err) != MOTE_OK)
+        fprintf(stderr, "schema_probe: %s\n", err.text);
+    puts(fits ? "yes" : "no");
+}
+
+static void walk(uint64_t seed)
+{
+    static char text[ROOM];
+    size_t n;
+    if (current == NULL || !rig_random_text(current, seed, text, ROOM, &n)) {
+        puts("open");
+        return;
+    }
+    printf("text %zu\n", n);
+    fwrite(text, 1, n, stdout);
+}
+
+static char *read_bytes(uint64_t n)
+{
+    char *bytes = malloc((size_t)n + 1);
+    if (n > MAX_INPUT || bytes == NULL || fread(bytes, 1, (size_t)n, stdin) != n)
+        exit(1);
+    bytes[n] = 0;
+    return bytes;
+}
+
+static void masks(str text)
+{
+    bool fits = false;
+    if (current == NULL || grammar_check(current, text, &fits, NULL) != MOTE_OK || !fits) {
+        puts("no");
+        return;
+    }
+    rig_check_masks(current, text, text.n);
+    puts("exact");
+}
+
+static void answer_all(void **state)
+{
+    char what;
+    uint64_t n;
+    (void)state;
+    while (scanf(" %c %" SCNu64, &what, &n) == 2) {
+        if (what == 'W') {
+            walk(n);
+        } else {
+            getchar(); /* the end of the line */
+            char *bytes = read_bytes(n);
+            const str text = {bytes, (size_t)n};
+            if (what == 'D')
+                check(text);
+            else if (what == 'M')
+                masks(text);
+            else
+                compile(text, what == 'L');
+            free(bytes);
+        }
+        fflush(stdout);
+    }
+    grammar_free(current);
+}
+
+/* The rig fails by cmocka's means, so this is a test of its own. */
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answer_all)};
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

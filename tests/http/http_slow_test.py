@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slowhttptest in its four modes with 4,000 connections, while somebody else is served as ever.
+
+The attacker comes from 127.0.0.1, the client from 127.0.0.2: for the server two addresses. Its slowest
+request of a hundred may take twice as long as without the attack, and a moment more, since
+attacker, server and client share this machine. What the machine itself does to everybody is seen on a
+second server that nobody attacks, asked by the same client in turn with the first.
+"""
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import http_rig
+from http_rig import get, post
+
+MODES = {
+    "slow headers": ("-H", "-i", "1"),
+    "slow body": ("-B", "-i", "1", "-s", "8192", "-t", "POST"),
+    "ranges": ("-R", "-a", "10", "-b", "300", "-t", "GET"),
+    "slow read": ("-X", "-w", "1", "-y", "8", "-n", "1", "-z", "8", "-k", "3"),
+}
+SECONDS, CONNECTIONS, A_MOMENT = 4, 4000, 0.010
+
+
+class Slow(http_rig.unittest.TestCase):
+    def wire(self, address):
+        wire = http_rig.Wire.__new__(http_rig.Wire)
+        wire.socket, wire.buffer = socket.socket(), b""
+        wire.socket.settimeout(http_rig.PATIENCE)
+        wire.socket.bind(("127.0.0.2", 0))
+        wire.socket.connect(address)
+        return wire
+
+    def once(self, address):
+        began = time.monotonic()
+        with self.wire(address) as wire:
+            self.assertEqual(wire.ask(get()).status, 200)
+            self.assertEqual(wire.ask(post("/tokenize", {"content": "Hello"})).status, 200)
+        return time.monotonic() - began
+
+    def p99(self, seconds, *addresses):
+        """Of each of these servers, and how many requests."""
+        end, times = time.monotonic() + seconds, [[] for _ in addresses]
+        while time.monotonic() < end:
+            for of, address in zip(times, addresses):
+                of.append(self.once(address))
+            time.sleep(0.005)
+        return [sorted(of)[int(len(of) * 0.99)] for of in times], len(times[0])
+
+    def seen(self, server):
+        """Connections over the limit so far, and those there are."""
+        with self.wire(server.address) as wire:
+            text = wire.ask(get("/metrics")).body.decode()
+        return (sum(float(n) for n in re.findall(r'mote_rejected_total{reason="connection"} (\S+)', text)),
+                float(re.search(r"^mote_connections (\S+)$", text, re.MULTILINE).group(1)))
+
+    def attack(self, server, calm_server, name, flags):
+        """One attempt on a quiet machine, three on a shared one, which has bad seconds of its own, and where
+        the attacker may not come to it; how many of his connections were turned away."""
+        for left in (2, 1, 0):
+            calm, busy, away, came = self.attempt(server, calm_server, name, flags)
+            # the one with ranges asks first whether there are any, and gives up
+            came = came > 500 or name == "ranges"
+            if came and busy < 2 * calm + A_MOMENT:
+                return away
+            self.assertGreater(0 if came and http_rig.is_quiet() else left, 0, f"{name}: {busy} beside {calm}")
+
+    def attempt(self, server, calm_server, name, flags):
+        """p99 of the client without and with the attack; whom the limit met, and how many came in all."""
+        url = "http://127.0.0.1:%d/tokenize" % server.address[1]
+        (calm,), _ = self.p99(2, server.address)
+        before, _ = self.seen(server)
+        attack = subprocess.Popen(
+            ["slowhttptest", "-c", str(CONNECTIONS), "-r", "2000", "-l", str(SECONDS + 2), "-p", "3",
+             "-u", url, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        (busy, beside), n = self.p99(SECONDS, server.address, calm_server.address)
+        away, there = self.seen(server)
+        away -= before
+        attack.terminate()
+        attack.wait()
+        print(f"{name}: p99 {calm * 1000:.1f} ms, under attack {busy * 1000:.1f} ms, beside it "
+              f"{beside * 1000:.1f} ms, {n} requests, none refused; {away:.0f} of the attacker's were, "
+              f"{there:.0f} are there")
+        return max(calm, beside), busy, away, away + there
+
+    def test_modes(self):
+        with http_rig.Server("--log", "off") as server, http_rig.Server("--log", "off") as calm_server:
+            for name, flags in MODES.items():
+                away = self.attack(server, calm_server, name, flags)
+                if name != "ranges":
+                    self.assertGreater(away, 0, name)
+
+    def test_without_the_limit_of_an_address(self):
+        """All 4,000 are let in, and only deadlines end them."""
+        flags = ("--limit", "connections=5000", "--limit", "connections-per-ip=5000", "--log", "off")
+        with http_rig.Server(*flags) as server, http_rig.Server(*flags) as calm_server:
+            for name in ("slow headers", "slow read"):
+                away = self.attack(server, calm_server, name + ", all let in", MODES[name])
+                self.assertEqual(away, 0)
+
+
+if __name__ == "__main__":
+    if shutil.which("slowhttptest") is None:
+        print("there is no slowhttptest")
+        sys.exit(http_rig.SKIPPED)
+    http_rig.main()

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_gemm.c - checks of the products, all formats.
+ *
+ * Weights are random bytes, so every code and every packed scale occurs; the f16
+ * numbers among them are put in by kind of data. Activations are made directly as
+ * codes, scales and sums, since the extreme ones (all -127, all 127) bring the
+ * integer sums to the bounds that the kernels rely on. The rows of y have gaps
+ * that must stay as they were.
+ */
+#define _GNU_SOURCE
+#include "kernels/checks.h"
+
+#include "quant/blocks.h"
+#include "quant/quant.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE_BYTES = 4096, MAX_ROWS = 40, MAX_TOKENS = 70, GAP = 3, NO_FIELD = -1 };
+
+typedef struct shape {
+    size_t rows, cols, n;
+} shape;
+
+/* The middle size of a layer of the 0.8B model; one token against more weights than
+ * any cache holds, since that is how a token meets them. */
+static const shape bench_shapes[] = {{131072, 1024, 1}, {3584, 1024, 1},  {3584, 1024, 8},
+                                     {3584, 1024, 16},  {3584, 1024, 32}, {3584, 1024, 64},
+                                     {3584, 1024, 512}};
+
+/* Where a block keeps its f16 numbers. */
+static void f16_fields(quant_format format, int fields[2])
+{
+    fields[0] = 0;
+    fields[1] = NO_FIELD;
+    switch (format) {
+    case QUANT_Q4_1:
+    case QUANT_Q5_1:
+    case QUANT_Q4_K:
+    case QUANT_Q5_K: fields[1] = 2; break;
+    case QUANT_Q2_K:
+        fields[0] = offsetof(quant_q2_k, d);
+        fields[1] = offsetof(quant_q2_k, dmin);
+        break;
+    case QUANT_Q3_K: fields[0] = offsetof(quant_q3_k, d); break;
+    case QUANT_Q6_K: fields[0] = offsetof(quant_q6_k, d); break;
+    case QUANT_F32:
+    case QUANT_BF16: fields[0] = NO_FIELD; break;
+    default: break;
+    }
+}
+
+/* A finite f16, by kind of data. */
+static uint16_t some_f16(check *c)
+{
+    static const uint16_t special[] = {0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF,
+                                       0xFBFF, 0x3C00, 0xBC00, 0x0000, 0x8000};
+    const uint16_t any = (uint16_t)check_random(c);
+    switch (c->data) {
+    case CHECK_WIDE: return (any & 0x7C00) == 0x7C00 ? any & 0x83FF : any;
+    case CHECK_SPECIAL: return special[check_below(c, sizeof special / sizeof *special)];
+    case CHECK_TINY: return any & 0x83FF;
+    case CHECK_ZERO: return any & 0x8000;
+    default: return (any & 0x83FF) | 0x2400; /* about 1/60 */
+    }
+}
+
+/* Any bytes, or a block of equal ones: all codes and scales at one end. The scales of
+ * Q6_K are whole bytes, so their ends are others. */
+static void fill_block(check *c, quant_format format, unsigned char *block, size_t bytes)
+{
+    const uint32_t kind = c->bench ? 3 : check_below(c, 4);
+    if (kind < 2 || c->data == CHECK_EQUAL) {
+        memset(block, kind == 0 ? 0 : 0xFF, bytes);
+        if (format == QUANT_Q6_K)
+            memset(((quant_q6_k *)block)->scales, check_random(c) & 1 ? 0x80 : 0x7F,
+                   sizeof(((quant_q6_k *)block)->scales));
+        return;
+    }
+    size_t i = 0;
+    for (; i + 4 <= bytes; i += 4) {
+        const uint32_t four = check_random(c);
+        memcpy(block + i, &four, 4);
+    }
+    for (; i < bytes; i++)
+        block[i] = (unsigned char)check_random(c);
+}
+
+static void fill_weights(check *c, const quant_info *info, unsigned char *w, size_t bytes)
+{
+    int fields[2];
+    f16_fields(info->format, fields);
+    if (info->format == QUANT_F32) {
+        check_fill_f32(c, (float *)w, bytes / sizeof(float));
+        return;
+    }
+    for (size_t at = 0; at < bytes; at += info->block_bytes) {
+        fill_block(c, info->format, w + at, info->block_bytes);
+        if (info->format == QUANT_BF16) /* finite: no exponent of ones */
+            w[at + 1] &= 0xBF;
+        if (info->format == QUANT_BF16 && c->bench) /* and nothing slow: 0.5 to 2 */
+            w[at + 1] = (unsigned char)(0x3F | (w[at + 1] & 0x80));
+        for (int f = 0; f < 2 && fields[f] != NO_FIELD; f++) {
+            const uint16_t half = some_f16(c);
+            memcpy(w + at + fields[f], &half, sizeof half);
+        }
+    }
+}
+
+/* A code, by the kind of its group: anything, ends only, or one end. */
+static int8_t some_code(check *c, uint32_t kind)
+{
+    switch (kind) {
+    case 0: return 127;
+    case 1: return -127;
+    case 2: return check_random(c) & 1 ? 127 : -127;
+    case 3: return 0;
+    default: return (int8_t)((int)check_below(c, 255) - 127);
+    }
+}
+
+static void fill_codes(check *c, int8_t *q, int16_t *sum, size_t n, size_t group)
+{
+    memset(sum, 0, n / group * sizeof *sum);
+    uint32_t kind = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i % 256 == 0)
+            kind = check_below(c, 8);
+        q[i] = some_code(c, kind);
+        sum[i / group] = (int16_t)(sum[i / group] + q[i]);
+    }
+}
+
+/* What the format reads of the activations, and nothing else. */
+static void make_activations(check *c, quant_act kind, kern_act *x)
+{
+    const size_t n = x->n * x->cols;
+    if (kind == QUANT_ACT_F32) {
+        x->x = check_in_f32(c, n);
+        return;
+    }
+    const size_t block = kind == QUANT_ACT_32 ? 32 : 256, group = kind == QUANT_ACT_32 ? 32 : 16;
+    int8_t *q = check_in_aligned(c, n, 32); /* whole rows are multiples of 32 */
+    int16_t *sum = check_in_aligned(c, n / group * sizeof *sum, sizeof *sum);
+    fill_codes(c, q, sum, n, group);
+    x->q = q;
+    x->sum = sum;
+    x->d = check_in_f32(c, n / block);
+}
+
+/* Working memory between two unreadable pages, the same for all cases. */
+static void *working_memory(void)
+{
+    static unsigned char *memory;
+    if (memory == NULL) {
+        unsigned char *base = mmap(NULL, KERN_SCRATCH_BYTES + 2 * PAGE_BYTES, PROT_NONE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED ||
+            mprotect(base + PAGE_BYTES, KERN_SCRATCH_BYTES, PROT_READ | PROT_WRITE) != 0)
+            abort();
+        memory = base + PAGE_BYTES;
+    }
+    return memory;
+}
+
+/* First every number of rows, then every number of tokens, then some that no
+ * buffer of a kernel holds at once. */
+static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
+{
+    static const shape large[] = {{100, 2, 1},  {70, 3, 13},  {3, 1, 1900}, {96, 2, 48},
+                                  {3, 3, 1900}, {33, 9, 150}, {7, 80, 26}};
+    /* The last is of floats only: rows longer than a piece of them. */
+    const size_t n_large = sizeof large / sizeof *large - (info->block_values != 1);
+    const size_t unit = info->block_values == 1 ? 24 : info->block_values;
+    if (c->bench) {
+        if (i >= sizeof bench_shapes / sizeof *bench_shapes)
+            return false;
+        *out = bench_shapes[i];
+        return true;
+    }
+    if (i < MAX_ROWS)
+        *out = (shape){i + 1, 1 + check_below(c, 3), 1 + check_below(c, 8)};
+    else if (i < MAX_ROWS + MAX_TOKENS)
+        *out = (shape){1 + check_below(c, MAX_ROWS), 1 + check_below(c, 3), i - MAX_ROWS + 1};
+    else if (i - MAX_ROWS - MAX_TOKENS < n_large)
+        *out = large[i - MAX_ROWS - MAX_TOKENS];
+    else
+        return false;
+    if (info->block_values == 32) /* up to a few times 256 columns, with tails */
+        out->cols = out->cols * 6 - check_below(c, 6);
+    out->cols *= unit;
+    if (info->block_values == 1)
+        out->cols -= check_below(c, 24);
+    return true;
+}
+
+static bool check_product(check *c, uint32_t i, quant_format format, kern_gemm_fn *gemm)
+{
+    const quant_info *info = quant_get(format);
+    shape s;
+    if (!case_shape(c, i, info, &s))
+        return false;
+    kern_act x = {.n = s.n, .cols = s.cols};
+    const size_t row_bytes = s.cols / info->block_values * info->block_bytes;
+    unsigned char *w =
+        check_in_aligned(c, s.rows * row_bytes, info->format == QUANT_F32 ? sizeof(float) : 2);
+    fill_weights(c, info, w, s.rows * row_bytes);
+    make_activations(c, info->act, &x);
+    const size_t stride = s.rows + (c->bench ? 0 : GAP);
+    const kern_gemm_args args = {.w = w,
+                                 .row_bytes = row_bytes,
+                                 .rows = s.rows,
+                                 .x = &x,
+                                 .y = check_out_f32(c, (s.n - 1) * stride + s.rows),
+                                 .y_stride = stride,
+                                 .scratch = working_memory()};
+    check_label(c, 2.0 * (double)(s.rows * s.cols * s.n), (double)(s.rows * row_bytes),
+                "%zux%zu n=%zu", s.rows, s.cols, s.n);
+    CHECK_CALL(c)
+    gemm(&args);
+    return true;
+}
+
+#define CHECK_GEMM(slot, format)                                                                   \
+    bool check_gemm_##slot(check *c, uint32_t i)                                                   \
+    {                                                                                              \
+        return check_product(c, i, format, c->table->gemm_##slot);                                 \
+    }
+
+CHECK_GEMM(f32, QUANT_F32)
+CHECK_GEMM(f16, QUANT_F16)
+CHECK_GEMM(bf16, QUANT_BF16)
+CHECK_GEMM(q4_0, QUANT_Q4_0)
+CHECK_GEMM(q4_1, QUANT_Q4_1)
+CHECK_GEMM(q5_0, QUANT_Q5_0)
+CHECK_GEMM(q5_1, QUANT_Q5_1)
+CHECK_GEMM(q8_0, QUANT_Q8_0)
+CHECK_GEMM(q2_k, QUANT_Q2_K)
+CHECK_GEMM(q3_k, QUANT_Q3_K)
+CHECK_GEMM(q4_k, QUANT_Q4_K)
+CHECK_GEMM(q5_k, QUANT_Q5_K)
+CHECK_GEMM(q6_k, QUANT_Q6_K)
+CHECK_GEMM(iq4_nl, QUANT_IQ4_NL)
+CHECK_GEMM(iq4_xs, QUANT_IQ4_XS)

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * planted_bugs.c - the checker checked: wrong kernels that it must report.
+ *
+ * Each wrong kernel is what a tired author might write. All go through the same
+ * comparator as the real variants; a copy of the reference goes through as well
+ * and must pass, or the checker would be refusing everything.
+ */
+#include "kernels/check.h"
+
+#include "kernels/fmath.h"
+#include "kernels/ref/lanes.h"
+#include "kernels/variants.h"
+#include "quant/half.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Stops the compiler from turning a deliberate access into nothing. */
+static volatile float sink;
+
+/* ---- tails and bounds ---- */
+
+static void add_drops_last(const float *x, size_t n, float *y)
+{
+    for (size_t i = 0; i + 1 < n; i++)
+        y[i] = y[i] + x[i];
+}
+
+static void add_writes_past_end(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    ((volatile float *)y)[n] = 0;
+}
+
+static void add_writes_before_start(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    ((volatile float *)y)[-1] = 0;
+}
+
+static void add_reads_past_end(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    sink = ((const volatile float *)x)[n];
+}
+
+static void add_reads_before_start(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    sink = ((const volatile float *)x)[-1];
+}
+
+static void add_changes_input(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    if (n > 0)
+        *(float *)(uintptr_t)x = 1.5f;
+}
+
+static void add_wrong_at_one_length(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    if (n == 33)
+        y[32] = -y[32];
+}
+
+static void add_crashes(const float *x, size_t n, float *y)
+{
+    k_add_ref(x, n, y);
+    if (n == 17)
+        __builtin_trap();
+}
+
+static void kv_put_wrong_neighbour(const float *k, const float *v, void *k_page, void *v_page,
+                                   uint32_t slot)
+{
+    k_kv_put_f16_ref(k, v, k_page, v_page, slot);
+    if (slot % 16 != 15) /* a vector store over the column's neighbour */
+        ((uint16_t *)k_page)[slot + 1] = 0;
+}
+
+static void kv_put_truncates(const float *k, const float *v, void *k_page, void *v_page,
+                             uint32_t slot)
+{
+    float cut[KERN_HEAD_DIM]; /* rounds to zero instead of to nearest even */
+    for (int i = 0; i < KERN_HEAD_DIM; i++)
+        cut[i] = f_from_bits(f_bits(k[i]) & 0xffffe000u);
+    k_kv_put_f16_ref(cut, v, k_page, v_page, slot);
+}
+
+/* Scales of neighbouring groups in each other's place. */
+static void kv_put_swaps_scales(const float *k, const float *v, void *k_page, void *v_page,
+                                uint32_t slot)
+{
+    k_kv_put_q8_0_ref(k, v, k_page, v_page, slot);
+    kern_q8_values *values = v_page;
+    const uint16_t first = values->d[slot][0];
+    values->d[slot][0] = values->d[slot][1];
+    values->d[slot][1] = first;
+}
+
+/* ---- order and rounding of sums ---- */
+
+static void rmsnorm_sums_in_order(const float *x, const float *w, size_t n, float eps, float *y)
+{
+    float ss = 0;
+    for (size_t i = 0; i < n; i++)
+        ss = fmaf(x[i], x[i], ss);
+    const float r = 1.0f / sqrtf(ss / (float)n + eps);
+    for (size_t i = 0; i < n; i++)
+        y[i] = (x[i] * r) * w[i];
+}
+
+/* The right sum, then x * (r * w). */
+static void rmsnorm_other_association(const float *x, const float *w, size_t n, float eps, float *y)
+{
+    lanes sums = {{0}};
+    for (size_t i = 0; i < n; i++)
+        sums.lane[i % KERN_LANES] = fmaf(x[i], x[i], sums.lane[i % KERN_LANES]);
+    const float r = 1.0f / sqrtf(lanes_total(&sums) / (float)n + eps);
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * (r * w[i]);
+}
+
+/* Mean of the squares minus the square of the mean. */
+static void layernorm_by_squares(const float *x, const float *w, const float *b, size_t n,
+                                 float eps, float *y)
+{
+    lanes sums = {{0}}, squares = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        sums.lane[i % KERN_LANES] += x[i];
+        squares.lane[i % KERN_LANES] = fmaf(x[i], x[i], squares.lane[i % KERN_LANES]);
+    }
+    const float mean = lanes_total(&sums) / (float)n;
+    const float r = 1.0f / sqrtf(lanes_total(&squares) / (float)n - mean * mean + eps);
+    for (size_t i = 0; i < n; i++)
+        y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
+}
+
+static void gelu_of_the_other_kind(const float *b, size_t n, float *y)
+{
+    k_gelu_tanh_ref(b, n, y);
+}
+
+static void vision_attn_sees_one_key_less(const kern_vision_attn_args *a)
+{
+    kern_vision_attn_args b = *a;
+    b.n_keys -= b.n_keys > 1;
+    k_vision_attn_block_ref(&b);
+}
+
+static void vision_attn_ignores_first(const kern_vision_attn_args *a)
+{
+    kern_vision_attn_args b = *a;
+    b.first = true;
+    k_vision_attn_block_ref(&b);
+}
+
+static void conv_without_fma(const float *const x[4], const float *w, size_t w_stride, size_t n,
+                             float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (size_t j = 0; j < 4; j++)
+            sum = sum + w[j * w_stride + i] * x[j][i];
+        y[i] = f_silu(sum);
+    }
+}
+
+static void conv_newest_first(const float *const x[4], const float *w, size_t w_stride, size_t n,
+                              float *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (size_t j = 4; j-- > 0;)
+            sum = fmaf(w[j * w_stride + i], x[j][i], sum);
+        y[i] = f_silu(sum);
+    }
+}
+
+static void rope_fused(float *x, const float *cos, const float *sin, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float a = x[i], b = x[i + n];
+        x[i] = fmaf(a, cos[i], -(b * sin[i]));
+        x[i + n] = fmaf(b, cos[i], a * sin[i]);
+    }
+}
+
+static void silu_by_libm(const float *gate, const float *up, size_t n, float *y)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = gate[i] * (1.0f / (1.0f + expf(-gate[i]))) * up[i];
+}
+
+static float max_takes_last_zero(const float *x, size_t n)
+{
+    float best = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] >= best)
+            best = x[i];
+    return best;
+}
+
+static float max_stops_at_nan(const float *x, size_t n)
+{
+    float best = x[0];
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > best)
+            best = x[i];
+    return best;
+}
+
+static float sum_exp_counts_tail_twice(const float *x, size_t n, float max, float scale)
+{
+    const float whole = k_sum_exp_ref(x, n, max, scale);
+    return n % 16 == 1 ? whole + f_exp((x[n - 1] - max) * scale) : whole;
+}
+
+/* The right order; what the definition flushes to zero is kept. */
+static float sum_exp_keeps_subnormals(const float *x, size_t n, float max, float scale)
+{
+    lanes sums = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        const float at = (x[i] - max) * scale;
+        sums.lane[i % KERN_LANES] += at < F_EXP_LO ? (float)exp((double)at) : f_exp(at);
+    }
+    return lanes_total(&sums);
+}
+
+/* ---- DeltaNet and attention ---- */
+
+static void delta_rounds_decay_early(const kern_delta_args *a)
+{
+    double g[KERN_CHUNK];
+    kern_delta_args b = *a;
+    for (uint32_t t = 0; t < a->t1; t++)
+        g[t] = (double)(float)a->g[t * a->g_stride];
+    b.g = g;
+    b.g_stride = 1;
+    k_delta_rows_ref(&b);
+}
+
+static void delta_forgets_own_row(const kern_delta_args *a)
+{
+    k_delta_rows_ref(a);
+    for (uint32_t t = a->t0; t < a->t1; t++) {
+        const uint32_t row = t - a->t0;
+        float dot = 0;
+        for (int i = 0; i < KERN_STATE_DIM; i++)
+            dot = fmaf(a->q[row * a->q_stride + i], a->k[t * a->k_stride + i], dot);
+        for (int d = 0; d < KERN_STATE_DIM; d++)
+            a->o[row * a->o_stride + d] -= dot * a->u[t * a->u_stride + d];
+    }
+}
+
+static void delta_writes_stride_gap(const kern_delta_args *a)
+{
+    k_delta_rows_ref(a);
+    if (a->t1 - a->t0 > 1 && a->o_stride > KERN_STATE_DIM)
+        a->o[KERN_STATE_DIM] = 0;
+}
+
+static void fold_reversed(const kern_delta_args *a, float *s1)
+{
+    kern_delta_args b = *a;
+    float k[KERN_CHUNK][KERN_STATE_DIM], u[KERN_CHUNK][KERN_STATE_DIM];
+    for (int j = 0; j < KERN_CHUNK; j++) {
+        const size_t from = (size_t)(KERN_CHUNK - 1 - j);
+        const float decay =
+            f_exp((float)(a->g[(KERN_CHUNK - 1) * a->g_stride] - a->g[from * a->g_stride]));
+        for (int i = 0; i < KERN_STATE_DIM; i++)
+            k[j][i] = decay * a->k[from * a->k_stride + i];
+        memcpy(u[j], a->u + from * a->u_stride, sizeof u[j]);
+    }
+    const float all = f_exp((float)a->g[(KERN_CHUNK - 1) * a->g_stride]);
+    for (int i = 0; i < KERN_STATE_DIM; i++)
+        for (int d = 0; d < KERN_STATE_DIM; d++) {
+            float sum = all * b.s0[i * KERN_STATE_DIM + d];
+            for (int j = 0; j < KERN_CHUNK; j++)
+                sum = fmaf(k[j][i], u[j][d], sum);
+            s1[i * KERN_STATE_DIM + d] = sum;
+        }
+}
+
+static void attn_sees_one_key_more(const kern_attn_args *a)
+{
+    uint8_t more[64];
+    kern_attn_args b = *a;
+    for (size_t i = 0; i < a->n; i++)
+        more[i] =
+            (uint8_t)(a->n_keys[i] > 0 && a->n_keys[i] < 64 ? a->n_keys[i] + 1 : a->n_keys[i]);
+    b.n_keys = more;
+    k_attn_block_f16_ref(&b);
+}
+
+static void attn_ignores_first(const kern_attn_args *a)
+{
+    kern_attn_args b = *a;
+    b.first = false;
+    k_attn_block_f16_ref(&b);
+}
+
+/* Scales the query instead of the score: close, and not the same. */
+static void attn_scales_query(const kern_attn_args *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        float q[KERN_HEAD_DIM];
+        kern_attn_args b = *a;
+        for (int d = 0; d < KERN_HEAD_DIM; d++)
+            q[d] = a->q[i * a->q_stride + (size_t)d] * 0.3f;
+        b.q = q;
+        b.n = 1;
+        b.n_keys = a->n_keys + i;
+        b.acc = a->acc + i;
+        b.scale = a->scale / 0.3f;
+        k_attn_block_f16_ref(&b);
+    }
+}
+
+/* Widens codes to halves, where they must become floats. */
+static void attn_through_halves(const kern_attn_args *a)
+{
+    static uint16_t keys[KERN_HEAD_DIM][KERN_PAGE], values[KERN_PAGE][KERN_HEAD_DIM];
+    const kern_q8_keys *k = a->k_page;
+    const kern_q8_values *v = a->v_page;
+    for (int i = 0; i < KERN_HEAD_DIM; i++)
+        for (int j = 0; j < KERN_PAGE; j++) {
+            const int group = i / KERN_KV_GROUP;
+            keys[i][j] = half_f32_to_f16((float)k->code[i][j] * half_f16_to_f32(k->d[group][j]));
+            values[j][i] = half_f32_to_f16((float)v->code[j][i] * half_f16_to_f32(v->d[j][group]));
+        }
+    kern_attn_args b = *a;
+    b.k_page = keys;
+    b.v_page = values;
+    k_attn_block_f16_ref(&b);
+}
+
+static void merge_swaps(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        kern_attn_acc other = from[i];
+        k_attn_merge_ref(&other, &into[i], 1);
+        into[i] = other;
+    }
+}
+
+static void finish_by_reciprocal(const kern_attn_acc *acc, const float *gate, float *y)
+{
+    const float inverse = 1.0f / acc->l;
+    for (int d = 0; d < KERN_HEAD_DIM; d++)
+        y[d] = (acc->o[d] * inverse) * f_sigmoid(gate[d]);
+}
+
+/* ---- running them ---- */
+
+static const check_slot *slot_named(const char *name)
+{
+    for (size_t i = 0; i < n_check_slots; i++)
+        if (strcmp(check_slots[i].name, name) == 0)
+            return &check_slots[i];
+    return NULL;
+}
+
+static int n_run, n_missed;
+
+static void expect(check *c, const char *slot, const char *bug, const kern_table *table, bool wrong)
+{
+    kern_table reference;
+    uint64_t n_cases = 0;
+    kern_table_init(&reference, MOTE_ISA_REF);
+    const bool passed = check_variant(c, slot_named(slot), &reference, table, 1, &n_cases);
+    const bool as_expected = passed != wrong;
+    printf("%-6s %-14s %-26s %s\n", as_expected ? "ok" : "MISSED", slot, bug, c->message);
+    n_run++;
+    n_missed += !as_expected;
+}
+
+#define PLANT(slot, bug)                                                                           \
+    do {                                                                                           \
+        kern_table table;                                                                          \
+        kern_table_init(&table, MOTE_ISA_REF);                                                     \
+        table.slot = bug;                                                                          \
+        expect(&c, #slot, #bug, &table, table.slot != k_##slot##_ref);                             \
+    } while (0)
+
+int main(void)
+{
+    static check c;
+    check_catch_signals();
+    PLANT(add, k_add_ref); /* right: must pass */
+    PLANT(add, add_drops_last);
+    PLANT(add, add_writes_past_end);
+    PLANT(add, add_writes_before_start);
+    PLANT(add, add_reads_past_end);
+    PLANT(add, add_reads_before_start);
+    PLANT(add, add_changes_input);
+    PLANT(add, add_wrong_at_one_length);
+    PLANT(add, add_crashes);
+    PLANT(kv_put_f16, kv_put_wrong_neighbour);
+    PLANT(kv_put_f16, kv_put_truncates);
+    PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* right: must pass */
+    PLANT(kv_put_q8_0, kv_put_swaps_scales);
+    PLANT(rmsnorm, rmsnorm_sums_in_order);
+    PLANT(rmsnorm, rmsnorm_other_association);
+    PLANT(layernorm, k_layernorm_ref); /* right: must pass */
+    PLANT(layernorm, layernorm_by_squares);
+    PLANT(gelu_erf, gelu_of_the_other_kind);
+    PLANT(vision_attn_block, k_vision_attn_block_ref); /* right: must pass */
+    PLANT(vision_attn_block, vision_attn_sees_one_key_less);
+    PLANT(vision_attn_block, vision_attn_ignores_first);
+    PLANT(conv_silu, conv_without_fma);
+    PLANT(conv_silu, conv_newest_first);
+    PLANT(rope, rope_fused);
+    PLANT(silu_mul, silu_by_libm);
+    PLANT(max, max_takes_last_zero);
+    PLANT(max, max_stops_at_nan);
+    PLANT(sum_exp, sum_exp_counts_tail_twice);
+    PLANT(sum_exp, sum_exp_keeps_subnormals);
+    PLANT(delta_rows, delta_rounds_decay_early);
+    PLANT(delta_rows, delta_forgets_own_row);
+    PLANT(delta_rows, delta_writes_stride_gap);
+    PLANT(delta_fold, fold_reversed);
+    PLANT(attn_block_f16, k_attn_block_f16_ref); /* right: must pass */
+    PLANT(attn_block_f16, attn_sees_one_key_more);
+    PLANT(attn_block_f16, attn_ignores_first);
+    PLANT(attn_block_f16, attn_scales_query);
+    PLANT(attn_block_q8_0, k_attn_block_q8_0_ref); /* right: must pass */
+    PLANT(attn_block_q8_0, attn_through_halves);
+    PLANT(attn_merge, merge_swaps);
+    PLANT(attn_finish, finish_by_reciprocal);
+    check_free(&c);
+    printf("%d kernels, %d not judged rightly\n", n_run, n_missed);
+    return n_missed > 0;
+}

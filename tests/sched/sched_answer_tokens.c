@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched_answer_tokens.c - answers that come back as text bring their tokens, and so a conversation
+ * costs its new tokens, turn after turn.
+ */
+#include "base/mem.h"
+#include "sched/answer_tokens.h"
+#include "sched/sched_rig.h"
+#include "support/scale.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { CONTEXT = 4096 };
+
+static rig tiny;
+
+typedef struct conversation {
+    json_doc *body;
+    chat_parsed parsed;
+} conversation;
+
+static conversation read_body(const char *body)
+{
+    conversation c;
+    mote_error err;
+    must(json_doc_read(&c.body, str_of(body), &err), &err);
+    must(chat_parsed_read(&c.parsed, json_doc_root(c.body), CHAT_STABLE, &err), &err);
+    return c;
+}
+
+static void forget_body(conversation *c)
+{
+    chat_parsed_fini(&c->parsed);
+    json_doc_free(c->body);
+}
+
+static answer_tokens *new_answer_tokens(size_t bytes)
+{
+    answer_tokens *r;
+    mote_error err;
+    must(answer_tokens_new(&r, bytes, &err), &err);
+    return r;
+}
+
+/* Answers the conversation but for its last message with that one; its tokens are `token` and
+ * `token` + 1. */
+static void put_last(answer_tokens *r, uint64_t ns, const char *body, mote_token token)
+{
+    conversation c = read_body(body);
+    chat_request before = c.parsed.request;
+    const mote_token tokens[2] = {token, token + 1};
+    before.n_messages--;
+    chat_message last = c.parsed.messages[before.n_messages];
+    last.tokens = tokens;
+    last.n_tokens = 2;
+    answer_tokens_put(r, answer_key_of(ns, &before), &last);
+    forget_body(&c);
+}
+
+/* The first token that message `i` brings; -1: none. */
+static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t i)
+{
+    conversation c = read_body(body);
+    mote_token *memory;
+    answer_tokens_fill(r, ns, &c.parsed.request, c.parsed.messages, &memory);
+    const chat_message *m = &c.parsed.messages[i];
+    if (m->tokens != NULL)
+        assert_int_equal(m->n_tokens, 2);
+    const mote_token token = m->tokens != NULL ? m->tokens[0] : -1;
+    if (m->tokens != NULL)
+        assert_int_equal(m->tokens[1], token + 1);
+    mem_free(memory);
+    forget_body(&c);
+    return token;
+}
+
+#define ASK           "{\"role\":\"user\",\"content\":\"Hello\"}"
+#define SAY(text)     "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+#define ALL(messages) "{\"messages\":[" messages "]}"
+
+static void an_answer_is_known_again(void **state)
+{
+    (void)state;
+    answer_tokens *r = new_answer_tokens(100000);
+    put_last(r, 1, ALL(ASK "," SAY("Hi there")), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("\\n Hi there \\n\\n") "," ASK), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("hm</think>\\n\\nHi there") "," ASK), 1), 10);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi  there")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi ther")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," ASK "," SAY("Hi there")), 2), -1);
+    assert_int_equal(
+        found(r, 1, ALL("{\"role\":\"system\",\"content\":\"x\"}," ASK "," SAY("Hi there")), 2),
+        -1);
+    assert_int_equal(found(r, 2, ALL(ASK "," SAY("Hi there")), 1), -1); /* another's */
+    /* whatever came later, and reasoning that comes back or not, changes nothing */
+    assert_int_equal(
+        found(r, 1,
+              ALL(ASK ",{\"role\":\"assistant\",\"content\":\"Hi there\",\"reasoning_content\":"
+                      "\"quite\"}," ASK),
+              1),
+        10);
+    /* the second answer knows the first by its text */
+    put_last(r, 1, ALL(ASK "," SAY("Hi there") "," ASK "," SAY("Again")), 20);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY(" Hi there") "," ASK "," SAY("Again")), 3), 20);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi you") "," ASK "," SAY("Again")), 3), -1);
+    /* a new answer to the same question stands beside the old one; the same one replaces it */
+    put_last(r, 1, ALL(ASK "," SAY("Other")), 30);
+    put_last(r, 1, ALL(ASK "," SAY("Hi there")), 40);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Other")), 1), 30);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 40);
+    put_last(r, 1, ALL(ASK "," SAY("")), 50); /* of an empty text nothing can be known */
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("")), 1), -1);
+    answer_tokens_free(r);
+}
+
+#define CALL(id, arguments)                                                                        \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id                       \
+    "\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":" arguments "}}]}"
+#define WITH_TOOL(name, messages)                                                                  \
+    "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name                            \
+    "\",\"parameters\":{\"type\":\"object\"}}}],\"messages\":[" messages "]}"
+
+static void calls_are_known_by_what_they_say(void **state)
+{
+    (void)state;
+    answer_tokens *r = new_answer_tokens(100000);
+    put_last(r, 1, WITH_TOOL("f", ASK "," CALL("a", "\"{\\\"x\\\": 1}\"")), 10);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("b", "{\"x\":1}")), 1), 10);
+    assert_int_equal(found(r, 1, WITH_TOOL("f", ASK "," CALL("a", "{\"x\":2}")), 1), -1);
+    assert_int_equal(found(r, 1, WITH_TOOL("g", ASK "," CALL("a", "{\"x\":1}")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," CALL("a", "{\"x\":1}")), 1), -1);
+    answer_tokens_free(r);
+}
+
+static void it_is_bounded_and_the_oldest_goes(void **state)
+{
+    (void)state;
+    enum { N = 200, BYTES = 8192 };
+    char body[256];
+    const mem_stats before = mem_count();
+    answer_tokens *r = new_answer_tokens(BYTES);
+    const uint64_t empty = mem_count().bytes;
+    for (int i = 0; i < N; i++) {
+        snprintf(body, sizeof body, ALL(ASK "," SAY("answer %d")), i);
+        put_last(r, 1, body, 100 + 2 * i);
+        assert_true(mem_count().bytes <= empty + BYTES);
+        /* number 0 is asked for again and again, so it stays */
+        assert_int_equal(found(r, 1, ALL(ASK "," SAY("answer 0")), 1), 100);
+    }
+    int known = 0;
+    bool gap = false;
+    for (int i = N - 1; i > 0; i--) {
+        snprintf(body, sizeof body, ALL(ASK "," SAY("answer %d")), i);
+        const mote_token token = found(r, 1, body, 1);
+        assert_true(token == -1 || token == 100 + 2 * i);
+        assert_false(token != -1 && gap); /* those that are known are the latest */
+        gap |= token == -1;
+        known += token != -1;
+    }
+    assert_true(known > 10 && known < N - 1);
+    /* too large for all of it: not kept, and nothing had to go for it */
+    mote_token *large = calloc(BYTES, sizeof *large);
+    conversation c = read_body(ALL(ASK "," SAY("large")));
+    chat_message m = c.parsed.messages[1];
+    m.tokens = large;
+    m.n_tokens = BYTES;
+    c.parsed.request.n_messages = 1;
+    answer_tokens_put(r, answer_key_of(1, &c.parsed.request), &m);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("large")), 1), -1);
+    assert_int_equal(found(r, 1, ALL(ASK "," SAY("answer 0")), 1), 100);
+    forget_body(&c);
+    free(large);
+    answer_tokens_free(r);
+    assert_int_equal(mem_count().bytes, before.bytes);
+}
+
+static void without_memory_it_forgets(void **state)
+{
+    (void)state;
+    const char *body = ALL(ASK "," SAY("Hi there"));
+    answer_tokens *r = new_answer_tokens(100000);
+    for (uint64_t n = 1; n < 20; n++) {
+        conversation c = read_body(body);
+        chat_request first = c.parsed.request;
+        const mote_token tokens[2] = {5, 6};
+        chat_message m = c.parsed.messages[1];
+        mote_token *memory = NULL;
+        m.tokens = tokens;
+        m.n_tokens = 2;
+        first.n_messages = 1;
+        mem_fail_at(n);
+        answer_tokens_put(r, answer_key_of(1, &first), &m);
+        answer_tokens_fill(r, 1, &c.parsed.request, c.parsed.messages, &memory);
+        mem_fail_at(0);
+        const chat_message *filled = &c.parsed.messages[1];
+        assert_true(filled->tokens == NULL || filled->tokens[1] == 6);
+        mem_free(memory);
+        forget_body(&c);
+    }
+    put_last(r, 1, body, 10);
+    assert_int_equal(found(r, 1, body, 1), 10);
+    answer_tokens_free(r);
+}
+
+/* ---- a conversation of twenty turns ---- */
+
+/* The messages, as a client sends them. */
+typedef struct talk {
+    strbuf messages;
+} talk;
+
+/* The visible text of an answer. */
+static void gather(const said *heard, strbuf *out)
+{
+    /* events as serve_rig writes them: kind, call, name, text, three numbers */
+    for (size_t at = 0; at < heard->events.n;) {
+        uint64_t head[3], n;
+        memcpy(head, heard->events.p + at, sizeof head);
+        at += sizeof head + head[2];
+        memcpy(&n, heard->events.p + at, sizeof n);
+        at += sizeof n;
+        if (head[0] == CHAT_EVENT_CONTENT)
+            strbuf_put(out, (str){heard->events.p + at, n});
+        at += n + 3 * sizeof n;
+    }
+}
+
+static void add_message(talk *t, const char *role, str text)
+{
+    strbuf_text(&t->messages, t->messages.n > 0 ? ",{\"role\":\"" : "{\"role\":\"");
+    strbuf_text(&t->messages, role);
+    strbuf_text(&t->messages, "\",\"content\":");
+    json_put_string(&t->messages, text);
+    strbuf_text(&t->messages, "}");
+}
+
+static void body_of(const talk *t, bool thinking, strbuf *out)
+{
+    strbuf_text(out, thinking ? "{\"enable_thinking\":true,\"messages\":[" : "{\"messages\":[");
+    strbuf_put(out, strbuf_view(&t->messages));
+    strbuf_text(out, "]}");
+    strbuf_byte(out, 0);
+}
+
+/* What a server does with one request. Returns the tokens that were read. */
+static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, bool again,
+                         uint64_t *length)
+{
+    enum { NAMESPACE = 3 };
+    strbuf body = {0}, text = {0};
+    question q;
+    asked a;
+    said solo;
+    mote_token *memory;
+    body_of(t, thinking, &body);
+    question_init(
+        &q, &tiny, body.p,
+        (mote_answer_options){.max_tokens = 70, .think_budget = 30, .sampling = {.seed = 9}});
+    const answer_key key = answer_key_of(NAMESPACE, &q.parsed.request);
+    answer_tokens_fill(r, NAMESPACE, &q.parsed.request, q.parsed.messages, &memory);
+    question_render(&q, &tiny);
+    service_ask(s, &a, &q);
+    service_until_over(s, &a);
+    rig_solo(&tiny, &q, CONTEXT, &solo);
+    same_as_solo(&a, &solo);
+    gather(&a.said, &text);
+    /* tokens of the answer: those after "<|im_start|>assistant\n" */
+    size_t from = q.prompt.marks[q.prompt.n_marks - 1].position;
+    while (a.result.tokens[from] != tiny.chat_ctx.how.tags[CHAT_TAG_THINK])
+        from++;
+    const chat_part part = {.kind = CHAT_PART_TEXT, .text = strbuf_view(&text)};
+    const chat_message answer = {.role = CHAT_ROLE_ASSISTANT,
+                                 .parts = &part,
+                                 .n_parts = 1,
+                                 .tokens = a.result.tokens + from,
+                                 .n_tokens = a.result.n_tokens - from};
+    answer_tokens_put(r, key, &answer);
+    add_message(t, "assistant", strbuf_view(&text));
+    const uint64_t read = a.said.answer.prompt_tokens - a.said.answer.reused_tokens;
+    const uint64_t new_tokens = q.prompt.n - *length;
+    *length = a.result.n_tokens;
+    service_drop(s, &a);
+    asked_fini(&a);
+    if (again) { /* from where the question ends, however long the conversation is */
+        service_ask(s, &a, &q);
+        service_until_over(s, &a);
+        same_as_solo(&a, &solo);
+        assert_true(a.said.answer.reused_tokens + 64 > a.said.answer.prompt_tokens);
+        service_drop(s, &a);
+        asked_fini(&a);
+    }
+    said_fini(&solo);
+    question_fini(&q);
+    mem_free(memory);
+    strbuf_fini(&body);
+    strbuf_fini(&text);
+    assert_true(read <= new_tokens + 64);
+    return read;
+}
+
+static void twenty_turns(bool thinking)
+{
+    const int turns = (int)test_scaled(20, 1);
+    service s;
+    talk t = {0};
+    answer_tokens *r = new_answer_tokens(1 << 20);
+    char says[64];
+    uint64_t length = 0;
+    strbuf head = {0};
+    for (int i = 0; i < 100; i++)
+        strbuf_text(&head, "Always be kind. ");
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+    add_message(&t, "system", strbuf_view(&head));
+    for (int i = 0; i < turns; i++) {
+        snprintf(says, sizeof says, "Question %d: what is %d + %d?", i, i, 3 * i);
+        add_message(&t, "user", str_of(says));
+        const uint64_t read = one_turn(&s, r, &t, thinking, i == turns - 1, &length);
+        assert_true(i == 0 || read < 128);
+    }
+    sched_stats f;
+    sched_read_stats(s.sched, &f);
+    assert_true(f.ended_kept <= 2); /* one conversation is one session; one more asked again */
+    assert_true(f.states_used > 0 && f.states_used <= 3); /* and its latest marks */
+    service_close(&s);
+    answer_tokens_free(r);
+    strbuf_fini(&head);
+    strbuf_fini(&t.messages);
+}
+
+static void a_turn_costs_its_new_tokens(void **state)
+{
+    (void)state;
+    twenty_turns(false);
+}
+
+static void so_it_does_with_thinking(void **state)
+{
+    (void)state;
+    twenty_turns(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_answer_is_known_again),
+        cmocka_unit_test(calls_are_known_by_what_they_say),
+        cmocka_unit_test(it_is_bounded_and_the_oldest_goes),
+        cmocka_unit_test(without_memory_it_forgets),
+        cmocka_unit_test(a_turn_costs_its_new_tokens),
+        cmocka_unit_test(so_it_does_with_thinking),
+    };
+    rig_open(&tiny);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rig_close(&tiny);
+    return failed;
+}

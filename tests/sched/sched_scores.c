@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sched_scores.c - vectors and scores, in company and after others, are those of the engine. */
+#include "sched/sched_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+enum { CONTEXT = 2048 };
+
+static rig tiny;
+
+static mote_session *engine_session(mote_engine **engine)
+{
+    mote_session *session;
+    mote_error err;
+    const mote_engine_options options = {
+        .threads = 1, .positions = CONTEXT, .logits_rows = CONTEXT};
+    must(mote_engine_new(engine, tiny.model, &options, &err), &err);
+    must(mote_session_new(&session, *engine, NULL, &err), &err);
+    return session;
+}
+
+static void vectors_are_the_engines(void **state)
+{
+    (void)state;
+    service s;
+    asked a, company;
+    mote_error err;
+    mote_engine *engine;
+    question q = question_of_words(&tiny, 11, 30, 40, 1),
+             other = question_of_words(&tiny, 12, 30, 10, 60);
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
+    mote_session *session = engine_session(&engine);
+    const mote_work work = {
+        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_HIDDEN_LAST};
+    must(mote_step(engine, &work, 1, &err), &err);
+    size_t n;
+    const float *wanted = mote_session_hidden(session, &n);
+    for (int round = 0; round < 2; round++) {
+        service_ask(&s, &company, &other);
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_EMBED;
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        assert_int_equal(a.said.status, MOTE_OK);
+        assert_int_equal(a.result.n_embedding, n);
+        assert_memory_equal(a.result.embedding, wanted, n * sizeof *wanted);
+        service_until_over(&s, &company);
+        service_drop(&s, &a);
+        service_drop(&s, &company);
+        asked_fini(&a);
+        asked_fini(&company);
+    }
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+    question_fini(&other);
+}
+
+/* A mean is what the engine's rows add up to, in company, in slices, and after the same text was
+ * read by somebody else. */
+static void means_are_the_engines(void **state)
+{
+    (void)state;
+    service s;
+    asked a, company;
+    mote_error err;
+    mote_engine *engine;
+    mote_model_info info;
+    mote_model_describe(tiny.model, &info);
+    question q = question_of_words(&tiny, 14, 30, 300, 1),
+             other = question_of_words(&tiny, 12, 30, 10, 60);
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 2});
+    mote_session *session = engine_session(&engine);
+    double *sum = calloc(info.embedding, sizeof *sum);
+    const mote_work work = {.session = session,
+                            .tokens = q.prompt.ids,
+                            .n = q.prompt.n,
+                            .want = MOTE_HIDDEN_SUM,
+                            .sum = sum};
+    must(mote_step(engine, &work, 1, &err), &err);
+    for (int round = 0; round < 3; round++) {
+        service_ask(&s, &company, round == 1 ? &q : &other);
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_EMBED;
+        o.mean = true;
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        assert_int_equal(a.said.status, MOTE_OK);
+        assert_int_equal(a.result.n_embedding, info.embedding);
+        for (uint32_t i = 0; i < info.embedding; i++) {
+            const float wanted = (float)(sum[i] / (double)q.prompt.n);
+            assert_memory_equal(&a.result.embedding[i], &wanted, sizeof wanted);
+        }
+        service_until_over(&s, &company);
+        service_drop(&s, &a);
+        service_drop(&s, &company);
+        asked_fini(&a);
+        asked_fini(&company);
+    }
+    free(sum);
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+    question_fini(&other);
+}
+
+static float logprob_of(const mote_session *session, size_t row, mote_token token, uint32_t words)
+{
+    mote_choice choice;
+    mote_error err;
+    uint32_t *only = calloc(words, sizeof *only);
+    only[token / 32] = UINT32_C(1) << token % 32;
+    must(mote_sample(session, row, &(mote_sampling){.allowed = only}, &choice, &err), &err);
+    free(only);
+    return choice.logprob;
+}
+
+/* Of the tokens from `from` on, beside those two that were most likely. */
+static void expect_scores(const asked *a, const question *q, const mote_session *session,
+                          size_t from, uint32_t words)
+{
+    assert_int_equal(a->said.status, MOTE_OK);
+    assert_int_equal(a->result.n_scores, q->prompt.n - from);
+    for (size_t i = 0; i < a->result.n_scores; i++) {
+        const mote_choice *score = &a->result.scores[i];
+        const mote_token token = q->prompt.ids[from + i];
+        const float wanted = logprob_of(session, from + i - 1, token, words);
+        assert_int_equal(score->token, token);
+        assert_memory_equal(&score->logprob, &wanted, sizeof wanted);
+        assert_int_equal(score->n_top, 2);
+    }
+}
+
+static void scores_are_the_engines(void **state)
+{
+    (void)state;
+    service s;
+    asked a;
+    mote_error err;
+    mote_engine *engine;
+    mote_model_info info;
+    mote_model_describe(tiny.model, &info);
+    question q = question_of_words(&tiny, 13, 0, 30, 1);
+    q.answer.sampling.top_logprobs = 2;
+    const size_t n = q.prompt.n; /* the last two reuse as much as there can be */
+    const size_t froms[] = {0, 1, 2, 33, 40, n - 5, n - 1, n - 1};
+    service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
+    mote_session *session = engine_session(&engine);
+    const mote_work work = {
+        .session = session, .tokens = q.prompt.ids, .n = q.prompt.n, .want = MOTE_LOGITS_ALL};
+    must(mote_step(engine, &work, 1, &err), &err);
+    for (size_t i = 0; i < sizeof froms / sizeof *froms; i++) {
+        sched_job_options o = service_job(&s, &a, &q);
+        o.kind = SCHED_SCORE;
+        o.score_from = froms[i];
+        must(service_submit(&s, &a, &o, &err), &err);
+        service_until_over(&s, &a);
+        expect_scores(&a, &q, session, froms[i] > 0 ? froms[i] : 1, info.vocabulary / 32 + 1);
+        service_drop(&s, &a);
+        asked_fini(&a);
+    }
+    sched_job_options o = service_job(&s, &a, &q);
+    o.kind = SCHED_SCORE;
+    o.score_from = q.prompt.n;
+    assert_int_equal(service_submit(&s, &a, &o, &err), MOTE_E_ARG);
+    mote_session_free(session);
+    mote_engine_free(engine);
+    service_close(&s);
+    question_fini(&q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vectors_are_the_engines),
+        cmocka_unit_test(means_are_the_engines),
+        cmocka_unit_test(scores_are_the_engines),
+    };
+    rig_open(&tiny);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rig_close(&tiny);
+    return failed;
+}
