@@ -382,6 +382,33 @@ class Notice(unittest.TestCase):
                 self.assertEqual(self.faults(old, new), [expect])
 
 
+@unittest.skipUnless(os.environ.get("MOTE"), "MOTE does not name the program")
+class Fast(unittest.TestCase):
+    """The table of fast tests, compared with the build that the program belongs to."""
+
+    def faults(self, table):
+        tree = Tree(())
+        self.addCleanup(tree.folder.cleanup)
+        tree.write("src/base/a.c", SPDX)
+        tree.write("tests/fast.cmake", table)
+        run = subprocess.run([sys.executable, "-B", str(Path(__file__).parent / "test_fast.py"),
+                              str(Path(os.environ["MOTE"]).parent), str(tree.root)],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(run.stderr, "")
+        return run.returncode, run.stdout
+
+    def test_table(self):
+        self.assertEqual(self.faults("mote_fast(base unit_base\n    unit_base_mem)\n"), (0, ""))
+        for table, expect in (("", "src/base has no row"), ("mote_fast(base)\n", "a row without tests"),
+                              ("mote_fast(base unit_nothing)\n", "there is no test unit_nothing"),
+                              ("mote_fast(base kernel_check)\n", "kernel_check lacks the label"),
+                              ("mote_fast(base unit_base)\nmote_fast(bass unit_base)\n", "src/bass has a row and no")):
+            with self.subTest(expect):
+                code, output = self.faults(table)
+                self.assertIn(expect, output)
+                self.assertEqual(code, 1)
+
+
 class Sound(unittest.TestCase):
     """A small sound tree, which every check must pass, so that none fails always."""
 
