@@ -96,9 +96,8 @@ MOTE_API const char *mote_isa_name(mote_isa isa);
 MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
 
 typedef struct mote_model_options {
-    mote_isa isa; /* go no higher than this */
-    /* The file of the picture tower (mmproj) that belongs to the model; NULL: it cannot see. */
-    const char *vision;
+    mote_isa isa;       /* go no higher than this */
+    const char *mmproj; /* path of the vision encoder (mmproj GGUF); NULL: text only */
 } mote_model_options;
 
 /* Maps a GGUF file and checks all of it that is not weights. */
@@ -216,10 +215,10 @@ typedef struct mote_engine_options {
  * memory, reserved as a whole and filled as it is used. */
 typedef struct mote_memory {
     uint64_t weights;
-    uint64_t model;   /* small weights in decoded form, tokenizer */
-    uint64_t pages;   /* attention memory of all positions */
-    uint64_t states;  /* recurrent memory of all sessions */
-    uint64_t scratch; /* working space of one pass, logits included */
+    uint64_t model;           /* small weights in decoded form, tokenizer */
+    uint64_t kv_cache;        /* of all positions */
+    uint64_t recurrent_state; /* of all sessions */
+    uint64_t scratch;         /* working space of one pass, logits included */
     uint64_t total;
 } mote_memory;
 
@@ -387,9 +386,9 @@ MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n
 typedef struct mote_image mote_image;
 
 typedef struct mote_pixels {
-    const uint8_t *rgb;     /* [height][width][3] */
-    const uint8_t *later;   /* the second frame, of the same size; NULL: a still picture */
-    uint32_t width, height; /* multiples of 32: 32 x 32 pixels become one token */
+    const uint8_t *rgb;          /* [height][width][3] */
+    const uint8_t *second_frame; /* the second frame, of the same size; NULL: a still picture */
+    uint32_t width, height;      /* multiples of 32: 32 x 32 pixels become one token */
 } mote_pixels;
 
 enum { MOTE_IMAGE_SIDE = 32, MOTE_IMAGE_MAX_TOKENS = 16384 };

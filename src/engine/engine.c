@@ -152,10 +152,11 @@ static mote_status measure(mote_engine *e, const mote_model *m, const mote_engin
     uint64_t pages, states, tails;
     if (counting.overflow || !blocks_measure(pages_for(e), &pages) ||
         !blocks_measure(states_for(e), &states) || !blocks_measure(tails_for(e), &tails) ||
-        !ckd_add_u64(pages, books_for(e), &mem->pages) || !ckd_add_u64(states, tails, &mem->states))
+        !ckd_add_u64(pages, books_for(e), &mem->kv_cache) ||
+        !ckd_add_u64(states, tails, &mem->recurrent_state))
         return err_set(err, MOTE_E_MEMORY, "%u sessions over %llu positions exceed any memory",
                        o->sessions, (unsigned long long)o->positions);
-    mem->total = mem->weights + mem->model + mem->pages + mem->states + mem->scratch;
+    mem->total = mem->weights + mem->model + mem->kv_cache + mem->recurrent_state + mem->scratch;
     return MOTE_OK;
 }
 

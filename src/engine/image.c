@@ -26,7 +26,8 @@ static uint32_t threads_for(uint32_t wanted)
 static vision_frame frame_of(const mote_pixels *pixels)
 {
     return (vision_frame){.first = pixels->rgb,
-                          .second = pixels->later != NULL ? pixels->later : pixels->rgb,
+                          .second =
+                              pixels->second_frame != NULL ? pixels->second_frame : pixels->rgb,
                           .rows = pixels->height / VISION_PATCH,
                           .cols = pixels->width / VISION_PATCH};
 }
@@ -35,7 +36,7 @@ static mote_status check(const mote_model *m, const mote_pixels *p, mote_error *
 {
     const uint32_t side = MOTE_IMAGE_SIDE;
     if (m == NULL || p == NULL || p->rgb == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_picture_new needs a model and pixels");
+        return err_set(err, MOTE_E_ARG, "mote_image_new needs a model and pixels");
     if (!m->sees)
         return err_set(err, MOTE_E_UNSUPPORTED, "the model was opened without its picture tower");
     if (p->width == 0 || p->height == 0 || p->width % side != 0 || p->height % side != 0)
@@ -93,8 +94,8 @@ static void name_content(mote_image *p, const mote_pixels *pixels)
     XXH3_128bits_update(&state, &pixels->width, sizeof pixels->width);
     XXH3_128bits_update(&state, &pixels->height, sizeof pixels->height);
     XXH3_128bits_update(&state, pixels->rgb, bytes);
-    if (pixels->later != NULL)
-        XXH3_128bits_update(&state, pixels->later, bytes);
+    if (pixels->second_frame != NULL)
+        XXH3_128bits_update(&state, pixels->second_frame, bytes);
     const XXH128_hash_t whole = XXH3_128bits_digest(&state);
     for (size_t i = 0; i < p->n; i++) {
         const uint64_t hash = XXH3_64bits_withSeed(&whole, sizeof whole, i);
@@ -106,7 +107,7 @@ mote_status mote_image_new(mote_image **out, const mote_model *model, const mote
                            uint32_t threads, mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_picture_new needs a place for the picture");
+        return err_set(err, MOTE_E_ARG, "mote_image_new needs a place for the picture");
     *out = NULL;
     TRY(check(model, pixels, err));
     mote_image *p = mem_new(1, sizeof *p);

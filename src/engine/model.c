@@ -93,8 +93,8 @@ mote_status mote_model_open(mote_model **out, const char *path, const mote_model
     if (m == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a model");
     mote_status status = open_into(m, path, options, err);
-    if (status == MOTE_OK && options != NULL && options->vision != NULL)
-        status = open_vision(m, options->vision, err);
+    if (status == MOTE_OK && options != NULL && options->mmproj != NULL)
+        status = open_vision(m, options->mmproj, err);
     if (status != MOTE_OK) {
         mote_model_close(m);
         return status;

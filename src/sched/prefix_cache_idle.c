@@ -82,8 +82,8 @@ static uint64_t bytes_of(const sched *s, const mote_session *session)
     const mote_usage *u = &s->use; /* the totals never change */
     const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
     const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
-    return pages * SCHED_PAGE * (s->memory.pages / u->positions_total) +
-           states * (s->memory.states / (u->sessions_total + u->kept_states_total));
+    return pages * SCHED_PAGE * (s->memory.kv_cache / u->positions_total) +
+           states * (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
 }
 
 void prefix_cache_put(sched *s, const sched_job *job)

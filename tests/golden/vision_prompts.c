@@ -53,7 +53,7 @@ static void open_model(scene *s, mote_isa isa, uint32_t threads)
     mote_error err;
     snprintf(model, sizeof model, "%s", rig_data("mote-tiny-BF16.gguf"));
     snprintf(vision, sizeof vision, "%s", rig_data("mmproj-mote-tiny-BF16.gguf"));
-    MUST(mote_model_open(&s->model, model, &(mote_model_options){.isa = isa, .vision = vision},
+    MUST(mote_model_open(&s->model, model, &(mote_model_options){.isa = isa, .mmproj = vision},
                          &err),
          &err);
     const mote_engine_options options = {.threads = threads,
@@ -80,7 +80,7 @@ static void see(scene *s, const question *q, uint32_t threads)
         if (q->video)
             second = pixels_of(q->media[i + 1]);
         const mote_pixels pixels = {.rgb = first.u8,
-                                    .later = second.u8,
+                                    .second_frame = second.u8,
                                     .width = (uint32_t)first.dims[1],
                                     .height = (uint32_t)first.dims[0]};
         MUST(mote_image_new(&s->images[s->n_images++], s->model, &pixels, threads, &err), &err);

@@ -261,7 +261,7 @@ int main(int argc, char **argv)
         die("no nursery", err.text);
     snprintf(path, sizeof path, "fault-%ld.sock", (long)getpid());
     snprintf(listen, sizeof listen, "unix:%s", path);
-    const mote_model_options opening = {.vision = mmproj_path};
+    const mote_model_options opening = {.mmproj = mmproj_path};
     if (mote_model_open(&model, model_path, &opening, &err) != MOTE_OK)
         die("no model", err.text);
     static server_options options;

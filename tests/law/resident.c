@@ -107,8 +107,8 @@ static double report(const mote_memory *plan, const usage *u)
     uint64_t resident = u->anonymous + u->model;
     print_row("planned: weights", plan->weights);
     print_row("         model", plan->model);
-    print_row("         pages", plan->pages);
-    print_row("         states", plan->states);
+    print_row("         pages", plan->kv_cache);
+    print_row("         states", plan->recurrent_state);
     print_row("         scratch", plan->scratch);
     print_row("         total", plan->total);
     print_row("resident: model file", u->model);

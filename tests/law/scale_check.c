@@ -40,10 +40,10 @@ static mote_engine *planned_engine(const mote_model *model, const mote_engine_op
     MUST(mote_engine_plan(model, options, &plan, &err), &err);
     mote_engine *engine = rig_engine(model, options);
     uint64_t taken = mem_count().bytes - before;
-    uint64_t planned = plan.pages + plan.states + plan.scratch;
+    uint64_t planned = plan.kv_cache + plan.recurrent_state + plan.scratch;
     printf("  plan: pages %.1f MiB, states %.1f MiB, scratch %.1f MiB, model %.1f MiB\n",
-           (double)plan.pages / mib, (double)plan.states / mib, (double)plan.scratch / mib,
-           (double)plan.model / mib);
+           (double)plan.kv_cache / mib, (double)plan.recurrent_state / mib,
+           (double)plan.scratch / mib, (double)plan.model / mib);
     if (plan.model != model_bytes)
         rig_fail("the plan says %llu bytes for the model, %llu were taken",
                  (unsigned long long)plan.model, (unsigned long long)model_bytes);
@@ -57,7 +57,7 @@ static void check_taken(mote_engine *engine, uint64_t before)
 {
     mote_memory memory;
     mote_engine_memory(engine, &memory);
-    uint64_t planned = memory.pages + memory.states + memory.scratch;
+    uint64_t planned = memory.kv_cache + memory.recurrent_state + memory.scratch;
     uint64_t taken = mem_count().bytes - before;
     printf("  with its sessions %llu of %llu bytes planned (%lld left), %.1f MiB resident\n",
            (unsigned long long)taken, (unsigned long long)planned, (long long)(planned - taken),

@@ -21,7 +21,7 @@ static char path[1024];
 
 static uint64_t private_of(const mote_memory *m)
 {
-    return m->model + m->pages + m->states + m->scratch;
+    return m->model + m->kv_cache + m->recurrent_state + m->scratch;
 }
 
 /* Everything counted by the plan, with all sessions started, is everything mem_count sees. */
@@ -130,8 +130,8 @@ static void a_long_context_is_reserved_not_filled(void **unused)
     assert_int_equal(mote_session_context(session), 1010000);
     /* 2 attention layers, 1 kv head, K and V of 256 halves: 2 KiB a position. */
     uint64_t pages = (1010000 / 64 + 1) * 64ull;
-    assert_true(memory.pages >= pages * 2048);
-    assert_true(memory.pages < pages * 2048 + pages * 8);
+    assert_true(memory.kv_cache >= pages * 2048);
+    assert_true(memory.kv_cache < pages * 2048 + pages * 8);
     mote_session_free(session);
     mote_engine_free(engine);
     mote_model_close(model);

@@ -115,7 +115,7 @@ static int open_model(talk *t, const char *path, const char *mmproj, bool needed
     mote_error err;
     if (mmproj[0] == '\0' || needed)
         return load_model(&t->on, path, mmproj[0] != '\0' ? mmproj : NULL, isa);
-    const mote_model_options options = {.isa = isa, .vision = mmproj};
+    const mote_model_options options = {.isa = isa, .mmproj = mmproj};
     if (mote_model_open(&t->on.model, path, &options, &err) == MOTE_OK)
         return CLI_DONE;
     const int code = load_model(&t->on, path, NULL, isa);

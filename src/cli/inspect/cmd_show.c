@@ -92,8 +92,8 @@ static mote_status plan_memory(show_state *s, mote_error *err)
     TRY(plan(s, positions, n, &s->memory, err));
     TRY(plan(s, positions + STEP, n, &more_tokens, err));
     TRY(plan(s, positions, n + 1, &more_sessions, err));
-    s->token_bytes = (more_tokens.pages - s->memory.pages) / STEP;
-    s->session_bytes = more_sessions.states - s->memory.states;
+    s->token_bytes = (more_tokens.kv_cache - s->memory.kv_cache) / STEP;
+    s->session_bytes = more_sessions.recurrent_state - s->memory.recurrent_state;
     return MOTE_OK;
 }
 
@@ -151,9 +151,9 @@ static void print_memory(const show_state *s)
     print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
     print_memory_row(o, "model", s->memory.model, "");
     snprintf(note, sizeof note, "%s a token", text_bytes(a, s->token_bytes));
-    print_memory_row(o, "pages", s->memory.pages, note);
+    print_memory_row(o, "pages", s->memory.kv_cache, note);
     snprintf(note, sizeof note, "%s a session", text_bytes(a, s->session_bytes));
-    print_memory_row(o, "states", s->memory.states, note);
+    print_memory_row(o, "states", s->memory.recurrent_state, note);
     print_memory_row(o, "scratch", s->memory.scratch, "");
     print_memory_row(o, "total", s->memory.total, "");
 }
@@ -197,8 +197,8 @@ static void write_memory(json *j, const show_state *s)
     json_key_text(j, "kv", load_kv_name(s->options->kv));
     json_key_u64(j, "weights", s->memory.weights);
     json_key_u64(j, "model", s->memory.model);
-    json_key_u64(j, "pages", s->memory.pages);
-    json_key_u64(j, "states", s->memory.states);
+    json_key_u64(j, "pages", s->memory.kv_cache);
+    json_key_u64(j, "states", s->memory.recurrent_state);
     json_key_u64(j, "scratch", s->memory.scratch);
     json_key_u64(j, "total", s->memory.total);
     json_key_u64(j, "bytes_per_token", s->token_bytes);

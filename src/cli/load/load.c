@@ -115,7 +115,7 @@ int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
         return code;
     mote_error err;
     mote_status status =
-        mote_model_open(&l->model, path, &(mote_model_options){.isa = isa, .vision = vision}, &err);
+        mote_model_open(&l->model, path, &(mote_model_options){.isa = isa, .mmproj = vision}, &err);
     return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
 }
 

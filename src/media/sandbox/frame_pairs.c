@@ -14,7 +14,7 @@ mote_status media_pair(const media_frames *seen, bool video, size_t i, const mot
     const size_t frame = (size_t)seen->width * seen->height * 3;
     const size_t a = video ? 2 * i : i, b = video && a + 1 < seen->n ? a + 1 : a;
     const mote_pixels pixels = {.rgb = seen->rgb + a * frame,
-                                .later = video ? seen->rgb + b * frame : NULL,
+                                .second_frame = video ? seen->rgb + b * frame : NULL,
                                 .width = seen->width,
                                 .height = seen->height};
     *seconds = (seen->times[a] + seen->times[b]) / 2;

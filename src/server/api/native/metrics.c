@@ -201,8 +201,8 @@ static const model_row work_rows[] = {
 static const model_row memory_rows[] = {
     {"memory_bytes", "Memory by what it holds, as planned at the start; of models that are loaded.", "kind=\"weights\"", AT(memory.weights), ROW_U64, true},
     {NULL, NULL, "kind=\"model\"", AT(memory.model), ROW_U64, true},
-    {NULL, NULL, "kind=\"kv\"", AT(memory.pages), ROW_U64, true},
-    {NULL, NULL, "kind=\"state\"", AT(memory.states), ROW_U64, true},
+    {NULL, NULL, "kind=\"kv\"", AT(memory.kv_cache), ROW_U64, true},
+    {NULL, NULL, "kind=\"state\"", AT(memory.recurrent_state), ROW_U64, true},
     {NULL, NULL, "kind=\"scratch\"", AT(memory.scratch), ROW_U64, true},
 };
 

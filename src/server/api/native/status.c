@@ -113,8 +113,8 @@ static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
     jw_key_uint(out, "total", m->memory.total);
     jw_key_uint(out, "weights", m->memory.weights);
     jw_key_uint(out, "model", m->memory.model);
-    jw_key_uint(out, "kv", m->memory.pages);
-    jw_key_uint(out, "state", m->memory.states);
+    jw_key_uint(out, "kv", m->memory.kv_cache);
+    jw_key_uint(out, "state", m->memory.recurrent_state);
     jw_key_uint(out, "scratch", m->memory.scratch);
     jw_key_uint(out, "vision", m->memory_vision);
     jw_key_uint(out, "limit", limit);
