@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -407,6 +408,30 @@ class Fast(unittest.TestCase):
                 code, output = self.faults(table)
                 self.assertIn(expect, output)
                 self.assertEqual(code, 1)
+
+
+class Recording(unittest.TestCase):
+    """record_terminal follows what a program does to a terminal."""
+
+    def texts(self, *options):
+        with tempfile.TemporaryDirectory(prefix="mote-record-") as build:
+            (Path(build) / "data").mkdir()
+            subprocess.run([sys.executable, "-B", str(ROOT / "scripts/record_terminal"), "-o", f"{build}/t.svg",
+                            *options, build,
+                            "printf 'abc\\rX\\033[31mred\\033[0m \\303\\244\\n12345\\r\\033[Kend<>\\n'", "tty"],
+                           capture_output=True, check=True)
+            root = xml.etree.ElementTree.parse(f"{build}/t.svg").getroot()
+        return [(node.text, node.get("style", "")) for node in root.iter() if node.tag.endswith("}text")]
+
+    def test_last_frame(self):
+        texts = self.texts("--static")
+        self.assertEqual([text for text, _ in texts if text != "$"][1:5], ["X", "red", "\u00e4", "end<>"])
+        self.assertIn("fill:#ff7b72", dict(texts)["red"])
+        self.assertTrue(texts[-1][0].startswith("/dev/"), "the program has a terminal")
+        self.assertNotIn("animation", "".join(style for _, style in texts))
+
+    def test_animation(self):
+        self.assertIn("animation-delay", dict(self.texts())["red"])
 
 
 class Sound(unittest.TestCase):
