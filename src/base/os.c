@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,6 +84,21 @@ double os_now(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool os_random(void *out, size_t bytes)
+{
+    unsigned char *to = out;
+    while (bytes > 0) {
+        const ssize_t got = getrandom(to, bytes, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        to += got;
+        bytes -= (size_t)got;
+    }
+    return true;
 }
 
 mote_status os_file_create(os_file *f, const char *path, mote_error *err)

@@ -21,6 +21,10 @@ void os_map_drop_pages(const os_map *map);
 /* Seconds on a clock that never jumps. */
 double os_now(void);
 
+/* Fills `out` with random bytes from the kernel (getrandom). false: the kernel returned an error.
+ */
+bool os_random(void *out, size_t bytes);
+
 /*
  * A file that appears under its name only when it is complete: written beside
  * it, synced, renamed, and the directory synced.

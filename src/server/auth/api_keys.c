@@ -286,7 +286,7 @@ mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE
     if (name != NULL && !read_name(checked, str_of(name)))
         return err_set(err, MOTE_E_ARG, "a name has at most %d letters, digits, '-', '.' and '_'",
                        SERVER_KEY_NAME_BYTES - 1);
-    if (!digest_random(random, sizeof random))
+    if (!os_random(random, sizeof random))
         return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
     size_t n = (size_t)snprintf(key, SERVER_KEY_BYTES, "mote-");
     for (size_t i = 0; i < sizeof random; i++)

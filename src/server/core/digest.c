@@ -2,10 +2,8 @@
 /* digest.c - see digest.h. The only file that knows libcrypto. */
 #include "server/core/digest.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <sys/random.h>
 
 bool digest_of(digest *out, str text)
 {
@@ -54,19 +52,4 @@ uint64_t digest_number(const digest *d)
     uint64_t n;
     memcpy(&n, d->bytes, sizeof n);
     return n != 0 ? n : 1;
-}
-
-bool digest_random(void *out, size_t bytes)
-{
-    unsigned char *to = out;
-    while (bytes > 0) {
-        ssize_t got = getrandom(to, bytes, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        to += got;
-        bytes -= (size_t)got;
-    }
-    return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.h - SHA-256, comparison in constant time and random bytes: libcrypto and the system. */
+/* digest.h - SHA-256 (libcrypto) and comparison in constant time. */
 #ifndef MOTE_SERVER_CORE_DIGEST_H
 #define MOTE_SERVER_CORE_DIGEST_H
 
@@ -23,8 +23,5 @@ bool digest_parse(digest *out, str hex);
 void digest_print(const digest *d, char out[2 * DIGEST_BYTES + 1]);
 /* The first eight bytes as a number, never 0. */
 uint64_t digest_number(const digest *d);
-
-/* Bytes that nobody can foresee. false: the system has none to give. */
-bool digest_random(void *out, size_t bytes);
 
 #endif

@@ -135,8 +135,6 @@ void generation_put_timings(const generation *w, strbuf *out);
 void generation_put_mote(const generation *w, strbuf *out);
 /* "prefix" and 32 hexadecimal digits of 128 random bits. */
 void generation_random_id(char *out, size_t room, const char *prefix);
-/* Random bytes from the system; false: it has none. */
-bool os_random(void *out, size_t bytes);
 /* The bytes of a token of a choice. */
 str generation_token_text(const choice *c, const choice_token *t);
 /* The stop string that ended it, or NULL. */

@@ -7,7 +7,6 @@
 #include "server/core/log.h"
 
 #include <stdio.h>
-#include <sys/random.h>
 
 /* ---- gathering ---- */
 
@@ -120,11 +119,6 @@ const char *generation_stop_text(const choice *c)
 }
 
 /* ---- ids ---- */
-
-bool os_random(void *out, size_t bytes)
-{
-    return getrandom(out, bytes, 0) == (ssize_t)bytes;
-}
 
 void generation_random_id(char *out, size_t room, const char *prefix)
 {

@@ -46,7 +46,7 @@ static const char *reason_of(int status)
 static bool make_id(char id[EXCHANGE_ID_BYTES])
 {
     unsigned char random[12];
-    if (!digest_random(random, sizeof random))
+    if (!os_random(random, sizeof random))
         return false;
     memcpy(id, "req_", 4);
     for (size_t i = 0; i < sizeof random; i++)

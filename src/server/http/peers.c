@@ -3,6 +3,7 @@
 #include "server/http/peers.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "server/core/digest.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ struct peers {
 peers *peers_new(void)
 {
     peers *p = mem_new(1, sizeof *p);
-    if (p != NULL && !digest_random(p->salt, sizeof p->salt)) {
+    if (p != NULL && !os_random(p->salt, sizeof p->salt)) {
         mem_free(p);
         return NULL;
     }

@@ -144,7 +144,7 @@ static mote_status make(served_model *m, const served_model_options *o, mote_err
 {
     sched_options wanted = o->sched;
     wanted.model = o->model;
-    if (!digest_random(&wanted.salt, sizeof wanted.salt))
+    if (!os_random(&wanted.salt, sizeof wanted.salt))
         return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
     describe(m, o->name);
     TRY(chat_context_of(&m->chat_ctx, m->model, err));

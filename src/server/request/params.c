@@ -3,7 +3,7 @@
 #include "server/request/params.h"
 
 #include "base/mem.h"
-#include "server/generation/generation.h"
+#include "base/os.h"
 
 #include <math.h>
 #include <stdio.h>
