@@ -4,7 +4,7 @@
 #include "server/core/text_store.h"
 #include "server/api/common/reply_json.h"
 #include "server/request/params.h"
-#include "server/api/openai/responses.h"
+#include "server/api/openai/openai.h"
 #include "json/json_writer.h"
 
 #include <math.h>

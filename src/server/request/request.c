@@ -2,8 +2,8 @@
 /* request.c - what an ask owns, the model's name, and prompts without a template. */
 #include "server/request/request.h"
 
-#include "base/mem.h"
 #include "base/duration.h"
+#include "base/mem.h"
 #include "server/models/model_name.h"
 
 #include <stdio.h>
@@ -96,7 +96,7 @@ served_model *request_find_model(const server *s, str name)
 }
 
 /* The setting of thinking behind the last colon, if that is what stands there. */
-static str take_think_word(str *name)
+static str model_name_take_think_word(str *name)
 {
     for (size_t i = name->n; i > 0; i--)
         if (name->p[i - 1] == ':') {
@@ -114,7 +114,7 @@ void request_choose(request *a, str name)
     served_model *found = request_find_model(a->server, name);
     a->think_word = (str){"", 0};
     if (found == NULL) {
-        a->think_word = take_think_word(&name);
+        a->think_word = model_name_take_think_word(&name);
         found = request_find_model(a->server, name);
     }
     a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
@@ -185,7 +185,7 @@ bool request_add_prompt(request *a, str text, http_error *error)
     return true;
 }
 
-static bool add_ids(request *a, const json_node *node, const char *at, http_error *error)
+static bool prompt_add_ids(request *a, const json_node *node, const char *at, http_error *error)
 {
     const size_t n = json_node_size(node);
     if (n == 0)
@@ -219,13 +219,94 @@ bool request_prompts(request *a, const json_node *node, const char *at, size_t m
     if (!json_node_is(node, JSON_IS_ARRAY))
         return http_error_invalid(error, at, "must be a text, texts, ids, or arrays of ids");
     if (json_node_is(json_node_first(node), JSON_IS_NUMBER))
-        return add_ids(a, node, at, error);
+        return prompt_add_ids(a, node, at, error);
     if (json_node_size(node) == 0 || json_node_size(node) > max)
         return http_error_invalid(error, at, "must have from 1 to %zu entries", max);
     for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
         if (json_node_is(e, JSON_IS_STRING) ? !request_add_prompt(a, json_node_text(e), error)
-                                            : !add_ids(a, e, at, error))
+                                            : !prompt_add_ids(a, e, at, error))
             return false;
     }
+    return true;
+}
+
+/* ---- fill in the middle ---- */
+
+typedef struct fim_ids {
+    const mote_model *model;
+    mote_token *p; /* [room] */
+    size_t n, room;
+    bool failed;
+} fim_ids;
+
+static void fim_add_text(fim_ids *b, str text, unsigned flags)
+{
+    size_t n = 0;
+    if (b->failed || mote_tokenize(b->model, text.p, text.n, flags, NULL, 0, &n, NULL) != MOTE_OK) {
+        b->failed = true;
+        return;
+    }
+    if (b->room - b->n < n) {
+        const size_t room = 2 * b->room + n;
+        mote_token *p = mem_resize(b->p, b->room, room, sizeof *p);
+        b->failed = p == NULL;
+        if (b->failed)
+            return;
+        b->p = p;
+        b->room = room;
+    }
+    b->failed = mote_tokenize(b->model, text.p, text.n, flags, b->p + b->n, n, &n, NULL) != MOTE_OK;
+    b->n += b->failed ? 0 : n;
+}
+
+/* A mark must be one token, or the model was never shown any. */
+static bool fim_add_mark(fim_ids *b, const char *mark, http_error *error)
+{
+    const size_t before = b->n;
+    fim_add_text(b, str_of(mark), MOTE_TEXT_CONTROL);
+    if (b->failed)
+        return http_error_no_memory(error);
+    if (b->n != before + 1)
+        return http_error_unsupported(error, "suffix", "filling a gap with this model");
+    return true;
+}
+
+static bool fim_add_files(fim_ids *b, const json_node *extra, http_error *error)
+{
+    for (const json_node *f = json_node_first(extra); f != NULL; f = json_node_next(f)) {
+        const str name = json_node_text(json_node_get(f, "filename"));
+        if (!fim_add_mark(b, "<|file_sep|>", error))
+            return false;
+        fim_add_text(b, name, 0);
+        fim_add_text(b, str_of("\n"), 0);
+        fim_add_text(b, json_node_text(json_node_get(f, "text")), 0);
+        fim_add_text(b, str_of("\n"), 0);
+    }
+    return json_node_size(extra) == 0 || fim_add_mark(b, "<|file_sep|>", error);
+}
+
+static bool fim_add_gap(fim_ids *b, str before, str after, const json_node *extra,
+                        http_error *error)
+{
+    if (!fim_add_files(b, extra, error) || !fim_add_mark(b, "<|fim_prefix|>", error))
+        return false;
+    fim_add_text(b, before, 0);
+    if (!fim_add_mark(b, "<|fim_suffix|>", error))
+        return false;
+    fim_add_text(b, after, 0);
+    return fim_add_mark(b, "<|fim_middle|>", error);
+}
+
+bool request_add_fim_prompt(request *a, str before, str after, const json_node *extra,
+                            http_error *error)
+{
+    fim_ids b = {.model = served_model_chat_context(a->served)->model};
+    if (!fim_add_gap(&b, before, after, extra, error) ||
+        !request_add_prompt(a, (str){"", 0}, error)) {
+        mem_free(b.p);
+        return false;
+    }
+    a->prompt_ids[a->n_prompts - 1] = b.p;
+    a->n_prompt_ids[a->n_prompts - 1] = b.n;
     return true;
 }

@@ -203,5 +203,9 @@ bool request_prompts(request *a, const json_node *node, const char *at, size_t m
                      http_error *error);
 /* One prompt more, of text that lives as long as the ask. */
 bool request_add_prompt(request *a, str text, http_error *error);
+/* Adds a fill-in-the-middle prompt: the text between `before` and `after` is generated. `extra` is
+ * NULL or an array of {filename, text}: other files of the project, placed before it. */
+bool request_add_fim_prompt(request *a, str before, str after, const json_node *extra,
+                            http_error *error);
 
 #endif

@@ -50,3 +50,46 @@ void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out)
         embedding_put(unit, n, out);
     mem_free(unit);
 }
+
+/* ---- log-probabilities ---- */
+
+str reply_token_text(const generation *w, mote_token token)
+{
+    str text;
+    text.p = mote_token_bytes(served_model_chat_context(w->request.served)->model, token, &text.n);
+    return text;
+}
+
+/* Clients want a number, and this one is as good as never. */
+static float spelt(float logprob)
+{
+    return logprob >= -9999 ? logprob : -9999;
+}
+
+void reply_open_token(strbuf *out, str text, float logprob)
+{
+    jw_open(out, '{');
+    jw_key_str(out, "token", text);
+    jw_key_float(out, "logprob", spelt(logprob));
+    jw_key(out, "bytes");
+    jw_bytes(out, text);
+}
+
+void reply_put_logprobs(const choice *c, size_t from, strbuf *out)
+{
+    jw_open(out, '[');
+    for (size_t i = from; i < c->n_tokens; i++) {
+        const choice_token *t = &c->tokens[i];
+        reply_open_token(out, generation_token_text(c, t), t->choice.logprob);
+        jw_key(out, "top_logprobs");
+        jw_open(out, '[');
+        for (uint32_t k = 0; k < t->choice.n_top; k++) {
+            reply_open_token(out, reply_token_text(c->of, t->choice.top[k].token),
+                             t->choice.top[k].logprob);
+            jw_close(out, '}');
+        }
+        jw_close(out, ']');
+        jw_close(out, '}');
+    }
+    jw_close(out, ']');
+}

@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_API_COMMON_REPLY_JSON_H
 #define MOTE_SERVER_API_COMMON_REPLY_JSON_H
 
-#include "base/strbuf.h"
+#include "server/generation/generation.h"
 
 /* The first n numbers, scaled to length 1, for mem_free; NULL: no memory. */
 float *embedding_unit(const float *from, size_t n);
@@ -13,5 +13,12 @@ void embedding_put_base64(const float *vector, size_t n, strbuf *out);
 
 /* The first n of `from` scaled to length 1, as a value. */
 void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
+
+/* The bytes of a token of the model. */
+str reply_token_text(const generation *w, mote_token token);
+/* Opens {"token", "logprob", "bytes"}; the caller adds members and closes it. */
+void reply_open_token(strbuf *out, str text, float logprob);
+/* Array of token, logprob, bytes and top_logprobs for the choice's tokens from index `from`. */
+void reply_put_logprobs(const choice *c, size_t from, strbuf *out);
 
 #endif

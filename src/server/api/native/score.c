@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "server/generation/dialect.h"
 #include "server/request/params.h"
+#include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 
@@ -276,11 +277,11 @@ static void put_prompt_logprobs(const generation *w, strbuf *out)
     jw_null(out);
     for (size_t i = 0; i < r->n_scores; i++) {
         const mote_choice *m = &r->scores[i];
-        openai_open_token(out, openai_token_text(w, m->token), m->logprob);
+        reply_open_token(out, reply_token_text(w, m->token), m->logprob);
         jw_key(out, "top_logprobs");
         jw_open(out, '[');
         for (uint32_t k = 0; k < m->n_top; k++) {
-            openai_open_token(out, openai_token_text(w, m->top[k].token), m->top[k].logprob);
+            reply_open_token(out, reply_token_text(w, m->top[k].token), m->top[k].logprob);
             jw_close(out, '}');
         }
         strbuf_text(out, "]}");

@@ -16,14 +16,6 @@ typedef struct ollama_state {
 bool ollama_read_chat(request *a, http_error *error);
 bool ollama_read_generate(request *a, http_error *error);
 
-/* The messages of an earlier answer out of its ids, as members of an array of JSON in `out`;
- * *system is the text of its first turn if that was the system's, else empty; it lives as long
- * as the ask. `context` is what came in a reply of generate. */
-bool ollama_context_put(request *a, const json_node *context, strbuf *out, str *system,
-                        http_error *error);
-/* Gives the answers among the ask's messages the ids they had in `context`. */
-bool ollama_context_tokens(request *a, const json_node *context, http_error *error);
-
 /* "2026-01-01T00:00:00.000000000Z" of now, and of a moment in seconds since 1970. */
 enum { OLLAMA_TIME_BYTES = 48 };
 void ollama_time_now(char out[OLLAMA_TIME_BYTES]);

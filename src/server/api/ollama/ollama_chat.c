@@ -10,6 +10,7 @@
 
 #include "base/os.h"
 #include "server/request/params.h"
+#include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 
@@ -109,7 +110,7 @@ static void put_logprobs(const generation *w, const choice *c, size_t from, strb
     if (!w->request.logprobs || from == c->n_tokens)
         return;
     jw_key(out, "logprobs");
-    openai_put_logprobs(c, from, out);
+    reply_put_logprobs(c, from, out);
 }
 
 static const char *done_reason(stop_cause cause)

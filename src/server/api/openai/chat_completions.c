@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "server/generation/dialect.h"
 #include "server/request/params.h"
+#include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 
@@ -101,7 +102,7 @@ static void close_choice(generation *w, choice *c, const char *finish)
     if (c != NULL && w->request.logprobs && c->told < c->n_tokens) {
         jw_open(out, '{');
         jw_key(out, "content");
-        openai_put_logprobs(c, c->told, out);
+        reply_put_logprobs(c, c->told, out);
         jw_key_null(out, "refusal");
         jw_close(out, '}');
         c->told = c->n_tokens;
@@ -265,7 +266,7 @@ static void put_choice(const generation *w, const choice *c, strbuf *out)
     if (w->request.logprobs) {
         jw_open(out, '{');
         jw_key(out, "content");
-        openai_put_logprobs(c, 0, out);
+        reply_put_logprobs(c, 0, out);
         jw_key_null(out, "refusal");
         jw_close(out, '}');
     } else {

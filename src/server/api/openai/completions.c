@@ -5,24 +5,24 @@
  * Prompts times n choices, numbered prompt by prompt. With echo and logprobs the tokens of the
  * prompt are scored by jobs of their own, whose results stand after those of the answers.
  */
-#include "server/generation/dialect.h"
-#include "server/request/fim.h"
-#include "server/request/params.h"
-#include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
+#include "server/api/common/reply_json.h"
+#include "server/api/openai/openai.h"
+#include "server/generation/dialect.h"
+#include "server/request/params.h"
 
 #include <stdlib.h>
 
 enum { MAX_PROMPTS = 64, DEFAULT_TOKENS = 16 };
 
 /* What is remembered of the request. */
-typedef struct own {
+typedef struct completions_state {
     uint32_t returned; /* of each prompt; the others were only tried */
-} own;
+} completions_state;
 
-static uint32_t returned(const generation *w)
+static uint32_t n_returned(const generation *w)
 {
-    return ((const own *)w->request.own)->returned;
+    return ((const completions_state *)w->request.own)->returned;
 }
 
 /* ---- reading ---- */
@@ -49,7 +49,7 @@ static bool read_numbers(request *a, http_error *error)
         return http_error_invalid(error, "best_of", "cannot be more than n in a stream");
     if (a->stream && a->echo && logprobs >= 0)
         return http_error_invalid(error, "echo", "with logprobs cannot be streamed");
-    own *o = request_memory(a, 1, sizeof *o, error);
+    completions_state *o = request_memory(a, 1, sizeof *o, error);
     if (o == NULL)
         return false;
     a->n_kept--; /* the ask's own, freed as such */
@@ -75,7 +75,7 @@ static bool read_prompts(request *a, http_error *error)
     }
     if (prompt != NULL && !json_node_is(prompt, JSON_IS_STRING))
         return http_error_invalid(error, "prompt", "must be one text if there is a suffix");
-    return fim_add_prompt(a, json_node_text(prompt), json_node_text(suffix), NULL, error);
+    return request_add_fim_prompt(a, json_node_text(prompt), json_node_text(suffix), NULL, error);
 }
 
 static bool read_completion(request *a, http_error *error)
@@ -106,7 +106,7 @@ static void put_top(const generation *w, const mote_choice *m, strbuf *out)
         if (i > 0)
             strbuf_byte(out, ',');
         strbuf_byte(out, '"');
-        jw_escaped(out, openai_token_text(w, m->top[i].token));
+        jw_escaped(out, reply_token_text(w, m->top[i].token));
         strbuf_text(out, "\":");
         jw_float(out, m->top[i].logprob);
     }
@@ -144,7 +144,7 @@ static void add_prompt(const generation *w, const choice *c, lists *l)
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_result *r = &w->choices[w->n_answers + c->prompt].result;
     for (size_t i = 0; i < p->n; i++)
-        add_token(w, l, openai_token_text(w, p->ids[i]),
+        add_token(w, l, reply_token_text(w, p->ids[i]),
                   i > 0 && i - 1 < r->n_scores ? &r->scores[i - 1] : NULL);
 }
 
@@ -187,7 +187,7 @@ static void put_prompt_text(const generation *w, const choice *c, strbuf *out)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     for (size_t i = 0; i < p->n; i++)
-        strbuf_put(out, openai_token_text(w, p->ids[i]));
+        strbuf_put(out, reply_token_text(w, p->ids[i]));
 }
 
 static void open_choice(generation *w, uint32_t index, str text)
@@ -226,7 +226,7 @@ static void send_chunk(generation *w, choice *c, str text, const char *finish)
     generation_sse(w, NULL);
 }
 
-static void begin(generation *w)
+static void completions_begin(generation *w)
 {
     generation_random_id(w->id, sizeof w->id, "cmpl-");
     for (size_t i = 0; w->request.echo && i < w->n_answers; i++) {
@@ -237,19 +237,19 @@ static void begin(generation *w)
     }
 }
 
-static void event(generation *w, choice *c, const chat_event *e)
+static void completions_event(generation *w, choice *c, const chat_event *e)
 {
     if (e->kind == CHAT_EVENT_CONTENT)
         send_chunk(w, c, e->text, NULL);
 }
 
-static void waiting(generation *w, const sched_job_status *where, double silent)
+static void completions_waiting(generation *w, const sched_job_status *where, double silent)
 {
     (void)silent;
     generation_put_where(w, where);
 }
 
-static void choice_over(generation *w, choice *c)
+static void completions_choice_over(generation *w, choice *c)
 {
     send_chunk(w, c, (str){"", 0}, openai_finish(c->cause));
 }
@@ -287,7 +287,7 @@ static void put_choice(generation *w, const choice *c, uint32_t index)
     jw_close(&w->out, '}');
 }
 
-static void reply(generation *w)
+static void completions_reply(generation *w)
 {
     uint32_t index = 0;
     generation_random_id(w->id, sizeof w->id, "cmpl-");
@@ -298,9 +298,9 @@ static void reply(generation *w)
         choice *tried[REQUEST_MAX_CHOICES];
         for (uint32_t i = 0; i < w->request.n; i++)
             tried[i] = &w->choices[p * w->request.n + i];
-        if (returned(w) < w->request.n)
+        if (n_returned(w) < w->request.n)
             qsort(tried, w->request.n, sizeof *tried, by_likelihood);
-        for (uint32_t i = 0; i < returned(w); i++)
+        for (uint32_t i = 0; i < n_returned(w); i++)
             put_choice(w, tried[i], index++);
     }
     jw_close(&w->out, ']');
@@ -309,12 +309,12 @@ static void reply(generation *w)
     generation_reply(w, 200);
 }
 
-static void end(generation *w)
+static void completions_end(generation *w)
 {
     if (w->streaming)
         openai_end_stream(w, "text_completion");
     else
-        reply(w);
+        completions_reply(w);
 }
 
 void handle_completions(exchange *x)
@@ -325,12 +325,90 @@ void handle_completions(exchange *x)
         .call_prefix = "call_",
         .place = PARAM_IN_COMPLETIONS,
         .read = read_completion,
-        .begin = begin,
-        .event = event,
-        .waiting = waiting,
-        .choice_over = choice_over,
-        .end = end,
+        .begin = completions_begin,
+        .event = completions_event,
+        .waiting = completions_waiting,
+        .choice_over = completions_choice_over,
+        .end = completions_end,
         .broken = openai_broken,
     };
     generation_start(x, &completions);
+}
+
+/* ---- POST /infill ---- */
+
+static bool read_infill(request *a, http_error *error)
+{
+    const str before = json_node_text(json_node_get(a->root, "input_prefix"));
+    const str after = json_node_text(json_node_get(a->root, "input_suffix"));
+    const str typed = json_node_text(json_node_get(a->root, "prompt"));
+    char *joined = request_memory(a, before.n + typed.n + 1, 1, error);
+    str suffix;
+    if (joined == NULL)
+        return false;
+    memcpy(joined, before.p, before.n);
+    memcpy(joined + before.n, typed.p, typed.n);
+    a->any_model = true;
+    a->kind = REQUEST_COMPLETION;
+    a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "infill"};
+    a->answer.think = MOTE_THINK_OFF;
+    return request_model(a, &suffix, error) && request_extra_formats(a, error) &&
+           request_add_fim_prompt(a, (str){joined, before.n + typed.n}, after,
+                                  json_node_get(a->root, "input_extra"), error);
+}
+
+static const char *infill_stop_type(stop_cause cause)
+{
+    return cause == STOP_EOS ? "eos" : cause == STOP_TEXT ? "word" : "limit";
+}
+
+static void infill_event(generation *w, choice *c, const chat_event *e)
+{
+    (void)c;
+    if (e->kind != CHAT_EVENT_CONTENT)
+        return;
+    jw_open(&w->out, '{');
+    jw_key_str(&w->out, "content", e->text);
+    jw_key_bool(&w->out, "stop", false);
+    jw_close(&w->out, '}');
+    generation_sse(w, NULL);
+}
+
+/* In a stream the content was told already. */
+static void infill_end(generation *w)
+{
+    const choice *c = &w->choices[0];
+    const usage u = generation_usage(w);
+    strbuf *out = &w->out;
+    const char *word = generation_stop_text(c);
+    jw_open(out, '{');
+    jw_key_str(out, "content", w->streaming ? (str){"", 0} : strbuf_view(&c->content));
+    jw_key_bool(out, "stop", true);
+    jw_key_text(out, "stop_type", infill_stop_type(c->cause));
+    jw_key_text(out, "stopping_word", word != NULL ? word : "");
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_uint(out, "tokens_predicted", u.out);
+    jw_key_uint(out, "tokens_evaluated", u.prompt);
+    jw_key_uint(out, "tokens_cached", u.cached);
+    generation_put_timings(w, out);
+    generation_put_mote(w, out);
+    jw_close(out, '}');
+    if (w->streaming)
+        generation_sse(w, NULL);
+    else
+        generation_reply(w, 200);
+}
+
+void handle_infill(exchange *x)
+{
+    static const dialect infill = {.label = "openai",
+                                   .content_type = "text/event-stream; charset=utf-8",
+                                   .call_prefix = "call_",
+                                   .place = PARAM_IN_INFILL,
+                                   .read = read_infill,
+                                   .event = infill_event,
+                                   .waiting = completions_waiting,
+                                   .end = infill_end,
+                                   .broken = openai_broken};
+    generation_start(x, &infill);
 }

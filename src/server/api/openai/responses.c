@@ -6,12 +6,11 @@
  * once. The numbers of events have no gaps, and the ids of items are the same wherever they
  * appear.
  */
-#include "server/api/openai/responses.h"
+#include "server/api/openai/openai.h"
 
 #include "server/generation/dialect.h"
 #include "server/request/params.h"
 #include "server/core/context.h"
-#include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 #include "json/json_writer.h"
 

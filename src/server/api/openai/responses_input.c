@@ -2,7 +2,7 @@
 /* responses_input.c - a request of the Responses API as a conversation. */
 #include "base/mem.h"
 #include "server/core/context.h"
-#include "server/api/openai/responses.h"
+#include "server/api/openai/openai.h"
 #include "json/json_writer.h"
 
 #include <stdio.h>

@@ -1,10 +1,282 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* responses_output.c - the response object, and an answer as messages to go on from. */
-#include "server/api/openai/responses.h"
-#include "server/api/openai/openai.h"
+#include "base/base64.h"
+#include "base/mem.h"
+#include "base/os.h"
 #include "json/json_writer.h"
+#include "server/api/common/reply_json.h"
+#include "server/api/openai/openai.h"
+#include "server/core/digest.h"
 
+#include <pthread.h>
 #include <time.h>
+
+/* ---- the list ---- */
+
+items *items_of(choice *c)
+{
+    enum { FIRST = 8 };
+    if (c->own == NULL) {
+        items *list = mem_new(1, sizeof *list + FIRST * sizeof *list->at);
+        if (list == NULL)
+            return NULL;
+        list->room = FIRST;
+        c->own = list;
+    }
+    return c->own;
+}
+
+item *items_add(choice *c, item_kind kind)
+{
+    static const char *const prefix[] = {"rs_", "msg_", "fc_", "ctc_"};
+    items *list = items_of(c);
+    if (list == NULL)
+        return NULL;
+    if (list->n == list->room) {
+        const size_t head = sizeof *list, each = sizeof *list->at;
+        items *moved = mem_resize(list, head + list->room * each, head + 2 * list->room * each, 1);
+        if (moved == NULL)
+            return NULL;
+        c->own = list = moved;
+        list->room *= 2;
+    }
+    item *it = &list->at[list->n++];
+    *it = (item){.kind = kind};
+    generation_random_id(it->id, sizeof it->id, prefix[kind]);
+    return it;
+}
+
+bool items_is_custom(const generation *w, const choice_call *call)
+{
+    const json_node *tools = json_node_get(w->request.root, "tools");
+    for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t))
+        if (str_is(json_node_text(json_node_get(t, "type")), "custom") &&
+            str_eq(json_node_text(json_node_get(t, "name")), strbuf_view(&call->name)))
+            return true;
+    return false;
+}
+
+const choice_call *items_call(const choice *c, const item *it)
+{
+    switch (it->place) {
+    case CALL_WHOLE: return &c->calls[it->call];
+    case CALL_LOST: return &c->lost[it->call];
+    case CALL_OPEN: break;
+    }
+    return &c->open;
+}
+
+/* Reads `text` between two more, and appends the string it is or has. */
+static bool put_string_of(const char *before, str text, const char *after, strbuf *out)
+{
+    strbuf json = {0};
+    json_doc *doc = NULL;
+    strbuf_text(&json, before);
+    strbuf_put(&json, text);
+    strbuf_text(&json, after);
+    const mote_status status =
+        json.failed ? MOTE_E_MEMORY : json_doc_read(&doc, strbuf_view(&json), NULL);
+    const json_node *root = status == MOTE_OK ? json_doc_root(doc) : NULL;
+    strbuf_put(out, json_node_text(json_node_is(root, JSON_IS_OBJECT) ? json_node_get(root, "input")
+                                                                      : root));
+    out->failed |= status == MOTE_E_MEMORY;
+    json_doc_free(doc);
+    strbuf_fini(&json);
+    return status == MOTE_OK;
+}
+
+/* A call that was cut may lack the end of its object, and of the text. */
+void items_put_custom_input(const choice_call *call, strbuf *out)
+{
+    static const char *const rests[] = {"", "}", "\"}"};
+    bool read = false;
+    for (size_t i = 0; i < sizeof rests / sizeof *rests && !read; i++)
+        read = put_string_of("", strbuf_view(&call->arguments), rests[i], out);
+}
+
+/* Pieces end behind whole escapes, so each can be read by itself. If something else stands before
+ * the text, all of it waits for the end of the call. */
+void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, strbuf *out)
+{
+    static const char head[] = "{\"input\": \"";
+    const size_t before = sizeof head - 1;
+    const str all = strbuf_view(&call->arguments);
+    if (it->told_whole || all.n < before || memcmp(all.p, head, before) != 0)
+        return;
+    const size_t from = all.n - bytes > before ? all.n - bytes : before;
+    size_t end = from;
+    while (end < all.n && all.p[end] != '"')
+        end += all.p[end] == '\\' ? 2 : 1;
+    it->told_whole = end < all.n;
+    const size_t had = out->n;
+    put_string_of("\"", (str){all.p + from, end - from}, "\"", out);
+    it->told += out->n - had;
+}
+
+str items_text(const choice *c, const item *it)
+{
+    const strbuf *from = it->kind == ITEM_REASONING ? &c->reasoning : &c->content;
+    return it->to > it->from ? (str){from->p + it->from, it->to - it->from} : (str){"", 0};
+}
+
+/* ---- printing ---- */
+
+void items_put_logprobs(generation *w, const choice *c, const item *it, size_t from)
+{
+    jw_key(&w->out, "logprobs");
+    jw_open(&w->out, '[');
+    for (size_t i = from; i < it->first_token + it->n_tokens; i++) {
+        const choice_token *t = &c->tokens[i];
+        reply_open_token(&w->out, generation_token_text(c, t), t->choice.logprob);
+        jw_key(&w->out, "top_logprobs");
+        jw_open(&w->out, '[');
+        for (uint32_t k = 0; k < t->choice.n_top; k++) {
+            reply_open_token(&w->out, reply_token_text(w, t->choice.top[k].token),
+                             t->choice.top[k].logprob);
+            jw_close(&w->out, '}');
+        }
+        jw_close(&w->out, ']');
+        jw_close(&w->out, '}');
+    }
+    jw_close(&w->out, ']');
+}
+
+void items_put_part(generation *w, const choice *c, const item *it, bool done)
+{
+    const bool thinks = it->kind == ITEM_REASONING;
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "type", thinks ? "reasoning_text" : "output_text");
+    jw_key_str(&w->out, "text", done ? items_text(c, it) : (str){"", 0});
+    if (!thinks) {
+        jw_key_raw(&w->out, "annotations", "[]");
+        if (done)
+            items_put_logprobs(w, c, it, it->first_token);
+        else
+            jw_key_raw(&w->out, "logprobs", "[]");
+    }
+    jw_close(&w->out, '}');
+}
+
+static void put_call(generation *w, const choice *c, const item *it, bool done)
+{
+    const choice_call *call = items_call(c, it);
+    const bool custom = it->kind == ITEM_CUSTOM_CALL;
+    strbuf input = {0};
+    if (custom && done)
+        items_put_custom_input(call, &input);
+    jw_key_text(&w->out, "call_id", call->id);
+    jw_key_str(&w->out, "name", strbuf_view(&call->name));
+    jw_key_str(&w->out, custom ? "input" : "arguments",
+               !done    ? (str){"", 0}
+               : custom ? strbuf_view(&input)
+                        : strbuf_view(&call->arguments));
+    w->out.failed |= input.failed;
+    strbuf_fini(&input);
+}
+
+static void put_texts(generation *w, const choice *c, const item *it, bool done)
+{
+    const responses_own *own = w->request.own;
+    if (it->kind == ITEM_MESSAGE)
+        jw_key_text(&w->out, "role", "assistant");
+    else
+        jw_key_raw(&w->out, "summary", "[]");
+    jw_key(&w->out, "content");
+    jw_open(&w->out, '[');
+    if (done)
+        items_put_part(w, c, it, true);
+    jw_close(&w->out, ']');
+    if (it->kind == ITEM_REASONING && done && own->encrypted) {
+        strbuf sealed = {0};
+        responses_seal(items_text(c, it), &sealed);
+        jw_key_str(&w->out, "encrypted_content", strbuf_view(&sealed));
+        w->out.failed |= sealed.failed;
+        strbuf_fini(&sealed);
+    }
+}
+
+void items_put(generation *w, const choice *c, const item *it, bool done, const char *status)
+{
+    static const char *const types[] = {"reasoning", "message", "function_call",
+                                        "custom_tool_call"};
+    jw_open(&w->out, '{');
+    jw_key_text(&w->out, "id", it->id);
+    jw_key_text(&w->out, "type", types[it->kind]);
+    jw_key_text(&w->out, "status", it->place == CALL_LOST ? "incomplete" : status);
+    if (it->kind == ITEM_REASONING || it->kind == ITEM_MESSAGE)
+        put_texts(w, c, it, done);
+    else
+        put_call(w, c, it, done);
+    jw_close(&w->out, '}');
+}
+
+/* ---- sealing ---- */
+
+enum { KEY_BYTES = 32, MAC_BYTES = 16 };
+
+/* Of this process: what another one sealed is dropped, not an error. Made at the first use. */
+static unsigned char key[KEY_BYTES];
+static bool has_key;
+
+static void make_key(void)
+{
+    has_key = os_random(key, sizeof key);
+}
+
+static bool mac_of(str text, digest *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    strbuf inner = {0};
+    unsigned char outer[KEY_BYTES + DIGEST_BYTES];
+    digest first;
+    pthread_once(&once, make_key);
+    if (!has_key)
+        return false;
+    strbuf_put(&inner, (str){(const char *)key, KEY_BYTES});
+    strbuf_put(&inner, text);
+    const bool fine = !inner.failed && digest_of(&first, strbuf_view(&inner));
+    strbuf_fini(&inner);
+    if (!fine)
+        return false;
+    memcpy(outer, key, KEY_BYTES);
+    memcpy(outer + KEY_BYTES, first.bytes, DIGEST_BYTES);
+    return digest_of(out, (str){(const char *)outer, sizeof outer});
+}
+
+void responses_seal(str text, strbuf *out)
+{
+    digest mac;
+    strbuf all = {0};
+    if (!mac_of(text, &mac)) {
+        out->failed = true;
+        return;
+    }
+    strbuf_put(&all, (str){(const char *)mac.bytes, MAC_BYTES});
+    strbuf_put(&all, text);
+    base64_put(out, strbuf_view(&all), true);
+    out->failed |= all.failed;
+    strbuf_fini(&all);
+}
+
+bool responses_unseal(str sealed, strbuf *out)
+{
+    strbuf all = {0};
+    digest mac, came = {{0}};
+    bool fine = base64_get(&all, sealed) && all.n > MAC_BYTES;
+    if (fine) {
+        const str text = {all.p + MAC_BYTES, all.n - MAC_BYTES};
+        fine = mac_of(text, &mac);
+        memcpy(came.bytes, all.p, MAC_BYTES);
+        memset(mac.bytes + MAC_BYTES, 0, DIGEST_BYTES - MAC_BYTES);
+        fine = fine && digest_equal(&mac, &came);
+        if (fine)
+            strbuf_put(out, text);
+    }
+    strbuf_fini(&all);
+    return fine;
+}
+
+/* ---- the response object ---- */
 
 /* A field of the request as it came, or what it means to leave it out. */
 static void put_echo(generation *w, const char *name, const char *otherwise)

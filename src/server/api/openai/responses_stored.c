@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* responses_stored.c - responses that are stored or at work: seen, replayed, canceled, deleted. */
 #include "server/core/context.h"
-#include "server/api/openai/responses.h"
+#include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 #include "json/json_writer.h"
 

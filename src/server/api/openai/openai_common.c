@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* openai.c - see openai.h. */
+#include "server/api/openai/openai.h"
+
+const char *openai_finish(stop_cause cause)
+{
+    if (cause == STOP_CALLS)
+        return "tool_calls";
+    return cause == STOP_EOS || cause == STOP_TEXT ? "stop" : "length";
+}
+
+void openai_put_head(generation *w, const char *object, strbuf *out)
+{
+    jw_open(out, '{');
+    jw_key_text(out, "id", w->id);
+    jw_key_text(out, "object", object);
+    jw_key_int(out, "created", w->created);
+    jw_key_text(out, "model", served_model_name(w->request.served));
+    jw_key_text(out, "system_fingerprint", generation_fingerprint(w));
+}
+
+void openai_broken(generation *w, const http_error *error)
+{
+    api_error_print(error, API_OPENAI, w->request_id, &w->out);
+    generation_sse(w, NULL);
+}
