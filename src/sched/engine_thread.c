@@ -79,12 +79,14 @@ static void tell_where(sched *s, sched_job *job, uint32_t readers)
 {
     sched_job_status *w = &job->where;
     const uint64_t held = job->session != NULL ? mote_session_length(job->session) : 0;
-    w->phase = !job->begun ? SCHED_QUEUED : job->result.read == 0 ? SCHED_PREFILL : SCHED_DECODE;
+    w->phase = !job->begun                  ? SCHED_QUEUED
+               : job->result.prefilled == 0 ? SCHED_PREFILL
+                                            : SCHED_DECODE;
     w->position = job->begun ? 0 : 1;
-    w->done = job->result.read > 0 || held > w->total ? w->total : held;
+    w->done = job->result.prefilled > 0 || held > w->total ? w->total : held;
     w->reused = job->result.answer.reused_tokens;
     w->eta = s->rate > 0 ? (double)(w->total - w->done) * readers / s->rate : 0;
-    w->written = w->phase == SCHED_DECODE ? job->n - job->n_prompt : 0;
+    w->generated = w->phase == SCHED_DECODE ? job->n - job->n_prompt : 0;
 }
 
 /* Under the lock. */
@@ -103,11 +105,11 @@ static bool publish_seat(sched *s, sched_job *job, uint32_t readers)
 static void publish_gone(sched *s, sched_job *job)
 {
     job->place = JOB_DONE;
-    job->where.phase = SCHED_OVER;
+    job->where.phase = SCHED_FINISHED;
     job->where.reused = job->result.answer.reused_tokens;
-    if (job->result.read > 0)
+    if (job->result.prefilled > 0)
         job->where.done = job->where.total;
-    job->where.written = job->result.answer.answer_tokens;
+    job->where.generated = job->result.answer.answer_tokens;
     job->news_started |= job->begun && !job->announced;
     job->news_over = true;
     s->busy -= !job->dropped;
@@ -121,11 +123,11 @@ static void publish_gone(sched *s, sched_job *job)
  * prompt is light work, but reads. */
 static void count_phases(sched *s)
 {
-    s->stats.reading = s->stats.writing = 0;
+    s->stats.prefilling = s->stats.decoding = 0;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         const bool writes = s->slots[i]->where.phase == SCHED_DECODE;
-        s->stats.writing += writes;
-        s->stats.reading += !writes;
+        s->stats.decoding += writes;
+        s->stats.prefilling += !writes;
     }
 }
 
@@ -137,8 +139,8 @@ static bool publish(sched *s, const mote_usage *use)
     bool news = s->n_finished > 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
         readers += s->slots[i]->state == JOB_PREFILL;
-    if (s->since.prompt_rows > 0 && s->since.step_seconds > 0 && !s->left_inside) {
-        const double now = (double)s->since.prompt_rows / s->since.step_seconds;
+    if (s->since.prefill_rows > 0 && s->since.step_seconds > 0 && !s->aborted_inside) {
+        const double now = (double)s->since.prefill_rows / s->since.step_seconds;
         s->rate = s->rate > 0 ? s->rate + 0.25 * (now - s->rate) : now;
     }
     for (uint32_t i = 0; i < s->n_slots; i++)
@@ -148,7 +150,7 @@ static bool publish(sched *s, const mote_usage *use)
     s->n_finished = 0;
     stats_merge(f, &s->since);
     count_phases(s);
-    f->ended_kept = s->n_idle;
+    f->idle_sessions = s->n_idle;
     prefix_cache_publish(s);
     s->use = *use;
     return news;
@@ -190,8 +192,8 @@ static void leave_step(sched *s, const sched_job *job)
     mote_step_abort(job->session);
     s->work_for[i] = NULL;
     *(job->state == JOB_DECODE ? &s->n_light : &s->n_heavy) -= s->work[i].n;
-    s->left_inside = true;
-    s->since.left_inside++;
+    s->aborted_inside = true;
+    s->since.aborted_inside++;
 }
 
 /* Between two layers, and while others compute. Who must go does, in the step or not. */
@@ -225,10 +227,10 @@ static void measure(sched *s, double seconds)
 {
     s->since.steps++;
     s->since.step_rows += s->n_light + s->n_heavy;
-    s->since.prompt_rows += s->n_heavy;
-    s->since.read_tokens += s->n_heavy;
+    s->since.prefill_rows += s->n_heavy;
+    s->since.prefill_tokens += s->n_heavy;
     s->since.step_seconds += seconds;
-    if (!s->left_inside)
+    if (!s->aborted_inside)
         prefill_budget_observe(&s->budget, s->n_light, s->n_heavy, seconds);
 }
 
@@ -236,7 +238,7 @@ static void run_step(sched *s)
 {
     mote_error err;
     batch_build(s);
-    s->left_inside = false;
+    s->aborted_inside = false;
     if (s->n_work == 0)
         return;
     s->deadline = first_deadline(s);
@@ -281,15 +283,15 @@ static void take_turn(sched *s)
 {
     s->n_work = 0;
     s->deadline = first_deadline(s);
-    const uint64_t number = core_lock_enter(s->options.gate, let_go, s);
-    s->beside = s->options.gate != NULL && number != s->next_number;
+    const uint64_t number = core_lock_enter(s->options.core_lock, let_go, s);
+    s->beside = s->options.core_lock != NULL && number != s->next_number;
     s->next_number = number + 1;
     one_step(s);
-    while (core_lock_stay(s->options.gate) && s->n_slots > 0) {
+    while (core_lock_stay(s->options.core_lock) && s->n_slots > 0) {
         tell(s);
         one_step(s);
     }
-    core_lock_leave(s->options.gate);
+    core_lock_leave(s->options.core_lock);
 }
 
 void *thread_run(void *with)

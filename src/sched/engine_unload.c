@@ -21,7 +21,7 @@ static void unload(sched *s)
     s->idle_changed = true;
     prefix_cache_publish(s);
     s->to_sweep = false;
-    s->stats.ended_kept = 0;
+    s->stats.idle_sessions = 0;
     s->use.positions_free = s->use.positions_total;
     s->use.sessions = s->use.kept_states = 0;
     pthread_mutex_unlock(&s->lock);

@@ -21,7 +21,7 @@ static void leave(sched *s, sched_job *job)
 {
     uint32_t i = 0;
     if (job->leaving) {
-        const bool writes = job->turn != NULL && job->n > 0 && job->result.read > 0;
+        const bool writes = job->turn != NULL && job->n > 0 && job->result.prefilled > 0;
         s->since.canceled_decode += writes;
         s->since.canceled_prefill += !writes;
     }
@@ -40,9 +40,9 @@ static void fill_answer(sched_job *job)
     const uint64_t reused = r->answer.reused_tokens;
     r->answer = *chat_turn_result(job->turn);
     r->answer.reused_tokens = reused;
-    r->answer.seconds_prefill = r->read > 0 ? r->read - r->started : 0;
-    r->answer.seconds_decode = r->read > 0 ? r->ended - r->read : 0;
-    r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open);
+    r->answer.seconds_prefill = r->prefilled > 0 ? r->prefilled - r->started : 0;
+    r->answer.seconds_decode = r->prefilled > 0 ? r->ended - r->prefilled : 0;
+    r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open_thinking);
 }
 
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err)
@@ -54,7 +54,7 @@ void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *
     else if (job->lost || job->fresh.failed)
         r->status = err_set(&r->error, MOTE_E_MEMORY, "no memory for what the answer says");
     r->ended = since_submitted(job);
-    r->load = engine_reload_waited(s, job);
+    r->load_wait = engine_reload_waited(s, job);
     if (job->turn != NULL) {
         fill_answer(job);
     } else {
@@ -109,7 +109,7 @@ static void note_token(sched *s, sched_job *job)
     if (r->first_token == 0)
         r->first_token = now - job->submitted;
     else
-        stats_time(&s->since.between_seconds, now - job->last_token);
+        stats_time(&s->since.inter_token_seconds, now - job->last_token);
     job->last_token = now;
 }
 
@@ -193,8 +193,8 @@ void job_advance(sched *s, sched_job *job, const mote_work *work)
     if (work->want == MOTE_LOGITS_ALL)
         status = score(s, job, work, &err);
     const bool whole = mote_session_length(job->session) == job->n;
-    if (whole && job->result.read == 0)
-        job->result.read = since_submitted(job);
+    if (whole && job->result.prefilled == 0)
+        job->result.prefilled = since_submitted(job);
     if (status != MOTE_OK) {
         job_finish(s, job, status, &err);
     } else if (whole && job->turn != NULL) {

@@ -99,7 +99,7 @@ static void deliver(const delivery *d, sched_job *job)
         tell(d, job, &(sched_event){.kind = SCHED_EVENT_STARTED});
     deliver_chat(d, job);
     if (job->read_over)
-        tell(d, job, &(sched_event){.kind = SCHED_EVENT_OVER, .result = &job->result});
+        tell(d, job, &(sched_event){.kind = SCHED_EVENT_FINISHED, .result = &job->result});
 }
 
 /* Moves what waits from the mailbox to the loop's own list. */

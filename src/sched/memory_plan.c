@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_plan.c - how many of everything, so that all of it fits the memory it may take.
+ * memory_plan.c - chooses sessions, kept states and KV positions that fit the memory limit.
  *
- * What the caller set stays as it is. Of what it left open, kept states give way first, since
- * they only save reading; then ended sessions; then positions, down to those of one short
- * conversation. The engine's own plan is the judge.
+ * Options that the caller set are not changed. The open ones shrink in this order: kept states,
+ * which only save prefill; then idle sessions; then KV positions, down to MIN_POSITIONS.
+ * mote_engine_plan computes the size of each candidate.
  */
 #include "base/mem.h"
 #include "sched/sched_int.h"
 
 enum {
-    PARALLEL = 8,
-    POSITIONS = 32768,
-    LEAST_POSITIONS = 1024,
-    MOST_PARALLEL = 1024,
-    MOST_QUEUE = 65536,
-    LEVELS = 4,
-    PAGE = 64
+    DEFAULT_PARALLEL = 8,
+    DEFAULT_POSITIONS = 32768,
+    MIN_POSITIONS = 1024,
+    MAX_PARALLEL = 1024,
+    MAX_QUEUE = 65536,
+    PLAN_LEVELS = 4
 };
 
-/* Ended sessions and kept states, from plenty to hardly any. */
-static void at_level(sched *s, const sched_options *given, uint32_t level)
+/* Sets idle sessions and kept states: level 0 is the most, PLAN_LEVELS - 1 the least. */
+static void plan_set_level(sched *s, const sched_options *given, uint32_t level)
 {
     sched_options *o = &s->options;
-    const uint32_t idle = given->idle > 0 ? given->idle : o->parallel;
-    const uint32_t kept[LEVELS] = {o->parallel + idle + 8, o->parallel + idle / 2, o->parallel, 2};
-    o->idle = given->idle > 0 || level == 0 ? idle : (idle >> level) + 1;
+    const uint32_t idle = given->idle_sessions > 0 ? given->idle_sessions : o->parallel;
+    const uint32_t kept[PLAN_LEVELS] = {o->parallel + idle + 8, o->parallel + idle / 2, o->parallel,
+                                        2};
+    o->idle_sessions = given->idle_sessions > 0 || level == 0 ? idle : (idle >> level) + 1;
     s->kept_states = kept[level];
 }
 
-static mote_engine_options engine_options(const sched *s)
+static mote_engine_options plan_engine_options(const sched *s)
 {
     const sched_options *o = &s->options;
     return (mote_engine_options){.threads = o->threads,
-                                 .sessions = o->parallel + o->idle + 1,
-                                 .positions = o->positions,
+                                 .sessions = o->parallel + o->idle_sessions + 1,
+                                 .positions = o->kv_tokens,
                                  .shared_positions = true,
                                  .kept_states = s->kept_states,
                                  .logits_rows = o->parallel + SCHED_SCORE_ROWS,
@@ -43,134 +43,140 @@ static mote_engine_options engine_options(const sched *s)
                                  .pin = o->pin};
 }
 
-static mote_status fits(sched *s, bool *yes, mote_error *err)
+static mote_status plan_fits(sched *s, bool *fits, mote_error *err)
 {
-    const mote_engine_options engine = engine_options(s);
+    const mote_engine_options engine = plan_engine_options(s);
     TRY(mote_engine_plan(s->options.model, &engine, &s->memory, err));
-    *yes = s->options.memory == 0 || s->memory.total <= s->options.memory;
+    *fits = s->options.memory == 0 || s->memory.total <= s->options.memory;
     return MOTE_OK;
 }
 
-/* The most positions from `low`, which fits, to `high`. */
-static mote_status stretch(sched *s, uint64_t low, uint64_t high, mote_error *err)
+/* Binary search for the most KV positions from `low`, which fits, to `high`. */
+static mote_status plan_grow(sched *s, uint64_t low, uint64_t high, mote_error *err)
 {
-    while (low + PAGE <= high) {
-        bool yes;
-        s->options.positions = low + (high - low + PAGE) / 2 / PAGE * PAGE;
-        TRY(fits(s, &yes, err));
-        if (yes)
-            low = s->options.positions;
+    while (low + SCHED_PAGE <= high) {
+        bool fits;
+        s->options.kv_tokens = low + (high - low + SCHED_PAGE) / 2 / SCHED_PAGE * SCHED_PAGE;
+        TRY(plan_fits(s, &fits, err));
+        if (fits)
+            low = s->options.kv_tokens;
         else
-            high = s->options.positions - PAGE;
+            high = s->options.kv_tokens - SCHED_PAGE;
     }
-    s->options.positions = low;
+    s->options.kv_tokens = low;
     return MOTE_OK;
 }
 
-/* Which number to lower: the first that would help. */
-static mote_status refuse(sched *s, const sched_options *given, mote_error *err)
+/* Sets the error: it names the first option that makes the plan fit when lowered. */
+static mote_status plan_refuse(sched *s, const sched_options *given, mote_error *err)
 {
-    static const char what[] = "%llu MB are not enough for %u answers at once and %llu positions, "
-                               "which take %llu MB; %s";
+    static const char text[] =
+        "out of memory: %u parallel requests with %llu KV positions need %llu MB, "
+        "the limit is %llu MB; %s";
     const unsigned long long mb = 1000 * 1000, total = s->memory.total;
-    const uint64_t positions = s->options.positions;
+    const unsigned long long positions = s->options.kv_tokens;
     const uint32_t parallel = s->options.parallel;
-    const char *advice = "raise `memory` or take a smaller model";
-    bool yes;
-    s->options.positions = LEAST_POSITIONS;
-    TRY(fits(s, &yes, err));
-    if (yes) {
-        advice = given->positions > 0 ? "lower `positions`" : "lower `context`";
+    const char *advice = "raise --memory or use a smaller model";
+    bool fits;
+    s->options.kv_tokens = MIN_POSITIONS;
+    TRY(plan_fits(s, &fits, err));
+    if (fits) {
+        advice = given->kv_tokens > 0 ? "lower --kv-tokens" : "lower --context";
     } else {
-        s->options.parallel = s->options.idle = s->kept_states = 1;
-        TRY(fits(s, &yes, err));
-        if (yes)
-            advice = given->idle > parallel ? "lower `idle`" : "lower `parallel`";
+        s->options.parallel = s->options.idle_sessions = s->kept_states = 1;
+        TRY(plan_fits(s, &fits, err));
+        if (fits)
+            advice = given->idle_sessions > parallel ? "lower idle_sessions" : "lower --parallel";
     }
-    return err_set(err, MOTE_E_MEMORY, what, s->options.memory / mb, parallel,
-                   (unsigned long long)positions, total / mb, advice);
+    return err_set(err, MOTE_E_MEMORY, text, parallel, positions, total / mb,
+                   s->options.memory / mb, advice);
 }
 
-static uint64_t least_positions(const sched_options *given)
+static uint64_t plan_min_positions(const sched_options *given)
 {
-    return given->context > LEAST_POSITIONS ? given->context : LEAST_POSITIONS;
+    return given->context > MIN_POSITIONS ? given->context : MIN_POSITIONS;
 }
 
-/* Chooses what was left open so that all of it fits. */
-static mote_status choose(sched *s, const sched_options *given, uint64_t trained, mote_error *err)
+/* Chooses the open options. `trained`: the model's context in tokens. */
+static mote_status plan_choose(sched *s, const sched_options *given, uint64_t trained,
+                               mote_error *err)
 {
-    const uint64_t least = least_positions(given);
+    const uint64_t least = plan_min_positions(given);
     const uint64_t most = trained * s->options.parallel;
-    uint64_t wanted = given->positions > 0 ? given->positions : POSITIONS;
-    if (given->positions == 0 && wanted < given->context)
+    uint64_t wanted = given->kv_tokens > 0 ? given->kv_tokens : DEFAULT_POSITIONS;
+    if (given->kv_tokens == 0 && wanted < given->context)
         wanted = given->context;
-    bool yes = false;
-    for (uint32_t level = 0; level < LEVELS && !yes; level++) {
-        at_level(s, given, level);
-        s->options.positions = wanted;
-        TRY(fits(s, &yes, err));
+    bool fits = false;
+    for (uint32_t level = 0; level < PLAN_LEVELS && !fits; level++) {
+        plan_set_level(s, given, level);
+        s->options.kv_tokens = wanted;
+        TRY(plan_fits(s, &fits, err));
     }
-    if (given->positions > 0 || (yes && given->memory == 0))
-        return yes ? MOTE_OK : refuse(s, given, err);
-    if (yes)
-        return stretch(s, wanted, most > wanted ? most : wanted, err);
-    s->options.positions = least;
-    TRY(fits(s, &yes, err));
-    return yes ? stretch(s, least, wanted, err) : refuse(s, given, err);
+    if (given->kv_tokens > 0 || (fits && given->memory == 0))
+        return fits ? MOTE_OK : plan_refuse(s, given, err);
+    if (fits)
+        return plan_grow(s, wanted, most > wanted ? most : wanted, err);
+    s->options.kv_tokens = least;
+    TRY(plan_fits(s, &fits, err));
+    return fits ? plan_grow(s, least, wanted, err) : plan_refuse(s, given, err);
 }
 
-static mote_status check(const sched_options *o, mote_error *err)
+static mote_status plan_check(const sched_options *o, mote_error *err)
 {
     if (o->model == NULL)
-        return err_set(err, MOTE_E_ARG, "a scheduler needs a model");
-    if (o->parallel > MOST_PARALLEL || o->idle > MOST_PARALLEL)
-        return err_set(err, MOTE_E_ARG, "`parallel` and `idle` are at most %d", MOST_PARALLEL);
-    if (o->queue > MOST_QUEUE)
-        return err_set(err, MOTE_E_ARG, "`queue` is at most %d", MOST_QUEUE);
-    if (o->positions > 0 && o->context > o->positions)
-        return err_set(err, MOTE_E_ARG,
-                       "a `context` of %llu is more than the %llu `positions` of all sessions",
-                       (unsigned long long)o->context, (unsigned long long)o->positions);
+        return err_set(err, MOTE_E_ARG, "sched_options.model is NULL");
+    if (o->parallel > MAX_PARALLEL)
+        return err_set(err, MOTE_E_ARG, "--parallel must be at most %d, got %u", MAX_PARALLEL,
+                       o->parallel);
+    if (o->idle_sessions > MAX_PARALLEL)
+        return err_set(err, MOTE_E_ARG, "idle_sessions must be at most %d, got %u", MAX_PARALLEL,
+                       o->idle_sessions);
+    if (o->queue > MAX_QUEUE)
+        return err_set(err, MOTE_E_ARG, "--queue must be at most %d, got %u", MAX_QUEUE, o->queue);
+    if (o->kv_tokens > 0 && o->context > o->kv_tokens)
+        return err_set(err, MOTE_E_ARG, "--context %llu exceeds --kv-tokens %llu",
+                       (unsigned long long)o->context, (unsigned long long)o->kv_tokens);
     return MOTE_OK;
 }
 
-static uint64_t take_defaults(sched *s, const sched_options *given)
+/* Fills in the defaults that do not depend on memory. Returns the model's context in tokens. */
+static uint64_t plan_set_defaults(sched *s, const sched_options *given)
 {
     sched_options *o = &s->options;
     *o = *given;
     mote_model_describe(o->model, &s->info);
     if (o->parallel == 0)
-        o->parallel = PARALLEL;
+        o->parallel = DEFAULT_PARALLEL;
     if (o->queue == 0)
-        o->queue = SCHED_USUAL_QUEUE;
+        o->queue = SCHED_DEFAULT_QUEUE;
     return (uint64_t)(s->info.context * (o->yarn > 1 ? (double)o->yarn : 1));
 }
 
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
                        mote_error *err)
 {
-    TRY(check(given, err));
+    TRY(plan_check(given, err));
     sched_options *o = &s->options;
-    const uint64_t trained = take_defaults(s, given);
-    TRY(choose(s, given, trained, err));
+    const uint64_t trained = plan_set_defaults(s, given);
+    TRY(plan_choose(s, given, trained, err));
     if (o->context == 0)
-        o->context = trained < o->positions ? trained : o->positions;
-    *engine = engine_options(s);
+        o->context = trained < o->kv_tokens ? trained : o->kv_tokens;
+    *engine = plan_engine_options(s);
     return MOTE_OK;
 }
 
-mote_status sched_least_memory(const sched_options *options, uint64_t *out, mote_error *err)
+mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_error *err)
 {
-    bool yes;
-    TRY(check(options, err));
+    bool fits;
+    TRY(plan_check(options, err));
     sched *s = mem_new(1, sizeof *s);
     if (s == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory to plan a scheduler");
-    take_defaults(s, options);
-    at_level(s, options, LEVELS - 1);
-    if (s->options.positions == 0)
-        s->options.positions = least_positions(options);
-    const mote_status status = fits(s, &yes, err);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a scheduler", sizeof *s);
+    plan_set_defaults(s, options);
+    plan_set_level(s, options, PLAN_LEVELS - 1);
+    if (s->options.kv_tokens == 0)
+        s->options.kv_tokens = plan_min_positions(options);
+    const mote_status status = plan_fits(s, &fits, err);
     *out = s->memory.total;
     mem_free(s);
     return status;

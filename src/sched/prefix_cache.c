@@ -339,12 +339,12 @@ static void note_reuse(sched *s, sched_job *job, const source *from)
     job->begun = true;
     job->result.started = os_now() - job->submitted;
     job->result.reuse = from->session == NULL ? SCHED_REUSE_NONE
-                        : from->is_ended      ? SCHED_REUSE_ENDED
+                        : from->is_ended      ? SCHED_REUSE_IDLE
                                               : SCHED_REUSE_LIVE;
     /* a form may have put tokens in behind the prompt */
     const size_t reused = from->reach < job->n_prompt ? from->reach : job->n_prompt;
     job->result.answer.reused_tokens = reused;
-    *(from->is_ended ? &s->since.reused_ended_tokens : &s->since.reused_live_tokens) += reused;
+    *(from->is_ended ? &s->since.reused_idle_tokens : &s->since.reused_live_tokens) += reused;
 }
 
 bool prefix_cache_begin(sched *s, sched_job *job)

@@ -101,7 +101,7 @@ void prefix_cache_put(sched *s, const sched_job *job)
             return;
         }
     }
-    if (s->n_idle == s->options.idle && !prefix_cache_evict(s, NULL, false)) {
+    if (s->n_idle == s->options.idle_sessions && !prefix_cache_evict(s, NULL, false)) {
         mote_session_free(session); /* all places are pinned */
         return;
     }
@@ -215,7 +215,7 @@ bool sched_prefix_drop(sched *s, uint64_t id)
 /* Half of the positions and of the places are for those who come and go. */
 static bool may_pin(const sched *s, const known_prefix *more)
 {
-    const uint32_t places = s->options.idle > 1 ? s->options.idle / 2 : 1;
+    const uint32_t places = s->options.idle_sessions > 1 ? s->options.idle_sessions / 2 : 1;
     uint64_t tokens = more->is.tokens;
     uint32_t n = 1;
     for (uint32_t i = 0; i < s->n_known; i++)

@@ -11,8 +11,8 @@ static mote_status take_lists(sched *s, mote_error *err)
     s->queue = mem_new(o->queue, sizeof *s->queue);
     s->slots = mem_new(all, sizeof *s->slots);
     s->finished = mem_new(all, sizeof *s->finished);
-    s->idle = mem_new(o->idle, sizeof *s->idle);
-    s->known = mem_new(o->idle, sizeof *s->known);
+    s->idle = mem_new(o->idle_sessions, sizeof *s->idle);
+    s->known = mem_new(o->idle_sessions, sizeof *s->known);
     s->work = mem_new(o->parallel, sizeof *s->work);
     s->work_for = mem_new(o->parallel, sizeof *s->work_for);
     s->readers = mem_new(o->parallel, sizeof *s->readers);

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched.h - many answers at once on one engine.
+ * sched.h - continuous batching on one engine.
  *
- * Two threads meet here. The engine thread, started by sched_new, owns the engine, its
- * sessions and the turns of running jobs. The loop thread submits, drops and collects. They
- * share one lock, held for moments and never during a step; events travel in batches, one
- * wake for all that a step brought.
+ *   submit -> queue -> prefill (the prompt, in chunks) -> decode (one token per step) -> finished
  *
- *   submit -> queue -> reading (the prompt, in slices) -> writing (one token a step) -> over
+ * Every step carries the next token of each decoding job. Prefill chunks of other jobs fill the
+ * remaining time budget (prefill_budget.h), so running streams stay smooth. The output of a job
+ * does not depend on the batch, on chunk sizes or on cache reuse.
  *
- * Every step carries one token of each answer that is being written, and with what time
- * is left a slice of the prompts that are being read; slices are measured so that those who
- * are writing keep their pace. What is written does not depend on company, slices or reuse.
+ * Finished sessions stay in the prefix cache. A new job starts from the longest usable prefix of a
+ * running or idle session of its cache namespace. When KV pages run out, idle sessions are evicted
+ * in LRU order, pinned ones last. After that the youngest running job is preempted: it is
+ * prefilled again later, which affects its latency only.
  *
- * Sessions that ended stay a while for their prefixes. A new job begins with the longest
- * prefix that a live or an ended session of its realm has; states are kept at the marks of
- * the renderer. If pages run out, ended sessions go first, the least recently used one
- * before others and pinned ones last; then the youngest answer is put back and read again later,
- * which changes when it comes, not what it says.
+ * Threads: the engine thread, started by sched_new, owns the engine, its sessions and the turns of
+ * running jobs. The loop thread submits, drops and collects. Both share one mutex, which is never
+ * held during a step. Events arrive in batches: one wake() per step at most.
  */
 #ifndef MOTE_SCHED_SCHED_H
 #define MOTE_SCHED_SCHED_H
@@ -29,95 +27,99 @@
 typedef struct sched sched;
 typedef struct sched_job sched_job;
 
-enum { SCHED_USUAL_QUEUE = 256 };
+enum { SCHED_DEFAULT_QUEUE = 256 };
 
 typedef struct sched_options {
     const mote_model *model;
-    uint32_t parallel;  /* answers at once; 0: 8 */
-    uint32_t idle;      /* ended sessions kept for their prefixes; 0: as many as parallel */
-    uint32_t queue;     /* jobs that may wait; 0: SCHED_USUAL_QUEUE */
-    uint64_t context;   /* positions of one session; 0: the model's, as far as `positions` goes */
-    uint64_t positions; /* of all sessions together; 0: 32,768 or what `memory` has room for */
-    uint64_t memory;    /* bytes for everything; 0: no limit beside the other numbers */
-    uint32_t threads;   /* as in mote_engine_options; so kv, yarn, pin */
+    uint32_t parallel;      /* slots: jobs in a batch; 0: 8 */
+    uint32_t idle_sessions; /* finished sessions in the prefix cache; 0: as many as parallel */
+    uint32_t queue;         /* waiting jobs; 0: SCHED_DEFAULT_QUEUE */
+    uint64_t context;       /* tokens per session; 0: the model's context, at most kv_tokens */
+    uint64_t kv_tokens;     /* KV positions of all sessions; 0: 32,768, or what fits `memory` */
+    uint64_t memory;        /* bytes for everything; 0: no limit */
+    uint32_t threads;       /* threads, kv, yarn, pin: as in mote_engine_options */
     mote_kv kv;
     float yarn;
     mote_pin pin;
-    core_lock *gate; /* shared with schedulers on the same cores; NULL: it is alone */
-    uint64_t salt;   /* of the ids of prefixes: another one for every scheduler */
-    /* From the engine thread: there is something to collect. Must not block. */
+    core_lock *core_lock; /* shared by the schedulers on the same cores; NULL: the only one */
+    uint64_t salt;        /* seed of the prefix ids; must differ between schedulers */
+    /* Called on the engine thread when events are ready to collect. Must not block. */
     void (*wake)(void *with);
     void *with;
 } sched_options;
 
-/* Makes the engine and starts its thread. MOTE_E_MEMORY says which number to lower. */
+/* Creates the engine and starts the engine thread. The text of MOTE_E_MEMORY says which option to
+ * lower. */
 mote_status sched_new(sched **out, const sched_options *options, mote_error *err);
-/* Every job must have been dropped. Cancels, waits for the step to end, joins. NULL is allowed. */
+/* All jobs must have been dropped. Cancels the running step and joins the thread. NULL is
+ * allowed. */
 void sched_free(sched *s);
-/* What was decided: no zero means "default" any more. */
+/* The options in effect: defaults are filled in. */
 const sched_options *sched_settings(const sched *s);
-/* What its engine holds; without one, what the open model does. Any thread. */
+/* Memory of the engine; of the model file only while the engine is unloaded. Thread-safe. */
 void sched_memory(sched *s, mote_memory *out);
-/* The least memory these options can work with, weights included: for those who divide it. */
-mote_status sched_least_memory(const sched_options *options, uint64_t *out, mote_error *err);
+/* The smallest `memory` that these options can run with, weights included. */
+mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_error *err);
 
 /* ---- jobs ---- */
 
 typedef enum sched_kind {
-    SCHED_ANSWER = 0, /* drives a turn */
-    SCHED_EMBED,      /* the hidden state after the last token of the prompt, or the mean of all */
+    SCHED_ANSWER = 0, /* generates with a chat turn */
+    SCHED_EMBED,      /* hidden state after the last prompt token, or the mean over all tokens */
     SCHED_SCORE       /* log-probabilities of the prompt's tokens from `score_from` on */
 } sched_kind;
 
-/* What pointers lead to must stay until `release`, which is called on the loop thread, from
- * inside sched_collect, sched_drop or sched_free, once nothing needs it any more. */
+/* Pointers must stay valid until `release`. It is called on the loop thread, inside sched_collect,
+ * sched_drop or sched_free, when nothing uses them any more. */
 typedef struct sched_job_options {
     sched_kind kind;
-    /* The prompt is turn.prompt; event and with are ours; a context of 0 or of more than a session
-     * has is that of a session. For the other kinds only the prompt counts, for SCHED_SCORE also
-     * answer->sampling.top_logprobs if there is an answer. */
+    /* turn.prompt is the prompt. turn.event and turn.with are ignored. turn.context is capped to
+     * the session's; 0 means the cap. The other kinds use the prompt only; SCHED_SCORE also uses
+     * answer->sampling.top_logprobs if answer is not NULL. */
     chat_turn_options turn;
-    const chat_mark *marks; /* [n_marks], where states are worth keeping */
+    const chat_mark *marks; /* [n_marks]: positions where a recurrent state is worth keeping */
     size_t n_marks;
-    const mote_image *const *images; /* [n_images], whose tokens are among the prompt's */
+    const mote_image *const *images; /* [n_images]: the images of the prompt's image tokens */
     size_t n_images;
-    uint64_t client;   /* jobs of one client take turns with those of others */
-    uint64_t ns;       /* prefixes are shared inside a realm only */
-    double seconds;    /* it ends after so many, as if by length; 0: no limit */
-    bool no_reuse;     /* begin from nothing */
-    bool mean;         /* of SCHED_EMBED: of the states after all tokens; begins from nothing too */
-    size_t score_from; /* 0 is 1: before the first token there is nothing */
+    uint64_t client;   /* the queue is fair between clients */
+    uint64_t ns;       /* cache namespace: prefixes are shared only inside it */
+    double seconds;    /* time limit since submission; then it stops as by length; 0: none */
+    bool no_reuse;     /* do not use the prefix cache */
+    bool mean;         /* SCHED_EMBED: mean over all tokens; implies no_reuse */
+    size_t score_from; /* SCHED_SCORE: first token with a score; 0 counts as 1 */
     void *owner;
     void (*release)(void *owner);
 } sched_job_options;
 
-/* On any thread: makes the turn, which may take a while if there is a grammar. The job is the
- * caller's until it is submitted. */
+/* Creates the job and its turn. Compiling a grammar may take long. Thread-safe. The caller owns the
+ * job until it is submitted. */
 mote_status sched_job_new(sched_job **out, sched *s, const sched_job_options *options,
                           mote_error *err);
-/* Of a job that was not submitted. Does not call release. */
+/* Frees a job that was never submitted. Does not call release. NULL is allowed. */
 void sched_job_discard(sched_job *job);
 
-/* Loop thread from here on. MOTE_E_FULL: the queue is full. MOTE_E_CANCELED: draining.
- * After a failure the job is still the caller's. */
+/* All functions from here to sched_busy: loop thread only. */
+
+/* MOTE_E_FULL: the queue is full. MOTE_E_CANCELED: draining. On failure the caller still owns the
+ * job. */
 mote_status sched_submit(sched *s, sched_job *job, mote_error *err);
 
-/* The one way to let go of a job, whatever became of it: it is canceled if it is not over, and
- * no event of it comes any more. */
+/* Gives up a submitted job in any phase. An unfinished job is aborted. It delivers no further
+ * event. */
 void sched_drop(sched *s, sched_job *job);
 
-/* Closes its think block, if it has one open. */
+/* Closes the think block if one is open. */
 void sched_end_thinking(sched *s, sched_job *job);
 
-typedef enum sched_phase { SCHED_QUEUED, SCHED_PREFILL, SCHED_DECODE, SCHED_OVER } sched_phase;
+typedef enum sched_phase { SCHED_QUEUED, SCHED_PREFILL, SCHED_DECODE, SCHED_FINISHED } sched_phase;
 
 typedef struct sched_job_status {
     sched_phase phase;
     uint32_t position;    /* in the queue, from 1 */
-    uint64_t done, total; /* tokens of the prompt, reused ones included */
-    uint64_t reused;      /* of these, once it has started */
-    double eta;           /* seconds until it is read, at the present pace; 0: not known */
-    uint64_t written;     /* tokens */
+    uint64_t done, total; /* prompt tokens in the session, reused ones included; of the prompt */
+    uint64_t reused;      /* prompt tokens from the prefix cache, known once it has started */
+    double eta;           /* seconds until prefill ends, at the current rate; 0: unknown */
+    uint64_t generated;   /* tokens */
 } sched_job_status;
 
 void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out);
@@ -126,46 +128,45 @@ void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out)
 
 typedef enum sched_reuse {
     SCHED_REUSE_NONE,
-    SCHED_REUSE_LIVE, /* from a session that was still at work */
-    SCHED_REUSE_ENDED /* from one that had ended */
+    SCHED_REUSE_LIVE, /* from a running session */
+    SCHED_REUSE_IDLE  /* from an idle session */
 } sched_reuse;
 
-/* Where a prompt parted from the one of an earlier session of its realm that it had most in common
- * with, if all of that would have been worth having. */
+/* Where the prompt first differs from the cached prompt of its namespace that shares most tokens
+ * with it. Set only if the difference costs at least 64 tokens of prefill. */
 enum { SCHED_MISS_TOKENS = 80 };
 typedef struct sched_miss {
     size_t at;                         /* the first token of the prompt that differs */
-    size_t n;                          /* 0: there is nothing to tell */
-    mote_token had[SCHED_MISS_TOKENS]; /* [n], of the other prompt from there on */
+    size_t n;                          /* 0: no miss to report */
+    mote_token had[SCHED_MISS_TOKENS]; /* [n]: tokens of the cached prompt from `at` on */
 } sched_miss;
 
 typedef struct sched_result {
-    mote_status status; /* other than MOTE_OK: `error` says why, the rest may be empty */
+    mote_status status; /* not MOTE_OK: see `error`; other fields may be empty */
     mote_error error;
-    mote_answer answer; /* of SCHED_ANSWER: complete, reused_tokens and seconds included */
+    mote_answer answer; /* SCHED_ANSWER: complete, with reused_tokens and seconds */
     sched_reuse reuse;
-    sched_miss miss;    /* of SCHED_ANSWER */
-    uint32_t preempted; /* how often it had to be read again for want of pages */
-    /* seconds since it was submitted; 0: it did not come to that */
-    double started, read, first_token, ended;
-    double load;              /* of these, for the engine to come back */
-    const mote_token *tokens; /* [n_tokens], the timeline, prompt included, until it is dropped */
+    sched_miss miss;    /* SCHED_ANSWER */
+    uint32_t preempted; /* times it lost its session because KV pages ran out */
+    /* seconds since submission; 0: did not happen */
+    double started, prefilled, first_token, ended;
+    double load_wait;         /* seconds it waited for the engine to reload */
+    const mote_token *tokens; /* [n_tokens]: prompt and answer; valid until the job is dropped */
     size_t n_tokens;
-    bool open;              /* it was stopped inside thinking */
+    bool open_thinking;     /* it stopped inside a think block */
     const float *embedding; /* [n_embedding], not normalised */
     size_t n_embedding;
-    const mote_choice *scores; /* [n_scores]: of token score_from + i, given those before it */
+    const mote_choice *scores; /* [n_scores]: of token score_from + i, given the tokens before */
     size_t n_scores;
 } sched_result;
 
 typedef enum sched_event_kind {
-    SCHED_EVENT_STARTED, /* left the queue; where.total and how much of it is reused are known */
-    SCHED_EVENT_CHAT,    /* chat */
-    SCHED_EVENT_OVER     /* result; the last one */
+    SCHED_EVENT_STARTED, /* left the queue; the status has the number of reused tokens */
+    SCHED_EVENT_CHAT,    /* see `chat` */
+    SCHED_EVENT_FINISHED /* see `result`; the last event of a job */
 } sched_event_kind;
 
-/* Views end when the function that receives them returns, those of `result` when the job is
- * dropped. */
+/* `chat` is valid until the event function returns, `result` until the job is dropped. */
 typedef struct sched_event {
     sched_event_kind kind;
     const chat_event *chat;
@@ -175,50 +176,51 @@ typedef struct sched_event {
 /* May drop this job and others, and submit new ones. `owner` is that of the job's options. */
 typedef void sched_event_fn(void *with, sched_job *job, void *owner, const sched_event *event);
 
-/* Delivers all that happened since the last time, in order for every job. */
+/* Delivers all events since the last call. Events of one job arrive in order. */
 void sched_collect(sched *s, sched_event_fn *fn, void *with);
 
-/* Refuses new jobs; those in the queue and at work go on. */
+/* Rejects new jobs. Queued and running jobs continue. */
 void sched_drain(sched *s);
-/* Jobs that are queued or at work. */
+/* Number of queued and running jobs. */
 uint32_t sched_busy(sched *s);
 
-/* ---- rest; any thread ---- */
+/* ---- unload and reload; thread-safe ---- */
 
-/* Gives back all that the engine holds, what is kept of conversations included, and the pages of
- * the model's file, unless somebody is queued or at work, or comes first. The next job makes it
- * anew, on the engine thread, and waits for it. `wait`: until it is done; true: it is gone. */
+/* Frees the engine with its prefix cache and drops the pages of the model file. Does nothing if a
+ * job is queued or running, or arrives first. The next job reloads the engine and waits for it.
+ * `wait`: return when done. Returns true if the engine is unloaded. */
 bool sched_unload(sched *s, bool wait);
-/* Makes it anew without a job, and waits for it. */
+/* Reloads the engine without a job and waits until it is loaded. */
 mote_status sched_load(sched *s, mote_error *err);
 bool sched_loaded(sched *s);
 
-/* ---- what is kept; any thread ---- */
+/* ---- the prefix cache; thread-safe ---- */
 
-/* An ended session that is kept for its beginning. */
+/* An idle session in the prefix cache. */
 typedef struct sched_prefix {
-    uint64_t id; /* not 0; a conversation that goes on keeps it, unless it was pinned */
+    uint64_t id; /* not 0; stays the same while its conversation continues, unless pinned */
     uint64_t ns;
     uint64_t tokens;
-    uint64_t bytes; /* as if it shared nothing with others */
-    uint64_t hits;  /* jobs that began from it */
-    double used;    /* when it ended, or one last did; os_now's clock */
+    uint64_t bytes; /* pages and states, counted as if none were shared */
+    uint64_t hits;  /* jobs that started from it */
+    double used;    /* time of the last use, on the clock of os_now */
     bool pinned;
 } sched_prefix;
 
-/* Writes at most `room` of them in no order, `options.idle` at most; returns how many there are. */
+/* Writes at most `room` entries in no order. Returns the number of entries, which is at most
+ * options.idle_sessions. */
 size_t sched_prefixes(sched *s, sched_prefix *out, size_t room);
-/* false: there is none of this id. */
+/* Returns false if no entry has this id. */
 bool sched_prefix_drop(sched *s, uint64_t id);
-/* One that is pinned goes after all that are not, and only if an answer at work needs its pages.
- * MOTE_E_ARG: there is none of this id. MOTE_E_FULL: half of the positions, or of the places, are
- * pinned already. */
+/* A pinned entry is evicted only if a running job needs its pages and no unpinned entry is left.
+ * MOTE_E_ARG: no entry has this id. MOTE_E_FULL: half of the KV positions or half of the idle
+ * sessions are pinned already. */
 mote_status sched_prefix_pin(sched *s, uint64_t id, bool pin, mote_error *err);
 
-/* ---- figures ---- */
+/* ---- stats ---- */
 
-/* The first bucket counts what took at most SCHED_BUCKET_FIRST seconds, each next one twice
- * that of the one before, the last everything longer. */
+/* Bucket 0 counts up to SCHED_BUCKET_FIRST seconds. Each further bound doubles. The last bucket
+ * counts everything longer. */
 enum { SCHED_BUCKETS = 20 };
 #define SCHED_BUCKET_FIRST 0.001
 
@@ -230,16 +232,16 @@ typedef struct sched_histogram {
 
 typedef struct sched_stats {
     uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
-    uint64_t prompt_tokens, reused_live_tokens, reused_ended_tokens, read_tokens;
-    uint64_t written_tokens, think_tokens, loops_found, loops_left, calls, preempted;
-    uint64_t steps, step_rows, prompt_rows;
-    uint64_t left_inside; /* dropped or late in the middle of a step, and taken out of it */
+    uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, prefill_tokens;
+    uint64_t generated_tokens, think_tokens, loops_found, loops_left, calls, preempted;
+    uint64_t steps, step_rows, prefill_rows;
+    uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
     double step_seconds;
-    uint32_t queued, reading, writing, ended_kept;
+    uint32_t queued, prefilling, decoding, idle_sessions;
     uint32_t parallel;
     uint64_t positions_total, positions_free;
     uint64_t states_total, states_used;
-    sched_histogram queue_seconds, reading_seconds, first_token_seconds, between_seconds,
+    sched_histogram queue_seconds, prefill_seconds, first_token_seconds, inter_token_seconds,
         request_seconds;
 } sched_stats;
 

@@ -159,7 +159,7 @@ struct sched {
     sched_job **work_for; /* [parallel] */
     size_t n_work;
     size_t n_light, n_heavy; /* rows of it that are written, and that are read */
-    bool left_inside;        /* somebody has left it half-way */
+    bool aborted_inside;     /* somebody has left it half-way */
     bool beside;             /* another engine has computed since the step before */
     uint64_t next_number;    /* at the gate, if nobody else takes one */
     sched_job **readers;     /* [parallel], by what is left to read */

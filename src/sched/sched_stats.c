@@ -22,11 +22,11 @@ void stats_over(sched *s, const sched_job *job)
     stats_time(&f->request_seconds, r->ended);
     if (r->started > 0)
         stats_time(&f->queue_seconds, r->started);
-    if (r->read > 0)
-        stats_time(&f->reading_seconds, r->read - r->started);
+    if (r->prefilled > 0)
+        stats_time(&f->prefill_seconds, r->prefilled - r->started);
     if (r->first_token > 0)
         stats_time(&f->first_token_seconds, r->first_token);
-    f->written_tokens += a->answer_tokens;
+    f->generated_tokens += a->answer_tokens;
     f->think_tokens += a->think_tokens;
     f->loops_found += a->loops_found;
     f->loops_left += a->loops_left;
@@ -48,9 +48,9 @@ void stats_merge(sched_stats *into, sched_stats *since)
     into->canceled_decode += since->canceled_decode;
     into->prompt_tokens += since->prompt_tokens;
     into->reused_live_tokens += since->reused_live_tokens;
-    into->reused_ended_tokens += since->reused_ended_tokens;
-    into->read_tokens += since->read_tokens;
-    into->written_tokens += since->written_tokens;
+    into->reused_idle_tokens += since->reused_idle_tokens;
+    into->prefill_tokens += since->prefill_tokens;
+    into->generated_tokens += since->generated_tokens;
     into->think_tokens += since->think_tokens;
     into->loops_found += since->loops_found;
     into->loops_left += since->loops_left;
@@ -58,16 +58,16 @@ void stats_merge(sched_stats *into, sched_stats *since)
     into->preempted += since->preempted;
     into->steps += since->steps;
     into->step_rows += since->step_rows;
-    into->prompt_rows += since->prompt_rows;
+    into->prefill_rows += since->prefill_rows;
     into->step_seconds += since->step_seconds;
-    into->left_inside += since->left_inside;
+    into->aborted_inside += since->aborted_inside;
     if (since->finished > 0) {
         add_histogram(&into->queue_seconds, &since->queue_seconds);
-        add_histogram(&into->reading_seconds, &since->reading_seconds);
+        add_histogram(&into->prefill_seconds, &since->prefill_seconds);
         add_histogram(&into->first_token_seconds, &since->first_token_seconds);
         add_histogram(&into->request_seconds, &since->request_seconds);
     }
-    add_histogram(&into->between_seconds, &since->between_seconds);
+    add_histogram(&into->inter_token_seconds, &since->inter_token_seconds);
     *since = (sched_stats){0};
 }
 

@@ -179,7 +179,7 @@ static served_model_options options_of(server *s, size_t i)
                                 .answer_tokens_bytes = ANSWER_TOKENS_BYTES / o->n_models};
     out.sched.wake = wake;
     out.sched.with = s;
-    out.sched.gate = s->gate;
+    out.sched.core_lock = s->core_lock;
     out.keep_alive = o->keep_alive;
     out.image_memory = s->image_memory;
     return out;
@@ -269,7 +269,7 @@ static mote_status make_models(server *s, mote_error *err)
 static mote_status make_inside(server *s, mote_error *err)
 {
     if (s->options.n_models > 1)
-        TRY(core_lock_new(&s->gate, err));
+        TRY(core_lock_new(&s->core_lock, err));
     TRY(make_models(s, err));
     return api_new(&s->api, err);
 }
@@ -316,7 +316,7 @@ void server_free(server *s)
     api_free(s->api);
     for (size_t i = 0; i < s->n_models; i++)
         served_model_free(s->models[i]);
-    core_lock_free(s->gate);
+    core_lock_free(s->core_lock);
     event_loop_free(s->loop);
     connection_set_free(s->connection_set);
     peers_free(s->peers);

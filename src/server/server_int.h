@@ -23,7 +23,7 @@ struct server {
     listen_set listening;
     served_model *models[SERVER_MAX_MODELS]; /* [n_models], from start to end */
     size_t n_models;
-    core_lock *gate; /* for their engines; NULL: there is one */
+    core_lock *core_lock; /* for their engines; NULL: there is one */
     api *api;
     bool draining, finished;
     double drain_until;

@@ -173,7 +173,7 @@ def the_rest_is_refused(both, alone):
                 ([*files, "--name", "m"], ("--name is for one model",)),
                 ([*files, "--mmproj", "some.gguf"], ("--mmproj FILE is for one model",)),
                 ([*files, "--memory", "0.02"], ("not enough for 2 models",)),
-                ([files[1], "--memory", "0.05"], ("not enough for 8 answers", "without `mmproj` there would be")),
+                ([files[1], "--memory", "0.05"], ("out of memory: 8 parallel requests", "without `mmproj` there would be")),
                 ([*files, missing], ("there is no file", missing))):
             done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{folder}/socket"],
                                   capture_output=True, text=True, timeout=PATIENCE, env={"PATH": os.environ["PATH"]})

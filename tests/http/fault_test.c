@@ -271,7 +271,7 @@ int main(int argc, char **argv)
                                .fork_server = fs,
                                .limits = {"picture-tokens=16384"},
                                .n_limits = 1,
-                               .sched = {.parallel = 4, .positions = 4096, .threads = 1},
+                               .sched = {.parallel = 4, .kv_tokens = 4096, .threads = 1},
                                .listen = {listen},
                                .n_listen = 1,
                                .log_level = -1};

@@ -115,7 +115,7 @@ static void one_is_gone_before_the_next_layer(void **state)
             one_layer_on(&c, layer + 1);
             is_gone(&c, who);
             sched_read_stats(c.s.sched, &after);
-            assert_int_equal(after.left_inside, 1);
+            assert_int_equal(after.aborted_inside, 1);
             assert_int_equal(after.canceled_decode, who == WRITER);
             assert_int_equal(after.canceled_prefill, who != WRITER);
             assert_int_equal(after.steps, before.steps);

@@ -325,7 +325,7 @@ static void twenty_turns(bool thinking)
     }
     sched_stats f;
     sched_read_stats(s.sched, &f);
-    assert_true(f.ended_kept <= 2); /* one conversation is one session; one more asked again */
+    assert_true(f.idle_sessions <= 2); /* one conversation is one session; one more asked again */
     assert_true(f.states_used > 0 && f.states_used <= 3); /* and its latest marks */
     service_close(&s);
     answer_tokens_free(r);

@@ -300,7 +300,7 @@ static void a_long_prompt_is_not_held_up(void **state)
     assert_true(long_one.prompt.n > 1000 && long_one.prompt.n < CONTEXT);
     service_open_held(
         &s, &tiny,
-        (sched_options){.parallel = 3, .context = CONTEXT, .positions = 16384, .threads = 1});
+        (sched_options){.parallel = 3, .context = CONTEXT, .kv_tokens = 16384, .threads = 1});
     s.heard = count_before;
     s.with = n;
     for (size_t i = 0; i < SHORTS; i++)
@@ -341,7 +341,7 @@ static void the_younger_gives_way(void **state)
              second = question_of_words(&tiny, 21, 0, 10, 700);
     rig_solo(&tiny, &first, ROOM, &alone[0]);
     rig_solo(&tiny, &second, ROOM, &alone[1]);
-    service_open_held(&s, &tiny, (sched_options){.parallel = 2, .positions = ROOM, .threads = 1});
+    service_open_held(&s, &tiny, (sched_options){.parallel = 2, .kv_tokens = ROOM, .threads = 1});
     service_ask(&s, &older, &first);
     service_ask(&s, &younger, &second);
     service_go_on(&s);
@@ -377,27 +377,27 @@ static void memory_decides(void **state)
     must(sched_new(&s, &o, &err), &err);
     sched_memory(s, &memory);
     assert_true(memory.total <= o.memory);
-    assert_true(sched_settings(s)->positions >= 1024);
+    assert_true(sched_settings(s)->kv_tokens >= 1024);
     assert_int_equal(sched_settings(s)->parallel, 8);
-    assert_true(sched_settings(s)->context <= sched_settings(s)->positions);
+    assert_true(sched_settings(s)->context <= sched_settings(s)->kv_tokens);
     sched_free(s);
     o.memory = 10 * mb; /* hardly more than the file */
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
     assert_null(s);
-    assert_non_null(strstr(err.text, "raise `memory`"));
+    assert_non_null(strstr(err.text, "raise --memory"));
     o.memory = 60 * mb;
-    o.positions = 1 << 24;
+    o.kv_tokens = 1 << 24;
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
-    assert_non_null(strstr(err.text, "lower `positions`"));
-    o.positions = 0;
+    assert_non_null(strstr(err.text, "lower --kv-tokens"));
+    o.kv_tokens = 0;
     o.context = 1 << 24;
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
-    assert_non_null(strstr(err.text, "lower `context`"));
+    assert_non_null(strstr(err.text, "lower --context"));
     o.context = 0;
     o.parallel = 500;
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
-    assert_non_null(strstr(err.text, "lower `parallel`"));
-    o = (sched_options){.model = tiny.model, .context = 4096, .positions = 1024};
+    assert_non_null(strstr(err.text, "lower --parallel"));
+    o = (sched_options){.model = tiny.model, .context = 4096, .kv_tokens = 1024};
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_ARG);
 }
 

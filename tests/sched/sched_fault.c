@@ -82,7 +82,7 @@ static void a_scheduler_needs_memory(void **state)
 {
     (void)state;
     const sched_options o = {
-        .model = tiny.model, .parallel = 2, .context = CONTEXT, .threads = 1, .positions = CONTEXT};
+        .model = tiny.model, .parallel = 2, .context = CONTEXT, .threads = 1, .kv_tokens = CONTEXT};
     const mem_stats before = mem_count();
     mote_status status = MOTE_E_MEMORY;
     for (uint64_t fault = 1; status != MOTE_OK && fault < MAX_FAULTS; fault++) {

@@ -161,7 +161,7 @@ static void many_come_and_go(void **state)
     assert_true(f.canceled_queued + f.canceled_prefill + f.canceled_decode > 0);
     assert_int_equal(f.finished + f.canceled_queued + f.canceled_prefill + f.canceled_decode,
                      m.jobs);
-    assert_true(f.reused_ended_tokens + f.reused_live_tokens > 0);
+    assert_true(f.reused_idle_tokens + f.reused_live_tokens > 0);
     assert_int_equal(f.preempted, 0);
 }
 
@@ -170,12 +170,12 @@ static void many_leave_inside(void **state)
 {
     (void)state;
     sched_stats f;
-    const mix m = {.options = {.parallel = 6, .idle = 3, .context = CONTEXT, .threads = 2},
+    const mix m = {.options = {.parallel = 6, .idle_sessions = 3, .context = CONTEXT, .threads = 2},
                    .jobs = (int)test_scaled(40, 10),
                    .leave_inside = 10};
     run(&m, 4, &f);
-    printf("%llu of %d left inside a step\n", (unsigned long long)f.left_inside, m.jobs);
-    assert_true(f.left_inside > 0);
+    printf("%llu of %d left inside a step\n", (unsigned long long)f.aborted_inside, m.jobs);
+    assert_true(f.aborted_inside > 0);
 }
 
 /* Hardly more positions than one conversation needs. */
@@ -184,7 +184,7 @@ static void without_room_they_give_way(void **state)
     (void)state;
     sched_stats f;
     const mix m = {
-        .options = {.parallel = 6, .context = CONTEXT, .positions = CONTEXT, .threads = 2},
+        .options = {.parallel = 6, .context = CONTEXT, .kv_tokens = CONTEXT, .threads = 2},
         .jobs = (int)test_scaled(24, 1),
         .drops = 8};
     run(&m, 3, &f);
@@ -196,9 +196,9 @@ static void realms_and_threads(void **state)
     sched_stats f;
     for (uint32_t threads = 1; threads <= 3; threads++) {
         const mix m = {.options = {.parallel = 5,
-                                   .idle = 2,
+                                   .idle_sessions = 2,
                                    .context = CONTEXT,
-                                   .positions = 4 * CONTEXT,
+                                   .kv_tokens = 4 * CONTEXT,
                                    .threads = threads},
                        .jobs = (int)test_scaled(12, 1),
                        .drops = 6,

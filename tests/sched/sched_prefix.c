@@ -48,7 +48,7 @@ static void heads_are_read_once(void **state)
     assert_int_equal(reused(&s, &first, 1, &from), 0);
     assert_int_equal(from, SCHED_REUSE_NONE);
     assert_true(reused(&s, &second, 1, &from) + 32 > head); /* the system text */
-    assert_int_equal(from, SCHED_REUSE_ENDED);
+    assert_int_equal(from, SCHED_REUSE_IDLE);
     assert_true(reused(&s, &first, 1, &from) + 64 > first.prompt.n); /* all but its end */
     service_close(&s);
     question_fini(&first);
@@ -131,8 +131,8 @@ static void the_same_is_not_read_twice(void **state)
         asked_fini(&a[i]);
     }
     sched_read_stats(s.sched, &f);
-    assert_true(f.read_tokens < q.prompt.n + N * 64);
-    assert_true(f.reused_live_tokens + f.reused_ended_tokens > (N - 1) * (q.prompt.n - 64));
+    assert_true(f.prefill_tokens < q.prompt.n + N * 64);
+    assert_true(f.reused_live_tokens + f.reused_idle_tokens > (N - 1) * (q.prompt.n - 64));
     service_close(&s);
     said_fini(&solo);
     question_fini(&q);
@@ -160,7 +160,7 @@ static void who_comes_back_goes_on(void **state)
     service_drop(&s, &gone);
     asked_fini(&gone);
     assert_true(reused(&s, &q, 0, &from) >= 96);
-    assert_int_equal(from, SCHED_REUSE_ENDED);
+    assert_int_equal(from, SCHED_REUSE_IDLE);
     service_drop(&s, &company);
     asked_fini(&company);
     service_close(&s);
@@ -176,8 +176,9 @@ static void the_least_recently_used_goes_first(void **state)
     sched_reuse from;
     question a = question_of_words(&tiny, 14, 0, 60, 4), b = question_of_words(&tiny, 15, 0, 60, 4),
              c = question_of_words(&tiny, 16, 0, 60, 4);
-    service_open(&s, &tiny,
-                 (sched_options){.parallel = 1, .idle = 2, .context = CONTEXT, .threads = 1});
+    service_open(
+        &s, &tiny,
+        (sched_options){.parallel = 1, .idle_sessions = 2, .context = CONTEXT, .threads = 1});
     assert_true(reused(&s, &a, 0, &from) < 32);
     assert_true(reused(&s, &b, 0, &from) < 32);
     assert_true(reused(&s, &a, 0, &from) > 64);
@@ -186,7 +187,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_true(reused(&s, &b, 0, &from) < 32);
     sched_stats f;
     sched_read_stats(s.sched, &f);
-    assert_int_equal(f.ended_kept, 2);
+    assert_int_equal(f.idle_sessions, 2);
     assert_true(f.states_used <= 4); /* those of sessions that went are free */
     service_close(&s);
     question_fini(&a);
@@ -252,8 +253,9 @@ static void a_pinned_one_stays(void **state)
     sched_prefix pinned, now;
     question a = question_of_words(&tiny, 14, 0, 60, 4), b = question_of_words(&tiny, 15, 0, 60, 4),
              c = question_of_words(&tiny, 16, 0, 60, 4);
-    service_open(&s, &tiny,
-                 (sched_options){.parallel = 1, .idle = 2, .context = CONTEXT, .threads = 1});
+    service_open(
+        &s, &tiny,
+        (sched_options){.parallel = 1, .idle_sessions = 2, .context = CONTEXT, .threads = 1});
     reused(&s, &a, 0, &from);
     assert_int_equal(kept(&s, 0, &pinned), 1);
     assert_int_equal(sched_prefix_pin(s.sched, pinned.id, true, NULL), MOTE_OK);
@@ -291,7 +293,7 @@ static void a_pinned_one_gives_way_to_work(void **state)
     assert_true(large.prompt.n + small.prompt.n > CONTEXT);
     service_open(
         &s, &tiny,
-        (sched_options){.parallel = 1, .context = CONTEXT, .positions = CONTEXT, .threads = 1});
+        (sched_options){.parallel = 1, .context = CONTEXT, .kv_tokens = CONTEXT, .threads = 1});
     reused(&s, &large, 0, &from);
     assert_int_equal(kept(&s, 0, &row), 1);
     assert_int_equal(sched_prefix_pin(s.sched, row.id, true, NULL), MOTE_E_FULL);

@@ -163,7 +163,7 @@ void service_open_held(service *s, const rig *r, sched_options options)
     core_lock *gate;
     must(core_lock_new(&gate, &err), &err);
     core_lock_enter(gate, NULL, NULL);
-    options.gate = gate;
+    options.core_lock = gate;
     service_open(s, r, options);
     s->held = gate;
 }
@@ -282,7 +282,8 @@ sched_phase service_step(service *s, const asked *a)
     do { /* until it has told of its step and waits for the next, if there is to be one */
         sched_yield();
         sched_job_get_status(s->sched, a->job, &where);
-    } while (core_lock_contenders(s->held) < 2 && where.phase != SCHED_OVER && os_now() < until);
+    } while (core_lock_contenders(s->held) < 2 && where.phase != SCHED_FINISHED &&
+             os_now() < until);
     sched_collect(s->sched, hear, s);
     return where.phase;
 }

@@ -135,7 +135,8 @@ static void behind_open(behind *b, size_t words)
     mote_error err;
     b->q = question_of_words(&tiny, 1, 0, words, 4);
     must(core_lock_new(&b->gate, &err), &err);
-    service_open(&b->s, &tiny, (sched_options){.context = CONTEXT, .threads = 1, .gate = b->gate});
+    service_open(&b->s, &tiny,
+                 (sched_options){.context = CONTEXT, .threads = 1, .core_lock = b->gate});
     core_lock_enter(b->gate, NULL, NULL);
     service_ask(&b->s, &b->a, &b->q);
     until_crowd(b->gate, 2);
@@ -183,7 +184,7 @@ static void prompts_are_read_in_shorter_slices(void **state)
         sched_read_stats(b.s.sched, &f);
     while (f.steps == 0 && os_now() < until);
     assert_int_equal(f.steps, 1);
-    assert_int_equal(f.prompt_rows, BUDGET_ALONE);
+    assert_int_equal(f.prefill_rows, BUDGET_ALONE);
     behind_close(&b);
 }
 
@@ -192,7 +193,7 @@ static void prompts_are_read_in_shorter_slices(void **state)
 static void write_until_late(service *s, asked *a, const question *q)
 {
     mote_error err;
-    sched_phase now = SCHED_OVER;
+    sched_phase now = SCHED_FINISHED;
     for (double seconds = 0.5; now != SCHED_DECODE; seconds *= 2) {
         assert_true(seconds < 100);
         sched_job_options o = service_job(s, a, q);
@@ -230,7 +231,7 @@ static void who_goes_does_not_wait_for_it(void **state)
         sched_read_stats(s.sched, &f);
     } while (f.canceled_decode == 0 && os_now() < until);
     assert_int_equal(f.canceled_decode, 1);
-    assert_int_equal(f.writing, 0);
+    assert_int_equal(f.decoding, 0);
     service_go_on(&s);
     service_drop(&s, &late);
     asked_fini(&gone);
@@ -255,7 +256,8 @@ static void two_at_once_say_what_they_say_alone(void **state)
         rig_solo(&tiny, &questions[i], CONTEXT, &alone[i]);
     }
     for (int k = 0; k < 2; k++)
-        service_open(&both[k], &tiny, (sched_options){.context = CONTEXT, .threads = 2, .gate = g});
+        service_open(&both[k], &tiny,
+                     (sched_options){.context = CONTEXT, .threads = 2, .core_lock = g});
     for (int i = 0; i < EACH; i++)
         for (int k = 0; k < 2; k++)
             service_ask(&both[k], &asks[k][i], &questions[i]);
@@ -285,7 +287,7 @@ static void the_least_is_enough_and_no_less(void **state)
     uint64_t least = 0;
     sched *s;
     sched_options o = {.model = tiny.model, .threads = 1, .parallel = 2};
-    must(sched_least_memory(&o, &least, &err), &err);
+    must(sched_min_memory(&o, &least, &err), &err);
     o.memory = least;
     must(sched_new(&s, &o, &err), &err);
     mote_memory memory;

@@ -341,7 +341,7 @@ static void fill(server_options *o, const serve_options *f)
     o->sched.parallel = (uint32_t)f->parallel;
     o->sched.queue = (uint32_t)f->queue;
     o->sched.memory = (uint64_t)(f->memory * 1e9);
-    o->sched.positions = f->positions;
+    o->sched.kv_tokens = f->positions;
     o->sched.context = f->load.context;
     o->sched.threads = (uint32_t)f->load.threads;
     o->sched.kv = (mote_kv)f->load.kv;

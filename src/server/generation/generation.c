@@ -311,7 +311,7 @@ void api_collected(void *with, sched_job *job, void *owner, const sched_event *e
         on_started(c);
     else if (event->kind == SCHED_EVENT_CHAT)
         on_chat(c, event->chat);
-    else if (event->kind == SCHED_EVENT_OVER)
+    else if (event->kind == SCHED_EVENT_FINISHED)
         on_over(c, event->result);
     unhold(w);
 }

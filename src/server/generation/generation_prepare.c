@@ -379,7 +379,7 @@ void generation_remember_tokens(const generation *w, const choice *c)
 {
     enum { MOST = 32 };
     const sched_result *r = &c->result;
-    if (w->request.kind != REQUEST_CHAT || w->request.request.continue_last || r->open ||
+    if (w->request.kind != REQUEST_CHAT || w->request.request.continue_last || r->open_thinking ||
         r->tokens == NULL || c->cause == STOP_TEXT || c->n_calls > MOST)
         return;
     chat_call calls[MOST] = {0};

@@ -38,7 +38,7 @@ static uint64_t cost(const choice *c)
     if (!c->submitted || c->job == NULL)
         return 0;
     sched_job_get_status(served_model_sched(c->of->request.served), c->job, &where);
-    return (where.done > where.reused ? where.done - where.reused : 0) + where.written;
+    return (where.done > where.reused ? where.done - where.reused : 0) + where.generated;
 }
 
 void generation_charge(generation *w)

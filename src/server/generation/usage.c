@@ -202,8 +202,8 @@ void generation_put_timings(const generation *w, strbuf *out)
     jw_key(out, "timings");
     jw_open(out, '{');
     jw_key_uint(out, "cache_n", u.cached);
-    put_pace(out, "prompt", u.prompt - u.cached, since(r->started, r->read));
-    put_pace(out, "predicted", u.out, since(r->read, r->ended));
+    put_pace(out, "prompt", u.prompt - u.cached, since(r->started, r->prefilled));
+    put_pace(out, "predicted", u.out, since(r->prefilled, r->ended));
     jw_close(out, '}');
 }
 
@@ -271,9 +271,9 @@ static void put_ms(const generation *w, const sched_result *r, strbuf *out)
 {
     jw_key(out, "ms");
     jw_open(out, '{');
-    jw_key_int(out, "queue", (int64_t)(1000 * since(r->load, r->started) + 0.5));
-    jw_key_int(out, "load", (int64_t)(1000 * r->load + 0.5));
-    jw_key_int(out, "prefill", (int64_t)(1000 * since(r->started, r->read) + 0.5));
+    jw_key_int(out, "queue", (int64_t)(1000 * since(r->load_wait, r->started) + 0.5));
+    jw_key_int(out, "load", (int64_t)(1000 * r->load_wait + 0.5));
+    jw_key_int(out, "prefill", (int64_t)(1000 * since(r->started, r->prefilled) + 0.5));
     jw_key_int(out, "first_token", (int64_t)(1000 * r->first_token + 0.5));
     jw_key_int(out, "total", (int64_t)(1000 * since(w->began, os_now()) + 0.5));
     jw_close(out, '}');

@@ -80,7 +80,7 @@ static vision_service_options vision_service_options_of(const served_model_optio
                                 .fork_server = given->fork_server,
                                 .threads = work->threads,
                                 .at_once = (uint32_t)at[LIMIT_IMAGES_AT_ONCE],
-                                .queue = work->queue > 0 ? work->queue : SCHED_USUAL_QUEUE,
+                                .queue = work->queue > 0 ? work->queue : SCHED_DEFAULT_QUEUE,
                                 .images = (uint32_t)at[LIMIT_IMAGES],
                                 .tokens = given->image_tokens,
                                 .most_tokens = (uint32_t)at[LIMIT_IMAGE_TOKENS],
@@ -118,7 +118,7 @@ mote_status served_model_least_memory(const served_model_options *options, uint6
     const vision_service_options seeing = vision_service_options_of(options);
     sched_options work = options->sched;
     work.model = options->model;
-    TRY(sched_least_memory(&work, out, err));
+    TRY(sched_min_memory(&work, out, err));
     *out += served_model_has_vision(options) ? vision_service_plan(&seeing) : 0;
     return MOTE_OK;
 }

@@ -174,9 +174,9 @@ static const model_row work_rows[] = {
     {"answers_total", "Answers that came to their end.", "", AT(work.finished), ROW_U64, false},
     {"prompt_tokens_total", "Tokens of prompts, reused ones included.", "", AT(work.prompt_tokens), ROW_U64, false},
     {"cached_tokens_total", "Tokens of prompts that were not read again.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
-    {NULL, NULL, "tier=\"ram\"", AT(work.reused_ended_tokens), ROW_U64, false},
-    {"read_tokens_total", "Tokens of prompts that were read.", "", AT(work.read_tokens), ROW_U64, false},
-    {"generated_tokens_total", "Tokens written, thinking included.", "", AT(work.written_tokens), ROW_U64, false},
+    {NULL, NULL, "tier=\"ram\"", AT(work.reused_idle_tokens), ROW_U64, false},
+    {"read_tokens_total", "Tokens of prompts that were read.", "", AT(work.prefill_tokens), ROW_U64, false},
+    {"generated_tokens_total", "Tokens written, thinking included.", "", AT(work.generated_tokens), ROW_U64, false},
     {"thinking_tokens_total", "Tokens written while thinking.", "", AT(work.think_tokens), ROW_U64, false},
     {"tool_calls_total", "Calls of tools that answers asked for.", "", AT(work.calls), ROW_U64, false},
     {"tool_call_malformed_total", "What looked like a call and was passed on as text.", "", AT(calls_malformed), ROW_U64, false},
@@ -185,13 +185,13 @@ static const model_row work_rows[] = {
     {"put_back_total", "Answers put back for want of room, to go on later.", "", AT(work.preempted), ROW_U64, false},
     {"steps_total", "Passes through the model.", "", AT(work.steps), ROW_U64, false},
     {"step_rows_total", "Tokens in all passes; by passes: the batch size.", "", AT(work.step_rows), ROW_U64, false},
-    {"step_prompt_rows_total", "Of these, tokens of prompts.", "", AT(work.prompt_rows), ROW_U64, false},
+    {"step_prompt_rows_total", "Of these, tokens of prompts.", "", AT(work.prefill_rows), ROW_U64, false},
     {"step_seconds_total", "Time in passes; of all time: how busy the engine is.", "", AT(work.step_seconds), ROW_REAL, false},
     {"queue_length", "Requests that wait to begin.", "", AT(work.queued), ROW_U32, true},
-    {"sequences_active", "Answers at work, by what they are doing.", "phase=\"reading\"", AT(work.reading), ROW_U32, true},
-    {NULL, NULL, "phase=\"writing\"", AT(work.writing), ROW_U32, true},
+    {"sequences_active", "Answers at work, by what they are doing.", "phase=\"reading\"", AT(work.prefilling), ROW_U32, true},
+    {NULL, NULL, "phase=\"writing\"", AT(work.decoding), ROW_U32, true},
     {"sequences_limit", "Answers that can be at work at once.", "", AT(work.parallel), ROW_U32, true},
-    {"sequences_kept", "Ended conversations kept for their beginnings.", "", AT(work.ended_kept), ROW_U32, true},
+    {"sequences_kept", "Ended conversations kept for their beginnings.", "", AT(work.idle_sessions), ROW_U32, true},
     {"positions_limit", "Tokens that all conversations can hold.", "", AT(work.positions_total), ROW_U64, true},
     {"positions_free", "How many more they can hold now.", "", AT(work.positions_free), ROW_U64, true},
     {"states_limit", "Recurrent states that can be kept.", "", AT(work.states_total), ROW_U64, true},
@@ -314,10 +314,10 @@ void metrics_print(strbuf *out, const metrics_view *v)
     }
     put_http_stats(out, v);
     histogram(out, v, "queue_seconds", AT(work.queue_seconds), "Waiting to begin.");
-    histogram(out, v, "prefill_seconds", AT(work.reading_seconds), "Reading the prompt.");
+    histogram(out, v, "prefill_seconds", AT(work.prefill_seconds), "Reading the prompt.");
     histogram(out, v, "first_token_seconds", AT(work.first_token_seconds),
               "From the request to its first token.");
-    histogram(out, v, "inter_token_seconds", AT(work.between_seconds),
+    histogram(out, v, "inter_token_seconds", AT(work.inter_token_seconds),
               "Between two tokens of one answer.");
     histogram(out, v, "request_seconds", AT(work.request_seconds), "From the request to its end.");
 }

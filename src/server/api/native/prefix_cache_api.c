@@ -30,7 +30,7 @@ typedef struct view {
 
 static bool look(view *v, served_model *model, uint64_t ns, bool admin)
 {
-    const size_t room = sched_settings(served_model_sched(model))->idle;
+    const size_t room = sched_settings(served_model_sched(model))->idle_sessions;
     *v = (view){.model = model, .rows = mem_new(room, sizeof *v->rows)};
     if (v->rows == NULL)
         return false;

@@ -150,7 +150,7 @@ static void slots_put_one(const generation *w, const choice *c, uint64_t id, str
     jw_key_uint(out, "n_ctx", w->context);
     jw_key_bool(out, "is_processing", where.phase != SCHED_QUEUED);
     jw_key_uint(out, "n_prompt_tokens", w->prompts[c->prompt].n);
-    jw_key_uint(out, "n_decoded", where.written);
+    jw_key_uint(out, "n_decoded", where.generated);
     jw_key_double(out, "age_s", (double)(int64_t)(1000 * (os_now() - w->began)) / 1000);
     jw_close(out, '}');
 }

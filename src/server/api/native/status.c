@@ -73,7 +73,7 @@ static void put_stream(const generation *w, const choice *c, strbuf *out)
     jw_key_uint(out, "prompt", w->prompts[c->prompt].n);
     jw_key_uint(out, "read", where.done);
     jw_key_uint(out, "reused", c->reused);
-    jw_key_uint(out, "written", where.written);
+    jw_key_uint(out, "written", where.generated);
     jw_close(out, '}');
 }
 
@@ -96,12 +96,12 @@ static void put_totals(const sched_stats *f, strbuf *out)
     jw_key_uint(out, "cancelled", f->canceled_queued + f->canceled_prefill + f->canceled_decode);
     jw_key_uint(out, "refused", f->refused_full);
     jw_key_uint(out, "prompt_tokens", f->prompt_tokens);
-    jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_ended_tokens);
-    jw_key_uint(out, "read_tokens", f->read_tokens);
-    jw_key_uint(out, "written_tokens", f->written_tokens);
+    jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_idle_tokens);
+    jw_key_uint(out, "read_tokens", f->prefill_tokens);
+    jw_key_uint(out, "written_tokens", f->generated_tokens);
     jw_key_uint(out, "steps", f->steps);
     jw_key_uint(out, "step_rows", f->step_rows);
-    jw_key_uint(out, "prompt_rows", f->prompt_rows);
+    jw_key_uint(out, "prompt_rows", f->prefill_rows);
     jw_key_double(out, "step_seconds", f->step_seconds);
     jw_close(out, '}');
 }
@@ -124,10 +124,10 @@ static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
 static void put_room(const sched_stats *f, strbuf *out)
 {
     jw_key_uint(out, "queued", f->queued);
-    jw_key_uint(out, "reading", f->reading);
-    jw_key_uint(out, "writing", f->writing);
+    jw_key_uint(out, "reading", f->prefilling);
+    jw_key_uint(out, "writing", f->decoding);
     jw_key_uint(out, "parallel", f->parallel);
-    jw_key_uint(out, "kept", f->ended_kept);
+    jw_key_uint(out, "kept", f->idle_sessions);
     jw_key_uint(out, "positions", f->positions_total);
     jw_key_uint(out, "positions_free", f->positions_free);
 }

@@ -140,11 +140,11 @@ static void put_stats(const generation *w, strbuf *out)
     jw_key_text(out, "done_reason", done_reason(c->cause));
     put_context(w, c, out);
     put_duration(out, "total_duration", os_now() - w->began);
-    put_duration(out, "load_duration", c->result.load);
+    put_duration(out, "load_duration", c->result.load_wait);
     jw_key_uint(out, "prompt_eval_count", u.prompt);
-    put_duration(out, "prompt_eval_duration", c->result.read - c->result.started);
+    put_duration(out, "prompt_eval_duration", c->result.prefilled - c->result.started);
     jw_key_uint(out, "eval_count", u.out);
-    put_duration(out, "eval_duration", c->result.ended - c->result.read);
+    put_duration(out, "eval_duration", c->result.ended - c->result.prefilled);
     generation_put_mote(w, out);
 }
 
