@@ -56,17 +56,17 @@ def a_second_question(server):
     file = picture("images/scene_320x240.jpg")
     for d in ALL:
         first = ask(server, d, "What is this? " * 16, [file], image_tokens=70)
-        looked = server.metric("mote_pictures_looked_total")
-        found = server.metric("mote_pictures_found_total")
+        looked = server.metric("mote_images_encoded_total")
+        found = server.metric("mote_image_cache_hits_total")
         second = ask(server, d, "How many stars are there, and what is at the bottom?", [file], image_tokens=70)
-        equal(server.metric("mote_pictures_looked_total"), looked)
-        equal(server.metric("mote_pictures_found_total"), found + 1)
+        equal(server.metric("mote_images_encoded_total"), looked)
+        equal(server.metric("mote_image_cache_hits_total"), found + 1)
         equal(second["mote"]["images"], first["mote"]["images"])
         prompt, cached = d.usage(second)
         assert cached >= first["mote"]["images"][0]["tokens"] - 28, (d.name, prompt, cached)
         read = prompt - cached
         assert read <= 32 + 28, (d.name, prompt, cached)
-    equal(looked, server.metric("mote_pictures_looked_total"))
+    equal(looked, server.metric("mote_images_encoded_total"))
 
 
 @case
@@ -215,7 +215,7 @@ def what_is_wrong_is_said(server):
     for d in ALL:
         d.error(ask(server, d, DESCRIBE, [SEE] * 17, 400))
         equal(ask(server, d, DESCRIBE, [SEE] * 2)["mote"]["images"], [SEEN] * 2)
-    assert server.metric("mote_pictures_failed_total") > 0
+    assert server.metric("mote_images_failed_total") > 0
 
 
 @case
@@ -242,9 +242,9 @@ def what_the_server_says_of_itself(server):
     assert "vision" in model["capabilities"] and "image" in model["architecture"]["input_modalities"], model
     assert "vision" in post(server, "/api/show", {"model": server.model})["capabilities"]
     status = server.get("/v1/status")
-    assert status["pictures"]["kept"] > 0 and status["pictures"]["bytes"] > 0, status["pictures"]
+    assert status["images"]["cached"] > 0 and status["images"]["bytes"] > 0, status["images"]
     memory = status["memory"]
-    equal(memory["total"], sum(memory[k] for k in ("weights", "model", "kv", "state", "scratch", "vision")))
+    equal(memory["total"], sum(memory[k] for k in ("weights", "model", "kv_cache", "recurrent_state", "scratch", "vision")))
     equal(server.metric('mote_memory_bytes{kind="vision"}'), memory["vision"])
 
 
@@ -253,17 +253,17 @@ def who_leaves_is_forgotten(server):
     o = OpenAI()
     big = [picture("images/big_2000x1500.jpg") + bytes([i]) for i in range(16)]
     data = json.dumps({**o.body(DESCRIBE, big), "image_tokens": 2048}).encode()
-    looked = server.metric("mote_pictures_looked_total")
+    looked = server.metric("mote_images_encoded_total")
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.sendall((f"POST {o.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
                    f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data)
         end = time.monotonic() + PATIENCE
-        while server.metric("mote_pictures_waiting") == 0 and time.monotonic() < end:
+        while server.metric("mote_image_requests_queued") == 0 and time.monotonic() < end:
             time.sleep(0.01)
-    while server.metric("mote_pictures_waiting") > 0 and time.monotonic() < end:
+    while server.metric("mote_image_requests_queued") > 0 and time.monotonic() < end:
         time.sleep(0.02)
-    equal(server.metric("mote_pictures_waiting"), 0)
-    assert server.metric("mote_pictures_looked_total") < looked + 16
+    equal(server.metric("mote_image_requests_queued"), 0)
+    assert server.metric("mote_images_encoded_total") < looked + 16
     equal(ask(server, o, DESCRIBE, [SEE])["mote"]["images"], [SEEN])
 
 
@@ -311,7 +311,7 @@ def little_room():
     """Too few positions for all at once: answers are put back and read again, pictures included."""
     with Server("--positions", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
         alone_and_together(server, 2)
-        print("put back", server.metric("mote_put_back_total"))
+        print("put back", server.metric("mote_preemptions_total"))
 
 
 def blind():
@@ -331,8 +331,8 @@ def forgetful():
         for i in range(24):
             reply = ask(server, o, DESCRIBE, [SEE + bytes([i])], max_tokens=2)
             equal(reply["mote"]["images"], [SEEN])
-            assert server.metric("mote_picture_bytes") <= 1048576
-        assert server.metric("mote_pictures_kept") < 24
+            assert server.metric("mote_image_cache_bytes") <= 1048576
+        assert server.metric("mote_image_cache_entries") < 24
         ask(server, o, DESCRIBE, [SEE] * 5, 400)
         equal(ask(server, o, DESCRIBE, [picture("images/scene_320x240.jpg")], 400)["error"]["code"], "image_too_large")
         equal(ask(server, o, DESCRIBE, [SEE, COUNT, picture("media/two0.png"), picture("media/two1.png")],
@@ -400,7 +400,7 @@ def orphaned():
         code, text = o.unavailable(json.loads(data))
         assert code == "vision_unavailable" and "process that decodes" in text, (code, text)
         equal(ask(server, o, DESCRIBE, [COUNT + b"0"])["mote"]["images"], [SEEN])
-        wait_for("a figure", lambda: server.metric("mote_decoders_lost_total") == lost + 1)
+        wait_for("a figure", lambda: server.metric("mote_image_decoder_exits_total") == lost + 1)
         assert "the process that decodes pictures is gone (Killed, 9)" in server.said(), server.said()
 
 

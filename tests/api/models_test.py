@@ -131,14 +131,14 @@ def each_has_its_own_eyes(both, alone):
         asked = [(m, pool.submit(said, both, question, m)) for m in (FIRST, SECOND) * 2]
     for model, answer in asked:
         equal(answer.result(), expected[model])
-    equal([both.metric("mote_pictures_looked_total", m) for m in (FIRST, SECOND)], [1, 1])
+    equal([both.metric("mote_images_encoded_total", m) for m in (FIRST, SECOND)], [1, 1])
 
 
 @case
 def figures_are_of_a_model(both, alone):
-    before = [both.metric("mote_answers_total", m) for m in (FIRST, SECOND)]
+    before = [both.metric("mote_generations_completed_total", m) for m in (FIRST, SECOND)]
     post(both, "/v1/chat/completions", chat(FACT, SECOND))
-    after = [both.metric("mote_answers_total", m) for m in (FIRST, SECOND)]
+    after = [both.metric("mote_generations_completed_total", m) for m in (FIRST, SECOND)]
     equal([b - a for a, b in zip(before, after)], [0, 1])
     equal(both.get("/v1/status")["totals"]["answers"], sum(after))
     assert f" model={SECOND} q=" in both.said(), both.said()
@@ -157,7 +157,7 @@ def memory_is_for_all_together(both, alone):
     first, second = (m["memory"]["total"] - m["memory"]["weights"] for m in status["models"])
     assert abs(first - second) < 0.1 * total, (first, second)
     for m in status["models"]:
-        equal(both.metric('mote_memory_bytes{kind="kv"}', m["name"]), m["memory"]["kv"])
+        equal(both.metric('mote_memory_bytes{kind="kv_cache"}', m["name"]), m["memory"]["kv_cache"])
 
 
 @case
@@ -214,7 +214,7 @@ def a_model_goes_and_comes_back(both, alone):
     status = both.get("/v1/status")
     equal([m["loaded"] for m in status["models"]], [True, False])
     gone = status["models"][1]["memory"]
-    equal((gone["kv"], gone["state"], gone["scratch"], gone["weights"]), (0, 0, 0, 0))
+    equal((gone["kv_cache"], gone["recurrent_state"], gone["scratch"], gone["weights"]), (0, 0, 0, 0))
     assert status["memory"]["total"] < 0.7 * memory, (status["memory"], memory)
     equal(loaded(both), [FIRST])
     equal([m["status"] for m in both.get("/v1/models")["data"]], ["loaded", "unloaded"])

@@ -306,7 +306,7 @@ def names_that_come_twice(server):
 
 @case
 def forms_are_counted(server):
-    name = "mote_schema_requests_total"
+    name = "mote_structured_output_requests_total"
     before = server.metric(name)
     post(server, CHAT, body(POINT, json_schema=POINT_SCHEMA))
     sse(server, CHAT, body(choice=["yes"], stream=True))

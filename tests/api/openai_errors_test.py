@@ -120,12 +120,12 @@ def forms_that_are_too_much(server):
 def calls_that_are_none_are_counted(server):
     """A call by a model that was given no tools: the tag is made likely, the rest it knows."""
     tag, = post(server, "/tokenize", {"content": "<tool_call>", "parse_special": True})["tokens"]
-    before = server.metric("mote_tool_call_malformed_total")
+    before = server.metric("mote_tool_calls_malformed_total")
     reply = post(server, CHAT, {"messages": [{"role": "user", "content": "What is the weather in Haldon?"}], "temperature": 0,
                                 "reasoning_effort": "none", "max_tokens": 30, "logit_bias": {str(tag): 12}})
     equal([w["code"] for w in reply["mote"]["warnings"]], ["tool_call_malformed"])
     assert reply["choices"][0]["message"]["content"].startswith("<tool_call>"), reply
-    equal(server.metric("mote_tool_call_malformed_total"), before + 1)
+    equal(server.metric("mote_tool_calls_malformed_total"), before + 1)
 
 
 @case

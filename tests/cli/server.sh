@@ -171,27 +171,27 @@ sees() {
 sees READY
 $tmux send-keys -l "$MOTE top -d 0.2" && $tmux send-keys Enter
 sees 'mote 0.1.0  mote-tiny-q4_k_m'
-sees 'answers  [█░]{24}  0 of 8: 0 writing'
-sees '^pictures 0 looked at'
+sees 'slots    [█░]{24}  0 of 8: 0 decode'
+sees '^images   0 encoded'
 curl -sN --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" \
     -H 'Content-Type: application/json' -o "$work/answer" \
     -d '{"model":"x","stream":true,"ignore_eos":true,"max_tokens":30000,"messages":[{"role":"user","content":"Tell me a story."}]}' \
     http://localhost/v1/chat/completions &
 curl=$!
-sees 'req_[0-9a-f]{10} +[a-z]+ +writing .* [0-9.]+$'
-sees '1 of 8: 1 writing'
+sees 'req_[0-9a-f]{10} +[a-z]+ +decode .* [0-9.]+$'
+sees '1 of 8: 1 decode'
 call 1 stop
 grep -q "model 'mote-tiny-q4_k_m' is answering; .* \[model_busy\]$" "$work/err" || fail "one at work: $(cat "$work/err")"
 $tmux send-keys s
-sees 'sort \(by written\)'
+sees 'sort \(by generated\)'
 $tmux send-keys p
 sees PAUSED
 $tmux send-keys p
 kill $curl
-sees '1 cancelled'
+sees '1 aborted'
 $tmux send-keys q
 sees '^READY:'
-screen | grep -q 'answers  ' && fail "the screen was not given back"
+screen | grep -q 'slots    ' && fail "the screen was not given back"
 $tmux send-keys -l "echo typed" && $tmux send-keys Enter
 sees '^typed'
 sees 'echo typed'

@@ -70,28 +70,28 @@ static top_reading reading(const char *text, double at)
 
 #define COMMON                                                                                     \
     "\"model\":\"m\\u001b[2J\",\"version\":\"0.1.0\",\"isa\":\"avx2\",\"threads\":2,\"uptime\":5," \
-    "\"queued\":1,\"reading\":1,\"writing\":1,\"parallel\":8,\"kept\":3,\"positions\":1000,"       \
+    "\"queued\":1,\"prefill\":1,\"decode\":1,\"parallel\":8,\"kept\":3,\"positions\":1000,"        \
     "\"positions_free\":250,\"connections\":4,\"loop_lag\":0.001,"                                 \
     "\"memory\":{\"total\":3000000,\"weights\":2000000},"
 
 static const char first[] =
     "{" COMMON "\"totals\":{\"steps\":10,\"step_rows\":100,\"prompt_rows\":60,\"step_seconds\":1,"
     "\"prompt_tokens\":100,\"reused_tokens\":25},"
-    "\"streams\":[{\"request_id\":\"req_aaaa\",\"dialect\":\"chat\",\"phase\":\"writing\",\"age\":"
+    "\"streams\":[{\"request_id\":\"req_aaaa\",\"dialect\":\"chat\",\"phase\":\"decode\",\"age\":"
     "1,"
-    "\"prompt\":40,\"reused\":8,\"read\":40,\"written\":5}]}";
+    "\"prompt\":40,\"reused\":8,\"prefilled\":40,\"generated\":5}]}";
 static const char second[] =
     "{" COMMON "\"totals\":{\"steps\":20,\"step_rows\":180,\"prompt_rows\":100,\"step_seconds\":2,"
     "\"prompt_tokens\":100,\"reused_tokens\":25},"
-    "\"streams\":[{\"request_id\":\"req_aaaa\",\"dialect\":\"chat\",\"phase\":\"writing\",\"age\":"
+    "\"streams\":[{\"request_id\":\"req_aaaa\",\"dialect\":\"chat\",\"phase\":\"decode\",\"age\":"
     "3,"
-    "\"prompt\":40,\"reused\":8,\"read\":40,\"written\":25},"
-    "{\"request_id\":\"req_bbbb\",\"dialect\":\"messages\",\"phase\":\"reading\",\"age\":9,"
+    "\"prompt\":40,\"reused\":8,\"prefilled\":40,\"generated\":25},"
+    "{\"request_id\":\"req_bbbb\",\"dialect\":\"messages\",\"phase\":\"prefill\",\"age\":9,"
     "\"prompt\":50,"
-    "\"reused\":0,\"read\":25,\"written\":0},"
+    "\"reused\":0,\"prefilled\":25,\"generated\":0},"
     "{\"request_id\":\"req_cccc\",\"dialect\":\"chat\",\"phase\":\"queued\",\"age\":1,\"position\":"
     "1,"
-    "\"prompt\":70,\"reused\":0,\"read\":0,\"written\":0}]}";
+    "\"prompt\":70,\"reused\":0,\"prefilled\":0,\"generated\":0}]}";
 
 static char *drawn(top_view *v)
 {
@@ -115,15 +115,15 @@ static void test_screen(void **state)
 {
     top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
     (void)state;
-    has(drawn(&v), "writing - t/s   reading - t/s");
+    has(drawn(&v), "decode - t/s   prefill - t/s");
     v.before = v.now;
     v.now = reading(second, 12);
     const char *text = drawn(&v);
     /* 80 rows in 2 s, 40 of them of prompts; 10 steps; a second of work in two. */
-    has(text, "writing 20.0 t/s   reading 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
-    has(text, "2 of 8: 1 writing, 1 reading; 1 waiting");
-    has(text, "750 of 1 000 held, 3 ended conversations kept");
-    has(text, "reading 50%");
+    has(text, "decode 20.0 t/s   prefill 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
+    has(text, "2 of 8: 1 decode, 1 prefill; 1 queued");
+    has(text, "750 of 1 000 tokens, 3 idle sequences");
+    has(text, "prefill 50%");
     has(text, "queued 1");
     assert_null(strchr(text, '\x1b'));
     const char *a = strstr(text, "req_aaaa"), *b = strstr(text, "req_bbbb");
@@ -143,15 +143,16 @@ static void test_images(void **state)
 {
     top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
     (void)state;
-    assert_null(strstr(drawn(&v), "pictures"));
+    assert_null(strstr(drawn(&v), "images"));
     assert_null(strstr(drawn(&v), "vision"));
     json_doc_free(v.now.doc);
     v.now = reading(
-        "{\"model\":\"m\",\"memory\":{\"total\":30,\"vision\":2000000},\"pictures\":{\"asked\":"
-        "9,\"found\":4,\"looked\":3,\"failed\":2,\"waiting\":1,\"kept\":5,\"bytes\":6000000}}",
+        "{\"model\":\"m\",\"memory\":{\"total\":30,\"vision\":2000000},\"images\":{\"total\":"
+        "9,\"cache_hits\":4,\"encoded\":3,\"failed\":2,\"waiting\":1,\"cached\":5,\"bytes\":"
+        "6000000}}",
         11);
     has(drawn(&v), "vision 2.0 MB");
-    has(drawn(&v), "pictures 3 looked at, 4 seen before, 2 failed; 1 waiting   kept 5, 6.0 MB\n");
+    has(drawn(&v), "images   3 encoded, 4 from cache, 2 failed; 1 queued   cached 5, 6.0 MB\n");
     json_doc_free(v.now.doc);
 }
 

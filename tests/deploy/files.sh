@@ -29,7 +29,7 @@ cd "$deploy/prometheus" && check promtool promtool test rules mote.rules.test.ym
 # A rule for a series that nobody has is found by trying it: plant one.
 mkdir "$work/planted"
 cp "$deploy"/prometheus/mote.rules*.yml "$work/planted"
-sed -i 's/mote_rejected_total{reason="queue_full"}/mote_rejected_total{reason="full"}/' \
+sed -i 's/mote_requests_rejected_total{reason="queue_full"}/mote_requests_rejected_total{reason="full"}/' \
     "$work/planted/mote.rules.yml"
 if command -v promtool >/dev/null; then
     (cd "$work/planted" && promtool test rules mote.rules.test.yml >/dev/null 2>&1) &&

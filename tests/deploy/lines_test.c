@@ -125,13 +125,13 @@ static void test_series(void **state)
     metrics_print(&out, &v);
     const str text = strbuf_view(&out);
     has(text, "mote_model_info{model=\"a\\\"b\\\\c\\nd\"} 1\n");
-    has(text, "mote_requests_total{dialect=\"openai\",route=\"chat\",status=\"200\"} 2\n");
-    has(text, "mote_requests_total{dialect=\"ollama\",route=\"chat\",status=\"200\"} 1\n");
-    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"0.001\"} 2\n");
-    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"0.008\"} 3\n");
-    has(text, "mote_first_token_seconds_bucket{model=\"m2\",le=\"+Inf\"} 7\n");
-    has(text, "mote_first_token_seconds_sum{model=\"m2\"} 2000.5\n"
-              "mote_first_token_seconds_count{model=\"m2\"} 7\n");
+    has(text, "mote_http_requests_total{dialect=\"openai\",route=\"chat\",code=\"200\"} 2\n");
+    has(text, "mote_http_requests_total{dialect=\"ollama\",route=\"chat\",code=\"200\"} 1\n");
+    has(text, "mote_time_to_first_token_seconds_bucket{model=\"m2\",le=\"0.001\"} 2\n");
+    has(text, "mote_time_to_first_token_seconds_bucket{model=\"m2\",le=\"0.008\"} 3\n");
+    has(text, "mote_time_to_first_token_seconds_bucket{model=\"m2\",le=\"+Inf\"} 7\n");
+    has(text, "mote_time_to_first_token_seconds_sum{model=\"m2\"} 2000.5\n"
+              "mote_time_to_first_token_seconds_count{model=\"m2\"} 7\n");
     strbuf_fini(&out);
 }
 
@@ -147,7 +147,7 @@ static void test_bounded(void **state)
     assert_int_equal(counts.n, METRICS_MAX_COUNTS);
     metrics_print(&out, &v);
     has(strbuf_view(&out),
-        "mote_requests_total{dialect=\"other\",route=\"other\",status=\"other\"} 512\n");
+        "mote_http_requests_total{dialect=\"other\",route=\"other\",code=\"other\"} 512\n");
     strbuf_fini(&out);
 }
 

@@ -164,14 +164,14 @@ def check_unbuffered(port, server):
 
 
 def check_cancel(port, server):
-    before = server.metric('mote_cancelled_total{phase="writing"}')
+    before = server.metric('mote_requests_aborted_total{phase="decode"}')
     s = send(port, "POST", "/v1/chat/completions", endless(20000))
     # The first event has no text yet: who leaves then leaves while his prompt is read.
     while not re.search(rb'"content":"[^"]', piece := s.recv(65536)):
         assert piece, "the stream ended before it was left"
     left = time.monotonic()
     s.close()
-    while server.metric('mote_cancelled_total{phase="writing"}') == before:
+    while server.metric('mote_requests_aborted_total{phase="decode"}') == before:
         assert time.monotonic() - left < rig.PATIENCE, "the server goes on for a client that has left"
         time.sleep(0.02)
     print(f"     the place was free {1000 * (time.monotonic() - left):.0f} ms after the client left")
@@ -214,7 +214,7 @@ def check_affinity(kind, headers_for):
     for _ in range(3):
         with rig.Server(*FLAGS) as a, rig.Server(*FLAGS) as b, Proxy(kind, [a, b]) as proxy:
             two, same = conversations(proxy.port, NAMES, 4, headers_for)
-            shares = [s.metric("mote_answers_total") for s in (a, b)]
+            shares = [s.metric("mote_generations_completed_total") for s in (a, b)]
         if min(shares) > 0:
             break
     print(f"     reused of {total} tokens: one server {one}, two behind {kind} {two}; answers {shares}")

@@ -46,15 +46,15 @@ def promtool_accepts(text_server, json_server):
         return
     code, said = lint(text)
     equal((code, said), (0, ""))
-    code, _ = lint(text.replace("mote_steps_total", "mote_steps"))
+    code, _ = lint(text.replace("mote_engine_steps_total", "mote_steps"))
     assert code != 0, "promtool accepts anything"
 
 
 @case
 def figures_move(text_server, json_server):
     server = text_server
-    names = ("mote_answers_total", "mote_prompt_tokens_total", "mote_generated_tokens_total",
-             "mote_first_token_seconds_count", 'mote_requests_total{dialect="openai",route="chat",status="200"}')
+    names = ("mote_generations_completed_total", "mote_prompt_tokens_total", "mote_generated_tokens_total",
+             "mote_time_to_first_token_seconds_count", 'mote_http_requests_total{dialect="openai",route="chat",code="200"}')
     before = [server.metric(n) or 0 for n in names]
     usage = ask(server, SECRET + " again")["usage"]
     wanted = [1, usage["prompt_tokens"], usage["completion_tokens"], 1, 1]
@@ -62,9 +62,9 @@ def figures_move(text_server, json_server):
     while (moved := [server.metric(n) - b for n, b in zip(names, before)]) != wanted:
         assert time.monotonic() < end, (moved, wanted)
         time.sleep(0.02)
-    cached = server.metric('mote_cached_tokens_total{tier="ram"}') + server.metric(
-        'mote_cached_tokens_total{tier="live"}')
-    equal(cached + server.metric("mote_read_tokens_total"), server.metric("mote_prompt_tokens_total"))
+    cached = server.metric('mote_prefix_cache_hit_tokens_total{tier="ram"}') + server.metric(
+        'mote_prefix_cache_hit_tokens_total{tier="live"}')
+    equal(cached + server.metric("mote_prefill_tokens_total"), server.metric("mote_prompt_tokens_total"))
 
 
 @case
@@ -107,13 +107,13 @@ def status_tells_of_streams(text_server, json_server):
         end = time.monotonic() + rig.PATIENCE
         status = server.get("/v1/status")
         # The counts are the scheduler's, a stream's phase its own: a step may lie between them.
-        while not (status["writing"] and status["streams"] and
-                   status["streams"][0]["phase"] == "writing"):
+        while not (status["decode"] and status["streams"] and
+                   status["streams"][0]["phase"] == "decode"):
             assert time.monotonic() < end, status
             status = server.get("/v1/status")
-    equal((status["model"], len(status["streams"]), status["writing"]), (server.model, 1, 1))
+    equal((status["model"], len(status["streams"]), status["decode"]), (server.model, 1, 1))
     assert status["streams"][0]["request_id"].startswith("req_")
-    assert status["memory"]["weights"] > 10**7 and status["memory"]["total"] > status["memory"]["kv"]
+    assert status["memory"]["weights"] > 10**7 and status["memory"]["total"] > status["memory"]["kv_cache"]
     while server.get("/v1/status")["streams"]:
         assert time.monotonic() < end
         time.sleep(0.02)

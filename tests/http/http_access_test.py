@@ -269,7 +269,7 @@ class Keys(http_rig.OneServer):
 
     def rejected(self, reason):
         text = self.server.ask(get("/metrics", b"x-api-key: only-metrics")).body.decode()
-        return int(re.search(r'mote_rejected_total{reason="%s"} (\d+)' % reason, text).group(1))
+        return int(re.search(r'mote_requests_rejected_total{reason="%s"} (\d+)' % reason, text).group(1))
 
     def test_what_is_kept_is_the_keys_own(self):
         def cache(key, path="/v1/cache", method=b"GET"):
@@ -314,7 +314,7 @@ class Keys(http_rig.OneServer):
             self.assertEqual([keys[name][of] for of in ("rpm", "requests_left", "running", "requests", "refused")],
                              [1, 0, 0, 1, 3], name)
         self.assertNotIn("tpm", keys["slow-one"])
-        self.assertEqual(self.rejected("key_requests"), 9)
+        self.assertEqual(self.rejected("key_rpm"), 9)
         self.assertIn(" key=slow-one q=", self.server.log())
         self.assertIn(" 429 ", self.server.log())
 
@@ -331,7 +331,7 @@ class Keys(http_rig.OneServer):
         key = self.status()["few"]
         self.assertEqual((key["tpm"], key["tokens"], key["requests"]), (5, cost, 1))
         self.assertLess(key["tokens_left"], 0)
-        self.assertEqual(self.rejected("key_tokens"), 1)
+        self.assertEqual(self.rejected("key_tpm"), 1)
 
     def test_requests_at_once(self):
         path, body = next(iter(self.DIALECTS.items()))

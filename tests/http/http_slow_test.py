@@ -54,8 +54,8 @@ class Slow(http_rig.unittest.TestCase):
         """Connections over the limit so far, and those there are."""
         with self.wire(server.address) as wire:
             text = wire.ask(get("/metrics")).body.decode()
-        return (sum(float(n) for n in re.findall(r'mote_rejected_total{reason="connection"} (\S+)', text)),
-                float(re.search(r"^mote_connections (\S+)$", text, re.MULTILINE).group(1)))
+        return (sum(float(n) for n in re.findall(r'mote_requests_rejected_total{reason="connection_limit"} (\S+)', text)),
+                float(re.search(r"^mote_http_connections (\S+)$", text, re.MULTILINE).group(1)))
 
     def attack(self, server, calm_server, name, flags):
         """One attempt on a quiet machine, three on a shared one, which has bad seconds of its own, and where

@@ -44,7 +44,7 @@ class Watcher:
     def phases(self):
         """Of those the scheduler has a place for; the door must know as many."""
         now = self.look()
-        places = [p for p in ("queued", "reading", "writing") for _ in range(now[p])]
+        places = [p for p in ("queued", "prefill", "decode") for _ in range(now[p])]
         return places if len(places) == len(now["streams"]) else ["unequal"]
 
     def wait_for(self, *good):
@@ -57,7 +57,7 @@ class Watcher:
 
     def catches(self, phases):
         """Whether it sees them; what is read may be read before anybody looks, and is being written then."""
-        later = [["writing"] * len(phases)] + [["reading", "writing"]] * (phases == ["reading"] * 2)
+        later = [["decode"] * len(phases)] + [["prefill", "decode"]] * (phases == ["prefill"] * 2)
         self.wait_for(phases, *later)
         return self.phases() == sorted(phases)
 
@@ -110,10 +110,10 @@ def while_it_is_written(server):
     before = steps(watcher)
     for i in range(server.rounds):
         asker = Asker(server, FACT, seed=i, stream=i % 2 == 0)
-        watcher.wait_for(["writing"])
+        watcher.wait_for(["decode"])
         asker.go()
         times.append(watcher.wait_for([]))
-    hold("writing", watcher, before, times)
+    hold("decode", watcher, before, times)
 
 
 @case
@@ -123,13 +123,13 @@ def while_it_is_read(server):
     before = steps(watcher)
     for i in rounds_of(server.rounds):
         asker = Asker(server, f"{i} {time.monotonic()} " + WORDS * 1500)
-        caught = watcher.catches(["reading"])
+        caught = watcher.catches(["prefill"])
         asker.go()
         took = watcher.wait_for([])
         times += [took] * caught
         if len(times) == server.rounds:
             break
-    hold("reading", watcher, before, times)
+    hold("prefill", watcher, before, times)
 
 
 def long_question():
@@ -144,15 +144,15 @@ def leave_company(server, kind, stays, leaves):
     n = max(4, server.rounds // 4)
     for i in rounds_of(n):
         stayer = Asker(server, stays())
-        phase = "reading" if stays is long_question else "writing"
+        phase = "prefill" if stays is long_question else "decode"
         watcher.catches([phase])
         leaver = Asker(server, leaves())
-        phases = [phase, "reading" if leaves is long_question else "writing"]
+        phases = [phase, "prefill" if leaves is long_question else "decode"]
         watcher.catches(phases)
         time.sleep(0.07 * (i % 4))
         caught = watcher.phases() == sorted(phases)
         leaver.go()
-        took = watcher.wait_for([phase], ["writing"])
+        took = watcher.wait_for([phase], ["decode"])
         times += [took] * caught
         stayer.go()
         watcher.wait_for([])
@@ -182,17 +182,17 @@ def while_it_waits(server):
     watcher, times = Watcher(server), []
     before = steps(watcher)
     workers = [Asker(server, FACT, seed=i) for i in range(2)]
-    watcher.wait_for(["writing"] * 2)
+    watcher.wait_for(["decode"] * 2)
     for i in range(server.rounds):
         waiter = Asker(server, FACT, seed=i)
-        watcher.wait_for(["queued", "writing", "writing"])
+        watcher.wait_for(["queued", "decode", "decode"])
         waiter.go()
-        times.append(watcher.wait_for(["writing"] * 2))
+        times.append(watcher.wait_for(["decode"] * 2))
     hold("queued", watcher, before, times)
     waiter = Asker(server, FACT)
-    watcher.wait_for(["queued", "writing", "writing"])
+    watcher.wait_for(["queued", "decode", "decode"])
     workers[0].go()
-    watcher.wait_for(["writing"] * 2)
+    watcher.wait_for(["decode"] * 2)
     for asker in (waiter, workers[1]):
         asker.go()
     watcher.wait_for([])
@@ -203,8 +203,8 @@ def the_next_answer_is_as_ever(server):
     body = {"model": "x", "messages": [{"role": "user", "content": FACT}], "temperature": 0}
     answer = server.get(PATH, body)
     equal(answer["choices"][0]["message"]["content"], FACT_ANSWER)
-    for phase in ("queued", "reading", "writing"):
-        counted = server.metric(f'mote_cancelled_total{{phase="{phase}"}}')
+    for phase in ("queued", "prefill", "decode"):
+        counted = server.metric(f'mote_requests_aborted_total{{phase="{phase}"}}')
         assert counted is not None and counted >= server.rounds, (phase, counted)
 
 

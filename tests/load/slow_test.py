@@ -112,12 +112,12 @@ for mode in MODES:
 def nothing_stays(server):
     """The deadlines of the limits are over by then."""
     end = time.monotonic() + PATIENCE
-    while server.metric("mote_connections") > 1 and time.monotonic() < end:
+    while server.metric("mote_http_connections") > 1 and time.monotonic() < end:
         time.sleep(0.2)
     status = json.loads(server.text("/v1/status"))
     print(f"     {own_memory(server.process.pid) / 2**20:.0f} MiB, "
           f"{descriptors(server.process.pid)} descriptors, longest turn of the loop "
-          f"{1000 * server.metric('mote_loop_lag_max_seconds'):.0f} ms")
+          f"{1000 * server.metric('mote_event_loop_lag_max_seconds'):.0f} ms")
     assert (status["streams"], status["connections"]) == ([], 1), status
 
 

@@ -16,7 +16,7 @@ from load_rig import (PATIENCE, SANITIZED, Server, case, chat, crowd, equal, is_
 
 PATH = "/v1/chat/completions"
 DISTINCT = 24
-SLOW = "mote_loop_slow_turns_total"
+SLOW = "mote_event_loop_slow_iterations_total"
 # A turn of over 20 ms that is not the loop's fault has waited so long at least for a processor: its
 # own work takes less than the rest.
 WAITED = 0.010
@@ -62,7 +62,7 @@ def the_loop_is_always_there(server):
     """Counted since it went before others: how long it took to start is another matter."""
     slow, most = server.metric(SLOW) - server.slow_before, forgiven(server)
     print(f"     {slow:.0f} turns over 20 ms, {most} forgiven, the longest of all "
-          f"{1000 * server.metric('mote_loop_lag_max_seconds'):.1f} ms"
+          f"{1000 * server.metric('mote_event_loop_lag_max_seconds'):.1f} ms"
           + ("" if server.first else ", on a machine that gives the loop no precedence"))
     if server.first and not SANITIZED:
         assert slow <= (0 if is_quiet() else most), slow
@@ -71,10 +71,10 @@ def the_loop_is_always_there(server):
 @case
 def nothing_stays(server):
     end = time.monotonic() + PATIENCE  # the server has yet to hear that the crowd is gone
-    while server.metric("mote_connections") > 1 and time.monotonic() < end:
+    while server.metric("mote_http_connections") > 1 and time.monotonic() < end:
         time.sleep(0.05)
     equal(server.get("/slots"), [])
-    equal(server.metric("mote_connections"), 1)
+    equal(server.metric("mote_http_connections"), 1)
 
 
 if __name__ == "__main__":

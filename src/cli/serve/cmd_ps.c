@@ -40,11 +40,12 @@ static void put_cell(cli_out *o, size_t width, str text)
 
 static void print_memory(cli_out *o, const json_node *memory)
 {
-    static const char *const kinds[] = {"weights", "model",  "kv",   "state",
+    static const char *const kinds[] = {"weights", "model",  "kv_cache", "recurrent_state",
                                         "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        out_printf(o, "  %-8s %10s\n", kinds[i], text_bytes(text, client_number(memory, kinds[i])));
+        out_printf(o, "  %-15s %10s\n", kinds[i],
+                   text_bytes(text, client_number(memory, kinds[i])));
 }
 
 static size_t name_width(const json_node *models)
@@ -77,12 +78,12 @@ static void print_model(cli_out *o, const json_node *m, size_t width, bool stopp
     text_bytes(size, client_number(json_node_get(m, "memory"), "total"));
     snprintf(context, sizeof context, "%llu", (unsigned long long)client_number(m, "context"));
     snprintf(busy, sizeof busy, "%llu of %llu, %llu waiting",
-             (unsigned long long)(client_number(m, "reading") + client_number(m, "writing")),
+             (unsigned long long)(client_number(m, "prefill") + client_number(m, "decode")),
              (unsigned long long)client_number(m, "parallel"),
              (unsigned long long)client_number(m, "queued"));
     put_cell(o, width, json_node_text(json_node_get(m, "name")));
     out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
-               json_node_get(m, "pictures") != NULL ? "yes" : "no", until);
+               json_node_get(m, "images") != NULL ? "yes" : "no", until);
 }
 
 static void print_table(cli_out *o, const json_node *status, bool memory)

@@ -20,7 +20,7 @@ typedef struct top_stream {
 
 const char *top_sort_name(top_sort sort)
 {
-    static const char *const names[] = {"age", "written", "prompt"};
+    static const char *const names[] = {"age", "generated", "prompt"};
     return names[sort];
 }
 
@@ -116,8 +116,7 @@ static void draw_speeds(top_page *p, const top_view *v)
         snprintf(engine, sizeof engine, "%.0f %%", 100 * (busy < 1 ? busy : 1));
     if (read > 0)
         snprintf(share, sizeof share, "%.0f %%", 100 * (double)reused / (double)read);
-    line(p,
-         "writing %s t/s   reading %s t/s   batch %s   engine %s busy   reused %s of all prompts",
+    line(p, "decode %s t/s   prefill %s t/s   batch %s   engine %s busy   reused %s of all prompts",
          rate_text(writes, rows < 0 ? rows : rows - prompt), rate_text(reads, prompt), batch,
          engine, share);
 }
@@ -125,28 +124,26 @@ static void draw_speeds(top_page *p, const top_view *v)
 static void draw_room(top_page *p, const top_view *v)
 {
     const json_node *root = json_doc_root(v->now.doc), *totals = member(&v->now, "totals");
-    const uint64_t reading = client_number(root, "reading"),
-                   writing = client_number(root, "writing");
+    const uint64_t prefill = client_number(root, "prefill"), decode = client_number(root, "decode");
     const uint64_t all = client_number(root, "positions"),
                    left = client_number(root, "positions_free");
     const uint64_t used = all > left ? all - left : 0;
     char bar[3 * BAR + 1], has[TEXT_NUMBER_BYTES], of[TEXT_NUMBER_BYTES];
-    put_bar(bar, reading + writing, client_number(root, "parallel"), v->utf8);
-    line(p, "answers  %s  %llu of %llu: %llu writing, %llu reading; %llu waiting", bar,
-         (unsigned long long)(reading + writing),
-         (unsigned long long)client_number(root, "parallel"), (unsigned long long)writing,
-         (unsigned long long)reading, (unsigned long long)client_number(root, "queued"));
+    put_bar(bar, prefill + decode, client_number(root, "parallel"), v->utf8);
+    line(p, "slots    %s  %llu of %llu: %llu decode, %llu prefill; %llu queued", bar,
+         (unsigned long long)(prefill + decode),
+         (unsigned long long)client_number(root, "parallel"), (unsigned long long)decode,
+         (unsigned long long)prefill, (unsigned long long)client_number(root, "queued"));
     put_bar(bar, used, all, v->utf8);
-    line(p, "tokens   %s  %s of %s held, %llu ended conversations kept", bar, text_count(has, used),
+    line(p, "kv cache %s  %s of %s tokens, %llu idle sequences", bar, text_count(has, used),
          text_count(of, all), (unsigned long long)client_number(root, "kept"));
-    line(
-        p,
-        "so far   %llu answers, %llu cancelled, %llu turned away   connections %llu   loop %.1f ms",
-        (unsigned long long)client_number(totals, "answers"),
-        (unsigned long long)client_number(totals, "cancelled"),
-        (unsigned long long)client_number(totals, "refused"),
-        (unsigned long long)client_number(root, "connections"),
-        1000 * json_node_double(json_node_get(root, "loop_lag")));
+    line(p,
+         "total    %llu completed, %llu aborted, %llu rejected   connections %llu   loop %.1f ms",
+         (unsigned long long)client_number(totals, "answers"),
+         (unsigned long long)client_number(totals, "cancelled"),
+         (unsigned long long)client_number(totals, "refused"),
+         (unsigned long long)client_number(root, "connections"),
+         1000 * json_node_double(json_node_get(root, "loop_lag")));
 }
 
 static void draw_memory(top_page *p, const top_view *v)
@@ -175,11 +172,11 @@ static void draw_models(top_page *p, const top_view *v)
     for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m)) {
         const str name = json_node_text(json_node_get(m, "name"));
         char size[TEXT_NUMBER_BYTES];
-        line(p, "model    %.*s: %llu writing, %llu reading, %llu waiting; %llu tokens written   %s",
-             STR_ARG(name), (unsigned long long)client_number(m, "writing"),
-             (unsigned long long)client_number(m, "reading"),
+        line(p, "model    %.*s: %llu decode, %llu prefill, %llu queued; %llu tokens generated   %s",
+             STR_ARG(name), (unsigned long long)client_number(m, "decode"),
+             (unsigned long long)client_number(m, "prefill"),
              (unsigned long long)client_number(m, "queued"),
-             (unsigned long long)client_number(json_node_get(m, "totals"), "written_tokens"),
+             (unsigned long long)client_number(json_node_get(m, "totals"), "generated_tokens"),
              text_bytes(size, client_number(json_node_get(m, "memory"), "total")));
     }
 }
@@ -187,16 +184,17 @@ static void draw_models(top_page *p, const top_view *v)
 /* Of models that see. */
 static void draw_images(top_page *p, const top_view *v)
 {
-    const json_node *f = member(&v->now, "pictures");
+    const json_node *f = member(&v->now, "images");
     char size[TEXT_NUMBER_BYTES];
     if (f == NULL)
         return;
-    line(p, "pictures %llu looked at, %llu seen before, %llu failed; %llu waiting   kept %llu, %s",
-         (unsigned long long)client_number(f, "looked"),
-         (unsigned long long)client_number(f, "found"),
+    line(p, "images   %llu encoded, %llu from cache, %llu failed; %llu queued   cached %llu, %s",
+         (unsigned long long)client_number(f, "encoded"),
+         (unsigned long long)client_number(f, "cache_hits"),
          (unsigned long long)client_number(f, "failed"),
          (unsigned long long)client_number(f, "waiting"),
-         (unsigned long long)client_number(f, "kept"), text_bytes(size, client_number(f, "bytes")));
+         (unsigned long long)client_number(f, "cached"),
+         text_bytes(size, client_number(f, "bytes")));
 }
 
 /* ---- streams ---- */
@@ -215,7 +213,7 @@ static double stream_rate(const top_view *v, const top_stream *s, size_t k)
 {
     const json_node *then = same_stream(&v->before, s->id, k);
     const double seconds = v->now.at - v->before.at;
-    const uint64_t written = then != NULL ? client_number(then, "written") : 0;
+    const uint64_t written = then != NULL ? client_number(then, "generated") : 0;
     if (then == NULL || seconds <= 0 || s->written < written)
         return -1;
     return (double)(s->written - written) / seconds;
@@ -233,8 +231,8 @@ static size_t read_streams(const top_view *v, top_stream all[MOST_STREAMS])
                           .age = json_node_double(json_node_get(s, "age")),
                           .prompt = client_number(s, "prompt"),
                           .reused = client_number(s, "reused"),
-                          .read = client_number(s, "read"),
-                          .written = client_number(s, "written"),
+                          .read = client_number(s, "prefilled"),
+                          .written = client_number(s, "generated"),
                           .position = client_number(s, "position")};
         size_t k = 0;
         for (size_t i = 0; i < n; i++)
@@ -270,8 +268,8 @@ static void draw_stream(top_page *p, const top_stream *s)
     snprintf(phase, sizeof phase, "%.*s", (int)(s->phase.n < 20 ? s->phase.n : 20), s->phase.p);
     if (s->position > 0)
         snprintf(phase, sizeof phase, "queued %llu", (unsigned long long)s->position);
-    else if (str_is(s->phase, "reading") && s->prompt > 0)
-        snprintf(phase, sizeof phase, "reading %.0f%%", 100 * (double)s->read / (double)s->prompt);
+    else if (str_is(s->phase, "prefill") && s->prompt > 0)
+        snprintf(phase, sizeof phase, "prefill %.0f%%", 100 * (double)s->read / (double)s->prompt);
     line(p, "%-14.*s %-10.*s %-12s %8s %8llu %8llu %8llu %8s", (int)(s->id.n < 14 ? s->id.n : 14),
          s->id.p, (int)(s->dialect.n < 10 ? s->dialect.n : 10), s->dialect.p, phase,
          text_seconds(age, s->age), (unsigned long long)s->prompt, (unsigned long long)s->reused,

@@ -61,7 +61,7 @@ void generation_put_where(generation *w, const sched_job_status *where)
     else
         snprintf(line, sizeof line, ": prefill %llu/%llu %.1f\n\n", (unsigned long long)where->done,
                  (unsigned long long)where->total, where->eta);
-    strbuf_text(&w->out, where->phase == SCHED_DECODE ? ": writing\n\n" : line);
+    strbuf_text(&w->out, where->phase == SCHED_DECODE ? ": decode\n\n" : line);
     generation_comment(w);
 }
 

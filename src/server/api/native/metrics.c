@@ -168,54 +168,54 @@ static void histogram(strbuf *out, const metrics_view *v, const char *name, size
 #define AT(member) offsetof(metrics_model, member)
 /* clang-format off */
 static const model_row work_rows[] = {
-    {"cancelled_total", "Answers whose client left, by what they were doing.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
-    {NULL, NULL, "phase=\"reading\"", AT(work.canceled_prefill), ROW_U64, false},
-    {NULL, NULL, "phase=\"writing\"", AT(work.canceled_decode), ROW_U64, false},
-    {"answers_total", "Answers that came to their end.", "", AT(work.finished), ROW_U64, false},
-    {"prompt_tokens_total", "Tokens of prompts, reused ones included.", "", AT(work.prompt_tokens), ROW_U64, false},
-    {"cached_tokens_total", "Tokens of prompts that were not read again.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
+    {"requests_aborted_total", "Requests whose client disconnected, by phase.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
+    {NULL, NULL, "phase=\"prefill\"", AT(work.canceled_prefill), ROW_U64, false},
+    {NULL, NULL, "phase=\"decode\"", AT(work.canceled_decode), ROW_U64, false},
+    {"generations_completed_total", "Generations that ended by themselves or by a limit.", "", AT(work.finished), ROW_U64, false},
+    {"prompt_tokens_total", "Prompt tokens, including those found in the prefix cache.", "", AT(work.prompt_tokens), ROW_U64, false},
+    {"prefix_cache_hit_tokens_total", "Prompt tokens found in the prefix cache.", "tier=\"live\"", AT(work.reused_live_tokens), ROW_U64, false},
     {NULL, NULL, "tier=\"ram\"", AT(work.reused_idle_tokens), ROW_U64, false},
-    {"read_tokens_total", "Tokens of prompts that were read.", "", AT(work.prefill_tokens), ROW_U64, false},
-    {"generated_tokens_total", "Tokens written, thinking included.", "", AT(work.generated_tokens), ROW_U64, false},
-    {"thinking_tokens_total", "Tokens written while thinking.", "", AT(work.think_tokens), ROW_U64, false},
-    {"tool_calls_total", "Calls of tools that answers asked for.", "", AT(work.calls), ROW_U64, false},
-    {"tool_call_malformed_total", "What looked like a call and was passed on as text.", "", AT(calls_malformed), ROW_U64, false},
-    {"loops_detected_total", "Answers found to repeat themselves.", "", AT(work.loops_found), ROW_U64, false},
-    {"loops_recovered_total", "Of these, how many got out of it.", "", AT(work.loops_left), ROW_U64, false},
-    {"put_back_total", "Answers put back for want of room, to go on later.", "", AT(work.preempted), ROW_U64, false},
-    {"steps_total", "Passes through the model.", "", AT(work.steps), ROW_U64, false},
-    {"step_rows_total", "Tokens in all passes; by passes: the batch size.", "", AT(work.step_rows), ROW_U64, false},
-    {"step_prompt_rows_total", "Of these, tokens of prompts.", "", AT(work.prefill_rows), ROW_U64, false},
-    {"step_seconds_total", "Time in passes; of all time: how busy the engine is.", "", AT(work.step_seconds), ROW_REAL, false},
-    {"queue_length", "Requests that wait to begin.", "", AT(work.queued), ROW_U32, true},
-    {"sequences_active", "Answers at work, by what they are doing.", "phase=\"reading\"", AT(work.prefilling), ROW_U32, true},
-    {NULL, NULL, "phase=\"writing\"", AT(work.decoding), ROW_U32, true},
-    {"sequences_limit", "Answers that can be at work at once.", "", AT(work.parallel), ROW_U32, true},
-    {"sequences_kept", "Ended conversations kept for their beginnings.", "", AT(work.idle_sessions), ROW_U32, true},
-    {"positions_limit", "Tokens that all conversations can hold.", "", AT(work.positions_total), ROW_U64, true},
-    {"positions_free", "How many more they can hold now.", "", AT(work.positions_free), ROW_U64, true},
-    {"states_limit", "Recurrent states that can be kept.", "", AT(work.states_total), ROW_U64, true},
-    {"states_used", "Recurrent states that are kept.", "", AT(work.states_used), ROW_U64, true},
+    {"prefill_tokens_total", "Prompt tokens computed by prefill.", "", AT(work.prefill_tokens), ROW_U64, false},
+    {"generated_tokens_total", "Tokens generated, including reasoning.", "", AT(work.generated_tokens), ROW_U64, false},
+    {"reasoning_tokens_total", "Reasoning tokens generated.", "", AT(work.think_tokens), ROW_U64, false},
+    {"tool_calls_total", "Tool calls generated.", "", AT(work.calls), ROW_U64, false},
+    {"tool_calls_malformed_total", "Malformed tool calls that were passed on as text.", "", AT(calls_malformed), ROW_U64, false},
+    {"repetition_loops_detected_total", "Repetition loops detected.", "", AT(work.loops_found), ROW_U64, false},
+    {"repetition_loops_recovered_total", "Repetition loops that generation left again.", "", AT(work.loops_left), ROW_U64, false},
+    {"preemptions_total", "Generations preempted because the KV cache was full.", "", AT(work.preempted), ROW_U64, false},
+    {"engine_steps_total", "Engine steps (forward passes of a batch).", "", AT(work.steps), ROW_U64, false},
+    {"engine_step_tokens_total", "Tokens in all steps; divided by steps: the mean batch size.", "", AT(work.step_rows), ROW_U64, false},
+    {"engine_step_prefill_tokens_total", "Prefill tokens in all steps.", "", AT(work.prefill_rows), ROW_U64, false},
+    {"engine_step_seconds_total", "Time spent in steps; its rate is the utilisation of the engine.", "", AT(work.step_seconds), ROW_REAL, false},
+    {"requests_queued", "Requests waiting in the queue.", "", AT(work.queued), ROW_U32, true},
+    {"sequences_running", "Sequences in a slot, by phase.", "phase=\"prefill\"", AT(work.prefilling), ROW_U32, true},
+    {NULL, NULL, "phase=\"decode\"", AT(work.decoding), ROW_U32, true},
+    {"sequences_limit", "Slots (--parallel).", "", AT(work.parallel), ROW_U32, true},
+    {"prefix_cache_sequences", "Idle sequences held in the prefix cache.", "", AT(work.idle_sessions), ROW_U32, true},
+    {"kv_cache_capacity_tokens", "Capacity of the KV cache.", "", AT(work.positions_total), ROW_U64, true},
+    {"kv_cache_free_tokens", "Free capacity of the KV cache.", "", AT(work.positions_free), ROW_U64, true},
+    {"recurrent_states_capacity", "Recurrent-state checkpoints that can be held.", "", AT(work.states_total), ROW_U64, true},
+    {"recurrent_states_used", "Recurrent-state checkpoints in use.", "", AT(work.states_used), ROW_U64, true},
 };
 
 static const model_row memory_rows[] = {
-    {"memory_bytes", "Memory by what it holds, as planned at the start; of models that are loaded.", "kind=\"weights\"", AT(memory.weights), ROW_U64, true},
+    {"memory_bytes", "Planned memory of the loaded models, by kind.", "kind=\"weights\"", AT(memory.weights), ROW_U64, true},
     {NULL, NULL, "kind=\"model\"", AT(memory.model), ROW_U64, true},
-    {NULL, NULL, "kind=\"kv\"", AT(memory.kv_cache), ROW_U64, true},
-    {NULL, NULL, "kind=\"state\"", AT(memory.recurrent_state), ROW_U64, true},
+    {NULL, NULL, "kind=\"kv_cache\"", AT(memory.kv_cache), ROW_U64, true},
+    {NULL, NULL, "kind=\"recurrent_state\"", AT(memory.recurrent_state), ROW_U64, true},
     {NULL, NULL, "kind=\"scratch\"", AT(memory.scratch), ROW_U64, true},
 };
 
 /* Of those that see. */
 static const model_row image_rows[] = {
-    {"pictures_total", "Pictures and films of requests that had their turn.", "", AT(vision.asked), ROW_U64, false},
-    {"pictures_found_total", "Of these, how many had been seen before.", "", AT(vision.found), ROW_U64, false},
-    {"pictures_looked_total", "How many the tower looked at.", "", AT(vision.looked), ROW_U64, false},
-    {"pictures_failed_total", "How many could not be read, or had no room.", "", AT(vision.failed), ROW_U64, false},
-    {"picture_seconds_total", "Time spent on pictures, by all threads.", "", AT(vision.seconds), ROW_REAL, false},
-    {"pictures_waiting", "Requests that wait to have theirs looked at.", "", AT(vision.waiting), ROW_U32, true},
-    {"pictures_kept", "Pictures and films that are held.", "", AT(vision.kept), ROW_U32, true},
-    {"picture_bytes", "Memory that they take.", "", AT(vision.bytes), ROW_U64, true},
+    {"images_total", "Images and videos processed.", "", AT(vision.asked), ROW_U64, false},
+    {"image_cache_hits_total", "Images and videos found in the image cache.", "", AT(vision.found), ROW_U64, false},
+    {"images_encoded_total", "Images and videos run through the vision encoder.", "", AT(vision.looked), ROW_U64, false},
+    {"images_failed_total", "Images and videos that failed to decode or did not fit in memory.", "", AT(vision.failed), ROW_U64, false},
+    {"image_processing_seconds_total", "Time spent decoding and encoding images, all threads.", "", AT(vision.seconds), ROW_REAL, false},
+    {"image_requests_queued", "Requests waiting for the vision encoder.", "", AT(vision.waiting), ROW_U32, true},
+    {"image_cache_entries", "Images and videos in the image cache.", "", AT(vision.kept), ROW_U32, true},
+    {"image_cache_bytes", "Size of the image cache.", "", AT(vision.bytes), ROW_U64, true},
 };
 /* clang-format on */
 
@@ -230,27 +230,31 @@ static const char *dialect_name(api_dialect dialect)
 static void put_requests(strbuf *out, const metrics_view *v)
 {
     const request_counts *c = v->counts;
-    family(out, "requests_total", "counter", "Requests that are over; 499: the client left first.");
+    family(out, "http_requests_total", "counter",
+           "Finished HTTP requests; code 499: the client disconnected first.");
     for (size_t i = 0; i < c->n; i++)
-        put(out, "mote_requests_total{dialect=\"%s\",route=\"%s\",status=\"%d\"} %llu\n",
+        put(out, "mote_http_requests_total{dialect=\"%s\",route=\"%s\",code=\"%d\"} %llu\n",
             dialect_name(c->rows[i].dialect), c->rows[i].label, c->rows[i].status,
             (unsigned long long)c->rows[i].n);
     if (c->beyond > 0)
-        put(out, "mote_requests_total{dialect=\"other\",route=\"other\",status=\"other\"} %llu\n",
+        put(out,
+            "mote_http_requests_total{dialect=\"other\",route=\"other\",code=\"other\"} %llu\n",
             (unsigned long long)c->beyond);
-    counter(out, "schema_requests_total", v->http.forms,
-            "Requests answered in a form they had asked for.");
-    family(out, "rejected_total", "counter",
-           "What was turned away before any work was done for it.");
+    counter(out, "structured_output_requests_total", v->http.forms,
+            "Requests with a JSON schema, grammar, regex or choice.");
+    family(out, "requests_rejected_total", "counter",
+           "Connections and requests rejected before any work was done.");
     for (size_t i = 0; i < v->n_models; i++) {
-        put_of_model(out, "rejected_total", &v->models[i], "reason=\"queue_full\"");
+        put_of_model(out, "requests_rejected_total", &v->models[i], "reason=\"queue_full\"");
         put(out, "%llu\n", (unsigned long long)v->models[i].work.refused_full);
     }
-    labelled(out, "rejected_total", "reason", "connection", v->http.refused_connections);
-    labelled(out, "rejected_total", "reason", "door", v->http.refused_requests);
-    labelled(out, "rejected_total", "reason", "key_requests", v->over_quota[QUOTA_REQUESTS]);
-    labelled(out, "rejected_total", "reason", "key_tokens", v->over_quota[QUOTA_TOKENS]);
-    labelled(out, "rejected_total", "reason", "key_parallel", v->over_quota[QUOTA_PARALLEL]);
+    labelled(out, "requests_rejected_total", "reason", "connection_limit",
+             v->http.refused_connections);
+    labelled(out, "requests_rejected_total", "reason", "http", v->http.refused_requests);
+    labelled(out, "requests_rejected_total", "reason", "key_rpm", v->over_quota[QUOTA_REQUESTS]);
+    labelled(out, "requests_rejected_total", "reason", "key_tpm", v->over_quota[QUOTA_TOKENS]);
+    labelled(out, "requests_rejected_total", "reason", "key_concurrency",
+             v->over_quota[QUOTA_PARALLEL]);
 }
 
 static void put_memory(strbuf *out, const metrics_view *v)
@@ -261,9 +265,9 @@ static void put_memory(strbuf *out, const metrics_view *v)
             put_of_model(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
             put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
         }
-    labelled(out, "memory_bytes", "kind", "requests", v->http.body_bytes);
+    labelled(out, "memory_bytes", "kind", "request_bodies", v->http.body_bytes);
     if (v->memory_limit > 0)
-        gauge(out, "memory_limit_bytes", (double)v->memory_limit, "What --memory allows.");
+        gauge(out, "memory_limit_bytes", (double)v->memory_limit, "The limit set by --memory.");
 }
 
 static bool any_sees(const metrics_view *v)
@@ -276,25 +280,27 @@ static bool any_sees(const metrics_view *v)
 
 static void put_http_stats(strbuf *out, const metrics_view *v)
 {
-    gauge(out, "connections", v->http.connections, "Open connections.");
-    gauge(out, "loop_lag_seconds", v->http.loop_longest_lately,
-          "Longest turn of the network thread within the last two seconds.");
-    gauge(out, "loop_lag_max_seconds", v->http.loop_longest, "Longest turn since the start.");
-    counter(out, "loop_slow_turns_total", v->http.loop_over_20_ms, "Turns that took over 20 ms.");
-    gauge(out, "draining", v->draining, "1 while the server finishes its work before it stops.");
-    gauge(out, "uptime_seconds", v->uptime, "Since the server was started.");
+    gauge(out, "http_connections", v->http.connections, "Open connections.");
+    gauge(out, "event_loop_lag_seconds", v->http.loop_longest_lately,
+          "Longest event-loop iteration of the last two seconds.");
+    gauge(out, "event_loop_lag_max_seconds", v->http.loop_longest,
+          "Longest event-loop iteration since the start.");
+    counter(out, "event_loop_slow_iterations_total", v->http.loop_over_20_ms,
+            "Event-loop iterations over 20 ms.");
+    gauge(out, "server_draining", v->draining, "1 while the server drains before it stops.");
+    gauge(out, "uptime_seconds", v->uptime, "Time since the server started.");
 }
 
 static void put_info(strbuf *out, const metrics_view *v)
 {
-    family(out, "build_info", "gauge", "What runs here.");
+    family(out, "build_info", "gauge", "Version and instruction set.");
     put(out, "mote_build_info{version=\"%s\",isa=\"%s\"} 1\n", v->version, v->isa);
-    family(out, "model_info", "gauge", "The models that answer.");
+    family(out, "model_info", "gauge", "The served models.");
     for (size_t i = 0; i < v->n_models; i++) {
         put_of_model(out, "model_info", &v->models[i], "");
         strbuf_text(out, "1\n");
     }
-    family(out, "model_loaded", "gauge", "1 if the model is ready to answer.");
+    family(out, "model_loaded", "gauge", "1 if the model is loaded.");
     for (size_t i = 0; i < v->n_models; i++) {
         put_of_model(out, "model_loaded", &v->models[i], "");
         strbuf_text(out, v->models[i].loaded ? "1\n" : "0\n");
@@ -309,17 +315,19 @@ void metrics_print(strbuf *out, const metrics_view *v)
     put_memory(out, v);
     if (any_sees(v)) {
         put_rows(out, v, image_rows, COUNT(image_rows), true);
-        counter(out, "decoders_lost_total", v->http.decoders_lost,
-                "Times the process was gone that decodes pictures.");
+        counter(out, "image_decoder_exits_total", v->http.decoders_lost,
+                "Times the image decoder process exited unexpectedly.");
     }
     put_http_stats(out, v);
-    histogram(out, v, "queue_seconds", AT(work.queue_seconds), "Waiting to begin.");
-    histogram(out, v, "prefill_seconds", AT(work.prefill_seconds), "Reading the prompt.");
-    histogram(out, v, "first_token_seconds", AT(work.first_token_seconds),
-              "From the request to its first token.");
-    histogram(out, v, "inter_token_seconds", AT(work.inter_token_seconds),
-              "Between two tokens of one answer.");
-    histogram(out, v, "request_seconds", AT(work.request_seconds), "From the request to its end.");
+    histogram(out, v, "request_queue_seconds", AT(work.queue_seconds), "Time in the queue.");
+    histogram(out, v, "request_prefill_seconds", AT(work.prefill_seconds),
+              "Time from the first step to the end of prefill.");
+    histogram(out, v, "time_to_first_token_seconds", AT(work.first_token_seconds),
+              "Time from the request to its first token.");
+    histogram(out, v, "inter_token_latency_seconds", AT(work.inter_token_seconds),
+              "Time between two tokens of one generation.");
+    histogram(out, v, "request_duration_seconds", AT(work.request_seconds),
+              "Time from the request to its end.");
 }
 
 /* ---- all models together ---- */

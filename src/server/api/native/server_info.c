@@ -192,7 +192,7 @@ void handle_request_stats(exchange *x)
     const http_request *http = exchange_request(x);
     strbuf json = {0};
     if (!report_store_get(server_api(exchange_server(x)), http->tail, http->ns, &json))
-        info_fail(x, API_E_NOT_FOUND, "not_found", "no http with this id is remembered");
+        info_fail(x, API_E_NOT_FOUND, "not_found", "no request with this id is remembered");
     else
         exchange_reply_built(x, EXCHANGE_JSON, &json);
     strbuf_fini(&json);

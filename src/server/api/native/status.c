@@ -59,7 +59,7 @@ void handle_metrics(exchange *x)
 
 static void put_stream(const generation *w, const choice *c, strbuf *out)
 {
-    static const char *const phases[] = {"queued", "reading", "writing", "over"};
+    static const char *const phases[] = {"queued", "prefill", "decode", "finished"};
     sched_job_status where;
     sched_job_get_status(served_model_sched(w->request.served), c->job, &where);
     jw_open(out, '{');
@@ -71,9 +71,9 @@ static void put_stream(const generation *w, const choice *c, strbuf *out)
     if (where.phase == SCHED_QUEUED)
         jw_key_uint(out, "position", where.position);
     jw_key_uint(out, "prompt", w->prompts[c->prompt].n);
-    jw_key_uint(out, "read", where.done);
+    jw_key_uint(out, "prefilled", where.done);
     jw_key_uint(out, "reused", c->reused);
-    jw_key_uint(out, "written", where.generated);
+    jw_key_uint(out, "generated", where.generated);
     jw_close(out, '}');
 }
 
@@ -97,8 +97,8 @@ static void put_totals(const sched_stats *f, strbuf *out)
     jw_key_uint(out, "refused", f->refused_full);
     jw_key_uint(out, "prompt_tokens", f->prompt_tokens);
     jw_key_uint(out, "reused_tokens", f->reused_live_tokens + f->reused_idle_tokens);
-    jw_key_uint(out, "read_tokens", f->prefill_tokens);
-    jw_key_uint(out, "written_tokens", f->generated_tokens);
+    jw_key_uint(out, "prefill_tokens", f->prefill_tokens);
+    jw_key_uint(out, "generated_tokens", f->generated_tokens);
     jw_key_uint(out, "steps", f->steps);
     jw_key_uint(out, "step_rows", f->step_rows);
     jw_key_uint(out, "prompt_rows", f->prefill_rows);
@@ -113,8 +113,8 @@ static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
     jw_key_uint(out, "total", m->memory.total);
     jw_key_uint(out, "weights", m->memory.weights);
     jw_key_uint(out, "model", m->memory.model);
-    jw_key_uint(out, "kv", m->memory.kv_cache);
-    jw_key_uint(out, "state", m->memory.recurrent_state);
+    jw_key_uint(out, "kv_cache", m->memory.kv_cache);
+    jw_key_uint(out, "recurrent_state", m->memory.recurrent_state);
     jw_key_uint(out, "scratch", m->memory.scratch);
     jw_key_uint(out, "vision", m->memory_vision);
     jw_key_uint(out, "limit", limit);
@@ -124,8 +124,8 @@ static void put_memory(const metrics_model *m, uint64_t limit, strbuf *out)
 static void put_room(const sched_stats *f, strbuf *out)
 {
     jw_key_uint(out, "queued", f->queued);
-    jw_key_uint(out, "reading", f->prefilling);
-    jw_key_uint(out, "writing", f->decoding);
+    jw_key_uint(out, "prefill", f->prefilling);
+    jw_key_uint(out, "decode", f->decoding);
     jw_key_uint(out, "parallel", f->parallel);
     jw_key_uint(out, "kept", f->idle_sessions);
     jw_key_uint(out, "positions", f->positions_total);
@@ -134,14 +134,14 @@ static void put_room(const sched_stats *f, strbuf *out)
 
 static void put_images(const vision_stats *f, strbuf *out)
 {
-    jw_key(out, "pictures");
+    jw_key(out, "images");
     jw_open(out, '{');
-    jw_key_uint(out, "asked", f->asked);
-    jw_key_uint(out, "found", f->found);
-    jw_key_uint(out, "looked", f->looked);
+    jw_key_uint(out, "total", f->asked);
+    jw_key_uint(out, "cache_hits", f->found);
+    jw_key_uint(out, "encoded", f->looked);
     jw_key_uint(out, "failed", f->failed);
     jw_key_uint(out, "waiting", f->waiting);
-    jw_key_uint(out, "kept", f->kept);
+    jw_key_uint(out, "cached", f->kept);
     jw_key_uint(out, "bytes", f->bytes);
     jw_close(out, '}');
 }
