@@ -23,6 +23,25 @@ void *mem_new(size_t n, size_t each);
  * returns NULL and the old block stays. */
 void *mem_resize(void *block, size_t old_n, size_t new_n, size_t each);
 
+/* Makes space for item number n of the array at *items, which has space for *room items: doubles
+ * the array if needed. False: out of memory, and the array is unchanged. */
+static inline bool mem_grow(void *items, uint32_t n, uint32_t *room, size_t each)
+{
+    if (n < *room)
+        return true;
+    uint32_t more = *room < 16 ? 32 : *room * 2;
+    if (more <= n)
+        more = n + 1;
+    void *old;
+    __builtin_memcpy(&old, items, sizeof old);
+    void *moved = mem_resize(old, *room, more, each);
+    if (moved == NULL)
+        return false;
+    __builtin_memcpy(items, &moved, sizeof moved);
+    *room = more;
+    return true;
+}
+
 void mem_free(void *block);
 
 /* Zeroed address space straight from the system, for pools that are reserved
