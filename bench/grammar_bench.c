@@ -19,7 +19,7 @@
  */
 #include "base/os.h"
 #include "gguf/gguf.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "tok/tok.h"
 
 #include <inttypes.h>

@@ -8,9 +8,9 @@
  * and a bound, so neither the depth of a text nor the ambiguity of a grammar can
  * do more than fail.
  */
-#include "grammar/configs.h"
+#include "grammar/grammar_int.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static uint32_t intern_frame(configs *c, uint32_t state, uint32_t count, uint32_
         c->free_frames = c->frames[f].next;
     } else {
         if (c->n_frames >= CONFIGS_FRAMES ||
-            !grow_for(&c->frames, c->n_frames, &c->frames_room, sizeof *c->frames))
+            !mem_grow(&c->frames, c->n_frames, &c->frames_room, sizeof *c->frames))
             return no_memory(c);
         f = c->n_frames++;
     }
@@ -171,7 +171,7 @@ static bool visit(configs *c, uint32_t state, uint32_t frame)
         fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
         return false;
     }
-    if (!grow_for(&c->stack, c->n_stack, &c->stack_room, sizeof *c->stack)) {
+    if (!mem_grow(&c->stack, c->n_stack, &c->stack_room, sizeof *c->stack)) {
         no_memory(c);
         return false;
     }
@@ -255,7 +255,7 @@ static bool add_item(configs *c, config_item item)
         fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
         return false;
     }
-    if (!grow_for(&c->found, c->n_found, &c->found_room, sizeof *c->found)) {
+    if (!mem_grow(&c->found, c->n_found, &c->found_room, sizeof *c->found)) {
         no_memory(c);
         return false;
     }
@@ -337,14 +337,14 @@ static void note_bytes(const configs *c, config *x)
 static uint32_t new_config(configs *c)
 {
     uint32_t id = c->free_configs;
-    if (!grow_for(&c->items, c->n_items + c->n_found, &c->items_room, sizeof *c->items))
+    if (!mem_grow(&c->items, c->n_items + c->n_found, &c->items_room, sizeof *c->items))
         return no_memory(c);
     if (id != 0) {
         c->free_configs = c->all[id].next;
     } else {
         if (c->n_all >= CONFIGS_HARD)
             return fail(c, MOTE_E_FULL, "the grammar needs too many configurations for this text");
-        if (!grow_for(&c->all, c->n_all, &c->all_room, sizeof *c->all))
+        if (!mem_grow(&c->all, c->n_all, &c->all_room, sizeof *c->all))
             return no_memory(c);
         id = c->n_all++;
     }
@@ -460,8 +460,8 @@ uint32_t configs_plain(configs *c, uint32_t from)
 static uint32_t start(configs *c)
 {
     /* Frame 0 and configuration 0 are the bottom and the dead end; neither is ever looked up. */
-    if (!grow_for(&c->frames, 0, &c->frames_room, sizeof *c->frames) ||
-        !grow_for(&c->all, 0, &c->all_room, sizeof *c->all))
+    if (!mem_grow(&c->frames, 0, &c->frames_room, sizeof *c->frames) ||
+        !mem_grow(&c->all, 0, &c->all_room, sizeof *c->all))
         return no_memory(c);
     c->frames[0] = (config_frame){.state = RULES_NONE};
     c->all[CONFIG_DEAD] = (config){0};
@@ -498,4 +498,100 @@ void configs_fini(configs *c)
     mem_free(c->seen);
     mem_free(c->seen_in);
     *c = (configs){0};
+}
+
+static void keep_frame(configs *c, uint32_t f)
+{
+    while (f != 0 && !c->frames[f].marked) {
+        c->frames[f].marked = true;
+        /* Both lead to frames that were made before this one, so neither chain is long twice. */
+        const uint32_t plain = c->frames[f].plain;
+        for (uint32_t p = plain; p != RULES_NONE && p != 0 && !c->frames[p].marked;
+             p = c->frames[p].parent)
+            c->frames[p].marked = true;
+        f = c->frames[f].parent;
+    }
+}
+
+void configs_keep(configs *c, uint32_t id)
+{
+    config *x = &c->all[id];
+    if (id == CONFIG_DEAD || x->marked)
+        return;
+    x->marked = true;
+    for (uint32_t i = 0; i < x->n; i++)
+        keep_frame(c, c->items[x->first + i].frame);
+    if (x->plain != CONFIG_FAILED && x->plain != id)
+        configs_keep(c, x->plain);
+}
+
+static void sweep_frames(configs *c)
+{
+    memset(c->frame_slots, 0, ((size_t)c->frame_mask + 1) * sizeof *c->frame_slots);
+    c->free_frames = c->live_frames = 0;
+    for (uint32_t f = c->n_frames; f-- > 1;) {
+        if (c->frames[f].marked) {
+            c->live_frames++;
+            continue;
+        }
+        c->frames[f] = (config_frame){.state = RULES_NONE, .next = c->free_frames};
+        c->free_frames = f;
+    }
+}
+
+static void sweep_configs(configs *c)
+{
+    memset(c->config_slots, 0, ((size_t)c->config_mask + 1) * sizeof *c->config_slots);
+    c->free_configs = c->live_configs = 0;
+    for (uint32_t id = c->n_all; id-- > 1;) {
+        if (c->all[id].marked) {
+            c->live_configs++;
+            continue;
+        }
+        c->all[id] = (config){.next = c->free_configs};
+        c->free_configs = id;
+    }
+}
+
+/* The items of what is left, copied together. Without memory for it they stay where they are. */
+static void pack_items(configs *c)
+{
+    size_t n = 0;
+    for (uint32_t id = 1; id < c->n_all; id++)
+        n += c->all[id].n;
+    config_item *packed = mem_new(n, sizeof *packed);
+    if (packed == NULL)
+        return;
+    uint32_t at = 0;
+    for (uint32_t id = 1; id < c->n_all; id++) {
+        config *x = &c->all[id];
+        if (x->n > 0)
+            memcpy(packed + at, c->items + x->first, x->n * sizeof *packed);
+        x->first = at;
+        at += x->n;
+    }
+    mem_free(c->items);
+    c->items = packed;
+    c->n_items = c->items_room = at;
+}
+
+void configs_sweep(configs *c)
+{
+    configs_keep(c, CONFIG_START);
+    sweep_frames(c);
+    sweep_configs(c);
+    pack_items(c);
+    for (uint32_t f = 1; f < c->n_frames; f++)
+        if (c->frames[f].marked) {
+            c->frames[f].marked = false;
+            configs_link_frame(c, f);
+        }
+    for (uint32_t id = 1; id < c->n_all; id++)
+        if (c->all[id].marked) {
+            c->all[id].marked = false;
+            configs_link(c, id);
+        }
+    memset(c->memo, 0, CONFIGS_MEMO * sizeof *c->memo);
+    const uint32_t doubled = c->live_configs * 2;
+    c->collect_at = doubled > CONFIGS_SOFT ? doubled : CONFIGS_SOFT;
 }

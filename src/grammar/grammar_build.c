@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grammar_build.c - see grammar_build.h. */
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 
 #include "grammar/rules/gbnf.h"
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 #include "grammar/rules/regex.h"
 #include "base/mem.h"
 

@@ -10,7 +10,7 @@
  */
 #include "grammar/grammar_int.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 #include <string.h>
 
@@ -73,7 +73,7 @@ static mote_status add_string(grammar *g, split_items *s, config_item item, bool
     const uint32_t behind = configs_step(&g->c, exit, '"');
     if (behind == CONFIG_FAILED)
         return configs_error(&g->c, err);
-    if (!grow_for(&s->strings, s->n_strings, &s->strings_room, sizeof *s->strings))
+    if (!mem_grow(&s->strings, s->n_strings, &s->strings_room, sizeof *s->strings))
         return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
     s->strings[s->n_strings++] =
         (open_string){.least = done < loop->min ? loop->min - done : 0,
@@ -92,7 +92,7 @@ static mote_status split(grammar *g, uint32_t config_id, split_items *s, mote_er
         TRY(add_string(g, s, item, &added, err));
         if (added)
             continue;
-        if (!grow_for(&s->others, s->n_others, &s->others_room, sizeof *s->others))
+        if (!mem_grow(&s->others, s->n_others, &s->others_room, sizeof *s->others))
             return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
         s->others[s->n_others++] = item;
     }
@@ -173,7 +173,7 @@ static mote_status join_equal(grammar *g, split_items *s, uint32_t first, mote_e
             continue;
         const config *behind = &g->c.all[x[k].behind];
         for (uint32_t i = 0; i < behind->n; i++) {
-            if (!grow_for(&s->merged, s->n_merged, &s->merged_room, sizeof *s->merged))
+            if (!mem_grow(&s->merged, s->n_merged, &s->merged_room, sizeof *s->merged))
                 return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
             s->merged[s->n_merged++] = g->c.items[behind->first + i];
         }

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "fuzz/fuzz.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
 #include <stdio.h>

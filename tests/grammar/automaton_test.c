@@ -2,7 +2,7 @@
 /*
  * automaton_test.c - sets of strings, regular expressions, and rules over bytes.
  */
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 #include "grammar/rules/regex.h"
 #include "base/mem.h"
 #include "grammar/grammar_rig.h"

@@ -7,7 +7,7 @@
  * mask that could not be made has no bit set.
  */
 #include "base/mem.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
 #include <setjmp.h>

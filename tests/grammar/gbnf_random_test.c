@@ -8,7 +8,7 @@
  * can read nothing and which come to themselves first, which is what must be refused.
  */
 #include "base/strbuf.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 #include "support/random.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gbnf_test.c - grammars that are written down: what they take and refuse, and their mistakes. */
 #include "grammar/rules/gbnf.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
 #include <setjmp.h>

@@ -5,7 +5,7 @@
  * A mask is compared with the tokens tried one by one, which is the same question
  * answered without any of the shortcuts.
  */
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 #include "base/mem.h"
 #include "grammar/grammar_rig.h"
 

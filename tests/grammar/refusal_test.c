@@ -3,7 +3,7 @@
  * refusal_test.c - what a schema cannot be held to is refused with the keyword's name, or left out
  * where that is asked for; and the limits.
  */
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
 #include <setjmp.h>

@@ -5,7 +5,7 @@
  * Every text that is taken is also walked through with its masks compared token
  * by token.
  */
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
 #include <setjmp.h>

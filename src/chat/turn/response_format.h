@@ -10,7 +10,7 @@
 #define MOTE_CHAT_TURN_RESPONSE_FORMAT_H
 
 #include "chat/turn/turn.h"
-#include "grammar/grammar_build.h"
+#include "grammar/grammar.h"
 
 /*
  * The vocabulary of a model, for grammars; its kit must outlive it. Made once per model: it

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* char_class.c - see ranges.h. */
-#include "grammar/rules/char_class.h"
-
 #include "grammar/rules/dfa.h"
-#include "grammar/rules/grow.h"
+
+#include "base/mem.h"
 
 #include <string.h>
 
@@ -15,18 +14,18 @@ void char_class_fini(char_class *x)
 
 mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *err)
 {
-    if (!grow_for(&x->all, x->n, &x->room, sizeof *x->all))
+    if (!mem_grow(&x->all, x->n, &x->room, sizeof *x->all))
         return err_set(err, MOTE_E_MEMORY, "no memory for a class of characters");
-    x->all[x->n++] = (range){lo, hi};
+    x->all[x->n++] = (char_range){lo, hi};
     return MOTE_OK;
 }
 
 /* By lower end, with gaps that halve: no input makes it slow enough to matter. */
-static void sort(range *x, uint32_t n)
+static void sort(char_range *x, uint32_t n)
 {
     for (uint32_t gap = n / 2; gap > 0; gap /= 2)
         for (uint32_t i = gap; i < n; i++) {
-            const range moving = x[i];
+            const char_range moving = x[i];
             uint32_t k = i;
             for (; k >= gap && x[k - gap].lo > moving.lo; k -= gap)
                 x[k] = x[k - gap];
@@ -39,7 +38,7 @@ static mote_status complement(char_class *x, uint32_t from, mote_error *err)
     const uint32_t n = x->n - from;
     uint32_t next = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const range one = x->all[from + i];
+        const char_range one = x->all[from + i];
         if (one.lo > next)
             TRY(char_class_add(x, next, one.lo - 1, err));
         next = one.hi + 1;
@@ -58,7 +57,7 @@ mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_e
         sort(x->all + from, x->n - from);
     uint32_t n = from;
     for (uint32_t i = from; i < x->n; i++) {
-        const range one = x->all[i];
+        const char_range one = x->all[i];
         if (n > from && one.lo <= x->all[n - 1].hi + 1) {
             if (x->all[n - 1].hi < one.hi)
                 x->all[n - 1].hi = one.hi;

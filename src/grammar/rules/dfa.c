@@ -9,8 +9,7 @@
  */
 #include "grammar/rules/dfa.h"
 
-#include "grammar/rules/grow.h"
-#include "grammar/rules/dfa_pairs.h"
+#include "base/mem.h"
 
 #include <string.h>
 
@@ -46,8 +45,8 @@ mote_status dfa_add_state(dfa *c, bool accepts, mote_error *err)
     if (c->n >= DFA_MAX_STATES)
         return err_set(err, MOTE_E_ARG, "a pattern or length needs more than %d states",
                        DFA_MAX_STATES);
-    if (!grow_for(&c->accepts, c->n, &c->states_room, sizeof *c->accepts) ||
-        !grow_for(&c->first, c->n + 1, &c->first_room, sizeof *c->first))
+    if (!mem_grow(&c->accepts, c->n, &c->states_room, sizeof *c->accepts) ||
+        !mem_grow(&c->first, c->n + 1, &c->first_room, sizeof *c->first))
         return no_memory(err);
     c->accepts[c->n] = accepts;
     c->first[c->n] = c->first[c->n + 1] = c->n_ranges;
@@ -65,7 +64,7 @@ mote_status dfa_add_range(dfa *c, uint32_t lo, uint32_t hi, uint32_t to, mote_er
     if (c->n_ranges >= DFA_MAX_RANGES)
         return err_set(err, MOTE_E_ARG, "a pattern needs more than %d ranges of characters",
                        DFA_MAX_RANGES);
-    if (!grow_for(&c->ranges, c->n_ranges, &c->char_class_room, sizeof *c->ranges))
+    if (!mem_grow(&c->ranges, c->n_ranges, &c->char_class_room, sizeof *c->ranges))
         return no_memory(err);
     c->ranges[c->n_ranges++] = (dfa_range){lo, hi, to};
     c->first[c->n] = c->n_ranges;
@@ -325,7 +324,7 @@ static mote_status tree_add(word_tree *t, uint32_t code_point, uint32_t *out, mo
     if (t->n >= DFA_MAX_STATES)
         return err_set(err, MOTE_E_ARG, "a list of words needs more than %d states",
                        DFA_MAX_STATES);
-    if (!grow_for(&t->nodes, t->n, &t->room, sizeof *t->nodes))
+    if (!mem_grow(&t->nodes, t->n, &t->room, sizeof *t->nodes))
         return no_memory(err);
     t->nodes[t->n] = (word_node){code_point, RULES_NONE, RULES_NONE, false};
     *out = t->n++;
@@ -393,4 +392,161 @@ mote_status dfa_words(dfa *out, const str *words, size_t n, dfa_fuel *fuel, mote
     if (status != MOTE_OK)
         dfa_fini(out);
     return status;
+}
+
+bool dfa_decode(str text, size_t *at, uint32_t *code_point)
+{
+    const unsigned char *p = (const unsigned char *)text.p + *at;
+    const size_t left = text.n - *at;
+    const unsigned lead = p[0];
+    const size_t bytes = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (bytes == 0 || lead > 0xF4 || bytes > left)
+        return false;
+    uint32_t c = bytes == 1 ? lead : lead & (0x7Fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((p[i] & 0xC0) != 0x80)
+            return false;
+        c = c << 6 | (p[i] & 0x3Fu);
+    }
+    const uint32_t least = bytes == 3 ? 0x800 : bytes == 4 ? 0x10000 : 0;
+    if (c < least || c > DFA_LAST || (c >= 0xD800 && c < 0xE000))
+        return false;
+    *code_point = c;
+    *at += bytes;
+    return true;
+}
+
+size_t dfa_encode(unsigned char out[4], uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (unsigned char)c;
+        return 1;
+    }
+    const size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6)
+        out[i] = (unsigned char)(0x80 | (c & 0x3F));
+    out[0] = (unsigned char)((0xF00u >> n & 0xFF) | c);
+    return n;
+}
+
+uint32_t dfa_step(const dfa *c, uint32_t state, uint32_t code_point)
+{
+    uint32_t low = c->first[state], high = c->first[state + 1];
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (c->ranges[middle].hi < code_point)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const bool found = low < c->first[state + 1] && c->ranges[low].lo <= code_point;
+    return found ? c->ranges[low].to : RULES_NONE;
+}
+
+bool dfa_has(const dfa *c, str text)
+{
+    if (dfa_empty(c))
+        return false;
+    uint32_t state = 0, code_point;
+    for (size_t at = 0; at < text.n;) {
+        if (!dfa_decode(text, &at, &code_point))
+            return false;
+        state = dfa_step(c, state, code_point);
+        if (state == RULES_NONE)
+            return false;
+    }
+    return c->accepts[state];
+}
+
+/* All characters lead on, and only to states that are still thought to accept everything. */
+static bool leads_to_all(const dfa *c, uint32_t state, const bool *all)
+{
+    uint32_t next = 0;
+    for (uint32_t i = c->first[state]; i < c->first[state + 1]; i++) {
+        const dfa_range *range = &c->ranges[i];
+        if (next == 0xD800 && range->lo > next)
+            next = 0xE000;
+        if (range->lo > next || !all[range->to])
+            return false;
+        next = range->hi + 1;
+    }
+    return next == DFA_LAST + 1;
+}
+
+/* Starts from all that accept and takes away until nothing changes. Most states lead to later
+ * ones, so going backwards settles them in a few rounds; what takes more is not worth knowing. */
+void dfa_find_all(const dfa *c, bool *all)
+{
+    enum { ROUNDS = 32 };
+    for (uint32_t s = 0; s < c->n; s++)
+        all[s] = c->accepts[s];
+    bool changed = true;
+    for (int round = 0; round < ROUNDS && changed; round++) {
+        changed = false;
+        for (uint32_t s = c->n; s-- > 0;)
+            if (all[s] && !leads_to_all(c, s, all)) {
+                all[s] = false;
+                changed = true;
+            }
+    }
+    if (changed)
+        memset(all, 0, c->n * sizeof *all);
+}
+
+/* Words and products of words lead to later states only; what does not is taken for infinite. */
+bool dfa_finite(const dfa *c)
+{
+    for (uint32_t s = 0; s < c->n; s++)
+        for (uint32_t i = c->first[s]; i < c->first[s + 1]; i++)
+            if (c->ranges[i].to <= s)
+                return false;
+    return true;
+}
+
+enum { FIRST_SLOTS = 64 };
+
+void pairs_fini(pairs *p)
+{
+    mem_free(p->items);
+    mem_free(p->slots);
+    *p = (pairs){0};
+}
+
+static uint32_t *slot_of(const pairs *p, uint32_t a, uint32_t b)
+{
+    const uint64_t hash = ((uint64_t)a << 32 | b) * 0x9E3779B97F4A7C15u;
+    uint32_t at = (uint32_t)(hash >> 32) & p->mask;
+    for (;; at = (at + 1) & p->mask) {
+        const uint32_t taken = p->slots[at];
+        if (taken == 0 || (p->items[taken - 1].a == a && p->items[taken - 1].b == b))
+            return &p->slots[at];
+    }
+}
+
+static bool widen(pairs *p)
+{
+    const uint32_t n_slots = p->slots == NULL ? FIRST_SLOTS : (p->mask + 1) * 2;
+    uint32_t *slots = mem_new(n_slots, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    mem_free(p->slots);
+    p->slots = slots;
+    p->mask = n_slots - 1;
+    for (uint32_t i = 0; i < p->n; i++)
+        *slot_of(p, p->items[i].a, p->items[i].b) = i + 1;
+    return true;
+}
+
+uint32_t pairs_number(pairs *p, uint32_t a, uint32_t b)
+{
+    if ((p->slots == NULL || p->n >= p->mask / 2) && !widen(p))
+        return UINT32_MAX;
+    uint32_t *slot = slot_of(p, a, b);
+    if (*slot != 0)
+        return *slot - 1;
+    if (!mem_grow(&p->items, p->n, &p->room, sizeof *p->items))
+        return UINT32_MAX;
+    p->items[p->n] = (pairs_item){a, b};
+    *slot = ++p->n;
+    return p->n - 1;
 }

@@ -12,6 +12,10 @@
 #define MOTE_GRAMMAR_RULES_DFA_H
 
 #include "grammar/rules/rules.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdint.h>
 
 enum { DFA_LAST = 0x10FFFF, DFA_MAX_STATES = 60000, DFA_MAX_RANGES = 400000 };
 
@@ -89,5 +93,59 @@ mote_status dfa_put_raw(rules *r, const dfa *c, uint32_t from, uint32_t to, mote
 /* What stands between the quotes of a JSON string: characters that must be escaped in
  * their shortest form, all others as they are. */
 mote_status dfa_put_json(rules *r, const dfa *c, uint32_t from, uint32_t to, mote_error *err);
+
+typedef struct char_range {
+    uint32_t lo, hi;
+} char_range;
+
+/* All zero is an empty list. */
+typedef struct char_class {
+    char_range *all; /* [n] */
+    uint32_t n, room;
+} char_class;
+
+void char_class_fini(char_class *x);
+mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *err);
+/* Ends a class: puts its ranges, those from `from` on, in order and merges them; if negated, the
+ * characters that are in none of them take their place. */
+mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_error *err);
+
+/* One digit more at the end of *value; false: c is none. */
+static inline bool hex_add(uint32_t *value, unsigned char c)
+{
+    if (c >= '0' && c <= '9')
+        *value = *value * 16 + (c - '0');
+    else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+        *value = *value * 16 + (uint32_t)((c | 32) - 'a' + 10);
+    else
+        return false;
+    return true;
+}
+
+/* Exactly n digits of the text, from byte `at` on. */
+static inline bool hex_read(str text, size_t at, size_t n, uint32_t *value)
+{
+    *value = 0;
+    for (size_t i = 0; i < n; i++)
+        if (at + i >= text.n || !hex_add(value, (unsigned char)text.p[at + i]))
+            return false;
+    return true;
+}
+
+typedef struct pairs_item {
+    uint32_t a, b;
+} pairs_item;
+
+/* All zero is an empty one. */
+typedef struct pairs {
+    pairs_item *items; /* [n] */
+    uint32_t n, room;
+    uint32_t *slots; /* [mask + 1], number + 1 of a pair, 0: free; at most half full */
+    uint32_t mask;
+} pairs;
+
+void pairs_fini(pairs *p);
+/* The number of a pair, new or known; UINT32_MAX: no memory. */
+uint32_t pairs_number(pairs *p, uint32_t a, uint32_t b);
 
 #endif

@@ -11,7 +11,7 @@
  */
 #include "grammar/rules/dfa.h"
 
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 #include "base/mem.h"
 
 typedef struct writer {

@@ -4,7 +4,7 @@
 #define MOTE_GRAMMAR_RULES_GBNF_AST_H
 
 #include "grammar/rules/gbnf.h"
-#include "grammar/rules/char_class.h"
+#include "grammar/rules/dfa.h"
 #include "base/strbuf.h"
 
 typedef enum gbnf_kind {
@@ -45,9 +45,6 @@ typedef struct gbnf_tree {
 /* The tree must be freed also after a failure. */
 mote_status gbnf_parse(gbnf_tree *t, str text, mote_error *err);
 void gbnf_tree_fini(gbnf_tree *t);
-
-/* Finds out which nodes can read nothing, and refuses left recursion. */
-mote_status gbnf_check(gbnf_tree *t, mote_error *err);
 
 /* "line L, column C" of a byte of the text, from 1 on, columns in characters. */
 typedef struct gbnf_place {

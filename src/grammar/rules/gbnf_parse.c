@@ -5,12 +5,39 @@
  * Groups that are open lie on a stack of fixed depth, so a text of nothing but
  * parentheses costs no more than any other. Characters are read by gbnf_chars.c.
  */
-#include "grammar/rules/gbnf_parser.h"
+#include "grammar/rules/gbnf_ast.h"
 
+#include "base/strmap.h"
 #include "grammar/rules/dfa.h"
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 #include <stdio.h>
+
+typedef struct gbnf_open {
+    uint32_t any_of, sequence; /* GBNF_ANY_OF and its latest GBNF_SEQUENCE */
+    size_t at;                 /* of its parenthesis */
+} gbnf_open;
+
+typedef struct gbnf_parser {
+    gbnf_tree *t;
+    str text;
+    size_t at;
+    gbnf_open open[GBNF_MAX_DEPTH + 1]; /* the first is the rule itself */
+    uint32_t depth;
+    strmap names; /* of rules */
+    mote_error *err;
+} gbnf_parser;
+
+static inline bool gbnf_more(const gbnf_parser *p)
+{
+    return p->at < p->text.n;
+}
+
+/* The byte `ahead` of here, 0 behind the end. */
+static inline unsigned char gbnf_peek(const gbnf_parser *p, size_t ahead)
+{
+    return p->at + ahead < p->text.n ? (unsigned char)p->text.p[p->at + ahead] : 0;
+}
 
 void gbnf_tree_fini(gbnf_tree *t)
 {
@@ -37,13 +64,13 @@ gbnf_place gbnf_place_of(str text, size_t at)
     return place;
 }
 
-mote_status gbnf_wrong(const gbnf_parser *p, size_t at, const char *what)
+static mote_status gbnf_wrong(const gbnf_parser *p, size_t at, const char *what)
 {
     return err_set(p->err, MOTE_E_ARG, "the grammar, %s: %s", gbnf_place_of(p->text, at).text,
                    what);
 }
 
-mote_status gbnf_refused(const gbnf_parser *p, size_t at, const char *what)
+static mote_status gbnf_refused(const gbnf_parser *p, size_t at, const char *what)
 {
     return err_set(p->err, MOTE_E_UNSUPPORTED, "the grammar, %s: %s are not supported",
                    gbnf_place_of(p->text, at).text, what);
@@ -54,6 +81,108 @@ static mote_status no_memory(const gbnf_parser *p)
     return err_set(p->err, MOTE_E_MEMORY, "no memory for a grammar");
 }
 
+/* ---- characters, strings and classes ---- */
+
+/* Behind \x, \u or \U: exactly n digits of a code point. */
+static mote_status read_code_point(gbnf_parser *p, size_t n, uint32_t *c)
+{
+    const size_t from = p->at - 2;
+    if (!hex_read(p->text, p->at, n, c))
+        return gbnf_wrong(p, from,
+                          n == 2   ? "expected two hexadecimal digits behind \\x"
+                          : n == 4 ? "expected four hexadecimal digits behind \\u"
+                                   : "expected eight hexadecimal digits behind \\U");
+    if (*c > DFA_LAST || (*c >= 0xD800 && *c < 0xE000))
+        return gbnf_wrong(p, from,
+                          "expected a code point; those beyond \\uFFFF are written as one \\U with "
+                          "eight digits");
+    p->at += n;
+    return MOTE_OK;
+}
+
+static bool is_sign(unsigned char c)
+{
+    const unsigned char small = c | 32;
+    return c > ' ' && c < 0x7F && !(small >= 'a' && small <= 'z') && !(c >= '0' && c <= '9');
+}
+
+static mote_status read_escape(gbnf_parser *p, uint32_t *c)
+{
+    const unsigned char name = gbnf_peek(p, 1);
+    p->at += 2;
+    switch (name) {
+    case 'n': *c = '\n'; return MOTE_OK;
+    case 'r': *c = '\r'; return MOTE_OK;
+    case 't': *c = '\t'; return MOTE_OK;
+    case 'x': return read_code_point(p, 2, c);
+    case 'u': return read_code_point(p, 4, c);
+    case 'U': return read_code_point(p, 8, c);
+    default: break;
+    }
+    *c = name;
+    return is_sign(name) ? MOTE_OK
+                         : gbnf_wrong(p, p->at - 2,
+                                      "expected an escape with a meaning: \\n \\r \\t \\xHH "
+                                      "\\uHHHH \\UHHHHHHHH, or a backslash before a sign");
+}
+
+/* One character, escaped or as it stands. */
+static mote_status read_char(gbnf_parser *p, uint32_t *c)
+{
+    if (gbnf_peek(p, 0) == '\\')
+        return read_escape(p, c);
+    if (!dfa_decode(p->text, &p->at, c))
+        return gbnf_wrong(p, p->at, "expected well-formed UTF-8");
+    return MOTE_OK;
+}
+
+static mote_status gbnf_read_text(gbnf_parser *p)
+{
+    const size_t from = p->at - 1;
+    while (gbnf_more(p) && gbnf_peek(p, 0) != '"') {
+        unsigned char bytes[4];
+        uint32_t c;
+        TRY(read_char(p, &c));
+        const size_t n = dfa_encode(bytes, c);
+        strbuf_put(&p->t->bytes, (str){(const char *)bytes, n});
+    }
+    if (!gbnf_more(p))
+        return gbnf_wrong(p, from, "a text has no closing quote");
+    p->at++;
+    return strbuf_check(&p->t->bytes, p->err);
+}
+
+static mote_status read_range(gbnf_parser *p)
+{
+    const size_t from = p->at;
+    uint32_t lo, hi;
+    TRY(read_char(p, &lo));
+    hi = lo;
+    if (gbnf_peek(p, 0) == '-' && p->at + 1 < p->text.n && gbnf_peek(p, 1) != ']') {
+        p->at++;
+        TRY(read_char(p, &hi));
+    }
+    if (lo > hi)
+        return gbnf_wrong(p, from, "a range of characters runs backwards");
+    return char_class_add(&p->t->ranges, lo, hi, p->err);
+}
+
+static mote_status gbnf_read_class(gbnf_parser *p)
+{
+    const size_t from = p->at - 1;
+    const uint32_t first = p->t->ranges.n;
+    const bool negated = gbnf_peek(p, 0) == '^';
+    p->at += negated;
+    while (gbnf_more(p) && gbnf_peek(p, 0) != ']')
+        TRY(read_range(p));
+    if (!gbnf_more(p))
+        return gbnf_wrong(p, from, "a class has no closing bracket");
+    if (p->t->ranges.n == first)
+        return gbnf_wrong(p, from, "a class has no characters");
+    p->at++;
+    return char_class_settle(&p->t->ranges, first, negated, p->err);
+}
+
 /* ---- nodes ---- */
 
 static mote_status new_node(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
@@ -61,7 +190,7 @@ static mote_status new_node(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
     gbnf_tree *t = p->t;
     if (t->n_nodes == GBNF_MAX_PARTS)
         return gbnf_wrong(p, p->at, "there are more than 65,536 parts");
-    if (!grow_for(&t->nodes, t->n_nodes, &t->nodes_room, sizeof *t->nodes))
+    if (!mem_grow(&t->nodes, t->n_nodes, &t->nodes_room, sizeof *t->nodes))
         return no_memory(p);
     t->nodes[t->n_nodes] = (gbnf_node){
         .kind = (uint8_t)kind, .child = RULES_NONE, .last = RULES_NONE, .sibling = RULES_NONE};
@@ -142,7 +271,7 @@ static mote_status rule_of(gbnf_parser *p, str name, uint32_t *rule)
         return gbnf_wrong(p, p->at, "a name has more than 64 bytes");
     if (t->n_rules == GBNF_MAX_RULES)
         return gbnf_wrong(p, p->at, "there are more than 8,192 rules");
-    if (!grow_for(&t->rules, t->n_rules, &t->rules_room, sizeof *t->rules))
+    if (!mem_grow(&t->rules, t->n_rules, &t->rules_room, sizeof *t->rules))
         return no_memory(p);
     if (strmap_put(&p->names, name, t->n_rules, NULL, p->err) != MOTE_OK)
         return gbnf_wrong(p, p->at, "the names are made to collide");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json_rules.c - see json_rules.h. */
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 
 /* ---- strings ---- */
 

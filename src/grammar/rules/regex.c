@@ -11,7 +11,7 @@
 #include "grammar/rules/regex.h"
 #include "grammar/rules/regex_ast.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,16 +45,16 @@ static mote_status new_state(net *m, uint32_t *out)
     if (m->n >= REGEX_MAX_NODES)
         return err_set(m->err, MOTE_E_ARG,
                        "a pattern is too large with its repetitions written out");
-    if (!grow_for(&m->head, m->n, &m->room, sizeof *m->head))
+    if (!mem_grow(&m->head, m->n, &m->room, sizeof *m->head))
         return no_memory(m->err);
     m->head[m->n] = RULES_NONE;
     *out = m->n++;
     return MOTE_OK;
 }
 
-static mote_status add_arc(net *m, uint32_t from, arc_kind kind, range x, uint32_t to)
+static mote_status add_arc(net *m, uint32_t from, arc_kind kind, char_range x, uint32_t to)
 {
-    if (!grow_for(&m->arcs, m->n_arcs, &m->arcs_room, sizeof *m->arcs))
+    if (!mem_grow(&m->arcs, m->n_arcs, &m->arcs_room, sizeof *m->arcs))
         return no_memory(m->err);
     m->arcs[m->n_arcs] = (arc){(uint8_t)kind, x.lo, x.hi, to, m->head[from]};
     m->head[from] = m->n_arcs++;
@@ -63,7 +63,7 @@ static mote_status add_arc(net *m, uint32_t from, arc_kind kind, range x, uint32
 
 static mote_status skip(net *m, uint32_t from, uint32_t to)
 {
-    return add_arc(m, from, ARC_EMPTY, (range){0, 0}, to);
+    return add_arc(m, from, ARC_EMPTY, (char_range){0, 0}, to);
 }
 
 /* ---- tree to net; the depth of the calls is that of the groups, which is bounded ---- */
@@ -118,8 +118,8 @@ static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
     case REGEX_CLASS: return build_class(m, node, from, to);
     case REGEX_CONCAT: return build_concat(m, node, from, to);
     case REGEX_REPEAT: return build_repeat(m, node, from, to);
-    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (range){0, 0}, to);
-    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (range){0, 0}, to);
+    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (char_range){0, 0}, to);
+    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (char_range){0, 0}, to);
     default: break;
     }
     for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling)
@@ -130,13 +130,13 @@ static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
 /* The whole: for a search anything may stand before and after. */
 static mote_status build_all(net *m, regex_mode mode)
 {
-    static const range all[] = {{0, 0xD7FF}, {0xE000, DFA_LAST}};
+    static const char_range all[] = {{0, 0xD7FF}, {0xE000, DFA_LAST}};
     uint32_t start, goal, end = GOAL;
     TRY(new_state(m, &start));
     TRY(new_state(m, &goal));
     if (mode == REGEX_WHOLE) {
         TRY(new_state(m, &end));
-        TRY(add_arc(m, end, ARC_AT_END, (range){0, 0}, GOAL));
+        TRY(add_arc(m, end, ARC_AT_END, (char_range){0, 0}, GOAL));
     }
     for (int i = 0; i < 2 && mode == REGEX_SEARCH; i++) {
         TRY(add_arc(m, START, ARC_CHARS, all[i], START));
@@ -144,7 +144,8 @@ static mote_status build_all(net *m, regex_mode mode)
     }
     uint32_t first;
     TRY(new_state(m, &first));
-    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (range){0, 0}, first));
+    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (char_range){0, 0},
+                first));
     return build(m, m->tree->root, first, end);
 }
 
@@ -244,8 +245,8 @@ static mote_status number_set(subsets *x, uint32_t *out)
             return MOTE_OK;
         }
     }
-    if (!grow_for(&x->sets, x->n_sets, &x->sets_room, sizeof *x->sets) ||
-        !grow_for(&x->members, x->n_members + x->n_found, &x->members_room, sizeof *x->members))
+    if (!mem_grow(&x->sets, x->n_sets, &x->sets_room, sizeof *x->sets) ||
+        !mem_grow(&x->members, x->n_members + x->n_found, &x->members_room, sizeof *x->members))
         return no_memory(x->err);
     memcpy(x->members + x->n_members, x->found, x->n_found * sizeof *x->found);
     x->sets[x->n_sets] = (set_info){x->n_members, x->n_found, *slot};
@@ -280,8 +281,8 @@ static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
             const arc *e = &x->m->arcs[a];
             if (e->kind != ARC_CHARS)
                 continue;
-            if (!grow_for(&x->moves, x->n_moves, &x->moves_room, sizeof *x->moves) ||
-                !grow_for(&x->borders, *n_borders + 1, &x->borders_room, sizeof *x->borders))
+            if (!mem_grow(&x->moves, x->n_moves, &x->moves_room, sizeof *x->moves) ||
+                !mem_grow(&x->borders, *n_borders + 1, &x->borders_room, sizeof *x->borders))
                 return no_memory(x->err);
             x->moves[x->n_moves++] = (move){e->lo, e->hi, e->to};
             x->borders[(*n_borders)++] = e->lo;
@@ -303,7 +304,7 @@ static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
         if (x->active[i].hi >= character)
             x->active[n++] = x->active[i];
     for (; *next < x->n_moves && x->moves[*next].lo <= character; ++*next) {
-        if (!grow_for(&x->active, n, &x->active_room, sizeof *x->active))
+        if (!mem_grow(&x->active, n, &x->active_room, sizeof *x->active))
             return no_memory(x->err);
         if (x->moves[*next].hi >= character)
             x->active[n++] = x->moves[*next];

@@ -3,7 +3,7 @@
 #ifndef MOTE_GRAMMAR_RULES_REGEX_AST_H
 #define MOTE_GRAMMAR_RULES_REGEX_AST_H
 
-#include "grammar/rules/char_class.h"
+#include "grammar/rules/dfa.h"
 #include "grammar/rules/regex.h"
 
 typedef enum regex_kind {

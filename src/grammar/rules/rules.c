@@ -7,7 +7,7 @@
  */
 #include "grammar/rules/rules.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ static bool reserve(rules *r, void *items, uint32_t n, uint32_t *room, size_t ea
 {
     if (!rules_ok(r))
         return false;
-    if (grow_for(items, n, room, each))
+    if (mem_grow(items, n, room, each))
         return true;
     rules_fail(r, MOTE_E_MEMORY, "no memory for a grammar");
     return false;

@@ -155,4 +155,31 @@ static inline uint32_t rules_tail_of(const rules *r, uint8_t byte)
 /* Ends building. MOTE_E_ARG: no text at all is accepted, or a limit is passed. */
 mote_status rules_finish(rules *r, uint32_t start, mote_error *err);
 
+enum {
+    JSON_RULES_DIGITS = 40,
+    JSON_RULES_DEPTH = 32,
+    JSON_RULES_INDENT = 64, /* spaces after a line break */
+    JSON_RULES_TABS = 16    /* or tabs */
+};
+
+/* One character between the quotes of a string, in any spelling JSON has for it. */
+uint32_t json_rules_char(rules *r);
+/* A string with its quotes. */
+uint32_t json_rules_string(rules *r);
+/* White space, which may be nothing. */
+uint32_t json_rules_space(rules *r);
+uint32_t json_rules_integer(rules *r);
+uint32_t json_rules_number(rules *r);
+/* Any value at all. */
+uint32_t json_rules_any(rules *r);
+uint32_t json_rules_any_array(rules *r);
+uint32_t json_rules_any_object(rules *r);
+
+/* A string of min to max characters, with its quotes. */
+void json_rules_put_string(rules *r, uint32_t from, uint32_t min, uint32_t max, uint32_t to);
+/* `first`, white space; and what comes after it. */
+uint32_t json_rules_open(rules *r, uint32_t from, char first);
+/* White space, `last`. */
+void json_rules_close(rules *r, uint32_t from, char last, uint32_t to);
+
 #endif

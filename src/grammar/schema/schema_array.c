@@ -7,7 +7,7 @@
  */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/json_rules.h"
+#include "grammar/rules/rules.h"
 
 /* ", item" as a rule of its own, to be counted. */
 static mote_status further_item(schema_compiler *c, uint32_t item, uint32_t *rule)

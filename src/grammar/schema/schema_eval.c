@@ -10,6 +10,365 @@
  */
 #include "grammar/schema/schema_int.h"
 
+#include "base/mem.h"
+
+#include <string.h>
+
+/* ---- const and enum ---- */
+
+static mote_status const_text_set(schema_compiler *c, const json_node *value, uint32_t *set)
+{
+    if (json_node_is(value, JSON_IS_NUMBER) && c->wide)
+        return schema_number_equal(c, json_node_text(value), set);
+    strbuf plain = {0};
+    str text = json_node_text(value);
+    mote_status status = MOTE_OK;
+    if (json_node_is(value, JSON_IS_NUMBER)) {
+        status = schema_number_plain(c, text, &plain);
+        text = strbuf_view(&plain);
+    }
+    dfa words = {0};
+    if (status == MOTE_OK)
+        status = dfa_words(&words, &text, 1, c->fuel, c->err);
+    strbuf_fini(&plain);
+    TRY(status);
+    return schema_add_set(c, &words, set);
+}
+
+static mote_status const_array(schema_compiler *c, const json_node *value, schema_shape *shape)
+{
+    const uint32_t n = json_node_size(value);
+    if (!mem_grow(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
+        return schema_no_memory(c);
+    shape->prefix = c->n_lists;
+    shape->n_prefix = shape->min = shape->max = n;
+    shape->rest = CONJ_NEVER;
+    c->n_lists += n;
+    uint32_t i = shape->prefix;
+    for (const json_node *item = json_node_first(value); item != NULL;
+         item = json_node_next(item)) {
+        uint32_t conj;
+        TRY(schema_conj_one(c, item, TERM_CONST, &conj));
+        c->lists[i++] = conj;
+    }
+    return MOTE_OK;
+}
+
+static mote_status const_object(schema_compiler *c, const json_node *value, schema_shape *shape)
+{
+    TRY(schema_add_layer(
+        c, shape, (schema_layer){.properties = value, .additional = CONJ_NEVER, .constant = true}));
+    for (const json_node *m = json_node_first(value); m != NULL; m = json_node_next(m))
+        TRY(schema_add_name(c, shape, json_node_name(m)));
+    return MOTE_OK;
+}
+
+static mote_status add_const(schema_compiler *c, const json_node *value, schema_shapes *out)
+{
+    static const schema_type types[] = {
+        [JSON_IS_NULL] = SCHEMA_NULL,     [JSON_IS_BOOL] = SCHEMA_BOOL,
+        [JSON_IS_NUMBER] = SCHEMA_NUMBER, [JSON_IS_STRING] = SCHEMA_STRING,
+        [JSON_IS_ARRAY] = SCHEMA_ARRAY,   [JSON_IS_OBJECT] = SCHEMA_OBJECT};
+    schema_shape shape = schema_shape_any(types[json_node_kind(value)]);
+    switch (shape.type) {
+    case SCHEMA_NULL: break;
+    case SCHEMA_BOOL:
+        shape.is_true = json_node_truth(value);
+        shape.is_false = !shape.is_true;
+        break;
+    case SCHEMA_ARRAY: TRY(const_array(c, value, &shape)); break;
+    case SCHEMA_OBJECT: TRY(const_object(c, value, &shape)); break;
+    default: TRY(const_text_set(c, value, &shape.set)); break;
+    }
+    return schema_shapes_add(c, out, &shape);
+}
+
+/* All strings of an enum together: a list of a thousand is one automaton. */
+static mote_status enum_strings(schema_compiler *c, const json_node *values, schema_shapes *out)
+{
+    str *words = mem_new((size_t)json_node_size(values) + 1, sizeof *words);
+    size_t n = 0;
+    if (words == NULL)
+        return schema_no_memory(c);
+    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
+        if (json_node_is(v, JSON_IS_STRING))
+            words[n++] = json_node_text(v);
+    dfa set = {0};
+    mote_status status = n > 0 ? dfa_words(&set, words, n, c->fuel, c->err) : MOTE_OK;
+    mem_free(words);
+    TRY(status);
+    if (n == 0)
+        return MOTE_OK;
+    schema_shape shape = schema_shape_any(SCHEMA_STRING);
+    TRY(schema_add_set(c, &set, &shape.set));
+    return schema_shapes_add(c, out, &shape);
+}
+
+static mote_status enum_shapes(schema_compiler *c, const json_node *values, schema_shapes *out)
+{
+    TRY(enum_strings(c, values, out));
+    for (const json_node *v = json_node_first(values); v != NULL; v = json_node_next(v))
+        if (!json_node_is(v, JSON_IS_STRING))
+            TRY(add_const(c, v, out));
+    return MOTE_OK;
+}
+
+static mote_status apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
+                              schema_shapes *shapes)
+{
+    if (!json_node_is(values, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "enum");
+    schema_shapes constants = {0};
+    mote_status status = enum_shapes(c, values, &constants);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &constants);
+    schema_shapes_fini(&constants);
+    return status;
+}
+
+static mote_status apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes)
+{
+    schema_shapes constant = {0};
+    mote_status status = add_const(c, value, &constant);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &constant);
+    schema_shapes_fini(&constant);
+    return status;
+}
+
+/* ---- allOf, anyOf, oneOf, not ---- */
+
+static mote_status join_schema(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    schema_shapes other = {0};
+    mote_status status = schema_eval(c, schema, &other);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &other);
+    schema_shapes_fini(&other);
+    return status;
+}
+
+static mote_status any_of(schema_compiler *c, const json_node *list, schema_shapes *out)
+{
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
+        schema_shapes one = {0};
+        mote_status status = schema_eval(c, s, &one);
+        if (status == MOTE_OK)
+            status = schema_shapes_either(c, out, &one);
+        schema_shapes_fini(&one);
+        TRY(status);
+    }
+    return MOTE_OK;
+}
+
+/* Takes away from shapes what satisfies a schema. */
+static mote_status remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
+                                 const char *name, schema_shapes *shapes)
+{
+    schema_shapes other = {0};
+    const bool wide = c->wide;
+    c->wide = true;
+    mote_status status = schema_eval(c, schema, &other);
+    c->wide = wide;
+    if (status == MOTE_OK)
+        status = schema_shapes_without(c, shapes, &other, from, name);
+    schema_shapes_fini(&other);
+    return status;
+}
+
+/* Each alternative without all the others; `wide` holds what each takes at most. */
+static mote_status each_alone(schema_compiler *c, const json_node *schema, const json_node *list,
+                              const schema_shapes *wide, schema_shapes *out)
+{
+    const uint32_t n = json_node_size(list);
+    uint32_t own = 0;
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s), own++) {
+        schema_shapes one = {0};
+        mote_status status = schema_eval(c, s, &one);
+        for (uint32_t i = 0; status == MOTE_OK && i < n; i++)
+            if (i != own)
+                status = schema_shapes_without(c, &one, &wide[i], schema, "oneOf");
+        if (status == MOTE_OK)
+            status = schema_shapes_either(c, out, &one);
+        schema_shapes_fini(&one);
+        TRY(status);
+    }
+    return MOTE_OK;
+}
+
+static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
+                          schema_shapes *out)
+{
+    const uint32_t n = json_node_size(list);
+    schema_shapes *wide = mem_new(n, sizeof *wide);
+    if (wide == NULL)
+        return schema_no_memory(c);
+    mote_status status = MOTE_OK;
+    uint32_t i = 0;
+    const bool was_wide = c->wide;
+    c->wide = true;
+    for (const json_node *s = json_node_first(list); status == MOTE_OK && s != NULL;
+         s = json_node_next(s))
+        status = schema_eval(c, s, &wide[i++]);
+    c->wide = was_wide;
+    if (status == MOTE_OK)
+        status = each_alone(c, schema, list, wide, out);
+    for (i = 0; i < n; i++)
+        schema_shapes_fini(&wide[i]);
+    mem_free(wide);
+    return status;
+}
+
+/* In lenient mode alternatives that overlap are all allowed, and in a comparison all of them. */
+static mote_status one_or_any_of(schema_compiler *c, const json_node *schema, const json_node *list,
+                                 schema_shapes *out)
+{
+    if (c->loose)
+        return any_of(c, list, out);
+    const mote_status status = one_of(c, schema, list, out);
+    if (status != MOTE_E_UNSUPPORTED || !schema_may_leave_out(c))
+        return status;
+    schema_warn(c, schema, "oneOf", "is held as anyOf: its alternatives may overlap");
+    schema_shapes_fini(out);
+    return any_of(c, list, out);
+}
+
+static mote_status apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
+                                      schema_shapes *shapes)
+{
+    const json_node *list = json_node_get(schema, name);
+    if (list == NULL)
+        return MOTE_OK;
+    if (!json_node_is(list, JSON_IS_ARRAY) || json_node_size(list) == 0)
+        return schema_malformed(c, schema, name);
+    schema_shapes either = {0};
+    const bool one = strcmp(name, "oneOf") == 0;
+    mote_status status = one && json_node_size(list) > 1 ? one_or_any_of(c, schema, list, &either)
+                                                         : any_of(c, list, &either);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &either);
+    schema_shapes_fini(&either);
+    return status;
+}
+
+static mote_status apply_all_of(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *list = json_node_get(schema, "allOf");
+    if (list == NULL)
+        return MOTE_OK;
+    if (!json_node_is(list, JSON_IS_ARRAY))
+        return schema_malformed(c, schema, "allOf");
+    for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s))
+        TRY(join_schema(c, s, shapes));
+    return MOTE_OK;
+}
+
+static mote_status apply_not(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *not = json_node_get(schema, "not");
+    if (not == NULL)
+        return MOTE_OK;
+    /* Inside of something negated the sides are swapped, and what may be left out with them. */
+    if (c->wide)
+        return schema_leave_out(c, schema, "not", "inside of something negated");
+    const mote_status status = remove_schema(c, schema, not, "not", shapes);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
+        return schema_leave_out(c, schema, "not", NULL);
+    return status;
+}
+
+/* ---- conditions ---- */
+
+/* What satisfies `if` and `then`, or does not satisfy `if` and satisfies `else`. */
+static mote_status condition(schema_compiler *c, const json_node *schema, const json_node *test,
+                             schema_shapes *out)
+{
+    const json_node *then = json_node_get(schema, "then"), *other = json_node_get(schema, "else");
+    schema_shapes not_so = {0};
+    mote_status status = schema_eval(c, test, out);
+    if (status == MOTE_OK && then != NULL)
+        status = join_schema(c, then, out);
+    if (status == MOTE_OK)
+        status = schema_shapes_any(c, &not_so);
+    if (status == MOTE_OK)
+        status = remove_schema(c, schema, test, "if", &not_so);
+    if (status == MOTE_OK && other != NULL)
+        status = join_schema(c, other, &not_so);
+    if (status == MOTE_OK)
+        status = schema_shapes_either(c, out, &not_so);
+    schema_shapes_fini(&not_so);
+    return status;
+}
+
+static mote_status apply_if(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+{
+    const json_node *test = json_node_get(schema, "if");
+    if (test == NULL ||
+        (json_node_get(schema, "then") == NULL && json_node_get(schema, "else") == NULL))
+        return MOTE_OK;
+    if (c->wide)
+        return schema_leave_out(c, schema, "if", "inside of something negated");
+    schema_shapes said = {0};
+    mote_status status = condition(c, schema, test, &said);
+    if (status == MOTE_OK)
+        status = schema_shapes_both(c, shapes, &said);
+    schema_shapes_fini(&said);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
+        return schema_leave_out(c, schema, "if", NULL);
+    return status;
+}
+
+/* Either the member is not there, or what depends on it holds; other types do not care. */
+static mote_status dependency(schema_compiler *c, const json_node *schema, const json_node *what,
+                              schema_shapes *out)
+{
+    const str name = json_node_name(what);
+    TRY(schema_shapes_any(c, out));
+    schema_shape there = schema_shape_any(SCHEMA_OBJECT);
+    TRY(schema_add_layer(c, &out->items[SCHEMA_OBJECT],
+                         (schema_layer){.additional = CONJ_ANY, .absent = name}));
+    TRY(schema_add_name(c, &there, name));
+    schema_shapes present = {0};
+    mote_status status = MOTE_OK;
+    if (json_node_is(what, JSON_IS_ARRAY))
+        for (const json_node *n = json_node_first(what); n != NULL && status == MOTE_OK;
+             n = json_node_next(n)) {
+            if (!json_node_is(n, JSON_IS_STRING))
+                return schema_malformed(c, schema, "dependentRequired");
+            if (!schema_requires(c, &there, json_node_text(n)))
+                status = schema_add_name(c, &there, json_node_text(n));
+        }
+    if (status == MOTE_OK)
+        status = schema_shapes_add(c, &present, &there);
+    if (status == MOTE_OK && !json_node_is(what, JSON_IS_ARRAY))
+        status = join_schema(c, what, &present);
+    if (status == MOTE_OK)
+        status = schema_shapes_either(c, out, &present);
+    schema_shapes_fini(&present);
+    return status;
+}
+
+static mote_status apply_dependencies(schema_compiler *c, const json_node *schema, const char *name,
+                                      schema_shapes *shapes)
+{
+    const json_node *map = json_node_get(schema, name);
+    if (map == NULL)
+        return MOTE_OK;
+    if (!json_node_is(map, JSON_IS_OBJECT))
+        return schema_malformed(c, schema, name);
+    if (c->wide)
+        return schema_leave_out(c, schema, name, "inside of something negated");
+    for (const json_node *what = json_node_first(map); what != NULL; what = json_node_next(what)) {
+        schema_shapes said = {0};
+        mote_status status = dependency(c, schema, what, &said);
+        if (status == MOTE_OK)
+            status = schema_shapes_both(c, shapes, &said);
+        schema_shapes_fini(&said);
+        TRY(status);
+    }
+    return MOTE_OK;
+}
+
 /* ---- type ---- */
 
 /* Is a type name allowed for the shape? *integer: only as an integer. */
@@ -83,7 +442,7 @@ static mote_status apply_ref(schema_compiler *c, const json_node *schema, const 
     if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, schema, "$ref", "that leads outside");
     TRY(status);
-    return schema_join(c, target, shapes);
+    return join_schema(c, target, shapes);
 }
 
 /* ---- all of it ---- */
@@ -97,9 +456,9 @@ static mote_status eval_parts(schema_compiler *c, const json_node *schema, schem
         if (str_is(name, "$ref"))
             TRY(apply_ref(c, schema, k, out));
         if (str_is(name, "allOf"))
-            TRY(schema_apply_all_of(c, schema, out));
+            TRY(apply_all_of(c, schema, out));
         if (str_is(name, "anyOf") || str_is(name, "oneOf"))
-            TRY(schema_apply_alternatives(c, schema, name.p, out));
+            TRY(apply_alternatives(c, schema, name.p, out));
         if (!members && (str_is(name, "properties") || str_is(name, "patternProperties") ||
                          str_is(name, "additionalProperties"))) {
             members = true;
@@ -119,17 +478,17 @@ static mote_status eval_keywords(schema_compiler *c, const json_node *schema, sc
     if ((value = json_node_get(schema, "type")) != NULL)
         TRY(apply_type(c, schema, value, out));
     if ((value = json_node_get(schema, "enum")) != NULL)
-        TRY(schema_apply_enum(c, schema, value, out));
+        TRY(apply_enum(c, schema, value, out));
     if ((value = json_node_get(schema, "const")) != NULL)
-        TRY(schema_apply_const(c, value, out));
+        TRY(apply_const(c, value, out));
     TRY(schema_apply_keywords(c, schema, out));
     TRY(schema_apply_items(c, schema, out));
     TRY(eval_parts(c, schema, out));
-    TRY(schema_apply_dependencies(c, schema, "dependentRequired", out));
-    TRY(schema_apply_dependencies(c, schema, "dependentSchemas", out));
-    TRY(schema_apply_dependencies(c, schema, "dependencies", out));
-    TRY(schema_apply_if(c, schema, out));
-    return schema_apply_not(c, schema, out);
+    TRY(apply_dependencies(c, schema, "dependentRequired", out));
+    TRY(apply_dependencies(c, schema, "dependentSchemas", out));
+    TRY(apply_dependencies(c, schema, "dependencies", out));
+    TRY(apply_if(c, schema, out));
+    return apply_not(c, schema, out);
 }
 
 static bool is_open(const schema_compiler *c, const json_node *schema)
@@ -166,12 +525,12 @@ mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shap
 static mote_status apply_term(schema_compiler *c, const schema_term *term, schema_shapes *shapes)
 {
     if (term->kind == TERM_CONST)
-        return schema_apply_const(c, term->node, shapes);
+        return apply_const(c, term->node, shapes);
     if (term->kind == TERM_NOT && c->loose)
         return MOTE_OK;
     if (term->kind == TERM_SCHEMA)
-        return schema_join(c, term->node, shapes);
-    const mote_status status = schema_remove_schema(c, term->node, term->node, "not", shapes);
+        return join_schema(c, term->node, shapes);
+    const mote_status status = remove_schema(c, term->node, term->node, "not", shapes);
     if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
         return schema_leave_out(c, term->node, "not", NULL);
     return status;

@@ -16,7 +16,6 @@
 #define MOTE_GRAMMAR_SCHEMA_SCHEMA_INT_H
 
 #include "grammar/rules/dfa.h"
-#include "grammar/rules/dfa_pairs.h"
 #include "grammar/schema/schema.h"
 
 #define SCHEMA_NONE UINT32_MAX
@@ -152,15 +151,8 @@ static inline mote_status schema_no_memory(schema_compiler *c)
     return err_set(c->err, MOTE_E_MEMORY, "no memory for a schema");
 }
 
-/* ---- schema.c ---- */
+/* ---- schema_terms.c: diagnostics, conjunctions, sets of texts, members of objects ---- */
 
-/* "#/properties/a/pattern": the JSON pointer of a keyword of `schema`, cut if it is long; if it has
- * no such keyword, of the schema itself. */
-typedef struct schema_place {
-    char text[200];
-} schema_place;
-schema_place schema_place_of(const schema_compiler *c, const json_node *schema,
-                             const char *keyword);
 /* What is written next belongs to this conjunction: for messages. */
 void schema_stand_at(schema_compiler *c, uint32_t conj);
 /* MOTE_E_UNSUPPORTED with the keyword and its place; `why` may be NULL. */
@@ -180,18 +172,6 @@ void schema_warn(schema_compiler *c, const json_node *schema, const char *keywor
 /* The rule of a conjunction; its body comes later. */
 mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule);
 
-/* One alternative, from a state to another. */
-mote_status schema_put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
-                             uint32_t to);
-
-/* ---- schema_call.c ---- */
-
-/* The rule of a tool's arguments, which are the conjunction. */
-mote_status schema_put_call_body(schema_compiler *c, uint32_t conj, uint32_t rule);
-
-/* ---- schema_terms.c ---- */
-
-mote_status schema_conj_of(schema_compiler *c, const schema_term *terms, uint32_t n, uint32_t *out);
 /* The conjunction of one schema, which may be NULL: any value. */
 mote_status schema_conj_one(schema_compiler *c, const json_node *schema, term_kind kind,
                             uint32_t *out);
@@ -216,8 +196,7 @@ void schema_shapes_fini(schema_shapes *s);
 /* The alternatives of one schema. out is empty before; free it also after a failure. */
 mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
 
-/* ---- schema_keywords.c, schema_const.c and schema_combine.c: these narrow shapes by one keyword
- * of a schema ---- */
+/* ---- schema_keywords.c: narrow shapes by keywords of a schema ---- */
 
 /* All keywords about one type of value but those of items and members. */
 mote_status schema_apply_keywords(schema_compiler *c, const json_node *schema,
@@ -225,23 +204,6 @@ mote_status schema_apply_keywords(schema_compiler *c, const json_node *schema,
 mote_status schema_apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
 mote_status schema_apply_members(schema_compiler *c, const json_node *schema,
                                  schema_shapes *shapes);
-mote_status schema_apply_enum(schema_compiler *c, const json_node *schema, const json_node *values,
-                              schema_shapes *shapes);
-mote_status schema_apply_const(schema_compiler *c, const json_node *value, schema_shapes *shapes);
-/* By all that a schema says. */
-mote_status schema_join(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
-/* Takes away what satisfies `schema`, for the keyword `name` of `from`. */
-mote_status schema_remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
-                                 const char *name, schema_shapes *shapes);
-mote_status schema_apply_all_of(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
-/* anyOf or oneOf. */
-mote_status schema_apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
-                                      schema_shapes *shapes);
-mote_status schema_apply_not(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
-mote_status schema_apply_if(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
-/* dependentRequired, dependentSchemas or dependencies. */
-mote_status schema_apply_dependencies(schema_compiler *c, const json_node *schema, const char *name,
-                                      schema_shapes *shapes);
 
 /* ---- schema_shapes.c ---- */
 
@@ -287,11 +249,6 @@ mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out)
 /* The set of a pattern; SCHEMA_NONE if it is left out. */
 mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
                                const char *name, uint32_t *set);
-
-/* ---- schema_format.c ---- */
-
-/* The pattern of a format; NULL: none is known. */
-const char *schema_format_pattern(str format);
 
 /* ---- schema_array.c, schema_object.c ---- */
 

@@ -9,7 +9,7 @@
  */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 enum { LOOK_INTO = 4 }; /* how deep two values are compared */
 
@@ -37,7 +37,7 @@ static mote_status shapes_inside(schema_compiler *c, uint32_t conj, schema_shape
 static mote_status loose_shapes(schema_compiler *c, uint32_t conj, schema_shapes *out)
 {
     *out = (schema_shapes){0};
-    if (!grow_for(&c->loose_shapes, conj, &c->loose_room, sizeof *c->loose_shapes))
+    if (!mem_grow(&c->loose_shapes, conj, &c->loose_room, sizeof *c->loose_shapes))
         return schema_no_memory(c);
     if (c->loose_shapes[conj].items == NULL) {
         schema_shapes found = {0};

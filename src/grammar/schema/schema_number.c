@@ -10,8 +10,8 @@
  */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/grow.h"
-#include "grammar/rules/json_rules.h"
+#include "base/mem.h"
+#include "grammar/rules/rules.h"
 #include "grammar/rules/regex.h"
 
 #include <stdio.h>
@@ -132,8 +132,8 @@ enum { MINUS = 0, POINT = 1, DIGIT = 2 };
 
 static mote_status add_row(schema_compiler *c, table *t, bool accepts, uint32_t *out)
 {
-    if (!grow_for(&t->next, t->n, &t->room, sizeof *t->next) ||
-        !grow_for(&t->accepts, t->n, &t->accepts_room, sizeof *t->accepts))
+    if (!mem_grow(&t->next, t->n, &t->room, sizeof *t->next) ||
+        !mem_grow(&t->accepts, t->n, &t->accepts_room, sizeof *t->accepts))
         return schema_no_memory(c);
     memset(t->next[t->n], 0xFF, sizeof *t->next);
     t->accepts[t->n] = accepts;
@@ -350,7 +350,7 @@ mote_status schema_number_bound(schema_compiler *c, str number, number_bound bou
             return MOTE_OK;
         }
     TRY(compare(c, number, accepted[bound], set));
-    if (!grow_for(&c->bounds, c->n_bounds, &c->bounds_room, sizeof *c->bounds))
+    if (!mem_grow(&c->bounds, c->n_bounds, &c->bounds_room, sizeof *c->bounds))
         return schema_no_memory(c);
     c->bounds[c->n_bounds++] = (schema_bound){number, bound, *set};
     return MOTE_OK;

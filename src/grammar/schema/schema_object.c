@@ -13,71 +13,15 @@
  */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/grow.h"
-#include "grammar/rules/json_rules.h"
+#include "base/mem.h"
+#include "grammar/rules/rules.h"
 
 enum { MAX_CELLS = 20000, MAX_REGIONS = 256 };
-
-/* ---- which schemas a member has to satisfy ---- */
-
-bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name)
-{
-    for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
-        if (str_eq(c->names[i].text, name))
-            return true;
-    return false;
-}
 
 /* The names a pattern of patternProperties takes; SCHEMA_NONE: it is left out. */
 static mote_status names_of_pattern(schema_compiler *c, const json_node *pattern, uint32_t *set)
 {
     return schema_pattern_set(c, pattern, json_node_name(pattern), "patternProperties", set);
-}
-
-static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node *schema,
-                            term_kind kind)
-{
-    uint32_t one;
-    TRY(schema_conj_one(c, schema, kind, &one));
-    return schema_conj_both(c, *conj, one, conj);
-}
-
-static mote_status layer_member(schema_compiler *c, const schema_layer *layer, str name,
-                                uint32_t *conj)
-{
-    if (layer->absent.p != NULL && str_eq(layer->absent, name)) {
-        *conj = CONJ_NEVER;
-        return MOTE_OK;
-    }
-    if (layer->negated.p != NULL && str_eq(layer->negated, name))
-        return add_conj(c, conj, layer->negated_by, TERM_NOT);
-    const json_node *own = json_node_member(layer->properties, name);
-    bool named = own != NULL;
-    if (named)
-        TRY(add_conj(c, conj, own, layer->constant ? TERM_CONST : TERM_SCHEMA));
-    for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
-        uint32_t set;
-        TRY(names_of_pattern(c, p, &set));
-        if (set == SCHEMA_NONE || !dfa_has(&c->sets[set].texts, name))
-            continue;
-        named = true;
-        TRY(add_conj(c, conj, p, TERM_SCHEMA));
-    }
-    return named ? MOTE_OK : schema_conj_both(c, *conj, layer->additional, conj);
-}
-
-mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
-                               uint32_t *conj)
-{
-    *conj = CONJ_ANY;
-    for (uint32_t i = shape->layers; i != SCHEMA_NONE && *conj != CONJ_NEVER;
-         i = c->layers[i].next) {
-        const schema_layer layer = c->layers[i];
-        TRY(layer_member(c, &layer, name, conj));
-    }
-    if (shape->names != SCHEMA_NONE && !dfa_has(&c->sets[shape->names].texts, name))
-        *conj = CONJ_NEVER;
-    return MOTE_OK;
 }
 
 /* ---- names that are not listed ---- */
@@ -127,7 +71,7 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
                        "%d ways",
                        MAX_REGIONS);
     if (rest) {
-        if (!grow_for(&o->regions, o->n_regions, &o->regions_room, sizeof *o->regions))
+        if (!mem_grow(&o->regions, o->n_regions, &o->regions_room, sizeof *o->regions))
             return schema_no_memory(c);
         o->regions[o->n_regions] = o->regions[i];
         o->regions[o->n_regions++].set = out;
@@ -209,7 +153,7 @@ static mote_status find_others(object *o)
 {
     schema_compiler *c = o->c;
     o->other = RULES_NONE;
-    if (!grow_for(&o->regions, 0, &o->regions_room, sizeof *o->regions))
+    if (!mem_grow(&o->regions, 0, &o->regions_room, sizeof *o->regions))
         return schema_no_memory(c);
     o->n_regions = 1;
     o->regions[0] = (region){.conj = CONJ_ANY};
@@ -246,7 +190,7 @@ static mote_status add_name(schema_compiler *c, schema_names *names, str name)
     for (uint32_t i = 0; i < names->n; i++)
         if (str_eq(names->items[i], name))
             return MOTE_OK;
-    if (!grow_for(&names->items, names->n, &names->room, sizeof *names->items))
+    if (!mem_grow(&names->items, names->n, &names->room, sizeof *names->items))
         return schema_no_memory(c);
     names->items[names->n++] = name;
     return MOTE_OK;

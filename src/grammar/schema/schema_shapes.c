@@ -2,7 +2,7 @@
 /* schema_shapes.c - alternatives of a value, and what satisfies two of them at once. */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
 
 void schema_shapes_fini(schema_shapes *s)
 {
@@ -15,7 +15,7 @@ mote_status schema_shapes_add(schema_compiler *c, schema_shapes *s, const schema
     if (s->n >= SCHEMA_MAX_SHAPES)
         return err_set(c->err, MOTE_E_ARG, "a value of the schema has more than %d alternatives",
                        SCHEMA_MAX_SHAPES);
-    if (!grow_for(&s->items, s->n, &s->room, sizeof *s->items))
+    if (!mem_grow(&s->items, s->n, &s->room, sizeof *s->items))
         return schema_no_memory(c);
     s->items[s->n++] = *shape;
     return MOTE_OK;
@@ -76,7 +76,7 @@ mote_status schema_text_set(schema_compiler *c, const schema_shape *shape, uint3
 
 mote_status schema_add_layer(schema_compiler *c, schema_shape *shape, schema_layer layer)
 {
-    if (!grow_for(&c->layers, c->n_layers, &c->layers_room, sizeof *c->layers))
+    if (!mem_grow(&c->layers, c->n_layers, &c->layers_room, sizeof *c->layers))
         return schema_no_memory(c);
     layer.next = shape->layers;
     c->layers[c->n_layers] = layer;
@@ -86,7 +86,7 @@ mote_status schema_add_layer(schema_compiler *c, schema_shape *shape, schema_lay
 
 mote_status schema_add_name(schema_compiler *c, schema_shape *shape, str name)
 {
-    if (!grow_for(&c->names, c->n_names, &c->names_room, sizeof *c->names))
+    if (!mem_grow(&c->names, c->n_names, &c->names_room, sizeof *c->names))
         return schema_no_memory(c);
     c->names[c->n_names] = (schema_name){name, shape->required};
     shape->required = c->n_names++;
@@ -98,7 +98,7 @@ mote_status schema_add_name(schema_compiler *c, schema_shape *shape, str name)
 static mote_status both_arrays(schema_compiler *c, schema_shape *a, const schema_shape *b)
 {
     const uint32_t n = a->n_prefix > b->n_prefix ? a->n_prefix : b->n_prefix;
-    if (!grow_for(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
+    if (!mem_grow(&c->lists, c->n_lists + n, &c->lists_room, sizeof *c->lists))
         return schema_no_memory(c);
     const uint32_t prefix = c->n_lists;
     c->n_lists += n;

@@ -2,10 +2,118 @@
 /* schema_terms.c - conjunctions of schemas, each with its number; and the sets of texts. */
 #include "grammar/schema/schema_int.h"
 
-#include "grammar/rules/grow.h"
+#include "base/mem.h"
+#include "grammar/rules/regex.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- messages ---- */
+
+/* A name as a part of a JSON pointer. */
+static size_t put_part(char *out, size_t room, str name)
+{
+    size_t n = 0;
+    out[n++] = '/';
+    for (size_t i = 0; i < name.n && n + 3 < room; i++) {
+        const char c = name.p[i];
+        out[n++] = c == '~' || c == '/' ? '~' : c;
+        if (c == '~' || c == '/')
+            out[n++] = c == '~' ? '0' : '1';
+    }
+    out[n] = 0;
+    return n;
+}
+
+/* "#/properties/a", a JSON pointer, cut if it is long. */
+static void describe_place(const schema_compiler *c, const json_node *goal, char *out, size_t room)
+{
+    size_t n = 0;
+    const json_node *at = c->root;
+    out[n++] = '#';
+    out[n] = 0;
+    while (goal != NULL && at != NULL && at != goal && n + 16 < room) {
+        const json_node *child = json_node_first(at);
+        unsigned index = 0;
+        for (const json_node *next; child != NULL; child = next, index++) {
+            next = json_node_next(child);
+            if (next == NULL || next > goal)
+                break;
+        }
+        if (child == NULL || child > goal)
+            return;
+        if (json_node_is(at, JSON_IS_ARRAY))
+            n += (size_t)snprintf(out + n, room - n, "/%u", index);
+        else
+            n += put_part(out + n, room - n, json_node_name(child));
+        at = child;
+    }
+}
+
+/* "#/properties/a/pattern": the JSON pointer of a keyword of `schema`, cut if it is long; if it has
+ * no such keyword, of the schema itself. */
+typedef struct schema_place {
+    char text[200];
+} schema_place;
+static schema_place schema_place_of(const schema_compiler *c, const json_node *schema,
+                                    const char *keyword)
+{
+    schema_place place;
+    describe_place(c, schema, place.text, sizeof place.text);
+    const size_t n = strlen(place.text);
+    if (json_node_get(schema, keyword) != NULL && n + 16 < sizeof place.text)
+        put_part(place.text + n, sizeof place.text - n, str_of(keyword));
+    return place;
+}
+
+mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
+                               const char *why)
+{
+    return err_set(c->err, MOTE_E_UNSUPPORTED,
+                   "the schema uses '%s'%s%s at '%s', which is not supported", keyword,
+                   why != NULL ? " " : "", why != NULL ? why : "",
+                   schema_place_of(c, schema, keyword).text);
+}
+
+void schema_warn(schema_compiler *c, const json_node *schema, const char *keyword, const char *why)
+{
+    char place[200];
+    if (c->warnings == NULL)
+        return;
+    describe_place(c, schema, place, sizeof place);
+    strbuf_text(c->warnings, "the '");
+    strbuf_text(c->warnings, keyword);
+    strbuf_text(c->warnings, "' at '");
+    strbuf_text(c->warnings, place);
+    strbuf_text(c->warnings, "' ");
+    strbuf_text(c->warnings, why);
+    strbuf_byte(c->warnings, '\n');
+}
+
+mote_status schema_leave_out(schema_compiler *c, const json_node *schema, const char *keyword,
+                             const char *why)
+{
+    if (!schema_may_leave_out(c))
+        return schema_unsupported(c, schema, keyword, why);
+    if (!c->loose)
+        schema_warn(c, schema, keyword, "is not supported and not held");
+    return MOTE_OK;
+}
+
+mote_status schema_malformed(schema_compiler *c, const json_node *schema, const char *keyword)
+{
+    char place[200];
+    describe_place(c, schema, place, sizeof place);
+    if (keyword == NULL)
+        return err_set(c->err, MOTE_E_FORMAT,
+                       "what stands at '%s' is no schema: neither an object nor true or false",
+                       place);
+    return err_set(c->err, MOTE_E_FORMAT, "the '%s' at '%s' of the schema is not what it has to be",
+                   keyword, schema_place_of(c, schema, keyword).text);
+}
+
+/* ---- conjunctions ---- */
 
 static int by_node(const void *a, const void *b)
 {
@@ -73,7 +181,7 @@ static mote_status number_terms(schema_compiler *c, uint32_t n, uint32_t *out)
             return MOTE_OK;
         }
     }
-    if (!grow_for(&c->conjs, c->n_conjs, &c->conjs_room, sizeof *c->conjs))
+    if (!mem_grow(&c->conjs, c->n_conjs, &c->conjs_room, sizeof *c->conjs))
         return schema_no_memory(c);
     c->conjs[c->n_conjs] =
         (schema_conj){.first = c->n_terms, .n = n, .rule = RULES_NONE, .next = *slot};
@@ -83,9 +191,10 @@ static mote_status number_terms(schema_compiler *c, uint32_t n, uint32_t *out)
     return MOTE_OK;
 }
 
-mote_status schema_conj_of(schema_compiler *c, const schema_term *terms, uint32_t n, uint32_t *out)
+static mote_status schema_conj_of(schema_compiler *c, const schema_term *terms, uint32_t n,
+                                  uint32_t *out)
 {
-    if (!grow_for(&c->terms, c->n_terms + n, &c->terms_room, sizeof *c->terms))
+    if (!mem_grow(&c->terms, c->n_terms + n, &c->terms_room, sizeof *c->terms))
         return schema_no_memory(c);
     if (n > 0)
         memcpy(c->terms + c->n_terms, terms, n * sizeof *terms);
@@ -106,7 +215,7 @@ mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_
         return MOTE_OK;
     }
     const schema_conj x = c->conjs[a], y = c->conjs[b];
-    if (!grow_for(&c->terms, c->n_terms + x.n + y.n, &c->terms_room, sizeof *c->terms))
+    if (!mem_grow(&c->terms, c->n_terms + x.n + y.n, &c->terms_room, sizeof *c->terms))
         return schema_no_memory(c);
     schema_term *terms = c->terms + c->n_terms;
     memcpy(terms, c->terms + x.first, x.n * sizeof *terms);
@@ -116,7 +225,7 @@ mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_
 
 mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out)
 {
-    if (!grow_for(&c->sets, c->n_sets, &c->sets_room, sizeof *c->sets)) {
+    if (!mem_grow(&c->sets, c->n_sets, &c->sets_room, sizeof *c->sets)) {
         dfa_fini(set);
         return schema_no_memory(c);
     }
@@ -134,7 +243,7 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
     }
     const uint32_t known = c->joined.n;
     const uint32_t joint = pairs_number(&c->joined, a < b ? a : b, a < b ? b : a);
-    if (joint == UINT32_MAX || !grow_for(&c->joints, joint, &c->joints_room, sizeof *c->joints))
+    if (joint == UINT32_MAX || !mem_grow(&c->joints, joint, &c->joints_room, sizeof *c->joints))
         return schema_no_memory(c);
     if (joint == known)
         c->joints[joint] = SCHEMA_NONE;
@@ -144,5 +253,111 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
         TRY(schema_add_set(c, &both, &c->joints[joint]));
     }
     *out = c->joints[joint];
+    return MOTE_OK;
+}
+
+mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
+                               const char *name, uint32_t *set)
+{
+    dfa found;
+    for (uint32_t i = 0; i < c->n_patterns; i++)
+        if (str_eq(c->patterns[i].text, pattern)) {
+            *set = c->patterns[i].set;
+            return MOTE_OK;
+        }
+    *set = SCHEMA_NONE;
+    const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
+        return schema_leave_out(c, schema, name, "that is not regular");
+    if ((status == MOTE_E_ARG || status == MOTE_E_UNSUPPORTED) && c->err != NULL)
+        err_prefix(c->err, schema_place_of(c, schema, name).text);
+    TRY(status);
+    TRY(schema_add_set(c, &found, set));
+    if (!mem_grow(&c->patterns, c->n_patterns, &c->patterns_room, sizeof *c->patterns))
+        return schema_no_memory(c);
+    c->patterns[c->n_patterns++] = (schema_pattern){pattern, *set};
+    return MOTE_OK;
+}
+
+/* ---- members of objects ---- */
+
+bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name)
+{
+    for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
+        if (str_eq(c->names[i].text, name))
+            return true;
+    return false;
+}
+
+static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node *schema,
+                            term_kind kind)
+{
+    uint32_t one;
+    TRY(schema_conj_one(c, schema, kind, &one));
+    return schema_conj_both(c, *conj, one, conj);
+}
+
+static mote_status layer_member(schema_compiler *c, const schema_layer *layer, str name,
+                                uint32_t *conj)
+{
+    if (layer->absent.p != NULL && str_eq(layer->absent, name)) {
+        *conj = CONJ_NEVER;
+        return MOTE_OK;
+    }
+    if (layer->negated.p != NULL && str_eq(layer->negated, name))
+        return add_conj(c, conj, layer->negated_by, TERM_NOT);
+    const json_node *own = json_node_member(layer->properties, name);
+    bool named = own != NULL;
+    if (named)
+        TRY(add_conj(c, conj, own, layer->constant ? TERM_CONST : TERM_SCHEMA));
+    for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
+        uint32_t set;
+        TRY(schema_pattern_set(c, p, json_node_name(p), "patternProperties", &set));
+        if (set == SCHEMA_NONE || !dfa_has(&c->sets[set].texts, name))
+            continue;
+        named = true;
+        TRY(add_conj(c, conj, p, TERM_SCHEMA));
+    }
+    return named ? MOTE_OK : schema_conj_both(c, *conj, layer->additional, conj);
+}
+
+mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
+                               uint32_t *conj)
+{
+    *conj = CONJ_ANY;
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE && *conj != CONJ_NEVER;
+         i = c->layers[i].next) {
+        const schema_layer layer = c->layers[i];
+        TRY(layer_member(c, &layer, name, conj));
+    }
+    if (shape->names != SCHEMA_NONE && !dfa_has(&c->sets[shape->names].texts, name))
+        *conj = CONJ_NEVER;
+    return MOTE_OK;
+}
+
+/* ---- rules ---- */
+
+void schema_stand_at(schema_compiler *c, uint32_t conj)
+{
+    if (conj != CONJ_ANY && conj != CONJ_NEVER)
+        c->where = c->terms[c->conjs[conj].first].node;
+}
+
+mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule)
+{
+    schema_conj *x = &c->conjs[conj];
+    if (conj == CONJ_ANY) {
+        *rule = json_rules_any(c->r);
+        return MOTE_OK;
+    }
+    if (x->rule == RULES_NONE) {
+        x->rule = rules_add(c->r);
+        if (conj != CONJ_NEVER) {
+            if (!mem_grow(&c->todo, c->n_todo, &c->todo_room, sizeof *c->todo))
+                return schema_no_memory(c);
+            c->todo[c->n_todo++] = conj;
+        }
+    }
+    *rule = x->rule;
     return MOTE_OK;
 }
