@@ -67,13 +67,13 @@ static void for_words(const char *list, void (*check)(const dfa *, str, const ch
 
 static void must_have(const dfa *c, str word, const char *pattern)
 {
-    if (!dfa_has(c, word))
+    if (!dfa_accepts(c, word))
         fail_msg("/%s/ does not find '%.*s'", pattern, (int)word.n, word.p);
 }
 
 static void must_not_have(const dfa *c, str word, const char *pattern)
 {
-    if (dfa_has(c, word))
+    if (dfa_accepts(c, word))
         fail_msg("/%s/ finds '%.*s'", pattern, (int)word.n, word.p);
 }
 
@@ -173,19 +173,19 @@ static dfa combined(const char *a, dfa_op op, const char *b)
 static void test_combinations(void **state)
 {
     (void)state;
-    dfa c = combined("^a", DFA_BOTH, "b$");
+    dfa c = combined("^a", DFA_INTERSECT, "b$");
     for_words("ab|axxb", must_have, &c, "both");
     for_words("a|b|ba|", must_not_have, &c, "both");
     dfa_fini(&c);
-    c = combined("^a", DFA_BUT_NOT, "b$");
+    c = combined("^a", DFA_SUBTRACT, "b$");
     for_words("a|aba", must_have, &c, "but not");
     for_words("ab|b|", must_not_have, &c, "but not");
     dfa_fini(&c);
-    c = combined("^a$", DFA_EITHER, "^b$");
+    c = combined("^a$", DFA_UNION, "^b$");
     for_words("a|b", must_have, &c, "either");
     for_words("ab|", must_not_have, &c, "either");
     dfa_fini(&c);
-    c = combined("^a$", DFA_BOTH, "^b$");
+    c = combined("^a$", DFA_INTERSECT, "^b$");
     assert_true(dfa_empty(&c));
 }
 

@@ -235,9 +235,9 @@ static const struct {
     {"root ::= \"\" e (root \"a\"){2,3} | \"b\"\ne ::= e2 e2\ne2 ::= \"q\"? | e3\ne3 ::= ()",
      MOTE_E_ARG, "'root' is left recursive"},
     {"root ::= \"a\"\nu ::= (\"x\"? u)*", MOTE_E_ARG, "'u' is left recursive"},
-    /* nothing at all */
-    {"root ::= \"a\" root", MOTE_E_ARG, "nothing at all"},
-    {"root ::= [^\\x00-\\U0010FFFF]", MOTE_E_ARG, "nothing at all"},
+    /* no text matches */
+    {"root ::= \"a\" root", MOTE_E_ARG, "no text satisfies"},
+    {"root ::= [^\\x00-\\U0010FFFF]", MOTE_E_ARG, "no text satisfies"},
     /* what others know */
     {"root ::= <[1234]>", MOTE_E_UNSUPPORTED,
      "line 1, column 10: references to tokens are not supported"},

@@ -368,10 +368,10 @@ def main():
         n["schemas"] += 1
         where = f"seed {seed} schema {number}: {json.dumps(schema, ensure_ascii=False)}"
         if not answer.startswith("ok"):
-            n["impossible" if "nothing at all" in answer else "refused"] += 1
-            if "nothing at all" in answer and valid:
+            n["impossible" if "no text satisfies" in answer else "refused"] += 1
+            if "no text satisfies" in answer and valid:
                 faults.append(f"{where}\n  has no value, but {valid[0]!r} is valid")
-            elif "nothing at all" not in answer and "unsupported" not in answer:
+            elif "no text satisfies" not in answer and "unsupported" not in answer:
                 faults.append(f"{where}\n  {answer}")
             elif "unsupported" in answer and not any(f"'{k}'" in answer for k in ("oneOf", "if", "not")):
                 faults.append(f"{where}\n  {answer}")

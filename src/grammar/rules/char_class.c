@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* char_class.c - see ranges.h. */
+/* char_class.c - character classes as lists of code point ranges; see dfa.h. */
 #include "grammar/rules/dfa.h"
 
 #include "base/mem.h"
@@ -15,13 +15,14 @@ void char_class_fini(char_class *x)
 mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *err)
 {
     if (!mem_grow(&x->all, x->n, &x->room, sizeof *x->all))
-        return err_set(err, MOTE_E_MEMORY, "no memory for a class of characters");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: character class");
     x->all[x->n++] = (char_range){lo, hi};
     return MOTE_OK;
 }
 
-/* By lower end, with gaps that halve: no input makes it slow enough to matter. */
-static void sort(char_range *x, uint32_t n)
+/* Shell ranges_sort by lower end: in place, and without a quadratic worst case that matters here.
+ */
+static void ranges_sort(char_range *x, uint32_t n)
 {
     for (uint32_t gap = n / 2; gap > 0; gap /= 2)
         for (uint32_t i = gap; i < n; i++) {
@@ -33,7 +34,7 @@ static void sort(char_range *x, uint32_t n)
         }
 }
 
-static mote_status complement(char_class *x, uint32_t from, mote_error *err)
+static mote_status char_class_complement(char_class *x, uint32_t from, mote_error *err)
 {
     const uint32_t n = x->n - from;
     uint32_t next = 0;
@@ -51,10 +52,10 @@ static mote_status complement(char_class *x, uint32_t from, mote_error *err)
     return MOTE_OK;
 }
 
-mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_error *err)
+mote_status char_class_normalize(char_class *x, uint32_t from, bool negated, mote_error *err)
 {
     if (x->n > from)
-        sort(x->all + from, x->n - from);
+        ranges_sort(x->all + from, x->n - from);
     uint32_t n = from;
     for (uint32_t i = from; i < x->n; i++) {
         const char_range one = x->all[i];
@@ -66,5 +67,5 @@ mote_status char_class_settle(char_class *x, uint32_t from, bool negated, mote_e
         }
     }
     x->n = n;
-    return negated ? complement(x, from, err) : MOTE_OK;
+    return negated ? char_class_complement(x, from, err) : MOTE_OK;
 }

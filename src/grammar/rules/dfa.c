@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfa.c - operations on sets of strings.
+ * dfa.c - operations on DFAs over code points.
  *
- * The combination of two automata is the usual product: its states are pairs,
- * found breadth first, so that the ranges of a state come out side by side. No
- * automaton is minimised: what is made here is used once, and its size is
- * bounded anyway.
+ * Two automata are combined by the product construction. Pairs of states are found breadth first,
+ * so the ranges of each product state are produced contiguously. Automata are not minimised: each
+ * is used once, and its size is bounded.
  */
 #include "grammar/rules/dfa.h"
 
@@ -23,31 +22,32 @@ void dfa_fini(dfa *c)
     *c = (dfa){0};
 }
 
-static mote_status spend(dfa_fuel *fuel, uint64_t steps, mote_error *err)
+static mote_status fuel_spend(dfa_fuel *fuel, uint64_t steps, mote_error *err)
 {
     if (fuel->left < steps) {
         fuel->left = 0;
-        return err_set(err, MOTE_E_ARG, "the patterns, lengths and ranges take too much work");
+        return err_set(err, MOTE_E_ARG,
+                       "patterns, lengths and ranges are too complex: work limit reached");
     }
     fuel->left -= steps;
     return MOTE_OK;
 }
 
-static mote_status no_memory(mote_error *err)
+static mote_status dfa_no_memory(mote_error *err)
 {
-    return err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
+    return err_set(err, MOTE_E_MEMORY, "out of memory: pattern");
 }
 
-/* ---- making ---- */
+/* ---- building ---- */
 
 mote_status dfa_add_state(dfa *c, bool accepts, mote_error *err)
 {
     if (c->n >= DFA_MAX_STATES)
-        return err_set(err, MOTE_E_ARG, "a pattern or length needs more than %d states",
+        return err_set(err, MOTE_E_ARG, "pattern or length too complex: more than %d states",
                        DFA_MAX_STATES);
     if (!mem_grow(&c->accepts, c->n, &c->states_room, sizeof *c->accepts) ||
         !mem_grow(&c->first, c->n + 1, &c->first_room, sizeof *c->first))
-        return no_memory(err);
+        return dfa_no_memory(err);
     c->accepts[c->n] = accepts;
     c->first[c->n] = c->first[c->n + 1] = c->n_ranges;
     c->n++;
@@ -62,24 +62,24 @@ mote_status dfa_add_range(dfa *c, uint32_t lo, uint32_t hi, uint32_t to, mote_er
         return MOTE_OK;
     }
     if (c->n_ranges >= DFA_MAX_RANGES)
-        return err_set(err, MOTE_E_ARG, "a pattern needs more than %d ranges of characters",
+        return err_set(err, MOTE_E_ARG, "pattern too complex: more than %d character ranges",
                        DFA_MAX_RANGES);
-    if (!mem_grow(&c->ranges, c->n_ranges, &c->char_class_room, sizeof *c->ranges))
-        return no_memory(err);
+    if (!mem_grow(&c->ranges, c->n_ranges, &c->ranges_room, sizeof *c->ranges))
+        return dfa_no_memory(err);
     c->ranges[c->n_ranges++] = (dfa_range){lo, hi, to};
     c->first[c->n] = c->n_ranges;
     return MOTE_OK;
 }
 
-/* Everything but surrogates, which are no characters. */
-static mote_status add_all(dfa *c, uint32_t to, mote_error *err)
+/* Every code point except surrogates. */
+static mote_status dfa_add_any(dfa *c, uint32_t to, mote_error *err)
 {
     TRY(dfa_add_range(c, 0, SURROGATES - 1, to, err));
     return dfa_add_range(c, AFTER_SURROGATES, DFA_LAST, to, err);
 }
 
-/* Numbers the states from which an accepting one can be reached; RULES_NONE for the others.
- * Backwards over the ranges, with lists of who leads to whom. */
+/* Numbers the states from which an accepting state can be reached; RULES_NONE for the others.
+ * Breadth-first search from the accepting states over reversed transitions. */
 static bool number_useful(const dfa *c, uint32_t *number, uint32_t *n_useful)
 {
     uint32_t *head = mem_new(c->n, sizeof *head);
@@ -119,7 +119,7 @@ static bool number_useful(const dfa *c, uint32_t *number, uint32_t *n_useful)
     return ok;
 }
 
-/* Moves the useful states down over the others, in place. */
+/* Compacts the arrays in place: useful states move down over the others. */
 static void keep_useful(dfa *c, const uint32_t *number)
 {
     uint32_t n = 0, n_ranges = 0;
@@ -143,16 +143,16 @@ static void keep_useful(dfa *c, const uint32_t *number)
     c->first[n] = n_ranges;
 }
 
-mote_status dfa_seal(dfa *c, dfa_fuel *fuel, mote_error *err)
+mote_status dfa_trim(dfa *c, dfa_fuel *fuel, mote_error *err)
 {
     if (c->n == 0)
         return MOTE_OK;
-    TRY(spend(fuel, c->n + c->n_ranges, err));
+    TRY(fuel_spend(fuel, c->n + c->n_ranges, err));
     uint32_t *number = mem_new(c->n, sizeof *number);
     uint32_t n_useful = 0;
     if (number == NULL || !number_useful(c, number, &n_useful)) {
         mem_free(number);
-        return no_memory(err);
+        return dfa_no_memory(err);
     }
     const bool empty = number[0] == RULES_NONE;
     if (!empty && n_useful < c->n)
@@ -163,20 +163,21 @@ mote_status dfa_seal(dfa *c, dfa_fuel *fuel, mote_error *err)
     return MOTE_OK;
 }
 
-/* ---- the product ---- */
+/* ---- product construction ---- */
 
 typedef struct product {
     const dfa *a, *b;
     dfa_op op;
-    pairs known; /* (state of a, state of b), either may be RULES_NONE */
+    dfa_pairs known; /* (state of a, state of b); RULES_NONE: that automaton has no transition */
     dfa *out;
 } product;
 
-static bool can_lead_on(dfa_op op, uint32_t a, uint32_t b)
+/* Can an accepting pair be reached from this one? */
+static bool pair_alive(dfa_op op, uint32_t a, uint32_t b)
 {
     switch (op) {
-    case DFA_BOTH: return a != RULES_NONE && b != RULES_NONE;
-    case DFA_BUT_NOT: return a != RULES_NONE;
+    case DFA_INTERSECT: return a != RULES_NONE && b != RULES_NONE;
+    case DFA_SUBTRACT: return a != RULES_NONE;
     default: return a != RULES_NONE || b != RULES_NONE;
     }
 }
@@ -186,37 +187,37 @@ static bool pair_accepts(const product *p, uint32_t a, uint32_t b)
     const bool in_a = a != RULES_NONE && p->a->accepts[a];
     const bool in_b = b != RULES_NONE && p->b->accepts[b];
     switch (p->op) {
-    case DFA_BOTH: return in_a && in_b;
-    case DFA_BUT_NOT: return in_a && !in_b;
+    case DFA_INTERSECT: return in_a && in_b;
+    case DFA_SUBTRACT: return in_a && !in_b;
     default: return in_a || in_b;
     }
 }
 
-static mote_status lead(product *p, uint32_t lo, uint32_t hi, uint32_t a, uint32_t b,
-                        mote_error *err)
+static mote_status product_add_range(product *p, uint32_t lo, uint32_t hi, uint32_t a, uint32_t b,
+                                     mote_error *err)
 {
-    if (!can_lead_on(p->op, a, b))
+    if (!pair_alive(p->op, a, b))
         return MOTE_OK;
-    const uint32_t to = pairs_number(&p->known, a, b);
+    const uint32_t to = dfa_pairs_intern(&p->known, a, b);
     if (to == RULES_NONE)
-        return no_memory(err);
+        return dfa_no_memory(err);
     return dfa_add_range(p->out, lo, hi, to, err);
 }
 
-/* The ranges of one automaton's state, walked from low to high. */
-typedef struct strip {
+/* Cursor over the ranges of one state, from low to high. */
+typedef struct range_cursor {
     const dfa_range *at, *end;
-} strip;
+} range_cursor;
 
-static strip strip_of(const dfa *c, uint32_t state)
+static range_cursor range_cursor_of(const dfa *c, uint32_t state)
 {
-    if (state == RULES_NONE || c->ranges == NULL) /* nowhere; or no range anywhere */
-        return (strip){NULL, NULL};
-    return (strip){c->ranges + c->first[state], c->ranges + c->first[state + 1]};
+    if (state == RULES_NONE || c->ranges == NULL) /* no state; or a DFA without transitions */
+        return (range_cursor){NULL, NULL};
+    return (range_cursor){c->ranges + c->first[state], c->ranges + c->first[state + 1]};
 }
 
-/* Where the strip leads at `from`, and in *until how far that holds. */
-static uint32_t strip_at(strip *s, uint32_t from, uint32_t *until)
+/* The target at `from`; lowers *until to the last code point for which it holds. */
+static uint32_t range_cursor_at(range_cursor *s, uint32_t from, uint32_t *until)
 {
     while (s->at != s->end && s->at->hi < from)
         s->at++;
@@ -232,15 +233,17 @@ static uint32_t strip_at(strip *s, uint32_t from, uint32_t *until)
     return s->at->to;
 }
 
-static mote_status expand_pair(product *p, uint32_t a, uint32_t b, dfa_fuel *fuel, mote_error *err)
+static mote_status product_expand(product *p, uint32_t a, uint32_t b, dfa_fuel *fuel,
+                                  mote_error *err)
 {
     TRY(dfa_add_state(p->out, pair_accepts(p, a, b), err));
-    strip in_a = strip_of(p->a, a), in_b = strip_of(p->b, b);
-    TRY(spend(fuel, 4 + (uint64_t)(in_a.end - in_a.at) + (uint64_t)(in_b.end - in_b.at), err));
+    range_cursor in_a = range_cursor_of(p->a, a), in_b = range_cursor_of(p->b, b);
+    TRY(fuel_spend(fuel, 4 + (uint64_t)(in_a.end - in_a.at) + (uint64_t)(in_b.end - in_b.at), err));
     for (uint32_t from = 0; from <= DFA_LAST;) {
         uint32_t until = DFA_LAST;
-        const uint32_t to_a = strip_at(&in_a, from, &until), to_b = strip_at(&in_b, from, &until);
-        TRY(lead(p, from, until, to_a, to_b, err));
+        const uint32_t to_a = range_cursor_at(&in_a, from, &until),
+                       to_b = range_cursor_at(&in_b, from, &until);
+        TRY(product_add_range(p, from, until, to_a, to_b, err));
         if (in_a.at == in_a.end && in_b.at == in_b.end)
             break;
         from = until + 1;
@@ -248,17 +251,17 @@ static mote_status expand_pair(product *p, uint32_t a, uint32_t b, dfa_fuel *fue
     return MOTE_OK;
 }
 
-static mote_status run_product(product *p, dfa_fuel *fuel, mote_error *err)
+static mote_status product_run(product *p, dfa_fuel *fuel, mote_error *err)
 {
     const uint32_t a = dfa_empty(p->a) ? RULES_NONE : 0;
     const uint32_t b = dfa_empty(p->b) ? RULES_NONE : 0;
-    if (!can_lead_on(p->op, a, b))
+    if (!pair_alive(p->op, a, b))
         return MOTE_OK;
-    if (pairs_number(&p->known, a, b) == RULES_NONE)
-        return no_memory(err);
+    if (dfa_pairs_intern(&p->known, a, b) == RULES_NONE)
+        return dfa_no_memory(err);
     for (uint32_t i = 0; i < p->known.n; i++)
-        TRY(expand_pair(p, p->known.items[i].a, p->known.items[i].b, fuel, err));
-    return dfa_seal(p->out, fuel, err);
+        TRY(product_expand(p, p->known.items[i].a, p->known.items[i].b, fuel, err));
+    return dfa_trim(p->out, fuel, err);
 }
 
 mote_status dfa_combine(dfa *out, const dfa *a, dfa_op op, const dfa *b, dfa_fuel *fuel,
@@ -266,8 +269,8 @@ mote_status dfa_combine(dfa *out, const dfa *a, dfa_op op, const dfa *b, dfa_fue
 {
     *out = (dfa){0};
     product p = {.a = a, .b = b, .op = op, .out = out};
-    const mote_status status = run_product(&p, fuel, err);
-    pairs_fini(&p.known);
+    const mote_status status = product_run(&p, fuel, err);
+    dfa_pairs_fini(&p.known);
     if (status != MOTE_OK)
         dfa_fini(out);
     return status;
@@ -284,7 +287,7 @@ mote_status dfa_apply(dfa *a, dfa_op op, const dfa *b, dfa_fuel *fuel, mote_erro
 
 /* ---- lengths and words ---- */
 
-static mote_status make_length(dfa *out, uint32_t min, uint32_t max, mote_error *err)
+static mote_status build_length(dfa *out, uint32_t min, uint32_t max, mote_error *err)
 {
     const uint32_t last = max == RULES_NO_LIMIT ? min : max;
     if (min > max)
@@ -292,7 +295,7 @@ static mote_status make_length(dfa *out, uint32_t min, uint32_t max, mote_error 
     for (uint32_t i = 0; i <= last; i++) {
         TRY(dfa_add_state(out, i >= min, err));
         if (i < last || max == RULES_NO_LIMIT)
-            TRY(add_all(out, i < last ? i + 1 : i, err));
+            TRY(dfa_add_any(out, i < last ? i + 1 : i, err));
     }
     return MOTE_OK;
 }
@@ -300,15 +303,15 @@ static mote_status make_length(dfa *out, uint32_t min, uint32_t max, mote_error 
 mote_status dfa_length(dfa *out, uint32_t min, uint32_t max, dfa_fuel *fuel, mote_error *err)
 {
     *out = (dfa){0};
-    mote_status status = make_length(out, min, max, err);
+    mote_status status = build_length(out, min, max, err);
     if (status == MOTE_OK)
-        status = spend(fuel, out->n, err);
+        status = fuel_spend(fuel, out->n, err);
     if (status != MOTE_OK)
         dfa_fini(out);
     return status;
 }
 
-/* A tree of words: children in a list that ascends. */
+/* A trie of words. The children of a node are a linked list in ascending order. */
 typedef struct word_node {
     uint32_t code_point, child, sibling;
     bool ends;
@@ -319,21 +322,21 @@ typedef struct word_tree {
     uint32_t n, room;
 } word_tree;
 
-static mote_status tree_add(word_tree *t, uint32_t code_point, uint32_t *out, mote_error *err)
+static mote_status word_tree_add(word_tree *t, uint32_t code_point, uint32_t *out, mote_error *err)
 {
     if (t->n >= DFA_MAX_STATES)
-        return err_set(err, MOTE_E_ARG, "a list of words needs more than %d states",
+        return err_set(err, MOTE_E_ARG, "list of words too large: more than %d states",
                        DFA_MAX_STATES);
     if (!mem_grow(&t->nodes, t->n, &t->room, sizeof *t->nodes))
-        return no_memory(err);
+        return dfa_no_memory(err);
     t->nodes[t->n] = (word_node){code_point, RULES_NONE, RULES_NONE, false};
     *out = t->n++;
     return MOTE_OK;
 }
 
-/* The child of `at` for a code point, made if there is none. */
-static mote_status tree_child(word_tree *t, uint32_t at, uint32_t code_point, uint32_t *out,
-                              dfa_fuel *fuel, mote_error *err)
+/* The child of `at` for a code point, added if missing. */
+static mote_status word_tree_child(word_tree *t, uint32_t at, uint32_t code_point, uint32_t *out,
+                                   dfa_fuel *fuel, mote_error *err)
 {
     uint32_t before = RULES_NONE, child = t->nodes[at].child;
     uint64_t steps = 1;
@@ -342,12 +345,12 @@ static mote_status tree_child(word_tree *t, uint32_t at, uint32_t code_point, ui
         child = t->nodes[child].sibling;
         steps++;
     }
-    TRY(spend(fuel, steps, err));
+    TRY(fuel_spend(fuel, steps, err));
     if (child != RULES_NONE && t->nodes[child].code_point == code_point) {
         *out = child;
         return MOTE_OK;
     }
-    TRY(tree_add(t, code_point, out, err));
+    TRY(word_tree_add(t, code_point, out, err));
     t->nodes[*out].sibling = child;
     if (before == RULES_NONE)
         t->nodes[at].child = *out;
@@ -356,38 +359,38 @@ static mote_status tree_child(word_tree *t, uint32_t at, uint32_t code_point, ui
     return MOTE_OK;
 }
 
-static mote_status tree_word(word_tree *t, str word, dfa_fuel *fuel, mote_error *err)
+static mote_status word_tree_insert(word_tree *t, str word, dfa_fuel *fuel, mote_error *err)
 {
     uint32_t at = 0, code_point;
     for (size_t i = 0; i < word.n;) {
         if (!dfa_decode(word, &i, &code_point))
-            return err_set(err, MOTE_E_ARG, "a word is not well-formed UTF-8");
-        TRY(tree_child(t, at, code_point, &at, fuel, err));
+            return err_set(err, MOTE_E_ARG, "a word is not valid UTF-8");
+        TRY(word_tree_child(t, at, code_point, &at, fuel, err));
     }
     t->nodes[at].ends = true;
     return MOTE_OK;
 }
 
-static mote_status make_words(word_tree *t, dfa *out, const str *words, size_t n, dfa_fuel *fuel,
-                              mote_error *err)
+static mote_status build_words(word_tree *t, dfa *out, const str *words, size_t n, dfa_fuel *fuel,
+                               mote_error *err)
 {
     uint32_t root;
-    TRY(tree_add(t, 0, &root, err));
+    TRY(word_tree_add(t, 0, &root, err));
     for (size_t i = 0; i < n; i++)
-        TRY(tree_word(t, words[i], fuel, err));
+        TRY(word_tree_insert(t, words[i], fuel, err));
     for (uint32_t i = 0; i < t->n; i++) {
         TRY(dfa_add_state(out, t->nodes[i].ends, err));
         for (uint32_t c = t->nodes[i].child; c != RULES_NONE; c = t->nodes[c].sibling)
             TRY(dfa_add_range(out, t->nodes[c].code_point, t->nodes[c].code_point, c, err));
     }
-    return dfa_seal(out, fuel, err);
+    return dfa_trim(out, fuel, err);
 }
 
 mote_status dfa_words(dfa *out, const str *words, size_t n, dfa_fuel *fuel, mote_error *err)
 {
     *out = (dfa){0};
     word_tree t = {0};
-    const mote_status status = make_words(&t, out, words, n, fuel, err);
+    const mote_status status = build_words(&t, out, words, n, fuel, err);
     mem_free(t.nodes);
     if (status != MOTE_OK)
         dfa_fini(out);
@@ -443,7 +446,7 @@ uint32_t dfa_step(const dfa *c, uint32_t state, uint32_t code_point)
     return found ? c->ranges[low].to : RULES_NONE;
 }
 
-bool dfa_has(const dfa *c, str text)
+bool dfa_accepts(const dfa *c, str text)
 {
     if (dfa_empty(c))
         return false;
@@ -458,42 +461,44 @@ bool dfa_has(const dfa *c, str text)
     return c->accepts[state];
 }
 
-/* All characters lead on, and only to states that are still thought to accept everything. */
-static bool leads_to_all(const dfa *c, uint32_t state, const bool *all)
+/* Every code point has a transition, and only to states that are still candidates. */
+static bool steps_to_universal(const dfa *c, uint32_t state, const bool *universal)
 {
     uint32_t next = 0;
     for (uint32_t i = c->first[state]; i < c->first[state + 1]; i++) {
         const dfa_range *range = &c->ranges[i];
         if (next == 0xD800 && range->lo > next)
             next = 0xE000;
-        if (range->lo > next || !all[range->to])
+        if (range->lo > next || !universal[range->to])
             return false;
         next = range->hi + 1;
     }
     return next == DFA_LAST + 1;
 }
 
-/* Starts from all that accept and takes away until nothing changes. Most states lead to later
- * ones, so going backwards settles them in a few rounds; what takes more is not worth knowing. */
-void dfa_find_all(const dfa *c, bool *all)
+/* Greatest fixed point: starts with all accepting states and removes candidates until nothing
+ * changes. Most transitions lead to later states, so a pass from the last state to the first needs
+ * few rounds. If 32 rounds are not enough, no state is reported. */
+void dfa_find_universal(const dfa *c, bool *universal)
 {
     enum { ROUNDS = 32 };
     for (uint32_t s = 0; s < c->n; s++)
-        all[s] = c->accepts[s];
+        universal[s] = c->accepts[s];
     bool changed = true;
     for (int round = 0; round < ROUNDS && changed; round++) {
         changed = false;
         for (uint32_t s = c->n; s-- > 0;)
-            if (all[s] && !leads_to_all(c, s, all)) {
-                all[s] = false;
+            if (universal[s] && !steps_to_universal(c, s, universal)) {
+                universal[s] = false;
                 changed = true;
             }
     }
     if (changed)
-        memset(all, 0, c->n * sizeof *all);
+        memset(universal, 0, c->n * sizeof *universal);
 }
 
-/* Words and products of words lead to later states only; what does not is taken for infinite. */
+/* Transitions of words and of their products lead to later states only. Any other transition is
+ * taken for a cycle. */
 bool dfa_finite(const dfa *c)
 {
     for (uint32_t s = 0; s < c->n; s++)
@@ -505,14 +510,14 @@ bool dfa_finite(const dfa *c)
 
 enum { FIRST_SLOTS = 64 };
 
-void pairs_fini(pairs *p)
+void dfa_pairs_fini(dfa_pairs *p)
 {
     mem_free(p->items);
     mem_free(p->slots);
-    *p = (pairs){0};
+    *p = (dfa_pairs){0};
 }
 
-static uint32_t *slot_of(const pairs *p, uint32_t a, uint32_t b)
+static uint32_t *dfa_pairs_slot(const dfa_pairs *p, uint32_t a, uint32_t b)
 {
     const uint64_t hash = ((uint64_t)a << 32 | b) * 0x9E3779B97F4A7C15u;
     uint32_t at = (uint32_t)(hash >> 32) & p->mask;
@@ -523,7 +528,7 @@ static uint32_t *slot_of(const pairs *p, uint32_t a, uint32_t b)
     }
 }
 
-static bool widen(pairs *p)
+static bool dfa_pairs_widen(dfa_pairs *p)
 {
     const uint32_t n_slots = p->slots == NULL ? FIRST_SLOTS : (p->mask + 1) * 2;
     uint32_t *slots = mem_new(n_slots, sizeof *slots);
@@ -533,20 +538,20 @@ static bool widen(pairs *p)
     p->slots = slots;
     p->mask = n_slots - 1;
     for (uint32_t i = 0; i < p->n; i++)
-        *slot_of(p, p->items[i].a, p->items[i].b) = i + 1;
+        *dfa_pairs_slot(p, p->items[i].a, p->items[i].b) = i + 1;
     return true;
 }
 
-uint32_t pairs_number(pairs *p, uint32_t a, uint32_t b)
+uint32_t dfa_pairs_intern(dfa_pairs *p, uint32_t a, uint32_t b)
 {
-    if ((p->slots == NULL || p->n >= p->mask / 2) && !widen(p))
+    if ((p->slots == NULL || p->n >= p->mask / 2) && !dfa_pairs_widen(p))
         return UINT32_MAX;
-    uint32_t *slot = slot_of(p, a, b);
+    uint32_t *slot = dfa_pairs_slot(p, a, b);
     if (*slot != 0)
         return *slot - 1;
     if (!mem_grow(&p->items, p->n, &p->room, sizeof *p->items))
         return UINT32_MAX;
-    p->items[p->n] = (pairs_item){a, b};
+    p->items[p->n] = (dfa_pairs_item){a, b};
     *slot = ++p->n;
     return p->n - 1;
 }

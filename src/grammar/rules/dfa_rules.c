@@ -1,49 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dfa_rules.c - a set of strings as states of a grammar over bytes.
+ * dfa_rules.c - converts a DFA over code points into states and edges over bytes.
  *
- * Each state of the automaton becomes a state of the grammar. A range of code
- * points becomes sequences of byte ranges; what may follow their first byte is mostly
- * one of a few things, which are made once per grammar. Inside a JSON string
- * some characters change their spelling. A state from which every string is
- * accepted becomes the loop over characters that all JSON strings share, for
- * which masks are known beforehand.
+ * Each DFA state becomes one state of the rules. A range of code points becomes sequences of byte
+ * ranges (UTF-8). The continuation bytes after a lead byte are mostly one of seven kinds, which
+ * all DFAs of a grammar share (rules.char_tail). Inside a JSON string some characters are escaped.
+ *
+ * A DFA state that accepts every string becomes the loop over JSON string characters that
+ * unconstrained strings use too. mask.c has precomputed masks for that loop.
  */
 #include "grammar/rules/dfa.h"
 
 #include "grammar/rules/rules.h"
 #include "base/mem.h"
 
-typedef struct writer {
+typedef struct dfa_writer {
     rules *r;
     const dfa *c;
-    uint32_t exit;   /* state behind all strings */
-    uint32_t *state; /* [c->n], of the grammar */
-    bool *all;       /* [c->n] */
-    uint32_t *loop;  /* [c->n], state of the loop where all is set */
+    uint32_t exit;   /* state after all strings */
+    uint32_t *state; /* [c->n], of the rules */
+    bool *universal; /* [c->n], see dfa_find_universal */
+    uint32_t *loop;  /* [c->n], state of the loop where universal is set */
     bool json;
-    /* Escapes of the state at hand: behind the backslash, behind "u00", "u000" and "u001";
-     * RULES_NONE: not made. */
+    /* Escapes of the DFA state being written: states after the backslash, after "u00", "u000" and
+     * "u001"; RULES_NONE: not created yet. */
     uint32_t escape, unit, digit[2];
-    bool escaped; /* they are all written */
-} writer;
+    bool escaped; /* all escapes are written */
+} dfa_writer;
 
-/* A run of code points whose encodings differ in each byte independently. */
-typedef struct run {
+/* A span of code points that is one sequence of independent byte ranges in UTF-8. */
+typedef struct utf8_span {
     uint32_t lo, hi;
-} run;
+} utf8_span;
 
-/* ---- what all sets share ---- */
+/* ---- states that all DFAs of a grammar share ---- */
 
-/* Runs whose second byte has limits of its own. */
-static const run limited[] = {
+/* Spans with a narrower second byte: after E0, ED, F0 and F4. */
+static const utf8_span limited[] = {
     {0x800, 0xFFF}, {0xD000, 0xD7FF}, {0x10000, 0x3FFFF}, {0x100000, DFA_LAST}};
 
-static void put_escaped(writer *w, uint32_t c, uint32_t to);
+static void put_escaped(dfa_writer *w, uint32_t c, uint32_t to);
 
-/* A rule for the rest of any character of several bytes, and for the rest of an escape. States
- * of it are entered from outside, so that a set needs none of its own for them. */
-static void make_shared(rules *r)
+/* One rule for the remaining bytes of a multi-byte character and of an escape. Its states are
+ * entered directly by rules_read_into, so that a DFA needs no states for them. */
+static void make_shared_tails(rules *r)
 {
     const uint32_t rule = rules_add(r), end = rules_end_of(r, rule);
     uint32_t *tail = r->char_tail; /* 1 to 3 continuation bytes, then those of `limited` */
@@ -58,7 +58,7 @@ static void make_shared(rules *r)
         rules_read(r, tail[3 + i], lo[1], hi[1], tail[n - 3]);
     }
     r->char_escape = rules_state(r);
-    writer w = {.r = r, .escape = r->char_escape, .unit = RULES_NONE};
+    dfa_writer w = {.r = r, .escape = r->char_escape, .unit = RULES_NONE};
     w.digit[0] = w.digit[1] = RULES_NONE;
     for (uint32_t c = 0; c < 0x20; c++)
         put_escaped(&w, c, end);
@@ -68,14 +68,14 @@ static void make_shared(rules *r)
 
 /* ---- ranges as bytes ---- */
 
-/* The shared rest of a run whose first byte is free, or RULES_NONE. */
-static uint32_t shared_tail(const rules *r, run x, const unsigned char lo[4],
+/* The shared state that reads the bytes after the lead byte of a span, or RULES_NONE. */
+static uint32_t shared_tail(const rules *r, utf8_span x, const unsigned char lo[4],
                             const unsigned char hi[4], size_t n)
 {
-    bool free_tail = n > 1;
+    bool any_tail = n > 1;
     for (size_t k = 1; k < n; k++)
-        free_tail = free_tail && lo[k] == 0x80 && hi[k] == 0xBF;
-    if (free_tail)
+        any_tail = any_tail && lo[k] == 0x80 && hi[k] == 0xBF;
+    if (any_tail)
         return r->char_tail[n - 2];
     for (uint32_t i = 0; i < 4; i++)
         if (x.lo == limited[i].lo && x.hi == limited[i].hi)
@@ -83,7 +83,7 @@ static uint32_t shared_tail(const rules *r, run x, const unsigned char lo[4],
     return RULES_NONE;
 }
 
-static void put_run(writer *w, uint32_t from, run x, uint32_t to)
+static void put_span(dfa_writer *w, uint32_t from, utf8_span x, uint32_t to)
 {
     unsigned char lo[4], hi[4];
     const size_t n = dfa_encode(lo, x.lo);
@@ -94,14 +94,14 @@ static void put_run(writer *w, uint32_t from, run x, uint32_t to)
         return;
     }
     for (size_t i = 0; i < n && rules_ok(w->r); i++) {
-        const uint32_t next = i + 1 == n ? to : rules_woven_state(w->r, w->exit);
+        const uint32_t next = i + 1 == n ? to : rules_state_with_exit(w->r, w->exit);
         rules_read(w->r, from, lo[i], hi[i], next);
         from = next;
     }
 }
 
-/* The last code point up to hi such that lo to it is one run. */
-static uint32_t run_end(uint32_t lo, uint32_t hi)
+/* The last code point up to hi such that [lo, it] is one utf8_span. */
+static uint32_t span_end(uint32_t lo, uint32_t hi)
 {
     static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xFFFF};
     for (size_t i = 0; i < sizeof borders / sizeof *borders; i++)
@@ -119,7 +119,7 @@ static uint32_t run_end(uint32_t lo, uint32_t hi)
     return hi;
 }
 
-static void put_range(writer *w, uint32_t from, uint32_t lo, uint32_t hi, uint32_t target)
+static void put_range(dfa_writer *w, uint32_t from, uint32_t lo, uint32_t hi, uint32_t target)
 {
     if (hi < 0x80) {
         rules_read(w->r, from, (uint8_t)lo, (uint8_t)hi, w->state[target]);
@@ -130,24 +130,24 @@ static void put_range(writer *w, uint32_t from, uint32_t lo, uint32_t hi, uint32
             lo = 0xE000;
         if (lo > hi)
             return;
-        const uint32_t end = run_end(lo, hi);
-        put_run(w, from, (run){lo, end}, w->state[target]);
+        const uint32_t end = span_end(lo, hi);
+        put_span(w, from, (utf8_span){lo, end}, w->state[target]);
         lo = end + 1;
     }
 }
 
 /* ---- inside a JSON string ---- */
 
-/* The state behind a text, made when it is first wanted. */
-static uint32_t behind(writer *w, uint32_t *known, uint32_t from, const char *text)
+/* The state after a text, created on first use. */
+static uint32_t state_after(dfa_writer *w, uint32_t *known, uint32_t from, const char *text)
 {
     if (*known == RULES_NONE)
         *known = rules_literal(w->r, from, str_of(text));
     return *known;
 }
 
-/* A character in its shortest escaped form, from behind the backslash. */
-static void put_escaped(writer *w, uint32_t c, uint32_t to)
+/* A character in its shortest escaped form, from the state after the backslash. */
+static void put_escaped(dfa_writer *w, uint32_t c, uint32_t to)
 {
     static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     for (const char *s = shorts; *s != 0; s += 2)
@@ -155,8 +155,8 @@ static void put_escaped(writer *w, uint32_t c, uint32_t to)
             rules_read(w->r, w->escape, (uint8_t)s[1], (uint8_t)s[1], to);
             return;
         }
-    const uint32_t unit = behind(w, &w->unit, w->escape, "u00");
-    const uint32_t digit = behind(w, &w->digit[c >> 4], unit, c < 16 ? "0" : "1");
+    const uint32_t unit = state_after(w, &w->unit, w->escape, "u00");
+    const uint32_t digit = state_after(w, &w->digit[c >> 4], unit, c < 16 ? "0" : "1");
     const unsigned last = c & 15;
     if (last < 10) {
         rules_read(w->r, digit, (uint8_t)('0' + last), (uint8_t)('0' + last), to);
@@ -166,8 +166,8 @@ static void put_escaped(writer *w, uint32_t c, uint32_t to)
     rules_read(w->r, digit, (uint8_t)('A' + last - 10), (uint8_t)('A' + last - 10), to);
 }
 
-/* Where all characters that must be escaped lead to from a state, or RULES_NONE. */
-static uint32_t escapes_lead_to(const dfa *c, uint32_t s)
+/* The target that all characters which must be escaped share, or RULES_NONE. */
+static uint32_t escapes_target(const dfa *c, uint32_t s)
 {
     if (c->first[s] == c->first[s + 1])
         return RULES_NONE;
@@ -178,24 +178,24 @@ static uint32_t escapes_lead_to(const dfa *c, uint32_t s)
                                                                                  : RULES_NONE;
 }
 
-static void begin_escapes(writer *w, uint32_t s)
+static void begin_escapes(dfa_writer *w, uint32_t s)
 {
     w->escape = w->unit = w->digit[0] = w->digit[1] = RULES_NONE;
-    const uint32_t to = w->json ? escapes_lead_to(w->c, s) : RULES_NONE;
+    const uint32_t to = w->json ? escapes_target(w->c, s) : RULES_NONE;
     w->escaped = to != RULES_NONE;
     if (w->escaped)
         rules_read_into(w->r, w->state[s], '\\', '\\', w->r->char_escape, w->state[to]);
 }
 
-static void put_own_escape(writer *w, uint32_t from, uint32_t c, uint32_t target)
+static void put_own_escape(dfa_writer *w, uint32_t from, uint32_t c, uint32_t target)
 {
     if (w->escaped)
         return;
-    behind(w, &w->escape, from, "\\");
+    state_after(w, &w->escape, from, "\\");
     put_escaped(w, c, w->state[target]);
 }
 
-static void put_json_range(writer *w, uint32_t from, dfa_range x)
+static void put_json_range(dfa_writer *w, uint32_t from, dfa_range x)
 {
     for (uint32_t c = x.lo; c <= x.hi && c < 0x20; c++)
         put_own_escape(w, from, c, x.to);
@@ -212,9 +212,9 @@ static void put_json_range(writer *w, uint32_t from, dfa_range x)
         put_own_escape(w, from, '\\', x.to);
 }
 
-/* ---- all of it ---- */
+/* ---- states ---- */
 
-/* The state of the automaton that all characters beyond ASCII lead to, or RULES_NONE. */
+/* The target that all non-ASCII characters of a DFA state share, or RULES_NONE. */
 static uint32_t multi_target(const dfa *c, uint32_t s)
 {
     uint32_t next = 0x80, to = RULES_NONE;
@@ -232,18 +232,19 @@ static uint32_t multi_target(const dfa *c, uint32_t s)
     return next == DFA_LAST + 1 ? to : RULES_NONE;
 }
 
-/* Where everything is accepted, the loop of all JSON strings goes on. Characters beyond ASCII
- * that lead there begin a run of it at once, so that nobody can tell how it was reached. */
-static void put_state(writer *w, uint32_t s, uint32_t to)
+/* In a universal state the loop of unconstrained JSON strings takes over. Non-ASCII characters
+ * that lead to it enter the loop at once, so that the configuration in the middle of the character
+ * is the same as in an unconstrained string. */
+static void put_dfa_state(dfa_writer *w, uint32_t s, uint32_t to)
 {
     const uint32_t from = w->state[s];
-    if (w->json && w->all[s]) {
+    if (w->json && w->universal[s]) {
         rules_skip(w->r, from, w->loop[s]);
         return;
     }
     begin_escapes(w, s);
     const uint32_t multi = multi_target(w->c, s);
-    if (multi != RULES_NONE && w->json && w->all[multi])
+    if (multi != RULES_NONE && w->json && w->universal[multi])
         rules_enter(w->r, from, w->loop[multi], w->r->json_multi);
     else if (multi != RULES_NONE)
         rules_read_into(w->r, from, 0xC2, 0xF4, RULES_ANY_TAIL, w->state[multi]);
@@ -263,46 +264,46 @@ static void put_state(writer *w, uint32_t s, uint32_t to)
         rules_skip(w->r, from, to);
 }
 
-static void put_all(writer *w, uint32_t from, uint32_t to)
+static void put_states(dfa_writer *w, uint32_t from, uint32_t to)
 {
     const uint32_t n = w->c->n;
-    dfa_find_all(w->c, w->all);
+    dfa_find_universal(w->c, w->universal);
     for (uint32_t s = 0; s < n; s++) {
-        w->state[s] = rules_woven_state(w->r, to);
-        if (w->json && w->all[s])
+        w->state[s] = rules_state_with_exit(w->r, to);
+        if (w->json && w->universal[s])
             w->loop[s] = rules_loop_state(w->r, json_rules_char(w->r), 0, RULES_NO_LIMIT, to);
     }
     rules_skip(w->r, from, w->state[0]);
     for (uint32_t s = 0; s < n && rules_ok(w->r); s++)
-        put_state(w, s, to);
+        put_dfa_state(w, s, to);
 }
 
-static mote_status put(rules *r, const dfa *c, uint32_t from, uint32_t to, bool json,
-                       mote_error *err)
+static mote_status dfa_put(rules *r, const dfa *c, uint32_t from, uint32_t to, bool json,
+                           mote_error *err)
 {
     if (dfa_empty(c))
         return MOTE_OK;
     if (r->char_escape == RULES_NONE)
-        make_shared(r);
-    writer w = {.r = r, .c = c, .exit = to, .json = json};
+        make_shared_tails(r);
+    dfa_writer w = {.r = r, .c = c, .exit = to, .json = json};
     w.state = mem_new(c->n, sizeof *w.state);
-    w.all = mem_new(c->n, sizeof *w.all);
+    w.universal = mem_new(c->n, sizeof *w.universal);
     w.loop = mem_new(c->n, sizeof *w.loop);
-    const bool ok = w.state != NULL && w.all != NULL && w.loop != NULL;
+    const bool ok = w.state != NULL && w.universal != NULL && w.loop != NULL;
     if (ok)
-        put_all(&w, from, to);
+        put_states(&w, from, to);
     mem_free(w.loop);
     mem_free(w.state);
-    mem_free(w.all);
-    return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
+    mem_free(w.universal);
+    return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "out of memory: pattern");
 }
 
 mote_status dfa_put_raw(rules *r, const dfa *c, uint32_t from, uint32_t to, mote_error *err)
 {
-    return put(r, c, from, to, false, err);
+    return dfa_put(r, c, from, to, false, err);
 }
 
 mote_status dfa_put_json(rules *r, const dfa *c, uint32_t from, uint32_t to, mote_error *err)
 {
-    return put(r, c, from, to, true, err);
+    return dfa_put(r, c, from, to, true, err);
 }

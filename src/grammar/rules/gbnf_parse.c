@@ -180,7 +180,7 @@ static mote_status gbnf_read_class(gbnf_parser *p)
     if (p->t->ranges.n == first)
         return gbnf_wrong(p, from, "a class has no characters");
     p->at++;
-    return char_class_settle(&p->t->ranges, first, negated, p->err);
+    return char_class_normalize(&p->t->ranges, first, negated, p->err);
 }
 
 /* ---- nodes ---- */

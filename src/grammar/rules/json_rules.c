@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_rules.c - see json_rules.h. */
+/* json_rules.c - the rules of JSON that do not depend on a schema; see rules.h. */
 #include "grammar/rules/rules.h"
 
 /* ---- strings ---- */
 
-/* Characters of more than one byte, begun at either of two states. */
-static void put_utf8(rules *r, const uint32_t from[2], uint32_t to)
+/* Multi-byte UTF-8 characters, from either of two states. */
+static void put_json_utf8(rules *r, const uint32_t from[2], uint32_t to)
 {
     const uint32_t one = rules_state(r), two = rules_state(r), three = rules_state(r);
-    /* Second bytes that have limits of their own: no overlong forms, no surrogates, nothing above
+    /* Lead bytes with a narrower second byte: no overlong forms, no surrogates, nothing above
      * U+10FFFF. */
     static const uint8_t special[][4] = {
         {0xE0, 0xA0, 0xBF, 1}, {0xED, 0x80, 0x9F, 1}, {0xF0, 0x90, 0xBF, 2}, {0xF4, 0x80, 0x8F, 2}};
@@ -29,13 +29,14 @@ static void put_utf8(rules *r, const uint32_t from[2], uint32_t to)
     }
 }
 
+/* One hexadecimal digit of the given ranges, two bytes each. */
 static void put_hex(rules *r, uint32_t from, const char *ranges, uint32_t to)
 {
     for (const char *p = ranges; *p != 0; p += 2)
         rules_read(r, from, (uint8_t)p[0], (uint8_t)p[1], to);
 }
 
-/* What stands after "\u": a character, or both halves of a pair. Half a pair is no character. */
+/* After "\u": a code unit that is no surrogate, or a whole surrogate pair. */
 static void put_code_unit(rules *r, uint32_t from, uint32_t to)
 {
     static const char any[] = "09afAF";
@@ -72,7 +73,7 @@ uint32_t json_rules_char(rules *r)
     rules_read(r, start, 0x23, 0x5B, end);
     rules_read(r, start, 0x5D, 0x7F, end);
     r->json_multi = rules_state(r);
-    put_utf8(r, (const uint32_t[2]){start, r->json_multi}, end);
+    put_json_utf8(r, (const uint32_t[2]){start, r->json_multi}, end);
     const uint32_t escape = rules_state(r), unit = rules_state(r);
     rules_read(r, start, '\\', '\\', escape);
     for (const char *p = "\"\\/bfnrt"; *p != 0; p++)
@@ -84,10 +85,10 @@ uint32_t json_rules_char(rules *r)
 
 void json_rules_put_string(rules *r, uint32_t from, uint32_t min, uint32_t max, uint32_t to)
 {
-    const uint32_t inside = rules_state(r), behind = rules_state(r);
+    const uint32_t inside = rules_state(r), after = rules_state(r);
     rules_read(r, from, '"', '"', inside);
-    rules_loop(r, inside, json_rules_char(r), min, max, behind);
-    rules_read(r, behind, '"', '"', to);
+    rules_loop(r, inside, json_rules_char(r), min, max, after);
+    rules_read(r, after, '"', '"', to);
 }
 
 uint32_t json_rules_string(rules *r)
@@ -131,12 +132,12 @@ uint32_t json_rules_space(rules *r)
 
 uint32_t json_rules_open(rules *r, uint32_t from, char first)
 {
-    const uint32_t behind = rules_state(r);
-    rules_read(r, from, (uint8_t)first, (uint8_t)first, behind);
+    const uint32_t after = rules_state(r);
+    rules_read(r, from, (uint8_t)first, (uint8_t)first, after);
     if (r->compact)
-        return behind;
+        return after;
     const uint32_t ready = rules_state(r);
-    rules_call(r, behind, json_rules_space(r), ready);
+    rules_call(r, after, json_rules_space(r), ready);
     return ready;
 }
 
@@ -164,7 +165,7 @@ static void put_digits(rules *r, uint32_t from, int n, uint32_t to)
     }
 }
 
-static void put_integer(rules *r, uint32_t from, uint32_t to)
+static void put_json_integer(rules *r, uint32_t from, uint32_t to)
 {
     const uint32_t whole = rules_state(r), more = rules_state(r);
     rules_skip(r, from, whole);
@@ -179,7 +180,7 @@ uint32_t json_rules_integer(rules *r)
     if (r->json_integer != RULES_NONE)
         return r->json_integer;
     const uint32_t rule = rules_add(r);
-    put_integer(r, rules_start_of(r, rule), rules_end_of(r, rule));
+    put_json_integer(r, rules_start_of(r, rule), rules_end_of(r, rule));
     return r->json_integer = rule;
 }
 
@@ -206,7 +207,7 @@ uint32_t json_rules_number(rules *r)
     const uint32_t rule = rules_add(r), end = rules_end_of(r, rule);
     const uint32_t whole = rules_state(r), point = rules_state(r);
     const uint32_t more = rules_state(r), mantissa = rules_state(r);
-    put_integer(r, rules_start_of(r, rule), whole);
+    put_json_integer(r, rules_start_of(r, rule), whole);
     rules_skip(r, whole, mantissa);
     rules_read(r, whole, '.', '.', point);
     rules_read(r, point, '0', '9', more);
@@ -220,25 +221,25 @@ uint32_t json_rules_number(rules *r)
 
 static void put_any_array(rules *r, uint32_t from, uint32_t value, uint32_t to)
 {
-    const uint32_t open = json_rules_open(r, from, '['), behind = rules_state(r);
+    const uint32_t open = json_rules_open(r, from, '['), after = rules_state(r);
     rules_read(r, open, ']', ']', to);
-    rules_call(r, open, value, behind);
-    rules_call(r, json_rules_open(r, behind, ','), value, behind);
-    json_rules_close(r, behind, ']', to);
+    rules_call(r, open, value, after);
+    rules_call(r, json_rules_open(r, after, ','), value, after);
+    json_rules_close(r, after, ']', to);
 }
 
 static void put_any_object(rules *r, uint32_t from, uint32_t value, uint32_t to)
 {
-    const uint32_t open = json_rules_open(r, from, '{'), behind = rules_state(r);
+    const uint32_t open = json_rules_open(r, from, '{'), after = rules_state(r);
     const uint32_t name = rules_state(r);
     rules_read(r, open, '}', '}', to);
     rules_call(r, open, json_rules_string(r), name);
-    rules_call(r, json_rules_open(r, name, ':'), value, behind);
-    rules_call(r, json_rules_open(r, behind, ','), json_rules_string(r), name);
-    json_rules_close(r, behind, '}', to);
+    rules_call(r, json_rules_open(r, name, ':'), value, after);
+    rules_call(r, json_rules_open(r, after, ','), json_rules_string(r), name);
+    json_rules_close(r, after, '}', to);
 }
 
-static uint32_t scalar(rules *r)
+static uint32_t json_scalar(rules *r)
 {
     const uint32_t rule = rules_add(r);
     const uint32_t start = rules_start_of(r, rule), end = rules_end_of(r, rule);
@@ -250,19 +251,19 @@ static uint32_t scalar(rules *r)
     return rule;
 }
 
-/* Each depth has rules of its own, which call those of the next smaller one: nothing else
- * would stop a model from opening brackets. */
+/* Each depth has its own rules, which call the rules of the next smaller depth. This is what
+ * limits how many brackets a model can open. */
 uint32_t json_rules_any(rules *r)
 {
     if (r->json_any != RULES_NONE)
         return r->json_any;
-    const uint32_t plain = scalar(r);
-    uint32_t value = plain;
+    const uint32_t scalar = json_scalar(r);
+    uint32_t value = scalar;
     for (int depth = 0; depth < JSON_RULES_DEPTH && rules_ok(r); depth++) {
         const uint32_t array = rules_add(r), object = rules_add(r), outer = rules_add(r);
         put_any_array(r, rules_start_of(r, array), value, rules_end_of(r, array));
         put_any_object(r, rules_start_of(r, object), value, rules_end_of(r, object));
-        rules_call(r, rules_start_of(r, outer), plain, rules_end_of(r, outer));
+        rules_call(r, rules_start_of(r, outer), scalar, rules_end_of(r, outer));
         rules_call(r, rules_start_of(r, outer), array, rules_end_of(r, outer));
         rules_call(r, rules_start_of(r, outer), object, rules_end_of(r, outer));
         r->json_container[0] = array;

@@ -361,7 +361,7 @@ static mote_status determinise(subsets *x, dfa *out)
     TRY(number_set(x, &first));
     for (uint32_t i = 0; i < x->n_sets; i++)
         TRY(expand(x, out, i));
-    return dfa_seal(out, x->fuel, x->err);
+    return dfa_trim(out, x->fuel, x->err);
 }
 
 static mote_status run_subsets(const net *m, dfa *out, dfa_fuel *fuel, mote_error *err)

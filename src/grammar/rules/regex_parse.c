@@ -82,7 +82,7 @@ static mote_status add_class(regex_parser *p, const char_range *x, size_t n, boo
     const uint32_t from = p->t->ranges.n;
     for (size_t i = 0; i < n; i++)
         TRY(regex_add_range(p, x[i].lo, x[i].hi));
-    return char_class_settle(&p->t->ranges, from, negated, p->err);
+    return char_class_normalize(&p->t->ranges, from, negated, p->err);
 }
 
 static mote_status regex_add_named_class(regex_parser *p, char name)
@@ -239,7 +239,7 @@ static mote_status regex_read_class(regex_parser *p, uint32_t node)
     if (!regex_more(p))
         return regex_wrong(p, "a class without its end");
     p->at++;
-    TRY(char_class_settle(&p->t->ranges, from, negated, p->err));
+    TRY(char_class_normalize(&p->t->ranges, from, negated, p->err));
     p->t->nodes[node].first = from;
     p->t->nodes[node].n = p->t->ranges.n - from;
     return MOTE_OK;

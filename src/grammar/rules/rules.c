@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.c - builds a language over bytes and takes its dead ends away.
+ * rules.c - builds a recursive transition network and removes its dead ends.
  *
- * While building, the edges of a state are a list, since they come in any order.
- * rules_finish keeps those that lead to an end and lays them side by side.
+ * While building, the edges of a state are a linked list, because they are added in any order.
+ * rules_finish keeps the edges from which the end of the rule can be reached, stores the edges of
+ * each state contiguously, and computes byte equivalence classes.
  */
 #include "grammar/rules/rules.h"
 
@@ -16,7 +17,7 @@ mote_status rules_new(rules **out, mote_error *err)
     rules *r = mem_new(1, sizeof *r);
     *out = r;
     if (r == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
     r->json_char = r->json_string = r->json_space = r->json_integer = r->json_number = RULES_NONE;
     r->json_any = r->json_container[0] = r->json_container[1] = r->char_escape = RULES_NONE;
     return MOTE_OK;
@@ -42,32 +43,32 @@ void rules_fail(rules *r, mote_status status, const char *reason)
     r->reason = reason;
 }
 
-/* Room for item n of an array, or a failure. */
-static bool reserve(rules *r, void *items, uint32_t n, uint32_t *room, size_t each)
+/* Space for item n of an array. False: a failure, this one or an earlier one. */
+static bool rules_reserve(rules *r, void *items, uint32_t n, uint32_t *room, size_t each)
 {
     if (!rules_ok(r))
         return false;
     if (mem_grow(items, n, room, each))
         return true;
-    rules_fail(r, MOTE_E_MEMORY, "no memory for a grammar");
+    rules_fail(r, MOTE_E_MEMORY, "out of memory: grammar");
     return false;
 }
 
 uint32_t rules_state(rules *r)
 {
     if (r->n_nodes >= RULES_MAX_STATES)
-        rules_fail(r, MOTE_E_ARG, "the grammar needs more than 200,000 states");
-    if (!reserve(r, &r->nodes, r->n_nodes, &r->nodes_room, sizeof *r->nodes))
+        rules_fail(r, MOTE_E_ARG, "grammar too large: more than 200,000 states");
+    if (!rules_reserve(r, &r->nodes, r->n_nodes, &r->nodes_room, sizeof *r->nodes))
         return 0;
     r->nodes[r->n_nodes] = (rules_node){.first = RULES_NONE};
     return r->n_nodes++;
 }
 
-uint32_t rules_woven_state(rules *r, uint32_t exit)
+uint32_t rules_state_with_exit(rules *r, uint32_t exit)
 {
     const uint32_t at = rules_state(r);
     if (rules_ok(r)) {
-        r->nodes[at].woven = true;
+        r->nodes[at].has_exit = true;
         r->nodes[at].counter = exit;
     }
     return at;
@@ -76,7 +77,7 @@ uint32_t rules_woven_state(rules *r, uint32_t exit)
 uint32_t rules_add(rules *r)
 {
     const uint32_t start = rules_state(r), end = rules_state(r);
-    if (!reserve(r, &r->rules, r->n_rules, &r->rules_room, sizeof *r->rules))
+    if (!rules_reserve(r, &r->rules, r->n_rules, &r->rules_room, sizeof *r->rules))
         return 0;
     r->nodes[end].kind = RULES_END;
     r->rules[r->n_rules] = (rules_rule){start, end};
@@ -96,8 +97,8 @@ uint32_t rules_end_of(const rules *r, uint32_t rule)
 static void add_edge(rules *r, uint32_t from, rules_edge edge)
 {
     if (r->n_edges >= RULES_MAX_EDGES)
-        rules_fail(r, MOTE_E_ARG, "the grammar needs more than 800,000 edges");
-    if (!reserve(r, &r->edges, r->n_edges, &r->edges_room, sizeof *r->edges))
+        rules_fail(r, MOTE_E_ARG, "grammar too large: more than 800,000 edges");
+    if (!rules_reserve(r, &r->edges, r->n_edges, &r->edges_room, sizeof *r->edges))
         return;
     edge.next = r->nodes[from].first;
     r->edges[r->n_edges] = edge;
@@ -149,7 +150,7 @@ void rules_literal_to(rules *r, uint32_t from, str bytes, uint32_t to)
 uint32_t rules_loop_state(rules *r, uint32_t rule, uint32_t min, uint32_t max, uint32_t to)
 {
     const uint32_t at = rules_state(r);
-    if (!reserve(r, &r->loops, r->n_loops, &r->loops_room, sizeof *r->loops))
+    if (!rules_reserve(r, &r->loops, r->n_loops, &r->loops_room, sizeof *r->loops))
         return 0;
     r->loops[r->n_loops] = (rules_loop_info){rule, min, max, to};
     r->nodes[at].kind = RULES_LOOP;
@@ -173,26 +174,29 @@ void rules_enter(rules *r, uint32_t from, uint32_t loop, uint32_t begin)
     rules_skip(r, from, at);
 }
 
-void rules_set(rules *r, uint32_t from, const rules_set_info *shape)
+void rules_set(rules *r, uint32_t from, const rules_set_info *set)
 {
     const uint32_t at = rules_state(r);
-    if (shape->n > RULES_MAX_MEMBERS)
-        rules_fail(r, MOTE_E_ARG, "a set of a grammar has more than 32 members");
-    if (!reserve(r, &r->sets, r->n_sets, &r->sets_room, sizeof *r->sets))
+    if (set->n > RULES_MAX_MEMBERS)
+        rules_fail(r, MOTE_E_ARG, "a set of the grammar has more than 32 members");
+    if (!rules_reserve(r, &r->sets, r->n_sets, &r->sets_room, sizeof *r->sets))
         return;
-    r->sets[r->n_sets] = *shape;
+    r->sets[r->n_sets] = *set;
     r->nodes[at].kind = RULES_SET;
     r->nodes[at].counter = r->n_sets++;
     rules_skip(r, from, at);
 }
 
-/* ---- what can be completed ---- */
+/* ---- liveness: from which states can the end of the rule be reached? ----
+ *
+ * A worklist from the end states backwards. A state that becomes live makes the states that depend
+ * on it be checked again. */
 
-/* For each state and each rule, who depends on it: lists in two arrays. */
+/* The states that depend on each state, as linked lists in two arrays. */
 typedef struct dependents {
-    uint32_t *head; /* [n_nodes], number of an entry or RULES_NONE */
-    uint32_t *next; /* [entries] */
-    uint32_t *who;  /* [entries], a state to look at again */
+    uint32_t *head;  /* [n_nodes], entry or RULES_NONE */
+    uint32_t *next;  /* [entries] */
+    uint32_t *state; /* [entries], the dependent state */
     uint32_t n;
     bool *alive;     /* [n_nodes]: an end can be reached */
     uint32_t *queue; /* [n_nodes] */
@@ -205,14 +209,14 @@ static bool rule_alive(const rules *r, const dependents *d, uint32_t rule)
 
 static bool set_alive(const rules *r, const dependents *d, const rules_set_info *set)
 {
-    uint32_t living = 0;
+    uint32_t n_alive = 0;
     for (uint32_t i = 0; i < set->n; i++) {
-        living += rule_alive(r, d, set->member[i]);
+        n_alive += rule_alive(r, d, set->member[i]);
         if ((set->required >> i & 1) != 0 && !rule_alive(r, d, set->member[i]))
             return false;
     }
     const uint32_t required = (uint32_t)__builtin_popcount(set->required);
-    return d->alive[set->exit] && living >= set->min && set->min <= set->max &&
+    return d->alive[set->exit] && n_alive >= set->min && set->min <= set->max &&
            required <= set->max;
 }
 
@@ -223,7 +227,7 @@ static bool edge_alive(const rules *r, const dependents *d, const rules_edge *e)
     return d->alive[e->to] && (e->kind != RULES_CALL || rule_alive(r, d, e->rule));
 }
 
-static bool is_alive(const rules *r, const dependents *d, uint32_t state)
+static bool state_alive(const rules *r, const dependents *d, uint32_t state)
 {
     const rules_node *node = &r->nodes[state];
     if (node->kind == RULES_LOOP) {
@@ -235,7 +239,7 @@ static bool is_alive(const rules *r, const dependents *d, uint32_t state)
         return set_alive(r, d, &r->sets[node->counter]);
     if (node->kind == RULES_ENTER)
         return d->alive[node->counter] && d->alive[node->begin];
-    if (node->woven)
+    if (node->has_exit)
         return d->alive[node->counter];
     for (uint32_t e = node->first; e != RULES_NONE; e = r->edges[e].next)
         if (edge_alive(r, d, &r->edges[e]))
@@ -243,42 +247,42 @@ static bool is_alive(const rules *r, const dependents *d, uint32_t state)
     return node->kind == RULES_END;
 }
 
-static void depend(dependents *d, uint32_t who, uint32_t on)
+static void add_dependent(dependents *d, uint32_t state, uint32_t on)
 {
     d->next[d->n] = d->head[on];
-    d->who[d->n] = who;
+    d->state[d->n] = state;
     d->head[on] = d->n++;
 }
 
-static void note_dependents(const rules *r, dependents *d)
+static void collect_dependents(const rules *r, dependents *d)
 {
     for (uint32_t s = 0; s < r->n_nodes; s++) {
         const rules_node *node = &r->nodes[s];
-        if (node->woven) {
-            depend(d, s, node->counter);
+        if (node->has_exit) {
+            add_dependent(d, s, node->counter);
             continue;
         }
         if (node->kind == RULES_LOOP) {
             const rules_loop_info *loop = &r->loops[node->counter];
-            depend(d, s, loop->exit);
-            depend(d, s, r->rules[loop->rule].start);
+            add_dependent(d, s, loop->exit);
+            add_dependent(d, s, r->rules[loop->rule].start);
         }
         if (node->kind == RULES_SET) {
             const rules_set_info *set = &r->sets[node->counter];
-            depend(d, s, set->exit);
+            add_dependent(d, s, set->exit);
             for (uint32_t i = 0; i < set->n; i++)
-                depend(d, s, r->rules[set->member[i]].start);
+                add_dependent(d, s, r->rules[set->member[i]].start);
         }
         if (node->kind == RULES_ENTER) {
-            depend(d, s, node->counter);
-            depend(d, s, node->begin);
+            add_dependent(d, s, node->counter);
+            add_dependent(d, s, node->begin);
         }
         for (uint32_t e = node->first; e != RULES_NONE; e = r->edges[e].next) {
-            depend(d, s, r->edges[e].to);
+            add_dependent(d, s, r->edges[e].to);
             if (r->edges[e].kind == RULES_CALL)
-                depend(d, s, r->rules[r->edges[e].rule].start);
+                add_dependent(d, s, r->rules[r->edges[e].rule].start);
             if (r->edges[e].kind == RULES_READ && r->edges[e].rule < RULES_ANY_TAIL)
-                depend(d, s, r->edges[e].rule);
+                add_dependent(d, s, r->edges[e].rule);
         }
     }
 }
@@ -293,18 +297,18 @@ static void find_alive(const rules *r, dependents *d)
         }
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = d->head[d->queue[i]]; k != RULES_NONE; k = d->next[k]) {
-            const uint32_t s = d->who[k];
-            if (!d->alive[s] && is_alive(r, d, s)) {
+            const uint32_t s = d->state[k];
+            if (!d->alive[s] && state_alive(r, d, s)) {
                 d->alive[s] = true;
                 d->queue[n++] = s;
             }
         }
 }
 
-/* ---- the final form ---- */
+/* ---- final form ---- */
 
-/* Keeps the living edges, those of a state side by side, in the order they were added. */
-static void lay_out_edges(rules *r, const dependents *d, rules_edge *edges)
+/* Keeps the live edges, contiguous for each state, in the order in which they were added. */
+static void compact_edges(rules *r, const dependents *d, rules_edge *edges)
 {
     uint32_t n = 0;
     for (uint32_t s = 0; s < r->n_nodes; s++) {
@@ -328,7 +332,8 @@ static void lay_out_edges(rules *r, const dependents *d, rules_edge *edges)
     r->n_edges = r->edges_room = n;
 }
 
-static void settle_counters(rules *r, const dependents *d)
+/* Loops and sets must not run rules that match nothing. */
+static void disable_dead_rules(rules *r, const dependents *d)
 {
     for (uint32_t i = 0; i < r->n_loops; i++)
         if (!rule_alive(r, d, r->loops[i].rule))
@@ -339,8 +344,8 @@ static void settle_counters(rules *r, const dependents *d)
                 r->sets[i].member[k] = RULES_NONE;
 }
 
-/* Bytes between two borders of edges are one class. */
-static void find_classes(rules *r)
+/* Bytes between two borders of edges are one equivalence class. */
+static void find_byte_classes(rules *r)
 {
     bool border[257] = {false}, tails = false;
     for (uint32_t e = 0; e < r->n_edges; e++)
@@ -362,37 +367,39 @@ static void find_classes(rules *r)
     r->n_classes = class + 1;
 }
 
-static mote_status trim(rules *r, mote_error *err)
+static mote_status remove_dead_ends(rules *r, mote_error *err)
 {
     uint32_t entries = 2 * r->n_loops;
     for (uint32_t i = 0; i < r->n_sets; i++)
         entries += 1 + r->sets[i].n;
     for (uint32_t s = 0; s < r->n_nodes; s++)
-        entries += r->nodes[s].kind == RULES_ENTER ? 2 : r->nodes[s].woven ? 1 : 2 * r->nodes[s].n;
+        entries += r->nodes[s].kind == RULES_ENTER ? 2
+                   : r->nodes[s].has_exit          ? 1
+                                                   : 2 * r->nodes[s].n;
     dependents d = {
         .head = mem_new(r->n_nodes, sizeof *d.head),
         .next = mem_new(entries, sizeof *d.next),
-        .who = mem_new(entries, sizeof *d.who),
+        .state = mem_new(entries, sizeof *d.state),
         .alive = mem_new(r->n_nodes, sizeof *d.alive),
         .queue = mem_new(r->n_nodes, sizeof *d.queue),
     };
     rules_edge *edges = mem_new((size_t)r->n_edges + 1, sizeof *edges);
     mote_status status = MOTE_OK;
-    if (!d.head || !d.next || !d.who || !d.alive || !d.queue || !edges) {
-        status = err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+    if (!d.head || !d.next || !d.state || !d.alive || !d.queue || !edges) {
+        status = err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
         mem_free(edges);
     } else {
         memset(d.head, 0xFF, r->n_nodes * sizeof *d.head);
-        note_dependents(r, &d);
+        collect_dependents(r, &d);
         find_alive(r, &d);
-        lay_out_edges(r, &d, edges);
-        settle_counters(r, &d);
+        compact_edges(r, &d, edges);
+        disable_dead_rules(r, &d);
         if (!rule_alive(r, &d, r->start))
-            status = err_set(err, MOTE_E_ARG, "nothing at all satisfies this");
+            status = err_set(err, MOTE_E_ARG, "no text satisfies this schema, pattern or grammar");
     }
     mem_free(d.head);
     mem_free(d.next);
-    mem_free(d.who);
+    mem_free(d.state);
     mem_free(d.alive);
     mem_free(d.queue);
     return status;
@@ -403,7 +410,7 @@ mote_status rules_finish(rules *r, uint32_t start, mote_error *err)
     if (!rules_ok(r))
         return err_set(err, r->status, "%s", r->reason);
     r->start = start;
-    TRY(trim(r, err));
-    find_classes(r);
+    TRY(remove_dead_ends(r, err));
+    find_byte_classes(r);
     return MOTE_OK;
 }

@@ -338,7 +338,7 @@ static void fini(schema_compiler *c)
     mem_free(c->names);
     mem_free(c->patterns);
     mem_free(c->bounds);
-    pairs_fini(&c->joined);
+    dfa_pairs_fini(&c->joined);
     mem_free(c->joints);
     for (uint32_t i = 0; i < c->loose_room; i++)
         schema_shapes_fini(&c->loose_shapes[i]);

@@ -128,7 +128,7 @@ typedef struct schema_compiler {
     schema_name *names;
     schema_pattern *patterns;
     schema_bound *bounds;
-    pairs joined;     /* sets that were joined */
+    dfa_pairs joined; /* sets that were joined */
     uint32_t *joints; /* [joined.n], the result of each; SCHEMA_NONE: not made */
     uint32_t n_patterns, patterns_room, n_bounds, bounds_room, joints_room;
     uint32_t n_terms, terms_room, n_conjs, conjs_room, n_todo, todo_room, n_sets, sets_room;

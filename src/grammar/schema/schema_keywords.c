@@ -295,7 +295,7 @@ static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, ui
         uint32_t one;
         mote_status status = schema_text_set(c, &shapes->items[i], &one);
         if (status == MOTE_OK)
-            status = dfa_apply(&all, DFA_EITHER, &c->sets[one].texts, c->fuel, c->err);
+            status = dfa_apply(&all, DFA_UNION, &c->sets[one].texts, c->fuel, c->err);
         if (status != MOTE_OK) {
             dfa_fini(&all);
             return status;

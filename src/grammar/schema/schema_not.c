@@ -75,7 +75,7 @@ static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const 
     TRY(schema_text_set(c, a, &x));
     TRY(schema_text_set(c, b, &y));
     dfa both;
-    TRY(dfa_combine(&both, &c->sets[x].texts, DFA_BOTH, &c->sets[y].texts, c->fuel, c->err));
+    TRY(dfa_combine(&both, &c->sets[x].texts, DFA_INTERSECT, &c->sets[y].texts, c->fuel, c->err));
     *out = dfa_empty(&both);
     dfa_fini(&both);
     return MOTE_OK;
@@ -151,7 +151,7 @@ static mote_status text_without(schema_compiler *c, const schema_shape *a, const
     TRY(schema_text_set(c, b, &y));
     c->wide = wide;
     dfa set;
-    TRY(dfa_combine(&set, &c->sets[x].texts, DFA_BUT_NOT, &c->sets[y].texts, c->fuel, c->err));
+    TRY(dfa_combine(&set, &c->sets[x].texts, DFA_SUBTRACT, &c->sets[y].texts, c->fuel, c->err));
     const bool empty = dfa_empty(&set);
     TRY(schema_add_set(c, &set, &left.set));
     left.min = 0;

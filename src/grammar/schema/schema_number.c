@@ -159,7 +159,7 @@ static mote_status fill_set(schema_compiler *c, const table *t, dfa *set)
                 TRY(dfa_add_range(set, (uint8_t)symbols[s], (uint8_t)symbols[s], t->next[row][s],
                                   c->err));
     }
-    return dfa_seal(set, c->fuel, c->err);
+    return dfa_trim(set, c->fuel, c->err);
 }
 
 /* The table as a set, joined with `texts`. The table is gone afterwards. */
@@ -170,7 +170,7 @@ static mote_status finish_table(schema_compiler *c, table *t, uint32_t texts, ui
     mem_free(t->next);
     mem_free(t->accepts);
     if (status == MOTE_OK)
-        status = dfa_apply(&set, DFA_BOTH, &c->sets[texts].texts, c->fuel, c->err);
+        status = dfa_apply(&set, DFA_INTERSECT, &c->sets[texts].texts, c->fuel, c->err);
     if (status != MOTE_OK) {
         dfa_fini(&set);
         return status;

@@ -55,13 +55,13 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
     schema_compiler *c = o->c;
     dfa inside, outside;
     uint32_t in, out;
-    TRY(dfa_combine(&inside, &c->sets[o->regions[i].set].texts, DFA_BOTH, &c->sets[set].texts,
+    TRY(dfa_combine(&inside, &c->sets[o->regions[i].set].texts, DFA_INTERSECT, &c->sets[set].texts,
                     c->fuel, c->err));
     const bool taken = !dfa_empty(&inside);
     TRY(schema_add_set(c, &inside, &in));
     if (!taken)
         return MOTE_OK;
-    TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_BUT_NOT, &c->sets[set].texts,
+    TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_SUBTRACT, &c->sets[set].texts,
                     c->fuel, c->err));
     const bool rest = !dfa_empty(&outside);
     TRY(schema_add_set(c, &outside, &out));
@@ -115,7 +115,7 @@ static mote_status other_names(object *o, uint32_t *set)
     TRY(status);
     status = dfa_length(&all, 0, RULES_NO_LIMIT, c->fuel, c->err);
     if (status == MOTE_OK)
-        status = dfa_apply(&all, DFA_BUT_NOT, &listed, c->fuel, c->err);
+        status = dfa_apply(&all, DFA_SUBTRACT, &listed, c->fuel, c->err);
     dfa_fini(&listed);
     if (status != MOTE_OK) {
         dfa_fini(&all);

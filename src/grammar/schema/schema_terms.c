@@ -242,14 +242,15 @@ mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_
         return MOTE_OK;
     }
     const uint32_t known = c->joined.n;
-    const uint32_t joint = pairs_number(&c->joined, a < b ? a : b, a < b ? b : a);
+    const uint32_t joint = dfa_pairs_intern(&c->joined, a < b ? a : b, a < b ? b : a);
     if (joint == UINT32_MAX || !mem_grow(&c->joints, joint, &c->joints_room, sizeof *c->joints))
         return schema_no_memory(c);
     if (joint == known)
         c->joints[joint] = SCHEMA_NONE;
     if (c->joints[joint] == SCHEMA_NONE) {
         dfa both;
-        TRY(dfa_combine(&both, &c->sets[a].texts, DFA_BOTH, &c->sets[b].texts, c->fuel, c->err));
+        TRY(dfa_combine(&both, &c->sets[a].texts, DFA_INTERSECT, &c->sets[b].texts, c->fuel,
+                        c->err));
         TRY(schema_add_set(c, &both, &c->joints[joint]));
     }
     *out = c->joints[joint];
@@ -313,7 +314,7 @@ static mote_status layer_member(schema_compiler *c, const schema_layer *layer, s
     for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
         uint32_t set;
         TRY(schema_pattern_set(c, p, json_node_name(p), "patternProperties", &set));
-        if (set == SCHEMA_NONE || !dfa_has(&c->sets[set].texts, name))
+        if (set == SCHEMA_NONE || !dfa_accepts(&c->sets[set].texts, name))
             continue;
         named = true;
         TRY(add_conj(c, conj, p, TERM_SCHEMA));
@@ -330,7 +331,7 @@ mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, st
         const schema_layer layer = c->layers[i];
         TRY(layer_member(c, &layer, name, conj));
     }
-    if (shape->names != SCHEMA_NONE && !dfa_has(&c->sets[shape->names].texts, name))
+    if (shape->names != SCHEMA_NONE && !dfa_accepts(&c->sets[shape->names].texts, name))
         *conj = CONJ_NEVER;
     return MOTE_OK;
 }
