@@ -5,10 +5,20 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/auth/api_keys.h"
+#include "server/generation/generation.h"
 #include "server/http/systemd.h"
 #include "server/server_int.h"
 
-enum { ANSWER_TOKENS_BYTES = 64 << 20, BODY_WITH_IMAGES = 32 << 20 };
+enum { BODY_WITH_IMAGES = 32 << 20 };
+
+/* Limits of each key. */
+static const text_store_options responses_limits = {
+    .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
+static const text_store_options items_limits = {
+    .entries = 4096, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
+static const text_store_options reports_limits = {
+    .entries = 1024, .bytes = (size_t)4 << 20, .seconds = 24 * 3600.0};
+
 static const double USUAL_DRAIN = 30;
 
 /* ---- what the loop calls ---- */
@@ -16,10 +26,12 @@ static const double USUAL_DRAIN = 30;
 static void on_woken(void *with)
 {
     server *s = with;
-    for (size_t i = 0; i < s->n_models; i++) {
-        sched_collect(served_model_sched(s->models[i]), api_collected, s);
-        if (served_model_vision(s->models[i]) != NULL)
-            vision_service_collect(served_model_vision(s->models[i]));
+    const model_registry *models = s->context.models;
+    for (size_t i = 0; i < model_registry_count(models); i++) {
+        served_model *m = model_registry_at(models, i);
+        sched_collect(served_model_sched(m), generation_on_event, NULL);
+        if (served_model_vision(m) != NULL)
+            vision_service_collect(served_model_vision(m));
     }
 }
 
@@ -49,12 +61,13 @@ static void look_after_decoders(server *s)
     if (s->options.fork_server == NULL)
         return;
     fork_server_poll(s->options.fork_server, &s->decoders);
+    s->context.decoder_exits = s->decoders.lost;
     if (s->decoders.lost != lost)
-        server_log(s, 0,
-                   "the process that decodes pictures is gone (%s, %d): the next picture starts "
-                   "another one",
-                   s->decoders.signal != 0 ? strsignal(s->decoders.signal) : "by no signal",
-                   s->decoders.signal);
+        log_message(&s->context.log, 0,
+                    "the process that decodes pictures is gone (%s, %d): the next picture starts "
+                    "another one",
+                    s->decoders.signal != 0 ? strsignal(s->decoders.signal) : "by no signal",
+                    s->decoders.signal);
 }
 
 /* What is wrong with the file of the keys is said once, and the keys stay as they were. */
@@ -62,13 +75,14 @@ static void look_after_keys(server *s)
 {
     api_keys_change change;
     mote_error err;
-    if (access_look(s->access, &change, &err) != MOTE_OK)
-        server_log(s, 0,
-                   "the key file has changed and is NOT used, the keys are those of before: %s",
-                   err.text);
+    if (access_look(s->context.access, &change, &err) != MOTE_OK)
+        log_message(&s->context.log, 0,
+                    "the key file has changed and is NOT used, the keys are those of before: %s",
+                    err.text);
     else if (change.added + change.gone + change.altered > 0)
-        server_log(s, 1, "the key file was read again: %zu keys; %zu new, %zu gone, %zu altered",
-                   server_n_keys(s), change.added, change.gone, change.altered);
+        log_message(&s->context.log, 1,
+                    "the key file was read again: %zu keys; %zu new, %zu gone, %zu altered",
+                    server_n_keys(s), change.added, change.gone, change.altered);
 }
 
 static void on_tick(void *with, double now)
@@ -80,17 +94,18 @@ static void on_tick(void *with, double now)
     if (now - s->last_second >= 1) {
         s->last_second = now;
         peers_sweep(s->peers, now);
-        api_tick(s);
+        generation_tick(&s->context);
         look_after_decoders(s);
         look_after_keys(s);
-        for (size_t i = 0; i < s->n_models; i++)
-            served_model_tick(s->models[i], now);
+        for (size_t i = 0; i < model_registry_count(s->context.models); i++)
+            served_model_tick(model_registry_at(s->context.models, i), now);
     }
     if (s->watchdog > 0 && now - s->last_watchdog >= s->watchdog) {
         s->last_watchdog = now;
         systemd_tell("WATCHDOG=1");
     }
-    if (s->draining && (connection_set_busy(s->connection_set) == 0 || now >= s->drain_until))
+    if (s->context.draining &&
+        (connection_set_busy(s->connection_set) == 0 || now >= s->drain_until))
         finish(s);
 }
 
@@ -100,20 +115,20 @@ static void on_stop(void *with)
     server *s = with;
     if (s->finished)
         return;
-    if (s->draining) {
+    if (s->context.draining) {
         finish(s);
         return;
     }
-    s->draining = true;
+    s->context.draining = true;
     s->drain_until =
         os_now() + (s->options.drain_seconds > 0 ? s->options.drain_seconds : USUAL_DRAIN);
     systemd_tell("STOPPING=1");
     event_loop_stop_listening(s->loop);
-    for (size_t i = 0; i < s->n_models; i++)
-        sched_drain(served_model_sched(s->models[i]));
+    for (size_t i = 0; i < model_registry_count(s->context.models); i++)
+        sched_drain(served_model_sched(model_registry_at(s->context.models, i)));
     connection_set_drain(s->connection_set);
-    server_log(s, 1, "stopping: %u connections are being answered",
-               connection_set_busy(s->connection_set));
+    log_message(&s->context.log, 1, "stopping: %u connections are being answered",
+                connection_set_busy(s->connection_set));
 }
 
 static void wake(void *with)
@@ -151,7 +166,7 @@ static mote_status open_sockets(server *s, mote_error *err)
     TRY(check_exposure(s, err));
     for (size_t i = 0; i < s->listening.n; i++)
         if (s->listening.sockets[i].host[0] != '\0')
-            TRY(access_allow_host(s->access, str_of(s->listening.sockets[i].host), err));
+            TRY(access_allow_host(s->context.access, str_of(s->listening.sockets[i].host), err));
     return MOTE_OK;
 }
 
@@ -166,44 +181,31 @@ static mote_status serve_sockets(server *s, mote_error *err)
     return MOTE_OK;
 }
 
-static served_model_options options_of(server *s, size_t i)
+static model_registry_options registry_options(server *s)
 {
     const server_options *o = &s->options;
-    served_model_options out = {.model = o->models[i].model,
-                                .path = o->models[i].path,
-                                .name = o->models[i].name,
-                                .sched = o->sched,
-                                .fork_server = o->fork_server,
-                                .image_tokens = o->image_tokens,
-                                .limits = &s->limits,
-                                .answer_tokens_bytes = ANSWER_TOKENS_BYTES / o->n_models};
+    model_registry_options out = {.models = o->models,
+                                  .n_models = o->n_models,
+                                  .sched = o->sched,
+                                  .fork_server = o->fork_server,
+                                  .image_tokens = o->image_tokens,
+                                  .limits = &s->limits,
+                                  .keep_alive = o->keep_alive};
     out.sched.wake = wake;
     out.sched.with = s;
-    out.sched.core_lock = s->core_lock;
-    out.keep_alive = o->keep_alive;
-    out.image_memory = s->image_memory;
     return out;
-}
-
-static uint32_t n_seeing(server *s)
-{
-    uint32_t n = 0;
-    for (size_t i = 0; i < s->options.n_models; i++) {
-        const served_model_options model = options_of(s, i);
-        n += served_model_has_vision(&model);
-    }
-    return n;
 }
 
 static mote_status make_http(server *s, mote_error *err)
 {
     const event_loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
+    const model_registry_options models = registry_options(s);
     limits_init(&s->limits);
-    if (n_seeing(s) > 0)
+    if (model_registry_n_vision(&models) > 0)
         s->limits.at[LIMIT_BODY] = BODY_WITH_IMAGES;
     for (size_t i = 0; i < s->options.n_limits; i++)
         TRY(limits_set(&s->limits, s->options.limits[i], err));
-    TRY(access_new(&s->access, &s->options, err));
+    TRY(access_new(&s->context.access, &s->options, err));
     TRY(open_sockets(s, err));
     s->peers = peers_new();
     if (s->peers == NULL)
@@ -213,65 +215,26 @@ static mote_status make_http(server *s, mote_error *err)
     return MOTE_OK;
 }
 
-/* Each of those that see has the same part. Where nobody said how much, and all of it is little, an
- * eighth is for pictures. */
-static uint64_t image_memory(server *s)
+static mote_status server_make_context(server *s, mote_error *err)
 {
-    const double said = s->limits.at[LIMIT_IMAGE_MEMORY];
-    const double eighth = (double)s->options.sched.memory / 8;
-    const bool usual = said == limit_rows[LIMIT_IMAGE_MEMORY].initial;
-    const uint32_t n = n_seeing(s);
-    return (uint64_t)(usual && eighth > 0 && eighth < said ? eighth : said) / (n > 0 ? n : 1);
-}
-
-/* What is left of the memory when every model has the least that it can work with. */
-static mote_status divide_memory(server *s, uint64_t least[SERVER_MAX_MODELS], uint64_t *rest,
-                                 mote_error *err)
-{
-    const uint64_t all = s->options.sched.memory;
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->options.n_models; i++) {
-        const served_model_options model = options_of(s, i);
-        TRY(served_model_least_memory(&model, &least[i], err));
-        sum += least[i];
-    }
-    *rest = all > sum ? all - sum : 0;
-    if (all >= sum || s->options.n_models == 1) /* alone it says itself what to lower */
-        return MOTE_OK;
-    return err_set(err, MOTE_E_MEMORY,
-                   "%llu MB are not enough for %zu models, which take %llu MB at least; raise "
-                   "`memory`, lower `parallel` or serve fewer",
-                   (unsigned long long)all / 1000000, s->options.n_models,
-                   (unsigned long long)sum / 1000000);
-}
-
-/* To each the least it needs and an equal part of the rest; what one cannot use is for those after
- * it. */
-static mote_status make_models(server *s, mote_error *err)
-{
-    const uint64_t all = s->options.sched.memory;
-    uint64_t least[SERVER_MAX_MODELS] = {0}, rest = 0;
-    s->image_memory = image_memory(s);
-    if (all > 0)
-        TRY(divide_memory(s, least, &rest, err));
-    for (; s->n_models < s->options.n_models; s->n_models++) {
-        const size_t i = s->n_models, n = s->options.n_models;
-        served_model_options model = options_of(s, i);
-        if (n > 1 && all > 0)
-            model.sched.memory = least[i] + rest / (n - i);
-        TRY(served_model_new(&s->models[i], &model, err));
-        const uint64_t taken = served_model_memory(s->models[i]);
-        rest -= taken > least[i] && rest > 0 ? taken - least[i] : 0;
-    }
-    return MOTE_OK;
-}
-
-static mote_status make_inside(server *s, mote_error *err)
-{
-    if (s->options.n_models > 1)
-        TRY(core_lock_new(&s->core_lock, err));
-    TRY(make_models(s, err));
-    return api_new(&s->api, err);
+    const server_options *o = &s->options;
+    server_context *c = &s->context;
+    const model_registry_options models = registry_options(s);
+    c->defaults = (request_defaults){.strict = o->strict,
+                                     .no_ext = o->no_ext,
+                                     .no_soft_switch = o->no_soft_switch,
+                                     .keep_volatile = o->keep_volatile,
+                                     .think = o->think,
+                                     .think_budget = o->think_budget,
+                                     .preset = o->preset,
+                                     .system = o->system};
+    c->memory_limit = o->sched.memory;
+    c->loop = s->loop;
+    c->counts = &s->counts;
+    TRY(model_registry_new(&c->models, &models, err));
+    TRY(text_store_new(&c->responses, &responses_limits, err));
+    TRY(text_store_new(&c->items, &items_limits, err));
+    return text_store_new(&c->reports, &reports_limits, err);
 }
 
 mote_status server_new(server **out, const server_options *options, mote_error *err)
@@ -281,9 +244,10 @@ mote_status server_new(server **out, const server_options *options, mote_error *
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "no memory for a server");
     s->options = *options;
+    s->context.log = (log_options){.level = options->log_level, .json = options->log_json};
     mote_status status = make_http(s, err);
     if (status == MOTE_OK)
-        status = make_inside(s, err);
+        status = server_make_context(s, err);
     if (status == MOTE_OK)
         status = serve_sockets(s, err);
     if (status != MOTE_OK) {
@@ -298,7 +262,7 @@ mote_status server_run(server *s, mote_error *err)
 {
     (void)err;
     s->watchdog = systemd_watchdog();
-    s->started = s->last_second = s->last_watchdog = os_now();
+    s->context.started = s->last_second = s->last_watchdog = os_now();
     systemd_tell("READY=1");
     event_loop_run(s->loop);
     return MOTE_OK;
@@ -313,14 +277,14 @@ void server_free(server *s)
 {
     if (s == NULL)
         return;
-    api_free(s->api);
-    for (size_t i = 0; i < s->n_models; i++)
-        served_model_free(s->models[i]);
-    core_lock_free(s->core_lock);
+    text_store_free(s->context.reports);
+    text_store_free(s->context.items);
+    text_store_free(s->context.responses);
+    model_registry_free(s->context.models);
     event_loop_free(s->loop);
     connection_set_free(s->connection_set);
     peers_free(s->peers);
-    access_free(s->access);
+    access_free(s->context.access);
     listen_close(&s->listening);
     mem_free(s);
 }
@@ -334,27 +298,17 @@ const server_options *server_settings(const server *s)
 
 size_t server_n_models(const server *s)
 {
-    return s->n_models;
+    return model_registry_count(s->context.models);
 }
 
 served_model *server_model(const server *s, size_t i)
 {
-    return s->models[i];
-}
-
-api *server_api(const server *s)
-{
-    return s->api;
-}
-
-bool server_draining(const server *s)
-{
-    return s->draining;
+    return model_registry_at(s->context.models, i);
 }
 
 size_t server_n_keys(const server *s)
 {
-    return api_keys_count(access_keys(s->access));
+    return api_keys_count(access_keys(s->context.access));
 }
 
 size_t server_n_addresses(const server *s)
@@ -367,13 +321,9 @@ const char *server_address(const server *s, size_t i)
     return s->listening.sockets[i].name;
 }
 
-void server_count_structured_output(server *s)
+void server_read_stats(const server_context *c, server_stats *out)
 {
-    s->forms++;
-}
-
-void server_read_stats(const server *s, server_stats *out)
-{
+    const server *s = (const server *)c; /* the first member */
     event_loop_stats l;
     event_loop_read_stats(s->loop, &l);
     *out = (server_stats){
@@ -382,11 +332,11 @@ void server_read_stats(const server *s, server_stats *out)
         .refused_connections = s->refused_connections,
         .refused_requests = s->refused_requests,
         .body_bytes = s->body_bytes,
-        .forms = s->forms,
+        .forms = c->structured_outputs,
         .loop_longest = l.longest,
         .loop_longest_lately = l.longest_lately,
         .loop_over_20_ms = l.over_20_ms,
         .loop_busy = l.busy,
-        .decoders_lost = s->decoders.lost,
+        .decoders_lost = c->decoder_exits,
     };
 }

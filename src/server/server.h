@@ -10,21 +10,16 @@
 #define MOTE_SERVER_SERVER_H
 
 #include "server/http/exchange.h"
-#include "server/models/served_model.h"
+#include "server/models/model_registry.h"
 
 enum {
-    SERVER_MAX_MODELS = 16,
     SERVER_MAX_LISTEN = 16,
     SERVER_MAX_KEYS = 64,
     SERVER_MAX_HOSTS = 64,
     SERVER_MAX_LIMITS = 16
 };
 
-typedef struct model_to_serve {
-    const mote_model *model;
-    const char *path; /* for its file name and date; never shown whole */
-    const char *name; /* what it is called; NULL: from the file */
-} model_to_serve;
+typedef struct server server;
 
 typedef struct server_options {
     model_to_serve models[SERVER_MAX_MODELS]; /* the first answers for those nobody has */
@@ -78,30 +73,10 @@ const server_options *server_settings(const server *s);
 /* At least one; the first is for requests that name none. */
 size_t server_n_models(const server *s);
 served_model *server_model(const server *s, size_t i);
-/* What the dialects keep; see server/api.h, which also says what the loop calls. */
-struct api *server_api(const server *s);
-bool server_draining(const server *s);
-/* A request was answered in the form it had asked for. On the loop. */
-void server_count_structured_output(server *s);
 /* Keys that it knows now. */
 size_t server_n_keys(const server *s);
 /* How many addresses it listens on, and the name of one: "127.0.0.1:11435", "unix:PATH". */
 size_t server_n_addresses(const server *s);
 const char *server_address(const server *s, size_t i);
-/* Figures of the door, for metrics. */
-typedef struct server_stats {
-    uint32_t connections;
-    uint64_t requests;            /* handed to a route */
-    uint64_t refused_connections; /* over a limit, or while draining */
-    uint64_t refused_requests;    /* at the gate, or by a rule of access.h */
-    uint64_t body_bytes;          /* held for requests at present */
-    uint64_t forms;               /* requests answered in a form they had asked for */
-    double loop_longest;          /* seconds one turn of the loop took at most, */
-    double loop_longest_lately;   /* within the last one or two seconds, */
-    uint64_t loop_over_20_ms;     /* and how many took longer than they may */
-    double loop_busy;             /* seconds in all */
-    uint64_t decoders_lost;       /* times the process was gone that decodes pictures */
-} server_stats;
-void server_read_stats(const server *s, server_stats *out);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "media/sandbox/fork_server.h"
 #include "server/core/context.h"
+#include "server/models/model_registry.h"
+#include "server/server.h"
 #include "server/auth/access.h"
 #include "server/http/connection.h"
 #include "server/core/limits.h"
@@ -14,27 +16,21 @@
 #include "server/vision/vision_service.h"
 
 struct server {
+    server_context context;
+    request_counts counts;
     server_options options;
     limits limits;
     event_loop *loop;
     connection_set *connection_set;
-    access_rules *access;
     peers *peers;
     listen_set listening;
-    served_model *models[SERVER_MAX_MODELS]; /* [n_models], from start to end */
-    size_t n_models;
-    core_lock *core_lock; /* for their engines; NULL: there is one */
-    api *api;
-    bool draining, finished;
+    bool finished;
     double drain_until;
     double last_second, last_watchdog; /* of the tick */
     double watchdog;                   /* how often systemd wants to hear of us; 0: never */
-    uint64_t image_memory;             /* for the pictures that one model holds */
     uint64_t body_bytes;               /* of all requests that are being read or answered */
-    uint64_t requests, refused_connections, refused_requests, forms;
+    uint64_t requests, refused_connections, refused_requests;
     fork_server_stats decoders; /* as they were last looked at */
-    request_counts counts;      /* of requests that are over */
-    double started;
 };
 
 #endif

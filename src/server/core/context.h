@@ -1,39 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.h - what a server keeps for its dialects, and when the loop calls them.
+ * context.h - the state that request handlers share.
  *
- * Made after the scheduler and freed before it; in between belongs to the loop thread.
+ * server.c owns one server_context and fills it before the first connection is accepted. Handlers
+ * get it with exchange_context() and never see the server itself. Pointers to objects of higher
+ * directories are opaque here; a file that uses one includes the header of its object.
+ *
+ * Threading: the event loop thread reads and writes everything. Worker threads may use `defaults`,
+ * `models` and the text stores, which have their own locks.
  */
 #ifndef MOTE_SERVER_CORE_CONTEXT_H
 #define MOTE_SERVER_CORE_CONTEXT_H
 
+#include "server/core/log.h"
 #include "server/core/text_store.h"
-#include "server/server.h"
 
-typedef struct api api;
+#include <mote_chat.h>
+
+/* The API whose error format a reply uses. */
+typedef enum api_dialect {
+    API_OPENAI, /* also the default for unknown paths */
+    API_ANTHROPIC,
+    API_OLLAMA
+} api_dialect;
+
+/* Values for requests that do not set them. */
+typedef struct request_defaults {
+    bool strict;           /* reject unknown fields */
+    bool no_ext;           /* no `mote` object in replies */
+    bool no_soft_switch;   /* do not interpret /think and /no_think in messages */
+    bool keep_volatile;    /* keep a billing header in front of the system text */
+    mote_think think;      /* AUTO: depends on the size of the model */
+    uint32_t think_budget; /* tokens; 0: MOTE_THINK_MEDIUM */
+    uint32_t preset;       /* sampling preset, 1 + mote_task; 0: chosen by request content */
+    const char *system;    /* for conversations without a system message; NULL: none */
+} request_defaults;
+
+struct access_rules;
+struct event_loop;
 struct generation;
+struct model_registry;
+struct request_counts;
 
-mote_status api_new(api **out, mote_error *err);
-/* Nobody may be connected any more. NULL is allowed. */
-void api_free(api *a);
+typedef struct server_context {
+    request_defaults defaults;
+    log_options log;
+    struct model_registry *models;
+    uint64_t memory_limit;   /* bytes for all models together; 0: none */
+    struct event_loop *loop; /* for event_loop_work() */
+    struct access_rules *access;
+    struct generation *generations; /* head of the list of running generations */
+    text_store *responses;          /* replies of /v1/responses, by id */
+    text_store *items;              /* the items of those replies, by id */
+    text_store *reports;            /* `mote` objects of recent requests, by request id */
+    bool draining;                  /* the server finishes running requests and accepts no others */
+    double started;                 /* os_now() */
+    uint64_t structured_outputs;    /* completed requests with a response format other than text */
+    uint64_t decoder_exits;         /* times the image decoder process has ended unexpectedly */
+    struct request_counts *counts;  /* completed requests by dialect, route and status */
+} server_context;
 
-/* The function for sched_collect, whatever `with` is: all jobs of a server are made by
- * answering.c, so all owners are its own. */
-sched_event_fn api_collected;
-/* Once a second, on the loop: those who wait are told that they do. */
-void api_tick(server *s);
+typedef struct server_stats {
+    uint32_t connections;
+    uint64_t requests;            /* passed to a handler */
+    uint64_t refused_connections; /* over a limit, or while draining */
+    uint64_t refused_requests;    /* by the HTTP layer or by access checks */
+    uint64_t body_bytes;          /* of request bodies in memory */
+    uint64_t forms;               /* structured_outputs */
+    double loop_longest;          /* longest iteration of the event loop, in seconds */
+    double loop_longest_lately;   /* the same, within the last one or two seconds */
+    uint64_t loop_over_20_ms;     /* iterations longer than 20 ms */
+    double loop_busy;             /* seconds of all iterations together */
+    uint64_t decoders_lost;       /* decoder_exits */
+} server_stats;
 
-/* What server.c returns for server_api. */
-struct generation **generation_list(api *a); /* the first of a list */
-/* Replies of /v1/responses. Any thread. */
-text_store *api_responses(api *a);
-/* The items of those replies, each by its id. Any thread. */
-text_store *api_items(api *a);
-
-/* The `mote` objects of the last requests, for those who ask later. Forgetting is allowed. Any
- * thread. */
-void report_store_put(api *a, const char *request_id, uint64_t ns, str json);
-/* Appends it to *out; "last" is the last one of the realm. false: it is not known. */
-bool report_store_get(api *a, str request_id, uint64_t ns, strbuf *out);
+void server_read_stats(const server_context *c, server_stats *out);
 
 #endif

@@ -145,18 +145,16 @@ static void write_line(char line[LOG_LINE_BYTES], size_t n)
     (void)written;
 }
 
-void server_log_request(const server *s, const log_request *r)
+void log_write_request(const log_options *o, const log_request *r)
 {
-    const server_options *o = server_settings(s);
     char line[LOG_LINE_BYTES];
-    if (o->log_level >= 1)
-        write_line(line, log_request_line(line, r, o->log_json));
+    if (o->level >= 1)
+        write_line(line, log_request_line(line, r, o->json));
 }
 
-void server_log(const server *s, int level, const char *format, ...)
+void log_message(const log_options *o, int level, const char *format, ...)
 {
-    const server_options *o = server_settings(s);
-    if (o->log_level < level)
+    if (o->level < level)
         return;
     char line[LOG_LINE_BYTES], text[LOG_LINE_BYTES];
     va_list arguments;
@@ -164,5 +162,5 @@ void server_log(const server *s, int level, const char *format, ...)
     const int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (n > 0)
-        write_line(line, log_text_line(line, text, o->log_json));
+        write_line(line, log_text_line(line, text, o->json));
 }

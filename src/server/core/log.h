@@ -1,44 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * log.h - what the server says about itself, on standard error: one line per request.
+ * log.h - the log of the server on stderr: one line per request, and messages.
  *
- * Nothing a client sent is printed but what stands here: a label from the route table, sizes
- * and times; never the text of a prompt or an answer, never a key. Control characters cannot
- * get through, so nobody can write lines of his own into the log.
+ * A line contains only the fields declared here: a label from the route table, sizes and times.
+ * It never contains prompt text, output text or a key. Control characters are escaped, so client
+ * data cannot forge a log line. Lines are at most LOG_LINE_BYTES long and are written with a single
+ * write(); if stderr is a full pipe, the line is dropped instead of blocking. Thread-safe.
  */
 #ifndef MOTE_SERVER_CORE_LOG_H
 #define MOTE_SERVER_CORE_LOG_H
 
-#include "server/server.h"
+#include "base/err.h"
 
-/* Of a request that was answered by the model. */
+typedef struct log_options {
+    int level; /* 0: errors; 1: also a line per request; 2: more */
+    bool json; /* one JSON object per line */
+} log_options;
+
+/* Stats of a request that ran on a model. */
 typedef struct log_stats {
-    const char *model;                   /* that answered; NULL: there is only one */
+    const char *model;                   /* NULL: the server has one model only */
     uint64_t prompt, cached, out, think; /* tokens */
     double queue, first_token;           /* seconds */
-    double rate;                         /* tokens a second, once it wrote */
-    const char *stop;                    /* why it ended: a constant */
+    double rate;                         /* decode tokens per second */
+    const char *stop;                    /* stop cause; a string constant */
 } log_stats;
 
-/* One request that is over. */
+/* A completed request. */
 typedef struct log_request {
     const char *id;
     const char *method;
-    const char *label;      /* of its route; "-" for none */
-    int status;             /* as sent; 499: the client went before the end */
-    double seconds;         /* from the head to the end of the reply */
-    uint64_t in, out;       /* bytes of the bodies */
-    const char *key;        /* what its key is called; NULL or "": nothing */
-    const log_stats *stats; /* NULL: the model was not asked */
+    const char *label;      /* of its route; "-": no route matched */
+    int status;             /* as sent; 499: the client closed the connection early */
+    double seconds;         /* from the end of the request head to the end of the reply */
+    uint64_t in, out;       /* bytes of request body and reply body */
+    const char *key;        /* name of its API key; NULL or "": none */
+    const log_stats *stats; /* NULL: no model was involved */
 } log_request;
 
-void server_log_request(const server *s, const log_request *r);
-/* Anything else, one line; level as in server_options. */
-void server_log(const server *s, int level, const char *format, ...)
+/* Writes the line of a request if the level is at least 1. */
+void log_write_request(const log_options *o, const log_request *r);
+/* Writes a message if its level is at most o->level. */
+void log_message(const log_options *o, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The lines, for those who want to look at them: without their end, terminated, never longer
- * than LOG_LINE_BYTES with the zero. */
+/* Format one line without its newline, zero-terminated; return its length. For tests. */
 enum { LOG_LINE_BYTES = 1024 };
 size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as_json);
 size_t log_text_line(char line[LOG_LINE_BYTES], const char *text, bool as_json);

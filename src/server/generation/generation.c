@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "server/generation/generation_int.h"
 #include "server/core/context.h"
+#include "server/http/event_loop.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -54,7 +55,7 @@ static void release(void *with)
 
 static void enlist(generation *w)
 {
-    generation **first = generation_list(server_api(w->server));
+    generation **first = &w->ctx->generations;
     w->next = *first;
     w->link = first;
     if (w->next != NULL)
@@ -235,7 +236,7 @@ static void print_on_pool(generation *w)
     unlist(w);
     hold(w);
     w->printing = true;
-    if (exchange_work(w->server, print, printed, w))
+    if (event_loop_work(w->ctx->loop, print, printed, w))
         return;
     w->printing = false;
     http_error_no_memory(&error);
@@ -248,7 +249,7 @@ static void finish(generation *w)
     exchange *x = w->x;
     generation_note(w);
     if (w->request.answer.format != MOTE_FORMAT_TEXT)
-        server_count_structured_output(w->server);
+        w->ctx->structured_outputs++;
     if (!w->streaming) {
         print_on_pool(w);
         return;
@@ -298,7 +299,7 @@ static void on_started(choice *c)
         w->how->waiting(w, &where, 0);
 }
 
-void api_collected(void *with, sched_job *job, void *owner, const sched_event *event)
+void generation_on_event(void *with, sched_job *job, void *owner, const sched_event *event)
 {
     choice *c = owner;
     generation *w = c->of;
@@ -331,10 +332,10 @@ static void tell_waiting(generation *w, double now)
         }
 }
 
-void api_tick(server *s)
+void generation_tick(server_context *s)
 {
     const double now = os_now();
-    generation *w = *generation_list(server_api(s));
+    generation *w = s->generations;
     while (w != NULL) {
         generation *next = w->next; /* telling one can end no other */
         hold(w);
@@ -401,7 +402,7 @@ static void looked(void *with)
     w->error = w->look.error;
     if (w->x != NULL && w->error.code == NULL) {
         request_media_seen(&w->request);
-        if (exchange_work(w->server, make, made, w))
+        if (event_loop_work(w->ctx->loop, make, made, w))
             return;
         http_error_no_memory(&w->error);
     } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
@@ -448,6 +449,7 @@ void generation_start(exchange *x, const dialect *d)
 {
     const http_request *http = exchange_request(x);
     generation *w = mem_new(1, sizeof *w);
+    server_context *ctx = exchange_context(x);
     http_error error = {0};
     http_error_no_memory(&error);
     if (w == NULL) {
@@ -455,14 +457,14 @@ void generation_start(exchange *x, const dialect *d)
         return;
     }
     *w = (generation){.x = x,
-                      .server = exchange_server(x),
+                      .ctx = ctx,
                       .how = d,
                       .request = {.n = 1,
                                   .continue_last = true,
                                   .ns = http->ns,
                                   .client = http->client,
-                                  .server = exchange_server(x),
-                                  .served = server_model(exchange_server(x), 0)},
+                                  .ctx = ctx,
+                                  .served = model_registry_at(ctx->models, 0)},
                       .created = (int64_t)time(NULL),
                       .began = exchange_began(x),
                       .last_sent = os_now(),
@@ -474,7 +476,7 @@ void generation_start(exchange *x, const dialect *d)
     generation_read_headers(w);
     exchange_on_gone(x, on_gone, w);
     if (w->body.failed || !generation_admitted(w, &error) ||
-        !exchange_work(w->server, prepare, prepared, w)) {
+        !event_loop_work(w->ctx->loop, prepare, prepared, w)) {
         w->refs--;
         generation_fail(w, &error);
     }

@@ -74,7 +74,7 @@ typedef struct choice {
 
 struct generation {
     exchange *x; /* NULL once the client has gone */
-    server *server;
+    server_context *ctx;
     const dialect *how;
     request request;
     http_error error; /* of reading; kind 0 and code NULL: none */
@@ -143,7 +143,11 @@ const char *generation_stop_text(const choice *c);
 const char *generation_fingerprint(const generation *w);
 
 /* An answering at work, by the id of its reply and its realm; NULL: there is none. */
-generation *generation_find(server *s, str id, uint64_t ns);
+generation *generation_find(server_context *s, str id, uint64_t ns);
+/* Handles one event of a job; the function for sched_collect(). */
+sched_event_fn generation_on_event;
+/* Once per second: sends keep-alive comments on streams that wait. */
+void generation_tick(server_context *ctx);
 /* Ends the thinking of all its choices. */
 void generation_end_thinking(generation *w);
 

@@ -15,7 +15,7 @@
 
 void generation_read_headers(generation *w)
 {
-    const server_options *o = server_settings(w->server);
+    const request_defaults *o = &w->ctx->defaults;
     const str strict = exchange_header(w->x, "mote-strict"),
               ext = exchange_header(w->x, "mote-ext");
     const str limit = exchange_header(w->x, "mote-timeout-ms");

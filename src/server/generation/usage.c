@@ -336,8 +336,10 @@ void generation_put_mote(const generation *w, strbuf *out)
     jw_key(out, "mote");
     jw_raw(out, strbuf_view(&mote));
     out->failed |= mote.failed;
-    if (!mote.failed)
-        report_store_put(server_api(w->server), w->request_id, w->request.ns, strbuf_view(&mote));
+    if (!mote.failed) {
+        const str texts[TEXT_STORE_TEXTS] = {strbuf_view(&mote)};
+        text_store_put(w->ctx->reports, w->request.ns, str_of(w->request_id), texts, NULL);
+    }
     strbuf_fini(&mote);
 }
 
@@ -350,7 +352,7 @@ void generation_note(const generation *w)
         return;
     const usage u = generation_usage(w);
     const choice *c = &w->choices[0];
-    const bool several = server_n_models(w->server) > 1;
+    const bool several = model_registry_count(w->ctx->models) > 1;
     const double writing = c->result.answer.seconds_decode;
     exchange_note(w->x, &(log_stats){
                             .model = several ? served_model_name(w->request.served) : NULL,
@@ -365,9 +367,9 @@ void generation_note(const generation *w)
                         });
 }
 
-generation *generation_find(server *s, str id, uint64_t ns)
+generation *generation_find(server_context *s, str id, uint64_t ns)
 {
-    generation *w = *generation_list(server_api(s));
+    generation *w = s->generations;
     while (w != NULL && !(w->request.ns == ns && str_is(id, w->id)))
         w = w->next;
     return w;

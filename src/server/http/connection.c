@@ -225,7 +225,7 @@ static void next_request(connection *c)
         return;
     }
     reader_next(&c->reader, os_now());
-    if (connection_server(c)->draining && c->in.n == 0)
+    if (connection_server(c)->context.draining && c->in.n == 0)
         connection_close_now(c);
 }
 

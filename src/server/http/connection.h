@@ -14,6 +14,7 @@
 #include "server/http/peers.h"
 #include "server/server.h"
 
+typedef struct server server;
 typedef struct connection connection;
 typedef struct connection_set connection_set;
 

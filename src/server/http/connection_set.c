@@ -84,7 +84,7 @@ static void find_address(connection *c, unsigned char address[16])
 static bool is_welcome(const connection *c)
 {
     const server *s = connection_server(c);
-    if (c->who == NULL || c->reader.parser == NULL || s->draining)
+    if (c->who == NULL || c->reader.parser == NULL || s->context.draining)
         return false;
     if (c->all->n > s->limits.at[LIMIT_CONNECTIONS])
         return false;

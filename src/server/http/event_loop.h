@@ -47,7 +47,8 @@ void event_loop_stop(event_loop *l);
 /* Calls the hook `turn` again without waiting for anything. */
 void event_loop_again(event_loop *l);
 
-/* See exchange_work. */
+/* Runs `work` on a worker thread, then `done` on the loop thread. false: out of memory; neither is
+ * called. */
 bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with);
 
 typedef struct event_loop_stats {

@@ -99,16 +99,17 @@ static void log_it(const exchange *x, int status)
 {
     server *s = connection_server(x->c);
     const char *label = x->route != NULL ? x->route->label : "-";
-    request_counts_add(&s->counts, x->dialect, label, status);
-    server_log_request(s, &(log_request){.id = x->id,
-                                         .method = method_name(x),
-                                         .label = label,
-                                         .status = status,
-                                         .seconds = os_now() - x->came,
-                                         .in = x->body.n,
-                                         .out = x->sent,
-                                         .key = x->access.key,
-                                         .stats = x->stats.stop != NULL ? &x->stats : NULL});
+    request_counts_add(s->context.counts, x->dialect, label, status);
+    log_write_request(&s->context.log,
+                      &(log_request){.id = x->id,
+                                     .method = method_name(x),
+                                     .label = label,
+                                     .status = status,
+                                     .seconds = os_now() - x->came,
+                                     .in = x->body.n,
+                                     .out = x->sent,
+                                     .key = x->access.key,
+                                     .stats = x->stats.stop != NULL ? &x->stats : NULL});
 }
 
 void exchange_note(exchange *x, const log_stats *stats)
@@ -147,9 +148,9 @@ const char *exchange_id(const exchange *x)
     return x->id;
 }
 
-server *exchange_server(const exchange *x)
+void *exchange_context(const exchange *x)
 {
-    return connection_server(x->c);
+    return &connection_server(x->c)->context;
 }
 
 double exchange_began(const exchange *x)
@@ -270,7 +271,7 @@ static void end(exchange *x)
 
 void exchange_reply(exchange *x, int status, const char *content_type, str body)
 {
-    if (server_draining(connection_server(x->c)))
+    if (connection_server(x->c)->context.draining)
         x->may_keep = false;
     put_head(x, status, content_type, body.n);
     if (has_reply_body(x)) {
@@ -284,7 +285,7 @@ void exchange_begin(exchange *x, int status, const char *content_type)
 {
     x->streaming = true;
     x->chunked = !x->head.http_1_0;
-    if (x->head.http_1_0 || server_draining(connection_server(x->c)))
+    if (x->head.http_1_0 || connection_server(x->c)->context.draining)
         x->may_keep = false; /* an old client knows the end by the end of the connection */
     put_head(x, status, content_type, SIZE_MAX);
     connection_touch(x->c);
@@ -367,11 +368,4 @@ void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
     else
         exchange_reply(x, 200, content_type, strbuf_view(body));
     strbuf_fini(body);
-}
-
-/* ---- the way off the loop ---- */
-
-bool exchange_work(server *s, void (*work)(void *with), void (*done)(void *with), void *with)
-{
-    return event_loop_work(s->loop, work, done, with);
 }

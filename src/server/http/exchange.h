@@ -2,9 +2,9 @@
 /*
  * exchange.h - one request and its reply, as those who answer it see them.
  *
- * Everything here belongs to the loop thread; `exchange_work` is the way off it. By the time a
- * handler sees an exchange, its request is whole, went through the gate, and came with the
- * privilege that its route asks for. A handler replies exactly once, now or later: in one
+ * Everything here belongs to the loop thread; event_loop_work() runs a function on a worker thread.
+ * By the time a handler sees an exchange, its request is whole, went through the gate, and came
+ * with the privilege that its route asks for. A handler replies exactly once, now or later: in one
  * piece, or as a stream. If the client goes first, `gone` is called and the exchange must
  * not be touched again; after the end of a reply likewise, without the call.
  */
@@ -13,9 +13,9 @@
 
 #include "base/err.h"
 #include "base/strbuf.h"
+#include "server/core/context.h"
 
 typedef struct exchange exchange;
-typedef struct server server;
 
 typedef enum http_method {
     HTTP_GET = 1,
@@ -42,7 +42,8 @@ const http_request *exchange_request(const exchange *x);
 str exchange_header(const exchange *x, const char *name);
 /* "req_" and 24 characters, terminated. */
 const char *exchange_id(const exchange *x);
-server *exchange_server(const exchange *x);
+/* The context of the hooks: a server_context. */
+void *exchange_context(const exchange *x);
 /* Seconds on os_now's clock when the request was whole. */
 double exchange_began(const exchange *x);
 
@@ -66,21 +67,11 @@ void exchange_end(exchange *x);
 /* Closes the connection at once, so that the client sees a stream without an end. */
 void exchange_abort(exchange *x);
 
-/* `work` runs on a thread of the loop's pool, then `done` on the loop, also if the client has gone
- * meanwhile. false: no memory; nothing will run. */
-bool exchange_work(server *s, void (*work)(void *with), void (*done)(void *with), void *with);
-
 /* What the log says about the work that was done for it, copied; before the reply ends. */
 struct log_stats;
 void exchange_note(exchange *x, const struct log_stats *stats);
 
 /* ---- errors, in the form of the route's dialect ---- */
-
-typedef enum api_dialect {
-    API_OPENAI, /* also what is nobody's */
-    API_ANTHROPIC,
-    API_OLLAMA
-} api_dialect;
 
 typedef enum api_error_kind {
     API_E_INVALID,     /* 400 */

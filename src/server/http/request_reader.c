@@ -175,7 +175,7 @@ static bool find_route(exchange *x, const access_question *q, http_error *error)
     bool open = x->route != NULL && x->route->privilege == PRIVILEGE_PUBLIC;
     if (x->route != NULL)
         x->dialect = x->route->dialect;
-    if (!open && !access_check_key(connection_server(x->c)->access, q, &x->access, error))
+    if (!open && !access_check_key(connection_server(x->c)->context.access, q, &x->access, error))
         return false;
     if (x->route == NULL)
         return no_route(x, allow, error);
@@ -201,7 +201,7 @@ static bool check_head(exchange *x, double now, http_error *error)
 {
     server *s = connection_server(x->c);
     access_question q = question(x, now);
-    if (!decode_target(x, error) || !access_check_browser(s->access, &q, &x->access, error))
+    if (!decode_target(x, error) || !access_check_browser(s->context.access, &q, &x->access, error))
         return false;
     if (!find_route(x, &q, error))
         return false;
@@ -209,7 +209,7 @@ static bool check_head(exchange *x, double now, http_error *error)
     x->request.ns = x->access.ns;
     x->request.admin = x->access.scopes & 1u << PRIVILEGE_ADMIN;
     x->request.quota = x->access.quota;
-    if (s->draining && x->route->privilege != PRIVILEGE_PUBLIC) {
+    if (s->context.draining && x->route->privilege != PRIVILEGE_PUBLIC) {
         api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is about to stop");
         return false;
     }

@@ -4,7 +4,6 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
-#include "server/models/model_name.h"
 
 #include <stdio.h>
 
@@ -86,15 +85,6 @@ const json_node *request_made(request *a, strbuf *json, http_error *error)
 
 /* ---- the model's name ---- */
 
-served_model *request_find_model(const server *s, str name)
-{
-    for (int whole = 1; whole >= 0; whole--)
-        for (size_t i = 0; i < server_n_models(s); i++)
-            if (model_name_is(served_model_name(server_model(s, i)), name, whole))
-                return server_model(s, i);
-    return NULL;
-}
-
 /* The setting of thinking behind the last colon, if that is what stands there. */
 static str model_name_take_think_word(str *name)
 {
@@ -111,14 +101,14 @@ static str model_name_take_think_word(str *name)
 
 void request_choose(request *a, str name)
 {
-    served_model *found = request_find_model(a->server, name);
+    served_model *found = model_registry_find(a->ctx->models, name);
     a->think_word = (str){"", 0};
     if (found == NULL) {
         a->think_word = model_name_take_think_word(&name);
-        found = request_find_model(a->server, name);
+        found = model_registry_find(a->ctx->models, name);
     }
     a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
-    a->served = found != NULL ? found : server_model(a->server, 0);
+    a->served = found != NULL ? found : model_registry_at(a->ctx->models, 0);
     a->vision = served_model_vision(a->served);
 }
 

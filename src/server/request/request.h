@@ -13,7 +13,9 @@
 #include "chat/prompt/messages_json.h"
 #include "chat/turn/thinking_setting.h"
 #include "server/http/http_error.h"
-#include "server/server.h"
+#include "server/core/context.h"
+#include "server/http/exchange.h"
+#include "server/models/model_registry.h"
 #include "server/vision/vision_service.h"
 
 enum {
@@ -46,16 +48,16 @@ typedef enum request_kind {
 typedef struct request {
     request_kind kind;
     json_doc *body;
-    const json_node *root;          /* of body: an object */
-    server *server;                 /* who was asked */
-    served_model *served;           /* the model that answers: request_choose */
-    str think_word;                 /* behind its name: a setting of thinking; may be empty */
-    bool known_model;               /* it was asked for, or nothing else was */
-    const server_options *settings; /* what the server decides where a request does not */
-    bool strict;                    /* unknown fields are errors */
-    bool no_ext;                    /* no `mote` object */
-    bool codex;                     /* the client wants to hear of a full context inside a stream */
-    bool any_model;                 /* names of other models are answered with the first */
+    const json_node *root; /* of body: an object */
+    server_context *ctx;
+    served_model *served;             /* the model that answers: request_choose */
+    str think_word;                   /* behind its name: a setting of thinking; may be empty */
+    bool known_model;                 /* it was asked for, or nothing else was */
+    const request_defaults *settings; /* what the server decides where a request does not */
+    bool strict;                      /* unknown fields are errors */
+    bool no_ext;                      /* no `mote` object */
+    bool codex;     /* the client wants to hear of a full context inside a stream */
+    bool any_model; /* names of other models are answered with the first */
     uint64_t ns, client;
     bool admin;        /* it may decide how long the model stays, */
     bool has_keep;     /* and does: */
@@ -132,9 +134,6 @@ bool request_keep(request *a, void *block, http_error *error);
 char *request_copy(request *a, str text, http_error *error);
 /* Parses JSON that the dialect wrote itself; the document lives as long as the ask. */
 const json_node *request_made(request *a, strbuf *json, http_error *error);
-
-/* The model that is called so; NULL: none is. */
-served_model *request_find_model(const server *s, str name);
 
 /* Where the client has what is read from message number `index`: `rest` is ".content" or so. */
 enum { REQUEST_AT = 96 };

@@ -333,7 +333,7 @@ static void remove_switch(request *a)
 bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_error *error)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
-    const server_options *o = a->settings;
+    const request_defaults *o = a->settings;
     const str question = o->no_soft_switch ? (str){0} : a->user_text;
     mote_error err;
     if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {

@@ -67,7 +67,7 @@ void background_start(exchange *x, void (*run)(background_job *s), bool with_bod
         exchange_fail(x, &error);
         return;
     }
-    s->server = exchange_server(x);
+    s->ctx = exchange_context(x);
     s->ns = exchange_request(x)->ns;
     s->admin = exchange_request(x)->admin;
     s->x = x;
@@ -80,7 +80,7 @@ void background_start(exchange *x, void (*run)(background_job *s), bool with_bod
             strbuf_byte(&s->text, ' ');
     }
     exchange_on_gone(x, gone, s);
-    if (s->text.failed || s->tail.failed || !exchange_work(s->server, work, done, s)) {
+    if (s->text.failed || s->tail.failed || !event_loop_work(s->ctx->loop, work, done, s)) {
         exchange_fail(x, &error);
         finish(s);
     }

@@ -9,10 +9,13 @@
 #define MOTE_SERVER_API_COMMON_BACKGROUND_H
 
 #include "json/json_writer.h"
-#include "server/server.h"
+#include "server/core/context.h"
+#include "server/http/event_loop.h"
+#include "server/http/exchange.h"
+#include "server/models/model_registry.h"
 
 typedef struct background_job {
-    server *server;
+    server_context *ctx;
     uint64_t ns; /* of the request; so its scope */
     bool admin;
     const json_node *body;    /* an object; NULL: the route has none */

@@ -10,7 +10,8 @@
 #define MOTE_SERVER_API_NATIVE_METRICS_H
 
 #include "server/auth/quota.h"
-#include "server/server.h"
+#include "server/core/context.h"
+#include "server/models/model_registry.h"
 #include "server/vision/vision_service.h"
 
 enum { METRICS_MAX_COUNTS = 512 };
@@ -55,7 +56,7 @@ typedef struct metrics_view {
     double uptime;
 } metrics_view;
 
-void metrics_gather(metrics_view *v, server *s);
+void metrics_gather(metrics_view *v, server_context *s);
 void metrics_print(strbuf *out, const metrics_view *v);
 /* All models together, without the histograms; its name is that of the first. */
 void metrics_sum(metrics_model *out, const metrics_view *v);

@@ -42,13 +42,14 @@ static bool look(view *v, served_model *model, uint64_t ns, bool admin)
 }
 
 /* What is called `id`, of those that this one may see; NULL: nothing is. */
-static served_model *find(const server *s, str id, uint64_t ns, bool admin, uint64_t *number)
+static served_model *find(const server_context *s, str id, uint64_t ns, bool admin,
+                          uint64_t *number)
 {
     char name[ID_BYTES];
-    for (size_t m = 0; m < server_n_models(s); m++) {
+    for (size_t m = 0; m < model_registry_count(s->models); m++) {
         view v;
         served_model *found = NULL;
-        if (!look(&v, server_model(s, m), ns, admin))
+        if (!look(&v, model_registry_at(s->models, m), ns, admin))
             return NULL;
         for (size_t i = 0; i < v.n && found == NULL; i++) {
             print_id(name, v.rows[i].id);
@@ -94,16 +95,16 @@ static void put_prefix(const sched_prefix *p, const char *model, double now, str
 
 static void list(exchange *x)
 {
-    const server *s = exchange_server(x);
+    const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
     strbuf out = {0};
     jw_open(&out, '{');
     jw_key_text(&out, "object", "list");
     jw_key(&out, "data");
     jw_open(&out, '[');
-    for (size_t m = 0; m < server_n_models(s); m++) {
+    for (size_t m = 0; m < model_registry_count(s->models); m++) {
         view v;
-        out.failed |= !look(&v, server_model(s, m), http->ns, http->admin);
+        out.failed |= !look(&v, model_registry_at(s->models, m), http->ns, http->admin);
         if (v.n > 0)
             qsort(v.rows, v.n, sizeof *v.rows, by_use);
         for (size_t i = 0; i < v.n; i++)
@@ -119,13 +120,13 @@ static void list(exchange *x)
 
 static void drop_all(exchange *x)
 {
-    const server *s = exchange_server(x);
+    const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
     strbuf out = {0};
     uint64_t n = 0;
-    for (size_t m = 0; m < server_n_models(s); m++) {
+    for (size_t m = 0; m < model_registry_count(s->models); m++) {
         view v;
-        out.failed |= !look(&v, server_model(s, m), http->ns, http->admin);
+        out.failed |= !look(&v, model_registry_at(s->models, m), http->ns, http->admin);
         for (size_t i = 0; i < v.n; i++)
             n += sched_prefix_drop(served_model_sched(v.model), v.rows[i].id);
         mem_free(v.rows);
@@ -150,7 +151,7 @@ void handle_cache_prefix(exchange *x)
     http_error error;
     strbuf out = {0};
     uint64_t number;
-    served_model *m = find(exchange_server(x), http->tail, http->ns, http->admin, &number);
+    served_model *m = find(exchange_context(x), http->tail, http->ns, http->admin, &number);
     if (m == NULL || !sched_prefix_drop(served_model_sched(m), number)) {
         nothing(&error);
         exchange_fail(x, &error);
@@ -178,7 +179,7 @@ static void run_pin(background_job *s)
         http_error_invalid(&s->error, "pin", "must be true or false");
         return;
     }
-    served_model *m = find(s->server, id, s->ns, s->admin, &number);
+    served_model *m = find(s->ctx, id, s->ns, s->admin, &number);
     const mote_status status =
         m != NULL ? sched_prefix_pin(served_model_sched(m), number, pin, &err) : MOTE_E_ARG;
     if (status == MOTE_E_ARG)

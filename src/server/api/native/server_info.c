@@ -5,7 +5,7 @@
 #include "server/api/handlers.h"
 #include "server/core/context.h"
 #include "server/generation/generation.h"
-#include "server/server.h"
+#include "server/models/model_registry.h"
 
 #include <mote.h>
 
@@ -18,8 +18,8 @@ void handle_root(exchange *x)
 /* The form of the 503 is that of llama-server, which programs that wait for a model know. */
 void handle_health(exchange *x)
 {
-    const server *s = exchange_server(x);
-    if (server_draining(s)) {
+    const server_context *s = exchange_context(x);
+    if (s->draining) {
         exchange_add_header(x, "Retry-After", "1");
         exchange_reply(
             x, 503, EXCHANGE_JSON,
@@ -29,7 +29,7 @@ void handle_health(exchange *x)
     }
     strbuf body = {0};
     strbuf_text(&body, "{\"status\":\"ok\",\"model\":");
-    json_put_string(&body, str_of(served_model_name(server_model(s, 0))));
+    json_put_string(&body, str_of(served_model_name(model_registry_at(s->models, 0))));
     strbuf_text(&body, ",\"sandbox\":\"off\",\"version\":\"");
     strbuf_text(&body, mote_version());
     strbuf_text(&body, "\"}");
@@ -108,7 +108,8 @@ static const char *file_name(const char *path)
 
 void handle_props(exchange *x)
 {
-    const served_model *m = server_model(exchange_server(x), 0);
+    const server_context *ctx = exchange_context(x);
+    const served_model *m = model_registry_at(ctx->models, 0);
     mote_model_info info;
     strbuf out = {0};
     mote_model_describe(served_model_weights(m), &info);
@@ -155,12 +156,12 @@ static void slots_put_one(const generation *w, const choice *c, uint64_t id, str
     jw_close(out, '}');
 }
 
-static uint32_t slots_queued(const server *s)
+static uint32_t slots_queued(const server_context *s)
 {
     uint32_t n = 0;
-    for (size_t i = 0; i < server_n_models(s); i++) {
+    for (size_t i = 0; i < model_registry_count(s->models); i++) {
         sched_stats stats;
-        sched_read_stats(served_model_sched(server_model(s, i)), &stats);
+        sched_read_stats(served_model_sched(model_registry_at(s->models, i)), &stats);
         n += stats.queued;
     }
     return n;
@@ -168,7 +169,7 @@ static uint32_t slots_queued(const server *s)
 
 void handle_slots(exchange *x)
 {
-    server *s = exchange_server(x);
+    server_context *s = exchange_context(x);
     const str query = exchange_request(x)->query;
     strbuf out = {0};
     uint64_t id = 0;
@@ -177,7 +178,7 @@ void handle_slots(exchange *x)
         return;
     }
     jw_open(&out, '[');
-    for (const generation *w = *generation_list(server_api(s)); w != NULL; w = w->next)
+    for (const generation *w = s->generations; w != NULL; w = w->next)
         for (size_t i = 0; i < w->n_choices; i++)
             if (w->choices[i].submitted && !w->choices[i].over && w->choices[i].job != NULL)
                 slots_put_one(w, &w->choices[i], id++, &out);
@@ -190,8 +191,11 @@ void handle_slots(exchange *x)
 void handle_request_stats(exchange *x)
 {
     const http_request *http = exchange_request(x);
+    const server_context *ctx = exchange_context(x);
+    const bool last = str_is(http->tail, "last");
     strbuf json = {0};
-    if (!report_store_get(server_api(exchange_server(x)), http->tail, http->ns, &json))
+    if (!(last ? text_store_get_last(ctx->reports, http->ns, 0, &json)
+               : text_store_get(ctx->reports, http->ns, http->tail, 0, &json)))
         info_fail(x, API_E_NOT_FOUND, "not_found", "no request with this id is remembered");
     else
         exchange_reply_built(x, EXCHANGE_JSON, &json);

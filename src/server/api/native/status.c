@@ -9,7 +9,7 @@
 #include "server/api/handlers.h"
 #include "json/json_writer.h"
 #include "server/api/native/metrics.h"
-#include "server/server_int.h"
+#include "server/auth/access.h"
 
 #include <mote.h>
 
@@ -28,19 +28,19 @@ static void gather_model(metrics_model *v, const served_model *m)
     }
 }
 
-void metrics_gather(metrics_view *v, server *s)
+void metrics_gather(metrics_view *v, server_context *s)
 {
     mote_model_info info;
-    mote_model_describe(served_model_weights(server_model(s, 0)), &info);
+    mote_model_describe(served_model_weights(model_registry_at(s->models, 0)), &info);
     *v = (metrics_view){.version = mote_version(),
                         .isa = mote_isa_name(info.isa),
-                        .counts = &s->counts,
-                        .n_models = s->n_models,
-                        .memory_limit = s->options.sched.memory,
-                        .draining = server_draining(s),
+                        .counts = s->counts,
+                        .n_models = model_registry_count(s->models),
+                        .memory_limit = s->memory_limit,
+                        .draining = s->draining,
                         .uptime = os_now() - s->started};
-    for (size_t i = 0; i < s->n_models; i++)
-        gather_model(&v->models[i], s->models[i]);
+    for (size_t i = 0; i < v->n_models; i++)
+        gather_model(&v->models[i], model_registry_at(s->models, i));
     server_read_stats(s, &v->http);
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
         v->over_quota[kind] = api_keys_refused(access_keys(s->access), kind);
@@ -50,7 +50,7 @@ void handle_metrics(exchange *x)
 {
     metrics_view v;
     strbuf out = {0};
-    metrics_gather(&v, exchange_server(x));
+    metrics_gather(&v, exchange_context(x));
     metrics_print(&out, &v);
     exchange_reply_built(x, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
@@ -77,11 +77,11 @@ static void put_stream(const generation *w, const choice *c, strbuf *out)
     jw_close(out, '}');
 }
 
-static void put_streams(const server *s, strbuf *out)
+static void put_streams(const server_context *s, strbuf *out)
 {
     jw_key(out, "streams");
     jw_open(out, '[');
-    for (const generation *w = *generation_list(server_api(s)); w != NULL; w = w->next)
+    for (const generation *w = s->generations; w != NULL; w = w->next)
         for (size_t i = 0; i < w->n_choices; i++)
             if (w->choices[i].submitted && !w->choices[i].over && w->choices[i].job != NULL)
                 put_stream(w, &w->choices[i], out);
@@ -188,16 +188,16 @@ static void put_stats(const metrics_model *m, uint64_t limit, strbuf *out)
         put_images(&m->vision, out);
 }
 
-static void put_models(const metrics_view *v, const server *s, strbuf *out)
+static void put_models(const metrics_view *v, const server_context *s, strbuf *out)
 {
     jw_key(out, "models");
     jw_open(out, '[');
     for (size_t i = 0; i < v->n_models; i++) {
         jw_open(out, '{');
         jw_key_text(out, "name", v->models[i].name);
-        jw_key_uint(out, "context", served_model_context(s->models[i]));
+        jw_key_uint(out, "context", served_model_context(model_registry_at(s->models, i)));
         jw_key_bool(out, "loaded", v->models[i].loaded);
-        const double left = served_model_leaves_in(s->models[i]);
+        const double left = served_model_leaves_in(model_registry_at(s->models, i));
         if (v->models[i].loaded && left < 1e9)
             jw_key_double(out, "leaves_in", left);
         put_stats(&v->models[i], 0, out);
@@ -208,7 +208,7 @@ static void put_models(const metrics_view *v, const server *s, strbuf *out)
 
 void handle_status(exchange *x)
 {
-    server *s = exchange_server(x);
+    server_context *s = exchange_context(x);
     metrics_view v;
     metrics_model all;
     strbuf out = {0};
@@ -218,14 +218,15 @@ void handle_status(exchange *x)
     jw_key_text(&out, "model", all.name);
     jw_key_text(&out, "version", v.version);
     jw_key_text(&out, "isa", v.isa);
-    jw_key_uint(&out, "threads", sched_settings(served_model_sched(s->models[0]))->threads);
-    jw_key_uint(&out, "context", served_model_context(s->models[0]));
+    jw_key_uint(&out, "threads",
+                sched_settings(served_model_sched(model_registry_at(s->models, 0)))->threads);
+    jw_key_uint(&out, "context", served_model_context(model_registry_at(s->models, 0)));
     jw_key_bool(&out, "draining", v.draining);
     jw_key_double(&out, "uptime", v.uptime);
     jw_key_uint(&out, "connections", v.http.connections);
     jw_key_double(&out, "loop_lag", v.http.loop_longest_lately);
     put_stats(&all, v.memory_limit, &out);
-    if (server_n_keys(s) > 0)
+    if (api_keys_count(access_keys(s->access)) > 0)
         put_keys(access_keys(s->access), &out);
     put_models(&v, s, &out);
     put_streams(s, &out);

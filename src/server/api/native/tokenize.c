@@ -39,7 +39,7 @@ static void put_pieces(const mote_model *model, const mote_token *ids, size_t n,
 /* By the name in the body; the first if there is none, or nobody has it. */
 static const served_model *asked_for(const background_job *s)
 {
-    request a = {.server = s->server};
+    request a = {.ctx = s->ctx};
     request_choose(&a, request_name_in(s->body, false));
     return a.served;
 }

@@ -8,7 +8,7 @@
 #include "server/api/common/background.h"
 #include "server/request/request.h"
 #include "server/api/ollama/ollama.h"
-#include "server/models/model_details.h"
+#include "server/models/model_registry.h"
 #include "server/api/handlers.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char ollama_version[] = "0.13.0";
 /* Is it the name of what is served? `name` or `model` of the body; the error says why not. */
 static bool names_ours(background_job *s, served_model **out)
 {
-    request a = {.model = request_name_in(s->body, true), .server = s->server};
+    request a = {.model = request_name_in(s->body, true), .ctx = s->ctx};
     str suffix;
     request_choose(&a, a.model);
     *out = a.served;
@@ -79,8 +79,8 @@ static void open_entry(const served_model *m, const model_details *f, strbuf *ou
 static void run_tags(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
-    for (size_t i = 0; i < server_n_models(s->server); i++) {
-        const served_model *m = server_model(s->server, i);
+    for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
+        const served_model *m = model_registry_at(s->ctx->models, i);
         model_details f;
         model_details_read(&f, m);
         open_entry(m, &f, &s->out);
@@ -103,8 +103,8 @@ static void put_expiry(double seconds, strbuf *out)
 static void run_ps(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
-    for (size_t i = 0; i < server_n_models(s->server); i++) {
-        served_model *m = server_model(s->server, i);
+    for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
+        served_model *m = model_registry_at(s->ctx->models, i);
         model_details f;
         if (!served_model_loaded(m))
             continue;

@@ -366,7 +366,7 @@ void handle_chat_control(exchange *x)
     }
     const json_node *root = json_doc_root(doc);
     const str id = json_node_text(json_node_get(root, "id"));
-    generation *w = id.n > 0 ? generation_find(exchange_server(x), id, http->ns) : NULL;
+    generation *w = id.n > 0 ? generation_find(exchange_context(x), id, http->ns) : NULL;
     if (!str_is(json_node_text(json_node_get(root, "action")), "reasoning_end"))
         http_error_invalid(&error, "action", "must be reasoning_end");
     else if (w == NULL)

@@ -3,7 +3,7 @@
  * /v1/unload. */
 #include "server/api/common/background.h"
 #include "server/request/request.h"
-#include "server/models/model_details.h"
+#include "server/models/model_registry.h"
 #include "server/api/handlers.h"
 
 #include <stdio.h>
@@ -75,16 +75,16 @@ static void put_model(const served_model *m, strbuf *out)
 
 static void list(background_job *s)
 {
-    const size_t n = server_n_models(s->server);
+    const size_t n = model_registry_count(s->ctx->models);
     jw_open(&s->out, '{');
     jw_key_text(&s->out, "object", "list");
     jw_key_bool(&s->out, "has_more", false);
-    jw_key_text(&s->out, "first_id", served_model_name(server_model(s->server, 0)));
-    jw_key_text(&s->out, "last_id", served_model_name(server_model(s->server, n - 1)));
+    jw_key_text(&s->out, "first_id", served_model_name(model_registry_at(s->ctx->models, 0)));
+    jw_key_text(&s->out, "last_id", served_model_name(model_registry_at(s->ctx->models, n - 1)));
     jw_key(&s->out, "data");
     jw_open(&s->out, '[');
     for (size_t i = 0; i < n; i++)
-        put_model(server_model(s->server, i), &s->out);
+        put_model(model_registry_at(s->ctx->models, i), &s->out);
     jw_close(&s->out, ']');
     jw_close(&s->out, '}');
 }
@@ -97,7 +97,7 @@ void handle_models(exchange *x)
 static void one(background_job *s)
 {
     const str name = strbuf_view(&s->tail);
-    const served_model *m = request_find_model(s->server, name);
+    const served_model *m = model_registry_find(s->ctx->models, name);
     if (m != NULL)
         put_model(m, &s->out);
     else
@@ -117,7 +117,7 @@ static void unload(background_job *s)
     str name;
     if (!background_text(s, "model", &name))
         return;
-    served_model *m = request_find_model(s->server, name);
+    served_model *m = model_registry_find(s->ctx->models, name);
     if (m == NULL) {
         api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                       STR_ARG(name));

@@ -285,8 +285,7 @@ static void store_items(generation *w)
         items_put(w, c, &list->at[i], true, "completed");
         const str texts[TEXT_STORE_TEXTS] = {strbuf_view(&w->out)};
         if (!w->out.failed)
-            text_store_put(api_items(server_api(w->server)), w->request.ns, str_of(list->at[i].id),
-                           texts, NULL);
+            text_store_put(w->ctx->items, w->request.ns, str_of(list->at[i].id), texts, NULL);
     }
     strbuf_fini(&w->out);
     w->out = out;
@@ -305,8 +304,7 @@ static void store(generation *w, str reply)
                                          [RESPONSES_ITEMS] = own->input_items};
     /* Forgetting is allowed, so nothing fails. */
     if (!messages.failed)
-        text_store_put(api_responses(server_api(w->server)), w->request.ns, str_of(w->id), texts,
-                       NULL);
+        text_store_put(w->ctx->responses, w->request.ns, str_of(w->id), texts, NULL);
     strbuf_fini(&messages);
     store_items(w);
 }

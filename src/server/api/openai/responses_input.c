@@ -248,7 +248,7 @@ static bool find_named(writer *w, const json_node *input, const json_node **name
         if (!str_is(json_node_text(json_node_get(i, "type")), "item_reference"))
             continue;
         const str id = json_node_text(json_node_get(i, "id"));
-        if (text_store_get(api_items(server_api(w->a->server)), w->a->ns, id, 0, &found))
+        if (text_store_get(w->a->ctx->items, w->a->ns, id, 0, &found))
             jw_raw(&json, strbuf_view(&found));
         else
             jw_null(&json);
@@ -307,8 +307,8 @@ static bool read_previous(writer *w, responses_own *own, http_error *error)
     own->previous = json_node_text(node);
     if (own->previous.n == 0)
         return true;
-    if (text_store_get(api_responses(server_api(w->a->server)), w->a->ns, own->previous,
-                       RESPONSES_MESSAGES, &w->messages))
+    if (text_store_get(w->a->ctx->responses, w->a->ns, own->previous, RESPONSES_MESSAGES,
+                       &w->messages))
         return true;
     api_error_set(error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
                   STR_ARG(own->previous));

@@ -15,7 +15,8 @@ static void not_found(exchange *x, str id)
 
 static bool get(exchange *x, str id, size_t which, strbuf *out)
 {
-    text_store *stored = api_responses(server_api(exchange_server(x)));
+    const server_context *ctx = exchange_context(x);
+    text_store *stored = ctx->responses;
     return text_store_get(stored, exchange_request(x)->ns, id, which, out);
 }
 
@@ -169,7 +170,7 @@ static void stop_work(generation *w)
 static void cancel(exchange *x, str id)
 {
     strbuf body = {0};
-    generation *w = generation_find(exchange_server(x), id, exchange_request(x)->ns);
+    generation *w = generation_find(exchange_context(x), id, exchange_request(x)->ns);
     if (w != NULL) {
         responses_put(w, "cancelled", NULL);
         body = w->out;
@@ -189,8 +190,9 @@ static void delete_it(exchange *x, str id)
 {
     strbuf body = {0};
     const uint64_t ns = exchange_request(x)->ns;
-    generation *w = generation_find(exchange_server(x), id, ns);
-    const bool stored = text_store_drop(api_responses(server_api(exchange_server(x))), ns, id);
+    server_context *ctx = exchange_context(x);
+    generation *w = generation_find(ctx, id, ns);
+    const bool stored = text_store_drop(ctx->responses, ns, id);
     if (w == NULL && !stored) {
         not_found(x, id);
         return;
