@@ -16,7 +16,9 @@ import sys
 try:
     import PIL
     from PIL import Image, ImageOps
-except ImportError:
+except ModuleNotFoundError as missing:
+    if missing.name != "PIL":
+        raise
     print("no Pillow here (Debian: python3-pil)")
     sys.exit(77)
 

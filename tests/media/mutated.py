@@ -20,7 +20,9 @@ from around import scaled  # noqa: E402
 
 try:
     from seeds import seeds
-except ImportError:
+except ModuleNotFoundError as missing:
+    if missing.name != "PIL":
+        raise
     print("no Pillow here (Debian: python3-pil)")
     sys.exit(77)
 

@@ -16,7 +16,7 @@ import tempfile
 try:
     from PIL import Image
 
-    import films
+    import videos
 except ImportError:
     if __name__ != "__main__":
         raise
@@ -37,16 +37,16 @@ def seeds(rng):
     for f in frames:
         f.putpalette(rng.randbytes(768))
     moving = [Image.frombytes("RGB", (16, 16), rng.randbytes(768)) for _ in range(3)]
-    shots = films.jpegs(rng, 3, size=(24, 16))
+    shots = videos.jpegs(rng, 3, size=(24, 16))
     return {
         "jpeg": [saved(soft, "JPEG"), saved(soft, "JPEG", progressive=True), saved(soft.convert("CMYK"), "JPEG")],
         "png": [saved(small, "PNG"), saved(small.convert("P"), "PNG"), saved(small.convert("RGBA"), "PNG")],
         "webp": [saved(soft, "WEBP"), saved(small, "WEBP", lossless=True),
                  saved(moving[0], "WEBP", save_all=True, append_images=moving[1:])],
         "gif": [saved(frames[0], "GIF"), saved(frames[0], "GIF", save_all=True, append_images=frames[1:])],
-        "mjpeg": [b"".join(shots), b"\0\xff".join(films.without_tables(s) for s in shots)],
-        "avi": [films.avi(shots), films.avi(shots, sound=True, grouped=True), films.avi(shots, open_end=True),
-                films.avi([films.without_tables(shots[0]), b""], second=1)],
+        "mjpeg": [b"".join(shots), b"\0\xff".join(videos.without_tables(s) for s in shots)],
+        "avi": [videos.avi(shots), videos.avi(shots, sound=True, grouped=True), videos.avi(shots, open_end=True),
+                videos.avi([videos.without_tables(shots[0]), b""], second=1)],
     }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""films.py - films for the tests of this folder, made of JPEGs: streams and AVIs of every shape that recorders leave."""
+"""videos.py - videos for the tests of this directory, made of JPEGs: streams and AVIs of every shape that recorders leave."""
 import io
 import struct
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""films_pillow.py DECODE_PROBE SEE_PROBE - films of JPEGs, frame by frame as Pillow decodes the same bytes.
+"""videos_pillow.py DECODE_PROBE LOAD_PROBE - videos of JPEGs, frame by frame as Pillow decodes the same bytes.
 
 First every frame of every shape of film, then the frames that are chosen, their times and their size after
 the worker has been asked, as the reference chooses them.
@@ -15,8 +15,10 @@ import sys
 try:
     from PIL import Image
 
-    import films
-except ImportError:
+    import videos
+except ModuleNotFoundError as missing:
+    if missing.name != "PIL":
+        raise
     print("no Pillow here (Debian: python3-pil)")
     sys.exit(77)
 
@@ -74,11 +76,11 @@ class Probe:
 
 def shapes(rng):
     """(name, film, the JPEGs that it shows)"""
-    frames = films.jpegs(rng, 7)
+    frames = videos.jpegs(rng, 7)
     odd = [f + b"\0" * (1 - len(f) % 2) for f in frames]  # all of odd length
-    bare = [films.without_tables(f) for f in frames]
-    marked = films.jpegs(rng, 3, restart_marker_blocks=2) + films.jpegs(rng, 2, progressive=True)
-    thumb = films.jpegs(rng, 1, size=(8, 8))[0]
+    bare = [videos.without_tables(f) for f in frames]
+    marked = videos.jpegs(rng, 3, restart_marker_blocks=2) + videos.jpegs(rng, 2, progressive=True)
+    thumb = videos.jpegs(rng, 1, size=(8, 8))[0]
     holding = [f[:2] + b"\xff\xe1" + struct.pack(">H", len(thumb) + 8) + b"Exif\0\0" + thumb + f[2:] for f in frames]
     yield "a stream", b"".join(frames), frames
     yield "a stream with gaps", b"\r\n--frame\r\n".join(frames) + b"\0" * 9, frames
@@ -88,19 +90,19 @@ def shapes(rng):
     yield "a stream that is cut", b"".join(frames)[:-9], frames[:-1]
     yield "a stream with a torn frame", b"".join(frames[:2]) + frames[2][:-30] + b"".join(frames[3:]), frames[:2] + frames[3:]
     yield "one JPEG and rubbish", frames[0] + b"\xff\xd8 rubbish \xff", frames[:1]
-    yield "an AVI", films.avi(frames), frames
-    yield "an AVI without tables", films.avi(bare), frames
-    yield "an AVI without an index", films.avi(frames, index=False), frames
-    yield "an AVI of odd lengths", films.avi(odd), frames
-    yield "an AVI with sound", films.avi(frames, sound=True), frames
-    yield "an AVI in groups", films.avi(frames, sound=True, grouped=True), frames
-    yield "an AVI with lists called like pieces", films.avi(frames, odd_lists=True), frames
-    yield "an AVI of two parts", films.avi(frames, second=3), frames
-    yield "an AVI that was cut off", films.avi(frames, open_end=True), frames
-    yield "an AVI that ends in a frame", films.avi(frames, index=False)[:-50], frames[:-1]
-    yield "an AVI that holds frames", films.avi([frames[0], b"", b"", frames[1], b""]), [frames[i] for i in (0, 0, 0, 1, 1)]
-    yield "an AVI from top to bottom", films.avi(frames, height=-30), frames
-    yield "an AVI with uncompressed names", films.avi(frames, name=b"db", coding=b"mjpg"), frames
+    yield "an AVI", videos.avi(frames), frames
+    yield "an AVI without tables", videos.avi(bare), frames
+    yield "an AVI without an index", videos.avi(frames, index=False), frames
+    yield "an AVI of odd lengths", videos.avi(odd), frames
+    yield "an AVI with sound", videos.avi(frames, sound=True), frames
+    yield "an AVI in groups", videos.avi(frames, sound=True, grouped=True), frames
+    yield "an AVI with lists called like pieces", videos.avi(frames, odd_lists=True), frames
+    yield "an AVI of two parts", videos.avi(frames, second=3), frames
+    yield "an AVI that was cut off", videos.avi(frames, open_end=True), frames
+    yield "an AVI that ends in a frame", videos.avi(frames, index=False)[:-50], frames[:-1]
+    yield "an AVI that holds frames", videos.avi([frames[0], b"", b"", frames[1], b""]), [frames[i] for i in (0, 0, 0, 1, 1)]
+    yield "an AVI from top to bottom", videos.avi(frames, height=-30), frames
+    yield "an AVI with uncompressed names", videos.avi(frames, name=b"db", coding=b"mjpg"), frames
 
 
 def decode_all(probe, rng):
@@ -114,18 +116,18 @@ def decode_all(probe, rng):
 
 
 def refuse(probe, rng):
-    frames = films.jpegs(rng, 3)
+    frames = videos.jpegs(rng, 3)
     for name, film, word in (
-            ("other pictures", films.avi(frames, coding=b"H264"), "H264"),
-            ("hostile letters", films.avi(frames, coding=b"\x1b[2J"), "?[2J"),
-            ("half pictures", films.avi(frames, height=60), "interlaced"),
-            ("no frames", films.avi([]), "without a whole picture"),
-            ("only as before", films.avi([b"", b""]), "without a whole picture"),
-            ("no headers", films.group(b"AVI ", films.group(b"movi", films.chunk(b"00dc", frames[0])), b"RIFF"),
+            ("other pictures", videos.avi(frames, coding=b"H264"), "H264"),
+            ("hostile letters", videos.avi(frames, coding=b"\x1b[2J"), "?[2J"),
+            ("half pictures", videos.avi(frames, height=60), "interlaced"),
+            ("no frames", videos.avi([]), "without a whole picture"),
+            ("only as before", videos.avi([b"", b""]), "without a whole picture"),
+            ("no headers", videos.group(b"AVI ", videos.group(b"movi", videos.chunk(b"00dc", frames[0])), b"RIFF"),
              "without pictures"),
             ("nothing inside", b"RIFF\x04\0\0\0AVI ", "cannot be read"),
-            ("no JPEG inside", films.avi([b"hello, world"]), "JPEG"),
-            ("a bad frame", films.avi([frames[0], frames[1][:300], frames[2]]), "frame 2"),
+            ("no JPEG inside", videos.avi([b"hello, world"]), "JPEG"),
+            ("a bad frame", videos.avi([frames[0], frames[1][:300], frames[2]]), "frame 2"),
             ("an MP4", b"\0\0\0\x18ftypisom" + b"\0" * 30, "ffmpeg"),
             ("a Matroska", b"\x1a\x45\xdf\xa3" + b"\0" * 30, "ffmpeg")):
         got = probe.frames(film)
@@ -139,13 +141,13 @@ def chosen(total, fps):
 
 
 def choose(probe, rng):
-    small = films.jpegs(rng, 40, size=(64, 64))
+    small = videos.jpegs(rng, 40, size=(64, 64))
     for total, rate, scale in ((40, 10, 1), (30, 30000, 1001), (25, 25, 1), (40, 4, 1), (7, 2, 1), (3, 30, 1), (1, 1, 1)):
         shown, fps = small[:total], rate / scale
         indexes = chosen(total, fps)
         want = [pixels(shown[i]).tobytes() for i in indexes]
-        for name, got in (("an AVI's own speed", probe.seen([films.avi(shown, rate, scale, 64)])),
-                          ("a told speed", probe.seen([films.avi(shown, 1, 1, 64)], fps)),
+        for name, got in (("an AVI's own speed", probe.seen([videos.avi(shown, rate, scale, 64)])),
+                          ("a told speed", probe.seen([videos.avi(shown, 1, 1, 64)], fps)),
                           ("a stream", probe.seen([b"".join(shown)], fps)),
                           ("files", probe.seen(shown, fps))):
             expect(not isinstance(got, str), name, total, fps, got)
@@ -159,7 +161,7 @@ def choose(probe, rng):
     expect(got[0][-1] == 23 / 24, "a stream does not say its speed: 24", got[0])
     got = probe.seen(small[:5])
     expect(got[0] == [0, 0.5, 1, 1.5, 2], "nor do files: 2", got[0])
-    got = probe.seen([small[0], films.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
+    got = probe.seen([small[0], videos.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
     expect(isinstance(got, str) and "frame 2 is 40 x 64" in got, "frames of two sizes", got)
     got = probe.seen([small[0], b"hello", *small[1:4]])
     expect(isinstance(got, str) and "frame 2" in got, "a file that is no picture", got)
