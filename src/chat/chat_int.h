@@ -4,7 +4,7 @@
 #define MOTE_CHAT_CHAT_INT_H
 
 #include "chat/turn/response_format.h"
-#include "chat/prompt/messages_json.h"
+#include "chat/prompt/render.h"
 #include "chat/turn/turn.h"
 
 #include <mote_chat.h>

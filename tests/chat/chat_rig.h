@@ -4,7 +4,6 @@
 #define MOTE_TESTS_CHAT_CHAT_RIG_H
 
 #include "chat/prompt/render.h"
-#include "chat/prompt/messages_json.h"
 
 /* mote-tiny, whose vocabulary has all control tokens. Exits with 77 if it is not there. */
 mote_model *rig_tiny(void);

@@ -4,10 +4,10 @@
  * limits, memory that runs out, Python literals, presets.
  */
 #include "base/mem.h"
-#include "chat/parse/tool_arguments.h"
+#include "chat/parse/parse_int.h"
 #include "chat/prompt/chat_limits.h"
 #include "chat/parse_replay.h"
-#include "chat/prompt/presets.h"
+#include "chat/prompt/chat_context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* think_setting.c - every spelling of the thinking switch, alone, against its successor, and wrong.
  */
-#include "chat/turn/thinking_setting.h"
+#include "chat/turn/thinking.h"
 
 #include "chat/chat_rig.h"
 

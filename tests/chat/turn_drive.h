@@ -8,7 +8,6 @@
 
 #include "chat/turn/response_format.h"
 #include "chat/prompt/render.h"
-#include "chat/prompt/messages_json.h"
 
 /* What all guests share. */
 typedef struct house {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* turn_parts.c - the parts of a turn without a model: loop guard, thinking plan, stop strings. */
 #include "chat/turn/loop_detector.h"
-#include "chat/turn/stops.h"
+#include "chat/turn/turn_int.h"
 #include "chat/turn/thinking.h"
 #include "support/random.h"
 

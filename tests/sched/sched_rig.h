@@ -7,7 +7,7 @@
 #define MOTE_TESTS_SCHED_SCHED_RIG_H
 
 #include "chat/turn/response_format.h"
-#include "chat/prompt/messages_json.h"
+#include "chat/prompt/render.h"
 #include "sched/sched.h"
 #include "support/random.h"
 

@@ -8,69 +8,6 @@
 #include "base/mem.h"
 #include "chat/parse/parse_int.h"
 
-/* ---- events ---- */
-
-void parse_emit(const chat_parser *p, chat_event event)
-{
-    p->options.event(p->options.with, &event);
-}
-
-void parse_warn(const chat_parser *p, chat_warning warning, str text)
-{
-    parse_emit(p, (chat_event){.kind = CHAT_EVENT_WARNING, .warning = warning, .text = text});
-}
-
-const char *chat_warning_name(chat_warning warning)
-{
-    static const char *const names[] = {
-        "unknown_tool", "malformed",      "repaired",         "cut",
-        "too_long",     "type",           "duplicate",        "stray_tag",
-        "fenced",       "schema_widened", "tool_type_ignored"};
-    return names[warning];
-}
-
-size_t parse_next_tag(const chat_parser *p, size_t from, size_t end)
-{
-    const char *tag = from < end ? memchr(p->held.p + from, TAG_BYTE, end - from) : NULL;
-    return tag != NULL ? (size_t)(tag - p->held.p) : end;
-}
-
-void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end)
-{
-    while (begin < end) {
-        const size_t tag = parse_next_tag(p, begin, end);
-        strbuf_put(to, (str){p->held.p + begin, tag - begin});
-        if (tag < end)
-            strbuf_text(to, chat_tag_text((chat_tag)p->held.p[tag + 1]));
-        begin = tag + 2;
-    }
-}
-
-static void emit_stretch(const chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
-{
-    while (begin < end) {
-        const size_t tag = parse_next_tag(p, begin, end);
-        if (tag > begin)
-            parse_emit(p, (chat_event){.kind = kind, .text = {p->held.p + begin, tag - begin}});
-        if (tag < end) {
-            const char *text = chat_tag_text((chat_tag)p->held.p[tag + 1]);
-            parse_emit(p, (chat_event){.kind = kind, .text = str_of(text)});
-        }
-        begin = tag + 2;
-    }
-}
-
-void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
-{
-    while (kind == CHAT_EVENT_CONTENT && begin < end) {
-        const size_t next = source_tell(p, begin, end);
-        emit_stretch(p, kind, begin, next);
-        begin = next;
-    }
-    emit_stretch(p, kind, begin, end);
-    source_forget(p, end);
-}
-
 /* ---- thinking ---- */
 
 static bool is_break(char c)
@@ -132,19 +69,6 @@ static bool think_step(chat_parser *p)
 }
 
 /* ---- content ---- */
-
-void parse_enter_content(chat_parser *p)
-{
-    p->state = PARSE_CONTENT;
-    p->fresh = true;
-    p->in_line = false;
-    p->indent = 0;
-    p->fence = 0;
-    p->run = 0;
-    p->run_of = 0;
-    p->at = p->taken;
-    source_forget(p, p->taken);
-}
 
 /* Lines, their indent, and blocks of code between lines of ``` or ~~~. */
 static void track_line(chat_parser *p, char c)
@@ -408,4 +332,18 @@ chat_place chat_parser_place(const chat_parser *p)
 uint32_t chat_parser_calls(const chat_parser *p)
 {
     return p->n_ended;
+}
+
+size_t chat_parser_settled(const chat_parser *p)
+{
+    return p->first_source < p->n_sources ? p->sources[p->first_source].token : p->n_tokens;
+}
+
+const char *chat_warning_name(chat_warning warning)
+{
+    static const char *const names[] = {
+        "unknown_tool", "malformed",      "repaired",         "cut",
+        "too_long",     "type",           "duplicate",        "stray_tag",
+        "fenced",       "schema_widened", "tool_type_ignored"};
+    return names[warning];
 }

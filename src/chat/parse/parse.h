@@ -33,7 +33,7 @@
 #define MOTE_CHAT_PARSE_PARSE_H
 
 #include "chat/prompt/message.h"
-#include "chat/prompt/template.h"
+#include "chat/prompt/chat_context.h"
 
 typedef enum chat_event_kind {
     CHAT_EVENT_REASONING,      /* text */

@@ -11,7 +11,6 @@
 #define MOTE_CHAT_PARSE_PARSE_INT_H
 
 #include "base/strbuf.h"
-#include "chat/parse/tool_arguments.h"
 #include "chat/prompt/chat_limits.h"
 #include "chat/parse/parse.h"
 
@@ -168,5 +167,31 @@ bool parse_value(chat_parser *p);
 bool parse_json(chat_parser *p);
 bool parse_after(chat_parser *p);
 bool parse_broken(chat_parser *p);
+
+/* ---- tool_arguments.c ---- */
+
+enum {
+    CHAT_TYPE_NULL = 1,
+    CHAT_TYPE_INTEGER = 2,
+    CHAT_TYPE_NUMBER = 4,
+    CHAT_TYPE_BOOLEAN = 8,
+    CHAT_TYPE_OBJECT = 16,
+    CHAT_TYPE_ARRAY = 32,
+    CHAT_TYPE_STRING = 64,
+    CHAT_TYPE_ANY = 127
+};
+
+/* What the schema of a tool's parameters allows for one of them; never 0. Follows type, nullable,
+ * enum, const, anyOf, oneOf, allOf and $ref inside the schema, with bounded work. */
+unsigned chat_argument_types(const json_node *schema, str name);
+/* The parameter is named in `properties`. */
+bool chat_argument_declared(const json_node *schema, str name);
+
+/* Writes the value as JSON. false: no allowed type fits, and a string was written. */
+bool chat_argument_put(strbuf *out, str text, unsigned types);
+
+/* A Python literal (quotes of either kind, True, None, tuples, commas before a bracket) as JSON;
+ * false: it is none, and `out` is then of no use. What comes out still has to be parsed. */
+bool chat_python_to_json(strbuf *out, str text);
 
 #endif

@@ -1,6 +1,151 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_queue.c - what stands at a place of the queue. Bounded looks ahead, no state. */
+/*
+ * parse_queue.c - the input queue of the parser.
+ */
+#include "base/mem.h"
 #include "chat/parse/parse_int.h"
+
+/* ---- events ---- */
+
+void parse_emit(const chat_parser *p, chat_event event)
+{
+    p->options.event(p->options.with, &event);
+}
+
+void parse_warn(const chat_parser *p, chat_warning warning, str text)
+{
+    parse_emit(p, (chat_event){.kind = CHAT_EVENT_WARNING, .warning = warning, .text = text});
+}
+
+size_t parse_next_tag(const chat_parser *p, size_t from, size_t end)
+{
+    const char *tag = from < end ? memchr(p->held.p + from, TAG_BYTE, end - from) : NULL;
+    return tag != NULL ? (size_t)(tag - p->held.p) : end;
+}
+
+void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end)
+{
+    while (begin < end) {
+        const size_t tag = parse_next_tag(p, begin, end);
+        strbuf_put(to, (str){p->held.p + begin, tag - begin});
+        if (tag < end)
+            strbuf_text(to, chat_tag_text((chat_tag)p->held.p[tag + 1]));
+        begin = tag + 2;
+    }
+}
+
+/* ---- which tokens lead to content ---- */
+
+enum { FIRST_ROOM = 64 };
+
+static bool make_room(chat_parser *p)
+{
+    if (p->n_sources < p->sources_room)
+        return true;
+    const size_t left = p->n_sources - p->first_source;
+    if (p->first_source > p->sources_room / 2) {
+        memmove(p->sources, p->sources + p->first_source, left * sizeof *p->sources);
+        p->first_source = 0;
+        p->n_sources = left;
+        return true;
+    }
+    const size_t room = p->sources_room * 2 + FIRST_ROOM;
+    parse_source *grown = mem_resize(p->sources, p->sources_room, room, sizeof *grown);
+    if (grown == NULL)
+        return false;
+    p->sources = grown;
+    p->sources_room = room;
+    return true;
+}
+
+void source_add(chat_parser *p, size_t begin, mote_token id)
+{
+    if (!p->options.tokens)
+        return;
+    p->sources_failed |= !make_room(p);
+    if (p->sources_failed)
+        return;
+    const bool half = p->stream.n_held > 0;
+    p->sources[p->n_sources++] = (parse_source){.begin = p->moved + begin,
+                                                .end = p->moved + p->held.n + half,
+                                                .token = p->n_tokens - 1,
+                                                .id = id};
+}
+
+void source_forget(chat_parser *p, size_t at)
+{
+    while (p->first_source < p->n_sources && p->sources[p->first_source].end <= p->moved + at)
+        p->first_source++;
+}
+
+static void tell_first(chat_parser *p)
+{
+    const parse_source *s = &p->sources[p->first_source++];
+    chat_event event = {.kind = CHAT_EVENT_TOKEN, .token = s->token};
+    event.text.p = mote_token_bytes(p->options.model, s->id, &event.text.n);
+    parse_emit(p, event);
+}
+
+size_t source_tell(chat_parser *p, size_t begin, size_t end)
+{
+    source_forget(p, begin);
+    while (p->first_source < p->n_sources) {
+        const size_t next = p->sources[p->first_source].begin;
+        if (next > p->moved + begin)
+            return next < p->moved + end ? next - p->moved : end;
+        tell_first(p);
+    }
+    return end;
+}
+
+void source_tell_taken(chat_parser *p)
+{
+    while (p->first_source < p->n_sources &&
+           p->sources[p->first_source].begin < p->moved + p->taken)
+        tell_first(p);
+}
+
+/* ---- text out of the queue ---- */
+
+static void emit_stretch(const chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
+{
+    while (begin < end) {
+        const size_t tag = parse_next_tag(p, begin, end);
+        if (tag > begin)
+            parse_emit(p, (chat_event){.kind = kind, .text = {p->held.p + begin, tag - begin}});
+        if (tag < end) {
+            const char *text = chat_tag_text((chat_tag)p->held.p[tag + 1]);
+            parse_emit(p, (chat_event){.kind = kind, .text = str_of(text)});
+        }
+        begin = tag + 2;
+    }
+}
+
+void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
+{
+    while (kind == CHAT_EVENT_CONTENT && begin < end) {
+        const size_t next = source_tell(p, begin, end);
+        emit_stretch(p, kind, begin, next);
+        begin = next;
+    }
+    emit_stretch(p, kind, begin, end);
+    source_forget(p, end);
+}
+
+void parse_enter_content(chat_parser *p)
+{
+    p->state = PARSE_CONTENT;
+    p->fresh = true;
+    p->in_line = false;
+    p->indent = 0;
+    p->fence = 0;
+    p->run = 0;
+    p->run_of = 0;
+    p->at = p->taken;
+    source_forget(p, p->taken);
+}
+
+/* ---- what stands at a position of the queue ---- */
 
 parse_match match_either(parse_match a, parse_match b)
 {

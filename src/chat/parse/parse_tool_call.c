@@ -124,6 +124,259 @@ bool call_too_long(chat_parser *p)
     return true;
 }
 
+/* ---- inside <parameter=KEY> ---- */
+
+static void put_key(chat_parser *p)
+{
+    strbuf_text(&p->arguments, p->arguments.n == 0 ? "{" : ", ");
+    json_put_string(&p->arguments, strbuf_view(&p->key));
+    strbuf_text(&p->arguments, ": ");
+}
+
+void call_begin_value(chat_parser *p, str key, size_t end)
+{
+    p->key.n = 0;
+    strbuf_put(&p->key, key);
+    p->unwanted = key_given(p, key);
+    p->types = chat_argument_types(p->tool->parameters, key);
+    p->streams = p->types == CHAT_TYPE_STRING && !p->unwanted;
+    p->value.n = 0;
+    p->value_fresh = true;
+    p->value_last = '\n';
+    call_take(p, end);
+    p->state = PARSE_VALUE;
+    call_start_if_certain(p);
+    if (p->unwanted) {
+        parse_warn(p, CHAT_WARN_DUPLICATE, strbuf_view(&p->key));
+        return;
+    }
+    strbuf_put(&p->keys, strbuf_view(&p->key));
+    strbuf_byte(&p->keys, 0);
+    if (!p->streams)
+        return;
+    put_key(p);
+    strbuf_byte(&p->arguments, '"');
+    call_show_arguments(p);
+}
+
+/* The next stretch of the value. */
+static void add_value(chat_parser *p, size_t end)
+{
+    if (end <= p->taken)
+        return;
+    const size_t at = p->value.n;
+    p->value_last = p->held.p[end - 1];
+    parse_spell(p, &p->value, p->taken, end);
+    const size_t look = p->at;
+    call_take(p, end);
+    p->at = look > end ? look : end;
+    if (p->streams && !p->value.failed) {
+        json_put_escaped(&p->arguments, (str){p->value.p + at, p->value.n - at});
+        call_show_arguments(p);
+    }
+    if (p->streams || p->unwanted)
+        p->value.n = 0;
+}
+
+static void end_value(chat_parser *p)
+{
+    p->state = PARSE_BODY;
+    if (p->unwanted)
+        return;
+    if (p->streams) {
+        strbuf_byte(&p->arguments, '"');
+    } else {
+        put_key(p);
+        if (!chat_argument_put(&p->arguments, strbuf_view(&p->value), p->types))
+            parse_warn(p, CHAT_WARN_TYPE, strbuf_view(&p->key));
+    }
+    call_show_arguments(p);
+}
+
+/* One line break after <parameter=KEY> is layout. false: it may still come. */
+static bool skip_first_break(chat_parser *p)
+{
+    const size_t left = p->held.n - p->taken;
+    const char *text = left > 0 ? p->held.p + p->taken : "";
+    if (!p->ended && (left == 0 || (left == 1 && text[0] == '\r')))
+        return false;
+    if (left > 0 && text[0] == '\n')
+        call_take(p, p->taken + 1);
+    else if (left > 1 && text[0] == '\r' && text[1] == '\n')
+        call_take(p, p->taken + 2);
+    p->value_fresh = false;
+    return true;
+}
+
+/* And so is one before </parameter>, which is therefore held back. */
+static size_t before_break(const chat_parser *p, size_t end)
+{
+    if (end > p->taken && p->held.p[end - 1] == '\n')
+        end--;
+    if (end > p->taken && p->held.p[end - 1] == '\r')
+        end--;
+    return end;
+}
+
+static bool has_all_required(const chat_parser *p)
+{
+    const json_node *list = json_node_get(p->tool->parameters, "required");
+    const json_node *one = json_node_is(list, JSON_IS_ARRAY) ? json_node_first(list) : NULL;
+    for (; one != NULL; one = json_node_next(one))
+        if (!key_given(p, json_node_text(one)))
+            return false;
+    return true;
+}
+
+/* The answer ends inside a value. If the model stopped by itself it forgot the closing tags. A
+ * call that was told of is not taken back for that. */
+static bool unfinished_value(chat_parser *p)
+{
+    if (p->cut) {
+        call_drop(p);
+        return true;
+    }
+    if (!p->started && !has_all_required(p)) {
+        call_take(p, p->held.n);
+        call_give_back(p, CHAT_WARN_MALFORMED, call_tool_name(p));
+        return true;
+    }
+    p->repaired = true;
+    add_value(p, before_break(p, p->held.n));
+    call_take(p, p->held.n);
+    end_value(p);
+    return true;
+}
+
+bool parse_value(chat_parser *p)
+{
+    if (p->value_fresh && !skip_first_break(p))
+        return false;
+    for (; p->at < p->held.n; p->at++) {
+        const char c = p->held.p[p->at];
+        size_t end;
+        bool regular;
+        if (c != '<' && c != TAG_BYTE)
+            continue;
+        const parse_match found = match_value_end(p, p->at, &end, &regular);
+        if (found == MATCH_YES) {
+            add_value(p, before_break(p, p->at));
+            call_take(p, end > p->taken ? end : p->taken);
+            p->repaired |= !regular;
+            end_value(p);
+            return true;
+        }
+        if (found == MATCH_MAYBE) {
+            add_value(p, before_break(p, p->at));
+            return call_too_long(p);
+        }
+        p->at += c == TAG_BYTE; /* two bytes */
+    }
+    if (p->ended)
+        return unfinished_value(p);
+    add_value(p, before_break(p, p->held.n));
+    return call_too_long(p);
+}
+
+/* ---- JSON in place of parameters ---- */
+
+/* false: it is none; without memory nobody knows, and check in parse.c will say so. */
+static bool read_json(chat_parser *p, json_doc **doc, str text)
+{
+    const mote_status status = json_doc_read(doc, text, NULL);
+    p->arguments.failed |= status == MOTE_E_MEMORY;
+    return status == MOTE_OK;
+}
+
+/* Shows an object as the arguments of the call at hand and ends it. */
+static void end_json_call(chat_parser *p, const json_node *arguments)
+{
+    if (json_node_size(arguments) > 0) {
+        json_put_as_spelt(&p->arguments, arguments);
+        if (!p->arguments.failed)
+            p->arguments.n--; /* call_end closes it */
+    }
+    p->repaired = true;
+    call_end(p);
+}
+
+/* {"name": ..., "arguments": {...}}; the arguments may be JSON in a string once more. */
+static bool read_json_call(chat_parser *p, const json_node *root)
+{
+    const json_node *arguments = root;
+    json_doc *inner = NULL;
+    if (p->whole_json) {
+        const json_node *function = json_node_get(root, "function");
+        const json_node *from = json_node_is(function, JSON_IS_OBJECT) ? function : root;
+        const json_node *name = json_node_get(from, "name");
+        const parse_tool *tool =
+            json_node_is(name, JSON_IS_STRING) ? find_tool(p, json_node_text(name)) : NULL;
+        if (tool == NULL)
+            return false;
+        arguments = json_node_get(from, "arguments");
+        if (arguments == NULL)
+            arguments = json_node_get(from, "parameters");
+        if (json_node_is(arguments, JSON_IS_STRING) &&
+            read_json(p, &inner, json_node_text(arguments)))
+            arguments = json_doc_root(inner);
+        if (arguments != NULL && !json_node_is(arguments, JSON_IS_OBJECT)) {
+            json_doc_free(inner);
+            return false;
+        }
+        call_enter(p, tool);
+    }
+    end_json_call(p, arguments);
+    json_doc_free(inner);
+    return true;
+}
+
+static void end_json(chat_parser *p, size_t end)
+{
+    json_doc *doc = NULL;
+    strbuf text = {0};
+    parse_spell(p, &text, p->taken, end);
+    bool sound = read_json(p, &doc, strbuf_view(&text));
+    p->arguments.failed |= text.failed;
+    strbuf_fini(&text);
+    if (p->ended && p->cut && end == p->held.n) {
+        call_drop(p);
+    } else {
+        call_take(p, end);
+        sound = sound && json_node_is(json_doc_root(doc), JSON_IS_OBJECT) &&
+                read_json_call(p, json_doc_root(doc));
+        if (!sound)
+            call_give_back(p, CHAT_WARN_MALFORMED, call_tool_name(p));
+    }
+    json_doc_free(doc);
+}
+
+bool parse_json(chat_parser *p)
+{
+    for (; p->at < p->held.n; p->at++) {
+        const char c = p->held.p[p->at];
+        size_t after;
+        if (c != '<' && c != TAG_BYTE)
+            continue;
+        parse_match found = match_tag(p, p->at, CHAT_TAG_CALL_END, &after);
+        found = match_either(found, match_text(p, p->at, "</function>", &after));
+        if (found == MATCH_MAYBE)
+            return false;
+        if (found == MATCH_YES) {
+            end_json(p, p->at);
+            return true;
+        }
+        p->at += c == TAG_BYTE;
+    }
+    if (p->ended) {
+        end_json(p, p->held.n);
+        return true;
+    }
+    if (p->held.n - p->taken <= CHAT_MAX_CALL_BYTES)
+        return false;
+    call_take(p, p->held.n);
+    return call_too_long(p);
+}
+
 /* ---- after <tool_call> ---- */
 
 static bool head_function(chat_parser *p, str name, size_t end)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* messages_json.c - see request_json.h. Two passes: count, then fill. */
-#include "chat/prompt/messages_json.h"
+#include "chat/prompt/render.h"
 
 #include "base/mem.h"
 #include "chat/prompt/chat_limits.h"

@@ -6,20 +6,20 @@
 
 enum { FIRST_SPANS = 64 };
 
-void chat_text_fini(chat_text *t)
+void prompt_builder_fini(prompt_builder *t)
 {
     strbuf_fini(&t->text);
     mem_free(t->spans);
-    *t = (chat_text){0};
+    *t = (prompt_builder){0};
 }
 
-void chat_text_clear(chat_text *t)
+void prompt_builder_clear(prompt_builder *t)
 {
     t->text.n = 0;
     t->n_spans = 0;
 }
 
-static void add_span(chat_text *t, chat_span span)
+static void add_span(prompt_builder *t, chat_span span)
 {
     if (t->n_spans == t->room) {
         const size_t room = t->room > 0 ? 2 * t->room : FIRST_SPANS;
@@ -43,7 +43,7 @@ static chat_tag tag_at(const char *text)
     return (chat_tag)tag;
 }
 
-void chat_text_scaffold(chat_text *t, const char *ours)
+void prompt_builder_template(prompt_builder *t, const char *ours)
 {
     while (*ours != 0) {
         const size_t plain = *ours == '<' ? 0 : strcspn(ours, "<");
@@ -58,12 +58,12 @@ void chat_text_scaffold(chat_text *t, const char *ours)
     }
 }
 
-void chat_text_content(chat_text *t, str theirs)
+void prompt_builder_content(prompt_builder *t, str theirs)
 {
     strbuf_put(&t->text, theirs);
 }
 
-void chat_text_append(chat_text *t, const chat_text *from, chat_range range)
+void prompt_builder_append(prompt_builder *t, const prompt_builder *from, chat_range range)
 {
     for (size_t i = 0; i < from->n_spans; i++) {
         chat_span span = from->spans[i];
@@ -72,19 +72,19 @@ void chat_text_append(chat_text *t, const chat_text *from, chat_range range)
         span.at = t->text.n + (span.at - range.begin);
         add_span(t, span);
     }
-    strbuf_put(&t->text, chat_text_view(from, range));
+    strbuf_put(&t->text, prompt_builder_view(from, range));
     t->text.failed |= from->text.failed;
 }
 
-void chat_text_mark(chat_text *t, chat_mark_kind kind, size_t index)
+void prompt_builder_mark(prompt_builder *t, chat_mark_kind kind, size_t index)
 {
     add_span(t,
              (chat_span){
                  .kind = CHAT_SPAN_MARK, .mark = kind, .index = (uint32_t)index, .at = t->text.n});
 }
 
-void chat_text_tokens(chat_text *t, const mote_model *model, const chat_message *message,
-                      size_t index)
+void prompt_builder_tokens(prompt_builder *t, const mote_model *model, const chat_message *message,
+                           size_t index)
 {
     const size_t at = t->text.n;
     for (size_t i = 0; i < message->n_tokens; i++) {
@@ -97,7 +97,7 @@ void chat_text_tokens(chat_text *t, const mote_model *model, const chat_message 
                .kind = CHAT_SPAN_TOKENS, .index = (uint32_t)index, .at = at, .n = t->text.n - at});
 }
 
-void prompt_builder_image(chat_text *t, const char *pad, size_t index)
+void prompt_builder_image(prompt_builder *t, const char *pad, size_t index)
 {
     add_span(t, (chat_span){.kind = CHAT_SPAN_IMAGE,
                             .index = (uint32_t)index,
@@ -106,12 +106,12 @@ void prompt_builder_image(chat_text *t, const char *pad, size_t index)
     strbuf_text(&t->text, pad);
 }
 
-chat_range chat_text_all(const chat_text *t)
+chat_range prompt_builder_all(const prompt_builder *t)
 {
     return (chat_range){0, t->text.n};
 }
 
-str chat_text_view(const chat_text *t, chat_range range)
+str prompt_builder_view(const prompt_builder *t, chat_range range)
 {
     return (str){range.end > range.begin ? t->text.p + range.begin : "", range.end - range.begin};
 }
@@ -133,7 +133,7 @@ static size_t blank_at(const char *p, size_t n)
     return blank ? 3 : 0;
 }
 
-chat_range chat_text_trim(const chat_text *t, chat_range range)
+chat_range prompt_builder_trim(const prompt_builder *t, chat_range range)
 {
     for (size_t n = 1; n > 0 && range.begin < range.end; range.begin += n)
         n = blank_at(t->text.p + range.begin, range.end - range.begin);
@@ -153,7 +153,7 @@ chat_range chat_text_trim(const chat_text *t, chat_range range)
 
 typedef struct encoder {
     const mote_model *model;
-    const chat_text *text;
+    const prompt_builder *text;
     chat_prompt *out;
     size_t room; /* of out->ids */
 } encoder;
@@ -185,7 +185,7 @@ static mote_status put_ids(encoder *e, const mote_token *ids, size_t n, mote_err
  * it longer: then the count says so. */
 static mote_status put_run(encoder *e, size_t begin, size_t end, mote_error *err)
 {
-    const str run = chat_text_view(e->text, (chat_range){begin, end});
+    const str run = prompt_builder_view(e->text, (chat_range){begin, end});
     size_t n = run.n;
     if (n == 0)
         return MOTE_OK;
@@ -200,7 +200,7 @@ static mote_status put_run(encoder *e, size_t begin, size_t end, mote_error *err
 
 /* Text goes on across this mark, so a token may: the only place is a tool's result that begins a
  * conversation in official mode. The tools end where a word does. */
-static bool inside_a_run(const chat_text *t, size_t i, size_t run_begin)
+static bool inside_a_run(const prompt_builder *t, size_t i, size_t run_begin)
 {
     const size_t at = t->spans[i].at;
     if (t->spans[i].kind != CHAT_SPAN_MARK || t->spans[i].mark == CHAT_MARK_TOOLS)
@@ -231,8 +231,9 @@ static mote_status put_span(encoder *e, const chat_span *span, const chat_templa
     return MOTE_OK;
 }
 
-mote_status chat_text_encode(const chat_text *t, const mote_model *model, const chat_template *how,
-                             const chat_request *request, chat_prompt *out, mote_error *err)
+mote_status prompt_builder_encode(const prompt_builder *t, const mote_model *model,
+                                  const chat_template *how, const chat_request *request,
+                                  chat_prompt *out, mote_error *err)
 {
     encoder e = {.model = model, .text = t, .out = out};
     size_t at = 0;

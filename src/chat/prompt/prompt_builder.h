@@ -28,12 +28,12 @@ typedef struct chat_span {
 } chat_span;
 
 /* All zero is empty. A refused allocation shows in text.failed. */
-typedef struct chat_text {
+typedef struct prompt_builder {
     strbuf text;
     chat_span *spans; /* [n_spans], by place */
     size_t n_spans;
     size_t room;
-} chat_text;
+} prompt_builder;
 
 /* A stretch of a text, by bytes. */
 typedef struct chat_range {
@@ -41,28 +41,29 @@ typedef struct chat_range {
     size_t end;
 } chat_range;
 
-void chat_text_fini(chat_text *t);
-void chat_text_clear(chat_text *t);
+void prompt_builder_fini(prompt_builder *t);
+void prompt_builder_clear(prompt_builder *t);
 
 /* Our own words: control tokens spelt in it are control tokens. */
-void chat_text_scaffold(chat_text *t, const char *ours);
+void prompt_builder_template(prompt_builder *t, const char *ours);
 /* Their words: never. */
-void chat_text_content(chat_text *t, str theirs);
+void prompt_builder_content(prompt_builder *t, str theirs);
 /* A stretch of another text, with what is ours in it. */
-void chat_text_append(chat_text *t, const chat_text *from, chat_range range);
-void chat_text_mark(chat_text *t, chat_mark_kind kind, size_t index);
+void prompt_builder_append(prompt_builder *t, const prompt_builder *from, chat_range range);
+void prompt_builder_mark(prompt_builder *t, chat_mark_kind kind, size_t index);
 /* `pad` stands for picture `index` of the prompt. */
-void prompt_builder_image(chat_text *t, const char *pad, size_t index);
-void chat_text_tokens(chat_text *t, const mote_model *model, const chat_message *message,
-                      size_t index);
+void prompt_builder_image(prompt_builder *t, const char *pad, size_t index);
+void prompt_builder_tokens(prompt_builder *t, const mote_model *model, const chat_message *message,
+                           size_t index);
 
 /* The whole text; and without blanks at both ends, as Python's strip() sees them. */
-chat_range chat_text_all(const chat_text *t);
-chat_range chat_text_trim(const chat_text *t, chat_range range);
-str chat_text_view(const chat_text *t, chat_range range);
+chat_range prompt_builder_all(const prompt_builder *t);
+chat_range prompt_builder_trim(const prompt_builder *t, chat_range range);
+str prompt_builder_view(const prompt_builder *t, chat_range range);
 
 /* To ids: tags as they are, the runs between them encoded without control tokens. */
-mote_status chat_text_encode(const chat_text *t, const mote_model *model, const chat_template *how,
-                             const chat_request *request, chat_prompt *out, mote_error *err);
+mote_status prompt_builder_encode(const prompt_builder *t, const mote_model *model,
+                                  const chat_template *how, const chat_request *request,
+                                  chat_prompt *out, mote_error *err);
 
 #endif

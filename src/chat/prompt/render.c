@@ -19,8 +19,8 @@ typedef struct renderer {
     const mote_model *model;
     const chat_template *how;
     const chat_request *request;
-    chat_text out;
-    chat_text content; /* of the message at hand */
+    prompt_builder out;
+    prompt_builder content; /* of the message at hand */
     chat_prompt *prompt;
     uint32_t images; /* counted so far */
     uint32_t videos;
@@ -79,10 +79,10 @@ static mote_status put_image(renderer *r, const mote_image *image, const char *p
         out->images = moved;
         out->images[out->n_images++] = image;
     }
-    chat_text_scaffold(&r->content, "<|vision_start|>");
+    prompt_builder_template(&r->content, "<|vision_start|>");
     prompt_builder_image(&r->content, pad, index);
-    chat_text_scaffold(&r->content, "<|vision_end|>");
-    chat_text_mark(&r->content, CHAT_MARK_SHOWN, index);
+    prompt_builder_template(&r->content, "<|vision_end|>");
+    prompt_builder_mark(&r->content, CHAT_MARK_SHOWN, index);
     return MOTE_OK;
 }
 
@@ -94,7 +94,7 @@ static mote_status put_shown(renderer *r, const chat_part *part, mote_error *err
         char stamp[48];
         if (part->kind == CHAT_PART_VIDEO) {
             snprintf(stamp, sizeof stamp, "<%.1f seconds>", media->seconds[i]);
-            chat_text_content(&r->content, str_of(stamp));
+            prompt_builder_content(&r->content, str_of(stamp));
         }
         TRY(put_image(r, media->images[i],
                       part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
@@ -110,14 +110,14 @@ static mote_status put_media(renderer *r, const chat_part *part, bool count, mot
     if (r->request->number_media) {
         char label[32];
         snprintf(label, sizeof label, "%s %u: ", image ? "Picture" : "Video", *number);
-        chat_text_scaffold(&r->content, label);
+        prompt_builder_template(&r->content, label);
     }
     if (part->media != NULL)
         return put_shown(r, part, err);
-    chat_text_scaffold(&r->content, "<|vision_start|>");
-    chat_text_mark(&r->content, image ? CHAT_MARK_IMAGE : CHAT_MARK_VIDEO, *number - count);
-    chat_text_scaffold(&r->content, image ? "<|image_pad|>" : "<|video_pad|>");
-    chat_text_scaffold(&r->content, "<|vision_end|>");
+    prompt_builder_template(&r->content, "<|vision_start|>");
+    prompt_builder_mark(&r->content, image ? CHAT_MARK_IMAGE : CHAT_MARK_VIDEO, *number - count);
+    prompt_builder_template(&r->content, image ? "<|image_pad|>" : "<|video_pad|>");
+    prompt_builder_template(&r->content, "<|vision_end|>");
     return MOTE_OK;
 }
 
@@ -126,13 +126,13 @@ static mote_status read_content(renderer *r, size_t index, bool count, bool is_s
                                 mote_error *err)
 {
     const chat_message *message = &r->request->messages[index];
-    chat_text_clear(&r->content);
+    prompt_builder_clear(&r->content);
     if (message->bad_content)
         return refuse(err, "Unexpected content type.");
     for (size_t i = 0; i < message->n_parts; i++) {
         const chat_part *part = &message->parts[i];
         switch (part->kind) {
-        case CHAT_PART_TEXT: chat_text_content(&r->content, part->text); break;
+        case CHAT_PART_TEXT: prompt_builder_content(&r->content, part->text); break;
         case CHAT_PART_IMAGE:
         case CHAT_PART_VIDEO:
             if (is_system)
@@ -149,7 +149,7 @@ static mote_status read_content(renderer *r, size_t index, bool count, bool is_s
 
 static chat_range trimmed(const renderer *r)
 {
-    return chat_text_trim(&r->content, chat_text_all(&r->content));
+    return prompt_builder_trim(&r->content, prompt_builder_all(&r->content));
 }
 
 /* Where `words` begins in the range, the first or the last time; range.end: nowhere. */
@@ -169,7 +169,7 @@ static size_t find(const renderer *r, chat_range range, const char *words, bool 
 
 static bool starts_and_ends(const renderer *r, chat_range range, const char *start, const char *end)
 {
-    const str text = chat_text_view(&r->content, range);
+    const str text = prompt_builder_view(&r->content, range);
     const size_t n = strlen(start), m = strlen(end);
     return text.n >= n && text.n >= m && memcmp(text.p, start, n) == 0 &&
            memcmp(text.p + text.n - m, end, m) == 0;
@@ -201,8 +201,8 @@ static mote_status put_system_text(renderer *r, const char *before, mote_error *
         const chat_range text = trimmed(r);
         if (text.begin == text.end)
             continue;
-        chat_text_scaffold(&r->out, before);
-        chat_text_append(&r->out, &r->content, text);
+        prompt_builder_template(&r->out, before);
+        prompt_builder_append(&r->out, &r->content, text);
         before = "\n\n";
     }
     return MOTE_OK;
@@ -212,28 +212,28 @@ static mote_status put_beginning(renderer *r, mote_error *err)
 {
     const size_t systems = leading_systems(r);
     if (r->request->n_tools > 0) {
-        chat_text_scaffold(&r->out, tools_before);
+        prompt_builder_template(&r->out, tools_before);
         for (size_t i = 0; i < r->request->n_tools; i++) {
-            chat_text_scaffold(&r->out, "\n");
+            prompt_builder_template(&r->out, "\n");
             strbuf json = {0};
             json_put_node(&json, r->request->tools[i]);
-            chat_text_content(&r->out, strbuf_view(&json));
+            prompt_builder_content(&r->out, strbuf_view(&json));
             r->out.text.failed |= json.failed;
             strbuf_fini(&json);
         }
-        chat_text_scaffold(&r->out, tools_after);
+        prompt_builder_template(&r->out, tools_after);
         /* A word ends here, between a letter and what may be ">" or ">\n\n". */
-        chat_text_mark(&r->out, CHAT_MARK_TOOLS, 0);
-        chat_text_scaffold(&r->out, ">");
+        prompt_builder_mark(&r->out, CHAT_MARK_TOOLS, 0);
+        prompt_builder_template(&r->out, ">");
         TRY(put_system_text(r, "\n\n", err));
     } else if (systems > 0) {
-        chat_text_scaffold(&r->out, "<|im_start|>system\n");
+        prompt_builder_template(&r->out, "<|im_start|>system\n");
         TRY(put_system_text(r, "", err));
     } else {
         return MOTE_OK;
     }
-    chat_text_scaffold(&r->out, "<|im_end|>\n");
-    chat_text_mark(&r->out, CHAT_MARK_SYSTEM, 0);
+    prompt_builder_template(&r->out, "<|im_end|>\n");
+    prompt_builder_mark(&r->out, CHAT_MARK_SYSTEM, 0);
     return MOTE_OK;
 }
 
@@ -255,23 +255,23 @@ static mote_status find_last_query(renderer *r, mote_error *err)
 }
 
 /* Python's str() of what is neither list nor mapping; those as JSON. */
-static void put_value(chat_text *out, const json_node *value)
+static void put_value(prompt_builder *out, const json_node *value)
 {
     strbuf text = {0};
     switch (json_node_kind(value)) {
-    case JSON_IS_STRING: chat_text_content(out, json_node_text(value)); return;
+    case JSON_IS_STRING: prompt_builder_content(out, json_node_text(value)); return;
     case JSON_IS_BOOL:
-        chat_text_content(out, str_of(json_node_truth(value) ? "True" : "False"));
+        prompt_builder_content(out, str_of(json_node_truth(value) ? "True" : "False"));
         return;
-    case JSON_IS_NULL: chat_text_content(out, str_of("None")); return;
+    case JSON_IS_NULL: prompt_builder_content(out, str_of("None")); return;
     default: json_put_node(&text, value);
     }
     if (str_is(strbuf_view(&text), "Infinity"))
-        chat_text_content(out, str_of("inf"));
+        prompt_builder_content(out, str_of("inf"));
     else if (str_is(strbuf_view(&text), "-Infinity"))
-        chat_text_content(out, str_of("-inf"));
+        prompt_builder_content(out, str_of("-inf"));
     else
-        chat_text_content(out, strbuf_view(&text));
+        prompt_builder_content(out, strbuf_view(&text));
     out->text.failed |= text.failed;
     strbuf_fini(&text);
 }
@@ -281,37 +281,38 @@ static void put_calls(renderer *r, const chat_message *message, bool after_conte
     for (size_t i = 0; i < message->n_calls; i++) {
         const chat_call *call = &message->calls[i];
         if (i > 0)
-            chat_text_scaffold(&r->out, "\n");
+            prompt_builder_template(&r->out, "\n");
         else if (after_content)
-            chat_text_scaffold(&r->out, "\n\n");
-        chat_text_scaffold(&r->out, "<tool_call>\n<function=");
-        chat_text_content(&r->out, call->name);
-        chat_text_scaffold(&r->out, ">\n");
+            prompt_builder_template(&r->out, "\n\n");
+        prompt_builder_template(&r->out, "<tool_call>\n<function=");
+        prompt_builder_content(&r->out, call->name);
+        prompt_builder_template(&r->out, ">\n");
         for (const json_node *argument = json_node_first(call->arguments); argument != NULL;
              argument = json_node_next(argument)) {
-            chat_text_scaffold(&r->out, "<parameter=");
-            chat_text_content(&r->out, json_node_name(argument));
-            chat_text_scaffold(&r->out, ">\n");
+            prompt_builder_template(&r->out, "<parameter=");
+            prompt_builder_content(&r->out, json_node_name(argument));
+            prompt_builder_template(&r->out, ">\n");
             put_value(&r->out, argument);
-            chat_text_scaffold(&r->out, "\n</parameter>\n");
+            prompt_builder_template(&r->out, "\n</parameter>\n");
         }
-        chat_text_scaffold(&r->out, "</function>\n</tool_call>");
+        prompt_builder_template(&r->out, "</function>\n</tool_call>");
     }
 }
 
 /* Reasoning from its own field, or from before the first </think> of the content. */
 static void put_think_block(renderer *r, const chat_message *message, chat_range reasoning)
 {
-    chat_text_scaffold(&r->out, "<think>\n");
+    prompt_builder_template(&r->out, "<think>\n");
     if (message->has_reasoning) {
-        chat_text field = {0};
-        chat_text_content(&field, message->reasoning);
-        chat_text_append(&r->out, &field, chat_text_trim(&field, chat_text_all(&field)));
-        chat_text_fini(&field);
+        prompt_builder field = {0};
+        prompt_builder_content(&field, message->reasoning);
+        prompt_builder_append(&r->out, &field,
+                              prompt_builder_trim(&field, prompt_builder_all(&field)));
+        prompt_builder_fini(&field);
     } else {
-        chat_text_append(&r->out, &r->content, chat_text_trim(&r->content, reasoning));
+        prompt_builder_append(&r->out, &r->content, prompt_builder_trim(&r->content, reasoning));
     }
-    chat_text_scaffold(&r->out, "\n</think>\n\n");
+    prompt_builder_template(&r->out, "\n</think>\n\n");
 }
 
 /* Cuts `content` at </think>; returns what is the reasoning of it. */
@@ -336,10 +337,10 @@ static mote_status put_assistant(renderer *r, size_t index, mote_error *err)
 {
     const chat_message *message = &r->request->messages[index];
     const bool is_open = r->request->continue_last && index + 1 == r->request->n_messages;
-    chat_text_scaffold(&r->out, "<|im_start|>assistant\n");
+    prompt_builder_template(&r->out, "<|im_start|>assistant\n");
     if (stable(r) && message->tokens != NULL && !is_open) {
-        chat_text_tokens(&r->out, r->model, message, index);
-        chat_text_scaffold(&r->out, "<|im_end|>\n");
+        prompt_builder_tokens(&r->out, r->model, message, index);
+        prompt_builder_template(&r->out, "<|im_end|>\n");
         return MOTE_OK;
     }
     chat_range content = trimmed(r), reasoning = {0, 0};
@@ -348,13 +349,13 @@ static mote_status put_assistant(renderer *r, size_t index, mote_error *err)
     /* The template drops the block once another question follows; stable mode keeps it. */
     if (stable(r) || index > r->last_query)
         put_think_block(r, message, reasoning);
-    chat_text_append(&r->out, &r->content, content);
-    const chat_range visible = chat_text_trim(&r->content, content);
+    prompt_builder_append(&r->out, &r->content, content);
+    const chat_range visible = prompt_builder_trim(&r->content, content);
     put_calls(r, message, visible.begin < visible.end);
     if (is_open && message->n_calls > 0)
         return refuse(err, "A message with tool calls cannot be continued.");
     if (!is_open)
-        chat_text_scaffold(&r->out, "<|im_end|>\n");
+        prompt_builder_template(&r->out, "<|im_end|>\n");
     return MOTE_OK;
 }
 
@@ -364,10 +365,11 @@ static void put_tool_result(renderer *r, size_t index)
     /* Without a message before it, the template forgets to open the turn; stable mode does not. */
     const bool opens = index > 0 ? role_of(r, index - 1) != CHAT_ROLE_TOOL : stable(r);
     const bool closes = index + 1 == n || role_of(r, index + 1) != CHAT_ROLE_TOOL;
-    chat_text_scaffold(&r->out,
-                       opens ? "<|im_start|>user\n<tool_response>\n" : "\n<tool_response>\n");
-    chat_text_append(&r->out, &r->content, trimmed(r));
-    chat_text_scaffold(&r->out, closes ? "\n</tool_response><|im_end|>\n" : "\n</tool_response>");
+    prompt_builder_template(&r->out,
+                            opens ? "<|im_start|>user\n<tool_response>\n" : "\n<tool_response>\n");
+    prompt_builder_append(&r->out, &r->content, trimmed(r));
+    prompt_builder_template(&r->out,
+                            closes ? "\n</tool_response><|im_end|>\n" : "\n</tool_response>");
 }
 
 static mote_status put_message(renderer *r, size_t index, mote_error *err)
@@ -379,20 +381,20 @@ static mote_status put_message(renderer *r, size_t index, mote_error *err)
             return MOTE_OK;
         if (!stable(r))
             return refuse(err, "System message must be at the beginning.");
-        chat_text_scaffold(&r->out, "<|im_start|>system\n");
-        chat_text_append(&r->out, &r->content, trimmed(r));
-        chat_text_scaffold(&r->out, "<|im_end|>\n");
+        prompt_builder_template(&r->out, "<|im_start|>system\n");
+        prompt_builder_append(&r->out, &r->content, trimmed(r));
+        prompt_builder_template(&r->out, "<|im_end|>\n");
         break;
     case CHAT_ROLE_USER:
-        chat_text_scaffold(&r->out, "<|im_start|>user\n");
-        chat_text_append(&r->out, &r->content, trimmed(r));
-        chat_text_scaffold(&r->out, "<|im_end|>\n");
+        prompt_builder_template(&r->out, "<|im_start|>user\n");
+        prompt_builder_append(&r->out, &r->content, trimmed(r));
+        prompt_builder_template(&r->out, "<|im_end|>\n");
         break;
     case CHAT_ROLE_ASSISTANT: TRY(put_assistant(r, index, err)); break;
     case CHAT_ROLE_TOOL: put_tool_result(r, index); break;
     default: return refuse(err, "Unexpected message role.");
     }
-    chat_text_mark(&r->out, CHAT_MARK_MESSAGE, index);
+    prompt_builder_mark(&r->out, CHAT_MARK_MESSAGE, index);
     return MOTE_OK;
 }
 
@@ -431,15 +433,15 @@ static mote_status render(renderer *r, chat_prompt *out, mote_error *err)
     for (size_t i = 0; i < q->n_messages; i++)
         TRY(put_message(r, i, err));
     if (!q->no_generation_prompt && !q->continue_last) {
-        chat_text_mark(&r->out, CHAT_MARK_PROMPT, 0);
+        prompt_builder_mark(&r->out, CHAT_MARK_PROMPT, 0);
         out->thinking = thinks(r);
-        chat_text_scaffold(&r->out, out->thinking
-                                        ? "<|im_start|>assistant\n<think>\n"
-                                        : "<|im_start|>assistant\n<think>\n\n</think>\n\n");
+        prompt_builder_template(&r->out, out->thinking
+                                             ? "<|im_start|>assistant\n<think>\n"
+                                             : "<|im_start|>assistant\n<think>\n\n</think>\n\n");
     }
     TRY(strbuf_check(&r->out.text, err));
     TRY(strbuf_check(&r->content.text, err));
-    return chat_text_encode(&r->out, r->model, r->how, q, out, err);
+    return prompt_builder_encode(&r->out, r->model, r->how, q, out, err);
 }
 
 mote_status chat_render(const mote_model *model, const chat_template *how,
@@ -450,8 +452,8 @@ mote_status chat_render(const mote_model *model, const chat_template *how,
     mote_status status = render(&r, out, err);
     out->text = r.out.text; /* moved */
     r.out.text = (strbuf){0};
-    chat_text_fini(&r.out);
-    chat_text_fini(&r.content);
+    prompt_builder_fini(&r.out);
+    prompt_builder_fini(&r.content);
     if (status != MOTE_OK)
         chat_prompt_fini(out);
     return status;

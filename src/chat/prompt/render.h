@@ -12,7 +12,7 @@
 #define MOTE_CHAT_PROMPT_RENDER_H
 
 #include "chat/prompt/message.h"
-#include "chat/prompt/template.h"
+#include "chat/prompt/chat_context.h"
 
 typedef enum chat_mark_kind {
     CHAT_MARK_TOOLS,   /* the tools end: what stands before does not depend on the system text */
@@ -47,5 +47,25 @@ typedef struct chat_prompt {
 mote_status chat_render(const mote_model *model, const chat_template *how,
                         const chat_request *request, chat_prompt *out, mote_error *err);
 void chat_prompt_fini(chat_prompt *prompt);
+
+/* Owns the arrays of a request and the documents of arguments that came as strings. */
+typedef struct chat_parsed {
+    chat_request request;
+    chat_message *messages;
+    chat_part *parts; /* of all messages, one after another */
+    chat_call *calls; /* likewise */
+    const json_node **tools;
+    json_doc **documents; /* [n_documents] */
+    size_t n_documents;
+    strbuf details;                   /* texts that are joined from several */
+    const json_node *const *left_out; /* [tools_left_out], tools of unknown types */
+    uint32_t tools_left_out;
+    uint32_t odd_arguments; /* calls whose arguments were a string without an object in it */
+} chat_parsed;
+
+/* `body` must outlive *out. MOTE_E_ARG names the message at fault. On failure *out is empty. */
+mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode mode,
+                             mote_error *err);
+void chat_parsed_fini(chat_parsed *parsed);
 
 #endif

@@ -2,6 +2,8 @@
 /* thinking.c - see think.h and mote_think_parse in mote_chat.h. */
 #include "chat/turn/thinking.h"
 
+#include "base/err.h"
+
 #include <strings.h>
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -114,4 +116,276 @@ bool mote_think_parse(const char *text, size_t bytes, mote_think *think, uint32_
     *think = value > 0 ? MOTE_THINK_ON : MOTE_THINK_OFF;
     *budget = value;
     return true;
+}
+
+/* ---- the fields of a request ---- */
+
+/* What a field may say. */
+typedef enum field_kind {
+    FIELD_SWITCH, /* true or false */
+    FIELD_WORD,   /* an amount in words, "none" included */
+    FIELD_EITHER, /* both of them */
+    FIELD_TOKENS, /* a number of tokens */
+    FIELD_TYPE,   /* disabled, enabled with a number beside it, adaptive ... */
+    FIELD_AMOUNT  /* words for an amount that switch nothing on */
+} field_kind;
+
+enum {
+    OPENAI = 1 << CHAT_DIALECT_OPENAI,
+    RESPONSES = 1 << CHAT_DIALECT_RESPONSES,
+    ANTHROPIC = 1 << CHAT_DIALECT_ANTHROPIC,
+    OLLAMA = 1 << CHAT_DIALECT_OLLAMA,
+    ALL = OPENAI | RESPONSES | ANTHROPIC | OLLAMA
+};
+
+typedef struct field {
+    const char *path; /* names with points between them */
+    field_kind kind;
+    unsigned dialects;
+} field;
+
+static const field fields[] = {
+    {"chat_template_kwargs.enable_thinking", FIELD_SWITCH, ALL},
+    {"enable_thinking", FIELD_SWITCH, ALL},
+    {"extra_body.chat_template_kwargs.enable_thinking", FIELD_SWITCH, ALL},
+    {"extra_body.enable_thinking", FIELD_SWITCH, ALL},
+    {"reasoning_effort", FIELD_WORD, OPENAI},
+    {"reasoning.enabled", FIELD_SWITCH, OPENAI},
+    {"reasoning.max_tokens", FIELD_TOKENS, OPENAI},
+    {"reasoning.effort", FIELD_WORD, OPENAI | RESPONSES},
+    {"thinking.type", FIELD_TYPE, ANTHROPIC | OPENAI},
+    {"output_config.effort", FIELD_AMOUNT, ANTHROPIC},
+    {"think", FIELD_EITHER, OLLAMA | OPENAI},
+    {"thinking_budget", FIELD_TOKENS, ALL},
+    {"chat_template_kwargs.thinking_budget", FIELD_TOKENS, ALL},
+    {"extra_body.thinking_budget", FIELD_TOKENS, ALL},
+    {"extra_body.chat_template_kwargs.thinking_budget", FIELD_TOKENS, ALL},
+    {"thinking_token_budget", FIELD_TOKENS, ALL},
+    {"chat_template_kwargs.thinking_token_budget", FIELD_TOKENS, ALL},
+    {"extra_body.thinking_token_budget", FIELD_TOKENS, ALL},
+    {"extra_body.chat_template_kwargs.thinking_token_budget", FIELD_TOKENS, ALL},
+    {"thinking_budget_tokens", FIELD_TOKENS, ALL},
+    {"chat_template_kwargs.thinking_budget_tokens", FIELD_TOKENS, ALL},
+    {"extra_body.thinking_budget_tokens", FIELD_TOKENS, ALL},
+    {"extra_body.chat_template_kwargs.thinking_budget_tokens", FIELD_TOKENS, ALL},
+    {"reasoning_budget", FIELD_TOKENS, ALL},
+    {"chat_template_kwargs.reasoning_budget", FIELD_TOKENS, ALL},
+    {"extra_body.reasoning_budget", FIELD_TOKENS, ALL},
+    {"extra_body.chat_template_kwargs.reasoning_budget", FIELD_TOKENS, ALL},
+};
+
+static const struct {
+    const char *word;
+    mote_think think;
+    uint32_t level;
+} suffixes[] = {
+    {"think", MOTE_THINK_ON, 0},
+    {"nothink", MOTE_THINK_OFF, 0},
+    {"minimal", MOTE_THINK_ON, MOTE_THINK_MINIMAL},
+    {"low", MOTE_THINK_ON, MOTE_THINK_LOW},
+    {"medium", MOTE_THINK_ON, MOTE_THINK_MEDIUM},
+    {"high", MOTE_THINK_ON, MOTE_THINK_HIGH},
+    {"xhigh", MOTE_THINK_ON, MOTE_THINK_XHIGH},
+    {"max", MOTE_THINK_ON, MOTE_THINK_MAX},
+};
+
+/* ---- what one place says ---- */
+
+typedef struct saying {
+    mote_think think; /* AUTO: nothing about it */
+    uint32_t level;   /* a word for an amount; 0: none */
+    uint32_t tokens;  /* a number; 0: none */
+} saying;
+
+static mote_status refuse(const field *f, const char *wants, mote_error *err)
+{
+    return err_set(err, MOTE_E_ARG, "%s must be %s", f->path, wants);
+}
+
+static mote_status say_switch(const field *f, const json_node *node, saying *out, mote_error *err)
+{
+    if (!json_node_is(node, JSON_IS_BOOL))
+        return refuse(f, "true or false", err);
+    out->think = json_node_truth(node) ? MOTE_THINK_ON : MOTE_THINK_OFF;
+    return MOTE_OK;
+}
+
+static mote_status say_word(const field *f, const json_node *node, saying *out, mote_error *err)
+{
+    const str word = json_node_text(node);
+    if (!json_node_is(node, JSON_IS_STRING) ||
+        !mote_think_parse(word.p, word.n, &out->think, &out->level))
+        return refuse(f, "one of none, minimal, low, medium, high, xhigh, max", err);
+    return MOTE_OK;
+}
+
+static mote_status say_tokens(const field *f, const json_node *node, saying *out, mote_error *err)
+{
+    int64_t tokens;
+    if (!json_node_int64(node, &tokens))
+        return refuse(f, "a whole number of tokens", err);
+    if (tokens < 0 || tokens > UINT32_MAX)
+        tokens = MOTE_THINK_MAX;
+    out->think = tokens > 0 ? MOTE_THINK_ON : MOTE_THINK_OFF;
+    out->tokens = (uint32_t)tokens;
+    return MOTE_OK;
+}
+
+/* Anthropic wants the number; the others who took over its switch need none. */
+static mote_status say_type(const field *f, const json_node *body, const json_node *node,
+                            bool number_needed, saying *out, mote_error *err)
+{
+    const str type = json_node_text(node);
+    const json_node *number = json_node_get(json_node_get(body, "thinking"), "budget_tokens");
+    out->think = str_is(type, "disabled") ? MOTE_THINK_OFF : MOTE_THINK_ON;
+    if (str_is(type, "disabled") || str_is(type, "adaptive") || str_is(type, "between_tools"))
+        return MOTE_OK;
+    if (!str_is(type, "enabled"))
+        return refuse(f, "one of disabled, enabled, adaptive, between_tools", err);
+    const field beside = {"thinking.budget_tokens", FIELD_TOKENS, ANTHROPIC};
+    int64_t tokens;
+    if (!number_needed && (number == NULL || json_node_is(number, JSON_IS_NULL)))
+        return MOTE_OK;
+    if (!json_node_int64(number, &tokens) || tokens < 1)
+        return refuse(&beside, "a number of tokens, at least 1", err);
+    return say_tokens(&beside, number, out, err);
+}
+
+static mote_status say(const field *f, const json_node *body, chat_dialect dialect,
+                       const json_node *node, saying *out, mote_error *err)
+{
+    switch (f->kind) {
+    case FIELD_SWITCH: return say_switch(f, node, out, err);
+    case FIELD_WORD: return say_word(f, node, out, err);
+    case FIELD_EITHER:
+        return json_node_is(node, JSON_IS_BOOL) ? say_switch(f, node, out, err)
+                                                : say_word(f, node, out, err);
+    case FIELD_TOKENS: return say_tokens(f, node, out, err);
+    case FIELD_TYPE: return say_type(f, body, node, dialect == CHAT_DIALECT_ANTHROPIC, out, err);
+    case FIELD_AMOUNT:
+        TRY(say_word(f, node, out, err));
+        if (out->think == MOTE_THINK_ON)
+            out->think = MOTE_THINK_AUTO;
+        return MOTE_OK;
+    }
+    return MOTE_OK;
+}
+
+/* ---- all of them ---- */
+
+typedef struct hearing {
+    chat_think_setting *out;
+    saying so_far;
+} hearing;
+
+static void hear(hearing *h, const saying *s, const char *source)
+{
+    saying *first = &h->so_far;
+    if (s->think != MOTE_THINK_AUTO && first->think != MOTE_THINK_AUTO)
+        h->out->conflict |= s->think != first->think;
+    if (first->think == MOTE_THINK_AUTO && s->think != MOTE_THINK_AUTO) {
+        first->think = s->think;
+        h->out->source = source;
+    }
+    if (s->level > 0 && first->level > 0)
+        h->out->conflict |= s->level != first->level;
+    if (s->tokens > 0 && first->tokens > 0)
+        h->out->conflict |= s->tokens != first->tokens;
+    first->level = first->level > 0 ? first->level : s->level;
+    first->tokens = first->tokens > 0 ? first->tokens : s->tokens;
+}
+
+/* NULL: the path leads nowhere, or to null. */
+static const json_node *at_path(const json_node *node, const char *path)
+{
+    while (node != NULL && *path != 0) {
+        const size_t n = strcspn(path, ".");
+        node = json_node_member(node, (str){path, n});
+        path += n + (path[n] == '.');
+    }
+    return json_node_is(node, JSON_IS_NULL) ? NULL : node;
+}
+
+static mote_status hear_fields(hearing *h, const json_node *body, chat_dialect dialect,
+                               mote_error *err)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_node *node = at_path(body, fields[i].path);
+        saying s = {0};
+        if (node == NULL || (fields[i].dialects & 1u << dialect) == 0)
+            continue;
+        TRY(say(&fields[i], body, dialect, node, &s, err));
+        hear(h, &s, fields[i].path);
+    }
+    return MOTE_OK;
+}
+
+static void hear_suffix(hearing *h, str word)
+{
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (str_is(word, suffixes[i].word))
+            hear(h, &(saying){.think = suffixes[i].think, .level = suffixes[i].level}, "model");
+}
+
+bool chat_think_is_suffix(str word)
+{
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (str_is(word, suffixes[i].word))
+            return true;
+    return false;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static str without_blanks(str text)
+{
+    while (text.n > 0 && is_blank(text.p[text.n - 1]))
+        text.n--;
+    return text;
+}
+
+/* The last word, if it is a switch; AUTO: it is none. */
+static mote_think last_word(str text, size_t *n)
+{
+    static const struct {
+        const char *word;
+        mote_think think;
+    } switches[] = {{"/think", MOTE_THINK_ON}, {"/no_think", MOTE_THINK_OFF}};
+    text = without_blanks(text);
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
+        *n = strlen(switches[i].word);
+        if (text.n >= *n && memcmp(text.p + text.n - *n, switches[i].word, *n) == 0 &&
+            (text.n == *n || is_blank(text.p[text.n - *n - 1])))
+            return switches[i].think;
+    }
+    return MOTE_THINK_AUTO;
+}
+
+str chat_think_without_switch(str text)
+{
+    size_t n;
+    if (last_word(text, &n) == MOTE_THINK_AUTO)
+        return text;
+    text = without_blanks(text);
+    return without_blanks((str){text.p, text.n - n});
+}
+
+mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat_dialect dialect,
+                            str model_suffix, str last_user_text, mote_error *err)
+{
+    size_t n;
+    *out = (chat_think_setting){.source = "default"};
+    hearing h = {.out = out};
+    TRY(hear_fields(&h, body, dialect, err));
+    hear_suffix(&h, model_suffix);
+    const mote_think soft = last_word(last_user_text, &n);
+    out->soft_switch = soft != MOTE_THINK_AUTO;
+    hear(&h, &(saying){.think = soft}, "soft_switch");
+    out->think = h.so_far.think;
+    if (out->think != MOTE_THINK_OFF)
+        out->budget = h.so_far.tokens > 0 ? h.so_far.tokens : h.so_far.level;
+    return MOTE_OK;
 }

@@ -20,25 +20,8 @@
 #define MOTE_CHAT_TURN_TURN_H
 
 #include "chat/parse/parse.h"
-#include "chat/prompt/presets.h"
+#include "chat/prompt/chat_context.h"
 #include "chat/turn/thinking.h"
-
-enum { CHAT_MAX_ENDS = 8, CHAT_MAX_CLOSING = 24 };
-
-/* What all turns of a model share. */
-typedef struct chat_context {
-    const mote_model *model;
-    chat_template how;
-    chat_size size;
-    uint32_t n_tokens;              /* ids below have a meaning */
-    mote_token ends[CHAT_MAX_ENDS]; /* tokens that end an answer */
-    size_t n_ends;
-    /* What closes thinking: after a whole sentence, and anywhere else. */
-    mote_token closing[2][CHAT_MAX_CLOSING];
-    size_t n_closing[2];
-} chat_context;
-
-mote_status chat_context_of(chat_context *out, const mote_model *model, mote_error *err);
 
 struct token_trie;
 

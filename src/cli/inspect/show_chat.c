@@ -2,8 +2,7 @@
 /* show_chat.c - see show_chat.h. */
 #include "cli/inspect/show_chat.h"
 
-#include "chat/prompt/presets.h"
-#include "chat/prompt/template.h"
+#include "chat/prompt/chat_context.h"
 
 #include <stdio.h>
 

@@ -10,8 +10,8 @@
 #ifndef MOTE_SERVER_REQUEST_REQUEST_H
 #define MOTE_SERVER_REQUEST_REQUEST_H
 
-#include "chat/prompt/messages_json.h"
-#include "chat/turn/thinking_setting.h"
+#include "chat/prompt/render.h"
+#include "chat/turn/thinking.h"
 #include "server/http/http_error.h"
 #include "server/core/context.h"
 #include "server/http/exchange.h"
