@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat.c - a conversation as an object: messages in, messages out. See mote_chat.h.
+ * chat.c - mote_chat_*: the conversation object, its messages and media. See mote_chat.h.
  *
- * Every message is kept as a JSON document with a parsed view of it, whichever way it
- * came, so there is one reader, one writer and one form to save.
+ * Every message is stored as a JSON document with a parsed view, also one that was added as text or
+ * generated. So there is one reader, one writer and one file format. The content part of an image
+ * or video only states its kind; the images themselves are in chat_entry.media.
  */
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -14,14 +15,14 @@
 
 mote_status chat_out_of_memory(mote_error *err)
 {
-    return err_set(err, MOTE_E_MEMORY, "no memory for a conversation");
+    return err_set(err, MOTE_E_MEMORY, "out of memory: a conversation");
 }
 
-/* ---- text of any bytes ---- */
+/* ---- arbitrary bytes to JSON ---- */
 
-/* Bytes of the character at `at`, or of what a character began with and did not go on; *whole
- * says which. */
-static size_t character(str text, size_t at, bool *whole)
+/* Bytes of the UTF-8 character at `at`; if it is invalid, *whole is false and the bytes are those
+ * that one U+FFFD replaces. */
+static size_t utf8_character(str text, size_t at, bool *whole)
 {
     const int n = utf8_check((const unsigned char *)text.p + at, text.n - at);
     *whole = n > 0;
@@ -34,7 +35,7 @@ void chat_put_string(strbuf *out, str text)
     strbuf_byte(out, '"');
     while (at < text.n) {
         bool whole;
-        const size_t n = character(text, at, &whole);
+        const size_t n = utf8_character(text, at, &whole);
         if (!whole) {
             json_put_escaped(out, (str){text.p + from, at - from});
             strbuf_text(out, "\xEF\xBF\xBD");
@@ -62,10 +63,11 @@ mote_status chat_entry_read(chat_entry *out, str json, mote_error *err)
         status = chat_parsed_read(&out->parsed, json_doc_root(out->doc), CHAT_STABLE, err);
     strbuf_fini(&body);
     if (status == MOTE_OK && out->parsed.request.n_messages != 1)
-        status = err_set(err, MOTE_E_ARG, "this is not one message");
+        status = err_set(err, MOTE_E_ARG, "expected one message, got %zu",
+                         out->parsed.request.n_messages);
     if (status == MOTE_OK && out->parsed.messages[0].role == CHAT_ROLE_UNKNOWN)
         status = err_set(err, MOTE_E_ARG,
-                         "a message has no role that is known: system, user, assistant or tool");
+                         "role is not supported; supported: system, user, assistant, tool");
     if (status != MOTE_OK)
         chat_entry_fini(out);
     return status;
@@ -113,8 +115,8 @@ const chat_message *chat_entry_message(const chat_entry *entry)
 mote_status chat_append(mote_chat *chat, chat_entry *entry, mote_error *err)
 {
     mote_status status = MOTE_OK;
-    if (chat->n >= CHAT_MAX_MESSAGES - 1) { /* one for the system text */
-        status = err_set(err, MOTE_E_ARG, "a conversation has at most %d messages",
+    if (chat->n >= CHAT_MAX_MESSAGES - 1) { /* one is reserved for the system text */
+        status = err_set(err, MOTE_E_ARG, "%zu messages; at most %d", chat->n + 1,
                          CHAT_MAX_MESSAGES - 1);
     } else if (chat->n == chat->room) {
         const size_t room = chat->room * 2 + 8;
@@ -157,10 +159,10 @@ mote_status mote_chat_new(mote_chat **out, mote_engine *engine, const mote_chat_
                           mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_chat_new needs a place for the conversation");
+        return err_set(err, MOTE_E_ARG, "mote_chat_new: out is NULL");
     *out = NULL;
     if (engine == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_chat_new needs an engine");
+        return err_set(err, MOTE_E_ARG, "mote_chat_new: engine is NULL");
     mote_chat *chat;
     TRY(chat_open(&chat, engine, options, err));
     const mote_session_options session = {.context = options != NULL ? options->context : 0};
@@ -183,7 +185,7 @@ void mote_chat_free(mote_chat *chat)
     chat_entry_fini(&chat->system);
     chat_parsed_fini(&chat->tools);
     json_doc_free(chat->tools_doc);
-    token_trie_free(chat->words);
+    token_trie_free(chat->vocab);
     mote_session_free(chat->session);
     mem_free(chat->entries);
     mem_free(chat);
@@ -216,7 +218,7 @@ mote_status mote_chat_set_tools(mote_chat *chat, const char *json, size_t bytes,
         strbuf_fini(&body);
         if (status == MOTE_OK &&
             !json_node_is(json_node_get(json_doc_root(doc), "tools"), JSON_IS_ARRAY))
-            status = err_set(err, MOTE_E_ARG, "the tools are not a JSON array");
+            status = err_set(err, MOTE_E_ARG, "tools must be a JSON array");
         if (status == MOTE_OK)
             status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, err);
         if (status != MOTE_OK) {
@@ -238,13 +240,13 @@ mote_status mote_chat_add(mote_chat *chat, mote_role role, const char *text, siz
 {
     static const char *const names[] = {"user", "assistant", "system", "tool"};
     if ((unsigned)role >= sizeof names / sizeof *names)
-        return err_set(err, MOTE_E_ARG, "%d is no role", (int)role);
+        return err_set(err, MOTE_E_ARG, "role must be 0 to %d, got %d", MOTE_ROLE_TOOL, (int)role);
     chat_entry entry;
     TRY(chat_entry_make(&entry, names[role], (str){text, bytes}, err));
     return chat_append(chat, &entry, err);
 }
 
-static mote_status add_node(mote_chat *chat, const json_node *node, mote_error *err)
+static mote_status chat_add_node(mote_chat *chat, const json_node *node, mote_error *err)
 {
     strbuf json = {0};
     chat_entry entry = {0};
@@ -266,9 +268,9 @@ mote_status mote_chat_add_json(mote_chat *chat, const char *json, size_t bytes, 
     if (json_node_is(root, JSON_IS_ARRAY)) {
         const json_node *node = json_node_first(root);
         for (; node != NULL && status == MOTE_OK; node = json_node_next(node))
-            status = add_node(chat, node, err);
+            status = chat_add_node(chat, node, err);
     } else {
-        status = add_node(chat, root, err);
+        status = chat_add_node(chat, root, err);
     }
     if (status != MOTE_OK)
         mote_chat_cut(chat, before);
@@ -278,8 +280,8 @@ mote_status mote_chat_add_json(mote_chat *chat, const char *json, size_t bytes, 
 
 /* ---- images and videos ---- */
 
-static mote_status media_message(chat_entry *out, const mote_media *media, size_t n_media, str text,
-                                 mote_error *err)
+static mote_status entry_make_media(chat_entry *out, const mote_media *media, size_t n_media,
+                                    str text, mote_error *err)
 {
     strbuf json = {0};
     strbuf_text(&json, "{\"role\": \"user\", \"content\": [");
@@ -296,7 +298,7 @@ static mote_status media_message(chat_entry *out, const mote_media *media, size_
     return status;
 }
 
-static void *copy_of(const void *from, size_t n, size_t each)
+static void *copy_array(const void *from, size_t n, size_t each)
 {
     void *copy = mem_new(n, each);
     if (copy != NULL)
@@ -304,9 +306,9 @@ static void *copy_of(const void *from, size_t n, size_t each)
     return copy;
 }
 
-/* The parts begin with what is shown, in order. */
-static mote_status attach(chat_entry *entry, const mote_media *media, size_t n_media,
-                          mote_error *err)
+/* Attaches the images to the first n_media parts, which entry_make_media() wrote in this order. */
+static mote_status entry_attach_media(chat_entry *entry, const mote_media *media, size_t n_media,
+                                      mote_error *err)
 {
     entry->media = mem_new(n_media, sizeof *entry->media);
     if (entry->media == NULL)
@@ -314,9 +316,9 @@ static mote_status attach(chat_entry *entry, const mote_media *media, size_t n_m
     for (size_t i = 0; i < n_media; i++) {
         chat_media *to = &entry->media[entry->n_media++];
         to->n = media[i].n;
-        to->images = copy_of(media[i].images, to->n, sizeof *to->images);
+        to->images = copy_array(media[i].images, to->n, sizeof *to->images);
         if (media[i].seconds != NULL)
-            to->seconds = copy_of(media[i].seconds, to->n, sizeof *to->seconds);
+            to->seconds = copy_array(media[i].seconds, to->n, sizeof *to->seconds);
         if (to->images == NULL || (media[i].seconds != NULL && to->seconds == NULL))
             return chat_out_of_memory(err);
         entry->parsed.parts[i].media = to;
@@ -329,15 +331,17 @@ mote_status mote_chat_add_media(mote_chat *chat, const mote_media *media, size_t
 {
     chat_entry entry;
     if (chat == NULL || (media == NULL && n_media > 0) || (text == NULL && bytes > 0))
-        return err_set(err, MOTE_E_ARG, "mote_chat_add_media needs a conversation and pictures");
+        return err_set(err, MOTE_E_ARG, "mote_chat_add_media: chat, media or text is NULL");
     if (n_media > CHAT_MAX_IMAGES)
-        return err_set(err, MOTE_E_ARG, "more than %d pictures and videos", CHAT_MAX_IMAGES);
+        return err_set(err, MOTE_E_ARG, "%zu images and videos; at most %d", n_media,
+                       CHAT_MAX_IMAGES);
     for (size_t i = 0; i < n_media; i++)
         if (media[i].images == NULL || media[i].n == 0 ||
             (media[i].seconds == NULL && media[i].n != 1))
-            return err_set(err, MOTE_E_ARG, "a picture is one, a film has times for its frames");
-    TRY(media_message(&entry, media, n_media, (str){text, bytes}, err));
-    const mote_status status = attach(&entry, media, n_media, err);
+            return err_set(err, MOTE_E_ARG,
+                           "media %zu: an image needs n = 1, a video needs images and seconds", i);
+    TRY(entry_make_media(&entry, media, n_media, (str){text, bytes}, err));
+    const mote_status status = entry_attach_media(&entry, media, n_media, err);
     if (status != MOTE_OK) {
         chat_entry_fini(&entry);
         return status;
@@ -351,8 +355,8 @@ mote_status chat_check_media(const chat_message *message, mote_error *err)
         const chat_part *part = &message->parts[i];
         if ((part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO) && part->media == NULL)
             return err_set(err, MOTE_E_ARG,
-                           "a picture of the conversation is not here: show it again "
-                           "(mote_chat_add_media), or cut the message");
+                           "an image of the conversation is not loaded: add it again with "
+                           "mote_chat_add_media, or remove the message with mote_chat_cut");
     }
     return MOTE_OK;
 }
@@ -370,8 +374,8 @@ void mote_chat_cut(mote_chat *chat, size_t n)
         chat_entry_fini(&chat->entries[--chat->n]);
 }
 
-/* Number of the last message of the user; chat->n: there is none. */
-static size_t last_question(const mote_chat *chat)
+/* Index of the last user message; chat->n: none. */
+static size_t chat_last_user(const mote_chat *chat)
 {
     for (size_t i = chat->n; i-- > 0;)
         if (chat_entry_message(&chat->entries[i])->role == CHAT_ROLE_USER)
@@ -382,14 +386,14 @@ static size_t last_question(const mote_chat *chat)
 size_t mote_chat_drop_answer(mote_chat *chat)
 {
     const size_t before = chat->n;
-    mote_chat_cut(chat, last_question(chat) + 1);
+    mote_chat_cut(chat, chat_last_user(chat) + 1);
     return before - chat->n;
 }
 
 size_t mote_chat_undo(mote_chat *chat)
 {
     const size_t before = chat->n;
-    mote_chat_cut(chat, last_question(chat));
+    mote_chat_cut(chat, chat_last_user(chat));
     return before - chat->n;
 }
 
@@ -405,7 +409,7 @@ mote_session *mote_chat_session(const mote_chat *chat)
 
 /* ---- as JSON ---- */
 
-static void put_tokens(strbuf *out, const chat_entry *entry)
+static void entry_put_tokens(strbuf *out, const chat_entry *entry)
 {
     strbuf_text(out, ", \"tokens\": \"");
     for (size_t i = 0; i < entry->n_tokens; i++) {
@@ -416,12 +420,12 @@ static void put_tokens(strbuf *out, const chat_entry *entry)
     strbuf_byte(out, '"');
 }
 
-static void put_entry(strbuf *out, const chat_entry *entry, bool with_tokens)
+static void entry_put(strbuf *out, const chat_entry *entry, bool with_tokens)
 {
     json_put_as_spelt(out, chat_entry_node(entry));
     if (with_tokens && entry->tokens != NULL && !out->failed) {
-        out->n--; /* the brace */
-        put_tokens(out, entry);
+        out->n--; /* the closing brace */
+        entry_put_tokens(out, entry);
         strbuf_byte(out, '}');
     }
 }
@@ -430,11 +434,11 @@ void chat_put_messages(strbuf *out, const mote_chat *chat, bool with_tokens)
 {
     strbuf_byte(out, '[');
     if (chat->has_system)
-        put_entry(out, &chat->system, false);
+        entry_put(out, &chat->system, false);
     for (size_t i = 0; i < chat->n; i++) {
         if (i > 0 || chat->has_system)
             strbuf_text(out, ",\n");
-        put_entry(out, &chat->entries[i], with_tokens);
+        entry_put(out, &chat->entries[i], with_tokens);
     }
     strbuf_byte(out, ']');
 }
@@ -444,11 +448,12 @@ mote_status mote_chat_json(const mote_chat *chat, size_t i, char *json, size_t r
 {
     strbuf text = {0};
     if (i != MOTE_CHAT_ALL && i >= chat->n)
-        return err_set(err, MOTE_E_ARG, "there is no message %zu: there are %zu", i, chat->n);
+        return err_set(err, MOTE_E_ARG, "message %zu does not exist; the conversation has %zu", i,
+                       chat->n);
     if (i == MOTE_CHAT_ALL)
         chat_put_messages(&text, chat, false);
     else
-        put_entry(&text, &chat->entries[i], false);
+        entry_put(&text, &chat->entries[i], false);
     mote_status status = strbuf_check(&text, err);
     if (status == MOTE_OK) {
         *bytes = text.n;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat_answer.c - a plain loop that drives one turn on one session. See mote_chat.h.
+ * chat_answer.c - mote_chat_answer: runs one turn (turn.h) on one session. See mote_chat.h.
  *
- * The session is brought to what the turn wants by the longest common beginning: whatever
- * it holds already is not read again, and nothing is assumed about how it came there.
+ * Renders the conversation, keeps the longest common prefix of the session's tokens and the prompt,
+ * prefills the tokens after it, then decodes. Nothing is assumed about how the session got its
+ * tokens.
  */
 #include "base/mem.h"
 #include "base/os.h"
@@ -12,21 +13,21 @@
 
 #include <stdio.h>
 
-enum { READ_AT_ONCE = 512 }; /* tokens between two reports of progress */
+enum { PREFILL_CHUNK = 512 }; /* tokens between two MOTE_CHAT_PREFILL events */
 
-/* An answer while it is made. */
-typedef struct answering {
+/* One call of mote_chat_answer(). */
+typedef struct answer_job {
     mote_chat *chat;
     const mote_answer_options *options;
-    chat_message *messages; /* views, system text first */
+    chat_message *messages; /* views of all messages, system text first */
     chat_prompt prompt;
     chat_turn *turn;
     mote_answer result;
-    /* what will be the message */
+    /* the parts of the new message */
     strbuf content, reasoning, calls;
-    bool continues;
-    bool stepped;
-} answering;
+    bool continues; /* the answer continues the last message */
+    bool stepped;   /* mote_step() was called */
+} answer_job;
 
 /* ---- events ---- */
 
@@ -40,13 +41,13 @@ static const mote_chat_event_kind public_kind[] = {
     [CHAT_EVENT_WARNING] = MOTE_CHAT_WARNING,
 };
 
-static void tell(const answering *a, const mote_chat_event *event)
+static void answer_event(const answer_job *a, const mote_chat_event *event)
 {
     if (a->options->event != NULL)
         a->options->event(a->options->with, event);
 }
 
-static void keep_call(answering *a, const chat_event *event)
+static void answer_keep_call(answer_job *a, const chat_event *event)
 {
     char head[96];
     snprintf(head, sizeof head,
@@ -59,9 +60,9 @@ static void keep_call(answering *a, const chat_event *event)
     strbuf_text(&a->calls, "}}");
 }
 
-static void on_event(void *with, const chat_event *event)
+static void answer_on_event(void *with, const chat_event *event)
 {
-    answering *a = with;
+    answer_job *a = with;
     if (event->kind == CHAT_EVENT_END)
         return;
     if (event->kind == CHAT_EVENT_REASONING)
@@ -69,31 +70,26 @@ static void on_event(void *with, const chat_event *event)
     else if (event->kind == CHAT_EVENT_CONTENT)
         strbuf_put(&a->content, event->text);
     else if (event->kind == CHAT_EVENT_CALL_END)
-        keep_call(a, event);
+        answer_keep_call(a, event);
     const bool warns = event->kind == CHAT_EVENT_WARNING;
     const str name = warns ? str_of(chat_warning_name(event->warning)) : event->name;
-    tell(a, &(mote_chat_event){.kind = public_kind[event->kind],
-                               .call = event->call,
-                               .name = name.p,
-                               .name_bytes = name.n,
-                               .text = event->text.p,
-                               .text_bytes = event->text.n});
+    answer_event(a, &(mote_chat_event){.kind = public_kind[event->kind],
+                                       .call = event->call,
+                                       .name = name.p,
+                                       .name_bytes = name.n,
+                                       .text = event->text.p,
+                                       .text_bytes = event->text.n});
 }
 
-/* ---- before ---- */
+/* ---- prompt and turn ---- */
 
-static bool can_continue(const chat_message *m)
-{
-    return m->role == CHAT_ROLE_ASSISTANT && m->n_calls == 0;
-}
-
-/* Views of all messages in a row. */
-static mote_status gather(answering *a, size_t *n, mote_error *err)
+/* Fills a->messages. */
+static mote_status answer_collect_messages(answer_job *a, size_t *n, mote_error *err)
 {
     const mote_chat *chat = a->chat;
     size_t at = 0;
     if (chat->n == 0)
-        return err_set(err, MOTE_E_ARG, "there is no message to answer");
+        return err_set(err, MOTE_E_ARG, "the conversation has no message to answer");
     a->messages = mem_new(chat->n + 1, sizeof *a->messages);
     if (a->messages == NULL)
         return chat_out_of_memory(err);
@@ -105,36 +101,32 @@ static mote_status gather(answering *a, size_t *n, mote_error *err)
         a->messages[at].n_tokens = chat->entries[i].n_tokens;
         TRY(chat_check_media(&a->messages[at], err));
     }
-    a->continues = can_continue(&a->messages[at - 1]);
+    const chat_message *last = &a->messages[at - 1];
+    a->continues = last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
     *n = at;
     return MOTE_OK;
 }
 
-/* Made once: it takes as long as a few tokens. */
-static mote_status make_words(mote_chat *chat, mote_error *err)
-{
-    return chat->words != NULL ? MOTE_OK : chat_vocab_of(&chat->words, &chat->chat_ctx, err);
-}
-
-/* Tools it was given and does not know how to tell the model of. */
-static void warn_of_tools(answering *a)
+/* Warns of tools that are not functions: they are not in the prompt. */
+static void answer_warn_tools(answer_job *a)
 {
     const chat_parsed *tools = &a->chat->tools;
     for (uint32_t i = 0; i < tools->tools_left_out; i++)
-        on_event(a,
-                 &(chat_event){.kind = CHAT_EVENT_WARNING,
-                               .warning = CHAT_WARN_TOOL_IGNORED,
-                               .text = json_node_text(json_node_get(tools->left_out[i], "type"))});
+        answer_on_event(
+            a, &(chat_event){.kind = CHAT_EVENT_WARNING,
+                             .warning = CHAT_WARN_TOOL_IGNORED,
+                             .text = json_node_text(json_node_get(tools->left_out[i], "type"))});
 }
 
-static mote_status prepare(answering *a, mote_error *err)
+static mote_status answer_prepare(answer_job *a, mote_error *err)
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
     mote_chat *chat = a->chat;
     chat_request request = {.mode = chat->mode};
     if ((unsigned)a->options->think >= sizeof thinking / sizeof *thinking)
-        return err_set(err, MOTE_E_ARG, "%d is no way to think", (int)a->options->think);
-    TRY(gather(a, &request.n_messages, err));
+        return err_set(err, MOTE_E_ARG, "think must be 0 to %d, got %d", MOTE_THINK_OFF,
+                       (int)a->options->think);
+    TRY(answer_collect_messages(a, &request.n_messages, err));
     request.messages = a->messages;
     request.thinking = thinking[a->options->think];
     request.continue_last = a->continues;
@@ -142,8 +134,8 @@ static mote_status prepare(answering *a, mote_error *err)
         request.tools = chat->tools.request.tools;
         request.n_tools = chat->tools.request.n_tools;
     }
-    if (response_format_wanted(a->options, request.n_tools))
-        TRY(make_words(chat, err));
+    if (chat->vocab == NULL && response_format_wanted(a->options, request.n_tools))
+        TRY(chat_vocab_of(&chat->vocab, &chat->chat_ctx, err));
     TRY(chat_render(chat->chat_ctx.model, &chat->chat_ctx.how, &request, &a->prompt, err));
     const chat_turn_options turn = {.chat_ctx = &chat->chat_ctx,
                                     .prompt = a->prompt.ids,
@@ -153,15 +145,17 @@ static mote_status prepare(answering *a, mote_error *err)
                                     .answer = a->options,
                                     .tools = request.tools,
                                     .n_tools = request.n_tools,
-                                    .vocab = chat->words,
-                                    .event = on_event,
+                                    .vocab = chat->vocab,
+                                    .event = answer_on_event,
                                     .with = a};
     return chat_turn_new(&a->turn, &turn, err);
 }
 
-/* ---- reading and writing ---- */
+/* ---- prefill and decode ---- */
 
-static size_t common(const mote_session *session, const mote_token *tokens, size_t n, size_t from)
+/* Length of the common prefix of the session and `tokens`; the first `from` are known to match. */
+static size_t session_common_prefix(const mote_session *session, const mote_token *tokens, size_t n,
+                                    size_t from)
 {
     const mote_token *held = mote_session_tokens(session);
     const size_t length = (size_t)mote_session_length(session);
@@ -171,8 +165,9 @@ static size_t common(const mote_session *session, const mote_token *tokens, size
     return same;
 }
 
-/* A cancel that came before the answer began is not for it. */
-static mote_status step(answering *a, const mote_work *work, mote_error *err)
+/* Runs a step. mote_cancel() before this answer may still be pending in the engine: then the first
+ * step is repeated. */
+static mote_status answer_step(answer_job *a, const mote_work *work, mote_error *err)
 {
     const uint64_t before = mote_session_length(work->session);
     mote_status status = mote_step(a->chat->engine, work, 1, err);
@@ -183,33 +178,33 @@ static mote_status step(answering *a, const mote_work *work, mote_error *err)
     return status;
 }
 
-/* Appends tokens[done .. n) by and by; the last pass brings the logits. */
-static mote_status append(answering *a, const mote_token *tokens, size_t n, mote_error *err)
+/* Appends the tokens that the session lacks, in chunks; the last step computes logits. */
+static mote_status answer_append(answer_job *a, const mote_token *tokens, size_t n, mote_error *err)
 {
     mote_session *session = a->chat->session;
-    const bool reading = n > a->prompt.n || mote_session_length(session) < a->prompt.n;
+    const bool is_prefill = n > a->prompt.n || mote_session_length(session) < a->prompt.n;
     size_t done = (size_t)mote_session_length(session);
     while (done < n) {
         if (atomic_load(&a->chat->canceled))
             return MOTE_E_CANCELED;
-        const size_t left = n - done, now = left < READ_AT_ONCE ? left : READ_AT_ONCE;
+        const size_t left = n - done, now = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
         const mote_work work = {.session = session,
                                 .tokens = tokens + done,
                                 .n = now,
                                 .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE,
                                 .images = a->prompt.images,
                                 .n_images = a->prompt.n_images};
-        TRY(step(a, &work, err));
+        TRY(answer_step(a, &work, err));
         done += now;
-        if (reading && done <= a->prompt.n)
-            tell(a,
-                 &(mote_chat_event){.kind = MOTE_CHAT_PREFILL, .done = done, .total = a->prompt.n});
+        if (is_prefill && done <= a->prompt.n)
+            answer_event(a, &(mote_chat_event){
+                                .kind = MOTE_CHAT_PREFILL, .done = done, .total = a->prompt.n});
     }
     return MOTE_OK;
 }
 
-/* Where all messages end; a later answer may have to come back to here. */
-static size_t structural_end(const chat_prompt *prompt)
+/* Position after the last message. A later prompt may differ from here on. */
+static size_t prompt_messages_end(const chat_prompt *prompt)
 {
     size_t at = 0;
     for (size_t i = 0; i < prompt->n_marks; i++)
@@ -218,47 +213,47 @@ static size_t structural_end(const chat_prompt *prompt)
     return at;
 }
 
-/* Reads the prompt, first up to its structural end. */
-static mote_status read_prompt(answering *a, const chat_turn_want *want, mote_error *err)
+/* Prefills the prompt. Keeps a state at the end of the messages, for a later rewind. */
+static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mote_error *err)
 {
     mote_session *session = a->chat->session;
-    const size_t end = structural_end(&a->prompt);
-    /* One at least must be read again: the session may have no logits. */
-    size_t same = common(session, want->tokens, want->n, 0);
+    const size_t end = prompt_messages_end(&a->prompt);
+    /* At least one token is appended, because the session may have no logits. */
+    size_t same = session_common_prefix(session, want->tokens, want->n, 0);
     if (same == want->n)
         same--;
     a->result.reused_tokens = mote_session_rewind(session, same);
     if (end > mote_session_length(session) && end < want->n) {
-        TRY(append(a, want->tokens, end, err));
-        mote_session_keep(session, NULL, NULL); /* if there is room for it */
+        TRY(answer_append(a, want->tokens, end, err));
+        mote_session_keep(session, NULL, NULL); /* best effort */
     }
-    return append(a, want->tokens, want->n, err);
+    return answer_append(a, want->tokens, want->n, err);
 }
 
-static mote_status bring(answering *a, const chat_turn_want *want, mote_error *err)
+static mote_status answer_decode(answer_job *a, const chat_turn_want *want, mote_error *err)
 {
     mote_session *session = a->chat->session;
-    /* Going back loses the logits, so one token at least is read again. */
+    /* A rewind drops the logits, so at least one token is appended. */
     const size_t same = want->same < want->n ? want->same : want->n - 1;
     if (mote_session_length(session) > want->same)
         mote_session_rewind(session, same);
-    return append(a, want->tokens, want->n, err);
+    return answer_append(a, want->tokens, want->n, err);
 }
 
-static mote_status drive(answering *a, mote_error *err)
+static mote_status answer_drive(answer_job *a, mote_error *err)
 {
     mote_session *session = a->chat->session;
     chat_turn_want want;
     double began = os_now();
     TRY(chat_turn_next(a->turn, session, &want, err));
-    mote_status status = read_prompt(a, &want, err);
+    mote_status status = answer_prefill(a, &want, err);
     a->result.seconds_prefill = os_now() - began;
     began = os_now();
     while (status == MOTE_OK) {
         TRY(chat_turn_next(a->turn, session, &want, err));
         if (want.over)
             break;
-        status = bring(a, &want, err);
+        status = answer_decode(a, &want, err);
     }
     if (status == MOTE_E_CANCELED)
         status = chat_turn_stop(a->turn, MOTE_FINISH_CANCELED, err);
@@ -266,13 +261,13 @@ static mote_status drive(answering *a, mote_error *err)
     return status;
 }
 
-/* ---- after ---- */
+/* ---- the new message ---- */
 
-/* The tokens of the turn from its think tag on, so that the next prompt repeats them. */
-static mote_status keep_tokens(const answering *a, chat_entry *entry, mote_error *err)
+/* Stores the tokens of the turn from <think> on, so that the next prompt repeats them. */
+static mote_status answer_keep_tokens(const answer_job *a, chat_entry *entry, mote_error *err)
 {
     const chat_context *chat_ctx = &a->chat->chat_ctx;
-    size_t n, from = structural_end(&a->prompt);
+    size_t n, from = prompt_messages_end(&a->prompt);
     bool open;
     const mote_token *tokens = chat_turn_tokens(a->turn, &n, &open);
     while (from < a->prompt.n && tokens[from] != chat_ctx->how.tags[CHAT_TAG_THINK])
@@ -287,7 +282,7 @@ static mote_status keep_tokens(const answering *a, chat_entry *entry, mote_error
     return MOTE_OK;
 }
 
-static void put_answer(const answering *a, strbuf *json)
+static void answer_put_json(const answer_job *a, strbuf *json)
 {
     strbuf_text(json, "{\"role\": \"assistant\", \"content\": ");
     if (a->continues) {
@@ -314,19 +309,19 @@ static void put_answer(const answering *a, strbuf *json)
     strbuf_byte(json, '}');
 }
 
-/* The answer becomes a message. Its tokens are kept if they say what its text says. */
-static mote_status keep_answer(answering *a, mote_error *err)
+/* Adds the answer to the conversation. Its tokens are kept only if they spell exactly its text. */
+static mote_status answer_keep(answer_job *a, mote_error *err)
 {
     chat_entry entry = {0};
     strbuf json = {0};
-    put_answer(a, &json);
+    answer_put_json(a, &json);
     mote_status status = strbuf_check(&json, err);
     if (status == MOTE_OK)
         status = chat_entry_read(&entry, strbuf_view(&json), err);
     strbuf_fini(&json);
     TRY(status);
     if (!a->continues && a->result.finish != MOTE_FINISH_STOP_TEXT)
-        status = keep_tokens(a, &entry, err);
+        status = answer_keep_tokens(a, &entry, err);
     if (status != MOTE_OK) {
         chat_entry_fini(&entry);
         return status;
@@ -339,11 +334,11 @@ static mote_status keep_answer(answering *a, mote_error *err)
     return MOTE_OK;
 }
 
-static mote_status answer(answering *a, mote_error *err)
+static mote_status answer_make(answer_job *a, mote_error *err)
 {
-    TRY(prepare(a, err));
-    warn_of_tools(a);
-    TRY(drive(a, err));
+    TRY(answer_prepare(a, err));
+    answer_warn_tools(a);
+    TRY(answer_drive(a, err));
     const mote_answer *made = chat_turn_result(a->turn);
     const mote_answer timing = a->result;
     a->result = *made;
@@ -356,7 +351,7 @@ static mote_status answer(answering *a, mote_error *err)
     TRY(strbuf_check(&a->calls, err));
     if (a->content.n + a->reasoning.n + a->calls.n == 0 && made->finish == MOTE_FINISH_CANCELED)
         return MOTE_OK;
-    return keep_answer(a, err);
+    return answer_keep(a, err);
 }
 
 mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options, mote_answer *out,
@@ -364,12 +359,12 @@ mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options
 {
     static const mote_answer_options defaults;
     if (chat == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_chat_answer needs a conversation");
-    answering a = {.chat = chat, .options = options != NULL ? options : &defaults};
+        return err_set(err, MOTE_E_ARG, "mote_chat_answer: chat is NULL");
+    answer_job a = {.chat = chat, .options = options != NULL ? options : &defaults};
     atomic_store(&chat->canceled, false);
-    atomic_store(&chat->answering, true);
-    mote_status status = answer(&a, err);
-    atomic_store(&chat->answering, false);
+    atomic_store(&chat->busy, true);
+    mote_status status = answer_make(&a, err);
+    atomic_store(&chat->busy, false);
     if (status == MOTE_OK && out != NULL)
         *out = a.result;
     chat_turn_free(a.turn);
@@ -383,7 +378,7 @@ mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options
 
 void mote_chat_cancel(mote_chat *chat)
 {
-    if (!atomic_load(&chat->answering))
+    if (!atomic_load(&chat->busy))
         return;
     atomic_store(&chat->canceled, true);
     mote_cancel(chat->engine);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat_file.c - conversations on disk. See mote_chat.h.
+ * chat_file.c - mote_chat_save and mote_chat_load. See mote_chat.h.
  *
- *   PATH        {"mote_chat": 1, "tools": [...], "messages": [...]}, messages in OpenAI's form; of
- *               answers "tokens" too, which count only together with
- *   PATH.state  the snapshot of the session
+ *   PATH        {"mote_chat": 1, "tools": [...], "messages": [...]}, messages in OpenAI's format.
+ *               Answers also have "tokens", which are used only if PATH.state is loaded
+ *   PATH.state  the session snapshot
  */
 #include "base/mem.h"
 #include "base/os.h"
@@ -15,16 +15,17 @@
 
 enum { PATH_ROOM = 1024 };
 
-static mote_status state_path(char out[PATH_ROOM], const char *path, mote_error *err)
+static mote_status chat_state_path(char out[PATH_ROOM], const char *path, mote_error *err)
 {
     if (snprintf(out, PATH_ROOM, "%s.state", path) >= PATH_ROOM)
-        return err_set(err, MOTE_E_ARG, "the path is too long");
+        return err_set(err, MOTE_E_ARG, "path too long: %zu bytes; at most %d", strlen(path),
+                       PATH_ROOM - (int)sizeof ".state");
     return MOTE_OK;
 }
 
 /* ---- saving ---- */
 
-static void put_chat(strbuf *out, const mote_chat *chat)
+static void chat_file_put(strbuf *out, const mote_chat *chat)
 {
     strbuf_text(out, "{\"mote_chat\": 1, \"tools\": ");
     if (chat->tools_doc != NULL)
@@ -36,7 +37,7 @@ static void put_chat(strbuf *out, const mote_chat *chat)
     strbuf_text(out, "}\n");
 }
 
-static mote_status write_file(const char *path, str text, mote_error *err)
+static mote_status chat_file_write(const char *path, str text, mote_error *err)
 {
     os_file file;
     TRY(os_file_create(&file, path, err));
@@ -51,11 +52,11 @@ mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *
 {
     char state[PATH_ROOM];
     strbuf text = {0};
-    TRY(state_path(state, path, err));
-    put_chat(&text, chat);
+    TRY(chat_state_path(state, path, err));
+    chat_file_put(&text, chat);
     mote_status status = strbuf_check(&text, err);
     if (status == MOTE_OK)
-        status = write_file(path, strbuf_view(&text), err);
+        status = chat_file_write(path, strbuf_view(&text), err);
     if (status == MOTE_OK)
         status = mote_session_save(chat->session, state, err);
     strbuf_fini(&text);
@@ -64,7 +65,7 @@ mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *
 
 /* ---- loading ---- */
 
-static mote_status read_tools(mote_chat *chat, const json_node *tools, mote_error *err)
+static mote_status chat_file_read_tools(mote_chat *chat, const json_node *tools, mote_error *err)
 {
     strbuf text = {0};
     if (json_node_size(tools) == 0)
@@ -77,8 +78,9 @@ static mote_status read_tools(mote_chat *chat, const json_node *tools, mote_erro
     return status;
 }
 
-/* "12 7 930" to ids; whatever is no token of the model makes all of it unknown. */
-static mote_status read_tokens(chat_entry *entry, str text, uint32_t vocabulary, mote_error *err)
+/* Reads ids such as "12 7 930". An invalid id discards all of them. */
+static mote_status chat_file_read_tokens(chat_entry *entry, str text, uint32_t vocabulary,
+                                         mote_error *err)
 {
     size_t n = text.n > 0;
     for (size_t i = 0; i < text.n; i++)
@@ -86,7 +88,7 @@ static mote_status read_tokens(chat_entry *entry, str text, uint32_t vocabulary,
     mote_token *tokens = mem_new(n, sizeof *tokens);
     if (tokens == NULL)
         return chat_out_of_memory(err);
-    const char *at = text.p; /* terminated, see json_node_text */
+    const char *at = text.p; /* zero-terminated, see json_node_text() */
     bool sound = n > 0;
     for (size_t i = 0; i < n && sound; i++) {
         char *end;
@@ -104,8 +106,8 @@ static mote_status read_tokens(chat_entry *entry, str text, uint32_t vocabulary,
     return MOTE_OK;
 }
 
-/* The message as it was before it was saved: without its tokens. */
-static void put_message(strbuf *out, const json_node *node)
+/* Writes the message without its "tokens" member. */
+static void chat_file_put_message(strbuf *out, const json_node *node)
 {
     const char *before = "{";
     for (const json_node *m = json_node_first(node); m != NULL; m = json_node_next(m)) {
@@ -120,12 +122,13 @@ static void put_message(strbuf *out, const json_node *node)
     strbuf_byte(out, '}');
 }
 
-static mote_status read_message(mote_chat *chat, const json_node *node, bool first, mote_error *err)
+static mote_status chat_file_read_message(mote_chat *chat, const json_node *node, bool first,
+                                          mote_error *err)
 {
     strbuf text = {0};
     mote_model_info info;
     mote_model_describe(chat->chat_ctx.model, &info);
-    put_message(&text, node);
+    chat_file_put_message(&text, node);
     mote_status status = strbuf_check(&text, err);
     chat_entry entry = {0};
     if (status == MOTE_OK)
@@ -139,7 +142,7 @@ static mote_status read_message(mote_chat *chat, const json_node *node, bool fir
     }
     const json_node *tokens = json_node_get(node, "tokens");
     if (chat->session != NULL && json_node_is(tokens, JSON_IS_STRING))
-        status = read_tokens(&entry, json_node_text(tokens), info.tokens, err);
+        status = chat_file_read_tokens(&entry, json_node_text(tokens), info.tokens, err);
     if (status != MOTE_OK) {
         chat_entry_fini(&entry);
         return status;
@@ -147,21 +150,22 @@ static mote_status read_message(mote_chat *chat, const json_node *node, bool fir
     return chat_append(chat, &entry, err);
 }
 
-static mote_status read_chat(mote_chat *chat, const json_node *root, mote_error *err)
+static mote_status chat_file_read_chat(mote_chat *chat, const json_node *root, mote_error *err)
 {
     const json_node *messages = json_node_get(root, "messages");
     int64_t version;
     if (!json_node_int64(json_node_get(root, "mote_chat"), &version) || version != 1 ||
         !json_node_is(messages, JSON_IS_ARRAY))
-        return err_set(err, MOTE_E_FORMAT, "the file is no conversation that mote saved");
-    TRY(read_tools(chat, json_node_get(root, "tools"), err));
+        return err_set(err, MOTE_E_FORMAT,
+                       "not a conversation saved by mote (no \"mote_chat\": 1)");
+    TRY(chat_file_read_tools(chat, json_node_get(root, "tools"), err));
     const json_node *first = json_node_first(messages);
     for (const json_node *node = first; node != NULL; node = json_node_next(node))
-        TRY(read_message(chat, node, node == first, err));
+        TRY(chat_file_read_message(chat, node, node == first, err));
     return MOTE_OK;
 }
 
-static mote_status read_file(mote_chat *chat, const char *path, mote_error *err)
+static mote_status chat_file_read(mote_chat *chat, const char *path, mote_error *err)
 {
     os_map map;
     json_doc *doc;
@@ -169,31 +173,31 @@ static mote_status read_file(mote_chat *chat, const char *path, mote_error *err)
     mote_status status = json_doc_read(&doc, (str){(const char *)map.data, (size_t)map.bytes}, err);
     os_map_close(&map);
     if (status == MOTE_OK) {
-        status = read_chat(chat, json_doc_root(doc), err);
+        status = chat_file_read_chat(chat, json_doc_root(doc), err);
         json_doc_free(doc);
     }
     return status;
 }
 
 mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *path,
-                           const mote_chat_options *options, bool *remembered, mote_error *err)
+                           const mote_chat_options *options, bool *restored, mote_error *err)
 {
     char state[PATH_ROOM];
     mote_chat *chat;
     const mote_session_options session = {.context = options != NULL ? options->context : 0};
     *out = NULL;
-    TRY(state_path(state, path, err));
+    TRY(chat_state_path(state, path, err));
     TRY(chat_open(&chat, engine, options, err));
     const bool found = mote_session_load(&chat->session, engine, state, &session, NULL) == MOTE_OK;
-    mote_status status = read_file(chat, path, err);
+    mote_status status = chat_file_read(chat, path, err);
     if (status == MOTE_OK && !found)
         status = mote_session_new(&chat->session, engine, &session, err);
     if (status != MOTE_OK) {
         mote_chat_free(chat);
         return status;
     }
-    if (remembered != NULL)
-        *remembered = found;
+    if (restored != NULL)
+        *restored = found;
     *out = chat;
     return MOTE_OK;
 }

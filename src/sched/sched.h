@@ -233,7 +233,7 @@ typedef struct sched_histogram {
 typedef struct sched_stats {
     uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
     uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, prefill_tokens;
-    uint64_t generated_tokens, think_tokens, loops_found, loops_left, calls, preempted;
+    uint64_t generated_tokens, think_tokens, loops_detected, loops_recovered, calls, preempted;
     uint64_t steps, step_rows, prefill_rows;
     uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
     double step_seconds;

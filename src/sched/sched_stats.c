@@ -28,8 +28,8 @@ void stats_over(sched *s, const sched_job *job)
         stats_time(&f->first_token_seconds, r->first_token);
     f->generated_tokens += a->answer_tokens;
     f->think_tokens += a->think_tokens;
-    f->loops_found += a->loops_found;
-    f->loops_left += a->loops_left;
+    f->loops_detected += a->loops_detected;
+    f->loops_recovered += a->loops_recovered;
     f->calls += a->calls;
 }
 
@@ -52,8 +52,8 @@ void stats_merge(sched_stats *into, sched_stats *since)
     into->prefill_tokens += since->prefill_tokens;
     into->generated_tokens += since->generated_tokens;
     into->think_tokens += since->think_tokens;
-    into->loops_found += since->loops_found;
-    into->loops_left += since->loops_left;
+    into->loops_detected += since->loops_detected;
+    into->loops_recovered += since->loops_recovered;
     into->calls += since->calls;
     into->preempted += since->preempted;
     into->steps += since->steps;

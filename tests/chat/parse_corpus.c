@@ -99,11 +99,11 @@ static bool replay_early(corpus *c, const char *name, const bool *cuts)
 {
     replay *r = &c->r;
     strbuf want = {0}, got = {0};
-    r->formed = false;
+    r->constrained = false;
     replay_run(r, cuts);
     const bool differs = replay_may_differ(r, strbuf_view(&r->log));
     replay_outcome(r, &want);
-    r->formed = true;
+    r->constrained = true;
     replay_run(r, cuts);
     replay_outcome(r, &got);
     c->n_replays++;
@@ -114,7 +114,7 @@ static bool replay_early(corpus *c, const char *name, const bool *cuts)
     c->n_faults += !same;
     strbuf_fini(&want);
     strbuf_fini(&got);
-    r->formed = false;
+    r->constrained = false;
     return same;
 }
 

@@ -122,11 +122,11 @@ static bool check(replay *r, const answer *a, test_random *random)
 {
     strbuf first = {0}, whole = {0}, early = {0};
     fill(r, a);
-    r->formed = false;
+    r->constrained = false;
     const char *fault = fault_of(r, random, &first);
     const bool differs = replay_may_differ(r, strbuf_view(&r->log));
     replay_outcome(r, &whole);
-    r->formed = true;
+    r->constrained = true;
     if (fault == NULL)
         fault = fault_of(r, random, &first);
     replay_outcome(r, &early);

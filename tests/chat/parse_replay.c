@@ -106,13 +106,13 @@ static void check_call(replay *r, const chat_event *e)
         strbuf_put(&r->arguments, e->text);
         if (e->text.n == 0 || !is_utf8(e->text))
             r->fault = "an empty piece of arguments, or half a character";
-        if (r->formed && !begins_object(strbuf_view(&r->arguments)) &&
+        if (r->constrained && !begins_object(strbuf_view(&r->arguments)) &&
             !is_object(strbuf_view(&r->arguments)))
             r->fault = "pieces that are no beginning of an object";
-        if (!r->formed && !is_object(e->text))
+        if (!r->constrained && !is_object(e->text))
             r->fault = "a call is told of in pieces and no grammar holds it";
     }
-    if (e->kind == CHAT_EVENT_CALL_CANCEL && !(r->formed && r->cut))
+    if (e->kind == CHAT_EVENT_CALL_CANCEL && !(r->constrained && r->cut))
         r->fault = "a call is canceled and was not cut";
     if (e->kind == CHAT_EVENT_CALL_END && !str_eq(strbuf_view(&r->arguments), e->text))
         r->fault = "the pieces of the arguments are not the whole";
@@ -259,7 +259,7 @@ void replay_run(replay *r, const bool *cuts)
                                          .n_tools = r->n_tools,
                                          .thinking = r->thinking,
                                          .tokens = r->tokens,
-                                         .formed = r->formed,
+                                         .constrained = r->constrained,
                                          .event = on_event,
                                          .with = r};
     r->log.n = 0;

@@ -23,7 +23,7 @@ typedef struct replay {
     const json_node *const *tools;
     size_t n_tools;
     bool thinking, cut;
-    bool formed; /* as if a grammar held the calls */
+    bool constrained; /* as if a grammar held the calls */
     replay_piece pieces[REPLAY_MAX_PIECES];
     size_t n_pieces;
     size_t bytes; /* of all pieces that are bytes */

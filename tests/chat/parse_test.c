@@ -38,14 +38,14 @@ static void on_event(void *with, const chat_event *e)
         strncat(w->arguments, e->text.p, e->text.n);
 }
 
-static chat_parser *make_parser(watch *w, bool thinking, bool formed)
+static chat_parser *make_parser(watch *w, bool thinking, bool constrained)
 {
     const chat_parser_options options = {.model = model,
                                          .how = &how,
                                          .tools = tools,
                                          .n_tools = 1,
                                          .thinking = thinking,
-                                         .formed = formed,
+                                         .constrained = constrained,
                                          .event = on_event,
                                          .with = w};
     chat_parser *p;
@@ -116,7 +116,7 @@ static void calls_that_are_not_certain_come_whole(void **state)
 {
     (void)state;
     static const struct {
-        bool formed;
+        bool constrained;
         const char *call;
     } cases[] = {
         {false, "<tool_call>\n<function=f>\n<parameter=s>\nab"},
@@ -127,7 +127,7 @@ static void calls_that_are_not_certain_come_whole(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         watch w;
-        chat_parser *p = make_parser(&w, false, cases[i].formed);
+        chat_parser *p = make_parser(&w, false, cases[i].constrained);
         feed(p, cases[i].call);
         assert_int_equal(chat_parser_place(p), CHAT_PLACE_CALL);
         assert_int_equal(w.events[CHAT_EVENT_CALL_START], 0);
@@ -225,7 +225,7 @@ static void every_allocation_may_fail(void **state)
                                              .tools = tools,
                                              .n_tools = 1,
                                              .tokens = true,
-                                             .formed = true,
+                                             .constrained = true,
                                              .event = on_event,
                                              .with = &w};
         chat_parser *p;

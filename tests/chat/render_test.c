@@ -273,7 +273,7 @@ static void what_cannot_be_rendered_is_refused(void **state)
     (void)state;
     refuses("{}", CHAT_STABLE, "No messages provided.");
     refuses("{\"messages\":{\"role\":\"user\"}}", CHAT_STABLE, "No messages provided.");
-    refuses("{\"messages\":[5]}", CHAT_STABLE, "messages[0]: it is not an object");
+    refuses("{\"messages\":[5]}", CHAT_STABLE, "messages[0]: must be an object");
     refuses("{\"messages\":[{\"content\":\"x\"}]}", CHAT_STABLE, "Unexpected message role.");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":5}]}]}", CHAT_OFFICIAL,
             "messages[0]: the text of a part");
@@ -281,15 +281,15 @@ static void what_cannot_be_rendered_is_refused(void **state)
             "Unexpected item type");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
             "\"arguments\":[1]}}]}]}",
-            CHAT_STABLE, "messages[0]: the arguments of a call of f are not an object");
+            CHAT_STABLE, "messages[0]: the arguments of tool call f must be an object");
     refuses(
         "{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":"
         "{\"name\":\"f\",\"arguments\":\"{\"}}]}]}",
-        CHAT_OFFICIAL, "messages[1]: the arguments of a call of f are not an object");
+        CHAT_OFFICIAL, "messages[1]: the arguments of tool call f must be an object");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", CHAT_STABLE,
             "no name");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":\"x\"}", CHAT_STABLE,
-            "tools is not an array");
+            "tools must be an array");
 }
 
 /* `before`, then n times `each` with commas, then `after` */
@@ -311,17 +311,17 @@ static void limits_hold(void **state)
         const char *before, *each, *after, *why;
         size_t limit;
     } cases[] = {
-        {"{\"messages\":[", "{\"role\":\"user\",\"content\":\"a\"}", "]}", "messages are too many",
+        {"{\"messages\":[", "{\"role\":\"user\",\"content\":\"a\"}", "]}", "messages; at most",
          CHAT_MAX_MESSAGES},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[", "{}", "]}",
-         "tools are too many", CHAT_MAX_TOOLS},
+         "tools; at most", CHAT_MAX_TOOLS},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"text\":\"a\"}", "]}]}",
-         "parts of content are too many", CHAT_MAX_PARTS},
+         "content parts; at most", CHAT_MAX_PARTS},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"type\":\"image\"}", "]}]}",
-         "pictures and videos", CHAT_MAX_IMAGES},
+         "images and videos", CHAT_MAX_IMAGES},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"tool_"
          "calls\":[",
-         "{\"name\":\"f\"}", "]}]}", "tool calls are too many", CHAT_MAX_CALLS},
+         "{\"name\":\"f\"}", "]}]}", "tool calls; at most", CHAT_MAX_CALLS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = repeated(cases[i].before, cases[i].each, cases[i].limit, cases[i].after);

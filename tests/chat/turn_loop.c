@@ -89,9 +89,9 @@ static void go_round(const char *schema, const char *unwanted, const char *wante
     assert_int_equal(json_doc_read(&inner, json_node_text(json_doc_root(doc)), NULL), MOTE_OK);
     json_doc_free(inner);
     json_doc_free(doc);
-    sum->loops += (int)a->loops_found;
-    sum->left += (int)a->loops_left;
-    sum->put_in += a->loops_found > a->loops_left;
+    sum->loops += (int)a->loops_detected;
+    sum->left += (int)a->loops_recovered;
+    sum->put_in += a->loops_detected > a->loops_recovered;
     strbuf_fini(&content);
     strbuf_fini(&whole);
     guest_leave(&g);
@@ -138,7 +138,7 @@ static void calls_end(void **state)
     guests_stay(&home, &g, 1);
     const mote_answer *a = chat_turn_result(g.turn);
     assert_int_equal(a->finish, MOTE_FINISH_TOOL_CALLS);
-    assert_true(a->calls == 1 && a->answer_tokens < MAX_TOKENS && a->loops_found > 0);
+    assert_true(a->calls == 1 && a->answer_tokens < MAX_TOKENS && a->loops_detected > 0);
     assert_true(guest_said(&g, "call write {"));
     assert_true(guest_said(&g, "count"));
     guest_leave(&g);
@@ -160,7 +160,7 @@ static void what_has_no_room_is_cut(void **state)
     guests_stay(&home, &g, 1);
     const mote_answer *a = chat_turn_result(g.turn);
     assert_true(a->finish == MOTE_FINISH_LOOP || a->finish == MOTE_FINISH_LENGTH);
-    assert_true(a->loops_found > 0);
+    assert_true(a->loops_detected > 0);
     guest_leave(&g);
 }
 

@@ -241,7 +241,7 @@ static void a_reader_ends_thinking(void **state)
     }
     /* after it ended, and without it, nothing happens */
     guest g = {.request = SAY("Hello") DIRECT, .enough_at = 2, .how = turn_greedy()};
-    assert_int_equal(stay(&g)->think_end, MOTE_THINK_END_NOT);
+    assert_int_equal(stay(&g)->think_end, MOTE_THINK_END_NONE);
     guest_leave(&g);
 }
 

@@ -60,7 +60,7 @@ static void think_about(const json_node *line, void *with)
     turn_add_task(chat, line);
     const mote_answer answer = turn_answer(chat, how, &h);
     assert_true(answer.thinking);
-    assert_int_not_equal(answer.think_end, MOTE_THINK_END_NOT);
+    assert_int_not_equal(answer.think_end, MOTE_THINK_END_NONE);
     assert_true(answer.think_tokens <= how.think_budget + CHAT_THINK_GRACE + CHAT_MAX_CLOSING);
     /* or a call that max_tokens cut, which is no call and no text but a warning */
     assert_true(!text_is_blank(&h.content) || answer.calls > 0 ||
@@ -105,8 +105,8 @@ static void loop_about(const json_node *line, void *with)
     how.sampling.n_bias = s->done % 5 == 0 ? 4 : 3;
     turn_add_task(chat, line);
     const mote_answer answer = turn_answer(chat, how, &h);
-    s->found += answer.loops_found > 0;
-    s->left += answer.loops_left > 0;
+    s->found += answer.loops_detected > 0;
+    s->left += answer.loops_recovered > 0;
     s->looped += answer.finish == MOTE_FINISH_LOOP;
     assert_true(!text_is_blank(&h.content) || answer.calls > 0 || answer.warnings > 0);
     assert_true(answer.finish == MOTE_FINISH_LOOP || answer.finish == MOTE_FINISH_LENGTH ||

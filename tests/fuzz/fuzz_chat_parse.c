@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     replay_ways(&r, &random);
     replay_outcome(&r, &whole);
     const bool differs = replay_may_differ(&r, strbuf_view(&r.log));
-    r.formed = true;
+    r.constrained = true;
     replay_ways(&r, &random);
     replay_outcome(&r, &early);
     demand(differs || str_eq(strbuf_view(&whole), strbuf_view(&early)),

@@ -83,7 +83,7 @@ static bool same_result(const mote_answer *a, const mote_answer *b)
     return a->finish == b->finish && a->stop == b->stop && a->answer_tokens == b->answer_tokens &&
            a->think_tokens == b->think_tokens && a->forced_tokens == b->forced_tokens &&
            a->dropped_tokens == b->dropped_tokens && a->think_end == b->think_end &&
-           a->loops_found == b->loops_found && a->loops_left == b->loops_left &&
+           a->loops_detected == b->loops_detected && a->loops_recovered == b->loops_recovered &&
            a->calls == b->calls && a->warnings == b->warnings;
 }
 
@@ -146,7 +146,7 @@ static void eat_alone(house *h, guest *alone)
         guests_stay(h, &alone[i], 1);
     }
     const mote_answer *counted = chat_turn_result(alone[ENDLESS].turn);
-    if (counted->loops_found == 0 || counted->finish != MOTE_FINISH_STOP)
+    if (counted->loops_detected == 0 || counted->finish != MOTE_FINISH_STOP)
         rig_fail("the request that should go round does not");
 }
 

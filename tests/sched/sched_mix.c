@@ -255,7 +255,7 @@ int main(void)
     }
     uint64_t loops = 0, calls = 0, thought = 0;
     for (size_t i = 0; i < QUESTIONS; i++) {
-        loops += alone[i].answer.loops_found;
+        loops += alone[i].answer.loops_detected;
         calls += alone[i].answer.calls;
         thought += alone[i].answer.think_tokens;
     }

@@ -359,7 +359,7 @@ void same_as_solo(const asked *a, const said *solo)
     same_bytes("events", &a->said.events, &solo->events);
     if (got->finish != wanted->finish || got->answer_tokens != wanted->answer_tokens ||
         got->think_tokens != wanted->think_tokens || got->calls != wanted->calls ||
-        got->warnings != wanted->warnings || got->loops_found != wanted->loops_found ||
+        got->warnings != wanted->warnings || got->loops_detected != wanted->loops_detected ||
         got->prompt_tokens != wanted->prompt_tokens) {
         fprintf(stderr, "what is reported differs from the solo run\n");
         abort();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c - tokens into the queue, thinking and content out of it. Calls are in
- * parse_call.c.
+ * parse.c - the parser object and its states outside tool calls: tokens into the queue, thinking
+ * and content out of it. parse_tool_call.c has the states of a call.
  */
 #include "chat/parse/parse.h"
 
@@ -15,54 +15,49 @@ static bool is_break(char c)
     return c == '\n' || c == '\r';
 }
 
-static bool is_blank(char c)
-{
-    return is_break(c) || c == ' ' || c == '\t';
-}
-
-/* Where a stretch ends without its last blanks, of which no more than a limit are held back. */
-static size_t before_blanks(const chat_parser *p, size_t end)
+/* `end` minus trailing blanks. At most CHAT_MAX_BLANKS are held back. */
+static size_t queue_before_blanks(const chat_parser *p, size_t end)
 {
     size_t n = 0;
-    while (end - n > p->taken && n < CHAT_MAX_BLANKS && is_blank(p->held.p[end - n - 1]))
+    while (end - n > p->taken && n < CHAT_MAX_BLANKS && parse_is_blank(p->held.p[end - n - 1]))
         n++;
     return end - n;
 }
 
-static void skip_first_blanks(chat_parser *p)
+static void queue_skip_leading_blanks(chat_parser *p)
 {
-    while (p->fresh && p->taken < p->held.n && is_blank(p->held.p[p->taken]))
+    while (p->fresh && p->taken < p->held.n && parse_is_blank(p->held.p[p->taken]))
         p->taken++;
     if (p->fresh && p->taken < p->held.n && p->held.p[p->taken] != TAG_BYTE)
         p->fresh = false;
     source_forget(p, p->taken);
 }
 
-static void emit_up_to(chat_parser *p, chat_event_kind kind, size_t end)
+static void queue_emit_until(chat_parser *p, chat_event_kind kind, size_t end)
 {
     if (end > p->taken)
         parse_emit_text(p, kind, p->taken, end);
     p->taken = end > p->taken ? end : p->taken;
 }
 
-/* Blanks at both ends of thinking are layout. */
-static bool think_step(chat_parser *p)
+/* Drops the blanks at both ends of thinking. */
+static bool parse_thinking(chat_parser *p)
 {
-    skip_first_blanks(p);
+    queue_skip_leading_blanks(p);
     const size_t at = parse_next_tag(p, p->taken, p->held.n);
     if (at == p->held.n) {
-        emit_up_to(p, CHAT_EVENT_REASONING, before_blanks(p, at));
+        queue_emit_until(p, CHAT_EVENT_REASONING, queue_before_blanks(p, at));
         return false;
     }
     const chat_tag tag = (chat_tag)p->held.p[at + 1];
     if (tag == CHAT_TAG_THINK_END) {
-        emit_up_to(p, CHAT_EVENT_REASONING, before_blanks(p, at));
+        queue_emit_until(p, CHAT_EVENT_REASONING, queue_before_blanks(p, at));
         p->taken = at + 2;
         parse_enter_content(p);
     } else if (tag == CHAT_TAG_THINK && p->fresh) {
-        p->taken = at + 2; /* the prompt had opened the block already */
+        p->taken = at + 2; /* the prompt has opened the block already */
     } else {
-        emit_up_to(p, CHAT_EVENT_REASONING, at + 2);
+        queue_emit_until(p, CHAT_EVENT_REASONING, at + 2);
         p->fresh = false;
     }
     return true;
@@ -70,8 +65,8 @@ static bool think_step(chat_parser *p)
 
 /* ---- content ---- */
 
-/* Lines, their indent, and blocks of code between lines of ``` or ~~~. */
-static void track_line(chat_parser *p, char c)
+/* Tracks line starts, indent, and code blocks between lines of ``` or ~~~. */
+static void content_track_line(chat_parser *p, char c)
 {
     enum { FENCE = 3 };
     if (is_break(c)) {
@@ -93,47 +88,47 @@ static void track_line(chat_parser *p, char c)
     }
 }
 
-/* A control token among content; those that mean something here open something. */
+/* A control token in content. <tool_call> and <think> open a section, others are stray. */
 static void content_tag(chat_parser *p)
 {
     const chat_tag tag = (chat_tag)p->held.p[p->at + 1];
     const size_t at = p->at;
     if (tag == CHAT_TAG_CALL && p->fence == 0) {
-        emit_up_to(p, CHAT_EVENT_CONTENT, before_blanks(p, at));
+        queue_emit_until(p, CHAT_EVENT_CONTENT, queue_before_blanks(p, at));
         parse_open_call(p, at + 2);
     } else if (tag == CHAT_TAG_CALL || (tag == CHAT_TAG_CALL_END && p->fence != 0)) {
-        emit_up_to(p, CHAT_EVENT_CONTENT, at);
+        queue_emit_until(p, CHAT_EVENT_CONTENT, at);
         if (tag == CHAT_TAG_CALL)
             parse_warn(p, CHAT_WARN_FENCED, str_of(""));
-        emit_up_to(p, CHAT_EVENT_CONTENT, at + 2);
+        queue_emit_until(p, CHAT_EVENT_CONTENT, at + 2);
         p->fresh = false;
         p->in_line = true;
         p->run = 0;
         p->at = at + 2;
     } else if (tag == CHAT_TAG_THINK) {
-        emit_up_to(p, CHAT_EVENT_CONTENT, before_blanks(p, at));
+        queue_emit_until(p, CHAT_EVENT_CONTENT, queue_before_blanks(p, at));
         p->taken = p->at = at + 2;
         p->state = PARSE_THINK;
         p->fresh = true;
     } else {
-        emit_up_to(p, CHAT_EVENT_CONTENT, at);
+        queue_emit_until(p, CHAT_EVENT_CONTENT, at);
         parse_warn(p, CHAT_WARN_STRAY_TAG, str_of(chat_tag_text(tag)));
         p->taken = p->at = at + 2;
     }
 }
 
-/* At a `<`: true if this is, or may become, a call without its outer tag. */
+/* At a `<`: true if this is, or may become, a call without the control token <tool_call>. */
 static bool content_bare_call(chat_parser *p)
 {
     if (p->in_line || p->fence != 0 || p->n_tools == 0)
         return false;
-    const bool last = p->ended && !p->cut; /* if it was cut, what may be a call was one */
+    const bool last = p->ended && !p->cut; /* in a cut answer, a possible call counts as a call */
     p->ended = last;
     const parse_match found = match_bare_call(p, p->at);
     p->ended = last || p->cut;
     if (found == MATCH_NO)
         return false;
-    emit_up_to(p, CHAT_EVENT_CONTENT, before_blanks(p, p->at));
+    queue_emit_until(p, CHAT_EVENT_CONTENT, queue_before_blanks(p, p->at));
     if (found == MATCH_MAYBE && p->ended) {
         parse_warn(p, CHAT_WARN_CUT, str_of(""));
         p->taken = p->at = p->held.n;
@@ -148,12 +143,12 @@ static bool content_bare_call(chat_parser *p)
     return true;
 }
 
-static bool content_step(chat_parser *p)
+static bool parse_content(chat_parser *p)
 {
     if (p->fresh) {
-        skip_first_blanks(p);
+        queue_skip_leading_blanks(p);
         while (p->at < p->taken)
-            track_line(p, p->held.p[p->at++]);
+            content_track_line(p, p->held.p[p->at++]);
     }
     for (; p->at < p->held.n; p->at++) {
         const char c = p->held.p[p->at];
@@ -163,26 +158,21 @@ static bool content_step(chat_parser *p)
         }
         if (c == '<' && content_bare_call(p))
             return p->state != PARSE_CONTENT;
-        track_line(p, c);
+        content_track_line(p, c);
     }
-    emit_up_to(p, CHAT_EVENT_CONTENT, p->ended ? p->held.n : before_blanks(p, p->held.n));
+    queue_emit_until(p, CHAT_EVENT_CONTENT,
+                     p->ended ? p->held.n : queue_before_blanks(p, p->held.n));
     return false;
 }
 
 /* ---- the queue ---- */
 
-static bool raw_step(chat_parser *p)
-{
-    emit_up_to(p, CHAT_EVENT_CONTENT, p->held.n);
-    return false;
-}
-
-static bool step(chat_parser *p)
+static bool parse_step(chat_parser *p)
 {
     switch (p->state) {
-    case PARSE_RAW: return raw_step(p);
-    case PARSE_THINK: return think_step(p);
-    case PARSE_CONTENT: return content_step(p);
+    case PARSE_RAW: queue_emit_until(p, CHAT_EVENT_CONTENT, p->held.n); return false;
+    case PARSE_THINK: return parse_thinking(p);
+    case PARSE_CONTENT: return parse_content(p);
     case PARSE_HEAD: return parse_head(p);
     case PARSE_BODY: return parse_body(p);
     case PARSE_VALUE: return parse_value(p);
@@ -193,17 +183,19 @@ static bool step(chat_parser *p)
     return false;
 }
 
-static mote_status check(const chat_parser *p, mote_error *err)
+static mote_status parse_check_memory(const chat_parser *p, mote_error *err)
 {
     const strbuf *all[] = {&p->held, &p->raw, &p->arguments, &p->keys, &p->key, &p->value};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         TRY(strbuf_check(all[i], err));
-    return !p->sources_failed ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a parser");
+    return !p->sources_failed
+               ? MOTE_OK
+               : err_set(err, MOTE_E_MEMORY, "out of memory: token list of a parser");
 }
 
-static mote_status run(chat_parser *p, mote_error *err)
+static mote_status parse_run(chat_parser *p, mote_error *err)
 {
-    while (!p->held.failed && step(p))
+    while (!p->held.failed && parse_step(p))
         continue;
     if (p->taken > 0) {
         memmove(p->held.p, p->held.p + p->taken, p->held.n - p->taken);
@@ -212,18 +204,18 @@ static mote_status run(chat_parser *p, mote_error *err)
         p->moved += p->taken;
         p->taken = 0;
     }
-    return check(p, err);
+    return parse_check_memory(p, err);
 }
 
-static void put_text(chat_parser *p, mote_token id)
+static void queue_add_text(chat_parser *p, mote_token id)
 {
     char piece[MOTE_PIECE_BYTES];
     const size_t n = mote_text_next(p->options.model, &p->stream, id, piece, sizeof piece);
     strbuf_put(&p->held, (str){piece, n});
 }
 
-/* Which of the tags that mean something in an answer; CHAT_N_TAGS: none. */
-static chat_tag tag_of(const chat_parser *p, mote_token id)
+/* The tag of this id, if it has a meaning in an answer; otherwise CHAT_N_TAGS. */
+static chat_tag parse_tag_of(const chat_parser *p, mote_token id)
 {
     int tag = CHAT_TAG_THINK;
     while (tag <= CHAT_TAG_CALL_END && p->options.how->tags[tag] != id)
@@ -231,8 +223,8 @@ static chat_tag tag_of(const chat_parser *p, mote_token id)
     return !p->options.raw && tag <= CHAT_TAG_CALL_END ? (chat_tag)tag : CHAT_N_TAGS;
 }
 
-/* Nothing that a reader should see, and nothing that means anything here. */
-static bool is_stray(const chat_parser *p, mote_token id)
+/* Control tokens that have no meaning in an answer and are not shown. */
+static bool parse_is_stray(const chat_parser *p, mote_token id)
 {
     const mote_token *tags = p->options.how->tags;
     return mote_token_is_control(p->options.model, id) ||
@@ -242,34 +234,34 @@ static bool is_stray(const chat_parser *p, mote_token id)
 
 mote_status chat_parser_token(chat_parser *p, mote_token id, mote_error *err)
 {
-    const chat_tag tag = tag_of(p, id);
+    const chat_tag tag = parse_tag_of(p, id);
     const size_t begin = p->held.n;
     p->n_tokens++;
     if (tag != CHAT_N_TAGS) {
         const char bytes[2] = {TAG_BYTE, (char)tag};
-        put_text(p, -1);
+        queue_add_text(p, -1);
         strbuf_put(&p->held, (str){bytes, sizeof bytes});
     } else if (mote_token_is_end(p->options.model, id)) {
         return MOTE_OK;
-    } else if (is_stray(p, id)) {
+    } else if (parse_is_stray(p, id)) {
         size_t n;
         const char *text = mote_token_bytes(p->options.model, id, &n);
         if (!p->options.raw)
             parse_warn(p, CHAT_WARN_STRAY_TAG, (str){text, n});
         return MOTE_OK;
     } else {
-        put_text(p, id);
+        queue_add_text(p, id);
     }
     source_add(p, begin, id);
-    return run(p, err);
+    return parse_run(p, err);
 }
 
 mote_status chat_parser_end(chat_parser *p, bool cut, mote_error *err)
 {
-    put_text(p, -1);
+    queue_add_text(p, -1);
     p->ended = true;
     p->cut = cut;
-    TRY(run(p, err));
+    TRY(parse_run(p, err));
     parse_emit(
         p,
         (chat_event){.kind = CHAT_EVENT_END, .cut = cut, .thinking_open = p->state == PARSE_THINK});
@@ -278,8 +270,8 @@ mote_status chat_parser_end(chat_parser *p, bool cut, mote_error *err)
 
 /* ---- the object ---- */
 
-/* {"type": "function", "function": {...}}, or the inner object alone. */
-static void add_tool(chat_parser *p, const json_node *tool)
+/* Accepts {"type": "function", "function": {...}} and the inner object alone. */
+static void parse_add_tool(chat_parser *p, const json_node *tool)
 {
     const json_node *function = json_node_get(tool, "function");
     const json_node *from = json_node_is(function, JSON_IS_OBJECT) ? function : tool;
@@ -294,14 +286,15 @@ mote_status chat_parser_new(chat_parser **out, const chat_parser_options *option
     *out = NULL;
     chat_parser *p = mem_new(1, sizeof *p);
     if (p == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a parser");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: a parser");
     p->options = *options;
     for (size_t i = 0; i < options->n_tools; i++)
         if (options->tool_allowed == NULL || options->tool_allowed[i])
-            add_tool(p, options->tools[i]);
+            parse_add_tool(p, options->tools[i]);
     parse_enter_content(p);
     p->state = options->raw ? PARSE_RAW : options->thinking ? PARSE_THINK : PARSE_CONTENT;
-    p->fresh = options->thinking; /* an answer without thinking may go on in the middle of a line */
+    p->fresh = options->thinking; /* without thinking, the answer may continue a partial line: keep
+                                     its leading blanks */
     *out = p;
     return MOTE_OK;
 }

@@ -1,76 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.h - the tokens of an answer to events.
+ * parse.h - a streaming parser: answer tokens to events (reasoning, content, tool calls).
  *
- * Fed token by token; each event is delivered as soon as it is certain. How the
- * answer was cut into tokens does not matter: adjacent deltas joined, the events are the same.
+ * The caller feeds one token at a time. An event is delivered as soon as it is certain. The events
+ * do not depend on how the answer was cut into tokens, except that adjacent deltas may be joined.
  *
- * The tags <think>, </think>, <tool_call> and </tool_call> count by id: text that
- * merely spells them is text. Inside thinking nothing is a call. A call is
+ * <think>, </think>, <tool_call> and </tool_call> count by token id: text that only spells them is
+ * text. Inside thinking nothing is a tool call. A tool call is
  *
  *     <tool_call> <function=NAME> { <parameter=KEY> VALUE </parameter> } </function> </tool_call>
  *
- * of a tool that exists, outside of a ``` block. Without the outer tag it counts only at
- * the start of a line and if the next tag follows. Missing, doubled and wrong closing tags are
- * repaired where the next tag shows what was meant; so are JSON in place of parameters, and
- * another order of names and quotes. What cannot be repaired is content, with a warning. A
- * model's output is never an error: what fails here is memory alone.
+ * of an existing tool, outside a ``` block. Without <tool_call> it counts only at the start of a
+ * line and if the next tag follows. The parser repairs missing, doubled and wrong closing tags
+ * where the next tag shows what was meant, JSON in place of parameters, and other orders of names
+ * and quotes. What it cannot repair is content, with a warning. Model output is never an error;
+ * only memory can run out.
  *
- * When a call is told of. A grammar that holds calls (form.h, options.formed) forces the
- * tags, a tool that exists, its parameters and an end. So what has a control token <tool_call>
- * outside of a block, <function=NAME> of a tool and a first <parameter=KEY>, with nothing to
- * repair so far, is a call for certain: it starts there, and pieces of its arguments follow while
- * it comes, values that can be nothing but strings as they are written, all but a tail that may be
- * a line break and a closing tag, other values when they close. What follows is then repaired in
- * any case. Only two things cancel such a call: the end of a cut answer inside it, and
- * CHAT_MAX_CALL_BYTES. All other calls, and all of them without a grammar, start when they
- * are whole, in one piece. The pieces joined are always the text of the end, byte for byte.
+ * Streaming of tool calls. With a grammar (options.constrained, see response_format.h) the tags, an
+ * existing tool, its parameters and an end are guaranteed. A call is then certain after the control
+ * token <tool_call> outside a block, <function=NAME> and a first <parameter=KEY>, if nothing was
+ * repaired so far. CALL_START is sent there, and argument deltas follow: values that can only be
+ * strings are sent while they arrive, other values when they are complete. Later faults are always
+ * repaired. Only two things cancel a call that has started: an answer that is cut inside it, and
+ * CHAT_MAX_CALL_BYTES. All other calls are sent in one piece when they are complete. The deltas
+ * joined always equal the text of CALL_END byte for byte.
  *
- * Held back are at most the blanks before a tag, a possible tag, and a call that is not certain
- * until it is whole (chat/limits.h); nothing recurses.
+ * The parser holds back at most the blanks before a tag, a possible tag, and a call that is not yet
+ * certain (limits in chat_limits.h). Nothing recurses. One thread at a time.
  */
 #ifndef MOTE_CHAT_PARSE_PARSE_H
 #define MOTE_CHAT_PARSE_PARSE_H
 
-#include "chat/prompt/message.h"
 #include "chat/prompt/chat_context.h"
+#include "chat/prompt/message.h"
 
 typedef enum chat_event_kind {
     CHAT_EVENT_REASONING,      /* text */
     CHAT_EVENT_CONTENT,        /* text */
-    CHAT_EVENT_CALL_START,     /* call, name: one that is certain, or whole */
-    CHAT_EVENT_CALL_ARGUMENTS, /* call, name, text: the next piece of a JSON object */
-    CHAT_EVENT_CALL_END,       /* call, name, text: all of that object. Only now may it be made */
-    CHAT_EVENT_CALL_CANCEL,    /* call, name: cut, or too long; forget what came of it */
-    CHAT_EVENT_WARNING,        /* warning, text: what it is about, may be empty */
-    CHAT_EVENT_TOKEN,          /* token, text: its bytes. Content it leads to follows. Of a turn
-                                * also choice */
+    CHAT_EVENT_CALL_START,     /* call, name: the call is certain or complete */
+    CHAT_EVENT_CALL_ARGUMENTS, /* call, name, text: the next delta of a JSON object */
+    CHAT_EVENT_CALL_END,       /* call, name, text: the whole object. Execute the call only now */
+    CHAT_EVENT_CALL_CANCEL,    /* call, name: cut or too long; discard its deltas */
+    CHAT_EVENT_WARNING,        /* warning, text: its subject, may be empty */
+    CHAT_EVENT_TOKEN,          /* token, text: its bytes. Sent before the content that it leads to.
+                                * A turn also sets choice */
     CHAT_EVENT_END             /* cut, thinking_open; the last event */
 } chat_event_kind;
 
 typedef enum chat_warning {
     CHAT_WARN_UNKNOWN_TOOL, /* text: the name. The call is content */
-    CHAT_WARN_MALFORMED,    /* looked like a call and is content */
-    CHAT_WARN_REPAIRED,     /* text: the name. A call with faults that could be mended */
-    CHAT_WARN_CUT,          /* a call was not finished when the answer was cut; it is gone */
-    CHAT_WARN_TOO_LONG,     /* a call beyond CHAT_MAX_CALL_BYTES is content */
+    CHAT_WARN_MALFORMED,    /* started like a call and is content */
+    CHAT_WARN_REPAIRED,     /* text: the name. A call with repaired faults */
+    CHAT_WARN_CUT,          /* the answer was cut inside a call; the call is dropped */
+    CHAT_WARN_TOO_LONG,     /* a call longer than CHAT_MAX_CALL_BYTES is content */
     CHAT_WARN_TYPE,         /* text: the parameter. Its value does not fit its schema */
-    CHAT_WARN_DUPLICATE,    /* text: the parameter. Given twice; the first counts */
-    CHAT_WARN_STRAY_TAG,    /* text: a control token where it means nothing; left out */
+    CHAT_WARN_DUPLICATE,    /* text: the parameter. Given twice; the first value is used */
+    CHAT_WARN_STRAY_TAG,    /* text: a control token without a meaning here; left out */
     CHAT_WARN_FENCED,       /* a call inside a ``` block is content */
-    /* before the first token, from turn.h and chat_answer.c */
-    CHAT_WARN_SCHEMA,      /* text: a tool and what of its schema is not held */
+    /* sent before the first token, by turn.c and chat_answer.c */
+    CHAT_WARN_SCHEMA,      /* text: a tool and the part of its schema that is not enforced */
     CHAT_WARN_TOOL_IGNORED /* text: the type of a tool that is not a function */
 } chat_warning;
 
 typedef struct chat_event {
     chat_event_kind kind;
-    uint32_t call; /* how many calls started before this one */
+    uint32_t call; /* number of calls started before this one */
     str name;
-    str text; /* a view, until the function that receives it returns */
+    str text; /* a view, valid until the event function returns */
     chat_warning warning;
-    size_t token;              /* how many tokens the parser had got before this one */
-    const mote_choice *choice; /* logprob 0 and no alternatives: there was no choice */
+    size_t token;              /* index of the token among those given to the parser */
+    const mote_choice *choice; /* logprob 0 and no alternatives: the token was inserted */
     bool cut;
     bool thinking_open;
 } chat_event;
@@ -80,15 +79,15 @@ typedef void chat_event_fn(void *with, const chat_event *event);
 typedef struct chat_parser_options {
     const mote_model *model;
     const chat_template *how;
-    const json_node *const *tools; /* [n_tools], as in the request; they outlive the parser */
+    const json_node *const *tools; /* [n_tools], as in the request; must outlive the parser */
     size_t n_tools;
-    const bool *tool_allowed; /* [n_tools]; NULL: all. The others are unknown */
+    const bool *tool_allowed; /* [n_tools]; NULL: all. A tool that is not allowed is unknown */
     bool thinking;            /* chat_prompt.thinking */
-    bool raw;                 /* every token is content, control tokens say nothing */
-    bool tokens;              /* deliver CHAT_EVENT_TOKEN */
-    bool formed;              /* a grammar holds calls from <tool_call> on */
+    bool raw;                 /* every token is content; control tokens have no meaning */
+    bool tokens;              /* send CHAT_EVENT_TOKEN */
+    bool constrained;         /* a grammar constrains calls from <tool_call> on */
     chat_event_fn *event;
-    void *with;
+    void *with; /* first argument of event */
 } chat_parser_options;
 
 typedef struct chat_parser chat_parser;
@@ -97,13 +96,13 @@ mote_status chat_parser_new(chat_parser **out, const chat_parser_options *option
 /* NULL is allowed. */
 void chat_parser_free(chat_parser *parser);
 
-/* The next token. End tokens are ignored: whoever samples decides that it is over. */
+/* Adds the next token. End tokens are ignored: the caller decides when the answer ends. */
 mote_status chat_parser_token(chat_parser *parser, mote_token id, mote_error *err);
 
-/* Nothing follows. `cut`: the model was stopped, it did not stop. */
+/* Ends the answer. `cut`: the model was stopped; it did not end the answer itself. */
 mote_status chat_parser_end(chat_parser *parser, bool cut, mote_error *err);
 
-/* Where the next token would go; what is held back may still change it. */
+/* Where the next token would belong. Text that is held back may still change it. */
 typedef enum chat_place {
     CHAT_PLACE_THINKING,
     CHAT_PLACE_CONTENT,
@@ -111,10 +110,9 @@ typedef enum chat_place {
 } chat_place;
 
 chat_place chat_parser_place(const chat_parser *parser);
-/* How many tokens are not needed any more: CHAT_EVENT_TOKEN of those before has come, or never
- * will. */
+/* Number of leading tokens that are settled: their CHAT_EVENT_TOKEN was sent or never will be. */
 size_t chat_parser_settled(const chat_parser *parser);
-/* Calls that ended so far. */
+/* Number of completed calls. */
 uint32_t chat_parser_calls(const chat_parser *parser);
 /* "unknown_tool", "malformed" ... */
 const char *chat_warning_name(chat_warning warning);

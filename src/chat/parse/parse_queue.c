@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_queue.c - the input queue of the parser.
+ * parse_queue.c - the input queue of the parser: events out of it, the tokens behind its bytes, and
+ * matching with bounded look-ahead. See parse_int.h.
+ *
+ * Token sources. A token may lead to content long after it arrived, in part, or not at all: blanks
+ * before a tag are dropped, an incomplete UTF-8 character waits for its end, and a rejected call
+ * becomes content. `sources` keeps the tokens until their bytes are sent or dropped.
  */
 #include "base/mem.h"
 #include "chat/parse/parse_int.h"
@@ -38,7 +43,7 @@ void parse_spell(const chat_parser *p, strbuf *to, size_t begin, size_t end)
 
 enum { FIRST_ROOM = 64 };
 
-static bool make_room(chat_parser *p)
+static bool source_reserve(chat_parser *p)
 {
     if (p->n_sources < p->sources_room)
         return true;
@@ -62,7 +67,7 @@ void source_add(chat_parser *p, size_t begin, mote_token id)
 {
     if (!p->options.tokens)
         return;
-    p->sources_failed |= !make_room(p);
+    p->sources_failed |= !source_reserve(p);
     if (p->sources_failed)
         return;
     const bool half = p->stream.n_held > 0;
@@ -78,7 +83,7 @@ void source_forget(chat_parser *p, size_t at)
         p->first_source++;
 }
 
-static void tell_first(chat_parser *p)
+static void source_emit_first(chat_parser *p)
 {
     const parse_source *s = &p->sources[p->first_source++];
     chat_event event = {.kind = CHAT_EVENT_TOKEN, .token = s->token};
@@ -86,28 +91,28 @@ static void tell_first(chat_parser *p)
     parse_emit(p, event);
 }
 
-size_t source_tell(chat_parser *p, size_t begin, size_t end)
+size_t source_emit(chat_parser *p, size_t begin, size_t end)
 {
     source_forget(p, begin);
     while (p->first_source < p->n_sources) {
         const size_t next = p->sources[p->first_source].begin;
         if (next > p->moved + begin)
             return next < p->moved + end ? next - p->moved : end;
-        tell_first(p);
+        source_emit_first(p);
     }
     return end;
 }
 
-void source_tell_taken(chat_parser *p)
+void source_emit_taken(chat_parser *p)
 {
     while (p->first_source < p->n_sources &&
            p->sources[p->first_source].begin < p->moved + p->taken)
-        tell_first(p);
+        source_emit_first(p);
 }
 
 /* ---- text out of the queue ---- */
 
-static void emit_stretch(const chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
+static void queue_emit(const chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
 {
     while (begin < end) {
         const size_t tag = parse_next_tag(p, begin, end);
@@ -124,11 +129,11 @@ static void emit_stretch(const chat_parser *p, chat_event_kind kind, size_t begi
 void parse_emit_text(chat_parser *p, chat_event_kind kind, size_t begin, size_t end)
 {
     while (kind == CHAT_EVENT_CONTENT && begin < end) {
-        const size_t next = source_tell(p, begin, end);
-        emit_stretch(p, kind, begin, next);
+        const size_t next = source_emit(p, begin, end);
+        queue_emit(p, kind, begin, next);
         begin = next;
     }
-    emit_stretch(p, kind, begin, end);
+    queue_emit(p, kind, begin, end);
     source_forget(p, end);
 }
 
@@ -175,21 +180,16 @@ parse_match match_tag(const chat_parser *p, size_t at, chat_tag tag, size_t *end
     return match_text(p, at, chat_tag_text(tag), end);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 parse_match match_blanks(const chat_parser *p, size_t at, size_t *end)
 {
     size_t n = 0;
-    while (at + n < p->held.n && n < CHAT_MAX_BLANKS && is_blank(p->held.p[at + n]))
+    while (at + n < p->held.n && n < CHAT_MAX_BLANKS && parse_is_blank(p->held.p[at + n]))
         n++;
     *end = at + n;
     return at + n == p->held.n && n < CHAT_MAX_BLANKS && !p->ended ? MATCH_MAYBE : MATCH_YES;
 }
 
-const parse_tool *find_tool(const chat_parser *p, str name)
+const parse_tool *parse_find_tool(const chat_parser *p, str name)
 {
     for (size_t i = 0; i < p->n_tools; i++)
         if (str_eq(p->tools[i].name, name))
@@ -197,7 +197,7 @@ const parse_tool *find_tool(const chat_parser *p, str name)
     return NULL;
 }
 
-bool key_given(const chat_parser *p, str key)
+bool parse_key_given(const chat_parser *p, str key)
 {
     for (size_t at = 0; at < p->keys.n;) {
         const str given = str_of(p->keys.p + at);
@@ -208,13 +208,13 @@ bool key_given(const chat_parser *p, str key)
     return false;
 }
 
-/* ` name="NAME"` or `=NAME`, with blanks and quotes that are not the name's. */
-static bool clean_name(str inside, str *name)
+/* The name in ` name="NAME"` or `=NAME`, without the blanks and quotes around it. */
+static bool head_clean_name(str inside, str *name)
 {
-    while (inside.n > 0 && is_blank(inside.p[inside.n - 1]))
+    while (inside.n > 0 && parse_is_blank(inside.p[inside.n - 1]))
         inside.n--;
-    if (inside.n > 0 && is_blank(inside.p[0])) {
-        while (inside.n > 0 && is_blank(inside.p[0])) {
+    if (inside.n > 0 && parse_is_blank(inside.p[0])) {
+        while (inside.n > 0 && parse_is_blank(inside.p[0])) {
             inside.p++;
             inside.n--;
         }
@@ -226,7 +226,7 @@ static bool clean_name(str inside, str *name)
         return false;
     do {
         inside = (str){inside.p + 1, inside.n - 1};
-    } while (inside.n > 0 && is_blank(inside.p[0]));
+    } while (inside.n > 0 && parse_is_blank(inside.p[0]));
     if (inside.n >= 2 && (inside.p[0] == '"' || inside.p[0] == '\'') &&
         inside.p[inside.n - 1] == inside.p[0])
         inside = (str){inside.p + 1, inside.n - 2};
@@ -255,7 +255,7 @@ parse_match match_head(const chat_parser *p, size_t at, const char *word, str *n
     *end = close + (p->held.p[close] == '>');
     if (p->held.p[close] != '>' && !(may_break && p->held.p[close] == '\n'))
         return MATCH_NO;
-    return clean_name(inside, name) ? MATCH_YES : MATCH_NO;
+    return head_clean_name(inside, name) ? MATCH_YES : MATCH_NO;
 }
 
 parse_match match_function(const chat_parser *p, size_t at, const parse_tool **tool, size_t *end)
@@ -264,12 +264,13 @@ parse_match match_function(const chat_parser *p, size_t at, const parse_tool **t
     const parse_match head = match_head(p, at, "<function", &name, end);
     if (head != MATCH_YES)
         return head;
-    *tool = find_tool(p, name);
+    *tool = parse_find_tool(p, name);
     return *tool != NULL ? MATCH_YES : MATCH_NO;
 }
 
-/* Does a tag of a call come next, after blanks? The end counts as one if `or_end`. */
-static parse_match tag_follows(const chat_parser *p, size_t at, bool or_end)
+/* Whether a tag of a call follows after blanks. With `or_end`, the end of the answer or the start
+ * of another call also counts. */
+static parse_match match_next_tag(const chat_parser *p, size_t at, bool or_end)
 {
     size_t next, end;
     if (match_blanks(p, at, &next) == MATCH_MAYBE)
@@ -286,8 +287,8 @@ static parse_match tag_follows(const chat_parser *p, size_t at, bool or_end)
     return match_either(found, match_tag(p, next, CHAT_TAG_CALL, &end));
 }
 
-/* The call ends: nothing follows, or another call. */
-static parse_match end_follows(const chat_parser *p, size_t at, bool or_closing)
+/* Whether the answer ends here or another call follows; with `or_closing` also </tool_call>. */
+static parse_match match_end_of_call(const chat_parser *p, size_t at, bool or_closing)
 {
     size_t next, end;
     if (match_blanks(p, at, &next) == MATCH_MAYBE)
@@ -310,12 +311,12 @@ parse_match match_bare_call(const chat_parser *p, size_t at)
     const parse_match function = match_function(p, at, &tool, &end);
     if (function != MATCH_YES)
         return match_either(spelt == MATCH_MAYBE ? MATCH_MAYBE : MATCH_NO, function);
-    return tag_follows(p, end, false);
+    return match_next_tag(p, end, false);
 }
 
-/* </KEY> in place of </parameter>, with the next tag behind it. A value that ends so by right has
- * </parameter> behind it instead. */
-static parse_match wrong_closing(const chat_parser *p, size_t at, size_t *end)
+/* </KEY> in place of </parameter>, followed by the next tag. A value that really ends with the text
+ * </KEY> is followed by </parameter> instead. */
+static parse_match match_wrong_closing(const chat_parser *p, size_t at, size_t *end)
 {
     char closing[CHAT_MAX_HEAD + 8];
     size_t next, after;
@@ -335,8 +336,8 @@ static parse_match wrong_closing(const chat_parser *p, size_t at, size_t *end)
                         match_text(p, next, "</function>", &after));
 }
 
-/* The next parameter of the schema begins a line although this one has not ended. */
-static parse_match next_parameter(const chat_parser *p, size_t at)
+/* A line that starts with another parameter of the schema, although the value has not ended. */
+static parse_match match_next_parameter(const chat_parser *p, size_t at)
 {
     str name;
     size_t end;
@@ -345,8 +346,9 @@ static parse_match next_parameter(const chat_parser *p, size_t at)
     const parse_match head = match_head(p, at, "<parameter", &name, &end);
     if (head != MATCH_YES)
         return head;
-    return chat_argument_declared(p->tool->parameters, name) && !key_given(p, name) ? MATCH_YES
-                                                                                    : MATCH_NO;
+    return chat_argument_declared(p->tool->parameters, name) && !parse_key_given(p, name)
+               ? MATCH_YES
+               : MATCH_NO;
 }
 
 parse_match match_value_end(const chat_parser *p, size_t at, size_t *end, bool *regular)
@@ -355,20 +357,20 @@ parse_match match_value_end(const chat_parser *p, size_t at, size_t *end, bool *
     *regular = true;
     parse_match found = match_text(p, at, "</parameter>", end), other;
     if (found == MATCH_YES)
-        return tag_follows(p, *end, true);
+        return match_next_tag(p, *end, true);
     *regular = false;
-    other = wrong_closing(p, at, end);
+    other = match_wrong_closing(p, at, end);
     if (other == MATCH_YES)
         return MATCH_YES;
     found = match_either(found, other);
-    *end = at; /* from here on nothing is taken: the tag is read again by PARSE_BODY */
+    *end = at; /* below, the tag is not consumed: PARSE_BODY reads it */
     other = match_text(p, at, "</function>", &after);
     if (other == MATCH_YES)
-        return match_either(found, end_follows(p, after, true));
+        return match_either(found, match_end_of_call(p, after, true));
     found = match_either(found, other);
     other = match_tag(p, at, CHAT_TAG_CALL_END, &after);
     if (other == MATCH_YES)
-        return match_either(found, end_follows(p, after, false));
+        return match_either(found, match_end_of_call(p, after, false));
     found = match_either(found, other);
-    return match_either(found, next_parameter(p, at));
+    return match_either(found, match_next_parameter(p, at));
 }

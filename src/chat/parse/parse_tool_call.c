@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_tool_call.c - from <tool_call> or <function=NAME> to the end of the call.
+ * parse_tool_call.c - the parser states from <tool_call> or <function=NAME> to the end of the call:
+ * head, parameters and their values, JSON in place of parameters.
  *
- * Every state takes a tag or a stretch from the front of the queue and keeps a copy in
- * `raw`, so that a call which turns out to be none can be given back as content.
+ * Every state consumes a tag or some text from the front of the queue and appends it to `raw`, so
+ * that a rejected call can be sent as content.
  */
 #include "chat/parse/parse_int.h"
 
-void call_take(chat_parser *p, size_t end)
+/* Consumes the queue up to `end`. */
+static void call_take(chat_parser *p, size_t end)
 {
     parse_spell(p, &p->raw, p->taken, end);
     p->taken = p->at = end;
 }
 
-str call_tool_name(const chat_parser *p)
+static str call_tool_name(const chat_parser *p)
 {
     return p->tool != NULL ? p->tool->name : str_of("");
 }
 
-static void call_forget(chat_parser *p)
+static void call_reset(chat_parser *p)
 {
     p->raw.n = 0;
     p->arguments.n = 0;
@@ -32,7 +34,7 @@ static void call_forget(chat_parser *p)
 
 void parse_open_call(chat_parser *p, size_t head_at)
 {
-    call_forget(p);
+    call_reset(p);
     p->tagged = head_at >= p->taken + 2 && p->held.p[head_at - 2] == TAG_BYTE;
     call_take(p, head_at);
     p->state = PARSE_HEAD;
@@ -45,7 +47,8 @@ static void call_emit(const chat_parser *p, chat_event_kind kind, str text)
                .kind = kind, .call = p->n_started - 1, .name = call_tool_name(p), .text = text});
 }
 
-void call_enter(chat_parser *p, const parse_tool *tool)
+/* <function=NAME> was read. */
+static void call_enter(chat_parser *p, const parse_tool *tool)
 {
     p->tool = tool;
     p->junk = false;
@@ -61,13 +64,15 @@ static void call_start(chat_parser *p)
     call_emit(p, CHAT_EVENT_CALL_START, str_of(""));
 }
 
-void call_start_if_certain(chat_parser *p)
+/* A parameter starts: sends CALL_START if the call is certain (see parse.h). */
+static void call_start_if_certain(chat_parser *p)
 {
-    if (p->options.formed && p->tagged && !p->repaired)
+    if (p->options.constrained && p->tagged && !p->repaired)
         call_start(p);
 }
 
-void call_show_arguments(chat_parser *p)
+/* Sends what was added to the arguments, if the call has started. */
+static void call_emit_arguments(chat_parser *p)
 {
     if (!p->started || p->arguments.failed || p->arguments.n == p->shown)
         return;
@@ -76,68 +81,70 @@ void call_show_arguments(chat_parser *p)
     call_emit(p, CHAT_EVENT_CALL_ARGUMENTS, piece);
 }
 
-void call_end(chat_parser *p)
+static void call_end(chat_parser *p)
 {
     strbuf_text(&p->arguments, p->arguments.n == 0 ? "{}" : "}");
     call_start(p);
-    call_show_arguments(p);
+    call_emit_arguments(p);
     if (p->repaired)
         parse_warn(p, CHAT_WARN_REPAIRED, call_tool_name(p));
     p->n_ended++;
     call_emit(p, CHAT_EVENT_CALL_END, strbuf_view(&p->arguments));
-    call_forget(p);
+    call_reset(p);
     source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 
-/* It is no call: what was taken of it becomes content, and the rest follows. */
-void call_give_back(chat_parser *p, chat_warning warning, str about)
+/* Rejects the call: sends what was consumed as content. PARSE_BROKEN sends what follows. */
+static void call_to_content(chat_parser *p, chat_warning warning, str about)
 {
     if (p->started)
         call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, warning, about);
     if (p->raw.n > 0)
-        source_tell_taken(p);
+        source_emit_taken(p);
     if (p->raw.n > 0 && !p->raw.failed)
         parse_emit(p, (chat_event){.kind = CHAT_EVENT_CONTENT, .text = strbuf_view(&p->raw)});
-    call_forget(p);
+    call_reset(p);
     p->state = PARSE_BROKEN;
 }
 
-/* The answer was cut inside it: half a call is worth nothing to anybody. */
-void call_drop(chat_parser *p)
+/* The answer was cut inside the call: drops it. */
+static void call_drop(chat_parser *p)
 {
     if (p->started)
         call_emit(p, CHAT_EVENT_CALL_CANCEL, str_of(""));
     parse_warn(p, CHAT_WARN_CUT, call_tool_name(p));
-    call_forget(p);
+    call_reset(p);
     p->taken = p->at = p->held.n;
     source_forget(p, p->taken);
     p->state = PARSE_AFTER;
 }
 
-bool call_too_long(chat_parser *p)
+/* true: the call exceeds CHAT_MAX_CALL_BYTES and was rejected. */
+static bool call_too_long(chat_parser *p)
 {
     if (p->raw.n <= CHAT_MAX_CALL_BYTES)
         return false;
-    call_give_back(p, CHAT_WARN_TOO_LONG, call_tool_name(p));
+    call_to_content(p, CHAT_WARN_TOO_LONG, call_tool_name(p));
     return true;
 }
 
 /* ---- inside <parameter=KEY> ---- */
 
-static void put_key(chat_parser *p)
+static void call_put_key(chat_parser *p)
 {
     strbuf_text(&p->arguments, p->arguments.n == 0 ? "{" : ", ");
     json_put_string(&p->arguments, strbuf_view(&p->key));
     strbuf_text(&p->arguments, ": ");
 }
 
-void call_begin_value(chat_parser *p, str key, size_t end)
+/* <parameter=KEY> ends at `end`. */
+static void value_begin(chat_parser *p, str key, size_t end)
 {
     p->key.n = 0;
     strbuf_put(&p->key, key);
-    p->unwanted = key_given(p, key);
+    p->unwanted = parse_key_given(p, key);
     p->types = chat_argument_types(p->tool->parameters, key);
     p->streams = p->types == CHAT_TYPE_STRING && !p->unwanted;
     p->value.n = 0;
@@ -154,31 +161,31 @@ void call_begin_value(chat_parser *p, str key, size_t end)
     strbuf_byte(&p->keys, 0);
     if (!p->streams)
         return;
-    put_key(p);
+    call_put_key(p);
     strbuf_byte(&p->arguments, '"');
-    call_show_arguments(p);
+    call_emit_arguments(p);
 }
 
-/* The next stretch of the value. */
-static void add_value(chat_parser *p, size_t end)
+/* Consumes the value up to `end`. */
+static void value_add(chat_parser *p, size_t end)
 {
     if (end <= p->taken)
         return;
     const size_t at = p->value.n;
     p->value_last = p->held.p[end - 1];
     parse_spell(p, &p->value, p->taken, end);
-    const size_t look = p->at;
+    const size_t examined = p->at;
     call_take(p, end);
-    p->at = look > end ? look : end;
+    p->at = examined > end ? examined : end;
     if (p->streams && !p->value.failed) {
         json_put_escaped(&p->arguments, (str){p->value.p + at, p->value.n - at});
-        call_show_arguments(p);
+        call_emit_arguments(p);
     }
     if (p->streams || p->unwanted)
         p->value.n = 0;
 }
 
-static void end_value(chat_parser *p)
+static void value_end(chat_parser *p)
 {
     p->state = PARSE_BODY;
     if (p->unwanted)
@@ -186,15 +193,15 @@ static void end_value(chat_parser *p)
     if (p->streams) {
         strbuf_byte(&p->arguments, '"');
     } else {
-        put_key(p);
+        call_put_key(p);
         if (!chat_argument_put(&p->arguments, strbuf_view(&p->value), p->types))
             parse_warn(p, CHAT_WARN_TYPE, strbuf_view(&p->key));
     }
-    call_show_arguments(p);
+    call_emit_arguments(p);
 }
 
-/* One line break after <parameter=KEY> is layout. false: it may still come. */
-static bool skip_first_break(chat_parser *p)
+/* Drops one line break after <parameter=KEY>. false: it may still arrive. */
+static bool value_skip_first_break(chat_parser *p)
 {
     const size_t left = p->held.n - p->taken;
     const char *text = left > 0 ? p->held.p + p->taken : "";
@@ -208,8 +215,8 @@ static bool skip_first_break(chat_parser *p)
     return true;
 }
 
-/* And so is one before </parameter>, which is therefore held back. */
-static size_t before_break(const chat_parser *p, size_t end)
+/* `end` minus one line break: it is dropped before </parameter>, so it is held back until then. */
+static size_t value_before_break(const chat_parser *p, size_t end)
 {
     if (end > p->taken && p->held.p[end - 1] == '\n')
         end--;
@@ -218,39 +225,39 @@ static size_t before_break(const chat_parser *p, size_t end)
     return end;
 }
 
-static bool has_all_required(const chat_parser *p)
+static bool call_has_all_required(const chat_parser *p)
 {
     const json_node *list = json_node_get(p->tool->parameters, "required");
     const json_node *one = json_node_is(list, JSON_IS_ARRAY) ? json_node_first(list) : NULL;
     for (; one != NULL; one = json_node_next(one))
-        if (!key_given(p, json_node_text(one)))
+        if (!parse_key_given(p, json_node_text(one)))
             return false;
     return true;
 }
 
-/* The answer ends inside a value. If the model stopped by itself it forgot the closing tags. A
- * call that was told of is not taken back for that. */
-static bool unfinished_value(chat_parser *p)
+/* The answer ends inside a value. If the model ended it, only the closing tags are missing: the
+ * call is repaired if it has started or has all required parameters. */
+static bool value_unfinished(chat_parser *p)
 {
     if (p->cut) {
         call_drop(p);
         return true;
     }
-    if (!p->started && !has_all_required(p)) {
+    if (!p->started && !call_has_all_required(p)) {
         call_take(p, p->held.n);
-        call_give_back(p, CHAT_WARN_MALFORMED, call_tool_name(p));
+        call_to_content(p, CHAT_WARN_MALFORMED, call_tool_name(p));
         return true;
     }
     p->repaired = true;
-    add_value(p, before_break(p, p->held.n));
+    value_add(p, value_before_break(p, p->held.n));
     call_take(p, p->held.n);
-    end_value(p);
+    value_end(p);
     return true;
 }
 
 bool parse_value(chat_parser *p)
 {
-    if (p->value_fresh && !skip_first_break(p))
+    if (p->value_fresh && !value_skip_first_break(p))
         return false;
     for (; p->at < p->held.n; p->at++) {
         const char c = p->held.p[p->at];
@@ -260,48 +267,49 @@ bool parse_value(chat_parser *p)
             continue;
         const parse_match found = match_value_end(p, p->at, &end, &regular);
         if (found == MATCH_YES) {
-            add_value(p, before_break(p, p->at));
+            value_add(p, value_before_break(p, p->at));
             call_take(p, end > p->taken ? end : p->taken);
             p->repaired |= !regular;
-            end_value(p);
+            value_end(p);
             return true;
         }
         if (found == MATCH_MAYBE) {
-            add_value(p, before_break(p, p->at));
+            value_add(p, value_before_break(p, p->at));
             return call_too_long(p);
         }
         p->at += c == TAG_BYTE; /* two bytes */
     }
     if (p->ended)
-        return unfinished_value(p);
-    add_value(p, before_break(p, p->held.n));
+        return value_unfinished(p);
+    value_add(p, value_before_break(p, p->held.n));
     return call_too_long(p);
 }
 
 /* ---- JSON in place of parameters ---- */
 
-/* false: it is none; without memory nobody knows, and check in parse.c will say so. */
-static bool read_json(chat_parser *p, json_doc **doc, str text)
+/* false: not JSON, or out of memory; parse_check_memory() in parse.c reports the latter. */
+static bool call_read_json(chat_parser *p, json_doc **doc, str text)
 {
     const mote_status status = json_doc_read(doc, text, NULL);
     p->arguments.failed |= status == MOTE_E_MEMORY;
     return status == MOTE_OK;
 }
 
-/* Shows an object as the arguments of the call at hand and ends it. */
-static void end_json_call(chat_parser *p, const json_node *arguments)
+/* Ends the call with an object as its arguments. */
+static void call_end_json(chat_parser *p, const json_node *arguments)
 {
     if (json_node_size(arguments) > 0) {
         json_put_as_spelt(&p->arguments, arguments);
         if (!p->arguments.failed)
-            p->arguments.n--; /* call_end closes it */
+            p->arguments.n--; /* call_end() adds the closing brace */
     }
     p->repaired = true;
     call_end(p);
 }
 
-/* {"name": ..., "arguments": {...}}; the arguments may be JSON in a string once more. */
-static bool read_json_call(chat_parser *p, const json_node *root)
+/* Reads {"name": ..., "arguments": {...}}, or the arguments alone unless whole_json. `arguments`
+ * may be a string that contains JSON. */
+static bool call_from_json(chat_parser *p, const json_node *root)
 {
     const json_node *arguments = root;
     json_doc *inner = NULL;
@@ -310,14 +318,14 @@ static bool read_json_call(chat_parser *p, const json_node *root)
         const json_node *from = json_node_is(function, JSON_IS_OBJECT) ? function : root;
         const json_node *name = json_node_get(from, "name");
         const parse_tool *tool =
-            json_node_is(name, JSON_IS_STRING) ? find_tool(p, json_node_text(name)) : NULL;
+            json_node_is(name, JSON_IS_STRING) ? parse_find_tool(p, json_node_text(name)) : NULL;
         if (tool == NULL)
             return false;
         arguments = json_node_get(from, "arguments");
         if (arguments == NULL)
             arguments = json_node_get(from, "parameters");
         if (json_node_is(arguments, JSON_IS_STRING) &&
-            read_json(p, &inner, json_node_text(arguments)))
+            call_read_json(p, &inner, json_node_text(arguments)))
             arguments = json_doc_root(inner);
         if (arguments != NULL && !json_node_is(arguments, JSON_IS_OBJECT)) {
             json_doc_free(inner);
@@ -325,17 +333,17 @@ static bool read_json_call(chat_parser *p, const json_node *root)
         }
         call_enter(p, tool);
     }
-    end_json_call(p, arguments);
+    call_end_json(p, arguments);
     json_doc_free(inner);
     return true;
 }
 
-static void end_json(chat_parser *p, size_t end)
+static void json_end(chat_parser *p, size_t end)
 {
     json_doc *doc = NULL;
     strbuf text = {0};
     parse_spell(p, &text, p->taken, end);
-    bool sound = read_json(p, &doc, strbuf_view(&text));
+    bool sound = call_read_json(p, &doc, strbuf_view(&text));
     p->arguments.failed |= text.failed;
     strbuf_fini(&text);
     if (p->ended && p->cut && end == p->held.n) {
@@ -343,9 +351,9 @@ static void end_json(chat_parser *p, size_t end)
     } else {
         call_take(p, end);
         sound = sound && json_node_is(json_doc_root(doc), JSON_IS_OBJECT) &&
-                read_json_call(p, json_doc_root(doc));
+                call_from_json(p, json_doc_root(doc));
         if (!sound)
-            call_give_back(p, CHAT_WARN_MALFORMED, call_tool_name(p));
+            call_to_content(p, CHAT_WARN_MALFORMED, call_tool_name(p));
     }
     json_doc_free(doc);
 }
@@ -362,13 +370,13 @@ bool parse_json(chat_parser *p)
         if (found == MATCH_MAYBE)
             return false;
         if (found == MATCH_YES) {
-            end_json(p, p->at);
+            json_end(p, p->at);
             return true;
         }
         p->at += c == TAG_BYTE;
     }
     if (p->ended) {
-        end_json(p, p->held.n);
+        json_end(p, p->held.n);
         return true;
     }
     if (p->held.n - p->taken <= CHAT_MAX_CALL_BYTES)
@@ -381,9 +389,9 @@ bool parse_json(chat_parser *p)
 
 static bool head_function(chat_parser *p, str name, size_t end)
 {
-    const parse_tool *tool = find_tool(p, name);
+    const parse_tool *tool = parse_find_tool(p, name);
     if (tool == NULL) {
-        call_give_back(p, CHAT_WARN_UNKNOWN_TOOL, name);
+        call_to_content(p, CHAT_WARN_UNKNOWN_TOOL, name);
         return true;
     }
     call_take(p, end);
@@ -407,7 +415,7 @@ bool parse_head(chat_parser *p)
         if (found == MATCH_YES)
             return head_function(p, name, end);
         waits = match_either(MATCH_NO, found);
-        found = match_tag(p, next, CHAT_TAG_CALL, &end); /* said twice */
+        found = match_tag(p, next, CHAT_TAG_CALL, &end); /* a doubled tag */
         if (found == MATCH_YES) {
             p->repaired = true;
             call_take(p, end);
@@ -420,13 +428,13 @@ bool parse_head(chat_parser *p)
     if (p->ended && p->cut)
         call_drop(p);
     else
-        call_give_back(p, CHAT_WARN_MALFORMED, str_of(""));
+        call_to_content(p, CHAT_WARN_MALFORMED, str_of(""));
     return true;
 }
 
 /* ---- inside <function=NAME> ---- */
 
-/* The tags that may follow in a function; false: none does, or none yet. */
+/* Handles a tag inside a function. false: there is none; *waits: it may still be completed. */
 static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
 {
     const parse_tool *tool;
@@ -435,7 +443,7 @@ static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
     parse_match found = match_head(p, next, "<parameter", &key, &end);
     if (found == MATCH_YES) {
         p->repaired |= p->held.p[end - 1] != '>';
-        call_begin_value(p, key, end);
+        value_begin(p, key, end);
         return true;
     }
     *waits = match_either(*waits, found);
@@ -456,7 +464,7 @@ static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
     found = match_either(match_tag(p, next, CHAT_TAG_CALL_END, &end),
                          match_tag(p, next, CHAT_TAG_CALL, &end));
     found = match_either(found, match_function(p, next, &tool, &end));
-    if (found == MATCH_YES) { /* </function> is missing; PARSE_AFTER takes the tag */
+    if (found == MATCH_YES) { /* </function> is missing; PARSE_AFTER consumes the tag */
         p->repaired = true;
         p->taken = p->at = next;
         call_end(p);
@@ -466,8 +474,8 @@ static bool body_tag(chat_parser *p, size_t next, parse_match *waits)
     return false;
 }
 
-/* Text between parameters says nothing to anybody. */
-static void skip_junk(chat_parser *p, size_t next)
+/* Skips text between parameters. */
+static void body_skip_junk(chat_parser *p, size_t next)
 {
     size_t end = next + (p->held.p[next] == TAG_BYTE ? 2 : 1);
     while (end < p->held.n && p->held.p[end] != '<' && p->held.p[end] != TAG_BYTE)
@@ -484,7 +492,7 @@ bool parse_body(chat_parser *p)
         return false;
     if (next == p->held.n && !p->ended)
         return false;
-    if (next == p->held.n) { /* the rest is missing */
+    if (next == p->held.n) { /* </function> is missing */
         p->taken = p->at = next;
         if (p->cut) {
             call_drop(p);
@@ -506,12 +514,12 @@ bool parse_body(chat_parser *p)
         p->state = PARSE_JSON;
         return true;
     }
-    skip_junk(p, next);
+    body_skip_junk(p, next);
     call_too_long(p);
     return true;
 }
 
-/* ---- behind a call ---- */
+/* ---- after a call ---- */
 
 bool parse_after(chat_parser *p)
 {
@@ -529,7 +537,7 @@ bool parse_after(chat_parser *p)
         parse_enter_content(p);
         return true;
     }
-    found = match_text(p, next, "</function>", &end); /* said twice, or JSON ended here */
+    found = match_text(p, next, "</function>", &end); /* a doubled tag, or the end of a JSON call */
     if (found == MATCH_YES) {
         p->taken = p->at = end;
         return true;
@@ -542,7 +550,7 @@ bool parse_after(chat_parser *p)
         return true;
     }
     waits = match_either(waits, found);
-    found = match_function(p, next, &tool, &end); /* another one in the same <tool_call> */
+    found = match_function(p, next, &tool, &end); /* another call in the same <tool_call> */
     if (found == MATCH_YES) {
         p->taken = p->at = next;
         parse_open_call(p, next);

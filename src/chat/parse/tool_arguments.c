@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tool_arguments.c - arguments by schema.
+ * tool_arguments.c - the JSON value of a tool parameter, from the text that the model wrote and the
+ * tool's schema. See parse_int.h.
+ *
+ * The model writes parameters as bare text: 30 may be a number or the string "30", and only the
+ * schema decides. A text that fits no allowed type stays a string. Models also write Python
+ * literals such as ['a', True] in place of JSON; they are rewritten token by token, and the JSON
+ * parser decides whether the result is valid.
  */
 #include "chat/parse/parse_int.h"
 
 #include <strings.h>
 
-/* ---- what a schema allows ---- */
+/* ---- types that a schema allows ---- */
 
 enum { MAX_VISITS = 64, MAX_WAITING = 32 };
 
-/* Schemas still to be looked at; those that do not fit make the answer ANY. */
-typedef struct visit {
+/* Sub-schemas to be visited. If they exceed MAX_WAITING the result is CHAT_TYPE_ANY. */
+typedef struct schema_visit {
     const json_node *root;
     const json_node *waiting[MAX_WAITING];
     int n;
     unsigned types;
-} visit;
+} schema_visit;
 
-static unsigned type_named(str name)
+static unsigned type_from_name(str name)
 {
     static const struct {
         const char *name;
@@ -31,7 +37,7 @@ static unsigned type_named(str name)
         {"object", CHAT_TYPE_OBJECT},
         {"array", CHAT_TYPE_ARRAY},
         {"string", CHAT_TYPE_STRING},
-        /* what clients write that never read the specification */
+        /* not JSON Schema, but common */
         {"int", CHAT_TYPE_INTEGER},
         {"float", CHAT_TYPE_NUMBER},
         {"double", CHAT_TYPE_NUMBER},
@@ -62,7 +68,7 @@ static unsigned type_of_value(const json_node *value)
     }
 }
 
-static void wait_for(visit *v, const json_node *schema)
+static void visit_add(schema_visit *v, const json_node *schema)
 {
     if (schema == NULL || v->n == MAX_WAITING)
         v->types = CHAT_TYPE_ANY;
@@ -70,8 +76,8 @@ static void wait_for(visit *v, const json_node *schema)
         v->waiting[v->n++] = schema;
 }
 
-/* "#/$defs/name": the schema a reference points to; NULL: not inside this document. */
-static const json_node *resolve(const json_node *root, str pointer)
+/* Resolves "#/$defs/name". NULL: not found, or not a local reference. */
+static const json_node *schema_resolve_pointer(const json_node *root, str pointer)
 {
     const json_node *at = root;
     if (pointer.n == 0 || pointer.p[0] != '#')
@@ -88,16 +94,16 @@ static const json_node *resolve(const json_node *root, str pointer)
     return at;
 }
 
-/* The types a schema names itself; 0: it names none. */
-static unsigned own_types(const json_node *schema)
+/* The types that a schema states itself; 0: none. */
+static unsigned schema_own_types(const json_node *schema)
 {
     const json_node *type = json_node_get(schema, "type"), *list = json_node_get(schema, "enum");
     unsigned types = 0;
     if (json_node_is(type, JSON_IS_STRING))
-        types = type_named(json_node_text(type));
+        types = type_from_name(json_node_text(type));
     else if (json_node_is(type, JSON_IS_ARRAY))
         for (const json_node *one = json_node_first(type); one != NULL; one = json_node_next(one))
-            types |= type_named(json_node_text(one));
+            types |= type_from_name(json_node_text(one));
     if (types == 0 && json_node_is(list, JSON_IS_ARRAY))
         for (const json_node *one = json_node_first(list); one != NULL; one = json_node_next(one))
             types |= type_of_value(one);
@@ -112,24 +118,24 @@ static unsigned own_types(const json_node *schema)
     return types;
 }
 
-static void visit_schema(visit *v, const json_node *schema)
+static void visit_schema(schema_visit *v, const json_node *schema)
 {
     static const char *const lists[] = {"anyOf", "oneOf", "allOf"};
-    const unsigned own = own_types(schema);
+    const unsigned own = schema_own_types(schema);
     const json_node *reference = json_node_get(schema, "$ref");
     bool elsewhere = reference != NULL;
     v->types |= own;
     if (own != 0)
         return;
     if (elsewhere)
-        wait_for(v, resolve(v->root, json_node_text(reference)));
+        visit_add(v, schema_resolve_pointer(v->root, json_node_text(reference)));
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         const json_node *list = json_node_get(schema, lists[i]);
         if (!json_node_is(list, JSON_IS_ARRAY))
             continue;
         elsewhere = true;
         for (const json_node *one = json_node_first(list); one != NULL; one = json_node_next(one))
-            wait_for(v, one);
+            visit_add(v, one);
     }
     if (!elsewhere)
         v->types = CHAT_TYPE_ANY;
@@ -143,12 +149,12 @@ bool chat_argument_declared(const json_node *schema, str name)
 unsigned chat_argument_types(const json_node *schema, str name)
 {
     const json_node *property = json_node_member(json_node_get(schema, "properties"), name);
-    visit v = {.root = schema};
+    schema_visit v = {.root = schema};
     if (property == NULL)
         property = json_node_get(schema, "additionalProperties");
     if (!json_node_is(property, JSON_IS_OBJECT))
         return CHAT_TYPE_ANY;
-    wait_for(&v, property);
+    visit_add(&v, property);
     for (int visits = 0; v.n > 0 && v.types != CHAT_TYPE_ANY; visits++) {
         if (visits == MAX_VISITS)
             return CHAT_TYPE_ANY;
@@ -159,20 +165,20 @@ unsigned chat_argument_types(const json_node *schema, str name)
 
 /* ---- Python literals to JSON ---- */
 
-typedef struct literal {
+typedef struct python_literal {
     str text;
     size_t at;
     strbuf *out;
-} literal;
+} python_literal;
 
-static int hex_of(char c)
+static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
     return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-static void put_utf8(strbuf *out, uint32_t code)
+static void python_put_utf8(strbuf *out, uint32_t code)
 {
     if (code >= 0x80 && code < 0x800) {
         strbuf_byte(out, (char)(0xC0 | code >> 6));
@@ -183,30 +189,30 @@ static void put_utf8(strbuf *out, uint32_t code)
     strbuf_byte(out, (char)(code < 0x80 ? code : 0x80 | (code & 63)));
 }
 
-/* \xHH or \uHHHH, at the letter. Halves of surrogate pairs are not put together. */
-static bool take_code(literal *l, strbuf *to)
+/* \xHH or \uHHHH, from the letter on. Surrogates become U+FFFD. */
+static bool python_code(python_literal *l, strbuf *to)
 {
     const int digits = l->text.p[l->at++] == 'x' ? 2 : 4;
     uint32_t code = 0;
     for (int i = 0; i < digits; i++, l->at++) {
-        const int digit = l->at < l->text.n ? hex_of(l->text.p[l->at]) : -1;
+        const int digit = l->at < l->text.n ? hex_digit(l->text.p[l->at]) : -1;
         if (digit < 0)
             return false;
         code = code << 4 | (uint32_t)digit;
     }
-    put_utf8(to, code >= 0xD800 && code <= 0xDFFF ? 0xFFFD : code);
+    python_put_utf8(to, code >= 0xD800 && code <= 0xDFFF ? 0xFFFD : code);
     return true;
 }
 
-/* After a backslash. What Python does not know stays as it is, backslash included. */
-static bool take_escape(literal *l, strbuf *to)
+/* After a backslash. An escape that Python does not know keeps its backslash. */
+static bool python_escape(python_literal *l, strbuf *to)
 {
     static const char from[] = "'\"\\nrtbf", into[] = "'\"\\\n\r\t\b\f";
     if (l->at == l->text.n)
         return false;
     const char c = l->text.p[l->at];
     if (c == 'x' || c == 'u')
-        return take_code(l, to);
+        return python_code(l, to);
     const char *known = c != 0 ? strchr(from, c) : NULL;
     if (known == NULL)
         strbuf_byte(to, '\\');
@@ -215,7 +221,7 @@ static bool take_escape(literal *l, strbuf *to)
     return true;
 }
 
-static bool take_string(literal *l)
+static bool python_string(python_literal *l)
 {
     const char quote = l->text.p[l->at++];
     strbuf decoded = {0};
@@ -223,7 +229,7 @@ static bool take_string(literal *l)
     while (l->at < l->text.n) {
         const char c = l->text.p[l->at++];
         whole = c == quote;
-        if (whole || (c == '\\' && !take_escape(l, &decoded)))
+        if (whole || (c == '\\' && !python_escape(l, &decoded)))
             break;
         if (c != '\\')
             strbuf_byte(&decoded, c);
@@ -234,7 +240,7 @@ static bool take_string(literal *l)
     return whole;
 }
 
-static bool take_word(literal *l)
+static bool python_word(python_literal *l)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                                            {"true", "true"}, {"false", "false"}, {"null", "null"},
@@ -251,8 +257,8 @@ static bool take_word(literal *l)
     return false;
 }
 
-/* A comma, unless only blanks and a closing bracket follow. */
-static void take_comma(literal *l)
+/* Writes the comma unless a closing bracket follows. */
+static void python_comma(python_literal *l)
 {
     size_t next = ++l->at;
     while (next < l->text.n && strchr(" \t\r\n", l->text.p[next]) != NULL && l->text.p[next] != 0)
@@ -263,16 +269,16 @@ static void take_comma(literal *l)
 
 bool chat_python_to_json(strbuf *out, str text)
 {
-    literal l = {.text = text, .out = out};
+    python_literal l = {.text = text, .out = out};
     while (l.at < text.n) {
         const char c = text.p[l.at];
         bool sound = true;
         if (c == '\'' || c == '"')
-            sound = take_string(&l);
+            sound = python_string(&l);
         else if ((c | 32) >= 'a' && (c | 32) <= 'z')
-            sound = take_word(&l);
+            sound = python_word(&l);
         else if (c == ',')
-            take_comma(&l);
+            python_comma(&l);
         else {
             strbuf_byte(out, c == '(' ? '[' : c == ')' ? ']' : c);
             l.at++;
@@ -283,9 +289,9 @@ bool chat_python_to_json(strbuf *out, str text)
     return !out->failed;
 }
 
-/* ---- what a text is ---- */
+/* ---- text to a value ---- */
 
-static str trim(str text)
+static str argument_trim(str text)
 {
     while (text.n > 0 && (unsigned char)text.p[0] <= ' ') {
         text.p++;
@@ -296,13 +302,13 @@ static str trim(str text)
     return text;
 }
 
-static bool is_word(str text, const char *word)
+static bool argument_is_word(str text, const char *word)
 {
     return text.n == strlen(word) && strncasecmp(text.p, word, text.n) == 0;
 }
 
-/* 5, -3; where a string is not allowed also 007 and 5.0. */
-static bool put_integer(strbuf *out, str text, bool strict)
+/* 5 and -3; if not strict also 007 and 5.0. */
+static bool argument_put_integer(strbuf *out, str text, bool strict)
 {
     const bool negative = text.n > 0 && text.p[0] == '-';
     size_t at = negative, end;
@@ -325,22 +331,22 @@ static bool put_integer(strbuf *out, str text, bool strict)
     return true;
 }
 
-static bool put_scalar(strbuf *out, str text, unsigned types)
+static bool argument_put_scalar(strbuf *out, str text, unsigned types)
 {
     const bool strict = (types & CHAT_TYPE_STRING) != 0;
     if ((types & CHAT_TYPE_NULL) && (str_is(text, "null") || str_is(text, "None"))) {
         strbuf_text(out, "null");
         return true;
     }
-    if ((types & CHAT_TYPE_INTEGER) && put_integer(out, text, strict))
+    if ((types & CHAT_TYPE_INTEGER) && argument_put_integer(out, text, strict))
         return true;
     if ((types & CHAT_TYPE_NUMBER) && text.n > 0 && json_number_length(text) == text.n) {
         strbuf_put(out, text);
         return true;
     }
     if (types & CHAT_TYPE_BOOLEAN) {
-        const bool yes = is_word(text, "true");
-        if (yes || is_word(text, "false")) {
+        const bool yes = argument_is_word(text, "true");
+        if (yes || argument_is_word(text, "false")) {
             strbuf_text(out, yes ? "true" : "false");
             return true;
         }
@@ -348,19 +354,19 @@ static bool put_scalar(strbuf *out, str text, unsigned types)
     return false;
 }
 
-/* false: it is no JSON; without memory nobody knows, and `out` says so. */
-static bool read_json(json_doc **doc, strbuf *out, str text)
+/* false: not JSON, or out of memory; then out->failed is set. */
+static bool argument_read_json(json_doc **doc, strbuf *out, str text)
 {
     const mote_status status = json_doc_read(doc, text, NULL);
     out->failed |= status == MOTE_E_MEMORY;
     return status == MOTE_OK;
 }
 
-/* The text as a JSON document, if that is what it is and of an allowed kind. */
-static bool put_document(strbuf *out, str text, unsigned types)
+/* Writes the text if it is a JSON object or array and that type is allowed. */
+static bool argument_put_document(strbuf *out, str text, unsigned types)
 {
     json_doc *doc;
-    if (!read_json(&doc, out, text))
+    if (!argument_read_json(&doc, out, text))
         return false;
     const unsigned type = type_of_value(json_doc_root(doc));
     const bool fits = (type & types & (CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY)) != 0;
@@ -370,43 +376,44 @@ static bool put_document(strbuf *out, str text, unsigned types)
     return fits;
 }
 
-static bool put_container(strbuf *out, str text, unsigned types)
+static bool argument_put_container(strbuf *out, str text, unsigned types)
 {
     const char first = text.n > 0 ? text.p[0] : 0;
     if (!(types & (CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY)) ||
         (first != '{' && first != '[' && first != '('))
         return false;
-    if (put_document(out, text, types))
+    if (argument_put_document(out, text, types))
         return true;
-    if (types & CHAT_TYPE_STRING) /* it may as well be text */
+    if (types & CHAT_TYPE_STRING) /* the text may be meant as a string */
         return false;
     strbuf rewritten = {0};
-    const bool fits =
-        chat_python_to_json(&rewritten, text) && put_document(out, strbuf_view(&rewritten), types);
+    const bool fits = chat_python_to_json(&rewritten, text) &&
+                      argument_put_document(out, strbuf_view(&rewritten), types);
     out->failed |= rewritten.failed;
     strbuf_fini(&rewritten);
     return fits;
 }
 
-/* "30" in quotes where 30 was due: what the quotes hold. */
-static bool put_quoted(strbuf *out, str text, unsigned types)
+/* A quoted value where a string is not allowed, such as "30": the value inside the quotes. */
+static bool argument_put_quoted(strbuf *out, str text, unsigned types)
 {
     json_doc *doc;
-    if (text.n < 2 || text.p[0] != '"' || !read_json(&doc, out, text))
+    if (text.n < 2 || text.p[0] != '"' || !argument_read_json(&doc, out, text))
         return false;
-    const str inner = trim(json_node_text(json_doc_root(doc)));
-    const bool fits = put_scalar(out, inner, types) || put_container(out, inner, types);
+    const str inner = argument_trim(json_node_text(json_doc_root(doc)));
+    const bool fits =
+        argument_put_scalar(out, inner, types) || argument_put_container(out, inner, types);
     json_doc_free(doc);
     return fits;
 }
 
 bool chat_argument_put(strbuf *out, str text, unsigned types)
 {
-    const str bare = trim(text);
+    const str bare = argument_trim(text);
     if (types != CHAT_TYPE_STRING) {
-        if (put_scalar(out, bare, types) || put_container(out, bare, types))
+        if (argument_put_scalar(out, bare, types) || argument_put_container(out, bare, types))
             return true;
-        if (!(types & CHAT_TYPE_STRING) && put_quoted(out, bare, types))
+        if (!(types & CHAT_TYPE_STRING) && argument_put_quoted(out, bare, types))
             return true;
     }
     json_put_string(out, text);

@@ -6,7 +6,7 @@
 
 /* ---- sampler presets ---- */
 
-/* In each mode of a size the general row stands first. */
+/* The general row comes first in each group of size and mode: chat_preset_find() relies on it. */
 static const chat_preset presets[] = {
     /* name, size, thinking, task, temperature, top_p, top_k, min_p, presence, repetition */
     {"small/direct/general", CHAT_SIZE_SMALL, false, CHAT_TASK_GENERAL, 1.0f, 1.0f, 20, 0, 2.0f, 1},
@@ -75,16 +75,16 @@ const char *chat_origin_name(chat_origin origin)
     return names[origin];
 }
 
-/* The template may end in a line break or not, depending on who packed the file. */
-static str without_last_break(str text)
+/* GGUF converters differ in whether they keep the final line break. */
+static str template_trim_newlines(str text)
 {
     while (text.n > 0 && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == '\r'))
         text.n--;
     return text;
 }
 
-/* FNV-1a: it recognises what we know and proves nothing about what we do not. */
-static uint64_t fingerprint(str text)
+/* FNV-1a. Recognises the two known templates; a match is no proof against forgery. */
+static uint64_t template_hash(str text)
 {
     uint64_t hash = 0xCBF29CE484222325u;
     for (size_t i = 0; i < text.n; i++)
@@ -92,7 +92,7 @@ static uint64_t fingerprint(str text)
     return hash;
 }
 
-static bool contains(str text, const char *words)
+static bool template_contains(str text, const char *words)
 {
     const size_t n = strlen(words);
     for (size_t i = 0; i + n <= text.n; i++)
@@ -101,25 +101,25 @@ static bool contains(str text, const char *words)
     return false;
 }
 
-/* Both templates begin alike; the last branch asks one question or the other. */
+/* The two templates differ in their last branch: "enable_thinking is true" or "is false". */
 void chat_template_recognise(chat_template *out, str text, uint64_t parameters)
 {
     enum { SMALL = 0, LARGE = 1 };
     static const uint64_t official[] = {
         [SMALL] = 0x407BBCDEB62737B7u, [LARGE] = 0xF07C510F47FBACA0u};
-    text = without_last_break(text);
-    const uint64_t hash = fingerprint(text);
+    text = template_trim_newlines(text);
+    const uint64_t hash = template_hash(text);
     out->thinks = chat_size_of(parameters) == CHAT_SIZE_LARGE;
     out->origin = text.n > 0 ? CHAT_ORIGIN_FOREIGN : CHAT_ORIGIN_MISSING;
     if (hash == official[SMALL] || hash == official[LARGE]) {
         out->origin = CHAT_ORIGIN_OFFICIAL;
         out->thinks = hash == official[LARGE];
-    } else if (contains(text, "<function=") && contains(text, "<|im_start|>")) {
-        const bool asks_true = contains(text, "enable_thinking is true");
-        const bool asks_false = contains(text, "enable_thinking is false");
-        if (asks_true != asks_false) {
+    } else if (template_contains(text, "<function=") && template_contains(text, "<|im_start|>")) {
+        const bool tests_true = template_contains(text, "enable_thinking is true");
+        const bool tests_false = template_contains(text, "enable_thinking is false");
+        if (tests_true != tests_false) {
             out->origin = CHAT_ORIGIN_CHANGED;
-            out->thinks = asks_false;
+            out->thinks = tests_false;
         }
     }
 }
@@ -131,7 +131,7 @@ mote_status chat_template_tags(chat_template *out, const mote_model *model, mote
         TRY(mote_tokenize(model, tag_texts[tag], strlen(tag_texts[tag]), MOTE_TEXT_CONTROL,
                           &out->tags[tag], 1, &n, err));
         if (n != 1)
-            return err_set(err, MOTE_E_UNSUPPORTED, "the vocabulary has no control token %s",
+            return err_set(err, MOTE_E_UNSUPPORTED, "control token %s is missing in the vocabulary",
                            tag_texts[tag]);
     }
     return MOTE_OK;
@@ -149,27 +149,28 @@ mote_status chat_template_of(chat_template *out, const mote_model *model, mote_e
 
 /* ---- the context ---- */
 
-static mote_status put_text(const chat_context *chat_ctx, const char *text, mote_token *ids,
-                            size_t *n, mote_error *err)
+static mote_status closing_add_text(const chat_context *chat_ctx, const char *text, mote_token *ids,
+                                    size_t *n, mote_error *err)
 {
     size_t more;
     TRY(mote_tokenize(chat_ctx->model, text, strlen(text), 0, ids + *n, CHAT_MAX_CLOSING - *n,
                       &more, err));
-    if (more > CHAT_MAX_CLOSING - *n - 1) /* one for the tag */
-        return err_set(err, MOTE_E_UNSUPPORTED, "the model spells \"%s\" with %zu tokens", text,
-                       more);
+    if (more > CHAT_MAX_CLOSING - *n - 1) /* one for </think> */
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "\"%s\" takes %zu tokens in this vocabulary; at most %d", text, more,
+                       CHAT_MAX_CLOSING);
     *n += more;
     return MOTE_OK;
 }
 
-static mote_status find_closings(chat_context *chat_ctx, mote_error *err)
+static mote_status context_make_closings(chat_context *chat_ctx, mote_error *err)
 {
     static const char *const before[2] = {"\n", "\n\nThis is enough to answer.\n"};
     for (size_t i = 0; i < 2; i++) {
         size_t *n = &chat_ctx->n_closing[i];
-        TRY(put_text(chat_ctx, before[i], chat_ctx->closing[i], n, err));
+        TRY(closing_add_text(chat_ctx, before[i], chat_ctx->closing[i], n, err));
         chat_ctx->closing[i][(*n)++] = chat_ctx->how.tags[CHAT_TAG_THINK_END];
-        TRY(put_text(chat_ctx, "\n\n", chat_ctx->closing[i], n, err));
+        TRY(closing_add_text(chat_ctx, "\n\n", chat_ctx->closing[i], n, err));
     }
     return MOTE_OK;
 }
@@ -184,5 +185,5 @@ mote_status chat_context_of(chat_context *out, const mote_model *model, mote_err
     for (uint32_t id = 0; id < info.tokens && out->n_ends < CHAT_MAX_ENDS; id++)
         if (mote_token_is_end(model, (mote_token)id))
             out->ends[out->n_ends++] = (mote_token)id;
-    return find_closings(out, err);
+    return context_make_closings(out, err);
 }

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat_context.h - what all conversations with a model share.
+ * chat_context.h - what all conversations with one model share: its chat template, its control
+ * tokens, its sampler presets.
+ *
+ * The templates of Qwen 3.5 exist in two versions. They differ in one branch: whether an answer
+ * starts with thinking when the request does not decide. mote implements both by hand (render.c)
+ * and never executes the template text of a GGUF file. If a file carries another template, the
+ * closer of the two versions is used and `origin` says so.
+ *
+ * A chat_context is made once per model and is immutable afterwards. Any number of threads may
+ * read it. The model must outlive it.
  */
 #ifndef MOTE_CHAT_PROMPT_CHAT_CONTEXT_H
 #define MOTE_CHAT_PROMPT_CHAT_CONTEXT_H
@@ -10,7 +19,9 @@
 
 #include <mote.h>
 
-/* Spelt by the scaffold. The order is that of the table in template.c. */
+/* ---- template and control tokens ---- */
+
+/* Control tokens of the template, in the order of the table in chat_context.c. */
 typedef enum chat_tag {
     CHAT_TAG_IM_START,
     CHAT_TAG_IM_END,
@@ -28,22 +39,22 @@ typedef enum chat_tag {
 } chat_tag;
 
 typedef enum chat_origin {
-    CHAT_ORIGIN_OFFICIAL = 0, /* the file carries this very template */
-    CHAT_ORIGIN_CHANGED,      /* one with the same last branch, otherwise different */
-    CHAT_ORIGIN_FOREIGN,      /* something else */
-    CHAT_ORIGIN_MISSING       /* nothing */
+    CHAT_ORIGIN_OFFICIAL = 0, /* the file carries exactly this template */
+    CHAT_ORIGIN_CHANGED,      /* another text with the same thinking branch */
+    CHAT_ORIGIN_FOREIGN,      /* another template */
+    CHAT_ORIGIN_MISSING       /* the file has no template */
 } chat_origin;
 
 typedef struct chat_template {
-    bool thinks;        /* by default: the template of 4B and larger */
-    chat_origin origin; /* if FOREIGN or MISSING, `thinks` follows from the size of the model */
+    bool thinks;        /* thinking is on by default: the template of 4B and larger */
+    chat_origin origin; /* if FOREIGN or MISSING, `thinks` follows from the model size */
     mote_token tags[CHAT_N_TAGS];
 } chat_template;
 
-/* Of an open model. MOTE_E_UNSUPPORTED: its vocabulary lacks a control token. */
+/* Reads the template of an open model. MOTE_E_UNSUPPORTED: the vocabulary lacks a control token. */
 mote_status chat_template_of(chat_template *out, const mote_model *model, mote_error *err);
 
-/* The two halves of it: the text alone, and the tokens alone. */
+/* The two halves of chat_template_of(): the template text alone, the control tokens alone. */
 void chat_template_recognise(chat_template *out, str text, uint64_t parameters);
 mote_status chat_template_tags(chat_template *out, const mote_model *model, mote_error *err);
 
@@ -51,9 +62,11 @@ const char *chat_tag_text(chat_tag tag);
 /* "official", "changed", "foreign", "missing" */
 const char *chat_origin_name(chat_origin origin);
 
+/* ---- sampler presets: the model cards' settings by size, mode and task ---- */
+
 typedef enum chat_size {
     CHAT_SIZE_SMALL, /* 0.8B and 2B */
-    CHAT_SIZE_LARGE  /* 4B and more */
+    CHAT_SIZE_LARGE  /* 4B and larger */
 } chat_size;
 
 typedef enum chat_task {
@@ -78,25 +91,26 @@ typedef struct chat_preset {
 
 chat_size chat_size_of(uint64_t parameters);
 
-/* A task the cards do not know in this mode is general. */
+/* Never NULL. Falls back to the general preset if the cards have none for this task and mode. */
 const chat_preset *chat_preset_find(chat_size size, bool thinking, chat_task task);
-/* Row i of the table; NULL: there is none. */
+/* Row i of the table; NULL behind the last. */
 const chat_preset *chat_preset_at(size_t i);
 
-/* Sets what the preset decides and nothing else. */
+/* Sets the fields that the preset has and no others. */
 void chat_preset_apply(const chat_preset *preset, mote_sampling *sampling);
+
+/* ---- the context ---- */
 
 enum { CHAT_MAX_ENDS = 8, CHAT_MAX_CLOSING = 24 };
 
-/* What all turns of a model share. */
 typedef struct chat_context {
     const mote_model *model;
     chat_template how;
     chat_size size;
-    uint32_t n_tokens;              /* ids below have a meaning */
+    uint32_t n_tokens;              /* ids below this one are tokens */
     mote_token ends[CHAT_MAX_ENDS]; /* tokens that end an answer */
     size_t n_ends;
-    /* What closes thinking: after a whole sentence, and anywhere else. */
+    /* Tokens inserted to close thinking: [0] after a complete sentence, [1] elsewhere. */
     mote_token closing[2][CHAT_MAX_CLOSING];
     size_t n_closing[2];
 } chat_context;

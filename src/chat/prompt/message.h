@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message.h - a conversation, as data.
+ * message.h - a conversation as data.
  *
- * Everything is a view: of the program's own strings, or of the JSON document that
- * chat/request_json.h made it from. All-zero is the default of every field. A
- * message can be wrong in ways that only matter when it is rendered (an unknown
- * role, content of a strange type); such messages are representable, and
- * chat_render refuses them, in the order in which the template would.
+ * These structs own nothing. They are views of the caller's strings, or of the JSON document that
+ * chat_parsed_read() (render.h) read. Zero is the default of every field.
+ *
+ * Invalid messages are representable, for example an unknown role. chat_render() rejects them, in
+ * the order in which the model's template rejects them.
  */
 #ifndef MOTE_CHAT_PROMPT_MESSAGE_H
 #define MOTE_CHAT_PROMPT_MESSAGE_H
@@ -22,67 +22,69 @@ typedef enum chat_role {
     CHAT_ROLE_USER,
     CHAT_ROLE_ASSISTANT,
     CHAT_ROLE_TOOL,
-    /* what some clients say for system and tool; the official template does not know them */
+    /* Other names for system and tool. Stable mode maps them, the official template rejects them.
+     */
     CHAT_ROLE_DEVELOPER,
     CHAT_ROLE_FUNCTION
 } chat_role;
 
 typedef enum chat_part_kind {
-    CHAT_PART_UNKNOWN = 0, /* of a type the template refuses */
+    CHAT_PART_UNKNOWN = 0, /* rejected by chat_render() */
     CHAT_PART_TEXT,
     CHAT_PART_IMAGE,
     CHAT_PART_VIDEO
 } chat_part_kind;
 
-/* A picture, or the frames of a film with their times. */
+/* The encoded images of one content part: one image, or the frames of a video. */
 typedef struct chat_media {
-    const mote_image *const *images; /* [n]; one unless it is a film */
-    const double *seconds;           /* [n], of a film */
+    const mote_image *const *images; /* [n]; n is 1 for an image */
+    const double *seconds;           /* [n], timestamps of a video's frames */
     size_t n;
 } chat_media;
 
 typedef struct chat_part {
     chat_part_kind kind;
-    str text;                /* of a picture or film: where it comes from, as the client wrote it */
-    const chat_media *media; /* what it shows; NULL: one pad token stands for it */
+    str text;                /* the text; of an image or video: its source as the client wrote it */
+    const chat_media *media; /* NULL: the part becomes one pad token */
 } chat_part;
 
 typedef struct chat_call {
     str id; /* may be empty */
     str name;
-    const json_node *arguments; /* an object; NULL: none were given */
+    const json_node *arguments; /* an object; NULL: no arguments */
 } chat_call;
 
 typedef struct chat_message {
     chat_role role;
-    bool bad_content;       /* neither text nor parts nor nothing */
-    const chat_part *parts; /* [n_parts], joined without anything between */
+    bool bad_content;       /* content is neither a string, an array nor null */
+    const chat_part *parts; /* [n_parts], concatenated without a separator */
     size_t n_parts;
 
-    /* of an assistant */
+    /* assistant only */
     bool has_reasoning;
-    str reasoning;          /* if has_reasoning; otherwise content may hold it, before </think> */
+    str reasoning; /* if has_reasoning; otherwise content may contain it, before </think> */
     const chat_call *calls; /* [n_calls] */
     size_t n_calls;
-    /* The very tokens of this turn, if they are still known: all that followed
-     * "<|im_start|>assistant\n", without the end token. Stable mode repeats them. */
+    /* The sampled tokens of this turn, if known: everything after "<|im_start|>assistant\n" and
+     * before the end token. Stable mode repeats them instead of tokenizing the text again. */
     const mote_token *tokens; /* [n_tokens]; NULL: not known */
     size_t n_tokens;
 
-    /* of a tool; nothing is rendered from it */
+    /* tool only; not rendered */
     str call_id;
 } chat_message;
 
 typedef enum chat_mode {
-    /* A turn, once rendered, keeps its tokens in every later request: a think block stays, the
-     * empty one too. What clients send is accepted: system messages anywhere, no user turn. */
+    /* A turn keeps its tokens in every later request, so the prefix cache keeps matching. Think
+     * blocks stay, empty ones too. Also accepts what clients commonly send: system messages
+     * anywhere, conversations without a user message. */
     CHAT_STABLE = 0,
-    /* Byte for byte what the template of the model gives, and its refusals. */
+    /* Byte for byte the output of the model's template, with the same rejections. */
     CHAT_OFFICIAL
 } chat_mode;
 
 typedef enum chat_thinking {
-    CHAT_THINK_AUTO = 0, /* as the model's template does without being told */
+    CHAT_THINK_AUTO = 0, /* the default of the model's template */
     CHAT_THINK_ON,
     CHAT_THINK_OFF
 } chat_thinking;
@@ -90,13 +92,13 @@ typedef enum chat_thinking {
 typedef struct chat_request {
     const chat_message *messages; /* [n_messages] */
     size_t n_messages;
-    const json_node *const *tools; /* [n_tools], each a whole tool as the client wrote it */
+    const json_node *const *tools; /* [n_tools], each a whole tool object as the client wrote it */
     size_t n_tools;
     chat_mode mode;
     chat_thinking thinking;
-    bool no_generation_prompt; /* end with the last message */
-    bool continue_last;        /* stable: the last message is the beginning of the answer */
-    bool number_media;         /* "Picture 1: " before each (add_vision_id) */
+    bool no_generation_prompt; /* end the prompt with the last message */
+    bool continue_last;        /* stable mode: the last message is the start of the answer */
+    bool number_media;         /* label images and videos with numbers (add_vision_id) */
 } chat_request;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages_json.c - see request_json.h. Two passes: count, then fill. */
+/* messages_json.c - chat_parsed_read(), see render.h. Two passes: count and allocate, then fill. */
 #include "chat/prompt/render.h"
 
 #include "base/mem.h"
@@ -15,76 +15,76 @@ typedef struct reader {
     size_t n_media;
 } reader;
 
-static mote_status out_of_memory(mote_error *err)
+static mote_status reader_out_of_memory(mote_error *err)
 {
-    return err_set(err, MOTE_E_MEMORY, "no memory for a conversation");
+    return err_set(err, MOTE_E_MEMORY, "out of memory: a conversation");
 }
 
 /* ---- content ---- */
 
-static bool has(const json_node *object, const char *name)
+static bool node_has(const json_node *object, const char *name)
 {
     return json_node_get(object, name) != NULL;
 }
 
-static bool type_is(const json_node *item, const char *type)
+static bool node_type_is(const json_node *item, const char *type)
 {
     const json_node *node = json_node_get(item, "type");
     return json_node_is(node, JSON_IS_STRING) && str_is(json_node_text(node), type);
 }
 
-/* What the template asks of an item, in its order; then what else clients send. */
-static chat_part_kind kind_of(const json_node *item, chat_mode mode, const char **text)
+/* The tests of the template in its order, then other names that clients use (stable mode). */
+static chat_part_kind part_kind_of(const json_node *item, chat_mode mode, const char **text)
 {
     *text = "text";
     if (!json_node_is(item, JSON_IS_OBJECT))
         return CHAT_PART_UNKNOWN;
-    if (has(item, "image") || has(item, "image_url") || type_is(item, "image") ||
-        (mode == CHAT_STABLE && type_is(item, "input_image")))
+    if (node_has(item, "image") || node_has(item, "image_url") || node_type_is(item, "image") ||
+        (mode == CHAT_STABLE && node_type_is(item, "input_image")))
         return CHAT_PART_IMAGE;
-    if (has(item, "video") || type_is(item, "video") ||
-        (mode == CHAT_STABLE &&
-         (has(item, "input_video") || has(item, "video_url") || type_is(item, "video_frames"))))
+    if (node_has(item, "video") || node_type_is(item, "video") ||
+        (mode == CHAT_STABLE && (node_has(item, "input_video") || node_has(item, "video_url") ||
+                                 node_type_is(item, "video_frames"))))
         return CHAT_PART_VIDEO;
-    if (mode == CHAT_STABLE && type_is(item, "refusal") && has(item, "refusal"))
+    if (mode == CHAT_STABLE && node_type_is(item, "refusal") && node_has(item, "refusal"))
         *text = "refusal";
-    return has(item, *text) ? CHAT_PART_TEXT : CHAT_PART_UNKNOWN;
+    return node_has(item, *text) ? CHAT_PART_TEXT : CHAT_PART_UNKNOWN;
 }
 
-/* Where a picture or film comes from: a string, or an object that has it as "url" or "data". */
-static str source_of(const json_node *item)
+/* The source of an image or video: a string, or an object with "data" or "url". */
+static str part_source_of(const json_node *item)
 {
     static const char *const names[] = {"image_url", "image", "video", "video_url", "input_video"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_node *node = json_node_get(item, names[i]);
         if (json_node_is(node, JSON_IS_OBJECT))
-            node = json_node_get(node, has(node, "data") ? "data" : "url");
+            node = json_node_get(node, node_has(node, "data") ? "data" : "url");
         if (json_node_is(node, JSON_IS_STRING))
             return json_node_text(node);
     }
     return (str){0};
 }
 
-static mote_status read_part(reader *r, const json_node *item, mote_error *err)
+static mote_status reader_part(reader *r, const json_node *item, mote_error *err)
 {
     const char *text;
     chat_part *part = &r->out->parts[r->n_parts++];
-    part->kind = kind_of(item, r->mode, &text);
+    part->kind = part_kind_of(item, r->mode, &text);
     if (part->kind == CHAT_PART_TEXT) {
         const json_node *value = json_node_get(item, text);
         if (!json_node_is(value, JSON_IS_STRING))
-            return err_set(err, MOTE_E_ARG, "the text of a part of the content is not a string");
+            return err_set(err, MOTE_E_ARG, "%s of a content part must be a string", text);
         part->text = json_node_text(value);
     } else if (part->kind != CHAT_PART_UNKNOWN) {
-        part->text = source_of(item);
+        part->text = part_source_of(item);
         if (++r->n_media > CHAT_MAX_IMAGES)
-            return err_set(err, MOTE_E_ARG, "more than %d pictures and videos", CHAT_MAX_IMAGES);
+            return err_set(err, MOTE_E_ARG, "more than %d images and videos", CHAT_MAX_IMAGES);
     }
     return MOTE_OK;
 }
 
-static mote_status read_content(reader *r, chat_message *m, const json_node *content,
-                                mote_error *err)
+static mote_status reader_content(reader *r, chat_message *m, const json_node *content,
+                                  mote_error *err)
 {
     m->parts = &r->out->parts[r->n_parts];
     switch (json_node_kind(content)) {
@@ -100,18 +100,18 @@ static mote_status read_content(reader *r, chat_message *m, const json_node *con
     }
     m->n_parts = json_node_size(content);
     if (m->n_parts > CHAT_MAX_PARTS)
-        return err_set(err, MOTE_E_ARG, "%zu parts of content are too many: at most %d", m->n_parts,
+        return err_set(err, MOTE_E_ARG, "%zu content parts; at most %d", m->n_parts,
                        CHAT_MAX_PARTS);
     for (const json_node *item = json_node_first(content); item != NULL;
          item = json_node_next(item))
-        TRY(read_part(r, item, err));
+        TRY(reader_part(r, item, err));
     return MOTE_OK;
 }
 
 /* ---- calls ---- */
 
-/* A document of the request's own; `text` becomes its root. */
-static mote_status own_document(reader *r, chat_call *call, str text, mote_error *err)
+/* Parses `text` into a document that the request owns; its root becomes the arguments. */
+static mote_status reader_add_document(reader *r, chat_call *call, str text, mote_error *err)
 {
     json_doc *doc;
     TRY(json_doc_read(&doc, text, err));
@@ -121,10 +121,10 @@ static mote_status own_document(reader *r, chat_call *call, str text, mote_error
     return MOTE_OK;
 }
 
-/* What a model once wrote and no reader of JSON takes: it stays in the conversation as the text it
- * is, in one argument. An error would end the conversation for good, as its history comes with
- * every request. */
-static mote_status keep_as_text(reader *r, chat_call *call, str text, mote_error *err)
+/* Arguments that are not JSON: model output from an earlier answer. They become the text of one
+ * argument. An error would end the conversation for good, because clients send the whole history
+ * with every request. */
+static mote_status reader_wrap_arguments(reader *r, chat_call *call, str text, mote_error *err)
 {
     strbuf json = {0};
     r->out->odd_arguments++;
@@ -133,19 +133,19 @@ static mote_status keep_as_text(reader *r, chat_call *call, str text, mote_error
     strbuf_text(&json, "}");
     mote_status status = strbuf_check(&json, err);
     if (status == MOTE_OK)
-        status = own_document(r, call, strbuf_view(&json), err);
+        status = reader_add_document(r, call, strbuf_view(&json), err);
     strbuf_fini(&json);
     return status;
 }
 
-/* Clients of OpenAI send arguments as the text they received; the template wants the object. */
-static mote_status parse_arguments(reader *r, chat_call *call, str text, mote_error *err)
+/* OpenAI's clients send arguments as a JSON string; the template expects an object. */
+static mote_status reader_parse_arguments(reader *r, chat_call *call, str text, mote_error *err)
 {
     if (text.n == 0)
         return MOTE_OK;
-    const mote_status status = own_document(r, call, text, err);
+    const mote_status status = reader_add_document(r, call, text, err);
     if (status == MOTE_E_FORMAT)
-        return keep_as_text(r, call, text, err);
+        return reader_wrap_arguments(r, call, text, err);
     TRY(status);
     if (json_node_is(call->arguments, JSON_IS_OBJECT))
         return MOTE_OK;
@@ -153,10 +153,10 @@ static mote_status parse_arguments(reader *r, chat_call *call, str text, mote_er
     call->arguments = NULL;
     json_doc_free(r->out->documents[--r->n_documents]);
     r->out->n_documents = r->n_documents;
-    return nothing ? MOTE_OK : keep_as_text(r, call, text, err);
+    return nothing ? MOTE_OK : reader_wrap_arguments(r, call, text, err);
 }
 
-static mote_status read_call(reader *r, const json_node *node, mote_error *err)
+static mote_status reader_call(reader *r, const json_node *node, mote_error *err)
 {
     const json_node *function = json_node_get(node, "function");
     const json_node *from = function != NULL ? function : node;
@@ -164,7 +164,7 @@ static mote_status read_call(reader *r, const json_node *node, mote_error *err)
     const json_node *arguments = json_node_get(from, "arguments");
     chat_call *call = &r->out->calls[r->n_calls++];
     if (!json_node_is(name, JSON_IS_STRING))
-        return err_set(err, MOTE_E_ARG, "a tool call has no name");
+        return err_set(err, MOTE_E_ARG, "a tool call needs a name");
     call->name = json_node_text(name);
     call->id = json_node_text(json_node_get(node, "id"));
     call->arguments = arguments;
@@ -172,31 +172,30 @@ static mote_status read_call(reader *r, const json_node *node, mote_error *err)
         call->arguments = NULL;
     if (r->mode == CHAT_STABLE && json_node_is(arguments, JSON_IS_STRING)) {
         call->arguments = NULL;
-        TRY(parse_arguments(r, call, json_node_text(arguments), err));
+        TRY(reader_parse_arguments(r, call, json_node_text(arguments), err));
     }
     if (call->arguments != NULL && !json_node_is(call->arguments, JSON_IS_OBJECT))
-        return err_set(err, MOTE_E_ARG, "the arguments of a call of %.*s are not an object",
+        return err_set(err, MOTE_E_ARG, "the arguments of tool call %.*s must be an object",
                        STR_ARG(call->name));
     return MOTE_OK;
 }
 
-static mote_status read_calls(reader *r, chat_message *m, const json_node *calls, mote_error *err)
+static mote_status reader_calls(reader *r, chat_message *m, const json_node *calls, mote_error *err)
 {
     m->calls = &r->out->calls[r->n_calls];
     if (!json_node_is(calls, JSON_IS_ARRAY))
         return MOTE_OK;
     m->n_calls = json_node_size(calls);
     if (m->n_calls > CHAT_MAX_CALLS)
-        return err_set(err, MOTE_E_ARG, "%zu tool calls are too many: at most %d", m->n_calls,
-                       CHAT_MAX_CALLS);
+        return err_set(err, MOTE_E_ARG, "%zu tool calls; at most %d", m->n_calls, CHAT_MAX_CALLS);
     for (const json_node *call = json_node_first(calls); call != NULL; call = json_node_next(call))
-        TRY(read_call(r, call, err));
+        TRY(reader_call(r, call, err));
     return MOTE_OK;
 }
 
 /* ---- messages ---- */
 
-static chat_role role_named(str name, chat_mode mode)
+static chat_role role_from_name(str name, chat_mode mode)
 {
     static const struct {
         const char *name;
@@ -214,8 +213,8 @@ static chat_role role_named(str name, chat_mode mode)
     return CHAT_ROLE_UNKNOWN;
 }
 
-/* An answer that was a refusal has its text beside the content. */
-static const json_node *content_of(const json_node *node, chat_mode mode)
+/* Without content, the text of a refused answer is in "refusal". */
+static const json_node *message_content(const json_node *node, chat_mode mode)
 {
     const json_node *content = json_node_get(node, "content");
     const json_node *refusal = json_node_get(node, "refusal");
@@ -223,7 +222,7 @@ static const json_node *content_of(const json_node *node, chat_mode mode)
     return mode == CHAT_STABLE && none && json_node_is(refusal, JSON_IS_STRING) ? refusal : content;
 }
 
-/* The text of one of reasoning_details; NULL: it has none. */
+/* The text of one item of reasoning_details; NULL: none. */
 static const json_node *detail_text(const json_node *detail)
 {
     const json_node *text = json_node_get(detail, "text");
@@ -236,8 +235,8 @@ static const json_node *first_detail(const json_node *node)
     return json_node_is(list, JSON_IS_ARRAY) ? json_node_first(list) : NULL;
 }
 
-/* There is room for all of them already, so that views of what is there stay. */
-static void join_details(reader *r, chat_message *m, const json_node *node)
+/* reader_allocate() reserved the space, so earlier views of `details` stay valid. */
+static void reader_join_details(reader *r, chat_message *m, const json_node *node)
 {
     strbuf *out = &r->out->details;
     const size_t from = out->n;
@@ -249,7 +248,7 @@ static void join_details(reader *r, chat_message *m, const json_node *node)
         m->reasoning = out->n > from ? (str){out->p + from, out->n - from} : (str){"", 0};
 }
 
-static void read_reasoning(reader *r, chat_message *m, const json_node *node)
+static void reader_reasoning(reader *r, chat_message *m, const json_node *node)
 {
     const json_node *reasoning = json_node_get(node, "reasoning_content");
     if (r->mode == CHAT_STABLE && !json_node_is(reasoning, JSON_IS_STRING))
@@ -257,36 +256,37 @@ static void read_reasoning(reader *r, chat_message *m, const json_node *node)
     m->has_reasoning = json_node_is(reasoning, JSON_IS_STRING);
     m->reasoning = json_node_text(reasoning);
     if (r->mode == CHAT_STABLE && !m->has_reasoning)
-        join_details(r, m, node);
+        reader_join_details(r, m, node);
 }
 
-static mote_status read_message(reader *r, chat_message *m, const json_node *node, mote_error *err)
+static mote_status reader_message(reader *r, chat_message *m, const json_node *node,
+                                  mote_error *err)
 {
     if (!json_node_is(node, JSON_IS_OBJECT))
-        return err_set(err, MOTE_E_ARG, "it is not an object");
-    m->role = role_named(json_node_text(json_node_get(node, "role")), r->mode);
-    read_reasoning(r, m, node);
+        return err_set(err, MOTE_E_ARG, "must be an object");
+    m->role = role_from_name(json_node_text(json_node_get(node, "role")), r->mode);
+    reader_reasoning(r, m, node);
     m->call_id = json_node_text(json_node_get(node, "tool_call_id"));
-    TRY(read_content(r, m, content_of(node, r->mode), err));
-    return read_calls(r, m, json_node_get(node, "tool_calls"), err);
+    TRY(reader_content(r, m, message_content(node, r->mode), err));
+    return reader_calls(r, m, json_node_get(node, "tool_calls"), err);
 }
 
-/* What a message will take of the common arrays; malformed ones count as if they were sound. */
-static void count_message(const json_node *node, chat_mode mode, size_t *parts, size_t *calls)
+/* Upper bounds of the parts and calls of a message. */
+static void message_count(const json_node *node, chat_mode mode, size_t *parts, size_t *calls)
 {
-    const json_node *content = content_of(node, mode);
+    const json_node *content = message_content(node, mode);
     const json_node *made = json_node_get(node, "tool_calls");
     *parts += json_node_is(content, JSON_IS_STRING) ? 1 : json_node_size(content);
     *calls += json_node_size(made);
 }
 
-/* Room for all that the messages, `n` of them from `first` on, will take. */
-static mote_status make_room(reader *r, const json_node *first, size_t n, mote_error *err)
+/* Allocates the arrays for `n` messages from `first` on. */
+static mote_status reader_allocate(reader *r, const json_node *first, size_t n, mote_error *err)
 {
     chat_parsed *out = r->out;
     size_t parts = 0, calls = 0, details = 0;
     for (const json_node *node = first; node != NULL; node = json_node_next(node)) {
-        count_message(node, r->mode, &parts, &calls);
+        message_count(node, r->mode, &parts, &calls);
         for (const json_node *d = first_detail(node); d != NULL; d = json_node_next(d))
             details += json_node_text(detail_text(d)).n;
     }
@@ -296,22 +296,21 @@ static mote_status make_room(reader *r, const json_node *first, size_t n, mote_e
     out->documents = mem_new(calls, sizeof *out->documents);
     if (out->messages == NULL || out->parts == NULL || out->calls == NULL ||
         out->documents == NULL || (details > 0 && !strbuf_reserve(&out->details, details)))
-        return out_of_memory(err);
+        return reader_out_of_memory(err);
     return MOTE_OK;
 }
 
-static mote_status read_messages(reader *r, const json_node *messages, mote_error *err)
+static mote_status reader_messages(reader *r, const json_node *messages, mote_error *err)
 {
     chat_parsed *out = r->out;
     const size_t n = json_node_is(messages, JSON_IS_ARRAY) ? json_node_size(messages) : 0;
     const json_node *first = n > 0 ? json_node_first(messages) : NULL;
     size_t index = 0;
     if (n > CHAT_MAX_MESSAGES)
-        return err_set(err, MOTE_E_ARG, "%zu messages are too many: at most %d", n,
-                       CHAT_MAX_MESSAGES);
-    TRY(make_room(r, first, n, err));
+        return err_set(err, MOTE_E_ARG, "%zu messages; at most %d", n, CHAT_MAX_MESSAGES);
+    TRY(reader_allocate(r, first, n, err));
     for (const json_node *node = first; node != NULL; node = json_node_next(node), index++) {
-        mote_status status = read_message(r, &out->messages[index], node, err);
+        mote_status status = reader_message(r, &out->messages[index], node, err);
         if (status == MOTE_E_ARG || status == MOTE_E_FORMAT) {
             char which[32];
             snprintf(which, sizeof which, "messages[%zu]", index);
@@ -325,27 +324,27 @@ static mote_status read_messages(reader *r, const json_node *messages, mote_erro
     return MOTE_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- tools and settings ---- */
 
-static mote_status read_tools(reader *r, const json_node *tools, mote_error *err)
+static mote_status reader_tools(reader *r, const json_node *tools, mote_error *err)
 {
     chat_parsed *out = r->out;
     if (json_node_is(tools, JSON_IS_ABSENT) || json_node_is(tools, JSON_IS_NULL) ||
         json_node_is(tools, JSON_IS_OBJECT))
         return MOTE_OK;
     if (!json_node_is(tools, JSON_IS_ARRAY))
-        return err_set(err, MOTE_E_ARG, "tools is not an array");
+        return err_set(err, MOTE_E_ARG, "tools must be an array");
     if (json_node_size(tools) > CHAT_MAX_TOOLS)
-        return err_set(err, MOTE_E_ARG, "%u tools are too many: at most %d", json_node_size(tools),
+        return err_set(err, MOTE_E_ARG, "%u tools; at most %d", json_node_size(tools),
                        CHAT_MAX_TOOLS);
-    /* Those that are left out stand behind the others, in their own order. */
+    /* One allocation: first the tools that are kept, then those that are left out. */
     const size_t n = json_node_size(tools);
     out->tools = mem_new(2 * n, sizeof *out->tools);
     if (out->tools == NULL)
-        return out_of_memory(err);
+        return reader_out_of_memory(err);
     for (const json_node *tool = json_node_first(tools); tool != NULL;
          tool = json_node_next(tool)) {
-        if (r->mode == CHAT_STABLE && has(tool, "type") && !type_is(tool, "function"))
+        if (r->mode == CHAT_STABLE && node_has(tool, "type") && !node_type_is(tool, "function"))
             out->tools[n + out->tools_left_out++] = tool;
         else
             out->tools[out->request.n_tools++] = tool;
@@ -355,14 +354,15 @@ static mote_status read_tools(reader *r, const json_node *tools, mote_error *err
     return MOTE_OK;
 }
 
-static void read_settings(chat_request *q, const json_node *body)
+static void reader_settings(chat_request *q, const json_node *body)
 {
     const json_node *settings = json_node_get(body, "chat_template_kwargs");
     const json_node *thinking = json_node_get(settings, "enable_thinking");
     const json_node *prompt = json_node_get(settings, "add_generation_prompt");
     if (!json_node_is(thinking, JSON_IS_BOOL))
         thinking = json_node_get(body, "enable_thinking");
-    if (json_node_is(thinking, JSON_IS_BOOL)) /* the template asks for `true` or `false` itself */
+    if (json_node_is(thinking, JSON_IS_BOOL)) /* the template compares with true and false, other
+                                                 types have no effect */
         q->thinking = json_node_truth(thinking) ? CHAT_THINK_ON : CHAT_THINK_OFF;
     q->no_generation_prompt = json_node_is(prompt, JSON_IS_BOOL) && !json_node_truth(prompt);
     q->number_media = json_node_truth(json_node_get(settings, "add_vision_id"));
@@ -373,10 +373,10 @@ mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode 
 {
     *out = (chat_parsed){.request = {.mode = mode}};
     reader r = {.out = out, .mode = mode};
-    read_settings(&out->request, body);
-    mote_status status = read_messages(&r, json_node_get(body, "messages"), err);
+    reader_settings(&out->request, body);
+    mote_status status = reader_messages(&r, json_node_get(body, "messages"), err);
     if (status == MOTE_OK)
-        status = read_tools(&r, json_node_get(body, "tools"), err);
+        status = reader_tools(&r, json_node_get(body, "tools"), err);
     if (status != MOTE_OK)
         chat_parsed_fini(out);
     return status;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prompt_builder.h - a prompt while it is being written: one text, and which bytes of it are ours.
+ * prompt_builder.h - a prompt under construction: one text, and spans that mark its special parts.
  *
- * The text is what the template would give, so that it can be trimmed, searched and
- * cut as the template does it. Spans say where in it a control token stands that the
- * scaffold put there; a control token that only the text spells has no span.
+ * The text is what the template would print, so it can be trimmed, searched and cut as the template
+ * does. A span records where template text has a control token. A control token that only the
+ * content spells has no span and is tokenized as plain text.
+ *
+ * Used by render.c. One thread at a time.
  */
 #ifndef MOTE_CHAT_PROMPT_PROMPT_BUILDER_H
 #define MOTE_CHAT_PROMPT_PROMPT_BUILDER_H
@@ -14,9 +16,9 @@
 
 typedef enum chat_span_kind {
     CHAT_SPAN_TAG,    /* these bytes are control token `index` (a chat_tag) */
-    CHAT_SPAN_TOKENS, /* these bytes are the tokens of message `index` */
-    CHAT_SPAN_IMAGE,  /* these bytes stand for the tokens of picture `index` of the prompt */
-    CHAT_SPAN_MARK    /* no bytes: a mark; words end here whatever follows */
+    CHAT_SPAN_TOKENS, /* these bytes are the known tokens of message `index` */
+    CHAT_SPAN_IMAGE,  /* these bytes stand for the tokens of image `index` of the prompt */
+    CHAT_SPAN_MARK    /* no bytes: a mark. Tokenization stops here, so no token crosses it */
 } chat_span_kind;
 
 typedef struct chat_span {
@@ -27,42 +29,43 @@ typedef struct chat_span {
     size_t n;
 } chat_span;
 
-/* All zero is empty. A refused allocation shows in text.failed. */
+/* All zero is empty. A failed allocation sets text.failed. */
 typedef struct prompt_builder {
     strbuf text;
-    chat_span *spans; /* [n_spans], by place */
+    chat_span *spans; /* [n_spans], ascending positions */
     size_t n_spans;
     size_t room;
 } prompt_builder;
 
-/* A stretch of a text, by bytes. */
+/* Bytes begin .. end of a text. */
 typedef struct chat_range {
     size_t begin;
     size_t end;
 } chat_range;
 
-void prompt_builder_fini(prompt_builder *t);
-void prompt_builder_clear(prompt_builder *t);
+void prompt_builder_fini(prompt_builder *b);
+void prompt_builder_clear(prompt_builder *b);
 
-/* Our own words: control tokens spelt in it are control tokens. */
-void prompt_builder_template(prompt_builder *t, const char *ours);
-/* Their words: never. */
-void prompt_builder_content(prompt_builder *t, str theirs);
-/* A stretch of another text, with what is ours in it. */
-void prompt_builder_append(prompt_builder *t, const prompt_builder *from, chat_range range);
-void prompt_builder_mark(prompt_builder *t, chat_mark_kind kind, size_t index);
-/* `pad` stands for picture `index` of the prompt. */
-void prompt_builder_image(prompt_builder *t, const char *pad, size_t index);
-void prompt_builder_tokens(prompt_builder *t, const mote_model *model, const chat_message *message,
+/* Adds template text: control tokens spelled in it become control tokens. */
+void prompt_builder_template(prompt_builder *b, const char *text);
+/* Adds client text: control tokens spelled in it stay text. */
+void prompt_builder_content(prompt_builder *b, str text);
+/* Adds a range of another text with the spans in it. */
+void prompt_builder_append(prompt_builder *b, const prompt_builder *from, chat_range range);
+void prompt_builder_mark(prompt_builder *b, chat_mark_kind kind, size_t index);
+/* Adds `pad`, which stands for image `index` of the prompt. */
+void prompt_builder_image(prompt_builder *b, const char *pad, size_t index);
+/* Adds the known tokens of message `index`. */
+void prompt_builder_tokens(prompt_builder *b, const mote_model *model, const chat_message *message,
                            size_t index);
 
-/* The whole text; and without blanks at both ends, as Python's strip() sees them. */
-chat_range prompt_builder_all(const prompt_builder *t);
-chat_range prompt_builder_trim(const prompt_builder *t, chat_range range);
-str prompt_builder_view(const prompt_builder *t, chat_range range);
+chat_range prompt_builder_all(const prompt_builder *b);
+/* The range without leading and trailing white space, as Python's str.strip(). */
+chat_range prompt_builder_trim(const prompt_builder *b, chat_range range);
+str prompt_builder_view(const prompt_builder *b, chat_range range);
 
-/* To ids: tags as they are, the runs between them encoded without control tokens. */
-mote_status prompt_builder_encode(const prompt_builder *t, const mote_model *model,
+/* Tokenizes: spans become their ids, the text between them is tokenized without control tokens. */
+mote_status prompt_builder_encode(const prompt_builder *b, const mote_model *model,
                                   const chat_template *how, const chat_request *request,
                                   chat_prompt *out, mote_error *err);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * render.c - the two official templates of Qwen 3.5, by hand.
+ * render.c - the two official chat templates of Qwen 3.5, implemented by hand.
  *
- * In official mode every branch, refusal and blank is the template's, in its
- * order. Stable mode differs where a comment says so, and for two reasons only: what was
- * rendered once must not change later, and clients must not be turned away for habits
- * that the model does not mind.
+ * Official mode reproduces every branch, rejection and blank of the template, in its order. Stable
+ * mode differs where a comment says so, for two reasons: tokens that were rendered once must not
+ * change in later requests, and common client habits that do not confuse the model are accepted.
  */
 #include "chat/prompt/render.h"
 
@@ -20,11 +19,11 @@ typedef struct renderer {
     const chat_template *how;
     const chat_request *request;
     prompt_builder out;
-    prompt_builder content; /* of the message at hand */
+    prompt_builder content; /* of the current message */
     chat_prompt *prompt;
-    uint32_t images; /* counted so far */
+    uint32_t images; /* numbered so far */
     uint32_t videos;
-    size_t last_query; /* index of the last user message that is not a tool's result */
+    size_t last_query; /* index of the last user message that is not a tool result */
 } renderer;
 
 static const char tools_before[] =
@@ -42,31 +41,32 @@ static const char tools_after[] =
     "call available, answer the question like normal with your current knowledge and do not tell "
     "the user about function calls\n</IMPORTANT";
 
-static mote_status refuse(mote_error *err, const char *why)
+static mote_status render_error(mote_error *err, const char *why)
 {
     return err_set(err, MOTE_E_ARG, "%s", why);
 }
 
-static bool stable(const renderer *r)
+static bool render_is_stable(const renderer *r)
 {
     return r->request->mode == CHAT_STABLE;
 }
 
-static chat_role role_of(const renderer *r, size_t index)
+static chat_role render_role(const renderer *r, size_t index)
 {
     const chat_role role = r->request->messages[index].role;
-    if (stable(r) && role == CHAT_ROLE_DEVELOPER)
+    if (render_is_stable(r) && role == CHAT_ROLE_DEVELOPER)
         return CHAT_ROLE_SYSTEM;
-    if (stable(r) && role == CHAT_ROLE_FUNCTION)
+    if (render_is_stable(r) && role == CHAT_ROLE_FUNCTION)
         return CHAT_ROLE_TOOL;
     return role;
 }
 
 /* ---- content ---- */
 
-/* Pictures are numbered as they are met, which may be more than once: content is read for its
- * length and again to be written. */
-static mote_status put_image(renderer *r, const mote_image *image, const char *pad, mote_error *err)
+/* Adds an image to the prompt's list. The same content may be rendered twice (first to find the
+ * last user query, then for output), so an image that is in the list already keeps its index. */
+static mote_status render_image(renderer *r, const mote_image *image, const char *pad,
+                                mote_error *err)
 {
     chat_prompt *out = r->prompt;
     size_t index = 0;
@@ -75,7 +75,7 @@ static mote_status put_image(renderer *r, const mote_image *image, const char *p
     if (index == out->n_images) {
         const mote_image **moved = mem_resize(out->images, index, index + 1, sizeof *out->images);
         if (moved == NULL)
-            return err_set(err, MOTE_E_MEMORY, "no memory for the pictures of a prompt");
+            return err_set(err, MOTE_E_MEMORY, "out of memory: %zu images of a prompt", index + 1);
         out->images = moved;
         out->images[out->n_images++] = image;
     }
@@ -86,8 +86,8 @@ static mote_status put_image(renderer *r, const mote_image *image, const char *p
     return MOTE_OK;
 }
 
-/* A film is its frames, each behind its time. */
-static mote_status put_shown(renderer *r, const chat_part *part, mote_error *err)
+/* An image, or the frames of a video with "<SECONDS seconds>" before each. */
+static mote_status render_frames(renderer *r, const chat_part *part, mote_error *err)
 {
     const chat_media *media = part->media;
     for (size_t i = 0; i < media->n; i++) {
@@ -96,13 +96,13 @@ static mote_status put_shown(renderer *r, const chat_part *part, mote_error *err
             snprintf(stamp, sizeof stamp, "<%.1f seconds>", media->seconds[i]);
             prompt_builder_content(&r->content, str_of(stamp));
         }
-        TRY(put_image(r, media->images[i],
-                      part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
+        TRY(render_image(r, media->images[i],
+                         part->kind == CHAT_PART_IMAGE ? "<|image_pad|>" : "<|video_pad|>", err));
     }
     return MOTE_OK;
 }
 
-static mote_status put_media(renderer *r, const chat_part *part, bool count, mote_error *err)
+static mote_status render_media(renderer *r, const chat_part *part, bool count, mote_error *err)
 {
     const bool image = part->kind == CHAT_PART_IMAGE;
     uint32_t *number = image ? &r->images : &r->videos;
@@ -113,7 +113,7 @@ static mote_status put_media(renderer *r, const chat_part *part, bool count, mot
         prompt_builder_template(&r->content, label);
     }
     if (part->media != NULL)
-        return put_shown(r, part, err);
+        return render_frames(r, part, err);
     prompt_builder_template(&r->content, "<|vision_start|>");
     prompt_builder_mark(&r->content, image ? CHAT_MARK_IMAGE : CHAT_MARK_VIDEO, *number - count);
     prompt_builder_template(&r->content, image ? "<|image_pad|>" : "<|video_pad|>");
@@ -121,14 +121,14 @@ static mote_status put_media(renderer *r, const chat_part *part, bool count, mot
     return MOTE_OK;
 }
 
-/* Writes the content of a message to r->content. */
-static mote_status read_content(renderer *r, size_t index, bool count, bool is_system,
-                                mote_error *err)
+/* Renders the content of a message into r->content. `count`: number its images and videos. */
+static mote_status render_content(renderer *r, size_t index, bool count, bool is_system,
+                                  mote_error *err)
 {
     const chat_message *message = &r->request->messages[index];
     prompt_builder_clear(&r->content);
     if (message->bad_content)
-        return refuse(err, "Unexpected content type.");
+        return render_error(err, "Unexpected content type.");
     for (size_t i = 0; i < message->n_parts; i++) {
         const chat_part *part = &message->parts[i];
         switch (part->kind) {
@@ -136,24 +136,24 @@ static mote_status read_content(renderer *r, size_t index, bool count, bool is_s
         case CHAT_PART_IMAGE:
         case CHAT_PART_VIDEO:
             if (is_system)
-                return refuse(err, part->kind == CHAT_PART_IMAGE
-                                       ? "System message cannot contain images."
-                                       : "System message cannot contain videos.");
-            TRY(put_media(r, part, count, err));
+                return render_error(err, part->kind == CHAT_PART_IMAGE
+                                             ? "System message cannot contain images."
+                                             : "System message cannot contain videos.");
+            TRY(render_media(r, part, count, err));
             break;
-        default: return refuse(err, "Unexpected item type in content.");
+        default: return render_error(err, "Unexpected item type in content.");
         }
     }
     return MOTE_OK;
 }
 
-static chat_range trimmed(const renderer *r)
+static chat_range content_trimmed(const renderer *r)
 {
     return prompt_builder_trim(&r->content, prompt_builder_all(&r->content));
 }
 
-/* Where `words` begins in the range, the first or the last time; range.end: nowhere. */
-static size_t find(const renderer *r, chat_range range, const char *words, bool last)
+/* Position of the first or the last `words` in the range; range.end: not found. */
+static size_t content_find(const renderer *r, chat_range range, const char *words, bool last)
 {
     const size_t n = strlen(words);
     size_t found = range.end;
@@ -167,7 +167,8 @@ static size_t find(const renderer *r, chat_range range, const char *words, bool 
     return found;
 }
 
-static bool starts_and_ends(const renderer *r, chat_range range, const char *start, const char *end)
+static bool content_is_wrapped(const renderer *r, chat_range range, const char *start,
+                               const char *end)
 {
     const str text = prompt_builder_view(&r->content, range);
     const size_t n = strlen(start), m = strlen(end);
@@ -175,30 +176,30 @@ static bool starts_and_ends(const renderer *r, chat_range range, const char *sta
            memcmp(text.p + text.n - m, end, m) == 0;
 }
 
-static chat_range skip_breaks(const renderer *r, chat_range range)
+static chat_range content_skip_newlines(const renderer *r, chat_range range)
 {
     while (range.begin < range.end && r->content.text.p[range.begin] == '\n')
         range.begin++;
     return range;
 }
 
-/* ---- the beginning: tools and system ---- */
+/* ---- tools and system text ---- */
 
-static size_t leading_systems(const renderer *r)
+static size_t render_leading_systems(const renderer *r)
 {
     size_t n = 0;
-    while (n < r->request->n_messages && role_of(r, n) == CHAT_ROLE_SYSTEM)
+    while (n < r->request->n_messages && render_role(r, n) == CHAT_ROLE_SYSTEM)
         n++;
-    return stable(r) || n == 0 ? n : 1;
+    return render_is_stable(r) || n == 0 ? n : 1;
 }
 
-/* The first system message; in stable mode all that begin the conversation, empty ones left out. */
-static mote_status put_system_text(renderer *r, const char *before, mote_error *err)
+/* The first system message; in stable mode all leading ones, joined, without empty ones. */
+static mote_status render_system_text(renderer *r, const char *before, mote_error *err)
 {
-    const size_t n = leading_systems(r);
+    const size_t n = render_leading_systems(r);
     for (size_t i = 0; i < n; i++) {
-        TRY(read_content(r, i, false, true, err));
-        const chat_range text = trimmed(r);
+        TRY(render_content(r, i, false, true, err));
+        const chat_range text = content_trimmed(r);
         if (text.begin == text.end)
             continue;
         prompt_builder_template(&r->out, before);
@@ -208,9 +209,9 @@ static mote_status put_system_text(renderer *r, const char *before, mote_error *
     return MOTE_OK;
 }
 
-static mote_status put_beginning(renderer *r, mote_error *err)
+static mote_status render_preamble(renderer *r, mote_error *err)
 {
-    const size_t systems = leading_systems(r);
+    const size_t systems = render_leading_systems(r);
     if (r->request->n_tools > 0) {
         prompt_builder_template(&r->out, tools_before);
         for (size_t i = 0; i < r->request->n_tools; i++) {
@@ -222,13 +223,13 @@ static mote_status put_beginning(renderer *r, mote_error *err)
             strbuf_fini(&json);
         }
         prompt_builder_template(&r->out, tools_after);
-        /* A word ends here, between a letter and what may be ">" or ">\n\n". */
+        /* The pre-tokenizer splits here, between a letter and ">" or ">\n\n". */
         prompt_builder_mark(&r->out, CHAT_MARK_TOOLS, 0);
         prompt_builder_template(&r->out, ">");
-        TRY(put_system_text(r, "\n\n", err));
+        TRY(render_system_text(r, "\n\n", err));
     } else if (systems > 0) {
         prompt_builder_template(&r->out, "<|im_start|>system\n");
-        TRY(put_system_text(r, "", err));
+        TRY(render_system_text(r, "", err));
     } else {
         return MOTE_OK;
     }
@@ -239,23 +240,23 @@ static mote_status put_beginning(renderer *r, mote_error *err)
 
 /* ---- turns ---- */
 
-static mote_status find_last_query(renderer *r, mote_error *err)
+static mote_status render_find_last_query(renderer *r, mote_error *err)
 {
     for (size_t i = r->request->n_messages; i-- > 0;) {
-        if (role_of(r, i) != CHAT_ROLE_USER)
+        if (render_role(r, i) != CHAT_ROLE_USER)
             continue;
-        TRY(read_content(r, i, false, false, err));
-        if (starts_and_ends(r, trimmed(r), "<tool_response>", "</tool_response>"))
+        TRY(render_content(r, i, false, false, err));
+        if (content_is_wrapped(r, content_trimmed(r), "<tool_response>", "</tool_response>"))
             continue;
         r->last_query = i;
         return MOTE_OK;
     }
     r->last_query = r->request->n_messages;
-    return stable(r) ? MOTE_OK : refuse(err, "No user query found in messages.");
+    return render_is_stable(r) ? MOTE_OK : render_error(err, "No user query found in messages.");
 }
 
-/* Python's str() of what is neither list nor mapping; those as JSON. */
-static void put_value(prompt_builder *out, const json_node *value)
+/* As the template prints arguments: lists and objects as JSON, the others by Python's str(). */
+static void render_value(prompt_builder *out, const json_node *value)
 {
     strbuf text = {0};
     switch (json_node_kind(value)) {
@@ -276,7 +277,7 @@ static void put_value(prompt_builder *out, const json_node *value)
     strbuf_fini(&text);
 }
 
-static void put_calls(renderer *r, const chat_message *message, bool after_content)
+static void render_calls(renderer *r, const chat_message *message, bool after_content)
 {
     for (size_t i = 0; i < message->n_calls; i++) {
         const chat_call *call = &message->calls[i];
@@ -292,15 +293,15 @@ static void put_calls(renderer *r, const chat_message *message, bool after_conte
             prompt_builder_template(&r->out, "<parameter=");
             prompt_builder_content(&r->out, json_node_name(argument));
             prompt_builder_template(&r->out, ">\n");
-            put_value(&r->out, argument);
+            render_value(&r->out, argument);
             prompt_builder_template(&r->out, "\n</parameter>\n");
         }
         prompt_builder_template(&r->out, "</function>\n</tool_call>");
     }
 }
 
-/* Reasoning from its own field, or from before the first </think> of the content. */
-static void put_think_block(renderer *r, const chat_message *message, chat_range reasoning)
+/* The reasoning is the field of the message, or the content before the first </think>. */
+static void render_think_block(renderer *r, const chat_message *message, chat_range reasoning)
 {
     prompt_builder_template(&r->out, "<think>\n");
     if (message->has_reasoning) {
@@ -315,126 +316,127 @@ static void put_think_block(renderer *r, const chat_message *message, chat_range
     prompt_builder_template(&r->out, "\n</think>\n\n");
 }
 
-/* Cuts `content` at </think>; returns what is the reasoning of it. */
-static chat_range split_thinking(const renderer *r, chat_range *content)
+/* Removes everything up to </think> from `content`; returns the reasoning in it. */
+static chat_range content_split_thinking(const renderer *r, chat_range *content)
 {
     static const char open[] = "<think>", close[] = "</think>";
-    const size_t first = find(r, *content, close, false), last = find(r, *content, close, true);
+    const size_t first = content_find(r, *content, close, false),
+                 last = content_find(r, *content, close, true);
     chat_range reasoning = {content->begin, first};
     if (first == content->end)
         return (chat_range){content->begin, content->begin};
     while (reasoning.end > reasoning.begin && r->content.text.p[reasoning.end - 1] == '\n')
         reasoning.end--;
-    const size_t opened = find(r, reasoning, open, true);
+    const size_t opened = content_find(r, reasoning, open, true);
     if (opened < reasoning.end)
         reasoning.begin = opened + sizeof open - 1;
     content->begin = last + sizeof close - 1;
-    *content = skip_breaks(r, *content);
-    return skip_breaks(r, reasoning);
+    *content = content_skip_newlines(r, *content);
+    return content_skip_newlines(r, reasoning);
 }
 
-static mote_status put_assistant(renderer *r, size_t index, mote_error *err)
+static mote_status render_assistant(renderer *r, size_t index, mote_error *err)
 {
     const chat_message *message = &r->request->messages[index];
     const bool is_open = r->request->continue_last && index + 1 == r->request->n_messages;
     prompt_builder_template(&r->out, "<|im_start|>assistant\n");
-    if (stable(r) && message->tokens != NULL && !is_open) {
+    if (render_is_stable(r) && message->tokens != NULL && !is_open) {
         prompt_builder_tokens(&r->out, r->model, message, index);
         prompt_builder_template(&r->out, "<|im_end|>\n");
         return MOTE_OK;
     }
-    chat_range content = trimmed(r), reasoning = {0, 0};
+    chat_range content = content_trimmed(r), reasoning = {0, 0};
     if (!message->has_reasoning)
-        reasoning = split_thinking(r, &content);
-    /* The template drops the block once another question follows; stable mode keeps it. */
-    if (stable(r) || index > r->last_query)
-        put_think_block(r, message, reasoning);
+        reasoning = content_split_thinking(r, &content);
+    /* The template drops the block once another user message follows; stable mode keeps it. */
+    if (render_is_stable(r) || index > r->last_query)
+        render_think_block(r, message, reasoning);
     prompt_builder_append(&r->out, &r->content, content);
     const chat_range visible = prompt_builder_trim(&r->content, content);
-    put_calls(r, message, visible.begin < visible.end);
+    render_calls(r, message, visible.begin < visible.end);
     if (is_open && message->n_calls > 0)
-        return refuse(err, "A message with tool calls cannot be continued.");
+        return render_error(err, "A message with tool calls cannot be continued.");
     if (!is_open)
         prompt_builder_template(&r->out, "<|im_end|>\n");
     return MOTE_OK;
 }
 
-static void put_tool_result(renderer *r, size_t index)
+static void render_tool_result(renderer *r, size_t index)
 {
     const size_t n = r->request->n_messages;
-    /* Without a message before it, the template forgets to open the turn; stable mode does not. */
-    const bool opens = index > 0 ? role_of(r, index - 1) != CHAT_ROLE_TOOL : stable(r);
-    const bool closes = index + 1 == n || role_of(r, index + 1) != CHAT_ROLE_TOOL;
+    /* As first message, the template does not open a user turn. Stable mode does. */
+    const bool opens =
+        index > 0 ? render_role(r, index - 1) != CHAT_ROLE_TOOL : render_is_stable(r);
+    const bool closes = index + 1 == n || render_role(r, index + 1) != CHAT_ROLE_TOOL;
     prompt_builder_template(&r->out,
                             opens ? "<|im_start|>user\n<tool_response>\n" : "\n<tool_response>\n");
-    prompt_builder_append(&r->out, &r->content, trimmed(r));
+    prompt_builder_append(&r->out, &r->content, content_trimmed(r));
     prompt_builder_template(&r->out,
                             closes ? "\n</tool_response><|im_end|>\n" : "\n</tool_response>");
 }
 
-static mote_status put_message(renderer *r, size_t index, mote_error *err)
+static mote_status render_message(renderer *r, size_t index, mote_error *err)
 {
-    TRY(read_content(r, index, true, false, err));
-    switch (role_of(r, index)) {
+    TRY(render_content(r, index, true, false, err));
+    switch (render_role(r, index)) {
     case CHAT_ROLE_SYSTEM:
-        if (index < leading_systems(r))
+        if (index < render_leading_systems(r))
             return MOTE_OK;
-        if (!stable(r))
-            return refuse(err, "System message must be at the beginning.");
+        if (!render_is_stable(r))
+            return render_error(err, "System message must be at the beginning.");
         prompt_builder_template(&r->out, "<|im_start|>system\n");
-        prompt_builder_append(&r->out, &r->content, trimmed(r));
+        prompt_builder_append(&r->out, &r->content, content_trimmed(r));
         prompt_builder_template(&r->out, "<|im_end|>\n");
         break;
     case CHAT_ROLE_USER:
         prompt_builder_template(&r->out, "<|im_start|>user\n");
-        prompt_builder_append(&r->out, &r->content, trimmed(r));
+        prompt_builder_append(&r->out, &r->content, content_trimmed(r));
         prompt_builder_template(&r->out, "<|im_end|>\n");
         break;
-    case CHAT_ROLE_ASSISTANT: TRY(put_assistant(r, index, err)); break;
-    case CHAT_ROLE_TOOL: put_tool_result(r, index); break;
-    default: return refuse(err, "Unexpected message role.");
+    case CHAT_ROLE_ASSISTANT: TRY(render_assistant(r, index, err)); break;
+    case CHAT_ROLE_TOOL: render_tool_result(r, index); break;
+    default: return render_error(err, "Unexpected message role.");
     }
     prompt_builder_mark(&r->out, CHAT_MARK_MESSAGE, index);
     return MOTE_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole prompt ---- */
 
-static bool thinks(const renderer *r)
+static bool render_thinks(const renderer *r)
 {
     if (r->request->thinking == CHAT_THINK_AUTO)
         return r->how->thinks;
     return r->request->thinking == CHAT_THINK_ON;
 }
 
-static mote_status check_request(const chat_request *q, mote_error *err)
+static mote_status render_check_request(const chat_request *q, mote_error *err)
 {
     if (q->n_messages == 0)
-        return refuse(err, "No messages provided.");
+        return render_error(err, "No messages provided.");
     if (q->n_messages > CHAT_MAX_MESSAGES)
-        return err_set(err, MOTE_E_ARG, "%zu messages are too many: at most %d", q->n_messages,
+        return err_set(err, MOTE_E_ARG, "%zu messages; at most %d", q->n_messages,
                        CHAT_MAX_MESSAGES);
     if (q->n_tools > CHAT_MAX_TOOLS)
-        return err_set(err, MOTE_E_ARG, "%zu tools are too many: at most %d", q->n_tools,
-                       CHAT_MAX_TOOLS);
+        return err_set(err, MOTE_E_ARG, "%zu tools; at most %d", q->n_tools, CHAT_MAX_TOOLS);
     const chat_message *last = &q->messages[q->n_messages - 1];
     if (q->continue_last && (q->mode != CHAT_STABLE || last->role != CHAT_ROLE_ASSISTANT))
-        return refuse(err,
-                      "Only an assistant's message can be continued, and only in stable mode.");
+        return render_error(
+            err, "Only an assistant's message can be continued, and only in stable mode.");
     return MOTE_OK;
 }
 
-static mote_status render(renderer *r, chat_prompt *out, mote_error *err)
+static mote_status render_all(renderer *r, chat_prompt *out, mote_error *err)
 {
     const chat_request *q = r->request;
-    TRY(check_request(q, err));
-    TRY(put_beginning(r, err));
-    TRY(find_last_query(r, err));
+    TRY(render_check_request(q, err));
+    TRY(render_preamble(r, err));
+    TRY(render_find_last_query(r, err));
     for (size_t i = 0; i < q->n_messages; i++)
-        TRY(put_message(r, i, err));
+        TRY(render_message(r, i, err));
     if (!q->no_generation_prompt && !q->continue_last) {
         prompt_builder_mark(&r->out, CHAT_MARK_PROMPT, 0);
-        out->thinking = thinks(r);
+        out->thinking = render_thinks(r);
         prompt_builder_template(&r->out, out->thinking
                                              ? "<|im_start|>assistant\n<think>\n"
                                              : "<|im_start|>assistant\n<think>\n\n</think>\n\n");
@@ -449,7 +451,7 @@ mote_status chat_render(const mote_model *model, const chat_template *how,
 {
     renderer r = {.model = model, .how = how, .request = request, .prompt = out};
     *out = (chat_prompt){0};
-    mote_status status = render(&r, out, err);
+    mote_status status = render_all(&r, out, err);
     out->text = r.out.text; /* moved */
     r.out.text = (strbuf){0};
     prompt_builder_fini(&r.out);

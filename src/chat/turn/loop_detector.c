@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop_detector.c - see loop.h. Every token costs one comparison per period. */
+/* loop_detector.c - repetition detection. Each token costs one comparison per tracked period. */
 #include "chat/turn/loop_detector.h"
 
 #include <string.h>
@@ -7,11 +7,12 @@
 enum {
     LEAST_THINKING = 64,
     LEAST_ANSWER = 128,
-    ROUNDS = 2,      /* repetitions of a whole period that make a loop, after the first time */
-    NEAR_MISS = 4,   /* rounds in which one token in five differs are none */
-    NEAR_ROUNDS = 4, /* twice as much evidence as for an exact one */
-    SALAD_NEW = LOOP_WINDOW / 5, /* fewer different triples than this */
-    SLOTS = 2 * LOOP_WINDOW      /* of the table that counts them; a power of two */
+    ROUNDS = 2, /* repetitions of a whole period, after its first occurrence */
+    NEAR_MISS =
+        4, /* cost of a difference: with one in five tokens different the score stays at 0 */
+    NEAR_ROUNDS = 4,             /* a near cycle needs twice the repetitions of an exact one */
+    SALAD_NEW = LOOP_WINDOW / 5, /* fewer distinct 3-grams than this */
+    SLOTS = 2 * LOOP_WINDOW      /* of the hash table that counts them; a power of two */
 };
 
 void loop_detector_start(loop_detector *loop, size_t from, bool thinking)
@@ -21,12 +22,12 @@ void loop_detector_start(loop_detector *loop, size_t from, bool thinking)
     loop->least = thinking ? LEAST_THINKING : LEAST_ANSWER;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
+static uint32_t max_u32(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
 
-static void follow(loop_detector *l, uint32_t period, bool same, size_t n)
+static void detector_track_period(loop_detector *l, uint32_t period, bool same, size_t n)
 {
     l->exact[period] = same ? l->exact[period] + 1 : 0;
     if (l->near[period] == 0)
@@ -36,8 +37,8 @@ static void follow(loop_detector *l, uint32_t period, bool same, size_t n)
         l->near[period] = 0;
 }
 
-/* Different triples of neighbours among the last LOOP_WINDOW tokens. */
-static uint32_t different_triples(const mote_token *last)
+/* Number of distinct 3-grams in the last LOOP_WINDOW tokens. */
+static uint32_t count_distinct_triples(const mote_token *last)
 {
     uint16_t seen[SLOTS] = {0}; /* index + 1 of a triple */
     uint32_t found = 0;
@@ -62,20 +63,20 @@ loop_detector_kind loop_detector_add(loop_detector *l, const mote_token *tokens,
     loop_detector_kind kind = LOOP_NONE;
     l->longest = 0;
     for (uint32_t p = 1; p <= LOOP_PERIODS && p < length; p++) {
-        follow(l, p, tokens[n - 1] == tokens[n - 1 - p], n);
-        l->longest = larger(l->longest, l->exact[p]);
+        detector_track_period(l, p, tokens[n - 1] == tokens[n - 1 - p], n);
+        l->longest = max_u32(l->longest, l->exact[p]);
         if (kind != LOOP_NONE)
-            continue; /* the shortest period counts, the counters of the others go on */
-        if (l->exact[p] >= larger(l->least, ROUNDS * p)) {
+            continue; /* the shortest period wins; the other counters are still updated */
+        if (l->exact[p] >= max_u32(l->least, ROUNDS * p)) {
             kind = LOOP_EXACT;
             l->begin = n - l->exact[p];
-        } else if (l->near[p] >= (int32_t)larger(2 * l->least, NEAR_ROUNDS * p)) {
+        } else if (l->near[p] >= (int32_t)max_u32(2 * l->least, NEAR_ROUNDS * p)) {
             kind = LOOP_NEAR;
             l->begin = l->near_from[p];
         }
     }
     if (kind == LOOP_NONE && length >= LOOP_WINDOW && length % LOOP_EVERY == 0 &&
-        different_triples(&tokens[n - LOOP_WINDOW]) < SALAD_NEW) {
+        count_distinct_triples(&tokens[n - LOOP_WINDOW]) < SALAD_NEW) {
         kind = LOOP_SALAD;
         l->begin = n - LOOP_WINDOW;
     }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loop_detector.h - does the model repeat itself? Asked after every token it wrote.
+ * loop_detector.h - detects that a model repeats itself. Called after every sampled token.
  *
- * Three kinds, all on token ids, each found by what it leaves behind:
+ * Works on token ids and finds three kinds of repetition:
  *
- *   exact cycle   the last stretch equals the one `period` tokens before it
- *   near cycle    almost: counters, dates or a word differ from round to round
- *   salad         no period, but the last window holds hardly anything new
+ *   exact cycle   the last tokens equal those `period` tokens before
+ *   near cycle    the same with a few differences: counters, dates, single words
+ *   salad         no period, but the last LOOP_WINDOW tokens contain hardly any new 3-grams
  *
- * Periods are followed up to LOOP_PERIODS tokens. Text that repeats for a reason (a table, a
- * row of zeros) has a good part of a page before it counts.
+ * Periods up to LOOP_PERIODS tokens are tracked. The thresholds leave room for legitimate
+ * repetition such as tables and rows of zeros: at least 64 repeated tokens in thinking, 128 in an
+ * answer.
  */
 #ifndef MOTE_CHAT_TURN_LOOP_DETECTOR_H
 #define MOTE_CHAT_TURN_LOOP_DETECTOR_H
@@ -18,9 +19,9 @@
 
 enum {
     LOOP_PERIODS = 1024,
-    LOOP_WINDOW = 512, /* tokens that are searched for anything new ... */
-    LOOP_EVERY = 32,   /* ... once in so many */
-    LOOP_SUSPECT = 12  /* tokens of an exact cycle: nobody should see more of it yet */
+    LOOP_WINDOW = 512, /* tokens searched for new 3-grams ... */
+    LOOP_EVERY = 32,   /* ... once in this many tokens */
+    LOOP_SUSPECT = 12  /* tokens of an exact cycle from which on output is held back */
 };
 
 typedef enum loop_detector_kind {
@@ -31,22 +32,22 @@ typedef enum loop_detector_kind {
 } loop_detector_kind;
 
 typedef struct loop_detector {
-    size_t from;                        /* the first token that counts */
-    uint32_t least;                     /* repeated tokens that are a loop, whatever the period */
-    size_t begin;                       /* of the loop found: the end of what came once */
-    uint32_t longest;                   /* of exact[], after the latest token */
-    uint32_t exact[LOOP_PERIODS + 1];   /* tokens that equalled the one `period` before */
-    int32_t near[LOOP_PERIODS + 1];     /* the same, a miss costs several */
+    size_t from;                        /* index of the first token that counts */
+    uint32_t least;                     /* minimum repeated tokens of a loop, for any period */
+    size_t begin;                       /* of the loop found: index of its first repeated token */
+    uint32_t longest;                   /* maximum of exact[] after the latest token */
+    uint32_t exact[LOOP_PERIODS + 1];   /* consecutive tokens equal to the one `period` before */
+    int32_t near[LOOP_PERIODS + 1];     /* the same as a score; a difference costs several points */
     size_t near_from[LOOP_PERIODS + 1]; /* where near[] was last 0 */
 } loop_detector;
 
-/* A stretch of sampled tokens begins at `from`. Thinking is cut sooner than an answer. */
+/* Resets the detector. Tokens from index `from` on count. Thinking has the lower threshold. */
 void loop_detector_start(loop_detector *loop, size_t from, bool thinking);
 
-/* tokens[n - 1] was written. If it completes a loop, loop->begin is where to go back to. */
+/* tokens[n - 1] was sampled. If it completes a loop, loop->begin is the index to rewind to. */
 loop_detector_kind loop_detector_add(loop_detector *loop, const mote_token *tokens, size_t n);
 
-/* How many of the last tokens may turn out to be one. */
+/* Number of last tokens that may turn out to be a loop. */
 size_t loop_detector_suspects(const loop_detector *loop);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* response_format.c - see form.h. */
+/*
+ * response_format.c - compiles the constraints of an answer and follows them token by token. See
+ * response_format.h.
+ */
 #include "chat/turn/response_format.h"
 
 #include "base/mem.h"
@@ -7,7 +10,7 @@
 
 /* ---- the vocabulary ---- */
 
-static token_trie_kind kind_of(const void *ctx, uint32_t id)
+static token_trie_kind trie_token_kind(const void *ctx, uint32_t id)
 {
     const chat_context *chat_ctx = ctx;
     if (id >= chat_ctx->n_tokens)
@@ -22,7 +25,7 @@ static token_trie_kind kind_of(const void *ctx, uint32_t id)
     return TRIE_TEXT;
 }
 
-static str bytes_of(const void *ctx, uint32_t id)
+static str trie_token_bytes(const void *ctx, uint32_t id)
 {
     const chat_context *chat_ctx = ctx;
     str text;
@@ -35,24 +38,24 @@ mote_status chat_vocab_of(token_trie **out, const chat_context *chat_ctx, mote_e
     mote_model_info info;
     mote_model_describe(chat_ctx->model, &info);
     const token_trie_source source = {
-        .ctx = chat_ctx, .n = info.vocabulary, .kind = kind_of, .bytes = bytes_of};
+        .ctx = chat_ctx, .n = info.vocabulary, .kind = trie_token_kind, .bytes = trie_token_bytes};
     return token_trie_new(out, &source, err);
 }
 
 /* ---- grammars ---- */
 
-static bool is_call_forced(const mote_answer_options *a)
+static bool format_call_is_forced(const mote_answer_options *a)
 {
     return a->tool_choice == MOTE_TOOLS_REQUIRED || a->tool_choice == MOTE_TOOLS_NAMED;
 }
 
 bool response_format_wanted(const mote_answer_options *a, size_t n_tools)
 {
-    return a->format != MOTE_FORMAT_TEXT || is_call_forced(a) ||
+    return a->format != MOTE_FORMAT_TEXT || format_call_is_forced(a) ||
            (n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO);
 }
 
-static mote_status compile_choices(response_format *f, str text, mote_error *err)
+static mote_status format_compile_choices(response_format *f, str text, mote_error *err)
 {
     json_doc *doc;
     str choices[GRAMMAR_MAX_CHOICES];
@@ -62,13 +65,13 @@ static mote_status compile_choices(response_format *f, str text, mote_error *err
     mote_status status = MOTE_OK;
     if (!json_node_is(root, JSON_IS_ARRAY) || json_node_size(root) == 0 ||
         json_node_size(root) > GRAMMAR_MAX_CHOICES)
-        status = err_set(err, MOTE_E_ARG, "choices are a JSON array of 1 to %d strings",
+        status = err_set(err, MOTE_E_ARG, "choices must be a JSON array of 1 to %d strings",
                          GRAMMAR_MAX_CHOICES);
     const json_node *item = status == MOTE_OK ? json_node_first(root) : NULL;
     for (; item != NULL && status == MOTE_OK; item = json_node_next(item)) {
         choices[n++] = json_node_text(item);
         if (!json_node_is(item, JSON_IS_STRING))
-            status = err_set(err, MOTE_E_ARG, "choice %zu is not a string", n - 1);
+            status = err_set(err, MOTE_E_ARG, "choice %zu must be a string", n - 1);
     }
     if (status == MOTE_OK)
         status = grammar_of_choices(&f->whole, f->options->vocab, choices, n, err);
@@ -76,7 +79,7 @@ static mote_status compile_choices(response_format *f, str text, mote_error *err
     return status;
 }
 
-static mote_status compile_whole(response_format *f, mote_error *err)
+static mote_status format_compile_answer(response_format *f, mote_error *err)
 {
     const mote_answer_options *a = f->options->answer;
     const str text = {a->format_text, a->format_bytes};
@@ -86,13 +89,14 @@ static mote_status compile_whole(response_format *f, mote_error *err)
     case MOTE_FORMAT_JSON_SCHEMA:
         return grammar_of_schema(&f->whole, f->options->vocab, text, NULL, err);
     case MOTE_FORMAT_REGEX: return grammar_of_regex(&f->whole, f->options->vocab, text, err);
-    case MOTE_FORMAT_CHOICES: return compile_choices(f, text, err);
+    case MOTE_FORMAT_CHOICES: return format_compile_choices(f, text, err);
     case MOTE_FORMAT_GRAMMAR: return grammar_of_gbnf(&f->whole, f->options->vocab, text, err);
     }
-    return err_set(err, MOTE_E_ARG, "%d is no format", (int)a->format);
+    return err_set(err, MOTE_E_ARG, "format must be 0 to %d, got %d", MOTE_FORMAT_GRAMMAR,
+                   (int)a->format);
 }
 
-static const json_node *function_of(const json_node *tool)
+static const json_node *tool_function(const json_node *tool)
 {
     const json_node *function = json_node_get(tool, "function");
     return function != NULL ? function : tool;
@@ -100,32 +104,32 @@ static const json_node *function_of(const json_node *tool)
 
 static str tool_name(const json_node *tool)
 {
-    return json_node_text(json_node_get(function_of(tool), "name"));
+    return json_node_text(json_node_get(tool_function(tool), "name"));
 }
 
-static void blame(const response_format *f, chat_fault fault)
+static void format_set_fault(const response_format *f, chat_fault fault)
 {
     if (f->options->fault != NULL)
         *f->options->fault = fault;
 }
 
-/* The tool is blamed that has this name, the very bytes; without one, all together. */
-static void blame_tool(const response_format *f, str name)
+/* The fault is the tool with this name (compared by pointer); empty: all tools together. */
+static void format_set_tool_fault(const response_format *f, str name)
 {
     size_t i = 0;
     while (i < f->options->n_tools && tool_name(f->options->tools[i]).p != name.p)
         i++;
-    blame(f, (chat_fault){.of = CHAT_FAULT_TOOL, .tool = i});
+    format_set_fault(f, (chat_fault){.of = CHAT_FAULT_TOOL, .tool = i});
 }
 
-/* The tools that may be called: all, those the caller allows, or the one that is named. */
-static size_t callable(const response_format *f, grammar_tool tools[CHAT_MAX_TOOLS])
+/* The tools that may be called, after tool_allowed and tool_choice. */
+static size_t format_callable_tools(const response_format *f, grammar_tool tools[CHAT_MAX_TOOLS])
 {
     const chat_turn_options *o = f->options;
     const mote_answer_options *a = o->answer;
     size_t n = 0;
     for (size_t i = 0; i < o->n_tools && n < CHAT_MAX_TOOLS; i++) {
-        const json_node *from = function_of(o->tools[i]);
+        const json_node *from = tool_function(o->tools[i]);
         const str name = tool_name(o->tools[i]);
         if (name.n == 0 || (a->tool_choice == MOTE_TOOLS_NAMED && !str_is(name, a->tool_name)) ||
             (o->tool_allowed != NULL && !o->tool_allowed[i]))
@@ -137,8 +141,8 @@ static size_t callable(const response_format *f, grammar_tool tools[CHAT_MAX_TOO
     return n;
 }
 
-static mote_status build_call(grammar **out, const token_trie *v, const grammar_tool *tools,
-                              size_t n, strbuf *warnings, mote_error *err)
+static mote_status format_build_call(grammar **out, const token_trie *v, const grammar_tool *tools,
+                                     size_t n, strbuf *warnings, mote_error *err)
 {
     grammar_builder builder;
     grammar_begin(&builder, err);
@@ -146,80 +150,83 @@ static mote_status build_call(grammar **out, const token_trie *v, const grammar_
     return grammar_finish(&builder, v, out);
 }
 
-static void widen(response_format *f, grammar_tool *tool, const json_node *any, const char *why)
+static void format_widen_tool(response_format *f, grammar_tool *tool, const json_node *any,
+                              const char *why)
 {
     tool->parameters = any;
     strbuf_put(&f->warnings, tool->name);
-    strbuf_text(&f->warnings, ": its schema is not held: ");
+    strbuf_text(&f->warnings, ": schema not enforced: ");
     strbuf_text(&f->warnings, why);
     strbuf_byte(&f->warnings, '\n');
 }
 
-/* A tool whose schema makes no rules at all takes any arguments; a strict one is refused. */
-static mote_status widen_broken(response_format *f, grammar_tool *tools, size_t n,
-                                const json_node *any, mote_error *err)
+/* A tool with a schema that does not compile accepts any object; a strict one is an error. */
+static mote_status format_widen_broken(response_format *f, grammar_tool *tools, size_t n,
+                                       const json_node *any, mote_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         grammar *alone;
         mote_error why;
-        const mote_status status = build_call(&alone, f->options->vocab, &tools[i], 1, NULL, &why);
+        const mote_status status =
+            format_build_call(&alone, f->options->vocab, &tools[i], 1, NULL, &why);
         grammar_free(alone);
         if (status == MOTE_E_MEMORY)
-            return err_set(err, status, "no memory for a form");
+            return err_set(err, status, "out of memory: a response format");
         if (status != MOTE_OK && tools[i].strict) {
-            blame_tool(f, tools[i].name);
+            format_set_tool_fault(f, tools[i].name);
             return err_set(err, status, "tool %.*s: %s", STR_ARG(tools[i].name), why.text);
         }
         if (status != MOTE_OK)
-            widen(f, &tools[i], any, why.text);
+            format_widen_tool(f, &tools[i], any, why.text);
     }
     return MOTE_OK;
 }
 
-/* All together: as they are, without those that break it, without all that may go. */
-static mote_status compile_tools(response_format *f, grammar_tool *tools, size_t n,
-                                 const json_node *any, mote_error *err)
+/* Tries three times: all schemas, without those that do not compile, without all that are not
+ * strict. */
+static mote_status format_compile_tools(response_format *f, grammar_tool *tools, size_t n,
+                                        const json_node *any, mote_error *err)
 {
     const token_trie *v = f->options->vocab;
     mote_error why;
-    mote_status status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+    mote_status status = format_build_call(&f->call, v, tools, n, &f->warnings, &why);
     if (status != MOTE_OK && status != MOTE_E_MEMORY) {
         f->warnings.n = 0;
-        TRY(widen_broken(f, tools, n, any, err));
-        status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+        TRY(format_widen_broken(f, tools, n, any, err));
+        status = format_build_call(&f->call, v, tools, n, &f->warnings, &why);
     }
     if (status != MOTE_OK && status != MOTE_E_MEMORY) {
         f->warnings.n = 0;
         for (size_t i = 0; i < n; i++)
             if (!tools[i].strict)
-                widen(f, &tools[i], any, why.text);
-        status = build_call(&f->call, v, tools, n, &f->warnings, &why);
+                format_widen_tool(f, &tools[i], any, why.text);
+        status = format_build_call(&f->call, v, tools, n, &f->warnings, &why);
     }
     if (status != MOTE_OK) {
-        blame_tool(f, (str){0});
+        format_set_tool_fault(f, (str){0});
         return err_set(err, status, "%s", why.text);
     }
     return strbuf_check(&f->warnings, err);
 }
 
-static mote_status compile_call(response_format *f, mote_error *err)
+static mote_status format_compile_calls(response_format *f, mote_error *err)
 {
     grammar_tool tools[CHAT_MAX_TOOLS];
     json_doc *any;
-    const size_t n = callable(f, tools);
+    const size_t n = format_callable_tools(f, tools);
     f->no_calls = n == 0;
     if (n == 0 && f->must_call)
-        return err_set(err, MOTE_E_ARG, "a tool call is required, but there is no such tool");
+        return err_set(err, MOTE_E_ARG, "a tool call is required, but no tool may be called");
     if (n == 0)
         return MOTE_OK;
     TRY(json_doc_read(&any, str_of("{\"type\": \"object\"}"), err));
-    const mote_status status = compile_tools(f, tools, n, json_doc_root(any), err);
+    const mote_status status = format_compile_tools(f, tools, n, json_doc_root(any), err);
     json_doc_free(any);
     return status;
 }
 
-/* Whatever goes wrong with a sound grammar but memory: it is too much for this text. */
-static mote_status by_form(mote_status status, mote_error *err)
+/* Errors of a compiled grammar other than memory: it is too ambiguous to track. */
+static mote_status format_status(mote_status status, mote_error *err)
 {
     if (status == MOTE_OK || status == MOTE_E_MEMORY)
         return status;
@@ -227,13 +234,13 @@ static mote_status by_form(mote_status status, mote_error *err)
     return MOTE_E_UNSUPPORTED;
 }
 
-/* What may come first is needed anyway, and a grammar that is too much for it is better refused
- * before anything is said. */
-static mote_status try_first(response_format *f, mote_error *err)
+/* Computes the first mask, so that a grammar that is too ambiguous is rejected before any output.
+ */
+static mote_status format_try_first(response_format *f, mote_error *err)
 {
-    const mote_status status = by_form(grammar_mask(f->whole_at, f->mask, err), err);
+    const mote_status status = format_status(grammar_mask(f->whole_at, f->mask, err), err);
     if (status != MOTE_OK)
-        blame(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
+        format_set_fault(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
     return status;
 }
 
@@ -241,25 +248,27 @@ mote_status response_format_init(response_format *f, const chat_turn_options *op
                                  mote_error *err)
 {
     const mote_answer_options *a = options->answer;
-    *f = (response_format){.options = options, .must_call = is_call_forced(a)};
+    *f = (response_format){.options = options, .must_call = format_call_is_forced(a)};
     if (!response_format_wanted(a, options->n_tools))
         return MOTE_OK;
     if (options->vocab == NULL || (a->tool_choice == MOTE_TOOLS_NAMED && a->tool_name == NULL))
-        return err_set(err, MOTE_E_ARG, "a form needs the vocabulary, a named tool its name");
+        return err_set(err, MOTE_E_ARG,
+                       "a response format needs options.vocab, and MOTE_TOOLS_NAMED a tool_name");
     if (f->must_call && a->format != MOTE_FORMAT_TEXT)
-        return err_set(err, MOTE_E_ARG, "an answer is either a required call or of a given form");
-    const mote_status status = compile_whole(f, err);
+        return err_set(err, MOTE_E_ARG,
+                       "a required tool call and a response format exclude each other");
+    const mote_status status = format_compile_answer(f, err);
     if (status != MOTE_OK)
-        blame(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
+        format_set_fault(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
     TRY(status);
     if (f->must_call || (options->n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO))
-        TRY(compile_call(f, err));
+        TRY(format_compile_calls(f, err));
     if (f->whole != NULL)
         TRY(grammar_matcher_new(&f->whole_at, f->whole, err));
     f->mask = mem_new(options->vocab->words, sizeof *f->mask);
     if (f->mask == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a form");
-    return f->whole_at != NULL ? try_first(f, err) : MOTE_OK;
+        return err_set(err, MOTE_E_MEMORY, "out of memory: a response format");
+    return f->whole_at != NULL ? format_try_first(f, err) : MOTE_OK;
 }
 
 void response_format_fini(response_format *f)
@@ -275,12 +284,12 @@ void response_format_fini(response_format *f)
 
 /* ---- token by token ---- */
 
-static mote_token tag(const response_format *f, chat_tag which)
+static mote_token format_tag(const response_format *f, chat_tag which)
 {
     return f->options->chat_ctx->how.tags[which];
 }
 
-static grammar_matcher *in_use(const response_format *f)
+static grammar_matcher *format_matcher(const response_format *f)
 {
     return f->phase == RESPONSE_FORMAT_ANSWER ? f->whole_at
            : f->phase == RESPONSE_FORMAT_CALL ? f->call_at
@@ -293,8 +302,7 @@ void response_format_begin(response_format *f, size_t n)
     f->from = n;
 }
 
-/* A call begins. */
-static mote_status begin_call(response_format *f, size_t n, mote_error *err)
+static mote_status format_begin_call(response_format *f, size_t n, mote_error *err)
 {
     f->must_call = false;
     f->phase = RESPONSE_FORMAT_FREE;
@@ -310,13 +318,15 @@ static mote_status begin_call(response_format *f, size_t n, mote_error *err)
 
 mote_status response_format_accept(response_format *f, mote_token token, size_t n, mote_error *err)
 {
-    if (token == tag(f, CHAT_TAG_CALL) && f->phase != RESPONSE_FORMAT_CALL)
-        return begin_call(f, n, err);
-    if (f->phase == RESPONSE_FORMAT_CALL && token == tag(f, CHAT_TAG_CALL_END)) {
+    if (token == format_tag(f, CHAT_TAG_CALL) && f->phase != RESPONSE_FORMAT_CALL)
+        return format_begin_call(f, n, err);
+    if (f->phase == RESPONSE_FORMAT_CALL && token == format_tag(f, CHAT_TAG_CALL_END)) {
         f->phase = RESPONSE_FORMAT_FREE;
         return MOTE_OK;
     }
-    return in_use(f) != NULL ? by_form(grammar_accept(in_use(f), token, err), err) : MOTE_OK;
+    return format_matcher(f) != NULL
+               ? format_status(grammar_accept(format_matcher(f), token, err), err)
+               : MOTE_OK;
 }
 
 void response_format_rewind(response_format *f, size_t n)
@@ -324,13 +334,13 @@ void response_format_rewind(response_format *f, size_t n)
     if (f->phase == RESPONSE_FORMAT_FREE)
         return;
     if (n >= f->from)
-        grammar_rewind(in_use(f), n - f->from);
+        grammar_rewind(format_matcher(f), n - f->from);
     else
         f->phase = RESPONSE_FORMAT_FREE;
 }
 
-/* An answer of a given form may be a call in its place. */
-static bool may_become_call(const response_format *f)
+/* At its start, a constrained answer may be a tool call instead. */
+static bool format_may_become_call(const response_format *f)
 {
     return f->phase == RESPONSE_FORMAT_ANSWER && grammar_length(f->whole_at) == 0 &&
            f->call != NULL;
@@ -339,11 +349,11 @@ static bool may_become_call(const response_format *f)
 mote_status response_format_allowed(response_format *f, const uint32_t **allowed, mote_error *err)
 {
     *allowed = NULL;
-    if (in_use(f) == NULL)
+    if (format_matcher(f) == NULL)
         return MOTE_OK;
-    TRY(by_form(grammar_mask(in_use(f), f->mask, err), err));
-    if (may_become_call(f))
-        token_trie_allow(f->mask, (uint32_t)tag(f, CHAT_TAG_CALL));
+    TRY(format_status(grammar_mask(format_matcher(f), f->mask, err), err));
+    if (format_may_become_call(f))
+        token_trie_allow(f->mask, (uint32_t)format_tag(f, CHAT_TAG_CALL));
     *allowed = f->mask;
     return MOTE_OK;
 }
@@ -354,37 +364,38 @@ mote_status response_format_forced(response_format *f, mote_token *ids, size_t r
     char text[RESPONSE_FORMAT_FORCED];
     *n = 0;
     if (f->must_call || (f->phase == RESPONSE_FORMAT_CALL && grammar_is_complete(f->call_at))) {
-        ids[(*n)++] = tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
+        ids[(*n)++] = format_tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
         return MOTE_OK;
     }
-    if (in_use(f) == NULL || may_become_call(f))
+    if (format_matcher(f) == NULL || format_may_become_call(f))
         return MOTE_OK;
-    const size_t bytes = grammar_forced(in_use(f), text, sizeof text < room ? sizeof text : room);
+    const size_t bytes =
+        grammar_forced(format_matcher(f), text, sizeof text < room ? sizeof text : room);
     if (bytes == GRAMMAR_NO_MEMORY)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a form");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: a response format");
     if (bytes == 0)
         return MOTE_OK;
     TRY(mote_tokenize(f->options->chat_ctx->model, text, bytes, 0, ids, room, n, err));
-    *n -= *n > 0; /* the model may know a longer last one */
+    *n -= *n > 0; /* the model may choose a longer last token */
     return MOTE_OK;
 }
 
-mote_status response_format_rest(response_format *f, mote_token *ids, size_t room, size_t *n,
-                                 bool *whole, mote_error *err)
+mote_status response_format_complete(response_format *f, mote_token *ids, size_t room, size_t *n,
+                                     bool *whole, mote_error *err)
 {
-    char text[RESPONSE_FORMAT_REST];
+    char text[RESPONSE_FORMAT_COMPLETION];
     const bool call = f->phase == RESPONSE_FORMAT_CALL;
     *n = 0;
     *whole = false;
-    if (in_use(f) == NULL)
+    if (format_matcher(f) == NULL)
         return MOTE_OK;
-    const size_t bytes = grammar_shortest(in_use(f), text, sizeof text);
+    const size_t bytes = grammar_shortest(format_matcher(f), text, sizeof text);
     if (bytes > 0)
         TRY(mote_tokenize(f->options->chat_ctx->model, text, bytes, 0, ids, room, n, err));
-    *whole = (bytes > 0 || grammar_is_complete(in_use(f))) && *n + call <= room;
+    *whole = (bytes > 0 || grammar_is_complete(format_matcher(f))) && *n + call <= room;
     if (!*whole)
         *n = 0;
     else if (call)
-        ids[(*n)++] = tag(f, CHAT_TAG_CALL_END);
+        ids[(*n)++] = format_tag(f, CHAT_TAG_CALL_END);
     return MOTE_OK;
 }

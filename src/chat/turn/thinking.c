@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thinking.c - see think.h and mote_think_parse in mote_chat.h. */
+/* thinking.c - thinking budget and setting. See thinking.h, and mote_think_parse in mote_chat.h. */
 #include "chat/turn/thinking.h"
 
 #include "base/err.h"
 
 #include <strings.h>
 
-static uint32_t smaller(uint32_t a, uint32_t b)
+static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
 chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens, uint32_t closing)
 {
-    /* Of a short answer, half. */
+    /* The reserve is a quarter, at least CHAT_THINK_RESERVE, at most half. */
     const uint32_t quarter = max_tokens / 4;
-    const uint32_t reserve = smaller(quarter > CHAT_THINK_RESERVE ? quarter : CHAT_THINK_RESERVE,
+    const uint32_t reserve = min_u32(quarter > CHAT_THINK_RESERVE ? quarter : CHAT_THINK_RESERVE,
                                      max_tokens - max_tokens / 2);
-    const uint32_t room = max_tokens - reserve - smaller(closing, max_tokens - reserve);
-    const uint32_t grace = smaller(CHAT_THINK_GRACE, room / 4);
-    chat_think_plan plan = {.budget = smaller(budget, room - grace)};
+    const uint32_t room = max_tokens - reserve - min_u32(closing, max_tokens - reserve);
+    const uint32_t grace = min_u32(CHAT_THINK_GRACE, room / 4);
+    chat_think_plan plan = {.budget = min_u32(budget, room - grace)};
     plan.soft = plan.budget - plan.budget / 4;
     plan.last = plan.budget + grace;
     return plan;
@@ -27,7 +27,7 @@ chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens, uint32_
 
 float chat_think_urge(const chat_think_plan *plan, uint32_t used)
 {
-    /* Large enough at the end to outweigh all but a model that is quite sure to go on. */
+    /* At the end </think> wins unless the model is almost certain of another token. */
     static const float most = 12;
     if (used < plan->soft)
         return 0;
@@ -35,7 +35,7 @@ float chat_think_urge(const chat_think_plan *plan, uint32_t used)
     return most * (float)(used - plan->soft + 1) / (float)steps;
 }
 
-static bool ends_with(str text, const char *end)
+static bool text_ends_with(str text, const char *end)
 {
     const size_t n = strlen(end);
     return text.n >= n && memcmp(text.p + text.n - n, end, n) == 0;
@@ -46,21 +46,21 @@ bool chat_ends_sentence(str before, str token)
     static const char *const ends[] = {"!",           "?", "\n", "\xE3\x80\x82", "\xEF\xBC\x81",
                                        "\xEF\xBC\x9F"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(token, ends[i]))
+        if (text_ends_with(token, ends[i]))
             return true;
-    /* The point of "3.14" ends nothing. */
+    /* The point of "3.14" ends no sentence. */
     const bool digit =
         before.n > 0 && before.p[before.n - 1] >= '0' && before.p[before.n - 1] <= '9';
-    return ends_with(token, ".") && !(token.n == 1 && digit);
+    return text_ends_with(token, ".") && !(token.n == 1 && digit);
 }
 
-/* ---- the words people use ---- */
+/* ---- words for the setting ---- */
 
 static const struct {
     const char *word;
     mote_think think;
     uint32_t budget;
-} words[] = {
+} think_words[] = {
     {"auto", MOTE_THINK_AUTO, 0},
     {"default", MOTE_THINK_AUTO, 0},
     {"off", MOTE_THINK_OFF, 0},
@@ -80,8 +80,8 @@ static const struct {
     {"max", MOTE_THINK_ON, MOTE_THINK_MAX},
 };
 
-/* Digits, perhaps after a minus; what is too large is the largest. */
-static bool parse_number(str text, bool *negative, uint32_t *value)
+/* Digits with an optional minus. Saturates at UINT32_MAX. */
+static bool think_parse_number(str text, bool *negative, uint32_t *value)
 {
     uint64_t sum = 0;
     *negative = text.n > 0 && text.p[0] == '-';
@@ -100,16 +100,17 @@ static bool parse_number(str text, bool *negative, uint32_t *value)
 
 bool mote_think_parse(const char *text, size_t bytes, mote_think *think, uint32_t *budget)
 {
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i].word) != bytes || strncasecmp(words[i].word, text, bytes) != 0)
+    for (size_t i = 0; i < sizeof think_words / sizeof *think_words; i++) {
+        if (strlen(think_words[i].word) != bytes ||
+            strncasecmp(think_words[i].word, text, bytes) != 0)
             continue;
-        *think = words[i].think;
-        *budget = words[i].budget;
+        *think = think_words[i].think;
+        *budget = think_words[i].budget;
         return true;
     }
     bool negative;
     uint32_t value;
-    if (!parse_number((str){text, bytes}, &negative, &value))
+    if (!think_parse_number((str){text, bytes}, &negative, &value))
         return false;
     if (negative && value > 0)
         value = MOTE_THINK_MAX;
@@ -120,14 +121,14 @@ bool mote_think_parse(const char *text, size_t bytes, mote_think *think, uint32_
 
 /* ---- the fields of a request ---- */
 
-/* What a field may say. */
+/* Value types of a field. */
 typedef enum field_kind {
     FIELD_SWITCH, /* true or false */
-    FIELD_WORD,   /* an amount in words, "none" included */
-    FIELD_EITHER, /* both of them */
+    FIELD_WORD,   /* an effort level, or "none" */
+    FIELD_EITHER, /* true, false or an effort level */
     FIELD_TOKENS, /* a number of tokens */
-    FIELD_TYPE,   /* disabled, enabled with a number beside it, adaptive ... */
-    FIELD_AMOUNT  /* words for an amount that switch nothing on */
+    FIELD_TYPE,   /* disabled, adaptive, or enabled with budget_tokens */
+    FIELD_AMOUNT  /* an effort level that does not switch thinking on */
 } field_kind;
 
 enum {
@@ -139,7 +140,7 @@ enum {
 };
 
 typedef struct field {
-    const char *path; /* names with points between them */
+    const char *path; /* member names with dots between them */
     field_kind kind;
     unsigned dialects;
 } field;
@@ -189,41 +190,44 @@ static const struct {
     {"max", MOTE_THINK_ON, MOTE_THINK_MAX},
 };
 
-/* ---- what one place says ---- */
+/* ---- the value of one field ---- */
 
-typedef struct saying {
-    mote_think think; /* AUTO: nothing about it */
-    uint32_t level;   /* a word for an amount; 0: none */
-    uint32_t tokens;  /* a number; 0: none */
-} saying;
+typedef struct field_value {
+    mote_think think; /* AUTO: not set */
+    uint32_t level;   /* tokens of an effort level; 0: none */
+    uint32_t tokens;  /* an explicit number; 0: none */
+} field_value;
 
-static mote_status refuse(const field *f, const char *wants, mote_error *err)
+static mote_status field_error(const field *f, const char *wants, mote_error *err)
 {
     return err_set(err, MOTE_E_ARG, "%s must be %s", f->path, wants);
 }
 
-static mote_status say_switch(const field *f, const json_node *node, saying *out, mote_error *err)
+static mote_status field_read_switch(const field *f, const json_node *node, field_value *out,
+                                     mote_error *err)
 {
     if (!json_node_is(node, JSON_IS_BOOL))
-        return refuse(f, "true or false", err);
+        return field_error(f, "true or false", err);
     out->think = json_node_truth(node) ? MOTE_THINK_ON : MOTE_THINK_OFF;
     return MOTE_OK;
 }
 
-static mote_status say_word(const field *f, const json_node *node, saying *out, mote_error *err)
+static mote_status field_read_word(const field *f, const json_node *node, field_value *out,
+                                   mote_error *err)
 {
     const str word = json_node_text(node);
     if (!json_node_is(node, JSON_IS_STRING) ||
         !mote_think_parse(word.p, word.n, &out->think, &out->level))
-        return refuse(f, "one of none, minimal, low, medium, high, xhigh, max", err);
+        return field_error(f, "one of none, minimal, low, medium, high, xhigh, max", err);
     return MOTE_OK;
 }
 
-static mote_status say_tokens(const field *f, const json_node *node, saying *out, mote_error *err)
+static mote_status field_read_tokens(const field *f, const json_node *node, field_value *out,
+                                     mote_error *err)
 {
     int64_t tokens;
     if (!json_node_int64(node, &tokens))
-        return refuse(f, "a whole number of tokens", err);
+        return field_error(f, "an integer", err);
     if (tokens < 0 || tokens > UINT32_MAX)
         tokens = MOTE_THINK_MAX;
     out->think = tokens > 0 ? MOTE_THINK_ON : MOTE_THINK_OFF;
@@ -231,9 +235,9 @@ static mote_status say_tokens(const field *f, const json_node *node, saying *out
     return MOTE_OK;
 }
 
-/* Anthropic wants the number; the others who took over its switch need none. */
-static mote_status say_type(const field *f, const json_node *body, const json_node *node,
-                            bool number_needed, saying *out, mote_error *err)
+/* Anthropic requires budget_tokens with "enabled"; other APIs with this field do not. */
+static mote_status field_read_type(const field *f, const json_node *body, const json_node *node,
+                                   bool number_needed, field_value *out, mote_error *err)
 {
     const str type = json_node_text(node);
     const json_node *number = json_node_get(json_node_get(body, "thinking"), "budget_tokens");
@@ -241,29 +245,30 @@ static mote_status say_type(const field *f, const json_node *body, const json_no
     if (str_is(type, "disabled") || str_is(type, "adaptive") || str_is(type, "between_tools"))
         return MOTE_OK;
     if (!str_is(type, "enabled"))
-        return refuse(f, "one of disabled, enabled, adaptive, between_tools", err);
-    const field beside = {"thinking.budget_tokens", FIELD_TOKENS, ANTHROPIC};
+        return field_error(f, "one of disabled, enabled, adaptive, between_tools", err);
+    const field budget = {"thinking.budget_tokens", FIELD_TOKENS, ANTHROPIC};
     int64_t tokens;
     if (!number_needed && (number == NULL || json_node_is(number, JSON_IS_NULL)))
         return MOTE_OK;
     if (!json_node_int64(number, &tokens) || tokens < 1)
-        return refuse(&beside, "a number of tokens, at least 1", err);
-    return say_tokens(&beside, number, out, err);
+        return field_error(&budget, "an integer of at least 1", err);
+    return field_read_tokens(&budget, number, out, err);
 }
 
-static mote_status say(const field *f, const json_node *body, chat_dialect dialect,
-                       const json_node *node, saying *out, mote_error *err)
+static mote_status field_read(const field *f, const json_node *body, chat_dialect dialect,
+                              const json_node *node, field_value *out, mote_error *err)
 {
     switch (f->kind) {
-    case FIELD_SWITCH: return say_switch(f, node, out, err);
-    case FIELD_WORD: return say_word(f, node, out, err);
+    case FIELD_SWITCH: return field_read_switch(f, node, out, err);
+    case FIELD_WORD: return field_read_word(f, node, out, err);
     case FIELD_EITHER:
-        return json_node_is(node, JSON_IS_BOOL) ? say_switch(f, node, out, err)
-                                                : say_word(f, node, out, err);
-    case FIELD_TOKENS: return say_tokens(f, node, out, err);
-    case FIELD_TYPE: return say_type(f, body, node, dialect == CHAT_DIALECT_ANTHROPIC, out, err);
+        return json_node_is(node, JSON_IS_BOOL) ? field_read_switch(f, node, out, err)
+                                                : field_read_word(f, node, out, err);
+    case FIELD_TOKENS: return field_read_tokens(f, node, out, err);
+    case FIELD_TYPE:
+        return field_read_type(f, body, node, dialect == CHAT_DIALECT_ANTHROPIC, out, err);
     case FIELD_AMOUNT:
-        TRY(say_word(f, node, out, err));
+        TRY(field_read_word(f, node, out, err));
         if (out->think == MOTE_THINK_ON)
             out->think = MOTE_THINK_AUTO;
         return MOTE_OK;
@@ -271,16 +276,16 @@ static mote_status say(const field *f, const json_node *body, chat_dialect diale
     return MOTE_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all fields ---- */
 
-typedef struct hearing {
+typedef struct setting_reader {
     chat_think_setting *out;
-    saying so_far;
-} hearing;
+    field_value so_far;
+} setting_reader;
 
-static void hear(hearing *h, const saying *s, const char *source)
+static void setting_merge(setting_reader *h, const field_value *s, const char *source)
 {
-    saying *first = &h->so_far;
+    field_value *first = &h->so_far;
     if (s->think != MOTE_THINK_AUTO && first->think != MOTE_THINK_AUTO)
         h->out->conflict |= s->think != first->think;
     if (first->think == MOTE_THINK_AUTO && s->think != MOTE_THINK_AUTO) {
@@ -295,8 +300,8 @@ static void hear(hearing *h, const saying *s, const char *source)
     first->tokens = first->tokens > 0 ? first->tokens : s->tokens;
 }
 
-/* NULL: the path leads nowhere, or to null. */
-static const json_node *at_path(const json_node *node, const char *path)
+/* The value at a dotted path; NULL: absent or null. */
+static const json_node *json_at_path(const json_node *node, const char *path)
 {
     while (node != NULL && *path != 0) {
         const size_t n = strcspn(path, ".");
@@ -306,25 +311,26 @@ static const json_node *at_path(const json_node *node, const char *path)
     return json_node_is(node, JSON_IS_NULL) ? NULL : node;
 }
 
-static mote_status hear_fields(hearing *h, const json_node *body, chat_dialect dialect,
-                               mote_error *err)
+static mote_status setting_read_fields(setting_reader *h, const json_node *body,
+                                       chat_dialect dialect, mote_error *err)
 {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_node *node = at_path(body, fields[i].path);
-        saying s = {0};
+        const json_node *node = json_at_path(body, fields[i].path);
+        field_value s = {0};
         if (node == NULL || (fields[i].dialects & 1u << dialect) == 0)
             continue;
-        TRY(say(&fields[i], body, dialect, node, &s, err));
-        hear(h, &s, fields[i].path);
+        TRY(field_read(&fields[i], body, dialect, node, &s, err));
+        setting_merge(h, &s, fields[i].path);
     }
     return MOTE_OK;
 }
 
-static void hear_suffix(hearing *h, str word)
+static void setting_read_suffix(setting_reader *h, str word)
 {
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
         if (str_is(word, suffixes[i].word))
-            hear(h, &(saying){.think = suffixes[i].think, .level = suffixes[i].level}, "model");
+            setting_merge(h, &(field_value){.think = suffixes[i].think, .level = suffixes[i].level},
+                          "model");
 }
 
 bool chat_think_is_suffix(str word)
@@ -340,21 +346,21 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static str without_blanks(str text)
+static str trim_end(str text)
 {
     while (text.n > 0 && is_blank(text.p[text.n - 1]))
         text.n--;
     return text;
 }
 
-/* The last word, if it is a switch; AUTO: it is none. */
-static mote_think last_word(str text, size_t *n)
+/* The switch that is the last word of the text, *n bytes long; AUTO: none. */
+static mote_think last_switch(str text, size_t *n)
 {
     static const struct {
         const char *word;
         mote_think think;
     } switches[] = {{"/think", MOTE_THINK_ON}, {"/no_think", MOTE_THINK_OFF}};
-    text = without_blanks(text);
+    text = trim_end(text);
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
         *n = strlen(switches[i].word);
         if (text.n >= *n && memcmp(text.p + text.n - *n, switches[i].word, *n) == 0 &&
@@ -367,10 +373,10 @@ static mote_think last_word(str text, size_t *n)
 str chat_think_without_switch(str text)
 {
     size_t n;
-    if (last_word(text, &n) == MOTE_THINK_AUTO)
+    if (last_switch(text, &n) == MOTE_THINK_AUTO)
         return text;
-    text = without_blanks(text);
-    return without_blanks((str){text.p, text.n - n});
+    text = trim_end(text);
+    return trim_end((str){text.p, text.n - n});
 }
 
 mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat_dialect dialect,
@@ -378,12 +384,12 @@ mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat
 {
     size_t n;
     *out = (chat_think_setting){.source = "default"};
-    hearing h = {.out = out};
-    TRY(hear_fields(&h, body, dialect, err));
-    hear_suffix(&h, model_suffix);
-    const mote_think soft = last_word(last_user_text, &n);
+    setting_reader h = {.out = out};
+    TRY(setting_read_fields(&h, body, dialect, err));
+    setting_read_suffix(&h, model_suffix);
+    const mote_think soft = last_switch(last_user_text, &n);
     out->soft_switch = soft != MOTE_THINK_AUTO;
-    hear(&h, &(saying){.think = soft}, "soft_switch");
+    setting_merge(&h, &(field_value){.think = soft}, "soft_switch");
     out->think = h.so_far.think;
     if (out->think != MOTE_THINK_OFF)
         out->budget = h.so_far.tokens > 0 ? h.so_far.tokens : h.so_far.level;

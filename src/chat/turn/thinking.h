@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thinking.h - how much of an answer may be thinking, and how it is brought to an end.
+ * thinking.h - the thinking budget of an answer, and the request fields that set it.
  *
- *   0 ........ soft ............ budget ............ last
- *     free       ever easier       ends with the      is ended
- *                to end            next sentence      anyway
+ * Phases by number of thinking tokens:
  *
- * What is left of the answer's tokens is for the reader and never given to thinking.
+ *   0 .......... soft ............... budget ................ last
+ *     no change    the logit of         closed at the end      closed in any
+ *                  </think> rises       of a sentence          case
+ *
+ * Part of max_tokens is reserved for the visible answer; thinking never uses it.
+ *
+ * A request can set thinking in many places. chat_think_read() reads them in this order: the
+ * model's own switch (enable_thinking), the field of the API dialect, budgets under other vendors'
+ * names, the suffix of the model name, /think or /no_think at the end of the last user message. The
+ * first place that says on or off decides. A number of tokens anywhere overrides an effort level. 0
+ * tokens is off, a negative number is the maximum. The table in thinking.c is the whole list.
+ *
+ * Pure functions, thread-safe.
  */
 #ifndef MOTE_CHAT_TURN_THINKING_H
 #define MOTE_CHAT_TURN_THINKING_H
@@ -16,24 +26,28 @@
 
 #include <mote_chat.h>
 
+/* ---- the budget ---- */
+
 enum {
-    CHAT_THINK_RESERVE = 256, /* tokens of an answer at least, or a quarter of all */
-    CHAT_THINK_GRACE = 64     /* tokens within which a sentence has to end */
+    CHAT_THINK_RESERVE = 256, /* minimum tokens for the visible answer; or a quarter of all */
+    CHAT_THINK_GRACE = 64     /* tokens after the budget within which a sentence may end */
 };
 
 typedef struct chat_think_plan {
-    uint32_t soft, budget, last; /* tokens of thinking; all 0: none */
+    uint32_t soft, budget, last; /* thinking tokens; all 0: no thinking */
 } chat_think_plan;
 
-/* For a budget somebody asked for, in an answer of max_tokens, in which thinking may have to be
- * closed with `closing` tokens. */
+/* The plan for a requested budget in an answer of max_tokens. `closing` is the number of tokens
+ * that closing thinking may insert. */
 chat_think_plan chat_think_plan_of(uint32_t budget, uint32_t max_tokens, uint32_t closing);
 
-/* What is added to the logit of </think> after `used` tokens of thinking. */
+/* The bias of the logit of </think> after `used` thinking tokens. */
 float chat_think_urge(const chat_think_plan *plan, uint32_t used);
 
-/* Does a sentence end with this token, if the one before it was `before`? */
+/* Whether `token` ends a sentence. `before` is the token before it. */
 bool chat_ends_sentence(str before, str token);
+
+/* ---- the setting in a request ---- */
 
 typedef enum chat_dialect {
     CHAT_DIALECT_OPENAI,
@@ -43,21 +57,21 @@ typedef enum chat_dialect {
 } chat_dialect;
 
 typedef struct chat_think_setting {
-    mote_think think;   /* AUTO: nobody said; a configuration or the size of the model decides */
+    mote_think think;   /* AUTO: not set; server configuration or model size decides */
     uint32_t budget;    /* 0: the default, or off; may be set although think is AUTO */
-    const char *source; /* a constant: what decided, e.g. "reasoning.effort"; "default" */
-    bool conflict;      /* somebody later said something else */
-    bool soft_switch;   /* the last word of the last user message was read as a switch: see below */
+    const char *source; /* a constant: the field that decided, e.g. "reasoning.effort"; "default" */
+    bool conflict;      /* a later field contradicts */
+    bool soft_switch;   /* the last user message ends with /think or /no_think */
 } chat_think_setting;
 
-/* Any view may be empty. MOTE_E_ARG: a field is of a wrong type or has no known value; the text
+/* Any view may be empty. MOTE_E_ARG: a field has a wrong type or an unknown value; the error text
  * names it. */
 mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat_dialect dialect,
                             str model_suffix, str last_user_text, mote_error *err);
 
-/* Is this what may follow the last colon of a model's name: think, nothink, low ... ? */
+/* Whether `word` is a valid suffix after the last colon of a model name: think, nothink, low ... */
 bool chat_think_is_suffix(str word);
-/* The text without a /think or /no_think that is its last word, and without the blanks before. */
+/* The text without a trailing /think or /no_think and the blanks before it. */
 str chat_think_without_switch(str text);
 
 #endif

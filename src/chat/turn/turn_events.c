@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turn_emit.c - from the tokens of a turn to its reader.
+ * turn_events.c - from the tokens of a turn to the caller's events.
  *
- * Tokens become events in the parser; content goes by way of the stop strings, and so does the
- * word of how its tokens were chosen, which always arrives just before it.
+ * Path: tokens, parser, stop strings, event function. Content and its token events pass the stop
+ * strings together, so that a token event always comes directly before its content.
  */
 #include "base/mem.h"
 #include "chat/turn/turn_int.h"
@@ -12,8 +12,8 @@ enum { FIRST_ROOM = 32 };
 
 /* ---- stop strings ---- */
 
-/* Where the text from `at` on is a whole string: which one; else s->n. Of two, the first named. */
-static size_t whole_at(const chat_stops *s, size_t at)
+/* Index of the first stop string that is complete at `at`; s->n: none. */
+static size_t stops_match_at(const chat_stops *s, size_t at)
 {
     size_t i = 0;
     for (; i < s->n; i++) {
@@ -24,8 +24,8 @@ static size_t whole_at(const chat_stops *s, size_t at)
     return i;
 }
 
-/* All that is left from `at` on is the beginning of a string. */
-static bool begins_at(const chat_stops *s, size_t at)
+/* Whether the text from `at` to the end is a proper prefix of a stop string. */
+static bool stops_begin_at(const chat_stops *s, size_t at)
 {
     const size_t left = s->held.n - at;
     for (size_t i = 0; i < s->n; i++)
@@ -41,13 +41,13 @@ void chat_stops_add(chat_stops *s, str piece, size_t *certain)
         return;
     strbuf_put(&s->held, piece);
     for (; *certain < s->held.n; ++*certain) {
-        const size_t which = whole_at(s, *certain);
+        const size_t which = stops_match_at(s, *certain);
         if (which < s->n) {
             s->hit = true;
             s->which = (uint32_t)which;
             return;
         }
-        if (begins_at(s, *certain))
+        if (stops_begin_at(s, *certain))
             return;
     }
 }
@@ -61,7 +61,7 @@ void chat_stops_take(chat_stops *s, size_t bytes)
 
 /* ---- events ---- */
 
-static void pass_on(const chat_turn *t, const chat_event *event)
+static void turn_deliver(const chat_turn *t, const chat_event *event)
 {
     if (t->options.event != NULL)
         t->options.event(t->options.with, event);
@@ -70,13 +70,13 @@ static void pass_on(const chat_turn *t, const chat_event *event)
 void turn_warn(chat_turn *t, chat_warning warning, str text)
 {
     t->result.warnings++;
-    pass_on(t, &(chat_event){.kind = CHAT_EVENT_WARNING, .warning = warning, .text = text});
+    turn_deliver(t, &(chat_event){.kind = CHAT_EVENT_WARNING, .warning = warning, .text = text});
 }
 
-/* ---- how tokens were chosen ---- */
+/* ---- logprobs ---- */
 
-/* What was told of is not needed any more. */
-static void drop_choices(chat_turn *t)
+/* Drops the choices of tokens with sent events, once they fill half of the array. */
+static void turn_drop_choices(chat_turn *t)
 {
     size_t needed = chat_parser_settled(t->parser);
     if (t->first_waiting < t->n_waiting)
@@ -94,13 +94,13 @@ mote_status turn_keep_choice(chat_turn *t, mote_token token, const mote_choice *
 {
     if (!t->options.logprobs)
         return MOTE_OK;
-    drop_choices(t);
+    turn_drop_choices(t);
     const size_t at = t->n - t->choice_from;
     if (at == t->choices_room) {
         const size_t room = t->choices_room * 2 + FIRST_ROOM;
         mote_choice *grown = mem_resize(t->choices, t->choices_room, room, sizeof *grown);
         if (grown == NULL)
-            return err_set(err, MOTE_E_MEMORY, "no memory for log-probabilities");
+            return err_set(err, MOTE_E_MEMORY, "out of memory: logprobs");
         t->choices = grown;
         t->choices_room = room;
     }
@@ -108,17 +108,17 @@ mote_status turn_keep_choice(chat_turn *t, mote_token token, const mote_choice *
     return MOTE_OK;
 }
 
-static void tell_token(const chat_turn *t, size_t token)
+static void turn_emit_token(const chat_turn *t, size_t token)
 {
     const size_t at = t->options.n_prompt + token;
     chat_event event = {
         .kind = CHAT_EVENT_TOKEN, .token = token, .choice = &t->choices[at - t->choice_from]};
     event.text.p = mote_token_bytes(t->chat_ctx->model, t->tokens[at], &event.text.n);
-    pass_on(t, &event);
+    turn_deliver(t, &event);
 }
 
-/* Its content will come by way of the stop strings. */
-static void let_wait(chat_turn *t, size_t token)
+/* Queues the token event until its content has passed the stop strings. */
+static void turn_hold_token(chat_turn *t, size_t token)
 {
     if (t->first_waiting == t->n_waiting)
         t->first_waiting = t->n_waiting = 0;
@@ -137,8 +137,8 @@ static void let_wait(chat_turn *t, size_t token)
 
 /* ---- content ---- */
 
-/* Of `bytes` that are certain, those before the next token that waits. */
-static size_t next_stretch(chat_turn *t, size_t bytes)
+/* Sends the token events that are due; returns how many of `bytes` come before the next one. */
+static size_t turn_next_content(chat_turn *t, size_t bytes)
 {
     while (t->first_waiting < t->n_waiting) {
         const turn_waiting *first = &t->waiting[t->first_waiting];
@@ -146,31 +146,31 @@ static size_t next_stretch(chat_turn *t, size_t bytes)
             const size_t before = first->content - t->content_out;
             return before < bytes ? before : bytes;
         }
-        tell_token(t, first->token);
+        turn_emit_token(t, first->token);
         t->first_waiting++;
     }
     return bytes;
 }
 
-static void pass_content(chat_turn *t, size_t bytes)
+static void turn_emit_content(chat_turn *t, size_t bytes)
 {
     const char *from = t->stops.held.p;
     size_t done = 0;
     while (done < bytes) {
-        const size_t now = next_stretch(t, bytes - done);
-        pass_on(t, &(chat_event){.kind = CHAT_EVENT_CONTENT, .text = {from + done, now}});
+        const size_t now = turn_next_content(t, bytes - done);
+        turn_deliver(t, &(chat_event){.kind = CHAT_EVENT_CONTENT, .text = {from + done, now}});
         done += now;
         t->content_out += now;
     }
     chat_stops_take(&t->stops, bytes);
 }
 
-static void on_content(chat_turn *t, const chat_event *event)
+static void turn_on_content(chat_turn *t, const chat_event *event)
 {
     size_t certain;
     chat_stops_add(&t->stops, event->text, &certain);
     t->content_in += event->text.n;
-    pass_content(t, certain);
+    turn_emit_content(t, certain);
 }
 
 void turn_on_event(void *with, const chat_event *event)
@@ -179,25 +179,25 @@ void turn_on_event(void *with, const chat_event *event)
     if (t->stops.hit)
         return;
     if (event->kind == CHAT_EVENT_CONTENT && t->stops.n > 0) {
-        on_content(t, event);
+        turn_on_content(t, event);
     } else if (event->kind == CHAT_EVENT_TOKEN && t->stops.n > 0) {
-        let_wait(t, event->token);
+        turn_hold_token(t, event->token);
     } else if (event->kind == CHAT_EVENT_TOKEN) {
-        tell_token(t, event->token);
+        turn_emit_token(t, event->token);
     } else {
         if (event->kind != CHAT_EVENT_REASONING)
-            pass_content(t, t->stops.held.n);
+            turn_emit_content(t, t->stops.held.n);
         t->result.warnings += event->kind == CHAT_EVENT_WARNING;
-        pass_on(t, event);
+        turn_deliver(t, event);
     }
 }
 
-/* ---- all of it ---- */
+/* ---- flush and finish ---- */
 
-static mote_status check(const chat_turn *t, mote_error *err)
+static mote_status turn_check_memory(const chat_turn *t, mote_error *err)
 {
     if (t->waiting_failed)
-        return err_set(err, MOTE_E_MEMORY, "no memory for log-probabilities");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: logprobs");
     return strbuf_check(&t->stops.held, err);
 }
 
@@ -205,7 +205,7 @@ mote_status turn_flush(chat_turn *t, size_t end, mote_error *err)
 {
     while (t->delivered < end && !t->stops.hit)
         TRY(chat_parser_token(t->parser, t->tokens[t->delivered++], err));
-    return check(t, err);
+    return turn_check_memory(t, err);
 }
 
 mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
@@ -215,7 +215,7 @@ mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
     if (t->stops.hit)
         how = MOTE_FINISH_STOP_TEXT;
     TRY(chat_parser_end(t->parser, how != MOTE_FINISH_STOP && how != MOTE_FINISH_TOOL_CALLS, err));
-    if (t->stops.hit) /* what was held back may have held one */
+    if (t->stops.hit) /* the text held back by the parser may contain one */
         how = MOTE_FINISH_STOP_TEXT;
     r->calls = chat_parser_calls(t->parser);
     if (how == MOTE_FINISH_STOP && r->calls > 0)
@@ -228,5 +228,5 @@ mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
     else if (r->thinking)
         r->think_tokens = t->answer_from - t->options.n_prompt - t->unspent;
     r->forced_tokens = t->closing - t->unspent + t->forced;
-    return check(t, err);
+    return turn_check_memory(t, err);
 }

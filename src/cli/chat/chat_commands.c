@@ -101,8 +101,8 @@ static void do_stats(chat_loop *c, const char *words)
     if (c->answered) {
         show_timing(a);
         msg_reply("  ended    %s; thinking: %s; loops found %u, left %u",
-                  mote_finish_name(a->finish), mote_think_end_name(a->think_end), a->loops_found,
-                  a->loops_left);
+                  mote_finish_name(a->finish), mote_think_end_name(a->think_end), a->loops_detected,
+                  a->loops_recovered);
         msg_reply("  drawn    %s, temperature %g, seed %llu", a->preset,
                   (double)a->sampling.temperature, (unsigned long long)a->sampling.seed);
     }

@@ -34,8 +34,8 @@ static void write_thinking(json *j, const mote_answer *a)
     json_key_u64(j, "budget", a->think_budget);
     json_key_u64(j, "tokens", a->think_tokens);
     json_key_text(j, "end", mote_think_end_name(a->think_end));
-    json_key_u64(j, "loops_found", a->loops_found);
-    json_key_u64(j, "loops_left", a->loops_left);
+    json_key_u64(j, "loops_found", a->loops_detected);
+    json_key_u64(j, "loops_left", a->loops_recovered);
     json_end_object(j);
 }
 

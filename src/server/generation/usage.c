@@ -301,8 +301,8 @@ static void put_answer(const generation *w, const choice *c, strbuf *out)
     put_cache(w, c, out);
     jw_key(out, "loop");
     jw_open(out, '{');
-    jw_key_uint(out, "detected", a->loops_found);
-    jw_key_uint(out, "recovered", a->loops_left);
+    jw_key_uint(out, "detected", a->loops_detected);
+    jw_key_uint(out, "recovered", a->loops_recovered);
     jw_close(out, '}');
     jw_key(out, "stop");
     jw_open(out, '{');
