@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chat.c - a conversation, line by line: chat MODEL.gguf ["what the model is told first"] */
+/* chat.c - an interactive conversation, one line per message: chat MODEL.gguf [SYSTEM TEXT] */
 #include <mote_chat.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Called for every piece of an answer while it is written. */
-static void show(void *with, const mote_chat_event *event)
+/* Called for every piece of an answer while it is generated. */
+static void print_event(void *with, const mote_chat_event *event)
 {
     (void)with;
     if (event->kind == MOTE_CHAT_REASONING || event->kind == MOTE_CHAT_CONTENT)
@@ -16,18 +16,19 @@ static void show(void *with, const mote_chat_event *event)
     fflush(stdout);
 }
 
-static mote_status converse(mote_chat *chat, mote_error *err)
+/* Reads user messages from standard input and prints the answers. */
+static mote_status chat_loop(mote_chat *chat, mote_error *err)
 {
     char line[4096];
     mote_status status = MOTE_OK;
     while (status == MOTE_OK && fgets(line, sizeof line, stdin) != NULL) {
-        const mote_answer_options how = {.max_tokens = 512, .event = show};
+        const mote_answer_options options = {.max_tokens = 512, .event = print_event};
         mote_answer answer;
         if ((status = mote_chat_add(chat, MOTE_ROLE_USER, line, strcspn(line, "\n"), err)) !=
                 MOTE_OK ||
-            (status = mote_chat_answer(chat, &how, &answer, err)) != MOTE_OK)
+            (status = mote_chat_answer(chat, &options, &answer, err)) != MOTE_OK)
             break;
-        printf("\n(%s; %llu tokens read, %llu written)\n", mote_finish_name(answer.finish),
+        printf("\n(%s; %llu tokens prefilled, %llu generated)\n", mote_finish_name(answer.finish),
                (unsigned long long)(answer.prompt_tokens - answer.reused_tokens),
                (unsigned long long)answer.answer_tokens);
     }
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
     const bool ok =
         (argc == 2 || argc == 3) && mote_model_open(&model, argv[1], NULL, &err) == MOTE_OK &&
         mote_engine_new(&engine, model, NULL, &err) == MOTE_OK &&
-        mote_chat_new(&chat, engine, &options, &err) == MOTE_OK && converse(chat, &err) == MOTE_OK;
+        mote_chat_new(&chat, engine, &options, &err) == MOTE_OK && chat_loop(chat, &err) == MOTE_OK;
     if (!ok)
         fprintf(stderr, "%s\n", err.text);
     mote_chat_free(chat);
