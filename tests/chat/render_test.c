@@ -276,7 +276,7 @@ static void what_cannot_be_rendered_is_refused(void **state)
     refuses("{\"messages\":[5]}", CHAT_STABLE, "messages[0]: must be an object");
     refuses("{\"messages\":[{\"content\":\"x\"}]}", CHAT_STABLE, "Unexpected message role.");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":5}]}]}", CHAT_OFFICIAL,
-            "messages[0]: the text of a part");
+            "messages[0]: text of a content part");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}", CHAT_OFFICIAL,
             "Unexpected item type");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
