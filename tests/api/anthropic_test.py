@@ -346,7 +346,7 @@ def errors(server):
     error(400, bad, body(output_config={"format": {"type": "json_schema", "schema": {
         "type": "object", "unevaluatedProperties": {"x": {}}, "propertyNames": {"pattern": "(?=a)"}}}}))
     image = {"type": "base64", "media_type": "image/png", "data": "aGk="}
-    for source, part in ((image, "picture"), ({"type": "url", "url": "http://example.com/y.png"}, "base64")):
+    for source, part in ((image, "image"), ({"type": "url", "url": "http://example.com/y.png"}, "base64")):
         error(400, bad, body() | {"messages": [{"role": "user", "content": [
             {"type": "image", "source": source}]}]}, part)
     error(400, bad, body() | {"messages": [{"role": "user", "content": [

@@ -142,7 +142,7 @@ class Ollama:
 
     def error(self, reply):
         equal(list(reply), ["error"])
-        assert "images[" in reply["error"] or "pictures" in reply["error"], reply
+        assert "images[" in reply["error"] or "videos" in reply["error"], reply
         return None, reply["error"]
 
 

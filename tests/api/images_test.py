@@ -224,7 +224,7 @@ def scores_are_of_text(server):
     for more in ({}, {"choices": None, "prompt_logprobs": 1}):
         error = post(server, "/v1/score", {**body, **more}, 400)["error"]
         equal((error["code"], error["param"]), ("unsupported", "messages[0].content"))
-        assert "score" in error["message"] and "pictures" in error["message"], error
+        assert "scoring" in error["message"] and "images" in error["message"], error
 
 
 @case

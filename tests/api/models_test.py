@@ -277,7 +277,7 @@ def requests_say_how_long(both, alone):
     post(both, "/v1/chat/completions", chat(FACT, SECOND))  # who says nothing leaves it to the server
     assert both.get("/api/ps")["models"][1]["expires_at"].startswith("9999")
     equal(post(both, "/api/chat", {"model": SECOND, "messages": [], "keep_alive": "soon"}, 400)["error"],
-          'keep_alive must be a duration, as "5m", or seconds')
+          'keep_alive must be seconds or a duration such as "5m"')
 
 
 @case

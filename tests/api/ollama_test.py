@@ -251,7 +251,7 @@ def what_changes_models(server):
     lines = ndjson(server, "/api/pull", {"model": server.model})
     equal([json.loads(line)["status"] for line in lines], ["pulling manifest", "success"])
     equal(post(server, "/api/pull", {"name": server.model, "stream": False}), {"status": "success"})
-    assert "off" in post(server, "/api/pull", {"model": "other:1b"}, 403)["error"]
+    assert "not supported" in post(server, "/api/pull", {"model": "other:1b"}, 403)["error"]
     post(server, "/api/pull", {"model": server.model, "insecure": True}, 400)
     for path in ("/api/create", "/api/copy", "/api/push", "/api/blobs/sha256:0"):
         assert "not supported" in post(server, path, {}, 501)["error"]
@@ -321,8 +321,8 @@ def errors(server):
     error(400, chat(server, keep_alive="soon"), "keep_alive")
     error(400, {**chat(server), "messages": [{"role": "robot"}]}, "messages[0].role")
     error(400, {**chat(server), "messages": ["x"]}, "messages[0]")
-    error(400, {**chat(server), "messages": [{"role": "user", "images": ["aGk="]}]}, "picture")
-    error(400, generate(server, images=["aGk="]), "picture", GENERATE)
+    error(400, {**chat(server), "messages": [{"role": "user", "images": ["aGk="]}]}, "image")
+    error(400, generate(server, images=["aGk="]), "image", GENERATE)
     error(400, chat(server, LONG), "prompt is too long: ")
     error(400, generate(server, LONG), "prompt is too long: ", GENERATE)
     equal(request(server, "GET", CHAT)[0], 405)

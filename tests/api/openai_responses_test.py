@@ -198,7 +198,7 @@ def stored_responses(server):
 
 
 def sse_get(server, path):
-    from serve_rig import split_sse
+    from api_rig import split_sse
     return split_sse(request(server, "GET", path)[2])
 
 

@@ -115,7 +115,7 @@ def every_field_of_a_film(server):
         for kind, sample in SAMPLES.items():
             part = {**film(BALL), row["name"]: sample}
             if row["type"] != "ignored" and kind not in row["type"].split(" or "):
-                refused(server, part, "invalid_value", "." + row["name"], "must be of type")
+                refused(server, part, "invalid_value", "." + row["name"], "must be ")
     body = body_of({**film(BALL), "nobody_knows": 1}, "?", max_tokens=1)
     warnings = post(server, OpenAI.path, body)["mote"]["warnings"]
     equal([w["code"] for w in warnings], ["unknown_field"])

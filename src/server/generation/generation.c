@@ -401,7 +401,7 @@ static void looked(void *with)
     w->looking = false;
     w->error = w->look.error;
     if (w->x != NULL && w->error.code == NULL) {
-        request_media_seen(&w->request);
+        request_media_ready(&w->request);
         if (event_loop_work(w->ctx->loop, make, made, w))
             return;
         http_error_no_memory(&w->error);

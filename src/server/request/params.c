@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* params.c - reads requests by the table of params.h. */
+/* params.c - reads, checks and stores the request fields listed in params_table.c. */
 #include "server/request/params.h"
 
 #include "base/mem.h"
 #include "base/os.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
 enum { MAX_ROWS = 256 };
 
-/* One call of params_read. */
-typedef struct reading {
+/* The arguments of one call of params_read. */
+typedef struct params_reader {
     request *a;
     unsigned place;
     const char *under;
     const param_limits *limits;
     http_error *error;
-} reading;
+} params_reader;
 
 param_limits param_limits_of(const served_model *m)
 {
@@ -28,83 +29,93 @@ param_limits param_limits_of(const served_model *m)
     return (param_limits){.vocabulary = info.vocabulary, .context = served_model_context(m)};
 }
 
-static double end_of(double end, const param_limits *limits)
+static double param_limit(double end, const param_limits *limits)
 {
     if (end == PARAM_VOCABULARY)
         return limits->vocabulary;
     return end == PARAM_POSITIONS ? (double)limits->context : end;
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
-static bool wrong(const reading *r, const char *name, const char *what)
+static bool param_invalid(const params_reader *r, const param *p, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Fails with "FIELD TEXT"; always false. Ollama's clients know the form option "FIELD" TEXT. */
+static bool param_invalid(const params_reader *r, const param *p, const char *format, ...)
 {
     http_error *e = r->error;
-    const bool inside = r->under[0] != 0;
+    const char *dot = r->under[0] != 0 ? "." : "";
+    char text[200];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
     if (r->place == PARAM_IN_OLLAMA_OPTIONS)
-        api_error_set(e, API_E_INVALID, "invalid_value", "option \"%s\" %s", name, what);
+        api_error_set(e, API_E_INVALID, "invalid_value", "option \"%s\" %s", p->name, text);
     else
-        api_error_set(e, API_E_INVALID, "invalid_value", "/%s%s%s %s", r->under, inside ? "/" : "",
-                      name, what);
-    snprintf(e->param, sizeof e->param, "%s%s%s", r->under, inside ? "." : "", name);
+        api_error_set(e, API_E_INVALID, "invalid_value", "%s%s%s %s", r->under, dot, p->name, text);
+    snprintf(e->param, sizeof e->param, "%s%s%s", r->under, dot, p->name);
     return false;
 }
 
-static bool wrong_type(const reading *r, const param *p, const char *type)
+/* `type` comes with its article. Ollama's text for options is "must be of type integer". */
+static bool param_wrong_type(const params_reader *r, const param *p, const char *type)
 {
-    char text[96];
-    snprintf(text, sizeof text, "must be of type %s", type);
-    return wrong(r, p->name, text);
+    if (r->place == PARAM_IN_OLLAMA_OPTIONS)
+        return param_invalid(r, p, "must be of type %s", strchr(type, ' ') + 1);
+    return param_invalid(r, p, "must be %s", type);
 }
 
-static bool out_of_range(const reading *r, const param *p, double value)
+static bool param_out_of_range(const params_reader *r, const param *p, double value)
 {
-    char text[160];
-    snprintf(text, sizeof text, "is %.15g, which is not %s %.10g %s %.10g", value,
-             p->above ? "above" : "from", p->min, p->above ? "and up to" : "to",
-             end_of(p->max, r->limits));
-    return wrong(r, p->name, text);
+    return param_invalid(r, p,
+                         p->above ? "must be above %.10g and at most %.10g, got %.15g"
+                                  : "must be %.10g to %.10g, got %.15g",
+                         p->min, param_limit(p->max, r->limits), value);
 }
 
 /* ---- numbers ---- */
 
-static bool read_number(const reading *r, const param *p, const json_node *node, double *out)
+static bool param_read_number(const params_reader *r, const param *p, const json_node *node,
+                              double *out)
 {
     *out = json_node_double(node);
     if (!json_node_is(node, JSON_IS_NUMBER))
-        return wrong_type(r, p, "number");
-    if (!(*out >= p->min && *out <= end_of(p->max, r->limits)) || (p->above && *out <= p->min))
-        return out_of_range(r, p, *out);
+        return param_wrong_type(r, p, "a number");
+    if (!(*out >= p->min && *out <= param_limit(p->max, r->limits)) || (p->above && *out <= p->min))
+        return param_out_of_range(r, p, *out);
     return true;
 }
 
-/* 5.0 is an integer too, as some clients print it. */
-static bool read_integer(const reading *r, const param *p, const json_node *node, double *out)
+/* Accepts 5.0: some clients print integers this way. */
+static bool param_read_integer(const params_reader *r, const param *p, const json_node *node,
+                               double *out)
 {
     const double x = json_node_double(node);
     if (!json_node_is(node, JSON_IS_NUMBER) || !(fabs(x) < 1e15) || x != (double)(int64_t)x)
-        return wrong_type(r, p, "integer");
-    return read_number(r, p, node, out);
+        return param_wrong_type(r, p, "an integer");
+    return param_read_number(r, p, node, out);
 }
 
-static bool read_seed(const reading *r, const param *p, const json_node *node)
+static bool param_read_seed(const params_reader *r, const param *p, const json_node *node)
 {
     int64_t seed;
-    const double spelt = json_node_is(node, JSON_IS_NUMBER) ? json_node_double(node) : 0.5;
+    const double x = json_node_is(node, JSON_IS_NUMBER) ? json_node_double(node) : 0.5;
     if (!json_node_int64(node, &seed)) {
-        if (!(fabs(spelt) < 9007199254740992.0) || spelt != (double)(int64_t)spelt) /* as 7.0 */
-            return wrong_type(r, p, "integer");
-        seed = (int64_t)spelt;
+        if (!(fabs(x) < 9007199254740992.0) || x != (double)(int64_t)x) /* accepts 7.0 */
+            return param_wrong_type(r, p, "an integer");
+        seed = (int64_t)x;
     }
     r->a->answer.sampling.seed = (uint64_t)seed;
     r->a->has_seed = seed != -1;
     return true;
 }
 
-static bool read_max_tokens(const reading *r, const param *p, const json_node *node)
+static bool param_read_max_tokens(const params_reader *r, const param *p, const json_node *node)
 {
     double n;
-    if (!read_integer(r, p, node, &n))
+    if (!param_read_integer(r, p, node, &n))
         return false;
     r->a->no_answer = n == 0;
     if (n > (double)r->limits->context) {
@@ -115,10 +126,10 @@ static bool read_max_tokens(const reading *r, const param *p, const json_node *n
     return true;
 }
 
-static bool read_context(const reading *r, const param *p, const json_node *node)
+static bool param_read_context(const params_reader *r, const param *p, const json_node *node)
 {
     double n;
-    if (!read_integer(r, p, node, &n))
+    if (!param_read_integer(r, p, node, &n))
         return false;
     if (n > (double)r->limits->context)
         request_warn(r->a, "context_capped", p->name);
@@ -129,45 +140,46 @@ static bool read_context(const reading *r, const param *p, const json_node *node
 
 /* ---- lists ---- */
 
-static bool read_stop_text(const reading *r, const param *p, const json_node *node,
-                           const char **out)
+static bool param_read_stop_text(const params_reader *r, const param *p, const json_node *node,
+                                 const char **out)
 {
     const str text = json_node_text(node);
     if (!json_node_is(node, JSON_IS_STRING))
-        return wrong_type(r, p, "string or array of strings");
+        return param_wrong_type(r, p, "a string or an array of strings");
     if (text.n < 1 || text.n > MOTE_CHAT_STOP_BYTES || memchr(text.p, 0, text.n) != NULL)
-        return wrong(r, p->name, "must hold strings of 1 to 256 bytes");
-    *out = text.p; /* terminated, and lives as long as the body */
+        return param_invalid(r, p, "must have strings of 1 to %d bytes without NUL, got %zu bytes",
+                             MOTE_CHAT_STOP_BYTES, text.n);
+    *out = text.p; /* NUL-terminated; valid as long as the body */
     return true;
 }
 
-static bool read_stop(const reading *r, const param *p, const json_node *node)
+static bool param_read_stop(const params_reader *r, const param *p, const json_node *node)
 {
     mote_answer_options *o = &r->a->answer;
     const bool many = json_node_is(node, JSON_IS_ARRAY);
     const size_t n = many ? json_node_size(node) : 1;
     if (n > MOTE_CHAT_STOPS)
-        return wrong(r, p->name, "has more than 16 strings");
+        return param_invalid(r, p, "has %zu strings; at most %d", n, MOTE_CHAT_STOPS);
     const char **stop = request_memory(r->a, n, sizeof *stop, r->error);
     if (stop == NULL)
         return false;
     o->stop = stop;
     o->n_stop = 0;
     if (!many) {
-        /* Some clients send an empty string where they mean none. */
+        /* Some clients send an empty string for "none". */
         if (json_node_is(node, JSON_IS_STRING) && json_node_text(node).n == 0)
             return true;
         o->n_stop = 1;
-        return read_stop_text(r, p, node, &stop[0]);
+        return param_read_stop_text(r, p, node, &stop[0]);
     }
     for (const json_node *at = json_node_first(node); at != NULL; at = json_node_next(at))
-        if (!read_stop_text(r, p, at, &stop[o->n_stop++]))
+        if (!param_read_stop_text(r, p, at, &stop[o->n_stop++]))
             return false;
     return true;
 }
 
-static bool read_bias_entry(const reading *r, const param *p, str id, const json_node *add,
-                            mote_bias *out)
+static bool param_read_bias_entry(const params_reader *r, const param *p, str id,
+                                  const json_node *add, mote_bias *out)
 {
     char digits[16], *end = digits;
     long token = -1;
@@ -177,7 +189,9 @@ static bool read_bias_entry(const reading *r, const param *p, str id, const json
         token = strtol(digits, &end, 10);
     }
     if (end == digits || *end != 0 || token < 0 || token >= (long)r->limits->vocabulary)
-        return wrong(r, p->name, "must name tokens by ids of the vocabulary");
+        return param_invalid(r, p, "must have token ids of 0 to %u, got %.*s",
+                             (unsigned)r->limits->vocabulary - 1, (int)(id.n < 40 ? id.n : 40),
+                             id.p);
     out->token = (mote_token)token;
     if (json_node_is(add, JSON_IS_BOOL) && !json_node_truth(add)) {
         out->add = -INFINITY;
@@ -185,19 +199,19 @@ static bool read_bias_entry(const reading *r, const param *p, str id, const json
     }
     const double x = json_node_double(add);
     if (!json_node_is(add, JSON_IS_NUMBER) || !(x >= -100 && x <= 100))
-        return wrong(r, p->name, "must have numbers from -100 to 100, or false");
+        return param_invalid(r, p, "must have values of -100 to 100, or false");
     out->add = (float)x;
     return true;
 }
 
-static bool read_bias(const reading *r, const param *p, const json_node *node)
+static bool param_read_bias(const params_reader *r, const param *p, const json_node *node)
 {
     const bool pairs = json_node_is(node, JSON_IS_ARRAY);
     if (!pairs && !json_node_is(node, JSON_IS_OBJECT))
-        return wrong_type(r, p, "object");
+        return param_wrong_type(r, p, "an object");
     const size_t n = json_node_size(node);
     if (n > REQUEST_MAX_BIAS)
-        return wrong(r, p->name, "has more than 1024 entries");
+        return param_invalid(r, p, "has %zu entries; at most %d", n, REQUEST_MAX_BIAS);
     mote_bias *bias = request_memory(r->a, n, sizeof *bias, r->error);
     if (bias == NULL)
         return false;
@@ -206,9 +220,9 @@ static bool read_bias(const reading *r, const param *p, const json_node *node)
         const json_node *id = pairs ? json_node_first(e) : NULL;
         if (pairs && (!json_node_is(e, JSON_IS_ARRAY) || json_node_size(e) != 2 ||
                       !json_node_is(id, JSON_IS_NUMBER)))
-            return wrong(r, p->name, "must hold pairs of an id and a number");
-        if (!read_bias_entry(r, p, pairs ? json_node_text(id) : json_node_name(e),
-                             pairs ? json_node_next(id) : e, &bias[at]))
+            return param_invalid(r, p, "must have pairs of a token id and a number");
+        if (!param_read_bias_entry(r, p, pairs ? json_node_text(id) : json_node_name(e),
+                                   pairs ? json_node_next(id) : e, &bias[at]))
             return false;
     }
     r->a->answer.sampling.bias = bias;
@@ -218,12 +232,12 @@ static bool read_bias(const reading *r, const param *p, const json_node *node)
 
 /* ---- one field ---- */
 
-static bool read_preset(const reading *r, const param *p, const json_node *node)
+static bool param_read_preset(const params_reader *r, const param *p, const json_node *node)
 {
     static const char *const names[] = {"general", "coding", "reasoning", "vision"};
     const str text = json_node_text(node);
     if (!json_node_is(node, JSON_IS_STRING))
-        return wrong_type(r, p, "string");
+        return param_wrong_type(r, p, "a string");
     if (str_is(text, "auto")) {
         r->a->answer.task = MOTE_TASK_GENERAL;
         r->a->has_task = false;
@@ -235,36 +249,36 @@ static bool read_preset(const reading *r, const param *p, const json_node *node)
             r->a->has_task = true;
             return true;
         }
-    return wrong(r, p->name, "must be auto, general, coding, reasoning or vision");
+    return param_invalid(r, p, "must be auto, general, coding, reasoning or vision");
 }
 
-static const char *type_names(unsigned types)
+static const char *param_type_names(unsigned types)
 {
     static const struct {
         unsigned types;
         const char *names;
     } list[] = {
-        {PARAM_IS_STRING, "string"},
-        {PARAM_IS_ARRAY, "array"},
-        {PARAM_IS_OBJECT, "object"},
-        {PARAM_IS_BOOL, "boolean"},
-        {PARAM_IS_NUMBER, "number"},
-        {PARAM_IS_STRING | PARAM_IS_ARRAY, "string or array"},
-        {PARAM_IS_STRING | PARAM_IS_OBJECT, "string or object"},
-        {PARAM_IS_STRING | PARAM_IS_NUMBER, "string or number"},
-        {PARAM_IS_BOOL | PARAM_IS_STRING, "boolean or string"},
-        {PARAM_IS_BOOL | PARAM_IS_OBJECT, "object or boolean"},
+        {PARAM_IS_STRING, "a string"},
+        {PARAM_IS_ARRAY, "an array"},
+        {PARAM_IS_OBJECT, "an object"},
+        {PARAM_IS_BOOL, "a boolean"},
+        {PARAM_IS_NUMBER, "a number"},
+        {PARAM_IS_STRING | PARAM_IS_ARRAY, "a string or an array"},
+        {PARAM_IS_STRING | PARAM_IS_OBJECT, "a string or an object"},
+        {PARAM_IS_STRING | PARAM_IS_NUMBER, "a string or a number"},
+        {PARAM_IS_BOOL | PARAM_IS_STRING, "a boolean or a string"},
+        {PARAM_IS_BOOL | PARAM_IS_OBJECT, "an object or a boolean"},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].types == types)
             return list[i].names;
-    return "any";
+    return "of another type";
 }
 
-static bool read_window(const reading *r, const param *p, const json_node *node)
+static bool param_read_window(const params_reader *r, const param *p, const json_node *node)
 {
     double x;
-    if (!read_integer(r, p, node, &x))
+    if (!param_read_integer(r, p, node, &x))
         return false;
     r->a->no_repetition = x == 0;
     r->a->answer.sampling.repeat_last = x < 0 ? UINT32_MAX : (uint32_t)x;
@@ -272,82 +286,82 @@ static bool read_window(const reading *r, const param *p, const json_node *node)
     return true;
 }
 
-static bool read_unused(const reading *r, const param *p, const json_node *node)
+static bool param_read_unused(const params_reader *r, const param *p, const json_node *node)
 {
     double x;
-    if (!read_number(r, p, node, &x))
+    if (!param_read_number(r, p, node, &x))
         return false;
     if (x != p->neutral)
         request_warn(r->a, "field_without_effect", p->name);
     return true;
 }
 
-static bool read_plain(const reading *r, const param *p, const json_node *node)
+static bool param_read_plain(const params_reader *r, const param *p, const json_node *node)
 {
     void *to = (char *)r->a + p->at;
     double x;
     switch (p->kind) {
     case PARAM_REAL:
-        if (!read_number(r, p, node, &x))
+        if (!param_read_number(r, p, node, &x))
             return false;
         *(float *)to = (float)x;
         break;
     case PARAM_DOUBLE:
-        if (!read_number(r, p, node, &x))
+        if (!param_read_number(r, p, node, &x))
             return false;
         *(double *)to = x;
         break;
     case PARAM_COUNT:
-        if (!read_integer(r, p, node, &x))
+        if (!param_read_integer(r, p, node, &x))
             return false;
         *(uint32_t *)to = (uint32_t)x;
         break;
     case PARAM_MS:
-        if (!read_integer(r, p, node, &x))
+        if (!param_read_integer(r, p, node, &x))
             return false;
         *(double *)to = x / 1000;
         break;
     case PARAM_TEXT:
         if (!json_node_is(node, JSON_IS_STRING))
-            return wrong_type(r, p, "string");
+            return param_wrong_type(r, p, "a string");
         *(str *)to = json_node_text(node);
         break;
     default: /* PARAM_BOOL, PARAM_NOT */
         if (!json_node_is(node, JSON_IS_BOOL))
-            return wrong_type(r, p, "boolean");
+            return param_wrong_type(r, p, "a boolean");
         *(bool *)to = json_node_truth(node) == (p->kind == PARAM_BOOL);
     }
     r->a->answer.set |= p->set;
     return true;
 }
 
-static bool read_field(const reading *r, const param *p, const json_node *node)
+static bool param_read_field(const params_reader *r, const param *p, const json_node *node)
 {
     switch (p->kind) {
-    case PARAM_SEED: return read_seed(r, p, node);
-    case PARAM_MAX_TOKENS: return read_max_tokens(r, p, node);
-    case PARAM_CONTEXT: return read_context(r, p, node);
-    case PARAM_STOP: return read_stop(r, p, node);
-    case PARAM_BIAS: return read_bias(r, p, node);
-    case PARAM_PRESET: return read_preset(r, p, node);
-    case PARAM_WINDOW: return read_window(r, p, node);
-    case PARAM_UNUSED: return read_unused(r, p, node);
+    case PARAM_SEED: return param_read_seed(r, p, node);
+    case PARAM_MAX_TOKENS: return param_read_max_tokens(r, p, node);
+    case PARAM_CONTEXT: return param_read_context(r, p, node);
+    case PARAM_STOP: return param_read_stop(r, p, node);
+    case PARAM_BIAS: return param_read_bias(r, p, node);
+    case PARAM_PRESET: return param_read_preset(r, p, node);
+    case PARAM_WINDOW: return param_read_window(r, p, node);
+    case PARAM_UNUSED: return param_read_unused(r, p, node);
     case PARAM_IGNORED: return true;
     case PARAM_WARNED: request_warn(r->a, "ignored_field", p->name); return true;
     case PARAM_OTHER:
         return (p->types >> json_node_kind(node) & 1) != 0 ||
-               wrong_type(r, p, type_names(p->types));
+               param_wrong_type(r, p, param_type_names(p->types));
     case PARAM_REFUSED:
         if (json_node_is(node, JSON_IS_BOOL) && !json_node_truth(node))
             return true;
         return http_error_unsupported(r->error, p->name, p->name);
-    default: return read_plain(r, p, node);
+    default: return param_read_plain(r, p, node);
     }
 }
 
-/* ---- a whole object ---- */
+/* ---- an object ---- */
 
-static const param *find(unsigned place, str name, size_t *row)
+static const param *param_find(unsigned place, str name, size_t *row)
 {
     const param *p;
     for (size_t i = 0; (p = param_at(i)) != NULL; i++)
@@ -358,7 +372,7 @@ static const param *find(unsigned place, str name, size_t *row)
     return NULL;
 }
 
-static bool unknown(const reading *r, str name)
+static bool param_unknown(const params_reader *r, str name)
 {
     char text[80];
     snprintf(text, sizeof text, "/%s%s%.*s", r->under, r->under[0] != 0 ? "/" : "",
@@ -367,14 +381,13 @@ static bool unknown(const reading *r, str name)
         request_warn(r->a, "unknown_field", text);
         return true;
     }
-    api_error_set(r->error, API_E_INVALID, "unknown_field", "%s is a field nobody knows here",
-                  text);
+    api_error_set(r->error, API_E_INVALID, "unknown_field", "unknown field %s", text + 1);
     snprintf(r->error->param, sizeof r->error->param, "%s", text + 1);
     return false;
 }
 
-/* Did a row before this one give the same value? */
-static bool given_before(const json_node *const *given, size_t row)
+/* Has an earlier row already set the same member? */
+static bool param_set_before(const json_node *const *given, size_t row)
 {
     const param *p = param_at(row);
     for (size_t i = 0; i < row; i++)
@@ -387,15 +400,15 @@ static bool given_before(const json_node *const *given, size_t row)
 bool params_read(request *a, const json_node *object, unsigned place, const char *under,
                  const param_limits *limits, http_error *error)
 {
-    const reading r = {a, place, under, limits, error};
+    const params_reader r = {a, place, under, limits, error};
     const json_node *given[MAX_ROWS] = {0};
     size_t row;
     for (const json_node *m = json_node_first(object); m != NULL; m = json_node_next(m)) {
         if (json_node_is(m, JSON_IS_NULL))
             continue;
-        if (find(place, json_node_name(m), &row) != NULL)
+        if (param_find(place, json_node_name(m), &row) != NULL)
             given[row] = m;
-        else if (!unknown(&r, json_node_name(m)))
+        else if (!param_unknown(&r, json_node_name(m)))
             return false;
     }
     const param *p;
@@ -403,9 +416,9 @@ bool params_read(request *a, const json_node *object, unsigned place, const char
         if (given[row] == NULL)
             continue;
         const request before = *a;
-        if (!read_field(&r, p, given[row]))
+        if (!param_read_field(&r, p, given[row]))
             return false;
-        if (given_before(given, row)) { /* checked, and that is all */
+        if (param_set_before(given, row)) { /* an earlier name wins: undo */
             a->answer = before.answer;
             a->no_answer = before.no_answer;
             a->model = before.model;
@@ -418,15 +431,15 @@ bool params_settle(request *a, http_error *error)
 {
     const uint32_t most = a->answer.max_tokens;
     if (most > 0 && a->min_tokens > most)
-        return http_error_invalid(error, "min_tokens", "is more than max_tokens, %u",
-                                  (unsigned)most);
+        return http_error_invalid(error, "min_tokens", "must be 0 to %u (max_tokens), got %u",
+                                  (unsigned)most, (unsigned)a->min_tokens);
     if (a->no_repetition)
         a->answer.sampling.repetition = 1;
     if (!a->has_seed) {
-        uint32_t seed; /* short enough for every reader of JSON, and for people */
+        uint32_t seed; /* 32 bits: exact in a JSON number of any client, and easy to copy */
         if (!os_random(&seed, sizeof seed)) {
             api_error_set(error, API_E_INTERNAL, "internal_error",
-                          "the system has no random numbers");
+                          "cannot read random bytes from the kernel");
             return false;
         }
         a->answer.sampling.seed = seed;

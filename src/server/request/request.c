@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what an ask owns, the model's name, and prompts without a template. */
+/*
+ * request.c - memory of a request, field names for errors, choice of the model, prompts without a
+ * chat template and fill-in-the-middle prompts.
+ *
+ * The lowest file of this directory: params.c, request_media.c and request_chat.c call it.
+ */
 #include "server/request/request.h"
 
 #include "base/duration.h"
@@ -7,7 +12,7 @@
 
 #include <stdio.h>
 
-/* ---- what it owns ---- */
+/* ---- memory ---- */
 
 void request_fini(request *a)
 {
@@ -17,7 +22,9 @@ void request_fini(request *a)
     mem_free(a->prompt_ids);
     mem_free(a->n_prompt_ids);
     mem_free(a->recalled);
-    request_media_fini(a);
+    for (size_t i = 0; i < a->n_shown; i++)
+        if (a->shown[i].seen != NULL)
+            image_cache_release(a->vision, a->shown[i].seen);
     chat_parsed_fini(&a->parsed);
     for (size_t i = 0; i < a->n_kept; i++)
         mem_free(a->kept[i]);
@@ -83,9 +90,33 @@ const json_node *request_made(request *a, strbuf *json, http_error *error)
     return json_doc_root(doc);
 }
 
-/* ---- the model's name ---- */
+/* ---- field names ---- */
 
-/* The setting of thinking behind the last colon, if that is what stands there. */
+void request_message_at(const request *a, size_t index, const char *rest, char at[REQUEST_AT])
+{
+    const json_node *node = json_node_first(a->messages);
+    for (size_t i = 0; i < index && node != NULL; i++)
+        node = json_node_next(node);
+    const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
+    if (said != NULL)
+        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
+    else
+        snprintf(at, REQUEST_AT, "%s[%zu]%s", a->names.messages, index, rest);
+}
+
+/* The index counts ignored tools too, because the client's list contains them. */
+void request_tool_at(const request *a, size_t tool, const char *field, char at[REQUEST_AT])
+{
+    const json_node *node = json_node_first(a->tools);
+    size_t index = 0;
+    for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
+        index++;
+    snprintf(at, REQUEST_AT, "%s[%zu].%s", a->names.tools, index, field);
+}
+
+/* ---- model ---- */
+
+/* Cuts a thinking setting behind the last colon, such as ":nothink", off the name. */
 static str model_name_take_think_word(str *name)
 {
     for (size_t i = name->n; i > 0; i--)
@@ -147,10 +178,11 @@ bool request_keep_alive(request *a, http_error *error)
         a->keep_alive = json_node_double(node);
     else if (!json_node_is(node, JSON_IS_STRING) ||
              !duration_read(json_node_text(node).p, &a->keep_alive))
-        return http_error_invalid(error, "keep_alive", "must be a duration, as \"5m\", or seconds");
+        return http_error_invalid(error, "keep_alive",
+                                  "must be seconds or a duration such as \"5m\"");
     a->has_keep = a->admin;
     if (!a->admin)
-        request_warn(a, "keep_alive_ignored", "keep_alive"); /* others use the model too */
+        request_warn(a, "keep_alive_ignored", "keep_alive"); /* unloading affects other clients */
     return true;
 }
 
@@ -179,7 +211,7 @@ static bool prompt_add_ids(request *a, const json_node *node, const char *at, ht
 {
     const size_t n = json_node_size(node);
     if (n == 0)
-        return http_error_invalid(error, at, "holds no tokens");
+        return http_error_invalid(error, at, "must have at least one token id");
     mote_token *ids = mem_new(n, sizeof *ids);
     if (ids == NULL)
         return http_error_no_memory(error);
@@ -188,7 +220,8 @@ static bool prompt_add_ids(request *a, const json_node *node, const char *at, ht
         int64_t id;
         if (!json_node_int64(e, &id) || id < 0 || id > INT32_MAX) {
             mem_free(ids);
-            return http_error_invalid(error, at, "must be a text, texts, ids, or arrays of ids");
+            return http_error_invalid(
+                error, at, "must be a string, strings, token ids or arrays of token ids");
         }
         ids[i++] = (mote_token)id;
     }
@@ -207,11 +240,13 @@ bool request_prompts(request *a, const json_node *node, const char *at, size_t m
     if (json_node_is(node, JSON_IS_STRING))
         return request_add_prompt(a, json_node_text(node), error);
     if (!json_node_is(node, JSON_IS_ARRAY))
-        return http_error_invalid(error, at, "must be a text, texts, ids, or arrays of ids");
+        return http_error_invalid(error, at,
+                                  "must be a string, strings, token ids or arrays of token ids");
     if (json_node_is(json_node_first(node), JSON_IS_NUMBER))
         return prompt_add_ids(a, node, at, error);
     if (json_node_size(node) == 0 || json_node_size(node) > max)
-        return http_error_invalid(error, at, "must have from 1 to %zu entries", max);
+        return http_error_invalid(error, at, "must have 1 to %zu entries, got %zu", max,
+                                  (size_t)json_node_size(node));
     for (const json_node *e = json_node_first(node); e != NULL; e = json_node_next(e)) {
         if (json_node_is(e, JSON_IS_STRING) ? !request_add_prompt(a, json_node_text(e), error)
                                             : !prompt_add_ids(a, e, at, error))
@@ -249,7 +284,7 @@ static void fim_add_text(fim_ids *b, str text, unsigned flags)
     b->n += b->failed ? 0 : n;
 }
 
-/* A mark must be one token, or the model was never shown any. */
+/* The marker must be a single token; otherwise the model has no fill-in-the-middle support. */
 static bool fim_add_mark(fim_ids *b, const char *mark, http_error *error)
 {
     const size_t before = b->n;
@@ -257,7 +292,7 @@ static bool fim_add_mark(fim_ids *b, const char *mark, http_error *error)
     if (b->failed)
         return http_error_no_memory(error);
     if (b->n != before + 1)
-        return http_error_unsupported(error, "suffix", "filling a gap with this model");
+        return http_error_unsupported(error, "suffix", "fill in the middle with this model");
     return true;
 }
 

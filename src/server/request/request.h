@@ -172,8 +172,7 @@ bool request_media(request *a, http_error *error);
 /* What is scored cannot show anything: refused if it does. */
 bool request_no_media(const request *a, http_error *error);
 /* Everything was looked at: the conversation has its pictures. */
-void request_media_seen(request *a);
-void request_media_fini(request *a);
+void request_media_ready(request *a);
 /* tool_choice in the spelling of any dialect; `at` is its name. Absent is auto. */
 bool request_tool_choice(request *a, const json_node *choice, const char *at, http_error *error);
 /* The form of the answer. Each can be called once: a second form is an error. */

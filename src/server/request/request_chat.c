@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_chat.c - the conversation of an ask: messages, tools, whether to think. */
+/*
+ * request_chat.c - the conversation of a request: messages, tools, tool choice, thinking and the
+ * response format.
+ *
+ * Every function takes JSON in OpenAI's form; a dialect converts its own form first. Worker thread.
+ */
 #include "base/mem.h"
 #include "chat/prompt/chat_limits.h"
 #include "server/request/request.h"
@@ -7,39 +12,15 @@
 #include <stdio.h>
 #include <strings.h>
 
-/* ---- names ---- */
-
-void request_message_at(const request *a, size_t index, const char *rest, char at[REQUEST_AT])
-{
-    const json_node *node = json_node_first(a->messages);
-    for (size_t i = 0; i < index && node != NULL; i++)
-        node = json_node_next(node);
-    const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
-    if (said != NULL)
-        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
-    else
-        snprintf(at, REQUEST_AT, "%s[%zu]%s", a->names.messages, index, rest);
-}
-
-/* Tools of types that are left out count in the client's list. */
-void request_tool_at(const request *a, size_t tool, const char *field, char at[REQUEST_AT])
-{
-    const json_node *node = json_node_first(a->tools);
-    size_t index = 0;
-    for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
-        index++;
-    snprintf(at, REQUEST_AT, "%s[%zu].%s", a->names.tools, index, field);
-}
-
 /* ---- messages ---- */
 
-static bool is_readable(const chat_part *part)
+static bool part_is_readable(const chat_part *part)
 {
     return part->kind == CHAT_PART_TEXT || part->kind == CHAT_PART_IMAGE ||
            part->kind == CHAT_PART_VIDEO;
 }
 
-static bool check_messages(request *a, http_error *error)
+static bool conversation_check_messages(request *a, http_error *error)
 {
     const chat_parsed *p = &a->parsed;
     char at[REQUEST_AT];
@@ -47,7 +28,7 @@ static bool check_messages(request *a, http_error *error)
         const chat_message *m = &p->messages[i];
         bool readable = true;
         for (size_t k = 0; k < m->n_parts; k++)
-            readable = readable && is_readable(&m->parts[k]);
+            readable = readable && part_is_readable(&m->parts[k]);
         if (m->role != CHAT_ROLE_UNKNOWN && !m->bad_content && readable)
             continue;
         request_message_at(a, i, m->role == CHAT_ROLE_UNKNOWN ? ".role" : ".content", at);
@@ -56,13 +37,13 @@ static bool check_messages(request *a, http_error *error)
                                       "must be system, developer, user, assistant or tool");
         if (m->bad_content)
             return http_error_invalid(error, at, "must be a string or an array of parts");
-        return http_error_unsupported(error, at, "a part of another type than text or image");
+        return http_error_unsupported(error, at, "content other than text, images and videos");
     }
     return true;
 }
 
-/* The reader of conversations says messages[2]: what. The client may call it otherwise. */
-static bool wrong_message(const request *a, const mote_error *err, http_error *error)
+/* chat_parsed_read() names messages[2]; the error names the field as the client called it. */
+static bool conversation_wrong_message(const request *a, const mote_error *err, http_error *error)
 {
     char at[REQUEST_AT];
     size_t index;
@@ -84,7 +65,7 @@ static str tool_name(const json_node *tool)
     return json_node_text(json_node_get(function != NULL ? function : tool, "name"));
 }
 
-static bool is_name(str name)
+static bool tool_is_name(str name)
 {
     if (name.n < 1 || name.n > CHAT_MAX_NAME)
         return false;
@@ -97,7 +78,7 @@ static bool is_name(str name)
     return true;
 }
 
-static bool check_tools(request *a, http_error *error)
+static bool conversation_check_tools(request *a, http_error *error)
 {
     char at[REQUEST_AT];
     for (size_t i = 0; i < a->parsed.request.n_tools; i++) {
@@ -106,7 +87,7 @@ static bool check_tools(request *a, http_error *error)
         const json_node *parameters =
             json_node_get(function != NULL ? function : tool, "parameters");
         request_tool_at(a, i, a->names.tool_name, at);
-        if (!is_name(tool_name(tool)))
+        if (!tool_is_name(tool_name(tool)))
             return http_error_invalid(error, at, "must be 1 to 128 letters, digits, or _ . : -");
         request_tool_at(a, i, a->names.tool_schema, at);
         if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
@@ -124,7 +105,7 @@ static bool check_tools(request *a, http_error *error)
 
 /* ---- the conversation ---- */
 
-static void find_user_text(request *a)
+static void conversation_find_user_text(request *a)
 {
     const chat_request *q = &a->parsed.request;
     for (size_t i = q->n_messages; i > 0; i--) {
@@ -137,8 +118,8 @@ static void find_user_text(request *a)
     }
 }
 
-/* Settings of the template that ours does not have. */
-static void warn_of_settings(request *a)
+/* Warns about settings that the built-in chat template does not have. */
+static void template_warn_unknown_settings(request *a)
 {
     static const char *const known[] = {"enable_thinking",       "add_vision_id",
                                         "add_generation_prompt", "thinking_budget",
@@ -166,30 +147,31 @@ bool request_conversation(request *a, const json_node *body, size_t min_messages
     a->messages = json_node_get(body, "messages");
     a->tools = json_node_get(body, "tools");
     if (json_node_size(a->messages) < min_messages) {
-        http_error_invalid(error, a->names.messages, "must hold at least one message");
+        http_error_invalid(error, a->names.messages, "must have at least one message");
         error->code = a->messages == NULL ? "missing_field" : error->code;
         return false;
     }
     if (json_node_size(a->tools) > CHAT_MAX_TOOLS)
-        return http_error_invalid(error, a->names.tools, "are %zu, more than %d",
+        return http_error_invalid(error, a->names.tools, "has %zu tools; at most %d",
                                   (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
     if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK)
-        return wrong_message(a, &err, error);
+        return conversation_wrong_message(a, &err, error);
     a->parsed.request.no_generation_prompt = false;
-    if (!check_messages(a, error) || !request_media(a, error) || !check_tools(a, error))
+    if (!conversation_check_messages(a, error) || !request_media(a, error) ||
+        !conversation_check_tools(a, error))
         return false;
     const size_t n = a->parsed.request.n_messages;
     const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
     a->parsed.request.continue_last =
         a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
-    find_user_text(a);
-    warn_of_settings(a);
+    conversation_find_user_text(a);
+    template_warn_unknown_settings(a);
     if (a->parsed.odd_arguments > 0)
         request_warn(a, "arguments_not_json", a->names.messages);
     return true;
 }
 
-static bool has_system(const chat_request *q)
+static bool conversation_has_system(const chat_request *q)
 {
     for (size_t i = 0; i < q->n_messages; i++)
         if (q->messages[i].role == CHAT_ROLE_SYSTEM || q->messages[i].role == CHAT_ROLE_DEVELOPER)
@@ -201,7 +183,7 @@ bool request_default_system(request *a, http_error *error)
 {
     chat_request *q = &a->parsed.request;
     const size_t n = q->n_messages;
-    if (a->settings->system == NULL || has_system(q))
+    if (a->settings->system == NULL || conversation_has_system(q))
         return true;
     chat_part *part = request_memory(a, 1, sizeof *part, error);
     if (part == NULL)
@@ -221,7 +203,7 @@ bool request_default_system(request *a, http_error *error)
 
 /* ---- tool_choice ---- */
 
-static bool find_tool(const request *a, str name, size_t *at)
+static bool tool_find(const request *a, str name, size_t *at)
 {
     for (size_t i = 0; i < a->parsed.request.n_tools; i++)
         if (str_eq(tool_name(a->parsed.tools[i]), name)) {
@@ -231,19 +213,20 @@ static bool find_tool(const request *a, str name, size_t *at)
     return false;
 }
 
-static bool choose_named(request *a, const json_node *choice, const char *at, http_error *error)
+static bool tool_choice_set_named(request *a, const json_node *choice, const char *at,
+                                  http_error *error)
 {
     size_t tool;
     const str name = tool_name(choice);
-    if (!find_tool(a, name, &tool))
-        return http_error_invalid(error, at, "names a tool that is not there: %.*s", STR_ARG(name));
+    if (!tool_find(a, name, &tool))
+        return http_error_invalid(error, at, "names an unknown tool: %.*s", STR_ARG(name));
     a->answer.tool_choice = MOTE_TOOLS_NAMED;
     a->answer.tool_name = request_copy(a, name, error);
     return a->answer.tool_name != NULL;
 }
 
-/* Is this the type of a tool that others offer and we do not? */
-static bool was_left_out(const request *a, str type)
+/* Is `type` the type of a tool that was ignored? */
+static bool tool_type_was_ignored(const request *a, str type)
 {
     for (uint32_t i = 0; i < a->parsed.tools_left_out; i++)
         if (str_eq(json_node_text(json_node_get(a->parsed.left_out[i], "type")), type))
@@ -251,7 +234,7 @@ static bool was_left_out(const request *a, str type)
     return false;
 }
 
-static bool choose_mode(request *a, str mode, const char *at, http_error *error)
+static bool tool_choice_set_mode(request *a, str mode, const char *at, http_error *error)
 {
     if (str_is(mode, "auto"))
         return true;
@@ -259,40 +242,41 @@ static bool choose_mode(request *a, str mode, const char *at, http_error *error)
         a->answer.tool_choice = MOTE_TOOLS_NONE;
         return true;
     }
-    if (was_left_out(a, mode)) /* warned of already */
+    if (tool_type_was_ignored(a, mode)) /* a warning was given already */
         return true;
     if (!str_is(mode, "required") && !str_is(mode, "any"))
         return http_error_invalid(error, at, "must be auto, none, required, or name a tool");
     a->answer.tool_choice = MOTE_TOOLS_REQUIRED;
-    /* every tool was of a type that is left out: then it goes without */
+    /* every tool has an unsupported type: continue without tools */
     if (a->parsed.request.n_tools > 0)
         return true;
     a->answer.tool_choice = MOTE_TOOLS_AUTO;
     return a->parsed.tools_left_out > 0 ||
-           http_error_invalid(error, at, "wants a call, and there are no tools");
+           http_error_invalid(error, at, "requires a tool call, but the request has no tools");
 }
 
-/* All tools stay in the prompt, so that what was read of it stays of use. */
-static bool choose_allowed(request *a, const json_node *choice, const char *at, http_error *error)
+/* All tools stay in the prompt: removing some would change it and break prefix reuse. */
+static bool tool_choice_set_allowed(request *a, const json_node *choice, const char *at,
+                                    http_error *error)
 {
     const json_node *inner = json_node_get(choice, "allowed_tools");
     const json_node *from = inner != NULL ? inner : choice;
     const json_node *mode = json_node_get(from, "mode");
     const json_node *tools = json_node_get(from, "tools");
     if (!json_node_is(tools, JSON_IS_ARRAY))
-        return http_error_invalid(error, at, "allows tools without saying which");
+        return http_error_invalid(error, at, "must have a list of tools");
     a->tool_allowed =
         request_memory(a, a->parsed.request.n_tools + 1, sizeof *a->tool_allowed, error);
     if (a->tool_allowed == NULL)
         return false;
     for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t)) {
         size_t tool;
-        if (!find_tool(a, tool_name(t), &tool))
-            return http_error_invalid(error, at, "names a tool that is not there: %.*s",
+        if (!tool_find(a, tool_name(t), &tool))
+            return http_error_invalid(error, at, "names an unknown tool: %.*s",
                                       STR_ARG(tool_name(t)));
         a->tool_allowed[tool] = true;
     }
-    return mode == NULL || choose_mode(a, json_node_text(mode), at, error);
+    return mode == NULL || tool_choice_set_mode(a, json_node_text(mode), at, error);
 }
 
 bool request_tool_choice(request *a, const json_node *choice, const char *at, http_error *error)
@@ -301,22 +285,22 @@ bool request_tool_choice(request *a, const json_node *choice, const char *at, ht
     if (choice == NULL || json_node_is(choice, JSON_IS_NULL))
         return true;
     if (json_node_is(choice, JSON_IS_STRING))
-        return choose_mode(a, json_node_text(choice), at, error);
+        return tool_choice_set_mode(a, json_node_text(choice), at, error);
     if (!json_node_is(choice, JSON_IS_OBJECT))
         return http_error_invalid(error, at, "must be a string or an object");
     if (json_node_truth(json_node_get(choice, "disable_parallel_tool_use")))
         a->answer.one_call = true;
     if (str_is(type, "allowed_tools"))
-        return choose_allowed(a, choice, at, error);
+        return tool_choice_set_allowed(a, choice, at, error);
     if (str_is(type, "function") || str_is(type, "tool") || str_is(type, "custom") || type.n == 0)
-        return choose_named(a, choice, at, error);
-    return choose_mode(a, type, at, error);
+        return tool_choice_set_named(a, choice, at, error);
+    return tool_choice_set_mode(a, type, at, error);
 }
 
 /* ---- thinking ---- */
 
-/* The switch was for us: the last part of the user's last message loses it. */
-static void remove_switch(request *a)
+/* Removes the soft switch (/think, /no_think) from the last user message. */
+static void soft_switch_remove(request *a)
 {
     chat_parsed *p = &a->parsed;
     for (size_t i = p->request.n_messages; i > 0; i--) {
@@ -338,7 +322,7 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
     mote_error err;
     if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
         http_error_from(error, &err);
-        if (err.status == MOTE_E_ARG) /* its text begins with the field */
+        if (err.status == MOTE_E_ARG) /* the text begins with the field name */
             snprintf(error->param, sizeof error->param, "%.*s", (int)strcspn(err.text, " "),
                      err.text);
         return false;
@@ -352,7 +336,7 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
     if (a->think.conflict)
         request_warn(a, "thinking_conflict", a->think.source);
     if (a->think.soft_switch)
-        remove_switch(a);
+        soft_switch_remove(a);
     if (a->parsed.request.continue_last) {
         a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "continued"};
     }
@@ -367,14 +351,13 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
 static bool format_set(request *a, mote_format format, const char *at, http_error *error)
 {
     if (a->answer.format != MOTE_FORMAT_TEXT)
-        return http_error_invalid(error, at,
-                                  "comes beside another form of the answer: one at most");
+        return http_error_invalid(error, at, "and %s exclude each other", a->form_at);
     a->answer.format = format;
     snprintf(a->form_at, sizeof a->form_at, "%s", at);
     return true;
 }
 
-/* The text of the form lives as long as the ask. */
+/* Transfers the text to the request. */
 static bool format_take_text(request *a, strbuf *text, http_error *error)
 {
     if (text->failed) {
@@ -405,7 +388,7 @@ static bool format_check_size(const request *a, size_t most, const char *at, htt
 {
     if (a->answer.format_bytes <= most)
         return true;
-    http_error_invalid(error, at, "has more than %zu bytes", most);
+    http_error_invalid(error, at, "has %zu bytes; at most %zu", a->answer.format_bytes, most);
     error->code = "schema_too_large";
     return false;
 }
@@ -469,14 +452,14 @@ bool request_response_format(request *a, const json_node *format, const char *at
         return http_error_invalid(error, where, "must be text, json_object or json_schema");
     snprintf(where, sizeof where, "%s.%sschema", at, node_present(inner) ? "json_schema." : "");
     if (!node_present(schema)) {
-        api_error_set(error, API_E_INVALID, "missing_field", "%s is missing", where);
+        api_error_set(error, API_E_INVALID, "missing_field", "%s is required", where);
         snprintf(error->param, sizeof error->param, "%s", where);
         return false;
     }
     return request_json_schema(a, schema, where, error);
 }
 
-/* A schema, a regular expression, choices and a grammar by their names in one place. */
+/* One field each for a schema, a regular expression, choices and a grammar. */
 enum { EXTRAS = 4 };
 
 static bool format_read_extra(request *a, const json_node *from, const char *under,
@@ -510,8 +493,8 @@ bool request_extra_formats(request *a, http_error *error)
 
 void request_answer_failed(const request *a, const mote_error *why, http_error *error)
 {
-    const bool formed = a->answer.format != MOTE_FORMAT_TEXT;
-    const chat_fault fault = {.of = formed ? CHAT_FAULT_FORMAT : CHAT_FAULT_TOOL,
+    const bool has_format = a->answer.format != MOTE_FORMAT_TEXT;
+    const chat_fault fault = {.of = has_format ? CHAT_FAULT_FORMAT : CHAT_FAULT_TOOL,
                               .tool = a->request.n_tools};
     if (why->status == MOTE_E_UNSUPPORTED)
         request_format_refused(a, &fault, why, error);

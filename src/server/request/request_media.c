@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_media.c - pictures and films of a conversation: what is to be looked at, and how closely.
+/*
+ * request_media.c - images and videos of a conversation, as items for the vision service.
+ *
+ * request_media() collects them in message order and checks sources, counts and token limits. It
+ * does not decode anything: generation.c submits the items to the vision service and calls
+ * request_media_ready() when they are encoded. Worker thread.
  */
 #include "base/mem.h"
 #include "media/decode/resize_fit.h"
@@ -10,43 +15,45 @@
 #include <stdio.h>
 #include <strings.h>
 
-static bool begins(str text, const char *with)
+static bool source_begins(str text, const char *with)
 {
     const size_t n = strlen(with);
     return text.n >= n && strncasecmp(text.p, with, n) == 0;
 }
 
-/* ---- where it comes from ---- */
+/* ---- sources ---- */
 
-/* A data: URL, or its data alone. */
-static bool read_source(str text, const char *at, str *out, http_error *error)
+/* Sets *out to the base64 data of a data: URL, or of a string that is base64 already. */
+static bool media_read_source(str text, const char *at, str *out, http_error *error)
 {
     static const char mark[] = ";base64";
     const size_t n = sizeof mark - 1;
-    if (begins(text, "http://") || begins(text, "https://") || begins(text, "file:"))
+    if (source_begins(text, "http://") || source_begins(text, "https://") ||
+        source_begins(text, "file:"))
         return http_error_refused(error, at, "image_url_not_allowed",
-                                  "has a picture to be fetched: send it as a data: URL");
+                                  "must be a data: URL; the server does not fetch URLs");
     *out = text;
     if (text.n == 0)
         return http_error_refused(error, at, "image_parse_error",
-                                  "has a picture without data: send it as a data: URL");
-    if (!begins(text, "data:"))
+                                  "has no data; send the image as a data: URL");
+    if (!source_begins(text, "data:"))
         return true;
     const char *comma = memchr(text.p, ',', text.n);
     const size_t head = comma != NULL ? (size_t)(comma - text.p) : 0;
     if (head < n || strncasecmp(comma - n, mark, n) != 0)
-        return http_error_refused(error, at, "image_parse_error",
-                                  "has a data: URL that is not base64");
+        return http_error_refused(error, at, "image_parse_error", "must be a data: URL in base64");
     *out = (str){comma + 1, text.n - head - 1};
     return true;
 }
 
-/* A film picture by picture. */
-static bool read_frames(request *a, const json_node *frames, vision_item *item, http_error *error)
+/* A video as a list of frames. */
+static bool media_read_frames(request *a, const json_node *frames, vision_item *item,
+                              http_error *error)
 {
     const size_t n = json_node_size(frames);
     if (n < 1 || n > MEDIA_FRAMES_MAX)
-        return http_error_invalid(error, item->at, "must have 1 to %d frames", MEDIA_FRAMES_MAX);
+        return http_error_invalid(error, item->at, "must have 1 to %d frames, got %zu",
+                                  MEDIA_FRAMES_MAX, n);
     str *list = request_memory(a, n, sizeof *list, error);
     if (list == NULL)
         return false;
@@ -55,14 +62,15 @@ static bool read_frames(request *a, const json_node *frames, vision_item *item, 
         char at[128];
         snprintf(at, sizeof at, "%s.frames[%zu]", item->at, item->n_frames);
         if (!json_node_is(f, JSON_IS_STRING))
-            return http_error_invalid(error, at, "must be a picture as a data: URL");
-        if (!read_source(json_node_text(f), at, &list[item->n_frames++], error))
+            return http_error_invalid(error, at, "must be an image as a data: URL");
+        if (!media_read_source(json_node_text(f), at, &list[item->n_frames++], error))
             return false;
     }
     return true;
 }
 
-static bool read_video(request *a, const json_node *node, vision_item *item, http_error *error)
+static bool media_read_video(request *a, const json_node *node, vision_item *item,
+                             http_error *error)
 {
     const json_node *frames = json_node_get(node, "frames");
     a->video_fps = 0;
@@ -70,8 +78,8 @@ static bool read_video(request *a, const json_node *node, vision_item *item, htt
         return false;
     item->fps = a->video_fps;
     if (json_node_is(frames, JSON_IS_ARRAY))
-        return read_frames(a, frames, item, error);
-    return read_source(item->part->text, item->at, &item->text, error);
+        return media_read_frames(a, frames, item, error);
+    return media_read_source(item->part->text, item->at, &item->text, error);
 }
 
 void request_put_image(strbuf *out, const char *at, str data)
@@ -83,13 +91,14 @@ void request_put_image(strbuf *out, const char *at, str data)
     jw_close(out, '}');
 }
 
-/* ---- how closely ---- */
+/* ---- token limits ---- */
 
-static bool read_detail(const json_node *node, const char *at, uint32_t *tokens, http_error *error)
+static bool media_read_detail(const json_node *node, const char *at, uint32_t *tokens,
+                              http_error *error)
 {
     static const struct {
         const char *name;
-        uint32_t tokens; /* 0: as usual */
+        uint32_t tokens; /* 0: the default */
     } levels[] = {{"auto", 0}, {"low", 256}, {"high", 2048}, {"original", MOTE_IMAGE_MAX_TOKENS}};
     const json_node *detail = json_node_get(node, "detail");
     if (detail == NULL)
@@ -101,16 +110,16 @@ static bool read_detail(const json_node *node, const char *at, uint32_t *tokens,
             *tokens = levels[i].tokens > 0 ? levels[i].tokens : *tokens;
             return true;
         }
-    return http_error_invalid(error, at, "has a detail that is not auto, low, high or original");
+    return http_error_invalid(error, at, "must have detail auto, low, high or original");
 }
 
-/* What the whole request says is more exact than a word. */
-static bool read_tokens(request *a, const json_node *node, const char *at, uint32_t *out,
-                        http_error *error)
+/* image_tokens and max_pixels of the request override `detail`. */
+static bool media_read_tokens(request *a, const json_node *node, const char *at, uint32_t *out,
+                              http_error *error)
 {
     const vision_service_options *o = vision_service_settings(a->vision);
     *out = o->tokens;
-    if (!read_detail(node, at, out, error))
+    if (!media_read_detail(node, at, out, error))
         return false;
     if (a->max_pixels > 0)
         *out = a->max_pixels / MEDIA_TOKEN_PIXELS;
@@ -123,41 +132,41 @@ static bool read_tokens(request *a, const json_node *node, const char *at, uint3
     return true;
 }
 
-/* ---- all of them ---- */
+/* ---- the list ---- */
 
-static bool add(request *a, const json_node *node, chat_part *part, const char *at,
-                http_error *error)
+static bool media_add(request *a, const json_node *node, chat_part *part, const char *at,
+                      http_error *error)
 {
     vision_item *item = &a->shown[a->n_shown];
     *item = (vision_item){.video = part->kind == CHAT_PART_VIDEO, .part = part};
     snprintf(item->at, sizeof item->at, "%s", at);
-    if (item->video ? !read_video(a, node, item, error)
-                    : !read_source(part->text, at, &item->text, error))
+    if (item->video ? !media_read_video(a, node, item, error)
+                    : !media_read_source(part->text, at, &item->text, error))
         return false;
     if (a->vision == NULL)
         return http_error_refused(error, at, "no_vision",
-                                  "has a picture or video, and the model reads text only");
-    if (!read_tokens(a, node, at, &item->tokens, error))
+                                  "has an image or a video; this model supports text only");
+    if (!media_read_tokens(a, node, at, &item->tokens, error))
         return false;
     a->n_shown++;
     return true;
 }
 
-static bool is_shown(const chat_part *part)
+static bool part_is_media(const chat_part *part)
 {
     return part->kind == CHAT_PART_IMAGE || part->kind == CHAT_PART_VIDEO;
 }
 
-static size_t count(const chat_request *q)
+static size_t media_count(const chat_request *q)
 {
     size_t n = 0;
     for (size_t i = 0; i < q->n_messages; i++)
         for (size_t k = 0; k < q->messages[i].n_parts; k++)
-            n += is_shown(&q->messages[i].parts[k]);
+            n += part_is_media(&q->messages[i].parts[k]);
     return n;
 }
 
-static bool add_of_message(request *a, size_t index, const json_node *message, http_error *error)
+static bool media_add_message(request *a, size_t index, const json_node *message, http_error *error)
 {
     const chat_message *m = &a->parsed.messages[index];
     const json_node *node = json_node_first(json_node_get(message, "content"));
@@ -165,12 +174,12 @@ static bool add_of_message(request *a, size_t index, const json_node *message, h
         char at[REQUEST_AT];
         const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
         chat_part *part = &a->parsed.parts[m->parts - a->parsed.parts + (ptrdiff_t)k];
-        if (!is_shown(part))
+        if (!part_is_media(part))
             continue;
         request_message_at(a, index, ".content", at);
         if (said != NULL)
             snprintf(at, sizeof at, "%.*s", STR_ARG(json_node_text(said)));
-        if (!add(a, node, part, at, error))
+        if (!media_add(a, node, part, at, error))
             return false;
     }
     return true;
@@ -178,18 +187,19 @@ static bool add_of_message(request *a, size_t index, const json_node *message, h
 
 bool request_media(request *a, http_error *error)
 {
-    const size_t n = count(&a->parsed.request);
+    const size_t n = media_count(&a->parsed.request);
     const json_node *message = json_node_first(a->messages);
     if (n == 0)
         return true;
     if (a->vision != NULL && n > vision_service_settings(a->vision)->images)
-        return http_error_invalid(error, a->names.messages, "hold more than %u pictures and videos",
+        return http_error_invalid(error, a->names.messages,
+                                  "has %zu images and videos; at most %u (--limit images)", n,
                                   (unsigned)vision_service_settings(a->vision)->images);
     a->shown = request_memory(a, n, sizeof *a->shown, error);
     if (a->shown == NULL)
         return false;
     for (size_t i = 0; i < a->parsed.request.n_messages; i++, message = json_node_next(message))
-        if (!add_of_message(a, i, message, error))
+        if (!media_add_message(a, i, message, error))
             return false;
     if (!a->has_task)
         a->answer.task = MOTE_TASK_VISION;
@@ -199,19 +209,11 @@ bool request_media(request *a, http_error *error)
 bool request_no_media(const request *a, http_error *error)
 {
     return a->n_shown == 0 ||
-           http_error_unsupported(error, a->shown[0].at, "a score or rank of pictures and videos");
+           http_error_unsupported(error, a->shown[0].at, "scoring or ranking images and videos");
 }
 
-void request_media_seen(request *a)
+void request_media_ready(request *a)
 {
     for (size_t i = 0; i < a->n_shown; i++)
         a->shown[i].part->media = &a->shown[i].seen->media;
-}
-
-void request_media_fini(request *a)
-{
-    for (size_t i = 0; i < a->n_shown; i++)
-        if (a->shown[i].seen != NULL)
-            image_cache_release(a->vision, a->shown[i].seen);
-    a->n_shown = 0;
 }

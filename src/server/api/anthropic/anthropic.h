@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* anthropic.h - between the reader and the printer of Anthropic's messages. */
+/* anthropic.h - shared by the reader and the printer of POST /v1/messages. */
 #ifndef MOTE_SERVER_API_ANTHROPIC_ANTHROPIC_H
 #define MOTE_SERVER_API_ANTHROPIC_ANTHROPIC_H
 
@@ -12,14 +12,14 @@ typedef enum anthropic_block {
     BLOCK_CALL
 } anthropic_block;
 
-/* ask.own. There is one choice, so one stream of blocks. */
+/* request.own. There is one choice, so one sequence of content blocks. */
 typedef struct anthropic_state {
-    bool omit_thinking;   /* its text is not wanted, that there was some is */
-    anthropic_block open; /* the block that is being streamed */
-    uint32_t blocks;      /* begun so far */
+    bool omit_thinking;   /* send thinking blocks without their text */
+    anthropic_block open; /* the block being streamed */
+    uint32_t blocks;      /* number of blocks started */
 } anthropic_state;
 
-/* Everything but max_tokens, which only an answer needs. */
+/* Reads the body except max_tokens, which count_tokens does not require. */
 bool anthropic_read_prompt(request *a, http_error *error);
 bool anthropic_read(request *a, http_error *error);
 

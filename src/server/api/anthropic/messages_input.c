@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * messages_input.c - a conversation as Anthropic's clients write it, in OpenAI's form.
+ * messages_input.c - reads the body of POST /v1/messages.
  *
- * Their messages are made of blocks: results of tools stand inside messages of the user, calls
- * and thinking inside those of the assistant. They are written anew as messages of one kind
- * each, in the same order, and then read like everybody's. Nothing is lost but what cannot be
- * shown to the model; of that the client is warned.
+ * Anthropic's messages consist of blocks: tool results are part of user messages, tool calls and
+ * thinking part of assistant messages. They are converted to OpenAI's messages in the same order
+ * and then read by request_conversation(). Blocks of unknown types are ignored with a warning.
+ * Worker thread.
  */
 #include "server/api/anthropic/anthropic.h"
 
@@ -15,18 +15,18 @@
 #include <stdio.h>
 #include <strings.h>
 
-typedef struct writer {
+typedef struct messages_writer {
     request *a;
     http_error *error;
     strbuf out;
-    size_t message; /* number of the client's message */
-    size_t block;   /* of its block */
-    bool open;      /* a message of the user is being written */
-} writer;
+    size_t message; /* index of the client's message */
+    size_t block;   /* index of its block */
+    bool open;      /* a user message is being written */
+} messages_writer;
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
-static bool type_is(const json_node *block, const char *type)
+static bool block_type_is(const json_node *block, const char *type)
 {
     return str_is(json_node_text(json_node_get(block, "type")), type);
 }
@@ -36,24 +36,24 @@ static bool absent(const json_node *node)
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-static void warn_block(writer *w, const char *code)
+static void block_warn(messages_writer *w, const char *code)
 {
     char at[96];
     snprintf(at, sizeof at, "/messages/%zu/content/%zu", w->message, w->block);
     request_warn(w->a, code, at);
 }
 
-/* `what` is the rest of the place: "", ".source" ... */
-static bool wrong_block(writer *w, const char *what, const char *why)
+/* Fails with the field messages[i].content[k]WHAT; always false. */
+static bool block_invalid(messages_writer *w, const char *what, const char *why)
 {
     char at[96];
     snprintf(at, sizeof at, "messages[%zu].content[%zu]%s", w->message, w->block, what);
     return http_error_invalid(w->error, at, "%s", why);
 }
 
-/* ---- texts ---- */
+/* ---- blocks ---- */
 
-static void put_part(writer *w, const char *before, str text)
+static void block_put_part(messages_writer *w, const char *before, str text)
 {
     jw_open(&w->out, '{');
     jw_key_text(&w->out, "type", "text");
@@ -65,59 +65,60 @@ static void put_part(writer *w, const char *before, str text)
     jw_close(&w->out, '}');
 }
 
-static bool put_text(writer *w, const json_node *block)
+static bool block_put_text_block(messages_writer *w, const json_node *block)
 {
     const json_node *text = json_node_get(block, "text");
     if (!json_node_is(text, JSON_IS_STRING))
-        return wrong_block(w, ".text", "must be a string");
-    put_part(w, "", json_node_text(text));
+        return block_invalid(w, ".text", "must be a string");
+    block_put_part(w, "", json_node_text(text));
     return true;
 }
 
-/* The text blocks inside a document or a search result. */
-static void put_texts_inside(writer *w, const json_node *content)
+/* Text blocks of a document or a search result. */
+static void block_put_inner_texts(messages_writer *w, const json_node *content)
 {
     if (json_node_is(content, JSON_IS_STRING))
-        put_part(w, "", json_node_text(content));
+        block_put_part(w, "", json_node_text(content));
     if (!json_node_is(content, JSON_IS_ARRAY))
         return;
     for (const json_node *b = json_node_first(content); b != NULL; b = json_node_next(b))
-        if (type_is(b, "text"))
-            put_part(w, "", json_node_text(json_node_get(b, "text")));
+        if (block_type_is(b, "text"))
+            block_put_part(w, "", json_node_text(json_node_get(b, "text")));
 }
 
-static bool put_document(writer *w, const json_node *block)
+static bool block_put_document(messages_writer *w, const json_node *block)
 {
     const json_node *source = json_node_get(block, "source");
-    if (type_is(source, "text"))
-        put_part(w, "", json_node_text(json_node_get(source, "data")));
-    else if (type_is(source, "content"))
-        put_texts_inside(w, json_node_get(source, "content"));
+    if (block_type_is(source, "text"))
+        block_put_part(w, "", json_node_text(json_node_get(source, "data")));
+    else if (block_type_is(source, "content"))
+        block_put_inner_texts(w, json_node_get(source, "content"));
     else
-        return wrong_block(w, ".source.type", "must be text: other documents cannot be read");
+        return block_invalid(w, ".source.type",
+                             "must be text or content; other documents are not supported");
     return true;
 }
 
-static bool put_search_result(writer *w, const json_node *block)
+static bool block_put_search_result(messages_writer *w, const json_node *block)
 {
     static const char *const heads[] = {"title", "source"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         const str text = json_node_text(json_node_get(block, heads[i]));
         if (text.n > 0) {
-            put_part(w, "", text);
-            put_part(w, "\n", (str){"", 0});
+            block_put_part(w, "", text);
+            block_put_part(w, "\n", (str){"", 0});
         }
     }
-    put_texts_inside(w, json_node_get(block, "content"));
+    block_put_inner_texts(w, json_node_get(block, "content"));
     return true;
 }
 
-static bool put_image(writer *w, const json_node *block)
+static bool block_put_image(messages_writer *w, const json_node *block)
 {
     char at[96];
     const json_node *source = json_node_get(block, "source");
-    if (!type_is(source, "base64")) {
-        wrong_block(w, ".source", "is a picture to be fetched: send it as base64");
+    if (!block_type_is(source, "base64")) {
+        block_invalid(w, ".source", "must be of type base64; the server does not fetch image URLs");
         w->error->code = "image_url_not_allowed";
         return false;
     }
@@ -126,33 +127,33 @@ static bool put_image(writer *w, const json_node *block)
     return true;
 }
 
-/* A block that is text or can be made into some, as parts of the message that is open. */
-static bool put_block(writer *w, const json_node *block)
+/* Appends a block as parts of the open message. */
+static bool block_put(messages_writer *w, const json_node *block)
 {
-    if (type_is(block, "text"))
-        return put_text(w, block);
-    if (type_is(block, "image"))
-        return put_image(w, block);
-    if (type_is(block, "document"))
-        return put_document(w, block);
-    if (type_is(block, "search_result"))
-        return put_search_result(w, block);
-    warn_block(w, "block_type_ignored");
+    if (block_type_is(block, "text"))
+        return block_put_text_block(w, block);
+    if (block_type_is(block, "image"))
+        return block_put_image(w, block);
+    if (block_type_is(block, "document"))
+        return block_put_document(w, block);
+    if (block_type_is(block, "search_result"))
+        return block_put_search_result(w, block);
+    block_warn(w, "block_type_ignored");
     return true;
 }
 
-static bool check_block(writer *w, const json_node *block)
+static bool block_check(messages_writer *w, const json_node *block)
 {
     if (!json_node_is(block, JSON_IS_OBJECT))
-        return wrong_block(w, "", "must be an object");
+        return block_invalid(w, "", "must be an object");
     if (!json_node_is(json_node_get(block, "type"), JSON_IS_STRING))
-        return wrong_block(w, ".type", "must be a string");
+        return block_invalid(w, ".type", "must be a string");
     return true;
 }
 
-/* ---- messages of the user ---- */
+/* ---- user messages ---- */
 
-static void begin_message(writer *w, const char *role)
+static void message_begin(messages_writer *w, const char *role)
 {
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", w->message);
@@ -161,86 +162,86 @@ static void begin_message(writer *w, const char *role)
     jw_key_text(&w->out, "at", at);
 }
 
-static void open_user(writer *w, const char *role)
+static void message_open_user(messages_writer *w, const char *role)
 {
     if (w->open)
         return;
-    begin_message(w, role);
+    message_begin(w, role);
     jw_key(&w->out, "content");
     jw_open(&w->out, '[');
     w->open = true;
 }
 
-static void close_user(writer *w)
+static void message_close_user(messages_writer *w)
 {
     if (w->open)
         strbuf_text(&w->out, "]}");
     w->open = false;
 }
 
-static bool put_result(writer *w, const json_node *block)
+static bool message_put_tool_result(messages_writer *w, const json_node *block)
 {
     const json_node *content = json_node_get(block, "content");
-    begin_message(w, "tool");
+    message_begin(w, "tool");
     jw_key_str(&w->out, "tool_call_id", json_node_text(json_node_get(block, "tool_use_id")));
     jw_key(&w->out, "content");
     jw_open(&w->out, '[');
     if (json_node_truth(json_node_get(block, "is_error")))
-        put_part(w, "Error: ", (str){"", 0});
+        block_put_part(w, "Error: ", (str){"", 0});
     if (json_node_is(content, JSON_IS_STRING))
-        put_part(w, "", json_node_text(content));
+        block_put_part(w, "", json_node_text(content));
     else if (json_node_is(content, JSON_IS_ARRAY))
         for (const json_node *b = json_node_first(content); b != NULL; b = json_node_next(b)) {
-            if (!check_block(w, b) || !put_block(w, b))
+            if (!block_check(w, b) || !block_put(w, b))
                 return false;
         }
     else if (!absent(content))
-        return wrong_block(w, ".content", "must be a string or an array of blocks");
+        return block_invalid(w, ".content", "must be a string or an array of blocks");
     strbuf_text(&w->out, "]}");
     return true;
 }
 
-static bool put_user_blocks(writer *w, const json_node *content, const char *role)
+static bool message_put_user(messages_writer *w, const json_node *content, const char *role)
 {
     size_t results = 0;
     w->block = 0;
     for (const json_node *b = json_node_first(content); b != NULL; b = json_node_next(b)) {
-        if (!check_block(w, b))
+        if (!block_check(w, b))
             return false;
-        if (type_is(b, "tool_result")) {
-            close_user(w);
+        if (block_type_is(b, "tool_result")) {
+            message_close_user(w);
             results++;
-            if (!put_result(w, b))
+            if (!message_put_tool_result(w, b))
                 return false;
         } else {
-            open_user(w, role);
-            if (!put_block(w, b))
+            message_open_user(w, role);
+            if (!block_put(w, b))
                 return false;
         }
         w->block++;
     }
     if (results == 0)
-        open_user(w, role); /* an empty message is one nevertheless */
-    close_user(w);
+        message_open_user(w, role); /* keep an empty message */
+    message_close_user(w);
     return true;
 }
 
-/* ---- messages of the assistant ---- */
+/* ---- assistant messages ---- */
 
-static bool put_calls(writer *w, const json_node *content)
+static bool message_put_calls(messages_writer *w, const json_node *content)
 {
     bool any = false;
     w->block = 0;
     for (const json_node *b = json_node_first(content); b != NULL;
          b = json_node_next(b), w->block++) {
         const json_node *input = json_node_get(b, "input");
-        if (!type_is(b, "tool_use"))
+        if (!block_type_is(b, "tool_use"))
             continue;
         if (!json_node_is(json_node_get(b, "name"), JSON_IS_STRING))
-            return wrong_block(w, ".name", "must be a string");
+            return block_invalid(w, ".name", "must be a string");
         if (!absent(input) && !json_node_is(input, JSON_IS_OBJECT) &&
-            !json_node_is(input, JSON_IS_STRING)) /* some clients print it first */
-            return wrong_block(w, ".input", "must be an object");
+            !json_node_is(input, JSON_IS_STRING)) /* some clients send it as a string */
+            return block_invalid(w, ".input", "must be an object");
         if (!any) {
             jw_key(&w->out, "tool_calls");
             jw_open(&w->out, '[');
@@ -264,13 +265,13 @@ static bool put_calls(writer *w, const json_node *content)
     return true;
 }
 
-/* Thinking that was left out of the reply comes back empty: then nothing is known of it. */
-static void put_thinking(writer *w, const json_node *content)
+/* A thinking block whose text was omitted in the reply comes back empty and is skipped. */
+static void message_put_thinking(messages_writer *w, const json_node *content)
 {
     bool any = false;
     for (const json_node *b = json_node_first(content); b != NULL; b = json_node_next(b)) {
         const str text = json_node_text(json_node_get(b, "thinking"));
-        if (!type_is(b, "thinking") || text.n == 0)
+        if (!block_type_is(b, "thinking") || text.n == 0)
             continue;
         if (!any) {
             jw_key(&w->out, "reasoning_content");
@@ -283,34 +284,34 @@ static void put_thinking(writer *w, const json_node *content)
         strbuf_byte(&w->out, '"');
 }
 
-static bool is_elsewhere(const json_node *block)
+static bool block_is_separate(const json_node *block)
 {
-    return type_is(block, "thinking") || type_is(block, "redacted_thinking") ||
-           type_is(block, "tool_use");
+    return block_type_is(block, "thinking") || block_type_is(block, "redacted_thinking") ||
+           block_type_is(block, "tool_use");
 }
 
-static bool put_assistant_blocks(writer *w, const json_node *content)
+static bool message_put_assistant(messages_writer *w, const json_node *content)
 {
-    begin_message(w, "assistant");
+    message_begin(w, "assistant");
     jw_key(&w->out, "content");
     jw_open(&w->out, '[');
     w->block = 0;
     for (const json_node *b = json_node_first(content); b != NULL;
          b = json_node_next(b), w->block++) {
-        if (!check_block(w, b) || (!is_elsewhere(b) && !put_block(w, b)))
+        if (!block_check(w, b) || (!block_is_separate(b) && !block_put(w, b)))
             return false;
     }
     jw_close(&w->out, ']');
-    put_thinking(w, content);
-    if (!put_calls(w, content))
+    message_put_thinking(w, content);
+    if (!message_put_calls(w, content))
         return false;
     jw_close(&w->out, '}');
     return true;
 }
 
-/* ---- all of them ---- */
+/* ---- messages ---- */
 
-static const char *role_of(const json_node *message)
+static const char *message_role(const json_node *message)
 {
     static const char *const roles[] = {"user", "assistant", "system"};
     const str name = json_node_text(json_node_get(message, "role"));
@@ -320,10 +321,10 @@ static const char *role_of(const json_node *message)
     return NULL;
 }
 
-static bool put_message(writer *w, const json_node *message)
+static bool message_put(messages_writer *w, const json_node *message)
 {
     const json_node *content = json_node_get(message, "content");
-    const char *role = role_of(message);
+    const char *role = message_role(message);
     char at[64];
     snprintf(at, sizeof at, "messages[%zu]", w->message);
     if (!json_node_is(message, JSON_IS_OBJECT))
@@ -333,7 +334,7 @@ static bool put_message(writer *w, const json_node *message)
         return http_error_invalid(w->error, at, "must be user, assistant or system");
     }
     if (absent(content) || json_node_is(content, JSON_IS_STRING)) {
-        begin_message(w, role);
+        message_begin(w, role);
         jw_key_str(&w->out, "content", json_node_text(content));
         jw_close(&w->out, '}');
         return true;
@@ -341,13 +342,13 @@ static bool put_message(writer *w, const json_node *message)
     snprintf(at, sizeof at, "messages[%zu].content", w->message);
     if (!json_node_is(content, JSON_IS_ARRAY))
         return http_error_invalid(w->error, at, "must be a string or an array of blocks");
-    return strcmp(role, "assistant") == 0 ? put_assistant_blocks(w, content)
-                                          : put_user_blocks(w, content, role);
+    return strcmp(role, "assistant") == 0 ? message_put_assistant(w, content)
+                                          : message_put_user(w, content, role);
 }
 
-/* A block that some clients put first and change with every request; nothing after it could
- * ever be found again. */
-static bool is_volatile(str text)
+/* Some clients start the system text with a billing header that changes with every request. It
+ * would make prefix reuse impossible, so it is dropped. */
+static bool text_is_billing_header(str text)
 {
     static const char head[] = "x-anthropic-billing-header";
     while (text.n > 0 && strchr(" \t\r\n", text.p[text.n - 1]) != NULL)
@@ -356,7 +357,7 @@ static bool is_volatile(str text)
            memchr(text.p, '\n', text.n) == NULL;
 }
 
-static bool put_system(writer *w, const json_node *system)
+static bool messages_put_system(messages_writer *w, const json_node *system)
 {
     bool any = false;
     size_t i = 0;
@@ -369,7 +370,7 @@ static bool put_system(writer *w, const json_node *system)
         snprintf(at, sizeof at, alone ? "system" : "system[%zu]", i);
         if (!absent(block) && !json_node_is(node, JSON_IS_STRING))
             return http_error_invalid(w->error, at, "must be text");
-        if (i == 0 && !w->a->settings->keep_volatile && is_volatile(text)) {
+        if (i == 0 && !w->a->settings->keep_volatile && text_is_billing_header(text)) {
             request_warn(w->a, "volatile_line_dropped", "/system");
         } else if (text.n > 0) {
             if (!any)
@@ -388,14 +389,14 @@ static bool put_system(writer *w, const json_node *system)
 
 /* ---- tools ---- */
 
-static void put_tool(writer *w, const json_node *tool)
+static void messages_put_tool(messages_writer *w, const json_node *tool)
 {
     const json_node *type = json_node_get(tool, "type");
     const json_node *description = json_node_get(tool, "description");
     const json_node *schema = json_node_get(tool, "input_schema");
     const json_node *strict = json_node_get(tool, "strict");
-    if (!absent(type) && !type_is(tool, "custom")) {
-        jw_node(&w->out, tool); /* of a kind that nobody here knows: whoever reads it will say so */
+    if (!absent(type) && !block_type_is(tool, "custom")) {
+        jw_node(&w->out, tool); /* unknown type: ignored later, with a warning */
         return;
     }
     jw_open(&w->out, '{');
@@ -419,43 +420,43 @@ static void put_tool(writer *w, const json_node *tool)
     strbuf_text(&w->out, "}}");
 }
 
-static bool put_all(writer *w, const json_node *body)
+static bool messages_put_body(messages_writer *w, const json_node *body)
 {
     const json_node *messages = json_node_get(body, "messages");
     const json_node *tools = json_node_get(body, "tools");
     strbuf_text(&w->out, "{\"messages\":[");
-    if (!put_system(w, json_node_get(body, "system")))
+    if (!messages_put_system(w, json_node_get(body, "system")))
         return false;
     for (const json_node *m = json_node_first(messages); m != NULL; m = json_node_next(m)) {
-        if (!put_message(w, m))
+        if (!message_put(w, m))
             return false;
         w->message++;
     }
     strbuf_text(&w->out, "],\"tools\":[");
     if (json_node_is(tools, JSON_IS_ARRAY))
         for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t))
-            put_tool(w, t);
+            messages_put_tool(w, t);
     strbuf_text(&w->out, "]}");
     return true;
 }
 
-static bool read_conversation(request *a, http_error *error)
+static bool messages_read_conversation(request *a, http_error *error)
 {
     const json_node *messages = json_node_get(a->root, "messages");
-    writer w = {.a = a, .error = error};
+    messages_writer w = {.a = a, .error = error};
     if (!json_node_is(messages, JSON_IS_ARRAY) || json_node_size(messages) == 0) {
-        http_error_invalid(error, "messages", "must hold at least one message");
+        http_error_invalid(error, "messages", "must have at least one message");
         error->code = absent(messages) ? "missing_field" : error->code;
         return false;
     }
     a->says_at = true;
     a->names = (request_names){"messages", "tools", "name", "input_schema"};
-    const json_node *made = put_all(&w, a->root) ? request_made(a, &w.out, error) : NULL;
+    const json_node *made = messages_put_body(&w, a->root) ? request_made(a, &w.out, error) : NULL;
     strbuf_fini(&w.out);
     return made != NULL && request_conversation(a, made, 1, error);
 }
 
-/* ---- the rest ---- */
+/* ---- body ---- */
 
 bool anthropic_read_prompt(request *a, http_error *error)
 {
@@ -476,7 +477,7 @@ bool anthropic_read_prompt(request *a, http_error *error)
     a->any_model = true;
     if (!absent(thinking) && absent(json_node_get(thinking, "type")))
         return http_error_invalid(error, "thinking.type", "is required");
-    return request_model(a, &suffix, error) && read_conversation(a, error) &&
+    return request_model(a, &suffix, error) && messages_read_conversation(a, error) &&
            request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            request_response_format(a, format, "output_config.format", error) &&
            request_extra_formats(a, error) &&

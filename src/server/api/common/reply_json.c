@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply_json.c - see embedding.h. */
+/* reply_json.c - embeddings and log-probabilities as JSON. */
 #include "server/api/common/reply_json.h"
 
 #include "base/base64.h"
@@ -31,7 +31,7 @@ void embedding_put(const float *vector, size_t n, strbuf *out)
     jw_close(out, ']');
 }
 
-/* Floats stand in memory as base/os.h asserts: the lowest byte first. */
+/* base/os.h asserts that this machine is little-endian. */
 void embedding_put_base64(const float *vector, size_t n, strbuf *out)
 {
     jw_raw(out, str_of("\""));
@@ -60,8 +60,8 @@ str reply_token_text(const generation *w, mote_token token)
     return text;
 }
 
-/* Clients want a number, and this one is as good as never. */
-static float spelt(float logprob)
+/* JSON has no -Infinity; OpenAI sends -9999.0 for a token that cannot occur. */
+static float finite_logprob(float logprob)
 {
     return logprob >= -9999 ? logprob : -9999;
 }
@@ -70,7 +70,7 @@ void reply_open_token(strbuf *out, str text, float logprob)
 {
     jw_open(out, '{');
     jw_key_str(out, "token", text);
-    jw_key_float(out, "logprob", spelt(logprob));
+    jw_key_float(out, "logprob", finite_logprob(logprob));
     jw_key(out, "bytes");
     jw_bytes(out, text);
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply_json.h - vectors as replies want them. */
+/*
+ * reply_json.h - JSON that replies of several APIs share: embeddings and token log-probabilities.
+ *
+ * Any thread; the functions only append to `out`. An allocation failure sets out->failed.
+ */
 #ifndef MOTE_SERVER_API_COMMON_REPLY_JSON_H
 #define MOTE_SERVER_API_COMMON_REPLY_JSON_H
 
 #include "server/generation/generation.h"
 
-/* The first n numbers, scaled to length 1, for mem_free; NULL: no memory. */
+/* The first n numbers scaled to length 1, to be freed with mem_free(); NULL: out of memory. */
 float *embedding_unit(const float *from, size_t n);
-/* As a JSON value: numbers, or the bytes of little-endian floats in base64. */
+/* A vector as a JSON array, or as a string: little-endian floats in base64. */
 void embedding_put(const float *vector, size_t n, strbuf *out);
 void embedding_put_base64(const float *vector, size_t n, strbuf *out);
 
-/* The first n of `from` scaled to length 1, as a value. */
+/* The first n numbers of `from`, scaled to length 1, in one of the two forms. */
 void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
 
 /* The bytes of a token of the model. */

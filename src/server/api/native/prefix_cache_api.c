@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefix_cache_api.c - /v1/cache: which beginnings of conversations are kept, and letting go of
- * them or pinning them. A key sees what is its own; one with the scope admin sees all. Figures
- * only: no text of any prompt is in them, and what belongs to others is not there for those who
- * ask.
+ * prefix_cache_api.c - GET and DELETE /v1/cache, DELETE /v1/cache/ID, POST /v1/cache/pin.
+ *
+ * Lists, drops and pins the sequences in the prefix cache. A key sees the entries of its own
+ * namespace; a key with scope admin sees all. Replies contain sizes and counts, never prompt text.
  */
 #include "base/mem.h"
 #include "base/os.h"
@@ -16,22 +16,22 @@
 
 enum { ID_DIGITS = 16, ID_BYTES = 4 + ID_DIGITS + 1 };
 
-static void print_id(char out[ID_BYTES], uint64_t id)
+static void prefix_print_id(char out[ID_BYTES], uint64_t id)
 {
     snprintf(out, ID_BYTES, "pfx_%016llx", (unsigned long long)id);
 }
 
-/* The prefixes of one model that this one may see. */
-typedef struct view {
+/* The entries of one model that the key may see. */
+typedef struct prefix_view {
     served_model *model;
     sched_prefix *rows; /* [n] */
     size_t n;
-} view;
+} prefix_view;
 
-static bool look(view *v, served_model *model, uint64_t ns, bool admin)
+static bool prefix_view_read(prefix_view *v, served_model *model, uint64_t ns, bool admin)
 {
     const size_t room = sched_settings(served_model_sched(model))->idle_sessions;
-    *v = (view){.model = model, .rows = mem_new(room, sizeof *v->rows)};
+    *v = (prefix_view){.model = model, .rows = mem_new(room, sizeof *v->rows)};
     if (v->rows == NULL)
         return false;
     const size_t n = sched_prefixes(served_model_sched(model), v->rows, room);
@@ -41,18 +41,18 @@ static bool look(view *v, served_model *model, uint64_t ns, bool admin)
     return true;
 }
 
-/* What is called `id`, of those that this one may see; NULL: nothing is. */
-static served_model *find(const server_context *s, str id, uint64_t ns, bool admin,
-                          uint64_t *number)
+/* Finds an entry that the key may see by its id; NULL: none. */
+static served_model *prefix_find(const server_context *s, str id, uint64_t ns, bool admin,
+                                 uint64_t *number)
 {
     char name[ID_BYTES];
     for (size_t m = 0; m < model_registry_count(s->models); m++) {
-        view v;
+        prefix_view v;
         served_model *found = NULL;
-        if (!look(&v, model_registry_at(s->models, m), ns, admin))
+        if (!prefix_view_read(&v, model_registry_at(s->models, m), ns, admin))
             return NULL;
         for (size_t i = 0; i < v.n && found == NULL; i++) {
-            print_id(name, v.rows[i].id);
+            prefix_print_id(name, v.rows[i].id);
             *number = v.rows[i].id;
             found = str_is(id, name) ? v.model : NULL;
         }
@@ -63,23 +63,23 @@ static served_model *find(const server_context *s, str id, uint64_t ns, bool adm
     return NULL;
 }
 
-static void nothing(http_error *error)
+static void prefix_not_found(http_error *error)
 {
-    api_error_set(error, API_E_NOT_FOUND, "not_found", "nothing of this id is kept");
+    api_error_set(error, API_E_NOT_FOUND, "not_found", "no cache entry with this id");
 }
 
-/* ---- the list ---- */
+/* ---- list ---- */
 
-static int by_use(const void *a, const void *b)
+static int prefix_compare_by_use(const void *a, const void *b)
 {
     const sched_prefix *one = a, *other = b;
     return (one->used < other->used) - (one->used > other->used);
 }
 
-static void put_prefix(const sched_prefix *p, const char *model, double now, strbuf *out)
+static void prefix_put(const sched_prefix *p, const char *model, double now, strbuf *out)
 {
     char id[ID_BYTES];
-    print_id(id, p->id);
+    prefix_print_id(id, p->id);
     jw_open(out, '{');
     jw_key_text(out, "id", id);
     jw_key_text(out, "object", "cache.prefix");
@@ -93,7 +93,7 @@ static void put_prefix(const sched_prefix *p, const char *model, double now, str
     jw_close(out, '}');
 }
 
-static void list(exchange *x)
+static void prefix_list(exchange *x)
 {
     const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
@@ -103,12 +103,12 @@ static void list(exchange *x)
     jw_key(&out, "data");
     jw_open(&out, '[');
     for (size_t m = 0; m < model_registry_count(s->models); m++) {
-        view v;
-        out.failed |= !look(&v, model_registry_at(s->models, m), http->ns, http->admin);
+        prefix_view v;
+        out.failed |= !prefix_view_read(&v, model_registry_at(s->models, m), http->ns, http->admin);
         if (v.n > 0)
-            qsort(v.rows, v.n, sizeof *v.rows, by_use);
+            qsort(v.rows, v.n, sizeof *v.rows, prefix_compare_by_use);
         for (size_t i = 0; i < v.n; i++)
-            put_prefix(&v.rows[i], served_model_name(v.model), os_now(), &out);
+            prefix_put(&v.rows[i], served_model_name(v.model), os_now(), &out);
         mem_free(v.rows);
     }
     jw_close(&out, ']');
@@ -116,17 +116,17 @@ static void list(exchange *x)
     exchange_reply_built(x, EXCHANGE_JSON, &out);
 }
 
-/* ---- letting go ---- */
+/* ---- drop ---- */
 
-static void drop_all(exchange *x)
+static void prefix_drop_all(exchange *x)
 {
     const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
     strbuf out = {0};
     uint64_t n = 0;
     for (size_t m = 0; m < model_registry_count(s->models); m++) {
-        view v;
-        out.failed |= !look(&v, model_registry_at(s->models, m), http->ns, http->admin);
+        prefix_view v;
+        out.failed |= !prefix_view_read(&v, model_registry_at(s->models, m), http->ns, http->admin);
         for (size_t i = 0; i < v.n; i++)
             n += sched_prefix_drop(served_model_sched(v.model), v.rows[i].id);
         mem_free(v.rows);
@@ -140,9 +140,9 @@ static void drop_all(exchange *x)
 void handle_cache(exchange *x)
 {
     if (exchange_request(x)->method == HTTP_DELETE)
-        drop_all(x);
+        prefix_drop_all(x);
     else
-        list(x);
+        prefix_list(x);
 }
 
 void handle_cache_prefix(exchange *x)
@@ -151,9 +151,9 @@ void handle_cache_prefix(exchange *x)
     http_error error;
     strbuf out = {0};
     uint64_t number;
-    served_model *m = find(exchange_context(x), http->tail, http->ns, http->admin, &number);
+    served_model *m = prefix_find(exchange_context(x), http->tail, http->ns, http->admin, &number);
     if (m == NULL || !sched_prefix_drop(served_model_sched(m), number)) {
-        nothing(&error);
+        prefix_not_found(&error);
         exchange_fail(x, &error);
         return;
     }
@@ -164,9 +164,9 @@ void handle_cache_prefix(exchange *x)
     exchange_reply_built(x, EXCHANGE_JSON, &out);
 }
 
-/* ---- pinning ---- */
+/* ---- pin ---- */
 
-static void run_pin(background_job *s)
+static void prefix_run_pin(background_job *s)
 {
     const json_node *wanted = json_node_get(s->body, "pin");
     const bool pin = wanted == NULL || json_node_truth(wanted);
@@ -176,17 +176,17 @@ static void run_pin(background_job *s)
     if (!background_text(s, "id", &id))
         return;
     if (wanted != NULL && !json_node_is(wanted, JSON_IS_BOOL)) {
-        http_error_invalid(&s->error, "pin", "must be true or false");
+        http_error_invalid(&s->error, "pin", "must be a boolean");
         return;
     }
-    served_model *m = find(s->ctx, id, s->ns, s->admin, &number);
+    served_model *m = prefix_find(s->ctx, id, s->ns, s->admin, &number);
     const mote_status status =
         m != NULL ? sched_prefix_pin(served_model_sched(m), number, pin, &err) : MOTE_E_ARG;
     if (status == MOTE_E_ARG)
-        nothing(&s->error);
+        prefix_not_found(&s->error);
     else if (status == MOTE_E_FULL)
         api_error_set(&s->error, API_E_CONFLICT, "too_much_pinned",
-                      "half of the room for prefixes may be pinned, and this would be more");
+                      "at most half of the prefix cache can be pinned");
     jw_open(&s->out, '{');
     jw_key_str(&s->out, "id", id);
     jw_key_bool(&s->out, "pinned", pin);
@@ -195,5 +195,5 @@ static void run_pin(background_job *s)
 
 void handle_cache_pin(exchange *x)
 {
-    background_start(x, run_pin, true);
+    background_start(x, prefix_run_pin, true);
 }

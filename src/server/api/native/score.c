@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * score.c - POST /v1/score and /v1/rerank: how likely texts are, nothing is written.
+ * score.c - POST /v1/score and /v1/rerank: log-probabilities of given texts; nothing is generated.
  *
- * Each choice becomes a prompt of its own, the common beginning and its tokens behind it; only
- * the latter are scored. The scheduler reads the common beginning once. A document is
- * ranked by how much rather the model would say yes than no, asked whether it answers the query.
+ * Each choice becomes a prompt: the common prefix followed by the tokens of the choice. Only the
+ * latter are scored. The prefix cache prefills the common prefix once. Rerank asks the model
+ * whether the document answers the query and compares the scores of "yes" and "no".
  */
 #include "base/mem.h"
 #include "server/generation/dialect.h"
@@ -18,21 +18,21 @@
 
 enum { MAX_CHOICES = 64, MAX_CHOICE_TOKENS = 256, MAX_DOCUMENTS = 256 };
 
-/* ask.own */
+/* request.own */
 typedef struct score_state {
-    size_t n;          /* texts; 0: the prompt itself is scored */
-    size_t top_n;      /* of documents, how many are wanted */
+    size_t n;          /* number of texts; 0: score the prompt itself */
+    size_t top_n;      /* number of documents in the reply */
     const char *scale; /* "sum", "mean" or "softmax" */
-    const str *texts;  /* [n], of the body */
+    const str *texts;  /* [n], views of the body */
 } score_state;
 
-static bool absent(const json_node *node)
+static bool node_absent(const json_node *node)
 {
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-/* e to the x, for x up to 0: good to 15 digits. */
-static double power(double x)
+/* exp(x) for x <= 0, with a relative error of about 1e-15; independent of libm. */
+static double exp_negative(double x)
 {
     double sum = 1, term = 1;
     if (x < -700)
@@ -49,9 +49,9 @@ static double power(double x)
 
 /* ---- prompts ---- */
 
-/* `before` and the tokens of `text`, of which alone the score is made. */
-static bool add_choice(request *a, const mote_model *model, const chat_prompt *before, str text,
-                       http_error *error)
+/* Adds the prompt `before` + `text`, of which the tokens of `text` are scored. */
+static bool score_add_choice(request *a, const mote_model *model, const chat_prompt *before,
+                             str text, http_error *error)
 {
     size_t n = 0;
     mote_error err;
@@ -60,7 +60,8 @@ static bool add_choice(request *a, const mote_model *model, const chat_prompt *b
         return false;
     }
     if (n == 0 || n > MAX_CHOICE_TOKENS)
-        return http_error_invalid(error, "choices", "must be of 1 to %d tokens", MAX_CHOICE_TOKENS);
+        return http_error_invalid(error, "choices", "must have 1 to %d tokens each, got %zu",
+                                  MAX_CHOICE_TOKENS, n);
     mote_token *ids = mem_new(before->n + n, sizeof *ids);
     if (ids == NULL)
         return http_error_no_memory(error);
@@ -77,11 +78,11 @@ static bool add_choice(request *a, const mote_model *model, const chat_prompt *b
     return true;
 }
 
-static bool encode(const mote_model *model, str text, chat_prompt *out, http_error *error)
+static bool score_encode(const mote_model *model, str text, chat_prompt *out, http_error *error)
 {
     mote_error err;
     unsigned flags = 0;
-    if (text.n == 0) { /* a document begins */
+    if (text.n == 0) { /* an empty prompt is the beginning of a document */
         text = str_of("<|endoftext|>");
         flags = MOTE_TEXT_CONTROL;
     }
@@ -97,20 +98,21 @@ static bool encode(const mote_model *model, str text, chat_prompt *out, http_err
     return status == MOTE_OK;
 }
 
-/* The beginning: of text, or of a conversation whose answer is scored. It does not think. */
-static bool render(request *a, const json_node *body, chat_prompt *out, http_error *error)
+/* The common prefix: a text, or a conversation up to the answer, without thinking. */
+static bool score_render_prefix(request *a, const json_node *body, chat_prompt *out,
+                                http_error *error)
 {
     const chat_context *chat_ctx = served_model_chat_context(a->served);
     const json_node *messages = json_node_get(body, "messages");
     const json_node *prompt = json_node_get(body, "prompt");
     mote_error err;
-    if (absent(messages) && absent(prompt)) {
-        http_error_invalid(error, "prompt", "or messages must be there");
+    if (node_absent(messages) && node_absent(prompt)) {
+        http_error_invalid(error, "prompt", "or messages is required");
         error->code = "missing_field";
         return false;
     }
-    if (absent(messages))
-        return encode(chat_ctx->model, json_node_text(prompt), out, error);
+    if (node_absent(messages))
+        return score_encode(chat_ctx->model, json_node_text(prompt), out, error);
     if (!request_conversation(a, body, 1, error) || !request_no_media(a, error))
         return false;
     a->parsed.request.thinking = CHAT_THINK_OFF;
@@ -120,7 +122,7 @@ static bool render(request *a, const json_node *body, chat_prompt *out, http_err
     return false;
 }
 
-static bool read_common(request *a, size_t most, http_error *error)
+static bool score_read_common(request *a, size_t most, http_error *error)
 {
     score_state *state = mem_new(1, sizeof *state);
     str suffix;
@@ -138,35 +140,35 @@ static bool read_common(request *a, size_t most, http_error *error)
     return a->score_from != NULL && request_model(a, &suffix, error);
 }
 
-/* Strings of an array as state->texts. */
-static bool read_texts(request *a, const json_node *array, const char *at, size_t most,
-                       http_error *error)
+/* Reads an array of strings or of objects with `text` to state->texts. */
+static bool score_read_texts(request *a, const json_node *array, const char *at, size_t most,
+                             http_error *error)
 {
     score_state *state = a->own;
     const size_t n = json_node_size(array);
     if (!json_node_is(array, JSON_IS_ARRAY) || n < 1 || n > most)
-        return http_error_invalid(error, at, "must be an array of 1 to %zu texts", most);
+        return http_error_invalid(error, at, "must be an array of 1 to %zu strings", most);
     str *texts = request_memory(a, n, sizeof *texts, error);
     if (texts == NULL)
         return false;
     for (const json_node *e = json_node_first(array); e != NULL; e = json_node_next(e)) {
         const json_node *text = json_node_is(e, JSON_IS_OBJECT) ? json_node_get(e, "text") : e;
         if (!json_node_is(text, JSON_IS_STRING))
-            return http_error_invalid(error, at, "must be an array of 1 to %zu texts", most);
+            return http_error_invalid(error, at, "must be an array of 1 to %zu strings", most);
         texts[state->n++] = json_node_text(text);
     }
     state->texts = texts;
     return true;
 }
 
-/* ---- /v1/score: reading ---- */
+/* ---- /v1/score: request ---- */
 
-static bool read_scale(request *a, http_error *error)
+static bool score_read_scale(request *a, http_error *error)
 {
     static const char *const scales[] = {"sum", "mean", "softmax"};
     const json_node *node = json_node_get(a->root, "normalize");
     score_state *state = a->own;
-    if (absent(node))
+    if (node_absent(node))
         return true;
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (str_is(json_node_text(node), scales[i])) {
@@ -176,14 +178,14 @@ static bool read_scale(request *a, http_error *error)
     return http_error_invalid(error, "normalize", "must be sum, mean or softmax");
 }
 
-static bool read_prompt_logprobs(request *a, chat_prompt *before, http_error *error)
+static bool score_read_prompt_logprobs(request *a, chat_prompt *before, http_error *error)
 {
     const json_node *node = json_node_get(a->root, "prompt_logprobs");
     int64_t top = 0;
-    if (absent(node))
-        return http_error_invalid(error, "choices", "or prompt_logprobs must be there");
+    if (node_absent(node))
+        return http_error_invalid(error, "choices", "or prompt_logprobs is required");
     if (!json_node_int64(node, &top) || top < 0 || top > MOTE_TOP_LOGPROBS)
-        return http_error_invalid(error, "prompt_logprobs", "must be an integer from 0 to 20");
+        return http_error_invalid(error, "prompt_logprobs", "must be an integer of 0 to 20");
     a->answer.sampling.top_logprobs = (uint32_t)top;
     if (!request_add_prompt(a, (str){"", 0}, error))
         return false;
@@ -194,43 +196,43 @@ static bool read_prompt_logprobs(request *a, chat_prompt *before, http_error *er
     return true;
 }
 
-static bool read_score(request *a, http_error *error)
+static bool score_read(request *a, http_error *error)
 {
     const json_node *choices = json_node_get(a->root, "choices");
     chat_prompt before = {0};
     score_state *state;
-    if (!read_common(a, MAX_CHOICES, error) || !read_scale(a, error))
+    if (!score_read_common(a, MAX_CHOICES, error) || !score_read_scale(a, error))
         return false;
     state = a->own;
-    bool read = render(a, a->root, &before, error);
-    if (read && absent(choices))
-        read = read_prompt_logprobs(a, &before, error);
+    bool read = score_render_prefix(a, a->root, &before, error);
+    if (read && node_absent(choices))
+        read = score_read_prompt_logprobs(a, &before, error);
     else if (read)
-        read = read_texts(a, choices, "choices", MAX_CHOICES, error);
+        read = score_read_texts(a, choices, "choices", MAX_CHOICES, error);
     for (size_t i = 0; read && i < state->n; i++)
-        read = add_choice(a, served_model_chat_context(a->served)->model, &before, state->texts[i],
-                          error);
+        read = score_add_choice(a, served_model_chat_context(a->served)->model, &before,
+                                state->texts[i], error);
     chat_prompt_fini(&before);
     return read;
 }
 
-/* ---- figures ---- */
+/* ---- results ---- */
 
-static const sched_result *score_of(const generation *w, size_t prompt)
+static const sched_result *score_result(const generation *w, size_t prompt)
 {
     return &w->choices[w->n_answers + prompt].result;
 }
 
-static double sum_of(const generation *w, size_t prompt)
+static double score_sum(const generation *w, size_t prompt)
 {
-    const sched_result *r = score_of(w, prompt);
+    const sched_result *r = score_result(w, prompt);
     double sum = 0;
     for (size_t i = 0; i < r->n_scores; i++)
         sum += (double)r->scores[i].logprob;
     return sum;
 }
 
-static void put_usage(const generation *w, strbuf *out)
+static void score_put_usage(const generation *w, strbuf *out)
 {
     const usage u = generation_usage(w);
     jw_key(out, "usage");
@@ -240,38 +242,39 @@ static void put_usage(const generation *w, strbuf *out)
     jw_close(out, '}');
 }
 
-/* ---- /v1/score: printing ---- */
+/* ---- /v1/score: reply ---- */
 
-/* Of the choices together, for softmax: the largest, and the rest beside it. */
-static double share(const generation *w, const score_state *state, size_t prompt)
+/* Softmax over the sums of all choices. */
+static double score_softmax(const generation *w, const score_state *state, size_t prompt)
 {
-    double most = sum_of(w, 0), all = 0;
+    double most = score_sum(w, 0), all = 0;
     for (size_t i = 1; i < state->n; i++)
-        most = sum_of(w, i) > most ? sum_of(w, i) : most;
+        most = score_sum(w, i) > most ? score_sum(w, i) : most;
     for (size_t i = 0; i < state->n; i++)
-        all += power(sum_of(w, i) - most);
-    return power(sum_of(w, prompt) - most) / all;
+        all += exp_negative(score_sum(w, i) - most);
+    return exp_negative(score_sum(w, prompt) - most) / all;
 }
 
-static void put_score(const generation *w, const score_state *state, size_t i, strbuf *out)
+static void score_put_choice(const generation *w, const score_state *state, size_t i, strbuf *out)
 {
-    const size_t n = score_of(w, i)->n_scores;
+    const size_t n = score_result(w, i)->n_scores;
     const bool mean = strcmp(state->scale, "mean") == 0;
-    const double logprob = mean && n > 0 ? sum_of(w, i) / (double)n : sum_of(w, i);
+    const double logprob = mean && n > 0 ? score_sum(w, i) / (double)n : score_sum(w, i);
     jw_open(out, '{');
     jw_key_uint(out, "index", i);
     jw_key_str(out, "text", state->texts[i]);
     jw_key_double(out, "logprob", logprob);
     jw_key_uint(out, "tokens", n);
     jw_key_double(out, "prob",
-                  strcmp(state->scale, "softmax") == 0 ? share(w, state, i) : power(logprob));
+                  strcmp(state->scale, "softmax") == 0 ? score_softmax(w, state, i)
+                                                       : exp_negative(logprob));
     jw_close(out, '}');
 }
 
-/* Token by token, in the form of a chat completion's; the first has nothing before it. */
-static void put_prompt_logprobs(const generation *w, strbuf *out)
+/* One entry per token as in chat completions; null for the first, which has no probability. */
+static void score_put_prompt_logprobs(const generation *w, strbuf *out)
 {
-    const sched_result *r = score_of(w, 0);
+    const sched_result *r = score_result(w, 0);
     jw_key(out, "prompt_logprobs");
     jw_open(out, '[');
     jw_null(out);
@@ -289,7 +292,7 @@ static void put_prompt_logprobs(const generation *w, strbuf *out)
     jw_close(out, ']');
 }
 
-static void end_score(generation *w)
+static void score_end(generation *w)
 {
     const score_state *state = w->request.own;
     strbuf *out = &w->out;
@@ -297,15 +300,15 @@ static void end_score(generation *w)
     jw_key_text(out, "object", "score");
     jw_key_text(out, "model", served_model_name(w->request.served));
     if (state->n == 0)
-        put_prompt_logprobs(w, out);
+        score_put_prompt_logprobs(w, out);
     else {
         jw_key(out, "scores");
         jw_open(out, '[');
         for (size_t i = 0; i < state->n; i++)
-            put_score(w, state, i, out);
+            score_put_choice(w, state, i, out);
         jw_close(out, ']');
     }
-    put_usage(w, out);
+    score_put_usage(w, out);
     generation_put_mote(w, out);
     jw_close(out, '}');
     generation_reply(w, 200);
@@ -316,15 +319,15 @@ void handle_score(exchange *x)
     static const dialect score = {.label = "openai",
                                   .call_prefix = "call_",
                                   .place = PARAM_IN_SCORE,
-                                  .read = read_score,
-                                  .end = end_score};
+                                  .read = score_read,
+                                  .end = score_end};
     generation_start(x, &score);
 }
 
 /* ---- /v1/rerank ---- */
 
-/* Two prompts for a document: the same question, answered with yes and with no. */
-static bool add_document(request *a, str query, str document, http_error *error)
+/* Two prompts per document: the same question, answered "yes" and "no". */
+static bool rerank_add_document(request *a, str query, str document, http_error *error)
 {
     static const char rule[] = "Say whether the document answers the query. Say yes or no.";
     strbuf json = {0};
@@ -346,64 +349,66 @@ static bool add_document(request *a, str query, str document, http_error *error)
         http_error_from(error, &err);
         return false;
     }
-    const bool read =
-        render(a, json_doc_root(doc), &before, error) &&
-        add_choice(a, served_model_chat_context(a->served)->model, &before, str_of("yes"), error) &&
-        add_choice(a, served_model_chat_context(a->served)->model, &before, str_of("no"), error);
-    chat_parsed_fini(&a->parsed); /* its texts end with the document */
+    const bool read = score_render_prefix(a, json_doc_root(doc), &before, error) &&
+                      score_add_choice(a, served_model_chat_context(a->served)->model, &before,
+                                       str_of("yes"), error) &&
+                      score_add_choice(a, served_model_chat_context(a->served)->model, &before,
+                                       str_of("no"), error);
+    chat_parsed_fini(&a->parsed); /* it points into the document freed below */
     chat_prompt_fini(&before);
     json_doc_free(doc);
     return read;
 }
 
-static bool read_rerank(request *a, http_error *error)
+static bool rerank_read(request *a, http_error *error)
 {
     const json_node *query = json_node_get(a->root, "query");
     const json_node *top = json_node_get(a->root, "top_n");
     int64_t wanted = MAX_DOCUMENTS;
-    if (!read_common(a, 2 * MAX_DOCUMENTS, error))
+    if (!score_read_common(a, 2 * MAX_DOCUMENTS, error))
         return false;
     if (!json_node_is(query, JSON_IS_STRING)) {
-        http_error_invalid(error, "query", "must be a text");
+        http_error_invalid(error, "query", "must be a string");
         return false;
     }
-    if (!absent(top) && (!json_node_int64(top, &wanted) || wanted < 1))
-        return http_error_invalid(error, "top_n", "must be a whole number from 1 on");
-    if (!read_texts(a, json_node_get(a->root, "documents"), "documents", MAX_DOCUMENTS, error))
+    if (!node_absent(top) && (!json_node_int64(top, &wanted) || wanted < 1))
+        return http_error_invalid(error, "top_n", "must be an integer of at least 1");
+    if (!score_read_texts(a, json_node_get(a->root, "documents"), "documents", MAX_DOCUMENTS,
+                          error))
         return false;
     score_state *state = a->own;
     state->top_n = wanted < (int64_t)state->n ? (size_t)wanted : state->n;
     for (size_t i = 0; i < state->n; i++)
-        if (!add_document(a, json_node_text(query), state->texts[i], error))
+        if (!rerank_add_document(a, json_node_text(query), state->texts[i], error))
             return false;
     return true;
 }
 
-typedef struct ranked {
+typedef struct rerank_entry {
     size_t index;
     double score;
-} ranked;
+} rerank_entry;
 
-static int better_first(const void *a, const void *b)
+static int rerank_compare(const void *a, const void *b)
 {
-    const ranked *x = a, *y = b;
+    const rerank_entry *x = a, *y = b;
     if (x->score != y->score)
         return x->score > y->score ? -1 : 1;
     return x->index < y->index ? -1 : 1;
 }
 
-static void end_rerank(generation *w)
+static void rerank_end(generation *w)
 {
     const score_state *state = w->request.own;
     strbuf *out = &w->out;
-    ranked list[MAX_DOCUMENTS] = {0};
+    rerank_entry list[MAX_DOCUMENTS] = {0};
     for (size_t i = 0; i < state->n; i++) {
-        const double yes = sum_of(w, 2 * i), no = sum_of(w, 2 * i + 1);
+        const double yes = score_sum(w, 2 * i), no = score_sum(w, 2 * i + 1);
         list[i].index = i;
-        list[i].score =
-            yes > no ? 1 / (1 + power(no - yes)) : power(yes - no) / (1 + power(yes - no));
+        list[i].score = yes > no ? 1 / (1 + exp_negative(no - yes))
+                                 : exp_negative(yes - no) / (1 + exp_negative(yes - no));
     }
-    qsort(list, state->n, sizeof *list, better_first);
+    qsort(list, state->n, sizeof *list, rerank_compare);
     jw_open(out, '{');
     jw_key_text(out, "object", "list");
     jw_key_text(out, "model", served_model_name(w->request.served));
@@ -416,7 +421,7 @@ static void end_rerank(generation *w)
         jw_close(out, '}');
     }
     jw_close(out, ']');
-    put_usage(w, out);
+    score_put_usage(w, out);
     generation_put_mote(w, out);
     jw_close(out, '}');
     generation_reply(w, 200);
@@ -427,7 +432,7 @@ void handle_rerank(exchange *x)
     static const dialect rerank = {.label = "openai",
                                    .call_prefix = "call_",
                                    .place = PARAM_IN_RERANK,
-                                   .read = read_rerank,
-                                   .end = end_rerank};
+                                   .read = rerank_read,
+                                   .end = rerank_end};
     generation_start(x, &rerank);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server_info.c - whether the server is there and ready, for everybody; and OPTIONS. */
+/*
+ * server_info.c - GET /, /health, /props, /slots and /v1/requests/ID; OPTIONS of every path.
+ *
+ * /health, /props and /slots have the form of llama-server's. Event loop thread.
+ */
 #include "base/os.h"
 #include "json/json.h"
 #include "server/api/handlers.h"
@@ -9,13 +13,13 @@
 
 #include <mote.h>
 
-/* The words that programs for Ollama look for before they ask anything else. */
+/* Ollama's clients check for this text. */
 void handle_root(exchange *x)
 {
     exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("Ollama is running"));
 }
 
-/* The form of the 503 is that of llama-server, which programs that wait for a model know. */
+/* The 503 has the form of llama-server's, which clients that wait for a model know. */
 void handle_health(exchange *x)
 {
     const server_context *s = exchange_context(x);
@@ -23,7 +27,7 @@ void handle_health(exchange *x)
         exchange_add_header(x, "Retry-After", "1");
         exchange_reply(
             x, 503, EXCHANGE_JSON,
-            str_of("{\"error\":{\"code\":503,\"message\":\"The server is about to stop\","
+            str_of("{\"error\":{\"code\":503,\"message\":\"The server is shutting down\","
                    "\"type\":\"unavailable_error\"}}"));
         return;
     }
@@ -36,8 +40,8 @@ void handle_health(exchange *x)
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
-/* A list of header names, as a browser asks for them. */
-static bool is_name_list(str text)
+/* A list of header names, as in Access-Control-Request-Headers. */
+static bool header_names_valid(str text)
 {
     enum { MOST = 1024 };
     for (size_t i = 0; i < text.n; i++) {
@@ -49,8 +53,8 @@ static bool is_name_list(str text)
     return text.n > 0 && text.n <= MOST;
 }
 
-/* Only pages of an origin on the list come as far as this; whether to say which one it is
- * belongs to every reply and is done there. */
+/* The access check has rejected origins that are not allowed. Access-Control-Allow-Origin is added
+ * to every reply by exchange.c. */
 void handle_options(exchange *x)
 {
     str wanted = exchange_header(x, "access-control-request-headers");
@@ -59,7 +63,7 @@ void handle_options(exchange *x)
         exchange_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
         exchange_add_header(x, "Access-Control-Max-Age", "600");
         char names[1025];
-        if (is_name_list(wanted)) {
+        if (header_names_valid(wanted)) {
             memcpy(names, wanted.p, wanted.n);
             names[wanted.n] = '\0';
             exchange_add_header(x, "Access-Control-Allow-Headers", names);
@@ -137,7 +141,8 @@ void handle_props(exchange *x)
 
 void handle_props_change(exchange *x)
 {
-    info_fail(x, API_E_UNSUPPORTED, "unsupported", "settings are given when the server is started");
+    info_fail(x, API_E_UNSUPPORTED, "unsupported",
+              "changing settings is not supported; restart the server with other flags");
 }
 
 /* ---- /slots ---- */
@@ -174,7 +179,7 @@ void handle_slots(exchange *x)
     strbuf out = {0};
     uint64_t id = 0;
     if (str_is(query, "fail_on_no_slot=1") && slots_queued(s) > 0) {
-        info_fail(x, API_E_UNAVAILABLE, "no_slot", "all slots are at work");
+        info_fail(x, API_E_UNAVAILABLE, "no_slot", "all slots are busy");
         return;
     }
     jw_open(&out, '[');
@@ -196,7 +201,7 @@ void handle_request_stats(exchange *x)
     strbuf json = {0};
     if (!(last ? text_store_get_last(ctx->reports, http->ns, 0, &json)
                : text_store_get(ctx->reports, http->ns, http->tail, 0, &json)))
-        info_fail(x, API_E_NOT_FOUND, "not_found", "no request with this id is remembered");
+        info_fail(x, API_E_NOT_FOUND, "not_found", "no stored report for this request id");
     else
         exchange_reply_built(x, EXCHANGE_JSON, &json);
     strbuf_fini(&json);
@@ -204,5 +209,5 @@ void handle_request_stats(exchange *x)
 
 void handle_not_offered(exchange *x)
 {
-    info_fail(x, API_E_UNSUPPORTED, "unsupported", "this route is known and not offered");
+    info_fail(x, API_E_UNSUPPORTED, "unsupported", "this route is not supported");
 }

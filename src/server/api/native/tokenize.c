@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenize.c - small routes that clients of llama-server look for, and one of our own.
- *
- * What the server is and does (/props, /slots, /v1/requests/ID), and text to ids and back.
+ * tokenize.c - POST /tokenize, /detokenize and /apply-template, as llama-server has them.
  */
 #include "server/api/common/background.h"
 #include "server/api/handlers.h"
@@ -10,9 +8,9 @@
 #include "server/generation/dialect.h"
 #include "server/request/params.h"
 
-/* ---- text to ids ---- */
+/* ---- /tokenize ---- */
 
-static bool is_text(const mote_model *model, mote_token id, str bytes)
+static bool token_is_text(const mote_model *model, mote_token id, str bytes)
 {
     char text[MOTE_PIECE_BYTES];
     mote_text_stream stream = {0};
@@ -20,7 +18,8 @@ static bool is_text(const mote_model *model, mote_token id, str bytes)
     return stream.n_held == 0 && str_eq(bytes, (str){text, n});
 }
 
-static void put_pieces(const mote_model *model, const mote_token *ids, size_t n, strbuf *out)
+static void tokenize_put_pieces(const mote_model *model, const mote_token *ids, size_t n,
+                                strbuf *out)
 {
     for (size_t i = 0; i < n; i++) {
         str piece;
@@ -28,7 +27,7 @@ static void put_pieces(const mote_model *model, const mote_token *ids, size_t n,
         jw_open(out, '{');
         jw_key_int(out, "id", ids[i]);
         jw_key(out, "piece");
-        if (is_text(model, ids[i], piece))
+        if (token_is_text(model, ids[i], piece))
             jw_str(out, piece);
         else
             jw_bytes(out, piece);
@@ -36,17 +35,17 @@ static void put_pieces(const mote_model *model, const mote_token *ids, size_t n,
     }
 }
 
-/* By the name in the body; the first if there is none, or nobody has it. */
-static const served_model *asked_for(const background_job *s)
+/* The model named in the body; the first served model if the name is absent or unknown. */
+static const served_model *tokenize_model(const background_job *s)
 {
     request a = {.ctx = s->ctx};
     request_choose(&a, request_name_in(s->body, false));
     return a.served;
 }
 
-static void run_tokenize(background_job *s)
+static void tokenize_run(background_job *s)
 {
-    const mote_model *model = served_model_weights(asked_for(s));
+    const mote_model *model = served_model_weights(tokenize_model(s));
     const unsigned flags =
         json_node_truth(json_node_get(s->body, "parse_special")) ? MOTE_TEXT_CONTROL : 0;
     str text;
@@ -57,7 +56,7 @@ static void run_tokenize(background_job *s)
     mote_status status = mote_tokenize(model, text.p, text.n, flags, NULL, 0, &n, &err);
     strbuf ids = {0};
     if (status == MOTE_OK && !strbuf_reserve(&ids, (n + 1) * sizeof(mote_token)))
-        status = err_set(&err, MOTE_E_MEMORY, "no memory for tokens");
+        status = err_set(&err, MOTE_E_MEMORY, "out of memory: %zu tokens", n);
     mote_token *list = (mote_token *)(void *)ids.p;
     if (status == MOTE_OK)
         status = mote_tokenize(model, text.p, text.n, flags, list, n, &n, &err);
@@ -68,7 +67,7 @@ static void run_tokenize(background_job *s)
     }
     strbuf_text(&s->out, "{\"tokens\":[");
     if (json_node_truth(json_node_get(s->body, "with_pieces")))
-        put_pieces(model, list, n, &s->out);
+        tokenize_put_pieces(model, list, n, &s->out);
     else
         for (size_t i = 0; i < n; i++)
             jw_int(&s->out, list[i]);
@@ -78,26 +77,26 @@ static void run_tokenize(background_job *s)
 
 void handle_tokenize(exchange *x)
 {
-    background_start(x, run_tokenize, true);
+    background_start(x, tokenize_run, true);
 }
 
-/* ---- ids to text ---- */
+/* ---- /detokenize ---- */
 
-static void run_detokenize(background_job *s)
+static void detokenize_run(background_job *s)
 {
-    const chat_context *chat_ctx = served_model_chat_context(asked_for(s));
+    const chat_context *chat_ctx = served_model_chat_context(tokenize_model(s));
     const json_node *tokens = json_node_get(s->body, "tokens");
     char piece[MOTE_PIECE_BYTES];
     mote_text_stream stream = {0};
     if (!json_node_is(tokens, JSON_IS_ARRAY)) {
-        http_error_invalid(&s->error, "tokens", "must be an array of ids");
+        http_error_invalid(&s->error, "tokens", "must be an array of token ids");
         return;
     }
     strbuf_text(&s->out, "{\"content\":\"");
     for (const json_node *e = json_node_first(tokens); e != NULL; e = json_node_next(e)) {
         int64_t id;
         if (!json_node_int64(e, &id) || id < 0 || id >= (int64_t)chat_ctx->n_tokens) {
-            http_error_invalid(&s->error, "tokens", "must hold ids from 0 to %u",
+            http_error_invalid(&s->error, "tokens", "must have token ids of 0 to %u",
                                (unsigned)chat_ctx->n_tokens - 1);
             return;
         }
@@ -112,12 +111,12 @@ static void run_detokenize(background_job *s)
 
 void handle_detokenize(exchange *x)
 {
-    background_start(x, run_detokenize, true);
+    background_start(x, detokenize_run, true);
 }
 
-/* ---- a conversation to text ---- */
+/* ---- /apply-template ---- */
 
-static void rendered(generation *w)
+static void template_reply(generation *w)
 {
     const chat_prompt *p = &w->prompts[0];
     jw_open(&w->out, '{');
@@ -139,6 +138,6 @@ void handle_apply_template(exchange *x)
                                    .call_prefix = "call_",
                                    .place = PARAM_IN_CHAT,
                                    .read = openai_read_chat,
-                                   .rendered = rendered};
+                                   .rendered = template_reply};
     generation_start(x, &render);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ollama_chat.c - POST /api/chat and /api/generate: what is sent back, a line at a time.
+ * ollama_chat.c - POST /api/chat and /api/generate: replies and streams of JSON lines.
  *
- * Every line is a whole object with a line end behind it, and nothing else is ever sent: readers
- * of lines take each for JSON. The last one says `done` and has the figures; a reply that is
- * not streamed is that line with all of the answer in it.
+ * Every line is a complete JSON object; comments are not allowed in this format. The last line has
+ * `done` and the usage. A reply without stream is that line with the whole answer.
  */
 #include "server/api/ollama/ollama.h"
 
@@ -18,11 +17,11 @@
 #include <time.h>
 
 enum {
-    SILENCE = 5,        /* seconds before an empty line says that all is well */
-    MAX_CONTEXT = 65536 /* ids that a reply of generate carries */
+    KEEP_ALIVE_SECONDS = 5, /* without an event, a line with empty content is sent */
+    MAX_CONTEXT = 65536     /* a longer `context` is left out */
 };
 
-static const ollama_state *state_of(const generation *w)
+static const ollama_state *ollama_state_of(const generation *w)
 {
     return w->request.own;
 }
@@ -46,14 +45,14 @@ void ollama_time_now(char out[OLLAMA_TIME_BYTES])
     ollama_time_of(now.tv_sec, now.tv_nsec, out);
 }
 
-static void put_duration(strbuf *out, const char *name, double seconds)
+static void line_put_duration(strbuf *out, const char *name, double seconds)
 {
     jw_key_uint(out, name, seconds > 0 ? (uint64_t)(seconds * 1e9) : 0);
 }
 
-/* ---- pieces ---- */
+/* ---- lines ---- */
 
-static strbuf *open_line(generation *w)
+static strbuf *line_open(generation *w)
 {
     char now[OLLAMA_TIME_BYTES];
     ollama_time_now(now);
@@ -63,7 +62,7 @@ static strbuf *open_line(generation *w)
     return &w->out;
 }
 
-static void put_call(const choice_call *call, size_t index, strbuf *out)
+static void line_put_call(const choice_call *call, size_t index, strbuf *out)
 {
     jw_open(out, '{');
     jw_key_text(out, "id", call->id);
@@ -76,16 +75,16 @@ static void put_call(const choice_call *call, size_t index, strbuf *out)
     strbuf_text(out, "}}");
 }
 
-/* What one line says; thinking and calls only if there are any. */
-typedef struct saying {
+/* Content of one line; empty thinking and calls are not printed. */
+typedef struct line_content {
     str content, thinking;
     const choice_call *calls; /* [n_calls] */
     size_t n_calls, first_call;
-} saying;
+} line_content;
 
-static void put_saying(const generation *w, const saying *s, strbuf *out)
+static void line_put_content(const generation *w, const line_content *s, strbuf *out)
 {
-    const bool chat = !state_of(w)->generate;
+    const bool chat = !ollama_state_of(w)->generate;
     if (chat) {
         jw_key(out, "message");
         jw_open(out, '{');
@@ -98,14 +97,14 @@ static void put_saying(const generation *w, const saying *s, strbuf *out)
         jw_key(out, "tool_calls");
         jw_open(out, '[');
         for (size_t i = 0; i < s->n_calls; i++)
-            put_call(&s->calls[i], s->first_call + i, out);
+            line_put_call(&s->calls[i], s->first_call + i, out);
         jw_close(out, ']');
     }
     if (chat)
         jw_close(out, '}');
 }
 
-static void put_logprobs(const generation *w, const choice *c, size_t from, strbuf *out)
+static void line_put_logprobs(const generation *w, const choice *c, size_t from, strbuf *out)
 {
     if (!w->request.logprobs || from == c->n_tokens)
         return;
@@ -113,17 +112,17 @@ static void put_logprobs(const generation *w, const choice *c, size_t from, strb
     reply_put_logprobs(c, from, out);
 }
 
-static const char *done_reason(stop_cause cause)
+static const char *ollama_done_reason(stop_cause cause)
 {
     const bool by_itself = cause == STOP_EOS || cause == STOP_TEXT || cause == STOP_CALLS;
     return by_itself ? "stop" : "length";
 }
 
-static void put_context(const generation *w, const choice *c, strbuf *out)
+static void line_put_context(const generation *w, const choice *c, strbuf *out)
 {
     const sched_result *r = &c->result;
-    if (!state_of(w)->generate || state_of(w)->plain || r->tokens == NULL ||
-        r->n_tokens > MAX_CONTEXT || w->request.n_shown > 0) /* ids do not bring pictures back */
+    if (!ollama_state_of(w)->generate || ollama_state_of(w)->plain || r->tokens == NULL ||
+        r->n_tokens > MAX_CONTEXT || w->request.n_shown > 0) /* ids cannot represent images */
         return;
     jw_key(out, "context");
     jw_open(out, '[');
@@ -132,103 +131,103 @@ static void put_context(const generation *w, const choice *c, strbuf *out)
     jw_close(out, ']');
 }
 
-static void put_stats(const generation *w, strbuf *out)
+static void line_put_stats(const generation *w, strbuf *out)
 {
     const choice *c = &w->choices[0];
     const usage u = generation_usage(w);
     jw_key_bool(out, "done", true);
-    jw_key_text(out, "done_reason", done_reason(c->cause));
-    put_context(w, c, out);
-    put_duration(out, "total_duration", os_now() - w->began);
-    put_duration(out, "load_duration", c->result.load_wait);
+    jw_key_text(out, "done_reason", ollama_done_reason(c->cause));
+    line_put_context(w, c, out);
+    line_put_duration(out, "total_duration", os_now() - w->began);
+    line_put_duration(out, "load_duration", c->result.load_wait);
     jw_key_uint(out, "prompt_eval_count", u.prompt);
-    put_duration(out, "prompt_eval_duration", c->result.prefilled - c->result.started);
+    line_put_duration(out, "prompt_eval_duration", c->result.prefilled - c->result.started);
     jw_key_uint(out, "eval_count", u.out);
-    put_duration(out, "eval_duration", c->result.ended - c->result.prefilled);
+    line_put_duration(out, "eval_duration", c->result.ended - c->result.prefilled);
     generation_put_mote(w, out);
 }
 
-static void send_line(generation *w)
+static void line_send(generation *w)
 {
     strbuf_text(&w->out, "}\n");
     generation_send(w);
 }
 
-/* ---- the stream ---- */
+/* ---- stream ---- */
 
-static void tell(generation *w, choice *c, const saying *s)
+static void ollama_send_piece(generation *w, choice *c, const line_content *s)
 {
-    strbuf *out = open_line(w);
-    put_saying(w, s, out);
+    strbuf *out = line_open(w);
+    line_put_content(w, s, out);
     jw_key_bool(out, "done", false);
     if (c != NULL && s->content.n > 0) {
-        put_logprobs(w, c, c->told, out);
+        line_put_logprobs(w, c, c->told, out);
         c->told = c->n_tokens;
     }
-    send_line(w);
+    line_send(w);
 }
 
-static void event(generation *w, choice *c, const chat_event *e)
+static void ollama_event(generation *w, choice *c, const chat_event *e)
 {
-    saying s = {.content = {"", 0}};
+    line_content s = {.content = {"", 0}};
     if (e->kind == CHAT_EVENT_REASONING)
         s.thinking = e->text;
     else if (e->kind == CHAT_EVENT_CONTENT)
         s.content = e->text;
-    else if (e->kind == CHAT_EVENT_CALL_END) { /* whole: clients of lines know no other way */
+    else if (e->kind == CHAT_EVENT_CALL_END) { /* the API sends complete calls only */
         s.first_call = c->n_calls - 1;
         s.calls = &c->calls[s.first_call];
         s.n_calls = 1;
     } else
         return;
-    tell(w, c, &s);
+    ollama_send_piece(w, c, &s);
 }
 
-static void waiting(generation *w, const sched_job_status *where, double silent)
+static void ollama_waiting(generation *w, const sched_job_status *where, double silent)
 {
     (void)where;
-    if (silent >= SILENCE)
-        tell(w, NULL, &(saying){.content = {"", 0}});
+    if (silent >= KEEP_ALIVE_SECONDS)
+        ollama_send_piece(w, NULL, &(line_content){.content = {"", 0}});
 }
 
-/* ---- the end ---- */
+/* ---- end ---- */
 
-static void end(generation *w)
+static void ollama_end(generation *w)
 {
     choice *c = &w->choices[0];
-    saying s = {.content = {"", 0}};
+    line_content s = {.content = {"", 0}};
     if (!w->streaming) {
         s.content = strbuf_view(&c->content);
         s.thinking = strbuf_view(&c->reasoning);
         s.calls = c->calls;
         s.n_calls = c->n_calls;
     }
-    strbuf *out = open_line(w);
-    put_saying(w, &s, out);
-    put_logprobs(w, c, w->streaming ? c->told : 0, out);
-    put_stats(w, out);
+    strbuf *out = line_open(w);
+    line_put_content(w, &s, out);
+    line_put_logprobs(w, c, w->streaming ? c->told : 0, out);
+    line_put_stats(w, out);
     if (w->streaming) {
-        send_line(w);
+        line_send(w);
         return;
     }
     jw_close(out, '}');
     generation_reply(w, 200);
 }
 
-static void broken(generation *w, const http_error *error)
+static void ollama_failed(generation *w, const http_error *error)
 {
     api_error_print(error, API_OLLAMA, w->request_id, &w->out);
     strbuf_byte(&w->out, '\n');
     generation_send(w);
 }
 
-/* Nothing is answered: the model was to be loaded, or the prompt to be shown. */
-static void rendered(generation *w)
+/* Reply without generation: the model was loaded, or the prompt is the reply. */
+static void ollama_reply_rendered(generation *w)
 {
-    const ollama_state *state = state_of(w);
-    strbuf *out = open_line(w);
+    const ollama_state *state = ollama_state_of(w);
+    strbuf *out = line_open(w);
     if (state->loaded != NULL) {
-        put_saying(w, &(saying){.content = {"", 0}}, out);
+        line_put_content(w, &(line_content){.content = {"", 0}}, out);
         jw_key_bool(out, "done", true);
         jw_key_text(out, "done_reason", state->loaded);
     } else {
@@ -250,11 +249,11 @@ static const dialect chat = {
     .call_prefix = "call_",
     .place = PARAM_IN_OLLAMA_CHAT,
     .read = ollama_read_chat,
-    .rendered = rendered,
-    .event = event,
-    .waiting = waiting,
-    .end = end,
-    .broken = broken,
+    .rendered = ollama_reply_rendered,
+    .event = ollama_event,
+    .waiting = ollama_waiting,
+    .end = ollama_end,
+    .broken = ollama_failed,
 };
 
 static const dialect generate = {
@@ -263,11 +262,11 @@ static const dialect generate = {
     .call_prefix = "call_",
     .place = PARAM_IN_OLLAMA_GENERATE,
     .read = ollama_read_generate,
-    .rendered = rendered,
-    .event = event,
-    .waiting = waiting,
-    .end = end,
-    .broken = broken,
+    .rendered = ollama_reply_rendered,
+    .event = ollama_event,
+    .waiting = ollama_waiting,
+    .end = ollama_end,
+    .broken = ollama_failed,
 };
 
 void handle_ollama_chat(exchange *x)

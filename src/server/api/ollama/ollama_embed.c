@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ollama_embed.c - POST /api/embed and the older /api/embeddings. */
+/* ollama_embed.c - POST /api/embed and its predecessor /api/embeddings. */
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/generation/dialect.h"
@@ -7,33 +7,33 @@
 #include "server/request/params.h"
 #include "server/api/handlers.h"
 
-/* ask.own */
+/* request.own */
 typedef struct embed_state {
     size_t dimensions; /* 0: all */
-    bool single;       /* one vector, as the older route has it */
+    bool single;       /* /api/embeddings: one vector */
 } embed_state;
 
-static bool absent(const json_node *node)
+static bool node_absent(const json_node *node)
 {
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-static bool read_dimensions(const request *a, size_t *out, http_error *error)
+static bool embed_read_dimensions(const request *a, size_t *out, http_error *error)
 {
     const json_node *node = json_node_get(a->root, "dimensions");
     mote_model_info info;
     int64_t n = 0;
     mote_model_describe(served_model_chat_context(a->served)->model, &info);
-    if (absent(node))
+    if (node_absent(node))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > (int64_t)info.embedding)
-        return http_error_invalid(error, "dimensions", "must be a whole number from 1 to %u",
+        return http_error_invalid(error, "dimensions", "must be an integer of 1 to %u",
                                   (unsigned)info.embedding);
     *out = (size_t)n;
     return true;
 }
 
-static bool read_common(request *a, bool single, http_error *error)
+static bool embed_read_common(request *a, bool single, http_error *error)
 {
     const json_node *cut = json_node_get(a->root, "truncate");
     embed_state *state = mem_new(1, sizeof *state);
@@ -43,48 +43,49 @@ static bool read_common(request *a, bool single, http_error *error)
         return http_error_no_memory(error);
     state->single = single;
     a->kind = REQUEST_EMBED;
-    a->truncate = absent(cut) || json_node_truth(cut);
+    a->truncate = node_absent(cut) || json_node_truth(cut);
     if (a->model.n == 0) {
         http_error_invalid(error, "model", "is required");
         error->code = "missing_field";
         return false;
     }
-    return request_model(a, &suffix, error) && read_dimensions(a, &state->dimensions, error);
+    return request_model(a, &suffix, error) && embed_read_dimensions(a, &state->dimensions, error);
 }
 
-static bool read_embed(request *a, http_error *error)
+static bool embed_read(request *a, http_error *error)
 {
     const json_node *input = json_node_get(a->root, "input");
-    if (!read_common(a, false, error))
+    if (!embed_read_common(a, false, error))
         return false;
-    /* nothing in, nothing out */
+    /* no input: an empty list of vectors */
     a->prompt_only =
-        absent(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0);
+        node_absent(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0);
     return a->prompt_only || request_prompts(a, input, "input", REQUEST_MAX_PROMPTS, error);
 }
 
-static bool read_embeddings(request *a, http_error *error)
+static bool embed_read_single(request *a, http_error *error)
 {
     const json_node *prompt = json_node_get(a->root, "prompt");
-    return read_common(a, true, error) && request_add_prompt(a, json_node_text(prompt), error);
+    return embed_read_common(a, true, error) &&
+           request_add_prompt(a, json_node_text(prompt), error);
 }
 
-/* Of length 1; the older route too, though it never promised it. */
-static void put_vector(const choice *c, size_t dimensions, strbuf *out)
+/* Both routes return vectors of length 1; Ollama promises it for /api/embed only. */
+static void embed_put_vector(const choice *c, size_t dimensions, strbuf *out)
 {
     const size_t all = c->result.n_embedding;
     embedding_put_unit(c->result.embedding, dimensions > 0 && dimensions < all ? dimensions : all,
                        false, out);
 }
 
-static void end(generation *w)
+static void embed_end(generation *w)
 {
     const embed_state *state = w->request.own;
     strbuf *out = &w->out;
     jw_open(out, '{');
     if (state->single) {
         jw_key(out, "embedding");
-        put_vector(&w->choices[0], 0, out);
+        embed_put_vector(&w->choices[0], 0, out);
         jw_close(out, '}');
         generation_reply(w, 200);
         return;
@@ -93,7 +94,7 @@ static void end(generation *w)
     jw_key(out, "embeddings");
     jw_open(out, '[');
     for (size_t i = 0; i < w->n_choices; i++)
-        put_vector(&w->choices[i], state->dimensions, out);
+        embed_put_vector(&w->choices[i], state->dimensions, out);
     jw_close(out, ']');
     jw_key_uint(out, "total_duration", (uint64_t)(1e9 * (os_now() - w->began)));
     jw_key_uint(out, "load_duration",
@@ -108,9 +109,9 @@ void handle_ollama_embed(exchange *x)
     static const dialect embed = {.label = "ollama",
                                   .call_prefix = "call_",
                                   .place = PARAM_IN_OLLAMA_EMBED,
-                                  .read = read_embed,
-                                  .rendered = end,
-                                  .end = end};
+                                  .read = embed_read,
+                                  .rendered = embed_end,
+                                  .end = embed_end};
     generation_start(x, &embed);
 }
 
@@ -119,7 +120,7 @@ void handle_ollama_embeddings(exchange *x)
     static const dialect embeddings = {.label = "ollama",
                                        .call_prefix = "call_",
                                        .place = PARAM_IN_OLLAMA_EMBED,
-                                       .read = read_embeddings,
-                                       .end = end};
+                                       .read = embed_read_single,
+                                       .end = embed_end};
     generation_start(x, &embeddings);
 }

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ollama_input.c - POST /api/chat and /api/generate: what is asked for.
+ * ollama_input.c - reads the bodies of POST /api/chat and /api/generate.
  *
- * Messages are nearly those of OpenAI; they are written anew for the sake of `thinking`. An
- * empty question is a wish to have the model loaded, which it is.
+ * Messages are converted to OpenAI's form, where `thinking` is reasoning_content and `images` are
+ * parts. A request without messages or prompt loads or unloads the model, depending on keep_alive.
+ *
+ * `context` of /api/generate: a reply carries the token ids of its conversation, and the next
+ * request may send them instead of messages. The ids are split at the control tokens into
+ * messages. Assistant messages keep their ids, so the prompt is equal to the one before and the
+ * prefix cache applies.
  */
 #include "server/api/ollama/ollama.h"
 
@@ -17,16 +22,16 @@
 
 typedef struct context_walk {
     const mote_model *model;
-    mote_token start, end; /* of a turn */
+    mote_token start, end; /* <|im_start|>, <|im_end|> */
     const mote_token *ids; /* [n] */
     size_t n, at;
 } context_walk;
 
 /* A turn: <|im_start|> role \n content <|im_end|>. */
 typedef struct turn_ids {
-    const char *role; /* one of the constants below */
+    const char *role; /* one of context_roles */
     const mote_token *ids;
-    size_t n; /* without what surrounds them */
+    size_t n; /* between the two control tokens */
 } turn_ids;
 
 static const char *const context_roles[] = {"system", "user", "assistant"};
@@ -40,7 +45,7 @@ static void context_put_text(const context_walk *w, const mote_token *ids, size_
     }
 }
 
-/* How many ids spell `role` and the line end after it; 0: they spell something else. */
+/* Number of ids that spell `role` and a newline; 0: they spell something else. */
 static size_t context_role_ids(const context_walk *w, const mote_token *ids, size_t n,
                                const char *role)
 {
@@ -55,7 +60,7 @@ static size_t context_role_ids(const context_walk *w, const mote_token *ids, siz
     return is ? i : 0;
 }
 
-/* false: there are no more turns, or these are not the ids of a conversation (*bad). */
+/* false: no more turns, or (*bad) the ids are not a conversation. */
 static bool context_next_turn(context_walk *w, turn_ids *out, bool *bad)
 {
     *bad = false;
@@ -89,7 +94,8 @@ static bool context_walk_open(context_walk *w, request *a, const json_node *cont
     for (const json_node *e = json_node_first(context); e != NULL; e = json_node_next(e)) {
         int64_t id;
         if (!json_node_int64(e, &id) || id < 0 || id >= (int64_t)chat_ctx->n_tokens)
-            return http_error_invalid(error, "context", "must hold ids of tokens");
+            return http_error_invalid(error, "context", "must have token ids of 0 to %u",
+                                      (unsigned)chat_ctx->n_tokens - 1);
         ids[i++] = (mote_token)id;
     }
     *w = (context_walk){.model = chat_ctx->model,
@@ -126,11 +132,12 @@ static bool context_put_messages(request *a, const json_node *context, strbuf *o
         first = false;
         strbuf_fini(&text);
     }
-    return !bad || http_error_invalid(error, "context", "is not that of an earlier reply");
+    return !bad || http_error_invalid(error, "context", "must be the context of an earlier reply");
 }
 
-/* If a control token follows the line end, which is how answers begin, the role's ids end with
- * it. Where a letter follows they may not, and the text of the message has to do. */
+/* Gives the assistant messages of the request the ids they have in `context`. If a control token
+ * follows "assistant\n", the newline ends its token and the ids behind it are the answer. If text
+ * follows, one token may contain both; then the message is tokenized again from its text. */
 static bool context_restore_tokens(request *a, const json_node *context, http_error *error)
 {
     context_walk w;
@@ -151,31 +158,31 @@ static bool context_restore_tokens(request *a, const json_node *context, http_er
     return true;
 }
 
-static bool absent(const json_node *node)
+static bool node_absent(const json_node *node)
 {
     return node == NULL || json_node_is(node, JSON_IS_NULL);
 }
 
-/* ---- what both have ---- */
+/* ---- fields of both routes ---- */
 
-static bool read_think(const request *a, http_error *error)
+static bool ollama_read_think(const request *a, http_error *error)
 {
     const json_node *node = json_node_get(a->root, "think");
     const str word = json_node_text(node);
     mote_think think;
     uint32_t budget;
-    if (absent(node) || json_node_is(node, JSON_IS_BOOL) ||
+    if (node_absent(node) || json_node_is(node, JSON_IS_BOOL) ||
         (json_node_is(node, JSON_IS_STRING) && mote_think_parse(word.p, word.n, &think, &budget)))
         return true;
     return http_error_invalid(error, "think",
                               "must be one of true, false, \"low\", \"medium\", \"high\"");
 }
 
-static bool read_format(request *a, http_error *error)
+static bool ollama_read_format(request *a, http_error *error)
 {
     const json_node *format = json_node_get(a->root, "format");
     const str name = json_node_text(format);
-    if (absent(format) || (json_node_is(format, JSON_IS_STRING) && name.n == 0))
+    if (node_absent(format) || (json_node_is(format, JSON_IS_STRING) && name.n == 0))
         return true;
     if (json_node_is(format, JSON_IS_OBJECT))
         return request_json_schema(a, format, "format", error);
@@ -184,9 +191,9 @@ static bool read_format(request *a, http_error *error)
     return http_error_invalid(error, "format", "must be \"json\" or a JSON schema");
 }
 
-/* The content of a message that shows pictures before it says something. */
-static bool put_shown(strbuf *out, const json_node *images, const char *under, str text,
-                      http_error *error)
+/* Member "content" with the images first and the text behind them. */
+static bool ollama_put_images(strbuf *out, const json_node *images, const char *under, str text,
+                              http_error *error)
 {
     size_t i = 0;
     jw_key(out, "content");
@@ -195,7 +202,7 @@ static bool put_shown(strbuf *out, const json_node *images, const char *under, s
         char at[96];
         snprintf(at, sizeof at, "%simages[%zu]", under, i++);
         if (!json_node_is(e, JSON_IS_STRING))
-            return http_error_invalid(error, at, "must be a picture in base64");
+            return http_error_invalid(error, at, "must be an image in base64");
         request_put_image(out, at, json_node_text(e));
     }
     jw_open(out, '{');
@@ -205,15 +212,15 @@ static bool put_shown(strbuf *out, const json_node *images, const char *under, s
     return true;
 }
 
-/* The state, the name and the options. */
-static bool read_common(request *a, str *suffix, http_error *error)
+/* Model name, options and the state of the dialect. */
+static bool ollama_read_common(request *a, str *suffix, http_error *error)
 {
     const json_node *options = json_node_get(a->root, "options");
     const param_limits limits = param_limits_of(a->served);
     a->own = mem_new(1, sizeof(ollama_state));
     if (a->own == NULL)
         return http_error_no_memory(error);
-    if (absent(json_node_get(a->root, "stream")))
+    if (node_absent(json_node_get(a->root, "stream")))
         a->stream = true;
     a->any_model = false;
     a->says_at = true;
@@ -224,19 +231,19 @@ static bool read_common(request *a, str *suffix, http_error *error)
     }
     if (a->answer.sampling.top_logprobs > 0)
         a->logprobs = true;
-    return request_model(a, suffix, error) && read_think(a, error) &&
-           (absent(options) ||
+    return request_model(a, suffix, error) && ollama_read_think(a, error) &&
+           (node_absent(options) ||
             params_read(a, options, PARAM_IN_OLLAMA_OPTIONS, "options", &limits, error));
 }
 
-static bool read_answer(request *a, str suffix, http_error *error)
+static bool ollama_read_answer(request *a, str suffix, http_error *error)
 {
-    return read_format(a, error) && request_extra_formats(a, error) &&
+    return ollama_read_format(a, error) && request_extra_formats(a, error) &&
            request_thinking(a, CHAT_DIALECT_OLLAMA, suffix, error);
 }
 
-/* There is nothing to answer: an empty conversation stands in for the prompt. */
-static bool only_load(request *a, http_error *error)
+/* A request that only loads or unloads: renders an empty conversation and generates nothing. */
+static bool ollama_load_only(request *a, http_error *error)
 {
     ollama_state *state = a->own;
     strbuf out = {0};
@@ -248,7 +255,7 @@ static bool only_load(request *a, http_error *error)
     return made != NULL && request_conversation(a, made, 1, error);
 }
 
-static void read_debug(request *a)
+static void ollama_read_debug(request *a)
 {
     ollama_state *state = a->own;
     state->show_prompt = json_node_truth(json_node_get(a->root, "_debug_render_only"));
@@ -257,15 +264,16 @@ static void read_debug(request *a)
 
 /* ---- chat ---- */
 
-static void put_member(strbuf *out, const char *name, const json_node *node)
+static void ollama_put_member(strbuf *out, const char *name, const json_node *node)
 {
-    if (absent(node))
+    if (node_absent(node))
         return;
     jw_key(out, name);
     jw_node(out, node);
 }
 
-static bool put_message(strbuf *out, const json_node *message, size_t index, http_error *error)
+static bool ollama_put_message(strbuf *out, const json_node *message, size_t index,
+                               http_error *error)
 {
     const json_node *thinking = json_node_get(message, "thinking");
     const json_node *images = json_node_get(message, "images");
@@ -276,29 +284,29 @@ static bool put_message(strbuf *out, const json_node *message, size_t index, htt
         return http_error_invalid(error, at, "must be an object");
     snprintf(at, sizeof at, "messages[%zu].", index);
     jw_open(out, '{');
-    put_member(out, "role", json_node_get(message, "role"));
+    ollama_put_member(out, "role", json_node_get(message, "role"));
     if (json_node_size(images) == 0)
-        put_member(out, "content", content);
-    else if (!put_shown(out, images, at, json_node_text(content), error))
+        ollama_put_member(out, "content", content);
+    else if (!ollama_put_images(out, images, at, json_node_text(content), error))
         return false;
     if (json_node_text(thinking).n > 0)
-        put_member(out, "reasoning_content", thinking);
-    put_member(out, "tool_calls", json_node_get(message, "tool_calls"));
-    put_member(out, "tool_call_id", json_node_get(message, "tool_call_id"));
+        ollama_put_member(out, "reasoning_content", thinking);
+    ollama_put_member(out, "tool_calls", json_node_get(message, "tool_calls"));
+    ollama_put_member(out, "tool_call_id", json_node_get(message, "tool_call_id"));
     jw_close(out, '}');
     return true;
 }
 
-static bool read_messages(request *a, const json_node *messages, http_error *error)
+static bool ollama_read_messages(request *a, const json_node *messages, http_error *error)
 {
     strbuf out = {0};
     size_t index = 0;
     bool good = true;
     strbuf_text(&out, "{\"messages\":[");
     for (const json_node *m = json_node_first(messages); good && m != NULL; m = json_node_next(m))
-        good = put_message(&out, m, index++, error);
+        good = ollama_put_message(&out, m, index++, error);
     strbuf_byte(&out, ']');
-    put_member(&out, "tools", json_node_get(a->root, "tools"));
+    ollama_put_member(&out, "tools", json_node_get(a->root, "tools"));
     strbuf_byte(&out, '}');
     const json_node *made = good ? request_made(a, &out, error) : NULL;
     strbuf_fini(&out);
@@ -309,33 +317,33 @@ bool ollama_read_chat(request *a, http_error *error)
 {
     const json_node *messages = json_node_get(a->root, "messages");
     str suffix;
-    if (!read_common(a, &suffix, error))
+    if (!ollama_read_common(a, &suffix, error))
         return false;
     if (json_node_size(messages) == 0)
-        return only_load(a, error);
-    read_debug(a);
+        return ollama_load_only(a, error);
+    ollama_read_debug(a);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
-    return read_messages(a, messages, error) &&
+    return ollama_read_messages(a, messages, error) &&
            request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
-           read_answer(a, suffix, error);
+           ollama_read_answer(a, suffix, error);
 }
 
 /* ---- generate ---- */
 
-static bool read_raw(request *a, http_error *error)
+static bool generate_read_raw(request *a, http_error *error)
 {
     static const char *const others[] = {"system", "template", "context"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const json_node *node = json_node_get(a->root, others[i]);
-        if (!absent(node) && (json_node_text(node).n > 0 || json_node_size(node) > 0))
-            return http_error_invalid(error, others[i], "cannot be used with raw");
+        if (!node_absent(node) && (json_node_text(node).n > 0 || json_node_size(node) > 0))
+            return http_error_invalid(error, others[i], "and raw exclude each other");
     }
     a->parse_special = true;
     return request_add_prompt(a, json_node_text(json_node_get(a->root, "prompt")), error);
 }
 
-/* Prompts as they are cannot think. */
-static bool read_plain(request *a, str after, http_error *error)
+/* A prompt without the chat template has no thinking. */
+static bool generate_read_plain(request *a, str after, http_error *error)
 {
     ollama_state *state = a->own;
     const str before = json_node_text(json_node_get(a->root, "prompt"));
@@ -343,12 +351,12 @@ static bool read_plain(request *a, str after, http_error *error)
     a->kind = REQUEST_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "raw"};
     a->answer.think = MOTE_THINK_OFF;
-    const bool read =
-        after.n > 0 ? request_add_fim_prompt(a, before, after, NULL, error) : read_raw(a, error);
-    return read && read_format(a, error) && request_extra_formats(a, error);
+    const bool read = after.n > 0 ? request_add_fim_prompt(a, before, after, NULL, error)
+                                  : generate_read_raw(a, error);
+    return read && ollama_read_format(a, error) && request_extra_formats(a, error);
 }
 
-static bool read_question(request *a, http_error *error)
+static bool generate_read_question(request *a, http_error *error)
 {
     const json_node *context = json_node_get(a->root, "context");
     const str system = json_node_text(json_node_get(a->root, "system"));
@@ -368,8 +376,8 @@ static bool read_question(request *a, http_error *error)
     }
     jw_open(&out, '{');
     jw_key_text(&out, "role", "user");
-    const bool good = put_shown(&out, json_node_get(a->root, "images"), "",
-                                json_node_text(json_node_get(a->root, "prompt")), error);
+    const bool good = ollama_put_images(&out, json_node_get(a->root, "images"), "",
+                                        json_node_text(json_node_get(a->root, "prompt")), error);
     strbuf_text(&out, "}]}");
     out.failed |= past.failed;
     strbuf_fini(&past);
@@ -385,17 +393,18 @@ bool ollama_read_generate(request *a, http_error *error)
     const str after = json_node_text(json_node_get(a->root, "suffix"));
     str suffix;
     const bool shows = json_node_size(json_node_get(a->root, "images")) > 0;
-    if (!read_common(a, &suffix, error))
+    if (!ollama_read_common(a, &suffix, error))
         return false;
     ((ollama_state *)a->own)->generate = true;
     if (prompt.n == 0 && after.n == 0 && !shows)
-        return only_load(a, error);
-    read_debug(a);
+        return ollama_load_only(a, error);
+    ollama_read_debug(a);
     const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
     if (plain && shows)
-        return http_error_unsupported(error, "images", "a picture without the template");
+        return http_error_unsupported(error, "images",
+                                      "an image without the chat template (raw or suffix)");
     if (plain)
-        return read_plain(a, after, error);
+        return generate_read_plain(a, after, error);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
-    return read_question(a, error) && read_answer(a, suffix, error);
+    return generate_read_question(a, error) && ollama_read_answer(a, suffix, error);
 }

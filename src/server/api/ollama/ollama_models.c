@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ollama_models.c - Ollama's routes about models: those that are served, and none comes or
- * goes.
+ * ollama_models.c - Ollama's routes about models: tags, ps, show, version, pull, delete.
  *
- * What would change the set of models is answered with what to do instead.
+ * The set of served models is fixed at startup. Routes that would change it reply with an error
+ * that names the alternative.
  */
 #include "server/api/common/background.h"
 #include "server/request/request.h"
@@ -14,13 +14,13 @@
 #include <stdio.h>
 #include <time.h>
 
-/* The release of Ollama whose replies these are; clients decide by it what they may ask for. */
+/* The Ollama release whose API this is; clients enable features by it. */
 static const char ollama_version[] = "0.13.0";
 
 /* ---- names ---- */
 
-/* Is it the name of what is served? `name` or `model` of the body; the error says why not. */
-static bool names_ours(background_job *s, served_model **out)
+/* The served model named by `model` or `name` of the body. false: the error is set. */
+static bool models_find_named(background_job *s, served_model **out)
 {
     request a = {.model = request_name_in(s->body, true), .ctx = s->ctx};
     str suffix;
@@ -35,7 +35,7 @@ static bool names_ours(background_job *s, served_model **out)
 
 /* ---- lists ---- */
 
-static void put_details(const model_details *f, strbuf *out)
+static void model_put_details(const model_details *f, strbuf *out)
 {
     jw_key(out, "details");
     jw_open(out, '{');
@@ -51,7 +51,7 @@ static void put_details(const model_details *f, strbuf *out)
     jw_close(out, '}');
 }
 
-static void put_capabilities(const model_details *f, bool sees, strbuf *out)
+static void model_put_capabilities(const model_details *f, bool sees, strbuf *out)
 {
     jw_key(out, "capabilities");
     jw_open(out, '[');
@@ -66,41 +66,41 @@ static void put_capabilities(const model_details *f, bool sees, strbuf *out)
     jw_close(out, ']');
 }
 
-static void open_entry(const served_model *m, const model_details *f, strbuf *out)
+static void model_open_entry(const served_model *m, const model_details *f, strbuf *out)
 {
     jw_open(out, '{');
     jw_key_text(out, "name", served_model_name(m));
     jw_key_text(out, "model", served_model_name(m));
     jw_key_uint(out, "size", f->info.file_bytes);
     jw_key_text(out, "digest", f->digest);
-    put_details(f, out);
+    model_put_details(f, out);
 }
 
-static void run_tags(background_job *s)
+static void tags_run(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
         const served_model *m = model_registry_at(s->ctx->models, i);
         model_details f;
         model_details_read(&f, m);
-        open_entry(m, &f, &s->out);
+        model_open_entry(m, &f, &s->out);
         jw_key_text(&s->out, "modified_at", f.date);
-        put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
+        model_put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
         jw_close(&s->out, '}');
         model_details_fini(&f);
     }
     strbuf_text(&s->out, "]}");
 }
 
-static void put_expiry(double seconds, strbuf *out)
+static void ps_put_expiry(double seconds, strbuf *out)
 {
-    char text[OLLAMA_TIME_BYTES] = "9999-12-31T23:59:59Z"; /* it stays */
+    char text[OLLAMA_TIME_BYTES] = "9999-12-31T23:59:59Z"; /* never */
     if (seconds < 1e9)
         ollama_time_of((int64_t)time(NULL) + (int64_t)seconds, 0, text);
     jw_key_text(out, "expires_at", text);
 }
 
-static void run_ps(background_job *s)
+static void ps_run(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
@@ -109,8 +109,8 @@ static void run_ps(background_job *s)
         if (!served_model_loaded(m))
             continue;
         model_details_read(&f, m);
-        open_entry(m, &f, &s->out);
-        put_expiry(served_model_leaves_in(m), &s->out);
+        model_open_entry(m, &f, &s->out);
+        ps_put_expiry(served_model_leaves_in(m), &s->out);
         jw_key_uint(&s->out, "size_vram", 0);
         jw_key_uint(&s->out, "context_length", served_model_context(m));
         jw_close(&s->out, '}');
@@ -121,12 +121,12 @@ static void run_ps(background_job *s)
 
 void handle_ollama_tags(exchange *x)
 {
-    background_start(x, run_tags, false);
+    background_start(x, tags_run, false);
 }
 
 void handle_ollama_ps(exchange *x)
 {
-    background_start(x, run_ps, false);
+    background_start(x, ps_run, false);
 }
 
 void handle_ollama_version(exchange *x)
@@ -139,7 +139,7 @@ void handle_ollama_version(exchange *x)
 
 /* ---- show ---- */
 
-static void put_array(const gguf_kv *kv, strbuf *out)
+static void gguf_put_array(const gguf_kv *kv, strbuf *out)
 {
     jw_open(out, '[');
     str text;
@@ -154,7 +154,7 @@ static void put_array(const gguf_kv *kv, strbuf *out)
     jw_close(out, ']');
 }
 
-static void put_value(const gguf *file, const gguf_kv *kv, strbuf *out)
+static void gguf_put_value(const gguf *file, const gguf_kv *kv, strbuf *out)
 {
     char key[GGUF_MAX_KEY + 1];
     float real;
@@ -175,14 +175,14 @@ static void put_value(const gguf *file, const gguf_kv *kv, strbuf *out)
         jw_null(out);
 }
 
-/* What the vocabulary is made of is long and stays away unless it is asked for. */
-static bool is_long(const gguf_kv *kv)
+/* Long arrays (the vocabulary) are printed with `verbose` only. */
+static bool gguf_is_long(const gguf_kv *kv)
 {
     enum { SHORT = 64 };
     return kv->is_array && kv->count > SHORT;
 }
 
-static void put_model_info(const model_details *f, bool verbose, strbuf *out)
+static void show_put_model_info(const model_details *f, bool verbose, strbuf *out)
 {
     jw_key(out, "model_info");
     jw_open(out, '{');
@@ -191,20 +191,20 @@ static void put_model_info(const model_details *f, bool verbose, strbuf *out)
     for (uint64_t i = 0; f->file != NULL && i < gguf_n_kv(f->file); i++) {
         const gguf_kv *kv = gguf_kv_at(f->file, i);
         if (str_is(kv->key, "tokenizer.chat_template"))
-            continue; /* it stands beside this, as the template */
+            continue; /* printed as `template` */
         jw_str(out, kv->key);
         strbuf_byte(out, ':');
-        if (is_long(kv) && !verbose)
+        if (gguf_is_long(kv) && !verbose)
             strbuf_text(out, "[]");
         else if (kv->is_array)
-            put_array(kv, out);
+            gguf_put_array(kv, out);
         else
-            put_value(f->file, kv, out);
+            gguf_put_value(f->file, kv, out);
     }
     jw_close(out, '}');
 }
 
-static void put_preset(const chat_preset *p, strbuf *out)
+static void show_put_preset(const chat_preset *p, strbuf *out)
 {
     jw_key(out, p->name);
     jw_open(out, '{');
@@ -217,7 +217,7 @@ static void put_preset(const chat_preset *p, strbuf *out)
     jw_close(out, '}');
 }
 
-static void put_own(const served_model *m, strbuf *out)
+static void show_put_mote(const served_model *m, strbuf *out)
 {
     const chat_size size = served_model_chat_context(m)->size;
     const chat_preset *p;
@@ -228,12 +228,12 @@ static void put_own(const served_model *m, strbuf *out)
     jw_open(out, '{');
     for (size_t i = 0; (p = chat_preset_at(i)) != NULL; i++)
         if (p->size == size)
-            put_preset(p, out);
+            show_put_preset(p, out);
     strbuf_text(out, "}}");
 }
 
 /* The settings of an answer when nobody says anything, a line each. */
-static void put_parameters(const served_model *m, strbuf *out)
+static void show_put_parameters(const served_model *m, strbuf *out)
 {
     const chat_context *chat_ctx = served_model_chat_context(m);
     const chat_preset *p =
@@ -247,7 +247,7 @@ static void put_parameters(const served_model *m, strbuf *out)
     jw_key_text(out, "parameters", text);
 }
 
-static void run_show(background_job *s)
+static void show_run(background_job *s)
 {
     model_details f;
     strbuf *out = &s->out;
@@ -255,7 +255,7 @@ static void run_show(background_job *s)
     bool found = false;
     char from[192];
     served_model *m;
-    if (!names_ours(s, &m))
+    if (!models_find_named(s, &m))
         return;
     model_details_read(&f, m);
     if (f.file != NULL)
@@ -264,41 +264,40 @@ static void run_show(background_job *s)
     jw_open(out, '{');
     jw_key_str(out, "license", license);
     jw_key_text(out, "modelfile", from);
-    put_parameters(m, out);
+    show_put_parameters(m, out);
     jw_key_str(out, "template",
                (str){f.info.chat_template != NULL ? f.info.chat_template : "",
                      f.info.chat_template_bytes});
     jw_key_text(out, "system", "");
-    put_details(&f, out);
-    put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    put_capabilities(&f, served_model_vision(m) != NULL, out);
+    model_put_details(&f, out);
+    show_put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
+    model_put_capabilities(&f, served_model_vision(m) != NULL, out);
     jw_key_text(out, "modified_at", f.date);
-    put_own(m, out);
+    show_put_mote(m, out);
     jw_close(out, '}');
     model_details_fini(&f);
 }
 
 void handle_ollama_show(exchange *x)
 {
-    background_start(x, run_show, true);
+    background_start(x, show_run, true);
 }
 
-/* ---- what would change something ---- */
+/* ---- pull, delete, create ---- */
 
-static void run_pull(background_job *s)
+static void pull_run(background_job *s)
 {
     const json_node *stream = json_node_get(s->body, "stream");
     const bool lines = !json_node_is(stream, JSON_IS_BOOL) || json_node_truth(stream);
     served_model *m;
     if (json_node_truth(json_node_get(s->body, "insecure"))) {
-        http_error_invalid(&s->error, "insecure", "is not offered");
+        http_error_invalid(&s->error, "insecure", "is not supported");
         return;
     }
-    if (!names_ours(s, &m)) {
+    if (!models_find_named(s, &m)) {
         if (s->error.kind == API_E_NOT_FOUND)
             api_error_set(&s->error, API_E_PERMISSION, "pull_is_off",
-                          "pulling over the API is off: start mote serve with the file of the "
-                          "model");
+                          "pulling models is not supported; start mote serve with the model file");
         return;
     }
     if (lines) {
@@ -312,26 +311,26 @@ static void run_pull(background_job *s)
 
 void handle_ollama_pull(exchange *x)
 {
-    background_start(x, run_pull, true);
+    background_start(x, pull_run, true);
 }
 
-static void run_delete(background_job *s)
+static void delete_run(background_job *s)
 {
     served_model *m;
-    if (names_ours(s, &m))
+    if (models_find_named(s, &m))
         api_error_set(&s->error, API_E_PERMISSION, "delete_is_off",
-                      "the model is being served: end mote serve and remove its file");
+                      "deleting models is not supported; stop mote serve and delete the file");
 }
 
 void handle_ollama_delete(exchange *x)
 {
-    background_start(x, run_delete, true);
+    background_start(x, delete_run, true);
 }
 
 void handle_ollama_unsupported(exchange *x)
 {
     http_error error;
     api_error_set(&error, API_E_UNSUPPORTED, "unsupported",
-                  "not supported: use mote convert / mote quantize");
+                  "not supported; supported: models in GGUF files, given to mote serve");
     exchange_fail(x, &error);
 }

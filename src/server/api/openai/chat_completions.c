@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chat_completions.c - POST /v1/chat/completions, and what belongs to it. */
+/*
+ * chat_completions.c - POST /v1/chat/completions with its routes input_tokens and control.
+ *
+ * openai_read_chat() runs on a worker thread; the printer functions run on the event loop, except
+ * the reply without stream, which a worker prints.
+ */
 #include "base/os.h"
 #include "server/generation/dialect.h"
 #include "server/request/params.h"
@@ -7,21 +12,22 @@
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 
-enum { QUIET = 15 }; /* seconds after which some readers want to see an event */
+/* Some clients close a stream without events; send an empty chunk after this many seconds. */
+enum { KEEP_ALIVE_SECONDS = 15 };
 
-/* ---- reading ---- */
+/* ---- request ---- */
 
-static bool given(const json_node *node)
+static bool node_given(const json_node *node)
 {
     return node != NULL && !json_node_is(node, JSON_IS_NULL);
 }
 
-/* `functions` is what tools were called once: the body is written anew with them. */
-static const json_node *with_tools(request *a, http_error *error)
+/* Rewrites a body with the deprecated `functions` to one with `tools`. */
+static const json_node *chat_convert_functions(request *a, http_error *error)
 {
     const json_node *functions = json_node_get(a->root, "functions");
     strbuf json = {0};
-    if (!given(functions) || given(json_node_get(a->root, "tools")))
+    if (!node_given(functions) || node_given(json_node_get(a->root, "tools")))
         return a->root;
     a->names = (request_names){"messages", "functions", "name", "parameters"};
     jw_open(&json, '{');
@@ -41,19 +47,18 @@ static const json_node *with_tools(request *a, http_error *error)
     return request_made(a, &json, error);
 }
 
-static bool read_reply_form(request *a, http_error *error)
+static bool chat_read_reply_options(request *a, http_error *error)
 {
     const json_node *modalities = json_node_get(a->root, "modalities");
     const json_node *reasoning = json_node_get(a->root, "reasoning_format");
     for (const json_node *m = json_node_first(modalities); m != NULL; m = json_node_next(m))
         if (!str_is(json_node_text(m), "text"))
-            return http_error_unsupported(error, "modalities",
-                                          "an answer in another form than text");
-    if (given(json_node_get(a->root, "top_logprobs")) && !a->logprobs)
-        return http_error_invalid(error, "top_logprobs", "needs logprobs to be true");
-    if (given(reasoning) && str_is(json_node_text(reasoning), "none"))
+            return http_error_unsupported(error, "modalities", "output other than text");
+    if (node_given(json_node_get(a->root, "top_logprobs")) && !a->logprobs)
+        return http_error_invalid(error, "top_logprobs", "requires logprobs: true");
+    if (node_given(reasoning) && str_is(json_node_text(reasoning), "none"))
         a->keep_reasoning_inline = true;
-    else if (given(reasoning) && !str_is(json_node_text(reasoning), "auto") &&
+    else if (node_given(reasoning) && !str_is(json_node_text(reasoning), "auto") &&
              !str_is(json_node_text(reasoning), "deepseek"))
         return http_error_invalid(error, "reasoning_format", "must be auto or none");
     a->show_ids = json_node_truth(json_node_get(a->root, "tokens"));
@@ -64,12 +69,12 @@ bool openai_read_chat(request *a, http_error *error)
 {
     str suffix;
     a->any_model = true;
-    const json_node *body = with_tools(a, error);
-    if (body == NULL || !request_model(a, &suffix, error) || !read_reply_form(a, error) ||
+    const json_node *body = chat_convert_functions(a, error);
+    if (body == NULL || !request_model(a, &suffix, error) || !chat_read_reply_options(a, error) ||
         !request_conversation(a, body, 1, error))
         return false;
     const json_node *tool = json_node_get(a->root, "tool_choice");
-    const bool old = !given(tool);
+    const bool old = !node_given(tool);
     if (old)
         tool = json_node_get(a->root, "function_call");
     return request_tool_choice(a, tool, old ? "function_call" : "tool_choice", error) &&
@@ -79,10 +84,10 @@ bool openai_read_chat(request *a, http_error *error)
            request_thinking(a, CHAT_DIALECT_OPENAI, suffix, error);
 }
 
-/* ---- a stream ---- */
+/* ---- stream ---- */
 
-/* Up to the inside of `delta`. */
-static void open_chunk(generation *w, uint32_t index)
+/* Opens a chunk up to the inside of `delta`. */
+static void chat_open_chunk(generation *w, uint32_t index)
 {
     openai_put_head(w, "chat.completion.chunk", &w->out);
     jw_key(&w->out, "choices");
@@ -93,8 +98,8 @@ static void open_chunk(generation *w, uint32_t index)
     jw_open(&w->out, '{');
 }
 
-/* From the end of `delta` to the end of `choices`; tokens of `c` that were not told of yet. */
-static void close_choice(generation *w, choice *c, const char *finish)
+/* Closes `delta` and `choices`; prints the tokens of `c` that were not sent yet. */
+static void chat_close_choice(generation *w, choice *c, const char *finish)
 {
     strbuf *out = &w->out;
     jw_close(out, '}');
@@ -114,35 +119,35 @@ static void close_choice(generation *w, choice *c, const char *finish)
     jw_close(out, ']');
 }
 
-static void send_chunk(generation *w, choice *c)
+static void chat_send_chunk(generation *w, choice *c)
 {
-    close_choice(w, c, NULL);
+    chat_close_choice(w, c, NULL);
     if (w->request.include_usage)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
     generation_sse(w, NULL);
 }
 
-static void begin(generation *w)
+static void chat_begin(generation *w)
 {
     generation_random_id(w->id, sizeof w->id, "chatcmpl-");
     for (size_t i = 0; i < w->n_answers; i++) {
-        open_chunk(w, (uint32_t)i);
+        chat_open_chunk(w, (uint32_t)i);
         jw_key_text(&w->out, "role", "assistant");
         jw_key_text(&w->out, "content", "");
-        send_chunk(w, NULL);
+        chat_send_chunk(w, NULL);
     }
 }
 
-static void put_reasoning(strbuf *out, str text)
+static void chat_put_reasoning(strbuf *out, str text)
 {
     jw_key_str(out, "reasoning_content", text);
     jw_key_str(out, "reasoning", text);
 }
 
-/* The first piece names the call and has no arguments: clients expect it so. Nothing says that it
- * ends, or that it was cut but the reason why the answer ended. */
-static void put_call_piece(const choice *c, const chat_event *e, strbuf *out)
+/* The first piece has the name and empty arguments, as clients expect. The API has no event for the
+ * end of a call; finish_reason tells whether it was cut. */
+static void chat_put_call_delta(const choice *c, const chat_event *e, strbuf *out)
 {
     const bool first = e->kind == CHAT_EVENT_CALL_START;
     jw_key(out, "tool_calls");
@@ -163,21 +168,21 @@ static void put_call_piece(const choice *c, const chat_event *e, strbuf *out)
     jw_close(out, ']');
 }
 
-static void event(generation *w, choice *c, const chat_event *e)
+static void chat_event_print(generation *w, choice *c, const chat_event *e)
 {
     if (e->kind == CHAT_EVENT_CALL_END || e->kind == CHAT_EVENT_CALL_CANCEL)
         return;
-    open_chunk(w, c->index);
+    chat_open_chunk(w, c->index);
     if (e->kind == CHAT_EVENT_REASONING)
-        put_reasoning(&w->out, e->text);
+        chat_put_reasoning(&w->out, e->text);
     else if (e->kind == CHAT_EVENT_CONTENT)
         jw_key_str(&w->out, "content", e->text);
     else
-        put_call_piece(c, e, &w->out);
-    send_chunk(w, e->kind == CHAT_EVENT_CONTENT ? c : NULL);
+        chat_put_call_delta(c, e, &w->out);
+    chat_send_chunk(w, e->kind == CHAT_EVENT_CONTENT ? c : NULL);
 }
 
-static void put_progress(generation *w, const sched_job_status *where)
+static void chat_put_progress(generation *w, const sched_job_status *where)
 {
     strbuf *out = &w->out;
     jw_key(out, "prompt_progress");
@@ -189,27 +194,27 @@ static void put_progress(generation *w, const sched_job_status *where)
     jw_close(out, '}');
 }
 
-static void waiting(generation *w, const sched_job_status *where, double silent)
+static void chat_waiting(generation *w, const sched_job_status *where, double silent)
 {
     const bool progress = w->request.progress && where->phase == SCHED_PREFILL;
     generation_put_where(w, where);
-    if (!progress && silent < QUIET)
+    if (!progress && silent < KEEP_ALIVE_SECONDS)
         return;
-    open_chunk(w, 0);
-    close_choice(w, NULL, NULL);
+    chat_open_chunk(w, 0);
+    chat_close_choice(w, NULL, NULL);
     if (progress)
-        put_progress(w, where);
+        chat_put_progress(w, where);
     if (w->request.include_usage)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
     generation_sse(w, NULL);
 }
 
-/* The figures of all choices stand in the last one's. */
-static void choice_over(generation *w, choice *c)
+/* The last choice carries the usage of all choices. */
+static void chat_choice_over(generation *w, choice *c)
 {
-    open_chunk(w, c->index);
-    close_choice(w, c, openai_finish(c->cause));
+    chat_open_chunk(w, c->index);
+    chat_close_choice(w, c, openai_finish(c->cause));
     if (w->n_over == w->n_choices) {
         generation_put_openai_usage(w, &w->out);
         generation_put_timings(w, &w->out);
@@ -219,7 +224,7 @@ static void choice_over(generation *w, choice *c)
     generation_sse(w, NULL);
 }
 
-/* ---- a whole reply ---- */
+/* ---- reply without stream ---- */
 
 void openai_put_calls(const choice *c, strbuf *out)
 {
@@ -239,7 +244,7 @@ void openai_put_calls(const choice *c, strbuf *out)
     jw_close(out, ']');
 }
 
-static void put_message(const choice *c, strbuf *out)
+static void chat_put_message(const choice *c, strbuf *out)
 {
     jw_key(out, "message");
     jw_open(out, '{');
@@ -251,17 +256,17 @@ static void put_message(const choice *c, strbuf *out)
     jw_key_null(out, "refusal");
     jw_key_raw(out, "annotations", "[]");
     if (c->reasoning.n > 0)
-        put_reasoning(out, strbuf_view(&c->reasoning));
+        chat_put_reasoning(out, strbuf_view(&c->reasoning));
     if (c->n_calls > 0)
         openai_put_calls(c, out);
     jw_close(out, '}');
 }
 
-static void put_choice(const generation *w, const choice *c, strbuf *out)
+static void chat_put_choice(const generation *w, const choice *c, strbuf *out)
 {
     jw_open(out, '{');
     jw_key_uint(out, "index", c->index);
-    put_message(c, out);
+    chat_put_message(c, out);
     jw_key(out, "logprobs");
     if (w->request.logprobs) {
         jw_open(out, '{');
@@ -276,7 +281,7 @@ static void put_choice(const generation *w, const choice *c, strbuf *out)
     jw_close(out, '}');
 }
 
-static void reply(generation *w)
+static void chat_reply(generation *w)
 {
     strbuf *out = &w->out;
     generation_random_id(w->id, sizeof w->id, "chatcmpl-");
@@ -284,7 +289,7 @@ static void reply(generation *w)
     jw_key(out, "choices");
     jw_open(out, '[');
     for (size_t i = 0; i < w->n_answers; i++)
-        put_choice(w, &w->choices[i], out);
+        chat_put_choice(w, &w->choices[i], out);
     jw_close(out, ']');
     generation_put_openai_usage(w, out);
     generation_put_timings(w, out);
@@ -306,12 +311,12 @@ void openai_end_stream(generation *w, const char *object)
     generation_sse(w, NULL);
 }
 
-static void end(generation *w)
+static void chat_end(generation *w)
 {
     if (w->streaming)
         openai_end_stream(w, "chat.completion.chunk");
     else
-        reply(w);
+        chat_reply(w);
 }
 
 static const dialect openai_chat = {
@@ -320,11 +325,11 @@ static const dialect openai_chat = {
     .call_prefix = "call_",
     .place = PARAM_IN_CHAT,
     .read = openai_read_chat,
-    .begin = begin,
-    .event = event,
-    .waiting = waiting,
-    .choice_over = choice_over,
-    .end = end,
+    .begin = chat_begin,
+    .event = chat_event_print,
+    .waiting = chat_waiting,
+    .choice_over = chat_choice_over,
+    .end = chat_end,
     .broken = openai_broken,
 };
 
@@ -333,9 +338,9 @@ void handle_chat_completions(exchange *x)
     generation_start(x, &openai_chat);
 }
 
-/* ---- beside it ---- */
+/* ---- input_tokens, control ---- */
 
-static void counted(generation *w)
+static void chat_reply_token_count(generation *w)
 {
     jw_open(&w->out, '{');
     jw_key_uint(&w->out, "input_tokens", w->prompts[0].n);
@@ -349,7 +354,7 @@ void handle_chat_input_tokens(exchange *x)
                                      .call_prefix = "call_",
                                      .place = PARAM_IN_CHAT,
                                      .read = openai_read_chat,
-                                     .rendered = counted};
+                                     .rendered = chat_reply_token_count};
     generation_start(x, &counting);
 }
 
@@ -370,7 +375,7 @@ void handle_chat_control(exchange *x)
     if (!str_is(json_node_text(json_node_get(root, "action")), "reasoning_end"))
         http_error_invalid(&error, "action", "must be reasoning_end");
     else if (w == NULL)
-        api_error_set(&error, API_E_NOT_FOUND, "not_found", "no answer with this id is at work");
+        api_error_set(&error, API_E_NOT_FOUND, "not_found", "no running generation with this id");
     else
         generation_end_thinking(w);
     json_doc_free(doc);

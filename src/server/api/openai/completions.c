@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * completions.c - POST /v1/completions: text that goes on, without a template.
+ * completions.c - POST /v1/completions and POST /infill: text completion without a chat template.
  *
- * Prompts times n choices, numbered prompt by prompt. With echo and logprobs the tokens of the
- * prompt are scored by jobs of their own, whose results stand after those of the answers.
+ * Each prompt gets n choices, numbered prompt by prompt. With echo and logprobs, extra jobs score
+ * the prompt tokens; their choices follow those of the answers.
  */
 #include "server/api/handlers.h"
 #include "server/api/common/reply_json.h"
@@ -15,47 +15,47 @@
 
 enum { MAX_PROMPTS = 64, DEFAULT_TOKENS = 16 };
 
-/* What is remembered of the request. */
+/* request.own */
 typedef struct completions_state {
-    uint32_t returned; /* of each prompt; the others were only tried */
+    uint32_t returned; /* choices per prompt in the reply; best_of may generate more */
 } completions_state;
 
-static uint32_t n_returned(const generation *w)
+static uint32_t completions_returned(const generation *w)
 {
     return ((const completions_state *)w->request.own)->returned;
 }
 
-/* ---- reading ---- */
+/* ---- request ---- */
 
-static bool small_number(const request *a, const char *name, int64_t min, int64_t max, int64_t *out,
-                         http_error *error)
+static bool completions_read_number(const request *a, const char *name, int64_t min, int64_t max,
+                                    int64_t *out, http_error *error)
 {
     const json_node *node = json_node_get(a->root, name);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     if (!json_node_int64(node, out) || *out < min || *out > max)
-        return http_error_invalid(error, name, "must be an integer from %lld to %lld",
-                                  (long long)min, (long long)max);
+        return http_error_invalid(error, name, "must be an integer of %lld to %lld", (long long)min,
+                                  (long long)max);
     return true;
 }
 
-static bool read_numbers(request *a, http_error *error)
+static bool completions_read_numbers(request *a, http_error *error)
 {
     int64_t logprobs = -1, best = a->n;
-    if (!small_number(a, "logprobs", 0, MOTE_TOP_LOGPROBS, &logprobs, error) ||
-        !small_number(a, "best_of", a->n, REQUEST_MAX_CHOICES, &best, error))
+    if (!completions_read_number(a, "logprobs", 0, MOTE_TOP_LOGPROBS, &logprobs, error) ||
+        !completions_read_number(a, "best_of", a->n, REQUEST_MAX_CHOICES, &best, error))
         return false;
     if (best > a->n && a->stream)
-        return http_error_invalid(error, "best_of", "cannot be more than n in a stream");
+        return http_error_invalid(error, "best_of", "must equal n if stream is set");
     if (a->stream && a->echo && logprobs >= 0)
-        return http_error_invalid(error, "echo", "with logprobs cannot be streamed");
+        return http_error_invalid(error, "echo", "with logprobs and stream exclude each other");
     completions_state *o = request_memory(a, 1, sizeof *o, error);
     if (o == NULL)
         return false;
-    a->n_kept--; /* the ask's own, freed as such */
+    a->n_kept--; /* freed as request.own instead */
     a->own = o;
     o->returned = a->n;
-    a->logprobs = logprobs >= 0 || best > a->n; /* the best are found by them */
+    a->logprobs = logprobs >= 0 || best > a->n; /* best_of compares by them */
     a->n = (uint32_t)best;
     a->answer.sampling.top_logprobs = logprobs > 0 ? (uint32_t)logprobs : 0;
     a->score_prompt = a->echo && logprobs >= 0;
@@ -64,7 +64,7 @@ static bool read_numbers(request *a, http_error *error)
     return true;
 }
 
-static bool read_prompts(request *a, http_error *error)
+static bool completions_read_prompts(request *a, http_error *error)
 {
     const json_node *prompt = json_node_get(a->root, "prompt");
     const json_node *suffix = json_node_get(a->root, "suffix");
@@ -74,32 +74,32 @@ static bool read_prompts(request *a, http_error *error)
         return request_prompts(a, prompt, "prompt", MAX_PROMPTS, error);
     }
     if (prompt != NULL && !json_node_is(prompt, JSON_IS_STRING))
-        return http_error_invalid(error, "prompt", "must be one text if there is a suffix");
+        return http_error_invalid(error, "prompt", "must be a string if suffix is set");
     return request_add_fim_prompt(a, json_node_text(prompt), json_node_text(suffix), NULL, error);
 }
 
-static bool read_completion(request *a, http_error *error)
+static bool completions_read(request *a, http_error *error)
 {
     str suffix;
     a->any_model = true;
     a->kind = REQUEST_COMPLETION;
     a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "completions"};
     a->answer.think = MOTE_THINK_OFF;
-    return request_model(a, &suffix, error) && read_numbers(a, error) &&
+    return request_model(a, &suffix, error) && completions_read_numbers(a, error) &&
            request_response_format(a, json_node_get(a->root, "response_format"), "response_format",
                                    error) &&
-           request_extra_formats(a, error) && read_prompts(a, error);
+           request_extra_formats(a, error) && completions_read_prompts(a, error);
 }
 
 /* ---- log-probabilities ---- */
 
-/* Four lists side by side, filled one after another. */
-typedef struct lists {
+/* The four arrays of OpenAI's logprobs object, filled in parallel. */
+typedef struct logprob_lists {
     strbuf tokens, logprobs, top, offsets;
     size_t offset;
-} lists;
+} logprob_lists;
 
-static void put_top(const generation *w, const mote_choice *m, strbuf *out)
+static void logprob_put_top(const generation *w, const mote_choice *m, strbuf *out)
 {
     jw_open(out, '{');
     for (uint32_t i = 0; i < m->n_top; i++) {
@@ -113,8 +113,8 @@ static void put_top(const generation *w, const mote_choice *m, strbuf *out)
     jw_close(out, '}');
 }
 
-/* Characters, as clients count offsets. */
-static size_t characters(str text)
+/* text_offset counts characters, not bytes. */
+static size_t count_characters(str text)
 {
     size_t n = 0;
     for (size_t i = 0; i < text.n; i++)
@@ -122,36 +122,38 @@ static size_t characters(str text)
     return n;
 }
 
-static void add_token(const generation *w, lists *l, str text, const mote_choice *m)
+static void logprobs_add_token(const generation *w, logprob_lists *l, str text,
+                               const mote_choice *m)
 {
     jw_str(&l->tokens, text);
     jw_uint(&l->offsets, l->offset);
-    l->offset += characters(text);
-    if (m == NULL) { /* the first one of a prompt: nothing stood before it */
+    l->offset += count_characters(text);
+    if (m == NULL) { /* the first token of a prompt has no probability */
         jw_null(&l->logprobs);
         jw_null(&l->top);
         return;
     }
     jw_float(&l->logprobs, m->logprob >= -9999 ? m->logprob : -9999);
     if (w->request.answer.sampling.top_logprobs > 0)
-        put_top(w, m, &l->top);
+        logprob_put_top(w, m, &l->top);
     else
         jw_null(&l->top);
 }
 
-static void add_prompt(const generation *w, const choice *c, lists *l)
+static void logprobs_add_prompt(const generation *w, const choice *c, logprob_lists *l)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_result *r = &w->choices[w->n_answers + c->prompt].result;
     for (size_t i = 0; i < p->n; i++)
-        add_token(w, l, reply_token_text(w, p->ids[i]),
-                  i > 0 && i - 1 < r->n_scores ? &r->scores[i - 1] : NULL);
+        logprobs_add_token(w, l, reply_token_text(w, p->ids[i]),
+                           i > 0 && i - 1 < r->n_scores ? &r->scores[i - 1] : NULL);
 }
 
-/* `"logprobs":`, of the tokens from `from` on; with those of the prompt in front, if wanted. */
-static void put_logprobs(generation *w, const choice *c, size_t from, bool prompt, strbuf *out)
+/* Member "logprobs" for the tokens from index `from`, after those of the prompt if `prompt`. */
+static void completions_put_logprobs(generation *w, const choice *c, size_t from, bool prompt,
+                                     strbuf *out)
 {
-    lists l = {0};
+    logprob_lists l = {0};
     strbuf *const parts[] = {&l.tokens, &l.logprobs, &l.top, &l.offsets};
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     if (json_node_get(w->request.root, "logprobs") == NULL) {
@@ -161,13 +163,13 @@ static void put_logprobs(generation *w, const choice *c, size_t from, bool promp
     for (size_t i = 0; i < 4; i++)
         jw_open(parts[i], '[');
     if (prompt)
-        add_prompt(w, c, &l);
+        logprobs_add_prompt(w, c, &l);
     for (size_t i = 0; i < c->n_tokens; i++) {
         const str text = generation_token_text(c, &c->tokens[i]);
         if (i >= from)
-            add_token(w, &l, text, &c->tokens[i].choice);
+            logprobs_add_token(w, &l, text, &c->tokens[i].choice);
         else
-            l.offset += characters(text);
+            l.offset += count_characters(text);
     }
     jw_key(out, "logprobs");
     jw_open(out, '{');
@@ -181,37 +183,37 @@ static void put_logprobs(generation *w, const choice *c, size_t from, bool promp
     jw_close(out, '}');
 }
 
-/* ---- printing ---- */
+/* ---- stream ---- */
 
-static void put_prompt_text(const generation *w, const choice *c, strbuf *out)
+static void completions_put_prompt(const generation *w, const choice *c, strbuf *out)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     for (size_t i = 0; i < p->n; i++)
         strbuf_put(out, reply_token_text(w, p->ids[i]));
 }
 
-static void open_choice(generation *w, uint32_t index, str text)
+static void completions_open_choice(generation *w, uint32_t index, str text)
 {
     jw_open(&w->out, '{');
     jw_key_uint(&w->out, "index", index);
     jw_key_str(&w->out, "text", text);
 }
 
-static void put_stats(generation *w)
+static void completions_put_stats(generation *w)
 {
     generation_put_openai_usage(w, &w->out);
     generation_put_timings(w, &w->out);
     generation_put_mote(w, &w->out);
 }
 
-static void send_chunk(generation *w, choice *c, str text, const char *finish)
+static void completions_send_chunk(generation *w, choice *c, str text, const char *finish)
 {
     openai_put_head(w, "text_completion", &w->out);
     jw_key(&w->out, "choices");
     jw_open(&w->out, '[');
-    open_choice(w, c->index, text);
+    completions_open_choice(w, c->index, text);
     if (c->told < c->n_tokens)
-        put_logprobs(w, c, c->told, false, &w->out);
+        completions_put_logprobs(w, c, c->told, false, &w->out);
     else
         jw_key_null(&w->out, "logprobs");
     c->told = c->n_tokens;
@@ -219,7 +221,7 @@ static void send_chunk(generation *w, choice *c, str text, const char *finish)
     jw_close(&w->out, '}');
     jw_close(&w->out, ']');
     if (finish != NULL && w->n_over == w->n_choices)
-        put_stats(w);
+        completions_put_stats(w);
     else if (w->request.include_usage && finish == NULL)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
@@ -231,8 +233,8 @@ static void completions_begin(generation *w)
     generation_random_id(w->id, sizeof w->id, "cmpl-");
     for (size_t i = 0; w->request.echo && i < w->n_answers; i++) {
         strbuf text = {0};
-        put_prompt_text(w, &w->choices[i], &text);
-        send_chunk(w, &w->choices[i], strbuf_view(&text), NULL);
+        completions_put_prompt(w, &w->choices[i], &text);
+        completions_send_chunk(w, &w->choices[i], strbuf_view(&text), NULL);
         strbuf_fini(&text);
     }
 }
@@ -240,7 +242,7 @@ static void completions_begin(generation *w)
 static void completions_event(generation *w, choice *c, const chat_event *e)
 {
     if (e->kind == CHAT_EVENT_CONTENT)
-        send_chunk(w, c, e->text, NULL);
+        completions_send_chunk(w, c, e->text, NULL);
 }
 
 static void completions_waiting(generation *w, const sched_job_status *where, double silent)
@@ -251,12 +253,12 @@ static void completions_waiting(generation *w, const sched_job_status *where, do
 
 static void completions_choice_over(generation *w, choice *c)
 {
-    send_chunk(w, c, (str){"", 0}, openai_finish(c->cause));
+    completions_send_chunk(w, c, (str){"", 0}, openai_finish(c->cause));
 }
 
-/* ---- a whole reply ---- */
+/* ---- reply without stream ---- */
 
-static double likelihood(const choice *c)
+static double choice_likelihood(const choice *c)
 {
     double sum = 0;
     for (size_t i = 0; i < c->n_tokens; i++)
@@ -264,25 +266,25 @@ static double likelihood(const choice *c)
     return c->n_tokens > 0 ? sum / (double)c->n_tokens : 0;
 }
 
-static int by_likelihood(const void *a, const void *b)
+static int choice_by_likelihood(const void *a, const void *b)
 {
     const choice *x = *(choice *const *)a, *y = *(choice *const *)b;
-    const double lx = likelihood(x), ly = likelihood(y);
+    const double lx = choice_likelihood(x), ly = choice_likelihood(y);
     if (lx != ly)
         return lx > ly ? -1 : 1;
     return x->index < y->index ? -1 : 1;
 }
 
-static void put_choice(generation *w, const choice *c, uint32_t index)
+static void completions_put_choice(generation *w, const choice *c, uint32_t index)
 {
     strbuf text = {0};
     if (w->request.echo)
-        put_prompt_text(w, c, &text);
+        completions_put_prompt(w, c, &text);
     strbuf_put(&text, strbuf_view(&c->content));
-    open_choice(w, index, strbuf_view(&text));
+    completions_open_choice(w, index, strbuf_view(&text));
     w->out.failed |= text.failed;
     strbuf_fini(&text);
-    put_logprobs(w, c, 0, w->request.score_prompt, &w->out);
+    completions_put_logprobs(w, c, 0, w->request.score_prompt, &w->out);
     jw_key_text(&w->out, "finish_reason", openai_finish(c->cause));
     jw_close(&w->out, '}');
 }
@@ -298,13 +300,13 @@ static void completions_reply(generation *w)
         choice *tried[REQUEST_MAX_CHOICES];
         for (uint32_t i = 0; i < w->request.n; i++)
             tried[i] = &w->choices[p * w->request.n + i];
-        if (n_returned(w) < w->request.n)
-            qsort(tried, w->request.n, sizeof *tried, by_likelihood);
-        for (uint32_t i = 0; i < n_returned(w); i++)
-            put_choice(w, tried[i], index++);
+        if (completions_returned(w) < w->request.n)
+            qsort(tried, w->request.n, sizeof *tried, choice_by_likelihood);
+        for (uint32_t i = 0; i < completions_returned(w); i++)
+            completions_put_choice(w, tried[i], index++);
     }
     jw_close(&w->out, ']');
-    put_stats(w);
+    completions_put_stats(w);
     jw_close(&w->out, '}');
     generation_reply(w, 200);
 }
@@ -324,7 +326,7 @@ void handle_completions(exchange *x)
         .content_type = "text/event-stream; charset=utf-8",
         .call_prefix = "call_",
         .place = PARAM_IN_COMPLETIONS,
-        .read = read_completion,
+        .read = completions_read,
         .begin = completions_begin,
         .event = completions_event,
         .waiting = completions_waiting,
@@ -337,7 +339,7 @@ void handle_completions(exchange *x)
 
 /* ---- POST /infill ---- */
 
-static bool read_infill(request *a, http_error *error)
+static bool infill_read(request *a, http_error *error)
 {
     const str before = json_node_text(json_node_get(a->root, "input_prefix"));
     const str after = json_node_text(json_node_get(a->root, "input_suffix"));
@@ -374,7 +376,7 @@ static void infill_event(generation *w, choice *c, const chat_event *e)
     generation_sse(w, NULL);
 }
 
-/* In a stream the content was told already. */
+/* In a stream the content was sent already. */
 static void infill_end(generation *w)
 {
     const choice *c = &w->choices[0];
@@ -405,7 +407,7 @@ void handle_infill(exchange *x)
                                    .content_type = "text/event-stream; charset=utf-8",
                                    .call_prefix = "call_",
                                    .place = PARAM_IN_INFILL,
-                                   .read = read_infill,
+                                   .read = infill_read,
                                    .event = infill_event,
                                    .waiting = completions_waiting,
                                    .end = infill_end,

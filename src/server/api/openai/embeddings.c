@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embeddings.c - POST /v1/embeddings: texts to vectors of length 1. */
+/* embeddings.c - POST /v1/embeddings: texts or token ids to vectors of length 1. */
 #include "base/mem.h"
 #include "server/generation/dialect.h"
 #include "server/api/common/reply_json.h"
@@ -7,16 +7,16 @@
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 
-/* What is remembered of the request. */
-typedef struct own {
+/* request.own */
+typedef struct embeddings_state {
     size_t dimensions; /* 0: all */
     bool base64;
-} own;
+} embeddings_state;
 
-/* ---- reading ---- */
+/* ---- request ---- */
 
-static bool word(const request *a, const char *name, const char *const allowed[2], bool *second,
-                 http_error *error)
+static bool embeddings_read_word(const request *a, const char *name, const char *const allowed[2],
+                                 bool *second, http_error *error)
 {
     const json_node *node = json_node_get(a->root, name);
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
@@ -26,7 +26,7 @@ static bool word(const request *a, const char *name, const char *const allowed[2
            http_error_invalid(error, name, "must be %s or %s", allowed[0], allowed[1]);
 }
 
-static bool read_dimensions(const request *a, size_t *out, http_error *error)
+static bool embeddings_read_dimensions(const request *a, size_t *out, http_error *error)
 {
     mote_model_info info;
     int64_t n;
@@ -35,14 +35,14 @@ static bool read_dimensions(const request *a, size_t *out, http_error *error)
     if (node == NULL || json_node_is(node, JSON_IS_NULL))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > info.embedding)
-        return http_error_invalid(error, "dimensions", "must be an integer from 1 to %u",
+        return http_error_invalid(error, "dimensions", "must be an integer of 1 to %u",
                                   (unsigned)info.embedding);
     *out = (size_t)n;
     return true;
 }
 
-/* The same words in front of every text; all of them in one block. */
-static bool instruct(request *a, http_error *error)
+/* Puts `instruction` before every text. All texts share one allocation. */
+static bool embeddings_add_instruction(request *a, http_error *error)
 {
     const str words = json_node_text(json_node_get(a->root, "instruction"));
     strbuf all = {0};
@@ -51,7 +51,8 @@ static bool instruct(request *a, http_error *error)
     for (size_t i = 0; i < a->n_prompts; i++) {
         if (a->prompt_ids[i] != NULL) {
             strbuf_fini(&all);
-            return http_error_invalid(error, "instruction", "needs texts, not ids");
+            return http_error_invalid(error, "instruction",
+                                      "must not be set for token ids; send texts");
         }
         strbuf_put(&all, words);
         strbuf_put(&all, a->prompts[i]);
@@ -67,41 +68,42 @@ static bool instruct(request *a, http_error *error)
     return request_keep(a, all.p, error);
 }
 
-static bool read_embeddings(request *a, http_error *error)
+static bool embeddings_read(request *a, http_error *error)
 {
     static const char *const formats[2] = {"float", "base64"}, *const poolings[2] = {"last",
                                                                                      "mean"};
     const json_node *input = json_node_get(a->root, "input");
     str suffix;
-    own *o = mem_new(1, sizeof *o);
+    embeddings_state *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return http_error_no_memory(error);
     a->own = o;
     a->kind = REQUEST_EMBED;
     a->any_model = true;
     if (input == NULL || json_node_is(input, JSON_IS_NULL)) {
-        http_error_invalid(error, "input", "is missing");
+        http_error_invalid(error, "input", "is required");
         error->code = "missing_field";
         return false;
     }
     return request_model(a, &suffix, error) &&
-           word(a, "encoding_format", formats, &o->base64, error) &&
-           word(a, "pooling", poolings, &a->mean, error) &&
-           read_dimensions(a, &o->dimensions, error) &&
-           request_prompts(a, input, "input", REQUEST_MAX_PROMPTS, error) && instruct(a, error);
+           embeddings_read_word(a, "encoding_format", formats, &o->base64, error) &&
+           embeddings_read_word(a, "pooling", poolings, &a->mean, error) &&
+           embeddings_read_dimensions(a, &o->dimensions, error) &&
+           request_prompts(a, input, "input", REQUEST_MAX_PROMPTS, error) &&
+           embeddings_add_instruction(a, error);
 }
 
-/* ---- printing ---- */
+/* ---- reply ---- */
 
-static void put_vector(generation *w, const choice *c)
+static void embeddings_put_vector(generation *w, const choice *c)
 {
-    const own *o = w->request.own;
+    const embeddings_state *o = w->request.own;
     const size_t all = c->result.n_embedding;
     const size_t n = o->dimensions > 0 && o->dimensions < all ? o->dimensions : all;
     embedding_put_unit(c->result.embedding, n, o->base64, &w->out);
 }
 
-static void end(generation *w)
+static void embeddings_end(generation *w)
 {
     strbuf *out = &w->out;
     const usage u = generation_usage(w);
@@ -115,7 +117,7 @@ static void end(generation *w)
         jw_key_text(out, "object", "embedding");
         jw_key_uint(out, "index", i);
         jw_key(out, "embedding");
-        put_vector(w, &w->choices[i]);
+        embeddings_put_vector(w, &w->choices[i]);
         jw_close(out, '}');
     }
     jw_close(out, ']');
@@ -137,8 +139,8 @@ void handle_embeddings(exchange *x)
     static const dialect embeddings = {.label = "openai",
                                        .call_prefix = "",
                                        .place = PARAM_IN_EMBEDDINGS,
-                                       .read = read_embeddings,
-                                       .end = end,
+                                       .read = embeddings_read,
+                                       .end = embeddings_end,
                                        .broken = openai_broken};
     generation_start(x, &embeddings);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* models.c - GET /v1/models and one of them, for clients of OpenAI and of Anthropic; POST
- * /v1/unload. */
+/* models.c - GET /v1/models, GET /v1/models/NAME and POST /v1/unload. Entries have the members of
+ * both the OpenAI and the Anthropic API. */
 #include "server/api/common/background.h"
 #include "server/request/request.h"
 #include "server/models/model_registry.h"
@@ -11,7 +11,7 @@
 
 enum { MAX_OUTPUT = 32768 };
 
-static void put_date(strbuf *out, int64_t date)
+static void model_put_date(strbuf *out, int64_t date)
 {
     char text[40] = "1970-01-01T00:00:00Z";
     struct tm parts;
@@ -21,7 +21,7 @@ static void put_date(strbuf *out, int64_t date)
     jw_key_text(out, "created_at", text);
 }
 
-static void put_meta(strbuf *out, const model_details *facts, uint64_t context)
+static void model_put_meta(strbuf *out, const model_details *facts, uint64_t context)
 {
     jw_key(out, "meta");
     jw_open(out, '{');
@@ -34,7 +34,7 @@ static void put_meta(strbuf *out, const model_details *facts, uint64_t context)
     jw_close(out, '}');
 }
 
-static void put_abilities(strbuf *out, bool inserts, bool sees)
+static void model_put_capabilities(strbuf *out, bool inserts, bool sees)
 {
     jw_key(out, "capabilities");
     strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
@@ -46,7 +46,7 @@ static void put_abilities(strbuf *out, bool inserts, bool sees)
                     : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
 }
 
-static void put_model(const served_model *m, strbuf *out)
+static void model_put(const served_model *m, strbuf *out)
 {
     model_details facts;
     char shown[160];
@@ -60,20 +60,20 @@ static void put_model(const served_model *m, strbuf *out)
     jw_key_text(out, "object", "model");
     jw_key_text(out, "type", "model");
     jw_key_int(out, "created", served_model_date(m));
-    put_date(out, served_model_date(m));
+    model_put_date(out, served_model_date(m));
     jw_key_text(out, "owned_by", "mote");
     jw_key_text(out, "display_name", shown);
     jw_key_uint(out, "context_length", context);
     jw_key_uint(out, "max_model_len", context);
     jw_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
-    put_abilities(out, facts.insert, served_model_vision(m) != NULL);
-    put_meta(out, &facts, context);
+    model_put_capabilities(out, facts.insert, served_model_vision(m) != NULL);
+    model_put_meta(out, &facts, context);
     jw_key_text(out, "status", served_model_loaded(m) ? "loaded" : "unloaded");
     jw_close(out, '}');
     model_details_fini(&facts);
 }
 
-static void list(background_job *s)
+static void models_run_list(background_job *s)
 {
     const size_t n = model_registry_count(s->ctx->models);
     jw_open(&s->out, '{');
@@ -84,22 +84,22 @@ static void list(background_job *s)
     jw_key(&s->out, "data");
     jw_open(&s->out, '[');
     for (size_t i = 0; i < n; i++)
-        put_model(model_registry_at(s->ctx->models, i), &s->out);
+        model_put(model_registry_at(s->ctx->models, i), &s->out);
     jw_close(&s->out, ']');
     jw_close(&s->out, '}');
 }
 
 void handle_models(exchange *x)
 {
-    background_start(x, list, false);
+    background_start(x, models_run_list, false);
 }
 
-static void one(background_job *s)
+static void models_run_one(background_job *s)
 {
     const str name = strbuf_view(&s->tail);
     const served_model *m = model_registry_find(s->ctx->models, name);
     if (m != NULL)
-        put_model(m, &s->out);
+        model_put(m, &s->out);
     else
         api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                       STR_ARG(name));
@@ -107,12 +107,12 @@ static void one(background_job *s)
 
 void handle_model(exchange *x)
 {
-    background_start(x, one, false);
+    background_start(x, models_run_one, false);
 }
 
 /* ---- /v1/unload ---- */
 
-static void unload(background_job *s)
+static void models_run_unload(background_job *s)
 {
     str name;
     if (!background_text(s, "model", &name))
@@ -123,7 +123,7 @@ static void unload(background_job *s)
                       STR_ARG(name));
     } else if (!served_model_unload(m)) {
         api_error_set(&s->error, API_E_CONFLICT, "model_busy",
-                      "model '%s' is answering; ask again when it is not", served_model_name(m));
+                      "model '%s' has running requests; try again later", served_model_name(m));
     } else {
         jw_open(&s->out, '{');
         jw_key_text(&s->out, "model", served_model_name(m));
@@ -134,5 +134,5 @@ static void unload(background_job *s)
 
 void handle_unload(exchange *x)
 {
-    background_start(x, unload, true);
+    background_start(x, models_run_unload, true);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* openai.c - see openai.h. */
+/* openai_common.c - JSON that the routes of the OpenAI API share. */
 #include "server/api/openai/openai.h"
 
 const char *openai_finish(stop_cause cause)

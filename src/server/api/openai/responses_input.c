@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* responses_input.c - a request of the Responses API as a conversation. */
+/*
+ * responses_input.c - reads the body of POST /v1/responses.
+ *
+ * Input items become messages in OpenAI's chat form. Consecutive assistant items (reasoning, text,
+ * calls) become one message. The messages of previous_response_id come first. Worker thread.
+ */
 #include "base/mem.h"
 #include "server/core/context.h"
 #include "server/api/openai/openai.h"
@@ -9,25 +14,24 @@
 
 enum { MAX_ITEMS = 2048 };
 
-/* A conversation while it is written. A turn of the assistant gathers items until another
- * one begins. */
-typedef struct writer {
+/* Builds the messages. Assistant items are collected until an item of another role follows. */
+typedef struct input_writer {
     request *a;
-    strbuf messages; /* objects with commas between */
+    strbuf messages; /* JSON objects separated by commas */
     strbuf content, reasoning, calls;
-    bool turn; /* of the assistant, not written yet */
-    /* What the client calls the item at hand, and the first one of the turn. */
-    char at[32], turn_at[32];
-} writer;
+    bool turn;        /* an assistant message is being collected */
+    char at[32];      /* field of the current item, "input[3]" */
+    char turn_at[32]; /* field of the first item of the assistant message */
+} input_writer;
 
-static bool given(const json_node *node)
+static bool node_given(const json_node *node)
 {
     return node != NULL && !json_node_is(node, JSON_IS_NULL);
 }
 
 /* ---- messages ---- */
 
-static void flush(writer *w)
+static void input_flush(input_writer *w)
 {
     strbuf *out = &w->messages;
     if (!w->turn)
@@ -50,15 +54,15 @@ static void flush(writer *w)
     w->turn = false;
 }
 
-static void begin_turn(writer *w)
+static void input_begin_turn(input_writer *w)
 {
     if (!w->turn)
         memcpy(w->turn_at, w->at, sizeof w->turn_at);
     w->turn = true;
 }
 
-/* Parts of content in the form of chat completions. */
-static void put_part(strbuf *out, const json_node *part)
+/* Converts a content part to the form of chat completions. */
+static void input_put_part(strbuf *out, const json_node *part)
 {
     const str type = json_node_text(json_node_get(part, "type"));
     const json_node *text = json_node_get(part, "text");
@@ -79,11 +83,11 @@ static void put_part(strbuf *out, const json_node *part)
         jw_node(out, json_node_get(part, "detail"));
         jw_close(out, '}');
     } else {
-        jw_node(out, part); /* the conversation's reader says what is wrong with it */
+        jw_node(out, part); /* request_conversation() reports the error */
     }
 }
 
-static void put_content(strbuf *out, const json_node *content)
+static void input_put_content(strbuf *out, const json_node *content)
 {
     jw_key(out, "content");
     if (!json_node_is(content, JSON_IS_ARRAY)) {
@@ -92,11 +96,11 @@ static void put_content(strbuf *out, const json_node *content)
     }
     jw_open(out, '[');
     for (const json_node *p = json_node_first(content); p != NULL; p = json_node_next(p))
-        put_part(out, p);
+        input_put_part(out, p);
     jw_close(out, ']');
 }
 
-static void add_text(strbuf *out, const json_node *content)
+static void input_add_text(strbuf *out, const json_node *content)
 {
     strbuf_put(out, json_node_is(content, JSON_IS_STRING) ? json_node_text(content) : (str){"", 0});
     for (const json_node *p = json_node_first(content); p != NULL; p = json_node_next(p)) {
@@ -105,44 +109,44 @@ static void add_text(strbuf *out, const json_node *content)
     }
 }
 
-static void add_message(writer *w, const json_node *node)
+static void input_add_message(input_writer *w, const json_node *node)
 {
     const json_node *role = json_node_get(node, "role");
     if (str_is(json_node_text(role), "assistant")) {
         if (w->content.n > 0 || w->calls.n > 0)
-            flush(w);
-        begin_turn(w);
-        add_text(&w->content, json_node_get(node, "content"));
+            input_flush(w);
+        input_begin_turn(w);
+        input_add_text(&w->content, json_node_get(node, "content"));
         return;
     }
-    flush(w);
+    input_flush(w);
     jw_open(&w->messages, '{');
     jw_key(&w->messages, "role");
     jw_node(&w->messages, role);
     jw_key_text(&w->messages, "at", w->at);
-    put_content(&w->messages, json_node_get(node, "content"));
+    input_put_content(&w->messages, json_node_get(node, "content"));
     jw_close(&w->messages, '}');
 }
 
-static void add_reasoning(writer *w, const json_node *node)
+static void input_add_reasoning(input_writer *w, const json_node *node)
 {
     const json_node *content = json_node_get(node, "content");
     const json_node *sealed = json_node_get(node, "encrypted_content");
     if (w->content.n > 0 || w->calls.n > 0)
-        flush(w);
-    begin_turn(w);
+        input_flush(w);
+    input_begin_turn(w);
     if (json_node_size(content) > 0)
-        add_text(&w->reasoning, content);
+        input_add_text(&w->reasoning, content);
     else if (json_node_is(sealed, JSON_IS_STRING))
         responses_unseal(json_node_text(sealed), &w->reasoning);
 }
 
-/* A custom tool takes one text. */
-static void add_call(writer *w, const json_node *node, bool custom)
+/* A custom tool has one string argument, `input`. */
+static void input_add_call(input_writer *w, const json_node *node, bool custom)
 {
     strbuf *out = &w->calls;
     const json_node *arguments = json_node_get(node, "arguments");
-    begin_turn(w);
+    input_begin_turn(w);
     jw_open(out, '{');
     jw_key_str(out, "id", json_node_text(json_node_get(node, "call_id")));
     jw_key_text(out, "type", "function");
@@ -162,49 +166,49 @@ static void add_call(writer *w, const json_node *node, bool custom)
     jw_close(out, '}');
 }
 
-static void add_result(writer *w, const json_node *node)
+static void input_add_result(input_writer *w, const json_node *node)
 {
-    flush(w);
+    input_flush(w);
     jw_open(&w->messages, '{');
     jw_key_text(&w->messages, "role", "tool");
     jw_key_text(&w->messages, "at", w->at);
     jw_key_str(&w->messages, "tool_call_id", json_node_text(json_node_get(node, "call_id")));
-    put_content(&w->messages, json_node_get(node, "output"));
+    input_put_content(&w->messages, json_node_get(node, "output"));
     jw_close(&w->messages, '}');
 }
 
-static bool add_item(writer *w, const json_node *node, size_t index, http_error *error)
+static bool input_add_item(input_writer *w, const json_node *node, size_t index, http_error *error)
 {
     const str type = json_node_text(json_node_get(node, "type"));
     snprintf(w->at, sizeof w->at, "input[%zu]", index);
     if (!json_node_is(node, JSON_IS_OBJECT))
         return http_error_invalid(error, w->at, "must be an object");
     if (type.n == 0 || str_is(type, "message"))
-        add_message(w, node);
+        input_add_message(w, node);
     else if (str_is(type, "function_call"))
-        add_call(w, node, false);
+        input_add_call(w, node, false);
     else if (str_is(type, "custom_tool_call"))
-        add_call(w, node, true);
+        input_add_call(w, node, true);
     else if (str_is(type, "function_call_output") || str_is(type, "custom_tool_call_output"))
-        add_result(w, node);
+        input_add_result(w, node);
     else if (str_is(type, "reasoning"))
-        add_reasoning(w, node);
+        input_add_reasoning(w, node);
     else
         request_warn(w->a, "item_ignored", w->at);
     return true;
 }
 
-/* ---- the list of items, for those who ask for it later ---- */
+/* ---- items stored for GET /v1/responses/ID/input_items ---- */
 
 static void put_input_item(strbuf *out, const json_node *node)
 {
     char id[48];
     jw_open(out, '{');
-    if (!given(json_node_get(node, "id"))) {
+    if (!node_given(json_node_get(node, "id"))) {
         generation_random_id(id, sizeof id, "msg_");
         jw_key_text(out, "id", id);
     }
-    if (!given(json_node_get(node, "type")))
+    if (!node_given(json_node_get(node, "type")))
         jw_key_text(out, "type", "message");
     for (const json_node *m = json_node_first(node); m != NULL; m = json_node_next(m)) {
         const json_node *content = json_node_is(m, JSON_IS_STRING) ? m : NULL;
@@ -237,9 +241,9 @@ static void put_input_text(strbuf *out, str text)
 
 /* ---- input ---- */
 
-/* Items that are only named, as they were stored: in order, null for those nobody knows. */
-static bool find_named(writer *w, const json_node *input, const json_node **named,
-                       http_error *error)
+/* Looks up the items of all item_reference entries, in order; null for an unknown id. */
+static bool input_find_references(input_writer *w, const json_node *input, const json_node **named,
+                                  http_error *error)
 {
     strbuf json = {0};
     jw_open(&json, '[');
@@ -260,13 +264,15 @@ static bool find_named(writer *w, const json_node *input, const json_node **name
     return error->code == NULL;
 }
 
-static bool read_items(writer *w, const json_node *input, strbuf *listed, http_error *error)
+static bool input_read_items(input_writer *w, const json_node *input, strbuf *listed,
+                             http_error *error)
 {
     size_t index = 0;
     const json_node *named;
     if (json_node_size(input) < 1 || json_node_size(input) > MAX_ITEMS)
-        return http_error_invalid(error, "input", "must have from 1 to %d items", MAX_ITEMS);
-    if (!find_named(w, input, &named, error))
+        return http_error_invalid(error, "input", "must have 1 to %d items, got %zu", MAX_ITEMS,
+                                  (size_t)json_node_size(input));
+    if (!input_find_references(w, input, &named, error))
         return false;
     for (const json_node *i = json_node_first(input); i != NULL; i = json_node_next(i)) {
         const json_node *meant = i;
@@ -274,24 +280,24 @@ static bool read_items(writer *w, const json_node *input, strbuf *listed, http_e
             meant = json_node_is(named, JSON_IS_OBJECT) ? named : i;
             named = json_node_next(named);
         }
-        if (!add_item(w, meant, index++, error))
+        if (!input_add_item(w, meant, index++, error))
             return false;
         put_input_item(listed, meant);
     }
-    flush(w);
+    input_flush(w);
     return true;
 }
 
-static bool read_input(writer *w, strbuf *listed, http_error *error)
+static bool input_read(input_writer *w, strbuf *listed, http_error *error)
 {
     const json_node *input = json_node_get(w->a->root, "input");
-    if (!given(input)) {
-        http_error_invalid(error, "input", "is missing");
+    if (!node_given(input)) {
+        http_error_invalid(error, "input", "is required");
         error->code = "missing_field";
         return false;
     }
     if (!json_node_is(input, JSON_IS_STRING))
-        return read_items(w, input, listed, error);
+        return input_read_items(w, input, listed, error);
     jw_open(&w->messages, '{');
     jw_key_text(&w->messages, "role", "user");
     jw_key_text(&w->messages, "at", "input");
@@ -301,7 +307,7 @@ static bool read_input(writer *w, strbuf *listed, http_error *error)
     return true;
 }
 
-static bool read_previous(writer *w, responses_own *own, http_error *error)
+static bool input_read_previous(input_writer *w, responses_own *own, http_error *error)
 {
     const json_node *node = json_node_get(w->a->root, "previous_response_id");
     own->previous = json_node_text(node);
@@ -310,7 +316,7 @@ static bool read_previous(writer *w, responses_own *own, http_error *error)
     if (text_store_get(w->a->ctx->responses, w->a->ns, own->previous, RESPONSES_MESSAGES,
                        &w->messages))
         return true;
-    api_error_set(error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
+    api_error_set(error, API_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
                   STR_ARG(own->previous));
     snprintf(error->param, sizeof error->param, "previous_response_id");
     return false;
@@ -318,13 +324,13 @@ static bool read_previous(writer *w, responses_own *own, http_error *error)
 
 /* ---- tools ---- */
 
-static void put_tool(strbuf *out, const json_node *tool)
+static void input_put_tool(strbuf *out, const json_node *tool)
 {
     static const char *const copied[] = {"name", "description", "parameters", "strict"};
     const str type = json_node_text(json_node_get(tool, "type"));
     const bool custom = str_is(type, "custom");
     if (!custom && !str_is(type, "function")) {
-        jw_node(out, tool); /* left out later, with a warning */
+        jw_node(out, tool); /* ignored later, with a warning */
         return;
     }
     jw_open(out, '{');
@@ -333,7 +339,7 @@ static void put_tool(strbuf *out, const json_node *tool)
     jw_open(out, '{');
     for (size_t i = 0; i < sizeof copied / sizeof *copied - (custom ? 2 : 0); i++) {
         const json_node *value = json_node_get(tool, copied[i]);
-        if (!given(value))
+        if (!node_given(value))
             continue;
         jw_key(out, copied[i]);
         jw_node(out, value);
@@ -346,8 +352,8 @@ static void put_tool(strbuf *out, const json_node *tool)
     jw_close(out, '}');
 }
 
-/* All of it as a body of chat completions. */
-static const json_node *make_body(request *a, str messages, http_error *error)
+/* Instructions, messages and tools as a body of chat completions. */
+static const json_node *input_make_body(request *a, str messages, http_error *error)
 {
     strbuf json = {0};
     const json_node *instructions = json_node_get(a->root, "instructions");
@@ -364,27 +370,28 @@ static const json_node *make_body(request *a, str messages, http_error *error)
     }
     jw_raw(&json, messages);
     jw_close(&json, ']');
-    if (given(tools)) {
+    if (node_given(tools)) {
         jw_key(&json, "tools");
         jw_open(&json, '[');
         for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t))
-            put_tool(&json, t);
+            input_put_tool(&json, t);
         jw_close(&json, ']');
     }
     jw_close(&json, '}');
     return request_made(a, &json, error);
 }
 
-/* ---- the rest ---- */
+/* ---- settings ---- */
 
-static bool read_settings(request *a, responses_own *own, http_error *error)
+static bool responses_read_settings(request *a, responses_own *own, http_error *error)
 {
     const json_node *store = json_node_get(a->root, "store");
     const json_node *truncation = json_node_get(a->root, "truncation");
     const json_node *include = json_node_get(a->root, "include");
-    own->store = !given(store) || json_node_truth(store);
-    own->drops = a->drop_oldest = given(truncation) && str_is(json_node_text(truncation), "auto");
-    if (given(truncation) && !own->drops && !str_is(json_node_text(truncation), "disabled"))
+    own->store = !node_given(store) || json_node_truth(store);
+    own->drops = a->drop_oldest =
+        node_given(truncation) && str_is(json_node_text(truncation), "auto");
+    if (node_given(truncation) && !own->drops && !str_is(json_node_text(truncation), "disabled"))
         return http_error_invalid(error, "truncation", "must be auto or disabled");
     for (const json_node *i = json_node_first(include); i != NULL; i = json_node_next(i)) {
         own->encrypted |= str_is(json_node_text(i), "reasoning.encrypted_content");
@@ -393,8 +400,8 @@ static bool read_settings(request *a, responses_own *own, http_error *error)
     return true;
 }
 
-/* Takes the memory of a text over to the ask. */
-static bool keep(request *a, strbuf *text, str *out, http_error *error)
+/* Transfers the memory of a text to the request. */
+static bool input_keep(request *a, strbuf *text, str *out, http_error *error)
 {
     const bool failed = text->failed;
     *out = strbuf_view(text);
@@ -405,13 +412,13 @@ static bool keep(request *a, strbuf *text, str *out, http_error *error)
     return request_keep(a, p, error) && (!failed || http_error_no_memory(error));
 }
 
-static bool read_conversation(request *a, responses_own *own, http_error *error)
+static bool input_read_conversation(request *a, responses_own *own, http_error *error)
 {
-    writer w = {.a = a};
+    input_writer w = {.a = a};
     strbuf listed = {0};
-    bool fine = read_previous(&w, own, error) && read_input(&w, &listed, error);
-    fine = fine && keep(a, &w.messages, &own->messages, error) &&
-           keep(a, &listed, &own->input_items, error);
+    bool fine = input_read_previous(&w, own, error) && input_read(&w, &listed, error);
+    fine = fine && input_keep(a, &w.messages, &own->messages, error) &&
+           input_keep(a, &listed, &own->input_items, error);
     strbuf_fini(&w.messages);
     strbuf_fini(&w.content);
     strbuf_fini(&w.reasoning);
@@ -421,7 +428,7 @@ static bool read_conversation(request *a, responses_own *own, http_error *error)
         return false;
     a->says_at = true;
     a->names = (request_names){"input", "tools", "name", "parameters"};
-    const json_node *body = make_body(a, own->messages, error);
+    const json_node *body = input_make_body(a, own->messages, error);
     return body != NULL && request_conversation(a, body, 1, error);
 }
 
@@ -434,8 +441,8 @@ bool responses_read(request *a, http_error *error)
     a->own = own;
     a->any_model = true;
     const json_node *text = json_node_get(a->root, "text");
-    return request_model(a, &suffix, error) && read_settings(a, own, error) &&
-           read_conversation(a, own, error) &&
+    return request_model(a, &suffix, error) && responses_read_settings(a, own, error) &&
+           input_read_conversation(a, own, error) &&
            request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
            request_response_format(a, json_node_get(text, "format"), "text.format", error) &&
            request_extra_formats(a, error) &&

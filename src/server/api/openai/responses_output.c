@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* responses_output.c - the response object, and an answer as messages to go on from. */
+/*
+ * responses_output.c - an answer as items of the Responses API, the response object, and sealed
+ * reasoning (encrypted_content).
+ *
+ * items_* keep the list of items in choice.own. responses_put() prints the whole response object;
+ * responses_put_answer() prints the answer as messages, which are stored for a request with
+ * previous_response_id.
+ */
 #include "base/base64.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -11,7 +18,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* ---- the list ---- */
+/* ---- list of items ---- */
 
 items *items_of(choice *c)
 {
@@ -66,8 +73,8 @@ const choice_call *items_call(const choice *c, const item *it)
     return &c->open;
 }
 
-/* Reads `text` between two more, and appends the string it is or has. */
-static bool put_string_of(const char *before, str text, const char *after, strbuf *out)
+/* Parses before + text + after and appends the string, or the member `input` of the object. */
+static bool custom_input_put_parsed(const char *before, str text, const char *after, strbuf *out)
 {
     strbuf json = {0};
     json_doc *doc = NULL;
@@ -85,17 +92,17 @@ static bool put_string_of(const char *before, str text, const char *after, strbu
     return status == MOTE_OK;
 }
 
-/* A call that was cut may lack the end of its object, and of the text. */
+/* A call that was cut may lack the closing quote and brace. */
 void items_put_custom_input(const choice_call *call, strbuf *out)
 {
     static const char *const rests[] = {"", "}", "\"}"};
     bool read = false;
     for (size_t i = 0; i < sizeof rests / sizeof *rests && !read; i++)
-        read = put_string_of("", strbuf_view(&call->arguments), rests[i], out);
+        read = custom_input_put_parsed("", strbuf_view(&call->arguments), rests[i], out);
 }
 
-/* Pieces end behind whole escapes, so each can be read by itself. If something else stands before
- * the text, all of it waits for the end of the call. */
+/* Pieces never end inside an escape, so each can be parsed alone. If the arguments do not begin
+ * with the input string, nothing is sent before the end of the call. */
 void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, strbuf *out)
 {
     static const char head[] = "{\"input\": \"";
@@ -109,7 +116,7 @@ void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, str
         end += all.p[end] == '\\' ? 2 : 1;
     it->told_whole = end < all.n;
     const size_t had = out->n;
-    put_string_of("\"", (str){all.p + from, end - from}, "\"", out);
+    custom_input_put_parsed("\"", (str){all.p + from, end - from}, "\"", out);
     it->told += out->n - had;
 }
 
@@ -119,7 +126,7 @@ str items_text(const choice *c, const item *it)
     return it->to > it->from ? (str){from->p + it->from, it->to - it->from} : (str){"", 0};
 }
 
-/* ---- printing ---- */
+/* ---- items as JSON ---- */
 
 void items_put_logprobs(generation *w, const choice *c, const item *it, size_t from)
 {
@@ -143,11 +150,11 @@ void items_put_logprobs(generation *w, const choice *c, const item *it, size_t f
 
 void items_put_part(generation *w, const choice *c, const item *it, bool done)
 {
-    const bool thinks = it->kind == ITEM_REASONING;
+    const bool reasoning = it->kind == ITEM_REASONING;
     jw_open(&w->out, '{');
-    jw_key_text(&w->out, "type", thinks ? "reasoning_text" : "output_text");
+    jw_key_text(&w->out, "type", reasoning ? "reasoning_text" : "output_text");
     jw_key_str(&w->out, "text", done ? items_text(c, it) : (str){"", 0});
-    if (!thinks) {
+    if (!reasoning) {
         jw_key_raw(&w->out, "annotations", "[]");
         if (done)
             items_put_logprobs(w, c, it, it->first_token);
@@ -157,7 +164,7 @@ void items_put_part(generation *w, const choice *c, const item *it, bool done)
     jw_close(&w->out, '}');
 }
 
-static void put_call(generation *w, const choice *c, const item *it, bool done)
+static void item_put_call(generation *w, const choice *c, const item *it, bool done)
 {
     const choice_call *call = items_call(c, it);
     const bool custom = it->kind == ITEM_CUSTOM_CALL;
@@ -174,7 +181,7 @@ static void put_call(generation *w, const choice *c, const item *it, bool done)
     strbuf_fini(&input);
 }
 
-static void put_texts(generation *w, const choice *c, const item *it, bool done)
+static void item_put_text(generation *w, const choice *c, const item *it, bool done)
 {
     const responses_own *own = w->request.own;
     if (it->kind == ITEM_MESSAGE)
@@ -204,41 +211,42 @@ void items_put(generation *w, const choice *c, const item *it, bool done, const 
     jw_key_text(&w->out, "type", types[it->kind]);
     jw_key_text(&w->out, "status", it->place == CALL_LOST ? "incomplete" : status);
     if (it->kind == ITEM_REASONING || it->kind == ITEM_MESSAGE)
-        put_texts(w, c, it, done);
+        item_put_text(w, c, it, done);
     else
-        put_call(w, c, it, done);
+        item_put_call(w, c, it, done);
     jw_close(&w->out, '}');
 }
 
-/* ---- sealing ---- */
+/* ---- sealed reasoning ---- */
 
 enum { KEY_BYTES = 32, MAC_BYTES = 16 };
 
-/* Of this process: what another one sealed is dropped, not an error. Made at the first use. */
-static unsigned char key[KEY_BYTES];
-static bool has_key;
+/* Random per process, made at first use. Text sealed by another process is ignored, not an error.
+ */
+static unsigned char seal_key[KEY_BYTES];
+static bool seal_has_key;
 
-static void make_key(void)
+static void seal_make_key(void)
 {
-    has_key = os_random(key, sizeof key);
+    seal_has_key = os_random(seal_key, sizeof seal_key);
 }
 
-static bool mac_of(str text, digest *out)
+static bool seal_mac(str text, digest *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     strbuf inner = {0};
     unsigned char outer[KEY_BYTES + DIGEST_BYTES];
     digest first;
-    pthread_once(&once, make_key);
-    if (!has_key)
+    pthread_once(&once, seal_make_key);
+    if (!seal_has_key)
         return false;
-    strbuf_put(&inner, (str){(const char *)key, KEY_BYTES});
+    strbuf_put(&inner, (str){(const char *)seal_key, KEY_BYTES});
     strbuf_put(&inner, text);
     const bool fine = !inner.failed && digest_of(&first, strbuf_view(&inner));
     strbuf_fini(&inner);
     if (!fine)
         return false;
-    memcpy(outer, key, KEY_BYTES);
+    memcpy(outer, seal_key, KEY_BYTES);
     memcpy(outer + KEY_BYTES, first.bytes, DIGEST_BYTES);
     return digest_of(out, (str){(const char *)outer, sizeof outer});
 }
@@ -247,7 +255,7 @@ void responses_seal(str text, strbuf *out)
 {
     digest mac;
     strbuf all = {0};
-    if (!mac_of(text, &mac)) {
+    if (!seal_mac(text, &mac)) {
         out->failed = true;
         return;
     }
@@ -265,7 +273,7 @@ bool responses_unseal(str sealed, strbuf *out)
     bool fine = base64_get(&all, sealed) && all.n > MAC_BYTES;
     if (fine) {
         const str text = {all.p + MAC_BYTES, all.n - MAC_BYTES};
-        fine = mac_of(text, &mac);
+        fine = seal_mac(text, &mac);
         memcpy(came.bytes, all.p, MAC_BYTES);
         memset(mac.bytes + MAC_BYTES, 0, DIGEST_BYTES - MAC_BYTES);
         fine = fine && digest_equal(&mac, &came);
@@ -278,8 +286,8 @@ bool responses_unseal(str sealed, strbuf *out)
 
 /* ---- the response object ---- */
 
-/* A field of the request as it came, or what it means to leave it out. */
-static void put_echo(generation *w, const char *name, const char *otherwise)
+/* Copies a field of the request, or prints its default. */
+static void response_put_echo(generation *w, const char *name, const char *otherwise)
 {
     const json_node *node = json_node_get(w->request.root, name);
     if (node == NULL || json_node_is(node, JSON_IS_NULL)) {
@@ -290,7 +298,7 @@ static void put_echo(generation *w, const char *name, const char *otherwise)
     }
 }
 
-static void put_error(generation *w, const http_error *error)
+static void response_put_error(generation *w, const http_error *error)
 {
     const char *code = "server_error";
     if (error == NULL) {
@@ -308,7 +316,7 @@ static void put_error(generation *w, const http_error *error)
     jw_close(&w->out, '}');
 }
 
-static void put_output(generation *w, bool over, const char *status)
+static void response_put_output(generation *w, bool over, const char *status)
 {
     jw_key(&w->out, "output");
     jw_open(&w->out, '[');
@@ -322,8 +330,8 @@ static void put_output(generation *w, bool over, const char *status)
     jw_close(&w->out, ']');
 }
 
-/* As they were used, once that is known; until then as they were asked for. */
-static void put_sampling(generation *w, bool over)
+/* The values used once the answer is complete; before that the values of the request. */
+static void response_put_sampling(generation *w, bool over)
 {
     const mote_answer_options *o = &w->request.answer;
     const mote_sampling *used =
@@ -341,7 +349,7 @@ static void put_sampling(generation *w, bool over)
         jw_null(&w->out);
 }
 
-static void put_usage(generation *w)
+static void response_put_usage(generation *w)
 {
     const usage u = generation_usage(w);
     strbuf *out = &w->out;
@@ -362,7 +370,7 @@ static void put_usage(generation *w)
     jw_close(out, '}');
 }
 
-static void put_reasoning(generation *w)
+static void response_put_reasoning(generation *w)
 {
     const json_node *asked = json_node_get(w->request.root, "reasoning");
     const json_node *effort = json_node_get(asked, "effort");
@@ -374,8 +382,8 @@ static void put_reasoning(generation *w)
     jw_close(&w->out, '}');
 }
 
-/* Clients read the format also if it is nobody's. */
-static void put_text(generation *w)
+/* Clients expect `format` even if the request has none. */
+static void response_put_text(generation *w)
 {
     const json_node *asked = json_node_get(w->request.root, "text");
     const json_node *format = json_node_get(asked, "format");
@@ -393,16 +401,16 @@ static void put_text(generation *w)
     jw_close(&w->out, '}');
 }
 
-static void put_request(generation *w)
+static void response_put_request(generation *w)
 {
     const responses_own *own = w->request.own;
     strbuf *out = &w->out;
-    put_echo(w, "instructions", "null");
-    put_echo(w, "metadata", "{}");
+    response_put_echo(w, "instructions", "null");
+    response_put_echo(w, "metadata", "{}");
     jw_key_text(out, "model", served_model_name(w->request.served));
     jw_key_bool(out, "parallel_tool_calls", !w->request.answer.one_call);
-    put_echo(w, "tool_choice", "\"auto\"");
-    put_echo(w, "tools", "[]");
+    response_put_echo(w, "tool_choice", "\"auto\"");
+    response_put_echo(w, "tools", "[]");
     jw_key(out, "max_output_tokens");
     if (w->request.answer.max_tokens > 0)
         jw_uint(out, w->request.answer.max_tokens);
@@ -413,8 +421,8 @@ static void put_request(generation *w)
         jw_str(out, own->previous);
     else
         jw_null(out);
-    put_reasoning(w);
-    put_text(w);
+    response_put_reasoning(w);
+    response_put_text(w);
     jw_key_text(out, "truncation", own->drops ? "auto" : "disabled");
     jw_key_bool(out, "store", own->store);
     jw_key_bool(out, "background", false);
@@ -435,14 +443,14 @@ void responses_put(generation *w, const char *status, const http_error *error)
     else
         jw_null(out);
     jw_key_text(out, "status", status);
-    put_error(w, error);
+    response_put_error(w, error);
     jw_key_raw(out, "incomplete_details",
                strcmp(status, "incomplete") == 0 ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    put_request(w);
-    put_sampling(w, over);
-    put_output(w, over, status);
+    response_put_request(w);
+    response_put_sampling(w, over);
+    response_put_output(w, over, status);
     if (over) {
-        put_usage(w);
+        response_put_usage(w);
         generation_put_mote(w, out);
     } else {
         jw_key_null(out, "usage");
@@ -450,7 +458,7 @@ void responses_put(generation *w, const char *status, const http_error *error)
     jw_close(out, '}');
 }
 
-/* ---- to go on from ---- */
+/* ---- messages for previous_response_id ---- */
 
 void responses_put_answer(const choice *c, strbuf *out)
 {

@@ -1,29 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* responses_stored.c - responses that are stored or at work: seen, replayed, canceled, deleted. */
+/*
+ * responses_stored.c - GET, DELETE and POST (cancel) of /v1/responses/ID.
+ *
+ * A response is found in the text store, or in the list of running generations for cancel and
+ * delete. Both are searched in the cache namespace of the key only. Event loop thread.
+ */
 #include "server/core/context.h"
 #include "server/api/openai/openai.h"
 #include "server/api/handlers.h"
 #include "json/json_writer.h"
 
-static void not_found(exchange *x, str id)
+static void stored_not_found(exchange *x, str id)
 {
     http_error error = {0};
-    api_error_set(&error, API_E_NOT_FOUND, "not_found", "no response with the id %.*s is stored",
+    api_error_set(&error, API_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
                   STR_ARG(id));
     exchange_fail(x, &error);
 }
 
-static bool get(exchange *x, str id, size_t which, strbuf *out)
+static bool stored_get(exchange *x, str id, size_t which, strbuf *out)
 {
     const server_context *ctx = exchange_context(x);
     text_store *stored = ctx->responses;
     return text_store_get(stored, exchange_request(x)->ns, id, which, out);
 }
 
-/* ---- one event after another, from what was stored ---- */
+/* ---- replay as a stream ---- */
 
-static void replay_event(exchange *x, const char *type, uint64_t *number, const char *key,
-                         const json_node *value, int64_t index)
+static void stored_replay_event(exchange *x, const char *type, uint64_t *number, const char *key,
+                                const json_node *value, int64_t index)
 {
     strbuf out = {0};
     strbuf_text(&out, "event: ");
@@ -42,8 +47,8 @@ static void replay_event(exchange *x, const char *type, uint64_t *number, const 
     strbuf_fini(&out);
 }
 
-/* The response as it was in the beginning: clients add the items to it as they come. */
-static json_doc *as_it_began(const json_node *root)
+/* The response as of response.created: clients add the items of the later events to it. */
+static json_doc *stored_initial_response(const json_node *root)
 {
     static const char *const not_yet[] = {"completed_at", "incomplete_details", "usage"};
     strbuf json = {0};
@@ -73,7 +78,7 @@ static json_doc *as_it_began(const json_node *root)
     return doc;
 }
 
-static void replay(exchange *x, strbuf *stored)
+static void stored_replay(exchange *x, strbuf *stored)
 {
     json_doc *doc = NULL;
     uint64_t number = 0;
@@ -83,7 +88,7 @@ static void replay(exchange *x, strbuf *stored)
         return;
     }
     const json_node *root = json_doc_root(doc);
-    json_doc *began = as_it_began(root);
+    json_doc *began = stored_initial_response(root);
     if (began == NULL) {
         json_doc_free(doc);
         exchange_reply_built(x, EXCHANGE_JSON, stored);
@@ -92,23 +97,23 @@ static void replay(exchange *x, strbuf *stored)
     const json_node *output = json_node_get(root, "output");
     const bool whole = str_is(json_node_text(json_node_get(root, "status")), "completed");
     exchange_begin(x, 200, "text/event-stream; charset=utf-8");
-    replay_event(x, "response.created", &number, "response", json_doc_root(began), -1);
+    stored_replay_event(x, "response.created", &number, "response", json_doc_root(began), -1);
     for (const json_node *i = json_node_first(output); i != NULL; i = json_node_next(i)) {
-        replay_event(x, "response.output_item.added", &number, "item", i, index);
-        replay_event(x, "response.output_item.done", &number, "item", i, index++);
+        stored_replay_event(x, "response.output_item.added", &number, "item", i, index);
+        stored_replay_event(x, "response.output_item.done", &number, "item", i, index++);
     }
-    replay_event(x, whole ? "response.completed" : "response.incomplete", &number, "response", root,
-                 -1);
+    stored_replay_event(x, whole ? "response.completed" : "response.incomplete", &number,
+                        "response", root, -1);
     exchange_end(x);
     json_doc_free(began);
     json_doc_free(doc);
     strbuf_fini(stored);
 }
 
-/* ---- what can be done ---- */
+/* ---- methods ---- */
 
-/* Among the parameters, as they came. */
-static bool asks_for_stream(str query)
+/* Searches the undecoded query string. */
+static bool query_has_stream(str query)
 {
     static const char wanted[] = "stream=true";
     const size_t n = sizeof wanted - 1;
@@ -118,25 +123,25 @@ static bool asks_for_stream(str query)
     return false;
 }
 
-static void show(exchange *x, str id)
+static void stored_show(exchange *x, str id)
 {
     strbuf body = {0};
-    if (!get(x, id, RESPONSES_REPLY, &body))
-        not_found(x, id);
-    else if (asks_for_stream(exchange_request(x)->query))
-        replay(x, &body);
+    if (!stored_get(x, id, RESPONSES_REPLY, &body))
+        stored_not_found(x, id);
+    else if (query_has_stream(exchange_request(x)->query))
+        stored_replay(x, &body);
     else
         exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
-static void show_items(exchange *x, str id)
+static void stored_show_items(exchange *x, str id)
 {
     strbuf text = {0}, body = {0};
     json_doc *doc = NULL;
     strbuf_byte(&text, '[');
-    if (!get(x, id, RESPONSES_ITEMS, &text)) {
+    if (!stored_get(x, id, RESPONSES_ITEMS, &text)) {
         strbuf_fini(&text);
-        not_found(x, id);
+        stored_not_found(x, id);
         return;
     }
     strbuf_byte(&text, ']');
@@ -159,15 +164,15 @@ static void show_items(exchange *x, str id)
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
-/* Whoever still reads the stream hears that it failed. */
-static void stop_work(generation *w)
+/* The client of the running stream gets response.failed. */
+static void generation_cancel(generation *w)
 {
     http_error error = {0};
     api_error_set(&error, API_E_CONFLICT, "canceled", "the response was canceled");
     generation_fail(w, &error);
 }
 
-static void cancel(exchange *x, str id)
+static void stored_cancel(exchange *x, str id)
 {
     strbuf body = {0};
     generation *w = generation_find(exchange_context(x), id, exchange_request(x)->ns);
@@ -175,18 +180,16 @@ static void cancel(exchange *x, str id)
         responses_put(w, "cancelled", NULL);
         body = w->out;
         w->out = (strbuf){0};
-        stop_work(w);
+        generation_cancel(w);
         exchange_reply_built(x, EXCHANGE_JSON, &body);
-    } else if (get(x, id, RESPONSES_REPLY, &body)) {
-        exchange_reply_built(
-            x, EXCHANGE_JSON,
-            &body); /* it is over, whatever its status: nothing is left to cancel */
+    } else if (stored_get(x, id, RESPONSES_REPLY, &body)) {
+        exchange_reply_built(x, EXCHANGE_JSON, &body); /* complete: nothing to cancel */
     } else {
-        not_found(x, id);
+        stored_not_found(x, id);
     }
 }
 
-static void delete_it(exchange *x, str id)
+static void stored_delete(exchange *x, str id)
 {
     strbuf body = {0};
     const uint64_t ns = exchange_request(x)->ns;
@@ -194,11 +197,11 @@ static void delete_it(exchange *x, str id)
     generation *w = generation_find(ctx, id, ns);
     const bool stored = text_store_drop(ctx->responses, ns, id);
     if (w == NULL && !stored) {
-        not_found(x, id);
+        stored_not_found(x, id);
         return;
     }
     if (w != NULL)
-        stop_work(w);
+        generation_cancel(w);
     jw_open(&body, '{');
     jw_key_str(&body, "id", id);
     jw_key_text(&body, "object", "response");
@@ -207,7 +210,7 @@ static void delete_it(exchange *x, str id)
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
 
-static bool ends_with(str *text, const char *tail)
+static bool path_cut_suffix(str *text, const char *tail)
 {
     const size_t n = strlen(tail);
     if (text->n <= n || memcmp(text->p + text->n - n, tail, n) != 0)
@@ -220,16 +223,16 @@ void handle_response(exchange *x)
 {
     const http_request *http = exchange_request(x);
     str id = http->tail;
-    const bool items_wanted = ends_with(&id, "/input_items");
-    const bool to_cancel = !items_wanted && ends_with(&id, "/cancel");
+    const bool items_wanted = path_cut_suffix(&id, "/input_items");
+    const bool to_cancel = !items_wanted && path_cut_suffix(&id, "/cancel");
     if (http->method == HTTP_POST && to_cancel)
-        cancel(x, id);
+        stored_cancel(x, id);
     else if (http->method == HTTP_GET && items_wanted)
-        show_items(x, id);
+        stored_show_items(x, id);
     else if (http->method == HTTP_GET && !to_cancel)
-        show(x, id);
+        stored_show(x, id);
     else if (http->method == HTTP_DELETE && !to_cancel && !items_wanted)
-        delete_it(x, id);
+        stored_delete(x, id);
     else
-        not_found(x, http->tail);
+        stored_not_found(x, http->tail);
 }
