@@ -1,9 +1,243 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quant.c - the table of formats and the questions asked of it. */
+/*
+ * quant.c - the table of weight formats, their scalar decoders, and the Q8_0 encoder.
+ *
+ * The decoders define the value of every weight: golden tests compare them bit for bit with the
+ * reference implementation. The order of operations is part of that definition.
+ */
 #include "quant/quant.h"
+
 #include "base/ckd.h"
 #include "quant/blocks.h"
-#include "quant/quant_decode.h"
+#include "quant/half.h"
+
+static void quant_decode_f32(const void *blocks, size_t n_blocks, float *values)
+{
+    if (n_blocks > 0)
+        memcpy(values, blocks, n_blocks * sizeof *values);
+}
+
+static void quant_decode_f16(const void *blocks, size_t n_blocks, float *values)
+{
+    const uint16_t *in = blocks;
+    for (size_t i = 0; i < n_blocks; i++)
+        values[i] = half_f16_to_f32(in[i]);
+}
+
+static void quant_decode_bf16(const void *blocks, size_t n_blocks, float *values)
+{
+    const uint16_t *in = blocks;
+    for (size_t i = 0; i < n_blocks; i++)
+        values[i] = half_bf16_to_f32(in[i]);
+}
+
+/* ---- blocks of 32: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL ----
+ *
+ * value = scale * code, or scale * code + minimum: each operation rounds separately. */
+
+const int8_t quant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+static void quant_decode_q4_0(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q4_0 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int j = 0; j < 16; j++) {
+            values[j] = d * (float)((block->qs[j] & 15) - 8);
+            values[j + 16] = d * (float)((block->qs[j] >> 4) - 8);
+        }
+    }
+}
+
+static void quant_decode_q4_1(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q4_1 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        const float m = half_f16_to_f32(block->m);
+        for (int j = 0; j < 16; j++) {
+            values[j] = d * (float)(block->qs[j] & 15) + m;
+            values[j + 16] = d * (float)(block->qs[j] >> 4) + m;
+        }
+    }
+}
+
+/* The five bits of value j of a Q5_0 or Q5_1 block. */
+static int code_of_5(const uint8_t qh[4], const uint8_t qs[16], int j)
+{
+    const int low = j < 16 ? qs[j] & 15 : qs[j - 16] >> 4;
+    return low | (qh[j / 8] >> (j % 8) & 1) << 4;
+}
+
+static void quant_decode_q5_0(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q5_0 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int j = 0; j < QUANT_BLOCK; j++)
+            values[j] = d * (float)(code_of_5(block->qh, block->qs, j) - 16);
+    }
+}
+
+static void quant_decode_q5_1(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q5_1 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        const float m = half_f16_to_f32(block->m);
+        for (int j = 0; j < QUANT_BLOCK; j++)
+            values[j] = d * (float)code_of_5(block->qh, block->qs, j) + m;
+    }
+}
+
+static void quant_decode_q8_0(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q8_0 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int j = 0; j < QUANT_BLOCK; j++)
+            values[j] = d * (float)block->qs[j];
+    }
+}
+
+static void quant_decode_iq4_nl(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_iq4_nl *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int j = 0; j < 16; j++) {
+            values[j] = d * (float)quant_iq4_values[block->qs[j] & 15];
+            values[j + 16] = d * (float)quant_iq4_values[block->qs[j] >> 4];
+        }
+    }
+}
+
+/* ---- superblocks of 256: Q2_K to Q6_K, IQ4_XS ----
+ *
+ * value = (d * group scale) * code - dmin * group minimum, evaluated from left to right, each
+ * operation rounded separately. */
+
+static void quant_decode_q2_k(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q2_k *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        const float dmin = half_f16_to_f32(block->dmin);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            const uint8_t scales = block->scales[i / 16];
+            const int code = block->qs[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3;
+            values[i] = d * (float)(scales & 15) * (float)code - dmin * (float)(scales >> 4);
+        }
+    }
+}
+
+static void quant_decode_q3_k(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q3_k *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            const int low = block->qs[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3;
+            const int high = block->hmask[i % 32] >> (i / 32) & 1;
+            const int code = low - (high ? 0 : 4);
+            values[i] = d * (float)quant_q3_k_scale(block->scales, i / 16) * (float)code;
+        }
+    }
+}
+
+static void quant_decode_q4_k(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q4_k *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        const float dmin = half_f16_to_f32(block->dmin);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            uint8_t scale, min;
+            quant_q4_k_scale(block->scales, i / 32, &scale, &min);
+            const int code = block->qs[i / 64 * 32 + i % 32] >> (4 * (i / 32 % 2)) & 15;
+            values[i] = d * (float)scale * (float)code - dmin * (float)min;
+        }
+    }
+}
+
+static void quant_decode_q5_k(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q5_k *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        const float dmin = half_f16_to_f32(block->dmin);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            uint8_t scale, min;
+            quant_q4_k_scale(block->scales, i / 32, &scale, &min);
+            const int low = block->qs[i / 64 * 32 + i % 32] >> (4 * (i / 32 % 2)) & 15;
+            const int code = low | (block->qh[i % 32] >> (i / 32) & 1) << 4;
+            values[i] = d * (float)scale * (float)code - dmin * (float)min;
+        }
+    }
+}
+
+static void quant_decode_q6_k(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_q6_k *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            const int low = block->ql[i / 128 * 64 + i % 64] >> (4 * (i % 128 / 64)) & 15;
+            const int high = block->qh[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3;
+            const int code = (low | high << 4) - 32;
+            values[i] = d * (float)block->scales[i / 16] * (float)code;
+        }
+    }
+}
+
+static void quant_decode_iq4_xs(const void *blocks, size_t n_blocks, float *values)
+{
+    const quant_iq4_xs *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_SUPERBLOCK) {
+        const float d = half_f16_to_f32(block->d);
+        for (int i = 0; i < QUANT_SUPERBLOCK; i++) {
+            const float scaled = d * (float)quant_iq4_xs_scale(block, i / 32);
+            const int code = block->qs[i / 32 * 16 + i % 16] >> (4 * (i % 32 / 16)) & 15;
+            values[i] = scaled * (float)quant_iq4_values[code];
+        }
+    }
+}
+
+/* ---- Q8_0 encoder, byte for byte like llama.cpp's ---- */
+
+/* Rounds half away from zero and clamps to [-127, 127]; NaN becomes 127. */
+static int8_t quant_round_code(float scaled)
+{
+    const float magnitude = scaled < 0.0f ? -scaled : scaled;
+    int code = 127;
+    if (magnitude < 127.0f) {
+        code = (int)magnitude;
+        if (magnitude - (float)code >= 0.5f)
+            code++;
+    }
+    return (int8_t)(scaled < 0.0f ? -code : code);
+}
+
+void quant_encode_q8_0(const float *values, size_t n_blocks, void *blocks)
+{
+    quant_q8_0 *block = blocks;
+    for (size_t b = 0; b < n_blocks; b++, block++, values += QUANT_BLOCK) {
+        float amax = 0.0f;
+        for (int j = 0; j < QUANT_BLOCK; j++) {
+            const float magnitude = values[j] < 0.0f ? -values[j] : values[j];
+            if (magnitude > amax)
+                amax = magnitude;
+        }
+        const float d = amax / 127.0f;
+        const float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+        block->d = half_f32_to_f16(d);
+        for (int j = 0; j < QUANT_BLOCK; j++)
+            block->qs[j] = quant_round_code(values[j] * inverse);
+    }
+}
+
+/* ---- table ---- */
 
 #define PLAIN(NAME, id, bytes, decoder)                                                            \
     [QUANT_##NAME] = {QUANT_##NAME, #NAME, id, 1, bytes, QUANT_ACT_F32, decoder}
@@ -13,7 +247,7 @@
     [QUANT_##                                                                                      \
         NAME] = {QUANT_##NAME, #NAME, id, QUANT_SUPERBLOCK, sizeof(type), QUANT_ACT_256, decoder}
 
-static const quant_info formats[QUANT_N_FORMATS] = {
+static const quant_info quant_formats[QUANT_N_FORMATS] = {
     PLAIN(F32, 0, 4, quant_decode_f32),
     PLAIN(F16, 1, 2, quant_decode_f16),
     PLAIN(BF16, 30, 2, quant_decode_bf16),
@@ -31,8 +265,8 @@ static const quant_info formats[QUANT_N_FORMATS] = {
     SUPER(IQ4_XS, 23, quant_iq4_xs, quant_decode_iq4_xs),
 };
 
-/* Types that appear in files of the wild and are not decoded here. */
-static const char *const other_names[] = {
+/* GGUF types without a decoder, for error messages. */
+static const char *const quant_unsupported[] = {
     [9] = "Q8_1",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS",
     [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S",   [24] = "I8",     [25] = "I16",
     [26] = "I32",   [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",
@@ -41,14 +275,14 @@ static const char *const other_names[] = {
 
 const quant_info *quant_get(quant_format format)
 {
-    return &formats[format];
+    return &quant_formats[format];
 }
 
 const quant_info *quant_from_gguf(uint32_t gguf_id)
 {
     for (int i = 0; i < QUANT_N_FORMATS; i++)
-        if (formats[i].gguf_id == gguf_id)
-            return &formats[i];
+        if (quant_formats[i].gguf_id == gguf_id)
+            return &quant_formats[i];
     return NULL;
 }
 
@@ -57,14 +291,15 @@ const char *quant_gguf_name(uint32_t gguf_id)
     const quant_info *info = quant_from_gguf(gguf_id);
     if (info != NULL)
         return info->name;
-    if (gguf_id < sizeof other_names / sizeof other_names[0] && other_names[gguf_id] != NULL)
-        return other_names[gguf_id];
+    if (gguf_id < sizeof quant_unsupported / sizeof quant_unsupported[0] &&
+        quant_unsupported[gguf_id] != NULL)
+        return quant_unsupported[gguf_id];
     return "unknown";
 }
 
 bool quant_row_bytes(quant_format format, uint64_t n, uint64_t *bytes)
 {
-    const quant_info *info = &formats[format];
+    const quant_info *info = &quant_formats[format];
     if (n % info->block_values != 0)
         return false;
     return ckd_mul_u64(n / info->block_values, info->block_bytes, bytes);

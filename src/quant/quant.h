@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant.h - the block formats of GGUF weights: one table, one scalar decoder each.
+ * quant.h - weight formats of GGUF files: one table, one scalar decoder each.
  *
- * The table says what a format is; everything that depends on a format asks the
- * table. blocks.h has the byte layouts.
+ * All properties of a format are in the table. blocks.h has the byte layouts. docs/formats.md
+ * describes how to add a format.
  */
 #ifndef MOTE_QUANT_QUANT_H
 #define MOTE_QUANT_QUANT_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Our own dense numbering; quant_info.gguf_id is the number in files. */
+/* Dense numbering inside mote; quant_info.gguf_id is the number used in files. */
 typedef enum quant_format {
     QUANT_F32,
     QUANT_F16,
@@ -32,9 +32,10 @@ typedef enum quant_format {
     QUANT_N_FORMATS
 } quant_format;
 
-/* How the activations that meet these weights are quantised (docs/numerics.md section 3). */
+/* How activations are quantised before a product with these weights (docs/numerics.md, section 3).
+ */
 typedef enum quant_act {
-    QUANT_ACT_F32, /* not at all */
+    QUANT_ACT_F32, /* not quantised */
     QUANT_ACT_32,  /* blocks of 32 */
     QUANT_ACT_256, /* blocks of 256 */
     QUANT_N_ACTS
@@ -45,7 +46,7 @@ typedef void quant_decode_fn(const void *blocks, size_t n_blocks, float *values)
 
 typedef struct quant_info {
     quant_format format;
-    const char *name; /* as people write it: "Q4_K" */
+    const char *name; /* "Q4_K" */
     uint32_t gguf_id;
     uint32_t block_values;
     uint32_t block_bytes;
@@ -54,14 +55,17 @@ typedef struct quant_info {
 } quant_info;
 
 const quant_info *quant_get(quant_format format);
-/* NULL: not a format mote knows. */
+/* NULL: no decoder for this type. */
 const quant_info *quant_from_gguf(uint32_t gguf_id);
-/* The name GGUF gives to a type id, for messages: "Q4_K", also "IQ2_XS", which mote cannot read;
- * "unknown" for ids nobody has named. */
+/* The GGUF name of a type id, for messages. Includes types without a decoder, such as "IQ2_XS";
+ * "unknown" for undefined ids. */
 const char *quant_gguf_name(uint32_t gguf_id);
 
-/* Bytes of a row of n values; false if n is not a whole number of blocks or the product overflows.
- */
+/* Bytes of a row of n values. False: n is not a multiple of the block size, or overflow. */
 bool quant_row_bytes(quant_format format, uint64_t n, uint64_t *bytes);
+
+/* Encodes n_blocks * 32 floats as n_blocks Q8_0 blocks, byte for byte like llama.cpp: d = amax /
+ * 127 is stored as f16; codes use the unrounded d and round half away from zero. */
+void quant_encode_q8_0(const float *values, size_t n_blocks, void *blocks);
 
 #endif

@@ -31,4 +31,9 @@ size_t sample_scratch_bytes(uint32_t vocabulary);
 mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
                         mote_choice *out, mote_error *err);
 
+/* ---- what mote_sampling may hold; the ranges themselves are in the .c file. ---- */
+
+/* MOTE_E_ARG names the first option that is out of range, with its value. */
+mote_status sample_check_options(const mote_sampling *how, uint32_t n_tokens, mote_error *err);
+
 #endif

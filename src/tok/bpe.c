@@ -12,7 +12,7 @@
  *   many     neighbours linked, their ranks in a heap: a word of a million
  *            letters takes n log n, where searching would take n * n.
  */
-#include "tok/bpe.h"
+#include "tok/tok_int.h"
 
 #include "base/mem.h"
 

@@ -15,7 +15,7 @@
  * each character is looked at a bounded number of times and nothing recurses,
  * however long the text. Every text is covered without gaps.
  */
-#include "tok/pretokenize.h"
+#include "tok/tok_int.h"
 
 #include "base/utf8.h"
 

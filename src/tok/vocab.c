@@ -11,7 +11,7 @@
  * All of it is a stranger's: a wrong type, count, character or reference is an
  * error that says which token or merge is meant.
  */
-#include "tok/parts.h"
+#include "tok/tok_int.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"

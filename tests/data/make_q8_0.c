@@ -11,7 +11,7 @@
  */
 #include "base/os.h"
 #include "gguf/gguf.h"
-#include "quant/encode_q8_0.h"
+#include "quant/quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>

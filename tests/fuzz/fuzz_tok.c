@@ -6,7 +6,7 @@
  */
 #include "base/mem.h"
 #include "fuzz/fuzz.h"
-#include "tok/nfc.h"
+#include "tok/unicode.h"
 #include "base/utf8.h"
 #include "unit/tok_sample.h"
 

@@ -3,7 +3,7 @@
  * quant_formats.c - every format decodes bit for bit as gguf-py does, the writers
  * give the same bytes, and the model made at build time is the one it should be.
  */
-#include "quant/encode_q8_0.h"
+#include "quant/quant.h"
 #include "quant/half.h"
 #include "quant/quant.h"
 #include "support/data.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quant_test.c - the table of formats, row sizes, the 16-bit floats and the Q8_0 writer. */
 #include "quant/blocks.h"
-#include "quant/encode_q8_0.h"
+#include "quant/quant.h"
 #include "quant/half.h"
 #include "quant/quant.h"
 #include "support/random.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tok_stream_test.c - text that comes a token at a time is whole characters, and all of them. */
 #include "support/random.h"
-#include "tok/nfc.h"
+#include "tok/unicode.h"
 #include "unit/tok_sample.h"
 
 #include <setjmp.h>

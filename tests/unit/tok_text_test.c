@@ -3,8 +3,8 @@
  * tok_text_test.c - what happens to text before merging: repair, NFC, splitting,
  * and the Unicode classes under them.
  */
-#include "tok/nfc.h"
-#include "tok/pretokenize.h"
+#include "tok/unicode.h"
+#include "tok/tok_int.h"
 #include "base/utf8.h"
 
 #include <setjmp.h>
