@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answer_tokens.c - see recall.h.
+ * answer_tokens.c - see answer_tokens.h.
  *
- * A message is spelt as bytes that hold what counts of it, lengths before texts; the key of
- * a conversation is a chain of hashes over them. An entry has its key and the spelling of its
- * message, both compared in full: a hit can only return tokens of the same realm for a text that
- * the client itself has sent.
+ * A message is serialised to bytes: only what is rendered, with a length before each text. The key
+ * of a conversation is a hash chain over its serialised messages. An entry also stores the
+ * serialised message, and a lookup compares it byte for byte. So a hit returns tokens of the same
+ * cache namespace for a text that the client has sent; a hash collision cannot return others.
  */
 #include "sched/answer_tokens.h"
 
@@ -15,121 +15,122 @@
 #include <pthread.h>
 #include <xxhash.h>
 
-enum { LEAST_BUCKETS = 64, MOST_BUCKETS = 65536, BYTES_PER_BUCKET = 1024 };
+enum { MIN_BUCKETS = 64, MAX_BUCKETS = 65536, BYTES_PER_BUCKET = 1024 };
 
 typedef struct entry entry;
 struct entry {
-    entry *next;            /* in its bucket */
-    entry *older, *younger; /* by use */
+    entry *next;          /* in its bucket */
+    entry *older, *newer; /* LRU list */
     answer_key key;
     uint64_t bucket;
-    size_t bytes; /* of all of it */
+    size_t bytes; /* of the whole allocation */
     size_t n_tokens, n_text;
-    mote_token *tokens; /* behind the entry; then the spelling */
-    char *text;
+    mote_token *tokens; /* [n_tokens], stored behind the entry */
+    char *text;         /* [n_text]: the serialised message, behind the tokens */
 };
 
 struct answer_tokens {
-    pthread_mutex_t lock;
+    pthread_mutex_t mutex;
     entry **buckets; /* [mask + 1] */
     uint64_t mask;
-    entry *youngest, *oldest;
-    size_t bytes, most;
+    entry *newest, *oldest;
+    size_t bytes, max_bytes;
 };
 
-/* ---- spelling ---- */
+/* ---- serialisation ---- */
 
-static void put_size(strbuf *out, size_t n)
+static void serialise_size(strbuf *out, size_t n)
 {
     strbuf_put(out, (str){(const char *)&n, sizeof n});
 }
 
-static void put_text(strbuf *out, str text)
+static void serialise_text(strbuf *out, str text)
 {
-    put_size(out, text.n);
+    serialise_size(out, text.n);
     strbuf_put(out, text);
 }
 
-static bool is_blank(char c)
+static bool is_white_space(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static str trimmed(str text)
+static str trim(str text)
 {
-    while (text.n > 0 && is_blank(text.p[text.n - 1]))
+    while (text.n > 0 && is_white_space(text.p[text.n - 1]))
         text.n--;
-    while (text.n > 0 && is_blank(*text.p)) {
+    while (text.n > 0 && is_white_space(*text.p)) {
         text.p++;
         text.n--;
     }
     return text;
 }
 
-/* What of an assistant's text is visible: thinking may come back inside of it. */
-static str visible(str text)
+/* The visible part of an assistant's text: the client may have sent the reasoning with it. */
+static str visible_text(str text)
 {
     static const char end[] = "</think>";
     const size_t n = sizeof end - 1;
     for (size_t i = 0; i + n <= text.n; i++)
         if (memcmp(text.p + i, end, n) == 0)
-            return trimmed((str){text.p + i + n, text.n - i - n});
-    return trimmed(text);
+            return trim((str){text.p + i + n, text.n - i - n});
+    return trim(text);
 }
 
-static void spell_answer(strbuf *out, const chat_message *m)
+static void serialise_answer(strbuf *out, const chat_message *m)
 {
     strbuf joined = {0};
     for (size_t i = 0; i < m->n_parts; i++)
         strbuf_put(&joined, m->parts[i].text);
-    put_text(out, m->has_reasoning ? trimmed(strbuf_view(&joined)) : visible(strbuf_view(&joined)));
+    serialise_text(out, m->has_reasoning ? trim(strbuf_view(&joined))
+                                         : visible_text(strbuf_view(&joined)));
     for (size_t i = 0; i < m->n_calls; i++) {
-        put_text(out, m->calls[i].name);
+        serialise_text(out, m->calls[i].name);
         joined.n = 0;
         if (m->calls[i].arguments != NULL)
             json_put_node(&joined, m->calls[i].arguments);
-        put_text(out, strbuf_view(&joined));
+        serialise_text(out, strbuf_view(&joined));
     }
     out->failed |= joined.failed;
     strbuf_fini(&joined);
 }
 
-/* Pictures by their tokens, which are made from what they show. */
-static void spell_shown(strbuf *out, const chat_media *media)
+/* Images by their token ids, which are hashes of the pixels. */
+static void serialise_images(strbuf *out, const chat_media *media)
 {
     for (size_t i = 0; i < media->n; i++) {
         size_t n;
         const mote_token *ids = mote_image_tokens(media->images[i], &n);
-        put_text(out, (str){(const char *)ids, n * sizeof *ids});
+        serialise_text(out, (str){(const char *)ids, n * sizeof *ids});
     }
 }
 
-/* Only what is rendered counts; ids of calls, for one, are not. */
-static void spell(strbuf *out, const chat_message *m)
+/* Only what is rendered. Ids of tool calls are not. */
+static void serialise_message(strbuf *out, const chat_message *m)
 {
     out->n = 0;
     strbuf_byte(out, (char)m->role);
     if (m->role == CHAT_ROLE_ASSISTANT) {
-        spell_answer(out, m);
+        serialise_answer(out, m);
         return;
     }
     for (size_t i = 0; i < m->n_parts; i++) {
         strbuf_byte(out, (char)m->parts[i].kind);
         if (m->parts[i].media != NULL)
-            spell_shown(out, m->parts[i].media);
+            serialise_images(out, m->parts[i].media);
         else
-            put_text(out, m->parts[i].text);
+            serialise_text(out, m->parts[i].text);
     }
 }
 
 /* ---- keys ---- */
 
-static answer_key chain(answer_key key, str spelling)
+static answer_key key_append(answer_key key, str message)
 {
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, &key, sizeof key);
-    XXH3_128bits_update(&state, spelling.p, spelling.n);
+    XXH3_128bits_update(&state, message.p, message.n);
     const XXH128_hash_t h = XXH3_128bits_digest(&state);
     return (answer_key){key.ns, h.low64, h.high64};
 }
@@ -137,10 +138,10 @@ static answer_key chain(answer_key key, str spelling)
 static answer_key key_of_tools(uint64_t ns, const chat_request *request, strbuf *text)
 {
     text->n = 0;
-    put_size(text, request->n_tools);
+    serialise_size(text, request->n_tools);
     for (size_t i = 0; i < request->n_tools; i++)
         json_put_node(text, request->tools[i]);
-    return chain((answer_key){ns, 0, 0}, strbuf_view(text));
+    return key_append((answer_key){ns, 0, 0}, strbuf_view(text));
 }
 
 answer_key answer_key_of(uint64_t ns, const chat_request *request)
@@ -148,8 +149,8 @@ answer_key answer_key_of(uint64_t ns, const chat_request *request)
     strbuf text = {0};
     answer_key key = key_of_tools(ns, request, &text);
     for (size_t i = 0; i < request->n_messages; i++) {
-        spell(&text, &request->messages[i]);
-        key = chain(key, strbuf_view(&text));
+        serialise_message(&text, &request->messages[i]);
+        key = key_append(key, strbuf_view(&text));
     }
     if (text.failed)
         key = (answer_key){0};
@@ -157,59 +158,59 @@ answer_key answer_key_of(uint64_t ns, const chat_request *request)
     return key;
 }
 
-/* ---- entries; under the lock ---- */
+/* ---- entries; under the mutex ---- */
 
-static bool same_key(const answer_key *a, const answer_key *b)
+static bool keys_equal(const answer_key *a, const answer_key *b)
 {
     return a->ns == b->ns && a->a == b->a && a->b == b->b;
 }
 
-static entry **find(answer_tokens *r, const answer_key *key, str text, uint64_t bucket)
+static entry **cache_find(answer_tokens *cache, const answer_key *key, str text, uint64_t bucket)
 {
-    entry **at = &r->buckets[bucket];
+    entry **at = &cache->buckets[bucket];
     while (*at != NULL &&
-           !(same_key(&(*at)->key, key) && str_eq((str){(*at)->text, (*at)->n_text}, text)))
+           !(keys_equal(&(*at)->key, key) && str_eq((str){(*at)->text, (*at)->n_text}, text)))
         at = &(*at)->next;
     return at;
 }
 
-static uint64_t bucket_of(const answer_tokens *r, const answer_key *key)
+static uint64_t cache_bucket(const answer_tokens *cache, const answer_key *key)
 {
-    return (key->a ^ key->b) & r->mask;
+    return (key->a ^ key->b) & cache->mask;
 }
 
-static void unlink_use(answer_tokens *r, entry *e)
+static void lru_unlink(answer_tokens *cache, entry *e)
 {
-    *(e->younger != NULL ? &e->younger->older : &r->youngest) = e->older;
-    *(e->older != NULL ? &e->older->younger : &r->oldest) = e->younger;
+    *(e->newer != NULL ? &e->newer->older : &cache->newest) = e->older;
+    *(e->older != NULL ? &e->older->newer : &cache->oldest) = e->newer;
 }
 
-static void link_use(answer_tokens *r, entry *e)
+static void lru_link(answer_tokens *cache, entry *e)
 {
-    e->younger = NULL;
-    e->older = r->youngest;
-    *(e->older != NULL ? &e->older->younger : &r->oldest) = e;
-    r->youngest = e;
+    e->newer = NULL;
+    e->older = cache->newest;
+    *(e->older != NULL ? &e->older->newer : &cache->oldest) = e;
+    cache->newest = e;
 }
 
-static void forget(answer_tokens *r, entry **at)
+static void cache_remove(answer_tokens *cache, entry **at)
 {
     entry *e = *at;
     *at = e->next;
-    unlink_use(r, e);
-    r->bytes -= e->bytes;
+    lru_unlink(cache, e);
+    cache->bytes -= e->bytes;
     mem_free(e);
 }
 
-static void forget_oldest(answer_tokens *r)
+static void cache_evict_oldest(answer_tokens *cache)
 {
-    entry **at = &r->buckets[r->oldest->bucket];
-    while (*at != r->oldest)
+    entry **at = &cache->buckets[cache->oldest->bucket];
+    while (*at != cache->oldest)
         at = &(*at)->next;
-    forget(r, at);
+    cache_remove(cache, at);
 }
 
-static entry *make_entry(answer_key key, str text, const chat_message *m)
+static entry *entry_new(answer_key key, str text, const chat_message *m)
 {
     const size_t ids = m->n_tokens * sizeof *m->tokens;
     entry *e = mem_new(1, sizeof *e + ids + text.n);
@@ -226,50 +227,51 @@ static entry *make_entry(answer_key key, str text, const chat_message *m)
     return e;
 }
 
-static void keep(answer_tokens *r, entry *e)
+static void cache_insert(answer_tokens *cache, entry *e)
 {
-    pthread_mutex_lock(&r->lock);
-    e->bucket = bucket_of(r, &e->key);
-    entry **at = find(r, &e->key, (str){e->text, e->n_text}, e->bucket);
+    pthread_mutex_lock(&cache->mutex);
+    e->bucket = cache_bucket(cache, &e->key);
+    entry **at = cache_find(cache, &e->key, (str){e->text, e->n_text}, e->bucket);
     if (*at != NULL)
-        forget(r, at);
-    while (r->bytes + e->bytes > r->most)
-        forget_oldest(r);
-    e->next = r->buckets[e->bucket];
-    r->buckets[e->bucket] = e;
-    link_use(r, e);
-    r->bytes += e->bytes;
-    pthread_mutex_unlock(&r->lock);
+        cache_remove(cache, at);
+    while (cache->bytes + e->bytes > cache->max_bytes)
+        cache_evict_oldest(cache);
+    e->next = cache->buckets[e->bucket];
+    cache->buckets[e->bucket] = e;
+    lru_link(cache, e);
+    cache->bytes += e->bytes;
+    pthread_mutex_unlock(&cache->mutex);
 }
 
-void answer_tokens_put(answer_tokens *r, answer_key key, const chat_message *message)
+void answer_tokens_put(answer_tokens *cache, answer_key key, const chat_message *message)
 {
     strbuf text = {0};
-    spell(&text, message);
-    const size_t empty = 1 + sizeof(size_t); /* a role and a text of no bytes */
+    serialise_message(&text, message);
+    const size_t empty = 1 + sizeof(size_t); /* a role and an empty text */
     const size_t ids = message->n_tokens * sizeof *message->tokens;
-    const bool fits = !text.failed && text.n <= r->most && ids <= r->most &&
-                      sizeof(entry) + ids + text.n <= r->most;
+    const bool fits = !text.failed && text.n <= cache->max_bytes && ids <= cache->max_bytes &&
+                      sizeof(entry) + ids + text.n <= cache->max_bytes;
     if (fits && text.n > empty && message->n_tokens > 0 && (key.a | key.b) != 0) {
-        entry *e = make_entry(key, strbuf_view(&text), message);
+        entry *e = entry_new(key, strbuf_view(&text), message);
         if (e != NULL)
-            keep(r, e);
+            cache_insert(cache, e);
     }
     strbuf_fini(&text);
 }
 
-/* ---- filling ---- */
+/* ---- lookup ---- */
 
-/* Copies of what was found, one after another. */
+/* Copies of the tokens found, in one array. */
 typedef struct found {
     chat_message *messages;
     mote_token *tokens; /* [room] */
     size_t n, room;
-    size_t count;
+    size_t n_messages;
 } found;
 
-/* Room for `more`; messages that were filled before follow their tokens. */
-static bool make_room(found *f, size_t more, size_t upto)
+/* Makes room for `more` tokens. If the array moves, pointers of the first `upto` messages follow.
+ */
+static bool found_reserve(found *f, size_t more, size_t upto)
 {
     if (more <= f->room - f->n)
         return true;
@@ -290,69 +292,69 @@ static bool make_room(found *f, size_t more, size_t upto)
     return true;
 }
 
-static void fill_one(answer_tokens *r, found *f, size_t i, answer_key key, str text)
+static void fill_message(answer_tokens *cache, found *f, size_t i, answer_key key, str text)
 {
-    pthread_mutex_lock(&r->lock);
-    entry *e = *find(r, &key, text, bucket_of(r, &key));
-    if (e != NULL && make_room(f, e->n_tokens, i)) {
-        unlink_use(r, e);
-        link_use(r, e);
+    pthread_mutex_lock(&cache->mutex);
+    entry *e = *cache_find(cache, &key, text, cache_bucket(cache, &key));
+    if (e != NULL && found_reserve(f, e->n_tokens, i)) {
+        lru_unlink(cache, e);
+        lru_link(cache, e);
         memcpy(f->tokens + f->n, e->tokens, e->n_tokens * sizeof *e->tokens);
         f->messages[i].tokens = f->tokens + f->n;
         f->messages[i].n_tokens = e->n_tokens;
         f->n += e->n_tokens;
-        f->count++;
+        f->n_messages++;
     }
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&cache->mutex);
 }
 
-size_t answer_tokens_fill(answer_tokens *r, uint64_t ns, const chat_request *request,
+size_t answer_tokens_fill(answer_tokens *cache, uint64_t ns, const chat_request *request,
                           chat_message *messages, mote_token **memory)
 {
     strbuf text = {0};
     found f = {.messages = messages};
     answer_key key = key_of_tools(ns, request, &text);
     for (size_t i = 0; i < request->n_messages && !text.failed; i++) {
-        spell(&text, &request->messages[i]);
+        serialise_message(&text, &request->messages[i]);
         if (request->messages[i].role == CHAT_ROLE_ASSISTANT && messages[i].tokens == NULL &&
             !text.failed)
-            fill_one(r, &f, i, key, strbuf_view(&text));
-        key = chain(key, strbuf_view(&text));
+            fill_message(cache, &f, i, key, strbuf_view(&text));
+        key = key_append(key, strbuf_view(&text));
     }
     strbuf_fini(&text);
     *memory = f.tokens;
-    return f.count;
+    return f.n_messages;
 }
 
-/* ---- begin and end ---- */
+/* ---- create and free ---- */
 
 mote_status answer_tokens_new(answer_tokens **out, size_t bytes, mote_error *err)
 {
     *out = NULL;
-    uint64_t n = LEAST_BUCKETS;
-    while (n < MOST_BUCKETS && n * BYTES_PER_BUCKET < bytes)
+    uint64_t n = MIN_BUCKETS;
+    while (n < MAX_BUCKETS && n * BYTES_PER_BUCKET < bytes)
         n *= 2;
-    answer_tokens *r = mem_new(1, sizeof *r);
+    answer_tokens *cache = mem_new(1, sizeof *cache);
     entry **buckets = mem_new(n, sizeof(entry *));
-    if (r == NULL || buckets == NULL || pthread_mutex_init(&r->lock, NULL) != 0) {
-        mem_free(r);
+    if (cache == NULL || buckets == NULL || pthread_mutex_init(&cache->mutex, NULL) != 0) {
+        mem_free(cache);
         mem_free(buckets);
-        return err_set(err, MOTE_E_MEMORY, "no memory to remember answers with");
+        return err_set(err, MOTE_E_MEMORY, "out of memory for the answer-token cache");
     }
-    r->buckets = buckets;
-    r->mask = n - 1;
-    r->most = bytes;
-    *out = r;
+    cache->buckets = buckets;
+    cache->mask = n - 1;
+    cache->max_bytes = bytes;
+    *out = cache;
     return MOTE_OK;
 }
 
-void answer_tokens_free(answer_tokens *r)
+void answer_tokens_free(answer_tokens *cache)
 {
-    if (r == NULL)
+    if (cache == NULL)
         return;
-    while (r->oldest != NULL)
-        forget_oldest(r);
-    pthread_mutex_destroy(&r->lock);
-    mem_free(r->buckets);
-    mem_free(r);
+    while (cache->oldest != NULL)
+        cache_evict_oldest(cache);
+    pthread_mutex_destroy(&cache->mutex);
+    mem_free(cache->buckets);
+    mem_free(cache);
 }

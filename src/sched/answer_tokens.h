@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answer_tokens.h - which tokens an answer was made of, for the day its text comes back.
+ * answer_tokens.h - remembers the sampled tokens of past assistant messages.
  *
- * Clients return an answer as text: without its thinking, with calls written anew. Rendered
- * from that, a prompt differs from what the session has read, and everything from there on is
- * read again. So the tokens of an answer are remembered under what came before it and what it
- * says: realm, tools, all earlier messages, its visible text without blanks at the ends, its
- * calls by name and arguments. A message that is found brings its tokens to the renderer.
+ * Clients send an assistant message back as text: without its reasoning, with tool calls
+ * serialised again. Tokenising that text may give other tokens than the model sampled, which would
+ * break prefix reuse. This cache maps (conversation so far, message) to the sampled tokens. The
+ * conversation is: cache namespace, tools, all earlier messages. The message is: its visible text
+ * without surrounding white space, and its tool calls by name and arguments.
  *
- * Bounded in bytes, the least recently used goes first. Any thread.
+ * Limited in bytes, evicted in LRU order. Thread-safe.
  */
 #ifndef MOTE_SCHED_ANSWER_TOKENS_H
 #define MOTE_SCHED_ANSWER_TOKENS_H
@@ -19,21 +19,20 @@ typedef struct answer_tokens answer_tokens;
 
 mote_status answer_tokens_new(answer_tokens **out, size_t bytes, mote_error *err);
 /* NULL is allowed. */
-void answer_tokens_free(answer_tokens *r);
+void answer_tokens_free(answer_tokens *cache);
 
-/* A beginning of a conversation: 128 bits over it, and the realm itself. All zero bits: none. */
+/* Stands for a conversation: the cache namespace and a 128-bit hash. All zero: none. */
 typedef struct answer_key {
     uint64_t ns, a, b;
 } answer_key;
 
 answer_key answer_key_of(uint64_t ns, const chat_request *request);
-/* The conversation that `key` stands for was answered with `message` (text and calls; its tokens
- * are what is remembered). Forgetting is allowed, so nothing fails. */
-void answer_tokens_put(answer_tokens *r, answer_key key, const chat_message *message);
+/* Stores message->tokens as the answer to the conversation. Without memory nothing is stored. */
+void answer_tokens_put(answer_tokens *cache, answer_key key, const chat_message *message);
 
-/* Sets the tokens of every assistant message that is known. They are copies in *memory, to be
- * freed with mem_free when the request is done with. Returns how many were found. */
-size_t answer_tokens_fill(answer_tokens *r, uint64_t ns, const chat_request *request,
+/* Sets tokens and n_tokens of every assistant message found in the cache. They point into *memory,
+ * which the caller frees with mem_free. Returns the number of messages found. */
+size_t answer_tokens_fill(answer_tokens *cache, uint64_t ns, const chat_request *request,
                           chat_message *messages, mote_token **memory);
 
 #endif

@@ -1,21 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * batch.c - what goes into a step. Engine thread.
+ * batch.c - builds the batch of a step, and the prefill budget. Engine thread only.
  *
- * Everybody who is writing goes in with the token or the few that are next. What the pace
- * leaves goes to those who are reading: a quarter to the one who sits longest, so that no
- * stream of short questions can hold a long one up, the rest to whoever is done soonest.
+ * Every decoding job contributes its next tokens. The prefill budget is then divided among the
+ * prefilling jobs: a quarter is reserved for the job that arrived first, so that short prompts
+ * cannot starve a long one. The other rows go to the jobs with the fewest remaining tokens.
  */
 #include "sched/sched_int.h"
 
-static size_t rest(const sched_job *job)
+/* ---- prefill budget ---- */
+
+#define AVERAGE_WEIGHT 0.25 /* of a new value in a moving average */
+
+static double clamp(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static double moving_average(double old, double now)
+{
+    return old > 0 ? old + AVERAGE_WEIGHT * (now - old) : now;
+}
+
+static uint64_t capped_decode_rows(uint64_t decode_rows)
+{
+    return decode_rows < BUDGET_MAX_DECODING ? decode_rows : BUDGET_MAX_DECODING;
+}
+
+/* Time of a decode-only step with this many rows, or with up to a quarter fewer; 0: unknown.
+ * Measuring every batch size would cost a step without prefill each time a job starts decoding. */
+static double decode_only_seconds(const prefill_budget *p, uint64_t decode_rows)
+{
+    const uint64_t n = capped_decode_rows(decode_rows);
+    for (uint64_t near = n; near > 0 && 4 * near >= 3 * n; near--)
+        if (p->decode_seconds[near] > 0)
+            return p->decode_seconds[near];
+    return 0;
+}
+
+/* The formula of prefill_budget.h. */
+static double allowed_step_seconds(double alone, uint64_t decode_rows, uint64_t waiting)
+{
+    const double most =
+        clamp(BUDGET_MAX_GAP, BUDGET_CAP_SLOWDOWN * alone, BUDGET_MAX_SLOWDOWN * alone);
+    const double fair = alone * (1 + BUDGET_PER_WAITING * (double)waiting / (double)decode_rows);
+    return clamp(fair, BUDGET_SLOWDOWN * alone, most);
+}
+
+/* Cost of one more prefill row: as measured; if unknown, as in a step without decode rows;
+ * if that is unknown too, as much as a whole decode-only step. */
+static double prefill_row_seconds(const prefill_budget *p, double alone)
+{
+    return p->added_row_seconds > 0   ? p->added_row_seconds
+           : p->alone_row_seconds > 0 ? p->alone_row_seconds
+                                      : alone;
+}
+
+uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting)
+{
+    if (decode_rows == 0)
+        return p->alone_row_seconds > 0
+                   ? (uint32_t)clamp(BUDGET_ALONE_SECONDS / p->alone_row_seconds,
+                                     BUDGET_MIN_ROWS_ALONE, BUDGET_MAX_ROWS)
+                   : BUDGET_MAX_ROWS / 4;
+    const double alone = decode_only_seconds(p, decode_rows);
+    if (!(alone > 0) || p->mixed_steps >= BUDGET_REMEASURE)
+        return 0;
+    const double spare = allowed_step_seconds(alone, decode_rows, waiting) - alone;
+    return (uint32_t)clamp(spare / prefill_row_seconds(p, alone), BUDGET_MIN_ROWS, BUDGET_MAX_ROWS);
+}
+
+size_t prefill_budget_shared(const prefill_budget *p, size_t rows)
+{
+    const double most = p->alone_row_seconds > 0 ? BUDGET_SHARED_SECONDS / p->alone_row_seconds
+                                                 : BUDGET_MIN_ROWS_ALONE;
+    return (size_t)clamp(most, rows < BUDGET_MIN_ROWS ? (double)rows : BUDGET_MIN_ROWS,
+                         (double)rows);
+}
+
+void prefill_budget_observe(prefill_budget *p, uint64_t decode_rows, uint64_t prefill_rows,
+                            double seconds)
+{
+    if (decode_rows == 0) {
+        if (prefill_rows >= BUDGET_MIN_ROWS)
+            p->alone_row_seconds =
+                moving_average(p->alone_row_seconds, seconds / (double)prefill_rows);
+        return;
+    }
+    if (prefill_rows == 0) {
+        double *known = &p->decode_seconds[capped_decode_rows(decode_rows)];
+        *known = moving_average(*known, seconds);
+        p->mixed_steps = 0;
+        return;
+    }
+    p->mixed_steps++;
+    const double alone = decode_only_seconds(p, decode_rows);
+    if (!(alone > 0) || prefill_rows < BUDGET_MIN_ROWS) /* too few rows: mostly noise */
+        return;
+    /* A disturbed step counts as 4 times the known cost at most, and as a quarter at least. */
+    const double known = prefill_row_seconds(p, alone);
+    const double now = (seconds - alone) / (double)prefill_rows;
+    p->added_row_seconds = moving_average(known, clamp(now, known / 4, known * 4));
+}
+
+/* ---- the batch ---- */
+
+static size_t tokens_left(const sched_job *job)
 {
     return job->n - (size_t)mote_session_length(job->session);
 }
 
-static void add(sched *s, sched_job *job, size_t n, mote_logits want)
+static void batch_add(sched *s, sched_job *job, size_t n, mote_logits want)
 {
-    s->work_for[s->n_work] = job;
+    s->work_job[s->n_work] = job;
     s->work[s->n_work++] = (mote_work){.session = job->session,
                                        .tokens = job->tokens + mote_session_length(job->session),
                                        .n = n,
@@ -25,17 +122,8 @@ static void add(sched *s, sched_job *job, size_t n, mote_logits want)
                                        .sum = job->sum};
 }
 
-static void add_writers(sched *s)
-{
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->state == JOB_DECODE) {
-            add(s, s->slots[i], rest(s->slots[i]), MOTE_LOGITS_LAST);
-            s->n_light += rest(s->slots[i]);
-        }
-}
-
-/* Those who read, the nearest to its end first. */
-static uint32_t line_up(sched *s)
+/* Fills s->prefilling, fewest remaining tokens first. Returns the number of jobs. */
+static uint32_t sort_prefilling(sched *s)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -43,15 +131,15 @@ static uint32_t line_up(sched *s)
         if (job->state != JOB_PREFILL)
             continue;
         uint32_t at = n++;
-        for (; at > 0 && rest(s->readers[at - 1]) > rest(job); at--)
-            s->readers[at] = s->readers[at - 1];
-        s->readers[at] = job;
+        for (; at > 0 && tokens_left(s->prefilling[at - 1]) > tokens_left(job); at--)
+            s->prefilling[at] = s->prefilling[at - 1];
+        s->prefilling[at] = job;
     }
     return n;
 }
 
-/* The seats are in order of arrival. */
-static const sched_job *longest_seated(const sched *s)
+/* Slots are in order of arrival. */
+static const sched_job *oldest_prefilling(const sched *s)
 {
     uint32_t i = 0;
     while (s->slots[i]->state != JOB_PREFILL)
@@ -59,67 +147,73 @@ static const sched_job *longest_seated(const sched *s)
     return s->slots[i];
 }
 
-static bool scores_now(const sched_job *job)
+/* The next tokens of the job get scores. */
+static bool is_scoring(const sched_job *job)
 {
     return job->options.kind == SCHED_SCORE &&
            mote_session_length(job->session) + 1 >= job->options.score_from;
 }
 
-/* The most it can take at once: up to the next place where it has to stop. */
-static size_t most(const sched *s, const sched_job *job, size_t score_rows)
+/* Tokens the job can take in this step: up to the next position where it has to stop. */
+static size_t max_chunk(const sched *s, const sched_job *job, size_t score_rows)
 {
     const size_t at = (size_t)mote_session_length(job->session);
     size_t end = prefix_cache_limit(s, job);
-    if (scores_now(job))
+    if (is_scoring(job))
         return end - at < score_rows ? end - at : score_rows;
     if (job->options.kind == SCHED_SCORE && job->options.score_from - 1 < end)
         end = job->options.score_from - 1;
     return end - at;
 }
 
-static mote_logits wanted(const sched_job *job, size_t n)
+static mote_logits wanted_output(const sched_job *job, size_t n)
 {
-    if (scores_now(job))
+    if (is_scoring(job))
         return MOTE_LOGITS_ALL;
     if (job->sum != NULL)
         return MOTE_HIDDEN_SUM;
-    if (n < rest(job))
+    if (n < tokens_left(job))
         return MOTE_LOGITS_NONE;
     return job->options.kind == SCHED_EMBED ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST;
 }
 
-static void add_readers(sched *s)
+static void batch_add_prefill(sched *s)
 {
-    const uint32_t n = line_up(s);
-    size_t rows = prefill_budget_rows(&s->budget, s->n_light, n);
-    if (s->beside)
+    const uint32_t n = sort_prefilling(s);
+    size_t rows = prefill_budget_rows(&s->budget, s->n_decode_rows, n);
+    if (s->other_engine_ran)
         rows = prefill_budget_shared(&s->budget, rows);
     if (n == 0 || rows == 0)
         return;
-    const sched_job *oldest = longest_seated(s);
+    const sched_job *oldest = oldest_prefilling(s);
     size_t reserved = rows / 4, score_rows = SCHED_SCORE_ROWS;
-    if (reserved > most(s, oldest, score_rows))
-        reserved = most(s, oldest, score_rows);
+    if (reserved > max_chunk(s, oldest, score_rows))
+        reserved = max_chunk(s, oldest, score_rows);
     for (uint32_t i = 0; i < n; i++) {
-        sched_job *job = s->readers[i];
-        const size_t left = job == oldest ? rows : rows - reserved;
-        const size_t can = most(s, job, score_rows);
-        const size_t now = can < left ? can : left;
+        sched_job *job = s->prefilling[i];
+        const size_t available = job == oldest ? rows : rows - reserved;
+        const size_t most = max_chunk(s, job, score_rows);
+        const size_t chunk = most < available ? most : available;
         if (job == oldest)
             reserved = 0;
-        if (now == 0)
+        if (chunk == 0)
             continue;
-        if (scores_now(job))
-            score_rows -= now;
-        add(s, job, now, wanted(job, now));
-        rows -= now;
-        s->n_heavy += now;
+        if (is_scoring(job))
+            score_rows -= chunk;
+        batch_add(s, job, chunk, wanted_output(job, chunk));
+        rows -= chunk;
+        s->n_prefill_rows += chunk;
     }
 }
 
 void batch_build(sched *s)
 {
-    s->n_work = s->n_light = s->n_heavy = 0;
-    add_writers(s);
-    add_readers(s);
+    s->n_work = s->n_decode_rows = s->n_prefill_rows = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->state == JOB_DECODE) {
+            const size_t n = tokens_left(s->slots[i]);
+            batch_add(s, s->slots[i], n, MOTE_LOGITS_LAST);
+            s->n_decode_rows += n;
+        }
+    batch_add_prefill(s);
 }

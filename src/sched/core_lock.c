@@ -8,99 +8,100 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { MEANWHILE_NS = 10000000 };
+enum { POLL_NS = 10000000, SECOND_NS = 1000000000 };
 
 struct core_lock {
-    pthread_mutex_t lock; /* of all that follows */
-    pthread_cond_t called;
-    uint64_t given;  /* numbers so far */
-    uint64_t passed; /* of them, whose holders have left; the next one is inside */
-    double entered, step_began;
-    double step, step_before; /* seconds: the last one, and the last one of the turn before */
+    pthread_mutex_t mutex; /* protects all other fields */
+    pthread_cond_t released;
+    uint64_t tickets; /* given so far */
+    uint64_t serving; /* the ticket of the holder */
+    double entered, step_started;
+    double step, previous_step; /* seconds of the last step; of the last step of the last turn */
 };
 
 mote_status core_lock_new(core_lock **out, mote_error *err)
 {
-    *out = mem_new(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a gate");
-    pthread_condattr_t steady;
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_mutex_init(&(*out)->lock, NULL);
-    pthread_cond_init(&(*out)->called, &steady);
-    pthread_condattr_destroy(&steady);
+    core_lock *lock = mem_new(1, sizeof *lock);
+    *out = lock;
+    if (lock == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a lock", sizeof *lock);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&lock->mutex, NULL);
+    pthread_cond_init(&lock->released, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return MOTE_OK;
 }
 
-void core_lock_free(core_lock *g)
+void core_lock_free(core_lock *lock)
 {
-    if (g == NULL)
+    if (lock == NULL)
         return;
-    pthread_cond_destroy(&g->called);
-    pthread_mutex_destroy(&g->lock);
-    mem_free(g);
+    pthread_cond_destroy(&lock->released);
+    pthread_mutex_destroy(&lock->mutex);
+    mem_free(lock);
 }
 
-/* Under the lock: until somebody leaves, or a little longer than a client notices. */
-static void wait_a_little(core_lock *g)
+/* Under the mutex: until the holder leaves, at most POLL_NS. */
+static void wait_for_release(core_lock *lock)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += MEANWHILE_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&g->called, &g->lock, &until);
+    until.tv_nsec += POLL_NS;
+    until.tv_sec += until.tv_nsec / SECOND_NS;
+    until.tv_nsec %= SECOND_NS;
+    pthread_cond_timedwait(&lock->released, &lock->mutex, &until);
 }
 
-uint64_t core_lock_enter(core_lock *g, void (*meanwhile)(void *with), void *with)
+uint64_t core_lock_enter(core_lock *lock, void (*poll)(void *with), void *with)
 {
-    if (g == NULL)
+    if (lock == NULL)
         return 0;
-    pthread_mutex_lock(&g->lock);
-    const uint64_t mine = g->given++;
-    while (g->passed != mine) {
-        wait_a_little(g);
-        if (g->passed == mine || meanwhile == NULL)
+    pthread_mutex_lock(&lock->mutex);
+    const uint64_t ticket = lock->tickets++;
+    while (lock->serving != ticket) {
+        wait_for_release(lock);
+        if (lock->serving == ticket || poll == NULL)
             continue;
-        pthread_mutex_unlock(&g->lock);
-        meanwhile(with);
-        pthread_mutex_lock(&g->lock);
+        pthread_mutex_unlock(&lock->mutex);
+        poll(with);
+        pthread_mutex_lock(&lock->mutex);
     }
-    g->entered = g->step_began = os_now();
-    g->step_before = g->step;
-    pthread_mutex_unlock(&g->lock);
-    return mine;
+    lock->entered = lock->step_started = os_now();
+    lock->previous_step = lock->step;
+    pthread_mutex_unlock(&lock->mutex);
+    return ticket;
 }
 
-bool core_lock_stay(core_lock *g)
+bool core_lock_stay(core_lock *lock)
 {
-    if (g == NULL)
+    if (lock == NULL)
         return false;
     const double now = os_now();
-    pthread_mutex_lock(&g->lock);
-    g->step = now - g->step_began;
-    g->step_began = now;
-    const bool somebody_waits = g->given - g->passed > 1;
-    const bool stays = somebody_waits && now - g->entered + g->step <= g->step_before;
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&lock->mutex);
+    lock->step = now - lock->step_started;
+    lock->step_started = now;
+    const bool others_wait = lock->tickets - lock->serving > 1;
+    const bool stays = others_wait && now - lock->entered + lock->step <= lock->previous_step;
+    pthread_mutex_unlock(&lock->mutex);
     return stays;
 }
 
-void core_lock_leave(core_lock *g)
+void core_lock_leave(core_lock *lock)
 {
-    if (g == NULL)
+    if (lock == NULL)
         return;
-    pthread_mutex_lock(&g->lock);
-    g->passed++;
-    pthread_cond_broadcast(&g->called); /* only its holder knows the number */
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&lock->mutex);
+    lock->serving++;
+    pthread_cond_broadcast(&lock->released); /* only the owner of the next ticket proceeds */
+    pthread_mutex_unlock(&lock->mutex);
 }
 
-uint64_t core_lock_contenders(core_lock *g)
+uint64_t core_lock_contenders(core_lock *lock)
 {
-    pthread_mutex_lock(&g->lock);
-    const uint64_t n = g->given - g->passed;
-    pthread_mutex_unlock(&g->lock);
+    pthread_mutex_lock(&lock->mutex);
+    const uint64_t n = lock->tickets - lock->serving;
+    pthread_mutex_unlock(&lock->mutex);
     return n;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_lock.h - several engines on the same cores take turns.
+ * core_lock.h - a fair ticket lock for engines that share the same cores.
  *
- * A step wants all cores: two at once would wait for each other's threads at every layer. So
- * whoever wants to compute takes a number and waits until it is called. Numbers are called in
- * order and everybody holds one at most. A turn is a step; whose steps are short makes as many as
- * fit into the last step of the one before, so that a small model is not as slow as a large
- * one beside it: nobody waits much longer for another than the other has waited for it. Who waits
- * can do small things meanwhile that need no core for long: let go of clients who leave, say. Any
- * thread; NULL is a gate that is always open, for an engine that is alone.
+ * A step uses all cores. Two steps at once would wait for each other's threads at every layer, so
+ * an engine holds this lock while it computes. Tickets are served in order, and an engine has at
+ * most one. A turn is one step. An engine with short steps may run several in one turn, as long as
+ * they take no longer than the last step of the previous turn: a small model is not slowed down to
+ * one short step per long step of a large model.
+ *
+ * Thread-safe. All functions but core_lock_contenders accept NULL: the lock of a single engine,
+ * which is always free.
  */
 #ifndef MOTE_SCHED_CORE_LOCK_H
 #define MOTE_SCHED_CORE_LOCK_H
@@ -18,16 +19,16 @@
 typedef struct core_lock core_lock;
 
 mote_status core_lock_new(core_lock **out, mote_error *err);
-/* Nobody may wait or be inside. NULL is allowed. */
-void core_lock_free(core_lock *g);
+/* No thread may hold it or wait for it. */
+void core_lock_free(core_lock *lock);
 
-/* Calls meanwhile(with), if it is not NULL, every hundredth of a second until it is inside. Returns
- * its number: if it is not the one after the caller's last, others have computed since. */
-uint64_t core_lock_enter(core_lock *g, void (*meanwhile)(void *with), void *with);
-/* Inside, after every step: may there be another one? */
-bool core_lock_stay(core_lock *g);
-void core_lock_leave(core_lock *g);
-/* How many wait or are inside. */
-uint64_t core_lock_contenders(core_lock *g);
+/* Waits for the lock. Meanwhile calls poll(with) every 10 ms if it is not NULL. Returns the ticket:
+ * if it is not the successor of the caller's last ticket, another engine has run in between. */
+uint64_t core_lock_enter(core_lock *lock, void (*poll)(void *with), void *with);
+/* The holder calls this after every step. Returns true if it may run another step. */
+bool core_lock_stay(core_lock *lock);
+void core_lock_leave(core_lock *lock);
+/* Number of threads that hold the lock or wait for it. */
+uint64_t core_lock_contenders(core_lock *lock);
 
 #endif

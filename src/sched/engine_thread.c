@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_thread.c - the engine thread: boundary, step, publishing, and again.
+ * engine_thread.c - the engine thread: admit jobs, build a batch, run the step, publish; repeat.
  *
- * The lock is taken to look at what the loop wants, and to publish; never while anything is
- * computed.
+ * The mutex is held to admit jobs and to publish results, never while the engine computes.
  *
- * A step with a slice takes a few tenths of a second, and whoever is dropped or late frees his
- * place sooner: the engine asks between layers, and he is taken out of the step, which
- * goes on for the others as if he had not been in it. So nobody can hold others up by
- * coming and going, and a step that nobody is left in ends. New ones sit down after the step; there
- * is nothing they could do before.
+ * A step with prefill takes a few tenths of a second. A job that is dropped or out of time does
+ * not wait for its end: the engine calls a hook between layers, which takes the job out of the
+ * step. The other jobs of the batch continue unchanged. A step without jobs ends at once. So
+ * clients that connect and disconnect quickly cannot delay other clients.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
@@ -18,296 +16,302 @@
 
 /* ---- before a step ---- */
 
-static void seat(sched *s, sched_job *job)
-{
-    job->place = JOB_RUNNING;
-    s->slots[s->n_slots++] = job;
-}
-
-/* Under the lock. */
-static void see_dropped(sched *s)
+/* Under the mutex. */
+static void copy_dropped(sched *s)
 {
     atomic_store(&s->any_dropped, false);
     for (uint32_t i = 0; i < s->n_slots; i++)
-        s->slots[i]->leaving = s->slots[i]->dropped;
+        s->slots[i]->aborted = s->slots[i]->dropped;
 }
 
-/* Under the lock: who comes, and what the loop asked for meanwhile. Those whose time ran out in
- * the queue sit down for a moment too, to be told. */
-static void look(sched *s)
+static void slot_add(sched *s, sched_job *job)
+{
+    job->stage = JOB_RUNNING;
+    s->slots[s->n_slots++] = job;
+}
+
+/* Under the mutex: reads the requests of other threads and fills free slots from the queue. Jobs
+ * that ran out of time in the queue get a slot too; job_boundary finishes them at once. */
+static void admit_jobs(sched *s)
 {
     sched_job *job;
-    uint32_t at_work = s->n_slots;
-    see_dropped(s);
-    prefix_cache_apply_orders(s);
+    uint32_t running = s->n_slots;
+    copy_dropped(s);
+    prefix_cache_apply_requests(s);
     for (uint32_t i = 0; i < s->n_slots; i++) {
         job = s->slots[i];
-        if (job->end_thinking && !job->leaving && job->turn != NULL)
+        if (job->end_thinking && !job->aborted && job->turn != NULL)
             chat_turn_end_thinking(job->turn);
         job->end_thinking = false;
-        at_work -= job->leaving;
+        running -= job->aborted;
     }
     const double now = os_now();
-    while ((job = queue_take_late(s, now)) != NULL)
-        seat(s, job);
-    for (; at_work < s->options.parallel && (job = queue_take(s)) != NULL; at_work++)
-        seat(s, job);
+    while ((job = queue_take_expired(s, now)) != NULL)
+        slot_add(s, job);
+    for (; running < s->options.parallel && (job = queue_take(s)) != NULL; running++)
+        slot_add(s, job);
 }
 
-static void pass_boundary(sched *s)
+/* In order of arrival. If a job lacks KV pages, younger jobs do not take them. */
+static void begin_waiting_jobs(sched *s)
 {
-    for (uint32_t i = s->n_slots; i > 0; i--)
-        job_boundary(s, s->slots[i - 1]);
-}
-
-/* In order of arrival: nobody may take the room that an older one waits for. */
-static void begin_standing(sched *s)
-{
-    for (uint32_t i = 0; i < s->n_slots; i++) {
+    uint32_t i = 0;
+    while (i < s->n_slots) {
         sched_job *job = s->slots[i];
-        if (job->state != JOB_WAITING)
-            continue;
-        if (!prefix_cache_begin(s, job))
-            return;
-        i -= i < s->n_slots && s->slots[i] != job; /* it failed and left */
+        if (job->state == JOB_WAITING) {
+            mote_error err = {0};
+            const prefix_begin begin = prefix_cache_begin(s, job, &err);
+            if (begin == PREFIX_NO_ROOM)
+                return;
+            if (begin == PREFIX_FAILED) {
+                job_finish(s, job, err.status, &err); /* the next job moves to slot i */
+                continue;
+            }
+        }
+        i++;
     }
 }
 
-/* ---- telling ---- */
+/* ---- publication ---- */
 
-static void tell_where(sched *s, sched_job *job, uint32_t readers)
+static void update_status(sched *s, sched_job *job, uint32_t n_prefilling)
 {
-    sched_job_status *w = &job->where;
+    sched_job_status *w = &job->status;
     const uint64_t held = job->session != NULL ? mote_session_length(job->session) : 0;
-    w->phase = !job->begun                  ? SCHED_QUEUED
+    w->phase = !job->started                ? SCHED_QUEUED
                : job->result.prefilled == 0 ? SCHED_PREFILL
                                             : SCHED_DECODE;
-    w->position = job->begun ? 0 : 1;
+    w->position = job->started ? 0 : 1;
     w->done = job->result.prefilled > 0 || held > w->total ? w->total : held;
     w->reused = job->result.answer.reused_tokens;
-    w->eta = s->rate > 0 ? (double)(w->total - w->done) * readers / s->rate : 0;
+    w->eta =
+        s->prefill_rate > 0 ? (double)(w->total - w->done) * n_prefilling / s->prefill_rate : 0;
     w->generated = w->phase == SCHED_DECODE ? job->n - job->n_prompt : 0;
 }
 
-/* Under the lock. */
-static bool publish_seat(sched *s, sched_job *job, uint32_t readers)
+/* Under the mutex. Returns true if the job has events to collect. */
+static bool publish_running(sched *s, sched_job *job, uint32_t n_prefilling)
 {
-    const bool starts = job->begun && !job->announced;
-    tell_where(s, job, readers);
-    job->announced |= starts;
-    job->news_started |= starts;
-    if (job->dropped || (!starts && job->fresh.n == 0))
+    const bool starts = job->started && !job->started_sent;
+    update_status(s, job, n_prefilling);
+    job->started_sent |= starts;
+    job->pending_started |= starts;
+    if (job->dropped || (!starts && job->new_events.n == 0))
         return false;
     mailbox_post(s, job);
     return true;
 }
 
-static void publish_gone(sched *s, sched_job *job)
+/* Under the mutex. */
+static void publish_finished(sched *s, sched_job *job)
 {
-    job->place = JOB_DONE;
-    job->where.phase = SCHED_FINISHED;
-    job->where.reused = job->result.answer.reused_tokens;
+    job->stage = JOB_DONE;
+    job->status.phase = SCHED_FINISHED;
+    job->status.reused = job->result.answer.reused_tokens;
     if (job->result.prefilled > 0)
-        job->where.done = job->where.total;
-    job->where.generated = job->result.answer.answer_tokens;
-    job->news_started |= job->begun && !job->announced;
-    job->news_over = true;
+        job->status.done = job->status.total;
+    job->status.generated = job->result.answer.answer_tokens;
+    job->pending_started |= job->started && !job->started_sent;
+    job->pending_finished = true;
     s->busy -= !job->dropped;
     mailbox_post(s, job);
-    if (job->lost && job->result.status == MOTE_OK)
+    if (job->events_lost && job->result.status == MOTE_OK)
         job->result.status =
-            err_set(&job->result.error, MOTE_E_MEMORY, "no memory for what the answer says");
+            err_set(&job->result.error, MOTE_E_MEMORY, "out of memory for the events of an answer");
 }
 
-/* By what each of them is told, not by what a step makes of it: who lacks a few tokens of its
- * prompt is light work, but reads. */
+/* Counts by published phase, not by job_state: a job that lacks a few prompt tokens is JOB_DECODE
+ * for the batch, but its phase is prefill. */
 static void count_phases(sched *s)
 {
     s->stats.prefilling = s->stats.decoding = 0;
     for (uint32_t i = 0; i < s->n_slots; i++) {
-        const bool writes = s->slots[i]->where.phase == SCHED_DECODE;
-        s->stats.decoding += writes;
-        s->stats.prefilling += !writes;
+        const bool decodes = s->slots[i]->status.phase == SCHED_DECODE;
+        s->stats.decoding += decodes;
+        s->stats.prefilling += !decodes;
     }
 }
 
-/* Under the lock. */
-static bool publish(sched *s, const mote_usage *use)
+/* Under the mutex. Returns true if there are events to collect. */
+static bool publish_all(sched *s, const mote_usage *usage)
 {
-    sched_stats *f = &s->stats;
-    uint32_t readers = 0;
-    bool news = s->n_finished > 0;
+    const sched_stats *delta = &s->stats_delta;
+    uint32_t n_prefilling = 0;
+    bool has_events = s->n_finished > 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
-        readers += s->slots[i]->state == JOB_PREFILL;
-    if (s->since.prefill_rows > 0 && s->since.step_seconds > 0 && !s->aborted_inside) {
-        const double now = (double)s->since.prefill_rows / s->since.step_seconds;
-        s->rate = s->rate > 0 ? s->rate + 0.25 * (now - s->rate) : now;
+        n_prefilling += s->slots[i]->state == JOB_PREFILL;
+    if (delta->prefill_rows > 0 && delta->step_seconds > 0 && !s->aborted_inside) {
+        const double now = (double)delta->prefill_rows / delta->step_seconds;
+        s->prefill_rate =
+            s->prefill_rate > 0 ? s->prefill_rate + 0.25 * (now - s->prefill_rate) : now;
     }
     for (uint32_t i = 0; i < s->n_slots; i++)
-        news |= publish_seat(s, s->slots[i], readers);
+        has_events |= publish_running(s, s->slots[i], n_prefilling);
     for (uint32_t i = 0; i < s->n_finished; i++)
-        publish_gone(s, s->finished[i]);
+        publish_finished(s, s->finished[i]);
     s->n_finished = 0;
-    stats_merge(f, &s->since);
+    stats_merge(&s->stats, &s->stats_delta);
     count_phases(s);
-    f->idle_sessions = s->n_idle;
+    s->stats.idle_sessions = s->n_idle;
     prefix_cache_publish(s);
-    s->use = *use;
-    return news;
+    s->usage = *usage;
+    return has_events;
 }
 
-static void tell(sched *s)
+static void publish_and_wake(sched *s)
 {
-    mote_usage use;
+    mote_usage usage;
     if (s->engine != NULL)
-        mote_engine_usage(s->engine, &use);
+        mote_engine_usage(s->engine, &usage);
     pthread_mutex_lock(&s->lock);
     if (s->engine == NULL)
-        use = s->use;
-    const bool news = publish(s, &use);
+        usage = s->usage;
+    const bool has_events = publish_all(s, &usage);
     pthread_mutex_unlock(&s->lock);
-    if (news && s->options.wake != NULL)
+    if (has_events && s->options.wake != NULL)
         s->options.wake(s->options.with);
 }
 
 /* ---- the step ---- */
 
-static double first_deadline(const sched *s)
+static double earliest_deadline(const sched *s)
 {
-    double first = (double)INFINITY;
+    double earliest = (double)INFINITY;
     for (uint32_t i = 0; i < s->n_slots; i++) {
-        const double one = job_deadline(s->slots[i]);
-        first = one < first ? one : first;
+        const double deadline = job_deadline(s->slots[i]);
+        earliest = deadline < earliest ? deadline : earliest;
     }
-    return first;
+    return earliest;
 }
 
-static void leave_step(sched *s, const sched_job *job)
+/* Takes the job out of the running step, if it is part of it. */
+static void step_remove_job(sched *s, const sched_job *job)
 {
     size_t i = 0;
-    while (i < s->n_work && s->work_for[i] != job)
+    while (i < s->n_work && s->work_job[i] != job)
         i++;
     if (i == s->n_work)
         return;
     mote_step_abort(job->session);
-    s->work_for[i] = NULL;
-    *(job->state == JOB_DECODE ? &s->n_light : &s->n_heavy) -= s->work[i].n;
+    s->work_job[i] = NULL;
+    *(job->state == JOB_DECODE ? &s->n_decode_rows : &s->n_prefill_rows) -= s->work[i].n;
     s->aborted_inside = true;
-    s->since.aborted_inside++;
+    s->stats_delta.aborted_inside++;
 }
 
-/* Between two layers, and while others compute. Who must go does, in the step or not. */
-static void let_go(void *with)
+/* Ends jobs that must stop. Called between two layers of a step, and while this thread waits for
+ * the core lock. */
+static void end_stopped_jobs(void *with)
 {
     sched *s = with;
-    if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->deadline)
+    if (!atomic_load_explicit(&s->any_dropped, memory_order_relaxed) && os_now() < s->next_deadline)
         return;
     pthread_mutex_lock(&s->lock);
-    see_dropped(s);
+    copy_dropped(s);
     pthread_mutex_unlock(&s->lock);
     for (uint32_t i = s->n_slots; i > 0; i--) {
         sched_job *job = s->slots[i - 1];
         if (!job_must_stop(job))
             continue;
-        leave_step(s, job);
+        step_remove_job(s, job);
         job_boundary(s, job);
     }
-    s->deadline = first_deadline(s);
-    tell(s);
+    s->next_deadline = earliest_deadline(s);
+    publish_and_wake(s);
 }
 
-static void fail_all(sched *s, mote_status status, const mote_error *err)
+/* A step that lost jobs while it ran says nothing about row costs: the budget ignores it. */
+static void measure_step(sched *s, double seconds)
 {
-    for (size_t i = 0; i < s->n_work; i++)
-        job_finish(s, s->work_for[i], status, err);
-}
-
-/* The pace learns nothing from a step that became smaller on its way. */
-static void measure(sched *s, double seconds)
-{
-    s->since.steps++;
-    s->since.step_rows += s->n_light + s->n_heavy;
-    s->since.prefill_rows += s->n_heavy;
-    s->since.prefill_tokens += s->n_heavy;
-    s->since.step_seconds += seconds;
+    s->stats_delta.steps++;
+    s->stats_delta.step_rows += s->n_decode_rows + s->n_prefill_rows;
+    s->stats_delta.prefill_rows += s->n_prefill_rows;
+    s->stats_delta.prefill_tokens += s->n_prefill_rows;
+    s->stats_delta.step_seconds += seconds;
     if (!s->aborted_inside)
-        prefill_budget_observe(&s->budget, s->n_light, s->n_heavy, seconds);
+        prefill_budget_observe(&s->budget, s->n_decode_rows, s->n_prefill_rows, seconds);
 }
 
-static void run_step(sched *s)
+static void run_batch(sched *s)
 {
     mote_error err;
     batch_build(s);
     s->aborted_inside = false;
     if (s->n_work == 0)
         return;
-    s->deadline = first_deadline(s);
-    const double began = os_now();
-    const mote_status status = mote_step_with_hook(s->engine, s->work, s->n_work, let_go, s, &err);
+    s->next_deadline = earliest_deadline(s);
+    const double started = os_now();
+    const mote_status status =
+        mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
     if (status == MOTE_E_MEMORY && prefix_cache_make_room(s))
         return;
     if (status != MOTE_OK && status != MOTE_E_CANCELED) {
-        fail_all(s, status, &err);
+        for (size_t i = 0; i < s->n_work; i++)
+            if (s->work_job[i] != NULL)
+                job_finish(s, s->work_job[i], status, &err);
         return;
     }
     if (status == MOTE_OK)
-        measure(s, os_now() - began);
+        measure_step(s, os_now() - started);
     for (size_t i = 0; i < s->n_work; i++)
-        if (s->work_for[i] != NULL)
-            job_advance(s, s->work_for[i], &s->work[i]);
+        if (s->work_job[i] != NULL)
+            job_advance(s, s->work_job[i], &s->work[i]);
 }
 
-/* Under the lock. false: there is nothing to do any more, ever. */
+static void run_step(sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    admit_jobs(s);
+    pthread_mutex_unlock(&s->lock);
+    prefix_cache_sweep(s);
+    for (uint32_t i = s->n_slots; i > 0; i--)
+        job_boundary(s, s->slots[i - 1]);
+    begin_waiting_jobs(s);
+    run_batch(s);
+}
+
+/* Runs one or more steps under the core lock. Jobs that arrive while it waits for the lock are
+ * admitted afterwards; dropped jobs end at once. */
+static void run_steps_locked(sched *s)
+{
+    core_lock *lock = s->options.core_lock;
+    s->n_work = 0;
+    s->next_deadline = earliest_deadline(s);
+    const uint64_t ticket = core_lock_enter(lock, end_stopped_jobs, s);
+    s->other_engine_ran = lock != NULL && ticket != s->next_ticket;
+    s->next_ticket = ticket + 1;
+    run_step(s);
+    while (core_lock_stay(lock) && s->n_slots > 0) {
+        publish_and_wake(s);
+        run_step(s);
+    }
+    core_lock_leave(lock);
+}
+
+/* Under the mutex. Returns false if the thread must end. */
 static bool wait_for_work(sched *s)
 {
-    while (s->n_slots == 0 && s->n_queue == 0 && !s->orders && !s->to_sweep && !s->stop)
+    while (s->n_slots == 0 && s->n_queue == 0 && !s->prefix_requests && !s->idle_dropped &&
+           !s->stop)
         if (!engine_unload_step(s))
-            pthread_cond_wait(&s->work_is, &s->lock);
+            pthread_cond_wait(&s->work_ready, &s->lock);
     return s->n_slots > 0 || s->n_queue > 0 || !s->stop;
 }
 
-static void one_step(sched *s)
-{
-    pthread_mutex_lock(&s->lock);
-    look(s);
-    pthread_mutex_unlock(&s->lock);
-    prefix_cache_sweep(s);
-    pass_boundary(s);
-    begin_standing(s);
-    run_step(s);
-}
-
-/* Everything that computes, while others on the same cores do not. Who comes while it waits for
- * its turn is seen afterwards; who goes, at once. */
-static void take_turn(sched *s)
-{
-    s->n_work = 0;
-    s->deadline = first_deadline(s);
-    const uint64_t number = core_lock_enter(s->options.core_lock, let_go, s);
-    s->beside = s->options.core_lock != NULL && number != s->next_number;
-    s->next_number = number + 1;
-    one_step(s);
-    while (core_lock_stay(s->options.core_lock) && s->n_slots > 0) {
-        tell(s);
-        one_step(s);
-    }
-    core_lock_leave(s->options.core_lock);
-}
-
-void *thread_run(void *with)
+void *engine_thread_run(void *with)
 {
     sched *s = with;
     pthread_mutex_lock(&s->lock);
     while (wait_for_work(s)) {
-        const bool ready = s->engine != NULL || engine_reload(s);
-        if (!ready)
-            look(s);
+        const bool loaded = s->engine != NULL || engine_reload(s);
+        if (!loaded)
+            admit_jobs(s);
         pthread_mutex_unlock(&s->lock);
-        if (ready)
-            take_turn(s);
+        if (loaded)
+            run_steps_locked(s);
         else
             engine_reload_fail(s);
-        tell(s);
+        publish_and_wake(s);
         pthread_mutex_lock(&s->lock);
     }
     engine_unload_end(s);

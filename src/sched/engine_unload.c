@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_unload.c - a scheduler whose engine is gone for a while, and comes back when it is needed.
+ * engine_unload.c - unloads the engine of an idle scheduler and reloads it for the next job.
  *
- * The engine thread does both, when it has nothing else to do or nothing to do it with: so
- * nothing is ever taken from under a step, and nobody but those who wait for the model waits
- * for its file. What was counted, decided and queued stays.
+ * The engine thread does both, and only when no job runs, so no step loses its engine. While it
+ * loads, only jobs of this model wait. Stats, options and the queue survive an unload; the prefix
+ * cache does not.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
 
 /* ---- engine thread ---- */
 
-static void unload(sched *s)
+static void engine_unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);
     prefix_cache_free_all(s);
@@ -20,20 +20,20 @@ static void unload(sched *s)
     s->engine = NULL;
     s->idle_changed = true;
     prefix_cache_publish(s);
-    s->to_sweep = false;
+    s->idle_dropped = false;
     s->stats.idle_sessions = 0;
-    s->use.positions_free = s->use.positions_total;
-    s->use.sessions = s->use.kept_states = 0;
+    s->usage.positions_free = s->usage.positions_total;
+    s->usage.sessions = s->usage.kept_states = 0;
     pthread_mutex_unlock(&s->lock);
     mote_engine_free(engine);
     mote_model_drop_pages(s->options.model);
     pthread_mutex_lock(&s->lock);
-    s->loaded = s->rest = false;
-    pthread_cond_broadcast(&s->rested);
+    s->loaded = s->unload_requested = false;
+    pthread_cond_broadcast(&s->load_changed);
 }
 
-/* The file is brought into memory first, so that the first step is as fast as others. */
-static void warm(sched *s)
+/* Reads the model file into memory, so that the first step is as fast as later ones. */
+static void model_prefault(sched *s)
 {
     uint64_t done = 0, total = 0;
     bool stop = false;
@@ -48,36 +48,36 @@ bool engine_reload(sched *s)
 {
     mote_error err = {0};
     mote_engine *engine = NULL;
-    s->load_began = os_now();
+    s->load_started = os_now();
     pthread_mutex_unlock(&s->lock);
-    warm(s);
+    model_prefault(s);
     const mote_status status = mote_engine_new(&engine, s->options.model, &s->engine_options, &err);
     pthread_mutex_lock(&s->lock);
     s->load_ended = os_now();
     s->engine = engine;
     s->loaded = status == MOTE_OK;
     s->load_error = err;
-    s->want = false;
-    pthread_cond_broadcast(&s->rested);
+    s->load_requested = false;
+    pthread_cond_broadcast(&s->load_changed);
     return s->loaded;
 }
 
 bool engine_unload_step(sched *s)
 {
-    const bool goes = s->rest && s->engine != NULL, comes = s->want && s->engine == NULL;
-    if (goes)
-        unload(s);
-    else if (comes)
+    const bool unload = s->unload_requested && s->engine != NULL;
+    const bool load = s->load_requested && s->engine == NULL;
+    if (unload)
+        engine_unload(s);
+    else if (load)
         engine_reload(s);
-    return goes || comes;
+    return unload || load;
 }
 
-/* It has no engine, and there is none to be had. */
 void engine_reload_fail(sched *s)
 {
     for (uint32_t i = s->n_slots; i > 0; i--) {
         sched_job *job = s->slots[i - 1];
-        if (job->leaving)
+        if (job->aborted)
             job_boundary(s, job);
         else
             job_finish(s, job, s->load_error.status, &s->load_error);
@@ -86,57 +86,51 @@ void engine_reload_fail(sched *s)
 
 void engine_unload_end(sched *s)
 {
-    s->rest = s->want = false;
-    pthread_cond_broadcast(&s->rested);
-}
-
-double engine_reload_waited(const sched *s, const sched_job *job)
-{
-    const double from = job->submitted > s->load_began ? job->submitted : s->load_began;
-    return s->load_ended > from ? s->load_ended - from : 0;
+    s->unload_requested = s->load_requested = false;
+    pthread_cond_broadcast(&s->load_changed);
 }
 
 /* ---- any thread ---- */
+
+void engine_unload_cancel(sched *s)
+{
+    if (!s->unload_requested)
+        return;
+    s->unload_requested = false;
+    pthread_cond_broadcast(&s->load_changed);
+}
 
 bool sched_unload(sched *s, bool wait)
 {
     pthread_mutex_lock(&s->lock);
     if (s->loaded && s->busy == 0 && !s->stop) {
-        s->rest = true;
-        pthread_cond_signal(&s->work_is);
+        s->unload_requested = true;
+        pthread_cond_signal(&s->work_ready);
     }
-    while (wait && s->loaded && s->rest)
-        pthread_cond_wait(&s->rested, &s->lock);
-    const bool gone = !s->loaded;
+    while (wait && s->loaded && s->unload_requested)
+        pthread_cond_wait(&s->load_changed, &s->lock);
+    const bool unloaded = !s->loaded;
     pthread_mutex_unlock(&s->lock);
-    return gone;
+    return unloaded;
 }
 
 mote_status sched_load(sched *s, mote_error *err)
 {
     mote_status status = MOTE_OK;
     pthread_mutex_lock(&s->lock);
-    engine_reload_request(s);
+    engine_unload_cancel(s);
     if (!s->loaded && !s->stop) {
-        s->want = true;
-        pthread_cond_signal(&s->work_is);
+        s->load_requested = true;
+        pthread_cond_signal(&s->work_ready);
     }
-    while (s->want)
-        pthread_cond_wait(&s->rested, &s->lock);
+    while (s->load_requested)
+        pthread_cond_wait(&s->load_changed, &s->lock);
     if (!s->loaded) {
         *err = s->load_error;
         status = s->load_error.status;
     }
     pthread_mutex_unlock(&s->lock);
     return status;
-}
-
-void engine_reload_request(sched *s)
-{
-    if (!s->rest)
-        return;
-    s->rest = false;
-    pthread_cond_broadcast(&s->rested);
 }
 
 bool sched_loaded(sched *s)

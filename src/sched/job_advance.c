@@ -1,29 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_advance.c - jobs after a step: turns go on, scores and embeddings are taken, ends are
- * made. Engine thread.
+ * job_advance.c - what happens to a job after a step, how it ends, and the stats. Engine thread.
  *
- * What can fail here is memory, and it fails one job: its error is its result.
+ * After a step the turn of a job samples the next token, or scores and embeddings are read. The
+ * only failure here is missing memory. It ends one job, with the error as its result.
+ *
+ * Stats are counted in s->stats_delta without the mutex and merged under it after the step.
  */
 #include "base/os.h"
 #include "sched/sched_int.h"
 
 #include <math.h>
 
-/* ---- ends ---- */
+/* ---- stats ---- */
 
-static double since_submitted(const sched_job *job)
+static void histogram_add(sched_histogram *h, double seconds)
 {
-    return os_now() - job->submitted;
+    unsigned bucket = 0;
+    for (double most = SCHED_BUCKET_FIRST; seconds > most && bucket + 1 < SCHED_BUCKETS; most *= 2)
+        bucket++;
+    h->count[bucket]++;
+    h->n++;
+    h->sum += seconds;
 }
 
-static void leave(sched *s, sched_job *job)
+static void stats_add_job(sched_stats *d, const sched_job *job)
+{
+    const sched_result *r = &job->result;
+    const mote_answer *a = &r->answer;
+    d->finished++;
+    d->prompt_tokens += job->n_prompt;
+    histogram_add(&d->request_seconds, r->ended);
+    if (r->started > 0)
+        histogram_add(&d->queue_seconds, r->started);
+    if (r->prefilled > 0)
+        histogram_add(&d->prefill_seconds, r->prefilled - r->started);
+    if (r->first_token > 0)
+        histogram_add(&d->first_token_seconds, r->first_token);
+    d->generated_tokens += a->answer_tokens;
+    d->think_tokens += a->think_tokens;
+    d->loops_detected += a->loops_detected;
+    d->loops_recovered += a->loops_recovered;
+    d->calls += a->calls;
+}
+
+static void histogram_merge(sched_histogram *into, const sched_histogram *h)
+{
+    for (unsigned i = 0; i < SCHED_BUCKETS; i++)
+        into->count[i] += h->count[i];
+    into->n += h->n;
+    into->sum += h->sum;
+}
+
+void stats_merge(sched_stats *into, sched_stats *delta)
+{
+    into->finished += delta->finished;
+    into->canceled_prefill += delta->canceled_prefill;
+    into->canceled_decode += delta->canceled_decode;
+    into->prompt_tokens += delta->prompt_tokens;
+    into->reused_live_tokens += delta->reused_live_tokens;
+    into->reused_idle_tokens += delta->reused_idle_tokens;
+    into->prefill_tokens += delta->prefill_tokens;
+    into->generated_tokens += delta->generated_tokens;
+    into->think_tokens += delta->think_tokens;
+    into->loops_detected += delta->loops_detected;
+    into->loops_recovered += delta->loops_recovered;
+    into->calls += delta->calls;
+    into->preempted += delta->preempted;
+    into->steps += delta->steps;
+    into->step_rows += delta->step_rows;
+    into->prefill_rows += delta->prefill_rows;
+    into->step_seconds += delta->step_seconds;
+    into->aborted_inside += delta->aborted_inside;
+    if (delta->finished > 0) {
+        histogram_merge(&into->queue_seconds, &delta->queue_seconds);
+        histogram_merge(&into->prefill_seconds, &delta->prefill_seconds);
+        histogram_merge(&into->first_token_seconds, &delta->first_token_seconds);
+        histogram_merge(&into->request_seconds, &delta->request_seconds);
+    }
+    histogram_merge(&into->inter_token_seconds, &delta->inter_token_seconds);
+    *delta = (sched_stats){0};
+}
+
+void sched_read_stats(sched *s, sched_stats *out)
+{
+    pthread_mutex_lock(&s->lock);
+    *out = s->stats;
+    out->queued = s->n_queue;
+    out->parallel = s->options.parallel;
+    out->positions_total = s->usage.positions_total;
+    out->positions_free = s->usage.positions_free;
+    out->states_total = s->usage.kept_states_total;
+    out->states_used = s->usage.kept_states;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- the end of a job ---- */
+
+/* Gives the session to the prefix cache and frees the slot. */
+static void job_leave_slot(sched *s, sched_job *job)
 {
     uint32_t i = 0;
-    if (job->leaving) {
-        const bool writes = job->turn != NULL && job->n > 0 && job->result.prefilled > 0;
-        s->since.canceled_decode += writes;
-        s->since.canceled_prefill += !writes;
+    if (job->aborted) {
+        const bool decodes = job->turn != NULL && job->n > 0 && job->result.prefilled > 0;
+        s->stats_delta.canceled_decode += decodes;
+        s->stats_delta.canceled_prefill += !decodes;
     }
     prefix_cache_end(s, job);
     while (s->slots[i] != job)
@@ -31,10 +112,10 @@ static void leave(sched *s, sched_job *job)
     s->n_slots--;
     memmove(s->slots + i, s->slots + i + 1, (s->n_slots - i) * sizeof *s->slots);
     s->finished[s->n_finished++] = job;
-    s->n_left++;
+    s->n_ended++;
 }
 
-static void fill_answer(sched_job *job)
+static void job_fill_answer(sched_job *job)
 {
     sched_result *r = &job->result;
     const uint64_t reused = r->answer.reused_tokens;
@@ -45,18 +126,25 @@ static void fill_answer(sched_job *job)
     r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open_thinking);
 }
 
+/* Seconds of the last reload since the job was submitted. */
+static double job_load_wait(const sched *s, const sched_job *job)
+{
+    const double from = job->submitted > s->load_started ? job->submitted : s->load_started;
+    return s->load_ended > from ? s->load_ended - from : 0;
+}
+
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err)
 {
     sched_result *r = &job->result;
     r->status = status;
     if (status != MOTE_OK)
         r->error = *err;
-    else if (job->lost || job->fresh.failed)
-        r->status = err_set(&r->error, MOTE_E_MEMORY, "no memory for what the answer says");
-    r->ended = since_submitted(job);
-    r->load_wait = engine_reload_waited(s, job);
+    else if (job->events_lost || job->new_events.failed)
+        r->status = err_set(&r->error, MOTE_E_MEMORY, "out of memory for the events of an answer");
+    r->ended = os_now() - job->submitted;
+    r->load_wait = job_load_wait(s, job);
     if (job->turn != NULL) {
-        fill_answer(job);
+        job_fill_answer(job);
     } else {
         r->tokens = job->options.turn.prompt;
         r->n_tokens = job->n_prompt;
@@ -65,12 +153,11 @@ void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *
         r->scores = job->scores;
         r->n_scores = job->n_scored;
     }
-    job->finished = true;
-    stats_over(s, job);
-    leave(s, job);
+    stats_add_job(&s->stats_delta, job);
+    job_leave_slot(s, job);
 }
 
-static void deadline(sched *s, sched_job *job)
+static void job_time_out(sched *s, sched_job *job)
 {
     mote_error err;
     if (job->turn != NULL) {
@@ -78,18 +165,19 @@ static void deadline(sched *s, sched_job *job)
         job_finish(s, job, status, &err);
         return;
     }
-    err_set(&err, MOTE_E_CANCELED, "%g seconds have passed", job->options.seconds);
+    err_set(&err, MOTE_E_CANCELED, "time limit of %g seconds exceeded", job->options.seconds);
     job_finish(s, job, MOTE_E_CANCELED, &err);
 }
 
 /* ---- turns ---- */
 
-static void first(sched *s, sched_job *job)
+/* Sets the tokens that the session has to hold first. */
+static void job_first_tokens(sched *s, sched_job *job)
 {
     mote_error err;
     chat_turn_want want = {.tokens = job->options.turn.prompt, .n = job->n_prompt};
     if (job->options.kind == SCHED_SCORE)
-        want.n--;
+        want.n--; /* logits after the last token are not needed */
     if (job->turn != NULL) {
         const mote_status status = chat_turn_next(job->turn, NULL, &want, &err);
         if (status != MOTE_OK) {
@@ -99,69 +187,65 @@ static void first(sched *s, sched_job *job)
     }
     job->tokens = want.tokens;
     job->n = want.n;
-    job->wants = true;
+    job->has_tokens = true;
 }
 
-static void note_token(sched *s, sched_job *job)
+static void job_count_token(sched *s, sched_job *job)
 {
     sched_result *r = &job->result;
     const double now = os_now();
     if (r->first_token == 0)
         r->first_token = now - job->submitted;
     else
-        stats_time(&s->since.inter_token_seconds, now - job->last_token);
+        histogram_add(&s->stats_delta.inter_token_seconds, now - job->last_token);
     job->last_token = now;
 }
 
-/* Going back loses the logits, so one token at least is read again then. */
-static void go_back(const sched_job *job, const chat_turn_want *want)
-{
-    if (mote_session_length(job->session) > want->same)
-        mote_session_rewind(job->session, want->same < want->n ? want->same : want->n - 1);
-}
-
-/* The session holds what the turn wanted. */
-static void go_on(sched *s, sched_job *job)
+/* Samples with the turn until it needs tokens that the session does not hold. The turn may replace
+ * tokens it has sampled; the session is rewound then. A rewind loses the logits, so at least one
+ * token is evaluated again. */
+static void job_next_tokens(sched *s, sched_job *job)
 {
     mote_error err;
     chat_turn_want want;
     do {
         const mote_status status = chat_turn_next(job->turn, job->session, &want, &err);
         if (status != MOTE_OK || want.over) {
-            note_token(s, job);
+            job_count_token(s, job);
             job_finish(s, job, status, &err);
             return;
         }
         job->tokens = want.tokens;
         job->n = want.n;
-        go_back(job, &want);
+        if (mote_session_length(job->session) > want.same)
+            mote_session_rewind(job->session, want.same < want.n ? want.same : want.n - 1);
     } while (mote_session_length(job->session) == job->n);
-    note_token(s, job);
-    if (job->fresh.failed) {
+    job_count_token(s, job);
+    if (job->new_events.failed) {
         job_finish(s, job, MOTE_OK, NULL);
         return;
     }
-    job->state =
-        job->n - mote_session_length(job->session) <= SCHED_LIGHT ? JOB_DECODE : JOB_PREFILL;
+    const uint64_t missing = job->n - mote_session_length(job->session);
+    job->state = missing <= SCHED_MAX_DECODE_TOKENS ? JOB_DECODE : JOB_PREFILL;
 }
 
 /* ---- scores and embeddings ---- */
 
-/* The log-probability of a given token: it is the only one that may be chosen. */
+/* Log-probability of token `at`: samples with a mask that allows only this token. */
 static mote_status score_row(sched *s, sched_job *job, size_t row, size_t at, mote_error *err)
 {
     const mote_token token = job->options.turn.prompt[at];
     const mote_answer_options *a = job->options.turn.answer;
-    const mote_sampling how = {.allowed = s->one_token,
+    const mote_sampling how = {.allowed = s->token_mask,
                                .top_logprobs = a != NULL ? a->sampling.top_logprobs : 0};
-    s->one_token[token / 32] = UINT32_C(1) << token % 32;
+    s->token_mask[token / 32] = UINT32_C(1) << token % 32;
     const mote_status status =
         mote_sample(job->session, row, &how, &job->scores[at - job->options.score_from], err);
-    s->one_token[token / 32] = 0;
+    s->token_mask[token / 32] = 0;
     return status;
 }
 
-static mote_status score(sched *s, sched_job *job, const mote_work *work, mote_error *err)
+static mote_status job_score(sched *s, sched_job *job, const mote_work *work, mote_error *err)
 {
     const size_t begin = (size_t)(work->tokens - job->tokens);
     const size_t end = (size_t)mote_session_length(job->session);
@@ -173,7 +257,7 @@ static mote_status score(sched *s, sched_job *job, const mote_work *work, mote_e
     return MOTE_OK;
 }
 
-static void take_embedding(sched *s, sched_job *job)
+static void job_read_embedding(sched *s, sched_job *job)
 {
     const size_t n = s->info.embedding;
     if (job->sum == NULL) {
@@ -184,6 +268,8 @@ static void take_embedding(sched *s, sched_job *job)
         job->embedding[i] = (float)(job->sum[i] / (double)job->n);
 }
 
+/* ---- between steps ---- */
+
 void job_advance(sched *s, sched_job *job, const mote_work *work)
 {
     mote_error err;
@@ -191,17 +277,17 @@ void job_advance(sched *s, sched_job *job, const mote_work *work)
     if (job->state == JOB_PREFILL)
         prefix_cache_keep(s, job);
     if (work->want == MOTE_LOGITS_ALL)
-        status = score(s, job, work, &err);
-    const bool whole = mote_session_length(job->session) == job->n;
-    if (whole && job->result.prefilled == 0)
-        job->result.prefilled = since_submitted(job);
+        status = job_score(s, job, work, &err);
+    const bool complete = mote_session_length(job->session) == job->n;
+    if (complete && job->result.prefilled == 0)
+        job->result.prefilled = os_now() - job->submitted;
     if (status != MOTE_OK) {
         job_finish(s, job, status, &err);
-    } else if (whole && job->turn != NULL) {
-        go_on(s, job);
-    } else if (whole) {
+    } else if (complete && job->turn != NULL) {
+        job_next_tokens(s, job);
+    } else if (complete) {
         if (job->options.kind == SCHED_EMBED)
-            take_embedding(s, job);
+            job_read_embedding(s, job);
         job_finish(s, job, MOTE_OK, &err);
     }
 }
@@ -214,17 +300,17 @@ double job_deadline(const sched_job *job)
 
 bool job_must_stop(const sched_job *job)
 {
-    return job->leaving || os_now() >= job_deadline(job);
+    return job->aborted || os_now() >= job_deadline(job);
 }
 
 void job_boundary(sched *s, sched_job *job)
 {
-    if (job->leaving)
-        leave(s, job);
-    else if (job->lost || job->fresh.failed)
-        job_finish(s, job, MOTE_OK, NULL); /* which it is not */
+    if (job->aborted)
+        job_leave_slot(s, job);
+    else if (job->events_lost || job->new_events.failed)
+        job_finish(s, job, MOTE_OK, NULL); /* sets MOTE_E_MEMORY */
     else if (job_must_stop(job))
-        deadline(s, job);
-    else if (!job->wants)
-        first(s, job);
+        job_time_out(s, job);
+    else if (!job->has_tokens)
+        job_first_tokens(s, job);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_queue.c - who is next. Under the lock.
+ * job_queue.c - the fair queue. All functions run under the mutex.
  *
- * Clients take turns: a job belongs to a round, one job of a client to each, and the next
- * one taken is the oldest of the earliest round. A client that comes with one job joins the
- * round after the present one, however many another client has waiting.
+ * The queue is round-robin between clients. Every job belongs to a round, and a client has at most
+ * one job per round. queue_take returns the oldest job of the earliest round. A new client joins
+ * the round after the current one, however many jobs other clients have queued.
  */
 #include "sched/sched_int.h"
 
-static bool before(const sched_job *a, const sched_job *b)
+static bool queue_before(const sched_job *a, const sched_job *b)
 {
     return a->round != b->round ? a->round < b->round : a->number < b->number;
 }
@@ -25,7 +25,7 @@ bool queue_put(sched *s, sched_job *job)
     return true;
 }
 
-static sched_job *take_out(sched *s, uint32_t i)
+static sched_job *queue_remove_at(sched *s, uint32_t i)
 {
     sched_job *job = s->queue[i];
     s->n_queue--;
@@ -39,18 +39,18 @@ sched_job *queue_take(sched *s)
     if (s->n_queue == 0)
         return NULL;
     for (uint32_t i = 1; i < s->n_queue; i++)
-        if (before(s->queue[i], s->queue[best]))
+        if (queue_before(s->queue[i], s->queue[best]))
             best = i;
     s->round = s->queue[best]->round;
-    return take_out(s, best);
+    return queue_remove_at(s, best);
 }
 
-sched_job *queue_take_late(sched *s, double now)
+sched_job *queue_take_expired(sched *s, double now)
 {
     for (uint32_t i = 0; i < s->n_queue; i++) {
         const sched_job *job = s->queue[i];
         if (job->options.seconds > 0 && now - job->submitted >= job->options.seconds)
-            return take_out(s, i);
+            return queue_remove_at(s, i);
     }
     return NULL;
 }
@@ -59,7 +59,7 @@ void queue_remove(sched *s, sched_job *job)
 {
     for (uint32_t i = 0; i < s->n_queue; i++)
         if (s->queue[i] == job) {
-            take_out(s, i);
+            queue_remove_at(s, i);
             return;
         }
 }
@@ -68,6 +68,6 @@ uint32_t queue_position(const sched *s, const sched_job *job)
 {
     uint32_t ahead = 0;
     for (uint32_t i = 0; i < s->n_queue; i++)
-        ahead += before(s->queue[i], job);
+        ahead += queue_before(s->queue[i], job);
     return ahead + 1;
 }

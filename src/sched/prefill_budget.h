@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefill_budget.h - how many rows of prompts a step may carry.
+ * prefill_budget.h - how many prefill tokens (rows) the next step may process. Code: batch.c.
  *
- * While somebody is writing, a step with a slice takes longer than one without. How much
- * longer it may take follows from how many wait for it: BUDGET_STRETCH times if hardly anybody
- * does, and each who reads for one who writes adds BUDGET_PER_READER. Many small slices cost a
- * crowd more than they spare its first writers, since every step reads all weights once, whoever is
- * in it; a step of BUDGET_ENOUGH times has hidden that. So it ends at BUDGET_GAP seconds, but
- * within BUDGET_CROWDED and BUDGET_ENOUGH times. Both lengths are measured: steps without a slice
- * are remembered by the number of rows they had, and repeated now and then; what a row of a slice
- * adds is an average over the last ones, so depth and other programs on the machine need no model.
+ * A step that carries prefill rows delays the decode rows that share it. This module limits that
+ * delay:
  *
- * While nobody writes, long steps read faster (the 4B shape 35 tokens a second by 32, 47 by 256);
- * they end where somebody who comes now would wait too long, and a layer of them too long for a
- * cancel.
+ *   allowed step time = decode-only step time * (1 + BUDGET_PER_WAITING * waiting / decoding)
  *
- * Nothing here can show in an answer, only in when it comes.
+ *   at least  BUDGET_SLOWDOWN * decode-only step time
+ *   at most   BUDGET_MAX_GAP seconds, but not below BUDGET_CAP_SLOWDOWN and not above
+ *             BUDGET_MAX_SLOWDOWN times the decode-only step time
+ *
+ * With few waiting prompts the limit is small, so running streams stay smooth. With many it grows,
+ * because every step reads all weights once and many short prefill chunks would repeat that read.
+ *
+ * If no session is decoding, chunks are as large as cancellation latency allows: larger chunks
+ * prefill faster (4B: 35 tokens/s with 32 rows, 47 with 256).
+ *
+ * Both costs are measured, not modelled: the time of decode-only steps by batch size, repeated now
+ * and then, and a moving average of the time that one prefill row adds. The budget affects latency
+ * only, never output.
  */
 #ifndef MOTE_SCHED_PREFILL_BUDGET_H
 #define MOTE_SCHED_PREFILL_BUDGET_H
@@ -24,35 +28,36 @@
 #include <stdint.h>
 
 enum {
-    BUDGET_WRITERS = 64, /* larger companies count as this one */
-    BUDGET_LEAST = 8,    /* rows, so that reading goes on whatever it costs; */
-    BUDGET_ALONE = 32,   /* while nobody writes */
-    BUDGET_MOST = 256,
-    BUDGET_FRESH = 64 /* slices after which a step without one is measured again */
+    BUDGET_MAX_DECODING = 64,   /* larger decode batches count as this one */
+    BUDGET_MIN_ROWS = 8,        /* prefill always proceeds, whatever a row costs */
+    BUDGET_MIN_ROWS_ALONE = 32, /* the same while no session decodes */
+    BUDGET_MAX_ROWS = 256,
+    BUDGET_REMEASURE = 64 /* steps with prefill after which a decode-only step is measured */
 };
 
-#define BUDGET_STRETCH    1.7
-#define BUDGET_PER_READER 5.0
-#define BUDGET_CROWDED    4.0
-#define BUDGET_ENOUGH     10.0
-#define BUDGET_GAP        0.4  /* seconds between two tokens that nobody minds for a while */
-#define BUDGET_SECONDS    2.0  /* of a step while nobody writes: 63 to 83 ms a layer; */
-#define BUDGET_SHARED     0.25 /* of one while another engine waits for the same cores */
+#define BUDGET_SLOWDOWN       1.7
+#define BUDGET_PER_WAITING    5.0
+#define BUDGET_CAP_SLOWDOWN   4.0
+#define BUDGET_MAX_SLOWDOWN   10.0
+#define BUDGET_MAX_GAP        0.4  /* seconds between two tokens of a stream */
+#define BUDGET_ALONE_SECONDS  2.0  /* step time while no session decodes: 63 to 83 ms per layer */
+#define BUDGET_SHARED_SECONDS 0.25 /* step time while another engine waits for the same cores */
 
-/* All zero: nothing is known. */
+/* All zero: nothing measured. A time of 0 is unknown. */
 typedef struct prefill_budget {
-    double alone[BUDGET_WRITERS + 1]; /* seconds, by rows that are written; 0: not known */
-    double beside;                    /* seconds that a row of a slice adds to them; 0: not known */
-    double row;                       /* seconds of one while nobody writes; 0: not known */
-    uint32_t slices;                  /* since the last step without */
+    double decode_seconds[BUDGET_MAX_DECODING + 1]; /* of a decode-only step, by decode rows */
+    double added_row_seconds; /* that a prefill row adds to a step with decode rows */
+    double alone_row_seconds; /* of a prefill row in a step without decode rows */
+    uint32_t mixed_steps;     /* steps with both kinds of rows since the last decode-only step */
 } prefill_budget;
 
-/* Rows of prompts for the next step beside so many that are written; so many wait to be read.
- * 0: measure without. */
-uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t written, uint64_t readers);
-/* What of so many rows another engine can be asked to wait for. */
+/* Prefill rows for the next step. `decode_rows`: in the same step; `waiting`: prefilling jobs.
+ * 0: run a decode-only step, to measure it. */
+uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting);
+/* Caps `rows` while another engine waits for the same cores. */
 size_t prefill_budget_shared(const prefill_budget *p, size_t rows);
-/* A step took so long. */
-void prefill_budget_observe(prefill_budget *p, uint64_t written, uint64_t read, double seconds);
+/* Records the time of a step. */
+void prefill_budget_observe(prefill_budget *p, uint64_t decode_rows, uint64_t prefill_rows,
+                            double seconds);
 
 #endif

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prefix_cache.c - sessions: from which one a job begins, where states are kept, and who gives way
- * when pages run out. Engine thread.
+ * prefix_cache.c - reuse of KV pages and recurrent states between jobs, and eviction.
  *
- * A job begins from the session of its realm that can be brought furthest along its tokens; every
- * token is compared, nothing is taken for equal by a hash. If somebody is reading the same text
- * right now, the job waits until that reading comes to where the two part, and forks there.
+ * A new job starts from the session of its cache namespace, running or idle, that shares the
+ * longest usable prefix with its tokens. Tokens are compared one by one; no hash is trusted. If
+ * another job is prefilling the same prefix, the new job waits until that job reaches the position
+ * where the two prompts differ, then forks there.
+ *
+ * Sessions of finished jobs become idle sessions in LRU order. When KV pages run out, memory is
+ * freed in this order: unpinned idle sessions; pinned ones, if a running job needs the pages; then
+ * the youngest running job is preempted.
+ *
+ * Other threads must not wait for a step, so they never use sessions. They read and write the
+ * prefix table (s->prefixes), a copy under the mutex. The engine thread applies their pin and drop
+ * requests before each copy and before each step. A dropped entry disappears from the table at
+ * once; its pages are freed at the next step boundary. All other code here runs on the engine
+ * thread.
  */
 #include "base/os.h"
+#include "base/philox.h"
 #include "sched/sched_int.h"
 
 enum {
-    WORTH_WAITING = 128,    /* tokens more than can be had at once */
-    WORTH_KEEPING = 64,     /* tokens of a session on the shelf; between two kept states */
-    WORTH_TELLING = 64,     /* tokens that a difference between two prompts costs */
-    GENERATION_PROMPT = 16, /* tokens after the last message of a prompt, at most */
-    RETURN_ROOM =
-        4 * SCHED_PAGE /* for a job that was put back once, so that it is not again at once */
+    MIN_WAIT_GAIN = 128,             /* tokens that waiting for another job's prefill must save */
+    MIN_KEEP_TOKENS = 64,            /* of an idle session; also between two kept states */
+    MIN_MISS_TOKENS = 64,            /* prefill cost of a difference that is worth reporting */
+    GENERATION_PROMPT = 16,          /* tokens after the last message of a prompt, at most */
+    RETRY_POSITIONS = 4 * SCHED_PAGE /* spare positions for a preempted job, so that it is not
+                                        preempted again at once */
 };
 
-/* What a job may begin from. */
-typedef struct source {
-    mote_session *session; /* NULL: nothing */
-    size_t reach;          /* tokens of the job it can be brought to */
-    size_t same;           /* tokens of the job it holds */
-    bool is_ended;
-    /* of all that were looked at, the one with most in common, whether it can be used or not: */
-    const mote_session *nearest;
-    size_t nearest_same, nearest_prompt; /* tokens in common; of its own prompt */
-} source;
-
-size_t prefix_cache_common(const mote_session *session, const mote_token *tokens, size_t n)
+/* Number of equal tokens at the start of both. */
+static size_t common_prefix(const mote_session *session, const mote_token *tokens, size_t n)
 {
     const mote_token *held = mote_session_tokens(session);
     const size_t length = (size_t)mote_session_length(session);
@@ -40,37 +41,182 @@ size_t prefix_cache_common(const mote_session *session, const mote_token *tokens
     return same;
 }
 
+/* ---- idle sessions ---- */
+
+/* Removes entry i without freeing its session. */
+static void idle_remove(sched *s, uint32_t i)
+{
+    s->idle[i] = s->idle[--s->n_idle];
+    s->idle_changed = true;
+}
+
+static void idle_free(sched *s, uint32_t i)
+{
+    mote_session_free(s->idle[i].session);
+    idle_remove(s, i);
+}
+
+/* The least recently used entry that is pinned, or not, as `pinned` says; UINT32_MAX: none. */
+static uint32_t idle_oldest(const sched *s, const mote_session *except, bool pinned)
+{
+    uint32_t found = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (s->idle[i].session != except && s->idle[i].info.pinned == pinned &&
+            (found == UINT32_MAX || s->idle[i].last_used < s->idle[found].last_used))
+            found = i;
+    return found;
+}
+
+/* Frees the least recently used entry; a pinned one only if `pinned_too` and no other is left.
+ * Returns false if nothing can be evicted. */
+static bool idle_evict(sched *s, const mote_session *except, bool pinned_too)
+{
+    uint32_t i = idle_oldest(s, except, false);
+    if (i == UINT32_MAX && pinned_too)
+        i = idle_oldest(s, except, true);
+    if (i == UINT32_MAX)
+        return false;
+    idle_free(s, i);
+    return true;
+}
+
+static void idle_touch(sched *s, idle_session *e)
+{
+    e->last_used = ++s->idle_clock;
+    e->info.used = os_now();
+    s->idle_changed = true;
+}
+
+/* Returns true if `more` can replace `less` as the start of a job. */
+static bool session_covers(const mote_session *more, const mote_session *less)
+{
+    const size_t n = (size_t)mote_session_length(less);
+    return common_prefix(more, mote_session_tokens(less), n) == n &&
+           mote_session_rewind_target(more, n) + SCHED_REWIND_TOLERANCE >= n;
+}
+
+/* Random ids: they do not reveal how many prefixes were cached. */
+static uint64_t new_prefix_id(sched *s)
+{
+    const philox_block drawn = philox(s->options.salt, ++s->n_ids, 0);
+    return (uint64_t)drawn.word[1] << 32 | drawn.word[0];
+}
+
+/* Pages and states of the session, counted as if none were shared. */
+static uint64_t session_bytes(const sched *s, const mote_session *session)
+{
+    const mote_usage *u = &s->usage; /* the totals are constant, so no mutex is needed */
+    const uint64_t pages = (mote_session_length(session) + SCHED_PAGE - 1) / SCHED_PAGE;
+    const uint64_t states = 1 + mote_session_kept(session, NULL, 0);
+    return pages * SCHED_PAGE * (s->memory.kv_cache / u->positions_total) +
+           states * (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
+}
+
+/* Adds the session of a finished job. Entries it covers are freed; if an entry covers it, the
+ * session itself is freed. */
+static void idle_add(sched *s, const sched_job *job)
+{
+    mote_session *session = job->session;
+    for (uint32_t i = 0; i < s->n_idle; i++) {
+        idle_session *e = &s->idle[i];
+        if (e->info.ns != job->options.ns)
+            continue;
+        if (!e->info.pinned && session_covers(session, e->session)) {
+            idle_free(s, i--);
+        } else if (session_covers(e->session, session)) {
+            idle_touch(s, e);
+            mote_session_free(session);
+            return;
+        }
+    }
+    if (s->n_idle == s->options.idle_sessions && !idle_evict(s, NULL, false)) {
+        mote_session_free(session); /* all entries are pinned */
+        return;
+    }
+    idle_session *e = &s->idle[s->n_idle++];
+    *e = (idle_session){.session = session, .n_prompt = job->n_prompt, .info = job->reused_from};
+    if (e->info.id == 0)
+        e->info.id = new_prefix_id(s);
+    e->info.ns = job->options.ns;
+    e->info.tokens = mote_session_length(session);
+    e->info.bytes = session_bytes(s, session);
+    idle_touch(s, e);
+}
+
+/* Frees the kept states of the least recently used unpinned session that has some. */
+static bool idle_drop_states(sched *s)
+{
+    idle_session *found = NULL;
+    uint64_t pos;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].info.pinned && mote_session_kept(s->idle[i].session, NULL, 0) > 0 &&
+            (found == NULL || s->idle[i].last_used < found->last_used))
+            found = &s->idle[i];
+    if (found == NULL)
+        return false;
+    while (mote_session_kept(found->session, &pos, 1) > 0)
+        mote_session_unkeep(found->session, pos);
+    found->info.bytes = session_bytes(s, found->session);
+    s->idle_changed = true;
+    return true;
+}
+
 void prefix_cache_end(sched *s, sched_job *job)
 {
     if (job->session == NULL)
         return;
-    if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= WORTH_KEEPING)
-        prefix_cache_put(s, job);
+    if (job->options.kind != SCHED_EMBED && mote_session_length(job->session) >= MIN_KEEP_TOKENS)
+        idle_add(s, job);
     else
         mote_session_free(job->session);
     job->session = NULL;
 }
 
-/* ---- where to begin ---- */
+void prefix_cache_free_all(sched *s)
+{
+    while (idle_evict(s, NULL, true)) {
+    }
+}
 
-/* Tokens that may come from elsewhere: not the last, and none whose logits are wanted. */
-static size_t usable(const sched_job *job)
+void prefix_cache_sweep(sched *s)
+{
+    for (uint32_t i = s->n_idle; i > 0 && s->idle_dropped; i--)
+        if (s->idle[i - 1].dropped)
+            idle_free(s, i - 1);
+    s->idle_dropped = false;
+}
+
+/* ---- the longest prefix ---- */
+
+/* A session that a job may start from. */
+typedef struct prefix_source {
+    mote_session *session; /* NULL: none */
+    size_t reach;          /* tokens of the job left after rewinding the session to it */
+    size_t same;           /* tokens of the job that the session holds */
+    bool is_idle;
+    /* The session with the longest common prefix, usable or not: */
+    const mote_session *nearest;
+    size_t nearest_same, nearest_prompt; /* common tokens; length of its own prompt */
+} prefix_source;
+
+/* Tokens that may come from a cached session: never the last one, and none that needs logits. */
+static size_t reusable_tokens(const sched_job *job)
 {
     if (job->options.no_reuse || job->sum != NULL)
         return 0;
     return job->options.kind == SCHED_SCORE ? job->options.score_from - 1 : job->n - 1;
 }
 
-static void consider(source *best, mote_session *session, size_t n_prompt, bool is_ended,
-                     const sched_job *job)
+static void source_consider(prefix_source *best, mote_session *session, size_t n_prompt,
+                            bool is_idle, const sched_job *job)
 {
-    const size_t same = prefix_cache_common(session, job->tokens, usable(job));
+    const size_t same = common_prefix(session, job->tokens, reusable_tokens(job));
     const size_t reach = same > best->reach ? (size_t)mote_session_rewind_target(session, same) : 0;
     if (reach > best->reach) {
         best->session = session;
         best->reach = reach;
         best->same = same;
-        best->is_ended = is_ended;
+        best->is_idle = is_idle;
     }
     if (best->nearest == NULL || same > best->nearest_same) {
         best->nearest = session;
@@ -79,63 +225,59 @@ static void consider(source *best, mote_session *session, size_t n_prompt, bool 
     }
 }
 
-static source best_source(sched *s, const sched_job *job)
+static prefix_source source_find(sched *s, const sched_job *job)
 {
-    source best = {0};
+    prefix_source best = {0};
     for (uint32_t i = 0; i < s->n_idle; i++)
-        if (s->idle[i].is.ns == job->options.ns)
-            consider(&best, s->idle[i].session, s->idle[i].n_prompt, true, job);
+        if (s->idle[i].info.ns == job->options.ns)
+            source_consider(&best, s->idle[i].session, s->idle[i].n_prompt, true, job);
     for (uint32_t i = 0; i < s->n_slots; i++)
         if (s->slots[i]->session != NULL && s->slots[i]->options.ns == job->options.ns)
-            consider(&best, s->slots[i]->session, s->slots[i]->n_prompt, false, job);
+            source_consider(&best, s->slots[i]->session, s->slots[i]->n_prompt, false, job);
     return best;
 }
 
-static bool seated(const sched *s, const sched_job *job)
+/* The last chunk boundary of the prefix that both jobs share. */
+static size_t common_boundary(const sched_job *job, const sched_job *other)
 {
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i] == job)
-            return true;
-    return false;
-}
-
-/* How far the reading of `other` will come along the tokens of this job, as a boundary. */
-static size_t meeting(const sched_job *job, const sched_job *other)
-{
-    const size_t most = usable(job) < other->n ? usable(job) : other->n;
+    const size_t most = reusable_tokens(job) < other->n ? reusable_tokens(job) : other->n;
     size_t same = 0;
     while (same < most && job->tokens[same] == other->tokens[same])
         same++;
     return same / SCHED_CHUNK * SCHED_CHUNK;
 }
 
-/* Is somebody about to read what this job would read beyond `have`? */
-static bool waits(sched *s, sched_job *job, size_t have)
+/* Finds a job that will prefill at least MIN_WAIT_GAIN tokens of this one beyond `have`. */
+static bool job_starts_waiting(sched *s, sched_job *job, size_t have)
 {
-    job->awaits = NULL;
+    job->waits_for = NULL;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         const sched_job *other = s->slots[i];
         if (other->state != JOB_PREFILL || other->options.ns != job->options.ns)
             continue;
-        const size_t meet = meeting(job, other);
-        if (meet >= have + WORTH_WAITING && mote_session_length(other->session) < meet) {
-            job->awaits = other;
-            job->meet = meet;
-            have = meet;
+        const size_t fork_at = common_boundary(job, other);
+        if (fork_at >= have + MIN_WAIT_GAIN && mote_session_length(other->session) < fork_at) {
+            job->waits_for = other;
+            job->fork_at = fork_at;
+            have = fork_at;
         }
     }
-    return job->awaits != NULL;
+    return job->waits_for != NULL;
 }
 
-static bool still_waits(const sched *s, const sched_job *job)
+static bool job_still_waits(const sched *s, const sched_job *job)
 {
-    return job->awaits != NULL && seated(s, job->awaits) && job->awaits->state == JOB_PREFILL &&
-           mote_session_length(job->awaits->session) < job->meet;
+    const sched_job *other = job->waits_for;
+    bool running = false; /* `other` may have been freed: compare the pointer first */
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        running |= s->slots[i] == other;
+    return other != NULL && running && other->state == JOB_PREFILL &&
+           mote_session_length(other->session) < job->fork_at;
 }
 
-/* ---- room ---- */
+/* ---- eviction and preemption ---- */
 
-static bool anybody_else(const sched *s)
+static bool any_job_has_session(const sched *s)
 {
     for (uint32_t i = 0; i < s->n_slots; i++)
         if (s->slots[i]->session != NULL)
@@ -143,22 +285,22 @@ static bool anybody_else(const sched *s)
     return false;
 }
 
-/* Are there pages for what it will read? Whoever is alone may try. Who was put back stays so
- * until somebody has left: what it freed is what the others lacked. */
-static bool has_room(sched *s, const sched_job *job, const source *from)
+/* Evicts idle sessions until the job's prefill fits. A job running alone always proceeds. A
+ * preempted job waits until another job ends, because the others needed the pages it freed. */
+static bool job_has_room(sched *s, const sched_job *job, const prefix_source *from)
 {
-    const uint64_t need = job->n - from->reach + SCHED_PAGE + (job->begun ? RETURN_ROOM : 0);
-    if (job->result.preempted > 0 && job->preempted_at == s->n_left)
-        return !anybody_else(s);
+    const uint64_t need = job->n - from->reach + SCHED_PAGE + (job->started ? RETRY_POSITIONS : 0);
+    if (job->result.preempted > 0 && job->preempted_at == s->n_ended)
+        return !any_job_has_session(s);
     while (mote_engine_positions_free(s->engine) < need)
-        if (!prefix_cache_evict(s, from->session, false))
-            return !anybody_else(s);
+        if (!idle_evict(s, from->session, false))
+            return !any_job_has_session(s);
     return true;
 }
 
 bool prefix_cache_make_room(sched *s)
 {
-    if (prefix_cache_evict(s, NULL, true))
+    if (idle_evict(s, NULL, true))
         return true;
     uint32_t n = 0, youngest = 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
@@ -172,9 +314,9 @@ bool prefix_cache_make_room(sched *s)
     mote_session_free(job->session);
     job->session = NULL;
     job->state = JOB_WAITING;
-    job->preempted_at = s->n_left;
+    job->preempted_at = s->n_ended;
     job->result.preempted++;
-    s->since.preempted++;
+    s->stats_delta.preempted++;
     return true;
 }
 
@@ -188,9 +330,9 @@ static bool is_last_image(const sched_job_options *o, size_t i)
     return o->marks[i].kind == CHAT_MARK_SHOWN;
 }
 
-/* Is a state wanted at the mark? Of messages only at the end of all; of pictures behind the last,
- * because the next question about it is another one. */
-static bool is_wanted(const sched_job *job, size_t i)
+/* Returns true if a state is worth keeping at mark i. Of messages: only after the last one. Of
+ * images: only after the last one, because the next question about it has another text. */
+static bool mark_is_kept(const sched_job *job, size_t i)
 {
     const chat_mark_kind kind = job->options.marks[i].kind;
     return kind == CHAT_MARK_TOOLS || kind == CHAT_MARK_SYSTEM || kind == CHAT_MARK_PROMPT ||
@@ -198,22 +340,24 @@ static bool is_wanted(const sched_job *job, size_t i)
            is_last_image(&job->options, i);
 }
 
-static size_t boundary(size_t pos)
+static size_t chunk_boundary(size_t pos)
 {
     return pos / SCHED_CHUNK * SCHED_CHUNK;
 }
 
-/* States that earlier turns kept and that this one has no mark at. Returns the last one left. */
-static size_t forget_stale(sched_job *job)
+/* Frees states of earlier turns at positions without a mark. Returns the last position that still
+ * has a state. */
+static size_t unkeep_stale_states(sched_job *job)
 {
-    enum { MOST = 16 };
-    uint64_t kept[MOST];
+    enum { MAX_STATES = 16 };
+    uint64_t kept[MAX_STATES];
     size_t last = 0;
-    const size_t n = mote_session_kept(job->session, kept, MOST);
-    for (size_t i = 0; i < n && i < MOST; i++) {
+    const size_t n = mote_session_kept(job->session, kept, MAX_STATES);
+    for (size_t i = 0; i < n && i < MAX_STATES; i++) {
         bool wanted = false;
         for (size_t j = 0; j < job->options.n_marks; j++)
-            wanted |= is_wanted(job, j) && boundary(job->options.marks[j].position) == kept[i];
+            wanted |=
+                mark_is_kept(job, j) && chunk_boundary(job->options.marks[j].position) == kept[i];
         if (wanted)
             last = (size_t)kept[i];
         else
@@ -222,11 +366,12 @@ static size_t forget_stale(sched_job *job)
     return last;
 }
 
-/* A state at the mark, unless the last one is near or the session is beyond it. */
+/* Plans a state at `pos`, unless one is less than `apart` tokens before it or the session is
+ * already past it. */
 static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
 {
-    const size_t at = boundary(pos);
-    if (at < *last + apart || at < boundary((size_t)mote_session_length(job->session)) ||
+    const size_t at = chunk_boundary(pos);
+    if (at < *last + apart || at < chunk_boundary((size_t)mote_session_length(job->session)) ||
         pos >= job->n || job->n_keeps == SCHED_MAX_KEEPS)
         return;
     job->keeps[job->n_keeps++] = *last = at;
@@ -235,94 +380,95 @@ static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
 static void plan_keeps(sched_job *job)
 {
     const sched_job_options *o = &job->options;
-    size_t last = forget_stale(job);
+    size_t last = unkeep_stale_states(job);
     job->n_keeps = 0;
     for (size_t i = 0; i < o->n_marks; i++)
-        if (is_wanted(job, i))
+        if (mark_is_kept(job, i))
             plan_keep(job, o->marks[i].position,
-                      o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : WORTH_KEEPING, &last);
+                      o->marks[i].kind == CHAT_MARK_PROMPT ? SCHED_CHUNK : MIN_KEEP_TOKENS, &last);
     if (o->n_marks == 0)
-        plan_keep(job, job->n_prompt - 1, WORTH_KEEPING, &last);
+        plan_keep(job, job->n_prompt - 1, MIN_KEEP_TOKENS, &last);
 }
 
 void prefix_cache_keep(sched *s, sched_job *job)
 {
-    const size_t at = boundary((size_t)mote_session_length(job->session));
+    const size_t at = chunk_boundary((size_t)mote_session_length(job->session));
     for (size_t i = 0; i < job->n_keeps; i++)
         if (job->keeps[i] == at)
             while (mote_session_keep(job->session, NULL, NULL) == MOTE_E_FULL)
-                if (!prefix_cache_drop_states(s))
+                if (!idle_drop_states(s))
                     return;
 }
 
 size_t prefix_cache_limit(const sched *s, const sched_job *job)
 {
     const size_t at = (size_t)mote_session_length(job->session);
-    size_t cut = job->n;
-    for (size_t i = 0; i < job->n_keeps; i++) /* anywhere before the next boundary will do */
-        if (job->keeps[i] + SCHED_CHUNK - 1 > at && job->keeps[i] + SCHED_CHUNK - 1 < cut)
-            cut = job->keeps[i] + SCHED_CHUNK - 1;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->state == JOB_WAITING && s->slots[i]->awaits == job &&
-            s->slots[i]->meet > at && s->slots[i]->meet < cut)
-            cut = s->slots[i]->meet;
-    return cut;
+    size_t limit = job->n;
+    for (size_t i = 0; i < job->n_keeps; i++) {
+        /* A state can be kept until the next chunk boundary is crossed. */
+        const size_t last = job->keeps[i] + SCHED_CHUNK - 1;
+        if (last > at && last < limit)
+            limit = last;
+    }
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const sched_job *other = s->slots[i];
+        if (other->state == JOB_WAITING && other->waits_for == job && other->fork_at > at &&
+            other->fork_at < limit)
+            limit = other->fork_at;
+    }
+    return limit;
 }
 
-/* ---- beginning ---- */
+/* ---- the start of a job ---- */
 
-static uint32_t on_idle_list(const sched *s, const mote_session *session)
+/* Returns true if the job continues the idle session's conversation: little of the session is
+ * discarded, or the job repeats its whole prompt with something appended. */
+static bool job_continues(const sched_job *job, const idle_session *e, const prefix_source *from)
 {
-    uint32_t i = 0;
-    while (s->idle[i].session != session)
-        i++;
-    return i;
-}
-
-/* The job goes on where that session stopped, or where the question it answered did: then
- * nobody will come back to what follows. */
-static bool continues(const sched_job *job, const idle_session *e, const source *from)
-{
-    const size_t lost = (size_t)mote_session_length(e->session) - from->reach;
-    return lost <= SCHED_LITTLE_LOST ||
+    const size_t discarded = (size_t)mote_session_length(e->session) - from->reach;
+    return discarded <= SCHED_REWIND_TOLERANCE ||
            (from->same + GENERATION_PROMPT >= e->n_prompt && job->n_prompt > e->n_prompt);
 }
 
-static mote_status make_session(sched *s, sched_job *job, const source *from, mote_error *err)
+/* Takes the source over if the job continues it, else forks it; without a source, a new one. */
+static mote_status job_make_session(sched *s, sched_job *job, const prefix_source *from,
+                                    mote_error *err)
 {
-    job->took = (sched_prefix){0};
+    job->reused_from = (sched_prefix){0};
     if (from->session == NULL)
         return mote_session_new(&job->session, s->engine,
                                 &(mote_session_options){.context = s->options.context}, err);
-    const uint32_t text_store = from->is_ended ? on_idle_list(s, from->session) : 0;
-    idle_session *e = from->is_ended ? &s->idle[text_store] : NULL;
-    if (e != NULL && !e->is.pinned && continues(job, e, from)) {
+    uint32_t i = 0;
+    while (from->is_idle && s->idle[i].session != from->session)
+        i++;
+    idle_session *e = from->is_idle ? &s->idle[i] : NULL;
+    if (e != NULL && !e->info.pinned && job_continues(job, e, from)) {
         job->session = from->session;
-        job->took = e->is;
-        job->took.hits++;
-        prefix_cache_take(s, text_store);
+        job->reused_from = e->info;
+        job->reused_from.hits++;
+        idle_remove(s, i);
     } else {
         TRY(mote_session_fork(&job->session, from->session, err));
         if (e != NULL) {
-            e->is.hits++;
-            prefix_cache_touch(s, e);
+            e->info.hits++;
+            idle_touch(s, e);
         }
     }
     mote_session_rewind(job->session, from->reach);
     return MOTE_OK;
 }
 
-/* Before anything is rewound or evicted: what the nearest one has in place of this prompt, if
- * both go on for long enough that the difference costs something. */
-static void note_miss(sched_job *job, const source *from)
+/* Reports where the prompt differs from the nearest session, if both continue long enough after
+ * that position. Must run before sessions are rewound or evicted. */
+static void job_note_miss(sched_job *job, const prefix_source *from)
 {
     const size_t at = from->nearest_same;
-    if (job->begun || from->nearest == NULL || job->options.kind != SCHED_ANSWER ||
+    if (job->started || from->nearest == NULL || job->options.kind != SCHED_ANSWER ||
         job->options.no_reuse)
         return;
     const size_t length = (size_t)mote_session_length(from->nearest);
     const size_t prompt = from->nearest_prompt < length ? from->nearest_prompt : length;
-    if (prompt < at + WORTH_TELLING || job->n_prompt < at + WORTH_TELLING)
+    if (prompt < at + MIN_MISS_TOKENS || job->n_prompt < at + MIN_MISS_TOKENS)
         return;
     sched_miss *miss = &job->result.miss;
     miss->at = at;
@@ -330,44 +476,141 @@ static void note_miss(sched_job *job, const source *from)
     memcpy(miss->had, mote_session_tokens(from->nearest) + at, miss->n * sizeof *miss->had);
 }
 
-static void note_reuse(sched *s, sched_job *job, const source *from)
+static void job_note_reuse(sched *s, sched_job *job, const prefix_source *from)
 {
-    if (job->begun)
+    if (job->started)
         return;
-    if (from->same > job->result.miss.at) /* it waited, and found a better one */
+    if (from->same > job->result.miss.at) /* it waited and found a longer prefix */
         job->result.miss.n = 0;
-    job->begun = true;
+    job->started = true;
     job->result.started = os_now() - job->submitted;
     job->result.reuse = from->session == NULL ? SCHED_REUSE_NONE
-                        : from->is_ended      ? SCHED_REUSE_IDLE
+                        : from->is_idle       ? SCHED_REUSE_IDLE
                                               : SCHED_REUSE_LIVE;
-    /* a form may have put tokens in behind the prompt */
+    /* A response format may have appended tokens to the prompt. */
     const size_t reused = from->reach < job->n_prompt ? from->reach : job->n_prompt;
     job->result.answer.reused_tokens = reused;
-    *(from->is_ended ? &s->since.reused_idle_tokens : &s->since.reused_live_tokens) += reused;
+    *(from->is_idle ? &s->stats_delta.reused_idle_tokens : &s->stats_delta.reused_live_tokens) +=
+        reused;
 }
 
-bool prefix_cache_begin(sched *s, sched_job *job)
+prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err)
 {
-    mote_error err;
-    if (still_waits(s, job))
-        return true;
-    const source from = best_source(s, job);
-    if (waits(s, job, from.reach))
-        return true;
-    note_miss(job, &from);
-    if (!has_room(s, job, &from))
-        return false;
-    const mote_status status = make_session(s, job, &from, &err);
-    if (status != MOTE_OK) {
-        job_finish(s, job, status, &err);
-        return true;
-    }
-    note_reuse(s, job, &from);
+    if (job_still_waits(s, job))
+        return PREFIX_WAITS;
+    const prefix_source from = source_find(s, job);
+    if (job_starts_waiting(s, job, from.reach))
+        return PREFIX_WAITS;
+    job_note_miss(job, &from);
+    if (!job_has_room(s, job, &from))
+        return PREFIX_NO_ROOM;
+    if (job_make_session(s, job, &from, err) != MOTE_OK)
+        return PREFIX_FAILED;
+    job_note_reuse(s, job, &from);
     job->state = JOB_PREFILL;
-    if (job->sum != NULL) /* it may have been put back half-way */
+    if (job->sum != NULL) /* a preempted job starts again */
         memset(job->sum, 0, s->info.embedding * sizeof *job->sum);
     plan_keeps(job);
     prefix_cache_keep(s, job);
-    return true;
+    return PREFIX_BEGUN;
+}
+
+/* ---- the prefix table ---- */
+
+void prefix_cache_apply_requests(sched *s)
+{
+    for (uint32_t k = 0; k < s->n_prefixes && s->prefix_requests; k++)
+        for (uint32_t i = 0; i < s->n_idle; i++)
+            if (s->idle[i].info.id == s->prefixes[k].info.id) {
+                s->idle[i].info.pinned = s->prefixes[k].info.pinned;
+                s->idle[i].dropped |= s->prefixes[k].dropped;
+                s->idle_dropped |= s->prefixes[k].dropped;
+            }
+    s->prefix_requests = false;
+}
+
+void prefix_cache_publish(sched *s)
+{
+    prefix_cache_apply_requests(s);
+    if (!s->idle_changed)
+        return;
+    s->idle_changed = false;
+    s->n_prefixes = 0;
+    for (uint32_t i = 0; i < s->n_idle; i++)
+        if (!s->idle[i].dropped)
+            s->prefixes[s->n_prefixes++] = (prefix_entry){.info = s->idle[i].info};
+}
+
+/* ---- any thread ---- */
+
+size_t sched_prefixes(sched *s, sched_prefix *out, size_t room)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->n_prefixes; i++)
+        if (!s->prefixes[i].dropped && n++ < room)
+            out[n - 1] = s->prefixes[i].info;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Under the mutex; NULL: no such entry. */
+static prefix_entry *prefix_find(sched *s, uint64_t id)
+{
+    for (uint32_t i = 0; i < s->n_prefixes; i++)
+        if (s->prefixes[i].info.id == id && !s->prefixes[i].dropped)
+            return &s->prefixes[i];
+    return NULL;
+}
+
+/* Under the mutex: the engine thread has to read the table. */
+static void prefix_request(sched *s)
+{
+    s->prefix_requests = true;
+    pthread_cond_signal(&s->work_ready);
+}
+
+bool sched_prefix_drop(sched *s, uint64_t id)
+{
+    pthread_mutex_lock(&s->lock);
+    prefix_entry *found = prefix_find(s, id);
+    if (found != NULL) {
+        found->dropped = true;
+        prefix_request(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return found != NULL;
+}
+
+/* At most half of the KV positions and half of the idle sessions may be pinned. */
+static bool prefix_may_pin(const sched *s, const prefix_entry *more)
+{
+    const uint32_t most = s->options.idle_sessions > 1 ? s->options.idle_sessions / 2 : 1;
+    uint64_t tokens = more->info.tokens;
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < s->n_prefixes; i++)
+        if (s->prefixes[i].info.pinned && !s->prefixes[i].dropped) {
+            tokens += s->prefixes[i].info.tokens;
+            n++;
+        }
+    return tokens <= s->usage.positions_total / 2 && n <= most;
+}
+
+mote_status sched_prefix_pin(sched *s, uint64_t id, bool pin, mote_error *err)
+{
+    mote_status status = MOTE_OK;
+    pthread_mutex_lock(&s->lock);
+    prefix_entry *found = prefix_find(s, id);
+    if (found == NULL) {
+        status = err_set(err, MOTE_E_ARG, "no cached prefix has this id");
+    } else if (pin && !found->info.pinned && !prefix_may_pin(s, found)) {
+        status = err_set(err, MOTE_E_FULL,
+                         "at most half of the KV positions and half of the cached prefixes can be "
+                         "pinned; unpin one first");
+    } else if (found->info.pinned != pin) {
+        found->info.pinned = pin;
+        prefix_request(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
 }

@@ -1,52 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sched.c - the scheduler as a whole: begin and end. See sched.h. */
+/* sched.c - creates and frees a scheduler: plan, arrays, engine, thread. See sched.h. */
 #include "sched/sched_int.h"
 
 #include "base/mem.h"
 
-static mote_status take_lists(sched *s, mote_error *err)
+static mote_status sched_alloc_arrays(sched *s, mote_error *err)
 {
     const sched_options *o = &s->options;
-    const size_t all = (size_t)o->parallel + o->queue;
+    const size_t jobs = (size_t)o->parallel + o->queue;
     s->queue = mem_new(o->queue, sizeof *s->queue);
-    s->slots = mem_new(all, sizeof *s->slots);
-    s->finished = mem_new(all, sizeof *s->finished);
+    s->slots = mem_new(jobs, sizeof *s->slots);
+    s->finished = mem_new(jobs, sizeof *s->finished);
     s->idle = mem_new(o->idle_sessions, sizeof *s->idle);
-    s->known = mem_new(o->idle_sessions, sizeof *s->known);
+    s->prefixes = mem_new(o->idle_sessions, sizeof *s->prefixes);
     s->work = mem_new(o->parallel, sizeof *s->work);
-    s->work_for = mem_new(o->parallel, sizeof *s->work_for);
-    s->readers = mem_new(o->parallel, sizeof *s->readers);
-    s->one_token = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->one_token);
+    s->work_job = mem_new(o->parallel, sizeof *s->work_job);
+    s->prefilling = mem_new(o->parallel, sizeof *s->prefilling);
+    s->token_mask = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->token_mask);
     if (s->queue == NULL || s->slots == NULL || s->finished == NULL || s->idle == NULL ||
-        s->known == NULL || s->work == NULL || s->work_for == NULL || s->readers == NULL ||
-        s->one_token == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a scheduler");
+        s->prefixes == NULL || s->work == NULL || s->work_job == NULL || s->prefilling == NULL ||
+        s->token_mask == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory for a scheduler");
     return MOTE_OK;
 }
 
-static mote_status start(sched *s, mote_error *err)
+static mote_status sched_start_thread(sched *s, mote_error *err)
 {
-    s->lock_made = pthread_mutex_init(&s->lock, NULL) == 0;
-    s->cond_made = pthread_cond_init(&s->work_is, NULL) == 0;
-    s->rested_made = pthread_cond_init(&s->rested, NULL) == 0;
-    if (!s->lock_made || !s->cond_made || !s->rested_made)
-        return err_set(err, MOTE_E_MEMORY, "the system has no room for a lock");
-    s->thread_made = pthread_create(&s->thread, NULL, thread_run, s) == 0;
-    return s->thread_made ? MOTE_OK
-                          : err_set(err, MOTE_E_MEMORY, "the system has no room for a thread");
+    s->has_lock = pthread_mutex_init(&s->lock, NULL) == 0;
+    s->has_work_ready = pthread_cond_init(&s->work_ready, NULL) == 0;
+    s->has_load_changed = pthread_cond_init(&s->load_changed, NULL) == 0;
+    if (!s->has_lock || !s->has_work_ready || !s->has_load_changed)
+        return err_set(err, MOTE_E_MEMORY, "cannot create a mutex for the scheduler");
+    s->has_thread = pthread_create(&s->thread, NULL, engine_thread_run, s) == 0;
+    if (!s->has_thread)
+        return err_set(err, MOTE_E_MEMORY, "cannot start the engine thread");
+    return MOTE_OK;
 }
 
-static mote_status set_up(sched *s, const sched_options *options, mote_error *err)
+static mote_status sched_init(sched *s, const sched_options *options, mote_error *err)
 {
     TRY(sched_plan(s, options, &s->engine_options, err));
-    TRY(take_lists(s, err));
+    TRY(sched_alloc_arrays(s, err));
     TRY(mote_engine_new(&s->engine, options->model, &s->engine_options, err));
     s->loaded = true;
     mote_engine_memory(s->engine, &s->memory);
-    mote_engine_usage(s->engine, &s->use);
+    mote_engine_usage(s->engine, &s->usage);
     s->options.threads = mote_engine_threads(s->engine);
-    s->ready_end = &s->ready;
-    return start(s, err);
+    s->mailbox_end = &s->mailbox;
+    return sched_start_thread(s, err);
 }
 
 mote_status sched_new(sched **out, const sched_options *options, mote_error *err)
@@ -54,8 +55,8 @@ mote_status sched_new(sched **out, const sched_options *options, mote_error *err
     *out = NULL;
     sched *s = mem_new(1, sizeof *s);
     if (s == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a scheduler");
-    const mote_status status = set_up(s, options, err);
+        return err_set(err, MOTE_E_MEMORY, "out of memory for a scheduler");
+    const mote_status status = sched_init(s, options, err);
     if (status != MOTE_OK) {
         sched_free(s);
         return status;
@@ -64,21 +65,21 @@ mote_status sched_new(sched **out, const sched_options *options, mote_error *err
     return MOTE_OK;
 }
 
-static void ignore(void *with, sched_job *job, void *owner, const sched_event *event)
+static void ignore_event(void *with, sched_job *job, void *owner, const sched_event *event)
 {
     (void)with, (void)job, (void)owner, (void)event;
 }
 
-static void stop(sched *s)
+static void sched_stop_thread(sched *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stop = true;
     if (s->engine != NULL)
         mote_cancel(s->engine);
-    pthread_cond_signal(&s->work_is);
+    pthread_cond_signal(&s->work_ready);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
-    sched_collect(s, ignore, NULL); /* lets go of what was dropped last */
+    sched_collect(s, ignore_event, NULL); /* releases the jobs that were dropped last */
     prefix_cache_free_all(s);
 }
 
@@ -86,24 +87,24 @@ void sched_free(sched *s)
 {
     if (s == NULL)
         return;
-    if (s->thread_made)
-        stop(s);
-    if (s->rested_made)
-        pthread_cond_destroy(&s->rested);
-    if (s->cond_made)
-        pthread_cond_destroy(&s->work_is);
-    if (s->lock_made)
+    if (s->has_thread)
+        sched_stop_thread(s);
+    if (s->has_load_changed)
+        pthread_cond_destroy(&s->load_changed);
+    if (s->has_work_ready)
+        pthread_cond_destroy(&s->work_ready);
+    if (s->has_lock)
         pthread_mutex_destroy(&s->lock);
     mote_engine_free(s->engine);
     mem_free(s->queue);
     mem_free(s->slots);
     mem_free(s->finished);
     mem_free(s->idle);
-    mem_free(s->known);
+    mem_free(s->prefixes);
     mem_free(s->work);
-    mem_free(s->work_for);
-    mem_free(s->readers);
-    mem_free(s->one_token);
+    mem_free(s->work_job);
+    mem_free(s->prefilling);
+    mem_free(s->token_mask);
     mem_free(s);
 }
 

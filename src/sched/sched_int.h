@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_int.h - the insides of the scheduler, for the files of serve/ that make it up.
+ * sched_int.h - private to the files of sched/.
  *
- * Who owns what:
- *   the lock      queue, mailbox, figures, and the fields of a job marked so.
- *   engine thread engine, sessions, shelf, seats, turns of seated jobs, their `fresh` events.
- *   loop thread   what it is delivering, and jobs nobody else holds.
+ * Ownership:
+ *   mutex          queue, mailbox, stats, prefix table, and the job fields marked so
+ *   engine thread  engine, sessions, idle sessions, slots, turns of running jobs, new events
+ *   loop thread    events in delivery, and jobs that are neither queued nor running
  *
- * A job walks MADE -> QUEUED -> SEATED -> LEFT. While it is SEATED the engine thread may touch
- * all of it that is not the lock's or the loop's; before and after nobody but the loop does.
+ * Stages of a job: JOB_NEW -> JOB_QUEUED -> JOB_RUNNING -> JOB_DONE. While it runs, the engine
+ * thread may use all fields except those of the mutex and of the loop thread. In the other stages
+ * only the loop thread uses it.
  */
 #ifndef MOTE_SCHED_SCHED_INT_H
 #define MOTE_SCHED_SCHED_INT_H
@@ -21,246 +22,237 @@
 #include <stdatomic.h>
 
 enum {
-    SCHED_CHUNK = 32,       /* states exist at multiples of it */
-    SCHED_MAX_KEEPS = 4,    /* states one prompt keeps: tools, system, pictures, its end */
-    SCHED_SCORE_ROWS = 16,  /* rows of logits that scoring may take in a step */
-    SCHED_PAGE = 64,        /* positions of a page of the engine */
-    SCHED_LITTLE_LOST = 64, /* tokens of an ended session that nobody will miss */
-    SCHED_LIGHT = 16        /* tokens to append that do not count as reading */
+    SCHED_CHUNK = 32,             /* recurrent states exist at multiples of this position */
+    SCHED_PAGE = 64,              /* positions per KV page of the engine */
+    SCHED_MAX_KEEPS = 4,          /* states kept per prompt: tools, system, images, end */
+    SCHED_SCORE_ROWS = 16,        /* rows with logits that scoring jobs may use in a step */
+    SCHED_REWIND_TOLERANCE = 64,  /* tokens of an idle session that may be discarded on reuse */
+    SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
 };
 
-typedef enum job_place { JOB_MADE, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_place;
+typedef enum job_stage { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_stage;
 
-/* Of a seated job. */
+/* Of a running job. */
 typedef enum job_state {
-    JOB_WAITING, /* has no session: it just came, was put back, or waits for another's prefix */
-    JOB_PREFILL, /* its session lacks more than a few tokens */
+    JOB_WAITING, /* no session: just started, preempted, or waits for another job's prefill */
+    JOB_PREFILL, /* its session lacks more than SCHED_MAX_DECODE_TOKENS tokens */
     JOB_DECODE
 } job_state;
 
 struct sched_job {
     sched *s;
-    sched_job_options options; /* never changes */
+    sched_job_options options; /* constant */
     size_t n_prompt;
-    uint64_t number; /* in the order of submission */
+    uint64_t number; /* in order of submission */
     double submitted;
 
-    /* ---- under the lock ---- */
-    job_place place;
-    uint64_t round;    /* of the queue, see sched_queue.c */
-    bool dropped;      /* the loop wants no more of it */
-    bool end_thinking; /* asked for by the loop */
-    sched_job_status where;
-    strbuf news;       /* events that wait to be collected */
-    bool news_started; /* so does STARTED, before them */
-    bool news_over;    /* and OVER, after them */
-    bool ready;        /* it is in the mailbox */
-    sched_job *next_ready;
+    /* ---- mutex ---- */
+    job_stage stage;
+    uint64_t round;    /* see job_queue.c */
+    bool dropped;      /* by the loop thread */
+    bool end_thinking; /* requested by the loop thread */
+    sched_job_status status;
+    strbuf pending;        /* published events, not collected yet */
+    bool pending_started;  /* STARTED is to be delivered before them */
+    bool pending_finished; /* FINISHED is to be delivered after them */
+    bool in_mailbox;
+    sched_job *next_in_mailbox;
 
     /* ---- loop thread ---- */
-    strbuf read; /* events that are being delivered */
-    bool read_started, read_over;
-    bool in_batch;
-    sched_job *next_batch;
+    strbuf delivery; /* events in delivery */
+    bool delivery_started, delivery_finished;
+    bool in_delivery;
+    sched_job *next_in_delivery;
 
     /* ---- engine thread ---- */
     chat_turn *turn; /* NULL: not SCHED_ANSWER */
     job_state state;
     mote_session *session;
-    const mote_token *tokens; /* [n], what the session has to hold */
+    const mote_token *tokens; /* [n]: what the session must hold next */
     size_t n;
-    bool wants;              /* tokens and n are set */
-    bool begun;              /* it had a session once */
-    bool announced;          /* STARTED was published */
-    bool leaving;            /* dropped, as the engine thread saw last */
-    bool finished;           /* result is complete */
-    bool lost;               /* an event could not be kept */
-    uint64_t preempted_at;   /* s->n_left when it was put back */
-    const sched_job *awaits; /* whose reading it waits for */
-    size_t meet;             /* where that has to come */
+    bool has_tokens;            /* tokens and n are set */
+    bool started;               /* had a session once */
+    bool started_sent;          /* STARTED is published */
+    bool aborted;               /* copy of `dropped` for the engine thread */
+    bool events_lost;           /* out of memory for an event */
+    uint64_t preempted_at;      /* s->n_ended when it was preempted */
+    const sched_job *waits_for; /* job that prefills a common prefix; NULL: none */
+    size_t fork_at;             /* position that job has to reach */
     size_t keeps[SCHED_MAX_KEEPS];
     size_t n_keeps;
-    sched_prefix took; /* what it took over from the shelf; an id of 0: nothing */
-    double last_token; /* when */
-    strbuf fresh;      /* events since the last publishing */
+    sched_prefix reused_from; /* idle session that it took over; id 0: none */
+    double last_token;        /* time */
+    strbuf new_events;        /* since the last publication */
     size_t n_scored;
-    float *embedding; /* [n_embedding] */
-    double *sum;      /* [n_embedding], of the tokens the session holds; NULL: no mean is wanted */
+    float *embedding;    /* [n_embedding] */
+    double *sum;         /* [n_embedding]: sum over the session's tokens; NULL: no mean wanted */
     mote_choice *scores; /* [n_scores] */
 
-    sched_result result; /* the engine thread's until news_over, then the loop's */
+    sched_result result; /* of the engine thread until pending_finished, then of the loop thread */
 };
 
-/* A session whose answer is over. */
+/* A session of a finished job. */
 typedef struct idle_session {
     mote_session *session;
     size_t n_prompt;
-    uint64_t used;   /* the clock of the shelf when it ended or was last found useful */
-    sched_prefix is; /* as others know it */
-    bool dropped;    /* nobody wants it; it goes at the next boundary */
+    uint64_t last_used; /* idle_clock of the last use */
+    sched_prefix info;
+    bool dropped; /* to be freed at the next step boundary */
 } idle_session;
 
-/* What the loop knows of one, and wants of it: `is.pinned` and `dropped` are its to write. */
-typedef struct known_prefix {
-    sched_prefix is;
+/* Entry of the prefix table. Other threads write info.pinned and dropped, under the mutex. */
+typedef struct prefix_entry {
+    sched_prefix info;
     bool dropped;
-} known_prefix;
+} prefix_entry;
 
 struct sched {
-    sched_options options; /* as decided */
+    sched_options options; /* with defaults filled in */
     uint32_t kept_states;
     mote_model_info info;
     mote_memory memory;
-    mote_engine_options engine_options; /* to make it anew */
-    mote_engine
-        *engine; /* the engine thread's; the pointer changes under the lock. NULL: it rests */
+    mote_engine_options engine_options; /* for a reload */
+    mote_engine *engine; /* engine thread; the pointer changes under the mutex; NULL: unloaded */
     pthread_t thread;
-    bool lock_made, cond_made, rested_made, thread_made;
+    bool has_lock, has_work_ready, has_load_changed, has_thread;
 
     pthread_mutex_t lock;
-    pthread_cond_t work_is; /* there is something to do, or an end */
-    pthread_cond_t rested;  /* `loaded`, `rest` or `want` has changed */
+    pthread_cond_t work_ready;   /* the engine thread has something to do, or must stop */
+    pthread_cond_t load_changed; /* loaded, unload_requested or load_requested changed */
 
-    /* ---- under the lock ---- */
+    /* ---- mutex ---- */
     bool stop, draining;
-    bool loaded;           /* there is an engine, or it is on its way out */
-    bool rest, want;       /* it is to go when nobody is at work; it is to come */
-    mote_error load_error; /* of the last time it was made */
+    bool loaded;           /* an engine exists, or is being freed */
+    bool unload_requested; /* takes effect when no job is queued or running */
+    bool load_requested;
+    mote_error load_error; /* of the last reload */
     sched_job **queue;     /* [options.queue], in order of arrival */
     uint32_t n_queue;
     uint64_t round;          /* of the job taken last */
-    uint64_t n_jobs;         /* numbers given */
-    uint32_t busy;           /* queued or seated, dropped ones not counted */
-    atomic_bool any_dropped; /* of those seated, not seen yet; without the lock it is a hint */
-    sched_job *ready, **ready_end;
-    double rate; /* rows of prompts a second, lately */
+    uint64_t n_jobs;         /* submitted */
+    uint32_t busy;           /* queued or running, without dropped ones */
+    atomic_bool any_dropped; /* a running job was dropped; read without the mutex as a hint */
+    sched_job *mailbox, **mailbox_end;
+    double prefill_rate; /* rows per second, moving average */
     sched_stats stats;
-    mote_usage use;
-    known_prefix *known; /* [options.idle], what stands on the shelf */
-    uint32_t n_known;
-    bool orders; /* the loop wants something of them */
+    mote_usage usage;
+    prefix_entry *prefixes; /* [options.idle_sessions]: copy of the idle sessions */
+    uint32_t n_prefixes;
+    bool prefix_requests; /* entries were pinned, unpinned or dropped */
 
     /* ---- loop thread ---- */
-    sched_job *batch;
+    sched_job *delivery;
 
     /* ---- engine thread ---- */
-    sched_job **slots; /* [parallel + queue], in order of arrival; late ones sit for a moment */
+    sched_job **slots; /* [parallel + queue], in order of arrival; more than `parallel` only while
+                          jobs that ran out of time in the queue are finished */
     uint32_t n_slots;
-    sched_job **finished; /* [parallel + queue]: left since the last publishing */
+    sched_job **finished; /* [parallel + queue]: since the last publication */
     uint32_t n_finished;
-    uint64_t n_left;    /* jobs that ever left their seats */
-    idle_session *idle; /* [options.idle] */
+    uint64_t n_ended;   /* jobs that ever left their slot */
+    idle_session *idle; /* [options.idle_sessions] */
     uint32_t n_idle;
     uint64_t idle_clock;
-    uint64_t n_ids;       /* given to those on the shelf */
-    bool idle_changed;    /* since it was told */
-    bool to_sweep;        /* somebody on it was dropped */
-    mote_work *work;      /* [parallel], the step being built */
-    sched_job **work_for; /* [parallel] */
+    uint64_t n_ids;       /* prefix ids given */
+    bool idle_changed;    /* since the last publication */
+    bool idle_dropped;    /* an idle session is marked dropped */
+    mote_work *work;      /* [parallel]: the batch of the step */
+    sched_job **work_job; /* [parallel]: NULL: aborted inside the step */
     size_t n_work;
-    size_t n_light, n_heavy; /* rows of it that are written, and that are read */
-    bool aborted_inside;     /* somebody has left it half-way */
-    bool beside;             /* another engine has computed since the step before */
-    uint64_t next_number;    /* at the gate, if nobody else takes one */
-    sched_job **readers;     /* [parallel], by what is left to read */
-    double deadline;         /* the first one of those seated; INFINITY: there is none */
+    size_t n_decode_rows, n_prefill_rows; /* of the batch */
+    bool aborted_inside;                  /* a job was taken out of the running step */
+    bool other_engine_ran;                /* on the same cores, since the last step */
+    uint64_t next_ticket;                 /* of the core lock, if no other engine takes one */
+    sched_job **prefilling;               /* [parallel]: by remaining tokens */
+    double next_deadline;                 /* of the jobs in the slots; INFINITY: none */
     prefill_budget budget;
-    uint32_t *one_token;           /* one bit per token of the vocabulary, all 0 between two uses */
-    sched_stats since;             /* counted since the last publishing */
-    double load_began, load_ended; /* of the last time it was made anew; 0: never */
+    uint32_t *token_mask;            /* one bit per token; all 0 between two uses */
+    sched_stats stats_delta;         /* since the last publication */
+    double load_started, load_ended; /* of the last reload; 0: never */
 };
 
-/* ---- sched_plan.c: numbers ---- */
+/* ---- memory_plan.c ---- */
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
                        mote_error *err);
 
-/* ---- sched_queue.c: who is next; under the lock ---- */
+/* ---- job_queue.c; under the mutex ---- */
+
+/* Returns false if the queue is full. */
 bool queue_put(sched *s, sched_job *job);
+/* The next job; NULL: the queue is empty. */
 sched_job *queue_take(sched *s);
-sched_job *queue_take_late(sched *s, double now);
+/* A job with an expired time limit; NULL: none. */
+sched_job *queue_take_expired(sched *s, double now);
 void queue_remove(sched *s, sched_job *job);
 uint32_t queue_position(const sched *s, const sched_job *job);
 
-/* ---- sched_mail.c: events ---- */
-void mailbox_event(void *with, const chat_event *event);
-/* Under the lock; takes `fresh` over. */
+/* ---- job.c ---- */
+
+/* Under the mutex: publishes the new events of a job. */
 void mailbox_post(sched *s, sched_job *job);
 
-/* ---- sched_rest.c: the engine goes and comes ---- */
+/* ---- engine_unload.c ---- */
 
-/* Engine thread, under the lock, which they let go of meanwhile. Does what is wanted; false:
- * nothing is. */
+/* Engine thread, under the mutex, which both functions release while they work. */
+/* Unloads or loads as requested. Returns false if nothing is requested. */
 bool engine_unload_step(sched *s);
-/* false: load_error says why. */
+/* Returns false on failure; s->load_error says why. */
 bool engine_reload(sched *s);
-/* Engine thread: tells all that are seated. */
+/* Engine thread: finishes all running jobs with load_error. */
 void engine_reload_fail(sched *s);
-/* Under the lock: nobody needs to wait any more; somebody needs the engine. */
+/* Under the mutex: clears both requests and wakes their callers. */
 void engine_unload_end(sched *s);
-void engine_reload_request(sched *s);
-/* Seconds that a job waited for it. */
-double engine_reload_waited(const sched *s, const sched_job *job);
+/* Under the mutex: a job arrived, so a requested unload is canceled. */
+void engine_unload_cancel(sched *s);
 
-/* ---- sched_job.c ---- */
-void job_free(sched_job *job);
+/* ---- prefix_cache.c; engine thread ---- */
 
-/* ---- sched_prefix.c: sessions; engine thread ---- */
+typedef enum prefix_begin {
+    PREFIX_BEGUN,   /* the job has a session */
+    PREFIX_WAITS,   /* another job is prefilling a common prefix */
+    PREFIX_NO_ROOM, /* not enough free KV pages */
+    PREFIX_FAILED   /* see the error */
+} prefix_begin;
 
-/* Gives a standing job its session, or leaves it standing. false: for want of room. */
-bool prefix_cache_begin(sched *s, sched_job *job);
-/* The position that its next slice must not go beyond. */
+/* Gives a waiting job its session. */
+prefix_begin prefix_cache_begin(sched *s, sched_job *job, mote_error *err);
+/* The position that the job's next prefill chunk must not exceed. */
 size_t prefix_cache_limit(const sched *s, const sched_job *job);
-/* It has read so far: keeps the state if this is where one is wanted. */
+/* After a prefill chunk: keeps the recurrent state if one is planned here. */
 void prefix_cache_keep(sched *s, sched_job *job);
-/* The job needs its session no more. */
+/* Moves the session of a finished job to the idle sessions, or frees it. */
 void prefix_cache_end(sched *s, sched_job *job);
-/* After MOTE_E_MEMORY: frees something. false: one job is all there is. */
+/* After MOTE_E_MEMORY: evicts an idle session or preempts a job. Returns false if only one job is
+ * left. */
 bool prefix_cache_make_room(sched *s);
-/* How many tokens at their beginnings are the same. */
-size_t prefix_cache_common(const mote_session *session, const mote_token *tokens, size_t n);
-
-/* ---- sched_ended.c: the shelf; engine thread ---- */
-
-/* Keeps the session of a job that is over, or frees it. */
-void prefix_cache_put(sched *s, const sched_job *job);
-/* Takes one off; its session is the caller's. */
-void prefix_cache_take(sched *s, uint32_t i);
-/* It was useful just now. */
-void prefix_cache_touch(sched *s, idle_session *e);
-/* Frees the least recently used one, `but` excepted; pinned ones after all others, if at all. */
-bool prefix_cache_evict(sched *s, const mote_session *but, bool pinned_too);
-/* Takes its states from the one that was not wanted for longest. */
-bool prefix_cache_drop_states(sched *s);
-/* Frees those that were dropped. */
+/* Frees the idle sessions that were dropped through the API. */
 void prefix_cache_sweep(sched *s);
 void prefix_cache_free_all(sched *s);
-/* Both under the lock: what the loop wants of them; that, and what it may know. */
-void prefix_cache_apply_orders(sched *s);
+/* Under the mutex: applies pin and drop requests from the prefix table to the idle sessions. */
+void prefix_cache_apply_requests(sched *s);
+/* Under the mutex: applies requests, then copies the idle sessions to the prefix table. */
 void prefix_cache_publish(sched *s);
 
-/* ---- sched_slices.c: what goes into a step; engine thread ---- */
+/* ---- batch.c; engine thread ---- */
 void batch_build(sched *s);
 
-/* ---- sched_drive.c: turns; engine thread ---- */
+/* ---- job_advance.c; engine thread ---- */
 
-/* Is it dropped or late? */
+/* Returns true if the job was dropped or its time is over. */
 bool job_must_stop(const sched_job *job);
-/* Between two steps, or inside one if it must go: it may be dropped, late, or new. */
+/* Between two steps: ends a dropped, failed or expired job, and prepares a new one. Inside a step:
+ * only for jobs that must stop. */
 void job_boundary(sched *s, sched_job *job);
-/* When its time is over; INFINITY: never. */
+/* End of its time limit; INFINITY: none. */
 double job_deadline(const sched_job *job);
-/* The step has brought this item of work. */
+/* Consumes the results of a step. */
 void job_advance(sched *s, sched_job *job, const mote_work *work);
-/* It is over: by itself or by an error. It leaves its seat. */
+/* Completes the result and frees the slot. */
 void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *err);
+/* Under the mutex: adds `delta` to `into` and clears it. */
+void stats_merge(sched_stats *into, sched_stats *delta);
 
-/* ---- sched_thread.c ---- */
-void *thread_run(void *with);
-
-/* ---- sched_stats.c ---- */
-void stats_time(sched_histogram *h, double seconds);
-void stats_over(sched *s, const sched_job *job);
-/* Under the lock. */
-void stats_merge(sched_stats *into, sched_stats *since);
+/* ---- engine_thread.c ---- */
+void *engine_thread_run(void *with);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct scene {
 /* The pace must not depend on what this machine is doing: slices are as large as can be. */
 static void be_generous(sched *s)
 {
-    for (size_t i = 0; i <= BUDGET_WRITERS; i++)
+    for (size_t i = 0; i <= BUDGET_MAX_DECODING; i++)
         s->budget.alone[i] = 1000;
     s->budget.beside = 1;
 }
@@ -139,7 +139,7 @@ static void what_he_held_is_there_again(void **state)
     one_layer_on(&c, 2);
     mote_engine_usage(c.s.sched->engine, &after);
     assert_int_equal(after.sessions, before.sessions - 2);
-    assert_true(after.positions_free >= before.positions_free + BUDGET_MOST);
+    assert_true(after.positions_free >= before.positions_free + BUDGET_MAX_ROWS);
     assert_int_equal(c.s.sched->n_heavy, 0);
     const prefill_budget learnt = c.s.sched->budget;
     gate_open(&c.g, 0);

@@ -49,7 +49,7 @@ static void those_who_write_keep_their_pace(void **state)
         size_t n = 0, done = 0;
         while (done < PROMPT && n < MOST) {
             const uint32_t rows = prefill_budget_rows(&p, WRITERS, 1);
-            assert_true(rows == 0 || (rows >= BUDGET_LEAST && rows <= BUDGET_MOST));
+            assert_true(rows == 0 || (rows >= BUDGET_MIN_ROWS && rows <= BUDGET_MAX_ROWS));
             times[n] = took(m, WRITERS, rows, 1 + (double)done / PROMPT, &random);
             prefill_budget_observe(&p, WRITERS, rows, times[n++]);
             done += rows;
@@ -89,9 +89,9 @@ static void a_crowd_is_read_faster(void **state)
             const uint64_t writers = companies[k][0], readers = companies[k][1];
             prefill_budget p = {0};
             const double alone = took(m, writers, 0, 1, &(test_random){.state = 1});
-            const double most = alone < BUDGET_GAP / BUDGET_ENOUGH    ? BUDGET_ENOUGH * alone
-                                : alone > BUDGET_GAP / BUDGET_CROWDED ? BUDGET_CROWDED * alone
-                                                                      : BUDGET_GAP;
+            const double most = alone < BUDGET_MAX_GAP / BUDGET_MAX_SLOWDOWN    ? BUDGET_MAX_SLOWDOWN * alone
+                                : alone > BUDGET_MAX_GAP / BUDGET_CAP_SLOWDOWN ? BUDGET_CAP_SLOWDOWN * alone
+                                                                      : BUDGET_MAX_GAP;
             const double stretch = settled(m, &p, writers, readers) / alone;
             assert_true(stretch * alone <= 1.1 * most);
             assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
@@ -114,7 +114,7 @@ static void the_pace_of_before_comes_back_at_once(void **state)
     const uint32_t rows = prefill_budget_rows(&p, 7, 1);
     const double alone = took(&m, 7, 0, 1, &(test_random){.state = 1});
     const double step = took(&m, 7, rows, 1, &(test_random){.state = 1});
-    assert_true(step <= 2 * alone && rows > BUDGET_LEAST);
+    assert_true(step <= 2 * alone && rows > BUDGET_MIN_ROWS);
 }
 
 /* As answers begin one by one, few steps go without a slice only to see how long they take. */
@@ -160,7 +160,7 @@ static void reading_goes_on_whatever_it_costs(void **state)
         const uint32_t rows = prefill_budget_rows(&p, 3, 1);
         prefill_budget_observe(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
         slices += rows > 0;
-        assert_true(rows == 0 || rows == BUDGET_LEAST);
+        assert_true(rows == 0 || rows == BUDGET_MIN_ROWS);
     }
     assert_true(slices > 190);
 }
@@ -169,10 +169,10 @@ static void alone_a_step_stays_short(void **state)
 {
     (void)state;
     static const double rows[] = {0.00001, 0.005, 0.02, 0.2};
-    static const uint32_t wanted[] = {BUDGET_MOST, BUDGET_MOST, 100, BUDGET_ALONE};
+    static const uint32_t wanted[] = {BUDGET_MAX_ROWS, BUDGET_MAX_ROWS, 100, BUDGET_MIN_ROWS_ALONE};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         prefill_budget p = {0};
-        assert_true(prefill_budget_rows(&p, 0, 1) < BUDGET_MOST);
+        assert_true(prefill_budget_rows(&p, 0, 1) < BUDGET_MAX_ROWS);
         for (int step = 0; step < 50; step++)
             prefill_budget_observe(&p, 0, prefill_budget_rows(&p, 0, 1),
                                    rows[i] * prefill_budget_rows(&p, 0, 1));
@@ -188,13 +188,13 @@ static void another_engine_waits_little(void **state)
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         prefill_budget p = {0};
         assert_int_equal(prefill_budget_shared(&p, 0), 0);
-        assert_int_equal(prefill_budget_shared(&p, BUDGET_MOST), BUDGET_ALONE);
+        assert_int_equal(prefill_budget_shared(&p, BUDGET_MAX_ROWS), BUDGET_MIN_ROWS_ALONE);
         for (int step = 0; step < 40; step++)
             prefill_budget_observe(&p, 0, 100, 100 * costs[i]);
-        const size_t rows = prefill_budget_shared(&p, BUDGET_MOST);
-        assert_true(rows >= BUDGET_LEAST && rows <= BUDGET_MOST);
-        assert_true((double)rows * costs[i] <= BUDGET_SHARED || rows == BUDGET_LEAST);
-        assert_true((double)(rows + 1) * costs[i] > BUDGET_SHARED * 0.99 || rows == BUDGET_MOST);
+        const size_t rows = prefill_budget_shared(&p, BUDGET_MAX_ROWS);
+        assert_true(rows >= BUDGET_MIN_ROWS && rows <= BUDGET_MAX_ROWS);
+        assert_true((double)rows * costs[i] <= BUDGET_SHARED_SECONDS || rows == BUDGET_MIN_ROWS);
+        assert_true((double)(rows + 1) * costs[i] > BUDGET_SHARED_SECONDS * 0.99 || rows == BUDGET_MAX_ROWS);
         assert_int_equal(prefill_budget_shared(&p, 3), 3);
     }
 }

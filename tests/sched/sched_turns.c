@@ -184,7 +184,7 @@ static void prompts_are_read_in_shorter_slices(void **state)
         sched_read_stats(b.s.sched, &f);
     while (f.steps == 0 && os_now() < until);
     assert_int_equal(f.steps, 1);
-    assert_int_equal(f.prefill_rows, BUDGET_ALONE);
+    assert_int_equal(f.prefill_rows, BUDGET_MIN_ROWS_ALONE);
     behind_close(&b);
 }
 
