@@ -95,7 +95,7 @@ static void serialise_answer(strbuf *out, const chat_message *m)
     strbuf_fini(&joined);
 }
 
-/* Images by their token ids, which are hashes of the pixels. */
+/* Images by their token ids, which are derived from the content. */
 static void serialise_images(strbuf *out, const chat_media *media)
 {
     for (size_t i = 0; i < media->n; i++) {

@@ -36,8 +36,8 @@ typedef struct scene {
 static void be_generous(sched *s)
 {
     for (size_t i = 0; i <= BUDGET_MAX_DECODING; i++)
-        s->budget.alone[i] = 1000;
-    s->budget.beside = 1;
+        s->budget.decode_seconds[i] = 1000;
+    s->budget.added_row_seconds = 1;
 }
 
 /* Stands after this layer of a pass with all three; NEXT is in the queue. */
@@ -59,7 +59,7 @@ static void set_scene(scene *c, int layer)
         gate_stop_at(&c->g, layer);
     }
     assert_int_equal(c->s.sched->n_work, AT_WORK);
-    assert_int_equal(c->s.sched->n_light, 1);
+    assert_int_equal(c->s.sched->n_decode_rows, 1);
     c->passes = atomic_load(&c->g.passes);
 }
 
@@ -140,7 +140,7 @@ static void what_he_held_is_there_again(void **state)
     mote_engine_usage(c.s.sched->engine, &after);
     assert_int_equal(after.sessions, before.sessions - 2);
     assert_true(after.positions_free >= before.positions_free + BUDGET_MAX_ROWS);
-    assert_int_equal(c.s.sched->n_heavy, 0);
+    assert_int_equal(c.s.sched->n_prefill_rows, 0);
     const prefill_budget learnt = c.s.sched->budget;
     gate_open(&c.g, 0);
     gate_stop_at(&c.g, 0); /* now NEXT is read */
@@ -172,7 +172,7 @@ static void who_is_late_ends_there(void **state)
         scene c;
         set_scene(&c, 0);
         c.a[who].job->options.seconds = 1e-9;
-        c.s.sched->deadline = 0;
+        c.s.sched->next_deadline = 0;
         one_layer_on(&c, 1);
         while (!c.a[who].over)
             service_turn(&c.s);
@@ -192,7 +192,7 @@ static void without_memory_too(void **state)
         scene c;
         set_scene(&c, 0);
         c.a[WRITER].job->options.seconds = 1e-9;
-        c.s.sched->deadline = 0;
+        c.s.sched->next_deadline = 0;
         mem_fail_at(fault);
         one_layer_on(&c, 1);
         failed = mem_failed();

@@ -89,9 +89,10 @@ static void a_crowd_is_read_faster(void **state)
             const uint64_t writers = companies[k][0], readers = companies[k][1];
             prefill_budget p = {0};
             const double alone = took(m, writers, 0, 1, &(test_random){.state = 1});
-            const double most = alone < BUDGET_MAX_GAP / BUDGET_MAX_SLOWDOWN    ? BUDGET_MAX_SLOWDOWN * alone
-                                : alone > BUDGET_MAX_GAP / BUDGET_CAP_SLOWDOWN ? BUDGET_CAP_SLOWDOWN * alone
-                                                                      : BUDGET_MAX_GAP;
+            const double most =
+                alone < BUDGET_MAX_GAP / BUDGET_MAX_SLOWDOWN   ? BUDGET_MAX_SLOWDOWN * alone
+                : alone > BUDGET_MAX_GAP / BUDGET_CAP_SLOWDOWN ? BUDGET_CAP_SLOWDOWN * alone
+                                                               : BUDGET_MAX_GAP;
             const double stretch = settled(m, &p, writers, readers) / alone;
             assert_true(stretch * alone <= 1.1 * most);
             assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
@@ -194,7 +195,8 @@ static void another_engine_waits_little(void **state)
         const size_t rows = prefill_budget_shared(&p, BUDGET_MAX_ROWS);
         assert_true(rows >= BUDGET_MIN_ROWS && rows <= BUDGET_MAX_ROWS);
         assert_true((double)rows * costs[i] <= BUDGET_SHARED_SECONDS || rows == BUDGET_MIN_ROWS);
-        assert_true((double)(rows + 1) * costs[i] > BUDGET_SHARED_SECONDS * 0.99 || rows == BUDGET_MAX_ROWS);
+        assert_true((double)(rows + 1) * costs[i] > BUDGET_SHARED_SECONDS * 0.99 ||
+                    rows == BUDGET_MAX_ROWS);
         assert_int_equal(prefill_budget_shared(&p, 3), 3);
     }
 }
