@@ -287,7 +287,7 @@ static void what_cannot_be_rendered_is_refused(void **state)
         "{\"name\":\"f\",\"arguments\":\"{\"}}]}]}",
         CHAT_OFFICIAL, "messages[1]: the arguments of tool call f must be an object");
     refuses("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", CHAT_STABLE,
-            "no name");
+            "needs a name");
     refuses("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":\"x\"}", CHAT_STABLE,
             "tools must be an array");
 }
