@@ -12,7 +12,7 @@
 struct rig_vocabulary {
     os_map file;
     gguf *directory;
-    struct mote_model model; /* only its tokenizer is there */
+    struct mote_model model; /* has only a tokenizer */
 };
 
 static void give_up(const char *what, const mote_error *err)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * form_probe.c - answers of a given form, for form_random.py to judge.
+ * format_probe.c - answers with a JSON Schema, validated by format_random.py.
  *
- *     form_probe MODEL
+ *     format_probe MODEL
  *
- * Reads requests "SEEDS BYTES\n" and a schema of so many bytes. Answers "refused TEXT", or
- * for each seed from 1 to SEEDS the way the answer finished, its length and its text:
- * "stop BYTES\n..." and a newline.
+ * Reads requests "SEEDS BYTES\n" followed by a schema of BYTES bytes. Prints "refused TEXT", or for
+ * each seed from 1 to SEEDS the finish word, the length and the text of the answer: "stop BYTES\n",
+ * the text, a newline.
  */
 #include <mote_chat.h>
 
@@ -30,7 +30,7 @@ static void collect(void *with, const mote_chat_event *event)
     a->n += event->text_bytes;
 }
 
-/* One answer, printed; the conversation is empty again afterwards. */
+/* Prints one answer and clears the conversation. */
 static mote_status answer_once(mote_chat *chat, const char *schema, size_t bytes, uint64_t seed,
                                mote_error *err)
 {
@@ -57,7 +57,7 @@ static mote_status answer_once(mote_chat *chat, const char *schema, size_t bytes
     return MOTE_OK;
 }
 
-static void serve(mote_chat *chat)
+static void answer_requests(mote_chat *chat)
 {
     static char schema[SCHEMA_ROOM];
     unsigned seeds;
@@ -76,7 +76,7 @@ static void serve(mote_chat *chat)
 
 int main(int argc, char **argv)
 {
-    mote_error err = {MOTE_E_ARG, "usage: form_probe MODEL"};
+    mote_error err = {MOTE_E_ARG, "usage: format_probe MODEL"};
     mote_model *model = NULL;
     mote_engine *engine = NULL;
     mote_chat *chat = NULL;
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
                     mote_engine_new(&engine, model, &options, &err) == MOTE_OK &&
                     mote_chat_new(&chat, engine, NULL, &err) == MOTE_OK;
     if (ok)
-        serve(chat);
+        answer_requests(chat);
     else
         fprintf(stderr, "%s\n", err.text);
     mote_chat_free(chat);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""form_random - a model answers in the form of random schemas; jsonschema judges.
+"""format_random - a model answers with random JSON Schemas; jsonschema validates the answers.
 
 The schemas are those of tests/grammar/schema_random.py. An answer that the model ended must be
-valid; one that was cut for length is counted and not judged.
+valid; one that was cut by its length is only counted.
 
-usage: form_random.py PROBE MODEL [SCHEMAS [SEEDS [FIRST]]]   (FIRST: number of the first schema)
+usage: format_random.py PROBE MODEL [SCHEMAS [SEEDS [FIRST]]]   (FIRST: number of the first schema)
 """
 import json
 import random
@@ -28,7 +28,7 @@ class Probe:
         self.process = subprocess.Popen([path, model], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def answers(self, schema, seeds):
-        """[(finish, text)], or the sentence that refuses the schema."""
+        """[(finish, text)], or the error text that rejects the schema."""
         data = json.dumps(schema, ensure_ascii=False).encode()
         self.process.stdin.write(b"%d %d\n" % (seeds, len(data)) + data)
         self.process.stdin.flush()
@@ -48,7 +48,7 @@ def fault_of(validator, text):
     try:
         value = json.loads(text)
     except ValueError as error:
-        return f"is no JSON ({error})"
+        return f"is not JSON ({error})"
     return None if validator.is_valid(value) else "is not valid"
 
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_corpus.c - outputs of models that went wrong in public (tests/data/chat/malformed.jsonl),
- * each cut into tokens in every way: as the tokenizer does, before every single byte, into
- * single bytes, and at random. The events are the same, and those the file says; as if a grammar
- * held the calls they may be told of earlier, and are the same.
+ * parse_corpus.c - malformed model outputs from public bug reports
+ * (tests/data/chat/malformed.jsonl).
+ *
+ * Each is cut into tokens in many ways: by the tokenizer, once before every byte, into single
+ * bytes, at random. The events must always equal those in the file. With `constrained`, calls may
+ * start earlier but must be the same calls.
  */
 #include "chat/parse_replay.h"
 #include "support/random.h"
@@ -12,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One tool of each kind that the corpus calls. */
+/* The tools that the corpus calls. */
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":"
     "\"object\","
@@ -109,7 +111,7 @@ static bool replay_early(corpus *c, const char *name, const bool *cuts)
     c->n_replays++;
     const bool same = (differs || str_eq(strbuf_view(&want), strbuf_view(&got))) && !r->fault;
     if (!same)
-        printf("%s, told of early: %s\n-- got\n%.*s-- expected\n%.*s\n", name,
+        printf("%s, constrained: %s\n-- got\n%.*s-- expected\n%.*s\n", name,
                r->fault != NULL ? r->fault : "other calls", (int)got.n, got.p, (int)want.n, want.p);
     c->n_faults += !same;
     strbuf_fini(&want);
@@ -121,7 +123,7 @@ static bool replay_early(corpus *c, const char *name, const bool *cuts)
 static bool replay_all(corpus *c, const char *name, bool *cuts, size_t n)
 {
     test_random random = {n};
-    if (!replay_once(c, name, "as the tokenizer cuts it", NULL))
+    if (!replay_once(c, name, "cut by the tokenizer", NULL))
         return false;
     for (size_t i = 1; i < n; i++) {
         cuts[i] = true;

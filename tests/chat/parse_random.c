@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_random.c - random answers made of the pieces of calls: however they are cut into
- * tokens, the events are the same; and rules that hold for every answer.
+ * parse_random.c - random answers from fragments of tool calls: the events must not depend on token
+ * boundaries and must keep the rules of parse_replay.c.
  *
- *   parse_random [ANSWERS [SEED]]      5,000 and 1 if not said
+ *   parse_random [ANSWERS [SEED]]      default: 5,000 and 1
  */
 #include "chat/parse_replay.h"
 #include "support/random.h"
@@ -19,7 +19,7 @@ static const char *const fragments[] = {
     "</think>",
     "<function=now>",
     "<function=f>",
-    "<function=nobody>",
+    "<function=unknown>",
     "<function=",
     "<function name=\"f\">",
     "</function>",
@@ -70,7 +70,7 @@ static const char tools_text[] = "[{\"name\":\"now\"},{\"name\":\"f\",\"paramete
 typedef struct answer {
     char text[MAX_BYTES];
     size_t n;
-    bool thinking, cut, tags; /* tags: as control tokens, else spelt */
+    bool thinking, cut, tags; /* tags: control tokens; otherwise spelled as text */
 } answer;
 
 static void make(answer *a, test_random *random)
@@ -98,7 +98,7 @@ static void fill(replay *r, const answer *a)
         replay_add_bytes(r, (str){a->text, a->n});
 }
 
-/* In four ways; `first` is the log of the first one. */
+/* Cuts the answer in four ways and compares; `first` gets the first log. */
 static const char *fault_of(replay *r, test_random *random, strbuf *first)
 {
     static bool cuts[MAX_BYTES + 1];
@@ -112,12 +112,12 @@ static const char *fault_of(replay *r, test_random *random, strbuf *first)
         if (way == 0)
             strbuf_put(first, strbuf_view(&r->log));
         else if (!str_eq(strbuf_view(first), strbuf_view(&r->log)))
-            return "other events when cut otherwise";
+            return "the events depend on token boundaries";
     }
     return NULL;
 }
 
-/* Without a grammar and as if there were one: calls are told of early, and are the same calls. */
+/* Without and with `constrained`: calls may start earlier but are the same calls. */
 static bool check(replay *r, const answer *a, test_random *random)
 {
     strbuf first = {0}, whole = {0}, early = {0};
@@ -131,7 +131,7 @@ static bool check(replay *r, const answer *a, test_random *random)
         fault = fault_of(r, random, &first);
     replay_outcome(r, &early);
     if (fault == NULL && !differs && !str_eq(strbuf_view(&whole), strbuf_view(&early)))
-        fault = "other calls when they are told of early";
+        fault = "other calls with constrained";
     if (fault != NULL)
         printf("%s (thinking %d, cut %d, tags %d)\n%.*s\n-- first\n%.*s-- now\n%.*s\n", fault,
                a->thinking, a->cut, a->tags, (int)a->n, a->text, (int)first.n, first.p,

@@ -79,7 +79,7 @@ static bool is_object(str text)
     return is;
 }
 
-/* An object that stops inside a string or behind a value, never inside an escape. */
+/* The start of an object that ends inside a string or after a value, never inside an escape. */
 static bool begins_object(str text)
 {
     static const char *const rests[] = {"}", "\"}"};
@@ -98,26 +98,26 @@ static void check_call(replay *r, const chat_event *e)
 {
     const bool starts = e->kind == CHAT_EVENT_CALL_START;
     if (starts == r->in_call)
-        r->fault = "calls are not one after another";
+        r->fault = "calls overlap";
     r->in_call = starts || e->kind == CHAT_EVENT_CALL_ARGUMENTS;
     if (starts)
         r->arguments.n = 0;
     if (e->kind == CHAT_EVENT_CALL_ARGUMENTS) {
         strbuf_put(&r->arguments, e->text);
         if (e->text.n == 0 || !is_utf8(e->text))
-            r->fault = "an empty piece of arguments, or half a character";
+            r->fault = "an empty argument delta, or an incomplete character";
         if (r->constrained && !begins_object(strbuf_view(&r->arguments)) &&
             !is_object(strbuf_view(&r->arguments)))
-            r->fault = "pieces that are no beginning of an object";
+            r->fault = "argument deltas are not the start of an object";
         if (!r->constrained && !is_object(e->text))
-            r->fault = "a call is told of in pieces and no grammar holds it";
+            r->fault = "a call without a grammar streams";
     }
     if (e->kind == CHAT_EVENT_CALL_CANCEL && !(r->constrained && r->cut))
-        r->fault = "a call is canceled and was not cut";
+        r->fault = "a call is canceled, but the answer was not cut";
     if (e->kind == CHAT_EVENT_CALL_END && !str_eq(strbuf_view(&r->arguments), e->text))
-        r->fault = "the pieces of the arguments are not the whole";
+        r->fault = "the argument deltas differ from the whole";
     if (e->kind == CHAT_EVENT_CALL_END && !is_object(e->text))
-        r->fault = "the arguments are no JSON object";
+        r->fault = "the arguments are not a JSON object";
 }
 
 static void check_event(replay *r, const chat_event *e)
@@ -129,7 +129,7 @@ static void check_event(replay *r, const chat_event *e)
     case CHAT_EVENT_CALL_CANCEL: check_call(r, e); break;
     case CHAT_EVENT_END:
         if (r->in_call)
-            r->fault = "a call is left open";
+            r->fault = "a call is not closed";
         break;
     case CHAT_EVENT_REASONING:
     case CHAT_EVENT_CONTENT:
@@ -140,7 +140,7 @@ static void check_event(replay *r, const chat_event *e)
     }
     for (size_t i = 0; e->kind != CHAT_EVENT_TOKEN && i < e->text.n; i++)
         if (e->text.p[i] == (char)0xFF)
-            r->fault = "a mark of the parser in its events";
+            r->fault = "TAG_BYTE in an event";
 }
 
 static void line(replay *r, const char *name, str text)
@@ -153,20 +153,20 @@ static void line(replay *r, const char *name, str text)
     r->open = true;
 }
 
-/* A token is told of once, in order, after it came, and its content follows. */
+/* Each token has at most one event, in order, after it was fed, and its content follows. */
 static void check_token(replay *r, const chat_event *e)
 {
     if (e->kind == CHAT_EVENT_TOKEN) {
         if (e->token < r->next_token || e->token >= r->fed)
-            r->fault = "a token is told of twice, late, or before it came";
+            r->fault = "a token event is repeated, out of order, or too early";
         r->next_token = e->token + 1;
-        r->told_bytes += e->text.n;
+        r->token_bytes += e->text.n;
     } else if (r->after_token && e->kind != CHAT_EVENT_CONTENT) {
-        r->fault = "a token is told of and no content follows";
+        r->fault = "no content follows a token event";
     } else if (e->kind == CHAT_EVENT_CONTENT && r->tokens) {
         r->content_bytes += e->text.n;
-        if (r->content_bytes > 3 * r->told_bytes) /* a byte may become U+FFFD */
-            r->fault = "content came of no token";
+        if (r->content_bytes > 3 * r->token_bytes) /* a byte may become U+FFFD */
+            r->fault = "content without a token event";
     }
     r->after_token = e->kind == CHAT_EVENT_TOKEN;
 }
@@ -186,7 +186,7 @@ static void on_event(void *with, const chat_event *e)
         else
             line(r, names[e->kind], e->text);
         break;
-    case CHAT_EVENT_CALL_ARGUMENTS: return; /* the end has them all */
+    case CHAT_EVENT_CALL_ARGUMENTS: return; /* CALL_END has them all */
     case CHAT_EVENT_TOKEN: return;
     case CHAT_EVENT_CALL_START:
     case CHAT_EVENT_CALL_CANCEL: line(r, names[e->kind], e->name); break;
@@ -215,7 +215,8 @@ static void feed(replay *r, chat_parser *p, mote_token id)
         give_up(&err);
 }
 
-/* The tokenizer brings text to NFC, which a cut in the middle of a character would prevent. */
+/* Whether the tokens spell exactly these bytes. The tokenizer normalizes to NFC, so they may not.
+ */
 static bool are_bytes(const replay *r, const mote_token *ids, size_t n, str bytes)
 {
     size_t at = 0;
@@ -229,7 +230,7 @@ static bool are_bytes(const replay *r, const mote_token *ids, size_t n, str byte
     return at == bytes.n;
 }
 
-/* A stretch that no token crosses: as the tokenizer has it, or byte by byte where it cannot. */
+/* Feeds bytes as the tokenizer cuts them, or one by one if it changes them. */
 static void feed_bytes(replay *r, chat_parser *p, str bytes)
 {
     static mote_token ids[1 << 16];
@@ -250,8 +251,8 @@ void replay_run(replay *r, const bool *cuts)
     chat_parser *p;
     mote_error err;
     size_t at = 0;
-    r->tokens = !r->tokens; /* whether somebody asks for them must not matter */
-    r->fed = r->next_token = r->told_bytes = r->content_bytes = 0;
+    r->tokens = !r->tokens; /* token events must not change the other events */
+    r->fed = r->next_token = r->token_bytes = r->content_bytes = 0;
     r->after_token = r->in_call = false;
     const chat_parser_options options = {.model = r->model,
                                          .how = r->how,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_replay.h - an answer through the parser, cut into tokens in any way, and
- * its events as one line of text each.
+ * parse_replay.h - feeds an answer to the parser, cut into tokens in a given way, and logs its
+ * events as lines of text.
  */
 #ifndef MOTE_TESTS_CHAT_PARSE_REPLAY_H
 #define MOTE_TESTS_CHAT_PARSE_REPLAY_H
@@ -9,7 +9,7 @@
 #include "chat/chat_rig.h"
 #include "chat/parse/parse.h"
 
-/* A stretch of an answer: a control token, or bytes. */
+/* Part of an answer: a control token, or bytes. */
 typedef struct replay_piece {
     mote_token control; /* -1: bytes */
     str bytes;
@@ -23,39 +23,39 @@ typedef struct replay {
     const json_node *const *tools;
     size_t n_tools;
     bool thinking, cut;
-    bool constrained; /* as if a grammar held the calls */
+    bool constrained; /* chat_parser_options.constrained */
     replay_piece pieces[REPLAY_MAX_PIECES];
     size_t n_pieces;
-    size_t bytes; /* of all pieces that are bytes */
+    size_t bytes; /* in all pieces that are bytes */
     mote_token of_byte[256];
-    strbuf log; /* what came out: "kind text\n", deltas joined, text escaped as in JSON */
+    strbuf log; /* events: "kind text\n", deltas joined, text escaped as in JSON */
     chat_event_kind last;
-    bool open;        /* the last line can go on */
-    strbuf arguments; /* of the call that is open */
+    bool open;        /* the last line may be continued */
+    strbuf arguments; /* of the open call */
     bool in_call;
-    bool tokens; /* the last run told of them; every other one does */
-    size_t fed, next_token, told_bytes, content_bytes;
+    bool tokens; /* the last run had token events; every other run has */
+    size_t fed, next_token, token_bytes, content_bytes;
     bool after_token;
-    const char *fault; /* a rule that holds for all events was broken */
+    const char *fault; /* the rule that an event violated; NULL: none */
 } replay;
 
-/* Finds the token of every single byte. */
+/* Finds the tokens of single bytes. */
 void replay_init(replay *r, const mote_model *model, const chat_template *how);
 void replay_fini(replay *r);
 
-/* Text in which control tokens are meant; or bytes as they are. */
+/* Text with control tokens spelled in it; or plain bytes. */
 void replay_add_text(replay *r, str text);
 void replay_add_bytes(replay *r, str bytes);
 
-/* Parses; cuts[i] says whether a token ends before byte i (of all bytes). NULL: as the
- * tokenizer cuts them. The log is made anew. */
+/* Parses and replaces the log. cuts[i]: a token ends before byte i (of all bytes). NULL: the cuts
+ * of the tokenizer. */
 void replay_run(replay *r, const bool *cuts);
 
-/* What the last run came to: its log without the lines of starts and cancellations, which are all
- * that may differ if calls are told of early. */
+/* The log of the last run without call starts and cancellations. Only these may differ between
+ * calls that stream and calls that are sent whole. */
 void replay_outcome(const replay *r, strbuf *out);
-/* With a grammar a call stays one although the model stops before the required parameters, which
- * a grammar would not let it do: then outcomes differ. `log` is one without. */
+/* Whether outcomes may differ with `constrained`: a call that lacks required parameters is then
+ * repaired instead of rejected. `log` is a log without it. */
 bool replay_may_differ(const replay *r, str log);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_test.c - what the corpus does not show: where the parser says it is, when events come,
- * limits, memory that runs out, Python literals, presets.
+ * parse_test.c - the parser beyond the corpus: chat_parser_place, timing of events, limits, failing
+ * allocations, Python literals, sampler presets.
  */
 #include "base/mem.h"
 #include "chat/parse/parse_int.h"
@@ -70,7 +70,7 @@ static mote_status feed(chat_parser *p, const char *text)
     return MOTE_OK;
 }
 
-static void the_parser_knows_where_it_is(void **state)
+static void chat_parser_place_follows_the_state(void **state)
 {
     (void)state;
     watch w;
@@ -111,8 +111,8 @@ static void strings_stream_and_other_values_wait(void **state)
     chat_parser_free(p);
 }
 
-/* What no grammar holds, and what had to be repaired before its first parameter. */
-static void calls_that_are_not_certain_come_whole(void **state)
+/* Calls without a grammar, and calls repaired before their first parameter. */
+static void uncertain_calls_are_sent_whole(void **state)
 {
     (void)state;
     static const struct {
@@ -142,7 +142,7 @@ static void calls_that_are_not_certain_come_whole(void **state)
     }
 }
 
-/* The pieces that went out stay; whoever has them hears that they are nothing. */
+/* Deltas that were sent are withdrawn with CALL_CANCEL. */
 static void a_cut_call_is_canceled(void **state)
 {
     (void)state;
@@ -157,8 +157,8 @@ static void a_cut_call_is_canceled(void **state)
     chat_parser_free(p);
 }
 
-/* Text is shown at once, except what could still be the beginning of something. */
-static void content_is_held_back_only_where_it_must(void **state)
+/* Text is sent at once unless it may be the start of a tag or a call. */
+static void content_is_held_back_only_where_necessary(void **state)
 {
     (void)state;
     watch w;
@@ -247,7 +247,7 @@ static void every_allocation_may_fail(void **state)
             assert_int_equal(status, MOTE_OK);
             break;
         }
-        status = MOTE_E_MEMORY; /* a value that could not be read may have stayed a string */
+        status = MOTE_E_MEMORY; /* a value that failed to parse may have stayed a string */
     }
     mem_fail_at(0);
 }
@@ -319,7 +319,7 @@ static void presets_are_those_of_the_cards(void **state)
     assert_true(sampling.presence == 2.0f && sampling.repetition == 1.0f && sampling.seed == 5);
     p = chat_preset_find(CHAT_SIZE_LARGE, true, CHAT_TASK_CODING);
     assert_true(p->temperature == 0.6f && p->presence == 0.0f);
-    p = chat_preset_find(CHAT_SIZE_LARGE, true, CHAT_TASK_REASONING); /* no row of its own */
+    p = chat_preset_find(CHAT_SIZE_LARGE, true, CHAT_TASK_REASONING); /* has no row */
     assert_string_equal(p->name, "large/thinking/general");
     for (size_t i = 0; chat_preset_at(i) != NULL; i++) {
         p = chat_preset_at(i);
@@ -351,11 +351,11 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_parser_knows_where_it_is),
+        cmocka_unit_test(chat_parser_place_follows_the_state),
         cmocka_unit_test(strings_stream_and_other_values_wait),
-        cmocka_unit_test(calls_that_are_not_certain_come_whole),
+        cmocka_unit_test(uncertain_calls_are_sent_whole),
         cmocka_unit_test(a_cut_call_is_canceled),
-        cmocka_unit_test(content_is_held_back_only_where_it_must),
+        cmocka_unit_test(content_is_held_back_only_where_necessary),
         cmocka_unit_test(control_tokens_without_meaning_are_left_out),
         cmocka_unit_test(a_call_too_long_is_content),
         cmocka_unit_test(every_allocation_may_fail),

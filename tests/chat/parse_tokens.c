@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parse_tokens.c - which tokens the parser tells of, and when; answers without a template. */
+/* parse_tokens.c - token events of the parser: which tokens, and when; raw mode. */
 #include "chat/parse_replay.h"
 
 #include <setjmp.h>
@@ -88,14 +88,14 @@ static void a_token_comes_before_its_content(void **state)
     (void)state;
     SAYS(WITH(0), "(a)a(b)b.", "a", "b");
     SAYS({.tokens = false}, "ab.", "a", "b");
-    /* half a character waits for the other half */
+    /* an incomplete character waits */
     SAYS(WITH(0), "(x)x(\xF0)(\x9F)(\x98)(\x80)\xF0\x9F\x98\x80(y)y.", "x", "\xF0\x9F\x98\x80",
          "y");
     /* blanks are held back with their tokens */
     SAYS(WITH(0), "(a)a( ) (b)b.", "a", " ", "b");
 }
 
-static void thinking_and_calls_have_none(void **state)
+static void thinking_and_calls_have_no_token_events(void **state)
 {
     (void)state;
     SAYS(WITH(.thinking = true), "[a](b)b.", "a", "</think>", "\n", "b");
@@ -103,11 +103,11 @@ static void thinking_and_calls_have_none(void **state)
          "n", "=", "f", ">", "</function>", "</tool_call>", "b");
 }
 
-static void a_call_given_back_is_told_of(void **state)
+static void a_rejected_call_has_token_events(void **state)
 {
     (void)state;
     SAYS(WITH(0), "(a)a(<tool_call>)<tool_call>(\n)\n(x)x.", "a", "<tool_call>", "\n", "x");
-    /* a tool that may not be called is none */
+    /* a tool that is not allowed is unknown */
     const bool allowed[] = {false, true};
     says((chat_parser_options){.tokens = true, .tool_allowed = allowed},
          (const char *const[]){"<tool_call>", "<function=f>", "</function>", "</tool_call>"}, 4,
@@ -115,7 +115,7 @@ static void a_call_given_back_is_told_of(void **state)
          "n)n(c)c(t)t(i)i(o)o(n)n(>)>(</tool_call>)</tool_call>.");
 }
 
-static void without_a_template_all_is_content(void **state)
+static void raw_mode_makes_everything_content(void **state)
 {
     (void)state;
     SAYS(WITH(.raw = true), "( ) (a)a(\n)\n.", " ", "a", "<|im_start|>", "\n", "<|im_end|>");
@@ -146,9 +146,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_comes_before_its_content),
-        cmocka_unit_test(thinking_and_calls_have_none),
-        cmocka_unit_test(a_call_given_back_is_told_of),
-        cmocka_unit_test(without_a_template_all_is_content),
+        cmocka_unit_test(thinking_and_calls_have_no_token_events),
+        cmocka_unit_test(a_rejected_call_has_token_events),
+        cmocka_unit_test(raw_mode_makes_everything_content),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * render_control.c - no content ever yields a control token.
+ * render_control.c - content never becomes a control token.
  *
- * Random conversations in the real vocabulary whose every field a client can fill
- * spells control tokens, whole, in halves and doubled. The control tokens of the
- * result must be those of the scaffold, which follow from the roles alone.
+ * Random conversations with the vocabulary of Qwen 3.5. Every field that a client controls spells
+ * control tokens: whole, split, doubled. The control tokens of the prompt must be exactly those of
+ * the template, which follow from the roles alone.
  *
- *   render_control [CONVERSATIONS [SEED]]      100,000 and 1 if not said
+ *   render_control [CONVERSATIONS [SEED]]      default: 100,000 and 1
  */
 #include "chat/chat_rig.h"
 #include "support/random.h"
@@ -20,7 +20,7 @@ enum { MAX_MESSAGES = 8, MAX_PARTS = 4, MAX_EXPECTED = 512, MAX_BODY = 1 << 16 }
 static const mote_model *model;
 static chat_template how;
 static test_random random_state;
-static uint64_t n_added_spelt; /* how often a control token was spelt in content */
+static uint64_t n_added_spelt; /* how often content spelled a control token */
 
 static uint64_t below(uint64_t n)
 {
@@ -30,7 +30,7 @@ static uint64_t below(uint64_t n)
 typedef struct body {
     char text[MAX_BODY];
     size_t n;
-    int expected[MAX_EXPECTED]; /* chat_tag in the order of the scaffold */
+    int expected[MAX_EXPECTED]; /* chat_tag in template order */
     size_t n_expected;
 } body;
 
@@ -50,7 +50,7 @@ static void expect(body *b, chat_tag tag)
     b->expected[b->n_expected++] = tag;
 }
 
-/* A JSON string full of control tokens. No letter of them needs an escape. */
+/* A JSON string full of control tokens, which need no escapes. */
 static void put_hostile(body *b)
 {
     static const char *const around[] = {"",        " ",           "\\n",          "x",        "<",
@@ -93,7 +93,7 @@ static void put_value(body *b, int depth)
     }
 }
 
-/* As one string, or in parts that could join to a control token. */
+/* One string, or parts that could join to a control token. */
 static void put_content(body *b, bool media)
 {
     if (below(3) > 0) {
@@ -195,7 +195,7 @@ static void put_tools(body *b)
     put(b, "}]");
 }
 
-/* A conversation and the control tokens of its scaffold in stable mode. */
+/* A conversation and the control tokens of its template text in stable mode. */
 static void make(body *b)
 {
     bool in_results = false;
@@ -203,7 +203,7 @@ static void make(body *b)
     b->n = 0;
     b->n_expected = 0;
     expect(b, CHAT_TAG_IM_START);
-    if (tools) { /* spelt by the fixed sentences */
+    if (tools) { /* in the fixed text about tools */
         expect(b, CHAT_TAG_CALL);
         expect(b, CHAT_TAG_CALL_END);
         expect(b, CHAT_TAG_CALL);
@@ -252,11 +252,11 @@ static const char *fault_of(const body *b, const chat_prompt *p)
         if (p->ids[i] < RIG_FIRST_ADDED)
             continue;
         if (seen == b->n_expected || p->ids[i] != how.tags[b->expected[seen]])
-            return "a control token that is not the scaffold's";
+            return "a control token that is not the template's";
         seen++;
     }
     if (seen != b->n_expected)
-        return "a control token of the scaffold is missing";
+        return "a control token of the template is missing";
     return spells_the_same(p) ? NULL : "the ids spell another text";
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * render_golden.c - official mode against the templates themselves: the text byte for byte,
- * the ids, and the refusals.
+ * render_golden.c - official mode against recorded output of the templates: the text byte for byte,
+ * the ids, the error texts.
  *
- *   render_golden [FILE]      lines of the same form from elsewhere (scripts/chat_compare)
+ *   render_golden [FILE]      other lines in the same format (scripts/chat_compare)
  */
 #include "chat/chat_rig.h"
 
@@ -18,7 +18,7 @@ static mote_model *model;
 static chat_template small, large;
 static const char *other_file;
 
-/* Here content spells a control token. The reference makes one of it; here it stays text. */
+/* Content spells a control token. The reference produces it; mote keeps it as text. */
 static const char *const spelling[] = {"user_control_text", "reason_open_only",
                                        "reason_field_and_inline", "result_as_user"};
 
@@ -68,7 +68,7 @@ static void check_line(const json_node *line, void *with)
     const mote_status status = render(line, &got, &err);
     if (expected != NULL) {
         assert_int_equal(status, MOTE_E_ARG);
-        if (strstr(expected, "Error:") == NULL) /* else the template engine's, not the template's */
+        if (strstr(expected, "Error:") == NULL) /* otherwise an error of the template engine */
             assert_string_equal(err.text, expected);
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * render_test.c - stable mode, marks, limits, which template a file has, and memory that
- * runs out. The official text itself is in render_golden.c.
+ * render_test.c - stable mode, marks, limits, template recognition, failing allocations.
+ * render_golden.c tests official mode.
  */
 #include "base/mem.h"
 #include "chat/chat_rig.h"
@@ -69,7 +69,7 @@ static void refuses(const char *body, chat_mode mode, const char *why)
 #define PROMPT           "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 #define TURN(role, text) "<|im_start|>" role "\n" text "<|im_end|>\n"
 
-static void stable_mode_takes_what_clients_send(void **state)
+static void stable_mode_accepts_client_habits(void **state)
 {
     (void)state;
     gives("{\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"developer\","
@@ -99,7 +99,7 @@ static void stable_mode_takes_what_clients_send(void **state)
                               "<function=h>\n</function>\n</tool_call>") PROMPT);
 }
 
-static void a_refusal_beside_the_content_is_text(void **state)
+static void a_refusal_without_content_is_text(void **state)
 {
     (void)state;
     gives("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"refusal\":\"No.\"},"
@@ -109,7 +109,7 @@ static void a_refusal_beside_the_content_is_text(void **state)
               TURN("assistant", "<think>\n\n</think>\n\nYes.") TURN("user", "q") PROMPT);
 }
 
-static void arguments_that_are_no_object_stay_text(void **state)
+static void arguments_without_an_object_stay_text(void **state)
 {
     (void)state;
     gives("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_"
@@ -149,7 +149,7 @@ static void settings_are_read(void **state)
                        "Video 1: <|vision_start|><|video_pad|><|vision_end|>"));
 }
 
-/* Every request begins with all tokens of the one before it and of the answer to it. */
+/* Every prompt starts with all tokens of the previous prompt and its answer. */
 static void a_turn_keeps_its_tokens(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void same_up_to(const rendering *a, const rendering *b, chat_mark_kind ki
     assert_memory_equal(a->prompt.ids, b->prompt.ids, n * sizeof *a->prompt.ids);
 }
 
-static void marks_are_where_requests_may_part(void **state)
+static void marks_are_shared_prefixes(void **state)
 {
     (void)state;
     static const char *const bodies[] = {
@@ -257,7 +257,7 @@ static void marks_are_where_requests_may_part(void **state)
     same_up_to(&r[0], &r[2], CHAT_MARK_SYSTEM, 0);
     for (uint32_t i = 1; i < 3; i++)
         same_up_to(&r[2], &r[3], CHAT_MARK_MESSAGE, i);
-    /* Inside a turn of several results the mark stands behind each. */
+    /* In a turn with several tool results, each has a mark. */
     const chat_prompt *p = &r[2].prompt;
     assert_int_equal(p->ids[mark_of(p, CHAT_MARK_MESSAGE, 3) - 1], how.tags[CHAT_TAG_RESPONSE_END]);
     assert_int_equal(mark_of(p, CHAT_MARK_PROMPT, 0), mark_of(p, CHAT_MARK_MESSAGE, 4));
@@ -268,7 +268,7 @@ static void marks_are_where_requests_may_part(void **state)
         drop(&r[i]);
 }
 
-static void what_cannot_be_rendered_is_refused(void **state)
+static void invalid_conversations_are_rejected(void **state)
 {
     (void)state;
     refuses("{}", CHAT_STABLE, "No messages provided.");
@@ -355,7 +355,7 @@ static void the_templates_are_recognised(void **state)
         chat_template t = recognise(text, n, 0);
         assert_int_equal(t.origin, CHAT_ORIGIN_OFFICIAL);
         assert_int_equal(t.thinks, i == 1);
-        text[n] = '\n'; /* the terminating zero, not needed */
+        text[n] = '\n'; /* overwrites the terminating zero */
         assert_int_equal(recognise(text, n + 1, 0).origin, CHAT_ORIGIN_OFFICIAL);
         text[0] = ' ';
         t = recognise(text, n, 0);
@@ -423,15 +423,15 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stable_mode_takes_what_clients_send),
-        cmocka_unit_test(a_refusal_beside_the_content_is_text),
-        cmocka_unit_test(arguments_that_are_no_object_stay_text),
+        cmocka_unit_test(stable_mode_accepts_client_habits),
+        cmocka_unit_test(a_refusal_without_content_is_text),
+        cmocka_unit_test(arguments_without_an_object_stay_text),
         cmocka_unit_test(stable_mode_keeps_thinking),
         cmocka_unit_test(settings_are_read),
         cmocka_unit_test(a_turn_keeps_its_tokens),
         cmocka_unit_test(the_last_message_can_be_continued),
-        cmocka_unit_test(marks_are_where_requests_may_part),
-        cmocka_unit_test(what_cannot_be_rendered_is_refused),
+        cmocka_unit_test(marks_are_shared_prefixes),
+        cmocka_unit_test(invalid_conversations_are_rejected),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(the_templates_are_recognised),
         cmocka_unit_test(every_allocation_may_fail),

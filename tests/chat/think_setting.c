@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* think_setting.c - every spelling of the thinking switch, alone, against its successor, and wrong.
+/* think_setting.c - every request field that sets thinking: alone, in pairs, and with wrong values.
  */
 #include "chat/turn/thinking.h"
 
@@ -28,7 +28,7 @@ static chat_think_setting read_one(const char *body, int dialect, const char *su
 }
 
 typedef struct row {
-    const char *body;  /* or a suffix, or a question: they have no brace */
+    const char *body;  /* a body; without a brace a model suffix or a user message */
     unsigned dialects; /* bits */
     mote_think think;
     uint32_t budget;
@@ -37,7 +37,7 @@ typedef struct row {
 
 enum { ALL = 15, O = 1 << OPENAI, R = 1 << RESPONSES, A = 1 << ANTHROPIC, L = 1 << OLLAMA };
 
-/* In the order in which they count; of each field a way to say on and a way to say off. */
+/* In order of precedence; of each field a value for on and one for off. */
 static const row rows[] = {
     {"\"chat_template_kwargs\":{\"enable_thinking\":true}", ALL, MOTE_THINK_ON, 0,
      "chat_template_kwargs.enable_thinking"},
@@ -86,7 +86,7 @@ static const row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* What rows say, all at once; members of one name are merged by hand. */
+/* One request with the fields of several rows; members of one name are merged. */
 static chat_think_setting read_rows(const row *const *which, size_t n, int dialect)
 {
     static const char *const nests[] = {"\"extra_body\":{\"chat_template_kwargs\":{",
@@ -132,7 +132,7 @@ static void every_row_alone(void **state)
         }
 }
 
-/* Of two, the earlier decides about on and off, and a number anywhere about the amount. */
+/* Of two fields, the earlier decides on or off; a number of tokens in either sets the budget. */
 static void every_pair(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void every_pair(void **state)
     assert_true(pairs > 1000);
 }
 
-static void numbers_beat_words(void **state)
+static void token_counts_override_effort_levels(void **state)
 {
     (void)state;
     chat_think_setting s =
@@ -219,7 +219,7 @@ static void anthropic(void **state)
                  "\"low\"}}",
                  ANTHROPIC, "", "");
     assert_true(s.think == MOTE_THINK_ON && s.budget == 1024);
-    /* effort alone switches nothing on */
+    /* effort alone does not switch thinking on */
     s = read_one("{\"output_config\":{\"effort\":\"high\"}}", ANTHROPIC, "", "");
     assert_true(s.think == MOTE_THINK_AUTO && s.budget == 16384);
     assert_string_equal(s.source, "default");
@@ -229,7 +229,7 @@ static void anthropic(void **state)
     assert_true(s.budget == 2000 && !s.conflict);
 }
 
-static void the_last_word(void **state)
+static void the_soft_switch(void **state)
 {
     (void)state;
     static const struct {
@@ -256,7 +256,7 @@ static void the_last_word(void **state)
     assert_true(s.think == MOTE_THINK_ON && s.conflict && s.soft_switch);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void invalid_fields_are_named(void **state)
 {
     (void)state;
     static const struct {
@@ -288,7 +288,7 @@ static void what_is_wrong_is_named(void **state)
         assert_non_null(strstr(err.text, cases[i].names));
         json_doc_free(doc);
     }
-    /* what belongs to another dialect is nobody's business */
+    /* fields of other dialects are ignored */
     assert_true(read_one("{\"think\":3,\"thinking\":7}", RESPONSES, "", "").think ==
                 MOTE_THINK_AUTO);
 }
@@ -298,11 +298,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_alone),
         cmocka_unit_test(every_pair),
-        cmocka_unit_test(numbers_beat_words),
+        cmocka_unit_test(token_counts_override_effort_levels),
         cmocka_unit_test(words_of_each_dialect),
         cmocka_unit_test(anthropic),
-        cmocka_unit_test(the_last_word),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(the_soft_switch),
+        cmocka_unit_test(invalid_fields_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_GUESTS = 16 };
+enum { MAX_JOBS = 16 };
 
-static void must(mote_status status, const mote_error *err)
+static void check_ok(mote_status status, const mote_error *err)
 {
     if (status == MOTE_OK)
         return;
@@ -17,25 +17,25 @@ static void must(mote_status status, const mote_error *err)
     abort();
 }
 
-void house_open(house *h, mote_engine *engine)
+void turn_host_open(turn_host *h, mote_engine *engine)
 {
     mote_error err;
-    *h = (house){.engine = engine};
-    must(chat_context_of(&h->chat_ctx, mote_engine_model(engine), &err), &err);
-    must(chat_vocab_of(&h->words, &h->chat_ctx, &err), &err);
+    *h = (turn_host){.engine = engine};
+    check_ok(chat_context_of(&h->chat_ctx, mote_engine_model(engine), &err), &err);
+    check_ok(chat_vocab_of(&h->vocab, &h->chat_ctx, &err), &err);
 }
 
-void house_close(house *h)
+void turn_host_close(turn_host *h)
 {
-    token_trie_free(h->words);
-    *h = (house){0};
+    token_trie_free(h->vocab);
+    *h = (turn_host){0};
 }
 
 static void on_event(void *with, const chat_event *e)
 {
     static const char *const names[] = {"reasoning", "content", "start", "arguments", "call",
                                         "cancel",    "warning", "token", "end"};
-    guest *g = with;
+    turn_job *g = with;
     const str name =
         e->kind == CHAT_EVENT_WARNING ? str_of(chat_warning_name(e->warning)) : e->name;
     strbuf_text(&g->log, names[e->kind]);
@@ -48,7 +48,7 @@ static void on_event(void *with, const chat_event *e)
         strbuf_put(&g->chosen, (str){(const char *)e->choice, sizeof *e->choice});
 }
 
-static mote_status make_prompt(guest *g, const house *h, mote_error *err)
+static mote_status make_prompt(turn_job *g, const turn_host *h, mote_error *err)
 {
     if (!g->raw) {
         TRY(json_doc_read(&g->doc, str_of(g->request), err));
@@ -59,12 +59,12 @@ static mote_status make_prompt(guest *g, const house *h, mote_error *err)
     const size_t bytes = strlen(g->request);
     g->prompt.ids = mem_new(bytes, sizeof *g->prompt.ids);
     if (g->prompt.ids == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a prompt");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: a prompt");
     return mote_tokenize(h->chat_ctx.model, g->request, bytes, 0, g->prompt.ids, bytes,
                          &g->prompt.n, err);
 }
 
-mote_status guest_invite(guest *g, const house *h, mote_error *err)
+mote_status turn_job_new(turn_job *g, const turn_host *h, mote_error *err)
 {
     TRY(make_prompt(g, h, err));
     const chat_turn_options options = {.chat_ctx = &h->chat_ctx,
@@ -76,7 +76,7 @@ mote_status guest_invite(guest *g, const house *h, mote_error *err)
                                        .tools = g->parsed.request.tools,
                                        .n_tools = g->parsed.request.n_tools,
                                        .tool_allowed = g->tool_allowed,
-                                       .vocab = h->words,
+                                       .vocab = h->vocab,
                                        .raw = g->raw,
                                        .logprobs = g->logprobs,
                                        .min_tokens = g->min_tokens,
@@ -86,84 +86,86 @@ mote_status guest_invite(guest *g, const house *h, mote_error *err)
     return chat_turn_new(&g->turn, &options, err);
 }
 
-static void sit_down(house *h, guest *g)
+static void job_start(turn_host *h, turn_job *g)
 {
     mote_error err;
     if (g->turn == NULL)
-        must(guest_invite(g, h, &err), &err);
-    must(mote_session_new(&g->session, h->engine, NULL, &err), &err);
-    must(chat_turn_next(g->turn, NULL, &g->want, &err), &err);
-    g->here = true;
+        check_ok(turn_job_new(g, h, &err), &err);
+    check_ok(mote_session_new(&g->session, h->engine, NULL, &err), &err);
+    check_ok(chat_turn_next(g->turn, NULL, &g->want, &err), &err);
+    g->started = true;
 }
 
-/* What the session lacks of what the turn wants, or a slice of it. */
-static mote_work next_work(guest *g)
+/* The tokens that the session lacks, or the next chunk of them. */
+static mote_work next_work(turn_job *g)
 {
     const size_t same = g->want.same < g->want.n ? g->want.same : g->want.n - 1;
     if (mote_session_length(g->session) > g->want.same)
-        mote_session_rewind(g->session, same); /* takes the logits, so one is read again */
+        mote_session_rewind(g->session,
+                            same); /* drops the logits, so one token is appended again */
     const size_t length = (size_t)mote_session_length(g->session), left = g->want.n - length;
-    const size_t now = g->slice > 0 && g->slice < left ? g->slice : left;
+    const size_t now = g->chunk > 0 && g->chunk < left ? g->chunk : left;
     return (mote_work){.session = g->session,
                        .tokens = g->want.tokens + length,
                        .n = now,
                        .want = now == left ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
 }
 
-static void after_step(guest *g)
+static void after_step(turn_job *g)
 {
     mote_error err;
     size_t written;
-    if (!g->here || g->want.over)
+    if (!g->started || g->want.over)
         return;
     if (mote_session_length(g->session) < g->want.n) {
-        g->want.same = g->want.n; /* the rest of a slice goes on from where it is */
+        g->want.same = g->want.n; /* the next chunk continues here */
         return;
     }
-    guest_answer(g, &written);
-    if (g->enough_at > 0 && written >= g->enough_at)
+    turn_job_answer(g, &written);
+    if (g->end_thinking_at > 0 && written >= g->end_thinking_at)
         chat_turn_end_thinking(g->turn);
-    must(chat_turn_next(g->turn, g->session, &g->want, &err), &err);
+    check_ok(chat_turn_next(g->turn, g->session, &g->want, &err), &err);
     if (g->want.over) {
         mote_session_free(g->session);
         g->session = NULL;
     }
 }
 
-bool guests_step(house *h, guest *guests, size_t n)
+bool turn_jobs_step(turn_host *h, turn_job *jobs, size_t n)
 {
-    mote_work work[MAX_GUESTS];
+    mote_work work[MAX_JOBS];
     mote_error err;
     size_t n_work = 0, busy = 0, waiting = 0;
     for (size_t i = 0; i < n; i++) {
-        guest *g = &guests[i];
-        if (!g->here && g->late > 0) {
-            g->late--;
+        turn_job *g = &jobs[i];
+        if (!g->started && g->start_after > 0) {
+            g->start_after--;
             waiting++;
             continue;
         }
-        if (!g->here)
-            sit_down(h, g);
+        if (!g->started)
+            job_start(h, g);
         if (g->want.over)
             continue;
         busy++;
         work[n_work] = next_work(g);
-        n_work += work[n_work].n > 0; /* else what was just chosen is dropped: another draw */
+        n_work += work[n_work].n >
+                  0; /* otherwise the sequence shrank to what the session has: sample again */
     }
     if (n_work > 0)
-        must(mote_step(h->engine, work, n_work, &err), &err);
+        check_ok(mote_step(h->engine, work, n_work, &err), &err);
     for (size_t i = 0; i < n; i++)
-        after_step(&guests[i]);
+        after_step(&jobs[i]);
     return busy + waiting > 0;
 }
 
-void guests_stay(house *h, guest *guests, size_t n)
+void turn_jobs_run(turn_host *h, turn_job *jobs, size_t n)
 {
-    while (guests_step(h, guests, n))
+    while (turn_jobs_step(h, jobs, n))
         continue;
 }
 
-void guest_leave(guest *g)
+void turn_job_free(turn_job *g)
 {
     mote_session_free(g->session);
     chat_turn_free(g->turn);
@@ -175,10 +177,10 @@ void guest_leave(guest *g)
     g->session = NULL;
     g->turn = NULL;
     g->doc = NULL;
-    g->here = false;
+    g->started = false;
 }
 
-const mote_token *guest_answer(const guest *g, size_t *n)
+const mote_token *turn_job_answer(const turn_job *g, size_t *n)
 {
     bool open;
     const mote_token *tokens = chat_turn_tokens(g->turn, n, &open);
@@ -194,7 +196,7 @@ bool text_has(str text, str part)
     return false;
 }
 
-bool guest_said(const guest *g, const char *text)
+bool turn_job_logged(const turn_job *g, const char *text)
 {
     return text_has(strbuf_view(&g->log), str_of(text));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turn_drive.h - turns as a scheduler drives them: alone or several in one step, prompts read
- * whole or in slices, some coming later than others. What comes out is a log of events.
+ * turn_drive.h - drives turns as a scheduler does: one or several per step, prompts prefilled whole
+ * or in chunks, with staggered starts. The result is a log of events.
  */
 #ifndef MOTE_TESTS_CHAT_TURN_DRIVE_H
 #define MOTE_TESTS_CHAT_TURN_DRIVE_H
@@ -9,52 +9,51 @@
 #include "chat/turn/response_format.h"
 #include "chat/prompt/render.h"
 
-/* What all guests share. */
-typedef struct house {
+/* Shared by all jobs. */
+typedef struct turn_host {
     mote_engine *engine;
     chat_context chat_ctx;
-    token_trie *words;
-} house;
+    token_trie *vocab;
+} turn_host;
 
-void house_open(house *h, mote_engine *engine);
-void house_close(house *h);
+void turn_host_open(turn_host *h, mote_engine *engine);
+void turn_host_close(turn_host *h);
 
-enum { GUEST_TOOLS = 8 };
-
-typedef struct guest {
-    /* given */
-    const char *request; /* JSON, see request_json.h; of a raw one the text itself */
+typedef struct turn_job {
+    /* input */
+    const char *request; /* JSON, see chat_parsed_read(); if raw, the prompt text */
     mote_answer_options how;
     bool raw, logprobs, ignore_end;
     uint32_t min_tokens;
     const bool *tool_allowed;
-    size_t slice;     /* tokens read in one step; 0: all at once */
-    size_t late;      /* steps before it comes */
-    size_t enough_at; /* tokens of the answer after which thinking is to end; 0: never */
-    /* made */
+    size_t chunk;           /* maximum tokens per step; 0: no limit */
+    size_t start_after;     /* steps before the job starts */
+    size_t end_thinking_at; /* answer tokens after which thinking is closed; 0: never */
+    /* state */
     json_doc *doc;
     chat_parsed parsed;
     chat_prompt prompt;
     chat_turn *turn;
     mote_session *session;
     chat_turn_want want;
-    bool here;
-    strbuf log;    /* "kind name text", a line for every event, escaped as in JSON */
+    bool started;
+    strbuf log;    /* "kind name text", one line per event, escaped as in JSON */
     strbuf chosen; /* raw bytes of the choices of CHAT_EVENT_TOKEN */
-} guest;
+} turn_job;
 
-/* The turn alone, without a session. */
-mote_status guest_invite(guest *g, const house *h, mote_error *err);
-/* One step for all that are here and not over, or a wait; false: all are over. Aborts on errors. */
-bool guests_step(house *h, guest *guests, size_t n);
-/* To the end. */
-void guests_stay(house *h, guest *guests, size_t n);
-void guest_leave(guest *g);
+/* Makes the turn, without a session. */
+mote_status turn_job_new(turn_job *g, const turn_host *h, mote_error *err);
+/* One step for all jobs that have started and are not over. false: all are over. Aborts on
+ * errors. */
+bool turn_jobs_step(turn_host *h, turn_job *jobs, size_t n);
+/* Steps until all are over. */
+void turn_jobs_run(turn_host *h, turn_job *jobs, size_t n);
+void turn_job_free(turn_job *g);
 
-/* What was written, without the prompt. */
-const mote_token *guest_answer(const guest *g, size_t *n);
+/* The tokens of the answer, without the prompt. */
+const mote_token *turn_job_answer(const turn_job *g, size_t *n);
 bool text_has(str text, str part);
-/* The log has this text in it. */
-bool guest_said(const guest *g, const char *text);
+/* Whether the log contains this text. */
+bool turn_job_logged(const turn_job *g, const char *text);
 
 #endif

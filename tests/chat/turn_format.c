@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn_form.c - answers of a given form: JSON, schemas, expressions, choices, required calls. */
+/* turn_format.c - response formats: JSON, schemas, regex, choices, GBNF, required tool calls. */
 #include "chat/chat_rig.h"
 #include "chat/turn_rig.h"
 
@@ -22,8 +22,9 @@ static const char tools[] =
     "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},"
     "\"required\":[\"city\"]}}}]";
 
-/* One answer of that form; what came of it is in *h. */
-static mote_answer formed(mote_format format, const char *text, uint64_t seed, bool think, heard *h)
+/* One answer in this format; its events are recorded in *h. */
+static mote_answer answer_in_format(mote_format format, const char *text, uint64_t seed, bool think,
+                                    answer_record *h)
 {
     mote_chat *chat = turn_chat(engine, NULL);
     const mote_answer_options how = {.format = format,
@@ -39,7 +40,7 @@ static mote_answer formed(mote_format format, const char *text, uint64_t seed, b
     return answer;
 }
 
-static void json_of_a_schema(void **state)
+static void json_schema_answers(void **state)
 {
     (void)state;
     const char *schema =
@@ -49,9 +50,9 @@ static void json_of_a_schema(void **state)
         "\"required\":[\"the_name_of_the_person\",\"the_age_in_years\"],"
         "\"additionalProperties\":false}";
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
+        answer_record h = {0};
         json_doc *doc;
-        const mote_answer a = formed(MOTE_FORMAT_JSON_SCHEMA, schema, seed, seed % 2, &h);
+        const mote_answer a = answer_in_format(MOTE_FORMAT_JSON_SCHEMA, schema, seed, seed % 2, &h);
         assert_int_equal(a.finish, MOTE_FINISH_STOP);
         assert_true(a.forced_tokens > 10); /* the names of the members */
         assert_int_equal(json_doc_read(&doc, strbuf_view(&h.content), NULL), MOTE_OK);
@@ -62,19 +63,19 @@ static void json_of_a_schema(void **state)
         assert_true(json_node_int64(json_node_get(root, "the_age_in_years"), &age));
         assert_in_range(age, 7, 11);
         json_doc_free(doc);
-        heard_clear(&h);
+        record_clear(&h);
     }
 }
 
-/* What a form puts in counts, also when it takes all there is before the first choice. */
-static void a_form_longer_than_the_answer(void **state)
+/* Forced tokens count, also if they use up max_tokens before the first sample. */
+static void a_format_longer_than_max_tokens(void **state)
 {
     (void)state;
     const char *schema =
         "{\"type\":\"object\",\"properties\":{\"the_name_of_the_person\":{\"type\":"
         "\"string\"}},\"required\":[\"the_name_of_the_person\"]}";
     for (uint32_t most = 1; most <= 24; most++) {
-        heard h = {0};
+        answer_record h = {0};
         mote_chat *chat = turn_chat(engine, NULL);
         const mote_answer_options how = {.format = MOTE_FORMAT_JSON_SCHEMA,
                                          .format_text = schema,
@@ -86,7 +87,7 @@ static void a_form_longer_than_the_answer(void **state)
         assert_in_range(a.answer_tokens, 1, most);
         assert_true(most > 4 || (a.finish == MOTE_FINISH_LENGTH && h.content.n > 0));
         mote_chat_free(chat);
-        heard_clear(&h);
+        record_clear(&h);
     }
 }
 
@@ -95,16 +96,16 @@ static void any_object(void **state)
     (void)state;
     int whole = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
+        answer_record h = {0};
         json_doc *doc;
-        const mote_answer a = formed(MOTE_FORMAT_JSON, NULL, seed, false, &h);
+        const mote_answer a = answer_in_format(MOTE_FORMAT_JSON, NULL, seed, false, &h);
         assert_true(h.content.n > 0 && h.content.p[0] == '{');
         if (a.finish == MOTE_FINISH_STOP) {
             assert_int_equal(json_doc_read(&doc, strbuf_view(&h.content), NULL), MOTE_OK);
             json_doc_free(doc);
             whole++;
         }
-        heard_clear(&h);
+        record_clear(&h);
     }
     assert_true(whole > 0);
 }
@@ -113,33 +114,33 @@ static void expressions_and_choices(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
-        formed(MOTE_FORMAT_CHOICES, "[\"yes\", \"no\", \"perhaps not\"]", seed, seed % 2, &h);
+        answer_record h = {0};
+        answer_in_format(MOTE_FORMAT_CHOICES, "[\"yes\", \"no\", \"perhaps not\"]", seed, seed % 2,
+                         &h);
         const str said = strbuf_view(&h.content);
         assert_true(str_is(said, "yes") || str_is(said, "no") || str_is(said, "perhaps not"));
-        heard_clear(&h);
-        formed(MOTE_FORMAT_REGEX, "[0-9]{3}-[a-c]", seed, false, &h);
+        record_clear(&h);
+        answer_in_format(MOTE_FORMAT_REGEX, "[0-9]{3}-[a-c]", seed, false, &h);
         assert_int_equal(h.content.n, 5);
         for (size_t i = 0; i < 3; i++)
             assert_in_range(h.content.p[i], '0', '9');
         assert_int_equal(h.content.p[3], '-');
         assert_in_range(h.content.p[4], 'a', 'c');
-        heard_clear(&h);
+        record_clear(&h);
     }
 }
 
-/* As all forms: behind the thinking, what must come is not sampled, beside tools that may be called
- * instead. */
+/* A GBNF grammar applies after thinking, and its fixed text is not sampled. */
 static void grammars(void **state)
 {
     static const char text[] = "root ::= \"the pairs of brackets are \" pair{2} \";\"\n"
                                "pair ::= \"(\" pair? \")\" | \"[\" pair? \"]\"\n";
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
+        answer_record h = {0};
         char open[400];
         size_t depth = 0, pairs = 0;
-        const mote_answer a = formed(MOTE_FORMAT_GRAMMAR, text, seed, seed % 2, &h);
+        const mote_answer a = answer_in_format(MOTE_FORMAT_GRAMMAR, text, seed, seed % 2, &h);
         assert_int_equal(a.finish, MOTE_FINISH_STOP);
         assert_true(a.forced_tokens >= 4);
         assert_true(h.content.n > 30 && h.content.p[h.content.n - 1] == ';');
@@ -155,17 +156,17 @@ static void grammars(void **state)
         }
         assert_int_equal(depth, 0);
         assert_int_equal(pairs, 2);
-        heard_clear(&h);
+        record_clear(&h);
     }
 }
 
-/* Cut by its limit, an answer has its shortest end if there is room for one. */
-static void a_grammar_beside_tools(void **state)
+/* With tools, the answer matches the grammar or is a tool call. */
+static void a_grammar_with_tools(void **state)
 {
     static const char text[] = "root ::= (\"a\" | \"b\")* \"!\"";
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
+        answer_record h = {0};
         mote_chat *chat = turn_chat(engine, NULL);
         mote_answer_options how = {.format = MOTE_FORMAT_GRAMMAR,
                                    .format_text = text,
@@ -182,17 +183,17 @@ static void a_grammar_beside_tools(void **state)
             assert_int_equal(strspn(h.content.p, "ab"), h.content.n - 1);
             assert_int_equal(h.content.p[h.content.n - 1], '!');
         }
-        heard_clear(&h);
+        record_clear(&h);
         mote_chat_free(chat);
     }
 }
 
-/* Whatever was asked, the answer is a call with arguments as the schema wants them. */
+/* The answer is a tool call with arguments that match the schema. */
 static void calls_can_be_required(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        heard h = {0};
+        answer_record h = {0};
         mote_chat *chat = turn_chat(engine, NULL);
         mote_answer_options how = {.tool_choice = seed % 2 ? MOTE_TOOLS_NAMED : MOTE_TOOLS_REQUIRED,
                                    .tool_name = "set_timer",
@@ -212,12 +213,12 @@ static void calls_can_be_required(void **state)
         int minutes;
         if (sscanf(h.calls.p, "set_timer {\"minutes\": %d", &minutes) == 1)
             assert_in_range(minutes, 1, 90);
-        heard_clear(&h);
+        record_clear(&h);
         mote_chat_free(chat);
     }
 }
 
-static void what_has_no_form_is_refused(void **state)
+static void invalid_formats_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -247,14 +248,14 @@ static void what_has_no_form_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_of_a_schema),
-        cmocka_unit_test(a_form_longer_than_the_answer),
+        cmocka_unit_test(json_schema_answers),
+        cmocka_unit_test(a_format_longer_than_max_tokens),
         cmocka_unit_test(any_object),
         cmocka_unit_test(expressions_and_choices),
         cmocka_unit_test(grammars),
-        cmocka_unit_test(a_grammar_beside_tools),
+        cmocka_unit_test(a_grammar_with_tools),
         cmocka_unit_test(calls_can_be_required),
-        cmocka_unit_test(what_has_no_form_is_refused),
+        cmocka_unit_test(invalid_formats_are_rejected),
     };
     engine = turn_engine("mote-tiny-Q4_K_M.gguf", 1, 2);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn_parts.c - the parts of a turn without a model: loop guard, thinking plan, stop strings. */
+/* turn_parts.c - the parts of a turn that need no model: loop detector, thinking plan, stop
+ * strings. */
 #include "chat/turn/loop_detector.h"
 #include "chat/turn/turn_int.h"
 #include "chat/turn/thinking.h"
@@ -16,13 +17,13 @@ enum { MOST = 8192 };
 static mote_token tokens[MOST];
 static loop_detector guard;
 
-/* Different enough for ever: a token number depends on its place. */
+/* A token that never repeats: it depends on its position. */
 static mote_token fresh(size_t i)
 {
     return (mote_token)(1000 + i * 2654435761u % 200000);
 }
 
-/* Feeds tokens[0 .. n); where the guard speaks, or n. */
+/* Feeds tokens[0 .. n). Returns where the detector finds a loop, or n. */
 static size_t run_guard(size_t n, bool thinking, loop_detector_kind *kind)
 {
     loop_detector_start(&guard, 0, thinking);
@@ -32,7 +33,7 @@ static size_t run_guard(size_t n, bool thinking, loop_detector_kind *kind)
     return n;
 }
 
-/* `lead` fresh tokens, then one period again and again. */
+/* `lead` fresh tokens, then one period repeated. */
 static void fill_cycle(size_t lead, size_t period)
 {
     for (size_t i = 0; i < MOST; i++)
@@ -55,7 +56,7 @@ static void exact_cycles_are_found_where_they_begin(void **state)
         }
 }
 
-static void what_repeats_is_suspected_before_it_is_a_loop(void **state)
+static void repetition_is_suspected_before_it_is_a_loop(void **state)
 {
     (void)state;
     fill_cycle(50, 5);
@@ -64,7 +65,7 @@ static void what_repeats_is_suspected_before_it_is_a_loop(void **state)
         assert_int_equal(loop_detector_add(&guard, tokens, n), LOOP_NONE);
         assert_int_equal(loop_detector_suspects(&guard), n >= 55 + 12 ? n - 55 : 0);
     }
-    tokens[55 + 127] = 7; /* the cycle breaks: nothing is held any more */
+    tokens[55 + 127] = 7; /* the cycle breaks: nothing is suspected */
     loop_detector_add(&guard, tokens, 55 + 128);
     assert_int_equal(loop_detector_suspects(&guard), 0);
 }
@@ -75,7 +76,7 @@ static void near_cycles_are_found(void **state)
     loop_detector_kind kind;
     fill_cycle(100, 24);
     for (size_t i = 100; i < MOST; i += 24)
-        tokens[i] = fresh(i); /* a counter that goes up: one token in 24 differs */
+        tokens[i] = fresh(i); /* a counter: one token in 24 differs */
     const size_t at = run_guard(MOST, false, &kind);
     assert_int_equal(kind, LOOP_NEAR);
     assert_in_range(at, 300, 700);
@@ -94,31 +95,31 @@ static void salad_is_found(void **state)
     assert_in_range(at, 300, 1400);
 }
 
-static void text_that_goes_on_is_left_alone(void **state)
+static void text_without_loops_is_accepted(void **state)
 {
     (void)state;
     test_random dice = {9};
     loop_detector_kind kind;
     for (size_t i = 0; i < MOST; i++)
-        tokens[i] = (mote_token)(test_random_below(&dice, 50)); /* few words, but no order */
+        tokens[i] = (mote_token)(test_random_below(&dice, 50)); /* few words in random order */
     assert_int_equal(run_guard(MOST, false, &kind), MOST);
     for (size_t i = 0; i < MOST; i++)
         tokens[i] = (mote_token)test_random_below(&dice, 6);
     assert_int_equal(run_guard(MOST, false, &kind), MOST);
-    /* a table: a half of each row is the same, then three quarters */
+    /* a table: half of each row is the same, then three quarters */
     for (size_t every = 2; every <= 4; every += 2) {
         for (size_t i = 0; i < MOST; i++)
             tokens[i] = i % every != 0 ? (mote_token)(i % 16) : fresh(i);
         assert_int_equal(run_guard(MOST, true, &kind), MOST);
     }
-    /* three times the same twenty tokens, then something else */
+    /* the same twenty tokens three times, then other tokens */
     fill_cycle(10, 20);
     for (size_t i = 10 + 60; i < MOST; i++)
         tokens[i] = fresh(i);
     assert_int_equal(run_guard(MOST, true, &kind), MOST);
 }
 
-static void every_spelling_is_one_setting(void **state)
+static void think_parse_accepts_every_spelling(void **state)
 {
     (void)state;
     static const struct {
@@ -153,7 +154,7 @@ static void every_spelling_is_one_setting(void **state)
     }
 }
 
-static void thinking_leaves_room_for_the_answer(void **state)
+static void thinking_reserves_tokens_for_the_answer(void **state)
 {
     (void)state;
     for (uint32_t most = 1; most < 40000; most += most < 1200 ? 1 : 997)
@@ -166,7 +167,7 @@ static void thinking_leaves_room_for_the_answer(void **state)
             const uint32_t ends = plan.last > 0 ? plan.last + closing : 0;
             assert_true(ends < most && most - ends >= (reserve < most / 2 ? reserve : most / 2));
         }
-    /* half of a short answer, less closing and grace */
+    /* half of a short answer, minus closing and grace */
     assert_int_equal(chat_think_plan_of(1000, 200, 0).budget, 75);
     assert_int_equal(chat_think_plan_of(1000, 200, 12).budget, 66);
     assert_int_equal(chat_think_plan_of(1000, 24, 12).last, 0);
@@ -198,7 +199,7 @@ static void sentences_end(void **state)
     assert_false(ends("", ""));
 }
 
-/* What comes out of `text` cut into pieces of `step` bytes. */
+/* Passes `text` through the stop strings in pieces of `step` bytes. */
 static void through_stops(chat_stops *s, const char *text, size_t step, strbuf *out)
 {
     const size_t n = strlen(text);
@@ -240,12 +241,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_cycles_are_found_where_they_begin),
-        cmocka_unit_test(what_repeats_is_suspected_before_it_is_a_loop),
+        cmocka_unit_test(repetition_is_suspected_before_it_is_a_loop),
         cmocka_unit_test(near_cycles_are_found),
         cmocka_unit_test(salad_is_found),
-        cmocka_unit_test(text_that_goes_on_is_left_alone),
-        cmocka_unit_test(every_spelling_is_one_setting),
-        cmocka_unit_test(thinking_leaves_room_for_the_answer),
+        cmocka_unit_test(text_without_loops_is_accepted),
+        cmocka_unit_test(think_parse_accepts_every_spelling),
+        cmocka_unit_test(thinking_reserves_tokens_for_the_answer),
         cmocka_unit_test(sentences_end),
         cmocka_unit_test(text_ends_before_a_stop_string),
     };

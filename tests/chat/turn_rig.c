@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void must(mote_status status, const mote_error *err)
+static void check_ok(mote_status status, const mote_error *err)
 {
     if (status == MOTE_OK)
         return;
@@ -24,12 +24,12 @@ mote_engine *turn_engine(const char *file, uint32_t sessions, uint32_t kept_stat
     mote_error err;
     if (!test_data_path(path, file))
         exit(TEST_SKIPPED);
-    must(mote_model_open(&model, path, NULL, &err), &err);
+    check_ok(mote_model_open(&model, path, NULL, &err), &err);
     const mote_engine_options options = {.threads = 1,
                                          .sessions = sessions,
                                          .positions = 2048ull * sessions,
                                          .kept_states = kept_states};
-    must(mote_engine_new(&engine, model, &options, &err), &err);
+    check_ok(mote_engine_new(&engine, model, &options, &err), &err);
     return engine;
 }
 
@@ -40,11 +40,11 @@ void turn_engine_close(mote_engine *engine)
     mote_model_close(model);
 }
 
-static void hear_call(heard *h, const mote_chat_event *event)
+static void record_call(answer_record *h, const mote_chat_event *event)
 {
     json_doc *doc;
     mote_error err;
-    must(json_doc_read(&doc, (str){event->text, event->text_bytes}, &err), &err);
+    check_ok(json_doc_read(&doc, (str){event->text, event->text_bytes}, &err), &err);
     strbuf_put(&h->calls, (str){event->name, event->name_bytes});
     strbuf_byte(&h->calls, ' ');
     json_put_node(&h->calls, json_doc_root(doc));
@@ -52,28 +52,28 @@ static void hear_call(heard *h, const mote_chat_event *event)
     json_doc_free(doc);
 }
 
-void heard_event(void *with, const mote_chat_event *event)
+void record_event(void *with, const mote_chat_event *event)
 {
-    heard *h = with;
+    answer_record *h = with;
     const str text = {event->text, event->text_bytes};
     if (event->kind == MOTE_CHAT_CONTENT)
         strbuf_put(&h->content, text);
     else if (event->kind == MOTE_CHAT_REASONING)
         strbuf_put(&h->reasoning, text);
     else if (event->kind == MOTE_CHAT_CALL_END)
-        hear_call(h, event);
+        record_call(h, event);
     else if (event->kind == MOTE_CHAT_PREFILL)
-        h->n_readings++;
+        h->n_prefill++;
     if (h->cancel != NULL && h->content.n >= h->cancel_after)
         mote_chat_cancel(h->cancel);
 }
 
-void heard_clear(heard *h)
+void record_clear(answer_record *h)
 {
     strbuf_fini(&h->content);
     strbuf_fini(&h->reasoning);
     strbuf_fini(&h->calls);
-    *h = (heard){0};
+    *h = (answer_record){0};
 }
 
 bool text_is_blank(const strbuf *text)
@@ -88,14 +88,14 @@ mote_chat *turn_chat(mote_engine *engine, const mote_chat_options *options)
 {
     mote_chat *chat;
     mote_error err;
-    must(mote_chat_new(&chat, engine, options, &err), &err);
+    check_ok(mote_chat_new(&chat, engine, options, &err), &err);
     return chat;
 }
 
 void turn_add(mote_chat *chat, const char *text)
 {
     mote_error err;
-    must(mote_chat_add(chat, MOTE_ROLE_USER, text, strlen(text), &err), &err);
+    check_ok(mote_chat_add(chat, MOTE_ROLE_USER, text, strlen(text), &err), &err);
 }
 
 static void add_message(mote_chat *chat, const json_node *message)
@@ -105,11 +105,11 @@ static void add_message(mote_chat *chat, const json_node *message)
     const json_node *role = json_node_get(message, "role");
     if (str_is(json_node_text(role), "system")) {
         const str system = json_node_text(json_node_get(message, "content"));
-        must(mote_chat_set_system(chat, system.p, system.n, &err), &err);
+        check_ok(mote_chat_set_system(chat, system.p, system.n, &err), &err);
         return;
     }
     json_put_as_spelt(&text, message);
-    must(mote_chat_add_json(chat, text.p, text.n, &err), &err);
+    check_ok(mote_chat_add_json(chat, text.p, text.n, &err), &err);
     strbuf_fini(&text);
 }
 
@@ -123,20 +123,20 @@ void turn_add_task(mote_chat *chat, const json_node *line)
         add_message(chat, m);
     if (json_node_get(line, "tools") != NULL) {
         json_put_as_spelt(&tools, json_node_get(line, "tools"));
-        must(mote_chat_set_tools(chat, tools.p, tools.n, &err), &err);
+        check_ok(mote_chat_set_tools(chat, tools.p, tools.n, &err), &err);
         strbuf_fini(&tools);
     }
 }
 
-mote_answer turn_answer(mote_chat *chat, mote_answer_options how, heard *h)
+mote_answer turn_answer(mote_chat *chat, mote_answer_options how, answer_record *h)
 {
     mote_answer answer;
     mote_error err;
     if (h != NULL) {
-        how.event = heard_event;
+        how.event = record_event;
         how.with = h;
     }
-    must(mote_chat_answer(chat, &how, &answer, &err), &err);
+    check_ok(mote_chat_answer(chat, &how, &answer, &err), &err);
     return answer;
 }
 

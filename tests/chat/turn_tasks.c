@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turn_tasks.c - mote-tiny through the whole path is as good as its model card says.
+ * turn_tasks.c - mote-tiny reaches the scores of its model card through mote_chat.
  *
- * tests/data/chat/tasks.jsonl has the card's own samples. The card was measured with
- * another engine, on text the template rendered; here messages and tools go in, content
- * and typed calls come out, and both have to be right.
+ * tests/data/chat/tasks.jsonl has the samples of the card. The card was measured with another
+ * engine on rendered text. Here messages and tools go in, and content and typed tool calls must be
+ * right.
  */
 #include "chat/chat_rig.h"
 #include "chat/turn_rig.h"
@@ -13,7 +13,7 @@
 
 static struct {
     const char *name;
-    int card, samples; /* correct by the card, of so many */
+    int card, samples; /* correct answers in the card, out of samples */
     int right, seen;
 } tasks[] = {
     {"ack", 10, 10, 0, 0},          {"add_direct", 6, 10, 0, 0},    {"add_think", 9, 10, 0, 0},
@@ -48,7 +48,7 @@ static void put_calls(strbuf *out, const json_node *calls)
     }
 }
 
-static bool is_right(const json_node *line, const heard *h)
+static bool is_right(const json_node *line, const answer_record *h)
 {
     const json_node *wanted = json_node_first(json_node_get(line, "messages"));
     while (json_node_next(wanted) != NULL)
@@ -67,7 +67,7 @@ static void try_task(const json_node *line, void *with)
     const char *name = rig_text(line, "task");
     mote_answer_options how = turn_greedy();
     mote_chat *chat = turn_chat(with, &(mote_chat_options){.official = true});
-    heard h = {0};
+    answer_record h = {0};
     how.think = json_node_truth(json_node_get(line, "think")) ? MOTE_THINK_ON : MOTE_THINK_OFF;
     how.max_tokens = 1024;
     turn_add_task(chat, line);
@@ -77,7 +77,7 @@ static void try_task(const json_node *line, void *with)
             tasks[i].seen++;
             tasks[i].right += is_right(line, &h);
         }
-    heard_clear(&h);
+    record_clear(&h);
     mote_chat_free(chat);
 }
 
@@ -88,7 +88,7 @@ int main(void)
     turn_engine_close(engine);
     int faults = 0;
     for (int i = 0; i < N_TASKS; i++) {
-        /* Two points of a hundred are less than one of ten samples. */
+        /* With ten samples, any difference of 2 % is at least one sample. */
         const bool good = tasks[i].seen == tasks[i].samples && tasks[i].right >= tasks[i].card;
         printf("%-14s %2d of %2d, card %2d%s\n", tasks[i].name, tasks[i].right, tasks[i].seen,
                tasks[i].card, good ? "" : "   <-- less");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn_test.c - conversations: what is read again, what is kept, who may interrupt, what is
- * refused. */
+/* turn_test.c - conversations: prefix reuse, undo, cancel, save and load, invalid calls. */
 #include "base/mem.h"
 #include "chat/chat_rig.h"
 #include "chat/prompt/render.h"
@@ -13,11 +12,11 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
-enum { COMPANY = 3 };
+enum { BATCH = 3 };
 
 static mote_engine *engine;
 
-static void a_turn_reads_only_what_is_new(void **state)
+static void an_answer_prefills_only_new_tokens(void **state)
 {
     (void)state;
     static const char *const says[] = {"Hello", "My name is Anna.", "What is my name?",
@@ -50,7 +49,7 @@ static strbuf json_of(const mote_chat *chat)
     return text;
 }
 
-static void a_conversation_can_be_taken_back(void **state)
+static void undo_and_drop_answer_restore_the_conversation(void **state)
 {
     (void)state;
     mote_chat *chat =
@@ -68,7 +67,7 @@ static void a_conversation_can_be_taken_back(void **state)
     assert_true(str_eq(strbuf_view(&first), strbuf_view(&again)));
     mote_chat_clear(chat);
     assert_int_equal(mote_chat_count(chat), 0);
-    turn_add(chat, "Hello"); /* what the session still holds must not matter */
+    turn_add(chat, "Hello"); /* the tokens left in the session must not matter */
     turn_answer(chat, turn_greedy(), NULL);
     strbuf fresh = json_of(chat);
     assert_true(str_eq(strbuf_view(&first), strbuf_view(&fresh)));
@@ -83,37 +82,37 @@ static void an_answer_can_be_canceled_and_is_kept(void **state)
     (void)state;
     for (size_t after = 0; after < 20; after += 6) {
         mote_chat *chat = turn_chat(engine, NULL);
-        heard h = {.cancel = chat, .cancel_after = after};
+        answer_record h = {.cancel = chat, .cancel_after = after};
         turn_add(chat, "Count from 1 to 30.");
         const mote_answer a = turn_answer(chat, turn_greedy(), &h);
         assert_int_equal(a.finish, MOTE_FINISH_CANCELED);
         assert_int_equal(mote_chat_count(chat), h.content.n > 0 ? 2 : 1);
-        heard_clear(&h);
+        record_clear(&h);
         if (after == 0)
             mote_chat_clear(chat);
-        turn_add(chat, "Hello"); /* goes on as if nothing had been */
+        turn_add(chat, "Hello"); /* the conversation continues normally */
         assert_int_equal(turn_answer(chat, turn_greedy(), &h).finish, MOTE_FINISH_STOP);
         assert_true(h.content.n > 0);
-        heard_clear(&h);
+        record_clear(&h);
         mote_chat_free(chat);
     }
 }
 
-static void a_saved_conversation_goes_on(void **state)
+static void a_saved_conversation_continues(void **state)
 {
     (void)state;
     const char *path = "turn_test.chat";
     mote_chat *chat =
         turn_chat(engine, &(mote_chat_options){.system = "Be kind.", .system_bytes = 8});
     mote_chat *loaded;
-    bool remembered;
-    heard one = {0}, two = {0};
+    bool restored;
+    answer_record one = {0}, two = {0};
     turn_add(chat, "My name is Anna.");
     turn_answer(chat, turn_greedy(), NULL);
     assert_int_equal(mote_chat_save(chat, path, NULL), MOTE_OK);
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(mote_chat_load(&loaded, engine, path, NULL, &remembered, NULL), MOTE_OK);
-        assert_int_equal(remembered, again == 0);
+        assert_int_equal(mote_chat_load(&loaded, engine, path, NULL, &restored, NULL), MOTE_OK);
+        assert_int_equal(restored, again == 0);
         strbuf saved = json_of(chat), read = json_of(loaded);
         assert_true(str_eq(strbuf_view(&saved), strbuf_view(&read)));
         strbuf_fini(&saved);
@@ -128,17 +127,17 @@ static void a_saved_conversation_goes_on(void **state)
     assert_int_equal(mote_chat_load(&loaded, engine, "no-such-file", NULL, NULL, NULL), MOTE_E_IO);
     assert_null(loaded);
     remove(path);
-    heard_clear(&one);
-    heard_clear(&two);
+    record_clear(&one);
+    record_clear(&two);
     mote_chat_free(chat);
 }
 
-static void options_are_held_to(void **state)
+static void answer_options_apply(void **state)
 {
     (void)state;
     static const char *const stop[] = {"help"};
     mote_chat *chat = turn_chat(engine, NULL);
-    heard whole = {0}, part = {0};
+    answer_record whole = {0}, part = {0};
     mote_answer_options how = turn_greedy();
     turn_add(chat, "Hello");
     turn_answer(chat, how, &whole);
@@ -159,19 +158,19 @@ static void options_are_held_to(void **state)
     assert_int_equal(a.answer_tokens, 3);
     assert_string_equal(a.preset, "small/direct/general");
     assert_true(a.sampling.temperature == 0 && a.sampling.min_p == 0);
-    heard_clear(&whole);
-    heard_clear(&part);
+    record_clear(&whole);
+    record_clear(&part);
     mote_chat_free(chat);
 }
 
-/* Thinking and what closes it are of the answer's tokens; a short answer is not used up by it. */
+/* Thinking and its closing count as answer tokens and never use up a short answer. */
 static void thinking_in_a_short_answer(void **state)
 {
     (void)state;
     bool thought = false;
     for (uint32_t most = 1; most < 120; most += most < 32 ? 1 : 7) {
         mote_chat *chat = turn_chat(engine, NULL);
-        heard h = {0};
+        answer_record h = {0};
         const mote_answer_options how = {
             .think = MOTE_THINK_ON, .max_tokens = most, .sampling.seed = most};
         turn_add(chat, "What is 245 + 178?");
@@ -182,30 +181,30 @@ static void thinking_in_a_short_answer(void **state)
         if (a.think_tokens == 0)
             assert_true(text_is_blank(&h.reasoning));
         thought |= a.think_tokens > 0 && !text_is_blank(&h.reasoning);
-        heard_clear(&h);
+        record_clear(&h);
         mote_chat_free(chat);
     }
     assert_true(thought);
 }
 
-static void an_answer_goes_on_from_its_beginning(void **state)
+static void an_assistant_message_is_continued(void **state)
 {
     (void)state;
     mote_chat *chat = turn_chat(engine, NULL);
     turn_add(chat, "What is 3 + 4?");
     assert_int_equal(mote_chat_add(chat, MOTE_ROLE_ASSISTANT, "3 + 4", 5, NULL), MOTE_OK);
-    heard h = {0};
+    answer_record h = {0};
     turn_answer(chat, turn_greedy(), &h);
     assert_int_equal(mote_chat_count(chat), 2);
     assert_true(h.content.n > 0);
     const chat_message *m = chat_entry_message(&chat->entries[1]);
     assert_int_equal(m->parts[0].text.n, 5 + h.content.n);
     assert_memory_equal(m->parts[0].text.p, "3 + 4", 5);
-    heard_clear(&h);
+    record_clear(&h);
     mote_chat_free(chat);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_calls_are_rejected(void **state)
 {
     (void)state;
     mote_chat *chat = turn_chat(engine, &(mote_chat_options){.context = 64});
@@ -223,7 +222,7 @@ static void what_cannot_be_is_refused(void **state)
     mote_chat_free(chat);
 }
 
-static void hear_warning(void *with, const mote_chat_event *event)
+static void record_warning(void *with, const mote_chat_event *event)
 {
     strbuf *out = with;
     if (event->kind != MOTE_CHAT_WARNING)
@@ -234,27 +233,27 @@ static void hear_warning(void *with, const mote_chat_event *event)
     strbuf_byte(out, ';');
 }
 
-static void tools_of_other_types_are_named(void **state)
+static void tools_of_other_types_give_a_warning(void **state)
 {
     (void)state;
     static const char tools[] = "[{\"type\":\"web_search\"},{\"type\":\"function\",\"function\":{"
                                 "\"name\":\"f\"}}]";
     mote_chat *chat = turn_chat(engine, NULL);
-    strbuf heard_of = {0};
+    strbuf warnings = {0};
     mote_answer a;
     mote_answer_options how = turn_greedy();
-    how.event = hear_warning;
-    how.with = &heard_of;
+    how.event = record_warning;
+    how.with = &warnings;
     assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
     turn_add(chat, "Hello");
     assert_int_equal(mote_chat_answer(chat, &how, &a, NULL), MOTE_OK);
-    assert_true(str_is(strbuf_view(&heard_of), "tool_type_ignored web_search;"));
+    assert_true(str_is(strbuf_view(&warnings), "tool_type_ignored web_search;"));
     assert_int_equal(a.warnings, 1);
-    strbuf_fini(&heard_of);
+    strbuf_fini(&warnings);
     mote_chat_free(chat);
 }
 
-static void bytes_that_are_no_text_are_replaced(void **state)
+static void invalid_utf8_is_replaced(void **state)
 {
     (void)state;
     mote_chat *chat = turn_chat(engine, NULL);
@@ -268,23 +267,22 @@ static void bytes_that_are_no_text_are_replaced(void **state)
     mote_chat_free(chat);
 }
 
-/* ---- alone and in company ---- */
+/* ---- single turns and batches ---- */
 
-typedef struct guest {
+typedef struct batch_job {
     chat_prompt prompt;
     chat_turn *turn;
     mote_session *session;
     chat_turn_want want;
     mote_answer_options how;
-} guest;
+} batch_job;
 
 static chat_context chat_ctx;
 
-static void seat(guest *g, int i)
+static void job_start(batch_job *g, int i)
 {
-    static const char *const says[COMPANY] = {
-        "Who is the mayor of Keldon?", "What is 245 + 178?",
-        "Write JSON for an order of 2 pieces of gold by Max."};
+    static const char *const says[BATCH] = {"Who is the mayor of Keldon?", "What is 245 + 178?",
+                                            "Write JSON for an order of 2 pieces of gold by Max."};
     const chat_part part = {.kind = CHAT_PART_TEXT, .text = str_of(says[i])};
     const chat_message message = {.role = CHAT_ROLE_USER, .parts = &part, .n_parts = 1};
     const chat_request request = {
@@ -303,20 +301,20 @@ static void seat(guest *g, int i)
     assert_int_equal(chat_turn_next(g->turn, NULL, &g->want, NULL), MOTE_OK);
 }
 
-static void leave(guest *g)
+static void job_free(batch_job *g)
 {
     mote_session_free(g->session);
     chat_turn_free(g->turn);
     chat_prompt_fini(&g->prompt);
 }
 
-/* One step for all that are not over; false: all are. */
-static bool step_together(guest *guests, int n)
+/* One step for all jobs that are not over. false: all are over. */
+static bool jobs_step(batch_job *jobs, int n)
 {
-    mote_work work[COMPANY];
+    mote_work work[BATCH];
     size_t n_work = 0;
     for (int i = 0; i < n; i++) {
-        guest *g = &guests[i];
+        batch_job *g = &jobs[i];
         if (g->want.over)
             continue;
         if (mote_session_length(g->session) > g->want.same)
@@ -329,56 +327,56 @@ static bool step_together(guest *guests, int n)
         return false;
     assert_int_equal(mote_step(engine, work, n_work, NULL), MOTE_OK);
     for (int i = 0; i < n; i++)
-        if (!guests[i].want.over)
-            assert_int_equal(
-                chat_turn_next(guests[i].turn, guests[i].session, &guests[i].want, NULL), MOTE_OK);
+        if (!jobs[i].want.over)
+            assert_int_equal(chat_turn_next(jobs[i].turn, jobs[i].session, &jobs[i].want, NULL),
+                             MOTE_OK);
     return true;
 }
 
-static void alone_is_as_in_company(void **state)
+static void a_batch_gives_the_same_tokens_as_single_turns(void **state)
 {
     (void)state;
-    guest together[COMPANY] = {0}, alone = {0};
+    batch_job together[BATCH] = {0}, alone = {0};
     assert_int_equal(chat_context_of(&chat_ctx, mote_engine_model(engine), NULL), MOTE_OK);
-    for (int i = 0; i < COMPANY; i++)
-        seat(&together[i], i);
-    while (step_together(together, COMPANY))
+    for (int i = 0; i < BATCH; i++)
+        job_start(&together[i], i);
+    while (jobs_step(together, BATCH))
         continue;
-    for (int i = 0; i < COMPANY; i++) {
+    for (int i = 0; i < BATCH; i++) {
         size_t n, m;
         bool open;
-        mote_session_free(together[i].session); /* its place is needed */
+        mote_session_free(together[i].session); /* the engine has no other */
         together[i].session = NULL;
-        seat(&alone, i);
-        while (step_together(&alone, 1))
+        job_start(&alone, i);
+        while (jobs_step(&alone, 1))
             continue;
         const mote_token *a = chat_turn_tokens(together[i].turn, &n, &open);
         const mote_token *b = chat_turn_tokens(alone.turn, &m, &open);
         assert_int_equal(n, m);
         assert_true(n > together[i].prompt.n + 3);
         assert_memory_equal(a, b, n * sizeof *a);
-        leave(&alone);
-        leave(&together[i]);
-        alone = (guest){0};
+        job_free(&alone);
+        job_free(&together[i]);
+        alone = (batch_job){0};
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turn_reads_only_what_is_new),
-        cmocka_unit_test(a_conversation_can_be_taken_back),
+        cmocka_unit_test(an_answer_prefills_only_new_tokens),
+        cmocka_unit_test(undo_and_drop_answer_restore_the_conversation),
         cmocka_unit_test(an_answer_can_be_canceled_and_is_kept),
-        cmocka_unit_test(a_saved_conversation_goes_on),
-        cmocka_unit_test(options_are_held_to),
+        cmocka_unit_test(a_saved_conversation_continues),
+        cmocka_unit_test(answer_options_apply),
         cmocka_unit_test(thinking_in_a_short_answer),
-        cmocka_unit_test(an_answer_goes_on_from_its_beginning),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(tools_of_other_types_are_named),
-        cmocka_unit_test(bytes_that_are_no_text_are_replaced),
-        cmocka_unit_test(alone_is_as_in_company),
+        cmocka_unit_test(an_assistant_message_is_continued),
+        cmocka_unit_test(invalid_calls_are_rejected),
+        cmocka_unit_test(tools_of_other_types_give_a_warning),
+        cmocka_unit_test(invalid_utf8_is_replaced),
+        cmocka_unit_test(a_batch_gives_the_same_tokens_as_single_turns),
     };
-    engine = turn_engine("mote-tiny-Q4_K_M.gguf", COMPANY, 2);
+    engine = turn_engine("mote-tiny-Q4_K_M.gguf", BATCH, 2);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     turn_engine_close(engine);
     return failed;

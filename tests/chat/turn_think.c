@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * turn_think.c - thinking ends and is followed by an answer; loops are left or end cleanly.
+ * turn_think.c - thinking always ends and an answer follows; loops are left or end cleanly.
  *
- * Prompts are those of tests/data/chat/tasks.jsonl again and again with other seeds, with
- * the sampler settings of the model card. MOTE_TEST_SCALE scales how many.
+ * Uses the prompts of tests/data/chat/tasks.jsonl repeatedly with other seeds and the sampler
+ * presets of the model card. MOTE_TEST_SCALE scales their number.
  */
 #include "chat/chat_rig.h"
 #include "chat/turn_rig.h"
@@ -33,7 +33,7 @@ static mote_token think_end_tag(void)
     return how.tags[CHAT_TAG_THINK_END];
 }
 
-/* The tokens the next prompt repeats hold exactly one </think>. */
+/* The tokens that the next prompt repeats have exactly one </think>. */
 static void expect_closed(const mote_chat *chat)
 {
     const chat_entry *last = &chat->entries[chat->n - 1];
@@ -44,15 +44,15 @@ static void expect_closed(const mote_chat *chat)
     assert_int_equal(closed, 1);
 }
 
-static void think_about(const json_node *line, void *with)
+static void think_on_task(const json_node *line, void *with)
 {
     static const uint32_t budgets[] = {8, 12, 16, 24, 32, 64, 100, 128, 200, 256};
     series *s = with;
-    /* every so many lines, so that a short run sees all tasks too */
+    /* skip lines, so that a short run covers all tasks too */
     if (s->done >= s->wanted || s->line++ % (TASKS / (s->wanted < TASKS ? s->wanted : TASKS)) != 0)
         return;
     mote_chat *chat = turn_chat(engine, NULL);
-    heard h = {0};
+    answer_record h = {0};
     const mote_answer_options how = {.think = MOTE_THINK_ON,
                                      .think_budget = budgets[s->done % 10],
                                      .max_tokens = s->done % 3 == 0 ? 300 : 600,
@@ -62,13 +62,13 @@ static void think_about(const json_node *line, void *with)
     assert_true(answer.thinking);
     assert_int_not_equal(answer.think_end, MOTE_THINK_END_NONE);
     assert_true(answer.think_tokens <= how.think_budget + CHAT_THINK_GRACE + CHAT_MAX_CLOSING);
-    /* or a call that max_tokens cut, which is no call and no text but a warning */
+    /* or max_tokens cut a call, which leaves only a warning */
     assert_true(!text_is_blank(&h.content) || answer.calls > 0 ||
                 (answer.finish == MOTE_FINISH_LENGTH && answer.warnings > 0));
     expect_closed(chat);
     s->ends[answer.think_end]++;
     s->done++;
-    heard_clear(&h);
+    record_clear(&h);
     mote_chat_free(chat);
 }
 
@@ -77,14 +77,14 @@ static void thinking_ends_and_an_answer_follows(void **state)
     (void)state;
     series s = {.wanted = (int)test_scaled(PROMPTS, 1)};
     while (s.done < s.wanted)
-        rig_each_line("tests/data/chat/tasks.jsonl", think_about, &s);
+        rig_each_line("tests/data/chat/tasks.jsonl", think_on_task, &s);
     print_message("%d answers: thinking ended natural %d, soft %d, budget %d, loop %d\n", s.done,
                   s.ends[1], s.ends[2], s.ends[3], s.ends[4]);
 }
 
-/* A model that cannot end its answer goes in circles sooner or later, greedy above all;
- * one that must say a word goes at once. */
-static void loop_about(const json_node *line, void *with)
+/* A model that cannot end its answer repeats itself sooner or later, especially with greedy
+ * sampling. With a large bias for one token it repeats at once. */
+static void loop_on_task(const json_node *line, void *with)
 {
     series *s = with;
     if (s->done >= s->wanted || s->line++ % 2 != 0)
@@ -97,7 +97,7 @@ static void loop_about(const json_node *line, void *with)
                               {chat->chat_ctx.ends[1], -INFINITY},
                               {(mote_token)(300 + s->done), 40}};
     mote_answer_options how = turn_greedy();
-    heard h = {0};
+    answer_record h = {0};
     how.think = s->done % 2 == 0 ? MOTE_THINK_ON : MOTE_THINK_OFF;
     how.think_budget = 400;
     how.max_tokens = 900;
@@ -115,7 +115,7 @@ static void loop_about(const json_node *line, void *with)
     if (answer.thinking)
         expect_closed(chat);
     s->done++;
-    heard_clear(&h);
+    record_clear(&h);
     mote_chat_free(chat);
 }
 
@@ -123,9 +123,10 @@ static void loops_are_left_or_end_cleanly(void **state)
 {
     (void)state;
     series s = {.wanted = (int)test_scaled(LOOPS, 1)};
-    rig_each_line("tests/data/chat/tasks.jsonl", loop_about, &s);
-    print_message("%d answers that cannot end: loops in %d, left in %d, given up in %d\n", s.done,
-                  s.found, s.left, s.looped);
+    rig_each_line("tests/data/chat/tasks.jsonl", loop_on_task, &s);
+    print_message(
+        "%d answers that cannot end: loops in %d, recovered in %d, finished as loop in %d\n",
+        s.done, s.found, s.left, s.looped);
     assert_int_equal(s.done, s.wanted);
     assert_true(s.found > s.done / 2);
 }

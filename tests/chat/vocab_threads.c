@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vocab_threads.c - one model, one kit and one vocabulary, and a thread for every engine: the
- * answers are those of one thread alone. For the thread sanitizer as much as for the results.
+ * vocab_threads.c - one model, one chat context and one vocabulary shared by two threads with an
+ * engine each. Both answers must equal that of a single thread. Also meant for ThreadSanitizer.
  */
 #include "chat/turn_drive.h"
 #include "chat/turn_rig.h"
@@ -14,8 +14,8 @@
 enum { THREADS = 2 };
 
 typedef struct worker {
-    house home; /* its own engine; kit and words are copies of one */
-    guest g;
+    turn_host host; /* its own engine; chat context and vocabulary are shared */
+    turn_job g;
     pthread_t thread;
 } worker;
 
@@ -29,10 +29,10 @@ static const char request[] =
 static void *work(void *with)
 {
     worker *w = with;
-    w->g =
-        (guest){.request = request,
-                .how = {.tool_choice = MOTE_TOOLS_REQUIRED, .one_call = true, .max_tokens = 120}};
-    guests_stay(&w->home, &w->g, 1);
+    w->g = (turn_job){
+        .request = request,
+        .how = {.tool_choice = MOTE_TOOLS_REQUIRED, .one_call = true, .max_tokens = 120}};
+    turn_jobs_run(&w->host, &w->g, 1);
     return NULL;
 }
 
@@ -47,12 +47,12 @@ static mote_engine *engine_on(const mote_model *model)
 
 int main(void)
 {
-    worker workers[THREADS + 1] = {0}; /* the last one works alone */
+    worker workers[THREADS + 1] = {0}; /* the last one runs alone */
     mote_engine *first = turn_engine("mote-tiny-Q4_K_M.gguf", 1, 0);
-    house_open(&workers[0].home, first);
+    turn_host_open(&workers[0].host, first);
     for (int i = 1; i <= THREADS; i++) {
-        workers[i].home = workers[0].home;
-        workers[i].home.engine = engine_on(mote_engine_model(first));
+        workers[i].host = workers[0].host;
+        workers[i].host.engine = engine_on(mote_engine_model(first));
     }
     for (int i = 0; i < THREADS; i++)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
@@ -64,17 +64,17 @@ int main(void)
     for (int i = 0; i < THREADS; i++) {
         const str alone = strbuf_view(&workers[THREADS].g.log);
         if (!str_eq(strbuf_view(&workers[i].g.log), alone) || alone.n == 0) {
-            printf("thread %d wrote\n%.*sand not\n%.*s", i, STR_ARG(strbuf_view(&workers[i].g.log)),
+            printf("thread %d: got\n%.*sexpected\n%.*s", i, STR_ARG(strbuf_view(&workers[i].g.log)),
                    STR_ARG(alone));
             failed = 1;
         }
     }
     for (int i = THREADS; i >= 0; i--) {
-        guest_leave(&workers[i].g);
+        turn_job_free(&workers[i].g);
         if (i > 0)
-            mote_engine_free(workers[i].home.engine);
+            mote_engine_free(workers[i].host.engine);
     }
-    house_close(&workers[0].home);
+    turn_host_close(&workers[0].host);
     turn_engine_close(first);
     return failed;
 }

@@ -42,7 +42,7 @@ static const char schema[] =
     "\"maxLength\":12,\"pattern\":\"^[A-Z]\"},\"age\":{\"type\":\"integer\",\"minimum\":7}},"
     "\"required\":[\"the_name_of_the_person\",\"age\"],\"additionalProperties\":false}";
 
-static house home;
+static turn_host host;
 
 /* ---- acts ---- */
 
@@ -59,7 +59,7 @@ static mote_status act_render(strbuf *out, mote_error *err)
         status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, err);
     if (status == MOTE_OK)
         status =
-            chat_render(home.chat_ctx.model, &home.chat_ctx.how, &parsed.request, &prompt, err);
+            chat_render(host.chat_ctx.model, &host.chat_ctx.how, &parsed.request, &prompt, err);
     if (status == MOTE_OK) {
         strbuf_put(out, strbuf_view(&prompt.text));
         strbuf_put(out, (str){(const char *)prompt.ids, prompt.n * sizeof *prompt.ids});
@@ -93,8 +93,8 @@ static mote_status act_parse(strbuf *out, mote_error *err)
     if (status == MOTE_OK) {
         tools[0] = json_node_first(json_doc_root(doc));
         tools[1] = json_node_next(tools[0]);
-        const chat_parser_options options = {.model = home.chat_ctx.model,
-                                             .how = &home.chat_ctx.how,
+        const chat_parser_options options = {.model = host.chat_ctx.model,
+                                             .how = &host.chat_ctx.how,
                                              .tools = tools,
                                              .n_tools = 2,
                                              .thinking = true,
@@ -104,7 +104,7 @@ static mote_status act_parse(strbuf *out, mote_error *err)
         status = chat_parser_new(&p, &options, err);
     }
     if (status == MOTE_OK)
-        status = mote_tokenize(home.chat_ctx.model, answer, sizeof answer - 1, MOTE_TEXT_CONTROL,
+        status = mote_tokenize(host.chat_ctx.model, answer, sizeof answer - 1, MOTE_TEXT_CONTROL,
                                ids, 1024, &n, err);
     for (size_t i = 0; status == MOTE_OK && i < n; i++)
         status = chat_parser_token(p, ids[i], err);
@@ -118,16 +118,16 @@ static mote_status act_parse(strbuf *out, mote_error *err)
 static mote_status act_vocab(strbuf *out, mote_error *err)
 {
     token_trie *words;
-    TRY(chat_vocab_of(&words, &home.chat_ctx, err));
+    TRY(chat_vocab_of(&words, &host.chat_ctx, err));
     strbuf_put(out, (str){(const char *)words->order, words->n_text * sizeof *words->order});
     token_trie_free(words);
     return MOTE_OK;
 }
 
 /* A turn with everything that takes memory, to its end or to the failure. */
-static mote_status run_turn(guest *g, mote_error *err)
+static mote_status run_turn(turn_job *g, mote_error *err)
 {
-    TRY(guest_invite(g, &home, err));
+    TRY(turn_job_new(g, &host, err));
     TRY(chat_turn_next(g->turn, NULL, &g->want, err));
     while (!g->want.over) {
         uint64_t at = mote_session_length(g->session);
@@ -135,7 +135,7 @@ static mote_status run_turn(guest *g, mote_error *err)
             at = mote_session_rewind(g->session,
                                      g->want.same < g->want.n ? g->want.same : g->want.n - 1);
         if (at < g->want.n)
-            rig_feed(home.engine, g->session, g->want.tokens + at, g->want.n - at,
+            rig_feed(host.engine, g->session, g->want.tokens + at, g->want.n - at,
                      MOTE_LOGITS_LAST);
         TRY(chat_turn_next(g->turn, g->session, &g->want, err));
     }
@@ -145,13 +145,13 @@ static mote_status run_turn(guest *g, mote_error *err)
 static mote_status act_turn(strbuf *out, mote_answer_options how, mote_error *err)
 {
     static const char *const stops[] = {"zzzz"};
-    guest g = {.request = conversation, .logprobs = true, .how = how};
+    turn_job g = {.request = conversation, .logprobs = true, .how = how};
     g.how.max_tokens = 70;
     g.how.think_budget = 8;
     g.how.stop = stops;
     g.how.n_stop = 1;
     g.how.sampling.top_logprobs = 2;
-    mote_status status = mote_session_new(&g.session, home.engine, NULL, err);
+    mote_status status = mote_session_new(&g.session, host.engine, NULL, err);
     if (status == MOTE_OK)
         status = run_turn(&g, err);
     if (status == MOTE_OK) /* the failure may be the log's own */
@@ -160,7 +160,7 @@ static mote_status act_turn(strbuf *out, mote_answer_options how, mote_error *er
         status = strbuf_check(&g.chosen, err);
     strbuf_put(out, strbuf_view(&g.log));
     strbuf_put(out, strbuf_view(&g.chosen));
-    guest_leave(&g);
+    turn_job_free(&g);
     return status;
 }
 
@@ -216,7 +216,7 @@ static mote_status act_chat(strbuf *out, mote_error *err)
     (void)err;
     failure = MOTE_OK;
     rig_temp_path(path, sizeof path, "fault.chat");
-    TWICE(mote_chat_new(&chat, home.engine, &(mote_chat_options){.system = "Be brief."}, NULL));
+    TWICE(mote_chat_new(&chat, host.engine, &(mote_chat_options){.system = "Be brief."}, NULL));
     TWICE(mote_chat_set_system(chat, "Be kind.", 8, NULL));
     TWICE(mote_chat_set_tools(chat, TOOLS, strlen(TOOLS), NULL));
     TWICE(mote_chat_add_json(chat, message, sizeof message - 1, NULL));
@@ -229,7 +229,7 @@ static mote_status act_chat(strbuf *out, mote_error *err)
     TWICE(mote_chat_save(chat, path, NULL));
     put_json(out, chat);
     mote_chat_free(chat);
-    TWICE(mote_chat_load(&loaded, home.engine, path, NULL, NULL, NULL));
+    TWICE(mote_chat_load(&loaded, host.engine, path, NULL, NULL, NULL));
     put_json(out, loaded);
     mote_chat_free(loaded);
     return failure;
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
     const mote_engine_options options = {
         .threads = 1, .sessions = 2, .positions = 4096, .kept_states = 2};
     mote_engine *engine = rig_engine(model, &options);
-    house_open(&home, engine);
+    turn_host_open(&host, engine);
     /* A sanitized run, which is scaled down, tries fewer of all. */
     const uint64_t less = test_is_short() ? 7 : 1;
     const size_t only = argc > 1 ? strtoul(argv[1], NULL, 10) : SIZE_MAX;
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
         if (i == only || only == SIZE_MAX)
             fail_all(acts[i].act, acts[i].name, first,
                      argc > 3 ? strtoull(argv[3], NULL, 10) : less * acts[i].every);
-    house_close(&home);
+    turn_host_close(&host);
     mote_engine_free(engine);
     mote_model_close(model);
     return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_chat_parse.c - any bytes as an answer: the same events however it is cut into
- * tokens, arguments that are JSON, and the same calls whether they are told of early or not.
+ * fuzz_chat_parse.c - arbitrary bytes as an answer. The events must not depend on token boundaries,
+ * arguments must be JSON, and calls must be the same with and without `constrained`.
  *
- * The first byte says whether thinking is open, whether the answer was cut and how many tools
- * there are; of the others, 0xF8 to 0xFB are the four tags.
+ * The first byte selects open thinking, a cut answer and the number of tools. In the other bytes,
+ * 0xF8 to 0xFB are the four tags.
  */
 #include "chat/parse_replay.h"
 #include "fuzz/fuzz.h"
@@ -64,7 +64,7 @@ static void add_input(replay *r, const uint8_t *data, size_t size)
     }
 }
 
-/* Three ways to cut it; the log is that of the last. */
+/* Cuts the answer in three ways; the log is that of the last. */
 static void replay_ways(replay *r, test_random *random)
 {
     static bool cuts[MAX_INPUT + 1];
@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     replay_ways(&r, &random);
     replay_outcome(&r, &early);
     demand(differs || str_eq(strbuf_view(&whole), strbuf_view(&early)),
-           "other calls when they are told of early");
+           "other calls with constrained");
     strbuf_fini(&whole);
     strbuf_fini(&early);
     replay_fini(&r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_chat_render.c - any JSON as a conversation, in both modes: refused, or a prompt
- * whose turns open and close in turn, with marks inside it.
+ * fuzz_chat_render.c - arbitrary JSON as a conversation, in both modes: an error, or a prompt with
+ * alternating turn starts and ends and marks inside it.
  */
 #include "chat/chat_rig.h"
 #include "fuzz/fuzz.h"
@@ -25,7 +25,7 @@ static void drop_model(void)
     mote_model_close(model);
 }
 
-/* In official mode a result that begins a conversation has no opening of its own. */
+/* In official mode, a tool result as first message has no turn start. */
 static void check_turns(const chat_prompt *p, bool official)
 {
     int open = 0;

@@ -38,7 +38,7 @@ static mote_bias no_end[MOST_BIAS]; /* of tokens that hold a quote */
 #define SCHEMA(text)                                                                               \
     .format = MOTE_FORMAT_JSON_SCHEMA, .format_text = (text), .format_bytes = sizeof(text) - 1
 
-static guest menu[] = {
+static turn_job menu[] = {
     {.request = ASK("What is 245 + 178?") THINK,
      .how = {.think_budget = 24, .max_tokens = 90, .sampling.seed = 3}},
     {.request = ASK("Who is the mayor of Keldon?") DIRECT,
@@ -65,7 +65,7 @@ static guest menu[] = {
              SCHEMA(a_string),
              .sampling = {.bias = no_end, .seed = 1}}},
     {.request = ASK("What is 12 + 30?") THINK,
-     .enough_at = 7,
+     .end_thinking_at = 7,
      .how = {.think_budget = 200, .max_tokens = 300, .sampling.seed = 11}},
 };
 enum { DISHES = sizeof menu / sizeof *menu };
@@ -87,10 +87,10 @@ static bool same_result(const mote_answer *a, const mote_answer *b)
            a->calls == b->calls && a->warnings == b->warnings;
 }
 
-static void compare(const guest *alone, const guest *g, int dish, const char *where)
+static void compare(const turn_job *alone, const turn_job *g, int dish, const char *where)
 {
     size_t n, m;
-    const mote_token *a = guest_answer(alone, &n), *b = guest_answer(g, &m);
+    const mote_token *a = turn_job_answer(alone, &n), *b = turn_job_answer(g, &m);
     if (n != m || memcmp(a, b, n * sizeof *a) != 0)
         rig_fail("%s: request %d gives other tokens", where, dish);
     if (!str_eq(strbuf_view(&alone->log), strbuf_view(&g->log)))
@@ -103,27 +103,27 @@ static void compare(const guest *alone, const guest *g, int dish, const char *wh
 }
 
 /* A random company at one table: some dishes twice, cut and late at random. */
-static void dine(house *h, guest *alone, rig_random *random, const char *where)
+static void dine(turn_host *h, turn_job *alone, rig_random *random, const char *where)
 {
-    static const size_t slices[] = {0, 1, 2, 7, 32, 33, 64};
-    guest seats[SEATS];
+    static const size_t chunks[] = {0, 1, 2, 7, 32, 33, 64};
+    turn_job seats[SEATS];
     int dish[SEATS];
     const size_t n = 2 + rig_below(random, SEATS - 1);
     for (size_t i = 0; i < n; i++) {
         dish[i] = (int)rig_below(random, DISHES);
         seats[i] = menu[dish[i]];
-        seats[i].slice = slices[rig_below(random, sizeof slices / sizeof *slices)];
-        seats[i].late = rig_below(random, 40);
+        seats[i].chunk = chunks[rig_below(random, sizeof chunks / sizeof *chunks)];
+        seats[i].start_after = rig_below(random, 40);
     }
-    guests_stay(h, seats, n);
+    turn_jobs_run(h, seats, n);
     for (size_t i = 0; i < n; i++) {
         compare(&alone[dish[i]], &seats[i], dish[i], where);
-        guest_leave(&seats[i]);
+        turn_job_free(&seats[i]);
     }
 }
 
 /* A string that the model will not end, and one word that it likes. */
-static void find_quotes(house *h)
+static void find_quotes(turn_host *h)
 {
     size_t n = 0;
     for (mote_token id = 0; id < (mote_token)h->chat_ctx.n_tokens && n < MOST_BIAS; id++) {
@@ -138,37 +138,37 @@ static void find_quotes(house *h)
 }
 
 /* Each alone, in one pass, by one thread, on the best level. */
-static void eat_alone(house *h, guest *alone)
+static void eat_alone(turn_host *h, turn_job *alone)
 {
     find_quotes(h);
     for (int i = 0; i < DISHES; i++) {
         alone[i] = menu[i];
-        guests_stay(h, &alone[i], 1);
+        turn_jobs_run(h, &alone[i], 1);
     }
     const mote_answer *counted = chat_turn_result(alone[ENDLESS].turn);
     if (counted->loops_detected == 0 || counted->finish != MOTE_FINISH_STOP)
         rig_fail("the request that should go round does not");
 }
 
-static uint32_t dine_at(const mote_model *model, guest *alone, uint32_t threads, mote_isa level,
+static uint32_t dine_at(const mote_model *model, turn_job *alone, uint32_t threads, mote_isa level,
                         rig_random *random)
 {
-    house h;
+    turn_host h;
     char where[64];
     mote_engine *engine = engine_for(model, threads);
     const uint32_t rounds = level == MOTE_ISA_REF ? 1 : test_scaled(ROUNDS, 1);
-    house_open(&h, engine);
+    turn_host_open(&h, engine);
     snprintf(where, sizeof where, "%s, %u threads", mote_isa_name(level), (unsigned)threads);
     for (uint32_t i = 0; i < rounds; i++)
         dine(&h, alone, random, where);
-    house_close(&h);
+    turn_host_close(&h);
     mote_engine_free(engine);
     return rounds;
 }
 
 int main(int argc, char **argv)
 {
-    static guest alone[DISHES];
+    static turn_job alone[DISHES];
     const char *path = rig_model_path("mote-tiny-Q4_K_M");
     const double start = os_now();
     rig_random random = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1};
@@ -177,9 +177,9 @@ int main(int argc, char **argv)
     if (path == NULL)
         return 77;
     mote_model *best = rig_open(path, MOTE_ISA_BEST);
-    house home;
-    house_open(&home, engine_for(best, 1));
-    eat_alone(&home, alone);
+    turn_host host;
+    turn_host_open(&host, engine_for(best, 1));
+    eat_alone(&host, alone);
     const size_t n_levels = rig_levels(levels);
     for (size_t i = 0; i < n_levels; i++) {
         if (argc > 2 && strcmp(argv[2], mote_isa_name(levels[i])) != 0)
@@ -190,9 +190,9 @@ int main(int argc, char **argv)
         mote_model_close(model);
     }
     for (int i = 0; i < DISHES; i++)
-        guest_leave(&alone[i]);
-    mote_engine *engine = home.engine;
-    house_close(&home);
+        turn_job_free(&alone[i]);
+    mote_engine *engine = host.engine;
+    turn_host_close(&host);
     mote_engine_free(engine);
     mote_model_close(best);
     printf("%d requests at %u tables of up to %d: equal (%.1f s)\n", DISHES, (unsigned)tables,
