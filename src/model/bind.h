@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "gguf/gguf.h"
-#include "nn/linear.h"
+#include "nn/nn.h"
 
 typedef struct binder {
     const gguf *g;

@@ -5,7 +5,7 @@
  * Three kinds of block, all cut on absolute positions:
  *
  *   page   keys and values of 64 positions, all attention layers
- *          [n_attention][n_kv][K [256][64], V [64][256]], the cells of nn/kv_page.h
+ *          [n_attention][n_kv][K [256][64], V [64][256]], the cells of nn/attention.h
  *   state  what DeltaNet layers know at a multiple of 32
  *          S      [n_delta][value_heads][128][128] f32
  *          inputs [n_delta][3][conv_dim] f32, the convolution's, oldest first

@@ -18,7 +18,7 @@
  */
 #include "model/forward.h"
 
-#include "nn/rows.h"
+#include "nn/nn.h"
 
 #include <string.h>
 
@@ -104,8 +104,7 @@ static void embed_token(const pass *p, const pass_segment *seg, size_t at, size_
     if (run != NULL && at - run->at < run->n) {
         const uint64_t place = run->first + (at - run->at);
         memcpy(x, run->rows + (at - run->at) * e->cols, e->cols * sizeof *x);
-        rope_angles_in_plane(&p->f->rope, run->base, place / run->cols, place % run->cols, cos,
-                             sin);
+        rope_angles_image(&p->f->rope, run->base, place / run->cols, place % run->cols, cos, sin);
         return;
     }
     const int64_t shift = run != NULL ? run->shift : seg->shift;
@@ -220,7 +219,7 @@ static void feed_forward(pass *p, const model_layer *l)
 
     nn_acts mid = p->s->mid;
     mid.x = gate; /* in place: the widest rows of a pass are not kept twice */
-    nn_gated_unit(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(l->down.format));
+    nn_swiglu(&p->f->nn, gate, up, n_ff, p->n_rows, &mid, nn_kind(l->down.format));
     project_back(p, &mid, &l->down);
 }
 

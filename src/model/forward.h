@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "model/cache_layout.h"
 #include "model/weights.h"
-#include "nn/rope.h"
+#include "nn/nn.h"
 
 /* Tokens of a segment that are a picture's: their rows take the place of embeddings, and they
  * stand in a plane: row and column count as positions, time stands still. */

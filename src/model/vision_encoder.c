@@ -15,7 +15,7 @@
 #include "model/vision_encoder.h"
 
 #include "kernels/dmath.h"
-#include "nn/rows.h"
+#include "nn/nn.h"
 
 #include <string.h>
 

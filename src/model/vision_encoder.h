@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "gguf/gguf.h"
-#include "nn/linear.h"
+#include "nn/nn.h"
 #include "nn/vision_attention.h"
 
 enum {

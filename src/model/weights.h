@@ -11,7 +11,7 @@
 #define MOTE_MODEL_WEIGHTS_H
 
 #include "model/hparams.h"
-#include "nn/linear.h"
+#include "nn/nn.h"
 
 typedef struct attention_unit {
     nn_matrix q; /* [n_heads * 512][n_embd]: query and gate of each head */

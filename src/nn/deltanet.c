@@ -2,14 +2,13 @@
 /*
  * deltanet.c - the Gated DeltaNet mixer over the rows of a pass.
  *
- * A task is one key head of one timeline with the value heads that read it: it
- * owns their channels of the convolution, their rows and their states, so tasks
- * share nothing. Inside, rows are taken in stretches that end at multiples of 32
- * positions; at such a boundary the rows are folded into the state.
+ * A task is one key head of one sequence, with the value heads that read it. It owns their channels
+ * of the convolution, their rows and their states, so tasks share no data. A task processes spans
+ * of rows that end at multiples of 32 positions (chunk boundaries). At a boundary the rows of the
+ * chunk are folded into the state.
  *
- * Where the rows of a timeline are cut into passes changes nothing: each row is
- * computed from the state at its boundary and the rows since, and those are the
- * same numbers however they got there.
+ * The division of a sequence into passes does not change a result: every row is computed from the
+ * state at the last boundary and the rows since, which are the same numbers for every division.
  */
 #include "nn/deltanet.h"
 
@@ -19,18 +18,18 @@
 
 enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK };
 
-static const float no_input[DIM]; /* before the first position */
+static const float no_input[DIM]; /* convolution input before position 0 */
 
-/* Tiles of one stretch, in the worker's memory. */
-typedef struct tiles {
+/* Scratch of one span, in the worker's memory. */
+typedef struct delta_scratch {
     float q[CHUNK][DIM];
     float k[CHUNK][DIM]; /* before normalisation */
     float v[CHUNK][DIM];
     float o[CHUNK][DIM];
     float beta[CHUNK];
-} tiles;
+} delta_scratch;
 
-_Static_assert(sizeof(tiles) <= NN_WORKER_BYTES, "a stretch fits the worker's memory");
+_Static_assert(sizeof(delta_scratch) <= NN_WORKER_BYTES, "a span fits in the worker memory");
 
 typedef struct delta_run {
     const nn *n;
@@ -40,15 +39,15 @@ typedef struct delta_run {
     const delta_rows *rows;
 } delta_run;
 
-/* One task's view of its timeline. */
+/* Context of one task. */
 typedef struct head_task {
     const delta_run *run;
     const delta_segment *seg;
     size_t key_head;
-    tiles *t;
+    delta_scratch *t;
 } head_task;
 
-/* The convolution's input at a position for 128 channels from `channel`. */
+/* The convolution inputs of a position: 128 channels from `channel` on. */
 static const float *input_at(const head_task *h, int64_t pos, size_t channel)
 {
     size_t conv_dim = delta_conv_dim(h->run->shape);
@@ -60,8 +59,9 @@ static const float *input_at(const head_task *h, int64_t pos, size_t channel)
     return h->seg->memory.ring + ((uint64_t)pos % DELTA_RING) * conv_dim + channel;
 }
 
-/* out = silu(conv) of 128 channels for n rows from position pos. */
-static void convolve(const head_task *h, uint64_t pos, size_t n, size_t channel, float out[][DIM])
+/* out = silu(conv) of 128 channels from `channel` on, for n rows from position pos on. */
+static void conv_channels(const head_task *h, uint64_t pos, size_t n, size_t channel,
+                          float out[][DIM])
 {
     size_t conv_dim = delta_conv_dim(h->run->shape);
     for (size_t i = 0; i < n; i++) {
@@ -72,15 +72,15 @@ static void convolve(const head_task *h, uint64_t pos, size_t n, size_t channel,
     }
 }
 
-/* Queries and keys of rows t0 .. t0+n-1 of the chunk; keys go to the timeline's rows. */
-static void make_keys(const head_task *h, uint64_t pos, size_t n)
+/* Queries and keys of n rows from position pos on. Keys are written to k_rows. */
+static void make_queries_keys(const head_task *h, uint64_t pos, size_t n)
 {
     const delta_shape *shape = h->run->shape;
     const kern_table *k = h->run->n->k;
     const float eps = 1e-6f, q_scale = 0.08838834764831845f; /* 128^-0.5 */
     size_t key_dim = delta_key_dim(shape), channel = h->key_head * DIM;
-    convolve(h, pos, n, channel, h->t->q);
-    convolve(h, pos, n, key_dim + channel, h->t->k);
+    conv_channels(h, pos, n, channel, h->t->q);
+    conv_channels(h, pos, n, key_dim + channel, h->t->k);
     for (size_t i = 0; i < n; i++) {
         size_t row = (pos + i) % CHUNK;
         k->l2norm(h->t->q[i], DIM, eps, q_scale, h->t->q[i]);
@@ -88,8 +88,8 @@ static void make_keys(const head_task *h, uint64_t pos, size_t n)
     }
 }
 
-/* beta, and the running sum of the log-decays since the boundary, in binary64:
- * differences of such sums are exponents, and in binary32 they would lose digits. */
+/* beta, and G: the prefix sum of the log-decays since the boundary. G is binary64 because the
+ * kernels use differences of two sums as exponents, which cancels digits. */
 static void make_gates(const head_task *h, uint64_t pos, size_t n, size_t head)
 {
     const delta_rows *rows = h->run->rows;
@@ -106,15 +106,16 @@ static void make_gates(const head_task *h, uint64_t pos, size_t n, size_t head)
     }
 }
 
-/* One value head over rows of one chunk, and the fold at its end. */
-static void value_head(const head_task *h, uint64_t pos, size_t n, size_t head, const float *state)
+/* One value head over rows of one chunk. Folds the chunk into the state if the rows complete it. */
+static void value_head_span(const head_task *h, uint64_t pos, size_t n, size_t head,
+                            const float *state)
 {
     const delta_run *run = h->run;
     const delta_shape *shape = run->shape;
     const delta_memory *m = &h->seg->memory;
     size_t value_dim = delta_value_dim(shape);
     uint32_t t0 = (uint32_t)(pos % CHUNK), t1 = t0 + (uint32_t)n;
-    convolve(h, pos, n, 2 * delta_key_dim(shape) + head * DIM, h->t->v);
+    conv_channels(h, pos, n, 2 * delta_key_dim(shape) + head * DIM, h->t->v);
     make_gates(h, pos, n, head);
     kern_delta_args args = {
         .s0 = state + head * DIM * DIM,
@@ -145,7 +146,7 @@ static void value_head(const head_task *h, uint64_t pos, size_t n, size_t head, 
         run->n->k->delta_fold(&args, m->next_state + head * DIM * DIM);
 }
 
-/* The three inputs before a boundary belong to its state. */
+/* Saves the three convolution inputs before a boundary; they are stored with its state. */
 static void save_inputs(const head_task *h, uint64_t boundary, size_t channel)
 {
     size_t conv_dim = delta_conv_dim(h->run->shape);
@@ -154,8 +155,8 @@ static void save_inputs(const head_task *h, uint64_t boundary, size_t channel)
                input_at(h, (int64_t)boundary - DELTA_HISTORY + i, channel), DIM * sizeof(float));
 }
 
-/* The last inputs of the pass replace the oldest ones of the ring. */
-static void fill_ring(const head_task *h, uint64_t unused, size_t channel)
+/* Copies the last inputs of the pass to the ring, over the oldest ones. */
+static void ring_update(const head_task *h, uint64_t unused, size_t channel)
 {
     (void)unused;
     size_t conv_dim = delta_conv_dim(h->run->shape);
@@ -166,7 +167,7 @@ static void fill_ring(const head_task *h, uint64_t unused, size_t channel)
                input_at(h, (int64_t)pos, channel), DIM * sizeof(float));
 }
 
-/* Applies fn to each group of 128 channels this task owns: q, k, and its value heads. */
+/* Calls fn for each group of 128 channels that this task owns: q, k, and its value heads. */
 static void for_channels(const head_task *h, void (*fn)(const head_task *, uint64_t, size_t),
                          uint64_t arg)
 {
@@ -191,16 +192,16 @@ static void delta_task(void *ctx, uint32_t task, uint32_t worker)
     for (uint64_t pos = h.seg->pos; pos < end;) {
         uint64_t boundary = (pos / CHUNK + 1) * CHUNK;
         size_t n = (size_t)((end < boundary ? end : boundary) - pos);
-        make_keys(&h, pos, n);
+        make_queries_keys(&h, pos, n);
         for (size_t head = h.key_head; head < run->shape->value_heads; head += key_heads)
-            value_head(&h, pos, n, head, state);
+            value_head_span(&h, pos, n, head, state);
         pos += n;
         if (pos == boundary) {
             for_channels(&h, save_inputs, boundary);
             state = h.seg->memory.next_state;
         }
     }
-    for_channels(&h, fill_ring, 0);
+    for_channels(&h, ring_update, 0);
 }
 
 void nn_deltanet(const nn *n, const delta_shape *shape, const delta_weights *w,

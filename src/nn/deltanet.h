@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deltanet.h - the Gated DeltaNet mixer: short convolution, delta rule, gated norm.
+ * deltanet.h - the Gated DeltaNet mixer: short convolution, gated delta rule, gated norm.
  *
- * A layer's memory of one timeline is the state S0 at the last multiple of 32
- * positions, the rows (k, u, G) since, and the last inputs of the convolution
- * (docs/numerics.md section 6). The owner of that memory is the session; this
- * layer reads and advances it.
+ * The recurrent state of a layer for one sequence has three parts: the state matrices S0 at the
+ * last multiple of 32 positions, the rows (k, u, G) of the positions since, and the last inputs of
+ * the convolution (docs/numerics.md section 6). The session owns that memory; this layer reads and
+ * advances it.
  */
 #ifndef MOTE_NN_DELTANET_H
 #define MOTE_NN_DELTANET_H
@@ -14,8 +14,8 @@
 
 enum {
     DELTA_TAPS = 4,                 /* of the convolution */
-    DELTA_HISTORY = DELTA_TAPS - 1, /* earlier inputs it needs */
-    DELTA_SLACK = 16,               /* more of them, for going back a little */
+    DELTA_HISTORY = DELTA_TAPS - 1, /* earlier inputs that one output needs */
+    DELTA_SLACK = 16,               /* more earlier inputs, for short rewinds */
     DELTA_RING = DELTA_HISTORY + DELTA_SLACK
 };
 
@@ -38,7 +38,7 @@ static inline size_t delta_conv_dim(const delta_shape *s)
     return 2 * delta_key_dim(s) + delta_value_dim(s);
 }
 
-/* Weights that are not matrices. */
+/* The weights other than matrices. */
 typedef struct delta_weights {
     const float *conv;    /* [4][conv_dim], oldest tap first */
     const float *a;       /* [value_heads], negative: g = a * softplus(alpha + dt_bias) */
@@ -46,31 +46,31 @@ typedef struct delta_weights {
     const float *norm;    /* [128], shared by all heads */
 } delta_weights;
 
-/* The memory of one layer of one timeline. */
+/* The recurrent state of one layer of one sequence. */
 typedef struct delta_memory {
     const float *state; /* [value_heads][128][128] at the boundary before the rows */
-    float *next_state;  /* same shape: where the state of a later boundary goes; may be `state` */
-    float *next_inputs; /* [3][conv_dim]: the inputs before that boundary */
+    float *next_state;  /* same shape: output, state at a later boundary; may equal `state` */
+    float *next_inputs; /* [3][conv_dim]: output, convolution inputs before that boundary */
     float *k_rows;      /* [32][key_dim] */
     float *u_rows;      /* [32][value_dim] */
     double *g_rows;     /* [32][value_heads] */
     float *ring;        /* [19][conv_dim]: the input of position p is at p % 19 */
 } delta_memory;
 
-/* n consecutive rows of the pass that belong to one timeline. */
+/* n consecutive rows of the pass that belong to one sequence. */
 typedef struct delta_segment {
     size_t row, n;
     uint64_t pos; /* of the first row */
     delta_memory memory;
 } delta_segment;
 
-/* What the matrices made of the rows of the pass. */
+/* Outputs of the input projections for the rows of the pass. */
 typedef struct delta_rows {
     const float *qkv;   /* [rows][conv_dim]: q, k, v before the convolution */
     const float *z;     /* [rows][value_dim]: the output gate */
     const float *alpha; /* [rows][value_heads] */
     const float *beta;  /* [rows][value_heads] */
-    float *y;           /* [rows][value_dim]: out */
+    float *y;           /* [rows][value_dim]: output */
 } delta_rows;
 
 void nn_deltanet(const nn *n, const delta_shape *shape, const delta_weights *w,

@@ -1,24 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear.c - products of weight matrices with the rows of a pass.
+ * linear.c - quantised activations, and weight matrices applied to the rows of a pass.
  *
- * The outputs of all matrices of a call are laid end to end and cut into tasks
- * of whole weight rows; a task computes its rows for every token, so each weight
- * is read once a pass. The cut never touches a sum, so its size is free. For a few
- * tokens it aims at 64 KiB of weights, large against the cost of taking a task (a
- * tenth of a microsecond) and small enough that threads finish together. With many
- * tokens a task first brings them into the order its kernel wants, at the cost of
- * several rows of weights; then it is an eighth of a thread's share.
+ * The outputs of all matrices of a call are divided into tasks of whole weight rows. A task
+ * computes its weight rows for every token, so each weight is read once per pass. Tasks never
+ * divide a sum, so their size does not affect a result.
+ *
+ * Task size with few tokens: about 64 KiB of weights. That is long compared with the cost of
+ * fetching a task (0.1 us) and short enough that all threads finish at about the same time.
+ * With many tokens a kernel first packs the activations, which costs as much as several weight
+ * rows. Tasks are then larger: an eighth of a thread's share, at most 256 rows.
  */
-#include "nn/linear.h"
+#include "nn/nn.h"
 
 enum {
     TASK_BYTES = 64 << 10,
     ROW_UNIT = 32,
     MANY_TOKENS = 64,
-    TASKS_PER_THREAD = 8, /* with many tokens, */
-    MOST_ROWS = 256       /* but not more rows than these */
+    TASKS_PER_THREAD = 8, /* from MANY_TOKENS on */
+    MAX_TASK_ROWS = 256   /* from MANY_TOKENS on */
 };
+
+/* ---- activations ---- */
+
+void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols)
+{
+    if (kinds & (1u << QUANT_ACT_32)) {
+        a->q32 = arena_take(m, rows * cols, sizeof *a->q32);
+        a->d32 = arena_take(m, rows * (cols / 32), sizeof *a->d32);
+        a->sum32 = arena_take(m, rows * (cols / 32), sizeof *a->sum32);
+    }
+    if (kinds & (1u << QUANT_ACT_256)) {
+        a->q256 = arena_take(m, rows * cols, sizeof *a->q256);
+        a->d256 = arena_take(m, rows * (cols / 256), sizeof *a->d256);
+        a->sum256 = arena_take(m, rows * (cols / 16), sizeof *a->sum256);
+    }
+}
+
+void nn_quantise_row(const nn *n, const nn_acts *a, size_t row, nn_kinds kinds)
+{
+    size_t cols = a->cols;
+    const float *x = a->x + row * cols;
+    if (kinds & (1u << QUANT_ACT_32))
+        n->k->act_32(x, cols, a->q32 + row * cols, a->d32 + row * (cols / 32),
+                     a->sum32 + row * (cols / 32));
+    if (kinds & (1u << QUANT_ACT_256))
+        n->k->act_256(x, cols, a->q256 + row * cols, a->d256 + row * (cols / 256),
+                      a->sum256 + row * (cols / 16));
+}
+
+kern_act nn_acts_view(const nn_acts *a, size_t n_rows, quant_act act)
+{
+    kern_act view = {.n = n_rows, .cols = a->cols, .x = a->x};
+    if (act == QUANT_ACT_32) {
+        view.q = a->q32;
+        view.d = a->d32;
+        view.sum = a->sum32;
+    } else if (act == QUANT_ACT_256) {
+        view.q = a->q256;
+        view.d = a->d256;
+        view.sum = a->sum256;
+    }
+    return view;
+}
+
+/* ---- matrices ---- */
 
 kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format)
 {
@@ -52,12 +98,12 @@ typedef struct linear_run {
     uint32_t first_task[NN_MAX_PRODUCTS + 1]; /* [n_products] is the number of tasks */
 } linear_run;
 
-static size_t rows_of_a_task(const nn_matrix *w, size_t n_tokens, uint32_t threads)
+static size_t task_rows(const nn_matrix *w, size_t n_tokens, uint32_t threads)
 {
     size_t rows = TASK_BYTES / w->row_bytes;
     if (n_tokens >= MANY_TOKENS) {
         const size_t share = w->rows / (threads * TASKS_PER_THREAD);
-        rows = share < MOST_ROWS ? share : MOST_ROWS;
+        rows = share < MAX_TASK_ROWS ? share : MAX_TASK_ROWS;
     }
     rows = rows / ROW_UNIT * ROW_UNIT;
     return rows > ROW_UNIT ? rows : ROW_UNIT;
@@ -91,7 +137,7 @@ void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_produc
     for (size_t i = 0; i < n_products; i++) {
         const nn_matrix *w = products[i].w;
         run.input[i] = nn_acts_view(input, n_rows, w->format->act);
-        run.rows_per_task[i] = rows_of_a_task(w, n_rows, pool_size(n->pool));
+        run.rows_per_task[i] = task_rows(w, n_rows, pool_size(n->pool));
         size_t tasks = (w->rows + run.rows_per_task[i] - 1) / run.rows_per_task[i];
         run.first_task[i + 1] = run.first_task[i] + (uint32_t)tasks;
     }

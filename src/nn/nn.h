@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nn.h - what every layer needs: kernels, threads, working memory, activations.
+ * nn.h - context of a forward pass; linear layers, RoPE and row-wise operations.
  *
- * nn/ puts kernels onto threads. A pass is a set of rows (tokens), possibly of
- * many sessions; each layer function divides its outputs into tasks and returns
- * when all are done. No function here allocates or fails.
+ * nn/ runs kernels on the thread pool. A pass is a set of rows (tokens), possibly of many sessions.
+ * Each layer function divides its outputs into tasks and returns when all tasks are done. How the
+ * outputs are divided never changes a result. No function allocates or fails.
  */
 #ifndef MOTE_NN_NN_H
 #define MOTE_NN_NN_H
@@ -20,7 +20,7 @@ typedef struct nn {
     unsigned char *worker_memory; /* [pool_size][NN_WORKER_BYTES] */
 } nn;
 
-/* One worker's own memory: the scratch of a product, or the tiles of a layer. */
+/* Scratch memory of one worker: scratch of a GEMM, or the tile of a layer. */
 enum { NN_WORKER_BYTES = KERN_SCRATCH_BYTES };
 
 static inline void *nn_worker(const nn *n, uint32_t worker)
@@ -28,10 +28,10 @@ static inline void *nn_worker(const nn *n, uint32_t worker)
     return n->worker_memory + (size_t)worker * NN_WORKER_BYTES;
 }
 
-/* ---- activations ---- */
+/* ---- activations (linear.c) ---- */
 
-/* The input of a product for every row of a pass: the floats, and what has been
- * quantised of them. Buffers hold batch rows of at most max_cols values. */
+/* Input of a matrix product, for every row of a pass: f32 values and their quantised forms.
+ * nn_acts_take sizes the buffers. */
 typedef struct nn_acts {
     float *x;        /* [batch][cols] */
     int8_t *q32;     /* [batch][cols] */
@@ -40,10 +40,10 @@ typedef struct nn_acts {
     float *d256;     /* [batch][cols / 256] */
     int16_t *sum32;  /* [batch][cols / 32] */
     int16_t *sum256; /* [batch][cols / 16] */
-    size_t cols;     /* of the rows it holds now */
+    size_t cols;     /* of the current rows */
 } nn_acts;
 
-/* A set of quant_act: which forms of an input the matrices that read it want. */
+/* Set of quant_act (bit 1 << act): the forms of an input that its matrices read. */
 typedef unsigned nn_kinds;
 
 static inline nn_kinds nn_kind(const quant_info *format)
@@ -51,14 +51,90 @@ static inline nn_kinds nn_kind(const quant_info *format)
     return 1u << format->act;
 }
 
-/* Takes memory for the quantised forms of `rows` rows of at most `cols` values (or counts it); x is
- * the caller's. */
+/* Takes arena memory for the quantised forms of `rows` rows of at most `cols` values. Does not set
+ * x. An arena without memory only counts the bytes. */
 void nn_acts_take(nn_acts *a, arena *m, nn_kinds kinds, size_t rows, size_t cols);
 
-/* Quantises row `row` of a->x in each wanted form. */
+/* Quantises row `row` of a->x to every form in `kinds`. */
 void nn_quantise_row(const nn *n, const nn_acts *a, size_t row, nn_kinds kinds);
 
-/* The form of rows 0 .. n_rows-1 that a format reads. */
+/* Rows 0 .. n_rows-1 in the form `act`. */
 kern_act nn_acts_view(const nn_acts *a, size_t n_rows, quant_act act);
+
+/* ---- linear layers (linear.c) ---- */
+
+/* A weight matrix: in the mapped file, or f32 decoded when the model was opened. */
+typedef struct nn_matrix {
+    const unsigned char *data; /* [rows][row_bytes] */
+    const quant_info *format;
+    kern_gemm_fn *gemm;
+    size_t rows, cols, row_bytes;
+} nn_matrix;
+
+/* The GEMM kernel of a weight format. */
+kern_gemm_fn *nn_gemm_for(const kern_table *k, quant_format format);
+
+/* One matrix applied to all rows: output r of a row is y[row * y_stride + r]. */
+typedef struct nn_product {
+    const nn_matrix *w;
+    float *y;
+    size_t y_stride;
+} nn_product;
+
+enum { NN_MAX_PRODUCTS = 4 };
+
+/* Applies several matrices to one input in one pool_run. The input must already be quantised to
+ * the forms that the matrices read. */
+void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
+               size_t n_products);
+
+/* ---- rotary position embedding (rope.c) ---- */
+
+/* RoPE rotates 64 of the 256 values of a head, in 32 pairs. */
+enum { ROPE_PAIRS = 32 };
+
+typedef struct rope {
+    float inv_freq[ROPE_PAIRS];
+    float scale; /* multiplies cos and sin; 1 without YaRN */
+} rope;
+
+/* factor <= 1: no scaling. factor > 1: YaRN, for a model trained on `original` positions. */
+void rope_init(rope *r, double base, double factor, double original);
+
+/* cos and sin of a text position, [32] each. Computed once per pass and used by every layer. */
+void rope_angles(const rope *r, uint64_t pos, float *cos, float *sin);
+
+/* M-RoPE for an image token: pairs take position, row and column in turn. */
+void rope_angles_image(const rope *r, uint64_t base, uint64_t row, uint64_t col, float *cos,
+                       float *sin);
+
+/* ---- row-wise operations (rows.c) ---- */
+
+/* x += add (if add is not NULL); out = rmsnorm(x) * w, quantised to `kinds`.
+ * x: [n_rows][cols], add: [n_rows][cols]. */
+void nn_residual_norm(const nn *n, float *x, const float *add, const float *w, float eps,
+                      size_t n_rows, nn_acts *out, nn_kinds kinds);
+
+/* x += add */
+void nn_residual(const nn *n, float *x, const float *add, size_t n_rows, size_t cols);
+
+/* SwiGLU: out = silu(gate) * up, quantised to `kinds`. gate, up: [n_rows][cols]. */
+void nn_swiglu(const nn *n, const float *gate, const float *up, size_t cols, size_t n_rows,
+               nn_acts *out, nn_kinds kinds);
+
+/* Quantises the rows of a->x to `kinds`. */
+void nn_quantise(const nn *n, nn_acts *a, size_t n_rows, nn_kinds kinds);
+
+/* Vision encoder: out = layernorm(x) * w + b, rows of out->cols values, quantised to `kinds`. */
+void nn_layernorm(const nn *n, const float *x, const float *w, const float *b, float eps,
+                  size_t n_rows, nn_acts *out, nn_kinds kinds);
+
+/* Vision encoder: a->x = gelu(a->x + bias), quantised to `kinds`. */
+void nn_bias_gelu(const nn *n, kern_gelu_fn *gelu, const float *bias, size_t n_rows, nn_acts *a,
+                  nn_kinds kinds);
+
+/* Vision encoder: branch += bias; then x += branch, if x is not NULL. */
+void nn_bias_residual(const nn *n, float *branch, const float *bias, size_t n_rows, size_t cols,
+                      float *x);
 
 #endif

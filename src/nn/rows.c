@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.c - row-wise steps of a pass, fused so that a row is touched once.
+ * rows.c - row-wise operations, fused: each function reads and writes a row once.
  *
- * A task is a handful of rows: with one row (decoding) the caller does it alone,
- * which is quicker than waking anybody.
+ * A task is 8 rows. A pass of up to 8 rows (decode) has one task, which the calling thread runs
+ * itself; that is faster than waking workers.
  */
-#include "nn/rows.h"
+#include "nn/nn.h"
 
 enum { ROWS_PER_TASK = 8 };
 
@@ -20,7 +20,7 @@ typedef struct rows_run {
     nn_acts *out;
     nn_kinds kinds;
     size_t cols;
-    void (*one)(const struct rows_run *run, size_t row);
+    void (*row_fn)(const struct rows_run *run, size_t row);
 } rows_run;
 
 static void rows_task(void *ctx, uint32_t task, uint32_t worker)
@@ -30,10 +30,10 @@ static void rows_task(void *ctx, uint32_t task, uint32_t worker)
     size_t first = (size_t)task * ROWS_PER_TASK;
     size_t end = first + ROWS_PER_TASK < run->n_rows ? first + ROWS_PER_TASK : run->n_rows;
     for (size_t row = first; row < end; row++)
-        run->one(run, row);
+        run->row_fn(run, row);
 }
 
-static void run_rows(rows_run *run)
+static void rows_run_tasks(rows_run *run)
 {
     size_t tasks = (run->n_rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
     pool_run(run->n->pool, rows_task, run, (uint32_t)tasks);
@@ -60,8 +60,8 @@ void nn_residual_norm(const nn *n, float *x, const float *add, const float *w, f
                     .out = out,
                     .kinds = kinds,
                     .cols = out->cols,
-                    .one = residual_norm_row};
-    run_rows(&run);
+                    .row_fn = residual_norm_row};
+    rows_run_tasks(&run);
 }
 
 static void residual_row(const rows_run *run, size_t row)
@@ -72,19 +72,19 @@ static void residual_row(const rows_run *run, size_t row)
 void nn_residual(const nn *n, float *x, const float *add, size_t n_rows, size_t cols)
 {
     rows_run run = {
-        .n = n, .n_rows = n_rows, .x = x, .add = add, .cols = cols, .one = residual_row};
-    run_rows(&run);
+        .n = n, .n_rows = n_rows, .x = x, .add = add, .cols = cols, .row_fn = residual_row};
+    rows_run_tasks(&run);
 }
 
-static void gated_unit_row(const rows_run *run, size_t row)
+static void swiglu_row(const rows_run *run, size_t row)
 {
     size_t at = row * run->cols;
     run->n->k->silu_mul(run->gate + at, run->up + at, run->cols, run->out->x + at);
     nn_quantise_row(run->n, run->out, row, run->kinds);
 }
 
-void nn_gated_unit(const nn *n, const float *gate, const float *up, size_t cols, size_t n_rows,
-                   nn_acts *out, nn_kinds kinds)
+void nn_swiglu(const nn *n, const float *gate, const float *up, size_t cols, size_t n_rows,
+               nn_acts *out, nn_kinds kinds)
 {
     out->cols = cols;
     rows_run run = {.n = n,
@@ -94,22 +94,23 @@ void nn_gated_unit(const nn *n, const float *gate, const float *up, size_t cols,
                     .out = out,
                     .kinds = kinds,
                     .cols = cols,
-                    .one = gated_unit_row};
-    run_rows(&run);
+                    .row_fn = swiglu_row};
+    rows_run_tasks(&run);
 }
 
-static void quantise_row(const rows_run *run, size_t row)
+static void rows_quantise_row(const rows_run *run, size_t row)
 {
     nn_quantise_row(run->n, run->out, row, run->kinds);
 }
 
 void nn_quantise(const nn *n, nn_acts *a, size_t n_rows, nn_kinds kinds)
 {
-    rows_run run = {.n = n, .n_rows = n_rows, .out = a, .kinds = kinds, .one = quantise_row};
-    run_rows(&run);
+    rows_run run = {
+        .n = n, .n_rows = n_rows, .out = a, .kinds = kinds, .row_fn = rows_quantise_row};
+    rows_run_tasks(&run);
 }
 
-/* ---- of the picture tower ---- */
+/* ---- vision encoder ---- */
 
 static void layernorm_row(const rows_run *run, size_t row)
 {
@@ -130,8 +131,8 @@ void nn_layernorm(const nn *n, const float *x, const float *w, const float *b, f
                     .out = out,
                     .kinds = kinds,
                     .cols = out->cols,
-                    .one = layernorm_row};
-    run_rows(&run);
+                    .row_fn = layernorm_row};
+    rows_run_tasks(&run);
 }
 
 static void bias_gelu_row(const rows_run *run, size_t row)
@@ -150,8 +151,8 @@ void nn_bias_gelu(const nn *n, kern_gelu_fn *gelu, const float *bias, size_t n_r
                     .out = a,
                     .kinds = kinds,
                     .cols = a->cols,
-                    .one = bias_gelu_row};
-    run_rows(&run);
+                    .row_fn = bias_gelu_row};
+    rows_run_tasks(&run);
 }
 
 static void bias_residual_row(const rows_run *run, size_t row)
@@ -171,6 +172,6 @@ void nn_bias_residual(const nn *n, float *branch, const float *bias, size_t n_ro
                     .b = bias,
                     .branch = branch,
                     .cols = cols,
-                    .one = bias_residual_row};
-    run_rows(&run);
+                    .row_fn = bias_residual_row};
+    rows_run_tasks(&run);
 }

@@ -12,7 +12,7 @@
 #include "support/json.h"
 
 #include "gguf/gguf.h"
-#include "nn/rope.h"
+#include "nn/nn.h"
 #include "support/data.h"
 
 #include <stdlib.h>

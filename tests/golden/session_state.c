@@ -6,6 +6,7 @@
  */
 #include "golden/session_state.h"
 #include "kernels/fmath.h"
+#include "quant/half.h"
 
 #include <string.h>
 
@@ -53,6 +54,31 @@ void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out)
         else
             memcpy(out + i * conv_dim, m.ring + (size_t)(pos % DELTA_RING) * conv_dim,
                    conv_dim * sizeof *out);
+    }
+}
+
+static float kv_element(const unsigned char *half, mote_kv kv, size_t i)
+{
+    if (kv == MOTE_KV_F32)
+        return ((const float *)(const void *)half)[i];
+    return half_f16_to_f32(((const uint16_t *)(const void *)half)[i]);
+}
+
+/* One position of a page cell as f32 [256]. */
+static void kv_read(mote_kv kv, const unsigned char *cell, size_t slot, float *k, float *v)
+{
+    const unsigned char *second = cell + kv_half_bytes(kv);
+    const kern_q8_keys *keys = (const void *)cell;
+    const kern_q8_values *values = (const void *)second;
+    for (size_t i = 0; i < KERN_HEAD_DIM; i++) {
+        const size_t group = i / KERN_KV_GROUP;
+        if (kv == MOTE_KV_Q8_0) {
+            k[i] = (float)keys->code[i][slot] * half_f16_to_f32(keys->d[group][slot]);
+            v[i] = (float)values->code[slot][i] * half_f16_to_f32(values->d[slot][group]);
+        } else {
+            k[i] = kv_element(cell, kv, i * KERN_PAGE + slot);
+            v[i] = kv_element(second, kv, slot * KERN_HEAD_DIM + i);
+        }
     }
 }
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nn_attention.c - paged attention against a softmax written out in binary64.
+ * nn_attention.c - paged attention compared with a plain softmax in binary64.
  *
- * The context is longer than a partition (1,024 positions), so the merge of
- * partitions and both ways to schedule it are met: a tile of a prompt walks
- * them, a single token spreads them over threads. Both must give the same bits.
+ * The context is longer than a partition (1,024 positions), so partitions are merged. Both
+ * schedules are tested: a tile of a prompt computes its partitions one after the other; a single
+ * row (decode) spreads them over threads. Both must give the same bits.
  */
 #include "base/cpu.h"
 #include "law/rig.h"
 #include "nn/attention.h"
-#include "nn/rope.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +111,7 @@ static void expected_row(const problem *p, size_t row, size_t head, double y[DIM
 
 /* ---- the layer ---- */
 
-/* All rows, in stretches of at most `longest` drawn at random. */
+/* Runs all rows, in passes of random length, at most `longest`. */
 static float *run(const problem *p, uint32_t threads, uint32_t longest, size_t single_from)
 {
     kern_table kernels;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nn_deltanet.c - the DeltaNet mixer against the recurrence it stands for.
+ * nn_deltanet.c - the DeltaNet mixer compared with the recurrence that defines it.
  *
- * The reference here is the plain recurrence in binary64, one token at a time,
- * written from the model's definition and sharing nothing with the chunk form:
+ * The reference is the plain recurrence in binary64, one token at a time. It follows the model's
+ * definition and shares no code with the chunk form:
  *
  *     S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = S^T q
  *
- * Keys are random, nearly equal and equal; decays run from none to e^-55.
+ * Keys are random, nearly equal and equal; decays range from none to e^-55.
  */
 #include "base/cpu.h"
 #include "law/rig.h"
@@ -26,7 +26,7 @@ enum { DIM = KERN_STATE_DIM, KEYS = 2, VALUES = 4, ROWS = 150, CONV = (2 * KEYS 
 
 static const delta_shape shape = {.key_heads = KEYS, .value_heads = VALUES, .eps = 1e-6f};
 
-/* Everything the matrices would have made, and the small weights. */
+/* The inputs of the layer (outputs of the projections) and its small weights. */
 typedef struct problem {
     float qkv[ROWS][CONV];
     float z[ROWS][VALUES * DIM];
@@ -35,7 +35,7 @@ typedef struct problem {
     float a[VALUES], dt_bias[VALUES], norm[DIM];
 } problem;
 
-/* The memory of one layer of one timeline, as a session keeps it. */
+/* The recurrent state of one layer of one sequence, as a session stores it. */
 typedef struct timeline {
     float state[2][VALUES][DIM][DIM];
     int now;
@@ -61,7 +61,7 @@ static void fill(rig_random *r, float *x, size_t n, float reach)
         x[i] = uniform(r, -reach, reach);
 }
 
-/* kind 0: random; 1: rows nearly alike; 2: rows alike; decay: a of every head. */
+/* kind 0: random keys; 1: nearly equal; 2: equal. decay: the weight a of every head. */
 static void make_problem(uint64_t seed, int kind, float decay)
 {
     rig_random r = {.seed = seed};
