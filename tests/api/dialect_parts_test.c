@@ -208,7 +208,7 @@ static void custom_text(const char *arguments, const char *text, bool early)
             assert_true(str_eq(strbuf_view(&part), strbuf_view(&told)));
         strbuf_put(&call.arguments, (str){arguments + cut, n - cut});
         items_put_custom_piece(&call, n - cut, &it, &told);
-        assert_int_equal(it.told, told.n);
+        assert_int_equal(it.sent, told.n);
         items_put_custom_input(&call, &all);
         assert_int_equal(told.n, early ? strlen(text) : 0);
         assert_int_equal(memcmp(told.n > 0 ? told.p : "", text, told.n), 0);

@@ -304,7 +304,7 @@ class Keys(http_rig.OneServer):
         for key, (path, body) in zip((b"slow", b"slow-2", b"slow-3"), self.DIALECTS.items()):
             self.assertEqual(self.with_key(key, path, body).status, 200, path)
             for other, its_body in self.DIALECTS.items():
-                self.assertTrue(0 < self.over(key, other, its_body, "1 requests a minute") <= 60000)
+                self.assertTrue(0 < self.over(key, other, its_body, "1 requests per minute") <= 60000)
             # what asks nothing of the model is not counted
             self.assertEqual(self.with_key(key, "/tokenize", {"content": "a"}).status, 200)
             self.assertEqual(self.with_key(key, "/v1/messages/count_tokens", {"model": "m", **self.CHAT}).status, 200)
@@ -326,7 +326,7 @@ class Keys(http_rig.OneServer):
         self.assertGreater(cost, 5)
         # one token in 12 seconds; the debt and one more
         most = (cost - 5 + 1) * 12000
-        wait = self.over(b"few-tokens", path, body, "5 tokens a minute")
+        wait = self.over(b"few-tokens", path, body, "5 tokens per minute")
         self.assertTrue(most - 1000 * (time.monotonic() - began) - 1 <= wait <= most, (wait, most))
         key = self.status()["few"]
         self.assertEqual((key["tpm"], key["tokens"], key["requests"]), (5, cost, 1))
@@ -339,7 +339,7 @@ class Keys(http_rig.OneServer):
             wire.send(post(path, {**body, "max_tokens": 20000, "ignore_eos": True, "stream": True},
                            b"x-api-key: one-at-once"))
             wire._until(b"data: ")
-            self.assertEqual(self.over(b"one-at-once", path, body, "1 requests at once"), 1000)
+            self.assertEqual(self.over(b"one-at-once", path, body, "1 concurrent requests"), 1000)
             self.assertEqual(self.status()["one"]["running"], 1)
         self.assertTrue(http_rig.until(lambda: self.with_key(b"one-at-once", path, body).status == 200))
         self.assertEqual(self.status()["one"]["running"], 0)

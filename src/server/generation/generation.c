@@ -1,25 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * generation.c - the life of a request between its exchange and its jobs.
+ * generation.c - life cycle of a generation: vision, submit, events, finish, charge.
  *
- * An answering is kept by the exchange until the reply ends or the client goes, by the pool
- * while it reads, and by every job until the scheduler lets go of it. Calls that may end
- * it hold one more, so nothing is freed under a printer's feet.
+ * References: the exchange holds one until the reply ends or the client disconnects, a worker one
+ * while it prepares or prints, and every submitted job one until the scheduler releases it.
+ * Functions that may finish a generation hold another one, so it stays valid until they return.
+ *
+ * Out of memory while a stream is printed: generation_send() sets send_failed, and this file aborts
+ * the connection after the printer function returns.
  */
 #include "base/mem.h"
 #include "base/os.h"
+#include "server/auth/quota.h"
 #include "server/generation/generation_int.h"
-#include "server/core/context.h"
 #include "server/http/event_loop.h"
 
 #include <stdio.h>
 #include <time.h>
 
-enum { AT_ONCE = 8 }; /* jobs of one request that are with the scheduler */
+/* Jobs of one request in the scheduler at the same time: a request with many prompts must not fill
+ * the queue alone. */
+enum { MAX_SUBMITTED = 8 };
 
-/* ---- memory ---- */
+/* ---- references ---- */
 
-static void unhold(generation *w)
+static void generation_hold(generation *w)
+{
+    w->refs++;
+}
+
+void generation_release(generation *w)
 {
     if (--w->refs > 0)
         return;
@@ -33,27 +43,23 @@ static void unhold(generation *w)
         chat_prompt_fini(&w->prompts[i]);
     mem_free(w->prompts);
     request_fini(&w->request);
-    strbuf_fini(&w->body);
     strbuf_fini(&w->out);
     mem_free(w);
 }
 
-static void hold(generation *w)
-{
-    w->refs++;
-}
-
-/* The scheduler needs nothing of this choice any more. */
-static void release(void *with)
+/* The `release` function of jobs: the scheduler no longer needs this choice. */
+static void choice_release(void *with)
 {
     choice *c = with;
     if (!c->held)
         return;
     c->held = false;
-    unhold(c->of);
+    generation_release(c->of);
 }
 
-static void enlist(generation *w)
+/* ---- list of running generations ---- */
+
+static void generation_enlist(generation *w)
 {
     generation **first = &w->ctx->generations;
     w->next = *first;
@@ -64,7 +70,7 @@ static void enlist(generation *w)
     w->listed = true;
 }
 
-static void unlist(generation *w)
+static void generation_unlist(generation *w)
 {
     if (!w->listed)
         return;
@@ -74,18 +80,57 @@ static void unlist(generation *w)
     w->listed = false;
 }
 
-void generation_conclude(generation *w)
+generation *generation_find(server_context *ctx, str id, uint64_t ns)
+{
+    generation *w = ctx->generations;
+    while (w != NULL && !(w->request.ns == ns && str_is(id, w->id)))
+        w = w->next;
+    return w;
+}
+
+void generation_end_thinking(generation *w)
+{
+    for (size_t i = 0; i < w->n_choices; i++)
+        if (w->choices[i].submitted && !w->choices[i].over)
+            sched_end_thinking(served_model_sched(w->request.served), w->choices[i].job);
+}
+
+/* ---- finish ---- */
+
+/* Charges the key for all tokens prefilled and generated so far. */
+static void generation_charge(generation *w)
+{
+    uint64_t tokens = 0;
+    if (w->quota == NULL)
+        return;
+    for (size_t i = 0; i < w->n_choices; i++) {
+        const choice *c = &w->choices[i];
+        sched_job_status s;
+        if (!c->submitted || c->job == NULL)
+            continue;
+        sched_job_get_status(served_model_sched(w->request.served), c->job, &s);
+        tokens += (s.done > s.reused ? s.done - s.reused : 0) + s.generated;
+    }
+    quota_end(w->quota, (uint64_t)(1000 * os_now()), tokens);
+    w->quota = NULL;
+}
+
+/* Nothing more is sent: drops the jobs and gives back the reference of the exchange. While a worker
+ * prints, only the exchange is detached; generation_printed() calls again. */
+static void generation_finish(generation *w)
 {
     if (w->over)
         return;
     w->x = NULL;
-    if (w->printing) /* the pool looks at what the jobs have; it comes back here */
+    if (w->printing)
         return;
     w->over = true;
-    unlist(w);
-    generation_leaves_model(w);
-    if (w->looking)
-        vision_service_drop(w->request.vision, &w->look);
+    generation_unlist(w);
+    if (w->counted)
+        served_model_end(w->request.served,
+                         w->request.has_keep_alive ? &w->request.keep_alive : NULL);
+    if (w->encoding)
+        vision_service_drop(w->request.vision, &w->vision);
     generation_charge(w);
     for (size_t i = 0; i < w->n_choices; i++) {
         choice *c = &w->choices[i];
@@ -96,29 +141,149 @@ void generation_conclude(generation *w)
         c->result.tokens = NULL;
         sched_drop(served_model_sched(w->request.served), job);
     }
-    unhold(w);
+    generation_release(w);
 }
 
-/* ---- submitting ---- */
+/* Aborts the connection if a printer function ran out of memory. Call it after each of them. */
+static void generation_check_sent(generation *w)
+{
+    exchange *x = w->x;
+    if (!w->send_failed || x == NULL || w->over)
+        return;
+    generation_finish(w);
+    exchange_abort(x);
+}
+
+void generation_reply(generation *w, int status)
+{
+    if (w->printing) { /* on a worker: generation_printed() sends it */
+        w->status = status;
+        return;
+    }
+    exchange *x = w->x;
+    if (x == NULL || w->over)
+        return;
+    if (w->out.failed) {
+        http_error error = {0};
+        http_error_no_memory(&error);
+        generation_fail(w, &error);
+        return;
+    }
+    strbuf body = w->out;
+    w->out = (strbuf){0};
+    generation_finish(w);
+    exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
+    strbuf_fini(&body);
+}
+
+void generation_fail(generation *w, const http_error *error)
+{
+    if (w->printing) {
+        w->error = *error;
+        return;
+    }
+    exchange *x = w->x;
+    if (x == NULL || w->over)
+        return;
+    if (!w->streaming) {
+        http_error sent = *error; /* `error` and `more` may be part of *w, which ends first */
+        char more[sizeof w->more];
+        memcpy(more, w->more, sizeof more);
+        if (sent.more == w->more)
+            sent.more = more;
+        generation_finish(w);
+        exchange_fail(x, &sent);
+        return;
+    }
+    generation_hold(w);
+    w->out.n = 0;
+    w->printer->failed(w, error);
+    generation_check_sent(w);
+    if (w->x != NULL && !w->over) {
+        generation_finish(w);
+        exchange_end(x);
+    }
+    generation_release(w);
+}
+
+/* Worker thread. */
+static void generation_print(void *with)
+{
+    generation *w = with;
+    w->printer->end(w);
+}
+
+static void generation_printed(void *with)
+{
+    generation *w = with;
+    w->printing = false;
+    if (w->x == NULL)
+        generation_finish(w);
+    else if (w->error.code != NULL)
+        generation_fail(w, &w->error);
+    else
+        generation_reply(w, w->status);
+    generation_release(w);
+}
+
+/* A reply may contain hundreds of thousands of numbers; a worker prints it. */
+static void generation_print_on_worker(generation *w)
+{
+    char ms[24];
+    http_error error = {0};
+    snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
+    if (exchange_dialect(w->x) == API_OPENAI)
+        exchange_add_header(w->x, "openai-processing-ms", ms);
+    generation_unlist(w);
+    generation_hold(w);
+    w->printing = true;
+    if (event_loop_work(w->ctx->loop, generation_print, generation_printed, w))
+        return;
+    w->printing = false;
+    http_error_no_memory(&error);
+    generation_fail(w, &error);
+    generation_release(w);
+}
+
+static void generation_end(generation *w)
+{
+    generation_log(w);
+    if (w->request.answer.format != MOTE_FORMAT_TEXT)
+        w->ctx->structured_outputs++;
+    if (!w->streaming) {
+        generation_print_on_worker(w);
+        return;
+    }
+    w->printer->end(w);
+    generation_check_sent(w);
+    if (w->over)
+        return;
+    exchange *x = w->x;
+    generation_finish(w);
+    exchange_end(x);
+}
+
+/* ---- submit ---- */
 
 static void queue_full(http_error *error)
 {
-    api_error_set(error, API_E_QUEUE, "queue_full", "too many requests are waiting already");
+    api_error_set(error, API_E_QUEUE, "queue_full", "the request queue is full; try again later");
     error->retry_ms = 1000;
 }
 
-static bool try_submit(generation *w, choice *c, http_error *error)
+static bool choice_submit(choice *c, http_error *error)
 {
     mote_error err;
-    hold(w);
+    generation *w = c->of;
+    generation_hold(w);
     c->held = c->submitted = true;
     const mote_status status = sched_submit(served_model_sched(w->request.served), c->job, &err);
     if (status == MOTE_OK) {
         w->n_submitted++;
         return true;
     }
-    c->submitted = false; /* the job is ours again, and so is what it held */
-    release(c);
+    c->submitted = false; /* the generation owns the job again */
+    choice_release(c);
     if (status == MOTE_E_FULL)
         queue_full(error);
     else
@@ -126,17 +291,17 @@ static bool try_submit(generation *w, choice *c, http_error *error)
     return false;
 }
 
-/* A few at a time, so that one request of many prompts does not fill the queue alone. */
-static void submit_more(generation *w)
+/* Submits jobs up to MAX_SUBMITTED. */
+static void generation_submit(generation *w)
 {
-    for (size_t i = 0; i < w->n_choices && w->n_submitted - w->n_over < AT_ONCE; i++) {
+    for (size_t i = 0; i < w->n_choices && w->n_submitted - w->n_over < MAX_SUBMITTED; i++) {
         choice *c = &w->choices[i];
         http_error error = {0};
-        if (c->job == NULL && !c->over) { /* nothing to do for it */
+        if (c->job == NULL && !c->over) { /* a choice without a job is complete */
             c->over = true;
             w->n_submitted++;
             w->n_over++;
-        } else if (!c->submitted && !c->over && !try_submit(w, c, &error)) {
+        } else if (!c->submitted && !c->over && !choice_submit(c, &error)) {
             if (w->n_submitted == w->n_over)
                 generation_fail(w, &error);
             return;
@@ -146,131 +311,78 @@ static void submit_more(generation *w)
 
 /* ---- events ---- */
 
-static void tell(choice *c, const chat_event *event)
+static void choice_print(choice *c, const chat_event *event)
 {
     generation *w = c->of;
-    if (w->streaming && !w->over)
-        w->how->event(w, c, event);
+    if (!w->streaming || w->over)
+        return;
+    w->printer->event(w, c, event);
+    generation_check_sent(w);
 }
 
-static void add_content(choice *c, str text)
+static void choice_add_content(choice *c, str text)
 {
     strbuf_put(&c->content, text);
-    tell(c, &(chat_event){.kind = CHAT_EVENT_CONTENT, .text = text});
+    choice_print(c, &(chat_event){.kind = CHAT_EVENT_CONTENT, .text = text});
 }
 
-static void on_text(choice *c, const chat_event *event)
+static void choice_on_text(choice *c, const chat_event *event)
 {
     const bool thinks = event->kind == CHAT_EVENT_REASONING;
     if (c->of->request.keep_reasoning_inline && thinks != c->in_think) {
-        add_content(c, str_of(thinks ? "<think>\n" : "\n</think>\n\n"));
+        choice_add_content(c, str_of(thinks ? "<think>\n" : "\n</think>\n\n"));
         c->in_think = thinks;
     }
     if (!thinks || c->of->request.keep_reasoning_inline) {
-        add_content(c, event->text);
+        choice_add_content(c, event->text);
         return;
     }
     strbuf_put(&c->reasoning, event->text);
-    tell(c, event);
+    choice_print(c, event);
 }
 
-static void on_warning(generation *w, const chat_event *event)
+static void choice_on_warning(choice *c, const chat_event *event)
 {
     char at[96];
+    request *a = &c->of->request;
     const char *code = chat_warning_name(event->warning);
     snprintf(at, sizeof at, "%.*s", (int)(event->text.n < 90 ? event->text.n : 90), event->text.p);
     if (event->warning == CHAT_WARN_UNKNOWN_TOOL || event->warning == CHAT_WARN_MALFORMED ||
         event->warning == CHAT_WARN_TOO_LONG || event->warning == CHAT_WARN_FENCED) {
         code = "tool_call_malformed";
-        served_model_count_malformed(w->request.served);
+        served_model_count_malformed(a->served);
     }
-    request_warn(&w->request, code, at);
+    request_warn(a, code, at);
 }
 
-static void on_chat(choice *c, const chat_event *event)
+static void choice_on_chat(choice *c, const chat_event *event)
 {
     switch (event->kind) {
     case CHAT_EVENT_REASONING:
-    case CHAT_EVENT_CONTENT: on_text(c, event); break;
+    case CHAT_EVENT_CONTENT: choice_on_text(c, event); break;
     case CHAT_EVENT_TOKEN: choice_add_token(c, event); break;
-    case CHAT_EVENT_WARNING: on_warning(c->of, event); break;
+    case CHAT_EVENT_WARNING: choice_on_warning(c, event); break;
     case CHAT_EVENT_CALL_START:
     case CHAT_EVENT_CALL_ARGUMENTS:
     case CHAT_EVENT_CALL_END:
     case CHAT_EVENT_CALL_CANCEL:
-        if (choice_add_call(c, event, c->of->how->call_prefix))
-            tell(c, event);
+        if (choice_add_call(c, event, c->of->printer->call_prefix))
+            choice_print(c, event);
         break;
     case CHAT_EVENT_END: break;
     }
 }
 
-static void print(void *with)
-{
-    generation *w = with;
-    w->how->end(w);
-}
-
-static void printed(void *with)
-{
-    generation *w = with;
-    w->printing = false;
-    if (w->x == NULL)
-        generation_conclude(w);
-    else if (w->error.code != NULL)
-        generation_fail(w, &w->error);
-    else
-        generation_reply(w, w->status);
-    unhold(w);
-}
-
-/* A whole reply can have hundreds of thousands of numbers; spelling them out is not for the loop.
- */
-static void print_on_pool(generation *w)
-{
-    char ms[24];
-    http_error error = {0};
-    snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
-    if (exchange_dialect(w->x) == API_OPENAI)
-        exchange_add_header(w->x, "openai-processing-ms", ms);
-    unlist(w);
-    hold(w);
-    w->printing = true;
-    if (event_loop_work(w->ctx->loop, print, printed, w))
-        return;
-    w->printing = false;
-    http_error_no_memory(&error);
-    generation_fail(w, &error);
-    unhold(w);
-}
-
-static void finish(generation *w)
-{
-    exchange *x = w->x;
-    generation_note(w);
-    if (w->request.answer.format != MOTE_FORMAT_TEXT)
-        w->ctx->structured_outputs++;
-    if (!w->streaming) {
-        print_on_pool(w);
-        return;
-    }
-    w->how->end(w);
-    if (w->over)
-        return;
-    generation_conclude(w);
-    exchange_end(x);
-}
-
-static void on_over(choice *c, const sched_result *result)
+static void choice_on_finished(choice *c, const sched_result *result)
 {
     generation *w = c->of;
     http_error error = {0};
     c->result = *result;
     c->over = true;
     w->n_over++;
-    const bool lost = c->content.failed || c->reasoning.failed || c->token_bytes.failed;
-    if (result->status != MOTE_OK || lost) {
-        if (lost)
+    const bool no_memory = c->content.failed || c->reasoning.failed || c->token_bytes.failed;
+    if (result->status != MOTE_OK || no_memory) {
+        if (no_memory)
             http_error_no_memory(&error);
         else
             request_answer_failed(&w->request, &result->error, &error);
@@ -281,22 +393,26 @@ static void on_over(choice *c, const sched_result *result)
         c->cause = choice_cause(c);
         generation_remember_tokens(w, c);
     }
-    if (w->streaming && c->index < w->n_answers && w->how->choice_over != NULL)
-        w->how->choice_over(w, c);
+    if (w->streaming && c->index < w->n_answers && w->printer->choice_over != NULL) {
+        w->printer->choice_over(w, c);
+        generation_check_sent(w);
+    }
     if (!w->over)
-        submit_more(w);
+        generation_submit(w);
     if (!w->over && w->n_over == w->n_choices)
-        finish(w);
+        generation_end(w);
 }
 
-static void on_started(choice *c)
+static void choice_on_started(choice *c)
 {
     generation *w = c->of;
-    sched_job_status where;
-    sched_job_get_status(served_model_sched(w->request.served), c->job, &where);
-    c->reused = where.reused;
-    if (w->request.progress && w->streaming)
-        w->how->waiting(w, &where, 0);
+    sched_job_status status;
+    sched_job_get_status(served_model_sched(w->request.served), c->job, &status);
+    c->reused = status.reused;
+    if (!w->request.progress || !w->streaming)
+        return;
+    w->printer->waiting(w, &status, 0);
+    generation_check_sent(w);
 }
 
 void generation_on_event(void *with, sched_job *job, void *owner, const sched_event *event)
@@ -307,158 +423,64 @@ void generation_on_event(void *with, sched_job *job, void *owner, const sched_ev
     (void)job;
     if (w->over)
         return;
-    hold(w);
+    generation_hold(w);
     if (event->kind == SCHED_EVENT_STARTED)
-        on_started(c);
+        choice_on_started(c);
     else if (event->kind == SCHED_EVENT_CHAT)
-        on_chat(c, event->chat);
+        choice_on_chat(c, event->chat);
     else if (event->kind == SCHED_EVENT_FINISHED)
-        on_over(c, event->result);
-    unhold(w);
+        choice_on_finished(c, event->result);
+    generation_release(w);
 }
 
-/* ---- waiting ---- */
+/* ---- streams without output ---- */
 
-static void tell_waiting(generation *w, double now)
+static void generation_print_waiting(generation *w, double now)
 {
-    sched_job_status where;
+    sched_job_status status;
     if (!w->streaming || w->over || now - w->last_sent < 0.9)
         return;
     for (size_t i = 0; i < w->n_choices; i++)
         if (w->choices[i].submitted && !w->choices[i].over) {
-            sched_job_get_status(served_model_sched(w->request.served), w->choices[i].job, &where);
-            w->how->waiting(w, &where, now - w->last_event);
+            sched_job_get_status(served_model_sched(w->request.served), w->choices[i].job, &status);
+            w->printer->waiting(w, &status, now - w->last_event);
+            generation_check_sent(w);
             return;
         }
 }
 
-void generation_tick(server_context *s)
+void generation_tick(server_context *ctx)
 {
     const double now = os_now();
-    generation *w = s->generations;
+    generation *w = ctx->generations;
     while (w != NULL) {
-        generation *next = w->next; /* telling one can end no other */
-        hold(w);
-        tell_waiting(w, now);
-        unhold(w);
+        generation *next = w->next; /* printing one generation cannot end another */
+        generation_hold(w);
+        generation_print_waiting(w, now);
+        generation_release(w);
         w = next;
     }
 }
 
 /* ---- start ---- */
 
-static void on_gone(void *with)
+static void generation_on_gone(void *with)
 {
     generation *w = with;
-    generation_conclude(w);
+    generation_finish(w);
 }
 
-static void begin(generation *w)
-{
-    if (!w->request.stream)
-        return;
-    w->streaming = true;
-    exchange_begin(w->x, 200, w->how->content_type);
-    if (w->how->begin != NULL)
-        w->how->begin(w);
-}
-
-static void make(void *with)
-{
-    generation_make(with, release);
-}
-
-static void made(void *with)
-{
-    generation *w = with;
-    if (w->x == NULL) {
-        unhold(w);
-        return;
-    }
-    exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
-    if (w->error.code != NULL) {
-        if (w->how->tells_full && w->request.codex &&
-            strcmp(w->error.code, "context_length_exceeded") == 0)
-            begin(w);
-        generation_fail(w, &w->error);
-    } else if (generation_prompt_only(w)) {
-        w->how->rendered(w);
-    } else {
-        enlist(w);
-        submit_more(w);
-        if (!w->over)
-            begin(w);
-        if (!w->over && w->n_over == w->n_choices)
-            finish(w);
-    }
-    unhold(w);
-}
-
-/* What it shows was looked at. */
-static void looked(void *with)
-{
-    generation *w = with;
-    w->looking = false;
-    w->error = w->look.error;
-    if (w->x != NULL && w->error.code == NULL) {
-        request_media_ready(&w->request);
-        if (event_loop_work(w->ctx->loop, make, made, w))
-            return;
-        http_error_no_memory(&w->error);
-    } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
-        generation_full(w, w->look.tokens);
-    }
-    made(w);
-}
-
-static void look(generation *w)
-{
-    const request *a = &w->request;
-    w->look = (vision_request){.items = a->shown,
-                               .n = a->n_shown,
-                               .ns = a->ns,
-                               .room = a->drop_oldest || generation_prompt_only(w) ? 0 : w->context,
-                               .done = looked,
-                               .with = w};
-    w->looking = vision_service_submit(a->vision, &w->look);
-    if (w->looking)
-        return;
-    queue_full(&w->error);
-    made(w);
-}
-
-static void prepare(void *with)
-{
-    generation *w = with;
-    generation_read(w);
-    if (w->error.code == NULL && w->request.n_shown == 0)
-        generation_make(w, release);
-}
-
-static void prepared(void *with)
-{
-    generation *w = with;
-    generation_takes_model(w);
-    if (w->x != NULL && w->error.code == NULL && w->request.n_shown > 0)
-        look(w);
-    else
-        made(w);
-}
-
-void generation_start(exchange *x, const dialect *d)
+generation *generation_new(exchange *x, const char *api, const generation_printer *printer)
 {
     const http_request *http = exchange_request(x);
-    generation *w = mem_new(1, sizeof *w);
     server_context *ctx = exchange_context(x);
-    http_error error = {0};
-    http_error_no_memory(&error);
-    if (w == NULL) {
-        exchange_fail(x, &error);
-        return;
-    }
+    generation *w = mem_new(1, sizeof *w);
+    if (w == NULL)
+        return NULL;
     *w = (generation){.x = x,
                       .ctx = ctx,
-                      .how = d,
+                      .api = api,
+                      .printer = printer,
                       .request = {.n = 1,
                                   .continue_last = true,
                                   .ns = http->ns,
@@ -469,15 +491,97 @@ void generation_start(exchange *x, const dialect *d)
                       .began = exchange_began(x),
                       .last_sent = os_now(),
                       .last_event = os_now(),
-                      .refs = 2}; /* the exchange and the pool */
+                      .refs = 2}; /* the exchange and the caller */
     snprintf(w->request_id, sizeof w->request_id, "%s", exchange_id(x));
-    /* The pool reads a copy: the exchange may end while it does. */
-    strbuf_put(&w->body, http->body);
-    generation_read_headers(w);
-    exchange_on_gone(x, on_gone, w);
-    if (w->body.failed || !generation_admitted(w, &error) ||
-        !event_loop_work(w->ctx->loop, prepare, prepared, w)) {
-        w->refs--;
-        generation_fail(w, &error);
+    exchange_on_gone(x, generation_on_gone, w);
+    return w;
+}
+
+static void generation_begin_stream(generation *w)
+{
+    if (!w->request.stream)
+        return;
+    w->streaming = true;
+    exchange_begin(w->x, 200, w->printer->content_type);
+    if (w->printer->begin != NULL)
+        w->printer->begin(w);
+    generation_check_sent(w);
+}
+
+void generation_prepare(generation *w)
+{
+    generation_prepare_jobs(w, choice_release);
+}
+
+static void generation_prepare_work(void *with)
+{
+    generation_prepare(with);
+}
+
+/* The jobs exist, or w->error is set. */
+static void generation_prepared(void *with)
+{
+    generation *w = with;
+    if (w->x == NULL) {
+        generation_release(w);
+        return;
     }
+    exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
+    if (w->error.code != NULL) {
+        if (w->printer->streams_full && w->request.codex &&
+            strcmp(w->error.code, "context_length_exceeded") == 0)
+            generation_begin_stream(w);
+        generation_fail(w, &w->error);
+    } else if (generation_prompt_only(w)) {
+        w->printer->rendered(w);
+    } else {
+        generation_enlist(w);
+        generation_submit(w);
+        if (!w->over)
+            generation_begin_stream(w);
+        if (!w->over && w->n_over == w->n_choices)
+            generation_end(w);
+    }
+    generation_release(w);
+}
+
+/* The `done` function of the vision request. */
+static void generation_encoded(void *with)
+{
+    generation *w = with;
+    w->encoding = false;
+    w->error = w->vision.error;
+    if (w->x != NULL && w->error.code == NULL) {
+        request_media_ready(&w->request);
+        if (event_loop_work(w->ctx->loop, generation_prepare_work, generation_prepared, w))
+            return;
+        http_error_no_memory(&w->error);
+    } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
+        generation_context_exceeded(w, w->vision.tokens);
+    }
+    generation_prepared(w);
+}
+
+void generation_run(generation *w)
+{
+    request *a = &w->request;
+    w->counted = w->x != NULL;
+    if (w->counted)
+        served_model_begin(a->served);
+    if (w->x == NULL || w->error.code != NULL || a->n_media == 0) {
+        generation_prepared(w);
+        return;
+    }
+    w->vision =
+        (vision_request){.items = a->media,
+                         .n = a->n_media,
+                         .ns = a->ns,
+                         .room = a->drop_oldest || generation_prompt_only(w) ? 0 : w->context,
+                         .done = generation_encoded,
+                         .with = w};
+    w->encoding = vision_service_submit(a->vision, &w->vision);
+    if (w->encoding)
+        return;
+    queue_full(&w->error);
+    generation_prepared(w);
 }

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * generation.h - a request on its way to its reply, as the printers of dialects see it.
+ * generation.h - a request at work: from the parsed request to the last byte of the reply.
  *
- *   read (pool) -> look at pictures (sight) -> recall, render, make jobs (pool) -> submit -> events
- *   -> end
+ *   dispatch (api/common): headers, quota, parse on a worker -> generation_run()
+ *   images and videos, if any: vision service
+ *   generation_prepare(): prompts and jobs, on a worker
+ *   submit to the scheduler -> events -> printer -> end
  *
- * Everything here belongs to the loop thread, but for whole replies: those are printed by the pool,
- * since some take long, and sent by the loop. What choices say is gathered whether it is
- * streamed or not: non-stream replies, stored responses and recall need all of it. A call that
- * is certain is told of while it comes (chat/parse.h). If the answer is cut inside it, only those
- * who were told in pieces have anything of it.
+ * A printer (one per API route) turns events into JSON. Choices also collect everything they
+ * generate, streamed or not: replies without stream, stored responses and the answer-token cache
+ * need it. Tool calls are streamed while they are parsed (chat/parse); a call that is cut is in
+ * `lost`, and only a stream has shown parts of it.
+ *
+ * Threading: all functions run on the event loop thread, except generation_prepare() and the `end`
+ * function of a reply without stream, which run on a worker. The loop sends that reply.
  */
 #ifndef MOTE_SERVER_GENERATION_GENERATION_H
 #define MOTE_SERVER_GENERATION_GENERATION_H
@@ -18,9 +22,8 @@
 #include "json/json_writer.h"
 
 typedef struct generation generation;
-typedef struct dialect dialect;
 
-/* Why an answer ended, finer than mote_finish. */
+/* Why an answer ended; finer than mote_finish. */
 typedef enum stop_cause {
     STOP_EOS,
     STOP_TEXT,
@@ -35,120 +38,161 @@ typedef enum stop_cause {
 const char *stop_cause_name(stop_cause cause);
 
 typedef struct choice_call {
-    char id[48]; /* with the prefix of the dialect, terminated */
+    char id[48]; /* with the prefix of the printer, NUL-terminated */
     strbuf name;
     strbuf arguments; /* a JSON object */
 } choice_call;
 
-/* A token of the content and what else it could have been. */
+/* A content token with its log-probability and alternatives. */
 typedef struct choice_token {
     mote_choice choice;
     size_t from, n; /* its bytes in choice.token_bytes */
-    size_t content; /* bytes of content there were before it */
+    size_t content; /* bytes of content before it */
 } choice_token;
 
+/* One job of the request: an answer, an embedding or the score of a prompt. */
 typedef struct choice {
     generation *of;
     uint32_t index;  /* in w->choices */
-    uint32_t prompt; /* which one it answers */
+    uint32_t prompt; /* index of its prompt */
     sched_kind kind;
     mote_answer_options answer;
-    sched_job *job;
-    bool submitted, held, over;
-    uint64_t reused;     /* tokens of the prompt that were not read again, once it has started */
-    bool in_think;       /* of content with thinking inside: its tag is open */
-    sched_result result; /* once over; its views end with the answering */
+    sched_job *job;      /* NULL: none, or dropped */
+    bool submitted;      /* the scheduler owns the job */
+    bool held;           /* the job holds a reference to the generation */
+    bool over;           /* `result` is set */
+    uint64_t reused;     /* prompt tokens from the prefix cache, set when the job starts */
+    bool in_think;       /* keep_reasoning_inline: <think> was printed and not closed */
+    sched_result result; /* its pointers are valid until the job is dropped */
     stop_cause cause;
     strbuf content, reasoning;
-    choice_call *calls; /* [n_calls], whole ones */
+    choice_call *calls; /* [n_calls], complete */
     size_t n_calls;
-    choice_call open;  /* between its start and its end; what is there of its arguments */
-    choice_call *lost; /* [n_lost], that started and never came whole */
+    choice_call open;  /* the call being parsed, with its arguments so far */
+    choice_call *lost; /* [n_lost], started and never completed */
     size_t n_lost;
-    choice_token *tokens; /* [n_tokens], if log-probabilities were asked for */
+    choice_token *tokens; /* [n_tokens], if the request has logprobs */
     size_t n_tokens, room_tokens;
-    size_t told; /* how many of them a stream has told of */
+    size_t n_sent; /* tokens with log-probabilities that a stream has sent */
     strbuf token_bytes;
-    void *own; /* of the dialect; freed with mem_free */
+    void *own; /* for the printer; freed with mem_free() */
 } choice;
 
+/* Prints the reply of an API route. NULL functions are allowed where noted. */
+typedef struct generation_printer {
+    const char *content_type; /* of a stream */
+    const char *call_prefix;  /* of tool call ids: "call_", "toolu_" */
+    bool streams_full;        /* Codex expects context_length_exceeded as a stream event */
+    /* Called instead of generating: always if `end` is NULL, else if request.prompt_only. The
+     * prompts are rendered. Must end with generation_reply(). NULL: never called. */
+    void (*rendered)(generation *w);
+    /* First function of a stream, before prefill. May be NULL. */
+    void (*begin)(generation *w);
+    /* Content, reasoning or a tool call of a stream. During a call, choice.open is the call; at its
+     * end it is the last of `calls`, if cancelled the last of `lost`. With content, the new
+     * log-probabilities are the tokens from index `n_sent`. */
+    void (*event)(generation *w, choice *c, const chat_event *event);
+    /* About one second passed without output; `silent`: seconds since the last event. */
+    void (*waiting)(generation *w, const sched_job_status *status, double silent);
+    /* An answer of a stream is complete. May be NULL. */
+    void (*choice_over)(generation *w, choice *c);
+    /* All choices are complete. Stream: prints its end. Otherwise prints the whole reply on a
+     * worker thread and ends with generation_reply() or generation_fail(). */
+    void (*end)(generation *w);
+    /* A running stream failed; prints the error. The stream ends afterwards. */
+    void (*failed)(generation *w, const http_error *error);
+} generation_printer;
+
 struct generation {
-    exchange *x; /* NULL once the client has gone */
+    exchange *x; /* NULL: the client has disconnected */
     server_context *ctx;
-    const dialect *how;
+    const char *api; /* label in /v1/status: "openai", "anthropic", "ollama", "responses" */
+    const generation_printer *printer;
     request request;
-    http_error error; /* of reading; kind 0 and code NULL: none */
-    char more[96];    /* what error.more points to */
-    strbuf body;      /* of the request */
+    http_error error; /* of parsing, vision or preparing; code NULL: none */
+    char more[96];    /* error.more may point here */
     char request_id[40];
-    char id[48];      /* of the reply; the dialect may choose one in begin or end */
-    int64_t created;  /* seconds since 1970 */
-    double began;     /* os_now's clock */
-    double last_sent; /* anything; and an event of the dialect's own: */
-    double last_event;
-    vision_request look;  /* at what the ask shows */
-    bool looking;         /* and it is not done */
-    chat_prompt *prompts; /* [ask.n_prompts or 1] */
+    char id[48];       /* of the reply; set by the printer in begin or end */
+    int64_t created;   /* seconds since 1970 */
+    double began;      /* os_now() when the request was complete */
+    double last_sent;  /* os_now() of the last output, comments included */
+    double last_event; /* os_now() of the last event */
+    vision_request vision;
+    bool encoding;        /* `vision` is with the vision service */
+    chat_prompt *prompts; /* [n_prompts] */
     size_t n_prompts;
-    choice *choices; /* [n_choices]: prompt-major answers, then scores of prompts */
+    choice *choices; /* [n_choices]: n_answers answers, prompt by prompt; then prompt scores */
     size_t n_choices, n_answers;
     size_t n_over, n_submitted;
-    uint64_t context;    /* positions that it may use */
-    bool streaming;      /* the reply has begun */
-    bool listed;         /* it is in the list of those at work */
-    bool counted;        /* and among those that its model is asked by */
-    bool over;           /* nothing more is to be sent */
-    bool printing;       /* the pool prints the reply; until then nothing of it may end */
-    int status;          /* of a reply that the pool has printed */
-    struct quota *quota; /* that it is charged to in the end; NULL: none */
+    uint64_t context;    /* context size for this request, in tokens */
+    bool streaming;      /* the head of a stream was sent */
+    bool listed;         /* in ctx->generations */
+    bool counted;        /* served_model_begin() was called */
+    bool over;           /* finished: nothing more is sent */
+    bool send_failed;    /* out of memory while printing a stream: abort the connection */
+    bool printing;       /* a worker prints the reply: jobs must stay */
+    int status;          /* HTTP status of the reply printed by a worker */
+    struct quota *quota; /* charged at the end; NULL: none */
     uint32_t refs;
-    uint64_t said; /* events told so far, for dialects that number them */
-    strbuf out;    /* for printing; empty between calls */
+    uint64_t n_events; /* for APIs that number their events */
+    strbuf out;        /* output buffer of the printer; empty between its functions */
     struct generation *next, **link;
 };
 
+/* ---- life cycle, for api/common/dispatch.c ---- */
+
+/* A new generation with two references: one of the exchange, one of the caller, which
+ * generation_run() or generation_release() gives back. NULL: out of memory. */
+generation *generation_new(exchange *x, const char *api, const generation_printer *printer);
+/* Worker thread: renders prompts and creates jobs. On failure w->error.code is set. Without images
+ * and videos call it before generation_run(); with them generation.c does it. */
+void generation_prepare(generation *w);
+/* Continues with a parsed request: vision, submit, events; or fails with w->error. */
+void generation_run(generation *w);
+void generation_release(generation *w);
+
+/* ---- for the server ---- */
+
+/* Handles one event of a job; the function for sched_collect(). */
+sched_event_fn generation_on_event;
+/* Once per second: calls the `waiting` functions of streams without output. */
+void generation_tick(server_context *ctx);
+/* A running generation by the id of its reply and its cache namespace; NULL: none. */
+generation *generation_find(server_context *ctx, str id, uint64_t ns);
+/* Ends the thinking phase of all choices. */
+void generation_end_thinking(generation *w);
+
 /* ---- for printers ---- */
 
-/* Sends w->out and empties it. An event: one of the dialect's own. Else a comment. */
+/* Sends w->out as an event and empties it. */
 void generation_send(generation *w);
-void generation_comment(generation *w);
-/* `data: ` and w->out with two line ends; an `event: ` line before, if there is a name. */
-void generation_sse(generation *w, const char *event_name);
-/* ": queue 3" or ": prefill 512/3070 4.1" as a comment of SSE. */
-void generation_put_where(generation *w, const sched_job_status *where);
-/* The whole reply of a non-stream: w->out, with this status. */
+/* The same as `data: ` with a blank line behind; with `event: ` before it if a name is given. */
+void generation_send_sse(generation *w, const char *event_name);
+/* Sends ": queue 3", ": prefill 512/3070 4.1" (seconds left) or ": decode" as an SSE comment. */
+void generation_send_status(generation *w, const sched_job_status *status);
+/* Replies with w->out. Not for streams. */
 void generation_reply(generation *w, int status);
-/* In place of a reply. */
+/* Fails the request: an error reply, or the `failed` function of a stream. */
 void generation_fail(generation *w, const http_error *error);
 
-/* ---- figures ---- */
+/* "PREFIX" and 32 hexadecimal digits of 128 random bits. */
+void generation_random_id(char *out, size_t room, const char *prefix);
+/* The bytes of a content token. */
+str generation_token_text(const choice *c, const choice_token *t);
+/* The stop string that ended the answer; NULL: none did. */
+const char *generation_stop_text(const choice *c);
+
+/* ---- usage ---- */
 
 typedef struct usage {
-    uint64_t prompt, cached, out, think;
+    uint64_t prompt, cached, out, think; /* tokens */
 } usage;
 
 usage generation_usage(const generation *w);
-/* `"usage":{...}`, `"timings":{...}` and `"mote":{...}` as members; the last one only if wanted.
- * One choice speaks for all in the last two. */
+/* Members "usage", "timings" and "mote"; the last one only if the request wants it. The last two
+ * describe the first choice. */
 void generation_put_openai_usage(const generation *w, strbuf *out);
 void generation_put_timings(const generation *w, strbuf *out);
 void generation_put_mote(const generation *w, strbuf *out);
-/* "prefix" and 32 hexadecimal digits of 128 random bits. */
-void generation_random_id(char *out, size_t room, const char *prefix);
-/* The bytes of a token of a choice. */
-str generation_token_text(const choice *c, const choice_token *t);
-/* The stop string that ended it, or NULL. */
-const char *generation_stop_text(const choice *c);
-/* "mote-0.1.0-1a2b3c4d": the version and the model. */
-const char *generation_fingerprint(const generation *w);
-
-/* An answering at work, by the id of its reply and its realm; NULL: there is none. */
-generation *generation_find(server_context *s, str id, uint64_t ns);
-/* Handles one event of a job; the function for sched_collect(). */
-sched_event_fn generation_on_event;
-/* Once per second: sends keep-alive comments on streams that wait. */
-void generation_tick(server_context *ctx);
-/* Ends the thinking of all its choices. */
-void generation_end_thinking(generation *w);
 
 #endif

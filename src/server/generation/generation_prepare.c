@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generation_read.c - what the head says; and the pool's part: a body becomes an ask, prompts,
- * jobs.
+/*
+ * generation_prepare.c - from a parsed request to prompts and jobs; what an answer leaves in the
+ * answer-token cache.
+ *
+ * Chat: assistant messages get their sampled tokens back from the answer-token cache, then the
+ * conversation is rendered by the chat template. Other kinds: texts are tokenized, token ids are
+ * used as given. Each prompt gets n jobs, and one more if it is scored. Worker thread, except
+ * generation_remember_tokens().
  */
 #include "base/mem.h"
 #include "chat/turn/response_format.h"
@@ -8,78 +14,10 @@
 #include "server/request/params.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <strings.h>
-
-/* ---- the head ---- */
-
-void generation_read_headers(generation *w)
-{
-    const request_defaults *o = &w->ctx->defaults;
-    const str strict = exchange_header(w->x, "mote-strict"),
-              ext = exchange_header(w->x, "mote-ext");
-    const str limit = exchange_header(w->x, "mote-timeout-ms");
-    const str origin = exchange_header(w->x, "originator");
-    const str agent = exchange_header(w->x, "user-agent");
-    w->request.settings = o;
-    if (o->preset > 0) {
-        w->request.answer.task = (mote_task)(o->preset - 1);
-        w->request.has_task = true;
-    }
-    w->request.admin = exchange_request(w->x)->admin;
-    w->request.strict = o->strict || str_is(strict, "1");
-    w->request.no_ext = o->no_ext || str_is(ext, "0");
-    w->request.codex = (origin.n >= 5 && strncasecmp(origin.p, "codex", 5) == 0) ||
-                       (agent.n >= 5 && strncasecmp(agent.p, "codex", 5) == 0);
-    if (limit.n > 0 && limit.n < 10) {
-        char digits[12] = {0};
-        memcpy(digits, limit.p, limit.n);
-        w->request.seconds = (double)strtoul(digits, NULL, 10) / 1000;
-    }
-}
-
-/* ---- the body ---- */
-
-static bool read_json(generation *w)
-{
-    mote_error err;
-    const mote_status status = json_doc_read(&w->request.body, strbuf_view(&w->body), &err);
-    strbuf_fini(&w->body);
-    if (status == MOTE_E_FORMAT)
-        api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is %s", err.text);
-    else if (status != MOTE_OK)
-        http_error_from(&w->error, &err);
-    if (status != MOTE_OK)
-        return false;
-    w->request.root = json_doc_root(w->request.body);
-    if (json_doc_repeats(w->request.body))
-        request_warn(&w->request, "duplicate_key", "/");
-    if (json_node_is(w->request.root, JSON_IS_OBJECT))
-        return true;
-    api_error_set(&w->error, API_E_INVALID, "invalid_json", "the body is not a JSON object");
-    return false;
-}
-
-static bool read_request(generation *w)
-{
-    request *a = &w->request;
-    const unsigned also_name = PARAM_IN_OLLAMA | PARAM_IN_OLLAMA_EMBED;
-    const json_node *streaming = NULL;
-    request_choose(a, request_name_in(a->root, (w->how->place & also_name) != 0));
-    const param_limits limits = param_limits_of(a->served);
-    if (!params_read(a, a->root, w->how->place, "", &limits, &w->error))
-        return false;
-    if ((w->how->place & PARAM_IN_OPENAI) != 0)
-        streaming = json_node_get(a->root, "stream_options");
-    if (!params_read(a, streaming, PARAM_IN_STREAM_OPTIONS, "stream_options", &limits, &w->error))
-        return false;
-    return request_keep_alive(a, &w->error) && w->how->read(a, &w->error) &&
-           params_settle(a, &w->error);
-}
 
 /* ---- prompts ---- */
 
-bool generation_full(generation *w, size_t n)
+bool generation_context_exceeded(generation *w, size_t n)
 {
     const unsigned long long context = w->context;
     snprintf(w->more, sizeof w->more, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%llu", n, context);
@@ -88,33 +26,33 @@ bool generation_full(generation *w, size_t n)
                   "length is %llu tokens; the request (%zu tokens) exceeds the available context "
                   "size (%llu tokens).",
                   n, context, context, n, context);
-    const unsigned with_input = PARAM_IN_RESPONSES | PARAM_IN_EMBEDDINGS | PARAM_IN_OLLAMA_EMBED;
     snprintf(w->error.param, sizeof w->error.param, "%s",
-             (w->how->place & with_input) != 0 ? "input"
-             : w->request.kind == REQUEST_CHAT ? "messages"
+             w->request.kind == REQUEST_EMBED  ? "input"
+             : w->request.kind == REQUEST_CHAT ? w->request.names.messages
                                                : "prompt");
     w->error.more = w->more;
     return false;
 }
 
-static bool failed(generation *w, const mote_error *err)
+static bool prepare_failed(generation *w, const mote_error *err)
 {
     http_error_from(&w->error, err);
     return false;
 }
 
-static bool render(generation *w)
+static bool prepare_render(generation *w)
 {
     mote_error err;
     const chat_context *chat_ctx = served_model_chat_context(w->request.served);
     chat_prompt_fini(&w->prompts[0]);
     return chat_render(chat_ctx->model, &chat_ctx->how, &w->request.request, &w->prompts[0],
                        &err) == MOTE_OK ||
-           failed(w, &err);
+           prepare_failed(w, &err);
 }
 
-/* How many messages from `first` on have to go so that `spare` tokens do; whole turns. */
-static size_t turns_to_drop(const generation *w, size_t first, size_t spare)
+/* Number of messages from `first` to remove so that at least `spare` tokens go; whole turns. 0: not
+ * possible. */
+static size_t prompt_turns_to_drop(const generation *w, size_t first, size_t spare)
 {
     const chat_request *q = &w->request.request;
     const chat_prompt *p = &w->prompts[0];
@@ -132,8 +70,8 @@ static size_t turns_to_drop(const generation *w, size_t first, size_t spare)
     return 0;
 }
 
-/* The oldest turns go until there is room for the rest and an answer. */
-static bool drop_oldest(generation *w)
+/* Removes the oldest turns until the prompt fits in 3/4 of the context. */
+static bool prompt_drop_oldest(generation *w)
 {
     chat_request *q = &w->request.request;
     chat_message *messages = w->request.parsed.messages;
@@ -144,16 +82,16 @@ static bool drop_oldest(generation *w)
     const size_t want = (size_t)(w->context - w->context / 4);
     if (w->prompts[0].n <= want)
         return true;
-    const size_t n = turns_to_drop(w, first, w->prompts[0].n - want);
+    const size_t n = prompt_turns_to_drop(w, first, w->prompts[0].n - want);
     if (n == 0)
-        return true; /* there is one turn only: the length decides what becomes of it */
+        return true; /* one turn only: prepare_prompts() checks the length */
     memmove(messages + first, messages + first + n, (q->n_messages - first - n) * sizeof *messages);
     q->n_messages -= n;
     request_warn(&w->request, "turns_dropped", w->request.names.messages);
-    return render(w);
+    return prepare_render(w);
 }
 
-static bool render_chat(generation *w)
+static bool prepare_chat(generation *w)
 {
     request *a = &w->request;
     if (!request_default_system(a, &w->error))
@@ -162,50 +100,50 @@ static bool render_chat(generation *w)
     if (a->answer.tool_choice == MOTE_TOOLS_NONE)
         a->request.n_tools = 0;
     answer_tokens_fill(served_model_answer_tokens(w->request.served), a->ns, &a->request,
-                       a->parsed.messages, &a->recalled);
-    if (!render(w))
+                       a->parsed.messages, &a->answer_ids);
+    if (!prepare_render(w))
         return false;
     if (w->prompts[0].thinking && (a->answer.set & MOTE_SET_TEMPERATURE) != 0 &&
         a->answer.sampling.temperature == 0)
-        request_warn(a, "greedy_thinking", "temperature"); /* the cards say: it goes in circles */
-    return !a->drop_oldest || w->prompts[0].n < w->context || drop_oldest(w);
+        request_warn(a, "greedy_thinking", "temperature"); /* model cards warn of repetition */
+    return !a->drop_oldest || w->prompts[0].n < w->context || prompt_drop_oldest(w);
 }
 
-static bool encode(generation *w, str text, chat_prompt *out)
+static bool prepare_text(generation *w, str text, chat_prompt *out)
 {
     mote_error err;
     size_t n = 0;
     const mote_model *model = served_model_chat_context(w->request.served)->model;
     unsigned flags = w->request.parse_special ? MOTE_TEXT_CONTROL : 0;
-    if (text.n == 0) { /* nothing to go on from: a document begins */
+    if (text.n == 0) { /* an empty prompt is the beginning of a document */
         text = str_of("<|endoftext|>");
         flags = MOTE_TEXT_CONTROL;
     }
     if (mote_tokenize(model, text.p, text.n, flags, NULL, 0, &n, &err) != MOTE_OK)
-        return failed(w, &err);
+        return prepare_failed(w, &err);
     out->ids = mem_new(n, sizeof *out->ids);
     if (out->ids == NULL)
         return http_error_no_memory(&w->error);
     if (mote_tokenize(model, text.p, text.n, flags, out->ids, n, &out->n, &err) != MOTE_OK)
-        return failed(w, &err);
+        return prepare_failed(w, &err);
     return true;
 }
 
-static bool take_ids(generation *w, size_t i, chat_prompt *out)
+static bool prepare_ids(generation *w, size_t i, chat_prompt *out)
 {
     const uint32_t known = param_limits_of(w->request.served).vocabulary;
     const size_t n = w->request.n_prompt_ids[i];
     for (size_t k = 0; k < n; k++)
         if ((uint32_t)w->request.prompt_ids[i][k] >= known)
-            return http_error_invalid(&w->error, "prompt",
-                                      "holds an id that is not in the vocabulary");
+            return http_error_invalid(&w->error, "prompt", "must have token ids of 0 to %u, got %d",
+                                      (unsigned)known - 1, (int)w->request.prompt_ids[i][k]);
     out->ids = w->request.prompt_ids[i];
     out->n = n;
     w->request.prompt_ids[i] = NULL;
     return true;
 }
 
-static bool make_prompts(generation *w)
+static bool prepare_prompts(generation *w)
 {
     request *a = &w->request;
     w->n_prompts = a->kind == REQUEST_CHAT ? 1 : a->n_prompts;
@@ -214,45 +152,45 @@ static bool make_prompts(generation *w)
         return http_error_no_memory(&w->error);
     for (size_t i = 0; i < w->n_prompts; i++) {
         chat_prompt *p = &w->prompts[i];
-        if (a->kind == REQUEST_CHAT    ? !render_chat(w)
-            : a->prompt_ids[i] != NULL ? !take_ids(w, i, p)
-                                       : !encode(w, a->prompts[i], p))
+        if (a->kind == REQUEST_CHAT    ? !prepare_chat(w)
+            : a->prompt_ids[i] != NULL ? !prepare_ids(w, i, p)
+                                       : !prepare_text(w, a->prompts[i], p))
             return false;
         if (p->n + 1 > w->context && a->truncate)
             p->n = (size_t)w->context - 1;
-        if (p->n + 1 > w->context && !generation_prompt_only(w)) /* counting takes no room */
-            return generation_full(w, p->n);
+        if (p->n + 1 > w->context && !generation_prompt_only(w)) /* counting tokens has no limit */
+            return generation_context_exceeded(w, p->n);
     }
     return true;
 }
 
 /* ---- jobs ---- */
 
-static sched_kind kind_of(const generation *w, size_t index)
+static sched_kind choice_kind(const generation *w, size_t index)
 {
     if (w->request.kind == REQUEST_EMBED)
         return SCHED_EMBED;
     if (index >= w->n_answers)
         return SCHED_SCORE;
-    /* nothing is to be written: a prompt is read when its hidden state is there */
+    /* prefill only: an embedding job does that */
     return w->request.no_answer ? SCHED_EMBED : SCHED_ANSWER;
 }
 
-static void set_choice(generation *w, size_t index)
+static void choice_init(generation *w, size_t index)
 {
     choice *c = &w->choices[index];
     const bool answers = index < w->n_answers;
     c->of = w;
     c->index = (uint32_t)index;
     c->prompt = (uint32_t)(answers ? index / w->request.n : index - w->n_answers);
-    c->kind = kind_of(w, index);
+    c->kind = choice_kind(w, index);
     c->answer = w->request.answer;
-    if (answers) /* the first of them is the one that comes alone */
+    if (answers) /* choice 0 equals the answer of a request with n = 1 */
         c->answer.sampling.seed += index % w->request.n;
 }
 
-static bool make_job(generation *w, choice *c, const struct token_trie *words,
-                     void (*release)(void *choice))
+static bool choice_make_job(generation *w, choice *c, const struct token_trie *words,
+                            void (*release)(void *choice))
 {
     mote_error err;
     chat_fault fault = {0};
@@ -292,13 +230,13 @@ static bool make_job(generation *w, choice *c, const struct token_trie *words,
     if (fault.of != CHAT_FAULT_NONE)
         return request_format_refused(a, &fault, &err, &w->error);
     if (status == MOTE_E_FULL)
-        return generation_full(w, p->n);
-    return status == MOTE_OK || failed(w, &err);
+        return generation_context_exceeded(w, p->n);
+    return status == MOTE_OK || prepare_failed(w, &err);
 }
 
-/* What is scored anyway need not be read for an answer that is not wanted, and the first token
- * of a prompt has nothing before it to be scored by. */
-static bool has_job(const generation *w, const choice *c)
+/* A prompt that is scored needs no prefill job of its own. A score needs at least one token behind
+ * score_from. */
+static bool choice_has_job(const generation *w, const choice *c)
 {
     const request *a = &w->request;
     if (c->index < w->n_answers)
@@ -306,14 +244,14 @@ static bool has_job(const generation *w, const choice *c)
     return (a->score_from != NULL ? a->score_from[c->prompt] : 1) < w->prompts[c->prompt].n;
 }
 
-static bool make_jobs(generation *w, void (*release)(void *choice))
+static bool prepare_choices(generation *w, void (*release)(void *choice))
 {
     mote_error err;
     request *a = &w->request;
     const struct token_trie *words = NULL;
     if (a->kind != REQUEST_EMBED && response_format_wanted(&a->answer, a->request.n_tools) &&
         served_model_vocab(w->request.served, &words, &err) != MOTE_OK)
-        return failed(w, &err);
+        return prepare_failed(w, &err);
     w->n_answers = w->n_prompts * a->n;
     w->n_choices = w->n_answers + (a->score_prompt ? w->n_prompts : 0);
     w->choices = mem_new(w->n_choices, sizeof *w->choices);
@@ -322,10 +260,11 @@ static bool make_jobs(generation *w, void (*release)(void *choice))
         return http_error_no_memory(&w->error);
     }
     for (size_t i = 0; i < w->n_choices; i++) {
-        set_choice(w, i);
+        choice_init(w, i);
         if (a->no_answer)
             w->choices[i].cause = STOP_MAX_TOKENS;
-        if (has_job(w, &w->choices[i]) && !make_job(w, &w->choices[i], words, release))
+        if (choice_has_job(w, &w->choices[i]) &&
+            !choice_make_job(w, &w->choices[i], words, release))
             return false;
     }
     return true;
@@ -333,36 +272,28 @@ static bool make_jobs(generation *w, void (*release)(void *choice))
 
 bool generation_prompt_only(const generation *w)
 {
-    return w->how->rendered != NULL && (w->request.prompt_only || w->how->end == NULL);
+    return w->printer->rendered != NULL && (w->request.prompt_only || w->printer->end == NULL);
 }
 
-void generation_read(generation *w)
-{
-    const request *a = &w->request;
-    if (!read_json(w) || !read_request(w))
-        return;
-    const uint64_t most = served_model_context(a->served);
-    w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
-}
-
-static bool load(generation *w)
+static bool prepare_load(generation *w)
 {
     mote_error err;
-    return sched_load(served_model_sched(w->request.served), &err) == MOTE_OK || failed(w, &err);
+    return sched_load(served_model_sched(w->request.served), &err) == MOTE_OK ||
+           prepare_failed(w, &err);
 }
 
-void generation_make(generation *w, void (*release)(void *choice))
+void generation_prepare_jobs(generation *w, void (*release)(void *choice))
 {
-    if (w->request.load && !load(w))
+    if (w->request.load && !prepare_load(w))
         return;
-    if (make_prompts(w) && !generation_prompt_only(w))
-        make_jobs(w, release);
+    if (prepare_prompts(w) && !generation_prompt_only(w))
+        prepare_choices(w, release);
 }
 
-/* ---- afterwards ---- */
+/* ---- answer-token cache ---- */
 
-/* From behind "assistant\n", which is where the think tag stands, if there is one. */
-static size_t answer_begins(const generation *w, const choice *c)
+/* Index of the first answer token: behind "assistant\n", or the think tag in the prompt. */
+static size_t choice_answer_begin(const generation *w, const choice *c)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
     const mote_token tag = served_model_chat_context(w->request.served)->how.tags[CHAT_TAG_THINK];
@@ -391,7 +322,7 @@ void generation_remember_tokens(const generation *w, const choice *c)
         if (whole)
             calls[i].arguments = json_doc_root(docs[i]);
     }
-    const size_t from = answer_begins(w, c);
+    const size_t from = choice_answer_begin(w, c);
     const chat_part part = {.kind = CHAT_PART_TEXT, .text = strbuf_view(&c->content)};
     const chat_message message = {.role = CHAT_ROLE_ASSISTANT,
                                   .parts = &part,

@@ -1,140 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generation_print.c - what choices gather, and the figures that replies end with. */
-#include "base/mem.h"
+/*
+ * usage.c - token counts and times of a generation: `usage`, `timings`, the `mote` object and the
+ * request log.
+ *
+ * The cache miss report (`mote.cache.miss`) shows where the prompt differs from an earlier prompt
+ * of the same cache namespace: the message, the token, and up to 80 bytes of both prompts. It tells
+ * what a client changes between requests.
+ */
 #include "base/os.h"
-#include "server/generation/generation_int.h"
-#include "server/core/context.h"
 #include "server/core/log.h"
+#include "server/generation/generation_int.h"
 
 #include <stdio.h>
 
-/* ---- gathering ---- */
-
-static void free_calls(choice_call *calls, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        strbuf_fini(&calls[i].name);
-        strbuf_fini(&calls[i].arguments);
-    }
-}
-
-void choice_fini(choice *c)
-{
-    strbuf_fini(&c->content);
-    strbuf_fini(&c->reasoning);
-    strbuf_fini(&c->token_bytes);
-    free_calls(c->calls, c->n_calls);
-    free_calls(c->lost, c->n_lost);
-    free_calls(&c->open, 1);
-    mem_free(c->calls);
-    mem_free(c->lost);
-    mem_free(c->tokens);
-    mem_free(c->own);
-}
-
-void choice_add_token(choice *c, const chat_event *event)
-{
-    if (c->n_tokens == c->room_tokens) {
-        const size_t room = c->room_tokens > 0 ? 2 * c->room_tokens : 16;
-        choice_token *moved = mem_resize(c->tokens, c->room_tokens, room, sizeof *moved);
-        if (moved == NULL) {
-            c->token_bytes.failed = true; /* where the end of the answer will find it */
-            return;
-        }
-        c->tokens = moved;
-        c->room_tokens = room;
-    }
-    choice_token *t = &c->tokens[c->n_tokens++];
-    t->choice = *event->choice;
-    t->from = c->token_bytes.n;
-    t->n = event->text.n;
-    t->content = c->content.n;
-    strbuf_put(&c->token_bytes, event->text);
-}
-
-/* The open call goes to one of the lists. */
-static void keep_call(choice *c, choice_call **list, size_t *n)
-{
-    choice_call *calls = mem_resize(*list, *n, *n + 1, sizeof *calls);
-    if (calls == NULL) {
-        c->content.failed = true;
-        return;
-    }
-    *list = calls;
-    calls[(*n)++] = c->open;
-    c->open = (choice_call){0};
-}
-
-bool choice_add_call(choice *c, const chat_event *event, const char *prefix)
-{
-    if (event->kind == CHAT_EVENT_CALL_START) {
-        generation_random_id(c->open.id, sizeof c->open.id, prefix);
-        strbuf_put(&c->open.name, event->name);
-    } else if (event->kind == CHAT_EVENT_CALL_ARGUMENTS) {
-        strbuf_put(&c->open.arguments, event->text);
-    }
-    c->content.failed |= c->open.name.failed || c->open.arguments.failed;
-    if (event->kind == CHAT_EVENT_CALL_END)
-        keep_call(c, &c->calls, &c->n_calls);
-    else if (event->kind == CHAT_EVENT_CALL_CANCEL)
-        keep_call(c, &c->lost, &c->n_lost);
-    return !c->content.failed;
-}
-
-str generation_token_text(const choice *c, const choice_token *t)
-{
-    return t->n > 0 ? (str){c->token_bytes.p + t->from, t->n} : (str){"", 0};
-}
-
-/* ---- why it ended ---- */
-
-stop_cause choice_cause(const choice *c)
-{
-    const mote_answer *a = &c->result.answer;
-    const request *asked = &c->of->request;
-    switch (a->finish) {
-    case MOTE_FINISH_STOP: return STOP_EOS;
-    case MOTE_FINISH_TOOL_CALLS: return STOP_CALLS;
-    case MOTE_FINISH_STOP_TEXT: return STOP_TEXT;
-    case MOTE_FINISH_LOOP: return STOP_LOOP;
-    default: break;
-    }
-    if (asked->seconds > 0 && c->result.ended >= asked->seconds)
-        return STOP_DEADLINE;
-    const uint32_t most = asked->answer.max_tokens > 0 ? asked->answer.max_tokens : 32768;
-    return a->answer_tokens >= most ? STOP_MAX_TOKENS : STOP_CONTEXT;
-}
-
-const char *stop_cause_name(stop_cause cause)
-{
-    static const char *const names[] = {"eos",     "stop",     "tool_calls", "max_tokens",
-                                        "context", "deadline", "loop"};
-    return names[cause];
-}
-
-const char *generation_stop_text(const choice *c)
-{
-    const uint32_t i = c->result.answer.stop;
-    return c->cause == STOP_TEXT && i < c->answer.n_stop ? c->answer.stop[i] : NULL;
-}
-
-/* ---- ids ---- */
-
-void generation_random_id(char *out, size_t room, const char *prefix)
-{
-    unsigned char bits[16] = {0};
-    size_t n = (size_t)snprintf(out, room, "%s", prefix);
-    os_random(bits, sizeof bits);
-    for (size_t i = 0; i < sizeof bits && n + 2 < room; i++, n += 2)
-        snprintf(out + n, room - n, "%02x", bits[i]);
-}
-
-const char *generation_fingerprint(const generation *w)
-{
-    return served_model_fingerprint(w->request.served);
-}
-
-/* ---- figures ---- */
+/* ---- usage and timings ---- */
 
 usage generation_usage(const generation *w)
 {
@@ -172,25 +51,25 @@ void generation_put_openai_usage(const generation *w, strbuf *out)
     jw_close(out, '}');
 }
 
-static double rounded(double x)
+static double round_to_thousandths(double x)
 {
     return (double)(int64_t)(x * 1000 + 0.5) / 1000;
 }
 
-static void put_pace(strbuf *out, const char *what, uint64_t n, double seconds)
+static void timings_put(strbuf *out, const char *what, uint64_t n, double seconds)
 {
     char key[40];
     snprintf(key, sizeof key, "%s_n", what);
     jw_key_uint(out, key, n);
     snprintf(key, sizeof key, "%s_ms", what);
-    jw_key_double(out, key, rounded(1000 * seconds));
+    jw_key_double(out, key, round_to_thousandths(1000 * seconds));
     snprintf(key, sizeof key, "%s_per_token_ms", what);
-    jw_key_double(out, key, n > 0 ? rounded(1000 * seconds / (double)n) : 0);
+    jw_key_double(out, key, n > 0 ? round_to_thousandths(1000 * seconds / (double)n) : 0);
     snprintf(key, sizeof key, "%s_per_second", what);
-    jw_key_double(out, key, seconds > 0 ? rounded((double)n / seconds) : 0);
+    jw_key_double(out, key, seconds > 0 ? round_to_thousandths((double)n / seconds) : 0);
 }
 
-static double since(double from, double to)
+static double seconds_between(double from, double to)
 {
     return to > from ? to - from : 0;
 }
@@ -202,12 +81,12 @@ void generation_put_timings(const generation *w, strbuf *out)
     jw_key(out, "timings");
     jw_open(out, '{');
     jw_key_uint(out, "cache_n", u.cached);
-    put_pace(out, "prompt", u.prompt - u.cached, since(r->started, r->prefilled));
-    put_pace(out, "predicted", u.out, since(r->prefilled, r->ended));
+    timings_put(out, "prompt", u.prompt - u.cached, seconds_between(r->started, r->prefilled));
+    timings_put(out, "predicted", u.out, seconds_between(r->prefilled, r->ended));
     jw_close(out, '}');
 }
 
-static void put_sampling(const choice *c, strbuf *out)
+static void mote_put_sampling(const choice *c, strbuf *out)
 {
     const mote_sampling *s = &c->result.answer.sampling;
     jw_key(out, "sampling");
@@ -223,7 +102,7 @@ static void put_sampling(const choice *c, strbuf *out)
     jw_close(out, '}');
 }
 
-static void put_thinking(const generation *w, const mote_answer *a, strbuf *out)
+static void mote_put_thinking(const generation *w, const mote_answer *a, strbuf *out)
 {
     jw_key(out, "thinking");
     jw_open(out, '{');
@@ -237,7 +116,70 @@ static void put_thinking(const generation *w, const mote_answer *a, strbuf *out)
     jw_close(out, '}');
 }
 
-static void put_cache(const generation *w, const choice *c, strbuf *out)
+/* ---- cache miss ---- */
+
+enum { SHOWN_BYTES = 80 };
+
+/* Index of the message that contains token `at`. false: none; the token is part of the tools, or
+ * the prompt has no messages. */
+static bool miss_message(const chat_prompt *p, size_t at, uint32_t *index)
+{
+    for (size_t i = 0; i < p->n_marks; i++) {
+        const chat_mark *m = &p->marks[i];
+        const bool of_message = m->kind == CHAT_MARK_SYSTEM || m->kind == CHAT_MARK_MESSAGE;
+        *index = m->index;
+        if (m->position > at && (of_message || m->kind == CHAT_MARK_TOOLS))
+            return of_message;
+    }
+    return false;
+}
+
+/* Up to SHOWN_BYTES of the text of the ids, in whole characters. An image prints as [image]. */
+static void miss_put_text(strbuf *out, const char *name, const mote_model *model,
+                          const mote_token *ids, size_t n)
+{
+    char piece[MOTE_PIECE_BYTES];
+    mote_text_stream stream = {0};
+    strbuf text = {0};
+    for (size_t i = 0; i < n && text.n <= SHOWN_BYTES; i++) {
+        if (ids[i] >= 0)
+            strbuf_put(&text,
+                       (str){piece, mote_text_next(model, &stream, ids[i], piece, sizeof piece)});
+        else if (i == 0 || ids[i - 1] >= 0)
+            strbuf_text(&text, "[image]");
+    }
+    size_t cut = text.n < SHOWN_BYTES ? text.n : SHOWN_BYTES;
+    while (cut > 0 && cut < text.n && ((unsigned char)text.p[cut] & 0xC0) == 0x80)
+        cut--;
+    jw_key_str(out, name, (str){text.p, cut});
+    out->failed |= text.failed;
+    strbuf_fini(&text);
+}
+
+static void miss_put(const choice *c, strbuf *out)
+{
+    const generation *w = c->of;
+    const chat_prompt *p = &w->prompts[c->prompt];
+    const sched_miss *miss = &c->result.miss;
+    const mote_model *model = served_model_weights(w->request.served);
+    uint32_t message;
+    if (miss->n == 0)
+        return;
+    jw_key(out, "miss");
+    jw_open(out, '{');
+    if (miss_message(p, miss->at, &message))
+        jw_key_uint(out, "message", message);
+    jw_key_uint(out, "token", miss->at);
+    miss_put_text(out, "had", model, miss->had, miss->n);
+    const size_t rest = p->n - miss->at;
+    miss_put_text(out, "got", model, p->ids + miss->at,
+                  rest < SCHED_MISS_TOKENS ? rest : SCHED_MISS_TOKENS);
+    jw_close(out, '}');
+}
+
+/* ---- the `mote` object ---- */
+
+static void mote_put_cache(const generation *w, const choice *c, strbuf *out)
 {
     static const char *const from[] = {"none", "live", "ram"};
     const usage u = generation_usage(w);
@@ -247,17 +189,17 @@ static void put_cache(const generation *w, const choice *c, strbuf *out)
     jw_key_uint(out, "reused", u.cached);
     jw_key_uint(out, "prefilled", u.prompt - u.cached);
     jw_key_text(out, "from", from[c->result.reuse]);
-    generation_put_miss(c, out);
+    miss_put(c, out);
     jw_close(out, '}');
 }
 
-/* The size each was seen in, so that places in it can be told in pixels. */
-static void put_images(const generation *w, strbuf *out)
+/* The size after resizing: coordinates in answers refer to it. */
+static void mote_put_images(const generation *w, strbuf *out)
 {
     jw_key(out, "images");
     jw_open(out, '[');
-    for (size_t i = 0; i < w->request.n_shown; i++) {
-        const vision_result *seen = w->request.shown[i].seen;
+    for (size_t i = 0; i < w->request.n_media; i++) {
+        const vision_result *seen = w->request.media[i].seen;
         jw_open(out, '{');
         jw_key_uint(out, "w", seen->width);
         jw_key_uint(out, "h", seen->height);
@@ -267,19 +209,19 @@ static void put_images(const generation *w, strbuf *out)
     jw_close(out, ']');
 }
 
-static void put_ms(const generation *w, const sched_result *r, strbuf *out)
+static void mote_put_ms(const generation *w, const sched_result *r, strbuf *out)
 {
     jw_key(out, "ms");
     jw_open(out, '{');
-    jw_key_int(out, "queue", (int64_t)(1000 * since(r->load_wait, r->started) + 0.5));
+    jw_key_int(out, "queue", (int64_t)(1000 * seconds_between(r->load_wait, r->started) + 0.5));
     jw_key_int(out, "load", (int64_t)(1000 * r->load_wait + 0.5));
-    jw_key_int(out, "prefill", (int64_t)(1000 * since(r->started, r->prefilled) + 0.5));
+    jw_key_int(out, "prefill", (int64_t)(1000 * seconds_between(r->started, r->prefilled) + 0.5));
     jw_key_int(out, "first_token", (int64_t)(1000 * r->first_token + 0.5));
-    jw_key_int(out, "total", (int64_t)(1000 * since(w->began, os_now()) + 0.5));
+    jw_key_int(out, "total", (int64_t)(1000 * seconds_between(w->began, os_now()) + 0.5));
     jw_close(out, '}');
 }
 
-static void put_warnings(const generation *w, strbuf *out)
+static void mote_put_warnings(const generation *w, strbuf *out)
 {
     jw_key(out, "warnings");
     jw_open(out, '[');
@@ -292,13 +234,13 @@ static void put_warnings(const generation *w, strbuf *out)
     jw_close(out, ']');
 }
 
-static void put_answer(const generation *w, const choice *c, strbuf *out)
+static void mote_put_answer(const generation *w, const choice *c, strbuf *out)
 {
     const mote_answer *a = &c->result.answer;
     jw_key_text(out, "preset", a->preset);
-    put_sampling(c, out);
-    put_thinking(w, a, out);
-    put_cache(w, c, out);
+    mote_put_sampling(c, out);
+    mote_put_thinking(w, a, out);
+    mote_put_cache(w, c, out);
     jw_key(out, "loop");
     jw_open(out, '{');
     jw_key_uint(out, "detected", a->loops_detected);
@@ -327,11 +269,11 @@ void generation_put_mote(const generation *w, strbuf *out)
     jw_key_text(&mote, "request_id", w->request_id);
     jw_key_text(&mote, "model", served_model_name(w->request.served));
     if (c->kind == SCHED_ANSWER && c->job != NULL)
-        put_answer(w, c, &mote);
-    if (w->request.n_shown > 0)
-        put_images(w, &mote);
-    put_ms(w, &c->result, &mote);
-    put_warnings(w, &mote);
+        mote_put_answer(w, c, &mote);
+    if (w->request.n_media > 0)
+        mote_put_images(w, &mote);
+    mote_put_ms(w, &c->result, &mote);
+    mote_put_warnings(w, &mote);
     jw_close(&mote, '}');
     jw_key(out, "mote");
     jw_raw(out, strbuf_view(&mote));
@@ -343,17 +285,17 @@ void generation_put_mote(const generation *w, strbuf *out)
     strbuf_fini(&mote);
 }
 
-/* ---- those at work ---- */
+/* ---- request log ---- */
 
-/* One choice speaks for all in times. */
-void generation_note(const generation *w)
+/* The times are those of the first choice. */
+void generation_log(const generation *w)
 {
     if (w->x == NULL || w->n_choices == 0)
         return;
     const usage u = generation_usage(w);
     const choice *c = &w->choices[0];
     const bool several = model_registry_count(w->ctx->models) > 1;
-    const double writing = c->result.answer.seconds_decode;
+    const double decode_seconds = c->result.answer.seconds_decode;
     exchange_note(w->x, &(log_stats){
                             .model = several ? served_model_name(w->request.served) : NULL,
                             .prompt = u.prompt,
@@ -362,22 +304,7 @@ void generation_note(const generation *w)
                             .think = u.think,
                             .queue = c->result.started,
                             .first_token = c->result.first_token,
-                            .rate = writing > 0 ? (double)u.out / writing : 0,
+                            .rate = decode_seconds > 0 ? (double)u.out / decode_seconds : 0,
                             .stop = stop_cause_name(c->cause),
                         });
-}
-
-generation *generation_find(server_context *s, str id, uint64_t ns)
-{
-    generation *w = s->generations;
-    while (w != NULL && !(w->request.ns == ns && str_is(id, w->id)))
-        w = w->next;
-    return w;
-}
-
-void generation_end_thinking(generation *w)
-{
-    for (size_t i = 0; i < w->n_choices; i++)
-        if (w->choices[i].submitted && !w->choices[i].over)
-            sched_end_thinking(served_model_sched(w->request.served), w->choices[i].job);
 }

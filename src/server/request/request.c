@@ -21,10 +21,10 @@ void request_fini(request *a)
     mem_free(a->prompts);
     mem_free(a->prompt_ids);
     mem_free(a->n_prompt_ids);
-    mem_free(a->recalled);
-    for (size_t i = 0; i < a->n_shown; i++)
-        if (a->shown[i].seen != NULL)
-            image_cache_release(a->vision, a->shown[i].seen);
+    mem_free(a->answer_ids);
+    for (size_t i = 0; i < a->n_media; i++)
+        if (a->media[i].seen != NULL)
+            image_cache_release(a->vision, a->media[i].seen);
     chat_parsed_fini(&a->parsed);
     for (size_t i = 0; i < a->n_kept; i++)
         mem_free(a->kept[i]);
@@ -97,7 +97,7 @@ void request_message_at(const request *a, size_t index, const char *rest, char a
     const json_node *node = json_node_first(a->messages);
     for (size_t i = 0; i < index && node != NULL; i++)
         node = json_node_next(node);
-    const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
+    const json_node *said = a->has_at ? json_node_get(node, "at") : NULL;
     if (said != NULL)
         snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
     else
@@ -112,6 +112,12 @@ void request_tool_at(const request *a, size_t tool, const char *field, char at[R
     for (; node != NULL && node != a->parsed.tools[tool]; node = json_node_next(node))
         index++;
     snprintf(at, REQUEST_AT, "%s[%zu].%s", a->names.tools, index, field);
+}
+
+bool request_missing(http_error *error, const char *name)
+{
+    http_error_refused(error, name, "missing_field", "is required");
+    return false;
 }
 
 /* ---- model ---- */
@@ -180,7 +186,7 @@ bool request_keep_alive(request *a, http_error *error)
              !duration_read(json_node_text(node).p, &a->keep_alive))
         return http_error_invalid(error, "keep_alive",
                                   "must be seconds or a duration such as \"5m\"");
-    a->has_keep = a->admin;
+    a->has_keep_alive = a->admin;
     if (!a->admin)
         request_warn(a, "keep_alive_ignored", "keep_alive"); /* unloading affects other clients */
     return true;

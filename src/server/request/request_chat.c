@@ -351,9 +351,9 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
 static bool format_set(request *a, mote_format format, const char *at, http_error *error)
 {
     if (a->answer.format != MOTE_FORMAT_TEXT)
-        return http_error_invalid(error, at, "and %s exclude each other", a->form_at);
+        return http_error_invalid(error, at, "and %s exclude each other", a->format_at);
     a->answer.format = format;
-    snprintf(a->form_at, sizeof a->form_at, "%s", at);
+    snprintf(a->format_at, sizeof a->format_at, "%s", at);
     return true;
 }
 
@@ -401,11 +401,6 @@ bool request_json_schema(request *a, const json_node *schema, const char *at, ht
            format_check_size(a, CHAT_MAX_SCHEMA, at, error);
 }
 
-static bool node_present(const json_node *node)
-{
-    return node != NULL && !json_node_is(node, JSON_IS_NULL);
-}
-
 static bool format_set_string(request *a, mote_format format, const json_node *node, const char *at,
                               http_error *error)
 {
@@ -432,30 +427,27 @@ static bool format_set_choices(request *a, const json_node *node, const char *at
 bool request_response_format(request *a, const json_node *format, const char *at, http_error *error)
 {
     char where[96];
-    if (!node_present(format))
+    if (!node_given(format))
         return true;
     const json_node *type = json_node_get(format, "type");
     const str name = json_node_text(type);
     if (!json_node_is(format, JSON_IS_OBJECT) || !json_node_is(type, JSON_IS_STRING))
         return http_error_invalid(error, at, "must be an object with a type");
     const json_node *inner = json_node_get(format, "json_schema");
-    const json_node *schema = json_node_get(node_present(inner) ? inner : format, "schema");
+    const json_node *schema = json_node_get(node_given(inner) ? inner : format, "schema");
     if (str_is(name, "text"))
         return true;
-    if (str_is(name, "json_object") && !node_present(schema))
+    if (str_is(name, "json_object") && !node_given(schema))
         return request_json_object(a, at, error);
-    snprintf(where, sizeof where, "%s.%sschema", at, node_present(inner) ? "json_schema." : "");
+    snprintf(where, sizeof where, "%s.%sschema", at, node_given(inner) ? "json_schema." : "");
     if (str_is(name, "json_object"))
         return request_json_schema(a, schema, where, error);
     snprintf(where, sizeof where, "%s.type", at);
     if (!str_is(name, "json_schema"))
         return http_error_invalid(error, where, "must be text, json_object or json_schema");
-    snprintf(where, sizeof where, "%s.%sschema", at, node_present(inner) ? "json_schema." : "");
-    if (!node_present(schema)) {
-        api_error_set(error, API_E_INVALID, "missing_field", "%s is required", where);
-        snprintf(error->param, sizeof error->param, "%s", where);
-        return false;
-    }
+    snprintf(where, sizeof where, "%s.%sschema", at, node_given(inner) ? "json_schema." : "");
+    if (!node_given(schema))
+        return request_missing(error, where);
     return request_json_schema(a, schema, where, error);
 }
 
@@ -471,11 +463,11 @@ static bool format_read_extra(request *a, const json_node *from, const char *und
         node[i] = json_node_get(from, names[i]);
         snprintf(at[i], sizeof at[i], "%s%s", under, names[i]);
     }
-    return (!node_present(node[0]) || request_json_schema(a, node[0], at[0], error)) &&
-           (!node_present(node[1]) ||
+    return (!node_given(node[0]) || request_json_schema(a, node[0], at[0], error)) &&
+           (!node_given(node[1]) ||
             format_set_string(a, MOTE_FORMAT_REGEX, node[1], at[1], error)) &&
-           (!node_present(node[2]) || format_set_choices(a, node[2], at[2], error)) &&
-           (!node_present(node[3]) ||
+           (!node_given(node[2]) || format_set_choices(a, node[2], at[2], error)) &&
+           (!node_given(node[3]) ||
             format_set_string(a, MOTE_FORMAT_GRAMMAR, node[3], at[3], error));
 }
 
@@ -508,7 +500,7 @@ bool request_format_refused(const request *a, const chat_fault *fault, const mot
     if (why->status == MOTE_E_MEMORY)
         return http_error_no_memory(error);
     char at[REQUEST_AT];
-    snprintf(at, sizeof at, "%s", fault->of == CHAT_FAULT_FORMAT ? a->form_at : a->names.tools);
+    snprintf(at, sizeof at, "%s", fault->of == CHAT_FAULT_FORMAT ? a->format_at : a->names.tools);
     if (fault->of == CHAT_FAULT_TOOL && fault->tool < a->request.n_tools)
         request_tool_at(a, fault->tool, a->names.tool_schema, at);
     api_error_set(error, API_E_INVALID, "unsupported_schema", "%s: %s", at, why->text);

@@ -137,7 +137,7 @@ static bool media_read_tokens(request *a, const json_node *node, const char *at,
 static bool media_add(request *a, const json_node *node, chat_part *part, const char *at,
                       http_error *error)
 {
-    vision_item *item = &a->shown[a->n_shown];
+    vision_item *item = &a->media[a->n_media];
     *item = (vision_item){.video = part->kind == CHAT_PART_VIDEO, .part = part};
     snprintf(item->at, sizeof item->at, "%s", at);
     if (item->video ? !media_read_video(a, node, item, error)
@@ -148,7 +148,7 @@ static bool media_add(request *a, const json_node *node, chat_part *part, const 
                                   "has an image or a video; this model supports text only");
     if (!media_read_tokens(a, node, at, &item->tokens, error))
         return false;
-    a->n_shown++;
+    a->n_media++;
     return true;
 }
 
@@ -172,7 +172,7 @@ static bool media_add_message(request *a, size_t index, const json_node *message
     const json_node *node = json_node_first(json_node_get(message, "content"));
     for (size_t k = 0; k < m->n_parts && node != NULL; k++, node = json_node_next(node)) {
         char at[REQUEST_AT];
-        const json_node *said = a->says_at ? json_node_get(node, "at") : NULL;
+        const json_node *said = a->has_at ? json_node_get(node, "at") : NULL;
         chat_part *part = &a->parsed.parts[m->parts - a->parsed.parts + (ptrdiff_t)k];
         if (!part_is_media(part))
             continue;
@@ -195,8 +195,8 @@ bool request_media(request *a, http_error *error)
         return http_error_invalid(error, a->names.messages,
                                   "has %zu images and videos; at most %u (--limit images)", n,
                                   (unsigned)vision_service_settings(a->vision)->images);
-    a->shown = request_memory(a, n, sizeof *a->shown, error);
-    if (a->shown == NULL)
+    a->media = request_memory(a, n, sizeof *a->media, error);
+    if (a->media == NULL)
         return false;
     for (size_t i = 0; i < a->parsed.request.n_messages; i++, message = json_node_next(message))
         if (!media_add_message(a, i, message, error))
@@ -208,12 +208,12 @@ bool request_media(request *a, http_error *error)
 
 bool request_no_media(const request *a, http_error *error)
 {
-    return a->n_shown == 0 ||
-           http_error_unsupported(error, a->shown[0].at, "scoring or ranking images and videos");
+    return a->n_media == 0 ||
+           http_error_unsupported(error, a->media[0].at, "scoring or ranking images and videos");
 }
 
 void request_media_ready(request *a)
 {
-    for (size_t i = 0; i < a->n_shown; i++)
-        a->shown[i].part->media = &a->shown[i].seen->media;
+    for (size_t i = 0; i < a->n_media; i++)
+        a->media[i].part->media = &a->media[i].seen->media;
 }

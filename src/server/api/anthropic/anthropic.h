@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_API_ANTHROPIC_ANTHROPIC_H
 #define MOTE_SERVER_API_ANTHROPIC_ANTHROPIC_H
 
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 
 typedef enum anthropic_block {
     BLOCK_NONE = 0,

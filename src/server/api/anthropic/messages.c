@@ -159,7 +159,7 @@ static strbuf *messages_open_event(generation *w, const char *name)
 static void messages_send_event(generation *w, const char *name)
 {
     jw_close(&w->out, '}');
-    generation_sse(w, name);
+    generation_send_sse(w, name);
 }
 
 static void messages_ping(generation *w)
@@ -296,7 +296,7 @@ static void messages_waiting(generation *w, const sched_job_status *where, doubl
     if (silent >= PING_SECONDS)
         messages_ping(w);
     else
-        generation_put_where(w, where);
+        generation_send_status(w, where);
 }
 
 static void messages_end_stream(generation *w)
@@ -332,25 +332,28 @@ static void messages_end(generation *w)
 static void messages_failed(generation *w, const http_error *error)
 {
     api_error_print(error, API_ANTHROPIC, w->request_id, &w->out);
-    generation_sse(w, "error");
+    generation_send_sse(w, "error");
 }
 
 static const dialect messages = {
     .label = "anthropic",
-    .content_type = "text/event-stream; charset=utf-8",
-    .call_prefix = "toolu_",
-    .place = PARAM_IN_MESSAGES,
+    .fields = PARAM_IN_MESSAGES,
     .read = anthropic_read,
-    .begin = messages_begin,
-    .event = messages_event,
-    .waiting = messages_waiting,
-    .end = messages_end,
-    .broken = messages_failed,
+    .printer =
+        {
+            .content_type = "text/event-stream; charset=utf-8",
+            .call_prefix = "toolu_",
+            .begin = messages_begin,
+            .event = messages_event,
+            .waiting = messages_waiting,
+            .end = messages_end,
+            .failed = messages_failed,
+        },
 };
 
 void handle_messages(exchange *x)
 {
-    generation_start(x, &messages);
+    dispatch_start(x, &messages);
 }
 
 /* ---- counting ---- */
@@ -365,14 +368,17 @@ static void messages_reply_token_count(generation *w)
 
 static const dialect count = {
     .label = "anthropic",
-    .content_type = EXCHANGE_JSON,
-    .call_prefix = "toolu_",
-    .place = PARAM_IN_MESSAGES,
+    .fields = PARAM_IN_MESSAGES,
     .read = anthropic_read_prompt,
-    .rendered = messages_reply_token_count,
+    .printer =
+        {
+            .content_type = EXCHANGE_JSON,
+            .call_prefix = "toolu_",
+            .rendered = messages_reply_token_count,
+        },
 };
 
 void handle_count_tokens(exchange *x)
 {
-    generation_start(x, &count);
+    dispatch_start(x, &count);
 }

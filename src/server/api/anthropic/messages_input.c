@@ -31,11 +31,6 @@ static bool block_type_is(const json_node *block, const char *type)
     return str_is(json_node_text(json_node_get(block, "type")), type);
 }
 
-static bool absent(const json_node *node)
-{
-    return node == NULL || json_node_is(node, JSON_IS_NULL);
-}
-
 static void block_warn(messages_writer *w, const char *code)
 {
     char at[96];
@@ -195,7 +190,7 @@ static bool message_put_tool_result(messages_writer *w, const json_node *block)
             if (!block_check(w, b) || !block_put(w, b))
                 return false;
         }
-    else if (!absent(content))
+    else if (node_given(content))
         return block_invalid(w, ".content", "must be a string or an array of blocks");
     strbuf_text(&w->out, "]}");
     return true;
@@ -239,7 +234,7 @@ static bool message_put_calls(messages_writer *w, const json_node *content)
             continue;
         if (!json_node_is(json_node_get(b, "name"), JSON_IS_STRING))
             return block_invalid(w, ".name", "must be a string");
-        if (!absent(input) && !json_node_is(input, JSON_IS_OBJECT) &&
+        if (node_given(input) && !json_node_is(input, JSON_IS_OBJECT) &&
             !json_node_is(input, JSON_IS_STRING)) /* some clients send it as a string */
             return block_invalid(w, ".input", "must be an object");
         if (!any) {
@@ -254,7 +249,7 @@ static bool message_put_calls(messages_writer *w, const json_node *content)
         jw_open(&w->out, '{');
         jw_key_str(&w->out, "name", json_node_text(json_node_get(b, "name")));
         jw_key(&w->out, "arguments");
-        if (absent(input))
+        if (!node_given(input))
             strbuf_text(&w->out, "{}");
         else
             jw_node(&w->out, input);
@@ -265,7 +260,7 @@ static bool message_put_calls(messages_writer *w, const json_node *content)
     return true;
 }
 
-/* A thinking block whose text was omitted in the reply comes back empty and is skipped. */
+/* If the reply omitted the thinking text, the client sends an empty block back. It is skipped. */
 static void message_put_thinking(messages_writer *w, const json_node *content)
 {
     bool any = false;
@@ -333,7 +328,7 @@ static bool message_put(messages_writer *w, const json_node *message)
         snprintf(at, sizeof at, "messages[%zu].role", w->message);
         return http_error_invalid(w->error, at, "must be user, assistant or system");
     }
-    if (absent(content) || json_node_is(content, JSON_IS_STRING)) {
+    if (!node_given(content) || json_node_is(content, JSON_IS_STRING)) {
         message_begin(w, role);
         jw_key_str(&w->out, "content", json_node_text(content));
         jw_close(&w->out, '}');
@@ -368,7 +363,7 @@ static bool messages_put_system(messages_writer *w, const json_node *system)
         const str text = json_node_text(node);
         char at[64];
         snprintf(at, sizeof at, alone ? "system" : "system[%zu]", i);
-        if (!absent(block) && !json_node_is(node, JSON_IS_STRING))
+        if (node_given(block) && !json_node_is(node, JSON_IS_STRING))
             return http_error_invalid(w->error, at, "must be text");
         if (i == 0 && !w->a->settings->keep_volatile && text_is_billing_header(text)) {
             request_warn(w->a, "volatile_line_dropped", "/system");
@@ -395,7 +390,7 @@ static void messages_put_tool(messages_writer *w, const json_node *tool)
     const json_node *description = json_node_get(tool, "description");
     const json_node *schema = json_node_get(tool, "input_schema");
     const json_node *strict = json_node_get(tool, "strict");
-    if (!absent(type) && !block_type_is(tool, "custom")) {
+    if (node_given(type) && !block_type_is(tool, "custom")) {
         jw_node(&w->out, tool); /* unknown type: ignored later, with a warning */
         return;
     }
@@ -405,15 +400,15 @@ static void messages_put_tool(messages_writer *w, const json_node *tool)
     jw_open(&w->out, '{');
     jw_key(&w->out, "name");
     jw_node(&w->out, json_node_get(tool, "name"));
-    if (!absent(description)) {
+    if (node_given(description)) {
         jw_key(&w->out, "description");
         jw_node(&w->out, description);
     }
-    if (!absent(schema)) {
+    if (node_given(schema)) {
         jw_key(&w->out, "parameters");
         jw_node(&w->out, schema);
     }
-    if (!absent(strict)) {
+    if (node_given(strict)) {
         jw_key(&w->out, "strict");
         jw_node(&w->out, strict);
     }
@@ -446,10 +441,10 @@ static bool messages_read_conversation(request *a, http_error *error)
     messages_writer w = {.a = a, .error = error};
     if (!json_node_is(messages, JSON_IS_ARRAY) || json_node_size(messages) == 0) {
         http_error_invalid(error, "messages", "must have at least one message");
-        error->code = absent(messages) ? "missing_field" : error->code;
+        error->code = !node_given(messages) ? "missing_field" : error->code;
         return false;
     }
-    a->says_at = true;
+    a->has_at = true;
     a->names = (request_names){"messages", "tools", "name", "input_schema"};
     const json_node *made = messages_put_body(&w, a->root) ? request_made(a, &w.out, error) : NULL;
     strbuf_fini(&w.out);
@@ -470,12 +465,10 @@ bool anthropic_read_prompt(request *a, http_error *error)
         return http_error_no_memory(error);
     state->omit_thinking = str_is(json_node_text(json_node_get(thinking, "display")), "omitted");
     if (a->model.n == 0) {
-        http_error_invalid(error, "model", "is required");
-        error->code = "missing_field";
-        return false;
+        return request_missing(error, "model");
     }
     a->any_model = true;
-    if (!absent(thinking) && absent(json_node_get(thinking, "type")))
+    if (node_given(thinking) && !node_given(json_node_get(thinking, "type")))
         return http_error_invalid(error, "thinking.type", "is required");
     return request_model(a, &suffix, error) && messages_read_conversation(a, error) &&
            request_tool_choice(a, json_node_get(a->root, "tool_choice"), "tool_choice", error) &&
@@ -486,10 +479,8 @@ bool anthropic_read_prompt(request *a, http_error *error)
 
 bool anthropic_read(request *a, http_error *error)
 {
-    if (absent(json_node_get(a->root, "max_tokens"))) {
-        http_error_invalid(error, "max_tokens", "is required");
-        error->code = "missing_field";
-        return false;
+    if (!node_given(json_node_get(a->root, "max_tokens"))) {
+        return request_missing(error, "max_tokens");
     }
     return anthropic_read_prompt(a, error);
 }

@@ -7,7 +7,7 @@
  */
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/api/common/background.h"
+#include "server/api/common/dialect.h"
 #include "server/request/request.h"
 #include "server/api/handlers.h"
 

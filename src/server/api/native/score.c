@@ -7,7 +7,7 @@
  * whether the document answers the query and compares the scores of "yes" and "no".
  */
 #include "base/mem.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/request/params.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
@@ -25,11 +25,6 @@ typedef struct score_state {
     const char *scale; /* "sum", "mean" or "softmax" */
     const str *texts;  /* [n], views of the body */
 } score_state;
-
-static bool node_absent(const json_node *node)
-{
-    return node == NULL || json_node_is(node, JSON_IS_NULL);
-}
 
 /* exp(x) for x <= 0, with a relative error of about 1e-15; independent of libm. */
 static double exp_negative(double x)
@@ -106,12 +101,12 @@ static bool score_render_prefix(request *a, const json_node *body, chat_prompt *
     const json_node *messages = json_node_get(body, "messages");
     const json_node *prompt = json_node_get(body, "prompt");
     mote_error err;
-    if (node_absent(messages) && node_absent(prompt)) {
+    if (!node_given(messages) && !node_given(prompt)) {
         http_error_invalid(error, "prompt", "or messages is required");
         error->code = "missing_field";
         return false;
     }
-    if (node_absent(messages))
+    if (!node_given(messages))
         return score_encode(chat_ctx->model, json_node_text(prompt), out, error);
     if (!request_conversation(a, body, 1, error) || !request_no_media(a, error))
         return false;
@@ -168,7 +163,7 @@ static bool score_read_scale(request *a, http_error *error)
     static const char *const scales[] = {"sum", "mean", "softmax"};
     const json_node *node = json_node_get(a->root, "normalize");
     score_state *state = a->own;
-    if (node_absent(node))
+    if (!node_given(node))
         return true;
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         if (str_is(json_node_text(node), scales[i])) {
@@ -182,7 +177,7 @@ static bool score_read_prompt_logprobs(request *a, chat_prompt *before, http_err
 {
     const json_node *node = json_node_get(a->root, "prompt_logprobs");
     int64_t top = 0;
-    if (node_absent(node))
+    if (!node_given(node))
         return http_error_invalid(error, "choices", "or prompt_logprobs is required");
     if (!json_node_int64(node, &top) || top < 0 || top > MOTE_TOP_LOGPROBS)
         return http_error_invalid(error, "prompt_logprobs", "must be an integer of 0 to 20");
@@ -205,7 +200,7 @@ static bool score_read(request *a, http_error *error)
         return false;
     state = a->own;
     bool read = score_render_prefix(a, a->root, &before, error);
-    if (read && node_absent(choices))
+    if (read && !node_given(choices))
         read = score_read_prompt_logprobs(a, &before, error);
     else if (read)
         read = score_read_texts(a, choices, "choices", MAX_CHOICES, error);
@@ -316,12 +311,17 @@ static void score_end(generation *w)
 
 void handle_score(exchange *x)
 {
-    static const dialect score = {.label = "openai",
-                                  .call_prefix = "call_",
-                                  .place = PARAM_IN_SCORE,
-                                  .read = score_read,
-                                  .end = score_end};
-    generation_start(x, &score);
+    static const dialect score = {
+        .label = "openai",
+        .fields = PARAM_IN_SCORE,
+        .read = score_read,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .end = score_end,
+            },
+    };
+    dispatch_start(x, &score);
 }
 
 /* ---- /v1/rerank ---- */
@@ -371,7 +371,7 @@ static bool rerank_read(request *a, http_error *error)
         http_error_invalid(error, "query", "must be a string");
         return false;
     }
-    if (!node_absent(top) && (!json_node_int64(top, &wanted) || wanted < 1))
+    if (node_given(top) && (!json_node_int64(top, &wanted) || wanted < 1))
         return http_error_invalid(error, "top_n", "must be an integer of at least 1");
     if (!score_read_texts(a, json_node_get(a->root, "documents"), "documents", MAX_DOCUMENTS,
                           error))
@@ -429,10 +429,15 @@ static void rerank_end(generation *w)
 
 void handle_rerank(exchange *x)
 {
-    static const dialect rerank = {.label = "openai",
-                                   .call_prefix = "call_",
-                                   .place = PARAM_IN_RERANK,
-                                   .read = rerank_read,
-                                   .end = rerank_end};
-    generation_start(x, &rerank);
+    static const dialect rerank = {
+        .label = "openai",
+        .fields = PARAM_IN_RERANK,
+        .read = rerank_read,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .end = rerank_end,
+            },
+    };
+    dispatch_start(x, &rerank);
 }

@@ -4,7 +4,7 @@
  * and `mote top`. Both tell figures only; no text of any request is in them.
  */
 #include "base/os.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/auth/api_keys.h"
 #include "server/api/handlers.h"
 #include "json/json_writer.h"
@@ -65,7 +65,7 @@ static void put_stream(const generation *w, const choice *c, strbuf *out)
     jw_open(out, '{');
     jw_key_text(out, "request_id", w->request_id);
     jw_key_text(out, "model", served_model_name(w->request.served));
-    jw_key_text(out, "dialect", w->how->label);
+    jw_key_text(out, "dialect", w->api);
     jw_key_text(out, "phase", phases[where.phase]);
     jw_key_double(out, "age", os_now() - w->began);
     if (where.phase == SCHED_QUEUED)

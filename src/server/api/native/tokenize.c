@@ -2,10 +2,9 @@
 /*
  * tokenize.c - POST /tokenize, /detokenize and /apply-template, as llama-server has them.
  */
-#include "server/api/common/background.h"
+#include "server/api/common/dialect.h"
 #include "server/api/handlers.h"
 #include "server/api/openai/openai.h"
-#include "server/generation/dialect.h"
 #include "server/request/params.h"
 
 /* ---- /tokenize ---- */
@@ -134,10 +133,15 @@ static void template_reply(generation *w)
 
 void handle_apply_template(exchange *x)
 {
-    static const dialect render = {.label = "openai",
-                                   .call_prefix = "call_",
-                                   .place = PARAM_IN_CHAT,
-                                   .read = openai_read_chat,
-                                   .rendered = template_reply};
-    generation_start(x, &render);
+    static const dialect render = {
+        .label = "openai",
+        .fields = PARAM_IN_CHAT,
+        .read = openai_read_chat,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .rendered = template_reply,
+            },
+    };
+    dispatch_start(x, &render);
 }

@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_API_OLLAMA_OLLAMA_H
 #define MOTE_SERVER_API_OLLAMA_OLLAMA_H
 
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 
 /* request.own of /api/chat and /api/generate */
 typedef struct ollama_state {

@@ -122,7 +122,7 @@ static void line_put_context(const generation *w, const choice *c, strbuf *out)
 {
     const sched_result *r = &c->result;
     if (!ollama_state_of(w)->generate || ollama_state_of(w)->plain || r->tokens == NULL ||
-        r->n_tokens > MAX_CONTEXT || w->request.n_shown > 0) /* ids cannot represent images */
+        r->n_tokens > MAX_CONTEXT || w->request.n_media > 0) /* ids cannot represent images */
         return;
     jw_key(out, "context");
     jw_open(out, '[');
@@ -161,8 +161,8 @@ static void ollama_send_piece(generation *w, choice *c, const line_content *s)
     line_put_content(w, s, out);
     jw_key_bool(out, "done", false);
     if (c != NULL && s->content.n > 0) {
-        line_put_logprobs(w, c, c->told, out);
-        c->told = c->n_tokens;
+        line_put_logprobs(w, c, c->n_sent, out);
+        c->n_sent = c->n_tokens;
     }
     line_send(w);
 }
@@ -204,7 +204,7 @@ static void ollama_end(generation *w)
     }
     strbuf *out = line_open(w);
     line_put_content(w, &s, out);
-    line_put_logprobs(w, c, w->streaming ? c->told : 0, out);
+    line_put_logprobs(w, c, w->streaming ? c->n_sent : 0, out);
     line_put_stats(w, out);
     if (w->streaming) {
         line_send(w);
@@ -245,36 +245,42 @@ static void ollama_reply_rendered(generation *w)
 
 static const dialect chat = {
     .label = "ollama",
-    .content_type = "application/x-ndjson",
-    .call_prefix = "call_",
-    .place = PARAM_IN_OLLAMA_CHAT,
+    .fields = PARAM_IN_OLLAMA_CHAT,
     .read = ollama_read_chat,
-    .rendered = ollama_reply_rendered,
-    .event = ollama_event,
-    .waiting = ollama_waiting,
-    .end = ollama_end,
-    .broken = ollama_failed,
+    .printer =
+        {
+            .content_type = "application/x-ndjson",
+            .call_prefix = "call_",
+            .rendered = ollama_reply_rendered,
+            .event = ollama_event,
+            .waiting = ollama_waiting,
+            .end = ollama_end,
+            .failed = ollama_failed,
+        },
 };
 
 static const dialect generate = {
     .label = "ollama",
-    .content_type = "application/x-ndjson",
-    .call_prefix = "call_",
-    .place = PARAM_IN_OLLAMA_GENERATE,
+    .fields = PARAM_IN_OLLAMA_GENERATE,
     .read = ollama_read_generate,
-    .rendered = ollama_reply_rendered,
-    .event = ollama_event,
-    .waiting = ollama_waiting,
-    .end = ollama_end,
-    .broken = ollama_failed,
+    .printer =
+        {
+            .content_type = "application/x-ndjson",
+            .call_prefix = "call_",
+            .rendered = ollama_reply_rendered,
+            .event = ollama_event,
+            .waiting = ollama_waiting,
+            .end = ollama_end,
+            .failed = ollama_failed,
+        },
 };
 
 void handle_ollama_chat(exchange *x)
 {
-    generation_start(x, &chat);
+    dispatch_start(x, &chat);
 }
 
 void handle_ollama_generate(exchange *x)
 {
-    generation_start(x, &generate);
+    dispatch_start(x, &generate);
 }

@@ -2,7 +2,7 @@
 /* ollama_embed.c - POST /api/embed and its predecessor /api/embeddings. */
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/api/common/reply_json.h"
 #include "server/request/params.h"
 #include "server/api/handlers.h"
@@ -13,18 +13,13 @@ typedef struct embed_state {
     bool single;       /* /api/embeddings: one vector */
 } embed_state;
 
-static bool node_absent(const json_node *node)
-{
-    return node == NULL || json_node_is(node, JSON_IS_NULL);
-}
-
 static bool embed_read_dimensions(const request *a, size_t *out, http_error *error)
 {
     const json_node *node = json_node_get(a->root, "dimensions");
     mote_model_info info;
     int64_t n = 0;
     mote_model_describe(served_model_chat_context(a->served)->model, &info);
-    if (node_absent(node))
+    if (!node_given(node))
         return true;
     if (!json_node_int64(node, &n) || n < 1 || n > (int64_t)info.embedding)
         return http_error_invalid(error, "dimensions", "must be an integer of 1 to %u",
@@ -43,11 +38,9 @@ static bool embed_read_common(request *a, bool single, http_error *error)
         return http_error_no_memory(error);
     state->single = single;
     a->kind = REQUEST_EMBED;
-    a->truncate = node_absent(cut) || json_node_truth(cut);
+    a->truncate = !node_given(cut) || json_node_truth(cut);
     if (a->model.n == 0) {
-        http_error_invalid(error, "model", "is required");
-        error->code = "missing_field";
-        return false;
+        return request_missing(error, "model");
     }
     return request_model(a, &suffix, error) && embed_read_dimensions(a, &state->dimensions, error);
 }
@@ -59,7 +52,7 @@ static bool embed_read(request *a, http_error *error)
         return false;
     /* no input: an empty list of vectors */
     a->prompt_only =
-        node_absent(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0);
+        !node_given(input) || (json_node_is(input, JSON_IS_ARRAY) && json_node_size(input) == 0);
     return a->prompt_only || request_prompts(a, input, "input", REQUEST_MAX_PROMPTS, error);
 }
 
@@ -106,21 +99,31 @@ static void embed_end(generation *w)
 
 void handle_ollama_embed(exchange *x)
 {
-    static const dialect embed = {.label = "ollama",
-                                  .call_prefix = "call_",
-                                  .place = PARAM_IN_OLLAMA_EMBED,
-                                  .read = embed_read,
-                                  .rendered = embed_end,
-                                  .end = embed_end};
-    generation_start(x, &embed);
+    static const dialect embed = {
+        .label = "ollama",
+        .fields = PARAM_IN_OLLAMA_EMBED,
+        .read = embed_read,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .rendered = embed_end,
+                .end = embed_end,
+            },
+    };
+    dispatch_start(x, &embed);
 }
 
 void handle_ollama_embeddings(exchange *x)
 {
-    static const dialect embeddings = {.label = "ollama",
-                                       .call_prefix = "call_",
-                                       .place = PARAM_IN_OLLAMA_EMBED,
-                                       .read = embed_read_single,
-                                       .end = embed_end};
-    generation_start(x, &embeddings);
+    static const dialect embeddings = {
+        .label = "ollama",
+        .fields = PARAM_IN_OLLAMA_EMBED,
+        .read = embed_read_single,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .end = embed_end,
+            },
+    };
+    dispatch_start(x, &embeddings);
 }

@@ -158,11 +158,6 @@ static bool context_restore_tokens(request *a, const json_node *context, http_er
     return true;
 }
 
-static bool node_absent(const json_node *node)
-{
-    return node == NULL || json_node_is(node, JSON_IS_NULL);
-}
-
 /* ---- fields of both routes ---- */
 
 static bool ollama_read_think(const request *a, http_error *error)
@@ -171,7 +166,7 @@ static bool ollama_read_think(const request *a, http_error *error)
     const str word = json_node_text(node);
     mote_think think;
     uint32_t budget;
-    if (node_absent(node) || json_node_is(node, JSON_IS_BOOL) ||
+    if (!node_given(node) || json_node_is(node, JSON_IS_BOOL) ||
         (json_node_is(node, JSON_IS_STRING) && mote_think_parse(word.p, word.n, &think, &budget)))
         return true;
     return http_error_invalid(error, "think",
@@ -182,7 +177,7 @@ static bool ollama_read_format(request *a, http_error *error)
 {
     const json_node *format = json_node_get(a->root, "format");
     const str name = json_node_text(format);
-    if (node_absent(format) || (json_node_is(format, JSON_IS_STRING) && name.n == 0))
+    if (!node_given(format) || (json_node_is(format, JSON_IS_STRING) && name.n == 0))
         return true;
     if (json_node_is(format, JSON_IS_OBJECT))
         return request_json_schema(a, format, "format", error);
@@ -220,19 +215,17 @@ static bool ollama_read_common(request *a, str *suffix, http_error *error)
     a->own = mem_new(1, sizeof(ollama_state));
     if (a->own == NULL)
         return http_error_no_memory(error);
-    if (node_absent(json_node_get(a->root, "stream")))
+    if (!node_given(json_node_get(a->root, "stream")))
         a->stream = true;
     a->any_model = false;
-    a->says_at = true;
+    a->has_at = true;
     if (a->model.n == 0) {
-        http_error_invalid(error, "model", "is required");
-        error->code = "missing_field";
-        return false;
+        return request_missing(error, "model");
     }
     if (a->answer.sampling.top_logprobs > 0)
         a->logprobs = true;
     return request_model(a, suffix, error) && ollama_read_think(a, error) &&
-           (node_absent(options) ||
+           (!node_given(options) ||
             params_read(a, options, PARAM_IN_OLLAMA_OPTIONS, "options", &limits, error));
 }
 
@@ -247,7 +240,7 @@ static bool ollama_load_only(request *a, http_error *error)
 {
     ollama_state *state = a->own;
     strbuf out = {0};
-    a->load = !a->has_keep || a->keep_alive != 0;
+    a->load = !a->has_keep_alive || a->keep_alive != 0;
     state->loaded = a->load ? "load" : "unload";
     a->prompt_only = true;
     strbuf_text(&out, "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}]}");
@@ -266,7 +259,7 @@ static void ollama_read_debug(request *a)
 
 static void ollama_put_member(strbuf *out, const char *name, const json_node *node)
 {
-    if (node_absent(node))
+    if (!node_given(node))
         return;
     jw_key(out, name);
     jw_node(out, node);
@@ -335,7 +328,7 @@ static bool generate_read_raw(request *a, http_error *error)
     static const char *const others[] = {"system", "template", "context"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const json_node *node = json_node_get(a->root, others[i]);
-        if (!node_absent(node) && (json_node_text(node).n > 0 || json_node_size(node) > 0))
+        if (node_given(node) && (json_node_text(node).n > 0 || json_node_size(node) > 0))
             return http_error_invalid(error, others[i], "and raw exclude each other");
     }
     a->parse_special = true;

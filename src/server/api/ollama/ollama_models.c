@@ -5,7 +5,7 @@
  * The set of served models is fixed at startup. Routes that would change it reply with an error
  * that names the alternative.
  */
-#include "server/api/common/background.h"
+#include "server/api/common/dialect.h"
 #include "server/request/request.h"
 #include "server/api/ollama/ollama.h"
 #include "server/models/model_registry.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* The Ollama release whose API this is; clients enable features by it. */
+/* The emulated Ollama release; clients enable features by it. */
 static const char ollama_version[] = "0.13.0";
 
 /* ---- names ---- */
@@ -28,9 +28,7 @@ static bool models_find_named(background_job *s, served_model **out)
     *out = a.served;
     if (a.model.n > 0)
         return request_model(&a, &suffix, &s->error);
-    http_error_invalid(&s->error, "model", "is required");
-    s->error.code = "missing_field";
-    return false;
+    return request_missing(&s->error, "model");
 }
 
 /* ---- lists ---- */
@@ -232,7 +230,7 @@ static void show_put_mote(const served_model *m, strbuf *out)
     strbuf_text(out, "}}");
 }
 
-/* The settings of an answer when nobody says anything, a line each. */
+/* The default sampling parameters, one per line. */
 static void show_put_parameters(const served_model *m, strbuf *out)
 {
     const chat_context *chat_ctx = served_model_chat_context(m);

@@ -6,7 +6,7 @@
  * the reply without stream, which a worker prints.
  */
 #include "base/os.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/request/params.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
@@ -16,11 +16,6 @@
 enum { KEEP_ALIVE_SECONDS = 15 };
 
 /* ---- request ---- */
-
-static bool node_given(const json_node *node)
-{
-    return node != NULL && !json_node_is(node, JSON_IS_NULL);
-}
 
 /* Rewrites a body with the deprecated `functions` to one with `tools`. */
 static const json_node *chat_convert_functions(request *a, http_error *error)
@@ -104,13 +99,13 @@ static void chat_close_choice(generation *w, choice *c, const char *finish)
     strbuf *out = &w->out;
     jw_close(out, '}');
     jw_key(out, "logprobs");
-    if (c != NULL && w->request.logprobs && c->told < c->n_tokens) {
+    if (c != NULL && w->request.logprobs && c->n_sent < c->n_tokens) {
         jw_open(out, '{');
         jw_key(out, "content");
-        reply_put_logprobs(c, c->told, out);
+        reply_put_logprobs(c, c->n_sent, out);
         jw_key_null(out, "refusal");
         jw_close(out, '}');
-        c->told = c->n_tokens;
+        c->n_sent = c->n_tokens;
     } else {
         jw_null(out);
     }
@@ -125,7 +120,7 @@ static void chat_send_chunk(generation *w, choice *c)
     if (w->request.include_usage)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 static void chat_begin(generation *w)
@@ -197,7 +192,7 @@ static void chat_put_progress(generation *w, const sched_job_status *where)
 static void chat_waiting(generation *w, const sched_job_status *where, double silent)
 {
     const bool progress = w->request.progress && where->phase == SCHED_PREFILL;
-    generation_put_where(w, where);
+    generation_send_status(w, where);
     if (!progress && silent < KEEP_ALIVE_SECONDS)
         return;
     chat_open_chunk(w, 0);
@@ -207,7 +202,7 @@ static void chat_waiting(generation *w, const sched_job_status *where, double si
     if (w->request.include_usage)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 /* The last choice carries the usage of all choices. */
@@ -221,7 +216,7 @@ static void chat_choice_over(generation *w, choice *c)
         generation_put_mote(w, &w->out);
     }
     jw_close(&w->out, '}');
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 /* ---- reply without stream ---- */
@@ -305,10 +300,10 @@ void openai_end_stream(generation *w, const char *object)
         jw_key_raw(&w->out, "choices", "[]");
         generation_put_openai_usage(w, &w->out);
         jw_close(&w->out, '}');
-        generation_sse(w, NULL);
+        generation_send_sse(w, NULL);
     }
     strbuf_text(&w->out, "[DONE]");
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 static void chat_end(generation *w)
@@ -321,21 +316,24 @@ static void chat_end(generation *w)
 
 static const dialect openai_chat = {
     .label = "openai",
-    .content_type = "text/event-stream; charset=utf-8",
-    .call_prefix = "call_",
-    .place = PARAM_IN_CHAT,
+    .fields = PARAM_IN_CHAT,
     .read = openai_read_chat,
-    .begin = chat_begin,
-    .event = chat_event_print,
-    .waiting = chat_waiting,
-    .choice_over = chat_choice_over,
-    .end = chat_end,
-    .broken = openai_broken,
+    .printer =
+        {
+            .content_type = "text/event-stream; charset=utf-8",
+            .call_prefix = "call_",
+            .begin = chat_begin,
+            .event = chat_event_print,
+            .waiting = chat_waiting,
+            .choice_over = chat_choice_over,
+            .end = chat_end,
+            .failed = openai_failed,
+        },
 };
 
 void handle_chat_completions(exchange *x)
 {
-    generation_start(x, &openai_chat);
+    dispatch_start(x, &openai_chat);
 }
 
 /* ---- input_tokens, control ---- */
@@ -350,12 +348,17 @@ static void chat_reply_token_count(generation *w)
 
 void handle_chat_input_tokens(exchange *x)
 {
-    static const dialect counting = {.label = "openai",
-                                     .call_prefix = "call_",
-                                     .place = PARAM_IN_CHAT,
-                                     .read = openai_read_chat,
-                                     .rendered = chat_reply_token_count};
-    generation_start(x, &counting);
+    static const dialect counting = {
+        .label = "openai",
+        .fields = PARAM_IN_CHAT,
+        .read = openai_read_chat,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .rendered = chat_reply_token_count,
+            },
+    };
+    dispatch_start(x, &counting);
 }
 
 /* {"id": of a running reply, "action": "reasoning_end"} */

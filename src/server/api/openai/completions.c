@@ -8,7 +8,7 @@
 #include "server/api/handlers.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/request/params.h"
 
 #include <stdlib.h>
@@ -212,11 +212,11 @@ static void completions_send_chunk(generation *w, choice *c, str text, const cha
     jw_key(&w->out, "choices");
     jw_open(&w->out, '[');
     completions_open_choice(w, c->index, text);
-    if (c->told < c->n_tokens)
-        completions_put_logprobs(w, c, c->told, false, &w->out);
+    if (c->n_sent < c->n_tokens)
+        completions_put_logprobs(w, c, c->n_sent, false, &w->out);
     else
         jw_key_null(&w->out, "logprobs");
-    c->told = c->n_tokens;
+    c->n_sent = c->n_tokens;
     jw_key_text(&w->out, "finish_reason", finish);
     jw_close(&w->out, '}');
     jw_close(&w->out, ']');
@@ -225,7 +225,7 @@ static void completions_send_chunk(generation *w, choice *c, str text, const cha
     else if (w->request.include_usage && finish == NULL)
         jw_key_null(&w->out, "usage");
     jw_close(&w->out, '}');
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 static void completions_begin(generation *w)
@@ -248,7 +248,7 @@ static void completions_event(generation *w, choice *c, const chat_event *e)
 static void completions_waiting(generation *w, const sched_job_status *where, double silent)
 {
     (void)silent;
-    generation_put_where(w, where);
+    generation_send_status(w, where);
 }
 
 static void completions_choice_over(generation *w, choice *c)
@@ -323,18 +323,21 @@ void handle_completions(exchange *x)
 {
     static const dialect completions = {
         .label = "openai",
-        .content_type = "text/event-stream; charset=utf-8",
-        .call_prefix = "call_",
-        .place = PARAM_IN_COMPLETIONS,
+        .fields = PARAM_IN_COMPLETIONS,
         .read = completions_read,
-        .begin = completions_begin,
-        .event = completions_event,
-        .waiting = completions_waiting,
-        .choice_over = completions_choice_over,
-        .end = completions_end,
-        .broken = openai_broken,
+        .printer =
+            {
+                .content_type = "text/event-stream; charset=utf-8",
+                .call_prefix = "call_",
+                .begin = completions_begin,
+                .event = completions_event,
+                .waiting = completions_waiting,
+                .choice_over = completions_choice_over,
+                .end = completions_end,
+                .failed = openai_failed,
+            },
     };
-    generation_start(x, &completions);
+    dispatch_start(x, &completions);
 }
 
 /* ---- POST /infill ---- */
@@ -373,7 +376,7 @@ static void infill_event(generation *w, choice *c, const chat_event *e)
     jw_key_str(&w->out, "content", e->text);
     jw_key_bool(&w->out, "stop", false);
     jw_close(&w->out, '}');
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }
 
 /* In a stream the content was sent already. */
@@ -396,21 +399,26 @@ static void infill_end(generation *w)
     generation_put_mote(w, out);
     jw_close(out, '}');
     if (w->streaming)
-        generation_sse(w, NULL);
+        generation_send_sse(w, NULL);
     else
         generation_reply(w, 200);
 }
 
 void handle_infill(exchange *x)
 {
-    static const dialect infill = {.label = "openai",
-                                   .content_type = "text/event-stream; charset=utf-8",
-                                   .call_prefix = "call_",
-                                   .place = PARAM_IN_INFILL,
-                                   .read = infill_read,
-                                   .event = infill_event,
-                                   .waiting = completions_waiting,
-                                   .end = infill_end,
-                                   .broken = openai_broken};
-    generation_start(x, &infill);
+    static const dialect infill = {
+        .label = "openai",
+        .fields = PARAM_IN_INFILL,
+        .read = infill_read,
+        .printer =
+            {
+                .content_type = "text/event-stream; charset=utf-8",
+                .call_prefix = "call_",
+                .event = infill_event,
+                .waiting = completions_waiting,
+                .end = infill_end,
+                .failed = openai_failed,
+            },
+    };
+    dispatch_start(x, &infill);
 }

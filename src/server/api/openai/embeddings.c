@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embeddings.c - POST /v1/embeddings: texts or token ids to vectors of length 1. */
 #include "base/mem.h"
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/api/common/reply_json.h"
 #include "server/request/params.h"
 #include "server/api/openai/openai.h"
@@ -81,9 +81,7 @@ static bool embeddings_read(request *a, http_error *error)
     a->kind = REQUEST_EMBED;
     a->any_model = true;
     if (input == NULL || json_node_is(input, JSON_IS_NULL)) {
-        http_error_invalid(error, "input", "is required");
-        error->code = "missing_field";
-        return false;
+        return request_missing(error, "input");
     }
     return request_model(a, &suffix, error) &&
            embeddings_read_word(a, "encoding_format", formats, &o->base64, error) &&
@@ -136,11 +134,16 @@ static void embeddings_end(generation *w)
 
 void handle_embeddings(exchange *x)
 {
-    static const dialect embeddings = {.label = "openai",
-                                       .call_prefix = "",
-                                       .place = PARAM_IN_EMBEDDINGS,
-                                       .read = embeddings_read,
-                                       .end = embeddings_end,
-                                       .broken = openai_broken};
-    generation_start(x, &embeddings);
+    static const dialect embeddings = {
+        .label = "openai",
+        .fields = PARAM_IN_EMBEDDINGS,
+        .read = embeddings_read,
+        .printer =
+            {
+                .call_prefix = "",
+                .end = embeddings_end,
+                .failed = openai_failed,
+            },
+    };
+    dispatch_start(x, &embeddings);
 }

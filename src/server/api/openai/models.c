@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* models.c - GET /v1/models, GET /v1/models/NAME and POST /v1/unload. Entries have the members of
  * both the OpenAI and the Anthropic API. */
-#include "server/api/common/background.h"
+#include "server/api/common/dialect.h"
 #include "server/request/request.h"
 #include "server/models/model_registry.h"
 #include "server/api/handlers.h"

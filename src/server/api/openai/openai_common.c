@@ -16,11 +16,11 @@ void openai_put_head(generation *w, const char *object, strbuf *out)
     jw_key_text(out, "object", object);
     jw_key_int(out, "created", w->created);
     jw_key_text(out, "model", served_model_name(w->request.served));
-    jw_key_text(out, "system_fingerprint", generation_fingerprint(w));
+    jw_key_text(out, "system_fingerprint", served_model_fingerprint(w->request.served));
 }
 
-void openai_broken(generation *w, const http_error *error)
+void openai_failed(generation *w, const http_error *error)
 {
     api_error_print(error, API_OPENAI, w->request_id, &w->out);
-    generation_sse(w, NULL);
+    generation_send_sse(w, NULL);
 }

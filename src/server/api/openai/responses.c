@@ -8,7 +8,7 @@
  */
 #include "server/api/openai/openai.h"
 
-#include "server/generation/dialect.h"
+#include "server/api/common/dialect.h"
 #include "server/request/params.h"
 #include "server/core/context.h"
 #include "server/api/handlers.h"
@@ -24,13 +24,13 @@ static void responses_open_event(generation *w, const char *type)
 {
     jw_open(&w->out, '{');
     jw_key_text(&w->out, "type", type);
-    jw_key_uint(&w->out, "sequence_number", w->said++);
+    jw_key_uint(&w->out, "sequence_number", w->n_events++);
 }
 
 static void responses_send_event(generation *w, const char *type)
 {
     jw_close(&w->out, '}');
-    generation_sse(w, type);
+    generation_send_sse(w, type);
 }
 
 static void responses_send_response(generation *w, const char *type, const char *status,
@@ -51,7 +51,7 @@ static void responses_begin(generation *w)
 
 static void responses_waiting(generation *w, const sched_job_status *where, double silent)
 {
-    generation_put_where(w, where);
+    generation_send_status(w, where);
     if (silent >= KEEP_ALIVE_SECONDS)
         responses_send_response(w, "response.in_progress", "in_progress", NULL);
 }
@@ -129,7 +129,7 @@ static item *responses_open_text(generation *w, choice *c, item_kind kind, size_
         return NULL;
     const size_t responses_end = kind == ITEM_REASONING ? c->reasoning.n : c->content.n;
     it->from = it->to = responses_end - bytes; /* the choice contains the piece already */
-    it->first_token = c->told;
+    it->first_token = c->n_sent;
     items_of(c)->open = true;
     responses_send_item(w, c, "response.output_item.added", false, "in_progress");
     responses_send_part(w, c, "response.content_part.added", false);
@@ -151,8 +151,8 @@ static void responses_send_text(generation *w, choice *c, str text, item_kind ki
     jw_key_str(&w->out, "delta", text);
     if (!thinks) {
         it->n_tokens = c->n_tokens - it->first_token;
-        items_put_logprobs(w, c, it, c->told);
-        c->told = c->n_tokens;
+        items_put_logprobs(w, c, it, c->n_sent);
+        c->n_sent = c->n_tokens;
     }
     responses_send_event(w, type);
 }
@@ -209,8 +209,8 @@ static void responses_close_call(generation *w, choice *c, call_place place)
     const bool custom = it->kind == ITEM_CUSTOM_CALL;
     if (custom)
         items_put_custom_input(items_call(c, it), &input);
-    if (custom && input.n > it->told) /* not sent in pieces */
-        responses_send_arguments(w, c, false, (str){input.p + it->told, input.n - it->told});
+    if (custom && input.n > it->sent) /* not sent in pieces */
+        responses_send_arguments(w, c, false, (str){input.p + it->sent, input.n - it->sent});
     w->out.failed |= input.failed;
     responses_send_arguments(
         w, c, true, custom ? strbuf_view(&input) : strbuf_view(&items_call(c, it)->arguments));
@@ -295,7 +295,7 @@ static void responses_store_items(generation *w)
 
 static void responses_store(generation *w, str reply)
 {
-    const responses_own *own = w->request.own;
+    const responses_state *own = w->request.own;
     strbuf messages = {0};
     if (!own->store)
         return;
@@ -342,19 +342,22 @@ void handle_responses(exchange *x)
 {
     static const dialect responses = {
         .label = "responses",
-        .content_type = "text/event-stream; charset=utf-8",
-        .call_prefix = "call_",
-        .place = PARAM_IN_RESPONSES,
-        .tells_full = true,
+        .fields = PARAM_IN_RESPONSES,
         .read = responses_read,
-        .begin = responses_begin,
-        .event = responses_event,
-        .waiting = responses_waiting,
-        .choice_over = responses_choice_over,
-        .end = responses_end,
-        .broken = responses_failed,
+        .printer =
+            {
+                .content_type = "text/event-stream; charset=utf-8",
+                .call_prefix = "call_",
+                .streams_full = true,
+                .begin = responses_begin,
+                .event = responses_event,
+                .waiting = responses_waiting,
+                .choice_over = responses_choice_over,
+                .end = responses_end,
+                .failed = responses_failed,
+            },
     };
-    generation_start(x, &responses);
+    dispatch_start(x, &responses);
 }
 
 static void responses_reply_token_count(generation *w)
@@ -368,10 +371,15 @@ static void responses_reply_token_count(generation *w)
 
 void handle_responses_input_tokens(exchange *x)
 {
-    static const dialect counting = {.label = "responses",
-                                     .call_prefix = "call_",
-                                     .place = PARAM_IN_RESPONSES,
-                                     .read = responses_read,
-                                     .rendered = responses_reply_token_count};
-    generation_start(x, &counting);
+    static const dialect counting = {
+        .label = "responses",
+        .fields = PARAM_IN_RESPONSES,
+        .read = responses_read,
+        .printer =
+            {
+                .call_prefix = "call_",
+                .rendered = responses_reply_token_count,
+            },
+    };
+    dispatch_start(x, &counting);
 }

@@ -2,7 +2,7 @@
 /*
  * responses_input.c - reads the body of POST /v1/responses.
  *
- * Input items become messages in OpenAI's chat form. Consecutive assistant items (reasoning, text,
+ * Input items become messages of chat completions. Consecutive assistant items (reasoning, text,
  * calls) become one message. The messages of previous_response_id come first. Worker thread.
  */
 #include "base/mem.h"
@@ -23,11 +23,6 @@ typedef struct input_writer {
     char at[32];      /* field of the current item, "input[3]" */
     char turn_at[32]; /* field of the first item of the assistant message */
 } input_writer;
-
-static bool node_given(const json_node *node)
-{
-    return node != NULL && !json_node_is(node, JSON_IS_NULL);
-}
 
 /* ---- messages ---- */
 
@@ -292,9 +287,7 @@ static bool input_read(input_writer *w, strbuf *listed, http_error *error)
 {
     const json_node *input = json_node_get(w->a->root, "input");
     if (!node_given(input)) {
-        http_error_invalid(error, "input", "is required");
-        error->code = "missing_field";
-        return false;
+        return request_missing(error, "input");
     }
     if (!json_node_is(input, JSON_IS_STRING))
         return input_read_items(w, input, listed, error);
@@ -307,7 +300,7 @@ static bool input_read(input_writer *w, strbuf *listed, http_error *error)
     return true;
 }
 
-static bool input_read_previous(input_writer *w, responses_own *own, http_error *error)
+static bool input_read_previous(input_writer *w, responses_state *own, http_error *error)
 {
     const json_node *node = json_node_get(w->a->root, "previous_response_id");
     own->previous = json_node_text(node);
@@ -383,7 +376,7 @@ static const json_node *input_make_body(request *a, str messages, http_error *er
 
 /* ---- settings ---- */
 
-static bool responses_read_settings(request *a, responses_own *own, http_error *error)
+static bool responses_read_settings(request *a, responses_state *own, http_error *error)
 {
     const json_node *store = json_node_get(a->root, "store");
     const json_node *truncation = json_node_get(a->root, "truncation");
@@ -412,7 +405,7 @@ static bool input_keep(request *a, strbuf *text, str *out, http_error *error)
     return request_keep(a, p, error) && (!failed || http_error_no_memory(error));
 }
 
-static bool input_read_conversation(request *a, responses_own *own, http_error *error)
+static bool input_read_conversation(request *a, responses_state *own, http_error *error)
 {
     input_writer w = {.a = a};
     strbuf listed = {0};
@@ -426,7 +419,7 @@ static bool input_read_conversation(request *a, responses_own *own, http_error *
     strbuf_fini(&listed);
     if (!fine)
         return false;
-    a->says_at = true;
+    a->has_at = true;
     a->names = (request_names){"input", "tools", "name", "parameters"};
     const json_node *body = input_make_body(a, own->messages, error);
     return body != NULL && request_conversation(a, body, 1, error);
@@ -435,7 +428,7 @@ static bool input_read_conversation(request *a, responses_own *own, http_error *
 bool responses_read(request *a, http_error *error)
 {
     str suffix;
-    responses_own *own = mem_new(1, sizeof *own);
+    responses_state *own = mem_new(1, sizeof *own);
     if (own == NULL)
         return http_error_no_memory(error);
     a->own = own;

@@ -108,16 +108,16 @@ void items_put_custom_piece(const choice_call *call, size_t bytes, item *it, str
     static const char head[] = "{\"input\": \"";
     const size_t before = sizeof head - 1;
     const str all = strbuf_view(&call->arguments);
-    if (it->told_whole || all.n < before || memcmp(all.p, head, before) != 0)
+    if (it->sent_all || all.n < before || memcmp(all.p, head, before) != 0)
         return;
     const size_t from = all.n - bytes > before ? all.n - bytes : before;
     size_t end = from;
     while (end < all.n && all.p[end] != '"')
         end += all.p[end] == '\\' ? 2 : 1;
-    it->told_whole = end < all.n;
+    it->sent_all = end < all.n;
     const size_t had = out->n;
     custom_input_put_parsed("\"", (str){all.p + from, end - from}, "\"", out);
-    it->told += out->n - had;
+    it->sent += out->n - had;
 }
 
 str items_text(const choice *c, const item *it)
@@ -183,7 +183,7 @@ static void item_put_call(generation *w, const choice *c, const item *it, bool d
 
 static void item_put_text(generation *w, const choice *c, const item *it, bool done)
 {
-    const responses_own *own = w->request.own;
+    const responses_state *own = w->request.own;
     if (it->kind == ITEM_MESSAGE)
         jw_key_text(&w->out, "role", "assistant");
     else
@@ -403,7 +403,7 @@ static void response_put_text(generation *w)
 
 static void response_put_request(generation *w)
 {
-    const responses_own *own = w->request.own;
+    const responses_state *own = w->request.own;
     strbuf *out = &w->out;
     response_put_echo(w, "instructions", "null");
     response_put_echo(w, "metadata", "{}");

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dialect.h - how an API route reads requests and prints replies, and the two ways to handle one.
+ *
+ * dispatch_start(): routes that use a model. The body is parsed by `read` into a request, the same
+ * for all APIs; generation.c runs it and calls the printer.
+ *
+ * background_start(): routes that need no model time but take too long for the event loop. A
+ * function builds the whole reply on a worker thread.
+ */
+#ifndef MOTE_SERVER_API_COMMON_DIALECT_H
+#define MOTE_SERVER_API_COMMON_DIALECT_H
+
+#include "server/generation/generation.h"
+
+typedef struct dialect {
+    const char *label; /* in /v1/status: "openai", "anthropic", "ollama", "responses" */
+    unsigned fields;   /* PARAM_IN_*: its rows of the parameter table */
+    /* Worker thread. The body is a JSON object and the rows of `fields` have been read. false:
+     * *error is set. */
+    bool (*read)(request *a, http_error *error);
+    generation_printer printer;
+} dialect;
+
+/* Reads the request and runs it. `d` must stay valid. */
+void dispatch_start(exchange *x, const dialect *d);
+
+typedef struct background_job {
+    server_context *ctx;
+    uint64_t ns;              /* cache namespace of the key */
+    bool admin;               /* the key has scope admin */
+    const json_node *body;    /* a JSON object; NULL: the route has no body */
+    strbuf tail;              /* the path behind the prefix of a wildcard route */
+    strbuf out;               /* the reply */
+    const char *content_type; /* EXCHANGE_JSON unless changed */
+    http_error error;         /* replied instead of `out` if its code is set */
+
+    /* private to dispatch.c */
+    exchange *x; /* NULL: the client has disconnected */
+    strbuf text;
+    json_doc *doc;
+    void (*run)(struct background_job *s);
+} background_job;
+
+/* Calls `run` on a worker thread and sends the reply. `with_body`: the body must be a JSON object.
+ */
+void background_start(exchange *x, void (*run)(background_job *s), bool with_body);
+/* Reads a required string member of the body. false: s->error is set. */
+bool background_text(background_job *s, const char *name, str *out);
+
+#endif
