@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arena.h - one block cut into pieces that live and die together.
+ * arena.h - bump allocator over one block; all allocations are freed together.
  *
- * A piece is taken by the same call whether the arena has memory or only
- * counts: a layout function run with base NULL measures, run again it assigns,
- * so the plan and the fact cannot differ. Pieces start on 64 bytes with a gap
- * of 64 between them, which is poisoned in address-sanitizer builds.
+ * With base == NULL the arena only counts. A layout function runs twice with the same calls: first
+ * to measure, then to assign. So a memory plan always equals the allocation. Allocations are
+ * aligned to 64 bytes, with a gap of 64 bytes that AddressSanitizer builds poison.
  */
 #ifndef MOTE_BASE_ARENA_H
 #define MOTE_BASE_ARENA_H
@@ -20,10 +19,10 @@ typedef struct arena {
     bool overflow; /* a size did not fit size_t */
 } arena;
 
-/* n * each bytes; NULL while counting. */
+/* Allocates n * each bytes. Returns NULL while counting. */
 void *arena_take(arena *a, size_t n, size_t each);
 
-/* Before the block under `a` is given back: lifts the poison. */
+/* Removes the poison. Call it before the block is freed. */
 void arena_release(arena *a);
 
 #endif

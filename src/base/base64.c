@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64.c - see base64.h. */
+/* base64.c - implements base64.h. */
 #include "base/base64.h"
 
 #include <stdint.h>
 
 static const char LETTERS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-static char letter(unsigned bits, bool url)
+static char base64_letter(unsigned bits, bool url)
 {
     bits &= 63;
     return bits < 62 ? LETTERS[bits] : bits == 62 ? (url ? '-' : '+') : url ? '_' : '/';
@@ -21,18 +21,18 @@ void base64_put(strbuf *out, str bytes, bool url)
         const size_t left = bytes.n - i;
         const unsigned bits = (unsigned)p[i] << 16 | (left > 1 ? (unsigned)p[i + 1] << 8 : 0) |
                               (left > 2 ? (unsigned)p[i + 2] : 0);
-        out->p[out->n++] = letter(bits >> 18, url);
-        out->p[out->n++] = letter(bits >> 12, url);
+        out->p[out->n++] = base64_letter(bits >> 18, url);
+        out->p[out->n++] = base64_letter(bits >> 12, url);
         if (left > 1 || !url)
-            out->p[out->n++] = left > 1 ? letter(bits >> 6, url) : '=';
+            out->p[out->n++] = left > 1 ? base64_letter(bits >> 6, url) : '=';
         if (left > 2 || !url)
-            out->p[out->n++] = left > 2 ? letter(bits, url) : '=';
+            out->p[out->n++] = left > 2 ? base64_letter(bits, url) : '=';
     }
 }
 
 enum { NO_LETTER = -1, BLANK = -2, PADDING = -3 };
 
-static int value_of(char c)
+static int base64_value(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -62,7 +62,7 @@ bool base64_get(strbuf *out, str text)
     if (!strbuf_reserve(out, text.n / 4 * 3 + 3))
         return false;
     for (size_t i = 0; i < text.n; i++) {
-        const int value = value_of(text.p[i]);
+        const int value = base64_value(text.p[i]);
         if (value == BLANK)
             continue;
         if (value == NO_LETTER || (value == PADDING ? ++padding > 2 : padding > 0))

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64.h - bytes as letters, and back. */
+/* base64.h - Base64 encoder and decoder. */
 #ifndef MOTE_BASE_BASE64_H
 #define MOTE_BASE_BASE64_H
 
 #include "base/strbuf.h"
 
-/* Appends them with padding; with `url` in the alphabet that addresses can hold, and without. */
+/* Appends the encoding: standard alphabet with padding, or with `url` the URL alphabet without. */
 void base64_put(strbuf *out, str bytes, bool url);
-/* Appends the bytes of a text in either alphabet, padded or not, broken into lines or not. false:
- * it is something else, or there is no memory (out->failed). */
+/* Appends the decoded bytes. Accepts both alphabets, optional padding and white space. False:
+ * invalid Base64, or out of memory (out->failed). */
 bool base64_get(strbuf *out, str text);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ckd.h - arithmetic on sizes that says when it overflows.
+ * ckd.h - checked arithmetic on sizes.
  *
- * Every size that comes from a file or a caller is added and multiplied with
- * these; the bare operators are for numbers we made ourselves. All return true
- * when the result is exact.
+ * Use it for every size that comes from a file or from a caller. All functions return true if the
+ * result is exact and false on overflow.
  */
 #ifndef MOTE_BASE_CKD_H
 #define MOTE_BASE_CKD_H

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cores.c - see cores.h.
+ * cores.c - implements cores.h.
  *
- * Three sources, each of which may be missing: the affinity mask (a person, a
- * container or a batch system limited the process), /sys/devices/system/cpu (which
- * CPUs are one core, and how strong they are), and the cgroup's CPU quota. What
- * is missing limits nothing.
+ * Three sources: the affinity mask, /sys/devices/system/cpu (SMT siblings, capacity, frequency) and
+ * the CPU quota of the cgroup. A missing source sets no limit.
  */
 #define _GNU_SOURCE
 #include "base/cores.h"
@@ -13,8 +11,8 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* The first number in a file of the CPU's folder; `missing` if there is none. */
-static long cpu_fact(const char *sys, uint32_t cpu, const char *file, long missing)
+/* Reads the first number of a file in the CPU's directory; `missing` if there is none. */
+static long cores_sysfs_number(const char *sys, uint32_t cpu, const char *file, long missing)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/devices/system/cpu/cpu%u/%s", sys, cpu, file);
@@ -28,17 +26,16 @@ static long cpu_fact(const char *sys, uint32_t cpu, const char *file, long missi
     return value;
 }
 
-/* How strong a core is, in whatever unit the system knows: the scheduler's
- * capacity (big.LITTLE), else the highest frequency (performance and efficiency
- * cores), else all alike. */
-static long strength(const char *sys, uint32_t cpu)
+/* Relative speed of a core: the scheduler's capacity (big.LITTLE), else the maximum frequency
+ * (performance and efficiency cores), else 1. */
+static long cores_speed(const char *sys, uint32_t cpu)
 {
-    long capacity = cpu_fact(sys, cpu, "cpu_capacity", 0);
-    return capacity > 0 ? capacity : cpu_fact(sys, cpu, "cpufreq/cpuinfo_max_freq", 1);
+    long capacity = cores_sysfs_number(sys, cpu, "cpu_capacity", 0);
+    return capacity > 0 ? capacity : cores_sysfs_number(sys, cpu, "cpufreq/cpuinfo_max_freq", 1);
 }
 
-/* Whole CPUs of the cgroup's quota, rounded up; UINT32_MAX without one. */
-static uint32_t quota_cpus(const char *sys)
+/* CPU quota of the cgroup, rounded up; UINT32_MAX without a quota. */
+static uint32_t cores_cgroup_quota(const char *sys)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/fs/cgroup/cpu.max", sys);
@@ -53,22 +50,22 @@ static uint32_t quota_cpus(const char *sys)
     return (uint32_t)((quota + period - 1) / period);
 }
 
-/* The strongest of the CPUs; value[cpu] is how strong each is. */
-static long measure(const char *sys, const cores_set *allowed, long value[CORES_MAX])
+/* Fills value[cpu] with the speed of each allowed CPU; returns the maximum. */
+static long cores_measure(const char *sys, const cores_set *allowed, long value[CORES_MAX])
 {
     long best = 0;
     for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++)
         if (cores_has(allowed, cpu)) {
-            value[cpu] = strength(sys, cpu);
+            value[cpu] = cores_speed(sys, cpu);
             best = value[cpu] > best ? value[cpu] : best;
         }
     return best;
 }
 
-/* The core that a CPU belongs to, by the lowest CPU it has, whether we may use that or not. */
-static uint32_t core_name(const char *sys, uint32_t cpu)
+/* Identifies the core of a CPU by its lowest CPU number, allowed or not. */
+static uint32_t cores_core_of(const char *sys, uint32_t cpu)
 {
-    long first = cpu_fact(sys, cpu, "topology/thread_siblings_list", (long)cpu);
+    long first = cores_sysfs_number(sys, cpu, "topology/thread_siblings_list", (long)cpu);
     return first >= 0 && first < CORES_MAX ? (uint32_t)first : cpu;
 }
 
@@ -76,19 +73,19 @@ void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32
 {
     *out = (cores){.here = CORES_MAX};
     long value[CORES_MAX];
-    uint16_t index[CORES_MAX]; /* of a core in `strong`, by its name */
+    uint16_t index[CORES_MAX]; /* in out->strong, by core */
     cores_set seen = {{0}};
-    const long best = measure(sys, allowed, value);
+    const long best = cores_measure(sys, allowed, value);
     for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++) {
         if (!cores_has(allowed, cpu))
             continue;
-        /* A step ends with its slowest thread, so a core with less than 70 % of the
-         * strongest one's speed holds the others up more than it helps. */
+        /* A step ends with its slowest thread. A core with less than 70 % of the maximum speed
+         * delays the others more than it contributes. */
         if (value[cpu] * 10 < best * 7) {
             out->weaker = true;
             continue;
         }
-        const uint32_t name = core_name(sys, cpu);
+        const uint32_t name = cores_core_of(sys, cpu);
         cores_add(&out->cpus, cpu);
         if (!cores_has(&seen, name)) {
             cores_add(&seen, name);
@@ -98,7 +95,7 @@ void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32
         if (cpu == here)
             out->here = index[name];
     }
-    const uint32_t quota = quota_cpus(sys);
+    const uint32_t quota = cores_cgroup_quota(sys);
     out->here = out->here < out->n_strong ? out->here : out->n_strong;
     out->quota = quota < out->n_strong;
     out->n = out->quota ? quota : out->n_strong > 0 ? out->n_strong : 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cores.h - which CPUs this process may use, which of them are worth using, and
- * keeping a thread to some of them.
+ * cores.h - CPU topology: which cores the process may use, and thread affinity.
  *
- * A CPU is what the scheduler counts; a core may show as several CPUs
- * (hyperthreads). One thread per core is right for arithmetic that fills it.
+ * A CPU is a logical CPU of the operating system. A core may have several (SMT). mote runs one
+ * thread per performance core: efficiency cores slow a step down, because it ends with its slowest
+ * thread.
  */
 #ifndef MOTE_BASE_CORES_H
 #define MOTE_BASE_CORES_H
@@ -15,7 +15,7 @@
 
 enum { CORES_MAX = 1024 };
 
-/* A set of CPUs, by their numbers. */
+/* A set of CPU numbers. */
 typedef struct cores_set {
     uint64_t bits[CORES_MAX / 64];
 } cores_set;
@@ -31,23 +31,23 @@ static inline void cores_add(cores_set *set, uint32_t cpu)
 }
 
 typedef struct cores {
-    uint32_t n;  /* threads worth having, at least 1: strong cores, or the quota if it is less */
-    bool weaker; /* beside the strong cores there are others: efficiency cores */
-    bool quota;  /* the cgroup grants less time than all strong cores have */
-    uint32_t n_strong;
-    uint32_t here;              /* the strong core the calling thread is on; n_strong: on none */
-    uint16_t strong[CORES_MAX]; /* [n_strong]: of each strong core its first CPU */
-    cores_set cpus;             /* all CPUs of the strong cores */
+    uint32_t n;  /* recommended threads, at least 1: performance cores, or the quota if smaller */
+    bool weaker; /* the machine has efficiency cores as well */
+    bool quota;  /* the cgroup quota is smaller than the number of performance cores */
+    uint32_t n_strong;          /* performance cores */
+    uint32_t here;              /* performance core of the calling thread; n_strong: none */
+    uint16_t strong[CORES_MAX]; /* [n_strong]: first CPU of each performance core */
+    cores_set cpus;             /* all CPUs of the performance cores */
 } cores;
 
-/* What the affinity of the calling thread, the system's description and the cgroup leave. */
+/* Reads the affinity mask of the calling thread, /sys and the cgroup quota. */
 void cores_find(cores *out);
 
-/* The same for a machine described in another folder than /sys, of whose CPUs `allowed` may be
- * used and the thread is on CPU `here`: for tests. */
+/* For tests: like cores_find with another directory in place of /sys, the affinity mask `allowed`
+ * and the calling thread on CPU `here`. */
 void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32_t here);
 
-/* Keeps a thread to these CPUs. False: the system refused, and the thread is where it was. */
+/* Sets the affinity of a thread. False: the system refused; the affinity is unchanged. */
 bool cores_hold(pthread_t thread, const cores_set *set);
 
 #endif

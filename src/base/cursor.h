@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cursor.h - the only way to touch bytes that come from a stranger.
+ * cursor.h - bounds-checked reader for untrusted bytes.
  *
- * A cursor knows where its bytes end. A take that would pass the end returns
- * false and moves nothing; the value is then untouched. Integers are
- * little-endian, as in every format mote reads.
+ * A read past the end returns false, does not move the cursor and does not write the output.
+ * Integers are little-endian.
  */
 #ifndef MOTE_BASE_CURSOR_H
 #define MOTE_BASE_CURSOR_H
@@ -16,8 +15,8 @@
 
 typedef struct cursor {
     const unsigned char *p;
-    size_t n;   /* bytes in all */
-    size_t pos; /* bytes taken */
+    size_t n;   /* total bytes */
+    size_t pos; /* bytes read */
 } cursor;
 
 static inline size_t cursor_left(const cursor *c)
@@ -33,7 +32,7 @@ static inline bool cursor_skip(cursor *c, uint64_t bytes)
     return true;
 }
 
-/* A view of the next `bytes` bytes; it lives as long as the cursor's memory. */
+/* A view of the next `bytes` bytes, valid as long as the cursor's memory. */
 static inline bool cursor_view(cursor *c, uint64_t bytes, const unsigned char **out)
 {
     const unsigned char *at = c->p + c->pos;
@@ -53,7 +52,7 @@ static inline bool cursor_copy(cursor *c, void *out, size_t bytes)
     return true;
 }
 
-/* mote runs on little-endian machines only (base/os.h asserts it), so a copy is a decode. */
+/* A plain copy decodes, because mote runs on little-endian machines only (asserted in os.h). */
 static inline bool cursor_u8(cursor *c, uint8_t *out)
 {
     return cursor_copy(c, out, sizeof *out);

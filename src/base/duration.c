@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* duration.c - see duration.h. */
+/* duration.c - implements duration.h. */
 #include "base/duration.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds of the unit at *p, which is stepped over; 0: there is none. Longer names come first. */
-static double take_unit(const char **p)
+/* Skips the unit at *p and returns it in seconds; 0: no unit. Longer names come first. */
+static double duration_take_unit(const char **p)
 {
     static const struct {
         const char *name;
@@ -35,7 +35,7 @@ bool duration_read(const char *text, double *seconds)
             return false;
         const double n = strtod(p, &end);
         p = end;
-        double unit = take_unit(&p);
+        double unit = duration_take_unit(&p);
         if (unit == 0 && *p != '\0')
             return false;
         total += n * (unit > 0 ? unit : 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* err.c - see err.h. */
+/* err.c - implements err.h. */
 #include "base/err.h"
 
 #include <stdarg.h>

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * err.h - the one way to fail: return mote_status, fill mote_error.
+ * err.h - the error convention: return mote_status and fill mote_error.
  *
- * The message is written where the facts are, once, for the person who can act
- * on it, and never re-worded on the way up.
+ * The function that detects an error writes the message: what is wrong, with the value, and what to
+ * do. Callers pass it on unchanged.
  */
 #ifndef MOTE_BASE_ERR_H
 #define MOTE_BASE_ERR_H
 
 #include <mote.h>
 
-/* Writes the error (err may be NULL) and returns `status`, so that a failing
- * function ends with `return err_set(...)`. */
+/* Writes the error (err may be NULL) and returns `status`. Usage: return err_set(err, ...); */
 mote_status err_set(mote_error *err, mote_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts `prefix` and ": " before a message that is already there. */
+/* Prepends `prefix` and ": " to an existing message. */
 void err_prefix(mote_error *err, const char *prefix);
 
-/* For functions that own nothing: pass the failure of `call` on. */
+/* Returns the failure of `call`. For functions that own nothing at this point. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         mote_status try_status_ = (call);                                                          \

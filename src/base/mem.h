@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.h - the one allocator.
+ * mem.h - the allocator.
  *
- * Blocks are zeroed, aligned to 64 bytes (a cache line, a vector register) and
- * counted. Products are checked. Two switches serve the tests: the Nth request
- * can be made to fail, and a guard makes any request on this thread abort, which
- * is how "a step never allocates" is held to its word in debug builds.
+ * Blocks are zeroed, aligned to 64 bytes (a cache line, a vector register) and counted. Size
+ * products are checked for overflow. Two features serve the tests: allocation number N can be made
+ * to fail, and in debug builds a guard aborts on any allocation of the current thread, which proves
+ * that a step never allocates.
  */
 #ifndef MOTE_BASE_MEM_H
 #define MOTE_BASE_MEM_H
@@ -16,11 +16,11 @@
 
 enum { MEM_ALIGN = 64 };
 
-/* n * each zeroed bytes; NULL when they cannot be had. n * each may be 0. */
+/* Allocates n * each zeroed bytes. NULL: out of memory or overflow. n * each may be 0. */
 void *mem_new(size_t n, size_t each);
 
-/* Moves a block of old_n items to one of new_n; new items are zero. On failure
- * returns NULL and the old block stays. */
+/* Resizes a block from old_n to new_n items; new items are zero. NULL: out of memory, and the old
+ * block is unchanged. */
 void *mem_resize(void *block, size_t old_n, size_t new_n, size_t each);
 
 /* Makes space for item number n of the array at *items, which has space for *room items: doubles
@@ -44,27 +44,26 @@ static inline bool mem_grow(void *items, uint32_t n, uint32_t *room, size_t each
 
 void mem_free(void *block);
 
-/* Zeroed address space straight from the system, for pools that are reserved
- * whole and filled as they are used. Its first `zeros` bytes are for reading only:
- * the system shows them as one page of zeros again and again, so they take
- * nothing and are not counted. */
+/* Reserves zeroed address space (mmap) for pools that fill up over time. The first `zeros` bytes
+ * are read-only: the kernel maps them to its zero page, so they take no memory and are not counted.
+ */
 void *mem_map(size_t zeros, size_t bytes);
 void mem_unmap(void *block, size_t zeros, size_t bytes);
 
-/* What mem_new and mem_map hold now, in the whole process. */
+/* Current totals of mem_new and mem_map, process-wide. */
 typedef struct mem_stats {
     uint64_t blocks;
     uint64_t bytes;
-    uint64_t requests; /* ever made */
+    uint64_t requests; /* since the start */
 } mem_stats;
 mem_stats mem_count(void);
 
-/* For tests: request number n from now on (1 = the next) fails, once. 0 turns it off. */
+/* For tests: allocation number n from now (1: the next) fails, once. 0 turns it off. */
 void mem_fail_at(uint64_t n);
-/* Did the failure armed by mem_fail_at happen? */
+/* True if the failure set by mem_fail_at has happened. */
 bool mem_failed(void);
 
-/* Between begin and end a request on this thread aborts, in debug builds. */
+/* Debug builds: between begin and end, an allocation on this thread aborts. */
 void mem_guard_begin(void);
 void mem_guard_end(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* os.c - see os.h. */
+/* os.c - implements os.h. */
 #define _GNU_SOURCE
 #include "base/os.h"
 
@@ -28,8 +28,8 @@ bool os_failed(void)
     return atomic_load(&failure_happened);
 }
 
-/* True when a test wants this operation to fail; errno is then set. */
-static bool planned_failure(void)
+/* True if a test wants this operation to fail; sets errno. */
+static bool os_planned_failure(void)
 {
     uint64_t left = atomic_load(&fail_countdown);
     if (left == 0)
@@ -105,10 +105,11 @@ mote_status os_file_create(os_file *f, const char *path, mote_error *err)
 {
     f->fd = -1;
     if ((size_t)snprintf(f->path, sizeof f->path, "%s", path) >= sizeof f->path)
-        return err_set(err, MOTE_E_ARG, "the path %.60s... is too long", path);
+        return err_set(err, MOTE_E_ARG, "path is longer than %zu bytes: %.60s...",
+                       sizeof f->path - 1, path);
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a rename would replace a device */
-        return err_set(err, MOTE_E_IO, "%s is there and not a regular file", path);
+        return err_set(err, MOTE_E_IO, "%s exists and is not a regular file", path);
     snprintf(f->temporary, sizeof f->temporary, "%s.%d.part", f->path, (int)getpid());
     f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (f->fd < 0)
@@ -120,7 +121,7 @@ mote_status os_file_write(os_file *f, const void *data, size_t bytes, mote_error
 {
     const char *at = data;
     while (bytes > 0) {
-        ssize_t n = planned_failure() ? -1 : write(f->fd, at, bytes);
+        ssize_t n = os_planned_failure() ? -1 : write(f->fd, at, bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -131,8 +132,8 @@ mote_status os_file_write(os_file *f, const void *data, size_t bytes, mote_error
     return MOTE_OK;
 }
 
-/* The rename is durable only when the directory that records it is. */
-static bool sync_directory_of(const char *path)
+/* A rename is durable only after an fsync of its directory. */
+static bool os_sync_directory_of(const char *path)
 {
     char dir[1024];
     snprintf(dir, sizeof dir, "%s", path);
@@ -144,24 +145,24 @@ static bool sync_directory_of(const char *path)
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool ok = !planned_failure() && fsync(fd) == 0;
+    bool ok = !os_planned_failure() && fsync(fd) == 0;
     close(fd);
     return ok;
 }
 
 mote_status os_file_commit(os_file *f, mote_error *err)
 {
-    bool ok = !planned_failure() && fsync(f->fd) == 0;
+    bool ok = !os_planned_failure() && fsync(f->fd) == 0;
     ok = close(f->fd) == 0 && ok;
     f->fd = -1;
-    ok = ok && !planned_failure() && rename(f->temporary, f->path) == 0;
+    ok = ok && !os_planned_failure() && rename(f->temporary, f->path) == 0;
     if (!ok) {
         int why = errno;
         unlink(f->temporary);
         return err_set(err, MOTE_E_IO, "cannot write %s: %s", f->path, strerror(why));
     }
-    if (!sync_directory_of(f->path))
-        return err_set(err, MOTE_E_IO, "%s is written but its directory could not be synced",
+    if (!os_sync_directory_of(f->path))
+        return err_set(err, MOTE_E_IO, "%s was written, but fsync of its directory failed",
                        f->path);
     return MOTE_OK;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * philox.h - random numbers as a function, not as a stream.
+ * philox.h - counter-based random numbers: Philox 4x32 with 10 rounds.
  *
- * Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random
- * numbers: as easy as 1, 2, 3", 2011). The same key and counter give the same
- * four words for ever: a draw at a position depends on the seed, the position
- * and the number of the draw, so drafting, batching and replaying change nothing.
+ * Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011. A draw is a pure
+ * function of the seed, the position and the number of the draw. There is no generator state, so
+ * batching, replay and speculative decoding give the same draws.
  */
 #ifndef MOTE_BASE_PHILOX_H
 #define MOTE_BASE_PHILOX_H
@@ -34,7 +33,7 @@ static inline philox_block philox(uint64_t seed, uint64_t counter_lo, uint64_t c
     return (philox_block){{c0, c1, c2, c3}};
 }
 
-/* The draw of a position: a multiple of 2^-24 in [0, 1). */
+/* A draw for a position: a multiple of 2^-24 in [0, 1). */
 static inline float philox_unit(uint64_t seed, uint64_t position, uint32_t draw)
 {
     return (float)(philox(seed, position, draw).word[0] >> 8) * 0x1p-24f;

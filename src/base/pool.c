@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool.c - see pool.h.
+ * pool.c - implements pool.h.
  *
- * The tasks of a run are cut into one share per thread, neighbours together, so
- * that a thread walks through memory in one direction and what it asks for ahead
- * of time is what it needs next. Who has finished his own share helps with the
- * others'.
+ * The tasks of a run are divided into one contiguous share per thread. So each thread walks through
+ * memory in one direction, and hardware prefetch works. A thread that has finished its own share
+ * steals from the others.
  *
- * A share is a word with the number of the run (high half) and its next task (low
- * half), and an end. A task is claimed by raising the word with compare-and-swap;
- * since it is then unfinished, the run cannot end, and `fn` and `ctx` cannot
- * change under it. Before a new end is written the word is closed, so that nobody
- * claims a task of the old run by the new end. A worker that wakes late finds no
- * tasks and goes back to sleep: the caller never waits for it. So a pool with
- * more threads than cores is slow only by its share of the cores.
+ * A share has an atomic word (run number << 32 | next task) and an end. A thread claims a task by
+ * compare-and-swap on the word. The run cannot end while a claimed task is unfinished, so `fn` and
+ * `ctx` stay valid. Before the end of a share changes, its word is set to NO_TASK; otherwise a late
+ * thread could claim a task of the old run with the new end. A worker that wakes late finds no task
+ * and sleeps again; the caller never waits for it. A pool with more threads than cores is therefore
+ * not slower than one with as many threads as cores.
  */
 #define _GNU_SOURCE
 #include "base/pool.h"
@@ -26,8 +24,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* About 20 microseconds: longer than the gap between two runs of a step,
- * shorter than anything a person or a battery notices. */
+/* About 20 microseconds: longer than the gap between two runs of a step, too short to matter for
+ * power consumption. */
 enum { SPINS = 1000 };
 
 #define NO_TASK UINT32_MAX
@@ -78,8 +76,8 @@ static void cpu_relax(void)
 #endif
 }
 
-/* The next task of a share, NO_TASK if there is none. */
-static uint32_t claim_task(share *s)
+/* Claims the next task of a share; NO_TASK: none left. */
+static uint32_t share_claim(share *s)
 {
     uint64_t seen = atomic_load_explicit(&s->claim, memory_order_acquire);
     for (;;) {
@@ -92,13 +90,13 @@ static uint32_t claim_task(share *s)
     }
 }
 
-/* Takes tasks of whichever run is current until none is left: first one's own. */
-static void work(pool *p, uint32_t index)
+/* Runs tasks until none is left: first those of the own share, then those of the others. */
+static void pool_work(pool *p, uint32_t index)
 {
     for (uint32_t i = 0; i < p->n_threads; i++) {
         share *s = &p->shares[(index + i) % p->n_threads];
-        for (uint32_t task; (task = claim_task(s)) != NO_TASK;) {
-            /* Read while the task is unfinished: later the next run may change it. */
+        for (uint32_t task; (task = share_claim(s)) != NO_TASK;) {
+            /* Read before the task is counted as done: afterwards the next run may change it. */
             const uint32_t n_tasks = p->n_tasks;
             p->fn(p->ctx, task, index);
             if (atomic_fetch_add(&p->done, 1) + 1 == n_tasks && atomic_load(&p->caller_sleeps))
@@ -107,8 +105,8 @@ static void work(pool *p, uint32_t index)
     }
 }
 
-/* Opens the shares of a new run. */
-static void publish(pool *p, uint32_t n_tasks)
+/* Sets the shares of a new run. */
+static void pool_publish(pool *p, uint32_t n_tasks)
 {
     const uint64_t run = (uint64_t)++p->n_runs << 32;
     for (uint32_t i = 0; i < p->n_threads; i++) {
@@ -121,8 +119,8 @@ static void publish(pool *p, uint32_t n_tasks)
     }
 }
 
-/* Waits until *word differs from `seen`: first awake, then asleep. */
-static void wait_change(pool *p, _Atomic uint32_t *word, uint32_t seen)
+/* Waits until *word differs from `seen`: spins, then sleeps. */
+static void pool_wait_change(pool *p, _Atomic uint32_t *word, uint32_t seen)
 {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != seen)
@@ -143,29 +141,28 @@ static void *worker_main(void *arg)
     for (uint32_t seen = 0;;) {
         uint32_t now = atomic_load_explicit(&p->run, memory_order_acquire);
         if (now == seen)
-            wait_change(p, &p->run, seen);
+            pool_wait_change(p, &p->run, seen);
         if (atomic_load(&p->stop))
             break;
         seen = atomic_load_explicit(&p->run, memory_order_acquire);
-        work(p, w->index);
+        pool_work(p, w->index);
     }
     mem_guard_end();
     return NULL;
 }
 
-/* Sequentially consistent on purpose: a worker announces itself in `sleepers`
- * and then looks at `run`; here `run` changes and then `sleepers` is read. One
- * of the two sees the other, so no wake-up is lost. */
-static void announce(pool *p)
+/* Needs sequential consistency: a worker increments `sleepers` and then reads `run`; here `run` is
+ * incremented and then `sleepers` is read. One of the two sees the other, so no wake-up is lost. */
+static void pool_announce(pool *p)
 {
     atomic_fetch_add(&p->run, 1);
     if (atomic_load(&p->sleepers) > 0)
         futex_wake(&p->run, (int)p->n_threads);
 }
 
-/* The caller has no task left; the others finish theirs. The same pairing as in
- * announce: `caller_sleeps` is set before `done` is read for the last time. */
-static void wait_done(pool *p, uint32_t n_tasks)
+/* Waits for the tasks of the other threads. The same pairing as in pool_announce: `caller_sleeps`
+ * is set before `done` is read for the last time. */
+static void pool_wait_done(pool *p, uint32_t n_tasks)
 {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&p->done, memory_order_acquire) == n_tasks)
@@ -191,10 +188,10 @@ void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks)
     p->ctx = ctx;
     p->n_tasks = n_tasks;
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    publish(p, n_tasks);
-    announce(p);
-    work(p, 0);
-    wait_done(p, n_tasks);
+    pool_publish(p, n_tasks);
+    pool_announce(p);
+    pool_work(p, 0);
+    pool_wait_done(p, n_tasks);
 }
 
 void pool_hold(pool *p, uint32_t index, const cores_set *cpus)
@@ -217,7 +214,7 @@ void pool_free(pool *p)
     if (p == NULL)
         return;
     atomic_store(&p->stop, true);
-    announce(p);
+    pool_announce(p);
     for (uint32_t i = 0; p->workers != NULL && i + 1 < p->n_threads; i++)
         if (p->workers[i].started)
             pthread_join(p->workers[i].thread, NULL);
@@ -231,13 +228,13 @@ mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err)
     *out = NULL;
     pool *p = mem_new(1, sizeof *p);
     if (p == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the thread pool");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: thread pool");
     p->n_threads = n_threads > 0 ? n_threads : 1;
     p->workers = mem_new(p->n_threads, sizeof *p->workers);
     p->shares = mem_new(p->n_threads, sizeof *p->shares);
     if (p->workers == NULL || p->shares == NULL) {
         pool_free(p);
-        return err_set(err, MOTE_E_MEMORY, "no memory for %u threads", n_threads);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: thread pool with %u threads", n_threads);
     }
     for (uint32_t i = 0; i + 1 < p->n_threads; i++) {
         worker *w = &p->workers[i];
@@ -245,7 +242,8 @@ mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err)
         w->index = i + 1;
         if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
             pool_free(p);
-            return err_set(err, MOTE_E_MEMORY, "the system refused to start thread %u of %u", i + 2,
+            return err_set(err, MOTE_E_MEMORY,
+                           "cannot create thread %u of %u; lower the number of threads", i + 2,
                            n_threads);
         }
         w->started = true;

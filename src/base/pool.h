@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool.h - worker threads for the tasks of one step.
+ * pool.h - thread pool for the tasks of one step.
  *
- * pool_run divides outputs, never a sum: which thread takes which task must not
- * matter for a single bit of the result. Each thread begins with a stretch of
- * neighbouring tasks, in order, and then helps the others; without tasks it spins
- * briefly and then sleeps in the kernel, so an idle engine uses no CPU.
+ * Tasks divide outputs and never a sum, so the assignment of tasks to threads cannot change a
+ * result. Each thread starts with a contiguous range of tasks and then steals from the others. A
+ * thread without tasks spins for about 20 microseconds and then sleeps on a futex; an idle engine
+ * uses no CPU.
  */
 #ifndef MOTE_BASE_POOL_H
 #define MOTE_BASE_POOL_H
@@ -17,21 +17,21 @@
 
 typedef struct pool pool;
 
-/* `worker` is below pool_size() and names scratch that no other running task uses. */
+/* `worker` < pool_size() identifies scratch memory that no other running task uses. */
 typedef void pool_task_fn(void *ctx, uint32_t task, uint32_t worker);
 
-/* n_threads counts the caller, which works too. */
+/* n_threads includes the calling thread, which runs tasks too. */
 mote_status pool_new(pool **out, uint32_t n_threads, mote_error *err);
 void pool_free(pool *p);
 uint32_t pool_size(const pool *p);
-/* Keeps worker `index` to these CPUs, 1 <= index < pool_size(); where the system refuses,
- * it stays free. Worker 0 is the caller's thread, which is not the pool's to place. */
+/* Sets the affinity of worker `index`, 1 <= index < pool_size(). A refusal of the system is
+ * ignored. Worker 0 is the caller's thread; the pool does not change its affinity. */
 void pool_hold(pool *p, uint32_t index, const cores_set *cpus);
-/* What pool_new takes from base/mem. */
+/* Bytes that pool_new allocates. */
 size_t pool_bytes(uint32_t n_threads);
 
-/* Runs fn for task 0 .. n_tasks-1 and returns when all are done. One caller at
- * a time; never allocates. What a task wrote is visible afterwards. */
+/* Runs fn for tasks 0 to n_tasks-1 and returns when all are done; their writes are then visible.
+ * One caller at a time. Never allocates. */
 void pool_run(pool *p, pool_task_fn *fn, void *ctx, uint32_t n_tasks);
 
 #endif

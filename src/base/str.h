@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* str.h - a view of bytes somebody else owns; not terminated, may hold zeros. */
+/* str.h - a string view: not owned, not zero-terminated, may contain zeros. */
 #ifndef MOTE_BASE_STR_H
 #define MOTE_BASE_STR_H
 
@@ -12,7 +12,7 @@ typedef struct str {
     size_t n;
 } str;
 
-/* For printf's "%.*s"; long names are cut, not trusted. */
+/* Arguments for printf's "%.*s"; cut to 200 bytes. */
 #define STR_ARG(s) ((int)((s).n < 200 ? (s).n : 200)), ((s).p)
 
 static inline str str_of(const char *terminated)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strbuf.c - see strbuf.h. */
+/* strbuf.c - implements strbuf.h. */
 #include "base/strbuf.h"
 
 #include "base/ckd.h"
@@ -59,5 +59,5 @@ mote_status strbuf_check(const strbuf *b, mote_error *err)
 {
     if (!b->failed)
         return MOTE_OK;
-    return err_set(err, MOTE_E_MEMORY, "no memory for a text of more than %zu bytes", b->n);
+    return err_set(err, MOTE_E_MEMORY, "out of memory: text of more than %zu bytes", b->n);
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strmap.c - see strmap.h. */
+/* strmap.c - implements strmap.h. */
 #include "base/strmap.h"
 
 #include "base/mem.h"
 
 enum { MAX_PROBES = 4096 };
 
-static uint64_t mix(uint64_t a, uint64_t b)
+static uint64_t strmap_mix(uint64_t a, uint64_t b)
 {
     __uint128_t product = (__uint128_t)a * b;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t hash(str key)
+static uint64_t strmap_hash(str key)
 {
     uint64_t h = 0x9E3779B97F4A7C15u ^ key.n;
     size_t i = 0;
     for (; i + 8 <= key.n; i += 8) {
         uint64_t word;
         memcpy(&word, key.p + i, 8);
-        h = mix(h ^ word, 0xA0761D6478BD642Fu);
+        h = strmap_mix(h ^ word, 0xA0761D6478BD642Fu);
     }
     uint64_t last = 0;
     if (i < key.n)
         memcpy(&last, key.p + i, key.n - i);
-    return mix(h ^ last, 0xE7037ED1A0B428DBu);
+    return strmap_mix(h ^ last, 0xE7037ED1A0B428DBu);
 }
 
 mote_status strmap_init(strmap *map, size_t n_keys, mote_error *err)
@@ -35,7 +35,7 @@ mote_status strmap_init(strmap *map, size_t n_keys, mote_error *err)
     map->slots = mem_new(n, sizeof *map->slots);
     map->mask = n - 1;
     if (map->slots == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a table of %zu names", n_keys);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: hash map with %zu names", n_keys);
     return MOTE_OK;
 }
 
@@ -45,10 +45,10 @@ void strmap_fini(strmap *map)
     *map = (strmap){0};
 }
 
-/* The slot of the key, or the free one where it would go; NULL after MAX_PROBES. */
-static strmap_slot *find(const strmap *map, str key)
+/* The slot of the key, or the free slot for it; NULL after MAX_PROBES. */
+static strmap_slot *strmap_find(const strmap *map, str key)
 {
-    size_t at = (size_t)hash(key) & map->mask;
+    size_t at = (size_t)strmap_hash(key) & map->mask;
     for (int probe = 0; probe < MAX_PROBES; probe++, at = (at + 1) & map->mask) {
         strmap_slot *slot = &map->slots[at];
         if (slot->p == NULL || str_eq((str){slot->p, slot->n}, key))
@@ -59,9 +59,9 @@ static strmap_slot *find(const strmap *map, str key)
 
 mote_status strmap_put(strmap *map, str key, uint32_t value, bool *existing, mote_error *err)
 {
-    strmap_slot *slot = key.n <= UINT32_MAX ? find(map, key) : NULL;
+    strmap_slot *slot = key.n <= UINT32_MAX ? strmap_find(map, key) : NULL;
     if (slot == NULL)
-        return err_set(err, MOTE_E_FORMAT, "a table of names is made to collide");
+        return err_set(err, MOTE_E_FORMAT, "too many hash collisions in a table of names");
     bool there = slot->p != NULL;
     if (existing != NULL)
         *existing = there;
@@ -74,7 +74,7 @@ bool strmap_get(const strmap *map, str key, uint32_t *value)
 {
     if (map->slots == NULL)
         return false;
-    const strmap_slot *slot = find(map, key);
+    const strmap_slot *slot = strmap_find(map, key);
     if (slot == NULL || slot->p == NULL)
         return false;
     *value = slot->value;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strmap.h - byte strings to 32-bit numbers, built once and then only asked.
+ * strmap.h - hash map from strings to 32-bit numbers; filled once, then read-only.
  *
- * Open addressing with linear probing at most half full. Keys are views and
- * must outlive the map. The hash mixes eight bytes at a time with 64-bit
- * multiplications; a file that is made to collide can slow its own opening
- * down, which the probe limit turns into an error.
+ * Open addressing with linear probing, at most half full. Keys are views and must outlive the map.
+ * A file with crafted collisions exceeds the probe limit and is rejected.
  */
 #ifndef MOTE_BASE_STRMAP_H
 #define MOTE_BASE_STRMAP_H
@@ -27,7 +25,7 @@ typedef struct strmap {
 mote_status strmap_init(strmap *map, size_t n_keys, mote_error *err);
 void strmap_fini(strmap *map);
 
-/* The first value of a key wins: *existing, if not NULL, tells whether it was there. */
+/* Keeps the first value of a key. *existing (may be NULL): the key was already present. */
 mote_status strmap_put(strmap *map, str key, uint32_t value, bool *existing, mote_error *err);
 bool strmap_get(const strmap *map, str key, uint32_t *value);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * utf8.h - reading and writing UTF-8, of strangers and of our own.
+ * utf8.h - UTF-8 decoder and encoder.
  *
- * Ill-formed bytes are cut as Unicode recommends and Python and Rust do: the
- * longest beginning of a character that goes wrong counts as one mistake.
+ * Ill-formed input follows the Unicode recommendation, like Python and Rust: the longest valid
+ * prefix of a character counts as one error (maximal subpart).
  */
 #ifndef MOTE_BASE_UTF8_H
 #define MOTE_BASE_UTF8_H
@@ -11,13 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* U+FFFD, what a mistake is read as. */
+/* U+FFFD, the replacement for one error. */
 static const unsigned char UTF8_REPLACEMENT[3] = {0xEF, 0xBF, 0xBD};
 
 /*
- * Looks at the n >= 1 bytes at p. Positive: they begin with a character of that
- * many bytes. 0: all n of them are the beginning of a character. Negative: the
- * first -result bytes are a mistake.
+ * Classifies the n >= 1 bytes at p. Positive: a character of that many bytes. 0: the n bytes are an
+ * incomplete character. Negative: the first -result bytes are one error.
  */
 static inline int utf8_check(const unsigned char *p, size_t n)
 {
@@ -27,8 +26,7 @@ static inline int utf8_check(const unsigned char *p, size_t n)
     if (lead < 0xC2 || lead > 0xF4)
         return -1;
     int bytes = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    /* Only the second byte has limits of its own: no overlong forms, no surrogates, no more than
-     * U+10FFFF. */
+    /* The second byte has special limits: no overlong forms, no surrogates, at most U+10FFFF. */
     unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     for (int i = 1; i < bytes; i++) {
@@ -42,7 +40,7 @@ static inline int utf8_check(const unsigned char *p, size_t n)
     return bytes;
 }
 
-/* The character at p in text that is known to be well-formed, and its length. */
+/* Decodes the character at p of well-formed text; *bytes is its length. */
 static inline uint32_t utf8_get(const unsigned char *p, size_t *bytes)
 {
     uint32_t lead = p[0];
@@ -62,7 +60,7 @@ static inline uint32_t utf8_get(const unsigned char *p, size_t *bytes)
     return (lead & 0x07) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
 }
 
-/* Writes a code point; returns its length. */
+/* Encodes a code point; returns its length. */
 static inline size_t utf8_put(unsigned char out[4], uint32_t c)
 {
     if (c < 0x80) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.c - see words.h. */
+/* words.c - implements words.h. */
 #include "base/words.h"
 
 str words_next(str *text, const char *separators)
