@@ -11,7 +11,7 @@
 #include "cli/term/terminal.h"
 
 #include "base/mem.h"
-#include "media/sandbox/fork_server.h"
+#include "media/sandbox/decoder.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_SERVER_INT_H
 #define MOTE_SERVER_SERVER_INT_H
 
-#include "media/sandbox/fork_server.h"
+#include "media/sandbox/decoder.h"
 #include "server/core/context.h"
 #include "server/models/model_registry.h"
 #include "server/server.h"

@@ -398,7 +398,7 @@ def orphaned():
             status, headers, data = asked.result()
         equal((status, headers["retry-after"], headers["x-should-retry"]), (503, "1", "true"))
         code, text = o.unavailable(json.loads(data))
-        assert code == "vision_unavailable" and "process that decodes" in text, (code, text)
+        assert code == "vision_unavailable" and "fork server" in text, (code, text)
         equal(ask(server, o, DESCRIBE, [COUNT + b"0"])["mote"]["images"], [SEEN])
         wait_for("a figure", lambda: server.metric("mote_image_decoder_exits_total") == lost + 1)
         assert "the process that decodes pictures is gone (Killed, 9)" in server.said(), server.said()

@@ -35,7 +35,7 @@ static uint32_t look(void *with, uint32_t i, const media_frame *frame)
     for (size_t b = 0; b < bytes; b++)
         w->sum += frame->rgb[b];
     w->last = i;
-    return ++w->n < FRAMES ? i + 1 : MEDIA_ENOUGH;
+    return ++w->n < FRAMES ? i + 1 : MEDIA_NO_MORE;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

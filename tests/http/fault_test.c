@@ -8,7 +8,7 @@
  * connection is closed; and the next request is answered byte for byte as before all of it.
  */
 #include "base/mem.h"
-#include "media/sandbox/decoder_client.h"
+#include "media/sandbox/decoder.h"
 #include "server/server.h"
 #include "support/data.h"
 

@@ -52,7 +52,7 @@ def faults(folder):
     expect(code != 0 and "gone.png" in said, "a file that is not there", said)
     (folder / "film.mp4").write_bytes(b"\0\0\0\x18ftypisom" + b"\0" * 100)
     code, _, said = run(folder, "--video", str(folder / "film.mp4"), "?")
-    expect(code != 0 and ("MOTE_FFMPEG" in said or "film cannot be read" in said), "a film that is not built in", said)
+    expect(code != 0 and ("MOTE_FFMPEG" in said or "invalid video" in said), "a film that is not built in", said)
     (folder / "mmproj.gguf").unlink()
     code, _, said = run(folder, "--image", picture, "?")
     expect(code != 0 and "mmproj" in said, "a model without its tower", said)

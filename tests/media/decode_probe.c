@@ -23,7 +23,7 @@ static uint32_t keep(void *with, uint32_t i, const media_frame *frame)
     f->list[f->n] = *frame;
     f->list[f->n].rgb = mem_new(bytes, 1);
     memcpy(f->list[f->n++].rgb, frame->rgb, bytes);
-    return f->n < f->most ? i + 1 : MEDIA_ENOUGH;
+    return f->n < f->most ? i + 1 : MEDIA_NO_MORE;
 }
 
 static void put(uint32_t number)

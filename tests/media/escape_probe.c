@@ -4,7 +4,7 @@
  * of its own, and each must end it or be refused.
  */
 #define _GNU_SOURCE
-#include "media/sandbox/sandbox.h"
+#include "media/sandbox/decoder_int.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * message, and the message.
  */
 #include "base/mem.h"
-#include "media/sandbox/decoder_client.h"
+#include "media/sandbox/decoder.h"
 
 #include <stdio.h>
 

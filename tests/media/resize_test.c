@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit_test.c - sizes and frames as the reference chooses them; the numbers are its own. */
-#include "media/decode/resize_fit.h"
+#include "media/decode/resize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

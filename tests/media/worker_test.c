@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "base/mem.h"
-#include "media/sandbox/decoder_client.h"
+#include "media/sandbox/decoder_int.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -289,7 +289,7 @@ static void loses_what_it_had(fork_server *fs)
 static void starts_again(fork_server *fs, str file)
 {
     fork_server_stats stats = {0};
-    for (int i = 1; i <= FORK_SERVER_STARTS_A_MINUTE; i++) {
+    for (int i = 1; i <= FORK_SERVER_STARTS_PER_MINUTE; i++) {
         if (i == 1)
             loses_what_it_had(fs);
         else
@@ -302,7 +302,7 @@ static void starts_again(fork_server *fs, str file)
     end_fork_server();
     expect_none(fs, file, "a nursery that is killed all the time");
     fork_server_poll(fs, &stats);
-    if (stats.lost != FORK_SERVER_STARTS_A_MINUTE + 1)
+    if (stats.lost != FORK_SERVER_STARTS_PER_MINUTE + 1)
         fail("a nursery that is killed all the time", "is counted more than once");
 }
 

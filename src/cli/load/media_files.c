@@ -7,7 +7,7 @@
 #include "cli/load/video_files.h"
 #include "cli/term/output_messages.h"
 #include "cli/term/text.h"
-#include "media/sandbox/frame_pairs.h"
+#include "media/sandbox/decoder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static int see_file(images *p, shown *s, const mote_model *model, const run_opti
                                    .n_parts = files.n_parts,
                                    .video = s->video,
                                    .fps = o->fps,
-                                   .limits = {.most = o->image_tokens * MEDIA_TOKEN_PIXELS}};
+                                   .limits = {.max_pixels = o->image_tokens * MEDIA_TOKEN_PIXELS}};
         if (media_load(p->fork_server, &ask, &seen, &err) != MOTE_OK)
             code = named(s->path, &err);
     }

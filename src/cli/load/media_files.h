@@ -9,7 +9,7 @@
 
 #include "cli/term/json_out.h"
 #include "cli/run/run.h"
-#include "media/decode/resize_fit.h"
+#include "media/decode/resize.h"
 
 struct fork_server;
 
@@ -42,7 +42,7 @@ int images_start(images *p);
 /* What to say of a model that cannot see. */
 extern const char images_blind[];
 /* --image-tokens, unless it is given. */
-#define IMAGES_TOKENS           IMAGES_SPELLED(MEDIA_USUAL_TOKENS)
+#define IMAGES_TOKENS           IMAGES_SPELLED(MEDIA_DEFAULT_TOKENS)
 #define IMAGES_SPELLED(number)  IMAGES_SPELLED_(number)
 #define IMAGES_SPELLED_(digits) #digits
 /* Decodes and looks at everything that the flags name. */

@@ -4,7 +4,7 @@
 
 #include "cli/term/output_messages.h"
 #include "cli/load/mmproj.h"
-#include "media/sandbox/decoder_client.h"
+#include "media/sandbox/decoder.h"
 #include "server/models/model_name.h"
 
 /* Clients choose by name, so no two may have the same. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode_ffmpeg.c - MP4, MKV and WebM by FFmpeg, for the program mote-media-ffmpeg.
+ * decode_ffmpeg.c - MP4, MKV and WebM with FFmpeg, for the program mote-media-ffmpeg.
  *
- * The file is in memory and read through two callbacks; nothing is opened, and there is one thread.
- * Pixels are those of `ffmpeg -pix_fmt rgb24`: the film's own colour matrix, and turned as it says.
+ * The file is in memory and read through two callbacks. Nothing is opened. FFmpeg uses one thread.
+ * Pixels equal those of `ffmpeg -pix_fmt rgb24`: converted with the video's colour matrix and
+ * rotated by its display matrix.
  */
-#include "media/decode/decode_ffmpeg.h"
+#include "media/decode/decode_int.h"
 
 #include "base/mem.h"
 
@@ -18,11 +19,11 @@
 
 enum { IO_BYTES = 65536 };
 
-/* Times of frames, sorted, in units of the stream. */
+/* Sorted timestamps of frames, in the time base of the stream. */
 typedef struct video_index {
-    int64_t *shown;  /* [n]: of frame i; NULL: not known, all of them are decoded and counted */
-    int64_t *begins; /* [n_begins]: of those that stand for themselves */
-    uint32_t n, n_begins, room;
+    int64_t *shown; /* [n]: of frame i; NULL: unknown, so all frames are decoded and counted */
+    int64_t *keys;  /* [n_keys]: of key frames */
+    uint32_t n, n_keys, room;
 } video_index;
 
 typedef struct video {
@@ -34,15 +35,15 @@ typedef struct video {
     AVStream *stream;
     AVPacket *packet;
     AVFrame *frame, *rgb;
-    struct SwsContext *colours;
-    bool ended; /* no more packets */
+    struct SwsContext *colours; /* conversion to RGB */
+    bool ended;                 /* no more packets */
     video_index index;
-    int64_t began; /* time of the frame that stands for itself from which we decode */
+    int64_t key; /* timestamp of the key frame from which it decodes */
 } video;
 
 /* ---- the file ---- */
 
-static int read_file(void *with, uint8_t *to, int wanted)
+static int video_read(void *with, uint8_t *to, int wanted)
 {
     video *f = with;
     const int64_t left = (int64_t)f->file.n - f->pos;
@@ -54,7 +55,7 @@ static int read_file(void *with, uint8_t *to, int wanted)
     return n;
 }
 
-static int64_t seek_file(void *with, int64_t offset, int whence)
+static int64_t video_seek(void *with, int64_t offset, int whence)
 {
     video *f = with;
     const int64_t size = (int64_t)f->file.n;
@@ -67,7 +68,7 @@ static int64_t seek_file(void *with, int64_t offset, int whence)
     return f->pos;
 }
 
-static void close_video(video *f)
+static void video_close(video *f)
 {
     sws_freeContext(f->colours);
     av_frame_free(&f->frame);
@@ -80,10 +81,10 @@ static void close_video(video *f)
     avio_context_free(&f->io);
 }
 
-static bool open_format(video *f)
+static bool video_open_format(video *f)
 {
     unsigned char *buffer = av_malloc(IO_BYTES);
-    f->io = avio_alloc_context(buffer, IO_BYTES, 0, f, read_file, NULL, seek_file);
+    f->io = avio_alloc_context(buffer, IO_BYTES, 0, f, video_read, NULL, video_seek);
     f->format = avformat_alloc_context();
     if (buffer == NULL || f->io == NULL || f->format == NULL)
         return false;
@@ -94,7 +95,7 @@ static bool open_format(video *f)
            avformat_find_stream_info(f->format, NULL) >= 0;
 }
 
-static bool open_codec(video *f)
+static bool video_open_codec(video *f)
 {
     const AVCodec *decoder = NULL;
     const int best = av_find_best_stream(f->format, AVMEDIA_TYPE_VIDEO, -1, -1, &decoder, 0);
@@ -116,43 +117,43 @@ static bool open_codec(video *f)
     return avcodec_open2(f->codec, decoder, NULL) == 0;
 }
 
-static mote_status open_video(video *f, str file, mote_error *err)
+static mote_status video_open(video *f, str file, mote_error *err)
 {
     *f = (video){.file = file};
-    if (open_format(f) && open_codec(f))
+    if (video_open_format(f) && video_open_codec(f))
         return MOTE_OK;
-    close_video(f);
-    return err_set(err, MOTE_E_FORMAT, "the film cannot be read");
+    video_close(f);
+    return err_set(err, MOTE_E_FORMAT, "invalid video: FFmpeg cannot open it");
 }
 
-/* ---- what it holds ---- */
+/* ---- properties ---- */
 
-static double speed_of(const video *f)
+static double video_fps(const video *f)
 {
-    const AVRational told = f->stream->avg_frame_rate, least = f->stream->r_frame_rate;
-    const AVRational rate = told.num > 0 && told.den > 0 ? told : least;
-    return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : MEDIA_UNTOLD_FPS;
+    const AVRational average = f->stream->avg_frame_rate, lowest = f->stream->r_frame_rate;
+    const AVRational rate = average.num > 0 && average.den > 0 ? average : lowest;
+    return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : MEDIA_DEFAULT_FPS;
 }
 
 mote_status media_probe_ffmpeg(str file, media_info *out, mote_error *err)
 {
     video f;
-    TRY(open_video(&f, file, err));
+    TRY(video_open(&f, file, err));
     out->width = (uint32_t)f.codec->width;
     out->height = (uint32_t)f.codec->height;
-    out->fps = speed_of(&f);
+    out->fps = video_fps(&f);
     out->frames = 0;
-    while (out->frames < MEDIA_MAX_JPEGS && av_read_frame(f.format, f.packet) >= 0) {
+    while (out->frames < MEDIA_MAX_SKIPPABLE_FRAMES && av_read_frame(f.format, f.packet) >= 0) {
         if (f.packet->stream_index == f.stream->index && !(f.packet->flags & AV_PKT_FLAG_DISCARD))
             out->frames++;
         av_packet_unref(f.packet);
     }
-    close_video(&f);
-    return out->frames > 0 ? MOTE_OK : err_set(err, MOTE_E_FORMAT, "a film without frames");
+    video_close(&f);
+    return out->frames > 0 ? MOTE_OK : err_set(err, MOTE_E_FORMAT, "invalid video: no frames");
 }
 
-/* As EXIF numbers the ways a picture may lie. */
-static unsigned orientation_of(const video *f)
+/* The rotation as an EXIF orientation. */
+static unsigned video_orientation(const video *f)
 {
     const uint8_t *matrix = av_stream_get_side_data(f->stream, AV_PKT_DATA_DISPLAYMATRIX, NULL);
     if (matrix == NULL)
@@ -168,23 +169,24 @@ static unsigned orientation_of(const video *f)
     }
 }
 
-/* ---- what nobody wants ---- */
+/* ---- skipping packets ---- */
 
 static void index_fini(video_index *x)
 {
     mem_free(x->shown);
-    mem_free(x->begins);
+    mem_free(x->keys);
     *x = (video_index){0};
 }
 
-/* Puts a time in its place among n. Packets stand near theirs; qsort would ask the system for
- * things that it does not give us. false: not so near, or there is one like it. */
-static bool put_time(int64_t *times, uint32_t n, int64_t time)
+/* Inserts a timestamp into n sorted ones. Packets are nearly sorted, so the search is short; qsort
+ * may make system calls that the sandbox forbids. False: out of order by more than 64 packets, or
+ * a duplicate. */
+static bool times_insert(int64_t *times, uint32_t n, int64_t time)
 {
-    enum { NEAR = 64 };
+    enum { MAX_MOVES = 64 };
     uint32_t i = n;
     for (; i > 0 && times[i - 1] > time; i--) {
-        if (n - i == NEAR)
+        if (n - i == MAX_MOVES)
             return false;
         times[i] = times[i - 1];
     }
@@ -197,37 +199,37 @@ static bool index_grow(video_index *x)
     const uint32_t room = x->room > 0 ? 2 * x->room : 1024;
     int64_t *shown = mem_resize(x->shown, x->room, room, sizeof *shown);
     x->shown = shown != NULL ? shown : x->shown;
-    int64_t *begins = mem_resize(x->begins, x->room, room, sizeof *begins);
-    x->begins = begins != NULL ? begins : x->begins;
+    int64_t *keys = mem_resize(x->keys, x->room, room, sizeof *keys);
+    x->keys = keys != NULL ? keys : x->keys;
     x->room = room;
-    return shown != NULL && begins != NULL;
+    return shown != NULL && keys != NULL;
 }
 
 static bool index_add(video_index *x, const AVPacket *packet)
 {
-    if (packet->pts == AV_NOPTS_VALUE || x->n == MEDIA_MAX_JPEGS ||
-        (x->n == x->room && !index_grow(x)) || !put_time(x->shown, x->n++, packet->pts))
+    if (packet->pts == AV_NOPTS_VALUE || x->n == MEDIA_MAX_SKIPPABLE_FRAMES ||
+        (x->n == x->room && !index_grow(x)) || !times_insert(x->shown, x->n++, packet->pts))
         return false;
-    return !(packet->flags & AV_PKT_FLAG_KEY) || put_time(x->begins, x->n_begins++, packet->pts);
+    return !(packet->flags & AV_PKT_FLAG_KEY) || times_insert(x->keys, x->n_keys++, packet->pts);
 }
 
-/* Reads the film to its end. Packets of VP8 need not be frames. */
-static void read_index(video *f, video_index *out)
+/* Reads all packets. VP8 has packets that are not frames, so it gets no index. */
+static void index_read(video *f, video_index *out)
 {
-    bool sound = f->codec->codec_id != AV_CODEC_ID_VP8;
+    bool usable = f->codec->codec_id != AV_CODEC_ID_VP8;
     *out = (video_index){0};
-    while (sound && av_read_frame(f->format, f->packet) >= 0) {
+    while (usable && av_read_frame(f->format, f->packet) >= 0) {
         if (f->packet->stream_index == f->stream->index &&
             !(f->packet->flags & AV_PKT_FLAG_DISCARD))
-            sound = index_add(out, f->packet);
+            usable = index_add(out, f->packet);
         av_packet_unref(f->packet);
     }
-    if (!sound || out->n_begins == 0)
+    if (!usable || out->n_keys == 0)
         index_fini(out);
 }
 
-/* How many of n sorted times are before this one. */
-static uint32_t earlier(const int64_t *times, uint32_t n, int64_t time)
+/* How many of n sorted timestamps are smaller. */
+static uint32_t times_before(const int64_t *times, uint32_t n, int64_t time)
 {
     uint32_t least = 0;
     while (least < n) {
@@ -240,43 +242,44 @@ static uint32_t earlier(const int64_t *times, uint32_t n, int64_t time)
     return least;
 }
 
-/* Does the decoder need this packet for frame `wanted`? From a frame on that stands for itself
- * nothing before it is needed; and what no other frame is made of only if it is itself wanted. */
-static bool is_needed(video *f, uint32_t wanted)
+/* Returns true if the decoder needs the current packet for frame `wanted`. Packets before the last
+ * key frame at or before it are skipped. Frames that no other frame refers to are not decoded
+ * unless wanted. */
+static bool packet_needed(video *f, uint32_t wanted)
 {
     const video_index *x = &f->index;
     const AVPacket *packet = f->packet;
     if (x->shown == NULL || wanted >= x->n)
         return true;
-    const uint32_t later = earlier(x->begins, x->n_begins, x->shown[wanted] + 1);
-    const int64_t from = later > 0 ? x->begins[later - 1] : f->began;
-    const bool begins = (packet->flags & AV_PKT_FLAG_KEY) != 0;
-    if (from > f->began && (!begins || packet->pts != from))
+    const uint32_t later = times_before(x->keys, x->n_keys, x->shown[wanted] + 1);
+    const int64_t from = later > 0 ? x->keys[later - 1] : f->key;
+    const bool is_key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
+    if (from > f->key && (!is_key || packet->pts != from))
         return false;
-    if (from > f->began)
+    if (from > f->key)
         avcodec_flush_buffers(f->codec);
-    if (begins)
-        f->began = packet->pts;
+    if (is_key)
+        f->key = packet->pts;
     f->codec->skip_frame = packet->pts < x->shown[wanted] ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
     return true;
 }
 
 /* ---- frames ---- */
 
-static void feed(video *f, uint32_t wanted)
+static void video_feed(video *f, uint32_t wanted)
 {
     if (av_read_frame(f->format, f->packet) < 0) {
         f->ended = true;
         avcodec_send_packet(f->codec, NULL);
         return;
     }
-    if (f->packet->stream_index == f->stream->index && is_needed(f, wanted))
-        avcodec_send_packet(f->codec, f->packet); /* a damaged one costs its frame */
+    if (f->packet->stream_index == f->stream->index && packet_needed(f, wanted))
+        avcodec_send_packet(f->codec, f->packet); /* a damaged packet costs its frame only */
     av_packet_unref(f->packet);
 }
 
-/* The next one that is decoded, for somebody who wants frame `wanted`. */
-static bool next_frame(video *f, uint32_t wanted)
+/* Decodes the next frame on the way to frame `wanted`. */
+static bool video_next_frame(video *f, uint32_t wanted)
 {
     for (;;) {
         const int got = avcodec_receive_frame(f->codec, f->frame);
@@ -284,12 +287,12 @@ static bool next_frame(video *f, uint32_t wanted)
             return true;
         if (got == AVERROR_EOF || f->ended)
             return false;
-        feed(f, wanted);
+        video_feed(f, wanted);
     }
 }
 
-/* Rows go through a buffer of the library's own, because it writes behind their ends. */
-static bool to_rgb(video *f)
+/* Converts into a buffer of the library, because it writes past the ends of rows. */
+static bool video_to_rgb(video *f)
 {
     const AVFrame *in = f->frame;
     int *inverse, *table, from_full, to_full, brightness, contrast, saturation;
@@ -311,47 +314,48 @@ static bool to_rgb(video *f)
                      f->rgb->data, f->rgb->linesize) == in->height;
 }
 
-static mote_status make_image(video *f, media_frame *out, mote_error *err)
+static mote_status video_make_frame(video *f, media_frame *out, mote_error *err)
 {
     TRY(media_check_size((uint64_t)f->frame->width, (uint64_t)f->frame->height, err));
-    if (!to_rgb(f))
-        return err_set(err, MOTE_E_FORMAT, "a frame of the film cannot be converted");
+    if (!video_to_rgb(f))
+        return err_set(err, MOTE_E_FORMAT, "invalid video: a frame cannot be converted to RGB");
     TRY(media_frame_new(out, (uint32_t)f->rgb->width, (uint32_t)f->rgb->height, err));
     for (uint32_t y = 0; y < out->height; y++)
         memcpy(out->rgb + (size_t)y * out->width * 3,
                f->rgb->data[0] + (ptrdiff_t)y * f->rgb->linesize[0], (size_t)out->width * 3);
-    const mote_status status = media_orient(out, orientation_of(f), err);
+    const mote_status status = media_orient(out, video_orientation(f), err);
     if (status != MOTE_OK)
         media_frame_fini(out);
     return status;
 }
 
-/* Number of the frame that was decoded, the `counted`-th of all. */
-static uint32_t number_of(const video *f, uint32_t counted)
+/* Index of the decoded frame. `counted`: frames decoded before it. */
+static uint32_t frame_index(const video *f, uint32_t counted)
 {
     const video_index *x = &f->index;
-    return x->shown == NULL ? counted : earlier(x->shown, x->n, f->frame->best_effort_timestamp);
+    return x->shown == NULL ? counted
+                            : times_before(x->shown, x->n, f->frame->best_effort_timestamp);
 }
 
-/* A frame that cannot be had is replaced by the next one; a film that has fewer than it announced
- * goes on showing its last. */
-static mote_status decode(video *f, media_frame_fn *frame, void *with, mote_error *err)
+/* The next frame replaces one that cannot be decoded. If the video has fewer frames than it
+ * announced, its last frame is repeated. */
+static mote_status video_decode(video *f, media_frame_fn *frame, void *with, mote_error *err)
 {
     media_frame image = {0};
     mote_status status = MOTE_OK;
     uint32_t wanted = 0;
-    for (uint32_t n = 0; status == MOTE_OK && wanted != MEDIA_ENOUGH && next_frame(f, wanted);
-         n++) {
-        const uint32_t i = number_of(f, n);
+    for (uint32_t n = 0;
+         status == MOTE_OK && wanted != MEDIA_NO_MORE && video_next_frame(f, wanted); n++) {
+        const uint32_t i = frame_index(f, n);
         if (i < wanted)
             continue;
         media_frame_fini(&image);
         image = (media_frame){0};
-        status = make_image(f, &image, err);
+        status = video_make_frame(f, &image, err);
         while (status == MOTE_OK && wanted <= i)
             wanted = frame(with, wanted, &image);
     }
-    while (status == MOTE_OK && image.rgb != NULL && wanted < MEDIA_MAX_JPEGS)
+    while (status == MOTE_OK && image.rgb != NULL && wanted < MEDIA_MAX_SKIPPABLE_FRAMES)
         wanted = frame(with, wanted, &image);
     media_frame_fini(&image);
     return status;
@@ -361,15 +365,15 @@ mote_status media_decode_ffmpeg(str file, media_frame_fn *frame, void *with, mot
 {
     video f;
     video_index index;
-    TRY(open_video(&f, file, err));
-    read_index(&f, &index);
-    close_video(&f);
-    mote_status status = open_video(&f, file, err);
+    TRY(video_open(&f, file, err));
+    index_read(&f, &index);
+    video_close(&f);
+    mote_status status = video_open(&f, file, err);
     if (status == MOTE_OK) {
         f.index = index;
-        f.began = index.shown != NULL ? index.begins[0] : 0;
-        status = decode(&f, frame, with, err);
-        close_video(&f);
+        f.key = index.shown != NULL ? index.keys[0] : 0;
+        status = video_decode(&f, frame, with, err);
+        video_close(&f);
     }
     index_fini(&index);
     return status;

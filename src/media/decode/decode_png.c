@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode_png.c - PNG by libpng.
+ * decode_png.c - PNG with libpng.
  *
- * Colours as Pillow sees them: palettes are looked up, thin grays stretched to 8 bits,
- * transparency dropped, 16-bit colours lose their low byte, and 16-bit gray is cut off at 255.
- * Errors of the library come by longjmp to the one setjmp below.
+ * Colours equal Pillow's: palettes are expanded, gray below 8 bits is scaled to 8 bits,
+ * transparency is dropped, 16-bit colours lose their low byte, and 16-bit gray is clipped to 255.
+ * The library reports errors by longjmp to the one setjmp below.
  */
 #include "media/decode/decode_int.h"
 
@@ -15,76 +15,76 @@
 
 #include <png.h>
 
-typedef struct png_run {
+typedef struct png_decoder {
     png_structp png;
     png_infop info;
-    str left; /* of the file */
+    str left; /* unread bytes of the file */
     jmp_buf escape;
     char message[128];
     media_frame image;
-    uint8_t *rows; /* [height][row_bytes], as the library gives them */
+    uint8_t *rows; /* [height][row_bytes]: samples of the library */
     size_t rows_bytes;
     png_bytep *row_starts; /* [height] */
-    bool cut_gray;         /* 16-bit gray: two bytes a pixel, the high one first */
-} png_run;
+    bool clip_gray;        /* 16-bit gray: two bytes per pixel, high byte first */
+} png_decoder;
 
-static void on_error(png_structp png, png_const_charp message)
+static void on_png_error(png_structp png, png_const_charp message)
 {
-    png_run *run = png_get_error_ptr(png);
-    snprintf(run->message, sizeof run->message, "%s", message);
-    longjmp(run->escape, 1);
+    png_decoder *d = png_get_error_ptr(png);
+    snprintf(d->message, sizeof d->message, "%s", message);
+    longjmp(d->escape, 1);
 }
 
-static void say_nothing(png_structp png, png_const_charp message)
+static void ignore_warning(png_structp png, png_const_charp message)
 {
     (void)png;
     (void)message;
 }
 
-static void read_bytes(png_structp png, png_bytep to, png_size_t n)
+static void png_read_bytes(png_structp png, png_bytep to, png_size_t n)
 {
-    png_run *run = png_get_io_ptr(png);
-    if (run->left.n < n)
-        png_error(png, "it ends too early");
-    memcpy(to, run->left.p, n);
-    run->left = (str){run->left.p + n, run->left.n - n};
+    png_decoder *d = png_get_io_ptr(png);
+    if (d->left.n < n)
+        png_error(png, "the file is truncated");
+    memcpy(to, d->left.p, n);
+    d->left = (str){d->left.p + n, d->left.n - n};
 }
 
-static void set_up(png_run *run, str file)
+static void png_open(png_decoder *d, str file)
 {
-    run->left = file;
-    run->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, run, on_error, say_nothing);
-    run->info = run->png != NULL ? png_create_info_struct(run->png) : NULL;
-    if (run->info == NULL) {
-        snprintf(run->message, sizeof run->message, "no memory");
-        longjmp(run->escape, 1);
+    d->left = file;
+    d->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, d, on_png_error, ignore_warning);
+    d->info = d->png != NULL ? png_create_info_struct(d->png) : NULL;
+    if (d->info == NULL) {
+        snprintf(d->message, sizeof d->message, "out of memory");
+        longjmp(d->escape, 1);
     }
-    png_set_read_fn(run->png, run, read_bytes);
-    png_set_user_limits(run->png, MEDIA_MAX_SIDE, MEDIA_MAX_SIDE);
-    png_set_chunk_malloc_max(run->png, MEDIA_MAX_BYTES);
-    png_read_info(run->png, run->info);
+    png_set_read_fn(d->png, d, png_read_bytes);
+    png_set_user_limits(d->png, MEDIA_MAX_SIDE, MEDIA_MAX_SIDE);
+    png_set_chunk_malloc_max(d->png, MEDIA_MAX_BYTES);
+    png_read_info(d->png, d->info);
 }
 
-static void choose_form(png_run *run)
+static void png_choose_output(png_decoder *d)
 {
-    const png_byte kind = png_get_color_type(run->png, run->info);
-    const png_byte depth = png_get_bit_depth(run->png, run->info);
-    run->cut_gray = kind == PNG_COLOR_TYPE_GRAY && depth == 16;
+    const png_byte kind = png_get_color_type(d->png, d->info);
+    const png_byte depth = png_get_bit_depth(d->png, d->info);
+    d->clip_gray = kind == PNG_COLOR_TYPE_GRAY && depth == 16;
     if (kind == PNG_COLOR_TYPE_PALETTE)
-        png_set_palette_to_rgb(run->png);
+        png_set_palette_to_rgb(d->png);
     if (kind == PNG_COLOR_TYPE_GRAY && depth < 8)
-        png_set_expand_gray_1_2_4_to_8(run->png);
-    if (depth == 16 && !run->cut_gray)
-        png_set_strip_16(run->png);
-    png_set_strip_alpha(run->png);
-    png_set_interlace_handling(run->png);
-    png_read_update_info(run->png, run->info);
+        png_set_expand_gray_1_2_4_to_8(d->png);
+    if (depth == 16 && !d->clip_gray)
+        png_set_strip_16(d->png);
+    png_set_strip_alpha(d->png);
+    png_set_interlace_handling(d->png);
+    png_read_update_info(d->png, d->info);
 }
 
-static void convert(const png_run *run, const uint8_t *from, size_t channels, uint8_t *to)
+static void row_to_rgb(const png_decoder *d, const uint8_t *from, size_t channels, uint8_t *to)
 {
-    for (uint32_t x = 0; x < run->image.width; x++, to += 3) {
-        if (run->cut_gray) {
+    for (uint32_t x = 0; x < d->image.width; x++, to += 3) {
+        if (d->clip_gray) {
             memset(to, from[0] != 0 ? 255 : from[1], 3);
             from += 2;
         } else if (channels == 1) {
@@ -96,68 +96,68 @@ static void convert(const png_run *run, const uint8_t *from, size_t channels, ui
     }
 }
 
-static mote_status read_rows(png_run *run, mote_error *err)
+static mote_status png_decode_rows(png_decoder *d, mote_error *err)
 {
-    const uint32_t width = png_get_image_width(run->png, run->info);
-    const uint32_t height = png_get_image_height(run->png, run->info);
-    TRY(media_frame_new(&run->image, width, height, err));
-    choose_form(run);
-    const size_t row_bytes = png_get_rowbytes(run->png, run->info);
-    const size_t channels = png_get_channels(run->png, run->info);
-    run->rows_bytes = height * row_bytes;
-    run->rows = mem_map(0, run->rows_bytes);
-    run->row_starts = mem_new(height, sizeof *run->row_starts);
-    if (run->rows == NULL || run->row_starts == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the rows of a PNG");
+    const uint32_t width = png_get_image_width(d->png, d->info);
+    const uint32_t height = png_get_image_height(d->png, d->info);
+    TRY(media_frame_new(&d->image, width, height, err));
+    png_choose_output(d);
+    const size_t row_bytes = png_get_rowbytes(d->png, d->info);
+    const size_t channels = png_get_channels(d->png, d->info);
+    d->rows_bytes = height * row_bytes;
+    d->rows = mem_map(0, d->rows_bytes);
+    d->row_starts = mem_new(height, sizeof *d->row_starts);
+    if (d->rows == NULL || d->row_starts == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory for the rows of a PNG");
     for (uint32_t y = 0; y < height; y++)
-        run->row_starts[y] = run->rows + y * row_bytes;
-    png_read_image(run->png, run->row_starts);
-    png_read_end(run->png, run->info);
+        d->row_starts[y] = d->rows + y * row_bytes;
+    png_read_image(d->png, d->row_starts);
+    png_read_end(d->png, d->info);
     for (uint32_t y = 0; y < height; y++)
-        convert(run, run->row_starts[y], channels, run->image.rgb + (size_t)y * width * 3);
+        row_to_rgb(d, d->row_starts[y], channels, d->image.rgb + (size_t)y * width * 3);
     return MOTE_OK;
 }
 
-static mote_status with_library(png_run *run, str file, media_info *only_header, mote_error *err)
+static mote_status png_run(png_decoder *d, str file, media_info *only_header, mote_error *err)
 {
-    if (setjmp(run->escape) != 0)
-        return err_set(err, MOTE_E_FORMAT, "the PNG cannot be read: %s", run->message);
-    set_up(run, file);
+    if (setjmp(d->escape) != 0)
+        return err_set(err, MOTE_E_FORMAT, "invalid PNG: %s", d->message);
+    png_open(d, file);
     if (only_header == NULL)
-        return read_rows(run, err);
-    only_header->width = png_get_image_width(run->png, run->info);
-    only_header->height = png_get_image_height(run->png, run->info);
+        return png_decode_rows(d, err);
+    only_header->width = png_get_image_width(d->png, d->info);
+    only_header->height = png_get_image_height(d->png, d->info);
     return MOTE_OK;
 }
 
-static unsigned orientation_of(png_run *run)
+static unsigned png_orientation(png_decoder *d)
 {
     png_bytep exif = NULL;
     png_uint_32 n = 0;
-    if (png_get_eXIf_1(run->png, run->info, &n, &exif) == 0)
+    if (png_get_eXIf_1(d->png, d->info, &n, &exif) == 0)
         return 1;
     return media_orientation((str){(const char *)exif, n});
 }
 
 mote_status media_probe_png(str file, media_info *out, mote_error *err)
 {
-    png_run run = {0};
-    const mote_status status = with_library(&run, file, out, err);
-    png_destroy_read_struct(&run.png, &run.info, NULL);
+    png_decoder d = {0};
+    const mote_status status = png_run(&d, file, out, err);
+    png_destroy_read_struct(&d.png, &d.info, NULL);
     return status;
 }
 
 mote_status media_decode_png(str file, media_frame_fn *frame, void *with, mote_error *err)
 {
-    png_run run = {0};
-    mote_status status = with_library(&run, file, NULL, err);
-    mem_unmap(run.rows, 0, run.rows_bytes);
-    mem_free(run.row_starts);
+    png_decoder d = {0};
+    mote_status status = png_run(&d, file, NULL, err);
+    mem_unmap(d.rows, 0, d.rows_bytes);
+    mem_free(d.row_starts);
     if (status == MOTE_OK)
-        status = media_orient(&run.image, orientation_of(&run), err);
-    png_destroy_read_struct(&run.png, &run.info, NULL);
+        status = media_orient(&d.image, png_orientation(&d), err);
+    png_destroy_read_struct(&d.png, &d.info, NULL);
     if (status == MOTE_OK)
-        frame(with, 0, &run.image);
-    media_frame_fini(&run.image);
+        frame(with, 0, &d.image);
+    media_frame_fini(&d.image);
     return status;
 }

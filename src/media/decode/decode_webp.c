@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_webp.c - WebP by libwebp, still and moving; transparency is dropped. */
+/* decode_webp.c - still and animated WebP with libwebp. Transparency is dropped. */
 #include "media/decode/decode_int.h"
 
 #include "base/mem.h"
 
 #include <webp/demux.h>
 
-static mote_status damaged(mote_error *err)
+static mote_status webp_damaged(mote_error *err)
 {
-    return err_set(err, MOTE_E_FORMAT, "the WebP cannot be read");
+    return err_set(err, MOTE_E_FORMAT, "invalid WebP: damaged or incomplete");
 }
 
 mote_status media_probe_webp(str file, media_info *out, mote_error *err)
@@ -16,7 +16,7 @@ mote_status media_probe_webp(str file, media_info *out, mote_error *err)
     const WebPData data = {(const uint8_t *)file.p, file.n};
     WebPDemuxer *demuxer = WebPDemux(&data);
     if (demuxer == NULL)
-        return damaged(err);
+        return webp_damaged(err);
     WebPIterator frame;
     double seconds = 0;
     out->width = WebPDemuxGetI(demuxer, WEBP_FF_CANVAS_WIDTH);
@@ -33,10 +33,10 @@ mote_status media_probe_webp(str file, media_info *out, mote_error *err)
     WebPDemuxDelete(demuxer);
     if (out->frames > 1 && seconds > 0)
         out->fps = out->frames / seconds;
-    return out->frames > 0 ? MOTE_OK : damaged(err);
+    return out->frames > 0 ? MOTE_OK : webp_damaged(err);
 }
 
-static unsigned orientation_of(const WebPData *data)
+static unsigned webp_orientation(const WebPData *data)
 {
     unsigned orientation = 1;
     WebPDemuxer *demuxer = WebPDemux(data);
@@ -49,10 +49,10 @@ static unsigned orientation_of(const WebPData *data)
     return orientation;
 }
 
-/* One canvas of RGBA to RGB, turned, and handed over. */
-static mote_status hand_over(const uint8_t *rgba, uint32_t i, const WebPAnimInfo *info,
-                             unsigned orientation, media_frame_fn *frame, void *with,
-                             uint32_t *wanted, mote_error *err)
+/* Converts a canvas to RGB, orients it and delivers it. */
+static mote_status webp_deliver(const uint8_t *rgba, uint32_t i, const WebPAnimInfo *info,
+                                unsigned orientation, media_frame_fn *frame, void *with,
+                                uint32_t *wanted, mote_error *err)
 {
     media_frame image;
     TRY(media_frame_new(&image, info->canvas_width, info->canvas_height, err));
@@ -79,17 +79,17 @@ mote_status media_decode_webp(str file, media_frame_fn *frame, void *with, mote_
     WebPAnimDecoder *decoder = WebPAnimDecoderNew(&data, &options);
     if (decoder == NULL || !WebPAnimDecoderGetInfo(decoder, &info)) {
         WebPAnimDecoderDelete(decoder);
-        return damaged(err);
+        return webp_damaged(err);
     }
-    const unsigned orientation = orientation_of(&data);
+    const unsigned orientation = webp_orientation(&data);
     mote_status status = MOTE_OK;
     uint32_t wanted = 0, i = 0;
-    for (; status == MOTE_OK && wanted != MEDIA_ENOUGH && i < probed.frames; i++) {
+    for (; status == MOTE_OK && wanted != MEDIA_NO_MORE && i < probed.frames; i++) {
         uint8_t *rgba;
         int until;
         status = WebPAnimDecoderGetNext(decoder, &rgba, &until)
-                     ? hand_over(rgba, i, &info, orientation, frame, with, &wanted, err)
-                     : damaged(err);
+                     ? webp_deliver(rgba, i, &info, orientation, frame, with, &wanted, err)
+                     : webp_damaged(err);
     }
     WebPAnimDecoderDelete(decoder);
     return status;

@@ -1,150 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* media_load.c - from a file to the frames a tower is given: decode, choose, resize. See worker.h.
- */
+/* media_load.c - from a file to resized frames: decode, sample frames, resize. See decode.h. */
 #include "media/decode/decode.h"
-#include "media/sandbox/decoder_client.h"
 
 #include "base/mem.h"
 
 #include <stdio.h>
 
-/* Frames on their way from the decoder. */
-typedef struct seeing {
-    const media_request *ask;
+typedef struct loader {
+    const media_request *request;
     media_info info;
     media_frames *out;
     uint32_t wanted; /* frames */
     double fps;
-    uint32_t part; /* of a film of several files: which one is being decoded */
+    uint32_t part; /* index of the file in decoding, if the video is several files */
     mote_status status;
     mote_error *err;
-} seeing;
+} loader;
 
-static mote_status make_room(seeing *s, const media_frame *frame)
+static mote_status loader_alloc(loader *l, const media_frame *frame)
 {
-    media_frames *out = s->out;
-    const media_limits limits = s->ask->limits;
-    TRY(s->ask->video ? media_resize_video(s->wanted, frame->width, frame->height, limits,
-                                           &out->width, &out->height, s->err)
-                      : media_resize_image(frame->width, frame->height, limits, &out->width,
-                                           &out->height, s->err));
+    media_frames *out = l->out;
+    const media_limits limits = l->request->limits;
+    TRY(l->request->video ? media_resize_video(l->wanted, frame->width, frame->height, limits,
+                                               &out->width, &out->height, l->err)
+                          : media_resize_image(frame->width, frame->height, limits, &out->width,
+                                               &out->height, l->err));
     out->stored_width = frame->width;
     out->stored_height = frame->height;
-    out->rgb = mem_new((size_t)out->width * out->height * 3, s->wanted);
-    out->times = mem_new(s->wanted, sizeof *out->times);
+    out->rgb = mem_new((size_t)out->width * out->height * 3, l->wanted);
+    out->times = mem_new(l->wanted, sizeof *out->times);
     if (out->rgb == NULL || out->times == NULL)
-        return err_set(s->err, MOTE_E_MEMORY, "no memory for %u frames of %u x %u", s->wanted,
-                       out->width, out->height);
+        return err_set(l->err, MOTE_E_MEMORY, "out of memory: %u frames of %u x %u pixels",
+                       l->wanted, out->width, out->height);
     return MOTE_OK;
 }
 
-/* Number of the next frame that is wanted. */
-static uint32_t next_wanted(const seeing *s)
+/* Index of the next sampled frame. */
+static uint32_t loader_next(const loader *l)
 {
-    return s->status == MOTE_OK && s->out->n < s->wanted
-               ? media_frame_at(s->out->n, s->wanted, s->info.frames)
-               : MEDIA_ENOUGH;
+    return l->status == MOTE_OK && l->out->n < l->wanted
+               ? media_frame_at(l->out->n, l->wanted, l->info.frames)
+               : MEDIA_NO_MORE;
 }
 
-static mote_status check_same(const seeing *s, uint32_t i, const media_frame *frame)
+static mote_status loader_check_size(const loader *l, uint32_t i, const media_frame *frame)
 {
-    const media_frames *out = s->out;
+    const media_frames *out = l->out;
     if (frame->width == out->stored_width && frame->height == out->stored_height)
         return MOTE_OK;
-    return err_set(s->err, MOTE_E_FORMAT, "frame %u is %u x %u, the first %u x %u", i + 1,
+    return err_set(l->err, MOTE_E_FORMAT, "frame %u is %u x %u, the first is %u x %u", i + 1,
                    frame->width, frame->height, out->stored_width, out->stored_height);
 }
 
-/* Frame i of the file, as often as it was chosen. */
-static uint32_t take(void *with, uint32_t i, const media_frame *frame)
+/* Resizes frame i of the file. It may be sampled more than once. */
+static uint32_t loader_take(void *with, uint32_t i, const media_frame *frame)
 {
-    seeing *s = with;
-    media_frames *out = s->out;
+    loader *l = with;
+    media_frames *out = l->out;
     if (i == 0)
-        s->status = make_room(s, frame);
-    while (next_wanted(s) == i) {
+        l->status = loader_alloc(l, frame);
+    while (loader_next(l) == i) {
         const media_frame to = {out->rgb + (size_t)out->n * out->width * out->height * 3,
                                 out->width, out->height};
-        s->status = check_same(s, i, frame);
-        if (s->status == MOTE_OK)
-            s->status = media_resize(frame, &to, s->err);
-        out->times[out->n++] = s->fps > 0 ? i / s->fps : 0;
+        l->status = loader_check_size(l, i, frame);
+        if (l->status == MOTE_OK)
+            l->status = media_resize(frame, &to, l->err);
+        out->times[out->n++] = l->fps > 0 ? i / l->fps : 0;
     }
-    return next_wanted(s);
+    return loader_next(l);
 }
 
-/* ---- a film of several files ---- */
+/* ---- a video of several files ---- */
 
-/* Of a part only the first frame counts. */
-static uint32_t take_part(void *with, uint32_t i, const media_frame *frame)
+/* The first frame of each file counts. */
+static uint32_t loader_take_part(void *with, uint32_t i, const media_frame *frame)
 {
-    seeing *s = with;
+    loader *l = with;
     (void)i;
-    take(s, s->part, frame);
-    return MEDIA_ENOUGH;
+    loader_take(l, l->part, frame);
+    return MEDIA_NO_MORE;
 }
 
-static mote_status see_part(seeing *s, str file)
+static mote_status loader_decode_part(loader *l, str file)
 {
     char where[32];
-    const mote_status status = media_decode(file, take_part, s, s->err);
-    snprintf(where, sizeof where, "frame %u", s->part + 1);
+    const mote_status status = media_decode(file, loader_take_part, l, l->err);
+    snprintf(where, sizeof where, "frame %u", l->part + 1);
     if (status != MOTE_OK)
-        err_prefix(s->err, where);
+        err_prefix(l->err, where);
     return status;
 }
 
-static mote_status see_parts(seeing *s)
+static mote_status loader_decode_parts(loader *l)
 {
-    const media_request *ask = s->ask;
-    str left = ask->file;
-    for (; s->part < ask->n_parts && next_wanted(s) != MEDIA_ENOUGH; s->part++) {
-        const uint64_t bytes = ask->parts[s->part];
+    const media_request *request = l->request;
+    str left = request->file;
+    for (; l->part < request->n_parts && loader_next(l) != MEDIA_NO_MORE; l->part++) {
+        const uint64_t bytes = request->parts[l->part];
         if (bytes > left.n)
-            return err_set(s->err, MOTE_E_ARG, "the files of a film are more than its bytes");
-        if (s->part == next_wanted(s))
-            TRY(see_part(s, (str){left.p, (size_t)bytes}));
+            return err_set(l->err, MOTE_E_ARG, "the sizes of the video's files exceed its bytes");
+        if (l->part == loader_next(l))
+            TRY(loader_decode_part(l, (str){left.p, (size_t)bytes}));
         left = (str){left.p + bytes, left.n - (size_t)bytes};
     }
     return MOTE_OK;
 }
 
-/* ---- */
+/* ---- all of it ---- */
 
-static mote_status look_at(seeing *s)
+static mote_status loader_probe(loader *l)
 {
-    const media_request *ask = s->ask;
-    TRY(media_check_bytes(ask->file.n, ask->video, s->err));
-    if (ask->n_parts > 0)
-        s->info = (media_info){.frames = (uint32_t)ask->n_parts};
+    const media_request *request = l->request;
+    TRY(media_check_bytes(request->file.n, request->video, l->err));
+    if (request->n_parts > 0)
+        l->info = (media_info){.frames = (uint32_t)request->n_parts};
     else
-        TRY(media_probe(ask->file, &s->info, s->err));
-    if (ask->video) {
-        s->fps = ask->fps > 0 ? ask->fps : s->info.fps > 0 ? s->info.fps : MEDIA_VIDEO_FPS;
-        s->wanted = media_frames_wanted(s->info.frames, s->fps);
+        TRY(media_probe(request->file, &l->info, l->err));
+    if (request->video) {
+        l->fps = request->fps > 0 ? request->fps : l->info.fps > 0 ? l->info.fps : MEDIA_VIDEO_FPS;
+        l->wanted = media_frames_wanted(l->info.frames, l->fps);
     }
     return MOTE_OK;
 }
 
-mote_status media_load_here(const media_request *ask, media_frames *out, mote_error *err)
+mote_status media_load_here(const media_request *request, media_frames *out, mote_error *err)
 {
     *out = (media_frames){0};
-    seeing s = {.ask = ask, .out = out, .wanted = 1, .err = err};
-    mote_status status = look_at(&s);
+    loader l = {.request = request, .out = out, .wanted = 1, .err = err};
+    mote_status status = loader_probe(&l);
     if (status == MOTE_OK)
-        status = ask->n_parts > 0 ? see_parts(&s) : media_decode(ask->file, take, &s, err);
+        status = request->n_parts > 0 ? loader_decode_parts(&l)
+                                      : media_decode(request->file, loader_take, &l, err);
     if (status == MOTE_OK)
-        status = s.status;
-    if (status == MOTE_OK && out->n < s.wanted)
-        status = err_set(err, MOTE_E_FORMAT, "only %u of %u frames can be read", out->n, s.wanted);
+        status = l.status;
+    if (status == MOTE_OK && out->n < l.wanted)
+        status = err_set(err, MOTE_E_FORMAT, "damaged video: only %u of %u frames can be decoded",
+                         out->n, l.wanted);
     if (status != MOTE_OK)
         media_frames_fini(out);
     return status;
 }
 
-void media_frames_fini(media_frames *seen)
+void media_frames_fini(media_frames *frames)
 {
-    mem_free(seen->rgb);
-    mem_free(seen->times);
-    *seen = (media_frames){0};
+    mem_free(frames->rgb);
+    mem_free(frames->times);
+    *frames = (media_frames){0};
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_server.c - see nursery.h.
+ * fork_server.c - the process that forks one decoder per file. See decoder.h.
  *
- * The program and the nursery share one socket, over which the program sends ends of socket pairs,
- * one for every file. The nursery never says anything: what can be read there is its end.
+ * The parent and the fork server share one control socket. For every file the parent sends one end
+ * of a socket pair over it. The fork server never writes to it, so a readable control socket means
+ * that the fork server has ended.
  */
 #define _GNU_SOURCE
-#include "media/sandbox/fork_server.h"
+#include "media/sandbox/decoder_int.h"
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "media/sandbox/decoder_worker.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,32 +25,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HELPER_PATH_BYTES = 4096, LOADER_PATH_BYTES = 4096, MINUTE = 60 };
+enum { PATH_BYTES = 4096, MINUTE = 60 };
 
-/* What it is called by. Its socket is its standard input. */
-static const char fork_server_name[] = "mote-media-nursery";
+/* argv[0] of the fork server. Its control socket is standard input. */
+static const char fork_server_name[] = "mote-media-forkserver";
 
 struct fork_server {
-    pthread_mutex_t lock; /* of all that follows */
-    int control;          /* the program's end; -1: there is no nursery */
+    pthread_mutex_t mutex; /* protects all other fields */
+    int control;           /* the parent's end; -1: not running */
     pid_t pid;
-    uint64_t number; /* of this one, from 1 */
-    double
-        starts[FORK_SERVER_STARTS_A_MINUTE]; /* times of the last ones but the first, in a ring */
+    uint64_t generation;                          /* counts starts, from 1 */
+    double starts[FORK_SERVER_STARTS_PER_MINUTE]; /* ring: times of the last restarts */
     size_t n_starts;
     fork_server_stats stats;
 };
 
-/* ---- the nursery ---- */
+/* ---- in the fork server ---- */
 
-/* The next socket from the program; -1: it is gone. */
-static int receive_socket(int control, char *who)
+/* The next socket from the parent, and which decoder to use; -1: the parent has ended. */
+static int receive_socket(int control, char *decoder)
 {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
     } box;
-    struct iovec part = {who, 1};
+    struct iovec part = {decoder, 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
     ssize_t n;
@@ -64,57 +63,56 @@ static int receive_socket(int control, char *who)
     return fd;
 }
 
-/* The program for films that are not built in: beside this one, or where it was installed. */
-static void helper_beside(char *out, size_t room, const char *between)
+/* The path of mote-media-ffmpeg in directory `relative` to this program. */
+static void ffmpeg_path(char *out, size_t room, const char *relative)
 {
-    char own[HELPER_PATH_BYTES];
+    char own[PATH_BYTES];
     const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     own[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(own, '/');
     if (slash != NULL)
         *slash = '\0';
-    snprintf(out, room, "%s/%smote-media-ffmpeg", own, between);
+    snprintf(out, room, "%s/%smote-media-ffmpeg", own, relative);
 }
 
-/* Becomes the helper, which finds the socket at its standard input; returns if there is none. It
- * gets nothing from our surroundings. */
-static void become_helper(int fd)
+/* Executes mote-media-ffmpeg with the socket as standard input and an empty environment. Returns if
+ * it is not installed. */
+static void exec_ffmpeg(int fd)
 {
-    static const char *const places[] = {"", "../libexec/mote/"};
-    char path[2 * HELPER_PATH_BYTES];
-    char *const words[] = {"mote-media-ffmpeg", NULL}, *const nothing[] = {NULL};
+    static const char *const directories[] = {"", "../libexec/mote/"};
+    char path[2 * PATH_BYTES];
+    char *const arguments[] = {"mote-media-ffmpeg", NULL}, *const environment[] = {NULL};
     if (dup2(fd, STDIN_FILENO) < 0)
         return;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        helper_beside(path, sizeof path, places[i]);
-        execve(path, words, nothing);
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
+        ffmpeg_path(path, sizeof path, directories[i]);
+        execve(path, arguments, environment);
     }
 }
 
-/* Children are reaped by the system. */
-static _Noreturn void nurse(int control)
+/* SIGCHLD is ignored, so the kernel reaps the decoders. */
+static _Noreturn void serve_forks(int control)
 {
-    char who;
+    char decoder;
     for (;;) {
-        const int fd = receive_socket(control, &who);
+        const int fd = receive_socket(control, &decoder);
         if (fd < 0)
             _exit(0);
         const pid_t child = fork();
         if (child == 0) {
             close(control);
-            if (who == FORK_SERVER_HELPER)
-                become_helper(fd);
-            wire_serve(fd);
+            if (decoder == FORK_SERVER_FFMPEG)
+                exec_ffmpeg(fd);
+            decoder_serve(fd);
         }
         if (child < 0)
-            wire_refuse(fd, WIRE_PROGRAM, MOTE_E_IO,
-                        "no process for decoding pictures can be started");
+            decoder_send_error(fd, DECODER_PARENT, MOTE_E_IO, "cannot fork a media decoder");
         close(fd);
     }
 }
 
-/* Everything that was open in the program but the three standard ones. */
-static void close_others(void)
+/* Closes all descriptors but 0, 1 and 2. */
+static void close_inherited(void)
 {
 #if defined(SYS_close_range)
     if (syscall(SYS_close_range, 3, ~0U, 0) == 0)
@@ -129,34 +127,34 @@ void fork_server_begin(int argc, char *const *argv)
 {
     if (argc != 1 || strcmp(argv[0], fork_server_name) != 0)
         return;
-    prctl(PR_SET_NAME, "mote-nursery");
-    signal(SIGINT, SIG_IGN); /* the program decides when it ends, */
+    prctl(PR_SET_NAME, "mote-forkserver");
+    signal(SIGINT, SIG_IGN); /* it ends when the parent closes the control socket */
     signal(SIGTERM, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* whatever its terminal does */
+    signal(SIGHUP, SIG_IGN);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
-    close_others();
-    nurse(STDIN_FILENO);
+    close_inherited();
+    serve_forks(STDIN_FILENO);
 }
 
-/* ---- starting one ---- */
+/* ---- start and stop ---- */
 
-/* This program by the other name. Of our surroundings it gets where its libraries are, if somebody
- * had to say so: keys may stand in the rest. */
-static bool spawn(pid_t *pid, const posix_spawn_file_actions_t *actions,
-                  const posix_spawnattr_t *how)
+/* Executes this binary again. Only LD_LIBRARY_PATH is passed on: the environment may hold
+ * secrets. */
+static bool spawn_self(pid_t *pid, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *how)
 {
-    char name[sizeof fork_server_name], loader[LOADER_PATH_BYTES];
+    char name[sizeof fork_server_name], loader[PATH_BYTES];
     const char *libraries = getenv("LD_LIBRARY_PATH");
     memcpy(name, fork_server_name, sizeof name);
     snprintf(loader, sizeof loader, "LD_LIBRARY_PATH=%s", libraries != NULL ? libraries : "");
-    char *const words[] = {name, NULL};
-    char *const surroundings[] = {libraries != NULL ? loader : NULL, NULL};
-    return posix_spawn(pid, "/proc/self/exe", actions, how, words, surroundings) == 0;
+    char *const arguments[] = {name, NULL};
+    char *const environment[] = {libraries != NULL ? loader : NULL, NULL};
+    return posix_spawn(pid, "/proc/self/exe", actions, how, arguments, environment) == 0;
 }
 
-/* No signal is blocked in it, whatever the thread does that starts it. */
-static bool start_at(pid_t *pid, int its)
+/* Starts it with `its` as standard input and no signal blocked. */
+static bool spawn_with_socket(pid_t *pid, int its)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t how;
@@ -171,25 +169,25 @@ static bool start_at(pid_t *pid, int its)
     const bool started = posix_spawn_file_actions_adddup2(&actions, its, STDIN_FILENO) == 0 &&
                          posix_spawnattr_setsigmask(&how, &none) == 0 &&
                          posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK) == 0 &&
-                         spawn(pid, &actions, &how);
+                         spawn_self(pid, &actions, &how);
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&actions);
     return started;
 }
 
-static mote_status start_one(fork_server *fs, mote_error *err)
+static mote_status fork_server_spawn(fork_server *fs, mote_error *err)
 {
     int pair[2];
     const bool connected = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
-    const bool started = connected && start_at(&fs->pid, pair[1]);
+    const bool started = connected && spawn_with_socket(&fs->pid, pair[1]);
     if (connected)
         close(pair[1]);
     if (connected && !started)
         close(pair[0]);
     if (!started)
-        return err_set(err, MOTE_E_IO, "no process for decoding pictures can be started");
+        return err_set(err, MOTE_E_IO, "cannot start the media fork server");
     fs->control = pair[0];
-    fs->number++;
+    fs->generation++;
     return MOTE_OK;
 }
 
@@ -198,10 +196,10 @@ mote_status fork_server_start(fork_server **out, mote_error *err)
     *out = NULL;
     fork_server *fs = mem_new(1, sizeof *fs);
     if (fs == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for decoding pictures");
-    pthread_mutex_init(&fs->lock, NULL);
+        return err_set(err, MOTE_E_MEMORY, "out of memory for the media fork server");
+    pthread_mutex_init(&fs->mutex, NULL);
     fs->control = -1;
-    const mote_status status = start_one(fs, err);
+    const mote_status status = fork_server_spawn(fs, err);
     if (status != MOTE_OK) {
         fork_server_stop(fs);
         return status;
@@ -218,23 +216,19 @@ void fork_server_stop(fork_server *fs)
         close(fs->control);
         waitpid(fs->pid, NULL, 0);
     }
-    pthread_mutex_destroy(&fs->lock);
+    pthread_mutex_destroy(&fs->mutex);
     mem_free(fs);
 }
 
-/* ---- losing it, and starting another; under the lock ---- */
+/* ---- restart; under the mutex ---- */
 
-static bool has_hung_up(const fork_server *fs)
+/* Reaps the fork server if it has ended. Its decoders finish their files. */
+static void fork_server_reap(fork_server *fs)
 {
-    char nothing;
-    return recv(fs->control, &nothing, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
-}
-
-/* It is buried, if it is gone. Its children are not its own any more and finish what they do. */
-static void bury(fork_server *fs)
-{
+    char byte;
     int how = 0;
-    if (fs->control < 0 || !has_hung_up(fs))
+    if (fs->control < 0 ||
+        (recv(fs->control, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN))
         return;
     close(fs->control);
     fs->control = -1;
@@ -243,40 +237,40 @@ static void bury(fork_server *fs)
     fs->stats.signal = known && WIFSIGNALED(how) ? WTERMSIG(how) : 0;
 }
 
-static mote_status start_again(fork_server *fs, mote_error *err)
+static mote_status fork_server_restart(fork_server *fs, mote_error *err)
 {
-    double *oldest = &fs->starts[fs->n_starts % FORK_SERVER_STARTS_A_MINUTE];
+    double *oldest = &fs->starts[fs->n_starts % FORK_SERVER_STARTS_PER_MINUTE];
     const double now = os_now();
     if (*oldest > 0 && now - *oldest < MINUTE)
         return err_set(
             err, MOTE_E_IO,
-            "the process that decodes pictures was started %d times within a minute: it is "
-            "started again in %.0f s",
-            FORK_SERVER_STARTS_A_MINUTE, MINUTE - (now - *oldest) + 1);
+            "the media fork server was killed and restarted %d times within a minute; next start "
+            "in %.0f s",
+            FORK_SERVER_STARTS_PER_MINUTE, MINUTE - (now - *oldest) + 1);
     *oldest = now;
     fs->n_starts++;
-    return start_one(fs, err);
+    return fork_server_spawn(fs, err);
 }
 
 void fork_server_poll(fork_server *fs, fork_server_stats *stats)
 {
-    if (pthread_mutex_trylock(&fs->lock) != 0)
+    if (pthread_mutex_trylock(&fs->mutex) != 0)
         return;
-    bury(fs);
+    fork_server_reap(fs);
     *stats = fs->stats;
-    pthread_mutex_unlock(&fs->lock);
+    pthread_mutex_unlock(&fs->mutex);
 }
 
-/* ---- giving it something ---- */
+/* ---- socket passing ---- */
 
-static bool give(int control, int fd, char who)
+static bool send_socket(int control, int fd, char decoder)
 {
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
     } box;
     memset(&box, 0, sizeof box);
-    struct iovec part = {&who, 1};
+    struct iovec part = {&decoder, 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
@@ -287,26 +281,26 @@ static bool give(int control, int fd, char who)
     return sendmsg(control, &message, MSG_NOSIGNAL) == 1;
 }
 
-mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder who, uint64_t *which,
-                             mote_error *err)
+mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder decoder,
+                             uint64_t *generation, mote_error *err)
 {
     mote_status status = MOTE_OK;
-    pthread_mutex_lock(&fs->lock);
-    bury(fs);
+    pthread_mutex_lock(&fs->mutex);
+    fork_server_reap(fs);
     if (fs->control < 0)
-        status = start_again(fs, err);
-    *which = fs->number;
-    if (status == MOTE_OK && !give(fs->control, fd, (char)who))
-        status = err_set(err, MOTE_E_IO, "the process that decodes pictures takes nothing");
-    pthread_mutex_unlock(&fs->lock);
+        status = fork_server_restart(fs, err);
+    *generation = fs->generation;
+    if (status == MOTE_OK && !send_socket(fs->control, fd, (char)decoder))
+        status = err_set(err, MOTE_E_IO, "cannot send a file to the media fork server");
+    pthread_mutex_unlock(&fs->mutex);
     return status;
 }
 
-bool fork_server_was_lost(fork_server *fs, uint64_t which)
+bool fork_server_was_lost(fork_server *fs, uint64_t generation)
 {
-    pthread_mutex_lock(&fs->lock);
-    bury(fs);
-    const bool lost = fs->control < 0 || fs->number != which;
-    pthread_mutex_unlock(&fs->lock);
+    pthread_mutex_lock(&fs->mutex);
+    fork_server_reap(fs);
+    const bool lost = fs->control < 0 || fs->generation != generation;
+    pthread_mutex_unlock(&fs->mutex);
     return lost;
 }

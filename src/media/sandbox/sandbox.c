@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sandbox.c - limits, Landlock, then a list of system calls: see sandbox.h.
+ * sandbox.c - resource limits, Landlock, then seccomp with a list of allowed system calls. See
+ * decoder_int.h.
  *
- * A call that is not on the list ends the process. Memory may be mapped, but never from a file and
- * never executable; descriptors are those it has. Sanitizers need more than a decoder does, so
- * builds with them have no filter.
+ * Any other system call kills the process. Memory may be mapped, but never from a file and never
+ * executable. No descriptor can be opened. Sanitizers need more system calls, so builds with them
+ * have no filter.
  */
 #define _GNU_SOURCE
-#include "media/sandbox/sandbox.h"
+#include "media/sandbox/decoder_int.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Sanitizers reserve address space and make calls of their own. */
+/* Sanitizers reserve much address space and make other system calls. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -46,7 +47,7 @@ static void set_limits(void)
 #if !defined(SANITIZED)
     set_limit(RLIMIT_AS, (rlim_t)SANDBOX_MEMORY_MB << 20);
 #endif
-    set_limits_of(RLIMIT_CPU, SANDBOX_CPU_SECONDS, SANDBOX_CPU_SECONDS + 1); /* a last word */
+    set_limits_of(RLIMIT_CPU, SANDBOX_CPU_SECONDS, SANDBOX_CPU_SECONDS + 1); /* 1 s for a reply */
     set_limit(RLIMIT_FSIZE, 0);
     set_limit(RLIMIT_CORE, 0);
     set_limit(RLIMIT_NOFILE, 0);
@@ -54,13 +55,13 @@ static void set_limits(void)
     alarm(SANDBOX_WALL_SECONDS);
 }
 
-/* ---- Landlock: no way to any file. The numbers are the kernel's; older headers lack them. ---- */
+/* ---- Landlock: no access to files. Older headers lack the numbers of the system calls. ---- */
 
 enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION_FLAG = 1 };
 
-static bool close_files(void)
+static bool landlock_files(void)
 {
-    /* every right of the first version, which all later ones have */
+    /* every access right of Landlock version 1 */
     const struct {
         uint64_t handled_access_fs;
     } ruleset = {(1ULL << 13) - 1};
@@ -77,7 +78,7 @@ static bool close_files(void)
 /* ---- system calls ---- */
 
 #if defined(FILTERS)
-static bool allow_memory(scmp_filter_ctx filter)
+static bool seccomp_allow_memory(scmp_filter_ctx filter)
 {
     return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
                             SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0),
@@ -86,24 +87,24 @@ static bool allow_memory(scmp_filter_ctx filter)
                             SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)) == 0;
 }
 
-static bool filter_calls(void)
+static bool seccomp_install(void)
 {
     static const int plain[] = {SCMP_SYS(read),        SCMP_SYS(write),      SCMP_SYS(munmap),
                                 SCMP_SYS(mremap),      SCMP_SYS(madvise),    SCMP_SYS(brk),
                                 SCMP_SYS(futex),       SCMP_SYS(exit_group), SCMP_SYS(exit),
                                 SCMP_SYS(rt_sigreturn)};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
-    if (filter == NULL) /* a kernel that can only end a thread: a decoder has no other */
+    if (filter == NULL) /* an older kernel kills one thread: a decoder has no other */
         filter = seccomp_init(SCMP_ACT_KILL_THREAD);
-    bool done = filter != NULL && allow_memory(filter);
+    bool done = filter != NULL && seccomp_allow_memory(filter);
     for (size_t i = 0; done && i < sizeof plain / sizeof *plain; i++)
         done = seccomp_rule_add(filter, SCMP_ACT_ALLOW, plain[i], 0) == 0;
     done = done && seccomp_load(filter) == 0;
-    /* the filter's memory is not given back: it ends with the process */
+    /* the filter is not freed: the process ends soon */
     return done;
 }
 #else
-static bool filter_calls(void)
+static bool seccomp_install(void)
 {
     return false;
 }
@@ -115,8 +116,8 @@ sandbox_state media_sandbox_enter(void)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return SANDBOX_OFF;
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    const bool files = close_files();
-    if (!filter_calls())
+    const bool files = landlock_files();
+    if (!seccomp_install())
         return SANDBOX_OFF;
     return files ? SANDBOX_ON : SANDBOX_PARTIAL;
 }

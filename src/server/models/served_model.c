@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/turn/response_format.h"
-#include "media/decode/resize_fit.h"
+#include "media/decode/resize.h"
 #include "server/core/digest.h"
 #include "server/core/limits.h"
 #include "server/models/model_name.h"
@@ -90,7 +90,7 @@ static vision_service_options vision_service_options_of(const served_model_optio
                                 .wake = work->wake,
                                 .with = work->with};
     if (o.tokens == 0)
-        o.tokens = MEDIA_USUAL_TOKENS;
+        o.tokens = MEDIA_DEFAULT_TOKENS;
     if (o.most_tokens < o.tokens)
         o.most_tokens = o.tokens;
     return o;

@@ -7,7 +7,7 @@
  * request_media_ready() when they are encoded. Worker thread.
  */
 #include "base/mem.h"
-#include "media/decode/resize_fit.h"
+#include "media/decode/resize.h"
 #include "server/request/request.h"
 #include "server/request/params.h"
 #include "json/json_writer.h"

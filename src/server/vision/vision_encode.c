@@ -6,7 +6,7 @@
  */
 #include "base/base64.h"
 #include "base/mem.h"
-#include "media/sandbox/frame_pairs.h"
+#include "media/sandbox/decoder.h"
 #include "server/http/http_error.h"
 #include "server/vision/vision_int.h"
 
@@ -154,12 +154,13 @@ static bool see(vision_service *s, vision_request *r, const vision_item *item,
 {
     mote_error err;
     media_frames seen;
-    const media_request wanted = {.file = strbuf_view(&files->bytes),
-                                  .parts = files->parts,
-                                  .n_parts = item->n_frames,
-                                  .video = item->video,
-                                  .fps = item->fps,
-                                  .limits = {.most = (uint64_t)item->tokens * MEDIA_TOKEN_PIXELS}};
+    const media_request wanted = {
+        .file = strbuf_view(&files->bytes),
+        .parts = files->parts,
+        .n_parts = item->n_frames,
+        .video = item->video,
+        .fps = item->fps,
+        .limits = {.max_pixels = (uint64_t)item->tokens * MEDIA_TOKEN_PIXELS}};
     if (media_load(s->options.fork_server, &wanted, &seen, &err) != MOTE_OK)
         return not_seen(r, item, &err);
     e->seen.width = seen.width;
