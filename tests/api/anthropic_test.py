@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""anthropic_test.py - /v1/messages and count_tokens: bytes of streams, both forms, errors, odd inputs."""
+"""anthropic_test.py - /v1/messages and count_tokens: recorded bytes, stream equals reply, errors, unusual input."""
 import json
 import re
 
@@ -17,7 +17,7 @@ def body(text=FACT, **more):
 
 
 def joined(events):
-    """The message that a client puts together from a stream, its blocks checked on the way."""
+    """Joins a stream to the message a client would build, and checks the order of blocks."""
     message, open_block, kinds = None, None, []
     for name, data in events:
         data = json.loads(data)
@@ -65,7 +65,7 @@ def add_delta(block, delta):
 
 
 def plain(message):
-    """What must be the same in both forms."""
+    """Returns the members that a stream and a reply have in common."""
     blocks = []
     for block in message["content"]:
         kind = block["type"]
@@ -78,7 +78,7 @@ def plain(message):
 
 
 @case
-def whole_message(server):
+def reply_without_stream(server):
     reply = post(server, MESSAGES, body())
     equal(list(reply), ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence",
                         "stop_details", "container", "diagnostics", "usage", "mote"])
@@ -145,7 +145,7 @@ def stream_bytes(server):
 
 
 @case
-def stream_is_the_whole(server):
+def stream_equals_reply(server):
     thinking = {"type": "enabled", "budget_tokens": 32}
     for request_body in (body(), body(SUM), body(WEATHER, tools=[TOOL]),
                          body(WEATHER, tools=[TOOL], tool_choice={"type": "any"}),
@@ -197,8 +197,8 @@ def tools_round_trip(server):
 
 
 @case
-def results_as_they_may_come(server):
-    """The prompt of each, as text."""
+def forms_of_tool_results(server):
+    """Compares the rendered prompts of the forms a tool result can have."""
     def prompt(*blocks):
         history = [{"role": "user", "content": WEATHER},
                    {"role": "assistant", "content": [
@@ -222,7 +222,7 @@ def results_as_they_may_come(server):
 
 
 @case
-def odd_but_accepted(server):
+def unusual_but_accepted(server):
     def ok(messages, **more):
         return post(server, MESSAGES, body(**more) | {"messages": messages})
     user = {"role": "user", "content": FACT}
@@ -260,7 +260,7 @@ def odd_but_accepted(server):
 
 
 @case
-def goes_on_from_the_assistant(server):
+def continues_the_assistant_message(server):
     reply = post(server, MESSAGES, body(thinking={"type": "enabled", "budget_tokens": 99}) | {
         "messages": [{"role": "user", "content": FACT},
                      {"role": "assistant", "content": "The emblem of Venvia is"}]})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""serve_rig.py - what the tests of the dialects share: requests as bytes, replies as they came.
+"""api_rig.py - shared by the tests of the APIs: raw HTTP requests and replies, without a client library.
 
-The server and the list of cases are those of tests/sdk/rig.py; here is no client between.
+The server and the list of cases come from tests/sdk/rig.py.
 """
 import http.client
 import json
@@ -20,7 +20,7 @@ SUM_ANSWER = "449 + 791 = 1240"
 
 
 def request(server, method, path, body=None, headers=None, timeout=PATIENCE):
-    """(status, headers, bytes); a body that is not bytes is sent as JSON."""
+    """Returns (status, headers, bytes). A body that is not bytes is sent as JSON."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
@@ -35,7 +35,7 @@ def request(server, method, path, body=None, headers=None, timeout=PATIENCE):
 
 
 def post(server, path, body, status=200, headers=None):
-    """The JSON of a reply that must have this status."""
+    """Returns the JSON of a reply. The reply must have this status."""
     got, _, data = request(server, "POST", path, body, headers)
     if got != status:
         raise AssertionError(f"{got}, not {status}: {data[:400]!r}")
@@ -43,7 +43,7 @@ def post(server, path, body, status=200, headers=None):
 
 
 def sse(server, path, body, headers=None):
-    """(event name or None, data) of every event; comments are left out."""
+    """Returns (event name or None, data) of every event. Comments are skipped."""
     status, got, data = request(server, "POST", path, body, headers)
     equal(status, 200)
     equal(got["content-type"], "text/event-stream; charset=utf-8")
@@ -67,7 +67,7 @@ def split_sse(data):
 
 
 def ndjson(server, path, body):
-    """The lines of a reply; every one of them must be JSON by itself."""
+    """Returns the lines of a reply. Every line must be valid JSON."""
     status, got, data = request(server, "POST", path, body)
     equal(status, 200)
     equal(got["content-type"], "application/x-ndjson")
@@ -86,21 +86,21 @@ NORMAL = [
 
 
 def normal(text, model=None):
-    """The text with what differs from run to run replaced."""
+    """Replaces ids, times and other values that differ between runs."""
     for pattern, by in NORMAL:
         text = pattern.sub(by, text)
     return text.replace(json.dumps(model), '"MODEL"') if model else text
 
 
 def bits(call_id):
-    """The random part of the id of a call, whatever its prefix."""
+    """Returns the random part of a tool call id, without its prefix."""
     found = re.fullmatch(r"(?:toolu|call)_([0-9a-f]{32})", call_id)
     assert found, call_id
     return found.group(1)
 
 
 def run(*flags):
-    """What a test file ends with: a server and all cases."""
+    """Starts a server and runs all cases of the test file."""
     with Server(*flags) as server:
         code = main(server)
     sys.exit(code)

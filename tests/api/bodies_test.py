@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bodies_test.py - bodies that went wrong in one place, by the hundred, for every route that reads one.
+"""bodies_test.py - mutated bodies for every route that reads one.
 
-From a good body a few values are replaced by others, dropped, or doubled. Whatever comes of it, the
-reply is a whole JSON text with a status that the dialect knows, never a 5xx, and the server is there
-for the next one. The numbers are the same in every run.
+Values of a valid body are replaced, removed or duplicated. The reply must be complete JSON with a status of
+the API, never a 5xx, and the server must accept the next request. The random numbers are the same in every run.
 """
 import copy
 import json
@@ -63,14 +62,14 @@ ODD = [None, True, False, 0, -1, 1, 0.5, 10 ** 18, 1e300, "", "x", "\u0000", "\u
 
 
 def places(node, at=()):
-    """Paths to all values inside."""
+    """Yields the paths of all values."""
     items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else []
     for key, value in items:
         yield at + (key,)
         yield from places(value, at + (key,))
 
 
-def spoil(body, dice):
+def mutate(body, dice):
     body = copy.deepcopy(body)
     for _ in range(dice.choice((1, 1, 1, 2, 3))):
         where = list(places(body))
@@ -89,7 +88,7 @@ def spoil(body, dice):
             node.insert(last, copy.deepcopy(node[last]))
         else:
             node[str(last) + "_"] = node[last]
-    for name in ("max_tokens", "n_predict"):  # nobody waits for a long answer here
+    for name in ("max_tokens", "n_predict"):  # keep answers short
         if isinstance(body.get(name), (int, float)) and body[name] > 3:
             body[name] = 3
     if "options" in body and isinstance(body["options"], dict):
@@ -100,13 +99,13 @@ def spoil(body, dice):
 
 
 @case
-def spoiled_bodies(server):
+def mutated_values(server):
     dice = random.Random(20)
     counts = {}
     for path, good in bodies(server):
         equal(request(server, "POST", path, good)[0], 200)
         for _ in range(60):
-            body = spoil(good, dice)
+            body = mutate(good, dice)
             if path in ("/v1/messages", "/api/chat", "/api/generate", "/infill"):
                 body.setdefault("t_max_predict_ms" if not path.startswith("/api") else "_", 2000)
             text = json.dumps(body).encode()
@@ -120,8 +119,8 @@ def spoiled_bodies(server):
 
 
 @case
-def spoiled_bytes(server):
-    """Bodies whose bytes were cut, changed or doubled."""
+def mutated_bytes(server):
+    """Bodies with bytes removed, changed or duplicated."""
     dice = random.Random(21)
     for path, good in bodies(server):
         text = json.dumps(good).encode()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""four_dialects_test.py - one conversation, asked four ways, is one conversation.
+"""four_dialects_test.py - the same conversation through four APIs gives the same result.
 
-The ids of the prompt (counted, and shown where a dialect shows them), the text, the thinking and
-the calls must be the same; a history that moves from one dialect to another is read from where it
-was already read. Calls come in pieces where a dialect has them, and a cut one is nobody's.
+Prompt tokens (counted, and compared where an API shows them), text, thinking and tool calls must be equal. A
+history that moves from one API to another still hits the prefix cache. Tool calls are streamed in pieces where
+the API supports it, and a call that is cut is not part of the message.
 """
 import json
 
@@ -46,7 +46,7 @@ class OpenAI:
                 "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": limit}
 
     def pieces(self, server, body):
-        """The pieces of the arguments of the one call of a stream, and why it ended."""
+        """Returns the pieces of the arguments of a streamed call, and the stop reason."""
         choices = [c for d in data_of(sse(server, self.path, {**body, "stream": True})) for c in d["choices"]]
         calls = [f for c in choices for f in c["delta"].get("tool_calls", [])]
         equal([f["index"] for f in calls], [0] * len(calls))
@@ -167,7 +167,7 @@ class Ollama:
         return {**OpenAI().one_call(0), "options": {"num_predict": limit, "seed": SEED, **GREEDY}}
 
     def pieces(self, server, body):
-        """This dialect has no pieces: a line is a call."""
+        """The Ollama API sends complete calls."""
         lines = [json.loads(line) for line in ndjson(server, self.path, {**body, "stream": True})]
         calls = [c for line in lines for c in line["message"].get("tool_calls", [])]
         return ([json.dumps(c["function"]["arguments"]) for c in calls],
@@ -208,7 +208,7 @@ def longer_conversations(server):
 
 
 @case
-def calls_and_their_results(server):
+def tool_calls_and_results(server):
     second = []
     for d in ALL:
         first = ask(server, d, turns=[("user", WEATHER)], tools=True)
@@ -218,7 +218,7 @@ def calls_and_their_results(server):
         turns = [("user", WEATHER)] + d.history(first, [(calls[0][0], WEATHER_RESULT)])
         reply = ask(server, d, turns=turns, tools=True)
         second.append(without_ids(d.read(reply)))
-        # what was read and written before is not read again, but for a few tokens of a stretch
+        # tokens already prefilled or generated are reused, except a few at the end
         assert reply["mote"]["cache"]["prefilled"] <= reply["mote"]["cache"]["prompt"] // 2, reply["mote"]
     for other in second[1:]:
         equal(other, second[0])
@@ -229,7 +229,7 @@ def limited(server, d, limit):
 
 
 @case
-def calls_in_pieces(server):
+def streamed_tool_calls(server):
     for d in ALL:
         whole = d.read(post(server, d.path, limited(server, d, 200)))
         pieces, finish = d.pieces(server, limited(server, d, 200))
@@ -239,8 +239,8 @@ def calls_in_pieces(server):
 
 
 @case
-def a_call_that_is_cut(server):
-    """Its pieces came before anybody could know: that they came shows that nobody waits for its end."""
+def cut_tool_call(server):
+    """The pieces arrive although the call never ends: they are not held back until its end."""
     whole, _ = ALL[0].pieces(server, limited(server, ALL[0], 200))
     tokens = ALL[0].read(post(server, ALL[0].path, limited(server, ALL[0], 200)))[4]
     for d in ALL:
@@ -255,8 +255,8 @@ def a_call_that_is_cut(server):
 
 
 @case
-def histories_move(server):
-    """What one dialect said comes back through another."""
+def history_moves_between_apis(server):
+    """An answer of one API is sent back through another."""
     for source, target in zip(ALL, ALL[1:] + ALL[:1]):
         first = ask(server, source, turns=[("user", FACT)])
         text = source.read(first)[0]

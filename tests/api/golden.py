@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""golden.py - replies byte for byte, after what differs from run to run is replaced.
+"""golden.py - compares replies with recorded files, after replacing values that differ between runs.
 
-MOTE_WRITE_GOLDEN=1 writes the files anew; look at the difference before it is kept.
+MOTE_WRITE_GOLDEN=1 rewrites the files. Review the difference before committing it.
 """
 import os
 import re
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected")
+DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected")
 
 NORMAL = [
     (re.compile(r"\b(msg|toolu|call|req|chatcmpl|cmpl|resp|rs|fc|ctc)(_|-)[0-9a-f]{24,32}\b"), r"\1\2ID"),
@@ -24,9 +24,9 @@ def same_as_golden(name, text, model):
     for pattern, by in NORMAL:
         text = pattern.sub(by, text)
     text = text.replace('"' + model + '"', '"MODEL"').rstrip("\n") + "\n"
-    path = os.path.join(FOLDER, name + ".txt")
+    path = os.path.join(DIRECTORY, name + ".txt")
     if os.environ.get("MOTE_WRITE_GOLDEN") == "1":
-        os.makedirs(FOLDER, exist_ok=True)
+        os.makedirs(DIRECTORY, exist_ok=True)
         with open(path, "w", encoding="utf-8", newline="\n") as f:
             f.write(text)
         return

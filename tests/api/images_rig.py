@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pictures_rig.py - one question about pictures, asked in every dialect, streamed or not; files that are none.
+"""images_rig.py - one question about images in the form of every API, streamed or not; invalid files.
 
-The pictures, the questions and the greedy answers are the reference's (golden/vision).
+Images, questions and greedy answers come from the reference implementation (golden/vision).
 """
 import json
 import os
@@ -14,7 +14,7 @@ from api_rig import equal, in_letters, ndjson, post, sse
 GOLDEN = pathlib.Path(os.environ["DATA"]) / "golden" / "vision"
 
 
-def picture(name):
+def image_file(name):
     return (GOLDEN / name).read_bytes()
 
 
@@ -31,7 +31,7 @@ def chunk(kind, data):
 
 
 def png(width, height, colour=(255, 0, 0), claim=None):
-    """A picture of one colour; `claim` is the size that its head tells of."""
+    """Returns a PNG of one colour. `claim`: the size in its header, if different."""
     head = struct.pack(">IIBBBBB", *(claim or (width, height)), 8, 2, 0, 0, 0)
     rows = zlib.compress((b"\0" + bytes(colour) * width) * height)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")

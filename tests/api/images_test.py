@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pictures_test.py - pictures in every dialect: what is seen, what is not seen twice, what is refused.
+"""images_test.py - images in every API: results, image cache, errors.
 
-Answers are those of the reference and of `mote run --image`; alone and in company they are the same.
+Answers equal those of the reference implementation and of `mote run --image`, also when batched.
 """
 import concurrent.futures
 import json
@@ -12,16 +12,16 @@ import subprocess
 import sys
 import time
 
-from images_rig import ALL, GOLDEN, Anthropic, OpenAI, Responses, ask, b64, named, picture, png, url
+from images_rig import ALL, GOLDEN, Anthropic, OpenAI, Responses, ask, b64, named, image_file, png, url
 from api_rig import KEY, PATIENCE, POINT_SCHEMA, WEATHER_TOOL, Server, case, equal, main, post, request, shown
 
-SEE, COUNT = picture("media/see0.png"), picture("media/count0.png")
+SEE, COUNT = image_file("media/see0.png"), image_file("media/count0.png")
 DESCRIBE = "Describe the picture."
 SEEN = {"w": 256, "h": 256, "tokens": 64}
 
 
 @case
-def the_answers_of_the_reference(server):
+def answers_equal_the_reference(server):
     for files, question, wanted in shown():
         for d in ALL:
             reply = ask(server, d, question, files)
@@ -33,8 +33,8 @@ def the_answers_of_the_reference(server):
 
 
 @case
-def as_the_command_line_says(server):
-    """With the sampler's settings for pictures, which nobody named."""
+def answers_equal_the_command_line(server):
+    """Uses the vision preset of the sampler, because the request sets none."""
     file = str(GOLDEN / "media" / "see0.png")
     done = subprocess.run(
         [os.environ["MOTE"], "run", os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), "--image", file,
@@ -50,10 +50,10 @@ def as_the_command_line_says(server):
 
 
 @case
-def a_second_question(server):
-    """The tower does not look again, and of the prompt only what is new is read: the first question is so long
-    that the state at its end is of no use."""
-    file = picture("images/scene_320x240.jpg")
+def second_question_uses_the_caches(server):
+    """The image is not encoded again, and only the new part of the prompt is prefilled. The first question is so
+    long that the recurrent state at its end cannot be reused."""
+    file = image_file("images/scene_320x240.jpg")
     for d in ALL:
         first = ask(server, d, "What is this? " * 16, [file], image_tokens=70)
         looked = server.metric("mote_images_encoded_total")
@@ -70,8 +70,8 @@ def a_second_question(server):
 
 
 @case
-def the_next_turn(server):
-    """A picture in the history is not read again, whatever follows it."""
+def next_turn_uses_the_prefix_cache(server):
+    """An image in the history is not prefilled again."""
     o = OpenAI()
     body = o.body(DESCRIBE, [SEE])
     first = post(server, o.path, body)
@@ -88,8 +88,8 @@ def the_next_turn(server):
 
 
 @case
-def sizes(server):
-    big = picture("images/big_2000x1500.jpg")
+def image_sizes(server):
+    big = image_file("images/big_2000x1500.jpg")
     o = OpenAI()
 
     def seen(more=None, **part):
@@ -115,8 +115,8 @@ def sizes(server):
 
 
 @case
-def spellings(server):
-    """Raw base64, a bare string, base64 in lines and without padding."""
+def image_source_forms(server):
+    """Raw base64, a plain string, base64 with line breaks and without padding."""
     o = OpenAI()
     lines = "\n".join(b64(SEE)[i:i + 76] for i in range(0, len(b64(SEE)), 76))
     urlsafe = b64(SEE).replace("+", "-").replace("/", "_").rstrip("=")
@@ -127,7 +127,7 @@ def spellings(server):
 
 
 @case
-def in_results_of_tools(server):
+def images_in_tool_results(server):
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Haldon"}'}}
     image = {"type": "image_url", "image_url": {"url": url(SEE)}}
     o = OpenAI()
@@ -153,8 +153,8 @@ def in_results_of_tools(server):
 
 
 @case
-def films(server):
-    """A moving GIF is a film; made by hand, of two frames."""
+def animated_gif(server):
+    """An animated GIF with two frames counts as a video."""
     def frame(index):
         return (b"\x21\xf9\x04\x00\x32\x00\x00\x00" + b"\x2c\0\0\0\0\x40\x00\x40\x00\x00" + b"\x02" +
                 lzw([index] * 64 * 64) + b"\x00")
@@ -184,27 +184,27 @@ def films(server):
         assert film["tokens"] > film["w"] * film["h"] // 1024, film
 
 
-def wrongs():
-    """(file, code) of what must be refused."""
+def invalid_images():
+    """Returns (file, error code) of invalid images."""
     return [
         ("###", "image_parse_error"),
         ("AAAAA", "image_parse_error"),
-        (b"not a picture at all", "image_parse_error"),
+        (b"not an image at all", "image_parse_error"),
         (SEE[:len(SEE) // 2], "image_parse_error"),
         (SEE[:40] + b"\0" * 64 + SEE[104:], "image_parse_error"),
         (png(4, 4, claim=(60000, 60000)), "image_too_large"),
         (png(1, 300), "image_parse_error"),
-        (picture("images/ratio_limit_1x201.png"), "image_parse_error"),
+        (image_file("images/ratio_limit_1x201.png"), "image_parse_error"),
         ("https://localhost/a.png", "image_url_not_allowed"),
     ]
 
 
 @case
-def what_is_wrong_is_said(server):
-    for file, code in wrongs():
+def invalid_images_are_rejected(server):
+    for file, code in invalid_images():
         for d in ALL:
             if code == "image_url_not_allowed" and "api" in d.path:
-                continue  # Ollama's have no addresses
+                continue  # the Ollama API has no URLs
             said, text = d.error(ask(server, d, DESCRIBE, [file], 400))
             assert said in (None, code), (d.name, code, said, text)
             assert len(text) < 300 and "/tmp" not in text, text
@@ -219,7 +219,7 @@ def what_is_wrong_is_said(server):
 
 
 @case
-def scores_are_of_text(server):
+def scores_reject_images(server):
     body = {"choices": ["yes", "no"], "messages": OpenAI().body(DESCRIBE, [SEE])["messages"]}
     for more in ({}, {"choices": None, "prompt_logprobs": 1}):
         error = post(server, "/v1/score", {**body, **more}, 400)["error"]
@@ -228,7 +228,7 @@ def scores_are_of_text(server):
 
 
 @case
-def too_long_for_the_context(server):
+def images_exceed_the_context(server):
     o = OpenAI()
     reply = post(server, o.path, {**o.body(DESCRIBE, [SEE, COUNT, SEE, COUNT]), "num_ctx": 256}, 400)
     equal(reply["error"]["code"], "context_length_exceeded")
@@ -236,7 +236,7 @@ def too_long_for_the_context(server):
 
 
 @case
-def what_the_server_says_of_itself(server):
+def status_and_metrics(server):
     equal(server.get("/props")["modalities"], {"vision": True, "video": True, "audio": False})
     model = server.get("/v1/models")["data"][0]
     assert "vision" in model["capabilities"] and "image" in model["architecture"]["input_modalities"], model
@@ -249,9 +249,9 @@ def what_the_server_says_of_itself(server):
 
 
 @case
-def who_leaves_is_forgotten(server):
+def disconnect_drops_queued_images(server):
     o = OpenAI()
-    big = [picture("images/big_2000x1500.jpg") + bytes([i]) for i in range(16)]
+    big = [image_file("images/big_2000x1500.jpg") + bytes([i]) for i in range(16)]
     data = json.dumps({**o.body(DESCRIBE, big), "image_tokens": 2048}).encode()
     looked = server.metric("mote_images_encoded_total")
     with socket.create_connection(("127.0.0.1", server.port)) as s:
@@ -267,13 +267,13 @@ def who_leaves_is_forgotten(server):
     equal(ask(server, o, DESCRIBE, [SEE])["mote"]["images"], [SEEN])
 
 
-# ---- alone and in company ----
+# ---- alone and batched ----
 
-def company():
-    """Everything at once: two pictures, tools, a schema, thinking, in all dialects."""
-    two = [picture("media/two0.png"), picture("media/two1.png")]
+def batch_requests():
+    """Requests for one batch: two images, tools, a schema, thinking, in all APIs."""
+    two = [image_file("media/two0.png"), image_file("media/two1.png")]
     made = [(OpenAI(), "What is in the two pictures?", two, {"max_tokens": 40, "tools": [WEATHER_TOOL], "think": True}),
-            (OpenAI(), "What colour is the triangle?", [picture("media/colour0.png")], {"max_tokens": 24}),
+            (OpenAI(), "What colour is the triangle?", [image_file("media/colour0.png")], {"max_tokens": 24}),
             (OpenAI(), DESCRIBE, [SEE, COUNT],
              {"max_tokens": 60, "think": True, "tools": [WEATHER_TOOL], "response_format": {
                  "type": "json_schema", "json_schema": {"name": "p", "schema": POINT_SCHEMA}}}),
@@ -284,7 +284,7 @@ def company():
 
 
 def text_of(d, reply):
-    """Without ids and times."""
+    """Returns the reply without ids and times."""
     reply = {k: v for k, v in reply.items() if k in ("choices", "output", "content", "message")}
     text = json.dumps(reply)
     for kind in ("rs_", "msg_", "call_", "fc_", "toolu_"):
@@ -294,8 +294,8 @@ def text_of(d, reply):
     return d.name + text.split('"signature"')[0]
 
 
-def alone_and_together(server, rounds):
-    asked = company()
+def compare_alone_and_batched(server, rounds):
+    asked = batch_requests()
     alone = [text_of(d, post(server, d.path, named(server, {**body, "cache_prompt": False}))) for d, body in asked]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         got = list(pool.map(lambda a: text_of(a[0], post(server, a[0].path, named(server, a[1]))), asked * rounds))
@@ -303,18 +303,18 @@ def alone_and_together(server, rounds):
 
 
 @case
-def alone_and_in_company(server):
-    alone_and_together(server, 2)
+def alone_and_batched(server):
+    compare_alone_and_batched(server, 2)
 
 
-def little_room():
-    """Too few positions for all at once: answers are put back and read again, pictures included."""
+def few_kv_positions():
+    """Too few KV positions for the whole batch: requests are preempted and prefilled again, images included."""
     with Server("--positions", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
-        alone_and_together(server, 2)
+        compare_alone_and_batched(server, 2)
         print("put back", server.metric("mote_preemptions_total"))
 
 
-def blind():
+def text_only_model():
     with Server() as server:
         for d in ALL:
             _, text = d.error(ask(server, d, DESCRIBE, [SEE], 400))
@@ -323,8 +323,8 @@ def blind():
         equal(server.get("/props")["modalities"]["vision"], False)
 
 
-def forgetful():
-    """Little memory for pictures: old ones go, what does not fit is refused, and later there is room again."""
+def small_image_cache():
+    """A small image cache: old images are evicted, images that do not fit are rejected, later ones fit again."""
     with Server("--limit", "picture-memory-bytes=1048576", "--limit", "pictures=4", "--limit", "picture-bytes=20000",
                 "--image-tokens", "128", sees=True) as server:
         o = OpenAI()
@@ -334,8 +334,8 @@ def forgetful():
             assert server.metric("mote_image_cache_bytes") <= 1048576
         assert server.metric("mote_image_cache_entries") < 24
         ask(server, o, DESCRIBE, [SEE] * 5, 400)
-        equal(ask(server, o, DESCRIBE, [picture("images/scene_320x240.jpg")], 400)["error"]["code"], "image_too_large")
-        equal(ask(server, o, DESCRIBE, [SEE, COUNT, picture("media/two0.png"), picture("media/two1.png")],
+        equal(ask(server, o, DESCRIBE, [image_file("images/scene_320x240.jpg")], 400)["error"]["code"], "image_too_large")
+        equal(ask(server, o, DESCRIBE, [SEE, COUNT, image_file("media/two0.png"), image_file("media/two1.png")],
                   max_tokens=2)["mote"]["images"], [SEEN] * 4)
 
 
@@ -359,48 +359,48 @@ def wait_for(what, condition):
         time.sleep(0.01)
 
 
-def end_nursery(server):
-    """Kills it for good and returns its number; there is one and no more."""
-    nurseries = children(server.process.pid)
-    equal(len(nurseries), 1)
-    os.kill(nurseries[0], signal.SIGKILL)
-    wait_for("its end", lambda: nurseries[0] not in children(server.process.pid) or state_of(nurseries[0]) == "Z")
-    return nurseries[0]
+def kill_fork_server(server):
+    """Kills the fork server and returns its process id. There is exactly one."""
+    fork_servers = children(server.process.pid)
+    equal(len(fork_servers), 1)
+    os.kill(fork_servers[0], signal.SIGKILL)
+    wait_for("its exit", lambda: fork_servers[0] not in children(server.process.pid) or state_of(fork_servers[0]) == "Z")
+    return fork_servers[0]
 
 
-def has_been_given_something(nursery):
-    """Sockets that wait in its own; older kernels do not tell."""
-    with open(f"/proc/{nursery}/fdinfo/0", encoding="ascii") as f:
-        told = [line.split()[1] for line in f if line.startswith("scm_fds:")]
-    if not told:
+def has_pending_image(fork_server):
+    """Does its socket have pending descriptors? Older kernels do not show it."""
+    with open(f"/proc/{fork_server}/fdinfo/0", encoding="ascii") as f:
+        counts = [line.split()[1] for line in f if line.startswith("scm_fds:")]
+    if not counts:
         time.sleep(1)
-    return not told or told[0] != "0"
+    return not counts or counts[0] != "0"
 
 
-def orphaned():
-    """Somebody ends the process that decodes: what is with it is lost, which is no picture's fault, the next
-    picture starts another one, and all else goes on."""
+def fork_server_is_killed():
+    """The fork server is killed: its images fail with 503, the next image starts a new one, other requests are
+    not affected."""
     with Server(sees=True) as server:
         o, lost = OpenAI(), 0
         ask(server, o, DESCRIBE, [SEE])
         for d in ALL[:3]:
-            end_nursery(server)
+            kill_fork_server(server)
             lost += 1
-            equal(ask(server, d, DESCRIBE, [SEE])["mote"]["images"], [SEEN])  # from memory
+            equal(ask(server, d, DESCRIBE, [SEE])["mote"]["images"], [SEEN])  # from the image cache
             assert d.read(ask(server, d, "Who are you?", []))
             equal(ask(server, d, DESCRIBE, [COUNT + bytes([lost])])["mote"]["images"], [SEEN])
-        nursery = children(server.process.pid)[0]
-        os.kill(nursery, signal.SIGSTOP)
+        fork_server = children(server.process.pid)[0]
+        os.kill(fork_server, signal.SIGSTOP)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(request, server, "POST", o.path, named(server, o.body(DESCRIBE, [COUNT + b"0"])))
-            wait_for("a picture for it", lambda: has_been_given_something(nursery))
-            equal(end_nursery(server), nursery)
+            wait_for("an image for the fork server", lambda: has_pending_image(fork_server))
+            equal(kill_fork_server(server), fork_server)
             status, headers, data = asked.result()
         equal((status, headers["retry-after"], headers["x-should-retry"]), (503, "1", "true"))
         code, text = o.unavailable(json.loads(data))
         assert code == "vision_unavailable" and "fork server" in text, (code, text)
         equal(ask(server, o, DESCRIBE, [COUNT + b"0"])["mote"]["images"], [SEEN])
-        wait_for("a figure", lambda: server.metric("mote_image_decoder_exits_total") == lost + 1)
+        wait_for("the metric", lambda: server.metric("mote_image_decoder_exits_total") == lost + 1)
         assert "the process that decodes pictures is gone (Killed, 9)" in server.said(), server.said()
 
 
@@ -408,8 +408,8 @@ if __name__ == "__main__":
     with Server("--image-tokens", "280", "--limit", "picture-tokens=320", sees=True) as seeing:
         code = main(seeing)
     if len(sys.argv) == 1:
-        little_room()
-        blind()
-        forgetful()
-        orphaned()
+        few_kv_positions()
+        text_only_model()
+        small_image_cache()
+        fork_server_is_killed()
     sys.exit(code)

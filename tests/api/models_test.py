@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""models_test.py - two models in one server: who answers, what is listed, and that they share nothing
-but the cores and the memory they were given."""
+"""models_test.py - two models in one server: choice by name, lists, and isolation. They share only cores and the
+memory limit."""
 import concurrent.futures
 import json
 import os
@@ -23,14 +23,14 @@ def chat(question, model, **more):
 
 
 def said(server, question, model):
-    """What a model says and how sure it is of every token: two models are never the same in that."""
+    """Returns the model, the text and the log-probabilities, which always differ between two models."""
     reply = post(server, "/v1/chat/completions", chat(question, model))
     choice = reply["choices"][0]
     return reply["model"], choice["message"]["content"], json.dumps(choice["logprobs"])
 
 
 @case
-def a_name_chooses(both, alone):
+def name_selects_the_model(both, alone):
     for name, answers in (
             (FIRST, FIRST), (SECOND, SECOND), (SECOND.upper(), SECOND), ("Qwen/" + SECOND, SECOND),
             (SECOND + ":latest", SECOND), ("mote-tiny:q4_k_m", SECOND), ("mote-tiny:q4-k-m:nothink", SECOND),
@@ -45,7 +45,7 @@ def a_name_chooses(both, alone):
 
 
 @case
-def dialects_choose_alike(both, alone):
+def all_apis_select_alike(both, alone):
     messages = [{"role": "user", "content": FACT}]
     equal(post(both, "/v1/messages", {"model": SECOND, "max_tokens": 8, "messages": messages})["model"], SECOND)
     equal(post(both, "/v1/responses", {"model": SECOND, "input": FACT, "max_output_tokens": 8})["model"], SECOND)
@@ -62,7 +62,7 @@ def dialects_choose_alike(both, alone):
 
 
 @case
-def all_are_listed(both, alone):
+def lists_have_all_models(both, alone):
     models = both.get("/v1/models")
     equal([m["id"] for m in models["data"]], [FIRST, SECOND])
     equal((models["first_id"], models["last_id"]), (FIRST, SECOND))
@@ -84,7 +84,7 @@ def all_are_listed(both, alone):
 
 
 @case
-def both_at_once_say_what_they_say_alone(both, alone):
+def concurrent_answers_equal_single_ones(both, alone):
     expected = {m: [said(alone[m], q, m) for q in QUESTIONS] for m in (FIRST, SECOND)}
     assert expected[FIRST] != [(FIRST, *s[1:]) for s in expected[SECOND]], "the models are the same"
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -95,8 +95,8 @@ def both_at_once_say_what_they_say_alone(both, alone):
 
 
 @case
-def neither_has_the_others_prefix(both, alone):
-    """What one has read is not found again by the other, and ids of its answers are not either."""
+def caches_are_separate(both, alone):
+    """Prefix cache and answer-token cache are separate for each model."""
     question = "The clever duck walked to the market in the morning. " * 20 + FACT
     reused = [post(both, "/v1/chat/completions", chat(question, m))["mote"]["cache"]["reused"] > 100
               for m in (FIRST, SECOND, FIRST, SECOND)]
@@ -104,8 +104,8 @@ def neither_has_the_others_prefix(both, alone):
 
 
 @case
-def a_conversation_may_go_on_with_the_other(both, alone):
-    """A stored response is text: whoever is asked next reads it."""
+def stored_response_continues_on_the_other_model(both, alone):
+    """A stored response is text, so another model can continue it."""
     first = post(both, "/v1/responses", {"model": FIRST, "input": FACT, "temperature": 0, "max_output_tokens": 16,
                                          "reasoning": {"effort": "none"}})
     equal(first["output"][0]["content"][0]["text"], FACT_ANSWER)
@@ -122,10 +122,10 @@ def a_conversation_may_go_on_with_the_other(both, alone):
 
 
 @case
-def each_has_its_own_eyes(both, alone):
-    """The same picture to both at once: each tower's own rows, seen once by each."""
-    picture = {"type": "image_url", "image_url": {"url": url(png(64, 64, (200, 40, 90)))}}
-    question = [picture, {"type": "text", "text": "What is in the picture?"}]
+def vision_is_separate(both, alone):
+    """The same image to both models at once: each vision encoder encodes it once."""
+    image = {"type": "image_url", "image_url": {"url": url(png(64, 64, (200, 40, 90)))}}
+    question = [image, {"type": "text", "text": "What is in the picture?"}]
     expected = {m: said(alone[m], question, m) for m in (FIRST, SECOND)}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         asked = [(m, pool.submit(said, both, question, m)) for m in (FIRST, SECOND) * 2]
@@ -135,7 +135,7 @@ def each_has_its_own_eyes(both, alone):
 
 
 @case
-def figures_are_of_a_model(both, alone):
+def metrics_have_model_labels(both, alone):
     before = [both.metric("mote_generations_completed_total", m) for m in (FIRST, SECOND)]
     post(both, "/v1/chat/completions", chat(FACT, SECOND))
     after = [both.metric("mote_generations_completed_total", m) for m in (FIRST, SECOND)]
@@ -148,7 +148,7 @@ def figures_are_of_a_model(both, alone):
 
 
 @case
-def memory_is_for_all_together(both, alone):
+def memory_limit_is_shared(both, alone):
     status = both.get("/v1/status")
     total = status["memory"]["total"]
     equal(status["memory"]["limit"], int(MEMORY * 1e9))
@@ -161,7 +161,7 @@ def memory_is_for_all_together(both, alone):
 
 
 @case
-def the_rest_is_refused(both, alone):
+def invalid_setups_are_rejected(both, alone):
     data = os.environ["DATA"]
     files = [os.path.join(data, f) for f in FILES]
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ def the_rest_is_refused(both, alone):
 
 
 @case
-def ps_has_a_line_for_each(both, alone):
+def ps_lists_both(both, alone):
     done = subprocess.run([os.environ["MOTE"], "ps", "--host", f"127.0.0.1:{both.port}"], text=True,
                           capture_output=True, timeout=PATIENCE, env={"MOTE_API_KEY": KEY})
     equal([line.split()[0] for line in done.stdout.splitlines()], ["NAME", FIRST, SECOND])
@@ -205,12 +205,12 @@ def unload(server, model, status=200):
 
 
 @case
-def a_model_goes_and_comes_back(both, alone):
+def unload_and_reload(both, alone):
     long = "The clever duck walked to the market in the morning. " * 20 + FACT
     before = said(both, long, SECOND)
     memory = both.get("/v1/status")["memory"]["total"]
     equal(unload(both, SECOND.upper()), {"model": SECOND, "status": "unloaded"})
-    unload(both, SECOND)  # there is nothing to do
+    unload(both, SECOND)  # already unloaded
     status = both.get("/v1/status")
     equal([m["loaded"] for m in status["models"]], [True, False])
     gone = status["models"][1]["memory"]
@@ -219,7 +219,7 @@ def a_model_goes_and_comes_back(both, alone):
     equal(loaded(both), [FIRST])
     equal([m["status"] for m in both.get("/v1/models")["data"]], ["loaded", "unloaded"])
     equal([both.metric("mote_model_loaded", m) for m in (FIRST, SECOND)], [1, 0])
-    equal(said(both, long, FIRST)[0], FIRST)  # the other goes on
+    equal(said(both, long, FIRST)[0], FIRST)  # the other model still works
     reply = post(both, "/api/chat", {"model": SECOND, "stream": False, "think": False, "options": {"temperature": 0},
                                      "messages": [{"role": "user", "content": FACT}]})
     assert reply["load_duration"] > 0, reply
@@ -231,7 +231,7 @@ def a_model_goes_and_comes_back(both, alone):
 
 
 @case
-def a_model_at_work_stays(both, alone):
+def busy_model_is_not_unloaded(both, alone):
     with both.open("/v1/chat/completions", chat("Tell me a story.", SECOND, stream=True, max_tokens=20000,
                                                 ignore_eos=True, logprobs=False)) as stream:
         stream.readline()
@@ -246,7 +246,7 @@ def a_model_at_work_stays(both, alone):
     until_loaded(both, [])
     equal(both.get("/props")["is_sleeping"], True)
     equal(both.get("/health")["status"], "ok")
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # both come back at once
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # both reload at once
         asked = [pool.submit(said, both, FACT, m) for m in (FIRST, SECOND) * 3]
     equal({a.result()[:2] for a in asked}, {(FIRST, FACT_ANSWER), (SECOND, FACT_ANSWER)})
     equal(unload(both, "gpt-5", 404)["error"]["code"], "model_not_found")
@@ -254,7 +254,7 @@ def a_model_at_work_stays(both, alone):
 
 
 @case
-def requests_say_how_long(both, alone):
+def keep_alive_of_requests(both, alone):
     def ask(keep, **more):
         return post(both, "/api/generate", {"model": SECOND, "stream": False, "think": False, "keep_alive": keep,
                                             "options": {"num_predict": 2}, **more})
@@ -271,22 +271,22 @@ def requests_say_how_long(both, alone):
     equal(ask(0)["done_reason"], "unload")
     equal(loaded(both), [FIRST])
     ask("1ms", prompt=FACT)
-    ask(-1, prompt=FACT)  # the last one counts
+    ask(-1, prompt=FACT)  # the last request wins
     assert both.get("/api/ps")["models"][1]["expires_at"].startswith("9999")
     ask("60m", prompt=FACT)
-    post(both, "/v1/chat/completions", chat(FACT, SECOND))  # who says nothing leaves it to the server
+    post(both, "/v1/chat/completions", chat(FACT, SECOND))  # without keep_alive the server's value applies
     assert both.get("/api/ps")["models"][1]["expires_at"].startswith("9999")
     equal(post(both, "/api/chat", {"model": SECOND, "messages": [], "keep_alive": "soon"}, 400)["error"],
           'keep_alive must be seconds or a duration such as "5m"')
 
 
 @case
-def a_key_without_admin_cannot_decide(both, alone):
+def keep_alive_needs_admin(both, alone):
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
         keys.write("plain-key infer,metrics\nchief-key infer,metrics,admin\n")
         keys.flush()
         with Server("--api-key-file", keys.name, "--keep-alive", "1s", key="plain-key", model=FILES[0]) as server:
-            until_loaded(server, [])  # what the server says, without any request
+            until_loaded(server, [])  # the server's keep-alive, without any request
             reply = post(server, "/v1/chat/completions", chat(FACT, FIRST, keep_alive="1h"))
             assert "keep_alive_ignored" in [w["code"] for w in reply["mote"]["warnings"]], reply["mote"]
             equal(reply["choices"][0]["message"]["content"], FACT_ANSWER)

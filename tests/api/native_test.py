@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""extras_test.py - the small routes: tokens, templates, props, slots, scores, ranks, gaps."""
+"""native_test.py - tokenize, apply-template, props, slots, cache, score, rerank, infill."""
 import http.client
 import json
 import math
@@ -16,7 +16,7 @@ def get(server, path, status=200):
 
 
 @case
-def text_to_ids_and_back(server):
+def tokenize_and_detokenize(server):
     text = "The emblem: \u00fcber \u6771\u4eac \U0001F989 <|im_end|>\n\n"
     ids = post(server, "/tokenize", {"content": text})["tokens"]
     equal(post(server, "/detokenize", {"tokens": ids}), {"content": text})
@@ -35,7 +35,7 @@ def text_to_ids_and_back(server):
                       ("/detokenize", {"tokens": ["x"]}), ("/tokenize", b"{")):
         error = post(server, path, bad, 400)["error"]
         equal(error["type"], "invalid_request_error")
-    # half a character is shown as one that is lost
+    # an incomplete character is printed as U+FFFD
     owl = post(server, "/tokenize", {"content": "\U0001F989"})["tokens"]
     if len(owl) > 1:
         equal(post(server, "/detokenize", {"tokens": owl[:1]})["content"], "\ufffd")
@@ -56,8 +56,8 @@ def templates(server):
 
 
 @case
-def thinking_of_earlier(server):
-    """Each way to send it back gives the same prompt; the first that is there counts."""
+def forms_of_earlier_reasoning(server):
+    """Each way to send reasoning back gives the same prompt. The first one present wins."""
     def prompt(**how):
         talk = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "The owl.", **how},
                 {"role": "user", "content": "Thanks"}]
@@ -75,7 +75,7 @@ def thinking_of_earlier(server):
 
 
 @case
-def what_the_server_is(server):
+def props_and_health(server):
     props = get(server, "/props")
     equal(props["model_alias"], server.model)
     equal(props["model_path"], "mote-tiny-BF16.gguf")
@@ -97,8 +97,8 @@ def drop(server, path, status=200):
 
 
 @case
-def what_is_kept(server):
-    """Beginnings that are kept: listed, pinned up to a half of their places, let go."""
+def cache_entries(server):
+    """/v1/cache: list, pin (up to half of the entries), drop."""
     def ask(word):
         body = {"messages": [{"role": "user", "content": (word + " ") * 80}], "max_tokens": 1}
         return post(server, "/v1/chat/completions", body)["mote"]["cache"]
@@ -117,7 +117,7 @@ def what_is_kept(server):
         equal(set(row), {"id", "object", "model", "tokens", "bytes", "hits", "tier", "age", "pinned"})
         equal((row["model"], row["tier"], row["hits"], row["pinned"]), (server.model, "ram", 0, False))
         assert row["id"].startswith("pfx_") and row["tokens"] > 80 and row["bytes"] > row["tokens"]
-    assert 0 <= rows[0]["age"] <= rows[-1]["age"]  # the one that was used last comes first
+    assert 0 <= rows[0]["age"] <= rows[-1]["age"]  # most recently used first
     text = json.dumps(rows)
     assert not any(word in text for word in words), text
     pin = {"id": rows[-1]["id"], "pin": True}
@@ -136,14 +136,14 @@ def what_is_kept(server):
     for body, status in (({}, 400), ({"id": 5}, 400), ({"id": pin["id"], "pin": 1}, 400), (pin, 404),
                          ({"id": "pfx_"}, 404), ({"id": rows[0]["id"] + "0"}, 404)):
         post(server, "/v1/cache/pin", body, status)
-    equal(drop(server, "/v1/cache"), {"deleted": len(words)})  # pinned ones too
+    equal(drop(server, "/v1/cache"), {"deleted": len(words)})  # pinned entries included
     equal(kept(), [])
     equal(request(server, "POST", "/v1/cache/" + rows[0]["id"], {})[0], 405)
 
 
 @case
-def where_two_prompts_part(server):
-    """mote.cache.miss: the first difference to the earlier prompt that has most in common."""
+def cache_miss_report(server):
+    """mote.cache.miss: the first difference from the cached prompt with the longest common prefix."""
     def ask(middle, system="Be brief.", **headers):
         messages = [{"role": "system", "content": system},
                     {"role": "user", "content": 60 * "duck " + middle + 60 * " owl"},
@@ -172,7 +172,7 @@ def where_two_prompts_part(server):
 
 @case
 def slots_and_cancel(server):
-    """A slot is there while an answer is written and gone soon after its client is."""
+    """A slot is listed while its request runs, and is free soon after the client disconnects."""
     equal(get(server, "/slots"), [])
     body = {"model": "x", "max_tokens": 30000, "ignore_eos": True, "stream": True, "temperature": 1,
             "messages": [{"role": "user", "content": FACT}]}
@@ -194,7 +194,8 @@ def slots_and_cancel(server):
 
 
 def end_thinking(server, body):
-    """Asks, and ends the thinking with another request; the id, what that was told, how the thinking ended."""
+    """Starts a request and ends its thinking with another one. Returns the id, the reply of the second request, and
+    how thinking ended."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {
         "Content-Type": "application/json", "Authorization": "Bearer " + server.key})
@@ -211,8 +212,8 @@ def end_thinking(server, body):
 
 @case
 def thinking_is_ended(server):
-    """The reader of one request ends its thinking with another; nobody else can. It thinks for some hundred
-    tokens, which may be over when a machine stands still in between: once of some times."""
+    """Only the key of a request can end its thinking. Thinking takes a few hundred tokens and may end first on a
+    stalled machine, so one success of several tries is enough."""
     close = post(server, "/tokenize", {"content": "</think>", "parse_special": True})["tokens"][0]
     body = {"model": "x", "max_tokens": 600, "ignore_eos": True, "stream": True, "temperature": 0,
             "thinking_budget": 500, "messages": [{"role": "user", "content": SUM}], "logit_bias": {str(close): -100}}
@@ -226,7 +227,7 @@ def thinking_is_ended(server):
 
 
 @case
-def figures_of_a_request(server):
+def request_report(server):
     status, headers, data = request(server, "POST", "/v1/messages", {
         "model": "x", "max_tokens": 9, "temperature": 0, "messages": [{"role": "user", "content": FACT}]})
     equal(status, 200)
@@ -249,7 +250,7 @@ def scores(server):
         assert abs(s["prob"] - math.exp(s["logprob"])) <= 1e-9 * s["prob"] + 1e-300
     tokens = post(server, "/tokenize", {"content": FACT_ANSWER})["tokens"]
     equal(right["tokens"], len(tokens))
-    # the same as the log-probabilities of the answer itself
+    # equal to the log-probabilities of the generated answer
     chat = post(server, "/v1/chat/completions", {**question, "temperature": 0, "logprobs": True})
     written = [t["logprob"] for t in chat["choices"][0]["logprobs"]["content"]]
     equal(chat["choices"][0]["message"]["content"], FACT_ANSWER)
@@ -271,7 +272,7 @@ def scores(server):
 
 
 @case
-def ranks(server):
+def rerank(server):
     body = {"query": "emblem of Venvia", "documents": ["The owl.", {"text": "A duck walked."}, "Yes."]}
     reply = post(server, "/v1/rerank", body)
     equal((reply["object"], len(reply["results"])), ("list", 3))
@@ -287,7 +288,7 @@ def ranks(server):
 
 
 @case
-def gaps(server):
+def infill(server):
     body = {"input_prefix": "def f(", "input_suffix": "):\n    return 1\n", "prompt": "x", "n_predict": 6,
             "temperature": 0, "input_extra": [{"filename": "a.py", "text": "b = 1\n"}]}
     if "insert" not in post(server, "/api/show", {"model": server.model})["capabilities"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ollama_test.py - /api/*: bytes of lines, both forms, generate and its context, models, errors."""
+"""ollama_test.py - /api/*: recorded bytes, stream equals reply, generate and its context, models, errors."""
 import json
 import re
 
@@ -21,7 +21,7 @@ def generate(server, prompt=FACT, options=None, **more):
 
 
 def joined(lines, text="message"):
-    """The last line with the texts of all of them in it."""
+    """Returns the last line with the texts of all lines."""
     whole = {"content": "", "thinking": "", "calls": []}
     for number, line in enumerate(lines):
         data = json.loads(line)
@@ -54,7 +54,7 @@ def stream_bytes(server):
 
 
 @case
-def stream_is_the_whole(server):
+def stream_equals_reply(server):
     for body in (chat(server), chat(server, SUM), chat(server, WEATHER, tools=[WEATHER_TOOL]),
                  chat(server, SUM, think=True, options={"num_predict": 300}),
                  chat(server, POINT, format=POINT_SCHEMA), chat(server, options={"stop": ["owl"]}),
@@ -141,8 +141,8 @@ def generates(server):
 
 
 @case
-def context_goes_on(server):
-    """With `context` the prompt is that of the conversation it stands for, id for id."""
+def context_continues(server):
+    """With `context`, the prompt has the same token ids as the conversation it came from."""
     first = post(server, GENERATE, generate(server, stream=False, system="Be kind."))
     second = post(server, GENERATE, generate(server, SUM, stream=False, context=first["context"]))
     history = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": FACT},
@@ -160,7 +160,7 @@ def context_goes_on(server):
 
 
 @case
-def raw_and_gaps(server):
+def raw_and_fill_in_the_middle(server):
     reply = post(server, GENERATE, generate(server, "The emblem of Venvia is", raw=True, stream=False,
                                             options={"num_predict": 4}))
     assert reply["response"] and "context" not in reply
@@ -177,7 +177,7 @@ def raw_and_gaps(server):
 
 
 @case
-def prompt_is_shown(server):
+def debug_render_only(server):
     reply = post(server, CHAT, chat(server, _debug_render_only=True))
     shown = post(server, "/apply-template", {"messages": [{"role": "user", "content": FACT}]})
     equal(reply["_debug_info"], {"rendered_template": shown["prompt"], "image_count": 0})
@@ -200,7 +200,7 @@ def stop_causes(server):
 
 
 @case
-def truncates_when_told(server):
+def truncate(server):
     turns = []
     for i in range(12):
         turns += [{"role": "user", "content": f"Question {i}: {FACT} " * 6},
@@ -247,7 +247,7 @@ def models(server):
 
 
 @case
-def what_changes_models(server):
+def pull_create_delete(server):
     lines = ndjson(server, "/api/pull", {"model": server.model})
     equal([json.loads(line)["status"] for line in lines], ["pulling manifest", "success"])
     equal(post(server, "/api/pull", {"name": server.model, "stream": False}), {"status": "success"})
@@ -279,7 +279,7 @@ def embeddings(server):
 
 
 @case
-def odd_but_accepted(server):
+def unusual_but_accepted(server):
     def ok(**more):
         return post(server, CHAT, {**chat(server, stream=False), **more})
     ok(messages=[{"role": "user", "content": None}])

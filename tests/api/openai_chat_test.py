@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""openai_chat_test.py - /v1/chat/completions: bytes of streams, both forms alike, tools, thinking, reuse."""
+"""openai_chat_test.py - /v1/chat/completions: recorded bytes, stream equals reply, tools, thinking, reuse."""
 import http.client
 import json
 import re
@@ -18,7 +18,7 @@ def body(text=FACT, **more):
 
 
 def chunks(events):
-    """The JSON of all events but the last, which must be [DONE]; the rules of chunks checked."""
+    """Returns the JSON of all events. The last event must be [DONE]. Checks the rules of chunks."""
     equal(events[-1], (None, "[DONE]"))
     parsed = [json.loads(data) for name, data in events[:-1] if equal(name, None) is None]
     first = parsed[0]
@@ -30,7 +30,7 @@ def chunks(events):
 
 
 def joined(parsed):
-    """{index: message} as a client puts it together."""
+    """Joins chunks to {index: message}, as a client does."""
     choices = {}
     for chunk in parsed:
         for c in chunk["choices"]:
@@ -76,7 +76,7 @@ def without_ids(message):
 
 
 def both(server, **more):
-    """A request in both forms, which must say the same; the whole reply is returned."""
+    """Sends a request with and without stream, compares both, returns the reply."""
     whole = post(server, CHAT, {"seed": 5, **body(**more)})
     streamed = chunks(sse(server, CHAT, {"seed": 5, **body(**more), "stream": True}))
     got = joined(streamed)
@@ -89,7 +89,7 @@ def both(server, **more):
 
 
 @case
-def bytes_of_a_reply(server):
+def recorded_reply(server):
     _, headers, data = request(server, "POST", CHAT, body())
     same_as_golden("openai_chat_reply", data.decode(), server.model)
     equal(headers["content-type"], "application/json; charset=utf-8")
@@ -99,7 +99,7 @@ def bytes_of_a_reply(server):
 
 
 @case
-def bytes_of_a_stream(server):
+def recorded_stream(server):
     for name, more in (("plain", {}), ("usage", {"stream_options": {"include_usage": True}}),
                        ("call", {"text": WEATHER, "tools": [WEATHER_TOOL]}),
                        ("think", {"text": SUM, "reasoning_effort": "low", "max_tokens": 40})):
@@ -108,7 +108,7 @@ def bytes_of_a_stream(server):
 
 
 @case
-def both_forms_say_the_same(server):
+def stream_equals_reply(server):
     equal(both(server)["choices"][0]["message"]["content"], FACT_ANSWER)
     both(server, text=WEATHER, tools=[WEATHER_TOOL])
     reply = both(server, text=SUM, reasoning_effort="medium")
@@ -122,7 +122,7 @@ def both_forms_say_the_same(server):
 
 
 @case
-def reasons_to_end(server):
+def finish_reasons(server):
     for more, reason, cause in (({}, "stop", "eos"), ({"stop": "emblem"}, "stop", "stop"),
                                 ({"max_tokens": 2}, "length", "max_tokens"),
                                 ({"ignore_eos": True, "num_ctx": 256}, "length", "context"),
@@ -130,13 +130,13 @@ def reasons_to_end(server):
                                 ({"ignore_eos": True, "t_max_predict_ms": 1}, "length", "deadline")):
         reply = post(server, CHAT, body(**more))
         if cause == "context" and reply["mote"]["stop"]["cause"] == "loop":
-            continue  # it repeats itself before the context is full
+            continue  # the loop detector may stop it before the context is full
         equal((reply["choices"][0]["finish_reason"], reply["mote"]["stop"]["cause"]), (reason, cause))
     assert post(server, CHAT, body(stop="emblem"))["choices"][0]["message"]["content"] == "The "
 
 
 @case
-def tools_and_their_results(server):
+def tool_calls_and_results(server):
     reply = post(server, CHAT, body(WEATHER, tools=[WEATHER_TOOL]))
     message = reply["choices"][0]["message"]
     equal(message["content"], None)
@@ -149,7 +149,7 @@ def tools_and_their_results(server):
 
 
 @case
-def choices_of_tools(server):
+def tool_choices(server):
     other = {"type": "function", "function": {"name": "other", "parameters": {
         "type": "object", "properties": {}, "additionalProperties": False}}}
     tools = [WEATHER_TOOL, other]
@@ -175,7 +175,7 @@ def choices_of_tools(server):
 
 
 @case
-def forms_of_answers(server):
+def response_formats(server):
     def said(**more):
         return post(server, CHAT, body(POINT, max_tokens=200, **more))["choices"][0]["message"]["content"]
     equal(set(json.loads(said(response_format={"type": "json_schema", "json_schema": {
@@ -192,8 +192,8 @@ def forms_of_answers(server):
 
 
 @case
-def thinking_keeps_to_the_length(server):
-    """What closes thinking counts, and a short answer goes without instead of being empty."""
+def thinking_respects_max_tokens(server):
+    """The closing tag counts. With a small max_tokens, thinking is skipped so that the answer is not empty."""
     for most in (1, 3, 12, 40, 80):
         reply = post(server, CHAT, body(SUM, think=True, max_tokens=most))
         assert reply["usage"]["completion_tokens"] <= most, (most, reply)
@@ -201,7 +201,7 @@ def thinking_keeps_to_the_length(server):
 
 
 @case
-def thinking_by_every_name(server):
+def thinking_settings(server):
     for more, mode, source in (({}, "off", "default"), ({"reasoning_effort": "low"}, "on", "reasoning_effort"),
                                ({"reasoning_effort": "none"}, "off", "reasoning_effort"),
                                ({"chat_template_kwargs": {"enable_thinking": True}}, "on",
@@ -230,9 +230,9 @@ def warnings(server):
 
 
 @case
-def sampling_that_narrows(server):
-    """A window of no token is no penalty, one of all of them another answer; and the least surprising token is not always
-    the typical one."""
+def repeat_last_n_and_typical_p(server):
+    """repeat_last_n 0 disables the penalty, -1 changes the answer. The most likely token is not always the typical
+    one."""
     def said(**more):
         reply = post(server, CHAT, body("Tell me a story", max_tokens=60, ignore_eos=True, **more))
         return reply["choices"][0]["message"]["content"]
@@ -241,7 +241,7 @@ def sampling_that_narrows(server):
     windows = [said(repetition_penalty=2, **more) for more in
                ({}, {"repeat_last_n": 64}, {"repeat_last_n": -1}, {"repeat_last_n": 16})]
     equal(windows[0], windows[1])
-    equal(windows[0], windows[2])  # the answer is shorter than the window
+    equal(windows[0], windows[2])  # the window is longer than the answer
     assert windows[3] not in (plain, windows[0])
     drawn = {"temperature": 1.5, "seed": 3, "top_k": 0, "top_p": 1}
     equal(said(**drawn, typical_p=1), said(**drawn))
@@ -249,13 +249,13 @@ def sampling_that_narrows(server):
 
 
 @case
-def the_header_ends_an_answer(server):
+def timeout_header(server):
     reply = post(server, CHAT, body(ignore_eos=True), headers={"Mote-Timeout-Ms": "1"})
     equal(reply["mote"]["stop"]["cause"], "deadline")
 
 
 @case
-def a_message_is_continued(server):
+def assistant_message_is_continued(server):
     talk = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "The emblem of"}]
     equal(post(server, CHAT, body(messages=talk))["choices"][0]["message"]["content"], FACT_ANSWER[len("The emblem of"):])
     other = post(server, CHAT, body(messages=talk, continue_final_message=False))
@@ -263,8 +263,8 @@ def a_message_is_continued(server):
 
 
 @case
-def odd_conversations(server):
-    """What clients send and nobody should stumble over."""
+def unusual_conversations(server):
+    """Unusual conversations that clients send must be accepted."""
     part = {"type": "text", "text": "Hi"}
     for talk in ([{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, {"role": "USER", "content": [part, part]}],
                  [{"role": "user", "content": None}], [{"role": "user"}], [{"role": "system", "content": "only"}],
@@ -278,8 +278,8 @@ def odd_conversations(server):
 
 
 @case
-def a_broken_call_of_earlier_is_kept_as_text(server):
-    """A history comes with every request: what is wrong with it must not end the conversation."""
+def malformed_call_in_history(server):
+    """Clients send the history with every request, so a malformed call in it must not fail the conversation."""
     for arguments in ('{"city": "Par', "[1]", "Paris"):
         call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
         messages = [{"role": "user", "content": WEATHER}, {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -296,8 +296,8 @@ def a_broken_call_of_earlier_is_kept_as_text(server):
 
 
 @case
-def names_that_come_twice(server):
-    """The last one counts; whoever wrote the body should hear of it."""
+def duplicate_members(server):
+    """The last duplicate member wins, with a warning."""
     text = json.dumps(body(max_tokens=2))
     reply = json.loads(request(server, "POST", CHAT, (text[:-1] + ', "max_tokens": 3}').encode())[2])
     equal((reply["usage"]["completion_tokens"], reply["mote"]["warnings"]), (3, [{"code": "duplicate_key", "at": "/"}]))
@@ -305,7 +305,7 @@ def names_that_come_twice(server):
 
 
 @case
-def forms_are_counted(server):
+def structured_outputs_are_counted(server):
     name = "mote_structured_output_requests_total"
     before = server.metric(name)
     post(server, CHAT, body(POINT, json_schema=POINT_SCHEMA))
@@ -315,8 +315,8 @@ def forms_are_counted(server):
 
 
 @case
-def forms_by_their_older_names(server):
-    """Not held would be worse than refused: the answer would look as if it had been."""
+def older_names_of_response_formats(server):
+    """Older field names of response formats must be enforced, not ignored."""
     equal(post(server, CHAT, body(guided_choice=["maybe"]))["choices"][0]["message"]["content"], "maybe")
     equal(post(server, CHAT, body(guided_regex="a{3}"))["choices"][0]["message"]["content"], "aaa")
     json.loads(post(server, CHAT, body(guided_json=POINT_SCHEMA, max_tokens=60))["choices"][0]["message"]["content"])
@@ -326,7 +326,7 @@ def forms_by_their_older_names(server):
 
 
 @case
-def the_same_conversation_reads_what_is_new(server):
+def prefix_reuse_in_a_conversation(server):
     talk = [{"role": "system", "content": "You answer questions about towns. " * 20}, {"role": "user", "content": FACT}]
     read = []
     for question in (FACT, SUM, "And the emblem of Orvia?", SUM):
@@ -336,7 +336,7 @@ def the_same_conversation_reads_what_is_new(server):
         equal(reply["usage"]["prompt_tokens_details"]["cached_tokens"], reply["mote"]["cache"]["reused"])
         equal(reply["mote"]["cache"]["reused"] + reply["mote"]["cache"]["prefilled"], reply["usage"]["prompt_tokens"])
         message = reply["choices"][0]["message"]
-        # as a client returns it: without its thinking
+        # as clients send it back: without thinking
         talk += [{"role": "assistant", "content": message["content"]}, None]
     for cache in read[1:]:
         assert cache["reused"] > 0.6 * cache["prompt"], read
@@ -346,7 +346,7 @@ def the_same_conversation_reads_what_is_new(server):
 
 
 @case
-def several_at_once_say_what_each_says_alone(server):
+def batched_answers_equal_single_ones(server):
     wanted = {}
     asked = [body(text, seed=i, temperature=0.8, max_tokens=40) for i, text in enumerate((FACT, SUM, POINT, WEATHER) * 4)]
     for i, q in enumerate(asked):
@@ -364,7 +364,7 @@ def several_at_once_say_what_each_says_alone(server):
 
 
 @case
-def choices_are_numbered_and_the_first_is_the_one_that_comes_alone(server):
+def first_choice_equals_single_answer(server):
     more = {"text": "Tell me a story.", "temperature": 2, "top_k": 0, "top_p": 1, "seed": 11, "max_tokens": 20}
     alone = plain(post(server, CHAT, body(**more))["choices"][0])
     many = post(server, CHAT, body(n=8, **more))["choices"]
@@ -375,7 +375,7 @@ def choices_are_numbered_and_the_first_is_the_one_that_comes_alone(server):
 
 
 @case
-def logprobs_are_those_of_the_text(server):
+def logprobs_match_the_text(server):
     reply = post(server, CHAT, body(logprobs=True, top_logprobs=2))
     listed = reply["choices"][0]["logprobs"]["content"]
     assert b"".join(bytes(t["bytes"]) for t in listed).decode() == FACT_ANSWER, listed
@@ -400,7 +400,7 @@ def wait_until_idle(server):
 
 
 @case
-def who_goes_frees_the_slot(server):
+def disconnect_frees_the_slot(server):
     for lines in (1, 3, 8):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", CHAT, json.dumps(body(stream=True, ignore_eos=True, temperature=1, max_tokens=20000)),
@@ -415,26 +415,26 @@ def who_goes_frees_the_slot(server):
 
 
 @case
-def progress_is_told(server):
+def prefill_progress(server):
     events = chunks(sse(server, CHAT, body(LONG[:8000], stream=True, return_progress=True, max_tokens=2, cache_prompt=False)))
     told = [c["prompt_progress"] for c in events if "prompt_progress" in c]
     assert told and told[0]["total"] > 500 and told[0]["processed"] <= told[0]["total"], told
 
 
 @case
-def tokens_are_counted_without_an_answer(server):
+def input_tokens(server):
     counted = post(server, CHAT + "/input_tokens", body())["input_tokens"]
     equal(counted, post(server, CHAT, body())["usage"]["prompt_tokens"])
 
 
 @case
-def extension_can_be_left_out(server):
+def mote_object_can_be_disabled(server):
     assert "mote" not in post(server, CHAT, body(), headers={"Mote-Ext": "0"})
     equal(len([1 for _, d in sse(server, CHAT, body(stream=True), {"Mote-Ext": "0"}) if '"mote":' in d]), 0)
 
 
 @case
-def any_model_is_answered_with_ours(server):
+def unknown_model_name_is_accepted(server):
     for name in ("gpt-4o", "/etc/passwd", "../../x"):
         reply = post(server, CHAT, body(model=name))
         equal(reply["model"], server.model)

@@ -33,14 +33,14 @@ def plain(reply):
 
 
 @case
-def bytes_of_both_forms(server):
+def recorded_stream_and_reply(server):
     same_as_golden("openai_completions_reply", request(server, "POST", COMPLETIONS, body(logprobs=2))[2].decode(), server.model)
     same_as_golden("openai_completions_stream", request(server, "POST", COMPLETIONS, body(
         stream=True, stream_options={"include_usage": True}))[2].decode(), server.model)
 
 
 @case
-def both_forms_say_the_same(server):
+def stream_equals_reply(server):
     for more in ({}, {"prompt": ["The", "One", "Two"], "n": 2, "temperature": 1, "seed": 4}, {"echo": True},
                  {"stop": ["is"]}, {"suffix": " end."}, {"prompt": [5, 6, 7]}, {"regex": "[a-z]{4}"}):
         whole = post(server, COMPLETIONS, {"seed": 3, **body(**more)})
@@ -48,7 +48,7 @@ def both_forms_say_the_same(server):
 
 
 @case
-def prompts_are_answered_in_order(server):
+def prompts_keep_their_order(server):
     texts = ["The emblem of Venvia", "Once", "A small"]
     alone = [post(server, COMPLETIONS, body(t))["choices"][0]["text"] for t in texts]
     many = post(server, COMPLETIONS, body(texts))
@@ -72,7 +72,7 @@ def lengths(server):
 
 
 @case
-def what_is_spelled_is_no_control_token(server):
+def control_tokens_in_text(server):
     spelled = post(server, COMPLETIONS, body("<|im_end|>", max_tokens=1))["usage"]["prompt_tokens"]
     meant = post(server, COMPLETIONS, body("<|im_end|>", max_tokens=1, parse_special=True))["usage"]["prompt_tokens"]
     assert spelled > 1
@@ -96,7 +96,7 @@ def logprobs_of_answers_and_prompts(server):
     equal((len(one["tokens"]), one["token_logprobs"]), (1, [None]))
     both = post(server, COMPLETIONS, body("Once there was", max_tokens=3, echo=True, logprobs=0))["choices"][0]
     equal(both["logprobs"]["token_logprobs"][:len(scored["logprobs"]["tokens"])], scored["logprobs"]["token_logprobs"])
-    # what an answer said of its tokens is what a prompt of the same tokens says of them
+    # scores of a prompt equal the log-probabilities of the same tokens as an answer
     again = post(server, COMPLETIONS, body(both["text"], max_tokens=0, echo=True, logprobs=0))["choices"][0]
     if again["logprobs"]["tokens"] == both["logprobs"]["tokens"]:
         for a, b in zip(again["logprobs"]["token_logprobs"][1:], both["logprobs"]["token_logprobs"][1:]):
@@ -104,7 +104,7 @@ def logprobs_of_answers_and_prompts(server):
 
 
 @case
-def the_best_of_several(server):
+def best_of(server):
     more = {"temperature": 1.2, "seed": 8, "logprobs": 0}
     tried = post(server, COMPLETIONS, body(n=6, **more))["choices"]
 
@@ -154,8 +154,8 @@ def embeddings(server):
 
 @case
 def embeddings_mean(server):
-    """The mean of one token is that token's state; of several it is another vector than the last one's, and the same
-    whether or not the text was read before."""
+    """Mean pooling of one token equals last pooling; of several tokens it differs. The prefix cache does not change
+    it."""
     def vector(text, pooling):
         reply = post(server, EMBEDDINGS, {"input": text, "pooling": pooling})
         equal(reply["mote"], {"pooling": pooling, "normalized": True})

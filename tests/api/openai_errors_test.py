@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""openai_errors_test.py - each kind of error in OpenAI's form, in whole replies and inside streams."""
+"""openai_errors_test.py - each kind of error of the OpenAI API, in replies and in streams."""
 import json
 import re
 import socket
@@ -28,7 +28,7 @@ def fails(server, path, sent, status, kind, code, param=None, headers=None):
 
 
 @case
-def bodies_that_are_no_json(server):
+def invalid_json(server):
     for path in ROUTES:
         for text in (b"", b"{", b"[]", b"nul", b'{"a":NaN}', b'{"a":1} x', b'{"a":"\x01"}', b"\xff\xfe", b'"text"',
                      b"[" * 100 + b"]" * 100):
@@ -40,7 +40,7 @@ def bodies_that_are_no_json(server):
 
 
 @case
-def fields_that_are_missing(server):
+def missing_fields(server):
     fails(server, CHAT, {}, 400, "invalid_request_error", "missing_field", "messages")
     fails(server, "/v1/responses", {}, 400, "invalid_request_error", "missing_field", "input")
     fails(server, "/v1/embeddings", {}, 400, "invalid_request_error", "missing_field", "input")
@@ -50,7 +50,7 @@ def fields_that_are_missing(server):
 
 
 @case
-def contexts_that_are_full(server):
+def context_length_exceeded(server):
     for path, sent in ((CHAT, body(messages=[{"role": "user", "content": LONG}])), ("/v1/completions", {"prompt": LONG}),
                        ("/v1/responses", {"input": LONG}), ("/v1/embeddings", {"input": LONG}),
                        (CHAT, body(messages=[{"role": "user", "content": LONG}], stream=True))):
@@ -68,7 +68,7 @@ def contexts_that_are_full(server):
 
 
 @case
-def a_full_context_for_codex_is_told_inside_the_stream(server):
+def codex_gets_a_full_context_as_an_event(server):
     sent = {"input": LONG, "stream": True}
     for headers in ({"originator": "codex_cli_rs"}, {"User-Agent": "codex/1.0"}):
         events = sse(server, "/v1/responses", sent, headers)
@@ -79,7 +79,7 @@ def a_full_context_for_codex_is_told_inside_the_stream(server):
 
 
 @case
-def forms_that_cannot_be(server):
+def unsupported_formats(server):
     for schema in ({"type": "object", "patternProperties": {"(?=x)": {}}}, {"$ref": "other.json#/x"},
                    {"type": "string", "pattern": "(?=a)b"}, {"type": "nothing"}):
         fails(server, CHAT, body(json_schema=schema), 400, "invalid_request_error", "unsupported_schema", "json_schema")
@@ -102,9 +102,9 @@ AMBIGUOUS = 's ::= "" | "a" s s | "a" s s s | "b" s | [a-z] s s s s'
 
 
 @case
-def forms_that_are_too_much(server):
-    """A grammar with more ways than are followed: at once where its first token shows it, else when it does, and
-    always under the name of its field."""
+def ambiguous_grammars(server):
+    """A grammar too ambiguous to track is rejected: at the start if the first token shows it, otherwise later. The
+    error names the field."""
     first, later = "root ::= s\n" + AMBIGUOUS, 'root ::= "Hello there: " s\n' + AMBIGUOUS
     for stream in (False, True):
         fails(server, CHAT, body(grammar=first, stream=stream), 400, "invalid_request_error", "unsupported_schema", "grammar")
@@ -117,8 +117,8 @@ def forms_that_are_too_much(server):
 
 
 @case
-def calls_that_are_none_are_counted(server):
-    """A call by a model that was given no tools: the tag is made likely, the rest it knows."""
+def malformed_calls_are_counted(server):
+    """A model without tools makes a call: logit_bias forces the tag."""
     tag, = post(server, "/tokenize", {"content": "<tool_call>", "parse_special": True})["tokens"]
     before = server.metric("mote_tool_calls_malformed_total")
     reply = post(server, CHAT, {"messages": [{"role": "user", "content": "What is the weather in Haldon?"}], "temperature": 0,
@@ -129,8 +129,8 @@ def calls_that_are_none_are_counted(server):
 
 
 @case
-def fields_have_the_names_of_the_client(server):
-    """What a dialect makes of a body has other names and numbers than the body."""
+def errors_name_the_clients_fields(server):
+    """Errors name the fields of the client's body, not those of the converted one."""
     bad = {"type": "object", "properties": {"a": {"items": {"contains": {"type": "integer"}}}}}
     where = "'#/properties/a/items/contains'"
     good = {"name": "f", "parameters": {"type": "object"}}
@@ -170,7 +170,7 @@ def fields_have_the_names_of_the_client(server):
 
 
 @case
-def pictures(server):
+def images(server):
     def sent(url):
         return body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": url}]}])
     for url in ({"url": "https://example.com/a.png"}, "http://example.com/a.png", {"url": "file:///etc/passwd"}):
@@ -185,7 +185,7 @@ def pictures(server):
 
 
 @case
-def tools_that_cannot_be(server):
+def invalid_tools(server):
     many = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(129)]
     fails(server, CHAT, body(tools=many), 400, "invalid_request_error", "invalid_value", "tools")
     hosted = post(server, "/v1/responses", {"input": FACT, "max_output_tokens": 2, "tools": [{"type": "web_search"}],
@@ -220,7 +220,7 @@ def keys_routes_and_methods(server):
 
 
 @case
-def thinking_that_cannot_be(server):
+def invalid_thinking_settings(server):
     for more, param in (({"reasoning_effort": "wild"}, "reasoning_effort"), ({"reasoning": {"effort": "wild"}}, "reasoning.effort"),
                         ({"thinking": {"type": "x"}}, "thinking.type"), ({"thinking_budget": 1.5}, "thinking_budget")):
         fails(server, CHAT, body(**more), 400, "invalid_request_error", "invalid_value", param)
@@ -235,7 +235,7 @@ def many_messages(server):
 
 
 @case
-def a_message_that_is_wrong_is_named(server):
+def error_names_the_message(server):
     for wrong in ({"role": "king", "content": "x"}, {"content": "x"}, "text", {"role": "user", "content": 5},
                   {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]},
                   {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}):
@@ -244,8 +244,8 @@ def a_message_that_is_wrong_is_named(server):
 
 
 @case
-def bytes_in_two_pieces(server):
-    """A request split at every byte into two segments is the same request."""
+def request_in_two_segments(server):
+    """A request split into two segments at any byte gives the same reply."""
     text = json.dumps(body(max_tokens=1, temperature=0)).encode()
     head = (f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.key}\r\nMote-Ext: 0\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n").encode()

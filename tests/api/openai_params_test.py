@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""openai_params_test.py - every field of the table, in every body of OpenAI's API, with every kind of value.
+"""openai_params_test.py - every row of the parameter table, in every body of the OpenAI API.
 
-The table is the one the server reads by (PARAMS prints it), so a new row is tested as it stands:
-absent, null, of each wrong type, one below its least value, least, greatest, one above that.
-What is good must be answered with 200, what is not with 400 and the name of the field.
+PARAMS prints the table of the server, so a new row is tested automatically: absent, null, each wrong type, the
+limits of its range and values just outside. Valid values give 200, others 400 with the name of the field.
 """
 import json
 import os
@@ -20,7 +19,7 @@ BODIES = {
     "embeddings": ("/v1/embeddings", {"input": "Hi"}),
 }
 
-# Values of fields that the dialects read themselves: good ones, then bad ones beside wrong types.
+# Fields that the dialects read themselves: valid values, then invalid ones in addition to wrong types.
 GOOD = {
     "model": ["mote-tiny", "gpt-4o"], "stop": ["x", ["x", "y"], ["a"] * 16, "z" * 256],
     "logit_bias": [{"5": -1.5, "6": 100, "7": False}, [[5, 1], [6, False]], {}],
@@ -61,7 +60,7 @@ BAD = {
     "previous_response_id": ["resp_no"], "truncation": ["some"], "dimensions": [0, 257],
     "encoding_format": ["int8"], "pooling": ["max"], "seed": [2**63, 1.5, 1e300],
 }
-# Fields that only make sense beside others.
+# Fields that require other fields.
 BESIDE = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},
           ("completions", "min_tokens"): {}, ("chat", "tool_choice"): {}}
 
@@ -73,7 +72,7 @@ def rows(place):
 
 
 def types_of(row):
-    """JSON types a field may have; None: it is not checked."""
+    """Returns the JSON types of a field; None: not checked."""
     kind = row["type"]
     if kind.startswith("ignored") or kind == "refused":
         return None
@@ -161,7 +160,7 @@ for name in BODIES:
 
 
 @case
-def unknown_fields_are_warned_of_or_refused(server):
+def unknown_fields(server):
     for place, (path, base) in BODIES.items():
         reply = post(server, path, {**base, "nobody_knows": 1})
         if place != "embeddings":
@@ -179,7 +178,7 @@ def ignored_fields_give_no_warning(server):
 
 
 @case
-def of_two_names_the_first_wins(server):
+def first_of_two_names_wins(server):
     path, base = BODIES["chat"]
     body = {"messages": [{"role": "user", "content": "Count to ten."}], "ignore_eos": True}
     reply = post(server, path, {**body, "max_tokens": 9, "max_completion_tokens": 3})
@@ -193,8 +192,8 @@ def of_two_names_the_first_wins(server):
 
 
 @case
-def values_arrive(server):
-    """What the table reads is what the answer was made with."""
+def values_are_used(server):
+    """Values of the request are the values used for sampling."""
     path, base = BODIES["chat"]
     wanted = {"temperature": 0.5, "top_p": 0.25, "top_k": 7, "min_p": 0.125, "presence_penalty": -1.5,
               "frequency_penalty": 0.5, "repetition_penalty": 1.25, "seed": 77}

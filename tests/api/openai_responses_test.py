@@ -25,7 +25,7 @@ def text_of(response):
 
 
 def followed(events):
-    """The response at the end of a stream, every rule of the events on the way checked."""
+    """Returns the final response of a stream. Checks the order and content of all events."""
     items, response, kinds = {}, None, []
     for number, (name, data) in enumerate(events):
         e = json.loads(data)
@@ -68,7 +68,7 @@ def follow_item(state, name, e):
 
 
 def plain(response):
-    """What must be the same in both forms."""
+    """Returns the members that a stream and a reply have in common."""
     listed = []
     for item in response["output"]:
         listed.append({k: v for k, v in item.items() if k not in ("id", "call_id", "encrypted_content")})
@@ -84,7 +84,7 @@ def both(server, **more):
 
 
 @case
-def bytes_of_both_forms(server):
+def recorded_stream_and_reply(server):
     same_as_golden("openai_responses_reply", request(server, "POST", RESPONSES, body(metadata={"a": "b"}))[2].decode(), server.model)
     for name, more in (("plain", {}), ("call", {"text": WEATHER, "tools": [TOOL]}),
                        ("think", {"text": SUM, "reasoning": {"effort": "low"}, "max_output_tokens": 40,
@@ -94,7 +94,7 @@ def bytes_of_both_forms(server):
 
 
 @case
-def both_forms_say_the_same(server):
+def stream_equals_reply(server):
     equal(text_of(both(server)), FACT_ANSWER)
     both(server, text=WEATHER, tools=[TOOL])
     reply = both(server, text=WEATHER, tools=[TOOL], reasoning={"effort": "low"}, tool_choice="required")
@@ -113,7 +113,7 @@ def both_forms_say_the_same(server):
 
 
 @case
-def values_come_back(server):
+def request_values_in_the_response(server):
     sent = body(instructions="Be brief.", metadata={"k": "v"}, max_output_tokens=50, parallel_tool_calls=False,
                 top_p=0.5, tools=[TOOL], tool_choice="none", truncation="auto", store=False,
                 reasoning={"effort": "none"})
@@ -128,7 +128,7 @@ def values_come_back(server):
 
 
 @case
-def a_conversation_of_items(server):
+def conversation_of_items(server):
     items = [{"role": "user", "content": [{"type": "input_text", "text": WEATHER}]}]
     first = post(server, RESPONSES, {**body(tools=[TOOL], store=False), "input": items})
     call = first["output"][-1]
@@ -141,7 +141,7 @@ def a_conversation_of_items(server):
 
 
 @case
-def going_on_from_a_stored_response(server):
+def previous_response_id(server):
     first = post(server, RESPONSES, body(WEATHER, tools=[TOOL]))
     call = first["output"][-1]
     result = [{"type": "function_call_output", "call_id": call["call_id"], "output": WEATHER_RESULT}]
@@ -158,7 +158,7 @@ def going_on_from_a_stored_response(server):
 
 
 @case
-def items_that_are_only_named(server):
+def item_references(server):
     first = post(server, RESPONSES, body(SUM, reasoning={"effort": "low"}))
     ask = {"role": "user", "content": SUM}
     more = {"role": "user", "content": "Sure?"}
@@ -203,7 +203,7 @@ def sse_get(server, path):
 
 
 @case
-def a_running_response_is_canceled(server):
+def cancel_a_running_response(server):
     for method, tail in (("POST", "/cancel"), ("DELETE", "")):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         connection.request("POST", RESPONSES, json.dumps(body(stream=True, ignore_eos=True, temperature=1, max_output_tokens=20000)),
@@ -221,7 +221,7 @@ def a_running_response_is_canceled(server):
 
 
 @case
-def thinking_can_be_sealed(server):
+def encrypted_reasoning(server):
     more = {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"], "store": False}
     first = post(server, RESPONSES, body(SUM, **more))
     thought = first["output"][0]
@@ -248,7 +248,7 @@ def custom_tools(server):
     assert isinstance(call["input"], str)
     items = [{"role": "user", "content": FACT}, call, {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}]
     post(server, RESPONSES, {**body(tools=[tool]), "input": items})
-    # the text itself in pieces, also if the answer ends inside it
+    # the input is streamed in pieces, also if the answer is cut inside it
     for limit, status in ((200, "completed"), (reply["usage"]["output_tokens"] - 10, "incomplete")):
         events = sse(server, RESPONSES, {**body(tools=[tool], tool_choice="required", parallel_tool_calls=False),
                                          "max_output_tokens": limit, "seed": 2, "stream": True})
@@ -260,7 +260,7 @@ def custom_tools(server):
 
 
 @case
-def old_turns_are_dropped_if_that_is_wanted(server):
+def truncation_auto(server):
     turn = [{"role": "user", "content": LONG[:2000]}, {"role": "assistant", "content": "Yes."}]
     items = [{"role": "system", "content": "Keep me."}] + turn * 12 + [{"role": "user", "content": FACT}]
     post(server, RESPONSES, {**body(), "input": items}, 400)
@@ -270,7 +270,7 @@ def old_turns_are_dropped_if_that_is_wanted(server):
 
 
 @case
-def what_there_is_not(server):
+def unsupported_features(server):
     for field, value in (("background", True), ("conversation", "c"), ("prompt", {"id": "p"})):
         equal(post(server, RESPONSES, body(**{field: value}), 400)["error"]["code"], "unsupported")
     reply = post(server, RESPONSES, body(background=False, context_management=[{"type": "x"}]))
@@ -278,14 +278,14 @@ def what_there_is_not(server):
 
 
 @case
-def another_key_sees_nothing(server):
+def keys_are_isolated(server):
     made = post(server, RESPONSES, body())
     other = {"Authorization": "Bearer " + OTHER}
     equal(request(server, "GET", f"{RESPONSES}/{made['id']}", headers=other)[0], 404)
     equal(request(server, "DELETE", f"{RESPONSES}/{made['id']}", headers=other)[0], 404)
     equal(request(server, "POST", RESPONSES, body(previous_response_id=made["id"]), other)[0], 404)
     equal(request(server, "GET", f"{RESPONSES}/{made['id']}")[0], 200)
-    # nor does it profit from what the first one's prompts have read
+    # the prefix cache of the first key is not used either
     text = "A question of some length about nothing in particular. " * 8
     post(server, RESPONSES, body(text, max_output_tokens=2))
     got = json.loads(request(server, "POST", RESPONSES, body(text, max_output_tokens=2), other)[2])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""other_params_test.py - every field of the table in the bodies of Anthropic, Ollama and the small routes.
+"""other_params_test.py - every row of the parameter table, in the bodies of Anthropic, Ollama and native routes.
 
-As openai_params_test.py: each row with null, every wrong type, and the ends of its range. What is
-good is answered with 200, what is not with 400 in the form of the dialect, naming the field.
+As openai_params_test.py: each row with null, every wrong type and the limits of its range. Valid values give 200,
+others 400 in the error format of the API, with the name of the field.
 """
 import json
 import os
@@ -28,9 +28,9 @@ def bodies(server):
     }
 
 
-# Fields that cannot be left out, or that decide what others mean.
+# Required fields, and fields that change the meaning of others.
 NEEDED = {"model", "max_tokens", "messages", "prompt", "choices", "query", "documents", "name"}
-# Types that a row allows and a dialect does not, or values that no sample has.
+# Types that a row allows but the API rejects, or values that no sample covers.
 GOOD = {
     "stop_sequences": [["a"] * 16, []], "stop": ["x", ["x", "y"]], "tools": [[]], "preset": ["coding"],
     "logit_bias": [{"5": -1.5}, [[5, False]]], "system": ["Be brief."], "think": [True, "low", "none"],
@@ -119,7 +119,7 @@ def check_row(server, place, row):
     for kind, sample in SAMPLES.items():
         if kind not in types:
             bad(server, place, row, sample)
-    # lengths are tried with their own limits, in tests that say what then happens
+    # other tests cover the limits of lengths
     if "min" in row and name not in ("max_tokens", "num_predict", "min_tokens", "num_ctx"):
         check_range(server, place, row)
     for value in GOOD.get(name, []):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""settings_test.py - what the flags of `mote serve` decide for requests that do not say."""
+"""settings_test.py - flags of `mote serve` that set defaults of requests."""
 import tempfile
 
 from api_rig import FACT, case, equal, post, run
@@ -18,7 +18,7 @@ def thinking(server, path=CHAT, **more):
 
 
 @case
-def thinking_is_on_unless_a_request_says_otherwise(server):
+def thinking_default(server):
     for got in (thinking(server), thinking(server, "/v1/messages", model="m"),
                 post(server, "/v1/responses", {"input": FACT, "max_output_tokens": 40})["mote"]["thinking"],
                 thinking(server, "/api/chat", model=server.model, stream=False, options={"num_predict": 40})):
@@ -30,14 +30,14 @@ def thinking_is_on_unless_a_request_says_otherwise(server):
 
 
 @case
-def the_amount_is_the_flags_too(server):
+def thinking_budget_default(server):
     equal(thinking(server, max_tokens=400)["budget"], 99)
     equal(thinking(server, max_tokens=400, thinking_budget=50)["budget"], 50)
     assert thinking(server, max_tokens=4000, reasoning_effort="low")["budget"] > 99
 
 
 @case
-def a_switch_at_the_end_is_a_word(server):
+def soft_switch_can_be_disabled(server):
     reply = post(server, CHAT, body("Hello /no_think"))
     equal(reply["mote"]["thinking"]["mode"], "on")
     assert all(w["code"] != "soft_switch" for w in reply["mote"]["warnings"]), reply["mote"]["warnings"]
@@ -45,7 +45,7 @@ def a_switch_at_the_end_is_a_word(server):
 
 
 @case
-def sampling_is_that_of_the_flag(server):
+def preset_default(server):
     def preset(**more):
         return post(server, CHAT, body(**more))["mote"]["preset"].split("/")[-1]
     equal(preset(), "coding")
@@ -55,7 +55,7 @@ def sampling_is_that_of_the_flag(server):
 
 
 @case
-def a_system_text_for_those_that_have_none(server):
+def system_message_default(server):
     def prompt(*talk, **more):
         messages = [{"role": role, "content": text} for role, text in talk]
         return post(server, "/apply-template", {"messages": messages, **more})["prompt"]
@@ -77,7 +77,7 @@ def a_system_text_for_those_that_have_none(server):
 
 
 @case
-def a_billing_header_stays(server):
+def billing_header_is_kept(server):
     sent = body(model="m", system=[{"type": "text", "text": BILLING}, {"type": "text", "text": "Be brief."}])
     codes = [w["code"] for w in post(server, "/v1/messages", sent)["mote"]["warnings"]]
     equal(codes, ["model_substituted"])

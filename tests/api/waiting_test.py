@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""waiting_test.py - what those hear who wait, who come too many, and what stays of those who go.
+"""waiting_test.py - keep-alive output of waiting streams, a full queue, and clients that disconnect.
 
-One answer at a time and one more in the queue, so that waiting is not a matter of luck.
+The server runs one request at a time and queues one more, so the state of each request is known.
 """
 import http.client
 import json
@@ -15,7 +15,7 @@ WORK = {"max_tokens": 100000, "ignore_eos": True, "temperature": 1, "stream": Tr
 
 
 def bodies(server, **more):
-    """The same question in the dialects of this test: path, body, the end of a whole reply."""
+    """The same question in several APIs: path, body, end of a complete stream."""
     messages = [{"role": "user", "content": FACT}]
     return [("/v1/messages", {"model": "x", "max_tokens": 20, "temperature": 0, "messages": messages,
                               "stream": True, **more}),
@@ -23,8 +23,8 @@ def bodies(server, **more):
                            "options": {"temperature": 0, "num_predict": 20}, "stream": True, **more})]
 
 
-class Asking:
-    """A request whose reply is read piece by piece."""
+class OpenRequest:
+    """A request with a reply that is read in pieces."""
 
     def __init__(self, server, path, body):
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -43,7 +43,7 @@ def slots(server):
 
 
 def until_idle(server):
-    """Seconds; how few they have to be is tests/load/cancel_test.py's matter."""
+    """Returns seconds. tests/load/cancel_test.py checks how many are allowed."""
     began = time.monotonic()
     while slots(server):
         assert time.monotonic() < began + PATIENCE, "work stays behind"
@@ -52,15 +52,15 @@ def until_idle(server):
 
 
 @case
-def those_who_wait_are_told(server):
-    """Comments every second and an event of the dialect every five; on lines only the latter."""
+def waiting_streams_get_output(server):
+    """Streams get a comment every second and an event every five; JSON lines get events only."""
     for path, body in bodies(server):
-        worker = Asking(server, "/v1/messages", {"model": "x", **WORK})
+        worker = OpenRequest(server, "/v1/messages", {"model": "x", **WORK})
         worker.reply.readline()
         while not any(slot["is_processing"] for slot in slots(server)):
             time.sleep(0.01)
         lines, began = [], time.monotonic()
-        waiter = Asking(server, path, body)
+        waiter = OpenRequest(server, path, body)
         while time.monotonic() < began + PATIENCE:
             line = waiter.reply.readline().decode().rstrip("\n")
             lines.append(line)
@@ -85,12 +85,12 @@ def those_who_wait_are_told(server):
 
 
 @case
-def too_many_are_sent_away(server):
-    first = Asking(server, "/v1/messages", {"model": "x", **WORK})
+def full_queue_is_429(server):
+    first = OpenRequest(server, "/v1/messages", {"model": "x", **WORK})
     first.reply.readline()
     while not any(slot["is_processing"] for slot in slots(server)):
         time.sleep(0.01)
-    second = Asking(server, "/v1/messages", {"model": "x", **WORK})
+    second = OpenRequest(server, "/v1/messages", {"model": "x", **WORK})
     second.reply.readline()
     for path, body in bodies(server):
         for stream in (False, True):
@@ -108,18 +108,18 @@ def too_many_are_sent_away(server):
 
 
 @case
-def counting_waits_for_nobody(server):
-    worker = Asking(server, "/v1/messages", {"model": "x", **WORK})
+def counting_does_not_queue(server):
+    worker = OpenRequest(server, "/v1/messages", {"model": "x", **WORK})
     worker.reply.readline()
     post(server, "/v1/messages/count_tokens", {"model": "x", "messages": WORK["messages"]})
-    equal(len(slots(server)), 1)  # the work goes on that it would have had to wait for
+    equal(len(slots(server)), 1)  # the running request is not finished
     worker.go()
     until_idle(server)
 
 
 @case
-def who_goes_leaves_nothing_behind(server):
-    """After every event of a stream in turn; the answer of the next one is as ever."""
+def disconnect_during_a_stream(server):
+    """Disconnects after each event of a stream in turn. The next request gets the same answer."""
     slowest = 0
     for path, body in bodies(server):
         long = dict(body)
@@ -128,7 +128,7 @@ def who_goes_leaves_nothing_behind(server):
         else:
             long["options"] = {"num_predict": 30000, "ignore_eos": True}
         for lines in (0, 1, 2, 3, 5, 8, 13, 40):
-            asking = Asking(server, path, long)
+            asking = OpenRequest(server, path, long)
             for _ in range(lines):
                 asking.reply.readline()
             asking.go()
@@ -139,8 +139,8 @@ def who_goes_leaves_nothing_behind(server):
 
 
 @case
-def who_goes_before_the_reply(server):
-    """Whole replies too: the work ends when the connection does."""
+def disconnect_before_the_reply(server):
+    """A request without stream is also aborted when the client disconnects."""
     for path, body in bodies(server, stream=False):
         body = {**body, "max_tokens": 30000, "ignore_eos": True} if path == "/v1/messages" else \
             {**body, "options": {"num_predict": 30000, "ignore_eos": True}}
