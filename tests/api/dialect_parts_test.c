@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialect_parts_test.c - the JSON printer, the shelf and names of models, without a server. */
+/* dialect_parts_test.c - JSON writer, text store, sealed reasoning, embeddings, tool input and the
+ * parameter table, without a server. */
 #include "base/mem.h"
 #include "server/core/text_store.h"
 #include "server/api/common/reply_json.h"
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-static void same(strbuf *out, const char *wanted)
+static void check_output(strbuf *out, const char *wanted)
 {
     assert_int_equal(out->n, strlen(wanted));
     assert_memory_equal(out->p, wanted, out->n);
@@ -42,12 +43,13 @@ static void values_are_printed(void **state)
     jw_close(&out, ']');
     jw_key_raw(&out, "d", "{\"e\":[]}");
     jw_close(&out, '}');
-    same(&out,
-         "{\"a\":\"x\\\"\\\\\\n\\t\\u0001\",\"b\":null,\"c\":[-5,0.1,0.7,null,true,{},[104,105]],"
-         "\"d\":{\"e\":[]}}");
+    check_output(
+        &out,
+        "{\"a\":\"x\\\"\\\\\\n\\t\\u0001\",\"b\":null,\"c\":[-5,0.1,0.7,null,true,{},[104,105]],"
+        "\"d\":{\"e\":[]}}");
 }
 
-static void what_is_no_utf8_is_replaced(void **state)
+static void invalid_utf8_is_replaced(void **state)
 {
     static const struct {
         const char *text, *wanted;
@@ -64,11 +66,11 @@ static void what_is_no_utf8_is_replaced(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf out = {0};
         jw_str(&out, str_of(cases[i].text));
-        same(&out, cases[i].wanted);
+        check_output(&out, cases[i].wanted);
     }
 }
 
-/* A sequence is all that is asked for. */
+/* A reproducible sequence. */
 static unsigned next_number(void)
 {
     static uint32_t state = 7;
@@ -76,7 +78,7 @@ static unsigned next_number(void)
     return state >> 8;
 }
 
-/* Any bytes at all: one line of JSON that reads back, the same where it was UTF-8. */
+/* Random bytes give one line of JSON that can be parsed; valid UTF-8 is unchanged. */
 static void random_bytes_are_json(void **state)
 {
     (void)state;
@@ -100,15 +102,15 @@ static void random_bytes_are_json(void **state)
     }
 }
 
-/* ---- the shelf ---- */
+/* ---- text store ---- */
 
-static void put(text_store *s, uint64_t ns, const char *name, const char *text)
+static void store_put(text_store *s, uint64_t ns, const char *name, const char *text)
 {
     const str texts[TEXT_STORE_TEXTS] = {str_of(text), {"", 0}, str_of("third")};
     assert_int_equal(text_store_put(s, ns, str_of(name), texts, NULL), MOTE_OK);
 }
 
-static bool has(text_store *s, uint64_t ns, const char *name, const char *text)
+static bool store_has(text_store *s, uint64_t ns, const char *name, const char *text)
 {
     strbuf out = {0};
     const bool found = text_store_get(s, ns, str_of(name), 0, &out) &&
@@ -117,25 +119,27 @@ static bool has(text_store *s, uint64_t ns, const char *name, const char *text)
     return found;
 }
 
-static void a_shelf_forgets_the_oldest(void **state)
+static void text_store_evicts_the_oldest(void **state)
 {
     text_store *s;
     strbuf out = {0};
     const text_store_options options = {.entries = 3, .bytes = 100, .seconds = 3600};
     (void)state;
     assert_int_equal(text_store_new(&s, &options, NULL), MOTE_OK);
-    put(s, 1, "a", "one");
-    put(s, 2, "a", "other");
-    assert_true(has(s, 1, "a", "one") && has(s, 2, "a", "other") && !has(s, 3, "a", NULL));
+    store_put(s, 1, "a", "one");
+    store_put(s, 2, "a", "other");
+    assert_true(store_has(s, 1, "a", "one") && store_has(s, 2, "a", "other") &&
+                !store_has(s, 3, "a", NULL));
     assert_true(text_store_get(s, 1, str_of("a"), 2, &out));
-    same(&out, "third");
-    put(s, 1, "b", "x");
-    put(s, 1, "a", "again"); /* now the youngest */
-    put(s, 1, "c", "x");
-    put(s, 1, "d", "x");
-    assert_true(!has(s, 1, "b", NULL) && has(s, 1, "a", "again") && has(s, 2, "a", "other"));
-    put(s, 1, "e", "0123456789012345678901234567890123456789012345678901234567890123456789");
-    assert_true(has(s, 1, "e", NULL) && !has(s, 1, "a", NULL));
+    check_output(&out, "third");
+    store_put(s, 1, "b", "x");
+    store_put(s, 1, "a", "again"); /* now the most recent */
+    store_put(s, 1, "c", "x");
+    store_put(s, 1, "d", "x");
+    assert_true(!store_has(s, 1, "b", NULL) && store_has(s, 1, "a", "again") &&
+                store_has(s, 2, "a", "other"));
+    store_put(s, 1, "e", "0123456789012345678901234567890123456789012345678901234567890123456789");
+    assert_true(store_has(s, 1, "e", NULL) && !store_has(s, 1, "a", NULL));
     const str large[TEXT_STORE_TEXTS] = {
         {"", 0}, {"", 0}, {"", 0}, {"012345678901234567890123456789", 30}};
     assert_int_equal(text_store_put(s, 1, str_of(""), large, NULL), MOTE_E_ARG);
@@ -143,20 +147,20 @@ static void a_shelf_forgets_the_oldest(void **state)
     text_store_free(s);
 }
 
-static void a_shelf_forgets_with_time(void **state)
+static void text_store_expires_entries(void **state)
 {
     text_store *s;
     const text_store_options options = {.entries = 3, .bytes = 100, .seconds = -1};
     (void)state;
     assert_int_equal(text_store_new(&s, &options, NULL), MOTE_OK);
-    put(s, 1, "a", "one");
-    assert_false(has(s, 1, "a", NULL));
+    store_put(s, 1, "a", "one");
+    assert_false(store_has(s, 1, "a", NULL));
     text_store_free(s);
 }
 
-/* ---- the rest ---- */
+/* ---- replies ---- */
 
-static void sealed_thinking_is_read_again(void **state)
+static void sealed_reasoning_round_trip(void **state)
 {
     static const char *const texts[] = {"", "a", "ab", "abc", "Thinking \xE2\x80\xA6 a little"};
     (void)state;
@@ -164,8 +168,8 @@ static void sealed_thinking_is_read_again(void **state)
         strbuf sealed = {0}, out = {0};
         responses_seal(str_of(texts[i]), &sealed);
         assert_true(responses_unseal(strbuf_view(&sealed), &out));
-        same(&out, texts[i]);
-        for (size_t k = 0; k < sealed.n; k++) { /* one letter changed: somebody else's */
+        check_output(&out, texts[i]);
+        for (size_t k = 0; k < sealed.n; k++) { /* one byte changed: rejected */
             const char was = sealed.p[k];
             sealed.p[k] = was == 'A' ? 'Q' : 'A';
             assert_false(responses_unseal(strbuf_view(&sealed), &out) &&
@@ -184,15 +188,14 @@ static void vectors_have_length_one(void **state)
     (void)state;
     float *unit = embedding_unit(from, 2);
     embedding_put(unit, 2, &out);
-    same(&out, "[0.6,0.8]");
+    check_output(&out, "[0.6,0.8]");
     embedding_put_base64(unit, 2, &out);
-    same(&out, "\"mpkZP83MTD8=\"");
+    check_output(&out, "\"mpkZP83MTD8=\"");
     mem_free(unit);
 }
 
-/* Every way to cut arguments that does not cut an escape; what is told, and what is left to tell.
- */
-static void custom_text(const char *arguments, const char *text, bool early)
+/* Splits the arguments at every position outside an escape: the pieces sent, and the remainder. */
+static void check_custom_input(const char *arguments, const char *text, bool early)
 {
     const size_t n = strlen(arguments);
     for (size_t cut = 0; cut <= n; cut++) {
@@ -204,7 +207,7 @@ static void custom_text(const char *arguments, const char *text, bool early)
         strbuf_put(&call.arguments, (str){arguments, cut});
         items_put_custom_piece(&call, cut, &it, &told);
         items_put_custom_input(&call, &part);
-        if (strstr(arguments, "more") == NULL) /* a call that is cut has what was told of it */
+        if (strstr(arguments, "more") == NULL) /* a cut call has the input sent so far */
             assert_true(str_eq(strbuf_view(&part), strbuf_view(&told)));
         strbuf_put(&call.arguments, (str){arguments + cut, n - cut});
         items_put_custom_piece(&call, n - cut, &it, &told);
@@ -212,24 +215,24 @@ static void custom_text(const char *arguments, const char *text, bool early)
         items_put_custom_input(&call, &all);
         assert_int_equal(told.n, early ? strlen(text) : 0);
         assert_int_equal(memcmp(told.n > 0 ? told.p : "", text, told.n), 0);
-        same(&all, text);
+        check_output(&all, text);
         strbuf_fini(&told);
         strbuf_fini(&part);
         strbuf_fini(&call.arguments);
     }
 }
 
-static void a_custom_tool_hears_its_text(void **state)
+static void custom_tool_input_in_pieces(void **state)
 {
     (void)state;
-    custom_text("{\"input\": \"a\\\"b\\\\\\n c\"}", "a\"b\\\n c", true);
-    custom_text("{\"input\": \"\"}", "", true);
-    custom_text("{\"input\": \"a\", \"more\": \"x\\ny\"}", "a", true);
-    custom_text("{\"more\": 1, \"input\": \"a\"}", "a", false);
+    check_custom_input("{\"input\": \"a\\\"b\\\\\\n c\"}", "a\"b\\\n c", true);
+    check_custom_input("{\"input\": \"\"}", "", true);
+    check_custom_input("{\"input\": \"a\", \"more\": \"x\\ny\"}", "a", true);
+    check_custom_input("{\"more\": 1, \"input\": \"a\"}", "a", false);
 }
 
-/* A row that cannot be reached, or has a name twice in one place, is a mistake in the table. */
-static void the_table_is_sound(void **state)
+/* Two rows with the same name and body would make one of them unreachable. */
+static void parameter_table_is_consistent(void **state)
 {
     const param *p, *q;
     (void)state;
@@ -246,14 +249,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_printed),
-        cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(invalid_utf8_is_replaced),
         cmocka_unit_test(random_bytes_are_json),
-        cmocka_unit_test(a_shelf_forgets_the_oldest),
-        cmocka_unit_test(a_shelf_forgets_with_time),
-        cmocka_unit_test(sealed_thinking_is_read_again),
+        cmocka_unit_test(text_store_evicts_the_oldest),
+        cmocka_unit_test(text_store_expires_entries),
+        cmocka_unit_test(sealed_reasoning_round_trip),
         cmocka_unit_test(vectors_have_length_one),
-        cmocka_unit_test(a_custom_tool_hears_its_text),
-        cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(custom_tool_input_in_pieces),
+        cmocka_unit_test(parameter_table_is_consistent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

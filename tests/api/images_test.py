@@ -311,14 +311,14 @@ def few_kv_positions():
     """Too few KV positions for the whole batch: requests are preempted and prefilled again, images included."""
     with Server("--positions", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
         compare_alone_and_batched(server, 2)
-        print("put back", server.metric("mote_preemptions_total"))
+        print("preemptions", server.metric("mote_preemptions_total"))
 
 
 def text_only_model():
     with Server() as server:
         for d in ALL:
             _, text = d.error(ask(server, d, DESCRIBE, [SEE], 400))
-            assert "reads text only" in text, text
+            assert "supports text only" in text, text
         equal(post(server, OpenAI.path, OpenAI().body(DESCRIBE, [SEE]), 400)["error"]["code"], "no_vision")
         equal(server.get("/props")["modalities"]["vision"], False)
 

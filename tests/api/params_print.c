@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* params_print.c - the table of params.h, for docs/api.md and for tests. */
+/* params_print.c - prints the parameter table as Markdown and as JSON. */
 #include "api/params_print.h"
 #include "server/request/params.h"
 #include "json/json_writer.h"
@@ -75,7 +75,7 @@ static bool has_range(const param *p)
     return p->max != 0;
 }
 
-static void put_end(strbuf *out, double end)
+static void put_limit_text(strbuf *out, double end)
 {
     char digits[32];
     snprintf(digits, sizeof digits, "%.10g", end);
@@ -89,9 +89,9 @@ static void put_range(strbuf *out, const param *p)
     if (!has_range(p))
         return;
     strbuf_text(out, p->above ? "above " : "");
-    put_end(out, p->min);
+    put_limit_text(out, p->min);
     strbuf_text(out, p->above ? " up to " : " to ");
-    put_end(out, p->max);
+    put_limit_text(out, p->max);
 }
 
 void params_print(strbuf *out)
@@ -119,7 +119,7 @@ void params_print(strbuf *out)
     }
 }
 
-static void put_limit(strbuf *out, const char *key, double end)
+static void put_limit_json(strbuf *out, const char *key, double end)
 {
     jw_key(out, key);
     if (end == PARAM_VOCABULARY || end == PARAM_POSITIONS)
@@ -147,8 +147,8 @@ void params_print_json(strbuf *out)
         out->failed |= types.failed;
         strbuf_fini(&types);
         if (has_range(p)) {
-            put_limit(out, "min", p->min);
-            put_limit(out, "max", p->max);
+            put_limit_json(out, "min", p->min);
+            put_limit_json(out, "max", p->max);
             jw_key_bool(out, "above", p->above);
         }
         jw_close(out, '}');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * params_table.c - prints the table of parameters: as JSON for the tests of all fields, as
- * Markdown for docs/api.md, or with `check FILE` compares that file's copy with it.
+ * params_table.c - prints the parameter table: Markdown for docs/api.md; `json` for the tests of
+ * all fields; `check FILE` compares the copy in that file with it.
  */
 #include "api/params_print.h"
 #include "server/request/params.h"
@@ -16,7 +16,7 @@ static int check(const char *path, str table)
     static char text[1 << 20];
     FILE *f = fopen(path, "rb");
     if (f == NULL) {
-        fprintf(stderr, "%s cannot be opened\n", path);
+        fprintf(stderr, "cannot open %s\n", path);
         return 1;
     }
     text[fread(text, 1, sizeof text - 1, f)] = 0;
@@ -28,8 +28,8 @@ static int check(const char *path, str table)
             return 0;
     }
     fprintf(stderr,
-            "%s does not have the table of src/server/request/params_table.c: put what this "
-            "program prints between the two marks\n",
+            "%s: the parameter table differs from src/server/request/params_table.c; replace the "
+            "text between the two marks with the output of this program\n",
             path);
     return 1;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/fallback.py with real endpoints: one that is well, one that is not there, one that is full."""
+"""fallback.py - examples/fallback.py with real endpoints: healthy, unreachable, overloaded."""
 import os
 import re
 import socket
@@ -17,10 +17,10 @@ EXAMPLE = os.path.join(HERE, "..", "..", "examples", "fallback.py")
 
 
 class Answer(socketserver.BaseRequestHandler):
-    """One reply to whatever comes; none at all if the status is 0."""
+    """Sends one reply to any request; none if the status is 0."""
 
     def read_request(self):
-        """All of it, in however many pieces: who closes before that resets the connection."""
+        """Reads the whole request. Closing earlier would reset the connection."""
         asked, head = b"", None
         while head is None or len(asked) < head.end() + int(head[1]):
             piece = self.request.recv(65536)
@@ -65,8 +65,8 @@ def local_first(server):
 
 
 @case
-def nobody_there(server):
-    with socket.socket() as taken:  # so that nobody else listens there
+def unreachable(server):
+    with socket.socket() as taken:  # reserves the port
         taken.bind(("127.0.0.1", 0))
         equal(run(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", server)[2], ["(remote)"])
 
@@ -80,7 +80,7 @@ def full_or_stopping_or_silent(server):
 
 
 @case
-def own_faults_are_not_hidden(server):
+def client_errors_are_not_hidden(server):
     code, text, _ = run_with_status(400, server)
     assert code != 0 and text == ""
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The files of deploy/ as the programs they are for read them: each program that is here.
+# Checks the files of deploy/ with the programs that read them, as far as they are installed.
 set -u
 deploy=$(cd "$(dirname "$0")/../../deploy" && pwd)
 work=$(mktemp -d)
@@ -14,7 +14,7 @@ fail() {
     failures=$((failures + 1))
 }
 
-# check PROGRAM COMMAND...: runs it if the program is here.
+# check PROGRAM COMMAND...: runs the command if the program is installed.
 check() {
     program=$1
     shift
@@ -26,7 +26,7 @@ check() {
 check promtool promtool check rules "$deploy/prometheus/mote.rules.yml"
 cd "$deploy/prometheus" && check promtool promtool test rules mote.rules.test.yml
 
-# A rule for a series that nobody has is found by trying it: plant one.
+# Planted fault: a rule with a metric that does not exist must be found.
 mkdir "$work/planted"
 cp "$deploy"/prometheus/mote.rules*.yml "$work/planted"
 sed -i 's/mote_requests_rejected_total{reason="queue_full"}/mote_requests_rejected_total{reason="full"}/' \
@@ -36,7 +36,7 @@ if command -v promtool >/dev/null; then
         fail "the test of the rules does not see a wrong label"
 fi
 
-# 2.0 is what we promise; --threshold counts in tenths.
+# The documented score is 2.0; --threshold is in tenths.
 check systemd-analyze systemd-analyze security --offline=true --threshold=20 "$deploy/systemd/mote.service"
 sed '/^Protect\|^Private\|^Restrict\|^SystemCall\|^Capability\|^DynamicUser\|^NoNew/d' \
     "$deploy/systemd/mote.service" >"$work/mote.service"

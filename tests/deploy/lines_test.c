@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lines_test.c - lines of the log and series of the metrics, from figures that no server has. */
+/* lines_test.c - log lines and metrics text from made-up values, without a server. */
 #include "json/json.h"
 #include "server/core/log.h"
 #include "server/api/native/metrics.h"
@@ -52,7 +52,7 @@ static void test_no_forged_lines(void **state)
     json_doc_free(doc);
 }
 
-/* Whatever the length, a line ends within its buffer and JSON stays JSON. */
+/* A line of any length fits its buffer, and a JSON line stays valid. */
 static void test_long_lines(void **state)
 {
     char line[LOG_LINE_BYTES], text[2 * LOG_LINE_BYTES];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the files of deploy/ and docs/operations.md say about mote is so: flags, limits, manifests."""
+"""manifests.py - flags, limits and metrics named in deploy/ and docs/operations.md exist; manifests are valid."""
 import os
 import re
 import subprocess
@@ -49,8 +49,8 @@ def limits_exist():
 
 
 @case
-def metrics_are_explained():
-    """Those that a server prints: a model that sees and a limit of memory have more of them."""
+def metrics_are_documented():
+    """Checks the metrics that a server prints. A vision model and a memory limit add some."""
     explained = set(re.findall(r"\bmote_[a-z0-9_]+", text_of("docs/operations.md")))
     with rig.Server("--memory", "2", sees=True) as server:
         printed = set(re.findall(r"^# TYPE (mote_[a-z0-9_]+) ", server.text("/metrics"), re.MULTILINE))
@@ -74,21 +74,21 @@ def kubernetes():
     mounts = {m["name"] for m in container["volumeMounts"]}
     equal(mounts, {v["name"] for v in pod["spec"]["volumes"]})
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    # The container's own command comes first, its arguments follow.
+    # The entry point of the container, then its arguments.
     entry = re.search(r"ENTRYPOINT (\[.*\])", text_of("deploy/Containerfile")).group(1)
     equal(yaml.safe_load(entry)[1:3], ["serve", "/model.gguf"])
     assert any(m["mountPath"] == "/model.gguf" for m in container["volumeMounts"])
 
 
 @case
-def the_container_has_what_the_build_needs():
-    """What README.md installs to build is in the first stage; what of it is linked, in the second."""
+def container_has_the_build_packages():
+    """The build packages of README.md are in the first stage, the linked libraries in the second."""
     libraries = set(re.findall(r"lib[\w-]+-dev", re.search(r"apt-get install (.*?)cmake --preset", text_of("README.md"),
                                                           re.DOTALL).group(1)))
     assert len(libraries) > 5, libraries
     first, second = text_of("deploy/Containerfile").split("\nFROM ")[1:]
     equal(libraries - set(first.split()), set())
-    for library in libraries - {"libxxhash-dev", "libcmocka-dev"}:  # a header, and for tests
+    for library in libraries - {"libxxhash-dev", "libcmocka-dev"}:  # header-only, and test-only
         stem = re.match("[a-z]+", library).group(0)
         assert any(re.match(stem + r"(\d|$)", word) for word in second.split()), library
 

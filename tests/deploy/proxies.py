@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configurations of deploy/ with the programs they are for, in front of real servers.
+"""proxies.py - nginx and HAProxy with the configurations of deploy/, in front of real servers.
 
-nginx and HAProxy are started with our files; only addresses are put in. An answer must arrive
-event by event, a client that leaves must free its place, and two servers behind an affine
-proxy must reuse as much of what they have read as one server does.
+Only addresses are replaced in the files. A stream must arrive event by event, a disconnect must free
+the slot, and two servers behind a proxy with session affinity must reuse as many prompt tokens as one
+server.
 """
 import json
 import os
@@ -25,7 +25,7 @@ os.environ["PATH"] += ":/usr/sbin"
 
 
 def config(path, port, servers, directory):
-    """One of our files with these addresses; everything else as it is shipped."""
+    """Returns a configuration file of deploy/ with these addresses."""
     with open(os.path.join(DEPLOY, path), encoding="utf-8") as f:
         text = f.read()
     for old, new in ((":8080", f"127.0.0.1:{port}"), ("listen 8080", f"listen 127.0.0.1:{port}"),
@@ -45,7 +45,7 @@ def free_port():
 
 
 class Proxy:
-    """nginx or HAProxy; its address is that of a server to those who ask it."""
+    """nginx or HAProxy in front of these servers."""
 
     def __init__(self, kind, servers):
         self.kind = kind
@@ -53,7 +53,7 @@ class Proxy:
         os.chmod(self.work, 0o755)
         self.log = open(os.path.join(self.work, "log"), "w+", encoding="utf-8")
         start = self._nginx if kind == "nginx" else self._haproxy
-        for _ in range(5):  # a port that is free now may be another's when the proxy wants it
+        for _ in range(5):  # another process may take the port before the proxy does
             self.port = free_port()
             self.process = subprocess.Popen(start(servers), stdout=self.log, stderr=self.log)
             if self._answers():
@@ -74,14 +74,14 @@ class Proxy:
         return ["haproxy", "-db", "-f", config("haproxy/haproxy.cfg", self.port, servers, self.work)]
 
     def _answers(self):
-        """False: it has ended."""
+        """Returns False if the proxy has exited."""
         end = time.monotonic() + rig.PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < end, "the proxy does not answer: " + self.said()
             try:
                 if request(self.port, "GET", "/health")[0] == 200:
                     return True
-            except (OSError, IndexError):  # not there yet, or gone in the middle
+            except (OSError, IndexError):  # not listening yet, or closed early
                 pass
             time.sleep(0.1)
         return False
@@ -101,7 +101,7 @@ class Proxy:
 
 
 def send(port, method, path, body=None, headers=()):
-    """A connection on which a request has been sent."""
+    """Sends a request and returns the connection."""
     data = b"" if body is None else json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {rig.KEY}",
              "Content-Type: application/json", f"Content-Length: {len(data)}", *headers]
@@ -130,14 +130,14 @@ def chat(messages, **more):
     return {"model": "x", "messages": messages, "temperature": 0, **more}
 
 
-# It talks for long enough to watch: no end token, so it goes on to max_tokens.
+# A long answer: without an end token it runs to max_tokens.
 def endless(tokens):
     return chat([{"role": "user", "content": "Tell me a story."}], stream=True, max_tokens=tokens,
                 ignore_eos=True)
 
 
 def arrivals(port, body):
-    """When each event of a stream arrived."""
+    """Returns the arrival time of each event of a stream."""
     s = send(port, "POST", "/v1/chat/completions", body)
     times, raw = [], b""
     while b"[DONE]" not in raw:
@@ -150,9 +150,9 @@ def arrivals(port, body):
 
 
 def check_unbuffered(port, server):
-    """A proxy that gathers gives pieces of some kilobytes, a dozen events each. Pieces are counted, not
-    gaps: on a busy machine everybody has gaps. Who is kept from reading there finds larger pieces too,
-    also without a proxy, so that is what they are compared with."""
+    """A buffering proxy sends pieces of some kilobytes with about a dozen events each. The test counts pieces, not
+    times, because a busy machine delays all streams. It also merges pieces without a proxy, so the count is
+    compared with a direct connection."""
     for _ in range(5):
         times = arrivals(port, endless(400))
         events, pieces = len(times), len(set(times))
@@ -166,19 +166,19 @@ def check_unbuffered(port, server):
 def check_cancel(port, server):
     before = server.metric('mote_requests_aborted_total{phase="decode"}')
     s = send(port, "POST", "/v1/chat/completions", endless(20000))
-    # The first event has no text yet: who leaves then leaves while his prompt is read.
+    # The first event has no text: a disconnect then would abort prefill, not decode.
     while not re.search(rb'"content":"[^"]', piece := s.recv(65536)):
-        assert piece, "the stream ended before it was left"
+        assert piece, "the stream ended before the disconnect"
     left = time.monotonic()
     s.close()
     while server.metric('mote_requests_aborted_total{phase="decode"}') == before:
-        assert time.monotonic() - left < rig.PATIENCE, "the server goes on for a client that has left"
+        assert time.monotonic() - left < rig.PATIENCE, "the server did not abort the request"
         time.sleep(0.02)
-    print(f"     the place was free {1000 * (time.monotonic() - left):.0f} ms after the client left")
+    print(f"     the slot was free {1000 * (time.monotonic() - left):.0f} ms after the disconnect")
 
 
 def conversations(port, names, turns, headers_for):
-    """Tokens of prompts that were reused, of all, over conversations that take turns."""
+    """Returns cached and total prompt tokens of several conversations that alternate."""
     said = {n: [{"role": "system", "content": f"You are an assistant called {n}. " * 12},
                 {"role": "user", "content": f"My name is {n}. I live in Venvia."}] for n in names}
     reused = total = 0
@@ -210,7 +210,7 @@ def by_header(name):
 def check_affinity(kind, headers_for):
     with rig.Server(*FLAGS) as alone:
         one, total = conversations(alone.port, NAMES, 4, no_header)
-    # nginx hashes the servers' ports, which are new every time: six of six on one is rare, not never.
+    # nginx hashes the ports of the servers, which change with every run; all six on one server is rare.
     for _ in range(3):
         with rig.Server(*FLAGS) as a, rig.Server(*FLAGS) as b, Proxy(kind, [a, b]) as proxy:
             two, same = conversations(proxy.port, NAMES, 4, headers_for)
@@ -220,7 +220,7 @@ def check_affinity(kind, headers_for):
     print(f"     reused of {total} tokens: one server {one}, two behind {kind} {two}; answers {shares}")
     assert same == total and one > total / 2, (same, total, one)
     assert min(shares) > 0, "all conversations went to one server"
-    # The system prompt begins alike for all, so the second server reads that beginning once, too.
+    # All system prompts share a beginning, which the second server prefills once.
     assert two >= one - 0.05 * total, (one, two, total)
 
 

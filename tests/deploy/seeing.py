@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one sees of a running server: metrics that promtool accepts, a log that nobody can forge."""
+"""seeing.py - metrics that promtool accepts, status, and a log that requests cannot forge."""
 import json
 import os
 import re
@@ -51,14 +51,14 @@ def promtool_accepts(text_server, json_server):
 
 
 @case
-def figures_move(text_server, json_server):
+def metrics_change(text_server, json_server):
     server = text_server
     names = ("mote_generations_completed_total", "mote_prompt_tokens_total", "mote_generated_tokens_total",
              "mote_time_to_first_token_seconds_count", 'mote_http_requests_total{dialect="openai",route="chat",code="200"}')
     before = [server.metric(n) or 0 for n in names]
     usage = ask(server, SECRET + " again")["usage"]
     wanted = [1, usage["prompt_tokens"], usage["completion_tokens"], 1, 1]
-    end = time.monotonic() + rig.PATIENCE  # some are counted when the answer has been sent
+    end = time.monotonic() + rig.PATIENCE  # some metrics change after the reply was sent
     while (moved := [server.metric(n) - b for n, b in zip(names, before)]) != wanted:
         assert time.monotonic() < end, (moved, wanted)
         time.sleep(0.02)
@@ -98,7 +98,7 @@ def dashboard_and_rules_name_series_that_exist(text_server, json_server):
 
 
 @case
-def status_tells_of_streams(text_server, json_server):
+def status_lists_streams(text_server, json_server):
     server = text_server
     with server.open("/v1/chat/completions", {
             "model": "x", "stream": True, "max_tokens": 30000, "ignore_eos": True,
@@ -106,7 +106,7 @@ def status_tells_of_streams(text_server, json_server):
         stream.readline()
         end = time.monotonic() + rig.PATIENCE
         status = server.get("/v1/status")
-        # The counts are the scheduler's, a stream's phase its own: a step may lie between them.
+        # Counts and phases are read at different times; one step may lie between them.
         while not (status["decode"] and status["streams"] and
                    status["streams"][0]["phase"] == "decode"):
             assert time.monotonic() < end, status
@@ -125,7 +125,7 @@ def lines_of(server):
 
 
 def line_of(server, request_id):
-    """The log's line of a request: written after the answer was sent, so it is waited for."""
+    """Waits for the log line of a request, which is written after the reply."""
     end = time.monotonic() + rig.PATIENCE
     while True:
         found = [x for x in lines_of(server) if request_id in x]
@@ -136,7 +136,7 @@ def line_of(server, request_id):
 
 
 def provoke(server):
-    """Requests that would like to write into the log."""
+    """Sends requests that try to inject log lines."""
     evil = b"\r\n2026-01-01T00:00:00Z req_forged GET chat 200"
     raw(server, b"GET /x%0d%0areq_forged%1b[2J HTTP/1.1\r\nHost: localhost\r\n\r\n")
     raw(server, b"GET /\x1b[31m" + evil + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What deploy/systemd/mote.service forbids, really forbidden: a server that sees works, and its decoders are locked up.
+"""unit_calls.py - a vision server works under the restrictions of deploy/systemd/mote.service, and its decoders keep
+their sandbox.
 
-systemd itself seldom runs where tests do. The unit's lists of system calls (SystemCallFilter, by the names that
-systemd-analyze knows), RestrictAddressFamilies and MemoryDenyWriteExecute become filters of libseccomp in a process
-that then becomes the server, with its socket handed over as systemd would, or the probe that tries to escape from the
-sandbox of decoders (PROBE). This file as a program: unit_calls.py UNIT PROGRAM ARGUMENTS...
+Test machines seldom run systemd. This file builds libseccomp filters from the unit (SystemCallFilter with the groups
+of systemd-analyze, RestrictAddressFamilies, MemoryDenyWriteExecute), applies them to itself, and then executes the
+server with a passed socket, or the probe (PROBE) that tries to escape from the decoder sandbox. As a program:
+unit_calls.py UNIT PROGRAM ARGUMENTS...
 """
 import ctypes
 import errno
@@ -21,7 +22,7 @@ UNIT = os.path.join(HERE, "..", "..", "deploy", "systemd", "mote.service")
 ALLOW, ERRNO = 0x7fff0000, 0x00050000
 NOT_EQUAL, MASKED_EQUAL = 1, 7
 PROT_WRITE, PROT_EXEC, PR_SET_NO_NEW_PRIVS = 2, 4, 38
-# What would keep decoders from locking themselves up.
+# System calls that the sandbox of the decoders needs.
 TOO_LITTLE = "SystemCallFilter=~seccomp prctl landlock_restrict_self\n"
 
 
@@ -32,13 +33,13 @@ class Compare(ctypes.Structure):
 # ---- the unit ----
 
 def settings(path):
-    """Every "name=value" of a unit, in order."""
+    """Yields every "name=value" of a unit, in order."""
     with open(path, encoding="utf-8") as f:
         return [line.strip().split("=", 1) for line in f if re.match(r"[A-Z]\w+=", line)]
 
 
 def groups():
-    """The groups of system calls that systemd has names for."""
+    """Returns the system call groups of systemd."""
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], check=True, capture_output=True,
                           text=True).stdout
     found, name = {}, None
@@ -56,7 +57,7 @@ def calls_of(word, known):
 
 
 def allowed(path):
-    """System calls that the unit leaves: a first list, then what is taken away and given back, and the defaults."""
+    """Returns the system calls that the unit allows: the first list, minus and plus later lists, plus defaults."""
     known = groups()
     left = calls_of("@default", known)
     for name, value in settings(path):
@@ -77,7 +78,7 @@ class Filter:
     def add(self, action, call, *compares):
         number = self.lib.seccomp_syscall_resolve_name(call.encode())
         array = (Compare * max(1, len(compares)))(*compares)
-        if number >= 0:  # others belong to other machines
+        if number >= 0:  # unknown calls belong to other architectures
             done = self.lib.seccomp_rule_add_array(self.context, ctypes.c_uint32(action), number, len(compares), array)
             assert done == 0, (call, done)
 
@@ -85,8 +86,8 @@ class Filter:
         assert self.lib.seccomp_load(self.context) == 0, "the filter cannot be loaded"
 
 
-def lock_up(path):
-    """Of this process, what the unit takes from its service."""
+def restrict(path):
+    """Applies the restrictions of the unit to this process."""
     says = dict(settings(path))
     assert says["SystemCallErrorNumber"] == "EPERM" and says["RestrictAddressFamilies"] == "AF_UNIX", says
     assert says["MemoryDenyWriteExecute"] == says["NoNewPrivileges"] == "yes", says
@@ -98,11 +99,11 @@ def lock_up(path):
     memory.add(ERRNO | errno.EAFNOSUPPORT, "socket", Compare(0, NOT_EQUAL, socket.AF_UNIX, 0))
     assert ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     memory.load()
-    lists.load()  # the last: it does not leave the call for loading another
+    lists.load()  # last: it forbids loading another filter
 
 
-def hand_over(arguments):
-    """The address that a server shall listen on becomes a socket that it finds as descriptor 3."""
+def pass_socket(arguments):
+    """Turns the listen address into a socket passed as descriptor 3 (socket activation)."""
     at = arguments.index("--listen") + 1
     host, port = arguments[at].split(":")
     fd = socket.create_server((host, int(port))).detach()
@@ -115,26 +116,26 @@ def hand_over(arguments):
 
 
 def become(path, program, *arguments):
-    words = hand_over(list(arguments)) if "--listen" in arguments else arguments
-    lock_up(path)
+    words = pass_socket(list(arguments)) if "--listen" in arguments else arguments
+    restrict(path)
     os.execv(program, [program, *words])
 
 
 # ---- tests ----
 
-def locked(path, program):
+def restricted(path, program):
     return [sys.executable, os.path.abspath(__file__), path, program]
 
 
 def probe(path):
-    """(exit code, state of the sandbox) of the probe, under a unit or free."""
-    command = [os.environ["PROBE"]] if path is None else locked(path, os.environ["PROBE"])
+    """Returns (exit code, sandbox state) of the probe, with or without a unit."""
+    command = [os.environ["PROBE"]] if path is None else restricted(path, os.environ["PROBE"])
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     print(done.stdout.strip().replace("\n", "; "), done.stderr.strip())
     return done.returncode, done.stdout.split("\n")[0].removeprefix("sandbox: ")
 
 
-def decoders_are_as_locked_up():
+def decoders_keep_their_sandbox():
     free = probe(None)
     if free[1] == "off":
         print("there are no filters here")
@@ -147,7 +148,7 @@ def decoders_are_as_locked_up():
 
 
 def server_works():
-    with rig.Server(sees=True, program=locked(UNIT, os.environ["MOTE"])) as server:
+    with rig.Server(sees=True, program=restricted(UNIT, os.environ["MOTE"])) as server:
         def ask(content):
             reply = server.get("/v1/chat/completions", {"model": "x", "temperature": 0, "reasoning_effort": "none",
                                                         "messages": [{"role": "user", "content": content}]})
@@ -172,5 +173,5 @@ if __name__ == "__main__":
     except OSError:
         print("there is no libseccomp")
         sys.exit(77)
-    decoders_are_as_locked_up()
+    decoders_keep_their_sandbox()
     server_works()

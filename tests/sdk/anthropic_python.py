@@ -7,7 +7,7 @@ import anthropic
 import rig
 from rig import case, equal, raises
 
-# This package no longer has a name for the temperature; the API has.
+# The package has no parameter for the temperature any more; the API has it.
 GREEDY = {"model": "claude-sonnet-4-5", "max_tokens": 300, "extra_body": {"temperature": 0}}
 TOOL = {"name": "get_weather", "description": "Get the weather of a city",
         "input_schema": rig.WEATHER_SCHEMA}
@@ -117,13 +117,13 @@ def showing(files, question):
 
 
 @case
-def pictures_of_the_card(client, server):
+def images_of_the_model_card(client, server):
     plain = {**GREEDY, "extra_body": {"temperature": 0, "presence_penalty": 0}}
     rig.ask_all(lambda q: text_of(client.messages.create(messages=showing(q.images, q.text), **plain)), films=False)
 
 
 @case
-def pictures(client, server):
+def images(client, server):
     for files, question, answer in rig.shown():
         messages = showing(files, question)
         equal(text_of(client.messages.create(messages=messages, **GREEDY)), answer)

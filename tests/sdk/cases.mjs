@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cases.mjs - what the tests of npm packages share: where the server is, what is asked, a runner.
+// cases.mjs - shared by the tests of npm packages: address of the server, questions, runner.
 import assert from 'node:assert/strict';
 
 export { assert };
@@ -46,7 +46,7 @@ export async function failure(promise) {
     throw new assert.AssertionError({ message: 'it did not fail' });
 }
 
-// Runs every case, all of them even if one fails, and ends the process.
+// Runs all cases, even if one fails, and exits.
 export async function run(cases) {
     let failed = 0;
     for (const [name, body] of Object.entries(cases)) {

@@ -16,7 +16,7 @@ def ask(text):
 
 
 def ways(server):
-    """How each provider is told where the server is."""
+    """Returns the settings of each provider for this server."""
     common = {"api_key": rig.KEY, "temperature": 0, "max_tokens": 300, "num_retries": 0}
     return [
         {"model": "openai/" + server.model, "api_base": server.url + "/v1", **common},

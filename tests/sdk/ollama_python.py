@@ -103,7 +103,7 @@ def embed(client, server):
 
 
 @case
-def pictures(client, server):
+def images_in_chat(client, server):
     assert "vision" in client.show(server.model).capabilities
     for files, question, answer in rig.shown():
         message = {"role": "user", "content": question, "images": files}
@@ -113,7 +113,7 @@ def pictures(client, server):
 
 
 @case
-def pictures_of_the_card(client, server):
+def images_of_the_model_card(client, server):
     rig.ask_all(lambda q: client.chat(
         model=server.model, messages=[{"role": "user", "content": q.text, "images": q.images}], think=False,
         options={"temperature": 0, "presence_penalty": 0}).message.content, films=False)

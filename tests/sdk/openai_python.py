@@ -9,7 +9,7 @@ from pydantic import BaseModel
 import rig
 from rig import case, equal, raises
 
-GREEDY = {"model": "gpt-4o", "temperature": 0}  # clients hard-code names; one model answers all
+GREEDY = {"model": "gpt-4o", "temperature": 0}  # clients hard-code model names; unknown names use the first model
 WEATHER_FLAT = {"type": "function", "name": "get_weather", "description": "Get the weather of a city",
                 "parameters": rig.WEATHER_SCHEMA, "strict": False}
 
@@ -231,7 +231,7 @@ def errors(client, server):
 
 
 @case
-def pictures(client, server):
+def images(client, server):
     for files, question, answer in rig.shown():
         urls = ["data:image/png;base64," + rig.in_letters(f) for f in files]
         r = client.chat.completions.create(messages=[{"role": "user", "content": [
@@ -249,7 +249,7 @@ def pictures(client, server):
 
 
 def parts_of(question, image, text):
-    """What a question of the model card shows, and its words, as parts of these types."""
+    """Returns media and text of a question of the model card as content parts of these types."""
     parts = [{"type": image, "image_url": url if image == "input_image" else {"url": url}}
              for url in ("data:image/png;base64," + rig.in_letters(f) for f in question.images)]
     film = question.film
@@ -261,7 +261,7 @@ def parts_of(question, image, text):
 
 
 @case
-def pictures_of_the_card(client, server):
+def images_of_the_model_card(client, server):
     gaps = rig.Gaps()
 
     def chat(question):
@@ -278,7 +278,7 @@ def pictures_of_the_card(client, server):
 
 
 @case
-def asynchronous_and_left_early(client, server):
+def async_and_disconnect(client, server):
     async def go():
         other = openai.AsyncOpenAI(base_url=server.url + "/v1", api_key=rig.KEY)
         answers = await asyncio.gather(*[

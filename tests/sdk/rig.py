@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rig.py - a real server with mote-tiny for the tests of clients, and a list of cases to run.
+"""rig.py - starts a real server with mote-tiny and runs test cases.
 
-MOTE is the program, DATA the folder of test models. The model is tiny but trained: it knows the
-emblems of made-up towns and calls the tools below, so every answer can be compared.
+Environment: MOTE is the program, DATA the directory of test models. The model is tiny but trained: it
+knows the emblems of invented towns and calls the tools below, so tests can compare its answers.
 """
 import base64
 import json
@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from image_questions import Gaps, ask_all  # noqa: E402,F401
 
 KEY = "test-key-0123456789abcdef"
-# Seconds, for what takes one where nobody else is at work: only what never comes is a fault.
+# Timeout in seconds. Much longer than needed: a busy machine must not fail a test.
 PATIENCE = 300
 
 FACT = "Tell me the emblem of Venvia."
@@ -42,12 +42,12 @@ WEATHER_TOOL = {"type": "function", "function": {
 LONG = "The clever duck walked to the market in the morning. " * 4000
 
 
-# A client may be stopped between a head and its body, or two requests: the door's own deadlines are seconds.
+# The HTTP deadlines are seconds; a slow client on a busy machine would exceed them.
 NO_DEADLINES = [word for name in ("header", "body", "idle", "stall") for word in ("--limit", f"{name}-seconds=3600")]
 
 
 class Server:
-    """`mote serve` on a port of its own; ends with SIGTERM and must end well."""
+    """`mote serve` on a free port. Stopped with SIGTERM; its exit code must be 0."""
 
     def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None,
                  deadlines=False):
@@ -68,7 +68,7 @@ class Server:
         self.model = self.get("/v1/models")["data"][0]["id"]
 
     def _wait(self):
-        """The port it was given: one that was free before may be another's by then."""
+        """Waits for the port that the server reports. A port chosen in advance could be taken by then."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -80,14 +80,14 @@ class Server:
         raise RuntimeError("the server does not start:\n" + self.said())
 
     def said(self):
-        """The end of its log, or what a sanitizer says in it."""
+        """Returns the end of its log, or the report of a sanitizer."""
         with open(self.log.name, encoding="utf-8", errors="replace") as f:
             text = f.read()
         report = text.find("Sanitizer: ")
         return text[-8000:] if report < 0 else text[report:report + 8000]
 
     def open(self, path, body=None, headers=None, timeout=PATIENCE):
-        """The response of a request, to be read by the caller."""
+        """Sends a request and returns the open response."""
         data = None if body is None else json.dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         if self.key:
@@ -104,8 +104,8 @@ class Server:
             return r.read().decode()
 
     def metric(self, name, model=None):
-        """One series of /metrics, its labels as they are printed but for the model: that of one, or of
-        all together."""
+        """Returns the value of a series of /metrics. The label `model` is ignored: give `model` for one model, otherwise
+        the sum of all models is returned."""
         values = []
         for line in self.text("/metrics").splitlines():
             series, _, value = line.rpartition(" ")
@@ -141,14 +141,14 @@ CASES = []
 
 
 def case(function):
-    """Marks a function as a case; it gets what main was given."""
+    """Marks a function as a test case. It gets the arguments of main()."""
     CASES.append(function)
     return function
 
 
 def main(*arguments):
-    """Runs every case, all of them even if one fails; returns the exit code. Words on the command
-    line choose those whose names hold one of them."""
+    """Runs all cases, even if one fails, and returns the exit code. Words on the command line select the cases with
+    a name that contains one of them."""
     failed = 0
     words = sys.argv[1:]
     chosen = [c for c in CASES if not words or any(w in c.__name__ for w in words)]
@@ -165,7 +165,7 @@ def main(*arguments):
 
 
 def raises(kind, function, *arguments, **named):
-    """The exception that a call raises, which must be of this kind."""
+    """Returns the exception of a call. It must be of this kind."""
     try:
         function(*arguments, **named)
     except kind as e:
@@ -179,14 +179,14 @@ def equal(got, wanted):
 
 
 def shown():
-    """(files as bytes, question, answer) about still pictures, as the reference answers them."""
-    folder = os.path.join(os.environ["DATA"], "golden", "vision")
-    with open(os.path.join(folder, "index.json"), encoding="utf-8") as f:
+    """Yields (files as bytes, question, answer) about images, with the answers of the reference."""
+    directory = os.path.join(os.environ["DATA"], "golden", "vision")
+    with open(os.path.join(directory, "index.json"), encoding="utf-8") as f:
         prompts = [p for p in json.load(f)["prompts"] if p["name"] != "video"]
     for p in prompts:
         files = []
         for name in p["media"]:
-            with open(os.path.join(folder, name), "rb") as f:
+            with open(os.path.join(directory, name), "rb") as f:
                 files.append(f.read())
         yield (files, p["prompt"].split("<|vision_end|>")[-1].split("<|im_end|>")[0],
                p["text"].replace("<|im_end|>", ""))
@@ -197,7 +197,7 @@ def in_letters(file):
 
 
 def run_with_server(make_client, *flags):
-    """What a test file ends with: a server, its client, all cases."""
+    """Starts a server, makes the client and runs all cases of the test file."""
     with Server(*flags, sees=True) as server:
         code = main(make_client(server), server)
     sys.exit(code)

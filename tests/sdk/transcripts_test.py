@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests in the shape of five programs, sent as they stand; each must be answered in full.
+"""transcripts_test.py - recorded requests of five programs; each must get a complete reply.
 
-A transcript says path, headers and requests; a request may have its own path and the status it
-wants. In a body "$model" is the name of the model, and "$mcp_tools": N adds N tools of the kind that
-people connect by the dozen. Bodies keep the programs' generous limits; the header
-Mote-Timeout-Ms ends what a tiny model would ramble on about.
+A transcript has a path, headers and requests. A request may have its own path and expected status. In a
+body, "$model" is the name of the model and "$mcp_tools": N adds N tools, as programs with many MCP servers
+send. Bodies keep the limits of the programs; the header Mote-Timeout-Ms ends long answers.
 """
 import copy
 import glob
@@ -43,8 +42,8 @@ def filled(body, path, server):
     return body
 
 
-def last_words(path, body, raw):
-    """Whether a stream ended as its dialect ends a good one."""
+def ended_well(path, body, raw):
+    """Does the stream have the regular end of its API?"""
     if path.startswith("/api/"):
         lines = [json.loads(line) for line in raw.splitlines()]
         assert not any("error" in line for line in lines), raw[-500:]
@@ -79,7 +78,7 @@ def replay(server, name):
         if status != 200:
             continue
         if "event-stream" in kind or "ndjson" in kind:
-            assert last_words(path.split("?")[0], body, raw), f"{where}: {raw[-600:]}"
+            assert ended_well(path.split("?")[0], body, raw), f"{where}: {raw[-600:]}"
         else:
             assert "error" not in json.loads(raw), f"{where}: {raw[:600]}"
 
@@ -100,5 +99,5 @@ def five_programs(_, server):
     equal(len(rig.CASES), 6)
 
 
-# A hundred tools take a few tens of thousands of tokens of a vocabulary this small.
+# With this small vocabulary, a hundred tools are some ten thousand tokens.
 rig.run_with_server(lambda s: None, "--positions", "131072")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""with_server.py COMMAND... - runs a command while a server is up; it finds it by its environment."""
+"""with_server.py COMMAND... - starts a server and runs a command, which finds the server by its environment."""
 import os
 import subprocess
 import sys
