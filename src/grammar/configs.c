@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * configs.c - frames, configurations and the step from one to the next.
+ * configs.c - the pushdown automaton: interned frames and configurations, steps, collection.
  *
- * A step takes every item's edges for the byte and closes over what can be done
- * without reading: skipping, calling a rule (a frame more), ending one (a frame
- * less). Only states that read are kept as items. The closure has its own stack
- * and a bound, so neither the depth of a text nor the ambiguity of a grammar can
- * do more than fail.
+ * A step follows every item's edges for the byte, then computes the epsilon closure: empty edges,
+ * calls (push a frame) and ends of rules (pop a frame). Only states that read a byte are stored as
+ * items. The closure is not recursive and its size is limited. A deeply nested text or an ambiguous
+ * grammar therefore ends in an error, not in a crash.
  */
 #include "grammar/grammar_int.h"
 
@@ -17,22 +16,22 @@
 
 enum { SEEN = 1 << 14, FIRST_SLOTS = 1 << 10 };
 
-static uint64_t mix(uint64_t h, uint64_t x)
+static uint64_t hash_mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * 0x9E3779B97F4A7C15u;
     return h ^ h >> 29;
 }
 
-static uint32_t fail(configs *c, mote_status status, const char *reason)
+static uint32_t configs_fail(configs *c, mote_status status, const char *reason)
 {
     c->status = status;
     c->reason = reason;
     return CONFIG_FAILED;
 }
 
-static uint32_t no_memory(configs *c)
+static uint32_t configs_no_memory(configs *c)
 {
-    return fail(c, MOTE_E_MEMORY, "no memory for a grammar");
+    return configs_fail(c, MOTE_E_MEMORY, "out of memory: grammar");
 }
 
 mote_status configs_error(const configs *c, mote_error *err)
@@ -44,7 +43,7 @@ mote_status configs_error(const configs *c, mote_error *err)
 
 static uint64_t frame_hash(uint32_t state, uint32_t count, uint32_t parent)
 {
-    return mix(mix(state, count), parent);
+    return hash_mix(hash_mix(state, count), parent);
 }
 
 static bool widen_slots(uint32_t **slots, uint32_t *mask)
@@ -59,7 +58,7 @@ static bool widen_slots(uint32_t **slots, uint32_t *mask)
     return true;
 }
 
-void configs_link_frame(configs *c, uint32_t f)
+static void configs_link_frame(configs *c, uint32_t f)
 {
     config_frame *x = &c->frames[f];
     uint32_t *slot =
@@ -80,39 +79,39 @@ static bool frame_table_ready(configs *c)
     return true;
 }
 
-/* The equal frame or a new one; its `plain` is not set. */
+/* The equal frame, or a new one whose `canonical` is not set. */
 static uint32_t intern_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
 {
     if (!frame_table_ready(c))
-        return no_memory(c);
+        return configs_no_memory(c);
     const uint64_t hash = frame_hash(state, count, parent);
     for (uint32_t f = c->frame_slots[(hash >> 32) & c->frame_mask]; f != 0; f = c->frames[f].next)
         if (c->frames[f].state == state && c->frames[f].count == count &&
             c->frames[f].parent == parent)
             return f;
     if (c->frames[parent].depth >= CONFIGS_DEPTH)
-        return fail(c, MOTE_E_FULL, "the text nests too deeply for its grammar");
+        return configs_fail(c, MOTE_E_FULL, "text nested too deeply: more than 4,000 stack frames");
     uint32_t f = c->free_frames;
     if (f != 0) {
         c->free_frames = c->frames[f].next;
     } else {
         if (c->n_frames >= CONFIGS_FRAMES ||
             !mem_grow(&c->frames, c->n_frames, &c->frames_room, sizeof *c->frames))
-            return no_memory(c);
+            return configs_no_memory(c);
         f = c->n_frames++;
     }
     c->frames[f] = (config_frame){.state = state,
                                   .count = count,
                                   .parent = parent,
-                                  .plain = RULES_NONE,
+                                  .canonical = RULES_NONE,
                                   .depth = (uint16_t)(c->frames[parent].depth + 1)};
     c->live_frames++;
     configs_link_frame(c, f);
     return f;
 }
 
-/* A token adds at most one run per byte, so counts that far from both limits are alike. */
-static uint32_t plain_count(const configs *c, uint32_t state, uint32_t count)
+/* See configs_canonical. */
+static uint32_t canonical_count(const configs *c, uint32_t state, uint32_t count)
 {
     if (c->r->nodes[state].kind != RULES_LOOP)
         return count;
@@ -126,21 +125,20 @@ static uint32_t plain_count(const configs *c, uint32_t state, uint32_t count)
 static uint32_t push_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
 {
     const uint32_t f = intern_frame(c, state, count, parent);
-    if (f == CONFIG_FAILED || c->frames[f].plain != RULES_NONE)
+    if (f == CONFIG_FAILED || c->frames[f].canonical != RULES_NONE)
         return f;
-    const uint32_t alike = plain_count(c, state, count), below = c->frames[parent].plain;
-    const uint32_t plain =
-        alike == count && below == parent ? f : intern_frame(c, state, alike, below);
-    if (plain == CONFIG_FAILED)
-        return plain;
-    c->frames[plain].plain = plain;
-    c->frames[f].plain = plain;
+    const uint32_t n = canonical_count(c, state, count), below = c->frames[parent].canonical;
+    const uint32_t canonical = n == count && below == parent ? f : intern_frame(c, state, n, below);
+    if (canonical == CONFIG_FAILED)
+        return canonical;
+    c->frames[canonical].canonical = canonical;
+    c->frames[f].canonical = canonical;
     return f;
 }
 
-/* ---- the closure ---- */
+/* ---- epsilon closure ---- */
 
-static void begin(configs *c)
+static void closure_begin(configs *c)
 {
     c->round++;
     c->n_stack = c->n_found = c->n_seen = 0;
@@ -150,7 +148,7 @@ static void begin(configs *c)
 static bool first_visit(configs *c, uint32_t state, uint32_t frame)
 {
     const uint64_t key = (uint64_t)state << 32 | frame;
-    uint32_t at = (uint32_t)(mix(state, frame) >> 32) & (SEEN - 1);
+    uint32_t at = (uint32_t)(hash_mix(state, frame) >> 32) & (SEEN - 1);
     for (; c->seen_in[at] == c->round; at = (at + 1) & (SEEN - 1))
         if (c->seen[at] == key)
             return false;
@@ -160,65 +158,66 @@ static bool first_visit(configs *c, uint32_t state, uint32_t frame)
     return true;
 }
 
-/* Puts a state on the stack of the closure. */
-static bool visit(configs *c, uint32_t state, uint32_t frame)
+/* Pushes a state on the stack of the closure, unless it was visited. */
+static bool closure_visit(configs *c, uint32_t state, uint32_t frame)
 {
     if (frame == CONFIG_FAILED)
         return false;
     if (!first_visit(c, state, frame))
         return true;
     if (c->n_seen > SEEN / 2) {
-        fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
+        configs_fail(c, MOTE_E_ARG, "grammar too ambiguous: too many alternatives at one position");
         return false;
     }
     if (!mem_grow(&c->stack, c->n_stack, &c->stack_room, sizeof *c->stack)) {
-        no_memory(c);
+        configs_no_memory(c);
         return false;
     }
     c->stack[c->n_stack++] = (config_item){state, frame};
     return true;
 }
 
-/* Before the next run of a loop, `count` of them done. */
-static bool at_loop(configs *c, uint32_t state, uint32_t count, uint32_t frame)
+/* At a loop, after `count` runs. */
+static bool closure_loop(configs *c, uint32_t state, uint32_t count, uint32_t frame)
 {
     const rules_loop_info *loop = &c->r->loops[c->r->nodes[state].counter];
-    if (count >= loop->min && !visit(c, loop->exit, frame))
+    if (count >= loop->min && !closure_visit(c, loop->exit, frame))
         return false;
     if (count >= loop->max)
         return true;
-    /* Without a limit it is enough to know that `min` runs are done and another is under way. */
+    /* Without a maximum the count stops at min + 1. */
     uint32_t after = count + 1;
     if (loop->max == RULES_NO_LIMIT && after > loop->min)
         after = loop->min + 1;
-    return visit(c, c->r->rules[loop->rule].start, push_frame(c, state, after, frame));
+    return closure_visit(c, c->r->rules[loop->rule].start, push_frame(c, state, after, frame));
 }
 
-/* Before the next member of a set, those of the bits `done` done. */
-static bool at_set(configs *c, uint32_t state, uint32_t done, uint32_t frame)
+/* At a set, after the members in the bit mask `done`. */
+static bool closure_set(configs *c, uint32_t state, uint32_t done, uint32_t frame)
 {
     const rules_set_info *set = &c->r->sets[c->r->nodes[state].counter];
     const uint32_t n_done = (uint32_t)__builtin_popcount(done);
     const uint32_t missing = set->required & ~done;
-    if (missing == 0 && n_done >= set->min && !visit(c, set->exit, frame))
+    if (missing == 0 && n_done >= set->min && !closure_visit(c, set->exit, frame))
         return false;
     if (n_done >= set->max)
         return true;
-    /* The required ones keep their places. */
+    /* If only the missing required members fit within `max`, no other member may come. */
     const bool only_required = set->max - n_done <= (uint32_t)__builtin_popcount(missing);
     for (uint32_t i = 0; i < set->n; i++) {
         const uint32_t bit = UINT32_C(1) << i;
         if ((done & bit) != 0 || set->member[i] == RULES_NONE ||
             (only_required && (missing & bit) == 0))
             continue;
-        if (!visit(c, c->r->rules[set->member[i]].start, push_frame(c, state, done | bit, frame)))
+        if (!closure_visit(c, c->r->rules[set->member[i]].start,
+                           push_frame(c, state, done | bit, frame)))
             return false;
     }
     return true;
 }
 
-/* A rule has ended: on with the one that called it. */
-static bool at_end(configs *c, uint32_t frame)
+/* End of a rule: continues in the caller. */
+static bool closure_end(configs *c, uint32_t frame)
 {
     if (frame == 0) {
         c->complete = true;
@@ -226,57 +225,60 @@ static bool at_end(configs *c, uint32_t frame)
     }
     const config_frame f = c->frames[frame];
     switch (c->r->nodes[f.state].kind) {
-    case RULES_LOOP: return at_loop(c, f.state, f.count, f.parent);
-    case RULES_SET: return at_set(c, f.state, f.count, f.parent);
-    default: return visit(c, f.state, f.parent);
+    case RULES_LOOP: return closure_loop(c, f.state, f.count, f.parent);
+    case RULES_SET: return closure_set(c, f.state, f.count, f.parent);
+    default: return closure_visit(c, f.state, f.parent);
     }
 }
 
-static bool follow_edges(configs *c, const rules_node *node, uint32_t frame)
+static bool closure_edges(configs *c, const rules_node *node, uint32_t frame)
 {
     const rules_edge *edges = c->r->edges + node->first;
     for (uint32_t i = 0; i < node->n; i++) {
         const rules_edge *e = &edges[i];
-        if (e->kind == RULES_SKIP && !visit(c, e->to, frame))
+        if (e->kind == RULES_SKIP && !closure_visit(c, e->to, frame))
             return false;
         if (e->kind != RULES_CALL)
             continue;
-        /* The last act of a rule returns to where the rule itself would. */
+        /* Tail call: a call that is the last edge of a rule needs no frame. */
         const bool last = c->r->nodes[e->to].kind == RULES_END;
-        if (!visit(c, c->r->rules[e->rule].start, last ? frame : push_frame(c, e->to, 0, frame)))
+        if (!closure_visit(c, c->r->rules[e->rule].start,
+                           last ? frame : push_frame(c, e->to, 0, frame)))
             return false;
     }
     return true;
 }
 
-static bool add_item(configs *c, config_item item)
+static bool closure_add_item(configs *c, config_item item)
 {
     if (c->n_found >= CONFIGS_ITEMS) {
-        fail(c, MOTE_E_ARG, "the grammar has too many alternatives at one place");
+        configs_fail(c, MOTE_E_ARG, "grammar too ambiguous: too many alternatives at one position");
         return false;
     }
     if (!mem_grow(&c->found, c->n_found, &c->found_room, sizeof *c->found)) {
-        no_memory(c);
+        configs_no_memory(c);
         return false;
     }
     c->found[c->n_found++] = item;
     return true;
 }
 
-static bool close_over(configs *c)
+static bool closure_run(configs *c)
 {
     while (c->n_stack > 0) {
         const config_item at = c->stack[--c->n_stack];
         const rules_node *node = &c->r->nodes[at.state];
         bool ok = true;
         switch (node->kind) {
-        case RULES_END: ok = at_end(c, at.frame); break;
-        case RULES_LOOP: ok = at_loop(c, at.state, 0, at.frame); break;
-        case RULES_SET: ok = at_set(c, at.state, 0, at.frame); break;
+        case RULES_END: ok = closure_end(c, at.frame); break;
+        case RULES_LOOP: ok = closure_loop(c, at.state, 0, at.frame); break;
+        case RULES_SET: ok = closure_set(c, at.state, 0, at.frame); break;
         case RULES_ENTER:
-            ok = visit(c, node->begin, push_frame(c, node->counter, 1, at.frame));
+            ok = closure_visit(c, node->begin, push_frame(c, node->counter, 1, at.frame));
             break;
-        default: ok = follow_edges(c, node, at.frame) && (!node->reads || add_item(c, at)); break;
+        default:
+            ok = closure_edges(c, node, at.frame) && (!node->reads || closure_add_item(c, at));
+            break;
         }
         if (!ok)
             return false;
@@ -286,7 +288,7 @@ static bool close_over(configs *c)
 
 /* ---- configurations ---- */
 
-static int by_state(const void *a, const void *b)
+static int compare_items(const void *a, const void *b)
 {
     const config_item *x = a, *y = b;
     if (x->state != y->state)
@@ -298,11 +300,11 @@ static uint64_t config_hash(const config_item *items, uint32_t n, bool complete)
 {
     uint64_t h = complete;
     for (uint32_t i = 0; i < n; i++)
-        h = mix(h, (uint64_t)items[i].state << 32 | items[i].frame);
+        h = hash_mix(h, (uint64_t)items[i].state << 32 | items[i].frame);
     return h;
 }
 
-void configs_link(configs *c, uint32_t id)
+static void configs_link(configs *c, uint32_t id)
 {
     config *x = &c->all[id];
     uint32_t *slot = &c->config_slots[(config_hash(c->items + x->first, x->n, x->complete) >> 32) &
@@ -323,7 +325,7 @@ static bool config_table_ready(configs *c)
     return true;
 }
 
-static void note_bytes(const configs *c, config *x)
+static void find_next_bytes(const configs *c, config *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
         const rules_node *node = &c->r->nodes[c->items[x->first + i].state];
@@ -338,39 +340,41 @@ static uint32_t new_config(configs *c)
 {
     uint32_t id = c->free_configs;
     if (!mem_grow(&c->items, c->n_items + c->n_found, &c->items_room, sizeof *c->items))
-        return no_memory(c);
+        return configs_no_memory(c);
     if (id != 0) {
         c->free_configs = c->all[id].next;
     } else {
         if (c->n_all >= CONFIGS_HARD)
-            return fail(c, MOTE_E_FULL, "the grammar needs too many configurations for this text");
+            return configs_fail(
+                c, MOTE_E_FULL,
+                "grammar too complex for this text: more than 524,288 configurations");
         if (!mem_grow(&c->all, c->n_all, &c->all_room, sizeof *c->all))
-            return no_memory(c);
+            return configs_no_memory(c);
         id = c->n_all++;
     }
     c->all[id] = (config){.first = c->n_items,
                           .n = c->n_found,
-                          .plain = CONFIG_FAILED,
+                          .canonical = CONFIG_FAILED,
                           .complete = c->complete,
                           .used = true};
     if (c->n_found > 0)
         memcpy(c->items + c->n_items, c->found, c->n_found * sizeof *c->found);
     c->n_items += c->n_found;
     c->live_configs++;
-    note_bytes(c, &c->all[id]);
+    find_next_bytes(c, &c->all[id]);
     configs_link(c, id);
     return id;
 }
 
-/* The number of what the closure found. */
+/* The configuration of the items that the closure found. */
 static uint32_t intern_found(configs *c)
 {
     if (c->n_found == 0 && !c->complete)
         return CONFIG_DEAD;
     if (!config_table_ready(c))
-        return no_memory(c);
+        return configs_no_memory(c);
     if (c->n_found > 1)
-        qsort(c->found, c->n_found, sizeof *c->found, by_state);
+        qsort(c->found, c->n_found, sizeof *c->found, compare_items);
     const uint64_t hash = config_hash(c->found, c->n_found, c->complete);
     for (uint32_t id = c->config_slots[(hash >> 32) & c->config_mask]; id != 0;
          id = c->all[id].next) {
@@ -384,7 +388,7 @@ static uint32_t intern_found(configs *c)
 
 static uint32_t compute_step(configs *c, uint32_t from, uint8_t byte)
 {
-    begin(c);
+    closure_begin(c);
     for (uint32_t i = 0; i < c->all[from].n; i++) {
         const config_item item = c->items[c->all[from].first + i];
         const rules_node *node = &c->r->nodes[item.state];
@@ -393,17 +397,17 @@ static uint32_t compute_step(configs *c, uint32_t from, uint8_t byte)
             if (edge->kind != RULES_READ || edge->lo > byte || edge->hi < byte)
                 continue;
             if (edge->rule == RULES_NONE) {
-                if (!visit(c, edge->to, item.frame))
+                if (!closure_visit(c, edge->to, item.frame))
                     return CONFIG_FAILED;
                 continue;
             }
             const uint32_t into =
                 edge->rule == RULES_ANY_TAIL ? rules_tail_of(c->r, byte) : edge->rule;
-            if (!visit(c, into, push_frame(c, edge->to, 0, item.frame)))
+            if (!closure_visit(c, into, push_frame(c, edge->to, 0, item.frame)))
                 return CONFIG_FAILED;
         }
     }
-    return close_over(c) ? intern_found(c) : CONFIG_FAILED;
+    return closure_run(c) ? intern_found(c) : CONFIG_FAILED;
 }
 
 uint32_t configs_step(configs *c, uint32_t from, uint8_t byte)
@@ -422,52 +426,53 @@ uint32_t configs_step(configs *c, uint32_t from, uint8_t byte)
 
 uint32_t configs_of(configs *c, const config_item *items, uint32_t n)
 {
-    begin(c);
+    closure_begin(c);
     for (uint32_t i = 0; i < n; i++)
-        if (first_visit(c, items[i].state, items[i].frame) && !add_item(c, items[i]))
+        if (first_visit(c, items[i].state, items[i].frame) && !closure_add_item(c, items[i]))
             return CONFIG_FAILED;
     return intern_found(c);
 }
 
 uint32_t configs_at(configs *c, uint32_t state, uint32_t frame)
 {
-    begin(c);
-    return visit(c, state, frame) && close_over(c) ? intern_found(c) : CONFIG_FAILED;
+    closure_begin(c);
+    return closure_visit(c, state, frame) && closure_run(c) ? intern_found(c) : CONFIG_FAILED;
 }
 
-uint32_t configs_plain(configs *c, uint32_t from)
+uint32_t configs_canonical(configs *c, uint32_t from)
 {
-    if (c->all[from].plain != CONFIG_FAILED)
-        return c->all[from].plain;
-    begin(c);
+    if (c->all[from].canonical != CONFIG_FAILED)
+        return c->all[from].canonical;
+    closure_begin(c);
     c->complete = c->all[from].complete;
     for (uint32_t i = 0; i < c->all[from].n; i++) {
         config_item item = c->items[c->all[from].first + i];
-        item.frame = c->frames[item.frame].plain;
-        if (first_visit(c, item.state, item.frame) && !add_item(c, item))
+        item.frame = c->frames[item.frame].canonical;
+        if (first_visit(c, item.state, item.frame) && !closure_add_item(c, item))
             return CONFIG_FAILED;
     }
-    const uint32_t plain = intern_found(c);
-    if (plain != CONFIG_FAILED) {
-        c->all[plain].plain = plain;
-        c->all[from].plain = plain;
+    const uint32_t canonical = intern_found(c);
+    if (canonical != CONFIG_FAILED) {
+        c->all[canonical].canonical = canonical;
+        c->all[from].canonical = canonical;
     }
-    return plain;
+    return canonical;
 }
 
-/* ---- beginning and end ---- */
+/* ---- creation ---- */
 
-static uint32_t start(configs *c)
+static uint32_t configs_start(configs *c)
 {
-    /* Frame 0 and configuration 0 are the bottom and the dead end; neither is ever looked up. */
+    /* Frame 0 is the bottom of the stack, configuration 0 is CONFIG_DEAD. Neither is in a hash
+     * table. */
     if (!mem_grow(&c->frames, 0, &c->frames_room, sizeof *c->frames) ||
         !mem_grow(&c->all, 0, &c->all_room, sizeof *c->all))
-        return no_memory(c);
+        return configs_no_memory(c);
     c->frames[0] = (config_frame){.state = RULES_NONE};
     c->all[CONFIG_DEAD] = (config){0};
     c->n_frames = c->n_all = 1;
-    begin(c);
-    if (!visit(c, c->r->rules[c->r->start].start, 0) || !close_over(c))
+    closure_begin(c);
+    if (!closure_visit(c, c->r->rules[c->r->start].start, 0) || !closure_run(c))
         return CONFIG_FAILED;
     return intern_found(c);
 }
@@ -479,8 +484,8 @@ mote_status configs_init(configs *c, const rules *r, uint32_t longest_token, mot
     c->seen = mem_new(SEEN, sizeof *c->seen);
     c->seen_in = mem_new(SEEN, sizeof *c->seen_in);
     if (c->memo == NULL || c->seen == NULL || c->seen_in == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
-    if (start(c) == CONFIG_FAILED)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
+    if (configs_start(c) == CONFIG_FAILED)
         return configs_error(c, err);
     return MOTE_OK;
 }
@@ -500,13 +505,14 @@ void configs_fini(configs *c)
     *c = (configs){0};
 }
 
+/* ---- mark and sweep ---- */
+
 static void keep_frame(configs *c, uint32_t f)
 {
     while (f != 0 && !c->frames[f].marked) {
         c->frames[f].marked = true;
-        /* Both lead to frames that were made before this one, so neither chain is long twice. */
-        const uint32_t plain = c->frames[f].plain;
-        for (uint32_t p = plain; p != RULES_NONE && p != 0 && !c->frames[p].marked;
+        /* A canonical frame's parents are canonical, so this chain needs no chain of its own. */
+        for (uint32_t p = c->frames[f].canonical; p != RULES_NONE && p != 0 && !c->frames[p].marked;
              p = c->frames[p].parent)
             c->frames[p].marked = true;
         f = c->frames[f].parent;
@@ -521,8 +527,8 @@ void configs_keep(configs *c, uint32_t id)
     x->marked = true;
     for (uint32_t i = 0; i < x->n; i++)
         keep_frame(c, c->items[x->first + i].frame);
-    if (x->plain != CONFIG_FAILED && x->plain != id)
-        configs_keep(c, x->plain);
+    if (x->canonical != CONFIG_FAILED && x->canonical != id)
+        configs_keep(c, x->canonical);
 }
 
 static void sweep_frames(configs *c)
@@ -553,7 +559,7 @@ static void sweep_configs(configs *c)
     }
 }
 
-/* The items of what is left, copied together. Without memory for it they stay where they are. */
+/* Compacts the items of the remaining configurations. If out of memory, they stay as they are. */
 static void pack_items(configs *c)
 {
     size_t n = 0;

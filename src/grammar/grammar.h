@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grammar.h - which tokens may come next, so that an answer has the form it must have.
+ * grammar.h - constrained decoding: token masks from grammars.
  *
- * A grammar is a set of rules over bytes, joined to a vocabulary. A matcher is a
- * place in a text: it remembers where it stood after each token, so going back
- * and splitting in two cost nothing. One thread at a time uses a grammar and
- * its matchers; the vocabulary is shared by all.
+ * A grammar is a set of byte rules plus the token trie of a model. A matcher is a position in the
+ * generated text. It stores the configuration after each token, so rewind and fork are cheap.
  *
- * Nothing is ever allowed because something went wrong: a mask that cannot be
- * made is an error, and its bits are all zero.
+ *     grammar_of_schema(&g, trie, schema, NULL, err);     or a grammar_builder, see below
+ *     grammar_matcher_new(&m, g, err);
+ *     grammar_mask(m, bits, err);                         allowed tokens, one bit each
+ *     ... sample with the mask ...
+ *     grammar_accept(m, token, err);
+ *
+ * Fail closed: if a mask cannot be computed, the call returns an error and all bits are zero.
+ *
+ * Threading: one thread at a time may use a grammar and its matchers. The token trie is read-only
+ * and shared.
  */
 #ifndef MOTE_GRAMMAR_GRAMMAR_H
 #define MOTE_GRAMMAR_GRAMMAR_H
@@ -20,69 +26,83 @@
 typedef struct grammar grammar;
 typedef struct grammar_matcher grammar_matcher;
 
-/* Takes the rules, which rules_finish has passed, also when it fails; the vocabulary must
- * outlive it. */
+/* Takes ownership of the rules, also on failure; rules_finish must have succeeded. The token trie
+ * must outlive the grammar. */
 mote_status grammar_new(grammar **out, rules *r, const token_trie *v, mote_error *err);
-/* Its matchers must be gone. NULL is allowed. */
+/* Free its matchers first. NULL is allowed. */
 void grammar_free(grammar *g);
-/* Words of a mask: one bit per token id, bit i % 32 of word i / 32. */
+/* 32-bit words of a mask. Token i is bit i % 32 of word i / 32. */
 uint32_t grammar_mask_words(const grammar *g);
-/* Memory it holds at the moment. */
+/* Memory in use, in bytes. */
 uint64_t grammar_bytes(const grammar *g);
 
-/* At the beginning of a text. */
+/* A matcher at the start of the text. */
 mote_status grammar_matcher_new(grammar_matcher **out, grammar *g, mote_error *err);
-/* A second one at the same place, with the same past. */
+/* A copy at the same position with the same history. */
 mote_status grammar_matcher_fork(grammar_matcher **out, const grammar_matcher *from,
                                  mote_error *err);
 void grammar_matcher_free(grammar_matcher *m);
 
-/* Which tokens may come next: bits[grammar_mask_words]. A token that ends the answer is among
- * them only if the text is complete. MOTE_E_ARG: the text has ended, or no token of the
- * vocabulary fits. */
+/* Computes the mask of allowed tokens: bits[grammar_mask_words]. End-of-generation tokens are
+ * allowed only if the text is complete. MOTE_E_ARG: the text has ended, or no token is allowed. */
 mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err);
 
-/* Goes on by a token. MOTE_E_ARG: it is not allowed here, and the matcher stays where it was. */
+/* Advances by a token. MOTE_E_ARG: the token is not allowed; the matcher is unchanged. */
 mote_status grammar_accept(grammar_matcher *m, mote_token token, mote_error *err);
 bool grammar_allows(grammar_matcher *m, mote_token token);
 
-/* Tokens accepted so far, and back to when there were n of them. */
+/* Number of accepted tokens. grammar_rewind goes back to n of them. */
 size_t grammar_length(const grammar_matcher *m);
 void grammar_rewind(grammar_matcher *m, size_t n);
 
-/* The text could end here. */
+/* May the text end here? */
 bool grammar_is_complete(const grammar_matcher *m);
-/* It has: a token that ends the answer was accepted. */
+/* Was an end-of-generation token accepted? */
 bool grammar_is_over(const grammar_matcher *m);
 
 /*
- * The bytes that must come next because there is no choice, at most `room`;
- * whole characters only. 0: there is a choice, or the text may end. The caller
- * tokenizes them and appends the tokens without sampling. Its last token is better
- * left to the model, which may know a longer one that begins with it; the others
- * are what the model would have had to write. GRAMMAR_NO_MEMORY: nobody knows.
+ * Jump-forward: the bytes that must follow because the grammar leaves no choice, at most `room`,
+ * whole characters only. 0: there is a choice, or the text may end. The caller tokenizes them and
+ * appends the tokens without sampling. It should leave the last of these tokens to the model: the
+ * model may prefer a longer token that starts with it. GRAMMAR_NO_MEMORY: out of memory.
  */
 #define GRAMMAR_NO_MEMORY SIZE_MAX
 size_t grammar_forced(grammar_matcher *m, char *out, size_t room);
 
-/* The shortest bytes that make the text complete, at most `room`; whole characters only. 0: it is
- * complete, or none was found with bounded work. */
+/* The shortest bytes that complete the text, at most `room`, whole characters only. 0: the text is
+ * complete, or a bounded search found none. */
 size_t grammar_shortest(grammar_matcher *m, char *out, size_t room);
 
-/* Is the whole text one that the grammar describes? For tests and for checking results. */
+/* Does the grammar accept the whole text? */
 mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err);
 
+/* ---- builder (grammar_build.c): a grammar from parts in sequence ----
+ *
+ *     grammar_builder b;
+ *     grammar_begin(&b, err);
+ *     grammar_add_text(&b, "<answer>");
+ *     grammar_either(&b);                       either ...
+ *     grammar_add_schema(&b, schema, NULL);
+ *     grammar_or(&b);                           ... or
+ *     grammar_add_text(&b, "none");
+ *     grammar_end_either(&b);
+ *     grammar_add_text_until(&b, "</answer>");
+ *     grammar_finish(&b, trie, &grammar);
+ *
+ * After the first failure the other calls do nothing, and grammar_finish returns the error.
+ * grammar_finish always frees the builder; grammar_abandon frees it without a grammar. */
+
 enum {
-    GRAMMAR_MAX_NESTING = 16,   /* either inside either */
+    GRAMMAR_MAX_NESTING = 16,   /* grammar_either inside grammar_either */
     GRAMMAR_MAX_CHOICES = 4096, /* of a list */
     GRAMMAR_MAX_TOOLS = 128,
-    GRAMMAR_FUEL = 3500000 /* work of all parts together, see automaton/chars.h */
+    GRAMMAR_FUEL = 3500000 /* work of all parts together, see dfa.h */
 };
 
 typedef struct grammar_builder {
     rules *r;
-    uint32_t rule; /* of the whole */
-    uint32_t at;   /* state behind what was added last */
+    uint32_t rule; /* start rule */
+    uint32_t at;   /* state after the last part */
     struct {
         uint32_t from, to;
     } open[GRAMMAR_MAX_NESTING];
@@ -92,42 +112,41 @@ typedef struct grammar_builder {
     mote_error *err;
 } grammar_builder;
 
-/* Failures are written to err, which must stay until grammar_finish. */
+/* Failures are written to err, which must stay valid until grammar_finish. */
 void grammar_begin(grammar_builder *b, mote_error *err);
-/* JSON without white space; before the first part. */
+/* JSON without white space. Call before the first part. */
 void grammar_compact(grammar_builder *b);
 void grammar_add_text(grammar_builder *b, str text);
 /* Any JSON value; any JSON object. */
 void grammar_add_json(grammar_builder *b);
 void grammar_add_json_object(grammar_builder *b);
-/* A value that satisfies a schema; options' fuel is the builder's. */
+/* A value that satisfies a schema. options->fuel is ignored: the builder's fuel is used. */
 void grammar_add_schema(grammar_builder *b, const json_node *schema, const schema_options *options);
 void grammar_add_schema_text(grammar_builder *b, str schema, const schema_options *options);
-/* Text that the whole expression matches. */
+/* Text that the expression matches as a whole. */
 void grammar_add_regex(grammar_builder *b, str pattern);
-/* Text of a grammar that is written down, see automaton/gbnf.h. */
+/* Text of a GBNF grammar, see gbnf.h. */
 void grammar_add_gbnf(grammar_builder *b, str text);
 /* One of n texts. */
 void grammar_add_choices(grammar_builder *b, const str *texts, size_t n);
-/* Any text up to the first time `end` comes, and `end`, at most 256 bytes of ASCII. */
+/* Any text up to and including the first occurrence of `end`, which is 1 to 256 bytes of ASCII. */
 void grammar_add_text_until(grammar_builder *b, str end);
 
 void grammar_either(grammar_builder *b);
 void grammar_or(grammar_builder *b);
 void grammar_end_either(grammar_builder *b);
 
-/* A tool that can be called: `parameters` is its schema, NULL: no parameters. */
+/* A tool that can be called. `parameters` is its JSON Schema; NULL: no parameters. */
 typedef struct grammar_tool {
     str name;
     const json_node *parameters;
-    bool strict; /* what its schema says and is not supported is an error, not a warning */
+    bool strict; /* an unsupported keyword is an error, not a warning */
 } grammar_tool;
 
 /*
- * One call of one of the tools, from behind "<tool_call>" to before "</tool_call>":
- * "\n<function=NAME>\n", its arguments (schema.h), "</function>\n". With several tools
- * the name is the model's choice; with one it is forced. warnings may be NULL; its lines
- * begin with the name of a tool.
+ * One call of one of the tools, between "<tool_call>" and "</tool_call>": "\n<function=NAME>\n",
+ * its arguments (schema.h), "</function>\n". The model chooses the name; a single name is forced.
+ * warnings may be NULL. Each line of it starts with the name of a tool.
  */
 void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t n,
                            strbuf *warnings);
@@ -135,7 +154,7 @@ void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t
 mote_status grammar_finish(grammar_builder *b, const token_trie *v, grammar **out);
 void grammar_abandon(grammar_builder *b);
 
-/* ---- ready-made ---- */
+/* ---- grammars of one part ---- */
 
 /* Any JSON value, or any object if `object` is true. */
 mote_status grammar_of_json(grammar **out, const token_trie *v, bool object, mote_error *err);

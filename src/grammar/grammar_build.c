@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grammar_build.c - see grammar_build.h. */
+/* grammar_build.c - builds a grammar from parts: texts, schemas, patterns, GBNF, tool calls. */
 #include "grammar/grammar.h"
 
 #include "grammar/rules/gbnf.h"
@@ -23,7 +23,7 @@ void grammar_compact(grammar_builder *b)
         b->r->compact = true;
 }
 
-static void fail(grammar_builder *b, const char *what)
+static void builder_fail(grammar_builder *b, const char *what)
 {
     if (b->status == MOTE_OK)
         b->status = err_set(b->err, MOTE_E_ARG, "%s", what);
@@ -37,8 +37,8 @@ void grammar_add_text(grammar_builder *b, str text)
         b->at = rules_literal(b->r, b->at, text);
 }
 
-/* Goes on behind a call of `rule`. */
-static void add_call(grammar_builder *b, uint32_t rule)
+/* Appends a call of `rule`. */
+static void builder_add_rule(grammar_builder *b, uint32_t rule)
 {
     const uint32_t next = rules_state(b->r);
     rules_call(b->r, b->at, rule, next);
@@ -48,13 +48,13 @@ static void add_call(grammar_builder *b, uint32_t rule)
 void grammar_add_json(grammar_builder *b)
 {
     if (b->status == MOTE_OK)
-        add_call(b, json_rules_any(b->r));
+        builder_add_rule(b, json_rules_any(b->r));
 }
 
 void grammar_add_json_object(grammar_builder *b)
 {
     if (b->status == MOTE_OK)
-        add_call(b, json_rules_any_object(b->r));
+        builder_add_rule(b, json_rules_any_object(b->r));
 }
 
 static schema_options with_fuel(grammar_builder *b, const schema_options *options)
@@ -72,7 +72,7 @@ void grammar_add_schema(grammar_builder *b, const json_node *schema, const schem
     const schema_options own = with_fuel(b, options);
     b->status = schema_put(b->r, schema, &own, &rule, b->err);
     if (b->status == MOTE_OK)
-        add_call(b, rule);
+        builder_add_rule(b, rule);
 }
 
 void grammar_add_schema_text(grammar_builder *b, str schema, const schema_options *options)
@@ -83,11 +83,11 @@ void grammar_add_schema_text(grammar_builder *b, str schema, const schema_option
     const schema_options own = with_fuel(b, options);
     b->status = schema_put_text(b->r, schema, &own, &rule, b->err);
     if (b->status == MOTE_OK)
-        add_call(b, rule);
+        builder_add_rule(b, rule);
 }
 
-/* Text of a set, as it stands. The set is gone afterwards. */
-static void add_chars(grammar_builder *b, dfa *set)
+/* Appends a text of the set, and frees the set. */
+static void builder_add_set(grammar_builder *b, dfa *set)
 {
     const uint32_t next = rules_state(b->r);
     b->status = dfa_put_raw(b->r, set, b->at, next, b->err);
@@ -101,7 +101,7 @@ void grammar_add_regex(grammar_builder *b, str pattern)
     if (b->status == MOTE_OK)
         b->status = regex_compile(&set, pattern, REGEX_WHOLE, &b->fuel, b->err);
     if (b->status == MOTE_OK)
-        add_chars(b, &set);
+        builder_add_set(b, &set);
 }
 
 void grammar_add_gbnf(grammar_builder *b, str text)
@@ -110,24 +110,25 @@ void grammar_add_gbnf(grammar_builder *b, str text)
     if (b->status == MOTE_OK)
         b->status = gbnf_put(b->r, text, &rule, b->err);
     if (b->status == MOTE_OK)
-        add_call(b, rule);
+        builder_add_rule(b, rule);
 }
 
 void grammar_add_choices(grammar_builder *b, const str *texts, size_t n)
 {
     dfa set;
     if (n == 0 || n > GRAMMAR_MAX_CHOICES)
-        fail(b, "a list of choices has none, or more than 4,096");
+        builder_fail(b, "the list of choices must have 1 to 4,096 entries");
     if (b->status == MOTE_OK)
         b->status = dfa_words(&set, texts, n, &b->fuel, b->err);
     if (b->status == MOTE_OK)
-        add_chars(b, &set);
+        builder_add_set(b, &set);
 }
 
-/* ---- text until something ---- */
+/* ---- text up to a terminator ---- */
 
-/* How much of `end` the latest characters are after c, `have` of them before it. */
-static uint32_t overlap(str end, uint32_t have, char c)
+/* Knuth-Morris-Pratt: the last `have` characters are a prefix of `end`. Returns the length of the
+ * longest such prefix after one more character. */
+static uint32_t next_overlap(str end, uint32_t have, char c)
 {
     for (uint32_t n = have + 1; n > 0; n--) {
         /* The last n characters would be end[have - n + 1 .. have) and c. */
@@ -137,13 +138,14 @@ static uint32_t overlap(str end, uint32_t have, char c)
     return 0;
 }
 
-/* States 0 to n - 1: so much of `end` has come. Only complete in the last, which leads nowhere. */
-static mote_status until_set(dfa *set, str end, mote_error *err)
+/* States 0 to n - 1: so many characters of `end` are matched. State n accepts and has no
+ * transitions. */
+static mote_status build_until(dfa *set, str end, mote_error *err)
 {
     for (uint32_t have = 0; have < end.n; have++) {
         TRY(dfa_add_state(set, false, err));
         for (uint32_t c = 0; c < 0x80; c++)
-            TRY(dfa_add_range(set, c, c, overlap(end, have, (char)c), err));
+            TRY(dfa_add_range(set, c, c, next_overlap(end, have, (char)c), err));
         TRY(dfa_add_range(set, 0x80, 0xD7FF, 0, err));
         TRY(dfa_add_range(set, 0xE000, DFA_LAST, 0, err));
     }
@@ -157,11 +159,11 @@ void grammar_add_text_until(grammar_builder *b, str end)
     for (size_t i = 0; ascii && i < end.n; i++)
         ascii = (unsigned char)end.p[i] < 0x80;
     if (!ascii)
-        fail(b, "text can end only with 1 to 256 bytes of ASCII");
+        builder_fail(b, "the terminator of a text must be 1 to 256 bytes of ASCII");
     if (b->status == MOTE_OK)
-        b->status = until_set(&set, end, b->err);
+        b->status = build_until(&set, end, b->err);
     if (b->status == MOTE_OK)
-        add_chars(b, &set);
+        builder_add_set(b, &set);
     else
         dfa_fini(&set);
 }
@@ -171,7 +173,7 @@ void grammar_add_text_until(grammar_builder *b, str end)
 void grammar_either(grammar_builder *b)
 {
     if (b->n_open == GRAMMAR_MAX_NESTING)
-        fail(b, "the alternatives of a grammar are nested too deeply");
+        builder_fail(b, "grammar alternatives nested more than 16 deep");
     if (b->status != MOTE_OK)
         return;
     b->open[b->n_open].from = b->at;
@@ -182,7 +184,7 @@ void grammar_either(grammar_builder *b)
 void grammar_or(grammar_builder *b)
 {
     if (b->n_open == 0)
-        fail(b, "an alternative of a grammar stands alone");
+        builder_fail(b, "an alternative of a grammar stands alone");
     if (b->status != MOTE_OK)
         return;
     const uint32_t from = b->open[b->n_open - 1].from;
@@ -195,7 +197,7 @@ void grammar_or(grammar_builder *b)
 void grammar_end_either(grammar_builder *b)
 {
     if (b->n_open == 0)
-        fail(b, "an alternative of a grammar stands alone");
+        builder_fail(b, "an alternative of a grammar stands alone");
     if (b->status != MOTE_OK)
         return;
     const uint32_t to = b->open[--b->n_open].to;
@@ -205,8 +207,8 @@ void grammar_end_either(grammar_builder *b)
 
 /* ---- tools ---- */
 
-/* Copies lines, each with the name of the tool it is about. */
-static void put_warnings(strbuf *out, str name, const strbuf *lines)
+/* Copies lines and puts the name of the tool before each. */
+static void copy_tool_warnings(strbuf *out, str name, const strbuf *lines)
 {
     out->failed |= lines->failed;
     for (size_t i = 0; i < lines->n; i++) {
@@ -218,7 +220,7 @@ static void put_warnings(strbuf *out, str name, const strbuf *lines)
     }
 }
 
-static void add_call_of(grammar_builder *b, const grammar_tool *tool, strbuf *warnings)
+static void add_one_tool(grammar_builder *b, const grammar_tool *tool, strbuf *warnings)
 {
     strbuf lines = {0};
     const schema_options options = {
@@ -230,9 +232,9 @@ static void add_call_of(grammar_builder *b, const grammar_tool *tool, strbuf *wa
     uint32_t rule;
     b->status = schema_put_call(b->r, tool->parameters, &options, &rule, b->err);
     if (b->status == MOTE_OK)
-        add_call(b, rule);
+        builder_add_rule(b, rule);
     if (warnings != NULL)
-        put_warnings(warnings, tool->name, &lines);
+        copy_tool_warnings(warnings, tool->name, &lines);
     strbuf_fini(&lines);
 }
 
@@ -240,19 +242,19 @@ void grammar_add_tool_call(grammar_builder *b, const grammar_tool *tools, size_t
                            strbuf *warnings)
 {
     if (n == 0 || n > GRAMMAR_MAX_TOOLS)
-        fail(b, "there are no tools, or more than 128");
+        builder_fail(b, "the list of tools must have 1 to 128 entries");
     grammar_add_text(b, str_of("\n<function="));
     grammar_either(b);
     for (size_t i = 0; i < n && b->status == MOTE_OK; i++) {
         if (i > 0)
             grammar_or(b);
-        add_call_of(b, &tools[i], warnings);
+        add_one_tool(b, &tools[i], warnings);
     }
     grammar_end_either(b);
     grammar_add_text(b, str_of("</function>\n"));
 }
 
-/* ---- the end ---- */
+/* ---- result ---- */
 
 void grammar_abandon(grammar_builder *b)
 {
@@ -264,7 +266,7 @@ mote_status grammar_finish(grammar_builder *b, const token_trie *v, grammar **ou
 {
     *out = NULL;
     if (b->n_open > 0)
-        fail(b, "an alternative of a grammar is not ended");
+        builder_fail(b, "grammar_either without grammar_end_either");
     if (b->status == MOTE_OK) {
         rules_skip(b->r, b->at, rules_end_of(b->r, b->rule));
         b->status = rules_finish(b->r, b->rule, b->err);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mask.c - the tokens that a configuration allows.
+ * mask.c - the token mask of a configuration.
  *
- * A token is allowed if one of the configuration's items can read all of it, so
- * the mask is the union of the masks of its items. Items that stand between two
- * characters of a JSON string are looked up: what each token does there is known
- * (grammar_vocab.h), and only what follows the closing quote depends on the rest.
- * All others walk the trees of tokens together (mask_walk.c).
+ * A token is allowed if at least one item of the configuration can read all of its bytes, so the
+ * mask is the union of the masks of the items. Three ways to compute it, fastest first:
+ *
+ * - An item between two characters of a JSON string uses precomputed masks (token_trie.h). Only
+ *   tokens that close the string depend on the grammar, by the bytes after the quote.
+ * - If most bytes lead to another configuration whose mask is cheap, the mask of that one is
+ *   changed where the two differ.
+ * - All other items walk the token tries together (mask_walk.c).
+ *
+ * Masks of long walks are cached in an LRU cache of MASK_CACHE entries.
  */
 #include "grammar/grammar_int.h"
 
@@ -16,19 +21,19 @@
 
 /* ---- inside JSON strings ---- */
 
-/* An item between two characters of a string that must have `least` more of them and may have
- * `most`. */
+/* An item between two characters of a string. The string must get `least` more characters and may
+ * get `most`. */
 typedef struct open_string {
     uint32_t least, most;
-    uint32_t exit;   /* configuration before its closing quote */
-    uint32_t behind; /* and after it; CONFIG_DEAD: taken together with an earlier one */
+    uint32_t exit;  /* configuration before the closing quote */
+    uint32_t after; /* configuration after it; CONFIG_DEAD: merged into an earlier open_string */
 } open_string;
 
-/* The items of a configuration, told apart. */
+/* The items of a configuration: those inside a string, and all others. */
 typedef struct split_items {
     open_string *strings;
     config_item *others;
-    config_item *merged; /* room for items of several configurations */
+    config_item *merged; /* scratch of merge_equal_strings */
     uint32_t n_strings, strings_room, n_others, others_room, n_merged, merged_room;
 } split_items;
 
@@ -39,7 +44,7 @@ static void split_fini(split_items *s)
     mem_free(s->merged);
 }
 
-/* The loop over characters that an item begins a run of, or NULL. */
+/* The loop over string characters, if the item is at the start of a run of it; else NULL. */
 static const rules_loop_info *string_loop(const grammar *g, config_item item)
 {
     if (item.state != g->string_start || item.frame == 0)
@@ -50,13 +55,13 @@ static const rules_loop_info *string_loop(const grammar *g, config_item item)
     return &g->r->loops[node->counter];
 }
 
-static bool only_quote(const config *x)
+static bool is_only_quote(const config *x)
 {
     return x->bytes[0] == UINT64_C(1) << '"' && x->bytes[1] == 0 && x->bytes[2] == 0 &&
            x->bytes[3] == 0 && !x->complete;
 }
 
-/* Adds the item to the strings if what closes it is a quote and nothing else. */
+/* Adds the item to the strings, if only a quote can follow the loop. */
 static mote_status add_string(grammar *g, split_items *s, config_item item, bool *added,
                               mote_error *err)
 {
@@ -68,10 +73,10 @@ static mote_status add_string(grammar *g, split_items *s, config_item item, bool
     const uint32_t exit = configs_at(&g->c, loop->exit, g->c.frames[item.frame].parent);
     if (exit == CONFIG_FAILED)
         return configs_error(&g->c, err);
-    if (exit == CONFIG_DEAD || !only_quote(&g->c.all[exit]))
+    if (exit == CONFIG_DEAD || !is_only_quote(&g->c.all[exit]))
         return MOTE_OK;
-    const uint32_t behind = configs_step(&g->c, exit, '"');
-    if (behind == CONFIG_FAILED)
+    const uint32_t after = configs_step(&g->c, exit, '"');
+    if (after == CONFIG_FAILED)
         return configs_error(&g->c, err);
     if (!mem_grow(&s->strings, s->n_strings, &s->strings_room, sizeof *s->strings))
         return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
@@ -79,12 +84,12 @@ static mote_status add_string(grammar *g, split_items *s, config_item item, bool
         (open_string){.least = done < loop->min ? loop->min - done : 0,
                       .most = loop->max == RULES_NO_LIMIT ? RULES_NO_LIMIT : loop->max - done,
                       .exit = exit,
-                      .behind = behind};
+                      .after = after};
     *added = true;
     return MOTE_OK;
 }
 
-static mote_status split(grammar *g, uint32_t config_id, split_items *s, mote_error *err)
+static mote_status split_config(grammar *g, uint32_t config_id, split_items *s, mote_error *err)
 {
     for (uint32_t i = 0; i < g->c.all[config_id].n; i++) {
         const config_item item = g->c.items[g->c.all[config_id].first + i];
@@ -109,7 +114,8 @@ static bool has_item(const configs *c, uint32_t config_id, config_item item)
     return false;
 }
 
-/* The closing quote of a string that may close now is the string's business. */
+/* Removes items that read the closing quote of a string which may end now: allow_closers handles
+ * them. */
 static void drop_closing_items(const grammar *g, split_items *s)
 {
     uint32_t n = 0;
@@ -123,6 +129,7 @@ static void drop_closing_items(const grammar *g, split_items *s)
     s->n_others = n;
 }
 
+/* Tokens that stay inside the string and add at most `most` characters. */
 static void allow_inside(const token_trie *v, uint32_t most, uint32_t *bits)
 {
     const uint32_t row = most >= v->longest ? 0 : most < TRIE_SHORT ? most : TRIE_SHORT;
@@ -135,64 +142,65 @@ static void allow_inside(const token_trie *v, uint32_t most, uint32_t *bits)
         token_trie_allow(bits, v->longer[i].token);
 }
 
-/* Tokens that close the string after least to most characters, and whose rest fits behind it.
- * They come in the order of their rests, so what two neighbours share is read once. */
+/* Tokens that close the string after least to most characters, if the grammar accepts their suffix
+ * after the quote. They are sorted by suffix, so a common prefix is stepped through once. */
 static bool allow_closers(grammar *g, const open_string *x, uint32_t *bits)
 {
     const token_trie *v = g->v;
     uint32_t at_depth[TRIE_MAX_BYTES + 1];
-    size_t good = 0; /* bytes of the latest rest that could be read */
-    at_depth[0] = x->behind;
+    size_t good = 0; /* accepted bytes of the latest suffix */
+    at_depth[0] = x->after;
     for (uint32_t i = 0; i < v->n_closers; i++) {
         const token_trie_closer *closer = &v->closers[i];
         if (closer->common > good)
             continue;
-        for (good = closer->common; good < closer->rest.n; good++) {
-            const uint32_t to = configs_step(&g->c, at_depth[good], (uint8_t)closer->rest.p[good]);
+        for (good = closer->common; good < closer->suffix.n; good++) {
+            const uint32_t to =
+                configs_step(&g->c, at_depth[good], (uint8_t)closer->suffix.p[good]);
             if (to == CONFIG_FAILED)
                 return false;
             if (to == CONFIG_DEAD)
                 break;
             at_depth[good + 1] = to;
         }
-        if (good == closer->rest.n && closer->n >= x->least && closer->n <= x->most)
+        if (good == closer->suffix.n && closer->n >= x->least && closer->n <= x->most)
             token_trie_allow(bits, closer->token);
     }
     return true;
 }
 
-/* Strings of the same limits share the tokens; what may follow them is joined. */
-static mote_status join_equal(grammar *g, split_items *s, uint32_t first, mote_error *err)
+/* Merges the strings with the limits of string `first` into it: one pass over the tokens then
+ * serves all of them. */
+static mote_status merge_equal_strings(grammar *g, split_items *s, uint32_t first, mote_error *err)
 {
     open_string *x = s->strings;
     uint32_t n_joined = 0;
     s->n_merged = 0;
     for (uint32_t k = first; k < s->n_strings; k++) {
-        if (x[k].behind == CONFIG_DEAD || x[k].least != x[first].least ||
-            x[k].most != x[first].most)
+        if (x[k].after == CONFIG_DEAD || x[k].least != x[first].least || x[k].most != x[first].most)
             continue;
-        const config *behind = &g->c.all[x[k].behind];
-        for (uint32_t i = 0; i < behind->n; i++) {
+        const config *after = &g->c.all[x[k].after];
+        for (uint32_t i = 0; i < after->n; i++) {
             if (!mem_grow(&s->merged, s->n_merged, &s->merged_room, sizeof *s->merged))
                 return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
-            s->merged[s->n_merged++] = g->c.items[behind->first + i];
+            s->merged[s->n_merged++] = g->c.items[after->first + i];
         }
         n_joined++;
         if (k > first)
-            x[k].behind = CONFIG_DEAD;
+            x[k].after = CONFIG_DEAD;
     }
     if (n_joined < 2 || s->n_merged == 0)
         return MOTE_OK;
-    x[first].behind = configs_of(&g->c, s->merged, s->n_merged);
-    return x[first].behind == CONFIG_FAILED ? configs_error(&g->c, err) : MOTE_OK;
+    x[first].after = configs_of(&g->c, s->merged, s->n_merged);
+    return x[first].after == CONFIG_FAILED ? configs_error(&g->c, err) : MOTE_OK;
 }
 
 static mote_status fill_strings(grammar *g, split_items *s, uint32_t *bits, mote_error *err)
 {
     for (uint32_t i = 0; i < s->n_strings; i++) {
-        if (s->strings[i].behind == CONFIG_DEAD)
+        if (s->strings[i].after == CONFIG_DEAD)
             continue;
-        TRY(join_equal(g, s, i, err));
+        TRY(merge_equal_strings(g, s, i, err));
         allow_inside(g->v, s->strings[i].most, bits);
         if (!allow_closers(g, &s->strings[i], bits))
             return configs_error(&g->c, err);
@@ -200,13 +208,14 @@ static mote_status fill_strings(grammar *g, split_items *s, uint32_t *bits, mote
     return MOTE_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- whole masks ---- */
 
-/* A mask that takes no long walk: of strings, or of something that letters do not leave. */
+/* Computes the mask if that needs no long walk: all items are inside strings, or letters lead back
+ * to the configuration. */
 static mote_status compute_cheap(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
                                  split_items *s, bool *cheap, mote_error *err)
 {
-    TRY(split(g, config_id, s, err));
+    TRY(split_config(g, config_id, s, err));
     if (s->n_strings > 0)
         drop_closing_items(g, s);
     *cheap = s->n_others == 0 || (s->n_strings == 0 && mask_is_cheap(g, config_id));
@@ -217,8 +226,10 @@ static mote_status compute_cheap(grammar *g, uint32_t config_id, uint32_t *bits,
     return fill_strings(g, s, bits, err);
 }
 
-/* A configuration that most bytes lead to, and from it on to itself; CONFIG_DEAD: there is none. */
-static uint32_t usual_next(grammar *g, uint32_t config_id)
+/* A configuration X such that a common byte leads to X, from X back to X, and more than 192 of 256
+ * bytes lead to the same configuration from here and from X. CONFIG_DEAD: none. Example: the first
+ * character of a name that must differ from a list of names, and any later character. */
+static uint32_t similar_next(grammar *g, uint32_t config_id)
 {
     static const uint8_t probes[] = {'e', ' ', '0'};
     for (size_t i = 0; i < sizeof probes; i++) {
@@ -236,11 +247,11 @@ static uint32_t usual_next(grammar *g, uint32_t config_id)
     return CONFIG_DEAD;
 }
 
-/* From the mask of the configuration that usually comes next, if that is cheap. */
+/* Computes the mask from the mask of similar_next, if that is cheap. */
 static mote_status compute_from_next(grammar *g, uint32_t config_id, uint32_t *bits,
                                      uint64_t *visited, bool *done, mote_error *err)
 {
-    const uint32_t next = usual_next(g, config_id);
+    const uint32_t next = similar_next(g, config_id);
     *done = false;
     if (next == CONFIG_DEAD)
         return MOTE_OK;
@@ -253,29 +264,30 @@ static mote_status compute_from_next(grammar *g, uint32_t config_id, uint32_t *b
     return MOTE_OK;
 }
 
-static mote_status compute(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
-                           split_items *s, mote_error *err)
+static mote_status compute_mask(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited,
+                                split_items *s, mote_error *err)
 {
     bool done;
     TRY(compute_cheap(g, config_id, bits, visited, s, &done, err));
     if (done)
         return MOTE_OK;
-    const uint32_t rest = s->n_strings == 0 ? config_id : configs_of(&g->c, s->others, s->n_others);
-    if (rest == CONFIG_FAILED)
+    const uint32_t suffix =
+        s->n_strings == 0 ? config_id : configs_of(&g->c, s->others, s->n_others);
+    if (suffix == CONFIG_FAILED)
         return configs_error(&g->c, err);
-    TRY(compute_from_next(g, rest, bits, visited, &done, err));
-    if (!done && !mask_walk(g, rest, bits, visited))
+    TRY(compute_from_next(g, suffix, bits, visited, &done, err));
+    if (!done && !mask_walk(g, suffix, bits, visited))
         return configs_error(&g->c, err);
     return fill_strings(g, s, bits, err);
 }
 
-/* The oldest place, for a mask that is worth remembering. */
-static void keep_mask(grammar *g, uint32_t config_id, const uint32_t *bits)
+/* Stores a mask in place of the least recently used one. */
+static void cache_mask(grammar *g, uint32_t config_id, const uint32_t *bits)
 {
-    kept_mask *oldest = &g->kept[0];
-    for (int i = 1; i < MASKS_KEPT; i++)
-        if (g->kept[i].used < oldest->used)
-            oldest = &g->kept[i];
+    cached_mask *oldest = &g->masks[0];
+    for (int i = 1; i < MASK_CACHE; i++)
+        if (g->masks[i].used < oldest->used)
+            oldest = &g->masks[i];
     if (oldest->bits == NULL)
         oldest->bits = mem_new(g->v->words, sizeof *oldest->bits);
     if (oldest->bits == NULL)
@@ -287,23 +299,23 @@ static void keep_mask(grammar *g, uint32_t config_id, const uint32_t *bits)
 
 mote_status mask_fill(grammar *g, uint32_t config_id, uint32_t *bits, mote_error *err)
 {
-    const uint32_t plain = configs_plain(&g->c, config_id);
-    for (int i = 0; i < MASKS_KEPT; i++)
-        if (g->kept[i].config == plain) {
-            g->kept[i].used = ++g->clock;
-            memcpy(bits, g->kept[i].bits, g->v->words * sizeof *bits);
+    const uint32_t canonical = configs_canonical(&g->c, config_id);
+    for (int i = 0; i < MASK_CACHE; i++)
+        if (g->masks[i].config == canonical) {
+            g->masks[i].used = ++g->clock;
+            memcpy(bits, g->masks[i].bits, g->v->words * sizeof *bits);
             return MOTE_OK;
         }
     memset(bits, 0, g->v->words * sizeof *bits);
-    if (plain == CONFIG_FAILED)
+    if (canonical == CONFIG_FAILED)
         return configs_error(&g->c, err);
     uint64_t visited = 0;
     split_items s = {0};
-    const mote_status status = compute(g, plain, bits, &visited, &s, err);
+    const mote_status status = compute_mask(g, canonical, bits, &visited, &s, err);
     split_fini(&s);
     if (status != MOTE_OK)
         memset(bits, 0, g->v->words * sizeof *bits);
-    else if (visited > MASKS_WORTH)
-        keep_mask(g, plain, bits);
+    else if (visited > MASK_CACHE_VISITS)
+        cache_mask(g, canonical, bits);
     return status;
 }

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mask_walk.c - masks by walking over the vocabulary.
+ * mask_walk.c - token masks by walking the token tries.
  *
- * A walk goes down the trees of tokens as far as the configuration can read.
- * Branches whose text does not leave the configuration are taken whole. And many
- * configurations differ from one whose mask is known only in a few bytes: the first
- * character of a name that must not be one of a list is an example, against any
- * later one. Then it is enough to walk where the two lead to different places.
+ * A walk descends into a trie as long as the configuration accepts the bytes. Two shortcuts:
+ *
+ * - If all characters of a branch lead from a configuration back to itself, all tokens of the
+ *   branch are allowed without a walk.
+ * - If the characters of a trie can lead only to a few configurations, none of which rejects any of
+ *   them, all tokens of the trie are allowed.
+ *
+ * mask_change computes a mask from the mask of another configuration: it walks only where the
+ * steps of the two differ.
  */
 #include "grammar/grammar_int.h"
 
-/* ---- characters that lead back to where they started ---- */
+/* ---- characters that lead back to the same configuration ---- */
 
 /* Do all bytes lo to hi, and then `more` continuation bytes, lead from `from` to `home`? */
-static bool all_lead_home(configs *c, uint32_t home, uint32_t from, unsigned lo, unsigned hi,
-                          int more)
+static bool bytes_lead_home(configs *c, uint32_t home, uint32_t from, unsigned lo, unsigned hi,
+                            int more)
 {
     for (unsigned byte = lo; byte <= hi; byte++) {
         if (byte > lo && c->r->class_of[byte] == c->r->class_of[byte - 1])
@@ -22,66 +26,66 @@ static bool all_lead_home(configs *c, uint32_t home, uint32_t from, unsigned lo,
         const uint32_t to = configs_step(c, from, (uint8_t)byte);
         if (to == CONFIG_DEAD || to == CONFIG_FAILED)
             return false;
-        if (more > 0 ? !all_lead_home(c, home, to, 0x80, 0xBF, more - 1) : to != home)
+        if (more > 0 ? !bytes_lead_home(c, home, to, 0x80, 0xBF, more - 1) : to != home)
             return false;
     }
     return true;
 }
 
-/* The same behind a lead byte whose second byte has limits of its own. */
-static bool form_leads_home(configs *c, uint32_t home, uint8_t lead, unsigned lo, unsigned hi,
-                            int more)
+/* The same after a lead byte whose second byte is limited to [lo, hi]. */
+static bool lead_byte_leads_home(configs *c, uint32_t home, uint8_t lead, unsigned lo, unsigned hi,
+                                 int more)
 {
     const uint32_t to = configs_step(c, home, lead);
-    return to != CONFIG_DEAD && to != CONFIG_FAILED && all_lead_home(c, home, to, lo, hi, more);
+    return to != CONFIG_DEAD && to != CONFIG_FAILED && bytes_lead_home(c, home, to, lo, hi, more);
 }
 
-static bool multi_lead_home(configs *c, uint32_t home)
+static bool multibyte_leads_home(configs *c, uint32_t home)
 {
-    return all_lead_home(c, home, home, 0xC2, 0xDF, 1) &&
-           all_lead_home(c, home, home, 0xE1, 0xE1, 2) &&
-           all_lead_home(c, home, home, 0xE3, 0xEC, 2) &&
-           all_lead_home(c, home, home, 0xEE, 0xEF, 2) &&
-           all_lead_home(c, home, home, 0xF1, 0xF3, 3) &&
-           form_leads_home(c, home, 0xE0, 0xA0, 0xBF, 1) &&
-           form_leads_home(c, home, 0xE2, 0x81, 0xBF, 1) &&
-           form_leads_home(c, home, 0xED, 0x80, 0x9F, 1) &&
-           form_leads_home(c, home, 0xF0, 0x90, 0xBF, 2) &&
-           form_leads_home(c, home, 0xF4, 0x80, 0x8F, 2);
+    return bytes_lead_home(c, home, home, 0xC2, 0xDF, 1) &&
+           bytes_lead_home(c, home, home, 0xE1, 0xE1, 2) &&
+           bytes_lead_home(c, home, home, 0xE3, 0xEC, 2) &&
+           bytes_lead_home(c, home, home, 0xEE, 0xEF, 2) &&
+           bytes_lead_home(c, home, home, 0xF1, 0xF3, 3) &&
+           lead_byte_leads_home(c, home, 0xE0, 0xA0, 0xBF, 1) &&
+           lead_byte_leads_home(c, home, 0xE2, 0x81, 0xBF, 1) &&
+           lead_byte_leads_home(c, home, 0xED, 0x80, 0x9F, 1) &&
+           lead_byte_leads_home(c, home, 0xF0, 0x90, 0xBF, 2) &&
+           lead_byte_leads_home(c, home, 0xF4, 0x80, 0x8F, 2);
 }
 
-static const stay_info *stays_of(grammar *g, uint32_t id)
+static const self_loops *self_loops_of(grammar *g, uint32_t id)
 {
-    stay_info *info = &g->stays[id % STAYS_KEPT];
+    self_loops *info = &g->loops[id % SELF_LOOP_CACHE];
     if (info->config == id)
         return info;
-    *info = (stay_info){.config = id};
+    *info = (self_loops){.config = id};
     for (unsigned byte = 0; byte < 128; byte++)
         if (configs_step(&g->c, id, (uint8_t)byte) == id)
             info->ascii[byte / 64] |= UINT64_C(1) << byte % 64;
-    info->multi = multi_lead_home(&g->c, id);
-    info->punctuation = info->multi && form_leads_home(&g->c, id, 0xE2, 0x80, 0x80, 1);
+    info->multi = multibyte_leads_home(&g->c, id);
+    info->punctuation = info->multi && lead_byte_leads_home(&g->c, id, 0xE2, 0x80, 0x80, 1);
     return info;
 }
 
-/* Does no token of the branch leave the configuration? */
-static bool takes_whole(grammar *g, uint32_t id, const token_trie_summary *s)
+/* Does every token of the branch lead back to the configuration? Probes one character first. */
+static bool branch_stays(grammar *g, uint32_t id, const token_trie_summary *s)
 {
     const unsigned probe = s->ascii[1] != 0   ? 64 + (unsigned)__builtin_ctzll(s->ascii[1])
                            : s->ascii[0] != 0 ? (unsigned)__builtin_ctzll(s->ascii[0])
                                               : 128;
     if (!s->whole || (probe < 128 && configs_step(&g->c, id, (uint8_t)probe) != id))
         return false;
-    const stay_info *info = stays_of(g, id);
+    const self_loops *info = self_loops_of(g, id);
     return (s->ascii[0] & ~info->ascii[0]) == 0 && (s->ascii[1] & ~info->ascii[1]) == 0 &&
            (!s->multi || info->multi) && (!s->punctuation || info->punctuation);
 }
 
-/* ---- texts that can always go on ---- */
+/* ---- texts that are never rejected ---- */
 
-/* Configurations that a kind of text leads to. */
+/* Configurations that are reached so far. */
 typedef struct reach {
-    uint32_t config[REACH_MOST];
+    uint32_t config[REACH_MAX];
     uint32_t n;
 } reach;
 
@@ -90,13 +94,13 @@ static bool reach_add(reach *x, uint32_t id)
     for (uint32_t i = 0; i < x->n; i++)
         if (x->config[i] == id)
             return true;
-    if (x->n == REACH_MOST)
+    if (x->n == REACH_MAX)
         return false;
     x->config[x->n++] = id;
     return true;
 }
 
-/* All bytes lo to hi, then `more` continuation bytes: do all of them go on? */
+/* Are all bytes lo to hi, followed by `more` continuation bytes, accepted? Adds the targets. */
 static bool reach_bytes(configs *c, reach *x, uint32_t from, unsigned lo, unsigned hi, int more)
 {
     for (unsigned byte = lo; byte <= hi; byte++) {
@@ -111,8 +115,8 @@ static bool reach_bytes(configs *c, reach *x, uint32_t from, unsigned lo, unsign
     return true;
 }
 
-static bool reach_form(configs *c, reach *x, uint32_t from, uint8_t lead, unsigned lo, unsigned hi,
-                       int more)
+static bool reach_lead_byte(configs *c, reach *x, uint32_t from, uint8_t lead, unsigned lo,
+                            unsigned hi, int more)
 {
     const uint32_t to = configs_step(c, from, lead);
     return to != CONFIG_DEAD && to != CONFIG_FAILED && reach_bytes(c, x, to, lo, hi, more);
@@ -122,15 +126,15 @@ static bool reach_multi(configs *c, reach *x, uint32_t from)
 {
     return reach_bytes(c, x, from, 0xC2, 0xDF, 1) && reach_bytes(c, x, from, 0xE1, 0xEC, 2) &&
            reach_bytes(c, x, from, 0xEE, 0xEF, 2) && reach_bytes(c, x, from, 0xF1, 0xF3, 3) &&
-           reach_form(c, x, from, 0xE0, 0xA0, 0xBF, 1) &&
-           reach_form(c, x, from, 0xED, 0x80, 0x9F, 1) &&
-           reach_form(c, x, from, 0xF0, 0x90, 0xBF, 2) &&
-           reach_form(c, x, from, 0xF4, 0x80, 0x8F, 2);
+           reach_lead_byte(c, x, from, 0xE0, 0xA0, 0xBF, 1) &&
+           reach_lead_byte(c, x, from, 0xED, 0x80, 0x9F, 1) &&
+           reach_lead_byte(c, x, from, 0xF0, 0x90, 0xBF, 2) &&
+           reach_lead_byte(c, x, from, 0xF4, 0x80, 0x8F, 2);
 }
 
 static bool reach_ascii(configs *c, reach *x, uint32_t from, const uint64_t ascii[2])
 {
-    unsigned last = 256; /* class of the byte before, if that was asked */
+    unsigned last = 256; /* class of the previous byte, if it was tested */
     for (unsigned byte = 0; byte < 128; byte++) {
         const bool wanted = (ascii[byte / 64] >> byte % 64 & 1) != 0;
         const unsigned class = c->r->class_of[byte];
@@ -142,11 +146,11 @@ static bool reach_ascii(configs *c, reach *x, uint32_t from, const uint64_t asci
 }
 
 /*
- * A pattern that is looked for anywhere moves from state to state with every
- * character and yet refuses none. If all that the characters of a tree lead to, again
- * and again, is a few configurations that refuse none of them, all its tokens fit.
+ * An unanchored pattern changes its state with every character and yet rejects none. If the
+ * characters of a trie lead, repeatedly, to at most REACH_MAX configurations and none of these
+ * rejects any of them, all tokens of the trie are allowed.
  */
-static bool never_refuses(grammar *g, uint32_t config_id, const token_trie_summary *s)
+static bool never_rejects(grammar *g, uint32_t config_id, const token_trie_summary *s)
 {
     reach x = {.config = {config_id}, .n = 1};
     for (uint32_t i = 0; i < x.n; i++)
@@ -156,53 +160,53 @@ static bool never_refuses(grammar *g, uint32_t config_id, const token_trie_summa
     return s->whole;
 }
 
-/* May all tokens of a tree follow? */
-static bool takes_tree(grammar *g, uint32_t config_id, size_t tree)
+/* Are all tokens of a trie allowed? */
+static bool tree_allowed(grammar *g, uint32_t config_id, size_t tree)
 {
     const token_trie_summary *s = &g->v->tree[tree];
-    if (s->n == 0 || takes_whole(g, config_id, s))
+    if (s->n == 0 || branch_stays(g, config_id, s))
         return true;
     if (!s->whole)
         return false;
-    tree_info *info = &g->trees[config_id % STAYS_KEPT];
+    tree_info *info = &g->trees[config_id % SELF_LOOP_CACHE];
     if (info->config != config_id)
         *info = (tree_info){.config = config_id};
-    if (!info->asked[tree]) {
-        info->asked[tree] = true;
-        info->taken[tree] = never_refuses(g, config_id, s);
+    if (!info->known[tree]) {
+        info->known[tree] = true;
+        info->allowed[tree] = never_rejects(g, config_id, s);
     }
-    return info->taken[tree];
+    return info->allowed[tree];
 }
 
 bool mask_is_cheap(grammar *g, uint32_t config_id)
 {
-    return takes_whole(g, config_id, &g->v->tree[TRIE_SMALL_LETTERS]);
+    return branch_stays(g, config_id, &g->v->tree[TRIE_LOWERCASE]);
 }
 
-/* ---- the walk ---- */
+/* ---- walk ---- */
 
-/* Not yet asked; no configuration has this number. */
-#define NOT_ASKED (CONFIG_FAILED - 1)
+/* Entry of a step_row that is not computed yet; no configuration has this number. */
+#define STEP_UNKNOWN (CONFIG_FAILED - 1)
 
-static walk_row *row_of(grammar *g, uint32_t config_id)
+static step_row *step_row_of(grammar *g, uint32_t config_id)
 {
-    walk_row *row = &g->rows[config_id % ROWS_KEPT];
+    step_row *row = &g->rows[config_id % ROW_CACHE];
     if (row->config != config_id) {
         row->config = config_id;
         for (int byte = 0; byte < 256; byte++)
             row->next[byte] =
-                config_allows(&g->c.all[config_id], (uint8_t)byte) ? NOT_ASKED : CONFIG_DEAD;
+                config_allows(&g->c.all[config_id], (uint8_t)byte) ? STEP_UNKNOWN : CONFIG_DEAD;
     }
     return row;
 }
 
-/* Like configs_step, for a row that may have been given to another configuration. */
-static inline uint32_t row_step(grammar *g, walk_row **row, uint32_t config_id, uint8_t byte)
+/* Like configs_step, through a cached row, which another configuration may have evicted. */
+static inline uint32_t row_step(grammar *g, step_row **row, uint32_t config_id, uint8_t byte)
 {
     if ((*row)->config != config_id)
-        *row = row_of(g, config_id);
+        *row = step_row_of(g, config_id);
     uint32_t to = (*row)->next[byte];
-    if (to == NOT_ASKED) {
+    if (to == STEP_UNKNOWN) {
         to = configs_step(&g->c, config_id, byte);
         if (to != CONFIG_FAILED)
             (*row)->next[byte] = to;
@@ -210,23 +214,24 @@ static inline uint32_t row_step(grammar *g, walk_row **row, uint32_t config_id, 
     return to;
 }
 
-/* Children of one node that are still to be looked at, and where their parent led. */
+/* The children of one node that are still to be visited, and the configuration at the node. */
 typedef struct walk_level {
     uint32_t next, end, config;
-    walk_row *row;
+    step_row *row;
 } walk_level;
 
-/* Takes a branch whole if it can, else its own token; true: its children are to be looked at. */
-static bool enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t *bits, uint64_t *visited)
+/* Allows the node's own token, and the whole branch if possible. True: visit its children. */
+static bool walk_enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t *bits,
+                       uint64_t *visited)
 {
     const token_trie *v = g->v;
     const token_trie_node *node = &v->nodes[index];
     if (node->token != TRIE_NO_TOKEN)
         token_trie_allow(bits, node->token);
-    if (!node->bulk)
+    if (!node->has_summary)
         return node->n > 0;
     const token_trie_summary *s = token_trie_summary_of(v, index);
-    if (!takes_whole(g, config_id, s))
+    if (!branch_stays(g, config_id, s))
         return true;
     for (uint32_t k = 0; k < s->n; k++)
         token_trie_allow(bits, v->order[s->first + k]);
@@ -240,7 +245,8 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
     const token_trie_node *nodes = g->v->nodes, *root = &nodes[tree];
     walk_level levels[TRIE_MAX_BYTES + 1];
     size_t depth = 0;
-    levels[0] = (walk_level){root->child, root->child + root->n, config_id, row_of(g, config_id)};
+    levels[0] =
+        (walk_level){root->child, root->child + root->n, config_id, step_row_of(g, config_id)};
     for (;;) {
         walk_level *level = &levels[depth];
         if (level->next == level->end) {
@@ -256,8 +262,9 @@ static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *b
         if (to == CONFIG_FAILED)
             return false;
         ++*visited;
-        if (enter(g, index, to, bits, visited))
-            levels[++depth] = (walk_level){node->child, node->child + node->n, to, row_of(g, to)};
+        if (walk_enter(g, index, to, bits, visited))
+            levels[++depth] =
+                (walk_level){node->child, node->child + node->n, to, step_row_of(g, to)};
     }
 }
 
@@ -265,7 +272,7 @@ bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited
 {
     const token_trie *v = g->v;
     for (size_t i = 0; i < TRIE_TREES; i++) {
-        if (!takes_tree(g, config_id, i)) {
+        if (!tree_allowed(g, config_id, i)) {
             if (!walk_tree(g, v->tree[i].node, config_id, bits, visited))
                 return false;
             continue;
@@ -276,7 +283,7 @@ bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited
     return true;
 }
 
-/* ---- the difference of two ---- */
+/* ---- difference of two configurations ---- */
 
 typedef struct change_level {
     uint32_t next, end, from, to;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matcher.c - matchers: places in a text, and going on from them.
+ * matcher.c - grammars and matchers: advance by a token, mask, jump-forward, shortest completion.
  *
- * A matcher is the list of configurations after each of its tokens. A collection
- * of unused configurations happens only here, between two calls, when the lists
- * of all matchers are the only references there are.
+ * A matcher stores the configuration after each token. Unused configurations are collected only
+ * here, at the start of a call, when the histories of all matchers hold the only references.
  */
 #include "grammar/grammar.h"
 
@@ -20,14 +19,14 @@ mote_status grammar_new(grammar **out, rules *r, const token_trie *v, mote_error
     grammar *g = mem_new(1, sizeof *g);
     if (g == NULL) {
         rules_free(r);
-        return err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
     }
     g->r = r;
     g->v = v;
     g->string_start = r->json_char == RULES_NONE ? RULES_NONE : r->rules[r->json_char].start;
-    g->rows = mem_new(ROWS_KEPT, sizeof *g->rows);
+    g->rows = mem_new(ROW_CACHE, sizeof *g->rows);
     const mote_status status = g->rows == NULL
-                                   ? err_set(err, MOTE_E_MEMORY, "no memory for a grammar")
+                                   ? err_set(err, MOTE_E_MEMORY, "out of memory: grammar")
                                    : configs_init(&g->c, r, v->longest, err);
     if (status == MOTE_OK)
         *out = g;
@@ -40,8 +39,8 @@ void grammar_free(grammar *g)
 {
     if (g == NULL)
         return;
-    for (int i = 0; i < MASKS_KEPT; i++)
-        mem_free(g->kept[i].bits);
+    for (int i = 0; i < MASK_CACHE; i++)
+        mem_free(g->masks[i].bits);
     mem_free(g->rows);
     configs_fini(&g->c);
     rules_free(g->r);
@@ -56,25 +55,25 @@ uint32_t grammar_mask_words(const grammar *g)
 uint64_t grammar_bytes(const grammar *g)
 {
     uint64_t bytes =
-        sizeof *g + ROWS_KEPT * sizeof *g->rows + (uint64_t)g->r->nodes_room * sizeof *g->r->nodes +
+        sizeof *g + ROW_CACHE * sizeof *g->rows + (uint64_t)g->r->nodes_room * sizeof *g->r->nodes +
         (uint64_t)g->r->edges_room * sizeof *g->r->edges +
         (uint64_t)g->c.frames_room * sizeof *g->c.frames +
         (uint64_t)g->c.all_room * sizeof *g->c.all +
         (uint64_t)g->c.items_room * sizeof *g->c.items + CONFIGS_MEMO * sizeof *g->c.memo;
-    for (int i = 0; i < MASKS_KEPT; i++)
-        bytes += g->kept[i].bits != NULL ? g->v->words * sizeof *g->kept[i].bits : 0;
+    for (int i = 0; i < MASK_CACHE; i++)
+        bytes += g->masks[i].bits != NULL ? g->v->words * sizeof *g->masks[i].bits : 0;
     return bytes;
 }
 
 /* ---- matchers ---- */
 
-static mote_status new_matcher(grammar_matcher **out, grammar *g, const uint32_t *places,
-                               uint32_t n, mote_error *err)
+static mote_status matcher_create(grammar_matcher **out, grammar *g, const uint32_t *history,
+                                  uint32_t n, mote_error *err)
 {
     *out = NULL;
     grammar_matcher *m = mem_new(1, sizeof *m);
-    if (m != NULL && mem_grow(&m->places, n, &m->room, sizeof *m->places)) {
-        memcpy(m->places, places, ((size_t)n + 1) * sizeof *places);
+    if (m != NULL && mem_grow(&m->history, n, &m->room, sizeof *m->history)) {
+        memcpy(m->history, history, ((size_t)n + 1) * sizeof *history);
         m->g = g;
         m->n = n;
         m->next = g->matchers;
@@ -85,19 +84,19 @@ static mote_status new_matcher(grammar_matcher **out, grammar *g, const uint32_t
         return MOTE_OK;
     }
     mem_free(m);
-    return err_set(err, MOTE_E_MEMORY, "no memory for a matcher");
+    return err_set(err, MOTE_E_MEMORY, "out of memory: matcher");
 }
 
 mote_status grammar_matcher_new(grammar_matcher **out, grammar *g, mote_error *err)
 {
     const uint32_t start = CONFIG_START;
-    return new_matcher(out, g, &start, 0, err);
+    return matcher_create(out, g, &start, 0, err);
 }
 
 mote_status grammar_matcher_fork(grammar_matcher **out, const grammar_matcher *from,
                                  mote_error *err)
 {
-    return new_matcher(out, from->g, from->places, from->n, err);
+    return matcher_create(out, from->g, from->history, from->n, err);
 }
 
 void grammar_matcher_free(grammar_matcher *m)
@@ -110,7 +109,7 @@ void grammar_matcher_free(grammar_matcher *m)
         m->g->matchers = m->next;
     if (m->next != NULL)
         m->next->previous = m->previous;
-    mem_free(m->places);
+    mem_free(m->history);
     mem_free(m);
 }
 
@@ -127,12 +126,12 @@ void grammar_rewind(grammar_matcher *m, size_t n)
 
 bool grammar_is_over(const grammar_matcher *m)
 {
-    return m->places[m->n] == CONFIG_DEAD;
+    return m->history[m->n] == CONFIG_DEAD;
 }
 
 bool grammar_is_complete(const grammar_matcher *m)
 {
-    return !grammar_is_over(m) && m->g->c.all[m->places[m->n]].complete;
+    return !grammar_is_over(m) && m->g->c.all[m->history[m->n]].complete;
 }
 
 static void collect_if_many(grammar *g)
@@ -141,26 +140,26 @@ static void collect_if_many(grammar *g)
         return;
     for (const grammar_matcher *m = g->matchers; m != NULL; m = m->next)
         for (uint32_t i = 0; i <= m->n; i++)
-            configs_keep(&g->c, m->places[i]);
+            configs_keep(&g->c, m->history[i]);
     configs_sweep(&g->c);
-    for (int i = 0; i < MASKS_KEPT; i++) {
-        g->kept[i].config = CONFIG_DEAD;
-        g->kept[i].used = 0;
+    for (int i = 0; i < MASK_CACHE; i++) {
+        g->masks[i].config = CONFIG_DEAD;
+        g->masks[i].used = 0;
     }
-    memset(g->stays, 0, sizeof g->stays);
+    memset(g->loops, 0, sizeof g->loops);
     memset(g->trees, 0, sizeof g->trees);
-    for (int i = 0; i < ROWS_KEPT; i++)
+    for (int i = 0; i < ROW_CACHE; i++)
         g->rows[i].config = CONFIG_DEAD;
 }
 
-/* ---- going on ---- */
+/* ---- tokens ---- */
 
-static mote_status ended(mote_error *err)
+static mote_status text_ended_error(mote_error *err)
 {
-    return err_set(err, MOTE_E_ARG, "the text has already ended");
+    return err_set(err, MOTE_E_ARG, "the text has already text_ended_error");
 }
 
-static bool is_end(const token_trie *v, uint32_t token)
+static bool is_end_token(const token_trie *v, uint32_t token)
 {
     for (uint32_t i = 0; i < v->n_ends; i++)
         if (v->ends[i] == token)
@@ -168,41 +167,41 @@ static bool is_end(const token_trie *v, uint32_t token)
     return false;
 }
 
-/* Where a token leads; CONFIG_DEAD: it is not allowed. */
-static uint32_t token_step(grammar *g, uint32_t place, uint32_t token)
+/* The configuration after a token; CONFIG_DEAD: it is not allowed. */
+static uint32_t token_step(grammar *g, uint32_t current, uint32_t token)
 {
     if (token >= g->v->source.n || g->v->source.kind(g->v->source.ctx, token) != TRIE_TEXT)
         return CONFIG_DEAD;
     const str bytes = g->v->source.bytes(g->v->source.ctx, token);
     if (bytes.n == 0 || bytes.n > TRIE_MAX_BYTES)
         return CONFIG_DEAD;
-    for (size_t i = 0; i < bytes.n && place != CONFIG_DEAD && place != CONFIG_FAILED; i++)
-        place = configs_step(&g->c, place, (uint8_t)bytes.p[i]);
-    return place;
+    for (size_t i = 0; i < bytes.n && current != CONFIG_DEAD && current != CONFIG_FAILED; i++)
+        current = configs_step(&g->c, current, (uint8_t)bytes.p[i]);
+    return current;
 }
 
-static mote_status append_place(grammar_matcher *m, uint32_t place, mote_error *err)
+static mote_status history_append(grammar_matcher *m, uint32_t current, mote_error *err)
 {
-    if (!mem_grow(&m->places, m->n + 1, &m->room, sizeof *m->places))
-        return err_set(err, MOTE_E_MEMORY, "no memory for a matcher");
-    m->places[++m->n] = place;
+    if (!mem_grow(&m->history, m->n + 1, &m->room, sizeof *m->history))
+        return err_set(err, MOTE_E_MEMORY, "out of memory: matcher");
+    m->history[++m->n] = current;
     return MOTE_OK;
 }
 
 mote_status grammar_accept(grammar_matcher *m, mote_token token, mote_error *err)
 {
     if (grammar_is_over(m))
-        return ended(err);
+        return text_ended_error(err);
     collect_if_many(m->g);
-    if (token >= 0 && grammar_is_complete(m) && is_end(m->g->v, (uint32_t)token))
-        return append_place(m, CONFIG_DEAD, err);
-    const uint32_t place =
-        token < 0 ? CONFIG_DEAD : token_step(m->g, m->places[m->n], (uint32_t)token);
-    if (place == CONFIG_FAILED)
+    if (token >= 0 && grammar_is_complete(m) && is_end_token(m->g->v, (uint32_t)token))
+        return history_append(m, CONFIG_DEAD, err);
+    const uint32_t current =
+        token < 0 ? CONFIG_DEAD : token_step(m->g, m->history[m->n], (uint32_t)token);
+    if (current == CONFIG_FAILED)
         return configs_error(&m->g->c, err);
-    if (place == CONFIG_DEAD)
+    if (current == CONFIG_DEAD)
         return err_set(err, MOTE_E_ARG, "token %" PRId32 " is not allowed here", token);
-    return append_place(m, place, err);
+    return history_append(m, current, err);
 }
 
 bool grammar_allows(grammar_matcher *m, mote_token token)
@@ -210,10 +209,10 @@ bool grammar_allows(grammar_matcher *m, mote_token token)
     if (grammar_is_over(m) || token < 0)
         return false;
     collect_if_many(m->g);
-    if (is_end(m->g->v, (uint32_t)token))
+    if (is_end_token(m->g->v, (uint32_t)token))
         return grammar_is_complete(m);
-    const uint32_t place = token_step(m->g, m->places[m->n], (uint32_t)token);
-    return place != CONFIG_DEAD && place != CONFIG_FAILED;
+    const uint32_t current = token_step(m->g, m->history[m->n], (uint32_t)token);
+    return current != CONFIG_DEAD && current != CONFIG_FAILED;
 }
 
 static bool any_bit(const uint32_t *bits, uint32_t words)
@@ -229,18 +228,20 @@ mote_status grammar_mask(grammar_matcher *m, uint32_t *bits, mote_error *err)
     const token_trie *v = m->g->v;
     if (grammar_is_over(m)) {
         memset(bits, 0, v->words * sizeof *bits);
-        return ended(err);
+        return text_ended_error(err);
     }
     collect_if_many(m->g);
-    const uint32_t place = m->places[m->n];
-    TRY(mask_fill(m->g, place, bits, err));
-    if (m->g->c.all[place].complete)
+    const uint32_t current = m->history[m->n];
+    TRY(mask_fill(m->g, current, bits, err));
+    if (m->g->c.all[current].complete)
         for (uint32_t i = 0; i < v->n_ends; i++)
             token_trie_allow(bits, v->ends[i]);
     if (!any_bit(bits, v->words))
-        return err_set(err, MOTE_E_ARG, "no token of the vocabulary continues the text");
+        return err_set(err, MOTE_E_ARG, "no token of the vocabulary is allowed at this position");
     return MOTE_OK;
 }
+
+/* ---- jump-forward ---- */
 
 /* The only byte that may follow, or -1. */
 static int only_byte(const config *x)
@@ -261,22 +262,22 @@ static int only_byte(const config *x)
 size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
 {
     configs *c = &m->g->c;
-    uint32_t place = m->places[m->n];
+    uint32_t current = m->history[m->n];
     size_t n = 0, whole = 0;
     int byte;
     collect_if_many(m->g);
-    while (n < room && place != CONFIG_DEAD && (byte = only_byte(&c->all[place])) >= 0) {
+    while (n < room && current != CONFIG_DEAD && (byte = only_byte(&c->all[current])) >= 0) {
         const bool begins = byte < 0x80 || byte >= 0xC0;
         if (n == 0 && !begins)
             return 0;
         if (begins)
             whole = n;
         out[n++] = (char)byte;
-        place = configs_step(c, place, (uint8_t)byte);
-        if (place == CONFIG_FAILED)
+        current = configs_step(c, current, (uint8_t)byte);
+        if (current == CONFIG_FAILED)
             return c->status == MOTE_E_MEMORY ? GRAMMAR_NO_MEMORY : whole;
     }
-    /* The latest character counts if it is there with all its bytes. */
+    /* The last character counts only if all its bytes are there. */
     const unsigned lead = n > 0 ? (unsigned char)out[whole] : 0;
     const size_t wants = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
     return n - whole == wants ? n : whole;
@@ -284,23 +285,25 @@ size_t grammar_forced(grammar_matcher *m, char *out, size_t room)
 
 mote_status grammar_check(grammar *g, str text, bool *fits, mote_error *err)
 {
-    uint32_t place = CONFIG_START;
+    uint32_t current = CONFIG_START;
     collect_if_many(g);
     *fits = false;
-    for (size_t i = 0; i < text.n && place != CONFIG_DEAD; i++) {
-        place = configs_step(&g->c, place, (uint8_t)text.p[i]);
-        if (place == CONFIG_FAILED)
+    for (size_t i = 0; i < text.n && current != CONFIG_DEAD; i++) {
+        current = configs_step(&g->c, current, (uint8_t)text.p[i]);
+        if (current == CONFIG_FAILED)
             return configs_error(&g->c, err);
     }
-    *fits = place != CONFIG_DEAD && g->c.all[place].complete;
+    *fits = current != CONFIG_DEAD && g->c.all[current].complete;
     return MOTE_OK;
 }
+
+/* ---- shortest completion: breadth-first search over configurations ---- */
 
 enum { VISITS = 16384, SLOTS = 2 * VISITS };
 
 typedef struct visit {
     uint32_t config;
-    uint32_t from; /* number of the visit before */
+    uint32_t from; /* index of the previous visit */
     uint8_t byte;  /* that led here */
 } visit;
 
@@ -308,24 +311,25 @@ typedef struct search {
     configs *c;
     visit *all; /* [VISITS] */
     uint32_t n;
-    uint32_t *slots; /* [SLOTS], number of a visit + 1, by configuration */
+    uint32_t *slots; /* [SLOTS], hash table by configuration: index of a visit + 1 */
 } search;
 
-/* False: there was one already, or there is no room. */
-static bool add(search *s, uint32_t place, uint32_t from, uint8_t byte)
+/* False: already visited, or VISITS reached. */
+static bool search_add(search *s, uint32_t current, uint32_t from, uint8_t byte)
 {
-    uint32_t slot = place * 0x9E3779B1u % SLOTS;
-    while (s->slots[slot] != 0 && s->all[s->slots[slot] - 1].config != place)
+    uint32_t slot = current * 0x9E3779B1u % SLOTS;
+    while (s->slots[slot] != 0 && s->all[s->slots[slot] - 1].config != current)
         slot = (slot + 1) % SLOTS;
     if (s->slots[slot] != 0 || s->n == VISITS)
         return false;
-    s->all[s->n++] = (visit){place, from, byte};
+    s->all[s->n++] = (visit){current, from, byte};
     s->slots[slot] = s->n;
     return true;
 }
 
-/* Looks one byte further from visit `at`; true: the last visit is an end. */
-static bool look_on(search *s, uint32_t at)
+/* Expands a visit by one byte of each class, with 'a' preferred. True: the last visit added is
+ * complete. */
+static bool search_expand(search *s, uint32_t at)
 {
     const rules *r = s->c->r;
     for (uint32_t k = 0; k < r->n_classes; k++) {
@@ -334,14 +338,14 @@ static bool look_on(search *s, uint32_t at)
         if (!config_allows(&s->c->all[from], byte))
             continue;
         const uint32_t to = configs_step(s->c, from, byte);
-        if (to != CONFIG_DEAD && to != CONFIG_FAILED && add(s, to, at, byte) &&
+        if (to != CONFIG_DEAD && to != CONFIG_FAILED && search_add(s, to, at, byte) &&
             s->c->all[to].complete)
             return true;
     }
     return false;
 }
 
-static size_t write_way(const search *s, char *out, size_t room)
+static size_t search_path(const search *s, char *out, size_t room)
 {
     size_t n = 0;
     for (uint32_t at = s->n - 1; at != 0; at = s->all[at].from)
@@ -351,7 +355,7 @@ static size_t write_way(const search *s, char *out, size_t room)
     size_t end = n;
     for (uint32_t at = s->n - 1; at != 0; at = s->all[at].from)
         out[--end] = (char)s->all[at].byte;
-    return ((unsigned char)out[0] & 0xC0) == 0x80 ? 0 : n; /* the middle of a character */
+    return ((unsigned char)out[0] & 0xC0) == 0x80 ? 0 : n; /* starts inside a character */
 }
 
 size_t grammar_shortest(grammar_matcher *m, char *out, size_t room)
@@ -362,10 +366,10 @@ size_t grammar_shortest(grammar_matcher *m, char *out, size_t room)
     size_t n = 0;
     bool found = false;
     if (s.all != NULL && s.slots != NULL && !grammar_is_over(m) && !grammar_is_complete(m)) {
-        add(&s, m->places[m->n], 0, 0);
+        search_add(&s, m->history[m->n], 0, 0);
         for (uint32_t at = 0; at < s.n && !found; at++)
-            found = look_on(&s, at);
-        n = found ? write_way(&s, out, room) : 0;
+            found = search_expand(&s, at);
+        n = found ? search_path(&s, out, room) : 0;
     }
     mem_free(s.all);
     mem_free(s.slots);

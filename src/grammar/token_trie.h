@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * token_trie.h - the tokens of a model, arranged for the question "which may come next?".
+ * token_trie.h - the vocabulary of a model as tries over bytes, for token masks.
  *
- * Made once per model, never changed, shared by any number of threads. The bytes
- * of all tokens form trees whose branches lie together in memory, so that a walk
- * touches what is allowed and little else. Small letters, other letters and
- * digits, other plain text and all the rest each have a tree of their own, so that a
- * state which such text does not leave takes the tree whole, or at least its large
- * branches, which carry a summary for that. And because most of an answer in JSON is text inside
- * strings, what each token does there is worked out beforehand.
+ * Built once per model; read-only afterwards and shared by any number of threads.
+ *
+ * There are four tries: lower-case letters, alphanumeric, other plain text, everything else. If a
+ * configuration accepts all text of one kind, the mask takes the whole trie. Branches of at least
+ * TRIE_BULK tokens have a summary of their characters, so that a mask can take a branch as a whole
+ * too. The children of a node are contiguous in memory.
+ *
+ * Most of a JSON document is text inside strings. So the effect of each token inside a JSON string
+ * is precomputed: how many characters it adds, or where it closes the string.
  */
 #ifndef MOTE_GRAMMAR_TOKEN_TRIE_H
 #define MOTE_GRAMMAR_TOKEN_TRIE_H
@@ -19,20 +21,20 @@
 #include <stdint.h>
 
 typedef enum token_trie_kind {
-    TRIE_NEVER = 0, /* control tokens, padding */
+    TRIE_NEVER = 0, /* never allowed: control tokens, padding */
     TRIE_TEXT,
-    TRIE_END /* ends the answer: allowed where the grammar is complete */
+    TRIE_END /* end of generation: allowed where the grammar is complete */
 } token_trie_kind;
 
 typedef enum token_trie_tree {
-    TRIE_SMALL_LETTERS, /* ASCII ones and nothing else */
-    TRIE_ALPHANUMERIC,  /* ASCII letters and digits, not only small letters */
-    TRIE_PLAIN,         /* other whole characters that a JSON string need not escape */
-    TRIE_REST,
+    TRIE_LOWERCASE,    /* ASCII lower-case letters only */
+    TRIE_ALPHANUMERIC, /* ASCII letters and digits, not only lower-case letters */
+    TRIE_PLAIN,        /* other whole characters that need no escape in a JSON string */
+    TRIE_OTHER,
     TRIE_TREES
 } token_trie_tree;
 
-/* Where the tokens come from; must outlive the vocab, and so must the bytes. */
+/* Access to the tokens. The source and the bytes it returns must outlive the trie. */
 typedef struct token_trie_source {
     const void *ctx;
     uint32_t n; /* ids 0 .. n - 1, the bits of a mask */
@@ -43,74 +45,74 @@ typedef struct token_trie_source {
 enum {
     TRIE_MAX_TOKENS = 1 << 20,
     TRIE_MAX_BYTES = 1023, /* of one token; longer ones are never allowed */
-    TRIE_BULK = 64,        /* a branch of so many tokens has a summary */
-    TRIE_SHORT = 16        /* tokens of at most so many characters have masks by length */
+    TRIE_BULK = 64,        /* tokens of a branch that has a summary */
+    TRIE_SHORT = 16        /* characters up to which there are masks by length, see `within` */
 };
 #define TRIE_NO_TOKEN UINT32_MAX
 
-/* One byte of the tree. Its children stand side by side, by byte; two of the same byte are
- * tokens of the same text. */
+/* A node is one byte. Its children are contiguous and sorted by byte. Two children with the same
+ * byte are tokens with the same text. */
 typedef struct token_trie_node {
-    uint32_t token; /* that ends here, or TRIE_NO_TOKEN */
-    uint32_t child; /* the first */
+    uint32_t token; /* token that ends here, or TRIE_NO_TOKEN */
+    uint32_t child; /* first child */
     uint16_t n;     /* children */
     uint8_t byte;
-    bool bulk; /* has a summary */
+    bool has_summary;
 } token_trie_node;
 
-/* All bytes that follow a node inside its branch. */
+/* The bytes that follow a node in the tokens of its branch. */
 typedef struct token_trie_summary {
     uint32_t node;
-    uint32_t first, n; /* its tokens, in `order` */
-    uint32_t depth;    /* bytes up to the node */
-    uint64_t ascii[2]; /* which of the first 128 bytes occur */
-    bool multi;        /* characters of more than one byte occur */
-    bool punctuation;  /* some of them are U+2000 to U+203F */
-    bool whole;        /* and all of them are whole */
+    uint32_t first, n; /* its tokens: a range of `order` */
+    uint32_t depth;    /* bytes from the root to the node */
+    uint64_t ascii[2]; /* bitmap of the ASCII characters that occur */
+    bool multi;        /* multi-byte characters occur */
+    bool punctuation;  /* some of U+2000 to U+203F occur */
+    bool whole;        /* no token starts or ends inside a character */
 } token_trie_summary;
 
-/* A token that leaves a JSON string: `n` characters, a quote, the rest. */
+/* A token that closes a JSON string: `n` characters, a quote, a suffix. */
 typedef struct token_trie_closer {
     uint32_t token;
     uint32_t n;
-    str rest;
-    uint32_t common; /* bytes of rest that the closer before it begins with too */
+    str suffix;
+    uint32_t common; /* length of the common prefix with the suffix of the previous closer */
 } token_trie_closer;
 
-/* A token that stays in a JSON string and makes it `n` characters longer. */
+/* A token that stays inside a JSON string and adds `n` characters. */
 typedef struct token_trie_inside {
     uint32_t token;
-    uint32_t n; /* one that is begun counts */
+    uint32_t n; /* an incomplete character counts */
 } token_trie_inside;
 
 typedef struct token_trie {
     token_trie_source source;
-    str *texts;       /* [source.n], only while it is built */
+    str *texts;       /* [source.n], only while building */
     uint32_t words;   /* of a mask: 32 tokens each */
-    uint32_t longest; /* bytes of a token */
+    uint32_t longest; /* bytes of the longest token */
     uint32_t n_nodes, nodes_room;
     token_trie_node *nodes; /* [n_nodes] */
     token_trie_summary
-        tree[TRIE_TREES]; /* whole trees; their nodes are roots, which have no byte */
-    uint32_t *tree_bits;  /* [TRIE_TREES][words], their tokens */
-    uint32_t *order;      /* [n_text], tokens by tree and then by their bytes */
+        tree[TRIE_TREES]; /* the whole tries; their nodes are the roots, which have no byte */
+    uint32_t *tree_bits;  /* [TRIE_TREES][words], masks of their tokens */
+    uint32_t *order;      /* [n_text], tokens sorted by trie, then by bytes */
     uint32_t n_text;
     token_trie_summary *summaries; /* [n_summaries], by node */
     uint32_t n_summaries, summaries_room;
-    uint32_t *ends; /* [n_ends] */
+    uint32_t *ends; /* [n_ends], tokens of kind TRIE_END */
     uint32_t n_ends;
-    uint32_t *within;          /* [TRIE_SHORT + 1][words]: stays inside, at most so many characters;
-                                * number 0: any number of them */
+    uint32_t *within;          /* [TRIE_SHORT + 1][words], masks: row k has the tokens that stay in
+                                * a string and add at most k characters; row 0: any number */
     token_trie_inside *longer; /* [n_longer], of more than TRIE_SHORT characters, longest first */
     uint32_t n_longer;
-    token_trie_closer *closers; /* [n_closers], by rest */
+    token_trie_closer *closers; /* [n_closers], by suffix */
     uint32_t n_closers;
 } token_trie;
 
 mote_status token_trie_new(token_trie **out, const token_trie_source *source, mote_error *err);
 /* NULL is allowed. */
 void token_trie_free(token_trie *v);
-/* Memory it holds. */
+/* Memory in use, in bytes. */
 uint64_t token_trie_bytes(const token_trie *v);
 
 static inline void token_trie_allow(uint32_t *bits, uint32_t token)
@@ -120,10 +122,5 @@ static inline void token_trie_allow(uint32_t *bits, uint32_t token)
 
 /* The summary of a node that has one. */
 const token_trie_summary *token_trie_summary_of(const token_trie *v, uint32_t node);
-
-/* ---- vocab_strings.c ---- */
-
-/* Fills within, longer and closers. */
-mote_status token_trie_read_strings(token_trie *v, mote_error *err);
 
 #endif

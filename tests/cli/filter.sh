@@ -100,7 +100,7 @@ for grammar in "$work/grammar" "$(cat "$work/grammar")"; do
     grep -Eqx '[a-z]{1,3} [a-z]{1,3} [a-z]{1,3}\.' "$work/out" || fail "not of the grammar: $(cat "$work/out")"
 done
 call 2 run "$model" "What is it?" --grammar 'root ::= word' -q
-grep -q "the grammar, line 1, column 10: the rule 'word' is not defined" "$work/err" || fail "$(cat "$work/err")"
+grep -q "invalid grammar, line 1, column 10: rule 'word' is not defined" "$work/err" || fail "$(cat "$work/err")"
 echo '{"type":"object","properties":{"age":{"type":"integer","minimum":3,"maximum":5}},"required":["age"],"additionalProperties":false}' >"$work/schema"
 for schema in "$work/schema" "$(cat "$work/schema")"; do
     call 0 run "$model" "How old is the dog?" --json-schema "$schema" --seed 3 -q

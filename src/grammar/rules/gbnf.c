@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gbnf_check.c - which parts of a grammar can read nothing, and which rules come to themselves
- * before they have read anything.
+ * gbnf.c - checks the syntax tree of a GBNF grammar and compiles it to byte rules.
  *
- * Both are linear in the tree. The first goes upwards from what is empty by itself: each node waits
- * for as many of its children as it needs. The second is a walk in depth along what can come first;
- * a rule that is met while the walk is inside it is left recursive.
+ * Checks: which nodes are nullable (match the empty string), and which rules are left recursive.
+ * Both take linear time. Nullability propagates upwards from nodes that are nullable by themselves.
+ * Left recursion is found by a depth-first search over the elements that can come first.
+ *
+ * Compilation: each element becomes edges from one state to another. An unlimited repetition is a
+ * cycle of states. A counted repetition is a loop over a rule, and one run of a loop must not match
+ * the empty string. So a nullable element is compiled there in a second form, "nonempty", which
+ * matches the same strings except the empty one. A rule of the grammar is compiled when it is first
+ * referenced, in one or both forms.
  */
 #include "grammar/rules/gbnf.h"
 
@@ -13,28 +18,28 @@
 #include "base/mem.h"
 #include "grammar/rules/dfa.h"
 
-/* ---- what can read nothing ---- */
+/* ---- nullable nodes ---- */
 
-typedef struct emptiness {
+typedef struct nullability {
     gbnf_tree *t;
     uint32_t *parent;  /* [n_nodes]; of a rule's body: RULES_NONE */
-    uint32_t *waiting; /* [n_nodes], children of a sequence that are not known to be empty */
+    uint32_t *waiting; /* [n_nodes], children that are not known to be nullable */
     uint32_t *of_rule; /* [n_nodes], of a body: its rule */
-    uint32_t *call;    /* [n_rules], the first call of a rule, or RULES_NONE */
-    uint32_t *next;    /* [n_nodes], of a call: the next of the same rule */
+    uint32_t *call;    /* [n_rules], first call of a rule, or RULES_NONE */
+    uint32_t *next;    /* [n_nodes], of a call: next call of the same rule */
     uint32_t *queue;   /* [n_nodes] */
     uint32_t n_queue;
-} emptiness;
+} nullability;
 
-static void mark_empty(emptiness *x, uint32_t node)
+static void mark_nullable(nullability *x, uint32_t node)
 {
-    if (x->t->nodes[node].empty)
+    if (x->t->nodes[node].nullable)
         return;
-    x->t->nodes[node].empty = true;
+    x->t->nodes[node].nullable = true;
     x->queue[x->n_queue++] = node;
 }
 
-static void note_node(emptiness *x, uint32_t i)
+static void init_node(nullability *x, uint32_t i)
 {
     const gbnf_node *node = &x->t->nodes[i];
     for (uint32_t c = node->child; c != RULES_NONE; c = x->t->nodes[c].sibling) {
@@ -48,24 +53,24 @@ static void note_node(emptiness *x, uint32_t i)
     if ((node->kind == GBNF_TEXT && node->n == 0) ||
         (node->kind == GBNF_REPEAT && node->min == 0) ||
         (node->kind == GBNF_SEQUENCE && node->child == RULES_NONE))
-        mark_empty(x, i);
+        mark_nullable(x, i);
 }
 
-/* A node has turned out to be empty: what does that say about those who use it? */
-static void pass_on(emptiness *x, uint32_t node)
+/* A node is nullable: updates its parent, or the calls of its rule. */
+static void propagate_nullable(nullability *x, uint32_t node)
 {
     const uint32_t up = x->parent[node];
     if (up == RULES_NONE) {
         for (uint32_t c = x->call[x->of_rule[node]]; c != RULES_NONE; c = x->next[c])
-            mark_empty(x, c);
+            mark_nullable(x, c);
         return;
     }
     x->waiting[up]--;
     if (x->t->nodes[up].kind != GBNF_SEQUENCE || x->waiting[up] == 0)
-        mark_empty(x, up);
+        mark_nullable(x, up);
 }
 
-static void find_empty(emptiness *x)
+static void find_nullable(nullability *x)
 {
     for (uint32_t i = 0; i < x->t->n_nodes; i++)
         x->parent[i] = RULES_NONE;
@@ -74,24 +79,24 @@ static void find_empty(emptiness *x)
         x->of_rule[x->t->rules[i].body] = i;
     }
     for (uint32_t i = 0; i < x->t->n_nodes; i++)
-        note_node(x, i);
+        init_node(x, i);
     for (uint32_t i = 0; i < x->n_queue; i++)
-        pass_on(x, x->queue[i]);
+        propagate_nullable(x, x->queue[i]);
 }
 
-static mote_status check_empty(gbnf_tree *t, mote_error *err)
+static mote_status check_nullable(gbnf_tree *t, mote_error *err)
 {
-    emptiness x = {.t = t,
-                   .parent = mem_new(t->n_nodes, sizeof *x.parent),
-                   .waiting = mem_new(t->n_nodes, sizeof *x.waiting),
-                   .of_rule = mem_new(t->n_nodes, sizeof *x.of_rule),
-                   .call = mem_new(t->n_rules, sizeof *x.call),
-                   .next = mem_new(t->n_nodes, sizeof *x.next),
-                   .queue = mem_new(t->n_nodes, sizeof *x.queue)};
+    nullability x = {.t = t,
+                     .parent = mem_new(t->n_nodes, sizeof *x.parent),
+                     .waiting = mem_new(t->n_nodes, sizeof *x.waiting),
+                     .of_rule = mem_new(t->n_nodes, sizeof *x.of_rule),
+                     .call = mem_new(t->n_rules, sizeof *x.call),
+                     .next = mem_new(t->n_nodes, sizeof *x.next),
+                     .queue = mem_new(t->n_nodes, sizeof *x.queue)};
     const bool ok = x.parent != NULL && x.waiting != NULL && x.of_rule != NULL && x.call != NULL &&
                     x.next != NULL && x.queue != NULL;
     if (ok)
-        find_empty(&x);
+        find_nullable(&x);
     mem_free(x.parent);
     mem_free(x.waiting);
     mem_free(x.of_rule);
@@ -101,21 +106,22 @@ static mote_status check_empty(gbnf_tree *t, mote_error *err)
     return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
 }
 
-/* ---- what comes first ---- */
+/* ---- left recursion ---- */
 
-typedef struct first_walk {
+/* Depth-first search over the nodes that can come first. */
+typedef struct first_search {
     const gbnf_tree *t;
     uint8_t *met; /* [n_nodes], enum met */
     struct {
-        uint32_t node, next; /* next: the child to look at, RULES_NONE: done */
+        uint32_t node, next; /* next: the child to visit, RULES_NONE: done */
     } * stack;               /* [n_nodes] */
     uint32_t n;
     mote_error *err;
-} first_walk;
+} first_search;
 
 enum met { MET_NOT = 0, MET_INSIDE, MET_DONE };
 
-static void enter(first_walk *w, uint32_t node)
+static void first_enter(first_search *w, uint32_t node)
 {
     const gbnf_node *x = &w->t->nodes[node];
     uint32_t next = x->child;
@@ -128,29 +134,29 @@ static void enter(first_walk *w, uint32_t node)
     w->stack[w->n++].next = next;
 }
 
-/* The child to look at after this one. */
-static uint32_t next_after(const first_walk *w, uint32_t node, uint32_t child)
+/* The next child that can come first, after this one. */
+static uint32_t first_next(const first_search *w, uint32_t node, uint32_t child)
 {
     const gbnf_kind kind = (gbnf_kind)w->t->nodes[node].kind;
-    if (kind == GBNF_ANY_OF || (kind == GBNF_SEQUENCE && w->t->nodes[child].empty))
+    if (kind == GBNF_ANY_OF || (kind == GBNF_SEQUENCE && w->t->nodes[child].nullable))
         return w->t->nodes[child].sibling;
     return RULES_NONE;
 }
 
-/* Only a call leads back to where the walk is inside already. */
-static mote_status left_recursive(const first_walk *w, uint32_t call)
+/* Only a call can lead back to a node that the search is inside of. */
+static mote_status left_recursion_error(const first_search *w, uint32_t call)
 {
     const gbnf_rule *rule = &w->t->rules[w->t->nodes[call].first];
     return err_set(w->err, MOTE_E_ARG,
-                   "the grammar, %s: the rule '%.*s' is left recursive: it can come to itself "
-                   "before it has read anything. Write it with a repetition, as in a (\"+\" a)*",
+                   "invalid grammar, %s: rule '%.*s' is left recursive: it can reach itself before "
+                   "it reads a character. Use a repetition instead, as in a (\"+\" a)*",
                    gbnf_place_of(w->t->text, rule->at).text, STR_ARG(rule->name));
 }
 
-static mote_status walk_from(first_walk *w, uint32_t node)
+static mote_status first_search_from(first_search *w, uint32_t node)
 {
     if (w->met[node] == MET_NOT)
-        enter(w, node);
+        first_enter(w, node);
     while (w->n > 0) {
         const uint32_t at = w->stack[w->n - 1].node, child = w->stack[w->n - 1].next;
         if (child == RULES_NONE) {
@@ -158,64 +164,65 @@ static mote_status walk_from(first_walk *w, uint32_t node)
             w->n--;
             continue;
         }
-        w->stack[w->n - 1].next = next_after(w, at, child);
+        w->stack[w->n - 1].next = first_next(w, at, child);
         if (w->met[child] == MET_INSIDE)
-            return left_recursive(w, at);
+            return left_recursion_error(w, at);
         if (w->met[child] == MET_NOT)
-            enter(w, child);
+            first_enter(w, child);
     }
     return MOTE_OK;
 }
 
-static mote_status check_first(const gbnf_tree *t, mote_error *err)
+static mote_status check_left_recursion(const gbnf_tree *t, mote_error *err)
 {
-    first_walk w = {.t = t,
-                    .met = mem_new(t->n_nodes, sizeof *w.met),
-                    .stack = mem_new(t->n_nodes, sizeof *w.stack),
-                    .err = err};
+    first_search w = {.t = t,
+                      .met = mem_new(t->n_nodes, sizeof *w.met),
+                      .stack = mem_new(t->n_nodes, sizeof *w.stack),
+                      .err = err};
     mote_status status = MOTE_OK;
     if (w.met == NULL || w.stack == NULL)
         status = err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
     for (uint32_t i = 0; i < t->n_rules && status == MOTE_OK; i++)
-        status = walk_from(&w, t->rules[i].body);
+        status = first_search_from(&w, t->rules[i].body);
     mem_free(w.met);
     mem_free(w.stack);
     return status;
 }
 
-/* Finds out which nodes can read nothing, and refuses left recursion. */
+/* Marks nullable nodes and rejects left recursion. */
 static mote_status gbnf_check(gbnf_tree *t, mote_error *err)
 {
-    TRY(check_empty(t, err));
-    return check_first(t, err);
+    TRY(check_nullable(t, err));
+    return check_left_recursion(t, err);
 }
 
-typedef struct maker {
+/* ---- compilation ---- */
+
+typedef struct gbnf_compiler {
     rules *r;
     const gbnf_tree *t;
-    uint32_t *made[2]; /* [n_rules], rules; the second ones are hungry; RULES_NONE: not called */
-    uint32_t *queue;   /* [2 * n_rules], rules to put: 2 * rule + hungry */
+    uint32_t *made[2]; /* [n_rules], compiled rules; [1]: nonempty form; RULES_NONE: none */
+    uint32_t *queue;   /* [2 * n_rules], rules to compile: 2 * rule + nonempty */
     uint32_t n_queue;
     mote_error *err;
-} maker;
+} gbnf_compiler;
 
-/* The depth of the calls is that of the groups, which is bounded. */
-static mote_status put(maker *m, uint32_t node, uint32_t from, uint32_t to, bool hungry);
+/* Recursion is as deep as the groups, at most GBNF_MAX_DEPTH. */
+static mote_status put_node(gbnf_compiler *m, uint32_t node, uint32_t from, uint32_t to,
+                            bool nonempty);
 
-static uint32_t rule_of(maker *m, uint32_t rule, bool hungry)
+static uint32_t compiled_rule(gbnf_compiler *m, uint32_t rule, bool nonempty)
 {
-    uint32_t *made = &m->made[hungry][rule];
+    uint32_t *made = &m->made[nonempty][rule];
     if (*made == RULES_NONE) {
         *made = rules_add(m->r);
-        m->queue[m->n_queue++] = 2 * rule + hungry;
+        m->queue[m->n_queue++] = 2 * rule + nonempty;
     }
     return *made;
 }
 
-/* ---- parts ---- */
-
-/* Has it a character? What a negation leaves may be surrogates only, or nothing. */
-static bool any_char(const char_range *x, uint32_t n)
+/* Does the class contain a character? A negated class may be empty or have surrogates only. */
+static bool class_has_char(const char_range *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (x[i].lo < 0xD800 || x[i].hi >= 0xE000)
@@ -223,10 +230,10 @@ static bool any_char(const char_range *x, uint32_t n)
     return false;
 }
 
-static mote_status put_class(maker *m, const gbnf_node *node, uint32_t from, uint32_t to)
+static mote_status put_class(gbnf_compiler *m, const gbnf_node *node, uint32_t from, uint32_t to)
 {
     const char_range *x = m->t->ranges.all + node->first;
-    if (!any_char(x, node->n))
+    if (!class_has_char(x, node->n))
         return MOTE_OK;
     if (x[node->n - 1].hi < 0x80) {
         for (uint32_t i = 0; i < node->n; i++)
@@ -245,29 +252,31 @@ static mote_status put_class(maker *m, const gbnf_node *node, uint32_t from, uin
     return status;
 }
 
-static mote_status put_sequence(maker *m, const gbnf_node *node, uint32_t from, uint32_t to)
+static mote_status put_sequence(gbnf_compiler *m, const gbnf_node *node, uint32_t from, uint32_t to)
 {
     if (node->child == RULES_NONE)
         rules_skip(m->r, from, to);
     for (uint32_t c = node->child; c != RULES_NONE; c = m->t->nodes[c].sibling) {
         const uint32_t next = m->t->nodes[c].sibling == RULES_NONE ? to : rules_state(m->r);
-        TRY(put(m, c, from, next, false));
+        TRY(put_node(m, c, from, next, false));
         from = next;
     }
     return MOTE_OK;
 }
 
-/* All parts can read nothing, and one of them must not: states before it has come, and behind. */
-static mote_status put_hungry_sequence(maker *m, const gbnf_node *node, uint32_t from, uint32_t to)
+/* A sequence of nullable elements, without the empty string: one element must be nonempty. There
+ * are states before and states after that element. */
+static mote_status put_nonempty_sequence(gbnf_compiler *m, const gbnf_node *node, uint32_t from,
+                                         uint32_t to)
 {
-    uint32_t before = from, behind = RULES_NONE;
+    uint32_t before = from, after = RULES_NONE;
     for (uint32_t c = node->child; c != RULES_NONE; c = m->t->nodes[c].sibling) {
         const bool last = m->t->nodes[c].sibling == RULES_NONE;
-        const uint32_t fed = last ? to : rules_state(m->r);
-        TRY(put(m, c, before, fed, true));
-        if (behind != RULES_NONE)
-            TRY(put(m, c, behind, fed, false));
-        behind = fed;
+        const uint32_t done = last ? to : rules_state(m->r);
+        TRY(put_node(m, c, before, done, true));
+        if (after != RULES_NONE)
+            TRY(put_node(m, c, after, done, false));
+        after = done;
         if (last)
             break;
         const uint32_t next = rules_state(m->r);
@@ -277,96 +286,99 @@ static mote_status put_hungry_sequence(maker *m, const gbnf_node *node, uint32_t
     return MOTE_OK;
 }
 
-/* Any number of times, or hungry: at least once. */
-static mote_status put_circle(maker *m, const gbnf_node *node, uint32_t from, uint32_t to,
-                              bool hungry)
+/* '*' and '+'. */
+static mote_status put_unlimited(gbnf_compiler *m, const gbnf_node *node, uint32_t from,
+                                 uint32_t to, bool nonempty)
 {
-    const bool once = node->min > 0 || hungry;
-    const uint32_t before = rules_state(m->r), behind = once ? rules_state(m->r) : before;
+    const bool once = node->min > 0 || nonempty;
+    const uint32_t before = rules_state(m->r), after = once ? rules_state(m->r) : before;
     rules_skip(m->r, from, before);
-    TRY(put(m, node->child, before, behind, hungry));
+    TRY(put_node(m, node->child, before, after, nonempty));
     if (once)
-        rules_skip(m->r, behind, before);
-    rules_skip(m->r, behind, to);
+        rules_skip(m->r, after, before);
+    rules_skip(m->r, after, to);
     return MOTE_OK;
 }
 
-/* A rule of one run, which reads something. */
-static mote_status run_of(maker *m, uint32_t node, uint32_t *rule)
+/* The rule of one run of a loop, which does not match the empty string. */
+static mote_status run_rule(gbnf_compiler *m, uint32_t node, uint32_t *rule)
 {
     const gbnf_node *body = &m->t->nodes[node];
     if (body->kind == GBNF_CALL) {
-        *rule = rule_of(m, body->first, body->empty);
+        *rule = compiled_rule(m, body->first, body->nullable);
         return MOTE_OK;
     }
     *rule = rules_add(m->r);
-    return put(m, node, rules_start_of(m->r, *rule), rules_end_of(m->r, *rule), true);
+    return put_node(m, node, rules_start_of(m->r, *rule), rules_end_of(m->r, *rule), true);
 }
 
-static mote_status put_repeat(maker *m, const gbnf_node *node, uint32_t from, uint32_t to,
-                              bool hungry)
+static mote_status put_repeat(gbnf_compiler *m, const gbnf_node *node, uint32_t from, uint32_t to,
+                              bool nonempty)
 {
     if (node->max == RULES_NO_LIMIT && node->min <= 1)
-        return put_circle(m, node, from, to, hungry);
+        return put_unlimited(m, node, from, to, nonempty);
     if (node->max <= 1) {
-        if (node->min == 0 && !hungry)
+        if (node->min == 0 && !nonempty)
             rules_skip(m->r, from, to);
-        return node->max == 1 ? put(m, node->child, from, to, hungry) : MOTE_OK;
+        return node->max == 1 ? put_node(m, node->child, from, to, nonempty) : MOTE_OK;
     }
-    /* Runs that read nothing need not be counted. */
-    uint32_t run, min = m->t->nodes[node->child].empty ? 0 : node->min;
-    if (hungry && min == 0)
+    /* Runs that match the empty string can satisfy any minimum. */
+    uint32_t run, min = m->t->nodes[node->child].nullable ? 0 : node->min;
+    if (nonempty && min == 0)
         min = 1;
-    TRY(run_of(m, node->child, &run));
+    TRY(run_rule(m, node->child, &run));
     rules_loop(m->r, from, run, min, node->max, to);
     return MOTE_OK;
 }
 
-static mote_status put(maker *m, uint32_t index, uint32_t from, uint32_t to, bool hungry)
+static mote_status put_node(gbnf_compiler *m, uint32_t index, uint32_t from, uint32_t to,
+                            bool nonempty)
 {
     const gbnf_node *node = &m->t->nodes[index];
-    hungry = hungry && node->empty;
+    nonempty = nonempty && node->nullable;
     switch ((gbnf_kind)node->kind) {
     case GBNF_TEXT:
-        if (!hungry) /* else it is "" */
+        if (!nonempty) /* else it is "" */
             rules_literal_to(m->r, from, (str){strbuf_view(&m->t->bytes).p + node->first, node->n},
                              to);
         return MOTE_OK;
     case GBNF_CLASS: return put_class(m, node, from, to);
-    case GBNF_CALL: rules_call(m->r, from, rule_of(m, node->first, hungry), to); return MOTE_OK;
-    case GBNF_REPEAT: return put_repeat(m, node, from, to, hungry);
+    case GBNF_CALL:
+        rules_call(m->r, from, compiled_rule(m, node->first, nonempty), to);
+        return MOTE_OK;
+    case GBNF_REPEAT: return put_repeat(m, node, from, to, nonempty);
     case GBNF_SEQUENCE:
-        return hungry ? put_hungry_sequence(m, node, from, to) : put_sequence(m, node, from, to);
+        return nonempty ? put_nonempty_sequence(m, node, from, to)
+                        : put_sequence(m, node, from, to);
     case GBNF_ANY_OF: break;
     }
     for (uint32_t c = node->child; c != RULES_NONE; c = m->t->nodes[c].sibling)
-        TRY(put(m, c, from, to, hungry));
+        TRY(put_node(m, c, from, to, nonempty));
     return MOTE_OK;
 }
 
-/* ---- all of it ---- */
-
-static mote_status put_rules(maker *m, uint32_t *rule)
+static mote_status put_rules(gbnf_compiler *m, uint32_t *rule)
 {
     for (uint32_t i = 0; i < m->t->n_rules; i++)
         m->made[0][i] = m->made[1][i] = RULES_NONE;
-    *rule = rule_of(m, m->t->root, false);
+    *rule = compiled_rule(m, m->t->root, false);
     for (uint32_t i = 0; i < m->n_queue && rules_ok(m->r); i++) {
-        const uint32_t which = m->queue[i] / 2, hungry = m->queue[i] % 2;
-        const uint32_t made = m->made[hungry][which];
-        TRY(put(m, m->t->rules[which].body, rules_start_of(m->r, made), rules_end_of(m->r, made),
-                hungry != 0));
+        const uint32_t which = m->queue[i] / 2, nonempty = m->queue[i] % 2;
+        const uint32_t made = m->made[nonempty][which];
+        TRY(put_node(m, m->t->rules[which].body, rules_start_of(m->r, made),
+                     rules_end_of(m->r, made), nonempty != 0));
     }
     return MOTE_OK;
 }
 
-static mote_status make(rules *r, const gbnf_tree *t, uint32_t *rule, mote_error *err)
+static mote_status gbnf_compile(rules *r, const gbnf_tree *t, uint32_t *rule, mote_error *err)
 {
-    maker m = {.r = r,
-               .t = t,
-               .made = {mem_new(t->n_rules, sizeof **m.made), mem_new(t->n_rules, sizeof **m.made)},
-               .queue = mem_new(2 * (size_t)t->n_rules, sizeof *m.queue),
-               .err = err};
+    gbnf_compiler m = {
+        .r = r,
+        .t = t,
+        .made = {mem_new(t->n_rules, sizeof **m.made), mem_new(t->n_rules, sizeof **m.made)},
+        .queue = mem_new(2 * (size_t)t->n_rules, sizeof *m.queue),
+        .err = err};
     const bool ok = m.made[0] != NULL && m.made[1] != NULL && m.queue != NULL;
     const mote_status status =
         ok ? put_rules(&m, rule) : err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
@@ -384,7 +396,7 @@ mote_status gbnf_put(rules *r, str text, uint32_t *rule, mote_error *err)
     if (status == MOTE_OK)
         status = gbnf_check(&t, err);
     if (status == MOTE_OK)
-        status = make(r, &t, rule, err);
+        status = gbnf_compile(r, &t, rule, err);
     gbnf_tree_fini(&t);
     return status;
 }

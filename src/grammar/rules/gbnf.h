@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gbnf.h - grammars written as text: rules over characters that call each other.
+ * gbnf.h - grammars in GBNF, the text format of llama.cpp, to byte rules.
  *
  *     root   ::= "{" ws pair ("," ws pair)* "}"     # one answer
  *     pair   ::= name ":" ws [0-9]{1,6}
  *     name   ::= [a-z_] [a-z0-9_]*
  *     ws     ::= | " " | "\n" [ \t]{0,20}
  *
- * The answer is a text of the rule `root`. Names are of letters, digits, '-' and '_'. Behind
- * `::=` stand alternatives with '|' between them, each a sequence of parts: texts in quotes,
- * classes in brackets ([a-z], [^"\\]), '.' for any character, names of rules, groups in
- * parentheses; behind a part how often it comes: '*', '+', '?', {n}, {n,} or {n,m}. A comment
- * runs from '#' to the end of its line. A definition begins on a line of its own; until
- * the next one, lines go on.
+ * The output matches the rule `root`. Rule names consist of letters, digits, '-' and '_'. A rule
+ * body has alternatives separated by '|'; each is a sequence of elements: strings in double quotes,
+ * character classes ([a-z], [^"\\]), '.' for any character, rule names, groups in parentheses. An
+ * element may have a quantifier: '*', '+', '?', {n}, {n,} or {n,m}. A comment starts with '#' and
+ * ends with the line. A definition starts on a new line and continues until the next definition.
  *
- * Escapes, in texts and classes: \n \r \t, \xHH, \uHHHH and \UHHHHHHHH for a code point, and a
- * backslash before any sign that is no letter and no digit for the sign itself.
+ * Escapes in strings and classes: \n \r \t, \xHH, \uHHHH and \UHHHHHHHH for a code point, and a
+ * backslash before any ASCII punctuation character.
  *
- * A rule that can come to itself again before anything is read (left recursion) is refused by
- * name, for it describes no way to go on. References to tokens, lookahead and expressions
- * between slashes, which other readers know, are refused as unsupported.
+ * Left recursion (a rule that can reach itself before it reads a character) is rejected by name.
+ * Token references, lookahead and regular expressions between slashes, which other GBNF
+ * implementations have, are rejected as unsupported.
  */
 #ifndef MOTE_GRAMMAR_RULES_GBNF_H
 #define MOTE_GRAMMAR_RULES_GBNF_H
@@ -29,16 +28,16 @@
 enum {
     GBNF_MAX_BYTES = 262144,
     GBNF_MAX_RULES = 8192,
-    GBNF_MAX_PARTS = 65536,    /* texts, classes, names, groups and sequences */
-    GBNF_MAX_DEPTH = 64,       /* groups inside each other */
-    GBNF_MAX_REPEAT = 1000000, /* of one part */
+    GBNF_MAX_PARTS = 65536,    /* nodes of the syntax tree */
+    GBNF_MAX_DEPTH = 64,       /* nested groups */
+    GBNF_MAX_REPEAT = 1000000, /* of one element */
     GBNF_MAX_NAME = 64         /* bytes */
 };
 
 /*
- * Adds the rules of the text; *rule is the one of `root`. MOTE_E_ARG says what is wrong in which
- * line and column and what was expected there, MOTE_E_UNSUPPORTED what is not supported.
- * Whether anything at all satisfies it, rules_finish finds out.
+ * Adds the rules of the text; *rule is `root`. MOTE_E_ARG: syntax error, with line and column, or
+ * left recursion. MOTE_E_UNSUPPORTED: an unsupported element. rules_finish reports a grammar that
+ * matches no text.
  */
 mote_status gbnf_put(rules *r, str text, uint32_t *rule, mote_error *err);
 

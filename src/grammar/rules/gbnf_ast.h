@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gbnf_ast.h - a grammar that was read; between gbnf_parse.c, gbnf_check.c and gbnf.c. */
+/* gbnf_ast.h - syntax tree of a GBNF grammar: written by gbnf_parse.c, read by gbnf.c. */
 #ifndef MOTE_GRAMMAR_RULES_GBNF_AST_H
 #define MOTE_GRAMMAR_RULES_GBNF_AST_H
 
@@ -8,17 +8,17 @@
 #include "base/strbuf.h"
 
 typedef enum gbnf_kind {
-    GBNF_TEXT,     /* bytes[first .. first + n) */
-    GBNF_CLASS,    /* ranges[first .. first + n), of one character */
+    GBNF_TEXT,     /* the string bytes[first .. first + n) */
+    GBNF_CLASS,    /* one character of ranges[first .. first + n) */
     GBNF_CALL,     /* the rule `first` */
-    GBNF_SEQUENCE, /* children one after the other; none: nothing */
+    GBNF_SEQUENCE, /* the children in sequence; none: the empty string */
     GBNF_ANY_OF,   /* one of the children */
     GBNF_REPEAT    /* the child, min to max times */
 } gbnf_kind;
 
 typedef struct gbnf_node {
     uint8_t kind;
-    bool empty; /* can read nothing; found by gbnf_check */
+    bool nullable; /* matches the empty string; set by gbnf_check */
     uint32_t first, n;
     uint32_t min, max;
     uint32_t child;   /* first child or RULES_NONE */
@@ -28,8 +28,8 @@ typedef struct gbnf_node {
 
 typedef struct gbnf_rule {
     str name;
-    uint32_t body; /* a node; RULES_NONE: called, but not defined */
-    size_t at;     /* byte of the text where it is defined, or first called */
+    uint32_t body; /* a node; RULES_NONE: referenced, but not defined */
+    size_t at;     /* byte offset of its definition, or of the first reference */
 } gbnf_rule;
 
 typedef struct gbnf_tree {
@@ -46,7 +46,7 @@ typedef struct gbnf_tree {
 mote_status gbnf_parse(gbnf_tree *t, str text, mote_error *err);
 void gbnf_tree_fini(gbnf_tree *t);
 
-/* "line L, column C" of a byte of the text, from 1 on, columns in characters. */
+/* "line L, column C" of a byte offset; both count from 1, columns in characters. */
 typedef struct gbnf_place {
     char text[64];
 } gbnf_place;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gbnf_parse.c - reads the text of a grammar into a tree.
+ * gbnf_parse.c - parses a GBNF grammar into a syntax tree.
  *
- * Groups that are open lie on a stack of fixed depth, so a text of nothing but
- * parentheses costs no more than any other. Characters are read by gbnf_chars.c.
+ * Not recursive: open groups are on a stack of GBNF_MAX_DEPTH entries, so a text of parentheses
+ * cannot exhaust the call stack.
  */
 #include "grammar/rules/gbnf_ast.h"
 
@@ -33,7 +33,7 @@ static inline bool gbnf_more(const gbnf_parser *p)
     return p->at < p->text.n;
 }
 
-/* The byte `ahead` of here, 0 behind the end. */
+/* The byte at offset `ahead`, 0 after the end. */
 static inline unsigned char gbnf_peek(const gbnf_parser *p, size_t ahead)
 {
     return p->at + ahead < p->text.n ? (unsigned char)p->text.p[p->at + ahead] : 0;
@@ -64,49 +64,48 @@ gbnf_place gbnf_place_of(str text, size_t at)
     return place;
 }
 
-static mote_status gbnf_wrong(const gbnf_parser *p, size_t at, const char *what)
+static mote_status gbnf_invalid(const gbnf_parser *p, size_t at, const char *what)
 {
-    return err_set(p->err, MOTE_E_ARG, "the grammar, %s: %s", gbnf_place_of(p->text, at).text,
+    return err_set(p->err, MOTE_E_ARG, "invalid grammar, %s: %s", gbnf_place_of(p->text, at).text,
                    what);
 }
 
-static mote_status gbnf_refused(const gbnf_parser *p, size_t at, const char *what)
+static mote_status gbnf_unsupported(const gbnf_parser *p, size_t at, const char *what)
 {
-    return err_set(p->err, MOTE_E_UNSUPPORTED, "the grammar, %s: %s are not supported",
+    return err_set(p->err, MOTE_E_UNSUPPORTED, "grammar, %s: %s not supported",
                    gbnf_place_of(p->text, at).text, what);
 }
 
-static mote_status no_memory(const gbnf_parser *p)
+static mote_status gbnf_no_memory(const gbnf_parser *p)
 {
-    return err_set(p->err, MOTE_E_MEMORY, "no memory for a grammar");
+    return err_set(p->err, MOTE_E_MEMORY, "out of memory: grammar");
 }
 
 /* ---- characters, strings and classes ---- */
 
-/* Behind \x, \u or \U: exactly n digits of a code point. */
+/* After \x, \u or \U: exactly n digits of a code point. */
 static mote_status read_code_point(gbnf_parser *p, size_t n, uint32_t *c)
 {
     const size_t from = p->at - 2;
     if (!hex_read(p->text, p->at, n, c))
-        return gbnf_wrong(p, from,
-                          n == 2   ? "expected two hexadecimal digits behind \\x"
-                          : n == 4 ? "expected four hexadecimal digits behind \\u"
-                                   : "expected eight hexadecimal digits behind \\U");
+        return gbnf_invalid(p, from,
+                            n == 2   ? "expected two hexadecimal digits after \\x"
+                            : n == 4 ? "expected four hexadecimal digits after \\u"
+                                     : "expected eight hexadecimal digits after \\U");
     if (*c > DFA_LAST || (*c >= 0xD800 && *c < 0xE000))
-        return gbnf_wrong(p, from,
-                          "expected a code point; those beyond \\uFFFF are written as one \\U with "
-                          "eight digits");
+        return gbnf_invalid(p, from,
+                            "expected a code point; above \\uFFFF write one \\U with eight digits");
     p->at += n;
     return MOTE_OK;
 }
 
-static bool is_sign(unsigned char c)
+static bool is_punctuation(unsigned char c)
 {
     const unsigned char small = c | 32;
     return c > ' ' && c < 0x7F && !(small >= 'a' && small <= 'z') && !(c >= '0' && c <= '9');
 }
 
-static mote_status read_escape(gbnf_parser *p, uint32_t *c)
+static mote_status gbnf_read_escape(gbnf_parser *p, uint32_t *c)
 {
     const unsigned char name = gbnf_peek(p, 1);
     p->at += 2;
@@ -120,53 +119,57 @@ static mote_status read_escape(gbnf_parser *p, uint32_t *c)
     default: break;
     }
     *c = name;
-    return is_sign(name) ? MOTE_OK
-                         : gbnf_wrong(p, p->at - 2,
-                                      "expected an escape with a meaning: \\n \\r \\t \\xHH "
-                                      "\\uHHHH \\UHHHHHHHH, or a backslash before a sign");
+    return is_punctuation(name)
+               ? MOTE_OK
+               : gbnf_invalid(
+                     p, p->at - 2,
+                     "unknown escape; supported: \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH and "
+                     "a backslash before punctuation");
 }
 
-/* One character, escaped or as it stands. */
-static mote_status read_char(gbnf_parser *p, uint32_t *c)
+/* One character, escaped or not. */
+static mote_status gbnf_read_char(gbnf_parser *p, uint32_t *c)
 {
     if (gbnf_peek(p, 0) == '\\')
-        return read_escape(p, c);
+        return gbnf_read_escape(p, c);
     if (!dfa_decode(p->text, &p->at, c))
-        return gbnf_wrong(p, p->at, "expected well-formed UTF-8");
+        return gbnf_invalid(p, p->at, "invalid UTF-8");
     return MOTE_OK;
 }
 
+/* After the opening quote; appends to the tree's bytes. */
 static mote_status gbnf_read_text(gbnf_parser *p)
 {
     const size_t from = p->at - 1;
     while (gbnf_more(p) && gbnf_peek(p, 0) != '"') {
         unsigned char bytes[4];
         uint32_t c;
-        TRY(read_char(p, &c));
+        TRY(gbnf_read_char(p, &c));
         const size_t n = dfa_encode(bytes, c);
         strbuf_put(&p->t->bytes, (str){(const char *)bytes, n});
     }
     if (!gbnf_more(p))
-        return gbnf_wrong(p, from, "a text has no closing quote");
+        return gbnf_invalid(p, from, "string has no closing quote");
     p->at++;
     return strbuf_check(&p->t->bytes, p->err);
 }
 
-static mote_status read_range(gbnf_parser *p)
+static mote_status gbnf_read_range(gbnf_parser *p)
 {
     const size_t from = p->at;
     uint32_t lo, hi;
-    TRY(read_char(p, &lo));
+    TRY(gbnf_read_char(p, &lo));
     hi = lo;
     if (gbnf_peek(p, 0) == '-' && p->at + 1 < p->text.n && gbnf_peek(p, 1) != ']') {
         p->at++;
-        TRY(read_char(p, &hi));
+        TRY(gbnf_read_char(p, &hi));
     }
     if (lo > hi)
-        return gbnf_wrong(p, from, "a range of characters runs backwards");
+        return gbnf_invalid(p, from, "reversed character range");
     return char_class_add(&p->t->ranges, lo, hi, p->err);
 }
 
+/* After the opening bracket; appends normalized ranges to those of the tree. */
 static mote_status gbnf_read_class(gbnf_parser *p)
 {
     const size_t from = p->at - 1;
@@ -174,31 +177,31 @@ static mote_status gbnf_read_class(gbnf_parser *p)
     const bool negated = gbnf_peek(p, 0) == '^';
     p->at += negated;
     while (gbnf_more(p) && gbnf_peek(p, 0) != ']')
-        TRY(read_range(p));
+        TRY(gbnf_read_range(p));
     if (!gbnf_more(p))
-        return gbnf_wrong(p, from, "a class has no closing bracket");
+        return gbnf_invalid(p, from, "class has no closing bracket");
     if (p->t->ranges.n == first)
-        return gbnf_wrong(p, from, "a class has no characters");
+        return gbnf_invalid(p, from, "empty class");
     p->at++;
     return char_class_normalize(&p->t->ranges, first, negated, p->err);
 }
 
 /* ---- nodes ---- */
 
-static mote_status new_node(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
+static mote_status gbnf_new_node(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
 {
     gbnf_tree *t = p->t;
     if (t->n_nodes == GBNF_MAX_PARTS)
-        return gbnf_wrong(p, p->at, "there are more than 65,536 parts");
+        return gbnf_invalid(p, p->at, "more than 65,536 elements");
     if (!mem_grow(&t->nodes, t->n_nodes, &t->nodes_room, sizeof *t->nodes))
-        return no_memory(p);
+        return gbnf_no_memory(p);
     t->nodes[t->n_nodes] = (gbnf_node){
         .kind = (uint8_t)kind, .child = RULES_NONE, .last = RULES_NONE, .sibling = RULES_NONE};
     *out = t->n_nodes++;
     return MOTE_OK;
 }
 
-static void append_child(gbnf_tree *t, uint32_t parent, uint32_t child)
+static void gbnf_append_child(gbnf_tree *t, uint32_t parent, uint32_t child)
 {
     gbnf_node *node = &t->nodes[parent];
     if (node->child == RULES_NONE)
@@ -208,18 +211,18 @@ static void append_child(gbnf_tree *t, uint32_t parent, uint32_t child)
     node->last = child;
 }
 
-/* A part of the sequence at hand. */
-static mote_status new_part(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
+/* A new element of the current sequence. */
+static mote_status new_element(gbnf_parser *p, gbnf_kind kind, uint32_t *out)
 {
-    TRY(new_node(p, kind, out));
-    append_child(p->t, p->open[p->depth].sequence, *out);
+    TRY(gbnf_new_node(p, kind, out));
+    gbnf_append_child(p->t, p->open[p->depth].sequence, *out);
     return MOTE_OK;
 }
 
-/* ---- between the parts ---- */
+/* ---- white space and names ---- */
 
-/* Goes over blanks and comments; true: a line has ended on the way. */
-static bool skip_blanks(gbnf_parser *p)
+/* Skips white space and comments; true: a line ended. */
+static bool gbnf_skip_blanks(gbnf_parser *p)
 {
     bool line_ended = false;
     for (; gbnf_more(p); p->at++) {
@@ -248,7 +251,7 @@ static str name_here(const gbnf_parser *p)
     return (str){p->text.p + p->at, n};
 }
 
-/* Bytes from here to behind `::=`, if a definition begins here; else 0. */
+/* Number of bytes up to the end of `::=`, if a definition begins here; else 0. */
 static size_t definition_here(const gbnf_parser *p)
 {
     size_t n = name_here(p).n;
@@ -261,58 +264,58 @@ static size_t definition_here(const gbnf_parser *p)
     return assigns ? n + 3 : 0;
 }
 
-/* The rule of a name, which may be defined later. */
-static mote_status rule_of(gbnf_parser *p, str name, uint32_t *rule)
+/* The rule of a name; it may be defined later. */
+static mote_status gbnf_rule_of(gbnf_parser *p, str name, uint32_t *rule)
 {
     gbnf_tree *t = p->t;
     if (strmap_get(&p->names, name, rule))
         return MOTE_OK;
     if (name.n > GBNF_MAX_NAME)
-        return gbnf_wrong(p, p->at, "a name has more than 64 bytes");
+        return gbnf_invalid(p, p->at, "rule name of more than 64 bytes");
     if (t->n_rules == GBNF_MAX_RULES)
-        return gbnf_wrong(p, p->at, "there are more than 8,192 rules");
+        return gbnf_invalid(p, p->at, "more than 8,192 rules");
     if (!mem_grow(&t->rules, t->n_rules, &t->rules_room, sizeof *t->rules))
-        return no_memory(p);
+        return gbnf_no_memory(p);
     if (strmap_put(&p->names, name, t->n_rules, NULL, p->err) != MOTE_OK)
-        return gbnf_wrong(p, p->at, "the names are made to collide");
+        return gbnf_invalid(p, p->at, "too many hash collisions between rule names");
     t->rules[t->n_rules] = (gbnf_rule){.name = name, .body = RULES_NONE, .at = p->at};
     *rule = t->n_rules++;
     return MOTE_OK;
 }
 
-/* ---- parts ---- */
+/* ---- elements ---- */
 
-static mote_status read_text_part(gbnf_parser *p)
+static mote_status read_string_element(gbnf_parser *p)
 {
     const size_t first = p->t->bytes.n;
     uint32_t node;
     p->at++;
     TRY(gbnf_read_text(p));
-    TRY(new_part(p, GBNF_TEXT, &node));
+    TRY(new_element(p, GBNF_TEXT, &node));
     p->t->nodes[node].first = (uint32_t)first;
     p->t->nodes[node].n = (uint32_t)(p->t->bytes.n - first);
     return MOTE_OK;
 }
 
-/* A class, or the dot that stands for any character. */
-static mote_status read_class_part(gbnf_parser *p, bool any)
+/* A class, or the dot for any character. */
+static mote_status read_class_element(gbnf_parser *p, bool any)
 {
     const uint32_t first = p->t->ranges.n;
     uint32_t node;
     p->at++;
     TRY(any ? char_class_add(&p->t->ranges, 0, DFA_LAST, p->err) : gbnf_read_class(p));
-    TRY(new_part(p, GBNF_CLASS, &node));
+    TRY(new_element(p, GBNF_CLASS, &node));
     p->t->nodes[node].first = first;
     p->t->nodes[node].n = p->t->ranges.n - first;
     return MOTE_OK;
 }
 
-static mote_status read_call(gbnf_parser *p)
+static mote_status read_rule_reference(gbnf_parser *p)
 {
     const str name = name_here(p);
     uint32_t node, rule;
-    TRY(rule_of(p, name, &rule));
-    TRY(new_part(p, GBNF_CALL, &node));
+    TRY(gbnf_rule_of(p, name, &rule));
+    TRY(new_element(p, GBNF_CALL, &node));
     p->t->nodes[node].first = rule;
     p->at += name.n;
     return MOTE_OK;
@@ -324,7 +327,7 @@ static void skip_spaces(gbnf_parser *p)
         p->at++;
 }
 
-static bool read_count(gbnf_parser *p, uint32_t *value)
+static bool gbnf_read_count(gbnf_parser *p, uint32_t *value)
 {
     const size_t from = p->at;
     *value = 0;
@@ -336,30 +339,30 @@ static bool read_count(gbnf_parser *p, uint32_t *value)
 }
 
 /* {n}, {n,} or {n,m}. */
-static mote_status read_braces(gbnf_parser *p, uint32_t *min, uint32_t *max)
+static mote_status gbnf_read_braces(gbnf_parser *p, uint32_t *min, uint32_t *max)
 {
     const size_t from = p->at++;
     skip_spaces(p);
-    if (!read_count(p, min))
-        return gbnf_wrong(p, p->at, "expected a number behind '{'");
+    if (!gbnf_read_count(p, min))
+        return gbnf_invalid(p, p->at, "expected a number after '{'");
     *max = *min;
     if (gbnf_peek(p, 0) == ',') {
         p->at++;
         skip_spaces(p);
-        if (!read_count(p, max))
+        if (!gbnf_read_count(p, max))
             *max = RULES_NO_LIMIT;
     }
     if (gbnf_peek(p, 0) != '}')
-        return gbnf_wrong(p, p->at, "expected {n}, {n,} or {n,m}");
+        return gbnf_invalid(p, p->at, "expected {n}, {n,} or {n,m}");
     p->at++;
     if (*min > GBNF_MAX_REPEAT || (*max != RULES_NO_LIMIT && *max > GBNF_MAX_REPEAT))
-        return gbnf_wrong(p, from, "a repetition of more than 1,000,000");
+        return gbnf_invalid(p, from, "repetition of more than 1,000,000");
     if (*min > *max)
-        return gbnf_wrong(p, from, "the limits of a repetition are reversed");
+        return gbnf_invalid(p, from, "repetition with reversed limits");
     return MOTE_OK;
 }
 
-/* Wraps the latest part in how often it comes. */
+/* Wraps the latest element in a repetition. */
 static mote_status read_repetition(gbnf_parser *p)
 {
     gbnf_tree *t = p->t;
@@ -368,111 +371,112 @@ static mote_status read_repetition(gbnf_parser *p)
     const uint32_t part = t->nodes[p->open[p->depth].sequence].last;
     uint32_t min = sign == '+', max = sign == '?' ? 1 : RULES_NO_LIMIT, inner;
     if (part == RULES_NONE)
-        return gbnf_wrong(p, from, "a repetition has nothing before it");
+        return gbnf_invalid(p, from, "repetition with nothing before it");
     if (t->nodes[part].kind == GBNF_REPEAT)
-        return gbnf_wrong(p, from, "a repetition of a repetition needs parentheses");
+        return gbnf_invalid(p, from, "repetition of a repetition needs parentheses");
     if (sign == '{')
-        TRY(read_braces(p, &min, &max));
+        TRY(gbnf_read_braces(p, &min, &max));
     else
         p->at++;
-    TRY(new_node(p, GBNF_REPEAT, &inner));
-    /* The part moves into the new node, so that the sequence need not be changed. */
+    TRY(gbnf_new_node(p, GBNF_REPEAT, &inner));
+    /* The element moves into the new node, so that the list of the sequence stays unchanged. */
     const gbnf_node moved = t->nodes[part];
     t->nodes[part] = t->nodes[inner];
     t->nodes[inner] = moved;
     t->nodes[part].min = min;
     t->nodes[part].max = max;
-    append_child(t, part, inner);
+    gbnf_append_child(t, part, inner);
     return MOTE_OK;
 }
 
 /* ---- groups ---- */
 
-static mote_status next_alternative(gbnf_parser *p)
+static mote_status gbnf_next_alternative(gbnf_parser *p)
 {
     gbnf_open *group = &p->open[p->depth];
-    TRY(new_node(p, GBNF_SEQUENCE, &group->sequence));
-    append_child(p->t, group->any_of, group->sequence);
+    TRY(gbnf_new_node(p, GBNF_SEQUENCE, &group->sequence));
+    gbnf_append_child(p->t, group->any_of, group->sequence);
     return MOTE_OK;
 }
 
-static mote_status begin_group(gbnf_parser *p)
+static mote_status gbnf_begin_group(gbnf_parser *p)
 {
     uint32_t node;
     if (gbnf_peek(p, 1) == '=')
-        return gbnf_refused(p, p->at, "lookaheads");
+        return gbnf_unsupported(p, p->at, "lookahead is");
     if (p->depth == GBNF_MAX_DEPTH)
-        return gbnf_wrong(p, p->at, "groups more than 64 deep");
-    TRY(new_part(p, GBNF_ANY_OF, &node));
+        return gbnf_invalid(p, p->at, "groups nested more than 64 deep");
+    TRY(new_element(p, GBNF_ANY_OF, &node));
     p->open[++p->depth] = (gbnf_open){.any_of = node, .at = p->at};
     p->at++;
-    return next_alternative(p);
+    return gbnf_next_alternative(p);
 }
 
-static mote_status end_group(gbnf_parser *p)
+static mote_status gbnf_end_group(gbnf_parser *p)
 {
     if (p->depth == 0)
-        return gbnf_wrong(p, p->at, "a closing parenthesis too many");
+        return gbnf_invalid(p, p->at, "unmatched closing parenthesis");
     p->depth--;
     p->at++;
     return MOTE_OK;
 }
 
-static mote_status read_next(gbnf_parser *p)
+static mote_status gbnf_read_next(gbnf_parser *p)
 {
     const unsigned char c = gbnf_peek(p, 0);
     switch (c) {
-    case '"': return read_text_part(p);
-    case '[': return read_class_part(p, false);
-    case '.': return read_class_part(p, true);
-    case '(': return begin_group(p);
-    case ')': return end_group(p);
-    case '|': p->at++; return next_alternative(p);
+    case '"': return read_string_element(p);
+    case '[': return read_class_element(p, false);
+    case '.': return read_class_element(p, true);
+    case '(': return gbnf_begin_group(p);
+    case ')': return gbnf_end_group(p);
+    case '|': p->at++; return gbnf_next_alternative(p);
     case '*':
     case '+':
     case '?':
     case '{': return read_repetition(p);
     case '<':
-    case '!': return gbnf_refused(p, p->at, "references to tokens");
-    case '/': return gbnf_refused(p, p->at, "expressions between slashes");
+    case '!': return gbnf_unsupported(p, p->at, "token references are");
+    case '/': return gbnf_unsupported(p, p->at, "regular expressions between slashes are");
     default: break;
     }
-    return is_name_char(c) ? read_call(p)
-                           : gbnf_wrong(p, p->at,
-                                        "expected a text in double quotes, a class in brackets, a "
-                                        "name, a group, '|' or a new line");
+    return is_name_char(c)
+               ? read_rule_reference(p)
+               : gbnf_invalid(p, p->at,
+                              "expected a string in double quotes, a class in brackets, "
+                              "a rule name, a group, '|' or a new line");
 }
 
 /* ---- rules ---- */
 
-/* The name and `::=`. */
+/* Reads the name and `::=`. */
 static mote_status begin_rule(gbnf_parser *p)
 {
     const size_t n = definition_here(p), at = p->at;
     uint32_t rule;
     if (name_here(p).n == 0)
-        return gbnf_wrong(p, at, "expected the name of a rule: letters, digits, '-' and '_'");
+        return gbnf_invalid(p, at, "expected a rule name: letters, digits, '-' and '_'");
     if (n == 0) {
         p->at += name_here(p).n;
         skip_spaces(p);
-        return gbnf_wrong(p, p->at, "expected '::=' behind the name of a rule");
+        return gbnf_invalid(p, p->at, "expected '::=' after a rule name");
     }
-    TRY(rule_of(p, name_here(p), &rule));
+    TRY(gbnf_rule_of(p, name_here(p), &rule));
     if (p->t->rules[rule].body != RULES_NONE)
-        return err_set(p->err, MOTE_E_ARG, "the grammar, %s: the rule '%.*s' is defined twice",
+        return err_set(p->err, MOTE_E_ARG, "invalid grammar, %s: rule '%.*s' is defined twice",
                        gbnf_place_of(p->text, at).text, STR_ARG(p->t->rules[rule].name));
-    TRY(new_node(p, GBNF_ANY_OF, &p->open[0].any_of));
+    TRY(gbnf_new_node(p, GBNF_ANY_OF, &p->open[0].any_of));
     p->t->rules[rule].body = p->open[0].any_of;
     p->t->rules[rule].at = at;
     p->at += n;
-    return next_alternative(p);
+    return gbnf_next_alternative(p);
 }
 
 static mote_status read_rule(gbnf_parser *p)
 {
     TRY(begin_rule(p));
     for (;;) {
-        const bool new_line = skip_blanks(p);
+        const bool new_line = gbnf_skip_blanks(p);
         if (!gbnf_more(p))
             break;
         if (definition_here(p) > 0 && (new_line || p->depth > 0)) {
@@ -481,45 +485,44 @@ static mote_status read_rule(gbnf_parser *p)
             break;
         }
         if (definition_here(p) > 0)
-            return gbnf_wrong(p, p->at, "expected a new line before the next rule");
-        TRY(read_next(p));
+            return gbnf_invalid(p, p->at, "expected a new line before the next rule");
+        TRY(gbnf_read_next(p));
     }
     return p->depth == 0
                ? MOTE_OK
-               : gbnf_wrong(p, p->open[p->depth].at, "a group has no closing parenthesis");
+               : gbnf_invalid(p, p->open[p->depth].at, "group has no closing parenthesis");
 }
 
-/* Every rule that is called is defined, and `root` is among them. */
-static mote_status check_names(gbnf_parser *p)
+/* Every referenced rule must be defined, and there must be a rule `root`. */
+static mote_status check_rule_names(gbnf_parser *p)
 {
     const gbnf_tree *t = p->t;
     for (uint32_t i = 0; i < t->n_rules; i++)
         if (t->rules[i].body == RULES_NONE)
-            return err_set(p->err, MOTE_E_ARG, "the grammar, %s: the rule '%.*s' is not defined",
+            return err_set(p->err, MOTE_E_ARG, "invalid grammar, %s: rule '%.*s' is not defined",
                            gbnf_place_of(p->text, t->rules[i].at).text, STR_ARG(t->rules[i].name));
     if (!strmap_get(&p->names, str_of("root"), &p->t->root))
         return err_set(p->err, MOTE_E_ARG,
-                       "the grammar has no rule 'root', with which an answer begins");
+                       "invalid grammar: no rule 'root'; the output starts with that rule");
     return MOTE_OK;
 }
 
-static mote_status read_all(gbnf_parser *p)
+static mote_status gbnf_read_rules(gbnf_parser *p)
 {
     TRY(strmap_init(&p->names, p->text.n < GBNF_MAX_RULES ? p->text.n : GBNF_MAX_RULES, p->err));
-    skip_blanks(p);
+    gbnf_skip_blanks(p);
     while (gbnf_more(p))
         TRY(read_rule(p));
-    return check_names(p);
+    return check_rule_names(p);
 }
 
 mote_status gbnf_parse(gbnf_tree *t, str text, mote_error *err)
 {
     *t = (gbnf_tree){.text = text};
     if (text.n > GBNF_MAX_BYTES)
-        return err_set(err, MOTE_E_ARG, "a grammar has %zu bytes, more than %d", text.n,
-                       GBNF_MAX_BYTES);
+        return err_set(err, MOTE_E_ARG, "grammar of %zu bytes; at most %d", text.n, GBNF_MAX_BYTES);
     gbnf_parser p = {.t = t, .text = text, .err = err};
-    const mote_status status = read_all(&p);
+    const mote_status status = gbnf_read_rules(&p);
     strmap_fini(&p.names);
     return status;
 }

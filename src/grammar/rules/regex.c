@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regex.c - a parsed expression to an automaton.
+ * regex.c - syntax tree to NFA (Thompson construction), NFA to DFA (subset construction).
  *
- * First one with empty edges, a few states for each node of the tree,
- * repetitions written out. Anchors are empty edges that may be taken only at the
- * start or only at the end of the string. Then one without: its states are sets
- * of states of the first, found breadth first. A set is kept as its members that
- * read something, wait for the end, or are the goal.
+ * The NFA has a few states per tree node; repetitions are unrolled. Anchors are epsilon arcs that
+ * can be taken only at the start or only at the end of the string. The states of the DFA are sets
+ * of NFA states, found breadth first. A set stores only the members that matter: states that read
+ * a character, states with an end anchor, and the goal.
  */
 #include "grammar/rules/regex.h"
 #include "grammar/rules/regex_ast.h"
@@ -24,157 +23,158 @@ typedef struct arc {
     uint32_t next; /* arc of the same state */
 } arc;
 
-/* The automaton with empty edges. State 0 is the start, 1 the goal. */
-typedef struct net {
+/* An NFA. State 0 is the start, state 1 the goal. */
+typedef struct regex_nfa {
     uint32_t *head; /* [n], first arc or RULES_NONE */
     arc *arcs;
     uint32_t n, room, n_arcs, arcs_room;
     const regex_tree *tree;
     mote_error *err;
-} net;
+} regex_nfa;
 
 enum { START = 0, GOAL = 1 };
 
-static mote_status no_memory(mote_error *err)
+static mote_status regex_no_memory(mote_error *err)
 {
-    return err_set(err, MOTE_E_MEMORY, "no memory for a pattern");
+    return err_set(err, MOTE_E_MEMORY, "out of memory: pattern");
 }
 
-static mote_status new_state(net *m, uint32_t *out)
+static mote_status nfa_state(regex_nfa *m, uint32_t *out)
 {
     if (m->n >= REGEX_MAX_NODES)
         return err_set(m->err, MOTE_E_ARG,
-                       "a pattern is too large with its repetitions written out");
+                       "pattern too large: more than 40,000 states with its repetitions unrolled");
     if (!mem_grow(&m->head, m->n, &m->room, sizeof *m->head))
-        return no_memory(m->err);
+        return regex_no_memory(m->err);
     m->head[m->n] = RULES_NONE;
     *out = m->n++;
     return MOTE_OK;
 }
 
-static mote_status add_arc(net *m, uint32_t from, arc_kind kind, char_range x, uint32_t to)
+static mote_status nfa_arc(regex_nfa *m, uint32_t from, arc_kind kind, char_range x, uint32_t to)
 {
     if (!mem_grow(&m->arcs, m->n_arcs, &m->arcs_room, sizeof *m->arcs))
-        return no_memory(m->err);
+        return regex_no_memory(m->err);
     m->arcs[m->n_arcs] = (arc){(uint8_t)kind, x.lo, x.hi, to, m->head[from]};
     m->head[from] = m->n_arcs++;
     return MOTE_OK;
 }
 
-static mote_status skip(net *m, uint32_t from, uint32_t to)
+static mote_status nfa_skip(regex_nfa *m, uint32_t from, uint32_t to)
 {
-    return add_arc(m, from, ARC_EMPTY, (char_range){0, 0}, to);
+    return nfa_arc(m, from, ARC_EMPTY, (char_range){0, 0}, to);
 }
 
-/* ---- tree to net; the depth of the calls is that of the groups, which is bounded ---- */
+/* ---- tree to NFA; recursion is as deep as the groups, at most REGEX_MAX_DEPTH ---- */
 
-static mote_status build(net *m, uint32_t node, uint32_t from, uint32_t to);
+static mote_status nfa_build(regex_nfa *m, uint32_t node, uint32_t from, uint32_t to);
 
-static mote_status build_class(net *m, const regex_node *node, uint32_t from, uint32_t to)
+static mote_status nfa_class(regex_nfa *m, const regex_node *node, uint32_t from, uint32_t to)
 {
     for (uint32_t i = 0; i < node->n; i++)
-        TRY(add_arc(m, from, ARC_CHARS, m->tree->ranges.all[node->first + i], to));
+        TRY(nfa_arc(m, from, ARC_CHARS, m->tree->ranges.all[node->first + i], to));
     return MOTE_OK;
 }
 
-static mote_status build_concat(net *m, const regex_node *node, uint32_t from, uint32_t to)
+static mote_status nfa_concat(regex_nfa *m, const regex_node *node, uint32_t from, uint32_t to)
 {
     for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling) {
         uint32_t next;
-        TRY(new_state(m, &next));
-        TRY(build(m, c, from, next));
+        TRY(nfa_state(m, &next));
+        TRY(nfa_build(m, c, from, next));
         from = next;
     }
-    return skip(m, from, to);
+    return nfa_skip(m, from, to);
 }
 
-static mote_status build_repeat(net *m, const regex_node *node, uint32_t from, uint32_t to)
+static mote_status nfa_repeat(regex_nfa *m, const regex_node *node, uint32_t from, uint32_t to)
 {
     uint32_t next;
     for (uint32_t i = 0; i < node->min; i++) {
-        TRY(new_state(m, &next));
-        TRY(build(m, node->child, from, next));
+        TRY(nfa_state(m, &next));
+        TRY(nfa_build(m, node->child, from, next));
         from = next;
     }
     if (node->max == RULES_NO_LIMIT) {
-        TRY(new_state(m, &next));
-        TRY(skip(m, from, next));
-        TRY(build(m, node->child, next, next));
-        return skip(m, next, to);
+        TRY(nfa_state(m, &next));
+        TRY(nfa_skip(m, from, next));
+        TRY(nfa_build(m, node->child, next, next));
+        return nfa_skip(m, next, to);
     }
     for (uint32_t i = node->min; i < node->max; i++) {
-        TRY(skip(m, from, to));
-        TRY(new_state(m, &next));
-        TRY(build(m, node->child, from, next));
+        TRY(nfa_skip(m, from, to));
+        TRY(nfa_state(m, &next));
+        TRY(nfa_build(m, node->child, from, next));
         from = next;
     }
-    return skip(m, from, to);
+    return nfa_skip(m, from, to);
 }
 
-static mote_status build(net *m, uint32_t index, uint32_t from, uint32_t to)
+static mote_status nfa_build(regex_nfa *m, uint32_t index, uint32_t from, uint32_t to)
 {
     const regex_node *node = &m->tree->nodes[index];
     switch (node->kind) {
-    case REGEX_CLASS: return build_class(m, node, from, to);
-    case REGEX_CONCAT: return build_concat(m, node, from, to);
-    case REGEX_REPEAT: return build_repeat(m, node, from, to);
-    case REGEX_AT_START: return add_arc(m, from, ARC_AT_START, (char_range){0, 0}, to);
-    case REGEX_AT_END: return add_arc(m, from, ARC_AT_END, (char_range){0, 0}, to);
+    case REGEX_CLASS: return nfa_class(m, node, from, to);
+    case REGEX_CONCAT: return nfa_concat(m, node, from, to);
+    case REGEX_REPEAT: return nfa_repeat(m, node, from, to);
+    case REGEX_AT_START: return nfa_arc(m, from, ARC_AT_START, (char_range){0, 0}, to);
+    case REGEX_AT_END: return nfa_arc(m, from, ARC_AT_END, (char_range){0, 0}, to);
     default: break;
     }
     for (uint32_t c = node->child; c != RULES_NONE; c = m->tree->nodes[c].sibling)
-        TRY(build(m, c, from, to));
+        TRY(nfa_build(m, c, from, to));
     return MOTE_OK;
 }
 
-/* The whole: for a search anything may stand before and after. */
-static mote_status build_all(net *m, regex_mode mode)
+/* The whole expression. An unanchored search allows any characters before and after it. */
+static mote_status nfa_whole(regex_nfa *m, regex_mode mode)
 {
     static const char_range all[] = {{0, 0xD7FF}, {0xE000, DFA_LAST}};
     uint32_t start, goal, end = GOAL;
-    TRY(new_state(m, &start));
-    TRY(new_state(m, &goal));
+    TRY(nfa_state(m, &start));
+    TRY(nfa_state(m, &goal));
     if (mode == REGEX_WHOLE) {
-        TRY(new_state(m, &end));
-        TRY(add_arc(m, end, ARC_AT_END, (char_range){0, 0}, GOAL));
+        TRY(nfa_state(m, &end));
+        TRY(nfa_arc(m, end, ARC_AT_END, (char_range){0, 0}, GOAL));
     }
     for (int i = 0; i < 2 && mode == REGEX_SEARCH; i++) {
-        TRY(add_arc(m, START, ARC_CHARS, all[i], START));
-        TRY(add_arc(m, GOAL, ARC_CHARS, all[i], GOAL));
+        TRY(nfa_arc(m, START, ARC_CHARS, all[i], START));
+        TRY(nfa_arc(m, GOAL, ARC_CHARS, all[i], GOAL));
     }
     uint32_t first;
-    TRY(new_state(m, &first));
-    TRY(add_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (char_range){0, 0},
+    TRY(nfa_state(m, &first));
+    TRY(nfa_arc(m, START, mode == REGEX_WHOLE ? ARC_AT_START : ARC_EMPTY, (char_range){0, 0},
                 first));
-    return build(m, m->tree->root, first, end);
+    return nfa_build(m, m->tree->root, first, end);
 }
 
-/* ---- sets of states ---- */
+/* ---- subset construction ---- */
 
 typedef struct set_info {
     uint32_t first, n; /* in members */
-    uint32_t next;     /* set of the same slot */
+    uint32_t next;     /* set of the same hash slot */
 } set_info;
 
+/* A character range and the NFA state it leads to. */
 typedef struct move {
     uint32_t lo, hi, to;
 } move;
 
 typedef struct subsets {
-    const net *m;
+    const regex_nfa *m;
     set_info *sets;
     uint32_t *members;
     uint32_t n_sets, sets_room, n_members, members_room;
     uint32_t *slots; /* [SLOTS], set + 1 */
-    uint32_t *seen;  /* [m->n], the latest closure that met it */
-    bool *matters;   /* [m->n], is it worth keeping in a set? */
-    uint32_t round;
+    uint32_t *seen;  /* [m->n], number of the latest closure that visited the state */
+    bool *matters;   /* [m->n], stored in sets */
+    uint32_t round;  /* number of the current closure */
     uint32_t *stack; /* [m->n] */
     uint32_t *found; /* [m->n] */
     uint32_t n_found;
     uint32_t *borders; /* [2 * arcs of the widest set] */
-    move *moves;       /* of the set being expanded, by their first character */
-    move *active;      /* those that hold at the character at hand */
+    move *moves;       /* of the set being expanded, by first character */
+    move *active;      /* the moves that include the current character */
     uint32_t borders_room, moves_room, active_room, n_moves, n_active;
     dfa_fuel *fuel;
     mote_error *err;
@@ -182,13 +182,13 @@ typedef struct subsets {
 
 enum { SLOTS = 1 << 14 };
 
-static void begin_closure(subsets *x)
+static void closure_begin(subsets *x)
 {
     x->round++;
     x->n_found = 0;
 }
 
-static bool matters(const net *m, uint32_t state)
+static bool state_matters(const regex_nfa *m, uint32_t state)
 {
     if (state == GOAL)
         return true;
@@ -198,10 +198,10 @@ static bool matters(const net *m, uint32_t state)
     return false;
 }
 
-/* Adds a state and whatever empty edges lead to from it. */
-static void close_over(subsets *x, uint32_t state, bool at_start, bool at_end)
+/* Adds a state and its epsilon closure to `found`. */
+static void closure_add(subsets *x, uint32_t state, bool at_start, bool at_end)
 {
-    const net *m = x->m;
+    const regex_nfa *m = x->m;
     uint32_t depth = 0;
     if (x->seen[state] == x->round)
         return;
@@ -229,8 +229,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The number of the set that was found, new or known. */
-static mote_status number_set(subsets *x, uint32_t *out)
+/* The number of the set in `found`, which is added if it is new. */
+static mote_status intern_set(subsets *x, uint32_t *out)
 {
     qsort(x->found, x->n_found, sizeof *x->found, by_value);
     uint64_t hash = 0;
@@ -247,7 +247,7 @@ static mote_status number_set(subsets *x, uint32_t *out)
     }
     if (!mem_grow(&x->sets, x->n_sets, &x->sets_room, sizeof *x->sets) ||
         !mem_grow(&x->members, x->n_members + x->n_found, &x->members_room, sizeof *x->members))
-        return no_memory(x->err);
+        return regex_no_memory(x->err);
     memcpy(x->members + x->n_members, x->found, x->n_found * sizeof *x->found);
     x->sets[x->n_sets] = (set_info){x->n_members, x->n_found, *slot};
     x->n_members += x->n_found;
@@ -256,12 +256,12 @@ static mote_status number_set(subsets *x, uint32_t *out)
     return MOTE_OK;
 }
 
-/* Does the string belong if it ends in this set? */
-static bool accepts(subsets *x, const set_info *set, bool at_start)
+/* Is the string accepted if it ends in this set? */
+static bool set_accepts(subsets *x, const set_info *set, bool at_start)
 {
-    begin_closure(x);
+    closure_begin(x);
     for (uint32_t i = 0; i < set->n; i++)
-        close_over(x, x->members[set->first + i], at_start, true);
+        closure_add(x, x->members[set->first + i], at_start, true);
     return x->seen[GOAL] == x->round;
 }
 
@@ -271,8 +271,8 @@ static int by_first(const void *a, const void *b)
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
-/* Collects the arcs of a set that read, and the borders between their ranges. */
-static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
+/* Collects the character arcs of a set, and the borders between their ranges. */
+static mote_status collect_moves(subsets *x, const set_info *set, uint32_t *n_borders)
 {
     x->n_moves = *n_borders = 0;
     for (uint32_t i = 0; i < set->n; i++)
@@ -283,7 +283,7 @@ static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
                 continue;
             if (!mem_grow(&x->moves, x->n_moves, &x->moves_room, sizeof *x->moves) ||
                 !mem_grow(&x->borders, *n_borders + 1, &x->borders_room, sizeof *x->borders))
-                return no_memory(x->err);
+                return regex_no_memory(x->err);
             x->moves[x->n_moves++] = (move){e->lo, e->hi, e->to};
             x->borders[(*n_borders)++] = e->lo;
             x->borders[(*n_borders)++] = e->hi + 1;
@@ -295,9 +295,9 @@ static mote_status collect(subsets *x, const set_info *set, uint32_t *n_borders)
     return MOTE_OK;
 }
 
-/* On to the moves that hold at a character, which is not before the last one asked for. *next is
- * the first move that was not looked at yet. */
-static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
+/* Updates `active` for a character. Characters must ascend from call to call. *next is the first
+ * move that was not considered yet. */
+static mote_status activate_moves(subsets *x, uint32_t character, uint32_t *next)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < x->n_active; i++)
@@ -305,7 +305,7 @@ static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
             x->active[n++] = x->active[i];
     for (; *next < x->n_moves && x->moves[*next].lo <= character; ++*next) {
         if (!mem_grow(&x->active, n, &x->active_room, sizeof *x->active))
-            return no_memory(x->err);
+            return regex_no_memory(x->err);
         if (x->moves[*next].hi >= character)
             x->active[n++] = x->moves[*next];
     }
@@ -313,58 +313,58 @@ static mote_status advance(subsets *x, uint32_t character, uint32_t *next)
     return MOTE_OK;
 }
 
-static mote_status pay(subsets *x, uint64_t steps)
+static mote_status subsets_spend(subsets *x, uint64_t steps)
 {
     if (x->fuel->left < steps) {
         x->fuel->left = 0;
-        return err_set(x->err, MOTE_E_ARG, "a pattern takes too much work");
+        return err_set(x->err, MOTE_E_ARG, "pattern too complex: work limit reached");
     }
     x->fuel->left -= steps;
     return MOTE_OK;
 }
 
-static mote_status expand(subsets *x, dfa *out, uint32_t index)
+static mote_status expand_set(subsets *x, dfa *out, uint32_t index)
 {
     uint32_t n_borders;
     const set_info set = x->sets[index];
-    /* Only the first set holds what the start of the string allows. */
-    TRY(pay(x, 8 * (uint64_t)set.n));
-    TRY(dfa_add_state(out, accepts(x, &set, index == 0), x->err));
-    TRY(collect(x, &set, &n_borders));
+    /* Only the first set is at the start of the string. */
+    TRY(subsets_spend(x, 8 * (uint64_t)set.n));
+    TRY(dfa_add_state(out, set_accepts(x, &set, index == 0), x->err));
+    TRY(collect_moves(x, &set, &n_borders));
     uint32_t next = 0;
     x->n_active = 0;
     for (uint32_t i = 0; i + 1 < n_borders; i++) {
         const uint32_t lo = x->borders[i], after = x->borders[i + 1];
         if (lo == after)
             continue;
-        begin_closure(x);
-        TRY(advance(x, lo, &next));
+        closure_begin(x);
+        TRY(activate_moves(x, lo, &next));
         for (uint32_t k = 0; k < x->n_active; k++)
-            close_over(x, x->active[k].to, false, false);
-        TRY(pay(x, 4 + x->n_active + 8 * (uint64_t)x->n_found));
+            closure_add(x, x->active[k].to, false, false);
+        TRY(subsets_spend(x, 4 + x->n_active + 8 * (uint64_t)x->n_found));
         if (x->n_found == 0)
             continue;
         uint32_t to;
-        TRY(number_set(x, &to));
+        TRY(intern_set(x, &to));
         TRY(dfa_add_range(out, lo, after - 1, to, x->err));
     }
     return MOTE_OK;
 }
 
-static mote_status determinise(subsets *x, dfa *out)
+static mote_status subsets_build(subsets *x, dfa *out)
 {
     uint32_t first;
     for (uint32_t s = 0; s < x->m->n; s++)
-        x->matters[s] = matters(x->m, s);
-    begin_closure(x);
-    close_over(x, START, true, false);
-    TRY(number_set(x, &first));
+        x->matters[s] = state_matters(x->m, s);
+    closure_begin(x);
+    closure_add(x, START, true, false);
+    TRY(intern_set(x, &first));
     for (uint32_t i = 0; i < x->n_sets; i++)
-        TRY(expand(x, out, i));
+        TRY(expand_set(x, out, i));
     return dfa_trim(out, x->fuel, x->err);
 }
 
-static mote_status run_subsets(const net *m, dfa *out, dfa_fuel *fuel, mote_error *err)
+static mote_status nfa_to_dfa(const regex_nfa *m, dfa *out, dfa_fuel *fuel, mote_error *err)
 {
     subsets x = {.m = m, .fuel = fuel, .err = err};
     x.slots = mem_new(SLOTS, sizeof *x.slots);
@@ -374,7 +374,7 @@ static mote_status run_subsets(const net *m, dfa *out, dfa_fuel *fuel, mote_erro
     x.matters = mem_new(m->n, sizeof *x.matters);
     const bool ok = x.slots != NULL && x.seen != NULL && x.stack != NULL && x.found != NULL &&
                     x.matters != NULL;
-    const mote_status status = ok ? determinise(&x, out) : no_memory(err);
+    const mote_status status = ok ? subsets_build(&x, out) : regex_no_memory(err);
     mem_free(x.slots);
     mem_free(x.seen);
     mem_free(x.stack);
@@ -392,12 +392,12 @@ mote_status regex_compile(dfa *out, str pattern, regex_mode mode, dfa_fuel *fuel
 {
     *out = (dfa){0};
     regex_tree tree;
-    net m = {.tree = &tree, .err = err};
+    regex_nfa m = {.tree = &tree, .err = err};
     mote_status status = regex_parse(&tree, pattern, err);
     if (status == MOTE_OK)
-        status = build_all(&m, mode);
+        status = nfa_whole(&m, mode);
     if (status == MOTE_OK)
-        status = run_subsets(&m, out, fuel, err);
+        status = nfa_to_dfa(&m, out, fuel, err);
     mem_free(m.head);
     mem_free(m.arcs);
     regex_tree_fini(&tree);

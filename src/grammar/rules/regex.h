@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regex.h - a regular expression as the set of strings it finds something in.
+ * regex.h - compiles a regular expression to a DFA.
  *
- * The dialect is ECMAScript's as far as it is regular: classes, groups,
- * alternatives, quantifiers (greedy or not makes no difference for a set),
- * anchors anywhere, escapes. What is not regular, or depends on Unicode's
- * properties, is refused by name: references to groups, lookaround, word
- * borders, \p. Letters, digits and spaces of \w, \d and \s are those that
- * ECMAScript and Python agree on.
+ * The syntax is the regular subset of ECMAScript: classes, groups, alternatives, quantifiers
+ * (greedy and lazy match the same set of strings), anchors anywhere, escapes. Not supported, and
+ * rejected by name: backreferences, lookaround, word boundaries (\b), Unicode properties (\p).
+ * \w, \d and \s match the characters on which ECMAScript and Python agree.
  */
 #ifndef MOTE_GRAMMAR_RULES_REGEX_H
 #define MOTE_GRAMMAR_RULES_REGEX_H
@@ -16,17 +14,17 @@
 
 enum {
     REGEX_MAX_BYTES = 16384,
-    REGEX_MAX_DEPTH = 64,    /* groups inside each other */
-    REGEX_MAX_NODES = 40000, /* after repetitions are written out */
+    REGEX_MAX_DEPTH = 64,    /* nested groups */
+    REGEX_MAX_NODES = 40000, /* NFA states, with repetitions unrolled */
     REGEX_MAX_REPEAT = 10000
 };
 
 typedef enum regex_mode {
-    REGEX_SEARCH, /* the expression may match anywhere in the string, as JSON Schema has it */
-    REGEX_WHOLE   /* it must match all of it */
+    REGEX_SEARCH, /* unanchored: the expression may match any part of the string (JSON Schema) */
+    REGEX_WHOLE   /* the expression must match the whole string */
 } regex_mode;
 
-/* MOTE_E_ARG says what in the pattern is wrong, MOTE_E_UNSUPPORTED what is not regular. */
+/* MOTE_E_ARG: invalid pattern, or a limit was exceeded. MOTE_E_UNSUPPORTED: not regular. */
 mote_status regex_compile(dfa *out, str pattern, regex_mode mode, dfa_fuel *fuel, mote_error *err);
 
 #endif

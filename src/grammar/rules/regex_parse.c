@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regex_parse.c - reads a regular expression into a tree.
+ * regex_parse.c - parses a regular expression into a syntax tree.
  *
- * Groups that are open lie on a stack of fixed depth, so a pattern of nothing but
- * brackets costs no more than any other. Single characters and classes of them are
- * read by regex_class.c.
+ * Not recursive: open groups are on a stack of REGEX_MAX_DEPTH entries, so a pattern of brackets
+ * cannot exhaust the call stack.
  */
 #include "grammar/rules/regex_ast.h"
 
@@ -27,7 +26,7 @@ static inline bool regex_more(const regex_parser *p)
     return p->at < p->text.n;
 }
 
-/* The byte `ahead` of here, 0 behind the end. */
+/* The byte at offset `ahead`, 0 after the end. */
 static inline unsigned char regex_peek(const regex_parser *p, size_t ahead)
 {
     return p->at + ahead < p->text.n ? (unsigned char)p->text.p[p->at + ahead] : 0;
@@ -46,16 +45,16 @@ void regex_tree_fini(regex_tree *t)
     *t = (regex_tree){0};
 }
 
-static mote_status regex_wrong(const regex_parser *p, const char *what)
+static mote_status regex_invalid(const regex_parser *p, const char *what)
 {
-    return err_set(p->err, MOTE_E_ARG, "the pattern '%.*s' has %s at byte %zu", STR_ARG(p->text),
+    return err_set(p->err, MOTE_E_ARG, "invalid pattern '%.*s': %s at byte %zu", STR_ARG(p->text),
                    what, p->at);
 }
 
-static mote_status regex_refused(const regex_parser *p, const char *what)
+static mote_status regex_unsupported(const regex_parser *p, const char *what)
 {
-    return err_set(p->err, MOTE_E_UNSUPPORTED, "the pattern '%.*s' uses %s, which is not supported",
-                   STR_ARG(p->text), what);
+    return err_set(p->err, MOTE_E_UNSUPPORTED, "pattern '%.*s': %s not supported", STR_ARG(p->text),
+                   what);
 }
 
 /* ---- characters and classes ---- */
@@ -65,19 +64,19 @@ static mote_status regex_add_range(regex_parser *p, uint32_t lo, uint32_t hi)
     return char_class_add(&p->t->ranges, lo, hi, p->err);
 }
 
-/* What \d, \w and \s mean, and what their negations leave out. */
+/* \d, \w and \s. \S excludes more characters than \s includes: ECMAScript and Python differ. */
 static const char_range digits[] = {{'0', '9'}};
 static const char_range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 static const char_range spaces[] = {{9, 13},          {' ', ' '},       {0xA0, 0xA0},
                                     {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
                                     {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
                                     {0x1C, 0x1F},     {0x85, 0x85},     {0xFEFF, 0xFEFF}};
-enum { SPACES_OF_BOTH = 9 };
+enum { SPACES_OF_BOTH = 9 }; /* those of `spaces` that both languages include in \s */
 static const char_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static mote_status add_class(regex_parser *p, const char_range *x, size_t n, bool negated)
+static mote_status regex_add_class(regex_parser *p, const char_range *x, size_t n, bool negated)
 {
     const uint32_t from = p->t->ranges.n;
     for (size_t i = 0; i < n; i++)
@@ -88,18 +87,18 @@ static mote_status add_class(regex_parser *p, const char_range *x, size_t n, boo
 static mote_status regex_add_named_class(regex_parser *p, char name)
 {
     switch (name) {
-    case 'd': return add_class(p, digits, LENGTH(digits), false);
-    case 'D': return add_class(p, digits, LENGTH(digits), true);
-    case 'w': return add_class(p, word, LENGTH(word), false);
-    case 'W': return add_class(p, word, LENGTH(word), true);
-    case 's': return add_class(p, spaces, SPACES_OF_BOTH, false);
-    default: return add_class(p, spaces, LENGTH(spaces), true);
+    case 'd': return regex_add_class(p, digits, LENGTH(digits), false);
+    case 'D': return regex_add_class(p, digits, LENGTH(digits), true);
+    case 'w': return regex_add_class(p, word, LENGTH(word), false);
+    case 'W': return regex_add_class(p, word, LENGTH(word), true);
+    case 's': return regex_add_class(p, spaces, SPACES_OF_BOTH, false);
+    default: return regex_add_class(p, spaces, LENGTH(spaces), true);
     }
 }
 
 static mote_status regex_add_dot(regex_parser *p)
 {
-    return add_class(p, line_ends, LENGTH(line_ends), true);
+    return regex_add_class(p, line_ends, LENGTH(line_ends), true);
 }
 
 /* ---- escapes ---- */
@@ -111,19 +110,19 @@ static mote_status braced_code_point(regex_parser *p, uint32_t *c)
     while (hex_add(c, regex_peek(p, n)) && *c <= DFA_LAST)
         n++;
     if (n == 1 || regex_peek(p, n) != '}' || *c > DFA_LAST)
-        return regex_wrong(p, "an escape that is no character");
+        return regex_invalid(p, "invalid character escape");
     p->at += n + 1;
     return MOTE_OK;
 }
 
-/* Behind "\u". */
+/* After "\u". */
 static mote_status unicode_escape(regex_parser *p, uint32_t *c)
 {
     if (regex_peek(p, 0) == '{')
         return braced_code_point(p, c);
     uint32_t low;
     if (!hex_read(p->text, p->at, 4, c))
-        return regex_wrong(p, "an escape that is no character");
+        return regex_invalid(p, "invalid character escape");
     p->at += 4;
     if (*c >= 0xD800 && *c < 0xDC00 && regex_peek(p, 0) == '\\' && regex_peek(p, 1) == 'u' &&
         hex_read(p->text, p->at + 2, 4, &low) && low >= 0xDC00 && low < 0xE000) {
@@ -136,18 +135,18 @@ static mote_status unicode_escape(regex_parser *p, uint32_t *c)
 static mote_status hex_escape(regex_parser *p, uint32_t *c)
 {
     if (!hex_read(p->text, p->at, 2, c))
-        return regex_wrong(p, "an escape that is no character");
+        return regex_invalid(p, "invalid character escape");
     p->at += 2;
     return MOTE_OK;
 }
 
-/* Behind a backslash that stands for one character. */
+/* After a backslash: an escape that is one character. */
 static mote_status regex_char_escape(regex_parser *p, uint32_t *c)
 {
     static const char controls[] = "t\tn\nr\rf\fv\v";
     const unsigned char name = regex_peek(p, 0);
     if (!regex_more(p))
-        return regex_wrong(p, "nothing behind a backslash");
+        return regex_invalid(p, "trailing backslash");
     for (const char *s = controls; *s != 0; s += 2)
         if ((unsigned char)s[0] == name) {
             p->at++;
@@ -169,15 +168,15 @@ static mote_status regex_char_escape(regex_parser *p, uint32_t *c)
         return MOTE_OK;
     }
     if (name >= '1' && name <= '9')
-        return regex_refused(p, "a reference to a group");
+        return regex_unsupported(p, "backreferences are");
     if (name == 'k')
-        return regex_refused(p, "a reference to a named group");
+        return regex_unsupported(p, "named backreferences (\\k) are");
     if (name == 'p' || name == 'P')
-        return regex_refused(p, "a Unicode property (\\p)");
+        return regex_unsupported(p, "Unicode properties (\\p) are");
     if (!dfa_decode(p->text, &p->at, c))
-        return regex_wrong(p, "ill-formed UTF-8");
+        return regex_invalid(p, "invalid UTF-8");
     if ((*c | 32) >= 'a' && (*c | 32) <= 'z')
-        return regex_wrong(p, "an escape without a meaning");
+        return regex_invalid(p, "unknown escape");
     return MOTE_OK;
 }
 
@@ -187,13 +186,13 @@ static bool regex_is_class_name(unsigned char c)
     return c != 0 && strchr("dDwWsS", c) != NULL;
 }
 
-/* One member of a class: a character in *c, or a class of its own, which is added. */
+/* One member of a class: a character in *c, or a class escape such as \d, which is added. */
 static mote_status class_member(regex_parser *p, uint32_t *c, bool *is_class)
 {
     *is_class = false;
     if (regex_peek(p, 0) != '\\') {
         if (!dfa_decode(p->text, &p->at, c))
-            return regex_wrong(p, "ill-formed UTF-8");
+            return regex_invalid(p, "invalid UTF-8");
         return MOTE_OK;
     }
     p->at++;
@@ -218,17 +217,18 @@ static mote_status class_range(regex_parser *p)
         return lo_class ? MOTE_OK : regex_add_range(p, lo, lo);
     p->at++;
     TRY(class_member(p, &hi, &hi_class));
-    if (lo_class || hi_class) { /* the '-' is one more member */
+    if (lo_class || hi_class) { /* the '-' is a literal character */
         TRY(regex_add_range(p, '-', '-'));
         if (!lo_class)
             TRY(regex_add_range(p, lo, lo));
         return hi_class ? MOTE_OK : regex_add_range(p, hi, hi);
     }
     if (lo > hi)
-        return regex_wrong(p, "a range that runs backwards");
+        return regex_invalid(p, "reversed range");
     return regex_add_range(p, lo, hi);
 }
 
+/* After "[". */
 static mote_status regex_read_class(regex_parser *p, uint32_t node)
 {
     const uint32_t from = p->t->ranges.n;
@@ -237,7 +237,7 @@ static mote_status regex_read_class(regex_parser *p, uint32_t node)
     while (regex_more(p) && regex_peek(p, 0) != ']')
         TRY(class_range(p));
     if (!regex_more(p))
-        return regex_wrong(p, "a class without its end");
+        return regex_invalid(p, "unclosed class");
     p->at++;
     TRY(char_class_normalize(&p->t->ranges, from, negated, p->err));
     p->t->nodes[node].first = from;
@@ -247,18 +247,18 @@ static mote_status regex_read_class(regex_parser *p, uint32_t node)
 
 /* ---- nodes ---- */
 
-static mote_status new_node(regex_parser *p, regex_kind kind, uint32_t *out)
+static mote_status regex_new_node(regex_parser *p, regex_kind kind, uint32_t *out)
 {
     regex_tree *t = p->t;
     if (!mem_grow(&t->nodes, t->n_nodes, &t->nodes_room, sizeof *t->nodes))
-        return err_set(p->err, MOTE_E_MEMORY, "no memory for a pattern");
+        return err_set(p->err, MOTE_E_MEMORY, "out of memory: pattern");
     t->nodes[t->n_nodes] = (regex_node){
         .kind = (uint8_t)kind, .child = RULES_NONE, .last = RULES_NONE, .sibling = RULES_NONE};
     *out = t->n_nodes++;
     return MOTE_OK;
 }
 
-static void append_child(regex_tree *t, uint32_t parent, uint32_t child)
+static void regex_append_child(regex_tree *t, uint32_t parent, uint32_t child)
 {
     regex_node *node = &t->nodes[parent];
     if (node->child == RULES_NONE)
@@ -270,9 +270,9 @@ static void append_child(regex_tree *t, uint32_t parent, uint32_t child)
 
 /* ---- atoms and quantifiers ---- */
 
-static mote_status class_node(regex_parser *p, uint32_t *out)
+static mote_status regex_class_node(regex_parser *p, uint32_t *out)
 {
-    TRY(new_node(p, REGEX_CLASS, out));
+    TRY(regex_new_node(p, REGEX_CLASS, out));
     p->t->nodes[*out].first = p->t->ranges.n;
     return MOTE_OK;
 }
@@ -282,14 +282,14 @@ static void close_class(regex_parser *p, uint32_t node)
     p->t->nodes[node].n = p->t->ranges.n - p->t->nodes[node].first;
 }
 
-static mote_status read_escape(regex_parser *p, uint32_t *out)
+static mote_status regex_read_escape(regex_parser *p, uint32_t *out)
 {
     const unsigned char name = regex_peek(p, 0);
     if (name == 'b' || name == 'B')
-        return regex_refused(p, "a word border (\\b)");
+        return regex_unsupported(p, "word boundaries (\\b) are");
     if (name == 'A' || name == 'z' || name == 'Z')
-        return regex_refused(p, "an anchor of another dialect");
-    TRY(class_node(p, out));
+        return regex_unsupported(p, "the anchors \\A, \\z and \\Z are");
+    TRY(regex_class_node(p, out));
     if (regex_is_class_name(name)) {
         p->at++;
         TRY(regex_add_named_class(p, (char)name));
@@ -302,12 +302,12 @@ static mote_status read_escape(regex_parser *p, uint32_t *out)
     return MOTE_OK;
 }
 
-static mote_status read_char(regex_parser *p, uint32_t *out)
+static mote_status regex_read_char(regex_parser *p, uint32_t *out)
 {
     uint32_t c;
     if (!dfa_decode(p->text, &p->at, &c))
-        return regex_wrong(p, "ill-formed UTF-8");
-    TRY(class_node(p, out));
+        return regex_invalid(p, "invalid UTF-8");
+    TRY(regex_class_node(p, out));
     if (c == '.')
         TRY(regex_add_dot(p));
     else
@@ -316,24 +316,24 @@ static mote_status read_char(regex_parser *p, uint32_t *out)
     return MOTE_OK;
 }
 
-static mote_status read_atom(regex_parser *p, uint32_t *out)
+static mote_status regex_read_atom(regex_parser *p, uint32_t *out)
 {
     switch (regex_peek(p, 0)) {
-    case '^': p->at++; return new_node(p, REGEX_AT_START, out);
-    case '$': p->at++; return new_node(p, REGEX_AT_END, out);
-    case '\\': p->at++; return read_escape(p, out);
+    case '^': p->at++; return regex_new_node(p, REGEX_AT_START, out);
+    case '$': p->at++; return regex_new_node(p, REGEX_AT_END, out);
+    case '\\': p->at++; return regex_read_escape(p, out);
     case '[':
         p->at++;
-        TRY(new_node(p, REGEX_CLASS, out));
+        TRY(regex_new_node(p, REGEX_CLASS, out));
         return regex_read_class(p, *out);
     case '*':
     case '+':
-    case '?': return regex_wrong(p, "a quantifier with nothing before it");
-    default: return read_char(p, out);
+    case '?': return regex_invalid(p, "quantifier with nothing before it");
+    default: return regex_read_char(p, out);
     }
 }
 
-static bool read_count(const regex_parser *p, size_t *ahead, uint32_t *value)
+static bool regex_read_count(const regex_parser *p, size_t *ahead, uint32_t *value)
 {
     const size_t from = *ahead;
     *value = 0;
@@ -342,16 +342,16 @@ static bool read_count(const regex_parser *p, size_t *ahead, uint32_t *value)
     return *ahead > from;
 }
 
-/* {n}, {n,} or {n,m}; a brace that is none of them is a character like others. */
-static bool read_braces(regex_parser *p, uint32_t *min, uint32_t *max)
+/* {n}, {n,} or {n,m}. Any other brace is a literal character. */
+static bool regex_read_braces(regex_parser *p, uint32_t *min, uint32_t *max)
 {
     size_t ahead = 1;
-    if (!read_count(p, &ahead, min))
+    if (!regex_read_count(p, &ahead, min))
         return false;
     *max = *min;
     if (regex_peek(p, ahead) == ',') {
         ahead++;
-        if (!read_count(p, &ahead, max))
+        if (!regex_read_count(p, &ahead, max))
             *max = RULES_NO_LIMIT;
     }
     if (regex_peek(p, ahead) != '}')
@@ -360,7 +360,7 @@ static bool read_braces(regex_parser *p, uint32_t *min, uint32_t *max)
     return true;
 }
 
-static bool read_quantifier(regex_parser *p, uint32_t *min, uint32_t *max)
+static bool regex_read_quantifier(regex_parser *p, uint32_t *min, uint32_t *max)
 {
     *max = RULES_NO_LIMIT;
     *min = 0;
@@ -368,49 +368,49 @@ static bool read_quantifier(regex_parser *p, uint32_t *min, uint32_t *max)
     case '*': break;
     case '+': *min = 1; break;
     case '?': *max = 1; break;
-    case '{': return read_braces(p, min, max);
+    case '{': return regex_read_braces(p, min, max);
     default: return false;
     }
     p->at++;
     return true;
 }
 
-/* Adds an atom to the open sequence, wrapped in its quantifier. */
+/* Adds an atom, with its quantifier if it has one, to the current sequence. */
 static mote_status add_atom(regex_parser *p, uint32_t atom)
 {
     uint32_t min, max, node = atom;
-    if (read_quantifier(p, &min, &max)) {
+    if (regex_read_quantifier(p, &min, &max)) {
         if (min > REGEX_MAX_REPEAT || (max != RULES_NO_LIMIT && max > REGEX_MAX_REPEAT))
-            return regex_wrong(p, "a repetition of more than 10,000");
+            return regex_invalid(p, "repetition of more than 10,000");
         if (min > max)
-            return regex_wrong(p, "a repetition whose limits are reversed");
-        TRY(new_node(p, REGEX_REPEAT, &node));
+            return regex_invalid(p, "repetition with reversed limits");
+        TRY(regex_new_node(p, REGEX_REPEAT, &node));
         p->t->nodes[node].min = min;
         p->t->nodes[node].max = max;
-        append_child(p->t, node, atom);
+        regex_append_child(p->t, node, atom);
         if (regex_peek(p, 0) == '?')
             p->at++;
     }
-    append_child(p->t, p->open[p->depth][1], node);
+    regex_append_child(p->t, p->open[p->depth][1], node);
     return MOTE_OK;
 }
 
 /* ---- groups ---- */
 
-static mote_status open_group(regex_parser *p)
+static mote_status regex_push_group(regex_parser *p)
 {
     uint32_t *group = p->open[p->depth];
-    TRY(new_node(p, REGEX_ANY_OF, &group[0]));
-    TRY(new_node(p, REGEX_CONCAT, &group[1]));
-    append_child(p->t, group[0], group[1]);
+    TRY(regex_new_node(p, REGEX_ANY_OF, &group[0]));
+    TRY(regex_new_node(p, REGEX_CONCAT, &group[1]));
+    regex_append_child(p->t, group[0], group[1]);
     return MOTE_OK;
 }
 
-static mote_status begin_group(regex_parser *p)
+static mote_status regex_begin_group(regex_parser *p)
 {
     if (regex_starts_with(p, "(?=") || regex_starts_with(p, "(?!") ||
         regex_starts_with(p, "(?<=") || regex_starts_with(p, "(?<!"))
-        return regex_refused(p, "lookaround");
+        return regex_unsupported(p, "lookaround is");
     if (regex_starts_with(p, "(?:")) {
         p->at += 3;
     } else if (regex_starts_with(p, "(?<") || regex_starts_with(p, "(?P<")) {
@@ -418,42 +418,43 @@ static mote_status begin_group(regex_parser *p)
             p->at++;
         p->at += regex_more(p);
     } else if (regex_starts_with(p, "(?")) {
-        return regex_refused(p, "a flag or a group of another dialect");
+        return regex_unsupported(p,
+                                 "flags and groups other than (...), (?:...) and (?<name>...) are");
     } else {
         p->at++;
     }
     if (p->depth == REGEX_MAX_DEPTH)
-        return regex_wrong(p, "groups more than 64 deep");
+        return regex_invalid(p, "groups nested more than 64 deep");
     p->depth++;
-    return open_group(p);
+    return regex_push_group(p);
 }
 
-static mote_status end_group(regex_parser *p)
+static mote_status regex_end_group(regex_parser *p)
 {
     if (p->depth == 0)
-        return regex_wrong(p, "a closing bracket too many");
+        return regex_invalid(p, "unmatched closing parenthesis");
     p->at++;
     const uint32_t group = p->open[p->depth--][0];
     return add_atom(p, group);
 }
 
-static mote_status next_alternative(regex_parser *p)
+static mote_status regex_next_alternative(regex_parser *p)
 {
     p->at++;
     uint32_t *group = p->open[p->depth];
-    TRY(new_node(p, REGEX_CONCAT, &group[1]));
-    append_child(p->t, group[0], group[1]);
+    TRY(regex_new_node(p, REGEX_CONCAT, &group[1]));
+    regex_append_child(p->t, group[0], group[1]);
     return MOTE_OK;
 }
 
-static mote_status read_next(regex_parser *p)
+static mote_status regex_read_next(regex_parser *p)
 {
     uint32_t atom;
     switch (regex_peek(p, 0)) {
-    case '(': return begin_group(p);
-    case ')': return end_group(p);
-    case '|': return next_alternative(p);
-    default: TRY(read_atom(p, &atom)); return add_atom(p, atom);
+    case '(': return regex_begin_group(p);
+    case ')': return regex_end_group(p);
+    case '|': return regex_next_alternative(p);
+    default: TRY(regex_read_atom(p, &atom)); return add_atom(p, atom);
     }
 }
 
@@ -462,13 +463,13 @@ mote_status regex_parse(regex_tree *t, str pattern, mote_error *err)
     *t = (regex_tree){0};
     regex_parser p = {.t = t, .text = pattern, .err = err};
     if (pattern.n > REGEX_MAX_BYTES)
-        return err_set(err, MOTE_E_ARG, "a pattern has %zu bytes, more than %d", pattern.n,
+        return err_set(err, MOTE_E_ARG, "pattern of %zu bytes; at most %d", pattern.n,
                        REGEX_MAX_BYTES);
-    TRY(open_group(&p));
+    TRY(regex_push_group(&p));
     while (regex_more(&p))
-        TRY(read_next(&p));
+        TRY(regex_read_next(&p));
     if (p.depth > 0)
-        return regex_wrong(&p, "a group without its end");
+        return regex_invalid(&p, "unclosed group");
     t->root = p.open[0][0];
     return MOTE_OK;
 }
