@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grammar_bench.c - constrained output by itself, for bench/grammar_compare.py.
+ * grammar_bench.c - times of grammar compilation and token masks, for bench/grammar_compare.py.
  *
  *   grammar_bench VOCABULARY.gguf [ROUNDS]
  *
- * Answers requests from standard input, each a letter, a length and that many bytes:
+ * Reads requests from standard input, each a letter, a length and that many bytes:
  *
  *   S schema   ok MICROSECONDS             | refused MICROSECONDS REASON
- *   G grammar  the same for a grammar in GBNF
- *   D text     yes | no                    is it a text of the latest of them?
- *   I text     its ids, on one line
+ *   G grammar  the same for a GBNF grammar
+ *   D text     yes | no                    does the latest schema or grammar accept it?
+ *   I text     its token ids, on one line
  *   T text     yes, then nanoseconds of each mask, before every token and at the end | no
  *
- * Time is the processor's. A compilation is timed up to the grammar that is ready for its first
- * mask, the best of ROUNDS; for T everything begins with a fresh one.
+ * Times are CPU time. A compilation is timed until the grammar is ready for its first mask; the
+ * best of ROUNDS counts. T compiles a new grammar, so its caches are empty.
  *
- * The build makes it as tests/grammar/grammar_bench.
+ * Built as tests/grammar/grammar_bench.
  */
 #include "base/os.h"
 #include "gguf/gguf.h"
@@ -162,7 +162,7 @@ static void open_vocabulary(const char *path)
         gguf_read(&g, map.data, map.bytes, &err) != MOTE_OK || tok_new(&t, g, &err) != MOTE_OK)
         die(path, err.text);
     tokenizer = t;
-    /* The rows of the model's output: ids with a meaning, rounded up as the family does. */
+    /* Rows of the model's output: the vocabulary size, padded as in this model family. */
     const uint32_t rows =
         tok_n_tokens(t) < 248320 && tok_n_tokens(t) > 240000 ? 248320 : tok_n_tokens(t);
     const token_trie_source source = {.ctx = t, .n = rows, .kind = kind, .bytes = bytes};

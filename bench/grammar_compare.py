@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""grammar_compare - mote's constrained output beside llguidance and xgrammar.
+"""grammar_compare - compares mote's constrained decoding with llguidance and xgrammar.
 
-The same vocabulary, the same schemas, the same documents cut into the same tokens.
-Coverage: which schemas are taken, which valid documents pass, which invalid ones do.
+All three get the same vocabulary, schemas, documents and tokens.
+Coverage: which schemas compile, which valid and invalid documents are accepted.
 Time: of a compilation, and of the mask before each token of documents that all three
-take. All times are processor time of one thread.
+accept. All times are CPU time of one thread.
 
-usage: grammar_compare.py BENCH VOCABULARY.gguf TOKENIZER.json [--random N] [--suite FOLDER]... [--only WORD]
+usage: grammar_compare.py BENCH VOCABULARY.gguf TOKENIZER.json [--random N] [--suite DIRECTORY]... [--only WORD]
 
-BENCH is bench/grammar_bench.c, built. FOLDER is one draft of the JSON-Schema-Test-Suite: tests/draft4 of
+BENCH is the built bench/grammar_bench.c. DIRECTORY is one draft of the JSON-Schema-Test-Suite: tests/draft4 of
 the npm package json-schema-test-suite, or json/tests/draft2020-12 of the source package of jsonschema
 on PyPI, which carries the current suite. Needs llguidance, xgrammar and numpy from PyPI.
 """
@@ -154,7 +154,7 @@ def ordered(schema, document):
     return document
 
 
-# ---- the comparison ----
+# ---- comparison ----
 
 def share(values, part):
     values = sorted(values)
@@ -166,7 +166,7 @@ def row(name, values):
             f"{max(values, default=0):9.1f} {sum(values) / max(1, len(values)):9.1f}")
 
 
-class Figures:
+class Stats:
     def __init__(self, engines):
         self.engines = engines
         self.compile = {e.name: [] for e in engines}
@@ -213,34 +213,34 @@ class Figures:
             print(f"{what + ', us':12} {'n':>7} {'median':>9} {'p90':>9} {'p99':>9} {'max':>9} {'mean':>9}")
             for e in self.engines:
                 print(row(e.name, values[e.name]))
-        print(f"taken by both others and refused by mote: {len(self.refused_alone)}")
+        print(f"schemas accepted by both others and rejected by mote: {len(self.refused_alone)}")
         for line in self.refused_alone:
             print("   ", line[:220])
-        print(f"valid documents that pass both others and not mote: {len(self.lost)}")
+        print(f"valid documents accepted by both others and rejected by mote: {len(self.lost)}")
         for line in self.lost:
             print("   ", line[:220])
         sys.stdout.flush()
 
 
-def add_random(figures, count):
+def add_random(stats, count):
     from schema_random import any_schema, validator_of
     for number in range(count):
         rng = random.Random(number)
         schema, make = any_schema(rng, 3)
         validator = validator_of(schema)
         documents = [make(rng) for _ in range(3)]
-        figures.add(f"random {number}", schema, [(d, validator.is_valid(d)) for d in documents])
+        stats.add(f"random {number}", schema, [(d, validator.is_valid(d)) for d in documents])
 
 
-def add_suite(figures, folder):
-    draft = {"draft4": "http://json-schema.org/draft-04/schema#"}.get(folder.name)
-    for path in sorted(folder.glob("*.json")):
+def add_suite(stats, directory):
+    draft = {"draft4": "http://json-schema.org/draft-04/schema#"}.get(directory.name)
+    for path in sorted(directory.glob("*.json")):
         for group in json.loads(path.read_text()):
             schema = group["schema"]
             if draft and isinstance(schema, dict) and "$schema" not in schema:
                 schema = {"$schema": draft, **schema}
             tests = [(t["data"], t["valid"]) for t in group["tests"]]
-            figures.add(f"{path.stem}: {group['description']}", schema, tests)
+            stats.add(f"{path.stem}: {group['description']}", schema, tests)
 
 
 def main():
@@ -253,22 +253,22 @@ def main():
     given = arguments.parse_args()
     engines = [Mote(given.bench, given.vocabulary), Guidance(given.tokenizer), XGrammar(given.tokenizer)]
 
-    def everyday(figures):
+    def everyday(stats):
         for name, schema, document in grammar_schemas.everyday():
-            figures.add(name, schema, [(document, True)])
+            stats.add(name, schema, [(document, True)])
 
-    def hard(figures):
+    def hard(stats):
         for name, schema in grammar_schemas.hard():
-            figures.add(name, schema, [])
+            stats.add(name, schema, [])
 
     parts = [("everyday", everyday), ("random", lambda f: add_random(f, given.random)), ("of 4 KB", hard)]
-    parts += [(f"JSON-Schema-Test-Suite, {folder.name}", lambda f, folder=folder: add_suite(f, folder))
-              for folder in given.suite]
+    parts += [(f"JSON-Schema-Test-Suite, {directory.name}", lambda f, directory=directory: add_suite(f, directory))
+              for directory in given.suite]
     for title, fill in parts:
         if given.only in title:
-            figures = Figures(engines)
-            fill(figures)
-            figures.show(title)
+            stats = Stats(engines)
+            fill(stats)
+            stats.show(title)
 
 
 if __name__ == "__main__":

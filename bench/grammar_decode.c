@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grammar_decode.c - what a form costs while a model writes, and what it saves.
+ * grammar_decode.c - decode speed with and without a response format.
  *
  *   grammar_decode MODEL.gguf [ROUNDS [TOKENS]]
  *
- * Answers of three kinds take turns, so that whatever else the machine does meets all of them: free
- * text, a form that leaves nearly every token to the model, and a form of long names that leaves it
- * few. Tokens per second of each and the medians of their ratios to free text of the same round.
- * The weights may be random: what is written does not matter.
+ * Three kinds of generation alternate, so that other load on the machine affects all of them: free
+ * text, a format that leaves nearly every token to the model, and a format of long names that
+ * forces most tokens. Prints tokens per second of each, and the median ratio to free text of the
+ * same round. The weights may be random.
  */
 #include <mote_chat.h>
 
@@ -35,7 +35,7 @@ static void write_long_names(char *out)
     sprintf(at, "],\"additionalProperties\":false}");
 }
 
-/* Tokens per second of one answer. */
+/* Tokens per second of one generation. */
 static double answer(mote_chat *chat, int kind, uint32_t tokens, uint64_t seed, uint64_t *forced)
 {
     static const char question[] = "Describe the warehouse and all that is in it, in detail.";
@@ -77,7 +77,7 @@ static void compare(mote_chat *chat, int rounds, uint32_t tokens)
 {
     static double rate[KINDS][MAX_ROUNDS], ratio[KINDS][MAX_ROUNDS];
     uint64_t forced[KINDS] = {0};
-    for (int kind = 0; kind < KINDS; kind++) /* pages and caches */
+    for (int kind = 0; kind < KINDS; kind++) /* warm-up */
         answer(chat, kind, 8, 1, &forced[kind]);
     memset(forced, 0, sizeof forced);
     for (int r = 0; r < rounds; r++) {

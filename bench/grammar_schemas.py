@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""grammar_schemas - schemas for the benches of constrained output: everyday ones with documents, and hard ones."""
+"""grammar_schemas - schemas for benchmarks of constrained decoding: everyday ones with documents, and expensive ones."""
 import json
 import random
 
 
 def everyday():
-    """Schemas as programs send them, each with a document."""
+    """Schemas as applications send them, each with a document."""
     person = {"type": "object", "properties": {
         "name": {"type": "string", "maxLength": 80}, "age": {"type": "integer", "minimum": 0, "maximum": 130},
         "email": {"type": "string", "format": "email"}, "born": {"type": "string", "format": "date"},
@@ -57,7 +57,7 @@ def everyday():
     yield "any", {"type": "object"}, {"a": [1, {"b": None}], "text": "It was a bright cold day in April, and the clocks."}
 
 
-# ---- at most 4 KB each, made to cost as much as they can ----
+# ---- expensive schemas of at most 4 KB each ----
 
 LIMIT = 4096
 
@@ -87,7 +87,7 @@ def word(i):
 
 
 def hard():
-    """(name, schema); some are refused for the work they take, which has to be as quick."""
+    """(name, schema); some exceed the work limit, and rejecting them must be as fast."""
     yield "words", grown(word, lambda parts: {"enum": list(parts.values())})
     yield "integers between", grown(lambda i: {"type": "integer", "minimum": -i * 977, "maximum": i * i * 7919}, members)
     yield "numbers between", grown(lambda i: {"exclusiveMinimum": i / 7, "maximum": 10**(i % 12) + i / 3}, members)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""grammar_times - how long compilations and masks take, held to limits.
+"""grammar_times - checks the times of compilations and masks against limits.
 
 Masks: before every token and at the end of documents of everyday and random schemas, each
-document with a grammar of its own that has seen nothing yet. Compilations: everyday schemas,
-random ones, and hard ones of up to 4 KB. All times are processor time.
+document with a new grammar (empty caches). Compilations: everyday schemas, random ones, and
+expensive ones of up to 4 KB. All times are CPU time.
 
 usage: grammar_times.py BENCH VOCABULARY.gguf [--random N] [--factor F] [--list]
 
-BENCH is bench/grammar_bench.c, built. Exit code 1 if a limit times F is passed; --list shows
-each hard schema and the slowest masks.
+BENCH is the built bench/grammar_bench.c. Exit code 1 if a limit times F is exceeded; --list shows
+each expensive schema and the slowest masks.
 """
 import argparse
 import json

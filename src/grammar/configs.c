@@ -79,7 +79,7 @@ static bool frame_table_ready(configs *c)
     return true;
 }
 
-/* The equal frame, or a new one whose `canonical` is not set. */
+/* The equal frame, or a new one; `canonical` of a new one is not set. */
 static uint32_t intern_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
 {
     if (!frame_table_ready(c))

@@ -150,8 +150,8 @@ typedef struct tree_info {
     bool known[TRIE_TREES], allowed[TRIE_TREES];
 } tree_info;
 
-/* Steps of one configuration by byte, filled on demand. A trie walk asks for the steps of the same
- * few configurations hundreds of thousands of times. */
+/* Steps of one configuration by byte, filled on demand. A trie walk needs the steps of the same few
+ * configurations hundreds of thousands of times. */
 typedef struct step_row {
     uint32_t config; /* CONFIG_DEAD: free */
     uint32_t next[256];

@@ -7,8 +7,8 @@
  *
  * - An item between two characters of a JSON string uses precomputed masks (token_trie.h). Only
  *   tokens that close the string depend on the grammar, by the bytes after the quote.
- * - If most bytes lead to another configuration whose mask is cheap, the mask of that one is
- *   changed where the two differ.
+ * - If most bytes lead to a similar configuration with a cheap mask, that mask is changed where the
+ *   two differ.
  * - All other items walk the token tries together (mask_walk.c).
  *
  * Masks of long walks are cached in an LRU cache of MASK_CACHE entries.

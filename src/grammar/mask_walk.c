@@ -32,7 +32,7 @@ static bool bytes_lead_home(configs *c, uint32_t home, uint32_t from, unsigned l
     return true;
 }
 
-/* The same after a lead byte whose second byte is limited to [lo, hi]. */
+/* The same after a lead byte that limits its second byte to [lo, hi]. */
 static bool lead_byte_leads_home(configs *c, uint32_t home, uint8_t lead, unsigned lo, unsigned hi,
                                  int more)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_schema.c - any bytes as a JSON Schema, or as a pattern if they begin with '/'; made with
- * FUZZ_GBNF (fuzz_gbnf): as a grammar in GBNF.
+ * fuzz_schema.c - fuzzes the schema compiler, and the regex compiler if the input starts with '/'.
+ * Built with FUZZ_GBNF (fuzz_gbnf): the GBNF compiler.
  *
- * Either an error that says something, or a grammar that can be used: from every
- * place of a random text there is a way on, what it calls complete under a schema
- * is JSON, and the mask is what the tokens tried one by one say.
+ * The result must be an error with a message, or a usable grammar: at every position of a random
+ * text some token is allowed, a complete text of a schema is JSON, and each mask equals
+ * grammar_allows of every token.
  */
 #include "base/mem.h"
 #include "base/philox.h"
@@ -60,7 +60,7 @@ static void walk(grammar *g, uint64_t seed, bool json)
     for (uint64_t step = 0; step < STEPS && !grammar_is_over(m); step++) {
         const mote_status status = grammar_mask(m, bits, &err);
         if (status == MOTE_E_FULL || status == MOTE_E_ARG) {
-            /* Too many alternatives, or too deep: an error, never a dead end. */
+            /* Too ambiguous or too deep: an error, never a dead end. */
             demand(err.text[0] != 0 && err.text[0] != 'n', "the text cannot go on");
             break;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * automaton_test.c - sets of strings, regular expressions, and rules over bytes.
+ * automaton_test.c - DFAs, regular expressions, byte rules.
  */
 #include "grammar/rules/rules.h"
 #include "grammar/rules/regex.h"
@@ -146,7 +146,7 @@ static void test_regex_refuses(void **state)
     }
 }
 
-/* 100,000 brackets are an error, not a crash. */
+/* 100,000 opening parentheses are an error, not a crash. */
 static void test_regex_depth(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_regex_depth(void **state)
                      MOTE_E_ARG);
 }
 
-/* ---- sets ---- */
+/* ---- DFAs ---- */
 
 static dfa combined(const char *a, dfa_op op, const char *b)
 {
@@ -220,7 +220,7 @@ static void test_fuel_ends(void **state)
 
 /* ---- rules ---- */
 
-/* A set of strings written as rules is the same set. */
+/* A DFA converted to rules accepts the same strings. */
 static void test_rules_of_chars(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void test_rules_in_json(void **state)
     dfa_fini(&c);
 }
 
-/* What leads nowhere is taken away: no mask ever leads into it. */
+/* Dead ends are removed: no mask allows a byte that leads into one. */
 static void test_rules_dead_ends(void **state)
 {
     (void)state;
@@ -316,7 +316,7 @@ static void test_rules_count(void **state)
     grammar_free(g);
 }
 
-/* Of three members one is required, and two come. */
+/* A set of three members: one is required, exactly two are present. */
 static void test_rules_count_members(void **state)
 {
     (void)state;

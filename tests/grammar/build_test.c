@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build_test.c - grammars from other sources than schemas, and from parts. */
+/* build_test.c - grammars of patterns and choices, the grammar builder, tool calls. */
 #include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 
@@ -98,7 +98,7 @@ static void test_text_until(void **state)
             char text[32];
             strcpy(text, before[k]);
             strcat(text, ends[i]);
-            /* It ends where `end` first ends. */
+            /* The text ends with the first occurrence of `end`. */
             const char *first = strstr(text, ends[i]);
             if (first[strlen(ends[i])] == 0)
                 takes(g, text);
@@ -205,7 +205,7 @@ static void test_tool_calls(void **state)
     grammar_free(g);
 }
 
-/* With one tool nothing is left to choose up to its first parameter's name. */
+/* With one tool everything up to the name of its first parameter is forced. */
 static void test_forced_call(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void test_forced_call(void **state)
     grammar_free(g);
 }
 
-/* More parameters than a set can have come in the order of the schema. */
+/* More parameters than RULES_MAX_MEMBERS are in the order of the schema. */
 static void test_many_parameters(void **state)
 {
     (void)state;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fault_test.c - every allocation of compiling and using a grammar fails once.
+ * fault_test.c - every allocation while compiling and using a grammar fails once.
  *
- * Number 1 fails, then number 2, and so on until everything gets through. Each
- * failure must be an error, leave nothing allocated behind and allow nothing: a
- * mask that could not be made has no bit set.
+ * Allocation 1 fails, then allocation 2, and so on until a run succeeds. Each failure must be an
+ * error, leak nothing and allow nothing: a mask that could not be computed has no bit set.
  */
 #include "base/mem.h"
 #include "grammar/grammar.h"
@@ -37,7 +36,7 @@ static bool no_bits(const uint32_t *bits)
     return true;
 }
 
-/* Reads the text with a mask before every byte, and forks on the way. */
+/* Matches the text byte by byte, with a mask before every byte, and forks the matcher. */
 static mote_status use(grammar *g, mote_error *err)
 {
     grammar_matcher *m, *other = NULL;
@@ -134,7 +133,7 @@ static void fail_every(mote_status (*act)(mote_error *), const char *name)
             print_message("%s: %u allocations\n", name, (unsigned)(n - 1));
             return;
         }
-        /* Some are only for speed, and doing without them is no failure. */
+        /* Some allocations are caches: their failure is no error. */
         if (status != MOTE_OK && (status != MOTE_E_MEMORY || err.text[0] == 0))
             fail_msg("%s: allocation %u failed: status %d, '%s'", name, (unsigned)n, (int)status,
                      err.text);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gbnf_random_test.c - random grammars in GBNF against a matcher that knows no automata.
+ * gbnf_random_test.c - random GBNF grammars against a reference matcher without automata.
  *
- * A grammar is a tree of parts; it is printed in one of its many spellings and compiled. The same
- * tree says by itself which texts it describes: for each rule and each place of a text, the set of
- * places where it can end, found by going round until nothing changes. So it also says which rules
- * can read nothing and which come to themselves first, which is what must be refused.
+ * A random syntax tree is printed in one of its many spellings and compiled. The reference matcher
+ * works on the tree: for each rule and each position of a text it computes the set of end
+ * positions, by iteration to a fixed point. It also finds nullable rules and left recursion, which
+ * the compiler must reject.
  */
 #include "base/strbuf.h"
 #include "grammar/grammar.h"
@@ -22,7 +22,7 @@
 
 enum { GRAMMARS = 3000, RULES = 4, PARTS = 400, DEPTH = 3, SYMBOLS = 3, LONGEST = 9, SHORT = 4 };
 
-/* The alphabet: one byte, two and four. */
+/* The alphabet: characters of one, two and four bytes. */
 static const char *const symbols[SYMBOLS] = {"a", "\xC3\xA9", "\xF0\x9F\x98\x80"};
 
 typedef enum part_kind { TEXT, CLASS, CALL, SEQUENCE, ANY_OF, REPEAT } part_kind;
@@ -40,11 +40,11 @@ enum { UNBOUNDED = 1000 };
 typedef struct model {
     part parts[PARTS];
     unsigned n_parts, body[RULES];
-    uint32_t ends[RULES][LONGEST + 1]; /* bit i: the rule, begun here, can end at place i */
+    uint32_t ends[RULES][LONGEST + 1]; /* bit i: the rule, started here, can end at position i */
     unsigned text[LONGEST], n_text;
 } model;
 
-/* ---- making one ---- */
+/* ---- random trees ---- */
 
 static unsigned make_part(model *m, test_random *r, unsigned depth)
 {
@@ -83,7 +83,7 @@ static unsigned make_part(model *m, test_random *r, unsigned depth)
     return at;
 }
 
-/* ---- printing it ---- */
+/* ---- printing ---- */
 
 static void print_symbol(strbuf *out, test_random *r, unsigned symbol)
 {
@@ -98,7 +98,7 @@ static void print_class(strbuf *out, test_random *r, unsigned set)
 {
     const bool negated = test_random_below(r, 2) != 0;
     const unsigned listed = negated ? ~set & ((1 << SYMBOLS) - 1) : set;
-    if (listed == 0) { /* all of them */
+    if (listed == 0) { /* all symbols */
         strbuf_text(out, test_random_below(r, 2) != 0 ? "." : "[^z]");
         return;
     }
@@ -181,11 +181,11 @@ static void print_model(const model *m, strbuf *out, test_random *r)
     }
 }
 
-/* ---- what it describes ---- */
+/* ---- reference matcher ---- */
 
 static uint32_t ends_of(const model *m, unsigned at, unsigned from);
 
-/* Places after the part, from any of the places before it. */
+/* End positions of the element, from any of the start positions. */
 static uint32_t ends_from(const model *m, unsigned at, uint32_t places)
 {
     uint32_t ends = 0;
@@ -198,7 +198,7 @@ static uint32_t ends_from(const model *m, unsigned at, uint32_t places)
 static uint32_t ends_of_repeat(const model *m, const part *p, unsigned from)
 {
     uint32_t places = (uint32_t)1 << from, ends = 0;
-    /* After so many runs as the text has places, one more changes nothing that counts. */
+    /* After as many runs as the text has positions, another run adds no position. */
     const unsigned most = p->max == UNBOUNDED ? p->min + LONGEST + 1 : p->max;
     for (unsigned run = 0; run <= most; run++) {
         if (run >= p->min)
@@ -253,7 +253,7 @@ static bool describes(model *m)
     return (m->ends[0][0] >> m->n_text & 1) != 0;
 }
 
-/* Which rules can a part call before it has read anything? The text is empty and settled. */
+/* Which rules can an element call before it reads a character? `ends` is that of the empty text. */
 static unsigned first_calls(const model *m, unsigned at)
 {
     const part *p = &m->parts[at];
@@ -287,13 +287,13 @@ static bool is_left_recursive(model *m)
     return false;
 }
 
-/* ---- the comparison ---- */
+/* ---- comparison ---- */
 
 typedef struct tally {
     unsigned used, left_recursive, nothing, texts, too_ambiguous;
 } tally;
 
-/* A stack for each way to read a text may be too many: an error then, never a wrong answer. */
+/* An ambiguous grammar may need too many stacks. That must be an error, never a wrong result. */
 static bool gives_up(const mote_error *err)
 {
     return strstr(err->text, "too many alternatives") != NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gbnf_test.c - grammars that are written down: what they take and refuse, and their mistakes. */
+/* gbnf_test.c - GBNF grammars: texts they accept and reject, errors in grammars, limits. */
 #include "grammar/rules/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
@@ -76,7 +76,7 @@ static const gbnf_case cases[] = {
     {"root ::= item+\nitem ::= \"- \" [^\\r\\n\\u2028\\x85]+ \"\\n\"",
      {"- a\n", "- foo bar\n- \xE4\xB8\x96\xE7\x95\x8C\n"},
      {"", "- \n", "- a", "-a\n", "- \xE2\x80\xA8\n", "- \xC2\x85\n"}},
-    /* texts, classes, escapes */
+    /* strings, classes, escapes */
     {"root ::= \"\\x41\\u00e9\\U0001F600\\t\\\"\\\\\\[\\]\"",
      {"A\xC3\xA9\xF0\x9F\x98\x80\t\"\\[]"},
      {"A"}},
@@ -88,13 +88,13 @@ static const gbnf_case cases[] = {
     {"root ::= [\\u4e00-\\u9fff]+ | [\\U0001F600-\\U0001F64F]",
      {"\xE4\xB8\x96", "\xF0\x9F\x98\x80"},
      {"a", "\xF0\x9F\x98\x80\xF0\x9F\x98\x80"}},
-    /* how often */
+    /* repetitions */
     {"root ::= \"a\"{2} \"b\"{2,} \"c\"{1,3} \"d\"{0} \"e\" {0,1}",
      {"aabbc", "aabbbbccc", "aabbcce"},
      {"abbc", "aaabbc", "aabc", "aabb", "aabbcccc", "aabbcdd", "aabbcee"}},
     {"root ::= \"x\" *  \"y\" ? \"z\" +", {"z", "xxz", "yzzz", "xyz"}, {"", "x", "yyz"}},
     {"root ::= \"a\"{0,1000000} \"b\"", {"b", "aaaab"}, {"", "a"}},
-    /* what can read nothing, again and again */
+    /* repetitions of nullable elements */
     {"root ::= (\"a\"?)* \"b\"", {"b", "aab"}, {"a", ""}},
     {"root ::= (\"a\"?)+ \"b\"", {"b", "aab"}, {"a", ""}},
     {"root ::= (\"a\"? \"b\"?){3,5}", {"", "ab", "ba", "aaaaa", "ababababab"}, {"aaaaaa", "c"}},
@@ -158,7 +158,7 @@ static void test_cases(void **state)
     }
 }
 
-/* What a grammar writes by itself it takes, and a mask is never empty on the way. */
+/* A text generated from the masks is accepted, and no mask on the way is empty. */
 static void test_writes(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static const struct {
      "line 2, column 1: rule 'root' is defined twice"},
     {"root ::= \"a\" |\n missing", MOTE_E_ARG, "line 2, column 2: rule 'missing' is not defined"},
     {"root ::= \"a\"\nx ::= y", MOTE_E_ARG, "line 2, column 7: rule 'y' is not defined"},
-    /* left recursion: direct, indirect, behind what can read nothing, inside of repetitions */
+    /* left recursion: direct, indirect, after nullable elements, inside repetitions */
     {"root ::= root \"a\" | \"b\"", MOTE_E_ARG, "line 1, column 1: rule 'root' is left recursive"},
     {"root ::= root", MOTE_E_ARG, "left recursive"},
     {"root ::= \"x\" a\na ::= b \"y\" | \"z\"\nb ::= (a | \"c\") \"d\"", MOTE_E_ARG,
@@ -236,7 +236,7 @@ static const struct {
     /* no text matches */
     {"root ::= \"a\" root", MOTE_E_ARG, "no text satisfies"},
     {"root ::= [^\\x00-\\U0010FFFF]", MOTE_E_ARG, "no text satisfies"},
-    /* what others know */
+    /* elements of other GBNF implementations */
     {"root ::= <[1234]>", MOTE_E_UNSUPPORTED,
      "line 1, column 10: token references are not supported"},
     {"root ::= !<think>", MOTE_E_UNSUPPORTED, "token references"},
@@ -261,7 +261,7 @@ static void test_mistakes(void **state)
         must_fail(str_of(mistakes[i].text), mistakes[i].status, mistakes[i].says);
 }
 
-/* `what` so many times between two texts. */
+/* `what` n times between two texts. */
 static strbuf repeated(const char *before, const char *what, size_t n, const char *behind)
 {
     strbuf text = {0};
@@ -311,7 +311,7 @@ static void test_limits(void **state)
     strbuf_fini(&deep);
 }
 
-/* A part of a larger form, as the answer of a turn is; what must come is known, and the end. */
+/* A grammar as one part of a larger one: forced bytes before it, and the end. */
 static void test_in_a_form(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grammar_rig.c - see grammar_rig.h. */
+/* grammar_rig.c - a small vocabulary and helpers for tests of grammars; see grammar_rig.h. */
 #include "grammar/grammar_rig.h"
 
 #include "base/mem.h"
@@ -102,13 +102,13 @@ static const char *const pieces[] = {
 };
 enum { N_PIECES = sizeof pieces / sizeof *pieces, N_TOKENS = 256 + N_PIECES + 3 };
 
-static token_trie_kind kind(const void *ctx, uint32_t id)
+static token_trie_kind rig_kind(const void *ctx, uint32_t id)
 {
     (void)ctx;
     return id < 256 + N_PIECES ? TRIE_TEXT : id == rig_end_token() ? TRIE_END : TRIE_NEVER;
 }
 
-static str bytes(const void *ctx, uint32_t id)
+static str rig_bytes(const void *ctx, uint32_t id)
 {
     static char single[256];
     (void)ctx;
@@ -131,19 +131,19 @@ uint32_t rig_control_token(void)
 
 static token_trie *made;
 
-static void drop(void)
+static void rig_free_vocab(void)
 {
     token_trie_free(made);
 }
 
 const token_trie *rig_vocab(void)
 {
-    static const token_trie_source source = {.n = N_TOKENS, .kind = kind, .bytes = bytes};
+    static const token_trie_source source = {.n = N_TOKENS, .kind = rig_kind, .bytes = rig_bytes};
     if (made == NULL) {
         mote_error err;
         if (token_trie_new(&made, &source, &err) != MOTE_OK)
             fail_msg("%s", err.text);
-        atexit(drop);
+        atexit(rig_free_vocab);
     }
     return made;
 }
@@ -181,7 +181,7 @@ static void check_mask(grammar_matcher *m, const uint32_t *bits, const char *whe
     assert_false(bits[rig_control_token() / 32] >> rig_control_token() % 32 & 1);
 }
 
-/* The longest or a random token that the text goes on with. */
+/* A random token that the text starts with. */
 static uint32_t pick_token(str rest, uint64_t seed, uint64_t draw)
 {
     const uint32_t want = philox(seed, draw, 7).word[0];
@@ -212,7 +212,7 @@ void rig_check_masks(grammar *g, str text, uint64_t seed)
         const uint32_t id = pick_token((str){text.p + at, text.n - at}, seed, at);
         if (grammar_accept(m, (mote_token)id, &err) != MOTE_OK)
             fail_msg("'%.*s' at byte %zu: %s", (int)text.n, text.p, at, err.text);
-        at += bytes(NULL, id).n;
+        at += rig_bytes(NULL, id).n;
     }
     assert_true(grammar_is_complete(m));
     grammar_matcher_free(m);
@@ -241,8 +241,8 @@ bool rig_random_text(grammar *g, uint64_t seed, char *out, size_t room, size_t *
             fail_msg("%s", err.text);
         ended = grammar_is_over(m);
         if (!ended) {
-            memcpy(out + *n, bytes(NULL, id).p, bytes(NULL, id).n);
-            *n += bytes(NULL, id).n;
+            memcpy(out + *n, rig_bytes(NULL, id).p, rig_bytes(NULL, id).n);
+            *n += rig_bytes(NULL, id).n;
         }
     }
     grammar_matcher_free(m);

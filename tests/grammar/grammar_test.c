@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grammar_test.c - masks, matchers and forced bytes, on plain JSON.
+ * grammar_test.c - masks, matchers and forced bytes, on JSON without a schema.
  *
- * A mask is compared with the tokens tried one by one, which is the same question
- * answered without any of the shortcuts.
+ * A mask is compared with grammar_allows of every token, which uses none of the mask's shortcuts.
  */
 #include "grammar/rules/rules.h"
 #include "base/mem.h"
@@ -114,7 +113,7 @@ static void test_compact(void **state)
     grammar_free(g);
 }
 
-/* Brackets end at a depth, and what is open there can be closed. */
+/* At the maximum depth no bracket can be opened, and all open ones can be closed. */
 static void test_depth(void **state)
 {
     (void)state;
@@ -132,7 +131,7 @@ static void test_depth(void **state)
     grammar_free(g);
 }
 
-/* Texts made by the masks are texts of the grammar, with exact masks all the way. */
+/* Texts generated from the masks are accepted, and every mask on the way is exact. */
 static void test_random_walks(void **state)
 {
     (void)state;
@@ -259,8 +258,8 @@ static void test_forced(void **state)
 
 /* ---- long texts ---- */
 
-/* A counted string makes a new configuration with every character. They are collected, and the
- * places a matcher remembers stay good. */
+/* A string with a length limit creates a new configuration with every character. Unused ones are
+ * collected; the history of a matcher stays valid. */
 static void test_collection(void **state)
 {
     (void)state;
@@ -293,7 +292,7 @@ static void test_collection(void **state)
     grammar_free(g);
 }
 
-/* The limits of a string hold inside tokens too, far from them and near. */
+/* The length limits of a string hold inside tokens, far from the limits and near them. */
 static void test_counted_strings(void **state)
 {
     static const uint32_t limits[][2] = {{0, 3},   {2, 2}, {5, RULES_NO_LIMIT}, {1, 20}, {30, 40},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * refusal_test.c - what a schema cannot be held to is refused with the keyword's name, or left out
- * where that is asked for; and the limits.
+ * refusal_test.c - an unsupported keyword is an error that names it, or a warning in lenient mode;
+ * invalid schemas; limits.
  */
 #include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
@@ -18,16 +18,16 @@
 typedef struct refusal {
     const char *schema;
     mote_status status;
-    const char *says;
+    const char *says; /* part of the message */
 } refusal;
 
 static const refusal refusals[] = {
     {"{\"if\":{\"type\":\"array\",\"items\":{\"type\":\"null\"}},\"then\":{\"maxItems\":2}}",
      MOTE_E_UNSUPPORTED, "'if'"},
     {"{\"properties\":{\"a\":{\"items\":{\"contains\":{}}}}}", MOTE_E_UNSUPPORTED,
-     "uses 'contains' at '#/properties/a/items/contains', which"},
+     "'contains' at '#/properties/a/items/contains' is not supported"},
     {"{\"properties\":{\"a/b\":{\"items\":[{\"$ref\":\"#\"},{\"minLength\":\"x\"}],\"x\":1}}}",
-     MOTE_E_FORMAT, "the 'minLength' at '#/properties/a~1b/items/1/minLength' of the schema"},
+     MOTE_E_FORMAT, "invalid value of 'minLength' at '#/properties/a~1b/items/1/minLength'"},
     {"{\"properties\":{\"a\":{\"pattern\":\"(b\"}}}", MOTE_E_ARG,
      "#/properties/a/pattern: invalid pattern '(b'"},
     {"{\"patternProperties\":{\"(?=b)\":{}}}", MOTE_E_UNSUPPORTED,
@@ -36,13 +36,13 @@ static const refusal refusals[] = {
     {"{\"not\":{\"dependentRequired\":{\"a\":[]}}}", MOTE_E_UNSUPPORTED, "'dependentRequired'"},
     {"{\"unevaluatedProperties\":false}", MOTE_E_UNSUPPORTED, "'unevaluatedProperties'"},
     {"{\"$dynamicRef\":\"#a\"}", MOTE_E_UNSUPPORTED, "'$dynamicRef'"},
-    /* A schema that is being worked out says something about the values inside it, too. */
+    /* A schema under evaluation also applies to the values inside it. */
     {"{\"$ref\":\"#/$defs/"
      "n\",\"$defs\":{\"n\":{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{"
      "\"$ref\":\"#/$defs/"
      "n\"}},\"required\":[\"k\"]},{\"type\":\"object\",\"properties\":{\"k\":{\"type\":"
      "\"object\"}},\"required\":[\"k\"]},{\"type\":\"string\"}]}}}",
-     MOTE_E_UNSUPPORTED, "apart"},
+     MOTE_E_UNSUPPORTED, "cannot separate"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", MOTE_E_UNSUPPORTED, "at '#/uniqueItems'"},
     {"{\"type\":\"object\",\"minProperties\":2}", MOTE_E_UNSUPPORTED, "'minProperties'"},
     {"{\"pattern\":\"(?=a)\"}", MOTE_E_UNSUPPORTED, "lookaround"},
@@ -77,8 +77,8 @@ static const refusal refusals[] = {
     {"{\"items\":5}", MOTE_E_FORMAT, "'items'"},
     {"{\"$ref\":5}", MOTE_E_FORMAT, "'$ref'"},
     {"{\"pattern\":\"[\"}", MOTE_E_ARG, "class"},
-    {"5", MOTE_E_FORMAT, "no schema"},
-    {"{\"allOf\":[null]}", MOTE_E_FORMAT, "no schema"},
+    {"5", MOTE_E_FORMAT, "must be an object"},
+    {"{\"allOf\":[null]}", MOTE_E_FORMAT, "must be an object"},
     {"{\"a\":", MOTE_E_FORMAT, ""},
     {"", MOTE_E_FORMAT, ""},
 };
@@ -97,7 +97,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* The same leniently: what is not supported is left out and said, what is wrong stays wrong. */
+/* Lenient mode: an unsupported keyword is ignored with a warning. Other errors stay errors. */
 static void test_lenient(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void test_lenient(void **state)
     }
 }
 
-static void test_lenient_keeps_the_rest(void **state)
+static void test_lenient_keeps_other_keywords(void **state)
 {
     (void)state;
     strbuf warnings = {0};
@@ -136,12 +136,12 @@ static void test_lenient_keeps_the_rest(void **state)
     assert_false(rig_fits(g, "{\"a\":[1,2]}"));
     assert_false(rig_fits(g, "{\"b\":1}"));
     assert_int_equal(warnings.n,
-                     strlen("the 'contains' at '#/properties/a' is not supported and not held\n"));
+                     strlen("'contains' at '#/properties/a' is not supported and is ignored\n"));
     grammar_free(g);
     strbuf_fini(&warnings);
 }
 
-/* The place in the schema of a tool is that of the parameter, not of the whole. */
+/* The JSON pointer in an error about a tool is that of the parameter, not of the root. */
 static void test_places_in_tools(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_lenient),
-        cmocka_unit_test(test_lenient_keeps_the_rest),
+        cmocka_unit_test(test_lenient_keeps_other_keywords),
         cmocka_unit_test(test_places_in_tools),
         cmocka_unit_test(test_limits),
     };

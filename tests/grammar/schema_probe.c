@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_probe.c - a schema compiler that answers questions, for schema_random.py.
+ * schema_probe.c - the schema compiler behind a pipe, for schema_random.py.
  *
- * Requests on standard input, answers on standard output:
+ * Requests on standard input, replies on standard output:
  *
  *   S n   then n bytes of schema    ok STATES WARNINGS | refused STATUS REASON
- *   L n   the same, leniently
- *   D n   then n bytes of text      yes | no             does the latest schema take it?
- *   W n   a seed                    text n, then n bytes | open    a text it takes, or none ended
- *   M n   then n bytes of text      exact | no           are all masks on the way right?
+ *   L n   the same in lenient mode
+ *   D n   then n bytes of text      yes | no             does the latest schema accept it?
+ *   W n   n is a seed               text n, then n bytes | open    a random text, or it did not end
+ *   M n   then n bytes of text      exact | no           are all masks along the text exact?
  */
 #include "grammar/grammar_rig.h"
 
@@ -119,7 +119,7 @@ static void answer_all(void **state)
     grammar_free(current);
 }
 
-/* The rig fails by cmocka's means, so this is a test of its own. */
+/* The rig reports failures through cmocka, so this runs as a test. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(answer_all)};

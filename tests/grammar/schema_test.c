@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_test.c - each keyword: texts that it takes and texts that it does not.
+ * schema_test.c - each keyword of JSON Schema: texts it accepts and texts it rejects.
  *
- * Every text that is taken is also walked through with its masks compared token
- * by token.
+ * The masks along every accepted text are compared with grammar_allows of every token.
  */
 #include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
@@ -281,7 +280,7 @@ static const keyword_case cases[] = {
      {"null", "[[],[null,[]]]"},
      {"[1]"}},
     {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"string\"}]}", {"\"a\""}, {"1"}},
-    /* words without meaning here */
+    /* annotations and unknown keywords */
     {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[1],\"x-foo\":{},"
      "\"format\":\"zzz\",\"type\":\"string\"}",
      {"\"a\""},
@@ -314,7 +313,7 @@ static void test_keywords(void **state)
     }
 }
 
-/* A schema whose alternatives all go on for a while at once. */
+/* A schema with alternatives that stay possible together for many characters. */
 static void test_many_alternatives(void **state)
 {
     (void)state;

@@ -84,7 +84,7 @@ static void find_nullable(nullability *x)
         propagate_nullable(x, x->queue[i]);
 }
 
-static mote_status check_nullable(gbnf_tree *t, mote_error *err)
+static mote_status mark_nullable_nodes(gbnf_tree *t, mote_error *err)
 {
     nullability x = {.t = t,
                      .parent = mem_new(t->n_nodes, sizeof *x.parent),
@@ -187,13 +187,6 @@ static mote_status check_left_recursion(const gbnf_tree *t, mote_error *err)
     mem_free(w.met);
     mem_free(w.stack);
     return status;
-}
-
-/* Marks nullable nodes and rejects left recursion. */
-static mote_status gbnf_check(gbnf_tree *t, mote_error *err)
-{
-    TRY(check_nullable(t, err));
-    return check_left_recursion(t, err);
 }
 
 /* ---- compilation ---- */
@@ -394,7 +387,9 @@ mote_status gbnf_put(rules *r, str text, uint32_t *rule, mote_error *err)
     *rule = RULES_NONE;
     mote_status status = gbnf_parse(&t, text, err);
     if (status == MOTE_OK)
-        status = gbnf_check(&t, err);
+        status = mark_nullable_nodes(&t, err);
+    if (status == MOTE_OK)
+        status = check_left_recursion(&t, err);
     if (status == MOTE_OK)
         status = gbnf_compile(r, &t, rule, err);
     gbnf_tree_fini(&t);

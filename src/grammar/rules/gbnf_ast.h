@@ -18,7 +18,7 @@ typedef enum gbnf_kind {
 
 typedef struct gbnf_node {
     uint8_t kind;
-    bool nullable; /* matches the empty string; set by gbnf_check */
+    bool nullable; /* matches the empty string; set by gbnf.c */
     uint32_t first, n;
     uint32_t min, max;
     uint32_t child;   /* first child or RULES_NONE */

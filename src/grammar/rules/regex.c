@@ -182,7 +182,7 @@ typedef struct subsets {
 
 enum { SLOTS = 1 << 14 };
 
-static void closure_begin(subsets *x)
+static void nfa_closure_begin(subsets *x)
 {
     x->round++;
     x->n_found = 0;
@@ -199,7 +199,7 @@ static bool state_matters(const regex_nfa *m, uint32_t state)
 }
 
 /* Adds a state and its epsilon closure to `found`. */
-static void closure_add(subsets *x, uint32_t state, bool at_start, bool at_end)
+static void nfa_closure_add(subsets *x, uint32_t state, bool at_start, bool at_end)
 {
     const regex_nfa *m = x->m;
     uint32_t depth = 0;
@@ -223,7 +223,7 @@ static void closure_add(subsets *x, uint32_t state, bool at_start, bool at_end)
     }
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_states(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -232,7 +232,7 @@ static int by_value(const void *a, const void *b)
 /* The number of the set in `found`, which is added if it is new. */
 static mote_status intern_set(subsets *x, uint32_t *out)
 {
-    qsort(x->found, x->n_found, sizeof *x->found, by_value);
+    qsort(x->found, x->n_found, sizeof *x->found, compare_states);
     uint64_t hash = 0;
     for (uint32_t i = 0; i < x->n_found; i++)
         hash = (hash ^ x->found[i]) * 0x9E3779B97F4A7C15u;
@@ -259,13 +259,13 @@ static mote_status intern_set(subsets *x, uint32_t *out)
 /* Is the string accepted if it ends in this set? */
 static bool set_accepts(subsets *x, const set_info *set, bool at_start)
 {
-    closure_begin(x);
+    nfa_closure_begin(x);
     for (uint32_t i = 0; i < set->n; i++)
-        closure_add(x, x->members[set->first + i], at_start, true);
+        nfa_closure_add(x, x->members[set->first + i], at_start, true);
     return x->seen[GOAL] == x->round;
 }
 
-static int by_first(const void *a, const void *b)
+static int compare_moves(const void *a, const void *b)
 {
     const move *x = a, *y = b;
     return (x->lo > y->lo) - (x->lo < y->lo);
@@ -289,8 +289,8 @@ static mote_status collect_moves(subsets *x, const set_info *set, uint32_t *n_bo
             x->borders[(*n_borders)++] = e->hi + 1;
         }
     if (*n_borders > 0) {
-        qsort(x->borders, *n_borders, sizeof *x->borders, by_value);
-        qsort(x->moves, x->n_moves, sizeof *x->moves, by_first);
+        qsort(x->borders, *n_borders, sizeof *x->borders, compare_states);
+        qsort(x->moves, x->n_moves, sizeof *x->moves, compare_moves);
     }
     return MOTE_OK;
 }
@@ -337,10 +337,10 @@ static mote_status expand_set(subsets *x, dfa *out, uint32_t index)
         const uint32_t lo = x->borders[i], after = x->borders[i + 1];
         if (lo == after)
             continue;
-        closure_begin(x);
+        nfa_closure_begin(x);
         TRY(activate_moves(x, lo, &next));
         for (uint32_t k = 0; k < x->n_active; k++)
-            closure_add(x, x->active[k].to, false, false);
+            nfa_closure_add(x, x->active[k].to, false, false);
         TRY(subsets_spend(x, 4 + x->n_active + 8 * (uint64_t)x->n_found));
         if (x->n_found == 0)
             continue;
@@ -356,8 +356,8 @@ static mote_status subsets_build(subsets *x, dfa *out)
     uint32_t first;
     for (uint32_t s = 0; s < x->m->n; s++)
         x->matters[s] = state_matters(x->m, s);
-    closure_begin(x);
-    closure_add(x, START, true, false);
+    nfa_closure_begin(x);
+    nfa_closure_add(x, START, true, false);
     TRY(intern_set(x, &first));
     for (uint32_t i = 0; i < x->n_sets; i++)
         TRY(expand_set(x, out, i));

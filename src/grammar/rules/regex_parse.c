@@ -96,11 +96,6 @@ static mote_status regex_add_named_class(regex_parser *p, char name)
     }
 }
 
-static mote_status regex_add_dot(regex_parser *p)
-{
-    return regex_add_class(p, line_ends, LENGTH(line_ends), true);
-}
-
 /* ---- escapes ---- */
 
 static mote_status braced_code_point(regex_parser *p, uint32_t *c)
@@ -309,7 +304,7 @@ static mote_status regex_read_char(regex_parser *p, uint32_t *out)
         return regex_invalid(p, "invalid UTF-8");
     TRY(regex_class_node(p, out));
     if (c == '.')
-        TRY(regex_add_dot(p));
+        TRY(regex_add_class(p, line_ends, LENGTH(line_ends), true));
     else
         TRY(regex_add_range(p, c, c));
     close_class(p, *out);

@@ -122,7 +122,7 @@ void rules_fail(rules *r, mote_status status, const char *reason);
 uint32_t rules_add(rules *r);
 uint32_t rules_start_of(const rules *r, uint32_t rule);
 uint32_t rules_end_of(const rules *r, uint32_t rule);
-/* A new state. It belongs to the rule whose edges lead to it. */
+/* A new state. It belongs to the rule that has edges to it. */
 uint32_t rules_state(rules *r);
 /* A new state of a part without dead ends: every path from it leads to `exit`. rules_finish then
  * does not analyse its edges. */

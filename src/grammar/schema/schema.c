@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema.c - compiles a schema: every conjunction it meets becomes a rule.
+ * schema.c - the schema compiler: writes the rules of conjunctions and of tool call arguments.
  *
- * A rule is made when it is first called and gets its body from a list of things
- * to do, so a schema that calls itself ends, and no depth of a document is a depth
- * of calls.
+ * Every conjunction becomes one rule. The rule is created when it is first called, and its body is
+ * written from a work list. So recursive schemas terminate, and the call stack does not grow with
+ * the nesting of the document.
  */
 #include "grammar/schema/schema_int.h"
 
@@ -17,8 +17,8 @@
 
 /* ---- rules ---- */
 
-/* The texts of a set as a value: a string with its quotes, or a number. Many members of one
- * format are one rule. */
+/* The rule that writes the texts of a set as a value: a string with quotes, or a number. Values
+ * with the same set share the rule. */
 static mote_status set_rule(schema_compiler *c, uint32_t set, bool string, uint32_t *rule)
 {
     rules *r = c->r;
@@ -38,8 +38,8 @@ static mote_status set_rule(schema_compiler *c, uint32_t set, bool string, uint3
     return MOTE_OK;
 }
 
-static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint32_t from,
-                             uint32_t to)
+static mote_status put_text_value(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                                  uint32_t to)
 {
     rules *r = c->r;
     uint32_t set = shape->set, rule;
@@ -51,7 +51,7 @@ static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint
         json_rules_put_string(r, from, shape->min, shape->max, to);
         return MOTE_OK;
     }
-    /* A constant may be spelt as no other number is. */
+    /* Not for other numbers: the text of a constant may have an exponent. */
     if (shape->type == SCHEMA_STRING || shape->integer)
         TRY(schema_text_set(c, shape, &set));
     if (shape->type == SCHEMA_NUMBER)
@@ -61,8 +61,8 @@ static mote_status put_texts(schema_compiler *c, const schema_shape *shape, uint
     return MOTE_OK;
 }
 
-static mote_status schema_put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
-                                    uint32_t to)
+static mote_status put_shape(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                             uint32_t to)
 {
     switch (shape->type) {
     case SCHEMA_NULL: rules_literal_to(c->r, from, str_of("null"), to); return MOTE_OK;
@@ -74,7 +74,7 @@ static mote_status schema_put_shape(schema_compiler *c, const schema_shape *shap
         return MOTE_OK;
     case SCHEMA_ARRAY: return schema_put_array(c, shape, from, to);
     case SCHEMA_OBJECT: return schema_put_object(c, shape, from, to);
-    default: return put_texts(c, shape, from, to);
+    default: return put_text_value(c, shape, from, to);
     }
 }
 
@@ -82,31 +82,37 @@ static mote_status write_body(schema_compiler *c, uint32_t conj)
 {
     const uint32_t rule = c->conjs[conj].rule;
     schema_shapes shapes = {0};
-    schema_stand_at(c, conj);
+    schema_set_where(c, conj);
     mote_status status = schema_shapes_of(c, conj, &shapes);
     for (uint32_t i = 0; status == MOTE_OK && i < shapes.n; i++)
-        status = schema_put_shape(c, &shapes.items[i], rules_start_of(c->r, rule),
-                                  rules_end_of(c->r, rule));
+        status =
+            put_shape(c, &shapes.items[i], rules_start_of(c->r, rule), rules_end_of(c->r, rule));
     schema_shapes_fini(&shapes);
     if (status == MOTE_OK && !rules_ok(c->r))
         return err_set(c->err, c->r->status, "%s", c->r->reason);
     return status;
 }
 
-/* ---- arguments of a tool call ---- */
+/* ---- arguments of a tool call ----
+ *
+ *     <parameter=NAME>
+ *     VALUE
+ *     </parameter>
+ *
+ * One block per argument, each at most once, in any order; required ones must be present. A string
+ * is raw text up to the line that closes the block. Other values are JSON; true, false
+ * and null may also have their Python spelling, because the model's chat template shows them so. */
 
 static const char closing[] = "\n</parameter>\n";
 
-enum { MAX_RAW_LENGTH = 2000 }; /* of a string whose length is held */
-
-/* ---- strings as they are ---- */
+enum { MAX_RAW_LENGTH = 2000 }; /* limit of minLength and maxLength of raw strings */
 
 /*
- * All strings without "\n</parameter>" in them: how much of it the latest characters
- * are. No part of it but the first character comes twice, so after a mistake there is
- * either that first character or nothing.
+ * All strings that do not contain "\n</parameter>". State i: the last i characters match the start
+ * of it. It has only one line break, the first character. So after a mismatch the match starts
+ * over: with length 1 after a line break, 0 after any other character.
  */
-static mote_status without_closing(schema_compiler *c, uint32_t *set)
+static mote_status raw_text_set(schema_compiler *c, uint32_t *set)
 {
     const uint32_t n = sizeof closing - 2; /* without the last line break */
     dfa text = {0};
@@ -116,7 +122,7 @@ static mote_status without_closing(schema_compiler *c, uint32_t *set)
         const uint32_t next = (uint8_t)closing[i];
         uint32_t from = 0;
         for (uint32_t k = 0; k < 2 && status == MOTE_OK; k++) {
-            /* The line break and the wanted character, the lower first: they may be one. */
+            /* The line break and the expected character, in ascending order; they may be equal. */
             const uint32_t at = k == 0 ? '\n' : next;
             if (at < from)
                 continue;
@@ -139,25 +145,23 @@ static mote_status without_closing(schema_compiler *c, uint32_t *set)
     return schema_add_set(c, &text, set);
 }
 
-static mote_status put_raw(schema_compiler *c, const schema_shape *shape, uint32_t from,
-                           uint32_t to)
+static mote_status put_raw_string(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                                  uint32_t to)
 {
     uint32_t set, texts = shape->set;
     schema_shape own = *shape;
-    TRY(without_closing(c, &set));
+    TRY(raw_text_set(c, &set));
     if (own.max != RULES_NO_LIMIT && own.max > MAX_RAW_LENGTH) {
-        schema_warn(c, c->where, "maxLength", "is not held above 2,000");
+        schema_warn(c, c->where, "maxLength", "is not enforced above 2,000");
         own.max = RULES_NO_LIMIT;
     }
     if (own.min > MAX_RAW_LENGTH)
         own.min = MAX_RAW_LENGTH;
     if (own.set != SCHEMA_NONE || own.min > 0 || own.max != RULES_NO_LIMIT)
         TRY(schema_text_set(c, &own, &texts));
-    TRY(schema_both_sets(c, set, texts, &set));
+    TRY(schema_intersect_sets(c, set, texts, &set));
     return dfa_put_raw(c->r, &c->sets[set].texts, from, to, c->err);
 }
-
-/* ---- one argument ---- */
 
 static void put_python_words(schema_compiler *c, const schema_shape *shape, uint32_t from,
                              uint32_t to)
@@ -170,22 +174,22 @@ static void put_python_words(schema_compiler *c, const schema_shape *shape, uint
         rules_literal_to(c->r, from, str_of("False"), to);
 }
 
-static mote_status put_shapes(schema_compiler *c, const schema_shapes *shapes, uint32_t from,
-                              uint32_t to)
+static mote_status put_argument_value(schema_compiler *c, const schema_shapes *shapes,
+                                      uint32_t from, uint32_t to)
 {
     for (uint32_t i = 0; i < shapes->n; i++) {
         const schema_shape *shape = &shapes->items[i];
         put_python_words(c, shape, from, to);
         if (shape->type == SCHEMA_STRING)
-            TRY(put_raw(c, shape, from, to));
+            TRY(put_raw_string(c, shape, from, to));
         else
-            TRY(schema_put_shape(c, shape, from, to));
+            TRY(put_shape(c, shape, from, to));
     }
     return MOTE_OK;
 }
 
-/* The whole block of one parameter as a rule. */
-static mote_status put_block(schema_compiler *c, str name, uint32_t conj, uint32_t *rule)
+/* A rule for the block of one argument. */
+static mote_status put_argument(schema_compiler *c, str name, uint32_t conj, uint32_t *rule)
 {
     rules *r = c->r;
     *rule = rules_add(r);
@@ -195,14 +199,14 @@ static mote_status put_block(schema_compiler *c, str name, uint32_t conj, uint32
     schema_shapes shapes = {0};
     mote_status status = schema_shapes_of(c, conj, &shapes);
     if (status == MOTE_OK)
-        status = put_shapes(c, &shapes, at, behind);
+        status = put_argument_value(c, &shapes, at, behind);
     schema_shapes_fini(&shapes);
     rules_literal_to(r, behind, str_of(closing), rules_end_of(r, *rule));
     return status;
 }
 
-/* A parameter of any name, for a schema that lists none. */
-static mote_status put_any_block(schema_compiler *c, uint32_t conj, uint32_t *rule)
+/* A rule for an argument with any name, for a schema that lists none. */
+static mote_status put_any_argument(schema_compiler *c, uint32_t conj, uint32_t *rule)
 {
     dfa name;
     TRY(regex_compile(&name, str_of("^[^<>\\n\\r]{1,64}$"), REGEX_SEARCH, c->fuel, c->err));
@@ -215,39 +219,39 @@ static mote_status put_any_block(schema_compiler *c, uint32_t conj, uint32_t *ru
     schema_shapes shapes = {0};
     status = schema_shapes_of(c, conj, &shapes);
     if (status == MOTE_OK)
-        status = put_shapes(c, &shapes, rules_literal(c->r, named, str_of(">\n")), behind);
+        status = put_argument_value(c, &shapes, rules_literal(c->r, named, str_of(">\n")), behind);
     schema_shapes_fini(&shapes);
     rules_literal_to(c->r, behind, str_of(closing), rules_end_of(c->r, *rule));
     return status;
 }
 
-/* ---- all of them ---- */
-
-typedef struct block {
+typedef struct argument {
     uint32_t rule;
     bool required;
-} block;
+} argument;
 
-typedef struct blocks {
-    block *items;
+typedef struct argument_list {
+    argument *items;
     uint32_t n, room;
-} blocks;
+} argument_list;
 
-static mote_status add_block(schema_compiler *c, blocks *b, const schema_shape *shape, str name)
+static mote_status add_argument(schema_compiler *c, argument_list *b, const schema_shape *shape,
+                                str name)
 {
     uint32_t conj;
     TRY(schema_member_conj(c, shape, name, &conj));
     if (!mem_grow(&b->items, b->n, &b->room, sizeof *b->items))
         return schema_no_memory(c);
     b->items[b->n].required = schema_requires(c, shape, name);
-    schema_stand_at(c, conj);
-    TRY(put_block(c, name, conj, &b->items[b->n].rule));
+    schema_set_where(c, conj);
+    TRY(put_argument(c, name, conj, &b->items[b->n].rule));
     b->n++;
     return MOTE_OK;
 }
 
-/* Up to 32 in any order; a tool that has more gets them in the order of its schema. */
-static void put_sequence(schema_compiler *c, const blocks *b, uint32_t from, uint32_t to)
+/* Up to 32 arguments: in any order. More: in the order of the schema. */
+static void put_argument_list(schema_compiler *c, const argument_list *b, uint32_t from,
+                              uint32_t to)
 {
     rules *r = c->r;
     if (b->n <= RULES_MAX_MEMBERS) {
@@ -272,29 +276,29 @@ static void put_sequence(schema_compiler *c, const blocks *b, uint32_t from, uin
 static mote_status put_arguments(schema_compiler *c, const schema_shape *shape, uint32_t from,
                                  uint32_t to)
 {
-    blocks b = {0};
+    argument_list b = {0};
     schema_names names = {0};
     mote_status status = schema_member_names(c, shape, &names);
     for (uint32_t i = 0; status == MOTE_OK && i < names.n; i++)
-        status = add_block(c, &b, shape, names.items[i]);
+        status = add_argument(c, &b, shape, names.items[i]);
     if (status == MOTE_OK && names.n == 0) {
         uint32_t conj, any;
         status = schema_member_conj(c, shape, (str){"", 0}, &conj);
         if (status == MOTE_OK && conj != CONJ_NEVER)
-            status = put_any_block(c, conj, &any);
+            status = put_any_argument(c, conj, &any);
         if (status == MOTE_OK && conj != CONJ_NEVER)
             rules_loop(c->r, from, any, 0, RULES_MAX_MEMBERS, to);
         else
             rules_skip(c->r, from, to);
     } else if (status == MOTE_OK) {
-        put_sequence(c, &b, from, to);
+        put_argument_list(c, &b, from, to);
     }
     mem_free(names.items);
     mem_free(b.items);
     return status;
 }
 
-static mote_status schema_put_call_body(schema_compiler *c, uint32_t conj, uint32_t rule)
+static mote_status put_call_body(schema_compiler *c, uint32_t conj, uint32_t rule)
 {
     schema_shapes shapes = {0};
     mote_status status = schema_shapes_of(c, conj, &shapes);
@@ -308,7 +312,7 @@ static mote_status schema_put_call_body(schema_compiler *c, uint32_t conj, uint3
 
 /* ---- the compilation ---- */
 
-static mote_status init(schema_compiler *c)
+static mote_status compiler_init(schema_compiler *c)
 {
     c->conj_slots = mem_new(CONJ_SLOTS, sizeof *c->conj_slots);
     if (c->conj_slots == NULL || !mem_grow(&c->conjs, CONJ_NEVER, &c->conjs_room, sizeof *c->conjs))
@@ -324,7 +328,7 @@ static mote_status init(schema_compiler *c)
     return MOTE_OK;
 }
 
-static void fini(schema_compiler *c)
+static void compiler_fini(schema_compiler *c)
 {
     for (uint32_t i = 0; i < c->n_sets; i++)
         dfa_fini(&c->sets[i].texts);
@@ -338,21 +342,21 @@ static void fini(schema_compiler *c)
     mem_free(c->names);
     mem_free(c->patterns);
     mem_free(c->bounds);
-    dfa_pairs_fini(&c->joined);
-    mem_free(c->joints);
+    dfa_pairs_fini(&c->intersected);
+    mem_free(c->intersections);
     for (uint32_t i = 0; i < c->loose_room; i++)
         schema_shapes_fini(&c->loose_shapes[i]);
     mem_free(c->loose_shapes);
 }
 
-static mote_status compile(schema_compiler *c, bool call, uint32_t *rule)
+static mote_status compiler_run(schema_compiler *c, bool call, uint32_t *rule)
 {
     uint32_t conj;
     TRY(schema_conj_one(c, c->root, TERM_SCHEMA, &conj));
     if (call) {
         *rule = rules_add(c->r);
         c->where = c->root;
-        TRY(schema_put_call_body(c, conj, *rule));
+        TRY(put_call_body(c, conj, *rule));
     } else {
         TRY(schema_rule(c, conj, rule));
     }
@@ -363,8 +367,8 @@ static mote_status compile(schema_compiler *c, bool call, uint32_t *rule)
     return MOTE_OK;
 }
 
-static mote_status put(rules *r, const json_node *root, const schema_options *options, bool call,
-                       uint32_t *rule, mote_error *err)
+static mote_status compile_schema(rules *r, const json_node *root, const schema_options *options,
+                                  bool call, uint32_t *rule, mote_error *err)
 {
     static const schema_options defaults = {0};
     dfa_fuel own = {SCHEMA_FUEL};
@@ -376,25 +380,25 @@ static mote_status put(rules *r, const json_node *root, const schema_options *op
                          .fuel = o->fuel != NULL ? o->fuel : &own,
                          .err = err};
     *rule = 0;
-    mote_status status = init(&c);
+    mote_status status = compiler_init(&c);
     if (status == MOTE_OK)
-        status = compile(&c, call, rule);
+        status = compiler_run(&c, call, rule);
     if (status == MOTE_OK && !rules_ok(r))
         status = err_set(err, r->status, "%s", r->reason);
-    fini(&c);
+    compiler_fini(&c);
     return status;
 }
 
 mote_status schema_put(rules *r, const json_node *root, const schema_options *options,
                        uint32_t *rule, mote_error *err)
 {
-    return put(r, root, options, false, rule, err);
+    return compile_schema(r, root, options, false, rule, err);
 }
 
 mote_status schema_put_call(rules *r, const json_node *parameters, const schema_options *options,
                             uint32_t *rule, mote_error *err)
 {
-    return put(r, parameters, options, true, rule, err);
+    return compile_schema(r, parameters, options, true, rule, err);
 }
 
 mote_status schema_put_text(rules *r, str text, const schema_options *options, uint32_t *rule,
@@ -403,7 +407,7 @@ mote_status schema_put_text(rules *r, str text, const schema_options *options, u
     json_doc *doc;
     *rule = 0;
     if (text.n > SCHEMA_MAX_BYTES)
-        return err_set(err, MOTE_E_ARG, "the schema has %zu bytes, more than %d", text.n,
+        return err_set(err, MOTE_E_ARG, "schema of %zu bytes; at most %d", text.n,
                        SCHEMA_MAX_BYTES);
     TRY(json_doc_read(&doc, text, err));
     const mote_status status = schema_put(r, json_doc_root(doc), options, rule, err);

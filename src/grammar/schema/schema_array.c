@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_array.c - arrays: first items one by one, then a counted loop.
+ * schema_array.c - arrays: the prefix items one by one, then a counted loop.
  *
- * Items that must differ can be held when there are few of them to choose from:
- * then they are members of a set, each coming at most once.
+ * uniqueItems is supported if an item has at most RULES_MAX_MEMBERS possible values. The values are
+ * then the members of a RULES_SET, each at most once.
  */
 #include "grammar/schema/schema_int.h"
 
 #include "grammar/rules/rules.h"
 
-/* ", item" as a rule of its own, to be counted. */
+/* A rule for ", item", which a loop can count. */
 static mote_status further_item(schema_compiler *c, uint32_t item, uint32_t *rule)
 {
     *rule = rules_add(c->r);
@@ -18,14 +18,14 @@ static mote_status further_item(schema_compiler *c, uint32_t item, uint32_t *rul
     return MOTE_OK;
 }
 
-/* The items behind the first ones; `at` is where `done` of them stand. */
-static mote_status put_rest(schema_compiler *c, const schema_shape *shape, uint32_t at,
-                            uint32_t done, uint32_t to)
+/* The items after the prefix. `at` is the state after `done` items. */
+static mote_status put_further_items(schema_compiler *c, const schema_shape *shape, uint32_t at,
+                                     uint32_t done, uint32_t to)
 {
-    if (shape->rest == CONJ_NEVER || shape->max <= done)
+    if (shape->items == CONJ_NEVER || shape->max <= done)
         return MOTE_OK;
     uint32_t item, further;
-    TRY(schema_rule(c, shape->rest, &item));
+    TRY(schema_rule(c, shape->items, &item));
     TRY(further_item(c, item, &further));
     if (done == 0) {
         const uint32_t next = rules_state(c->r);
@@ -33,15 +33,15 @@ static mote_status put_rest(schema_compiler *c, const schema_shape *shape, uint3
         at = next;
         done = 1;
     }
-    const uint32_t behind = rules_state(c->r);
+    const uint32_t after = rules_state(c->r);
     rules_loop(c->r, at, further, shape->min > done ? shape->min - done : 0,
-               shape->max == RULES_NO_LIMIT ? RULES_NO_LIMIT : shape->max - done, behind);
-    json_rules_close(c->r, behind, ']', to);
+               shape->max == RULES_NO_LIMIT ? RULES_NO_LIMIT : shape->max - done, after);
+    json_rules_close(c->r, after, ']', to);
     return MOTE_OK;
 }
 
-static mote_status put_items(schema_compiler *c, const schema_shape *shape, uint32_t from,
-                             uint32_t to)
+static mote_status put_item_list(schema_compiler *c, const schema_shape *shape, uint32_t from,
+                                 uint32_t to)
 {
     uint32_t at = json_rules_open(c->r, from, '[');
     if (shape->min == 0)
@@ -58,12 +58,12 @@ static mote_status put_items(schema_compiler *c, const schema_shape *shape, uint
     }
     if (shape->n_prefix > shape->max)
         return MOTE_OK;
-    return put_rest(c, shape, at, shape->n_prefix, to);
+    return put_further_items(c, shape, at, shape->n_prefix, to);
 }
 
-/* ---- items that differ ---- */
+/* ---- uniqueItems ---- */
 
-/* The values an item can have, as rules and as texts. */
+/* The possible values of an item, as rules and as JSON texts. */
 typedef struct few_values {
     uint32_t rule[RULES_MAX_MEMBERS];
     size_t start[RULES_MAX_MEMBERS + 1]; /* of each text */
@@ -71,7 +71,7 @@ typedef struct few_values {
     strbuf texts;
 } few_values;
 
-static bool has_value(const few_values *few, str text)
+static bool few_has(const few_values *few, str text)
 {
     for (uint32_t i = 0; i < few->n; i++)
         if (str_eq((str){few->texts.p + few->start[i], few->start[i + 1] - few->start[i]}, text))
@@ -79,8 +79,8 @@ static bool has_value(const few_values *few, str text)
     return false;
 }
 
-/* Adds a value unless it is there. False: there are too many. */
-static bool add_value(schema_compiler *c, few_values *few, bool quoted, str text)
+/* Adds a value unless it is present. False: too many, or out of memory. */
+static bool few_add(schema_compiler *c, few_values *few, bool quoted, str text)
 {
     const size_t start = few->texts.n;
     if (quoted)
@@ -90,7 +90,7 @@ static bool add_value(schema_compiler *c, few_values *few, bool quoted, str text
     if (few->texts.failed)
         return false;
     const str json = {few->texts.p + start, few->texts.n - start};
-    if (has_value(few, json)) {
+    if (few_has(few, json)) {
         few->texts.n = start;
         return true;
     }
@@ -103,21 +103,21 @@ static bool add_value(schema_compiler *c, few_values *few, bool quoted, str text
     return true;
 }
 
-/* A walk over the words of a set: the path it stands on. */
+/* One level of the depth-first walk over the words of a DFA. */
 typedef struct word_level {
-    uint32_t state, range, next; /* `next` is the code point to go on with */
+    uint32_t state, range, next; /* `next`: the next code point to try */
     size_t length;
 } word_level;
 
-/* All words of a set, if it has few and they are short. */
-static bool add_words(schema_compiler *c, few_values *few, const dfa *set, bool quoted)
+/* Adds all words of a set. False: too many, or longer than 127 characters. */
+static bool few_add_words(schema_compiler *c, few_values *few, const dfa *set, bool quoted)
 {
     enum { DEPTH = 128 };
     word_level path[DEPTH];
     char text[4 * DEPTH];
     size_t depth = 0;
     path[0] = (word_level){.range = set->first[0], .next = 0};
-    if (set->accepts[0] && !add_value(c, few, quoted, (str){text, 0}))
+    if (set->accepts[0] && !few_add(c, few, quoted, (str){text, 0}))
         return false;
     for (;;) {
         word_level *at = &path[depth];
@@ -135,23 +135,23 @@ static bool add_words(schema_compiler *c, few_values *few, const dfa *set, bool 
         const size_t bytes = dfa_encode((unsigned char *)text + at->length, now);
         path[depth] =
             (word_level){.state = x.to, .range = set->first[x.to], .length = at->length + bytes};
-        if (set->accepts[x.to] && !add_value(c, few, quoted, (str){text, path[depth].length}))
+        if (set->accepts[x.to] && !few_add(c, few, quoted, (str){text, path[depth].length}))
             return false;
     }
 }
 
-static mote_status list_values(schema_compiler *c, const schema_shapes *shapes, few_values *few,
-                               bool *possible)
+static mote_status few_fill(schema_compiler *c, const schema_shapes *shapes, few_values *few,
+                            bool *possible)
 {
     *possible = true;
     for (uint32_t i = 0; i < shapes->n && *possible; i++) {
         const schema_shape *s = &shapes->items[i];
         if (s->type == SCHEMA_NULL)
-            *possible = add_value(c, few, false, str_of("null"));
+            *possible = few_add(c, few, false, str_of("null"));
         if (s->type == SCHEMA_BOOL && s->is_true)
-            *possible = add_value(c, few, false, str_of("true"));
+            *possible = few_add(c, few, false, str_of("true"));
         if (s->type == SCHEMA_BOOL && s->is_false && *possible)
-            *possible = add_value(c, few, false, str_of("false"));
+            *possible = few_add(c, few, false, str_of("false"));
         if (s->type == SCHEMA_ARRAY || s->type == SCHEMA_OBJECT)
             *possible = false;
         if (s->type != SCHEMA_NUMBER && s->type != SCHEMA_STRING)
@@ -160,15 +160,15 @@ static mote_status list_values(schema_compiler *c, const schema_shapes *shapes, 
         if (*possible) {
             uint32_t set;
             TRY(schema_text_set(c, s, &set));
-            *possible = add_words(c, few, &c->sets[set].texts, s->type == SCHEMA_STRING);
+            *possible = few_add_words(c, few, &c->sets[set].texts, s->type == SCHEMA_STRING);
         }
     }
     return MOTE_OK;
 }
 
-/* The first item, whichever it is, then a set of the others, each behind a comma. */
-static void put_different(schema_compiler *c, const schema_shape *shape, const few_values *few,
-                          uint32_t from, uint32_t to)
+/* One alternative per first item; then a set of the other values, each after a comma. */
+static void put_unique_items(schema_compiler *c, const schema_shape *shape, const few_values *few,
+                             uint32_t from, uint32_t to)
 {
     const uint32_t at = json_rules_open(c->r, from, '['), end = rules_state(c->r);
     uint32_t further[RULES_MAX_MEMBERS];
@@ -178,7 +178,7 @@ static void put_different(schema_compiler *c, const schema_shape *shape, const f
     for (uint32_t i = 0; i < few->n; i++)
         further_item(c, few->rule[i], &further[i]);
     for (uint32_t i = 0; i < few->n && shape->max > 0; i++) {
-        const uint32_t behind = rules_state(c->r);
+        const uint32_t after = rules_state(c->r);
         rules_set_info set = {.n = few->n - 1,
                               .min = shape->min > 1 ? shape->min - 1 : 0,
                               .max = shape->max == RULES_NO_LIMIT ? few->n : shape->max - 1,
@@ -186,8 +186,8 @@ static void put_different(schema_compiler *c, const schema_shape *shape, const f
         for (uint32_t k = 0, n = 0; k < few->n; k++)
             if (k != i)
                 set.member[n++] = further[k];
-        rules_call(c->r, at, few->rule[i], behind);
-        rules_set(c->r, behind, &set);
+        rules_call(c->r, at, few->rule[i], after);
+        rules_set(c->r, after, &set);
     }
 }
 
@@ -197,11 +197,11 @@ static mote_status put_unique(schema_compiler *c, const schema_shape *shape, uin
     few_values few = {.n = 0};
     schema_shapes items = {0};
     *possible = shape->n_prefix == 0;
-    mote_status status = *possible ? schema_shapes_of(c, shape->rest, &items) : MOTE_OK;
+    mote_status status = *possible ? schema_shapes_of(c, shape->items, &items) : MOTE_OK;
     if (status == MOTE_OK && *possible)
-        status = list_values(c, &items, &few, possible);
+        status = few_fill(c, &items, &few, possible);
     if (status == MOTE_OK && *possible)
-        put_different(c, shape, &few, from, to);
+        put_unique_items(c, shape, &few, from, to);
     schema_shapes_fini(&items);
     strbuf_fini(&few.texts);
     return status;
@@ -212,10 +212,10 @@ mote_status schema_put_array(schema_compiler *c, const schema_shape *shape, uint
 {
     bool possible;
     if (!shape->unique || shape->max <= 1)
-        return put_items(c, shape, from, to);
+        return put_item_list(c, shape, from, to);
     TRY(put_unique(c, shape, from, to, &possible));
     if (possible)
         return MOTE_OK;
-    TRY(schema_leave_out(c, c->where, "uniqueItems", "of more than a few values"));
-    return put_items(c, shape, from, to);
+    TRY(schema_ignore(c, c->where, "uniqueItems", "items have more than 32 possible values"));
+    return put_item_list(c, shape, from, to);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_eval.c - what a schema says, keyword by keyword, as alternatives.
+ * schema_eval.c - evaluates a schema to shapes, keyword by keyword.
  *
- * A schema begins as "anything": one shape per type. Keywords about one type
- * narrow the shapes of that type (schema_keywords.c); keywords that combine schemas work out their
- * parts and join them. The depth of that is bounded, and a schema that leads back
- * to itself without a property or item between is a circle, in which no value
- * can be found.
+ * Evaluation starts with one unconstrained shape per type. Keywords about one type narrow the
+ * shapes of that type (schema_keywords.c). const, enum, $ref, allOf, anyOf, oneOf, not, if and
+ * dependencies evaluate to shapes of their own, which are intersected or subtracted.
+ *
+ * The nesting of these keywords is limited. A schema that refers to itself without a property or
+ * item in between has no finite value: it evaluates to no shapes.
  */
 #include "grammar/schema/schema_int.h"
 
@@ -42,7 +43,7 @@ static mote_status const_array(schema_compiler *c, const json_node *value, schem
         return schema_no_memory(c);
     shape->prefix = c->n_lists;
     shape->n_prefix = shape->min = shape->max = n;
-    shape->rest = CONJ_NEVER;
+    shape->items = CONJ_NEVER;
     c->n_lists += n;
     uint32_t i = shape->prefix;
     for (const json_node *item = json_node_first(value); item != NULL;
@@ -83,7 +84,7 @@ static mote_status add_const(schema_compiler *c, const json_node *value, schema_
     return schema_shapes_add(c, out, &shape);
 }
 
-/* All strings of an enum together: a list of a thousand is one automaton. */
+/* All strings of an enum in one DFA. */
 static mote_status enum_strings(schema_compiler *c, const json_node *values, schema_shapes *out)
 {
     str *words = mem_new((size_t)json_node_size(values) + 1, sizeof *words);
@@ -117,11 +118,11 @@ static mote_status apply_enum(schema_compiler *c, const json_node *schema, const
                               schema_shapes *shapes)
 {
     if (!json_node_is(values, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, "enum");
+        return schema_invalid(c, schema, "enum");
     schema_shapes constants = {0};
     mote_status status = enum_shapes(c, values, &constants);
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &constants);
+        status = schema_shapes_intersect(c, shapes, &constants);
     schema_shapes_fini(&constants);
     return status;
 }
@@ -131,39 +132,40 @@ static mote_status apply_const(schema_compiler *c, const json_node *value, schem
     schema_shapes constant = {0};
     mote_status status = add_const(c, value, &constant);
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &constant);
+        status = schema_shapes_intersect(c, shapes, &constant);
     schema_shapes_fini(&constant);
     return status;
 }
 
 /* ---- allOf, anyOf, oneOf, not ---- */
 
-static mote_status join_schema(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
+static mote_status intersect_schema(schema_compiler *c, const json_node *schema,
+                                    schema_shapes *shapes)
 {
     schema_shapes other = {0};
     mote_status status = schema_eval(c, schema, &other);
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &other);
+        status = schema_shapes_intersect(c, shapes, &other);
     schema_shapes_fini(&other);
     return status;
 }
 
-static mote_status any_of(schema_compiler *c, const json_node *list, schema_shapes *out)
+static mote_status any_of_shapes(schema_compiler *c, const json_node *list, schema_shapes *out)
 {
     for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s)) {
         schema_shapes one = {0};
         mote_status status = schema_eval(c, s, &one);
         if (status == MOTE_OK)
-            status = schema_shapes_either(c, out, &one);
+            status = schema_shapes_union(c, out, &one);
         schema_shapes_fini(&one);
         TRY(status);
     }
     return MOTE_OK;
 }
 
-/* Takes away from shapes what satisfies a schema. */
-static mote_status remove_schema(schema_compiler *c, const json_node *from, const json_node *schema,
-                                 const char *name, schema_shapes *shapes)
+/* Subtracts a schema from the shapes, for the keyword `name` of `from`. */
+static mote_status subtract_schema(schema_compiler *c, const json_node *from,
+                                   const json_node *schema, const char *name, schema_shapes *shapes)
 {
     schema_shapes other = {0};
     const bool wide = c->wide;
@@ -171,12 +173,12 @@ static mote_status remove_schema(schema_compiler *c, const json_node *from, cons
     mote_status status = schema_eval(c, schema, &other);
     c->wide = wide;
     if (status == MOTE_OK)
-        status = schema_shapes_without(c, shapes, &other, from, name);
+        status = schema_shapes_subtract(c, shapes, &other, from, name);
     schema_shapes_fini(&other);
     return status;
 }
 
-/* Each alternative without all the others; `wide` holds what each takes at most. */
+/* Each alternative minus all others; wide[i] is alternative i evaluated for subtraction. */
 static mote_status each_alone(schema_compiler *c, const json_node *schema, const json_node *list,
                               const schema_shapes *wide, schema_shapes *out)
 {
@@ -187,17 +189,17 @@ static mote_status each_alone(schema_compiler *c, const json_node *schema, const
         mote_status status = schema_eval(c, s, &one);
         for (uint32_t i = 0; status == MOTE_OK && i < n; i++)
             if (i != own)
-                status = schema_shapes_without(c, &one, &wide[i], schema, "oneOf");
+                status = schema_shapes_subtract(c, &one, &wide[i], schema, "oneOf");
         if (status == MOTE_OK)
-            status = schema_shapes_either(c, out, &one);
+            status = schema_shapes_union(c, out, &one);
         schema_shapes_fini(&one);
         TRY(status);
     }
     return MOTE_OK;
 }
 
-static mote_status one_of(schema_compiler *c, const json_node *schema, const json_node *list,
-                          schema_shapes *out)
+static mote_status one_of_shapes(schema_compiler *c, const json_node *schema, const json_node *list,
+                                 schema_shapes *out)
 {
     const uint32_t n = json_node_size(list);
     schema_shapes *wide = mem_new(n, sizeof *wide);
@@ -219,18 +221,19 @@ static mote_status one_of(schema_compiler *c, const json_node *schema, const jso
     return status;
 }
 
-/* In lenient mode alternatives that overlap are all allowed, and in a comparison all of them. */
-static mote_status one_or_any_of(schema_compiler *c, const json_node *schema, const json_node *list,
-                                 schema_shapes *out)
+/* oneOf. Treated as anyOf for a disjointness test, and in lenient mode if the alternatives cannot
+ * be separated. */
+static mote_status one_of_or_any_of(schema_compiler *c, const json_node *schema,
+                                    const json_node *list, schema_shapes *out)
 {
     if (c->loose)
-        return any_of(c, list, out);
-    const mote_status status = one_of(c, schema, list, out);
-    if (status != MOTE_E_UNSUPPORTED || !schema_may_leave_out(c))
+        return any_of_shapes(c, list, out);
+    const mote_status status = one_of_shapes(c, schema, list, out);
+    if (status != MOTE_E_UNSUPPORTED || !schema_may_ignore(c))
         return status;
-    schema_warn(c, schema, "oneOf", "is held as anyOf: its alternatives may overlap");
+    schema_warn(c, schema, "oneOf", "is treated as anyOf: its alternatives may overlap");
     schema_shapes_fini(out);
-    return any_of(c, list, out);
+    return any_of_shapes(c, list, out);
 }
 
 static mote_status apply_alternatives(schema_compiler *c, const json_node *schema, const char *name,
@@ -240,13 +243,14 @@ static mote_status apply_alternatives(schema_compiler *c, const json_node *schem
     if (list == NULL)
         return MOTE_OK;
     if (!json_node_is(list, JSON_IS_ARRAY) || json_node_size(list) == 0)
-        return schema_malformed(c, schema, name);
+        return schema_invalid(c, schema, name);
     schema_shapes either = {0};
     const bool one = strcmp(name, "oneOf") == 0;
-    mote_status status = one && json_node_size(list) > 1 ? one_or_any_of(c, schema, list, &either)
-                                                         : any_of(c, list, &either);
+    mote_status status = one && json_node_size(list) > 1
+                             ? one_of_or_any_of(c, schema, list, &either)
+                             : any_of_shapes(c, list, &either);
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &either);
+        status = schema_shapes_intersect(c, shapes, &either);
     schema_shapes_fini(&either);
     return status;
 }
@@ -257,9 +261,9 @@ static mote_status apply_all_of(schema_compiler *c, const json_node *schema, sch
     if (list == NULL)
         return MOTE_OK;
     if (!json_node_is(list, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, "allOf");
+        return schema_invalid(c, schema, "allOf");
     for (const json_node *s = json_node_first(list); s != NULL; s = json_node_next(s))
-        TRY(join_schema(c, s, shapes));
+        TRY(intersect_schema(c, s, shapes));
     return MOTE_OK;
 }
 
@@ -268,34 +272,34 @@ static mote_status apply_not(schema_compiler *c, const json_node *schema, schema
     const json_node *not = json_node_get(schema, "not");
     if (not == NULL)
         return MOTE_OK;
-    /* Inside of something negated the sides are swapped, and what may be left out with them. */
+    /* Inside a negated schema a superset would have to become a subset. */
     if (c->wide)
-        return schema_leave_out(c, schema, "not", "inside of something negated");
-    const mote_status status = remove_schema(c, schema, not, "not", shapes);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, schema, "not", NULL);
+        return schema_ignore(c, schema, "not", "inside a negated schema");
+    const mote_status status = subtract_schema(c, schema, not, "not", shapes);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, schema, "not", NULL);
     return status;
 }
 
-/* ---- conditions ---- */
+/* ---- if, dependentRequired, dependentSchemas, dependencies ---- */
 
-/* What satisfies `if` and `then`, or does not satisfy `if` and satisfies `else`. */
-static mote_status condition(schema_compiler *c, const json_node *schema, const json_node *test,
+/* (if and then) or (else without if). */
+static mote_status if_shapes(schema_compiler *c, const json_node *schema, const json_node *test,
                              schema_shapes *out)
 {
     const json_node *then = json_node_get(schema, "then"), *other = json_node_get(schema, "else");
     schema_shapes not_so = {0};
     mote_status status = schema_eval(c, test, out);
     if (status == MOTE_OK && then != NULL)
-        status = join_schema(c, then, out);
+        status = intersect_schema(c, then, out);
     if (status == MOTE_OK)
         status = schema_shapes_any(c, &not_so);
     if (status == MOTE_OK)
-        status = remove_schema(c, schema, test, "if", &not_so);
+        status = subtract_schema(c, schema, test, "if", &not_so);
     if (status == MOTE_OK && other != NULL)
-        status = join_schema(c, other, &not_so);
+        status = intersect_schema(c, other, &not_so);
     if (status == MOTE_OK)
-        status = schema_shapes_either(c, out, &not_so);
+        status = schema_shapes_union(c, out, &not_so);
     schema_shapes_fini(&not_so);
     return status;
 }
@@ -307,20 +311,21 @@ static mote_status apply_if(schema_compiler *c, const json_node *schema, schema_
         (json_node_get(schema, "then") == NULL && json_node_get(schema, "else") == NULL))
         return MOTE_OK;
     if (c->wide)
-        return schema_leave_out(c, schema, "if", "inside of something negated");
+        return schema_ignore(c, schema, "if", "inside a negated schema");
     schema_shapes said = {0};
-    mote_status status = condition(c, schema, test, &said);
+    mote_status status = if_shapes(c, schema, test, &said);
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &said);
+        status = schema_shapes_intersect(c, shapes, &said);
     schema_shapes_fini(&said);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, schema, "if", NULL);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, schema, "if", NULL);
     return status;
 }
 
-/* Either the member is not there, or what depends on it holds; other types do not care. */
-static mote_status dependency(schema_compiler *c, const json_node *schema, const json_node *what,
-                              schema_shapes *out)
+/* The member is absent, or its dependency holds. Types other than object are not
+ * constrained. */
+static mote_status dependency_shapes(schema_compiler *c, const json_node *schema,
+                                     const json_node *what, schema_shapes *out)
 {
     const str name = json_node_name(what);
     TRY(schema_shapes_any(c, out));
@@ -334,16 +339,16 @@ static mote_status dependency(schema_compiler *c, const json_node *schema, const
         for (const json_node *n = json_node_first(what); n != NULL && status == MOTE_OK;
              n = json_node_next(n)) {
             if (!json_node_is(n, JSON_IS_STRING))
-                return schema_malformed(c, schema, "dependentRequired");
+                return schema_invalid(c, schema, "dependentRequired");
             if (!schema_requires(c, &there, json_node_text(n)))
                 status = schema_add_name(c, &there, json_node_text(n));
         }
     if (status == MOTE_OK)
         status = schema_shapes_add(c, &present, &there);
     if (status == MOTE_OK && !json_node_is(what, JSON_IS_ARRAY))
-        status = join_schema(c, what, &present);
+        status = intersect_schema(c, what, &present);
     if (status == MOTE_OK)
-        status = schema_shapes_either(c, out, &present);
+        status = schema_shapes_union(c, out, &present);
     schema_shapes_fini(&present);
     return status;
 }
@@ -355,14 +360,14 @@ static mote_status apply_dependencies(schema_compiler *c, const json_node *schem
     if (map == NULL)
         return MOTE_OK;
     if (!json_node_is(map, JSON_IS_OBJECT))
-        return schema_malformed(c, schema, name);
+        return schema_invalid(c, schema, name);
     if (c->wide)
-        return schema_leave_out(c, schema, name, "inside of something negated");
+        return schema_ignore(c, schema, name, "inside a negated schema");
     for (const json_node *what = json_node_first(map); what != NULL; what = json_node_next(what)) {
         schema_shapes said = {0};
-        mote_status status = dependency(c, schema, what, &said);
+        mote_status status = dependency_shapes(c, schema, what, &said);
         if (status == MOTE_OK)
-            status = schema_shapes_both(c, shapes, &said);
+            status = schema_shapes_intersect(c, shapes, &said);
         schema_shapes_fini(&said);
         TRY(status);
     }
@@ -371,8 +376,8 @@ static mote_status apply_dependencies(schema_compiler *c, const json_node *schem
 
 /* ---- type ---- */
 
-/* Is a type name allowed for the shape? *integer: only as an integer. */
-static bool type_names(str name, uint8_t type, bool *integer)
+/* Does a type name include the type of a shape? *integer: integers only. */
+static bool type_matches(str name, uint8_t type, bool *integer)
 {
     static const char *const names[SCHEMA_TYPES] = {"null",   "boolean", "number",
                                                     "string", "array",   "object"};
@@ -397,13 +402,13 @@ static mote_status apply_type(schema_compiler *c, const json_node *schema, const
     const bool list = first != type;
     for (const json_node *t = first; t != NULL; t = list ? json_node_next(t) : NULL)
         if (!known_type(t))
-            return schema_malformed(c, schema, "type");
+            return schema_invalid(c, schema, "type");
     uint32_t n = 0;
     for (uint32_t i = 0; i < shapes->n; i++) {
         bool allowed = false, only_integer = true;
         for (const json_node *t = first; t != NULL; t = list ? json_node_next(t) : NULL) {
             bool integer;
-            if (!type_names(json_node_text(t), shapes->items[i].type, &integer))
+            if (!type_matches(json_node_text(t), shapes->items[i].type, &integer))
                 continue;
             allowed = true;
             only_integer = only_integer && integer;
@@ -419,7 +424,7 @@ static mote_status apply_type(schema_compiler *c, const json_node *schema, const
     return MOTE_OK;
 }
 
-/* Constrain, and are not held. */
+/* Keywords that constrain values and are not implemented. */
 static const char *const unsupported[] = {
     "contains", "$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties",
 };
@@ -428,7 +433,7 @@ static mote_status check_unsupported(schema_compiler *c, const json_node *schema
 {
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
         if (json_node_get(schema, unsupported[i]) != NULL)
-            TRY(schema_leave_out(c, schema, unsupported[i], NULL));
+            TRY(schema_ignore(c, schema, unsupported[i], NULL));
     return MOTE_OK;
 }
 
@@ -437,17 +442,18 @@ static mote_status apply_ref(schema_compiler *c, const json_node *schema, const 
 {
     const json_node *target;
     if (!json_node_is(ref, JSON_IS_STRING))
-        return schema_malformed(c, schema, "$ref");
+        return schema_invalid(c, schema, "$ref");
     const mote_status status = schema_resolve(c, schema, json_node_text(ref), &target);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, schema, "$ref", "that leads outside");
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, schema, "$ref", "not found in the document");
     TRY(status);
-    return join_schema(c, target, shapes);
+    return intersect_schema(c, target, shapes);
 }
 
-/* ---- all of it ---- */
+/* ---- evaluation ---- */
 
-/* Keywords that may name members of an object, in the order of the text: so will the members be. */
+/* Keywords that can name members of an object, in the order of the text: it decides the order of
+ * the members. */
 static mote_status eval_parts(schema_compiler *c, const json_node *schema, schema_shapes *out)
 {
     bool members = false;
@@ -499,20 +505,20 @@ static bool is_open(const schema_compiler *c, const json_node *schema)
     return false;
 }
 
-/* out is empty before and initialised after, also on failure. */
 mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out)
 {
     if (json_node_is(schema, JSON_IS_BOOL))
         return json_node_truth(schema) ? schema_shapes_any(c, out) : MOTE_OK;
     if (!json_node_is(schema, JSON_IS_OBJECT))
-        return schema_malformed(c, schema, NULL);
+        return schema_invalid(c, schema, NULL);
     if (is_open(c, schema))
         return MOTE_OK;
     if (c->n_open == SCHEMA_MAX_NESTING)
-        return err_set(c->err, MOTE_E_ARG, "the schema combines schemas more than %d deep",
+        return err_set(c->err, MOTE_E_ARG,
+                       "schema nests allOf, anyOf, oneOf, not and $ref more than %d deep",
                        SCHEMA_MAX_NESTING);
     if (c->fuel->left < 1000)
-        return err_set(c->err, MOTE_E_ARG, "the schema takes too much work");
+        return err_set(c->err, MOTE_E_ARG, "schema too complex: work limit reached");
     c->fuel->left -= 1000;
     c->open[c->n_open++] = schema;
     mote_status status = schema_shapes_any(c, out);
@@ -529,10 +535,10 @@ static mote_status apply_term(schema_compiler *c, const schema_term *term, schem
     if (term->kind == TERM_NOT && c->loose)
         return MOTE_OK;
     if (term->kind == TERM_SCHEMA)
-        return join_schema(c, term->node, shapes);
-    const mote_status status = remove_schema(c, term->node, term->node, "not", shapes);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, term->node, "not", NULL);
+        return intersect_schema(c, term->node, shapes);
+    const mote_status status = subtract_schema(c, term->node, term->node, "not", shapes);
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, term->node, "not", NULL);
     return status;
 }
 

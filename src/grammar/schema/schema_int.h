@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_int.h - what the files of json_schema/ share.
+ * schema_int.h - shared by the files of grammar/schema/.
  *
- * A value has to satisfy several schemas at once wherever allOf, $ref, properties
- * of two branches or patterns meet. So the unit of everything is a conjunction:
- * a set of terms, each a schema of the document, the negation of one, or a
- * constant. Equal conjunctions are one, and each becomes one rule, which is also
- * what makes recursion end.
+ * A value often has to satisfy several schemas at once: through allOf, $ref, properties of two
+ * branches, patternProperties. So the unit of compilation is a conjunction: a set of terms, each a
+ * schema of the document, the negation of a schema, or a constant. Conjunctions are interned. Each
+ * becomes one rule, which is why recursive schemas terminate.
  *
- * To write its rule, a conjunction is worked out to shapes: alternatives of one
- * type each, with everything that is said about it collected. What lies
- * inside arrays and objects stays a conjunction, for later.
+ * To write its rule, a conjunction is evaluated to shapes: a disjunction of alternatives, each of
+ * one JSON type with all its constraints. Items of arrays and members of objects stay conjunctions
+ * and are evaluated later.
+ *
+ * Order of the files, lowest first: schema_terms.c, schema_number.c, schema_shapes.c,
+ * schema_refs.c; then schema_not.c, schema_keywords.c and schema_eval.c, which call each other;
+ * schema_array.c, schema_object.c; schema.c.
  */
 #ifndef MOTE_GRAMMAR_SCHEMA_SCHEMA_INT_H
 #define MOTE_GRAMMAR_SCHEMA_SCHEMA_INT_H
@@ -39,27 +42,28 @@ typedef struct schema_term {
     uint8_t kind;
 } schema_term;
 
-/* Two conjunctions have fixed numbers. */
-enum { CONJ_ANY = 0 /* no terms */, CONJ_NEVER = 1 };
+/* Two conjunctions have fixed numbers: any value (no terms), and no value. */
+enum { CONJ_ANY = 0, CONJ_NEVER = 1 };
 
 typedef struct schema_conj {
-    uint32_t first, n; /* terms, in order */
+    uint32_t first, n; /* terms, sorted */
     uint32_t rule;     /* or RULES_NONE */
-    uint32_t next;     /* of the same slot, number + 1 */
+    uint32_t next;     /* in the same hash slot: number + 1 */
 } schema_conj;
 
 /* ---- shapes ---- */
 
-/* One schema's say about the members of an object; lists of these are shared. */
+/* What one schema says about the members of an object. An object must satisfy all its layers.
+ * Layers form linked lists with shared tails. */
 typedef struct schema_layer {
     const json_node *properties; /* object or NULL; of a constant: the object itself */
     const json_node *patterns;   /* patternProperties or NULL */
     uint32_t additional;         /* conjunction for all other names */
     bool constant;               /* members are values, not schemas */
-    str absent;                  /* a name that must not come; p NULL: none */
-    str negated;                 /* a name whose value must not satisfy negated_by */
+    str absent;                  /* a forbidden name; p NULL: none */
+    str negated;                 /* a name; its value must not satisfy negated_by */
     const json_node *negated_by;
-    uint32_t next; /* the layer before, or SCHEMA_NONE */
+    uint32_t next; /* the previous layer, or SCHEMA_NONE */
 } schema_layer;
 
 typedef struct schema_name {
@@ -67,21 +71,22 @@ typedef struct schema_name {
     uint32_t next;
 } schema_name;
 
+/* Values of one type with their constraints. */
 typedef struct schema_shape {
     uint8_t type;
-    bool is_true, is_false;    /* a boolean that may be so */
-    bool integer;              /* a number without fraction */
-    bool unique;               /* items differ */
-    uint32_t set;              /* texts of a number or string, or SCHEMA_NONE: all */
-    uint32_t min, max;         /* length, items or members */
-    uint32_t prefix, n_prefix; /* first items: conjunctions in `lists` */
-    uint32_t rest;             /* conjunction of the other items */
-    uint32_t layers;           /* of an object: head of a list, the latest first */
-    uint32_t required;         /* names: head of a list, the latest first */
-    uint32_t names;            /* set of names that may come, or SCHEMA_NONE: all */
+    bool is_true, is_false;    /* boolean: which values are allowed */
+    bool integer;              /* number: no fraction */
+    bool unique;               /* array: uniqueItems */
+    uint32_t set;              /* number or string: DFA of the allowed texts, SCHEMA_NONE: all */
+    uint32_t min, max;         /* length of a string, number of items or of members */
+    uint32_t prefix, n_prefix; /* array: conjunctions of prefixItems, in `lists` */
+    uint32_t items;            /* array: conjunction of the items after the prefix */
+    uint32_t layers;           /* object: head of a list, the latest first */
+    uint32_t required;         /* object: head of a list of names, the latest first */
+    uint32_t names;            /* object: DFA of the allowed names, SCHEMA_NONE: all */
 } schema_shape;
 
-/* Alternatives. All zero is none. */
+/* A list of alternatives. All zero is empty: no value is allowed. */
 typedef struct schema_shapes {
     schema_shape *items;
     uint32_t n, room;
@@ -89,7 +94,7 @@ typedef struct schema_shapes {
 
 /* ---- the compilation ---- */
 
-/* A pattern and the strings it finds something in. */
+/* A compiled pattern, cached by its text. */
 typedef struct schema_pattern {
     str text;
     uint32_t set;
@@ -97,14 +102,14 @@ typedef struct schema_pattern {
 
 typedef enum number_bound { BOUND_MIN, BOUND_ABOVE, BOUND_MAX, BOUND_BELOW } number_bound;
 
-/* A bound and the numbers on its side. */
+/* The DFA of the numbers on one side of a bound, cached. */
 typedef struct schema_bound {
     str number;
     number_bound bound;
     uint32_t set;
 } schema_bound;
 
-/* A set of texts, and the rule that writes them as a value. */
+/* A DFA, and the rule that writes its texts as a JSON value. */
 typedef struct schema_set {
     dfa texts;
     uint32_t rule; /* or RULES_NONE */
@@ -113,34 +118,35 @@ typedef struct schema_set {
 typedef struct schema_compiler {
     rules *r;
     const json_node *root;
-    bool lenient, old_refs; /* $ref hides its neighbours, as drafts up to 7 have it */
+    bool lenient;
+    bool old_refs; /* drafts up to 7: $ref hides the other keywords of its schema */
     strbuf *warnings;
     dfa_fuel *fuel;
     mote_error *err;
 
     schema_term *terms;
     schema_conj *conjs;
-    uint32_t *conj_slots; /* [CONJ_SLOTS], number + 1 */
-    uint32_t *todo;       /* conjunctions with a rule but without a body */
+    uint32_t *conj_slots; /* hash table [CONJ_SLOTS]: number + 1 */
+    uint32_t *todo;       /* conjunctions with a rule that has no body yet */
     schema_set *sets;
-    uint32_t *lists; /* conjunctions of items */
+    uint32_t *lists; /* conjunctions of prefixItems */
     schema_layer *layers;
     schema_name *names;
     schema_pattern *patterns;
     schema_bound *bounds;
-    dfa_pairs joined; /* sets that were joined */
-    uint32_t *joints; /* [joined.n], the result of each; SCHEMA_NONE: not made */
-    uint32_t n_patterns, patterns_room, n_bounds, bounds_room, joints_room;
+    dfa_pairs intersected;   /* pairs of sets with a cached intersection */
+    uint32_t *intersections; /* [intersected.n], their intersections; SCHEMA_NONE: not computed */
+    uint32_t n_patterns, patterns_room, n_bounds, bounds_room, intersections_room;
     uint32_t n_terms, terms_room, n_conjs, conjs_room, n_todo, todo_room, n_sets, sets_room;
     uint32_t n_lists, lists_room, n_layers, layers_room, n_names, names_room;
-    const json_node *where; /* a schema of the conjunction being written */
+    const json_node *where; /* a schema of the conjunction being written, for diagnostics */
 
-    const json_node *open[SCHEMA_MAX_NESTING]; /* schemas being worked out, against circles */
-    uint32_t n_open, first_open;               /* those from first_open on are of one value */
-    schema_shapes *loose_shapes;               /* [loose_room], alternatives of conjunctions */
+    const json_node *open[SCHEMA_MAX_NESTING]; /* schemas being evaluated, to detect cycles */
+    uint32_t n_open, first_open;               /* from first_open on: about the same value */
+    schema_shapes *loose_shapes;               /* [loose_room] by conjunction, see schema_not.c */
     uint32_t loose_room;
-    bool wide;  /* numbers in every spelling, for what is taken away */
-    bool loose; /* rather too much than too little, for what is only compared */
+    bool wide;  /* evaluating a schema to subtract: numbers in every spelling */
+    bool loose; /* evaluating for a disjointness test: the result may be a superset */
     uint32_t number_texts, integer_texts, wide_integers, number_limits; /* sets, or SCHEMA_NONE */
 } schema_compiler;
 
@@ -148,57 +154,67 @@ enum { CONJ_SLOTS = 4096, SCHEMA_MAX_LAYERS = 256 };
 
 static inline mote_status schema_no_memory(schema_compiler *c)
 {
-    return err_set(c->err, MOTE_E_MEMORY, "no memory for a schema");
+    return err_set(c->err, MOTE_E_MEMORY, "out of memory: schema");
 }
 
 /* ---- schema_terms.c: diagnostics, conjunctions, sets of texts, members of objects ---- */
 
-/* What is written next belongs to this conjunction: for messages. */
-void schema_stand_at(schema_compiler *c, uint32_t conj);
-/* MOTE_E_UNSUPPORTED with the keyword and its place; `why` may be NULL. */
+/* Sets c->where: diagnostics from here on refer to this conjunction. */
+void schema_set_where(schema_compiler *c, uint32_t conj);
+/* MOTE_E_UNSUPPORTED with the keyword and its JSON pointer; `why` may be NULL. */
 mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
                                const char *why);
-/* May what is not supported be left out? Not inside of something that is negated. */
-static inline bool schema_may_leave_out(const schema_compiler *c)
+/* May unsupported keywords be ignored? Not inside a negated schema: that would allow more. */
+static inline bool schema_may_ignore(const schema_compiler *c)
 {
     return c->loose || (c->lenient && !c->wide);
 }
-/* The same as a warning where that is so. */
-mote_status schema_leave_out(schema_compiler *c, const json_node *schema, const char *keyword,
-                             const char *why);
-/* MOTE_E_FORMAT: the keyword's value is not of the kind it has to be. */
-mote_status schema_malformed(schema_compiler *c, const json_node *schema, const char *keyword);
+/* Ignores a keyword with a warning if that is allowed, else schema_unsupported. */
+mote_status schema_ignore(schema_compiler *c, const json_node *schema, const char *keyword,
+                          const char *why);
+/* MOTE_E_FORMAT: the keyword has an invalid value; NULL: the schema itself is invalid. */
+mote_status schema_invalid(schema_compiler *c, const json_node *schema, const char *keyword);
 void schema_warn(schema_compiler *c, const json_node *schema, const char *keyword, const char *why);
-/* The rule of a conjunction; its body comes later. */
+/* The rule of a conjunction. Its body is written later, see `todo`. */
 mote_status schema_rule(schema_compiler *c, uint32_t conj, uint32_t *rule);
 
-/* The conjunction of one schema, which may be NULL: any value. */
+/* The conjunction of one schema; NULL: any value. */
 mote_status schema_conj_one(schema_compiler *c, const json_node *schema, term_kind kind,
                             uint32_t *out);
-mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
+mote_status schema_conj_and(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
 
-/* Takes the set, also when it fails. */
+/* Takes ownership of the set, also on failure. */
 mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out);
-/* Both of two sets; SCHEMA_NONE stands for everything. */
-mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
+/* Intersection of two sets; SCHEMA_NONE is the set of all texts. Cached. */
+mote_status schema_intersect_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out);
+
+/* The DFA of a pattern (cached); SCHEMA_NONE: the keyword `name` is ignored. */
+mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
+                               const char *name, uint32_t *set);
+
+/* The conjunction of the member `name` of an object. */
+mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
+                               uint32_t *conj);
+bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name);
 
 /* ---- schema_refs.c ---- */
 
+/* The target of a $ref. MOTE_E_UNSUPPORTED: not in the document. */
 mote_status schema_resolve(schema_compiler *c, const json_node *schema, str ref,
                            const json_node **out);
 
 /* ---- schema_eval.c ---- */
 
-/* The alternatives of a conjunction. out is initialised. */
+/* Evaluates a conjunction to its alternatives. *out must be empty. */
 mote_status schema_shapes_of(schema_compiler *c, uint32_t conj, schema_shapes *out);
 void schema_shapes_fini(schema_shapes *s);
 
-/* The alternatives of one schema. out is empty before; free it also after a failure. */
+/* Evaluates one schema. *out must be empty; free it also after a failure. */
 mote_status schema_eval(schema_compiler *c, const json_node *schema, schema_shapes *out);
 
 /* ---- schema_keywords.c: narrow shapes by keywords of a schema ---- */
 
-/* All keywords about one type of value but those of items and members. */
+/* All keywords about one type, except those of items and members. */
 mote_status schema_apply_keywords(schema_compiler *c, const json_node *schema,
                                   schema_shapes *shapes);
 mote_status schema_apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes);
@@ -208,47 +224,45 @@ mote_status schema_apply_members(schema_compiler *c, const json_node *schema,
 /* ---- schema_shapes.c ---- */
 
 mote_status schema_shapes_add(schema_compiler *c, schema_shapes *s, const schema_shape *shape);
-/* Every type, nothing said about it. */
+/* One unconstrained shape of each type. */
 mote_status schema_shapes_any(schema_compiler *c, schema_shapes *out);
-/* Of a kind, nothing said about it. */
+/* An unconstrained shape. */
 schema_shape schema_shape_any(schema_type type);
-/* Replaces a by what satisfies both. */
-mote_status schema_shapes_both(schema_compiler *c, schema_shapes *a, const schema_shapes *b);
-/* Moves the alternatives of b to a. */
-mote_status schema_shapes_either(schema_compiler *c, schema_shapes *a, schema_shapes *b);
-/* The texts of a number or string as a set. */
+/* *a = intersection of *a and *b. */
+mote_status schema_shapes_intersect(schema_compiler *c, schema_shapes *a, const schema_shapes *b);
+/* *a = union of *a and *b; empties *b. */
+mote_status schema_shapes_union(schema_compiler *c, schema_shapes *a, schema_shapes *b);
+/* The DFA of the texts of a number or string. */
 mote_status schema_text_set(schema_compiler *c, const schema_shape *shape, uint32_t *set);
-/* Layers and names are lists; these put one before. */
+/* These prepend to the lists of a shape. */
 mote_status schema_add_layer(schema_compiler *c, schema_shape *shape, schema_layer layer);
 mote_status schema_add_name(schema_compiler *c, schema_shape *shape, str name);
 
-/* ---- schema_without.c ---- */
+/* ---- schema_not.c ---- */
 
-/* Takes away from a what satisfies b. MOTE_E_UNSUPPORTED: it cannot be said. */
-mote_status schema_shapes_without(schema_compiler *c, schema_shapes *a, const schema_shapes *b,
-                                  const json_node *schema, const char *keyword);
+/* *a = difference of *a and *b. MOTE_E_UNSUPPORTED: shapes cannot express it; the error names the
+ * keyword. */
+mote_status schema_shapes_subtract(schema_compiler *c, schema_shapes *a, const schema_shapes *b,
+                                   const json_node *schema, const char *keyword);
 
 /* ---- schema_number.c ---- */
 
-/* Numbers on one side of another, as a set of texts. */
+/* The DFA of the numbers on one side of a bound. */
 mote_status schema_number_bound(schema_compiler *c, str number, number_bound bound, uint32_t *set);
 mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, str number,
                                    uint32_t *set);
-/* A number in its plain spelling, without exponent if that is short enough. */
+/* A number without exponent and trailing zeros, if that has at most 80 digits; else unchanged. */
 mote_status schema_number_plain(schema_compiler *c, str number, strbuf *out);
 /* Every spelling of one number without exponent. */
 mote_status schema_number_equal(schema_compiler *c, str number, uint32_t *set);
-/* All numbers without exponent; integers; integers that may have a fraction of zeros. Of any number
- * of digits. */
+/* Numbers of any length without exponent: all; integers; integers with an optional fraction of
+ * zeros. */
 mote_status schema_number_texts(schema_compiler *c, uint32_t *set);
 mote_status schema_integer_texts(schema_compiler *c, uint32_t *set);
 mote_status schema_wide_integers(schema_compiler *c, uint32_t *set);
-/* A set of numbers with no more digits than anybody needs, unless that would make it large. */
+/* Limits a set of numbers to JSON_RULES_DIGITS digits before and after the point, unless the set is
+ * finite or has more than 40 states. */
 mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out);
-
-/* The set of a pattern; SCHEMA_NONE if it is left out. */
-mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str pattern,
-                               const char *name, uint32_t *set);
 
 /* ---- schema_array.c, schema_object.c ---- */
 
@@ -256,17 +270,13 @@ mote_status schema_put_array(schema_compiler *c, const schema_shape *shape, uint
                              uint32_t to);
 mote_status schema_put_object(schema_compiler *c, const schema_shape *shape, uint32_t from,
                               uint32_t to);
-/* The conjunction of the member `name` of an object. */
-mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
-                               uint32_t *conj);
-bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name);
-
 typedef struct schema_names {
     str *items;
     uint32_t n, room;
 } schema_names;
 
-/* The names an object's schemas list, in their order. names is initialised; free its items. */
+/* The names that the schemas of an object list, in their order. *names must be empty; free its
+ * items, also on failure. */
 mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, schema_names *names);
 
 #endif

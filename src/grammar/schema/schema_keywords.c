@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_format.c - formats as patterns.
- *
- * Each describes texts that satisfy the format, though not always all of them:
- * no leap seconds, no quoted local parts, no internationalised names. The length of
- * a host's parts, at most 63, is left to the model: nobody writes longer ones, and
- * counting them would make every mask a new one.
+ * schema_keywords.c - keywords about one JSON type: each narrows the shapes of that type. Also the
+ * patterns of the known formats.
  */
 #include "grammar/schema/schema_int.h"
 
 #include "base/mem.h"
 #include "grammar/rules/regex.h"
+
+/* ---- formats ----
+ *
+ * A pattern accepts only texts that satisfy the format, but not all of them: no leap seconds, no
+ * quoted local parts, no internationalised names. The limit of 63 characters per host label is not
+ * enforced: a counter in every label would make every mask a new one. */
 
 #define YEAR "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 #define LEAP_YEAR                                                                                  \
@@ -58,7 +60,8 @@ static const struct {
     {"relative-json-pointer", "^(?:0|[1-9][0-9]{0,9})(?:#|(?:/(?:[^~/]|~[01])*)*)$"},
 };
 
-static const char *schema_format_pattern(str format)
+/* The pattern of a format; NULL: unknown. */
+static const char *format_pattern(str format)
 {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (str_is(format, formats[i].name))
@@ -68,7 +71,7 @@ static const char *schema_format_pattern(str format)
 
 typedef struct keyword keyword;
 
-/* Narrows a shape of the keyword's type. */
+/* Applies the keyword to a shape of its type. */
 typedef mote_status keyword_fn(schema_compiler *c, const json_node *schema, const json_node *value,
                                const keyword *k, schema_shape *shape);
 
@@ -79,9 +82,9 @@ struct keyword {
     int detail;
 };
 
-static mote_status narrow(schema_compiler *c, schema_shape *shape, uint32_t set)
+static mote_status narrow_texts(schema_compiler *c, schema_shape *shape, uint32_t set)
 {
-    return schema_both_sets(c, shape->set, set, &shape->set);
+    return schema_intersect_sets(c, shape->set, set, &shape->set);
 }
 
 static mote_status apply_bound(schema_compiler *c, const json_node *schema, const json_node *value,
@@ -90,15 +93,15 @@ static mote_status apply_bound(schema_compiler *c, const json_node *schema, cons
     int bound = k->detail;
     uint32_t set;
     if (json_node_is(value, JSON_IS_BOOL) && (bound == BOUND_ABOVE || bound == BOUND_BELOW))
-        return MOTE_OK; /* draft 4: says how minimum or maximum is meant, see below */
+        return MOTE_OK; /* draft 4: a modifier of minimum or maximum, see below */
     if (!json_node_is(value, JSON_IS_NUMBER))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     if (bound == BOUND_MIN && json_node_truth(json_node_get(schema, "exclusiveMinimum")))
         bound = BOUND_ABOVE;
     if (bound == BOUND_MAX && json_node_truth(json_node_get(schema, "exclusiveMaximum")))
         bound = BOUND_BELOW;
     TRY(schema_number_bound(c, json_node_text(value), (number_bound)bound, &set));
-    return narrow(c, shape, set);
+    return narrow_texts(c, shape, set);
 }
 
 static mote_status apply_multiple(schema_compiler *c, const json_node *schema,
@@ -106,16 +109,16 @@ static mote_status apply_multiple(schema_compiler *c, const json_node *schema,
 {
     uint32_t set;
     if (!json_node_is(value, JSON_IS_NUMBER))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     const mote_status status = schema_number_multiple(c, schema, json_node_text(value), &set);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, schema, k->name, "of so many digits");
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, schema, k->name, "too many digits");
     TRY(status);
-    return narrow(c, shape, set);
+    return narrow_texts(c, shape, set);
 }
 
-/* A count, which may be spelt 3.0. */
-static bool read_count(const json_node *value, uint32_t *out)
+/* A non-negative integer; 3.0 is one too. */
+static bool keyword_count(const json_node *value, uint32_t *out)
 {
     const double number = json_node_double(value);
     if (!json_node_is(value, JSON_IS_NUMBER) || !(number >= 0))
@@ -130,8 +133,8 @@ static mote_status apply_count(schema_compiler *c, const json_node *schema, cons
                                const keyword *k, schema_shape *shape)
 {
     uint32_t count;
-    if (!read_count(value, &count))
-        return schema_malformed(c, schema, k->name);
+    if (!keyword_count(value, &count))
+        return schema_invalid(c, schema, k->name);
     if (k->detail == COUNT_MIN && shape->min < count)
         shape->min = count;
     if (k->detail == COUNT_MAX && shape->max > count)
@@ -144,26 +147,27 @@ static mote_status apply_pattern(schema_compiler *c, const json_node *schema,
 {
     uint32_t set;
     if (!json_node_is(value, JSON_IS_STRING))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     TRY(schema_pattern_set(c, schema, json_node_text(value), k->name, &set));
-    return narrow(c, shape, set);
+    return narrow_texts(c, shape, set);
 }
 
 static mote_status apply_format(schema_compiler *c, const json_node *schema, const json_node *value,
                                 const keyword *k, schema_shape *shape)
 {
     if (!json_node_is(value, JSON_IS_STRING))
-        return schema_malformed(c, schema, k->name);
-    const char *pattern = schema_format_pattern(json_node_text(value));
+        return schema_invalid(c, schema, k->name);
+    const char *pattern = format_pattern(json_node_text(value));
     if (pattern == NULL || c->wide) {
-        /* A format is a note to the reader unless it is agreed on; nothing is taken away by one. */
+        /* An unknown format is an annotation. In a schema to subtract, so is a known one: its
+         * pattern does not accept every valid text. */
         if (pattern == NULL && !c->loose)
-            schema_warn(c, schema, k->name, "is not one that is known, and is not held");
+            schema_warn(c, schema, k->name, "is an unknown format and is ignored");
         return MOTE_OK;
     }
     uint32_t set;
     TRY(schema_pattern_set(c, schema, str_of(pattern), k->name, &set));
-    return narrow(c, shape, set);
+    return narrow_texts(c, shape, set);
 }
 
 /* ---- arrays ---- */
@@ -189,7 +193,7 @@ static bool is_schema(const json_node *node)
     return json_node_is(node, JSON_IS_OBJECT) || json_node_is(node, JSON_IS_BOOL);
 }
 
-/* prefixItems and items; before 2020, items as a list and additionalItems. */
+/* prefixItems and items; before draft 2020-12: items as a list, and additionalItems. */
 static mote_status items_shape(schema_compiler *c, const json_node *schema, schema_shape *shape)
 {
     const json_node *prefix = json_node_get(schema, "prefixItems");
@@ -199,12 +203,12 @@ static mote_status items_shape(schema_compiler *c, const json_node *schema, sche
         items = json_node_get(schema, "additionalItems");
     }
     if (prefix != NULL && !json_node_is(prefix, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, "prefixItems");
+        return schema_invalid(c, schema, "prefixItems");
     if (items != NULL && !is_schema(items))
-        return schema_malformed(c, schema, "items");
+        return schema_invalid(c, schema, "items");
     if (prefix != NULL)
         TRY(list_conjs(c, prefix, shape));
-    return schema_conj_one(c, items, TERM_SCHEMA, &shape->rest);
+    return schema_conj_one(c, items, TERM_SCHEMA, &shape->items);
 }
 
 mote_status schema_apply_items(schema_compiler *c, const json_node *schema, schema_shapes *shapes)
@@ -220,7 +224,7 @@ mote_status schema_apply_items(schema_compiler *c, const json_node *schema, sche
         said.items[SCHEMA_ARRAY] = shape;
     }
     if (status == MOTE_OK)
-        status = schema_shapes_both(c, shapes, &said);
+        status = schema_shapes_intersect(c, shapes, &said);
     schema_shapes_fini(&said);
     return status;
 }
@@ -229,7 +233,7 @@ static mote_status apply_unique(schema_compiler *c, const json_node *schema, con
                                 const keyword *k, schema_shape *shape)
 {
     if (!json_node_is(value, JSON_IS_BOOL))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     shape->unique = shape->unique || json_node_truth(value);
     return MOTE_OK;
 }
@@ -242,10 +246,10 @@ static mote_status check_schemas(schema_compiler *c, const json_node *schema, co
     if (map == NULL)
         return MOTE_OK;
     if (!json_node_is(map, JSON_IS_OBJECT))
-        return schema_malformed(c, schema, name);
+        return schema_invalid(c, schema, name);
     for (const json_node *m = json_node_first(map); m != NULL; m = json_node_next(m))
         if (!is_schema(m))
-            return schema_malformed(c, m, name);
+            return schema_invalid(c, m, name);
     return MOTE_OK;
 }
 
@@ -259,7 +263,7 @@ mote_status schema_apply_members(schema_compiler *c, const json_node *schema, sc
     TRY(check_schemas(c, schema, properties, "properties"));
     TRY(check_schemas(c, schema, patterns, "patternProperties"));
     if (additional != NULL && !is_schema(additional))
-        return schema_malformed(c, schema, "additionalProperties");
+        return schema_invalid(c, schema, "additionalProperties");
     schema_layer layer = {.properties = properties, .patterns = patterns};
     TRY(schema_conj_one(c, additional, TERM_SCHEMA, &layer.additional));
     for (uint32_t i = 0; i < shapes->n; i++)
@@ -274,18 +278,18 @@ static mote_status apply_required(schema_compiler *c, const json_node *schema,
     if (json_node_is(value, JSON_IS_BOOL))
         return MOTE_OK; /* draft 3 */
     if (!json_node_is(value, JSON_IS_ARRAY))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     for (const json_node *name = json_node_first(value); name != NULL;
          name = json_node_next(name)) {
         if (!json_node_is(name, JSON_IS_STRING))
-            return schema_malformed(c, schema, k->name);
+            return schema_invalid(c, schema, k->name);
         if (!schema_requires(c, shape, json_node_text(name)))
             TRY(schema_add_name(c, shape, json_node_text(name)));
     }
     return MOTE_OK;
 }
 
-/* Strings that satisfy propertyNames, all alternatives together. */
+/* The DFA of all strings among the alternatives. */
 static mote_status names_set(schema_compiler *c, const schema_shapes *shapes, uint32_t *set)
 {
     dfa all = {0};
@@ -308,7 +312,7 @@ static mote_status apply_names(schema_compiler *c, const json_node *schema, cons
                                const keyword *k, schema_shape *shape)
 {
     if (!is_schema(value))
-        return schema_malformed(c, schema, k->name);
+        return schema_invalid(c, schema, k->name);
     schema_shapes names = {0};
     uint32_t set = SCHEMA_NONE;
     mote_status status = schema_eval(c, value, &names);
@@ -316,7 +320,7 @@ static mote_status apply_names(schema_compiler *c, const json_node *schema, cons
         status = names_set(c, &names, &set);
     schema_shapes_fini(&names);
     TRY(status);
-    return schema_both_sets(c, shape->names, set, &shape->names);
+    return schema_intersect_sets(c, shape->names, set, &shape->names);
 }
 
 static const keyword keywords[] = {

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_not.c - what satisfies one schema and not another: not and oneOf.
+ * schema_not.c - difference of shapes, for not, oneOf and if.
  *
- * Numbers and strings are sets of texts, so it can always be said. Of arrays and
- * objects it can be said when they are certainly different anyway, when the
- * other takes all of them, or when the other speaks only of single members or
- * of the number of items. Else it is not supported.
+ * Numbers and strings are regular sets, so their difference always exists. The difference of
+ * arrays or objects is supported in three cases: the two are certainly disjoint; the subtracted
+ * array constrains only its length; the subtracted object constrains only single members. Any other
+ * case is MOTE_E_UNSUPPORTED.
  */
 #include "grammar/schema/schema_int.h"
 
 #include "base/mem.h"
 
-enum { LOOK_INTO = 4 }; /* how deep two values are compared */
+enum { DISJOINT_DEPTH = 4 }; /* levels of nested values that are compared */
 
-/* ---- certainly different? ---- */
+/* ---- disjointness ----
+ *
+ * Conservative: false if in doubt. Conjunctions inside the values are evaluated loosely, to a
+ * superset. */
 
-static mote_status apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                         int depth, bool *out);
+static mote_status shapes_disjoint(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                   int depth, bool *out);
 
-/* What lies inside a value is another one: schemas that are open around it make no circle there. */
+/* Evaluates a conjunction of a nested value. The schemas that are open now are about the outer
+ * value, so they are no cycle here. */
 static mote_status shapes_inside(schema_compiler *c, uint32_t conj, schema_shapes *out)
 {
     const uint32_t first = c->first_open;
@@ -32,8 +36,7 @@ static mote_status shapes_inside(schema_compiler *c, uint32_t conj, schema_shape
     return status;
 }
 
-/* The alternatives of a conjunction, rather too many than too few. They are kept for further
- * questions: *out is not to be freed. */
+/* A superset of the alternatives of a conjunction. Cached: do not free *out. */
 static mote_status loose_shapes(schema_compiler *c, uint32_t conj, schema_shapes *out)
 {
     *out = (schema_shapes){0};
@@ -52,7 +55,7 @@ static mote_status loose_shapes(schema_compiler *c, uint32_t conj, schema_shapes
     return MOTE_OK;
 }
 
-static mote_status conjs_apart(schema_compiler *c, uint32_t a, uint32_t b, int depth, bool *out)
+static mote_status conjs_disjoint(schema_compiler *c, uint32_t a, uint32_t b, int depth, bool *out)
 {
     schema_shapes x, y;
     *out = true;
@@ -60,12 +63,12 @@ static mote_status conjs_apart(schema_compiler *c, uint32_t a, uint32_t b, int d
     TRY(loose_shapes(c, b, &y));
     for (uint32_t i = 0; *out && i < x.n; i++)
         for (uint32_t k = 0; *out && k < y.n; k++)
-            TRY(apart(c, &x.items[i], &y.items[k], depth - 1, out));
+            TRY(shapes_disjoint(c, &x.items[i], &y.items[k], depth - 1, out));
     return MOTE_OK;
 }
 
-static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                               bool *out)
+static mote_status texts_disjoint(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                  bool *out)
 {
     uint32_t x, y;
     if (a->type == SCHEMA_STRING && a->set == SCHEMA_NONE && b->set == SCHEMA_NONE) {
@@ -83,23 +86,23 @@ static mote_status texts_apart(schema_compiler *c, const schema_shape *a, const 
 
 static uint32_t item_conj(const schema_compiler *c, const schema_shape *shape, uint32_t i)
 {
-    return i < shape->n_prefix ? c->lists[shape->prefix + i] : shape->rest;
+    return i < shape->n_prefix ? c->lists[shape->prefix + i] : shape->items;
 }
 
-static mote_status arrays_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                                int depth, bool *out)
+static mote_status arrays_disjoint(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                   int depth, bool *out)
 {
     const uint32_t both = a->min > b->min ? a->min : b->min;
     *out = a->max < b->min || b->max < a->min;
     for (uint32_t i = 0; i < both && i < 16 && !*out && depth > 0; i++)
-        TRY(conjs_apart(c, item_conj(c, a, i), item_conj(c, b, i), depth, out));
+        TRY(conjs_disjoint(c, item_conj(c, a, i), item_conj(c, b, i), depth, out));
     return MOTE_OK;
 }
 
-/* A member that both must have, with values that are apart; or that one must have and the other
- * must not. */
-static mote_status objects_apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                                 int depth, bool *out)
+/* Disjoint if a member is required by both with disjoint values, or required by one and forbidden
+ * by the other. */
+static mote_status objects_disjoint(schema_compiler *c, const schema_shape *a,
+                                    const schema_shape *b, int depth, bool *out)
 {
     *out = a->max < b->min || b->max < a->min;
     for (uint32_t i = a->required; i != SCHEMA_NONE && !*out && depth > 0; i = c->names[i].next) {
@@ -109,7 +112,7 @@ static mote_status objects_apart(schema_compiler *c, const schema_shape *a, cons
         if (y == CONJ_NEVER)
             *out = true;
         else if (schema_requires(c, b, c->names[i].text))
-            TRY(conjs_apart(c, x, y, depth, out));
+            TRY(conjs_disjoint(c, x, y, depth, out));
     }
     for (uint32_t i = b->required; i != SCHEMA_NONE && !*out && depth > 0; i = c->names[i].next) {
         uint32_t x;
@@ -119,8 +122,8 @@ static mote_status objects_apart(schema_compiler *c, const schema_shape *a, cons
     return MOTE_OK;
 }
 
-static mote_status apart(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                         int depth, bool *out)
+static mote_status shapes_disjoint(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                   int depth, bool *out)
 {
     *out = a->type != b->type;
     if (*out)
@@ -130,17 +133,17 @@ static mote_status apart(schema_compiler *c, const schema_shape *a, const schema
     case SCHEMA_BOOL:
         *out = !(a->is_true && b->is_true) && !(a->is_false && b->is_false);
         return MOTE_OK;
-    case SCHEMA_ARRAY: return arrays_apart(c, a, b, depth, out);
-    case SCHEMA_OBJECT: return objects_apart(c, a, b, depth, out);
-    default: return texts_apart(c, a, b, out);
+    case SCHEMA_ARRAY: return arrays_disjoint(c, a, b, depth, out);
+    case SCHEMA_OBJECT: return objects_disjoint(c, a, b, depth, out);
+    default: return texts_disjoint(c, a, b, out);
     }
 }
 
-/* ---- taking away ---- */
+/* ---- difference ---- */
 
-/* What is left of a number or string. */
-static mote_status text_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                                schema_shapes *out)
+/* Numbers and strings. */
+static mote_status text_subtract(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                 schema_shapes *out)
 {
     uint32_t x, y;
     schema_shape left = *a;
@@ -159,7 +162,7 @@ static mote_status text_without(schema_compiler *c, const schema_shape *a, const
     return empty ? MOTE_OK : schema_shapes_add(c, out, &left);
 }
 
-/* a with another range for its number of items or members, if that is one. */
+/* Adds a with its size limited to [min, max], unless that is empty. */
 static mote_status with_range(schema_compiler *c, const schema_shape *a, uint32_t min, uint32_t max,
                               schema_shapes *out)
 {
@@ -169,6 +172,7 @@ static mote_status with_range(schema_compiler *c, const schema_shape *a, uint32_
     return left.min <= left.max ? schema_shapes_add(c, out, &left) : MOTE_OK;
 }
 
+/* Adds the values of a with a size outside the range of b. */
 static mote_status outside_range(schema_compiler *c, const schema_shape *a, const schema_shape *b,
                                  schema_shapes *out)
 {
@@ -179,10 +183,10 @@ static mote_status outside_range(schema_compiler *c, const schema_shape *a, cons
     return MOTE_OK;
 }
 
-/* Objects that miss a member b requires, or have one that b would not take. Only for a b that
- * says nothing else. */
-static mote_status object_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                                  schema_shapes *out, bool *possible)
+/* Adds the objects that lack a member required by b, and those with a member that violates b. Only
+ * possible if b has no other constraints. */
+static mote_status object_subtract(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                   schema_shapes *out, bool *possible)
 {
     *possible = b->names == SCHEMA_NONE && b->min == 0 && b->max == RULES_NO_LIMIT;
     for (uint32_t i = b->layers; i != SCHEMA_NONE; i = c->layers[i].next)
@@ -212,14 +216,9 @@ static mote_status object_without(schema_compiler *c, const schema_shape *a, con
     return MOTE_OK;
 }
 
-static bool says_only_length(const schema_shape *b)
-{
-    return b->n_prefix == 0 && b->rest == CONJ_ANY && !b->unique;
-}
-
-/* Adds to out what is left of a without b, which is of the same type. */
-static mote_status shape_without(schema_compiler *c, const schema_shape *a, const schema_shape *b,
-                                 schema_shapes *out, bool *possible)
+/* Adds a minus b, which has the same type, to out. */
+static mote_status shape_subtract(schema_compiler *c, const schema_shape *a, const schema_shape *b,
+                                  schema_shapes *out, bool *possible)
 {
     schema_shape left = *a;
     *possible = true;
@@ -230,43 +229,43 @@ static mote_status shape_without(schema_compiler *c, const schema_shape *a, cons
         left.is_false = a->is_false && !b->is_false;
         return left.is_true || left.is_false ? schema_shapes_add(c, out, &left) : MOTE_OK;
     case SCHEMA_ARRAY:
-        *possible = says_only_length(b);
+        *possible = b->n_prefix == 0 && b->items == CONJ_ANY && !b->unique;
         return *possible ? outside_range(c, a, b, out) : MOTE_OK;
-    case SCHEMA_OBJECT: return object_without(c, a, b, out, possible);
-    default: return text_without(c, a, b, out);
+    case SCHEMA_OBJECT: return object_subtract(c, a, b, out, possible);
+    default: return text_subtract(c, a, b, out);
     }
 }
 
-static mote_status take_away(schema_compiler *c, const schema_shapes *a, const schema_shape *b,
-                             schema_shapes *out, bool *possible)
+static mote_status shapes_subtract_one(schema_compiler *c, const schema_shapes *a,
+                                       const schema_shape *b, schema_shapes *out, bool *possible)
 {
     *possible = true;
     for (uint32_t i = 0; i < a->n && *possible; i++) {
         bool different;
         const bool wide = c->wide, loose = c->loose;
         c->wide = c->loose = true;
-        const mote_status status = apart(c, &a->items[i], b, LOOK_INTO, &different);
+        const mote_status status = shapes_disjoint(c, &a->items[i], b, DISJOINT_DEPTH, &different);
         c->wide = wide;
         c->loose = loose;
         TRY(status);
         if (different)
             TRY(schema_shapes_add(c, out, &a->items[i]));
         else
-            TRY(shape_without(c, &a->items[i], b, out, possible));
+            TRY(shape_subtract(c, &a->items[i], b, out, possible));
     }
     return MOTE_OK;
 }
 
-mote_status schema_shapes_without(schema_compiler *c, schema_shapes *a, const schema_shapes *b,
-                                  const json_node *schema, const char *keyword)
+mote_status schema_shapes_subtract(schema_compiler *c, schema_shapes *a, const schema_shapes *b,
+                                   const json_node *schema, const char *keyword)
 {
     for (uint32_t k = 0; k < b->n; k++) {
         schema_shapes out = {0};
         bool possible;
-        mote_status status = take_away(c, a, &b->items[k], &out, &possible);
+        mote_status status = shapes_subtract_one(c, a, &b->items[k], &out, &possible);
         if (status == MOTE_OK && !possible)
-            status = schema_unsupported(c, schema, keyword,
-                                        "that would have to tell such arrays or objects apart");
+            status =
+                schema_unsupported(c, schema, keyword, "cannot separate these arrays or objects");
         if (status != MOTE_OK) {
             schema_shapes_fini(&out);
             return status;

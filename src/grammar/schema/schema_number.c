@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_number.c - numbers as sets of texts.
+ * schema_number.c - numeric constraints as DFAs over decimal digits, without floating point.
  *
- * "At least 2.5" is a set of texts like any other: reading a number digit by digit,
- * it is enough to know how many digits of the whole part have come, how they
- * compare with those of the bound so far, and then the same for the fraction.
- * A multiple is known by its remainder. The automata here accept any number of
- * digits, which keeps them small; how many may come is added when one is written.
+ * A bound is a DFA that compares digit by digit. Its state is the number of integer digits so far
+ * and whether they are less than, equal to or greater than those of the bound; then the same for
+ * the fraction. multipleOf is a DFA over remainders. These DFAs accept any number of digits,
+ * which keeps them small. schema_number_limit adds the limit when the number is written.
  */
 #include "grammar/schema/schema_int.h"
 
@@ -21,25 +20,25 @@ enum {
     MAX_DIGITS = 700,
     SYMBOLS = 12,
     MAX_REMAINDERS = 50000,
-    MAX_TO_LIMIT = 40 /* states; times the digits that may come they would be too many */
+    MAX_TO_LIMIT = 40 /* states of a DFA that gets a digit limit, which multiplies its states */
 };
 
-/* A number without exponent: whole part without leading zeros (at least "0"), fraction
- * without trailing ones. */
+/* A number without exponent: integer part without leading zeros (at least "0"), fraction without
+ * trailing zeros. */
 typedef struct decimal {
     char whole[MAX_DIGITS + 1], fraction[MAX_DIGITS + 1];
     uint32_t n_whole, n_fraction;
     bool negative;
 } decimal;
 
-static bool is_zero(const decimal *d)
+static bool decimal_is_zero(const decimal *d)
 {
     return d->n_fraction == 0 && d->n_whole == 1 && d->whole[0] == '0';
 }
 
-/* The digits of a JSON number and the power of ten they are to be multiplied with. False: too
- * many, or too far. */
-static bool take_digits(str text, char digits[MAX_DIGITS], uint32_t *n, int64_t *power)
+/* Splits a JSON number into its significant digits and a power of ten. False: more than MAX_DIGITS
+ * digits. */
+static bool decimal_digits(str text, char digits[MAX_DIGITS], uint32_t *n, int64_t *power)
 {
     size_t i = text.n > 0 && text.p[0] == '-';
     bool fraction = false;
@@ -70,14 +69,14 @@ static bool take_digits(str text, char digits[MAX_DIGITS], uint32_t *n, int64_t 
     return true;
 }
 
-/* False: it has more digits than anybody means. */
-static bool read_decimal(str text, decimal *d)
+/* False: the integer part or the fraction has more than MAX_DIGITS digits. */
+static bool decimal_read(str text, decimal *d)
 {
     char digits[MAX_DIGITS];
     uint32_t n;
     int64_t power;
     *d = (decimal){.negative = text.n > 0 && text.p[0] == '-'};
-    if (!take_digits(text, digits, &n, &power))
+    if (!decimal_digits(text, digits, &n, &power))
         return false;
     const int64_t whole = n > 0 ? (int64_t)n + power : 0;
     if (whole > MAX_DIGITS || (int64_t)n - whole > MAX_DIGITS)
@@ -88,15 +87,15 @@ static bool read_decimal(str text, decimal *d)
         d->fraction[d->n_fraction++] = i < 0 ? '0' : digits[i];
     if (d->n_whole == 0)
         d->whole[d->n_whole++] = '0';
-    d->negative = d->negative && !is_zero(d);
+    d->negative = d->negative && !decimal_is_zero(d);
     return true;
 }
 
-static mote_status read_bound(schema_compiler *c, str text, decimal *d)
+static mote_status decimal_read_bound(schema_compiler *c, str text, decimal *d)
 {
-    if (!read_decimal(text, d))
-        return err_set(c->err, MOTE_E_ARG, "the number %.*s of a schema has too many digits",
-                       STR_ARG(text));
+    if (!decimal_read(text, d))
+        return err_set(c->err, MOTE_E_ARG, "schema: number %.*s has more than %d digits",
+                       STR_ARG(text), MAX_DIGITS);
     return MOTE_OK;
 }
 
@@ -105,7 +104,7 @@ mote_status schema_number_plain(schema_compiler *c, str number, strbuf *out)
     decimal *d = mem_new(1, sizeof *d);
     if (d == NULL)
         return schema_no_memory(c);
-    if (!read_decimal(number, d) || d->n_whole + d->n_fraction > 2 * JSON_RULES_DIGITS) {
+    if (!decimal_read(number, d) || d->n_whole + d->n_fraction > 2 * JSON_RULES_DIGITS) {
         strbuf_put(out, number);
     } else {
         if (d->negative)
@@ -120,17 +119,17 @@ mote_status schema_number_plain(schema_compiler *c, str number, strbuf *out)
     return strbuf_check(out, c->err);
 }
 
-/* ---- tables: state and symbol to state, as a set ---- */
+/* ---- transition tables over '-', '.' and digits ---- */
 
-typedef struct table {
-    uint32_t (*next)[SYMBOLS]; /* '-', '.', '0' to '9'; RULES_NONE: refused */
+typedef struct digit_table {
+    uint32_t (*next)[SYMBOLS]; /* '-', '.', '0' to '9'; RULES_NONE: no transition */
     bool *accepts;
     uint32_t n, room, accepts_room;
-} table;
+} digit_table;
 
 enum { MINUS = 0, POINT = 1, DIGIT = 2 };
 
-static mote_status add_row(schema_compiler *c, table *t, bool accepts, uint32_t *out)
+static mote_status table_add_row(schema_compiler *c, digit_table *t, bool accepts, uint32_t *out)
 {
     if (!mem_grow(&t->next, t->n, &t->room, sizeof *t->next) ||
         !mem_grow(&t->accepts, t->n, &t->accepts_room, sizeof *t->accepts))
@@ -143,13 +142,13 @@ static mote_status add_row(schema_compiler *c, table *t, bool accepts, uint32_t 
     return MOTE_OK;
 }
 
-static void all_digits(table *t, uint32_t row, uint32_t to)
+static void table_set_digits(digit_table *t, uint32_t row, uint32_t to)
 {
     for (int d = 0; d < 10; d++)
         t->next[row][DIGIT + d] = to;
 }
 
-static mote_status fill_set(schema_compiler *c, const table *t, dfa *set)
+static mote_status table_to_dfa(schema_compiler *c, const digit_table *t, dfa *set)
 {
     static const char symbols[] = "-.0123456789";
     for (uint32_t row = 0; row < t->n; row++) {
@@ -162,11 +161,11 @@ static mote_status fill_set(schema_compiler *c, const table *t, dfa *set)
     return dfa_trim(set, c->fuel, c->err);
 }
 
-/* The table as a set, joined with `texts`. The table is gone afterwards. */
-static mote_status finish_table(schema_compiler *c, table *t, uint32_t texts, uint32_t *out)
+/* The table as a DFA, intersected with `texts`. Frees the table. */
+static mote_status table_finish(schema_compiler *c, digit_table *t, uint32_t texts, uint32_t *out)
 {
     dfa set = {0};
-    mote_status status = fill_set(c, t, &set);
+    mote_status status = table_to_dfa(c, t, &set);
     mem_free(t->next);
     mem_free(t->accepts);
     if (status == MOTE_OK)
@@ -178,49 +177,49 @@ static mote_status finish_table(schema_compiler *c, table *t, uint32_t texts, ui
     return schema_add_set(c, &set, out);
 }
 
-/* ---- comparing with a bound ---- */
+/* ---- comparison with a bound ---- */
 
-/* How the text compares with the bound: less, equal, more. */
+/* How the number compares with the bound. */
 typedef enum order { LESS, EQUAL, MORE } order;
 
 typedef struct comparison {
     schema_compiler *c;
-    table t;
-    const decimal *d; /* its magnitude counts */
-    bool accept[3];   /* which orders of the magnitudes are wanted */
+    digit_table t;
+    const decimal *d; /* only its magnitude is compared */
+    bool accept[3];   /* which orders of the magnitudes are accepted */
 } comparison;
 
-/* A text that is settled: further digits and a fraction change nothing. */
-static mote_status settled(comparison *x, order o, uint32_t *whole, uint32_t *fraction)
+/* Rows for a decided comparison: further digits and a fraction change nothing. */
+static mote_status decided_rows(comparison *x, order o, uint32_t *whole, uint32_t *fraction)
 {
     uint32_t point;
-    TRY(add_row(x->c, &x->t, x->accept[o], whole));
-    TRY(add_row(x->c, &x->t, false, &point));
-    TRY(add_row(x->c, &x->t, x->accept[o], fraction));
-    all_digits(&x->t, *whole, *whole);
+    TRY(table_add_row(x->c, &x->t, x->accept[o], whole));
+    TRY(table_add_row(x->c, &x->t, false, &point));
+    TRY(table_add_row(x->c, &x->t, x->accept[o], fraction));
+    table_set_digits(&x->t, *whole, *whole);
     x->t.next[*whole][POINT] = point;
-    all_digits(&x->t, point, *fraction);
-    all_digits(&x->t, *fraction, *fraction);
+    table_set_digits(&x->t, point, *fraction);
+    table_set_digits(&x->t, *fraction, *fraction);
     return MOTE_OK;
 }
 
-/* After an equal whole part: compares the fraction. Returns the row of the whole part's end,
- * whose digits are left to the caller. */
-static mote_status equal_tail(comparison *x, const uint32_t fraction_of[3], uint32_t *row)
+/* Rows that compare the fraction after an equal integer part. *row is the row at the end of
+ * the integer part; the caller fills its digits. */
+static mote_status fraction_rows(comparison *x, const uint32_t fraction_of[3], uint32_t *row)
 {
     const decimal *d = x->d;
-    TRY(add_row(x->c, &x->t, x->accept[d->n_fraction > 0 ? LESS : EQUAL], row));
+    TRY(table_add_row(x->c, &x->t, x->accept[d->n_fraction > 0 ? LESS : EQUAL], row));
     uint32_t at;
-    TRY(add_row(x->c, &x->t, false, &at));
+    TRY(table_add_row(x->c, &x->t, false, &at));
     x->t.next[*row][POINT] = at;
     for (uint32_t i = 0; i <= d->n_fraction; i++) {
         const bool done = i == d->n_fraction;
         const int digit = done ? 0 : d->fraction[i] - '0';
         uint32_t same = at;
         if (!done)
-            TRY(add_row(x->c, &x->t, x->accept[i + 1 < d->n_fraction ? LESS : EQUAL], &same));
+            TRY(table_add_row(x->c, &x->t, x->accept[i + 1 < d->n_fraction ? LESS : EQUAL], &same));
         else if (d->n_fraction == 0)
-            TRY(add_row(x->c, &x->t, x->accept[EQUAL], &same));
+            TRY(table_add_row(x->c, &x->t, x->accept[EQUAL], &same));
         for (int k = 0; k < 10; k++)
             x->t.next[at][DIGIT + k] = k < digit    ? fraction_of[LESS]
                                        : k == digit ? same
@@ -234,20 +233,20 @@ static mote_status equal_tail(comparison *x, const uint32_t fraction_of[3], uint
 }
 
 /*
- * Rows for the whole part: after i digits, less, equal or more than the first i
- * of the bound's. With fewer digits than the bound's the number is less, whatever
- * they are; with more it is more.
+ * Rows for the integer part: after i digits, less than, equal to or greater than the first i digits
+ * of the bound. A number with fewer integer digits than the bound is less, one with more is
+ * greater.
  */
-static mote_status whole_part(comparison *x, uint32_t start)
+static mote_status whole_rows(comparison *x, uint32_t start)
 {
     const uint32_t n = x->d->n_whole;
     uint32_t whole_of[3], fraction_of[3], rows[3] = {RULES_NONE, start, RULES_NONE};
-    TRY(settled(x, LESS, &whole_of[LESS], &fraction_of[LESS]));
-    TRY(settled(x, MORE, &whole_of[MORE], &fraction_of[MORE]));
+    TRY(decided_rows(x, LESS, &whole_of[LESS], &fraction_of[LESS]));
+    TRY(decided_rows(x, MORE, &whole_of[MORE], &fraction_of[MORE]));
     uint32_t less_point, equal_end;
-    TRY(add_row(x->c, &x->t, false, &less_point));
-    all_digits(&x->t, less_point, fraction_of[LESS]);
-    TRY(equal_tail(x, fraction_of, &equal_end));
+    TRY(table_add_row(x->c, &x->t, false, &less_point));
+    table_set_digits(&x->t, less_point, fraction_of[LESS]);
+    TRY(fraction_rows(x, fraction_of, &equal_end));
     for (uint32_t i = 0; i < n; i++) {
         const bool last = i + 1 == n;
         const int digit = x->d->whole[i] - '0';
@@ -257,7 +256,7 @@ static mote_status whole_part(comparison *x, uint32_t start)
                 next[o] = equal_end;
                 continue;
             }
-            TRY(add_row(x->c, &x->t, x->accept[last ? o : LESS], &next[o]));
+            TRY(table_add_row(x->c, &x->t, x->accept[last ? o : LESS], &next[o]));
             x->t.next[next[o]][POINT] =
                 last && o == MORE ? x->t.next[whole_of[MORE]][POINT] : less_point;
         }
@@ -271,56 +270,59 @@ static mote_status whole_part(comparison *x, uint32_t start)
             }
         memcpy(rows, next, sizeof rows);
     }
-    /* One digit more than the bound has. */
+    /* More digits than the bound. */
     for (int o = LESS; o <= MORE; o++)
-        all_digits(&x->t, rows[o], whole_of[MORE]);
+        table_set_digits(&x->t, rows[o], whole_of[MORE]);
     return MOTE_OK;
 }
 
-/* Digits and a fraction, all zero or not, accepted or not. */
-static mote_status zero_or_not(schema_compiler *c, table *t, uint32_t start, bool zero, bool other)
+/* Rows for any number; `zero` and `other`: are zero and other numbers accepted? */
+static mote_status sign_rows(schema_compiler *c, digit_table *t, uint32_t start, bool zero,
+                             bool other)
 {
     uint32_t zeros = 0, point = 0, zero_fraction = 0;
     uint32_t others, other_point, other_fraction;
-    TRY(add_row(c, t, zero, &zeros));
-    TRY(add_row(c, t, false, &point));
-    TRY(add_row(c, t, zero, &zero_fraction));
-    TRY(add_row(c, t, other, &others));
-    TRY(add_row(c, t, false, &other_point));
-    TRY(add_row(c, t, other, &other_fraction));
+    TRY(table_add_row(c, t, zero, &zeros));
+    TRY(table_add_row(c, t, false, &point));
+    TRY(table_add_row(c, t, zero, &zero_fraction));
+    TRY(table_add_row(c, t, other, &others));
+    TRY(table_add_row(c, t, false, &other_point));
+    TRY(table_add_row(c, t, other, &other_fraction));
     const uint32_t from[] = {start, zeros, point, zero_fraction};
     for (int i = 0; i < 4; i++) {
-        all_digits(t, from[i], i < 2 ? others : other_fraction);
+        table_set_digits(t, from[i], i < 2 ? others : other_fraction);
         t->next[from[i]][DIGIT] = i < 2 ? zeros : zero_fraction;
     }
     t->next[zeros][POINT] = point;
-    all_digits(t, others, others);
+    table_set_digits(t, others, others);
     t->next[others][POINT] = other_point;
-    all_digits(t, other_point, other_fraction);
-    all_digits(t, other_fraction, other_fraction);
+    table_set_digits(t, other_point, other_fraction);
+    table_set_digits(t, other_fraction, other_fraction);
     return MOTE_OK;
 }
 
-/* accept: which orders of the number to the bound are wanted. */
+/* accept: which orders of the number relative to the bound are accepted. */
 static mote_status build_comparison(comparison *x, const bool accept[3])
 {
     uint32_t start, negative;
-    TRY(add_row(x->c, &x->t, false, &start));
-    TRY(add_row(x->c, &x->t, false, &negative));
+    TRY(table_add_row(x->c, &x->t, false, &start));
+    TRY(table_add_row(x->c, &x->t, false, &negative));
     x->t.next[start][MINUS] = negative;
-    if (x->d->negative) { /* magnitudes below zero compare the other way round */
-        TRY(zero_or_not(x->c, &x->t, start, accept[MORE], accept[MORE]));
+    if (x->d->negative) { /* a greater magnitude is a lesser number */
+        TRY(sign_rows(x->c, &x->t, start, accept[MORE], accept[MORE]));
         x->accept[LESS] = accept[MORE];
         x->accept[EQUAL] = accept[EQUAL];
         x->accept[MORE] = accept[LESS];
-        return whole_part(x, negative);
+        return whole_rows(x, negative);
     }
-    TRY(zero_or_not(x->c, &x->t, negative, accept[is_zero(x->d) ? EQUAL : LESS], accept[LESS]));
+    TRY(sign_rows(x->c, &x->t, negative, accept[decimal_is_zero(x->d) ? EQUAL : LESS],
+                  accept[LESS]));
     memcpy(x->accept, accept, sizeof x->accept);
-    return whole_part(x, start);
+    return whole_rows(x, start);
 }
 
-static mote_status compare(schema_compiler *c, str number, const bool accept[3], uint32_t *set)
+static mote_status comparison_set(schema_compiler *c, str number, const bool accept[3],
+                                  uint32_t *set)
 {
     uint32_t texts;
     TRY(schema_number_texts(c, &texts));
@@ -328,18 +330,18 @@ static mote_status compare(schema_compiler *c, str number, const bool accept[3],
     if (d == NULL)
         return schema_no_memory(c);
     comparison x = {.c = c, .d = d};
-    mote_status status = read_bound(c, number, d);
+    mote_status status = decimal_read_bound(c, number, d);
     if (status == MOTE_OK)
         status = build_comparison(&x, accept);
     mem_free(d);
     if (status == MOTE_OK)
-        return finish_table(c, &x.t, texts, set);
+        return table_finish(c, &x.t, texts, set);
     mem_free(x.t.next);
     mem_free(x.t.accepts);
     return status;
 }
 
-/* Many members of a schema have the same bounds. */
+/* Cached: many members of a schema have the same bounds. */
 mote_status schema_number_bound(schema_compiler *c, str number, number_bound bound, uint32_t *set)
 {
     static const bool accepted[][3] = {
@@ -349,7 +351,7 @@ mote_status schema_number_bound(schema_compiler *c, str number, number_bound bou
             *set = c->bounds[i].set;
             return MOTE_OK;
         }
-    TRY(compare(c, number, accepted[bound], set));
+    TRY(comparison_set(c, number, accepted[bound], set));
     if (!mem_grow(&c->bounds, c->n_bounds, &c->bounds_room, sizeof *c->bounds))
         return schema_no_memory(c);
     c->bounds[c->n_bounds++] = (schema_bound){number, bound, *set};
@@ -359,23 +361,23 @@ mote_status schema_number_bound(schema_compiler *c, str number, number_bound bou
 mote_status schema_number_equal(schema_compiler *c, str number, uint32_t *set)
 {
     static const bool accepted[3] = {false, true, false};
-    return compare(c, number, accepted, set);
+    return comparison_set(c, number, accepted, set);
 }
 
 /* ---- multiples ---- */
 
-/* The whole part and `more` digits of the fraction to come: remainders that differ by a multiple
- * of divisor / gcd(divisor, 10^more) are alike. So many are not. */
-static uint32_t remainders(uint32_t divisor, uint32_t more)
+/* The number of remainders that must be distinguished when `more` digits are to come:
+ * remainders that differ by a multiple of divisor / gcd(divisor, 10^more) are equivalent. */
+static uint32_t count_remainders(uint32_t divisor, uint32_t more)
 {
     for (uint32_t i = 0; i < more && (divisor % 2 == 0 || divisor % 5 == 0); i++)
         divisor /= divisor % 10 == 0 ? 10 : divisor % 2 == 0 ? 2 : 5;
     return divisor;
 }
 
-/* Rows of one place, from `row` on: digits lead to the place from `next` on, which tells n_next
- * remainders apart; behind the last place only zeros may come. */
-static void put_place(table *t, uint32_t row, uint32_t n, uint32_t next, uint32_t n_next)
+/* Fills the n rows of one decimal place, from `row` on. Digits lead to the rows of the next place,
+ * from `next` on, which has n_next remainders. After the last place only zeros may follow. */
+static void fill_place(digit_table *t, uint32_t row, uint32_t n, uint32_t next, uint32_t n_next)
 {
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t k = 0; k < 10; k++) {
@@ -387,28 +389,28 @@ static void put_place(table *t, uint32_t row, uint32_t n, uint32_t next, uint32_
 }
 
 /*
- * Rows: the start and what stands behind a minus; the remainder of the whole part; the same
- * behind a point; the remainders at each place of the fraction up to the last that the divisor
- * has.
+ * Rows: the start; after a minus; the remainders of the integer part; the same after a point;
+ * the remainders at each place of the fraction, up to the last place of the divisor.
  */
-static mote_status build_multiple(schema_compiler *c, table *t, uint32_t divisor, uint32_t places)
+static mote_status build_multiple(schema_compiler *c, digit_table *t, uint32_t divisor,
+                                  uint32_t places)
 {
-    const uint32_t wholes = remainders(divisor, places), first = 2, points = first + wholes;
+    const uint32_t wholes = count_remainders(divisor, places), first = 2, points = first + wholes;
     for (uint32_t i = 0; i < points; i++)
-        TRY(add_row(c, t, i == first, NULL));
+        TRY(table_add_row(c, t, i == first, NULL));
     t->next[0][MINUS] = 1;
     for (uint32_t k = 0; k < 10; k++)
         t->next[0][DIGIT + k] = t->next[1][DIGIT + k] = first + k % wholes;
-    put_place(t, first, wholes, first, wholes);
+    fill_place(t, first, wholes, first, wholes);
     for (uint32_t r = 0; r < wholes; r++)
         t->next[first + r][POINT] = points + r;
     uint32_t n = wholes;
     for (uint32_t place = 0; place <= places; place++) {
         const uint32_t base = t->n;
         for (uint32_t r = 0; r < n; r++)
-            TRY(add_row(c, t, r == 0, NULL));
-        const uint32_t n_next = place < places ? remainders(divisor, places - place - 1) : 0;
-        put_place(t, base, n, place < places ? base + n : RULES_NONE, n_next);
+            TRY(table_add_row(c, t, r == 0, NULL));
+        const uint32_t n_next = place < places ? count_remainders(divisor, places - place - 1) : 0;
+        fill_place(t, base, n, place < places ? base + n : RULES_NONE, n_next);
         n = n_next;
     }
     return MOTE_OK;
@@ -421,7 +423,7 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
     if (d == NULL)
         return schema_no_memory(c);
     uint64_t divisor = 0;
-    bool fits = read_decimal(number, d) && !d->negative;
+    bool fits = decimal_read(number, d) && !d->negative;
     for (uint32_t i = 0; fits && i < d->n_whole + d->n_fraction; i++) {
         const char digit = i < d->n_whole ? d->whole[i] : d->fraction[i - d->n_whole];
         divisor = divisor * 10 + (uint64_t)(digit - '0');
@@ -430,15 +432,15 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
     const uint32_t places = d->n_fraction;
     mem_free(d);
     if (!fits || (divisor + 1) * (places + 2) > MAX_REMAINDERS)
-        return schema_unsupported(c, schema, "multipleOf", "of so many digits");
+        return schema_unsupported(c, schema, "multipleOf", "too many digits");
     if (divisor == 0)
-        return schema_malformed(c, schema, "multipleOf");
+        return schema_invalid(c, schema, "multipleOf");
     uint32_t texts;
     TRY(schema_number_texts(c, &texts));
-    table t = {0};
+    digit_table t = {0};
     const mote_status status = build_multiple(c, &t, (uint32_t)divisor, places);
     if (status == MOTE_OK)
-        return finish_table(c, &t, texts, set);
+        return table_finish(c, &t, texts, set);
     mem_free(t.next);
     mem_free(t.accepts);
     return status;
@@ -446,7 +448,9 @@ mote_status schema_number_multiple(schema_compiler *c, const json_node *schema, 
 
 /* ---- texts of numbers ---- */
 
-static mote_status texts_of(schema_compiler *c, const char *pattern, uint32_t *known, uint32_t *set)
+/* The DFA of a pattern, cached in *known. */
+static mote_status number_pattern(schema_compiler *c, const char *pattern, uint32_t *known,
+                                  uint32_t *set)
 {
     if (*known == SCHEMA_NONE) {
         dfa texts;
@@ -459,17 +463,17 @@ static mote_status texts_of(schema_compiler *c, const char *pattern, uint32_t *k
 
 mote_status schema_number_texts(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?$", &c->number_texts, set);
+    return number_pattern(c, "^-?(?:0|[1-9][0-9]*)(?:\\.[0-9]+)?$", &c->number_texts, set);
 }
 
 mote_status schema_integer_texts(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]*)$", &c->integer_texts, set);
+    return number_pattern(c, "^-?(?:0|[1-9][0-9]*)$", &c->integer_texts, set);
 }
 
 mote_status schema_wide_integers(schema_compiler *c, uint32_t *set)
 {
-    return texts_of(c, "^-?(?:0|[1-9][0-9]*)(?:\\.0+)?$", &c->wide_integers, set);
+    return number_pattern(c, "^-?(?:0|[1-9][0-9]*)(?:\\.0+)?$", &c->wide_integers, set);
 }
 
 mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out)
@@ -478,6 +482,7 @@ mote_status schema_number_limit(schema_compiler *c, uint32_t set, uint32_t *out)
     *out = set;
     if (c->sets[set].texts.n > MAX_TO_LIMIT || dfa_finite(&c->sets[set].texts))
         return MOTE_OK;
-    TRY(texts_of(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.[0-9]{1,40})?$", &c->number_limits, &limits));
-    return schema_both_sets(c, set, limits, out);
+    TRY(number_pattern(c, "^-?(?:0|[1-9][0-9]{0,39})(?:\\.[0-9]{1,40})?$", &c->number_limits,
+                       &limits));
+    return schema_intersect_sets(c, set, limits, out);
 }

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema_object.c - objects: named members in their order, then all others.
+ * schema_object.c - objects: listed members in the order of the schema, then unlisted ones.
  *
- * A member that is not required may be left out. The states are a few chains as
- * long as the list of names: nothing written yet, something written, a comma
- * written and a member owed. Where the number of members is limited, each chain
- * exists once per count.
+ * Members that are not required may be skipped. The states form two chains along the list of
+ * names: after a member, and after a comma (a member must follow). If the number of members is
+ * limited, each chain exists once per count.
  *
- * A name can be written twice, which no finite automaton can prevent for names
- * that are not listed. So of those only one counts towards a minimum, while all
- * count towards a maximum.
+ * Unlisted names may be generated twice; no finite automaton can prevent that. So only one unlisted
+ * member counts towards minProperties, while all of them count towards maxProperties.
  */
 #include "grammar/schema/schema_int.h"
 
@@ -18,19 +16,15 @@
 
 enum { MAX_CELLS = 20000, MAX_REGIONS = 256 };
 
-/* The names a pattern of patternProperties takes; SCHEMA_NONE: it is left out. */
-static mote_status names_of_pattern(schema_compiler *c, const json_node *pattern, uint32_t *set)
-{
-    return schema_pattern_set(c, pattern, json_node_name(pattern), "patternProperties", set);
-}
+/* ---- unlisted names ----
+ *
+ * The set of unlisted names is divided into regions: names that match the same patterns of
+ * patternProperties and therefore have the same value schema. */
 
-/* ---- names that are not listed ---- */
-
-/* Names that are treated alike, and what their values have to satisfy. */
 typedef struct region {
     uint32_t set; /* of names */
     uint32_t conj;
-    bool named; /* a pattern of the layer at hand took them */
+    bool named; /* a pattern of the current layer matches them */
 } region;
 
 typedef struct member {
@@ -46,10 +40,10 @@ typedef struct object {
     uint32_t n;
     region *regions;
     uint32_t n_regions, regions_room;
-    uint32_t other; /* rule of a member that is not listed, or RULES_NONE */
+    uint32_t other; /* rule of an unlisted member, or RULES_NONE */
 } object;
 
-/* Cuts a region in two by a set: what is in it stays, what is not becomes a new one. */
+/* Splits a region by a set: names in the set stay, the others become a new region. */
 static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj)
 {
     schema_compiler *c = o->c;
@@ -63,14 +57,13 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
         return MOTE_OK;
     TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_SUBTRACT, &c->sets[set].texts,
                     c->fuel, c->err));
-    const bool rest = !dfa_empty(&outside);
+    const bool has_outside = !dfa_empty(&outside);
     TRY(schema_add_set(c, &outside, &out));
-    if (rest && o->n_regions == MAX_REGIONS)
+    if (has_outside && o->n_regions == MAX_REGIONS)
         return err_set(c->err, MOTE_E_ARG,
-                       "the patterns of patternProperties overlap in more than "
-                       "%d ways",
+                       "schema too complex: patternProperties overlap in more than %d ways",
                        MAX_REGIONS);
-    if (rest) {
+    if (has_outside) {
         if (!mem_grow(&o->regions, o->n_regions, &o->regions_room, sizeof *o->regions))
             return schema_no_memory(c);
         o->regions[o->n_regions] = o->regions[i];
@@ -78,7 +71,7 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
     }
     o->regions[i].set = in;
     o->regions[i].named = true;
-    return schema_conj_both(c, o->regions[i].conj, conj, &o->regions[i].conj);
+    return schema_conj_and(c, o->regions[i].conj, conj, &o->regions[i].conj);
 }
 
 static mote_status cut_by_layer(object *o, const schema_layer *layer)
@@ -88,7 +81,7 @@ static mote_status cut_by_layer(object *o, const schema_layer *layer)
         o->regions[i].named = false;
     for (const json_node *p = json_node_first(layer->patterns); p != NULL; p = json_node_next(p)) {
         uint32_t set, conj;
-        TRY(names_of_pattern(c, p, &set));
+        TRY(schema_pattern_set(c, p, json_node_name(p), "patternProperties", &set));
         TRY(schema_conj_one(c, p, TERM_SCHEMA, &conj));
         const uint32_t n = o->n_regions;
         for (uint32_t i = 0; i < n && set != SCHEMA_NONE; i++)
@@ -96,11 +89,11 @@ static mote_status cut_by_layer(object *o, const schema_layer *layer)
     }
     for (uint32_t i = 0; i < o->n_regions; i++)
         if (!o->regions[i].named)
-            TRY(schema_conj_both(c, o->regions[i].conj, layer->additional, &o->regions[i].conj));
+            TRY(schema_conj_and(c, o->regions[i].conj, layer->additional, &o->regions[i].conj));
     return MOTE_OK;
 }
 
-/* All names but the listed ones. */
+/* All names except the listed ones. */
 static mote_status other_names(object *o, uint32_t *set)
 {
     schema_compiler *c = o->c;
@@ -122,12 +115,12 @@ static mote_status other_names(object *o, uint32_t *set)
         return status;
     }
     TRY(schema_add_set(c, &all, set));
-    return schema_both_sets(c, *set, o->shape->names, set);
+    return schema_intersect_sets(c, *set, o->shape->names, set);
 }
 
 /* ---- members as rules ---- */
 
-static mote_status put_value(schema_compiler *c, uint32_t from, uint32_t conj, uint32_t rule)
+static mote_status put_member_value(schema_compiler *c, uint32_t from, uint32_t conj, uint32_t rule)
 {
     uint32_t value;
     TRY(schema_rule(c, conj, &value));
@@ -142,11 +135,11 @@ static mote_status put_region(object *o, const region *x)
         return MOTE_OK;
     if (o->other == RULES_NONE)
         o->other = rules_add(c->r);
-    const uint32_t open = rules_state(c->r), close = rules_state(c->r), behind = rules_state(c->r);
+    const uint32_t open = rules_state(c->r), close = rules_state(c->r), after = rules_state(c->r);
     rules_read(c->r, rules_start_of(c->r, o->other), '"', '"', open);
     TRY(dfa_put_json(c->r, &c->sets[x->set].texts, open, close, c->err));
-    rules_read(c->r, close, '"', '"', behind);
-    return put_value(c, behind, x->conj, o->other);
+    rules_read(c->r, close, '"', '"', after);
+    return put_member_value(c, after, x->conj, o->other);
 }
 
 static mote_status find_others(object *o)
@@ -167,25 +160,24 @@ static mote_status find_others(object *o)
     return MOTE_OK;
 }
 
-static mote_status put_member(object *o, member *m)
+static mote_status put_object_member(object *o, member *m)
 {
     schema_compiler *c = o->c;
     uint32_t conj;
     TRY(schema_member_conj(c, o->shape, m->name, &conj));
     m->rule = rules_add(c->r);
     if (conj == CONJ_NEVER)
-        return MOTE_OK; /* a rule without a way through */
+        return MOTE_OK; /* a rule that matches nothing */
     strbuf quoted = {0};
     json_put_string(&quoted, m->name);
     mote_status status = strbuf_check(&quoted, c->err);
-    const uint32_t behind =
-        rules_literal(c->r, rules_start_of(c->r, m->rule), strbuf_view(&quoted));
+    const uint32_t after = rules_literal(c->r, rules_start_of(c->r, m->rule), strbuf_view(&quoted));
     strbuf_fini(&quoted);
     TRY(status);
-    return put_value(c, behind, conj, m->rule);
+    return put_member_value(c, after, conj, m->rule);
 }
 
-static mote_status add_name(schema_compiler *c, schema_names *names, str name)
+static mote_status names_add(schema_compiler *c, schema_names *names, str name)
 {
     for (uint32_t i = 0; i < names->n; i++)
         if (str_eq(names->items[i], name))
@@ -196,19 +188,19 @@ static mote_status add_name(schema_compiler *c, schema_names *names, str name)
     return MOTE_OK;
 }
 
-static mote_status layer_names(schema_compiler *c, const schema_layer *layer, schema_names *names)
+static mote_status names_add_layer(schema_compiler *c, const schema_layer *layer,
+                                   schema_names *names)
 {
     for (const json_node *p = json_node_first(layer->properties); p != NULL; p = json_node_next(p))
-        TRY(add_name(c, names, json_node_name(p)));
+        TRY(names_add(c, names, json_node_name(p)));
     if (layer->absent.p != NULL)
-        TRY(add_name(c, names, layer->absent));
+        TRY(names_add(c, names, layer->absent));
     if (layer->negated.p != NULL)
-        TRY(add_name(c, names, layer->negated));
+        TRY(names_add(c, names, layer->negated));
     return MOTE_OK;
 }
 
-/* Lists are held latest first; names come in the order of the text, those that are only required
- * last. */
+/* The lists of a shape are in reverse order. Names that are only in `required` come last. */
 mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, schema_names *names)
 {
     uint32_t order[SCHEMA_MAX_LAYERS], n = 0;
@@ -217,11 +209,11 @@ mote_status schema_member_names(schema_compiler *c, const schema_shape *shape, s
         order[n++] = i;
     while (n-- > 0) {
         const schema_layer layer = c->layers[order[n]];
-        TRY(layer_names(c, &layer, names));
+        TRY(names_add_layer(c, &layer, names));
     }
     const uint32_t named = names->n;
     for (uint32_t i = shape->required; i != SCHEMA_NONE; i = c->names[i].next)
-        TRY(add_name(c, names, c->names[i].text));
+        TRY(names_add(c, names, c->names[i].text));
     for (uint32_t i = named, k = names->n; i + 1 < k; i++) {
         const str swap = names->items[--k];
         names->items[k] = names->items[i];
@@ -242,40 +234,40 @@ static mote_status list_members(object *o)
         o->members[i] = (member){.name = names.items[i],
                                  .required = schema_requires(o->c, o->shape, names.items[i])};
         o->n++;
-        status = put_member(o, &o->members[i]);
+        status = put_object_member(o, &o->members[i]);
     }
     mem_free(names.items);
     return status;
 }
 
-/* ---- the chains ---- */
+/* ---- the chains of states ---- */
 
-/* States by place among the members and by count. */
+/* States by position in the list of members and by count. */
 typedef struct chains {
     object *o;
-    uint32_t n, cap;   /* members; counts 0 to cap are told apart, more are cap */
-    uint32_t *written; /* [n + 1][cap + 1]: something written */
-    uint32_t *owed;    /* [n + 1][cap + 1]: a comma written, a member to come */
+    uint32_t n, cap;   /* members; counts above cap are treated as cap */
+    uint32_t *written; /* [n + 1][cap + 1]: after a member */
+    uint32_t *owed;    /* [n + 1][cap + 1]: after a comma, a member must follow */
     uint32_t from, to;
 } chains;
 
-static uint32_t cell(const chains *x, uint32_t i, uint32_t count)
+static uint32_t chain_cell(const chains *x, uint32_t i, uint32_t count)
 {
     return i * (x->cap + 1) + count;
 }
 
-static uint32_t counted(const chains *x, uint32_t count)
+static uint32_t chain_count(const chains *x, uint32_t count)
 {
     return count + 1 < x->cap ? count + 1 : x->cap;
 }
 
-/* May another member come when there are `count`? */
-static bool has_room(const chains *x, uint32_t count)
+/* May another member follow `count` members? */
+static bool chain_has_room(const chains *x, uint32_t count)
 {
     return count < x->o->shape->max;
 }
 
-/* The first state behind the last required member from i on: where the object may close. */
+/* The position after the last required member, from which the object may be closed. */
 static uint32_t last_required(const object *o)
 {
     uint32_t last = 0;
@@ -289,14 +281,14 @@ static void put_named(chains *x, uint32_t i, uint32_t count)
 {
     rules *r = x->o->c->r;
     const member *m = &x->o->members[i];
-    const uint32_t owed = x->owed[cell(x, i, count)];
-    if (has_room(x, count))
-        rules_call(r, owed, m->rule, x->written[cell(x, i + 1, counted(x, count))]);
+    const uint32_t owed = x->owed[chain_cell(x, i, count)];
+    if (chain_has_room(x, count))
+        rules_call(r, owed, m->rule, x->written[chain_cell(x, i + 1, chain_count(x, count))]);
     if (!m->required)
-        rules_skip(r, owed, x->owed[cell(x, i + 1, count)]);
+        rules_skip(r, owed, x->owed[chain_cell(x, i + 1, count)]);
 }
 
-/* Members that are not listed, behind all others. `named` of those stand before. */
+/* Unlisted members, after `named` listed ones. */
 static void put_others(chains *x, uint32_t owed, uint32_t named)
 {
     object *o = x->o;
@@ -304,12 +296,12 @@ static void put_others(chains *x, uint32_t owed, uint32_t named)
     const uint32_t max = o->shape->max;
     if (o->other == RULES_NONE || named >= max || named + 1 < o->shape->min)
         return;
-    const uint32_t first = rules_state(r), behind = rules_state(r), further = rules_add(r);
+    const uint32_t first = rules_state(r), after = rules_state(r), further = rules_add(r);
     rules_call(r, owed, o->other, first);
     rules_call(r, json_rules_open(r, rules_start_of(r, further), ','), o->other,
                rules_end_of(r, further));
-    rules_loop(r, first, further, 0, max == RULES_NO_LIMIT ? max : max - named - 1, behind);
-    json_rules_close(r, behind, '}', x->to);
+    rules_loop(r, first, further, 0, max == RULES_NO_LIMIT ? max : max - named - 1, after);
+    json_rules_close(r, after, '}', x->to);
 }
 
 static void put_chains(chains *x)
@@ -321,19 +313,19 @@ static void put_chains(chains *x)
         x->written[i] = rules_state(r);
         x->owed[i] = rules_state(r);
     }
-    /* Nothing written: as if a comma were owed nothing, but it may close. */
+    /* The start is like the state after a comma, except that the object may be closed. */
     const uint32_t open = json_rules_open(r, x->from, '{');
-    rules_skip(r, open, x->owed[cell(x, 0, 0)]);
+    rules_skip(r, open, x->owed[chain_cell(x, 0, 0)]);
     if (closable == 0 && o->shape->min == 0)
         rules_read(r, open, '}', '}', x->to);
     for (uint32_t count = 0; count <= x->cap && rules_ok(r); count++) {
         for (uint32_t i = 0; i < x->n; i++)
             put_named(x, i, count);
-        put_others(x, x->owed[cell(x, x->n, count)], count);
+        put_others(x, x->owed[chain_cell(x, x->n, count)], count);
         for (uint32_t i = 0; i <= x->n; i++) {
-            const uint32_t at = x->written[cell(x, i, count)];
-            if (has_room(x, count))
-                rules_skip(r, json_rules_open(r, at, ','), x->owed[cell(x, i, count)]);
+            const uint32_t at = x->written[chain_cell(x, i, count)];
+            if (chain_has_room(x, count))
+                rules_skip(r, json_rules_open(r, at, ','), x->owed[chain_cell(x, i, count)]);
             if (i >= closable && count >= o->shape->min)
                 json_rules_close(r, at, '}', x->to);
         }
@@ -345,12 +337,12 @@ static mote_status put_members(object *o, uint32_t from, uint32_t to)
     const schema_shape *shape = o->shape;
     chains x = {.o = o, .n = o->n, .from = from, .to = to};
     const uint32_t most = o->n + 1;
-    /* Counts are told apart up to the larger limit. */
+    /* Counts matter up to the larger limit. */
     const uint32_t limit = shape->max == RULES_NO_LIMIT ? shape->min : shape->max;
     x.cap = limit < most ? limit : most;
     if ((uint64_t)(o->n + 1) * (x.cap + 1) > MAX_CELLS)
         return schema_unsupported(o->c, o->c->where, "minProperties and maxProperties",
-                                  "with so many properties");
+                                  "too many properties");
     const size_t cells = (size_t)(x.n + 1) * (x.cap + 1);
     x.written = mem_new(cells, sizeof *x.written);
     x.owed = mem_new(cells, sizeof *x.owed);
@@ -362,13 +354,13 @@ static mote_status put_members(object *o, uint32_t from, uint32_t to)
     return ok ? MOTE_OK : schema_no_memory(o->c);
 }
 
-/* More members than are listed, and one other, are required: that they differ cannot be held. */
+/* A minimum above the listed members plus one would need several different unlisted names. */
 static mote_status check_minimum(object *o, schema_shape *shape)
 {
     if (shape->min <= o->n + 1 || o->other == RULES_NONE)
         return MOTE_OK;
-    TRY(schema_leave_out(o->c, o->c->where, "minProperties",
-                         "above the number of listed properties"));
+    TRY(schema_ignore(o->c, o->c->where, "minProperties",
+                      "larger than the number of listed properties plus one"));
     shape->min = o->n + 1;
     return MOTE_OK;
 }

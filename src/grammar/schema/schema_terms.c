@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schema_terms.c - conjunctions of schemas, each with its number; and the sets of texts. */
+/*
+ * schema_terms.c - the lowest layer of the schema compiler: diagnostics, interned conjunctions,
+ * DFAs of texts, the conjunction of an object member, the rule of a conjunction.
+ */
 #include "grammar/schema/schema_int.h"
 
 #include "base/mem.h"
@@ -9,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages ---- */
+/* ---- diagnostics ---- */
 
-/* A name as a part of a JSON pointer. */
-static size_t put_part(char *out, size_t room, str name)
+/* Appends a name to a JSON pointer. */
+static size_t pointer_append(char *out, size_t room, str name)
 {
     size_t n = 0;
     out[n++] = '/';
@@ -26,8 +29,8 @@ static size_t put_part(char *out, size_t room, str name)
     return n;
 }
 
-/* "#/properties/a", a JSON pointer, cut if it is long. */
-static void describe_place(const schema_compiler *c, const json_node *goal, char *out, size_t room)
+/* Writes the JSON pointer of a node ("#/properties/a"), truncated if it is long. */
+static void pointer_write(const schema_compiler *c, const json_node *goal, char *out, size_t room)
 {
     size_t n = 0;
     const json_node *at = c->root;
@@ -46,7 +49,7 @@ static void describe_place(const schema_compiler *c, const json_node *goal, char
         if (json_node_is(at, JSON_IS_ARRAY))
             n += (size_t)snprintf(out + n, room - n, "/%u", index);
         else
-            n += put_part(out + n, room - n, json_node_name(child));
+            n += pointer_append(out + n, room - n, json_node_name(child));
         at = child;
     }
 }
@@ -60,20 +63,19 @@ static schema_place schema_place_of(const schema_compiler *c, const json_node *s
                                     const char *keyword)
 {
     schema_place place;
-    describe_place(c, schema, place.text, sizeof place.text);
+    pointer_write(c, schema, place.text, sizeof place.text);
     const size_t n = strlen(place.text);
     if (json_node_get(schema, keyword) != NULL && n + 16 < sizeof place.text)
-        put_part(place.text + n, sizeof place.text - n, str_of(keyword));
+        pointer_append(place.text + n, sizeof place.text - n, str_of(keyword));
     return place;
 }
 
 mote_status schema_unsupported(schema_compiler *c, const json_node *schema, const char *keyword,
                                const char *why)
 {
-    return err_set(c->err, MOTE_E_UNSUPPORTED,
-                   "the schema uses '%s'%s%s at '%s', which is not supported", keyword,
-                   why != NULL ? " " : "", why != NULL ? why : "",
-                   schema_place_of(c, schema, keyword).text);
+    return err_set(c->err, MOTE_E_UNSUPPORTED, "schema: '%s' at '%s' is not supported%s%s", keyword,
+                   schema_place_of(c, schema, keyword).text, why != NULL ? ": " : "",
+                   why != NULL ? why : "");
 }
 
 void schema_warn(schema_compiler *c, const json_node *schema, const char *keyword, const char *why)
@@ -81,8 +83,8 @@ void schema_warn(schema_compiler *c, const json_node *schema, const char *keywor
     char place[200];
     if (c->warnings == NULL)
         return;
-    describe_place(c, schema, place, sizeof place);
-    strbuf_text(c->warnings, "the '");
+    pointer_write(c, schema, place, sizeof place);
+    strbuf_text(c->warnings, "'");
     strbuf_text(c->warnings, keyword);
     strbuf_text(c->warnings, "' at '");
     strbuf_text(c->warnings, place);
@@ -91,31 +93,30 @@ void schema_warn(schema_compiler *c, const json_node *schema, const char *keywor
     strbuf_byte(c->warnings, '\n');
 }
 
-mote_status schema_leave_out(schema_compiler *c, const json_node *schema, const char *keyword,
-                             const char *why)
+mote_status schema_ignore(schema_compiler *c, const json_node *schema, const char *keyword,
+                          const char *why)
 {
-    if (!schema_may_leave_out(c))
+    if (!schema_may_ignore(c))
         return schema_unsupported(c, schema, keyword, why);
     if (!c->loose)
-        schema_warn(c, schema, keyword, "is not supported and not held");
+        schema_warn(c, schema, keyword, "is not supported and is ignored");
     return MOTE_OK;
 }
 
-mote_status schema_malformed(schema_compiler *c, const json_node *schema, const char *keyword)
+mote_status schema_invalid(schema_compiler *c, const json_node *schema, const char *keyword)
 {
     char place[200];
-    describe_place(c, schema, place, sizeof place);
+    pointer_write(c, schema, place, sizeof place);
     if (keyword == NULL)
         return err_set(c->err, MOTE_E_FORMAT,
-                       "what stands at '%s' is no schema: neither an object nor true or false",
-                       place);
-    return err_set(c->err, MOTE_E_FORMAT, "the '%s' at '%s' of the schema is not what it has to be",
-                   keyword, schema_place_of(c, schema, keyword).text);
+                       "invalid schema: '%s' must be an object, true or false", place);
+    return err_set(c->err, MOTE_E_FORMAT, "invalid schema: invalid value of '%s' at '%s'", keyword,
+                   schema_place_of(c, schema, keyword).text);
 }
 
 /* ---- conjunctions ---- */
 
-static int by_node(const void *a, const void *b)
+static int compare_terms(const void *a, const void *b)
 {
     const schema_term *x = a, *y = b;
     if (x->node != y->node)
@@ -123,14 +124,14 @@ static int by_node(const void *a, const void *b)
     return (x->kind > y->kind) - (x->kind < y->kind);
 }
 
-/* In order, without repetitions and without schemas that say nothing. */
-static uint32_t settle(schema_term *terms, uint32_t n)
+/* Sorts; removes duplicates and schemas that are `true`. Returns the number left. */
+static uint32_t normalize_terms(schema_term *terms, uint32_t n)
 {
     uint32_t kept = 0;
     if (n > 1)
-        qsort(terms, n, sizeof *terms, by_node);
+        qsort(terms, n, sizeof *terms, compare_terms);
     for (uint32_t i = 0; i < n; i++) {
-        const bool again = kept > 0 && by_node(&terms[i], &terms[kept - 1]) == 0;
+        const bool again = kept > 0 && compare_terms(&terms[i], &terms[kept - 1]) == 0;
         const bool any = terms[i].kind == TERM_SCHEMA && json_node_truth(terms[i].node);
         if (!again && !any)
             terms[kept++] = terms[i];
@@ -138,7 +139,7 @@ static uint32_t settle(schema_term *terms, uint32_t n)
     return kept;
 }
 
-static uint32_t slot_of(const schema_term *terms, uint32_t n)
+static uint32_t terms_slot(const schema_term *terms, uint32_t n)
 {
     uint64_t h = n;
     for (uint32_t i = 0; i < n; i++)
@@ -155,13 +156,13 @@ static bool is_never(const schema_term *t)
 static bool same_terms(const schema_term *a, const schema_term *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (by_node(&a[i], &b[i]) != 0)
+        if (compare_terms(&a[i], &b[i]) != 0)
             return false;
     return true;
 }
 
-/* The terms from n_terms on are the new conjunction's, if there is no equal one. */
-static mote_status number_terms(schema_compiler *c, uint32_t n, uint32_t *out)
+/* The conjunction of the n terms after the stored ones, which is added if it is new. */
+static mote_status intern_terms(schema_compiler *c, uint32_t n, uint32_t *out)
 {
     const schema_term *terms = c->terms + c->n_terms;
     if (n == 0) {
@@ -173,7 +174,7 @@ static mote_status number_terms(schema_compiler *c, uint32_t n, uint32_t *out)
             *out = CONJ_NEVER;
             return MOTE_OK;
         }
-    uint32_t *slot = &c->conj_slots[slot_of(terms, n)];
+    uint32_t *slot = &c->conj_slots[terms_slot(terms, n)];
     for (uint32_t k = *slot; k != 0; k = c->conjs[k - 1].next) {
         const schema_conj *known = &c->conjs[k - 1];
         if (known->n == n && same_terms(c->terms + known->first, terms, n)) {
@@ -198,7 +199,7 @@ static mote_status schema_conj_of(schema_compiler *c, const schema_term *terms, 
         return schema_no_memory(c);
     if (n > 0)
         memcpy(c->terms + c->n_terms, terms, n * sizeof *terms);
-    return number_terms(c, settle(c->terms + c->n_terms, n), out);
+    return intern_terms(c, normalize_terms(c->terms + c->n_terms, n), out);
 }
 
 mote_status schema_conj_one(schema_compiler *c, const json_node *schema, term_kind kind,
@@ -208,7 +209,7 @@ mote_status schema_conj_one(schema_compiler *c, const json_node *schema, term_ki
     return schema_conj_of(c, &term, schema != NULL, out);
 }
 
-mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out)
+mote_status schema_conj_and(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out)
 {
     if (a == CONJ_NEVER || b == CONJ_NEVER || a == b || b == CONJ_ANY) {
         *out = a == CONJ_NEVER || b == CONJ_NEVER ? CONJ_NEVER : a;
@@ -220,7 +221,7 @@ mote_status schema_conj_both(schema_compiler *c, uint32_t a, uint32_t b, uint32_
     schema_term *terms = c->terms + c->n_terms;
     memcpy(terms, c->terms + x.first, x.n * sizeof *terms);
     memcpy(terms + x.n, c->terms + y.first, y.n * sizeof *terms);
-    return number_terms(c, settle(terms, x.n + y.n), out);
+    return intern_terms(c, normalize_terms(terms, x.n + y.n), out);
 }
 
 mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out)
@@ -235,25 +236,26 @@ mote_status schema_add_set(schema_compiler *c, dfa *set, uint32_t *out)
     return MOTE_OK;
 }
 
-mote_status schema_both_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out)
+mote_status schema_intersect_sets(schema_compiler *c, uint32_t a, uint32_t b, uint32_t *out)
 {
     if (a == SCHEMA_NONE || b == SCHEMA_NONE || a == b) {
         *out = a == SCHEMA_NONE ? b : a;
         return MOTE_OK;
     }
-    const uint32_t known = c->joined.n;
-    const uint32_t joint = dfa_pairs_intern(&c->joined, a < b ? a : b, a < b ? b : a);
-    if (joint == UINT32_MAX || !mem_grow(&c->joints, joint, &c->joints_room, sizeof *c->joints))
+    const uint32_t known = c->intersected.n;
+    const uint32_t pair = dfa_pairs_intern(&c->intersected, a < b ? a : b, a < b ? b : a);
+    if (pair == UINT32_MAX ||
+        !mem_grow(&c->intersections, pair, &c->intersections_room, sizeof *c->intersections))
         return schema_no_memory(c);
-    if (joint == known)
-        c->joints[joint] = SCHEMA_NONE;
-    if (c->joints[joint] == SCHEMA_NONE) {
+    if (pair == known)
+        c->intersections[pair] = SCHEMA_NONE;
+    if (c->intersections[pair] == SCHEMA_NONE) {
         dfa both;
         TRY(dfa_combine(&both, &c->sets[a].texts, DFA_INTERSECT, &c->sets[b].texts, c->fuel,
                         c->err));
-        TRY(schema_add_set(c, &both, &c->joints[joint]));
+        TRY(schema_add_set(c, &both, &c->intersections[pair]));
     }
-    *out = c->joints[joint];
+    *out = c->intersections[pair];
     return MOTE_OK;
 }
 
@@ -268,8 +270,8 @@ mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str 
         }
     *set = SCHEMA_NONE;
     const mote_status status = regex_compile(&found, pattern, REGEX_SEARCH, c->fuel, c->err);
-    if (status == MOTE_E_UNSUPPORTED && schema_may_leave_out(c))
-        return schema_leave_out(c, schema, name, "that is not regular");
+    if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
+        return schema_ignore(c, schema, name, "the pattern is not regular");
     if ((status == MOTE_E_ARG || status == MOTE_E_UNSUPPORTED) && c->err != NULL)
         err_prefix(c->err, schema_place_of(c, schema, name).text);
     TRY(status);
@@ -295,7 +297,7 @@ static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node 
 {
     uint32_t one;
     TRY(schema_conj_one(c, schema, kind, &one));
-    return schema_conj_both(c, *conj, one, conj);
+    return schema_conj_and(c, *conj, one, conj);
 }
 
 static mote_status layer_member(schema_compiler *c, const schema_layer *layer, str name,
@@ -319,7 +321,7 @@ static mote_status layer_member(schema_compiler *c, const schema_layer *layer, s
         named = true;
         TRY(add_conj(c, conj, p, TERM_SCHEMA));
     }
-    return named ? MOTE_OK : schema_conj_both(c, *conj, layer->additional, conj);
+    return named ? MOTE_OK : schema_conj_and(c, *conj, layer->additional, conj);
 }
 
 mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
@@ -338,7 +340,7 @@ mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, st
 
 /* ---- rules ---- */
 
-void schema_stand_at(schema_compiler *c, uint32_t conj)
+void schema_set_where(schema_compiler *c, uint32_t conj)
 {
     if (conj != CONJ_ANY && conj != CONJ_NEVER)
         c->where = c->terms[c->conjs[conj].first].node;
