@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpe.c - byte-level BPE: of all neighbours that can be merged, always the pair
- * of lowest rank, the leftmost of equals, until none is left.
+ * bpe.c - byte-level BPE: repeatedly merges the adjacent pair of lowest rank, the leftmost on ties.
  *
- * Three ways to the same ids:
+ * Three implementations with the same result:
  *
- *   cached   a short word seen before in this text. The ids of a word depend on
- *            nothing but its bytes, so this is exact; what a collision evicts
- *            is worked out again.
- *   few      the ranks of all neighbours in an array, searched for each merge.
- *   many     neighbours linked, their ranks in a heap: a word of a million
- *            letters takes n log n, where searching would take n * n.
+ *   cached   short words that occurred before in this text. The ids of a word depend only on its
+ *            bytes, so the cache is exact.
+ *   few      up to 128 bytes: the ranks of all pairs in an array, searched for each merge.
+ *   many     longer words: a linked list of symbols and a heap of ranks; O(n log n) instead of
+ *            O(n^2).
  */
 #include "tok/tok_int.h"
 
 #include "base/mem.h"
 
 enum {
-    FEW = 128,           /* bytes of a word up to which searching is quicker than a heap */
+    FEW = 128,           /* longest word for the array search */
     CACHED_BYTES = 15,   /* longest word in the cache */
     CACHED_IDS = 4,      /* most ids of one */
-    CACHE_FROM = 2048,   /* bytes of text that are worth a cache */
-    CACHE_SLOTS = 32768, /* most slots: 1 MB */
+    CACHE_FROM = 2048,   /* shortest text that gets a cache, in bytes */
+    CACHE_SLOTS = 32768, /* at most 1 MB */
     BYTES_PER_SLOT = 16  /* of text */
 };
 
-/* Key: the bytes of the word, zeros, and its length in the last byte, which is 0 in a free slot. */
+/* Key: the bytes of the word, zero padding, and the length in the last byte (0: free slot). */
 struct bpe_cached {
     uint64_t low, high;
     uint32_t ids[CACHED_IDS]; /* UINT32_MAX after the last */
@@ -42,7 +40,7 @@ mote_status bpe_init(bpe *b, const tok *t, size_t text_bytes, mote_error *err)
     b->cache = mem_new(slots, sizeof *b->cache);
     b->cache_mask = slots - 1;
     if (b->cache == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory to encode %zu bytes of text", text_bytes);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: encoding %zu bytes of text", text_bytes);
     return MOTE_OK;
 }
 
@@ -56,7 +54,7 @@ void bpe_fini(bpe *b)
 
 /* ---- few ---- */
 
-static size_t lowest(const uint32_t *rank, size_t n)
+static size_t bpe_lowest_rank(const uint32_t *rank, size_t n)
 {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
@@ -65,8 +63,8 @@ static size_t lowest(const uint32_t *rank, size_t n)
     return best;
 }
 
-/* Merges in id[0..n); returns how many ids are left. */
-static size_t merge_few(const tok *t, const unsigned char *word, size_t n, uint32_t id[FEW])
+/* Encodes a word of n bytes into id[]; returns the number of ids. */
+static size_t bpe_merge_few(const tok *t, const unsigned char *word, size_t n, uint32_t id[FEW])
 {
     const tok_merges *m = &t->merges;
     uint32_t rank[FEW]; /* rank[i]: of merging i with i + 1 */
@@ -75,7 +73,7 @@ static size_t merge_few(const tok *t, const unsigned char *word, size_t n, uint3
     for (size_t i = 0; i + 1 < n; i++)
         rank[i] = merges_rank(m, id[i], id[i + 1]);
     while (n > 1) {
-        size_t i = lowest(rank, n - 1);
+        size_t i = bpe_lowest_rank(rank, n - 1);
         if (rank[i] == MERGES_NONE)
             break;
         id[i] = m->result[rank[i]];
@@ -94,17 +92,16 @@ static size_t merge_few(const tok *t, const unsigned char *word, size_t n, uint3
 /* ---- many ---- */
 
 /*
- * The word as a list. Symbol i stands at byte i; the one it is merged into is
- * always the left one, so symbol 0 is the head to the end. A heap entry is rank
- * << 32 | i: the smallest is the pair to merge, leftmost among equals. An entry
- * is stale once the pair at i has another rank, since a rank names one pair.
+ * The word as a linked list. Symbol i starts at byte i. A merge keeps the left symbol, so symbol 0
+ * stays the head. A heap entry is rank << 32 | i: the minimum is the next pair to merge, leftmost
+ * on ties. An entry is stale if the pair at i has another rank now.
  */
 typedef struct chain {
     uint32_t *id;
     uint32_t *next; /* n: none */
     uint32_t *prev;
-    uint32_t *rank; /* of merging i with next[i]; MERGES_NONE also for symbols that are gone */
-    uint64_t *heap; /* [2 * n]: n - 1 pairs, and a merge takes one out and puts two in */
+    uint32_t *rank; /* of the pair (i, next[i]); MERGES_NONE also for removed symbols */
+    uint64_t *heap; /* [2 * n]: n - 1 pairs; a merge removes one and adds two */
     size_t n_heap;
 } chain;
 
@@ -117,7 +114,7 @@ static mote_status chain_init(bpe *b, chain *c, size_t n, mote_error *err)
         b->links_room = 0;
         b->links = mem_new(n, LINKS_PER_BYTE * sizeof *b->links);
         if (b->links == NULL)
-            return err_set(err, MOTE_E_MEMORY, "no memory to encode a word of %zu bytes", n);
+            return err_set(err, MOTE_E_MEMORY, "out of memory: encoding a word of %zu bytes", n);
         b->links_room = n;
     }
     uint32_t *p = b->links;
@@ -125,7 +122,7 @@ static mote_status chain_init(bpe *b, chain *c, size_t n, mote_error *err)
     return MOTE_OK;
 }
 
-static void sift_down(uint64_t *heap, size_t n, size_t at)
+static void heap_sift_down(uint64_t *heap, size_t n, size_t at)
 {
     uint64_t entry = heap[at];
     for (size_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
@@ -144,7 +141,7 @@ static uint64_t heap_pop(chain *c)
     uint64_t top = c->heap[0];
     c->heap[0] = c->heap[--c->n_heap];
     if (c->n_heap > 1)
-        sift_down(c->heap, c->n_heap, 0);
+        heap_sift_down(c->heap, c->n_heap, 0);
     return top;
 }
 
@@ -156,8 +153,8 @@ static void heap_push(chain *c, uint64_t entry)
     c->heap[at] = entry;
 }
 
-/* Looks up the pair at i anew and puts it into the heap. */
-static void pair_changed(const tok_merges *m, chain *c, uint32_t i, uint32_t n)
+/* Updates the rank of the pair at i and pushes it on the heap. */
+static void chain_pair_changed(const tok_merges *m, chain *c, uint32_t i, uint32_t n)
 {
     c->rank[i] = c->next[i] < n ? merges_rank(m, c->id[i], c->id[c->next[i]]) : MERGES_NONE;
     if (c->rank[i] != MERGES_NONE)
@@ -169,7 +166,7 @@ static void chain_fill(const tok *t, chain *c, const unsigned char *word, uint32
     for (uint32_t i = 0; i < n; i++) {
         c->id[i] = t->byte_id[word[i]];
         c->next[i] = i + 1;
-        c->prev[i] = i - 1; /* never asked for 0 */
+        c->prev[i] = i - 1; /* unused for i = 0 */
         c->rank[i] = MERGES_NONE;
     }
     for (uint32_t i = 0; i + 1 < n; i++) {
@@ -178,10 +175,10 @@ static void chain_fill(const tok *t, chain *c, const unsigned char *word, uint32
             c->heap[c->n_heap++] = (uint64_t)c->rank[i] << 32 | i;
     }
     for (size_t at = c->n_heap / 2; at-- > 0;)
-        sift_down(c->heap, c->n_heap, at);
+        heap_sift_down(c->heap, c->n_heap, at);
 }
 
-static mote_status word_of_many(bpe *b, const unsigned char *word, uint32_t n, mote_error *err)
+static mote_status bpe_word_many(bpe *b, const unsigned char *word, uint32_t n, mote_error *err)
 {
     const tok_merges *m = &b->t->merges;
     chain c = {0};
@@ -198,9 +195,9 @@ static mote_status word_of_many(bpe *b, const unsigned char *word, uint32_t n, m
         c.next[i] = c.next[gone];
         if (c.next[i] < n)
             c.prev[c.next[i]] = i;
-        pair_changed(m, &c, i, n);
+        chain_pair_changed(m, &c, i, n);
         if (i > 0)
-            pair_changed(m, &c, c.prev[i], n);
+            chain_pair_changed(m, &c, c.prev[i], n);
     }
     for (uint32_t i = 0; i < n; i = c.next[i])
         bpe_put(b, c.id[i]);
@@ -209,17 +206,17 @@ static mote_status word_of_many(bpe *b, const unsigned char *word, uint32_t n, m
 
 /* ---- cached ---- */
 
-static uint64_t low_bytes(uint64_t word, size_t n)
+static uint64_t cache_low_bytes(uint64_t word, size_t n)
 {
     return n >= 8 ? word : word & (((uint64_t)1 << 8 * n) - 1);
 }
 
-static void load_key(const unsigned char *word, size_t n, size_t readable, uint64_t key[2])
+static void cache_load_key(const unsigned char *word, size_t n, size_t readable, uint64_t key[2])
 {
     if (readable >= 16) {
         memcpy(key, word, 16);
-        key[0] = low_bytes(key[0], n);
-        key[1] = n > 8 ? low_bytes(key[1], n - 8) : 0;
+        key[0] = cache_low_bytes(key[0], n);
+        key[1] = n > 8 ? cache_low_bytes(key[1], n - 8) : 0;
     } else {
         key[0] = key[1] = 0;
         memcpy(key, word, n);
@@ -227,13 +224,13 @@ static void load_key(const unsigned char *word, size_t n, size_t readable, uint6
     key[1] |= (uint64_t)n << 56;
 }
 
-static bpe_cached *slot_of(const bpe *b, const uint64_t key[2])
+static bpe_cached *cache_slot(const bpe *b, const uint64_t key[2])
 {
     uint64_t hash = (key[0] * 0x9E3779B97F4A7C15u) ^ (key[1] * 0xC2B2AE3D27D4EB4Fu);
     return &b->cache[(hash ^ hash >> 32) * 0x9E3779B97F4A7C15u >> 40 & b->cache_mask];
 }
 
-static bool take_from_cache(bpe *b, const bpe_cached *slot, const uint64_t key[2])
+static bool cache_take(bpe *b, const bpe_cached *slot, const uint64_t key[2])
 {
     if (slot->low != key[0] || slot->high != key[1])
         return false;
@@ -242,7 +239,7 @@ static bool take_from_cache(bpe *b, const bpe_cached *slot, const uint64_t key[2
     return true;
 }
 
-static void put_into_cache(bpe_cached *slot, const uint64_t key[2], const uint32_t *ids, size_t n)
+static void cache_put(bpe_cached *slot, const uint64_t key[2], const uint32_t *ids, size_t n)
 {
     if (n > CACHED_IDS)
         return;
@@ -255,20 +252,20 @@ static void put_into_cache(bpe_cached *slot, const uint64_t key[2], const uint32
 mote_status bpe_word(bpe *b, const unsigned char *word, size_t n, size_t readable, mote_error *err)
 {
     if (n > FEW)
-        return word_of_many(b, word, (uint32_t)n, err);
+        return bpe_word_many(b, word, (uint32_t)n, err);
     bpe_cached *slot = NULL;
     uint64_t key[2];
     if (b->cache != NULL && n > 1 && n <= CACHED_BYTES) {
-        load_key(word, n, readable, key);
-        slot = slot_of(b, key);
-        if (take_from_cache(b, slot, key))
+        cache_load_key(word, n, readable, key);
+        slot = cache_slot(b, key);
+        if (cache_take(b, slot, key))
             return MOTE_OK;
     }
     uint32_t id[FEW];
-    size_t left = merge_few(b->t, word, n, id);
+    size_t left = bpe_merge_few(b->t, word, n, id);
     for (size_t i = 0; i < left; i++)
         bpe_put(b, id[i]);
     if (slot != NULL)
-        put_into_cache(slot, key, id, left);
+        cache_put(slot, key, id, left);
     return MOTE_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pretokenize.c - the pre-tokenizer, a pattern of seven alternatives, as a scanner.
+ * pretokenize.c - the regular expression of the pre-tokenizer as a hand-written scanner:
  *
  *   1  (?i:'s|'t|'re|'ve|'m|'ll|'d)
  *   2  [^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+
@@ -10,10 +10,9 @@
  *   6  \s+(?!\S)
  *   7  \s+
  *
- * The first alternative that matches wins, as in the reference. Which one it is
- * can be told from one or two characters, so there is nothing to back out of:
- * each character is looked at a bounded number of times and nothing recurses,
- * however long the text. Every text is covered without gaps.
+ * The first alternative that matches wins, as in the reference. One or two characters decide which
+ * one, so there is no backtracking and no recursion: time is linear in the text. Words cover the
+ * text without gaps.
  */
 #include "tok/tok_int.h"
 
@@ -46,13 +45,13 @@ static inline bool is_word_kind(unsigned kind)
     return kind == CLASS_LETTER || kind == CLASS_MARK;
 }
 
-static inline unsigned char lower(unsigned char c)
+static inline unsigned char ascii_lower(unsigned char c)
 {
     return c >= 'A' && c <= 'Z' ? (unsigned char)(c + 32) : c;
 }
 
-/* Alternative 1 behind an apostrophe at `at`; 0: none. The long s folds to s, as case-insensitive
- * matching in the reference has it. */
+/* Alternative 1 after an apostrophe at `at`; 0: no match. U+017F (long s) matches s, because the
+ * reference compares case-insensitively. */
 static size_t contraction_end(const unsigned char *text, size_t n, size_t at)
 {
     size_t left = n - at - 1;
@@ -60,11 +59,11 @@ static size_t contraction_end(const unsigned char *text, size_t n, size_t at)
     if (left >= 2 && p[0] == 0xC5 && p[1] == 0xBF) /* U+017F */
         return at + 3;
     if (left >= 1) {
-        unsigned char a = lower(p[0]);
+        unsigned char a = ascii_lower(p[0]);
         if (a == 's' || a == 't' || a == 'm' || a == 'd')
             return at + 2;
         if (left >= 2) {
-            unsigned char b = lower(p[1]);
+            unsigned char b = ascii_lower(p[1]);
             if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l'))
                 return at + 3;
         }
@@ -75,7 +74,7 @@ static size_t contraction_end(const unsigned char *text, size_t n, size_t at)
 static size_t skip_word_chars(const tok_classes *c, const unsigned char *text, size_t n, size_t at)
 {
     while (at < n) {
-        if (text[at] < 0x80) { /* there are no marks in ASCII */
+        if (text[at] < 0x80) { /* ASCII has no combining marks */
             if ((c->of[text[at]] & CLASS_KIND) != CLASS_LETTER)
                 break;
             at++;
@@ -89,7 +88,7 @@ static size_t skip_word_chars(const tok_classes *c, const unsigned char *text, s
     return at;
 }
 
-/* The rest of alternative 4, whose first symbol has been seen. */
+/* Alternative 4 after its first symbol. */
 static size_t skip_symbols(const tok_classes *c, const unsigned char *text, size_t n, size_t at)
 {
     glyph g = glyph_at(c, text, n, at);
@@ -102,7 +101,7 @@ static size_t skip_symbols(const tok_classes *c, const unsigned char *text, size
     return at;
 }
 
-/* Alternatives 5 to 7, at a space of any kind. */
+/* Alternatives 5 to 7, at a white-space character. */
 static size_t space_end(const tok_classes *c, const unsigned char *text, size_t n, size_t at)
 {
     size_t end = at, last = at, after_line = 0;
@@ -116,7 +115,7 @@ static size_t space_end(const tok_classes *c, const unsigned char *text, size_t 
     }
     if (after_line > 0)
         return after_line;
-    /* The last space before a word or symbol is left for it, unless it is the only one. */
+    /* A word or symbol takes the last space before it, unless there is only one. */
     return end < n && last > at ? last : end;
 }
 

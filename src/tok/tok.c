@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * added.c - the added tokens: <|im_start|>, <think> and their like.
+ * tok.c - encoding, incremental decoding, and added tokens.
  *
- * They are looked for in the text as it came, leftmost first, the longest of
- * several at one place, and only when the caller says that the text may contain
- * them. The sorted list is narrowed byte by byte, so the cost of a place depends
- * on how far the text agrees with some added token and not on their number.
+ * Encoding follows the reference step by step:
+ *   1. Bytes that are not UTF-8 become U+FFFD.
+ *   2. With TOK_CONTROL, added tokens (<|im_start|>, <think>, ...) are cut out of the text.
+ *   3. Each piece between them is normalised to NFC.
+ *   4. The pre-tokenizer splits it into words.
+ *   5. BPE merges each word.
+ * Steps 1 and 3 copy the text only if they change it.
  */
 #include "base/utf8.h"
 #include "tok/tok_int.h"
 #include "tok/unicode.h"
 
-static const unsigned char *bytes_of(const tok *t, uint32_t number, size_t *n)
+/* ---- added tokens ----
+ *
+ * The leftmost match wins, and at one position the longest. The search narrows the sorted list byte
+ * by byte, so its cost depends on the length of the match and not on the number of added tokens. */
+
+static const unsigned char *added_bytes(const tok *t, uint32_t number, size_t *n)
 {
     str text = tok_text(t, t->added[number].id);
     *n = text.n;
     return (const unsigned char *)text.p;
 }
 
-static int compare(const tok *t, uint32_t a, uint32_t b)
+static int added_compare(const tok *t, uint32_t a, uint32_t b)
 {
     size_t na, nb;
-    const unsigned char *pa = bytes_of(t, a, &na), *pb = bytes_of(t, b, &nb);
+    const unsigned char *pa = added_bytes(t, a, &na), *pb = added_bytes(t, b, &nb);
     int order = memcmp(pa, pb, na < nb ? na : nb);
     return order != 0 ? order : (na > nb) - (na < nb);
 }
@@ -31,9 +39,9 @@ mote_status tok_added_sort(tok *t, mote_error *err)
     for (uint32_t i = 0; i < t->n_added; i++) { /* few, so insertion sort */
         uint32_t at = i;
         for (; at > 0; at--) {
-            int order = compare(t, t->by_text[at - 1], i);
+            int order = added_compare(t, t->by_text[at - 1], i);
             if (order == 0)
-                return err_set(err, MOTE_E_FORMAT, "added tokens %u and %u are the same text",
+                return err_set(err, MOTE_E_FORMAT, "added tokens %u and %u have the same text",
                                t->added[t->by_text[at - 1]].id, t->added[i].id);
             if (order < 0)
                 break;
@@ -41,19 +49,20 @@ mote_status tok_added_sort(tok *t, mote_error *err)
         }
         t->by_text[at] = i;
         size_t n;
-        t->starts_added[bytes_of(t, i, &n)[0]] = true;
+        t->starts_added[added_bytes(t, i, &n)[0]] = true;
     }
     return MOTE_OK;
 }
 
-/* In by_text[low .. high), whose texts are longer than `depth` and agree before it: the first
- * whose byte there is not below `byte`. */
-static uint32_t lower_bound(const tok *t, uint32_t low, uint32_t high, size_t depth, unsigned byte)
+/* All texts in by_text[low .. high) are longer than `depth` and equal before it. Returns the first
+ * with text[depth] >= byte. */
+static uint32_t added_lower_bound(const tok *t, uint32_t low, uint32_t high, size_t depth,
+                                  unsigned byte)
 {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         size_t n;
-        if (bytes_of(t, t->by_text[middle], &n)[depth] < byte)
+        if (added_bytes(t, t->by_text[middle], &n)[depth] < byte)
             low = middle + 1;
         else
             high = middle;
@@ -61,23 +70,23 @@ static uint32_t lower_bound(const tok *t, uint32_t low, uint32_t high, size_t de
     return low;
 }
 
-/* The longest added token that the text begins with; false: none. */
-static bool longest_at(const tok *t, const unsigned char *text, size_t n, uint32_t *id)
+/* Finds the longest added token at the start of the text. False: none. */
+static bool added_longest_at(const tok *t, const unsigned char *text, size_t n, uint32_t *id)
 {
     uint32_t low = 0, high = t->n_added;
     bool found = false;
     for (size_t depth = 0; low < high; depth++) {
         size_t length;
-        bytes_of(t, t->by_text[low], &length);
-        if (length == depth) { /* the shortest of those that agree stands first */
+        added_bytes(t, t->by_text[low], &length);
+        if (length == depth) { /* the shortest match comes first */
             *id = t->added[t->by_text[low]].id;
             found = true;
             low++;
         }
         if (depth == n)
             break;
-        high = lower_bound(t, low, high, depth, text[depth] + 1u);
-        low = lower_bound(t, low, high, depth, text[depth]);
+        high = added_lower_bound(t, low, high, depth, text[depth] + 1u);
+        low = added_lower_bound(t, low, high, depth, text[depth]);
     }
     return found;
 }
@@ -85,7 +94,7 @@ static bool longest_at(const tok *t, const unsigned char *text, size_t n, uint32
 size_t tok_added_find(const tok *t, const unsigned char *text, size_t n, size_t at, uint32_t *id)
 {
     for (; at < n; at++)
-        if (t->starts_added[text[at]] && longest_at(t, text + at, n - at, id))
+        if (t->starts_added[text[at]] && added_longest_at(t, text + at, n - at, id))
             return at;
     return n;
 }
@@ -94,7 +103,7 @@ mote_token tok_find_added(const tok *t, const char *text)
 {
     uint32_t id;
     size_t n = strlen(text);
-    if (!longest_at(t, (const unsigned char *)text, n, &id) || tok_text(t, id).n != n)
+    if (!added_longest_at(t, (const unsigned char *)text, n, &id) || tok_text(t, id).n != n)
         return -1;
     return (mote_token)id;
 }
@@ -114,24 +123,21 @@ bool tok_is_control(const tok *t, mote_token id)
     return false;
 }
 
-/* ---- text to ids, step by step as the reference takes them. repair bytes that are not UTF-8
- * become U+FFFD added with TOK_CONTROL, added tokens are cut out of the raw text normalise each
- * piece between them, to NFC split into words merge each word The first and the third copy the
- * text, but only if there is something to do. ---- */
+/* ---- encoding ---- */
 
 typedef struct encoder {
     const tok *t;
     bpe words;
-    bool active; /* somewhere in the text there is something to normalise */
+    bool active; /* NFC may change some part of the text */
     tok_buf repaired;
     tok_buf normalised;
 } encoder;
 
-/* A piece of text without added tokens, or whose added tokens count as text. */
-static mote_status encode_plain(encoder *e, const unsigned char *text, size_t n, mote_error *err)
+/* Encodes a piece of text; added tokens in it count as text. */
+static mote_status encoder_plain(encoder *e, const unsigned char *text, size_t n, mote_error *err)
 {
     const tok_classes *c = &e->t->classes;
-    if (e->active && tok_text_look(c, text, n).active) {
+    if (e->active && tok_text_scan(c, text, n).active) {
         TRY(tok_nfc(c, text, n, &e->normalised, err));
         text = e->normalised.p;
         n = e->normalised.n;
@@ -144,13 +150,13 @@ static mote_status encode_plain(encoder *e, const unsigned char *text, size_t n,
     return MOTE_OK;
 }
 
-static mote_status encode_with_added(encoder *e, const unsigned char *text, size_t n,
-                                     mote_error *err)
+static mote_status encoder_with_added(encoder *e, const unsigned char *text, size_t n,
+                                      mote_error *err)
 {
     for (size_t at = 0; at < n;) {
         uint32_t id = 0;
         size_t found = tok_added_find(e->t, text, n, at, &id);
-        TRY(encode_plain(e, text + at, found - at, err));
+        TRY(encoder_plain(e, text + at, found - at, err));
         at = found;
         if (found < n) {
             bpe_put(&e->words, id);
@@ -160,11 +166,11 @@ static mote_status encode_with_added(encoder *e, const unsigned char *text, size
     return MOTE_OK;
 }
 
-static mote_status encode(encoder *e, const unsigned char *text, size_t n, unsigned flags,
-                          mote_error *err)
+static mote_status encoder_run(encoder *e, const unsigned char *text, size_t n, unsigned flags,
+                               mote_error *err)
 {
     TRY(bpe_init(&e->words, e->t, n, err));
-    tok_text_state state = tok_text_look(&e->t->classes, text, n);
+    tok_text_state state = tok_text_scan(&e->t->classes, text, n);
     e->active = state.active;
     if (state.ill_formed) {
         TRY(tok_repair(text, n, &e->repaired, err));
@@ -172,8 +178,8 @@ static mote_status encode(encoder *e, const unsigned char *text, size_t n, unsig
         n = e->repaired.n;
     }
     if (flags & TOK_CONTROL)
-        return encode_with_added(e, text, n, err);
-    return encode_plain(e, text, n, err);
+        return encoder_with_added(e, text, n, err);
+    return encoder_plain(e, text, n, err);
 }
 
 mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, size_t room,
@@ -181,10 +187,10 @@ mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, 
 {
     *n = 0;
     if (text.n > TOK_MAX_TEXT)
-        return err_set(err, MOTE_E_ARG, "a text of %zu bytes is too long: at most %d", text.n,
+        return err_set(err, MOTE_E_ARG, "text of %zu bytes is too long; at most %d", text.n,
                        TOK_MAX_TEXT);
     encoder e = {.t = t, .words = {.ids = ids, .room = room}};
-    mote_status status = encode(&e, (const unsigned char *)text.p, text.n, flags, err);
+    mote_status status = encoder_run(&e, (const unsigned char *)text.p, text.n, flags, err);
     if (status == MOTE_OK)
         *n = e.words.n;
     bpe_fini(&e.words);
@@ -193,24 +199,25 @@ mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, 
     return status;
 }
 
-/* ---- ids to text, a token at a time. A token is a run of bytes, and a character may be spread
- * over several of them. What may still become a character is held back, at most three bytes; what
- * never can is replaced as soon as that is known, so a piece of text that was given out is final.
- * ---- */
+/* ---- decoding ----
+ *
+ * A token is a byte string, and a character may span several tokens. An incomplete character is
+ * held back (at most three bytes). An invalid byte is replaced at once, so returned text is final.
+ */
 
 enum { MAX_HELD = 3 };
 
-/* Every byte a mistake of its own is the longest that a piece can get. */
+/* The longest piece: every byte is one error. */
 _Static_assert((MAX_HELD + TOK_MAX_TOKEN) * sizeof UTF8_REPLACEMENT <= MOTE_PIECE_BYTES,
-               "a piece of text always has room");
+               "one call always fits");
 
 typedef struct piece {
     char *text;
     size_t room, n;
-    bool full; /* a character did not fit: nothing after it may be written either */
+    bool full; /* a character did not fit; nothing is written after it */
 } piece;
 
-static void put(piece *p, const unsigned char *bytes, size_t n)
+static void piece_put(piece *p, const unsigned char *bytes, size_t n)
 {
     p->full |= n > p->room - p->n;
     if (p->full)
@@ -243,10 +250,10 @@ size_t tok_stream_next(const tok *t, mote_text_stream *stream, mote_token id, ch
         if (length == 0 && id >= 0)
             break;
         if (length > 0) {
-            put(&out, bytes + at, (size_t)length);
+            piece_put(&out, bytes + at, (size_t)length);
             at += (size_t)length;
-        } else { /* a mistake, or a beginning that nothing follows any more */
-            put(&out, UTF8_REPLACEMENT, sizeof UTF8_REPLACEMENT);
+        } else { /* invalid, or incomplete at the end of the stream */
+            piece_put(&out, UTF8_REPLACEMENT, sizeof UTF8_REPLACEMENT);
             at += length < 0 ? (size_t)-length : n - at;
         }
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tok.h - text to token ids and back, for the vocabulary a GGUF file carries.
+ * tok.h - tokenizer: text to token ids and back, with the vocabulary of a GGUF file.
  *
- * Immutable once made; any number of threads may encode at once. Encoding needs
- * working memory in proportion to the text, taken from base/mem and given back.
+ * A tok is immutable and thread-safe. Encoding allocates working memory in proportion to the text
+ * and frees it before it returns.
  */
 #ifndef MOTE_TOK_TOK_H
 #define MOTE_TOK_TOK_H
@@ -14,15 +14,15 @@
 
 typedef struct tok tok;
 
-/* Reads tokenizer.ggml.*; the file's bytes must outlive the tok. */
+/* Reads the metadata tokenizer.ggml.*; the bytes of the file must outlive the tok. */
 mote_status tok_new(tok **out, const gguf *g, mote_error *err);
 void tok_free(tok *t);
 
-/* Ids below this have text; the rows of the output matrix above it are padding. */
+/* Ids below this have text. Rows of the output matrix above it are padding. */
 uint32_t tok_n_tokens(const tok *t);
 uint64_t tok_private_bytes(const tok *t);
 
-enum { TOK_CONTROL = 1 }; /* = MOTE_TEXT_CONTROL: look for added tokens in the raw text */
+enum { TOK_CONTROL = 1 }; /* = MOTE_TEXT_CONTROL: recognise added tokens in the text */
 
 /* Writes at most `room` ids and always the full count to *n. */
 mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, size_t room,
@@ -36,7 +36,7 @@ bool tok_is_end(const tok *t, mote_token id);
 /* The id of an added token by its text, e.g. "<think>"; -1: none. */
 mote_token tok_find_added(const tok *t, const char *text);
 
-/* mote_text_next without the model around it. */
+/* Implements mote_text_next. */
 size_t tok_stream_next(const tok *t, mote_text_stream *stream, mote_token id, char *text,
                        size_t room);
 

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merges.h - which two tokens become one, and how early.
+ * tok_int.h - data structures shared by the files of tok/.
  *
- * The inner loop of encoding asks for the rank of a pair. A pair, its rank and a
- * mark that the slot is taken fit into 64 bits, so an answer costs one cache line.
- * Open addressing, at most half full; no entry lies further than MERGES_PROBES
- * from its home, so a file that is made to collide is refused and an
- * unsuccessful search ends.
- *
- * Most answers are "none". The filter has a bit for each hash of three bits more
- * than the table knows, set if some merge has it: an eighth of the size, and 15
- * of 16 pairs that do not merge end there.
+ * tok_merges answers: what is the rank of merging two tokens? It is a hash table with open
+ * addressing, at most half full. A slot packs a used bit, both ids and the rank into 64 bits, so a
+ * lookup costs one cache line. No entry is further than MERGES_PROBES slots from its home; a file
+ * with crafted collisions is rejected. Most pairs do not merge: a bit filter with
+ * MERGES_FILTER_BITS bits per slot rejects 15 of 16 of them before the table is read.
  */
 #ifndef MOTE_TOK_TOK_INT_H
 #define MOTE_TOK_TOK_INT_H
@@ -20,10 +16,10 @@
 #include "tok/unicode.h"
 
 enum {
-    MERGES_BITS = 21, /* of an id and of a rank: 63 bits for the three */
+    MERGES_BITS = 21, /* of an id and of a rank; three of them and a used bit fit 64 bits */
     MERGES_LIMIT = 1 << MERGES_BITS,
     MERGES_PROBES = 512,
-    MERGES_FILTER_BITS = 8 /* for each slot */
+    MERGES_FILTER_BITS = 8 /* per slot */
 };
 
 #define MERGES_NONE UINT32_MAX
@@ -31,7 +27,7 @@ enum {
 typedef struct tok_merges {
     uint64_t *slots;  /* taken << 63 | left << 42 | right << 21 | rank */
     size_t n_slots;   /* a power of two */
-    unsigned shift;   /* of a hash, for a number of a slot */
+    unsigned shift;   /* hash >> shift: slot number */
     uint64_t *filter; /* [n_slots * MERGES_FILTER_BITS / 64] */
     uint32_t *result; /* [n], by rank */
     uint32_t n;
@@ -47,7 +43,7 @@ static inline uint64_t merges_hash(uint64_t key)
     return key * 0x9E3779B97F4A7C15u;
 }
 
-/* The bit of a hash in the filter. */
+/* Bit number of a hash in the filter. */
 static inline size_t merges_bit(const tok_merges *m, uint64_t hash)
 {
     return (size_t)(hash >> (m->shift - 3));
@@ -72,15 +68,15 @@ static inline uint32_t merges_rank(const tok_merges *m, uint32_t left, uint32_t 
     return MERGES_NONE;
 }
 
-/* ---- what a tok is made of; for the files of this folder only. ---- */
+/* ---- the tokenizer ---- */
 
 enum {
     TOK_MAX_TOKEN = 1024,  /* bytes of one token; the longest of Qwen 3.5 has 128 */
     TOK_MAX_ADDED = 1024,  /* added tokens; Qwen 3.5 has 33 */
-    TOK_MAX_TEXT = 1 << 28 /* bytes of one text: far beyond any context */
+    TOK_MAX_TEXT = 1 << 28 /* bytes of one text; more than any context */
 };
 
-/* Tokens that are found in the raw text before anything else is done to it. */
+/* A token that is matched in the raw text before normalisation. */
 typedef struct tok_added {
     uint32_t id;
     bool control;
@@ -94,9 +90,9 @@ struct tok {
     tok_merges merges;
     tok_classes classes;
     tok_added *added;       /* [n_added], by id */
-    uint32_t *by_text;      /* [n_added], numbers of added tokens in the order of their bytes */
-    uint32_t n_added;       /* room for this many is held */
-    bool starts_added[256]; /* some added token begins with this byte */
+    uint32_t *by_text;      /* [n_added], indices into added, sorted by text */
+    uint32_t n_added;       /* also the allocated size */
+    bool starts_added[256]; /* some added token starts with this byte */
     mote_token ends[3];
 };
 
@@ -105,32 +101,31 @@ static inline str tok_text(const tok *t, uint32_t id)
     return (str){(const char *)t->text + t->starts[id], t->starts[id + 1] - t->starts[id]};
 }
 
-/* ---- added.c ---- */
+/* ---- added tokens (tok.c) ---- */
 
-/* Sorts the added tokens by their text and refuses equal ones. */
+/* Sorts the added tokens by text; rejects duplicates. */
 mote_status tok_added_sort(tok *t, mote_error *err);
 
-/* The first place at or after `at` where an added token stands, the longest one there. Returns n
- * if there is none. */
+/* Position of the first added token at or after `at`, the longest match there; n: none. */
 size_t tok_added_find(const tok *t, const unsigned char *text, size_t n, size_t at, uint32_t *id);
 
-/* ---- a word to token ids by merging. ---- */
+/* ---- bpe.c: one word to token ids ---- */
 
 typedef struct bpe_cached bpe_cached;
 
-/* One call of tok_encode: where ids go and what working memory it has. */
+/* Output and working memory of one tok_encode call. */
 typedef struct bpe {
     const tok *t;
     mote_token *ids; /* [room] */
     size_t room;
-    size_t n;          /* ids found so far; may pass room */
+    size_t n;          /* ids so far; may exceed room */
     bpe_cached *cache; /* [cache_mask + 1], or NULL */
     size_t cache_mask;
-    uint32_t *links; /* of long words, see bpe.c */
+    uint32_t *links; /* working memory for long words */
     size_t links_room;
 } bpe;
 
-/* `text_bytes` tells how much is to come, so that short texts pay for no cache. */
+/* text_bytes: length of the whole text; short texts get no cache. */
 mote_status bpe_init(bpe *b, const tok *t, size_t text_bytes, mote_error *err);
 void bpe_fini(bpe *b);
 
@@ -144,9 +139,9 @@ static inline void bpe_put(bpe *b, uint32_t id)
 /* Appends the ids of the n >= 1 bytes at `word`; `readable` >= n bytes may be read there. */
 mote_status bpe_word(bpe *b, const unsigned char *word, size_t n, size_t readable, mote_error *err);
 
-/* ---- cuts normalised text into the words that merges never cross. ---- */
+/* ---- pretokenize.c ---- */
 
-/* Where the word that begins at `at` < n ends. The text is well-formed UTF-8. */
+/* End of the word that starts at `at` < n. The text is well-formed UTF-8. */
 size_t tok_word_end(const tok_classes *c, const unsigned char *text, size_t n, size_t at);
 
 #endif

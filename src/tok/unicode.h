@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * classes.h - what the tokenizer needs to know about a code point.
+ * unicode.h - Unicode data and normalisation for the tokenizer.
  *
- * The splitter wants the general category, coarsely; the normaliser wants to
- * know whether it has to look at the code point at all. The reference takes the
- * first from Unicode 16.0 and the second from Unicode 9.0, so does this table.
+ * The pre-tokenizer needs a coarse general category. The normaliser needs to know whether NFC can
+ * affect a code point. Like the reference, the table uses Unicode 16.0 for the first and 9.0 for
+ * the second.
  */
 #ifndef MOTE_TOK_UNICODE_H
 #define MOTE_TOK_UNICODE_H
@@ -17,10 +17,10 @@ enum {
     CLASS_LETTER = 1,
     CLASS_MARK = 2,
     CLASS_NUMBER = 3,
-    CLASS_SPACE = 4,       /* White_Space, CR and LF too */
+    CLASS_SPACE = 4,       /* White_Space, including CR and LF */
     CLASS_KIND = 7,        /* mask of the above */
-    CLASS_NFC_ACTIVE = 8,  /* NFC may move it, replace it or join it to what stands before it */
-    CLASS_NFC_UNKNOWN = 16 /* not in Unicode 9.0: a stranger to NFC, never moved nor joined */
+    CLASS_NFC_ACTIVE = 8,  /* NFC may reorder, replace or compose it with its left neighbour */
+    CLASS_NFC_UNKNOWN = 16 /* not in Unicode 9.0: NFC leaves it unchanged */
 };
 
 enum { CLASS_BLOCK = 128, CLASS_CODE_POINTS = 0x110000 };
@@ -41,9 +41,9 @@ static inline unsigned tok_class(const tok_classes *c, uint32_t code_point)
         ->of[(size_t)c->block[code_point / CLASS_BLOCK] * CLASS_BLOCK + code_point % CLASS_BLOCK];
 }
 
-/* ---- makes text well-formed and canonical before it is split. ---- */
+/* ---- normalisation ---- */
 
-/* Bytes that grow. All zero is an empty one. */
+/* A growing byte buffer. Zero-initialised: empty. */
 typedef struct tok_buf {
     unsigned char *p;
     size_t n;
@@ -57,13 +57,13 @@ typedef struct tok_text_state {
     bool active;     /* NFC may change it: needs tok_nfc */
 } tok_text_state;
 
-/* One pass over a stranger's text. `active` is right even if the text is ill-formed. */
-tok_text_state tok_text_look(const tok_classes *c, const unsigned char *text, size_t n);
+/* Classifies a text in one pass. `active` is valid even if the text is ill-formed. */
+tok_text_state tok_text_scan(const tok_classes *c, const unsigned char *text, size_t n);
 
-/* The text with every mistake replaced by U+FFFD. */
+/* Replaces every UTF-8 error by U+FFFD. */
 mote_status tok_repair(const unsigned char *text, size_t n, tok_buf *out, mote_error *err);
 
-/* The NFC, as of Unicode 9.0, of well-formed text. Replaces what is in `out`. */
+/* NFC of Unicode 9.0 for well-formed text. Overwrites `out`. */
 mote_status tok_nfc(const tok_classes *c, const unsigned char *text, size_t n, tok_buf *out,
                     mote_error *err);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vocab.c - makes a tok from the metadata of a GGUF file.
+ * vocab.c - loads the vocabulary and the merges from GGUF metadata.
  *
- * Tokens come as text in which every byte is written as a printable character
- * (the alphabet of GPT-2); added tokens come as they are. Here they become
- * bytes, all in one block. Merges come as two such texts with a space between
- * and become pairs of ids, which is what encoding works with; the hash table
- * that finds the ids lives only while the file is read.
+ * The file writes each byte of a token as a printable character (the GPT-2 byte alphabet); added
+ * tokens are plain text. The loader converts tokens to bytes in one block. A merge is written as
+ * two tokens with a space between; the loader converts it to a pair of ids with a temporary hash
+ * index.
  *
- * All of it is a stranger's: a wrong type, count, character or reference is an
- * error that says which token or merge is meant.
+ * The file is untrusted: a wrong type, count, character or reference is an error that names the
+ * token or merge.
  */
 #include "tok/tok_int.h"
 
@@ -21,10 +20,10 @@
 enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 5 };
 
 enum {
-    N_ALPHABET = 324, /* code points that can stand for a byte are below this */
+    N_ALPHABET = 324, /* code points of the byte alphabet are below this */
     NOT_A_BYTE = 0xFFFF,
-    MAX_WRITTEN = 2 * TOK_MAX_TOKEN, /* bytes of a token as the file writes it */
-    HASH_SLACK = 8,                  /* bytes that must be readable behind what is hashed */
+    MAX_WRITTEN = 2 * TOK_MAX_TOKEN, /* bytes of a token in the file */
+    HASH_SLACK = 8,                  /* readable bytes required after hashed text */
     INDEX_PROBES = 512
 };
 
@@ -32,14 +31,14 @@ typedef struct reader {
     tok *t;
     const gguf_kv *tokens, *types, *merges;
     uint16_t byte_of[N_ALPHABET]; /* code point to byte, or NOT_A_BYTE */
-    uint64_t *index;              /* [index_mask + 1], finds normal tokens by their bytes */
+    uint64_t *index;              /* [index_mask + 1]: normal tokens by their bytes */
     size_t index_mask;
 } reader;
 
 /* ---- the alphabet ---- */
 
-/* Printable Latin-1 characters stand for themselves, the other 68 bytes follow from U+0100 on. */
-static void make_alphabet(reader *r)
+/* Printable Latin-1 characters represent themselves; the other 68 bytes start at U+0100. */
+static void vocab_make_alphabet(reader *r)
 {
     unsigned next = 256;
     memset(r->byte_of, 0xFF, sizeof r->byte_of);
@@ -49,17 +48,16 @@ static void make_alphabet(reader *r)
     }
 }
 
-/* Turns printable text into bytes, at most as many as the text has. With `space` not NULL there
- * must be one space, which stands between bytes: *space of them come before it. False: a character
- * that has no business there. */
-static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n, size_t *space)
+/* Converts text of the byte alphabet to bytes. If `space` is not NULL, the text must contain one
+ * space; *space is the number of bytes before it. False: invalid character. */
+static bool vocab_to_bytes(const reader *r, str text, unsigned char *out, size_t *n, size_t *space)
 {
     const unsigned char *p = (const unsigned char *)text.p, *end = p + text.n;
     size_t used = 0;
     bool wanted = space != NULL;
     while (p < end) {
         unsigned c = *p++;
-        if (c >= 0x80) { /* the alphabet has no longer form than two bytes */
+        if (c >= 0x80) { /* characters of the alphabet have at most two bytes */
             if (c < 0xC2 || c > 0xC5 || p == end || (*p & 0xC0) != 0x80)
                 return false;
             c = (c & 0x1F) << 6 | (*p++ & 0x3Fu);
@@ -78,7 +76,7 @@ static bool to_bytes(const reader *r, str text, unsigned char *out, size_t *n, s
     return !wanted;
 }
 
-static bool is_utf8(str text)
+static bool vocab_is_utf8(str text)
 {
     const unsigned char *p = (const unsigned char *)text.p;
     int bytes;
@@ -91,16 +89,15 @@ static bool is_utf8(str text)
 /* ---- the index ---- */
 
 /*
- * A slot is the upper 43 bits of a hash and below them the id + 1; 0 is free.
- * Two tokens whose hashes agree are refused when the second comes, so the bits
- * of a hash name a token: to find one costs one cache line and no comparison.
- * That line is nearly always far away, so tokens and merges are taken BATCH at a
- * time and the lines of all are asked for before the first is used.
+ * A slot holds the upper 43 bits of a hash and id + 1; 0 is free. A second token with an equal hash
+ * is rejected, so a hash identifies a token: a lookup costs one cache line and no comparison. That
+ * line is rarely cached, so tokens and merges are processed in batches of BATCH, and the lines of
+ * the whole batch are prefetched first.
  */
 enum { INDEX_ID_BITS = MERGES_BITS, BATCH = 32 };
 
-/* May read, but does not use, up to HASH_SLACK bytes behind the text. */
-static uint64_t hash_of(str text)
+/* Reads up to HASH_SLACK bytes after the text; they do not affect the result. */
+static uint64_t index_hash(str text)
 {
     const char *p = text.p;
     size_t n = text.n;
@@ -116,7 +113,7 @@ static uint64_t hash_of(str text)
     return h ^ h >> 29;
 }
 
-/* The slot with this hash, or the free one where it would go; NULL after INDEX_PROBES. */
+/* The slot with this hash, or the free slot for it; NULL after INDEX_PROBES. */
 static uint64_t *index_find(const reader *r, uint64_t hash)
 {
     size_t at = (size_t)hash & r->index_mask;
@@ -130,9 +127,9 @@ static mote_status index_add(reader *r, uint32_t id, uint64_t hash, mote_error *
 {
     uint64_t *slot = index_find(r, hash);
     if (slot == NULL)
-        return err_set(err, MOTE_E_FORMAT, "the vocabulary is made to collide");
+        return err_set(err, MOTE_E_FORMAT, "too many hash collisions in the vocabulary");
     if (*slot != 0)
-        return err_set(err, MOTE_E_FORMAT, "token %u is the same as one before it", id);
+        return err_set(err, MOTE_E_FORMAT, "token %u is a duplicate", id);
     *slot = hash >> INDEX_ID_BITS << INDEX_ID_BITS | (id + 1);
     return MOTE_OK;
 }
@@ -146,17 +143,17 @@ static bool index_get(const reader *r, uint64_t hash, uint32_t *id)
     return true;
 }
 
-static uint64_t hash_ahead(const reader *r, str text)
+static uint64_t index_hash_prefetch(const reader *r, str text)
 {
-    uint64_t hash = hash_of(text);
+    uint64_t hash = index_hash(text);
     __builtin_prefetch(&r->index[hash & r->index_mask]);
     return hash;
 }
 
 /* ---- tokens ---- */
 
-/* How many tokens there are and how many of them are added; checks every type. */
-static mote_status count_tokens(reader *r, mote_error *err)
+/* Counts tokens and added tokens; checks every type. */
+static mote_status vocab_count_tokens(reader *r, mote_error *err)
 {
     tok *t = r->t;
     for (uint32_t id = 0; id < r->types->count; id++) {
@@ -166,61 +163,62 @@ static mote_status count_tokens(reader *r, mote_error *err)
             t->n_added++;
         else if (type != TYPE_NORMAL && type != TYPE_UNUSED)
             return err_set(err, MOTE_E_UNSUPPORTED,
-                           "token %u is of type %" PRId64
-                           ", which byte-level vocabularies do not have",
+                           "token %u has type %" PRId64
+                           "; supported: 1 (normal), 3 (control), 4 (user-defined), 5 (unused)",
                            id, type);
         if (type != TYPE_UNUSED)
             t->n_tokens = id + 1;
     }
     if (t->n_added > TOK_MAX_ADDED)
-        return err_set(err, MOTE_E_UNSUPPORTED, "%u added tokens are too many: at most %d",
-                       t->n_added, TOK_MAX_ADDED);
+        return err_set(err, MOTE_E_UNSUPPORTED, "%u added tokens; at most %d", t->n_added,
+                       TOK_MAX_ADDED);
     return MOTE_OK;
 }
 
-/* Takes the bytes of one token to the end of those before it. */
-static mote_status add_token(tok *t, const reader *r, uint32_t id, int64_t type, str text,
-                             mote_error *err)
+/* Appends the bytes of one token. */
+static mote_status vocab_add_token(tok *t, const reader *r, uint32_t id, int64_t type, str text,
+                                   mote_error *err)
 {
     unsigned char *out = t->text + t->starts[id];
     size_t n = text.n;
     if (text.n == 0 || text.n > MAX_WRITTEN)
-        return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes, not 1 to %d", id, text.n,
+        return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes; expected 1 to %d", id, text.n,
                        MAX_WRITTEN);
     if (type == TYPE_NORMAL) {
-        if (!to_bytes(r, text, out, &n, NULL))
-            return err_set(err, MOTE_E_FORMAT, "token %u is not written in byte characters", id);
+        if (!vocab_to_bytes(r, text, out, &n, NULL))
+            return err_set(err, MOTE_E_FORMAT,
+                           "token %u contains characters outside the byte alphabet", id);
     } else {
-        if (!is_utf8(text))
-            return err_set(err, MOTE_E_FORMAT, "added token %u is not UTF-8", id);
+        if (!vocab_is_utf8(text))
+            return err_set(err, MOTE_E_FORMAT, "added token %u is not valid UTF-8", id);
         memcpy(out, text.p, n);
         t->added[t->n_added++] = (tok_added){id, type == TYPE_CONTROL};
     }
     if (n > TOK_MAX_TOKEN)
-        return err_set(err, MOTE_E_FORMAT, "token %u stands for %zu bytes: at most %d", id, n,
+        return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes; at most %d", id, n,
                        TOK_MAX_TOKEN);
     t->starts[id + 1] = t->starts[id] + (uint32_t)n;
     return MOTE_OK;
 }
 
-static mote_status read_tokens(reader *r, mote_error *err)
+static mote_status vocab_read_tokens(reader *r, mote_error *err)
 {
     tok *t = r->t;
     gguf_str_walk walk = {0};
     str text;
-    t->n_added = 0; /* counted again as they come */
+    t->n_added = 0; /* counted again below */
     for (uint32_t id = 0; id < t->n_tokens && gguf_next_str(r->tokens, &walk, &text); id++) {
         int64_t type = TYPE_UNUSED;
         gguf_int_at(r->types, id, &type);
         t->starts[id + 1] = t->starts[id];
         if (type != TYPE_UNUSED)
-            TRY(add_token(t, r, id, type, text, err));
+            TRY(vocab_add_token(t, r, id, type, text, err));
     }
     return tok_added_sort(t, err);
 }
 
-/* Puts the tokens that are not added into the index: merges and single bytes make only those. */
-static mote_status index_tokens(reader *r, mote_error *err)
+/* Indexes the normal tokens. Merges and single bytes never produce an added token. */
+static mote_status vocab_index_tokens(reader *r, mote_error *err)
 {
     tok *t = r->t;
     uint32_t ids[BATCH], n_added = 0;
@@ -234,68 +232,67 @@ static mote_status index_tokens(reader *r, mote_error *err)
             if (added || text.n == 0)
                 continue;
             ids[n] = next;
-            hashes[n++] = hash_ahead(r, text);
+            hashes[n++] = index_hash_prefetch(r, text);
         }
         for (uint32_t i = 0; i < n; i++)
             TRY(index_add(r, ids[i], hashes[i], err));
     }
     for (unsigned b = 0; b < 256; b++) {
         const char byte[1 + HASH_SLACK] = {(char)b};
-        if (!index_get(r, hash_of((str){byte, 1}), &t->byte_id[b]))
-            return err_set(err, MOTE_E_FORMAT, "no token stands for the byte 0x%02X", b);
+        if (!index_get(r, index_hash((str){byte, 1}), &t->byte_id[b]))
+            return err_set(err, MOTE_E_FORMAT, "no token for byte 0x%02X", b);
     }
     return MOTE_OK;
 }
 
 /* ---- merges ---- */
 
-/* A merge on its way from text to ids. */
+/* A merge while it is read. */
 typedef struct merge {
     str text;
     uint64_t left_hash, right_hash;
     uint32_t left, right;
 } merge;
 
-static mote_status not_tokens(const merge *one, uint32_t rank, mote_error *err)
+static mote_status merge_not_tokens(const merge *one, uint32_t rank, mote_error *err)
 {
-    return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', is not two tokens", rank,
+    return err_set(err, MOTE_E_FORMAT, "merge %u '%.*s' is not a pair of tokens", rank,
                    STR_ARG(one->text));
 }
 
-/* False for whatever lies among the added tokens: no merge may make one, lest plain text become
- * control tokens. */
-static bool may_be_normal(const tok *t, uint32_t id)
+/* False in the id range of the added tokens: a merge must not produce one, or plain text could
+ * become a control token. */
+static bool merge_may_produce(const tok *t, uint32_t id)
 {
     bool among = t->n_added > 0 && id >= t->added[0].id && id <= t->added[t->n_added - 1].id;
     return id < t->n_tokens && !among;
 }
 
 /*
- * Takes a merge apart and finds what it makes. Vocabularies list tokens in the
- * order of the merges that make them, so the one after the last result is tried
- * first.
+ * Parses a merge and finds its result. Vocabularies list tokens in the order of the merges, so the
+ * token after the last result is tried first.
  */
-static mote_status take_merge(reader *r, uint32_t rank, merge *one, mote_error *err)
+static mote_status merge_parse(reader *r, uint32_t rank, merge *one, mote_error *err)
 {
     tok_merges *m = &r->t->merges;
     char bytes[2 * MAX_WRITTEN + HASH_SLACK];
     size_t n, n_left;
     if (one->text.n > 2 * MAX_WRITTEN ||
-        !to_bytes(r, one->text, (unsigned char *)bytes, &n, &n_left))
-        return not_tokens(one, rank, err);
-    one->left_hash = hash_ahead(r, (str){bytes, n_left});
-    one->right_hash = hash_ahead(r, (str){bytes + n_left, n - n_left});
+        !vocab_to_bytes(r, one->text, (unsigned char *)bytes, &n, &n_left))
+        return merge_not_tokens(one, rank, err);
+    one->left_hash = index_hash_prefetch(r, (str){bytes, n_left});
+    one->right_hash = index_hash_prefetch(r, (str){bytes + n_left, n - n_left});
     str whole = {bytes, n};
     uint32_t result = rank > 0 ? m->result[rank - 1] + 1 : 0;
-    if ((!may_be_normal(r->t, result) || !str_eq(tok_text(r->t, result), whole)) &&
-        !index_get(r, hash_of(whole), &result))
-        return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', does not make a token", rank,
+    if ((!merge_may_produce(r->t, result) || !str_eq(tok_text(r->t, result), whole)) &&
+        !index_get(r, index_hash(whole), &result))
+        return err_set(err, MOTE_E_FORMAT, "merge %u '%.*s': the result is not a token", rank,
                        STR_ARG(one->text));
     m->result[rank] = result;
     return MOTE_OK;
 }
 
-static mote_status add_merge(tok_merges *m, const merge *one, uint32_t rank, mote_error *err)
+static mote_status merge_add(tok_merges *m, const merge *one, uint32_t rank, mote_error *err)
 {
     uint64_t key = merges_key(one->left, one->right), hash = merges_hash(key);
     size_t at = (size_t)(hash >> m->shift), bit = merges_bit(m, hash);
@@ -306,13 +303,13 @@ static mote_status add_merge(tok_merges *m, const merge *one, uint32_t rank, mot
             return MOTE_OK;
         }
         if (m->slots[at] >> MERGES_BITS == key)
-            return err_set(err, MOTE_E_FORMAT, "merge %u, '%.*s', was there before", rank,
+            return err_set(err, MOTE_E_FORMAT, "merge %u '%.*s' is a duplicate", rank,
                            STR_ARG(one->text));
     }
-    return err_set(err, MOTE_E_FORMAT, "the merges are made to collide");
+    return err_set(err, MOTE_E_FORMAT, "too many hash collisions in the merges");
 }
 
-static mote_status read_merges(reader *r, mote_error *err)
+static mote_status vocab_read_merges(reader *r, mote_error *err)
 {
     tok_merges *m = &r->t->merges;
     gguf_str_walk walk = {0};
@@ -320,26 +317,26 @@ static mote_status read_merges(reader *r, mote_error *err)
         merge some[BATCH];
         uint32_t n = 0;
         for (; n < BATCH && gguf_next_str(r->merges, &walk, &some[n].text); n++)
-            TRY(take_merge(r, rank + n, &some[n], err));
+            TRY(merge_parse(r, rank + n, &some[n], err));
         for (uint32_t i = 0; i < n; i++) {
             if (!index_get(r, some[i].left_hash, &some[i].left) ||
                 !index_get(r, some[i].right_hash, &some[i].right))
-                return not_tokens(&some[i], rank + i, err);
+                return merge_not_tokens(&some[i], rank + i, err);
             uint64_t hash = merges_hash(merges_key(some[i].left, some[i].right));
             __builtin_prefetch(&m->slots[hash >> m->shift]);
             __builtin_prefetch(&m->filter[merges_bit(m, hash) / 64]);
         }
         for (uint32_t i = 0; i < n; i++)
-            TRY(add_merge(m, &some[i], rank + i, err));
+            TRY(merge_add(m, &some[i], rank + i, err));
         rank += n;
     }
     return MOTE_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- loading ---- */
 
-static mote_status find_array(const gguf *g, const char *key, bool strings, const gguf_kv **out,
-                              mote_error *err)
+static mote_status vocab_find_array(const gguf *g, const char *key, bool strings,
+                                    const gguf_kv **out, mote_error *err)
 {
     int64_t first;
     *out = gguf_find(g, key);
@@ -351,32 +348,32 @@ static mote_status find_array(const gguf *g, const char *key, bool strings, cons
         return err_set(err, MOTE_E_FORMAT, "%s is not an array of %s", key,
                        strings ? "strings" : "integers");
     if ((*out)->count >= MERGES_LIMIT)
-        return err_set(err, MOTE_E_UNSUPPORTED, "%s has %" PRIu64 " entries: at most %d", key,
+        return err_set(err, MOTE_E_UNSUPPORTED, "%s has %" PRIu64 " entries; at most %d", key,
                        (*out)->count, MERGES_LIMIT - 1);
     return MOTE_OK;
 }
 
-static mote_status find_parts(reader *r, const gguf *g, mote_error *err)
+static mote_status vocab_find_metadata(reader *r, const gguf *g, mote_error *err)
 {
     str model, pre;
     TRY(gguf_get_str(g, "tokenizer.ggml.model", &model, NULL, err));
     TRY(gguf_get_str(g, "tokenizer.ggml.pre", &pre, NULL, err));
     if (!str_is(model, "gpt2") || !str_is(pre, "qwen35"))
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the tokenizer is '%.*s' with splitting '%.*s', not 'gpt2' with 'qwen35'",
+                       "tokenizer '%.*s' with pre-tokenizer '%.*s' is not supported; supported: "
+                       "gpt2 with qwen35",
                        STR_ARG(model), STR_ARG(pre));
-    TRY(find_array(g, "tokenizer.ggml.tokens", true, &r->tokens, err));
-    TRY(find_array(g, "tokenizer.ggml.token_type", false, &r->types, err));
-    TRY(find_array(g, "tokenizer.ggml.merges", true, &r->merges, err));
+    TRY(vocab_find_array(g, "tokenizer.ggml.tokens", true, &r->tokens, err));
+    TRY(vocab_find_array(g, "tokenizer.ggml.token_type", false, &r->types, err));
+    TRY(vocab_find_array(g, "tokenizer.ggml.merges", true, &r->merges, err));
     if (r->tokens->count != r->types->count)
-        return err_set(err, MOTE_E_FORMAT, "there are %" PRIu64 " tokens but %" PRIu64 " types",
+        return err_set(err, MOTE_E_FORMAT, "%" PRIu64 " tokens but %" PRIu64 " token types",
                        r->tokens->count, r->types->count);
     return MOTE_OK;
 }
 
-/* The smallest power of two that is at least twice n, so that a table is never more than half full.
- */
-static size_t table_size(uint64_t n)
+/* Smallest power of two >= 2 * n, so that the table is at most half full. */
+static size_t vocab_table_size(uint64_t n)
 {
     size_t size = 64;
     while (size < 2 * n)
@@ -384,14 +381,14 @@ static size_t table_size(uint64_t n)
     return size;
 }
 
-static mote_status allocate(reader *r, mote_error *err)
+static mote_status vocab_allocate(reader *r, mote_error *err)
 {
     tok *t = r->t;
     tok_merges *m = &t->merges;
-    size_t index_size = table_size(t->n_tokens);
+    size_t index_size = vocab_table_size(t->n_tokens);
     r->index_mask = index_size - 1;
     m->n = (uint32_t)r->merges->count;
-    m->n_slots = table_size(m->n);
+    m->n_slots = vocab_table_size(m->n);
     m->shift = (unsigned)__builtin_clzll(m->n_slots) + 1;
     bool all =
         (r->index = mem_new(index_size, sizeof *r->index)) != NULL &&
@@ -403,29 +400,29 @@ static mote_status allocate(reader *r, mote_error *err)
         (t->added = mem_new(t->n_added, sizeof *t->added)) != NULL &&
         (t->by_text = mem_new(t->n_added, sizeof *t->by_text)) != NULL;
     if (!all)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a vocabulary of %u tokens", t->n_tokens);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: vocabulary of %u tokens", t->n_tokens);
     return tok_classes_init(&t->classes, err);
 }
 
-/* Gives back what the file's way of writing took more than the bytes themselves. */
-static mote_status shrink_text(tok *t, mote_error *err)
+/* Frees the difference between the size in the file and the decoded size. */
+static mote_status vocab_shrink_text(tok *t, mote_error *err)
 {
     size_t n = t->starts[t->n_tokens];
     unsigned char *text = mem_resize(t->text, n, n, 1);
     if (text == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of tokens", n);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes of tokens", n);
     t->text = text;
     return MOTE_OK;
 }
 
-static mote_status find_ends(tok *t, const gguf *g, mote_error *err)
+static mote_status vocab_find_ends(tok *t, const gguf *g, mote_error *err)
 {
     uint32_t eos = 0;
     bool found;
     TRY(gguf_get_u32(g, "tokenizer.ggml.eos_token_id", &eos, &found, err));
     if (found && eos >= t->n_tokens)
         return err_set(err, MOTE_E_FORMAT,
-                       "tokenizer.ggml.eos_token_id is %u, but there are %u tokens", eos,
+                       "tokenizer.ggml.eos_token_id is %u; the vocabulary has %u tokens", eos,
                        t->n_tokens);
     t->ends[0] = tok_find_added(t, "<|im_end|>");
     t->ends[1] = tok_find_added(t, "<|endoftext|>");
@@ -433,17 +430,17 @@ static mote_status find_ends(tok *t, const gguf *g, mote_error *err)
     return MOTE_OK;
 }
 
-static mote_status read_vocabulary(reader *r, const gguf *g, mote_error *err)
+static mote_status vocab_read(reader *r, const gguf *g, mote_error *err)
 {
-    TRY(find_parts(r, g, err));
-    TRY(count_tokens(r, err));
-    TRY(allocate(r, err));
-    make_alphabet(r);
-    TRY(read_tokens(r, err));
-    TRY(index_tokens(r, err));
-    TRY(shrink_text(r->t, err));
-    TRY(read_merges(r, err));
-    return find_ends(r->t, g, err);
+    TRY(vocab_find_metadata(r, g, err));
+    TRY(vocab_count_tokens(r, err));
+    TRY(vocab_allocate(r, err));
+    vocab_make_alphabet(r);
+    TRY(vocab_read_tokens(r, err));
+    TRY(vocab_index_tokens(r, err));
+    TRY(vocab_shrink_text(r->t, err));
+    TRY(vocab_read_merges(r, err));
+    return vocab_find_ends(r->t, g, err);
 }
 
 mote_status tok_new(tok **out, const gguf *g, mote_error *err)
@@ -451,8 +448,8 @@ mote_status tok_new(tok **out, const gguf *g, mote_error *err)
     *out = NULL;
     reader r = {.t = mem_new(1, sizeof *r.t)};
     if (r.t == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a tokenizer");
-    mote_status status = read_vocabulary(&r, g, err);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: tokenizer");
+    mote_status status = vocab_read(&r, g, err);
     mem_free(r.index);
     if (status == MOTE_OK)
         *out = r.t;

@@ -40,7 +40,7 @@ static size_t next(mote_text_stream *s, mote_token id, char *out, size_t n)
     n += tok_stream_next(t, s, id, out + n, MOTE_PIECE_BYTES);
     tok_classes c;
     assert_int_equal(tok_classes_init(&c, NULL), MOTE_OK);
-    assert_false(tok_text_look(&c, (unsigned char *)out, n).ill_formed);
+    assert_false(tok_text_scan(&c, (unsigned char *)out, n).ill_formed);
     tok_classes_fini(&c);
     assert_true(s->n_held <= 3);
     return n;
