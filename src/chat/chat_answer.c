@@ -136,7 +136,7 @@ static mote_status answer_prepare(answer_job *a, mote_error *err)
     }
     if (chat->vocab == NULL && response_format_wanted(a->options, request.n_tools))
         TRY(chat_vocab_of(&chat->vocab, &chat->chat_ctx, err));
-    TRY(chat_render(chat->chat_ctx.model, &chat->chat_ctx.how, &request, &a->prompt, err));
+    TRY(chat_render(chat->chat_ctx.model, &chat->chat_ctx.template, &request, &a->prompt, err));
     const chat_turn_options turn = {.chat_ctx = &chat->chat_ctx,
                                     .prompt = a->prompt.ids,
                                     .n_prompt = a->prompt.n,
@@ -270,7 +270,7 @@ static mote_status answer_keep_tokens(const answer_job *a, chat_entry *entry, mo
     size_t n, from = prompt_messages_end(&a->prompt);
     bool open;
     const mote_token *tokens = chat_turn_tokens(a->turn, &n, &open);
-    while (from < a->prompt.n && tokens[from] != chat_ctx->how.tags[CHAT_TAG_THINK])
+    while (from < a->prompt.n && tokens[from] != chat_ctx->template.tags[CHAT_TAG_THINK])
         from++;
     const size_t closing = open ? chat_ctx->n_closing[0] : 0;
     entry->tokens = mem_new(n - from + closing, sizeof *entry->tokens);

@@ -38,7 +38,7 @@ static const char tools_text[] =
 
 typedef struct corpus {
     const mote_model *model;
-    chat_template how;
+    chat_template template;
     const json_node *tools[8];
     size_t n_tools;
     replay r;
@@ -146,7 +146,7 @@ static bool replay_all(corpus *c, const char *name, bool *cuts, size_t n)
 static void check_case(const json_node *line, void *with)
 {
     corpus *c = with;
-    replay_init(&c->r, c->model, &c->how);
+    replay_init(&c->r, c->model, &c->template);
     c->r.thinking = json_node_truth(json_node_get(line, "thinking"));
     c->r.cut = json_node_truth(json_node_get(line, "cut"));
     c->r.tools = c->tools;
@@ -167,7 +167,7 @@ int main(void)
     rig_vocabulary *v = rig_vocabulary_open();
     json_doc *doc = rig_json(tools_text);
     corpus c = {.model = rig_vocabulary_model(v)};
-    if (chat_template_tags(&c.how, c.model, NULL) != MOTE_OK)
+    if (chat_template_tags(&c.template, c.model, NULL) != MOTE_OK)
         return 1;
     for (const json_node *tool = json_node_first(json_doc_root(doc)); tool != NULL;
          tool = json_node_next(tool))

@@ -150,13 +150,13 @@ int main(int argc, char **argv)
     json_doc *doc = rig_json(tools_text);
     const json_node *tools[2] = {json_node_first(json_doc_root(doc)), NULL};
     static answer a;
-    chat_template how;
+    chat_template template;
     replay r;
     bool sound = true;
     tools[1] = json_node_next(tools[0]);
-    if (chat_template_tags(&how, model, NULL) != MOTE_OK)
+    if (chat_template_tags(&template, model, NULL) != MOTE_OK)
         return 1;
-    replay_init(&r, model, &how);
+    replay_init(&r, model, &template);
     r.tools = tools;
     r.n_tools = 2;
     for (int i = 0; i < wanted && sound; i++) {

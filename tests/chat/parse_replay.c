@@ -10,9 +10,9 @@
 static const char *const names[] = {"reasoning", "content", "call",  "arguments", "end",
                                     "cancel",    "warning", "token", "stop"};
 
-void replay_init(replay *r, const mote_model *model, const chat_template *how)
+void replay_init(replay *r, const mote_model *model, const chat_template *template)
 {
-    *r = (replay){.model = model, .how = how};
+    *r = (replay){.model = model, .template = template};
     for (mote_token id = 0; id < 1024; id++) {
         size_t n;
         const char *bytes = mote_token_bytes(model, id, &n);
@@ -48,7 +48,7 @@ void replay_add_text(replay *r, str text)
             replay_add_bytes(r, (str){text.p + plain, i - plain});
             if (r->n_pieces == REPLAY_MAX_PIECES)
                 abort();
-            r->pieces[r->n_pieces++] = (replay_piece){.control = r->how->tags[tag]};
+            r->pieces[r->n_pieces++] = (replay_piece){.control = r->template->tags[tag]};
             plain = i + spelt.n;
             i = plain - 1;
             break;
@@ -255,7 +255,7 @@ void replay_run(replay *r, const bool *cuts)
     r->fed = r->next_token = r->token_bytes = r->content_bytes = 0;
     r->after_token = r->in_call = false;
     const chat_parser_options options = {.model = r->model,
-                                         .how = r->how,
+                                         .template = r->template,
                                          .tools = r->tools,
                                          .n_tools = r->n_tools,
                                          .thinking = r->thinking,

@@ -19,7 +19,7 @@ enum { REPLAY_MAX_PIECES = 64 };
 
 typedef struct replay {
     const mote_model *model;
-    const chat_template *how;
+    const chat_template *template;
     const json_node *const *tools;
     size_t n_tools;
     bool thinking, cut;
@@ -40,7 +40,7 @@ typedef struct replay {
 } replay;
 
 /* Finds the tokens of single bytes. */
-void replay_init(replay *r, const mote_model *model, const chat_template *how);
+void replay_init(replay *r, const mote_model *model, const chat_template *template);
 void replay_fini(replay *r);
 
 /* Text with control tokens spelled in it; or plain bytes. */

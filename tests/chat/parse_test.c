@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 static mote_model *model;
-static chat_template how;
+static chat_template template;
 static json_doc *tools_doc;
 static const json_node *tools[1];
 
@@ -41,7 +41,7 @@ static void on_event(void *with, const chat_event *e)
 static chat_parser *make_parser(watch *w, bool thinking, bool constrained)
 {
     const chat_parser_options options = {.model = model,
-                                         .how = &how,
+                                         .template = &template,
                                          .tools = tools,
                                          .n_tools = 1,
                                          .thinking = thinking,
@@ -221,7 +221,7 @@ static void every_allocation_may_fail(void **state)
     for (uint64_t n = 1; status != MOTE_OK; n++) {
         watch w = {0};
         const chat_parser_options options = {.model = model,
-                                             .how = &how,
+                                             .template = &template,
                                              .tools = tools,
                                              .n_tools = 1,
                                              .tokens = true,
@@ -337,7 +337,7 @@ static int setup(void **state)
         rig_json("{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"
                  "\"i\":{\"type\":\"integer\"},\"o\":{\"type\":\"object\"}}}}");
     tools[0] = json_doc_root(tools_doc);
-    return chat_template_tags(&how, model, NULL) == MOTE_OK ? 0 : -1;
+    return chat_template_tags(&template, model, NULL) == MOTE_OK ? 0 : -1;
 }
 
 static int teardown(void **state)

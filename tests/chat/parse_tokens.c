@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static mote_model *model;
-static chat_template how;
+static chat_template template;
 static json_doc *tools_doc;
 static const json_node *tools[2];
 
@@ -48,7 +48,7 @@ static void says(chat_parser_options options, const char *const *texts, size_t n
     strbuf log = {0};
     chat_parser *p;
     options.model = model;
-    options.how = &how;
+    options.template = &template;
     options.tools = tools;
     options.n_tools = 2;
     options.event = on_event;
@@ -131,7 +131,7 @@ static int setup(void **state)
     tools_doc = rig_json("[{\"name\":\"f\"},{\"name\":\"g\"}]");
     tools[0] = json_node_first(json_doc_root(tools_doc));
     tools[1] = json_node_next(tools[0]);
-    return chat_template_tags(&how, model, NULL) == MOTE_OK ? 0 : -1;
+    return chat_template_tags(&template, model, NULL) == MOTE_OK ? 0 : -1;
 }
 
 static int teardown(void **state)

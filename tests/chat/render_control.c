@@ -18,7 +18,7 @@
 enum { MAX_MESSAGES = 8, MAX_PARTS = 4, MAX_EXPECTED = 512, MAX_BODY = 1 << 16 };
 
 static const mote_model *model;
-static chat_template how;
+static chat_template template;
 static test_random random_state;
 static uint64_t n_added_spelt; /* how often content spelled a control token */
 
@@ -251,7 +251,7 @@ static const char *fault_of(const body *b, const chat_prompt *p)
     for (size_t i = 0; i < p->n; i++) {
         if (p->ids[i] < RIG_FIRST_ADDED)
             continue;
-        if (seen == b->n_expected || p->ids[i] != how.tags[b->expected[seen]])
+        if (seen == b->n_expected || p->ids[i] != template.tags[b->expected[seen]])
             return "a control token that is not the template's";
         seen++;
     }
@@ -268,7 +268,7 @@ static bool check(const body *b, uint64_t number)
     mote_error err = {0};
     const char *fault = NULL;
     if (chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, &err) != MOTE_OK ||
-        chat_render(model, &how, &parsed.request, &prompt, &err) != MOTE_OK)
+        chat_render(model, &template, &parsed.request, &prompt, &err) != MOTE_OK)
         fault = err.text;
     else
         fault = fault_of(b, &prompt);
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
     uint64_t bytes = 0;
     bool sound = true;
     model = rig_vocabulary_model(v);
-    if (chat_template_tags(&how, model, NULL) != MOTE_OK)
+    if (chat_template_tags(&template, model, NULL) != MOTE_OK)
         return 1;
     for (int i = 0; i < wanted && sound; i++) {
         random_state.state = seed * 1000003u + (uint64_t)i;

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 static mote_model *model;
-static chat_template how;
+static chat_template template;
 
 typedef struct rendering {
     json_doc *doc;
@@ -29,7 +29,7 @@ static rendering render(const char *body, chat_mode mode)
     rendering r = {.doc = rig_json(body)};
     mote_error err = {0};
     if (chat_parsed_read(&r.parsed, json_doc_root(r.doc), mode, &err) != MOTE_OK ||
-        chat_render(model, &how, &r.parsed.request, &r.prompt, &err) != MOTE_OK)
+        chat_render(model, &template, &r.parsed.request, &r.prompt, &err) != MOTE_OK)
         fail_msg("%s: %s", body, err.text);
     return r;
 }
@@ -57,7 +57,7 @@ static void refuses(const char *body, chat_mode mode, const char *why)
     mote_error err = {0};
     mote_status status = chat_parsed_read(&parsed, json_doc_root(doc), mode, &err);
     if (status == MOTE_OK)
-        status = chat_render(model, &how, &parsed.request, &prompt, &err);
+        status = chat_render(model, &template, &parsed.request, &prompt, &err);
     assert_int_equal(status, MOTE_E_ARG);
     assert_null(prompt.ids);
     if (strstr(err.text, why) == NULL)
@@ -165,7 +165,7 @@ static void a_turn_keeps_its_tokens(void **state)
         messages[2 * i] = (chat_message){.role = CHAT_ROLE_USER, .parts = &question, .n_parts = 1};
         chat_request q = {.messages = messages, .n_messages = 2 * i + 1, .thinking = CHAT_THINK_ON};
         chat_prompt prompt;
-        assert_int_equal(chat_render(model, &how, &q, &prompt, NULL), MOTE_OK);
+        assert_int_equal(chat_render(model, &template, &q, &prompt, NULL), MOTE_OK);
         assert_true(prompt.thinking);
         assert_true(prompt.n >= n_before);
         assert_memory_equal(prompt.ids, before, n_before * sizeof *before);
@@ -176,7 +176,7 @@ static void a_turn_keeps_its_tokens(void **state)
         /* The turn is what follows "<|im_start|>assistant\n": the end of the prompt and the answer.
          */
         size_t start = prompt.n, n;
-        while (prompt.ids[start - 1] != how.tags[CHAT_TAG_THINK])
+        while (prompt.ids[start - 1] != template.tags[CHAT_TAG_THINK])
             start--;
         start--;
         memcpy(turns[i], prompt.ids + start, (prompt.n - start) * sizeof *before);
@@ -188,7 +188,7 @@ static void a_turn_keeps_its_tokens(void **state)
         memcpy(before, prompt.ids, prompt.n * sizeof *before);
         memcpy(before + prompt.n, turns[i] + (prompt.n - start), n * sizeof *before);
         n_before = prompt.n + n;
-        before[n_before++] = how.tags[CHAT_TAG_IM_END];
+        before[n_before++] = template.tags[CHAT_TAG_IM_END];
         chat_prompt_fini(&prompt);
     }
 }
@@ -202,13 +202,13 @@ static void the_last_message_can_be_continued(void **state)
                CHAT_STABLE);
     chat_prompt open;
     r.parsed.request.continue_last = true;
-    assert_int_equal(chat_render(model, &how, &r.parsed.request, &open, NULL), MOTE_OK);
+    assert_int_equal(chat_render(model, &template, &r.parsed.request, &open, NULL), MOTE_OK);
     strbuf_byte(&open.text, 0);
     assert_string_equal(open.text.p, TURN("user", "a") PROMPT "The answer is");
     assert_false(open.thinking);
     chat_prompt_fini(&open);
     r.parsed.request.n_messages = 1;
-    assert_int_equal(chat_render(model, &how, &r.parsed.request, &open, NULL), MOTE_E_ARG);
+    assert_int_equal(chat_render(model, &template, &r.parsed.request, &open, NULL), MOTE_E_ARG);
     drop(&r);
 }
 
@@ -259,11 +259,12 @@ static void marks_are_shared_prefixes(void **state)
         same_up_to(&r[2], &r[3], CHAT_MARK_MESSAGE, i);
     /* In a turn with several tool results, each has a mark. */
     const chat_prompt *p = &r[2].prompt;
-    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_MESSAGE, 3) - 1], how.tags[CHAT_TAG_RESPONSE_END]);
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_MESSAGE, 3) - 1],
+                     template.tags[CHAT_TAG_RESPONSE_END]);
     assert_int_equal(mark_of(p, CHAT_MARK_PROMPT, 0), mark_of(p, CHAT_MARK_MESSAGE, 4));
-    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_PROMPT, 0)], how.tags[CHAT_TAG_IM_START]);
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_PROMPT, 0)], template.tags[CHAT_TAG_IM_START]);
     p = &r[3].prompt;
-    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_IMAGE, 0)], how.tags[CHAT_TAG_IMAGE]);
+    assert_int_equal(p->ids[mark_of(p, CHAT_MARK_IMAGE, 0)], template.tags[CHAT_TAG_IMAGE]);
     for (int i = 0; i < 4; i++)
         drop(&r[i]);
 }
@@ -391,7 +392,7 @@ static void every_allocation_may_fail(void **state)
         mem_fail_at(n);
         status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, NULL);
         if (status == MOTE_OK)
-            status = chat_render(model, &how, &parsed.request, &prompt, NULL);
+            status = chat_render(model, &template, &parsed.request, &prompt, NULL);
         assert_true(status == MOTE_OK || status == MOTE_E_MEMORY);
         assert_int_equal(status == MOTE_OK, !mem_failed());
         chat_prompt_fini(&prompt);
@@ -408,7 +409,7 @@ static int setup(void **state)
     (void)state;
     mote_error err = {0};
     model = rig_tiny();
-    if (chat_template_tags(&how, model, &err) != MOTE_OK)
+    if (chat_template_tags(&template, model, &err) != MOTE_OK)
         fail_msg("%s", err.text);
     return 0;
 }

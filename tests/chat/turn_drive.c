@@ -53,7 +53,7 @@ static mote_status make_prompt(turn_job *g, const turn_host *h, mote_error *err)
     if (!g->raw) {
         TRY(json_doc_read(&g->doc, str_of(g->request), err));
         TRY(chat_parsed_read(&g->parsed, json_doc_root(g->doc), CHAT_STABLE, err));
-        return chat_render(h->chat_ctx.model, &h->chat_ctx.how, &g->parsed.request, &g->prompt,
+        return chat_render(h->chat_ctx.model, &h->chat_ctx.template, &g->parsed.request, &g->prompt,
                            err);
     }
     const size_t bytes = strlen(g->request);

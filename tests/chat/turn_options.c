@@ -205,7 +205,7 @@ static void only_allowed_tools_are_called(void **state)
     assert_int_equal(turn_job_new(&g, &host, &err), MOTE_E_ARG);
     turn_job_free(&g);
     /* calls are forbidden even with a large bias for <tool_call> */
-    const mote_bias bias = {host.chat_ctx.how.tags[CHAT_TAG_CALL], 100};
+    const mote_bias bias = {host.chat_ctx.template.tags[CHAT_TAG_CALL], 100};
     g = (turn_job){.request = request, .tool_allowed = none, .how = turn_greedy()};
     g.how.sampling.bias = &bias;
     g.how.sampling.n_bias = 1;

@@ -287,7 +287,7 @@ static void job_start(batch_job *g, int i)
     const chat_message message = {.role = CHAT_ROLE_USER, .parts = &part, .n_parts = 1};
     const chat_request request = {
         .messages = &message, .n_messages = 1, .thinking = i == 1 ? CHAT_THINK_ON : CHAT_THINK_OFF};
-    assert_int_equal(chat_render(chat_ctx.model, &chat_ctx.how, &request, &g->prompt, NULL),
+    assert_int_equal(chat_render(chat_ctx.model, &chat_ctx.template, &request, &g->prompt, NULL),
                      MOTE_OK);
     g->how = (mote_answer_options){.max_tokens = 120, .think_budget = 40, .sampling.seed = 7};
     const chat_turn_options options = {.chat_ctx = &chat_ctx,

@@ -28,9 +28,9 @@ typedef struct series {
 
 static mote_token think_end_tag(void)
 {
-    chat_template how;
-    assert_int_equal(chat_template_of(&how, mote_engine_model(engine), NULL), MOTE_OK);
-    return how.tags[CHAT_TAG_THINK_END];
+    chat_template template;
+    assert_int_equal(chat_template_of(&template, mote_engine_model(engine), NULL), MOTE_OK);
+    return template.tags[CHAT_TAG_THINK_END];
 }
 
 /* The tokens that the next prompt repeats have exactly one </think>. */

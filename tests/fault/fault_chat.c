@@ -58,8 +58,8 @@ static mote_status act_render(strbuf *out, mote_error *err)
     if (status == MOTE_OK)
         status = chat_parsed_read(&parsed, json_doc_root(doc), CHAT_STABLE, err);
     if (status == MOTE_OK)
-        status =
-            chat_render(host.chat_ctx.model, &host.chat_ctx.how, &parsed.request, &prompt, err);
+        status = chat_render(host.chat_ctx.model, &host.chat_ctx.template, &parsed.request, &prompt,
+                             err);
     if (status == MOTE_OK) {
         strbuf_put(out, strbuf_view(&prompt.text));
         strbuf_put(out, (str){(const char *)prompt.ids, prompt.n * sizeof *prompt.ids});
@@ -94,7 +94,7 @@ static mote_status act_parse(strbuf *out, mote_error *err)
         tools[0] = json_node_first(json_doc_root(doc));
         tools[1] = json_node_next(tools[0]);
         const chat_parser_options options = {.model = host.chat_ctx.model,
-                                             .how = &host.chat_ctx.how,
+                                             .template = &host.chat_ctx.template,
                                              .tools = tools,
                                              .n_tools = 2,
                                              .thinking = true,

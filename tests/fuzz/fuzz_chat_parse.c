@@ -16,7 +16,7 @@
 enum { MAX_INPUT = 2048 };
 
 static mote_model *model;
-static chat_template how;
+static chat_template template;
 static json_doc *tools_doc;
 static const json_node *tools[2];
 
@@ -37,7 +37,7 @@ static void drop_all(void)
 static void make_all(void)
 {
     model = rig_tiny();
-    demand(chat_template_tags(&how, model, NULL) == MOTE_OK, "no control tokens");
+    demand(chat_template_tags(&template, model, NULL) == MOTE_OK, "no control tokens");
     tools_doc = rig_json(
         "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},\"i\":"
         "{\"type\":\"integer\"},\"o\":{\"type\":[\"object\",\"array\",\"null\"]}},"
@@ -57,7 +57,7 @@ static void add_input(replay *r, const uint8_t *data, size_t size)
         replay_add_bytes(r, (str){(const char *)data + from, i - from});
         if (tag)
             r->pieces[r->n_pieces++] =
-                (replay_piece){.control = how.tags[CHAT_TAG_THINK + data[i] - 0xF8]};
+                (replay_piece){.control = template.tags[CHAT_TAG_THINK + data[i] - 0xF8]};
         from = i + 1;
         if (r->n_pieces + 2 > REPLAY_MAX_PIECES)
             return;
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_all();
     if (size == 0 || size > MAX_INPUT)
         return 0;
-    replay_init(&r, model, &how);
+    replay_init(&r, model, &template);
     r.thinking = data[0] & 1;
     r.cut = data[0] & 2;
     r.tools = tools;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 static mote_model *model;
-static chat_template how;
+static chat_template template;
 
 static void demand(bool holds, const char *what)
 {
@@ -30,8 +30,8 @@ static void check_turns(const chat_prompt *p, bool official)
 {
     int open = 0;
     for (size_t i = 0; i < p->n; i++) {
-        open += p->ids[i] == how.tags[CHAT_TAG_IM_START];
-        open -= p->ids[i] == how.tags[CHAT_TAG_IM_END];
+        open += p->ids[i] == template.tags[CHAT_TAG_IM_START];
+        open -= p->ids[i] == template.tags[CHAT_TAG_IM_END];
         demand(open <= 1 && open >= (official ? -1 : 0), "a turn inside a turn");
         if (open < 0)
             open = 0;
@@ -49,7 +49,7 @@ static void render(const json_node *body, chat_mode mode)
     mote_error err;
     if (chat_parsed_read(&parsed, body, mode, &err) != MOTE_OK)
         return;
-    if (chat_render(model, &how, &parsed.request, &prompt, &err) == MOTE_OK) {
+    if (chat_render(model, &template, &parsed.request, &prompt, &err) == MOTE_OK) {
         check_turns(&prompt, mode == CHAT_OFFICIAL);
         chat_prompt_fini(&prompt);
     }
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     json_doc *doc;
     if (model == NULL) {
         model = rig_tiny();
-        demand(chat_template_of(&how, model, NULL) == MOTE_OK, "no template");
+        demand(chat_template_of(&template, model, NULL) == MOTE_OK, "no template");
         atexit(drop_model);
     }
     if (json_doc_read(&doc, (str){(const char *)data, size}, NULL) != MOTE_OK)

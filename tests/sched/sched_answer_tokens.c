@@ -272,7 +272,7 @@ static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, b
     gather(&a.said, &text);
     /* tokens of the answer: those after "<|im_start|>assistant\n" */
     size_t from = q.prompt.marks[q.prompt.n_marks - 1].position;
-    while (a.result.tokens[from] != tiny.chat_ctx.how.tags[CHAT_TAG_THINK])
+    while (a.result.tokens[from] != tiny.chat_ctx.template.tags[CHAT_TAG_THINK])
         from++;
     const chat_part part = {.kind = CHAT_PART_TEXT, .text = strbuf_view(&text)};
     const chat_message answer = {.role = CHAT_ROLE_ASSISTANT,

@@ -260,7 +260,7 @@ static void thinking_ends_when_asked(void **state)
                   "\"enable_thinking\":true}",
                   answer_greedy(1800));
     q.answer.think_budget = 1500;
-    q.answer.sampling.bias = &(mote_bias){tiny.chat_ctx.how.tags[CHAT_TAG_THINK_END], -50};
+    q.answer.sampling.bias = &(mote_bias){tiny.chat_ctx.template.tags[CHAT_TAG_THINK_END], -50};
     q.answer.sampling.n_bias = 1;
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
     service_ask(&s, &a, &q);

@@ -17,7 +17,7 @@ void question_render(question *q, const rig *r)
 {
     mote_error err;
     chat_prompt_fini(&q->prompt);
-    must(chat_render(r->model, &r->chat_ctx.how, &q->parsed.request, &q->prompt, &err), &err);
+    must(chat_render(r->model, &r->chat_ctx.template, &q->parsed.request, &q->prompt, &err), &err);
 }
 
 void question_fini(question *q)

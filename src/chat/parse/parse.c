@@ -218,7 +218,7 @@ static void queue_add_text(chat_parser *p, mote_token id)
 static chat_tag parse_tag_of(const chat_parser *p, mote_token id)
 {
     int tag = CHAT_TAG_THINK;
-    while (tag <= CHAT_TAG_CALL_END && p->options.how->tags[tag] != id)
+    while (tag <= CHAT_TAG_CALL_END && p->options.template->tags[tag] != id)
         tag++;
     return !p->options.raw && tag <= CHAT_TAG_CALL_END ? (chat_tag)tag : CHAT_N_TAGS;
 }
@@ -226,7 +226,7 @@ static chat_tag parse_tag_of(const chat_parser *p, mote_token id)
 /* Control tokens that have no meaning in an answer and are not shown. */
 static bool parse_is_stray(const chat_parser *p, mote_token id)
 {
-    const mote_token *tags = p->options.how->tags;
+    const mote_token *tags = p->options.template->tags;
     return mote_token_is_control(p->options.model, id) ||
            (!p->options.raw &&
             (id == tags[CHAT_TAG_RESPONSE] || id == tags[CHAT_TAG_RESPONSE_END]));

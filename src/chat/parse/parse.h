@@ -78,7 +78,7 @@ typedef void chat_event_fn(void *with, const chat_event *event);
 
 typedef struct chat_parser_options {
     const mote_model *model;
-    const chat_template *how;
+    const chat_template *template;
     const json_node *const *tools; /* [n_tools], as in the request; must outlive the parser */
     size_t n_tools;
     const bool *tool_allowed; /* [n_tools]; NULL: all. A tool that is not allowed is unknown */

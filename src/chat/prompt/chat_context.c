@@ -169,7 +169,7 @@ static mote_status context_make_closings(chat_context *chat_ctx, mote_error *err
     for (size_t i = 0; i < 2; i++) {
         size_t *n = &chat_ctx->n_closing[i];
         TRY(closing_add_text(chat_ctx, before[i], chat_ctx->closing[i], n, err));
-        chat_ctx->closing[i][(*n)++] = chat_ctx->how.tags[CHAT_TAG_THINK_END];
+        chat_ctx->closing[i][(*n)++] = chat_ctx->template.tags[CHAT_TAG_THINK_END];
         TRY(closing_add_text(chat_ctx, "\n\n", chat_ctx->closing[i], n, err));
     }
     return MOTE_OK;
@@ -181,7 +181,7 @@ mote_status chat_context_of(chat_context *out, const mote_model *model, mote_err
     mote_model_describe(model, &info);
     *out = (chat_context){
         .model = model, .size = chat_size_of(info.parameters), .n_tokens = info.tokens};
-    TRY(chat_template_of(&out->how, model, err));
+    TRY(chat_template_of(&out->template, model, err));
     for (uint32_t id = 0; id < info.tokens && out->n_ends < CHAT_MAX_ENDS; id++)
         if (mote_token_is_end(model, (mote_token)id))
             out->ends[out->n_ends++] = (mote_token)id;

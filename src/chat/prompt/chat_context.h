@@ -105,7 +105,7 @@ enum { CHAT_MAX_ENDS = 8, CHAT_MAX_CLOSING = 24 };
 
 typedef struct chat_context {
     const mote_model *model;
-    chat_template how;
+    chat_template template;
     chat_size size;
     uint32_t n_tokens;              /* ids below this one are tokens */
     mote_token ends[CHAT_MAX_ENDS]; /* tokens that end an answer */

@@ -212,12 +212,13 @@ static bool builder_mark_splits_text(const prompt_builder *b, size_t i, size_t r
     return at > run_begin && at < (i < b->n_spans ? b->spans[i].at : b->text.n);
 }
 
-static mote_status encoder_add_span(encoder *e, const chat_span *span, const chat_template *how,
-                                    const chat_request *request, mote_error *err)
+static mote_status encoder_add_span(encoder *e, const chat_span *span,
+                                    const chat_template *template, const chat_request *request,
+                                    mote_error *err)
 {
     chat_prompt *out = e->out;
     switch (span->kind) {
-    case CHAT_SPAN_TAG: return encoder_add_ids(e, &how->tags[span->index], 1, err);
+    case CHAT_SPAN_TAG: return encoder_add_ids(e, &template->tags[span->index], 1, err);
     case CHAT_SPAN_TOKENS: {
         const chat_message *message = &request->messages[span->index];
         return encoder_add_ids(e, message->tokens, message->n_tokens, err);
@@ -234,7 +235,7 @@ static mote_status encoder_add_span(encoder *e, const chat_span *span, const cha
 }
 
 mote_status prompt_builder_encode(const prompt_builder *b, const mote_model *model,
-                                  const chat_template *how, const chat_request *request,
+                                  const chat_template *template, const chat_request *request,
                                   chat_prompt *out, mote_error *err)
 {
     encoder e = {.model = model, .text = b, .out = out};
@@ -245,11 +246,11 @@ mote_status prompt_builder_encode(const prompt_builder *b, const mote_model *mod
     for (size_t i = 0; i < b->n_spans; i++) {
         const chat_span *span = &b->spans[i];
         if (builder_mark_splits_text(b, i, at)) { /* the mark moves to the start of the text */
-            TRY(encoder_add_span(&e, span, how, request, err));
+            TRY(encoder_add_span(&e, span, template, request, err));
             continue;
         }
         TRY(encoder_add_text(&e, at, span->at, err));
-        TRY(encoder_add_span(&e, span, how, request, err));
+        TRY(encoder_add_span(&e, span, template, request, err));
         at = span->at + span->n;
     }
     return encoder_add_text(&e, at, b->text.n, err);

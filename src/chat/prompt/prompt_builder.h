@@ -66,7 +66,7 @@ str prompt_builder_view(const prompt_builder *b, chat_range range);
 
 /* Tokenizes: spans become their ids, the text between them is tokenized without control tokens. */
 mote_status prompt_builder_encode(const prompt_builder *b, const mote_model *model,
-                                  const chat_template *how, const chat_request *request,
+                                  const chat_template *template, const chat_request *request,
                                   chat_prompt *out, mote_error *err);
 
 #endif

@@ -16,7 +16,7 @@
 
 typedef struct renderer {
     const mote_model *model;
-    const chat_template *how;
+    const chat_template *template;
     const chat_request *request;
     prompt_builder out;
     prompt_builder content; /* of the current message */
@@ -406,7 +406,7 @@ static mote_status render_message(renderer *r, size_t index, mote_error *err)
 static bool render_thinks(const renderer *r)
 {
     if (r->request->thinking == CHAT_THINK_AUTO)
-        return r->how->thinks;
+        return r->template->thinks;
     return r->request->thinking == CHAT_THINK_ON;
 }
 
@@ -443,13 +443,13 @@ static mote_status render_all(renderer *r, chat_prompt *out, mote_error *err)
     }
     TRY(strbuf_check(&r->out.text, err));
     TRY(strbuf_check(&r->content.text, err));
-    return prompt_builder_encode(&r->out, r->model, r->how, q, out, err);
+    return prompt_builder_encode(&r->out, r->model, r->template, q, out, err);
 }
 
-mote_status chat_render(const mote_model *model, const chat_template *how,
+mote_status chat_render(const mote_model *model, const chat_template *template,
                         const chat_request *request, chat_prompt *out, mote_error *err)
 {
-    renderer r = {.model = model, .how = how, .request = request, .prompt = out};
+    renderer r = {.model = model, .template = template, .request = request, .prompt = out};
     *out = (chat_prompt){0};
     mote_status status = render_all(&r, out, err);
     out->text = r.out.text; /* moved */

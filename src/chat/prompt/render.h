@@ -51,7 +51,7 @@ typedef struct chat_prompt {
 
 /* MOTE_E_ARG: the template rejects the conversation; the error text is the template's own.
  * On failure *out is empty. */
-mote_status chat_render(const mote_model *model, const chat_template *how,
+mote_status chat_render(const mote_model *model, const chat_template *template,
                         const chat_request *request, chat_prompt *out, mote_error *err);
 void chat_prompt_fini(chat_prompt *prompt);
 

@@ -20,7 +20,7 @@ static token_trie_kind trie_token_kind(const void *ctx, uint32_t id)
     if (mote_token_is_control(chat_ctx->model, (mote_token)id))
         return TRIE_NEVER;
     for (size_t i = 0; i < CHAT_N_TAGS; i++)
-        if (chat_ctx->how.tags[i] == (mote_token)id)
+        if (chat_ctx->template.tags[i] == (mote_token)id)
             return TRIE_NEVER;
     return TRIE_TEXT;
 }
@@ -286,7 +286,7 @@ void response_format_fini(response_format *f)
 
 static mote_token format_tag(const response_format *f, chat_tag which)
 {
-    return f->options->chat_ctx->how.tags[which];
+    return f->options->chat_ctx->template.tags[which];
 }
 
 static grammar_matcher *format_matcher(const response_format *f)

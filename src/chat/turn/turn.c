@@ -131,7 +131,7 @@ static mote_status turn_init(chat_turn *t, mote_error *err)
     TRY(response_format_init(&t->format, &t->options, err));
     t->options.fault = NULL;
     const chat_parser_options parser = {.model = t->chat_ctx->model,
-                                        .how = &t->chat_ctx->how,
+                                        .template = &t->chat_ctx->template,
                                         .tools = o->tools,
                                         .n_tools = o->n_tools,
                                         .tool_allowed = o->tool_allowed,
@@ -218,7 +218,7 @@ static bool turn_must_continue(const chat_turn *t, const uint32_t *allowed)
 /* Adds our biases to the caller's: forbids <think>, a second </think>, and calls without tools. */
 static void turn_set_bias(chat_turn *t, const uint32_t *allowed)
 {
-    const mote_token *tags = t->chat_ctx->how.tags;
+    const mote_token *tags = t->chat_ctx->template.tags;
     t->n_bias = t->options.answer->sampling.n_bias;
     if (turn_must_continue(t, allowed))
         for (size_t i = 0; i < t->chat_ctx->n_ends; i++)
@@ -239,19 +239,19 @@ static void turn_set_bias(chat_turn *t, const uint32_t *allowed)
 static mote_status turn_sample(chat_turn *t, const mote_session *session, mote_choice *out,
                                mote_error *err)
 {
-    mote_sampling how = t->sampling;
+    mote_sampling sampling = t->sampling;
     if (t->state == TURN_ANSWERING)
-        TRY(response_format_allowed(&t->format, &how.allowed, err));
-    turn_set_bias(t, how.allowed);
-    how.bias = t->bias;
-    how.n_bias = t->n_bias;
+        TRY(response_format_allowed(&t->format, &sampling.allowed, err));
+    turn_set_bias(t, sampling.allowed);
+    sampling.bias = t->bias;
+    sampling.n_bias = t->n_bias;
     if (t->retries > 0) { /* draw differently and penalize repetition */
-        how.draw += t->retries;
-        how.frequency += 0.2f * (float)t->retries;
-        how.temperature = fmaxf(how.temperature, 0.7f);
-        how.top_k = how.top_k > 0 ? how.top_k : 20;
+        sampling.draw += t->retries;
+        sampling.frequency += 0.2f * (float)t->retries;
+        sampling.temperature = fmaxf(sampling.temperature, 0.7f);
+        sampling.top_k = sampling.top_k > 0 ? sampling.top_k : 20;
     }
-    return mote_sample(session, 0, &how, out, err);
+    return mote_sample(session, 0, &sampling, out, err);
 }
 
 static str turn_token_bytes(const chat_turn *t, size_t at)
@@ -301,9 +301,9 @@ static mote_status turn_close_thinking(chat_turn *t, mote_think_end why, mote_er
     return MOTE_OK;
 }
 
-static mote_status turn_end(chat_turn *t, mote_finish how, mote_error *err)
+static mote_status turn_end(chat_turn *t, mote_finish finish, mote_error *err)
 {
-    mote_status status = turn_finish(t, how, err);
+    mote_status status = turn_finish(t, finish, err);
     t->state = TURN_OVER;
     return status;
 }
@@ -366,7 +366,7 @@ static mote_status turn_leave_loop(chat_turn *t, size_t *same, mote_error *err)
 /* A thinking token was sampled. */
 static mote_status turn_after_thinking(chat_turn *t, mote_error *err)
 {
-    if (t->tokens[t->n - 1] == t->chat_ctx->how.tags[CHAT_TAG_THINK_END]) {
+    if (t->tokens[t->n - 1] == t->chat_ctx->template.tags[CHAT_TAG_THINK_END]) {
         t->result.think_end =
             turn_used(t) > t->plan.soft ? MOTE_THINK_END_SOFT : MOTE_THINK_END_NATURAL;
         turn_begin_answer(t);
@@ -483,12 +483,12 @@ void chat_turn_end_thinking(chat_turn *t)
     t->enough = true;
 }
 
-mote_status chat_turn_stop(chat_turn *t, mote_finish how, mote_error *err)
+mote_status chat_turn_stop(chat_turn *t, mote_finish finish, mote_error *err)
 {
     if (t->state == TURN_OVER)
         return MOTE_OK;
     t->open = t->state == TURN_THINKING || (t->state == TURN_NEW && t->options.thinking);
-    return turn_end(t, how, err);
+    return turn_end(t, finish, err);
 }
 
 const mote_answer *chat_turn_result(const chat_turn *t)

@@ -208,19 +208,20 @@ mote_status turn_flush(chat_turn *t, size_t end, mote_error *err)
     return turn_check_memory(t, err);
 }
 
-mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err)
+mote_status turn_finish(chat_turn *t, mote_finish finish, mote_error *err)
 {
     mote_answer *r = &t->result;
     TRY(turn_flush(t, t->n, err));
     if (t->stops.hit)
-        how = MOTE_FINISH_STOP_TEXT;
-    TRY(chat_parser_end(t->parser, how != MOTE_FINISH_STOP && how != MOTE_FINISH_TOOL_CALLS, err));
+        finish = MOTE_FINISH_STOP_TEXT;
+    TRY(chat_parser_end(t->parser, finish != MOTE_FINISH_STOP && finish != MOTE_FINISH_TOOL_CALLS,
+                        err));
     if (t->stops.hit) /* the text held back by the parser may contain one */
-        how = MOTE_FINISH_STOP_TEXT;
+        finish = MOTE_FINISH_STOP_TEXT;
     r->calls = chat_parser_calls(t->parser);
-    if (how == MOTE_FINISH_STOP && r->calls > 0)
-        how = MOTE_FINISH_TOOL_CALLS;
-    r->finish = how;
+    if (finish == MOTE_FINISH_STOP && r->calls > 0)
+        finish = MOTE_FINISH_TOOL_CALLS;
+    r->finish = finish;
     r->stop = t->stops.which;
     r->answer_tokens = t->n - t->options.n_prompt - t->unspent;
     if (t->state == TURN_THINKING)

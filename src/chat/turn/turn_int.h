@@ -82,7 +82,7 @@ void turn_warn(chat_turn *t, chat_warning warning, str text);
 /* Sends the tokens before `end` to the parser: they will not be rewound. */
 mote_status turn_flush(chat_turn *t, size_t end, mote_error *err);
 /* Sends everything and fills in the result. */
-mote_status turn_finish(chat_turn *t, mote_finish how, mote_error *err);
+mote_status turn_finish(chat_turn *t, mote_finish finish, mote_error *err);
 /* Records the choice of the token that will be tokens[n]; NULL: it is inserted. */
 mote_status turn_keep_choice(chat_turn *t, mote_token token, const mote_choice *choice,
                              mote_error *err);

@@ -45,7 +45,7 @@ static bool prepare_render(generation *w)
     mote_error err;
     const chat_context *chat_ctx = served_model_chat_context(w->request.served);
     chat_prompt_fini(&w->prompts[0]);
-    return chat_render(chat_ctx->model, &chat_ctx->how, &w->request.request, &w->prompts[0],
+    return chat_render(chat_ctx->model, &chat_ctx->template, &w->request.request, &w->prompts[0],
                        &err) == MOTE_OK ||
            prepare_failed(w, &err);
 }
@@ -296,7 +296,8 @@ void generation_prepare_jobs(generation *w, void (*release)(void *choice))
 static size_t choice_answer_begin(const generation *w, const choice *c)
 {
     const chat_prompt *p = &w->prompts[c->prompt];
-    const mote_token tag = served_model_chat_context(w->request.served)->how.tags[CHAT_TAG_THINK];
+    const mote_token tag =
+        served_model_chat_context(w->request.served)->template.tags[CHAT_TAG_THINK];
     size_t from = 0;
     for (size_t i = 0; i < p->n_marks; i++)
         if (p->marks[i].kind == CHAT_MARK_PROMPT || p->marks[i].kind == CHAT_MARK_MESSAGE)

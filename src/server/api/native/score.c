@@ -111,7 +111,7 @@ static bool score_render_prefix(request *a, const json_node *body, chat_prompt *
     if (!request_conversation(a, body, 1, error) || !request_no_media(a, error))
         return false;
     a->parsed.request.thinking = CHAT_THINK_OFF;
-    if (chat_render(chat_ctx->model, &chat_ctx->how, &a->parsed.request, out, &err) == MOTE_OK)
+    if (chat_render(chat_ctx->model, &chat_ctx->template, &a->parsed.request, out, &err) == MOTE_OK)
         return true;
     http_error_from(error, &err);
     return false;

@@ -85,7 +85,7 @@ static void props_put_settings(const served_model *m, strbuf *out)
 {
     const chat_context *chat_ctx = served_model_chat_context(m);
     const chat_preset *p =
-        chat_preset_find(chat_ctx->size, chat_ctx->how.thinks, CHAT_TASK_GENERAL);
+        chat_preset_find(chat_ctx->size, chat_ctx->template.thinks, CHAT_TASK_GENERAL);
     jw_key(out, "default_generation_settings");
     jw_open(out, '{');
     jw_key_uint(out, "n_ctx", served_model_context(m));

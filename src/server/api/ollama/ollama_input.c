@@ -99,8 +99,8 @@ static bool context_walk_open(context_walk *w, request *a, const json_node *cont
         ids[i++] = (mote_token)id;
     }
     *w = (context_walk){.model = chat_ctx->model,
-                        .start = chat_ctx->how.tags[CHAT_TAG_IM_START],
-                        .end = chat_ctx->how.tags[CHAT_TAG_IM_END],
+                        .start = chat_ctx->template.tags[CHAT_TAG_IM_START],
+                        .end = chat_ctx->template.tags[CHAT_TAG_IM_END],
                         .ids = ids,
                         .n = i};
     return true;

@@ -235,7 +235,7 @@ static void show_put_parameters(const served_model *m, strbuf *out)
 {
     const chat_context *chat_ctx = served_model_chat_context(m);
     const chat_preset *p =
-        chat_preset_find(chat_ctx->size, chat_ctx->how.thinks, CHAT_TASK_GENERAL);
+        chat_preset_find(chat_ctx->size, chat_ctx->template.thinks, CHAT_TASK_GENERAL);
     char text[256];
     snprintf(text, sizeof text,
              "temperature %g\ntop_p %g\ntop_k %u\nmin_p %g\npresence_penalty %g\n"
