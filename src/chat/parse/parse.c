@@ -10,11 +10,6 @@
 
 /* ---- thinking ---- */
 
-static bool is_break(char c)
-{
-    return c == '\n' || c == '\r';
-}
-
 /* `end` minus trailing blanks. At most CHAT_MAX_BLANKS are held back. */
 static size_t queue_before_blanks(const chat_parser *p, size_t end)
 {
@@ -69,7 +64,7 @@ static bool parse_thinking(chat_parser *p)
 static void content_track_line(chat_parser *p, char c)
 {
     enum { FENCE = 3 };
-    if (is_break(c)) {
+    if (c == '\n' || c == '\r') {
         p->in_line = false;
         p->indent = 0;
         p->run = 0;

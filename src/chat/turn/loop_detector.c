@@ -7,9 +7,8 @@
 enum {
     LEAST_THINKING = 64,
     LEAST_ANSWER = 128,
-    ROUNDS = 2, /* repetitions of a whole period, after its first occurrence */
-    NEAR_MISS =
-        4, /* cost of a difference: with one in five tokens different the score stays at 0 */
+    ROUNDS = 2,                  /* repetitions of a whole period, after its first occurrence */
+    NEAR_MISS = 4,               /* cost of a difference; with one in five the score stays at 0 */
     NEAR_ROUNDS = 4,             /* a near cycle needs twice the repetitions of an exact one */
     SALAD_NEW = LOOP_WINDOW / 5, /* fewer distinct 3-grams than this */
     SLOTS = 2 * LOOP_WINDOW      /* of the hash table that counts them; a power of two */

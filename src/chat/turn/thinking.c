@@ -124,11 +124,11 @@ bool mote_think_parse(const char *text, size_t bytes, mote_think *think, uint32_
 /* Value types of a field. */
 typedef enum field_kind {
     FIELD_SWITCH, /* true or false */
-    FIELD_WORD,   /* an effort level, or "none" */
+    FIELD_EFFORT, /* an effort level, or "none" */
     FIELD_EITHER, /* true, false or an effort level */
     FIELD_TOKENS, /* a number of tokens */
     FIELD_TYPE,   /* disabled, adaptive, or enabled with budget_tokens */
-    FIELD_AMOUNT  /* an effort level that does not switch thinking on */
+    FIELD_LEVEL   /* an effort level that does not switch thinking on */
 } field_kind;
 
 enum {
@@ -150,12 +150,12 @@ static const field fields[] = {
     {"enable_thinking", FIELD_SWITCH, ALL},
     {"extra_body.chat_template_kwargs.enable_thinking", FIELD_SWITCH, ALL},
     {"extra_body.enable_thinking", FIELD_SWITCH, ALL},
-    {"reasoning_effort", FIELD_WORD, OPENAI},
+    {"reasoning_effort", FIELD_EFFORT, OPENAI},
     {"reasoning.enabled", FIELD_SWITCH, OPENAI},
     {"reasoning.max_tokens", FIELD_TOKENS, OPENAI},
-    {"reasoning.effort", FIELD_WORD, OPENAI | RESPONSES},
+    {"reasoning.effort", FIELD_EFFORT, OPENAI | RESPONSES},
     {"thinking.type", FIELD_TYPE, ANTHROPIC | OPENAI},
-    {"output_config.effort", FIELD_AMOUNT, ANTHROPIC},
+    {"output_config.effort", FIELD_LEVEL, ANTHROPIC},
     {"think", FIELD_EITHER, OLLAMA | OPENAI},
     {"thinking_budget", FIELD_TOKENS, ALL},
     {"chat_template_kwargs.thinking_budget", FIELD_TOKENS, ALL},
@@ -260,14 +260,14 @@ static mote_status field_read(const field *f, const json_node *body, chat_dialec
 {
     switch (f->kind) {
     case FIELD_SWITCH: return field_read_switch(f, node, out, err);
-    case FIELD_WORD: return field_read_word(f, node, out, err);
+    case FIELD_EFFORT: return field_read_word(f, node, out, err);
     case FIELD_EITHER:
         return json_node_is(node, JSON_IS_BOOL) ? field_read_switch(f, node, out, err)
                                                 : field_read_word(f, node, out, err);
     case FIELD_TOKENS: return field_read_tokens(f, node, out, err);
     case FIELD_TYPE:
         return field_read_type(f, body, node, dialect == CHAT_DIALECT_ANTHROPIC, out, err);
-    case FIELD_AMOUNT:
+    case FIELD_LEVEL:
         TRY(field_read_word(f, node, out, err));
         if (out->think == MOTE_THINK_ON)
             out->think = MOTE_THINK_AUTO;
