@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dmath.h - binary64 sin, cos, log, exp and pow for the tables of rotary positions.
+ * dmath.h - binary64 sin, cos, log, exp and pow for the RoPE tables.
  *
- * The tables decide logits, so they may not depend on the C library that happens
- * to be installed. Errors are a few units of 1e-16 (sin and cos: absolute, for
- * |x| up to 2e6; log and exp: relative); every value is rounded to f32 once
- * afterwards. Series are Taylor's: the arguments are reduced so far that better
- * coefficients would not change a bit worth having.
+ * The tables affect logits, so they must not depend on the installed C library. Errors are a few
+ * units of 1e-16: absolute for sin and cos with |x| up to 2e6, relative for log and exp. Every
+ * result is then rounded to f32 once. The series are Taylor series: after argument reduction
+ * minimax coefficients would not improve the rounded result.
  */
 #ifndef MOTE_KERNELS_DMATH_H
 #define MOTE_KERNELS_DMATH_H
@@ -29,7 +28,7 @@ static inline double d_from_bits(uint64_t bits)
     return x;
 }
 
-/* Adding this leaves no fraction bits: rounds to nearest even. See fmath.h. */
+/* A sum with this constant has no fraction bits: it rounds to nearest even. See fmath.h. */
 #define D_ROUND_MAGIC 0x1.8p52
 
 /* sin r for |r| <= pi/4, to r^17 */
@@ -63,11 +62,9 @@ static inline double d_cos_reduced(double r)
     return fma(p, z, 1.0);
 }
 
-/*
- * The quarter turn q (mod 4) and r = x - q pi/2. pi/2 is the sum of two doubles;
- * an fma takes each product whole, so for |x| <= 2e6 (q < 2^21) what is lost is
- * q times the third part of pi/2, below 1e-26, and the rounding of r itself.
- */
+/* Argument reduction: quarter = q mod 4 and r = x - q pi/2. pi/2 is the sum of two doubles, and an
+ * fma does not round the product. So for |x| <= 2e6 (q < 2^21) the error is q times the remainder
+ * of pi/2, below 1e-26, plus the rounding of r. */
 static inline double d_quarter_turns(double x, unsigned *quarter)
 {
     const double shifted = fma(x, 0x1.45f306dc9c883p-1, D_ROUND_MAGIC);
@@ -110,14 +107,14 @@ static inline double d_exp(double x)
     double r = fma(n, -D_LN2_HI, x);
     r = fma(n, -D_LN2_LO, r);
     double p = 1.0;
-    for (int k = 14; k > 0; k--) /* Horner of sum r^k / k! */
+    for (int k = 14; k > 0; k--) /* Horner scheme of sum r^k / k! */
         p = fma(p * r, 1.0 / k, 1.0);
     return d_from_bits(d_bits(p) + (d_bits(shifted) << 52));
 }
 
 /*
- * ln x for normal x > 0. x = 2^n m with m in [sqrt(1/2), sqrt(2)), and
- * ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: eleven terms.
+ * ln x for normal x > 0. x = 2^n m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 atanh(s), s = (m -
+ * 1) / (m + 1), |s| < 0.172: eleven terms.
  */
 static inline double d_log(double x)
 {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fmath.h - the elementary functions of the model, defined.
+ * fmath.h - definitions of the elementary functions (exp, sigmoid, tanh, erf, GELU, ...).
  *
- * Each function is a fixed sequence of IEEE operations: add, subtract, multiply,
- * divide, fused multiply-add, comparison and integer work on the bits. The vector
- * layers (x86/vmath_*.h) repeat the sequence in every lane, so all levels give the
- * same bits; whoever changes an operation here changes MOTE_NUMERICS.
+ * Each function is a fixed sequence of IEEE operations: add, subtract, multiply, divide, fused
+ * multiply-add, comparison and integer operations on the bits. x86/vmath.h executes the same
+ * sequence in every vector lane, so all levels give the same bits. A change of any operation here
+ * changes MOTE_NUMERICS.
  *
- * Rounding to an integer is done by adding 1.5 * 2^23 in a fused multiply-add:
- * the sum has no fraction bits left, so the addition itself rounds to nearest
- * even, on every target and without a rounding instruction that the baseline
- * lacks. The integer then stands in the low bits of the sum.
+ * Rounding to an integer: an fma adds 1.5 * 2^23. The sum has no fraction bits, so the addition
+ * rounds to nearest even. This works on every target and needs no rounding instruction (SSE4.1, not
+ * in the baseline). The low bits of the sum are the integer.
  */
 #ifndef MOTE_KERNELS_FMATH_H
 #define MOTE_KERNELS_FMATH_H
@@ -35,7 +34,7 @@ static inline float f_from_bits(uint32_t bits)
 
 #define F_ROUND_MAGIC 0x1.8p23f
 
-/* The first and last x whose e^x is a normal number. */
+/* The smallest and the largest x for which e^x is a normal number. */
 #define F_EXP_LO -0x1.5d589ep6f
 #define F_EXP_HI 0x1.62e42ep6f
 #define F_LOG2E  0x1.715476p0f
@@ -49,12 +48,10 @@ static inline float f_from_bits(uint32_t bits)
 #define F_EXP_C5 0x1.120ba2p-7f
 #define F_EXP_C6 0x1.6d113cp-10f
 
-/*
- * e^x within 1 ulp. With n = rne(x / ln 2) and r = x - n ln 2, e^x = 2^n e^r;
- * 2^n is multiplied by adding n to the exponent bits, which is exact because the
- * result is known to be normal. Below F_EXP_LO the result is +0 (no subnormals:
- * all levels agree and none is slow), above F_EXP_HI it is +inf; NaN stays.
- */
+/* e^x within 1 ulp. With n = rne(x / ln 2) and r = x - n ln 2, e^x = 2^n e^r. The factor 2^n is
+ * added to the exponent bits, which is exact because the result is normal. Below F_EXP_LO the
+ * result is +0: no subnormals, which are slow on some CPUs. Above F_EXP_HI it is +inf. A NaN stays
+ * a NaN. */
 static inline float f_exp(float x)
 {
     if (x != x)
@@ -88,8 +85,8 @@ static inline float f_silu(float x)
 }
 
 /*
- * ln(1 + y) for 0 <= y <= 1, as 2 atanh(s) with s = y / (2 + y) <= 1/3: no
- * cancellation near 0. atanh(s) = s + s^3 (...), interpolated over s^2 <= 1/9.
+ * ln(1 + y) for 0 <= y <= 1, as 2 atanh(s) with s = y / (2 + y) <= 1/3: no cancellation near 0.
+ * atanh(s) = s + s^3 (...), interpolated over s^2 <= 1/9.
  */
 static inline float f_log1p(float y)
 {
@@ -104,17 +101,15 @@ static inline float f_log1p(float y)
     return fmaf(p * z, s, s + s);
 }
 
-/* ln(1 + e^x), the larger part split off so that neither end overflows or cancels. */
+/* ln(1 + e^x) as max(x, 0) + ln(1 + e^-|x|): no overflow and no cancellation. */
 static inline float f_softplus(float x)
 {
     const float positive = x > 0.0f ? x : 0.0f;
     return positive + f_log1p(f_exp(-fabsf(x)));
 }
 
-/*
- * Up to 5/8 an odd polynomial, x + x^3 (...), because 1 - 2/(...) would cancel;
- * above it, 1 - 2 / (e^2x + 1). Computed for |x|, so odd by construction.
- */
+/* |x| <= 5/8: an odd polynomial, x + x^3 (...), because 1 - 2/(...) would cancel. Larger: 1 - 2 /
+ * (e^2x + 1). Computed for |x|, then the sign is copied. */
 static inline float f_tanh(float x)
 {
     const float a = fabsf(x);
@@ -137,19 +132,19 @@ static inline float f_gelu_tanh(float x)
     return (0.5f * x) * (1.0f + f_tanh(cubic * x));
 }
 
-/* Where the two forms of the error function meet. */
+/* Upper limit of the polynomial form of erf. */
 #define F_ERF_SMALL 0.875f
-#define F_ERF_LARGE 4.0f /* beyond, 1 - erf is less than half a unit */
+#define F_ERF_LARGE 4.0f /* above, 1 - erf is below half an ulp */
 
-/* erf(a) = a + a P(a^2) up to F_ERF_SMALL; 1 - e^Q(a) above it, Q being ln(1 - erf). Both
- * interpolated at Chebyshev points; P and Q begin with their highest power. */
+/* erf(a) = a + a P(a^2) up to F_ERF_SMALL, and 1 - e^Q(a) above, where Q approximates ln(1 - erf).
+ * Both are interpolated at Chebyshev points. Coefficients start with the highest power. */
 static const float f_erf_p[6] = {-0x1.45d2cp-11f, 0x1.49eebap-8f,  -0x1.b6f9c4p-6f,
                                  0x1.ce218ep-4f,  -0x1.81270ep-2f, 0x1.06eba6p-3f};
 static const float f_erf_q[9] = {0x1.b88886p-20f, -0x1.82e04ap-15f, 0x1.391452p-11f,
                                  -0x1.37f858p-8f, 0x1.b0dd94p-6f,   -0x1.c2dab2p-4f,
                                  -0x1.4380dap-1f, -0x1.215606p0f,   0x1.4a768cp-12f};
 
-/* Within 1.5e-7 of the true value. */
+/* Absolute error at most 1.5e-7. */
 static inline float f_erf(float x)
 {
     const float a = fabsf(x);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.h - single-thread arithmetic: the slots, their contracts, the table.
+ * kernels.h - kernel slots, their contracts, and the kernel table.
  *
- * A kernel uses one thread, allocates nothing, keeps no state, cannot fail, and
- * reads and writes exactly the bytes its arguments describe. Every variant
- * equals the reference in ref/ bit for bit; the reference is the definition, and
- * docs/numerics.md explains it. Pointers are aligned to their element type only,
- * unless a contract says more.
+ * A kernel runs on one thread, allocates nothing, has no state and cannot fail. It reads and writes
+ * exactly the bytes that its arguments describe. Every variant equals the reference in ref/ bit for
+ * bit. The reference is the definition; docs/numerics.md explains it. Pointers are aligned to their
+ * element type, unless a contract says more.
  */
 #ifndef MOTE_KERNELS_KERNELS_H
 #define MOTE_KERNELS_KERNELS_H
@@ -16,45 +15,45 @@
 enum {
     KERN_CHUNK = 32,            /* DeltaNet rows between two boundaries */
     KERN_STATE_DIM = 128,       /* dk = dv: a head's state is [128][128] */
-    KERN_PAGE = 64,             /* positions of a key/value page */
+    KERN_PAGE = 64,             /* positions in a KV page */
     KERN_HEAD_DIM = 256,        /* of an attention head */
-    KERN_VISION_ATTN_DIM = 128, /* the widest head of a picture tower */
-    KERN_KV_GROUP = 32,         /* dimensions that share a scale in a Q8_0 page */
+    KERN_VISION_ATTN_DIM = 128, /* largest head size of a vision encoder */
+    KERN_KV_GROUP = 32,         /* dimensions per scale in a Q8_0 page */
     KERN_KV_GROUPS = KERN_HEAD_DIM / KERN_KV_GROUP,
-    KERN_LANES = 16, /* partial sums of the "lanes" shape */
-    /* Working memory a gemm may use, one piece per thread, 64-aligned. */
+    KERN_LANES = 16, /* accumulators of a "lanes" sum (docs/numerics.md section 2) */
+    /* Scratch memory of a GEMM, per thread, aligned to 64 bytes. */
     KERN_SCRATCH_BYTES = 1 << 20
 };
 
-/* ---- products: y[t][r] = sum_i w[r][i] * x[t][i] ---- */
+/* ---- GEMM: y[t][r] = sum_i w[r][i] * x[t][i] ---- */
 
-/* Activations of n tokens, quantised once and shared by all weight rows. Which
- * of q, d, sum are set follows from the weight format (quant_info.act). */
+/* Activations of n tokens, quantised once and shared by all weight rows. The weight format
+ * (quant_info.act) decides which of q, d and sum are set. */
 typedef struct kern_act {
     size_t n;           /* tokens */
-    size_t cols;        /* values of a token */
+    size_t cols;        /* values per token */
     const float *x;     /* [n][cols]; read by formats with QUANT_ACT_F32 */
-    const int8_t *q;    /* [n][cols], 64-aligned */
+    const int8_t *q;    /* [n][cols], aligned to 64 bytes */
     const float *d;     /* [n][cols / B]: scale of each block of B = 32 or 256 */
     const int16_t *sum; /* [n][cols / 16] (B = 256) or [n][cols / 32] (B = 32): sums of q */
 } kern_act;
 
 typedef struct kern_gemm_args {
-    const void *w; /* [rows] rows of the format, row_bytes apart */
+    const void *w; /* [rows] weight rows, row_bytes apart */
     size_t row_bytes;
     size_t rows;
-    const kern_act *x; /* cols is a multiple of the format's block */
+    const kern_act *x; /* cols is a multiple of the block size */
     float *y;          /* y[t * y_stride + r] */
     size_t y_stride;
-    void *scratch; /* KERN_SCRATCH_BYTES, or unused */
+    void *scratch; /* KERN_SCRATCH_BYTES */
 } kern_gemm_args;
 typedef void kern_gemm_fn(const kern_gemm_args *a);
 
-/* One row: d = amax / 127, q = clamp(rne(x * (127 / amax)), -127, 127); all zero if amax is 0.
- * sum: of each 16 values (act_256) or each 32 (act_32). */
+/* One row: d = amax / 127, q = clamp(rne(x * (127 / amax)), -127, 127); all zero if amax is 0. sum:
+ * of each 16 values (act_256) or each 32 (act_32). */
 typedef void kern_act_fn(const float *x, size_t cols, int8_t *q, float *d, int16_t *sum);
 
-/* ---- norms and elementwise ---- */
+/* ---- norms and element-wise operations ---- */
 
 /* y = (x * (1 / sqrt(lanes(x*x) / n + eps))) * w. y may be x. */
 typedef void kern_rmsnorm_fn(const float *x, const float *w, size_t n, float eps, float *y);
@@ -70,7 +69,7 @@ typedef void kern_layernorm_fn(const float *x, const float *w, const float *b, s
 typedef void kern_add_fn(const float *x, size_t n, float *y);
 /* y = silu(gate) * up. y may be either. */
 typedef void kern_silu_mul_fn(const float *gate, const float *up, size_t n, float *y);
-/* y = gelu(y + b), by tanh or by the error function. */
+/* y = gelu(y + b); slot gelu_tanh or gelu_erf. */
 typedef void kern_gelu_fn(const float *b, size_t n, float *y);
 /* y = silu(chain over j of w[j][i] * x[j][i]), j = 0..3, oldest input first. w is [4][w_stride]. */
 typedef void kern_conv_fn(const float *const x[4], const float *w, size_t w_stride, size_t n,
@@ -85,29 +84,29 @@ typedef struct kern_delta_args {
     const float *s0; /* [128][128]: [key dim][value dim], state at the boundary */
     const float *k;  /* rows 0 .. t1-1 of the chunk */
     size_t k_stride;
-    const float *q; /* rows t0 .. t1-1, first one first; already scaled */
+    const float *q; /* rows t0 .. t1-1, starting at t0; already scaled */
     size_t q_stride;
-    const float *v; /* rows t0 .. t1-1, first one first */
+    const float *v; /* rows t0 .. t1-1, starting at t0 */
     size_t v_stride;
-    const float *beta; /* of rows t0 .. t1-1, first one first, beta_stride apart */
+    const float *beta; /* rows t0 .. t1-1, starting at t0, beta_stride apart */
     size_t beta_stride;
     const double *g; /* G of rows 0 .. t1-1, g_stride apart */
     size_t g_stride;
     float *u; /* rows 0 .. t0-1 are read, t0 .. t1-1 written */
     size_t u_stride;
-    float *o; /* rows t0 .. t1-1, first one first */
+    float *o; /* rows t0 .. t1-1, starting at t0 */
     size_t o_stride;
     uint32_t t0, t1; /* 0 <= t0 < t1 <= 32 */
 } kern_delta_args;
 typedef void kern_delta_rows_fn(const kern_delta_args *a);
 
-/* The state after all 32 rows; s1 may be s0. Uses s0, k, u, g and their strides only. */
+/* s1 = the state after all 32 rows. s1 may be s0. Reads only s0, k, u, g and their strides. */
 typedef void kern_delta_fold_fn(const kern_delta_args *a, float *s1);
 
 /* ---- attention (docs/numerics.md section 5) ---- */
 
-/* Keys and values of a page in Q8_0: a value is its code times the scale of its position and
- * group of dimensions, an f16. */
+/* Keys and values of a Q8_0 page: value = code * scale, one f16 scale per position and group of 32
+ * dimensions. */
 typedef struct kern_q8_keys {
     int8_t code[KERN_HEAD_DIM][KERN_PAGE];
     uint16_t d[KERN_KV_GROUPS][KERN_PAGE];
@@ -117,23 +116,22 @@ typedef struct kern_q8_values {
     uint16_t d[KERN_PAGE][KERN_KV_GROUPS];
 } kern_q8_values;
 _Static_assert(sizeof(kern_q8_keys) == 17408 && sizeof(kern_q8_values) == 17408,
-               "both halves of a cell are one size, and snapshots hold them");
+               "keys and values have equal size; snapshot files store this layout");
 
-/* Writes one position of one kv head into a page, rounded to the page's format:
- * k goes to column `slot` of K [256][64], v to row `slot` of V [64][256]. Q8_0: codes as
- * act_32 makes them, its scales rounded to f16. */
+/* Stores one position of one kv head in a page, rounded to the cache format: k in column `slot` of
+ * K [256][64], v in row `slot` of V [64][256]. Q8_0: codes as in act_32, scales rounded to f16. */
 typedef void kern_kv_put_fn(const float *k, const float *v, void *k_page, void *v_page,
                             uint32_t slot);
 
-/* The running result of one query: maximum, denominator, weighted values. */
+/* Online softmax of one query: maximum, denominator, weighted sum of values. */
 typedef struct kern_attn_acc {
     float m, l;
     float o[KERN_HEAD_DIM];
 } kern_attn_acc;
 
-/* Merges one key block into the results of n queries. Query i sees the first
- * n_keys[i] positions of the block (0: none, its result is untouched). `first`:
- * the results are empty and are assigned, not merged. */
+/* Merges one key block into the accumulators of n queries. Query i sees the first n_keys[i]
+ * positions of the block (0: its accumulator does not change). `first`: the accumulators are
+ * uninitialised; they are assigned, not merged. */
 typedef struct kern_attn_args {
     const float *q; /* [n] rows, q_stride floats apart */
     size_t q_stride;
@@ -152,10 +150,11 @@ typedef void kern_attn_merge_fn(kern_attn_acc *into, const kern_attn_acc *from, 
 /* y = (o / l) * sigmoid(gate), 256 values. */
 typedef void kern_attn_finish_fn(const kern_attn_acc *acc, const float *gate, float *y);
 
-/* ---- attention of the picture tower: every query sees every key of its frame ---- */
+/* ---- attention of the vision encoder: every query sees every key of its frame ---- */
 
-/* Merges a block of keys into the results of n queries, which come scaled; heads are of `dim`
- * values, a multiple of 16 up to KERN_VISION_ATTN_DIM (narrower ones are filled up with zeros). */
+/* Merges one key block into the accumulators of n queries. Queries are already scaled. `dim` is the
+ * head size: a multiple of 16, at most KERN_VISION_ATTN_DIM. The caller pads smaller heads with
+ * zeros. */
 typedef struct kern_vision_attn_args {
     const float *q; /* [n] rows, q_stride floats apart */
     size_t q_stride;
@@ -164,7 +163,7 @@ typedef struct kern_vision_attn_args {
     const float *v; /* [64][dim] */
     size_t dim;
     size_t n_keys; /* 1 .. 64 */
-    bool first;    /* the results are empty and are assigned */
+    bool first;    /* as in kern_attn_args */
     float *m, *l;  /* [n] */
     float *o;      /* [n][dim] */
 } kern_vision_attn_args;
@@ -172,12 +171,12 @@ typedef void kern_vision_attn_fn(const kern_vision_attn_args *a);
 
 /* ---- sampling ---- */
 
-/* The largest of n > 0 values; NaN is never larger. */
+/* Maximum of n > 0 values. A NaN is ignored. */
 typedef float kern_max_fn(const float *x, size_t n);
 /* lanes(exp((x - max) * scale)) */
 typedef float kern_sum_exp_fn(const float *x, size_t n, float max, float scale);
 
-/* ---- the table ---- */
+/* ---- kernel table ---- */
 
 typedef struct kern_table {
     mote_isa level;
@@ -186,8 +185,8 @@ typedef struct kern_table {
 #undef KERNEL
 } kern_table;
 
-/* References first, then each level up to `level` writes over what it improves.
- * The caller has made sure that the machine has the level. */
+/* Fills the table with the references, then with the faster kernels of each level up to `level`.
+ * The caller has checked that the CPU supports the level. */
 void kern_table_init(kern_table *table, mote_isa level);
 
 #endif

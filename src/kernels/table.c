@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - which function stands in which slot.
+ * table.c - fills the kernel table for a level.
  *
- * The references fill the whole table; then every level up to the wanted one
- * writes over the slots it improves. kern_level_* holds the levels of everything
- * but the matrix products, kern_gemm_level_* those of the products.
+ * All slots start with their reference. Then every level up to the requested one replaces the slots
+ * that it has faster kernels for. kern_gemm_level_* sets the GEMM slots, kern_level_* all others.
  */
 #include "kernels/variants.h"
 
 #if defined(__x86_64__)
-static void raise_to(kern_table *table, mote_isa level)
+static void table_set_levels(kern_table *table, mote_isa level)
 {
     if (level >= MOTE_ISA_AVX2) {
         kern_level_avx2(table);
@@ -23,7 +22,7 @@ static void raise_to(kern_table *table, mote_isa level)
         kern_gemm_level_amx(table);
 }
 #else
-static void raise_to(kern_table *table, mote_isa level)
+static void table_set_levels(kern_table *table, mote_isa level)
 {
     (void)table;
     (void)level;
@@ -36,5 +35,5 @@ void kern_table_init(kern_table *table, mote_isa level)
 #define KERNEL(slot, type) table->slot = k_##slot##_ref;
 #include "kernels/kernels.def"
 #undef KERNEL
-    raise_to(table, level);
+    table_set_levels(table, level);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variants.h - prototypes of every kernel a level may have, from kernels.def.
+ * variants.h - prototypes of all kernels of all levels, generated from kernels.def.
  *
- * Only the references must exist for every slot. A level's kernels are named by
- * the functions below and nowhere else; those functions hold nothing but pointer
- * assignments and are built without instruction-set flags.
+ * Only the references exist for every slot. A kernel of a higher level is used only by the
+ * kern_level functions below. These functions contain pointer assignments only and are built
+ * without instruction-set flags.
  */
 #ifndef MOTE_KERNELS_VARIANTS_H
 #define MOTE_KERNELS_VARIANTS_H

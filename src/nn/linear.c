@@ -7,9 +7,9 @@
  * divide a sum, so their size does not affect a result.
  *
  * Task size with few tokens: about 64 KiB of weights. That is long compared with the cost of
- * fetching a task (0.1 us) and short enough that all threads finish at about the same time.
- * With many tokens a kernel first packs the activations, which costs as much as several weight
- * rows. Tasks are then larger: an eighth of a thread's share, at most 256 rows.
+ * fetching a task (0.1 us) and short enough that all threads finish at about the same time. With
+ * many tokens a kernel first packs the activations, which costs as much as several weight rows.
+ * Tasks are then larger: an eighth of a thread's share, at most 256 rows.
  */
 #include "nn/nn.h"
 

@@ -83,8 +83,8 @@ typedef struct nn_product {
 
 enum { NN_MAX_PRODUCTS = 4 };
 
-/* Applies several matrices to one input in one pool_run. The input must already be quantised to
- * the forms that the matrices read. */
+/* Applies several matrices to one input in one pool_run. The input must already be quantised to the
+ * forms that the matrices read. */
 void nn_linear(const nn *n, const nn_acts *input, size_t n_rows, const nn_product *products,
                size_t n_products);
 
@@ -110,8 +110,8 @@ void rope_angles_image(const rope *r, uint64_t base, uint64_t row, uint64_t col,
 
 /* ---- row-wise operations (rows.c) ---- */
 
-/* x += add (if add is not NULL); out = rmsnorm(x) * w, quantised to `kinds`.
- * x: [n_rows][cols], add: [n_rows][cols]. */
+/* x += add (if add is not NULL); out = rmsnorm(x) * w, quantised to `kinds`. x: [n_rows][cols],
+ * add: [n_rows][cols]. */
 void nn_residual_norm(const nn *n, float *x, const float *add, const float *w, float eps,
                       size_t n_rows, nn_acts *out, nn_kinds kinds);
 

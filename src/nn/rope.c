@@ -5,8 +5,8 @@
  *     inv_freq[i] = base^(-2i/64),   angle = pos * inv_freq[i]
  *
  * Frequencies are computed in binary64 and rounded once. The angle is the binary32 product of
- * position and frequency, because the model was trained with that. Cosine and sine of the angle
- * are computed in binary64 and rounded once.
+ * position and frequency, because the model was trained with that. Cosine and sine of the angle are
+ * computed in binary64 and rounded once.
  *
  * YaRN keeps fast frequencies (i <= low), divides slow ones (i >= high) by the factor, and
  * interpolates between. low and high are the pairs that turn 32 times and once over the trained

@@ -35,8 +35,8 @@ static inline size_t vision_attn_floats(const vision_attn_shape *s, size_t patch
     return s->heads * vision_attn_blocks(patches) * VISION_ATTN_BLOCK * s->dim;
 }
 
-/* Outputs of the projections. Attention adds the bias and applies RoPE to keys and queries, both
- * in place. cos, sin: [rows][head_dim / 2]. */
+/* Outputs of the projections. Attention adds the bias and applies RoPE to keys and queries, both in
+ * place. cos, sin: [rows][head_dim / 2]. */
 typedef struct vision_attn_rows {
     float *x;          /* keys and values: [n][2][heads][head_dim]; queries: [n][heads][head_dim] */
     const float *bias; /* of a row */

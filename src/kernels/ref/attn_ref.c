@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn_ref.c - attention over one page of keys and values, and merging of results.
+ * attn_ref.c - attention over one KV page, and the merge of two results (online softmax).
  *
- * Softmax attention over any number of keys is kept as (m, l, o): the largest
- * score so far, the sum of e^(s - m), and the values weighted by the same. Two
- * such results merge into one:
+ * The result over any set of keys is (m, l, o): the maximum score, the sum of e^(s - m), and the
+ * sum of values weighted with e^(s - m). Two results merge into one:
  *
  *   m = max(m1, m2),  e1 = e^(m1 - m),  e2 = e^(m2 - m)
- *   l = l2 e2 + l1 e1,  o = o2 e2 + o1 e1          (fma of the second, product of the first)
+ *   l = l2 e2 + l1 e1,  o = o2 e2 + o1 e1      (fma(l2, e2, l1 * e1), same for o)
  *
- * Who merges what is fixed by absolute positions, so that the bits do not depend
- * on threads or on how a prompt was cut: each page is computed for itself and
- * then merged, in ascending order.
+ * Each page is computed on its own and then merged, pages in ascending order. Absolute positions
+ * alone decide what is merged when, so the bits do not depend on threads or prefill chunks.
  */
 #include "kernels/variants.h"
 
@@ -21,7 +19,7 @@
 
 enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE };
 
-/* A page's format: key dimension i of position j, value dimension i of position j. */
+/* Accessors of a cache format: dimension i of the key or value of position j. */
 typedef struct page_format {
     float (*key)(const void *page, size_t i, size_t j);
     float (*value)(const void *page, size_t i, size_t j);
@@ -47,7 +45,7 @@ static float value_f16(const void *page, size_t i, size_t j)
     return half_f16_to_f32(((const uint16_t *)page)[j * DIM + i]);
 }
 
-/* Exact: seven bits times eleven. */
+/* Exact: the product of 7 and 11 significant bits fits in a float. */
 static float key_q8_0(const void *page, size_t i, size_t j)
 {
     const kern_q8_keys *k = page;
@@ -64,14 +62,14 @@ static const page_format page_f32 = {key_f32, value_f32};
 static const page_format page_f16 = {key_f16, value_f16};
 static const page_format page_q8_0 = {key_q8_0, value_q8_0};
 
-static float larger(float first, float second)
+static float max_float(float first, float second)
 {
     return second > first ? second : first;
 }
 
-static void merge(kern_attn_acc *into, const kern_attn_acc *from)
+static void attn_acc_merge(kern_attn_acc *into, const kern_attn_acc *from)
 {
-    const float m = larger(into->m, from->m);
+    const float m = max_float(into->m, from->m);
     const float e1 = f_exp(into->m - m);
     const float e2 = f_exp(from->m - m);
     into->m = m;
@@ -80,15 +78,13 @@ static void merge(kern_attn_acc *into, const kern_attn_acc *from)
         into->o[d] = fmaf(from->o[d], e2, into->o[d] * e1);
 }
 
-/*
- * One query q [256] against the first n >= 1 positions of a page:
+/* One query q [256] with the first n >= 1 positions of a page:
  *   s_j = (q . k_j) * scale   a chain over the 256 dimensions
  *   m = max s_j,  p_j = e^(s_j - m)
  *   l = lanes(p),  o[d] = chain over j of p_j v_j[d]
- * Positions the query may not see are left out, not added as zero.
- */
-static void block(const float *q, const kern_attn_args *a, size_t n, const page_format *page,
-                  kern_attn_acc *out)
+ * Masked positions are skipped, not added as zero. */
+static void attn_one_query(const float *q, const kern_attn_args *a, size_t n,
+                           const page_format *page, kern_attn_acc *out)
 {
     float p[PAGE];
     lanes sums = {{0}};
@@ -98,7 +94,7 @@ static void block(const float *q, const kern_attn_args *a, size_t n, const page_
         for (size_t i = 0; i < DIM; i++)
             score = fmaf(q[i], page->key(a->k_page, i, j), score);
         p[j] = score * a->scale;
-        out->m = larger(out->m, p[j]);
+        out->m = max_float(out->m, p[j]);
     }
     for (size_t j = 0; j < n; j++) {
         p[j] = f_exp(p[j] - out->m);
@@ -113,42 +109,42 @@ static void block(const float *q, const kern_attn_args *a, size_t n, const page_
     }
 }
 
-static void all_queries(const kern_attn_args *a, const page_format *page)
+static void attn_all_queries(const kern_attn_args *a, const page_format *page)
 {
     for (size_t i = 0; i < a->n; i++) {
         kern_attn_acc result;
         if (a->n_keys[i] == 0)
             continue;
-        block(a->q + i * a->q_stride, a, a->n_keys[i], page, &result);
+        attn_one_query(a->q + i * a->q_stride, a, a->n_keys[i], page, &result);
         if (a->first)
             a->acc[i] = result;
         else
-            merge(&a->acc[i], &result);
+            attn_acc_merge(&a->acc[i], &result);
     }
 }
 
 void k_attn_block_f32_ref(const kern_attn_args *a)
 {
-    all_queries(a, &page_f32);
+    attn_all_queries(a, &page_f32);
 }
 
 void k_attn_block_f16_ref(const kern_attn_args *a)
 {
-    all_queries(a, &page_f16);
+    attn_all_queries(a, &page_f16);
 }
 
 void k_attn_block_q8_0_ref(const kern_attn_args *a)
 {
-    all_queries(a, &page_q8_0);
+    attn_all_queries(a, &page_q8_0);
 }
 
 void k_attn_merge_ref(kern_attn_acc *into, const kern_attn_acc *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        merge(&into[i], &from[i]);
+        attn_acc_merge(&into[i], &from[i]);
 }
 
-/* The division by the denominator is left to the end; then the output gate. */
+/* Divides by the softmax denominator, then applies the output gate. */
 void k_attn_finish_ref(const kern_attn_acc *acc, const float *gate, float *y)
 {
     for (int d = 0; d < DIM; d++)

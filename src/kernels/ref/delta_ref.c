@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * delta_ref.c - Gated DeltaNet in its chunk form, one value head.
+ * delta_ref.c - Gated DeltaNet in chunk form, one value head.
  *
- * The recurrence  S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = S^T q
- * unrolled since the last boundary, where the state was S0. With G_t the sum of
- * g over rows 0..t (binary64: in f32 the differences would lose digits):
+ * The recurrence is
+ *
+ *   S <- e^g S;  u = beta (v - S^T k);  S <- S + k u^T;  o = S^T q
+ *
+ * It is unrolled from the last chunk boundary, where the state is S0. G_t is the sum of g over rows
+ * 0..t, in binary64 because the differences below would lose digits in f32:
  *
  *   u_t = beta_t (v_t - e^{G_t} (S0^T k_t) - sum_{j<t}  e^{G_t-G_j} (k_t . k_j) u_j)
  *   o_t =              e^{G_t} (S0^T q_t) + sum_{j<=t} e^{G_t-G_j} (q_t . k_j) u_j
  *   S1  = e^{G_31} S0 + sum_j e^{G_31-G_j} k_j u_j^T
  *
- * So a row needs S0 and the rows before it and nothing else: its bits do not
- * depend on how many rows are asked for at a time. Every sum is a chain, one per
- * output; g <= 0 makes every exponent <= 0, nothing overflows.
+ * A row depends only on S0 and the rows before it. So its bits do not depend on the number of rows
+ * per call. Every sum is a chain, one per output. g <= 0, so every exponent is <= 0 and no
+ * exponential overflows.
  */
 #include "kernels/variants.h"
 
@@ -20,8 +23,8 @@
 
 enum { DIM = KERN_STATE_DIM };
 
-/* a . b, one chain */
-static float dot(const float *a, const float *b)
+/* a . b as a chain */
+static float delta_dot(const float *a, const float *b)
 {
     float sum = 0.0f;
     for (int i = 0; i < DIM; i++)
@@ -29,7 +32,7 @@ static float dot(const float *a, const float *b)
     return sum;
 }
 
-/* (S0^T x)[d]: the chain runs down the key dimension of column d. */
+/* (S0^T x)[d]: a chain over the key dimension of column d. */
 static float state_column_dot(const float *s0, const float *x, int d)
 {
     float sum = 0.0f;
@@ -39,21 +42,21 @@ static float state_column_dot(const float *s0, const float *x, int d)
 }
 
 /* e^{G_t - G_j}: one binary64 subtraction, one rounding, then exp. */
-static float decay(const kern_delta_args *a, uint32_t t, uint32_t j)
+static float delta_decay(const kern_delta_args *a, uint32_t t, uint32_t j)
 {
     return f_exp((float)(a->g[t * a->g_stride] - a->g[j * a->g_stride]));
 }
 
 /* c[j] = e^{G_t-G_j} (x . k_j) for j < n */
-static void row_coefficients(const kern_delta_args *a, const float *x, uint32_t t, uint32_t n,
-                             float c[KERN_CHUNK])
+static void delta_coefficients(const kern_delta_args *a, const float *x, uint32_t t, uint32_t n,
+                               float c[KERN_CHUNK])
 {
     for (uint32_t j = 0; j < n; j++)
-        c[j] = decay(a, t, j) * dot(x, a->k + j * a->k_stride);
+        c[j] = delta_decay(a, t, j) * delta_dot(x, a->k + j * a->k_stride);
 }
 
 /* sum_j c[j] u_j[d], a chain over j < n */
-static float sum_of_rows(const kern_delta_args *a, const float *c, uint32_t n, int d)
+static float delta_weighted_u(const kern_delta_args *a, const float *c, uint32_t n, int d)
 {
     float sum = 0.0f;
     for (uint32_t j = 0; j < n; j++)
@@ -61,7 +64,7 @@ static float sum_of_rows(const kern_delta_args *a, const float *c, uint32_t n, i
     return sum;
 }
 
-static void one_row(const kern_delta_args *a, uint32_t t)
+static void delta_row(const kern_delta_args *a, uint32_t t)
 {
     const uint32_t row = t - a->t0;
     const float *k = a->k + t * a->k_stride;
@@ -73,34 +76,32 @@ static void one_row(const kern_delta_args *a, uint32_t t)
     const float decay_t = f_exp((float)a->g[t * a->g_stride]);
     float c[KERN_CHUNK];
 
-    row_coefficients(a, k, t, t, c);
+    delta_coefficients(a, k, t, t, c);
     for (int d = 0; d < DIM; d++) {
         const float from_state = fmaf(-decay_t, state_column_dot(a->s0, k, d), v[d]);
-        u[d] = beta * (from_state - sum_of_rows(a, c, t, d));
+        u[d] = beta * (from_state - delta_weighted_u(a, c, t, d));
     }
-    row_coefficients(a, q, t, t + 1, c);
+    delta_coefficients(a, q, t, t + 1, c);
     for (int d = 0; d < DIM; d++)
-        o[d] = fmaf(decay_t, state_column_dot(a->s0, q, d), sum_of_rows(a, c, t + 1, d));
+        o[d] = fmaf(decay_t, state_column_dot(a->s0, q, d), delta_weighted_u(a, c, t + 1, d));
 }
 
-/* A row reads the u of the rows before it, so rows go in order. */
+/* Rows are computed in ascending order: a row reads the u of all rows before it. */
 void k_delta_rows_ref(const kern_delta_args *a)
 {
     for (uint32_t t = a->t0; t < a->t1; t++)
-        one_row(a, t);
+        delta_row(a, t);
 }
 
-/*
- * S1[i][d] is a chain that starts from the decayed old value and takes the rows in
- * order: fma(e^{G_31-G_j} k_j[i], u_j[d], ...). It reads only S0[i][d], so s1 may be s0.
- */
+/* S1[i][d] is a chain that starts with the decayed S0[i][d] and adds the rows in ascending order:
+ * fma(e^{G_31-G_j} k_j[i], u_j[d], ...). It reads only S0[i][d], so s1 may be s0. */
 void k_delta_fold_ref(const kern_delta_args *a, float *s1)
 {
     const uint32_t last = KERN_CHUNK - 1;
     const float decay_all = f_exp((float)a->g[last * a->g_stride]);
     float row_decay[KERN_CHUNK];
     for (uint32_t j = 0; j < KERN_CHUNK; j++)
-        row_decay[j] = decay(a, last, j);
+        row_decay[j] = delta_decay(a, last, j);
     for (int i = 0; i < DIM; i++)
         for (int d = 0; d < DIM; d++) {
             float sum = decay_all * a->s0[i * DIM + d];

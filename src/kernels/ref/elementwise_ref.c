@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * elementwise_ref.c - kernels whose every output depends on one place of the inputs.
- */
+/* elementwise_ref.c - element-wise kernels: output i depends on element i (or one pair) of the
+ * inputs. */
 #include "kernels/variants.h"
 
 #include "kernels/fmath.h"
 
-/* The residual stream: y + x, in the order of the layers. */
+/* Residual connection. */
 void k_add_ref(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = y[i] + x[i];
 }
 
-/* SwiGLU, between the two products of the feed-forward layer. */
+/* SwiGLU of the feed-forward layer. */
 void k_silu_mul_ref(const float *gate, const float *up, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = f_silu(gate[i]) * up[i];
 }
 
-/* Between the two products of the tower's feed-forward unit; the bias belongs to the first. */
+/* GELU of the feed-forward layer of the vision encoder, with the bias of its first matrix. */
 void k_gelu_tanh_ref(const float *b, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
@@ -33,10 +32,8 @@ void k_gelu_erf_ref(const float *b, size_t n, float *y)
         y[i] = f_gelu_erf(y[i] + b[i]);
 }
 
-/*
- * The short causal convolution before DeltaNet: per channel i a weighted sum of
- * the last four inputs, x[0] the oldest. A chain, so the order is that of time.
- */
+/* Causal convolution of DeltaNet: for channel i, the weighted sum of the last four inputs. x[0] is
+ * the oldest. The sum is a chain from the oldest to the newest. */
 void k_conv_silu_ref(const float *const x[4], const float *w, size_t w_stride, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++) {
@@ -47,10 +44,8 @@ void k_conv_silu_ref(const float *const x[4], const float *w, size_t w_stride, s
     }
 }
 
-/*
- * Rotary positions: the pair (x[i], x[i + n]) is turned by the angle of frequency
- * i. All four products are rounded before the sums, as the model was trained.
- */
+/* RoPE: rotates the pair (x[i], x[i + n]) by the angle of frequency i. All four products are
+ * rounded before the sums, as in training. */
 void k_rope_ref(float *x, const float *cos, const float *sin, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kv_ref.c - one position of keys and values into its page.
+ * kv_ref.c - stores the key and value of one position in a KV page.
  *
- * Keys are kept transposed, [256][64], so that the scores of 64 positions are 64
- * lanes of one product; values are kept as rows, [64][256], so that the 256
- * outputs are the lanes. Rounding happens here, once: a fresh key and a cached
- * key are the same number.
+ * Keys are stored transposed, [256][64]: a vector then computes scores of many positions at once.
+ * Values are stored as rows, [64][256]: a vector computes many output dimensions at once. Rounding
+ * to the cache format happens only here, so a new key and a cached key are the same number.
  */
 #include "kernels/variants.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.h - the "lanes" shape of a sum with one output.
+ * lanes.h - the "lanes" order of a sum with one output.
  *
- * Sixteen partial sums: lane l takes the elements l, l + 16, l + 32, ... in
- * ascending order; at the end lane[l] += lane[l + s] for s = 8, 4, 2, 1. A vector
- * of 16 floats does this with one add per 16 elements, two vectors of 8 likewise,
- * and all give the same bits. A missing element adds nothing.
+ * Sixteen accumulators: lane l adds the elements l, l + 16, l + 32, ... in ascending order. The
+ * horizontal sum is lane[l] += lane[l + s] for s = 8, 4, 2, 1. One vector of 16 floats or two of 8
+ * compute exactly this. If the length is not a multiple of 16, missing elements add nothing.
  */
 #ifndef MOTE_KERNELS_REF_LANES_H
 #define MOTE_KERNELS_REF_LANES_H

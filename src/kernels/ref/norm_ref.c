@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * norm_ref.c - RMSNorm, its gated form, LayerNorm, and the L2 norm.
+ * norm_ref.c - RMSNorm, gated RMSNorm, LayerNorm and L2 norm.
  *
- * Each has sums with one output, mostly of the squares of the vector, so they are sums by
- * lanes. The reciprocal root is a true square root and a true division: estimates
- * differ between processors.
+ * Their sums have one output, so they are lanes sums. The reciprocal square root is a square root
+ * and a division: hardware estimates differ between CPU vendors.
  */
 #include "kernels/variants.h"
 
@@ -22,7 +21,7 @@ static float sum_of_squares(const float *x, size_t n)
     return lanes_total(&sums);
 }
 
-/* 1 / sqrt(mean of x^2 + eps). eps keeps a zero vector at zero instead of NaN. */
+/* 1 / sqrt(mean of x^2 + eps). With eps a zero vector gives zeros, not NaN. */
 static float rms_scale(const float *x, size_t n, float eps)
 {
     return 1.0f / sqrtf(sum_of_squares(x, n) / (float)n + eps);
@@ -35,7 +34,7 @@ void k_rmsnorm_ref(const float *x, const float *w, size_t n, float eps, float *y
         y[i] = (x[i] * r) * w[i];
 }
 
-/* The norm comes first, the gate after it: y = rmsnorm(x, w) * silu(z). */
+/* Norm first, then the gate: y = rmsnorm(x, w) * silu(z). */
 void k_rmsnorm_gated_ref(const float *x, const float *w, const float *z, size_t n, float eps,
                          float *y)
 {
@@ -44,7 +43,7 @@ void k_rmsnorm_gated_ref(const float *x, const float *w, const float *z, size_t 
         y[i] = ((x[i] * r) * w[i]) * f_silu(z[i]);
 }
 
-/* The mean first and then the squares around it: the difference of two large sums would cancel. */
+/* Two passes: mean, then squares of the differences. E[x^2] - mean^2 would cancel. */
 void k_layernorm_ref(const float *x, const float *w, const float *b, size_t n, float eps, float *y)
 {
     lanes sums = {{0}}, squares = {{0}};
@@ -61,7 +60,7 @@ void k_layernorm_ref(const float *x, const float *w, const float *b, size_t n, f
         y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
 }
 
-/* eps stands under the root and is added to the sum, not to the mean. */
+/* eps is added to the sum of squares, not to the mean. */
 void k_l2norm_ref(const float *x, size_t n, float eps, float scale, float *y)
 {
     const float r = 1.0f / sqrtf(sum_of_squares(x, n) + eps);

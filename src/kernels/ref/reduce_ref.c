@@ -5,8 +5,8 @@
 #include "kernels/fmath.h"
 #include "kernels/ref/lanes.h"
 
-/* Of equal values the first counts, which is visible only for +0 and -0. A NaN
- * compares false and is passed over; if nothing is left the answer is -inf. */
+/* Of equal values the first is returned; this is visible only for +0 and -0. A NaN is skipped,
+ * because it compares false. If all values are NaN the result is -inf. */
 float k_max_ref(const float *x, size_t n)
 {
     float best = -INFINITY;
@@ -16,8 +16,8 @@ float k_max_ref(const float *x, size_t n)
     return best;
 }
 
-/* The denominator: lanes(e^((x - max) * scale)), scale being 1 / temperature.
- * The largest value contributes exactly 1. */
+/* The softmax denominator: lanes(e^((x - max) * scale)), where scale is 1 / temperature. The
+ * maximum contributes exactly 1. */
 float k_sum_exp_ref(const float *x, size_t n, float max, float scale)
 {
     lanes sums = {{0}};

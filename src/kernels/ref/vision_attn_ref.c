@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vision_attn_ref.c - attention inside a picture, one block of 64 keys at a time.
+ * vision_attn_ref.c - attention of the vision encoder, one block of 64 keys per call.
  *
- * Scores are chains over the dimensions, a block's denominator is a sum by lanes, values are
- * chains over all keys of the frame. Where a block has a larger score than those before it,
- * what they left fades by e^(old maximum - new), before the chains go on. Queries come scaled.
+ * Scores are chains over the dimensions. The denominator of a block is a lanes sum. Outputs are
+ * chains over all keys of the frame. If a block has a larger maximum than the blocks before, the
+ * accumulators l and o are first multiplied by e^(old maximum - new maximum). Queries are already
+ * scaled.
  */
 #include "kernels/variants.h"
 
@@ -13,8 +14,8 @@
 
 enum { BLOCK = KERN_PAGE };
 
-/* Scores of query i and the largest of them; a zero is +0. */
-static float score(const kern_vision_attn_args *a, size_t i, float s[BLOCK])
+/* Computes the scores of query i and returns their maximum, with -0 as +0. */
+static float vision_scores(const kern_vision_attn_args *a, size_t i, float s[BLOCK])
 {
     const float *q = a->q + i * a->q_stride;
     float m = -INFINITY;
@@ -27,8 +28,8 @@ static float score(const kern_vision_attn_args *a, size_t i, float s[BLOCK])
     return m + 0.0f;
 }
 
-/* Weights instead of scores; their sum. */
-static float weigh(float p[BLOCK], size_t n, float m)
+/* Replaces scores with e^(score - m) and returns their sum. */
+static float vision_softmax_weights(float p[BLOCK], size_t n, float m)
 {
     lanes sums = {{0}};
     for (size_t j = 0; j < n; j++) {
@@ -42,12 +43,12 @@ void k_vision_attn_block_ref(const kern_vision_attn_args *a)
 {
     for (size_t i = 0; i < a->n; i++) {
         float p[BLOCK], *o = a->o + i * a->dim;
-        const float m2 = score(a, i, p), m = a->first || m2 > a->m[i] ? m2 : a->m[i];
-        const float l2 = weigh(p, a->n_keys, m), fade = f_exp(a->m[i] - m);
-        a->l[i] = a->first ? l2 : fmaf(a->l[i], fade, l2);
+        const float m2 = vision_scores(a, i, p), m = a->first || m2 > a->m[i] ? m2 : a->m[i];
+        const float l2 = vision_softmax_weights(p, a->n_keys, m), rescale = f_exp(a->m[i] - m);
+        a->l[i] = a->first ? l2 : fmaf(a->l[i], rescale, l2);
         a->m[i] = m;
         for (size_t d = 0; d < a->dim; d++) {
-            o[d] = a->first ? 0.0f : o[d] * fade;
+            o[d] = a->first ? 0.0f : o[d] * rescale;
             for (size_t j = 0; j < a->n_keys; j++)
                 o[d] = fmaf(p[j], a->v[j * a->dim + d], o[d]);
         }

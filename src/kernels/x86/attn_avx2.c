@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attn_avx2.c - attention over pages: see body_attn.h. */
+/* attn_avx2.c - attention over KV pages; see body_attn.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx2.h"
@@ -36,7 +36,7 @@ void k_kv_put_f16_avx2(const float *k, const float *v, void *k_page, void *v_pag
     body_kv_put_f16(k, v, k_page, v_page, slot);
 }
 
-/* Eight scales of a position are one register. */
+/* The eight scales of a position fit in one register. */
 void k_kv_put_q8_0_avx2(const float *k, const float *v, void *k_page, void *v_page, uint32_t slot)
 {
     kern_q8_keys *keys = k_page;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attn_avx512.c - attention over pages: see body_attn.h. */
+/* attn_avx512.c - attention over KV pages; see body_attn.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx512.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * body_attn.h - attention over a vec_*.h; ref/attn_ref.c has the mathematics.
+ * body_attn.h - attention over a KV page, on the vector layer. ref/attn_ref.c defines the result.
  *
- * Queries are taken in tiles of 64. A page of floats is read where it lies. A page
- * of halves is widened: for a few queries (a decoded token) as it is loaded; for
- * more, once, in pieces of 16 KiB that stay in the first-level cache while all
- * queries pass over them. A page of codes is always widened like that.
+ * Queries are processed in tiles of 64. An f32 page is used in place. An f16 page is converted to
+ * f32 at each load for few queries (decode); for more, it is converted once, in pieces of 16 KiB
+ * (64 x 64 floats) that stay in the L1 cache while all queries use them. A Q8_0 page is always
+ * converted in such pieces.
  */
 #ifndef MOTE_KERNELS_X86_BODY_ATTN_H
 #define MOTE_KERNELS_X86_BODY_ATTN_H
@@ -18,32 +18,32 @@ enum {
     PAGE = KERN_PAGE,
     QUERIES = 64,
     PIECE = 64,
-    AT_LOAD_QUERIES = 2 * TILE_ROWS
+    FEW_QUERIES = 2 * TILE_ROWS
 };
 
-/* How a page reaches the registers; a constant wherever it is used. */
-typedef enum attn_page { PAGE_F32, PAGE_F16_AT_LOAD, PAGE_F16_AHEAD, PAGE_Q8_0 } attn_page;
+/* Page format and conversion. Always a compile-time constant. */
+typedef enum attn_page { PAGE_F32, PAGE_F16_PER_LOAD, PAGE_F16_ONCE, PAGE_Q8_0 } attn_page;
 
-/* Queries that see at least one key. */
+/* A tile of queries that see at least one key. */
 typedef struct attn_tile {
     size_t n;
-    size_t most_keys;
+    size_t max_keys;
     const float *q[QUERIES];
     kern_attn_acc *acc[QUERIES];
     size_t n_keys[QUERIES];
     float *score[QUERIES];                /* rows of p */
-    float e_old[QUERIES];                 /* merge factor of what was there */
-    float e_new[QUERIES];                 /* and of this block */
-    _Alignas(64) float p[QUERIES][PAGE];  /* scores, then weights */
-    _Alignas(64) float piece[PIECE * 64]; /* of the page, widened */
-    float value_d[PAGE * KERN_KV_GROUPS]; /* scales of the values, widened */
+    float e_old[QUERIES];                 /* merge factor of the accumulator */
+    float e_new[QUERIES];                 /* merge factor of this block */
+    _Alignas(64) float p[QUERIES][PAGE];  /* scores, then softmax weights */
+    _Alignas(64) float piece[PIECE * 64]; /* part of the page as f32 */
+    float value_d[PAGE * KERN_KV_GROUPS]; /* scales of the values as f32 */
 } attn_tile;
 
-/* Takes queries from *next on until the tile is full. */
+/* Fills the tile with queries from *next on. */
 static inline void attn_gather(const kern_attn_args *a, size_t *next, attn_tile *t)
 {
     t->n = 0;
-    t->most_keys = 0;
+    t->max_keys = 0;
     for (; *next < a->n && t->n < QUERIES; ++*next) {
         const size_t keys = a->n_keys[*next];
         if (keys == 0)
@@ -52,23 +52,23 @@ static inline void attn_gather(const kern_attn_args *a, size_t *next, attn_tile 
         t->acc[t->n] = &a->acc[*next];
         t->n_keys[t->n] = keys;
         t->score[t->n] = t->p[t->n];
-        t->most_keys = keys > t->most_keys ? keys : t->most_keys;
+        t->max_keys = keys > t->max_keys ? keys : t->max_keys;
         t->n++;
     }
 }
 
 CHAIN_INLINE chain_shape attn_shape(const attn_page page)
 {
-    return (chain_shape){.vectors = TILE_VECTORS, .halves = page == PAGE_F16_AT_LOAD};
+    return (chain_shape){.vectors = TILE_VECTORS, .halves = page == PAGE_F16_PER_LOAD};
 }
 
-/* A piece of a page: `rows` rows of 64 values, `stride` apart, from value `first`. */
+/* Selects a piece of a page: `rows` rows of 64 values, `stride` apart, from value `first` on. */
 CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size_t stride,
                              attn_tile *t, chain_args *piece, const attn_page page)
 {
     const uint16_t *from = (const uint16_t *)values + first;
     piece->len = rows;
-    if (page != PAGE_F16_AHEAD) {
+    if (page != PAGE_F16_ONCE) {
         piece->m = page == PAGE_F32 ? (const void *)((const float *)values + first) : from;
         piece->m_stride = stride;
         return;
@@ -80,8 +80,9 @@ CHAIN_INLINE void attn_piece(const void *values, size_t first, size_t rows, size
     piece->m_stride = 64;
 }
 
-/* Asks for a quarter of the values while the keys are at work: a few queries wait for
- * memory, and values are read in columns, which no processor foresees. */
+/* Prefetches a quarter of the values while scores are computed. With few queries the kernel is
+ * memory-bound, and values are read in columns of 64, which the hardware prefetcher does not
+ * detect. */
 static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
                                         const attn_page page)
 {
@@ -91,7 +92,7 @@ static inline void attn_prefetch_values(const kern_attn_args *a, size_t quarter,
         __builtin_prefetch((const char *)a->v_page + quarter * bytes + at);
 }
 
-/* Dimensions i .. i+63 of the keys. */
+/* Piece of the keys: dimensions i .. i+63. */
 CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t, chain_args *piece,
                                  const attn_page page)
 {
@@ -109,24 +110,24 @@ CHAIN_INLINE void attn_key_piece(const kern_attn_args *a, size_t i, attn_tile *t
         }
 }
 
-/* Dimensions d .. d+63 of the values of the positions that anyone sees. */
+/* Piece of the values: dimensions d .. d+63 of the positions that at least one query sees. */
 CHAIN_INLINE void attn_value_piece(const kern_attn_args *a, size_t d, attn_tile *t,
                                    chain_args *piece, const attn_page page)
 {
     if (page != PAGE_Q8_0) {
-        attn_piece(a->v_page, d, t->most_keys, DIM, t, piece, page);
+        attn_piece(a->v_page, d, t->max_keys, DIM, t, piece, page);
         return;
     }
     const kern_q8_values *v = a->v_page;
-    *piece = (chain_args){t->piece, 64, t->most_keys, piece->width, piece->resume};
-    for (size_t r = 0; r < t->most_keys; r++)
+    *piece = (chain_args){t->piece, 64, t->max_keys, piece->width, piece->resume};
+    for (size_t r = 0; r < t->max_keys; r++)
         for (size_t i = 0; i < PIECE; i += VF_WIDTH) {
             const vf scale = vf_set(t->value_d[r * KERN_KV_GROUPS + (d + i) / KERN_KV_GROUP]);
             vf_store(t->piece + r * 64 + i, vf_mul(vf_load_i8(v->code[r] + d + i), scale));
         }
 }
 
-/* p[q][j] = q . k_j for all 64 positions; what a query may not see is not used later. */
+/* p[q][j] = q . k_j for all 64 positions. Scores of masked positions are not used later. */
 CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_page page)
 {
     for (size_t i = 0; i < DIM; i += PIECE) {
@@ -134,22 +135,22 @@ CHAIN_INLINE void attn_scores(const kern_attn_args *a, attn_tile *t, const attn_
         const float *x[QUERIES];
         for (size_t q = 0; q < t->n; q++)
             x[q] = t->q[q] + i;
-        if (t->n <= AT_LOAD_QUERIES)
+        if (t->n <= FEW_QUERIES)
             attn_prefetch_values(a, i / PIECE, page);
         attn_key_piece(a, i, t, &keys, page);
         chain_rows(&keys, x, t->score, t->n, attn_shape(page));
     }
 }
 
-/* Scores to weights; maximum and denominator go to the result, merged. */
+/* Replaces scores with softmax weights, and merges maximum and denominator into the accumulator. */
 static inline void attn_softmax(const kern_attn_args *a, attn_tile *t)
 {
     for (size_t q = 0; q < t->n; q++) {
         kern_attn_acc *acc = t->acc[q];
         for (int j = 0; j < PAGE; j += VF_WIDTH)
             vf_store(t->p[q] + j, vf_mul(vf_load(t->p[q] + j), vf_set(a->scale)));
-        const float m2 = vf_max(t->p[q], t->n_keys[q]);
-        const float l2 = vf_weights(t->p[q], t->n_keys[q], m2);
+        const float m2 = vf_max_array(t->p[q], t->n_keys[q]);
+        const float l2 = vf_softmax_weights(t->p[q], t->n_keys[q], m2);
         if (a->first) {
             acc->m = m2;
             acc->l = l2;
@@ -172,22 +173,20 @@ static inline void attn_merge_values(const float *from, float e_new, float e_old
         vf_store(o + d, vf_fma(vf_load(from + d), a, vf_mul(vf_load(o + d), b)));
 }
 
-/*
- * 64 columns of the values for up to TILE_ROWS queries: together over the keys all
- * of them see, then each alone over the rest. Leaving a key out is not the same
- * as giving it weight zero: a chain may stand at -0.
- */
+/* 64 columns of the output for up to TILE_ROWS queries: first together over the keys that all of
+ * them see, then each query alone over its other keys. A masked key must be skipped; a weight of
+ * zero would not be the same, because an accumulator may be -0. */
 CHAIN_INLINE void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t q, size_t n,
                                    size_t d, chain_args values, const attn_page page)
 {
-    _Alignas(64) float fresh[TILE_ROWS][PIECE];
+    _Alignas(64) float block_o[TILE_ROWS][PIECE];
     const float *x[TILE_ROWS];
     float *out[TILE_ROWS];
-    const size_t value_bytes = page == PAGE_F16_AT_LOAD ? sizeof(uint16_t) : sizeof(float);
+    const size_t value_bytes = page == PAGE_F16_PER_LOAD ? sizeof(uint16_t) : sizeof(float);
     size_t common = PAGE;
     for (size_t g = 0; g < n; g++) {
         x[g] = t->p[q + g];
-        out[g] = a->first ? t->acc[q + g]->o + d : fresh[g];
+        out[g] = a->first ? t->acc[q + g]->o + d : block_o[g];
         common = t->n_keys[q + g] < common ? t->n_keys[q + g] : common;
     }
     values.len = common;
@@ -195,12 +194,12 @@ CHAIN_INLINE void attn_value_group(const kern_attn_args *a, attn_tile *t, size_t
     values.resume = true;
     values.m = (const char *)values.m + common * values.m_stride * value_bytes;
     for (size_t g = 0; g < n; g++) {
-        const float *rest = x[g] + common;
+        const float *later = x[g] + common;
         values.len = t->n_keys[q + g] - common;
         if (values.len > 0)
-            chain_group(&values, &rest, &out[g], 1, attn_shape(page));
+            chain_group(&values, &later, &out[g], 1, attn_shape(page));
         if (!a->first)
-            attn_merge_values(fresh[g], t->e_new[q + g], t->e_old[q + g], t->acc[q + g]->o + d,
+            attn_merge_values(block_o[g], t->e_new[q + g], t->e_old[q + g], t->acc[q + g]->o + d,
                               PIECE);
     }
 }
@@ -236,10 +235,10 @@ static inline void body_attn_block_f16(const kern_attn_args *a)
     attn_tile t;
     for (size_t next = 0; next < a->n;) {
         attn_gather(a, &next, &t);
-        if (t.n <= AT_LOAD_QUERIES)
-            attn_run_tile(a, &t, PAGE_F16_AT_LOAD);
+        if (t.n <= FEW_QUERIES)
+            attn_run_tile(a, &t, PAGE_F16_PER_LOAD);
         else
-            attn_run_tile(a, &t, PAGE_F16_AHEAD);
+            attn_run_tile(a, &t, PAGE_F16_ONCE);
     }
 }
 
@@ -274,7 +273,7 @@ static inline void body_attn_finish(const kern_attn_acc *acc, const float *gate,
         vf_store(y + d, vf_mul(vf_div(vf_load(acc->o + d), l), vf_sigmoid(vf_load(gate + d))));
 }
 
-/* Keys go to a column: converted together, stored one by one. */
+/* Keys are a column of the page: converted as vectors, stored one by one. */
 static inline void body_kv_put_f16(const float *k, const float *v, uint16_t *k_page,
                                    uint16_t *v_page, uint32_t slot)
 {

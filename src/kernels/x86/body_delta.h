@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * body_delta.h - Gated DeltaNet over a vec_*.h; ref/delta_ref.c has the mathematics.
+ * body_delta.h - Gated DeltaNet on the vector layer. ref/delta_ref.c defines the result.
  *
- * For the wanted rows t and all their k_t and q_t:
- *   1. state products S0^T k_t, S0^T q_t: one small dense product
- *   2. dots k_t . k_j and q_t . k_j: one more, against the transposed keys
- *   3. row after row: decay the dots, subtract earlier rows, u_t, o_t
- * Only step 3 must go in order, and it is the smallest.
+ * For the rows t of a call, with all k_t and q_t:
+ *   1. S0^T k_t and S0^T q_t: one small dense matrix product
+ *   2. k_t . k_j and q_t . k_j: one more, with the transposed keys
+ *   3. row by row: decay the dot products, subtract earlier rows, compute u_t and o_t
+ * Only step 3 is sequential, and it is the smallest.
  */
 #ifndef MOTE_KERNELS_X86_BODY_DELTA_H
 #define MOTE_KERNELS_X86_BODY_DELTA_H
@@ -18,18 +18,18 @@
 
 enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK };
 
-/* Rows k and then rows q of a call. */
+/* Scratch of a call. Rows of x: all k, then all q. */
 typedef struct delta_rows {
     const float *x[2 * CHUNK];
     float *from_state[2 * CHUNK]; /* rows of `products` */
     float *dots[2 * CHUNK];       /* rows of `dot` */
     _Alignas(64) float products[2 * CHUNK][DIM];
     _Alignas(64) float dot[2 * CHUNK][CHUNK];
-    double g[CHUNK];                     /* zero after the last row */
-    _Alignas(64) float keys[DIM][CHUNK]; /* transposed; zero after the last row */
+    double g[CHUNK];                     /* zero after row t1-1 */
+    _Alignas(64) float keys[DIM][CHUNK]; /* transposed; zero after row t1-1 */
 } delta_rows;
 
-/* keys[i][j] = k_j[i] for j < n; columns up to the next multiple of 4 become zero. */
+/* keys[i][j] = k_j[i] for j < n. Columns n up to the next multiple of 4 become zero. */
 static inline void delta_transpose(const float *k, size_t stride, uint32_t n,
                                    float keys[DIM][CHUNK])
 {
@@ -68,8 +68,8 @@ static inline void delta_gather(const kern_delta_args *a, delta_rows *r)
     delta_transpose(a->k, a->k_stride, a->t1, r->keys);
 }
 
-/* Steps 1 and 2. The state is taken in two halves of its rows, each of which
- * stays in the first-level cache while all rows of a tile column pass over it. */
+/* Steps 1 and 2. The state is processed in two halves of its rows. Each half stays in the L1 cache
+ * while all rows of x use it. */
 static inline void delta_products(const kern_delta_args *a, delta_rows *r)
 {
     enum { HALF = DIM / 2 };
@@ -93,12 +93,12 @@ static inline void delta_products(const kern_delta_args *a, delta_rows *r)
     chain_rows(&keys, r->x, r->dots, n, narrow);
 }
 
-/* Step 3 for row t: dots become coefficients e^{G_t-G_j} (x . k_j). Lanes beyond
- * j = t are computed from nothing and never read. */
+/* Step 3 for row t: dot products become coefficients e^{G_t-G_j} (x . k_j). Lanes j > t hold unused
+ * values. */
 static inline void delta_decay_dots(const delta_rows *r, uint32_t t, float *dot_k, float *dot_q)
 {
     for (uint32_t j = 0; j <= t; j += VF_WIDTH) {
-        const vf decay = vf_exp(vf_differences(r->g[t], r->g + j));
+        const vf decay = vf_exp(vf_sub_doubles(r->g[t], r->g + j));
         vf_store(dot_k + j, vf_mul(decay, vf_load(dot_k + j)));
         vf_store(dot_q + j, vf_mul(decay, vf_load(dot_q + j)));
     }
@@ -136,7 +136,7 @@ static inline void body_delta_rows(const kern_delta_args *a)
         delta_one_row(a, &r, t);
 }
 
-/* keys[i][j] = e^{G_31-G_j} k_j[i], the factors of the fold; returns e^{G_31}. */
+/* keys[i][j] = e^{G_31-G_j} k_j[i]. Returns e^{G_31}. */
 static inline float delta_fold_factors(const kern_delta_args *a, float keys[DIM][CHUNK])
 {
     float decays[CHUNK];
@@ -144,7 +144,7 @@ static inline float delta_fold_factors(const kern_delta_args *a, float keys[DIM]
     for (uint32_t j = 0; j < CHUNK; j++)
         g[j] = a->g[j * a->g_stride];
     for (uint32_t j = 0; j < CHUNK; j += VF_WIDTH)
-        vf_store(decays + j, vf_exp(vf_differences(g[CHUNK - 1], g + j)));
+        vf_store(decays + j, vf_exp(vf_sub_doubles(g[CHUNK - 1], g + j)));
     delta_transpose(a->k, a->k_stride, CHUNK, keys);
     for (int i = 0; i < DIM; i++)
         for (int j = 0; j < CHUNK; j += VF_WIDTH)
@@ -152,8 +152,8 @@ static inline float delta_fold_factors(const kern_delta_args *a, float keys[DIM]
     return f_exp((float)g[CHUNK - 1]);
 }
 
-/* One more dense product: a few rows i of S1 start as e^{G_31} S0 and, still in
- * the first-level cache, take in the 32 rows of u. */
+/* A dense product: TILE_ROWS rows of S1 at a time start as e^{G_31} S0 and add the 32 rows of u
+ * while they are in the L1 cache. */
 static inline void body_delta_fold(const kern_delta_args *a, float *s1)
 {
     _Alignas(64) float keys[DIM][CHUNK];

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * body_elementwise.h - norms, elementwise kernels and reductions over a vec_*.h.
+ * body_elementwise.h - norms, element-wise kernels and reductions on the vector layer.
  *
- * Each loop runs over whole vectors and once more over what is left, with loads
- * and stores that touch only the lanes that exist.
+ * The last vector of a loop uses masked loads and stores, which access only existing elements.
  */
 #ifndef MOTE_KERNELS_X86_BODY_ELEMENTWISE_H
 #define MOTE_KERNELS_X86_BODY_ELEMENTWISE_H
 
 #include "kernels/x86/vmath.h"
 
-/* Values of the vector that starts at i. */
-static inline size_t lanes_left(size_t n, size_t i)
+/* Elements in the vector that starts at i. */
+static inline size_t vector_count(size_t n, size_t i)
 {
     return n - i < VF_WIDTH ? n - i : VF_WIDTH;
 }
 
-static inline vf load_left(const float *p, size_t left)
+static inline vf load_count(const float *p, size_t left)
 {
     return left == VF_WIDTH ? vf_load(p) : vf_load_n(p, left);
 }
 
-static inline void store_left(float *p, size_t left, vf x)
+static inline void store_count(float *p, size_t left, vf x)
 {
     if (left == VF_WIDTH)
         vf_store(p, x);
@@ -30,18 +29,18 @@ static inline void store_left(float *p, size_t left, vf x)
 }
 
 /* y = (x * r) * w */
-static inline void scale_rows(const float *x, const float *w, size_t n, float r, float *y)
+static inline void scale_vector(const float *x, const float *w, size_t n, float r, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf scaled = vf_mul(load_left(x + i, left), vf_set(r));
-        store_left(y + i, left, vf_mul(scaled, load_left(w + i, left)));
+        const size_t left = vector_count(n, i);
+        const vf scaled = vf_mul(load_count(x + i, left), vf_set(r));
+        store_count(y + i, left, vf_mul(scaled, load_count(w + i, left)));
     }
 }
 
 static inline void body_rmsnorm(const float *x, const float *w, size_t n, float eps, float *y)
 {
-    scale_rows(x, w, n, 1.0f / sqrtf(vf_sum_of_squares(x, n) / (float)n + eps), y);
+    scale_vector(x, w, n, 1.0f / sqrtf(vf_sum_of_squares(x, n) / (float)n + eps), y);
 }
 
 static inline void body_rmsnorm_gated(const float *x, const float *w, const float *z, size_t n,
@@ -49,9 +48,9 @@ static inline void body_rmsnorm_gated(const float *x, const float *w, const floa
 {
     const vf r = vf_set(1.0f / sqrtf(vf_sum_of_squares(x, n) / (float)n + eps));
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf normed = vf_mul(vf_mul(load_left(x + i, left), r), load_left(w + i, left));
-        store_left(y + i, left, vf_mul(normed, vf_silu(load_left(z + i, left))));
+        const size_t left = vector_count(n, i);
+        const vf normed = vf_mul(vf_mul(load_count(x + i, left), r), load_count(w + i, left));
+        store_count(y + i, left, vf_mul(normed, vf_silu(load_count(z + i, left))));
     }
 }
 
@@ -59,20 +58,20 @@ static inline void body_l2norm(const float *x, size_t n, float eps, float scale,
 {
     const vf r = vf_set(1.0f / sqrtf(vf_sum_of_squares(x, n) + eps));
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf normed = vf_mul(load_left(x + i, left), r);
-        store_left(y + i, left, vf_mul(normed, vf_set(scale)));
+        const size_t left = vector_count(n, i);
+        const vf normed = vf_mul(load_count(x + i, left), r);
+        store_count(y + i, left, vf_mul(normed, vf_set(scale)));
     }
 }
 
-/* lanes(x), or of the squares of x - mean. */
-static inline float lanes_around(const float *x, size_t n, const float *mean)
+/* lanes(x) if mean is NULL, otherwise lanes((x - mean)^2). */
+static inline float lanes_sum_around(const float *x, size_t n, const float *mean)
 {
     vlanes sums = {{vf_zero()}};
     for (size_t i = 0; i < n; i += KERN_LANES)
         for (int p = 0; p < VLANES_PARTS; p++) {
             const size_t share = vlanes_share(n - i, p);
-            const vf v = load_left(x + i + p * VF_WIDTH, share);
+            const vf v = load_count(x + i + p * VF_WIDTH, share);
             if (mean == NULL) {
                 sums.part[p] = vf_add(sums.part[p], v);
                 continue;
@@ -86,48 +85,48 @@ static inline float lanes_around(const float *x, size_t n, const float *mean)
 static inline void body_layernorm(const float *x, const float *w, const float *b, size_t n,
                                   float eps, float *y)
 {
-    const float mean = lanes_around(x, n, NULL) / (float)n;
-    const vf r = vf_set(1.0f / sqrtf(lanes_around(x, n, &mean) / (float)n + eps));
+    const float mean = lanes_sum_around(x, n, NULL) / (float)n;
+    const vf r = vf_set(1.0f / sqrtf(lanes_sum_around(x, n, &mean) / (float)n + eps));
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf d = vf_sub(load_left(x + i, left), vf_set(mean));
-        const vf scaled = vf_fma(vf_mul(d, r), load_left(w + i, left), load_left(b + i, left));
-        store_left(y + i, left, scaled);
+        const size_t left = vector_count(n, i);
+        const vf d = vf_sub(load_count(x + i, left), vf_set(mean));
+        const vf scaled = vf_fma(vf_mul(d, r), load_count(w + i, left), load_count(b + i, left));
+        store_count(y + i, left, scaled);
     }
 }
 
 static inline void body_gelu_tanh(const float *b, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf x = vf_add(load_left(y + i, left), load_left(b + i, left));
-        store_left(y + i, left, vf_gelu_tanh(x));
+        const size_t left = vector_count(n, i);
+        const vf x = vf_add(load_count(y + i, left), load_count(b + i, left));
+        store_count(y + i, left, vf_gelu_tanh(x));
     }
 }
 
 static inline void body_gelu_erf(const float *b, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf x = vf_add(load_left(y + i, left), load_left(b + i, left));
-        store_left(y + i, left, vf_gelu_erf(x));
+        const size_t left = vector_count(n, i);
+        const vf x = vf_add(load_count(y + i, left), load_count(b + i, left));
+        store_count(y + i, left, vf_gelu_erf(x));
     }
 }
 
 static inline void body_add(const float *x, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        store_left(y + i, left, vf_add(load_left(y + i, left), load_left(x + i, left)));
+        const size_t left = vector_count(n, i);
+        store_count(y + i, left, vf_add(load_count(y + i, left), load_count(x + i, left)));
     }
 }
 
 static inline void body_silu_mul(const float *gate, const float *up, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf silu = vf_silu(load_left(gate + i, left));
-        store_left(y + i, left, vf_mul(silu, load_left(up + i, left)));
+        const size_t left = vector_count(n, i);
+        const vf silu = vf_silu(load_count(gate + i, left));
+        store_count(y + i, left, vf_mul(silu, load_count(up + i, left)));
     }
 }
 
@@ -135,22 +134,22 @@ static inline void body_conv_silu(const float *const x[4], const float *w, size_
                                   size_t n, float *y)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
+        const size_t left = vector_count(n, i);
         vf sum = vf_zero();
         for (size_t j = 0; j < 4; j++)
-            sum = vf_fma(load_left(w + j * w_stride + i, left), load_left(x[j] + i, left), sum);
-        store_left(y + i, left, vf_silu(sum));
+            sum = vf_fma(load_count(w + j * w_stride + i, left), load_count(x[j] + i, left), sum);
+        store_count(y + i, left, vf_silu(sum));
     }
 }
 
 static inline void body_rope(float *x, const float *cos, const float *sin, size_t n)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        const size_t left = lanes_left(n, i);
-        const vf a = load_left(x + i, left), b = load_left(x + i + n, left);
-        const vf c = load_left(cos + i, left), s = load_left(sin + i, left);
-        store_left(x + i, left, vf_sub(vf_mul(a, c), vf_mul(b, s)));
-        store_left(x + i + n, left, vf_add(vf_mul(b, c), vf_mul(a, s)));
+        const size_t left = vector_count(n, i);
+        const vf a = load_count(x + i, left), b = load_count(x + i + n, left);
+        const vf c = load_count(cos + i, left), s = load_count(sin + i, left);
+        store_count(x + i, left, vf_sub(vf_mul(a, c), vf_mul(b, s)));
+        store_count(x + i + n, left, vf_add(vf_mul(b, c), vf_mul(a, s)));
     }
 }
 
@@ -160,7 +159,7 @@ static inline float body_sum_exp(const float *x, size_t n, float max, float scal
     for (size_t i = 0; i < n; i += KERN_LANES)
         for (int p = 0; p < VLANES_PARTS; p++) {
             const size_t share = vlanes_share(n - i, p);
-            const vf v = vf_sub(load_left(x + i + p * VF_WIDTH, share), vf_set(max));
+            const vf v = vf_sub(load_count(x + i + p * VF_WIDTH, share), vf_set(max));
             const vf e = vf_exp(vf_mul(v, vf_set(scale)));
             sums.part[p] = vf_add(sums.part[p], vf_keep_first(e, share, vf_zero()));
         }

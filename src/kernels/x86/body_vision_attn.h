@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * body_vision_attn.h - attention inside a picture over a vec_*.h; ref/look_ref.c has the
- * mathematics.
+ * body_vision_attn.h - attention of the vision encoder on the vector layer. ref/vision_attn_ref.c
+ * defines the result.
  *
- * Queries are taken in tiles: scores of a tile against the block, weights, values. Both
- * products are chains (chain.h); a head's width is a whole number of vectors, which are
- * taken four at a time while there are so many, then one at a time. Maxima, denominators and
- * the factors of what came before are made for as many queries at once as a vector has lanes.
+ * Queries are processed in tiles: scores of a tile with the block, softmax weights, values. Both
+ * matrix products are chains (chain.h). The head size is a multiple of the vector width: the kernel
+ * uses tiles of TILE_VECTORS vectors as long as possible, then tiles of one vector. Maxima,
+ * denominators and rescale factors are computed for VF_WIDTH queries at once, one per lane.
  */
 #ifndef MOTE_KERNELS_X86_BODY_VISION_ATTN_H
 #define MOTE_KERNELS_X86_BODY_VISION_ATTN_H
@@ -15,15 +15,17 @@
 #include "kernels/x86/vmath.h"
 
 enum { VISION_ATTN_BLOCK = KERN_PAGE, VISION_ATTN_QUERIES = 8 * TILE_ROWS };
-_Static_assert(VISION_ATTN_QUERIES % VF_WIDTH == 0, "a tile is whole vectors of queries");
+_Static_assert(VISION_ATTN_QUERIES % VF_WIDTH == 0,
+               "a tile is a whole number of vectors of queries");
 
 typedef struct vision_attn_tile {
     size_t n;
     const float *q[VISION_ATTN_QUERIES];
-    float *p[VISION_ATTN_QUERIES]; /* rows of weights */
+    float *p[VISION_ATTN_QUERIES]; /* rows of `weights` */
     float *o[VISION_ATTN_QUERIES];
     _Alignas(64) float m[VISION_ATTN_QUERIES];
-    _Alignas(64) float fade[VISION_ATTN_QUERIES]; /* of the blocks before */
+    _Alignas(
+        64) float rescale[VISION_ATTN_QUERIES]; /* factor of the accumulators of earlier blocks */
     _Alignas(64) float weights[VISION_ATTN_QUERIES][VISION_ATTN_BLOCK];
 } vision_attn_tile;
 
@@ -38,7 +40,7 @@ static inline void vision_attn_gather(const kern_vision_attn_args *a, size_t fir
     }
 }
 
-/* Scores; keys beyond the last get one that weighs nothing. */
+/* Scores. Keys after the last get -inf, so their weight is 0. */
 static inline void vision_attn_scores(const kern_vision_attn_args *a, vision_attn_tile *t)
 {
     const chain_args keys = {
@@ -49,21 +51,21 @@ static inline void vision_attn_scores(const kern_vision_attn_args *a, vision_att
             t->p[i][j] = -INFINITY;
 }
 
-/* The largest score of n queries, each in its lane. */
-static inline vf vision_attn_largest(float *const *p, size_t n)
+/* Maximum score of each of n queries, one per lane. */
+static inline vf vision_attn_row_max(float *const *p, size_t n)
 {
     vf best[VF_WIDTH];
     for (size_t i = 0; i < VF_WIDTH; i++)
         best[i] = vf_set(-INFINITY);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < VISION_ATTN_BLOCK; j += VF_WIDTH)
-            best[i] = vf_larger(vf_load(p[i] + j), best[i]);
-    return vf_add(vf_fold_each(best, vf_larger), vf_zero());
+            best[i] = vf_max(vf_load(p[i] + j), best[i]);
+    return vf_add(vf_reduce_each(best, vf_max), vf_zero());
 }
 
-/* Keys and values of the next block usually lie behind these: query i's share of them is asked
- * for. */
-static inline void look_ahead(const kern_vision_attn_args *a, size_t i)
+/* Prefetches keys and values of the next block, which usually follow in memory. Query i prefetches
+ * its share. */
+static inline void vision_attn_prefetch(const kern_vision_attn_args *a, size_t i)
 {
     enum { LINE = 64 };
     const size_t bytes = VISION_ATTN_BLOCK * a->dim * sizeof(float),
@@ -75,9 +77,9 @@ static inline void look_ahead(const kern_vision_attn_args *a, size_t i)
     }
 }
 
-/* p = e^(s - m); the sums by lanes of n queries, each in its lane. */
-static inline vf vision_attn_weigh(const kern_vision_attn_args *a, float *const *p, const float *m,
-                                   size_t from, size_t n)
+/* p = e^(s - m). Returns the lanes sum of each of n queries, one per lane. */
+static inline vf vision_attn_exp_sum(const kern_vision_attn_args *a, float *const *p,
+                                     const float *m, size_t from, size_t n)
 {
     vf sum[VF_WIDTH];
     for (size_t i = 0; i < VF_WIDTH; i++)
@@ -85,40 +87,40 @@ static inline vf vision_attn_weigh(const kern_vision_attn_args *a, float *const 
     for (size_t i = 0; i < n; i++) {
         vlanes sums = {{vf_zero()}};
         for (size_t j = 0; j < VISION_ATTN_BLOCK; j += VF_WIDTH) {
-            const vf e = vf_exp_weight(vf_sub(vf_load(p[i] + j), vf_set(m[i])));
+            const vf e = vf_exp_nonpositive(vf_sub(vf_load(p[i] + j), vf_set(m[i])));
             vf *into = &sums.part[j / VF_WIDTH % VLANES_PARTS];
             vf_store(p[i] + j, e);
             *into = vf_add(*into, e);
         }
-        sum[i] = vlanes_half(&sums);
-        look_ahead(a, from + i);
+        sum[i] = vlanes_fold_to_vector(&sums);
+        vision_attn_prefetch(a, from + i);
     }
-    return vf_fold_each(sum, vf_add);
+    return vf_reduce_each(sum, vf_add);
 }
 
-/* Weights of some queries, at most a vector of them. */
+/* Softmax weights of up to VF_WIDTH queries from i on; updates m and l. */
 static inline void vision_attn_softmax(const kern_vision_attn_args *a, size_t first, size_t i,
                                        vision_attn_tile *t)
 {
     const size_t n = t->n - i < VF_WIDTH ? t->n - i : VF_WIDTH;
     float *const *p = (float *const *)t->p + i;
     float *m = a->m + first + i, *l = a->l + first + i;
-    const vf m1 = vf_load_n(m, n), l1 = vf_load_n(l, n), m2 = vision_attn_largest(p, n);
-    const vf larger = a->first ? m2 : vf_larger(m2, m1);
-    vf_store(t->m + i, larger);
-    const vf l2 = vision_attn_weigh(a, p, t->m + i, i, n);
-    const vf fade = vf_exp_weight(vf_sub(m1, larger));
-    vf_store(t->fade + i, fade);
-    vf_store_n(m, n, larger);
-    vf_store_n(l, n, a->first ? l2 : vf_fma(l1, fade, l2));
+    const vf m1 = vf_load_n(m, n), l1 = vf_load_n(l, n), m2 = vision_attn_row_max(p, n);
+    const vf m_new = a->first ? m2 : vf_max(m2, m1);
+    vf_store(t->m + i, m_new);
+    const vf l2 = vision_attn_exp_sum(a, p, t->m + i, i, n);
+    const vf rescale = vf_exp_nonpositive(vf_sub(m1, m_new));
+    vf_store(t->rescale + i, rescale);
+    vf_store_n(m, n, m_new);
+    vf_store_n(l, n, a->first ? l2 : vf_fma(l1, rescale, l2));
 }
 
-/* What came before weighs less where a larger score was found. */
-static inline void vision_attn_fade(const kern_vision_attn_args *a, const vision_attn_tile *t)
+/* Multiplies the accumulators of earlier blocks by e^(old maximum - new maximum). */
+static inline void vision_attn_rescale(const kern_vision_attn_args *a, const vision_attn_tile *t)
 {
     for (size_t i = 0; i < t->n; i++)
         for (size_t d = 0; d < a->dim; d += VF_WIDTH)
-            vf_store(t->o[i] + d, vf_mul(vf_load(t->o[i] + d), vf_set(t->fade[i])));
+            vf_store(t->o[i] + d, vf_mul(vf_load(t->o[i] + d), vf_set(t->rescale[i])));
 }
 
 static inline void vision_attn_values(const kern_vision_attn_args *a, vision_attn_tile *t)
@@ -146,7 +148,7 @@ static inline void body_vision_attn_block(const kern_vision_attn_args *a)
         for (size_t i = 0; i < t.n; i += VF_WIDTH)
             vision_attn_softmax(a, first, i, &t);
         if (!a->first)
-            vision_attn_fade(a, &t);
+            vision_attn_rescale(a, &t);
         vision_attn_values(a, &t);
     }
 }

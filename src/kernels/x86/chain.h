@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.h - small dense products whose sums are chains, over a vec_*.h.
+ * chain.h - small dense matrix products with chain sums, over a vec_*.h.
  *
  *   out[g][d] (+)= sum over i ascending of x[g][i] * m[i][d]
  *
- * Attention scores and values, and all of DeltaNet, are this product. A tile keeps
- * rows x vectors accumulators in registers: every vector of m is loaded once for
- * all rows, every x once for all vectors. Lanes and accumulators are different
- * outputs, so each output is one chain whatever the tile's shape.
+ * Attention scores and values, and all of DeltaNet, are this product. A register tile has rows x
+ * vectors accumulators: each vector of m is loaded once for all rows, each x is broadcast once for
+ * all vectors. Every lane of every accumulator is a different output, so each output is one chain
+ * for every tile shape.
  */
 #ifndef MOTE_KERNELS_X86_CHAIN_H
 #define MOTE_KERNELS_X86_CHAIN_H
@@ -25,14 +25,14 @@ typedef struct chain_args {
     const void *m;   /* [len][width], floats or halves */
     size_t m_stride; /* values between rows of m */
     size_t len;
-    size_t width; /* outputs of a row, a multiple of the tile's */
-    bool resume;  /* the chains go on from what out holds; otherwise from +0 */
+    size_t width; /* outputs per row, a multiple of the tile width */
+    bool resume;  /* accumulators start with the values in out; otherwise with +0 */
 } chain_args;
 
-/* What a tile is: constants wherever one is used, so that all its loops unroll. */
+/* Shape of a tile. Always a compile-time constant, so that all loops unroll. */
 typedef struct chain_shape {
-    int vectors; /* columns of a tile, in registers */
-    bool halves; /* m is f16, widened as it is loaded */
+    int vectors; /* columns of a tile, in vectors */
+    bool halves; /* m is f16, converted at each load */
 } chain_shape;
 
 CHAIN_INLINE vf chain_load(const chain_args *a, size_t at, const bool halves)
@@ -40,7 +40,7 @@ CHAIN_INLINE vf chain_load(const chain_args *a, size_t at, const bool halves)
     return halves ? vf_load_f16((const uint16_t *)a->m + at) : vf_load((const float *)a->m + at);
 }
 
-/* One tile at column d. */
+/* One tile, columns from d on. */
 CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *const *out,
                              size_t d, const int rows, const chain_shape shape)
 {
@@ -72,9 +72,9 @@ CHAIN_INLINE void chain_tile(const chain_args *a, const float *const *x, float *
         vf_store(out[g] + d + v * VF_WIDTH, acc[g][v]);
 }
 
-/* A tile of 1 to TILE_ROWS rows */
-CHAIN_INLINE void chain_some(const chain_args *a, const float *const *x, float *const *out,
-                             size_t d, size_t rows, const chain_shape shape)
+/* One tile of 1 to TILE_ROWS rows. */
+CHAIN_INLINE void chain_tile_rows(const chain_args *a, const float *const *x, float *const *out,
+                                  size_t d, size_t rows, const chain_shape shape)
 {
     switch (rows) {
     case 1: chain_tile(a, x, out, d, 1, shape); break;
@@ -86,15 +86,15 @@ CHAIN_INLINE void chain_some(const chain_args *a, const float *const *x, float *
     }
 }
 
-/* 1 to TILE_ROWS rows, all columns */
+/* 1 to TILE_ROWS rows, all columns. */
 CHAIN_INLINE void chain_group(const chain_args *a, const float *const *x, float *const *out,
                               size_t rows, const chain_shape shape)
 {
     for (size_t d = 0; d < a->width; d += (size_t)shape.vectors * VF_WIDTH)
-        chain_some(a, x, out, d, rows, shape);
+        chain_tile_rows(a, x, out, d, rows, shape);
 }
 
-/* Any number of rows */
+/* Any number of rows; row groups in the outer loop. */
 CHAIN_INLINE void chain_rows(const chain_args *a, const float *const *x, float *const *out,
                              size_t rows, const chain_shape shape)
 {
@@ -102,17 +102,18 @@ CHAIN_INLINE void chain_rows(const chain_args *a, const float *const *x, float *
         chain_group(a, x + g, out + g, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, shape);
 }
 
-/* The same, but all rows pass a tile's columns before the next ones: for many rows and an m that
- * fills the first-level cache alone. */
+/* Any number of rows; tile columns in the outer loop. For many rows and an m that fills the L1
+ * cache. */
 CHAIN_INLINE void chain_columns(const chain_args *a, const float *const *x, float *const *out,
                                 size_t rows, const chain_shape shape)
 {
     for (size_t d = 0; d < a->width; d += (size_t)shape.vectors * VF_WIDTH)
         for (size_t g = 0; g < rows; g += TILE_ROWS)
-            chain_some(a, x + g, out + g, d, rows - g < TILE_ROWS ? rows - g : TILE_ROWS, shape);
+            chain_tile_rows(a, x + g, out + g, d, rows - g < TILE_ROWS ? rows - g : TILE_ROWS,
+                            shape);
 }
 
-/* Two rows with wide tiles: m is read once, in order, and little else is. */
+/* Two rows with wide tiles: reads m once, in order. */
 static inline void chain_pair(const chain_args *a, const float *const x[2], float *const out[2])
 {
     const chain_shape wide = {.vectors = PAIR_VECTORS};

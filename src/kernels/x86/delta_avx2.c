@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* delta_avx2.c - Gated DeltaNet: see body_delta.h. */
+/* delta_avx2.c - Gated DeltaNet; see body_delta.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx2.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise_avx2.c - norms, elementwise kernels and reductions: see body_elementwise.h. */
+/* elementwise_avx2.c - norms, element-wise kernels and reductions; see body_elementwise.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx2.h"
@@ -59,7 +59,7 @@ void k_rope_avx2(float *x, const float *cos, const float *sin, size_t n)
 
 float k_max_avx2(const float *x, size_t n)
 {
-    return vf_max(x, n);
+    return vf_max_array(x, n);
 }
 
 float k_sum_exp_avx2(const float *x, size_t n, float max, float scale)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise_avx512.c - norms, elementwise kernels and reductions: see body_elementwise.h. */
+/* elementwise_avx512.c - norms, element-wise kernels and reductions; see body_elementwise.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx512.h"
@@ -56,7 +56,7 @@ void k_conv_silu_avx512(const float *const x[4], const float *w, size_t w_stride
 
 float k_max_avx512(const float *x, size_t n)
 {
-    return vf_max(x, n);
+    return vf_max_array(x, n);
 }
 
 float k_sum_exp_avx512(const float *x, size_t n, float max, float scale)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_256_avx2.c - products with Q2_K .. Q6_K.
+ * gemm_256_avx2.c - GEMM and GEMV with Q2_K .. Q6_K, AVX2.
  *
- * isum = sum_s scale_s * (sum of q x over group s). The codes of a superblock are
- * summed in pieces, small enough that each 16-bit half of a lane, which gets half of
- * the piece's columns, holds its sum (|x| <= 127):
+ * isum = sum_s scale_s * (sum of q x over group s). The codes of a superblock are summed in pieces.
+ * Each 16-bit half of a lane gets half of the columns of a piece, and its sum must fit (|x| <=
+ * 127):
  *
  *     format   piece   codes    offset   largest |sum|
  *     Q2_K       16    0 .. 3      -      8 *  3 * 127 =  3,048
@@ -13,14 +13,14 @@
  *     Q5_K       16    0 .. 31     -      8 * 31 * 127 = 31,496
  *     Q6_K       16    0 .. 63    32      8 * 32 * 127 = 32,512
  *
- * Many tokens go through slabs: a superblock of 16 rows is unpacked once. One token
- * is multiplied with the codes as they are unpacked, 8 rows at a time.
+ * GEMM unpacks a superblock of 16 rows once to slabs, for all tokens of a chunk. GEMV multiplies
+ * the codes as they are unpacked, 8 rows at a time.
  */
 #include "kernels/x86/gemm_unpack_256_avx2.h"
 
-enum { N_SUMS = 16 /* entries of kern_act.sum in a superblock */ };
+enum { N_SUMS = 16 /* entries of kern_act.sum per superblock */ };
 
-/* A superblock of the 8 rows of a group. */
+/* One superblock of 8 rows, unpacked. */
 typedef struct slab_256 {
     __m256i q[SLAB_VECTORS];
     head_256 head;
@@ -31,7 +31,7 @@ typedef struct format_256 {
     codes_256_fn *codes;
     int block_bytes;
     int piece, offset;
-    int scale_cols; /* columns of a scale */
+    int scale_cols; /* columns per scale */
     int min_pairs;  /* pairs of minima: 0, 4 (one minimum per 32 values) or 8 (per 16) */
 } format_256;
 
@@ -51,23 +51,23 @@ static const format_256 format_q6_k = {
     head_q6_k, codes_q6_k, sizeof(quant_q6_k), 16, 32, 16, 0,
 };
 
-/* Activations of a run of tokens at one superblock; strides are between tokens. */
+/* Activations of consecutive tokens at one superblock. Strides are between tokens. */
 typedef struct tile_x {
     const int8_t *q;      /* [256] */
-    const int32_t *start; /* [16]: where the sums of 16 columns start, two 16-bit halves */
-    const int16_t *sum;   /* [2 * min_pairs]: sums that meet the minima */
+    const int32_t *start; /* [16]: start values of the sums of 16 columns, two 16-bit halves */
+    const int16_t *sum;   /* [2 * min_pairs]: sums that are multiplied by the minima */
     const float *d;
     size_t q_stride, start_stride, sum_stride, d_stride;
     size_t n; /* tokens */
 } tile_x;
 
-typedef void multiply_fn(const slab_256 *w, const tile_x *x, const tile_y *y);
+typedef void gemm_tiles_fn(const slab_256 *w, const tile_x *x, const tile_y *y);
 typedef void unpack_fn(const uint8_t *block, size_t stride, slab_256 *out);
-typedef __m256 one_token_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
+typedef __m256 gemv_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
 
-/* ---- tiles: a panel's superblock against up to three tokens ---- */
+/* ---- tiles: one superblock of a panel, up to three tokens ---- */
 
-/* sum[g][t] = the sums of piece s. */
+/* sum[g][t] = sum of piece s. */
 ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, int s,
                              __m256i sum[GROUPS][TILE])
 {
@@ -85,17 +85,17 @@ ALWAYS_INLINE void sum_piece(const format_256 *f, const slab_256 *w, const tile_
                 sum[1][t] = p1;
             } else if (k == 0) {
                 const __m256i start = set1_at(x->start + t * x->start_stride + s);
-                sum[0][t] = add_now(start, p0);
-                sum[1][t] = add_now(start, p1);
+                sum[0][t] = add16_in_order(start, p0);
+                sum[1][t] = add16_in_order(start, p1);
             } else {
-                sum[0][t] = add_now(sum[0][t], p0);
-                sum[1][t] = add_now(sum[1][t], p1);
+                sum[0][t] = add16_in_order(sum[0][t], p0);
+                sum[1][t] = add16_in_order(sum[1][t], p1);
             }
         }
     }
 }
 
-/* One step of the chain of token t and group g. */
+/* One chain step of 8 outputs. */
 ALWAYS_INLINE __m256 chain_step(const format_256 *f, const head_256 *w, __m256 dx, __m256i isum,
                                 __m256i msum, __m256 acc)
 {
@@ -110,15 +110,15 @@ ALWAYS_INLINE __m256i sum_minima(const format_256 *f, const head_256 *w, const i
     __m256i msum = _mm256_setzero_si256();
     EACH(p, f->min_pairs)
     {
-        const __m256i product = _mm256_madd_epi16(w->min[p], set1_at(sum + 2 * p));
-        msum = p == 0 ? product : _mm256_add_epi32(msum, product);
+        const __m256i kernel_256 = _mm256_madd_epi16(w->min[p], set1_at(sum + 2 * p));
+        msum = p == 0 ? kernel_256 : _mm256_add_epi32(msum, kernel_256);
     }
     return msum;
 }
 
-/* f and nt are constants where this is inlined. */
-ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
-                        const tile_y *out)
+/* One superblock, nt tokens. f and nt are compile-time constants after inlining. */
+ALWAYS_INLINE void gemm_tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
+                             const tile_y *out)
 {
     __m256i isum[GROUPS][TILE], sum[GROUPS][TILE];
     EACH(t, nt)
@@ -149,15 +149,15 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
     }
 }
 
-/* A superblock of a panel against all tokens of x. */
-ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
+/* One superblock of a panel, all tokens of x. */
+ALWAYS_INLINE void gemm_tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
         n = next_tile(x.n);
         switch (n) {
-        case 1: tile(f, w, &x, 1, &y); break;
-        case 2: tile(f, w, &x, 2, &y); break;
-        default: tile(f, w, &x, TILE, &y); break;
+        case 1: gemm_tile(f, w, &x, 1, &y); break;
+        case 2: gemm_tile(f, w, &x, 2, &y); break;
+        default: gemm_tile(f, w, &x, TILE, &y); break;
         }
         x.q += n * x.q_stride;
         x.start += n * x.start_stride;
@@ -167,9 +167,9 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
     }
 }
 
-/* ---- unpacking into a slab, or into the sums of one token ---- */
+/* ---- unpacking to a slab, or GEMV ---- */
 
-ALWAYS_INLINE void take_to_slab(void *to, int at, const __m256i q[4])
+ALWAYS_INLINE void store_codes(void *to, int at, const __m256i q[4])
 {
     slab_256 *slab = to;
     EACH(i, 4)
@@ -178,52 +178,52 @@ ALWAYS_INLINE void take_to_slab(void *to, int at, const __m256i q[4])
     }
 }
 
-typedef struct one_token {
+typedef struct gemv_sum {
     head_256 head;
     const tile_x *x;
     int offset, scale_cols;
     __m256i isum;
-} one_token;
+} gemv_sum;
 
-ALWAYS_INLINE void take_to_token(void *to, int at, const __m256i q[4])
+ALWAYS_INLINE void gemv_codes(void *to, int at, const __m256i q[4])
 {
-    one_token *s = to;
+    gemv_sum *s = to;
     __m256i sum = s->offset == 0 ? _mm256_setzero_si256() : set1_at(s->x->start + at / 16);
     EACH(i, 4)
     {
-        const __m256i product = _mm256_maddubs_epi16(q[i], set1_at(s->x->q + at + 4 * i));
-        sum = i == 0 && s->offset == 0 ? product : _mm256_add_epi16(sum, product);
+        const __m256i kernel_256 = _mm256_maddubs_epi16(q[i], set1_at(s->x->q + at + 4 * i));
+        sum = i == 0 && s->offset == 0 ? kernel_256 : _mm256_add_epi16(sum, kernel_256);
     }
     const __m256i scale = s->head.scale[at / s->scale_cols];
     s->isum = _mm256_add_epi32(s->isum, _mm256_madd_epi16(sum, scale));
 }
 
-/* A superblock of 8 rows against one token: a step of the chains. */
-ALWAYS_INLINE __m256 multiply_one(const format_256 *f, const uint8_t *block, size_t stride,
-                                  const tile_x *x, __m256 acc)
+/* One superblock of 8 rows, one token: one chain step. */
+ALWAYS_INLINE __m256 gemv_superblock(const format_256 *f, const uint8_t *block, size_t stride,
+                                     const tile_x *x, __m256 acc)
 {
-    one_token s = {
+    gemv_sum s = {
         .x = x, .offset = f->offset, .scale_cols = f->scale_cols, .isum = _mm256_setzero_si256()};
     f->head(block, stride, &s.head);
-    f->codes(block, stride, take_to_token, &s);
+    f->codes(block, stride, gemv_codes, &s);
     const __m256i msum = sum_minima(f, &s.head, x->sum);
     return chain_step(f, &s.head, _mm256_set1_ps(x->d[0]), s.isum, msum, acc);
 }
 
 /* ---- activations ---- */
 
-/* What tiles read of a chunk of tokens besides the codes, per token and superblock. */
+/* A chunk of tokens; values derived from the activations, per token and superblock. */
 typedef struct chunk {
     size_t t0, n;
     int32_t *start; /* [16] */
-    int16_t *sum;   /* [8]: sums of 32, for four pairs of minima */
+    int16_t *sum;   /* [8]: sums of 32 codes, for four pairs of minima */
 } chunk;
 
 enum { PREPARED_BYTES = 16 * sizeof(int32_t) + 8 * sizeof(int16_t) };
 
-/* -offset times the sums of 16 neighbours, those in the low and in the high half of
- * every four columns apart. */
-static void prepare_starts(const int8_t *q, int offset, int32_t start[16])
+/* -offset * (sum of 16 consecutive codes), separately for the low and the high half of every four
+ * columns. */
+static void chunk_prepare_starts(const int8_t *q, int offset, int32_t start[16])
 {
     const __m256i factor = _mm256_set1_epi8((char)offset);
     for (int i = 0; i < 8; i++) {
@@ -237,7 +237,7 @@ static void prepare_starts(const int8_t *q, int offset, int32_t start[16])
     }
 }
 
-static void prepare_sums(const int16_t *sum, int16_t sums_of_32[8])
+static void chunk_prepare_sums(const int16_t *sum, int16_t sums_of_32[8])
 {
     const __m256i sums = _mm256_loadu_si256((const __m256i *)sum);
     const __m256i pairs = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
@@ -245,7 +245,7 @@ static void prepare_sums(const int16_t *sum, int16_t sums_of_32[8])
     _mm_storeu_si128((__m128i *)sums_of_32, _mm256_castsi256_si128(packed));
 }
 
-static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *room)
+static void chunk_prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *room)
 {
     const size_t blocks = x->cols / SLAB_COLS;
     c->start = (int32_t *)room;
@@ -253,14 +253,14 @@ static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned c
     for (size_t i = 0; i < c->n * blocks; i++) {
         const size_t from = c->t0 * blocks + i;
         if (f->offset != 0)
-            prepare_starts(x->q + from * SLAB_COLS, f->offset, c->start + i * 16);
+            chunk_prepare_starts(x->q + from * SLAB_COLS, f->offset, c->start + i * 16);
         if (f->min_pairs == 4)
-            prepare_sums(x->sum + from * N_SUMS, c->sum + i * 8);
+            chunk_prepare_sums(x->sum + from * N_SUMS, c->sum + i * 8);
     }
 }
 
-/* Superblock b of the chunk's tokens. */
-static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, size_t b)
+/* The activations of the chunk at superblock b. */
+static tile_x activations_at(const format_256 *f, const kern_act *x, const chunk *c, size_t b)
 {
     const size_t blocks = x->cols / SLAB_COLS;
     const size_t from = c->t0 * blocks + b;
@@ -281,20 +281,20 @@ static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, siz
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256]; /* of the last rows: a block of each */
-    unsigned char rest[];       /* of KERN_SCRATCH_BYTES: prepared activations */
+    uint8_t stage[LANES * 256]; /* one block of each of the last rows */
+    unsigned char buffer[];     /* up to KERN_SCRATCH_BYTES: prepared activations */
 } workspace;
 
-/* A format and its parts, compiled for it. */
-typedef struct product {
+/* The functions of a format, specialised by inlining. */
+typedef struct kernel_256 {
     const format_256 *format;
     unpack_fn *unpack;
-    multiply_fn *multiply;
-    one_token_fn *one_token;
-} product;
+    gemm_tiles_fn *multiply;
+    gemv_fn *gemv_sum;
+} kernel_256;
 
-/* Rows r0 .. r0+15 (fewer at the end) for the tokens of a chunk. */
-static void multiply_panel(const kern_gemm_args *a, const product *p, const chunk *c, size_t r0)
+/* Rows r0 .. r0+15 (fewer at the end), all tokens of a chunk. */
+static void gemm_panel(const kern_gemm_args *a, const kernel_256 *p, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -311,14 +311,14 @@ static void multiply_panel(const kern_gemm_args *a, const product *p, const chun
         }
         if (rows >= 2 * PANEL)
             prefetch_panel(w, a->row_bytes, bytes);
-        const tile_x x = view_x(p->format, a->x, c, b);
+        const tile_x x = activations_at(p->format, a->x, c, b);
         const tile_y y = {a->y + c->t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
         p->multiply(ws->slab, &x, &y);
     }
 }
 
-/* Rows r0 .. r0+7 (fewer at the end) for one token. */
-static void multiply_rows(const kern_gemm_args *a, const product *p, const chunk *c, size_t r0)
+/* GEMV: rows r0 .. r0+7 (fewer at the end). */
+static void gemv_rows(const kern_gemm_args *a, const kernel_256 *p, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -327,18 +327,18 @@ static void multiply_rows(const kern_gemm_args *a, const product *p, const chunk
     const uint8_t *next = w + LANES * a->row_bytes;
     __m256 acc = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
-        const tile_x x = view_x(p->format, a->x, c, b);
+        const tile_x x = activations_at(p->format, a->x, c, b);
         if (rows >= 2 * LANES)
             prefetch_bytes(next, LANES * bytes);
         if (rows >= LANES)
-            acc = p->one_token(w, a->row_bytes, &x, acc);
+            acc = p->gemv_sum(w, a->row_bytes, &x, acc);
         else
-            acc = p->one_token(stage_rows(w, a->row_bytes, rows, bytes, ws->stage), bytes, &x, acc);
+            acc = p->gemv_sum(stage_rows(w, a->row_bytes, rows, bytes, ws->stage), bytes, &x, acc);
     }
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm(const kern_gemm_args *a, const product *p)
+static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
 {
     workspace *ws = a->scratch;
     const size_t blocks = a->x->cols / SLAB_COLS;
@@ -346,13 +346,13 @@ static void gemm(const kern_gemm_args *a, const product *p)
         chunk_tokens(a->x->cols, blocks * PREPARED_BYTES, KERN_SCRATCH_BYTES - sizeof(workspace));
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once};
-        prepare(p->format, a->x, &c, ws->rest);
+        chunk_prepare(p->format, a->x, &c, ws->buffer);
         if (a->x->n == 1) {
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                multiply_rows(a, p, &c, r0);
+                gemv_rows(a, p, &c, r0);
         } else {
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                multiply_panel(a, p, &c, r0);
+                gemm_panel(a, p, &c, r0);
         }
     }
 }
@@ -361,19 +361,19 @@ static void gemm(const kern_gemm_args *a, const product *p)
     static void unpack_##f(const uint8_t *block, size_t stride, slab_256 *out)                     \
     {                                                                                              \
         format_##f.head(block, stride, &out->head);                                                \
-        format_##f.codes(block, stride, take_to_slab, out);                                        \
+        format_##f.codes(block, stride, store_codes, out);                                         \
     }                                                                                              \
     static void multiply_##f(const slab_256 *w, const tile_x *x, const tile_y *y)                  \
     {                                                                                              \
-        tiles(&format_##f, w, *x, *y);                                                             \
+        gemm_tiles(&format_##f, w, *x, *y);                                                        \
     }                                                                                              \
     static __m256 one_token_##f(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc)  \
     {                                                                                              \
-        return multiply_one(&format_##f, block, stride, x, acc);                                   \
+        return gemv_superblock(&format_##f, block, stride, x, acc);                                \
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm(a, &(product){&format_##f, unpack_##f, multiply_##f, one_token_##f});                 \
+        gemm_256(a, &(kernel_256){&format_##f, unpack_##f, multiply_##f, one_token_##f});          \
     }
 
 GEMM(q2_k)

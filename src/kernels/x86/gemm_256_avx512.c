@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_256_avx512.c - products with superblock formats, by panels.
+ * gemm_256_avx512.c - GEMM and GEMV with superblock formats, AVX-512 VNNI.
  *
- * isum = sum_s scale_s * (sum of q x over group s) needs a multiplication per
- * group. vpdpwssd does it with the addition, in one instruction, if the group's
- * sum fits 16 signed bits: then the low half of a lane is the sum, the high half
- * meets a zero. So the codes of a superblock are summed in pieces of `dot` codes,
- * small enough after centring that the bound holds:
+ * isum = sum_s scale_s * (sum of q x over group s) needs one multiplication per group. vpdpwssd
+ * multiplies and adds in one instruction if the sum of the group fits in 16 signed bits: the low
+ * half of a lane is the sum, the high half is multiplied by zero. So the codes of a superblock are
+ * summed in pieces of `dot` codes, small enough that, after subtraction of an offset, this bound
+ * holds:
  *
  *     format   dot   codes    offset   largest |sum| (activations |x| <= 127)
  *     Q2_K      16   0 .. 3      -     16 *  3 * 127 =  6,096
@@ -16,35 +16,33 @@
  *     Q6_K       8   0 .. 63    32      8 * 32 * 127 = 32,512
  *     IQ4_XS    32   1 .. 241  128     too large: vpmulld and vpaddd instead
  *
- * The sum of a piece starts at -offset * (sum of its activations). For Q3_K, Q6_K
- * and IQ4_XS that is the meaning of the codes. For Q4_K and Q5_K, whose codes mean
- * themselves, isum gets sum_s (offset * scale_s) * xsum_s back, four vpdpwssd for a
- * superblock, and msum is another four.
+ * The sum of a piece starts at -offset * (sum of its activations). In Q3_K, Q6_K and IQ4_XS the
+ * offset is part of the format. In Q4_K and Q5_K it is not, so sum_s (offset * scale_s) * xsum_s is
+ * added back to isum, with four vpdpwssd per superblock. msum takes another four.
  *
- * A single token is bound by the reading of the weights. It is multiplied while
- * they are unpacked, without a slab, and in pieces that need no offset to come back:
- * 16 codes of Q4_K (30,480 at most) or 8 of Q5_K (31,496).
+ * GEMV (one token) is memory-bound. It multiplies the codes as they are unpacked, without a slab,
+ * and in pieces that need no offset: 16 codes of Q4_K (at most 30,480) or 8 of Q5_K (31,496).
  */
 #include "kernels/x86/gemm_unpack_256_avx512.h"
 
 enum {
-    N_SUMS = 16,           /* entries of kern_act.sum in a superblock */
-    L2_BUDGET = 640 << 10, /* of activations that all panels of a call share */
-    MIN_CHUNK = 64         /* tokens that make unpacking a slab worth it */
+    N_SUMS = 16,           /* entries of kern_act.sum per superblock */
+    L2_BUDGET = 640 << 10, /* activations that stay in L2 while all panels use them */
+    MIN_CHUNK = 64         /* minimum tokens per chunk, so that unpacking pays off */
 };
 
-/* How codes are summed: in pieces of `dot`, each starting at -offset * (its sum of x). */
+/* Codes are summed in pieces of `dot`; each sum starts at -offset * (sum of x of the piece). */
 typedef struct pieces {
     int dot, offset;
 } pieces;
 
 typedef struct format_256 {
     int block_bytes;
-    int group;        /* columns that share a scale: 16 or 32 */
-    int min_pairs;    /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
-    bool add_offset;  /* codes mean themselves, but sums of `many` start at -offset */
-    bool wide;        /* the sum of a piece exceeds 16 bits */
-    pieces many, one; /* several tokens by slabs; one token */
+    int group;         /* columns that share a scale: 16 or 32 */
+    int min_pairs;     /* pairs of minima: 0, 4 (a minimum per 32 columns) or 8 (per 16) */
+    bool add_offset;   /* the format has no offset, but GEMM sums use one; add it back */
+    bool wide;         /* the sum of a piece needs more than 16 bits */
+    pieces gemm, gemv; /* several tokens; one token */
 } format_256;
 
 static const format_256 format_q2_k = {sizeof(quant_q2_k), 16, 8, false, false, {16, 0}, {16, 0}};
@@ -55,37 +53,37 @@ static const format_256 format_q6_k = {sizeof(quant_q6_k), 16, 0, false, false, 
 static const format_256 format_iq4_xs = {
     sizeof(quant_iq4_xs), 32, 0, false, true, {32, 128}, {16, 128}};
 
-/* A superblock of a group of rows. */
+/* One superblock of 16 rows, unpacked. */
 typedef struct slab_256 {
     __m512i q[SLAB_VECTORS];
     head_256 head;
     __m512i offset[4]; /* pairs of offset * scale */
 } slab_256;
 
-/* Activations of a run of tokens at one superblock; strides are between tokens. */
+/* Activations of consecutive tokens at one superblock. Strides are between tokens. */
 typedef struct tile_x {
     const int8_t *q; /* [256] */
-    /* [256 / dot]: where the sum of each piece starts. The same for all groups, but
-     * the compiler must not know: it would turn the second load into a copy, and
-     * loads have a port of their own. */
+    /* [256 / dot]: start value of the sum of each piece. Both pointers are equal, but the compiler
+     * must not know that: it would replace the second load by a register copy, and a load port is
+     * idle. */
     const int32_t *start[GROUPS];
-    const int16_t *sum; /* [2 * min_pairs]: sums that meet the minima */
+    const int16_t *sum; /* [2 * min_pairs]: sums that are multiplied by the minima */
     const float *d;
     size_t q_stride, start_stride, sum_stride, d_stride;
     size_t n; /* tokens */
 } tile_x;
 
-/* Where the chains of a panel rest. */
+/* Accumulators of a panel. */
 typedef struct tile_y {
     float *chains; /* [tokens][PANEL] */
     bool first;
-    prefetch_ahead *ask;
-    outputs out;
+    prefetch_ahead *prefetch;
+    output_rows out;
 } tile_y;
 
-/* ---- several tokens ---- */
+/* ---- GEMM ---- */
 
-/* sum[g][t] = the sum of piece s: `dot` codes of group g's rows with those of token t. */
+/* sum[g][t] = sum of piece s: `dot` codes of the rows of group g, times those of token t. */
 ALWAYS_INLINE void sum_piece(pieces p, const slab_256 *w, const tile_x *x, int nt, int s,
                              __m512i sum[GROUPS][TILE])
 {
@@ -116,10 +114,10 @@ ALWAYS_INLINE __m512i add_scaled(const format_256 *f, __m512i isum, __m512i sum,
                    : _mm512_dpwssd_epi32(isum, sum, scale);
 }
 
-/* isum += offsets * sums, msum = minima * sums. All outputs of the tile advance
- * side by side: one after the other, their chains would wait for themselves. */
-ALWAYS_INLINE void pair_products(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
-                                 __m512i isum[GROUPS][TILE], __m512i msum[GROUPS][TILE])
+/* isum += offsets * sums, msum = minima * sums. The loops interleave all outputs of the tile, to
+ * hide the latency of vpdpwssd. */
+ALWAYS_INLINE void add_minima(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
+                              __m512i isum[GROUPS][TILE], __m512i msum[GROUPS][TILE])
 {
     EACH(p, f->min_pairs)
     {
@@ -137,9 +135,9 @@ ALWAYS_INLINE void pair_products(const format_256 *f, const slab_256 *w, const t
     }
 }
 
-/* One step of 16 chains. */
-ALWAYS_INLINE __m512 add_to_chain(const format_256 *f, const head_256 *head, __m512 dx,
-                                  __m512i isum, __m512i msum, __m512 acc)
+/* One chain step of 16 outputs. */
+ALWAYS_INLINE __m512 chain_step(const format_256 *f, const head_256 *head, __m512 dx, __m512i isum,
+                                __m512i msum, __m512 acc)
 {
     acc = _mm512_fmadd_ps(_mm512_mul_ps(head->d, dx), _mm512_cvtepi32_ps(isum), acc);
     if (f->min_pairs > 0)
@@ -147,20 +145,20 @@ ALWAYS_INLINE __m512 add_to_chain(const format_256 *f, const head_256 *head, __m
     return acc;
 }
 
-/* A superblock of a panel against nt tokens; f and nt are constants where this is inlined. */
-ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt, bool ask,
-                        const tile_y *out)
+/* One superblock of a panel, nt tokens. f and nt are compile-time constants after inlining. */
+ALWAYS_INLINE void gemm_tile(const format_256 *f, const slab_256 *w, const tile_x *x, int nt,
+                             bool prefetch, const tile_y *out)
 {
     __m512i isum[GROUPS][TILE], sum[GROUPS][TILE], msum[GROUPS][TILE];
     EACH(t, nt)
     {
         isum[0][t] = isum[1][t] = _mm512_setzero_si512();
     }
-    for (int s = 0; s < SLAB_COLS / f->many.dot; s++) {
-        const int group = s * f->many.dot / f->group;
-        sum_piece(f->many, w, x, nt, s, sum);
-        if (ask)
-            prefetch_some(out->ask);
+    for (int s = 0; s < SLAB_COLS / f->gemm.dot; s++) {
+        const int group = s * f->gemm.dot / f->group;
+        sum_piece(f->gemm, w, x, nt, s, sum);
+        if (prefetch)
+            prefetch_next_lines(out->prefetch);
         EACH(t, nt)
         {
             EACH(g, GROUPS)
@@ -169,7 +167,7 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
             }
         }
     }
-    pair_products(f, w, x, nt, isum, msum);
+    add_minima(f, w, x, nt, isum, msum);
     EACH(t, nt)
     {
         const __m512 dx = _mm512_set1_ps(x->d[t * x->d_stride]);
@@ -178,24 +176,24 @@ ALWAYS_INLINE void tile(const format_256 *f, const slab_256 *w, const tile_x *x,
             float *chain = out->chains + t * PANEL + g * LANES;
             const __m512 acc = out->first ? _mm512_setzero_ps() : _mm512_load_ps(chain);
             const __m512i m = f->min_pairs > 0 ? msum[g][t] : _mm512_setzero_si512();
-            _mm512_store_ps(chain, add_to_chain(f, &w[g].head, dx, isum[g][t], m, acc));
+            _mm512_store_ps(chain, chain_step(f, &w[g].head, dx, isum[g][t], m, acc));
         }
     }
 }
 
-/* A superblock of a panel against all tokens of x. */
-ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
+/* One superblock of a panel, all tokens of x. */
+ALWAYS_INLINE void gemm_tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
         n = x.n >= MANY ? TILE : next_tile(x.n);
         switch (x.n >= MANY ? MANY : n) {
-        case 1: tile(f, w, &x, 1, true, &y); break;
-        case 2: tile(f, w, &x, 2, true, &y); break;
-        case 3: tile(f, w, &x, 3, true, &y); break;
-        case 4: tile(f, w, &x, 4, true, &y); break;
-        case 5: tile(f, w, &x, 5, true, &y); break;
-        case TILE: tile(f, w, &x, TILE, true, &y); break;
-        default: tile(f, w, &x, TILE, false, &y); break;
+        case 1: gemm_tile(f, w, &x, 1, true, &y); break;
+        case 2: gemm_tile(f, w, &x, 2, true, &y); break;
+        case 3: gemm_tile(f, w, &x, 3, true, &y); break;
+        case 4: gemm_tile(f, w, &x, 4, true, &y); break;
+        case 5: gemm_tile(f, w, &x, 5, true, &y); break;
+        case TILE: gemm_tile(f, w, &x, TILE, true, &y); break;
+        default: gemm_tile(f, w, &x, TILE, false, &y); break;
         }
         x.q += n * x.q_stride;
         x.start[0] += n * x.start_stride;
@@ -203,30 +201,31 @@ ALWAYS_INLINE void tiles(const format_256 *f, const slab_256 *w, tile_x x, tile_
         x.sum += n * x.sum_stride;
         x.d += n * x.d_stride;
         y.chains += n * PANEL;
-        ask_outputs(&y.out, n);
+        prefetch_outputs(&y.out, n);
     }
 }
 
-/* Where codes are stored, and what is asked for meanwhile. */
-typedef struct slab_to {
+/* Context of store_codes: destination, and prefetch to advance. */
+typedef struct slab_sink {
     __m512i *q;
-    prefetch_ahead *ask;
-} slab_to;
+    prefetch_ahead *prefetch;
+} slab_sink;
 
 ALWAYS_INLINE void store_codes(void *to, int at, const __m512i q[4])
 {
-    const slab_to *slab = to;
-    prefetch_some(slab->ask);
+    const slab_sink *slab = to;
+    prefetch_next_lines(slab->prefetch);
     EACH(i, 4)
     {
         slab->q[at / 4 + i] = q[i];
     }
 }
 
-ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                          const uint8_t *block, size_t stride, slab_256 *out, prefetch_ahead *ask)
+ALWAYS_INLINE void slab_unpack(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
+                               const uint8_t *block, size_t stride, slab_256 *out,
+                               prefetch_ahead *prefetch)
 {
-    slab_to to = {out->q, ask};
+    slab_sink to = {out->q, prefetch};
     head(block, stride, &out->head);
     codes(block, stride, store_codes, &to);
     if (!f->add_offset)
@@ -235,32 +234,31 @@ ALWAYS_INLINE void unpack(const format_256 *f, head_256_fn *head, codes_256_fn *
     {
         const __m512i *scale = out->head.scale + 2 * p;
         const __m512i pair = _mm512_or_si512(scale[0], _mm512_slli_epi32(scale[1], 16));
-        out->offset[p] = _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)f->many.offset));
+        out->offset[p] = _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)f->gemm.offset));
     }
 }
 
-/* ---- one token ---- */
+/* ---- GEMV ---- */
 
-/* What multiplying while unpacking needs. The rows that follow are asked for early,
- * a few lines with every 16 columns; at the end of a matrix that is a hint for
- * whatever lies there, which no processor minds. Two sums, so that their chains overlap. */
-typedef struct one_sum {
+/* Context of gemv_codes. Each call prefetches a few lines of the following rows; past the end of
+ * the matrix the prefetch has no effect. Two sums, to hide the latency of the additions. */
+typedef struct gemv_sum {
     const format_256 *f;
     const tile_x *x;
     const head_256 *head;
-    const uint8_t *ahead; /* 16 * block_bytes that are wanted next */
-    int asked, taken;     /* lines asked for; times codes were taken */
+    const uint8_t *ahead;  /* 16 * block_bytes to prefetch */
+    int prefetched, calls; /* lines prefetched; calls of gemv_codes */
     __m512i isum[2];
-} one_sum;
+} gemv_sum;
 
-ALWAYS_INLINE void multiply_codes(void *to, int at, const __m512i q[4])
+ALWAYS_INLINE void gemv_codes(void *to, int at, const __m512i q[4])
 {
-    one_sum *o = to;
-    const pieces p = o->f->one;
+    gemv_sum *o = to;
+    const pieces p = o->f->gemv;
     const int lines = LANES * o->f->block_bytes / 64;
-    for (; o->asked < (o->taken + 1) * lines / 16; o->asked++)
-        _mm_prefetch((const char *)o->ahead + 64 * o->asked, _MM_HINT_T0);
-    o->taken++;
+    for (; o->prefetched < (o->calls + 1) * lines / 16; o->prefetched++)
+        _mm_prefetch((const char *)o->ahead + 64 * o->prefetched, _MM_HINT_T0);
+    o->calls++;
     EACH(s, 16 / p.dot)
     {
         const int from = at + s * p.dot;
@@ -275,25 +273,26 @@ ALWAYS_INLINE void multiply_codes(void *to, int at, const __m512i q[4])
     }
 }
 
-/* n_blocks superblocks of 16 rows against one token, from acc on. */
-ALWAYS_INLINE __m512 one(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
-                         const uint8_t *block, size_t stride, size_t n_blocks, tile_x x, __m512 acc)
+/* n_blocks superblocks of 16 rows, one token; acc is the start of the chains. */
+ALWAYS_INLINE __m512 gemv(const format_256 *f, head_256_fn *head, codes_256_fn *codes,
+                          const uint8_t *block, size_t stride, size_t n_blocks, tile_x x,
+                          __m512 acc)
 {
     const uint8_t *ahead = block + LANES * stride;
     for (size_t b = 0; b < n_blocks; b++, block += f->block_bytes) {
         head_256 h;
         head(block, stride, &h);
-        one_sum o = {f, &x, &h, ahead, 0, 0, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
-        codes(block, stride, multiply_codes, &o);
+        gemv_sum o = {f, &x, &h, ahead, 0, 0, {_mm512_setzero_si512(), _mm512_setzero_si512()}};
+        codes(block, stride, gemv_codes, &o);
         __m512i msum = _mm512_setzero_si512();
         EACH(p, f->min_pairs)
         {
             msum = _mm512_dpwssd_epi32(msum, h.min[p], set1_at(x.sum + 2 * p));
         }
-        acc = add_to_chain(f, &h, _mm512_set1_ps(*x.d), _mm512_add_epi32(o.isum[0], o.isum[1]),
-                           msum, acc);
+        acc = chain_step(f, &h, _mm512_set1_ps(*x.d), _mm512_add_epi32(o.isum[0], o.isum[1]), msum,
+                         acc);
         x.q += SLAB_COLS;
-        x.start[0] += SLAB_COLS / f->one.dot;
+        x.start[0] += SLAB_COLS / f->gemv.dot;
         x.sum += f->min_pairs == 4 ? N_SUMS / 2 : N_SUMS;
         x.d++;
         ahead += LANES * f->block_bytes;
@@ -303,14 +302,14 @@ ALWAYS_INLINE __m512 one(const format_256 *f, head_256_fn *head, codes_256_fn *c
 
 /* ---- activations ---- */
 
-/* What is read of the activations besides the codes, per token and superblock. */
+/* Derived from the activations, per token and superblock. */
 typedef struct prepared {
     int32_t *start; /* [256 / dot] */
-    int16_t *sum;   /* [8]: sums of 32, for four pairs of minima */
+    int16_t *sum;   /* [8]: sums of 32 codes, for four pairs of minima */
 } prepared;
 
-/* -offset times the sums of 8 neighbours. */
-static void start_of_8(const int8_t *q, int offset, int32_t *start)
+/* -offset * (sum of 8 consecutive codes). */
+static void starts_of_8(const int8_t *q, int offset, int32_t *start)
 {
     for (int i = 0; i < SLAB_COLS / 64; i++) {
         const __m512i codes = _mm512_loadu_si512(q + 64 * i);
@@ -323,13 +322,13 @@ static void start_of_8(const int8_t *q, int offset, int32_t *start)
     }
 }
 
-static void prepare_block(const format_256 *f, pieces p, const int8_t *q, const int16_t *sum,
-                          prepared out)
+static void chunk_prepare_block(const format_256 *f, pieces p, const int8_t *q, const int16_t *sum,
+                                prepared out)
 {
     const __m256i sums = _mm256_loadu_si256((const __m256i *)sum);
     const __m256i minus_offset = _mm256_set1_epi16((short)-p.offset);
     if (p.offset != 0 && p.dot == 8) {
-        start_of_8(q, p.offset, out.start);
+        starts_of_8(q, p.offset, out.start);
     } else if (p.offset != 0 && p.dot == 16) {
         const __m512i wide = _mm512_cvtepi16_epi32(sums);
         _mm512_storeu_si512(out.start, _mm512_mullo_epi32(wide, _mm512_set1_epi32(-p.offset)));
@@ -344,22 +343,23 @@ static void prepare_block(const format_256 *f, pieces p, const int8_t *q, const 
 
 /* ---- panels ---- */
 
-/* The functions of a format, with everything inlined. */
+/* The functions of a format, specialised by inlining. */
 typedef struct kernel_256 {
     const format_256 *f;
-    void (*unpack)(const uint8_t *block, size_t stride, slab_256 *out, prefetch_ahead *ask);
-    void (*tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
-    __m512 (*one)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
-                  __m512 acc);
+    void (*slab_unpack)(const uint8_t *block, size_t stride, slab_256 *out,
+                        prefetch_ahead *prefetch);
+    void (*gemm_tiles)(const slab_256 *w, const tile_x *x, const tile_y *y);
+    __m512 (*gemv)(const uint8_t *block, size_t stride, size_t n_blocks, const tile_x *x,
+                   __m512 acc);
 } kernel_256;
 
 typedef struct workspace {
     slab_256 slab[GROUPS];
-    uint8_t stage[LANES * 256];        /* of the last rows: a block of each */
-    _Alignas(64) unsigned char rest[]; /* of KERN_SCRATCH_BYTES: chains, prepared activations */
+    uint8_t stage[LANES * 256];          /* one block of each of the last rows */
+    _Alignas(64) unsigned char buffer[]; /* accumulators, prepared activations */
 } workspace;
 
-/* Tokens t0 .. t0+n-1 of the activations, prepared. */
+/* Tokens t0 .. t0+n-1 with their prepared activations. */
 typedef struct chunk {
     size_t t0, n;
     pieces p;
@@ -372,35 +372,35 @@ static size_t start_bytes(pieces p)
     return (size_t)(SLAB_COLS / p.dot) * sizeof(int32_t);
 }
 
-/* Room for as many tokens as stay in the second-level cache while panel after
- * panel passes over them. */
+/* Tokens per chunk: as many as stay in the L2 cache while all panels use them, and fit in
+ * scratch. */
 static size_t chunk_tokens(pieces p, size_t cols)
 {
     const size_t prepared_bytes =
         cols / SLAB_COLS * (start_bytes(p) + N_SUMS / 2 * sizeof(int16_t));
     const size_t chain_bytes = PANEL * sizeof(float);
-    const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / (prepared_bytes + chain_bytes);
+    const size_t fits = (KERN_SCRATCH_BYTES - sizeof(workspace)) / (prepared_bytes + chain_bytes);
     const size_t cached = L2_BUDGET / (cols + prepared_bytes + chain_bytes);
     const size_t wanted = cached > MIN_CHUNK ? cached : MIN_CHUNK;
-    return wanted < room ? wanted : room;
+    return wanted < fits ? wanted : fits;
 }
 
-static void prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *room)
+static void chunk_prepare(const format_256 *f, const kern_act *x, chunk *c, unsigned char *buffer)
 {
     const size_t blocks = x->cols / SLAB_COLS;
-    c->chains = (float *)room;
+    c->chains = (float *)buffer;
     c->x.start = (int32_t *)(c->chains + c->n * PANEL);
     c->x.sum = (int16_t *)((unsigned char *)c->x.start + c->n * blocks * start_bytes(c->p));
     for (size_t i = 0; i < c->n * blocks; i++) {
         const size_t from = c->t0 * blocks + i;
         const prepared to = {c->x.start + i * (size_t)(SLAB_COLS / c->p.dot),
                              c->x.sum + i * N_SUMS / 2};
-        prepare_block(f, c->p, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
+        chunk_prepare_block(f, c->p, x->q + from * SLAB_COLS, x->sum + from * N_SUMS, to);
     }
 }
 
-/* Superblock b of the chunk's tokens. */
-static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, size_t b)
+/* The activations of the chunk at superblock b. */
+static tile_x activations_at(const format_256 *f, const kern_act *x, const chunk *c, size_t b)
 {
     const size_t blocks = x->cols / SLAB_COLS;
     const size_t from = c->t0 * blocks + b;
@@ -419,104 +419,105 @@ static tile_x view_x(const format_256 *f, const kern_act *x, const chunk *c, siz
                     .n = c->n};
 }
 
-/* One superblock of the 16 rows of group g. */
-static void unpack_group(const kernel_256 *k, const uint8_t *w, size_t stride, size_t rows,
-                         size_t g, workspace *ws, prefetch_ahead *ask)
+/* Unpacks one superblock of the 16 rows of group g. */
+static void slab_unpack_rows(const kernel_256 *k, const uint8_t *w, size_t stride, size_t rows,
+                             size_t g, workspace *ws, prefetch_ahead *prefetch)
 {
     const size_t bytes = (size_t)k->f->block_bytes;
     const uint8_t *block = w + g * LANES * stride;
     const size_t left = rows > g * LANES ? rows - g * LANES : 0;
     if (left >= LANES)
-        k->unpack(block, stride, &ws->slab[g], ask);
+        k->slab_unpack(block, stride, &ws->slab[g], prefetch);
     else
-        k->unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g], ask);
+        k->slab_unpack(stage_rows(block, stride, left, bytes, ws->stage), bytes, &ws->slab[g],
+                       prefetch);
 }
 
-/* Rows r0 .. r0+31 (fewer at the end) for the tokens of a chunk. */
-static void multiply_panel(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
+/* Rows r0 .. r0+31 (fewer at the end), all tokens of a chunk. */
+static void gemm_panel(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
     float *y0 = a->y + c->t0 * a->y_stride + r0;
-    /* Unpacking takes about the time of a tile; each asks for its share of the next
-     * panel. With many tokens there is time enough, and only unpacking asks. */
+    /* Prefetch of the next panel. Unpacking takes about as long as a tile, so both prefetch equal
+     * shares. With many tokens unpacking alone has enough time to prefetch everything. */
     const bool many = c->n >= MANY;
-    const size_t share = PANEL * bytes / (many ? 1 : tiles_of(c->n) + 1);
-    prefetch_ahead ask = prefetch_for(w + PANEL * a->row_bytes);
+    const size_t share = PANEL * bytes / (many ? 1 : tile_count(c->n) + 1);
+    prefetch_ahead prefetch = prefetch_from(w + PANEL * a->row_bytes);
     for (size_t b = 0; b < a->x->cols / SLAB_COLS; b++, w += bytes) {
-        ask.step = share / (GROUPS * SLAB_COLS / 16);
+        prefetch.step = share / (GROUPS * SLAB_COLS / 16);
         for (size_t g = 0; g < GROUPS; g++)
-            unpack_group(k, w, a->row_bytes, rows, g, ws, &ask);
-        ask.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->many.dot);
-        const tile_x x = view_x(k->f, a->x, c, b);
+            slab_unpack_rows(k, w, a->row_bytes, rows, g, ws, &prefetch);
+        prefetch.step = many ? 0 : share / (size_t)(SLAB_COLS / k->f->gemm.dot);
+        const tile_x x = activations_at(k->f, a->x, c, b);
         const tile_y y = {.chains = c->chains,
                           .first = b == 0,
-                          .ask = &ask,
+                          .prefetch = &prefetch,
                           .out = {b + 1 == a->x->cols / SLAB_COLS ? y0 : NULL, a->y_stride}};
-        k->tiles(ws->slab, &x, &y);
+        k->gemm_tiles(ws->slab, &x, &y);
     }
-    store_chains(c->chains, c->n, y0, a->y_stride, rows);
+    panel_store(c->chains, c->n, y0, a->y_stride, rows);
 }
 
-/* Rows r0 .. r0+15 (fewer at the end) for the only token. */
-static void multiply_one(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
+/* GEMV: rows r0 .. r0+15 (fewer at the end). */
+static void gemv_rows(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
     const size_t blocks = a->x->cols / SLAB_COLS;
     const uint8_t *w = (const uint8_t *)a->w + r0 * a->row_bytes;
     __m512 acc = _mm512_setzero_ps();
-    tile_x x = view_x(k->f, a->x, c, 0);
+    tile_x x = activations_at(k->f, a->x, c, 0);
     if (rows >= LANES) {
-        acc = k->one(w, a->row_bytes, blocks, &x, acc);
+        acc = k->gemv(w, a->row_bytes, blocks, &x, acc);
     } else {
         for (size_t b = 0; b < blocks; b++, w += bytes) {
-            x = view_x(k->f, a->x, c, b);
+            x = activations_at(k->f, a->x, c, b);
             stage_rows(w, a->row_bytes, rows, bytes, ws->stage);
-            acc = k->one(ws->stage, bytes, 1, &x, acc);
+            acc = k->gemv(ws->stage, bytes, 1, &x, acc);
         }
     }
     _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm(const kern_gemm_args *a, const kernel_256 *k)
+static void gemm_256(const kern_gemm_args *a, const kernel_256 *k)
 {
     workspace *ws = a->scratch;
-    const pieces p = a->x->n == 1 ? k->f->one : k->f->many;
+    const pieces p = a->x->n == 1 ? k->f->gemv : k->f->gemm;
     const size_t at_once = chunk_tokens(p, a->x->cols);
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         chunk c = {.t0 = t0, .n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once, .p = p};
-        prepare(k->f, a->x, &c, ws->rest);
+        chunk_prepare(k->f, a->x, &c, ws->buffer);
         if (a->x->n == 1)
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                multiply_one(a, k, &c, r0);
+                gemv_rows(a, k, &c, r0);
         else
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                multiply_panel(a, k, &c, r0);
+                gemm_panel(a, k, &c, r0);
     }
 }
 
 #define GEMM(format, head)                                                                         \
     static void unpack_##format(const uint8_t *block, size_t stride, slab_256 *out,                \
-                                prefetch_ahead *ask)                                               \
+                                prefetch_ahead *prefetch)                                          \
     {                                                                                              \
-        unpack(&format_##format, head, codes_##format, block, stride, out, ask);                   \
+        slab_unpack(&format_##format, head, codes_##format, block, stride, out, prefetch);         \
     }                                                                                              \
     static void tiles_##format(const slab_256 *w, const tile_x *x, const tile_y *y)                \
     {                                                                                              \
-        tiles(&format_##format, w, *x, *y);                                                        \
+        gemm_tiles(&format_##format, w, *x, *y);                                                   \
     }                                                                                              \
     static __m512 one_##format(const uint8_t *block, size_t stride, size_t n_blocks,               \
                                const tile_x *x, __m512 acc)                                        \
     {                                                                                              \
-        return one(&format_##format, head, codes_##format, block, stride, n_blocks, *x, acc);      \
+        return gemv(&format_##format, head, codes_##format, block, stride, n_blocks, *x, acc);     \
     }                                                                                              \
     void k_gemm_##format##_avx512(const kern_gemm_args *a)                                         \
     {                                                                                              \
         static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
                                           one_##format};                                           \
-        gemm(a, &kernel);                                                                          \
+        gemm_256(a, &kernel);                                                                      \
     }
 
 GEMM(q2_k, head_q2_k)

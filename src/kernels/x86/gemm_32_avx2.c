@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_32_avx2.c - products with Q4_0, Q4_1, Q5_0 and Q5_1.
+ * gemm_32_avx2.c - GEMM and GEMV with Q4_0, Q4_1, Q5_0 and Q5_1, AVX2.
  *
- * Every block ends in a step of the float chains. Its codes are summed in one or
- * two pieces, so that the 16-bit halves of a lane, which get half of the piece's
- * columns, hold their sums (|x| <= 127):
+ * Every block ends with a step of the float chains. Its codes are summed in one or two pieces. Each
+ * 16-bit half of a lane gets half of the columns of a piece, and its sum must fit (|x| <= 127):
  *
  *     format   piece   codes    offset   largest |sum|
  *     Q4_0       32    0 .. 15     8     16 *  8 * 127 = 16,256
@@ -19,10 +18,10 @@
 enum {
     SLAB_BLOCKS = SLAB_COLS / QUANT_BLOCK,
     BLOCK_VECTORS = QUANT_BLOCK / 4,
-    ROW_BYTES = SLAB_BLOCKS * sizeof(quant_q5_1) /* of a slab, the largest format */
+    ROW_BYTES = SLAB_BLOCKS * sizeof(quant_q5_1) /* per row of a slab, largest format */
 };
 
-/* One block of the 8 rows of a group: q[k] has columns 4k .. 4k+3. */
+/* One block of 8 rows, unpacked: q[k] has columns 4k .. 4k+3. */
 typedef struct block_32 {
     __m256i q[BLOCK_VECTORS];
     __m256 d, m;
@@ -39,7 +38,7 @@ typedef struct format_32 {
 
 /* ---- blocks ---- */
 
-/* 32 nibbles of each row; the low ones are the first sixteen columns. */
+/* 32 nibbles of each row. The low nibbles are the first sixteen columns. */
 ALWAYS_INLINE void unpack_nibbles(const uint8_t *qs, size_t stride, __m256i q[BLOCK_VECTORS])
 {
     __m256i v[4];
@@ -51,8 +50,8 @@ ALWAYS_INLINE void unpack_nibbles(const uint8_t *qs, size_t stride, __m256i q[BL
     }
 }
 
-/* Bits 4k .. 4k+3 of each lane become bit 4 of the four bytes of vector k: every byte
- * gets a copy of the lane's byte that holds its bit, and looks at that bit alone. */
+/* Bits 4k .. 4k+3 of each lane become bit 4 of the four bytes of vector k: a shuffle copies the
+ * byte that holds the bit to every byte, and a mask selects the bit. */
 ALWAYS_INLINE void add_fifth_bits(__m256i fifth, __m256i q[BLOCK_VECTORS])
 {
     const __m256i low = _mm256_set1_epi32(0x08040201), high = _mm256_slli_epi32(low, 4);
@@ -73,7 +72,7 @@ ALWAYS_INLINE void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m256i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     unpack_nibbles(block + offsetof(quant_q4_0, qs), stride, out->q);
 }
 
@@ -81,8 +80,8 @@ ALWAYS_INLINE void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m256i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
-    out->m = f16_of(head[0], 16);
+    out->d = widen_f16(head[0], 0);
+    out->m = widen_f16(head[0], 16);
     unpack_nibbles(block + offsetof(quant_q4_1, qs), stride, out->q);
 }
 
@@ -90,7 +89,7 @@ ALWAYS_INLINE void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m256i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     unpack_nibbles(block + offsetof(quant_q5_0, qs), stride, out->q);
     add_fifth_bits(_mm256_or_si256(_mm256_srli_epi32(head[0], 16), _mm256_slli_epi32(head[1], 16)),
                    out->q);
@@ -100,8 +99,8 @@ ALWAYS_INLINE void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m256i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
-    out->m = f16_of(head[0], 16);
+    out->d = widen_f16(head[0], 0);
+    out->m = widen_f16(head[0], 16);
     unpack_nibbles(block + offsetof(quant_q5_1, qs), stride, out->q);
     add_fifth_bits(head[1], out->q);
 }
@@ -113,31 +112,31 @@ static const format_32 format_q5_1 = {unpack_q5_1, sizeof(quant_q5_1), 16, 0, tr
 
 /* ---- tiles ---- */
 
-/* Activations of a run of tokens from one block on; strides are between tokens. */
+/* Activations of consecutive tokens from one block on. Strides are between tokens. */
 typedef struct tile_x {
     const int8_t *q;
-    const int32_t *start; /* per block, where its sum starts: two 16-bit halves */
-    const int16_t *sum;   /* per block, the sum of the codes: meets m */
+    const int32_t *start; /* per block, start value of its sum: two 16-bit halves */
+    const int16_t *sum;   /* per block, the sum of the codes; multiplied by m */
     const float *d;
     size_t q_stride, block_stride;
     size_t n; /* tokens */
 } tile_x;
 
 typedef void slab_fn(const uint8_t *block, size_t stride, size_t n_blocks, block_32 *out);
-typedef void multiply_fn(block_32 *const w[GROUPS], size_t n_blocks, const tile_x *x,
-                         const tile_y *y);
-typedef __m256 one_token_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
+typedef void gemm_tiles_fn(block_32 *const w[GROUPS], size_t n_blocks, const tile_x *x,
+                           const tile_y *y);
+typedef __m256 gemv_fn(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc);
 
-/* sum + w * codes at step k of a block; *isum takes the sum at the end of each piece. */
+/* sum + w * codes at step k of a block. At the end of each piece adds the sum to *isum. */
 ALWAYS_INLINE __m256i sum_step(const format_32 *f, int k, __m256i w, __m256i codes,
                                const int32_t *start, __m256i sum, __m256i *isum)
 {
     const int vectors = f->piece / 4;
-    const __m256i product = _mm256_maddubs_epi16(w, codes);
+    const __m256i kernel_32 = _mm256_maddubs_epi16(w, codes);
     if (k % vectors != 0)
-        sum = add_now(sum, product);
+        sum = add16_in_order(sum, kernel_32);
     else
-        sum = f->offset == 0 ? product : add_now(set1_at(start), product);
+        sum = f->offset == 0 ? kernel_32 : add16_in_order(set1_at(start), kernel_32);
     if (k % vectors == vectors - 1) {
         const __m256i total = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
         *isum = k < vectors ? total : _mm256_add_epi32(*isum, total);
@@ -145,7 +144,7 @@ ALWAYS_INLINE __m256i sum_step(const format_32 *f, int k, __m256i w, __m256i cod
     return sum;
 }
 
-/* One step of a chain. */
+/* One chain step of 8 outputs. */
 ALWAYS_INLINE __m256 chain_step(const format_32 *f, const block_32 *w, __m256i isum, float dx,
                                 int16_t xsum, __m256 acc)
 {
@@ -156,9 +155,9 @@ ALWAYS_INLINE __m256 chain_step(const format_32 *f, const block_32 *w, __m256i i
     return acc;
 }
 
-/* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
-ALWAYS_INLINE void tile(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks,
-                        const tile_x *x, int nt, const tile_y *out)
+/* The slabs of a panel, nt tokens. f and nt are compile-time constants after inlining. */
+ALWAYS_INLINE void gemm_tile(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks,
+                             const tile_x *x, int nt, const tile_y *out)
 {
     __m256 acc[GROUPS][TILE];
     __m256i sum[GROUPS][TILE], isum[GROUPS][TILE];
@@ -196,16 +195,16 @@ ALWAYS_INLINE void tile(const format_32 *f, block_32 *const w[GROUPS], size_t n_
     }
 }
 
-/* A slab of a panel against all tokens of x. */
-ALWAYS_INLINE void tiles(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks, tile_x x,
-                         tile_y y)
+/* The slabs of a panel, all tokens of x. */
+ALWAYS_INLINE void gemm_tiles(const format_32 *f, block_32 *const w[GROUPS], size_t n_blocks,
+                              tile_x x, tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
         n = next_tile(x.n);
         switch (n) {
-        case 1: tile(f, w, n_blocks, &x, 1, &y); break;
-        case 2: tile(f, w, n_blocks, &x, 2, &y); break;
-        default: tile(f, w, n_blocks, &x, TILE, &y); break;
+        case 1: gemm_tile(f, w, n_blocks, &x, 1, &y); break;
+        case 2: gemm_tile(f, w, n_blocks, &x, 2, &y); break;
+        default: gemm_tile(f, w, n_blocks, &x, TILE, &y); break;
         }
         x.q += n * x.q_stride;
         x.start += n * x.block_stride;
@@ -215,9 +214,9 @@ ALWAYS_INLINE void tiles(const format_32 *f, block_32 *const w[GROUPS], size_t n
     }
 }
 
-/* A block of 8 rows against one token: a step of the chains. */
-ALWAYS_INLINE __m256 multiply_one(const format_32 *f, const uint8_t *block, size_t stride,
-                                  const tile_x *x, __m256 acc)
+/* One block of 8 rows, one token: one chain step. */
+ALWAYS_INLINE __m256 gemv_block(const format_32 *f, const uint8_t *block, size_t stride,
+                                const tile_x *x, __m256 acc)
 {
     block_32 w;
     f->unpack(block, stride, &w);
@@ -233,21 +232,21 @@ ALWAYS_INLINE __m256 multiply_one(const format_32 *f, const uint8_t *block, size
 
 typedef struct workspace {
     block_32 slab[GROUPS][SLAB_BLOCKS];
-    uint8_t stage[LANES * ROW_BYTES]; /* of the last rows: blocks of a slab */
+    uint8_t stage[LANES * ROW_BYTES]; /* blocks of a slab, of the last rows */
     int32_t start[];                  /* of a chunk of tokens: [n][cols / 32] */
 } workspace;
 
-/* A format and its parts, compiled for it. */
-typedef struct product {
+/* The functions of a format, specialised by inlining. */
+typedef struct kernel_32 {
     const format_32 *format;
     slab_fn *unpack;
-    multiply_fn *multiply;
-    one_token_fn *one_token;
-} product;
+    gemm_tiles_fn *multiply;
+    gemv_fn *one_token;
+} kernel_32;
 
-/* Where the sums of n blocks start: -offset times the sums of their codes, those in the
- * low and in the high half of every four columns apart. */
-static void prepare_starts(const int8_t *q, size_t n, int offset, int32_t *start)
+/* Start values of the sums of n blocks: -offset * (sum of the codes), separately for the low and
+ * the high half of every four columns. */
+static void chunk_prepare_starts(const int8_t *q, size_t n, int offset, int32_t *start)
 {
     for (size_t i = 0; i < n; i++) {
         const __m256i codes = _mm256_loadu_si256((const __m256i *)(q + i * QUANT_BLOCK));
@@ -260,8 +259,8 @@ static void prepare_starts(const int8_t *q, size_t n, int offset, int32_t *start
     }
 }
 
-/* Tokens t0 .. t0+n-1 from block b on. */
-static tile_x view_x(const kern_act *x, const workspace *ws, size_t t0, size_t n, size_t b)
+/* The activations of tokens t0 .. t0+n-1 from block b on. */
+static tile_x activations_at(const kern_act *x, const workspace *ws, size_t t0, size_t n, size_t b)
 {
     const size_t blocks = x->cols / QUANT_BLOCK, from = t0 * blocks + b;
     return (tile_x){.q = x->q + from * QUANT_BLOCK,
@@ -273,8 +272,8 @@ static tile_x view_x(const kern_act *x, const workspace *ws, size_t t0, size_t n
                     .n = n};
 }
 
-/* Blocks of all groups of a panel, of which `rows` rows are left. */
-static void unpack_slab(const product *p, const uint8_t *w, size_t stride, size_t rows,
+/* Unpacks the blocks of all groups of a panel. `rows` rows of the matrix remain. */
+static void unpack_slab(const kernel_32 *p, const uint8_t *w, size_t stride, size_t rows,
                         size_t n_blocks, workspace *ws)
 {
     const size_t bytes = n_blocks * (size_t)p->format->block_bytes;
@@ -289,9 +288,8 @@ static void unpack_slab(const product *p, const uint8_t *w, size_t stride, size_
     }
 }
 
-/* Rows r0 .. r0+15 (fewer at the end) for tokens t0 .. t0+n-1. */
-static void multiply_panel(const kern_gemm_args *a, const product *p, size_t r0, size_t t0,
-                           size_t n)
+/* Rows r0 .. r0+15 (fewer at the end), tokens t0 .. t0+n-1. */
+static void gemm_panel(const kern_gemm_args *a, const kernel_32 *p, size_t r0, size_t t0, size_t n)
 {
     workspace *ws = a->scratch;
     block_32 *const slab[GROUPS] = {ws->slab[0], ws->slab[1]};
@@ -303,14 +301,14 @@ static void multiply_panel(const kern_gemm_args *a, const product *p, size_t r0,
         unpack_slab(p, w, a->row_bytes, rows, n_blocks, ws);
         if (rows >= 2 * PANEL)
             prefetch_panel(w, a->row_bytes, n_blocks * bytes);
-        const tile_x x = view_x(a->x, ws, t0, n, b);
+        const tile_x x = activations_at(a->x, ws, t0, n, b);
         const tile_y y = {a->y + t0 * a->y_stride + r0, a->y_stride, rows, b == 0};
         p->multiply(slab, n_blocks, &x, &y);
     }
 }
 
-/* Rows r0 .. r0+7 (fewer at the end) for one token. */
-static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
+/* GEMV: rows r0 .. r0+7 (fewer at the end). */
+static void gemv_rows(const kern_gemm_args *a, const kernel_32 *p, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -319,7 +317,7 @@ static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
     const uint8_t *next = w + LANES * a->row_bytes;
     __m256 acc = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++, w += bytes, next += LANES * bytes) {
-        const tile_x x = view_x(a->x, ws, 0, 1, b);
+        const tile_x x = activations_at(a->x, ws, 0, 1, b);
         if (rows >= 2 * LANES)
             prefetch_bytes(next, LANES * bytes);
         if (rows >= LANES)
@@ -330,7 +328,7 @@ static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm(const kern_gemm_args *a, const product *p)
+static void gemm_32(const kern_gemm_args *a, const kernel_32 *p)
 {
     workspace *ws = a->scratch;
     const size_t cols = a->x->cols, blocks = cols / QUANT_BLOCK;
@@ -339,13 +337,13 @@ static void gemm(const kern_gemm_args *a, const product *p)
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         const size_t n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once;
         if (p->format->offset != 0)
-            prepare_starts(a->x->q + t0 * cols, n * blocks, p->format->offset, ws->start);
+            chunk_prepare_starts(a->x->q + t0 * cols, n * blocks, p->format->offset, ws->start);
         if (a->x->n == 1) {
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                multiply_rows(a, p, r0);
+                gemv_rows(a, p, r0);
         } else {
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                multiply_panel(a, p, r0, t0, n);
+                gemm_panel(a, p, r0, t0, n);
         }
     }
 }
@@ -359,15 +357,15 @@ static void gemm(const kern_gemm_args *a, const product *p)
     static void multiply_##f(block_32 *const w[GROUPS], size_t n_blocks, const tile_x *x,          \
                              const tile_y *y)                                                      \
     {                                                                                              \
-        tiles(&format_##f, w, n_blocks, *x, *y);                                                   \
+        gemm_tiles(&format_##f, w, n_blocks, *x, *y);                                              \
     }                                                                                              \
     static __m256 one_token_##f(const uint8_t *block, size_t stride, const tile_x *x, __m256 acc)  \
     {                                                                                              \
-        return multiply_one(&format_##f, block, stride, x, acc);                                   \
+        return gemv_block(&format_##f, block, stride, x, acc);                                     \
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm(a, &(product){&format_##f, slab_##f, multiply_##f, one_token_##f});                   \
+        gemm_32(a, &(kernel_32){&format_##f, slab_##f, multiply_##f, one_token_##f});              \
     }
 
 GEMM(q4_0)

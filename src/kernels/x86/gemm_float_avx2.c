@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_float_avx2.c - products with F32, F16 and BF16 weights.
+ * gemm_float_avx2.c - GEMM and GEMV with F32, F16 and BF16 weights, AVX2.
  *
- * The 16 lanes of the definition are two vectors, folded at the end by halves, as
- * the reference does. Several tokens: three rows at a time are widened, up to 1,024
- * columns of them, so that they stay in the first-level cache while all tokens pass,
- * two at a time; twelve accumulators fill the registers, and rest in the working
- * memory between two such pieces of a row. One token: four rows are widened as they
- * are read. The last columns are blended, so a missing element adds nothing.
- * Many tokens: see gemm_panel_float.h.
+ * The 16 lanes of the definition are two vectors. The horizontal sum adds halves, like the
+ * reference.
+ *
+ * One token: four rows at a time, converted to f32 at each load. Few tokens: up to 1,024 columns of
+ * three rows are converted to f32 and stay in the L1 cache while all tokens use them, two at a
+ * time. Twelve accumulators fill the registers and are stored in scratch between two such pieces of
+ * a row. Many tokens: gemm_panel_float.h. The last columns are blended, so a missing element adds
+ * nothing.
  */
 #include "kernels/variants.h"
 
@@ -19,13 +20,13 @@
 #include <string.h>
 
 enum {
-    ROWS = 3,        /* of a tile */
-    TOKENS = 2,      /* of a tile */
-    DIRECT_ROWS = 4, /* with one token: eight accumulators keep both units busy */
-    PIECE = 1024,    /* columns widened at a time */
-    HALVES = 2,      /* vectors of 16 lanes */
+    ROWS = 3,      /* per tile */
+    TOKENS = 2,    /* per tile */
+    GEMV_ROWS = 4, /* GEMV: eight accumulators hide the FMA latency */
+    PIECE = 1024,  /* columns converted at a time */
+    HALVES = 2,    /* vectors per 16 lanes */
     L2_BUDGET = 512 << 10,
-    MIN_CHUNK = 32 /* tokens that make widening a row worth it */
+    MIN_CHUNK = 32 /* minimum tokens per chunk, so that conversion pays off */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -35,7 +36,7 @@ enum {
 #define EACH(i, n) _Pragma("GCC unroll 8") for (int i = 0; i < (n); i++)
 #endif
 
-/* Eight weights as f32. */
+/* Loads eight weights as f32. */
 typedef __m256 load_fn(const void *p);
 
 ALWAYS_INLINE __m256 load_f32(const void *p)
@@ -54,7 +55,7 @@ ALWAYS_INLINE __m256 load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
-/* The last `left` < 16 elements of a row, beside zeros. */
+/* Loads the last `left` < 16 elements of a row; the other lanes are zero. */
 ALWAYS_INLINE void load_tail(load_fn *load, const char *p, size_t left, size_t size, __m256 out[2])
 {
     char stage[KERN_LANES * sizeof(float)] = {0};
@@ -101,23 +102,23 @@ ALWAYS_INLINE void add_tail(const __m256 w[2], const float *x, size_t left, __m2
     }
 }
 
-/* ---- several tokens ---- */
+/* ---- few tokens ---- */
 
-/* Widened weights, the rest of them zeros; accumulators of all tokens of a chunk. */
+/* Weights as f32, padded with zeros; accumulators of all tokens of a chunk. */
 typedef struct workspace {
     float w[ROWS][PIECE];
     float acc[][ROWS][KERN_LANES];
 } workspace;
 
-/* Columns c0 .. c0+n-1 of three rows, for tokens t0 .. t0+tokens-1. */
+/* Columns c0 .. c0+n-1 of three rows, tokens t0 .. t0+tokens-1. */
 typedef struct piece {
     size_t c0, n;
     size_t r, rows;
     size_t t0, tokens;
 } piece;
 
-/* The piece against tokens t .. t+nt-1 of the chunk; nt is a constant where this is inlined. */
-ALWAYS_INLINE void tile(const kern_gemm_args *a, const piece *p, size_t t, int nt)
+/* One piece, tokens t .. t+nt-1 of the chunk. nt is a compile-time constant after inlining. */
+ALWAYS_INLINE void gemm_tile(const kern_gemm_args *a, const piece *p, size_t t, int nt)
 {
     workspace *ws = a->scratch;
     const size_t cols = a->x->cols;
@@ -137,7 +138,7 @@ ALWAYS_INLINE void tile(const kern_gemm_args *a, const piece *p, size_t t, int n
             EACH(i, ROWS)
             {
                 __m256 w = vf_load(ws->w[i] + c + h * VF_WIDTH);
-                __asm__("" : "+x"(w)); /* loaded once, not by every multiplication */
+                __asm__("" : "+x"(w)); /* load once, not as a memory operand of every FMA */
                 EACH(j, nt)
                 acc[j][i][h] = vf_fma(w, xs[j], acc[j][i][h]);
             }
@@ -178,12 +179,12 @@ static void multiply_piece(const kern_gemm_args *a, const piece *p)
 {
     size_t t = 0;
     for (; t + TOKENS <= p->tokens; t += TOKENS)
-        tile(a, p, t, TOKENS);
+        gemm_tile(a, p, t, TOKENS);
     if (t < p->tokens)
-        tile(a, p, t, 1);
+        gemm_tile(a, p, t, 1);
 }
 
-static void store_totals(const kern_gemm_args *a, const piece *p)
+static void store_sums(const kern_gemm_args *a, const piece *p)
 {
     const workspace *ws = a->scratch;
     for (size_t t = 0; t < p->tokens; t++) {
@@ -195,7 +196,7 @@ static void store_totals(const kern_gemm_args *a, const piece *p)
     }
 }
 
-/* Tokens whose activations stay in the second-level cache while the rows pass. */
+/* Tokens per chunk: as many as stay in the L2 cache while all rows use them. */
 static size_t chunk_tokens(size_t cols)
 {
     const size_t room = (KERN_SCRATCH_BYTES - sizeof(workspace)) / sizeof(float[ROWS][KERN_LANES]);
@@ -204,7 +205,7 @@ static size_t chunk_tokens(size_t cols)
     return wanted < room ? wanted : room;
 }
 
-ALWAYS_INLINE void several_tokens(const kern_gemm_args *a, load_fn *load, size_t size)
+ALWAYS_INLINE void gemm_few_tokens(const kern_gemm_args *a, load_fn *load, size_t size)
 {
     const size_t n = a->x->n, cols = a->x->cols, at_once = chunk_tokens(cols);
     for (size_t t0 = 0; t0 < n; t0 += at_once) {
@@ -218,24 +219,23 @@ ALWAYS_INLINE void several_tokens(const kern_gemm_args *a, load_fn *load, size_t
                 widen_piece(a, load, size, &p);
                 multiply_piece(a, &p);
             }
-            store_totals(a, &p);
+            store_sums(a, &p);
         }
     }
 }
 
-/* ---- one token ---- */
+/* ---- GEMV ---- */
 
-/* Rows r .. r+nr-1; nr is a constant where this is inlined. */
-ALWAYS_INLINE void direct_rows(const kern_gemm_args *a, load_fn *load, size_t size, size_t r,
-                               int nr)
+/* Rows r .. r+nr-1. nr is a compile-time constant after inlining. */
+ALWAYS_INLINE void gemv_rows(const kern_gemm_args *a, load_fn *load, size_t size, size_t r, int nr)
 {
     const size_t cols = a->x->cols, whole = cols - cols % KERN_LANES;
     const float *x = a->x->x;
     const char *w = (const char *)a->w + r * a->row_bytes;
-    /* The rows after these, read ahead in the order of memory. */
+    /* Prefetch of the next rows, in memory order. */
     const char *next = w + (size_t)nr * a->row_bytes;
     const size_t ahead = r + 2 * (size_t)nr <= a->rows ? (size_t)nr * KERN_LANES * size : 0;
-    __m256 acc[DIRECT_ROWS][HALVES];
+    __m256 acc[GEMV_ROWS][HALVES];
     EACH(i, nr)
     acc[i][0] = acc[i][1] = vf_zero();
     for (size_t c = 0; c < whole; c += KERN_LANES) {
@@ -261,34 +261,35 @@ ALWAYS_INLINE void direct_rows(const kern_gemm_args *a, load_fn *load, size_t si
     }
 }
 
-ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, widen_fn *widen_one, size_t size)
+ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *widen_one,
+                              size_t size)
 {
     if (panel_fits(a)) {
         panel_gemm(a, widen_one);
         return;
     }
     if (a->x->n > 1) {
-        several_tokens(a, load, size);
+        gemm_few_tokens(a, load, size);
         return;
     }
     size_t r = 0;
-    for (; r + DIRECT_ROWS <= a->rows; r += DIRECT_ROWS)
-        direct_rows(a, load, size, r, DIRECT_ROWS);
+    for (; r + GEMV_ROWS <= a->rows; r += GEMV_ROWS)
+        gemv_rows(a, load, size, r, GEMV_ROWS);
     for (; r < a->rows; r++)
-        direct_rows(a, load, size, r, 1);
+        gemv_rows(a, load, size, r, 1);
 }
 
 void k_gemm_f32_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_f32, widen_f32, sizeof(float));
+    gemm_float(a, load_f32, widen_f32, sizeof(float));
 }
 
 void k_gemm_f16_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_f16, widen_f16, sizeof(uint16_t));
+    gemm_float(a, load_f16, widen_f16, sizeof(uint16_t));
 }
 
 void k_gemm_bf16_avx2(const kern_gemm_args *a)
 {
-    gemm(a, load_bf16, widen_bf16, sizeof(uint16_t));
+    gemm_float(a, load_bf16, widen_bf16, sizeof(uint16_t));
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_float_avx512.c - products with F32, F16 and BF16 weights.
+ * gemm_float_avx512.c - GEMM and GEMV with F32, F16 and BF16 weights, AVX-512.
  *
- * The 16 lanes of the definition are the lanes of a vector: one accumulator per
- * output, folded at the end by halves, as the reference does. A tile of 4 rows
- * and 6 tokens keeps 24 accumulators and reads 10 vectors for 24 multiply-adds.
- * The last columns use masks, so a missing element adds nothing and is not read.
- * Many tokens: see gemm_panel_float.h.
+ * The 16 lanes of the definition are the lanes of a vector: one accumulator per output. The
+ * horizontal sum adds halves, like the reference. A tile of 4 rows and 6 tokens has 24 accumulators
+ * and loads 10 vectors for 24 FMAs. The last columns use masks, so a missing element adds nothing
+ * and is not read. Many tokens: gemm_panel_float.h.
  */
 #include "kernels/variants.h"
 
@@ -17,7 +16,7 @@
 enum {
     ROWS = 4,
     TOKENS = 6,
-    L2_BUDGET = 512 << 10 /* of inputs that all rows pass over before the next ones come */
+    L2_BUDGET = 512 << 10 /* activations that stay in L2 while all rows use them */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -27,7 +26,7 @@ enum {
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-/* Weights i .. i+15 of a row, those under the mask, as f32. */
+/* Loads weights i .. i+15 of a row as f32, masked. */
 typedef __m512 load_fn(const void *row, size_t i, __mmask16 mask);
 
 ALWAYS_INLINE __m512 load_f32(const void *row, size_t i, __mmask16 mask)
@@ -48,21 +47,21 @@ ALWAYS_INLINE __m512 load_bf16(const void *row, size_t i, __mmask16 mask)
 
 ALWAYS_INLINE void widen_f32(const void *row, size_t i, size_t n, vf out[1])
 {
-    out[0] = load_f32(row, i, vf_first(n));
+    out[0] = load_f32(row, i, vf_mask_first(n));
 }
 
 ALWAYS_INLINE void widen_f16(const void *row, size_t i, size_t n, vf out[1])
 {
-    out[0] = load_f16(row, i, vf_first(n));
+    out[0] = load_f16(row, i, vf_mask_first(n));
 }
 
 ALWAYS_INLINE void widen_bf16(const void *row, size_t i, size_t n, vf out[1])
 {
-    out[0] = load_bf16(row, i, vf_first(n));
+    out[0] = load_bf16(row, i, vf_mask_first(n));
 }
 
-/* lane[l] += lane[l + s] for s = 8, 4, 2, 1. */
-ALWAYS_INLINE float total(__m512 lanes)
+/* Horizontal sum: lane[l] += lane[l + s] for s = 8, 4, 2, 1. */
+ALWAYS_INLINE float sum_lanes(__m512 lanes)
 {
     __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), _mm512_extractf32x8_ps(lanes, 1));
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -70,8 +69,9 @@ ALWAYS_INLINE float total(__m512 lanes)
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-/* y of nr rows and nt tokens; both are constants where this is inlined. */
-ALWAYS_INLINE void tile(const kern_gemm_args *a, load_fn *load, size_t r, size_t t, int nr, int nt)
+/* y of nr rows and nt tokens; both are compile-time constants after inlining. */
+ALWAYS_INLINE void gemm_tile(const kern_gemm_args *a, load_fn *load, size_t r, size_t t, int nr,
+                             int nt)
 {
     const size_t cols = a->x->cols;
     const char *w = (const char *)a->w + r * a->row_bytes;
@@ -93,19 +93,19 @@ ALWAYS_INLINE void tile(const kern_gemm_args *a, load_fn *load, size_t r, size_t
         }
     }
     UNROLL for (int i = 0; i < nr; i++) UNROLL for (int j = 0; j < nt; j++)
-        a->y[(t + (size_t)j) * a->y_stride + r + (size_t)i] = total(acc[i][j]);
+        a->y[(t + (size_t)j) * a->y_stride + r + (size_t)i] = sum_lanes(acc[i][j]);
 }
 
-/* Tokens t .. end-1 of nr rows. */
-ALWAYS_INLINE void rows(const kern_gemm_args *a, load_fn *load, size_t r, int nr, size_t t,
-                        size_t end)
+/* nr rows, tokens t .. end-1. */
+ALWAYS_INLINE void gemm_rows(const kern_gemm_args *a, load_fn *load, size_t r, int nr, size_t t,
+                             size_t end)
 {
     for (; t + TOKENS <= end; t += TOKENS)
-        tile(a, load, r, t, nr, TOKENS);
+        gemm_tile(a, load, r, t, nr, TOKENS);
     for (; t + 2 <= end; t += 2)
-        tile(a, load, r, t, nr, 2);
+        gemm_tile(a, load, r, t, nr, 2);
     if (t < end)
-        tile(a, load, r, t, nr, 1);
+        gemm_tile(a, load, r, t, nr, 1);
 }
 
 static size_t chunk_tokens(size_t cols)
@@ -114,7 +114,7 @@ static size_t chunk_tokens(size_t cols)
     return tiles > 0 ? tiles * TOKENS : TOKENS;
 }
 
-ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
+ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
 {
     if (panel_fits(a)) {
         panel_gemm(a, widen);
@@ -125,23 +125,23 @@ ALWAYS_INLINE void gemm(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
         const size_t end = n - t < at_once ? n : t + at_once;
         size_t r = 0;
         for (; r + ROWS <= a->rows; r += ROWS)
-            rows(a, load, r, ROWS, t, end);
+            gemm_rows(a, load, r, ROWS, t, end);
         for (; r < a->rows; r++)
-            rows(a, load, r, 1, t, end);
+            gemm_rows(a, load, r, 1, t, end);
     }
 }
 
 void k_gemm_f32_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_f32, widen_f32);
+    gemm_float(a, load_f32, widen_f32);
 }
 
 void k_gemm_f16_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_f16, widen_f16);
+    gemm_float(a, load_f16, widen_f16);
 }
 
 void k_gemm_bf16_avx512(const kern_gemm_args *a)
 {
-    gemm(a, load_bf16, widen_bf16);
+    gemm_float(a, load_bf16, widen_bf16);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_level_x86.c - the products and activations that each level of x86 improves. */
+/* gemm_level_x86.c - GEMM and activation kernels of AVX2, AVX-512 and AMX. Pointer assignments
+ * only. */
 #include "kernels/variants.h"
 
 void kern_gemm_level_avx2(kern_table *table)
@@ -43,7 +44,7 @@ void kern_gemm_level_avx512(kern_table *table)
     table->act_256 = k_act_256_avx512;
 }
 
-/* All formats whose activations are bytes; few tokens go on to AVX-512 from there. */
+/* Superblock formats. Calls with few tokens go from these kernels to AVX-512. */
 void kern_gemm_level_amx(kern_table *table)
 {
     table->gemm_q2_k = k_gemm_q2_k_amx;

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_panel_avx512.h - what the integer products of AVX-512 share.
+ * gemm_panel_avx512.h - common parts of the integer GEMM kernels for AVX-512 VNNI.
  *
- * A panel is 32 weight rows, two groups of 16. A slab is 256 columns of a group,
- * unpacked from the file's layout so that the lane of a vector is a row and each
- * lane holds four neighbouring codes, unsigned:
+ * A panel is 32 weight rows in two groups of 16. A slab is 256 columns of a group, repacked: each
+ * 32-bit lane of a vector is a row and holds four consecutive unsigned codes:
  *
  *     q[k] = { row 0: codes 4k .. 4k+3, row 1: codes 4k .. 4k+3, ... }
  *
- * vpdpbusd then multiplies a vector of weights with four codes of one token,
- * broadcast, and adds up inside the lane: no sum across lanes is ever needed, and
- * the float chains of 16 outputs advance together. Two slabs fit the first-level
- * cache, all tokens are multiplied against them, six at a time. Between slabs the
- * chains of a panel rest in working memory, [tokens][32]: the rows of y are often a
- * multiple of 4 KiB apart, and lines so far apart push each other out of a cache.
+ * vpdpbusd multiplies such a vector by four codes of one token, broadcast, and adds within the
+ * lane. So no horizontal sum is needed, and a vector holds the float chains of 16 outputs. The
+ * slabs of a panel fit in the L1 cache; all tokens use them, six per tile. Between slabs the
+ * accumulators of a panel are stored in scratch memory, [tokens][32], not in y: rows of y are often
+ * a multiple of 4 KiB apart, so they would map to the same cache sets.
  *
- * Codes are unsigned because vpdpbusd wants one unsigned side. A format whose
- * codes stand for q - offset starts the sum at -offset * (sum of the activations)
- * instead of 0, which is exact and costs nothing: that start is a broadcast load.
+ * Codes are unsigned because vpdpbusd takes one unsigned operand. If a code is q + offset, the
+ * integer sum starts at -offset * (sum of the activations) instead of 0. This is exact and free:
+ * the start value is a broadcast load.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_PANEL_AVX512_H
 #define MOTE_KERNELS_X86_GEMM_PANEL_AVX512_H
@@ -29,28 +27,28 @@
 #include <string.h>
 
 enum {
-    LANES = 16, /* rows of a group: 32-bit lanes of a vector */
-    GROUPS = 2, /* of a panel: two vectors of weights share a broadcast of codes */
+    LANES = 16, /* rows per group: 32-bit lanes of a vector */
+    GROUPS = 2, /* per panel: two weight vectors share one broadcast */
     PANEL = GROUPS * LANES,
-    TILE = 6,  /* tokens at once: 2 x 6 sums and 2 x 6 group sums fill the registers */
-    MANY = 24, /* tokens with which arithmetic takes longer than reading the weights */
+    TILE = 6,  /* tokens per tile: 2 x 6 sums and 2 x 6 group sums fill the registers */
+    MANY = 24, /* from this many tokens on the kernel is compute-bound */
     SLAB_COLS = 256,
     SLAB_VECTORS = SLAB_COLS / 4
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* A loop over the registers of a tile: left rolled, its arrays would live in memory. */
+/* Unrolled loop over the registers of a tile. Not unrolled, its arrays would be in memory. */
 #ifdef __clang__
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
 #else
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
-/* 16 bytes of each of 16 rows, as four vectors: out[i] has dword i of every row. */
+/* Loads 16 bytes of each of 16 rows, transposed: out[i] has dword i of every row. */
 ALWAYS_INLINE void load_columns(const uint8_t *p, size_t stride, __m512i out[4])
 {
-    /* Keeps the compiler from holding 16 row addresses over several calls: it has not
-     * so many registers, and sums of four pointers and three strides cost nothing. */
+    /* Prevents the compiler from keeping 16 row addresses live over several calls, which would
+     * spill registers. Address arithmetic with four pointers and a stride is free. */
     __asm__("" : "+r"(stride));
     const uint8_t *p4 = p + 4 * stride, *p8 = p + 8 * stride, *p12 = p4 + 8 * stride;
     __m512i a[4]; /* a[i]: rows i, 4 + i, 8 + i, 12 + i in the four quarters */
@@ -72,13 +70,13 @@ ALWAYS_INLINE void load_columns(const uint8_t *p, size_t stride, __m512i out[4])
     out[3] = _mm512_unpackhi_epi64(hi01, hi23);
 }
 
-/* The f16 in the low (shift 0) or high (shift 16) half of each lane, widened. */
-ALWAYS_INLINE __m512 f16_of(__m512i lanes, int shift)
+/* The f16 in the low (shift 0) or high (shift 16) half of each lane, as f32. */
+ALWAYS_INLINE __m512 widen_f16(__m512i lanes, int shift)
 {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(lanes, (unsigned)shift)));
 }
 
-/* What the codes of IQ4_NL and IQ4_XS stand for, plus 128, for a byte shuffle. */
+/* Lookup table of IQ4_NL and IQ4_XS for vpshufb: the values plus 128. */
 ALWAYS_INLINE __m512i iq4_values_unsigned(void)
 {
     const __m128i values = _mm_loadu_si128((const __m128i *)quant_iq4_values);
@@ -92,7 +90,7 @@ ALWAYS_INLINE __m512i set1_at(const void *dword)
     return _mm512_set1_epi32(value);
 }
 
-/* Lanes of group g that are rows of the matrix, when `rows` rows are left. */
+/* Mask of the lanes of group g that are rows of the matrix; `rows` rows remain. */
 static inline __mmask16 row_mask(size_t rows, size_t g)
 {
     if (rows >= (g + 1) * LANES)
@@ -100,8 +98,8 @@ static inline __mmask16 row_mask(size_t rows, size_t g)
     return rows <= g * LANES ? 0 : (__mmask16)((1u << (rows - g * LANES)) - 1);
 }
 
-/* Tokens of the next tile when n < MANY are left, so that tiles have nearly equal
- * size. No division: it would take a quarter of the time of a small tile. */
+/* Tokens of the next tile if n < MANY tokens remain: tiles get nearly equal sizes. Avoids a
+ * division, which would take a quarter of the time of a small tile. */
 static inline size_t next_tile(size_t n)
 {
     if (n <= TILE)
@@ -111,9 +109,9 @@ static inline size_t next_tile(size_t n)
     return n <= 3 * TILE ? (n + 2) / 3 : TILE;
 }
 
-/* The finished chains of a panel, of which `rows` rows are left, to y. */
-static inline void store_chains(const float *chains, size_t n, float *y, size_t y_stride,
-                                size_t rows)
+/* Copies the finished accumulators of a panel to y. `rows` rows of the matrix remain. */
+static inline void panel_store(const float *chains, size_t n, float *y, size_t y_stride,
+                               size_t rows)
 {
     const __mmask16 first = row_mask(rows, 0), second = row_mask(rows, 1);
     for (size_t t = 0; t < n; t++, chains += PANEL, y += y_stride) {
@@ -122,8 +120,8 @@ static inline void store_chains(const float *chains, size_t n, float *y, size_t 
     }
 }
 
-/* A group with fewer than 16 rows left is copied beside zeros, so that unpacking
- * needs no tails and reads nothing beyond the last row. */
+/* Copies the last rows of the matrix, fewer than 16, to `stage` and zeroes the other rows. So
+ * unpacking needs no special case and does not read past the last row. */
 static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t rows, size_t bytes,
                                         uint8_t *stage)
 {
@@ -133,36 +131,35 @@ static inline const uint8_t *stage_rows(const uint8_t *p, size_t stride, size_t 
     return stage;
 }
 
-/* Lines that are needed soon and are asked for a few at a time, among other work. All
- * at once they would fill the buffers of the loads, and everything would wait for
- * memory; while none is asked for, memory waits. Addresses past the end of the
- * weights are allowed: a hint reads nothing. */
+/* Software prefetch spread over other work, a few cache lines at a time. Prefetching all lines at
+ * once would fill the line fill buffers and stall the loads; prefetching none would leave memory
+ * idle. Addresses past the end of the weights are allowed: a prefetch never faults. */
 typedef struct prefetch_ahead {
     const char *line, *due;
-    size_t step; /* bytes that become due each time */
+    size_t step; /* bytes per call of prefetch_next_lines */
 } prefetch_ahead;
 
-static inline prefetch_ahead prefetch_for(const uint8_t *p)
+static inline prefetch_ahead prefetch_from(const uint8_t *p)
 {
     return (prefetch_ahead){(const char *)p, (const char *)p, 0};
 }
 
-ALWAYS_INLINE void prefetch_some(prefetch_ahead *a)
+ALWAYS_INLINE void prefetch_next_lines(prefetch_ahead *a)
 {
     for (a->due += a->step; a->line < a->due; a->line += 64)
         _mm_prefetch(a->line, _MM_HINT_T0);
 }
 
-/* Where the chains of a panel go in the end. Rows of y lie pages apart: no processor guesses
- * them, and waiting for each took a tenth to a fifth of the time of a product with many tokens.
- * So they are asked for while the last columns are multiplied. */
-typedef struct outputs {
-    float *y; /* of the next token and the first row; NULL before the last columns */
+/* The output rows of a panel, for prefetch. Rows of y are pages apart, so the hardware prefetcher
+ * does not find them; the cache misses took 10 to 20 % of the time of a GEMM with many tokens. So
+ * the lines are prefetched during the last slab. */
+typedef struct output_rows {
+    float *y; /* next token, first row of the panel; NULL before the last slab */
     size_t stride;
-} outputs;
+} output_rows;
 
-/* The next n tokens. */
-ALWAYS_INLINE void ask_outputs(outputs *o, size_t n)
+/* Prefetches the output lines of the next n tokens. */
+ALWAYS_INLINE void prefetch_outputs(output_rows *o, size_t n)
 {
     if (o->y == NULL)
         return;
@@ -172,8 +169,8 @@ ALWAYS_INLINE void ask_outputs(outputs *o, size_t n)
     }
 }
 
-/* Tiles that n tokens make. */
-static inline size_t tiles_of(size_t n)
+/* Number of tiles for n tokens. */
+static inline size_t tile_count(size_t n)
 {
     return (n + TILE - 1) / TILE;
 }

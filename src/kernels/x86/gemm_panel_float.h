@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_panel_float.h - products of float weights with many tokens, over a vec_*.h.
+ * gemm_panel_float.h - GEMM of float weights with many tokens, on the vector layer.
  *
- * The sums have the shape of gemm_float_ref.c: sixteen lanes, one vector of accumulators for
- * every VF_WIDTH of them and every output. Weights are widened once, as many rows as half
- * the working memory holds, in the order in which tiles read them. Then six tokens at a time
- * stay in the first-level cache, up to PIECE columns of them, while all those rows pass; sums
- * rest in the working memory between two pieces of a row. Where a vector has eight lanes, the
- * lower and the upper half of the sixteen are passes of their own: the registers hold a tile of
- * twice as many outputs, which needs fewer loads.
+ * The sums have the lanes order of gemm_float_ref.c: sixteen lanes, so each output has VLANES_PARTS
+ * accumulator vectors. Weights are converted to f32 once and packed in the order in which tiles
+ * read them, as many rows as fit in half of the scratch memory. Then up to FLOAT_PIECE columns of
+ * six tokens stay in the L1 cache while all these rows use them. Between two such pieces the sums
+ * are stored in scratch. With 8-lane vectors the lower and the upper eight lanes are separate
+ * passes: the registers then hold a tile of twice as many outputs, which needs fewer loads.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_PANEL_FLOAT_H
 #define MOTE_KERNELS_X86_GEMM_PANEL_FLOAT_H
@@ -18,12 +17,12 @@
 #include <string.h>
 
 enum {
-    FLOAT_TOKENS = TILE_ROWS,  /* of a tile */
-    FLOAT_ROWS = TILE_VECTORS, /* of a tile */
+    FLOAT_TOKENS = TILE_ROWS,  /* per tile */
+    FLOAT_ROWS = TILE_VECTORS, /* per tile */
     FLOAT_PIECE = 768,
     FLOAT_PANEL_BYTES = KERN_SCRATCH_BYTES / 2,
-    FLOAT_MOST_COLS = FLOAT_PANEL_BYTES / (FLOAT_ROWS * sizeof(float)),
-    FLOAT_LEAST_TOKENS = 24 /* that make widening worth it */
+    FLOAT_MAX_COLS = FLOAT_PANEL_BYTES / (FLOAT_ROWS * sizeof(float)),
+    FLOAT_MIN_TOKENS = 24 /* with fewer tokens packing does not pay off */
 };
 
 #define FLOAT_INLINE static inline __attribute__((always_inline))
@@ -33,20 +32,20 @@ enum {
 #define FLOAT_EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
-/* Weights i .. i+15 of a row as floats; n of them exist, the others are +0. */
+/* Loads weights i .. i+15 of a row as f32. Only n exist; the others become +0. */
 typedef void widen_fn(const void *row, size_t i, size_t n, vf out[VLANES_PARTS]);
 
-/* The sums of a tile. */
+/* Accumulators of a tile. */
 typedef struct float_sums {
     float at[VLANES_PARTS][FLOAT_TOKENS][FLOAT_ROWS][VF_WIDTH];
 } float_sums;
 
-/* Rows of weights in groups of FLOAT_ROWS: [group][part][steps][FLOAT_ROWS][VF_WIDTH]. */
+/* Packed weight rows, [group][part][steps][FLOAT_ROWS][VF_WIDTH]. */
 typedef struct float_panel {
     float *w;
-    float_sums *sums; /* of each group */
+    float_sums *sums; /* one per group */
     size_t first, rows, groups;
-    size_t steps; /* of sixteen columns */
+    size_t steps; /* of 16 columns */
 } float_panel;
 
 FLOAT_INLINE void panel_widen(const kern_gemm_args *a, widen_fn *widen, const float_panel *p)
@@ -67,7 +66,7 @@ FLOAT_INLINE void panel_widen(const kern_gemm_args *a, widen_fn *widen, const fl
     }
 }
 
-/* Steps from .. end-1 of one half of the lanes: six tokens from x on, one group of rows. */
+/* Steps from .. end-1 of one part of the lanes: six tokens from x on, one group of rows. */
 FLOAT_INLINE void panel_tile(const float *w, const float *x, size_t cols, size_t from, size_t end,
                              float sums[FLOAT_TOKENS][FLOAT_ROWS][VF_WIDTH])
 {
@@ -82,7 +81,7 @@ FLOAT_INLINE void panel_tile(const float *w, const float *x, size_t cols, size_t
         FLOAT_EACH(j, FLOAT_TOKENS)
         {
             vf xs = vf_load(x + (size_t)j * cols + s * KERN_LANES);
-            __asm__("" : "+v"(xs)); /* loaded once, not by every multiplication */
+            __asm__("" : "+v"(xs)); /* load once, not as a memory operand of every FMA */
             FLOAT_EACH(i, FLOAT_ROWS)
             acc[j][i] = vf_fma(ws[i], xs, acc[j][i]);
         }
@@ -92,7 +91,7 @@ FLOAT_INLINE void panel_tile(const float *w, const float *x, size_t cols, size_t
     vf_store(sums[j][i], acc[j][i]);
 }
 
-/* The last columns, fewer than sixteen: a missing one adds nothing and is not read. */
+/* The last columns, fewer than 16. Missing columns add nothing and are not read. */
 static inline void panel_tail(const float_panel *p, const float *w, const float *x, size_t cols,
                               float_sums *sums)
 {
@@ -109,7 +108,7 @@ static inline void panel_tail(const float_panel *p, const float *w, const float 
             }
 }
 
-/* y of six tokens from t on and `rows` of a group. */
+/* Horizontal sums: y of six tokens from t on, for `rows` rows of a group. */
 static inline void panel_totals(const kern_gemm_args *a, const float_sums *sums, size_t t, size_t r,
                                 size_t rows)
 {
@@ -123,9 +122,9 @@ static inline void panel_totals(const kern_gemm_args *a, const float_sums *sums,
             vlanes lanes = {{vf_zero()}};
             for (int part = 0; part < VLANES_PARTS && j < FLOAT_TOKENS; part++)
                 lanes.part[part] = vf_load(sums->at[part][j][row]);
-            v[i] = vlanes_half(&lanes);
+            v[i] = vlanes_fold_to_vector(&lanes);
         }
-        vf_store(total, vf_fold_each(v, vf_add));
+        vf_store(total, vf_reduce_each(v, vf_add));
         for (size_t j = first; j < FLOAT_TOKENS && j < first + AT_ONCE; j++) {
             float *y = a->y + (t + j) * a->y_stride + r;
             const float *from = total + (j - first) * FLOAT_ROWS;
@@ -137,7 +136,7 @@ static inline void panel_totals(const kern_gemm_args *a, const float_sums *sums,
     }
 }
 
-/* Six tokens with all rows of the panel. */
+/* Six tokens, all rows of the panel. */
 static inline void panel_tokens(const kern_gemm_args *a, const float_panel *p, size_t t)
 {
     const size_t cols = a->x->cols, whole = cols / KERN_LANES, piece = FLOAT_PIECE / KERN_LANES;
@@ -162,7 +161,7 @@ static inline void panel_tokens(const kern_gemm_args *a, const float_panel *p, s
 
 static inline bool panel_fits(const kern_gemm_args *a)
 {
-    return a->x->n >= FLOAT_LEAST_TOKENS && a->x->cols <= FLOAT_MOST_COLS - KERN_LANES;
+    return a->x->n >= FLOAT_MIN_TOKENS && a->x->cols <= FLOAT_MAX_COLS - KERN_LANES;
 }
 
 FLOAT_INLINE void panel_gemm(const kern_gemm_args *a, widen_fn *widen)
@@ -183,7 +182,7 @@ FLOAT_INLINE void panel_gemm(const kern_gemm_args *a, widen_fn *widen)
         for (size_t t = 0; t + FLOAT_TOKENS <= n; t += FLOAT_TOKENS)
             panel_tokens(a, &p, t);
         if (n % FLOAT_TOKENS != 0)
-            panel_tokens(a, &p, n - FLOAT_TOKENS); /* some once more */
+            panel_tokens(a, &p, n - FLOAT_TOKENS); /* overlaps the tokens before */
     }
 }
 

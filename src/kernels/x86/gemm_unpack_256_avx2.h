@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_unpack_256_avx2.h - superblocks of 8 rows to vectors whose lanes are the rows.
+ * gemm_unpack_256_avx2.h - unpacks superblocks of 8 rows to vectors with one row per lane.
  *
- * A scale hidden in odd bits of a block is then the same shift and mask for all
- * rows. Each format has two functions: head_* makes d, the scales and the minima,
- * codes_* makes the codes and hands them, sixteen columns at a time, to a function
- * that stores or multiplies them. All of it is inlined into its caller.
+ * With one row per lane, extracting a packed scale is the same shift and mask for all rows. Each
+ * format has two functions. head_* unpacks d, the scales and the minima. codes_* unpacks the codes
+ * and passes them, 16 columns at a time, to a function that stores or multiplies them. All
+ * functions are inlined into the caller.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX2_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX2_H
@@ -14,21 +14,21 @@
 
 #include <stddef.h>
 
-/* What a superblock of 8 rows has besides codes. */
+/* Scales and minima of a superblock of 8 rows. */
 typedef struct head_256 {
-    __m256i scale[16]; /* of each group of 16 or 32 columns: { scale, scale } */
+    __m256i scale[16]; /* one per group of 16 or 32 columns: { scale, scale } */
     __m256i min[8];    /* pairs of 16-bit minima: { even group, odd group } */
     __m256 d, dmin;
 } head_256;
 
 typedef void head_256_fn(const uint8_t *block, size_t stride, head_256 *out);
 
-/* Takes columns at .. at+15 of 8 rows: q[i] has columns at + 4i .. at + 4i + 3. */
-typedef void take_codes_fn(void *to, int at, const __m256i q[4]);
-typedef void codes_256_fn(const uint8_t *block, size_t stride, take_codes_fn *take, void *to);
+/* Receives columns at .. at+15 of 8 rows: q[i] has columns at + 4i .. at + 4i + 3. */
+typedef void codes_sink_fn(void *to, int at, const __m256i q[4]);
+typedef void codes_256_fn(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to);
 
 /* Bytes a and b of each lane as two unsigned 16-bit numbers. */
-ALWAYS_INLINE __m256i pick(__m256i v, int a, int b)
+ALWAYS_INLINE __m256i bytes_to_pair(__m256i v, int a, int b)
 {
     const int one = a | 0x80 << 8 | b << 16 | (int)0x80000000;
     return _mm256_shuffle_epi8(v, _mm256_setr_epi32(one, one + 0x040004, one + 0x080008,
@@ -37,9 +37,9 @@ ALWAYS_INLINE __m256i pick(__m256i v, int a, int b)
 }
 
 /* Byte i of each lane, signed, as two equal 16-bit numbers. */
-ALWAYS_INLINE __m256i pick_signed(__m256i v, int i)
+ALWAYS_INLINE __m256i byte_to_pair_signed(__m256i v, int i)
 {
-    return _mm256_srai_epi16(_mm256_slli_epi16(pick(v, i, i), 8), 8);
+    return _mm256_srai_epi16(_mm256_slli_epi16(bytes_to_pair(v, i, i), 8), 8);
 }
 
 /* ---- Q4_K, Q5_K: d, dmin and twelve bytes of scales and minima come first ---- */
@@ -48,8 +48,8 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m256i h[4];
     load_columns(block, stride, h);
-    out->d = f16_of(h[0], 0);
-    out->dmin = f16_of(h[0], 16);
+    out->d = widen_f16(h[0], 0);
+    out->dmin = widen_f16(h[0], 16);
     const __m256i scale[2] = {
         bits(h[1], 0, 0x3F3F3F3F),
         _mm256_or_si256(bits(h[1], 2, 0x30303030), bits(h[3], 0, 0x0F0F0F0F))};
@@ -57,15 +57,15 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
                             _mm256_or_si256(bits(h[2], 2, 0x30303030), bits(h[3], 4, 0x0F0F0F0F))};
     EACH(j, 8)
     {
-        out->scale[j] = pick(scale[j / 4], j % 4, j % 4);
+        out->scale[j] = bytes_to_pair(scale[j / 4], j % 4, j % 4);
     }
     EACH(p, 4)
     {
-        out->min[p] = pick(min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
+        out->min[p] = bytes_to_pair(min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
     }
 }
 
-ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 8) /* 16 bytes: half of a 32-group in each nibble */
     {
@@ -77,12 +77,12 @@ ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, take_codes_fn
             low[i] = bits(v[i], 0, 0x0F0F0F0F);
             high[i] = bits(v[i], 4, 0x0F0F0F0F);
         }
-        take(to, at, low);
-        take(to, at + 32, high);
+        sink(to, at, low);
+        sink(to, at + 32, high);
     }
 }
 
-ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(half, 2)
     {
@@ -94,13 +94,13 @@ ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, take_codes_fn
             load_columns(block + offsetof(quant_q5_k, qs) + 32 * c + 16 * half, stride, v);
             EACH(i, 4)
             {
-                low[i] = _mm256_or_si256(moved_bits(h[i], 4 - 2 * c, 0x10101010),
+                low[i] = _mm256_or_si256(shift_and_mask(h[i], 4 - 2 * c, 0x10101010),
                                          bits(v[i], 0, 0x0F0F0F0F));
-                high[i] = _mm256_or_si256(moved_bits(h[i], 3 - 2 * c, 0x10101010),
+                high[i] = _mm256_or_si256(shift_and_mask(h[i], 3 - 2 * c, 0x10101010),
                                           bits(v[i], 4, 0x0F0F0F0F));
             }
-            take(to, 64 * c + 16 * half, low);
-            take(to, 64 * c + 16 * half + 32, high);
+            sink(to, 64 * c + 16 * half, low);
+            sink(to, 64 * c + 16 * half + 32, high);
         }
     }
 }
@@ -111,15 +111,15 @@ ALWAYS_INLINE void head_q6_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m256i last[4], scales[4];
     load_columns(block + sizeof(quant_q6_k) - 16, stride, last); /* ends with d */
-    out->d = f16_of(last[3], 16);
+    out->d = widen_f16(last[3], 16);
     load_columns(block + offsetof(quant_q6_k, scales), stride, scales);
     EACH(s, 16)
     {
-        out->scale[s] = pick_signed(scales[s / 4], s % 4);
+        out->scale[s] = byte_to_pair_signed(scales[s / 4], s % 4);
     }
 }
 
-ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 4) /* 16 bytes of qh: parts of four 32-groups of a half */
     {
@@ -132,10 +132,10 @@ ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, take_codes_fn
         {
             EACH(i, 4)
             {
-                q[i] = _mm256_or_si256(moved_bits(h[i], 4 - 2 * g, 0x30303030),
+                q[i] = _mm256_or_si256(shift_and_mask(h[i], 4 - 2 * g, 0x30303030),
                                        bits(l[g % 2][i], 4 * (g / 2), 0x0F0F0F0F));
             }
-            take(to, at + 32 * g, q);
+            sink(to, at + 32 * g, q);
         }
     }
 }
@@ -146,20 +146,20 @@ ALWAYS_INLINE void head_q2_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m256i last[4], scales[4];
     load_columns(block + sizeof(quant_q2_k) - 16, stride, last); /* ends with d, dmin */
-    out->d = f16_of(last[3], 0);
-    out->dmin = f16_of(last[3], 16);
+    out->d = widen_f16(last[3], 0);
+    out->dmin = widen_f16(last[3], 16);
     load_columns(block, stride, scales); /* nibbles: scale, min */
     EACH(s, 16)
     {
-        out->scale[s] = pick(bits(scales[s / 4], 0, 0x0F0F0F0F), s % 4, s % 4);
+        out->scale[s] = bytes_to_pair(bits(scales[s / 4], 0, 0x0F0F0F0F), s % 4, s % 4);
     }
     EACH(p, 8)
     {
-        out->min[p] = pick(bits(scales[p / 2], 4, 0x0F0F0F0F), p % 2 * 2, p % 2 * 2 + 1);
+        out->min[p] = bytes_to_pair(bits(scales[p / 2], 4, 0x0F0F0F0F), p % 2 * 2, p % 2 * 2 + 1);
     }
 }
 
-ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 4) /* 16 bytes: parts of four 32-groups of a half */
     {
@@ -171,17 +171,17 @@ ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, take_codes_fn
             {
                 q[i] = bits(v[i], 2 * g, 0x03030303);
             }
-            take(to, 128 * (p / 2) + 16 * (p % 2) + 32 * g, q);
+            sink(to, 128 * (p / 2) + 16 * (p % 2) + 32 * g, q);
         }
     }
 }
 
 ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
 {
-    __m256i last[4]; /* from the last two codes on: the twelve bytes of scales, then d */
+    __m256i last[4]; /* last two bytes of codes, twelve bytes of scales, d */
     load_columns(block + sizeof(quant_q3_k) - 16, stride, last);
-    out->d = f16_of(last[3], 16);
-    /* The scales begin two bytes into the vector: put them back on dword borders. */
+    out->d = widen_f16(last[3], 16);
+    /* The scales start at byte 2 of the vector: align them to dwords. */
     __m256i s[3];
     EACH(i, 3)
     {
@@ -189,17 +189,17 @@ ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
     }
     EACH(i, 4)
     {
-        const __m256i six = _mm256_or_si256(moved_bits(s[2], 4 - 2 * i, 0x30303030),
+        const __m256i six = _mm256_or_si256(shift_and_mask(s[2], 4 - 2 * i, 0x30303030),
                                             bits(s[i % 2], 4 * (i / 2), 0x0F0F0F0F));
         const __m256i scales = _mm256_sub_epi8(six, _mm256_set1_epi8(32));
         EACH(j, 4)
         {
-            out->scale[4 * i + j] = pick_signed(scales, j);
+            out->scale[4 * i + j] = byte_to_pair_signed(scales, j);
         }
     }
 }
 
-ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(part, 2)
     {
@@ -213,10 +213,10 @@ ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, take_codes_fn
             {
                 EACH(i, 4)
                 {
-                    q[i] = _mm256_or_si256(moved_bits(third[i], 2 - 4 * half - g, 0x04040404),
+                    q[i] = _mm256_or_si256(shift_and_mask(third[i], 2 - 4 * half - g, 0x04040404),
                                            bits(v[i], 2 * g, 0x03030303));
                 }
-                take(to, 128 * half + 32 * g + 16 * part, q);
+                sink(to, 128 * half + 32 * g + 16 * part, q);
             }
         }
     }

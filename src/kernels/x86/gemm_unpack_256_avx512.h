@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_unpack_256_avx512.h - superblocks of 16 rows to vectors whose lanes are the rows.
+ * gemm_unpack_256_avx512.h - unpacks superblocks of 16 rows to vectors with one row per lane.
  *
- * A scale hidden in odd bits of a block is then the same shift and mask for all 16
- * rows. Each format has two functions: head_* makes d, the scales and the minima,
- * codes_* makes the codes and hands them, sixteen columns at a time, to a function
- * that stores or multiplies them. All of it is inlined into its caller.
+ * With one row per lane, extracting a packed scale is the same shift and mask for all 16 rows. Each
+ * format has two functions. head_* unpacks d, the scales and the minima. codes_* unpacks the codes
+ * and passes them, 16 columns at a time, to a function that stores or multiplies them. All
+ * functions are inlined into the caller.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX512_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_256_AVX512_H
@@ -15,32 +15,32 @@
 
 #include <stddef.h>
 
-/* What a superblock of 16 rows has besides codes. */
+/* Scales and minima of a superblock of 16 rows. */
 typedef struct head_256 {
-    __m512i scale[16]; /* of each group of 16 or 32 columns, in the low half of a lane */
+    __m512i scale[16]; /* one per group of 16 or 32 columns, in the low half of a lane */
     __m512i min[8];    /* pairs of 16-bit minima: { even group, odd group } */
     __m512 d, dmin;
 } head_256;
 
 typedef void head_256_fn(const uint8_t *block, size_t stride, head_256 *out);
 
-/* Takes columns at .. at+15 of 16 rows: q[i] has columns at + 4i .. at + 4i + 3. */
-typedef void take_codes_fn(void *to, int at, const __m512i q[4]);
-typedef void codes_256_fn(const uint8_t *block, size_t stride, take_codes_fn *take, void *to);
+/* Receives columns at .. at+15 of 16 rows: q[i] has columns at + 4i .. at + 4i + 3. */
+typedef void codes_sink_fn(void *to, int at, const __m512i q[4]);
+typedef void codes_256_fn(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to);
 
 ALWAYS_INLINE __m512i bits(__m512i v, int shift, int mask)
 {
     return _mm512_and_si512(_mm512_srli_epi32(v, (unsigned)shift), _mm512_set1_epi32(mask));
 }
 
-/* The bytes of v, shifted left by `left` bits (right if negative). */
-ALWAYS_INLINE __m512i shifted(__m512i v, int left)
+/* v shifted left by `left` bits (right if negative). */
+ALWAYS_INLINE __m512i shift_bits(__m512i v, int left)
 {
     return left >= 0 ? _mm512_slli_epi32(v, (unsigned)left) : _mm512_srli_epi32(v, (unsigned)-left);
 }
 
 /* (a & mask) | b */
-ALWAYS_INLINE __m512i merge(__m512i a, int mask, __m512i b)
+ALWAYS_INLINE __m512i mask_or(__m512i a, int mask, __m512i b)
 {
     return _mm512_ternarylogic_epi32(a, _mm512_set1_epi32(mask), b, 0xEA);
 }
@@ -51,14 +51,14 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m512i h[4], min[8];
     load_columns(block, stride, h);
-    out->d = f16_of(h[0], 0);
-    out->dmin = f16_of(h[0], 16);
+    out->d = widen_f16(h[0], 0);
+    out->dmin = widen_f16(h[0], 16);
     EACH(j, 4)
     {
         out->scale[j] = bits(h[1], 8 * j, 63);
         min[j] = bits(h[2], 8 * j, 63);
-        out->scale[j + 4] = merge(shifted(h[1], -8 * j - 2), 0x30, bits(h[3], 8 * j, 15));
-        min[j + 4] = merge(shifted(h[2], -8 * j - 2), 0x30, bits(h[3], 8 * j + 4, 15));
+        out->scale[j + 4] = mask_or(shift_bits(h[1], -8 * j - 2), 0x30, bits(h[3], 8 * j, 15));
+        min[j + 4] = mask_or(shift_bits(h[2], -8 * j - 2), 0x30, bits(h[3], 8 * j + 4, 15));
     }
     EACH(p, 4)
     {
@@ -66,7 +66,7 @@ ALWAYS_INLINE void head_q4_k(const uint8_t *block, size_t stride, head_256 *out)
     }
 }
 
-ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 8) /* 16 bytes: half of a 32-group in each nibble */
     {
@@ -78,12 +78,12 @@ ALWAYS_INLINE void codes_q4_k(const uint8_t *block, size_t stride, take_codes_fn
             low[i] = bits(v[i], 0, 0x0F0F0F0F);
             high[i] = bits(v[i], 4, 0x0F0F0F0F);
         }
-        take(to, at, low);
-        take(to, at + 32, high);
+        sink(to, at, low);
+        sink(to, at + 32, high);
     }
 }
 
-ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(half, 2)
     {
@@ -95,18 +95,20 @@ ALWAYS_INLINE void codes_q5_k(const uint8_t *block, size_t stride, take_codes_fn
             load_columns(block + offsetof(quant_q5_k, qs) + 32 * c + 16 * half, stride, v);
             EACH(i, 4)
             {
-                low[i] = merge(shifted(h[i], 4 - 2 * c), 0x10101010, bits(v[i], 0, 0x0F0F0F0F));
-                high[i] = merge(shifted(h[i], 3 - 2 * c), 0x10101010, bits(v[i], 4, 0x0F0F0F0F));
+                low[i] =
+                    mask_or(shift_bits(h[i], 4 - 2 * c), 0x10101010, bits(v[i], 0, 0x0F0F0F0F));
+                high[i] =
+                    mask_or(shift_bits(h[i], 3 - 2 * c), 0x10101010, bits(v[i], 4, 0x0F0F0F0F));
             }
-            take(to, 64 * c + 16 * half, low);
-            take(to, 64 * c + 16 * half + 32, high);
+            sink(to, 64 * c + 16 * half, low);
+            sink(to, 64 * c + 16 * half + 32, high);
         }
     }
 }
 
 /* ---- Q6_K ---- */
 
-/* Sixteen signed bytes of each row. */
+/* Sign-extends sixteen bytes of each row to 16 bits. */
 ALWAYS_INLINE void spread_scales(const __m512i bytes[4], __m512i scale[16])
 {
     EACH(s, 16)
@@ -120,12 +122,12 @@ ALWAYS_INLINE void head_q6_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m512i last[4], scales[4];
     load_columns(block + sizeof(quant_q6_k) - 16, stride, last); /* ends with d */
-    out->d = f16_of(last[3], 16);
+    out->d = widen_f16(last[3], 16);
     load_columns(block + offsetof(quant_q6_k, scales), stride, scales);
     spread_scales(scales, out->scale);
 }
 
-ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 4) /* 16 bytes of qh: parts of four 32-groups of a half */
     {
@@ -138,10 +140,10 @@ ALWAYS_INLINE void codes_q6_k(const uint8_t *block, size_t stride, take_codes_fn
         {
             EACH(i, 4)
             {
-                q[g][i] = merge(shifted(h[i], 4 - 2 * g), 0x30303030,
-                                bits(l[g % 2][i], 4 * (g / 2), 0x0F0F0F0F));
+                q[g][i] = mask_or(shift_bits(h[i], 4 - 2 * g), 0x30303030,
+                                  bits(l[g % 2][i], 4 * (g / 2), 0x0F0F0F0F));
             }
-            take(to, at + 32 * g, q[g]);
+            sink(to, at + 32 * g, q[g]);
         }
     }
 }
@@ -152,8 +154,8 @@ ALWAYS_INLINE void head_q2_k(const uint8_t *block, size_t stride, head_256 *out)
 {
     __m512i last[4], scales[4];
     load_columns(block + sizeof(quant_q2_k) - 16, stride, last); /* ends with d, dmin */
-    out->d = f16_of(last[3], 0);
-    out->dmin = f16_of(last[3], 16);
+    out->d = widen_f16(last[3], 0);
+    out->dmin = widen_f16(last[3], 16);
     load_columns(block, stride, scales); /* nibbles: scale, min */
     EACH(s, 16)
     {
@@ -162,11 +164,11 @@ ALWAYS_INLINE void head_q2_k(const uint8_t *block, size_t stride, head_256 *out)
     EACH(p, 8)
     {
         const __m512i two = bits(scales[p / 2], 16 * (p % 2) + 4, 0xF0F);
-        out->min[p] = merge(_mm512_slli_epi32(two, 8), 0xF0000, bits(two, 0, 15));
+        out->min[p] = mask_or(_mm512_slli_epi32(two, 8), 0xF0000, bits(two, 0, 15));
     }
 }
 
-ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(p, 4) /* 16 bytes: parts of four 32-groups of a half */
     {
@@ -178,17 +180,17 @@ ALWAYS_INLINE void codes_q2_k(const uint8_t *block, size_t stride, take_codes_fn
             {
                 q[g][i] = bits(v[i], 2 * g, 0x03030303);
             }
-            take(to, 128 * (p / 2) + 16 * (p % 2) + 32 * g, q[g]);
+            sink(to, 128 * (p / 2) + 16 * (p % 2) + 32 * g, q[g]);
         }
     }
 }
 
 ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
 {
-    __m512i last[4]; /* from the last two codes on: the twelve bytes of scales, then d */
+    __m512i last[4]; /* last two bytes of codes, twelve bytes of scales, d */
     load_columns(block + sizeof(quant_q3_k) - 16, stride, last);
-    out->d = f16_of(last[3], 16);
-    /* The scales begin two bytes into the vector: put them back on dword borders. */
+    out->d = widen_f16(last[3], 16);
+    /* The scales start at byte 2 of the vector: align them to dwords. */
     __m512i s[3], scales[4];
     EACH(i, 3)
     {
@@ -196,14 +198,14 @@ ALWAYS_INLINE void head_q3_k(const uint8_t *block, size_t stride, head_256 *out)
     }
     EACH(i, 4)
     {
-        const __m512i six =
-            merge(shifted(s[2], 4 - 2 * i), 0x30303030, bits(s[i % 2], 4 * (i / 2), 0x0F0F0F0F));
+        const __m512i six = mask_or(shift_bits(s[2], 4 - 2 * i), 0x30303030,
+                                    bits(s[i % 2], 4 * (i / 2), 0x0F0F0F0F));
         scales[i] = _mm512_sub_epi8(six, _mm512_set1_epi8(32));
     }
     spread_scales(scales, out->scale);
 }
 
-ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     EACH(part, 2)
     {
@@ -217,10 +219,10 @@ ALWAYS_INLINE void codes_q3_k(const uint8_t *block, size_t stride, take_codes_fn
             {
                 EACH(i, 4)
                 {
-                    q[g][i] = merge(shifted(third[i], 2 - 4 * half - g), 0x04040404,
-                                    bits(v[i], 2 * g, 0x03030303));
+                    q[g][i] = mask_or(shift_bits(third[i], 2 - 4 * half - g), 0x04040404,
+                                      bits(v[i], 2 * g, 0x03030303));
                 }
-                take(to, 128 * half + 32 * g + 16 * part, q[g]);
+                sink(to, 128 * half + 32 * g + 16 * part, q[g]);
             }
         }
     }
@@ -232,7 +234,7 @@ ALWAYS_INLINE void head_iq4_xs(const uint8_t *block, size_t stride, head_256 *ou
 {
     __m512i h[4];
     load_columns(block, stride, h); /* d, scales_h, scales_l, then codes */
-    out->d = f16_of(h[0], 0);
+    out->d = widen_f16(h[0], 0);
     EACH(s, 8)
     {
         const __m512i two = bits(h[0], 16 + 2 * s, 3);
@@ -241,7 +243,7 @@ ALWAYS_INLINE void head_iq4_xs(const uint8_t *block, size_t stride, head_256 *ou
     }
 }
 
-ALWAYS_INLINE void codes_iq4_xs(const uint8_t *block, size_t stride, take_codes_fn *take, void *to)
+ALWAYS_INLINE void codes_iq4_xs(const uint8_t *block, size_t stride, codes_sink_fn *sink, void *to)
 {
     const __m512i values = iq4_values_unsigned();
     EACH(s, 8) /* 16 bytes: a 32-group */
@@ -253,8 +255,8 @@ ALWAYS_INLINE void codes_iq4_xs(const uint8_t *block, size_t stride, take_codes_
             low[i] = _mm512_shuffle_epi8(values, bits(v[i], 0, 0x0F0F0F0F));
             high[i] = _mm512_shuffle_epi8(values, bits(v[i], 4, 0x0F0F0F0F));
         }
-        take(to, 32 * s, low);
-        take(to, 32 * s + 16, high);
+        sink(to, 32 * s, low);
+        sink(to, 32 * s + 16, high);
     }
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_unpack_32_avx512.h - 32-value blocks of 16 rows to slabs.
+ * gemm_unpack_32_avx512.h - unpacks 32-value blocks of 16 rows to slabs.
  *
- * The f16 numbers sit in the first bytes of a block, so they come out of the
- * first dword of a transposed 16 bytes; what else those bytes held is dropped.
+ * The f16 values (d, m) are the first bytes of a block. They are taken from the first dword of 16
+ * transposed bytes; the other bytes are ignored.
  */
 #ifndef MOTE_KERNELS_X86_GEMM_UNPACK_32_AVX512_H
 #define MOTE_KERNELS_X86_GEMM_UNPACK_32_AVX512_H
@@ -15,7 +15,7 @@
 
 enum { SLAB_BLOCKS = SLAB_COLS / QUANT_BLOCK, BLOCK_VECTORS = QUANT_BLOCK / 4 };
 
-/* One block of 16 rows. */
+/* One block of 16 rows, unpacked. */
 typedef struct block_32 {
     __m512i q[BLOCK_VECTORS];
     __m512 d, m;
@@ -23,7 +23,7 @@ typedef struct block_32 {
 
 typedef void unpack_32_fn(const uint8_t *block, size_t stride, block_32 *out);
 
-/* 32 nibbles of each row; the low ones are the first sixteen codes. */
+/* 32 nibbles of each row. The low nibbles are the first sixteen codes. */
 ALWAYS_INLINE void unpack_nibbles(const uint8_t *qs, size_t stride, __m512i q[BLOCK_VECTORS])
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -36,8 +36,8 @@ ALWAYS_INLINE void unpack_nibbles(const uint8_t *qs, size_t stride, __m512i q[BL
     }
 }
 
-/* Bits 4i .. 4i+3 of each lane become bit 4 of the four bytes of vector i. The table
- * look-up takes four bits as an index and ignores the others. */
+/* Bits 4i .. 4i+3 of each lane become bit 4 of the four bytes of vector i. vpermd uses the low four
+ * bits of a lane as index and ignores the others. */
 ALWAYS_INLINE void add_fifth_bits(__m512i bits, __m512i q[BLOCK_VECTORS])
 {
     const __m512i spread =
@@ -55,7 +55,7 @@ ALWAYS_INLINE void unpack_q4_0(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m512i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     unpack_nibbles(block + offsetof(quant_q4_0, qs), stride, out->q);
 }
 
@@ -63,8 +63,8 @@ ALWAYS_INLINE void unpack_q4_1(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m512i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
-    out->m = f16_of(head[0], 16);
+    out->d = widen_f16(head[0], 0);
+    out->m = widen_f16(head[0], 16);
     unpack_nibbles(block + offsetof(quant_q4_1, qs), stride, out->q);
 }
 
@@ -72,7 +72,7 @@ ALWAYS_INLINE void unpack_q5_0(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m512i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     unpack_nibbles(block + offsetof(quant_q5_0, qs), stride, out->q);
     add_fifth_bits(_mm512_or_si512(_mm512_srli_epi32(head[0], 16), _mm512_slli_epi32(head[1], 16)),
                    out->q);
@@ -82,8 +82,8 @@ ALWAYS_INLINE void unpack_q5_1(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m512i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
-    out->m = f16_of(head[0], 16);
+    out->d = widen_f16(head[0], 0);
+    out->m = widen_f16(head[0], 16);
     unpack_nibbles(block + offsetof(quant_q5_1, qs), stride, out->q);
     add_fifth_bits(head[1], out->q);
 }
@@ -92,7 +92,7 @@ ALWAYS_INLINE void unpack_q8_0(const uint8_t *block, size_t stride, block_32 *ou
 {
     __m512i head[4], v[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     EACH(half, 2)
     {
         load_columns(block + offsetof(quant_q8_0, qs) + 16 * half, stride, v);
@@ -108,7 +108,7 @@ ALWAYS_INLINE void unpack_iq4_nl(const uint8_t *block, size_t stride, block_32 *
     const __m512i values = iq4_values_unsigned();
     __m512i head[4];
     load_columns(block, stride, head);
-    out->d = f16_of(head[0], 0);
+    out->d = widen_f16(head[0], 0);
     unpack_nibbles(block + offsetof(quant_iq4_nl, qs), stride, out->q);
     EACH(i, BLOCK_VECTORS)
     {

@@ -1,41 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_wide_avx2.c - products with Q8_0, IQ4_NL and IQ4_XS, whose codes need 8 bits.
+ * gemm_wide_avx2.c - GEMM and GEMV with Q8_0, IQ4_NL and IQ4_XS (8-bit codes), AVX2.
  *
- * vpmaddubsw would saturate with unsigned codes up to 255, so slabs hold 16-bit codes
- * for vpmaddwd. Four 8-bit codes of a lane become two vectors, the even and the odd
- * ones, by shifts alone; activations are widened in the same order, once. 32 columns
- * are sixteen vectors: eight of even, eight of odd codes. IQ4_XS multiplies its scale
- * into the codes: |scale * value| <= 32 * 127, and a superblock is one sum.
+ * vpmaddubsw would saturate with codes up to 255, so slabs hold 16-bit codes for vpmaddwd. Shifts
+ * split the four 8-bit codes of a lane into two vectors, even and odd codes. Activations are
+ * widened once, in the same order. 32 columns are sixteen vectors: eight of even and eight of odd
+ * codes. IQ4_XS multiplies the scale into the codes: |scale * value| <= 32 * 127, and a superblock
+ * is one sum.
  *
- * One token meets 8-bit codes: |code| * (x with the sign of the code), at most
- * 2 * 128 * 127 = 32,512 in a pair, then vpmaddwd with the scale, or with one.
- * No sum exceeds 256 * 127 * 4,064 = 132,128,768.
+ * GEMV uses 8-bit codes: |code| * (x with the sign of the code), at most 2 * 128 * 127 = 32,512 per
+ * pair, then vpmaddwd with the scale, or with 1. No sum exceeds 256 * 127 * 4,064 = 132,128,768.
  */
 #include "kernels/x86/gemm_panel_avx2.h"
 
 #include <stddef.h>
 
 enum {
-    PIECE = 32,                /* columns of a block, or of a scale of IQ4_XS */
-    PIECE_VECTORS = PIECE / 2, /* of 16-bit codes */
+    PIECE = 32,                /* columns per block, or per scale of IQ4_XS */
+    PIECE_VECTORS = PIECE / 2, /* vectors of 16-bit codes */
     SLAB_PIECES = SLAB_COLS / PIECE,
-    ROW_BYTES = SLAB_PIECES * sizeof(quant_q8_0) /* of a slab, the largest format */
+    ROW_BYTES = SLAB_PIECES * sizeof(quant_q8_0) /* per row of a slab, largest format */
 };
 
-/* 256 columns of the 8 rows of a group. */
+/* 256 columns of 8 rows, unpacked. */
 typedef struct slab_wide {
     __m256i q[SLAB_PIECES][PIECE_VECTORS];
-    __m256 d[SLAB_PIECES]; /* of each block; IQ4_XS has one */
+    __m256 d[SLAB_PIECES]; /* one per block; IQ4_XS has one */
 } slab_wide;
 
-/* Codes of 32 columns as they come from the file: q[k] has columns 4k .. 4k+3, signed. */
+/* Signed 8-bit codes of 32 columns: q[k] has columns 4k .. 4k+3. */
 typedef struct piece_8 {
     __m256i q[8];
-    __m256i scale; /* { scale, scale }; 1 if the format has none */
+    __m256i scale; /* { scale, scale }; 1 if the format has no scales */
 } piece_8;
 
-/* d of a block of 8 rows; piece number i of it. */
+/* Unpack d, or piece i, of a block of 8 rows. */
 typedef __m256 block_d_fn(const uint8_t *block, size_t stride);
 typedef void block_piece_fn(const uint8_t *block, size_t stride, int i, piece_8 *out);
 
@@ -43,16 +42,16 @@ typedef struct format_wide {
     block_d_fn *d;
     block_piece_fn *piece;
     int block_bytes;
-    int pieces; /* of a block */
+    int pieces; /* pieces per block */
 } format_wide;
 
 /* ---- blocks ---- */
 
-ALWAYS_INLINE __m256 first_f16(const uint8_t *block, size_t stride)
+ALWAYS_INLINE __m256 load_first_f16(const uint8_t *block, size_t stride)
 {
     __m256i head[4];
     load_columns(block, stride, head);
-    return f16_of(head[0], 0);
+    return widen_f16(head[0], 0);
 }
 
 ALWAYS_INLINE void piece_q8_0(const uint8_t *block, size_t stride, int i, piece_8 *out)
@@ -63,8 +62,8 @@ ALWAYS_INLINE void piece_q8_0(const uint8_t *block, size_t stride, int i, piece_
     out->scale = _mm256_set1_epi16(1);
 }
 
-/* 16 bytes of nibbles: the low ones are the first sixteen columns. */
-ALWAYS_INLINE void look_up(const uint8_t *qs, size_t stride, __m256i q[8])
+/* IQ4 values of 16 bytes of nibbles. The low nibbles are the first sixteen columns. */
+ALWAYS_INLINE void iq4_lookup(const uint8_t *qs, size_t stride, __m256i q[8])
 {
     const __m256i values = iq4_values();
     __m256i v[4];
@@ -79,7 +78,7 @@ ALWAYS_INLINE void look_up(const uint8_t *qs, size_t stride, __m256i q[8])
 ALWAYS_INLINE void piece_iq4_nl(const uint8_t *block, size_t stride, int i, piece_8 *out)
 {
     (void)i;
-    look_up(block + offsetof(quant_iq4_nl, qs), stride, out->q);
+    iq4_lookup(block + offsetof(quant_iq4_nl, qs), stride, out->q);
     out->scale = _mm256_set1_epi16(1);
 }
 
@@ -92,38 +91,37 @@ ALWAYS_INLINE void piece_iq4_xs(const uint8_t *block, size_t stride, int i, piec
     const __m256i six = _mm256_or_si256(four, _mm256_slli_epi32(two, 4));
     const __m256i both = _mm256_or_si256(six, _mm256_slli_epi32(six, 16));
     out->scale = _mm256_sub_epi16(both, _mm256_set1_epi16(32));
-    look_up(block + offsetof(quant_iq4_xs, qs) + 16 * (size_t)i, stride, out->q);
+    iq4_lookup(block + offsetof(quant_iq4_xs, qs) + 16 * (size_t)i, stride, out->q);
 }
 
-static const format_wide format_q8_0 = {first_f16, piece_q8_0, sizeof(quant_q8_0), 1};
-static const format_wide format_iq4_nl = {first_f16, piece_iq4_nl, sizeof(quant_iq4_nl), 1};
-static const format_wide format_iq4_xs = {first_f16, piece_iq4_xs, sizeof(quant_iq4_xs),
+static const format_wide format_q8_0 = {load_first_f16, piece_q8_0, sizeof(quant_q8_0), 1};
+static const format_wide format_iq4_nl = {load_first_f16, piece_iq4_nl, sizeof(quant_iq4_nl), 1};
+static const format_wide format_iq4_xs = {load_first_f16, piece_iq4_xs, sizeof(quant_iq4_xs),
                                           SLAB_PIECES};
 
 /* ---- tiles ---- */
 
-/* Activations of a run of tokens from one block on; strides are between tokens. */
+/* Activations of consecutive tokens from one block on. Strides are between tokens. */
 typedef struct tile_x {
-    const int16_t *q; /* widened, as the header of this file says */
+    const int16_t *q; /* 16-bit codes, even and odd separated: see the file header */
     const float *d;
     size_t q_stride, d_stride;
     size_t n; /* tokens */
 } tile_x;
 
-typedef void multiply_fn(const slab_wide *w, size_t n_blocks, const tile_x *x, const tile_y *y);
+typedef void gemm_tiles_fn(const slab_wide *w, size_t n_blocks, const tile_x *x, const tile_y *y);
 typedef void unpack_fn(const uint8_t *block, size_t stride, size_t n_blocks, slab_wide *out);
-typedef __m256 one_token_fn(const uint8_t *block, size_t stride, const int8_t *x, float dx,
-                            __m256 acc);
+typedef __m256 gemv_fn(const uint8_t *block, size_t stride, const int8_t *x, float dx, __m256 acc);
 
-/* a + b in 32 bits, in order and in a register (see add_now). */
-ALWAYS_INLINE __m256i add32_now(__m256i a, __m256i b)
+/* a + b in 32 bits, not reordered (see add16_in_order). */
+ALWAYS_INLINE __m256i add32_in_order(__m256i a, __m256i b)
 {
     __m256i sum = _mm256_add_epi32(a, b);
     __asm__("" : "+x"(sum));
     return sum;
 }
 
-/* sum[g][t] += the products of piece i. */
+/* sum[g][t] += products of piece i. */
 ALWAYS_INLINE void sum_piece(const slab_wide *w, const tile_x *x, int nt, size_t i,
                              __m256i sum[GROUPS][TILE])
 {
@@ -133,15 +131,15 @@ ALWAYS_INLINE void sum_piece(const slab_wide *w, const tile_x *x, int nt, size_t
         EACH(t, nt)
         {
             const __m256i codes = set1_at(x->q + t * x->q_stride + i * PIECE + 2 * k);
-            sum[0][t] = add32_now(sum[0][t], _mm256_madd_epi16(w0, codes));
-            sum[1][t] = add32_now(sum[1][t], _mm256_madd_epi16(w1, codes));
+            sum[0][t] = add32_in_order(sum[0][t], _mm256_madd_epi16(w0, codes));
+            sum[1][t] = add32_in_order(sum[1][t], _mm256_madd_epi16(w1, codes));
         }
     }
 }
 
-/* A slab of a panel against nt tokens; f and nt are constants where this is inlined. */
-ALWAYS_INLINE void tile(const format_wide *f, const slab_wide *w, size_t n_blocks, const tile_x *x,
-                        int nt, const tile_y *out)
+/* The slabs of a panel, nt tokens. f and nt are compile-time constants after inlining. */
+ALWAYS_INLINE void gemm_tile(const format_wide *f, const slab_wide *w, size_t n_blocks,
+                             const tile_x *x, int nt, const tile_y *out)
 {
     __m256 acc[GROUPS][TILE];
     EACH(t, nt)
@@ -174,16 +172,16 @@ ALWAYS_INLINE void tile(const format_wide *f, const slab_wide *w, size_t n_block
     }
 }
 
-/* A slab of a panel against all tokens of x. */
-ALWAYS_INLINE void tiles(const format_wide *f, const slab_wide *w, size_t n_blocks, tile_x x,
-                         tile_y y)
+/* The slabs of a panel, all tokens of x. */
+ALWAYS_INLINE void gemm_tiles(const format_wide *f, const slab_wide *w, size_t n_blocks, tile_x x,
+                              tile_y y)
 {
     for (size_t n; x.n > 0; x.n -= n) {
         n = next_tile(x.n);
         switch (n) {
-        case 1: tile(f, w, n_blocks, &x, 1, &y); break;
-        case 2: tile(f, w, n_blocks, &x, 2, &y); break;
-        default: tile(f, w, n_blocks, &x, TILE, &y); break;
+        case 1: gemm_tile(f, w, n_blocks, &x, 1, &y); break;
+        case 2: gemm_tile(f, w, n_blocks, &x, 2, &y); break;
+        default: gemm_tile(f, w, n_blocks, &x, TILE, &y); break;
         }
         x.q += n * x.q_stride;
         x.d += n * x.d_stride;
@@ -191,7 +189,7 @@ ALWAYS_INLINE void tiles(const format_wide *f, const slab_wide *w, size_t n_bloc
     }
 }
 
-/* ---- unpacking into a slab, or multiplying with one token ---- */
+/* ---- unpacking to a slab, or GEMV ---- */
 
 ALWAYS_INLINE __m256i even_codes(__m256i v)
 {
@@ -203,7 +201,7 @@ ALWAYS_INLINE __m256i odd_codes(__m256i v)
     return _mm256_srai_epi16(v, 8);
 }
 
-/* n_blocks of 8 rows. */
+/* Unpacks n_blocks blocks of 8 rows. */
 ALWAYS_INLINE void unpack(const format_wide *f, const uint8_t *block, size_t stride,
                           size_t n_blocks, slab_wide *out)
 {
@@ -222,9 +220,9 @@ ALWAYS_INLINE void unpack(const format_wide *f, const uint8_t *block, size_t str
     }
 }
 
-/* A block of 8 rows against one token: a step of the chains. */
-ALWAYS_INLINE __m256 multiply_one(const format_wide *f, const uint8_t *block, size_t stride,
-                                  const int8_t *x, float dx, __m256 acc)
+/* One block of 8 rows, one token: one chain step. */
+ALWAYS_INLINE __m256 gemv_block(const format_wide *f, const uint8_t *block, size_t stride,
+                                const int8_t *x, float dx, __m256 acc)
 {
     __m256i isum = _mm256_setzero_si256();
     EACH(i, f->pieces)
@@ -235,7 +233,7 @@ ALWAYS_INLINE __m256 multiply_one(const format_wide *f, const uint8_t *block, si
         {
             const __m256i codes = _mm256_sign_epi8(set1_at(x + PIECE * i + 4 * k), p.q[k]);
             const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(p.q[k]), codes);
-            isum = add32_now(isum, _mm256_madd_epi16(pairs, p.scale));
+            isum = add32_in_order(isum, _mm256_madd_epi16(pairs, p.scale));
         }
     }
     const __m256 d = _mm256_mul_ps(f->d(block, stride), _mm256_set1_ps(dx));
@@ -246,19 +244,19 @@ ALWAYS_INLINE __m256 multiply_one(const format_wide *f, const uint8_t *block, si
 
 typedef struct workspace {
     slab_wide slab[GROUPS];
-    uint8_t stage[LANES * ROW_BYTES]; /* of the last rows: blocks of a slab */
-    unsigned char rest[];             /* of KERN_SCRATCH_BYTES: widened activations */
+    uint8_t stage[LANES * ROW_BYTES]; /* blocks of a slab, of the last rows */
+    unsigned char buffer[];           /* up to KERN_SCRATCH_BYTES: 16-bit activations */
 } workspace;
 
-/* A format and its parts, compiled for it. */
-typedef struct product {
+/* The functions of a format, specialised by inlining. */
+typedef struct kernel_wide {
     const format_wide *format;
     unpack_fn *unpack;
-    multiply_fn *multiply;
-    one_token_fn *one_token;
-} product;
+    gemm_tiles_fn *multiply;
+    gemv_fn *one_token;
+} kernel_wide;
 
-/* n codes, n a multiple of 32: even ones of each 32, then odd ones. */
+/* Widens n codes, n a multiple of 32: of each 32, even codes first, then odd codes. */
 static void widen_codes(const int8_t *q, size_t n, int16_t *out)
 {
     for (size_t i = 0; i < n; i += PIECE) {
@@ -268,8 +266,8 @@ static void widen_codes(const int8_t *q, size_t n, int16_t *out)
     }
 }
 
-/* Blocks of all groups of a panel, of which `rows` rows are left. */
-static void unpack_slab(const product *p, const uint8_t *w, size_t stride, size_t rows,
+/* Unpacks the blocks of all groups of a panel. `rows` rows of the matrix remain. */
+static void unpack_slab(const kernel_wide *p, const uint8_t *w, size_t stride, size_t rows,
                         size_t n_blocks, workspace *ws)
 {
     const size_t bytes = n_blocks * (size_t)p->format->block_bytes;
@@ -284,9 +282,9 @@ static void unpack_slab(const product *p, const uint8_t *w, size_t stride, size_
     }
 }
 
-/* Rows r0 .. r0+15 (fewer at the end) for tokens t0 .. t0+n-1, widened at x16. */
-static void multiply_panel(const kern_gemm_args *a, const product *p, size_t r0, size_t t0,
-                           size_t n, const int16_t *x16)
+/* Rows r0 .. r0+15 (fewer at the end), tokens t0 .. t0+n-1, with 16-bit activations x16. */
+static void gemm_panel(const kern_gemm_args *a, const kernel_wide *p, size_t r0, size_t t0,
+                       size_t n, const int16_t *x16)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -304,8 +302,8 @@ static void multiply_panel(const kern_gemm_args *a, const product *p, size_t r0,
     }
 }
 
-/* Rows r0 .. r0+7 (fewer at the end) for one token. */
-static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
+/* GEMV: rows r0 .. r0+7 (fewer at the end). */
+static void gemv_rows(const kern_gemm_args *a, const kernel_wide *p, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -326,23 +324,23 @@ static void multiply_rows(const kern_gemm_args *a, const product *p, size_t r0)
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm(const kern_gemm_args *a, const product *p)
+static void gemm_wide(const kern_gemm_args *a, const kernel_wide *p)
 {
     workspace *ws = a->scratch;
     const size_t cols = a->x->cols;
     if (a->x->n == 1) {
         for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-            multiply_rows(a, p, r0);
+            gemv_rows(a, p, r0);
         return;
     }
-    int16_t *x16 = (int16_t *)ws->rest;
+    int16_t *x16 = (int16_t *)ws->buffer;
     const size_t at_once =
         chunk_tokens(cols, cols * sizeof *x16, KERN_SCRATCH_BYTES - sizeof(workspace));
     for (size_t t0 = 0; t0 < a->x->n; t0 += at_once) {
         const size_t n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once;
         widen_codes(a->x->q + t0 * cols, n * cols, x16);
         for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-            multiply_panel(a, p, r0, t0, n, x16);
+            gemm_panel(a, p, r0, t0, n, x16);
     }
 }
 
@@ -354,16 +352,16 @@ static void gemm(const kern_gemm_args *a, const product *p)
     static void multiply_##f(const slab_wide *w, size_t n_blocks, const tile_x *x,                 \
                              const tile_y *y)                                                      \
     {                                                                                              \
-        tiles(&format_##f, w, n_blocks, *x, *y);                                                   \
+        gemm_tiles(&format_##f, w, n_blocks, *x, *y);                                              \
     }                                                                                              \
     static __m256 one_token_##f(const uint8_t *block, size_t stride, const int8_t *x, float dx,    \
                                 __m256 acc)                                                        \
     {                                                                                              \
-        return multiply_one(&format_##f, block, stride, x, dx, acc);                               \
+        return gemv_block(&format_##f, block, stride, x, dx, acc);                                 \
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm(a, &(product){&format_##f, unpack_##f, multiply_##f, one_token_##f});                 \
+        gemm_wide(a, &(kernel_wide){&format_##f, unpack_##f, multiply_##f, one_token_##f});        \
     }
 
 GEMM(q8_0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * level_x86.c - what AVX2 and AVX-512 improve, the matrix products apart.
+ * level_x86.c - AVX2 and AVX-512 kernels other than GEMM.
  *
- * Pointers only, built for the baseline: this runs before anyone knows which
- * instructions are safe. A slot missing below keeps what it had: kv_put_f32 only
- * moves numbers, rope and the other kv_put gain nothing from wider registers.
+ * Contains pointer assignments only and is built for the baseline CPU. Slots that are not listed
+ * keep the kernel of the lower level: kv_put_f32 only copies, and rope and the other kv_put kernels
+ * are not faster with AVX-512.
  */
 #include "kernels/variants.h"
 

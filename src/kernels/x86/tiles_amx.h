@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiles_amx.h - the tile instructions, and nothing else.
+ * tiles_amx.h - wrappers of the AMX tile instructions.
  *
- * A tile is a register of up to 16 rows of up to 64 bytes; there are eight. The
- * shapes are set by tile_configure, for the calling thread, until tile_release.
+ * A tile is a register of up to 16 rows of up to 64 bytes; there are eight. tile_configure sets the
+ * shapes for the calling thread until tile_release.
  *
  *     tile_dp_ss(c, a, b)     c[m][n] += sum over k and i < 4 of a[m][4k + i] * b[k][4n + i]
  *
- * with signed bytes in a and b and 32-bit sums in c that wrap; in tile_dp_su the bytes of b
- * are unsigned. So b is a matrix whose columns go down in steps of four bytes: what a slab
- * of gemm_panel_avx512.h is.
+ * The bytes in a and b are signed, the 32-bit sums in c wrap. In tile_dp_su the bytes of b are
+ * unsigned. So four consecutive bytes of a row of b are four rows of one column of the matrix (VNNI
+ * layout). A slab of gemm_panel_avx512.h has this layout.
  *
- * These are not the compiler's intrinsics, because those of gcc 12 do not say what
- * memory they read: it drops the stores that fill the configuration and may move those
- * that fill a tile's rows behind the load. Here every instruction that touches memory
- * is a barrier to the compiler. The number of a tile is a literal digit.
+ * The compiler intrinsics are not used, because those of gcc 12 do not declare the memory they
+ * read: gcc drops the stores that fill the configuration and may move stores to the rows of a tile
+ * behind the load. Here every instruction that accesses memory is a compiler barrier. A tile number
+ * is a literal digit.
  *
- * With MOTE_AMX_EMULATED the same names are functions, so that the kernels can be run
- * on a machine without the instructions; tests/kernels has the functions.
+ * With MOTE_AMX_EMULATED the same names are functions (tests/kernels/amx_emulated.c), so that the
+ * kernels run on CPUs without AMX.
  */
 #ifndef MOTE_KERNELS_X86_TILES_AMX_H
 #define MOTE_KERNELS_X86_TILES_AMX_H
@@ -27,7 +27,7 @@
 
 enum { TILE_COUNT = 8, TILE_ROWS = 16, TILE_ROW_BYTES = 64 };
 
-/* What the processor reads; only the first eight entries of an array may be set. */
+/* Operand of ldtilecfg. Only the first eight entries of the arrays may be set. */
 typedef struct tile_config {
     uint8_t palette; /* 1 */
     uint8_t start_row;
@@ -35,7 +35,7 @@ typedef struct tile_config {
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } tile_config;
-_Static_assert(sizeof(tile_config) == 64, "the configuration of the tiles is 64 bytes");
+_Static_assert(sizeof(tile_config) == 64, "ldtilecfg reads 64 bytes");
 
 #ifdef MOTE_AMX_EMULATED
 void tile_configure(const tile_config *config);
@@ -51,7 +51,7 @@ static inline void tile_configure(const tile_config *config)
     __asm__ volatile("ldtilecfg (%0)" : : "r"(config) : "memory");
 }
 
-/* Back to the state in which a change of threads saves no tiles. */
+/* Returns to the initial state, in which a context switch does not save tiles. */
 static inline void tile_release(void)
 {
     __asm__ volatile("tilerelease" : : : "memory");

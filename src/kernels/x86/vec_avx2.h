@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vec_avx2.h - eight floats in a register, under the names of the vector layer.
+ * vec_avx2.h - the vector layer with AVX2: eight floats per register.
  *
- * Twin of vec_avx512.h, which documents the functions.
+ * Same functions as vec_avx512.h, which documents them.
  */
 #ifndef MOTE_KERNELS_X86_VEC_AVX2_H
 #define MOTE_KERNELS_X86_VEC_AVX2_H
@@ -15,16 +15,15 @@ typedef __m256 vf;
 
 enum {
     VF_WIDTH = 8,
-    /* Tiles of chain_tile: 6 x 2 accumulators, 2 vectors and a broadcast fill 15 of 16 registers.
-     */
+    /* chain_tile: 6 x 2 accumulators, 2 vectors and a broadcast use 15 of 16 registers. */
     TILE_ROWS = 6,
     TILE_VECTORS = 2,
-    /* For the two rows of one decoded token: 8 accumulators, as many as two units keep busy. */
+    /* chain_pair (decode): 8 accumulators, enough for two FMA units with latency 4. */
     PAIR_VECTORS = 4
 };
 
-/* The first n lanes, 0 <= n <= 8. */
-static inline __m256i vf_first(size_t n)
+/* Mask of the first n lanes, 0 <= n <= 8. */
+static inline __m256i vf_mask_first(size_t n)
 {
     static const int32_t window[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
     return _mm256_loadu_si256((const __m256i *)(window + 8 - n));
@@ -47,7 +46,7 @@ static inline vf vf_load(const float *p)
 
 static inline vf vf_load_n(const float *p, size_t n)
 {
-    return _mm256_maskload_ps(p, vf_first(n));
+    return _mm256_maskload_ps(p, vf_mask_first(n));
 }
 
 static inline vf vf_load_f16(const uint16_t *p)
@@ -67,7 +66,7 @@ static inline void vf_store(float *p, vf x)
 
 static inline void vf_store_n(float *p, size_t n, vf x)
 {
-    _mm256_maskstore_ps(p, vf_first(n), x);
+    _mm256_maskstore_ps(p, vf_mask_first(n), x);
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x)
@@ -115,22 +114,22 @@ static inline vf vf_negate(vf x)
     return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f));
 }
 
-static inline vf vf_larger(vf a, vf b)
+static inline vf vf_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
 }
 
 static inline vf vf_keep_first(vf x, size_t n, vf other)
 {
-    return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(vf_first(n)));
+    return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(vf_mask_first(n)));
 }
 
-static inline vf vf_if_less(vf a, vf b, vf yes, vf no)
+static inline vf vf_select_less(vf a, vf b, vf yes, vf no)
 {
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
 
-static inline vf vf_if_nan(vf x, vf other)
+static inline vf vf_select_nan(vf x, vf other)
 {
     return _mm256_blendv_ps(other, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
@@ -146,7 +145,7 @@ static inline vf vf_zero_if_less(vf a, vf b, vf x)
     return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), x);
 }
 
-static inline vf vf_times_power(vf p, vf n, vf shifted)
+static inline vf vf_mul_exp2(vf p, vf n, vf shifted)
 {
     (void)n;
     const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(shifted), 23);
@@ -154,7 +153,7 @@ static inline vf vf_times_power(vf p, vf n, vf shifted)
     return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, one)));
 }
 
-/* The sixteen lanes of a "lanes" sum: two registers. */
+/* The sixteen accumulators of a "lanes" sum. */
 typedef struct vlanes {
     vf part[2];
 } vlanes;
@@ -167,7 +166,7 @@ static inline float vlanes_total(const vlanes *sums)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
-static inline __attribute__((always_inline)) vf vf_fold_each(vf v[8], vf (*op)(vf, vf))
+static inline __attribute__((always_inline)) vf vf_reduce_each(vf v[8], vf (*op)(vf, vf))
 {
     for (int i = 0; i < 4; i++)
         v[i] = op(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
@@ -178,19 +177,19 @@ static inline __attribute__((always_inline)) vf vf_fold_each(vf v[8], vf (*op)(v
     return _mm256_permute_ps(v[0], 0xD8);
 }
 
-static inline vf vlanes_half(const vlanes *sums)
+static inline vf vlanes_fold_to_vector(const vlanes *sums)
 {
     return _mm256_add_ps(sums->part[0], sums->part[1]);
 }
 
-static inline float vf_largest_lane(vf x)
+static inline float vf_reduce_max(vf x)
 {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-static inline vf vf_differences(double a, const double *b)
+static inline vf vf_sub_doubles(double a, const double *b)
 {
     const __m256d from = _mm256_set1_pd(a);
     const __m128 lo = _mm256_cvtpd_ps(_mm256_sub_pd(from, _mm256_loadu_pd(b)));

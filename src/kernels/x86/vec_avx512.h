@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vec_avx512.h - sixteen floats in a register, under the names of the vector layer.
+ * vec_avx512.h - the vector layer with AVX-512: sixteen floats per register.
  *
- * Twin of vec_avx2.h: the bodies in body_*.h are written once against these names
- * and built for both. Every operation is the IEEE one of the reference.
+ * The kernels in body_*.h are written once with these functions and compiled for AVX-512 and, with
+ * vec_avx2.h, for AVX2. Every operation is the IEEE operation of the reference.
  */
 #ifndef MOTE_KERNELS_X86_VEC_AVX512_H
 #define MOTE_KERNELS_X86_VEC_AVX512_H
@@ -16,16 +16,15 @@ typedef __m512 vf;
 
 enum {
     VF_WIDTH = 16,
-    /* Tiles of chain_tile: 6 x 4 accumulators, 4 vectors and a broadcast fill 29 of 32 registers.
-     */
+    /* chain_tile: 6 x 4 accumulators, 4 vectors and a broadcast use 29 of 32 registers. */
     TILE_ROWS = 6,
     TILE_VECTORS = 4,
-    /* For the two rows of one decoded token: 16 accumulators. */
+    /* chain_pair (decode): 16 accumulators. */
     PAIR_VECTORS = 8
 };
 
-/* The first n lanes, 0 <= n <= 16. */
-static inline __mmask16 vf_first(size_t n)
+/* Mask of the first n lanes, 0 <= n <= 16. */
+static inline __mmask16 vf_mask_first(size_t n)
 {
     return (__mmask16)((1u << n) - 1u);
 }
@@ -45,10 +44,10 @@ static inline vf vf_load(const float *p)
     return _mm512_loadu_ps(p);
 }
 
-/* The first n values, n <= VF_WIDTH; the other lanes are +0 and are not read. */
+/* Loads n <= VF_WIDTH values. The other lanes are +0; their memory is not read. */
 static inline vf vf_load_n(const float *p, size_t n)
 {
-    return _mm512_maskz_loadu_ps(vf_first(n), p);
+    return _mm512_maskz_loadu_ps(vf_mask_first(n), p);
 }
 
 static inline vf vf_load_f16(const uint16_t *p)
@@ -68,7 +67,7 @@ static inline void vf_store(float *p, vf x)
 
 static inline void vf_store_n(float *p, size_t n, vf x)
 {
-    _mm512_mask_storeu_ps(p, vf_first(n), x);
+    _mm512_mask_storeu_ps(p, vf_mask_first(n), x);
 }
 
 static inline void vf_store_f16(uint16_t *p, vf x)
@@ -118,31 +117,31 @@ static inline vf vf_negate(vf x)
     return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f));
 }
 
-/* a > b ? a : b in each lane: b when they are equal or one is a NaN. */
-static inline vf vf_larger(vf a, vf b)
+/* a > b ? a : b in each lane: b if they are equal or one is a NaN. */
+static inline vf vf_max(vf a, vf b)
 {
     return _mm512_max_ps(a, b);
 }
 
-/* x in the first n lanes, `other` in the rest. */
+/* x in the first n lanes, `other` in the others. */
 static inline vf vf_keep_first(vf x, size_t n, vf other)
 {
-    return _mm512_mask_blend_ps(vf_first(n), other, x);
+    return _mm512_mask_blend_ps(vf_mask_first(n), other, x);
 }
 
-/* a < b ? yes : no in each lane; `no` when one is a NaN. */
-static inline vf vf_if_less(vf a, vf b, vf yes, vf no)
+/* a < b ? yes : no in each lane; `no` if one is a NaN. */
+static inline vf vf_select_less(vf a, vf b, vf yes, vf no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
 
 /* x where x is a NaN, `other` elsewhere. */
-static inline vf vf_if_nan(vf x, vf other)
+static inline vf vf_select_nan(vf x, vf other)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), other, x);
 }
 
-/* The bits of p plus the low bits of `shifted` moved to the exponent's place. */
+/* p * 2^n by integer addition to the exponent; n is in the low bits of `shifted`. */
 static inline vf vf_add_exponent(vf p, vf shifted)
 {
     return _mm512_castsi512_ps(_mm512_add_epi32(
@@ -155,20 +154,20 @@ static inline vf vf_zero_if_less(vf a, vf b, vf x)
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), x);
 }
 
-/* p * 2^n for an integer -126 <= n <= 0 and a normal result; a NaN in p stays. `shifted` has n in
- * its low bits. */
-static inline vf vf_times_power(vf p, vf n, vf shifted)
+/* p * 2^n for an integer n, -126 <= n <= 0, and a normal result. A NaN in p stays a NaN. `shifted`
+ * has n in its low bits. */
+static inline vf vf_mul_exp2(vf p, vf n, vf shifted)
 {
     (void)shifted;
     return _mm512_scalef_ps(p, n);
 }
 
-/* The sixteen lanes of a "lanes" sum. */
+/* The sixteen accumulators of a "lanes" sum. */
 typedef struct vlanes {
     vf part[1];
 } vlanes;
 
-/* lane[l] += lane[l + s] for s = 8, 4, 2, 1 */
+/* Horizontal sum: lane[l] += lane[l + s] for s = 8, 4, 2, 1. */
 static inline float vlanes_total(const vlanes *sums)
 {
     const __m512 x = sums->part[0];
@@ -178,9 +177,10 @@ static inline float vlanes_total(const vlanes *sums)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
-/* Lane i of the result is vector i, folded: lane[l] = op(lane[l], lane[l + s]) for s = 8, 4, 2, 1.
- * Two vectors share every step, so sixteen cost what four do alone. Overwrites v. */
-static inline __attribute__((always_inline)) vf vf_fold_each(vf v[16], vf (*op)(vf, vf))
+/* Horizontal reduction of each vector; lane i of the result is that of v[i]: lane[l] = op(lane[l],
+ * lane[l + s]) for s = 8, 4, 2, 1. Each step reduces two vectors at once, so 16 reductions cost as
+ * much as 4 separate ones. Overwrites v. */
+static inline __attribute__((always_inline)) vf vf_reduce_each(vf v[16], vf (*op)(vf, vf))
 {
     const __m512i order = _mm512_set_epi32(15, 13, 14, 12, 7, 5, 6, 4, 11, 9, 10, 8, 3, 1, 2, 0);
     for (int i = 0; i < 8; i++)
@@ -195,20 +195,21 @@ static inline __attribute__((always_inline)) vf vf_fold_each(vf v[16], vf (*op)(
     return _mm512_permutexvar_ps(order, v[0]);
 }
 
-/* The first step of vlanes_total: what is left fits a register. */
-static inline vf vlanes_half(const vlanes *sums)
+/* Folds the accumulators to one vector: the first step of vlanes_total if there are two
+ * registers. */
+static inline vf vlanes_fold_to_vector(const vlanes *sums)
 {
     return sums->part[0];
 }
 
-/* The largest lane; which zero, if it is one, is not said. */
-static inline float vf_largest_lane(vf x)
+/* Maximum of the lanes. The sign of a zero is unspecified. */
+static inline float vf_reduce_max(vf x)
 {
     return _mm512_reduce_max_ps(x);
 }
 
-/* (float)(a - b[i]) for VF_WIDTH doubles */
-static inline vf vf_differences(double a, const double *b)
+/* (float)(a - b[i]) for VF_WIDTH doubles. */
+static inline vf vf_sub_doubles(double a, const double *b)
 {
     const __m512d from = _mm512_set1_pd(a);
     const __m256 lo = _mm512_cvtpd_ps(_mm512_sub_pd(from, _mm512_loadu_pd(b)));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vision_attn_avx2.c - attention inside a picture: see body_look.h. */
+/* vision_attn_avx2.c - attention of the vision encoder; see body_vision_attn.h. */
 #include "kernels/variants.h"
 
 #include "kernels/x86/vec_avx2.h"

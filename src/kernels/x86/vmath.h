@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmath.h - fmath.h in every lane, and the two reductions, over a vec_*.h.
+ * vmath.h - the functions of fmath.h on vectors, sums by lanes, and the maximum.
  *
- * Include a vec_*.h first. Operation for operation the same as the scalar
- * definitions, in the same order; read them side by side.
+ * Include a vec_*.h first. Each function has the same operations in the same order as its scalar
+ * definition in fmath.h.
  */
 #ifndef MOTE_KERNELS_X86_VMATH_H
 #define MOTE_KERNELS_X86_VMATH_H
@@ -11,7 +11,7 @@
 #include "kernels/fmath.h"
 #include "kernels/kernels.h"
 
-/* e^x = 2^n p; n stands in the low bits of `shifted` too. */
+/* e^x = 2^n p. n is also in the low bits of `shifted`. */
 static inline vf vf_exp_parts(vf x, vf *n, vf *shifted)
 {
     const vf magic = vf_set(F_ROUND_MAGIC);
@@ -32,18 +32,18 @@ static inline vf vf_exp(vf x)
 {
     vf n, shifted, p = vf_exp_parts(x, &n, &shifted);
     p = vf_add_exponent(p, shifted);
-    /* Outside the range the lanes above hold nonsense; it is replaced here. */
-    p = vf_if_less(x, vf_set(F_EXP_LO), vf_zero(), p);
-    p = vf_if_less(vf_set(F_EXP_HI), x, vf_set(INFINITY), p);
-    return vf_if_nan(x, p);
+    /* Lanes with x out of range are invalid up to here; replace them. */
+    p = vf_select_less(x, vf_set(F_EXP_LO), vf_zero(), p);
+    p = vf_select_less(vf_set(F_EXP_HI), x, vf_set(INFINITY), p);
+    return vf_select_nan(x, p);
 }
 
-/* The same e^x where x is known not to be above 0, a NaN perhaps: a third of the work less. */
-static inline vf vf_exp_weight(vf x)
+/* e^x for x <= 0 or NaN, same bits as vf_exp. Needs a third fewer instructions. */
+static inline vf vf_exp_nonpositive(vf x)
 {
     vf n, shifted;
     const vf p = vf_exp_parts(x, &n, &shifted);
-    return vf_zero_if_less(x, vf_set(F_EXP_LO), vf_times_power(p, n, shifted));
+    return vf_zero_if_less(x, vf_set(F_EXP_LO), vf_mul_exp2(p, n, shifted));
 }
 
 static inline vf vf_sigmoid(vf x)
@@ -57,10 +57,10 @@ static inline vf vf_silu(vf x)
     return vf_mul(x, vf_sigmoid(x));
 }
 
-/* The sign of x on a value that is not negative. Where x is a zero, so is the value. */
-static inline vf vf_with_sign(vf value, vf x)
+/* Copies the sign of x to value >= 0. Where x is +-0 the value is 0. */
+static inline vf vf_copysign(vf value, vf x)
 {
-    return vf_if_less(x, vf_zero(), vf_negate(value), value);
+    return vf_select_less(x, vf_zero(), vf_negate(value), value);
 }
 
 static inline vf vf_tanh(vf x)
@@ -74,7 +74,7 @@ static inline vf vf_tanh(vf x)
     p = vf_fma(p, z, vf_set(-0x1.555556p-2f));
     const vf small = vf_fma(vf_mul(p, z), a, a);
     const vf large = vf_sub(one, vf_div(vf_set(2.0f), vf_add(vf_exp(vf_add(a, a)), one)));
-    return vf_with_sign(vf_if_less(vf_set(0.625f), a, large, small), x);
+    return vf_copysign(vf_select_less(vf_set(0.625f), a, large, small), x);
 }
 
 static inline vf vf_gelu_tanh(vf x)
@@ -86,14 +86,14 @@ static inline vf vf_gelu_tanh(vf x)
 static inline vf vf_erf(vf x)
 {
     const vf a = vf_abs(x), z = vf_mul(a, a);
-    const vf t = vf_if_less(a, vf_set(F_ERF_LARGE), a, vf_set(F_ERF_LARGE));
+    const vf t = vf_select_less(a, vf_set(F_ERF_LARGE), a, vf_set(F_ERF_LARGE));
     vf p = vf_set(f_erf_p[0]), q = vf_set(f_erf_q[0]);
     for (int i = 1; i < 6; i++)
         p = vf_fma(p, z, vf_set(f_erf_p[i]));
     for (int i = 1; i < 9; i++)
         q = vf_fma(q, t, vf_set(f_erf_q[i]));
     const vf large = vf_sub(vf_set(1.0f), vf_exp(q));
-    return vf_with_sign(vf_if_less(vf_set(F_ERF_SMALL), a, large, vf_fma(p, a, a)), x);
+    return vf_copysign(vf_select_less(vf_set(F_ERF_SMALL), a, large, vf_fma(p, a, a)), x);
 }
 
 static inline vf vf_gelu_erf(vf x)
@@ -104,7 +104,7 @@ static inline vf vf_gelu_erf(vf x)
 
 enum { VLANES_PARTS = KERN_LANES / VF_WIDTH };
 
-/* How many of the n values that are left fall into part p of the sixteen lanes. */
+/* The number of the n remaining values that belong to register `part` of the sixteen lanes. */
 static inline size_t vlanes_share(size_t n, int part)
 {
     const size_t before = (size_t)part * VF_WIDTH;
@@ -112,7 +112,7 @@ static inline size_t vlanes_share(size_t n, int part)
     return left < VF_WIDTH ? left : VF_WIDTH;
 }
 
-/* lanes(x * x). A lane without an element adds 0 * 0, which changes no sum of squares. */
+/* lanes(x * x). Missing elements add 0 * 0, which does not change a sum of squares. */
 static inline float vf_sum_of_squares(const float *x, size_t n)
 {
     vlanes sums = {{vf_zero()}};
@@ -129,15 +129,15 @@ static inline float vf_sum_of_squares(const float *x, size_t n)
     return vlanes_total(&sums);
 }
 
-/* Scores to the weights of a softmax: p = e^(s - m); returns lanes(p). Lanes past the last key
- * become zero, which adds nothing. */
-static inline float vf_weights(float *p, size_t n, float m)
+/* Softmax numerators: replaces scores p with e^(p - m) and returns lanes(p). Lanes after the last
+ * key become zero. */
+static inline float vf_softmax_weights(float *p, size_t n, float m)
 {
     vlanes sums = {{vf_zero()}};
     for (size_t j = 0; j < n; j += KERN_LANES)
         for (int part = 0; part < VLANES_PARTS; part++) {
             float *at = p + j + part * VF_WIDTH;
-            const vf e = vf_exp_weight(vf_sub(vf_load(at), vf_set(m)));
+            const vf e = vf_exp_nonpositive(vf_sub(vf_load(at), vf_set(m)));
             const vf kept = vf_keep_first(e, vlanes_share(n - j, part), vf_zero());
             vf_store(at, kept);
             sums.part[part] = vf_add(sums.part[part], kept);
@@ -145,8 +145,8 @@ static inline float vf_weights(float *p, size_t n, float m)
     return vlanes_total(&sums);
 }
 
-/* The sign of a zero maximum is that of the first zero. Rare, so slow. */
-static inline float vf_first_zero(const float *x, size_t n)
+/* A zero maximum has the sign of the first zero. This case is rare, so it is a scalar search. */
+static inline float vf_find_zero(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (x[i] == 0.0f)
@@ -154,8 +154,8 @@ static inline float vf_first_zero(const float *x, size_t n)
     return 0.0f;
 }
 
-/* The largest of n values: NaN is passed over, -inf if nothing is left. */
-static inline float vf_max(const float *x, size_t n)
+/* Maximum of n values. NaN is skipped; -inf if all are NaN. */
+static inline float vf_max_array(const float *x, size_t n)
 {
     enum { CHAINS = 4, STEP = CHAINS * VF_WIDTH };
     const vf lowest = vf_set(-INFINITY);
@@ -163,14 +163,14 @@ static inline float vf_max(const float *x, size_t n)
     size_t i = 0;
     for (; i + STEP <= n; i += STEP)
         for (int c = 0; c < CHAINS; c++)
-            best[c] = vf_larger(vf_load(x + i + c * VF_WIDTH), best[c]);
+            best[c] = vf_max(vf_load(x + i + c * VF_WIDTH), best[c]);
     for (; i < n; i += VF_WIDTH) {
         const size_t left = n - i < VF_WIDTH ? n - i : VF_WIDTH;
-        best[0] = vf_larger(vf_keep_first(vf_load_n(x + i, left), left, lowest), best[0]);
+        best[0] = vf_max(vf_keep_first(vf_load_n(x + i, left), left, lowest), best[0]);
     }
-    const vf all = vf_larger(vf_larger(best[0], best[1]), vf_larger(best[2], best[3]));
-    const float max = vf_largest_lane(all);
-    return max == 0.0f ? vf_first_zero(x, n) : max;
+    const vf all = vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3]));
+    const float max = vf_reduce_max(all);
+    return max == 0.0f ? vf_find_zero(x, n) : max;
 }
 
 #endif
