@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_writer.c - see json_print.h. */
+/* json_writer.c - see json_writer.h. */
 #include "json/json_writer.h"
 
 #include "base/utf8.h"
@@ -10,14 +10,14 @@
 
 /* ---- text ---- */
 
-/* Bytes of the character at the start of the text; 0: there is none. */
-static size_t char_length(const unsigned char *p, size_t n)
+/* Bytes of the character at p; 0: not UTF-8. */
+static size_t utf8_length(const unsigned char *p, size_t n)
 {
     const int length = utf8_check(p, n);
     return length > 0 ? (size_t)length : 0;
 }
 
-static void put_escape(strbuf *out, unsigned char c)
+static void jw_escape(strbuf *out, unsigned char c)
 {
     char text[8];
     switch (c) {
@@ -39,7 +39,7 @@ static bool is_line_separator(const unsigned char *p, size_t length)
     return length == 3 && p[0] == 0xE2 && p[1] == 0x80 && (p[2] & 0xFE) == 0xA8;
 }
 
-static void put_line_separator(strbuf *out, const unsigned char *p)
+static void jw_line_separator(strbuf *out, const unsigned char *p)
 {
     strbuf_text(out, p[2] == 0xA8 ? "\\u2028" : "\\u2029");
 }
@@ -47,9 +47,9 @@ static void put_line_separator(strbuf *out, const unsigned char *p)
 void jw_escaped(strbuf *out, str text)
 {
     const unsigned char *p = (const unsigned char *)text.p;
-    size_t plain = 0, i = 0; /* `plain`: where the stretch to be copied begins */
+    size_t plain = 0, i = 0; /* `plain`: start of the bytes to copy unchanged */
     while (i < text.n) {
-        const size_t length = char_length(p + i, text.n - i);
+        const size_t length = utf8_length(p + i, text.n - i);
         const bool special = length == 1 && (p[i] < 0x20 || p[i] == '"' || p[i] == '\\');
         if (length > 0 && !special && !is_line_separator(p + i, length)) {
             i += length;
@@ -59,9 +59,9 @@ void jw_escaped(strbuf *out, str text)
         if (length == 0)
             strbuf_text(out, "\xEF\xBF\xBD");
         else if (special)
-            put_escape(out, p[i]);
+            jw_escape(out, p[i]);
         else
-            put_line_separator(out, p + i);
+            jw_line_separator(out, p + i);
         i += length > 0 ? length : 1;
         plain = i;
     }
@@ -71,8 +71,8 @@ void jw_escaped(strbuf *out, str text)
 
 /* ---- values ---- */
 
-/* Nothing stands before the first entry of a container, after a key, or where a line begins. */
-static void comma(strbuf *out)
+/* No comma before the first entry of a container, after a key, and at the start of a line. */
+static void jw_comma(strbuf *out)
 {
     if (out->n > 0 && strchr("{[:, \n", out->p[out->n - 1]) == NULL)
         strbuf_byte(out, ',');
@@ -80,7 +80,7 @@ static void comma(strbuf *out)
 
 void jw_open(strbuf *out, char bracket)
 {
-    comma(out);
+    jw_comma(out);
     strbuf_byte(out, bracket);
 }
 
@@ -91,7 +91,7 @@ void jw_close(strbuf *out, char bracket)
 
 void jw_key(strbuf *out, const char *name)
 {
-    comma(out);
+    jw_comma(out);
     strbuf_byte(out, '"');
     strbuf_text(out, name);
     strbuf_text(out, "\":");
@@ -99,7 +99,7 @@ void jw_key(strbuf *out, const char *name)
 
 void jw_str(strbuf *out, str text)
 {
-    comma(out);
+    jw_comma(out);
     strbuf_byte(out, '"');
     jw_escaped(out, text);
     strbuf_byte(out, '"');
@@ -107,7 +107,7 @@ void jw_str(strbuf *out, str text)
 
 void jw_raw(strbuf *out, str json)
 {
-    comma(out);
+    jw_comma(out);
     strbuf_put(out, json);
 }
 
@@ -143,7 +143,7 @@ void jw_uint(strbuf *out, uint64_t n)
     jw_raw(out, str_of(digits));
 }
 
-/* x - x is 0 for every number JSON can hold and NaN for the others. */
+/* x - x is 0 for finite numbers and NaN for the others. */
 void jw_double(strbuf *out, double x)
 {
     char digits[40];
@@ -172,19 +172,19 @@ void jw_float(strbuf *out, float x)
     jw_raw(out, str_of(digits));
 }
 
-/* In what json_put_as_spelt writes, a line separator can only stand inside a string. */
+/* In the output of json_put_as_spelt a line separator can only be inside a string. */
 void jw_node(strbuf *out, const json_node *node)
 {
     strbuf text = {0};
     json_put_as_spelt(&text, node);
-    comma(out);
+    jw_comma(out);
     const unsigned char *p = (const unsigned char *)text.p;
     size_t plain = 0;
     for (size_t i = 0; i + 2 < text.n; i++) {
         if (!is_line_separator(p + i, 3))
             continue;
         strbuf_put(out, (str){text.p + plain, i - plain});
-        put_line_separator(out, p + i);
+        jw_line_separator(out, p + i);
         plain = i + 3;
         i += 2;
     }

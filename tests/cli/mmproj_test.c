@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mmproj_test.c - which of several files beside a model is its picture tower, by their names. */
-#include "cli/load/mmproj.h"
+#include "cli/load/media_files.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts_test.c - the parts of the command line that decide by themselves: no model, no terminal. */
-#include "cli/args/args.h"
-#include "cli/term/json_out.h"
-#include "cli/term/progress.h"
-#include "cli/term/spell.h"
-#include "cli/run/stop_text.h"
+#include "cli/args/command.h"
+#include "json/json_writer.h"
+#include "cli/term/terminal.h"
 #include "cli/term/text.h"
+#include "cli/run/run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -292,7 +291,7 @@ static void test_text_numbers(void **state)
 /* ---- json_out ---- */
 
 /* What a document looks like; out_open(-1) keeps it in the buffer. */
-static const char *document(const json *j)
+static const char *document(const strbuf *j)
 {
     static char text[4096];
     snprintf(text, sizeof text, "%.*s", (int)j->to->n, j->to->buffer);
@@ -305,20 +304,20 @@ static void test_json_shape(void **state)
     static cli_out o;
     out_open(&o, -1);
     json j = {.to = &o};
-    json_begin_object(&j);
-    json_key(&j, "a");
-    json_begin_array(&j);
-    json_u64(&j, 1);
-    json_begin_object(&j);
-    json_end_object(&j);
-    json_begin_array(&j);
-    json_end_array(&j);
-    json_absent(&j);
-    json_end_array(&j);
-    json_key_bool(&j, "b", true);
-    json_key_text(&j, "c", NULL);
-    json_key_text(&j, "d", "x");
-    json_end_object(&j);
+    jw_open(&j, '{');
+    jw_key(&j, "a");
+    jw_open(&j, '[');
+    jw_uint(&j, 1);
+    jw_open(&j, '{');
+    jw_close(&j, '}');
+    jw_open(&j, '[');
+    jw_close(&j, ']');
+    jw_null(&j);
+    jw_close(&j, ']');
+    jw_key_bool(&j, "b", true);
+    jw_key_text(&j, "c", NULL);
+    jw_key_text(&j, "d", "x");
+    jw_close(&j, '}');
     assert_string_equal(document(&j), "{\"a\":[1,{},[],null],\"b\":true,\"c\":null,\"d\":\"x\"}\n");
 }
 
@@ -328,17 +327,17 @@ static void test_json_values(void **state)
     static cli_out o;
     out_open(&o, -1);
     json j = {.to = &o};
-    json_begin_array(&j);
-    json_u64(&j, UINT64_MAX);
-    json_i64(&j, INT64_MIN);
-    json_f64(&j, 0.1);
-    json_f64(&j, 1.0 / 3);
-    json_f32(&j, 0.8f);
-    json_f32(&j, 16777217.0f);
-    json_f64(&j, 1e300 * 1e300);
-    json_f64(&j, -0.0);
-    json_bytes(&j, "\"\\\n\t\x01\x7f\xC2\x85\xC3\xA9\xFF\0", 12);
-    json_end_array(&j);
+    jw_open(&j, '[');
+    jw_uint(&j, UINT64_MAX);
+    jw_int(&j, INT64_MIN);
+    jw_double(&j, 0.1);
+    jw_double(&j, 1.0 / 3);
+    jw_float(&j, 0.8f);
+    jw_float(&j, 16777217.0f);
+    jw_double(&j, 1e300 * 1e300);
+    jw_double(&j, -0.0);
+    jw_str(&j, (str){"\"\\\n\t\x01\x7f\xC2\x85\xC3\xA9\xFF\0", 12});
+    jw_close(&j, ']');
     assert_string_equal(document(&j),
                         "[18446744073709551615,-9223372036854775808,0.1,0.3333333333333333,0.8,"
                         "16777216,null,-0,\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\xC3\xA9"
@@ -389,7 +388,7 @@ static const char *stopped_text(const flag_list *words, const char *text, size_t
         size_t ready = stop_text_add(&s, text + i, n, stopped);
         memcpy(passed + at, s.held, ready);
         at += ready;
-        stop_text_shown(&s, ready);
+        stop_text_drop(&s, ready);
         i += n;
     }
     if (!*stopped) {
@@ -438,7 +437,7 @@ static void test_stop_text_holds_little(void **state)
     bool stopped;
     assert_int_equal(stop_text_init(&s, &words, NULL), MOTE_OK);
     assert_int_equal(stop_text_add(&s, "abcE", 4, &stopped), 3);
-    stop_text_shown(&s, 3);
+    stop_text_drop(&s, 3);
     assert_int_equal(stop_text_add(&s, "N", 1, &stopped), 0);
     assert_int_equal(stop_text_add(&s, "x", 1, &stopped), 3);
     assert_false(stopped);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* screen_test.c - what the chat makes of a model's text and of typed lines: no terminal needed. */
-#include "cli/chat/chat_input.h"
+#include "cli/chat/conversation.h"
 #include "cli/term/text.h"
-#include "cli/chat/wrap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

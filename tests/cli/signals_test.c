@@ -4,7 +4,7 @@
  * is obeyed there.
  */
 #define _GNU_SOURCE
-#include "cli/term/interrupt.h"
+#include "cli/term/terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -43,7 +43,7 @@ static void another_thread_gets_it(void **state)
     sigset_t held, before;
     main_thread = pthread_self();
     interrupt_init();
-    interrupt_call(stop, NULL);
+    interrupt_set_handler(stop, NULL);
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &held, &before);
@@ -51,7 +51,7 @@ static void another_thread_gets_it(void **state)
     pthread_join(other, NULL);
     assert_int_equal(ppoll(NULL, 0, &(struct timespec){.tv_sec = 20}, &before), -1);
     assert_int_equal(errno, EINTR);
-    assert_true(interrupt_came());
+    assert_true(interrupt_pending());
     assert_int_equal(interrupt_exit_code(), 143);
     assert_int_equal(stops, 1);
 }

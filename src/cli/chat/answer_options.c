@@ -1,77 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer_options.c - the flags of `mote run` as options of an answer; see run.h. */
-#include "cli/run/run.h"
+/* answer_options.c - from the flags of `mote run` to the options of an answer. */
+#include "cli/chat/answer_options.h"
 
-#include "cli/term/output_messages.h"
-#include "cli/load/think_flag.h"
+#include "base/os.h"
+#include "cli/term/output.h"
+#include "cli/term/text.h"
+#include "json/json_writer.h"
 
-#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
-static bool add_text(input_text *to, const char *terminated)
-{
-    return input_add(to, terminated, strlen(terminated));
-}
-
-static int read_think(run_settings *s, const run_options *o)
-{
-    const char *how = o->no_think ? "off" : o->think;
-    return think_flag_read(how, &s->answer.think, &s->answer.think_budget);
-}
-
-/* One string of a JSON array. */
-static bool add_quoted(input_text *to, const char *text, size_t n)
-{
-    bool done = add_text(to, "\"");
-    for (size_t i = 0; i < n && done; i++) {
-        unsigned char c = (unsigned char)text[i];
-        char escaped[8];
-        if (c == '"' || c == '\\')
-            snprintf(escaped, sizeof escaped, "\\%c", c);
-        else if (c < 0x20)
-            snprintf(escaped, sizeof escaped, "\\u%04x", c);
-        else
-            snprintf(escaped, sizeof escaped, "%c", c);
-        done = add_text(to, escaped);
-    }
-    return done && add_text(to, "\"");
-}
+/* ---- response format ---- */
 
 /* "yes,no" to ["yes","no"]. */
-static int read_choices(run_settings *s, const char *list)
+static int options_read_choices(answer_options *s, const char *list)
 {
-    if (!add_text(&s->format, "["))
-        return run_no_memory();
+    strbuf_byte(&s->format, '[');
     for (const char *at = list;;) {
         size_t n = strcspn(at, ",");
         if (n == 0)
-            return msg_usage("--choice takes words with commas between them, such as yes,no");
-        if ((at != list && !add_text(&s->format, ",")) || !add_quoted(&s->format, at, n))
-            return run_no_memory();
+            return msg_usage("--choice must be words separated by commas, such as yes,no");
+        if (at != list)
+            strbuf_byte(&s->format, ',');
+        json_put_string(&s->format, (str){at, n});
         if (at[n] == '\0')
             break;
         at += n + 1;
     }
-    return add_text(&s->format, "]") ? CLI_DONE : run_no_memory();
+    strbuf_byte(&s->format, ']');
+    return CLI_DONE;
 }
 
-/* A schema is an object; what does not begin like one is a file's name. */
-static int read_schema(run_settings *s, const char *given)
+/* The value of a flag if `inlined`, else the file that it names. */
+static int options_read_format_text(answer_options *s, const char *given, bool inlined)
 {
-    if (given[strspn(given, " \t\r\n")] != '{')
+    if (!inlined)
         return input_read(&s->format, given);
-    return add_text(&s->format, given) ? CLI_DONE : run_no_memory();
+    strbuf_text(&s->format, given);
+    return CLI_DONE;
 }
 
-/* A grammar defines rules; what defines none is a file's name. */
-static int read_grammar(run_settings *s, const char *given)
-{
-    if (strstr(given, "::=") == NULL)
-        return input_read(&s->format, given);
-    return add_text(&s->format, given) ? CLI_DONE : run_no_memory();
-}
-
-static int read_format(run_settings *s, const run_options *o)
+static int options_read_format(answer_options *s, const answer_flags *o)
 {
     int n = (o->format != 0) + (o->schema != NULL) + (o->grammar != NULL) + (o->regex != NULL) +
             (o->choice != NULL);
@@ -82,24 +51,31 @@ static int read_format(run_settings *s, const run_options *o)
     if (o->format != 0) {
         s->answer.format = MOTE_FORMAT_JSON;
     } else if (o->schema != NULL) {
+        /* A schema is an object; everything else is a file name. */
         s->answer.format = MOTE_FORMAT_JSON_SCHEMA;
-        code = read_schema(s, o->schema);
+        code =
+            options_read_format_text(s, o->schema, o->schema[strspn(o->schema, " \t\r\n")] == '{');
     } else if (o->grammar != NULL) {
+        /* A grammar defines rules; a text without a definition is a file name. */
         s->answer.format = MOTE_FORMAT_GRAMMAR;
-        code = read_grammar(s, o->grammar);
+        code = options_read_format_text(s, o->grammar, strstr(o->grammar, "::=") != NULL);
     } else if (o->regex != NULL) {
         s->answer.format = MOTE_FORMAT_REGEX;
-        code = add_text(&s->format, o->regex) ? CLI_DONE : run_no_memory();
+        code = options_read_format_text(s, o->regex, true);
     } else if (o->choice != NULL) {
         s->answer.format = MOTE_FORMAT_CHOICES;
-        code = read_choices(s, o->choice);
+        code = options_read_choices(s, o->choice);
     }
+    if (code == CLI_DONE && s->format.failed)
+        code = input_no_memory();
     s->answer.format_text = s->format.p;
     s->answer.format_bytes = s->format.n;
     return code;
 }
 
-mote_sampling run_sampling(const run_options *o)
+/* ---- sampling and texts ---- */
+
+mote_sampling answer_flags_sampling(const answer_flags *o)
 {
     return (mote_sampling){
         .temperature = (float)o->temperature,
@@ -114,10 +90,10 @@ mote_sampling run_sampling(const run_options *o)
     };
 }
 
-static void read_sampling(run_settings *s, const run_options *o)
+static void options_read_sampling(answer_options *s, const answer_flags *o)
 {
     mote_answer_options *a = &s->answer;
-    a->sampling = run_sampling(o);
+    a->sampling = answer_flags_sampling(o);
     a->set = (o->given.temperature ? MOTE_SET_TEMPERATURE : 0u) |
              (o->given.top_k ? MOTE_SET_TOP_K : 0u) | (o->given.top_p ? MOTE_SET_TOP_P : 0u) |
              (o->given.min_p ? MOTE_SET_MIN_P : 0u) | (o->given.presence ? MOTE_SET_PRESENCE : 0u) |
@@ -131,15 +107,15 @@ static void read_sampling(run_settings *s, const run_options *o)
     s->seed_given = o->given.seed;
 }
 
-int run_settings_read(run_settings *s, const run_options *o)
+int answer_options_read(answer_options *s, const answer_flags *o)
 {
     if (o->special)
-        return msg_usage("--special needs --raw: in a conversation nothing people write becomes a "
-                         "control token");
-    read_sampling(s, o);
-    int code = read_think(s, o);
+        return msg_usage("--special needs --raw: in a chat, text never becomes a control token");
+    options_read_sampling(s, o);
+    int code =
+        think_flag_read(o->no_think ? "off" : o->think, &s->answer.think, &s->answer.think_budget);
     if (code == CLI_DONE)
-        code = read_format(s, o);
+        code = options_read_format(s, o);
     if (code == CLI_DONE && o->system != NULL)
         code = input_text_or_file(&s->system, o->system);
     if (code == CLI_DONE && o->messages != NULL)
@@ -149,10 +125,77 @@ int run_settings_read(run_settings *s, const run_options *o)
     return code;
 }
 
-void run_settings_free(run_settings *s)
+void answer_options_free(answer_options *s)
 {
-    input_text_free(&s->format);
-    input_text_free(&s->system);
-    input_text_free(&s->messages);
-    input_text_free(&s->tools);
+    strbuf_fini(&s->format);
+    strbuf_fini(&s->system);
+    strbuf_fini(&s->messages);
+    strbuf_fini(&s->tools);
+}
+
+uint64_t answer_new_seed(void)
+{
+    uint32_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = (uint32_t)(os_now() * 1e6);
+    return seed;
+}
+
+/* ---- the prompt ---- */
+
+/* Appends a file after an empty line, without its final newline. */
+static int prompt_add_file(strbuf *prompt, const char *path)
+{
+    strbuf text = {0};
+    int code = input_read(&text, path);
+    if (text.n > 0 && text.p[text.n - 1] == '\n')
+        text.n--;
+    if (code == CLI_DONE) {
+        if (prompt->n > 0 && text.n > 0)
+            strbuf_text(prompt, "\n\n");
+        strbuf_put(prompt, strbuf_view(&text));
+    }
+    strbuf_fini(&text);
+    return code;
+}
+
+int answer_read_prompt(strbuf *prompt, const cli_call *call)
+{
+    const answer_flags *o = call->options;
+    const char *const *words = call->words + 1; /* the first word is the model */
+    const size_t n_words = call->n_words - 1;
+    if (o->prompt != NULL && n_words > 0)
+        return msg_usage("two prompts: '%.40s' and --prompt; give one", words[0]);
+    if (o->prompt != NULL)
+        strbuf_text(prompt, o->prompt);
+    for (size_t i = 0; i < n_words; i++) {
+        if (i > 0)
+            strbuf_byte(prompt, ' ');
+        strbuf_text(prompt, words[i]);
+    }
+    const char *path = o->file != NULL ? o->file : input_has_stdin() ? "-" : NULL;
+    const int code = path != NULL ? prompt_add_file(prompt, path) : CLI_DONE;
+    return code == CLI_DONE && prompt->failed ? input_no_memory() : code;
+}
+
+/* ---- reports ---- */
+
+double answer_per_second(uint64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+void answer_write_sampling(strbuf *j, const mote_sampling *s)
+{
+    jw_key(j, "sampling");
+    jw_open(j, '{');
+    jw_key_float(j, "temperature", s->temperature);
+    jw_key_float(j, "top_p", s->top_p);
+    jw_key_uint(j, "top_k", s->top_k);
+    jw_key_float(j, "min_p", s->min_p);
+    jw_key_float(j, "presence_penalty", s->presence);
+    jw_key_float(j, "frequency_penalty", s->frequency);
+    jw_key_float(j, "repetition_penalty", s->repetition);
+    jw_key_uint(j, "seed", s->seed);
+    jw_close(j, '}');
 }

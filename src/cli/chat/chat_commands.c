@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chat_commands.c - what a slash does in a chat: one table, of which /help is a print. */
-#include "cli/chat/chat_loop.h"
-#include "cli/term/output_messages.h"
-#include "cli/term/spell.h"
-#include "cli/term/text.h"
-#include "cli/load/think_flag.h"
-
+/* chat_commands.c - the slash commands of the interactive chat: one table, printed by /help. */
 #include "base/mem.h"
+#include "cli/chat/conversation.h"
+#include "cli/load/load.h"
+#include "cli/term/output.h"
+#include "cli/term/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +12,113 @@
 
 typedef struct slash {
     const char *name;
-    const char *others; /* other names, with blanks around each; NULL: none */
-    const char *words;  /* what may follow it */
+    const char *others; /* other names, with a space around each; NULL: none */
+    const char *words;  /* its arguments, for /help */
     const char *help;
     void (*run)(chat_loop *c, const char *words);
 } slash;
 
+/* ---- paths and images ---- */
+
+/* Expands "~/". NULL: out of memory. Free with mem_free. */
+static char *command_path(const char *words)
+{
+    const char *home = words[0] == '~' && words[1] == '/' ? getenv("HOME") : NULL;
+    const char *tail = home != NULL ? words + 1 : words;
+    size_t n = strlen(tail) + (home != NULL ? strlen(home) : 0) + 1;
+    char *path = mem_new(n, 1);
+    if (path != NULL)
+        snprintf(path, n, "%s%s", home != NULL ? home : "", tail);
+    return path;
+}
+
+static const char blanks[] = " \t\n";
+
+/* Reads the file name at *words and advances *words behind it. The name may be in quotes, or have
+ * spaces escaped with backslashes, as terminals paste it. NULL: out of memory. */
+static char *command_take_name(const char **words)
+{
+    const char *p = *words;
+    char *name = mem_new(strlen(p) + 1, 1);
+    const char quote = *p == '"' || *p == '\'' ? *p++ : '\0';
+    size_t n = 0;
+    if (name == NULL)
+        return NULL;
+    while (*p != '\0' && (quote != '\0' ? *p != quote : strchr(blanks, *p) == NULL)) {
+        if (*p == '\\' && quote != '\'' && p[1] != '\0')
+            p++;
+        name[n++] = *p++;
+    }
+    if (*p == quote && quote != '\0')
+        p++;
+    *words = p + strspn(p, blanks);
+    return name;
+}
+
+static void command_list_attached(const media_files *p)
+{
+    if (p->sent == p->n)
+        msg_reply("nothing is attached (/image FILE attaches an image to the next message)");
+    for (size_t i = p->sent; i < p->n; i++)
+        msg_reply("  %.200s", p->list[i].path);
+}
+
+/* Loads a file at once, so that errors are reported now. With a text it is sent immediately. */
+static void command_attach(conversation *t, bool video, const char *words)
+{
+    char *name = command_take_name(&words);
+    char *path = name != NULL ? command_path(name) : NULL;
+    int code = CLI_NO_MEMORY;
+    if (path == NULL)
+        msg_reply("out of memory");
+    else
+        code = media_files_add(&t->media, path, video, t->on.model, &t->flags->media,
+                               (uint32_t)t->flags->load.threads);
+    mem_free(name);
+    mem_free(path);
+    if (code == CLI_DONE && words[0] != '\0')
+        conversation_ask(t, words, strlen(words));
+    else if (code == CLI_DONE)
+        msg_reply("attached to the next message");
+}
+
+static void command_media(conversation *t, bool video, const char *words)
+{
+    media_files *p = &t->media;
+    mote_model_info info;
+    mote_model_describe(t->on.model, &info);
+    if (!info.vision) {
+        msg_reply("%s", media_files_no_encoder);
+    } else if (words[0] == '\0') {
+        command_list_attached(p);
+    } else if (strcmp(words, "-") == 0) {
+        media_files_truncate(p, p->sent);
+        msg_reply("nothing is attached");
+    } else {
+        command_attach(t, video, words);
+    }
+}
+
+static void do_image(chat_loop *c, const char *words)
+{
+    command_media(&c->conv, false, words);
+}
+
+static void do_video(chat_loop *c, const char *words)
+{
+    command_media(&c->conv, true, words);
+}
+
+/* ---- answers ---- */
+
 static void do_think(chat_loop *c, const char *words)
 {
-    mote_answer_options *o = &c->talk.settings.answer;
+    mote_answer_options *o = &c->conv.options.answer;
     char text[CHAT_THINK_BYTES];
     if (words[0] == '\0')
         words = "on";
     if (!mote_think_parse(words, strlen(words), &o->think, &o->think_budget)) {
-        msg_reply("/think takes " THINK_FLAG_WORDS "; not '%.60s'", words);
+        msg_reply("/think must be " THINK_FLAG_WORDS ", got '%.60s'", words);
         return;
     }
     msg_reply("thinking %s", chat_think_text(c, text));
@@ -36,40 +127,40 @@ static void do_think(chat_loop *c, const char *words)
 static void do_nothink(chat_loop *c, const char *words)
 {
     (void)words;
-    c->talk.settings.answer.think = MOTE_THINK_OFF;
+    c->conv.options.answer.think = MOTE_THINK_OFF;
     msg_reply("thinking off");
 }
 
-/* Unfolding shows what was folded last. */
+/* Unfolding also prints the reasoning that was folded last. */
 static void do_fold(chat_loop *c, const char *words)
 {
-    chat_screen *s = &c->talk.screen;
+    answer_view *s = &c->conv.view;
     (void)words;
     s->fold = !s->fold;
-    msg_reply(s->fold ? "thinking takes one line" : "thinking is shown");
+    msg_reply(s->fold ? "thinking is folded into one line" : "thinking is shown");
     if (!s->fold)
-        screen_show_reasoning(s);
+        answer_view_show_reasoning(s);
 }
 
 static void do_system(chat_loop *c, const char *words)
 {
-    input_text *system = &c->talk.settings.system;
+    strbuf *system = &c->conv.options.system;
     mote_error err;
     if (words[0] == '\0') {
         if (system->n == 0)
-            msg_reply("there is no system text (/system TEXT sets one, /system - takes it away)");
+            msg_reply("no system prompt (/system TEXT sets one, /system - removes it)");
         else
             msg_reply("%.*s", system->n < 1000 ? (int)system->n : 1000, system->p);
         return;
     }
     system->n = 0;
     bool none = strcmp(words, "-") == 0;
-    if (!none && !input_add(system, words, strlen(words)))
-        msg_reply("no memory for the system text");
-    else if (mote_chat_set_system(c->talk.chat, system->p, system->n, &err) != MOTE_OK)
+    if (!none && !text_add(system, words, strlen(words)))
+        msg_reply("out of memory: the system prompt");
+    else if (mote_chat_set_system(c->conv.chat, system->p, system->n, &err) != MOTE_OK)
         msg_error(&err);
     else
-        msg_reply(none ? "no system text" : "the system text is changed");
+        msg_reply(none ? "system prompt removed" : "system prompt changed");
 }
 
 static void do_set(chat_loop *c, const char *words)
@@ -77,33 +168,33 @@ static void do_set(chat_loop *c, const char *words)
     chat_set(c, words);
 }
 
-static void show_timing(const mote_answer *a)
+static void command_show_timing(const mote_answer *a)
 {
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], z[TEXT_NUMBER_BYTES], w[TEXT_NUMBER_BYTES];
-    uint64_t read = a->prompt_tokens - a->reused_tokens;
-    msg_reply("  prompt   %s, %s of them known already, %s (%s t/s)",
+    uint64_t prefilled = a->prompt_tokens - a->reused_tokens;
+    msg_reply("  prompt   %s, %s of them cached, %s (%s t/s)",
               text_counted(x, a->prompt_tokens, "token"), text_count(y, a->reused_tokens),
               text_seconds(z, a->seconds_prefill),
-              text_rate(w, run_per_second(read, a->seconds_prefill)));
+              text_rate(w, answer_per_second(prefilled, a->seconds_prefill)));
     msg_reply("  answer   %s, %s of them thinking, %s (%s t/s)",
               text_counted(x, a->answer_tokens, "token"), text_count(y, a->think_tokens),
               text_seconds(z, a->seconds_decode),
-              text_rate(w, run_per_second(a->answer_tokens, a->seconds_decode)));
+              text_rate(w, answer_per_second(a->answer_tokens, a->seconds_decode)));
 }
 
 static void do_stats(chat_loop *c, const char *words)
 {
-    const talk *t = &c->talk;
+    const conversation *t = &c->conv;
     const mote_answer *a = &t->answer;
     const mote_session *session = mote_chat_session(t->chat);
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], think[CHAT_THINK_BYTES];
     (void)words;
-    if (c->answered) {
-        show_timing(a);
-        msg_reply("  ended    %s; thinking: %s; loops found %u, left %u",
+    if (c->conv.answered) {
+        command_show_timing(a);
+        msg_reply("  finish   %s; thinking: %s; repetition loops %u found, %u recovered",
                   mote_finish_name(a->finish), mote_think_end_name(a->think_end), a->loops_detected,
                   a->loops_recovered);
-        msg_reply("  drawn    %s, temperature %g, seed %llu", a->preset,
+        msg_reply("  sampling %s, temperature %g, seed %llu", a->preset,
                   (double)a->sampling.temperature, (unsigned long long)a->sampling.seed);
     }
     msg_reply("  context  %s of %s used", text_count(x, mote_session_length(session)),
@@ -111,75 +202,66 @@ static void do_stats(chat_loop *c, const char *words)
     msg_reply("  thinking %s", chat_think_text(c, think));
 }
 
-char *chat_path(const char *words)
-{
-    const char *home = words[0] == '~' && words[1] == '/' ? getenv("HOME") : NULL;
-    const char *rest = home != NULL ? words + 1 : words;
-    size_t n = strlen(rest) + (home != NULL ? strlen(home) : 0) + 1;
-    char *path = mem_new(n, 1);
-    if (path != NULL)
-        snprintf(path, n, "%s%s", home != NULL ? home : "", rest);
-    return path;
-}
+/* ---- the conversation ---- */
 
 static void do_save(chat_loop *c, const char *words)
 {
     mote_error err;
     if (words[0] == '\0') {
-        msg_reply("/save needs the name of a file");
+        msg_reply("/save needs a file name");
         return;
     }
-    char *path = chat_path(words);
+    char *path = command_path(words);
     if (path == NULL)
-        msg_reply("no memory for the name");
-    else if (mote_chat_save(c->talk.chat, path, &err) != MOTE_OK)
+        msg_reply("out of memory");
+    else if (mote_chat_save(c->conv.chat, path, &err) != MOTE_OK)
         msg_error(&err);
     else
-        msg_reply("saved as %.200s; /load %.200s goes on from here", words, words);
+        msg_reply("saved as %.200s; /load %.200s continues from here", words, words);
     mem_free(path);
 }
 
-/* The old conversation stays until the new one is there. */
-static void load_from(chat_loop *c, const char *path)
+/* The old chat is kept until the new one is open. */
+static void command_load(chat_loop *c, const char *path)
 {
-    talk *t = &c->talk;
+    conversation *t = &c->conv;
     mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat))};
     mote_chat *chat;
-    bool remembered = false;
+    bool restored = false; /* the session state too, not only the messages */
     mote_error err;
-    if (mote_chat_load(&chat, t->on.engine, path, &options, &remembered, &err) != MOTE_OK) {
+    if (mote_chat_load(&chat, t->on.engine, path, &options, &restored, &err) != MOTE_OK) {
         msg_error(&err);
         return;
     }
     mote_chat_free(t->chat);
     t->chat = chat;
-    images_drop(&t->shows, 0);
-    c->answered = false;
-    c->question.n = 0;
-    c->taken_back = false;
+    media_files_truncate(&t->media, 0);
+    c->conv.answered = false;
+    c->conv.question.n = 0;
+    c->conv.withdrawn = false;
     char x[TEXT_NUMBER_BYTES];
     msg_reply("%s%s", text_counted(x, mote_chat_count(chat), "message"),
-              remembered ? "" : "; they are read again with the next question");
+              restored ? "" : "; they are prefilled with the next message");
 }
 
 static void do_load(chat_loop *c, const char *words)
 {
     if (words[0] == '\0') {
-        msg_reply("/load needs the name of a file that /save wrote");
+        msg_reply("/load needs a file that /save wrote");
         return;
     }
-    char *path = chat_path(words);
+    char *path = command_path(words);
     if (path == NULL)
-        msg_reply("no memory for the name");
+        msg_reply("out of memory");
     else
-        load_from(c, path);
+        command_load(c, path);
     mem_free(path);
 }
 
-/* A seed that was set would draw the same answer, so the next one is taken. */
+/* A fixed seed would give the same answer, so the next seed is used. */
 static void do_retry(chat_loop *c, const char *words)
 {
-    run_settings *s = &c->talk.settings;
+    answer_options *s = &c->conv.options;
     if (words[0] != '\0') {
         char command[96];
         snprintf(command, sizeof command, "seed %.80s", words);
@@ -187,78 +269,68 @@ static void do_retry(chat_loop *c, const char *words)
     } else if (s->seed_given) {
         s->answer.sampling.seed++;
     }
-    if (c->taken_back && c->question.n > 0) {
-        chat_ask(c, c->question.p, c->question.n);
+    if (c->conv.withdrawn && c->conv.question.n > 0) {
+        conversation_ask(&c->conv, c->conv.question.p, c->conv.question.n);
         return;
     }
-    mote_chat_drop_answer(c->talk.chat);
-    if (mote_chat_count(c->talk.chat) > 0)
-        chat_answer(c);
+    mote_chat_drop_answer(c->conv.chat);
+    if (mote_chat_count(c->conv.chat) > 0)
+        conversation_answer_last(&c->conv);
     else
-        msg_reply("there is nothing to answer again");
+        msg_reply("no question to answer again");
 }
 
 static void do_undo(chat_loop *c, const char *words)
 {
     (void)words;
-    bool dropped = mote_chat_undo(c->talk.chat) > 0;
-    images_forget(&c->talk.shows, mote_chat_count(c->talk.chat));
-    c->question.n = 0;
-    c->taken_back = false;
-    msg_reply(dropped ? "the last question and its answer are forgotten"
-                      : "there is nothing to undo");
+    bool dropped = mote_chat_undo(c->conv.chat) > 0;
+    media_files_drop_after(&c->conv.media, mote_chat_count(c->conv.chat));
+    c->conv.question.n = 0;
+    c->conv.withdrawn = false;
+    msg_reply(dropped ? "removed the last question and its answer" : "nothing to undo");
 }
 
 static void do_clear(chat_loop *c, const char *words)
 {
     (void)words;
-    mote_chat_clear(c->talk.chat);
-    images_drop(&c->talk.shows, 0);
-    c->question.n = 0;
-    c->taken_back = false;
-    c->answered = false;
-    msg_reply("a new conversation");
+    mote_chat_clear(c->conv.chat);
+    media_files_truncate(&c->conv.media, 0);
+    c->conv.question.n = 0;
+    c->conv.withdrawn = false;
+    c->conv.answered = false;
+    msg_reply("new conversation");
 }
 
 static void do_bye(chat_loop *c, const char *words)
 {
     (void)words;
-    c->leaves = true;
-}
-
-static void do_image(chat_loop *c, const char *words)
-{
-    chat_show(c, false, words);
-}
-
-static void do_video(chat_loop *c, const char *words)
-{
-    chat_show(c, true, words);
+    c->quit = true;
 }
 
 static void do_help(chat_loop *c, const char *words);
 
-static const slash table[] = {
-    {"image", NULL, "FILE [TEXT]", "a picture for TEXT or the next message; - for none", do_image},
-    {"video", NULL, "FILE [TEXT]", "the same with a film, or a folder of frames", do_video},
-    {"think", NULL, "[HOW]", "think first: on, off, auto, low, high, or so many tokens", do_think},
-    {"nothink", NULL, "", "answer at once", do_nothink},
-    {"fold", " hide ", "", "thinking in one line, or all of it", do_fold},
-    {"system", NULL, "[TEXT]", "what the model is told first; - for nothing", do_system},
-    {"set", NULL, "[NAME [VALUE]]", "sampling, seed, length; default for a value undoes it",
+static const slash commands[] = {
+    {"image", NULL, "FILE [TEXT]", "attach an image to TEXT or to the next message; - detaches",
+     do_image},
+    {"video", NULL, "FILE [TEXT]", "the same with a video or a directory of frames", do_video},
+    {"think", NULL, "[HOW]", "thinking: on, off, auto, low, high, or a number of tokens", do_think},
+    {"nothink", NULL, "", "thinking off", do_nothink},
+    {"fold", " hide ", "", "show thinking in one line, or in full", do_fold},
+    {"system", NULL, "[TEXT]", "show or set the system prompt; - removes it", do_system},
+    {"set", NULL, "[NAME [VALUE]]", "show or set sampling, seed, length; VALUE default resets",
      do_set},
-    {"stats", NULL, "", "figures of the last answer", do_stats},
-    {"save", NULL, "FILE", "keep the conversation", do_save},
-    {"load", NULL, "FILE", "go on with one that was kept", do_load},
-    {"retry", " regen ", "[SEED]", "another answer to the last question", do_retry},
-    {"undo", NULL, "", "forget the last question and its answer", do_undo},
-    {"clear", " new ", "", "forget all of them", do_clear},
+    {"stats", NULL, "", "statistics of the last answer", do_stats},
+    {"save", NULL, "FILE", "save the conversation", do_save},
+    {"load", NULL, "FILE", "continue a saved conversation", do_load},
+    {"retry", " regen ", "[SEED]", "generate another answer to the last question", do_retry},
+    {"undo", NULL, "", "remove the last question and its answer", do_undo},
+    {"clear", " new ", "", "start a new conversation", do_clear},
     {"help", " ? ", "[COMMAND]", "this list", do_help},
-    {"bye", " exit quit ", "", "leave; so does Ctrl-D", do_bye},
+    {"bye", " exit quit ", "", "exit; so does Ctrl-D", do_bye},
 };
-enum { N_COMMANDS = sizeof table / sizeof *table };
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-static bool has_name(const slash *it, const char *name)
+static bool slash_has_name(const slash *it, const char *name)
 {
     char padded[72];
     snprintf(padded, sizeof padded, " %.64s ", name);
@@ -266,15 +338,15 @@ static bool has_name(const slash *it, const char *name)
            (it->others != NULL && strstr(it->others, padded) != NULL);
 }
 
-static const slash *find(const char *name)
+static const slash *slash_find(const char *name)
 {
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (has_name(&table[i], name))
-            return &table[i];
+        if (slash_has_name(&commands[i], name))
+            return &commands[i];
     return NULL;
 }
 
-static void show_line(const slash *it)
+static void slash_show(const slash *it)
 {
     char left[64];
     snprintf(left, sizeof left, "/%s %s", it->name, it->words);
@@ -284,26 +356,27 @@ static void show_line(const slash *it)
 static void do_help(chat_loop *c, const char *words)
 {
     (void)c;
-    const slash *one = words[0] != '\0' ? find(words + (words[0] == '/')) : NULL;
+    const slash *one = words[0] != '\0' ? slash_find(words + (words[0] == '/')) : NULL;
     if (one != NULL) {
-        show_line(one);
+        slash_show(one);
         return;
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
-        show_line(&table[i]);
-    msg_reply("  A line that ends in \\ goes on; \"\"\" begins and ends a message of many lines.");
+        slash_show(&commands[i]);
+    msg_reply(
+        "  A line that ends in \\ continues; \"\"\" starts and ends a message of several lines.");
     msg_reply("  Ctrl-C stops an answer or clears the line.");
 }
 
-static void no_such(const char *name)
+static void slash_unknown(const char *name)
 {
     spell s = {.word = name};
     for (size_t i = 0; i < N_COMMANDS; i++)
-        spell_offer(&s, table[i].name);
+        spell_offer(&s, commands[i].name);
     if (s.best != NULL)
-        msg_reply("there is no command /%.60s; did you mean /%s?", name, s.best);
+        msg_reply("unknown command /%.60s; did you mean /%s?", name, s.best);
     else
-        msg_reply("there is no command /%.60s (/help lists them)", name);
+        msg_reply("unknown command /%.60s (/help lists all)", name);
 }
 
 bool chat_command(chat_loop *c, const char *typed)
@@ -312,15 +385,15 @@ bool chat_command(chat_loop *c, const char *typed)
         return false;
     char name[64];
     size_t n = strcspn(typed + 1, " \t\n");
-    /* /etc/passwd is the beginning of a question. */
+    /* A path such as /etc/passwd is part of a message. */
     if (n == 0 || n >= sizeof name || memchr(typed + 1, '/', n) != NULL)
         return false;
     snprintf(name, sizeof name, "%.*s", (int)n, typed + 1);
     const char *words = typed + 1 + n;
     words += strspn(words, " \t\n");
-    const slash *it = find(name);
+    const slash *it = slash_find(name);
     if (it == NULL)
-        no_such(name);
+        slash_unknown(name);
     else
         it->run(c, words);
     return true;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chat_loop.c - `mote run` at a terminal: question, answer, question.
+ * chat_loop.c - the interactive chat: reads messages and commands from the terminal.
  *
- * Ctrl-C stops an answer, clears a line, and leaves when it comes twice at an empty prompt;
- * SIGTERM leaves at once. Nothing that goes wrong with one answer ends the conversation.
+ * Ctrl-C stops an answer or clears the line; twice on an empty line it ends the program. SIGTERM
+ * ends it at once. An error of one answer does not end the chat.
  */
-#include "cli/chat/chat_loop.h"
-#include "cli/term/interrupt.h"
-#include "cli/term/output_messages.h"
+#include "cli/chat/conversation.h"
+#include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 
@@ -15,75 +14,91 @@
 #include <string.h>
 #include <unistd.h>
 
-/* 210 tokens   8.0 t/s   3.4 %, at the right edge: the last is the share of the context. */
-static void show_stats(const chat_loop *c)
+/* ---- typed lines to a message ---- */
+
+static const char quotes[] = "\"\"\"";
+enum { N_QUOTES = 3 };
+
+/* Position of """ in p; n: none. */
+static size_t input_find_quotes(const char *p, size_t n)
 {
-    const talk *t = &c->talk;
-    const mote_answer *a = &t->answer;
-    const mote_session *session = mote_chat_session(t->chat);
-    char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], line[200];
-    double share =
-        100 * (double)mote_session_length(session) / (double)mote_session_context(session);
-    const char *ending = talk_ending(t);
-    snprintf(line, sizeof line, "%s%s%s   %s t/s   %.1f %%", ending != NULL ? ending : "",
-             ending != NULL ? "   " : "", text_counted(x, a->answer_tokens, "token"),
-             text_rate(y, run_per_second(a->answer_tokens, a->seconds_decode)), share);
-    unsigned columns = term_columns(STDERR_FILENO);
-    msg_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
+    for (size_t i = 0; i + N_QUOTES <= n; i++)
+        if (memcmp(p + i, quotes, N_QUOTES) == 0)
+            return i;
+    return n;
 }
 
-/* What a failed answer leaves is a question nobody answered; it is taken back, and what it showed
- * is attached to the next one. */
-static void take_back(chat_loop *c, size_t messages)
+/* Text after the closing quotes on the same line belongs to the message. */
+static bool input_add_quoted(chat_input *in, const char *line, size_t n)
 {
-    if (messages == 0 || mote_chat_count(c->talk.chat) != messages)
-        return;
-    mote_chat_cut(c->talk.chat, messages - 1);
-    images_take_back(&c->talk.shows, messages - 1);
-    c->taken_back = true;
+    size_t end = input_find_quotes(line, n);
+    in->goes_on = end == n;
+    if (!text_add(&in->text, line, end))
+        return false;
+    if (in->goes_on)
+        return text_add(&in->text, "\n", 1);
+    const char *rest = line + end + N_QUOTES;
+    if (!text_add(&in->text, rest, n - end - N_QUOTES))
+        return false;
+    /* The closing quotes may be on a separate line. */
+    while (in->text.n > 0 && in->text.p[in->text.n - 1] == '\n')
+        in->text.n--;
+    return true;
 }
 
-void chat_answer(chat_loop *c)
+bool chat_input_add(chat_input *in, const char *line, size_t n)
 {
-    talk *t = &c->talk;
-    size_t messages = mote_chat_count(t->chat);
-    mote_error err;
-    /* Keys typed meanwhile are kept for the next prompt, but not mixed into the answer. */
-    term_echo(false);
-    mote_status status = talk_answer(t, &err);
-    term_echo(true);
-    c->answered = c->answered || status == MOTE_OK;
-    if (status == MOTE_E_FULL) {
-        msg_note("%s (/undo or /clear makes room; --context N has more)", err.text);
-        take_back(c, messages);
-    } else if (status != MOTE_OK) {
-        msg_error(&err);
-        take_back(c, messages);
-    } else if (mote_chat_count(t->chat) == messages) {
-        msg_note("stopped before the answer began; /retry asks again");
-        take_back(c, messages);
-    } else {
-        show_stats(c);
+    bool first = !in->goes_on;
+    if (first && n >= N_QUOTES && memcmp(line, quotes, N_QUOTES) == 0) {
+        in->quoted = true;
+        line += N_QUOTES;
+        n -= N_QUOTES;
+        if (n == 0) {
+            in->goes_on = true;
+            return true;
+        }
     }
-    interrupt_forget();
+    if (in->quoted)
+        return input_add_quoted(in, line, n);
+    in->goes_on = n > 0 && line[n - 1] == '\\';
+    if (!in->goes_on)
+        return text_add(&in->text, line, n);
+    return text_add(&in->text, line, n - 1) && text_add(&in->text, "\n", 1);
 }
 
-void chat_ask(chat_loop *c, const char *text, size_t n)
+void chat_input_clear(chat_input *in)
 {
-    mote_error err;
-    if (c->question.p != text) {
-        c->question.n = 0;
-        if (!input_add(&c->question, text, n))
-            msg_note("no memory to keep the question");
-    }
-    c->taken_back = false;
-    if (talk_add(&c->talk, text, n, &err) != MOTE_OK)
-        msg_error(&err);
-    else
-        chat_answer(c);
+    in->text.n = 0;
+    in->quoted = false;
+    in->goes_on = false;
 }
 
-static bool is_blank(const input_text *text)
+void chat_input_free(chat_input *in)
+{
+    strbuf_fini(&in->text);
+    chat_input_clear(in);
+}
+
+line_end chat_input_read(chat_input *in, lineedit *l)
+{
+    strbuf line = {0};
+    line_end end;
+    chat_input_clear(in);
+    do {
+        line.n = 0;
+        end = lineedit_read(l, in->goes_on ? "... " : ">>> ", &line);
+        if (end == LINE_READ && !chat_input_add(in, line.p, line.n))
+            end = LINE_FAILED;
+        if (end == LINE_INTERRUPTED && in->goes_on)
+            end = LINE_CLEARED; /* drops the earlier lines of the message */
+    } while (end == LINE_READ && in->goes_on);
+    strbuf_fini(&line);
+    return end;
+}
+
+/* ---- the loop ---- */
+
+static bool input_is_blank(const strbuf *text)
 {
     for (size_t i = 0; i < text->n; i++)
         if (strchr(" \t\n", text->p[i]) == NULL)
@@ -91,78 +106,77 @@ static bool is_blank(const input_text *text)
     return true;
 }
 
-/* A message or a command. Whatever was typed goes into the history. */
-static void take_message(chat_loop *c)
+/* Handles a message or a command. Both go into the history. */
+static void loop_take_message(chat_loop *c)
 {
-    input_text *text = &c->input.text;
-    if (is_blank(text))
+    strbuf *text = &c->input.text;
+    if (input_is_blank(text))
         return;
-    lineedit_remember(c->line, text->p, text->n);
-    if (!input_add(text, "", 1)) { /* a terminator, for commands */
-        msg_note("no memory for the message");
+    lineedit_add_history(c->line, text->p, text->n);
+    if (!text_add(text, "", 1)) { /* commands need a terminator */
+        msg_note("out of memory: the message is dropped");
         return;
     }
     text->n--;
     if (c->input.quoted || !chat_command(c, text->p))
-        chat_ask(c, text->p, text->n);
+        conversation_ask(&c->conv, text->p, text->n);
 }
 
-static int loop(chat_loop *c)
+static int loop_run(chat_loop *c)
 {
-    bool warned = false; /* Ctrl-C came at an empty prompt just now */
-    while (!c->leaves) {
+    bool warned = false; /* the last input was Ctrl-C on an empty line */
+    while (!c->quit) {
         line_end end = chat_input_read(&c->input, c->line);
-        interrupt_forget();
-        if (interrupt_came())
+        interrupt_clear();
+        if (interrupt_pending())
             return interrupt_exit_code();
         switch (end) {
-        case LINE_READ: take_message(c); break;
+        case LINE_READ: loop_take_message(c); break;
         case LINE_CLEARED: break;
         case LINE_INTERRUPTED:
             if (warned)
                 return CLI_DONE;
-            msg_note("(Ctrl-C again or Ctrl-D leaves)");
+            msg_note("(Ctrl-C again or Ctrl-D exits)");
             break;
         case LINE_CLOSED: puts(""); return CLI_DONE;
-        case LINE_FAILED: return run_no_memory();
+        case LINE_FAILED: return input_no_memory();
         }
         warned = end == LINE_INTERRUPTED;
-        interrupt_forget(); /* Ctrl-C while a command was at work: it is done now */
-        if (interrupt_came())
+        interrupt_clear(); /* Ctrl-C during a command, which has ended */
+        if (interrupt_pending())
             return interrupt_exit_code();
     }
     return CLI_DONE;
 }
 
-static void greet(const chat_loop *c)
+static void loop_greet(const chat_loop *c)
 {
     mote_model_info info;
-    mote_model_describe(c->talk.on.model, &info);
+    mote_model_describe(c->conv.on.model, &info);
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], think[CHAT_THINK_BYTES];
     msg_note("%s   %s   context %s   thinking %s   /help for help",
              info.name[0] != '\0' ? info.name : "model", text_bytes(x, info.file_bytes),
-             text_count(y, mote_session_context(mote_chat_session(c->talk.chat))),
+             text_count(y, mote_session_context(mote_chat_session(c->conv.chat))),
              chat_think_text(c, think));
-    if (lineedit_lack() != NULL)
-        msg_note("%s", lineedit_lack());
+    if (lineedit_missing() != NULL)
+        msg_note("%s", lineedit_missing());
 }
 
-int run_chat(const cli_call *call)
+int chat_run(const cli_call *call)
 {
     chat_loop c = {0};
-    int code = talk_open(&c.talk, call, &(input_text){0}, true);
+    int code = conversation_open(&c.conv, call, &(strbuf){0}, true);
     if (code == CLI_DONE) {
         c.line = lineedit_open();
         if (c.line == NULL)
-            code = run_no_memory();
+            code = input_no_memory();
     }
     if (code == CLI_DONE) {
-        greet(&c);
-        code = loop(&c);
+        loop_greet(&c);
+        code = loop_run(&c);
     }
     lineedit_close(c.line);
     chat_input_free(&c.input);
-    input_text_free(&c.question);
-    talk_close(&c.talk);
+    conversation_close(&c.conv);
     return code;
 }

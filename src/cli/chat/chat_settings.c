@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chat_settings.c - /set: one table of what can be set in a chat; see chat_loop.h. */
-#include "cli/chat/chat_loop.h"
-#include "cli/term/output_messages.h"
-#include "cli/term/spell.h"
+/* chat_settings.c - /set: the table of settings of the interactive chat. */
+#include "cli/chat/conversation.h"
+#include "cli/term/output.h"
 #include "cli/term/text.h"
 
 #include <stdio.h>
@@ -13,9 +12,9 @@ typedef enum set_kind { SET_FLOAT, SET_U32, SET_SEED, SET_TOKENS } set_kind;
 
 typedef struct setting {
     const char *name;
-    const char *other; /* what else people call it, or NULL */
+    const char *other; /* alternative name, or NULL */
     set_kind kind;
-    unsigned bit; /* MOTE_SET_*; 0: no preset has it */
+    unsigned bit; /* MOTE_SET_*; 0: not part of a preset */
     size_t at;    /* in mote_sampling */
     double min, max;
 } setting;
@@ -35,7 +34,7 @@ static const setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-static const setting *find(const char *name)
+static const setting *setting_find(const char *name)
 {
     spell s = {.word = name};
     for (size_t i = 0; i < N_SETTINGS; i++) {
@@ -45,18 +44,18 @@ static const setting *find(const char *name)
         spell_offer(&s, it->name);
     }
     if (s.best != NULL)
-        msg_reply("there is no setting %.60s; did you mean %s?", name, s.best);
+        msg_reply("unknown setting %.60s; did you mean %s?", name, s.best);
     else
-        msg_reply("there is no setting %.60s (/set lists them)", name);
+        msg_reply("unknown setting %.60s (/set lists all)", name);
     return NULL;
 }
 
-/* The value in force and where it comes from. */
-static void show(const chat_loop *c, const setting *it)
+/* Prints the value, or where it comes from if it is not set. */
+static void setting_show(const chat_loop *c, const setting *it)
 {
-    const mote_answer_options *o = &c->talk.settings.answer;
+    const mote_answer_options *o = &c->conv.options.answer;
     const char *field = (const char *)&o->sampling + it->at;
-    bool on = it->kind == SET_SEED     ? c->talk.settings.seed_given
+    bool on = it->kind == SET_SEED     ? c->conv.options.seed_given
               : it->kind == SET_TOKENS ? o->max_tokens != 0
                                        : (o->set & it->bit) != 0;
     char value[TEXT_NUMBER_BYTES] = "";
@@ -68,27 +67,26 @@ static void show(const chat_loop *c, const setting *it)
         snprintf(value, sizeof value, "%llu", (unsigned long long)o->sampling.seed);
     else
         snprintf(value, sizeof value, "%u", o->max_tokens);
-    const char *otherwise = it->kind == SET_SEED     ? "a new one each time"
-                            : it->kind == SET_TOKENS ? "what the context holds"
-                                                     : "by preset";
+    const char *otherwise = it->kind == SET_SEED     ? "random"
+                            : it->kind == SET_TOKENS ? "up to the context size"
+                                                     : "from the preset";
     msg_reply("  %-18s %s", it->name, on ? value : otherwise);
 }
 
-/* Back to what it is when nobody says. */
-static void unset(chat_loop *c, const setting *it)
+static void setting_unset(chat_loop *c, const setting *it)
 {
-    mote_answer_options *o = &c->talk.settings.answer;
+    mote_answer_options *o = &c->conv.options.answer;
     if (it->kind == SET_SEED)
-        c->talk.settings.seed_given = false;
+        c->conv.options.seed_given = false;
     else if (it->kind == SET_TOKENS)
         o->max_tokens = 0;
     else
         o->set &= ~it->bit;
 }
 
-static void assign(chat_loop *c, const setting *it, double x)
+static void setting_assign(chat_loop *c, const setting *it, double x)
 {
-    mote_answer_options *o = &c->talk.settings.answer;
+    mote_answer_options *o = &c->conv.options.answer;
     char *field = (char *)&o->sampling + it->at;
     o->set |= it->bit;
     switch (it->kind) {
@@ -96,14 +94,14 @@ static void assign(chat_loop *c, const setting *it, double x)
     case SET_U32: *(uint32_t *)field = (uint32_t)x; break;
     case SET_SEED:
         o->sampling.seed = (uint64_t)x;
-        c->talk.settings.seed_given = true;
+        c->conv.options.seed_given = true;
         break;
     case SET_TOKENS: o->max_tokens = (uint32_t)x; break;
     }
 }
 
-/* Plain decimal numbers only, whole ones where it must be. */
-static bool read_value(const setting *it, const char *text, double *out)
+/* Decimal numbers only; whole numbers unless the setting is a float. */
+static bool setting_read(const setting *it, const char *text, double *out)
 {
     char *end;
     if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0')
@@ -128,7 +126,7 @@ void chat_set(chat_loop *c, const char *words)
 {
     char name[64], value[64];
     bool named = next_word(&words, name, sizeof name);
-    if (named && strcmp(name, "parameter") == 0) /* as Ollama has it */
+    if (named && strcmp(name, "parameter") == 0) /* Ollama's syntax */
         named = next_word(&words, name, sizeof name);
     if (named && (strcmp(name, "history") == 0 || strcmp(name, "nohistory") == 0)) {
         lineedit_set_history(c->line, name[0] == 'h');
@@ -136,27 +134,27 @@ void chat_set(chat_loop *c, const char *words)
     }
     if (!named) {
         for (size_t i = 0; i < N_SETTINGS; i++)
-            show(c, &settings[i]);
+            setting_show(c, &settings[i]);
         return;
     }
-    const setting *it = find(name);
+    const setting *it = setting_find(name);
     double x;
     if (it == NULL)
         return;
     if (!next_word(&words, value, sizeof value))
-        show(c, it);
+        setting_show(c, it);
     else if (strcmp(value, "default") == 0)
-        unset(c, it);
-    else if (read_value(it, value, &x))
-        assign(c, it, x);
+        setting_unset(c, it);
+    else if (setting_read(it, value, &x))
+        setting_assign(c, it, x);
     else
-        msg_reply("%s takes a number from %.15g to %.15g, or default; not '%s'", it->name, it->min,
-                  it->max, value);
+        msg_reply("%s must be a number from %.15g to %.15g, or default; got '%s'", it->name,
+                  it->min, it->max, value);
 }
 
 const char *chat_think_text(const chat_loop *c, char *buffer)
 {
-    const mote_answer_options *o = &c->talk.settings.answer;
+    const mote_answer_options *o = &c->conv.options.answer;
     char count[TEXT_NUMBER_BYTES];
     uint32_t budget = o->think_budget != 0 ? o->think_budget : MOTE_THINK_MEDIUM;
     if (o->think == MOTE_THINK_OFF)
@@ -164,7 +162,7 @@ const char *chat_think_text(const chat_loop *c, char *buffer)
     else if (o->think == MOTE_THINK_AUTO)
         snprintf(buffer, CHAT_THINK_BYTES, "auto");
     else if (budget == MOTE_THINK_MAX)
-        snprintf(buffer, CHAT_THINK_BYTES, "on, without a limit");
+        snprintf(buffer, CHAT_THINK_BYTES, "on, unlimited");
     else
         snprintf(buffer, CHAT_THINK_BYTES, "on, up to %s", text_counted(count, budget, "token"));
     return buffer;

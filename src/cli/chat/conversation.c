@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conversation.c - see talk.h. */
+/* conversation.c - opens a model and a chat, adds messages, generates answers. */
 #include "cli/chat/conversation.h"
 
 #include "base/os.h"
-#include "cli/term/interrupt.h"
-#include "cli/term/output_messages.h"
+#include "cli/load/media_files.h"
+#include "cli/term/output.h"
+#include "cli/term/terminal.h"
 #include "cli/term/text.h"
-#include "cli/load/mmproj.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
-    USUAL_CONTEXT = 32768, /* the system provides what is used of it */
-    USUAL_ANSWER = 8192,
-    SCAFFOLD = 512, /* tokens around the texts */
+    DEFAULT_CONTEXT = 32768, /* memory is allocated lazily, so unused context is free */
+    DEFAULT_ANSWER = 8192,
+    TEMPLATE_TOKENS = 512, /* allowance for the tokens of the chat template */
     KEPT_STATES = 4
 };
 
-/* Tokens of a text, or 0 if that cannot be known; then the answer says so in its own words. */
-static uint64_t tokens_of(const talk *t, const input_text *text)
+/* Tokens of a text; 0 if it cannot be tokenized: generating the answer reports that error. */
+static uint64_t conversation_count_tokens(const conversation *t, const strbuf *text)
 {
     size_t n = 0;
     mote_error err;
@@ -28,35 +30,34 @@ static uint64_t tokens_of(const talk *t, const input_text *text)
     return n;
 }
 
-static uint64_t shown_tokens(const talk *t)
+static uint64_t conversation_media_tokens(const conversation *t)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < t->shows.n; i++)
-        n += t->shows.list[i].tokens + SCAFFOLD;
+    for (size_t i = 0; i < t->media.n; i++)
+        n += t->media.list[i].tokens + TEMPLATE_TOKENS;
     return n;
 }
 
-static uint64_t context_for(const talk *t, const input_text *prompt)
+static uint64_t conversation_context(const conversation *t, const strbuf *prompt)
 {
-    if (t->options->load.context != 0)
-        return t->options->load.context;
-    const run_settings *s = &t->settings;
-    mote_model_info info;
-    mote_model_describe(t->on.model, &info);
-    double stretch = t->options->load.yarn > 1 ? t->options->load.yarn : 1;
-    uint64_t most = (uint64_t)(info.context * stretch);
-    uint64_t needed = tokens_of(t, &s->system) + tokens_of(t, &s->tools) +
-                      tokens_of(t, &s->messages) + tokens_of(t, prompt) + shown_tokens(t) +
-                      SCAFFOLD + (s->answer.max_tokens != 0 ? s->answer.max_tokens : USUAL_ANSWER);
-    uint64_t context = needed > USUAL_CONTEXT ? needed : USUAL_CONTEXT;
-    return context < most ? context : most;
+    if (t->flags->load.context != 0)
+        return t->flags->load.context;
+    const answer_options *s = &t->options;
+    const uint64_t limit = load_context_max(&t->on, &t->flags->load);
+    uint64_t needed =
+        conversation_count_tokens(t, &s->system) + conversation_count_tokens(t, &s->tools) +
+        conversation_count_tokens(t, &s->messages) + conversation_count_tokens(t, prompt) +
+        conversation_media_tokens(t) + TEMPLATE_TOKENS +
+        (s->answer.max_tokens != 0 ? s->answer.max_tokens : DEFAULT_ANSWER);
+    uint64_t context = needed > DEFAULT_CONTEXT ? needed : DEFAULT_CONTEXT;
+    return context < limit ? context : limit;
 }
 
-static int open_engine(talk *t, uint64_t context, bool twice)
+static int conversation_open_engine(conversation *t, uint64_t context, bool interactive)
 {
-    const load_options *load = &t->options->load;
-    uint32_t sessions = twice ? 2 : 1;
-    mote_engine_options wanted = {
+    const load_options *load = &t->flags->load;
+    uint32_t sessions = interactive ? 2 : 1;
+    mote_engine_options engine = {
         .threads = (uint32_t)load->threads,
         .sessions = sessions,
         .positions = context * sessions,
@@ -67,51 +68,37 @@ static int open_engine(talk *t, uint64_t context, bool twice)
         .pin = (mote_pin)load->pin,
     };
     mote_error err;
-    return mote_engine_new(&t->on.engine, t->on.model, &wanted, &err) == MOTE_OK ? CLI_DONE
+    return mote_engine_new(&t->on.engine, t->on.model, &engine, &err) == MOTE_OK ? CLI_DONE
                                                                                  : msg_error(&err);
 }
 
-/* A file that is wrong is named. */
-static int bad_file(const char *path, mote_error *err)
+static int conversation_bad_file(const char *path, mote_error *err)
 {
     err_prefix(err, path);
     return msg_error(err);
 }
 
-static int open_chat(talk *t, uint64_t context)
+static int conversation_open_chat(conversation *t, uint64_t context)
 {
-    const run_settings *s = &t->settings;
+    const answer_options *s = &t->options;
     mote_chat_options options = {
         .system = s->system.p, .system_bytes = s->system.n, .context = context};
     mote_error err;
     if (mote_chat_new(&t->chat, t->on.engine, &options, &err) != MOTE_OK)
         return msg_error(&err);
     if (s->tools.n > 0 && mote_chat_set_tools(t->chat, s->tools.p, s->tools.n, &err) != MOTE_OK)
-        return bad_file(t->options->tools, &err);
+        return conversation_bad_file(t->flags->tools, &err);
     if (s->messages.n > 0 &&
         mote_chat_add_json(t->chat, s->messages.p, s->messages.n, &err) != MOTE_OK)
-        return bad_file(t->options->messages, &err);
+        return conversation_bad_file(t->flags->messages, &err);
     return CLI_DONE;
 }
 
-static void describe(const talk *t, uint64_t context)
+/* If the vision encoder was found but not requested and cannot be used, the chat is text only. */
+static int conversation_open_model(conversation *t, const char *path, const char *mmproj,
+                                   bool needed)
 {
-    mote_model_info info;
-    mote_memory memory;
-    mote_model_describe(t->on.model, &info);
-    mote_engine_memory(t->on.engine, &memory);
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
-    msg_detail("%s   %s, %s   context %s   memory %s, %s mapped",
-               info.name[0] != '\0' ? info.name : "model", mote_isa_name(info.isa),
-               text_counted(d, mote_engine_threads(t->on.engine), "thread"), text_count(a, context),
-               text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
-}
-
-/* A tower that happens to lie beside the model of a chat is an offer: if it does not fit, the chat
- * does without. */
-static int open_model(talk *t, const char *path, const char *mmproj, bool needed)
-{
-    const mote_isa isa = (mote_isa)t->options->load.isa;
+    const mote_isa isa = (mote_isa)t->flags->load.isa;
     mote_error err;
     if (mmproj[0] == '\0' || needed)
         return load_model(&t->on, path, mmproj[0] != '\0' ? mmproj : NULL, isa);
@@ -120,124 +107,196 @@ static int open_model(talk *t, const char *path, const char *mmproj, bool needed
         return CLI_DONE;
     const int code = load_model(&t->on, path, NULL, isa);
     if (code == CLI_DONE)
-        msg_note("it cannot see: %s", err.text);
+        msg_note("no vision encoder: %s", err.text);
     return code;
 }
 
-/* Everything that must be there before threads are, then the model. */
-static int open_senses(talk *t, const char *path, bool goes_on)
+/* Starts the decoder process, which must be forked before threads exist, then opens the model. */
+static int conversation_open_files(conversation *t, const char *path, bool interactive)
 {
     char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
-    const bool shows = images_wanted(t->options), needed = shows || t->options->mmproj != NULL;
-    if ((needed || goes_on) && !mmproj_find(mmproj, why, path, t->options->mmproj) && needed)
+    const media_options *media = &t->flags->media;
+    const bool wanted = media_files_wanted(media), needed = wanted || media->mmproj != NULL;
+    if ((needed || interactive) && !mmproj_find(mmproj, why, path, media->mmproj) && needed)
         return msg_usage("%s", why);
     if (why[0] != '\0')
-        msg_note(mmproj[0] != '\0' ? "%s" : "it cannot see: %s", why);
-    int code = shows || mmproj[0] != '\0' ? images_start(&t->shows) : CLI_DONE;
+        msg_note(mmproj[0] != '\0' ? "%s" : "no vision encoder: %s", why);
+    int code = wanted || mmproj[0] != '\0' ? media_files_start(&t->media) : CLI_DONE;
     if (code == CLI_DONE)
-        code = open_model(t, path, mmproj, needed);
-    return code == CLI_DONE && shows ? images_see(&t->shows, t->on.model, t->options) : code;
+        code = conversation_open_model(t, path, mmproj, needed);
+    if (code != CLI_DONE || !wanted)
+        return code;
+    return media_files_load(&t->media, t->on.model, media, (uint32_t)t->flags->load.threads);
 }
 
-int talk_open(talk *t, const cli_call *call, const input_text *prompt, bool goes_on)
+int conversation_open(conversation *t, const cli_call *call, const strbuf *prompt, bool interactive)
 {
     t->call = call;
-    t->options = call->options;
+    t->flags = call->options;
     t->started = os_now();
-    t->screen.out = call->common.json ? NULL : call->out;
-    t->screen.fold = t->options->hide_thinking;
-    int code = run_settings_read(&t->settings, t->options);
+    t->view.out = call->common.json ? NULL : call->out;
+    t->view.fold = t->flags->hide_thinking;
+    int code = answer_options_read(&t->options, t->flags);
     if (code == CLI_DONE)
-        code = open_senses(t, call->words[0], goes_on);
+        code = conversation_open_files(t, call->words[0], interactive);
     if (code == CLI_DONE)
-        code = load_warm(&t->on);
+        code = load_prefault(&t->on);
     if (code != CLI_DONE)
         return code;
-    uint64_t context = context_for(t, prompt);
-    code = open_engine(t, context, goes_on);
+    uint64_t context = conversation_context(t, prompt);
+    code = conversation_open_engine(t, context, interactive);
     if (code == CLI_DONE)
-        code = open_chat(t, context);
+        code = conversation_open_chat(t, context);
     if (code == CLI_DONE)
-        describe(t, context);
+        load_describe(&t->on, context);
     t->load_ended = os_now();
     return code;
 }
 
-void talk_close(talk *t)
+void conversation_close(conversation *t)
 {
-    interrupt_call(NULL, NULL);
+    interrupt_set_handler(NULL, NULL);
     mote_chat_free(t->chat);
     load_close(&t->on);
-    images_free(&t->shows);
-    screen_free(&t->screen);
-    run_settings_free(&t->settings);
+    media_files_free(&t->media);
+    answer_view_free(&t->view);
+    answer_options_free(&t->options);
+    strbuf_fini(&t->question);
 }
 
-static void on_event(void *with, const mote_chat_event *event)
+static void conversation_on_event(void *with, const mote_chat_event *event)
 {
-    talk *t = with;
+    conversation *t = with;
     if (event->kind != MOTE_CHAT_PREFILL && t->first_token == 0)
         t->first_token = os_now();
-    screen_event(&t->screen, event);
-    bool unread = t->screen.out != NULL && t->screen.out->error != 0;
-    /* A signal may have come when there was no answer to cancel yet. */
-    if (interrupt_came() || unread || t->screen.out_of_memory)
+    answer_view_event(&t->view, event);
+    bool unread = t->view.out != NULL && t->view.out->error != 0;
+    /* A signal may have come before there was an answer to cancel. */
+    if (interrupt_pending() || unread || t->view.out_of_memory)
         mote_chat_cancel(t->chat);
 }
 
-static void cancel_chat(void *chat)
+static void conversation_cancel(void *chat)
 {
     mote_chat_cancel(chat);
 }
 
-mote_status talk_add(talk *t, const char *text, size_t n, mote_error *err)
+mote_status conversation_add(conversation *t, const char *text, size_t n, mote_error *err)
 {
-    mote_media shows[IMAGES_ATTACHED];
-    const size_t attached = images_attached(&t->shows, shows), message = mote_chat_count(t->chat);
-    TRY(attached > 0 ? mote_chat_add_media(t->chat, shows, attached, text, n, err)
+    mote_media media[MEDIA_FILES_ATTACHED];
+    const size_t attached = media_files_attached(&t->media, media),
+                 message = mote_chat_count(t->chat);
+    TRY(attached > 0 ? mote_chat_add_media(t->chat, media, attached, text, n, err)
                      : mote_chat_add(t->chat, MOTE_ROLE_USER, text, n, err));
-    images_send(&t->shows, message);
+    media_files_mark_sent(&t->media, message);
     return MOTE_OK;
 }
 
-mote_status talk_answer(talk *t, mote_error *err)
+mote_status conversation_answer(conversation *t, mote_error *err)
 {
-    mote_answer_options *options = &t->settings.answer;
-    options->task = (mote_task)t->options->task;
-    if (options->task == MOTE_TASK_GENERAL && t->shows.sent > 0)
+    mote_answer_options *options = &t->options.answer;
+    options->task = (mote_task)t->flags->task;
+    if (options->task == MOTE_TASK_GENERAL && t->media.sent > 0)
         options->task = MOTE_TASK_VISION;
-    options->event = on_event;
+    options->event = conversation_on_event;
     options->with = t;
-    /* Without a draw there is nothing to seed. */
+    /* Greedy decoding needs no seed. */
     bool draws = (options->set & MOTE_SET_TEMPERATURE) == 0 || options->sampling.temperature > 0;
-    if (!t->settings.seed_given)
-        options->sampling.seed = draws ? run_new_seed() : 0;
-    screen_begin(&t->screen);
+    if (!t->options.seed_given)
+        options->sampling.seed = draws ? answer_new_seed() : 0;
+    answer_view_begin(&t->view);
     t->first_token = 0;
     t->asked = os_now();
-    interrupt_call(cancel_chat, t->chat);
+    interrupt_set_handler(conversation_cancel, t->chat);
     mote_status status = mote_chat_answer(t->chat, options, &t->answer, err);
-    interrupt_call(NULL, NULL);
+    interrupt_set_handler(NULL, NULL);
     t->ended = os_now();
-    screen_end(&t->screen);
-    if (status == MOTE_OK && t->screen.out_of_memory)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the answer");
+    answer_view_end(&t->view);
+    if (status == MOTE_OK && t->view.out_of_memory)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: the text of an answer");
     return status;
 }
 
-const char *talk_ending(const talk *t)
+const char *conversation_ending(const conversation *t)
 {
     switch (t->answer.finish) {
     case MOTE_FINISH_LENGTH:
-        return t->settings.answer.max_tokens != 0 &&
-                       t->answer.answer_tokens >= t->settings.answer.max_tokens
+        return t->options.answer.max_tokens != 0 &&
+                       t->answer.answer_tokens >= t->options.answer.max_tokens
                    ? "cut by --max-tokens"
-                   : "cut: no more room";
+                   : "cut: context full";
     case MOTE_FINISH_CANCELED: return "interrupted";
-    case MOTE_FINISH_LOOP: return "ended: it repeated itself";
+    case MOTE_FINISH_LOOP: return "ended: repetition loop";
     case MOTE_FINISH_STOP:
     case MOTE_FINISH_STOP_TEXT:
     case MOTE_FINISH_TOOL_CALLS: break;
     }
     return NULL;
+}
+
+/* ---- the interactive chat ---- */
+
+/* "210 tokens   8.0 t/s   3.4 %" at the right edge; the percentage is the used context. */
+static void conversation_show_stats(const conversation *t)
+{
+    const mote_answer *a = &t->answer;
+    const mote_session *session = mote_chat_session(t->chat);
+    char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], line[200];
+    double share =
+        100 * (double)mote_session_length(session) / (double)mote_session_context(session);
+    const char *ending = conversation_ending(t);
+    snprintf(line, sizeof line, "%s%s%s   %s t/s   %.1f %%", ending != NULL ? ending : "",
+             ending != NULL ? "   " : "", text_counted(x, a->answer_tokens, "token"),
+             text_rate(y, answer_per_second(a->answer_tokens, a->seconds_decode)), share);
+    unsigned columns = term_columns(STDERR_FILENO);
+    msg_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
+}
+
+/* Removes a question whose answer failed; its images are attached to the next message. */
+static void conversation_withdraw(conversation *t, size_t messages)
+{
+    if (messages == 0 || mote_chat_count(t->chat) != messages)
+        return;
+    mote_chat_cut(t->chat, messages - 1);
+    media_files_reattach(&t->media, messages - 1);
+    t->withdrawn = true;
+}
+
+void conversation_answer_last(conversation *t)
+{
+    size_t messages = mote_chat_count(t->chat);
+    mote_error err;
+    /* Typed characters are kept for the next prompt, but must not be echoed into the answer. */
+    term_echo(false);
+    mote_status status = conversation_answer(t, &err);
+    term_echo(true);
+    t->answered = t->answered || status == MOTE_OK;
+    if (status == MOTE_E_FULL) {
+        msg_note("%s (/undo or /clear frees context; --context N sets a larger one)", err.text);
+        conversation_withdraw(t, messages);
+    } else if (status != MOTE_OK) {
+        msg_error(&err);
+        conversation_withdraw(t, messages);
+    } else if (mote_chat_count(t->chat) == messages) {
+        msg_note("stopped before the answer began; /retry asks again");
+        conversation_withdraw(t, messages);
+    } else {
+        conversation_show_stats(t);
+    }
+    interrupt_clear();
+}
+
+void conversation_ask(conversation *t, const char *text, size_t n)
+{
+    mote_error err;
+    if (t->question.p != text) {
+        t->question.n = 0;
+        if (!text_add(&t->question, text, n))
+            msg_note("out of memory: the question is not kept for /retry");
+    }
+    t->withdrawn = false;
+    if (conversation_add(t, text, n, &err) != MOTE_OK)
+        msg_error(&err);
+    else
+        conversation_answer_last(t);
 }

@@ -1,38 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_measure.c - see bench_measure.h. */
+/*
+ * bench_measure.c - see bench_measure.h.
+ *
+ * The memory traffic of a token is computed from the GGUF file: it reads every matrix of every
+ * layer and the output matrix once. Of a separate embedding table it reads one row, of the draft
+ * head nothing.
+ */
 #include "cli/inspect/bench_measure.h"
 
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/philox.h"
-#include "cli/term/interrupt.h"
+#include "cli/term/terminal.h"
+#include "gguf/gguf.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { SLICE = 512, FIRST_PROMPT = 16, DECODE_WARMUP = 4 };
+enum { CHUNK = 512, FIRST_PROMPT = 16, DECODE_WARMUP = 4 };
 
-/* Which tokens are read does not matter for speed, so any will do. */
-static mote_token any_token(const mote_model *model, uint64_t i)
+/* Random tokens: their values do not affect speed. */
+static mote_token bench_token(const mote_model *model, uint64_t i)
 {
     mote_model_info info;
     mote_model_describe(model, &info);
     return (mote_token)(philox(1, i, 0).word[0] % info.tokens);
 }
 
-static int by_value(const void *a, const void *b)
+static int bench_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void settle(bench_time *out, double *seconds, uint32_t n, uint64_t tokens)
+static void bench_summarize(bench_time *out, double *seconds, uint32_t n, uint64_t tokens)
 {
-    qsort(seconds, n, sizeof *seconds, by_value);
+    qsort(seconds, n, sizeof *seconds, bench_compare);
     *out =
         (bench_time){.best = seconds[0], .median = seconds[n / 2], .repeats = n, .tokens = tokens};
 }
 
-/* An engine with n sessions of `context` positions each. */
+/* An engine with n sessions. */
 typedef struct rig {
     mote_engine *engine;
     mote_session **sessions;
@@ -43,7 +52,7 @@ typedef struct rig {
 
 static void rig_close(rig *r)
 {
-    interrupt_watch(NULL);
+    interrupt_set_engine(NULL);
     for (uint32_t i = 0; r->sessions != NULL && i < r->n; i++)
         mote_session_free(r->sessions[i]);
     mote_engine_free(r->engine);
@@ -57,10 +66,10 @@ static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context
     *r = (rig){.n = n};
     r->sessions = mem_new(n, sizeof *r->sessions);
     r->work = mem_new(n, sizeof *r->work);
-    r->tokens = mem_new(n > SLICE ? n : SLICE, sizeof *r->tokens);
+    r->tokens = mem_new(n > CHUNK ? n : CHUNK, sizeof *r->tokens);
     mote_status status = MOTE_OK;
     if (r->sessions == NULL || r->work == NULL || r->tokens == NULL)
-        status = err_set(err, MOTE_E_MEMORY, "no memory for %u sessions", n);
+        status = err_set(err, MOTE_E_MEMORY, "out of memory: %u sessions", n);
     mote_engine_options options = {.threads = b->threads,
                                    .sessions = n,
                                    .positions = (uint64_t)n * context,
@@ -72,38 +81,38 @@ static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context
         status = mote_session_new(&r->sessions[i], r->engine,
                                   &(mote_session_options){.context = context}, err);
     if (status == MOTE_OK)
-        interrupt_watch(r->engine);
+        interrupt_set_engine(r->engine);
     else
         rig_close(r);
     return status;
 }
 
-/* Appends n tokens to session 0 in slices; logits only of the last. */
-static mote_status read_tokens(rig *r, const bench *b, uint64_t n, mote_error *err)
+/* Prefills n tokens into session 0 in chunks; logits only of the last token. */
+static mote_status rig_prefill(rig *r, const bench *b, uint64_t n, mote_error *err)
 {
     for (uint64_t done = 0; done < n;) {
-        size_t slice = n - done < SLICE ? (size_t)(n - done) : SLICE;
-        for (size_t i = 0; i < slice; i++)
-            r->tokens[i] = any_token(b->model, done + i);
-        bool last = done + slice == n;
+        size_t chunk = n - done < CHUNK ? (size_t)(n - done) : CHUNK;
+        for (size_t i = 0; i < chunk; i++)
+            r->tokens[i] = bench_token(b->model, done + i);
+        bool last = done + chunk == n;
         mote_work work = {.session = r->sessions[0],
                           .tokens = r->tokens,
-                          .n = slice,
+                          .n = chunk,
                           .want = last ? MOTE_LOGITS_LAST : MOTE_LOGITS_NONE};
         TRY(mote_step(r->engine, &work, 1, err));
-        done += slice;
+        done += chunk;
     }
     return MOTE_OK;
 }
 
-static mote_status prompt_repeats(rig *r, const bench *b, uint64_t n, double *seconds,
-                                  mote_error *err)
+static mote_status rig_time_prefill(rig *r, const bench *b, uint64_t n, double *seconds,
+                                    mote_error *err)
 {
-    TRY(read_tokens(r, b, n < SLICE ? n : SLICE, err)); /* touches all memory once */
+    TRY(rig_prefill(r, b, n < CHUNK ? n : CHUNK, err)); /* warm-up: touches all memory */
     for (uint32_t i = 0; i < b->repeats; i++) {
         mote_session_rewind(r->sessions[0], 0);
         double start = os_now();
-        TRY(read_tokens(r, b, n, err));
+        TRY(rig_prefill(r, b, n, err));
         seconds[i] = os_now() - start;
     }
     return MOTE_OK;
@@ -114,19 +123,19 @@ mote_status bench_prompt(const bench *b, uint64_t n, bench_time *out, mote_error
     rig r;
     double seconds[BENCH_MAX_REPEATS];
     TRY(rig_open(&r, b, 1, n, err));
-    mote_status status = prompt_repeats(&r, b, n, seconds, err);
+    mote_status status = rig_time_prefill(&r, b, n, seconds, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        settle(out, seconds, b->repeats, n);
+        bench_summarize(out, seconds, b->repeats, n);
     return status;
 }
 
-/* One token for every session, `steps` times. */
-static mote_status decode(rig *r, const bench *b, uint32_t steps, mote_error *err)
+/* One token per session, `steps` times. */
+static mote_status rig_decode(rig *r, const bench *b, uint32_t steps, mote_error *err)
 {
     for (uint32_t step = 0; step < steps; step++) {
         for (uint32_t i = 0; i < r->n; i++) {
-            r->tokens[i] = any_token(b->model, (uint64_t)i << 32 | step);
+            r->tokens[i] = bench_token(b->model, (uint64_t)i << 32 | step);
             r->work[i] = (mote_work){.session = r->sessions[i],
                                      .tokens = &r->tokens[i],
                                      .n = 1,
@@ -137,18 +146,18 @@ static mote_status decode(rig *r, const bench *b, uint32_t steps, mote_error *er
     return MOTE_OK;
 }
 
-static mote_status decode_repeats(rig *r, const bench *b, double *seconds, mote_error *err)
+static mote_status rig_time_decode(rig *r, const bench *b, double *seconds, mote_error *err)
 {
-    TRY(decode(r, b, DECODE_WARMUP, err));
+    TRY(rig_decode(r, b, DECODE_WARMUP, err));
     for (uint32_t i = 0; i < b->repeats; i++) {
         double start = os_now();
-        TRY(decode(r, b, b->decode_tokens, err));
+        TRY(rig_decode(r, b, b->decode_tokens, err));
         seconds[i] = os_now() - start;
     }
     return MOTE_OK;
 }
 
-static uint64_t decode_room(const bench *b)
+static uint64_t bench_decode_context(const bench *b)
 {
     return DECODE_WARMUP + (uint64_t)b->repeats * b->decode_tokens;
 }
@@ -157,13 +166,13 @@ mote_status bench_decode(const bench *b, uint64_t depth, bench_time *out, mote_e
 {
     rig r;
     double seconds[BENCH_MAX_REPEATS];
-    TRY(rig_open(&r, b, 1, depth + decode_room(b), err));
-    mote_status status = read_tokens(&r, b, depth, err);
+    TRY(rig_open(&r, b, 1, depth + bench_decode_context(b), err));
+    mote_status status = rig_prefill(&r, b, depth, err);
     if (status == MOTE_OK)
-        status = decode_repeats(&r, b, seconds, err);
+        status = rig_time_decode(&r, b, seconds, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        settle(out, seconds, b->repeats, b->decode_tokens);
+        bench_summarize(out, seconds, b->repeats, b->decode_tokens);
     return status;
 }
 
@@ -171,15 +180,16 @@ mote_status bench_streams(const bench *b, uint32_t n, bench_time *out, mote_erro
 {
     rig r;
     double seconds[BENCH_MAX_REPEATS];
-    TRY(rig_open(&r, b, n, decode_room(b), err));
-    mote_status status = decode_repeats(&r, b, seconds, err);
+    TRY(rig_open(&r, b, n, bench_decode_context(b), err));
+    mote_status status = rig_time_decode(&r, b, seconds, err);
     rig_close(&r);
     if (status == MOTE_OK)
-        settle(out, seconds, b->repeats, (uint64_t)n * b->decode_tokens);
+        bench_summarize(out, seconds, b->repeats, (uint64_t)n * b->decode_tokens);
     return status;
 }
 
-static mote_status first_token(const bench *b, const char *path, mote_isa isa, mote_error *err)
+static mote_status bench_one_first_token(const bench *b, const char *path, mote_isa isa,
+                                         mote_error *err)
 {
     mote_model *model;
     TRY(mote_model_open(&model, path, &(mote_model_options){.isa = isa}, err));
@@ -189,7 +199,7 @@ static mote_status first_token(const bench *b, const char *path, mote_isa isa, m
     mote_status status = rig_open(&r, &fresh, 1, 4096, err);
     if (status == MOTE_OK) {
         mote_choice choice;
-        status = read_tokens(&r, &fresh, FIRST_PROMPT, err);
+        status = rig_prefill(&r, &fresh, FIRST_PROMPT, err);
         if (status == MOTE_OK)
             status = mote_sample(r.sessions[0], 0, NULL, &choice, err);
         rig_close(&r);
@@ -204,9 +214,132 @@ mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, be
     double seconds[BENCH_MAX_REPEATS];
     for (uint32_t i = 0; i < b->repeats; i++) {
         double start = os_now();
-        TRY(first_token(b, path, isa, err));
+        TRY(bench_one_first_token(b, path, isa, err));
         seconds[i] = os_now() - start;
     }
-    settle(out, seconds, b->repeats, 1);
+    bench_summarize(out, seconds, b->repeats, 1);
+    return MOTE_OK;
+}
+
+/* ---- memory traffic ---- */
+
+enum { READ_BYTES = 1 << 20 };
+
+static bool starts_with(str s, const char *prefix)
+{
+    str p = str_of(prefix);
+    return s.n >= p.n && memcmp(s.p, p.p, p.n) == 0;
+}
+
+static bool token_reads(const gguf *g, const gguf_tensor *t, const char *draft_prefix)
+{
+    if (str_is(t->name, "token_embd.weight"))
+        return gguf_find_tensor(g, "output.weight") == NULL;
+    return t->data != NULL && !(draft_prefix[0] != '\0' && starts_with(t->name, draft_prefix));
+}
+
+/* Name prefix of the draft block, such as "blk.24."; "" without one. */
+static mote_status bench_find_draft(const gguf *g, char *prefix, size_t room, mote_error *err)
+{
+    uint32_t blocks = 0, drafts = 0;
+    bool found;
+    TRY(gguf_get_u32(g, "qwen35.block_count", &blocks, &found, err));
+    TRY(gguf_get_u32(g, "qwen35.nextn_predict_layers", &drafts, &found, err));
+    prefix[0] = '\0';
+    if (drafts > 0)
+        snprintf(prefix, room, "blk.%u.", blocks - drafts);
+    return MOTE_OK;
+}
+
+typedef struct bench_file {
+    os_map map;
+    gguf *g;
+    char draft[24];
+} bench_file;
+
+static void bench_file_close(bench_file *o)
+{
+    gguf_free(o->g);
+    os_map_close(&o->map);
+}
+
+static mote_status bench_file_open(bench_file *o, const char *path, mote_error *err)
+{
+    *o = (bench_file){0};
+    mote_status status = os_map_open(&o->map, path, err);
+    if (status == MOTE_OK)
+        status = gguf_read(&o->g, o->map.data, o->map.bytes, err);
+    if (status == MOTE_OK)
+        status = bench_find_draft(o->g, o->draft, sizeof o->draft, err);
+    if (status != MOTE_OK)
+        bench_file_close(o);
+    return status;
+}
+
+mote_status bench_bytes_of(bench_bytes *out, const char *path, mote_error *err)
+{
+    bench_file o;
+    TRY(bench_file_open(&o, path, err));
+    *out = (bench_bytes){.file_bytes = o.map.bytes};
+    for (uint64_t i = 0; i < gguf_n_tensors(o.g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(o.g, i);
+        if (token_reads(o.g, t, o.draft))
+            out->per_token += t->bytes;
+    }
+    bench_file_close(&o);
+    return MOTE_OK;
+}
+
+typedef struct read_run {
+    const unsigned char *data;
+    uint64_t bytes;
+    _Atomic uint64_t sum; /* keeps the compiler from removing the reads */
+} read_run;
+
+static void read_task(void *ctx, uint32_t task, uint32_t worker)
+{
+    (void)worker;
+    read_run *run = ctx;
+    uint64_t from = (uint64_t)task * READ_BYTES;
+    uint64_t end = run->bytes - from < READ_BYTES ? run->bytes : from + READ_BYTES;
+    enum { LANES = 8 };
+    uint64_t lane[LANES] = {0};
+    for (uint64_t at = from; at + LANES * 8 <= end; at += LANES * 8)
+        for (int i = 0; i < LANES; i++) {
+            uint64_t word;
+            memcpy(&word, run->data + at + 8 * i, 8);
+            lane[i] += word;
+        }
+    uint64_t sum = 0;
+    for (int i = 0; i < LANES; i++)
+        sum += lane[i];
+    atomic_fetch_add(&run->sum, sum);
+}
+
+static double bench_file_read(const bench_file *o, pool *threads)
+{
+    double start = os_now();
+    for (uint64_t i = 0; i < gguf_n_tensors(o->g); i++) {
+        const gguf_tensor *t = gguf_tensor_at(o->g, i);
+        if (!token_reads(o->g, t, o->draft))
+            continue;
+        read_run run = {.data = t->data, .bytes = t->bytes};
+        pool_run(threads, read_task, &run, (uint32_t)((t->bytes + READ_BYTES - 1) / READ_BYTES));
+    }
+    return os_now() - start;
+}
+
+mote_status bench_bare_read(const char *path, pool *threads, uint32_t repeats, double *seconds,
+                            mote_error *err)
+{
+    bench_file o;
+    TRY(bench_file_open(&o, path, err));
+    bench_file_read(&o, threads); /* warm-up: reads the file into memory */
+    *seconds = bench_file_read(&o, threads);
+    for (uint32_t i = 1; i < repeats; i++) {
+        double again = bench_file_read(&o, threads);
+        *seconds = again < *seconds ? again : *seconds;
+    }
+    bench_file_close(&o);
     return MOTE_OK;
 }

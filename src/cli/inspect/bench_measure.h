@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_measure.h - timed work on one engine.
+ * bench_measure.h - timed runs on an engine, and the memory bandwidth to compare them with.
  *
- * Each figure is the fastest of several repeats: what the machine can do, with
- * other programs' noise left out as far as that is possible; the median is
- * kept beside it.
+ * Every result has the fastest and the median of several repeats. The fastest one is the least
+ * disturbed by other programs.
  */
 #ifndef MOTE_CLI_INSPECT_BENCH_MEASURE_H
 #define MOTE_CLI_INSPECT_BENCH_MEASURE_H
+
+#include "base/err.h"
+#include "base/pool.h"
 
 #include <mote.h>
 
 enum { BENCH_MAX_REPEATS = 64 };
 
 typedef struct bench_time {
-    double best, median; /* seconds of one repeat */
+    double best, median; /* seconds per repeat */
     uint32_t repeats;
-    uint64_t tokens; /* of one repeat, all streams together */
+    uint64_t tokens; /* per repeat, of all streams */
 } bench_time;
 
 typedef struct bench {
@@ -25,17 +27,32 @@ typedef struct bench {
     mote_kv kv;
     mote_pin pin;
     uint32_t repeats;
-    uint32_t decode_tokens; /* of one repeat and stream */
+    uint32_t decode_tokens; /* per repeat and stream */
 } bench;
 
-/* A prompt of n tokens from an empty session to its last logits. */
+/* Prefill of n tokens into an empty session, up to the last logits. */
 mote_status bench_prompt(const bench *b, uint64_t n, bench_time *out, mote_error *err);
-/* Tokens one after the other behind `depth` others. */
+/* Decode after `depth` tokens of context. */
 mote_status bench_decode(const bench *b, uint64_t depth, bench_time *out, mote_error *err);
-/* One token for each of n sessions a step. */
+/* Decode of n sessions in one batch: one token per session and step. */
 mote_status bench_streams(const bench *b, uint32_t n, bench_time *out, mote_error *err);
-/* From the file's name to the first token of a 16-token prompt, file in memory. */
+/* From opening the file to the first token after a 16-token prompt, with the file in memory. */
 mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, bench_time *out,
                               mote_error *err);
+
+/* ---- memory traffic ---- */
+
+/* Bytes of weights that one decoded token reads, and of the file. */
+typedef struct bench_bytes {
+    uint64_t per_token;
+    uint64_t file_bytes;
+} bench_bytes;
+
+mote_status bench_bytes_of(bench_bytes *out, const char *path, mote_error *err);
+
+/* Reads the weights of one token with all threads, only adding them up. *seconds is the fastest of
+ * `repeats`. */
+mote_status bench_bare_read(const char *path, pool *threads, uint32_t repeats, double *seconds,
+                            mote_error *err);
 
 #endif

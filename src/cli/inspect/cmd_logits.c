@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_logits.c - `mote logits`: the numbers behind the next token.
+ * cmd_logits.c - `mote logits`: the logits of the next token.
  *
- * The file it writes is plain little-endian float32, one row of the vocabulary
- * per position, so that cmp(1) is all one needs to hold mote to its word that
- * threads, cuts and instruction sets change nothing.
+ * The output file is raw little-endian float32, one row of the vocabulary per position. cmp(1) on
+ * two such files checks that threads, chunk size and instruction set do not change the result.
  */
-#include "cli/args/commands.h"
-#include "cli/load/prefill.h"
-#include "cli/load/input.h"
-#include "cli/term/interrupt.h"
-#include "cli/term/json_out.h"
-#include "cli/load/load.h"
-#include "cli/term/output_messages.h"
-#include "cli/term/text.h"
-
 #include "base/os.h"
+#include "cli/args/command.h"
+#include "cli/load/load.h"
+#include "cli/term/output.h"
+#include "cli/term/terminal.h"
+#include "cli/term/text.h"
+#include "json/json_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,37 +33,29 @@ typedef struct logits_options {
 #define AT(member) offsetof(logits_options, member)
 
 static const cli_flag flags[] = {
-    {.name = "ids",
-     .kind = FLAG_TEXT,
-     .value = "1,2,3",
-     .at = AT(ids),
-     .help = "the tokens to read"},
-    {.name = "text",
-     .kind = FLAG_TEXT,
-     .value = "TEXT",
-     .at = AT(text),
-     .help = "or the text to read"},
+    {.name = "ids", .kind = FLAG_TEXT, .value = "1,2,3", .at = AT(ids), .help = "input tokens"},
+    {.name = "text", .kind = FLAG_TEXT, .value = "TEXT", .at = AT(text), .help = "input text"},
     {.name = "special",
      .kind = FLAG_SWITCH,
      .at = AT(special),
-     .help = "control tokens spelled in the text count as such"},
+     .help = "parse control tokens in the text"},
     {.name = "all",
      .kind = FLAG_SWITCH,
      .at = AT(all),
-     .help = "logits of every position, not only of the last"},
+     .help = "logits of every position, not only of the last one"},
     {.name = "out",
      .kind = FLAG_TEXT,
      .value = "FILE",
      .at = AT(out),
-     .help = "write them as raw float32; - is standard output"},
+     .help = "write raw float32 to FILE; - is stdout"},
     {.name = "cut",
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
      .max = 4096,
-     .shown = "as it suits",
+     .shown = "automatic",
      .at = AT(cut),
-     .help = "read N tokens at a time; changes the speed, never the numbers"},
+     .help = "prefill chunk size in tokens; affects speed, never the result"},
     {.name = "top",
      .kind = FLAG_COUNT,
      .value = "K",
@@ -75,7 +63,7 @@ static const cli_flag flags[] = {
      .max = 100,
      .initial = "10",
      .at = AT(top),
-     .help = "how many of the likeliest tokens to print"},
+     .help = "how many of the most likely tokens to print"},
 };
 
 static const flag_group groups[] = {
@@ -83,7 +71,7 @@ static const flag_group groups[] = {
     LOAD_FLAG_GROUP(offsetof(logits_options, load)),
 };
 
-/* Rows of --all that one step returns: 64 MiB of them, and not more than a slice. */
+/* Rows per step with --all: at most 64 MiB of logits and at most ROWS_MAX rows. */
 enum { ROWS_BYTES = 64 << 20, ROWS_MAX = 512, TOP_MAX = 100 };
 
 typedef struct logits_state {
@@ -92,23 +80,22 @@ typedef struct logits_state {
     loaded on;
     input_ids ids;
     uint32_t vocabulary;
-    os_file file;   /* the regular file of --out; fd < 0: there is none */
-    cli_out *pipe;  /* or standard output, or a device; NULL: neither */
+    os_file file;   /* regular file of --out; fd < 0: none */
+    cli_out *pipe;  /* stdout or a device of --out; NULL: none */
     mote_error err; /* of the file */
-    size_t rows;    /* seen so far */
+    size_t rows;    /* so far */
     size_t n_top;
-    mote_token top[TOP_MAX]; /* of the last row, likeliest first */
+    mote_token top[TOP_MAX]; /* of the last row, most likely first */
     float top_logits[TOP_MAX];
 } logits_state;
 
-static bool to_stdout(const logits_state *l)
+static bool logits_to_stdout(const logits_state *l)
 {
     return l->options->out != NULL && strcmp(l->options->out, "-") == 0;
 }
 
-/* Keeps the list sorted: for a hundred entries an insertion is quick enough. Ties go to the lower
- * id, which is what the comparison with > does. */
-static void find_top(logits_state *l, const float *row)
+/* Insertion into a sorted list. Ties go to the lower id. */
+static void logits_find_top(logits_state *l, const float *row)
 {
     l->n_top = 0;
     for (uint32_t id = 0; id < l->vocabulary; id++) {
@@ -126,12 +113,12 @@ static void find_top(logits_state *l, const float *row)
     }
 }
 
-static int write_failed(const mote_error *err)
+static int logits_write_failed(const mote_error *err)
 {
     return msg_fail(CLI_NOT_WRITABLE, mote_status_name(err->status), "%s", err->text);
 }
 
-static bool take_rows(void *ctx, const mote_session *session, size_t rows)
+static bool logits_take_rows(void *ctx, const mote_session *session, size_t rows)
 {
     logits_state *l = ctx;
     size_t bytes = l->vocabulary * sizeof(float);
@@ -142,26 +129,26 @@ static bool take_rows(void *ctx, const mote_session *session, size_t rows)
         if (l->pipe != NULL)
             out_write(l->pipe, row, bytes);
         if (i + 1 == rows)
-            find_top(l, row);
+            logits_find_top(l, row);
     }
     l->rows += rows;
     return l->pipe == NULL || l->pipe->error == 0;
 }
 
-static int read_ids(logits_state *l)
+static int logits_read_ids(logits_state *l)
 {
     const logits_options *o = l->options;
     if ((o->ids != NULL) == (o->text != NULL))
-        return msg_usage("say either --ids 1,2,3 or --text TEXT");
+        return msg_usage("give either --ids 1,2,3 or --text TEXT");
     int code = o->ids != NULL ? input_parse_ids(&l->ids, o->ids, "--ids")
                               : input_tokenize(&l->ids, l->on.model, o->text, strlen(o->text),
                                                o->special ? MOTE_TEXT_CONTROL : 0);
     if (code == CLI_DONE && l->ids.n == 0)
-        return msg_usage("there is no token to read");
+        return msg_usage("no input tokens");
     return code;
 }
 
-static size_t rows_of_a_step(const logits_state *l)
+static size_t logits_rows_per_step(const logits_state *l)
 {
     if (!l->options->all)
         return 1;
@@ -171,34 +158,34 @@ static size_t rows_of_a_step(const logits_state *l)
     return rows < 1 ? 1 : rows > ROWS_MAX ? ROWS_MAX : rows;
 }
 
-static int read_prompt(logits_state *l)
+static int logits_prefill(logits_state *l)
 {
-    size_t rows = rows_of_a_step(l);
+    size_t rows = logits_rows_per_step(l);
     uint64_t context = load_context(&l->on, &l->options->load, l->ids.n, 0);
     int code = load_engine(&l->on, &l->options->load, context, (uint32_t)rows);
     if (code != CLI_DONE)
         return code;
-    feed_job job = {
+    prefill_job job = {
         .engine = l->on.engine,
         .session = l->on.session,
         .tokens = l->ids.ids,
         .n = l->ids.n,
-        .slice = (size_t)l->options->cut,
-        .slice_max = l->options->all ? rows : 0,
+        .chunk = (size_t)l->options->cut,
+        .chunk_max = l->options->all ? rows : 0,
         .want = l->options->all ? MOTE_LOGITS_ALL : MOTE_LOGITS_LAST,
-        .rows = take_rows,
+        .rows = logits_take_rows,
         .ctx = l,
     };
     mote_error err;
-    mote_status status = feed_prompt(&job, &err);
+    mote_status status = prefill_prompt(&job, &err);
     if (status == MOTE_OK || (l->pipe != NULL && l->pipe->error != 0))
-        return CLI_DONE; /* whoever closes the pipe knows what a failed write means */
+        return CLI_DONE; /* main reports a failed write to stdout; a closed pipe is no error */
     if (status == MOTE_E_CANCELED)
         return interrupt_exit_code();
-    return status == MOTE_E_IO ? write_failed(&l->err) : msg_error(&err);
+    return status == MOTE_E_IO ? logits_write_failed(&l->err) : msg_error(&err);
 }
 
-static void print_table(const logits_state *l)
+static void logits_print_table(const logits_state *l)
 {
     cli_out *o = l->call->out;
     out_printf(o, "%4s  %12s  %7s  %s\n", "RANK", "LOGIT", "TOKEN", "TEXT");
@@ -211,48 +198,46 @@ static void print_table(const logits_state *l)
     }
 }
 
-static void print_json(const logits_state *l)
+static int logits_print_json(const logits_state *l)
 {
-    json j = {.to = l->call->out};
-    json_begin_object(&j);
-    json_key_u64(&j, "tokens", l->ids.n);
-    json_key_u64(&j, "rows", l->rows);
-    json_key_u64(&j, "vocabulary", l->vocabulary);
-    json_key_text(&j, "out", l->options->out);
-    json_key(&j, "top");
-    json_begin_array(&j);
+    strbuf j = {0};
+    jw_open(&j, '{');
+    jw_key_uint(&j, "tokens", l->ids.n);
+    jw_key_uint(&j, "rows", l->rows);
+    jw_key_uint(&j, "vocabulary", l->vocabulary);
+    jw_key_text(&j, "out", l->options->out);
+    jw_key(&j, "top");
+    jw_open(&j, '[');
     for (size_t i = 0; i < l->n_top; i++) {
         size_t n;
         const char *bytes = mote_token_bytes(l->on.model, l->top[i], &n);
-        json_begin_object(&j);
-        json_key(&j, "id");
-        json_i64(&j, l->top[i]);
-        json_key(&j, "logit");
-        json_f32(&j, l->top_logits[i]);
-        json_key(&j, "text");
-        json_bytes(&j, bytes, n);
-        json_end_object(&j);
+        jw_open(&j, '{');
+        jw_key_int(&j, "id", l->top[i]);
+        jw_key_float(&j, "logit", l->top_logits[i]);
+        jw_key_str(&j, "text", (str){bytes, n});
+        jw_close(&j, '}');
     }
-    json_end_array(&j);
-    json_end_object(&j);
+    jw_close(&j, ']');
+    jw_close(&j, '}');
+    return out_json(l->call->out, &j);
 }
 
-/* A regular file appears only when it is complete. A device or a named pipe is written where it
- * stands: renaming a file over /dev/null would do harm. */
-static int open_sink(logits_state *l)
+/* A regular file is written under a temporary name and renamed when complete. A device or named
+ * pipe is written in place: a rename would replace /dev/null. */
+static int logits_open_out(logits_state *l)
 {
     static cli_out device;
     const char *path = l->options->out;
     struct stat info;
     if (path == NULL)
         return CLI_DONE;
-    if (to_stdout(l)) {
+    if (logits_to_stdout(l)) {
         l->pipe = l->call->out;
         return CLI_DONE;
     }
     if (stat(path, &info) != 0 || S_ISREG(info.st_mode))
         return os_file_create(&l->file, path, &l->err) == MOTE_OK ? CLI_DONE
-                                                                  : write_failed(&l->err);
+                                                                  : logits_write_failed(&l->err);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return msg_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s", path,
@@ -262,52 +247,54 @@ static int open_sink(logits_state *l)
     return CLI_DONE;
 }
 
-/* Standard output is closed by main. */
-static int close_sink(logits_state *l)
+/* main closes stdout. */
+static int logits_close_out(logits_state *l)
 {
     if (l->file.fd >= 0)
-        return os_file_commit(&l->file, &l->err) == MOTE_OK ? CLI_DONE : write_failed(&l->err);
+        return os_file_commit(&l->file, &l->err) == MOTE_OK ? CLI_DONE
+                                                            : logits_write_failed(&l->err);
     if (l->pipe == NULL || l->pipe == l->call->out || out_flush(l->pipe) || l->pipe->error == EPIPE)
         return CLI_DONE;
     return msg_fail(CLI_NOT_WRITABLE, mote_status_name(MOTE_E_IO), "cannot write %s: %s",
                     l->options->out, strerror(l->pipe->error));
 }
 
-static int work(logits_state *l)
+static int logits_compute(logits_state *l)
 {
     char a[TEXT_NUMBER_BYTES];
-    int code = open_sink(l);
+    int code = logits_open_out(l);
     if (code == CLI_DONE)
-        code = read_prompt(l);
+        code = logits_prefill(l);
     if (code == CLI_DONE)
-        code = close_sink(l);
-    if (code != CLI_DONE || to_stdout(l))
+        code = logits_close_out(l);
+    if (code != CLI_DONE || logits_to_stdout(l))
         return code;
     if (l->call->common.json)
-        print_json(l);
-    else if (l->options->out != NULL)
+        return logits_print_json(l);
+    if (l->options->out != NULL)
         msg_note("%s of %u float32 in %s", text_counted(a, l->rows, "row"), l->vocabulary,
                  l->options->out);
     else
-        print_table(l);
+        logits_print_table(l);
     return CLI_DONE;
 }
 
-static int run(const cli_call *call)
+static int logits_run(const cli_call *call)
 {
     logits_state l = {.call = call, .options = call->options, .file = {.fd = -1}};
-    if (to_stdout(&l) && (call->common.json || call->out->terminal))
-        return msg_usage(call->common.json ? "--json and --out - both want standard output"
-                                           : "--out - is for a pipe or a file, not a terminal");
+    if (logits_to_stdout(&l) && (call->common.json || call->out->terminal))
+        return msg_usage(call->common.json
+                             ? "--json and --out - exclude each other: both write to stdout"
+                             : "--out - needs a pipe or a file, not a terminal");
     int code = load_model(&l.on, call->words[0], NULL, (mote_isa)l.options->load.isa);
     if (code == CLI_DONE) {
         mote_model_info info;
         mote_model_describe(l.on.model, &info);
         l.vocabulary = info.vocabulary;
-        code = read_ids(&l);
+        code = logits_read_ids(&l);
     }
     if (code == CLI_DONE)
-        code = work(&l);
+        code = logits_compute(&l);
     os_file_abandon(&l.file);
     if (l.pipe != NULL && l.pipe != call->out)
         close(l.pipe->fd);
@@ -319,17 +306,17 @@ static int run(const cli_call *call)
 const cli_command cmd_logits = {
     .name = "logits",
     .section = "Understand",
-    .summary = "the numbers behind the next token",
+    .summary = "logits of the next token",
     .usage = "FILE --ids 1,2,3 | --text TEXT",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(logits_options),
-    .about =
-        "Reads tokens and shows what the model thinks of every possible next one: the likeliest "
-        "as a table, or all of them as a file of float32, a row of the vocabulary per position.",
+    .about = "Runs the model on tokens and prints the most likely next tokens with their logits, "
+             "or writes "
+             "all logits to a file of float32, one row of the vocabulary per position.",
     .examples = "mote logits model.gguf --text \"The capital of France is\"\n"
                 "mote logits model.gguf --ids 9707,11 --all --out logits.f32",
-    .run = run,
+    .run = logits_run,
 };

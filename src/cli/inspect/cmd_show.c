@@ -1,21 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_show.c - `mote show`: what a model file is, and what running it takes.
+ * cmd_show.c - `mote show`: describes a model file and the memory it needs.
  *
- * The file is looked at first and the model opened second: a file that mote
- * cannot run is still worth describing, with the reason at the end.
+ * The GGUF file is read first and the model opened second, so a file that mote cannot run is
+ * described too, with the reason at the end.
  */
-#include "cli/args/commands.h"
-#include "cli/load/load.h"
-#include "cli/term/output_messages.h"
-#include "cli/inspect/show_chat.h"
+#include "chat/prompt/chat_context.h"
+#include "cli/args/command.h"
 #include "cli/inspect/show_file.h"
+#include "cli/load/load.h"
+#include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
+#include "json/json_writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
+
+/* ---- chat template and presets ---- */
+
+static const char *const origins[] = {
+    [CHAT_ORIGIN_OFFICIAL] = "official template",
+    [CHAT_ORIGIN_CHANGED] = "modified template, treated as the official one",
+    [CHAT_ORIGIN_FOREIGN] = "unknown template, using the official one",
+    [CHAT_ORIGIN_MISSING] = "no template, using the official one",
+};
+
+static bool preset_is_default(const chat_preset *preset, const chat_template *how)
+{
+    return preset->thinking == how->thinks && preset->task == CHAT_TASK_GENERAL;
+}
+
+static void preset_print(cli_out *o, const chat_preset *preset, bool by_default)
+{
+    out_printf(o, "    %-24s  temperature %.1f  top_p %.2f  top_k %u  presence %.1f%s\n",
+               preset->name, (double)preset->temperature, (double)preset->top_p, preset->top_k,
+               (double)preset->presence, by_default ? "  default" : "");
+}
+
+static void show_chat_text(const mote_model *model, cli_out *o)
+{
+    chat_template how;
+    mote_model_info info;
+    mote_error err;
+    mote_model_describe(model, &info);
+    if (chat_template_of(&how, model, &err) != MOTE_OK) {
+        out_printf(o, "  Chat         not available: %s\n", err.text);
+        return;
+    }
+    out_printf(o, "  Chat         %s, thinking %s by default\n", origins[how.origin],
+               how.thinks ? "on" : "off");
+    for (size_t i = 0; chat_preset_at(i) != NULL; i++)
+        if (chat_preset_at(i)->size == chat_size_of(info.parameters))
+            preset_print(o, chat_preset_at(i), preset_is_default(chat_preset_at(i), &how));
+}
+
+static void preset_write(strbuf *j, const chat_preset *preset, bool by_default)
+{
+    jw_open(j, '{');
+    jw_key_text(j, "name", preset->name);
+    jw_key_bool(j, "default", by_default);
+    jw_key_float(j, "temperature", preset->temperature);
+    jw_key_float(j, "top_p", preset->top_p);
+    jw_key_uint(j, "top_k", preset->top_k);
+    jw_key_float(j, "min_p", preset->min_p);
+    jw_key_float(j, "presence_penalty", preset->presence);
+    jw_key_float(j, "repetition_penalty", preset->repetition);
+    jw_close(j, '}');
+}
+
+static void show_chat_json(const mote_model *model, strbuf *j)
+{
+    chat_template how;
+    mote_model_info info;
+    jw_key(j, "chat");
+    mote_model_describe(model, &info);
+    if (chat_template_of(&how, model, NULL) != MOTE_OK) {
+        jw_null(j);
+        return;
+    }
+    jw_open(j, '{');
+    jw_key_text(j, "template", chat_origin_name(how.origin));
+    jw_key_bool(j, "thinks", how.thinks);
+    jw_key(j, "presets");
+    jw_open(j, '[');
+    for (size_t i = 0; chat_preset_at(i) != NULL; i++)
+        if (chat_preset_at(i)->size == chat_size_of(info.parameters))
+            preset_write(j, chat_preset_at(i), preset_is_default(chat_preset_at(i), &how));
+    jw_close(j, ']');
+    jw_close(j, '}');
+}
+
+/* ---- the command ---- */
 
 typedef struct show_options {
     bool tensors;
@@ -42,7 +119,7 @@ static const cli_flag flags[] = {
      .initial = "4096",
      .env = "MOTE_CONTEXT",
      .at = AT(context),
-     .help = "memory for this many tokens a session"},
+     .help = "plan memory for this many tokens per session"},
     {.name = "sessions",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -50,14 +127,14 @@ static const cli_flag flags[] = {
      .max = 4096,
      .initial = "1",
      .at = AT(sessions),
-     .help = "and this many sessions"},
+     .help = "plan memory for this many sessions"},
     {.name = "kv",
      .kind = FLAG_CHOICE,
      .value = LOAD_KV_CHOICES,
      .initial = "f16",
      .env = "MOTE_KV",
      .at = AT(kv),
-     .help = "and attention memory in this format"},
+     .help = "plan memory for this type of the KV cache"},
 };
 
 static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
@@ -71,33 +148,33 @@ typedef struct show_state {
     mote_error why_not;
     mote_model_info info;
     mote_memory memory;
-    uint64_t token_bytes;   /* what one more token of context costs */
-    uint64_t session_bytes; /* what one more session costs */
+    uint64_t token_bytes;   /* KV cache per token */
+    uint64_t session_bytes; /* recurrent state per session */
 } show_state;
 
-static mote_status plan(const show_state *s, uint64_t positions, uint64_t sessions,
-                        mote_memory *out, mote_error *err)
+static mote_status show_plan(const show_state *s, uint64_t positions, uint64_t sessions,
+                             mote_memory *out, mote_error *err)
 {
-    mote_engine_options wanted = {
+    mote_engine_options engine = {
         .sessions = (uint32_t)sessions, .positions = positions, .kv = (mote_kv)s->options->kv};
-    return mote_engine_plan(s->on.model, &wanted, out, err);
+    return mote_engine_plan(s->on.model, &engine, out, err);
 }
 
-/* Prices are differences between plans, over steps that are whole pages. */
-static mote_status plan_memory(show_state *s, mote_error *err)
+/* Costs are differences between plans; the step is a multiple of the KV page size. */
+static mote_status show_plan_memory(show_state *s, mote_error *err)
 {
     enum { STEP = 4096 };
     uint64_t n = s->options->sessions, positions = s->options->context * n;
     mote_memory more_tokens, more_sessions;
-    TRY(plan(s, positions, n, &s->memory, err));
-    TRY(plan(s, positions + STEP, n, &more_tokens, err));
-    TRY(plan(s, positions, n + 1, &more_sessions, err));
+    TRY(show_plan(s, positions, n, &s->memory, err));
+    TRY(show_plan(s, positions + STEP, n, &more_tokens, err));
+    TRY(show_plan(s, positions, n + 1, &more_sessions, err));
     s->token_bytes = (more_tokens.kv_cache - s->memory.kv_cache) / STEP;
     s->session_bytes = more_sessions.recurrent_state - s->memory.recurrent_state;
     return MOTE_OK;
 }
 
-static void print_model(const show_state *s)
+static void show_print_model(const show_state *s)
 {
     cli_out *o = s->call->out;
     const mote_model_info *info = &s->info;
@@ -116,11 +193,11 @@ static void print_model(const show_state *s)
     out_text(o, "\n");
 }
 
-static void print_facts(const show_state *s)
+static void show_print_facts(const show_state *s)
 {
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
-    print_model(s);
+    show_print_model(s);
     const char *type = show_file_type(&s->file);
     const char *most = s->file.n_formats > 0 ? s->file.formats[0].name : "nothing";
     out_printf(o, "  File         %s%s, %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries%s\n",
@@ -129,42 +206,42 @@ static void print_facts(const show_state *s)
                gguf_n_kv(s->file.gguf), s->info.draft_head ? ", draft head" : "");
     if (s->on.model == NULL)
         return;
-    out_printf(o, "  Context      %s tokens as trained\n", text_count(a, s->info.context));
+    out_printf(o, "  Context      %s tokens trained\n", text_count(a, s->info.context));
     out_printf(o, "  Vocabulary   %s tokens, %s rows\n", text_count(a, s->info.tokens),
                text_count(b, s->info.vocabulary));
     out_printf(o, "  Kernels      %s\n", mote_isa_name(s->info.isa));
 }
 
-static void print_memory_row(cli_out *o, const char *what, uint64_t bytes, const char *note)
+static void show_print_memory_row(cli_out *o, const char *what, uint64_t bytes, const char *note)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     out_printf(o, "    %-9s  %8s  %17s%s%s\n", what, text_bytes(a, bytes), text_count(b, bytes),
                note[0] != '\0' ? "  " : "", note);
 }
 
-static void print_memory(const show_state *s)
+static void show_print_memory(const show_state *s)
 {
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], note[96];
     out_printf(o, "  Memory       context %s, %s, %s\n", text_count(a, s->options->context),
                text_counted(b, s->options->sessions, "session"), load_kv_name(s->options->kv));
-    print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
-    print_memory_row(o, "model", s->memory.model, "");
-    snprintf(note, sizeof note, "%s a token", text_bytes(a, s->token_bytes));
-    print_memory_row(o, "pages", s->memory.kv_cache, note);
-    snprintf(note, sizeof note, "%s a session", text_bytes(a, s->session_bytes));
-    print_memory_row(o, "states", s->memory.recurrent_state, note);
-    print_memory_row(o, "scratch", s->memory.scratch, "");
-    print_memory_row(o, "total", s->memory.total, "");
+    show_print_memory_row(o, "weights", s->memory.weights, "the file, mapped");
+    show_print_memory_row(o, "model", s->memory.model, "");
+    snprintf(note, sizeof note, "%s per token", text_bytes(a, s->token_bytes));
+    show_print_memory_row(o, "KV cache", s->memory.kv_cache, note);
+    snprintf(note, sizeof note, "%s per session", text_bytes(a, s->session_bytes));
+    show_print_memory_row(o, "states", s->memory.recurrent_state, note);
+    show_print_memory_row(o, "scratch", s->memory.scratch, "");
+    show_print_memory_row(o, "total", s->memory.total, "");
 }
 
-static void print_text(const show_state *s)
+static void show_print_text(const show_state *s)
 {
     cli_out *o = s->call->out;
-    print_facts(s);
+    show_print_facts(s);
     if (s->on.model != NULL) {
         show_chat_text(s->on.model, o);
-        print_memory(s);
+        show_print_memory(s);
     }
     show_formats_text(&s->file, o);
     if (s->options->tensors)
@@ -173,103 +250,104 @@ static void print_text(const show_state *s)
         show_metadata_text(&s->file, o, term_columns(STDOUT_FILENO));
 }
 
-static void write_model(json *j, const mote_model_info *info)
+static void show_write_model(strbuf *j, const mote_model_info *info)
 {
-    json_begin_object(j);
-    json_key_u64(j, "parameters", info->parameters);
-    json_key_u64(j, "layers", info->layers);
-    json_key_u64(j, "attention_layers", info->attention_layers);
-    json_key_u64(j, "context", info->context);
-    json_key_u64(j, "vocabulary", info->vocabulary);
-    json_key_u64(j, "tokens", info->tokens);
-    json_key_bool(j, "tied", info->tied);
-    json_key_bool(j, "draft_head", info->draft_head);
-    json_key_text(j, "isa", mote_isa_name(info->isa));
-    json_key_u64(j, "private_bytes", info->private_bytes);
-    json_end_object(j);
+    jw_open(j, '{');
+    jw_key_uint(j, "parameters", info->parameters);
+    jw_key_uint(j, "layers", info->layers);
+    jw_key_uint(j, "attention_layers", info->attention_layers);
+    jw_key_uint(j, "context", info->context);
+    jw_key_uint(j, "vocabulary", info->vocabulary);
+    jw_key_uint(j, "tokens", info->tokens);
+    jw_key_bool(j, "tied", info->tied);
+    jw_key_bool(j, "draft_head", info->draft_head);
+    jw_key_text(j, "isa", mote_isa_name(info->isa));
+    jw_key_uint(j, "private_bytes", info->private_bytes);
+    jw_close(j, '}');
 }
 
-static void write_memory(json *j, const show_state *s)
+static void show_write_memory(strbuf *j, const show_state *s)
 {
-    json_begin_object(j);
-    json_key_u64(j, "context", s->options->context);
-    json_key_u64(j, "sessions", s->options->sessions);
-    json_key_text(j, "kv", load_kv_name(s->options->kv));
-    json_key_u64(j, "weights", s->memory.weights);
-    json_key_u64(j, "model", s->memory.model);
-    json_key_u64(j, "pages", s->memory.kv_cache);
-    json_key_u64(j, "states", s->memory.recurrent_state);
-    json_key_u64(j, "scratch", s->memory.scratch);
-    json_key_u64(j, "total", s->memory.total);
-    json_key_u64(j, "bytes_per_token", s->token_bytes);
-    json_key_u64(j, "bytes_per_session", s->session_bytes);
-    json_end_object(j);
+    jw_open(j, '{');
+    jw_key_uint(j, "context", s->options->context);
+    jw_key_uint(j, "sessions", s->options->sessions);
+    jw_key_text(j, "kv", load_kv_name(s->options->kv));
+    jw_key_uint(j, "weights", s->memory.weights);
+    jw_key_uint(j, "model", s->memory.model);
+    jw_key_uint(j, "pages", s->memory.kv_cache);
+    jw_key_uint(j, "states", s->memory.recurrent_state);
+    jw_key_uint(j, "scratch", s->memory.scratch);
+    jw_key_uint(j, "total", s->memory.total);
+    jw_key_uint(j, "bytes_per_token", s->token_bytes);
+    jw_key_uint(j, "bytes_per_session", s->session_bytes);
+    jw_close(j, '}');
 }
 
 /* "model", "chat" and "memory" are null for a file that mote cannot run. */
-static void print_json(const show_state *s)
+static int show_write_json(const show_state *s)
 {
     str name = show_file_text(&s->file, "general.name");
     str architecture = show_file_text(&s->file, "general.architecture");
-    json j = {.to = s->call->out};
-    json_begin_object(&j);
-    json_key_text(&j, "file", s->path);
-    json_key_u64(&j, "file_bytes", s->file.map.bytes);
-    json_key_text(&j, "file_type", show_file_type(&s->file));
-    json_key(&j, "name");
-    json_bytes(&j, name.p, name.n);
-    json_key(&j, "architecture");
-    json_bytes(&j, architecture.p, architecture.n);
-    json_key_u64(&j, "n_tensors", gguf_n_tensors(s->file.gguf));
-    json_key_u64(&j, "n_metadata", gguf_n_kv(s->file.gguf));
-    json_key(&j, "model");
+    strbuf j = {0};
+    jw_open(&j, '{');
+    jw_key_text(&j, "file", s->path);
+    jw_key_uint(&j, "file_bytes", s->file.map.bytes);
+    jw_key_text(&j, "file_type", show_file_type(&s->file));
+    jw_key_str(&j, "name", (str){name.p, name.n});
+    jw_key_str(&j, "architecture", (str){architecture.p, architecture.n});
+    jw_key_uint(&j, "n_tensors", gguf_n_tensors(s->file.gguf));
+    jw_key_uint(&j, "n_metadata", gguf_n_kv(s->file.gguf));
+    jw_key(&j, "model");
     if (s->on.model != NULL)
-        write_model(&j, &s->info);
+        show_write_model(&j, &s->info);
     else
-        json_absent(&j);
+        jw_null(&j);
     if (s->on.model != NULL) {
         show_chat_json(s->on.model, &j);
     } else {
-        json_key(&j, "chat");
-        json_absent(&j);
+        jw_key_null(&j, "chat");
     }
-    json_key(&j, "memory");
+    jw_key(&j, "memory");
     if (s->on.model != NULL)
-        write_memory(&j, s);
+        show_write_memory(&j, s);
     else
-        json_absent(&j);
+        jw_null(&j);
     show_formats_json(&s->file, &j);
     if (s->options->tensors)
-        show_tensors_json(&s->file, &j);
+        show_tensors_json(&s->file, &j, s->call->out);
     if (s->options->metadata)
-        show_metadata_json(&s->file, &j);
-    json_end_object(&j);
+        show_metadata_json(&s->file, &j, s->call->out);
+    jw_close(&j, '}');
+    return out_json(s->call->out, &j);
 }
 
-static int show(show_state *s)
+static int show_file_and_model(show_state *s)
 {
     mote_error err;
     if (show_file_open(&s->file, s->path, &err) != MOTE_OK)
         return load_failed(s->path, &err);
     if (mote_model_open(&s->on.model, s->path, NULL, &s->why_not) == MOTE_OK) {
         mote_model_describe(s->on.model, &s->info);
-        if (plan_memory(s, &err) != MOTE_OK)
+        if (show_plan_memory(s, &err) != MOTE_OK)
             return msg_error(&err);
     }
+    int code = CLI_DONE;
     if (s->call->common.json)
-        print_json(s);
+        code = show_write_json(s);
     else
-        print_text(s);
+        show_print_text(s);
     out_flush(s->call->out);
+    if (code != CLI_DONE)
+        return code;
     return s->on.model != NULL ? CLI_DONE : load_failed(s->path, &s->why_not);
 }
 
-static int run(const cli_call *call)
+static int show_run(const cli_call *call)
 {
     show_state s = {.call = call, .options = call->options, .path = call->words[0]};
     int code = load_check_file(s.path);
     if (code == CLI_DONE)
-        code = show(&s);
+        code = show_file_and_model(&s);
     load_close(&s.on);
     show_file_close(&s.file);
     return code;
@@ -278,18 +356,18 @@ static int run(const cli_call *call)
 const cli_command cmd_show = {
     .name = "show",
     .section = "Models",
-    .summary = "what a model file is and what it needs",
+    .summary = "describe a model file and the memory it needs",
     .usage = "FILE",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(show_options),
-    .about =
-        "Describes the model in FILE: its shape, its formats, how it converses, and the memory it "
-        "takes to run it.",
+    .about = "Describes the model in FILE: architecture, tensor formats, chat template, presets, "
+             "and the "
+             "memory needed to run it.",
     .examples = "mote show model.gguf\n"
                 "mote show model.gguf -c 65536 --sessions 4\n"
                 "mote show model.gguf --tensors --json",
-    .run = run,
+    .run = show_run,
 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_version.c - `mote version`: what this program is made of. */
-#include "cli/args/commands.h"
-#include "cli/term/json_out.h"
-
+/* cmd_version.c - `mote version`: version, commit, compiler, instruction sets, libraries. */
 #include "base/cpu.h"
+#include "cli/args/command.h"
 #include "cli/inspect/commit.h"
+#include "json/json_writer.h"
 
 #include <mote.h>
 #include <utf8proc.h>
@@ -23,37 +22,36 @@ static const mote_isa built[] = {MOTE_ISA_REF};
 
 enum { N_BUILT = sizeof built / sizeof *built };
 
-static void print_json(cli_out *o)
+static int version_json(cli_out *o)
 {
-    json j = {.to = o};
-    json_begin_object(&j);
-    json_key_text(&j, "version", MOTE_VERSION);
-    json_key_text(&j, "commit", MOTE_COMMIT);
-    json_key_u64(&j, "numerics", MOTE_NUMERICS);
-    json_key_text(&j, "compiler", COMPILER);
-    json_key(&j, "isa");
-    json_begin_object(&j);
-    json_key(&j, "built");
-    json_begin_array(&j);
+    strbuf j = {0};
+    jw_open(&j, '{');
+    jw_key_text(&j, "version", MOTE_VERSION);
+    jw_key_text(&j, "commit", MOTE_COMMIT);
+    jw_key_uint(&j, "numerics", MOTE_NUMERICS);
+    jw_key_text(&j, "compiler", COMPILER);
+    jw_key(&j, "isa");
+    jw_open(&j, '{');
+    jw_key(&j, "built");
+    jw_open(&j, '[');
     for (size_t i = 0; i < N_BUILT; i++)
-        json_text(&j, mote_isa_name(built[i]));
-    json_end_array(&j);
-    json_key_text(&j, "used", mote_isa_name(cpu_best_isa()));
-    json_end_object(&j);
-    json_key(&j, "libraries");
-    json_begin_object(&j);
-    json_key_text(&j, "utf8proc", utf8proc_version());
-    json_end_object(&j);
-    json_end_object(&j);
+        jw_text(&j, mote_isa_name(built[i]));
+    jw_close(&j, ']');
+    jw_key_text(&j, "used", mote_isa_name(cpu_best_isa()));
+    jw_close(&j, '}');
+    jw_key(&j, "libraries");
+    jw_open(&j, '{');
+    jw_key_text(&j, "utf8proc", utf8proc_version());
+    jw_close(&j, '}');
+    jw_close(&j, '}');
+    return out_json(o, &j);
 }
 
-static int run(const cli_call *call)
+static int version_run(const cli_call *call)
 {
     cli_out *o = call->out;
-    if (call->common.json) {
-        print_json(o);
-        return CLI_DONE;
-    }
+    if (call->common.json)
+        return version_json(o);
     out_text(o, "mote " MOTE_VERSION "\n");
     if (call->common.quiet)
         return CLI_DONE;
@@ -72,6 +70,7 @@ const cli_command cmd_version = {
     .section = "Understand",
     .summary = "version, compiler, instruction sets",
     .usage = "",
-    .about = "Says what this program is made of. With -q only its version.",
-    .run = run,
+    .about = "Prints version, commit, compiler, instruction sets and libraries. With -q only the "
+             "version.",
+    .run = version_run,
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * show_file.h - a GGUF file as `mote show` tells about it.
+ * show_file.h - tensors and metadata of a GGUF file, for `mote show`.
  *
- * The command line lives above mote.h and knows no tensors, with this exception:
- * a command about files has to look into them. Nothing here is needed to run a model.
+ * Reads the file through gguf/, because mote.h does not expose tensors. Running a model does not
+ * need this.
  */
 #ifndef MOTE_CLI_INSPECT_SHOW_FILE_H
 #define MOTE_CLI_INSPECT_SHOW_FILE_H
 
 #include "base/os.h"
-#include "cli/term/json_out.h"
+#include "cli/term/output.h"
 #include "gguf/gguf.h"
 
 enum { SHOW_MAX_FORMATS = 48, SHOW_ARRAY_MAX = 16 };
@@ -32,18 +32,19 @@ typedef struct show_file {
 mote_status show_file_open(show_file *f, const char *path, mote_error *err);
 void show_file_close(show_file *f);
 
-/* What the file says it is, "Q4_K_M"; NULL: nothing, or nothing known. */
+/* general.file_type as text, such as "Q4_K_M"; NULL: missing or unknown. */
 const char *show_file_type(const show_file *f);
-/* A text value, or "" */
+/* A string value of the metadata, or "" */
 str show_file_text(const show_file *f, const char *key);
 
 void show_formats_text(const show_file *f, cli_out *o);
 void show_tensors_text(const show_file *f, cli_out *o);
 void show_metadata_text(const show_file *f, cli_out *o, size_t columns);
 
-/* Each writes one key and its value into the object that is open. */
-void show_formats_json(const show_file *f, json *j);
-void show_tensors_json(const show_file *f, json *j);
-void show_metadata_json(const show_file *f, json *j);
+/* Each writes one key and its value into the open JSON object. The long ones write the document to
+ * `out` in parts. */
+void show_formats_json(const show_file *f, strbuf *j);
+void show_tensors_json(const show_file *f, strbuf *j, cli_out *out);
+void show_metadata_json(const show_file *f, strbuf *j, cli_out *out);
 
 #endif

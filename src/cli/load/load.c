@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.c - see load.h. */
+/* load.c - flags about the machine, model, engine, prefill and --think; see load.h. */
 #include "cli/load/load.h"
 
+#include "base/err.h"
 #include "base/os.h"
-#include "cli/term/interrupt.h"
-#include "cli/term/progress.h"
-#include "cli/term/output_messages.h"
+#include "cli/args/command.h"
+#include "cli/term/output.h"
+#include "cli/term/terminal.h"
 #include "cli/term/text.h"
 
 #include <errno.h>
@@ -14,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { USUAL_CONTEXT = 4096 };
+enum { DEFAULT_CONTEXT = 4096 };
 
-/* The choice's words are in the order of the enum. */
+/* The words of a choice are in the order of its enum. */
 _Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_AMX == 4, "--isa lists the levels in order");
 _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways in order");
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,
@@ -29,10 +30,10 @@ const cli_flag load_flags[] = {
      .value = "N",
      .min = 1,
      .max = 4194304,
-     .shown = "4096, a conversation 32768, or what the prompt needs",
+     .shown = "4096, in a chat 32768, or what the prompt needs",
      .env = "MOTE_CONTEXT",
      .at = offsetof(load_options, context),
-     .help = "room for prompt and answer together, in tokens"},
+     .help = "context size in tokens: prompt and answer together"},
     {.name = "threads",
      .letter = 't',
      .kind = FLAG_COUNT,
@@ -42,28 +43,30 @@ const cli_flag load_flags[] = {
      .shown = "one per core",
      .env = "MOTE_THREADS",
      .at = offsetof(load_options, threads),
-     .help = "changes the speed, never the answer"},
+     .help = "threads; affects speed, never the output"},
     {.name = "pin",
      .kind = FLAG_CHOICE,
      .value = "auto|off|cores",
      .initial = "auto",
      .at = offsetof(load_options, pin),
-     .help = "threads kept off weak cores, left free, or each on a core of its own"},
+     .help = "thread affinity: auto avoids slow cores, off sets none, cores binds each thread to "
+             "one core"},
     {.name = "kv",
      .kind = FLAG_CHOICE,
      .value = LOAD_KV_CHOICES,
      .initial = "f16",
      .env = "MOTE_KV",
      .at = offsetof(load_options, kv),
-     .help = "attention memory; q8_0 takes half the room of f16, f32 twice, to compare with a "
-             "reference"},
+     .help =
+         "type of the KV cache: q8_0 needs half the memory of f16; f32 needs twice as much and is "
+         "for comparison with a reference"},
     {.name = "isa",
      .kind = FLAG_CHOICE,
      .value = "best|ref|avx2|avx512|amx",
      .initial = "best",
      .env = "MOTE_ISA",
      .at = offsetof(load_options, isa),
-     .help = "go no higher than this instruction set; changes the speed, never the answer"},
+     .help = "highest instruction set to use; affects speed, never the output"},
     {.name = "yarn",
      .kind = FLAG_NUMBER,
      .value = "F",
@@ -71,7 +74,7 @@ const cli_flag load_flags[] = {
      .max = 4,
      .shown = "off",
      .at = offsetof(load_options, yarn),
-     .help = "stretch the context by this factor, 1 to 4"},
+     .help = "extend the trained context by this factor with YaRN, 1 to 4"},
 };
 _Static_assert(sizeof load_flags / sizeof *load_flags == LOAD_N_FLAGS, "LOAD_N_FLAGS");
 
@@ -86,9 +89,9 @@ int load_check_file(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return msg_fail(CLI_NO_MODEL, "not_found",
-                        "there is no file %s; give the path of a .gguf file", path);
+                        "no such file: %s; give the path of a .gguf file", path);
     if (fd < 0 && (errno == EACCES || errno == EPERM))
-        return msg_fail(CLI_REFUSED, "permission", "%s may not be read: %s", path, strerror(errno));
+        return msg_fail(CLI_REFUSED, "permission", "cannot read %s: %s", path, strerror(errno));
     if (fd < 0)
         return msg_fail(CLI_FAILED, "io_error", "cannot open %s: %s", path, strerror(errno));
     struct stat info;
@@ -102,8 +105,8 @@ int load_check_file(const char *path)
 
 int load_failed(const char *path, mote_error *err)
 {
-    bool at_fault = err->status == MOTE_E_FORMAT || err->status == MOTE_E_UNSUPPORTED;
-    if (at_fault && strstr(err->text, path) == NULL)
+    bool about_file = err->status == MOTE_E_FORMAT || err->status == MOTE_E_UNSUPPORTED;
+    if (about_file && strstr(err->text, path) == NULL)
         err_prefix(err, path);
     return msg_error(err);
 }
@@ -119,20 +122,20 @@ int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
     return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
 }
 
-int load_warm(const loaded *l)
+int load_prefault(const loaded *l)
 {
     uint64_t done = 0, total = 0;
     progress p;
     progress_begin(&p, "loading", PROGRESS_BYTES, 0);
-    while (mote_model_prefault(l->model, &done, &total) && !interrupt_came()) {
+    while (mote_model_prefault(l->model, &done, &total) && !interrupt_pending()) {
         p.total = total;
         progress_at(&p, done);
     }
     progress_end(&p);
-    return interrupt_came() ? interrupt_exit_code() : CLI_DONE;
+    return interrupt_pending() ? interrupt_exit_code() : CLI_DONE;
 }
 
-static void describe(const loaded *l, uint64_t context)
+void load_describe(const loaded *l, uint64_t context)
 {
     mote_model_info info;
     mote_model_describe(l->model, &info);
@@ -147,7 +150,7 @@ static void describe(const loaded *l, uint64_t context)
 
 int load_engine(loaded *l, const load_options *options, uint64_t context, uint32_t logits_rows)
 {
-    mote_engine_options wanted = {
+    mote_engine_options engine = {
         .threads = (uint32_t)options->threads,
         .sessions = 1,
         .positions = context,
@@ -157,19 +160,19 @@ int load_engine(loaded *l, const load_options *options, uint64_t context, uint32
         .pin = (mote_pin)options->pin,
     };
     mote_error err;
-    if (mote_engine_new(&l->engine, l->model, &wanted, &err) != MOTE_OK)
+    if (mote_engine_new(&l->engine, l->model, &engine, &err) != MOTE_OK)
         return msg_error(&err);
     if (mote_session_new(&l->session, l->engine, &(mote_session_options){.context = context},
                          &err) != MOTE_OK)
         return msg_error(&err);
-    interrupt_watch(l->engine);
-    describe(l, context);
+    interrupt_set_engine(l->engine);
+    load_describe(l, context);
     return CLI_DONE;
 }
 
 void load_close(loaded *l)
 {
-    interrupt_watch(NULL);
+    interrupt_set_engine(NULL);
     if (l->session != NULL)
         mote_session_free(l->session);
     mote_engine_free(l->engine);
@@ -182,11 +185,77 @@ uint64_t load_context(const loaded *l, const load_options *options, uint64_t pro
 {
     if (options->context != 0)
         return options->context;
+    uint64_t needed = prompt + answer, limit = load_context_max(l, options);
+    uint64_t context = needed > DEFAULT_CONTEXT ? needed : DEFAULT_CONTEXT;
+    return context < limit ? context : limit;
+}
+
+uint64_t load_context_max(const loaded *l, const load_options *options)
+{
     mote_model_info info;
     mote_model_describe(l->model, &info);
-    double stretch = options->yarn > 1 ? options->yarn : 1;
-    uint64_t most = (uint64_t)(info.context * stretch);
-    uint64_t needed = prompt + answer;
-    uint64_t context = needed > USUAL_CONTEXT ? needed : USUAL_CONTEXT;
-    return context < most ? context : most;
+    return (uint64_t)(info.context * (options->yarn > 1 ? options->yarn : 1));
+}
+
+/* ---- prefill ---- */
+
+enum { FIRST_CHUNK = 32, MIN_CHUNK = 32, MAX_CHUNK = 512 };
+
+/* Larger chunks prefill faster, smaller ones react faster to Ctrl-C. */
+static const double chunk_too_short = 0.15, chunk_too_long = 0.6; /* seconds */
+
+static size_t prefill_next_chunk(size_t chunk, size_t largest, double seconds)
+{
+    if (seconds < chunk_too_short && chunk < largest)
+        return chunk * 2 < largest ? chunk * 2 : largest;
+    if (seconds > chunk_too_long && chunk > MIN_CHUNK)
+        return chunk / 2;
+    return chunk;
+}
+
+static mote_status prefill_chunk(const prefill_job *job, size_t at, size_t n, mote_error *err)
+{
+    bool last = at + n == job->n;
+    mote_work work = {
+        .session = job->session,
+        .tokens = job->tokens + at,
+        .n = n,
+        .want = job->want == MOTE_LOGITS_LAST && !last ? MOTE_LOGITS_NONE : job->want,
+    };
+    TRY(mote_step(job->engine, &work, 1, err));
+    size_t rows = work.want == MOTE_LOGITS_ALL ? n : work.want == MOTE_LOGITS_LAST ? 1 : 0;
+    if (rows > 0 && job->rows != NULL && !job->rows(job->ctx, job->session, rows))
+        return err_set(err, MOTE_E_IO, "cannot write the logits");
+    return MOTE_OK;
+}
+
+mote_status prefill_prompt(const prefill_job *job, mote_error *err)
+{
+    size_t largest = job->chunk_max != 0 ? job->chunk_max : MAX_CHUNK;
+    size_t chunk = job->chunk != 0 ? job->chunk : FIRST_CHUNK < largest ? FIRST_CHUNK : largest;
+    progress p;
+    progress_begin(&p, "prefill", PROGRESS_TOKENS, job->n);
+    mote_status status = MOTE_OK;
+    for (size_t at = 0; at < job->n && status == MOTE_OK;) {
+        size_t n = chunk < job->n - at ? chunk : job->n - at;
+        double started = os_now();
+        status = interrupt_pending() ? err_set(err, MOTE_E_CANCELED, "interrupted")
+                                     : prefill_chunk(job, at, n, err);
+        at += n;
+        if (job->chunk == 0)
+            chunk = prefill_next_chunk(chunk, largest, os_now() - started);
+        if (status == MOTE_OK)
+            progress_at(&p, at);
+    }
+    progress_end(&p);
+    return status;
+}
+
+/* ---- --think ---- */
+
+int think_flag_read(const char *value, mote_think *think, uint32_t *budget)
+{
+    if (value == NULL || value[0] == '\0' || mote_think_parse(value, strlen(value), think, budget))
+        return CLI_DONE;
+    return msg_usage("--think must be " THINK_FLAG_WORDS ", got '%.60s'", value);
 }

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.h - from a file's name to an engine with one session: the flags about the
- * machine, and the steps every command that runs the model has in common.
+ * load.h - the steps that all commands with a model share: flags about the machine, opening the
+ * model, an engine with one session, reading text and token ids, prefill with a progress line.
  *
- * All functions return an exit code and have said what is wrong unless it is 0.
+ * Functions that return int return an exit code and have reported the error unless it is 0.
  */
 #ifndef MOTE_CLI_LOAD_LOAD_H
 #define MOTE_CLI_LOAD_LOAD_H
 
+#include "base/strbuf.h"
 #include "cli/args/command.h"
 
 #include <mote.h>
+#include <mote_chat.h>
+
+/* ---- model and engine (load.c) ---- */
 
 typedef struct load_options {
     uint64_t threads; /* 0: one per physical core */
     uint64_t isa;     /* mote_isa */
     uint64_t kv;      /* mote_kv */
-    double yarn;      /* 0: as trained */
+    double yarn;      /* 0: off */
     uint64_t pin;     /* mote_pin */
     uint64_t context; /* 0: the command decides */
 } load_options;
 
-/* Of a flag for mote_kv, and the name of one. */
+/* The words of a flag for mote_kv, and the word of one value. */
 #define LOAD_KV_CHOICES "f16|f32|q8_0"
 const char *load_kv_name(uint64_t kv);
 
@@ -39,24 +43,82 @@ typedef struct loaded {
     mote_session *session;
 } loaded;
 
-/* Explains a file that is not there or may not be read; 0: it can be opened. */
+/* Reports a file that is missing or cannot be read. */
 int load_check_file(const char *path);
-
-/* Says what is wrong with a file, and with which. */
+/* Reports an error about a file, with its path. */
 int load_failed(const char *path, mote_error *err);
 
-/* Opens the model, nothing more; `vision` is its picture tower, or NULL. */
+/* Opens the model file; `vision` is the path of its vision encoder (mmproj), or NULL. */
 int load_model(loaded *l, const char *path, const char *vision, mote_isa isa);
-/* Brings the file into memory, with a progress line. Can be interrupted. */
-int load_warm(const loaded *l);
-/* Makes the engine for `context` positions and one session, which Ctrl-C cancels from now on. */
+/* Reads the mapped file into memory, with a progress line. A signal ends it. */
+int load_prefault(const loaded *l);
+/* Creates an engine with `context` positions and one session. From now on Ctrl-C cancels its
+ * steps. */
 int load_engine(loaded *l, const load_options *options, uint64_t context, uint32_t logits_rows);
-/* Undoes all of it. */
+/* Frees session, engine and model. */
 void load_close(loaded *l);
 
-/* Context of a prompt when the user names none: `usual`, or what the prompt and `answer` tokens
- * need, up to what the model was trained for. */
+/* The context to use: --context, else 4,096 tokens or prompt + answer tokens if that is more, at
+ * most the model's trained context times --yarn. */
 uint64_t load_context(const loaded *l, const load_options *options, uint64_t prompt,
                       uint64_t answer);
+/* The trained context times --yarn. */
+uint64_t load_context_max(const loaded *l, const load_options *options);
+
+/* Prints model, kernels, threads, context and memory, for -v. */
+void load_describe(const loaded *l, uint64_t context);
+
+/* ---- prefill (load.c) ---- */
+
+/* Called when the logits of `rows` more tokens are in the session; false aborts the prefill. */
+typedef bool prefill_rows_fn(void *ctx, const mote_session *session, size_t rows);
+
+typedef struct prefill_job {
+    mote_engine *engine;
+    mote_session *session;
+    const mote_token *tokens;
+    size_t n;
+    size_t chunk;          /* tokens per step; 0: chosen by time, so that Ctrl-C reacts quickly */
+    size_t chunk_max;      /* limit of a chosen chunk; 0: 512 */
+    mote_logits want;      /* LAST: logits of the last token; ALL: of every token */
+    prefill_rows_fn *rows; /* required with ALL */
+    void *ctx;
+} prefill_job;
+
+/* Prefills a prompt in chunks, with a progress line. The chunk size never changes the result. */
+mote_status prefill_prompt(const prefill_job *job, mote_error *err);
+
+/* ---- --think (load.c) ---- */
+
+#define THINK_FLAG_WORDS "on, off, auto, minimal, low, medium, high, max or a number of tokens"
+#define THINK_FLAG_HELP                                                                            \
+    "on, off, auto (by size), minimal, low, medium, high, max, or a number of tokens"
+
+/* Reads the value of --think. NULL or "" leaves both outputs unchanged. */
+int think_flag_read(const char *value, mote_think *think, uint32_t *budget);
+
+/* ---- text and token ids (input.c) ---- */
+
+typedef struct input_ids {
+    mote_token *ids;
+    size_t n;
+} input_ids;
+
+void input_ids_free(input_ids *ids);
+
+/* Reports that there is no memory for a text. */
+int input_no_memory(void);
+/* Appends a file, or stdin if path is "-". At most 256 MiB. */
+int input_read(strbuf *text, const char *path);
+/* Appends `given`, or the file of "@FILE" without its final newline. */
+int input_text_or_file(strbuf *text, const char *given);
+/* Stdin is a pipe, a socket or a file, so it is meant to be read. */
+bool input_has_stdin(void);
+
+/* Parses "1,2,3"; spaces and newlines also separate. `flag` is for the error message. */
+int input_parse_ids(input_ids *out, const char *list, const char *flag);
+/* Tokenizes a text; `flags` as for mote_tokenize. */
+int input_tokenize(input_ids *out, const mote_model *model, const char *text, size_t n,
+                   unsigned flags);
 
 #endif

@@ -1,170 +1,267 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* media_files.c - see pictures.h. */
+/* media_files.c - image and video files to encoded images; see media_files.h. */
+#define _GNU_SOURCE /* strverscmp, GLOB_BRACE */
 #include "cli/load/media_files.h"
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "cli/load/video_files.h"
-#include "cli/term/output_messages.h"
+#include "cli/load/load.h"
+#include "cli/term/output.h"
 #include "cli/term/text.h"
+#include "json/json_writer.h"
 #include "media/sandbox/decoder.h"
 
+#include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-bool images_wanted(const run_options *o)
+/* ---- files of a video: one file, a directory of frames, or a pattern ---- */
+
+enum { PATTERN_BYTES = 8192 };
+
+/* The bytes of all files, concatenated. */
+typedef struct video_files {
+    strbuf bytes;
+    uint64_t *parts; /* [n_parts]: size of each file */
+    size_t n_parts;  /* 0: one file */
+} video_files;
+
+static int frames_by_number(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool path_exists(const char *path, bool *directory)
+{
+    struct stat info;
+    const bool exists = stat(path, &info) == 0;
+    *directory = exists && S_ISDIR(info.st_mode);
+    return exists;
+}
+
+/* The pattern of all images in a directory; special characters of its name are escaped. */
+static bool frames_pattern(const char *directory, char *out)
+{
+    static const char images[] = "/*.{jpg,jpeg,png,webp,gif,JPG,JPEG,PNG,WEBP,GIF}";
+    size_t n = 0;
+    for (const char *p = directory; *p != '\0'; p++) {
+        if (n + sizeof images + 2 > PATTERN_BYTES)
+            return false;
+        if (strchr("*?[]{}\\,~", *p) != NULL)
+            out[n++] = '\\';
+        out[n++] = *p;
+    }
+    memcpy(out + n, images, sizeof images);
+    return true;
+}
+
+/* Frames are ordered by name; numbers in names compare by value. */
+static int frames_read(video_files *out, glob_t *found)
+{
+    qsort(found->gl_pathv, found->gl_pathc, sizeof *found->gl_pathv, frames_by_number);
+    out->parts = mem_new(found->gl_pathc, sizeof *out->parts);
+    if (out->parts == NULL)
+        return msg_no_memory("the frames of a video");
+    for (size_t i = 0; i < found->gl_pathc; i++) {
+        const size_t before = out->bytes.n;
+        const int code = input_read(&out->bytes, found->gl_pathv[i]);
+        if (code != CLI_DONE)
+            return code;
+        out->parts[out->n_parts++] = out->bytes.n - before;
+    }
+    return CLI_DONE;
+}
+
+static int frames_read_pattern(video_files *out, const char *pattern, const char *path)
+{
+    glob_t found;
+    if (glob(pattern, GLOB_BRACE, NULL, &found) != 0)
+        return msg_fail(CLI_FAILED, "not_found", "no images in %s", path);
+    const int code = frames_read(out, &found);
+    globfree(&found);
+    return code;
+}
+
+/* Free `out` also after an error. */
+static int video_files_read(video_files *out, const char *path)
+{
+    char pattern[PATTERN_BYTES];
+    bool directory;
+    const bool exists = path_exists(path, &directory);
+    *out = (video_files){0};
+    if (directory)
+        return frames_pattern(path, pattern) ? frames_read_pattern(out, pattern, path)
+                                             : msg_usage("directory name too long: %.200s", path);
+    if (strpbrk(path, "*?[") != NULL && !exists)
+        return frames_read_pattern(out, path, path);
+    return input_read(&out->bytes, path);
+}
+
+static void video_files_free(video_files *files)
+{
+    strbuf_fini(&files->bytes);
+    mem_free(files->parts);
+    *files = (video_files){0};
+}
+
+/* ---- decoding and encoding ---- */
+
+bool media_files_wanted(const media_options *o)
 {
     return o->image.n + o->video.n > 0;
 }
 
-int images_start(images *p)
+int media_files_start(media_files *p)
 {
     mote_error err;
     return fork_server_start(&p->fork_server, &err) == MOTE_OK ? CLI_DONE : msg_error(&err);
 }
 
-/* ---- looking ---- */
-
-static int named(const char *path, mote_error *err)
+static int media_file_failed(const media_file *s, mote_error *err)
 {
-    err_prefix(err, path);
+    err_prefix(err, s->path);
     return msg_error(err);
 }
 
-static int look(shown *s, const media_frames *seen, const mote_model *model, uint32_t threads)
+static int media_file_encode(media_file *s, const media_frames *frames, const mote_model *model,
+                             uint32_t threads)
 {
     mote_error err;
-    s->n = media_pairs(seen, s->video);
+    s->n = media_pairs(frames, s->video);
     s->images = mem_new(s->n, sizeof *s->images);
     s->seconds = mem_new(s->n, sizeof *s->seconds);
     if (s->images == NULL || s->seconds == NULL)
-        return msg_fail(CLI_FAILED, "out_of_memory", "no memory for the frames of %s", s->path);
+        return msg_no_memory("the frames of a video");
     for (size_t i = 0; i < s->n; i++) {
         size_t n;
-        if (media_pair(seen, s->video, i, model, threads, &s->images[i], &s->seconds[i], &err) !=
+        if (media_pair(frames, s->video, i, model, threads, &s->images[i], &s->seconds[i], &err) !=
             MOTE_OK)
-            return named(s->path, &err);
+            return media_file_failed(s, &err);
         mote_image_tokens(s->images[i], &n);
         s->tokens += n;
     }
     return CLI_DONE;
 }
 
-static void describe(const shown *s, const media_frames *seen, double seconds)
+static void media_file_describe(const media_file *s, const media_frames *frames, double seconds)
 {
-    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], frames[64] = "";
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], video[64] = "";
     if (s->video)
-        snprintf(frames, sizeof frames, ", %s of %.1f s", text_counted(c, seen->n, "frame"),
-                 seen->times[seen->n - 1]);
-    msg_note("%s   %u x %u, seen as %u x %u%s   %s in %s", s->path, seen->stored_width,
-             seen->stored_height, seen->width, seen->height, frames,
+        snprintf(video, sizeof video, ", %s of %.1f s", text_counted(c, frames->n, "frame"),
+                 frames->times[frames->n - 1]);
+    msg_note("%s   %u x %u, resized to %u x %u%s   %s in %s", s->path, frames->stored_width,
+             frames->stored_height, frames->width, frames->height, video,
              text_counted(a, s->tokens, "token"), text_seconds(b, seconds));
 }
 
-static int see_file(images *p, shown *s, const mote_model *model, const run_options *o)
+static int media_file_load(media_files *p, media_file *s, const mote_model *model,
+                           const media_options *o, uint32_t threads)
 {
     video_files files = {0};
-    media_frames seen;
+    media_frames frames;
     mote_error err;
     const double began = os_now();
     int code = s->video ? video_files_read(&files, s->path) : input_read(&files.bytes, s->path);
     if (code == CLI_DONE) {
-        const media_request ask = {.file = {files.bytes.p, files.bytes.n},
-                                   .parts = files.parts,
-                                   .n_parts = files.n_parts,
-                                   .video = s->video,
-                                   .fps = o->fps,
-                                   .limits = {.max_pixels = o->image_tokens * MEDIA_TOKEN_PIXELS}};
-        if (media_load(p->fork_server, &ask, &seen, &err) != MOTE_OK)
-            code = named(s->path, &err);
+        const media_request request = {.file = {files.bytes.p, files.bytes.n},
+                                       .parts = files.parts,
+                                       .n_parts = files.n_parts,
+                                       .video = s->video,
+                                       .fps = o->fps,
+                                       .limits = {.max_pixels = o->image_tokens * MEDIA_TOKEN_PIXELS}};
+        if (media_load(p->fork_server, &request, &frames, &err) != MOTE_OK)
+            code = media_file_failed(s, &err);
     }
     video_files_free(&files);
     if (code != CLI_DONE)
         return code;
-    s->width = seen.width;
-    s->height = seen.height;
-    code = look(s, &seen, model, (uint32_t)o->load.threads);
+    s->width = frames.width;
+    s->height = frames.height;
+    code = media_file_encode(s, &frames, model, threads);
     if (code == CLI_DONE)
-        describe(s, &seen, os_now() - began);
-    media_frames_fini(&seen);
+        media_file_describe(s, &frames, os_now() - began);
+    media_frames_fini(&frames);
     return code;
 }
 
-static void free_one(shown *s)
+static void media_file_free(media_file *s)
 {
     for (size_t i = 0; s->images != NULL && i < s->n; i++)
         mote_image_free(s->images[i]);
     mem_free(s->images);
     mem_free(s->seconds);
     mem_free(s->path);
-    *s = (shown){0};
+    *s = (media_file){0};
 }
 
-/* An empty place at the end of the list; NULL: no memory. */
-static shown *make_place(images *p, const char *path, bool video)
+/* A new entry behind the last one, not counted yet; NULL: out of memory. */
+static media_file *media_files_next(media_files *p, const char *path, bool video)
 {
     if (p->n == p->room) {
         const size_t room = p->room > 0 ? 2 * p->room : 8;
-        shown *list = mem_resize(p->list, p->room, room, sizeof *list);
+        media_file *list = mem_resize(p->list, p->room, room, sizeof *list);
         if (list == NULL)
             return NULL;
         p->list = list;
         p->room = room;
     }
-    shown *s = &p->list[p->n];
-    *s = (shown){.path = mem_new(strlen(path) + 1, 1), .video = video};
+    media_file *s = &p->list[p->n];
+    *s = (media_file){.path = mem_new(strlen(path) + 1, 1), .video = video};
     if (s->path == NULL)
         return NULL;
     memcpy(s->path, path, strlen(path));
     return s;
 }
 
-int images_add(images *p, const char *path, bool video, const mote_model *model,
-               const run_options *o)
+int media_files_add(media_files *p, const char *path, bool video, const mote_model *model,
+                    const media_options *o, uint32_t threads)
 {
-    if (p->n - p->sent >= IMAGES_ATTACHED)
-        return msg_fail(CLI_USAGE, "bad_argument", "more than %d pictures and films in a message",
-                        IMAGES_ATTACHED);
-    shown *s = make_place(p, path, video);
+    if (p->n - p->sent >= MEDIA_FILES_ATTACHED)
+        return msg_fail(CLI_USAGE, "bad_argument",
+                        "too many images and videos; at most %d per message", MEDIA_FILES_ATTACHED);
+    media_file *s = media_files_next(p, path, video);
     if (s == NULL)
-        return run_no_memory();
-    const int code = see_file(p, s, model, o);
+        return msg_no_memory("a path");
+    const int code = media_file_load(p, s, model, o, threads);
     if (code == CLI_DONE)
         p->n++;
     else
-        free_one(s);
+        media_file_free(s);
     return code;
 }
 
-static int see_list(images *p, const flag_list *files, bool video, const mote_model *model,
-                    const run_options *o)
+static int media_files_add_list(media_files *p, const flag_list *files, bool video,
+                                const mote_model *model, const media_options *o, uint32_t threads)
 {
     int code = CLI_DONE;
     for (size_t i = 0; i < files->n && code == CLI_DONE; i++)
-        code = images_add(p, files->items[i], video, model, o);
+        code = media_files_add(p, files->items[i], video, model, o, threads);
     return code;
 }
 
-const char images_blind[] =
-    "this model was opened without its picture tower; put its mmproj file beside it, or name it "
-    "with --mmproj";
+const char media_files_no_encoder[] =
+    "this model was opened without a vision encoder; put its mmproj file into the model's "
+    "directory, or give --mmproj FILE";
 
-int images_see(images *p, const mote_model *model, const run_options *o)
+int media_files_load(media_files *p, const mote_model *model, const media_options *o,
+                     uint32_t threads)
 {
     mote_model_info info;
     mote_model_describe(model, &info);
     if (!info.vision)
-        return msg_fail(CLI_NO_MODEL, "no_vision", "%s", images_blind);
-    int code = see_list(p, &o->image, false, model, o);
-    return code == CLI_DONE ? see_list(p, &o->video, true, model, o) : code;
+        return msg_fail(CLI_NO_MODEL, "no_vision", "%s", media_files_no_encoder);
+    int code = media_files_add_list(p, &o->image, false, model, o, threads);
+    return code == CLI_DONE ? media_files_add_list(p, &o->video, true, model, o, threads) : code;
 }
 
 /* ---- messages ---- */
 
-size_t images_attached(const images *p, mote_media out[IMAGES_ATTACHED])
+size_t media_files_attached(const media_files *p, mote_media out[MEDIA_FILES_ATTACHED])
 {
     for (size_t i = p->sent; i < p->n; i++) {
-        const shown *s = &p->list[i];
+        const media_file *s = &p->list[i];
         out[i - p->sent] = (mote_media){.images = (const mote_image *const *)s->images,
                                         .seconds = s->video ? s->seconds : NULL,
                                         .n = s->n};
@@ -172,55 +269,55 @@ size_t images_attached(const images *p, mote_media out[IMAGES_ATTACHED])
     return p->n - p->sent;
 }
 
-void images_send(images *p, size_t message)
+void media_files_mark_sent(media_files *p, size_t message)
 {
     for (; p->sent < p->n; p->sent++)
         p->list[p->sent].message = message;
 }
 
-void images_take_back(images *p, size_t message)
+void media_files_reattach(media_files *p, size_t message)
 {
     while (p->sent > 0 && p->list[p->sent - 1].message >= message)
         p->sent--;
 }
 
-void images_forget(images *p, size_t messages)
+void media_files_drop_after(media_files *p, size_t messages)
 {
     const size_t end = p->sent;
-    images_take_back(p, messages);
+    media_files_reattach(p, messages);
     for (size_t i = p->sent; i < end; i++)
-        free_one(&p->list[i]);
+        media_file_free(&p->list[i]);
     if (end > p->sent)
         memmove(&p->list[p->sent], &p->list[end], (p->n - end) * sizeof *p->list);
     p->n -= end - p->sent;
 }
 
-void images_drop(images *p, size_t n)
+void media_files_truncate(media_files *p, size_t n)
 {
     while (p->n > n)
-        free_one(&p->list[--p->n]);
+        media_file_free(&p->list[--p->n]);
     if (p->sent > n)
         p->sent = n;
 }
 
-void images_free(images *p)
+void media_files_free(media_files *p)
 {
-    images_drop(p, 0);
+    media_files_truncate(p, 0);
     mem_free(p->list);
     fork_server_stop(p->fork_server);
-    *p = (images){0};
+    *p = (media_files){0};
 }
 
-void images_write(const images *p, json *j)
+void media_files_write_json(const media_files *p, strbuf *j)
 {
-    json_key(j, "images");
-    json_begin_array(j);
+    jw_key(j, "images");
+    jw_open(j, '[');
     for (size_t i = 0; i < p->n; i++) {
-        json_begin_object(j);
-        json_key_u64(j, "w", p->list[i].width);
-        json_key_u64(j, "h", p->list[i].height);
-        json_key_u64(j, "tokens", p->list[i].tokens);
-        json_end_object(j);
+        jw_open(j, '{');
+        jw_key_uint(j, "w", p->list[i].width);
+        jw_key_uint(j, "h", p->list[i].height);
+        jw_key_uint(j, "tokens", p->list[i].tokens);
+        jw_close(j, '}');
     }
-    json_end_array(j);
+    jw_close(j, ']');
 }

@@ -1,70 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * media_files.h - what a message shows: files on the command line to pictures of the model.
+ * media_files.h - image and video files of messages (--image, --video, /image, /video), decoded and
+ * encoded; and which mmproj file belongs to a model.
  *
- * Functions return an exit code and have said what is wrong unless it is 0.
+ * Files are decoded in a separate process (media/sandbox) and encoded by the model's vision encoder
+ * when they are added, so errors are reported at once.
+ *
+ * Functions that return int return an exit code and have reported the error unless it is 0.
  */
 #ifndef MOTE_CLI_LOAD_MEDIA_FILES_H
 #define MOTE_CLI_LOAD_MEDIA_FILES_H
 
-#include "cli/term/json_out.h"
-#include "cli/run/run.h"
+#include "base/strbuf.h"
+#include "cli/args/command.h"
 #include "media/decode/resize.h"
+
+#include <mote.h>
+#include <mote_chat.h>
 
 struct fork_server;
 
-/* One file: as it was seen, and what stands for it. */
-typedef struct shown {
+/* Flags about images and videos. */
+typedef struct media_options {
+    flag_list image;
+    flag_list video;
+    double fps; /* of videos; 0: as stored in the file */
+    const char *mmproj;
+    uint64_t image_tokens; /* maximum per image, or per video */
+} media_options;
+
+/* Default of --image-tokens, as a string. */
+#define MEDIA_FILES_TOKENS          MEDIA_FILES_STRING(MEDIA_DEFAULT_TOKENS)
+#define MEDIA_FILES_STRING(number)  MEDIA_FILES_STRING_(number)
+#define MEDIA_FILES_STRING_(digits) #digits
+
+/* One file and its encoded images. */
+typedef struct media_file {
     char *path;
     bool video;
-    uint32_t width, height; /* as it was given to the model */
+    uint32_t width, height; /* after resizing for the encoder */
     size_t tokens;
     mote_image **images; /* [n] */
-    double *seconds;     /* [n], of a film */
+    double *seconds;     /* [n], timestamps of a video */
     size_t n;
-    size_t message; /* that shows it, if it was sent */
-} shown;
+    size_t message; /* index of the message that contains it, once sent */
+} media_file;
 
-enum { IMAGES_ATTACHED = FLAG_LIST_MAX }; /* to one message, at most */
+enum { MEDIA_FILES_ATTACHED = FLAG_LIST_MAX }; /* per message, at most */
 
-/* In the order of the messages that show them; behind `sent` what the next one will. */
-typedef struct images {
+/* In the order of their messages. Entries from `sent` on are attached to the next message. */
+typedef struct media_files {
     struct fork_server *fork_server;
-    shown *list; /* [n] */
+    media_file *list; /* [n] */
     size_t n, room;
     size_t sent;
-} images;
+} media_files;
 
-/* Does the command show anything? */
-bool images_wanted(const run_options *o);
-/* Starts the process that decodes. */
-int images_start(images *p);
-/* What to say of a model that cannot see. */
-extern const char images_blind[];
-/* --image-tokens, unless it is given. */
-#define IMAGES_TOKENS           IMAGES_SPELLED(MEDIA_DEFAULT_TOKENS)
-#define IMAGES_SPELLED(number)  IMAGES_SPELLED_(number)
-#define IMAGES_SPELLED_(digits) #digits
-/* Decodes and looks at everything that the flags name. */
-int images_see(images *p, const mote_model *model, const run_options *o);
-/* Decodes and looks at one more file. */
-int images_add(images *p, const char *path, bool video, const mote_model *model,
-               const run_options *o);
+/* --image or --video is given. */
+bool media_files_wanted(const media_options *o);
+/* Starts the decoder process. Must run before threads are created. */
+int media_files_start(media_files *p);
+/* The message for a model without a vision encoder. */
+extern const char media_files_no_encoder[];
+/* Adds all files of the flags. `threads` is for the vision encoder; 0: one per core. */
+int media_files_load(media_files *p, const mote_model *model, const media_options *o,
+                     uint32_t threads);
+/* Adds one file. */
+int media_files_add(media_files *p, const char *path, bool video, const mote_model *model,
+                    const media_options *o, uint32_t threads);
 
-/* What is attached and not sent, as a message wants it; returns how many. The view lives until
- * something is added. */
-size_t images_attached(const images *p, mote_media out[IMAGES_ATTACHED]);
-/* Message number `message` shows what was attached. */
-void images_send(images *p, size_t message);
-/* Those of message number `message` and later ones are attached again. */
-void images_take_back(images *p, size_t message);
-/* Those of later messages are dropped; what is attached stays. */
-void images_forget(images *p, size_t messages);
-/* All but the first n are dropped. No conversation may show them any more. */
-void images_drop(images *p, size_t n);
-void images_free(images *p);
+/* The attached files, as a message needs them; returns their number. Valid until a file is
+ * added. */
+size_t media_files_attached(const media_files *p, mote_media out[MEDIA_FILES_ATTACHED]);
+/* The attached files belong to message number `message` from now on. */
+void media_files_mark_sent(media_files *p, size_t message);
+/* Attaches the files of message number `message` and of later ones again. */
+void media_files_reattach(media_files *p, size_t message);
+/* Frees the files of message number `messages` and of later ones; attached files stay. */
+void media_files_drop_after(media_files *p, size_t messages);
+/* Frees all but the first n files. No conversation may use them any more. */
+void media_files_truncate(media_files *p, size_t n);
+void media_files_free(media_files *p);
 
-/* "images": [{"w", "h", "tokens"}] */
-void images_write(const images *p, json *j);
+/* Writes "images": [{"w", "h", "tokens"}] into the open JSON object. */
+void media_files_write_json(const media_files *p, strbuf *j);
+
+/* ---- the vision encoder's file (mmproj.c) ----
+ *
+ * Files are named mmproj-NAME-FORMAT.gguf, where NAME is the model's name or missing, and are in
+ * the directory of the model, often in several formats and next to those of other models. */
+
+enum { MMPROJ_PATH_BYTES = 4096, MMPROJ_NAME_BYTES = 256, MMPROJ_WHY_BYTES = 700 };
+
+/* Index of the best of n file names for a model: first the longest NAME that is a prefix of the
+ * model's name, then the longest common prefix, then the format: F16, BF16, F32, Q8_0. *rival is
+ * the index of an equally good one, or n. */
+size_t mmproj_choose(const char *model, const char *const *names, size_t n, size_t *rival);
+
+/* The path of --mmproj (`given`), nothing if that is "none", else the best file in the model's
+ * directory. `out` has MMPROJ_PATH_BYTES; empty: none. `why` has MMPROJ_WHY_BYTES: which of several
+ * files was chosen, or why the choice is ambiguous (then the result is false); else empty. */
+bool mmproj_find(char *out, char *why, const char *model_path, const char *given);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmproj.c - see tower.h. */
-#include "cli/load/mmproj.h"
-
+/* mmproj.c - finds the vision encoder (mmproj) of a model by file name; see media_files.h. */
 #include "base/str.h"
+#include "cli/load/media_files.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -26,26 +25,27 @@ static bool is_mmproj(const char *name)
     return strncmp(name, prefix, strlen(prefix)) == 0 && ends_with(str_of(name), suffix);
 }
 
-static bool separates(char c)
+static bool is_separator(char c)
 {
     return c == '-' || c == '_' || c == '.';
 }
 
 typedef struct mmproj_name {
-    str stem;        /* between mmproj and the format */
-    bool whole;      /* the model's name begins with all of it */
-    size_t common;   /* with that name's beginning, in letters */
-    unsigned format; /* the lower the better */
+    str stem;        /* between "mmproj" and the format */
+    bool whole;      /* the stem is a prefix of the model's name */
+    size_t common;   /* length of the common prefix with the model's name */
+    unsigned format; /* index into the formats, best first */
 } mmproj_name;
 
-/* Takes the format off the end of a stem. */
-static unsigned take_format(str *stem)
+/* Removes the format from the end of a stem. */
+static unsigned mmproj_take_format(str *stem)
 {
     static const char *const formats[] = {"F16", "BF16", "F32", "Q8_0"};
     enum { N = sizeof formats / sizeof *formats };
     for (unsigned i = 0; i < N; i++) {
         const size_t n = strlen(formats[i]);
-        if (!ends_with(*stem, formats[i]) || (stem->n > n && !separates(stem->p[stem->n - n - 1])))
+        if (!ends_with(*stem, formats[i]) ||
+            (stem->n > n && !is_separator(stem->p[stem->n - n - 1])))
             continue;
         stem->n -= n;
         return i;
@@ -53,14 +53,14 @@ static unsigned take_format(str *stem)
     return N;
 }
 
-static mmproj_name read_name(const char *model, const char *name)
+static mmproj_name mmproj_parse(const char *model, const char *name)
 {
     mmproj_name t = {.stem = str_of(name)};
     t.stem = (str){t.stem.p + strlen(prefix), t.stem.n - strlen(prefix) - strlen(suffix)};
-    t.format = take_format(&t.stem);
-    while (t.stem.n > 0 && separates(t.stem.p[t.stem.n - 1]))
+    t.format = mmproj_take_format(&t.stem);
+    while (t.stem.n > 0 && is_separator(t.stem.p[t.stem.n - 1]))
         t.stem.n--;
-    for (; t.stem.n > 0 && separates(*t.stem.p); t.stem.n--)
+    for (; t.stem.n > 0 && is_separator(*t.stem.p); t.stem.n--)
         t.stem.p++;
     while (t.common < t.stem.n &&
            tolower((unsigned char)t.stem.p[t.common]) == tolower((unsigned char)model[t.common]))
@@ -69,15 +69,15 @@ static mmproj_name read_name(const char *model, const char *name)
     return t;
 }
 
-/* Whether the name of a is a better guess than b's (1), a worse one (-1) or neither. */
-static int compare_names(const mmproj_name *a, const mmproj_name *b)
+/* 1: a fits the model better than b; -1: worse; 0: equally. */
+static int mmproj_compare(const mmproj_name *a, const mmproj_name *b)
 {
     if (a->whole != b->whole)
         return a->whole ? 1 : -1;
     return (a->common > b->common) - (a->common < b->common);
 }
 
-static bool same_stem(const mmproj_name *a, const mmproj_name *b)
+static bool mmproj_same_stem(const mmproj_name *a, const mmproj_name *b)
 {
     return a->stem.n == b->stem.n && strncasecmp(a->stem.p, b->stem.p, a->stem.n) == 0;
 }
@@ -85,10 +85,10 @@ static bool same_stem(const mmproj_name *a, const mmproj_name *b)
 size_t mmproj_choose(const char *model, const char *const *names, size_t n, size_t *rival)
 {
     size_t best = 0;
-    mmproj_name found = read_name(model, names[0]);
+    mmproj_name found = mmproj_parse(model, names[0]);
     for (size_t i = 1; i < n; i++) {
-        const mmproj_name t = read_name(model, names[i]);
-        const int order = compare_names(&t, &found);
+        const mmproj_name t = mmproj_parse(model, names[i]);
+        const int order = mmproj_compare(&t, &found);
         if (order > 0 || (order == 0 && t.format < found.format)) {
             best = i;
             found = t;
@@ -96,9 +96,9 @@ size_t mmproj_choose(const char *model, const char *const *names, size_t n, size
     }
     *rival = n;
     for (size_t i = 0; i < n; i++) {
-        const mmproj_name t = read_name(model, names[i]);
-        if (i != best && compare_names(&t, &found) == 0 &&
-            (!same_stem(&t, &found) || t.format == found.format))
+        const mmproj_name t = mmproj_parse(model, names[i]);
+        if (i != best && mmproj_compare(&t, &found) == 0 &&
+            (!mmproj_same_stem(&t, &found) || t.format == found.format))
             *rival = i;
     }
     return best;
@@ -111,10 +111,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-static size_t list_mmproj_files(const char *folder, char names[MAX_MMPROJ][MMPROJ_NAME_BYTES])
+static size_t mmproj_list(const char *directory, char names[MAX_MMPROJ][MMPROJ_NAME_BYTES])
 {
     size_t n = 0;
-    DIR *d = opendir(folder);
+    DIR *d = opendir(directory);
     for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && n < MAX_MMPROJ;
          e = readdir(d))
         if (is_mmproj(e->d_name))
@@ -125,28 +125,29 @@ static size_t list_mmproj_files(const char *folder, char names[MAX_MMPROJ][MMPRO
     return n;
 }
 
-static bool find_beside(char *out, char *why, const char *folder, const char *model)
+static bool mmproj_find_in(char *out, char *why, const char *directory, const char *model)
 {
     char names[MAX_MMPROJ][MMPROJ_NAME_BYTES];
     const char *list[MAX_MMPROJ];
     size_t rival;
-    const size_t n = list_mmproj_files(folder[0] != '\0' ? folder : ".", names);
+    const size_t n = mmproj_list(directory[0] != '\0' ? directory : ".", names);
     for (size_t i = 0; i < n; i++)
         list[i] = names[i];
     if (n == 0)
         return true;
     const size_t best = mmproj_choose(model, list, n, &rival);
     if (rival < n) {
-        snprintf(why, MMPROJ_WHY_BYTES,
-                 "%s and %s lie beside the model: say with --mmproj which is its picture tower, "
-                 "or none",
-                 names[best], names[rival]);
+        snprintf(
+            why, MMPROJ_WHY_BYTES,
+            "%s and %s match the model equally: choose the vision encoder with --mmproj FILE, or "
+            "--mmproj none",
+            names[best], names[rival]);
         return false;
     }
-    snprintf(out, MMPROJ_PATH_BYTES, "%.2000s%s", folder, names[best]);
+    snprintf(out, MMPROJ_PATH_BYTES, "%.2000s%s", directory, names[best]);
     if (n > 1)
         snprintf(why, MMPROJ_WHY_BYTES,
-                 "it sees with %s, of %zu towers beside it; --mmproj takes another", names[best],
+                 "vision encoder: %s, of %zu mmproj files; --mmproj selects another", names[best],
                  n);
     return true;
 }
@@ -155,7 +156,7 @@ bool mmproj_find(char *out, char *why, const char *model_path, const char *given
 {
     const char *slash = strrchr(model_path, '/');
     const int n = slash != NULL ? (int)(slash - model_path) + 1 : 0;
-    char folder[MMPROJ_PATH_BYTES];
+    char directory[MMPROJ_PATH_BYTES];
     out[0] = why[0] = '\0';
     if (given != NULL && strcmp(given, "none") == 0)
         return true;
@@ -163,6 +164,6 @@ bool mmproj_find(char *out, char *why, const char *model_path, const char *given
         snprintf(out, MMPROJ_PATH_BYTES, "%s", given);
         return true;
     }
-    snprintf(folder, sizeof folder, "%.*s", n, model_path);
-    return find_beside(out, why, folder, model_path + n);
+    snprintf(directory, sizeof directory, "%.*s", n, model_path);
+    return mmproj_find_in(out, why, directory, model_path + n);
 }

@@ -1,94 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.h - what the ways of `mote run` share: its options, its prompt, its settings.
+ * run.h - the modes of `mote run`, and the token loop of --raw.
  *
- * cmd_run.c has the command's row and chooses the way: run_raw.c continues a text, run_filter.c
- * answers one message, run_chat.c talks. Functions return an exit code and have said what is
- * wrong unless it is 0.
+ * cmd_run.c has the flags and selects the mode: run_raw.c continues a text, run_once.c answers one
+ * prompt, cli/chat is the interactive chat. Functions that return int return an exit code and have
+ * reported the error unless it is 0.
  */
 #ifndef MOTE_CLI_RUN_RUN_H
 #define MOTE_CLI_RUN_RUN_H
 
-#include "cli/load/input.h"
-#include "cli/term/json_out.h"
+#include "base/err.h"
 #include "cli/load/load.h"
 
-#include <mote_chat.h>
-
-/* Which sampling flags are no defaults. */
-typedef struct run_given {
-    bool temperature, top_p, top_k, min_p, presence, frequency, repeat_penalty, seed;
-} run_given;
-
-typedef struct run_options {
-    bool raw;
-    const char *prompt;
-    const char *file;
-    bool special;
-
-    const char *system;
-    const char *messages;
-    const char *tools;
-    const char *think;
-    bool no_think;
-    bool hide_thinking;
-    uint64_t task; /* mote_task */
-
-    flag_list image;
-    flag_list video;
-    double fps; /* of films; 0: as they say */
-    const char *mmproj;
-    uint64_t image_tokens; /* of a picture, or of all of a film */
-
-    uint64_t format; /* 0: text, 1: json */
-    const char *schema;
-    const char *grammar;
-    const char *regex;
-    const char *choice;
-
-    uint64_t max_tokens;
-    flag_list stop;
-    bool fail_on_length;
-    bool no_loop_guard;
-
-    double temperature;
-    double top_p;
-    uint64_t top_k;
-    double min_p;
-    double presence;
-    double frequency;
-    double repeat_penalty;
-    uint64_t seed;
-    run_given given;
-    load_options load;
-} run_options;
-
 int run_raw(const cli_call *call);
-int run_filter(const cli_call *call);
-int run_chat(const cli_call *call);
+int run_once(const cli_call *call);
 
-/* PROMPT or -p, and then the file or what comes through the pipe. May be empty. */
-int run_read_prompt(input_text *prompt, const cli_call *call);
-/* A seed short enough to be typed again, another one each time. */
-uint64_t run_new_seed(void);
-/* As the flags say, given or not. */
-mote_sampling run_sampling(const run_options *o);
-int run_no_memory(void);
-double run_per_second(uint64_t n, double seconds);
-/* The entry "sampling" of a document. */
-void run_write_sampling(json *j, const mote_sampling *s);
+/* ---- stop strings (generate.c) ----
+ *
+ * Ends a stream of text at the first of several strings (--stop). Text that could be the beginning
+ * of a stop string is held back. The stop string itself is never output. */
 
-/* How to answer, from the flags. */
-typedef struct run_settings {
-    mote_answer_options answer; /* event and with are the caller's */
-    bool seed_given;            /* else each answer gets a new one */
-    input_text format;          /* what answer.format_text shows */
-    input_text system;
-    input_text messages; /* JSON */
-    input_text tools;    /* JSON */
-} run_settings;
+typedef struct stop_text {
+    const flag_list *words;
+    char *held; /* [room]: held text, then the piece just added */
+    size_t n_held;
+    size_t room;
+} stop_text;
 
-int run_settings_read(run_settings *s, const run_options *o);
-void run_settings_free(run_settings *s);
+enum { STOP_WORD_MAX = 1024 }; /* bytes */
+
+/* `words` must outlive it; none of them is empty. */
+mote_status stop_text_init(stop_text *s, const flag_list *words, mote_error *err);
+void stop_text_fini(stop_text *s);
+
+/* Adds a piece of at most MOTE_PIECE_BYTES. Returns how many bytes of `held` can be output now;
+ * stop_text_drop removes them. *stopped: a stop string follows them, the stream is over. */
+size_t stop_text_add(stop_text *s, const char *piece, size_t n, bool *stopped);
+void stop_text_drop(stop_text *s, size_t n);
+
+/* ---- the token loop (generate.c) ----
+ *
+ * Starts from a session whose prompt is prefilled. Samples a token, outputs its text, appends it;
+ * until an end token, a limit, a stop string, a signal or a closed output. */
+
+typedef enum completion_end {
+    COMPLETION_END_TOKEN,  /* the model ended the text */
+    COMPLETION_STOP_TEXT,  /* --stop */
+    COMPLETION_MAX_TOKENS, /* --max-tokens */
+    COMPLETION_CONTEXT,    /* the session is full */
+    COMPLETION_INTERRUPTED,
+    COMPLETION_UNREAD, /* stdout was closed */
+    COMPLETION_FAILED
+} completion_end;
+
+typedef struct completion {
+    /* set by the caller */
+    const loaded *on;
+    mote_sampling sampling;
+    uint64_t max_tokens; /* 0: no limit */
+    bool show_control;   /* control tokens are part of the text */
+    cli_out *stream;     /* text is written here as it is generated; NULL: collected in `text` */
+
+    /* the result */
+    completion_end end;
+    strbuf text;        /* if stream is NULL */
+    input_ids ids;      /* without the end token */
+    double first_token; /* os_now when it was sampled */
+    double ended;
+
+    /* internal */
+    mote_text_stream characters;
+    stop_text stops;
+} completion;
+
+/* `stop` must outlive the completion. */
+mote_status completion_init(completion *a, const flag_list *stop, mote_error *err);
+void completion_fini(completion *a);
+/* Fails only if the engine does or memory runs out; then a->end is COMPLETION_FAILED and the result
+ * so far is valid. */
+mote_status completion_run(completion *a, mote_error *err);
+
+/* "end_token", "stop_text" ... */
+const char *completion_end_name(completion_end end);
+/* The finish reason of the JSON output: "stop", "length", "interrupted" or "error". */
+const char *completion_finish(completion_end end);
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_env.c - `mote env`: what a program has to be told so that it asks a `mote serve`.
+ * cmd_env.c - `mote env`: prints the settings that point other programs at a `mote serve`.
  *
- * Each client is a row. Its text is variables for a shell, or settings for a file or a dialog;
- * %u stands for the server's address, %k for the key, %m for the model. Nothing is asked or
- * written.
+ * Each client is a row of a table. Its text is shell variables, or settings for a file or a dialog.
+ * %u stands for the server's address, %k for the API key, %m for the model. The command neither
+ * connects to the server nor writes files.
  */
-#include "cli/args/commands.h"
-#include "cli/term/json_out.h"
+#include "cli/args/command.h"
+#include "cli/load/load.h"
 #include "cli/serve/server_client.h"
-#include "cli/term/output_messages.h"
+#include "cli/term/output.h"
+#include "json/json_writer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,28 +29,28 @@ static const cli_flag flags[] = {
      .value = "sh|fish|powershell",
      .initial = "sh",
      .at = offsetof(env_options, shell),
-     .help = "how variables are written"},
+     .help = "syntax of the variables"},
     {.name = "model",
      .kind = FLAG_TEXT,
      .value = "NAME",
      .at = offsetof(env_options, model),
-     .help = "the model to ask for, as mote ps names it",
-     .shown = "the server's first"},
+     .help = "model name, as mote ps prints it",
+     .shown = "the first model of the server"},
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("What to print", flags, 0),
+    FLAG_GROUP("Output", flags, 0),
     CLIENT_FLAG_GROUP(offsetof(env_options, remote)),
 };
 
-typedef struct client {
+typedef struct env_client {
     const char *name;
-    const char *place; /* of settings; NULL: variables, a line each */
-    bool quoted;       /* values of the settings stand between double quotes */
+    const char *place; /* where the settings go; NULL: variables, one per line */
+    bool quoted;       /* values of the settings are in double quotes */
     const char *text;
-} client;
+} env_client;
 
-static const client clients[] = {
+static const env_client clients[] = {
     {"claude", NULL, false,
      "ANTHROPIC_BASE_URL=%u\nANTHROPIC_AUTH_TOKEN=%k\nANTHROPIC_MODEL=%m\n"
      "ANTHROPIC_DEFAULT_HAIKU_MODEL=%m\nCLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1\n"},
@@ -75,19 +76,19 @@ static const client clients[] = {
 
 enum { N_CLIENTS = sizeof clients / sizeof *clients };
 
-/* Codex takes no key from its file, only the name of a variable. */
-static const char codex_key[] = "# the variable of the environment that holds the key\n"
+/* Codex reads no key from its file, only the name of an environment variable. */
+static const char codex_key[] = "# the environment variable that holds the API key\n"
                                 "env_key = \"MOTE_API_KEY\"\n";
 
-typedef struct values {
+typedef struct env_values {
     char url[CLIENT_HOST_BYTES + 32];
-    const char *key;   /* NULL: none is needed */
-    const char *model; /* NULL: the server's first */
-} values;
+    const char *key;   /* NULL: none */
+    const char *model; /* NULL: the first model of the server */
+} env_values;
 
-/* ---- filling in ---- */
+/* ---- filling in values ---- */
 
-static void put_value(strbuf *b, const char *text, bool quoted)
+static void env_put_value(strbuf *b, const char *text, bool quoted)
 {
     for (; *text != '\0'; text++) {
         if (quoted && (*text == '"' || *text == '\\'))
@@ -96,18 +97,18 @@ static void put_value(strbuf *b, const char *text, bool quoted)
     }
 }
 
-/* Clients want a key even where none is needed; "default" is a name that every server answers to.
- */
-static void fill(strbuf *b, str text, const values *v, bool quoted)
+/* Clients require a key even if the server does not. "default" is accepted as a model name by every
+ * server. */
+static void env_fill(strbuf *b, str text, const env_values *v, bool quoted)
 {
     for (size_t i = 0; i < text.n; i++) {
         const char what = text.p[i] == '%' && i + 1 < text.n ? text.p[++i] : '\0';
         if (what == 'u')
-            put_value(b, v->url, quoted);
+            env_put_value(b, v->url, quoted);
         else if (what == 'k')
-            put_value(b, v->key != NULL ? v->key : "mote", quoted);
+            env_put_value(b, v->key != NULL ? v->key : "mote", quoted);
         else if (what == 'm')
-            put_value(b, v->model != NULL ? v->model : "default", quoted);
+            env_put_value(b, v->model != NULL ? v->model : "default", quoted);
         else if (what == 'e')
             strbuf_text(b, v->key != NULL ? codex_key : "");
         else
@@ -115,8 +116,8 @@ static void fill(strbuf *b, str text, const values *v, bool quoted)
     }
 }
 
-/* Between single quotes as the shell wants them. */
-static void put_quoted(cli_out *o, str value, uint64_t shell)
+/* Single quotes, escaped for the shell. */
+static void env_put_quoted(cli_out *o, str value, uint64_t shell)
 {
     out_text(o, "'");
     for (size_t i = 0; i < value.n; i++) {
@@ -131,33 +132,34 @@ static void put_quoted(cli_out *o, str value, uint64_t shell)
     out_text(o, "'");
 }
 
-static void put_variable(cli_out *o, json *j, const char *name, str value, uint64_t shell)
+static void env_put_variable(cli_out *o, strbuf *j, const char *name, str value, uint64_t shell)
 {
     static const char *const before[] = {"export ", "set -gx ", "$env:"};
     static const char *const after[] = {"=", " ", " = "};
     if (j != NULL) {
-        json_key(j, name);
-        json_bytes(j, value.p, value.n);
+        jw_key(j, name);
+        jw_str(j, (str){value.p, value.n});
         return;
     }
     out_printf(o, "%s%s%s", before[shell], name, after[shell]);
-    put_quoted(o, value, shell);
+    env_put_quoted(o, value, shell);
     out_text(o, "\n");
 }
 
-/* A variable for a model that was not chosen is left out: the client's own name will do. */
-static bool put_variables(cli_out *o, json *j, const client *c, const values *v, uint64_t shell)
+/* Without --model, variables for the model are omitted: the client keeps its own default. */
+static bool env_put_variables(cli_out *o, strbuf *j, const env_client *c, const env_values *v,
+                              uint64_t shell)
 {
     strbuf value = {0};
     for (const char *line = c->text; *line != '\0' && !value.failed;) {
         char name[48];
         const size_t n = strcspn(line, "="), end = strcspn(line, "\n");
-        const str form = {line + n + 1, end - n - 1};
+        const str value_format = {line + n + 1, end - n - 1};
         snprintf(name, sizeof name, "%.*s", (int)n, line);
         value.n = 0;
-        fill(&value, form, v, false);
-        if (v->model != NULL || !str_is(form, "%m"))
-            put_variable(o, j, name, strbuf_view(&value), shell);
+        env_fill(&value, value_format, v, false);
+        if (v->model != NULL || !str_is(value_format, "%m"))
+            env_put_variable(o, j, name, strbuf_view(&value), shell);
         line += end + 1;
     }
     const bool good = !value.failed;
@@ -165,12 +167,12 @@ static bool put_variables(cli_out *o, json *j, const client *c, const values *v,
     return good;
 }
 
-static bool put_settings(cli_out *o, json *j, const client *c, const values *v)
+static bool env_put_settings(cli_out *o, strbuf *j, const env_client *c, const env_values *v)
 {
     strbuf text = {0};
-    fill(&text, str_of(c->text), v, c->quoted);
+    env_fill(&text, str_of(c->text), v, c->quoted);
     if (j != NULL)
-        json_bytes(j, text.p, text.n);
+        jw_str(j, (str){text.p, text.n});
     else
         out_write(o, text.p, text.n);
     const bool good = !text.failed;
@@ -180,7 +182,7 @@ static bool put_settings(cli_out *o, json *j, const client *c, const values *v)
 
 /* ---- the command ---- */
 
-static const client *find_client(const char *name)
+static const env_client *env_find_client(const char *name)
 {
     for (size_t i = 0; i < N_CLIENTS; i++)
         if (strcmp(clients[i].name, name) == 0)
@@ -192,11 +194,11 @@ static const client *find_client(const char *name)
                               : i + 1 == N_CLIENTS ? " or "
                                                    : ", ",
                               clients[i].name);
-    msg_usage("nothing is known of %.60s (%s)", name, known);
+    msg_usage("unknown client %.60s; supported: %s", name, known);
     return NULL;
 }
 
-static bool printable(const char *text)
+static bool env_is_printable(const char *text)
 {
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < ' ' || *text == 0x7f)
@@ -204,17 +206,17 @@ static bool printable(const char *text)
     return true;
 }
 
-/* The address of a server that listens everywhere is none to connect to from here. */
-static int find_values(values *v, const server_client *r, const char *model)
+/* A wildcard address cannot be connected to; localhost is used instead. */
+static int env_find_values(env_values *v, const server_client *r, const char *model)
 {
     const bool everywhere = strcmp(r->host, "0.0.0.0") == 0 || strcmp(r->host, "::") == 0;
     const char *host = everywhere ? "127.0.0.1" : r->host;
     const bool v6 = strchr(host, ':') != NULL;
     if (r->is_unix)
-        return msg_usage("clients cannot reach %s; give the --host HOST:PORT of a listener",
+        return msg_usage("clients cannot connect to the UNIX socket %s; give --host HOST:PORT",
                          r->host);
-    if (!printable(host) || (model != NULL && !printable(model)))
-        return msg_usage("control characters have no place in an address or a name");
+    if (!env_is_printable(host) || (model != NULL && !env_is_printable(model)))
+        return msg_usage("address or model name contains control characters");
     snprintf(v->url, sizeof v->url, "%s%s%s%s:%s", "http://", v6 ? "[" : "", host, v6 ? "]" : "",
              r->port);
     v->key = r->key[0] != '\0' ? r->key : NULL;
@@ -222,56 +224,57 @@ static int find_values(values *v, const server_client *r, const char *model)
     return CLI_DONE;
 }
 
-static bool print_json(cli_out *o, const client *c, const values *v)
+static int env_write_json(cli_out *o, const env_client *c, const env_values *v)
 {
-    json j = {.to = o};
+    strbuf j = {0};
     bool good;
-    json_begin_object(&j);
-    json_key_text(&j, "client", c->name);
-    json_key_text(&j, "place", c->place);
-    json_key(&j, c->place == NULL ? "variables" : "settings");
+    jw_open(&j, '{');
+    jw_key_text(&j, "client", c->name);
+    jw_key_text(&j, "place", c->place);
+    jw_key(&j, c->place == NULL ? "variables" : "settings");
     if (c->place == NULL) {
-        json_begin_object(&j);
-        good = put_variables(o, &j, c, v, SHELL_SH);
-        json_end_object(&j);
+        jw_open(&j, '{');
+        good = env_put_variables(o, &j, c, v, SHELL_SH);
+        jw_close(&j, '}');
     } else {
-        good = put_settings(o, &j, c, v);
+        good = env_put_settings(o, &j, c, v);
     }
-    json_end_object(&j);
-    return good;
+    jw_close(&j, '}');
+    j.failed |= !good;
+    return out_json(o, &j);
 }
 
-static int run(const cli_call *call)
+static int env_run(const cli_call *call)
 {
     const env_options *f = call->options;
-    const client *c = find_client(call->words[0]);
+    const env_client *c = env_find_client(call->words[0]);
     server_client r;
-    values v;
-    bool good;
+    env_values v;
+    bool good = true;
     if (c == NULL)
         return CLI_USAGE;
     int code = client_open(&r, &f->remote);
     if (code == CLI_DONE)
-        code = find_values(&v, &r, f->model);
+        code = env_find_values(&v, &r, f->model);
     if (code != CLI_DONE)
         return code;
     if (call->common.json)
-        good = print_json(call->out, c, &v);
+        code = env_write_json(call->out, c, &v);
     else if (c->place == NULL)
-        good = put_variables(call->out, NULL, c, &v, f->shell);
+        good = env_put_variables(call->out, NULL, c, &v, f->shell);
     else
-        good = put_settings(call->out, NULL, c, &v);
+        good = env_put_settings(call->out, NULL, c, &v);
     if (!good)
-        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the text");
-    if (c->place != NULL)
-        msg_note("this belongs into %s", c->place);
-    return CLI_DONE;
+        return input_no_memory();
+    if (code == CLI_DONE && c->place != NULL)
+        msg_note("put this in %s", c->place);
+    return code;
 }
 
 const cli_command cmd_env = {
     .name = "env",
     .section = "Server",
-    .summary = "what to tell other programs so that they ask a server",
+    .summary = "settings that point other programs at a server",
     .usage = "CLIENT",
     .min_words = 1,
     .max_words = 1,
@@ -279,10 +282,10 @@ const cli_command cmd_env = {
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(env_options),
     .about = "Prints the variables or settings that point CLIENT at a `mote serve`: claude, codex, "
-             "opencode, cline, continue, openwebui, or what is made with the libraries of openai, "
-             "anthropic or ollama.\n"
-             "Nothing is written and no server is asked. If there is a key, it is printed.",
+             "opencode, cline, continue, openwebui, or the client libraries openai, anthropic and "
+             "ollama.\n"
+             "It writes no file and does not connect to the server. An API key is printed.",
     .examples = "eval \"$(mote env claude)\"\nmote env codex --model qwen3.5-4b-q4_k_m\n"
                 "mote env openai --shell fish | source",
-    .run = run,
+    .run = env_run,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ps.c - `mote ps`: which models a running server holds, and how much of the machine. */
+/* cmd_ps.c - `mote ps`: models of a running server, their load and memory. */
 #include "base/str.h"
-#include "cli/args/commands.h"
+#include "cli/args/command.h"
 #include "cli/serve/server_client.h"
-#include "cli/term/output_messages.h"
+#include "cli/term/output.h"
 #include "cli/term/text.h"
 #include "json/json.h"
 
@@ -19,36 +19,35 @@ static const cli_flag flags[] = {
     {.name = "mem",
      .kind = FLAG_SWITCH,
      .at = offsetof(ps_options, memory),
-     .help = "say what the memory of all is used for"},
+     .help = "print what the memory is used for"},
     {.name = "health",
      .kind = FLAG_SWITCH,
      .at = offsetof(ps_options, health),
-     .help = "print nothing; the exit code is 0 if the server takes requests (no key needed)"},
+     .help = "print nothing; exit code 0 if the server accepts requests (no API key needed)"},
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("What to say", flags, 0),
+    FLAG_GROUP("Output", flags, 0),
     CLIENT_FLAG_GROUP(offsetof(ps_options, remote)),
 };
 
-static void put_cell(cli_out *o, size_t width, str text)
+static void ps_print_cell(cli_out *o, size_t width, str text)
 {
     out_shown(o, text.p, text.n);
     out_spaces(o, text.n < width ? width - text.n : 0);
     out_text(o, "  ");
 }
 
-static void print_memory(cli_out *o, const json_node *memory)
+static void ps_print_memory(cli_out *o, const json_node *memory)
 {
     static const char *const kinds[] = {"weights", "model",  "kv_cache", "recurrent_state",
                                         "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        out_printf(o, "  %-15s %10s\n", kinds[i],
-                   text_bytes(text, client_number(memory, kinds[i])));
+        out_printf(o, "  %-15s %10s\n", kinds[i], text_bytes(text, client_number(memory, kinds[i])));
 }
 
-static size_t name_width(const json_node *models)
+static size_t ps_name_width(const json_node *models)
 {
     size_t width = 4;
     for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m)) {
@@ -58,8 +57,8 @@ static size_t name_width(const json_node *models)
     return width;
 }
 
-/* Until when it is there. */
-static void put_until(char *out, size_t room, const json_node *m, bool stopping)
+/* When the model will be unloaded. */
+static void ps_until(char *out, size_t room, const json_node *m, bool stopping)
 {
     const json_node *left = json_node_get(m, "leaves_in");
     char text[TEXT_NUMBER_BYTES];
@@ -71,36 +70,36 @@ static void put_until(char *out, size_t room, const json_node *m, bool stopping)
         snprintf(out, room, "%s", stopping ? "stopping" : "forever");
 }
 
-static void print_model(cli_out *o, const json_node *m, size_t width, bool stopping)
+static void ps_print_model(cli_out *o, const json_node *m, size_t width, bool stopping)
 {
     char size[TEXT_NUMBER_BYTES], context[32], busy[96], until[64];
-    put_until(until, sizeof until, m, stopping);
+    ps_until(until, sizeof until, m, stopping);
     text_bytes(size, client_number(json_node_get(m, "memory"), "total"));
     snprintf(context, sizeof context, "%llu", (unsigned long long)client_number(m, "context"));
-    snprintf(busy, sizeof busy, "%llu of %llu, %llu waiting",
+    snprintf(busy, sizeof busy, "%llu of %llu, %llu queued",
              (unsigned long long)(client_number(m, "prefill") + client_number(m, "decode")),
              (unsigned long long)client_number(m, "parallel"),
              (unsigned long long)client_number(m, "queued"));
-    put_cell(o, width, json_node_text(json_node_get(m, "name")));
-    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-4s  %s\n", size, "100% CPU", context, busy,
+    ps_print_cell(o, width, json_node_text(json_node_get(m, "name")));
+    out_printf(o, "%-9s  %-9s  %-9s  %-20s  %-6s  %s\n", size, "100% CPU", context, busy,
                json_node_get(m, "images") != NULL ? "yes" : "no", until);
 }
 
-static void print_table(cli_out *o, const json_node *status, bool memory)
+static void ps_print_table(cli_out *o, const json_node *status, bool memory)
 {
     const json_node *models = json_node_get(status, "models");
-    const size_t width = name_width(models);
+    const size_t width = ps_name_width(models);
     const bool stopping = json_node_truth(json_node_get(status, "draining"));
-    put_cell(o, width, str_of("NAME"));
-    out_printf(o, "%-9s  %-9s  %-9s  %-20s  SEES  UNTIL\n", "SIZE", "PROCESSOR", "CONTEXT",
-               "ANSWERS");
+    ps_print_cell(o, width, str_of("NAME"));
+    out_printf(o, "%-9s  %-9s  %-9s  %-20s  VISION  UNTIL\n", "SIZE", "PROCESSOR", "CONTEXT",
+               "REQUESTS");
     for (const json_node *m = json_node_first(models); m != NULL; m = json_node_next(m))
-        print_model(o, m, width, stopping);
+        ps_print_model(o, m, width, stopping);
     if (memory)
-        print_memory(o, json_node_get(status, "memory"));
+        ps_print_memory(o, json_node_get(status, "memory"));
 }
 
-static int run(const cli_call *call)
+static int ps_run(const cli_call *call)
 {
     const ps_options *f = call->options;
     server_client r;
@@ -117,7 +116,7 @@ static int run(const cli_call *call)
         if (json_doc_read(&doc, strbuf_view(&body), &err) != MOTE_OK)
             code = msg_error(&err);
         else
-            print_table(call->out, json_doc_root(doc), f->memory);
+            ps_print_table(call->out, json_doc_root(doc), f->memory);
     }
     json_doc_free(doc);
     strbuf_fini(&body);
@@ -127,13 +126,13 @@ static int run(const cli_call *call)
 const cli_command cmd_ps = {
     .name = "ps",
     .section = "Server",
-    .summary = "what a running server holds",
+    .summary = "list the models of a running server",
     .usage = "",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(ps_options),
-    .about = "Asks a running `mote serve` which models it has and how much memory they take.\n"
-             "Its key needs the scope `metrics`.",
+    .about = "Lists the models of a running `mote serve`, their load and memory.\n"
+             "The API key needs the scope `metrics`.",
     .examples = "mote ps --mem\nmote ps --host unix:/run/mote.sock --json",
-    .run = run,
+    .run = ps_run,
 };

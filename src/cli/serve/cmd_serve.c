@@ -1,29 +1,120 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_serve.c - `mote serve`: models at an address, for programs that speak HTTP.
+ * cmd_serve.c - `mote serve`: flags to server options, opens the models, runs the server.
  *
- * Flags to options, the lines that say what was started and where, and the keys: they come from a
- * file or the environment, never from the command line, where everybody on the machine can
- * read them.
+ * API keys come from a file or the environment, never from a flag: every user of the machine can
+ * read the command line of a process.
  */
+#include "base/duration.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "cli/args/commands.h"
-#include "cli/load/input.h"
-#include "cli/term/interrupt.h"
+#include "cli/args/command.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
-#include "cli/term/output_messages.h"
-#include "cli/serve/serve_models.h"
+#include "cli/term/output.h"
+#include "cli/term/terminal.h"
 #include "cli/term/text.h"
-#include "cli/load/think_flag.h"
-#include "base/duration.h"
+#include "media/sandbox/decoder.h"
+#include "server/models/model_name.h"
 #include "server/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* ---- models ---- */
+
+/* The models and their vision encoders. */
+typedef struct serve_models {
+    const char *const *paths; /* [n], from the command line */
+    size_t n;
+    const char *name;   /* --name, for a single model; NULL: from the file name */
+    const char *mmproj; /* --mmproj: a file for a single model, or "none"; NULL: search */
+    mote_isa isa;
+
+    loaded on[SERVER_MAX_MODELS];
+    struct fork_server *fork_server;
+} serve_models;
+
+/* Requests select a model by name, so names must be unique. */
+static int models_check_names(const serve_models *m)
+{
+    char names[SERVER_MAX_MODELS][MODEL_NAME_BYTES];
+    if (m->n > 1 && m->name != NULL)
+        return msg_usage("--name needs a single model; with several, names come from the files");
+    if (m->n > 1 && m->mmproj != NULL && strcmp(m->mmproj, "none") != 0)
+        return msg_usage(
+            "--mmproj FILE needs a single model; with several, each uses the mmproj file in "
+            "its directory (--mmproj none: text only)");
+    for (size_t i = 0; i < m->n; i++) {
+        model_name_of_file(names[i], m->paths[i]);
+        for (size_t k = 0; k < i; k++)
+            if (model_name_is(names[i], str_of(names[k]), true))
+                return msg_usage("%s and %s would both be named %s; rename one of the files",
+                                 m->paths[k], m->paths[i], names[i]);
+    }
+    return CLI_DONE;
+}
+
+static int models_find_mmproj(const serve_models *m, size_t i, char mmproj[MMPROJ_PATH_BYTES])
+{
+    char why[MMPROJ_WHY_BYTES];
+    const bool found = mmproj_find(mmproj, why, m->paths[i], m->mmproj);
+    if (!found && m->n > 1)
+        return msg_usage(
+            "%s: %s (with several models, only --mmproj none is possible: put each model "
+            "and its mmproj file into a directory)",
+            m->paths[i], why);
+    if (!found)
+        return msg_usage("%s", why);
+    if (why[0] != '\0' && m->n > 1)
+        msg_note("%s: %s", m->paths[i], why);
+    else if (why[0] != '\0')
+        msg_note("%s", why);
+    return CLI_DONE;
+}
+
+static int models_open_one(serve_models *m, size_t i)
+{
+    char mmproj[MMPROJ_PATH_BYTES];
+    mote_error err;
+    int code = models_find_mmproj(m, i, mmproj);
+    if (code != CLI_DONE)
+        return code;
+    const bool vision = mmproj[0] != '\0';
+    if (vision && m->fork_server == NULL && fork_server_start(&m->fork_server, &err) != MOTE_OK)
+        return msg_error(&err);
+    code = load_model(&m->on[i], m->paths[i], vision ? mmproj : NULL, m->isa);
+    if (code != CLI_DONE && vision && m->n > 1)
+        msg_note(
+            "%s was opened with the vision encoder %s of its directory: put each model and its "
+            "mmproj file into a directory, or use --mmproj none",
+            m->paths[i], mmproj);
+    return code == CLI_DONE ? load_prefault(&m->on[i]) : code;
+}
+
+/* Opens all models and enters them and the decoder process into the options. */
+static int serve_models_open(serve_models *m, server_options *o)
+{
+    int code = models_check_names(m);
+    for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
+        code = models_open_one(m, i);
+        o->models[o->n_models++] =
+            (model_to_serve){.model = m->on[i].model, .path = m->paths[i], .name = m->name};
+    }
+    o->fork_server = m->fork_server;
+    return code;
+}
+
+static void serve_models_close(serve_models *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        load_close(&m->on[i]);
+    fork_server_stop(m->fork_server);
+}
+
+/* ---- flags ---- */
 
 typedef struct serve_options {
     flag_list listen;
@@ -36,7 +127,7 @@ typedef struct serve_options {
     uint64_t parallel;
     uint64_t queue;
     double memory;
-    uint64_t positions;
+    uint64_t kv_tokens;
     double drain;
     const char *keep_alive;
     uint64_t log;
@@ -46,7 +137,7 @@ typedef struct serve_options {
     uint64_t preset;
     const char *system;
     bool no_soft_switch;
-    bool keep_volatile;
+    bool keep_billing_header;
     flag_list limits;
     const char *mmproj;
     uint64_t image_tokens;
@@ -55,47 +146,48 @@ typedef struct serve_options {
 
 #define AT(member) offsetof(serve_options, member)
 
-static const cli_flag door_flags[] = {
+static const cli_flag access_flags[] = {
     {.name = "listen",
      .kind = FLAG_LIST,
      .value = "ADDRESS",
      .shown = "127.0.0.1:11435 and [::1]:11435",
      .env = "MOTE_HOST",
      .at = AT(listen),
-     .help = "HOST:PORT, [V6]:PORT, unix:PATH or systemd; may be repeated"},
+     .help = "HOST:PORT, [IPV6]:PORT, unix:PATH or systemd; repeatable"},
     {.name = "api-key-file",
      .kind = FLAG_TEXT,
      .value = "FILE",
      .env = "MOTE_API_KEY_FILE",
      .at = AT(key_file),
-     .help = "one key a line: KEY or sha256:HEX, then its scopes: infer,metrics,admin, then a name "
-             "for logs and its limits rpm=N tpm=N par=N; without a file MOTE_API_KEY is the one "
-             "key, with all scopes"},
+     .help =
+         "one API key per line: KEY or sha256:HEX, then its scopes (infer,metrics,admin), a name "
+         "for logs, and its limits rpm=N tpm=N par=N. Without a file, MOTE_API_KEY is the only "
+         "key, with all scopes"},
     {.name = "new-key",
      .kind = FLAG_SWITCH,
      .at = AT(new_key),
-     .help = "print a new key and the line for the file, and end; a NAME in place of the FILE is "
-             "the key's"},
+     .help = "print a new key and its line for the key file, and exit; an argument is the name of "
+             "the key"},
     {.name = "i-know-this-is-unauthenticated",
      .kind = FLAG_SWITCH,
      .at = AT(unauthenticated),
-     .help = "listen beyond this machine without a key"},
+     .help = "allow other addresses than localhost without an API key"},
     {.name = "allow-host",
      .kind = FLAG_LIST,
      .value = "NAME",
      .at = AT(hosts),
-     .help = "a name that clients may use for this server; may be repeated"},
+     .help = "accept this name in the Host header; repeatable"},
     {.name = "cors-origin",
      .kind = FLAG_LIST,
      .value = "ORIGIN",
      .at = AT(origins),
-     .help = "pages of this origin may ask; may be repeated"},
+     .help = "accept requests from web pages of this origin; repeatable"},
     {.name = "limit",
      .kind = FLAG_LIST,
      .value = "NAME=VALUE",
      .at = AT(limits),
-     .help = "another limit for strangers, such as connections=4096 or body-bytes=33554432; a "
-             "wrong name lists all of them"},
+     .help = "set a limit, such as connections=4096 or body-bytes=33554432; an unknown name lists "
+             "all of them; repeatable"},
     {.name = "drain",
      .kind = FLAG_NUMBER,
      .value = "SECONDS",
@@ -103,10 +195,11 @@ static const cli_flag door_flags[] = {
      .min = 0.1,
      .max = 86400,
      .at = AT(drain),
-     .help = "time for running answers after Ctrl-C or SIGTERM; a second one ends at once"},
+     .help = "how long running requests may take after Ctrl-C or SIGTERM; a second signal exits at "
+             "once"},
 };
 
-static const cli_flag work_flags[] = {
+static const cli_flag capacity_flags[] = {
     {.name = "parallel",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -115,7 +208,7 @@ static const cli_flag work_flags[] = {
      .shown = "8",
      .env = "MOTE_PARALLEL",
      .at = AT(parallel),
-     .help = "answers that a model writes at the same time"},
+     .help = "requests generated at the same time, per model"},
     {.name = "queue",
      .kind = FLAG_COUNT,
      .value = "N",
@@ -124,60 +217,59 @@ static const cli_flag work_flags[] = {
      .shown = "256",
      .env = "MOTE_QUEUE",
      .at = AT(queue),
-     .help = "requests that may wait; more are told to come again"},
+     .help = "requests waiting per model; more get 429"},
     {.name = "memory",
      .kind = FLAG_NUMBER,
      .value = "GB",
      .min = 0.01,
      .max = 65536,
-     .shown = "what the other numbers need",
+     .shown = "what the other settings need",
      .env = "MOTE_MEMORY",
      .at = AT(memory),
-     .help = "for everything together, whatever the number of models, in 10^9 bytes"},
+     .help = "memory limit for all models together, in 10^9 bytes"},
     {.name = "context",
      .letter = 'c',
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
      .max = 4194304,
-     .shown = "the model's, as far as --positions goes",
+     .shown = "that of the model, at most --kv-tokens",
      .env = "MOTE_CONTEXT",
      .at = AT(load.context),
-     .help = "tokens of one conversation; a limit, not a reservation"},
+     .help = "maximum context of a request, in tokens; not reserved in advance"},
     {.name = "keep-alive",
      .kind = FLAG_TEXT,
-     .value = "DUR",
-     .shown = "for ever",
+     .value = "TIME",
+     .shown = "never",
      .env = "MOTE_KEEP_ALIVE",
      .at = AT(keep_alive),
-     .help = "unload a model nobody asked for so long, as 5m or 1h30m; what is kept of its "
-             "conversations goes with it"},
-    {.name = "positions",
+     .help = "unload a model and drop its prefix cache after this idle time, such as 5m or 1h30m"},
+    {.name = "kv-tokens",
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 256,
      .max = 1ull << 32,
-     .shown = "32768, or what the memory has room for",
-     .at = AT(positions),
-     .help = "tokens of all conversations together"},
+     .shown = "32768, or what fits into --memory",
+     .at = AT(kv_tokens),
+     .help = "size of the KV cache in tokens, shared by all requests of a model"},
 };
 
 static const cli_flag image_flags[] = {
     {.name = "mmproj",
      .kind = FLAG_TEXT,
      .value = "FILE",
-     .shown = "mmproj*.gguf beside the model",
+     .shown = "mmproj*.gguf in the model's directory",
      .at = AT(mmproj),
-     .help = "the model's picture tower; none: pictures are refused"},
+     .help = "vision encoder (mmproj) of the model; none: images are rejected"},
     {.name = "image-tokens",
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
      .max = MOTE_IMAGE_MAX_TOKENS,
-     .initial = IMAGES_TOKENS,
+     .initial = MEDIA_FILES_TOKENS,
      .at = AT(image_tokens),
-     .help = "of a picture at most, at 1,024 pixels each, unless a request says otherwise; with "
-             "--limit picture-tokens=N whatever it says"},
+     .help = "maximum tokens per image, 1,024 pixels each; a request may set another value, up to "
+             "--limit image-tokens=N"},
 };
 
 static const cli_flag request_flags[] = {
@@ -187,56 +279,62 @@ static const cli_flag request_flags[] = {
      .shown = "auto",
      .env = "MOTE_THINK",
      .at = AT(think),
-     .help = "where a request does not say: " THINK_FLAG_HELP},
+     .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
     {.name = "preset",
      .kind = FLAG_CHOICE,
      .value = "auto|general|coding|reasoning|vision",
      .initial = "auto",
      .at = AT(preset),
-     .help = "where a request names none: sampling as the model's makers advise for this"},
+     .help =
+         "sampling recommended by the model's authors for this task, unless the request sets it"},
     {.name = "system",
      .kind = FLAG_TEXT,
      .value = "TEXT|@FILE",
      .at = AT(system),
-     .help = "what the model is told before a conversation that has no system message"},
+     .help = "system prompt for requests without a system message"},
     {.name = "no-soft-switch",
      .kind = FLAG_SWITCH,
      .at = AT(no_soft_switch),
-     .help = "/think and /no_think at the end of a question are words like others"},
-    {.name = "keep-volatile",
+     .help = "treat /think and /no_think at the end of a message as plain text"},
+    {.name = "keep-billing-header",
      .kind = FLAG_SWITCH,
-     .at = AT(keep_volatile),
-     .help = "leave a billing header in front of the system text, so that nothing is found again"},
-    {.name = "strict", .kind = FLAG_SWITCH, .at = AT(strict), .help = "unknown fields are errors"},
+     .at = AT(keep_billing_header),
+     .help =
+         "keep the billing header that some clients put before the system prompt; it changes with "
+         "every request and prevents prefix reuse"},
+    {.name = "strict",
+     .kind = FLAG_SWITCH,
+     .at = AT(strict),
+     .help = "reject unknown request fields"},
 };
 
 static const cli_flag reply_flags[] = {
     {.name = "name",
      .kind = FLAG_TEXT,
      .value = "NAME",
-     .shown = "the file's",
+     .shown = "from the file name",
      .at = AT(name),
-     .help = "what the model is called in replies; of one model only"},
+     .help = "name of the model in requests and replies; with a single model"},
     {.name = "no-ext",
      .kind = FLAG_SWITCH,
      .at = AT(no_ext),
-     .help = "replies without the `mote` object"},
+     .help = "omit the `mote` object from replies"},
     {.name = "log",
      .kind = FLAG_CHOICE,
      .value = "text|json|off",
      .initial = "text",
      .env = "MOTE_LOG",
      .at = AT(log),
-     .help = "a line for each request on stderr; never with a prompt in it"},
+     .help = "one line per request on stderr; never contains prompts"},
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("Who may ask", door_flags, 0),
-    FLAG_GROUP("How much at once", work_flags, 0),
-    FLAG_GROUP("Pictures", image_flags, 0),
+    FLAG_GROUP("Access", access_flags, 0),
+    FLAG_GROUP("Capacity", capacity_flags, 0),
+    FLAG_GROUP("Images", image_flags, 0),
     FLAG_GROUP("Requests", request_flags, 0),
     FLAG_GROUP("Replies and log", reply_flags, 0),
-    /* Without the first one, the context, which means something else here. */
+    /* Without the first flag: --context has another meaning here. */
     {"Machine", load_flags + 1, LOAD_N_FLAGS - 1, offsetof(serve_options, load)},
 };
 
@@ -244,16 +342,16 @@ enum { LOG_TEXT, LOG_JSON, LOG_OFF };
 
 /* ---- keys ---- */
 
-/* Hashes may be read, but whoever can write the file can let himself in. */
-static void warn_of_writers(const char *path)
+/* A readable key file is acceptable if it holds hashes; a writable one never is. */
+static void keys_warn_writable(const char *path)
 {
     struct stat info;
     if (stat(path, &info) == 0 && info.st_mode & (S_IWGRP | S_IWOTH))
-        msg_note("others may write %s and so let themselves in (chmod go-w %s)", path, path);
+        msg_note("other users can write to %s and add keys (chmod go-w %s)", path, path);
 }
 
-/* The server looks at the file again, whatever its name; never at a pipe. */
-static int find_keys(input_text *text, const serve_options *f, server_options *o)
+/* The server re-reads the key file when it changes, but never a pipe. */
+static int keys_find(strbuf *text, const serve_options *f, server_options *o)
 {
     static const char all_scopes[] = " infer,metrics,admin";
     const char *key = getenv("MOTE_API_KEY");
@@ -261,37 +359,35 @@ static int find_keys(input_text *text, const serve_options *f, server_options *o
     if (f->key_file != NULL) {
         code = input_read(text, f->key_file);
         if (code == CLI_DONE)
-            warn_of_writers(f->key_file);
+            keys_warn_writable(f->key_file);
         o->key_file = strcmp(f->key_file, "-") == 0 ? "/dev/stdin" : f->key_file;
     } else if (key != NULL && key[0] != '\0') {
         if (strpbrk(key, " \t\r\n") != NULL || strlen(key) > 512)
-            return msg_usage("MOTE_API_KEY is one word of at most 512 bytes");
-        if (!input_add(text, key, strlen(key)) ||
-            !input_add(text, all_scopes, sizeof all_scopes - 1))
-            return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
-                            "no memory for the keys");
+            return msg_usage("MOTE_API_KEY must be one word of at most 512 bytes");
+        if (!text_add(text, key, strlen(key)) || !text_add(text, all_scopes, sizeof all_scopes - 1))
+            return msg_no_memory("API keys");
     }
     o->keys = (str){text->p, text->n};
     return code;
 }
 
-static int print_new_key(const cli_call *call)
+static int keys_print_new(const cli_call *call)
 {
     char key[SERVER_KEY_BYTES], line[SERVER_KEY_LINE_BYTES];
     mote_error err;
     if (server_new_key(key, line, call->n_words > 0 ? call->words[0] : NULL, &err) != MOTE_OK)
         return msg_error(&err);
     out_printf(call->out, "%s\n", key);
-    msg_note("keep it, it is not shown again; the line for --api-key-file is");
+    msg_note("store the key now, it is not shown again; its line for --api-key-file:");
     msg_note("%s", line);
     return CLI_DONE;
 }
 
-/* ---- what was started ---- */
+/* ---- start-up messages ---- */
 
-static void announce_model(const served_model *m, double seconds)
+static void serve_announce_model(const served_model *m, double seconds)
 {
-    const sched_options *at_work = sched_settings(served_model_sched(m));
+    const sched_options *used = sched_settings(served_model_sched(m));
     mote_model_info info;
     mote_memory memory;
     mote_model_describe(served_model_weights(m), &info);
@@ -299,49 +395,48 @@ static void announce_model(const served_model *m, double seconds)
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
     msg_note("mote %s  %s  %s mapped, ready in %s  %s, %s", mote_version(), served_model_name(m),
              text_bytes(a, memory.weights), text_seconds(b, seconds), mote_isa_name(info.isa),
-             text_counted(c, at_work->threads, "thread"));
+             text_counted(c, used->threads, "thread"));
     msg_note("memory %s  context %s  parallel %u  queue %u%s",
-             text_bytes(a, served_model_memory(m)), text_count(b, at_work->context),
-             at_work->parallel, at_work->queue, served_model_vision(m) != NULL ? "  pictures" : "");
+             text_bytes(a, served_model_memory(m)), text_count(b, used->context), used->parallel,
+             used->queue, served_model_vision(m) != NULL ? "  images" : "");
 }
 
-static void announce(const server *s, double seconds)
+static void serve_announce(const server *s, double seconds)
 {
     const server_options *o = server_settings(s);
     char text[TEXT_NUMBER_BYTES];
     uint64_t memory = 0;
     for (size_t i = 0; i < server_n_models(s); i++) {
-        announce_model(server_model(s, i), seconds);
+        serve_announce_model(server_model(s, i), seconds);
         memory += served_model_memory(server_model(s, i));
     }
     if (server_n_models(s) > 1)
-        msg_note("%zu models take %s together; %s answers for names that none of them has",
-                 server_n_models(s), text_bytes(text, memory),
-                 served_model_name(server_model(s, 0)));
+        msg_note("%zu models, %s in total; unknown model names use %s", server_n_models(s),
+                 text_bytes(text, memory), served_model_name(server_model(s, 0)));
     for (size_t i = 0; i < server_n_addresses(s); i++) {
         const char *address = server_address(s, i);
         bool local = strncmp(address, "unix:", 5) == 0;
         msg_note("listening on %s%s  %s", local ? "" : "http://", address,
-                 server_n_keys(s) > 0 ? text_counted(text, server_n_keys(s), "key")
-                 : o->unauthenticated ? "no key, for everybody who can reach it"
-                                      : "no key, this machine only");
+                 server_n_keys(s) > 0 ? text_counted(text, server_n_keys(s), "API key")
+                 : o->unauthenticated ? "no API key, open to everyone who can connect"
+                                      : "no API key, localhost only");
     }
 }
 
 /* ---- running ---- */
 
-static void stop(void *with)
+static void serve_stop(void *with)
 {
     server_stop(with);
 }
 
-static void fill(server_options *o, const serve_options *f)
+static void serve_fill_options(server_options *o, const serve_options *f)
 {
     o->image_tokens = (uint32_t)f->image_tokens;
     o->sched.parallel = (uint32_t)f->parallel;
     o->sched.queue = (uint32_t)f->queue;
     o->sched.memory = (uint64_t)(f->memory * 1e9);
-    o->sched.kv_tokens = f->positions;
+    o->sched.kv_tokens = f->kv_tokens;
     o->sched.context = f->load.context;
     o->sched.threads = (uint32_t)f->load.threads;
     o->sched.kv = (mote_kv)f->load.kv;
@@ -360,83 +455,83 @@ static void fill(server_options *o, const serve_options *f)
     o->no_ext = f->no_ext;
     o->preset = (uint32_t)f->preset;
     o->no_soft_switch = f->no_soft_switch;
-    o->keep_volatile = f->keep_volatile;
+    o->keep_volatile = f->keep_billing_header;
     o->log_json = f->log == LOG_JSON;
     o->log_level = f->log == LOG_OFF ? 0 : 1;
     o->drain_seconds = f->drain;
 }
 
-static int serve(const server_options *o, double began)
+static int serve_with(const server_options *o, double began)
 {
     server *s;
     mote_error err;
     if (server_new(&s, o, &err) != MOTE_OK)
         return err.status == MOTE_E_ARG ? msg_usage("%s", err.text) : msg_error(&err);
-    interrupt_call(stop, s);
+    interrupt_set_handler(serve_stop, s);
     int code = CLI_DONE;
-    if (interrupt_came()) {
+    if (interrupt_pending()) {
         code = interrupt_exit_code();
     } else {
-        announce(s, os_now() - began);
+        serve_announce(s, os_now() - began);
         if (server_run(s, &err) != MOTE_OK)
             code = msg_error(&err);
         else
             msg_note("stopped");
     }
-    interrupt_call(NULL, NULL);
+    interrupt_set_handler(NULL, NULL);
     server_free(s);
     return code;
 }
 
-/* *text keeps it, with a zero behind. */
-static int read_system(input_text *text, const char *given, server_options *o)
+/* o->system points into *text, which is terminated. */
+static int serve_read_system(strbuf *text, const char *given, server_options *o)
 {
     if (given == NULL || given[0] == '\0')
         return CLI_DONE;
     int code = input_text_or_file(text, given);
-    if (code == CLI_DONE && !input_add(text, "", 1))
-        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for a text");
+    if (code == CLI_DONE && !text_add(text, "", 1))
+        return input_no_memory();
     if (code == CLI_DONE && strlen(text->p) + 1 < text->n)
-        return msg_usage("--system has a zero byte in it");
+        return msg_usage("--system contains a zero byte");
     o->system = code == CLI_DONE ? text->p : NULL;
     return code;
 }
 
-static int run(const cli_call *call)
+static int serve_run(const cli_call *call)
 {
     const serve_options *f = call->options;
     if (f->new_key)
-        return print_new_key(call);
+        return keys_print_new(call);
     if (call->n_words == 0)
-        return msg_usage("which model? mote serve FILE...");
+        return msg_usage("no model (try: mote serve FILE)");
     double began = os_now();
     serve_models models = {.paths = call->words,
                            .n = call->n_words,
                            .name = f->name,
                            .mmproj = f->mmproj,
                            .isa = (mote_isa)f->load.isa};
-    input_text keys = {0}, system = {0};
+    strbuf keys = {0}, system = {0};
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
-        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for options");
+        return msg_no_memory("the options of the server");
     int code = think_flag_read(f->think, &o->think, &o->think_budget);
     o->keep_alive = -1;
     if (code == CLI_DONE && f->keep_alive != NULL && !duration_read(f->keep_alive, &o->keep_alive))
-        code = msg_usage("--keep-alive takes a time, as 90s, 5m or 1h30m, or -1; not '%s'",
+        code = msg_usage("--keep-alive must be a time such as 90s, 5m or 1h30m, or -1; got '%s'",
                          f->keep_alive);
     if (code == CLI_DONE)
-        code = read_system(&system, f->system, o);
+        code = serve_read_system(&system, f->system, o);
     if (code == CLI_DONE)
-        code = find_keys(&keys, f, o);
+        code = keys_find(&keys, f, o);
     if (code == CLI_DONE)
         code = serve_models_open(&models, o);
     if (code == CLI_DONE) {
-        fill(o, f);
-        code = serve(o, began);
+        serve_fill_options(o, f);
+        code = serve_with(o, began);
     }
     serve_models_close(&models);
-    input_text_free(&keys);
-    input_text_free(&system);
+    strbuf_fini(&keys);
+    strbuf_fini(&system);
     mem_free(o);
     return code;
 }
@@ -444,7 +539,7 @@ static int run(const cli_call *call)
 const cli_command cmd_serve = {
     .name = "serve",
     .section = "Server",
-    .summary = "answer programs over HTTP",
+    .summary = "serve models over HTTP",
     .usage = "FILE...",
     .min_words = 0,
     .max_words = SERVER_MAX_MODELS,
@@ -452,14 +547,14 @@ const cli_command cmd_serve = {
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(serve_options),
     .about =
-        "Serves the model in FILE, or several, to programs that speak the APIs of OpenAI, "
-        "Anthropic "
-        "or Ollama, many at once. Requests choose a model by name; the first answers the rest.\n"
-        "Only this machine can reach it unless --listen says otherwise, and then a key is needed. "
-        "Ctrl-C or SIGTERM lets running answers end.",
+        "Serves one or more models over HTTP with the OpenAI, Anthropic and Ollama APIs. Requests "
+        "select a model by name; unknown names use the first model.\n"
+        "Listens on localhost unless --listen is given; other addresses require an API key. Ctrl-C "
+        "or "
+        "SIGTERM stops the server after running requests end.",
     .examples = "mote serve model.gguf\n"
                 "mote serve model.gguf --listen 127.0.0.1:11434 --parallel 4\n"
                 "mote serve small.gguf large.gguf --memory 12\n"
                 "mote serve model.gguf --listen 0.0.0.0:11435 --api-key-file keys --allow-host box",
-    .run = run,
+    .run = serve_run,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_stop.c - `mote stop`: a running server gives the memory of a model back. */
-#include "cli/args/commands.h"
-#include "cli/term/json_out.h"
+/* cmd_stop.c - `mote stop`: unloads models of a running server. */
+#include "cli/args/command.h"
 #include "cli/serve/server_client.h"
-#include "cli/term/output_messages.h"
+#include "cli/term/output.h"
+#include "json/json_writer.h"
 
 typedef struct stop_options {
     client_options remote;
@@ -13,14 +13,14 @@ static const flag_group groups[] = {
     CLIENT_FLAG_GROUP(offsetof(stop_options, remote)),
 };
 
-typedef struct stopping {
+typedef struct stop_state {
     server_client server;
     cli_out *out;
-    json *j; /* NULL: a line for each */
-} stopping;
+    strbuf *j; /* JSON output; NULL: one line per model */
+} stop_state;
 
-/* The name of the reply is the model's own, whatever it was called here. */
-static int tell(stopping *s, str reply)
+/* Prints the name from the reply: the argument may be an alias. */
+static int stop_print(stop_state *s, str reply)
 {
     json_doc *doc = NULL;
     mote_error err;
@@ -28,7 +28,7 @@ static int tell(stopping *s, str reply)
         return msg_error(&err);
     const str name = json_node_text(json_node_get(json_doc_root(doc), "model"));
     if (s->j != NULL) {
-        json_bytes(s->j, name.p, name.n);
+        jw_str(s->j, (str){name.p, name.n});
     } else {
         out_shown(s->out, name.p, name.n);
         out_text(s->out, "  unloaded\n");
@@ -37,25 +37,25 @@ static int tell(stopping *s, str reply)
     return CLI_DONE;
 }
 
-static int stop_one(stopping *s, str name)
+static int stop_one(stop_state *s, str name)
 {
     strbuf document = {0}, reply = {0};
     mote_error err;
-    strbuf_text(&document, "{\"model\":");
-    json_put_string(&document, name);
-    strbuf_byte(&document, '}');
+    jw_open(&document, '{');
+    jw_key_str(&document, "model", name);
+    jw_close(&document, '}');
     int code = strbuf_check(&document, &err) == MOTE_OK ? CLI_DONE : msg_error(&err);
     if (code == CLI_DONE)
         code = client_post(&s->server, "/v1/unload", strbuf_view(&document), &reply);
     if (code == CLI_DONE)
-        code = tell(s, strbuf_view(&reply));
+        code = stop_print(s, strbuf_view(&reply));
     strbuf_fini(&document);
     strbuf_fini(&reply);
     return code;
 }
 
-/* One that answers does not keep the others from being stopped. */
-static int stop_all(stopping *s)
+/* A busy model does not prevent the others from being unloaded. */
+static int stop_all(stop_state *s)
 {
     strbuf body = {0};
     json_doc *doc = NULL;
@@ -73,23 +73,25 @@ static int stop_all(stopping *s)
     return code;
 }
 
-static int run(const cli_call *call)
+static int stop_run(const cli_call *call)
 {
     const stop_options *f = call->options;
-    json j = {.to = call->out};
-    stopping s = {.out = call->out, .j = call->common.json ? &j : NULL};
+    strbuf j = {0};
+    stop_state s = {.out = call->out, .j = call->common.json ? &j : NULL};
     int code = client_open(&s.server, &f->remote);
     if (code != CLI_DONE)
         return code;
     if (s.j != NULL) {
-        json_begin_object(&j);
-        json_key(&j, "unloaded");
-        json_begin_array(&j);
+        jw_open(&j, '{');
+        jw_key(&j, "unloaded");
+        jw_open(&j, '[');
     }
     code = call->n_words > 0 ? stop_one(&s, str_of(call->words[0])) : stop_all(&s);
     if (s.j != NULL) {
-        json_end_array(&j);
-        json_end_object(&j);
+        jw_close(&j, ']');
+        jw_close(&j, '}');
+        const int written = out_json(call->out, &j);
+        code = code == CLI_DONE ? written : code;
     }
     return code;
 }
@@ -97,18 +99,20 @@ static int run(const cli_call *call)
 const cli_command cmd_stop = {
     .name = "stop",
     .section = "Server",
-    .summary = "have a running server unload a model",
+    .summary = "unload a model of a running server",
     .usage = "[MODEL]",
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(stop_options),
-    .about =
-        "Has a running `mote serve` give back the memory of MODEL, or of all its models, and "
-        "forget what it kept of their conversations. The server goes on, and the next request "
-        "loads the model again. A model that is answering is left as it is, with exit code 1.\n"
-        "Its key needs the scope `admin`, without MODEL also `infer`. To end the server itself "
-        "press Ctrl-C where it runs, or send it SIGTERM.",
+    .about = "Unloads MODEL, or all models, of a running `mote serve` and drops their prefix "
+             "caches. The "
+             "server keeps running; the next request loads the model again. A model with running "
+             "requests "
+             "is not unloaded, and the exit code is 1.\n"
+             "The API key needs the scope `admin`, without MODEL also `infer`. To stop the server "
+             "itself, "
+             "press Ctrl-C or send SIGTERM.",
     .examples = "mote stop qwen3.5-4b-q4_k_m\nmote stop",
-    .run = run,
+    .run = stop_run,
 };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_top.c - `mote top`: a running server, live. On a terminal a screen that keys control; a pipe
- * gets one JSON line for each reading.
+ * cmd_top.c - `mote top`: live statistics of a running server, on a screen with key commands. A
+ * pipe gets one JSON line per sample.
  */
 #include "base/os.h"
-#include "cli/args/commands.h"
-#include "cli/term/interrupt.h"
+#include "cli/args/command.h"
 #include "cli/serve/server_client.h"
-#include "cli/term/output_messages.h"
-#include "cli/term/terminal.h"
 #include "cli/serve/top_view.h"
+#include "cli/term/output.h"
+#include "cli/term/terminal.h"
 
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -31,19 +30,19 @@ static const cli_flag flags[] = {
      .min = 0.1,
      .max = 3600,
      .at = offsetof(top_options, interval),
-     .help = "time between two readings"},
+     .help = "time between two samples"},
     {.name = "count",
      .letter = 'n',
      .kind = FLAG_COUNT,
      .value = "N",
      .max = 1e9,
-     .shown = "no end",
+     .shown = "unlimited",
      .at = offsetof(top_options, count),
-     .help = "end after so many readings"},
+     .help = "exit after this many samples"},
 };
 
 static const flag_group groups[] = {
-    FLAG_GROUP("How often", flags, 0),
+    FLAG_GROUP("Sampling", flags, 0),
     CLIENT_FLAG_GROUP(offsetof(top_options, remote)),
 };
 
@@ -52,22 +51,22 @@ typedef struct top {
     server_client remote;
     cli_out *out;
     top_view view;
-    struct termios usual;
-    bool screen; /* a terminal on both sides */
+    struct termios saved;
+    bool screen; /* stdin and stdout are terminals */
     bool quit;
 } top;
 
 /* ---- the terminal ---- */
 
-/* Keys come one by one and are not shown; Ctrl-C stays a signal. */
-static void take_screen(top *t)
+/* Keys are read one by one without echo; Ctrl-C stays a signal. */
+static void top_open_screen(top *t)
 {
     struct termios keys;
-    if (tcgetattr(STDIN_FILENO, &t->usual) != 0) {
+    if (tcgetattr(STDIN_FILENO, &t->saved) != 0) {
         t->screen = false;
         return;
     }
-    keys = t->usual;
+    keys = t->saved;
     keys.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     keys.c_cc[VMIN] = 0;
     keys.c_cc[VTIME] = 0;
@@ -75,16 +74,16 @@ static void take_screen(top *t)
     out_text(t->out, "\x1b[?1049h\x1b[?25l");
 }
 
-static void give_screen_back(top *t)
+static void top_close_screen(top *t)
 {
     if (!t->screen)
         return;
     out_text(t->out, "\x1b[?25h\x1b[?1049l");
     out_flush(t->out);
-    tcsetattr(STDIN_FILENO, TCSANOW, &t->usual);
+    tcsetattr(STDIN_FILENO, TCSANOW, &t->saved);
 }
 
-static void draw(top *t)
+static void top_redraw(top *t)
 {
     strbuf text = {0};
     struct winsize size;
@@ -93,7 +92,7 @@ static void draw(top *t)
         ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 2 ? size.ws_row - 1u : 23;
     t->view.utf8 = term_utf8();
     top_draw(&text, &t->view);
-    /* Each line wipes what was behind it, so nothing flickers. */
+    /* Clears the rest of each line instead of the screen, which would flicker. */
     out_text(t->out, "\x1b[H");
     for (size_t i = 0; i < text.n; i++) {
         if (text.p[i] == '\n')
@@ -105,7 +104,7 @@ static void draw(top *t)
     strbuf_fini(&text);
 }
 
-static void on_key(top *t, char key)
+static void top_on_key(top *t, char key)
 {
     switch (key) {
     case 'q':
@@ -116,10 +115,10 @@ static void on_key(top *t, char key)
     }
 }
 
-/* Until the next reading is due; keys are answered at once. */
-static void wait_for(top *t, double until)
+/* Waits for the next sample; keys are handled at once. */
+static void top_wait(top *t, double until)
 {
-    while (!t->quit && !interrupt_came()) {
+    while (!t->quit && !interrupt_pending()) {
         const double left = until - os_now();
         char keys[16];
         struct pollfd from = {.fd = t->screen ? STDIN_FILENO : -1, .events = POLLIN};
@@ -133,14 +132,14 @@ static void wait_for(top *t, double until)
             return;
         }
         for (ssize_t i = 0; i < n; i++)
-            on_key(t, keys[i]);
-        draw(t);
+            top_on_key(t, keys[i]);
+        top_redraw(t);
     }
 }
 
-/* ---- readings ---- */
+/* ---- samples ---- */
 
-static int take_reading(top *t)
+static int top_take_sample(top *t)
 {
     strbuf body = {0};
     json_doc *doc = NULL;
@@ -155,34 +154,34 @@ static int take_reading(top *t)
     } else if (code == CLI_DONE) {
         json_doc_free(t->view.before.doc);
         t->view.before = t->view.now;
-        t->view.now = (top_reading){doc, os_now()};
-        draw(t);
+        t->view.now = (top_sample){doc, os_now()};
+        top_redraw(t);
     }
     strbuf_fini(&body);
     return code;
 }
 
-static int watch(top *t)
+static int top_watch(top *t)
 {
     int code = CLI_DONE;
-    for (uint64_t n = 0; code == CLI_DONE && !t->quit && !interrupt_came(); n++) {
+    for (uint64_t n = 0; code == CLI_DONE && !t->quit && !interrupt_pending(); n++) {
         const double next = os_now() + t->options->interval;
         if (t->options->count > 0 && n == t->options->count)
             break;
         if (!t->view.paused)
-            code = take_reading(t);
+            code = top_take_sample(t);
         if (code == CLI_DONE && (t->options->count == 0 || n + 1 < t->options->count))
-            wait_for(t, next);
+            top_wait(t, next);
     }
     return code;
 }
 
-static int run(const cli_call *call)
+static int top_run(const cli_call *call)
 {
     top t = {.options = call->options, .out = call->out};
     strbuf first = {0};
     int code = client_open(&t.remote, &t.options->remote);
-    /* Ask once before the screen is taken, so that a complaint stays on it. */
+    /* A first request before the screen is switched, so that an error message stays visible. */
     if (code == CLI_DONE)
         code = client_get(&t.remote, "/v1/status", &first);
     strbuf_fini(&first);
@@ -190,26 +189,26 @@ static int run(const cli_call *call)
         return code;
     t.screen = !call->common.json && term_capable(STDOUT_FILENO) && isatty(STDIN_FILENO) == 1;
     if (t.screen)
-        take_screen(&t);
-    code = watch(&t);
-    give_screen_back(&t);
+        top_open_screen(&t);
+    code = top_watch(&t);
+    top_close_screen(&t);
     json_doc_free(t.view.now.doc);
     json_doc_free(t.view.before.doc);
-    return code == CLI_DONE && interrupt_came() ? interrupt_exit_code() : code;
+    return code == CLI_DONE && interrupt_pending() ? interrupt_exit_code() : code;
 }
 
 const cli_command cmd_top = {
     .name = "top",
     .section = "Server",
-    .summary = "a running server, live",
+    .summary = "live statistics of a running server",
     .usage = "",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(top_options),
     .about =
-        "Shows what a running `mote serve` does: answers, speeds, queue, memory. Keys: q quit, "
-        "p pause, s sort. Into a pipe it writes one JSON line for each reading.\n"
-        "Its key needs the scope `metrics`.",
-    .examples = "mote top\nmote top --interval 5 | jq .writing",
-    .run = run,
+        "Shows requests, speed, queue and memory of a running `mote serve`. Keys: q quit, p pause, "
+        "s sort. A pipe gets one JSON line per sample.\n"
+        "The API key needs the scope `metrics`.",
+    .examples = "mote top\nmote top --interval 5 | jq .decode",
+    .run = top_run,
 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server_client.c - see remote.h. Replies are read to the end of the connection, which we ask for.
- */
+/* server_client.c - see server_client.h. Requests ask for Connection: close; replies end there. */
 #include "cli/serve/server_client.h"
 
-#include "cli/load/input.h"
-#include "cli/term/output_messages.h"
+#include "cli/load/load.h"
+#include "cli/term/output.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -15,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 16 << 20, PATIENCE = 10 /* seconds */ };
+enum { MAX_REPLY = 16 << 20, TIMEOUT = 10 /* seconds */ };
 
 #define AT(member) offsetof(client_options, member)
 
@@ -26,17 +25,17 @@ const cli_flag client_flags[] = {
      .initial = "127.0.0.1:11435",
      .env = "MOTE_HOST",
      .at = AT(host),
-     .help = "HOST:PORT, [V6]:PORT or unix:PATH"},
+     .help = "HOST:PORT, [IPV6]:PORT or unix:PATH"},
     {.name = "api-key-file",
      .kind = FLAG_TEXT,
      .value = "FILE",
      .at = AT(key_file),
-     .help = "a file whose first word is the key; without it MOTE_API_KEY"},
+     .help = "file whose first word is the API key; else MOTE_API_KEY"},
 };
 
-_Static_assert(sizeof client_flags / sizeof *client_flags == CLIENT_N_FLAGS, "see remote.h");
+_Static_assert(sizeof client_flags / sizeof *client_flags == CLIENT_N_FLAGS, "CLIENT_N_FLAGS");
 
-static bool copy(char *to, size_t room, const char *from, size_t n)
+static bool client_copy(char *to, size_t room, const char *from, size_t n)
 {
     if (n == 0 || n >= room)
         return false;
@@ -45,10 +44,10 @@ static bool copy(char *to, size_t room, const char *from, size_t n)
     return true;
 }
 
-static bool parse_port(server_client *r, const char *text)
+static bool client_parse_port(server_client *r, const char *text)
 {
     const size_t n = strspn(text, "0123456789");
-    return n <= 5 && copy(r->port, sizeof r->port, text, n) &&
+    return n <= 5 && client_copy(r->port, sizeof r->port, text, n) &&
            (text[n] == '\0' || strcmp(text + n, "/") == 0);
 }
 
@@ -57,23 +56,23 @@ bool client_parse(server_client *r, const char *address)
     r->is_unix = strncmp(address, "unix:", 5) == 0;
     snprintf(r->port, sizeof r->port, "11435");
     if (r->is_unix)
-        return copy(r->host, sizeof r->host, address + 5, strlen(address + 5));
+        return client_copy(r->host, sizeof r->host, address + 5, strlen(address + 5));
     if (strncmp(address, "http://", 7) == 0)
         address += 7;
     if (address[0] == '[') {
         const char *end = strchr(address, ']');
         return end != NULL &&
-               copy(r->host, sizeof r->host, address + 1, (size_t)(end - address - 1)) &&
-               (end[1] == '\0' || (end[1] == ':' && parse_port(r, end + 2)));
+               client_copy(r->host, sizeof r->host, address + 1, (size_t)(end - address - 1)) &&
+               (end[1] == '\0' || (end[1] == ':' && client_parse_port(r, end + 2)));
     }
     const size_t n = strcspn(address, ":/");
-    return copy(r->host, sizeof r->host, address, n) &&
+    return client_copy(r->host, sizeof r->host, address, n) &&
            (address[n] == '\0' || strcmp(address + n, "/") == 0 ||
-            (address[n] == ':' && parse_port(r, address + n + 1)));
+            (address[n] == ':' && client_parse_port(r, address + n + 1)));
 }
 
-/* A key goes into a header: what cannot stand there is none. */
-static bool fit_for_key(str text)
+/* The key becomes part of a header: printable ASCII without spaces. */
+static bool client_is_key(str text)
 {
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] <= ' ' || text.p[i] > '~')
@@ -81,9 +80,9 @@ static bool fit_for_key(str text)
     return text.n < CLIENT_KEY_BYTES;
 }
 
-static int find_key(server_client *r, const client_options *options)
+static int client_find_key(server_client *r, const client_options *options)
 {
-    input_text file = {0};
+    strbuf file = {0};
     const char *key = getenv("MOTE_API_KEY");
     str found = key != NULL ? str_of(key) : (str){"", 0};
     int code = options->key_file != NULL ? input_read(&file, options->key_file) : CLI_DONE;
@@ -92,11 +91,11 @@ static int find_key(server_client *r, const client_options *options)
         while (found.n < file.n && file.p[found.n] > ' ')
             found.n++;
     }
-    if (code == CLI_DONE && !fit_for_key(found))
-        code = msg_usage("the key has characters that keys do not have");
+    if (code == CLI_DONE && !client_is_key(found))
+        code = msg_usage("invalid API key: only printable ASCII without spaces is possible");
     if (code == CLI_DONE && found.n > 0)
         memcpy(r->key, found.p, found.n);
-    input_text_free(&file);
+    strbuf_fini(&file);
     return code;
 }
 
@@ -104,20 +103,21 @@ int client_open(server_client *r, const client_options *options)
 {
     *r = (server_client){0};
     if (!client_parse(r, options->host))
-        return msg_usage("%.200s is no address (HOST:PORT, [V6]:PORT or unix:PATH)", options->host);
-    return find_key(r, options);
+        return msg_usage("invalid address %.200s (HOST:PORT, [IPV6]:PORT or unix:PATH)",
+                         options->host);
+    return client_find_key(r, options);
 }
 
 /* ---- sockets ---- */
 
-static int no_server(const server_client *r, const char *why)
+static int client_no_server(const server_client *r, const char *why)
 {
     return msg_fail(CLI_NO_SERVER, "no_server",
-                    "no server answers at %s%s%s: %s (start one: mote serve FILE)", r->host,
+                    "no server at %s%s%s: %s (start one: mote serve FILE)", r->host,
                     r->is_unix ? "" : ":", r->is_unix ? "" : r->port, why);
 }
 
-static int connect_unix(const server_client *r)
+static int client_connect_unix(const server_client *r)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     if (strlen(r->host) >= sizeof to.sun_path) {
@@ -127,16 +127,16 @@ static int connect_unix(const server_client *r)
     memcpy(to.sun_path, r->host, strlen(r->host));
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0) {
-        const int kept = errno;
+        const int saved = errno;
         close(fd);
-        errno = kept;
+        errno = saved;
         return -1;
     }
     return fd;
 }
 
-/* The first of a name's addresses that answers. */
-static int connect_tcp(const server_client *r, const char **why)
+/* Connects to the first address of the name that accepts. */
+static int client_connect_tcp(const server_client *r, const char **why)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *all;
@@ -158,7 +158,7 @@ static int connect_tcp(const server_client *r, const char **why)
     return fd;
 }
 
-static bool send_all(int fd, str text)
+static bool socket_send(int fd, str text)
 {
     while (text.n > 0) {
         const ssize_t n = send(fd, text.p, text.n, MSG_NOSIGNAL);
@@ -172,9 +172,9 @@ static bool send_all(int fd, str text)
     return true;
 }
 
-static bool read_all(int fd, strbuf *out)
+static bool socket_read(int fd, strbuf *out)
 {
-    while (out->n < MOST_BYTES && strbuf_reserve(out, 65536)) {
+    while (out->n < MAX_REPLY && strbuf_reserve(out, 65536)) {
         const ssize_t n = recv(fd, out->p + out->n, 65536, 0);
         if (n < 0 && errno == EINTR)
             continue;
@@ -186,35 +186,36 @@ static bool read_all(int fd, strbuf *out)
 }
 
 /* `document` NULL: a GET. */
-static int put_head(char *head, size_t room, const server_client *r, const char *path,
-                    const str *document)
+static int client_head(char *head, size_t room, const server_client *r, const char *path,
+                       const str *document)
 {
-    char about[96] = "";
+    char content[96] = "";
     if (document != NULL)
-        snprintf(about, sizeof about, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
-                 document->n);
+        snprintf(content, sizeof content,
+                 "Content-Type: application/json\r\nContent-Length: %zu\r\n", document->n);
     return snprintf(
         head, room, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s\r\n",
-        document != NULL ? "POST" : "GET", path, about,
+        document != NULL ? "POST" : "GET", path, content,
         r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key, r->key[0] != '\0' ? "\r\n" : "");
 }
 
-static int exchange_bytes(const server_client *r, const char *path, const str *document,
-                          strbuf *reply)
+static int client_exchange(const server_client *r, const char *path, const str *document,
+                           strbuf *reply)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE};
+    const struct timeval timeout = {.tv_sec = TIMEOUT};
     const char *why = "";
     char head[2 * CLIENT_KEY_BYTES];
     errno = 0;
-    const int fd = r->is_unix ? connect_unix(r) : connect_tcp(r, &why);
+    const int fd = r->is_unix ? client_connect_unix(r) : client_connect_tcp(r, &why);
     if (fd < 0)
-        return no_server(r, why[0] != '\0' ? why : strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    const int n = put_head(head, sizeof head, r, path, document);
-    const bool good = n > 0 && (size_t)n < sizeof head && send_all(fd, (str){head, (size_t)n}) &&
-                      (document == NULL || send_all(fd, *document)) && read_all(fd, reply);
-    const int code = good ? CLI_DONE : no_server(r, errno != 0 ? strerror(errno) : "it hung up");
+        return client_no_server(r, why[0] != '\0' ? why : strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+    const int n = client_head(head, sizeof head, r, path, document);
+    const bool good = n > 0 && (size_t)n < sizeof head && socket_send(fd, (str){head, (size_t)n}) &&
+                      (document == NULL || socket_send(fd, *document)) && socket_read(fd, reply);
+    const int code =
+        good ? CLI_DONE : client_no_server(r, errno != 0 ? strerror(errno) : "connection closed");
     close(fd);
     return code;
 }
@@ -234,8 +235,8 @@ int client_status(str reply, size_t *body)
     return 0;
 }
 
-/* In the server's own words, which are OpenAI's form of an error. */
-static int refused_with(int status, const char *path, str body)
+/* Reports an error body in OpenAI's format. */
+static int client_report_error(int status, const char *path, str body)
 {
     enum { FORBIDDEN = 403 };
     json_doc *doc = NULL;
@@ -251,50 +252,52 @@ static int refused_with(int status, const char *path, str body)
                                                       : CLI_FAILED;
     snprintf(name, sizeof name, "%.*s", STR_ARG(code));
     if (text.n > 0)
-        msg_fail(exit_code, name, "the server says: %.*s", STR_ARG(text));
+        msg_fail(exit_code, name, "server: %.*s", STR_ARG(text));
     else
-        msg_fail(exit_code, "http_status", "the server answers %s with %d", path, status);
+        msg_fail(exit_code, "http_status", "%s: status %d", path, status);
     json_doc_free(doc);
     return exit_code;
 }
 
-static int refused(int status, const char *path, str body)
+static int client_refused(int status, const char *path, str body)
 {
     enum { UNAUTHORIZED = 401 };
     if (status == UNAUTHORIZED)
         return msg_fail(CLI_REFUSED, "invalid_api_key",
-                        "the server wants a key: set MOTE_API_KEY or give --api-key-file");
+                        "the server requires an API key: set MOTE_API_KEY or give --api-key-file");
     if (status == 0)
-        return msg_fail(CLI_FAILED, "no_http", "what answers there does not speak HTTP");
-    return refused_with(status, path, body);
+        return msg_fail(CLI_FAILED, "no_http", "the reply is not HTTP");
+    return client_report_error(status, path, body);
 }
 
-static int ask(const server_client *r, const char *path, const str *document, strbuf *body)
+static int client_request(const server_client *r, const char *path, const str *document,
+                          strbuf *body)
 {
     enum { GOOD = 200 };
     strbuf reply = {0};
     size_t at = 0;
-    int code = exchange_bytes(r, path, document, &reply);
+    int code = client_exchange(r, path, document, &reply);
     if (code == CLI_DONE) {
         const str all = strbuf_view(&reply);
         const int status = client_status(all, &at);
-        code = status == GOOD ? CLI_DONE : refused(status, path, (str){all.p + at, all.n - at});
+        code =
+            status == GOOD ? CLI_DONE : client_refused(status, path, (str){all.p + at, all.n - at});
     }
     body->n = 0;
     if (code == CLI_DONE)
         strbuf_put(body, (str){reply.p + at, reply.n - at});
     if (code == CLI_DONE && (reply.failed || body->failed))
-        code = msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "no memory for the reply");
+        code = msg_no_memory("the reply of the server");
     strbuf_fini(&reply);
     return code;
 }
 
 int client_get(const server_client *r, const char *path, strbuf *body)
 {
-    return ask(r, path, NULL, body);
+    return client_request(r, path, NULL, body);
 }
 
 int client_post(const server_client *r, const char *path, str document, strbuf *body)
 {
-    return ask(r, path, &document, body);
+    return client_request(r, path, &document, body);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server_client.h - asking a running `mote serve`, for the commands that are about it.
+ * server_client.h - HTTP client for the commands about a running `mote serve`.
  *
- * One GET or POST at a time over TCP or a UNIX socket. Functions return an exit code and have said
- * what is wrong unless it is 0.
+ * One GET or POST at a time, over TCP or a UNIX socket, with a timeout of 10 s. Functions that
+ * return int return an exit code and have reported the error unless it is 0.
  */
 #ifndef MOTE_CLI_SERVE_SERVER_CLIENT_H
 #define MOTE_CLI_SERVE_SERVER_CLIENT_H
@@ -13,7 +13,7 @@
 #include "json/json.h"
 
 typedef struct client_options {
-    const char *host; /* as the flag has it */
+    const char *host; /* address, see client_parse */
     const char *key_file;
 } client_options;
 
@@ -22,34 +22,32 @@ extern const cli_flag client_flags[];
 enum { CLIENT_N_FLAGS = 2 };
 #define CLIENT_FLAG_GROUP(base)                                                                    \
     {                                                                                              \
-        "Which server", client_flags, CLIENT_N_FLAGS, base                                         \
+        "Server", client_flags, CLIENT_N_FLAGS, base                                               \
     }
 
 enum { CLIENT_KEY_BYTES = 600, CLIENT_HOST_BYTES = 256 };
 
 typedef struct server_client {
-    char host[CLIENT_HOST_BYTES]; /* without port; of a UNIX socket its path */
+    char host[CLIENT_HOST_BYTES]; /* without port; the path of a UNIX socket */
     char port[8];
     bool is_unix;
     char key[CLIENT_KEY_BYTES]; /* "": none */
 } server_client;
 
-/* "127.0.0.1:11435", "http://localhost:11435/", "[::1]:11435", "unix:PATH". False: it is none of
- * these.
- */
+/* Parses "127.0.0.1:11435", "http://localhost:11435/", "[::1]:11435" or "unix:PATH". */
 bool client_parse(server_client *r, const char *address);
 int client_open(server_client *r, const client_options *options);
-/* The body of a reply with status 200, which replaces what is in `body`. */
+/* Replaces `body` with the body of a reply with status 200. */
 int client_get(const server_client *r, const char *path, strbuf *body);
-/* The same after sending a JSON document. */
+/* The same for a POST of a JSON document. */
 int client_post(const server_client *r, const char *path, str document, strbuf *body);
-/* A member of a reply that counts something; 0 also if it is not there. */
+/* A count in a reply; 0 if the member is missing. */
 static inline uint64_t client_number(const json_node *object, const char *name)
 {
     int64_t n = 0;
     return json_node_int64(json_node_get(object, name), &n) && n > 0 ? (uint64_t)n : 0;
 }
-/* Where a reply's body begins, and its status; 0: it is no HTTP. */
+/* Status of a reply and the offset of its body; 0: not HTTP. */
 int client_status(str reply, size_t *body);
 
 #endif

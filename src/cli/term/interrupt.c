@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.c - see interrupt.h. */
-#include "cli/term/interrupt.h"
-
+/* interrupt.c - SIGINT, SIGTERM and SIGHUP; see terminal.h. */
 #include "cli/term/terminal.h"
 
 #include <errno.h>
@@ -11,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What follows belongs to one thread and its handler, so that no other one can be in the handler
- * while this one takes apart what `stop` is about. */
+/* Only the owner thread and its signal handler use these. So no other thread can be inside the
+ * handler while the owner frees the object that `stop_call` uses. */
 static pthread_t owner;
 static volatile sig_atomic_t received; /* the first signal, 0: none */
 static _Atomic(mote_engine *) watched;
 static void (*volatile stop_call)(void *with);
 static void *volatile stop_with;
 
-static void obey(int signal_number)
+static void interrupt_handle(int signal_number)
 {
     if (received != 0) {
         term_echo(true);
@@ -33,39 +31,39 @@ static void obey(int signal_number)
         stop_call(stop_with);
 }
 
-/* The system may choose any thread that does not block the signal, and it may be the wrong one: a
- * thread that computes, while the owner waits for a key that nobody presses. */
+/* The kernel delivers the signal to any thread that does not block it. If that is a worker thread,
+ * the owner would keep blocking in read(), so the signal is sent on to the owner. */
 static void on_signal(int signal_number)
 {
-    const int kept = errno;
+    const int saved = errno;
     if (pthread_equal(pthread_self(), owner))
-        obey(signal_number);
+        interrupt_handle(signal_number);
     else
         pthread_kill(owner, signal_number);
-    errno = kept;
+    errno = saved;
 }
 
-static void listen_to(int signal_number)
+static void interrupt_install(int signal_number)
 {
-    struct sigaction now, wanted;
-    memset(&wanted, 0, sizeof wanted);
-    wanted.sa_handler = on_signal;
-    sigemptyset(&wanted.sa_mask);
-    /* No SA_RESTART: a read from a silent terminal must end too. */
+    struct sigaction now, action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigemptyset(&action.sa_mask);
+    /* No SA_RESTART: a blocking read must end with EINTR. */
     if (sigaction(signal_number, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-        sigaction(signal_number, &wanted, NULL);
+        sigaction(signal_number, &action, NULL);
 }
 
 void interrupt_init(void)
 {
     owner = pthread_self();
     signal(SIGPIPE, SIG_IGN);
-    listen_to(SIGINT);
-    listen_to(SIGTERM);
-    listen_to(SIGHUP); /* the terminal is closed: no reason to drop answers that others wait for */
+    interrupt_install(SIGINT);
+    interrupt_install(SIGTERM);
+    interrupt_install(SIGHUP); /* a closed terminal still lets running requests finish */
 }
 
-bool interrupt_came(void)
+bool interrupt_pending(void)
 {
     return received != 0;
 }
@@ -75,22 +73,22 @@ int interrupt_exit_code(void)
     return 128 + (received != 0 ? received : SIGINT);
 }
 
-void interrupt_watch(mote_engine *engine)
+void interrupt_set_engine(mote_engine *engine)
 {
     atomic_store(&watched, engine);
-    /* A signal between the last look and the store found no engine to cancel. */
+    /* A signal that came before the store found no engine to cancel. */
     if (engine != NULL && received != 0)
         mote_cancel(engine);
 }
 
-void interrupt_call(void (*stop)(void *with), void *with)
+void interrupt_set_handler(void (*stop)(void *with), void *with)
 {
-    stop_call = NULL; /* never one function with the other's argument */
+    stop_call = NULL; /* a signal here must not pair the old function with the new argument */
     stop_with = with;
     stop_call = stop;
 }
 
-void interrupt_forget(void)
+void interrupt_clear(void)
 {
     if (received == SIGINT)
         received = 0;

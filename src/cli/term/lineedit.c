@@ -1,39 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lineedit.c - lineedit.h with libedit; the only file that includes it.
+ * lineedit.c - lineedit.h with libedit, and the history file.
  *
- * libedit never sees a signal: characters come to it through read_char, which waits with the
- * signals open and otherwise blocked, so that none is lost between a look and a wait.
+ * libedit handles no signals. It reads characters through lineedit_getc, which blocks the signals
+ * and unblocks them only inside pselect(), so a signal between the check and the wait is not lost.
+ *
+ * The history file is $MOTE_CACHE/history, else $XDG_CACHE_HOME/mote/history, else
+ * ~/.cache/mote/history, readable by its owner only. MOTE_NOHISTORY=1 turns it off.
  */
 #include "cli/term/lineedit.h"
 
 #include "base/mem.h"
-#include "cli/term/history.h"
-#include "cli/term/interrupt.h"
 #include "cli/term/terminal.h"
+#include "cli/term/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <limits.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
-enum { LARGEST_PASTE = 1 << 22 };
+enum { HISTORY_LINES = 1000, PASTE_MAX = 1 << 22 /* bytes */ };
+
+/* ---- the history file ---- */
+
+static bool env_get(const char *name, const char **value)
+{
+    *value = getenv(name);
+    return *value != NULL && (*value)[0] != '\0';
+}
+
+/* NULL: out of memory. */
+static char *path_join(const char *a, const char *b, const char *c)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
+    char *text = mem_new(n, 1);
+    if (text != NULL)
+        snprintf(text, n, "%s%s%s", a, b, c);
+    return text;
+}
+
+/* Creates the missing directories of a path, accessible to the owner only. */
+static bool path_make_directories(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
+        *slash = '/';
+        if (!made)
+            return false;
+    }
+    return true;
+}
+
+/* NULL: no history (MOTE_NOHISTORY), or no directory for it. Free with mem_free. */
+static char *history_path(void)
+{
+    const char *value;
+    char *path = NULL;
+    if (env_get("MOTE_NOHISTORY", &value) && strcmp(value, "0") != 0)
+        return NULL;
+    if (env_get("MOTE_CACHE", &value))
+        path = path_join(value, "/history", "");
+    else if (env_get("XDG_CACHE_HOME", &value) &&
+             value[0] == '/') /* the XDG specification ignores relative paths */
+        path = path_join(value, "/mote/history", "");
+    else if (env_get("HOME", &value))
+        path = path_join(value, "/.cache", "/mote/history");
+    if (path != NULL && !path_make_directories(path)) {
+        mem_free(path);
+        return NULL;
+    }
+    return path;
+}
+
+/* Creates a temporary file next to `path`, mode 0600. */
+static FILE *history_create(const char *path, char **temporary)
+{
+    char number[32];
+    snprintf(number, sizeof number, ".%ld", (long)getpid());
+    *temporary = path_join(path, number, "");
+    if (*temporary == NULL)
+        return NULL;
+    unlink(*temporary); /* left by a killed process with the same id */
+    int fd = open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file != NULL)
+        return file;
+    if (fd >= 0)
+        close(fd);
+    mem_free(*temporary);
+    return NULL;
+}
+
+/* Closes the file and, if it is complete, renames it to `path`. Frees `temporary`. */
+static void history_commit(FILE *file, char *temporary, const char *path, bool written)
+{
+    written = fclose(file) == 0 && written;
+    if (!written || rename(temporary, path) != 0)
+        unlink(temporary);
+    mem_free(temporary);
+}
+
+/* ---- libedit ---- */
 
 struct lineedit {
     EditLine *el;
     History *history;
-    char *path; /* of the history's file; NULL: none is kept */
-    bool remembers;
+    char *path; /* of the history file; NULL: none */
+    bool keeps_history;
     const char *prompt;
-    mbstate_t shift; /* bytes of a character that is not complete */
-    bool cleared;    /* at the interrupt there was something on the line */
+    mbstate_t shift; /* an incomplete multibyte character */
+    bool had_text;   /* the line had text when the signal came */
 };
 
 static volatile sig_atomic_t resized;
@@ -44,20 +131,20 @@ static void on_resize(int signal_number)
     resized = 1;
 }
 
-const char *lineedit_lack(void)
+const char *lineedit_missing(void)
 {
     return NULL;
 }
 
-static char *prompt_of(EditLine *el)
+static char *lineedit_prompt(EditLine *el)
 {
     lineedit *l;
     el_get(el, EL_CLIENTDATA, (void **)&l);
     return (char *)(uintptr_t)l->prompt; /* libedit only reads it */
 }
 
-/* After a change of size libedit believes to be at the left edge of an empty line: make it so. */
-static void draw_again(EditLine *el)
+/* After el_resize() libedit assumes the cursor at the left edge of an empty line. */
+static void lineedit_redraw(EditLine *el)
 {
     if (term_capable(STDOUT_FILENO)) {
         fputs("\r\033[J", stdout);
@@ -67,8 +154,8 @@ static void draw_again(EditLine *el)
     el_set(el, EL_REFRESH);
 }
 
-/* Waits for a byte of the terminal. False: a signal, the end or a failure came first. */
-static bool wait_for_byte(EditLine *el)
+/* Waits until stdin is readable. False: a signal came or pselect failed. */
+static bool lineedit_wait(EditLine *el)
 {
     sigset_t blocked, before;
     sigemptyset(&blocked);
@@ -78,10 +165,10 @@ static bool wait_for_byte(EditLine *el)
     sigaddset(&blocked, SIGWINCH);
     sigprocmask(SIG_BLOCK, &blocked, &before);
     bool ready = false;
-    while (!interrupt_came() && !ready) {
+    while (!interrupt_pending() && !ready) {
         if (resized) {
             resized = 0;
-            draw_again(el);
+            lineedit_redraw(el);
         }
         fd_set readable;
         FD_ZERO(&readable);
@@ -95,16 +182,16 @@ static bool wait_for_byte(EditLine *el)
     return ready;
 }
 
-/* One character for libedit: 1, or 0 at the end, or -1. */
-static int read_char(EditLine *el, wchar_t *out)
+/* Reads one character for libedit. Returns 1, 0 at the end of input, -1 on a signal or error. */
+static int lineedit_getc(EditLine *el, wchar_t *out)
 {
     lineedit *l;
     el_get(el, EL_CLIENTDATA, (void **)&l);
     for (;;) {
         char byte;
-        if (!wait_for_byte(el)) {
+        if (!lineedit_wait(el)) {
             const LineInfo *line = el_line(el);
-            l->cleared = line->lastchar != line->buffer;
+            l->had_text = line->lastchar != line->buffer;
             return -1;
         }
         ssize_t n = read(STDIN_FILENO, &byte, 1);
@@ -123,32 +210,32 @@ static int read_char(EditLine *el, wchar_t *out)
     }
 }
 
-static bool ends_with(const input_text *text, const char *end)
+static bool paste_ends_with(const strbuf *text, const char *end)
 {
     size_t n = strlen(end);
     return text->n >= n && memcmp(text->p + text->n - n, end, n) == 0;
 }
 
-static bool add_wide(input_text *text, wchar_t c)
+static bool paste_add(strbuf *text, wchar_t c)
 {
     char bytes[MB_LEN_MAX];
     mbstate_t shift;
     memset(&shift, 0, sizeof shift);
     size_t n = wcrtomb(bytes, c, &shift);
-    return n == (size_t)-1 || input_add(text, bytes, n);
+    return n == (size_t)-1 || text_add(text, bytes, n);
 }
 
-/* What the terminal sends between the two marks is text, whatever keys it looks like. */
-static bool collect_paste(EditLine *el, input_text *pasted)
+/* Everything up to the closing mark of bracketed paste is text, even if it looks like a key. */
+static bool paste_read(EditLine *el, strbuf *pasted)
 {
     static const char mark[] = "\033[201~";
-    while (pasted->n < LARGEST_PASTE) {
+    while (pasted->n < PASTE_MAX) {
         wchar_t c;
         if (el_wgetc(el, &c) != 1)
             return false;
-        if (!add_wide(pasted, c == L'\r' ? L'\n' : c))
+        if (!paste_add(pasted, c == L'\r' ? L'\n' : c))
             return false;
-        if (ends_with(pasted, mark)) {
+        if (paste_ends_with(pasted, mark)) {
             pasted->n -= sizeof mark - 1;
             return true;
         }
@@ -156,8 +243,8 @@ static bool collect_paste(EditLine *el, input_text *pasted)
     return true;
 }
 
-/* Controls could not be seen on the line. */
-static void drop_controls(input_text *text)
+/* Control characters would be invisible on the line. */
+static void paste_drop_controls(strbuf *text)
 {
     size_t kept = 0;
     for (size_t i = 0; i < text->n; i++) {
@@ -171,15 +258,15 @@ static void drop_controls(input_text *text)
 static unsigned char on_paste(EditLine *el, int key)
 {
     (void)key;
-    input_text pasted = {0};
-    bool whole = collect_paste(el, &pasted);
-    drop_controls(&pasted);
-    /* A newline at the very end would only move the cursor. */
+    strbuf pasted = {0};
+    bool whole = paste_read(el, &pasted);
+    paste_drop_controls(&pasted);
+    /* A final newline would only move the cursor. */
     while (pasted.n > 0 && pasted.p[pasted.n - 1] == '\n')
         pasted.n--;
     bool inserted =
-        whole && pasted.n > 0 && input_add(&pasted, "", 1) && el_insertstr(el, pasted.p) == 0;
-    input_text_free(&pasted);
+        whole && pasted.n > 0 && text_add(&pasted, "", 1) && el_insertstr(el, pasted.p) == 0;
+    strbuf_fini(&pasted);
     return inserted ? CC_REFRESH : whole ? CC_NORM : CC_EOF;
 }
 
@@ -189,10 +276,10 @@ static unsigned char on_new_line(EditLine *el, int key)
     return el_insertstr(el, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-static void bind_keys(EditLine *el)
+static void lineedit_bind_keys(EditLine *el)
 {
     el_set(el, EL_EDITOR, "emacs");
-    el_set(el, EL_ADDFN, "mote-paste", "insert what was pasted", on_paste);
+    el_set(el, EL_ADDFN, "mote-paste", "insert pasted text", on_paste);
     el_set(el, EL_ADDFN, "mote-new-line", "a new line in the same message", on_new_line);
     el_source(el, NULL); /* the user's .editrc */
     el_set(el, EL_BIND, "\033[200~", "mote-paste", NULL);
@@ -204,13 +291,13 @@ static void bind_keys(EditLine *el)
     el_set(el, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
 }
 
-static void open_history(lineedit *l)
+static void lineedit_open_history(lineedit *l)
 {
     HistEvent event;
     history(l->history, &event, H_SETSIZE, HISTORY_LINES);
     history(l->history, &event, H_SETUNIQUE, 1);
     el_set(l->el, EL_HIST, history, l->history);
-    l->remembers = true;
+    l->keeps_history = true;
     l->path = history_path();
     if (l->path != NULL)
         history(l->history, &event, H_LOAD, l->path);
@@ -218,7 +305,7 @@ static void open_history(lineedit *l)
 
 lineedit *lineedit_open(void)
 {
-    /* Terminals send UTF-8 even where nobody has set a locale, as in most containers. */
+    /* Terminals send UTF-8 even where no locale is set, as in most containers. */
     if (!term_utf8())
         setlocale(LC_CTYPE, "C.UTF-8");
     lineedit *l = mem_new(1, sizeof *l);
@@ -230,16 +317,16 @@ lineedit *lineedit_open(void)
         lineedit_close(l);
         return NULL;
     }
-    struct sigaction wanted;
-    memset(&wanted, 0, sizeof wanted);
-    wanted.sa_handler = on_resize;
-    sigaction(SIGWINCH, &wanted, NULL);
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_resize;
+    sigaction(SIGWINCH, &action, NULL);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_SIGNAL, 0);
-    el_set(l->el, EL_PROMPT, prompt_of);
-    el_set(l->el, EL_GETCFN, read_char);
-    bind_keys(l->el);
-    open_history(l);
+    el_set(l->el, EL_PROMPT, lineedit_prompt);
+    el_set(l->el, EL_GETCFN, lineedit_getc);
+    lineedit_bind_keys(l->el);
+    lineedit_open_history(l);
     return l;
 }
 
@@ -255,8 +342,8 @@ void lineedit_close(lineedit *l)
     mem_free(l);
 }
 
-/* Asks the terminal to mark what is pasted, so that its newlines do not send. */
-static void mark_pastes(bool on)
+/* Switches bracketed paste: newlines in pasted text must not submit the line. */
+static void lineedit_bracketed_paste(bool on)
 {
     if (term_capable(STDOUT_FILENO)) {
         fputs(on ? "\033[?2004h" : "\033[?2004l", stdout);
@@ -264,32 +351,32 @@ static void mark_pastes(bool on)
     }
 }
 
-line_end lineedit_read(lineedit *l, const char *prompt, input_text *text)
+line_end lineedit_read(lineedit *l, const char *prompt, strbuf *text)
 {
     int n = 0;
     l->prompt = prompt;
-    l->cleared = false;
+    l->had_text = false;
     memset(&l->shift, 0, sizeof l->shift);
     resized = 0;
-    el_resize(l->el); /* the size may have changed while nobody looked */
-    mark_pastes(true);
+    el_resize(l->el); /* the size may have changed since the last line */
+    lineedit_bracketed_paste(true);
     const char *line = el_gets(l->el, &n);
-    mark_pastes(false);
-    if (line == NULL && interrupt_came()) {
+    lineedit_bracketed_paste(false);
+    if (line == NULL && interrupt_pending()) {
         fputs("\n", stdout);
         fflush(stdout);
-        return l->cleared ? LINE_CLEARED : LINE_INTERRUPTED;
+        return l->had_text ? LINE_CLEARED : LINE_INTERRUPTED;
     }
     if (line == NULL || n <= 0)
         return LINE_CLOSED;
     size_t bytes = (size_t)n;
     if (line[bytes - 1] == '\n')
         bytes--;
-    return input_add(text, line, bytes) ? LINE_READ : LINE_FAILED;
+    return text_add(text, line, bytes) ? LINE_READ : LINE_FAILED;
 }
 
-/* Written beside the old one and renamed over it: a chat that is killed loses nothing. */
-static void save_history(const lineedit *l)
+/* Writes a new file and renames it, so that a killed process leaves the old history intact. */
+static void lineedit_save_history(const lineedit *l)
 {
     char *temporary;
     FILE *file = history_create(l->path, &temporary);
@@ -300,21 +387,21 @@ static void save_history(const lineedit *l)
     history_commit(file, temporary, l->path, written);
 }
 
-void lineedit_remember(lineedit *l, const char *text, size_t n)
+void lineedit_add_history(lineedit *l, const char *text, size_t n)
 {
-    input_text entry = {0};
-    if (!l->remembers || n == 0)
+    strbuf entry = {0};
+    if (!l->keeps_history || n == 0)
         return;
-    if (input_add(&entry, text, n) && input_add(&entry, "", 1)) {
+    if (text_add(&entry, text, n) && text_add(&entry, "", 1)) {
         HistEvent event;
         history(l->history, &event, H_ENTER, entry.p);
         if (l->path != NULL)
-            save_history(l);
+            lineedit_save_history(l);
     }
-    input_text_free(&entry);
+    strbuf_fini(&entry);
 }
 
 void lineedit_set_history(lineedit *l, bool on)
 {
-    l->remembers = on;
+    l->keeps_history = on;
 }

@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lineedit.h - a line typed by a person.
+ * lineedit.h - reads a line from the terminal.
  *
- * Two files implement it: lineedit.c with libedit (editing, history, search, pasted text in one
- * piece), lineedit_plain.c without, where lines are edited as the terminal itself allows.
+ * Two implementations: lineedit.c uses libedit (editing, history, search, bracketed paste);
+ * lineedit_plain.c uses the line editing of the terminal driver. The build selects one.
  */
 #ifndef MOTE_CLI_TERM_LINEEDIT_H
 #define MOTE_CLI_TERM_LINEEDIT_H
 
-#include "cli/load/input.h"
+#include "base/strbuf.h"
 
 typedef struct lineedit lineedit;
 
 typedef enum line_end {
     LINE_READ = 0,
-    LINE_CLOSED,      /* Ctrl-D on an empty line, or the terminal is gone */
-    LINE_CLEARED,     /* Ctrl-C, and there was something to clear */
-    LINE_INTERRUPTED, /* Ctrl-C on an empty line, or SIGTERM: see interrupt.h */
-    LINE_FAILED       /* no memory */
+    LINE_CLOSED,      /* Ctrl-D on an empty line, or the terminal is closed */
+    LINE_CLEARED,     /* Ctrl-C on a line with text */
+    LINE_INTERRUPTED, /* Ctrl-C on an empty line, or SIGTERM */
+    LINE_FAILED       /* out of memory */
 } line_end;
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 lineedit *lineedit_open(void);
 void lineedit_close(lineedit *l);
 
-/* Appends the line to `text`, without the newline at its end; pasted text may have others
- * inside. `prompt` must outlive the call. */
-line_end lineedit_read(lineedit *l, const char *prompt, input_text *text);
+/* Appends the line to `text` without its final newline; pasted text may contain others. `prompt`
+ * must outlive the call. */
+line_end lineedit_read(lineedit *l, const char *prompt, strbuf *text);
 
-/* Puts a message into the history and the history into its file. */
-void lineedit_remember(lineedit *l, const char *text, size_t n);
-/* From now on nothing is put into the history (or again). */
+/* Adds a message to the history and saves the history file. */
+void lineedit_add_history(lineedit *l, const char *text, size_t n);
+/* Turns lineedit_add_history off or on. */
 void lineedit_set_history(lineedit *l, bool on);
 
-/* A sentence about what this build lacks, NULL: nothing. */
-const char *lineedit_lack(void);
+/* Which features this build lacks, as a sentence; NULL: none. */
+const char *lineedit_missing(void);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lineedit_plain.c - lineedit.h without libedit: the terminal's own line editing. */
-#include "cli/term/lineedit.h"
-
+/* lineedit_plain.c - lineedit.h without libedit: line editing of the terminal driver. */
 #include "base/mem.h"
-#include "cli/term/interrupt.h"
+#include "cli/term/lineedit.h"
+#include "cli/term/terminal.h"
+#include "cli/term/text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
 struct lineedit {
-    bool at_end; /* a terminal would otherwise be asked again */
+    bool at_end; /* end of input was read; reading again would block */
 };
 
-const char *lineedit_lack(void)
+const char *lineedit_missing(void)
 {
     return "built without libedit: no history, no arrow keys (install libedit-dev and build again)";
 }
@@ -28,8 +28,8 @@ void lineedit_close(lineedit *l)
     mem_free(l);
 }
 
-/* Byte by byte, so that nothing after the line is taken from the terminal. */
-line_end lineedit_read(lineedit *l, const char *prompt, input_text *text)
+/* Reads byte by byte, so that input after the line stays available. */
+line_end lineedit_read(lineedit *l, const char *prompt, strbuf *text)
 {
     if (l->at_end)
         return LINE_CLOSED;
@@ -38,8 +38,8 @@ line_end lineedit_read(lineedit *l, const char *prompt, input_text *text)
     size_t before = text->n;
     for (;;) {
         char byte;
-        ssize_t n = interrupt_came() ? -1 : read(STDIN_FILENO, &byte, 1);
-        if (n < 0 && interrupt_came()) {
+        ssize_t n = interrupt_pending() ? -1 : read(STDIN_FILENO, &byte, 1);
+        if (n < 0 && interrupt_pending()) {
             fputs("\n", stdout);
             fflush(stdout);
             return text->n > before ? LINE_CLEARED : LINE_INTERRUPTED;
@@ -52,12 +52,12 @@ line_end lineedit_read(lineedit *l, const char *prompt, input_text *text)
         }
         if (byte == '\n')
             return LINE_READ;
-        if (!input_add(text, &byte, 1))
+        if (!text_add(text, &byte, 1))
             return LINE_FAILED;
     }
 }
 
-void lineedit_remember(lineedit *l, const char *text, size_t n)
+void lineedit_add_history(lineedit *l, const char *text, size_t n)
 {
     (void)l, (void)text, (void)n;
 }

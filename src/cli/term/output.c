@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output.c - see out.h. */
+/* output.c - see output.h. */
 #include "cli/term/output.h"
 
+#include "cli/args/command.h"
+#include "cli/term/terminal.h"
 #include "cli/term/text.h"
 
 #include <errno.h>
@@ -70,7 +72,7 @@ void out_spaces(cli_out *o, size_t n)
         out_write(o, " ", 1);
 }
 
-static void write_escaped(cli_out *o, const char *text, size_t n, text_style style)
+static void out_escaped(cli_out *o, const char *text, size_t n, text_style style)
 {
     while (n > 0) {
         char shown[TEXT_SHOWN_BYTES];
@@ -85,7 +87,7 @@ static void write_escaped(cli_out *o, const char *text, size_t n, text_style sty
 void out_shown(cli_out *o, const char *text, size_t n)
 {
     if (o->terminal)
-        write_escaped(o, text, n, TEXT_LINES);
+        out_escaped(o, text, n, TEXT_LINES);
     else
         out_write(o, text, n);
 }
@@ -93,6 +95,166 @@ void out_shown(cli_out *o, const char *text, size_t n)
 void out_quoted(cli_out *o, const char *text, size_t n)
 {
     out_text(o, "\"");
-    write_escaped(o, text, n, TEXT_QUOTED);
+    out_escaped(o, text, n, TEXT_QUOTED);
     out_text(o, "\"");
+}
+
+/* ---- JSON ---- */
+
+/* In a JSON document such characters can only be inside strings, where \u means the same. */
+static bool json_must_escape(const cli_out *o, uint32_t code)
+{
+    if (code == '\n' || code == '\t')
+        return false;
+    return text_is_control(code) && (o->terminal || code < 0xA0);
+}
+
+static void out_json_bytes(cli_out *o, const char *p, size_t n)
+{
+    size_t plain = 0, at = 0;
+    while (at < n) {
+        uint32_t code;
+        const size_t length = text_char(p + at, n - at, &code);
+        if (length == 0 || !json_must_escape(o, code)) {
+            at += length > 0 ? length : 1;
+            continue;
+        }
+        out_write(o, p + plain, at - plain);
+        out_printf(o, "\\u%04x", (unsigned)code);
+        at += length;
+        plain = at;
+    }
+    out_write(o, p + plain, at - plain);
+}
+
+void out_json_part(cli_out *o, strbuf *document)
+{
+    if (document->n < 2)
+        return;
+    out_json_bytes(o, document->p, document->n - 1);
+    document->p[0] = document->p[document->n - 1];
+    document->n = 1;
+}
+
+int out_json(cli_out *o, strbuf *document)
+{
+    const bool failed = document->failed;
+    if (!failed) {
+        out_json_bytes(o, document->p, document->n);
+        out_text(o, "\n");
+    }
+    strbuf_fini(document);
+    return failed ? msg_no_memory("a JSON document") : CLI_DONE;
+}
+
+/* ---- messages ---- */
+
+enum { MSG_BYTES = 1024 };
+
+static void msg_print_escaped(const char *text)
+{
+    for (size_t n = strlen(text); n > 0;) {
+        char shown[TEXT_SHOWN_BYTES];
+        size_t n_shown;
+        size_t taken = text_show(text, n, TEXT_LINE, shown, &n_shown);
+        fwrite(shown, 1, n_shown, stderr);
+        text += taken;
+        n -= taken;
+    }
+}
+
+static int msg_print_error(int exit_code, const char *code, const char *sentence)
+{
+    progress_clear();
+    fprintf(stderr, "%smote:%s ", term_code(STDERR_FILENO, TERM_RED),
+            term_code(STDERR_FILENO, TERM_PLAIN));
+    msg_print_escaped(sentence);
+    fprintf(stderr, " %s[", term_code(STDERR_FILENO, TERM_DIM));
+    msg_print_escaped(code); /* may come from a server */
+    fprintf(stderr, "]%s\n", term_code(STDERR_FILENO, TERM_PLAIN));
+    return exit_code;
+}
+
+int msg_fail(int exit_code, const char *code, const char *format, ...)
+{
+    char sentence[MSG_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return msg_print_error(exit_code, code, sentence);
+}
+
+int msg_usage(const char *format, ...)
+{
+    char sentence[MSG_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    return msg_print_error(CLI_USAGE, mote_status_name(MOTE_E_ARG), sentence);
+}
+
+static int msg_exit_code(mote_status status)
+{
+    switch (status) {
+    case MOTE_OK: return CLI_DONE;
+    case MOTE_E_ARG: return CLI_USAGE;
+    case MOTE_E_MEMORY: return CLI_NO_MEMORY;
+    case MOTE_E_FORMAT: return CLI_DAMAGED;
+    case MOTE_E_FULL: return CLI_NO_ROOM;
+    case MOTE_E_CANCELED: return interrupt_exit_code();
+    case MOTE_E_IO:
+    case MOTE_E_UNSUPPORTED:
+    case MOTE_E_MISMATCH: return CLI_FAILED;
+    }
+    return CLI_FAILED;
+}
+
+int msg_no_memory(const char *what)
+{
+    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY), "out of memory: %s", what);
+}
+
+int msg_error(const mote_error *err)
+{
+    return msg_print_error(msg_exit_code(err->status), mote_status_name(err->status), err->text);
+}
+
+static void msg_print_note(const char *format, va_list args)
+{
+    char sentence[MSG_BYTES];
+    vsnprintf(sentence, sizeof sentence, format, args);
+    progress_clear();
+    fputs(term_code(STDERR_FILENO, TERM_DIM), stderr);
+    msg_print_escaped(sentence);
+    fprintf(stderr, "%s\n", term_code(STDERR_FILENO, TERM_PLAIN));
+}
+
+void msg_note(const char *format, ...)
+{
+    if (term_quiet())
+        return;
+    va_list args;
+    va_start(args, format);
+    msg_print_note(format, args);
+    va_end(args);
+}
+
+void msg_reply(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    msg_print_note(format, args);
+    va_end(args);
+}
+
+void msg_detail(const char *format, ...)
+{
+    if (term_verbose() == 0 || term_quiet())
+        return;
+    va_list args;
+    va_start(args, format);
+    msg_print_note(format, args);
+    va_end(args);
 }

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* terminal.h - what the other end of stdout and stderr can show. Set once, by main. */
+/*
+ * terminal.h - what stdout and stderr can show, the progress line, and signals.
+ *
+ * term_init() and interrupt_init() are called once by main, before threads start. All functions
+ * are for the main thread, except where a comment says that a signal handler may call them.
+ */
 #ifndef MOTE_CLI_TERM_TERMINAL_H
 #define MOTE_CLI_TERM_TERMINAL_H
 
-#include "cli/args/command.h"
+#include "cli/term/output.h"
 
-/* Reads the locale, the environment and the two descriptors. */
+#include <mote.h>
+
+/* ---- capabilities (terminal.c) ---- */
+
+/* Reads the locale, the environment and the flags. */
 void term_init(const cli_common *common);
 
-/* Characters in a line of `fd`: COLUMNS, else what the terminal says, else 80. */
+/* Columns of `fd`: COLUMNS, else the size the terminal reports, else 80. */
 unsigned term_columns(int fd);
 bool term_utf8(void);
-/* A terminal that can move the cursor and change colours. */
+/* `fd` is a terminal that can move the cursor and show colors. */
 bool term_capable(int fd);
 bool term_color(int fd);
 /* A progress line may be drawn on stderr. */
@@ -19,12 +28,60 @@ bool term_progress(void);
 bool term_quiet(void);
 uint64_t term_verbose(void);
 
-/* Whether what is typed appears on the terminal; keys are kept either way. May be called from
- * a signal handler. Off only where it can be switched on again. */
+/* Switches the echo of typed characters; input is kept either way. A signal handler may call it.
+ * Echo is switched off only if the old settings could be read, so it can always be restored. */
 void term_echo(bool on);
 
 typedef enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED } term_style;
-/* The sequence that switches to a style on `fd`; "" where there is no colour. */
+/* The escape sequence that selects a style on `fd`; "" without color. */
 const char *term_code(int fd, term_style style);
+
+/* ---- the progress line (terminal.c) ----
+ *
+ *   prefill  ██████████░░░░░░░░░░░░░░  1 824 / 3 070 tokens   412 t/s   3 s left
+ *
+ * One line on stderr, on a terminal only. It appears after 0.25 s, is redrawn at most ten times a
+ * second and cleared at the end, so it leaves nothing in the scroll-back. */
+
+typedef enum progress_unit { PROGRESS_BYTES, PROGRESS_TOKENS } progress_unit;
+
+typedef struct progress {
+    const char *label;
+    progress_unit unit;
+    uint64_t total;
+    double started; /* os_now */
+    double drawn;   /* time of the last draw; 0: not drawn */
+} progress;
+
+void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t total);
+void progress_at(progress *p, uint64_t done);
+void progress_end(progress *p);
+/* Shows any short line in its place. */
+void progress_show(const char *line);
+/* Clears the line, if one is drawn, before other output. */
+void progress_clear(void);
+/* Formats the line after `seconds` of work, at most `columns` wide. Parts that do not fit are
+ * omitted, from the right. Terminated. */
+void progress_line(char *line, size_t room, const progress *p, uint64_t done, double seconds,
+                   unsigned columns, bool utf8);
+
+/* ---- SIGINT (Ctrl-C), SIGTERM, SIGHUP (interrupt.c) ----
+ *
+ * The first signal requests an orderly end: it cancels the running step, and the command sees
+ * interrupt_pending(). The second signal ends the process at once. */
+
+/* The calling thread becomes the one that handles signals: a signal delivered to another thread is
+ * forwarded to it, so its blocking calls end with EINTR. A signal the parent ignores stays ignored.
+ * SIGPIPE is ignored: a write to a closed pipe fails instead. */
+void interrupt_init(void);
+bool interrupt_pending(void);
+/* 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP. */
+int interrupt_exit_code(void);
+/* The program handled SIGINT and continues. SIGTERM and SIGHUP stay pending. */
+void interrupt_clear(void);
+/* The engine whose step a signal cancels. Pass NULL before the engine is freed. */
+void interrupt_set_engine(mote_engine *engine);
+/* A signal also calls stop(with), from the signal handler. NULL: none. */
+void interrupt_set_handler(void (*stop)(void *with), void *with);
 
 #endif
