@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_writer.h - writes JSON documents into a strbuf: replies of the server, --json of the commands.
+ * json_writer.h - writes JSON documents into a strbuf: replies of the server, --json of the
+ * commands.
  *
  * There is no writer object. The last byte of the buffer tells whether a comma is due, because
  * every string is closed when a function returns. A caller may therefore take all but the last byte

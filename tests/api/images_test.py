@@ -309,7 +309,7 @@ def alone_and_batched(server):
 
 def few_kv_positions():
     """Too few KV positions for the whole batch: requests are preempted and prefilled again, images included."""
-    with Server("--positions", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
+    with Server("--kv-tokens", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
         compare_alone_and_batched(server, 2)
         print("preemptions", server.metric("mote_preemptions_total"))
 

@@ -169,12 +169,12 @@ def invalid_setups_are_rejected(both, alone):
         os.symlink(files[0], twin)
         missing = os.path.join(folder, "none.gguf")
         for words, texts in (
-                ([files[0], twin], ("both be called", files[0], twin)),
-                ([*files, "--name", "m"], ("--name is for one model",)),
-                ([*files, "--mmproj", "some.gguf"], ("--mmproj FILE is for one model",)),
+                ([files[0], twin], ("both be named", files[0], twin)),
+                ([*files, "--name", "m"], ("--name needs a single model",)),
+                ([*files, "--mmproj", "some.gguf"], ("--mmproj FILE needs a single model",)),
                 ([*files, "--memory", "0.02"], ("not enough for 2 models",)),
                 ([files[1], "--memory", "0.05"], ("out of memory: 8 parallel requests", "without `mmproj` there would be")),
-                ([*files, missing], ("there is no file", missing))):
+                ([*files, missing], ("no such file", missing))):
             done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{folder}/socket"],
                                   capture_output=True, text=True, timeout=PATIENCE, env={"PATH": os.environ["PATH"]})
             assert done.returncode != 0, words

@@ -262,4 +262,4 @@ def request_in_two_segments(server):
 
 
 if __name__ == "__main__":
-    run("--positions", "2048")
+    run("--kv-tokens", "2048")

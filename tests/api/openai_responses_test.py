@@ -299,6 +299,6 @@ if __name__ == "__main__":
         keys.write(f"{KEY} infer\n{OTHER} infer\n")
         keys.flush()
         os.chmod(keys.name, 0o600)
-        with Server("--positions", "8192", "--context", "2048", "--api-key-file", keys.name) as started:
+        with Server("--kv-tokens", "8192", "--context", "2048", "--api-key-file", keys.name) as started:
             code = main(started)
     sys.exit(code)

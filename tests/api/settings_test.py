@@ -90,4 +90,4 @@ if __name__ == "__main__":
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(SYSTEM + "\n")
         file.flush()
-        run("--think", "99", "--no-soft-switch", "--keep-volatile", "--preset", "coding", "--system", "@" + file.name)
+        run("--think", "99", "--no-soft-switch", "--keep-billing-header", "--preset", "coding", "--system", "@" + file.name)

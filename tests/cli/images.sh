@@ -32,14 +32,14 @@ sees '^nothing is attached'
 
 # A picture with the next message, or with text behind it; two of them; a film.
 type_line "/image see0.png"
-sees '^see0.png   256 x 256, seen as 256 x 256   64 tokens in '
-sees '^it is shown with the next message'
+sees '^see0.png   256 x 256, resized to 256 x 256   64 tokens in '
+sees '^attached to the next message'
 at_prompt
 type_line "Describe the picture."
 sees "^$see\$"
 at_prompt
 type_line "/stats"
-sees '^  drawn    small/direct/vision'
+sees '^  sampling small/direct/vision'
 type_line "/clear"
 fresh
 type_line "/image \"my picture.png\" Describe the picture."
@@ -72,13 +72,13 @@ type_line "/retry"
 sees "^$film\$"
 at_prompt
 type_line "/undo"
-sees '^the last question and its answer are forgotten'
+sees '^removed the last question and its answer'
 fresh
 type_line "/image my\\ picture.png Describe the picture."
 sees "^$see\$"
 at_prompt
 type_line "/stats"
-sees '^  drawn    small/direct/vision'
+sees '^  sampling small/direct/vision'
 
 # Faults are the file's, and the chat goes on.
 fresh
@@ -89,10 +89,10 @@ type_line "/image text.png"
 sees '^mote: text.png: not a JPEG, PNG, WebP, GIF or AVI'
 at_prompt
 type_line "/video nothing-*.png"
-sees '^mote: there are no pictures in nothing-'
+sees '^mote: no images in nothing-'
 at_prompt
 type_line "/image see0.png"
-sees '^it is shown'
+sees '^attached to the next'
 at_prompt
 fresh
 type_line "/image -"
@@ -113,7 +113,7 @@ type_line "Hello!"
 sees '^Hello! How can I help you'
 at_prompt
 type_line "/image see0.png"
-sees '^it is shown'
+sees '^attached to the next'
 at_prompt
 fresh
 type_line "Describe the picture."
@@ -135,12 +135,12 @@ tower=$model
 model=$work/blind/model.gguf
 begin -t 1
 type_line "/image see0.png"
-sees '^this model was opened without its picture tower'
+sees '^this model was opened without a vision encoder'
 type_line "/bye"
 sees '^READY:'
 echo "no tower" >"$work/blind/mmproj-x.gguf"
 begin -t 1
-sees '^it cannot see: '
+sees '^no vision encoder: '
 type_line "/bye"
 sees '^READY:'
 model=$tower

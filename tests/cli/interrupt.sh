@@ -59,7 +59,7 @@ for signal in INT:130 TERM:143; do
     until_true grep -q "1 thread" "$work/err"
     kill -"${signal%:*}" $pid
     ended_with "${signal#*:}" "SIG${signal%:*} while reading"
-    grep -q '^interrupted while reading the prompt$' "$work/err" || fail "$(cat "$work/err")"
+    grep -q '^interrupted during prefill$' "$work/err" || fail "$(cat "$work/err")"
     [ -s "$work/out" ] && fail "something was answered"
 done
 

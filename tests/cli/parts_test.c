@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parts_test.c - the parts of the command line that decide by themselves: no model, no terminal. */
 #include "cli/args/command.h"
+#include "cli/term/output.h"
 #include "json/json_writer.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
@@ -126,7 +127,7 @@ static void test_args_defaults(void **state)
     setenv("MOTE_PARTS_TEST", "100", 1);
     p = parse("a");
     assert_int_equal(p->status, MOTE_E_ARG);
-    assert_non_null(strstr(p->err.text, "MOTE_PARTS_TEST takes a whole number from 1 to 99"));
+    assert_non_null(strstr(p->err.text, "MOTE_PARTS_TEST must be a whole number from 1 to 99"));
     setenv("MOTE_PARTS_TEST", "", 1);
     assert_int_equal(parse("a")->options.count, 7);
     unsetenv("MOTE_PARTS_TEST");
@@ -288,45 +289,51 @@ static void test_text_numbers(void **state)
     assert_string_equal(text_quantity(b, 11.8e6), "11.8 M");
 }
 
-/* ---- json_out ---- */
+/* ---- out_json ---- */
 
-/* What a document looks like; out_open(-1) keeps it in the buffer. */
-static const char *document(const strbuf *j)
+/* Writes the document to a buffer (fd -1), in parts if `parts`, and compares. */
+static void write_document(cli_out *o, strbuf *j, bool parts)
 {
-    static char text[4096];
-    snprintf(text, sizeof text, "%.*s", (int)j->to->n, j->to->buffer);
-    return text;
+    jw_open(j, '{');
+    jw_key(j, "a");
+    jw_open(j, '[');
+    for (unsigned i = 0; i < 2; i++) {
+        jw_uint(j, i);
+        if (parts)
+            out_json_part(o, j);
+    }
+    jw_open(j, '{');
+    jw_close(j, '}');
+    if (parts)
+        out_json_part(o, j);
+    jw_null(j);
+    jw_close(j, ']');
+    if (parts)
+        out_json_part(o, j);
+    jw_key_text(j, "b", "x");
+    jw_close(j, '}');
 }
 
-static void test_json_shape(void **state)
+static void test_json_parts(void **state)
 {
     (void)state;
-    static cli_out o;
-    out_open(&o, -1);
-    json j = {.to = &o};
-    jw_open(&j, '{');
-    jw_key(&j, "a");
-    jw_open(&j, '[');
-    jw_uint(&j, 1);
-    jw_open(&j, '{');
-    jw_close(&j, '}');
-    jw_open(&j, '[');
-    jw_close(&j, ']');
-    jw_null(&j);
-    jw_close(&j, ']');
-    jw_key_bool(&j, "b", true);
-    jw_key_text(&j, "c", NULL);
-    jw_key_text(&j, "d", "x");
-    jw_close(&j, '}');
-    assert_string_equal(document(&j), "{\"a\":[1,{},[],null],\"b\":true,\"c\":null,\"d\":\"x\"}\n");
+    for (int parts = 0; parts < 2; parts++) {
+        static cli_out o;
+        strbuf j = {0};
+        out_open(&o, -1);
+        write_document(&o, &j, parts != 0);
+        assert_int_equal(out_json(&o, &j), CLI_DONE);
+        o.buffer[o.n] = '\0';
+        assert_string_equal(o.buffer, "{\"a\":[0,1,{},null],\"b\":\"x\"}\n");
+    }
 }
 
 static void test_json_values(void **state)
 {
     (void)state;
     static cli_out o;
+    strbuf j = {0};
     out_open(&o, -1);
-    json j = {.to = &o};
     jw_open(&j, '[');
     jw_uint(&j, UINT64_MAX);
     jw_int(&j, INT64_MIN);
@@ -336,12 +343,34 @@ static void test_json_values(void **state)
     jw_float(&j, 16777217.0f);
     jw_double(&j, 1e300 * 1e300);
     jw_double(&j, -0.0);
-    jw_str(&j, (str){"\"\\\n\t\x01\x7f\xC2\x85\xC3\xA9\xFF\0", 12});
     jw_close(&j, ']');
-    assert_string_equal(document(&j),
+    assert_int_equal(out_json(&o, &j), CLI_DONE);
+    o.buffer[o.n] = '\0';
+    assert_string_equal(o.buffer,
                         "[18446744073709551615,-9223372036854775808,0.1,0.3333333333333333,0.8,"
-                        "16777216,null,-0,\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\xC3\xA9"
-                        "\xEF\xBF\xBD\\u0000\"]\n");
+                        "16777216,null,-0]\n");
+}
+
+/* DEL and C1 controls never reach a terminal; on a terminal direction marks are escaped too. */
+static void test_json_controls(void **state)
+{
+    (void)state;
+    static const char text[] = "\"\\\n\t\x01\x7f\xC2\x85\xC3\xA9\xE2\x80\xAE\xFF";
+    for (int terminal = 0; terminal < 2; terminal++) {
+        static cli_out o;
+        strbuf j = {0};
+        out_open(&o, -1);
+        o.terminal = terminal != 0;
+        jw_open(&j, '[');
+        jw_str(&j, (str){text, sizeof text - 1});
+        jw_close(&j, ']');
+        assert_int_equal(out_json(&o, &j), CLI_DONE);
+        o.buffer[o.n] = '\0';
+        assert_string_equal(o.buffer, terminal ? "[\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\xC3\xA9"
+                                                 "\\u202e\xEF\xBF\xBD\"]\n"
+                                               : "[\"\\\"\\\\\\n\\t\\u0001\\u007f\\u0085\xC3\xA9"
+                                                 "\xE2\x80\xAE\xEF\xBF\xBD\"]\n");
+    }
 }
 
 /* ---- out ---- */
@@ -452,22 +481,22 @@ static void test_progress_line(void **state)
 {
     (void)state;
     char line[512];
-    progress p = {.label = "reading", .unit = PROGRESS_TOKENS, .total = 3070};
+    progress p = {.label = "prefill", .unit = PROGRESS_TOKENS, .total = 3070};
     progress_line(line, sizeof line, &p, 1535, 3.7, 100, false);
     assert_string_equal(
-        line, "reading  [############------------]  1 535 / 3 070 tokens   415 t/s   4 s left");
+        line, "prefill  [############------------]  1 535 / 3 070 tokens   415 t/s   4 s left");
     progress_line(line, sizeof line, &p, 1535, 3.7, 100, true);
-    assert_string_equal(line, "reading  ████████████░░░░░░░░░░░░  1 535 / 3 070 tokens   415 t/s"
+    assert_string_equal(line, "prefill  ████████████░░░░░░░░░░░░  1 535 / 3 070 tokens   415 t/s"
                               "   4 s left");
     progress_line(line, sizeof line, &p, 1535, 3.7, 49, true);
-    assert_string_equal(line, "reading  1 535 / 3 070 tokens   415 t/s");
+    assert_string_equal(line, "prefill  1 535 / 3 070 tokens   415 t/s");
     for (unsigned columns = 1; columns < 120; columns++) {
         progress_line(line, sizeof line, &p, 1535, 3.7, columns, false);
         assert_true(strlen(line) <= columns);
     }
     /* Nothing done yet, and more done than there is. */
     progress_line(line, sizeof line, &p, 0, 0, 100, false);
-    assert_string_equal(line, "reading  [------------------------]  0 / 3 070 tokens");
+    assert_string_equal(line, "prefill  [------------------------]  0 / 3 070 tokens");
     progress_line(line, sizeof line, &p, 4000, 1, 100, false);
     assert_non_null(strstr(line, "[########################]"));
     p = (progress){.label = "loading", .unit = PROGRESS_BYTES, .total = 2700000000};
@@ -479,13 +508,21 @@ static void test_progress_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_args_forms),    cmocka_unit_test(test_args_defaults),
-        cmocka_unit_test(test_args_values),   cmocka_unit_test(test_args_words),
-        cmocka_unit_test(test_spell),         cmocka_unit_test(test_text_show),
-        cmocka_unit_test(test_text_fit),      cmocka_unit_test(test_text_numbers),
-        cmocka_unit_test(test_json_shape),    cmocka_unit_test(test_json_values),
-        cmocka_unit_test(test_out_errors),    cmocka_unit_test(test_stop_text),
-        cmocka_unit_test(test_progress_line), cmocka_unit_test(test_stop_text_holds_little),
+        cmocka_unit_test(test_args_forms),
+        cmocka_unit_test(test_args_defaults),
+        cmocka_unit_test(test_args_values),
+        cmocka_unit_test(test_args_words),
+        cmocka_unit_test(test_spell),
+        cmocka_unit_test(test_text_show),
+        cmocka_unit_test(test_text_fit),
+        cmocka_unit_test(test_text_numbers),
+        cmocka_unit_test(test_json_parts),
+        cmocka_unit_test(test_json_controls),
+        cmocka_unit_test(test_json_values),
+        cmocka_unit_test(test_out_errors),
+        cmocka_unit_test(test_stop_text),
+        cmocka_unit_test(test_progress_line),
+        cmocka_unit_test(test_stop_text_holds_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,13 +66,13 @@ call 9 run "$model" --raw -n 2 --fail-on-length -q -t 1 "$prompt"
 call 9 run "$model" --raw -c 8 --fail-on-length --json -t 1 "$prompt"
 json 'd["finish"] == "length" and d["mote"]["stop"] == "context" and d["usage"]["completion_tokens"] == 4'
 
-# What is said beside the answer: the speed, a hint, details; -q says nothing.
+# Messages on stderr: speed, a hint, details; none with -q.
 call 0 run "$model" --raw -n 2 -t 1 "$prompt"
 grep -Eq '^prompt 5 tokens in [0-9.]+ s \([0-9 .]+ t/s\)   answer 2 tokens in [0-9.]+ s \([0-9 .]+ t/s\)   cut by --max-tokens$' "$work/err" || fail "$(cat "$work/err")"
 call 0 run "$model" --raw -n 1 -t 1 "<|im_start|>"
-grep -q 'spells control tokens' "$work/err" || fail "no hint about --special"
+grep -q 'contains control tokens' "$work/err" || fail "no hint about --special"
 call 0 run "$model" --raw -n 1 -t 1 --isa ref -v "$prompt"
-grep -q '^mote-tiny   ref, 1 thread   context 4 096' "$work/err" || fail "-v says no details"
+grep -q '^mote-tiny   ref, 1 thread   context 4 096' "$work/err" || fail "-v prints no details"
 
 # The environment is the default of a flag.
 MOTE_ISA=ref MOTE_THREADS=1 MOTE_CONTEXT=100 "$MOTE" run "$model" --raw --json -n 1 -c 50 "$prompt" >"$work/out" </dev/null

@@ -8,7 +8,7 @@ unset MOTE_HOST MOTE_API_KEY
 
 # Nobody there, and things that are no addresses.
 call 7 ps --host "unix:$work/none"
-grep -q 'no server answers' "$work/err" || fail "it does not say that there is no server"
+grep -q 'no server at' "$work/err" || fail "no message about the missing server"
 call 7 ps --health --host "unix:$work/none"
 call 7 top --host "unix:$work/none"
 call 2 ps --host 'a:b:c'
@@ -31,7 +31,7 @@ PYTHON
 tries=0
 until [ -S "$work/liar" ] || [ $tries -gt 600 ]; do tries=$((tries + 1)) && sleep 0.1; done
 call 1 stop x --host "unix:$work/liar"
-says 'mote: the server says: \x1b[31mred [\x1b]0;title]'
+says 'mote: server: \x1b[31mred [\x1b]0;title]'
 
 # Few descriptors are an error that says so, however few.
 for n in 6 7 8 9 10 11 12 64; do
@@ -77,10 +77,10 @@ call 0 env openwebui
 # A file of keys that others may write is spoken of.
 : >"$work/keys" && chmod 666 "$work/keys"
 call 2 serve "$model" --api-key-file "$work/keys"
-grep -q 'others may write .*chmod go-w' "$work/err" || fail "no word of who may write: $(cat "$work/err")"
+grep -q 'other users can write to .*chmod go-w' "$work/err" || fail "no word of who may write: $(cat "$work/err")"
 chmod 600 "$work/keys"
 call 2 serve "$model" --api-key-file "$work/keys"
-grep -q 'others may write' "$work/err" && fail "nobody else may write: $(cat "$work/err")"
+grep -q 'other users can write' "$work/err" && fail "nobody else may write: $(cat "$work/err")"
 
 printf 'secret-of-the-test infer,metrics,admin\nweak-key-of-the-test infer\n' >"$work/keys"
 "$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 --api-key-file "$work/keys" --log off 2>"$work/server.log" &
@@ -95,7 +95,7 @@ until "$MOTE" ps --health --host "unix:$work/socket" 2>/dev/null; do
 done
 
 call 11 ps --host "unix:$work/socket"
-grep -q 'wants a key' "$work/err" || fail "it does not say that a key is wanted"
+grep -q 'requires an API key' "$work/err" || fail "it does not say that a key is wanted"
 echo weak-key-of-the-test >"$work/key"
 call 11 stop --api-key-file "$work/key" --host "unix:$work/socket"
 grep -q 'lacks the scope admin \[scope_missing\]$' "$work/err" || fail "it does not say which scope: $(cat "$work/err")"
@@ -103,9 +103,9 @@ echo secret-of-the-test >"$work/key"
 MOTE_HOST=unix:$work/socket
 export MOTE_HOST
 call 0 ps --mem --api-key-file "$work/key"
-grep -Eq '^mote-tiny-q4_k_m +[0-9.]+ MB +100% CPU +[0-9]+ +0 of 8, 0 waiting' "$work/out" ||
+grep -Eq '^mote-tiny-q4_k_m +[0-9.]+ MB +100% CPU +[0-9]+ +0 of 8, 0 queued' "$work/out" ||
     fail "the table: $(cat "$work/out")"
-grep -q '^NAME .*  SEES  UNTIL$' "$work/out" && grep -q '0 waiting  *yes  *forever$' "$work/out" ||
+grep -q '^NAME .*  VISION  UNTIL$' "$work/out" && grep -q '0 queued  *yes  *forever$' "$work/out" ||
     fail "it does not say that the model sees: $(cat "$work/out")"
 grep -Eq '^  weights +[0-9.]+ MB$' "$work/out" || fail "no weights: $(cat "$work/out")"
 MOTE_API_KEY=secret-of-the-test
@@ -130,7 +130,7 @@ json 'd == {"unloaded": ["mote-tiny-q4_k_m"]}'
 # Where a prompt parts from the one before.
 call 2 why 'req_1/../x'
 call 1 why req_0
-grep -q 'no request with this id is remembered \[not_found\]$' "$work/err" || fail "an unknown id: $(cat "$work/err")"
+grep -q 'no stored report for this request id \[not_found\]$' "$work/err" || fail "an unknown id: $(cat "$work/err")"
 ask() {
     curl -s --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" -H 'Content-Type: application/json' \
         -d '{"max_tokens":1,"messages":[{"role":"system","content":"'"$owls"'"},{"role":"user","content":"'"$1"'"}]}' \
@@ -151,7 +151,7 @@ if command -v curl >/dev/null; then
         fail "what is reused: $(cat "$work/out")"
     grep -Eq '^  first difference: message 1, token [0-9]+$' "$work/out" && grep -Eq '^    had  " *red\\nduck' "$work/out" &&
         grep -Eq '^    got  " *blue duck' "$work/out" || fail "the words: $(cat "$work/out")"
-    grep -Eq '^  cost     [0-9]+ tokens read, [0-9.]+ m?s$' "$work/out" || fail "the cost: $(cat "$work/out")"
+    grep -Eq '^  cost     [0-9]+ tokens prefilled, [0-9.]+ m?s$' "$work/out" || fail "the cost: $(cat "$work/out")"
     call 0 why "$(sed -n 1s/\ .*//p "$work/out")" --json
     json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram"'
 fi
@@ -181,7 +181,7 @@ curl=$!
 sees 'req_[0-9a-f]{10} +[a-z]+ +decode .* [0-9.]+$'
 sees '1 of 8: 1 decode'
 call 1 stop
-grep -q "model 'mote-tiny-q4_k_m' is answering; .* \[model_busy\]$" "$work/err" || fail "one at work: $(cat "$work/err")"
+grep -q "model 'mote-tiny-q4_k_m' has running requests; .* \[model_busy\]$" "$work/err" || fail "one at work: $(cat "$work/err")"
 $tmux send-keys s
 sees 'sort \(by generated\)'
 $tmux send-keys p

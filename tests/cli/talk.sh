@@ -24,7 +24,7 @@ sees '^▸ thinking$'
 sees '^▸ thought for [0-9.]+ s$'
 at_prompt
 type_line "/fold"
-sees '^thinking takes one line'
+sees '^thinking is folded into one line'
 fresh
 type_line "Hello!"
 sees '^▸ thought for [0-9.]+ s \(/fold shows it\)$'
@@ -98,31 +98,31 @@ for name in think nothink fold system set stats save load retry undo clear help 
 done
 fresh
 type_line "/hlep"
-sees '^there is no command /hlep; did you mean /help\?'
+sees '^unknown command /hlep; did you mean /help\?'
 type_line "/set tempreature 1"
-sees '^there is no setting tempreature; did you mean temperature\?'
+sees '^unknown setting tempreature; did you mean temperature\?'
 type_line "/set top_k 1.5"
-sees '^top_k takes a number from 0 to 1000000, or default; not .1.5.'
+sees '^top_k must be a number from 0 to 1000000, or default; got .1.5.'
 type_line "/set top_k 7"
 type_line "/set top_k"
 sees '^  top_k +7$'
 type_line "/set parameter top_k default"
 type_line "/set top_k"
-sees '^  top_k +by preset$'
+sees '^  top_k +from the preset$'
 type_line "/system"
-sees '^there is no system text'
+sees '^no system prompt'
 type_line "/system Be brief."
-sees '^the system text is changed'
+sees '^system prompt changed'
 type_line "/stats"
 sees '^  prompt   [0-9]+ tokens'
 sees '^  context  [0-9 ]+ of '
 fresh
 type_line "/clear"
-sees '^a new conversation'
+sees '^new conversation'
 type_line "/retry"
-sees '^there is nothing to answer again'
+sees '^no question to answer again'
 type_line "/undo"
-sees '^there is nothing to undo'
+sees '^nothing to undo'
 type_line "My name is Paul."
 sees 't/s'
 at_prompt
@@ -142,7 +142,7 @@ type_line "/retry"
 sees 't/s'
 at_prompt
 type_line "/undo"
-sees '^the last question and its answer are forgotten'
+sees '^removed the last question and its answer'
 
 # Ctrl-C at the prompt clears the line; twice on an empty one leaves, and so does Ctrl-D.
 fresh
@@ -152,7 +152,7 @@ key C-c
 at_prompt
 misses 'again or Ctrl-D'
 key C-c
-sees 'Ctrl-C again or Ctrl-D leaves'
+sees 'Ctrl-C again or Ctrl-D exits'
 key C-c
 sees '^READY:$'
 type_line 'echo code $?'
@@ -210,11 +210,11 @@ sees '^>>> still here$'
 key C-c
 at_prompt
 type_line "/stats"
-sees '^  ended    canceled'
+sees '^  finish   canceled'
 
 # What is typed while an answer comes is not mixed into it and waits for the prompt.
 type_line "/clear"
-sees '^a new conversation'
+sees '^new conversation'
 type_line "/set max_tokens 600"
 at_prompt
 fresh

@@ -36,20 +36,20 @@ sees '^READY:'
 
 # The bar appears, moves, stops with Ctrl-C and leaves nothing behind.
 type_line "clear; ./mote $slow"
-sees 'reading  [█░]{24}  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s   .* left'
+sees 'prefill  [█░]{24}  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s   .* left'
 $tmux send-keys C-c
-sees 'interrupted while reading the prompt'
+sees 'interrupted during prefill'
 type_line 'echo code $?'
 sees 'code 130'
-screen | grep -q 'reading  ' && fail "the progress line is still there"
+screen | grep -q 'prefill  ' && fail "the progress line is still there"
 
 # Without UTF-8 in the locale it is drawn with ASCII; on a narrow screen without the bar.
 type_line "clear; LC_ALL=C ./mote $slow"
-sees 'reading  \[[#-]{24}\]  [0-9 ]+ / '
+sees 'prefill  \[[#-]{24}\]  [0-9 ]+ / '
 $tmux send-keys C-c
 sees 'interrupted'
 type_line "clear; COLUMNS=50 ./mote $slow"
-sees '^reading  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s'
+sees '^prefill  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s'
 screen | grep -q '░' && fail "there is a bar on a narrow screen"
 $tmux send-keys C-c
 sees 'interrupted'
@@ -58,13 +58,13 @@ sees 'interrupted'
 for quiet in "./mote $slow --no-progress" "./mote $slow -q" "TERM=dumb ./mote $slow" "./mote $slow 2>err"; do
     type_line "clear; $quiet"
     sleep 3
-    screen | grep -q 'reading  ' && fail "there is a progress line: $quiet"
+    screen | grep -q 'prefill  ' && fail "there is a progress line: $quiet"
     $tmux send-keys C-c
     sleep 0.2
     type_line 'echo code $?'
     sees 'code 130'
 done
-grep -q 'reading  ' "$work/err" && fail "a file got a progress line"
+grep -q 'prefill  ' "$work/err" && fail "a file got a progress line"
 
 # A model cannot drive the terminal.
 type_line "clear; ./mote tokenize $model --decode $("$MOTE" tokenize "$model" "$(printf 'a\033[2Jb\rc\302\233d')")"
@@ -73,9 +73,9 @@ sees '^a\\x1b\[2Jb\\rc\\u009bd$'
 # A line that has done its work is gone before the answer begins.
 head -n 20 "$work/long" >"$work/short"
 type_line "clear; ./mote run $model --raw --isa ref -t 1 -f $work/short -n 3"
-sees 'reading  '
+sees 'prefill  '
 sees '^prompt [0-9]+ tokens in .* answer [0-9]+ tokens?'
-screen | grep -q 'reading  ' && fail "the progress line outlived the reading"
+screen | grep -q 'prefill  ' && fail "the progress line is still shown after prefill"
 
 # The answer and the figures after it.
 type_line "clear; ./mote run $model --raw -t 1 -n 4 'Once upon a time'; echo code \$?"

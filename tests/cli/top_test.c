@@ -60,9 +60,9 @@ static void test_replies(void **state)
     assert_int_equal(client_status(str_of(""), &at), 0);
 }
 
-static top_reading reading(const char *text, double at)
+static top_sample sample(const char *text, double at)
 {
-    top_reading r = {NULL, at};
+    top_sample r = {NULL, at};
     mote_error err;
     assert_int_equal(json_doc_read(&r.doc, str_of(text), &err), MOTE_OK);
     return r;
@@ -113,11 +113,11 @@ static void has(const char *text, const char *part)
 
 static void test_screen(void **state)
 {
-    top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
+    top_view v = {.now = sample(first, 10), .columns = 120, .rows = 40};
     (void)state;
     has(drawn(&v), "decode - t/s   prefill - t/s");
     v.before = v.now;
-    v.now = reading(second, 12);
+    v.now = sample(second, 12);
     const char *text = drawn(&v);
     /* 80 rows in 2 s, 40 of them of prompts; 10 steps; a second of work in two. */
     has(text, "decode 20.0 t/s   prefill 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
@@ -129,7 +129,7 @@ static void test_screen(void **state)
     const char *a = strstr(text, "req_aaaa"), *b = strstr(text, "req_bbbb");
     assert_true(b < a);                              /* the oldest first */
     has(a, "      40        8       25     10.0\n"); /* 20 tokens in 2 s */
-    v.sort = TOP_BY_WRITTEN;
+    v.sort = TOP_BY_GENERATED;
     text = drawn(&v);
     assert_true(strstr(text, "req_aaaa") < strstr(text, "req_bbbb"));
     v.sort = TOP_BY_PROMPT;
@@ -141,12 +141,12 @@ static void test_screen(void **state)
 
 static void test_images(void **state)
 {
-    top_view v = {.now = reading(first, 10), .columns = 120, .rows = 40};
+    top_view v = {.now = sample(first, 10), .columns = 120, .rows = 40};
     (void)state;
     assert_null(strstr(drawn(&v), "images"));
     assert_null(strstr(drawn(&v), "vision"));
     json_doc_free(v.now.doc);
-    v.now = reading(
+    v.now = sample(
         "{\"model\":\"m\",\"memory\":{\"total\":30,\"vision\":2000000},\"images\":{\"total\":"
         "9,\"cache_hits\":4,\"encoded\":3,\"failed\":2,\"waiting\":1,\"cached\":5,\"bytes\":"
         "6000000}}",
@@ -158,7 +158,7 @@ static void test_images(void **state)
 
 static void test_small_screens(void **state)
 {
-    top_view v = {.now = reading(second, 1), .utf8 = true};
+    top_view v = {.now = sample(second, 1), .utf8 = true};
     (void)state;
     for (v.columns = 8; v.columns < 140; v.columns += 7)
         for (v.rows = 1; v.rows < 15; v.rows++) {

@@ -196,7 +196,7 @@ def conversations(port, names, turns, headers_for):
 
 
 NAMES = ["Ada", "Bea", "Cleo", "Dora", "Eva", "Fay"]
-FLAGS = ("--parallel", "8", "--positions", "32768", "--limit", "connections-per-ip=1024")
+FLAGS = ("--parallel", "8", "--kv-tokens", "32768", "--limit", "connections-per-ip=1024")
 
 
 def no_header(_):

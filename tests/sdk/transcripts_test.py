@@ -100,4 +100,4 @@ def five_programs(_, server):
 
 
 # With this small vocabulary, a hundred tools are some ten thousand tokens.
-rig.run_with_server(lambda s: None, "--positions", "131072")
+rig.run_with_server(lambda s: None, "--kv-tokens", "131072")

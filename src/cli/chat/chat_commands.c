@@ -77,7 +77,7 @@ static void command_attach(conversation *t, bool video, const char *words)
     mem_free(name);
     mem_free(path);
     if (code == CLI_DONE && words[0] != '\0')
-        conversation_ask(t, words, strlen(words));
+        conversation_send(t, words, strlen(words));
     else if (code == CLI_DONE)
         msg_reply("attached to the next message");
 }
@@ -270,7 +270,7 @@ static void do_retry(chat_loop *c, const char *words)
         s->answer.sampling.seed++;
     }
     if (c->conv.withdrawn && c->conv.question.n > 0) {
-        conversation_ask(&c->conv, c->conv.question.p, c->conv.question.n);
+        conversation_send(&c->conv, c->conv.question.p, c->conv.question.n);
         return;
     }
     mote_chat_drop_answer(c->conv.chat);

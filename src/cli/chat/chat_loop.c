@@ -119,7 +119,7 @@ static void loop_take_message(chat_loop *c)
     }
     text->n--;
     if (c->input.quoted || !chat_command(c, text->p))
-        conversation_ask(&c->conv, text->p, text->n);
+        conversation_send(&c->conv, text->p, text->n);
 }
 
 static int loop_run(chat_loop *c)

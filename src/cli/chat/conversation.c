@@ -252,7 +252,7 @@ static void conversation_show_stats(const conversation *t)
     msg_note("%*s", columns > 1 ? (int)columns - 1 : 0, line);
 }
 
-/* Removes a question whose answer failed; its images are attached to the next message. */
+/* Removes a question without an answer; its images are attached to the next message. */
 static void conversation_withdraw(conversation *t, size_t messages)
 {
     if (messages == 0 || mote_chat_count(t->chat) != messages)
@@ -286,7 +286,7 @@ void conversation_answer_last(conversation *t)
     interrupt_clear();
 }
 
-void conversation_ask(conversation *t, const char *text, size_t n)
+void conversation_send(conversation *t, const char *text, size_t n)
 {
     mote_error err;
     if (t->question.p != text) {

@@ -130,9 +130,9 @@ mote_status conversation_answer(conversation *t, mote_error *err);
 /* Why the last answer ended early, such as "interrupted"; NULL: it ended normally. */
 const char *conversation_ending(const conversation *t);
 
-/* For the interactive chat: adds a question and answers it. Errors are reported, and a question
- * without an answer is removed from the chat. */
-void conversation_ask(conversation *t, const char *text, size_t n);
+/* For the interactive chat: adds a question and generates its answer. Errors are reported; a
+ * question without an answer is removed from the chat. */
+void conversation_send(conversation *t, const char *text, size_t n);
 /* The same for the last message of the chat. */
 void conversation_answer_last(conversation *t);
 

@@ -29,7 +29,7 @@ typedef struct load_options {
 #define LOAD_KV_CHOICES "f16|f32|q8_0"
 const char *load_kv_name(uint64_t kv);
 
-/* For the `flags` of a flag_group whose base is a load_options. */
+/* The flags of a flag_group with a load_options at its base. */
 extern const cli_flag load_flags[];
 enum { LOAD_N_FLAGS = 6 };
 #define LOAD_FLAG_GROUP(base)                                                                      \

@@ -165,12 +165,13 @@ static int media_file_load(media_files *p, media_file *s, const mote_model *mode
     const double began = os_now();
     int code = s->video ? video_files_read(&files, s->path) : input_read(&files.bytes, s->path);
     if (code == CLI_DONE) {
-        const media_request request = {.file = {files.bytes.p, files.bytes.n},
-                                       .parts = files.parts,
-                                       .n_parts = files.n_parts,
-                                       .video = s->video,
-                                       .fps = o->fps,
-                                       .limits = {.max_pixels = o->image_tokens * MEDIA_TOKEN_PIXELS}};
+        const media_request request = {
+            .file = {files.bytes.p, files.bytes.n},
+            .parts = files.parts,
+            .n_parts = files.n_parts,
+            .video = s->video,
+            .fps = o->fps,
+            .limits = {.max_pixels = o->image_tokens * MEDIA_TOKEN_PIXELS}};
         if (media_load(p->fork_server, &request, &frames, &err) != MOTE_OK)
             code = media_file_failed(s, &err);
     }

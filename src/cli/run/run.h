@@ -40,7 +40,7 @@ void stop_text_drop(stop_text *s, size_t n);
 
 /* ---- the token loop (generate.c) ----
  *
- * Starts from a session whose prompt is prefilled. Samples a token, outputs its text, appends it;
+ * Starts from a session with a prefilled prompt. Samples a token, outputs its text, appends it;
  * until an end token, a limit, a stop string, a signal or a closed output. */
 
 typedef enum completion_end {

@@ -44,7 +44,8 @@ static void ps_print_memory(cli_out *o, const json_node *memory)
                                         "scratch", "vision", "total"};
     char text[TEXT_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        out_printf(o, "  %-15s %10s\n", kinds[i], text_bytes(text, client_number(memory, kinds[i])));
+        out_printf(o, "  %-15s %10s\n", kinds[i],
+                   text_bytes(text, client_number(memory, kinds[i])));
 }
 
 static size_t ps_name_width(const json_node *models)

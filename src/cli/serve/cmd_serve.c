@@ -418,7 +418,7 @@ static void serve_announce(const server *s, double seconds)
         bool local = strncmp(address, "unix:", 5) == 0;
         msg_note("listening on %s%s  %s", local ? "" : "http://", address,
                  server_n_keys(s) > 0 ? text_counted(text, server_n_keys(s), "API key")
-                 : o->unauthenticated ? "no API key, open to everyone who can connect"
+                 : o->unauthenticated ? "no API key, open to all clients"
                                       : "no API key, localhost only");
     }
 }

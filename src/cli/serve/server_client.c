@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server_client.c - see server_client.h. Requests ask for Connection: close; replies end there. */
+/* server_client.c - see server_client.h. Requests send Connection: close, so a reply ends with the
+ * connection. */
 #include "cli/serve/server_client.h"
 
 #include "cli/load/load.h"
@@ -30,7 +31,7 @@ const cli_flag client_flags[] = {
      .kind = FLAG_TEXT,
      .value = "FILE",
      .at = AT(key_file),
-     .help = "file whose first word is the API key; else MOTE_API_KEY"},
+     .help = "file with the API key as its first word; else MOTE_API_KEY"},
 };
 
 _Static_assert(sizeof client_flags / sizeof *client_flags == CLIENT_N_FLAGS, "CLIENT_N_FLAGS");

@@ -17,7 +17,7 @@ typedef struct client_options {
     const char *key_file;
 } client_options;
 
-/* For the `flags` of a flag_group whose base is a client_options. */
+/* The flags of a flag_group with a client_options at its base. */
 extern const cli_flag client_flags[];
 enum { CLIENT_N_FLAGS = 2 };
 #define CLIENT_FLAG_GROUP(base)                                                                    \

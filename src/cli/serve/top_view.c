@@ -116,10 +116,10 @@ static void draw_speeds(top_page *p, const top_view *v)
         snprintf(engine, sizeof engine, "%.0f %%", 100 * (busy < 1 ? busy : 1));
     if (prompts > 0)
         snprintf(share, sizeof share, "%.0f %%", 100 * (double)reused / (double)prompts);
-    page_line(p,
-              "decode %s t/s   prefill %s t/s   batch %s   engine %s busy   reused %s of all prompts",
-              rate_text(decode, rows < 0 ? rows : rows - prompt), rate_text(prefill, prompt), batch,
-              engine, share);
+    page_line(
+        p, "decode %s t/s   prefill %s t/s   batch %s   engine %s busy   reused %s of all prompts",
+        rate_text(decode, rows < 0 ? rows : rows - prompt), rate_text(prefill, prompt), batch,
+        engine, share);
 }
 
 static void draw_load(top_page *p, const top_view *v)
@@ -150,7 +150,8 @@ static void draw_load(top_page *p, const top_view *v)
 
 static void draw_memory(top_page *p, const top_view *v)
 {
-    static const char *const kinds[] = {"weights", "kv", "state", "scratch", "vision"};
+    static const char *const kinds[] = {"weights", "kv_cache", "recurrent_state", "scratch",
+                                        "vision"};
     const json_node *memory = sample_member(&v->now, "memory");
     char text[LINE_BYTES], size[TEXT_NUMBER_BYTES];
     int n = snprintf(text, sizeof text,

@@ -2,7 +2,6 @@
 /* output.c - see output.h. */
 #include "cli/term/output.h"
 
-#include "cli/args/command.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 

@@ -79,7 +79,7 @@ bool interrupt_pending(void);
 int interrupt_exit_code(void);
 /* The program handled SIGINT and continues. SIGTERM and SIGHUP stay pending. */
 void interrupt_clear(void);
-/* The engine whose step a signal cancels. Pass NULL before the engine is freed. */
+/* A signal cancels the step of this engine. Pass NULL before the engine is freed. */
 void interrupt_set_engine(mote_engine *engine);
 /* A signal also calls stop(with), from the signal handler. NULL: none. */
 void interrupt_set_handler(void (*stop)(void *with), void *with);
