@@ -51,7 +51,7 @@ class Mote:
         self.reason = answer
         return float(answer.split()[1]) if answer.startswith("ok") else None
 
-    def takes(self, text, _):
+    def accepts(self, text, _):
         return self.ask(b"D", text) == "yes"
 
     def masks(self, text, _):
@@ -81,7 +81,7 @@ class Guidance:
         self.fresh = matcher
         return best
 
-    def takes(self, _, ids):
+    def accepts(self, _, ids):
         matcher = self.fresh.deep_copy()
         return matcher.try_consume_tokens(ids) == len(ids) and matcher.is_accepting()
 
@@ -124,7 +124,7 @@ class XGrammar:
             return None
         return (time.process_time_ns() - start) / 1000
 
-    def takes(self, _, ids):
+    def accepts(self, _, ids):
         matcher = self.x.GrammarMatcher(self.compiled)
         return all(matcher.accept_token(i) for i in [*ids, self.end])
 
@@ -139,7 +139,7 @@ class XGrammar:
         return took
 
 
-def spelt(document):
+def spelled(document):
     return json.dumps(document, ensure_ascii=False)
 
 
@@ -175,7 +175,7 @@ class Stats:
         self.valid = {e.name: 0 for e in engines}
         self.wrong = {e.name: 0 for e in engines}
         self.schemas = self.n_valid = self.n_invalid = 0
-        self.refused_alone, self.lost = [], []
+        self.rejected_alone, self.lost = [], []
 
     def add(self, where, schema, documents):
         """documents: (document, is it valid?)"""
@@ -189,11 +189,11 @@ class Stats:
             if took is not None:
                 self.compile[engine.name].append(took)
         if taken["llguidance"] and taken["xgrammar"] and not taken["mote"]:
-            self.refused_alone.append(f"{where}: {self.engines[0].reason}")
+            self.rejected_alone.append(f"{where}: {self.engines[0].reason}")
         for document, valid in documents:
-            spelling = spelt(ordered(schema, document))
+            spelling = spelled(ordered(schema, document))
             ids = self.engines[0].ids(spelling)
-            passes = {e.name: taken[e.name] and e.takes(spelling, ids) for e in self.engines}
+            passes = {e.name: taken[e.name] and e.accepts(spelling, ids) for e in self.engines}
             self.n_valid += valid
             self.n_invalid += not valid
             for name, passed in passes.items():
@@ -206,15 +206,15 @@ class Stats:
 
     def show(self, title):
         print(f"\n{title}: {self.schemas} schemas, {self.n_valid} valid documents, {self.n_invalid} invalid ones")
-        print(f"{'':12} {'schemas':>8} {'valid':>8} {'invalid taken':>14}")
+        print(f"{'':12} {'schemas':>8} {'valid':>8} {'invalid passed':>14}")
         for e in self.engines:
             print(f"{e.name:12} {self.taken[e.name]:8} {self.valid[e.name]:8} {self.wrong[e.name]:14}")
         for what, values in (("compile", self.compile), ("mask", self.mask)):
             print(f"{what + ', us':12} {'n':>7} {'median':>9} {'p90':>9} {'p99':>9} {'max':>9} {'mean':>9}")
             for e in self.engines:
                 print(row(e.name, values[e.name]))
-        print(f"schemas accepted by both others and rejected by mote: {len(self.refused_alone)}")
-        for line in self.refused_alone:
+        print(f"schemas accepted by both others and rejected by mote: {len(self.rejected_alone)}")
+        for line in self.rejected_alone:
             print("   ", line[:220])
         print(f"valid documents accepted by both others and rejected by mote: {len(self.lost)}")
         for line in self.lost:

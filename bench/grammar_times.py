@@ -38,7 +38,7 @@ class Bench:
         return self.process.stdout.readline().decode().strip()
 
     def compile(self, schema):
-        """(microseconds, the reason why it is refused or None)"""
+        """(microseconds, the reason of a rejection, or None)"""
         answer = self.ask(b"S", json.dumps(schema, ensure_ascii=False))
         word, took, *reason = answer.split(" ", 2)
         return float(took), reason[0] if word == "refused" else None
@@ -57,12 +57,12 @@ def documents(count):
     """(name, schema, text)"""
     for name, schema, document in grammar_schemas.everyday():
         yield name, schema, json.dumps(document, ensure_ascii=False)
-    from schema_random import any_schema, recursive_schema, spelt
+    from schema_random import any_schema, recursive_schema, spelled
     for number in range(count):
         rng = random.Random(20_000_003 + number)
         schema, make = recursive_schema(rng) if number % 10 == 0 else any_schema(rng, 3)
         for _ in range(2):
-            yield f"random {number}", schema, spelt(rng, make(rng))
+            yield f"random {number}", schema, spelled(rng, make(rng))
 
 
 def time_masks(bench, count, show):

@@ -65,16 +65,16 @@ static void for_words(const char *list, void (*check)(const dfa *, str, const ch
     }
 }
 
-static void must_have(const dfa *c, str word, const char *pattern)
+static void must_accept(const dfa *c, str word, const char *pattern)
 {
     if (!dfa_accepts(c, word))
-        fail_msg("/%s/ does not find '%.*s'", pattern, (int)word.n, word.p);
+        fail_msg("/%s/ does not match '%.*s'", pattern, (int)word.n, word.p);
 }
 
-static void must_not_have(const dfa *c, str word, const char *pattern)
+static void must_reject(const dfa *c, str word, const char *pattern)
 {
     if (dfa_accepts(c, word))
-        fail_msg("/%s/ finds '%.*s'", pattern, (int)word.n, word.p);
+        fail_msg("/%s/ matches '%.*s'", pattern, (int)word.n, word.p);
 }
 
 static dfa compiled(const char *pattern, regex_mode mode)
@@ -87,14 +87,14 @@ static dfa compiled(const char *pattern, regex_mode mode)
     return c;
 }
 
-static void test_regex_finds(void **state)
+static void test_regex_search(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         dfa c = compiled(cases[i].pattern, REGEX_SEARCH);
         if (strcmp(cases[i].pattern, "a^b") != 0)
-            for_words(cases[i].in, must_have, &c, cases[i].pattern);
-        for_words(cases[i].out, must_not_have, &c, cases[i].pattern);
+            for_words(cases[i].in, must_accept, &c, cases[i].pattern);
+        for_words(cases[i].out, must_reject, &c, cases[i].pattern);
         dfa_fini(&c);
     }
 }
@@ -103,18 +103,18 @@ static void test_regex_matches_whole(void **state)
 {
     (void)state;
     dfa c = compiled("a|bc", REGEX_WHOLE);
-    for_words("a|bc", must_have, &c, "a|bc");
-    for_words("|ab|abc|xa|bcx", must_not_have, &c, "a|bc");
+    for_words("a|bc", must_accept, &c, "a|bc");
+    for_words("|ab|abc|xa|bcx", must_reject, &c, "a|bc");
     dfa_fini(&c);
 }
 
-static void test_regex_refuses(void **state)
+static void test_regex_rejects(void **state)
 {
     static const struct {
         const char *pattern;
         mote_status status;
         const char *says;
-    } refused[] = {
+    } rejected[] = {
         {"(a", MOTE_E_ARG, "unclosed group"},
         {"a)", MOTE_E_ARG, "closing parenthesis"},
         {"[a", MOTE_E_ARG, "unclosed class"},
@@ -134,14 +134,14 @@ static void test_regex_refuses(void **state)
         {"^(a|b)*a(a|b){20}$", MOTE_E_ARG, ""},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    for (size_t i = 0; i < sizeof rejected / sizeof *rejected; i++) {
         dfa_fuel fuel = {RIG_FUEL};
         mote_error err = {0};
         dfa c;
-        assert_int_equal(regex_compile(&c, str_of(refused[i].pattern), REGEX_SEARCH, &fuel, &err),
-                         refused[i].status);
-        if (strstr(err.text, refused[i].says) == NULL)
-            fail_msg("/%s/: %s", refused[i].pattern, err.text);
+        assert_int_equal(regex_compile(&c, str_of(rejected[i].pattern), REGEX_SEARCH, &fuel, &err),
+                         rejected[i].status);
+        if (strstr(err.text, rejected[i].says) == NULL)
+            fail_msg("/%s/: %s", rejected[i].pattern, err.text);
         assert_int_equal(c.n, 0);
     }
 }
@@ -170,20 +170,20 @@ static dfa combined(const char *a, dfa_op op, const char *b)
     return out;
 }
 
-static void test_combinations(void **state)
+static void test_dfa_combine(void **state)
 {
     (void)state;
     dfa c = combined("^a", DFA_INTERSECT, "b$");
-    for_words("ab|axxb", must_have, &c, "both");
-    for_words("a|b|ba|", must_not_have, &c, "both");
+    for_words("ab|axxb", must_accept, &c, "both");
+    for_words("a|b|ba|", must_reject, &c, "both");
     dfa_fini(&c);
     c = combined("^a", DFA_SUBTRACT, "b$");
-    for_words("a|aba", must_have, &c, "but not");
-    for_words("ab|b|", must_not_have, &c, "but not");
+    for_words("a|aba", must_accept, &c, "but not");
+    for_words("ab|b|", must_reject, &c, "but not");
     dfa_fini(&c);
     c = combined("^a$", DFA_UNION, "^b$");
-    for_words("a|b", must_have, &c, "either");
-    for_words("ab|", must_not_have, &c, "either");
+    for_words("a|b", must_accept, &c, "either");
+    for_words("ab|", must_reject, &c, "either");
     dfa_fini(&c);
     c = combined("^a$", DFA_INTERSECT, "^b$");
     assert_true(dfa_empty(&c));
@@ -195,19 +195,19 @@ static void test_lengths_and_words(void **state)
     dfa_fuel fuel = {RIG_FUEL};
     dfa c;
     assert_int_equal(dfa_length(&c, 2, 3, &fuel, NULL), MOTE_OK);
-    for_words("ab|abc|\xE4\xB8\x96\xE7\x95\x8C", must_have, &c, "2 to 3");
-    for_words("|a|abcd", must_not_have, &c, "2 to 3");
+    for_words("ab|abc|\xE4\xB8\x96\xE7\x95\x8C", must_accept, &c, "2 to 3");
+    for_words("|a|abcd", must_reject, &c, "2 to 3");
     dfa_fini(&c);
     assert_int_equal(dfa_length(&c, 3, 2, &fuel, NULL), MOTE_OK);
     assert_true(dfa_empty(&c));
     const str words[] = {str_of("b"), str_of("abc"), str_of("ab"), str_of("")};
     assert_int_equal(dfa_words(&c, words, 4, &fuel, NULL), MOTE_OK);
-    for_words("b|abc|ab|", must_have, &c, "words");
-    for_words("a|abcd|c", must_not_have, &c, "words");
+    for_words("b|abc|ab|", must_accept, &c, "words");
+    for_words("a|abcd|c", must_reject, &c, "words");
     dfa_fini(&c);
 }
 
-static void test_fuel_ends(void **state)
+static void test_fuel_limit(void **state)
 {
     (void)state;
     dfa_fuel fuel = {100};
@@ -221,7 +221,7 @@ static void test_fuel_ends(void **state)
 /* ---- rules ---- */
 
 /* A DFA converted to rules accepts the same strings. */
-static void test_rules_of_chars(void **state)
+static void test_dfa_to_rules(void **state)
 {
     (void)state;
     dfa c = compiled("^[^a-y\\n]{1,2}$", REGEX_SEARCH);
@@ -242,7 +242,7 @@ static void test_rules_of_chars(void **state)
     dfa_fini(&c);
 }
 
-static void test_rules_in_json(void **state)
+static void test_dfa_to_json_rules(void **state)
 {
     (void)state;
     dfa c = compiled("^[a\"\\\\\\n\\x1f]*$", REGEX_SEARCH);
@@ -358,11 +358,11 @@ static void test_rules_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regex_finds),         cmocka_unit_test(test_regex_matches_whole),
-        cmocka_unit_test(test_regex_refuses),       cmocka_unit_test(test_regex_depth),
-        cmocka_unit_test(test_combinations),        cmocka_unit_test(test_lengths_and_words),
-        cmocka_unit_test(test_fuel_ends),           cmocka_unit_test(test_rules_of_chars),
-        cmocka_unit_test(test_rules_in_json),       cmocka_unit_test(test_rules_dead_ends),
+        cmocka_unit_test(test_regex_search),        cmocka_unit_test(test_regex_matches_whole),
+        cmocka_unit_test(test_regex_rejects),       cmocka_unit_test(test_regex_depth),
+        cmocka_unit_test(test_dfa_combine),         cmocka_unit_test(test_lengths_and_words),
+        cmocka_unit_test(test_fuel_limit),          cmocka_unit_test(test_dfa_to_rules),
+        cmocka_unit_test(test_dfa_to_json_rules),   cmocka_unit_test(test_rules_dead_ends),
         cmocka_unit_test(test_rules_count),         cmocka_unit_test(test_rules_limit),
         cmocka_unit_test(test_rules_count_members),
     };

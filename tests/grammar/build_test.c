@@ -10,45 +10,45 @@
 
 #include <cmocka.h>
 
-static void takes(grammar *g, const char *text)
+static void accepts(grammar *g, const char *text)
 {
     if (!rig_fits(g, text))
-        fail_msg("'%s' is refused", text);
+        fail_msg("'%s' is rejected", text);
     rig_check_masks(g, str_of(text), strlen(text));
 }
 
-static void refuses(grammar *g, const char *text)
+static void rejects(grammar *g, const char *text)
 {
     if (rig_fits(g, text))
-        fail_msg("'%s' is taken", text);
+        fail_msg("'%s' is accepted", text);
 }
 
-static void test_ready_made(void **state)
+static void test_single_part(void **state)
 {
     (void)state;
     mote_error err = {0};
     grammar *g;
     assert_int_equal(grammar_of_json(&g, rig_vocab(), false, &err), MOTE_OK);
-    takes(g, "[1, null]");
+    accepts(g, "[1, null]");
     grammar_free(g);
     assert_int_equal(grammar_of_json(&g, rig_vocab(), true, &err), MOTE_OK);
-    takes(g, "{\"a\": 1}");
-    refuses(g, "[1]");
+    accepts(g, "{\"a\": 1}");
+    rejects(g, "[1]");
     grammar_free(g);
     assert_int_equal(grammar_of_regex(&g, rig_vocab(), str_of("(foo|bar)+[0-9]{2}"), &err),
                      MOTE_OK);
-    takes(g, "foobar12");
-    refuses(g, "xfoo12");
-    refuses(g, "foo123");
+    accepts(g, "foobar12");
+    rejects(g, "xfoo12");
+    rejects(g, "foo123");
     grammar_free(g);
     const str choices[] = {str_of("yes"), str_of("no"), str_of("not sure"), str_of("\xE4\xB8\x96")};
     assert_int_equal(grammar_of_choices(&g, rig_vocab(), choices, 4, &err), MOTE_OK);
-    takes(g, "yes");
-    takes(g, "no");
-    takes(g, "not sure");
-    takes(g, "\xE4\xB8\x96");
-    refuses(g, "not");
-    refuses(g, "");
+    accepts(g, "yes");
+    accepts(g, "no");
+    accepts(g, "not sure");
+    accepts(g, "\xE4\xB8\x96");
+    rejects(g, "not");
+    rejects(g, "");
     grammar_free(g);
     assert_int_equal(grammar_of_regex(&g, rig_vocab(), str_of("("), &err), MOTE_E_ARG);
     assert_null(g);
@@ -72,13 +72,13 @@ static void test_parts(void **state)
     grammar_end_either(&b);
     grammar_add_text_until(&b, str_of("</a>"));
     assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
-    takes(g, "<a>[null,null]</a>");
-    takes(g, "<a>xxfoo < </ bar</a>");
-    takes(g, "<a></a>");
-    takes(g, "<a>\xE4\xB8\x96<<</a>");
-    refuses(g, "<a></a></a>");
-    refuses(g, "<a>\xE4\xB8</a>");
-    refuses(g, "<a>");
+    accepts(g, "<a>[null,null]</a>");
+    accepts(g, "<a>xxfoo < </ bar</a>");
+    accepts(g, "<a></a>");
+    accepts(g, "<a>\xE4\xB8\x96<<</a>");
+    rejects(g, "<a></a></a>");
+    rejects(g, "<a>\xE4\xB8</a>");
+    rejects(g, "<a>");
     grammar_free(g);
 }
 
@@ -101,16 +101,16 @@ static void test_text_until(void **state)
             /* The text ends with the first occurrence of `end`. */
             const char *first = strstr(text, ends[i]);
             if (first[strlen(ends[i])] == 0)
-                takes(g, text);
+                accepts(g, text);
             else
-                refuses(g, text);
-            refuses(g, before[k]);
+                rejects(g, text);
+            rejects(g, before[k]);
         }
         grammar_free(g);
     }
 }
 
-static void test_mistakes(void **state)
+static void test_builder_errors(void **state)
 {
     (void)state;
     mote_error err = {0};
@@ -176,32 +176,33 @@ static void test_tool_calls(void **state)
     strbuf_fini(&warnings);
     json_doc_free(doc);
 
-    takes(g, "\n<function=get>\n</function>\n");
-    takes(g, "\n<function=get_any>\n<parameter=foo>\nbar\n</parameter>\n</function>\n");
-    takes(g, "\n<function=get_any>\n</function>\n");
-    takes(g, "\n<function=get_weather>\n<parameter=city>\nS\xC3\xA3o "
-             "\"Paulo\"\n</param\n\n</parameter>\n"
-             "<parameter=days>\n3\n</parameter>\n</function>\n");
-    takes(g, "\n<function=get_weather>\n<parameter=days>\n9\n</parameter>\n<parameter=unit>\nC\n</"
-             "parameter>\n"
-             "<parameter=detail>\nTrue\n</parameter>\n<parameter=at>\n[1, 2.5]\n</parameter>\n"
-             "<parameter=city>\n\n</parameter>\n</function>\n");
-    takes(g, "\n<function=x>\n<parameter=x>\nabc\n</parameter>\n</function>\n");
-    takes(g, "\n<function=x>\n<parameter=x>\nNone\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=other>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+    accepts(g, "\n<function=get>\n</function>\n");
+    accepts(g, "\n<function=get_any>\n<parameter=foo>\nbar\n</parameter>\n</function>\n");
+    accepts(g, "\n<function=get_any>\n</function>\n");
+    accepts(g, "\n<function=get_weather>\n<parameter=city>\nS\xC3\xA3o "
+               "\"Paulo\"\n</param\n\n</parameter>\n"
+               "<parameter=days>\n3\n</parameter>\n</function>\n");
+    accepts(g,
+            "\n<function=get_weather>\n<parameter=days>\n9\n</parameter>\n<parameter=unit>\nC\n</"
+            "parameter>\n"
+            "<parameter=detail>\nTrue\n</parameter>\n<parameter=at>\n[1, 2.5]\n</parameter>\n"
+            "<parameter=city>\n\n</parameter>\n</function>\n");
+    accepts(g, "\n<function=x>\n<parameter=x>\nabc\n</parameter>\n</function>\n");
+    accepts(g, "\n<function=x>\n<parameter=x>\nNone\n</parameter>\n</function>\n");
+    rejects(g, "\n<function=other>\n</function>\n");
+    rejects(g, "\n<function=get_weather>\n</function>\n");
+    rejects(g, "\n<function=get_weather>\n<parameter=city>\na\n</parameter>\n</function>\n");
+    rejects(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
                "parameter>\n<parameter=city>\na\n</parameter>\n"
                "<parameter=days>\n3\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+    rejects(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
                "parameter>\n<parameter=days>\n0\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
+    rejects(g, "\n<function=get_weather>\n<parameter=city>\na\n</"
                "parameter>\n<parameter=days>\n3\n</parameter>\n"
                "<parameter=unit>\nK\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=get_weather>\n<parameter=days>\n3\n</parameter>\n<parameter=zip>\n1\n</"
+    rejects(g, "\n<function=get_weather>\n<parameter=days>\n3\n</parameter>\n<parameter=zip>\n1\n</"
                "parameter>\n</function>\n");
-    refuses(g, "\n<function=x>\n<parameter=x>\nabcd\n</parameter>\n</function>\n");
+    rejects(g, "\n<function=x>\n<parameter=x>\nabcd\n</parameter>\n</function>\n");
     grammar_free(g);
 }
 
@@ -256,11 +257,11 @@ static void test_many_parameters(void **state)
     grammar_begin(&b, &err);
     grammar_add_tool_call(&b, &tool, 1, NULL);
     assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
-    takes(g, "\n<function=f>\n<parameter=A>\n1\n</parameter>\n<parameter=b>\n{\"x\": "
-             "1}\n</parameter>\n</function>\n");
-    refuses(g, "\n<function=f>\n<parameter=b>\n1\n</parameter>\n<parameter=A>\n1\n</parameter>\n</"
+    accepts(g, "\n<function=f>\n<parameter=A>\n1\n</parameter>\n<parameter=b>\n{\"x\": "
+               "1}\n</parameter>\n</function>\n");
+    rejects(g, "\n<function=f>\n<parameter=b>\n1\n</parameter>\n<parameter=A>\n1\n</parameter>\n</"
                "function>\n");
-    refuses(g, "\n<function=f>\n</function>\n");
+    rejects(g, "\n<function=f>\n</function>\n");
     grammar_free(g);
     json_doc_free(doc);
     strbuf_fini(&text);
@@ -269,8 +270,8 @@ static void test_many_parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ready_made),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_text_until),      cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_single_part),     cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_text_until),      cmocka_unit_test(test_builder_errors),
         cmocka_unit_test(test_tool_calls),      cmocka_unit_test(test_forced_call),
         cmocka_unit_test(test_many_parameters),
     };

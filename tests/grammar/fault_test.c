@@ -37,7 +37,7 @@ static bool no_bits(const uint32_t *bits)
 }
 
 /* Matches the text byte by byte, with a mask before every byte, and forks the matcher. */
-static mote_status use(grammar *g, mote_error *err)
+static mote_status use_grammar(grammar *g, mote_error *err)
 {
     grammar_matcher *m, *other = NULL;
     uint32_t bits[WORDS] = {0};
@@ -57,7 +57,7 @@ static mote_status use(grammar *g, mote_error *err)
     return status;
 }
 
-static mote_status act_schema(mote_error *err)
+static mote_status run_schema(mote_error *err)
 {
     strbuf warnings = {0};
     grammar *g;
@@ -65,13 +65,13 @@ static mote_status act_schema(mote_error *err)
     mote_status status = grammar_of_schema(&g, rig_vocab(), str_of(schema), &options, err);
     assert_true((status == MOTE_OK) == (g != NULL));
     if (status == MOTE_OK)
-        status = use(g, err);
+        status = use_grammar(g, err);
     grammar_free(g);
     strbuf_fini(&warnings);
     return status;
 }
 
-static mote_status act_vocab(mote_error *err)
+static mote_status run_vocab(mote_error *err)
 {
     token_trie *v;
     const mote_status status = token_trie_new(&v, &rig_vocab()->source, err);
@@ -80,7 +80,7 @@ static mote_status act_vocab(mote_error *err)
     return status;
 }
 
-static mote_status act_tools(mote_error *err)
+static mote_status run_tools(mote_error *err)
 {
     json_doc *doc;
     grammar *g = NULL;
@@ -98,7 +98,7 @@ static mote_status act_tools(mote_error *err)
     return status;
 }
 
-static mote_status act_gbnf(mote_error *err)
+static mote_status run_gbnf(mote_error *err)
 {
     grammar *g;
     mote_status status = grammar_of_gbnf(
@@ -110,7 +110,7 @@ static mote_status act_gbnf(mote_error *err)
         err);
     assert_true((status == MOTE_OK) == (g != NULL));
     if (status == MOTE_OK)
-        status = use(g, err);
+        status = use_grammar(g, err);
     grammar_free(g);
     return status;
 }
@@ -126,7 +126,7 @@ static void fail_every(mote_status (*act)(mote_error *), const char *name)
         const bool failed = mem_failed();
         mem_fail_at(0);
         if (mem_count().blocks != blocks)
-            fail_msg("%s: allocation %u failed and left something behind", name, (unsigned)n);
+            fail_msg("%s: allocation %u failed and leaked memory", name, (unsigned)n);
         if (!failed) {
             if (status != MOTE_OK)
                 fail_msg("%s: %s", name, err.text);
@@ -138,31 +138,31 @@ static void fail_every(mote_status (*act)(mote_error *), const char *name)
             fail_msg("%s: allocation %u failed: status %d, '%s'", name, (unsigned)n, (int)status,
                      err.text);
     }
-    fail_msg("%s never gets through", name);
+    fail_msg("%s never succeeds", name);
 }
 
 static void test_schema(void **state)
 {
     (void)state;
-    fail_every(act_schema, "schema");
+    fail_every(run_schema, "schema");
 }
 
 static void test_vocab(void **state)
 {
     (void)state;
-    fail_every(act_vocab, "vocabulary");
+    fail_every(run_vocab, "vocabulary");
 }
 
 static void test_tools(void **state)
 {
     (void)state;
-    fail_every(act_tools, "tools");
+    fail_every(run_tools, "tools");
 }
 
 static void test_gbnf(void **state)
 {
     (void)state;
-    fail_every(act_gbnf, "grammar");
+    fail_every(run_gbnf, "grammar");
 }
 
 int main(void)

@@ -186,24 +186,24 @@ static void print_model(const model *m, strbuf *out, test_random *r)
 static uint32_t ends_of(const model *m, unsigned at, unsigned from);
 
 /* End positions of the element, from any of the start positions. */
-static uint32_t ends_from(const model *m, unsigned at, uint32_t places)
+static uint32_t ends_from(const model *m, unsigned at, uint32_t positions)
 {
     uint32_t ends = 0;
     for (unsigned i = 0; i <= m->n_text; i++)
-        if ((places >> i & 1) != 0)
+        if ((positions >> i & 1) != 0)
             ends |= ends_of(m, at, i);
     return ends;
 }
 
 static uint32_t ends_of_repeat(const model *m, const part *p, unsigned from)
 {
-    uint32_t places = (uint32_t)1 << from, ends = 0;
+    uint32_t positions = (uint32_t)1 << from, ends = 0;
     /* After as many runs as the text has positions, another run adds no position. */
     const unsigned most = p->max == UNBOUNDED ? p->min + LONGEST + 1 : p->max;
     for (unsigned run = 0; run <= most; run++) {
         if (run >= p->min)
-            ends |= places;
-        places = ends_from(m, p->symbols[0], places);
+            ends |= positions;
+        positions = ends_from(m, p->symbols[0], positions);
     }
     return ends;
 }
@@ -211,20 +211,20 @@ static uint32_t ends_of_repeat(const model *m, const part *p, unsigned from)
 static uint32_t ends_of(const model *m, unsigned at, unsigned from)
 {
     const part *p = &m->parts[at];
-    uint32_t places = (uint32_t)1 << from, ends = 0;
+    uint32_t positions = (uint32_t)1 << from, ends = 0;
     switch (p->kind) {
     case TEXT:
         for (unsigned i = 0; i < p->n; i++)
             if (from + i >= m->n_text || m->text[from + i] != p->symbols[i])
                 return 0;
-        return places << p->n;
-    case CLASS: return from < m->n_text && (p->set >> m->text[from] & 1) != 0 ? places << 1 : 0;
+        return positions << p->n;
+    case CLASS: return from < m->n_text && (p->set >> m->text[from] & 1) != 0 ? positions << 1 : 0;
     case CALL: return m->ends[p->rule][from];
     case REPEAT: return ends_of_repeat(m, p, from);
     case SEQUENCE:
         for (unsigned i = 0; i < p->n; i++)
-            places = ends_from(m, p->symbols[i], places);
-        return places;
+            positions = ends_from(m, p->symbols[i], positions);
+        return positions;
     default:
         for (unsigned i = 0; i < p->n; i++)
             ends |= ends_of(m, p->symbols[i], from);
@@ -232,7 +232,7 @@ static uint32_t ends_of(const model *m, unsigned at, unsigned from)
     }
 }
 
-static void settle(model *m)
+static void compute_ends(model *m)
 {
     bool changed = true;
     memset(m->ends, 0, sizeof m->ends);
@@ -247,9 +247,9 @@ static void settle(model *m)
     }
 }
 
-static bool describes(model *m)
+static bool model_accepts(model *m)
 {
-    settle(m);
+    compute_ends(m);
     return (m->ends[0][0] >> m->n_text & 1) != 0;
 }
 
@@ -274,7 +274,7 @@ static bool is_left_recursive(model *m)
 {
     unsigned reach[RULES];
     m->n_text = 0;
-    settle(m);
+    compute_ends(m);
     for (unsigned i = 0; i < RULES; i++)
         reach[i] = first_calls(m, m->body[i]);
     for (unsigned k = 0; k < RULES; k++)
@@ -294,12 +294,12 @@ typedef struct tally {
 } tally;
 
 /* An ambiguous grammar may need too many stacks. That must be an error, never a wrong result. */
-static bool gives_up(const mote_error *err)
+static bool is_too_ambiguous(const mote_error *err)
 {
     return strstr(err->text, "too many alternatives") != NULL;
 }
 
-static bool has_masks(grammar *g, str text)
+static bool check_masks(grammar *g, str text)
 {
     uint32_t bits[32];
     mote_error err = {0};
@@ -311,7 +311,7 @@ static bool has_masks(grammar *g, str text)
             status = grammar_accept(m, (unsigned char)text.p[i], &err);
     }
     grammar_matcher_free(m);
-    if (status != MOTE_OK && !gives_up(&err))
+    if (status != MOTE_OK && !is_too_ambiguous(&err))
         fail_msg("'%s': %s", text.p, err.text);
     return status == MOTE_OK;
 }
@@ -325,16 +325,16 @@ static void compare(model *m, grammar *g, const char *spelled, tally *t)
         strcat(text, symbols[m->text[i]]);
     t->texts++;
     if (grammar_check(g, str_of(text), &fits, &err) != MOTE_OK) {
-        if (!gives_up(&err))
+        if (!is_too_ambiguous(&err))
             fail_msg("%s\n%s", spelled, err.text);
         t->too_ambiguous++;
         return;
     }
-    if (fits != describes(m))
-        fail_msg("'%s' is %s by\n%s", text, fits ? "taken" : "refused", spelled);
+    if (fits != model_accepts(m))
+        fail_msg("'%s' is %s by\n%s", text, fits ? "accepted" : "rejected", spelled);
     if (!fits || m->n_text % 4 != 3)
         return;
-    if (has_masks(g, str_of(text)))
+    if (check_masks(g, str_of(text)))
         rig_check_masks(g, str_of(text), m->n_text);
     else
         t->too_ambiguous++;
@@ -394,8 +394,9 @@ static void test_random_grammars(void **state)
     tally t = {0};
     for (uint64_t seed = 0; seed < GRAMMARS; seed++)
         try_one(seed, &t);
-    print_message("%u grammars, %u left recursive, %u of nothing; %u texts, %u too ambiguous\n",
-                  t.used, t.left_recursive, t.nothing, t.texts, t.too_ambiguous);
+    print_message(
+        "%u grammars, %u left recursive, %u that match no text; %u texts, %u too ambiguous\n",
+        t.used, t.left_recursive, t.nothing, t.texts, t.too_ambiguous);
     assert_true(t.too_ambiguous < t.texts / 1000);
     assert_true(t.used > GRAMMARS / 4 && t.left_recursive > GRAMMARS / 20);
 }

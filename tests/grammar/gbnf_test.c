@@ -132,7 +132,7 @@ static const gbnf_case cases[] = {
     {"root ::= x\"b\"\nx ::= ", {"b"}, {"", "xb"}},
 };
 
-static grammar *made(const char *text)
+static grammar *compiled(const char *text)
 {
     mote_error err;
     grammar *g;
@@ -145,27 +145,27 @@ static void test_cases(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        grammar *g = made(cases[i].text);
+        grammar *g = compiled(cases[i].text);
         for (size_t k = 0; k < WORDS && cases[i].in[k] != NULL; k++) {
             if (!rig_fits(g, cases[i].in[k]))
-                fail_msg("'%s' is refused by\n%s", cases[i].in[k], cases[i].text);
+                fail_msg("'%s' is rejected by\n%s", cases[i].in[k], cases[i].text);
             rig_check_masks(g, str_of(cases[i].in[k]), i + k);
         }
         for (size_t k = 0; k < WORDS && cases[i].out[k] != NULL; k++)
             if (rig_fits(g, cases[i].out[k]))
-                fail_msg("'%s' is taken by\n%s", cases[i].out[k], cases[i].text);
+                fail_msg("'%s' is accepted by\n%s", cases[i].out[k], cases[i].text);
         grammar_free(g);
     }
 }
 
 /* A text generated from the masks is accepted, and no mask on the way is empty. */
-static void test_writes(void **state)
+static void test_generated_texts(void **state)
 {
     (void)state;
     char text[4096];
     size_t n, ended = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        grammar *g = made(cases[i].text);
+        grammar *g = compiled(cases[i].text);
         for (uint64_t seed = 0; seed < 4; seed++) {
             if (!rig_random_text(g, seed, text, 512, &n))
                 continue;
@@ -183,7 +183,7 @@ static const struct {
     const char *text;
     mote_status status;
     const char *says;
-} mistakes[] = {
+} errors[] = {
     {"", MOTE_E_ARG, "no rule 'root'"},
     {"# nothing\n", MOTE_E_ARG, "no rule 'root'"},
     {"a ::= \"x\"", MOTE_E_ARG, "no rule 'root'"},
@@ -254,21 +254,21 @@ static void must_fail(str text, mote_status status, const char *says)
         fail_msg("%.*s\n%s", STR_ARG(text), err.text);
 }
 
-static void test_mistakes(void **state)
+static void test_errors(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
-        must_fail(str_of(mistakes[i].text), mistakes[i].status, mistakes[i].says);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        must_fail(str_of(errors[i].text), errors[i].status, errors[i].says);
 }
 
 /* `what` n times between two texts. */
-static strbuf repeated(const char *before, const char *what, size_t n, const char *behind)
+static strbuf repeated(const char *before, const char *what, size_t n, const char *after)
 {
     strbuf text = {0};
     strbuf_text(&text, before);
     for (size_t i = 0; i < n; i++)
         strbuf_text(&text, what);
-    strbuf_text(&text, behind);
+    strbuf_text(&text, after);
     assert_false(text.failed);
     return text;
 }
@@ -278,7 +278,7 @@ static void test_limits(void **state)
     static const struct {
         const char *before, *what;
         size_t n;
-        const char *behind, *says;
+        const char *after, *says;
     } limits[] = {
         {"root ::= ", "(", GBNF_MAX_DEPTH + 1, "", "groups nested more than 64 deep"},
         {"root ::= \"a\"\n#", "x", GBNF_MAX_BYTES, "", "grammar of 262"},
@@ -288,7 +288,7 @@ static void test_limits(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        strbuf text = repeated(limits[i].before, limits[i].what, limits[i].n, limits[i].behind);
+        strbuf text = repeated(limits[i].before, limits[i].what, limits[i].n, limits[i].after);
         must_fail(strbuf_view(&text), MOTE_E_ARG, limits[i].says);
         strbuf_fini(&text);
     }
@@ -305,14 +305,14 @@ static void test_limits(void **state)
     for (int i = 0; i < GBNF_MAX_DEPTH; i++)
         strbuf_text(&deep, ")?");
     strbuf_byte(&deep, 0);
-    grammar *g = made(deep.p);
+    grammar *g = compiled(deep.p);
     assert_true(rig_fits(g, "aaaab") == false && rig_fits(g, "aaaaa") && rig_fits(g, ""));
     grammar_free(g);
     strbuf_fini(&deep);
 }
 
 /* A grammar as one part of a larger one: forced bytes before it, and the end. */
-static void test_in_a_form(void **state)
+static void test_as_one_part(void **state)
 {
     (void)state;
     mote_error err = {0};
@@ -337,9 +337,9 @@ static void test_in_a_form(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),     cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_mistakes),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_in_a_form),
+        cmocka_unit_test(test_cases),       cmocka_unit_test(test_generated_texts),
+        cmocka_unit_test(test_errors),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_as_one_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void test_json_values(void **state)
     grammar *g = json_grammar(false);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!rig_fits(g, good[i]))
-            fail_msg("%s is refused", good[i]);
+            fail_msg("%s is rejected", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (rig_fits(g, bad[i]))
             fail_msg("%s is accepted", bad[i]);
@@ -187,7 +187,7 @@ static void test_rewind_and_fork(void **state)
     grammar_free(g);
 }
 
-static void test_refusals_change_nothing(void **state)
+static void test_rejected_token_changes_nothing(void **state)
 {
     (void)state;
     grammar *g = json_grammar(false);
@@ -331,10 +331,14 @@ static void test_counted_strings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_values),     cmocka_unit_test(test_compact),
-        cmocka_unit_test(test_depth),           cmocka_unit_test(test_random_walks),
-        cmocka_unit_test(test_rewind_and_fork), cmocka_unit_test(test_refusals_change_nothing),
-        cmocka_unit_test(test_forced),          cmocka_unit_test(test_collection),
+        cmocka_unit_test(test_json_values),
+        cmocka_unit_test(test_compact),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_random_walks),
+        cmocka_unit_test(test_rewind_and_fork),
+        cmocka_unit_test(test_rejected_token_changes_nothing),
+        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_collection),
         cmocka_unit_test(test_counted_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

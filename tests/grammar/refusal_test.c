@@ -142,7 +142,7 @@ static void test_lenient_keeps_other_keywords(void **state)
 }
 
 /* The JSON pointer in an error about a tool is that of the parameter, not of the root. */
-static void test_places_in_tools(void **state)
+static void test_pointers_in_tools(void **state)
 {
     (void)state;
     mote_error err = {0};
@@ -183,7 +183,7 @@ static char *repeated(const char *before, const char *part, int n, const char *m
     return text;
 }
 
-static void expect(char *schema, mote_status status, const char *says)
+static void expect_status(char *schema, mote_status status, const char *says)
 {
     mote_error err = {0};
     grammar *g;
@@ -197,34 +197,38 @@ static void expect(char *schema, mote_status status, const char *says)
 static void test_limits(void **state)
 {
     (void)state;
-    expect(repeated("", "{\"items\":", 30, "{}", "}", ""), MOTE_OK, NULL);
-    expect(repeated("", "{\"items\":", 40, "{\"type\":\"null\"}", "}", ""), MOTE_OK, NULL);
-    expect(repeated("", "{\"items\":", 70, "{\"type\":\"null\"}", "}", ""), MOTE_E_ARG, "deep");
-    expect(repeated("", "{\"items\":", 5000, "{}", "}", ""), MOTE_E_ARG, NULL);
-    expect(repeated("", "{\"allOf\":[", 31, "{}", "]}", ""), MOTE_OK, NULL);
-    expect(repeated("", "[", 100000, "", "]", ""), MOTE_E_ARG, NULL);
-    expect(repeated("{\"enum\":[", "\"a\",", 80000, "1", "", "]}"), MOTE_E_ARG, "bytes");
-    expect(repeated("{\"pattern\":\"^", "(a|b|", 60, "c", ")*", "$\"}"), MOTE_OK, NULL);
-    expect(repeated("{\"pattern\":\"^(a|b)*a", "(a|b)", 30, "$", "", "\"}"), MOTE_E_ARG, NULL);
-    expect(repeated("{\"allOf\":[", "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]},", 12, "{}",
-                    "", "]}"),
-           MOTE_E_ARG, "alternatives");
-    expect(repeated("{\"type\":\"string\",\"maxLength\":100000", "", 0, "", "", "}"), MOTE_OK,
-           NULL);
-    expect(repeated("{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":4000", "", 0, "",
-                    "", "}"),
-           MOTE_OK, NULL);
-    expect(repeated("{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":400000", "", 0, "",
-                    "", "}"),
-           MOTE_E_ARG, "states");
-    expect(repeated("{\"type\":\"array\",\"maxItems\":4000000000,\"minItems\":1000000", "", 0, "",
-                    "", "}"),
-           MOTE_OK, NULL);
-    expect(repeated("{\"type\":\"number\",\"minimum\":1", "0", 300, "", "", "}"), MOTE_OK, NULL);
-    expect(repeated("{\"type\":\"number\",\"minimum\":-1", "0", 300, ",\"maximum\":1e400", "", "}"),
-           MOTE_OK, NULL);
-    expect(repeated("{\"type\":\"number\",\"minimum\":1", "0", 3000, "", "", "}"), MOTE_E_ARG,
-           "digits");
+    expect_status(repeated("", "{\"items\":", 30, "{}", "}", ""), MOTE_OK, NULL);
+    expect_status(repeated("", "{\"items\":", 40, "{\"type\":\"null\"}", "}", ""), MOTE_OK, NULL);
+    expect_status(repeated("", "{\"items\":", 70, "{\"type\":\"null\"}", "}", ""), MOTE_E_ARG,
+                  "deep");
+    expect_status(repeated("", "{\"items\":", 5000, "{}", "}", ""), MOTE_E_ARG, NULL);
+    expect_status(repeated("", "{\"allOf\":[", 31, "{}", "]}", ""), MOTE_OK, NULL);
+    expect_status(repeated("", "[", 100000, "", "]", ""), MOTE_E_ARG, NULL);
+    expect_status(repeated("{\"enum\":[", "\"a\",", 80000, "1", "", "]}"), MOTE_E_ARG, "bytes");
+    expect_status(repeated("{\"pattern\":\"^", "(a|b|", 60, "c", ")*", "$\"}"), MOTE_OK, NULL);
+    expect_status(repeated("{\"pattern\":\"^(a|b)*a", "(a|b)", 30, "$", "", "\"}"), MOTE_E_ARG,
+                  NULL);
+    expect_status(repeated("{\"allOf\":[", "{\"anyOf\":[{\"minLength\":1},{\"maxLength\":9}]},", 12,
+                           "{}", "", "]}"),
+                  MOTE_E_ARG, "alternatives");
+    expect_status(repeated("{\"type\":\"string\",\"maxLength\":100000", "", 0, "", "", "}"),
+                  MOTE_OK, NULL);
+    expect_status(repeated("{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":4000", "",
+                           0, "", "", "}"),
+                  MOTE_OK, NULL);
+    expect_status(repeated("{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"maxLength\":400000", "",
+                           0, "", "", "}"),
+                  MOTE_E_ARG, "states");
+    expect_status(repeated("{\"type\":\"array\",\"maxItems\":4000000000,\"minItems\":1000000", "",
+                           0, "", "", "}"),
+                  MOTE_OK, NULL);
+    expect_status(repeated("{\"type\":\"number\",\"minimum\":1", "0", 300, "", "", "}"), MOTE_OK,
+                  NULL);
+    expect_status(
+        repeated("{\"type\":\"number\",\"minimum\":-1", "0", 300, ",\"maximum\":1e400", "", "}"),
+        MOTE_OK, NULL);
+    expect_status(repeated("{\"type\":\"number\",\"minimum\":1", "0", 3000, "", "", "}"),
+                  MOTE_E_ARG, "digits");
 }
 
 int main(void)
@@ -233,7 +237,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_lenient),
         cmocka_unit_test(test_lenient_keeps_other_keywords),
-        cmocka_unit_test(test_places_in_tools),
+        cmocka_unit_test(test_pointers_in_tools),
         cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ enum { ROOM = 8192, MAX_INPUT = 1 << 22 };
 
 static grammar *current;
 
-static void compile(str text, bool lenient)
+static void probe_compile(str text, bool lenient)
 {
     rules *r;
     uint32_t rule;
@@ -53,7 +53,7 @@ static void compile(str text, bool lenient)
     strbuf_fini(&warnings);
 }
 
-static void check(str text)
+static void probe_check(str text)
 {
     bool fits = false;
     mote_error err = {0};
@@ -62,7 +62,7 @@ static void check(str text)
     puts(fits ? "yes" : "no");
 }
 
-static void walk(uint64_t seed)
+static void probe_generate(uint64_t seed)
 {
     static char text[ROOM];
     size_t n;
@@ -83,7 +83,7 @@ static char *read_bytes(uint64_t n)
     return bytes;
 }
 
-static void masks(str text)
+static void probe_masks(str text)
 {
     bool fits = false;
     if (current == NULL || grammar_check(current, text, &fits, NULL) != MOTE_OK || !fits) {
@@ -94,24 +94,24 @@ static void masks(str text)
     puts("exact");
 }
 
-static void answer_all(void **state)
+static void serve_requests(void **state)
 {
     char what;
     uint64_t n;
     (void)state;
     while (scanf(" %c %" SCNu64, &what, &n) == 2) {
         if (what == 'W') {
-            walk(n);
+            probe_generate(n);
         } else {
             getchar(); /* the end of the line */
             char *bytes = read_bytes(n);
             const str text = {bytes, (size_t)n};
             if (what == 'D')
-                check(text);
+                probe_check(text);
             else if (what == 'M')
-                masks(text);
+                probe_masks(text);
             else
-                compile(text, what == 'L');
+                probe_compile(text, what == 'L');
             free(bytes);
         }
         fflush(stdout);
@@ -122,7 +122,7 @@ static void answer_all(void **state)
 /* The rig reports failures through cmocka, so this runs as a test. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answer_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(serve_requests)};
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,13 +48,13 @@ class Probe:
     def schema(self, schema, lenient=False):
         return self.ask(b"L" if lenient else b"S", json.dumps(schema, ensure_ascii=False).encode())
 
-    def takes(self, text):
+    def accepts(self, text):
         return self.ask(b"D", text.encode()) == "yes"
 
     def exact(self, text):
         return self.ask(b"M", text.encode()) == "exact"
 
-    def walk(self, seed):
+    def generate(self, seed):
         self.process.stdin.write(b"W %d\n" % seed)
         self.process.stdin.flush()
         answer = self.line()
@@ -327,7 +327,7 @@ def changed(rng, value):
     return rng.choice([None, True, 0, -1, 2.5, "", "a", [], {}, {"name": 1}])
 
 
-def spelt(rng, value):
+def spelled(rng, value):
     style = rng.randrange(3)
     if style == 0:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -345,18 +345,18 @@ def plain(value):
     return int(value) if isinstance(value, float) and value == int(value) else value
 
 
-def refuses(probe, text):
+def rejects(probe, text):
     """Is it a fault to reject this valid text? Not if it has exponents where bounds exclude them."""
-    if probe.takes(text) or "e-" in text or "e+" in text:
+    if probe.accepts(text) or "e-" in text or "e+" in text:
         return False
-    return not probe.takes(json.dumps(plain(json.loads(text)), ensure_ascii=False))
+    return not probe.accepts(json.dumps(plain(json.loads(text)), ensure_ascii=False))
 
 
 def main():
     probe = Probe(sys.argv[1])
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    n = dict(schemas=0, refused=0, impossible=0, walks=0, open=0, documents=0, changed=0, masks=0)
+    n = dict(schemas=0, rejected=0, impossible=0, generated=0, unfinished=0, documents=0, changed=0, masks=0)
     faults = []
     for number in range(count):
         rng = random.Random(seed * 1000003 + number)
@@ -368,36 +368,36 @@ def main():
         n["schemas"] += 1
         where = f"seed {seed} schema {number}: {json.dumps(schema, ensure_ascii=False)}"
         if not answer.startswith("ok"):
-            n["impossible" if "no text satisfies" in answer else "refused"] += 1
+            n["impossible" if "no text satisfies" in answer else "rejected"] += 1
             if "no text satisfies" in answer and valid:
-                faults.append(f"{where}\n  has no value, but {valid[0]!r} is valid")
+                faults.append(f"{where}\n  is rejected as impossible, but {valid[0]!r} is valid")
             elif "no text satisfies" not in answer and "unsupported" not in answer:
                 faults.append(f"{where}\n  {answer}")
             elif "unsupported" in answer and not any(f"'{k}'" in answer for k in ("oneOf", "if", "not")):
                 faults.append(f"{where}\n  {answer}")
             continue
         for k in range(5):
-            text = probe.walk(seed * 100000 + number * 5 + k)
+            text = probe.generate(seed * 100000 + number * 5 + k)
             if text is None:
-                n["open"] += 1
+                n["unfinished"] += 1
                 continue
-            n["walks"] += 1
+            n["generated"] += 1
             if not validator.is_valid(json.loads(text)):
-                faults.append(f"{where}\n  wrote {text}")
+                faults.append(f"{where}\n  generated {text}")
         for document in valid:
-            text = spelt(rng, document)
+            text = spelled(rng, document)
             n["documents"] += 1
-            if refuses(probe, text):
-                faults.append(f"{where}\n  refuses {text}")
-            elif len(text) < 200 and probe.takes(text):
+            if rejects(probe, text):
+                faults.append(f"{where}\n  rejects {text}")
+            elif len(text) < 200 and probe.accepts(text):
                 n["masks"] += 1
                 if not probe.exact(text):
                     faults.append(f"{where}\n  masks of {text}")
             other = changed(rng, document)
-            text = spelt(rng, other)
+            text = spelled(rng, other)
             n["changed"] += 1
-            if probe.takes(text) and not validator.is_valid(other):
-                faults.append(f"{where}\n  takes {text}")
+            if probe.accepts(text) and not validator.is_valid(other):
+                faults.append(f"{where}\n  accepts {text}")
     print(", ".join(f"{v} {k}" for k, v in n.items()) + f", {len(faults)} faults (seed {seed})")
     for fault in faults[:10]:
         print(fault)

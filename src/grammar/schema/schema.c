@@ -195,13 +195,13 @@ static mote_status put_argument(schema_compiler *c, str name, uint32_t conj, uin
     *rule = rules_add(r);
     uint32_t at = rules_literal(r, rules_start_of(r, *rule), str_of("<parameter="));
     at = rules_literal(r, rules_literal(r, at, name), str_of(">\n"));
-    const uint32_t behind = rules_state(r);
+    const uint32_t after = rules_state(r);
     schema_shapes shapes = {0};
     mote_status status = schema_shapes_of(c, conj, &shapes);
     if (status == MOTE_OK)
-        status = put_argument_value(c, &shapes, at, behind);
+        status = put_argument_value(c, &shapes, at, after);
     schema_shapes_fini(&shapes);
-    rules_literal_to(r, behind, str_of(closing), rules_end_of(r, *rule));
+    rules_literal_to(r, after, str_of(closing), rules_end_of(r, *rule));
     return status;
 }
 
@@ -212,16 +212,16 @@ static mote_status put_any_argument(schema_compiler *c, uint32_t conj, uint32_t 
     TRY(regex_compile(&name, str_of("^[^<>\\n\\r]{1,64}$"), REGEX_SEARCH, c->fuel, c->err));
     *rule = rules_add(c->r);
     const uint32_t at = rules_literal(c->r, rules_start_of(c->r, *rule), str_of("<parameter="));
-    const uint32_t named = rules_state(c->r), behind = rules_state(c->r);
+    const uint32_t named = rules_state(c->r), after = rules_state(c->r);
     mote_status status = dfa_put_raw(c->r, &name, at, named, c->err);
     dfa_fini(&name);
     TRY(status);
     schema_shapes shapes = {0};
     status = schema_shapes_of(c, conj, &shapes);
     if (status == MOTE_OK)
-        status = put_argument_value(c, &shapes, rules_literal(c->r, named, str_of(">\n")), behind);
+        status = put_argument_value(c, &shapes, rules_literal(c->r, named, str_of(">\n")), after);
     schema_shapes_fini(&shapes);
-    rules_literal_to(c->r, behind, str_of(closing), rules_end_of(c->r, *rule));
+    rules_literal_to(c->r, after, str_of(closing), rules_end_of(c->r, *rule));
     return status;
 }
 

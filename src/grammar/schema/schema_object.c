@@ -245,9 +245,9 @@ static mote_status list_members(object *o)
 /* States by position in the list of members and by count. */
 typedef struct chains {
     object *o;
-    uint32_t n, cap;   /* members; counts above cap are treated as cap */
-    uint32_t *written; /* [n + 1][cap + 1]: after a member */
-    uint32_t *owed;    /* [n + 1][cap + 1]: after a comma, a member must follow */
+    uint32_t n, cap;        /* members; counts above cap are treated as cap */
+    uint32_t *after_member; /* [n + 1][cap + 1]: after a member */
+    uint32_t *after_comma;  /* [n + 1][cap + 1]: after a comma, a member must follow */
     uint32_t from, to;
 } chains;
 
@@ -281,15 +281,16 @@ static void put_named(chains *x, uint32_t i, uint32_t count)
 {
     rules *r = x->o->c->r;
     const member *m = &x->o->members[i];
-    const uint32_t owed = x->owed[chain_cell(x, i, count)];
+    const uint32_t after_comma = x->after_comma[chain_cell(x, i, count)];
     if (chain_has_room(x, count))
-        rules_call(r, owed, m->rule, x->written[chain_cell(x, i + 1, chain_count(x, count))]);
+        rules_call(r, after_comma, m->rule,
+                   x->after_member[chain_cell(x, i + 1, chain_count(x, count))]);
     if (!m->required)
-        rules_skip(r, owed, x->owed[chain_cell(x, i + 1, count)]);
+        rules_skip(r, after_comma, x->after_comma[chain_cell(x, i + 1, count)]);
 }
 
 /* Unlisted members, after `named` listed ones. */
-static void put_others(chains *x, uint32_t owed, uint32_t named)
+static void put_others(chains *x, uint32_t after_comma, uint32_t named)
 {
     object *o = x->o;
     rules *r = o->c->r;
@@ -297,7 +298,7 @@ static void put_others(chains *x, uint32_t owed, uint32_t named)
     if (o->other == RULES_NONE || named >= max || named + 1 < o->shape->min)
         return;
     const uint32_t first = rules_state(r), after = rules_state(r), further = rules_add(r);
-    rules_call(r, owed, o->other, first);
+    rules_call(r, after_comma, o->other, first);
     rules_call(r, json_rules_open(r, rules_start_of(r, further), ','), o->other,
                rules_end_of(r, further));
     rules_loop(r, first, further, 0, max == RULES_NO_LIMIT ? max : max - named - 1, after);
@@ -310,22 +311,22 @@ static void put_chains(chains *x)
     rules *r = o->c->r;
     const uint32_t cells = (x->n + 1) * (x->cap + 1), closable = last_required(o);
     for (uint32_t i = 0; i < cells && rules_ok(r); i++) {
-        x->written[i] = rules_state(r);
-        x->owed[i] = rules_state(r);
+        x->after_member[i] = rules_state(r);
+        x->after_comma[i] = rules_state(r);
     }
     /* The start is like the state after a comma, except that the object may be closed. */
     const uint32_t open = json_rules_open(r, x->from, '{');
-    rules_skip(r, open, x->owed[chain_cell(x, 0, 0)]);
+    rules_skip(r, open, x->after_comma[chain_cell(x, 0, 0)]);
     if (closable == 0 && o->shape->min == 0)
         rules_read(r, open, '}', '}', x->to);
     for (uint32_t count = 0; count <= x->cap && rules_ok(r); count++) {
         for (uint32_t i = 0; i < x->n; i++)
             put_named(x, i, count);
-        put_others(x, x->owed[chain_cell(x, x->n, count)], count);
+        put_others(x, x->after_comma[chain_cell(x, x->n, count)], count);
         for (uint32_t i = 0; i <= x->n; i++) {
-            const uint32_t at = x->written[chain_cell(x, i, count)];
+            const uint32_t at = x->after_member[chain_cell(x, i, count)];
             if (chain_has_room(x, count))
-                rules_skip(r, json_rules_open(r, at, ','), x->owed[chain_cell(x, i, count)]);
+                rules_skip(r, json_rules_open(r, at, ','), x->after_comma[chain_cell(x, i, count)]);
             if (i >= closable && count >= o->shape->min)
                 json_rules_close(r, at, '}', x->to);
         }
@@ -344,13 +345,13 @@ static mote_status put_members(object *o, uint32_t from, uint32_t to)
         return schema_unsupported(o->c, o->c->where, "minProperties and maxProperties",
                                   "too many properties");
     const size_t cells = (size_t)(x.n + 1) * (x.cap + 1);
-    x.written = mem_new(cells, sizeof *x.written);
-    x.owed = mem_new(cells, sizeof *x.owed);
-    const bool ok = x.written != NULL && x.owed != NULL;
+    x.after_member = mem_new(cells, sizeof *x.after_member);
+    x.after_comma = mem_new(cells, sizeof *x.after_comma);
+    const bool ok = x.after_member != NULL && x.after_comma != NULL;
     if (ok)
         put_chains(&x);
-    mem_free(x.written);
-    mem_free(x.owed);
+    mem_free(x.after_member);
+    mem_free(x.after_comma);
     return ok ? MOTE_OK : schema_no_memory(o->c);
 }
 
