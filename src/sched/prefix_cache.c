@@ -555,7 +555,7 @@ size_t sched_prefixes(sched *s, sched_prefix *out, size_t room)
 }
 
 /* Under the mutex; NULL: no such entry. */
-static prefix_entry *prefix_find(sched *s, uint64_t id)
+static prefix_entry *prefix_table_find(sched *s, uint64_t id)
 {
     for (uint32_t i = 0; i < s->n_prefixes; i++)
         if (s->prefixes[i].info.id == id && !s->prefixes[i].dropped)
@@ -573,7 +573,7 @@ static void prefix_request(sched *s)
 bool sched_prefix_drop(sched *s, uint64_t id)
 {
     pthread_mutex_lock(&s->lock);
-    prefix_entry *found = prefix_find(s, id);
+    prefix_entry *found = prefix_table_find(s, id);
     if (found != NULL) {
         found->dropped = true;
         prefix_request(s);
@@ -600,7 +600,7 @@ mote_status sched_prefix_pin(sched *s, uint64_t id, bool pin, mote_error *err)
 {
     mote_status status = MOTE_OK;
     pthread_mutex_lock(&s->lock);
-    prefix_entry *found = prefix_find(s, id);
+    prefix_entry *found = prefix_table_find(s, id);
     if (found == NULL) {
         status = err_set(err, MOTE_E_ARG, "no cached prefix has this id");
     } else if (pin && !found->info.pinned && !prefix_may_pin(s, found)) {

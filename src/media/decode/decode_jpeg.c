@@ -95,7 +95,7 @@ static unsigned scale_255(unsigned a, unsigned b)
 }
 
 /* Converts one row to RGB. */
-static void row_to_rgb(const uint8_t *from, uint32_t width, int channels, uint8_t *to)
+static void jpeg_row_to_rgb(const uint8_t *from, uint32_t width, int channels, uint8_t *to)
 {
     for (uint32_t x = 0; x < width; x++, from += channels, to += 3) {
         if (channels == 3) {
@@ -128,7 +128,7 @@ static mote_status jpeg_decode_rows(jpeg_decoder *d, mote_error *err)
         uint8_t *to = d->image.rgb + (size_t)info->output_scanline * info->output_width * 3;
         JSAMPROW rows[1] = {d->row};
         jpeg_read_scanlines(info, rows, 1);
-        row_to_rgb(d->row, info->output_width, info->output_components, to);
+        jpeg_row_to_rgb(d->row, info->output_width, info->output_components, to);
     }
     return MOTE_OK;
 }

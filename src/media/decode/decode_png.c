@@ -81,7 +81,7 @@ static void png_choose_output(png_decoder *d)
     png_read_update_info(d->png, d->info);
 }
 
-static void row_to_rgb(const png_decoder *d, const uint8_t *from, size_t channels, uint8_t *to)
+static void png_row_to_rgb(const png_decoder *d, const uint8_t *from, size_t channels, uint8_t *to)
 {
     for (uint32_t x = 0; x < d->image.width; x++, to += 3) {
         if (d->clip_gray) {
@@ -114,7 +114,7 @@ static mote_status png_decode_rows(png_decoder *d, mote_error *err)
     png_read_image(d->png, d->row_starts);
     png_read_end(d->png, d->info);
     for (uint32_t y = 0; y < height; y++)
-        row_to_rgb(d, d->row_starts[y], channels, d->image.rgb + (size_t)y * width * 3);
+        png_row_to_rgb(d, d->row_starts[y], channels, d->image.rgb + (size_t)y * width * 3);
     return MOTE_OK;
 }
 

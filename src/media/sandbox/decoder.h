@@ -44,7 +44,7 @@ void fork_server_poll(fork_server *fs, fork_server_stats *stats);
 
 /* ---- decoding ---- */
 
-/* Decodes a file in a process of its own. Returns the statuses of media_decode; also
+/* Decodes a file in a separate process. Returns the statuses of media_decode; also
  * MOTE_E_FORMAT: the decoder exited without a reply; MOTE_E_IO: no decoder could be started, or
  * the fork server was killed: retry later. */
 mote_status media_load(fork_server *fs, const media_request *request, media_frames *out,
