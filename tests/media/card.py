@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""card.py MOTE DATA - mote-tiny answers questions about pictures and films as often as its model card says.
+"""card.py MOTE DATA - the accuracy of mote-tiny on images and videos equals its model card.
 
-They go through `mote run` as PNG files and folders of frames; the questions are those of tests/sdk too.
+The input of `mote run` is PNG files and directories of frames. tests/sdk uses the same questions.
 """
 import pathlib
 import subprocess
@@ -17,16 +17,16 @@ MOTE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
 
 def answer(question):
     with tempfile.TemporaryDirectory() as name:
-        folder, words = pathlib.Path(name), []
+        directory, arguments = pathlib.Path(name), []
         for i, image in enumerate(question.images):
-            (folder / f"{i}.png").write_bytes(image)
-            words += ["--image", str(folder / f"{i}.png")]
-        if question.film:
-            (folder / "film").mkdir()
-            for i, frame in enumerate(question.film.frames):
-                (folder / "film" / f"{i}.png").write_bytes(frame)
-            words += ["--video", str(folder / "film"), "--fps", str(question.film.fps)]
-        done = subprocess.run([MOTE, "run", str(DATA / "mote-tiny-BF16.gguf"), "--temp", "0", "--presence", "0", *words,
+            (directory / f"{i}.png").write_bytes(image)
+            arguments += ["--image", str(directory / f"{i}.png")]
+        if question.video:
+            (directory / "video").mkdir()
+            for i, frame in enumerate(question.video.frames):
+                (directory / "video" / f"{i}.png").write_bytes(frame)
+            arguments += ["--video", str(directory / "video"), "--fps", str(question.video.fps)]
+        done = subprocess.run([MOTE, "run", str(DATA / "mote-tiny-BF16.gguf"), "--temp", "0", "--presence", "0", *arguments,
                                question.text], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{question.task}: {done.stderr}")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""decode_pillow.py PROBE [GOLDEN] - pictures of every kind, decoded by Pillow and by mote: no sample may differ.
+"""decode_pillow.py PROBE [GOLDEN] - images of every kind, decoded by Pillow and by mote: no sample may differ.
 
-The pictures are made here: all modes that a format can hold, sizes from 1 x 1 on, every EXIF
+The images are made here: all modes that a format can hold, sizes from 1 x 1 on, every EXIF
 orientation, progressive and restart-marked JPEG of all subsamplings, interlaced PNG, lossy and
-lossless WebP, GIFs with odd frames. GOLDEN is a folder with pictures of the reference.
+lossless WebP, GIFs with odd frames. GOLDEN is a directory with images of the reference.
 """
 import io
 import pathlib
@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "PIL":
         raise
-    print("no Pillow here (Debian: python3-pil)")
+    print("Pillow is not installed (Debian: python3-pil)")
     sys.exit(77)
 
 
@@ -27,7 +27,7 @@ class Probe:
     def __init__(self, path):
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def ask(self, data):
+    def decode(self, data):
         """(width, height, pixels), or the message of an error."""
         self.process.stdin.write(struct.pack("<I", len(data)) + data)
         self.process.stdin.flush()
@@ -46,17 +46,17 @@ def noise(rng, mode, width, height):
     if mode == "1":
         return Image.frombytes("L", (width, height), rng.randbytes(width * height)).convert("1")
     if mode == "P":
-        picture = Image.frombytes("P", (width, height), rng.randbytes(width * height))
-        picture.putpalette(rng.randbytes(768))
-        return picture
-    # smooth: a few colours blown up, so that JPEG and WebP have something to do
+        image = Image.frombytes("P", (width, height), rng.randbytes(width * height))
+        image.putpalette(rng.randbytes(768))
+        return image
+    # smooth: few colours, enlarged, as JPEG and WebP expect
     small = Image.frombytes(mode, (4, 4), rng.randbytes(16 * bands)).resize((width, height), Image.BICUBIC)
     return small if rng.random() < 0.7 else Image.frombytes(mode, (width, height), rng.randbytes(width * height * bands))
 
 
-def saved(picture, kind, **options):
+def saved(image, kind, **options):
     out = io.BytesIO()
-    picture.save(out, kind, **options)
+    image.save(out, kind, **options)
     return out.getvalue()
 
 
@@ -67,7 +67,7 @@ def exif(orientation):
 
 
 def sixteen_bit_rgb(rng, width, height):
-    """A PNG with 16 bits a colour, which Pillow reads and does not write."""
+    """A PNG with 16 bits per colour. Pillow reads these but does not write them."""
     import zlib
     rows = b"".join(b"\0" + rng.randbytes(width * 6) for _ in range(height))
 
@@ -90,14 +90,14 @@ def cases(rng, n):
             more = {"quality": rng.choice([5, 50, 75, 95, 100]), "progressive": bool(i // 4 % 2)}
             if mode == "RGB":
                 more["subsampling"] = i // 12 % 3
-            yield f"jpeg {mode} {w}x{h} {more} turned {turn}", saved(noise(rng, mode, w, h), "JPEG", **more, **extra)
+            yield f"jpeg {mode} {w}x{h} {more} orientation {turn}", saved(noise(rng, mode, w, h), "JPEG", **more, **extra)
         elif kind == 1:
             mode = ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"][i // 4 % 7]
-            yield f"png {mode} {w}x{h} turned {turn}", saved(noise(rng, mode, w, h), "PNG", **extra)
+            yield f"png {mode} {w}x{h} orientation {turn}", saved(noise(rng, mode, w, h), "PNG", **extra)
         elif kind == 2:
             mode = ["RGB", "RGBA"][i // 4 % 2]
             more = {"lossless": bool(i // 8 % 2), "quality": rng.choice([10, 80, 100])}
-            yield f"webp {mode} {w}x{h} {more} turned {turn}", saved(noise(rng, mode, w, h), "WEBP", **more, **extra)
+            yield f"webp {mode} {w}x{h} {more} orientation {turn}", saved(noise(rng, mode, w, h), "WEBP", **more, **extra)
         elif i // 4 % 3 == 2:
             yield f"png 16 bits {w}x{h}", sixteen_bit_rgb(rng, w, h)
         else:
@@ -107,8 +107,8 @@ def cases(rng, n):
 
 
 def wanted(data):
-    picture = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    return picture.width, picture.height, picture.tobytes()
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    return image.width, image.height, image.tobytes()
 
 
 def main():
@@ -118,7 +118,7 @@ def main():
         files += [(p.name, p.read_bytes()) for p in sorted(pathlib.Path(sys.argv[2]).iterdir())]
     differing = 0
     for name, data in files:
-        got, want = probe.ask(data), wanted(data)
+        got, want = probe.decode(data), wanted(data)
         if got != want:
             differing += 1
             if isinstance(got, str) or got[:2] != want[:2]:

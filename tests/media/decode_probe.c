@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode_probe.c [FRAMES] - decodes what comes in, for decode_pillow.py: each request is a number
- * of 4 bytes and a file of that length. The answer is the number of frames that follow, at most
- * FRAMES (1), and for each its width, height and pixels; or 0, the length of a message, and the
+ * decode_probe.c [FRAMES] - decodes files from standard input, for decode_pillow.py. A request is a
+ * length of 4 bytes and a file of that length. The reply is the number of frames, at most FRAMES
+ * (1), and for each its width, height and pixels; or 0, the length of an error message, and the
  * message.
  */
 #include "base/mem.h"
@@ -16,7 +16,7 @@ typedef struct frames {
     uint32_t n, most;
 } frames;
 
-static uint32_t keep(void *with, uint32_t i, const media_frame *frame)
+static uint32_t copy_frame(void *with, uint32_t i, const media_frame *frame)
 {
     frames *f = with;
     const size_t bytes = (size_t)frame->width * frame->height * 3;
@@ -26,28 +26,28 @@ static uint32_t keep(void *with, uint32_t i, const media_frame *frame)
     return f->n < f->most ? i + 1 : MEDIA_NO_MORE;
 }
 
-static void put(uint32_t number)
+static void write_u32(uint32_t number)
 {
     fwrite(&number, sizeof number, 1, stdout);
 }
 
-static void answer(str file, uint32_t most)
+static void reply(str file, uint32_t most)
 {
     mote_error err = {0};
     media_info info;
     frames f = {.list = mem_new(most, sizeof *f.list), .most = most};
     mote_status status = media_probe(file, &info, &err);
     if (status == MOTE_OK)
-        status = media_decode(file, keep, &f, &err);
-    put(status == MOTE_OK ? f.n : 0);
+        status = media_decode(file, copy_frame, &f, &err);
+    write_u32(status == MOTE_OK ? f.n : 0);
     if (status != MOTE_OK) {
-        put((uint32_t)strlen(err.text));
+        write_u32((uint32_t)strlen(err.text));
         fputs(err.text, stdout);
     }
     for (uint32_t i = 0; i < f.n; i++) {
         if (status == MOTE_OK) {
-            put(f.list[i].width);
-            put(f.list[i].height);
+            write_u32(f.list[i].width);
+            write_u32(f.list[i].height);
             fwrite(f.list[i].rgb, 3, (size_t)f.list[i].width * f.list[i].height, stdout);
         }
         mem_free(f.list[i].rgb);
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         char *file = mem_new((size_t)n + 1, 1);
         if (file == NULL || fread(file, 1, n, stdin) != n)
             return 1;
-        answer((str){file, n}, most);
+        reply((str){file, n}, most);
         mem_free(file);
     }
     return 0;

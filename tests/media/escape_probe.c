@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * escape_probe.c - attempts to do from inside the sandbox what a decoder must not: each in a child
- * of its own, and each must end it or be refused.
+ * escape_probe.c - tries forbidden operations inside the sandbox, each in its own child process.
+ * Each must fail or kill the child.
  */
 #define _GNU_SOURCE
 #include "media/sandbox/decoder_int.h"
@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* True: it worked, which is bad. */
+/* Returns true if the operation succeeded: an escape. */
 typedef bool attempt_fn(void);
 
 static bool open_passwd(void)
@@ -145,7 +145,7 @@ static bool perf_open(void)
 {
     return syscall(298, NULL, 0, -1, -1, 0) >= 0;
 }
-static bool api_keys(void)
+static bool kernel_keyring(void)
 {
     return syscall(250, 0, 0, 0, 0, 0) >= 0;
 }
@@ -157,7 +157,7 @@ static bool set_user(void)
 {
     return setuid(0) == 0;
 }
-static bool read_time_of_others(void)
+static bool affinity_of_others(void)
 {
     return syscall(SYS_sched_getaffinity, 1, 8, NULL) >= 0;
 }
@@ -172,13 +172,13 @@ static const struct attempt {
     attempt_fn *run;
 } attempts[] = {
     {"open a file", open_passwd},
-    {"open a folder", openat_root},
+    {"open a directory", openat_root},
     {"create a file", create_file},
     {"read a link", read_link},
-    {"look at a file", stat_file},
+    {"stat a file", stat_file},
     {"remove a file", unlink_file},
-    {"make a folder", make_dir},
-    {"change the folder", change_dir},
+    {"make a directory", make_dir},
+    {"change the directory", change_dir},
     {"a TCP socket", tcp_socket},
     {"a UDP socket", udp_socket},
     {"a UNIX socket", unix_socket},
@@ -196,12 +196,12 @@ static const struct attempt {
     {"io_uring", io_uring},
     {"bpf", bpf_call},
     {"memfd", memfd},
-    {"another's memory", process_vm},
+    {"memory of another process", process_vm},
     {"perf", perf_open},
-    {"the keyring", api_keys},
+    {"kernel keyring", kernel_keyring},
     {"one more descriptor", more_files},
-    {"another user", set_user},
-    {"another's processors", read_time_of_others},
+    {"change the user", set_user},
+    {"CPU affinity of another process", affinity_of_others},
     {"too much memory", too_much_memory},
 };
 
@@ -217,8 +217,8 @@ static bool escapes(const struct attempt *a)
     return WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
-/* Whether the kernel has filters at all: a child asks for one that allows everything. */
-static void say_why_off(void)
+/* Tests whether the kernel supports seccomp: a child installs a filter that allows everything. */
+static void print_why_off(void)
 {
     const pid_t child = fork();
     int status = 0;
@@ -231,12 +231,12 @@ static void say_why_off(void)
         _exit(0);
     }
     waitpid(child, &status, 0);
-    printf("a filter of one's own: %s; libseccomp: %s\n",
-           WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "ended by it",
+    printf("kernel filter: %s; libseccomp: %s\n",
+           WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "killed",
 #if defined(MOTE_SECCOMP)
            "built in"
 #else
-           "not there when this was built"
+           "not built in"
 #endif
     );
 }
@@ -248,7 +248,7 @@ int main(void)
     size_t escaped = 0;
     printf("sandbox: %s\n", media_sandbox_name(state));
     if (state == SANDBOX_OFF) {
-        say_why_off();
+        print_why_off();
         return 77;
     }
     for (size_t i = 0; i < n; i++)

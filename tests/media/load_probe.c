@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * see_probe.c - asks the worker for films, for videos_pillow.py. A request is the speed as 8 bytes,
- * the number of files (0: one) and of bytes as 4 each, the bytes of each file as 8, and the files.
- * The answer is the number of frames, width, height, times and pixels; or 0, the length of a
- * message, and the message.
+ * load_probe.c - loads videos through the fork server, for videos_pillow.py. A request is the frame
+ * rate as 8 bytes, the number of files (0: one) and of bytes as 4 bytes each, the size of each file
+ * as 8 bytes, and the files. The reply is the number of frames, width, height, times and pixels; or
+ * 0, the length of an error message, and the message.
  */
 #include "base/mem.h"
 #include "media/sandbox/decoder.h"
 
 #include <stdio.h>
 
-static void put(uint32_t number)
+static void write_u32(uint32_t number)
 {
     fwrite(&number, sizeof number, 1, stdout);
 }
 
-static void answer(fork_server *fs, const media_request *ask)
+static void reply(fork_server *fs, const media_request *request)
 {
-    media_frames seen;
+    media_frames frames;
     mote_error err = {0};
-    const mote_status status = media_load(fs, ask, &seen, &err);
-    put(status == MOTE_OK ? seen.n : 0);
+    const mote_status status = media_load(fs, request, &frames, &err);
+    write_u32(status == MOTE_OK ? frames.n : 0);
     if (status == MOTE_OK) {
-        put(seen.width);
-        put(seen.height);
-        fwrite(seen.times, sizeof *seen.times, seen.n, stdout);
-        fwrite(seen.rgb, 3, (size_t)seen.n * seen.width * seen.height, stdout);
+        write_u32(frames.width);
+        write_u32(frames.height);
+        fwrite(frames.times, sizeof *frames.times, frames.n, stdout);
+        fwrite(frames.rgb, 3, (size_t)frames.n * frames.width * frames.height, stdout);
     } else {
-        put((uint32_t)strlen(err.text));
+        write_u32((uint32_t)strlen(err.text));
         fputs(err.text, stdout);
     }
     fflush(stdout);
-    media_frames_fini(&seen);
+    media_frames_fini(&frames);
 }
 
 int main(int argc, char **argv)
@@ -52,11 +52,11 @@ int main(int argc, char **argv)
             fread(parts, sizeof *parts, head.parts, stdin) != head.parts ||
             fread(file, 1, head.bytes, stdin) != head.bytes)
             return 1;
-        answer(fs, &(media_request){.file = {file, head.bytes},
-                                    .parts = parts,
-                                    .n_parts = head.parts,
-                                    .video = true,
-                                    .fps = head.fps});
+        reply(fs, &(media_request){.file = {file, head.bytes},
+                                   .parts = parts,
+                                   .n_parts = head.parts,
+                                   .video = true,
+                                   .fps = head.fps});
         mem_free(parts);
         mem_free(file);
     }

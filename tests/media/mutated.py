@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutated.py PROBE [N] - N damaged files of each format (1,000): each is decoded or refused, none does harm.
+"""mutated.py PROBE [N] - N damaged files of each format (1,000): each is decoded or rejected.
 
-The probe must answer every one of them in time and still be alive at the end. Damage: bytes changed,
-cut, doubled, zeroed, lengths made absurd. Before them come bombs and sizes that cannot be.
+The probe must reply to every file in time and still run at the end. Damage: bytes changed, removed,
+repeated or zeroed, and absurd lengths. Decompression bombs and impossible sizes come first.
 """
 import os
 import random
@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "PIL":
         raise
-    print("no Pillow here (Debian: python3-pil)")
+    print("Pillow is not installed (Debian: python3-pil)")
     sys.exit(77)
 
 SECONDS = 120
@@ -37,7 +37,7 @@ def png(width, height, rows):
 
 
 def bombs():
-    """Little files that claim or hold much."""
+    """Small files that claim or hold many pixels."""
     return [png(6000, 6000, zlib.compress(b"\0" * (6000 * 18001), 9)), png(6400, 6400, zlib.compress(b"\0" * 1000)),
             png(65535, 65535, b""), png(1, 2 ** 31 - 1, b""), b"GIF89a\xff\xff\xff\xff\x80\0\0" + b"\0" * 3000,
             b"RIFF\xff\xff\xff\xffWEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff"]
@@ -70,19 +70,19 @@ class Probe:
         self.process = subprocess.Popen([path, "8"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
     def read(self, n):
-        """The first bytes of the next n; pixels are not looked at."""
+        """Reads n bytes and returns the first of them; pixels are not checked."""
         got, left, end = b"", n, time.monotonic() + SECONDS
         while left > 0:
             if not select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))[0]:
-                raise RuntimeError("no answer in time")
-            piece = os.read(self.process.stdout.fileno(), min(left, 1 << 20))
-            if not piece:
+                raise RuntimeError("no reply in time")
+            part = os.read(self.process.stdout.fileno(), min(left, 1 << 20))
+            if not part:
                 raise RuntimeError(f"the decoder died: {self.process.wait()}")
-            got = got or piece
-            left -= len(piece)
+            got = got or part
+            left -= len(part)
         return got
 
-    def ask(self, data):
+    def decode(self, data):
         self.process.stdin.write(struct.pack("<I", len(data)) + data)
         frames = struct.unpack("<I", self.read(4))[0]
         if frames == 0:
@@ -99,20 +99,20 @@ def main():
     rng = random.Random(5)
     probe = Probe(sys.argv[1])
     for data in bombs():
-        probe.ask(data)
+        probe.decode(data)
     for kind, files in seeds(rng).items():
         decoded = 0
         for i in range(n):
             seed = files[i % len(files)]
             data = seed if i < len(files) else damaged(rng, seed)
             try:
-                decoded += probe.ask(data)
+                decoded += probe.decode(data)
             except (RuntimeError, BrokenPipeError) as error:
                 name = f"bad.{kind}"
                 with open(name, "wb") as out:
                     out.write(data)
                 sys.exit(f"{kind} number {i}: {error}; kept as {name}")
-        print(f"{kind}: {n} files, {decoded} decoded, {n - decoded} refused")
+        print(f"{kind}: {n} files, {decoded} decoded, {n - decoded} rejected")
 
 
 main()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resize_probe.c - resizes what comes in, for tests/media/pillow.py: each request is four numbers
- * of 4 bytes (width, height, width and height wanted) and the pixels; the answer is the pixels.
+ * resize_probe.c - resizes images from standard input, for resize_pillow.py. A request is four
+ * numbers of 4 bytes (width, height, new width, new height) and the pixels. The reply is the
+ * pixels.
  */
 #include "base/mem.h"
 #include "media/decode/resize.h"

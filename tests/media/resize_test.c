@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit_test.c - sizes and frames as the reference chooses them; the numbers are its own. */
+/* resize_test.c - sizes and sampled frames equal those of the reference implementation. */
 #include "media/decode/resize.h"
 
 #include <setjmp.h>
@@ -8,14 +8,14 @@
 
 #include <cmocka.h>
 
-typedef struct fit_case {
+typedef struct size_case {
     uint32_t width, height, want_width, want_height;
-} fit_case;
+} size_case;
 
-static void images_fit(void **state)
+static void image_sizes(void **state)
 {
     (void)state;
-    static const fit_case cases[] = {
+    static const size_case cases[] = {
         {256, 256, 256, 256},     {300, 200, 320, 224},    {320, 240, 320, 256},
         {1, 1, 256, 256},         {5, 3, 352, 224},        {272, 240, 256, 256}, /* ties to even */
         {4000, 3000, 4000, 3008}, {8000, 6000, 4704, 3520}};
@@ -29,7 +29,7 @@ static void images_fit(void **state)
     }
 }
 
-static void limits_hold(void **state)
+static void limits_are_kept(void **state)
 {
     (void)state;
     uint32_t w, h;
@@ -44,7 +44,7 @@ static void limits_hold(void **state)
     assert_int_equal(media_resize_image(0, 5, (media_limits){0}, &w, &h, NULL), MOTE_E_ARG);
 }
 
-static void frames_are_chosen(void **state)
+static void sampled_frames(void **state)
 {
     (void)state;
     static const uint32_t fast[] = {0, 6, 13, 19}, slow[] = {0, 2, 4, 6, 8, 11, 13, 15, 17, 19};
@@ -61,7 +61,8 @@ static void frames_are_chosen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(images_fit), cmocka_unit_test(limits_hold),
-                                       cmocka_unit_test(frames_are_chosen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(image_sizes),
+                                       cmocka_unit_test(limits_are_kept),
+                                       cmocka_unit_test(sampled_frames)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

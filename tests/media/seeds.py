@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""seeds.py FORMAT PROGRAM | seeds.py FORMAT FOLDER - small sound files of a format, for those who damage them.
+"""seeds.py FORMAT PROGRAM | seeds.py FORMAT DIRECTORY - small valid files of a format, as seeds for fuzzing.
 
-They are given to PROGRAM in a folder, or left in FOLDER. FORMAT is jpeg (pictures and streams of them), png, webp,
+Runs PROGRAM with a directory of seeds, or writes them to DIRECTORY. FORMAT is jpeg (images and streams), png, webp,
 gif or avi.
 """
 import io
@@ -20,13 +20,13 @@ try:
 except ImportError:
     if __name__ != "__main__":
         raise
-    print("no Pillow here (Debian: python3-pil)")
+    print("Pillow is not installed (Debian: python3-pil)")
     sys.exit(77)
 
 
-def saved(picture, kind, **options):
+def saved(image, kind, **options):
     out = io.BytesIO()
-    picture.save(out, kind, **options)
+    image.save(out, kind, **options)
     return out.getvalue()
 
 
@@ -50,20 +50,20 @@ def seeds(rng):
     }
 
 
-def leave(kind, folder):
+def write_seeds(kind, directory):
     made = seeds(random.Random(5))
     for i, data in enumerate(made[kind] + (made["mjpeg"] if kind == "jpeg" else [])):
-        (pathlib.Path(folder) / f"{kind}{i}").write_bytes(data)
+        (pathlib.Path(directory) / f"{kind}{i}").write_bytes(data)
 
 
 def main():
     kind, target = sys.argv[1:]
     if os.path.isdir(target):
-        leave(kind, target)
+        write_seeds(kind, target)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        leave(kind, folder)
-        sys.exit(subprocess.run([target, folder]).returncode)
+    with tempfile.TemporaryDirectory() as directory:
+        write_seeds(kind, directory)
+        sys.exit(subprocess.run([target, directory]).returncode)
 
 
 if __name__ == "__main__":

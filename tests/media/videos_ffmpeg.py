@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""films_ffmpeg.py SEE_PROBE HELPER - MP4, MKV and WebM through the helper, frame by frame as ffmpeg itself has them.
+"""videos_ffmpeg.py LOAD_PROBE HELPER - frames of MP4, MKV and WebM equal those of the ffmpeg command.
 
-Skipped where the helper was not built (-DMOTE_FFMPEG=ON) or there is no ffmpeg to make films and to compare with.
+HELPER is mote-media-ffmpeg. Skipped if it was not built (-DMOTE_FFMPEG=ON) or ffmpeg is not installed.
 """
 import os
 import random
@@ -14,28 +14,28 @@ import tempfile
 
 PROBE, HELPER = sys.argv[1:]
 if not os.path.exists(HELPER) or shutil.which("ffmpeg") is None:
-    print("there is no mote-media-ffmpeg, or no ffmpeg to compare with")
+    print("mote-media-ffmpeg or ffmpeg is not available")
     sys.exit(77)
 
 WIDTH, HEIGHT, FRAMES = 128, 96, 12
-FILMS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "2"]), ("mp4", "mpeg4", []), ("mkv", "libx264", ["-pix_fmt", "yuv444p"]),
+VIDEOS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "2"]), ("mp4", "mpeg4", []), ("mkv", "libx264", ["-pix_fmt", "yuv444p"]),
          ("mkv", "ffv1", []), ("webm", "libvpx", []), ("webm", "libvpx-vp9", []),
          ("mp4", "libx264", ["-pix_fmt", "yuv420p", "-colorspace", "bt709", "-color_range", "pc"]),
          ("mov", "mjpeg", ["-metadata:s:v:0", "rotate=90"])]
 LONG = 400
-LONG_FILMS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "3", "-g", "25", "-preset", "ultrafast", "-b_strategy", "0"]),
+LONG_VIDEOS = [("mp4", "libx264", ["-pix_fmt", "yuv420p", "-bf", "3", "-g", "25", "-preset", "ultrafast", "-b_strategy", "0"]),
               ("mkv", "libx264", ["-pix_fmt", "yuv420p", "-bf", "3", "-g", "30", "-x264opts", "open-gop=1", "-preset", "veryfast"]),
               ("mp4", "libx264", ["-pix_fmt", "yuv420p", "-g", "1000", "-preset", "veryfast"]),
               ("mp4", "mpeg4", ["-bf", "2", "-g", "12"]), ("webm", "libvpx", ["-g", "20", "-cpu-used", "8"]),
               ("webm", "libvpx-vp9", ["-g", "20", "-cpu-used", "8"]), ("mp4", "libx265", ["-x265-params", "log-level=none"])]
 
 
-def ffmpeg(*words):
-    return subprocess.run(["ffmpeg", "-v", "error", "-y", *words], capture_output=True)
+def ffmpeg(*arguments):
+    return subprocess.run(["ffmpeg", "-v", "error", "-y", *arguments], capture_output=True)
 
 
-def ask(process, data, fps):
-    """(width, height, times, frames), or the message of an error."""
+def load(process, data, fps):
+    """(width, height, times, frames), or an error message."""
     process.stdin.write(struct.pack("<dII", fps, 0, len(data)) + data)
     process.stdin.flush()
 
@@ -53,25 +53,25 @@ def compare(process, path, name):
     raw = ffmpeg("-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-").stdout
     size = WIDTH * HEIGHT * 3
     want = [raw[i:i + size] for i in range(0, len(raw), size)]
-    got = ask(process, data, 2.0)
+    got = load(process, data, 2.0)
     if isinstance(got, str):
         print(f"FAILED: {name}: {got}")
         return False
     far = max((abs(a - b) for x, y in zip(got[3], want) for a, b in zip(x, y)), default=0)
-    own = ask(process, data, 0)
+    own = load(process, data, 0)
     right = len(got[3]) == len(want) == FRAMES and far == 0 and abs(own[2][-1] - (FRAMES - 1) / 6) < 0.01
     print(f"{'' if right else 'FAILED: '}{name}: {len(got[3])} of {len(want)} frames, {far} levels apart, ends at {own[2][-1]:.2f} s")
     return right
 
 
 def chosen(total, fps):
-    """Numbers of the frames that are shown of a film."""
+    """Indexes of the sampled frames."""
     n = min(total, max(4, min(768, int(total / fps * 2))))
     return [round(i * (total - 1) / (n - 1)) for i in range(n)]
 
 
-def passes_over(process, path, name):
-    """Of a long film only some frames are wanted: those must be the same as if all had been decoded."""
+def compare_sampled(process, path, name):
+    """The sampled frames of a long video equal those of a full decode."""
     data = open(path, "rb").read()
     raw = ffmpeg("-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-").stdout
     size = WIDTH * HEIGHT * 3
@@ -79,7 +79,7 @@ def passes_over(process, path, name):
     fine = len(want) == LONG
     for fps in (2.0, 5.0, 12.0, 31.0, 75.0, 300.0):
         numbers = chosen(LONG, fps)
-        got = ask(process, data, fps)
+        got = load(process, data, fps)
         wrong = [i for i, frame in zip(numbers, got[3]) if frame != want[i]] if not isinstance(got, str) else got
         if len(got[3]) != len(numbers) or wrong:
             print(f"FAILED: {name}: {len(numbers)} of {LONG} frames, wrong: {wrong}")
@@ -88,21 +88,21 @@ def passes_over(process, path, name):
 
 
 def damaged(process, path, rng):
-    """Films with bytes changed or cut: an answer each time, whatever it is."""
+    """Videos with bytes changed or removed: the probe replies each time."""
     data = open(path, "rb").read()
     for _ in range(20):
         worse = bytearray(data[:rng.randrange(100, len(data))] if rng.random() < 0.3 else data)
         for _ in range(rng.choice([1, 5, 50])):
             worse[rng.randrange(12, len(worse))] = rng.randrange(256)
-        ask(process, bytes(worse), 0)
+        load(process, bytes(worse), 0)
 
 
 def main():
     process = subprocess.Popen([PROBE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     fine, made = True, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for i, (kind, coding, options) in enumerate(FILMS):
-            path = f"{folder}/{i}.{kind}"
+    with tempfile.TemporaryDirectory() as directory:
+        for i, (kind, coding, options) in enumerate(VIDEOS):
+            path = f"{directory}/{i}.{kind}"
             size = f"{WIDTH}x{HEIGHT}" if "rotate=90" not in options else f"{HEIGHT}x{WIDTH}"
             done = ffmpeg("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=6", "-frames:v", str(FRAMES), "-c:v", coding, *options, path)
             if done.returncode != 0:
@@ -112,13 +112,13 @@ def main():
             fine = compare(process, path, f"{kind} {coding} {' '.join(options)}") and fine
             damaged(process, path, random.Random(i))
             fine = compare(process, path, f"{kind} {coding} after damaged ones") and fine
-        for i, (kind, coding, options) in enumerate(LONG_FILMS):
-            path = f"{folder}/long{i}.{kind}"
+        for i, (kind, coding, options) in enumerate(LONG_VIDEOS):
+            path = f"{directory}/long{i}.{kind}"
             done = ffmpeg("-f", "lavfi", "-i", f"testsrc2=size={WIDTH}x{HEIGHT}:rate=25", "-frames:v", str(LONG), "-c:v", coding,
                           *options, path)
             if done.returncode == 0:
                 made += 1
-                fine = passes_over(process, path, f"long {kind} {coding} {' '.join(options)}") and fine
+                fine = compare_sampled(process, path, f"long {kind} {coding} {' '.join(options)}") and fine
     sys.exit(0 if fine and made >= 6 else 1)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""videos_pillow.py DECODE_PROBE LOAD_PROBE - videos of JPEGs, frame by frame as Pillow decodes the same bytes.
+"""videos_pillow.py DECODE_PROBE LOAD_PROBE - frames of JPEG videos equal Pillow's, sample for sample.
 
-First every frame of every shape of film, then the frames that are chosen, their times and their size after
-the worker has been asked, as the reference chooses them.
+First every frame of every variant, then the sampled frames, their times and sizes through the fork
+server, as the reference samples them.
 """
 import io
 import math
@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "PIL":
         raise
-    print("no Pillow here (Debian: python3-pil)")
+    print("Pillow is not installed (Debian: python3-pil)")
     sys.exit(77)
 
 failures = 0
@@ -47,7 +47,7 @@ class Probe:
         return self.process.stdout.read(self.take("I")[0]).decode()
 
     def frames(self, data):
-        """Pixels of all frames, or the message of an error."""
+        """Pixels of all frames, or an error message."""
         self.process.stdin.write(struct.pack("<I", len(data)) + data)
         self.process.stdin.flush()
         n = self.take("I")[0]
@@ -59,8 +59,8 @@ class Probe:
             out.append((w, h, self.process.stdout.read(w * h * 3)))
         return out
 
-    def seen(self, files, fps=0.0):
-        """(times, pictures) as the model gets them, or the message of an error."""
+    def load(self, files, fps=0.0):
+        """(times, frames) as the model gets them, or an error message."""
         parts = [len(f) for f in files] if len(files) > 1 else []
         data = b"".join(files)
         self.process.stdin.write(struct.pack("<dII", fps, len(parts), len(data)) +
@@ -75,7 +75,7 @@ class Probe:
 
 
 def shapes(rng):
-    """(name, film, the JPEGs that it shows)"""
+    """(name, video, the JPEGs of its frames)"""
     frames = videos.jpegs(rng, 7)
     odd = [f + b"\0" * (1 - len(f) % 2) for f in frames]  # all of odd length
     bare = [videos.without_tables(f) for f in frames]
@@ -87,42 +87,42 @@ def shapes(rng):
     yield "a stream of odd JPEGs", b"".join(marked), marked
     yield "a stream with previews inside", b"".join(holding), frames
     yield "a stream without tables", b"".join(bare), frames
-    yield "a stream that is cut", b"".join(frames)[:-9], frames[:-1]
+    yield "a truncated stream", b"".join(frames)[:-9], frames[:-1]
     yield "a stream with a torn frame", b"".join(frames[:2]) + frames[2][:-30] + b"".join(frames[3:]), frames[:2] + frames[3:]
-    yield "one JPEG and rubbish", frames[0] + b"\xff\xd8 rubbish \xff", frames[:1]
+    yield "one JPEG and garbage", frames[0] + b"\xff\xd8 rubbish \xff", frames[:1]
     yield "an AVI", videos.avi(frames), frames
     yield "an AVI without tables", videos.avi(bare), frames
     yield "an AVI without an index", videos.avi(frames, index=False), frames
     yield "an AVI of odd lengths", videos.avi(odd), frames
     yield "an AVI with sound", videos.avi(frames, sound=True), frames
     yield "an AVI in groups", videos.avi(frames, sound=True, grouped=True), frames
-    yield "an AVI with lists called like pieces", videos.avi(frames, odd_lists=True), frames
+    yield "an AVI with lists named like chunks", videos.avi(frames, odd_lists=True), frames
     yield "an AVI of two parts", videos.avi(frames, second=3), frames
-    yield "an AVI that was cut off", videos.avi(frames, open_end=True), frames
+    yield "an AVI with interrupted recording", videos.avi(frames, open_end=True), frames
     yield "an AVI that ends in a frame", videos.avi(frames, index=False)[:-50], frames[:-1]
-    yield "an AVI that holds frames", videos.avi([frames[0], b"", b"", frames[1], b""]), [frames[i] for i in (0, 0, 0, 1, 1)]
+    yield "an AVI with repeated frames", videos.avi([frames[0], b"", b"", frames[1], b""]), [frames[i] for i in (0, 0, 0, 1, 1)]
     yield "an AVI from top to bottom", videos.avi(frames, height=-30), frames
     yield "an AVI with uncompressed names", videos.avi(frames, name=b"db", coding=b"mjpg"), frames
 
 
 def decode_all(probe, rng):
     n = 0
-    for name, film, shown in shapes(rng):
-        got = probe.frames(film)
+    for name, video, shown in shapes(rng):
+        got = probe.frames(video)
         want = [(p.width, p.height, p.tobytes()) for p in map(pixels, shown)]
         expect(got == want, name, got if isinstance(got, str) else f"{len(got)} frames, not {len(want)}")
         n += len(want)
-    print(f"{n} frames as Pillow has them")
+    print(f"{n} frames equal to Pillow")
 
 
-def refuse(probe, rng):
+def check_rejected(probe, rng):
     frames = videos.jpegs(rng, 3)
-    for name, film, word in (
-            ("other pictures", videos.avi(frames, coding=b"H264"), "H264"),
-            ("hostile letters", videos.avi(frames, coding=b"\x1b[2J"), "?[2J"),
-            ("half pictures", videos.avi(frames, height=60), "interlaced"),
+    for name, video, word in (
+            ("another codec", videos.avi(frames, coding=b"H264"), "H264"),
+            ("control characters", videos.avi(frames, coding=b"\x1b[2J"), "?[2J"),
+            ("interlaced", videos.avi(frames, height=60), "interlaced"),
             ("no frames", videos.avi([]), "no complete frame"),
-            ("only as before", videos.avi([b"", b""]), "no complete frame"),
+            ("only repeated frames", videos.avi([b"", b""]), "no complete frame"),
             ("no headers", videos.group(b"AVI ", videos.group(b"movi", videos.chunk(b"00dc", frames[0])), b"RIFF"),
              "no video stream"),
             ("nothing inside", b"RIFF\x04\0\0\0AVI ", "invalid AVI"),
@@ -130,12 +130,12 @@ def refuse(probe, rng):
             ("a bad frame", videos.avi([frames[0], frames[1][:300], frames[2]]), "frame 2"),
             ("an MP4", b"\0\0\0\x18ftypisom" + b"\0" * 30, "ffmpeg"),
             ("a Matroska", b"\x1a\x45\xdf\xa3" + b"\0" * 30, "ffmpeg")):
-        got = probe.frames(film)
+        got = probe.frames(video)
         expect(isinstance(got, str) and word in got, name, got)
 
 
 def chosen(total, fps):
-    """SPEC: two a second, at least 4, at most 768, never more than there are; evenly, ties to even."""
+    """Reference: 2 per second, at least 4, at most 768, at most all; evenly spaced, ties to even."""
     n = min(max(int(total / fps * 2), 4), 768, total)
     return [round(i * (total - 1) / (n - 1)) for i in range(n)] if n > 1 else [0]
 
@@ -146,32 +146,32 @@ def choose(probe, rng):
         shown, fps = small[:total], rate / scale
         indexes = chosen(total, fps)
         want = [pixels(shown[i]).tobytes() for i in indexes]
-        for name, got in (("an AVI's own speed", probe.seen([videos.avi(shown, rate, scale, 64)])),
-                          ("a told speed", probe.seen([videos.avi(shown, 1, 1, 64)], fps)),
-                          ("a stream", probe.seen([b"".join(shown)], fps)),
-                          ("files", probe.seen(shown, fps))):
+        for name, got in (("the frame rate of the AVI", probe.load([videos.avi(shown, rate, scale, 64)])),
+                          ("a given frame rate", probe.load([videos.avi(shown, 1, 1, 64)], fps)),
+                          ("a stream", probe.load([b"".join(shown)], fps)),
+                          ("files", probe.load(shown, fps))):
             expect(not isinstance(got, str), name, total, fps, got)
             if isinstance(got, str):
                 continue
-            times, pictures = got
+            times, images = got
             expect(len(times) == len(indexes) and all(math.isclose(t, i / fps) for t, i in zip(times, indexes)),
                    f"{name}: times", total, fps, times)
-            expect([p[2] for p in pictures] == want, f"{name}: pictures", total, fps)
-    got = probe.seen([b"".join(small[:24])])
-    expect(got[0][-1] == 23 / 24, "a stream does not say its speed: 24", got[0])
-    got = probe.seen(small[:5])
-    expect(got[0] == [0, 0.5, 1, 1.5, 2], "nor do files: 2", got[0])
-    got = probe.seen([small[0], videos.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
+            expect([p[2] for p in images] == want, f"{name}: frames", total, fps)
+    got = probe.load([b"".join(small[:24])])
+    expect(got[0][-1] == 23 / 24, "a stream has no frame rate: 24", got[0])
+    got = probe.load(small[:5])
+    expect(got[0] == [0, 0.5, 1, 1.5, 2], "files have none either: 2", got[0])
+    got = probe.load([small[0], videos.jpegs(rng, 1, size=(40, 64))[0], *small[1:4]])
     expect(isinstance(got, str) and "frame 2 is 40 x 64" in got, "frames of two sizes", got)
-    got = probe.seen([small[0], b"hello", *small[1:4]])
-    expect(isinstance(got, str) and "frame 2" in got, "a file that is no picture", got)
+    got = probe.load([small[0], b"hello", *small[1:4]])
+    expect(isinstance(got, str) and "frame 2" in got, "a file that is not an image", got)
 
 
 def main():
     rng = random.Random(11)
     decoder = Probe(sys.argv[1], "1000")
     decode_all(decoder, rng)
-    refuse(decoder, rng)
+    check_rejected(decoder, rng)
     choose(Probe(sys.argv[2]), rng)
     sys.exit(failures != 0)
 

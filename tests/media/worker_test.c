@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker_test.c - decoding in another process: answers equal those of this one, strangers' faults
- * stay with their file, children that are killed harm nobody else, and who starts them is replaced.
+ * worker_test.c - decoder processes: results equal those of this process, a bad file fails alone, a
+ * killed decoder affects no other request, and a killed fork server is restarted.
  */
 #define _GNU_SOURCE
 #include "base/mem.h"
@@ -53,55 +53,56 @@ static void equal_to_this_process(fork_server *fs)
     for (size_t i = 0; i < N_NAMES; i++) {
         mote_error err = {0};
         media_frames here, there;
-        const media_request ask = {.file = read_file(names[i])};
-        if (media_load_here(&ask, &here, &err) != MOTE_OK)
+        const media_request request = {.file = read_file(names[i])};
+        if (media_load_here(&request, &here, &err) != MOTE_OK)
             fail(names[i], err.text);
-        if (media_load(fs, &ask, &there, &err) != MOTE_OK)
+        if (media_load(fs, &request, &there, &err) != MOTE_OK)
             fail(names[i], err.text);
         if (!same(&here, &there))
-            fail(names[i], "another process sees something else");
+            fail(names[i], "the decoder process gives other pixels");
         media_frames_fini(&here);
         media_frames_fini(&there);
-        mem_free((void *)ask.file.p);
+        mem_free((void *)request.file.p);
     }
 }
 
-static void refuses(fork_server *fs)
+static void rejects(fork_server *fs)
 {
     static const str wrong[] = {{"", 0}, {"GIF89a", 6}, {"\xff\xd8\xff\xe0 no", 8}, {"hello", 5}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        media_frames seen;
+        media_frames frames;
         mote_error err = {0};
-        const mote_status status = media_load(fs, &(media_request){.file = wrong[i]}, &seen, &err);
+        const mote_status status =
+            media_load(fs, &(media_request){.file = wrong[i]}, &frames, &err);
         if (status != MOTE_E_FORMAT && status != MOTE_E_UNSUPPORTED)
-            fail("a file that is none", mote_status_name(status));
+            fail("an invalid file", mote_status_name(status));
     }
 }
 
-/* ---- children that are killed ---- */
+/* ---- killed decoders ---- */
 
 enum { KILLS = 200, THREADS = 4 };
 
-typedef struct crowd {
+typedef struct clients {
     fork_server *fs;
-    media_request ask;
+    media_request request;
     media_frames want;
     int answered, lost;
     bool wrong;
     bool stop;
     pthread_mutex_t lock;
-} crowd;
+} clients;
 
-/* Each asks once more when nobody kills any longer: a slow machine may have answered none before.
- */
-static void *keep_asking(void *with)
+/* Each thread sends one more request after the last kill: on a slow machine all earlier ones may
+ * have failed. */
+static void *send_requests(void *with)
 {
-    crowd *c = with;
+    clients *c = with;
     for (bool stop = false;;) {
         media_frames got;
         mote_error err = {0};
         const bool last = stop;
-        const mote_status status = media_load(c->fs, &c->ask, &got, &err);
+        const mote_status status = media_load(c->fs, &c->request, &got, &err);
         pthread_mutex_lock(&c->lock);
         c->answered += status == MOTE_OK;
         c->lost += status == MOTE_E_FORMAT;
@@ -114,11 +115,11 @@ static void *keep_asking(void *with)
     }
 }
 
-/* A child of the nursery, found in /proc; 0: there is none at this moment. */
-static pid_t find_child(pid_t fs)
+/* A child of the process, from /proc; 0: none at this moment. */
+static pid_t find_child(pid_t parent)
 {
     char path[64], list[4096];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)fs, (int)fs);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
     FILE *f = fopen(path, "r");
     if (f == NULL)
         return 0;
@@ -135,18 +136,18 @@ static pid_t fork_server_pid(void)
 
 static void survives_kills(fork_server *fs)
 {
-    crowd c = {.fs = fs, .ask = {.file = read_file("big_2000x1500.jpg")}};
+    clients c = {.fs = fs, .request = {.file = read_file("big_2000x1500.jpg")}};
     mote_error err = {0};
     pthread_t threads[THREADS];
     int killed = 0;
-    if (media_load_here(&c.ask, &c.want, &err) != MOTE_OK)
-        fail("the large picture", err.text);
+    if (media_load_here(&c.request, &c.want, &err) != MOTE_OK)
+        fail("the large image", err.text);
     pthread_mutex_init(&c.lock, NULL);
     for (int i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, keep_asking, &c);
-    const pid_t nurse = fork_server_pid();
+        pthread_create(&threads[i], NULL, send_requests, &c);
+    const pid_t server_pid = fork_server_pid();
     while (killed < KILLS) {
-        const pid_t child = find_child(nurse);
+        const pid_t child = find_child(server_pid);
         if (child > 0 && kill(child, SIGKILL) == 0)
             killed++;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -156,69 +157,70 @@ static void survives_kills(fork_server *fs)
     pthread_mutex_unlock(&c.lock);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    printf("%d killed: %d requests lost, %d answered\n", killed, c.lost, c.answered);
+    printf("%d killed: %d requests failed, %d succeeded\n", killed, c.lost, c.answered);
     if (c.wrong)
-        fail("killed children", "somebody got a wrong answer");
+        fail("killed decoders", "a request got wrong pixels");
     if (c.lost == 0 || c.lost > killed || c.answered < THREADS)
-        fail("killed children", "not exactly their own requests were lost");
+        fail("killed decoders", "the number of failed requests is wrong");
     media_frames_fini(&c.want);
-    mem_free((void *)c.ask.file.p);
+    mem_free((void *)c.request.file.p);
 }
 
-/* ---- a decoder whose time is up ---- */
+/* ---- the time limit of a decoder ---- */
 
-typedef struct asking {
+typedef struct time_limit_case {
     fork_server *fs;
     str file;
-    mote_error err; /* MOTE_E_FULL: it was told */
-    atomic_bool over;
-} asking;
+    mote_error err; /* MOTE_E_FULL: the time limit was reported */
+    atomic_bool done;
+} time_limit_case;
 
-static void *ask_until_late(void *with)
+static void *send_until_timeout(void *with)
 {
-    asking *a = with;
+    time_limit_case *a = with;
     mote_status status = MOTE_OK;
     while (status == MOTE_OK || status == MOTE_E_FORMAT) {
-        media_frames seen;
-        status = media_load(a->fs, &(media_request){.file = a->file}, &seen, &a->err);
-        media_frames_fini(&seen);
+        media_frames frames;
+        status = media_load(a->fs, &(media_request){.file = a->file}, &frames, &a->err);
+        media_frames_fini(&frames);
     }
-    a->over = true;
+    a->done = true;
     return NULL;
 }
 
-/* The signal that the kernel sends then; one that comes before the child is ready only ends it. */
-static void says_when_late(fork_server *fs, str file)
+/* Sends the signal of the CPU time limit. Before the decoder has its handler, the signal kills it.
+ */
+static void reports_timeout(fork_server *fs, str file)
 {
-    asking a = {.fs = fs, .file = file};
+    time_limit_case a = {.fs = fs, .file = file};
     pthread_t thread;
-    pthread_create(&thread, NULL, ask_until_late, &a);
-    const pid_t nurse = fork_server_pid();
-    while (!a.over) {
-        const pid_t child = find_child(nurse);
+    pthread_create(&thread, NULL, send_until_timeout, &a);
+    const pid_t server_pid = fork_server_pid();
+    while (!a.done) {
+        const pid_t child = find_child(server_pid);
         if (child > 0)
             kill(child, SIGXCPU);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     pthread_join(thread, NULL);
     if (a.err.status != MOTE_E_FULL || strstr(a.err.text, "more than 30 s") == NULL)
-        fail("a decoder whose time is up", a.err.text);
+        fail("a decoder at its time limit", a.err.text);
 }
 
-/* ---- no decoder at all: nobody's file is wrong ---- */
+/* ---- no decoder: MOTE_E_IO, not an error of the file ---- */
 
-static void expect_none(fork_server *fs, str file, const char *when)
+static void expect_io_error(fork_server *fs, str file, const char *when)
 {
     for (int i = 0; i < 20; i++) {
-        media_frames seen;
+        media_frames frames;
         mote_error err = {0};
-        const mote_status status = media_load(fs, &(media_request){.file = file}, &seen, &err);
+        const mote_status status = media_load(fs, &(media_request){.file = file}, &frames, &err);
         if (status != MOTE_E_IO)
             fail(when, mote_status_name(status));
     }
 }
 
-/* Somebody who may not have one process more; root always may, so it becomes nobody. */
+/* RLIMIT_NPROC is 0. It does not apply to root, so the test switches to the user nobody. */
 static void without_processes(str file)
 {
     enum { NOBODY = 65534 };
@@ -226,14 +228,14 @@ static void without_processes(str file)
     fork_server *fs;
     mote_error err = {0};
     if (getuid() == 0 && setuid(NOBODY) != 0) {
-        printf("nobody cannot be had here: not tried without processes\n");
+        printf("cannot switch to the user nobody: skipped\n");
         return;
     }
     if (fork_server_start(&fs, &err) != MOTE_OK)
         fail("starting", err.text);
     if (prlimit(fork_server_pid(), RLIMIT_NPROC, &none, NULL) != 0)
-        fail("a limit of processes", "cannot be set");
-    expect_none(fs, file, "a nursery that cannot fork");
+        fail("RLIMIT_NPROC", "cannot be set");
+    expect_io_error(fs, file, "a fork server that cannot fork");
     fork_server_stop(fs);
 }
 
@@ -251,59 +253,59 @@ static void in_a_child(void (*test)(str), str file)
         fail("a test in a child", "see above");
 }
 
-/* ---- a nursery that is ended ---- */
+/* ---- a killed fork server ---- */
 
-static void end_fork_server(void)
+static void kill_fork_server(void)
 {
     siginfo_t info;
-    const pid_t nurse = fork_server_pid();
-    kill(nurse, SIGKILL);
-    waitid(P_PID, (id_t)nurse, &info, WEXITED | WNOWAIT);
+    const pid_t server_pid = fork_server_pid();
+    kill(server_pid, SIGKILL);
+    waitid(P_PID, (id_t)server_pid, &info, WEXITED | WNOWAIT);
 }
 
-/* What was with it is lost, and that is not the file's fault. */
-static void loses_what_it_had(fork_server *fs)
+/* A request that was sent to it fails, but not as an error of the file. */
+static void loses_its_requests(fork_server *fs)
 {
     int pair[2];
-    uint64_t which;
+    uint64_t generation;
     char nothing;
     mote_error err = {0};
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-        fail("a pair of sockets", "there is none");
-    kill(fork_server_pid(), SIGSTOP); /* so that it does not begin with it */
-    if (fork_server_send(fs, pair[1], FORK_SERVER_BUILT_IN, &which, &err) != MOTE_OK)
-        fail("a nursery that sleeps", err.text);
+        fail("socketpair", "failed");
+    kill(fork_server_pid(), SIGSTOP); /* so that it does not fork */
+    if (fork_server_send(fs, pair[1], FORK_SERVER_BUILT_IN, &generation, &err) != MOTE_OK)
+        fail("a stopped fork server", err.text);
     close(pair[1]);
-    if (fork_server_was_lost(fs, which))
-        fail("a nursery that sleeps", "counts as lost");
-    end_fork_server();
-    if (read(pair[0], &nothing, 1) != 0 || !fork_server_was_lost(fs, which))
-        fail("a nursery that was killed", "does not count as lost");
+    if (fork_server_was_lost(fs, generation))
+        fail("a stopped fork server", "counts as lost");
+    kill_fork_server();
+    if (read(pair[0], &nothing, 1) != 0 || !fork_server_was_lost(fs, generation))
+        fail("a killed fork server", "does not count as lost");
     equal_to_this_process(fs);
-    if (!fork_server_was_lost(fs, which))
-        fail("a nursery that was killed", "is taken for the next one");
+    if (!fork_server_was_lost(fs, generation))
+        fail("a killed fork server", "is confused with the next one");
     close(pair[0]);
 }
 
-/* The next file starts another one, so often and not more. */
-static void starts_again(fork_server *fs, str file)
+/* The next file restarts it, up to the limit. */
+static void restarts(fork_server *fs, str file)
 {
     fork_server_stats stats = {0};
     for (int i = 1; i <= FORK_SERVER_STARTS_PER_MINUTE; i++) {
         if (i == 1)
-            loses_what_it_had(fs);
+            loses_its_requests(fs);
         else
-            end_fork_server();
+            kill_fork_server();
         equal_to_this_process(fs);
         fork_server_poll(fs, &stats);
         if (stats.lost != (uint64_t)i || stats.signal != SIGKILL)
-            fail("a nursery that was killed", "is not counted");
+            fail("a killed fork server", "is not counted");
     }
-    end_fork_server();
-    expect_none(fs, file, "a nursery that is killed all the time");
+    kill_fork_server();
+    expect_io_error(fs, file, "a fork server killed too often");
     fork_server_poll(fs, &stats);
     if (stats.lost != FORK_SERVER_STARTS_PER_MINUTE + 1)
-        fail("a nursery that is killed all the time", "is counted more than once");
+        fail("a fork server killed too often", "is counted more than once");
 }
 
 int main(int argc, char **argv)
@@ -316,11 +318,11 @@ int main(int argc, char **argv)
     if (fork_server_start(&fs, &err) != MOTE_OK)
         fail("starting", err.text);
     equal_to_this_process(fs);
-    refuses(fs);
+    rejects(fs);
     survives_kills(fs);
     equal_to_this_process(fs);
-    says_when_late(fs, large);
-    starts_again(fs, large);
+    reports_timeout(fs, large);
+    restarts(fs, large);
     fork_server_stop(fs);
     mem_free((void *)large.p);
     return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_abort.c - whoever leaves in the middle of a step is gone before the next layer, and those
- * who share the step with him neither lose a bit nor wait any longer.
+ * sched_abort.c - a job dropped during a step leaves it before the next layer. The other jobs of
+ * the batch produce the same output and are not delayed.
  *
- * One is writing, two are being read, in one pass; the engine thread is stopped between two of
- * its layers, and there they leave.
+ * One job decodes and two prefill in one pass. The test stops the engine thread between two layers
+ * and drops jobs there.
  */
 #include "sched/sched_hold.h"
 
@@ -14,176 +14,177 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
-enum { WRITER, LONG_READER, READER, NEXT, JOBS, AT_WORK = NEXT };
-enum { CONTEXT = 2048, WRITES = 24 };
+enum { DECODER, LONG_PREFILL, PREFILL, NEXT, JOBS, AT_WORK = NEXT };
+enum { CONTEXT = 2048, DECODER_TOKENS = 24 };
 
 static rig tiny;
 static question questions[JOBS];
-static said alone[JOBS];
+static test_output alone[JOBS];
 static int n_layers;
 
 typedef struct scene {
     service s;
-    gate g;
-    asked a[JOBS];
-    unsigned passes; /* before the one that it stands in */
+    layer_hold hold;
+    test_job a[JOBS];
+    unsigned passes; /* started when the scene was set */
 } scene;
 
-/* The pace must not depend on what this machine is doing: slices are as large as can be. */
-static void be_generous(sched *s)
+/* Sets the prefill budget to its maximum, so that it does not depend on the machine. */
+static void set_maximum_budget(sched *s)
 {
     for (size_t i = 0; i <= BUDGET_MAX_DECODING; i++)
         s->budget.decode_seconds[i] = 1000;
     s->budget.added_row_seconds = 1;
 }
 
-/* Stands after this layer of a pass with all three; NEXT is in the queue. */
+/* Stops after this layer of a pass with all three jobs. NEXT is in the queue. */
 static void set_scene(scene *c, int layer)
 {
     service_open(&c->s, &tiny,
                  (sched_options){.parallel = AT_WORK, .context = CONTEXT, .threads = 2});
-    gate_build(&c->g, &c->s);
-    atomic_store(&c->g.layer, 0);
-    service_ask(&c->s, &c->a[WRITER], &questions[WRITER]);
-    gate_stop_at(&c->g, 0);
-    be_generous(c->s.sched);
-    for (int i = LONG_READER; i < JOBS; i++)
-        service_ask(&c->s, &c->a[i], &questions[i]);
-    gate_open(&c->g, 0);
-    gate_stop_at(&c->g, 0);
+    hold_init(&c->hold, &c->s);
+    atomic_store(&c->hold.layer, 0);
+    service_send(&c->s, &c->a[DECODER], &questions[DECODER]);
+    hold_wait_at(&c->hold, 0);
+    set_maximum_budget(c->s.sched);
+    for (int i = LONG_PREFILL; i < JOBS; i++)
+        service_send(&c->s, &c->a[i], &questions[i]);
+    hold_release(&c->hold, 0);
+    hold_wait_at(&c->hold, 0);
     if (layer > 0) {
-        gate_open(&c->g, layer);
-        gate_stop_at(&c->g, layer);
+        hold_release(&c->hold, layer);
+        hold_wait_at(&c->hold, layer);
     }
     assert_int_equal(c->s.sched->n_work, AT_WORK);
     assert_int_equal(c->s.sched->n_decode_rows, 1);
-    c->passes = atomic_load(&c->g.passes);
+    c->passes = atomic_load(&c->hold.passes);
 }
 
-/* To the layer after the next look, in the same pass. */
+/* Continues to the given layer of the same pass. */
 static void one_layer_on(scene *c, int layer)
 {
-    gate_open(&c->g, layer);
-    gate_stop_at(&c->g, layer);
-    assert_int_equal(atomic_load(&c->g.passes), c->passes);
+    hold_release(&c->hold, layer);
+    hold_wait_at(&c->hold, layer);
+    assert_int_equal(atomic_load(&c->hold.passes), c->passes);
 }
 
-static void leave(scene *c, int who)
+static void drop_job(scene *c, int index)
 {
-    service_drop(&c->s, &c->a[who]);
+    service_drop(&c->s, &c->a[index]);
 }
 
-/* While the engine thread stands. */
-static void is_gone(scene *c, int who)
+/* Waits for the release, while the engine thread is stopped. */
+static void wait_released(scene *c, int index)
 {
-    while (!c->a[who].released)
-        service_turn(&c->s);
+    while (!c->a[index].released)
+        service_collect(&c->s);
 }
 
-/* Whoever has not left says what he says alone, `but` one. */
+/* The output of every job that was not dropped equals its solo run, except job `but`. */
 static void clear_scene(scene *c, int but)
 {
-    gate_open(&c->g, -1);
+    hold_release(&c->hold, -1);
     for (int i = 0; i < JOBS; i++)
-        service_until_over(&c->s, &c->a[i]);
+        service_wait_finished(&c->s, &c->a[i]);
     for (int i = 0; i < JOBS; i++) {
-        if (c->a[i].over && i != but)
+        if (c->a[i].finished && i != but)
             same_as_solo(&c->a[i], &alone[i]);
-        leave(c, i);
+        drop_job(c, i);
     }
     service_close(&c->s);
-    gate_take_down(&c->g);
+    hold_fini(&c->hold);
     for (int i = 0; i < JOBS; i++) {
         assert_true(c->a[i].released);
-        asked_fini(&c->a[i]);
+        test_job_fini(&c->a[i]);
     }
 }
 
-static void one_is_gone_before_the_next_layer(void **state)
+static void drop_takes_effect_before_the_next_layer(void **state)
 {
     (void)state;
-    for (int who = 0; who < AT_WORK; who++)
+    for (int index = 0; index < AT_WORK; index++)
         for (int layer = 0; layer + 1 < n_layers; layer += n_layers - 2) {
             scene c;
             sched_stats before, after;
             set_scene(&c, layer);
             sched_read_stats(c.s.sched, &before);
-            leave(&c, who);
+            drop_job(&c, index);
             one_layer_on(&c, layer + 1);
-            is_gone(&c, who);
+            wait_released(&c, index);
             sched_read_stats(c.s.sched, &after);
             assert_int_equal(after.aborted_inside, 1);
-            assert_int_equal(after.canceled_decode, who == WRITER);
-            assert_int_equal(after.canceled_prefill, who != WRITER);
+            assert_int_equal(after.canceled_decode, index == DECODER);
+            assert_int_equal(after.canceled_prefill, index != DECODER);
             assert_int_equal(after.steps, before.steps);
             assert_int_equal(c.s.sched->n_slots, AT_WORK - 1);
-            clear_scene(&c, who);
+            clear_scene(&c, index);
             for (int i = 0; i < JOBS; i++)
-                assert_int_equal(c.a[i].over, i != who);
+                assert_int_equal(c.a[i].finished, i != index);
         }
 }
 
-/* What he held is free, and the pace has learnt nothing from a step that became smaller. */
-static void what_he_held_is_there_again(void **state)
+/* Its KV pages are free, and the prefill budget ignores a step that lost jobs. */
+static void drop_frees_pages_inside_a_step(void **state)
 {
     (void)state;
     scene c;
     mote_usage before, after;
     set_scene(&c, 1);
     mote_engine_usage(c.s.sched->engine, &before);
-    leave(&c, READER);
-    leave(&c, LONG_READER);
+    drop_job(&c, PREFILL);
+    drop_job(&c, LONG_PREFILL);
     one_layer_on(&c, 2);
     mote_engine_usage(c.s.sched->engine, &after);
     assert_int_equal(after.sessions, before.sessions - 2);
     assert_true(after.positions_free >= before.positions_free + BUDGET_MAX_ROWS);
     assert_int_equal(c.s.sched->n_prefill_rows, 0);
     const prefill_budget learnt = c.s.sched->budget;
-    gate_open(&c.g, 0);
-    gate_stop_at(&c.g, 0); /* now NEXT is read */
+    hold_release(&c.hold, 0);
+    hold_wait_at(&c.hold, 0); /* NEXT prefills now */
     assert_memory_equal(&c.s.sched->budget, &learnt, sizeof learnt);
     clear_scene(&c, JOBS);
 }
 
-static void a_pass_that_nobody_stays_in_ends(void **state)
+static void step_without_jobs_ends(void **state)
 {
     (void)state;
     scene c;
     set_scene(&c, 0);
     for (int i = 0; i < AT_WORK; i++)
-        leave(&c, i);
-    gate_open(&c.g, 1);
-    gate_stop_at(&c.g, 1); /* of the next pass, in which NEXT is read */
-    assert_int_equal(atomic_load(&c.g.passes), c.passes + 1);
+        drop_job(&c, i);
+    hold_release(&c.hold, 1);
+    hold_wait_at(&c.hold, 1); /* of the next pass, in which NEXT prefills */
+    assert_int_equal(atomic_load(&c.hold.passes), c.passes + 1);
     for (int i = 0; i < AT_WORK; i++)
-        is_gone(&c, i);
+        wait_released(&c, i);
     clear_scene(&c, JOBS);
-    assert_true(c.a[NEXT].over);
+    assert_true(c.a[NEXT].finished);
 }
 
-/* Time may run out there too: the answer ends by length. */
-static void who_is_late_ends_there(void **state)
+/* A time limit can expire there too: the answer ends by length. */
+static void deadline_ends_a_job_inside_a_step(void **state)
 {
     (void)state;
-    for (int who = 0; who < AT_WORK; who++) {
+    for (int index = 0; index < AT_WORK; index++) {
         scene c;
         set_scene(&c, 0);
-        c.a[who].job->options.seconds = 1e-9;
+        c.a[index].job->options.seconds = 1e-9;
         c.s.sched->next_deadline = 0;
         one_layer_on(&c, 1);
-        while (!c.a[who].over)
-            service_turn(&c.s);
-        assert_int_equal(c.a[who].said.status, MOTE_OK);
-        assert_int_equal(c.a[who].said.answer.finish, MOTE_FINISH_LENGTH);
-        clear_scene(&c, who);
+        while (!c.a[index].finished)
+            service_collect(&c.s);
+        assert_int_equal(c.a[index].output.status, MOTE_OK);
+        assert_int_equal(c.a[index].output.answer.finish, MOTE_FINISH_LENGTH);
+        clear_scene(&c, index);
     }
 }
 
-/* Every request for memory on that way fails once: he is told so, the others notice nothing. */
-static void without_memory_too(void **state)
+/* Every allocation on this path fails once: the job gets MOTE_E_MEMORY, the others are not
+ * affected. */
+static void deadline_with_failing_allocations(void **state)
 {
     (void)state;
     bool failed = true;
@@ -191,98 +192,98 @@ static void without_memory_too(void **state)
     for (; failed; fault++) {
         scene c;
         set_scene(&c, 0);
-        c.a[WRITER].job->options.seconds = 1e-9;
+        c.a[DECODER].job->options.seconds = 1e-9;
         c.s.sched->next_deadline = 0;
         mem_fail_at(fault);
         one_layer_on(&c, 1);
         failed = mem_failed();
         mem_fail_at(0);
-        while (!c.a[WRITER].over)
-            service_turn(&c.s);
-        assert_int_equal(c.a[WRITER].said.status, failed ? MOTE_E_MEMORY : MOTE_OK);
-        clear_scene(&c, WRITER);
+        while (!c.a[DECODER].finished)
+            service_collect(&c.s);
+        assert_int_equal(c.a[DECODER].output.status, failed ? MOTE_E_MEMORY : MOTE_OK);
+        clear_scene(&c, DECODER);
     }
-    printf("%llu requests\n", (unsigned long long)fault - 2);
+    printf("%llu allocations\n", (unsigned long long)fault - 2);
 }
 
-/* In the middle of every pass the reader leaves and another one comes: he who writes gets a token
- * from each pass all the same. */
-static void nobody_is_held_up_by_those_who_leave(void **state)
+/* In every pass the prefilling job is dropped and another one is submitted. The decoding job still
+ * gets one token per pass. */
+static void drops_do_not_delay_decoding(void **state)
 {
     (void)state;
-    enum { ROUNDS = WRITES / 2 };
+    enum { ROUNDS = DECODER_TOKENS / 2 };
     scene c;
-    asked readers[ROUNDS + 1];
+    test_job prefilling[ROUNDS + 1];
     set_scene(&c, 0);
-    const size_t written = c.a[WRITER].job->n;
-    for (int i = LONG_READER; i < JOBS; i++)
-        leave(&c, i);
-    service_ask(&c.s, &readers[0], &questions[LONG_READER]);
+    const size_t written = c.a[DECODER].job->n;
+    for (int i = LONG_PREFILL; i < JOBS; i++)
+        drop_job(&c, i);
+    service_send(&c.s, &prefilling[0], &questions[LONG_PREFILL]);
     for (int i = 0; i < ROUNDS; i++) {
-        gate_open(&c.g, 0);
-        gate_stop_at(&c.g, 0); /* of the next pass */
+        hold_release(&c.hold, 0);
+        hold_wait_at(&c.hold, 0); /* of the next pass */
         assert_int_equal(c.s.sched->n_work, 2);
-        service_drop(&c.s, &readers[i]);
-        service_ask(&c.s, &readers[i + 1], &questions[LONG_READER]);
+        service_drop(&c.s, &prefilling[i]);
+        service_send(&c.s, &prefilling[i + 1], &questions[LONG_PREFILL]);
     }
-    assert_int_equal(c.a[WRITER].job->n, written + ROUNDS);
-    assert_int_equal(atomic_load(&c.g.passes), c.passes + ROUNDS);
-    service_drop(&c.s, &readers[ROUNDS]);
+    assert_int_equal(c.a[DECODER].job->n, written + ROUNDS);
+    assert_int_equal(atomic_load(&c.hold.passes), c.passes + ROUNDS);
+    service_drop(&c.s, &prefilling[ROUNDS]);
     clear_scene(&c, JOBS);
     for (int i = 0; i <= ROUNDS; i++)
-        assert_true(readers[i].released);
+        assert_true(prefilling[i].released);
 }
 
-/* Who has no row in the pass, because he waits for what another one reads, leaves at once too. */
-static void who_stands_and_waits_leaves_too(void **state)
+/* A job without rows in the pass, because it waits for another job's prefill, ends at once too. */
+static void waiting_job_is_dropped_inside_a_step(void **state)
 {
     (void)state;
     scene c;
-    asked follower;
+    test_job follower;
     set_scene(&c, 0);
-    leave(&c, READER);
-    service_ask(&c.s, &follower, &questions[LONG_READER]);
-    leave(&c, NEXT);
-    gate_open(&c.g, 0);
-    gate_stop_at(&c.g, 0); /* of the next pass */
+    drop_job(&c, PREFILL);
+    service_send(&c.s, &follower, &questions[LONG_PREFILL]);
+    drop_job(&c, NEXT);
+    hold_release(&c.hold, 0);
+    hold_wait_at(&c.hold, 0); /* of the next pass */
     assert_int_equal(c.s.sched->n_slots, AT_WORK);
     assert_int_equal(c.s.sched->n_work, AT_WORK - 1);
-    c.passes = atomic_load(&c.g.passes);
+    c.passes = atomic_load(&c.hold.passes);
     service_drop(&c.s, &follower);
     one_layer_on(&c, 1);
     while (!follower.released)
-        service_turn(&c.s);
+        service_collect(&c.s);
     clear_scene(&c, JOBS);
-    assert_true(c.a[LONG_READER].over);
+    assert_true(c.a[LONG_PREFILL].finished);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_gone_before_the_next_layer),
-        cmocka_unit_test(what_he_held_is_there_again),
-        cmocka_unit_test(a_pass_that_nobody_stays_in_ends),
-        cmocka_unit_test(who_is_late_ends_there),
-        cmocka_unit_test(without_memory_too),
-        cmocka_unit_test(nobody_is_held_up_by_those_who_leave),
-        cmocka_unit_test(who_stands_and_waits_leaves_too),
+        cmocka_unit_test(drop_takes_effect_before_the_next_layer),
+        cmocka_unit_test(drop_frees_pages_inside_a_step),
+        cmocka_unit_test(step_without_jobs_ends),
+        cmocka_unit_test(deadline_ends_a_job_inside_a_step),
+        cmocka_unit_test(deadline_with_failing_allocations),
+        cmocka_unit_test(drops_do_not_delay_decoding),
+        cmocka_unit_test(waiting_job_is_dropped_inside_a_step),
     };
     rig_open(&tiny);
     mote_model_info info;
     mote_model_describe(tiny.model, &info);
     n_layers = (int)info.layers;
-    questions[WRITER] = question_of_words(&tiny, 1, 0, 8, WRITES);
-    questions[LONG_READER] = question_of_words(&tiny, 2, 0, 200, 3);
-    questions[READER] = question_of_words(&tiny, 3, 0, 100, 3);
+    questions[DECODER] = question_of_words(&tiny, 1, 0, 8, DECODER_TOKENS);
+    questions[LONG_PREFILL] = question_of_words(&tiny, 2, 0, 200, 3);
+    questions[PREFILL] = question_of_words(&tiny, 3, 0, 100, 3);
     questions[NEXT] = question_of_words(&tiny, 4, 0, 40, 3);
-    if (questions[WRITER].prompt.n <= 16 || questions[WRITER].prompt.n >= 64)
-        return 1; /* it has to be read in one pass that can be left */
+    if (questions[DECODER].prompt.n <= 16 || questions[DECODER].prompt.n >= 64)
+        return 1; /* its prompt must fit one pass that the hold can stop */
     for (size_t i = 0; i < JOBS; i++)
         rig_solo(&tiny, &questions[i], CONTEXT, &alone[i]);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (size_t i = 0; i < JOBS; i++) {
         question_fini(&questions[i]);
-        said_fini(&alone[i]);
+        output_fini(&alone[i]);
     }
     rig_close(&tiny);
     return failed;

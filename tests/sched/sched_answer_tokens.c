@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_answer_tokens.c - answers that come back as text bring their tokens, and so a conversation
- * costs its new tokens, turn after turn.
+ * sched_answer_tokens.c - the answer-token cache: an answer sent back as text gets its sampled
+ * tokens, so each turn of a conversation prefills only its new tokens.
  */
 #include "base/mem.h"
 #include "sched/answer_tokens.h"
@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { CONTEXT = 4096 };
@@ -33,7 +33,7 @@ static conversation read_body(const char *body)
     return c;
 }
 
-static void forget_body(conversation *c)
+static void free_body(conversation *c)
 {
     chat_parsed_fini(&c->parsed);
     json_doc_free(c->body);
@@ -47,7 +47,7 @@ static answer_tokens *new_answer_tokens(size_t bytes)
     return r;
 }
 
-/* Answers the conversation but for its last message with that one; its tokens are `token` and
+/* Stores the last message as the answer to the messages before it, with the tokens `token` and
  * `token` + 1. */
 static void put_last(answer_tokens *r, uint64_t ns, const char *body, mote_token token)
 {
@@ -59,10 +59,10 @@ static void put_last(answer_tokens *r, uint64_t ns, const char *body, mote_token
     last.tokens = tokens;
     last.n_tokens = 2;
     answer_tokens_put(r, answer_key_of(ns, &before), &last);
-    forget_body(&c);
+    free_body(&c);
 }
 
-/* The first token that message `i` brings; -1: none. */
+/* The first token found for message `i`; -1: none. */
 static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t i)
 {
     conversation c = read_body(body);
@@ -75,7 +75,7 @@ static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t 
     if (m->tokens != NULL)
         assert_int_equal(m->tokens[1], token + 1);
     mem_free(memory);
-    forget_body(&c);
+    free_body(&c);
     return token;
 }
 
@@ -83,7 +83,7 @@ static mote_token found(answer_tokens *r, uint64_t ns, const char *body, size_t 
 #define SAY(text)     "{\"role\":\"assistant\",\"content\":\"" text "\"}"
 #define ALL(messages) "{\"messages\":[" messages "]}"
 
-static void an_answer_is_known_again(void **state)
+static void answer_is_found(void **state)
 {
     (void)state;
     answer_tokens *r = new_answer_tokens(100000);
@@ -97,24 +97,24 @@ static void an_answer_is_known_again(void **state)
     assert_int_equal(
         found(r, 1, ALL("{\"role\":\"system\",\"content\":\"x\"}," ASK "," SAY("Hi there")), 2),
         -1);
-    assert_int_equal(found(r, 2, ALL(ASK "," SAY("Hi there")), 1), -1); /* another's */
-    /* whatever came later, and reasoning that comes back or not, changes nothing */
+    assert_int_equal(found(r, 2, ALL(ASK "," SAY("Hi there")), 1), -1); /* another namespace */
+    /* later messages and returned reasoning do not matter */
     assert_int_equal(
         found(r, 1,
               ALL(ASK ",{\"role\":\"assistant\",\"content\":\"Hi there\",\"reasoning_content\":"
                       "\"quite\"}," ASK),
               1),
         10);
-    /* the second answer knows the first by its text */
+    /* the key of the second answer includes the text of the first */
     put_last(r, 1, ALL(ASK "," SAY("Hi there") "," ASK "," SAY("Again")), 20);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY(" Hi there") "," ASK "," SAY("Again")), 3), 20);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi you") "," ASK "," SAY("Again")), 3), -1);
-    /* a new answer to the same question stands beside the old one; the same one replaces it */
+    /* another answer to the same message is added; an equal one is replaced */
     put_last(r, 1, ALL(ASK "," SAY("Other")), 30);
     put_last(r, 1, ALL(ASK "," SAY("Hi there")), 40);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Other")), 1), 30);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("Hi there")), 1), 40);
-    put_last(r, 1, ALL(ASK "," SAY("")), 50); /* of an empty text nothing can be known */
+    put_last(r, 1, ALL(ASK "," SAY("")), 50); /* an empty answer is not stored */
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("")), 1), -1);
     answer_tokens_free(r);
 }
@@ -126,7 +126,7 @@ static void an_answer_is_known_again(void **state)
     "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name                            \
     "\",\"parameters\":{\"type\":\"object\"}}}],\"messages\":[" messages "]}"
 
-static void calls_are_known_by_what_they_say(void **state)
+static void calls_are_found_by_content(void **state)
 {
     (void)state;
     answer_tokens *r = new_answer_tokens(100000);
@@ -138,7 +138,7 @@ static void calls_are_known_by_what_they_say(void **state)
     answer_tokens_free(r);
 }
 
-static void it_is_bounded_and_the_oldest_goes(void **state)
+static void lru_eviction_within_the_limit(void **state)
 {
     (void)state;
     enum { N = 200, BYTES = 8192 };
@@ -150,7 +150,7 @@ static void it_is_bounded_and_the_oldest_goes(void **state)
         snprintf(body, sizeof body, ALL(ASK "," SAY("answer %d")), i);
         put_last(r, 1, body, 100 + 2 * i);
         assert_true(mem_count().bytes <= empty + BYTES);
-        /* number 0 is asked for again and again, so it stays */
+        /* number 0 is looked up every time, so it stays */
         assert_int_equal(found(r, 1, ALL(ASK "," SAY("answer 0")), 1), 100);
     }
     int known = 0;
@@ -159,12 +159,12 @@ static void it_is_bounded_and_the_oldest_goes(void **state)
         snprintf(body, sizeof body, ALL(ASK "," SAY("answer %d")), i);
         const mote_token token = found(r, 1, body, 1);
         assert_true(token == -1 || token == 100 + 2 * i);
-        assert_false(token != -1 && gap); /* those that are known are the latest */
+        assert_false(token != -1 && gap); /* the entries left are the latest */
         gap |= token == -1;
         known += token != -1;
     }
     assert_true(known > 10 && known < N - 1);
-    /* too large for all of it: not kept, and nothing had to go for it */
+    /* larger than the cache: not stored, and nothing is evicted for it */
     mote_token *large = calloc(BYTES, sizeof *large);
     conversation c = read_body(ALL(ASK "," SAY("large")));
     chat_message m = c.parsed.messages[1];
@@ -174,13 +174,13 @@ static void it_is_bounded_and_the_oldest_goes(void **state)
     answer_tokens_put(r, answer_key_of(1, &c.parsed.request), &m);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("large")), 1), -1);
     assert_int_equal(found(r, 1, ALL(ASK "," SAY("answer 0")), 1), 100);
-    forget_body(&c);
+    free_body(&c);
     free(large);
     answer_tokens_free(r);
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
-static void without_memory_it_forgets(void **state)
+static void failing_allocations_store_nothing(void **state)
 {
     (void)state;
     const char *body = ALL(ASK "," SAY("Hi there"));
@@ -201,7 +201,7 @@ static void without_memory_it_forgets(void **state)
         const chat_message *filled = &c.parsed.messages[1];
         assert_true(filled->tokens == NULL || filled->tokens[1] == 6);
         mem_free(memory);
-        forget_body(&c);
+        free_body(&c);
     }
     put_last(r, 1, body, 10);
     assert_int_equal(found(r, 1, body, 1), 10);
@@ -211,14 +211,14 @@ static void without_memory_it_forgets(void **state)
 /* ---- a conversation of twenty turns ---- */
 
 /* The messages, as a client sends them. */
-typedef struct talk {
+typedef struct dialogue {
     strbuf messages;
-} talk;
+} dialogue;
 
 /* The visible text of an answer. */
-static void gather(const said *heard, strbuf *out)
+static void collect_text(const test_output *heard, strbuf *out)
 {
-    /* events as serve_rig writes them: kind, call, name, text, three numbers */
+    /* events as sched_rig.c writes them: kind, call, name, text, three numbers */
     for (size_t at = 0; at < heard->events.n;) {
         uint64_t head[3], n;
         memcpy(head, heard->events.p + at, sizeof head);
@@ -231,7 +231,7 @@ static void gather(const said *heard, strbuf *out)
     }
 }
 
-static void add_message(talk *t, const char *role, str text)
+static void add_message(dialogue *t, const char *role, str text)
 {
     strbuf_text(&t->messages, t->messages.n > 0 ? ",{\"role\":\"" : "{\"role\":\"");
     strbuf_text(&t->messages, role);
@@ -240,7 +240,7 @@ static void add_message(talk *t, const char *role, str text)
     strbuf_text(&t->messages, "}");
 }
 
-static void body_of(const talk *t, bool thinking, strbuf *out)
+static void body_of(const dialogue *t, bool thinking, strbuf *out)
 {
     strbuf_text(out, thinking ? "{\"enable_thinking\":true,\"messages\":[" : "{\"messages\":[");
     strbuf_put(out, strbuf_view(&t->messages));
@@ -248,15 +248,15 @@ static void body_of(const talk *t, bool thinking, strbuf *out)
     strbuf_byte(out, 0);
 }
 
-/* What a server does with one request. Returns the tokens that were read. */
-static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, bool again,
+/* One request as the server handles it. Returns the number of prefilled tokens. */
+static uint64_t one_turn(service *s, answer_tokens *r, dialogue *t, bool thinking, bool again,
                          uint64_t *length)
 {
     enum { NAMESPACE = 3 };
     strbuf body = {0}, text = {0};
     question q;
-    asked a;
-    said solo;
+    test_job a;
+    test_output solo;
     mote_token *memory;
     body_of(t, thinking, &body);
     question_init(
@@ -265,11 +265,11 @@ static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, b
     const answer_key key = answer_key_of(NAMESPACE, &q.parsed.request);
     answer_tokens_fill(r, NAMESPACE, &q.parsed.request, q.parsed.messages, &memory);
     question_render(&q, &tiny);
-    service_ask(s, &a, &q);
-    service_until_over(s, &a);
+    service_send(s, &a, &q);
+    service_wait_finished(s, &a);
     rig_solo(&tiny, &q, CONTEXT, &solo);
     same_as_solo(&a, &solo);
-    gather(&a.said, &text);
+    collect_text(&a.output, &text);
     /* tokens of the answer: those after "<|im_start|>assistant\n" */
     size_t from = q.prompt.marks[q.prompt.n_marks - 1].position;
     while (a.result.tokens[from] != tiny.chat_ctx.template.tags[CHAT_TAG_THINK])
@@ -282,20 +282,20 @@ static uint64_t one_turn(service *s, answer_tokens *r, talk *t, bool thinking, b
                                  .n_tokens = a.result.n_tokens - from};
     answer_tokens_put(r, key, &answer);
     add_message(t, "assistant", strbuf_view(&text));
-    const uint64_t read = a.said.answer.prompt_tokens - a.said.answer.reused_tokens;
+    const uint64_t read = a.output.answer.prompt_tokens - a.output.answer.reused_tokens;
     const uint64_t new_tokens = q.prompt.n - *length;
     *length = a.result.n_tokens;
     service_drop(s, &a);
-    asked_fini(&a);
-    if (again) { /* from where the question ends, however long the conversation is */
-        service_ask(s, &a, &q);
-        service_until_over(s, &a);
+    test_job_fini(&a);
+    if (again) { /* the same request again reuses all but the end of the prompt */
+        service_send(s, &a, &q);
+        service_wait_finished(s, &a);
         same_as_solo(&a, &solo);
-        assert_true(a.said.answer.reused_tokens + 64 > a.said.answer.prompt_tokens);
+        assert_true(a.output.answer.reused_tokens + 64 > a.output.answer.prompt_tokens);
         service_drop(s, &a);
-        asked_fini(&a);
+        test_job_fini(&a);
     }
-    said_fini(&solo);
+    output_fini(&solo);
     question_fini(&q);
     mem_free(memory);
     strbuf_fini(&body);
@@ -308,7 +308,7 @@ static void twenty_turns(bool thinking)
 {
     const int turns = (int)test_scaled(20, 1);
     service s;
-    talk t = {0};
+    dialogue t = {0};
     answer_tokens *r = new_answer_tokens(1 << 20);
     char says[64];
     uint64_t length = 0;
@@ -325,21 +325,22 @@ static void twenty_turns(bool thinking)
     }
     sched_stats f;
     sched_read_stats(s.sched, &f);
-    assert_true(f.idle_sessions <= 2); /* one conversation is one session; one more asked again */
-    assert_true(f.states_used > 0 && f.states_used <= 3); /* and its latest marks */
+    assert_true(f.idle_sessions <=
+                2); /* one conversation is one session; one more for the repeated request */
+    assert_true(f.states_used > 0 && f.states_used <= 3); /* states at its latest marks */
     service_close(&s);
     answer_tokens_free(r);
     strbuf_fini(&head);
     strbuf_fini(&t.messages);
 }
 
-static void a_turn_costs_its_new_tokens(void **state)
+static void turn_prefills_only_new_tokens(void **state)
 {
     (void)state;
     twenty_turns(false);
 }
 
-static void so_it_does_with_thinking(void **state)
+static void the_same_with_thinking(void **state)
 {
     (void)state;
     twenty_turns(true);
@@ -348,12 +349,12 @@ static void so_it_does_with_thinking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_is_known_again),
-        cmocka_unit_test(calls_are_known_by_what_they_say),
-        cmocka_unit_test(it_is_bounded_and_the_oldest_goes),
-        cmocka_unit_test(without_memory_it_forgets),
-        cmocka_unit_test(a_turn_costs_its_new_tokens),
-        cmocka_unit_test(so_it_does_with_thinking),
+        cmocka_unit_test(answer_is_found),
+        cmocka_unit_test(calls_are_found_by_content),
+        cmocka_unit_test(lru_eviction_within_the_limit),
+        cmocka_unit_test(failing_allocations_store_nothing),
+        cmocka_unit_test(turn_prefills_only_new_tokens),
+        cmocka_unit_test(the_same_with_thinking),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_basic.c - the scheduler's promises about who comes when: who is next, who may go, what is
- * refused, what time and room do to an answer.
+ * sched_basic.c - the scheduler's basic rules: drop, fair queue, limits, deadlines, chunked
+ * prefill, preemption, memory plan.
  */
 #include "base/os.h"
 #include "sched/sched_rig.h"
@@ -10,42 +10,43 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
-/* In an ENDLESS one an answer of so many tokens goes on for many seconds on any machine. */
+/* In a context of ENDLESS tokens, an answer of WITHOUT_END tokens runs for many seconds on any
+ * machine. */
 enum { CONTEXT = 2048, ENDLESS = 16384, WITHOUT_END = 16000 };
 
 static rig tiny;
 
-/* ---- cancel ---- */
+/* ---- drop ---- */
 
-/* How many steps ran until nothing was busy any more. */
-static uint64_t steps_after_drop(service *s, asked *a)
+/* Steps that ran between the drop and the release. */
+static uint64_t steps_after_drop(service *s, test_job *a)
 {
     sched_stats before, after;
     service_drop(s, a);
     sched_read_stats(s->sched, &before);
     const double until = os_now() + PATIENCE;
     while (!a->released && os_now() < until)
-        service_turn(s);
+        service_collect(s);
     assert_true(a->released);
     sched_read_stats(s->sched, &after);
     return after.steps - before.steps;
 }
 
-static void a_drop_frees_within_a_step(void **state)
+static void drop_frees_the_slot_within_a_step(void **state)
 {
     (void)state;
     service s;
-    asked first, second;
+    test_job first, second;
     sched_stats f;
     question writes = question_of_words(&tiny, 1, 0, 4, WITHOUT_END),
              reads = question_of_words(&tiny, 2, 0, 2000, 8);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = ENDLESS, .threads = 1});
-    service_ask_as(&s, &first, &writes, 1);
-    service_until_phase(&s, &first, SCHED_DECODE);
-    service_ask_as(&s, &second, &reads, 1);
+    service_send_as(&s, &first, &writes, 1);
+    service_wait_phase(&s, &first, SCHED_DECODE);
+    service_send_as(&s, &second, &reads, 1);
     sched_job_status where;
     sched_job_get_status(s.sched, second.job, &where);
     assert_int_equal(where.phase, SCHED_QUEUED);
@@ -54,17 +55,17 @@ static void a_drop_frees_within_a_step(void **state)
     assert_true(second.released);
     assert_int_equal(sched_busy(s.sched), 1);
     assert_true(steps_after_drop(&s, &first) <= 2);
-    asked_fini(&first);
-    /* while it is read */
-    service_ask_as(&s, &first, &reads, 1);
-    service_until_phase(&s, &first, SCHED_PREFILL);
+    test_job_fini(&first);
+    /* during prefill */
+    service_send_as(&s, &first, &reads, 1);
+    service_wait_phase(&s, &first, SCHED_PREFILL);
     assert_true(steps_after_drop(&s, &first) <= 2);
     assert_int_equal(sched_busy(s.sched), 0);
     sched_read_stats(s.sched, &f);
     assert_int_equal(f.canceled_queued, 1);
     assert_int_equal(f.canceled_prefill, 1);
     assert_int_equal(f.canceled_decode, 1);
-    asked_fini(&first);
+    test_job_fini(&first);
     service_close(&s);
     question_fini(&writes);
     question_fini(&reads);
@@ -77,27 +78,27 @@ static void clients_take_turns(void **state)
     (void)state;
     enum { GREEDY = 12, MODEST = 3 };
     service s;
-    asked busy, greedy_jobs[GREEDY], modest[MODEST];
+    test_job busy, greedy_jobs[GREEDY], modest[MODEST];
     question q = question_of_words(&tiny, 3, 0, 3, 2),
              hold = question_of_words(&tiny, 4, 0, 3, 1900);
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    service_ask_as(&s, &busy, &hold, 9);
+    service_send_as(&s, &busy, &hold, 9);
     service_step_to(&s, &busy, SCHED_DECODE);
     for (size_t i = 0; i < GREEDY; i++)
-        service_ask_as(&s, &greedy_jobs[i], &q, 1);
+        service_send_as(&s, &greedy_jobs[i], &q, 1);
     for (size_t i = 0; i < MODEST; i++)
-        service_ask_as(&s, &modest[i], &q, 2 + i % 2);
+        service_send_as(&s, &modest[i], &q, 2 + i % 2);
     sched_job_status where;
     sched_job_get_status(s.sched, modest[0].job, &where);
     assert_int_equal(where.position, 2);
     sched_job_get_status(s.sched, greedy_jobs[GREEDY - 1].job, &where);
     assert_int_equal(where.position, GREEDY + MODEST);
-    service_go_on(&s);
+    service_release(&s);
     service_drop(&s, &busy);
     while (sched_busy(s.sched) > 0)
-        service_turn(&s);
-    service_turn(&s);
-    /* busy was first; then one of each client in turn, and clients 2 and 3 are through */
+        service_collect(&s);
+    service_collect(&s);
+    /* busy started first; then one job of each client in turn, until clients 2 and 3 have none */
     assert_int_equal(greedy_jobs[0].order, 1);
     assert_int_equal(modest[0].order, 2);
     assert_int_equal(modest[1].order, 3);
@@ -107,80 +108,81 @@ static void clients_take_turns(void **state)
         assert_int_equal(greedy_jobs[i].order, 4 + i);
     for (size_t i = 0; i < GREEDY; i++) {
         service_drop(&s, &greedy_jobs[i]);
-        asked_fini(&greedy_jobs[i]);
+        test_job_fini(&greedy_jobs[i]);
     }
     for (size_t i = 0; i < MODEST; i++) {
         service_drop(&s, &modest[i]);
-        asked_fini(&modest[i]);
+        test_job_fini(&modest[i]);
     }
-    asked_fini(&busy);
+    test_job_fini(&busy);
     service_close(&s);
     question_fini(&q);
     question_fini(&hold);
 }
 
-/* A client that always has the next one ready gets its turn, and no more. */
+/* A client that submits a new job whenever one starts gets its fair share only. */
 enum { FOLLOWERS = 8 };
 
-static void follow(service *s, asked *a)
+static void submit_follower(service *s, test_job *a)
 {
-    asked *all = s->with;
+    test_job *all = s->with;
     const size_t next = (size_t)(a - all) + 1;
     if (a >= all && next < FOLLOWERS && a->n_events == 1)
-        service_ask_as(s, &all[next], a->question, 2);
+        service_send_as(s, &all[next], a->question, 2);
 }
 
-static void one_at_a_time_starves_nobody(void **state)
+static void steady_client_does_not_starve_others(void **state)
 {
     (void)state;
     enum { LINE = 6 };
     service s;
-    asked all[FOLLOWERS + LINE + 1];
-    asked *line = all + FOLLOWERS, *busy = line + LINE;
+    test_job all[FOLLOWERS + LINE + 1];
+    test_job *line = all + FOLLOWERS, *busy = line + LINE;
     question q = question_of_words(&tiny, 22, 0, 3, 2),
              hold = question_of_words(&tiny, 23, 0, 3, 1900);
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    service_ask_as(&s, busy, &hold, 9);
+    service_send_as(&s, busy, &hold, 9);
     service_step_to(&s, busy, SCHED_DECODE);
-    s.heard = follow;
+    s.after_event = submit_follower;
     s.with = all;
     for (size_t i = 0; i < LINE; i++)
-        service_ask_as(&s, &line[i], &q, 1);
-    service_ask_as(&s, &all[0], &q, 2);
-    service_go_on(&s);
+        service_send_as(&s, &line[i], &q, 1);
+    service_send_as(&s, &all[0], &q, 2);
+    service_release(&s);
     service_drop(&s, busy);
     while (sched_busy(s.sched) > 0)
-        service_turn(&s);
-    service_turn(&s);
+        service_collect(&s);
+    service_collect(&s);
     for (size_t i = 0; i < LINE; i++)
-        assert_true(line[i].order < all[i + 1].order); /* never two of the other before it */
+        assert_true(line[i].order <
+                    all[i + 1].order); /* never two jobs of the other client before it */
     for (size_t i = 0; i < FOLLOWERS + LINE; i++) {
         service_drop(&s, &all[i]);
-        asked_fini(&all[i]);
+        test_job_fini(&all[i]);
     }
-    asked_fini(busy);
+    test_job_fini(busy);
     service_close(&s);
     question_fini(&q);
     question_fini(&hold);
 }
 
-static void a_full_queue_refuses(void **state)
+static void full_queue_rejects(void **state)
 {
     (void)state;
     enum { QUEUE = 3 };
     service s;
     mote_error err;
-    asked busy, waiting[QUEUE], late;
+    test_job busy, waiting[QUEUE], late;
     sched_stats f;
     question q = question_of_words(&tiny, 5, 0, 3, 300),
              hold = question_of_words(&tiny, 19, 0, 3, 1900);
     service_open_held(
         &s, &tiny,
         (sched_options){.parallel = 1, .queue = QUEUE, .context = CONTEXT, .threads = 1});
-    service_ask_as(&s, &busy, &hold, 1);
+    service_send_as(&s, &busy, &hold, 1);
     service_step_to(&s, &busy, SCHED_DECODE);
     for (size_t i = 0; i < QUEUE; i++)
-        service_ask_as(&s, &waiting[i], &q, i);
+        service_send_as(&s, &waiting[i], &q, i);
     sched_job_options o = service_job(&s, &late, &q);
     assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_FULL);
     assert_false(late.released);
@@ -188,23 +190,23 @@ static void a_full_queue_refuses(void **state)
     assert_int_equal(f.refused_full, 1);
     assert_int_equal(f.queued, QUEUE);
     service_drop(&s, &waiting[0]);
-    service_ask_as(&s, &waiting[0], &q, 1); /* there is room again */
-    /* going down: those inside go on, nobody else comes in */
+    service_send_as(&s, &waiting[0], &q, 1); /* the queue has room again */
+    /* draining: running and queued jobs continue, new ones are rejected */
     sched_drain(s.sched);
     o = service_job(&s, &late, &q);
     assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_CANCELED);
     assert_int_equal(sched_busy(s.sched), 1 + QUEUE);
-    service_go_on(&s);
+    service_release(&s);
     service_drop(&s, &busy);
     for (size_t i = 1; i < QUEUE; i++)
         service_drop(&s, &waiting[i]);
-    service_until_over(&s, &waiting[0]);
-    assert_int_equal(waiting[0].said.answer.answer_tokens, 300);
+    service_wait_finished(&s, &waiting[0]);
+    assert_int_equal(waiting[0].output.answer.answer_tokens, 300);
     assert_int_equal(sched_busy(s.sched), 0);
     service_drop(&s, &waiting[0]);
-    asked_fini(&busy);
+    test_job_fini(&busy);
     for (size_t i = 0; i < QUEUE; i++)
-        asked_fini(&waiting[i]);
+        test_job_fini(&waiting[i]);
     service_close(&s);
     question_fini(&q);
     question_fini(&hold);
@@ -212,39 +214,39 @@ static void a_full_queue_refuses(void **state)
 
 /* ---- time ---- */
 
-/* Asks with so many seconds, and takes part until it is over. */
-static void ask_for_seconds(service *s, asked *a, const question *q, double seconds)
+/* Runs a job with a time limit. */
+static void run_with_time_limit(service *s, test_job *a, const question *q, double seconds)
 {
     mote_error err;
     sched_job_options o = service_job(s, a, q);
     o.seconds = seconds;
     must(service_submit(s, a, &o, &err), &err);
-    service_until_over(s, a);
-    assert_int_equal(a->said.status, MOTE_OK);
-    assert_int_equal(a->said.answer.finish, MOTE_FINISH_LENGTH);
-    assert_true(a->said.answer.answer_tokens < WITHOUT_END);
+    service_wait_finished(s, a);
+    assert_int_equal(a->output.status, MOTE_OK);
+    assert_int_equal(a->output.answer.finish, MOTE_FINISH_LENGTH);
+    assert_true(a->output.answer.answer_tokens < WITHOUT_END);
     assert_true(a->result.ended >= seconds && a->result.ended < PATIENCE);
 }
 
-static void a_deadline_ends_an_answer(void **state)
+static void deadline_ends_an_answer(void **state)
 {
     (void)state;
     service s;
-    asked busy, queued, late;
+    test_job busy, queued, late;
     question q = question_of_words(&tiny, 6, 0, 3, WITHOUT_END);
     service_open(&s, &tiny, (sched_options){.parallel = 1, .context = ENDLESS, .threads = 1});
-    service_ask(&s, &busy, &q);
-    ask_for_seconds(&s, &queued, &q, 0.2);
-    assert_false(queued.started); /* it did not wait for a seat, */
-    assert_false(busy.over);      /* which nobody has given up */
+    service_send(&s, &busy, &q);
+    run_with_time_limit(&s, &queued, &q, 0.2);
+    assert_false(queued.started); /* it did not wait for a slot */
+    assert_false(busy.finished);  /* the slot was still in use */
     service_drop(&s, &busy);
-    ask_for_seconds(&s, &late, &q, 0.5);
+    run_with_time_limit(&s, &late, &q, 0.5);
     assert_true(late.started);
     service_drop(&s, &queued);
     service_drop(&s, &late);
-    asked_fini(&busy);
-    asked_fini(&queued);
-    asked_fini(&late);
+    test_job_fini(&busy);
+    test_job_fini(&queued);
+    test_job_fini(&late);
     service_close(&s);
     question_fini(&q);
 }
@@ -253,7 +255,7 @@ static void thinking_ends_when_asked(void **state)
 {
     (void)state;
     service s;
-    asked a;
+    test_job a;
     question q;
     question_init(&q, &tiny,
                   "{\"messages\":[{\"role\":\"user\",\"content\":\"What is 3 + 4?\"}],"
@@ -263,64 +265,64 @@ static void thinking_ends_when_asked(void **state)
     q.answer.sampling.bias = &(mote_bias){tiny.chat_ctx.template.tags[CHAT_TAG_THINK_END], -50};
     q.answer.sampling.n_bias = 1;
     service_open_held(&s, &tiny, (sched_options){.parallel = 1, .context = CONTEXT, .threads = 1});
-    service_ask(&s, &a, &q);
+    service_send(&s, &a, &q);
     service_step_to(&s, &a, SCHED_DECODE);
     sched_end_thinking(s.sched, a.job);
-    service_go_on(&s);
-    service_until_over(&s, &a);
-    assert_int_equal(a.said.status, MOTE_OK);
-    assert_int_equal(a.said.answer.think_end, MOTE_THINK_END_CLIENT);
-    assert_true(a.said.answer.think_tokens < 1500);
+    service_release(&s);
+    service_wait_finished(&s, &a);
+    assert_int_equal(a.output.status, MOTE_OK);
+    assert_int_equal(a.output.answer.think_end, MOTE_THINK_END_CLIENT);
+    assert_true(a.output.answer.think_tokens < 1500);
     service_drop(&s, &a);
-    asked_fini(&a);
+    test_job_fini(&a);
     service_close(&s);
     question_fini(&q);
 }
 
-/* ---- room ---- */
+/* ---- chunked prefill and preemption ---- */
 
-/* Short questions without end; the long one is read all the same. */
+/* Many short prompts; the long prompt is prefilled all the same. */
 enum { SHORTS = 40 };
 
-static void count_before(service *s, asked *a)
+static void count_before(service *s, test_job *a)
 {
-    size_t *n = s->with; /* short ones that were over before the long one was */
-    if (a->over && a->question->prompt.n > 1000)
+    size_t *n = s->with; /* n[0]: finished jobs; n[1]: those before the long one */
+    if (a->finished && a->question->prompt.n > 1000)
         n[1] = n[0];
-    n[0] += a->over;
+    n[0] += a->finished;
 }
 
-static void a_long_prompt_is_not_held_up(void **state)
+static void long_prompt_is_not_starved(void **state)
 {
     (void)state;
     service s;
     size_t n[2] = {0};
-    asked slow, quick[SHORTS];
+    test_job slow, quick[SHORTS];
     question long_one = question_of_words(&tiny, 17, 0, 300, 1), asks[SHORTS];
     assert_true(long_one.prompt.n > 1000 && long_one.prompt.n < CONTEXT);
     service_open_held(
         &s, &tiny,
         (sched_options){.parallel = 3, .context = CONTEXT, .kv_tokens = 16384, .threads = 1});
-    s.heard = count_before;
+    s.after_event = count_before;
     s.with = n;
     for (size_t i = 0; i < SHORTS; i++)
         asks[i] = question_of_words(&tiny, 100 + i, 0, 60, 1);
-    service_ask_as(&s, &slow, &long_one, 1);
+    service_send_as(&s, &slow, &long_one, 1);
     for (size_t i = 0; i < SHORTS; i++)
-        service_ask_as(&s, &quick[i], &asks[i], 2 + i);
-    service_go_on(&s);
+        service_send_as(&s, &quick[i], &asks[i], 2 + i);
+    service_release(&s);
     while (sched_busy(s.sched) > 0)
-        service_turn(&s);
-    service_turn(&s);
+        service_collect(&s);
+    service_collect(&s);
     assert_int_equal(n[0], SHORTS + 1);
-    printf("the long one was over after %zu of %d short ones\n", n[1], SHORTS);
-    assert_true(n[1] < SHORTS * 3 / 4); /* it was not the last, */
-    assert_true(n[1] > 2);              /* and they were not held up by it */
+    printf("the long prompt finished after %zu of %d short ones\n", n[1], SHORTS);
+    assert_true(n[1] < SHORTS * 3 / 4); /* it was not starved */
+    assert_true(n[1] > 2);              /* and did not delay all of them */
     service_drop(&s, &slow);
-    asked_fini(&slow);
+    test_job_fini(&slow);
     for (size_t i = 0; i < SHORTS; i++) {
         service_drop(&s, &quick[i]);
-        asked_fini(&quick[i]);
+        test_job_fini(&quick[i]);
     }
     service_close(&s);
     for (size_t i = 0; i < SHORTS; i++)
@@ -328,25 +330,26 @@ static void a_long_prompt_is_not_held_up(void **state)
     question_fini(&long_one);
 }
 
-/* Room for one and a half: the younger gives way, and neither says anything else for it. */
-static void the_younger_gives_way(void **state)
+/* KV positions for one and a half jobs: the younger one is preempted. Both outputs are unchanged.
+ */
+static void younger_job_is_preempted(void **state)
 {
     (void)state;
     enum { ROOM = 1024 };
     service s;
-    asked older, younger;
-    said alone[2];
+    test_job older, younger;
+    test_output alone[2];
     sched_stats f;
     question first = question_of_words(&tiny, 20, 0, 10, 700),
              second = question_of_words(&tiny, 21, 0, 10, 700);
     rig_solo(&tiny, &first, ROOM, &alone[0]);
     rig_solo(&tiny, &second, ROOM, &alone[1]);
     service_open_held(&s, &tiny, (sched_options){.parallel = 2, .kv_tokens = ROOM, .threads = 1});
-    service_ask(&s, &older, &first);
-    service_ask(&s, &younger, &second);
-    service_go_on(&s);
-    service_until_over(&s, &older);
-    service_until_over(&s, &younger);
+    service_send(&s, &older, &first);
+    service_send(&s, &younger, &second);
+    service_release(&s);
+    service_wait_finished(&s, &older);
+    service_wait_finished(&s, &younger);
     same_as_solo(&older, &alone[0]);
     same_as_solo(&younger, &alone[1]);
     assert_int_equal(older.result.preempted, 0);
@@ -355,10 +358,10 @@ static void the_younger_gives_way(void **state)
     assert_int_equal(f.preempted, younger.result.preempted);
     service_drop(&s, &older);
     service_drop(&s, &younger);
-    asked_fini(&older);
-    asked_fini(&younger);
-    said_fini(&alone[0]);
-    said_fini(&alone[1]);
+    test_job_fini(&older);
+    test_job_fini(&younger);
+    output_fini(&alone[0]);
+    output_fini(&alone[1]);
     service_close(&s);
     question_fini(&first);
     question_fini(&second);
@@ -366,7 +369,7 @@ static void the_younger_gives_way(void **state)
 
 /* ---- memory ---- */
 
-static void memory_decides(void **state)
+static void memory_limit_sets_the_plan(void **state)
 {
     (void)state;
     sched *s;
@@ -381,7 +384,7 @@ static void memory_decides(void **state)
     assert_int_equal(sched_settings(s)->parallel, 8);
     assert_true(sched_settings(s)->context <= sched_settings(s)->kv_tokens);
     sched_free(s);
-    o.memory = 10 * mb; /* hardly more than the file */
+    o.memory = 10 * mb; /* hardly more than the model file */
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
     assert_null(s);
     assert_non_null(strstr(err.text, "raise --memory"));
@@ -404,15 +407,15 @@ static void memory_decides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_drop_frees_within_a_step),
+        cmocka_unit_test(drop_frees_the_slot_within_a_step),
         cmocka_unit_test(clients_take_turns),
-        cmocka_unit_test(one_at_a_time_starves_nobody),
-        cmocka_unit_test(a_full_queue_refuses),
-        cmocka_unit_test(a_deadline_ends_an_answer),
+        cmocka_unit_test(steady_client_does_not_starve_others),
+        cmocka_unit_test(full_queue_rejects),
+        cmocka_unit_test(deadline_ends_an_answer),
         cmocka_unit_test(thinking_ends_when_asked),
-        cmocka_unit_test(a_long_prompt_is_not_held_up),
-        cmocka_unit_test(the_younger_gives_way),
-        cmocka_unit_test(memory_decides),
+        cmocka_unit_test(long_prompt_is_not_starved),
+        cmocka_unit_test(younger_job_is_preempted),
+        cmocka_unit_test(memory_limit_sets_the_plan),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

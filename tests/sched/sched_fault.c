@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_fault.c - every allocation between a submission and its end fails once. One job fails at
- * most, with an error that says so; its company and whoever comes next say what they always say.
+ * sched_fault.c - every allocation between the submission and the end of a job fails once. At most
+ * one job fails, with MOTE_E_MEMORY. Other jobs and later jobs produce their usual output.
  */
 #include "base/mem.h"
 #include "sched/sched_rig.h"
@@ -10,26 +10,26 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { CONTEXT = 512, PAIR = 2, MAX_FAULTS = 5000 };
 
 static rig tiny;
 static question questions[PAIR];
-static said alone[PAIR];
+static test_output alone[PAIR];
 
-/* Both at once, with request number `fault` refused. Returns how many failed. */
-static int ask_both(service *s, uint64_t fault, bool *happened)
+/* Runs both requests with allocation number `fault` failing. Returns the number of failed jobs. */
+static int run_both(service *s, uint64_t fault, bool *happened)
 {
-    asked a[PAIR];
+    test_job a[PAIR];
     mote_error err;
     sched_job_options o[PAIR];
     int failed = 0;
     for (size_t i = 0; i < PAIR; i++) {
         o[i] = service_job(s, &a[i], &questions[i]);
-        assert_true(strbuf_reserve(&a[i].said.events, 1 << 16)); /* the listener's own */
-        assert_true(strbuf_reserve(&a[i].said.tokens, 1 << 16));
+        assert_true(strbuf_reserve(&a[i].output.events, 1 << 16)); /* memory of the test itself */
+        assert_true(strbuf_reserve(&a[i].output.tokens, 1 << 16));
     }
     mem_fail_at(fault);
     for (size_t i = 0; i < PAIR; i++) {
@@ -38,24 +38,24 @@ static int ask_both(service *s, uint64_t fault, bool *happened)
         failed += status != MOTE_OK;
     }
     for (size_t i = 0; i < PAIR; i++)
-        service_until_over(s, &a[i]);
+        service_wait_finished(s, &a[i]);
     *happened = mem_failed();
     mem_fail_at(0);
     for (size_t i = 0; i < PAIR; i++) {
-        if (a[i].over && a[i].said.status != MOTE_OK) {
-            assert_int_equal(a[i].said.status, MOTE_E_MEMORY);
+        if (a[i].finished && a[i].output.status != MOTE_OK) {
+            assert_int_equal(a[i].output.status, MOTE_E_MEMORY);
             assert_int_equal(a[i].result.error.status, MOTE_E_MEMORY);
             failed++;
-        } else if (a[i].over) {
+        } else if (a[i].finished) {
             same_as_solo(&a[i], &alone[i]);
         }
         service_drop(s, &a[i]);
-        asked_fini(&a[i]);
+        test_job_fini(&a[i]);
     }
     return failed;
 }
 
-static void every_request_for_memory_fails_once(void **state)
+static void every_allocation_fails_once(void **state)
 {
     (void)state;
     service s;
@@ -65,11 +65,11 @@ static void every_request_for_memory_fails_once(void **state)
     const mem_stats before = mem_count();
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     for (; happened && fault < MAX_FAULTS; fault++) {
-        const int failed = ask_both(&s, fault, &happened);
+        const int failed = run_both(&s, fault, &happened);
         assert_true(failed <= 1);
         failures += failed;
         bool again;
-        assert_int_equal(ask_both(&s, 0, &again), 0);
+        assert_int_equal(run_both(&s, 0, &again), 0);
     }
     assert_true(fault > 50 && fault < MAX_FAULTS);
     assert_true(failures > 20);
@@ -77,8 +77,8 @@ static void every_request_for_memory_fails_once(void **state)
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
-/* A scheduler that cannot be made leaves nothing behind. */
-static void a_scheduler_needs_memory(void **state)
+/* A failed sched_new leaks nothing. */
+static void sched_new_with_failing_allocations(void **state)
 {
     (void)state;
     const sched_options o = {
@@ -101,8 +101,8 @@ static void a_scheduler_needs_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_for_memory_fails_once),
-        cmocka_unit_test(a_scheduler_needs_memory),
+        cmocka_unit_test(every_allocation_fails_once),
+        cmocka_unit_test(sched_new_with_failing_allocations),
     };
     rig_open(&tiny);
     const mote_answer_options how = {.max_tokens = 6, .sampling = {.seed = 4}};
@@ -121,7 +121,7 @@ int main(void)
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (size_t i = 0; i < PAIR; i++) {
         question_fini(&questions[i]);
-        said_fini(&alone[i]);
+        output_fini(&alone[i]);
     }
     rig_close(&tiny);
     return failed;

@@ -11,73 +11,74 @@
 
 enum { SHORT = 16 };
 
-static void stand(gate *g)
+static void hold_stop(layer_hold *h)
 {
-    const sched_options *o = &g->service->sched->options;
-    atomic_store(&g->closed, true);
-    sem_post(&g->reached);
+    const sched_options *o = &h->service->sched->options;
+    atomic_store(&h->stopped, true);
+    sem_post(&h->reached);
     o->wake(o->with);
-    while (sem_wait(&g->opened) != 0) {
+    while (sem_wait(&h->released) != 0) {
     }
 }
 
-static void tap(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
-                size_t n_cols)
+static void hold_tap(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                     size_t n_cols)
 {
     (void)rows, (void)n_cols;
-    gate *g = ctx;
+    layer_hold *h = ctx;
     if (strcmp(what, "embed") == 0) {
-        atomic_fetch_add(&g->passes, 1);
-        g->is_long = n_rows > SHORT;
+        atomic_fetch_add(&h->passes, 1);
+        h->is_long = n_rows > SHORT;
     }
-    if (strcmp(what, "layer") != 0 || !g->is_long)
+    if (strcmp(what, "layer") != 0 || !h->is_long)
         return;
-    const uint64_t one_in = atomic_load(&g->one_in);
-    if (atomic_load(&g->layer) == layer ||
-        (one_in > 0 && test_random_below(&g->random, one_in) == 0))
-        stand(g);
+    const uint64_t one_in = atomic_load(&h->one_in);
+    if (atomic_load(&h->layer) == layer ||
+        (one_in > 0 && test_random_below(&h->random, one_in) == 0))
+        hold_stop(h);
 }
 
-void gate_build(gate *g, service *s)
+void hold_init(layer_hold *h, service *s)
 {
-    *g = (gate){.service = s, .layer = -1, .random = {.state = 1}};
-    sem_init(&g->reached, 0, 0);
-    sem_init(&g->opened, 0, 0);
-    engine_set_tap(s->sched->engine, tap, g);
+    *h = (layer_hold){.service = s, .layer = -1, .random = {.state = 1}};
+    sem_init(&h->reached, 0, 0);
+    sem_init(&h->released, 0, 0);
+    engine_set_tap(s->sched->engine, hold_tap, h);
 }
 
-void gate_take_down(gate *g)
+void hold_fini(layer_hold *h)
 {
-    sem_destroy(&g->reached);
-    sem_destroy(&g->opened);
+    sem_destroy(&h->reached);
+    sem_destroy(&h->released);
 }
 
-void gate_stop_at(gate *g, int layer)
+void hold_wait_at(layer_hold *h, int layer)
 {
-    atomic_store(&g->layer, layer);
+    atomic_store(&h->layer, layer);
     for (int waited = 0;;) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++; /* one by one: while all of us stand still no more than one goes by */
-        if (sem_timedwait(&g->reached, &until) == 0)
+        until.tv_sec++; /* second by second: if the machine is suspended, one second counts at most
+                         */
+        if (sem_timedwait(&h->reached, &until) == 0)
             return;
         waited += errno == ETIMEDOUT;
         if (waited == SILENCE) {
-            fprintf(stderr, "no pass came to its layer %d\n", layer);
+            fprintf(stderr, "no pass reached layer %d\n", layer);
             abort();
         }
     }
 }
 
-void gate_open(gate *g, int next_layer)
+void hold_release(layer_hold *h, int next_layer)
 {
-    atomic_store(&g->layer, next_layer);
-    atomic_store(&g->closed, false);
-    sem_post(&g->opened);
+    atomic_store(&h->layer, next_layer);
+    atomic_store(&h->stopped, false);
+    sem_post(&h->released);
 }
 
-void gate_open_for_good(gate *g)
+void hold_release_for_good(layer_hold *h)
 {
-    atomic_store(&g->one_in, 0);
-    gate_open(g, -1);
+    atomic_store(&h->one_in, 0);
+    hold_release(h, -1);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_hold.h - stops the engine thread of a service between two layers of a pass, so that a
- * test can do there what clients do by chance.
+ * sched_hold.h - stops the engine thread between two layers of a forward pass, so that a test can
+ * drop jobs there.
  */
 #ifndef MOTE_TESTS_SCHED_SCHED_HOLD_H
 #define MOTE_TESTS_SCHED_SCHED_HOLD_H
@@ -11,27 +11,27 @@
 
 #include <semaphore.h>
 
-typedef struct gate {
+typedef struct layer_hold {
     service *service;
-    sem_t reached, opened;
-    atomic_int layer;   /* after which the next pass that can be left stops; -1: none */
-    atomic_bool closed; /* the engine thread stands at it */
-    atomic_uint passes; /* that were begun */
-    atomic_uint one_in; /* it also stops after one of so many layers; 0: it does not */
+    sem_t reached, released;
+    atomic_int layer;    /* stop after this layer of a pass with more than 16 rows; -1: none */
+    atomic_bool stopped; /* the engine thread is stopped */
+    atomic_uint passes;  /* started so far */
+    atomic_uint one_in;  /* also stop after a random layer, one of `one_in`; 0: never */
     /* engine thread */
     test_random random;
     bool is_long;
-} gate;
+} layer_hold;
 
-/* While nobody has been asked. */
-void gate_build(gate *g, service *s);
+/* Before the first job. */
+void hold_init(layer_hold *h, service *s);
 /* After the service has been closed. */
-void gate_take_down(gate *g);
-/* Waits for the engine thread to stand after this layer of a pass that can be left. */
-void gate_stop_at(gate *g, int layer);
-/* Lets it go; from another gate on it stops there. -1: nowhere. */
-void gate_open(gate *g, int next_layer);
-/* Whether it stands or not: it will not again. */
-void gate_open_for_good(gate *g);
+void hold_fini(layer_hold *h);
+/* Waits until the engine thread has stopped after this layer. */
+void hold_wait_at(layer_hold *h, int layer);
+/* Continues; the next stop is after next_layer. -1: no stop. */
+void hold_release(layer_hold *h, int next_layer);
+/* Continues, stopped or not, and never stops again. */
+void hold_release_for_good(layer_hold *h);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_mix.c - random mixes: whoever else is there, whatever was read before, however prompts
- * are cut and however often an answer is put back, every job says what it says alone.
+ * sched_mix.c - random mixes of jobs: whatever the batch, the prefix cache, the prefill chunks and
+ * the preemptions are, the output of every job equals its solo run.
  */
 #include "base/mem.h"
 #include "sched/sched_hold.h"
@@ -11,88 +11,88 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { QUESTIONS = 24, CONTEXT = 1024 };
 
 static rig tiny;
 static question questions[QUESTIONS];
-static said alone[QUESTIONS];
+static test_output alone[QUESTIONS];
 
 typedef struct mix {
     sched_options options;
     int jobs;
-    int drops; /* one of so many is dropped; 0: none */
+    int drops; /* one of `drops` jobs is dropped; 0: none */
     uint64_t namespaces;
-    bool patient;          /* waits for somebody now and then */
-    unsigned leave_inside; /* after one of so many layers somebody may leave; 0: nobody does */
+    bool patient;         /* waits for a random job now and then */
+    unsigned drop_inside; /* drop a job after one of this many layers; 0: never */
 } mix;
 
-/* What came before the drop is the beginning of what would have come. */
-static void is_beginning(const asked *a, const said *solo)
+/* The events before the drop are a prefix of the solo events. */
+static void assert_is_prefix(const test_job *a, const test_output *solo)
 {
-    assert_true(a->said.events.n <= solo->events.n);
-    if (a->said.events.n > 0)
-        assert_memory_equal(a->said.events.p, solo->events.p, a->said.events.n);
+    assert_true(a->output.events.n <= solo->events.n);
+    if (a->output.events.n > 0)
+        assert_memory_equal(a->output.events.p, solo->events.p, a->output.events.n);
 }
 
-static void check(const asked *a)
+static void check(const test_job *a)
 {
-    const said *solo = &alone[a->question - questions];
-    if (a->over)
+    const test_output *solo = &alone[a->question - questions];
+    if (a->finished)
         same_as_solo(a, solo);
     else
-        is_beginning(a, solo);
+        assert_is_prefix(a, solo);
 }
 
-/* Each job may be given up after so many events. */
-static size_t patience[1 << 12];
+/* Job i is dropped after this many events. */
+static size_t max_events[1 << 12];
 
-static void lose_patience(service *s, asked *a)
+static void drop_by_event_count(service *s, test_job *a)
 {
-    asked *first = s->with;
+    test_job *first = s->with;
     const size_t i = (size_t)(a - first);
-    if (a->n_events >= patience[i] && a->job != NULL && !a->over)
+    if (a->n_events >= max_events[i] && a->job != NULL && !a->finished)
         service_drop(s, a);
-    if (a->over && patience[i + 1] < SIZE_MAX && i % 2 == 0)
-        service_drop(s, a + 1); /* another one, from inside */
+    if (a->finished && max_events[i + 1] < SIZE_MAX && i % 2 == 0)
+        service_drop(s, a + 1); /* another one, inside the event function */
 }
 
-/* Who may leave in the middle of a step. */
+/* For drops during a step. */
 static struct {
-    gate gate;
-    asked *all;
+    layer_hold hold;
+    test_job *all;
     int n;
     test_random random;
 } inside;
 
-/* The engine thread stands between two layers: somebody goes, whatever he is doing. */
-static void leave_inside(service *s)
+/* The engine thread is stopped between two layers: drops a random job. */
+static void drop_inside(service *s)
 {
-    if (!atomic_load(&inside.gate.closed))
+    if (!atomic_load(&inside.hold.stopped))
         return;
-    asked *a = &inside.all[test_random_below(&inside.random, (uint64_t)inside.n)];
-    while (a < inside.all + inside.n && (a->job == NULL || a->over))
+    test_job *a = &inside.all[test_random_below(&inside.random, (uint64_t)inside.n)];
+    while (a < inside.all + inside.n && (a->job == NULL || a->finished))
         a++;
     if (a < inside.all + inside.n)
         service_drop(s, a);
-    gate_open(&inside.gate, -1);
+    hold_release(&inside.hold, -1);
 }
 
-static void open_mix(service *s, const mix *m, asked *all)
+static void open_mix(service *s, const mix *m, test_job *all)
 {
     service_open(s, &tiny, m->options);
-    gate_build(&inside.gate, s);
-    atomic_store(&inside.gate.one_in, m->leave_inside);
+    hold_init(&inside.hold, s);
+    atomic_store(&inside.hold.one_in, m->drop_inside);
     inside.all = all;
     inside.n = m->jobs;
-    s->turned = leave_inside;
-    s->heard = lose_patience;
+    s->after_collect = drop_inside;
+    s->after_event = drop_by_event_count;
     s->with = all;
 }
 
-static void ask_one(service *s, const mix *m, asked *all, int i, test_random *random)
+static void submit_random(service *s, const mix *m, test_job *all, int i, test_random *random)
 {
     mote_error err;
     const question *q = &questions[test_random_below(random, QUESTIONS)];
@@ -101,44 +101,44 @@ static void ask_one(service *s, const mix *m, asked *all, int i, test_random *ra
     o.ns = m->namespaces > 0 ? test_random_below(random, m->namespaces) : 0;
     o.no_reuse = test_random_below(random, 8) == 0;
     if (m->drops > 0 && test_random_below(random, (uint64_t)m->drops) == 0)
-        patience[i] = test_random_below(random, 12);
+        max_events[i] = test_random_below(random, 12);
     must(service_submit(s, &all[i], &o, &err), &err);
-    if (patience[i] == 0)
+    if (max_events[i] == 0)
         service_drop(s, &all[i]);
     else if (m->patient && test_random_below(random, 3) == 0)
-        service_until_over(s, &all[test_random_below(random, (uint64_t)i + 1)]);
+        service_wait_finished(s, &all[test_random_below(random, (uint64_t)i + 1)]);
     else if (test_random_below(random, 4) == 0)
-        service_turn(s);
+        service_collect(s);
 }
 
 static void run(const mix *m, uint64_t seed, sched_stats *stats)
 {
     test_random random = {.state = seed};
     service s;
-    asked *all = calloc((size_t)m->jobs + 1, sizeof *all);
+    test_job *all = calloc((size_t)m->jobs + 1, sizeof *all);
     for (int i = 0; i <= m->jobs; i++)
-        patience[i] = SIZE_MAX;
+        max_events[i] = SIZE_MAX;
     open_mix(&s, m, all);
     for (int i = 0; i < m->jobs; i++)
-        ask_one(&s, m, all, i, &random);
+        submit_random(&s, m, all, i, &random);
     while (sched_busy(s.sched) > 0)
-        service_turn(&s);
-    service_turn(&s);
+        service_collect(&s);
+    service_collect(&s);
     for (int i = 0; i < m->jobs; i++)
         service_drop(&s, &all[i]);
-    gate_open_for_good(&inside.gate);
+    hold_release_for_good(&inside.hold);
     sched_read_stats(s.sched, stats);
     service_close(&s);
-    gate_take_down(&inside.gate);
+    hold_fini(&inside.hold);
     for (int i = 0; i < m->jobs; i++) {
         assert_true(all[i].released);
         check(&all[i]);
-        asked_fini(&all[i]);
+        test_job_fini(&all[i]);
     }
     free(all);
 }
 
-static void a_few_at_once(void **state)
+static void few_jobs(void **state)
 {
     (void)state;
     sched_stats f;
@@ -149,12 +149,12 @@ static void a_few_at_once(void **state)
     assert_int_equal(f.preempted, 0);
 }
 
-static void many_come_and_go(void **state)
+static void many_jobs_with_drops(void **state)
 {
     (void)state;
     sched_stats f;
     const mix m = {.options = {.parallel = 8, .context = CONTEXT, .threads = 2},
-                   .jobs = (int)test_scaled(50, 12), /* enough for a drop and a second time */
+                   .jobs = (int)test_scaled(50, 12), /* enough for a drop and for reuse */
                    .drops = 3,
                    .patient = true};
     run(&m, 2, &f);
@@ -165,21 +165,21 @@ static void many_come_and_go(void **state)
     assert_int_equal(f.preempted, 0);
 }
 
-/* In the middle of steps, where chance alone would hardly take them. */
-static void many_leave_inside(void **state)
+/* Drops during steps, which would rarely happen by chance. */
+static void many_drops_inside_steps(void **state)
 {
     (void)state;
     sched_stats f;
     const mix m = {.options = {.parallel = 6, .idle_sessions = 3, .context = CONTEXT, .threads = 2},
                    .jobs = (int)test_scaled(40, 10),
-                   .leave_inside = 10};
+                   .drop_inside = 10};
     run(&m, 4, &f);
-    printf("%llu of %d left inside a step\n", (unsigned long long)f.aborted_inside, m.jobs);
+    printf("%llu of %d jobs aborted inside a step\n", (unsigned long long)f.aborted_inside, m.jobs);
     assert_true(f.aborted_inside > 0);
 }
 
-/* Hardly more positions than one conversation needs. */
-static void without_room_they_give_way(void **state)
+/* Hardly more KV positions than one conversation needs. */
+static void few_positions_preempt(void **state)
 {
     (void)state;
     sched_stats f;
@@ -190,7 +190,7 @@ static void without_room_they_give_way(void **state)
     run(&m, 3, &f);
 }
 
-static void realms_and_threads(void **state)
+static void namespaces_and_threads(void **state)
 {
     (void)state;
     sched_stats f;
@@ -208,34 +208,34 @@ static void realms_and_threads(void **state)
     }
 }
 
-/* Each answer is followed by the next question, from inside of its last event. */
-static void ask_next(service *s, asked *a)
+/* Submits the next request inside the last event of the previous one. */
+static void submit_next(service *s, test_job *a)
 {
-    asked *all = s->with;
+    test_job *all = s->with;
     const size_t next = (size_t)(a - all) + 1;
-    if (!a->over)
+    if (!a->finished)
         return;
     service_drop(s, a);
     if (next < QUESTIONS)
-        service_ask(s, a + 1, &questions[next]);
+        service_send(s, a + 1, &questions[next]);
 }
 
-static void one_leads_to_the_next(void **state)
+static void submit_from_the_event_function(void **state)
 {
     (void)state;
     service s;
-    asked *all = calloc(QUESTIONS, sizeof *all);
+    test_job *all = calloc(QUESTIONS, sizeof *all);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    s.heard = ask_next;
+    s.after_event = submit_next;
     s.with = all;
-    service_ask(&s, &all[0], &questions[0]);
-    while (!all[QUESTIONS - 1].over)
-        service_turn(&s);
+    service_send(&s, &all[0], &questions[0]);
+    while (!all[QUESTIONS - 1].finished)
+        service_collect(&s);
     service_close(&s);
     for (size_t i = 0; i < QUESTIONS; i++) {
         assert_true(all[i].released);
         same_as_solo(&all[i], &alone[i]);
-        asked_fini(&all[i]);
+        test_job_fini(&all[i]);
     }
     free(all);
 }
@@ -243,9 +243,12 @@ static void one_leads_to_the_next(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_few_at_once),      cmocka_unit_test(one_leads_to_the_next),
-        cmocka_unit_test(many_come_and_go),   cmocka_unit_test(without_room_they_give_way),
-        cmocka_unit_test(realms_and_threads), cmocka_unit_test(many_leave_inside),
+        cmocka_unit_test(few_jobs),
+        cmocka_unit_test(submit_from_the_event_function),
+        cmocka_unit_test(many_jobs_with_drops),
+        cmocka_unit_test(few_positions_preempt),
+        cmocka_unit_test(namespaces_and_threads),
+        cmocka_unit_test(many_drops_inside_steps),
     };
     test_random random = {.state = 5};
     rig_open(&tiny);
@@ -262,11 +265,11 @@ int main(void)
     printf("%llu loops, %llu calls, %llu tokens of thinking\n", (unsigned long long)loops,
            (unsigned long long)calls, (unsigned long long)thought);
     if (loops == 0 || calls == 0 || thought == 0)
-        return 1; /* the questions would not be worth asking */
+        return 1; /* the random requests must cover loops, calls and thinking */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (size_t i = 0; i < QUESTIONS; i++) {
         question_fini(&questions[i]);
-        said_fini(&alone[i]);
+        output_fini(&alone[i]);
     }
     rig_close(&tiny);
     return failed;

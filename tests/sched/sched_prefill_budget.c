@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_prefill_budget.c - slices on machines that exist on paper only: whatever a row costs, those
- * who write keep their pace, and reading goes on.
+ * sched_prefill_budget.c - the prefill budget on simulated machines: whatever a row costs, decoding
+ * streams stay smooth and prefill proceeds.
  */
 #include "sched/prefill_budget.h"
 #include "support/random.h"
@@ -11,18 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
-/* A pass over the weights, or the work of the rows, whichever is longer; rows cost more with
- * depth. */
+/* The time of a step is a pass over the weights or the work of its rows, whichever is longer. */
 typedef struct machine {
     double pass, row;
-    double noise; /* up to so much of it more */
+    double noise; /* relative, at most */
 } machine;
 
-static double took(const machine *m, uint64_t written, uint64_t read, double deeper,
-                   test_random *random)
+static double step_seconds(const machine *m, uint64_t written, uint64_t read, double deeper,
+                           test_random *random)
 {
     const double rows = m->row * ((double)written + (double)read * deeper);
     const double exact = m->pass + (rows > 0.3 * m->pass ? rows - 0.3 * m->pass : 0);
@@ -35,124 +34,126 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void those_who_write_keep_their_pace(void **state)
+static void streams_stay_smooth(void **state)
 {
     (void)state;
     static const machine machines[] = {
         {0.05, 0.001, 0}, {0.05, 0.002, 0.1}, {0.2, 0.008, 0.1}, {0.01, 0.0002, 0.2}};
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
-        enum { WRITERS = 7, PROMPT = 4096, MOST = 1000 };
+        enum { DECODING = 7, PROMPT = 4096, MOST = 1000 };
         const machine *m = &machines[i];
         test_random random = {.state = i};
         prefill_budget p = {0};
         double times[MOST];
         size_t n = 0, done = 0;
         while (done < PROMPT && n < MOST) {
-            const uint32_t rows = prefill_budget_rows(&p, WRITERS, 1);
+            const uint32_t rows = prefill_budget_rows(&p, DECODING, 1);
             assert_true(rows == 0 || (rows >= BUDGET_MIN_ROWS && rows <= BUDGET_MAX_ROWS));
-            times[n] = took(m, WRITERS, rows, 1 + (double)done / PROMPT, &random);
-            prefill_budget_observe(&p, WRITERS, rows, times[n++]);
+            times[n] = step_seconds(m, DECODING, rows, 1 + (double)done / PROMPT, &random);
+            prefill_budget_observe(&p, DECODING, rows, times[n++]);
             done += rows;
         }
-        assert_true(done >= PROMPT); /* it is read, and in not too many pieces */
+        assert_true(done >= PROMPT); /* prefill ends, in not too many chunks */
         qsort(times, n, sizeof *times, compare);
-        const double alone = took(m, WRITERS, 0, 1, &(test_random){.state = 1});
+        const double alone = step_seconds(m, DECODING, 0, 1, &(test_random){.state = 1});
         assert_true(times[n * 99 / 100] <= 2.0 * alone * (1 + m->noise));
-        assert_true(times[n / 2] >= 1.2 * alone); /* what they can spare is used */
+        assert_true(times[n / 2] >= 1.2 * alone); /* the spare time is used */
     }
 }
 
-/* How long a step with a slice takes once the pace knows the machine. */
-static double settled(const machine *m, prefill_budget *p, uint64_t writers, uint64_t readers)
+/* Time of a step with prefill once the budget has measured the machine. */
+static double settled_step_seconds(const machine *m, prefill_budget *p, uint64_t decoding,
+                                   uint64_t waiting)
 {
     test_random random = {.state = 3};
     double last = 0;
     for (int i = 0; i < 40; i++) {
-        const uint32_t rows = prefill_budget_rows(p, writers, readers);
-        last = took(m, writers, rows, 1, &random);
-        prefill_budget_observe(p, writers, rows, last);
+        const uint32_t rows = prefill_budget_rows(p, decoding, waiting);
+        last = step_seconds(m, decoding, rows, 1, &random);
+        prefill_budget_observe(p, decoding, rows, last);
     }
     return last;
 }
 
-/* The more wait for each who writes, the larger the pieces in which they are read; but he is not
- * forgotten: four times his step, or up to ten times while nobody minds the gap. */
-static void a_crowd_is_read_faster(void **state)
+/* More waiting prompts per decoding stream give larger chunks, up to the cap: 4 times the
+ * decode-only step, or up to 10 times while the gap stays below BUDGET_MAX_GAP. */
+static void more_waiting_prompts_get_larger_chunks(void **state)
 {
     (void)state;
     static const machine machines[] = {{0.05, 0.002, 0}, {0.3, 0.02, 0}, {0.01, 0.0005, 0}};
-    static const uint64_t companies[][2] = {{7, 1}, {6, 2}, {5, 3}, {4, 4}, {2, 6}, {1, 7}};
+    static const uint64_t batches[][2] = {{7, 1}, {6, 2}, {5, 3}, {4, 4}, {2, 6}, {1, 7}};
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         const machine *m = &machines[i];
         double before = 0;
-        for (size_t k = 0; k < sizeof companies / sizeof *companies; k++) {
-            const uint64_t writers = companies[k][0], readers = companies[k][1];
+        for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+            const uint64_t decoding = batches[k][0], waiting = batches[k][1];
             prefill_budget p = {0};
-            const double alone = took(m, writers, 0, 1, &(test_random){.state = 1});
+            const double alone = step_seconds(m, decoding, 0, 1, &(test_random){.state = 1});
             const double most =
                 alone < BUDGET_MAX_GAP / BUDGET_MAX_SLOWDOWN   ? BUDGET_MAX_SLOWDOWN * alone
                 : alone > BUDGET_MAX_GAP / BUDGET_CAP_SLOWDOWN ? BUDGET_CAP_SLOWDOWN * alone
                                                                : BUDGET_MAX_GAP;
-            const double stretch = settled(m, &p, writers, readers) / alone;
+            const double stretch = settled_step_seconds(m, &p, decoding, waiting) / alone;
             assert_true(stretch * alone <= 1.1 * most);
             assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
-            assert_true(stretch > 3 || readers < writers); /* half of them have not begun */
+            assert_true(stretch > 3 ||
+                        waiting < decoding); /* at least half of the jobs are waiting */
             before = stretch;
         }
     }
 }
 
-/* Companies change from step to step: what was learnt beside one holds beside the next. */
-static void the_pace_of_before_comes_back_at_once(void **state)
+/* The batch changes from step to step: costs measured with one batch hold for the next. */
+static void measured_costs_are_reused(void **state)
 {
     (void)state;
     const machine m = {0.05, 0.002, 0};
     prefill_budget p = {0};
-    settled(&m, &p, 1, 7);
-    const uint32_t crowded = prefill_budget_rows(&p, 1, 7);
-    assert_true(prefill_budget_rows(&p, 1, 1) < crowded);
-    prefill_budget_observe(&p, 7, 0, took(&m, 7, 0, 1, &(test_random){.state = 1}));
+    settled_step_seconds(&m, &p, 1, 7);
+    const uint32_t many_rows = prefill_budget_rows(&p, 1, 7);
+    assert_true(prefill_budget_rows(&p, 1, 1) < many_rows);
+    prefill_budget_observe(&p, 7, 0, step_seconds(&m, 7, 0, 1, &(test_random){.state = 1}));
     const uint32_t rows = prefill_budget_rows(&p, 7, 1);
-    const double alone = took(&m, 7, 0, 1, &(test_random){.state = 1});
-    const double step = took(&m, 7, rows, 1, &(test_random){.state = 1});
+    const double alone = step_seconds(&m, 7, 0, 1, &(test_random){.state = 1});
+    const double step = step_seconds(&m, 7, rows, 1, &(test_random){.state = 1});
     assert_true(step <= 2 * alone && rows > BUDGET_MIN_ROWS);
 }
 
-/* As answers begin one by one, few steps go without a slice only to see how long they take. */
-static void numbers_of_writers_are_not_measured_one_by_one(void **state)
+/* As jobs start decoding one by one, few steps run without prefill only to be measured. */
+static void not_every_batch_size_is_measured(void **state)
 {
     (void)state;
     enum { CLIENTS = 32 };
     const machine m = {0.05, 0.002, 0};
     prefill_budget p = {0};
     size_t without = 0;
-    for (uint64_t writers = 1; writers < CLIENTS; writers++)
+    for (uint64_t decoding = 1; decoding < CLIENTS; decoding++)
         for (int step = 0; step < 3; step++) {
-            const uint32_t rows = prefill_budget_rows(&p, writers, CLIENTS - writers);
-            prefill_budget_observe(&p, writers, rows,
-                                   took(&m, writers, rows, 1, &(test_random){.state = 1}));
+            const uint32_t rows = prefill_budget_rows(&p, decoding, CLIENTS - decoding);
+            prefill_budget_observe(&p, decoding, rows,
+                                   step_seconds(&m, decoding, rows, 1, &(test_random){.state = 1}));
             without += rows == 0;
         }
     assert_in_range(without, 1, 12);
 }
 
-/* One step in which the machine did something else changes little. */
-static void a_disturbed_step_is_not_believed(void **state)
+/* One slow step, disturbed by other programs, changes little. */
+static void disturbed_step_changes_little(void **state)
 {
     (void)state;
     const machine m = {0.05, 0.002, 0};
     prefill_budget p = {0};
-    settled(&m, &p, 4, 4);
+    settled_step_seconds(&m, &p, 4, 4);
     const uint32_t rows = prefill_budget_rows(&p, 4, 4);
     prefill_budget_observe(&p, 4, rows, 30);
     assert_true(prefill_budget_rows(&p, 4, 4) > rows / 3);
-    settled(&m, &p, 4, 4);
+    settled_step_seconds(&m, &p, 4, 4);
     assert_in_range(prefill_budget_rows(&p, 4, 4), rows * 9 / 10, rows * 11 / 10);
-    prefill_budget_observe(&p, 4, rows, 0.0001); /* nor one that seems to have cost nothing */
+    prefill_budget_observe(&p, 4, rows, 0.0001); /* nor does one that seems to cost nothing */
     assert_true(prefill_budget_rows(&p, 4, 4) < 2 * rows);
 }
 
-static void reading_goes_on_whatever_it_costs(void **state)
+static void prefill_always_proceeds(void **state)
 {
     (void)state;
     prefill_budget p = {0};
@@ -166,7 +167,7 @@ static void reading_goes_on_whatever_it_costs(void **state)
     assert_true(slices > 190);
 }
 
-static void alone_a_step_stays_short(void **state)
+static void prefill_alone_stays_short(void **state)
 {
     (void)state;
     static const double rows[] = {0.00001, 0.005, 0.02, 0.2};
@@ -181,7 +182,7 @@ static void alone_a_step_stays_short(void **state)
     }
 }
 
-/* While another engine waits, a step is as long as it can be asked to wait, and reading goes on. */
+/* While another engine waits, a step takes BUDGET_SHARED_SECONDS at most, and prefill proceeds. */
 static void another_engine_waits_little(void **state)
 {
     (void)state;
@@ -205,13 +206,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_engine_waits_little),
-        cmocka_unit_test(those_who_write_keep_their_pace),
-        cmocka_unit_test(a_crowd_is_read_faster),
-        cmocka_unit_test(the_pace_of_before_comes_back_at_once),
-        cmocka_unit_test(numbers_of_writers_are_not_measured_one_by_one),
-        cmocka_unit_test(a_disturbed_step_is_not_believed),
-        cmocka_unit_test(reading_goes_on_whatever_it_costs),
-        cmocka_unit_test(alone_a_step_stays_short),
+        cmocka_unit_test(streams_stay_smooth),
+        cmocka_unit_test(more_waiting_prompts_get_larger_chunks),
+        cmocka_unit_test(measured_costs_are_reused),
+        cmocka_unit_test(not_every_batch_size_is_measured),
+        cmocka_unit_test(disturbed_step_changes_little),
+        cmocka_unit_test(prefill_always_proceeds),
+        cmocka_unit_test(prefill_alone_stays_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,41 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_prefix.c - what is read once and by whom it may be used again: beginnings of prompts, those
- * who ask the same at once, namespaces, and what is forgotten first.
+ * sched_prefix.c - the prefix cache: shared prefixes, equal prompts at the same time, namespaces,
+ * eviction order, pinning, cache misses.
  */
 #include "sched/sched_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { CONTEXT = 2048 };
 
 static rig tiny;
 
-/* Asks, waits, lets go; returns how many tokens of the prompt were not read. */
+/* Runs a job and compares it with its solo run. Returns the number of reused prompt tokens. */
 static uint64_t reused(service *s, const question *q, uint64_t ns, sched_reuse *from)
 {
     mote_error err;
-    asked a;
-    said solo;
+    test_job a;
+    test_output solo;
     sched_job_options o = service_job(s, &a, q);
     o.ns = ns;
     must(service_submit(s, &a, &o, &err), &err);
-    service_until_over(s, &a);
+    service_wait_finished(s, &a);
     rig_solo(&tiny, q, CONTEXT, &solo);
     same_as_solo(&a, &solo);
     *from = a.result.reuse;
-    const uint64_t n = a.said.answer.reused_tokens;
+    const uint64_t n = a.output.answer.reused_tokens;
     service_drop(s, &a);
-    asked_fini(&a);
-    said_fini(&solo);
+    test_job_fini(&a);
+    output_fini(&solo);
     return n;
 }
 
-static void heads_are_read_once(void **state)
+static void shared_prefix_is_prefilled_once(void **state)
 {
     (void)state;
     service s;
@@ -55,7 +55,7 @@ static void heads_are_read_once(void **state)
     question_fini(&second);
 }
 
-static void realms_share_nothing(void **state)
+static void namespaces_share_nothing(void **state)
 {
     (void)state;
     service s;
@@ -71,19 +71,19 @@ static void realms_share_nothing(void **state)
     question_fini(&q);
 }
 
-/* One of each realm at the same moment: none waits for another's reading, none takes from it. */
-static void realms_do_not_wait_for_each_other(void **state)
+/* Equal prompts of several namespaces at the same time: none waits for another, none reuses. */
+static void namespaces_do_not_wait_for_each_other(void **state)
 {
     (void)state;
     enum { N = 4 };
     service s;
-    asked before[N], a[N];
+    test_job before[N], a[N];
     mote_error err;
     question q = question_of_words(&tiny, 9, 120, 10, 12),
              hold = question_of_words(&tiny, 18, 0, 3, 1900);
     service_open_held(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
     for (size_t i = 0; i < N; i++)
-        service_ask_as(&s, &before[i], &hold, 1);
+        service_send_as(&s, &before[i], &hold, 1);
     for (size_t i = 0; i < N; i++)
         service_step_to(&s, &before[i], SCHED_DECODE);
     for (size_t i = 0; i < N; i++) {
@@ -91,85 +91,85 @@ static void realms_do_not_wait_for_each_other(void **state)
         o.ns = 10 + i;
         must(service_submit(&s, &a[i], &o, &err), &err);
     }
-    service_go_on(&s);
+    service_release(&s);
     for (size_t i = 0; i < N; i++)
         service_drop(&s, &before[i]);
     for (size_t i = 0; i < N; i++)
-        service_until_over(&s, &a[i]);
+        service_wait_finished(&s, &a[i]);
     for (size_t i = 0; i < N; i++) {
-        assert_true(a[i].turn <= a[0].turn + N); /* as seats became free */
-        assert_int_equal(a[i].said.answer.reused_tokens, 0);
+        assert_true(a[i].turn <= a[0].turn + N); /* as slots became free */
+        assert_int_equal(a[i].output.answer.reused_tokens, 0);
         assert_int_equal(a[i].result.reuse, SCHED_REUSE_NONE);
         service_drop(&s, &a[i]);
-        asked_fini(&a[i]);
-        asked_fini(&before[i]);
+        test_job_fini(&a[i]);
+        test_job_fini(&before[i]);
     }
     service_close(&s);
     question_fini(&q);
     question_fini(&hold);
 }
 
-/* Five who ask the same at once: one reads, the others wait for it. */
-static void the_same_is_not_read_twice(void **state)
+/* Five equal prompts at the same time: one prefills, the others wait for it. */
+static void equal_prompts_are_prefilled_once(void **state)
 {
     (void)state;
     enum { N = 5 };
     service s;
-    asked a[N];
-    said solo;
+    test_job a[N];
+    test_output solo;
     sched_stats f;
     question q = question_of_words(&tiny, 10, 200, 10, 12);
     rig_solo(&tiny, &q, CONTEXT, &solo);
     service_open(&s, &tiny, (sched_options){.parallel = N, .context = CONTEXT, .threads = 1});
     for (size_t i = 0; i < N; i++)
-        service_ask(&s, &a[i], &q);
+        service_send(&s, &a[i], &q);
     for (size_t i = 0; i < N; i++)
-        service_until_over(&s, &a[i]);
+        service_wait_finished(&s, &a[i]);
     for (size_t i = 0; i < N; i++) {
         same_as_solo(&a[i], &solo);
         service_drop(&s, &a[i]);
-        asked_fini(&a[i]);
+        test_job_fini(&a[i]);
     }
     sched_read_stats(s.sched, &f);
     assert_true(f.prefill_tokens < q.prompt.n + N * 64);
     assert_true(f.reused_live_tokens + f.reused_idle_tokens > (N - 1) * (q.prompt.n - 64));
     service_close(&s);
-    said_fini(&solo);
+    output_fini(&solo);
     question_fini(&q);
 }
 
-/* Somebody leaves while his prompt is read, as one whose patience is over, and asks again: what was
- * read for him is still there. Beside an answer the slices are short enough to leave between. */
-static void who_comes_back_goes_on(void **state)
+/* A job is dropped during prefill and submitted again: it reuses what was prefilled. With a
+ * decoding job in the batch, the chunks are short enough to drop it between two of them. */
+static void dropped_prefill_is_reused(void **state)
 {
     (void)state;
     service s;
     sched_reuse from;
     sched_job_status where = {0};
-    asked company, gone;
+    test_job other_job, gone;
     question q = question_of_words(&tiny, 15, 350, 10, 4),
              other = question_of_words(&tiny, 16, 0, 10, 900);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    service_ask(&s, &company, &other);
-    service_until_phase(&s, &company, SCHED_DECODE);
-    service_ask(&s, &gone, &q);
+    service_send(&s, &other_job, &other);
+    service_wait_phase(&s, &other_job, SCHED_DECODE);
+    service_send(&s, &gone, &q);
     while (where.done < 128 && where.phase < SCHED_DECODE) {
-        service_turn(&s);
+        service_collect(&s);
         sched_job_get_status(s.sched, gone.job, &where);
     }
     service_drop(&s, &gone);
-    asked_fini(&gone);
+    test_job_fini(&gone);
     assert_true(reused(&s, &q, 0, &from) >= 96);
     assert_int_equal(from, SCHED_REUSE_IDLE);
-    service_drop(&s, &company);
-    asked_fini(&company);
+    service_drop(&s, &other_job);
+    test_job_fini(&other_job);
     service_close(&s);
     question_fini(&q);
     question_fini(&other);
 }
 
-/* Two places on the shelf, three conversations: the one that nobody came back to goes. */
-static void the_least_recently_used_goes_first(void **state)
+/* Two idle sessions, three conversations: the least recently used one is evicted. */
+static void lru_entry_is_evicted(void **state)
 {
     (void)state;
     service s;
@@ -188,31 +188,31 @@ static void the_least_recently_used_goes_first(void **state)
     sched_stats f;
     sched_read_stats(s.sched, &f);
     assert_int_equal(f.idle_sessions, 2);
-    assert_true(f.states_used <= 4); /* those of sessions that went are free */
+    assert_true(f.states_used <= 4); /* states of evicted sessions are free */
     service_close(&s);
     question_fini(&a);
     question_fini(&b);
     question_fini(&c);
 }
 
-/* ---- what is known of those that are kept, and wanted of them ---- */
+/* ---- list, drop and pin ---- */
 
-enum { MOST_KEPT = 8 };
+enum { MAX_ENTRIES = 8 };
 
-/* How many of a realm are kept; the one that was used last goes to *last. */
-static size_t kept(service *s, uint64_t ns, sched_prefix *last)
+/* Number of entries of a namespace; *last: the most recently used one. */
+static size_t entries_of(service *s, uint64_t ns, sched_prefix *last)
 {
-    sched_prefix rows[MOST_KEPT];
+    sched_prefix rows[MAX_ENTRIES];
     size_t n = 0;
-    const size_t all = sched_prefixes(s->sched, rows, MOST_KEPT);
-    assert_true(all <= MOST_KEPT);
+    const size_t all = sched_prefixes(s->sched, rows, MAX_ENTRIES);
+    assert_true(all <= MAX_ENTRIES);
     for (size_t i = 0; i < all; i++)
         if (rows[i].ns == ns && (n++ == 0 || rows[i].used > last->used))
             *last = rows[i];
     return n;
 }
 
-static void those_kept_are_known_and_dropped(void **state)
+static void entries_are_listed_and_dropped(void **state)
 {
     (void)state;
     service s;
@@ -223,29 +223,29 @@ static void those_kept_are_known_and_dropped(void **state)
     assert_int_equal(sched_prefixes(s.sched, none, 1), 0);
     reused(&s, &q, 1, &from);
     reused(&s, &r, 2, &from);
-    assert_int_equal(kept(&s, 1, &one), 1);
-    assert_int_equal(kept(&s, 2, &other), 1);
+    assert_int_equal(entries_of(&s, 1, &one), 1);
+    assert_int_equal(entries_of(&s, 2, &other), 1);
     assert_true(one.id != 0 && one.id != other.id);
     assert_true(one.tokens >= q.prompt.n && one.tokens < q.prompt.n + 8 && one.bytes > one.tokens);
     assert_true(one.hits == 0 && !one.pinned && one.used > 0 && other.used > one.used);
-    assert_true(reused(&s, &q, 1, &from) > 64); /* it goes on: the same one, now used once */
-    assert_int_equal(kept(&s, 1, &again), 1);
+    assert_true(reused(&s, &q, 1, &from) > 64); /* continued: the same entry, one hit */
+    assert_int_equal(entries_of(&s, 1, &again), 1);
     assert_true(again.id == one.id && again.hits == 1 && again.used > one.used);
     assert_true(sched_prefix_drop(s.sched, one.id));
     assert_false(sched_prefix_drop(s.sched, one.id));
     assert_int_equal(sched_prefix_pin(s.sched, one.id, true, NULL), MOTE_E_ARG);
-    assert_int_equal(kept(&s, 1, &again), 0);
+    assert_int_equal(entries_of(&s, 1, &again), 0);
     assert_int_equal(reused(&s, &q, 1, &from), 0);
-    assert_true(reused(&s, &r, 2, &from) > 64); /* nobody else's */
-    assert_int_equal(kept(&s, 1, &again), 1);
+    assert_true(reused(&s, &r, 2, &from) > 64); /* entries of another namespace stay */
+    assert_int_equal(entries_of(&s, 1, &again), 1);
     assert_true(again.id != one.id && again.hits == 0);
     service_close(&s);
     question_fini(&q);
     question_fini(&r);
 }
 
-/* Two places, one of them pinned: others take turns in the other. */
-static void a_pinned_one_stays(void **state)
+/* Two idle sessions, one pinned: other conversations replace each other. */
+static void pinned_entry_stays(void **state)
 {
     (void)state;
     service s;
@@ -257,17 +257,17 @@ static void a_pinned_one_stays(void **state)
         &s, &tiny,
         (sched_options){.parallel = 1, .idle_sessions = 2, .context = CONTEXT, .threads = 1});
     reused(&s, &a, 0, &from);
-    assert_int_equal(kept(&s, 0, &pinned), 1);
+    assert_int_equal(entries_of(&s, 0, &pinned), 1);
     assert_int_equal(sched_prefix_pin(s.sched, pinned.id, true, NULL), MOTE_OK);
     assert_int_equal(sched_prefix_pin(s.sched, pinned.id, true, NULL), MOTE_OK);
     for (int round = 0; round < 2; round++) {
         assert_true(reused(&s, &b, 0, &from) < 32);
-        assert_int_equal(kept(&s, 0, &now), 2);
+        assert_int_equal(entries_of(&s, 0, &now), 2);
         assert_int_equal(sched_prefix_pin(s.sched, now.id, true, NULL), MOTE_E_FULL);
         assert_true(reused(&s, &c, 0, &from) < 32);
     }
-    assert_true(reused(&s, &a, 0, &from) > 64); /* who goes on from it leaves it where it is */
-    kept(&s, 0, &now);
+    assert_true(reused(&s, &a, 0, &from) > 64); /* a job that continues a pinned entry forks it */
+    entries_of(&s, 0, &now);
     assert_true(now.id == pinned.id && now.hits == 1 && now.tokens == pinned.tokens && now.pinned);
     assert_int_equal(sched_prefix_pin(s.sched, pinned.id, false, NULL), MOTE_OK);
     reused(&s, &b, 0, &from);
@@ -279,9 +279,9 @@ static void a_pinned_one_stays(void **state)
     question_fini(&c);
 }
 
-/* Half of the positions at most can be pinned, and an answer that lacks room has it all the same.
- */
-static void a_pinned_one_gives_way_to_work(void **state)
+/* At most half of the KV positions can be pinned. A running job that needs pages evicts pinned
+ * entries too. */
+static void pinned_entry_is_evicted_for_a_running_job(void **state)
 {
     (void)state;
     service s;
@@ -295,38 +295,38 @@ static void a_pinned_one_gives_way_to_work(void **state)
         &s, &tiny,
         (sched_options){.parallel = 1, .context = CONTEXT, .kv_tokens = CONTEXT, .threads = 1});
     reused(&s, &large, 0, &from);
-    assert_int_equal(kept(&s, 0, &row), 1);
+    assert_int_equal(entries_of(&s, 0, &row), 1);
     assert_int_equal(sched_prefix_pin(s.sched, row.id, true, NULL), MOTE_E_FULL);
     reused(&s, &small, 0, &from);
-    assert_int_equal(kept(&s, 0, &row), 1);
+    assert_int_equal(entries_of(&s, 0, &row), 1);
     assert_int_equal(sched_prefix_pin(s.sched, row.id, true, NULL), MOTE_OK);
     const uint64_t id = row.id;
-    assert_true(reused(&s, &large, 0, &from) < 32); /* and says what it says alone */
-    assert_int_equal(kept(&s, 0, &row), 1);
+    assert_true(reused(&s, &large, 0, &from) < 32); /* the output equals the solo run */
+    assert_int_equal(entries_of(&s, 0, &row), 1);
     assert_true(row.id != id);
     service_close(&s);
     question_fini(&large);
     question_fini(&small);
 }
 
-/* ---- where two prompts part ---- */
+/* ---- cache misses ---- */
 
 static sched_miss miss_of(service *s, const question *q, uint64_t ns, bool no_reuse)
 {
     mote_error err;
-    asked a;
+    test_job a;
     sched_job_options o = service_job(s, &a, q);
     o.ns = ns;
     o.no_reuse = no_reuse;
     must(service_submit(s, &a, &o, &err), &err);
-    service_until_over(s, &a);
+    service_wait_finished(s, &a);
     const sched_miss miss = a.result.miss;
     service_drop(s, &a);
-    asked_fini(&a);
+    test_job_fini(&a);
     return miss;
 }
 
-static void the_first_difference_is_told(void **state)
+static void first_difference_is_reported(void **state)
 {
     (void)state;
     service s;
@@ -337,11 +337,11 @@ static void the_first_difference_is_told(void **state)
     while (first.prompt.ids[at] == other.prompt.ids[at])
         at++;
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
-    assert_int_equal(miss_of(&s, &first, 1, false).n, 0); /* nothing was there */
-    assert_int_equal(miss_of(&s, &other, 2, false).n, 0); /* nothing of its own */
-    assert_int_equal(miss_of(&s, &first, 1, false).n, 0); /* the same once more */
-    assert_int_equal(miss_of(&s, &brief, 1, false).n, 0); /* not worth a word */
-    assert_int_equal(miss_of(&s, &other, 1, true).n, 0);  /* it did not want any */
+    assert_int_equal(miss_of(&s, &first, 1, false).n, 0); /* the cache is empty */
+    assert_int_equal(miss_of(&s, &other, 2, false).n, 0); /* another namespace */
+    assert_int_equal(miss_of(&s, &first, 1, false).n, 0); /* the same prompt again */
+    assert_int_equal(miss_of(&s, &brief, 1, false).n, 0); /* the difference is too cheap */
+    assert_int_equal(miss_of(&s, &other, 1, true).n, 0);  /* no_reuse */
     service_close(&s);
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     miss_of(&s, &first, 1, false);
@@ -358,16 +358,16 @@ static void the_first_difference_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_read_once),
-        cmocka_unit_test(realms_share_nothing),
-        cmocka_unit_test(realms_do_not_wait_for_each_other),
-        cmocka_unit_test(the_same_is_not_read_twice),
-        cmocka_unit_test(who_comes_back_goes_on),
-        cmocka_unit_test(the_least_recently_used_goes_first),
-        cmocka_unit_test(those_kept_are_known_and_dropped),
-        cmocka_unit_test(a_pinned_one_stays),
-        cmocka_unit_test(a_pinned_one_gives_way_to_work),
-        cmocka_unit_test(the_first_difference_is_told),
+        cmocka_unit_test(shared_prefix_is_prefilled_once),
+        cmocka_unit_test(namespaces_share_nothing),
+        cmocka_unit_test(namespaces_do_not_wait_for_each_other),
+        cmocka_unit_test(equal_prompts_are_prefilled_once),
+        cmocka_unit_test(dropped_prefill_is_reused),
+        cmocka_unit_test(lru_entry_is_evicted),
+        cmocka_unit_test(entries_are_listed_and_dropped),
+        cmocka_unit_test(pinned_entry_stays),
+        cmocka_unit_test(pinned_entry_is_evicted_for_a_running_job),
+        cmocka_unit_test(first_difference_is_reported),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

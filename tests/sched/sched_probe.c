@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_probe.c - by hand: how evenly answers come while a long prompt is read.
+ * sched_probe.c - by hand: inter-token latency while a long prompt is prefilled.
  *
- *     serve_probe MODEL [WRITERS [PROMPT [TOKENS]]]
+ *     sched_probe MODEL [STREAMS [PROMPT [TOKENS]]]
  *
- * So many answers are written; then a prompt of so many tokens comes. Printed are the times
- * between two tokens of an answer, without the prompt and while it is read.
+ * STREAMS jobs decode; then a prompt of PROMPT tokens arrives. Prints the times between two tokens
+ * of a stream, without the prompt and during its prefill.
  */
 #include "base/os.h"
 #include "sched/sched_rig.h"
@@ -13,18 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 1 << 16, MOST_WRITERS = 64 };
+enum { MAX_TIMES = 1 << 16, MAX_STREAMS = 64 };
 
 typedef struct times {
-    double at[MOST];
+    double at[MAX_TIMES];
     size_t n;
 } times;
 
 typedef struct probe {
-    times alone, beside;
+    times alone, during;
     times *now;
-    double last[MOST_WRITERS];
-    asked writers[MOST_WRITERS];
+    double last[MAX_STREAMS];
+    test_job streams[MAX_STREAMS];
 } probe;
 
 static probe all;
@@ -46,27 +46,27 @@ static void print(const char *what, times *t, double *p99)
            t->at[t->n - 1] * 1e3);
 }
 
-static void on_event(service *s, asked *a)
+static void on_event(service *s, test_job *a)
 {
     (void)s;
-    const size_t i = (size_t)(a - all.writers);
-    if (i >= MOST_WRITERS || a->over)
+    const size_t i = (size_t)(a - all.streams);
+    if (i >= MAX_STREAMS || a->finished)
         return;
     uint64_t kind = CHAT_EVENT_END;
-    if (a->said.events.n >= sizeof kind) /* serve_rig writes it first */
-        memcpy(&kind, a->said.events.p, sizeof kind);
-    a->said.events.n = 0;
+    if (a->output.events.n >= sizeof kind) /* sched_rig.c writes it first */
+        memcpy(&kind, a->output.events.p, sizeof kind);
+    a->output.events.n = 0;
     if (kind != CHAT_EVENT_TOKEN)
         return;
     const double now = os_now();
-    if (all.last[i] > 0 && all.now->n < MOST)
+    if (all.last[i] > 0 && all.now->n < MAX_TIMES)
         all.now->at[all.now->n++] = now - all.last[i];
     all.last[i] = now;
 }
 
 static const mote_answer_options how = {.max_tokens = 100000, .no_loop_guard = true};
 
-static void submit(service *s, asked *a, const mote_token *prompt, size_t n, bool endless)
+static void submit(service *s, test_job *a, const mote_token *prompt, size_t n, bool endless)
 {
     mote_error err;
     static question none;
@@ -84,26 +84,26 @@ static void submit(service *s, asked *a, const mote_token *prompt, size_t n, boo
     must(service_submit(s, a, &o, &err), &err);
 }
 
-static double measure(service *s, size_t n_writers, const mote_token *prompt, size_t n,
+static double measure(service *s, size_t n_streams, const mote_token *prompt, size_t n,
                       size_t tokens)
 {
-    asked reader = {0};
-    for (size_t i = 0; i < n_writers; i++)
-        submit(s, &all.writers[i], prompt + i, 16, true);
-    for (size_t i = 0; i < n_writers; i++) /* until all of them write */
+    test_job long_job = {0};
+    for (size_t i = 0; i < n_streams; i++)
+        submit(s, &all.streams[i], prompt + i, 16, true);
+    for (size_t i = 0; i < n_streams; i++) /* until all of them decode */
         while (all.last[i] == 0)
-            service_turn(s);
+            service_collect(s);
     all.alone.n = 0;
-    while (all.alone.n < tokens * n_writers)
-        service_turn(s);
-    all.now = &all.beside;
-    const double began = os_now();
-    submit(s, &reader, prompt, n, false);
-    service_until_over(s, &reader);
-    const double seconds = os_now() - began;
-    service_drop(s, &reader);
-    for (size_t i = 0; i < n_writers; i++)
-        service_drop(s, &all.writers[i]);
+    while (all.alone.n < tokens * n_streams)
+        service_collect(s);
+    all.now = &all.during;
+    const double started = os_now();
+    submit(s, &long_job, prompt, n, false);
+    service_wait_finished(s, &long_job);
+    const double seconds = os_now() - started;
+    service_drop(s, &long_job);
+    for (size_t i = 0; i < n_streams; i++)
+        service_drop(s, &all.streams[i]);
     return seconds;
 }
 
@@ -112,30 +112,30 @@ int main(int argc, char **argv)
     rig r = {0};
     service s;
     mote_error err;
-    double alone = 0, beside = 0;
+    double alone = 0, during = 0;
     if (argc < 2)
         return 2;
-    const size_t writers = argc > 2 ? strtoul(argv[2], NULL, 10) : 7;
+    const size_t streams = argc > 2 ? strtoul(argv[2], NULL, 10) : 7;
     const size_t n = argc > 3 ? strtoul(argv[3], NULL, 10) : 4096;
     const size_t tokens = argc > 4 ? strtoul(argv[4], NULL, 10) : 40;
-    if (writers < 1 || writers > MOST_WRITERS || n < 128)
+    if (streams < 1 || streams > MAX_STREAMS || n < 128)
         return 2;
     must(mote_model_open(&r.model, argv[1], NULL, &err), &err);
     must(chat_context_of(&r.chat_ctx, r.model, &err), &err);
-    mote_token *prompt = calloc(n + writers, sizeof *prompt);
+    mote_token *prompt = calloc(n + streams, sizeof *prompt);
     test_random random = {.state = 1};
     mote_model_info info;
     mote_model_describe(r.model, &info);
-    for (size_t i = 0; i < n + writers; i++)
+    for (size_t i = 0; i < n + streams; i++)
         prompt[i] = (mote_token)test_random_below(&random, info.tokens);
-    service_open(&s, &r, (sched_options){.parallel = (uint32_t)writers + 1});
-    s.heard = on_event;
+    service_open(&s, &r, (sched_options){.parallel = (uint32_t)streams + 1});
+    s.after_event = on_event;
     all.now = &all.alone;
-    const double seconds = measure(&s, writers, prompt, n, tokens);
-    printf("%zu answers, a prompt of %zu tokens\n", writers, n);
+    const double seconds = measure(&s, streams, prompt, n, tokens);
+    printf("%zu answers, a prompt of %zu tokens\n", streams, n);
     print("without it", &all.alone, &alone);
-    print("while it is read", &all.beside, &beside);
-    printf("p99 %.2f times, read in %.1f s, %.0f tokens a second\n", beside / alone, seconds,
+    print("during its prefill", &all.during, &during);
+    printf("p99 %.2f times, prefilled in %.1f s, %.0f tokens/s\n", during / alone, seconds,
            (double)n / seconds);
     service_close(&s);
     free(prompt);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sched_questions.c - what the tests of serve/ ask: given, of so many words, and at random. */
+/* sched_questions.c - the requests of the tests: given, of n words, and random. */
 #include "sched/sched_rig.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void put_message(strbuf *out, const char *role, test_random *random, size
     strbuf_text(out, "\"}");
 }
 
-/* A system text is one of four, so that heads repeat; questions hardly ever do. */
+/* The system text is one of four, so prefixes repeat. User messages hardly ever do. */
 static void put_messages(strbuf *out, test_random *random)
 {
     const uint64_t head = test_random_below(random, 5);
@@ -83,7 +83,7 @@ static mote_answer_options random_answer(test_random *random)
     static const mote_bias again = {300, 30};
     if (test_random_below(random, 3) == 0)
         a.set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE;
-    if (test_random_below(random, 8) == 0) { /* into a loop, out of it, and on */
+    if (test_random_below(random, 8) == 0) { /* a repetition loop that the loop guard ends */
         a.set = MOTE_SET_TEMPERATURE | MOTE_SET_PRESENCE;
         a.sampling.bias = &again;
         a.sampling.n_bias = 1;
@@ -158,7 +158,7 @@ question question_of_words(const rig *r, uint64_t seed, size_t system_words, siz
     strbuf_text(&body, "\"}]}");
     strbuf_byte(&body, 0);
     question_init(&q, r, body.p, answer_greedy(max_tokens));
-    q.ignore_end = true; /* nothing but max_tokens ends it */
+    q.ignore_end = true; /* only max_tokens ends it */
     strbuf_fini(&body);
     return q;
 }

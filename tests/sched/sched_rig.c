@@ -37,7 +37,7 @@ void rig_close(rig *r)
     mote_model_close(r->model);
 }
 
-/* ---- what was said ---- */
+/* ---- output ---- */
 
 static void put_bytes(strbuf *out, const void *p, size_t n)
 {
@@ -58,7 +58,7 @@ static void put_choice(strbuf *out, const mote_choice *c)
         put_bytes(out, &c->top[i], sizeof c->top[i]);
 }
 
-void said_event(said *s, const chat_event *event)
+void output_event(test_output *s, const chat_event *event)
 {
     strbuf *out = &s->events;
     put_number(out, event->kind);
@@ -74,19 +74,19 @@ void said_event(said *s, const chat_event *event)
         put_choice(out, event->choice);
 }
 
-void said_fini(said *s)
+void output_fini(test_output *s)
 {
     strbuf_fini(&s->events);
     strbuf_fini(&s->tokens);
-    *s = (said){0};
+    *s = (test_output){0};
 }
 
-static void hear_solo(void *with, const chat_event *event)
+static void solo_on_event(void *with, const chat_event *event)
 {
-    said_event(with, event);
+    output_event(with, event);
 }
 
-static void bring(mote_engine *engine, mote_session *session, const chat_turn_want *want)
+static void solo_step(mote_engine *engine, mote_session *session, const chat_turn_want *want)
 {
     mote_error err;
     if (mote_session_length(session) > want->same)
@@ -97,25 +97,25 @@ static void bring(mote_engine *engine, mote_session *session, const chat_turn_wa
         must(mote_step(engine, &work, 1, &err), &err);
 }
 
-void rig_solo(const rig *r, const question *q, uint64_t context, said *out)
+void rig_solo(const rig *r, const question *q, uint64_t context, test_output *out)
 {
     mote_engine *engine;
     mote_session *session;
     mote_error err;
     chat_turn *turn;
     chat_turn_want want;
-    *out = (said){0};
+    *out = (test_output){0};
     const mote_engine_options options = {.threads = 1, .positions = context};
     must(mote_engine_new(&engine, r->model, &options, &err), &err);
     must(mote_session_new(&session, engine, NULL, &err), &err);
     chat_turn_options how = question_turn(q, r);
     how.context = context;
-    how.event = hear_solo;
+    how.event = solo_on_event;
     how.with = out;
     must(chat_turn_new(&turn, &how, &err), &err);
     must(chat_turn_next(turn, NULL, &want, &err), &err);
     while (!want.over) {
-        bring(engine, session, &want);
+        solo_step(engine, session, &want);
         must(chat_turn_next(turn, session, &want, &err), &err);
     }
     size_t n;
@@ -130,45 +130,45 @@ void rig_solo(const rig *r, const question *q, uint64_t context, said *out)
 
 /* ---- a service ---- */
 
-struct bell {
+struct wakeup {
     pthread_mutex_t lock;
-    pthread_cond_t rings;
-    bool rang;
+    pthread_cond_t changed;
+    bool pending;
 };
 
-static void ring(void *with)
+static void wakeup_signal(void *with)
 {
-    struct bell *bell = with;
-    pthread_mutex_lock(&bell->lock);
-    bell->rang = true;
-    pthread_cond_signal(&bell->rings);
-    pthread_mutex_unlock(&bell->lock);
+    struct wakeup *wakeup = with;
+    pthread_mutex_lock(&wakeup->lock);
+    wakeup->pending = true;
+    pthread_cond_signal(&wakeup->changed);
+    pthread_mutex_unlock(&wakeup->lock);
 }
 
 void service_open(service *s, const rig *r, sched_options options)
 {
     mote_error err;
-    *s = (service){.rig = r, .bell = calloc(1, sizeof *s->bell)};
-    pthread_mutex_init(&s->bell->lock, NULL);
-    pthread_cond_init(&s->bell->rings, NULL);
+    *s = (service){.rig = r, .wakeup = calloc(1, sizeof *s->wakeup)};
+    pthread_mutex_init(&s->wakeup->lock, NULL);
+    pthread_cond_init(&s->wakeup->changed, NULL);
     options.model = r->model;
-    options.wake = ring;
-    options.with = s->bell;
+    options.wake = wakeup_signal;
+    options.with = s->wakeup;
     must(sched_new(&s->sched, &options, &err), &err);
 }
 
 void service_open_held(service *s, const rig *r, sched_options options)
 {
     mote_error err;
-    core_lock *gate;
-    must(core_lock_new(&gate, &err), &err);
-    core_lock_enter(gate, NULL, NULL);
-    options.core_lock = gate;
+    core_lock *lock;
+    must(core_lock_new(&lock, &err), &err);
+    core_lock_enter(lock, NULL, NULL);
+    options.core_lock = lock;
     service_open(s, r, options);
-    s->held = gate;
+    s->held = lock;
 }
 
-void service_go_on(service *s)
+void service_release(service *s)
 {
     core_lock_leave(s->held);
 }
@@ -177,20 +177,20 @@ void service_close(service *s)
 {
     sched_free(s->sched);
     core_lock_free(s->held);
-    pthread_cond_destroy(&s->bell->rings);
-    pthread_mutex_destroy(&s->bell->lock);
-    free(s->bell);
+    pthread_cond_destroy(&s->wakeup->changed);
+    pthread_mutex_destroy(&s->wakeup->lock);
+    free(s->wakeup);
 }
 
 static void released(void *owner)
 {
-    asked *a = owner;
+    test_job *a = owner;
     a->released = true;
 }
 
-sched_job_options service_job(const service *s, asked *a, const question *q)
+sched_job_options service_job(const service *s, test_job *a, const question *q)
 {
-    *a = (asked){.question = q};
+    *a = (test_job){.question = q};
     return (sched_job_options){.turn = question_turn(q, s->rig),
                                .marks = q->prompt.marks,
                                .n_marks = q->prompt.n_marks,
@@ -198,7 +198,8 @@ sched_job_options service_job(const service *s, asked *a, const question *q)
                                .release = released};
 }
 
-mote_status service_submit(service *s, asked *a, const sched_job_options *options, mote_error *err)
+mote_status service_submit(service *s, test_job *a, const sched_job_options *options,
+                           mote_error *err)
 {
     mote_status status = sched_job_new(&a->job, s->sched, options, err);
     if (status != MOTE_OK)
@@ -211,14 +212,14 @@ mote_status service_submit(service *s, asked *a, const sched_job_options *option
     return status;
 }
 
-void service_ask(service *s, asked *a, const question *q)
+void service_send(service *s, test_job *a, const question *q)
 {
     mote_error err;
     const sched_job_options options = service_job(s, a, q);
     must(service_submit(s, a, &options, &err), &err);
 }
 
-void service_ask_as(service *s, asked *a, const question *q, uint64_t client)
+void service_send_as(service *s, test_job *a, const question *q, uint64_t client)
 {
     mote_error err;
     sched_job_options options = service_job(s, a, q);
@@ -226,100 +227,101 @@ void service_ask_as(service *s, asked *a, const question *q, uint64_t client)
     must(service_submit(s, a, &options, &err), &err);
 }
 
-static void hear(void *with, sched_job *job, void *owner, const sched_event *event)
+static void rig_on_event(void *with, sched_job *job, void *owner, const sched_event *event)
 {
     service *s = with;
-    asked *a = owner;
-    if (a->job != job || a->over || a->released)
-        abort(); /* an event of a job that is not there any more */
+    test_job *a = owner;
+    if (a->job != job || a->finished || a->released)
+        abort(); /* an event of a dropped or finished job */
     a->n_events++;
     if (event->kind == SCHED_EVENT_STARTED) {
         a->started = true;
         a->order = s->n_started++;
-        a->turn = s->n_turns;
+        a->turn = s->n_collects;
     } else if (event->kind == SCHED_EVENT_CHAT) {
-        said_event(&a->said, event->chat);
+        output_event(&a->output, event->chat);
     } else {
-        a->over = true;
+        a->finished = true;
         a->result = *event->result;
-        a->said.status = event->result->status;
-        a->said.answer = event->result->answer;
-        put_bytes(&a->said.tokens, event->result->tokens,
+        a->output.status = event->result->status;
+        a->output.answer = event->result->answer;
+        put_bytes(&a->output.tokens, event->result->tokens,
                   event->result->n_tokens * sizeof(mote_token));
     }
-    if (s->heard != NULL)
-        s->heard(s, a);
+    if (s->after_event != NULL)
+        s->after_event(s, a);
 }
 
-void service_turn(service *s)
+void service_collect(service *s)
 {
-    struct bell *bell = s->bell;
-    pthread_mutex_lock(&bell->lock);
-    for (int waited = 0; !bell->rang && sched_busy(s->sched) > 0;) {
+    struct wakeup *wakeup = s->wakeup;
+    pthread_mutex_lock(&wakeup->lock);
+    for (int waited = 0; !wakeup->pending && sched_busy(s->sched) > 0;) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++; /* one by one: while all of us stand still no more than one goes by */
-        waited += pthread_cond_timedwait(&bell->rings, &bell->lock, &until) == ETIMEDOUT;
+        until.tv_sec++; /* second by second: if the machine is suspended, one second counts at most
+                         */
+        waited += pthread_cond_timedwait(&wakeup->changed, &wakeup->lock, &until) == ETIMEDOUT;
         if (waited == SILENCE) {
-            fprintf(stderr, "nothing happened for %d seconds\n", SILENCE);
+            fprintf(stderr, "no event for %d seconds\n", SILENCE);
             abort();
         }
     }
-    bell->rang = false;
-    pthread_mutex_unlock(&bell->lock);
-    s->n_turns++;
-    sched_collect(s->sched, hear, s);
-    if (s->turned != NULL)
-        s->turned(s);
+    wakeup->pending = false;
+    pthread_mutex_unlock(&wakeup->lock);
+    s->n_collects++;
+    sched_collect(s->sched, rig_on_event, s);
+    if (s->after_collect != NULL)
+        s->after_collect(s);
 }
 
-sched_phase service_step(service *s, const asked *a)
+sched_phase service_step(service *s, const test_job *a)
 {
     sched_job_status where;
     const double until = os_now() + SILENCE;
     core_lock_leave(s->held);
     core_lock_enter(s->held, NULL, NULL);
-    do { /* until it has told of its step and waits for the next, if there is to be one */
+    do { /* until it has published the step and waits for the next one, if there is one */
         sched_yield();
         sched_job_get_status(s->sched, a->job, &where);
     } while (core_lock_contenders(s->held) < 2 && where.phase != SCHED_FINISHED &&
              os_now() < until);
-    sched_collect(s->sched, hear, s);
+    sched_collect(s->sched, rig_on_event, s);
     return where.phase;
 }
 
-void service_step_to(service *s, const asked *a, sched_phase phase)
+void service_step_to(service *s, const test_job *a, sched_phase phase)
 {
     const double until = os_now() + SILENCE;
     sched_phase now;
     while ((now = service_step(s, a)) < phase && os_now() < until) {
     }
     if (now != phase) {
-        fprintf(stderr, "it came to phase %d, not %d\n", (int)now, (int)phase);
+        fprintf(stderr, "it reached phase %d, not %d\n", (int)now, (int)phase);
         abort();
     }
 }
 
-void service_until_phase(service *s, const asked *a, sched_phase phase)
+void service_wait_phase(service *s, const test_job *a, sched_phase phase)
 {
     sched_job_status where;
     do {
-        service_turn(s);
+        service_collect(s);
         sched_job_get_status(s->sched, a->job, &where);
         if (where.phase > phase) {
-            fprintf(stderr, "phase %d was over before it was seen\n", (int)phase);
+            fprintf(stderr, "phase %d ended before it was seen\n", (int)phase);
             abort();
         }
     } while (where.phase != phase);
 }
 
-void service_until_over(service *s, asked *a)
+void service_wait_finished(service *s, test_job *a)
 {
-    while (!a->over && a->job != NULL)
-        service_turn(s);
+    while (!a->finished && a->job != NULL)
+        service_collect(s);
 }
 
-void service_drop(service *s, asked *a)
+void service_drop(service *s, test_job *a)
 {
     sched_job *job = a->job;
     a->job = NULL;
@@ -327,9 +329,9 @@ void service_drop(service *s, asked *a)
         sched_drop(s->sched, job);
 }
 
-void asked_fini(asked *a)
+void test_job_fini(test_job *a)
 {
-    said_fini(&a->said);
+    output_fini(&a->output);
 }
 
 static void differ(const char *what, str a, str b)
@@ -348,20 +350,20 @@ static void same_bytes(const char *what, const strbuf *a, const strbuf *b)
         differ(what, strbuf_view(a), strbuf_view(b));
 }
 
-void same_as_solo(const asked *a, const said *solo)
+void same_as_solo(const test_job *a, const test_output *solo)
 {
-    const mote_answer *got = &a->said.answer, *wanted = &solo->answer;
-    if (a->said.status != MOTE_OK) {
-        fprintf(stderr, "it failed: %s\n", a->result.error.text);
+    const mote_answer *got = &a->output.answer, *wanted = &solo->answer;
+    if (a->output.status != MOTE_OK) {
+        fprintf(stderr, "the job failed: %s\n", a->result.error.text);
         abort();
     }
-    same_bytes("tokens", &a->said.tokens, &solo->tokens);
-    same_bytes("events", &a->said.events, &solo->events);
+    same_bytes("tokens", &a->output.tokens, &solo->tokens);
+    same_bytes("events", &a->output.events, &solo->events);
     if (got->finish != wanted->finish || got->answer_tokens != wanted->answer_tokens ||
         got->think_tokens != wanted->think_tokens || got->calls != wanted->calls ||
         got->warnings != wanted->warnings || got->loops_detected != wanted->loops_detected ||
         got->prompt_tokens != wanted->prompt_tokens) {
-        fprintf(stderr, "what is reported differs from the solo run\n");
+        fprintf(stderr, "the reported counts differ from the solo run\n");
         abort();
     }
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sched_scores.c - vectors and scores, in company and after others, are those of the engine. */
+/* sched_scores.c - embeddings and scores equal the engine's, in a batch and with a filled cache. */
 #include "sched/sched_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { CONTEXT = 2048 };
@@ -23,11 +23,11 @@ static mote_session *engine_session(mote_engine **engine)
     return session;
 }
 
-static void vectors_are_the_engines(void **state)
+static void embeddings_equal_the_engine(void **state)
 {
     (void)state;
     service s;
-    asked a, company;
+    test_job a, other_job;
     mote_error err;
     mote_engine *engine;
     question q = question_of_words(&tiny, 11, 30, 40, 1),
@@ -40,19 +40,19 @@ static void vectors_are_the_engines(void **state)
     size_t n;
     const float *wanted = mote_session_hidden(session, &n);
     for (int round = 0; round < 2; round++) {
-        service_ask(&s, &company, &other);
+        service_send(&s, &other_job, &other);
         sched_job_options o = service_job(&s, &a, &q);
         o.kind = SCHED_EMBED;
         must(service_submit(&s, &a, &o, &err), &err);
-        service_until_over(&s, &a);
-        assert_int_equal(a.said.status, MOTE_OK);
+        service_wait_finished(&s, &a);
+        assert_int_equal(a.output.status, MOTE_OK);
         assert_int_equal(a.result.n_embedding, n);
         assert_memory_equal(a.result.embedding, wanted, n * sizeof *wanted);
-        service_until_over(&s, &company);
+        service_wait_finished(&s, &other_job);
         service_drop(&s, &a);
-        service_drop(&s, &company);
-        asked_fini(&a);
-        asked_fini(&company);
+        service_drop(&s, &other_job);
+        test_job_fini(&a);
+        test_job_fini(&other_job);
     }
     mote_session_free(session);
     mote_engine_free(engine);
@@ -61,13 +61,13 @@ static void vectors_are_the_engines(void **state)
     question_fini(&other);
 }
 
-/* A mean is what the engine's rows add up to, in company, in slices, and after the same text was
- * read by somebody else. */
-static void means_are_the_engines(void **state)
+/* A mean embedding equals the engine's sum, in a batch, in chunks, and with the same prompt in the
+ * cache. */
+static void mean_embeddings_equal_the_engine(void **state)
 {
     (void)state;
     service s;
-    asked a, company;
+    test_job a, other_job;
     mote_error err;
     mote_engine *engine;
     mote_model_info info;
@@ -84,23 +84,23 @@ static void means_are_the_engines(void **state)
                             .sum = sum};
     must(mote_step(engine, &work, 1, &err), &err);
     for (int round = 0; round < 3; round++) {
-        service_ask(&s, &company, round == 1 ? &q : &other);
+        service_send(&s, &other_job, round == 1 ? &q : &other);
         sched_job_options o = service_job(&s, &a, &q);
         o.kind = SCHED_EMBED;
         o.mean = true;
         must(service_submit(&s, &a, &o, &err), &err);
-        service_until_over(&s, &a);
-        assert_int_equal(a.said.status, MOTE_OK);
+        service_wait_finished(&s, &a);
+        assert_int_equal(a.output.status, MOTE_OK);
         assert_int_equal(a.result.n_embedding, info.embedding);
         for (uint32_t i = 0; i < info.embedding; i++) {
             const float wanted = (float)(sum[i] / (double)q.prompt.n);
             assert_memory_equal(&a.result.embedding[i], &wanted, sizeof wanted);
         }
-        service_until_over(&s, &company);
+        service_wait_finished(&s, &other_job);
         service_drop(&s, &a);
-        service_drop(&s, &company);
-        asked_fini(&a);
-        asked_fini(&company);
+        service_drop(&s, &other_job);
+        test_job_fini(&a);
+        test_job_fini(&other_job);
     }
     free(sum);
     mote_session_free(session);
@@ -121,11 +121,11 @@ static float logprob_of(const mote_session *session, size_t row, mote_token toke
     return choice.logprob;
 }
 
-/* Of the tokens from `from` on, beside those two that were most likely. */
-static void expect_scores(const asked *a, const question *q, const mote_session *session,
+/* Compares the scores of the tokens from `from` on. */
+static void expect_scores(const test_job *a, const question *q, const mote_session *session,
                           size_t from, uint32_t words)
 {
-    assert_int_equal(a->said.status, MOTE_OK);
+    assert_int_equal(a->output.status, MOTE_OK);
     assert_int_equal(a->result.n_scores, q->prompt.n - from);
     for (size_t i = 0; i < a->result.n_scores; i++) {
         const mote_choice *score = &a->result.scores[i];
@@ -137,18 +137,18 @@ static void expect_scores(const asked *a, const question *q, const mote_session 
     }
 }
 
-static void scores_are_the_engines(void **state)
+static void scores_equal_the_engine(void **state)
 {
     (void)state;
     service s;
-    asked a;
+    test_job a;
     mote_error err;
     mote_engine *engine;
     mote_model_info info;
     mote_model_describe(tiny.model, &info);
     question q = question_of_words(&tiny, 13, 0, 30, 1);
     q.answer.sampling.top_logprobs = 2;
-    const size_t n = q.prompt.n; /* the last two reuse as much as there can be */
+    const size_t n = q.prompt.n; /* the last two reuse as much as possible */
     const size_t froms[] = {0, 1, 2, 33, 40, n - 5, n - 1, n - 1};
     service_open(&s, &tiny, (sched_options){.parallel = 2, .context = CONTEXT, .threads = 1});
     mote_session *session = engine_session(&engine);
@@ -160,10 +160,10 @@ static void scores_are_the_engines(void **state)
         o.kind = SCHED_SCORE;
         o.score_from = froms[i];
         must(service_submit(&s, &a, &o, &err), &err);
-        service_until_over(&s, &a);
+        service_wait_finished(&s, &a);
         expect_scores(&a, &q, session, froms[i] > 0 ? froms[i] : 1, info.vocabulary / 32 + 1);
         service_drop(&s, &a);
-        asked_fini(&a);
+        test_job_fini(&a);
     }
     sched_job_options o = service_job(&s, &a, &q);
     o.kind = SCHED_SCORE;
@@ -178,9 +178,9 @@ static void scores_are_the_engines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_are_the_engines),
-        cmocka_unit_test(means_are_the_engines),
-        cmocka_unit_test(scores_are_the_engines),
+        cmocka_unit_test(embeddings_equal_the_engine),
+        cmocka_unit_test(mean_embeddings_equal_the_engine),
+        cmocka_unit_test(scores_equal_the_engine),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

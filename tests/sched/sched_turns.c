@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sched_turns.c - engines on the same cores: numbers are called in order, a scheduler computes
- * only while its number is called, and what it writes is what it writes alone.
+ * sched_turns.c - engines on the same cores: the core lock serves tickets in order, a scheduler
+ * runs steps only while it holds the lock, and its output equals its solo run.
  */
 #include "base/os.h"
 #include "sched/prefill_budget.h"
@@ -13,14 +13,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <time.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 enum { CONTEXT = 1024, WAITERS = 5, EACH = 3 };
 
 static rig tiny;
 
-static void until_crowd(core_lock *g, uint64_t n)
+static void wait_contenders(core_lock *g, uint64_t n)
 {
     const double until = os_now() + PATIENCE;
     while (core_lock_contenders(g) < n && os_now() < until)
@@ -28,28 +28,28 @@ static void until_crowd(core_lock *g, uint64_t n)
     assert_int_equal(core_lock_contenders(g), n);
 }
 
-/* ---- the gate ---- */
+/* ---- the core lock ---- */
 
 typedef struct waiter {
     pthread_t thread;
-    core_lock *gate;
+    core_lock *lock;
     int index;
 } waiter;
 
-/* Who came in, in order. Only those inside touch it, which is what the thread sanitizer checks. */
+/* Order of entry. Only the holder of the lock writes it; the thread sanitizer checks that. */
 static int order[WAITERS + 1];
 static int n_order;
 
 static void *pass(void *with)
 {
     waiter *w = with;
-    core_lock_enter(w->gate, NULL, NULL);
+    core_lock_enter(w->lock, NULL, NULL);
     order[n_order++] = w->index;
-    core_lock_leave(w->gate);
+    core_lock_leave(w->lock);
     return NULL;
 }
 
-static void numbers_are_called_in_order(void **state)
+static void tickets_are_served_in_order(void **state)
 {
     (void)state;
     mote_error err;
@@ -59,13 +59,13 @@ static void numbers_are_called_in_order(void **state)
     n_order = 0;
     core_lock_enter(g, NULL, NULL);
     for (int i = 0; i < WAITERS; i++) {
-        all[i] = (waiter){.gate = g, .index = i};
+        all[i] = (waiter){.lock = g, .index = i};
         assert_int_equal(pthread_create(&all[i].thread, NULL, pass, &all[i]), 0);
-        until_crowd(g, (uint64_t)i + 2); /* it has its number now */
+        wait_contenders(g, (uint64_t)i + 2); /* it has its ticket now */
     }
     assert_int_equal(n_order, 0);
     core_lock_leave(g);
-    core_lock_enter(g, NULL, NULL); /* whoever was inside last comes after all who waited */
+    core_lock_enter(g, NULL, NULL); /* the last holder comes after all waiters */
     assert_int_equal(n_order, WAITERS);
     core_lock_leave(g);
     for (int i = 0; i < WAITERS; i++) {
@@ -80,21 +80,21 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* Steps of a millisecond for as long as it may stay. */
+/* Runs steps of 1 ms as long as it may stay. */
 static void *step_quickly(void *with)
 {
     waiter *w = with;
-    core_lock_enter(w->gate, NULL, NULL);
+    core_lock_enter(w->lock, NULL, NULL);
     do {
         sleep_ms(1);
         w->index++;
-    } while (core_lock_stay(w->gate));
-    core_lock_leave(w->gate);
+    } while (core_lock_stay(w->lock));
+    core_lock_leave(w->lock);
     return NULL;
 }
 
-/* Beside somebody whose step takes 300 ms. A machine that stands still may spoil a round. */
-static void short_steps_come_in_groups(void **state)
+/* The other holder has steps of 300 ms. A suspended machine may spoil a round. */
+static void short_steps_share_a_turn(void **state)
 {
     (void)state;
     mote_error err;
@@ -102,17 +102,17 @@ static void short_steps_come_in_groups(void **state)
     waiter quick = {0};
     must(core_lock_new(&g, &err), &err);
     for (int round = 0; round < 10 && quick.index < 3; round++) {
-        quick = (waiter){.gate = g};
+        quick = (waiter){.lock = g};
         core_lock_enter(g, NULL, NULL);
         assert_int_equal(pthread_create(&quick.thread, NULL, step_quickly, &quick), 0);
-        until_crowd(g, 2);
+        wait_contenders(g, 2);
         sleep_ms(300);
-        assert_false(core_lock_stay(g)); /* a second one would be longer than what it waited */
+        assert_false(core_lock_stay(g)); /* a second step would take longer than it waited */
         core_lock_leave(g);
         const double began = os_now();
         core_lock_enter(g, NULL, NULL);
         assert_true(os_now() - began < PATIENCE);
-        assert_false(core_lock_stay(g)); /* nobody waits */
+        assert_false(core_lock_stay(g)); /* no thread waits */
         core_lock_leave(g);
         pthread_join(quick.thread, NULL);
     }
@@ -122,75 +122,75 @@ static void short_steps_come_in_groups(void **state)
 
 /* ---- schedulers ---- */
 
-/* A scheduler that was asked something while the test is inside, and waits. */
-typedef struct behind {
-    core_lock *gate;
+/* A scheduler with a job that waits because the test holds the core lock. */
+typedef struct blocked {
+    core_lock *lock;
     service s;
     question q;
-    asked a;
-} behind;
+    test_job a;
+} blocked;
 
-static void behind_open(behind *b, size_t words)
+static void blocked_open(blocked *b, size_t words)
 {
     mote_error err;
     b->q = question_of_words(&tiny, 1, 0, words, 4);
-    must(core_lock_new(&b->gate, &err), &err);
+    must(core_lock_new(&b->lock, &err), &err);
     service_open(&b->s, &tiny,
-                 (sched_options){.context = CONTEXT, .threads = 1, .core_lock = b->gate});
-    core_lock_enter(b->gate, NULL, NULL);
-    service_ask(&b->s, &b->a, &b->q);
-    until_crowd(b->gate, 2);
+                 (sched_options){.context = CONTEXT, .threads = 1, .core_lock = b->lock});
+    core_lock_enter(b->lock, NULL, NULL);
+    service_send(&b->s, &b->a, &b->q);
+    wait_contenders(b->lock, 2);
 }
 
-/* The test leaves, and the question is answered. */
-static void behind_close(behind *b)
+/* Releases the lock; the job finishes. */
+static void blocked_close(blocked *b)
 {
-    core_lock_leave(b->gate);
-    service_until_over(&b->s, &b->a);
+    core_lock_leave(b->lock);
+    service_wait_finished(&b->s, &b->a);
     assert_int_equal(b->a.result.status, MOTE_OK);
-    assert_int_equal(core_lock_contenders(b->gate), 0);
+    assert_int_equal(core_lock_contenders(b->lock), 0);
     service_drop(&b->s, &b->a);
-    asked_fini(&b->a);
+    test_job_fini(&b->a);
     service_close(&b->s);
-    core_lock_free(b->gate);
+    core_lock_free(b->lock);
     question_fini(&b->q);
 }
 
-static void a_scheduler_waits_for_its_turn(void **state)
+static void scheduler_waits_for_the_lock(void **state)
 {
     (void)state;
-    behind b;
+    blocked b;
     sched_stats f;
-    behind_open(&b, 8);
+    blocked_open(&b, 8);
     for (const double until = os_now() + 0.1; os_now() < until;) {
         sched_read_stats(b.s.sched, &f);
         assert_int_equal(f.steps, 0);
-        assert_int_equal(f.queued, 1); /* who is seated is decided when its turn has come */
+        assert_int_equal(f.queued, 1); /* jobs are admitted when the lock is held */
     }
-    behind_close(&b);
+    blocked_close(&b);
 }
 
-/* The first slice of a prompt, before anything was measured, is the shorter one. */
-static void prompts_are_read_in_shorter_slices(void **state)
+/* The first prefill chunk, before anything was measured, has the minimum size. */
+static void chunks_are_small_on_shared_cores(void **state)
 {
     (void)state;
-    behind b;
+    blocked b;
     sched_stats f;
-    behind_open(&b, 100);
-    core_lock_leave(b.gate);
-    core_lock_enter(b.gate, NULL, NULL); /* it has made one step */
+    blocked_open(&b, 100);
+    core_lock_leave(b.lock);
+    core_lock_enter(b.lock, NULL, NULL); /* it has run one step */
     const double until = os_now() + PATIENCE;
     do
         sched_read_stats(b.s.sched, &f);
     while (f.steps == 0 && os_now() < until);
     assert_int_equal(f.steps, 1);
     assert_int_equal(f.prefill_rows, BUDGET_MIN_ROWS_ALONE);
-    behind_close(&b);
+    blocked_close(&b);
 }
 
-/* Asks for an answer that ends after a while, which a slow machine needs more of to come to its
- * writing; there it stands. */
-static void write_until_late(service *s, asked *a, const question *q)
+/* Submits a job with a time limit that is long enough to reach decode on this machine, and stops
+ * there. */
+static void decode_until_deadline(service *s, test_job *a, const question *q)
 {
     mote_error err;
     sched_phase now = SCHED_FINISHED;
@@ -205,51 +205,51 @@ static void write_until_late(service *s, asked *a, const question *q)
         if (now == SCHED_DECODE)
             continue;
         service_drop(s, a);
-        asked_fini(a);
+        test_job_fini(a);
     }
 }
 
-/* Somebody leaves, and somebody's time is over, while another engine computes: neither waits for
- * the end of its step. */
-static void who_goes_does_not_wait_for_it(void **state)
+/* One job is dropped and one runs out of time while another engine computes. Neither waits for the
+ * end of its step. */
+static void drops_do_not_wait_for_the_lock(void **state)
 {
     (void)state;
     service s;
-    asked gone, late;
+    test_job gone, late;
     sched_stats f;
     question q = question_of_words(&tiny, 1, 0, 8, 900),
              other = question_of_words(&tiny, 2, 0, 8, 900);
     service_open_held(&s, &tiny, (sched_options){.context = CONTEXT, .threads = 1});
-    service_ask(&s, &gone, &q);
+    service_send(&s, &gone, &q);
     service_step_to(&s, &gone, SCHED_DECODE);
-    write_until_late(&s, &late, &other);
-    service_until_over(&s, &late);
+    decode_until_deadline(&s, &late, &other);
+    service_wait_finished(&s, &late);
     service_drop(&s, &gone);
     const double until = os_now() + PATIENCE;
     do {
-        service_turn(&s);
+        service_collect(&s);
         sched_read_stats(s.sched, &f);
     } while (f.canceled_decode == 0 && os_now() < until);
     assert_int_equal(f.canceled_decode, 1);
     assert_int_equal(f.decoding, 0);
-    service_go_on(&s);
+    service_release(&s);
     service_drop(&s, &late);
-    asked_fini(&gone);
-    asked_fini(&late);
+    test_job_fini(&gone);
+    test_job_fini(&late);
     service_close(&s);
     question_fini(&q);
     question_fini(&other);
 }
 
-static void two_at_once_say_what_they_say_alone(void **state)
+static void two_schedulers_equal_solo_runs(void **state)
 {
     (void)state;
     mote_error err;
     core_lock *g;
     service both[2];
-    asked asks[2][EACH];
+    test_job asks[2][EACH];
     question questions[EACH];
-    said alone[EACH] = {0};
+    test_output alone[EACH] = {0};
     must(core_lock_new(&g, &err), &err);
     for (int i = 0; i < EACH; i++) {
         questions[i] = question_of_words(&tiny, (uint64_t)i + 3, 20, 40, 24);
@@ -260,19 +260,19 @@ static void two_at_once_say_what_they_say_alone(void **state)
                      (sched_options){.context = CONTEXT, .threads = 2, .core_lock = g});
     for (int i = 0; i < EACH; i++)
         for (int k = 0; k < 2; k++)
-            service_ask(&both[k], &asks[k][i], &questions[i]);
+            service_send(&both[k], &asks[k][i], &questions[i]);
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < EACH; i++)
-            service_until_over(&both[k], &asks[k][i]);
+            service_wait_finished(&both[k], &asks[k][i]);
         for (int i = 0; i < EACH; i++) {
             service_drop(&both[k], &asks[k][i]);
             same_as_solo(&asks[k][i], &alone[i]);
-            asked_fini(&asks[k][i]);
+            test_job_fini(&asks[k][i]);
         }
         service_close(&both[k]);
     }
     for (int i = 0; i < EACH; i++) {
-        said_fini(&alone[i]);
+        output_fini(&alone[i]);
         question_fini(&questions[i]);
     }
     core_lock_free(g);
@@ -280,7 +280,7 @@ static void two_at_once_say_what_they_say_alone(void **state)
 
 /* ---- memory ---- */
 
-static void the_least_is_enough_and_no_less(void **state)
+static void min_memory_is_enough(void **state)
 {
     (void)state;
     mote_error err;
@@ -301,13 +301,13 @@ static void the_least_is_enough_and_no_less(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_called_in_order),
-        cmocka_unit_test(short_steps_come_in_groups),
-        cmocka_unit_test(a_scheduler_waits_for_its_turn),
-        cmocka_unit_test(prompts_are_read_in_shorter_slices),
-        cmocka_unit_test(who_goes_does_not_wait_for_it),
-        cmocka_unit_test(two_at_once_say_what_they_say_alone),
-        cmocka_unit_test(the_least_is_enough_and_no_less),
+        cmocka_unit_test(tickets_are_served_in_order),
+        cmocka_unit_test(short_steps_share_a_turn),
+        cmocka_unit_test(scheduler_waits_for_the_lock),
+        cmocka_unit_test(chunks_are_small_on_shared_cores),
+        cmocka_unit_test(drops_do_not_wait_for_the_lock),
+        cmocka_unit_test(two_schedulers_equal_solo_runs),
+        cmocka_unit_test(min_memory_is_enough),
     };
     rig_open(&tiny);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,7 +119,7 @@ def showing(files, question):
 @case
 def images_of_the_model_card(client, server):
     plain = {**GREEDY, "extra_body": {"temperature": 0, "presence_penalty": 0}}
-    rig.ask_all(lambda q: text_of(client.messages.create(messages=showing(q.images, q.text), **plain)), films=False)
+    rig.ask_all(lambda q: text_of(client.messages.create(messages=showing(q.images, q.text), **plain)), videos=False)
 
 
 @case

@@ -116,7 +116,7 @@ def images_in_chat(client, server):
 def images_of_the_model_card(client, server):
     rig.ask_all(lambda q: client.chat(
         model=server.model, messages=[{"role": "user", "content": q.text, "images": q.images}], think=False,
-        options={"temperature": 0, "presence_penalty": 0}).message.content, films=False)
+        options={"temperature": 0, "presence_penalty": 0}).message.content, videos=False)
 
 
 @case

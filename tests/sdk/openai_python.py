@@ -252,7 +252,7 @@ def parts_of(question, image, text):
     """Returns media and text of a question of the model card as content parts of these types."""
     parts = [{"type": image, "image_url": url if image == "input_image" else {"url": url}}
              for url in ("data:image/png;base64," + rig.in_letters(f) for f in question.images)]
-    film = question.film
+    film = question.video
     if film and image == "input_image":
         parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(film.gif)}})
     elif film:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""picture_questions.py - the questions about pictures and films of mote-tiny's model card, and how it must answer them.
+"""image_questions.py - questions about images and videos from mote-tiny's model card, with the expected answers.
 
-tests/data/chat/pictures.jsonl has ten of each kind: the files, what would be right, and what the reference says. mote must
-say the same, word for word, whichever way it is asked, if the most likely token is taken and nothing is punished (the card's own
-settings for pictures have a presence penalty, which changes whole words); what is right of that is the card's accuracy. A picture that is
-swapped or a tower that mixes up its patches changes most of the answers.
+tests/data/chat/pictures.jsonl has ten of each task: the files, the right answer, and the answer of the reference. mote
+must give the answer of the reference word for word through every API, with greedy sampling and without penalties (the
+card's settings for images have a presence penalty, which changes words). The share of right answers is the accuracy of
+the card. Swapped images or permuted patches in the vision encoder change most of the answers.
 """
 import base64
 import collections
@@ -12,41 +12,41 @@ import json
 import pathlib
 
 FILE = pathlib.Path(__file__).resolve().parents[1] / "data" / "chat" / "pictures.jsonl"
-# Correct answers of ten, as the card says.
+# Right answers of ten, from the model card.
 CARD = {"img_colour": 4, "img_count": 1, "img_exists": 4, "img_see": 0, "img_two": 0, "img_where": 0, "video": 1}
 
 
-class Film:
-    """Frames as PNG files, and the same as one moving GIF."""
+class Video:
+    """Frames as PNG files, and the same as one animated GIF."""
 
-    def __init__(self, film):
-        self.fps = film["fps"]
-        self.frames = [base64.b64decode(f) for f in film["frames"]]
-        self.gif = base64.b64decode(film["gif"])
+    def __init__(self, video):
+        self.fps = video["fps"]
+        self.frames = [base64.b64decode(f) for f in video["frames"]]
+        self.gif = base64.b64decode(video["gif"])
 
 
 class Question:
     def __init__(self, line):
-        self.task, self.text, self.right, self.said = line["task"], line["question"], line["right"], line["said"]
-        self.gap = line["gap"]  # of the reference: from the best logit to the next, where that is smallest
+        self.task, self.text, self.right, self.expected = line["task"], line["question"], line["right"], line["said"]
+        self.gap = line["gap"]  # smallest distance between the best two logits in the reference
         self.images = [base64.b64decode(i) for i in line["images"]]
-        self.film = Film(line["film"]) if "film" in line else None
+        self.video = Video(line["film"]) if "film" in line else None
 
 
-def questions(films=True):
+def questions(videos=True):
     with open(FILE, encoding="utf-8") as f:
         every = [Question(json.loads(line)) for line in f]
-    return [q for q in every if films or q.film is None]
+    return [q for q in every if videos or q.video is None]
 
 
 class Gaps:
-    """How far each answer was from another one, against the reference: the text of an answer hides small faults."""
+    """Compares the logit gaps with the reference: they show small errors that the text hides."""
 
     def __init__(self):
         self.far = []
 
     def take(self, question, gap):
-        """`gap` without the end of the answer, which may have had the smallest."""
+        """`gap` excludes the end token, which may have the smallest one."""
         if abs(gap - question.gap) > 1e-3:
             self.far.append((question.task, gap, question.gap))
 
@@ -54,17 +54,17 @@ class Gaps:
         assert all(gap > wanted for _, gap, wanted in self.far) and len(self.far) <= 7, self.far
 
 
-def ask_all(answer, films=True):
-    """Asks everything: answer(question) is a text. What is wrong is an AssertionError that lists it."""
+def ask_all(answer, videos=True):
+    """Asks all questions: answer(question) returns a text. Raises an AssertionError that lists all faults."""
     right, faults, seen = collections.Counter(), [], set()
-    for q in questions(films):
+    for q in questions(videos):
         text = answer(q).strip()
         seen.add(q.task)
         right[q.task] += text == q.right
-        if text != q.said:
-            faults.append(f"{q.task}: {text!r}, the reference says {q.said!r}")
+        if text != q.expected:
+            faults.append(f"{q.task}: {text!r}, the reference says {q.expected!r}")
     found = {task: right[task] for task in sorted(seen)}
     print("right of ten:", ", ".join(f"{task} {n}" for task, n in found.items()))
-    if found != {task: n for task, n in CARD.items() if films or task != "video"}:
+    if found != {task: n for task, n in CARD.items() if videos or task != "video"}:
         faults.append(f"right of ten: {found}, the card says {CARD}")
     assert not faults, "\n".join([f"{len(faults)} faults"] + faults)
