@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server.c - the parts of a server put together, started, drained and taken apart. See server.h. */
+/* server.c - assembles, starts, drains and frees a server. See server.h. */
 #include "server/server.h"
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "media/sandbox/decoder.h"
+#include "server/api/native/native.h"
+#include "server/api/router.h"
 #include "server/auth/api_keys.h"
 #include "server/generation/generation.h"
-#include "server/http/systemd.h"
-#include "server/server_int.h"
+#include "server/http/http_server.h"
+#include "server/vision/vision_service.h"
 
-enum { BODY_WITH_IMAGES = 32 << 20 };
+enum { BODY_WITH_IMAGES = 32 << 20 }; /* default of --limit body-bytes with a vision encoder */
 
-/* Limits of each key. */
+/* Limits of each cache namespace. */
 static const text_store_options responses_limits = {
     .entries = 1024, .bytes = (size_t)64 << 20, .seconds = 24 * 3600.0};
 static const text_store_options items_limits = {
@@ -19,169 +22,97 @@ static const text_store_options items_limits = {
 static const text_store_options reports_limits = {
     .entries = 1024, .bytes = (size_t)4 << 20, .seconds = 24 * 3600.0};
 
-static const double USUAL_DRAIN = 30;
+struct server {
+    server_context context; /* first: the hooks get a pointer to it */
+    server_options options;
+    limits limits;
+    request_counts counts;
+    http_server *http;
+    double last_second, last_watchdog; /* os_now() of the last tick of each */
+    double watchdog;                   /* interval of the systemd watchdog; 0: none */
+    fork_server_stats decoders;        /* at the last tick */
+};
 
-/* ---- what the loop calls ---- */
+/* ---- hooks of the HTTP server ---- */
 
-static void on_woken(void *with)
+static void server_on_wake(void *context)
 {
-    server *s = with;
-    const model_registry *models = s->context.models;
-    for (size_t i = 0; i < model_registry_count(models); i++) {
-        served_model *m = model_registry_at(models, i);
+    const server_context *ctx = context;
+    for (size_t i = 0; i < model_registry_count(ctx->models); i++) {
+        served_model *m = model_registry_at(ctx->models, i);
         sched_collect(served_model_sched(m), generation_on_event, NULL);
         if (served_model_vision(m) != NULL)
             vision_service_collect(served_model_vision(m));
     }
 }
 
-static void on_connected(void *with, struct uv_stream_s *listener, bool is_unix)
+static void server_check_decoders(server *s)
 {
-    server *s = with;
-    connection_set_accept(s->connection_set, listener, is_unix);
-}
-
-static void on_turn(void *with)
-{
-    server *s = with;
-    connection_set_turn(s->connection_set);
-}
-
-static void finish(server *s)
-{
-    connection_set_close(s->connection_set);
-    event_loop_finish(s->loop);
-    s->finished = true;
-}
-
-/* Somebody ended the process that decodes pictures: the next picture starts another one. */
-static void look_after_decoders(server *s)
-{
-    const uint64_t lost = s->decoders.lost;
+    const uint64_t exits = s->decoders.lost;
     if (s->options.fork_server == NULL)
         return;
     fork_server_poll(s->options.fork_server, &s->decoders);
     s->context.decoder_exits = s->decoders.lost;
-    if (s->decoders.lost != lost)
+    if (s->decoders.lost != exits)
         log_message(&s->context.log, 0,
-                    "the process that decodes pictures is gone (%s, %d): the next picture starts "
-                    "another one",
-                    s->decoders.signal != 0 ? strsignal(s->decoders.signal) : "by no signal",
+                    "the image decoder process has exited (%s, %d); the next image starts a new "
+                    "one",
+                    s->decoders.signal != 0 ? strsignal(s->decoders.signal) : "no signal",
                     s->decoders.signal);
 }
 
-/* What is wrong with the file of the keys is said once, and the keys stay as they were. */
-static void look_after_keys(server *s)
+static void server_reload_keys(server *s)
 {
     api_keys_change change;
     mote_error err;
-    if (access_look(s->context.access, &change, &err) != MOTE_OK)
+    if (access_reload_keys(s->context.access, &change, &err) != MOTE_OK)
         log_message(&s->context.log, 0,
-                    "the key file has changed and is NOT used, the keys are those of before: %s",
+                    "the key file has changed and is NOT used, the old keys stay valid: %s",
                     err.text);
     else if (change.added + change.gone + change.altered > 0)
         log_message(&s->context.log, 1,
-                    "the key file was read again: %zu keys; %zu new, %zu gone, %zu altered",
+                    "key file reloaded: %zu keys; %zu new, %zu removed, %zu changed",
                     server_n_keys(s), change.added, change.gone, change.altered);
 }
 
-static void on_tick(void *with, double now)
+static void server_on_tick(void *context, double now)
 {
-    server *s = with;
-    if (s->finished)
-        return;
-    connection_set_sweep(s->connection_set, now);
+    server *s = context;
     if (now - s->last_second >= 1) {
         s->last_second = now;
-        peers_sweep(s->peers, now);
         generation_tick(&s->context);
-        look_after_decoders(s);
-        look_after_keys(s);
+        server_check_decoders(s);
+        server_reload_keys(s);
         for (size_t i = 0; i < model_registry_count(s->context.models); i++)
             served_model_tick(model_registry_at(s->context.models, i), now);
     }
     if (s->watchdog > 0 && now - s->last_watchdog >= s->watchdog) {
         s->last_watchdog = now;
-        systemd_tell("WATCHDOG=1");
+        systemd_notify("WATCHDOG=1");
     }
-    if (s->context.draining &&
-        (connection_set_busy(s->connection_set) == 0 || now >= s->drain_until))
-        finish(s);
 }
 
-/* The first time: nobody new, and those who are being answered have some time left. */
-static void on_stop(void *with)
+static void server_on_stop(void *context)
 {
-    server *s = with;
-    if (s->finished)
-        return;
-    if (s->context.draining) {
-        finish(s);
-        return;
-    }
+    server *s = context;
     s->context.draining = true;
-    s->drain_until =
-        os_now() + (s->options.drain_seconds > 0 ? s->options.drain_seconds : USUAL_DRAIN);
-    systemd_tell("STOPPING=1");
-    event_loop_stop_listening(s->loop);
+    systemd_notify("STOPPING=1");
     for (size_t i = 0; i < model_registry_count(s->context.models); i++)
         sched_drain(served_model_sched(model_registry_at(s->context.models, i)));
-    connection_set_drain(s->connection_set);
-    log_message(&s->context.log, 1, "stopping: %u connections are being answered",
-                connection_set_busy(s->connection_set));
+    log_message(&s->context.log, 1, "stopping: %u connections with unfinished requests",
+                http_server_busy(s->http));
 }
 
-static void wake(void *with)
+/* Called by engine and vision threads. */
+static void server_wake(void *with)
 {
-    server *s = with;
-    event_loop_wake(s->loop);
+    const server *s = with;
+    event_loop_wake(http_server_loop(s->http));
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
-/* Addresses others can reach need a key, unless somebody has said that he wants it otherwise. */
-static mote_status check_exposure(const server *s, mote_error *err)
-{
-    for (size_t i = 0; i < s->listening.n; i++) {
-        const listen_socket *at = &s->listening.sockets[i];
-        if (at->wide && server_n_keys(s) == 0 && !s->options.unauthenticated)
-            return err_set(err, MOTE_E_ARG,
-                           "%s can be reached by others, and there is no key: give one with "
-                           "--api-key-file or MOTE_API_KEY, or listen on 127.0.0.1 (without a key "
-                           "only by --i-know-this-is-unauthenticated)",
-                           at->name);
-    }
-    return MOTE_OK;
-}
-
-static mote_status open_sockets(server *s, mote_error *err)
-{
-    const server_options *o = &s->options;
-    for (size_t i = 0; i < o->n_listen; i++)
-        TRY(listen_add(&s->listening, o->listen[i], err));
-    if (o->n_listen == 0 && systemd_passed() > 0)
-        TRY(listen_add(&s->listening, "systemd", err));
-    else if (o->n_listen == 0)
-        TRY(listen_add_loopback(&s->listening, err));
-    TRY(check_exposure(s, err));
-    for (size_t i = 0; i < s->listening.n; i++)
-        if (s->listening.sockets[i].host[0] != '\0')
-            TRY(access_allow_host(s->context.access, str_of(s->listening.sockets[i].host), err));
-    return MOTE_OK;
-}
-
-/* The loop takes the descriptors over. */
-static mote_status serve_sockets(server *s, mote_error *err)
-{
-    for (size_t i = 0; i < s->listening.n; i++) {
-        listen_socket *at = &s->listening.sockets[i];
-        TRY(event_loop_listen(s->loop, at->fd, at->is_unix, err));
-        at->fd = -1;
-    }
-    return MOTE_OK;
-}
-
-static model_registry_options registry_options(server *s)
+static model_registry_options server_registry_options(server *s)
 {
     const server_options *o = &s->options;
     model_registry_options out = {.models = o->models,
@@ -191,35 +122,83 @@ static model_registry_options registry_options(server *s)
                                   .image_tokens = o->image_tokens,
                                   .limits = &s->limits,
                                   .keep_alive = o->keep_alive};
-    out.sched.wake = wake;
+    out.sched.wake = server_wake;
     out.sched.with = s;
     return out;
 }
 
-static mote_status make_http(server *s, mote_error *err)
+static mote_status server_set_limits(server *s, mote_error *err)
 {
-    const event_loop_hooks hooks = {on_woken, on_tick, on_stop, on_connected, on_turn, s};
-    const model_registry_options models = registry_options(s);
-    limits_init(&s->limits);
+    limits *l = &s->limits;
+    const model_registry_options models = server_registry_options(s);
+    limits_init(l);
     if (model_registry_n_vision(&models) > 0)
-        s->limits.at[LIMIT_BODY] = BODY_WITH_IMAGES;
+        l->at[LIMIT_BODY] = BODY_WITH_IMAGES;
     for (size_t i = 0; i < s->options.n_limits; i++)
-        TRY(limits_set(&s->limits, s->options.limits[i], err));
-    TRY(access_new(&s->context.access, &s->options, err));
-    TRY(open_sockets(s, err));
-    s->peers = peers_new();
-    if (s->peers == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the list of clients");
-    TRY(event_loop_new(&s->loop, &hooks, (uint32_t)s->limits.at[LIMIT_CONNECTIONS], err));
-    TRY(connection_set_new(&s->connection_set, s, s->loop, err));
+        TRY(limits_set(l, s->options.limits[i], err));
     return MOTE_OK;
 }
 
-static mote_status server_make_context(server *s, mote_error *err)
+/* Addresses that other machines can reach require an API key. */
+static mote_status server_check_exposure(const server *s, mote_error *err)
+{
+    const listen_set *set = http_server_listening(s->http);
+    for (size_t i = 0; i < set->n; i++)
+        if (set->sockets[i].wide && server_n_keys(s) == 0 && !s->options.unauthenticated)
+            return err_set(err, MOTE_E_ARG,
+                           "%s is reachable from other machines and there is no API key: set one "
+                           "with --api-key-file or MOTE_API_KEY, or listen on 127.0.0.1 (to serve "
+                           "without a key: --i-know-this-is-unauthenticated)",
+                           set->sockets[i].name);
+    return MOTE_OK;
+}
+
+static mote_status server_make_http(server *s, mote_error *err)
 {
     const server_options *o = &s->options;
     server_context *c = &s->context;
-    const model_registry_options models = registry_options(s);
+    const access_options access = {.keys = o->keys,
+                                   .key_file = o->key_file,
+                                   .hosts = o->hosts,
+                                   .n_hosts = o->n_hosts,
+                                   .origins = o->origins,
+                                   .n_origins = o->n_origins};
+    const http_server_options http = {.limits = &s->limits,
+                                      .listen = o->listen,
+                                      .n_listen = o->n_listen,
+                                      .vary_origin = o->n_origins > 0,
+                                      .drain_seconds = o->drain_seconds};
+    http_hooks hooks = {.on_wake = server_on_wake,
+                        .on_tick = server_on_tick,
+                        .on_stop = server_on_stop,
+                        .context = c};
+    router_set_hooks(&hooks);
+    TRY(access_new(&c->access, &access, err));
+    TRY(http_server_new(&s->http, &http, &hooks, err));
+    c->http = s->http;
+    c->loop = http_server_loop(s->http);
+    TRY(server_check_exposure(s, err));
+    const listen_set *set = http_server_listening(s->http);
+    for (size_t i = 0; i < set->n; i++)
+        if (set->sockets[i].host[0] != '\0')
+            TRY(access_allow_host(c->access, str_of(set->sockets[i].host), err));
+    return MOTE_OK;
+}
+
+static mote_status server_make_models(server *s, mote_error *err)
+{
+    server_context *c = &s->context;
+    const model_registry_options models = server_registry_options(s);
+    TRY(model_registry_new(&c->models, &models, err));
+    TRY(text_store_new(&c->responses, &responses_limits, err));
+    TRY(text_store_new(&c->items, &items_limits, err));
+    return text_store_new(&c->reports, &reports_limits, err);
+}
+
+static mote_status server_init(server *s, const server_options *o, mote_error *err)
+{
+    server_context *c = &s->context;
+    s->options = *o;
     c->defaults = (request_defaults){.strict = o->strict,
                                      .no_ext = o->no_ext,
                                      .no_soft_switch = o->no_soft_switch,
@@ -228,13 +207,14 @@ static mote_status server_make_context(server *s, mote_error *err)
                                      .think_budget = o->think_budget,
                                      .preset = o->preset,
                                      .system = o->system};
+    c->log = (log_options){.level = o->log_level, .json = o->log_json};
     c->memory_limit = o->sched.memory;
-    c->loop = s->loop;
     c->counts = &s->counts;
-    TRY(model_registry_new(&c->models, &models, err));
-    TRY(text_store_new(&c->responses, &responses_limits, err));
-    TRY(text_store_new(&c->items, &items_limits, err));
-    return text_store_new(&c->reports, &reports_limits, err);
+    c->limits = &s->limits;
+    TRY(server_set_limits(s, err));
+    TRY(server_make_http(s, err));
+    TRY(server_make_models(s, err));
+    return http_server_start(s->http, err);
 }
 
 mote_status server_new(server **out, const server_options *options, mote_error *err)
@@ -242,14 +222,8 @@ mote_status server_new(server **out, const server_options *options, mote_error *
     *out = NULL;
     server *s = mem_new(1, sizeof *s);
     if (s == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a server");
-    s->options = *options;
-    s->context.log = (log_options){.level = options->log_level, .json = options->log_json};
-    mote_status status = make_http(s, err);
-    if (status == MOTE_OK)
-        status = server_make_context(s, err);
-    if (status == MOTE_OK)
-        status = serve_sockets(s, err);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for the server", sizeof *s);
+    const mote_status status = server_init(s, options, err);
     if (status != MOTE_OK) {
         server_free(s);
         return status;
@@ -263,14 +237,14 @@ mote_status server_run(server *s, mote_error *err)
     (void)err;
     s->watchdog = systemd_watchdog();
     s->context.started = s->last_second = s->last_watchdog = os_now();
-    systemd_tell("READY=1");
-    event_loop_run(s->loop);
+    systemd_notify("READY=1");
+    http_server_run(s->http);
     return MOTE_OK;
 }
 
 void server_stop(server *s)
 {
-    event_loop_stop(s->loop);
+    http_server_stop(s->http);
 }
 
 void server_free(server *s)
@@ -280,16 +254,13 @@ void server_free(server *s)
     text_store_free(s->context.reports);
     text_store_free(s->context.items);
     text_store_free(s->context.responses);
-    model_registry_free(s->context.models);
-    event_loop_free(s->loop);
-    connection_set_free(s->connection_set);
-    peers_free(s->peers);
+    model_registry_free(s->context.models); /* its threads wake the loop: before the HTTP server */
+    http_server_free(s->http);
     access_free(s->context.access);
-    listen_close(&s->listening);
     mem_free(s);
 }
 
-/* ---- what handlers need ---- */
+/* ---- for the startup message ---- */
 
 const server_options *server_settings(const server *s)
 {
@@ -313,30 +284,10 @@ size_t server_n_keys(const server *s)
 
 size_t server_n_addresses(const server *s)
 {
-    return s->listening.n;
+    return http_server_listening(s->http)->n;
 }
 
 const char *server_address(const server *s, size_t i)
 {
-    return s->listening.sockets[i].name;
-}
-
-void server_read_stats(const server_context *c, server_stats *out)
-{
-    const server *s = (const server *)c; /* the first member */
-    event_loop_stats l;
-    event_loop_read_stats(s->loop, &l);
-    *out = (server_stats){
-        .connections = connection_set_open(s->connection_set),
-        .requests = s->requests,
-        .refused_connections = s->refused_connections,
-        .refused_requests = s->refused_requests,
-        .body_bytes = s->body_bytes,
-        .forms = c->structured_outputs,
-        .loop_longest = l.longest,
-        .loop_longest_lately = l.longest_lately,
-        .loop_over_20_ms = l.over_20_ms,
-        .loop_busy = l.busy,
-        .decoders_lost = c->decoder_exits,
-    };
+    return http_server_listening(s->http)->sockets[i].name;
 }

@@ -401,7 +401,7 @@ def fork_server_is_killed():
         assert code == "vision_unavailable" and "fork server" in text, (code, text)
         equal(ask(server, o, DESCRIBE, [COUNT + b"0"])["mote"]["images"], [SEEN])
         wait_for("the metric", lambda: server.metric("mote_image_decoder_exits_total") == lost + 1)
-        assert "the process that decodes pictures is gone (Killed, 9)" in server.said(), server.said()
+        assert "the image decoder process has exited (Killed, 9)" in server.said(), server.said()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 /* lines_test.c - log lines and metrics text from made-up values, without a server. */
 #include "json/json.h"
 #include "server/core/log.h"
-#include "server/api/native/metrics.h"
+#include "server/api/native/native.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,6 @@
  */
 #include "fuzz/fuzz.h"
 #include "server/http/head.h"
-#include "server/http/http_parser.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,10 +144,10 @@ static size_t compare_bodies(http_parser *parser, const http_head *head, str byt
     return parsed == HTTP_PARSED_WHOLE ? used : 0;
 }
 
-static head_status look(gate *g, str bytes, size_t piece, const limits *l)
+static head_status look(head_checker *g, str bytes, size_t piece, const limits *l)
 {
     head_status answer = HEAD_MORE;
-    *g = (gate){0};
+    *g = (head_checker){0};
     for (size_t n = 0; n < bytes.n && answer == HEAD_MORE;) {
         n = bytes.n - n < piece ? bytes.n : n + piece;
         answer = head_check(g, (str){bytes.p, n}, l);
@@ -159,7 +158,7 @@ static head_status look(gate *g, str bytes, size_t piece, const limits *l)
 /* One request; returns the bytes used, 0: the connection ends here. */
 static size_t one_request(http_parser *parser, str bytes, size_t piece, const limits *l)
 {
-    gate g, whole;
+    head_checker g, whole;
     head_status answer = look(&g, bytes, piece, l);
     demand(answer == look(&whole, bytes, bytes.n, l), "the gate looks at the pieces");
     if (answer != HEAD_PASS)

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "server/core/digest.h"
 #include "server/http/head.h"
-#include "server/http/http_parser.h"
 #include "server/http/peers.h"
 
 #include <setjmp.h>
@@ -23,18 +22,18 @@ static limits usual(void)
     return l;
 }
 
-static head_status look_whole(gate *g, str bytes)
+static head_status look_whole(head_checker *g, str bytes)
 {
     const limits l = usual();
-    *g = (gate){0};
+    *g = (head_checker){0};
     return head_check(g, bytes, &l);
 }
 
 /* Every prefix is looked at, as if each byte came alone. */
-static head_status look_bytewise(gate *g, str bytes)
+static head_status look_bytewise(head_checker *g, str bytes)
 {
     const limits l = usual();
-    *g = (gate){0};
+    *g = (head_checker){0};
     head_status answer = HEAD_MORE;
     for (size_t n = 1; n <= bytes.n && answer == HEAD_MORE; n++)
         answer = head_check(g, (str){bytes.p, n}, &l);
@@ -55,7 +54,7 @@ static void test_sound_heads(void **state)
     (void)state;
     http_parser *parser = http_parser_new();
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        gate whole, pieces;
+        head_checker whole, pieces;
         str bytes = str_of(heads[i]);
         assert_int_equal(look_whole(&whole, bytes), HEAD_PASS);
         assert_int_equal(look_bytewise(&pieces, bytes), HEAD_PASS);
@@ -295,7 +294,7 @@ static void test_bad_heads(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof bad_heads / sizeof *bad_heads; i++) {
-        gate whole, pieces;
+        head_checker whole, pieces;
         assert_int_equal(look_whole(&whole, bad_heads[i].bytes), bad_heads[i].answer);
         assert_int_equal(look_bytewise(&pieces, bad_heads[i].bytes), bad_heads[i].answer);
         assert_non_null(whole.why);
@@ -305,7 +304,7 @@ static void test_bad_heads(void **state)
 static void test_fields(void **state)
 {
     (void)state;
-    gate g;
+    head_checker g;
     assert_int_equal(look_whole(&g, str_of(heads[1])), HEAD_PASS);
     assert_true(g.head.http_1_0);
     assert_true(str_is(http_head_field(&g.head, heads[1], "y"), "z"));
@@ -326,7 +325,7 @@ static void test_changed_bytes(void **state)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         for (size_t at = 0; at < strlen(heads[i]); at++)
             for (unsigned byte = 0; byte < 256; byte++) {
-                gate whole, pieces;
+                head_checker whole, pieces;
                 size_t n = strlen(heads[i]);
                 memcpy(text, heads[i], n);
                 text[at] = (char)byte;

@@ -460,7 +460,7 @@ class Changes(http_rig.unittest.TestCase):
             self.wait_for(lambda: self.status(b"new-key") == 200, "a new key")
             self.assertEqual([self.status(b"gone"), self.chat(b"gone")], [401, 401])
             wire._until(b"data: [DONE]")  # what it asked for before is answered
-        self.wait_for_log("the key file was read again: 3 keys; 1 new, 1 gone, 1 altered", 1)
+        self.wait_for_log("key file reloaded: 3 keys; 1 new, 1 removed, 1 changed", 1)
         # what was used stays used, and other scopes count at once
         self.assertEqual([self.chat(b"limited"), self.status(b"limited", "/v1/status")], [429, 200])
         self.assertEqual(list(self.keys()), ["watch", "limited", "new"])

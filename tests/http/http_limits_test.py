@@ -146,7 +146,7 @@ class Connections(http_rig.unittest.TestCase):
     def held(self, server):
         """Bytes of bodies that are on their way."""
         text = server.ask(get("/metrics")).body.decode()
-        return int(http_rig.re.search(r'mote_memory_bytes{kind="requests"} (\d+)', text).group(1))
+        return int(http_rig.re.search(r'mote_memory_bytes{kind="request_bodies"} (\d+)', text).group(1))
 
     def test_all_bodies_together(self):
         with http_rig.Server("--limit", "all-bodies-bytes=100000") as server:

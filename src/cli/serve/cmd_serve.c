@@ -15,6 +15,7 @@
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
 #include "media/sandbox/decoder.h"
+#include "server/auth/api_keys.h"
 #include "server/models/model_name.h"
 #include "server/server.h"
 
@@ -373,9 +374,9 @@ static int keys_find(strbuf *text, const serve_options *f, server_options *o)
 
 static int keys_print_new(const cli_call *call)
 {
-    char key[SERVER_KEY_BYTES], line[SERVER_KEY_LINE_BYTES];
+    char key[API_KEY_BYTES], line[API_KEY_LINE_BYTES];
     mote_error err;
-    if (server_new_key(key, line, call->n_words > 0 ? call->words[0] : NULL, &err) != MOTE_OK)
+    if (api_keys_generate(key, line, call->n_words > 0 ? call->words[0] : NULL, &err) != MOTE_OK)
         return msg_error(&err);
     out_printf(call->out, "%s\n", key);
     msg_note("store the key now, it is not shown again; its line for --api-key-file:");

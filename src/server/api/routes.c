@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* routes.c - see routes.h. The rows of one folder of paths stand together. */
+/* routes.c - the route table. See routes.h. */
 #include "server/api/routes.h"
 
-#include "server/api/handlers.h"
+#include "server/api/anthropic/anthropic.h"
+#include "server/api/native/native.h"
+#include "server/api/ollama/ollama.h"
+#include "server/api/openai/openai.h"
 
-/* Short names, so that a row is a line. */
+/* Short names, so that a row fits on a line. */
 #define GET     (HTTP_GET | HTTP_HEAD)
 #define POST    HTTP_POST
 #define DELETE  HTTP_DELETE
@@ -71,12 +74,11 @@ static const route table[] = {
 };
 /* clang-format on */
 
-/* Of every path, so that a browser may ask before it asks; it is not in the table, because
- * its paths are all of them. */
+/* CORS preflight of every path. */
 static const route options_route = {HTTP_OPTIONS, "*",       PRIVILEGE_PUBLIC,
                                     API_OPENAI,   "options", handle_options};
 
-static bool matches(const route *r, str path, str *tail)
+static bool route_matches(const route *r, str path, str *tail)
 {
     size_t n = strlen(r->path);
     *tail = (str){"", 0};
@@ -99,7 +101,7 @@ const route *route_find(str path, http_method method, str *tail, unsigned *allow
     const route *wild = NULL;
     str wild_tail = {"", 0};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (!matches(&table[i], path, tail))
+        if (!route_matches(&table[i], path, tail))
             continue;
         *allow |= table[i].methods;
         if (!(table[i].methods & method))
@@ -120,7 +122,7 @@ const route *route_at(size_t i)
     return i < sizeof table / sizeof *table ? &table[i] : NULL;
 }
 
-static bool begins(str path, const char *with)
+static bool path_begins(str path, const char *with)
 {
     size_t n = strlen(with);
     return path.n >= n && memcmp(path.p, with, n) == 0;
@@ -128,7 +130,7 @@ static bool begins(str path, const char *with)
 
 api_dialect route_dialect_of(str path)
 {
-    if (begins(path, "/api/"))
+    if (path_begins(path, "/api/"))
         return API_OLLAMA;
-    return begins(path, "/v1/messages") ? API_ANTHROPIC : API_OPENAI;
+    return path_begins(path, "/v1/messages") ? API_ANTHROPIC : API_OPENAI;
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* access.c - see access.h. */
+/* access.c - access checks of a request. See access.h. */
 #include "server/auth/access.h"
 
 #include "base/mem.h"
-#include "server/auth/api_keys.h"
 #include "base/words.h"
-#include "server/server.h"
+#include "server/auth/api_keys.h"
+#include "server/http/listen.h"
 
 #include <strings.h>
 
 enum {
     MAX_HOST_BYTES = 255,
     MAX_ORIGIN_BYTES = 255,
-    MAX_HOSTS = SERVER_MAX_HOSTS + SERVER_MAX_LISTEN,
+    MAX_HOSTS = ACCESS_MAX_HOSTS + LISTEN_MAX,
     ALL_SCOPES = 1 << PRIVILEGE_INFER | 1 << PRIVILEGE_METRICS | 1 << PRIVILEGE_ADMIN
 };
 
@@ -23,10 +23,10 @@ typedef struct short_text {
 
 struct access_rules {
     api_keys *keys;
-    api_keys_file file;          /* that they come from */
+    api_keys_file file;          /* the file of the keys */
     short_text hosts[MAX_HOSTS]; /* lower case, without port */
     size_t n_hosts;
-    short_text origins[SERVER_MAX_HOSTS];
+    short_text origins[ACCESS_MAX_HOSTS];
     size_t n_origins;
 };
 
@@ -35,15 +35,15 @@ static bool same_word(str a, str b)
     return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
 }
 
-/* ---- making the rules ---- */
+/* ---- creation ---- */
 
-static mote_status add_text(short_text *list, size_t *n, size_t room, str text, const char *what,
-                            mote_error *err)
+static mote_status access_add_text(short_text *list, size_t *n, size_t room, str text,
+                                   const char *what, mote_error *err)
 {
     if (*n == room)
-        return err_set(err, MOTE_E_ARG, "there are more than %zu %ss", room, what);
+        return err_set(err, MOTE_E_ARG, "too many %ss; at most %zu", what, room);
     if (text.n == 0 || text.n > MAX_HOST_BYTES)
-        return err_set(err, MOTE_E_ARG, "%.*s is no %s", STR_ARG(text), what);
+        return err_set(err, MOTE_E_ARG, "%.*s is not a valid %s", STR_ARG(text), what);
     memcpy(list[*n].p, text.p, text.n);
     list[*n].n = text.n;
     (*n)++;
@@ -52,44 +52,44 @@ static mote_status add_text(short_text *list, size_t *n, size_t room, str text, 
 
 mote_status access_allow_host(access_rules *a, str name, mote_error *err)
 {
-    return add_text(a->hosts, &a->n_hosts, MAX_HOSTS, name, "host", err);
+    return access_add_text(a->hosts, &a->n_hosts, MAX_HOSTS, name, "host", err);
 }
 
-static mote_status add_origin(access_rules *a, str origin, mote_error *err)
+static mote_status access_add_origin(access_rules *a, str origin, mote_error *err)
 {
     const char *scheme = origin.n > 8 && memcmp(origin.p, "https://", 8) == 0  ? origin.p + 8
                          : origin.n > 7 && memcmp(origin.p, "http://", 7) == 0 ? origin.p + 7
                                                                                : NULL;
     if (scheme == NULL || memchr(scheme, '/', origin.n - (size_t)(scheme - origin.p)) != NULL)
         return err_set(err, MOTE_E_ARG,
-                       "%.*s is no origin; give it as browsers do, scheme, host and port and "
-                       "nothing behind",
+                       "%.*s is not an origin; write scheme, host and port only, as browsers do: "
+                       "https://example.com",
                        STR_ARG(origin));
-    return add_text(a->origins, &a->n_origins, SERVER_MAX_HOSTS, origin, "origin", err);
+    return access_add_text(a->origins, &a->n_origins, ACCESS_MAX_HOSTS, origin, "origin", err);
 }
 
-static mote_status fill(access_rules *a, const server_options *o, mote_error *err)
+static mote_status access_fill(access_rules *a, const access_options *o, mote_error *err)
 {
     api_keys_change change;
     TRY(api_keys_take(a->keys, o->keys, o->key_file != NULL, &change, err));
     for (size_t i = 0; i < o->n_hosts; i++)
         TRY(access_allow_host(a, str_of(o->hosts[i]), err));
     for (size_t i = 0; i < o->n_origins; i++)
-        TRY(add_origin(a, str_of(o->origins[i]), err));
+        TRY(access_add_origin(a, str_of(o->origins[i]), err));
     return MOTE_OK;
 }
 
-mote_status access_new(access_rules **out, const server_options *options, mote_error *err)
+mote_status access_new(access_rules **out, const access_options *options, mote_error *err)
 {
     *out = NULL;
     access_rules *a = mem_new(1, sizeof *a);
     if (a == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: list of API keys");
     a->keys = api_keys_new();
     a->file.path = options->key_file;
     mote_status status = a->keys != NULL
-                             ? fill(a, options, err)
-                             : err_set(err, MOTE_E_MEMORY, "no memory for the list of keys");
+                             ? access_fill(a, options, err)
+                             : err_set(err, MOTE_E_MEMORY, "out of memory: list of API keys");
     if (status != MOTE_OK) {
         access_free(a);
         return status;
@@ -110,9 +110,9 @@ const api_keys *access_keys(const access_rules *a)
     return a->keys;
 }
 
-mote_status access_look(access_rules *a, api_keys_change *change, mote_error *err)
+mote_status access_reload_keys(access_rules *a, api_keys_change *change, mote_error *err)
 {
-    return api_keys_look(a->keys, &a->file, change, err);
+    return api_keys_reload(a->keys, &a->file, change, err);
 }
 
 /* ---- Host ---- */
@@ -125,7 +125,7 @@ static bool digits_only(str text, size_t most)
     return text.n >= 1 && text.n <= most;
 }
 
-/* name, name:port, [v6] or [v6]:port; *name is what stands before the port, brackets included. */
+/* Parses name, name:port, [v6] or [v6]:port; *name is the part before the port, with brackets. */
 static bool parse_host(str host, str *name)
 {
     if (host.n > MAX_HOST_BYTES + 6 || host.n == 0)
@@ -154,7 +154,7 @@ static bool parse_host(str host, str *name)
     return number > 0 && number <= 65535;
 }
 
-/* 127.0.0.1 to 127.255.255.254, as four plain numbers. */
+/* 127.x.x.x, as four decimal numbers without leading zeros. */
 static bool is_loopback4(str name)
 {
     unsigned parts = 0;
@@ -193,27 +193,29 @@ static bool origin_allowed(const access_rules *a, str origin)
     return false;
 }
 
-bool access_check_browser(const access_rules *a, const access_question *q, access_answer *out,
+bool access_check_browser(const access_rules *a, const access_request *q, access_result *out,
                           http_error *error)
 {
     str name;
-    *out = (access_answer){.client = q->who->id, .key = ""};
+    *out = (access_result){.client = q->peer->id, .key = ""};
     if (!parse_host(q->host, &name)) {
-        api_error_set(error, API_E_INVALID, "bad_request", "Host is not a name and a port");
+        api_error_set(error, API_E_INVALID, "bad_request",
+                      "Host must be a name or address with an optional port");
         return false;
     }
     if (!host_allowed(a, name)) {
         api_error_set(error, API_E_PERMISSION, "host_not_allowed",
-                      "this server does not answer under the name in Host; it can be started with "
-                      "--allow-host and that name");
+                      "the name in Host is not allowed; start the server with --allow-host NAME to "
+                      "allow it");
         return false;
     }
     out->cors = q->origin.p != NULL && origin_allowed(a, q->origin);
     bool cross_site = q->fetch_site.p != NULL && same_word(q->fetch_site, str_of("cross-site"));
     if ((q->origin.p != NULL || cross_site) && !out->cors) {
-        api_error_set(error, API_E_PERMISSION, "origin_not_allowed",
-                      "pages of this origin may not use this server; it can be started with "
-                      "--cors-origin and that origin");
+        api_error_set(
+            error, API_E_PERMISSION, "origin_not_allowed",
+            "requests from this origin are not allowed; start the server with --cors-origin "
+            "ORIGIN to allow them");
         return false;
     }
     return true;
@@ -228,24 +230,24 @@ static str bearer(str authorization)
     return same_word(scheme, str_of("bearer")) ? words_next(&rest, " ") : (str){NULL, 0};
 }
 
-static bool refuse_key(const access_question *q, bool came, http_error *error)
+static bool access_refuse_key(const access_request *q, bool sent, http_error *error)
 {
-    if (!came) {
+    if (!sent) {
         api_error_set(error, API_E_AUTH, "invalid_api_key",
-                      "a key is needed: send it as Authorization: Bearer KEY or x-api-key: KEY");
+                      "an API key is required: send Authorization: Bearer KEY or x-api-key: KEY");
         return false;
     }
-    if (peer_failed(q->who, q->now) > q->most_failures) {
+    if (peer_failed(q->peer, q->now) > q->max_failures) {
         api_error_set(error, API_E_RATE, "rate_limit_exceeded",
-                      "too many wrong keys from this address within a minute");
+                      "too many wrong API keys from this address; try again in a minute");
         error->retry_ms = 60000;
         return false;
     }
-    api_error_set(error, API_E_AUTH, "invalid_api_key", "this key is not one of the server's");
+    api_error_set(error, API_E_AUTH, "invalid_api_key", "unknown API key");
     return false;
 }
 
-bool access_check_key(access_rules *a, const access_question *q, access_answer *out,
+bool access_check_key(access_rules *a, const access_request *q, access_result *out,
                       http_error *error)
 {
     if (api_keys_count(a->keys) == 0) {
@@ -257,11 +259,11 @@ bool access_check_key(access_rules *a, const access_question *q, access_answer *
     known &= api_keys_find(a->keys, q->api_key, &other);
     api_key *key = one != NULL ? one : other;
     if (key == NULL && !known) {
-        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server has no memory left");
+        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
         return false;
     }
     if (key == NULL)
-        return refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
+        return access_refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
     out->scopes = key->scopes;
     out->client = digest_number(&key->digest);
     out->ns = out->client;
@@ -270,23 +272,20 @@ bool access_check_key(access_rules *a, const access_question *q, access_answer *
     return true;
 }
 
-bool access_check_scope(const access_answer *answer, privilege needed, http_error *error)
+bool access_check_scope(const access_result *result, privilege needed, http_error *error)
 {
     const unsigned any_of =
         needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
-    if (needed == PRIVILEGE_PUBLIC || answer->scopes & any_of)
+    if (needed == PRIVILEGE_PUBLIC || result->scopes & any_of)
         return true;
-    api_error_set(error, API_E_PERMISSION, "scope_missing",
-                  "this key is not meant for that: it lacks the scope %s",
+    api_error_set(error, API_E_PERMISSION, "scope_missing", "the API key lacks the scope %s",
                   needed == PRIVILEGE_METRICS ? "metrics"
                   : needed == PRIVILEGE_ADMIN ? "admin"
                                               : "infer");
     return false;
 }
 
-/* JSON needs its type, because a browser cannot send that to a stranger unasked; what
- * carries no mark of a browser may do without. */
-bool access_check_type(const access_question *q, http_error *error)
+bool access_check_type(const access_request *q, http_error *error)
 {
     if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))
         return true;

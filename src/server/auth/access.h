@@ -1,61 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * access.h - who may ask: Host, Origin, keys and what they are good for.
+ * access.h - access checks of a request: Host, Origin, API key, scope, content type.
  *
- * Everything is decided from one parse of the request, the one the router uses too, and
- * before a byte of the body is read. Browsers are strangers that carry other people's requests:
- * a page may ask only if its origin is on the list.
+ * All checks use the parsed head that the router uses, and run before the body is read. A browser
+ * may send requests for pages of other sites, so a request with an Origin, or with Sec-Fetch-Site:
+ * cross-site, is refused unless its origin is on the list; a Host that is not on the list is
+ * refused, too (DNS rebinding). Event loop thread only.
  */
 #ifndef MOTE_SERVER_AUTH_ACCESS_H
 #define MOTE_SERVER_AUTH_ACCESS_H
 
-#include "server/http/peers.h"
 #include "server/auth/quota.h"
-#include "server/api/routes.h"
+#include "server/http/exchange.h"
+#include "server/http/peers.h"
+
+/* What a route requires. */
+typedef enum privilege {
+    PRIVILEGE_PUBLIC, /* no key */
+    PRIVILEGE_INFER,
+    PRIVILEGE_METRICS,
+    PRIVILEGE_ADMIN,
+    PRIVILEGE_OWN /* infer, for data of the same key; or admin, for data of all keys */
+} privilege;
 
 typedef struct access_rules access_rules;
 struct api_keys;
 struct api_keys_change;
-struct server_options;
 
-/* Keeps digests of the keys, and the lists. MOTE_E_ARG: a key, host or origin is malformed. */
-mote_status access_new(access_rules **out, const struct server_options *options, mote_error *err);
+enum { ACCESS_MAX_HOSTS = 64 };
+
+typedef struct access_options {
+    str keys;                 /* lines as in api_keys.h; only digests are kept */
+    const char *key_file;     /* file of `keys`, read again when it changes; NULL: none */
+    const char *const *hosts; /* [n_hosts] additional names allowed in Host */
+    size_t n_hosts;
+    const char *const *origins; /* [n_origins] allowed origins, exactly as browsers send them */
+    size_t n_origins;
+} access_options;
+
+/* MOTE_E_ARG: a key, host or origin is malformed. */
+mote_status access_new(access_rules **out, const access_options *options, mote_error *err);
 /* NULL is allowed. */
 void access_free(access_rules *a);
 const struct api_keys *access_keys(const access_rules *a);
-/* Once a second: looks whether the file of the keys has changed; see api_keys_look. */
-mote_status access_look(access_rules *a, struct api_keys_change *change, mote_error *err);
-/* A name that Host may have, beside those of the options: of an address we listen on. */
+/* Once per second: reads the key file again if it has changed; see api_keys_reload(). */
+mote_status access_reload_keys(access_rules *a, struct api_keys_change *change, mote_error *err);
+/* Allows a further name in Host: that of an address the server listens on. */
 mote_status access_allow_host(access_rules *a, str name, mote_error *err);
 
-/* What is asked about a request. Fields that did not come have p NULL. */
-typedef struct access_question {
+/* The parts of a request that the checks use. Absent headers have p == NULL. */
+typedef struct access_request {
     http_method method;
     bool has_body;
     str host, origin, fetch_site, content_type, authorization, api_key;
-    bool any_fetch_field; /* some Sec-Fetch-* came */
-    peer *who;
+    bool any_fetch_field; /* has a Sec-Fetch-* header */
+    peer *peer;
     double now;
-    uint32_t most_failures;
-} access_question;
+    uint32_t max_failures; /* wrong keys per address and minute */
+} access_request;
 
-typedef struct access_answer {
-    bool cors;       /* the origin is on the list: tell the browser */
-    uint64_t client; /* who it is, for fairness */
-    uint64_t ns;     /* whose memory it may share */
-    unsigned scopes; /* 1 << privilege */
-    const char *key; /* what the key is called; "": it has no name */
-    quota *quota;    /* NULL: there are no keys */
-} access_answer;
+typedef struct access_result {
+    bool cors;       /* the Origin is on the list */
+    uint64_t client; /* id of the key, or of the address; for fair queueing */
+    uint64_t ns;     /* cache namespace: id of the key; 0 if there are no keys */
+    unsigned scopes; /* bits 1 << privilege */
+    const char *key; /* name of the key; "": none */
+    quota *quota;    /* of the key; NULL: there are no keys */
+} access_result;
 
-/* Host and Origin: of every request. false: *error says why. */
-bool access_check_browser(const access_rules *a, const access_question *q, access_answer *out,
+/* Checks Host and Origin; for every request. This and the next ones: false: *error says why. */
+bool access_check_browser(const access_rules *a, const access_request *q, access_result *out,
                           http_error *error);
-/* The key: of every request that is not for everybody. */
-bool access_check_key(access_rules *a, const access_question *q, access_answer *out,
+/* Checks the key; for every route that is not public. */
+bool access_check_key(access_rules *a, const access_request *q, access_result *out,
                       http_error *error);
-/* What the key is good for; then the type of the body. */
-bool access_check_scope(const access_answer *answer, privilege needed, http_error *error);
-bool access_check_type(const access_question *q, http_error *error);
+bool access_check_scope(const access_result *result, privilege needed, http_error *error);
+/* Checks the Content-Type. A page can send JSON to another site only after a CORS preflight. So
+ * other types are refused unless the request cannot come from a browser. */
+bool access_check_type(const access_request *q, http_error *error);
 
 #endif

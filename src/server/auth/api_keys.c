@@ -5,17 +5,17 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/words.h"
-#include "server/api/routes.h"
+#include "server/auth/access.h"
 
 #include <stdio.h>
 
 /* Places of keys that are gone are used again, that of the first to go first; so many, so
  * that one whose requests still come to their end is not among them. */
-enum { PLACES = 4 * SERVER_MAX_KEYS };
+enum { PLACES = 4 * API_KEYS_MAX };
 
 struct api_keys {
     api_key places[PLACES];
-    api_key *live[SERVER_MAX_KEYS]; /* [n] */
+    api_key *live[API_KEYS_MAX]; /* [n] */
     size_t n;
     uint64_t number;                 /* of takings */
     uint64_t forgotten[QUOTA_KINDS]; /* refusals of keys whose place another has */
@@ -23,7 +23,7 @@ struct api_keys {
 
 /* What a text says, before anything is changed. */
 typedef struct reading {
-    api_key keys[SERVER_MAX_KEYS];
+    api_key keys[API_KEYS_MAX];
     size_t n;
 } reading;
 
@@ -50,9 +50,9 @@ static bool parse_scopes(str text, unsigned *out)
 }
 
 /* Letters, digits and -._ : it stands in logs. */
-static bool read_name(char out[SERVER_KEY_NAME_BYTES], str name)
+static bool read_name(char out[API_KEY_NAME_BYTES], str name)
 {
-    if (name.n >= SERVER_KEY_NAME_BYTES || !words_only(name, "-._"))
+    if (name.n >= API_KEY_NAME_BYTES || !words_only(name, "-._"))
         return false;
     memcpy(out, name.p, name.n);
     out[name.n] = '\0';
@@ -75,7 +75,7 @@ static mote_status read_rest(api_key *key, size_t number, str rest, mote_error *
         if (!read_name(key->name, word))
             return err_set(err, MOTE_E_ARG,
                            "key %zu: a name has at most %d letters, digits, '-', '.' and '_'",
-                           number, SERVER_KEY_NAME_BYTES - 1);
+                           number, API_KEY_NAME_BYTES - 1);
         word = words_next(&rest, " \t");
     }
     for (; word.n > 0; word = words_next(&rest, " \t"))
@@ -119,8 +119,8 @@ static mote_status read_line(reading *r, str line, mote_error *err)
         return MOTE_OK;
     TRY(read_key(&key, r->n + 1, line, err));
     api_key *same = find_digest(r->keys, r->n, &key.digest);
-    if (same == NULL && r->n == SERVER_MAX_KEYS)
-        return err_set(err, MOTE_E_ARG, "there are more than %d keys", SERVER_MAX_KEYS);
+    if (same == NULL && r->n == API_KEYS_MAX)
+        return err_set(err, MOTE_E_ARG, "there are more than %d keys", API_KEYS_MAX);
     *(same != NULL ? same : &r->keys[r->n++]) = key;
     return MOTE_OK;
 }
@@ -188,7 +188,7 @@ static size_t count_free(const api_keys *k)
 /* Those that stay first, so that no place is taken that one of them has. */
 static void take(api_keys *k, const reading *r, uint64_t now, api_keys_change *change)
 {
-    api_key *at[SERVER_MAX_KEYS];
+    api_key *at[API_KEYS_MAX];
     for (size_t i = 0; i < r->n; i++) {
         at[i] = find_digest(k->places, PLACES, &r->keys[i].digest);
         if (at[i] != NULL)
@@ -277,24 +277,24 @@ uint64_t api_keys_refused(const api_keys *k, quota_kind kind)
     return n;
 }
 
-mote_status server_new_key(char key[SERVER_KEY_BYTES], char line[SERVER_KEY_LINE_BYTES],
-                           const char *name, mote_error *err)
+mote_status api_keys_generate(char key[API_KEY_BYTES], char line[API_KEY_LINE_BYTES],
+                              const char *name, mote_error *err)
 {
     unsigned char random[24];
     digest d;
-    char hex[2 * DIGEST_BYTES + 1], checked[SERVER_KEY_NAME_BYTES];
+    char hex[2 * DIGEST_BYTES + 1], checked[API_KEY_NAME_BYTES];
     if (name != NULL && !read_name(checked, str_of(name)))
         return err_set(err, MOTE_E_ARG, "a name has at most %d letters, digits, '-', '.' and '_'",
-                       SERVER_KEY_NAME_BYTES - 1);
+                       API_KEY_NAME_BYTES - 1);
     if (!os_random(random, sizeof random))
         return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
-    size_t n = (size_t)snprintf(key, SERVER_KEY_BYTES, "mote-");
+    size_t n = (size_t)snprintf(key, API_KEY_BYTES, "mote-");
     for (size_t i = 0; i < sizeof random; i++)
-        n += (size_t)snprintf(key + n, SERVER_KEY_BYTES - n, "%02x", random[i]);
+        n += (size_t)snprintf(key + n, API_KEY_BYTES - n, "%02x", random[i]);
     if (!digest_of(&d, (str){key, n}))
         return err_set(err, MOTE_E_MEMORY, "no memory for a digest");
     digest_print(&d, hex);
-    snprintf(line, SERVER_KEY_LINE_BYTES, "sha256:%s infer%s%s", hex, name != NULL ? " " : "",
+    snprintf(line, API_KEY_LINE_BYTES, "sha256:%s infer%s%s", hex, name != NULL ? " " : "",
              name != NULL ? checked : "");
     return MOTE_OK;
 }

@@ -12,16 +12,17 @@
 #define MOTE_SERVER_AUTH_API_KEYS_H
 
 #include "base/err.h"
-#include "server/core/digest.h"
 #include "server/auth/quota.h"
-#include "server/server.h"
+#include "server/core/digest.h"
+
+enum { API_KEYS_MAX = 64, API_KEY_BYTES = 64, API_KEY_NAME_BYTES = 33, API_KEY_LINE_BYTES = 128 };
 
 typedef struct api_keys api_keys;
 
 typedef struct api_key {
     digest digest;
-    unsigned scopes;                  /* 1 << privilege */
-    char name[SERVER_KEY_NAME_BYTES]; /* "": it has none */
+    unsigned scopes;               /* 1 << privilege */
+    char name[API_KEY_NAME_BYTES]; /* "": it has none */
     quota quota;
 
     bool live;     /* api_keys.c's own from here on */
@@ -65,7 +66,12 @@ typedef struct api_keys_file {
 
 /* Takes the keys anew if the file has changed. What cannot be used changes nothing: the error comes
  * once, MOTE_OK until the file changes again. Pipes and their like are never looked at. */
-mote_status api_keys_look(api_keys *k, api_keys_file *file, api_keys_change *change,
-                          mote_error *err);
+mote_status api_keys_reload(api_keys *k, api_keys_file *file, api_keys_change *change,
+                            mote_error *err);
+
+/* Generates a key in clear text, and the line of a key file for it: with its digest, the scope
+ * infer and `name` unless that is NULL. Both are zero-terminated. */
+mote_status api_keys_generate(char key[API_KEY_BYTES], char line[API_KEY_LINE_BYTES],
+                              const char *name, mote_error *err);
 
 #endif

@@ -74,8 +74,8 @@ static mote_status take_file(api_keys *k, const char *path, api_keys_change *cha
     return status;
 }
 
-mote_status api_keys_look(api_keys *k, api_keys_file *file, api_keys_change *change,
-                          mote_error *err)
+mote_status api_keys_reload(api_keys *k, api_keys_file *file, api_keys_change *change,
+                            mote_error *err)
 {
     struct stat info = {0};
     *change = (api_keys_change){0};

@@ -39,15 +39,19 @@ typedef struct request_defaults {
 struct access_rules;
 struct event_loop;
 struct generation;
+struct http_server;
+struct limits;
 struct model_registry;
 struct request_counts;
 
 typedef struct server_context {
     request_defaults defaults;
+    const struct limits *limits;
     log_options log;
     struct model_registry *models;
-    uint64_t memory_limit;   /* bytes for all models together; 0: none */
-    struct event_loop *loop; /* for event_loop_work() */
+    uint64_t memory_limit; /* bytes for all models together; 0: none */
+    struct http_server *http;
+    struct event_loop *loop; /* of `http`, for event_loop_work() */
     struct access_rules *access;
     struct generation *generations; /* head of the list of running generations */
     text_store *responses;          /* replies of /v1/responses, by id */
@@ -59,21 +63,5 @@ typedef struct server_context {
     uint64_t decoder_exits;         /* times the image decoder process has ended unexpectedly */
     struct request_counts *counts;  /* completed requests by dialect, route and status */
 } server_context;
-
-typedef struct server_stats {
-    uint32_t connections;
-    uint64_t requests;            /* passed to a handler */
-    uint64_t refused_connections; /* over a limit, or while draining */
-    uint64_t refused_requests;    /* by the HTTP layer or by access checks */
-    uint64_t body_bytes;          /* of request bodies in memory */
-    uint64_t forms;               /* structured_outputs */
-    double loop_longest;          /* longest iteration of the event loop, in seconds */
-    double loop_longest_lately;   /* the same, within the last one or two seconds */
-    uint64_t loop_over_20_ms;     /* iterations longer than 20 ms */
-    double loop_busy;             /* seconds of all iterations together */
-    uint64_t decoders_lost;       /* decoder_exits */
-} server_stats;
-
-void server_read_stats(const server_context *c, server_stats *out);
 
 #endif

@@ -232,7 +232,7 @@ static void generation_print_on_worker(generation *w)
     char ms[24];
     http_error error = {0};
     snprintf(ms, sizeof ms, "%lld", (long long)(1000 * (os_now() - w->began) + 0.5));
-    if (exchange_dialect(w->x) == API_OPENAI)
+    if (exchange_request(w->x)->dialect == API_OPENAI)
         exchange_add_header(w->x, "openai-processing-ms", ms);
     generation_unlist(w);
     generation_hold(w);

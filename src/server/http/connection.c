@@ -1,61 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection.c - one connection: see connection.h. All of them are in connection_set.c. */
-#include "server/http/connection_int.h"
-
+/*
+ * connection.c - connections: accept, read, write, deadlines, close. See http_int.h.
+ *
+ * A connection carries one exchange at a time. Pipelined requests stay in its input buffer until
+ * the reply before them is sent, so replies keep the order of requests.
+ */
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/server_int.h"
+#include "server/http/http_int.h"
+
+#include <netinet/in.h>
 
 enum {
-    MOST_INPUT = 65536,   /* of requests that wait for the one before them */
-    MOST_IN_A_ROW = 32,   /* requests of one connection in one turn */
-    KEPT_BYTES = 16384,   /* a buffer beyond this is given back when it is empty */
-    MOST_LINGER = 1 << 20 /* bytes of no use that are read before a connection is cut */
+    MAX_PIPELINED_BYTES = 65536, /* buffered input behind the current request */
+    MAX_REQUESTS_PER_TURN = 32,  /* of one connection */
+    KEPT_BUFFER_BYTES = 16384,   /* an empty buffer larger than this is freed */
+    MAX_LINGER_BYTES = 1 << 20,  /* discarded before a lingering connection is closed */
+    TCP_KEEPALIVE_SECONDS = 60,
 };
 
-/* ---- for exchange and reader ---- */
+/* ---- closing ---- */
 
-server *connection_server(const connection *c)
-{
-    return c->all->server;
-}
-
-peer *connection_peer(const connection *c)
-{
-    return c->who;
-}
-
-strbuf *connection_output(connection *c)
-{
-    return &c->out;
-}
-
-void connection_touch(connection *c)
-{
-    if (c->touched || c->phase == CONNECTION_CLOSING)
-        return;
-    c->touched = true;
-    c->next_touched = c->all->touched;
-    c->all->touched = c;
-}
-
-void connection_ended(connection *c, bool keep)
-{
-    c->ended = true;
-    c->keep = keep;
-    connection_touch(c);
-}
-
-void connection_abort(connection *c)
-{
-    c->doomed = true;
-    connection_touch(c);
-}
-
-/* ---- the end of a connection ---- */
-
-/* What is waiting for its turn may be closed before it comes. */
-static void forget_touched(connection *c)
+static void connection_untouch(connection *c)
 {
     connection **at = &c->all->touched;
     while (*at != NULL && *at != c)
@@ -64,11 +30,11 @@ static void forget_touched(connection *c)
         *at = c->next_touched;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void connection_on_closed(uv_handle_t *handle)
 {
     connection *c = handle->data;
     connection_set *all = c->all;
-    forget_touched(c);
+    connection_untouch(c);
     if (c->previous != NULL)
         c->previous->next = c->next;
     else
@@ -76,8 +42,8 @@ static void on_closed(uv_handle_t *handle)
     if (c->next != NULL)
         c->next->previous = c->previous;
     all->n--;
-    if (c->who != NULL)
-        peers_left(c->who);
+    if (c->peer != NULL)
+        peers_left(c->peer);
     reader_fini(&c->reader);
     strbuf_fini(&c->in);
     strbuf_fini(&c->out);
@@ -85,7 +51,8 @@ static void on_closed(uv_handle_t *handle)
     mem_free(c);
 }
 
-void connection_close_now(connection *c)
+/* Only at the end of a turn or before a handler has seen the connection. */
+static void connection_close(connection *c)
 {
     if (c->phase == CONNECTION_CLOSING)
         return;
@@ -94,224 +61,379 @@ void connection_close_now(connection *c)
     if (x != NULL && !x->over)
         exchange_lost(x);
     else if (x != NULL && c->ended)
-        exchange_logged(x);
-    uv_close(&c->as.handle, on_closed);
+        exchange_finished(x);
+    uv_close(&c->as.handle, connection_on_closed);
 }
 
-static void on_shut(uv_shutdown_t *request, int status)
+static void connection_on_shutdown(uv_shutdown_t *request, int status)
 {
     (void)request;
     (void)status;
 }
 
-/* Closing while the client still writes would take our reply away from it: first we say that
- * nothing more comes, then we read for a while what is of no use. */
-static void linger(connection *c)
+/* Closing a socket with unread input resets the connection, and the client may lose the reply. So
+ * shut down the sending side first and discard input for a while. */
+static void connection_linger(connection *c)
 {
     c->phase = CONNECTION_LINGERING;
     c->reader.since = os_now();
     c->in.n = c->in_at = 0;
-    if (c->eof || uv_shutdown(&c->shutdown, &c->as.stream, on_shut) != 0)
-        connection_close_now(c);
+    if (c->eof || uv_shutdown(&c->shutdown, &c->as.stream, connection_on_shutdown) != 0)
+        connection_close(c);
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
-size_t connection_unsent(const connection *c)
+static size_t connection_unsent(const connection *c)
 {
     return c->out.n + (c->writing ? uv_stream_get_write_queue_size(&c->as.stream) : 0);
 }
 
-static void emptied(strbuf *b)
+static void buffer_reset(strbuf *b)
 {
-    if (b->room > KEPT_BYTES)
+    if (b->room > KEPT_BUFFER_BYTES)
         strbuf_fini(b);
     b->n = 0;
 }
 
-static void on_written(uv_write_t *request, int status)
+static void connection_on_written(uv_write_t *request, int status)
 {
     connection *c = request->data;
     c->writing = false;
-    emptied(&c->sending);
+    buffer_reset(&c->sending);
     c->progress = os_now();
     if (status != 0)
         c->doomed = true;
     connection_touch(c);
 }
 
-/* What the system does not take at once goes into `sending`, and is sent as it can be. */
-static void send_out(connection *c)
+/* Writes as much as the kernel accepts now; libuv writes the remainder from `sending`. */
+static void connection_write_out(connection *c)
 {
     if (c->writing)
         return;
-    if (c->out.failed) { /* also if there was no memory for its first byte */
+    if (c->out.failed) { /* also if n is 0: the first byte may have failed */
         c->doomed = true;
         return;
     }
     if (c->out.n == 0)
         return;
     uv_buf_t all = uv_buf_init(c->out.p, (unsigned)c->out.n);
-    int taken = uv_try_write(&c->as.stream, &all, 1);
+    const int taken = uv_try_write(&c->as.stream, &all, 1);
     if (taken < 0 && taken != UV_EAGAIN) {
         c->doomed = true;
         return;
     }
-    size_t done = taken > 0 ? (size_t)taken : 0;
+    const size_t done = taken > 0 ? (size_t)taken : 0;
     c->progress = os_now();
     if (done == c->out.n) {
-        emptied(&c->out);
+        buffer_reset(&c->out);
         return;
     }
-    strbuf swap = c->sending;
+    const strbuf swap = c->sending;
     c->sending = c->out;
     c->out = swap;
-    uv_buf_t rest = uv_buf_init(c->sending.p + done, (unsigned)(c->sending.n - done));
+    uv_buf_t unsent = uv_buf_init(c->sending.p + done, (unsigned)(c->sending.n - done));
     c->write.data = c;
-    c->writing = uv_write(&c->write, &c->as.stream, &rest, 1, on_written) == 0;
-    c->left_before = c->sending.n - done;
+    c->writing = uv_write(&c->write, &c->as.stream, &unsent, 1, connection_on_written) == 0;
+    c->unsent_before = c->sending.n - done;
     if (!c->writing)
         c->doomed = true;
 }
 
-/* A stream that nobody reads must not pile up here. */
-static void check_pile(connection *c)
+static void connection_send(connection *c)
 {
     const exchange *x = c->reader.x;
-    if (x != NULL && x->streaming &&
-        (double)connection_unsent(c) > connection_server(c)->limits.at[LIMIT_OUTPUT])
+    const bool streaming = x != NULL && x->streaming;
+    if (streaming)
+        exchange_frame(c->reader.x);
+    if (!c->doomed)
+        connection_write_out(c);
+    /* A stream that the client does not read must not fill the memory. */
+    if (streaming && (double)connection_unsent(c) > connection_http(c)->limits.at[LIMIT_OUTPUT])
         c->doomed = true;
 }
 
-/* ---- the turn of one connection ---- */
+/* ---- input ---- */
 
-static void stop_reading(connection *c)
+static void connection_stop_reading(connection *c)
 {
     if (c->reading)
         uv_read_stop(&c->as.stream);
     c->reading = false;
 }
 
-static str waiting_input(const connection *c)
-{
-    if (c->in.n == c->in_at)
-        return (str){"", 0};
-    return (str){c->in.p + c->in_at, c->in.n - c->in_at};
-}
-
-/* false: the request needs bytes that are not there. */
-static bool use_input(connection *c)
-{
-    str bytes = waiting_input(c);
-    if (bytes.n == 0)
-        return false;
-    size_t used = reader_take(&c->reader, c, bytes, os_now());
-    c->in_at += used;
-    if (c->in_at == c->in.n) {
-        emptied(&c->in);
-        c->in_at = 0;
-    }
-    return used > 0 || c->reader.state == READER_HANDLING;
-}
-
-/* The reply before is sent: the connection is ready for the next request, or over. */
-static void next_request(connection *c)
-{
-    exchange_logged(c->reader.x);
-    c->ended = false;
-    if (!c->keep) {
-        reader_next(&c->reader, os_now());
-        linger(c);
-        return;
-    }
-    reader_next(&c->reader, os_now());
-    if (connection_server(c)->context.draining && c->in.n == 0)
-        connection_close_now(c);
-}
-
-static void send_all(connection *c)
-{
-    if (c->reader.x != NULL && c->reader.x->streaming)
-        exchange_frame(c->reader.x);
-    if (!c->doomed)
-        send_out(c);
-    check_pile(c);
-}
-
-void connection_turn(connection *c)
-{
-    for (int i = 0; i < MOST_IN_A_ROW; i++) {
-        send_all(c);
-        if (!c->doomed && c->ended && connection_unsent(c) == 0)
-            next_request(c);
-        if (c->phase != CONNECTION_OPEN)
-            return;
-        bool generation = c->reader.state == READER_HANDLING;
-        if (c->doomed || (generation && !c->ended && c->eof)) {
-            connection_close_now(c);
-            return;
-        }
-        if (generation)
-            return;
-        if (!use_input(c)) {
-            if (c->eof)
-                connection_close_now(c);
-            else
-                connection_start_reading(c);
-            return;
-        }
-    }
-    connection_touch(c);
-}
-
-/* ---- in ---- */
-
-static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+static void connection_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     (void)suggested;
     connection *c = handle->data;
     *out = uv_buf_init(c->all->buffer, CONNECTION_READ_BYTES);
 }
 
-static void discard(connection *c, size_t n)
+static void connection_on_read_end(connection *c, ssize_t status)
 {
-    c->lingered += n;
-    if (c->lingered > MOST_LINGER)
-        connection_close_now(c);
+    connection_stop_reading(c);
+    c->eof = true;
+    if (status != UV_EOF)
+        c->doomed = true;
+    if (c->phase == CONNECTION_LINGERING)
+        connection_close(c);
+    connection_touch(c);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     connection *c = stream->data;
     if (n == 0 || c->phase == CONNECTION_CLOSING)
         return;
     if (n < 0) {
-        stop_reading(c);
-        c->eof = true;
-        if (n != UV_EOF)
-            c->doomed = true;
-        if (c->phase == CONNECTION_LINGERING)
-            connection_close_now(c);
-        connection_touch(c);
+        connection_on_read_end(c, n);
         return;
     }
     if (c->phase == CONNECTION_LINGERING) {
-        discard(c, (size_t)n);
+        c->lingered += (size_t)n;
+        if (c->lingered > MAX_LINGER_BYTES)
+            connection_close(c);
         return;
     }
     strbuf_put(&c->in, (str){buffer->base, (size_t)n});
     if (c->in.failed)
         c->doomed = true;
-    if (c->reader.state == READER_HANDLING && c->in.n - c->in_at > MOST_INPUT)
-        stop_reading(c);
+    if (c->reader.state == READER_HANDLING && c->in.n - c->in_at > MAX_PIPELINED_BYTES)
+        connection_stop_reading(c);
     connection_touch(c);
 }
 
-void connection_start_reading(connection *c)
+static void connection_start_reading(connection *c)
 {
     if (c->reading)
         return;
-    c->reading = uv_read_start(&c->as.stream, give_buffer, on_read) == 0;
+    c->reading = uv_read_start(&c->as.stream, connection_on_alloc, connection_on_read) == 0;
     if (!c->reading)
         c->doomed = true;
+}
+
+/* Passes buffered input to the reader. false: it needs more bytes. */
+static bool connection_use_input(connection *c)
+{
+    if (c->in.n == c->in_at)
+        return false;
+    const str bytes = {c->in.p + c->in_at, c->in.n - c->in_at};
+    const size_t used = reader_feed(&c->reader, c, bytes, os_now());
+    c->in_at += used;
+    if (c->in_at == c->in.n) {
+        buffer_reset(&c->in);
+        c->in_at = 0;
+    }
+    return used > 0 || c->reader.state == READER_HANDLING;
+}
+
+/* ---- the turn of a connection ---- */
+
+/* The reply is sent: prepare for the next request or close. */
+static void connection_next_request(connection *c)
+{
+    exchange_finished(c->reader.x);
+    c->ended = false;
+    reader_next(&c->reader, os_now());
+    if (!c->keep)
+        connection_linger(c);
+    else if (connection_http(c)->draining && c->in.n == 0)
+        connection_close(c);
+}
+
+static void connection_turn(connection *c)
+{
+    for (int i = 0; i < MAX_REQUESTS_PER_TURN; i++) {
+        connection_send(c);
+        if (!c->doomed && c->ended && connection_unsent(c) == 0)
+            connection_next_request(c);
+        if (c->phase != CONNECTION_OPEN)
+            return;
+        const bool handling = c->reader.state == READER_HANDLING;
+        if (c->doomed || (handling && !c->ended && c->eof)) {
+            connection_close(c);
+            return;
+        }
+        if (handling)
+            return;
+        if (!connection_use_input(c)) {
+            if (c->eof)
+                connection_close(c);
+            else
+                connection_start_reading(c);
+            return;
+        }
+    }
+    connection_touch(c); /* there is more input: continue in the next iteration */
+}
+
+void connection_set_turn(connection_set *all)
+{
+    connection *list = all->touched;
+    all->touched = NULL;
+    while (list != NULL) {
+        connection *c = list;
+        list = c->next_touched;
+        c->touched = false;
+        if (c->phase == CONNECTION_OPEN)
+            connection_turn(c);
+    }
+    if (all->touched != NULL)
+        event_loop_again(all->http->loop);
+}
+
+/* ---- accepting ---- */
+
+static const char refusal[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+                              "Retry-After: 1\r\nConnection: close\r\n\r\n";
+
+/* The client address as IPv6; all zero for a UNIX socket. */
+static void connection_get_address(connection *c, unsigned char address[16])
+{
+    struct sockaddr_storage from;
+    int bytes = sizeof from;
+    memset(address, 0, 16);
+    if (c->as.handle.type != UV_TCP ||
+        uv_tcp_getpeername(&c->as.tcp, (struct sockaddr *)&from, &bytes) != 0)
+        return;
+    if (from.ss_family == AF_INET) {
+        address[10] = address[11] = 0xFF;
+        memcpy(address + 12, &((const struct sockaddr_in *)&from)->sin_addr, 4);
+    } else if (from.ss_family == AF_INET6) {
+        memcpy(address, &((const struct sockaddr_in6 *)&from)->sin6_addr, 16);
+    }
+}
+
+static bool connection_is_allowed(const connection *c)
+{
+    const http_server *h = connection_http(c);
+    if (c->peer == NULL || c->reader.parser == NULL || h->draining)
+        return false;
+    if (c->all->n > h->limits.at[LIMIT_CONNECTIONS])
+        return false;
+    return peer_is_local(c->peer) || c->peer->connections <= h->limits.at[LIMIT_PER_IP];
+}
+
+static connection *connection_new(connection_set *all, bool is_unix)
+{
+    connection *c = mem_new(1, sizeof *c);
+    if (c == NULL)
+        return NULL;
+    uv_loop_t *uv = event_loop_uv(all->http->loop);
+    const int failed = is_unix ? uv_pipe_init(uv, &c->as.pipe, 0) : uv_tcp_init(uv, &c->as.tcp);
+    if (failed != 0) {
+        mem_free(c);
+        return NULL;
+    }
+    c->as.handle.data = c;
+    c->all = all;
+    c->next = all->first;
+    if (all->first != NULL)
+        all->first->previous = c;
+    all->first = c;
+    all->n++;
+    return c;
+}
+
+void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_unix)
+{
+    connection *c = connection_new(all, is_unix);
+    if (c == NULL) {
+        if (all->n_retry < LISTEN_MAX) {
+            all->retry[all->n_retry].listener = listener;
+            all->retry[all->n_retry++].is_unix = is_unix;
+        }
+        return;
+    }
+    if (uv_accept(listener, &c->as.stream) != 0) {
+        connection_close(c);
+        return;
+    }
+    unsigned char address[16];
+    connection_get_address(c, address);
+    c->peer = peers_came(all->http->peers, address);
+    reader_init(&c->reader);
+    if (!connection_is_allowed(c)) {
+        uv_buf_t text = uv_buf_init((char *)(uintptr_t)refusal, sizeof refusal - 1);
+        uv_try_write(&c->as.stream, &text, 1);
+        all->http->refused_connections++;
+        connection_close(c);
+        return;
+    }
+    if (!is_unix) {
+        uv_tcp_nodelay(&c->as.tcp, 1);
+        uv_tcp_keepalive(&c->as.tcp, 1, TCP_KEEPALIVE_SECONDS); /* detects clients that vanished */
+    }
+    connection_start_reading(c);
+    if (c->doomed)
+        connection_close(c);
+}
+
+/* ---- deadlines, drain, close ---- */
+
+/* The kernel accepts bytes as the client reads them. No progress means that the client does not
+ * read. */
+static bool connection_is_stalled(connection *c, double now)
+{
+    if (connection_unsent(c) == 0 || !c->writing)
+        return false;
+    const size_t queued = uv_stream_get_write_queue_size(&c->as.stream);
+    if (queued < c->unsent_before) {
+        c->unsent_before = queued;
+        c->progress = now;
+    }
+    return now - c->progress > connection_http(c)->limits.at[LIMIT_STALL_SECONDS];
+}
+
+static void connection_sweep(connection *c, double now)
+{
+    const limits *l = &connection_http(c)->limits;
+    if (c->phase == CONNECTION_LINGERING && now - c->reader.since > l->at[LIMIT_LINGER_SECONDS])
+        connection_close(c);
+    if (c->phase != CONNECTION_OPEN)
+        return;
+    if (connection_is_stalled(c, now))
+        connection_abort(c);
+    else if (reader_is_late(&c->reader, l, now) && !reader_reply_late(&c->reader, c))
+        connection_abort(c);
+}
+
+void connection_set_sweep(connection_set *all, double now)
+{
+    const size_t n_retry = all->n_retry;
+    all->n_retry = 0; /* connection_set_accept() adds failures again */
+    for (size_t i = 0; i < n_retry; i++)
+        connection_set_accept(all, all->retry[i].listener, all->retry[i].is_unix);
+    for (connection *c = all->first, *next; c != NULL; c = next) {
+        next = c->next;
+        connection_sweep(c, now);
+    }
+}
+
+uint32_t connection_set_busy(const connection_set *all)
+{
+    uint32_t n = 0;
+    for (const connection *c = all->first; c != NULL; c = c->next)
+        n += c->phase == CONNECTION_OPEN &&
+             (c->reader.state == READER_HANDLING || c->reader.state == READER_BODY || c->writing ||
+              c->out.n > 0);
+    return n;
+}
+
+void connection_set_drain(connection_set *all)
+{
+    all->n_retry = 0;
+    for (connection *c = all->first; c != NULL; c = c->next)
+        if (c->phase == CONNECTION_OPEN && c->reader.state == READER_IDLE &&
+            connection_unsent(c) == 0)
+            connection_abort(c);
+}
+
+void connection_set_close(connection_set *all)
+{
+    for (connection *c = all->first, *next; c != NULL; c = next) {
+        next = c->next;
+        connection_close(c);
+    }
 }

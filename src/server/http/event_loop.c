@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_loop.c - see http_loop.h. */
+/* event_loop.c - see event_loop.h. */
 #include "server/http/event_loop.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include <uv.h>
 
 enum { TICK_MS = 100, SPARE_DESCRIPTORS = 64, BACKLOG = 1024 };
-static const double TOO_LONG = 0.020;
+static const double SLOW_ITERATION = 0.020; /* seconds */
 
 typedef struct listener {
     union {
@@ -33,37 +33,37 @@ struct event_loop {
     uv_prepare_t before_sleep;
     uv_check_t after_sleep;
     uv_idle_t again;
-    uv_poll_t high; /* on a high descriptor, for a moment */
+    uv_poll_t high; /* used by loop_grow_table() only */
     listener listeners[LISTEN_MAX];
     size_t n_listeners;
     atomic_uint stops;
     unsigned stops_seen;
-    double turned;  /* when the last turn ended */
-    uint64_t slept; /* nanoseconds in all, then */
-    double second;  /* when longest_lately was last moved on */
+    double iterated; /* end of the last iteration */
+    uint64_t slept;  /* nanoseconds slept until then */
+    double second;   /* start of the current second of longest_now */
     double longest_now, longest_before;
     event_loop_stats stats;
 };
 
-/* ---- the turn ---- */
+/* ---- iterations ---- */
 
-/* What of the time since the last turn was not sleep. */
-static double busy_time(event_loop *l, double now)
+/* Time since the last iteration without sleep. */
+static double loop_busy_time(event_loop *l, double now)
 {
     uint64_t slept = uv_metrics_idle_time(&l->uv);
-    double busy = l->turned > 0 ? now - l->turned - (double)(slept - l->slept) * 1e-9 : 0;
-    l->turned = now;
+    double busy = l->iterated > 0 ? now - l->iterated - (double)(slept - l->slept) * 1e-9 : 0;
+    l->iterated = now;
     l->slept = slept;
     return busy;
 }
 
-static void measure(event_loop *l)
+static void loop_measure(event_loop *l)
 {
     double now = os_now();
-    double took = busy_time(l, now);
-    l->stats.turns++;
+    double took = loop_busy_time(l, now);
+    l->stats.iterations++;
     l->stats.busy += took;
-    l->stats.over_20_ms += took > TOO_LONG;
+    l->stats.over_20_ms += took > SLOW_ITERATION;
     if (took > l->stats.longest)
         l->stats.longest = took;
     if (now - l->second > 1) {
@@ -75,44 +75,44 @@ static void measure(event_loop *l)
         l->longest_now = took;
 }
 
-static void on_prepare(uv_prepare_t *handle)
+static void loop_on_prepare(uv_prepare_t *handle)
 {
     event_loop *l = handle->data;
-    l->hooks.turn(l->hooks.with);
-    measure(l);
+    l->hooks.on_iteration(l->hooks.with);
+    loop_measure(l);
 }
 
-/* Callbacks of sockets have run by now, so what they left to be done is done before the
- * handles that were closed are gone. */
-static void on_check(uv_check_t *handle)
+/* Socket callbacks have run. Touched connections get their turn before libuv frees closed handles.
+ */
+static void loop_on_check(uv_check_t *handle)
 {
     event_loop *l = handle->data;
-    l->hooks.turn(l->hooks.with);
+    l->hooks.on_iteration(l->hooks.with);
 }
 
-static void on_idle(uv_idle_t *handle)
+static void loop_on_idle(uv_idle_t *handle)
 {
     uv_idle_stop(handle);
 }
 
 void event_loop_again(event_loop *l)
 {
-    uv_idle_start(&l->again, on_idle);
+    uv_idle_start(&l->again, loop_on_idle);
 }
 
-/* ---- signals from others ---- */
+/* ---- wake-ups, stop, tick ---- */
 
-static void on_wake(uv_async_t *handle)
+static void loop_on_wake(uv_async_t *handle)
 {
     event_loop *l = handle->data;
-    l->hooks.woken(l->hooks.with);
+    l->hooks.on_wake(l->hooks.with);
 }
 
-static void on_stop(uv_async_t *handle)
+static void loop_on_stop(uv_async_t *handle)
 {
     event_loop *l = handle->data;
     for (unsigned n = atomic_load(&l->stops); l->stops_seen < n; l->stops_seen++)
-        l->hooks.stop(l->hooks.with);
+        l->hooks.on_stop(l->hooks.with);
 }
 
 void event_loop_wake(event_loop *l)
@@ -126,31 +126,31 @@ void event_loop_stop(event_loop *l)
     uv_async_send(&l->stop);
 }
 
-static void on_tick(uv_timer_t *handle)
+static void loop_on_tick(uv_timer_t *handle)
 {
     event_loop *l = handle->data;
-    l->hooks.tick(l->hooks.with, os_now());
+    l->hooks.on_tick(l->hooks.with, os_now());
 }
 
 void event_loop_read_stats(const event_loop *l, event_loop_stats *out)
 {
     *out = l->stats;
-    out->longest_lately = l->longest_now > l->longest_before ? l->longest_now : l->longest_before;
+    out->longest_recent = l->longest_now > l->longest_before ? l->longest_now : l->longest_before;
 }
 
 /* ---- listening ---- */
 
-static void on_connection(uv_stream_t *stream, int status)
+static void loop_on_connection(uv_stream_t *stream, int status)
 {
     listener *from = stream->data;
     if (status == 0)
-        from->l->hooks.connected(from->l->hooks.with, stream, from->is_unix);
+        from->l->hooks.on_connection(from->l->hooks.with, stream, from->is_unix);
 }
 
 mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *err)
 {
     if (l->n_listeners == LISTEN_MAX)
-        return err_set(err, MOTE_E_ARG, "more than %d addresses to listen on", LISTEN_MAX);
+        return err_set(err, MOTE_E_ARG, "too many addresses to listen on; at most %d", LISTEN_MAX);
     listener *at = &l->listeners[l->n_listeners];
     int failed = is_unix ? uv_pipe_init(&l->uv, &at->as.pipe, 0) : uv_tcp_init(&l->uv, &at->as.tcp);
     if (failed == 0) {
@@ -161,7 +161,7 @@ mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *e
         failed = is_unix ? uv_pipe_open(&at->as.pipe, fd) : uv_tcp_open(&at->as.tcp, fd);
     }
     if (failed == 0)
-        failed = uv_listen(&at->as.stream, BACKLOG, on_connection);
+        failed = uv_listen(&at->as.stream, BACKLOG, loop_on_connection);
     if (failed != 0)
         return err_set(err, MOTE_E_IO, "cannot listen: %s", uv_strerror(failed));
     return MOTE_OK;
@@ -179,53 +179,53 @@ void event_loop_stop_listening(event_loop *l)
         close_handle(&l->listeners[i].as.handle);
 }
 
-/* ---- work ---- */
+/* ---- work on the thread pool ---- */
 
-typedef struct piece_of_work {
+typedef struct work_item {
     uv_work_t request;
     void (*work)(void *with);
     void (*done)(void *with);
     void *with;
-} piece_of_work;
+} work_item;
 
-static void do_work(uv_work_t *request)
+static void work_run(uv_work_t *request)
 {
-    piece_of_work *w = request->data;
+    work_item *w = request->data;
     w->work(w->with);
 }
 
-static void after_work(uv_work_t *request, int status)
+static void work_done(uv_work_t *request, int status)
 {
-    (void)status; /* nobody cancels */
-    piece_of_work *w = request->data;
+    (void)status; /* work is never cancelled */
+    work_item *w = request->data;
     w->done(w->with);
     mem_free(w);
 }
 
 bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with)
 {
-    piece_of_work *w = mem_new(1, sizeof *w);
+    work_item *w = mem_new(1, sizeof *w);
     if (w == NULL)
         return false;
-    *w = (piece_of_work){.work = work, .done = done, .with = with};
+    *w = (work_item){.work = work, .done = done, .with = with};
     w->request.data = w;
-    if (uv_queue_work(&l->uv, &w->request, do_work, after_work) == 0)
+    if (uv_queue_work(&l->uv, &w->request, work_run, work_done) == 0)
         return true;
     mem_free(w);
     return false;
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
-static void on_poll(uv_poll_t *handle, int status, int events)
+static void loop_on_poll(uv_poll_t *handle, int status, int events)
 {
     (void)handle;
     (void)status;
     (void)events;
 }
 
-/* libuv aborts where it lacks descriptors for itself, so the question comes before it. */
-static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error *err)
+/* libuv aborts without file descriptors for its own use. So check the limit before it starts. */
+static mote_status loop_raise_fd_limit(uint32_t descriptors, int *high, mote_error *err)
 {
     struct rlimit limit = {0};
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max &&
@@ -236,7 +236,7 @@ static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error
     }
     if (limit.rlim_cur < descriptors + SPARE_DESCRIPTORS / 2)
         return err_set(err, MOTE_E_ARG,
-                       "%u connections need more open files than the system allows (%llu); raise "
+                       "%u connections need more open files than the limit of %llu; raise "
                        "`ulimit -n` or set --limit connections=N",
                        descriptors, (unsigned long long)limit.rlim_cur);
     const rlim_t most = descriptors + SPARE_DESCRIPTORS;
@@ -244,16 +244,16 @@ static mote_status allow_descriptors(uint32_t descriptors, int *high, mote_error
     return MOTE_OK;
 }
 
-/* libuv also aborts if its table of descriptors cannot grow. So it grows now, to the highest one
- * that can come: a descriptor of that number is watched for a moment. */
-static mote_status grow_table(event_loop *l, int high, mote_error *err)
+/* libuv also aborts if its table of descriptors cannot grow. Polling the highest possible
+ * descriptor once grows the table to its final size. */
+static mote_status loop_grow_table(event_loop *l, int high, mote_error *err)
 {
     int ends[2];
     if (pipe(ends) != 0)
-        return err_set(err, MOTE_E_IO, "no descriptors left to begin with");
+        return err_set(err, MOTE_E_IO, "no free file descriptors");
     int watched = dup2(ends[0], high);
     bool grown = watched >= 0 && uv_poll_init(&l->uv, &l->high, watched) == 0 &&
-                 uv_poll_start(&l->high, UV_READABLE, on_poll) == 0;
+                 uv_poll_start(&l->high, UV_READABLE, loop_on_poll) == 0;
     if (grown)
         uv_poll_stop(&l->high);
     if (l->high.loop != NULL)
@@ -263,22 +263,22 @@ static mote_status grow_table(event_loop *l, int high, mote_error *err)
     close(ends[1]);
     if (watched >= 0)
         close(watched);
-    return grown ? MOTE_OK : err_set(err, MOTE_E_IO, "cannot watch descriptor %d", high);
+    return grown ? MOTE_OK : err_set(err, MOTE_E_IO, "cannot poll file descriptor %d", high);
 }
 
-static int add_handles(event_loop *l)
+static int loop_add_handles(event_loop *l)
 {
-    int failed = uv_async_init(&l->uv, &l->wake, on_wake);
-    failed = failed != 0 ? failed : uv_async_init(&l->uv, &l->stop, on_stop);
+    int failed = uv_async_init(&l->uv, &l->wake, loop_on_wake);
+    failed = failed != 0 ? failed : uv_async_init(&l->uv, &l->stop, loop_on_stop);
     failed = failed != 0 ? failed : uv_timer_init(&l->uv, &l->tick);
     failed = failed != 0 ? failed : uv_prepare_init(&l->uv, &l->before_sleep);
     failed = failed != 0 ? failed : uv_check_init(&l->uv, &l->after_sleep);
     failed = failed != 0 ? failed : uv_idle_init(&l->uv, &l->again);
     l->wake.data = l->stop.data = l->tick.data = l->before_sleep.data = l->after_sleep.data = l;
     l->again.data = l;
-    failed = failed != 0 ? failed : uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
-    failed = failed != 0 ? failed : uv_prepare_start(&l->before_sleep, on_prepare);
-    return failed != 0 ? failed : uv_check_start(&l->after_sleep, on_check);
+    failed = failed != 0 ? failed : uv_timer_start(&l->tick, loop_on_tick, TICK_MS, TICK_MS);
+    failed = failed != 0 ? failed : uv_prepare_start(&l->before_sleep, loop_on_prepare);
+    return failed != 0 ? failed : uv_check_start(&l->after_sleep, loop_on_check);
 }
 
 mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint32_t descriptors,
@@ -286,19 +286,19 @@ mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint
 {
     int high = 0;
     *out = NULL;
-    TRY(allow_descriptors(descriptors, &high, err));
+    TRY(loop_raise_fd_limit(descriptors, &high, err));
     event_loop *l = mem_new(1, sizeof *l);
     const int failed = l != NULL ? uv_loop_init(&l->uv) : UV_ENOMEM;
     if (failed != 0) {
         mem_free(l);
         return err_set(err, failed == UV_ENOMEM ? MOTE_E_MEMORY : MOTE_E_IO,
-                       "the network cannot be used: %s", uv_strerror(failed));
+                       "cannot create the event loop: %s", uv_strerror(failed));
     }
     l->hooks = *hooks;
     uv_loop_configure(&l->uv, UV_METRICS_IDLE_TIME);
-    mote_status status = grow_table(l, high, err);
-    if (status == MOTE_OK && add_handles(l) != 0)
-        status = err_set(err, MOTE_E_IO, "the loop cannot be set up");
+    mote_status status = loop_grow_table(l, high, err);
+    if (status == MOTE_OK && loop_add_handles(l) != 0)
+        status = err_set(err, MOTE_E_IO, "cannot create the handles of the event loop");
     if (status != MOTE_OK) {
         event_loop_free(l);
         return status;
@@ -307,7 +307,7 @@ mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint
     return MOTE_OK;
 }
 
-static void close_any(uv_handle_t *handle, void *with)
+static void loop_close_any(uv_handle_t *handle, void *with)
 {
     (void)with;
     close_handle(handle);
@@ -317,7 +317,7 @@ void event_loop_free(event_loop *l)
 {
     if (l == NULL)
         return;
-    uv_walk(&l->uv, close_any, NULL);
+    uv_walk(&l->uv, loop_close_any, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     uv_loop_close(&l->uv);
     mem_free(l);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http_loop.h - the one thread that owns all sockets: libuv's loop and what hangs on it.
+ * event_loop.h - the libuv loop: sockets, timer, wake-ups from other threads, worker threads.
  *
- * Its owner is told when somebody woke it, every tenth of a second, when a stop was asked
- * for, when somebody connects, and at the end of each turn, before it sleeps again. How
- * long a turn took is measured: nobody may hold the thread for more than a moment.
+ * One thread runs the loop and calls all hooks. Code on it must not block: the time of each
+ * iteration is measured, and iterations over 20 ms are counted. event_loop_work() moves work to
+ * libuv's thread pool.
  */
 #ifndef MOTE_SERVER_HTTP_EVENT_LOOP_H
 #define MOTE_SERVER_HTTP_EVENT_LOOP_H
@@ -16,35 +16,35 @@ struct uv_loop_s;
 struct uv_stream_s;
 
 typedef struct event_loop_hooks {
-    void (*woken)(void *with);
-    void (*tick)(void *with, double now);
-    void (*stop)(void *with); /* once for each event_loop_stop that the loop has seen */
-    void (*connected)(void *with, struct uv_stream_s *listener, bool is_unix);
-    void (*turn)(void *with);
+    void (*on_wake)(void *with);             /* after event_loop_wake(); calls may be merged */
+    void (*on_tick)(void *with, double now); /* every 100 ms */
+    void (*on_stop)(void *with);             /* once for each event_loop_stop() */
+    void (*on_connection)(void *with, struct uv_stream_s *listener, bool is_unix);
+    void (*on_iteration)(void *with); /* after the callbacks of an iteration, before it sleeps */
     void *with;
 } event_loop_hooks;
 
-/* `descriptors`: how many the process may have open; the loop has room for them from now on and
- * takes no memory for another one. */
+/* `descriptors`: number of open connections to prepare for. Raises the file descriptor limit and
+ * grows libuv's tables now, because libuv aborts if it cannot grow them later. */
 mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint32_t descriptors,
                            mote_error *err);
-/* After event_loop_run. NULL is allowed. */
+/* After event_loop_run() has returned. NULL is allowed. */
 void event_loop_free(event_loop *l);
 
-/* Serves a listening socket, which is the loop's from now on. */
+/* Accepts connections of a listening socket and takes ownership of it. */
 mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *err);
 void event_loop_stop_listening(event_loop *l);
 
-/* Runs until event_loop_finish, and until every connection is closed and all work is done. */
+/* Runs until event_loop_finish() was called, all connections are closed and all work is done. */
 void event_loop_run(event_loop *l);
 void event_loop_finish(event_loop *l);
 struct uv_loop_s *event_loop_uv(event_loop *l);
 
-/* From any thread: the hook `woken` soon. */
+/* Any thread: the loop calls on_wake soon. */
 void event_loop_wake(event_loop *l);
-/* From any thread or a signal handler. */
+/* Any thread or a signal handler: the loop calls on_stop. */
 void event_loop_stop(event_loop *l);
-/* Calls the hook `turn` again without waiting for anything. */
+/* Makes the loop run another iteration without sleeping. */
 void event_loop_again(event_loop *l);
 
 /* Runs `work` on a worker thread, then `done` on the loop thread. false: out of memory; neither is
@@ -52,11 +52,11 @@ void event_loop_again(event_loop *l);
 bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with);
 
 typedef struct event_loop_stats {
-    uint64_t turns;
-    double busy;           /* seconds of all turns together */
-    double longest;        /* turn so far */
-    double longest_lately; /* within the last one or two seconds */
-    uint64_t over_20_ms;   /* turns */
+    uint64_t iterations;
+    double busy;           /* seconds of all iterations together, without sleep */
+    double longest;        /* seconds */
+    double longest_recent; /* the same, within the last one or two seconds */
+    uint64_t over_20_ms;   /* iterations longer than that */
 } event_loop_stats;
 
 void event_loop_read_stats(const event_loop *l, event_loop_stats *out);

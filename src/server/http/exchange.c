@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.c - replies: the head of one, bodies whole and in chunks, errors. See exchange.h. */
+/* exchange.c - replies: head, whole bodies, streams in chunks, errors. See exchange.h. */
+#include "server/http/exchange.h"
+
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/core/digest.h"
-#include "server/http/exchange_int.h"
-#include "server/server_int.h"
+#include "server/http/http_int.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <strings.h>
 #include <time.h>
 
 static const struct {
@@ -33,7 +35,7 @@ static const struct {
     {529, "Overloaded"},
 };
 
-static const char *reason_of(int status)
+static const char *status_reason(int status)
 {
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (reasons[i].status == status)
@@ -41,30 +43,19 @@ static const char *reason_of(int status)
     return "Other";
 }
 
-/* ---- life ---- */
-
-static bool make_id(char id[EXCHANGE_ID_BYTES])
-{
-    unsigned char random[12];
-    if (!os_random(random, sizeof random))
-        return false;
-    memcpy(id, "req_", 4);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(id + 4 + 2 * i, 3, "%02x", random[i]);
-    return true;
-}
+/* ---- life cycle ---- */
 
 exchange *exchange_new(connection *c)
 {
-    exchange *x = mem_new(1, sizeof *x);
-    if (x != NULL && !make_id(x->id)) {
-        mem_free(x);
+    unsigned char random[12];
+    exchange *x = os_random(random, sizeof random) ? mem_new(1, sizeof *x) : NULL;
+    if (x == NULL)
         return NULL;
-    }
-    if (x != NULL) {
-        x->c = c;
-        x->came = x->whole = os_now();
-    }
+    memcpy(x->id, "req_", 4);
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(x->id + 4 + 2 * i, 3, "%02x", random[i]);
+    x->c = c;
+    x->came = x->complete = os_now();
     return x;
 }
 
@@ -72,7 +63,7 @@ void exchange_free(exchange *x)
 {
     if (x == NULL)
         return;
-    connection_server(x->c)->body_bytes -= x->body.n;
+    connection_http(x->c)->body_bytes -= x->body.n;
     strbuf_fini(&x->head_bytes);
     strbuf_fini(&x->path);
     strbuf_fini(&x->body);
@@ -81,7 +72,7 @@ void exchange_free(exchange *x)
     mem_free(x);
 }
 
-static const char *method_name(const exchange *x)
+static const char *exchange_method_name(const exchange *x)
 {
     if (x->head_bytes.n == 0)
         return "-";
@@ -95,52 +86,69 @@ static const char *method_name(const exchange *x)
     return "-";
 }
 
-static void log_it(const exchange *x, int status)
+static void exchange_report(const exchange *x, int status)
 {
-    server *s = connection_server(x->c);
-    const char *label = x->route != NULL ? x->route->label : "-";
-    request_counts_add(s->context.counts, x->dialect, label, status);
-    log_write_request(&s->context.log,
-                      &(log_request){.id = x->id,
-                                     .method = method_name(x),
-                                     .label = label,
-                                     .status = status,
-                                     .seconds = os_now() - x->came,
-                                     .in = x->body.n,
-                                     .out = x->sent,
-                                     .key = x->access.key,
-                                     .stats = x->stats.stop != NULL ? &x->stats : NULL});
+    const http_hooks *hooks = &connection_http(x->c)->hooks;
+    log_request line = {.id = x->id,
+                        .method = exchange_method_name(x),
+                        .status = status,
+                        .seconds = os_now() - x->came,
+                        .in = x->body.n,
+                        .out = x->sent,
+                        .stats = x->stats.stop != NULL ? &x->stats : NULL};
+    hooks->on_finished(hooks->context, x, &line);
 }
 
-void exchange_note(exchange *x, const log_stats *stats)
+void exchange_finished(exchange *x)
 {
-    x->stats = *stats;
+    exchange_report(x, x->status);
 }
 
 void exchange_lost(exchange *x)
 {
-    enum { CLIENT_CLOSED = 499 };
-    log_it(x, CLIENT_CLOSED);
+    enum { CLIENT_CLOSED_REQUEST = 499 };
+    exchange_report(x, CLIENT_CLOSED_REQUEST);
     if (x->gone != NULL)
         x->gone(x->with);
 }
 
-void exchange_logged(exchange *x)
-{
-    log_it(x, x->status);
-}
-
-/* ---- what handlers see ---- */
+/* ---- accessors ---- */
 
 const http_request *exchange_request(const exchange *x)
 {
     return &x->request;
 }
 
+str exchange_find_header(const exchange *x, const char *name)
+{
+    return http_head_field(&x->head, x->head_bytes.p, name);
+}
+
 str exchange_header(const exchange *x, const char *name)
 {
-    str value = http_head_field(&x->head, x->head_bytes.p, name);
+    const str value = exchange_find_header(x, name);
     return value.p != NULL ? value : (str){"", 0};
+}
+
+bool exchange_has_header_prefix(const exchange *x, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    for (uint32_t i = 0; i < x->head.n_fields; i++) {
+        const http_field *f = &x->head.fields[i];
+        if (f->n_name >= n && strncasecmp(x->head_bytes.p + f->name, prefix, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool exchange_has_body(const exchange *x)
+{
+    return x->head.chunked || x->head.length > 0;
+}
+
+peer *exchange_peer(const exchange *x)
+{
+    return x->c->peer;
 }
 
 const char *exchange_id(const exchange *x)
@@ -150,17 +158,17 @@ const char *exchange_id(const exchange *x)
 
 void *exchange_context(const exchange *x)
 {
-    return &connection_server(x->c)->context;
+    return connection_http(x->c)->hooks.context;
 }
 
 double exchange_began(const exchange *x)
 {
-    return x->whole;
+    return x->complete;
 }
 
-api_dialect exchange_dialect(const exchange *x)
+void exchange_note(exchange *x, const log_stats *stats)
 {
-    return x->dialect;
+    x->stats = *stats;
 }
 
 void exchange_on_gone(exchange *x, void (*gone)(void *with), void *with)
@@ -169,13 +177,7 @@ void exchange_on_gone(exchange *x, void (*gone)(void *with), void *with)
     x->with = with;
 }
 
-static bool fit_for_header(const char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7F)
-            return false;
-    return true;
-}
+/* ---- head of a reply ---- */
 
 static void put_header(strbuf *out, const char *name, const char *value)
 {
@@ -185,15 +187,32 @@ static void put_header(strbuf *out, const char *name, const char *value)
     strbuf_text(out, "\r\n");
 }
 
+static bool has_control_character(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+            return true;
+    return false;
+}
+
 void exchange_add_header(exchange *x, const char *name, const char *value)
 {
-    if (fit_for_header(name) && fit_for_header(value))
+    if (!has_control_character(name) && !has_control_character(value))
         put_header(&x->headers, name, value);
 }
 
-/* ---- the head of a reply ---- */
+void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods)
+{
+    static const char *const names[] = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"};
+    size_t n = 0;
+    out[0] = '\0';
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (methods & 1u << i)
+            n += (size_t)snprintf(out + n, HTTP_METHODS_BYTES - n, "%s%s", n > 0 ? ", " : "",
+                                  names[i]);
+}
 
-/* Written by hand, because strftime would speak the user's language. */
+/* Not strftime(), whose names depend on the locale. */
 static void put_date(strbuf *out)
 {
     static const char *const days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
@@ -211,9 +230,9 @@ static void put_date(strbuf *out)
 
 static void put_cors(const exchange *x, strbuf *out)
 {
-    if (connection_server(x->c)->options.n_origins > 0)
+    if (connection_http(x->c)->vary_origin)
         put_header(out, "Vary", "Origin");
-    if (!x->access.cors)
+    if (!x->request.cors)
         return;
     strbuf_text(out, "Access-Control-Allow-Origin: ");
     strbuf_put(out, exchange_header(x, "origin"));
@@ -222,14 +241,14 @@ static void put_cors(const exchange *x, strbuf *out)
                "x-request-id, request-id, retry-after, mote-model");
 }
 
-/* `length` is that of the body, or of a stream SIZE_MAX. */
-static void put_head(exchange *x, int status, const char *content_type, size_t length)
+/* `length` is ignored for streams. */
+static void exchange_put_head(exchange *x, int status, const char *content_type, size_t length)
 {
     enum { NO_CONTENT = 204 };
-    strbuf *out = connection_output(x->c);
+    strbuf *out = &x->c->out;
     char line[96];
     x->status = status;
-    snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
+    snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, status_reason(status));
     strbuf_text(out, line);
     put_date(out);
     if (content_type != NULL)
@@ -255,45 +274,56 @@ static void put_head(exchange *x, int status, const char *content_type, size_t l
     strbuf_text(out, "\r\n");
 }
 
-static bool has_reply_body(const exchange *x)
+/* ---- bodies ---- */
+
+static bool exchange_has_reply_body(const exchange *x)
 {
     return x->head_bytes.n == 0 || x->head.method != HTTP_HEAD;
 }
 
-static void end(exchange *x)
+static void exchange_complete(exchange *x)
 {
     x->over = true;
     x->gone = NULL;
     connection_ended(x->c, x->may_keep);
 }
 
-/* ---- bodies ---- */
-
 void exchange_reply(exchange *x, int status, const char *content_type, str body)
 {
-    if (connection_server(x->c)->context.draining)
+    if (connection_http(x->c)->draining)
         x->may_keep = false;
-    put_head(x, status, content_type, body.n);
-    if (has_reply_body(x)) {
-        strbuf_put(connection_output(x->c), body);
+    exchange_put_head(x, status, content_type, body.n);
+    if (exchange_has_reply_body(x)) {
+        strbuf_put(&x->c->out, body);
         x->sent = body.n;
     }
-    end(x);
+    exchange_complete(x);
+}
+
+void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
+{
+    http_error error;
+    api_error_no_memory(&error);
+    if (body->failed)
+        exchange_fail(x, &error);
+    else
+        exchange_reply(x, 200, content_type, strbuf_view(body));
+    strbuf_fini(body);
 }
 
 void exchange_begin(exchange *x, int status, const char *content_type)
 {
     x->streaming = true;
     x->chunked = !x->head.http_1_0;
-    if (x->head.http_1_0 || connection_server(x->c)->context.draining)
-        x->may_keep = false; /* an old client knows the end by the end of the connection */
-    put_head(x, status, content_type, SIZE_MAX);
+    if (x->head.http_1_0 || connection_http(x->c)->draining)
+        x->may_keep = false; /* in HTTP/1.0 the end of the connection ends the body */
+    exchange_put_head(x, status, content_type, 0);
     connection_touch(x->c);
 }
 
 void exchange_write(exchange *x, str bytes)
 {
-    if (!has_reply_body(x) || bytes.n == 0)
+    if (!exchange_has_reply_body(x) || bytes.n == 0)
         return;
     strbuf_put(&x->pending, bytes);
     connection_touch(x->c);
@@ -301,7 +331,7 @@ void exchange_write(exchange *x, str bytes)
 
 void exchange_frame(exchange *x)
 {
-    strbuf *out = connection_output(x->c);
+    strbuf *out = &x->c->out;
     if (x->pending.failed)
         connection_abort(x->c);
     if (x->pending.n == 0)
@@ -320,9 +350,9 @@ void exchange_frame(exchange *x)
 void exchange_end(exchange *x)
 {
     exchange_frame(x);
-    if (x->chunked && has_reply_body(x))
-        strbuf_text(connection_output(x->c), "0\r\n\r\n");
-    end(x);
+    if (x->chunked && exchange_has_reply_body(x))
+        strbuf_text(&x->c->out, "0\r\n\r\n");
+    exchange_complete(x);
 }
 
 void exchange_abort(exchange *x)
@@ -333,20 +363,26 @@ void exchange_abort(exchange *x)
 
 /* ---- errors ---- */
 
-static bool worth_another_try(int status)
+static bool is_retryable(int status)
 {
     return status == 429 || status == 503 || status == 529;
 }
 
 void exchange_fail(exchange *x, const http_error *e)
 {
+    const http_hooks *hooks = &connection_http(x->c)->hooks;
     strbuf body = {0};
-    int status = api_error_print(e, x->dialect, x->id, &body);
-    exchange_add_header(x, "x-should-retry", worth_another_try(status) ? "true" : "false");
+    const int status = hooks->print_error(hooks->context, x, e, &body);
+    if (e->allow != 0) {
+        char names[HTTP_METHODS_BYTES];
+        http_method_names(names, e->allow);
+        exchange_add_header(x, "Allow", names);
+    }
+    exchange_add_header(x, "x-should-retry", is_retryable(status) ? "true" : "false");
     if (e->kind == API_E_AUTH)
         exchange_add_header(x, "WWW-Authenticate", "Bearer");
-    if (worth_another_try(status)) {
-        unsigned ms = e->retry_ms > 0 ? e->retry_ms : 1000;
+    if (is_retryable(status)) {
+        const unsigned ms = e->retry_ms > 0 ? e->retry_ms : 1000;
         char text[24];
         snprintf(text, sizeof text, "%u", (ms + 999) / 1000);
         exchange_add_header(x, "Retry-After", text);
@@ -359,13 +395,87 @@ void exchange_fail(exchange *x, const http_error *e)
     strbuf_fini(&body);
 }
 
-void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
+int http_error_status(api_error_kind kind)
 {
-    http_error error;
-    api_error_no_memory(&error);
-    if (body->failed)
-        exchange_fail(x, &error);
-    else
-        exchange_reply(x, 200, content_type, strbuf_view(body));
-    strbuf_fini(body);
+    static const int statuses[] = {
+        [API_E_INVALID] = 400,     [API_E_AUTH] = 401,      [API_E_PERMISSION] = 403,
+        [API_E_NOT_FOUND] = 404,   [API_E_METHOD] = 405,    [API_E_TIMEOUT] = 408,
+        [API_E_CONFLICT] = 409,    [API_E_TOO_LARGE] = 413, [API_E_TARGET] = 414,
+        [API_E_TYPE] = 415,        [API_E_RATE] = 429,      [API_E_HEADERS] = 431,
+        [API_E_QUEUE] = 429,       [API_E_INTERNAL] = 500,  [API_E_UNSUPPORTED] = 501,
+        [API_E_UNAVAILABLE] = 503,
+    };
+    return statuses[kind];
+}
+
+void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
+{
+    *e = (http_error){.kind = kind, .code = code};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(e->text, sizeof e->text, format, arguments);
+    va_end(arguments);
+}
+
+void api_error_no_memory(http_error *e)
+{
+    api_error_set(e, API_E_UNAVAILABLE, "out_of_memory", "out of memory for this request");
+    e->retry_ms = 1000;
+}
+
+bool http_error_no_memory(http_error *error)
+{
+    api_error_no_memory(error);
+    return false;
+}
+
+void http_error_from(http_error *error, const mote_error *from)
+{
+    switch (from->status) {
+    case MOTE_E_MEMORY: http_error_no_memory(error); break;
+    case MOTE_E_ARG:
+    case MOTE_E_FORMAT:
+        api_error_set(error, API_E_INVALID, "invalid_value", "%s", from->text);
+        break;
+    case MOTE_E_UNSUPPORTED:
+        api_error_set(error, API_E_INVALID, "unsupported_schema", "%s", from->text);
+        break;
+    case MOTE_E_FULL:
+        api_error_set(error, API_E_INVALID, "context_length_exceeded", "%s", from->text);
+        break;
+    case MOTE_E_CANCELED:
+        api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is shutting down");
+        error->retry_ms = 1000;
+        break;
+    default:
+        api_error_set(error, API_E_INTERNAL, "internal_error",
+                      "internal error: the generation failed");
+        break;
+    }
+}
+
+bool http_error_invalid(http_error *error, const char *at, const char *format, ...)
+{
+    char text[400];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    api_error_set(error, API_E_INVALID, "invalid_value", "%s %s", at, text);
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
+}
+
+bool http_error_refused(http_error *error, const char *at, const char *code, const char *why)
+{
+    http_error_invalid(error, at, "%s", why);
+    error->code = code;
+    return false;
+}
+
+bool http_error_unsupported(http_error *error, const char *at, const char *what)
+{
+    api_error_set(error, API_E_INVALID, "unsupported", "%s is not supported", what);
+    snprintf(error->param, sizeof error->param, "%s", at);
+    return false;
 }

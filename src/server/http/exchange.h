@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exchange.h - one request and its reply, as those who answer it see them.
+ * exchange.h - one HTTP request and its reply, as a handler sees them.
  *
- * Everything here belongs to the loop thread; event_loop_work() runs a function on a worker thread.
- * By the time a handler sees an exchange, its request is whole, went through the gate, and came
- * with the privilege that its route asks for. A handler replies exactly once, now or later: in one
- * piece, or as a stream. If the client goes first, `gone` is called and the exchange must
- * not be touched again; after the end of a reply likewise, without the call.
+ * A handler gets an exchange when the request is complete and the on_head hook has accepted it. It
+ * replies exactly once, immediately or later: with a whole body or as a stream. If the client
+ * closes the connection first, the function set with exchange_on_gone() is called. After that call,
+ * and after the end of the reply, the exchange must not be used.
+ *
+ * All functions run on the event loop thread. event_loop_work() runs a function on a worker thread.
  */
 #ifndef MOTE_SERVER_HTTP_EXCHANGE_H
 #define MOTE_SERVER_HTTP_EXCHANGE_H
 
 #include "base/err.h"
+#include "base/str.h"
 #include "base/strbuf.h"
-#include "server/core/context.h"
 
 typedef struct exchange exchange;
 
@@ -27,51 +28,68 @@ typedef enum http_method {
 
 typedef struct http_request {
     http_method method;
-    str path;  /* decoded once; what the router and the privilege check saw */
-    str query; /* without '?', as it came */
-    str tail;  /* of a route that ends with a wildcard: what it stands for */
+    str path;  /* percent-decoded once; used for routing and for access checks */
+    str query; /* without '?', not decoded */
     str body;
-    uint64_t client;     /* by key, or by address without one */
-    uint64_t ns;         /* by key; 0 if there are no keys */
-    bool admin;          /* the key has that scope, or there are no keys */
-    struct quota *quota; /* what the key may use; NULL if there are no keys */
+
+    /* Set by the on_head hook. The HTTP layer uses `cors` only. */
+    const struct route *route; /* NULL: no route matched */
+    int dialect;               /* api_dialect: format of error bodies */
+    str tail;                  /* the part of the path that matched the wildcard of the route */
+    uint64_t client;           /* id of the key, or of the address if there are no keys */
+    uint64_t ns;               /* cache namespace, one per key; 0 if there are no keys */
+    bool admin;                /* the key has the scope admin, or there are no keys */
+    struct quota *quota;       /* of the key; NULL if there are no keys */
+    const char *key;           /* name of the key; NULL or "": none */
+    bool cors;                 /* the Origin is allowed: send the CORS headers */
 } http_request;
 
 const http_request *exchange_request(const exchange *x);
-/* The value of a request header, by its name in lower case; empty if it did not come. */
+/* Value of a request header by its lower-case name; empty if absent. */
 str exchange_header(const exchange *x, const char *name);
-/* "req_" and 24 characters, terminated. */
+/* The same; p is NULL if absent. */
+str exchange_find_header(const exchange *x, const char *name);
+/* Is there a request header whose name starts with `prefix`? Case is ignored. */
+bool exchange_has_header_prefix(const exchange *x, const char *prefix);
+/* Does the request have a body? */
+bool exchange_has_body(const exchange *x);
+/* The client address; see peers.h. */
+struct peer *exchange_peer(const exchange *x);
+/* "req_" and 24 hex digits, zero-terminated. */
 const char *exchange_id(const exchange *x);
-/* The context of the hooks: a server_context. */
+/* `context` of the hooks. */
 void *exchange_context(const exchange *x);
-/* Seconds on os_now's clock when the request was whole. */
+/* os_now() when the request was complete. */
 double exchange_began(const exchange *x);
 
-/* Both before the reply begins. `gone` replaces an earlier one; NULL: none. */
+/* Call both before the reply begins. `gone` replaces an earlier one; NULL: none. */
 void exchange_on_gone(exchange *x, void (*gone)(void *with), void *with);
-/* Neither text may hold a line break; the value is copied. */
+/* Adds a reply header. Ignored if a text contains a control character. Both texts are copied. */
 void exchange_add_header(exchange *x, const char *name, const char *value);
+/* "GET, HEAD" for a set of methods. */
+enum { HTTP_METHODS_BYTES = 48 };
+void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods);
 
-/* The whole reply; the body is copied. Ends the exchange. */
+/* Sends a whole reply; the body is copied. Ends the exchange. */
 void exchange_reply(exchange *x, int status, const char *content_type, str body);
 #define EXCHANGE_JSON "application/json; charset=utf-8"
-/* The same with 200, of a body that was built, which is freed; if there was no memory to build it,
- * the reply says so. */
+/* Sends `body` with status 200 and frees it. If building it ran out of memory, sends 503. */
 void exchange_reply_built(exchange *x, const char *content_type, strbuf *body);
 
-/* A stream: begin, any number of writes, end. Bytes are copied and sent together at the end of
- * the loop's turn. A client that takes nothing for too long, or lets too much pile up, is gone. */
+/* A stream: begin, any number of writes, end. Written bytes are copied and sent together at the end
+ * of the loop iteration. A client that reads nothing for --limit stall-seconds, or leaves more than
+ * --limit output-bytes unread, is disconnected. */
 void exchange_begin(exchange *x, int status, const char *content_type);
 void exchange_write(exchange *x, str bytes);
 void exchange_end(exchange *x);
-/* Closes the connection at once, so that the client sees a stream without an end. */
+/* Closes the connection immediately, so that the client sees an incomplete stream. */
 void exchange_abort(exchange *x);
 
-/* What the log says about the work that was done for it, copied; before the reply ends. */
+/* Stats for the log line, copied. Call it before the reply ends. */
 struct log_stats;
 void exchange_note(exchange *x, const struct log_stats *stats);
 
-/* ---- errors, in the form of the route's dialect ---- */
+/* ---- errors ---- */
 
 typedef enum api_error_kind {
     API_E_INVALID,     /* 400 */
@@ -86,7 +104,7 @@ typedef enum api_error_kind {
     API_E_TYPE,        /* 415 */
     API_E_RATE,        /* 429 */
     API_E_HEADERS,     /* 431 */
-    API_E_QUEUE,       /* 429, for Anthropic's clients 529 */
+    API_E_QUEUE,       /* 429; 529 in the Anthropic API */
     API_E_INTERNAL,    /* 500 */
     API_E_UNSUPPORTED, /* 501 */
     API_E_UNAVAILABLE  /* 503 */
@@ -94,21 +112,34 @@ typedef enum api_error_kind {
 
 typedef struct http_error {
     api_error_kind kind;
-    const char *code;  /* a short stable word */
-    char param[128];   /* where in the body, as a JSON pointer or messages[2].content; may be "" */
-    char text[512];    /* for a person; no addresses, no paths, no keys */
-    const char *more;  /* more members of OpenAI's error object, ",\"n_ctx\":5"; may be NULL */
-    unsigned retry_ms; /* when to come again; 0: not said */
+    const char *code;  /* short stable word; NULL: no error */
+    char param[128];   /* the field, as a JSON pointer or messages[2].content; may be "" */
+    char text[512];    /* for people; never contains addresses, paths or keys */
+    const char *more;  /* further members of an OpenAI error object, ",\"n_ctx\":5"; may be NULL */
+    unsigned retry_ms; /* for Retry-After; 0: default */
+    unsigned allow;    /* methods for the header Allow; 0: do not send it */
 } http_error;
 
 void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* For want of memory, which may be there in a second. */
+/* Out of memory; the client may retry after a second. */
 void api_error_no_memory(http_error *e);
-/* The error as a body of this dialect, appended to `out`; returns the HTTP status. */
-int api_error_print(const http_error *e, api_dialect dialect, const char *request_id, strbuf *out);
-/* Replies with it, headers included. Ends the exchange. */
+/* The HTTP status of a kind. */
+int http_error_status(api_error_kind kind);
+/* Translates an error of the scheduler, the renderer or the engine. */
+void http_error_from(http_error *error, const mote_error *from);
+
+/* The following return false, so that a reader can end with `return http_error_...`. */
+
+bool http_error_no_memory(http_error *error);
+/* The field `at`, such as messages[2].content, is invalid. The text is `at` and the format. */
+bool http_error_invalid(http_error *error, const char *at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same with another code. */
+bool http_error_refused(http_error *error, const char *at, const char *code, const char *why);
+bool http_error_unsupported(http_error *error, const char *at, const char *what);
+
+/* Replies with an error, formatted by the print_error hook. Ends the exchange. */
 void exchange_fail(exchange *x, const http_error *e);
-api_dialect exchange_dialect(const exchange *x);
 
 #endif

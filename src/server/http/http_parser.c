@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_parser.c - see http_parse.h. The only file that knows llhttp. */
-#include "server/http/http_parser.h"
+/* http_parser.c - the llhttp parser behind head_check(). See head.h. The only file that uses
+ * llhttp. */
+#include "server/http/head.h"
 
 #include "base/mem.h"
 
-/* Its methods have the names of ours; here they get others. */
+/* llhttp has constants of the same names: rename them while its header is read. */
 #define HTTP_GET     LLHTTP_GET
 #define HTTP_HEAD    LLHTTP_HEAD
 #define HTTP_POST    LLHTTP_POST
@@ -26,59 +27,57 @@ struct http_parser {
     http_parsed failure; /* of a callback; 0: none */
 };
 
-/* llhttp keeps errors of callbacks as it finds them; any negative number is one. */
-enum { STOP = -1 };
-
-static int fail(http_parser *p, http_parsed why)
+/* Makes llhttp stop: any negative result of a callback does. */
+static int parser_fail(http_parser *p, http_parsed why)
 {
     p->failure = why;
-    return STOP;
+    return -1;
 }
 
-/* Part of a name, in the head or behind the last chunk, where nothing may come. */
-static int on_name(llhttp_t *from, const char *bytes, size_t n)
+/* Part of a header name: in the head, or in a trailer, which is refused. */
+static int parser_on_name(llhttp_t *from, const char *bytes, size_t n)
 {
     (void)bytes;
     (void)n;
     http_parser *p = from->data;
-    return p->head_done ? fail(p, HTTP_PARSED_REFUSED) : 0;
+    return p->head_done ? parser_fail(p, HTTP_PARSED_REFUSED) : 0;
 }
 
-static int on_field(llhttp_t *from)
+static int parser_on_field(llhttp_t *from)
 {
     http_parser *p = from->data;
     p->n_fields++;
     return 0;
 }
 
-static int on_extension(llhttp_t *from, const char *bytes, size_t n)
+static int parser_on_extension(llhttp_t *from, const char *bytes, size_t n)
 {
     (void)bytes;
     (void)n;
-    return fail(from->data, HTTP_PARSED_REFUSED);
+    return parser_fail(from->data, HTTP_PARSED_REFUSED);
 }
 
-static int on_head(llhttp_t *from)
+static int parser_on_head(llhttp_t *from)
 {
     http_parser *p = from->data;
     p->head_done = true;
     p->keeps_alive = llhttp_should_keep_alive(from) != 0;
-    from->upgrade = 0; /* an offer of another protocol; we go on with this one */
+    from->upgrade = 0; /* ignore an offered protocol upgrade */
     return 0;
 }
 
-static int on_body(llhttp_t *from, const char *bytes, size_t n)
+static int parser_on_body(llhttp_t *from, const char *bytes, size_t n)
 {
     http_parser *p = from->data;
     if (p->body == NULL)
-        return fail(p, HTTP_PARSED_REFUSED);
+        return parser_fail(p, HTTP_PARSED_REFUSED);
     if (n > p->most - p->body->n)
-        return fail(p, HTTP_PARSED_TOO_LARGE);
+        return parser_fail(p, HTTP_PARSED_TOO_LARGE);
     strbuf_put(p->body, (str){bytes, n});
-    return p->body->failed ? fail(p, HTTP_PARSED_NO_MEMORY) : 0;
+    return p->body->failed ? parser_fail(p, HTTP_PARSED_NO_MEMORY) : 0;
 }
 
-static int on_whole(llhttp_t *from)
+static int parser_on_complete(llhttp_t *from)
 {
     http_parser *p = from->data;
     p->whole = true;
@@ -86,12 +85,12 @@ static int on_whole(llhttp_t *from)
 }
 
 static const llhttp_settings_t settings = {
-    .on_header_field = on_name,
-    .on_header_value_complete = on_field,
-    .on_chunk_extension_name = on_extension,
-    .on_headers_complete = on_head,
-    .on_body = on_body,
-    .on_message_complete = on_whole,
+    .on_header_field = parser_on_name,
+    .on_header_value_complete = parser_on_field,
+    .on_chunk_extension_name = parser_on_extension,
+    .on_headers_complete = parser_on_head,
+    .on_body = parser_on_body,
+    .on_message_complete = parser_on_complete,
 };
 
 http_parser *http_parser_new(void)
@@ -104,7 +103,7 @@ void http_parser_free(http_parser *p)
     mem_free(p);
 }
 
-static http_parsed run(http_parser *p, str bytes, size_t *used)
+static http_parsed parser_execute(http_parser *p, str bytes, size_t *used)
 {
     llhttp_errno_t error = llhttp_execute(&p->llhttp, bytes.p, bytes.n);
     *used = bytes.n;
@@ -117,7 +116,8 @@ static http_parsed run(http_parser *p, str bytes, size_t *used)
     return p->failure != 0 ? p->failure : HTTP_PARSED_REFUSED;
 }
 
-static bool agree(const http_parser *p, const http_head *head)
+/* Do llhttp and head_check() agree on method, version and number of headers? */
+static bool parser_agrees(const http_parser *p, const http_head *head)
 {
     static const struct {
         uint8_t theirs;
@@ -140,11 +140,11 @@ http_parsed http_parser_head(http_parser *p, str bytes, const http_head *head)
     llhttp_init(&p->llhttp, HTTP_REQUEST, &settings);
     p->llhttp.data = p;
     size_t used;
-    http_parsed parsed = run(p, bytes, &used);
+    http_parsed parsed = parser_execute(p, bytes, &used);
     if (parsed != HTTP_PARSED_MORE && parsed != HTTP_PARSED_WHOLE)
         return parsed;
     bool has_body = head->chunked || head->length > 0;
-    if (!p->head_done || used != bytes.n || !agree(p, head) ||
+    if (!p->head_done || used != bytes.n || !parser_agrees(p, head) ||
         has_body != (parsed == HTTP_PARSED_MORE))
         return HTTP_PARSED_REFUSED;
     return parsed == HTTP_PARSED_WHOLE ? parsed : HTTP_PARSED_HEAD;
@@ -154,7 +154,7 @@ http_parsed http_parser_body(http_parser *p, str bytes, size_t *used, strbuf *bo
 {
     p->body = body;
     p->most = most;
-    http_parsed parsed = run(p, bytes, used);
+    http_parsed parsed = parser_execute(p, bytes, used);
     p->body = NULL;
     return parsed;
 }

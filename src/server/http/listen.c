@@ -3,12 +3,12 @@
 #include "server/http/listen.h"
 
 #include "base/str.h"
-#include "server/http/systemd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, USUAL_PORT = 11435 };
+enum { BACKLOG = 1024, DEFAULT_PORT = 11435, SYSTEMD_FIRST_FD = 3, SYSTEMD_MAX_FDS = 64 };
 
 typedef union any_address {
     struct sockaddr any;
@@ -26,10 +26,10 @@ typedef union any_address {
     struct sockaddr_storage room;
 } any_address;
 
-static listen_socket *new_socket(listen_set *set, mote_error *err)
+static listen_socket *listen_new_socket(listen_set *set, mote_error *err)
 {
     if (set->n == LISTEN_MAX) {
-        err_set(err, MOTE_E_ARG, "more than %d addresses to listen on", LISTEN_MAX);
+        err_set(err, MOTE_E_ARG, "too many addresses to listen on; at most %d", LISTEN_MAX);
         return NULL;
     }
     listen_socket *s = &set->sockets[set->n];
@@ -37,34 +37,35 @@ static listen_socket *new_socket(listen_set *set, mote_error *err)
     return s;
 }
 
-static mote_status refused(const char *address, const char *what, mote_error *err)
+static mote_status listen_failed(const char *address, const char *what, mote_error *err)
 {
-    const char *advice = errno == EADDRINUSE ? "; another program listens there: stop it or choose "
-                                               "another address with --listen"
-                         : errno == EACCES   ? "; ports below 1024 are for root: choose another one"
-                                             : "";
+    const char *advice = errno == EADDRINUSE ? "; the address is in use: stop the other program or "
+                                               "choose another address with --listen"
+                         : errno == EACCES
+                             ? "; ports below 1024 need root privileges: choose another port"
+                             : "";
     return err_set(err, MOTE_E_IO, "cannot %s %.100s: %s%s", what, address, strerror(errno),
                    advice);
 }
 
 /* ---- TCP ---- */
 
-static bool is_loopback(const any_address *a)
+static bool address_is_loopback(const any_address *a)
 {
     if (a->any.sa_family == AF_INET)
         return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
     return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
-static bool is_unspecified(const any_address *a)
+static bool address_is_any(const any_address *a)
 {
     if (a->any.sa_family == AF_INET)
         return a->v4.sin_addr.s_addr == htonl(INADDR_ANY);
     return IN6_IS_ADDR_UNSPECIFIED(&a->v6.sin6_addr);
 }
 
-/* The name of a bound socket, and what Host may say. */
-static void describe_tcp(listen_socket *s, const any_address *a)
+/* Sets name, host and wide of a bound socket. */
+static void listen_describe_tcp(listen_socket *s, const any_address *a)
 {
     char text[INET6_ADDRSTRLEN] = "";
     bool v6 = a->any.sa_family == AF_INET6;
@@ -73,12 +74,12 @@ static void describe_tcp(listen_socket *s, const any_address *a)
     unsigned port = ntohs(v6 ? a->v6.sin6_port : a->v4.sin_port);
     snprintf(s->name, sizeof s->name, v6 ? "[%s]:%u" : "%s:%u", text, port);
     snprintf(s->host, sizeof s->host, v6 ? "[%s]" : "%s", text);
-    if (is_unspecified(a))
+    if (address_is_any(a))
         s->host[0] = '\0';
-    s->wide = !is_loopback(a);
+    s->wide = !address_is_loopback(a);
 }
 
-static bool split(const char *address, char *host, size_t room, unsigned *port)
+static bool split_host_port(const char *address, char *host, size_t room, unsigned *port)
 {
     const char *colon = strrchr(address, ':');
     if (colon == NULL || (size_t)(colon - address) >= room)
@@ -98,11 +99,11 @@ static bool split(const char *address, char *host, size_t room, unsigned *port)
     return n > 0;
 }
 
-static bool parse_tcp(const char *address, any_address *out, socklen_t *bytes)
+static bool parse_tcp_address(const char *address, any_address *out, socklen_t *bytes)
 {
     char host[LISTEN_NAME_BYTES];
     unsigned port;
-    if (!split(address, host, sizeof host, &port))
+    if (!split_host_port(address, host, sizeof host, &port))
         return false;
     if (strcmp(host, "localhost") == 0)
         snprintf(host, sizeof host, "127.0.0.1");
@@ -123,48 +124,48 @@ static bool parse_tcp(const char *address, any_address *out, socklen_t *bytes)
     return true;
 }
 
-static mote_status open_tcp(listen_socket *s, any_address *a, socklen_t bytes, const char *name,
-                            mote_error *err)
+static mote_status listen_open_tcp(listen_socket *s, any_address *a, socklen_t bytes,
+                                   const char *name, mote_error *err)
 {
     const int on = 1;
     s->fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->fd < 0)
-        return refused(name, "open", err);
+        return listen_failed(name, "open", err);
     setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (a->any.sa_family == AF_INET6)
         setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(s->fd, &a->any, bytes) != 0 || listen(s->fd, BACKLOG) != 0 ||
         getsockname(s->fd, &a->any, &bytes) != 0) {
-        mote_status status = refused(name, "listen on", err);
+        mote_status status = listen_failed(name, "listen on", err);
         close(s->fd);
         s->fd = -1;
         return status;
     }
-    describe_tcp(s, a);
+    listen_describe_tcp(s, a);
     return MOTE_OK;
 }
 
-static mote_status add_tcp(listen_set *set, const char *address, mote_error *err)
+static mote_status listen_add_tcp(listen_set *set, const char *address, mote_error *err)
 {
     any_address a;
     socklen_t bytes;
-    if (!parse_tcp(address, &a, &bytes))
+    if (!parse_tcp_address(address, &a, &bytes))
         return err_set(err, MOTE_E_ARG,
-                       "%.100s is no address to listen on; write 127.0.0.1:11435, [::1]:11435 or "
+                       "%.100s is not an address to listen on; use 127.0.0.1:11435, [::1]:11435 or "
                        "unix:PATH",
                        address);
-    listen_socket *s = new_socket(set, err);
+    listen_socket *s = listen_new_socket(set, err);
     if (s == NULL)
         return MOTE_E_ARG;
-    TRY(open_tcp(s, &a, bytes, address, err));
+    TRY(listen_open_tcp(s, &a, bytes, address, err));
     set->n++;
     return MOTE_OK;
 }
 
-/* ---- UNIX ---- */
+/* ---- UNIX sockets ---- */
 
-/* A socket that a process left behind is removed; one that somebody answers is not. */
-static bool is_abandoned(const any_address *a, socklen_t bytes)
+/* Is the path a socket without a listening process? */
+static bool unix_socket_is_stale(const any_address *a, socklen_t bytes)
 {
     struct stat info;
     if (lstat(a->local.sun_path, &info) != 0 || !S_ISSOCK(info.st_mode))
@@ -177,40 +178,40 @@ static bool is_abandoned(const any_address *a, socklen_t bytes)
     return abandoned;
 }
 
-static mote_status bind_unix(listen_socket *s, const any_address *a, const char *name,
-                             mote_error *err)
+static mote_status listen_bind_unix(listen_socket *s, const any_address *a, const char *name,
+                                    mote_error *err)
 {
     socklen_t bytes = sizeof a->local;
     s->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->fd < 0)
-        return refused(name, "open", err);
-    if (is_abandoned(a, bytes))
+        return listen_failed(name, "open", err);
+    if (unix_socket_is_stale(a, bytes))
         unlink(a->local.sun_path);
-    /* The mask counts from the moment the file appears; chmod would come a moment later. */
+    /* umask() instead of chmod(): the file never exists with a wider mode. */
     mode_t before = umask(0177);
     int bound = bind(s->fd, &a->any, bytes);
     umask(before);
     if (bound != 0)
-        return refused(name, "listen on", err);
+        return listen_failed(name, "listen on", err);
     snprintf(s->unlink, sizeof s->unlink, "%s", a->local.sun_path);
-    return listen(s->fd, BACKLOG) == 0 ? MOTE_OK : refused(name, "listen on", err);
+    return listen(s->fd, BACKLOG) == 0 ? MOTE_OK : listen_failed(name, "listen on", err);
 }
 
-static mote_status add_unix(listen_set *set, const char *path, mote_error *err)
+static mote_status listen_add_unix(listen_set *set, const char *path, mote_error *err)
 {
     any_address a;
     memset(&a, 0, sizeof a);
     a.local.sun_family = AF_UNIX;
     if (path[0] == '\0' || strlen(path) >= sizeof a.local.sun_path)
-        return err_set(err, MOTE_E_ARG, "the path of a UNIX socket has 1 to %zu bytes",
+        return err_set(err, MOTE_E_ARG, "the path of a UNIX socket must have 1 to %zu bytes",
                        sizeof a.local.sun_path - 1);
     memcpy(a.local.sun_path, path, strlen(path));
-    listen_socket *s = new_socket(set, err);
+    listen_socket *s = listen_new_socket(set, err);
     if (s == NULL)
         return MOTE_E_ARG;
     s->is_unix = true;
     snprintf(s->name, sizeof s->name, "unix:%s", path);
-    mote_status status = bind_unix(s, &a, s->name, err);
+    mote_status status = listen_bind_unix(s, &a, s->name, err);
     if (status != MOTE_OK && s->fd >= 0) {
         close(s->fd);
         s->fd = -1;
@@ -222,7 +223,47 @@ static mote_status add_unix(listen_set *set, const char *path, mote_error *err)
 
 /* ---- systemd ---- */
 
-static mote_status add_passed(listen_set *set, int fd, mote_error *err)
+static long env_number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    long number = strtol(text, &end, 10);
+    return *end == '\0' ? number : 0;
+}
+
+int systemd_n_sockets(void)
+{
+    long n = env_number("LISTEN_FDS");
+    return env_number("LISTEN_PID") == (long)getpid() && n > 0 && n <= SYSTEMD_MAX_FDS ? (int)n : 0;
+}
+
+void systemd_notify(const char *text)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (path == NULL || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (path[0] == '@')
+        to.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&to, bytes);
+    close(fd);
+}
+
+double systemd_watchdog(void)
+{
+    long pid = env_number("WATCHDOG_PID");
+    long us = env_number("WATCHDOG_USEC");
+    return us > 0 && (pid == 0 || pid == (long)getpid()) ? (double)us / 2e6 : 0;
+}
+
+static mote_status listen_add_fd(listen_set *set, int fd, mote_error *err)
 {
     any_address a;
     socklen_t bytes = sizeof a;
@@ -231,8 +272,8 @@ static mote_status add_passed(listen_set *set, int fd, mote_error *err)
     memset(&a, 0, sizeof a);
     if (getsockname(fd, &a.any, &bytes) != 0 ||
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &listening_bytes) != 0 || !listening)
-        return err_set(err, MOTE_E_ARG, "descriptor %d from systemd is no listening socket", fd);
-    listen_socket *s = new_socket(set, err);
+        return err_set(err, MOTE_E_ARG, "descriptor %d from systemd is not a listening socket", fd);
+    listen_socket *s = listen_new_socket(set, err);
     if (s == NULL)
         return MOTE_E_ARG;
     s->fd = fd;
@@ -241,42 +282,42 @@ static mote_status add_passed(listen_set *set, int fd, mote_error *err)
         snprintf(s->name, sizeof s->name, "unix:%.*s", (int)sizeof a.local.sun_path,
                  a.local.sun_path);
     else
-        describe_tcp(s, &a);
+        listen_describe_tcp(s, &a);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     set->n++;
     return MOTE_OK;
 }
 
-static mote_status add_systemd(listen_set *set, mote_error *err)
+static mote_status listen_add_systemd(listen_set *set, mote_error *err)
 {
-    int n = systemd_passed();
+    const int n = systemd_n_sockets();
     if (n == 0)
-        return err_set(err, MOTE_E_ARG, "systemd has passed no socket to this process");
+        return err_set(err, MOTE_E_ARG, "systemd passed no socket to this process");
     for (int i = 0; i < n; i++)
-        TRY(add_passed(set, SYSTEMD_FIRST + i, err));
+        TRY(listen_add_fd(set, SYSTEMD_FIRST_FD + i, err));
     return MOTE_OK;
 }
 
-/* ---- all ---- */
+/* ---- all kinds ---- */
 
 mote_status listen_add(listen_set *set, const char *address, mote_error *err)
 {
     if (strncmp(address, "http://", 7) == 0)
-        address += 7; /* as clients write it */
+        address += 7; /* a URL is accepted, too */
     if (strcmp(address, "systemd") == 0)
-        return add_systemd(set, err);
+        return listen_add_systemd(set, err);
     if (strncmp(address, "unix:", 5) == 0)
-        return add_unix(set, address + 5, err);
-    return add_tcp(set, address, err);
+        return listen_add_unix(set, address + 5, err);
+    return listen_add_tcp(set, address, err);
 }
 
 mote_status listen_add_loopback(listen_set *set, mote_error *err)
 {
     char address[40];
-    snprintf(address, sizeof address, "127.0.0.1:%d", USUAL_PORT);
+    snprintf(address, sizeof address, "127.0.0.1:%d", DEFAULT_PORT);
     TRY(listen_add(set, address, err));
-    snprintf(address, sizeof address, "[::1]:%d", USUAL_PORT);
+    snprintf(address, sizeof address, "[::1]:%d", DEFAULT_PORT);
     listen_add(set, address, NULL);
     return MOTE_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peers.c - see peers.h: a table of chains, with a random salt so that nobody can aim at one. */
+/* peers.c - see peers.h. A hash table with chains; a random salt prevents chosen collisions. */
 #include "server/http/peers.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { CHAINS = 4096, MOST = 65536 };
+enum { CHAINS = 4096, MAX_PEERS = 65536 };
 static const double MINUTE = 60;
 
 struct peers {
@@ -32,9 +32,9 @@ void peers_free(peers *p)
     if (p == NULL)
         return;
     for (size_t i = 0; i < CHAINS; i++)
-        for (peer *who = p->chains[i], *next; who != NULL; who = next) {
-            next = who->next;
-            mem_free(who);
+        for (peer *found = p->chains[i], *next; found != NULL; found = next) {
+            next = found->next;
+            mem_free(found);
         }
     mem_free(p);
 }
@@ -61,55 +61,55 @@ peer *peers_came(peers *p, const unsigned char address[16])
         return NULL;
     uint64_t id = digest_number(&d);
     peer **chain = &p->chains[id % CHAINS];
-    for (peer *who = *chain; who != NULL; who = who->next)
-        if (memcmp(who->address, salted, 16) == 0) {
-            who->connections++;
-            return who;
+    for (peer *found = *chain; found != NULL; found = found->next)
+        if (memcmp(found->address, salted, 16) == 0) {
+            found->connections++;
+            return found;
         }
-    peer *who = p->n < MOST ? mem_new(1, sizeof *who) : NULL;
-    if (who == NULL)
+    peer *found = p->n < MAX_PEERS ? mem_new(1, sizeof *found) : NULL;
+    if (found == NULL)
         return NULL;
-    memcpy(who->address, salted, 16);
-    who->id = id;
-    who->connections = 1;
-    who->next = *chain;
-    *chain = who;
+    memcpy(found->address, salted, 16);
+    found->id = id;
+    found->connections = 1;
+    found->next = *chain;
+    *chain = found;
     p->n++;
-    return who;
+    return found;
 }
 
-void peers_left(peer *who)
+void peers_left(peer *p)
 {
-    who->connections--;
+    p->connections--;
 }
 
-bool peer_is_local(const peer *who)
+bool peer_is_local(const peer *p)
 {
     static const unsigned char none[16];
-    return memcmp(who->address, none, sizeof none) == 0;
+    return memcmp(p->address, none, sizeof none) == 0;
 }
 
-uint32_t peer_failed(peer *who, double now)
+uint32_t peer_failed(peer *p, double now)
 {
-    if (who->failures == 0 || now - who->since > MINUTE) {
-        who->since = now;
-        who->failures = 0;
+    if (p->failures == 0 || now - p->since > MINUTE) {
+        p->since = now;
+        p->failures = 0;
     }
-    return ++who->failures;
+    return ++p->failures;
 }
 
 void peers_sweep(peers *p, double now)
 {
     for (size_t i = 0; i < CHAINS; i++)
         for (peer **at = &p->chains[i]; *at != NULL;) {
-            peer *who = *at;
-            bool forgotten = who->failures == 0 || now - who->since > MINUTE;
-            if (who->connections > 0 || !forgotten) {
-                at = &who->next;
+            peer *found = *at;
+            bool expired = found->failures == 0 || now - found->since > MINUTE;
+            if (found->connections > 0 || !expired) {
+                at = &found->next;
                 continue;
             }
-            *at = who->next;
-            mem_free(who);
+            *at = found->next;
+            mem_free(found);
             p->n--;
         }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peers.h - who is connected, by address: how many connections, how many wrong keys.
+ * peers.h - clients by IP address: number of connections, number of wrong API keys.
  *
- * An IPv6 address counts by its first 64 bits: whoever has one of them has all. All who
- * come through UNIX sockets are one peer without a limit of its own. Loop thread.
+ * IPv6 addresses are grouped by their first 64 bits, because one client usually has all of them.
+ * All clients of UNIX sockets are one peer, which has no connection limit. Event loop thread only.
  */
 #ifndef MOTE_SERVER_HTTP_PEERS_H
 #define MOTE_SERVER_HTTP_PEERS_H
@@ -15,26 +15,27 @@ typedef struct peers peers;
 
 typedef struct peer {
     unsigned char address[16]; /* as IPv6; all zero: a UNIX socket */
-    uint64_t id;               /* of the address, salted: not to be guessed, not 0 */
+    uint64_t id;               /* salted hash of the address; unpredictable, never 0 */
     uint32_t connections;
     uint32_t failures; /* wrong keys since `since` */
     double since;
     struct peer *next;
 } peer;
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 peers *peers_new(void);
 /* NULL is allowed. */
 void peers_free(peers *p);
 
-/* Somebody has come; NULL: no memory. One peer_left for each. */
+/* Counts a new connection; NULL: out of memory. Call peers_left() when it closes. */
 peer *peers_came(peers *p, const unsigned char address[16]);
-void peers_left(peer *who);
-bool peer_is_local(const peer *who);
+void peers_left(peer *p);
+/* Is it the peer of the UNIX sockets? */
+bool peer_is_local(const peer *p);
 
-/* Counts a wrong key; the count of this minute. */
-uint32_t peer_failed(peer *who, double now);
-/* Now and then: forgets those who are gone and have nothing to answer for. */
+/* Counts a wrong key; returns the count of the current minute. */
+uint32_t peer_failed(peer *p, double now);
+/* Frees peers without connections and without recent wrong keys. */
 void peers_sweep(peers *p, double now);
 
 #endif

@@ -15,7 +15,6 @@
 
 #include "chat/prompt/render.h"
 #include "chat/turn/thinking.h"
-#include "server/http/http_error.h"
 #include "server/core/context.h"
 #include "server/http/exchange.h"
 #include "server/models/model_registry.h"

@@ -7,7 +7,6 @@
 #include "base/base64.h"
 #include "base/mem.h"
 #include "media/sandbox/decoder.h"
-#include "server/http/http_error.h"
 #include "server/vision/vision_int.h"
 
 #include <stdio.h>

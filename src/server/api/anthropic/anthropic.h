@@ -5,6 +5,10 @@
 
 #include "server/api/common/dialect.h"
 
+/* Handlers of the route table. */
+void handle_messages(exchange *x);
+void handle_count_tokens(exchange *x);
+
 typedef enum anthropic_block {
     BLOCK_NONE = 0,
     BLOCK_THINKING,

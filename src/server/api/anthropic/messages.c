@@ -5,10 +5,10 @@
  * A stream is a sequence of content blocks: thinking, text, tool_use. Blocks do not nest. A block
  * starts with its first piece and ends when a piece of another kind arrives.
  */
+#include "server/api/common/error_format.h"
 #include "server/api/anthropic/anthropic.h"
 
 #include "server/request/params.h"
-#include "server/api/handlers.h"
 
 static anthropic_state *messages_state(const generation *w)
 {

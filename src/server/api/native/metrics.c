@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - counting requests and printing series. See metrics.h. */
-#include "server/api/native/metrics.h"
+#include "server/api/native/native.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -240,7 +240,7 @@ static void put_requests(strbuf *out, const metrics_view *v)
         put(out,
             "mote_http_requests_total{dialect=\"other\",route=\"other\",code=\"other\"} %llu\n",
             (unsigned long long)c->beyond);
-    counter(out, "structured_output_requests_total", v->http.forms,
+    counter(out, "structured_output_requests_total", v->structured_outputs,
             "Requests with a JSON schema, grammar, regex or choice.");
     family(out, "requests_rejected_total", "counter",
            "Connections and requests rejected before any work was done.");
@@ -281,11 +281,11 @@ static bool any_sees(const metrics_view *v)
 static void put_http_stats(strbuf *out, const metrics_view *v)
 {
     gauge(out, "http_connections", v->http.connections, "Open connections.");
-    gauge(out, "event_loop_lag_seconds", v->http.loop_longest_lately,
+    gauge(out, "event_loop_lag_seconds", v->http.loop.longest_recent,
           "Longest event-loop iteration of the last two seconds.");
-    gauge(out, "event_loop_lag_max_seconds", v->http.loop_longest,
+    gauge(out, "event_loop_lag_max_seconds", v->http.loop.longest,
           "Longest event-loop iteration since the start.");
-    counter(out, "event_loop_slow_iterations_total", v->http.loop_over_20_ms,
+    counter(out, "event_loop_slow_iterations_total", v->http.loop.over_20_ms,
             "Event-loop iterations over 20 ms.");
     gauge(out, "server_draining", v->draining, "1 while the server drains before it stops.");
     gauge(out, "uptime_seconds", v->uptime, "Time since the server started.");
@@ -315,7 +315,7 @@ void metrics_print(strbuf *out, const metrics_view *v)
     put_memory(out, v);
     if (any_sees(v)) {
         put_rows(out, v, image_rows, COUNT(image_rows), true);
-        counter(out, "image_decoder_exits_total", v->http.decoders_lost,
+        counter(out, "image_decoder_exits_total", v->decoder_exits,
                 "Times the image decoder process exited unexpectedly.");
     }
     put_http_stats(out, v);

@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "server/api/common/dialect.h"
 #include "server/request/request.h"
-#include "server/api/handlers.h"
+#include "server/api/native/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>

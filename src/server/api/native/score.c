@@ -11,7 +11,7 @@
 #include "server/request/params.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
-#include "server/api/handlers.h"
+#include "server/api/native/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>

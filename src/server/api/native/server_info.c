@@ -6,7 +6,7 @@
  */
 #include "base/os.h"
 #include "json/json.h"
-#include "server/api/handlers.h"
+#include "server/api/native/native.h"
 #include "server/core/context.h"
 #include "server/generation/generation.h"
 #include "server/models/model_registry.h"

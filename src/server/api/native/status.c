@@ -6,9 +6,8 @@
 #include "base/os.h"
 #include "server/api/common/dialect.h"
 #include "server/auth/api_keys.h"
-#include "server/api/handlers.h"
 #include "json/json_writer.h"
-#include "server/api/native/metrics.h"
+#include "server/api/native/native.h"
 #include "server/auth/access.h"
 
 #include <mote.h>
@@ -37,11 +36,13 @@ void metrics_gather(metrics_view *v, server_context *s)
                         .counts = s->counts,
                         .n_models = model_registry_count(s->models),
                         .memory_limit = s->memory_limit,
+                        .structured_outputs = s->structured_outputs,
+                        .decoder_exits = s->decoder_exits,
                         .draining = s->draining,
                         .uptime = os_now() - s->started};
     for (size_t i = 0; i < v->n_models; i++)
         gather_model(&v->models[i], model_registry_at(s->models, i));
-    server_read_stats(s, &v->http);
+    http_server_read_stats(s->http, &v->http);
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
         v->over_quota[kind] = api_keys_refused(access_keys(s->access), kind);
 }
@@ -224,7 +225,7 @@ void handle_status(exchange *x)
     jw_key_bool(&out, "draining", v.draining);
     jw_key_double(&out, "uptime", v.uptime);
     jw_key_uint(&out, "connections", v.http.connections);
-    jw_key_double(&out, "loop_lag", v.http.loop_longest_lately);
+    jw_key_double(&out, "loop_lag", v.http.loop.longest_recent);
     put_stats(&all, v.memory_limit, &out);
     if (api_keys_count(access_keys(s->access)) > 0)
         put_keys(access_keys(s->access), &out);

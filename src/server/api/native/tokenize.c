@@ -3,7 +3,7 @@
  * tokenize.c - POST /tokenize, /detokenize and /apply-template, as llama-server has them.
  */
 #include "server/api/common/dialect.h"
-#include "server/api/handlers.h"
+#include "server/api/native/native.h"
 #include "server/api/openai/openai.h"
 #include "server/request/params.h"
 

@@ -5,6 +5,19 @@
 
 #include "server/api/common/dialect.h"
 
+/* Handlers of the route table. */
+void handle_ollama_chat(exchange *x);
+void handle_ollama_generate(exchange *x);
+void handle_ollama_version(exchange *x);
+void handle_ollama_tags(exchange *x);
+void handle_ollama_ps(exchange *x);
+void handle_ollama_show(exchange *x);
+void handle_ollama_pull(exchange *x);
+void handle_ollama_delete(exchange *x);
+void handle_ollama_unsupported(exchange *x);
+void handle_ollama_embed(exchange *x);
+void handle_ollama_embeddings(exchange *x);
+
 /* request.own of /api/chat and /api/generate */
 typedef struct ollama_state {
     bool generate;      /* /api/generate: lines have `response` instead of `message` */

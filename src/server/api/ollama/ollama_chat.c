@@ -5,13 +5,13 @@
  * Every line is a complete JSON object; comments are not allowed in this format. The last line has
  * `done` and the usage. A reply without stream is that line with the whole answer.
  */
+#include "server/api/common/error_format.h"
 #include "server/api/ollama/ollama.h"
 
 #include "base/os.h"
 #include "server/request/params.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
-#include "server/api/handlers.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -5,7 +5,7 @@
 #include "server/api/common/dialect.h"
 #include "server/api/common/reply_json.h"
 #include "server/request/params.h"
-#include "server/api/handlers.h"
+#include "server/api/ollama/ollama.h"
 
 /* request.own */
 typedef struct embed_state {

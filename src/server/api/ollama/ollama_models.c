@@ -9,7 +9,6 @@
 #include "server/request/request.h"
 #include "server/api/ollama/ollama.h"
 #include "server/models/model_registry.h"
-#include "server/api/handlers.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -10,7 +10,6 @@
 #include "server/request/params.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
-#include "server/api/handlers.h"
 
 /* Some clients close a stream without events; send an empty chunk after this many seconds. */
 enum { KEEP_ALIVE_SECONDS = 15 };

@@ -5,7 +5,6 @@
  * Each prompt gets n choices, numbered prompt by prompt. With echo and logprobs, extra jobs score
  * the prompt tokens; their choices follow those of the answers.
  */
-#include "server/api/handlers.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
 #include "server/api/common/dialect.h"

@@ -5,7 +5,6 @@
 #include "server/api/common/reply_json.h"
 #include "server/request/params.h"
 #include "server/api/openai/openai.h"
-#include "server/api/handlers.h"
 
 /* request.own */
 typedef struct embeddings_state {

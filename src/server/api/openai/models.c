@@ -4,7 +4,7 @@
 #include "server/api/common/dialect.h"
 #include "server/request/request.h"
 #include "server/models/model_registry.h"
-#include "server/api/handlers.h"
+#include "server/api/openai/openai.h"
 
 #include <stdio.h>
 #include <time.h>

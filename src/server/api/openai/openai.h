@@ -12,6 +12,20 @@
 
 #include "server/generation/generation.h"
 
+/* Handlers of the route table. */
+void handle_chat_completions(exchange *x);
+void handle_chat_input_tokens(exchange *x);
+void handle_chat_control(exchange *x);
+void handle_completions(exchange *x);
+void handle_infill(exchange *x);
+void handle_models(exchange *x);
+void handle_model(exchange *x);
+void handle_unload(exchange *x);
+void handle_embeddings(exchange *x);
+void handle_responses(exchange *x);
+void handle_responses_input_tokens(exchange *x);
+void handle_response(exchange *x);
+
 /* ---- chat and text completions ---- */
 
 /* Reads the body of a chat completion. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* openai_common.c - JSON that the routes of the OpenAI API share. */
+#include "server/api/common/error_format.h"
 #include "server/api/openai/openai.h"
 
 const char *openai_finish(stop_cause cause)

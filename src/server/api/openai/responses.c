@@ -11,7 +11,6 @@
 #include "server/api/common/dialect.h"
 #include "server/request/params.h"
 #include "server/core/context.h"
-#include "server/api/handlers.h"
 #include "json/json_writer.h"
 
 /* Some clients close a stream without events; repeat response.in_progress after this many seconds.

@@ -7,7 +7,6 @@
  */
 #include "server/core/context.h"
 #include "server/api/openai/openai.h"
-#include "server/api/handlers.h"
 #include "json/json_writer.h"
 
 static void stored_not_found(exchange *x, str id)

@@ -6,13 +6,34 @@
  * table, statuses that we send, phases, kinds of memory. So however strange the requests are, the
  * number of series has a bound. There is no series for what this engine does not do.
  */
-#ifndef MOTE_SERVER_API_NATIVE_METRICS_H
-#define MOTE_SERVER_API_NATIVE_METRICS_H
+#ifndef MOTE_SERVER_API_NATIVE_NATIVE_H
+#define MOTE_SERVER_API_NATIVE_NATIVE_H
 
 #include "server/auth/quota.h"
 #include "server/core/context.h"
+#include "server/http/http_server.h"
 #include "server/models/model_registry.h"
 #include "server/vision/vision_service.h"
+
+/* Handlers of the route table. */
+void handle_root(exchange *x);
+void handle_health(exchange *x);
+void handle_options(exchange *x);
+void handle_metrics(exchange *x);
+void handle_status(exchange *x);
+void handle_props(exchange *x);
+void handle_props_change(exchange *x);
+void handle_slots(exchange *x);
+void handle_not_offered(exchange *x);
+void handle_request_stats(exchange *x);
+void handle_cache(exchange *x);
+void handle_cache_prefix(exchange *x);
+void handle_cache_pin(exchange *x);
+void handle_tokenize(exchange *x);
+void handle_detokenize(exchange *x);
+void handle_apply_template(exchange *x);
+void handle_score(exchange *x);
+void handle_rerank(exchange *x);
 
 enum { METRICS_MAX_COUNTS = 512 };
 
@@ -49,7 +70,9 @@ typedef struct metrics_view {
     const request_counts *counts;
     metrics_model models[SERVER_MAX_MODELS];
     size_t n_models;
-    server_stats http;
+    http_stats http;
+    uint64_t structured_outputs;
+    uint64_t decoder_exits;
     uint64_t over_quota[QUOTA_KINDS]; /* requests refused for a limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;
