@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_pool.c - see block_pool.h. */
+/* block_pool.c - reference-counted blocks on one mapping; see block_pool.h. */
 #include "engine/block_pool.h"
 
 #include "base/ckd.h"
@@ -16,8 +16,8 @@ bool blocks_measure(block_shape shape, uint64_t *total)
     return true;
 }
 
-/* Bytes of the blocks that may be written. */
-static size_t writable(const block_pool *p)
+/* Bytes of all blocks that can be written. */
+static size_t blocks_writable_bytes(const block_pool *p)
 {
     return p->n * p->bytes - p->zeros;
 }
@@ -27,12 +27,13 @@ mote_status blocks_init(block_pool *p, block_shape shape, const char *what, mote
     const uint32_t n = (uint32_t)shape.n;
     const size_t bytes = shape.bytes;
     *p = (block_pool){.bytes = bytes, .zeros = (size_t)shape.n_zero * bytes, .n = n, .n_free = n};
-    p->memory = mem_map(p->zeros, writable(p));
+    p->memory = mem_map(p->zeros, blocks_writable_bytes(p));
     p->refs = mem_new(n, sizeof *p->refs);
     p->free = mem_new(n, sizeof *p->free);
     if (p->memory == NULL || p->refs == NULL || p->free == NULL) {
         blocks_fini(p);
-        return err_set(err, MOTE_E_MEMORY, "no memory for %u %s of %zu bytes", n, what, bytes);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %u %s of %zu bytes each", n, what,
+                       bytes);
     }
     for (uint32_t i = 0; i < n; i++)
         p->free[i] = n - 1 - i;
@@ -41,7 +42,7 @@ mote_status blocks_init(block_pool *p, block_shape shape, const char *what, mote
 
 void blocks_fini(block_pool *p)
 {
-    mem_unmap(p->memory, p->zeros, writable(p));
+    mem_unmap(p->memory, p->zeros, blocks_writable_bytes(p));
     mem_free(p->refs);
     mem_free(p->free);
     *p = (block_pool){0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c - mote_model_* and the text calls of mote.h.
+ * model.c - mote_model_* and the text functions of mote.h.
  *
- * Opening maps the file and checks everything about it that is not a weight:
- * structure (gguf/), shapes (model/), vocabulary (tok/). Weights stay in the
- * mapping; the system reads them as they are used.
+ * mote_model_open maps the file and checks everything except the weight values: GGUF structure
+ * (gguf/), shapes (model/), vocabulary (tok/). Weights stay in the mapping; the kernel reads them
+ * from disk on first use. A model is immutable once open, so all functions here are thread-safe.
  */
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WARM_BYTES = 32 << 20, MEMORY_PAGE = 4096, SAMPLE_BYTES = 256 };
+enum { PREFAULT_BYTES = 32 << 20, MEMORY_PAGE = 4096, SAMPLE_BYTES = 256 };
 
-/* Names a file by its directory, its length and a sample of every tensor:
- * reading all of it would take as long as the disk does. */
-static uint64_t fingerprint_of(const os_map *map, const gguf *g)
+/* Hash of the tensor table, the file length and the first 256 bytes of every tensor. Hashing the
+ * whole file would read all of it from disk. */
+static uint64_t model_fingerprint(const os_map *map, const gguf *g)
 {
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
@@ -37,42 +37,42 @@ static uint64_t fingerprint_of(const os_map *map, const gguf *g)
     return XXH3_64bits_digest(&state);
 }
 
-static mote_isa choose_isa(const mote_model_options *options)
+static mote_isa model_choose_isa(const mote_model_options *options)
 {
     mote_isa best = cpu_best_isa();
     mote_isa cap = options != NULL ? options->isa : MOTE_ISA_BEST;
     return cap == MOTE_ISA_BEST || cap > best ? best : cap;
 }
 
-static mote_status open_into(mote_model *m, const char *path, const mote_model_options *options,
-                             mote_error *err)
+static mote_status model_open_text(mote_model *m, const char *path,
+                                   const mote_model_options *options, mote_error *err)
 {
     TRY(os_map_open(&m->map, path, err));
     TRY(gguf_read(&m->file, m->map.data, m->map.bytes, err));
     TRY(hparams_read(&m->hp, m->file, err));
-    kern_table_init(&m->kernels, choose_isa(options));
+    kern_table_init(&m->kernels, model_choose_isa(options));
     TRY(weights_bind(&m->w, &m->hp, m->file, &m->kernels, err));
     TRY(tok_new(&m->tok, m->file, err));
     if (tok_n_tokens(m->tok) > m->hp.n_vocab)
-        return err_set(err, MOTE_E_FORMAT, "the file has %u tokens but only %u rows of weights",
+        return err_set(err, MOTE_E_FORMAT,
+                       "the vocabulary has %u tokens but the embedding table has %u rows",
                        tok_n_tokens(m->tok), m->hp.n_vocab);
     str name = {"", 0};
     bool found;
     TRY(gguf_get_str(m->file, "general.name", &name, &found, err));
     snprintf(m->name, sizeof m->name, "%.*s", STR_ARG(name));
-    m->fingerprint = fingerprint_of(&m->map, m->file);
+    m->fingerprint = model_fingerprint(&m->map, m->file);
     return MOTE_OK;
 }
 
-/* The tower comes in a file of its own, made for a model of this width. */
-static mote_status open_vision(mote_model *m, const char *path, mote_error *err)
+static mote_status model_open_vision(mote_model *m, const char *path, mote_error *err)
 {
     TRY(os_map_open(&m->vision_map, path, err));
     TRY(gguf_read(&m->vision_file, m->vision_map.data, m->vision_map.bytes, err));
-    if (!vision_is(m->vision_file))
-        return err_set(err, MOTE_E_UNSUPPORTED, "%s is no picture tower (mmproj)", path);
-    TRY(vision_bind(&m->vision, m->vision_file, &m->kernels, m->hp.n_embd, err));
-    m->sees = true;
+    if (!vision_encoder_is_mmproj(m->vision_file))
+        return err_set(err, MOTE_E_UNSUPPORTED, "%s is not a vision encoder (mmproj) file", path);
+    TRY(vision_encoder_bind(&m->vision, m->vision_file, &m->kernels, m->hp.n_embd, err));
+    m->has_vision = true;
     return MOTE_OK;
 }
 
@@ -85,16 +85,16 @@ mote_status mote_model_open(mote_model **out, const char *path, const mote_model
                             mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_model_open needs a place for the model");
+        return err_set(err, MOTE_E_ARG, "mote_model_open: out must not be NULL");
     *out = NULL;
     if (path == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_model_open needs a path");
+        return err_set(err, MOTE_E_ARG, "mote_model_open: path must not be NULL");
     mote_model *m = mem_new(1, sizeof *m);
     if (m == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a model");
-    mote_status status = open_into(m, path, options, err);
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a model", sizeof *m);
+    mote_status status = model_open_text(m, path, options, err);
     if (status == MOTE_OK && options != NULL && options->mmproj != NULL)
-        status = open_vision(m, options->mmproj, err);
+        status = model_open_vision(m, options->mmproj, err);
     if (status != MOTE_OK) {
         mote_model_close(m);
         return status;
@@ -107,7 +107,7 @@ void mote_model_close(mote_model *m)
 {
     if (m == NULL)
         return;
-    vision_fini(&m->vision);
+    vision_encoder_fini(&m->vision);
     gguf_free(m->vision_file);
     os_map_close(&m->vision_map);
     tok_free(m->tok);
@@ -120,11 +120,11 @@ void mote_model_close(mote_model *m)
 bool mote_model_prefault(const mote_model *m, uint64_t *done, uint64_t *total)
 {
     *total = m->map.bytes;
-    uint64_t end = *total - *done < WARM_BYTES ? *total : *done + WARM_BYTES;
-    unsigned char seen = 0;
+    uint64_t end = *total - *done < PREFAULT_BYTES ? *total : *done + PREFAULT_BYTES;
+    unsigned char sink = 0;
     for (uint64_t at = *done; at < end; at += MEMORY_PAGE)
-        seen ^= ((const volatile unsigned char *)m->map.data)[at];
-    (void)seen;
+        sink ^= ((const volatile unsigned char *)m->map.data)[at];
+    (void)sink;
     *done = end;
     return end < *total;
 }
@@ -142,7 +142,7 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .file_bytes = m->map.bytes,
         .private_bytes = sizeof *m + gguf_private_bytes(m->file) + m->w.private_bytes +
                          tok_private_bytes(m->tok) + m->vision.private_bytes +
-                         (m->sees ? gguf_private_bytes(m->vision_file) : 0),
+                         (m->has_vision ? gguf_private_bytes(m->vision_file) : 0),
         .layers = m->hp.n_layers,
         .attention_layers = m->hp.n_attention,
         .context = m->hp.context,
@@ -151,7 +151,7 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
         .embedding = m->hp.n_embd,
         .tied = m->w.tied,
         .draft_head = m->w.draft.present,
-        .vision = m->sees,
+        .vision = m->has_vision,
         .vision_file_bytes = m->vision_map.bytes,
         .isa = m->kernels.level,
     };
@@ -168,7 +168,7 @@ mote_status mote_tokenize(const mote_model *m, const char *text, size_t bytes, u
                           mote_token *ids, size_t room, size_t *n, mote_error *err)
 {
     if (m == NULL || n == NULL || (text == NULL && bytes > 0) || (ids == NULL && room > 0))
-        return err_set(err, MOTE_E_ARG, "mote_tokenize needs a model, a text and a count");
+        return err_set(err, MOTE_E_ARG, "mote_tokenize: model, text, ids and n must not be NULL");
     return tok_encode(m->tok, (str){text, bytes}, flags, ids, room, n, err);
 }
 

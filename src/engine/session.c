@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.c - timelines: beginning, ending, forking, going back, keeping.
+ * session.c - mote_session_*: new, free, fork, rewind, keep, and undo of a canceled pass.
  *
- * engine_int.h says who owns what. Nothing here touches a weight; going back is
- * bookkeeping, because a chunk's rows and the states of boundaries are kept as
- * they were.
+ * Nothing here runs the model. A rewind only changes references and counts, because the rows since
+ * the last multiple of 32 (the boundary) and the kept states are still in memory. engine_int.h has
+ * the ownership rules. Engine thread only.
  */
 #include "base/mem.h"
 #include "engine/engine_int.h"
 
 #include <string.h>
 
-static mote_session *free_slot(mote_engine *e)
+static mote_session *engine_find_slot(mote_engine *e)
 {
     for (uint32_t i = 0; i < e->options.sessions; i++)
         if (e->sessions[i].engine == NULL)
@@ -26,19 +26,20 @@ uint64_t session_default_context(const mote_engine *e)
     return share > 0 ? share : 1;
 }
 
-static uint64_t promised_to(const mote_session *s)
+static uint64_t session_reserved_pages(const mote_session *s)
 {
     return s->engine->options.shared_positions ? 0 : s->max_pages;
 }
 
-/* Address space for the whole context, so that no step allocates; memory only as it is used. */
-static bool take_books(mote_session *s)
+/* Reserves address space for page table and token ids of the whole context, so that no step
+ * allocates. Memory is used only for what is written. */
+static bool session_map_tables(mote_session *s)
 {
-    unsigned char *books = mem_map(0, s->max_pages * BOOK_BYTES);
-    if (books == NULL)
+    unsigned char *tables = mem_map(0, s->max_pages * PAGE_ENTRY_BYTES);
+    if (tables == NULL)
         return false;
-    s->pages = (void *)books;
-    s->tokens = (void *)(books + s->max_pages * sizeof *s->pages);
+    s->pages = (void *)tables;
+    s->tokens = (void *)(tables + s->max_pages * sizeof *s->pages);
     return true;
 }
 
@@ -46,31 +47,37 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
 {
     if (context == 0)
         context = session_default_context(e);
-    mote_session *s = free_slot(e);
+    mote_session *s = engine_find_slot(e);
     if (s == NULL)
-        return err_set(err, MOTE_E_MEMORY, "all %u sessions of the engine are in use",
-                       e->options.sessions);
-    bool promised = !e->options.shared_positions && e->promised + pages_of(context) > e->pages.n;
-    if (context > e->options.positions || promised)
+        return err_set(
+            err, MOTE_E_MEMORY,
+            "no free session: all %u are in use (raise `sessions` in mote_engine_options)",
+            e->options.sessions);
+    if (context > e->options.positions)
         return err_set(err, MOTE_E_MEMORY,
-                       "a context of %llu does not fit: %llu of the engine's %llu positions are "
-                       "promised",
-                       (unsigned long long)context, (unsigned long long)e->promised * KERN_PAGE,
+                       "context of %llu tokens not available: the engine has %llu KV positions",
+                       (unsigned long long)context, (unsigned long long)e->options.positions);
+    if (!e->options.shared_positions && e->reserved + pages_of(context) > e->pages.n)
+        return err_set(err, MOTE_E_MEMORY,
+                       "context of %llu tokens not available: %llu of %llu KV positions are "
+                       "reserved by other sessions; lower the context or raise `positions`",
+                       (unsigned long long)context, (unsigned long long)e->reserved * KERN_PAGE,
                        (unsigned long long)e->options.positions);
     kept_mark *kept = s->kept;
     image_span *spans = s->spans;
     *s = (mote_session){
         .context = context, .max_pages = pages_of(context), .kept = kept, .spans = spans};
-    if (!take_books(s)) {
+    if (!session_map_tables(s)) {
         *s = (mote_session){.kept = kept, .spans = spans};
-        return err_set(err, MOTE_E_MEMORY, "no memory for a session of %llu positions",
+        return err_set(err, MOTE_E_MEMORY,
+                       "out of memory: page table of a session with context %llu",
                        (unsigned long long)context);
     }
     s->engine = e;
     s->tail = blocks_take(&e->tails);
     s->state = STATE_ZERO;
     blocks_share(&e->states, STATE_ZERO);
-    e->promised += promised_to(s);
+    e->reserved += session_reserved_pages(s);
     *out = s;
     return MOTE_OK;
 }
@@ -79,49 +86,45 @@ mote_status mote_session_new(mote_session **out, mote_engine *engine,
                              const mote_session_options *options, mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_new needs a place for the session");
+        return err_set(err, MOTE_E_ARG, "mote_session_new: out must not be NULL");
     *out = NULL;
     if (engine == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_new needs an engine");
+        return err_set(err, MOTE_E_ARG, "mote_session_new: engine must not be NULL");
     return session_claim(out, engine, options != NULL ? options->context : 0, err);
 }
 
 /* ---- kept states ---- */
 
-static void mark_state(mote_engine *e, uint32_t state)
+static void engine_mark_state(mote_engine *e, uint32_t state)
 {
     if (e->kept_counts[state]++ == 0)
         e->n_kept++;
     blocks_share(&e->states, state);
 }
 
-static void unmark_state(mote_engine *e, uint32_t state)
+static void engine_unmark_state(mote_engine *e, uint32_t state)
 {
     if (--e->kept_counts[state] == 0)
         e->n_kept--;
     blocks_release(&e->states, state);
 }
 
-static void drop_marks_after(mote_session *s, uint64_t pos)
-{
-    while (s->n_kept > 0 && s->kept[s->n_kept - 1].pos > pos)
-        unmark_state(s->engine, s->kept[--s->n_kept].state);
-}
-
 mote_status mote_session_keep(mote_session *s, uint64_t *pos, mote_error *err)
 {
     if (s == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_keep needs a session");
+        return err_set(err, MOTE_E_ARG, "mote_session_keep: session must not be NULL");
     mote_engine *e = s->engine;
     uint64_t boundary = session_boundary(s);
-    bool there = boundary == 0 || (s->n_kept > 0 && s->kept[s->n_kept - 1].pos == boundary);
-    if (!there) {
-        bool no_room = s->n_kept == e->options.kept_states ||
-                       (e->kept_counts[s->state] == 0 && e->n_kept == e->options.kept_states);
-        if (no_room)
-            return err_set(err, MOTE_E_FULL, "all %u kept states of the engine are in use",
-                           e->options.kept_states);
-        mark_state(e, s->state);
+    bool already_kept = boundary == 0 || (s->n_kept > 0 && s->kept[s->n_kept - 1].pos == boundary);
+    if (!already_kept) {
+        bool full = s->n_kept == e->options.kept_states ||
+                    (e->kept_counts[s->state] == 0 && e->n_kept == e->options.kept_states);
+        if (full)
+            return err_set(
+                err, MOTE_E_FULL,
+                "no free kept state: all %u are in use (raise kept_states in mote_engine_options)",
+                e->options.kept_states);
+        engine_mark_state(e, s->state);
         s->kept[s->n_kept++] = (kept_mark){boundary, s->state};
     }
     if (pos != NULL)
@@ -134,16 +137,16 @@ bool mote_session_unkeep(mote_session *s, uint64_t pos)
     for (uint32_t i = 0; i < s->n_kept; i++) {
         if (s->kept[i].pos != pos)
             continue;
-        unmark_state(s->engine, s->kept[i].state);
+        engine_unmark_state(s->engine, s->kept[i].state);
         memmove(s->kept + i, s->kept + i + 1, (--s->n_kept - i) * sizeof *s->kept);
         return true;
     }
     return false;
 }
 
-size_t mote_session_kept(const mote_session *s, uint64_t *pos, size_t room)
+size_t mote_session_kept(const mote_session *s, uint64_t *pos, size_t capacity)
 {
-    for (size_t i = 0; i < s->n_kept && i < room; i++)
+    for (size_t i = 0; i < s->n_kept && i < capacity; i++)
         pos[i] = s->kept[i].pos;
     return s->n_kept;
 }
@@ -154,7 +157,7 @@ void session_trim(mote_session *s)
 {
     while (s->n_pages > pages_of(s->length))
         blocks_release(&s->engine->pages, blocks_of(&s->engine->pages, s->pages[--s->n_pages]));
-    spans_trim(s);
+    image_spans_trim(s);
 }
 
 bool session_shares_last_page(const mote_session *s)
@@ -164,26 +167,26 @@ bool session_shares_last_page(const mote_session *s)
            pages->refs[blocks_of(pages, s->pages[s->n_pages - 1])] > 1;
 }
 
-/* The unfinished page is about to be written: it must be this session's alone. */
-static void own_last_page(mote_session *s)
+/* Copy-on-write of the partial page before the session writes to it. */
+static void session_copy_last_page(mote_session *s)
 {
     block_pool *pages = &s->engine->pages;
     unsigned char *shared = s->pages[s->n_pages - 1];
-    unsigned char *own = blocks_at(pages, blocks_take(pages));
-    memcpy(own, shared, pages->bytes);
+    unsigned char *copy = blocks_at(pages, blocks_take(pages));
+    memcpy(copy, shared, pages->bytes);
     blocks_release(pages, blocks_of(pages, shared));
-    s->pages[s->n_pages - 1] = own;
+    s->pages[s->n_pages - 1] = copy;
 }
 
-void session_make_room(mote_session *s, uint64_t end)
+void session_add_pages(mote_session *s, uint64_t end)
 {
     if (session_shares_last_page(s))
-        own_last_page(s);
+        session_copy_last_page(s);
     while (s->n_pages < pages_of(end))
         s->pages[s->n_pages++] = blocks_at(&s->engine->pages, blocks_take(&s->engine->pages));
 }
 
-/* ---- ending, forking, going back ---- */
+/* ---- free, fork ---- */
 
 void mote_session_free(mote_session *s)
 {
@@ -193,18 +196,19 @@ void mote_session_free(mote_session *s)
     s->length = 0;
     session_trim(s);
     while (s->n_kept > 0)
-        unmark_state(e, s->kept[--s->n_kept].state);
+        engine_unmark_state(e, s->kept[--s->n_kept].state);
     blocks_release(&e->states, s->state);
     blocks_release(&e->tails, s->tail);
-    e->promised -= promised_to(s);
-    mem_unmap(s->pages, 0, s->max_pages * BOOK_BYTES);
+    e->reserved -= session_reserved_pages(s);
+    mem_unmap(s->pages, 0, s->max_pages * PAGE_ENTRY_BYTES);
     kept_mark *kept = s->kept;
     image_span *spans = s->spans;
     *s = (mote_session){.kept = kept, .spans = spans};
 }
 
-/* Two pieces of the ring: up to its end, and from its start. */
-static void ring_parts(const mote_session *s, float *ring, size_t row_bytes, tail_part parts[2])
+/* The used rows of the ring: up to its end, and wrapped to its start. */
+static void tail_ring_parts(const mote_session *s, float *ring, size_t row_bytes,
+                            tail_part parts[2])
 {
     size_t n = (size_t)(s->length - s->ring_from), from = (size_t)(s->ring_from % DELTA_RING);
     size_t first = n < DELTA_RING - from ? n : DELTA_RING - from;
@@ -212,23 +216,23 @@ static void ring_parts(const mote_session *s, float *ring, size_t row_bytes, tai
     parts[1] = (tail_part){ring, (n - first) * row_bytes};
 }
 
-void session_tail_parts(const mote_session *s, uint32_t delta_layer, tail_part parts[TAIL_PARTS])
+void session_tail_parts(const mote_session *s, uint32_t layer, tail_part parts[TAIL_PARTS])
 {
     const mote_engine *e = s->engine;
-    const layout *l = &e->forward.layout;
+    const cache_layout *l = &e->forward.layout;
     const delta_shape *d = &l->delta;
     const size_t f32 = sizeof(float), rows = (size_t)(s->length % KERN_CHUNK);
     unsigned char *state = blocks_at(&e->states, s->state);
-    delta_memory m = layout_delta(l, delta_layer, state, state, blocks_at(&e->tails, s->tail));
+    delta_memory m = cache_layout_delta(l, layer, state, state, blocks_at(&e->tails, s->tail));
     parts[0] = (tail_part){m.k_rows, rows * delta_key_dim(d) * f32};
     parts[1] = (tail_part){m.u_rows, rows * delta_value_dim(d) * f32};
     parts[2] = (tail_part){m.g_rows, rows * d->value_heads * sizeof(double)};
-    ring_parts(s, m.ring, delta_conv_dim(d) * f32, parts + 3);
+    tail_ring_parts(s, m.ring, delta_conv_dim(d) * f32, parts + 3);
 }
 
-/* Both stand at the same position. Of the tail's megabytes only those that mean something: inputs
- * that belong to positions before the boundary serve no rewind any more. */
-static void copy_tail(mote_session *to, const mote_session *from)
+/* Both sessions have the same length. Copies only the used parts of the tail: the rows since the
+ * boundary, and the convolution inputs that they or a rewind to the boundary need. */
+static void session_copy_tail(mote_session *to, const mote_session *from)
 {
     uint64_t boundary = session_boundary(from);
     uint64_t first_input = boundary > DELTA_HISTORY ? boundary - DELTA_HISTORY : 0;
@@ -247,10 +251,10 @@ static void copy_tail(mote_session *to, const mote_session *from)
 mote_status mote_session_fork(mote_session **out, const mote_session *from, mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_fork needs a place for the session");
+        return err_set(err, MOTE_E_ARG, "mote_session_fork: out must not be NULL");
     *out = NULL;
     if (from == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_fork needs a session");
+        return err_set(err, MOTE_E_ARG, "mote_session_fork: from must not be NULL");
     mote_engine *e = from->engine;
     mote_session *s;
     TRY(session_claim(&s, e, from->context, err));
@@ -268,21 +272,23 @@ mote_status mote_session_fork(mote_session **out, const mote_session *from, mote
         memcpy(s->spans, from->spans, s->n_spans * sizeof *s->spans);
     for (s->n_kept = 0; s->n_kept < from->n_kept; s->n_kept++) {
         s->kept[s->n_kept] = from->kept[s->n_kept];
-        mark_state(e, s->kept[s->n_kept].state);
+        engine_mark_state(e, s->kept[s->n_kept].state);
     }
-    copy_tail(s, from);
+    session_copy_tail(s, from);
     *out = s;
     return MOTE_OK;
 }
 
+/* ---- rewind, undo ---- */
+
 void session_refill_ring(mote_session *s)
 {
     mote_engine *e = s->engine;
-    const layout *l = &e->forward.layout;
+    const cache_layout *l = &e->forward.layout;
     size_t conv_dim = delta_conv_dim(&l->delta);
     unsigned char *state = blocks_at(&e->states, s->state);
     for (uint32_t i = 0; i < l->n_delta; i++) {
-        delta_memory m = layout_delta(l, i, state, state, blocks_at(&e->tails, s->tail));
+        delta_memory m = cache_layout_delta(l, i, state, state, blocks_at(&e->tails, s->tail));
         for (uint64_t j = 0; j < DELTA_HISTORY && s->length > 0; j++)
             memcpy(m.ring + (s->length - DELTA_HISTORY + j) % DELTA_RING * conv_dim,
                    m.next_inputs + j * conv_dim, conv_dim * sizeof(float));
@@ -290,15 +296,16 @@ void session_refill_ring(mote_session *s)
     s->ring_from = s->length > DELTA_HISTORY ? s->length - DELTA_HISTORY : 0;
 }
 
-/* Is going back to `pos` a matter of not counting the rows after it any more? */
-static bool can_forget_rows(const mote_session *s, uint64_t pos)
+/* Can the session return to `pos` by lowering its length? True if `pos` is not before the boundary
+ * and the ring still has the convolution inputs before `pos`. */
+static bool session_can_truncate(const mote_session *s, uint64_t pos)
 {
     uint64_t first_input = pos > DELTA_HISTORY ? pos - DELTA_HISTORY : 0;
     return pos >= session_boundary(s) && first_input >= s->ring_from;
 }
 
-/* The latest boundary at or before `pos` whose state still exists. */
-static uint64_t boundary_before(const mote_session *s, uint64_t pos)
+/* The latest multiple of 32 at or before `pos` that has a state: current, kept, or the start. */
+static uint64_t session_boundary_before(const mote_session *s, uint64_t pos)
 {
     if (session_boundary(s) <= pos)
         return session_boundary(s);
@@ -308,11 +315,12 @@ static uint64_t boundary_before(const mote_session *s, uint64_t pos)
     return n > 0 ? s->kept[n - 1].pos : 0;
 }
 
-static void return_to_boundary(mote_session *s, uint64_t boundary)
+static void session_return_to(mote_session *s, uint64_t boundary)
 {
     mote_engine *e = s->engine;
     if (boundary < session_boundary(s)) {
-        drop_marks_after(s, boundary);
+        while (s->n_kept > 0 && s->kept[s->n_kept - 1].pos > boundary)
+            engine_unmark_state(e, s->kept[--s->n_kept].state);
         uint32_t state = s->n_kept > 0 ? s->kept[s->n_kept - 1].state : STATE_ZERO;
         blocks_share(&e->states, state);
         blocks_release(&e->states, s->state);
@@ -326,25 +334,27 @@ uint64_t mote_session_rewind_target(const mote_session *s, uint64_t pos)
 {
     if (pos >= s->length)
         return s->length;
-    return can_forget_rows(s, pos) ? pos : boundary_before(s, pos);
+    return session_can_truncate(s, pos) ? pos : session_boundary_before(s, pos);
 }
 
 uint64_t mote_session_rewind(mote_session *s, uint64_t pos)
 {
-    s->logits_step = 0; /* also when there is nothing to drop: one rule for every caller */
+    s->logits_step = 0; /* in every case, so that the rule is simple */
     s->hidden_step = 0;
     if (pos >= s->length)
         return s->length;
-    if (can_forget_rows(s, pos))
+    if (session_can_truncate(s, pos))
         s->length = pos;
     else
-        return_to_boundary(s, boundary_before(s, pos));
+        session_return_to(s, session_boundary_before(s, pos));
     session_trim(s);
     return s->length;
 }
 
-/* The rows before the pass are still there if it began no new chunk and the ring has not come
- * round. A state that was being written in place is none any more; those under marks never are. */
+/* The rows before the pass are intact if the pass did not cross a boundary and did not overwrite
+ * the ring inputs they need. A state written in place is lost; marked states are never written in
+ * place.
+ */
 void session_undo(mote_session *s, size_t n, bool state_lost)
 {
     const uint64_t end = s->length + n, overwritten = end > DELTA_RING ? end - DELTA_RING : 0;
@@ -354,13 +364,13 @@ void session_undo(mote_session *s, size_t n, bool state_lost)
     if (s->ring_from < overwritten)
         s->ring_from = overwritten;
     if (state_lost)
-        return_to_boundary(s, s->n_kept > 0 ? s->kept[s->n_kept - 1].pos : 0);
-    else if (chunk_ended || !can_forget_rows(s, s->length))
-        return_to_boundary(s, session_boundary(s));
+        session_return_to(s, s->n_kept > 0 ? s->kept[s->n_kept - 1].pos : 0);
+    else if (chunk_ended || !session_can_truncate(s, s->length))
+        session_return_to(s, session_boundary(s));
     session_trim(s);
 }
 
-/* ---- looking ---- */
+/* ---- getters ---- */
 
 uint64_t mote_session_length(const mote_session *s)
 {

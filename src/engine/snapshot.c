@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snapshot.c - a timeline as a file: mote_session_save and mote_session_load.
+ * snapshot.c - a session as a file: mote_session_save and mote_session_load.
  *
  * Little-endian, no padding between parts:
  *
- *   header   the struct below, 64 bytes
+ *   header   snapshot_header, 64 bytes
  *   tokens   [length] i32
- *   pictures format 2 only, which a timeline with pictures has: their number, u64, then for
- *            each its first position, u64, rows and columns of tokens, u32 each
- *   pages    [ceil(length / 64)][page_bytes]; positions beyond length are zero
- *   state    [state_bytes], only if length >= 32
+ *   images   format 2 only: their number, u64; then for each image its first position, u64, and its
+ *            rows and columns of tokens, u32 each
+ *   pages    KV pages, [ceil(length / 64)][page_bytes]; positions beyond length are zero
+ *   state    recurrent state, [state_bytes]; only if length >= 32
  *   tail     per DeltaNet layer: k [rows][key_dim] f32, u [rows][value_dim] f32,
- *            G [rows][value_heads] f64 with rows = length % 32, then the inputs of
+ *            G [rows][value_heads] f64 with rows = length % 32, then the convolution inputs of
  *            positions ring_from .. length-1, [conv_dim] f32 each
  *   check    XXH3-64 of everything before it
  *
- * The sizes follow from the model, which the fingerprint names; a file whose
- * length is not exactly what its header calls for is refused. Kept marks are
- * not saved. A snapshot is a stranger's bytes: all reads go through a cursor.
+ * All sizes follow from the model, which the fingerprint identifies. A file with any other length
+ * is rejected. Kept marks are not saved. A snapshot is untrusted input: all reads go through a
+ * cursor.
  */
 #include "base/cursor.h"
 #include "base/mem.h"
@@ -28,9 +28,9 @@
 
 #include <string.h>
 
-/* What a timeline needs: text alone is written as the first format, which every mote reads. */
+/* Sessions without images are written in format 1, which every version of mote reads. */
 enum { SNAPSHOT_TEXT = 1, SNAPSHOT_IMAGES = 2 };
-static const char magic[8] = "MOTESNAP";
+static const char snapshot_magic[8] = "MOTESNAP";
 
 typedef struct snapshot_header {
     char magic[8];
@@ -44,14 +44,15 @@ typedef struct snapshot_header {
     uint64_t page_bytes;
     uint64_t state_bytes;
 } snapshot_header;
-_Static_assert(sizeof(snapshot_header) == 64, "written as it lies in memory");
+_Static_assert(sizeof(snapshot_header) == 64, "written as it is in memory");
 
 /* ---- the parts of a tail, in file order ---- */
 
-typedef mote_status part_fn(void *ctx, void *data, size_t bytes, mote_error *err);
+typedef mote_status tail_part_fn(void *ctx, void *data, size_t bytes, mote_error *err);
 
-/* Calls fn for each stretch of the tail that a snapshot holds. */
-static mote_status each_tail_part(const mote_session *s, part_fn *fn, void *ctx, mote_error *err)
+/* Calls fn for each used part of the tail. */
+static mote_status snapshot_each_tail_part(const mote_session *s, tail_part_fn *fn, void *ctx,
+                                           mote_error *err)
 {
     for (uint32_t i = 0; i < s->engine->forward.layout.n_delta; i++) {
         tail_part parts[TAIL_PARTS];
@@ -64,12 +65,12 @@ static mote_status each_tail_part(const mote_session *s, part_fn *fn, void *ctx,
 
 /* ---- writing ---- */
 
-typedef struct writer {
+typedef struct snapshot_writer {
     os_file file;
     XXH3_state_t hash;
-} writer;
+} snapshot_writer;
 
-static mote_status put(writer *w, const void *data, size_t bytes, mote_error *err)
+static mote_status writer_put(snapshot_writer *w, const void *data, size_t bytes, mote_error *err)
 {
     if (bytes == 0)
         return MOTE_OK;
@@ -77,47 +78,35 @@ static mote_status put(writer *w, const void *data, size_t bytes, mote_error *er
     return os_file_write(&w->file, data, bytes, err);
 }
 
-static mote_status put_part(void *ctx, void *data, size_t bytes, mote_error *err)
+static mote_status writer_put_part(void *ctx, void *data, size_t bytes, mote_error *err)
 {
-    return put(ctx, data, bytes, err);
+    return writer_put(ctx, data, bytes, err);
 }
 
-/* Clears positions from `used` on: what an earlier timeline left there is not ours to save. */
-static void clear_unused(const attn_shape *shape, unsigned char *page, size_t used)
-{
-    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++)
-        kv_clear_from(shape->kv, page + cell * 2 * kv_half_bytes(shape->kv), used);
-}
-
-static mote_status put_pages(writer *w, const mote_session *s, mote_error *err)
+static mote_status writer_put_pages(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     size_t bytes = s->engine->pages.bytes, full = (size_t)(s->length / KERN_PAGE);
     for (size_t i = 0; i < full; i++)
-        TRY(put(w, s->pages[i], bytes, err));
+        TRY(writer_put(w, s->pages[i], bytes, err));
     if (full == s->n_pages)
         return MOTE_OK;
     unsigned char *last = mem_new(1, bytes);
     if (last == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory to copy a page");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes to copy a KV page", bytes);
     memcpy(last, s->pages[full], bytes);
-    clear_unused(&s->engine->forward.layout.attention, last, (size_t)(s->length % KERN_PAGE));
-    mote_status status = put(w, last, bytes, err);
+    /* The positions beyond the length may hold data of another session, which must not leak. */
+    const attn_shape *shape = &s->engine->forward.layout.attention;
+    for (size_t cell = 0; cell < shape->layers * shape->kv_heads; cell++)
+        kv_clear_from(shape->kv, last + cell * 2 * kv_half_bytes(shape->kv),
+                      (size_t)(s->length % KERN_PAGE));
+    mote_status status = writer_put(w, last, bytes, err);
     mem_free(last);
     return status;
 }
 
-_Static_assert(sizeof(image_span) == 16, "written as it lies in memory");
+_Static_assert(sizeof(image_span) == 16, "written as it is in memory");
 
-static mote_status put_spans(writer *w, const mote_session *s, mote_error *err)
-{
-    const uint64_t n = s->n_spans;
-    if (n == 0)
-        return MOTE_OK;
-    TRY(put(w, &n, sizeof n, err));
-    return put(w, s->spans, s->n_spans * sizeof *s->spans, err);
-}
-
-static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
+static mote_status writer_put_session(snapshot_writer *w, const mote_session *s, mote_error *err)
 {
     const mote_engine *e = s->engine;
     snapshot_header header = {
@@ -131,14 +120,18 @@ static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
         .page_bytes = e->pages.bytes,
         .state_bytes = e->states.bytes,
     };
-    memcpy(header.magic, magic, sizeof magic);
-    TRY(put(w, &header, sizeof header, err));
-    TRY(put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
-    TRY(put_spans(w, s, err));
-    TRY(put_pages(w, s, err));
+    memcpy(header.magic, snapshot_magic, sizeof snapshot_magic);
+    TRY(writer_put(w, &header, sizeof header, err));
+    TRY(writer_put(w, s->tokens, (size_t)s->length * sizeof *s->tokens, err));
+    const uint64_t n_spans = s->n_spans;
+    if (n_spans > 0) {
+        TRY(writer_put(w, &n_spans, sizeof n_spans, err));
+        TRY(writer_put(w, s->spans, s->n_spans * sizeof *s->spans, err));
+    }
+    TRY(writer_put_pages(w, s, err));
     if (session_boundary(s) > 0)
-        TRY(put(w, blocks_at(&e->states, s->state), e->states.bytes, err));
-    TRY(each_tail_part(s, put_part, w, err));
+        TRY(writer_put(w, blocks_at(&e->states, s->state), e->states.bytes, err));
+    TRY(snapshot_each_tail_part(s, writer_put_part, w, err));
     uint64_t check = XXH3_64bits_digest(&w->hash);
     return os_file_write(&w->file, &check, sizeof check, err);
 }
@@ -146,11 +139,11 @@ static mote_status put_all(writer *w, const mote_session *s, mote_error *err)
 mote_status mote_session_save(const mote_session *s, const char *path, mote_error *err)
 {
     if (s == NULL || path == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_save needs a session and a path");
-    writer w;
+        return err_set(err, MOTE_E_ARG, "mote_session_save: session and path must not be NULL");
+    snapshot_writer w;
     XXH3_64bits_reset(&w.hash);
     TRY(os_file_create(&w.file, path, err));
-    mote_status status = put_all(&w, s, err);
+    mote_status status = writer_put_session(&w, s, err);
     if (status == MOTE_OK)
         status = os_file_commit(&w.file, err);
     os_file_abandon(&w.file);
@@ -159,123 +152,130 @@ mote_status mote_session_save(const mote_session *s, const char *path, mote_erro
 
 /* ---- reading ---- */
 
-static mote_status cut_short(mote_error *err)
+static mote_status snapshot_truncated(mote_error *err)
 {
-    return err_set(err, MOTE_E_FORMAT, "the snapshot ends too early");
+    return err_set(err, MOTE_E_FORMAT, "invalid snapshot: file is truncated");
 }
 
-static mote_status take_part(void *ctx, void *data, size_t bytes, mote_error *err)
+static mote_status reader_take_part(void *ctx, void *data, size_t bytes, mote_error *err)
 {
-    return cursor_copy(ctx, data, bytes) ? MOTE_OK : cut_short(err);
+    return cursor_copy(ctx, data, bytes) ? MOTE_OK : snapshot_truncated(err);
 }
 
-static mote_status check_header(const mote_engine *e, const snapshot_header *h, mote_error *err)
+static mote_status snapshot_check_header(const mote_engine *e, const snapshot_header *h,
+                                         mote_error *err)
 {
-    if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return err_set(err, MOTE_E_FORMAT, "the file is not a mote snapshot");
+    if (memcmp(h->magic, snapshot_magic, sizeof snapshot_magic) != 0)
+        return err_set(err, MOTE_E_FORMAT, "not a mote snapshot");
     const bool known = h->version == SNAPSHOT_TEXT || h->version == SNAPSHOT_IMAGES;
     if (!known || h->numerics != MOTE_NUMERICS)
         return err_set(err, MOTE_E_MISMATCH,
-                       "the snapshot has format %u, numerics %u; this mote reads %d and %d",
+                       "snapshot has format %u and numerics %u; supported: format %d, numerics %d",
                        h->version, h->numerics, SNAPSHOT_IMAGES, MOTE_NUMERICS);
-    if (h->version == SNAPSHOT_IMAGES && !e->model->sees)
+    if (h->version == SNAPSHOT_IMAGES && !e->model->has_vision)
         return err_set(err, MOTE_E_MISMATCH,
-                       "the snapshot holds pictures; the model was opened without its tower");
+                       "snapshot contains images, but the model was opened without an mmproj file");
     if (h->fingerprint != e->model->fingerprint)
-        return err_set(err, MOTE_E_MISMATCH, "the snapshot was made with another model file");
+        return err_set(err, MOTE_E_MISMATCH, "snapshot belongs to another model file");
     if (h->kv != (uint32_t)e->options.kv || !(h->yarn == e->yarn))
         return err_set(err, MOTE_E_MISMATCH,
-                       "the snapshot was made with another KV format or YaRN factor");
+                       "snapshot has KV format %u and YaRN factor %g; the engine has %d and %g",
+                       h->kv, (double)h->yarn, (int)e->options.kv, (double)e->yarn);
     if (h->page_bytes != e->pages.bytes || h->state_bytes != e->states.bytes)
-        return err_set(err, MOTE_E_FORMAT, "the snapshot's block sizes are not the model's");
+        return err_set(err, MOTE_E_FORMAT, "invalid snapshot: block sizes do not match the model");
     uint64_t oldest = h->length > DELTA_RING ? h->length - DELTA_RING : 0;
     uint64_t needed = h->length > DELTA_HISTORY ? h->length - DELTA_HISTORY : 0;
     if (h->ring_from < oldest || h->ring_from > needed)
-        return err_set(err, MOTE_E_FORMAT, "the snapshot's convolution history is out of place");
+        return err_set(err, MOTE_E_FORMAT,
+                       "invalid snapshot: convolution inputs start at %llu, length %llu",
+                       (unsigned long long)h->ring_from, (unsigned long long)h->length);
     return MOTE_OK;
 }
 
-/* The check is the last 8 bytes and covers all others. */
-static mote_status check_hash(const unsigned char *bytes, size_t n, mote_error *err)
+/* The last 8 bytes are the hash of all others. */
+static mote_status snapshot_check_hash(const unsigned char *bytes, size_t n, mote_error *err)
 {
     uint64_t stored;
     if (n < sizeof(snapshot_header) + sizeof stored)
-        return cut_short(err);
+        return snapshot_truncated(err);
     memcpy(&stored, bytes + n - sizeof stored, sizeof stored);
     if (XXH3_64bits(bytes, n - sizeof stored) != stored)
-        return err_set(err, MOTE_E_FORMAT, "the snapshot is damaged: its checksum does not match");
+        return err_set(err, MOTE_E_FORMAT, "invalid snapshot: checksum mismatch");
     return MOTE_OK;
 }
 
-/* Tokens below 0 are a picture's, and a picture's are below 0. */
-static mote_status check_tokens(const mote_session *s, uint64_t length, mote_error *err)
+/* Tokens are below 0 exactly inside image spans; all others are in the vocabulary. */
+static mote_status snapshot_check_tokens(const mote_session *s, uint64_t length, mote_error *err)
 {
     uint32_t at = 0;
     for (uint64_t i = 0; i < length; i++) {
         while (at < s->n_spans && i >= s->spans[at].start + span_tokens(&s->spans[at]))
             at++;
-        const bool seen = at < s->n_spans && i >= s->spans[at].start;
-        if (seen != (s->tokens[i] < 0) ||
-            (!seen && (uint32_t)s->tokens[i] >= s->engine->model->hp.n_vocab))
-            return err_set(err, MOTE_E_FORMAT, "the snapshot holds a token outside the vocabulary");
+        const bool in_image = at < s->n_spans && i >= s->spans[at].start;
+        if (in_image != (s->tokens[i] < 0) ||
+            (!in_image && (uint32_t)s->tokens[i] >= s->engine->model->hp.n_vocab))
+            return err_set(err, MOTE_E_FORMAT, "invalid snapshot: token %d at position %llu",
+                           s->tokens[i], (unsigned long long)i);
     }
     return MOTE_OK;
 }
 
-static mote_status take_spans(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
+static mote_status reader_take_spans(mote_session *s, cursor *c, const snapshot_header *h,
+                                     mote_error *err)
 {
     uint64_t n, end = 0;
     if (h->version != SNAPSHOT_IMAGES)
         return MOTE_OK;
     if (!cursor_copy(c, &n, sizeof n))
-        return cut_short(err);
+        return snapshot_truncated(err);
     if (n == 0 || n > SESSION_SPANS)
-        return err_set(err, MOTE_E_FORMAT, "the snapshot holds %llu pictures",
-                       (unsigned long long)n);
+        return err_set(err, MOTE_E_FORMAT, "invalid snapshot: %llu images", (unsigned long long)n);
     if (!cursor_copy(c, s->spans, (size_t)n * sizeof *s->spans))
-        return cut_short(err);
+        return snapshot_truncated(err);
     for (uint64_t i = 0; i < n; i++) {
         const image_span *span = &s->spans[i];
         if (span->start < end || span->start >= h->length || span->rows == 0 || span->cols == 0 ||
             span_tokens(span) > MOTE_IMAGE_MAX_TOKENS)
-            return err_set(err, MOTE_E_FORMAT, "a picture of the snapshot is out of place");
+            return err_set(err, MOTE_E_FORMAT, "invalid snapshot: position or size of an image");
         end = span->start + span_tokens(span);
     }
     s->n_spans = (uint32_t)n;
     return MOTE_OK;
 }
 
-static mote_status take_tokens(mote_session *s, cursor *c, const snapshot_header *h,
-                               mote_error *err)
+static mote_status reader_take_tokens(mote_session *s, cursor *c, const snapshot_header *h,
+                                      mote_error *err)
 {
     if (!cursor_copy(c, s->tokens, (size_t)h->length * sizeof *s->tokens))
-        return cut_short(err);
-    TRY(take_spans(s, c, h, err));
-    return check_tokens(s, h->length, err);
+        return snapshot_truncated(err);
+    TRY(reader_take_spans(s, c, h, err));
+    return snapshot_check_tokens(s, h->length, err);
 }
 
-static mote_status take_all(mote_session *s, cursor *c, const snapshot_header *h, mote_error *err)
+static mote_status reader_take_session(mote_session *s, cursor *c, const snapshot_header *h,
+                                       mote_error *err)
 {
     mote_engine *e = s->engine;
-    TRY(take_tokens(s, c, h, err));
+    TRY(reader_take_tokens(s, c, h, err));
     if (pages_of(h->length) > e->pages.n_free)
         return err_set(err, MOTE_E_MEMORY,
-                       "the snapshot's %llu tokens do not fit the %llu positions that are free",
+                       "KV cache full: the snapshot has %llu tokens, %llu positions are free",
                        (unsigned long long)h->length,
                        (unsigned long long)mote_engine_positions_free(e));
-    session_make_room(s, h->length);
+    session_add_pages(s, h->length);
     s->length = h->length;
     s->ring_from = h->ring_from;
     for (size_t i = 0; i < s->n_pages; i++)
-        TRY(take_part(c, s->pages[i], e->pages.bytes, err));
+        TRY(reader_take_part(c, s->pages[i], e->pages.bytes, err));
     if (session_boundary(s) > 0) {
         blocks_release(&e->states, s->state);
         s->state = blocks_take(&e->states);
-        TRY(take_part(c, blocks_at(&e->states, s->state), e->states.bytes, err));
+        TRY(reader_take_part(c, blocks_at(&e->states, s->state), e->states.bytes, err));
     }
-    TRY(each_tail_part(s, take_part, c, err));
+    TRY(snapshot_each_tail_part(s, reader_take_part, c, err));
     if (cursor_left(c) != 0)
-        return err_set(err, MOTE_E_FORMAT, "the snapshot has %zu bytes too many", cursor_left(c));
+        return err_set(err, MOTE_E_FORMAT, "invalid snapshot: %zu extra bytes at the end",
+                       cursor_left(c));
     return MOTE_OK;
 }
 
@@ -283,22 +283,23 @@ mote_status snapshot_read(mote_session **out, mote_engine *e, const unsigned cha
                           const mote_session_options *options, mote_error *err)
 {
     *out = NULL;
-    TRY(check_hash(bytes, n, err));
+    TRY(snapshot_check_hash(bytes, n, err));
     cursor c = {.p = bytes, .n = n - sizeof(uint64_t)};
     snapshot_header h;
     if (!cursor_copy(&c, &h, sizeof h))
-        return cut_short(err);
-    TRY(check_header(e, &h, err));
+        return snapshot_truncated(err);
+    TRY(snapshot_check_header(e, &h, err));
     uint64_t share = session_default_context(e);
     uint64_t context = options != NULL && options->context > 0 ? options->context
                        : share > h.length                      ? share
                                                                : h.length;
     if (h.length > context)
-        return err_set(err, MOTE_E_FULL, "the snapshot's %llu tokens do not fit a context of %llu",
+        return err_set(err, MOTE_E_FULL,
+                       "the snapshot has %llu tokens, more than the context of %llu",
                        (unsigned long long)h.length, (unsigned long long)context);
     mote_session *s;
     TRY(session_claim(&s, e, context, err));
-    mote_status status = take_all(s, &c, &h, err);
+    mote_status status = reader_take_session(s, &c, &h, err);
     if (status != MOTE_OK) {
         mote_session_free(s);
         return status;
@@ -311,10 +312,10 @@ mote_status mote_session_load(mote_session **out, mote_engine *engine, const cha
                               const mote_session_options *options, mote_error *err)
 {
     if (out == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_load needs a place for the session");
+        return err_set(err, MOTE_E_ARG, "mote_session_load: out must not be NULL");
     *out = NULL;
     if (engine == NULL || path == NULL)
-        return err_set(err, MOTE_E_ARG, "mote_session_load needs an engine and a path");
+        return err_set(err, MOTE_E_ARG, "mote_session_load: engine and path must not be NULL");
     os_map map;
     TRY(os_map_open(&map, path, err));
     mote_status status = snapshot_read(out, engine, map.data, (size_t)map.bytes, options, err);

@@ -1,92 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step.c - mote_step: work items into passes.
+ * step.c - mote_step: work items to passes; then logits, hidden rows and mote_sample.
  *
- * Everything that could refuse is checked before anything changes. Then items
- * are laid into passes in their order, at most `batch` rows each; an item that
- * does not fit goes on in the next pass. Blocks come from pools that were
- * promised or counted beforehand, so a pass cannot fail half-way. It can be given
- * up half-way, though, if it is a long one and a cancel comes: then its sessions go
- * back to where they can go on from.
+ * All checks run before anything changes. Then the items are packed in order into passes of at most
+ * `batch` rows; an item that does not fit continues in the next pass. Blocks were reserved or
+ * counted beforehand, so a pass cannot run out of memory.
  *
- * And sessions can leave it half-way. To give the pass up for them would be simpler, but
- * would cost those who stay: their rows would be computed again, a writer that crosses a
- * boundary might even have to go back to the start of its prompt, and somebody who comes and
- * leaves all the time could keep others from ever getting on. Instead the leaver's rows
- * are taken out between two units, which rows of others cannot tell, and the pass is over for
- * them sooner than it would have been. (A layer has two units, the mixer and the feed-forward;
- * 256 rows of the 0.8B shape take 15 ms for each, the 4B shape 30 ms.)
+ * A pass of more than SHORT_PASS rows can be canceled between two sublayers. Its sessions then
+ * return to the latest position with an intact recurrent state.
+ *
+ * mote_step_abort removes one session from a running pass: its rows are taken out between two
+ * sublayers. The rows of other sessions keep their bits, because rows depend on each other only
+ * within a session. Canceling the whole pass instead would be simpler, but the other sessions would
+ * have to compute their rows again. A decoding session at a multiple of 32 might even fall back to
+ * the start of its prompt, and a client that connects and aborts in a loop could stop all progress.
+ * (Each layer has two sublayers, mixer and feed-forward. For 256 rows one takes 15 ms in the 0.8B
+ * shape and 30 ms in the 4B shape.)
  */
 #include "base/mem.h"
 #include "engine/engine_int.h"
+#include "sample/sample.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* ---- checks ---- */
 
-static bool known_want(mote_logits want)
+static mote_status step_check_item(mote_engine *e, const mote_work *work, size_t item,
+                                   mote_error *err)
 {
-    return want == MOTE_LOGITS_LAST || want == MOTE_LOGITS_NONE || want == MOTE_LOGITS_ALL ||
-           want == MOTE_HIDDEN_LAST || want == MOTE_HIDDEN_SUM;
-}
-
-static size_t rows_wanted(const mote_work *w)
-{
-    return w->want == MOTE_LOGITS_ALL ? w->n : w->want == MOTE_LOGITS_LAST ? 1 : 0;
-}
-
-static mote_status check_tokens(const mote_engine *e, const mote_work *w, mote_error *err)
-{
-    for (size_t i = 0; i < w->n; i++)
-        if (w->tokens[i] >= 0 && (uint32_t)w->tokens[i] >= e->model->hp.n_vocab)
-            return err_set(err, MOTE_E_ARG, "token %d is not in the vocabulary of %u", w->tokens[i],
-                           e->model->hp.n_vocab);
-    return MOTE_OK;
-}
-
-static mote_status check_item(mote_engine *e, const mote_work *w, mote_error *err)
-{
+    const mote_work *w = &work[item];
     mote_session *s = w->session;
     if (s == NULL || s->engine != e)
-        return err_set(err, MOTE_E_ARG, "a work item names no session of this engine");
+        return err_set(err, MOTE_E_ARG,
+                       "work item %zu: session is NULL or belongs to another engine", item);
     if (s->in_check == e->check)
-        return err_set(err, MOTE_E_ARG, "a session appears twice in one step");
+        return err_set(err, MOTE_E_ARG, "work item %zu: session appears twice in one step", item);
     s->in_check = e->check;
     if (w->n == 0 || w->tokens == NULL)
-        return err_set(err, MOTE_E_ARG, "a work item has no tokens");
-    if (!known_want(w->want))
-        return err_set(err, MOTE_E_ARG, "a work item wants logits of kind %d", (int)w->want);
+        return err_set(err, MOTE_E_ARG, "work item %zu has no tokens", item);
+    if ((unsigned)w->want > MOTE_HIDDEN_SUM)
+        return err_set(err, MOTE_E_ARG, "invalid logits mode %d in work item %zu", (int)w->want,
+                       item);
     if (w->want == MOTE_HIDDEN_SUM && w->sum == NULL)
-        return err_set(err, MOTE_E_ARG, "a work item wants a sum and has no place for it");
-    TRY(check_tokens(e, w, err));
-    TRY(spans_check(s, w, err));
+        return err_set(err, MOTE_E_ARG, "work item %zu: MOTE_HIDDEN_SUM needs `sum`", item);
+    for (size_t i = 0; i < w->n; i++)
+        if (w->tokens[i] >= 0 && (uint32_t)w->tokens[i] >= e->model->hp.n_vocab)
+            return err_set(err, MOTE_E_ARG, "token %d in work item %zu: the vocabulary has %u",
+                           w->tokens[i], item, e->model->hp.n_vocab);
+    TRY(image_spans_check(s, w, err));
     if (w->n > s->context - s->length)
         return err_set(err, MOTE_E_FULL,
-                       "%zu tokens do not fit: %llu of the context of %llu are used", w->n,
-                       (unsigned long long)s->length, (unsigned long long)s->context);
+                       "context full: %zu more tokens exceed the context of %llu (%llu in use)",
+                       w->n, (unsigned long long)s->context, (unsigned long long)s->length);
     return MOTE_OK;
 }
 
-static mote_status check_all(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
+static mote_status step_check_items(mote_engine *e, const mote_work *work, size_t n,
+                                    mote_error *err)
 {
     size_t rows = 0;
     for (size_t i = 0; i < n; i++) {
-        TRY(check_item(e, &work[i], err));
-        rows += rows_wanted(&work[i]);
+        TRY(step_check_item(e, work, i, err));
+        rows += work[i].want == MOTE_LOGITS_ALL    ? work[i].n
+                : work[i].want == MOTE_LOGITS_LAST ? 1
+                                                   : 0;
     }
     if (rows > e->options.logits_rows)
-        return err_set(err, MOTE_E_ARG, "the step asks for %zu rows of logits; the engine has %u",
+        return err_set(err, MOTE_E_ARG,
+                       "the step requests %zu rows of logits; at most %u (raise logits_rows in "
+                       "mote_engine_options)",
                        rows, e->options.logits_rows);
     return MOTE_OK;
 }
 
 /*
- * Pages the step will take. Of the k sessions in it that share an unfinished page with r holders
- * each copies it, unless all others have done so before: min(k, r - 1) copies. They are counted
- * by letting go of the page as the step will, and then taking it back.
+ * Counts the KV pages the step will take. If k sessions of the step share a partial page with r
+ * holders in total, min(k, r - 1) of them copy it: the last holder writes in place. The count
+ * releases these references in step order, and then restores them.
  */
-static uint64_t count_pages(mote_engine *e, const mote_work *work, size_t n)
+static uint64_t step_count_pages(mote_engine *e, const mote_work *work, size_t n)
 {
     uint64_t needed = 0;
     for (size_t i = 0; i < n; i++) {
@@ -105,85 +98,85 @@ static uint64_t count_pages(mote_engine *e, const mote_work *work, size_t n)
     return needed;
 }
 
-/* Where contexts are promised this cannot fail. */
-static mote_status check_pages(mote_engine *e, const mote_work *work, size_t n, mote_error *err)
+static mote_status step_check_pages(mote_engine *e, const mote_work *work, size_t n,
+                                    mote_error *err)
 {
-    uint64_t needed = count_pages(e, work, n);
+    uint64_t needed = step_count_pages(e, work, n);
     assert(e->options.shared_positions || needed <= e->pages.n_free);
     if (needed > e->pages.n_free)
-        return err_set(err, MOTE_E_MEMORY, "the step needs %llu pages of %d positions; %u are free",
+        return err_set(err, MOTE_E_MEMORY,
+                       "KV cache full: the step needs %llu pages of %d positions, %u are free",
                        (unsigned long long)needed, KERN_PAGE, e->pages.n_free);
     return MOTE_OK;
 }
 
-/* ---- passes ---- */
+/* ---- building a pass ---- */
 
-/* Rows of a pass that is always brought to its end: it takes not much longer than one of one
- * row, and what goes back behind a written token would have to be read again. */
+/* A pass with at most this many rows is never canceled. It takes hardly longer than one row, and
+ * undo could cost a decoding session the tokens since its last kept state. */
 enum { SHORT_PASS = 16 };
 
-/* Where the items stand. */
-typedef struct progress {
+/* A mote_step call in progress. */
+typedef struct step_run {
     const mote_work *work;
     size_t n;
-    void (*between)(void *with); /* NULL: nobody asks */
-    void *with;
-    size_t n_left;      /* items whose session has left */
-    size_t item;        /* the first unfinished one */
-    size_t done;        /* tokens of it that are appended */
-    size_t n_segments;  /* of the pass being built or run */
-    size_t n_runs;      /* so with pictures */
-    size_t n_rows;      /* of it */
-    bool is_long;       /* it may be given up; left it may be in any case */
+    void (*hook)(void *ctx); /* of mote_step_with_hook; NULL: none */
+    void *hook_ctx;
+    size_t n_aborted;   /* items removed by mote_step_abort */
+    size_t item;        /* first unfinished item */
+    size_t done;        /* its tokens that are appended */
+    size_t n_segments;  /* of the current pass */
+    size_t n_images;    /* of the current pass */
+    size_t n_rows;      /* of the current pass */
+    bool cancelable;    /* the current pass has more than SHORT_PASS rows */
     size_t logits_rows; /* written so far in the step */
-} progress;
+} step_run;
 
-static bool crosses(const mote_session *s, size_t n)
+/* Do n more tokens reach the next multiple of 32, where a new state is written? */
+static bool session_crosses_boundary(const mote_session *s, size_t n)
 {
     return s->length % KERN_CHUNK + n >= KERN_CHUNK;
 }
 
-/* A state that other sessions hold too and that no mark or rule keeps alive. */
-static bool shared_unmarked(const mote_engine *e, uint32_t state)
+static mote_session *segment_session(const mote_engine *e, const step_run *r, size_t segment)
 {
-    return state != STATE_ZERO && e->kept_counts[state] == 0 && e->states.refs[state] > 1;
+    return r->work[e->items[segment]].session;
 }
 
-static mote_session *session_of(const mote_engine *e, const progress *p, size_t segment)
+/*
+ * Does the pass have to end before this session's segment? It does if the segment and an earlier
+ * one would both replace the same shared, unmarked state (see engine_int.h).
+ */
+static bool pass_state_conflict(const mote_engine *e, const step_run *r, const mote_session *s,
+                                size_t n)
 {
-    return p->work[e->items[segment]].session;
-}
-
-/* Does another segment of this pass give the same state up? (See engine_int.h.) */
-static bool others_leave(const mote_engine *e, const progress *p, uint32_t state)
-{
-    for (size_t i = 0; i < p->n_segments; i++)
-        if (session_of(e, p, i)->state == state && e->next_states[i] != state)
+    const uint32_t state = s->state;
+    const bool shared_unmarked =
+        state != STATE_ZERO && e->kept_counts[state] == 0 && e->states.refs[state] > 1;
+    if (!shared_unmarked || !session_crosses_boundary(s, n))
+        return false;
+    for (size_t i = 0; i < r->n_segments; i++)
+        if (segment_session(e, r, i)->state == state && e->next_states[i] != state)
             return true;
     return false;
 }
 
-/* The state that this segment will hold after the pass. */
-static uint32_t choose_next_state(mote_engine *e, const mote_session *s, size_t n)
+static void pass_add_segment(mote_engine *e, step_run *r, size_t item, size_t from, size_t n)
 {
-    bool alone = s->state != STATE_ZERO && e->states.refs[s->state] == 1;
-    return crosses(s, n) && !alone ? blocks_take(&e->states) : s->state;
-}
-
-static void add_segment(mote_engine *e, progress *p, size_t item, size_t from, size_t n)
-{
-    const mote_work *w = &p->work[item];
+    const mote_work *w = &r->work[item];
     mote_session *s = w->session;
-    session_make_room(s, s->length + n);
-    uint32_t next = choose_next_state(e, s, n);
-    bool ends = from + n == w->n;
-    int64_t shift = 0;
-    pass_run *runs = e->runs != NULL ? e->runs + p->n_runs : NULL;
-    const size_t n_runs = spans_lay(s, w, from, n, runs, &shift);
-    p->n_runs += n_runs;
-    e->items[p->n_segments] = (uint32_t)item;
-    e->next_states[p->n_segments] = next;
-    e->segments[p->n_segments++] = (pass_segment){
+    session_add_pages(s, s->length + n);
+    const bool only_holder = s->state != STATE_ZERO && e->states.refs[s->state] == 1;
+    const uint32_t next =
+        session_crosses_boundary(s, n) && !only_holder ? blocks_take(&e->states) : s->state;
+    const bool ends = from + n == w->n;
+    int64_t rope_offset = 0;
+    pass_image *images = e->images != NULL ? e->images + r->n_images : NULL;
+    const size_t n_images = image_spans_append(s, w, from, n, images, &rope_offset);
+    r->n_images += n_images;
+    e->items[r->n_segments] = (uint32_t)item;
+    e->next_states[r->n_segments] = next;
+    e->segments[r->n_segments++] = (pass_segment){
         .tokens = w->tokens + from,
         .n = n,
         .pos = s->length,
@@ -191,9 +184,9 @@ static void add_segment(mote_engine *e, progress *p, size_t item, size_t from, s
         .next_state = blocks_at(&e->states, next),
         .tail = blocks_at(&e->tails, s->tail),
         .pages = s->pages,
-        .runs = runs,
-        .n_runs = n_runs,
-        .shift = shift,
+        .images = images,
+        .n_images = n_images,
+        .rope_offset = rope_offset,
         .n_logits = w->want == MOTE_LOGITS_ALL            ? n
                     : w->want == MOTE_LOGITS_LAST && ends ? 1
                                                           : 0,
@@ -202,59 +195,57 @@ static void add_segment(mote_engine *e, progress *p, size_t item, size_t from, s
     };
 }
 
-/* Lays as many items into a pass as fit; at least one row goes in. */
-static void build_pass(mote_engine *e, progress *p)
+/* Packs as many items as fit into the next pass, at least one row. */
+static void pass_build(mote_engine *e, step_run *r)
 {
-    size_t room = e->options.batch, from = p->done;
-    p->n_runs = 0;
-    p->n_rows = 0;
-    for (size_t i = p->item; i < p->n && room > 0; i++, from = 0) {
-        if (e->left[i])
+    size_t capacity = e->options.batch, from = r->done;
+    r->n_images = 0;
+    r->n_rows = 0;
+    for (size_t i = r->item; i < r->n && capacity > 0; i++, from = 0) {
+        if (e->aborted[i])
             continue;
-        const mote_work *w = &p->work[i];
-        const mote_session *s = w->session;
-        size_t n = w->n - from < room ? w->n - from : room;
-        bool conflict =
-            crosses(s, n) && shared_unmarked(e, s->state) && others_leave(e, p, s->state);
-        if (conflict)
+        const mote_work *w = &r->work[i];
+        size_t n = w->n - from < capacity ? w->n - from : capacity;
+        if (pass_state_conflict(e, r, w->session, n))
             return;
-        add_segment(e, p, i, from, n);
-        p->n_rows += n;
-        room -= n;
+        pass_add_segment(e, r, i, from, n);
+        r->n_rows += n;
+        capacity -= n;
     }
 }
 
-/* Lets the segments of a pass that may be given up leave their states as they are, as far as
- * blocks are free when everybody has those he needs. */
-static void spare_states(mote_engine *e, const progress *p)
+/* Copy-on-write: segments that would write their state in place get a spare state block, as long as
+ * blocks are free, so that undo keeps the old state. */
+static void pass_use_spare_states(mote_engine *e, const step_run *r)
 {
-    for (size_t i = 0; i < p->n_segments && e->states.n_free > 0; i++) {
-        const mote_session *s = session_of(e, p, i);
-        if (e->next_states[i] != s->state || !crosses(s, e->segments[i].n))
+    for (size_t i = 0; i < r->n_segments && e->states.n_free > 0; i++) {
+        const mote_session *s = segment_session(e, r, i);
+        if (e->next_states[i] != s->state || !session_crosses_boundary(s, e->segments[i].n))
             continue;
         e->next_states[i] = blocks_take(&e->states);
         e->segments[i].next_state = blocks_at(&e->states, e->next_states[i]);
     }
 }
 
-static void undo_segment(mote_engine *e, mote_session *s, size_t n, uint32_t next)
+/* ---- ending a pass ---- */
+
+static void segment_undo(mote_engine *e, mote_session *s, size_t n, uint32_t next)
 {
     const bool in_place = next == s->state;
     if (!in_place)
         blocks_release(&e->states, next);
-    session_undo(s, n, in_place && crosses(s, n));
+    session_undo(s, n, in_place && session_crosses_boundary(s, n));
 }
 
-/* Of all that have not left. */
-static void undo_pass(mote_engine *e, const progress *p)
+static void pass_undo(mote_engine *e, const step_run *r)
 {
-    for (size_t i = 0; i < p->n_segments; i++)
-        if (!e->segments[i].gone)
-            undo_segment(e, session_of(e, p, i), e->segments[i].n, e->next_states[i]);
+    for (size_t i = 0; i < r->n_segments; i++)
+        if (!e->segments[i].aborted)
+            segment_undo(e, segment_session(e, r, i), e->segments[i].n, e->next_states[i]);
 }
 
-/* The pass has run: the segment's tokens are part of its session now. */
-static void commit_segment(mote_engine *e, mote_session *s, const pass_segment *seg, uint32_t next)
+/* Appends the segment's tokens to its session. */
+static void segment_commit(mote_engine *e, mote_session *s, const pass_segment *seg, uint32_t next)
 {
     memcpy(s->tokens + s->length, seg->tokens, seg->n * sizeof *s->tokens);
     s->length += seg->n;
@@ -265,9 +256,12 @@ static void commit_segment(mote_engine *e, mote_session *s, const pass_segment *
         blocks_release(&e->states, s->state);
         s->state = next;
     }
+    if (seg->hidden != NULL)
+        s->hidden_step = e->step;
 }
 
-static void commit_logits(mote_engine *e, mote_session *s, size_t n, size_t row)
+/* The rows of one item are contiguous, also if it spans several passes. */
+static void segment_commit_logits(const mote_engine *e, mote_session *s, size_t n, size_t row)
 {
     if (n == 0)
         return;
@@ -279,125 +273,123 @@ static void commit_logits(mote_engine *e, mote_session *s, size_t n, size_t row)
     s->n_logits += n;
 }
 
-/* The segment's tokens are done; those of items before its own are, or have left. */
-static void advance(progress *p, size_t item, size_t n)
+/* Counts n appended tokens of `item`. All items before it are finished or aborted. */
+static void step_advance(step_run *r, size_t item, size_t n)
 {
-    if (item > p->item) {
-        p->item = item;
-        p->done = 0;
+    if (item > r->item) {
+        r->item = item;
+        r->done = 0;
     }
-    p->done += n;
-    if (p->done == p->work[item].n) {
-        p->item++;
-        p->done = 0;
+    r->done += n;
+    if (r->done == r->work[item].n) {
+        r->item++;
+        r->done = 0;
     }
 }
 
-static void commit_pass(mote_engine *e, progress *p)
+static void pass_commit(mote_engine *e, step_run *r)
 {
-    for (size_t i = 0; i < p->n_segments; i++) {
+    for (size_t i = 0; i < r->n_segments; i++) {
         const pass_segment *seg = &e->segments[i];
-        if (seg->gone)
+        if (seg->aborted)
             continue;
-        mote_session *s = session_of(e, p, i);
-        commit_segment(e, s, seg, e->next_states[i]);
-        commit_logits(e, s, seg->n_logits, p->logits_rows);
-        if (seg->hidden != NULL)
-            s->hidden_step = e->step;
-        p->logits_rows += seg->n_logits;
-        advance(p, e->items[i], seg->n);
+        mote_session *s = segment_session(e, r, i);
+        segment_commit(e, s, seg, e->next_states[i]);
+        segment_commit_logits(e, s, seg->n_logits, r->logits_rows);
+        r->logits_rows += seg->n_logits;
+        step_advance(r, e->items[i], seg->n);
     }
 }
 
-/* ---- leaving ---- */
+/* ---- hook and abort ---- */
 
-/* What the caller does there may allocate. */
-static void ask(const progress *p)
+/* The hook may allocate; the rest of a step may not. */
+static void step_call_hook(const step_run *r)
 {
-    if (p->between == NULL)
+    if (r->hook == NULL)
         return;
     mem_guard_end();
-    p->between(p->with);
+    r->hook(r->hook_ctx);
     mem_guard_begin();
 }
 
-/* Between two units of a pass. false: a cancel has come. */
-static bool between_units(void *ctx)
+/* Called by forward_pass before every sublayer. false: canceled. */
+static bool pass_on_sublayer(void *ctx)
 {
     const mote_engine *e = ctx;
-    ask(e->running);
-    return !e->running->is_long || !atomic_load_explicit(&e->cancel, memory_order_relaxed);
+    step_call_hook(e->running);
+    return !e->running->cancelable || !atomic_load_explicit(&e->cancel, memory_order_relaxed);
 }
 
 void mote_step_abort(mote_session *s)
 {
     mote_engine *e = s->engine;
-    progress *p = e->running;
+    step_run *r = e->running;
     size_t item = 0;
-    while (p != NULL && item < p->n && (e->left[item] || p->work[item].session != s))
+    while (r != NULL && item < r->n && (e->aborted[item] || r->work[item].session != s))
         item++;
-    if (p == NULL || item == p->n)
+    if (r == NULL || item == r->n)
         return;
-    e->left[item] = true;
-    p->n_left++;
-    for (size_t i = 0; i < p->n_segments; i++)
+    e->aborted[item] = true;
+    r->n_aborted++;
+    for (size_t i = 0; i < r->n_segments; i++)
         if (e->items[i] == item) {
-            e->segments[i].gone = true;
-            undo_segment(e, s, e->segments[i].n, e->next_states[i]);
+            e->segments[i].aborted = true;
+            segment_undo(e, s, e->segments[i].n, e->next_states[i]);
         }
 }
 
-/* ---- the step ---- */
+/* ---- running ---- */
 
-static bool all_gone(const mote_engine *e, const progress *p)
+static bool pass_all_aborted(const mote_engine *e, const step_run *r)
 {
     size_t i = 0;
-    while (i < p->n_segments && e->segments[i].gone)
+    while (i < r->n_segments && e->segments[i].aborted)
         i++;
-    return i == p->n_segments;
+    return i == r->n_segments;
 }
 
-/* false: it was given up. */
-static bool run_pass(mote_engine *e, progress *p)
+/* false: canceled. */
+static bool pass_run(mote_engine *e, step_run *r)
 {
-    float *logits = e->logits + p->logits_rows * e->model->hp.n_vocab;
-    p->is_long = p->n_rows > SHORT_PASS;
-    if (p->is_long)
-        spare_states(e, p);
-    e->forward.between = p->is_long || p->between != NULL ? between_units : NULL;
-    e->forward.between_ctx = e;
-    const bool whole = forward_pass(&e->forward, e->segments, p->n_segments, logits);
-    if (whole)
-        commit_pass(e, p);
+    float *logits = e->logits + r->logits_rows * e->model->hp.n_vocab;
+    r->cancelable = r->n_rows > SHORT_PASS;
+    if (r->cancelable)
+        pass_use_spare_states(e, r);
+    e->forward.hook = r->cancelable || r->hook != NULL ? pass_on_sublayer : NULL;
+    e->forward.hook_ctx = e;
+    const bool completed = forward_pass(&e->forward, e->segments, r->n_segments, logits);
+    if (completed)
+        pass_commit(e, r);
     else
-        undo_pass(e, p);
-    const bool given_up = !whole && !all_gone(e, p);
-    p->n_segments = 0;
-    return !given_up;
+        pass_undo(e, r);
+    const bool canceled = !completed && !pass_all_aborted(e, r);
+    r->n_segments = 0;
+    return !canceled;
 }
 
-/* Passes over those who have left. */
-static bool has_more(const mote_engine *e, progress *p)
+/* Moves on to the next item that is not aborted; false: no more items. */
+static bool step_has_more(const mote_engine *e, step_run *r)
 {
-    while (p->item < p->n && e->left[p->item]) {
-        p->item++;
-        p->done = 0;
+    while (r->item < r->n && e->aborted[r->item]) {
+        r->item++;
+        r->done = 0;
     }
-    return p->item < p->n;
+    return r->item < r->n;
 }
 
-/* false: a cancel came. */
-static bool run_all(mote_engine *e, progress *p)
+/* false: canceled. */
+static bool step_run_passes(mote_engine *e, step_run *r)
 {
-    while (has_more(e, p)) {
+    while (step_has_more(e, r)) {
         if (atomic_exchange(&e->cancel, false))
             return false;
-        ask(p);
-        if (!has_more(e, p))
+        step_call_hook(r);
+        if (!step_has_more(e, r))
             break;
-        build_pass(e, p);
-        assert(p->n_segments > 0);
-        if (!run_pass(e, p)) {
+        pass_build(e, r);
+        assert(r->n_segments > 0);
+        if (!pass_run(e, r)) {
             atomic_store(&e->cancel, false);
             return false;
         }
@@ -406,25 +398,25 @@ static bool run_all(mote_engine *e, progress *p)
 }
 
 mote_status mote_step_with_hook(mote_engine *e, const mote_work *work, size_t n,
-                                void (*between)(void *with), void *with, mote_error *err)
+                                void (*hook)(void *ctx), void *ctx, mote_error *err)
 {
     if (e == NULL || (work == NULL && n > 0))
-        return err_set(err, MOTE_E_ARG, "mote_step needs an engine and its work");
+        return err_set(err, MOTE_E_ARG, "mote_step: engine and work must not be NULL");
     e->check++;
-    TRY(check_all(e, work, n, err));
-    TRY(check_pages(e, work, n, err));
+    TRY(step_check_items(e, work, n, err));
+    TRY(step_check_pages(e, work, n, err));
     e->step++;
-    memset(e->left, 0, n * sizeof *e->left);
-    progress p = {.work = work, .n = n, .between = between, .with = with};
+    memset(e->aborted, 0, n * sizeof *e->aborted);
+    step_run r = {.work = work, .n = n, .hook = hook, .hook_ctx = ctx};
     mem_guard_begin();
-    e->running = &p;
-    const bool whole = run_all(e, &p);
+    e->running = &r;
+    const bool completed = step_run_passes(e, &r);
     e->running = NULL;
     mem_guard_end();
-    if (!whole)
-        return err_set(err, MOTE_E_CANCELED, "the step was canceled");
-    if (n > 0 && p.n_left == n)
-        return err_set(err, MOTE_E_CANCELED, "everybody has left the step");
+    if (!completed)
+        return err_set(err, MOTE_E_CANCELED, "step canceled by mote_cancel");
+    if (n > 0 && r.n_aborted == n)
+        return err_set(err, MOTE_E_CANCELED, "all sessions of the step were aborted");
     return MOTE_OK;
 }
 
@@ -436,4 +428,51 @@ mote_status mote_step(mote_engine *e, const mote_work *work, size_t n, mote_erro
 void mote_cancel(mote_engine *e)
 {
     atomic_store(&e->cancel, true);
+}
+
+/* ---- results ---- */
+
+const float *mote_session_logits(const mote_session *s, size_t row)
+{
+    const mote_engine *e = s->engine;
+    if (s->logits_step == 0 || s->logits_step != e->step || row >= s->n_logits)
+        return NULL;
+    return e->logits + (s->logits_row + row) * e->model->hp.n_vocab;
+}
+
+const float *mote_session_hidden(const mote_session *s, size_t *n)
+{
+    const mote_engine *e = s->engine;
+    if (s->hidden_step == 0 || s->hidden_step != e->step)
+        return NULL;
+    if (n != NULL)
+        *n = e->model->hp.n_embd;
+    return session_hidden_row(s);
+}
+
+mote_status mote_sample(const mote_session *s, size_t row, const mote_sampling *how,
+                        mote_choice *out, mote_error *err)
+{
+    if (s == NULL || out == NULL)
+        return err_set(err, MOTE_E_ARG, "mote_sample: session and out must not be NULL");
+    const float *logits = mote_session_logits(s, row);
+    if (logits == NULL)
+        return err_set(err, MOTE_E_ARG,
+                       "no row %zu of logits: the last step computed %zu for this session", row,
+                       s->logits_step != 0 && s->logits_step == s->engine->step ? s->n_logits : 0);
+    const mote_sampling greedy = {0};
+    how = how != NULL ? how : &greedy;
+    /* Row i of n belongs to the token n - i places before the end of the session. */
+    uint64_t position = s->length - (s->n_logits - 1 - row);
+    uint64_t from = how->generated_from < position ? how->generated_from : position;
+    sample_input in = {
+        .kernels = &s->engine->model->kernels,
+        .logits = logits,
+        .vocabulary = s->engine->model->hp.n_vocab,
+        .n_tokens = tok_n_tokens(s->engine->model->tok),
+        .generated = s->tokens + from,
+        .n_generated = (size_t)(position - from),
+        .position = position,
+    };
+    return sample_pick(&in, how, s->engine->sample_scratch, out, err);
 }

@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_layout.h - how the memory of a timeline is laid out, in bytes.
+ * cache_layout.h - byte layout of a session's KV cache and recurrent state.
  *
- * Three kinds of block, all cut on absolute positions:
+ * Three kinds of blocks, all aligned to absolute positions:
  *
- *   page   keys and values of 64 positions, all attention layers
- *          [n_attention][n_kv][K [256][64], V [64][256]], the cells of nn/attention.h
- *   state  what DeltaNet layers know at a multiple of 32
+ *   page   KV cache of 64 positions, all attention layers
+ *          [n_attention][n_kv][K [256][64], V [64][256]]
+ *   state  recurrent state of the DeltaNet layers at a multiple of 32 positions
  *          S      [n_delta][value_heads][128][128] f32
- *          inputs [n_delta][3][conv_dim] f32, the convolution's, oldest first
- *   tail   what a session owns alone since then
+ *          inputs [n_delta][3][conv_dim] f32: inputs of the convolution before it, oldest first
+ *   tail   rows since the last multiple of 32; private to a session
  *          k      [n_delta][32][key_dim] f32
  *          u      [n_delta][32][value_dim] f32
  *          G      [n_delta][32][value_heads] f64
- *          ring   [n_delta][19][conv_dim] f32, position p at p % 19
+ *          ring   [n_delta][19][conv_dim] f32: the convolution input of position p is at p % 19
  *
- * Blocks start on a memory page, so that an untouched one costs nothing.
+ * docs/numerics.md defines S, k, u and G. Block sizes are multiples of 4096 bytes, so a block that
+ * was never written uses no memory.
  */
 #ifndef MOTE_MODEL_CACHE_LAYOUT_H
 #define MOTE_MODEL_CACHE_LAYOUT_H
 
 #include "model/hparams.h"
 
-typedef struct layout {
+typedef struct cache_layout {
     attn_shape attention;
     delta_shape delta;
     uint32_t n_delta;
     size_t page_bytes;
     size_t state_bytes, inputs_at;          /* S is at 0 */
     size_t tail_bytes, u_at, g_at, ring_at; /* k is at 0 */
-} layout;
+} cache_layout;
 
-void layout_init(layout *l, const hparams *hp, mote_kv kv);
+void cache_layout_init(cache_layout *l, const hparams *hp, mote_kv kv);
 
-/* The memory of DeltaNet layer `i` (among its kind). `next` may be `state`. */
-delta_memory layout_delta(const layout *l, uint32_t i, const unsigned char *state,
-                          unsigned char *next, unsigned char *tail);
+/* Addresses of DeltaNet layer `i` (counting DeltaNet layers only). `next` may equal `state`. */
+delta_memory cache_layout_delta(const cache_layout *l, uint32_t i, const unsigned char *state,
+                                unsigned char *next, unsigned char *tail);
 
 #endif

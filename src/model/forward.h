@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forward.h - one pass of rows through all layers.
+ * forward.h - one forward pass of a batch through all layers.
  *
- * A pass is up to `batch` rows of any number of timelines. The engine says where
- * each timeline's memory lies; forward reads it, advances it and writes the
- * logits that were asked for. Nothing is allocated.
+ * A pass has up to `batch` rows (tokens) of any number of sessions; the tokens of one session are a
+ * segment. The engine passes the addresses of each session's KV pages and recurrent state. The pass
+ * reads and updates them and writes the requested logits. It allocates nothing.
  */
 #ifndef MOTE_MODEL_FORWARD_H
 #define MOTE_MODEL_FORWARD_H
@@ -14,50 +14,50 @@
 #include "model/weights.h"
 #include "nn/nn.h"
 
-/* Tokens of a segment that are a picture's: their rows take the place of embeddings, and they
- * stand in a plane: row and column count as positions, time stands still. */
-typedef struct pass_run {
-    size_t at, n;      /* tokens of the segment */
-    const float *rows; /* [n][n_embd] */
-    uint64_t base;     /* rotary position of the picture's corner */
-    uint32_t first;    /* which of its tokens comes first here */
-    uint32_t cols;
-    int64_t shift; /* of the tokens after it: rotary position minus position */
-} pass_run;
+/* Image tokens at .. at + n - 1 of a segment. Their features replace token embeddings, and their
+ * rotary positions are (time, row, column) with a constant time (mrope). */
+typedef struct pass_image {
+    size_t at, n;
+    const float *features; /* [n][n_embd] */
+    uint64_t rope_base;    /* rotary position of the image's first token, all three components */
+    uint32_t first;        /* number of token `at` in the image */
+    uint32_t cols;         /* tokens per row of the image */
+    int64_t rope_offset;   /* of the tokens after it: rotary position minus position */
+} pass_image;
 
-/* Consecutive tokens of one timeline. */
+/* Consecutive tokens of one session. */
 typedef struct pass_segment {
     const mote_token *tokens; /* [n] */
     size_t n;
     uint64_t pos;               /* of tokens[0] */
-    const unsigned char *state; /* at the boundary before pos */
-    unsigned char *next_state;  /* for boundaries inside the pass; may be `state` */
+    const unsigned char *state; /* at the last multiple of 32 before pos */
+    unsigned char *next_state;  /* for multiples of 32 inside the pass; may equal `state` */
     unsigned char *tail;
     unsigned char *const *pages; /* up to position pos + n - 1 */
-    const pass_run *runs;        /* [n_runs], ascending */
-    size_t n_runs;
-    int64_t shift;   /* of the tokens before the first run */
-    size_t n_logits; /* logits are wanted of the last so many tokens */
-    float *hidden;   /* [n_embd], receives the last token's row after the final norm; NULL: not
-                      * wanted. Not together with logits */
-    double *sum;     /* [n_embd], every token's such row is added to it in turn; NULL: not wanted.
-                      * Not together with the others */
-    bool gone;       /* set between units: it is taken out, its memory is not touched any more */
+    const pass_image *images;    /* [n_images], ascending */
+    size_t n_images;
+    int64_t rope_offset; /* of the tokens before the first image */
+    size_t n_logits;     /* compute logits of the last n_logits tokens */
+    float *hidden;       /* [n_embd]: output, the last token's row after the final norm; NULL: off.
+                          * Excludes n_logits */
+    double *sum;  /* [n_embd]: the rows of all tokens after the final norm are added in order;
+                   * NULL: off. Excludes n_logits and hidden */
+    bool aborted; /* set by the hook: the segment is removed and its memory not used again */
 } pass_segment;
 
-/* Shows intermediate rows to a test: "embed", "layer" (after each), "final_norm". */
+/* For tests: gets intermediate rows. `what` is "embed", "layer" (after each) or "final_norm". */
 typedef void forward_tap_fn(void *ctx, const char *what, int layer, const float *rows,
                             size_t n_rows, size_t n_cols);
 
-/* Working memory of a pass, cut from the engine's arena. */
+/* Scratch of a pass, allocated from the engine's arena. */
 typedef struct forward_scratch {
-    float *x;      /* [batch][n_embd]: the residual stream */
-    float *branch; /* [batch][n_embd]: what a layer adds to it */
-    nn_acts in;    /* input of products, up to the widest */
-    nn_acts mid;   /* input of the second product of a unit; x: of a mixer */
-    float *wide;   /* [batch][widest set of products] */
+    float *x;      /* [batch][n_embd]: residual stream */
+    float *branch; /* [batch][n_embd]: output of a sublayer, to be added to x */
+    nn_acts in;    /* normed input of a sublayer */
+    nn_acts mid;   /* input of the output projection; x is used by mixers only */
+    float *wide;   /* [batch][...]: outputs of the input projections of a sublayer */
     size_t wide_bytes;
-    float *cos, *sin; /* [batch][32] */
+    float *cos, *sin; /* [batch][32]: rotary angles */
     attn_parts parts;
     delta_segment *delta;    /* [sessions] */
     attn_segment *attention; /* [sessions] */
@@ -66,27 +66,27 @@ typedef struct forward_scratch {
 typedef struct forward {
     const hparams *hp;
     const weights *w;
-    layout layout;
+    cache_layout layout;
     rope rope;
     nn nn;
     uint32_t batch;
     forward_scratch s;
-    /* before each unit, NULL: nothing. false: give the pass up. May set `gone` of segments */
-    bool (*between)(void *ctx);
-    void *between_ctx;
+    /* Called before each sublayer; NULL: off. May set `aborted` of segments. false: cancel. */
+    bool (*hook)(void *ctx);
+    void *hook_ctx;
     forward_tap_fn *tap;
     void *tap_ctx;
 } forward;
 
-/* Takes the scratch of passes of `batch` rows from the arena (or counts it); `kinds` are the
- * forms of inputs that the model's matrices read. */
+/* Allocates the scratch of passes of `batch` rows from the arena (or counts it); `kinds`: the input
+ * formats that the model's matrices read. */
 void forward_scratch_take(forward_scratch *s, arena *a, const hparams *hp, nn_kinds kinds,
                           uint32_t batch, uint32_t sessions, uint64_t positions);
 
-/* The rows of all segments together are at most f->batch. logits receives the
- * wanted rows of all segments in order, [wanted][n_vocab]. false: it was given up, or all are gone;
- * some layers have advanced the memory of the timelines, others have not. A segment that is gone
- * has n and n_logits 0 in the end. */
+/* Runs the segments, at most f->batch rows together. Writes the requested logits of all segments in
+ * order, [sum of n_logits][n_vocab]. false: canceled, or all segments aborted; then some layers
+ * have updated the sessions' memory and others have not. Aborted segments end with n = n_logits =
+ * 0. */
 bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, float *logits);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hparams.c - reads the qwen35.* metadata.
+ * hparams.c - reads and checks the qwen35.* metadata.
  *
- * Everything the rest of the program takes for granted about shapes is decided
- * here: head sizes are those of the family, counts are positive and divide each
- * other, nothing is large enough to overflow a size. Tensors are then checked
- * against these numbers (weights.c), so a lie in the metadata is caught there.
+ * Guarantees for all later code: head sizes are those of the Qwen 3.5 family, counts are positive
+ * and divide each other, and no product of sizes overflows. weights.c then checks every tensor
+ * against these numbers, so wrong metadata cannot cause an out-of-bounds read.
  */
 #include "model/hparams.h"
 
@@ -21,24 +20,23 @@ static mote_status read_bounded(const gguf *g, const bounded *b, mote_error *err
 {
     TRY(gguf_get_u32(g, b->key, b->out, NULL, err));
     if (*b->out < b->min || *b->out > b->max)
-        return err_set(err, MOTE_E_FORMAT, "%s is %u, not between %u and %u", b->key, *b->out,
-                       b->min, b->max);
+        return err_set(err, MOTE_E_FORMAT, "%s must be %u to %u, got %u", b->key, b->min, b->max,
+                       *b->out);
     return MOTE_OK;
 }
 
-/* Numbers that every model of the family has in common. */
+/* Values that all models of the family share. A missing key is accepted. */
 static mote_status expect_u32(const gguf *g, const char *key, uint32_t want, mote_error *err)
 {
     uint32_t value = want;
     bool found;
     TRY(gguf_get_u32(g, key, &value, &found, err));
     if (value != want)
-        return err_set(err, MOTE_E_UNSUPPORTED, "%s is %u; models of this family have %u", key,
-                       value, want);
+        return err_set(err, MOTE_E_UNSUPPORTED, "%s is %u; supported: %u", key, value, want);
     return MOTE_OK;
 }
 
-/* One number, or (in some files) one per layer with zeros for DeltaNet layers. */
+/* A number, or (in some files) an array with one number per layer, 0 for DeltaNet layers. */
 static mote_status read_kv_heads(const gguf *g, uint32_t *out, mote_error *err)
 {
     const char *key = "qwen35.attention.head_count_kv";
@@ -49,28 +47,29 @@ static mote_status read_kv_heads(const gguf *g, uint32_t *out, mote_error *err)
     for (uint64_t i = 0; i < kv->count; i++) {
         int64_t value;
         if (!gguf_int_at(kv, i, &value))
-            return err_set(err, MOTE_E_FORMAT, "%s is not a number", key);
+            return err_set(err, MOTE_E_FORMAT, "%s must be a number", key);
         largest = value > largest ? value : largest;
     }
     if (largest < 1 || largest > MAX_HEADS)
-        return err_set(err, MOTE_E_FORMAT, "%s is %lld, not between 1 and %d", key,
-                       (long long)largest, MAX_HEADS);
+        return err_set(err, MOTE_E_FORMAT, "%s must be 1 to %d, got %lld", key, MAX_HEADS,
+                       (long long)largest);
     *out = (uint32_t)largest;
     return MOTE_OK;
 }
 
-/* Which layers attend: every fourth, unless the file lists them. */
+/* Every fourth layer is attention, unless the file has another interval or a list. */
 static mote_status read_layer_kinds(hparams *hp, const gguf *g, mote_error *err)
 {
     uint32_t interval = 4;
     bool found;
     TRY(gguf_get_u32(g, "qwen35.full_attention_interval", &interval, &found, err));
     if (interval == 0)
-        return err_set(err, MOTE_E_FORMAT, "qwen35.full_attention_interval is 0");
+        return err_set(err, MOTE_E_FORMAT, "qwen35.full_attention_interval must not be 0");
     const gguf_kv *mask = gguf_find(g, "qwen35.attention.recurrent_layers");
     if (mask != NULL && (!mask->is_array || mask->type != GGUF_BOOL || mask->count < hp->n_layers))
         return err_set(err, MOTE_E_FORMAT,
-                       "qwen35.attention.recurrent_layers is not a flag for each layer");
+                       "qwen35.attention.recurrent_layers must be an array of %u booleans",
+                       hp->n_layers);
     for (uint32_t i = 0; i < hp->n_layers; i++) {
         hp->is_attention[i] = mask != NULL ? mask->bytes[i] == 0 : (i + 1) % interval == 0;
         uint32_t *count = hp->is_attention[i] ? &hp->n_attention : &hp->n_delta;
@@ -78,7 +77,8 @@ static mote_status read_layer_kinds(hparams *hp, const gguf *g, mote_error *err)
     }
     if (hp->n_attention == 0 || hp->n_delta == 0)
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the model has %u attention and %u DeltaNet layers; mote runs hybrids",
+                       "model with %u attention and %u DeltaNet layers is not supported; both "
+                       "kinds are required",
                        hp->n_attention, hp->n_delta);
     return MOTE_OK;
 }
@@ -91,12 +91,16 @@ static mote_status read_yarn(hparams *hp, const gguf *g, mote_error *err)
     if (!found || str_is(type, "none"))
         return MOTE_OK;
     if (!str_is(type, "yarn"))
-        return err_set(err, MOTE_E_UNSUPPORTED, "rope scaling '%.*s' is not YaRN", STR_ARG(type));
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "rope scaling '%.*s' is not supported; supported: yarn", STR_ARG(type));
     TRY(gguf_get_f32(g, "qwen35.rope.scaling.factor", &hp->yarn_factor, NULL, err));
     TRY(gguf_get_u32(g, "qwen35.rope.scaling.original_context_length", &hp->yarn_original, NULL,
                      err));
     if (!(hp->yarn_factor >= 1 && hp->yarn_factor <= 64) || hp->yarn_original == 0)
-        return err_set(err, MOTE_E_FORMAT, "the YaRN factor in the file is not between 1 and 64");
+        return err_set(err, MOTE_E_FORMAT,
+                       "qwen35.rope.scaling: the factor must be 1 to 64 and the original context "
+                       "above 0, got %g and %u",
+                       (double)hp->yarn_factor, hp->yarn_original);
     return MOTE_OK;
 }
 
@@ -119,17 +123,20 @@ static mote_status read_sizes(hparams *hp, const gguf *g, mote_error *err)
     TRY(read_kv_heads(g, &hp->n_kv, err));
     TRY(gguf_get_u32(g, "qwen35.nextn_predict_layers", &hp->n_draft, &found, err));
     if (hp->n_draft > 1 || hp->n_draft >= blocks)
-        return err_set(err, MOTE_E_UNSUPPORTED, "%u draft blocks of %u; mote knows none or one",
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "%u draft blocks of %u blocks are not supported; supported: 0 or 1",
                        hp->n_draft, blocks);
     hp->n_layers = blocks - hp->n_draft;
     if (inner != hp->value_heads * KERN_STATE_DIM)
-        return err_set(err, MOTE_E_FORMAT, "qwen35.ssm.inner_size is %u, not %u heads of 128",
+        return err_set(err, MOTE_E_FORMAT, "qwen35.ssm.inner_size is %u, expected %u heads of 128",
                        inner, hp->value_heads);
     if (hp->value_heads % hp->key_heads != 0 || hp->n_heads % hp->n_kv != 0)
-        return err_set(err, MOTE_E_FORMAT, "head counts do not divide each other: %u/%u, %u/%u",
+        return err_set(err, MOTE_E_FORMAT,
+                       "head counts must be multiples: value/key heads %u/%u, query/KV heads %u/%u",
                        hp->value_heads, hp->key_heads, hp->n_heads, hp->n_kv);
     if (hp->n_heads / hp->n_kv > 8)
-        return err_set(err, MOTE_E_UNSUPPORTED, "%u query heads share a kv head; mote knows 1 to 8",
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "%u query heads per KV head are not supported; supported: 1 to 8",
                        hp->n_heads / hp->n_kv);
     return MOTE_OK;
 }
@@ -141,13 +148,15 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
     bool found;
     TRY(gguf_get_str(g, "general.architecture", &arch, NULL, err));
     if (str_is(arch, "clip"))
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the file holds a picture tower; give the file of its model, and this one "
-                       "is found beside it");
+        return err_set(
+            err, MOTE_E_UNSUPPORTED,
+            "this file is a vision encoder (mmproj); open the model file and pass this one as its "
+            "mmproj");
     if (!str_is(arch, "qwen35"))
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the file holds a '%.*s' model; mote runs Qwen 3.5 dense models ('qwen35')",
-                       STR_ARG(arch));
+        return err_set(
+            err, MOTE_E_UNSUPPORTED,
+            "architecture '%.*s' is not supported; supported: qwen35 (Qwen 3.5 dense models)",
+            STR_ARG(arch));
     TRY(read_sizes(hp, g, err));
     TRY(expect_u32(g, "qwen35.attention.key_length", KERN_HEAD_DIM, err));
     TRY(expect_u32(g, "qwen35.attention.value_length", KERN_HEAD_DIM, err));
@@ -157,14 +166,15 @@ mote_status hparams_read(hparams *hp, const gguf *g, mote_error *err)
     TRY(gguf_get_f32(g, "qwen35.attention.layer_norm_rms_epsilon", &hp->eps, &found, err));
     TRY(gguf_get_f32(g, "qwen35.rope.freq_base", &hp->rope_base, &found, err));
     if (!(hp->eps > 0 && hp->eps < 1) || !(hp->rope_base > 1 && hp->rope_base < 1e12f))
-        return err_set(err, MOTE_E_FORMAT, "the norm's epsilon or the rope base is out of range");
+        return err_set(err, MOTE_E_FORMAT, "RMSNorm epsilon %g or RoPE base %g is out of range",
+                       (double)hp->eps, (double)hp->rope_base);
     TRY(read_yarn(hp, g, err));
     const gguf_tensor *embd = gguf_find_tensor(g, "token_embd.weight");
     if (embd == NULL)
         return err_set(err, MOTE_E_FORMAT, "tensor 'token_embd.weight' is missing");
     if (embd->dims[1] < 1 || embd->dims[1] > MAX_VOCAB)
-        return err_set(err, MOTE_E_FORMAT, "the vocabulary has %llu rows, not between 1 and %d",
-                       (unsigned long long)embd->dims[1], MAX_VOCAB);
+        return err_set(err, MOTE_E_FORMAT, "token_embd.weight must have 1 to %d rows, got %llu",
+                       MAX_VOCAB, (unsigned long long)embd->dims[1]);
     hp->n_vocab = (uint32_t)embd->dims[1];
     return read_layer_kinds(hp, g, err);
 }

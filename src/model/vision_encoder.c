@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vision_encoder.c - the picture tower, top to bottom.
+ * vision_encoder.c - the vision encoder, top to bottom.
  *
- *     x = W patch + b + P(row, col)            P: a table of 48 x 48, stretched over the frame
+ *     x = W patch + b + P(row, col)                 P: 48 x 48 table, bilinear interpolation
  *     for each block:
- *         x = x + out(look(q, k, v)),          q, k, v of norm(x); q and k turned by row and col
- *         x = x + down(gelu(up(norm(x))))
- *     y = W2 gelu(W1 m),                       m: norm(x) of the four patches of a square
+ *         x = x + W_out attention(q, k, v)          q, k, v of LayerNorm(x); 2D RoPE on q and k
+ *         x = x + W_down gelu(W_up LayerNorm(x))
+ *     y = W_2 gelu(W_1 m)                           m: LayerNorm(x) of 2 x 2 patches, concatenated
  *
- * Everything but `look` is done in slices of patches. A block makes keys and values of the
- * whole frame first; then each slice goes from its queries to the end of the block, so only
- * the stream, the keys and the values are as long as the frame.
+ * All steps run on slices of 256 patches. A block computes keys and values of the whole frame
+ * first. Then each slice runs from its queries to the end of the block. So only the residual
+ * stream, keys and values grow with the image.
  */
 #include "model/vision_encoder.h"
 
@@ -20,33 +20,28 @@
 #include <string.h>
 
 enum {
-    SLICE = 256, /* patches; whole blocks of keys and whole squares */
-    SQUARE = VISION_SQUARE * VISION_SQUARE,
-    TABLE_SIDE = 48
+    SLICE = 256,                          /* patches; a multiple of a key block and of MERGED */
+    MERGED = VISION_MERGE * VISION_MERGE, /* patches per output row */
+    TABLE_SIDE = 48                       /* of the position embeddings */
 };
 
-/* ---- working memory ---- */
+/* ---- scratch ---- */
 
-static size_t widest(const vision_shape *s)
-{
-    const size_t hidden = s->hidden, ffn = s->ffn, two = 2 * hidden;
-    return ffn > two ? ffn : two;
-}
-
-void vision_scratch_take(vision_scratch *s, arena *a, const vision *v, uint32_t rows, uint32_t cols)
+void vision_scratch_take(vision_scratch *s, arena *a, const vision_encoder *v, uint32_t rows,
+                         uint32_t cols)
 {
     const vision_shape *shape = &v->shape;
     const size_t patches = vision_patches(rows, cols), side = rows > cols ? rows : cols;
-    const size_t wide = widest(shape);
+    const size_t kv = 2 * (size_t)shape->hidden, wide = shape->ffn > kv ? shape->ffn : kv;
     const size_t in = shape->hidden > VISION_PATCH_VALUES ? shape->hidden : VISION_PATCH_VALUES;
     s->x = arena_take(a, patches * shape->hidden, sizeof *s->x);
-    s->look.blocks = vision_attn_blocks(patches);
-    s->look.k = arena_take(a, vision_attn_floats(&shape->look, patches), sizeof *s->look.k);
-    s->look.v = arena_take(a, vision_attn_floats(&shape->look, patches), sizeof *s->look.v);
-    s->turn_cos = arena_take(a, side * shape->look.head_dim / 4, sizeof *s->turn_cos);
-    s->turn_sin = arena_take(a, side * shape->look.head_dim / 4, sizeof *s->turn_sin);
-    s->cos = arena_take(a, SLICE * shape->look.head_dim / 2, sizeof *s->cos);
-    s->sin = arena_take(a, SLICE * shape->look.head_dim / 2, sizeof *s->sin);
+    s->attn.blocks = vision_attn_blocks(patches);
+    s->attn.k = arena_take(a, vision_attn_floats(&shape->attn, patches), sizeof *s->attn.k);
+    s->attn.v = arena_take(a, vision_attn_floats(&shape->attn, patches), sizeof *s->attn.v);
+    s->axis_cos = arena_take(a, side * shape->attn.head_dim / 4, sizeof *s->axis_cos);
+    s->axis_sin = arena_take(a, side * shape->attn.head_dim / 4, sizeof *s->axis_sin);
+    s->cos = arena_take(a, SLICE * shape->attn.head_dim / 2, sizeof *s->cos);
+    s->sin = arena_take(a, SLICE * shape->attn.head_dim / 2, sizeof *s->sin);
     s->in.x = arena_take(a, SLICE * in, sizeof *s->in.x);
     nn_acts_take(&s->in, a, v->kinds, SLICE, in);
     s->mid.x = arena_take(a, SLICE * wide, sizeof *s->mid.x);
@@ -57,23 +52,24 @@ void vision_scratch_take(vision_scratch *s, arena *a, const vision *v, uint32_t 
 
 /* ---- a frame ---- */
 
-typedef struct look_at {
-    const vision *v;
+typedef struct vision_pass {
+    const vision_encoder *v;
     const nn *n;
     const vision_scratch *s;
     const vision_frame *frame;
     size_t patches;
     vision_tap_fn *tap;
     void *tap_ctx;
-} look_at;
+} vision_pass;
 
-/* Patches first .. first + n - 1, in their order: square by square, two by two in a square. */
+/* Patches first .. first + n - 1. Patches are ordered so that the 2 x 2 patches of an output row
+ * are consecutive. */
 typedef struct slice {
     size_t first, n;
-    float *x; /* their rows of the stream */
+    float *x; /* their rows of the residual stream */
 } slice;
 
-static slice slice_at(const look_at *f, size_t first)
+static slice pass_slice(const vision_pass *f, size_t first)
 {
     const size_t left = f->patches - first;
     return (slice){.first = first,
@@ -81,41 +77,43 @@ static slice slice_at(const look_at *f, size_t first)
                    .x = f->s->x + first * f->v->shape.hidden};
 }
 
-static void place_of(const look_at *f, size_t patch, uint32_t *row, uint32_t *col)
+/* Row and column of a patch in the frame. */
+static void pass_patch_position(const vision_pass *f, size_t patch, uint32_t *row, uint32_t *col)
 {
-    const uint32_t squares = f->frame->cols / VISION_SQUARE;
-    const uint32_t square = (uint32_t)(patch / SQUARE), inside = (uint32_t)(patch % SQUARE);
-    *row = square / squares * VISION_SQUARE + inside / VISION_SQUARE;
-    *col = square % squares * VISION_SQUARE + inside % VISION_SQUARE;
+    const uint32_t per_row = f->frame->cols / VISION_MERGE;
+    const uint32_t square = (uint32_t)(patch / MERGED), inside = (uint32_t)(patch % MERGED);
+    *row = square / per_row * VISION_MERGE + inside / VISION_MERGE;
+    *col = square % per_row * VISION_MERGE + inside % VISION_MERGE;
 }
 
-static void tap(const look_at *f, const char *what, int block, const slice *sl)
+static void pass_tap(const vision_pass *f, const char *what, int block, const slice *sl)
 {
     if (f->tap != NULL)
         f->tap(f->tap_ctx, what, block, sl->first, sl->x, sl->n, f->v->shape.hidden);
 }
 
-/* ---- patches ---- */
+/* ---- patch embedding ---- */
 
-/* 0 .. 255 to -1 .. 1, [colour][moment][y][x]. */
-static void cut_patch(const look_at *f, size_t patch, float *out)
+/* Pixels 0 .. 255 to -1 .. 1, [channel][frame][y][x]. */
+static void patch_normalise(const vision_pass *f, size_t patch, float *out)
 {
     enum { SIDE = VISION_PATCH };
     uint32_t row, col;
-    place_of(f, patch, &row, &col);
+    pass_patch_position(f, patch, &row, &col);
     const size_t width = (size_t)f->frame->cols * SIDE;
     const size_t corner = ((size_t)row * SIDE * width + (size_t)col * SIDE) * 3;
-    for (size_t colour = 0; colour < 3; colour++)
-        for (size_t moment = 0; moment < 2; moment++) {
-            const uint8_t *pixels = (moment == 0 ? f->frame->first : f->frame->second) + corner;
+    for (size_t channel = 0; channel < 3; channel++)
+        for (size_t time = 0; time < 2; time++) {
+            const uint8_t *pixels = (time == 0 ? f->frame->first : f->frame->second) + corner;
             for (size_t y = 0; y < SIDE; y++)
                 for (size_t x = 0; x < SIDE; x++)
-                    *out++ = ((float)pixels[(y * width + x) * 3 + colour] - 127.5f) / 127.5f;
+                    *out++ = ((float)pixels[(y * width + x) * 3 + channel] - 127.5f) / 127.5f;
         }
 }
 
-/* The place of patch `i` of `n` on an axis of the table: between `low` and the next, so far. */
-static float on_table(uint32_t i, uint32_t n, uint32_t *low, uint32_t *high)
+/* Maps patch `i` of `n` to an axis of the position table: between entries low and high, with the
+ * returned weight of high. */
+static float position_interpolate(uint32_t i, uint32_t n, uint32_t *low, uint32_t *high)
 {
     const double at = n > 1 ? (double)i * (TABLE_SIDE - 1) / (double)(n - 1) : 0.0;
     *low = (uint32_t)at;
@@ -123,13 +121,13 @@ static float on_table(uint32_t i, uint32_t n, uint32_t *low, uint32_t *high)
     return (float)(at - *low);
 }
 
-static void add_position(const look_at *f, size_t patch, float *x)
+static void patch_add_position(const vision_pass *f, size_t patch, float *x)
 {
     const size_t hidden = f->v->shape.hidden;
     uint32_t row, col, y0, y1, x0, x1;
-    place_of(f, patch, &row, &col);
-    const float fy = on_table(row, f->frame->rows, &y0, &y1);
-    const float fx = on_table(col, f->frame->cols, &x0, &x1);
+    pass_patch_position(f, patch, &row, &col);
+    const float fy = position_interpolate(row, f->frame->rows, &y0, &y1);
+    const float fx = position_interpolate(col, f->frame->cols, &x0, &x1);
     const float *p = f->v->positions;
     const float *p00 = p + (y0 * TABLE_SIDE + x0) * hidden,
                 *p01 = p + (y0 * TABLE_SIDE + x1) * hidden;
@@ -142,71 +140,71 @@ static void add_position(const look_at *f, size_t patch, float *x)
     }
 }
 
-typedef struct slice_run {
-    const look_at *f;
+typedef struct slice_task {
+    const vision_pass *f;
     const slice *sl;
-} slice_run;
+} slice_task;
 
-static void cut_task(void *ctx, uint32_t task, uint32_t worker)
+static void patch_normalise_task(void *ctx, uint32_t task, uint32_t worker)
 {
     (void)worker;
-    const slice_run *run = ctx;
-    cut_patch(run->f, run->sl->first + task, run->f->s->in.x + (size_t)task * VISION_PATCH_VALUES);
+    const slice_task *t = ctx;
+    patch_normalise(t->f, t->sl->first + task, t->f->s->in.x + (size_t)task * VISION_PATCH_VALUES);
 }
 
-static void position_task(void *ctx, uint32_t task, uint32_t worker)
+static void patch_position_task(void *ctx, uint32_t task, uint32_t worker)
 {
     (void)worker;
-    const slice_run *run = ctx;
-    add_position(run->f, run->sl->first + task, run->sl->x + task * run->f->v->shape.hidden);
+    const slice_task *t = ctx;
+    patch_add_position(t->f, t->sl->first + task, t->sl->x + task * t->f->v->shape.hidden);
 }
 
 /* x = W patch + b + P */
-static void embed(const look_at *f, const slice *sl)
+static void slice_embed(const vision_pass *f, const slice *sl)
 {
     const size_t hidden = f->v->shape.hidden;
-    slice_run run = {f, sl};
-    pool_run(f->n->pool, cut_task, &run, (uint32_t)sl->n);
+    slice_task t = {f, sl};
+    pool_run(f->n->pool, patch_normalise_task, &t, (uint32_t)sl->n);
     nn_acts in = {.x = f->s->in.x, .cols = VISION_PATCH_VALUES};
     const nn_product product = {&f->v->patch.w, sl->x, hidden};
     nn_linear(f->n, &in, sl->n, &product, 1);
     nn_bias_residual(f->n, sl->x, f->v->patch.b, sl->n, hidden, NULL);
-    tap(f, "patch_embed", -1, sl);
-    pool_run(f->n->pool, position_task, &run, (uint32_t)sl->n);
+    pass_tap(f, "patch_embed", -1, sl);
+    pool_run(f->n->pool, patch_position_task, &t, (uint32_t)sl->n);
 }
 
 /* ---- blocks ---- */
 
-/* Cosines and sines of every place on an axis; both axes have the same. */
-static void make_turns(const look_at *f)
+/* Rotary cosines and sines of every coordinate; both axes use the same table. */
+static void pass_fill_axis_angles(const vision_pass *f)
 {
-    const size_t n = f->v->shape.look.head_dim / 4;
+    const size_t n = f->v->shape.attn.head_dim / 4;
     const uint32_t side = f->frame->rows > f->frame->cols ? f->frame->rows : f->frame->cols;
     for (uint32_t at = 0; at < side; at++)
         for (size_t i = 0; i < n; i++) {
             const float angle = (float)at * f->v->inv_freq[i];
-            f->s->turn_cos[at * n + i] = (float)d_cos((double)angle);
-            f->s->turn_sin[at * n + i] = (float)d_sin((double)angle);
+            f->s->axis_cos[at * n + i] = (float)d_cos((double)angle);
+            f->s->axis_sin[at * n + i] = (float)d_sin((double)angle);
         }
 }
 
-/* Angles of a slice: the first half of the pairs turn by the row, the second by the column. */
-static void set_angles(const look_at *f, const slice *sl)
+/* Rotary angles of a slice: the first half of the pairs by row, the second half by column. */
+static void slice_set_angles(const vision_pass *f, const slice *sl)
 {
-    const size_t n = f->v->shape.look.head_dim / 4, bytes = n * sizeof(float);
+    const size_t n = f->v->shape.attn.head_dim / 4, bytes = n * sizeof(float);
     for (size_t i = 0; i < sl->n; i++) {
         uint32_t at[2];
-        place_of(f, sl->first + i, &at[0], &at[1]);
+        pass_patch_position(f, sl->first + i, &at[0], &at[1]);
         for (size_t axis = 0; axis < 2; axis++) {
-            memcpy(f->s->cos + (2 * i + axis) * n, f->s->turn_cos + at[axis] * n, bytes);
-            memcpy(f->s->sin + (2 * i + axis) * n, f->s->turn_sin + at[axis] * n, bytes);
+            memcpy(f->s->cos + (2 * i + axis) * n, f->s->axis_cos + at[axis] * n, bytes);
+            memcpy(f->s->sin + (2 * i + axis) * n, f->s->axis_sin + at[axis] * n, bytes);
         }
     }
 }
 
-/* norm(x) of a slice, in the form that `next` reads. */
-static nn_acts normed(const look_at *f, const slice *sl, const vision_norm *norm,
-                      const vision_linear *next)
+/* LayerNorm(x) of a slice, in the input format that `next` reads. */
+static nn_acts slice_norm(const vision_pass *f, const slice *sl, const vision_norm *norm,
+                          const vision_linear *next)
 {
     nn_acts in = f->s->in;
     in.cols = f->v->shape.hidden;
@@ -215,109 +213,110 @@ static nn_acts normed(const look_at *f, const slice *sl, const vision_norm *norm
     return in;
 }
 
-static void apply(const look_at *f, const nn_acts *in, size_t rows, const vision_linear *l,
-                  float *y)
+/* y = W in, without the bias. */
+static void linear_apply(const vision_pass *f, const nn_acts *in, size_t rows,
+                         const vision_linear *l, float *y)
 {
     const nn_product product = {&l->w, y, l->w.rows};
     nn_linear(f->n, in, rows, &product, 1);
 }
 
-/* Keys and values of every patch. */
-static void lay_down(const look_at *f, const vision_block *b)
+/* Keys and values of all patches. */
+static void block_keys_values(const vision_pass *f, const vision_block *b)
 {
     for (size_t first = 0; first < f->patches; first += SLICE) {
-        const slice sl = slice_at(f, first);
-        const nn_acts in = normed(f, &sl, &b->before_look, &b->kv);
-        apply(f, &in, sl.n, &b->kv, f->s->wide);
-        set_angles(f, &sl);
+        const slice sl = pass_slice(f, first);
+        const nn_acts in = slice_norm(f, &sl, &b->attn_norm, &b->kv);
+        linear_apply(f, &in, sl.n, &b->kv, f->s->wide);
+        slice_set_angles(f, &sl);
         const vision_attn_rows rows = {f->s->wide, b->kv.b, f->s->cos, f->s->sin, sl.n};
-        nn_vision_attn_put(f->n, &f->v->shape.look, &rows, first, &f->s->look);
+        nn_vision_attn_put(f->n, &f->v->shape.attn, &rows, first, &f->s->attn);
     }
 }
 
-/* x = x + out(look) */
-static void look(const look_at *f, const slice *sl, const vision_block *b)
+/* x = x + W_out attention(q, k, v) */
+static void slice_attention(const vision_pass *f, const slice *sl, const vision_block *b)
 {
     const size_t hidden = f->v->shape.hidden;
-    const nn_acts in = normed(f, sl, &b->before_look, &b->q);
-    apply(f, &in, sl->n, &b->q, f->s->wide);
-    set_angles(f, sl);
+    const nn_acts in = slice_norm(f, sl, &b->attn_norm, &b->q);
+    linear_apply(f, &in, sl->n, &b->q, f->s->wide);
+    slice_set_angles(f, sl);
     const vision_attn_rows rows = {f->s->wide, b->q.b, f->s->cos, f->s->sin, sl->n};
     nn_acts mid = f->s->mid;
     mid.cols = hidden;
-    nn_vision_attn(f->n, &f->v->shape.look, &rows, &f->s->look, f->patches, mid.x);
+    nn_vision_attn(f->n, &f->v->shape.attn, &rows, &f->s->attn, f->patches, mid.x);
     nn_quantise(f->n, &mid, sl->n, nn_kind(b->out.w.format));
-    apply(f, &mid, sl->n, &b->out, f->s->branch);
+    linear_apply(f, &mid, sl->n, &b->out, f->s->branch);
     nn_bias_residual(f->n, f->s->branch, b->out.b, sl->n, hidden, sl->x);
 }
 
-/* x = x + down(gelu(up(norm(x)))) */
-static void feed_forward(const look_at *f, const slice *sl, const vision_block *b)
+/* x = x + W_down gelu(W_up LayerNorm(x)) */
+static void slice_feed_forward(const vision_pass *f, const slice *sl, const vision_block *b)
 {
-    const nn_acts in = normed(f, sl, &b->before_ffn, &b->up);
+    const nn_acts in = slice_norm(f, sl, &b->ffn_norm, &b->up);
     nn_acts mid = f->s->mid;
     mid.cols = f->v->shape.ffn;
-    apply(f, &in, sl->n, &b->up, mid.x);
+    linear_apply(f, &in, sl->n, &b->up, mid.x);
     nn_bias_gelu(f->n, f->n->k->gelu_tanh, b->up.b, sl->n, &mid, nn_kind(b->down.w.format));
-    apply(f, &mid, sl->n, &b->down, f->s->branch);
+    linear_apply(f, &mid, sl->n, &b->down, f->s->branch);
     nn_bias_residual(f->n, f->s->branch, b->down.b, sl->n, f->v->shape.hidden, sl->x);
 }
 
-static void run_block(const look_at *f, uint32_t i)
+static void block_run(const vision_pass *f, uint32_t i)
 {
     const vision_block *b = &f->v->blocks[i];
-    lay_down(f, b);
+    block_keys_values(f, b);
     for (size_t first = 0; first < f->patches; first += SLICE) {
-        const slice sl = slice_at(f, first);
-        look(f, &sl, b);
-        feed_forward(f, &sl, b);
-        tap(f, "block", (int)i, &sl);
+        const slice sl = pass_slice(f, first);
+        slice_attention(f, &sl, b);
+        slice_feed_forward(f, &sl, b);
+        pass_tap(f, "block", (int)i, &sl);
     }
 }
 
-/* ---- squares ---- */
+/* ---- merger ---- */
 
-/* y = W2 gelu(W1 m + b1) + b2; four rows of the norm, one after the other, are m. */
-static void merge(const look_at *f, const slice *sl, float *out)
+/* y = W_2 gelu(W_1 m + b_1) + b_2; m: four consecutive rows after the norm. */
+static void slice_merge(const vision_pass *f, const slice *sl, float *out)
 {
-    const vision *v = f->v;
-    const size_t squares = sl->n / SQUARE;
+    const vision_encoder *v = f->v;
+    const size_t merged_rows = sl->n / MERGED;
     nn_acts in = f->s->in;
     in.cols = v->shape.hidden;
     nn_layernorm(f->n, sl->x, v->merge_norm.w, v->merge_norm.b, v->shape.eps, sl->n, &in, 0);
-    in.cols = SQUARE * v->shape.hidden;
-    nn_quantise(f->n, &in, squares, nn_kind(v->merge_in.w.format));
+    in.cols = MERGED * v->shape.hidden;
+    nn_quantise(f->n, &in, merged_rows, nn_kind(v->merge_in.w.format));
     nn_acts mid = f->s->mid;
     mid.x = f->s->branch; /* a quarter of the rows, four times as wide */
     mid.cols = in.cols;
-    apply(f, &in, squares, &v->merge_in, mid.x);
-    nn_bias_gelu(f->n, f->n->k->gelu_erf, v->merge_in.b, squares, &mid,
+    linear_apply(f, &in, merged_rows, &v->merge_in, mid.x);
+    nn_bias_gelu(f->n, f->n->k->gelu_erf, v->merge_in.b, merged_rows, &mid,
                  nn_kind(v->merge_out.w.format));
-    float *y = out + sl->first / SQUARE * v->shape.out;
-    apply(f, &mid, squares, &v->merge_out, y);
-    nn_bias_residual(f->n, y, v->merge_out.b, squares, v->shape.out, NULL);
+    float *y = out + sl->first / MERGED * v->shape.out;
+    linear_apply(f, &mid, merged_rows, &v->merge_out, y);
+    nn_bias_residual(f->n, y, v->merge_out.b, merged_rows, v->shape.out, NULL);
 }
 
-void vision_run(const vision *v, const nn *n, const vision_scratch *s, const vision_frame *frame,
-                float *out, vision_tap_fn *tap_fn, void *tap_ctx)
+void vision_encoder_run(const vision_encoder *v, const nn *n, const vision_scratch *s,
+                        const vision_frame *frame, float *out, vision_tap_fn *tap_fn, void *tap_ctx)
 {
-    const look_at f = {.v = v,
-                       .n = n,
-                       .s = s,
-                       .frame = frame,
-                       .patches = vision_patches(frame->rows, frame->cols),
-                       .tap = tap_fn,
-                       .tap_ctx = tap_ctx};
-    make_turns(&f);
+    const vision_pass f = {.v = v,
+                           .n = n,
+                           .s = s,
+                           .frame = frame,
+                           .patches = vision_patches(frame->rows, frame->cols),
+                           .tap = tap_fn,
+                           .tap_ctx = tap_ctx};
+    pass_fill_axis_angles(&f);
     for (size_t first = 0; first < f.patches; first += SLICE) {
-        const slice sl = slice_at(&f, first);
-        embed(&f, &sl);
+        const slice sl = pass_slice(&f, first);
+        slice_embed(&f, &sl);
     }
     for (uint32_t i = 0; i < v->shape.depth; i++)
-        run_block(&f, i);
+        block_run(&f, i);
     for (size_t first = 0; first < f.patches; first += SLICE) {
-        const slice sl = slice_at(&f, first);
-        tap(&f, "last", -1, &sl);
-        merge(&f, &sl, out);
+        const slice sl = pass_slice(&f, first);
+        pass_tap(&f, "last", -1, &sl);
+        slice_merge(&f, &sl, out);
     }
 }

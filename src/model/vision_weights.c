@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vision_weights.c - the tower's tensors by name: see vision.h.
+ * vision_weights.c - finds and checks the tensors of an mmproj file; see vision_encoder.h.
  *
- * Matrices stay in the file. Vectors, the position table and the patch embedding are decoded:
- * the file has the latter as two pictures of weights, one for each moment of a pair of
- * frames, and it is wanted as rows in the order of a patch.
+ * Matrices stay in the file. Biases, norms, the position table and the patch embedding are decoded
+ * to float32. The file stores the patch embedding as two tensors, one per frame of a frame pair;
+ * they are interleaved to rows in the order of a patch.
  */
 #include "base/mem.h"
 #include "kernels/dmath.h"
-#include "model/bind.h"
 #include "model/vision_encoder.h"
+#include "model/weights.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { NAME_BYTES = 64, TABLE_SIDE = 48, MAX_DEPTH = 64, MAX_HIDDEN = 1 << 14 };
 
-bool vision_is(const gguf *g)
+bool vision_encoder_is_mmproj(const gguf *g)
 {
     str architecture = {0};
     bool found = false;
@@ -24,30 +24,34 @@ bool vision_is(const gguf *g)
            found && str_is(architecture, "clip");
 }
 
-/* ---- shape ---- */
+/* ---- metadata ---- */
 
-static mote_status check_kind(const gguf *g, mote_error *err)
+static mote_status vision_check_kind(const gguf *g, mote_error *err)
 {
     str projector = {0};
-    uint32_t patch = VISION_PATCH, square = VISION_SQUARE;
+    uint32_t patch = VISION_PATCH, merge = VISION_MERGE;
     bool found;
     TRY(gguf_get_str(g, "clip.projector_type", &projector, NULL, err));
     TRY(gguf_get_u32(g, "clip.vision.patch_size", &patch, NULL, err));
-    TRY(gguf_get_u32(g, "clip.vision.spatial_merge_size", &square, &found, err));
-    if (!str_is(projector, "qwen3vl_merger") || patch != VISION_PATCH || square != VISION_SQUARE)
-        return err_set(err, MOTE_E_UNSUPPORTED,
-                       "the picture tower is of kind '%.*s' with patches of %u, not Qwen 3.5's",
-                       STR_ARG(projector), patch);
+    TRY(gguf_get_u32(g, "clip.vision.spatial_merge_size", &merge, &found, err));
+    if (!str_is(projector, "qwen3vl_merger") || patch != VISION_PATCH || merge != VISION_MERGE)
+        return err_set(
+            err, MOTE_E_UNSUPPORTED,
+            "vision encoder '%.*s' with patch size %u and merge size %u is not supported; "
+            "supported: qwen3vl_merger, %d, %d",
+            STR_ARG(projector), patch, merge, VISION_PATCH, VISION_MERGE);
     const gguf_kv *deep = gguf_find(g, "clip.vision.is_deepstack_layers");
     for (uint64_t i = 0; deep != NULL && i < deep->n_bytes; i++)
         if (deep->bytes[i] != 0)
-            return err_set(err, MOTE_E_UNSUPPORTED, "the picture tower feeds several layers");
+            return err_set(err, MOTE_E_UNSUPPORTED,
+                           "vision encoders with deepstack layers are not supported");
     return MOTE_OK;
 }
 
-static mote_status read_shape(vision_shape *s, const gguf *g, uint32_t n_embd, mote_error *err)
+static mote_status vision_read_shape(vision_shape *s, const gguf *g, uint32_t n_embd,
+                                     mote_error *err)
 {
-    TRY(check_kind(g, err));
+    TRY(vision_check_kind(g, err));
     TRY(gguf_get_u32(g, "clip.vision.block_count", &s->depth, NULL, err));
     TRY(gguf_get_u32(g, "clip.vision.embedding_length", &s->hidden, NULL, err));
     TRY(gguf_get_u32(g, "clip.vision.feed_forward_length", &s->ffn, NULL, err));
@@ -56,29 +60,35 @@ static mote_status read_shape(vision_shape *s, const gguf *g, uint32_t n_embd, m
     TRY(gguf_get_f32(g, "clip.vision.attention.layer_norm_epsilon", &s->eps, NULL, err));
     if (s->depth == 0 || s->depth > MAX_DEPTH || s->hidden == 0 || s->hidden > MAX_HIDDEN ||
         s->ffn == 0 || s->ffn > 4 * MAX_HIDDEN || s->heads == 0 || s->hidden % s->heads != 0)
-        return err_set(err, MOTE_E_FORMAT, "the sizes of the picture tower cannot be");
-    s->look = (vision_attn_shape){.heads = s->heads, .head_dim = s->hidden / s->heads};
-    s->look.dim = (s->look.head_dim + 15) / 16 * 16;
-    if (s->look.head_dim % 4 != 0 || s->look.dim > KERN_VISION_ATTN_DIM)
-        return err_set(err, MOTE_E_UNSUPPORTED, "the picture tower has heads of %zu values",
-                       s->look.head_dim);
+        return err_set(
+            err, MOTE_E_FORMAT,
+            "vision encoder has invalid dimensions: %u blocks, hidden %u, feed-forward %u, "
+            "heads %u",
+            s->depth, s->hidden, s->ffn, s->heads);
+    s->attn = (vision_attn_shape){.heads = s->heads, .head_dim = s->hidden / s->heads};
+    s->attn.dim = (s->attn.head_dim + 15) / 16 * 16;
+    if (s->attn.head_dim % 4 != 0 || s->attn.dim > KERN_VISION_ATTN_DIM)
+        return err_set(err, MOTE_E_UNSUPPORTED,
+                       "vision encoder heads of %zu values are not supported", s->attn.head_dim);
     if (s->out != n_embd)
-        return err_set(err, MOTE_E_MISMATCH,
-                       "the picture tower is for a model of width %u; this one has %u", s->out,
-                       n_embd);
+        return err_set(
+            err, MOTE_E_MISMATCH,
+            "vision encoder belongs to another model: its output has %u values, the model's "
+            "embedding %u",
+            s->out, n_embd);
     return MOTE_OK;
 }
 
 /* ---- tensors ---- */
 
-static const char *name_of(char *out, uint32_t block, const char *rest)
+static const char *vision_block_name(char *out, uint32_t block, const char *suffix)
 {
-    snprintf(out, NAME_BYTES, "v.blk.%u.%s", block, rest);
+    snprintf(out, NAME_BYTES, "v.blk.%u.%s", block, suffix);
     return out;
 }
 
-static mote_status linear(binder *b, const char *stem, uint64_t rows, uint64_t cols,
-                          vision_linear *l)
+static mote_status bind_vision_linear(binder *b, const char *stem, uint64_t rows, uint64_t cols,
+                                      vision_linear *l)
 {
     char n[NAME_BYTES + 8];
     snprintf(n, sizeof n, "%s.weight", stem);
@@ -87,7 +97,7 @@ static mote_status linear(binder *b, const char *stem, uint64_t rows, uint64_t c
     return bind_vector(b, n, rows, &l->b);
 }
 
-static mote_status norm(binder *b, const char *stem, uint64_t n, vision_norm *out)
+static mote_status bind_vision_norm(binder *b, const char *stem, uint64_t n, vision_norm *out)
 {
     char name[NAME_BYTES + 8];
     snprintf(name, sizeof name, "%s.weight", stem);
@@ -96,8 +106,8 @@ static mote_status norm(binder *b, const char *stem, uint64_t n, vision_norm *ou
     return bind_vector(b, name, n, &out->b);
 }
 
-/* Rows `first` .. of a product that was bound as a whole. */
-static vision_linear part(const vision_linear *whole, size_t first, size_t rows)
+/* Rows first .. first + rows - 1 of a matrix with bias. */
+static vision_linear linear_rows(const vision_linear *whole, size_t first, size_t rows)
 {
     vision_linear l = *whole;
     l.w.data += first * l.w.row_bytes;
@@ -106,36 +116,36 @@ static vision_linear part(const vision_linear *whole, size_t first, size_t rows)
     return l;
 }
 
-static mote_status bind_block(binder *b, const vision_shape *s, uint32_t i, vision_block *l)
+static mote_status bind_vision_block(binder *b, const vision_shape *s, uint32_t i, vision_block *l)
 {
     const uint64_t h = s->hidden;
     char n[NAME_BYTES];
     vision_linear qkv = {0};
-    TRY(norm(b, name_of(n, i, "ln1"), h, &l->before_look));
-    TRY(norm(b, name_of(n, i, "ln2"), h, &l->before_ffn));
-    TRY(linear(b, name_of(n, i, "attn_qkv"), 3 * h, h, &qkv));
-    TRY(linear(b, name_of(n, i, "attn_out"), h, h, &l->out));
-    TRY(linear(b, name_of(n, i, "ffn_up"), s->ffn, h, &l->up));
-    TRY(linear(b, name_of(n, i, "ffn_down"), h, s->ffn, &l->down));
-    l->q = part(&qkv, 0, h);
-    l->kv = part(&qkv, h, 2 * h);
+    TRY(bind_vision_norm(b, vision_block_name(n, i, "ln1"), h, &l->attn_norm));
+    TRY(bind_vision_norm(b, vision_block_name(n, i, "ln2"), h, &l->ffn_norm));
+    TRY(bind_vision_linear(b, vision_block_name(n, i, "attn_qkv"), 3 * h, h, &qkv));
+    TRY(bind_vision_linear(b, vision_block_name(n, i, "attn_out"), h, h, &l->out));
+    TRY(bind_vision_linear(b, vision_block_name(n, i, "ffn_up"), s->ffn, h, &l->up));
+    TRY(bind_vision_linear(b, vision_block_name(n, i, "ffn_down"), h, s->ffn, &l->down));
+    l->q = linear_rows(&qkv, 0, h);
+    l->kv = linear_rows(&qkv, h, 2 * h);
     return MOTE_OK;
 }
 
-/* One moment's weights: the file has [hidden][colour][y][x]. */
-static mote_status patch_half(binder *b, const char *name, uint64_t hidden, size_t moment,
-                              float *rows)
+/* The weights of frame `time` of a pair; the file has [hidden][channel][y][x]. */
+static mote_status bind_patch_frame(binder *b, const char *name, uint64_t hidden, size_t time,
+                                    float *rows)
 {
     enum { SIDE = VISION_PATCH, PLANE = SIDE * SIDE };
     const gguf_tensor *t = gguf_find_tensor(b->g, name);
     if (t == NULL || t->format == NULL || t->format->block_values != 1 || t->dims[0] != SIDE ||
         t->dims[1] != SIDE || t->dims[2] != 3 || t->dims[3] != hidden)
         return err_set(b->err, MOTE_E_FORMAT,
-                       "tensor '%s' is missing, or not 16 x 16 x 3 x %llu floats", name,
+                       "tensor '%s' is missing or not 16 x 16 x 3 x %llu floats", name,
                        (unsigned long long)hidden);
     b->parameters += hidden * 3 * PLANE;
     for (size_t i = 0; rows != NULL && i < hidden * 3; i++) {
-        float *to = rows + i / 3 * VISION_PATCH_VALUES + (i % 3 * 2 + moment) * PLANE;
+        float *to = rows + i / 3 * VISION_PATCH_VALUES + (i % 3 * 2 + time) * PLANE;
         t->format->decode(t->data + i * PLANE * t->format->block_bytes, PLANE, to);
     }
     return MOTE_OK;
@@ -144,8 +154,8 @@ static mote_status patch_half(binder *b, const char *name, uint64_t hidden, size
 static mote_status bind_patch(binder *b, const vision_shape *s, vision_linear *l)
 {
     float *rows = arena_take(&b->memory, (size_t)s->hidden * VISION_PATCH_VALUES, sizeof *rows);
-    TRY(patch_half(b, "v.patch_embd.weight", s->hidden, 0, rows));
-    TRY(patch_half(b, "v.patch_embd.weight.1", s->hidden, 1, rows));
+    TRY(bind_patch_frame(b, "v.patch_embd.weight", s->hidden, 0, rows));
+    TRY(bind_patch_frame(b, "v.patch_embd.weight.1", s->hidden, 1, rows));
     l->w = (nn_matrix){.data = (const unsigned char *)rows,
                        .format = quant_get(QUANT_F32),
                        .gemm = b->k->gemm_f32,
@@ -155,10 +165,10 @@ static mote_status bind_patch(binder *b, const vision_shape *s, vision_linear *l
     return bind_vector(b, "v.patch_embd.bias", s->hidden, &l->b);
 }
 
-static mote_status bind_all(binder *b, vision *v)
+static mote_status vision_bind_all(binder *b, vision_encoder *v)
 {
     const vision_shape *s = &v->shape;
-    const uint64_t square = (uint64_t)VISION_SQUARE * VISION_SQUARE * s->hidden;
+    const uint64_t merged = (uint64_t)VISION_MERGE * VISION_MERGE * s->hidden;
     float *positions;
     v->blocks = arena_take(&b->memory, s->depth, sizeof *v->blocks);
     TRY(bind_patch(b, s, &v->patch));
@@ -166,49 +176,50 @@ static mote_status bind_all(binder *b, vision *v)
     v->positions = positions;
     for (uint32_t i = 0; i < s->depth; i++) {
         vision_block counted;
-        TRY(bind_block(b, s, i, v->blocks != NULL ? &v->blocks[i] : &counted));
+        TRY(bind_vision_block(b, s, i, v->blocks != NULL ? &v->blocks[i] : &counted));
     }
-    TRY(norm(b, "v.post_ln", s->hidden, &v->merge_norm));
-    TRY(linear(b, "mm.0", square, square, &v->merge_in));
-    TRY(linear(b, "mm.2", s->out, square, &v->merge_out));
+    TRY(bind_vision_norm(b, "v.post_ln", s->hidden, &v->merge_norm));
+    TRY(bind_vision_linear(b, "mm.0", merged, merged, &v->merge_in));
+    TRY(bind_vision_linear(b, "mm.2", s->out, merged, &v->merge_out));
     v->parameters = b->parameters;
     v->kinds = b->kinds;
     return MOTE_OK;
 }
 
-/* Frequencies of one axis: a quarter of a head's values, 10000^(-4i/head_dim). */
-static void set_frequencies(vision *v)
+/* Rotary frequencies of one axis, head_dim / 4 of them: 10000^(-4i/head_dim). */
+static void vision_set_frequencies(vision_encoder *v)
 {
-    const size_t n = v->shape.look.head_dim / 4;
+    const size_t n = v->shape.attn.head_dim / 4;
     for (size_t i = 0; i < n; i++)
         v->inv_freq[i] = (float)d_pow(10000.0, -(double)i / (double)n);
 }
 
-mote_status vision_bind(vision *v, const gguf *g, const kern_table *k, uint32_t n_embd,
-                        mote_error *err)
+mote_status vision_encoder_bind(vision_encoder *v, const gguf *g, const kern_table *k,
+                                uint32_t n_embd, mote_error *err)
 {
-    *v = (vision){0};
-    TRY(read_shape(&v->shape, g, n_embd, err));
-    set_frequencies(v);
+    *v = (vision_encoder){0};
+    TRY(vision_read_shape(&v->shape, g, n_embd, err));
+    vision_set_frequencies(v);
     binder counting = {.g = g, .k = k, .err = err};
-    TRY(bind_all(&counting, v));
+    TRY(vision_bind_all(&counting, v));
     if (counting.memory.overflow)
-        return err_set(err, MOTE_E_FORMAT, "the small tensors of the picture tower are too large");
+        return err_set(err, MOTE_E_FORMAT,
+                       "invalid vision encoder: the small tensors exceed the address space");
     v->private_bytes = counting.memory.used;
     v->memory = mem_new(counting.memory.used, 1);
     if (v->memory == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of the picture tower",
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for the vision encoder",
                        counting.memory.used);
     binder b = {.g = g, .k = k, .memory = {.base = v->memory}, .err = err};
-    return bind_all(&b, v);
+    return vision_bind_all(&b, v);
 }
 
-void vision_fini(vision *v)
+void vision_encoder_fini(vision_encoder *v)
 {
     if (v->memory != NULL) {
         arena whole = {.base = v->memory, .used = (size_t)v->private_bytes};
         arena_release(&whole);
     }
     mem_free(v->memory);
-    *v = (vision){0};
+    *v = (vision_encoder){0};
 }

@@ -1,25 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weights.c - binds tensor names to fields, checking each shape on the way.
+ * weights.c - finds the tensors of a model by name, checks their shapes, decodes the small ones.
  *
- * What a tensor must be to become a field is bind.c's; here is which field it becomes.
+ * First the binder, which vision_weights.c uses too; then the tensor names of a Qwen 3.5 GGUF file.
  */
 #include "model/weights.h"
 
 #include "base/mem.h"
-#include "model/bind.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The file has [channels][4]; kernels want each tap's channels side by side. */
-static mote_status conv_taps(binder *b, const char *name, size_t channels, const float **out)
+/* ---- binder ---- */
+
+mote_status bind_find(binder *b, const char *name, uint64_t d0, uint64_t d1,
+                      const gguf_tensor **out)
+{
+    const gguf_tensor *t = gguf_find_tensor(b->g, name);
+    if (t == NULL)
+        return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' is missing", name);
+    if (t->format == NULL)
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' has format %s, which is not supported", name,
+                       quant_gguf_name(t->gguf_type));
+    if (t->dims[0] != d0 || t->dims[1] != d1 || t->dims[2] != 1 || t->dims[3] != 1)
+        return err_set(b->err, MOTE_E_FORMAT, "tensor '%s' is %llu x %llu, expected %llu x %llu",
+                       name, (unsigned long long)t->dims[0], (unsigned long long)t->dims[1],
+                       (unsigned long long)d0, (unsigned long long)d1);
+    b->parameters += d0 * d1;
+    *out = t;
+    return MOTE_OK;
+}
+
+mote_status bind_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols, nn_matrix *m)
+{
+    const gguf_tensor *t = NULL;
+    TRY(bind_find(b, name, cols, rows, &t));
+    uint64_t row_bytes;
+    uint32_t act_block = t->format->act == QUANT_ACT_256 ? 256 : 32;
+    if (!quant_row_bytes(t->format->format, cols, &row_bytes) ||
+        (t->format->act != QUANT_ACT_F32 && cols % act_block != 0))
+        return err_set(b->err, MOTE_E_FORMAT,
+                       "tensor '%s' has rows of %llu values, not a multiple of the %s block", name,
+                       (unsigned long long)cols, t->format->name);
+    b->kinds |= nn_kind(t->format);
+    *m = (nn_matrix){.data = t->data,
+                     .format = t->format,
+                     .gemm = nn_gemm_for(b->k, t->format->format),
+                     .rows = (size_t)rows,
+                     .cols = (size_t)cols,
+                     .row_bytes = (size_t)row_bytes};
+    return MOTE_OK;
+}
+
+mote_status bind_floats(binder *b, const char *name, uint64_t d0, uint64_t d1, float **out)
+{
+    const gguf_tensor *t = NULL;
+    TRY(bind_find(b, name, d0, d1, &t));
+    *out = arena_take(&b->memory, (size_t)(d0 * d1), sizeof **out);
+    if (*out != NULL)
+        t->format->decode(t->data, (size_t)(d0 * d1 / t->format->block_values), *out);
+    return MOTE_OK;
+}
+
+mote_status bind_vector(binder *b, const char *name, uint64_t n, const float **out)
+{
+    float *values;
+    TRY(bind_floats(b, name, n, 1, &values));
+    *out = values;
+    return MOTE_OK;
+}
+
+mote_status bind_float_matrix(binder *b, const char *name, uint64_t rows, uint64_t cols,
+                              nn_matrix *m)
+{
+    float *values;
+    TRY(bind_floats(b, name, cols, rows, &values));
+    *m = (nn_matrix){.data = (const unsigned char *)values,
+                     .format = quant_get(QUANT_F32),
+                     .gemm = b->k->gemm_f32,
+                     .rows = (size_t)rows,
+                     .cols = (size_t)cols,
+                     .row_bytes = (size_t)cols * sizeof(float)};
+    return MOTE_OK;
+}
+
+/* ---- tensor names ---- */
+
+/* The file has [channels][4]; the kernels read [4][channels]. */
+static mote_status bind_convolution(binder *b, const char *name, size_t channels, const float **out)
 {
     const gguf_tensor *t = NULL;
     TRY(bind_find(b, name, DELTA_TAPS, channels, &t));
     float *taps = arena_take(&b->memory, channels * DELTA_TAPS, sizeof *taps);
     if (t->format->block_values != 1)
-        return err_set(b->err, MOTE_E_UNSUPPORTED, "tensor '%s' is quantised", name);
+        return err_set(b->err, MOTE_E_UNSUPPORTED,
+                       "tensor '%s' has format %s; supported: unquantised floats", name,
+                       t->format->name);
     for (size_t c = 0; taps != NULL && c < channels; c++) {
         float one[DELTA_TAPS];
         t->format->decode(t->data + c * DELTA_TAPS * t->format->block_bytes, DELTA_TAPS, one);
@@ -32,13 +109,13 @@ static mote_status conv_taps(binder *b, const char *name, size_t channels, const
 
 enum { NAME_BYTES = 64 };
 
-static const char *block_name(char *out, uint32_t block, const char *rest)
+static const char *block_name(char *out, uint32_t block, const char *suffix)
 {
-    snprintf(out, NAME_BYTES, "blk.%u.%s", block, rest);
+    snprintf(out, NAME_BYTES, "blk.%u.%s", block, suffix);
     return out;
 }
 
-static mote_status bind_attention(binder *b, const hparams *hp, uint32_t i, attention_unit *a)
+static mote_status bind_attention(binder *b, const hparams *hp, uint32_t i, attention_layer *a)
 {
     const uint64_t dim = KERN_HEAD_DIM;
     char n[NAME_BYTES];
@@ -52,7 +129,7 @@ static mote_status bind_attention(binder *b, const hparams *hp, uint32_t i, atte
     return bind_vector(b, block_name(n, i, "attn_k_norm.weight"), dim, &a->norms.k_norm);
 }
 
-/* Some files call the bias 'ssm_dt', without a suffix. */
+/* Some files name the bias 'ssm_dt', without a suffix. */
 static mote_status bind_dt_bias(binder *b, const hparams *hp, uint32_t i, const float **out)
 {
     char n[NAME_BYTES];
@@ -62,7 +139,7 @@ static mote_status bind_dt_bias(binder *b, const hparams *hp, uint32_t i, const 
     return bind_vector(b, n, hp->value_heads, out);
 }
 
-static mote_status bind_delta(binder *b, const hparams *hp, uint32_t i, delta_unit *d)
+static mote_status bind_delta(binder *b, const hparams *hp, uint32_t i, delta_layer *d)
 {
     const delta_shape shape = hparams_delta(hp);
     size_t value_dim = delta_value_dim(&shape), conv_dim = delta_conv_dim(&shape);
@@ -74,7 +151,7 @@ static mote_status bind_delta(binder *b, const hparams *hp, uint32_t i, delta_un
     TRY(bind_float_matrix(b, block_name(n, i, "ssm_beta.weight"), hp->value_heads, hp->n_embd,
                           &d->beta));
     TRY(bind_matrix(b, block_name(n, i, "ssm_out.weight"), hp->n_embd, value_dim, &d->out));
-    TRY(conv_taps(b, block_name(n, i, "ssm_conv1d.weight"), conv_dim, &d->small.conv));
+    TRY(bind_convolution(b, block_name(n, i, "ssm_conv1d.weight"), conv_dim, &d->small.conv));
     TRY(bind_vector(b, block_name(n, i, "ssm_a"), hp->value_heads, &d->small.a));
     TRY(bind_dt_bias(b, hp, i, &d->small.dt_bias));
     return bind_vector(b, block_name(n, i, "ssm_norm.weight"), KERN_STATE_DIM, &d->small.norm);
@@ -85,7 +162,7 @@ static mote_status bind_layer(binder *b, const hparams *hp, uint32_t i, bool is_
 {
     char n[NAME_BYTES];
     l->is_attention = is_attention;
-    TRY(bind_vector(b, block_name(n, i, "attn_norm.weight"), hp->n_embd, &l->mix_norm));
+    TRY(bind_vector(b, block_name(n, i, "attn_norm.weight"), hp->n_embd, &l->mixer_norm));
     TRY(bind_vector(b, block_name(n, i, "post_attention_norm.weight"), hp->n_embd, &l->ffn_norm));
     if (is_attention)
         TRY(bind_attention(b, hp, i, &l->attention));
@@ -112,7 +189,7 @@ static mote_status bind_draft(binder *b, const hparams *hp, draft_head *d)
     return bind_layer(b, hp, i, true, &d->block);
 }
 
-static mote_status bind_all(binder *b, const hparams *hp, weights *w)
+static mote_status weights_bind_all(binder *b, const hparams *hp, weights *w)
 {
     w->layers = arena_take(&b->memory, hp->n_layers, sizeof *w->layers);
     TRY(bind_matrix(b, "token_embd.weight", hp->n_vocab, hp->n_embd, &w->embd));
@@ -138,16 +215,17 @@ mote_status weights_bind(weights *w, const hparams *hp, const gguf *g, const ker
 {
     *w = (weights){0};
     binder counting = {.g = g, .k = k, .err = err};
-    TRY(bind_all(&counting, hp, w));
+    TRY(weights_bind_all(&counting, hp, w));
     if (counting.memory.overflow)
-        return err_set(err, MOTE_E_FORMAT, "the small tensors of the model are too large");
+        return err_set(err, MOTE_E_FORMAT,
+                       "invalid model: the small tensors exceed the address space");
     w->private_bytes = counting.memory.used;
     w->memory = mem_new(counting.memory.used, 1);
     if (w->memory == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for %zu bytes of decoded weights",
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes of decoded weights",
                        counting.memory.used);
     binder b = {.g = g, .k = k, .memory = {.base = w->memory}, .err = err};
-    return bind_all(&b, hp, w);
+    return weights_bind_all(&b, hp, w);
 }
 
 void weights_fini(weights *w)

@@ -103,5 +103,5 @@ fi
 
 mmproj=$DATA/mmproj-mote-tiny-BF16.gguf
 [ ! -f "$mmproj" ] ||
-    wrong 1 "$mmproj: the file holds a picture tower; give the file of its model, and this one is found beside it [unsupported]" run "$mmproj" Hello
+    wrong 1 "$mmproj: this file is a vision encoder (mmproj); open the model file and pass this one as its mmproj [unsupported]" run "$mmproj" Hello
 finish

@@ -14,7 +14,7 @@ static delta_memory memory_of(const mote_session *s, uint32_t delta_layer)
 {
     const mote_engine *e = s->engine;
     unsigned char *state = blocks_at(&e->states, s->state);
-    return layout_delta(&e->forward.layout, delta_layer, state, state,
+    return cache_layout_delta(&e->forward.layout, delta_layer, state, state,
                         blocks_at(&e->tails, s->tail));
 }
 

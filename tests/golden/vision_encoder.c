@@ -25,7 +25,7 @@ typedef struct encoder {
     os_map map;
     gguf *file;
     kern_table kernels;
-    vision v;
+    vision_encoder v;
     nn n;
 } encoder;
 
@@ -36,7 +36,7 @@ static void open_vision(encoder *t, const char *path, mote_isa isa, uint32_t thr
     kern_table_init(&t->kernels, isa);
     if (os_map_open(&t->map, path, &err) != MOTE_OK ||
         gguf_read(&t->file, t->map.data, t->map.bytes, &err) != MOTE_OK ||
-        vision_bind(&t->v, t->file, &t->kernels, EMBD, &err) != MOTE_OK ||
+        vision_encoder_bind(&t->v, t->file, &t->kernels, EMBD, &err) != MOTE_OK ||
         pool_new(&t->n.pool, threads, &err) != MOTE_OK)
         rig_fail("%s: %s", path, err.text);
     t->n.k = &t->kernels;
@@ -47,7 +47,7 @@ static void close_vision(encoder *t)
 {
     pool_free(t->n.pool);
     mem_free(t->n.worker_memory);
-    vision_fini(&t->v);
+    vision_encoder_fini(&t->v);
     gguf_free(t->file);
     os_map_close(&t->map);
 }
@@ -60,7 +60,7 @@ static float *run_vision(const encoder *t, const vision_frame *frame, vision_tap
     arena memory = {.base = mem_new(count.used, 1)};
     vision_scratch_take(&s, &memory, &t->v, frame->rows, frame->cols);
     float *out = mem_new(vision_tokens(frame->rows, frame->cols) * t->v.shape.out, sizeof *out);
-    vision_run(&t->v, &t->n, &s, frame, out, tap, ctx);
+    vision_encoder_run(&t->v, &t->n, &s, frame, out, tap, ctx);
     arena_release(&memory);
     mem_free(memory.base);
     return out;
