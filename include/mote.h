@@ -1,32 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mote.h - run a Qwen 3.5 model on this machine.
+ * mote.h - run a Qwen 3.5 language model on this machine's CPU.
  *
- * Three objects, three lifetimes:
+ * OBJECTS
  *
- *   mote_model    the mapped file, its tokenizer and the kernels chosen for
- *                 this CPU. Immutable once open: any number of threads may read
- *                 it at once, and any number of engines may run on it.
- *   mote_engine   worker threads, scratch, and the pool of memory that its
- *                 sessions share. One thread at a time (mote_cancel excepted).
- *   mote_session  one timeline: the tokens seen and what they left behind.
- *                 Belongs to the thread that uses its engine.
+ *   mote_model     a GGUF file, mapped read-only, with its tokenizer and the kernels for this CPU.
+ *                  Optionally with a vision encoder (mmproj file). Immutable once open.
+ *   mote_engine    a thread pool, scratch, and the memory that its sessions share: the KV cache of
+ *                  the attention layers and the recurrent state of the DeltaNet layers.
+ *   mote_session   one sequence of tokens, with its part of that memory. Sessions fork and rewind.
+ *   step           one call of mote_step: appends tokens to any number of sessions. Prompts
+ *                  (prefill) and single tokens (decode) can share a step; the weights are read from
+ *                  memory once per batch, not once per session.
+ *   snapshot       a session as a file (mote_session_save, mote_session_load).
+ *   mote_image     the output of the vision encoder for one image or two video frames.
  *
- * A program opens a model, makes an engine, starts sessions, appends tokens to
- * them with mote_step and picks the next token with mote_sample. The loop in
- * examples/hello.c is the whole of it.
+ * A program opens a model, creates an engine and a session, appends the prompt with mote_step, and
+ * then repeats: mote_sample picks the next token, mote_step appends it. examples/hello.c has the
+ * complete loop in 50 lines. mote_chat.h adds conversations, tools and structured output.
  *
- * Every call that can fail returns mote_status and ends with `mote_error *err`,
- * which may be NULL and is written only on failure. A call that fails sets its
- * out pointer to NULL and leaves the object as it was, unless it says otherwise.
- * Options may be NULL; an all-zero options struct means the defaults.
+ * RULES FOR ALL FUNCTIONS
  *
- * The same tokens give the same bits: whatever else runs in the step, however
- * the prompt was cut, however many threads there are, whichever instruction
- * set the CPU has. docs/numerics.md is the contract.
+ *   Errors      A function that can fail returns mote_status and takes `mote_error *err` last. err
+ *               may be NULL and is written only on failure. After a failure the out pointer is NULL
+ *               and all other objects are unchanged, unless the function says otherwise.
+ *   Options     NULL or an all-zero struct selects the defaults. Initialise structs with {0}.
+ *   Ownership   Free an object with the function of its name; NULL is allowed there. Free sessions
+ *               before their engine and engines before their model. Returned views must not be
+ *               freed; each says how long it stays valid.
+ *   Threads     Any number of threads may use a model and images at once. An engine and its
+ * sessions belong to one thread at a time. Exception: mote_cancel. Text        UTF-8, passed as
+ * pointer and length. Never null-terminated on output.
  *
- * The library does not print, exit, read the environment, touch signals or
- * use the network. Text is UTF-8, passed as pointer and length.
+ * The same tokens give the same bits, regardless of other sessions in the step, of how a prompt is
+ * split into steps, of the number of threads, and of the CPU's instruction set. docs/numerics.md
+ * defines the results. The library does not print, exit, read the environment, install signal
+ * handlers or use the network.
  */
 #ifndef MOTE_H
 #define MOTE_H
@@ -47,33 +56,33 @@ extern "C" {
 
 #define MOTE_VERSION "0.1.0"
 
-/* MOTE_VERSION of the library in use, which may be newer than this header. */
+/* Version of the library at run time; can be newer than MOTE_VERSION of this header. */
 MOTE_API const char *mote_version(void);
 
-/* Grows whenever any result changes by one bit; kept in every snapshot. */
+/* Incremented when any result changes by one bit. Snapshots store it. */
 enum { MOTE_NUMERICS = 1 };
 
 /* ---- errors ---- */
 
 typedef enum mote_status {
     MOTE_OK = 0,
-    MOTE_E_ARG,         /* the call itself is wrong */
-    MOTE_E_MEMORY,      /* the machine or the engine's share has no room */
-    MOTE_E_IO,          /* the operating system refused: open, read, write, map */
-    MOTE_E_FORMAT,      /* the file is damaged or not what it claims to be */
-    MOTE_E_UNSUPPORTED, /* the file is sound, but of a kind mote does not run */
-    MOTE_E_FULL,        /* the session has no room for these tokens */
-    MOTE_E_CANCELED,    /* mote_cancel came */
-    MOTE_E_MISMATCH     /* the snapshot belongs to another model or engine */
+    MOTE_E_ARG,         /* invalid argument */
+    MOTE_E_MEMORY,      /* out of memory, or a limit of the engine is reached */
+    MOTE_E_IO,          /* open, read, write or map failed */
+    MOTE_E_FORMAT,      /* the file is damaged or malformed */
+    MOTE_E_UNSUPPORTED, /* the file is valid but not supported */
+    MOTE_E_FULL,        /* a context or another limit of a session is full */
+    MOTE_E_CANCELED,    /* stopped by mote_cancel() or mote_step_abort() */
+    MOTE_E_MISMATCH     /* the file belongs to another model or engine configuration */
 } mote_status;
 
-/* One sentence for the person who can act on it. */
+/* `text` is one sentence: what is wrong, with the value, and what to do. */
 typedef struct mote_error {
     mote_status status;
     char text[508];
 } mote_error;
 
-/* A short stable word for a status: "ok", "bad_argument", "out_of_memory" ... */
+/* A stable identifier for logs and scripts: "ok", "bad_argument", "out_of_memory", ... */
 MOTE_API const char *mote_status_name(mote_status status);
 
 /* ---- model ---- */
@@ -81,56 +90,57 @@ MOTE_API const char *mote_status_name(mote_status status);
 typedef struct mote_model mote_model;
 typedef int32_t mote_token;
 
-/* Instruction sets, as the bundles CPUs shipped them in. A level is used only
- * if both the CPU and the operating system offer it. */
+/* Instruction set levels. A level is used only if the CPU and the operating system both support it.
+ * The level affects speed, never a result. */
 typedef enum mote_isa {
-    MOTE_ISA_BEST = 0, /* the highest one this machine has */
-    MOTE_ISA_REF,      /* portable C, the definition of every result */
+    MOTE_ISA_BEST = 0, /* the highest supported level */
+    MOTE_ISA_REF,      /* portable C; defines every result */
     MOTE_ISA_AVX2,     /* AVX2, FMA, F16C */
     MOTE_ISA_AVX512,   /* AVX-512 F, BW, DQ, VL and VNNI */
     MOTE_ISA_AMX       /* AVX-512 and AMX-INT8 */
 } mote_isa;
 
+/* "best", "ref", "avx2", "avx512", "amx". */
 MOTE_API const char *mote_isa_name(mote_isa isa);
-/* false: no level has this name. */
+/* Inverse of mote_isa_name; false: unknown name. */
 MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
 
 typedef struct mote_model_options {
-    mote_isa isa;       /* go no higher than this */
+    mote_isa isa;       /* highest level to use */
     const char *mmproj; /* path of the vision encoder (mmproj GGUF); NULL: text only */
 } mote_model_options;
 
-/* Maps a GGUF file and checks all of it that is not weights. */
+/* Maps a GGUF file (and the mmproj file) and checks everything except the weight values. Weights
+ * are read from disk when first used, so opening is fast. MOTE_E_MISMATCH: the mmproj file belongs
+ * to another model. */
 MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
                                      const mote_model_options *options, mote_error *err);
-/* All engines on it must be gone. NULL is allowed. */
 MOTE_API void mote_model_close(mote_model *model);
 
-/* Touches the next stretch of the file, so that a program can show progress
- * while the disk works: start with *done = 0, call until it returns false. Optional. */
+/* Reads the next 32 MiB of the model file into memory, so that a program can show load progress.
+ * Start with *done = 0 and call until it returns false. *done and *total are bytes. Optional. */
 MOTE_API bool mote_model_prefault(const mote_model *model, uint64_t *done, uint64_t *total);
-/* The opposite: this process holds no page of its files any more until it looks at one again. The
- * system may then use them for others. Changes nothing but times; any thread. */
+/* Drops this process's pages of the mapped files, so the kernel can reuse the memory. They are read
+ * again on next use. Affects timing only. Thread-safe. */
 MOTE_API void mote_model_drop_pages(const mote_model *model);
 
 typedef struct mote_model_info {
-    char name[96];       /* as the file says, may be empty */
+    char name[96];       /* general.name of the file; may be empty */
     uint64_t parameters; /* without the draft head */
     uint64_t file_bytes;
-    uint64_t private_bytes; /* memory the open model holds beside the mapping */
-    uint32_t layers;        /* attention and DeltaNet layers together */
+    uint64_t private_bytes; /* memory of the open model without the mapping */
+    uint32_t layers;        /* attention and DeltaNet layers */
     uint32_t attention_layers;
-    uint32_t context;    /* positions the model was trained for */
-    uint32_t vocabulary; /* length of a row of logits */
-    uint32_t tokens;     /* ids below this have a meaning */
+    uint32_t context;    /* trained context length */
+    uint32_t vocabulary; /* length of a row of logits, padding included */
+    uint32_t tokens;     /* number of tokens; ids above are padding */
     uint32_t embedding;  /* length of a hidden row */
-    bool tied;           /* one table is both embedding and output */
-    bool draft_head;     /* the file carries a multi-token-prediction head */
-    bool vision;         /* it was opened with a picture tower */
+    bool tied;           /* embedding and output head share their weights */
+    bool draft_head;     /* the file has a multi-token prediction (MTP) head */
+    bool vision;         /* opened with a vision encoder */
     uint64_t vision_file_bytes;
     mote_isa isa; /* the level in use */
-    /* How the file says conversations are written, not terminated; NULL: it does not say.
-     * The view lives as long as the model. */
+    /* Chat template (Jinja) of the file, valid as long as the model; NULL: none. */
     const char *chat_template;
     size_t chat_template_bytes;
 } mote_model_info;
@@ -140,110 +150,113 @@ MOTE_API void mote_model_describe(const mote_model *model, mote_model_info *out)
 /* ---- text ---- */
 
 enum {
-    /* Spellings of control tokens become those tokens. Only for text that the
-     * program itself wrote; text from elsewhere must not be able to do this. */
+    /* Recognise control tokens such as <|im_start|> in the text. Only for text that the program
+     * wrote itself: in user input this would be prompt injection. */
     MOTE_TEXT_CONTROL = 1
 };
 
-/* Writes at most `room` ids and always the full count to *n, so a call with
- * room 0 measures. Invalid UTF-8 is read as U+FFFD, as the reference does. */
+/* Tokenizes text. Writes at most `capacity` ids, and always the full count to *n, so a call with
+ * capacity 0 counts. Invalid UTF-8 is read as U+FFFD, as the reference tokenizer does. Thread-safe.
+ */
 MOTE_API mote_status mote_tokenize(const mote_model *model, const char *text, size_t bytes,
-                                   unsigned flags, mote_token *ids, size_t room, size_t *n,
+                                   unsigned flags, mote_token *ids, size_t capacity, size_t *n,
                                    mote_error *err);
 
-/* The bytes of one token: a view that lives as long as the model; *bytes is 0
- * for ids without text. A character may be spread over several tokens. */
+/* The bytes of one token, valid as long as the model; *bytes is 0 for ids without text. A character
+ * can span several tokens: use mote_text_next to print text. */
 MOTE_API const char *mote_token_bytes(const mote_model *model, mote_token id, size_t *bytes);
-/* Control tokens shape the conversation and are not for the reader's eye. */
+/* Control tokens structure a conversation and are not shown to users. */
 MOTE_API bool mote_token_is_control(const mote_model *model, mote_token id);
-/* The answer is over: end of turn or end of text. */
+/* End of turn or end of text: stop generating. */
 MOTE_API bool mote_token_is_end(const mote_model *model, mote_token id);
 
-/* Turns tokens into text piece by piece without ever splitting a character.
- * An all-zero struct is a fresh stream. */
+/* Converts tokens to text incrementally and never splits a character. Holds back the bytes of an
+ * incomplete character. {0} is a new stream. */
 typedef struct mote_text_stream {
     unsigned char held[4];
     uint8_t n_held;
 } mote_text_stream;
 
-/* Adds one token and writes the text that is now complete, at most `room`
- * bytes; MOTE_PIECE_BYTES is always enough, and what does not fit is lost. Bytes
- * that can never become a character come out as U+FFFD, control tokens as their
- * spelling. id < 0 ends the stream and flushes it. Returns the number of bytes
- * written; there is no terminating zero. */
+/* Adds one token and writes the complete characters, at most `capacity` bytes. MOTE_PIECE_BYTES
+ * always suffices; excess bytes are lost. Invalid UTF-8 becomes U+FFFD, control tokens their name.
+ * id < 0 ends the stream and writes what was held back. Returns the number of bytes written. */
 enum { MOTE_PIECE_BYTES = 4096 };
 MOTE_API size_t mote_text_next(const mote_model *model, mote_text_stream *stream, mote_token id,
-                               char *text, size_t room);
+                               char *text, size_t capacity);
 
 /* ---- engine ---- */
 
 typedef struct mote_engine mote_engine;
 
+/* Format of the KV cache. */
 typedef enum mote_kv {
     MOTE_KV_F16 = 0,
-    MOTE_KV_F32 = 1, /* twice the memory; to compare with a reference */
-    MOTE_KV_Q8_0 = 2 /* 17/32 of the memory; 8 bits a value, a scale for every 32 */
+    MOTE_KV_F32 = 1, /* twice the memory; for comparison with a reference */
+    MOTE_KV_Q8_0 = 2 /* 17/32 of the memory of f16: 8 bits per value, one scale per 32 values */
 } mote_kv;
 
-/* Whether the engine's own threads are kept to certain CPUs; the thread that calls
- * mote_step works too and is never touched. Changes the speed, never a result. */
+/* CPU affinity of the engine's worker threads. The thread that calls mote_step works too and is
+ * never pinned. Affects speed, never a result. */
 typedef enum mote_pin {
-    MOTE_PIN_AUTO = 0, /* as many threads as by default, on a machine with cores of unequal
-                        * strength: to the strong ones, all of them to all. Else none */
-    MOTE_PIN_OFF,      /* wherever the system puts them */
-    MOTE_PIN_CORES     /* each to a core of its own, if there are enough: for a machine that
-                        * runs nothing else. Two such programs would meet on the same cores */
+    MOTE_PIN_AUTO = 0, /* on CPUs with performance and efficiency cores: all workers to the set of
+                        * performance cores, if `threads` is the default. Otherwise off */
+    MOTE_PIN_OFF,      /* the kernel schedules freely */
+    MOTE_PIN_CORES     /* each worker to one core, if there are enough. For a dedicated machine: two
+                        * such processes would compete for the same cores */
 } mote_pin;
 
 typedef struct mote_engine_options {
-    uint32_t threads;   /* 0: one per physical core this process may use */
-    uint32_t sessions;  /* sessions alive at once; 0: 1 */
-    uint64_t positions; /* context of all sessions together; 0: 4,096 a session */
-    /* The context of a session is a limit, not a promise: each may have one of up to `positions`,
-     * and a step that finds too few of them free is refused with MOTE_E_MEMORY. */
+    uint32_t threads;  /* 0: one per physical core this process may use; at most 512 */
+    uint32_t sessions; /* sessions that can exist at once; 0: 1; at most 4,096 */
+    uint64_t
+        positions; /* KV cache capacity in tokens, all sessions together; 0: 4,096 per session */
+    /* false: a session reserves its whole context when created, so its steps cannot run out of KV
+     * cache. true: sessions share the capacity; a context is only a limit, and a step that needs
+     * more pages than are free fails with MOTE_E_MEMORY. */
     bool shared_positions;
-    uint32_t kept_states; /* mote_session_keep marks of all sessions; 0: none */
-    uint32_t batch;       /* tokens of one pass over the weights; 0: 512 */
-    uint32_t logits_rows; /* rows of logits one step can return; 0: one a session */
+    uint32_t kept_states; /* recurrent states for mote_session_keep, all sessions; 0: none */
+    uint32_t batch;       /* tokens per pass over the weights; 0: 512; at most 4,096 */
+    uint32_t logits_rows; /* rows of logits one step can return; 0: one per session */
     mote_kv kv;
-    float yarn; /* context stretched by this factor, 1 to 4; 0: as trained */
+    float yarn; /* YaRN factor, 1 to 4; 0: as the file says */
     mote_pin pin;
 } mote_engine_options;
 
-/* What an engine takes, in bytes, known before it is made. `weights` is the
- * mapped file, which the system can drop and read again; the rest is private
- * memory, reserved as a whole and filled as it is used. */
+/* Memory of an engine in bytes, exact before it is created. `weights` is the mapped file, which the
+ * kernel can drop and read again. All other parts are private memory: address space is reserved at
+ * creation, memory is used when first written. */
 typedef struct mote_memory {
     uint64_t weights;
-    uint64_t model;           /* small weights in decoded form, tokenizer */
+    uint64_t model;           /* decoded small weights, tokenizer, vision encoder tables */
     uint64_t kv_cache;        /* of all positions */
-    uint64_t recurrent_state; /* of all sessions */
-    uint64_t scratch;         /* working space of one pass, logits included */
+    uint64_t recurrent_state; /* of all sessions and kept states */
+    uint64_t scratch;         /* of one pass, logits included */
     uint64_t total;
 } mote_memory;
 
+/* Computes the memory of an engine without creating it. */
 MOTE_API mote_status mote_engine_plan(const mote_model *model, const mote_engine_options *options,
                                       mote_memory *out, mote_error *err);
+/* Starts the worker threads and reserves the memory. The model must outlive the engine. Several
+ * engines can use one model. */
 MOTE_API mote_status mote_engine_new(mote_engine **out, const mote_model *model,
                                      const mote_engine_options *options, mote_error *err);
-/* Its sessions must be gone. NULL is allowed. */
 MOTE_API void mote_engine_free(mote_engine *engine);
 MOTE_API void mote_engine_memory(const mote_engine *engine, mote_memory *out);
 MOTE_API uint32_t mote_engine_threads(const mote_engine *engine);
-/* The one it was made for. */
 MOTE_API const mote_model *mote_engine_model(const mote_engine *engine);
 
-/* How much of an engine is in use now. Positions come in pages of 64: an unfinished page is
- * in use, and one that several sessions share is so once. */
+/* Current use. KV cache is allocated in pages of 64 positions: a partial page counts as a whole
+ * page, and a page shared by several sessions counts once. */
 typedef struct mote_usage {
-    uint64_t positions_total; /* those of the options, up to whole pages */
+    uint64_t positions_total; /* `positions` of the options, rounded up to pages */
     uint64_t positions_free;
     uint32_t sessions, sessions_total;
-    uint32_t kept_states, kept_states_total; /* a state that several sessions keep counts once */
+    uint32_t kept_states, kept_states_total; /* a state shared by forks counts once */
 } mote_usage;
 
 MOTE_API void mote_engine_usage(const mote_engine *engine, mote_usage *out);
-/* positions_free of it. */
+/* mote_usage.positions_free alone. */
 MOTE_API uint64_t mote_engine_positions_free(const mote_engine *engine);
 
 /* ---- sessions ---- */
@@ -251,166 +264,136 @@ MOTE_API uint64_t mote_engine_positions_free(const mote_engine *engine);
 typedef struct mote_session mote_session;
 
 typedef struct mote_session_options {
-    uint64_t context; /* positions it can hold; 0: an even share of the engine's, or all of
-                       * them if its sessions share positions */
+    uint64_t context; /* most tokens the session can hold; 0: positions / sessions of the engine, or
+                       * all positions with shared_positions */
 } mote_session_options;
 
-/* MOTE_E_MEMORY: the engine's sessions or positions are all promised. An engine whose
- * sessions share positions promises none of them. */
+/* Creates an empty session. MOTE_E_MEMORY: all sessions are in use, or the context cannot be
+ * reserved. */
 MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
                                       const mote_session_options *options, mote_error *err);
-/* NULL is allowed. */
 MOTE_API void mote_session_free(mote_session *session);
 
-/* A second timeline with the same past. Full pages and states are shared, so
- * it costs one unfinished page and the rows since the last boundary. It has no
- * logits before its own first step: for several answers to one prompt, pick
- * their first tokens from the original (mote_sampling.draw), then fork. */
+/* Creates a second session with the same tokens. Full KV pages and recurrent states are shared, so
+ * a fork copies at most the rows since the last multiple of 32; the partial KV page is copied when
+ * one of the two appends. The fork has no logits before its first step. To get several answers to
+ * one prompt, sample their first tokens from the original (mote_sampling.draw), then fork. */
 MOTE_API mote_status mote_session_fork(mote_session **out, const mote_session *from,
                                        mote_error *err);
 
 MOTE_API uint64_t mote_session_length(const mote_session *session);
 MOTE_API uint64_t mote_session_context(const mote_session *session);
-/* All tokens so far, mote_session_length of them; the view ends with the next
- * call on the session. */
+/* All mote_session_length tokens. Valid until the next call on the session. */
 MOTE_API const mote_token *mote_session_tokens(const mote_session *session);
 
-/* Drops everything after `pos`, or as little more as it must: a recurrent state
- * cannot run backwards past what it kept. Returns the position it now stands
- * at; the caller appends again from there. Going back up to 16 tokens inside
- * a stretch of 32 is always exact. The session has no logits afterwards. */
+/* Removes the tokens from position `pos` on and returns the new length. A KV cache can be cut
+ * anywhere, a recurrent state cannot: if no state allows exactly `pos`, the session returns to an
+ * earlier position, and the caller appends the tokens from there again. Exact: up to 16 tokens back
+ * that do not cross a multiple of 32. Otherwise: the last multiple of 32, the last kept state
+ * before `pos`, or 0. Computes nothing. Discards the logits of the session. */
 MOTE_API uint64_t mote_session_rewind(mote_session *session, uint64_t pos);
-/* Where mote_session_rewind(session, pos) would end. */
+/* The length that mote_session_rewind(session, pos) would return. */
 MOTE_API uint64_t mote_session_rewind_target(const mote_session *session, uint64_t pos);
 
-/* Keeps the state of the last boundary (a multiple of 32), so that a later
- * rewind can return to it. *pos, if not NULL, is that boundary.
- * MOTE_E_FULL: the engine's kept_states are used up. */
+/* Keeps the recurrent state at the last multiple of 32, so that a later rewind can return to it.
+ * *pos, if not NULL, is that position. The state counts against kept_states of the engine; forks
+ * inherit the mark. MOTE_E_FULL: no kept state is free. */
 MOTE_API mote_status mote_session_keep(mote_session *session, uint64_t *pos, mote_error *err);
-/* Forgets what was kept at `pos`; a fork's own marks stay. false: nothing was kept there. */
+/* Removes the mark at `pos`; marks of forks stay. false: no mark there. */
 MOTE_API bool mote_session_unkeep(mote_session *session, uint64_t pos);
-/* Boundaries that are kept, ascending: writes at most `room`, returns how many there are. */
-MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, size_t room);
+/* Writes at most `capacity` kept positions, ascending; returns their total number. */
+MOTE_API size_t mote_session_kept(const mote_session *session, uint64_t *pos, size_t capacity);
 
-/* Writes the timeline to a file: first beside it, then renamed over it. */
+/* Writes a snapshot: to a temporary file in the same directory, then renamed. Kept states are not
+ * saved. The file holds the whole KV cache of the session and its recurrent state. */
 MOTE_API mote_status mote_session_save(const mote_session *session, const char *path,
                                        mote_error *err);
-/* A session that goes on from a saved one as if it had never stopped. The
- * model file, the KV format and the YaRN factor must be those it was saved with.
- * MOTE_E_MEMORY also if sessions share positions and too few of them are free. */
+/* Creates a session from a snapshot; it continues with the same bits. The file is treated as
+ * untrusted input. MOTE_E_MISMATCH: another model file, KV format, YaRN factor or MOTE_NUMERICS.
+ * MOTE_E_MEMORY: as mote_session_new, or too few free positions with shared_positions. */
 MOTE_API mote_status mote_session_load(mote_session **out, mote_engine *engine, const char *path,
                                        const mote_session_options *options, mote_error *err);
 
 /* ---- steps ---- */
 
+/* What a work item computes besides appending its tokens. */
 typedef enum mote_logits {
-    MOTE_LOGITS_LAST = 0, /* of the last token: what comes next */
-    MOTE_LOGITS_NONE,     /* a prompt that goes on in the next step */
-    MOTE_LOGITS_ALL,      /* of every token of the item */
-    MOTE_HIDDEN_LAST,     /* no logits, but the row that those of the last token are made from */
-    MOTE_HIDDEN_SUM       /* no logits; such a row of every token is added to `sum` */
+    MOTE_LOGITS_LAST = 0, /* logits of the last token: the distribution of the next one */
+    MOTE_LOGITS_NONE,     /* nothing; for prefill that continues in the next step */
+    MOTE_LOGITS_ALL,      /* logits of every token of the item */
+    MOTE_HIDDEN_LAST,     /* hidden row of the last token, no logits */
+    MOTE_HIDDEN_SUM       /* hidden rows of all tokens, added to `sum`; no logits */
 } mote_logits;
 
 struct mote_image;
 
-/* One item of a step: append `n` tokens to `session`. A session may appear
- * once in a step. */
+/* One item of a step: append `n` tokens to `session`. Each session appears at most once per step.
+ * The arrays belong to the caller and must stay valid until the step returns. */
 typedef struct mote_work {
     mote_session *session;
     const mote_token *tokens;
     size_t n;
     mote_logits want;
-    /* [n_images]: those whose tokens are among the item's; needed until the step returns */
+    /* [n_images]: the images that `tokens` contains tokens of (mote_image_tokens). */
     const struct mote_image *const *images;
     size_t n_images;
-    /* Of MOTE_HIDDEN_SUM: the embedding of mote_model_info many, the caller's. Rows are added one
-     * after the other, so that a prompt in pieces gives the bits of a prompt in one, and a mean is
-     * a division away. Of no use after MOTE_E_CANCELED, nor if the session has left the step. */
+    /* MOTE_HIDDEN_SUM: mote_model_info.embedding doubles. Rows are added in token order, so a
+     * prompt split into steps gives the same bits. Undefined after MOTE_E_CANCELED or an abort. */
     double *sum;
 } mote_work;
 
 /*
- * Runs all items, prompts and single tokens mixed, in as few passes over the
- * weights as the engine's batch allows: reading the weights is what a token
- * costs, so sharing the pass is what a server wants. Never allocates.
+ * Appends the tokens of all items, prefill and decode mixed, in passes of at most `batch` tokens.
+ * Cost: a decode pass is limited by memory bandwidth, because it reads all weights once. More
+ * sessions in a step therefore cost little extra. Never allocates memory.
  *
- * MOTE_E_ARG: an item has no tokens, a token outside the vocabulary, tokens of a picture
- * that it does not name or not from its beginning, or a session that is named twice, or the items
- * want more rows than the engine's logits_rows. MOTE_E_FULL: an item would not fit its session.
- * MOTE_E_MEMORY: sessions share positions, and the free pages are not enough for all items;
- * an unfinished page that other sessions hold too has to be copied and counts. The caller can
- * free or rewind a session and try again.
- * After these nothing was appended anywhere.
- * MOTE_E_CANCELED: mote_cancel came; mote_session_length says where each session stands: at a
- * whole pass or, if a pass of more than 16 tokens was given up, no later than before that, at a
- * multiple of 32 that it could go back to. What is read again from there on has the same bits.
+ * Fails before any token is appended with
+ *   MOTE_E_ARG     an item without tokens, a token outside the vocabulary, image tokens without
+ * their image or not from its first token, a session that appears twice, or more rows of logits
+ * than logits_rows; MOTE_E_FULL    the tokens exceed the context of a session; MOTE_E_MEMORY  too
+ * few free KV pages (shared_positions only). A partial page shared with another session is copied
+ * and counts. Free or rewind a session and call again.
+ *
+ * MOTE_E_CANCELED: stopped by mote_cancel. Each session has a valid length (mote_session_length):
+ * after its last complete pass or, if a pass of more than 16 tokens was interrupted, possibly at an
+ * earlier multiple of 32 with a state. Appending the missing tokens again gives the same bits.
  */
 MOTE_API mote_status mote_step(mote_engine *engine, const mote_work *work, size_t n,
                                mote_error *err);
 
 /*
- * A step that sessions can leave while the others go on, for a program whose clients come and go.
+ * mote_step for servers: sessions can be removed while the step runs, for example because their
+ * client disconnected. Calls hook(ctx) on the calling thread before every pass and before both
+ * sublayers of every layer.
  *
- * As mote_step, but calls between(with) on this thread before every pass and twice in each of its
- * layers, also if it has few tokens. From inside, mote_step_abort takes a session out: its item is
- * forgotten, it stands where it would after a cancel, and it may be freed at once. So may sessions
- * that are not in the step, and all may be looked at; any other use of the engine or its sessions
- * has to wait for the step's end. For those who stay nothing changes, no bit of their logits
- * either, nor does anything of theirs have to be computed again.
+ * Inside the hook you may call mote_step_abort for sessions in the step, free aborted sessions and
+ * sessions that are not in the step, and call const functions on any session. All other functions
+ * of the engine and its sessions have to wait for the end of the step. The remaining sessions keep
+ * their bits, and none of their work is repeated.
  *
- * MOTE_E_CANCELED also if everybody has left.
+ * MOTE_E_CANCELED also if all sessions were aborted.
  */
 MOTE_API mote_status mote_step_with_hook(mote_engine *engine, const mote_work *work, size_t n,
-                                         void (*between)(void *with), void *with, mote_error *err);
-/* From inside of `between`. A session that is not in the step stays as it is. */
+                                         void (*hook)(void *ctx), void *ctx, mote_error *err);
+/* Removes a session from the running step. Call it inside the hook. The session ends at a valid
+ * length as after mote_cancel and can be freed at once. No effect on a session that is not in the
+ * step. */
 MOTE_API void mote_step_abort(mote_session *session);
 
-/* Ends the running step after its current pass, or inside it after a layer if it has more than 16
- * tokens; if none is running, the next one before its first. May be called from another thread or a
- * signal handler. */
+/* Stops the running step: after its current pass, or after a sublayer if the pass has more than 16
+ * tokens. If no step is running, the next one stops before its first pass. Callable from any thread
+ * and from signal handlers. */
 MOTE_API void mote_cancel(mote_engine *engine);
 
-/* Logits of the last step: row 0 of LAST, row i of ALL. One float per entry of
- * the vocabulary. Lives until the next step of the engine; NULL if there is no such row. */
+/* Logits of the last step: row 0 with MOTE_LOGITS_LAST, row i of token i with MOTE_LOGITS_ALL;
+ * mote_model_info.vocabulary floats each. Valid until the next step of the engine. NULL: no such
+ * row. */
 MOTE_API const float *mote_session_logits(const mote_session *session, size_t row);
 
-/* The hidden state of the last token after the final norm, if the last step was asked for it
- * with MOTE_HIDDEN_LAST: *n floats (n may be NULL), the embedding of mote_model_info, not scaled
- * to any length. Lives as long as logits do; NULL if there is none. */
+/* The hidden row of the last token after the final norm, if the last step had MOTE_HIDDEN_LAST: *n
+ * floats (n may be NULL), not normalised to unit length. Valid until the next step of the engine.
+ * NULL: none. */
 MOTE_API const float *mote_session_hidden(const mote_session *session, size_t *n);
-
-/* ---- pictures ---- */
-
-/* A picture, or two frames of a film, as the model sees it: rows that stand in a prompt in the
- * place of tokens. Once made it never changes; any number of sessions and threads may use it. */
-typedef struct mote_image mote_image;
-
-typedef struct mote_pixels {
-    const uint8_t *rgb;          /* [height][width][3] */
-    const uint8_t *second_frame; /* the second frame, of the same size; NULL: a still picture */
-    uint32_t width, height;      /* multiples of 32: 32 x 32 pixels become one token */
-} mote_pixels;
-
-enum { MOTE_IMAGE_SIDE = 32, MOTE_IMAGE_MAX_TOKENS = 16384 };
-
-/* Looks at the pixels, which takes as long as reading a good part of as many tokens as text does,
- * on threads of its own. Any thread may call; engines need not stand still. threads 0: one per
- * core. MOTE_E_UNSUPPORTED: the model was opened without a tower. */
-MOTE_API mote_status mote_image_new(mote_image **out, const mote_model *model,
-                                    const mote_pixels *pixels, uint32_t threads, mote_error *err);
-/* NULL is allowed. */
-MOTE_API void mote_image_free(mote_image *image);
-
-/* What stands for it among the tokens of a prompt, between <|vision_start|> and <|vision_end|>:
- * *n ids below 0, made from the content, so that equal pictures have equal ids and others do not.
- * The view lives as long as the picture. */
-MOTE_API const mote_token *mote_image_tokens(const mote_image *image, size_t *n);
-/* Rows and columns of its tokens. */
-MOTE_API void mote_image_grid(const mote_image *image, uint32_t *rows, uint32_t *cols);
-/* What it holds, and what making one of this size takes for a while. */
-MOTE_API uint64_t mote_image_bytes(const mote_image *image);
-MOTE_API uint64_t mote_image_plan(const mote_model *model, uint32_t width, uint32_t height,
-                                  uint32_t threads);
 
 /* ---- sampling ---- */
 
@@ -419,53 +402,87 @@ typedef struct mote_bias {
     float add;
 } mote_bias;
 
-/* All zero: the most likely token. Zero always means "off". What is on applies in
- * this order: allowed, bias, repetition, presence, frequency, top_k, temperature, top_p,
- * min_p, draw. Equal logits rank by id, the lower first. */
+/* {0} selects greedy sampling. Zero disables a field. Enabled fields apply in this order: allowed,
+ * bias, repetition, presence, frequency, top_k, temperature, typical_p, top_p, min_p, draw. Equal
+ * logits rank by id, lower first. */
 typedef struct mote_sampling {
-    float temperature;    /* to 100; 0: no draw, the best after bias and penalties */
-    uint32_t top_k;       /* candidates left */
-    float top_p;          /* to 1: share of probability the candidates left have; 1 is off too */
-    float min_p;          /* to 1: drops what is less likely than this part of the best */
-    float typical_p;      /* to 1: share that the candidates have whose surprise is nearest to the
-                           * average one; measured before top_p and min_p; 1 is off too */
-    float presence;       /* to +-100, subtracted once from tokens already generated */
-    float frequency;      /* to +-100, subtracted for each time they were */
-    float repetition;     /* 0.01 to 100, divides their positive logits, multiplies their
-                           * negative ones; 1 is off too */
-    uint32_t repeat_last; /* the last so many generated tokens are what repetition looks at */
-    uint64_t generated_from; /* position of the first generated token: what penalties look at */
-    const uint32_t *allowed; /* one bit per token, bit id % 32 of word id / 32: tokens without
-                              * theirs are not chosen; NULL: all may be */
-    const mote_bias *bias;   /* [n_bias], added to the logits; -INFINITY forbids a token */
+    float temperature; /* 0 to 100; 0: greedy, after bias and penalties */
+    uint32_t top_k;    /* keep the k most likely tokens */
+    float top_p;       /* 0 to 1: keep the most likely tokens with this total probability; 1: off */
+    float min_p;       /* 0 to 1: drop tokens below this fraction of the highest probability */
+    float typical_p;   /* 0 to 1: keep tokens with this total probability, those with an
+                        * information content nearest to the entropy first; 1: off */
+    float presence;    /* -100 to 100: subtracted once from generated tokens */
+    float frequency;   /* -100 to 100: subtracted per occurrence of generated tokens */
+    float repetition;  /* 0.01 to 100: divides positive, multiplies negative logits of generated
+                        * tokens; 1: off */
+    uint32_t repeat_last;    /* window of `repetition`: the last n generated tokens */
+    uint64_t generated_from; /* position of the first generated token; penalties start there */
+    const uint32_t *allowed; /* token mask: bit id % 32 of word id / 32; NULL: all tokens */
+    const mote_bias *bias;   /* [n_bias], added to logits; -INFINITY forbids a token */
     size_t n_bias;
     uint64_t seed;
-    uint32_t draw;         /* which of several draws at one position; usually 0 */
-    uint32_t top_logprobs; /* alternatives to report, up to MOTE_TOP_LOGPROBS */
+    uint32_t draw;         /* selects one of several independent draws at one position; usually 0 */
+    uint32_t top_logprobs; /* alternatives to report, at most MOTE_TOP_LOGPROBS */
 } mote_sampling;
 
 enum {
     MOTE_TOP_LOGPROBS = 20,
-    MOTE_REPEAT_LAST = 64 /* what chats take unless they are told otherwise */
+    MOTE_REPEAT_LAST = 64 /* default of repeat_last in mote_chat.h */
 };
 
 typedef struct mote_choice {
     mote_token token;
-    float logprob;  /* natural log, before all that mote_sampling asks for */
-    uint32_t n_top; /* most likely first, same scale */
+    float logprob;  /* natural logarithm, of the unmodified distribution */
+    uint32_t n_top; /* alternatives, most likely first, same scale */
     struct {
         mote_token token;
         float logprob;
     } top[MOTE_TOP_LOGPROBS];
 } mote_choice;
 
-/* Picks the next token from row `row` of the session's logits; append it with the
- * next mote_step. The draw depends on the logits, the options, the tokens since
- * generated_from and the position, and on nothing else.
- * MOTE_E_ARG: there is no such row, an option is out of range, or allowed and bias
- * forbid every token. MOTE_E_FORMAT: no logit is a number, so the weights are damaged. */
+/* Samples a token from row `row` of the session's logits; append it with the next mote_step. The
+ * draw depends only on the logits, the options, the tokens since generated_from and the position.
+ * Does not change the session, so several draws from one row are possible.
+ * MOTE_E_ARG: no such row, an option out of range, or all tokens forbidden by allowed and bias.
+ * MOTE_E_FORMAT: all logits are NaN or -infinity, so the weights are damaged. */
 MOTE_API mote_status mote_sample(const mote_session *session, size_t row, const mote_sampling *how,
                                  mote_choice *out, mote_error *err);
+
+/* ---- images ---- */
+
+/* An image, or two frames of a video, after the vision encoder: one row per 32 x 32 pixels, which
+ * replaces a token embedding. Immutable; any number of sessions and threads may use it. To put it
+ * in a prompt, append <|vision_start|>, mote_image_tokens and <|vision_end|>, and list it in
+ * mote_work.images of every step that contains some of its tokens. It can be freed after that. */
+typedef struct mote_image mote_image;
+
+typedef struct mote_pixels {
+    const uint8_t *rgb;          /* [height][width][3] */
+    const uint8_t *second_frame; /* second frame of a video, same size; NULL: still image */
+    uint32_t width, height;      /* multiples of MOTE_IMAGE_SIDE; resize beforehand */
+} mote_pixels;
+
+enum { MOTE_IMAGE_SIDE = 32, MOTE_IMAGE_MAX_TOKENS = 16384 };
+
+/* Runs the vision encoder. Costs about as much as prefilling the same number of text tokens.
+ * Starts its own threads (0: one per core) for the duration of the call; engines can run meanwhile.
+ * The pixels are not needed afterwards. Thread-safe.
+ * MOTE_E_UNSUPPORTED: the model was opened without an mmproj file. */
+MOTE_API mote_status mote_image_new(mote_image **out, const mote_model *model,
+                                    const mote_pixels *pixels, uint32_t threads, mote_error *err);
+MOTE_API void mote_image_free(mote_image *image);
+
+/* The *n token ids of the image, all below 0, valid as long as the image. They are derived from a
+ * hash of the pixels: equal images have equal ids, so token comparison compares images too. */
+MOTE_API const mote_token *mote_image_tokens(const mote_image *image, size_t *n);
+/* Rows and columns of tokens; n = rows * cols. */
+MOTE_API void mote_image_grid(const mote_image *image, uint32_t *rows, uint32_t *cols);
+/* Memory that the image holds. */
+MOTE_API uint64_t mote_image_bytes(const mote_image *image);
+/* Scratch that mote_image_new uses for an image of this size; 0 without a vision encoder. */
+MOTE_API uint64_t mote_image_plan(const mote_model *model, uint32_t width, uint32_t height,
+                                  uint32_t threads);
 
 #ifdef __cplusplus
 }

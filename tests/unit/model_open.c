@@ -101,7 +101,7 @@ static void numbers_that_cannot_be(void **unused)
         {"ssm.inner_size", 500, MOTE_E_FORMAT, "inner_size"},
         {"full_attention_interval", 0, MOTE_E_FORMAT, "full_attention_interval"},
         {"full_attention_interval", 2, MOTE_E_FORMAT, "attn_q.weight"},
-        {"full_attention_interval", 100, MOTE_E_UNSUPPORTED, "hybrids"},
+        {"full_attention_interval", 100, MOTE_E_UNSUPPORTED, "DeltaNet"},
         {"nextn_predict_layers", 2, MOTE_E_UNSUPPORTED, "draft"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
