@@ -165,11 +165,11 @@ void mote_model_describe(const mote_model *m, mote_model_info *out)
 }
 
 mote_status mote_tokenize(const mote_model *m, const char *text, size_t bytes, unsigned flags,
-                          mote_token *ids, size_t room, size_t *n, mote_error *err)
+                          mote_token *ids, size_t capacity, size_t *n, mote_error *err)
 {
-    if (m == NULL || n == NULL || (text == NULL && bytes > 0) || (ids == NULL && room > 0))
+    if (m == NULL || n == NULL || (text == NULL && bytes > 0) || (ids == NULL && capacity > 0))
         return err_set(err, MOTE_E_ARG, "mote_tokenize: model, text, ids and n must not be NULL");
-    return tok_encode(m->tok, (str){text, bytes}, flags, ids, room, n, err);
+    return tok_encode(m->tok, (str){text, bytes}, flags, ids, capacity, n, err);
 }
 
 const char *mote_token_bytes(const mote_model *m, mote_token id, size_t *bytes)
@@ -190,7 +190,7 @@ bool mote_token_is_end(const mote_model *m, mote_token id)
 }
 
 size_t mote_text_next(const mote_model *m, mote_text_stream *stream, mote_token id, char *text,
-                      size_t room)
+                      size_t capacity)
 {
-    return tok_stream_next(m->tok, stream, id, text, room);
+    return tok_stream_next(m->tok, stream, id, text, capacity);
 }
