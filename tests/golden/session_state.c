@@ -15,7 +15,7 @@ static delta_memory memory_of(const mote_session *s, uint32_t delta_layer)
     const mote_engine *e = s->engine;
     unsigned char *state = blocks_at(&e->states, s->state);
     return cache_layout_delta(&e->forward.layout, delta_layer, state, state,
-                        blocks_at(&e->tails, s->tail));
+                              blocks_at(&e->tails, s->tail));
 }
 
 /* S_t = e^{G_t} S0 + sum_j e^{G_t - G_j} k_j u_j^T over the rows since the boundary. */
