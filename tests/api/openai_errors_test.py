@@ -36,7 +36,7 @@ def invalid_json(server):
             assert error["code"] in ("invalid_json", "invalid_value"), (path, text, error)
             equal(error["type"], "invalid_request_error")
         error = fails(server, path, b'{"a":', 400, "invalid_request_error", "invalid_json")
-        equal(error["message"], "the body is not JSON: a value is missing at line 1, column 6")
+        equal(error["message"], "request body: invalid JSON: expected a value at line 1, column 6")
 
 
 @case

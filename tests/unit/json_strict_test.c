@@ -174,7 +174,7 @@ static void what_is_not_json_is_refused(void **state)
                                         "#\n1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mote_error err = refused(str_of(wrong[i]), MOTE_E_FORMAT);
-        assert_non_null(strstr(err.text, "not JSON"));
+        assert_non_null(strstr(err.text, "invalid JSON"));
     }
     refused((str){"1\0", 2}, MOTE_E_FORMAT);
     refused((str){"\"\0\"", 3}, MOTE_E_FORMAT);
@@ -210,14 +210,14 @@ static void an_error_names_its_place(void **state)
 {
     (void)state;
     mote_error err = refused(str_of("{\"aaa\": 1.500000000000,\n \"b\": 123456 7}"), MOTE_E_FORMAT);
-    assert_string_equal(err.text, "not JSON: a comma or } is missing at line 2, column 14");
+    assert_string_equal(err.text, "invalid JSON: expected ',' or '}' at line 2, column 14");
     err = refused(str_of("[12345678, 123456, x]"), MOTE_E_FORMAT);
-    assert_string_equal(err.text, "not JSON: a value is missing at line 1, column 20");
+    assert_string_equal(err.text, "invalid JSON: expected a value at line 1, column 20");
     err = refused(str_of("\n\n\"a\\x\""), MOTE_E_FORMAT);
     assert_string_equal(err.text,
-                        "not JSON: a backslash that begins no escape at line 3, column 3");
+                        "invalid JSON: invalid escape at line 3, column 3");
     err = refused(str_of("[] ]"), MOTE_E_FORMAT);
-    assert_string_equal(err.text, "not JSON: more text behind the value at line 1, column 4");
+    assert_string_equal(err.text, "invalid JSON: unexpected text after the value at line 1, column 4");
 }
 
 static void half_a_surrogate_pair_is_a_replacement_character(void **state)

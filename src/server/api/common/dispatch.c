@@ -23,11 +23,11 @@ static bool body_read(json_doc **doc, str text, http_error *error)
     mote_error err;
     const mote_status status = json_doc_read(doc, text, &err);
     if (status == MOTE_E_FORMAT)
-        api_error_set(error, API_E_INVALID, "invalid_json", "the body is %s", err.text);
+        api_error_set(error, API_E_INVALID, "invalid_json", "request body: %s", err.text);
     else if (status != MOTE_OK)
         http_error_from(error, &err);
     else if (!json_node_is(json_doc_root(*doc), JSON_IS_OBJECT))
-        api_error_set(error, API_E_INVALID, "invalid_json", "the body must be a JSON object");
+        api_error_set(error, API_E_INVALID, "invalid_json", "request body must be a JSON object");
     return error->code == NULL;
 }
 

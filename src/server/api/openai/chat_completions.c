@@ -367,7 +367,7 @@ void handle_chat_control(exchange *x)
     http_error error = {0};
     json_doc *doc = NULL;
     if (json_doc_read(&doc, http->body, NULL) != MOTE_OK) {
-        api_error_set(&error, API_E_INVALID, "invalid_json", "the body is not JSON");
+        api_error_set(&error, API_E_INVALID, "invalid_json", "request body is not valid JSON");
         exchange_fail(x, &error);
         return;
     }
