@@ -214,10 +214,10 @@ static void an_error_names_its_place(void **state)
     err = refused(str_of("[12345678, 123456, x]"), MOTE_E_FORMAT);
     assert_string_equal(err.text, "invalid JSON: expected a value at line 1, column 20");
     err = refused(str_of("\n\n\"a\\x\""), MOTE_E_FORMAT);
-    assert_string_equal(err.text,
-                        "invalid JSON: invalid escape at line 3, column 3");
+    assert_string_equal(err.text, "invalid JSON: invalid escape at line 3, column 3");
     err = refused(str_of("[] ]"), MOTE_E_FORMAT);
-    assert_string_equal(err.text, "invalid JSON: unexpected text after the value at line 1, column 4");
+    assert_string_equal(err.text,
+                        "invalid JSON: unexpected text after the value at line 1, column 4");
 }
 
 static void half_a_surrogate_pair_is_a_replacement_character(void **state)
