@@ -70,8 +70,8 @@ def metrics_change(text_server, json_server):
 @case
 def histograms_add_up(text_server, json_server):
     text = text_server.text("/metrics")
-    for name in ("queue_seconds", "prefill_seconds", "first_token_seconds", "inter_token_seconds",
-                 "request_seconds"):
+    for name in ("request_queue_seconds", "request_prefill_seconds", "time_to_first_token_seconds",
+                 "inter_token_latency_seconds", "request_duration_seconds"):
         buckets = [int(n) for n in re.findall(rf"^mote_{name}_bucket{{.*}} (\d+)$", text, re.MULTILINE)]
         count = int(re.search(rf"^mote_{name}_count{{.*}} (\d+)$", text, re.MULTILINE).group(1))
         assert buckets == sorted(buckets) and buckets[-1] == count and len(buckets) == 20, (name, buckets)
