@@ -79,7 +79,7 @@ static mote_status add_string(grammar *g, split_items *s, config_item item, bool
     if (after == CONFIG_FAILED)
         return configs_error(&g->c, err);
     if (!mem_grow(&s->strings, s->n_strings, &s->strings_room, sizeof *s->strings))
-        return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: token mask");
     s->strings[s->n_strings++] =
         (open_string){.least = done < loop->min ? loop->min - done : 0,
                       .most = loop->max == RULES_NO_LIMIT ? RULES_NO_LIMIT : loop->max - done,
@@ -98,7 +98,7 @@ static mote_status split_config(grammar *g, uint32_t config_id, split_items *s, 
         if (added)
             continue;
         if (!mem_grow(&s->others, s->n_others, &s->others_room, sizeof *s->others))
-            return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
+            return err_set(err, MOTE_E_MEMORY, "out of memory: token mask");
         s->others[s->n_others++] = item;
     }
     return MOTE_OK;
@@ -182,7 +182,7 @@ static mote_status merge_equal_strings(grammar *g, split_items *s, uint32_t firs
         const config *after = &g->c.all[x[k].after];
         for (uint32_t i = 0; i < after->n; i++) {
             if (!mem_grow(&s->merged, s->n_merged, &s->merged_room, sizeof *s->merged))
-                return err_set(err, MOTE_E_MEMORY, "no memory for a mask");
+                return err_set(err, MOTE_E_MEMORY, "out of memory: token mask");
             s->merged[s->n_merged++] = g->c.items[after->first + i];
         }
         n_joined++;
@@ -237,11 +237,11 @@ static uint32_t similar_next(grammar *g, uint32_t config_id)
         if (to == CONFIG_DEAD || to == CONFIG_FAILED || to == config_id ||
             configs_step(&g->c, to, probes[i]) != to)
             continue;
-        unsigned alike = 0;
+        unsigned same = 0;
         for (unsigned byte = 0; byte < 256; byte++)
-            alike += configs_step(&g->c, config_id, (uint8_t)byte) ==
-                     configs_step(&g->c, to, (uint8_t)byte);
-        if (alike > 192)
+            same += configs_step(&g->c, config_id, (uint8_t)byte) ==
+                    configs_step(&g->c, to, (uint8_t)byte);
+        if (same > 192)
             return to;
     }
     return CONFIG_DEAD;

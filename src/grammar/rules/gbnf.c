@@ -103,7 +103,7 @@ static mote_status mark_nullable_nodes(gbnf_tree *t, mote_error *err)
     mem_free(x.call);
     mem_free(x.next);
     mem_free(x.queue);
-    return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+    return ok ? MOTE_OK : err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
 }
 
 /* ---- left recursion ---- */
@@ -181,7 +181,7 @@ static mote_status check_left_recursion(const gbnf_tree *t, mote_error *err)
                       .err = err};
     mote_status status = MOTE_OK;
     if (w.met == NULL || w.stack == NULL)
-        status = err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+        status = err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
     for (uint32_t i = 0; i < t->n_rules && status == MOTE_OK; i++)
         status = first_search_from(&w, t->rules[i].body);
     mem_free(w.met);
@@ -374,7 +374,7 @@ static mote_status gbnf_compile(rules *r, const gbnf_tree *t, uint32_t *rule, mo
         .err = err};
     const bool ok = m.made[0] != NULL && m.made[1] != NULL && m.queue != NULL;
     const mote_status status =
-        ok ? put_rules(&m, rule) : err_set(err, MOTE_E_MEMORY, "no memory for a grammar");
+        ok ? put_rules(&m, rule) : err_set(err, MOTE_E_MEMORY, "out of memory: grammar");
     mem_free(m.made[0]);
     mem_free(m.made[1]);
     mem_free(m.queue);

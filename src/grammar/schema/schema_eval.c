@@ -288,19 +288,19 @@ static mote_status if_shapes(schema_compiler *c, const json_node *schema, const 
                              schema_shapes *out)
 {
     const json_node *then = json_node_get(schema, "then"), *other = json_node_get(schema, "else");
-    schema_shapes not_so = {0};
+    schema_shapes otherwise = {0};
     mote_status status = schema_eval(c, test, out);
     if (status == MOTE_OK && then != NULL)
         status = intersect_schema(c, then, out);
     if (status == MOTE_OK)
-        status = schema_shapes_any(c, &not_so);
+        status = schema_shapes_any(c, &otherwise);
     if (status == MOTE_OK)
-        status = subtract_schema(c, schema, test, "if", &not_so);
+        status = subtract_schema(c, schema, test, "if", &otherwise);
     if (status == MOTE_OK && other != NULL)
-        status = intersect_schema(c, other, &not_so);
+        status = intersect_schema(c, other, &otherwise);
     if (status == MOTE_OK)
-        status = schema_shapes_union(c, out, &not_so);
-    schema_shapes_fini(&not_so);
+        status = schema_shapes_union(c, out, &otherwise);
+    schema_shapes_fini(&otherwise);
     return status;
 }
 
@@ -312,11 +312,11 @@ static mote_status apply_if(schema_compiler *c, const json_node *schema, schema_
         return MOTE_OK;
     if (c->wide)
         return schema_ignore(c, schema, "if", "inside a negated schema");
-    schema_shapes said = {0};
-    mote_status status = if_shapes(c, schema, test, &said);
+    schema_shapes constraint = {0};
+    mote_status status = if_shapes(c, schema, test, &constraint);
     if (status == MOTE_OK)
-        status = schema_shapes_intersect(c, shapes, &said);
-    schema_shapes_fini(&said);
+        status = schema_shapes_intersect(c, shapes, &constraint);
+    schema_shapes_fini(&constraint);
     if (status == MOTE_E_UNSUPPORTED && schema_may_ignore(c))
         return schema_ignore(c, schema, "if", NULL);
     return status;
@@ -329,10 +329,10 @@ static mote_status dependency_shapes(schema_compiler *c, const json_node *schema
 {
     const str name = json_node_name(what);
     TRY(schema_shapes_any(c, out));
-    schema_shape there = schema_shape_any(SCHEMA_OBJECT);
+    schema_shape with_member = schema_shape_any(SCHEMA_OBJECT);
     TRY(schema_add_layer(c, &out->items[SCHEMA_OBJECT],
                          (schema_layer){.additional = CONJ_ANY, .absent = name}));
-    TRY(schema_add_name(c, &there, name));
+    TRY(schema_add_name(c, &with_member, name));
     schema_shapes present = {0};
     mote_status status = MOTE_OK;
     if (json_node_is(what, JSON_IS_ARRAY))
@@ -340,11 +340,11 @@ static mote_status dependency_shapes(schema_compiler *c, const json_node *schema
              n = json_node_next(n)) {
             if (!json_node_is(n, JSON_IS_STRING))
                 return schema_invalid(c, schema, "dependentRequired");
-            if (!schema_requires(c, &there, json_node_text(n)))
-                status = schema_add_name(c, &there, json_node_text(n));
+            if (!schema_requires(c, &with_member, json_node_text(n)))
+                status = schema_add_name(c, &with_member, json_node_text(n));
         }
     if (status == MOTE_OK)
-        status = schema_shapes_add(c, &present, &there);
+        status = schema_shapes_add(c, &present, &with_member);
     if (status == MOTE_OK && !json_node_is(what, JSON_IS_ARRAY))
         status = intersect_schema(c, what, &present);
     if (status == MOTE_OK)
@@ -364,11 +364,11 @@ static mote_status apply_dependencies(schema_compiler *c, const json_node *schem
     if (c->wide)
         return schema_ignore(c, schema, name, "inside a negated schema");
     for (const json_node *what = json_node_first(map); what != NULL; what = json_node_next(what)) {
-        schema_shapes said = {0};
-        mote_status status = dependency_shapes(c, schema, what, &said);
+        schema_shapes constraint = {0};
+        mote_status status = dependency_shapes(c, schema, what, &constraint);
         if (status == MOTE_OK)
-            status = schema_shapes_intersect(c, shapes, &said);
-        schema_shapes_fini(&said);
+            status = schema_shapes_intersect(c, shapes, &constraint);
+        schema_shapes_fini(&constraint);
         TRY(status);
     }
     return MOTE_OK;

@@ -215,17 +215,17 @@ mote_status schema_apply_items(schema_compiler *c, const json_node *schema, sche
 {
     if (json_node_get(schema, "items") == NULL && json_node_get(schema, "prefixItems") == NULL)
         return MOTE_OK;
-    schema_shapes said = {0};
+    schema_shapes constraint = {0};
     schema_shape shape;
-    mote_status status = schema_shapes_any(c, &said);
+    mote_status status = schema_shapes_any(c, &constraint);
     if (status == MOTE_OK) {
         shape = schema_shape_any(SCHEMA_ARRAY);
         status = items_shape(c, schema, &shape);
-        said.items[SCHEMA_ARRAY] = shape;
+        constraint.items[SCHEMA_ARRAY] = shape;
     }
     if (status == MOTE_OK)
-        status = schema_shapes_intersect(c, shapes, &said);
-    schema_shapes_fini(&said);
+        status = schema_shapes_intersect(c, shapes, &constraint);
+    schema_shapes_fini(&constraint);
     return status;
 }
 

@@ -51,9 +51,9 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
     uint32_t in, out;
     TRY(dfa_combine(&inside, &c->sets[o->regions[i].set].texts, DFA_INTERSECT, &c->sets[set].texts,
                     c->fuel, c->err));
-    const bool taken = !dfa_empty(&inside);
+    const bool has_inside = !dfa_empty(&inside);
     TRY(schema_add_set(c, &inside, &in));
-    if (!taken)
+    if (!has_inside)
         return MOTE_OK;
     TRY(dfa_combine(&outside, &c->sets[o->regions[i].set].texts, DFA_SUBTRACT, &c->sets[set].texts,
                     c->fuel, c->err));
