@@ -32,7 +32,7 @@ static bool models_find_named(background_job *s, served_model **out)
 
 /* ---- lists ---- */
 
-static void model_put_details(const model_details *f, strbuf *out)
+static void ollama_put_details(const model_details *f, strbuf *out)
 {
     jw_key(out, "details");
     jw_open(out, '{');
@@ -48,7 +48,7 @@ static void model_put_details(const model_details *f, strbuf *out)
     jw_close(out, '}');
 }
 
-static void model_put_capabilities(const model_details *f, bool sees, strbuf *out)
+static void ollama_put_capabilities(const model_details *f, bool sees, strbuf *out)
 {
     jw_key(out, "capabilities");
     jw_open(out, '[');
@@ -63,14 +63,14 @@ static void model_put_capabilities(const model_details *f, bool sees, strbuf *ou
     jw_close(out, ']');
 }
 
-static void model_open_entry(const served_model *m, const model_details *f, strbuf *out)
+static void ollama_open_entry(const served_model *m, const model_details *f, strbuf *out)
 {
     jw_open(out, '{');
     jw_key_text(out, "name", served_model_name(m));
     jw_key_text(out, "model", served_model_name(m));
     jw_key_uint(out, "size", f->info.file_bytes);
     jw_key_text(out, "digest", f->digest);
-    model_put_details(f, out);
+    ollama_put_details(f, out);
 }
 
 static void tags_run(background_job *s)
@@ -80,9 +80,9 @@ static void tags_run(background_job *s)
         const served_model *m = model_registry_at(s->ctx->models, i);
         model_details f;
         model_details_read(&f, m);
-        model_open_entry(m, &f, &s->out);
+        ollama_open_entry(m, &f, &s->out);
         jw_key_text(&s->out, "modified_at", f.date);
-        model_put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
+        ollama_put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
         jw_close(&s->out, '}');
         model_details_fini(&f);
     }
@@ -106,7 +106,7 @@ static void ps_run(background_job *s)
         if (!served_model_loaded(m))
             continue;
         model_details_read(&f, m);
-        model_open_entry(m, &f, &s->out);
+        ollama_open_entry(m, &f, &s->out);
         ps_put_expiry(served_model_leaves_in(m), &s->out);
         jw_key_uint(&s->out, "size_vram", 0);
         jw_key_uint(&s->out, "context_length", served_model_context(m));
@@ -266,9 +266,9 @@ static void show_run(background_job *s)
                (str){f.info.chat_template != NULL ? f.info.chat_template : "",
                      f.info.chat_template_bytes});
     jw_key_text(out, "system", "");
-    model_put_details(&f, out);
+    ollama_put_details(&f, out);
     show_put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    model_put_capabilities(&f, served_model_vision(m) != NULL, out);
+    ollama_put_capabilities(&f, served_model_vision(m) != NULL, out);
     jw_key_text(out, "modified_at", f.date);
     show_put_mote(m, out);
     jw_close(out, '}');

@@ -126,8 +126,8 @@ static item *responses_open_text(generation *w, choice *c, item_kind kind, size_
     item *it = items_add(c, kind);
     if (it == NULL)
         return NULL;
-    const size_t responses_end = kind == ITEM_REASONING ? c->reasoning.n : c->content.n;
-    it->from = it->to = responses_end - bytes; /* the choice contains the piece already */
+    const size_t end = kind == ITEM_REASONING ? c->reasoning.n : c->content.n;
+    it->from = it->to = end - bytes; /* the choice contains the piece already */
     it->first_token = c->n_sent;
     items_of(c)->open = true;
     responses_send_item(w, c, "response.output_item.added", false, "in_progress");
