@@ -66,7 +66,7 @@ static float finite_logprob(float logprob)
     return logprob >= -9999 ? logprob : -9999;
 }
 
-void reply_open_token(strbuf *out, str text, float logprob)
+static void reply_open_token(strbuf *out, str text, float logprob)
 {
     jw_open(out, '{');
     jw_key_str(out, "token", text);
@@ -75,21 +75,23 @@ void reply_open_token(strbuf *out, str text, float logprob)
     jw_bytes(out, text);
 }
 
+void reply_put_token(const generation *w, str text, const mote_choice *m, strbuf *out)
+{
+    reply_open_token(out, text, m->logprob);
+    jw_key(out, "top_logprobs");
+    jw_open(out, '[');
+    for (uint32_t k = 0; k < m->n_top; k++) {
+        reply_open_token(out, reply_token_text(w, m->top[k].token), m->top[k].logprob);
+        jw_close(out, '}');
+    }
+    jw_close(out, ']');
+    jw_close(out, '}');
+}
+
 void reply_put_logprobs(const choice *c, size_t from, strbuf *out)
 {
     jw_open(out, '[');
-    for (size_t i = from; i < c->n_tokens; i++) {
-        const choice_token *t = &c->tokens[i];
-        reply_open_token(out, generation_token_text(c, t), t->choice.logprob);
-        jw_key(out, "top_logprobs");
-        jw_open(out, '[');
-        for (uint32_t k = 0; k < t->choice.n_top; k++) {
-            reply_open_token(out, reply_token_text(c->of, t->choice.top[k].token),
-                             t->choice.top[k].logprob);
-            jw_close(out, '}');
-        }
-        jw_close(out, ']');
-        jw_close(out, '}');
-    }
+    for (size_t i = from; i < c->n_tokens; i++)
+        reply_put_token(c->of, generation_token_text(c, &c->tokens[i]), &c->tokens[i].choice, out);
     jw_close(out, ']');
 }

@@ -20,9 +20,9 @@ void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
 
 /* The bytes of a token of the model. */
 str reply_token_text(const generation *w, mote_token token);
-/* Opens {"token", "logprob", "bytes"}; the caller adds members and closes it. */
-void reply_open_token(strbuf *out, str text, float logprob);
-/* Array of token, logprob, bytes and top_logprobs for the choice's tokens from index `from`. */
+/* {"token", "logprob", "bytes", "top_logprobs"} of one token. */
+void reply_put_token(const generation *w, str text, const mote_choice *m, strbuf *out);
+/* Array of the choice's tokens from index `from`. */
 void reply_put_logprobs(const choice *c, size_t from, strbuf *out);
 
 #endif

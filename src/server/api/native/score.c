@@ -275,14 +275,7 @@ static void score_put_prompt_logprobs(const generation *w, strbuf *out)
     jw_null(out);
     for (size_t i = 0; i < r->n_scores; i++) {
         const mote_choice *m = &r->scores[i];
-        reply_open_token(out, reply_token_text(w, m->token), m->logprob);
-        jw_key(out, "top_logprobs");
-        jw_open(out, '[');
-        for (uint32_t k = 0; k < m->n_top; k++) {
-            reply_open_token(out, reply_token_text(w, m->top[k].token), m->top[k].logprob);
-            jw_close(out, '}');
-        }
-        strbuf_text(out, "]}");
+        reply_put_token(w, reply_token_text(w, m->token), m, out);
     }
     jw_close(out, ']');
 }

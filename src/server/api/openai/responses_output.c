@@ -134,16 +134,7 @@ void items_put_logprobs(generation *w, const choice *c, const item *it, size_t f
     jw_open(&w->out, '[');
     for (size_t i = from; i < it->first_token + it->n_tokens; i++) {
         const choice_token *t = &c->tokens[i];
-        reply_open_token(&w->out, generation_token_text(c, t), t->choice.logprob);
-        jw_key(&w->out, "top_logprobs");
-        jw_open(&w->out, '[');
-        for (uint32_t k = 0; k < t->choice.n_top; k++) {
-            reply_open_token(&w->out, reply_token_text(w, t->choice.top[k].token),
-                             t->choice.top[k].logprob);
-            jw_close(&w->out, '}');
-        }
-        jw_close(&w->out, ']');
-        jw_close(&w->out, '}');
+        reply_put_token(w, generation_token_text(c, t), &t->choice, &w->out);
     }
     jw_close(&w->out, ']');
 }
