@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - counting requests and printing series. See metrics.h. */
+/*
+ * metrics.c - counts finished requests, collects the values of all models, GET /metrics.
+ *
+ * The output is Prometheus' text format. Series of models come from tables: name, help text, label
+ * and the offset of the value in metrics_model. metrics_sum() adds models up with the same tables.
+ */
 #include "server/api/native/native.h"
+
+#include "base/os.h"
+#include "server/auth/access.h"
+#include "server/auth/api_keys.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,9 +33,9 @@ void request_counts_add(request_counts *c, api_dialect dialect, const char *labe
 
 /* ---- lines ---- */
 
-static void put(strbuf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void metrics_put(strbuf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void put(strbuf *out, const char *format, ...)
+static void metrics_put(strbuf *out, const char *format, ...)
 {
     char line[256];
     va_list arguments;
@@ -37,33 +46,33 @@ static void put(strbuf *out, const char *format, ...)
         strbuf_put(out, (str){line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1});
 }
 
-static void family(strbuf *out, const char *name, const char *type, const char *help)
+static void metrics_put_family(strbuf *out, const char *name, const char *type, const char *help)
 {
-    put(out, "# HELP mote_%s %s\n", name, help);
-    put(out, "# TYPE mote_%s %s\n", name, type);
+    metrics_put(out, "# HELP mote_%s %s\n", name, help);
+    metrics_put(out, "# TYPE mote_%s %s\n", name, type);
 }
 
-static void counter(strbuf *out, const char *name, uint64_t value, const char *help)
+static void metrics_put_counter(strbuf *out, const char *name, uint64_t value, const char *help)
 {
-    family(out, name, "counter", help);
-    put(out, "mote_%s %llu\n", name, (unsigned long long)value);
+    metrics_put_family(out, name, "counter", help);
+    metrics_put(out, "mote_%s %llu\n", name, (unsigned long long)value);
 }
 
-static void gauge(strbuf *out, const char *name, double value, const char *help)
+static void metrics_put_gauge(strbuf *out, const char *name, double value, const char *help)
 {
-    family(out, name, "gauge", help);
-    put(out, "mote_%s %.17g\n", name, value);
+    metrics_put_family(out, name, "gauge", help);
+    metrics_put(out, "mote_%s %.17g\n", name, value);
 }
 
 /* One series of a family with one label. */
-static void labelled(strbuf *out, const char *name, const char *label, const char *value,
-                     uint64_t n)
+static void metrics_put_labelled(strbuf *out, const char *name, const char *label,
+                                 const char *value, uint64_t n)
 {
-    put(out, "mote_%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
+    metrics_put(out, "mote_%s{%s=\"%s\"} %llu\n", name, label, value, (unsigned long long)n);
 }
 
-/* The name of a model may hold anything; the format wants three characters escaped. */
-static void put_label_text(strbuf *out, const char *text)
+/* Escapes a label value: newline, quote and backslash. */
+static void metrics_put_label_text(strbuf *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         if (*text == '\n') {
@@ -76,59 +85,60 @@ static void put_label_text(strbuf *out, const char *text)
     }
 }
 
-/* `mote_NAME{model="...",MORE} `, after which the value stands. */
-static void put_of_model(strbuf *out, const char *name, const metrics_model *m, const char *more)
+/* Prints mote_NAME{model="...",MORE} and a space; the value follows. */
+static void metrics_put_series(strbuf *out, const char *name, const metrics_model *m,
+                               const char *more)
 {
-    put(out, "mote_%s{model=\"", name);
-    put_label_text(out, m->name);
-    put(out, "\"%s%s} ", more[0] != '\0' ? "," : "", more);
+    metrics_put(out, "mote_%s{model=\"", name);
+    metrics_put_label_text(out, m->name);
+    metrics_put(out, "\"%s%s} ", more[0] != '\0' ? "," : "", more);
 }
 
-/* ---- what every model has ---- */
+/* ---- series of models ---- */
 
-/* A series: where in metrics_model it stands, and as what. */
+/* One series per model. */
 typedef struct model_row {
-    const char *name; /* of its family; NULL: that of the row before */
+    const char *name; /* of the metric; NULL: that of the row before */
     const char *help;
-    const char *label; /* beside the model's, or "" */
-    size_t at;
+    const char *label; /* in addition to `model`, or "" */
+    size_t at;         /* offset in metrics_model */
     enum { ROW_U64, ROW_U32, ROW_REAL } kind;
     bool gauge;
 } model_row;
 
-static void put_row_value(strbuf *out, const model_row *r, const metrics_model *m)
+static void row_put_value(strbuf *out, const model_row *r, const metrics_model *m)
 {
     const char *at = (const char *)m + r->at;
     switch (r->kind) {
     case ROW_U64:
-        put(out, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
+        metrics_put(out, "%llu\n", (unsigned long long)*(const uint64_t *)(const void *)at);
         break;
-    case ROW_U32: put(out, "%u\n", (unsigned)*(const uint32_t *)(const void *)at); break;
-    case ROW_REAL: put(out, "%.17g\n", *(const double *)(const void *)at); break;
+    case ROW_U32: metrics_put(out, "%u\n", (unsigned)*(const uint32_t *)(const void *)at); break;
+    case ROW_REAL: metrics_put(out, "%.17g\n", *(const double *)(const void *)at); break;
     }
 }
 
-/* Of all models, or of those that see. */
-static void put_rows(strbuf *out, const metrics_view *v, const model_row *rows, size_t n,
-                     bool only_seeing)
+/* `only_seeing`: models with a vision encoder only. */
+static void metrics_put_rows(strbuf *out, const metrics_view *v, const model_row *rows, size_t n,
+                             bool only_seeing)
 {
     const char *name = NULL;
     for (size_t i = 0; i < n; i++) {
         if (rows[i].name != NULL) {
             name = rows[i].name;
-            family(out, name, rows[i].gauge ? "gauge" : "counter", rows[i].help);
+            metrics_put_family(out, name, rows[i].gauge ? "gauge" : "counter", rows[i].help);
         }
         for (size_t k = 0; k < v->n_models; k++) {
             if (only_seeing && !v->models[k].sees)
                 continue;
-            put_of_model(out, name, &v->models[k], rows[i].label);
-            put_row_value(out, &rows[i], &v->models[k]);
+            metrics_put_series(out, name, &v->models[k], rows[i].label);
+            row_put_value(out, &rows[i], &v->models[k]);
         }
     }
 }
 
-static void histogram_of(strbuf *out, const char *name, const metrics_model *m,
-                         const sched_histogram *h)
+static void histogram_put_model(strbuf *out, const char *name, const metrics_model *m,
+                                const sched_histogram *h)
 {
     uint64_t below = 0;
     double bound = SCHED_BUCKET_FIRST;
@@ -137,29 +147,30 @@ static void histogram_of(strbuf *out, const char *name, const metrics_model *m,
     for (size_t i = 0; i + 1 < SCHED_BUCKETS; i++, bound *= 2) {
         below += h->count[i];
         snprintf(label, sizeof label, "le=\"%g\"", bound);
-        put_of_model(out, whole, m, label);
-        put(out, "%llu\n", (unsigned long long)below);
+        metrics_put_series(out, whole, m, label);
+        metrics_put(out, "%llu\n", (unsigned long long)below);
     }
-    /* All buckets come from one reading, so that the last one is the count whatever goes on. */
+    /* All buckets come from one snapshot, so the last one equals the count. */
     below += h->count[SCHED_BUCKETS - 1];
-    put_of_model(out, whole, m, "le=\"+Inf\"");
-    put(out, "%llu\n", (unsigned long long)below);
+    metrics_put_series(out, whole, m, "le=\"+Inf\"");
+    metrics_put(out, "%llu\n", (unsigned long long)below);
     snprintf(whole, sizeof whole, "%s_sum", name);
-    put_of_model(out, whole, m, "");
-    put(out, "%.17g\n", h->sum);
+    metrics_put_series(out, whole, m, "");
+    metrics_put(out, "%.17g\n", h->sum);
     snprintf(whole, sizeof whole, "%s_count", name);
-    put_of_model(out, whole, m, "");
-    put(out, "%llu\n", (unsigned long long)below);
+    metrics_put_series(out, whole, m, "");
+    metrics_put(out, "%llu\n", (unsigned long long)below);
 }
 
-/* `at`: of a sched_histogram in metrics_model. */
-static void histogram(strbuf *out, const metrics_view *v, const char *name, size_t at,
-                      const char *help)
+/* `at`: offset of a sched_histogram in metrics_model. */
+static void metrics_put_histogram(strbuf *out, const metrics_view *v, const char *name, size_t at,
+                                  const char *help)
 {
-    family(out, name, "histogram", help);
+    metrics_put_family(out, name, "histogram", help);
     for (size_t k = 0; k < v->n_models; k++) {
         const char *m = (const char *)&v->models[k];
-        histogram_of(out, name, &v->models[k], (const sched_histogram *)(const void *)(m + at));
+        histogram_put_model(out, name, &v->models[k],
+                            (const sched_histogram *)(const void *)(m + at));
     }
 }
 
@@ -206,7 +217,7 @@ static const model_row memory_rows[] = {
     {NULL, NULL, "kind=\"scratch\"", AT(memory.scratch), ROW_U64, true},
 };
 
-/* Of those that see. */
+/* For models with a vision encoder. */
 static const model_row image_rows[] = {
     {"images_total", "Images and videos processed.", "", AT(vision.asked), ROW_U64, false},
     {"image_cache_hits_total", "Images and videos found in the image cache.", "", AT(vision.found), ROW_U64, false},
@@ -221,56 +232,61 @@ static const model_row image_rows[] = {
 
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-static const char *dialect_name(api_dialect dialect)
+static const char *metrics_dialect_name(api_dialect dialect)
 {
     static const char *const names[] = {"openai", "anthropic", "ollama"};
     return names[dialect];
 }
 
-static void put_requests(strbuf *out, const metrics_view *v)
+static void metrics_put_requests(strbuf *out, const metrics_view *v)
 {
     const request_counts *c = v->counts;
-    family(out, "http_requests_total", "counter",
-           "Finished HTTP requests; code 499: the client disconnected first.");
+    metrics_put_family(out, "http_requests_total", "counter",
+                       "Finished HTTP requests; code 499: the client disconnected first.");
     for (size_t i = 0; i < c->n; i++)
-        put(out, "mote_http_requests_total{dialect=\"%s\",route=\"%s\",code=\"%d\"} %llu\n",
-            dialect_name(c->rows[i].dialect), c->rows[i].label, c->rows[i].status,
-            (unsigned long long)c->rows[i].n);
+        metrics_put(out, "mote_http_requests_total{dialect=\"%s\",route=\"%s\",code=\"%d\"} %llu\n",
+                    metrics_dialect_name(c->rows[i].dialect), c->rows[i].label, c->rows[i].status,
+                    (unsigned long long)c->rows[i].n);
     if (c->beyond > 0)
-        put(out,
+        metrics_put(
+            out,
             "mote_http_requests_total{dialect=\"other\",route=\"other\",code=\"other\"} %llu\n",
             (unsigned long long)c->beyond);
-    counter(out, "structured_output_requests_total", v->structured_outputs,
-            "Requests with a JSON schema, grammar, regex or choice.");
-    family(out, "requests_rejected_total", "counter",
-           "Connections and requests rejected before any work was done.");
+    metrics_put_counter(out, "structured_output_requests_total", v->structured_outputs,
+                        "Requests with a JSON schema, grammar, regex or choice.");
+    metrics_put_family(out, "requests_rejected_total", "counter",
+                       "Connections and requests rejected before any work was done.");
     for (size_t i = 0; i < v->n_models; i++) {
-        put_of_model(out, "requests_rejected_total", &v->models[i], "reason=\"queue_full\"");
-        put(out, "%llu\n", (unsigned long long)v->models[i].work.refused_full);
+        metrics_put_series(out, "requests_rejected_total", &v->models[i], "reason=\"queue_full\"");
+        metrics_put(out, "%llu\n", (unsigned long long)v->models[i].work.refused_full);
     }
-    labelled(out, "requests_rejected_total", "reason", "connection_limit",
-             v->http.refused_connections);
-    labelled(out, "requests_rejected_total", "reason", "http", v->http.refused_requests);
-    labelled(out, "requests_rejected_total", "reason", "key_rpm", v->over_quota[QUOTA_REQUESTS]);
-    labelled(out, "requests_rejected_total", "reason", "key_tpm", v->over_quota[QUOTA_TOKENS]);
-    labelled(out, "requests_rejected_total", "reason", "key_concurrency",
-             v->over_quota[QUOTA_PARALLEL]);
+    metrics_put_labelled(out, "requests_rejected_total", "reason", "connection_limit",
+                         v->http.refused_connections);
+    metrics_put_labelled(out, "requests_rejected_total", "reason", "http",
+                         v->http.refused_requests);
+    metrics_put_labelled(out, "requests_rejected_total", "reason", "key_rpm",
+                         v->over_quota[QUOTA_REQUESTS]);
+    metrics_put_labelled(out, "requests_rejected_total", "reason", "key_tpm",
+                         v->over_quota[QUOTA_TOKENS]);
+    metrics_put_labelled(out, "requests_rejected_total", "reason", "key_concurrency",
+                         v->over_quota[QUOTA_PARALLEL]);
 }
 
-static void put_memory(strbuf *out, const metrics_view *v)
+static void metrics_put_memory(strbuf *out, const metrics_view *v)
 {
-    put_rows(out, v, memory_rows, COUNT(memory_rows), false);
+    metrics_put_rows(out, v, memory_rows, COUNT(memory_rows), false);
     for (size_t i = 0; i < v->n_models; i++)
         if (v->models[i].sees) {
-            put_of_model(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
-            put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
+            metrics_put_series(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
+            metrics_put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
         }
-    labelled(out, "memory_bytes", "kind", "request_bodies", v->http.body_bytes);
+    metrics_put_labelled(out, "memory_bytes", "kind", "request_bodies", v->http.body_bytes);
     if (v->memory_limit > 0)
-        gauge(out, "memory_limit_bytes", (double)v->memory_limit, "The limit set by --memory.");
+        metrics_put_gauge(out, "memory_limit_bytes", (double)v->memory_limit,
+                          "The limit set by --memory.");
 }
 
-static bool any_sees(const metrics_view *v)
+static bool metrics_has_vision(const metrics_view *v)
 {
     bool sees = false;
     for (size_t i = 0; i < v->n_models; i++)
@@ -278,61 +294,64 @@ static bool any_sees(const metrics_view *v)
     return sees;
 }
 
-static void put_http_stats(strbuf *out, const metrics_view *v)
+static void metrics_put_http(strbuf *out, const metrics_view *v)
 {
-    gauge(out, "http_connections", v->http.connections, "Open connections.");
-    gauge(out, "event_loop_lag_seconds", v->http.loop.longest_recent,
-          "Longest event-loop iteration of the last two seconds.");
-    gauge(out, "event_loop_lag_max_seconds", v->http.loop.longest,
-          "Longest event-loop iteration since the start.");
-    counter(out, "event_loop_slow_iterations_total", v->http.loop.over_20_ms,
-            "Event-loop iterations over 20 ms.");
-    gauge(out, "server_draining", v->draining, "1 while the server drains before it stops.");
-    gauge(out, "uptime_seconds", v->uptime, "Time since the server started.");
+    metrics_put_gauge(out, "http_connections", v->http.connections, "Open connections.");
+    metrics_put_gauge(out, "event_loop_lag_seconds", v->http.loop.longest_recent,
+                      "Longest event-loop iteration of the last two seconds.");
+    metrics_put_gauge(out, "event_loop_lag_max_seconds", v->http.loop.longest,
+                      "Longest event-loop iteration since the start.");
+    metrics_put_counter(out, "event_loop_slow_iterations_total", v->http.loop.over_20_ms,
+                        "Event-loop iterations over 20 ms.");
+    metrics_put_gauge(out, "server_draining", v->draining,
+                      "1 while the server drains before it stops.");
+    metrics_put_gauge(out, "uptime_seconds", v->uptime, "Time since the server started.");
 }
 
-static void put_info(strbuf *out, const metrics_view *v)
+static void metrics_put_info(strbuf *out, const metrics_view *v)
 {
-    family(out, "build_info", "gauge", "Version and instruction set.");
-    put(out, "mote_build_info{version=\"%s\",isa=\"%s\"} 1\n", v->version, v->isa);
-    family(out, "model_info", "gauge", "The served models.");
+    metrics_put_family(out, "build_info", "gauge", "Version and instruction set.");
+    metrics_put(out, "mote_build_info{version=\"%s\",isa=\"%s\"} 1\n", v->version, v->isa);
+    metrics_put_family(out, "model_info", "gauge", "The served models.");
     for (size_t i = 0; i < v->n_models; i++) {
-        put_of_model(out, "model_info", &v->models[i], "");
+        metrics_put_series(out, "model_info", &v->models[i], "");
         strbuf_text(out, "1\n");
     }
-    family(out, "model_loaded", "gauge", "1 if the model is loaded.");
+    metrics_put_family(out, "model_loaded", "gauge", "1 if the model is loaded.");
     for (size_t i = 0; i < v->n_models; i++) {
-        put_of_model(out, "model_loaded", &v->models[i], "");
+        metrics_put_series(out, "model_loaded", &v->models[i], "");
         strbuf_text(out, v->models[i].loaded ? "1\n" : "0\n");
     }
 }
 
 void metrics_print(strbuf *out, const metrics_view *v)
 {
-    put_info(out, v);
-    put_requests(out, v);
-    put_rows(out, v, work_rows, COUNT(work_rows), false);
-    put_memory(out, v);
-    if (any_sees(v)) {
-        put_rows(out, v, image_rows, COUNT(image_rows), true);
-        counter(out, "image_decoder_exits_total", v->decoder_exits,
-                "Times the image decoder process exited unexpectedly.");
+    metrics_put_info(out, v);
+    metrics_put_requests(out, v);
+    metrics_put_rows(out, v, work_rows, COUNT(work_rows), false);
+    metrics_put_memory(out, v);
+    if (metrics_has_vision(v)) {
+        metrics_put_rows(out, v, image_rows, COUNT(image_rows), true);
+        metrics_put_counter(out, "image_decoder_exits_total", v->decoder_exits,
+                            "Times the image decoder process exited unexpectedly.");
     }
-    put_http_stats(out, v);
-    histogram(out, v, "request_queue_seconds", AT(work.queue_seconds), "Time in the queue.");
-    histogram(out, v, "request_prefill_seconds", AT(work.prefill_seconds),
-              "Time from the first step to the end of prefill.");
-    histogram(out, v, "time_to_first_token_seconds", AT(work.first_token_seconds),
-              "Time from the request to its first token.");
-    histogram(out, v, "inter_token_latency_seconds", AT(work.inter_token_seconds),
-              "Time between two tokens of one generation.");
-    histogram(out, v, "request_duration_seconds", AT(work.request_seconds),
-              "Time from the request to its end.");
+    metrics_put_http(out, v);
+    metrics_put_histogram(out, v, "request_queue_seconds", AT(work.queue_seconds),
+                          "Time in the queue.");
+    metrics_put_histogram(out, v, "request_prefill_seconds", AT(work.prefill_seconds),
+                          "Time from the first step to the end of prefill.");
+    metrics_put_histogram(out, v, "time_to_first_token_seconds", AT(work.first_token_seconds),
+                          "Time from the request to its first token.");
+    metrics_put_histogram(out, v, "inter_token_latency_seconds", AT(work.inter_token_seconds),
+                          "Time between two tokens of one generation.");
+    metrics_put_histogram(out, v, "request_duration_seconds", AT(work.request_seconds),
+                          "Time from the request to its end.");
 }
 
-/* ---- all models together ---- */
+/* ---- sum of all models ---- */
 
-static void add_rows(metrics_model *into, const metrics_model *m, const model_row *rows, size_t n)
+static void model_add_rows(metrics_model *into, const metrics_model *m, const model_row *rows,
+                           size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         void *to = (char *)into + rows[i].at;
@@ -350,12 +369,58 @@ void metrics_sum(metrics_model *out, const metrics_view *v)
     *out = (metrics_model){.name = v->models[0].name};
     for (size_t i = 0; i < v->n_models; i++) {
         const metrics_model *m = &v->models[i];
-        add_rows(out, m, work_rows, COUNT(work_rows));
-        add_rows(out, m, memory_rows, COUNT(memory_rows));
-        add_rows(out, m, image_rows, COUNT(image_rows));
+        model_add_rows(out, m, work_rows, COUNT(work_rows));
+        model_add_rows(out, m, memory_rows, COUNT(memory_rows));
+        model_add_rows(out, m, image_rows, COUNT(image_rows));
         out->work.refused_full += m->work.refused_full;
         out->memory.total += m->memory.total;
         out->memory_vision += m->memory_vision;
         out->sees |= m->sees;
     }
+}
+
+/* ---- GET /metrics ---- */
+
+static void metrics_gather_model(metrics_model *v, const served_model *m)
+{
+    *v = (metrics_model){.name = served_model_name(m),
+                         .loaded = served_model_loaded(m),
+                         .sees = served_model_vision(m) != NULL};
+    sched_read_stats(served_model_sched(m), &v->work);
+    v->calls_malformed = served_model_malformed(m);
+    sched_memory(served_model_sched(m), &v->memory);
+    if (v->sees) {
+        v->memory_vision = v->loaded ? vision_service_memory(served_model_vision(m)) : 0;
+        v->memory.total += v->memory_vision;
+        vision_service_read_stats(served_model_vision(m), &v->vision);
+    }
+}
+
+void metrics_gather(metrics_view *v, server_context *s)
+{
+    mote_model_info info;
+    mote_model_describe(served_model_weights(model_registry_at(s->models, 0)), &info);
+    *v = (metrics_view){.version = mote_version(),
+                        .isa = mote_isa_name(info.isa),
+                        .counts = s->counts,
+                        .n_models = model_registry_count(s->models),
+                        .memory_limit = s->memory_limit,
+                        .structured_outputs = s->structured_outputs,
+                        .decoder_exits = s->decoder_exits,
+                        .draining = s->draining,
+                        .uptime = os_now() - s->started};
+    for (size_t i = 0; i < v->n_models; i++)
+        metrics_gather_model(&v->models[i], model_registry_at(s->models, i));
+    http_server_read_stats(s->http, &v->http);
+    for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
+        v->over_quota[kind] = api_keys_refused(access_keys(s->access), kind);
+}
+
+void handle_metrics(exchange *x)
+{
+    metrics_view v;
+    strbuf out = {0};
+    metrics_gather(&v, exchange_context(x));
+    metrics_print(&out, &v);
+    exchange_reply_built(x, "text/plain; version=0.0.4; charset=utf-8", &out);
 }

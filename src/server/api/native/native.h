@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metrics.h - figures for those who watch: Prometheus' text format.
+ * native.h - handlers of the native routes; values shared by /metrics and /v1/status.
  *
- * Label values come from fixed sets: the models that are served, dialects, labels of the route
- * table, statuses that we send, phases, kinds of memory. So however strange the requests are, the
- * number of series has a bound. There is no series for what this engine does not do.
+ * Label values of metrics come from fixed sets: served models, APIs, routes, HTTP status codes,
+ * phases, kinds of memory. So requests cannot create an unbounded number of series.
  */
 #ifndef MOTE_SERVER_API_NATIVE_NATIVE_H
 #define MOTE_SERVER_API_NATIVE_NATIVE_H
@@ -37,34 +36,33 @@ void handle_rerank(exchange *x);
 
 enum { METRICS_MAX_COUNTS = 512 };
 
-/* Requests that are over, by who they spoke like, their route and how it ended. All zero is empty.
- */
+/* Finished requests by API, route and HTTP status. All zero: empty. */
 typedef struct request_counts {
     struct request_count {
         api_dialect dialect;
         const char *label; /* a constant of the route table */
-        int status;        /* as sent; 499: the client went before the end */
+        int status;        /* 499: the client disconnected before the end */
         uint64_t n;
     } rows[METRICS_MAX_COUNTS];
     size_t n;
-    uint64_t beyond; /* found no row any more */
+    uint64_t beyond; /* requests without a row because the table is full */
 } request_counts;
 
 void request_counts_add(request_counts *c, api_dialect dialect, const char *label, int status);
 
-/* Figures of one model. */
+/* Values of one model. */
 typedef struct metrics_model {
     const char *name;
     bool loaded;
     sched_stats work;
-    uint64_t calls_malformed; /* passed on as text */
-    mote_memory memory;       /* its total: with what seeing may take */
-    bool sees;
-    uint64_t memory_vision; /* planned; 0 if it does not see */
+    uint64_t calls_malformed; /* malformed tool calls passed on as text */
+    mote_memory memory;       /* total includes memory_vision */
+    bool sees;                /* has a vision encoder */
+    uint64_t memory_vision;   /* planned; 0 without a vision encoder */
     vision_stats vision;
 } metrics_model;
 
-/* All that is printed, gathered at one moment. */
+/* A snapshot of all values. */
 typedef struct metrics_view {
     const char *version, *isa;
     const request_counts *counts;
@@ -73,15 +71,16 @@ typedef struct metrics_view {
     http_stats http;
     uint64_t structured_outputs;
     uint64_t decoder_exits;
-    uint64_t over_quota[QUOTA_KINDS]; /* requests refused for a limit of their key */
+    uint64_t over_quota[QUOTA_KINDS]; /* requests rejected by a rate limit of their key */
     uint64_t memory_limit;            /* 0: none */
     bool draining;
     double uptime;
 } metrics_view;
 
+/* Event loop thread. */
 void metrics_gather(metrics_view *v, server_context *s);
 void metrics_print(strbuf *out, const metrics_view *v);
-/* All models together, without the histograms; its name is that of the first. */
+/* The sum of all models, without histograms. The name is that of the first model. */
 void metrics_sum(metrics_model *out, const metrics_view *v);
 
 #endif
