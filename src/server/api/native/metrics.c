@@ -179,7 +179,7 @@ static void metrics_put_histogram(strbuf *out, const metrics_view *v, const char
 #define AT(member) offsetof(metrics_model, member)
 /* clang-format off */
 static const model_row work_rows[] = {
-    {"requests_aborted_total", "Requests whose client disconnected, by phase.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
+    {"requests_aborted_total", "Requests aborted because the client disconnected, by phase.", "phase=\"queued\"", AT(work.canceled_queued), ROW_U64, false},
     {NULL, NULL, "phase=\"prefill\"", AT(work.canceled_prefill), ROW_U64, false},
     {NULL, NULL, "phase=\"decode\"", AT(work.canceled_decode), ROW_U64, false},
     {"generations_completed_total", "Generations that ended by themselves or by a limit.", "", AT(work.finished), ROW_U64, false},
