@@ -10,8 +10,8 @@ wrong() {
     sentence=$2
     shift 2
     call "$wanted_code" "$@"
-    says "mote: $sentence"
-    prints ""
+    stderr_is "mote: $sentence"
+    stdout_is ""
 }
 
 wrong 2 "unknown command rnu; did you mean run? [bad_argument]" rnu
@@ -79,7 +79,7 @@ call 12 logits "$model" --ids 1 --out "$work/none/x"
 if [ -c /dev/full ]; then
     "$MOTE" tokenize "$model" a >/dev/full 2>"$work/err"
     [ $? -eq 12 ] || fail "exit code of a full disk is not 12"
-    says "mote: cannot write to stdout: No space left on device [io_error]"
+    stderr_is "mote: cannot write to stdout: No space left on device [io_error]"
     call 12 logits "$model" --ids 1 --out /dev/full
 fi
 

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The help of every command, at three widths; it is the same however it is asked for.
+# Help of the commands at three widths; mote help COMMAND and mote COMMAND --help are the same.
 . "$(dirname "$0")/lib.sh"
 
 call 0
-prints_file overview.txt
-says ""
+stdout_is_file overview.txt
+stderr_is ""
 cp "$work/out" "$work/overview"
 for way in help --help -h; do
     call 0 $way
@@ -14,8 +14,8 @@ done
 
 for command in run tokenize show logits version help; do
     call 0 help $command
-    prints_file $command.80.txt
-    says ""
+    stdout_is_file $command.80.txt
+    stderr_is ""
     cp "$work/out" "$work/help"
     call 0 $command --help
     cmp -s "$work/out" "$work/help" || fail "mote $command --help is not mote help $command"
@@ -23,8 +23,8 @@ for command in run tokenize show logits version help; do
     cmp -s "$work/out" "$work/help" || fail "mote $command -h is not mote help $command"
 done
 
-# Every width holds the same words, and no line is longer than the terminal unless it is one
-# word or an example, which must be typed as it stands.
+# All widths have the same words. No line is longer than the terminal, except a single word and the
+# examples, which are not wrapped.
 words() { tr -s ' \n' '\n\n' <"$1" | sort; }
 call 0 help run
 words "$work/out" >"$work/words"
@@ -32,8 +32,8 @@ for columns in 40 200; do
     COLUMNS=$columns
     export COLUMNS
     call 0 help run
-    prints_file run.$columns.txt
-    words "$work/out" | cmp -s - "$work/words" || fail "other words at $columns columns"
+    stdout_is_file run.$columns.txt
+    words "$work/out" | cmp -s - "$work/words" || fail "the words differ at $columns columns"
     sed '/^Examples/,$d' "$work/out" >"$work/text"
     awk -v most=$columns 'length($0) > most && !/--/ { bad = 1 } END { exit bad }' "$work/text" ||
         fail "a line is longer than $columns columns"

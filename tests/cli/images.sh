@@ -1,147 +1,147 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Pictures and films in the chat, on a real terminal (tmux): the answers are those of `mote run --image`,
-# and whatever is wrong with a file is said and forgotten.
+# Images and videos in the interactive chat (tmux): the answers equal those of `mote run --image`, and an
+# invalid file is reported without ending the chat.
 . "$(dirname "$0")/lib.sh"
 model=$DATA/mote-tiny-BF16.gguf
 golden=$DATA/golden/vision/media
 need_model
-[ -f "$golden/see0.png" ] || { echo "there is no $golden"; exit 77; }
+[ -f "$golden/see0.png" ] || { echo "no $golden"; exit 77; }
 . "$here/talk_lib.sh"
 cp "$golden"/see0.png "$golden"/two?.png "$golden"/video?.png "$work"
 cp "$work/see0.png" "$work/my picture.png"
-echo "no picture" >"$work/text.png"
+echo "not an image" >"$work/text.png"
 mkdir "$work/frames" && cp "$golden"/video?.png "$work/frames"
 
-# said ARGUMENTS...: what `mote run` answers to them.
-said() { (cd "$work" && "$MOTE" run "$model" --temp 0 -t 1 "$@" 2>/dev/null </dev/null); }
-see=$(said --image see0.png "Describe the picture.")
-two=$(said --image two0.png --image two1.png "What is in the pictures?")
-film=$(said --video frames "Which way does the ball move?")
-for answer in "$see" "$two" "$film"; do
-    [ -n "$answer" ] || fail "mote run says nothing: '$see', '$two', '$film'"
+# answer_of ARGUMENTS...: the answer of `mote run`.
+answer_of() { (cd "$work" && "$MOTE" run "$model" --temp 0 -t 1 "$@" 2>/dev/null </dev/null); }
+see=$(answer_of --image see0.png "Describe the picture.")
+two=$(answer_of --image two0.png --image two1.png "What is in the pictures?")
+video=$(answer_of --video frames "Which way does the ball move?")
+for answer in "$see" "$two" "$video"; do
+    [ -n "$answer" ] || fail "mote run gives no answer: '$see', '$two', '$video'"
 done
 
 begin --temp 0 -t 1
 type_line "/help"
-sees '^  /image FILE'
-sees '^  /video FILE'
+shows '^  /image FILE'
+shows '^  /video FILE'
 fresh
 type_line "/image"
-sees '^nothing is attached'
+shows '^nothing is attached'
 
-# A picture with the next message, or with text behind it; two of them; a film.
+# An image for the next message, or with its text; two images; a video.
 type_line "/image see0.png"
-sees '^see0.png   256 x 256, resized to 256 x 256   64 tokens in '
-sees '^attached to the next message'
+shows '^see0.png   256 x 256, resized to 256 x 256   64 tokens in '
+shows '^attached to the next message'
 at_prompt
 type_line "Describe the picture."
-sees "^$see\$"
+shows "^$see\$"
 at_prompt
 type_line "/stats"
-sees '^  sampling small/direct/vision'
+shows '^  sampling small/direct/vision'
 type_line "/clear"
 fresh
 type_line "/image \"my picture.png\" Describe the picture."
-sees "^$see\$"
+shows "^$see\$"
 at_prompt
 type_line "/clear"
 fresh
 type_line "/image two0.png"
-sees '^two0.png   .* tokens in '
+shows '^two0.png   .* tokens in '
 at_prompt
 type_line "/image two1.png"
-sees '^two1.png   .* tokens in '
+shows '^two1.png   .* tokens in '
 at_prompt
 type_line "/image"
-sees '^  two0.png'
-sees '^  two1.png'
+shows '^  two0.png'
+shows '^  two1.png'
 type_line "What is in the pictures?"
-sees "^$two\$"
+shows "^$two\$"
 at_prompt
 type_line "/clear"
 fresh
 type_line "/video frames Which way does the ball move?"
-sees '^frames   .*, 8 frames of 3.5 s   [0-9]+ tokens in '
-sees "^$film\$"
+shows '^frames   .*, 8 frames of 3.5 s   [0-9]+ tokens in '
+shows "^$video\$"
 at_prompt
 
-# Again, and taken back.
+# /retry and /undo.
 fresh
 type_line "/retry"
-sees "^$film\$"
+shows "^$video\$"
 at_prompt
 type_line "/undo"
-sees '^removed the last question and its answer'
+shows '^removed the last question and its answer'
 fresh
 type_line "/image my\\ picture.png Describe the picture."
-sees "^$see\$"
+shows "^$see\$"
 at_prompt
 type_line "/stats"
-sees '^  sampling small/direct/vision'
+shows '^  sampling small/direct/vision'
 
-# Faults are the file's, and the chat goes on.
+# Invalid files are reported and the chat continues.
 fresh
 type_line "/image gone.png What is this?"
-sees '^mote: cannot open gone.png: No such file'
+shows '^mote: cannot open gone.png: No such file'
 at_prompt
 type_line "/image text.png"
-sees '^mote: text.png: not a JPEG, PNG, WebP, GIF or AVI'
+shows '^mote: text.png: not a JPEG, PNG, WebP, GIF or AVI'
 at_prompt
 type_line "/video nothing-*.png"
-sees '^mote: no images in nothing-'
+shows '^mote: no images in nothing-'
 at_prompt
 type_line "/image see0.png"
-sees '^attached to the next'
+shows '^attached to the next'
 at_prompt
 fresh
 type_line "/image -"
-sees '^nothing is attached'
+shows '^nothing is attached'
 type_line "/bye"
-sees '^READY:'
+shows '^READY:'
 
-# What is named on the command line belongs to the first message. A message that finds no room keeps what it
-# shows, and /retry means it and not the one before.
+# Files of the command line belong to the first message. If the context is full, the images stay attached and
+# /retry repeats that message, not the one before it.
 begin --temp 0 -t 1 --image see0.png
 type_line "Describe the picture."
-sees "^$see\$"
+shows "^$see\$"
 at_prompt
 type_line "/bye"
-sees '^READY:'
+shows '^READY:'
 begin --temp 0 -t 1 -c 80
 type_line "Hello!"
-sees '^Hello! How can I help you'
+shows '^Hello! How can I help you'
 at_prompt
 type_line "/image see0.png"
-sees '^attached to the next'
+shows '^attached to the next'
 at_prompt
 fresh
 type_line "Describe the picture."
-sees 'leaves no room for an answer'
+shows 'leaves no room for an answer'
 at_prompt
 fresh
 type_line "/retry"
-sees 'leaves no room for an answer'
+shows 'leaves no room for an answer'
 at_prompt
-misses 'How can I help'
+shows_no 'How can I help'
 type_line "/image"
-sees '^  see0.png'
+shows '^  see0.png'
 type_line "/bye"
-sees '^READY:'
+shows '^READY:'
 
-# Without a tower, or with one that is none.
-mkdir "$work/blind" && ln -s "$model" "$work/blind/model.gguf"
-tower=$model
-model=$work/blind/model.gguf
+# Without a vision encoder, or with an invalid one.
+mkdir "$work/text-only" && ln -s "$model" "$work/text-only/model.gguf"
+vision_model=$model
+model=$work/text-only/model.gguf
 begin -t 1
 type_line "/image see0.png"
-sees '^this model was opened without a vision encoder'
+shows '^this model was opened without a vision encoder'
 type_line "/bye"
-sees '^READY:'
-echo "no tower" >"$work/blind/mmproj-x.gguf"
+shows '^READY:'
+echo "invalid" >"$work/text-only/mmproj-x.gguf"
 begin -t 1
-sees '^no vision encoder: '
+shows '^no vision encoder: '
 type_line "/bye"
-sees '^READY:'
-model=$tower
+shows '^READY:'
+model=$vision_model
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Signals: one ends the work in good order, two end it at once.
+# Signals: the first one ends a command in order, the second one at once.
 . "$(dirname "$0")/lib.sh"
 need_model
 i=0
@@ -9,10 +9,10 @@ while [ $i -lt 400 ]; do
     i=$((i + 1))
 done >"$work/long"
 
-# A shell lets its background jobs ignore SIGINT; env gives it back to them.
+# A shell starts background jobs with SIGINT ignored; env restores the default.
 env --default-signal=INT true 2>/dev/null || { echo "env has no --default-signal"; exit 77; }
 
-# What an earlier run left must not be taken for this one's.
+# Output of an earlier run must not be mistaken for that of this one.
 start() {
     rm -f "$work/out" "$work/err"
     : >"$work/err"
@@ -20,7 +20,7 @@ start() {
     pid=$!
 }
 
-# until_true COMMAND...: at most a minute.
+# until_true COMMAND...: waits for success, at most a minute.
 until_true() {
     tries=0
     until "$@"; do
@@ -37,15 +37,15 @@ ended_with() {
     [ $code -eq "$1" ] || fail "$2: exit code $code, not $1: $(cat "$work/err")"
 }
 
-# A reward for what was already said makes an answer that never ends by itself, on any machine.
+# A negative frequency penalty makes an answer that never ends by itself.
 answer_without_end() { start run "$model" --raw --isa ref -v -t 1 --frequency -2 -c 100000 -p Once "$@"; }
 
-# While answering: what is there is kept, and the line is ended.
+# During decode: the output is kept and the line is closed.
 answer_without_end
 until_true test -s "$work/out"
 kill -INT $pid
 ended_with 130 "Ctrl-C while answering"
-[ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is left open"
+[ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is not closed"
 grep -q ' interrupted$' "$work/err" || fail "$(cat "$work/err")"
 
 answer_without_end
@@ -53,17 +53,17 @@ until_true test -s "$work/out"
 kill -TERM $pid
 ended_with 143 "SIGTERM while answering"
 
-# While reading the prompt: after the pass that runs.
+# During prefill: ends after the running step.
 for signal in INT:130 TERM:143; do
     start run "$model" --raw -v -t 1 --isa ref -f "$work/long"
     until_true grep -q "1 thread" "$work/err"
     kill -"${signal%:*}" $pid
     ended_with "${signal#*:}" "SIG${signal%:*} while reading"
     grep -q '^interrupted during prefill$' "$work/err" || fail "$(cat "$work/err")"
-    [ -s "$work/out" ] && fail "something was answered"
+    [ -s "$work/out" ] && fail "stdout is not empty"
 done
 
-# A document is whole even when the answer is not.
+# The JSON document is complete even if the answer is not.
 answer_without_end --json
 until_true grep -q "1 thread" "$work/err"
 sleep 2
@@ -71,17 +71,17 @@ kill -INT $pid
 ended_with 130 "Ctrl-C with --json"
 [ -s "$work/out" ] && json 'd["finish"] == "interrupted" and d["mote"]["stop"] == "interrupt"'
 
-# An answer in a conversation: the same.
+# The same for an answer with a chat template.
 chat_without_end() { start run "$model" -v -t 1 --temp 0 --frequency -0.8 --presence 0 --think off --no-loop-guard -p "Count from 1 to 9." "$@"; }
 for signal in INT:130 TERM:143; do
     chat_without_end
     until_true test -s "$work/out"
     kill -"${signal%:*}" $pid
     ended_with "${signal#*:}" "SIG${signal%:*} in a conversation"
-    [ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is left open"
+    [ "$(tail -c 1 "$work/out" | od -An -c | tr -d ' ')" = '\n' ] || fail "the line is not closed"
     grep -q ' interrupted$' "$work/err" || fail "$(cat "$work/err")"
 done
-# How soon it has said something is the machine's affair: it is given more time until it has.
+# The time of the first output depends on the machine: the delay grows until there is some.
 for seconds in 1 5 20; do
     chat_without_end --json
     until_true grep -q "1 thread" "$work/err"
@@ -95,9 +95,9 @@ start run "$model" -v -t 1 --isa ref -f "$work/long"
 until_true grep -q "1 thread" "$work/err"
 kill -INT $pid
 ended_with 130 "Ctrl-C while a conversation is read"
-[ -s "$work/out" ] && fail "something was answered"
+[ -s "$work/out" ] && fail "stdout is not empty"
 
-# One step of many passes ends after the pass that runs; a file that is not whole does not appear.
+# A step of several passes ends after the running pass; an incomplete file is not created.
 "$MOTE" tokenize "$model" <"$work/long" | cut -d , -f 1-4000 >"$work/ids"
 read_much() {
     start logits "$model" -v -t 1 --isa ref --cut 4000 --ids "$(cat "$work/ids")" --out "$work/half.f32"
@@ -107,9 +107,9 @@ read_much() {
 }
 read_much
 ended_with 130 "Ctrl-C in a long step"
-[ -e "$work/half.f32" ] && fail "half a file appeared"
+[ -e "$work/half.f32" ] && fail "an incomplete file exists"
 
-# The second Ctrl-C does not wait even for that pass, which takes seconds.
+# The second Ctrl-C does not wait for the running pass, which takes seconds.
 gone() { case $(ps -o stat= -p $pid) in '' | Z*) true ;; *) false ;; esac }
 obeyed=no
 for round in 1 2 3 4; do # the machine may stand still in one
@@ -125,9 +125,9 @@ for round in 1 2 3 4; do # the machine may stand still in one
     ended_with 130 "Ctrl-C twice"
     [ $obeyed = yes ] && break
 done
-[ $obeyed = yes ] || fail "the second Ctrl-C is not obeyed at once"
+[ $obeyed = yes ] || fail "the second Ctrl-C does not end the process at once"
 
-# Who starts a program with SIGINT ignored wants it ignored.
+# SIGINT stays ignored if the parent ignores it.
 (
     trap '' INT
     : >"$work/ignoring"

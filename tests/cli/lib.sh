@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# lib.sh - sourced by the tests of this folder, which run the real program.
+# lib.sh - functions for the scripts of this directory, which run the real program.
 #
-# MOTE is the program, DATA the folder of test models; ctest sets both. With
-# MOTE_TEST_UPDATE=1 the expected outputs are written instead of compared.
+# MOTE is the program, DATA the directory of the test models; ctest sets both. With
+# MOTE_TEST_UPDATE=1 expected outputs are written instead of compared.
 # shellcheck shell=sh disable=SC2034
 set -u
 here=$(dirname "$0")
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
 
-# Nothing of the caller's surroundings may show in an output.
+# The caller's environment must not affect the output.
 unset MOTE_CONTEXT MOTE_THREADS MOTE_KV MOTE_ISA NO_COLOR CLICOLOR_FORCE COLUMNS
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -22,7 +22,7 @@ fail() {
 }
 
 need_model() {
-    [ -f "$model" ] || { echo "there is no $model"; exit 77; }
+    [ -f "$model" ] || { echo "no $model"; exit 77; }
 }
 
 # call CODE ARGUMENTS...: runs mote without input; its output is in $work/out and $work/err.
@@ -34,17 +34,17 @@ call() {
     [ $code -eq "$wanted" ] || fail "mote $*: exit code $code, not $wanted: $(cat "$work/err")"
 }
 
-# prints TEXT, says TEXT: exactly what the last call wrote to stdout, to stderr.
-prints() {
+# stdout_is TEXT, stderr_is TEXT: the exact output of the last call.
+stdout_is() {
     [ "$(cat "$work/out")" = "$1" ] || fail "stdout is '$(cat "$work/out")', not '$1'"
 }
 
-says() {
+stderr_is() {
     [ "$(cat "$work/err")" = "$1" ] || fail "stderr is '$(cat "$work/err")', not '$1'"
 }
 
-# prints_file NAME: stdout of the last call is expected/NAME.
-prints_file() {
+# stdout_is_file NAME: stdout of the last call equals expected/NAME.
+stdout_is_file() {
     if [ "${MOTE_TEST_UPDATE:-0}" = 1 ]; then
         cp "$work/out" "$here/expected/$1"
     elif ! diff -u "$here/expected/$1" "$work/out"; then
@@ -52,13 +52,13 @@ prints_file() {
     fi
 }
 
-# json EXPRESSION: stdout of the last call is one JSON document d for which it holds.
+# json EXPRESSION: stdout of the last call is a JSON document d, and the expression is true.
 json() {
     command -v python3 >/dev/null || return 0
     python3 -c 'import json, sys
 d = json.loads(open(sys.argv[1], encoding="utf-8").read())
 sys.exit(0 if eval(sys.argv[2]) else 1)' "$work/out" "$1" ||
-        fail "not so: $1, in $(head -c 2000 "$work/out")"
+        fail "false: $1, in $(head -c 2000 "$work/out")"
 }
 
 finish() {

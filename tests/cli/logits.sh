@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The logits are the same bits however the prompt is cut, whatever threads and instruction sets run.
+# Logits are bit-identical for all chunk sizes, threads and instruction sets.
 . "$(dirname "$0")/lib.sh"
 need_model
 ids=39,4638,11,1814,13,3648,6353,6683,5384,264,288,2109,304,266
@@ -10,11 +10,11 @@ write() {
     name=$1
     shift
     call 0 logits "$model" --ids "$ids" -q --out "$work/$name" "$@"
-    prints ""
-    says ""
+    stdout_is ""
+    stderr_is ""
 }
 write whole --all -t 1
-[ "$(wc -c <"$work/whole")" -eq $((14 * 8192 * 4)) ] || fail "--all has not 14 rows of 8192 float32"
+[ "$(wc -c <"$work/whole")" -eq $((14 * 8192 * 4)) ] || fail "--all does not write 14 rows of 8192 float32"
 write cut1 --all --cut 1 -t 1
 write cut7 --all --cut 7 -t 2
 write ref --all --isa ref -t 1
@@ -28,27 +28,27 @@ cmp -s "$work/whole" "$work/q8_0" && fail "--kv q8_0 changes nothing"
 write yarn --all --yarn 4 -t 1
 cmp -s "$work/whole" "$work/yarn" && fail "--yarn 4 changes nothing"
 
-# Without --all it is the last row; through a pipe the same bytes.
+# Without --all only the last row is written; a pipe gets the same bytes.
 write last -t 1
-tail -c $((8192 * 4)) "$work/whole" | cmp - "$work/last" || fail "the last row is not the last row"
+tail -c $((8192 * 4)) "$work/whole" | cmp - "$work/last" || fail "the output is not the last row of --all"
 "$MOTE" logits "$model" --ids "$ids" -t 1 --out - >"$work/piped" || fail "--out -"
 cmp "$work/piped" "$work/last" || fail "--out - differs"
 
-# A pipe with a name stays one: only regular files are replaced.
+# A named pipe is written in place: only regular files are replaced.
 mkfifo "$work/fifo"
 cat "$work/fifo" >"$work/piped" &
 call 0 logits "$model" --ids "$ids" -q -t 1 --out "$work/fifo"
 if [ -p "$work/fifo" ]; then
     wait
-    cmp "$work/piped" "$work/last" || fail "what came through the fifo differs"
+    cmp "$work/piped" "$work/last" || fail "the output of the fifo differs"
 else
     kill $!
     fail "--out replaced a fifo"
 fi
 call 0 logits "$model" --ids 1 --out "$work/note"
-says "1 row of 8192 float32 in $work/note"
+stderr_is "1 row of 8192 float32 in $work/note"
 
-# Text and ids are the same thing; the table and the document agree.
+# --text and --ids give the same result; the table and the JSON document agree.
 call 0 logits "$model" --text "Once upon a" --top 3 -t 1
 cp "$work/out" "$work/table"
 [ "$(wc -l <"$work/table")" -eq 4 ] || fail "--top 3 is not a heading and 3 lines"
@@ -58,7 +58,7 @@ call 0 logits "$model" --text "Once upon a" --top 3 -t 1 --json --out "$work/f"
 json 'list(d) == ["tokens", "rows", "vocabulary", "out", "top"] and d["rows"] == 1 and len(d["top"]) == 3'
 json 'd["top"][0]["logit"] >= d["top"][1]["logit"] >= d["top"][2]["logit"]'
 if command -v python3 >/dev/null; then
-    python3 - "$work/f" "$work/out" <<'EOF' || fail "--json is not what the file says"
+    python3 - "$work/f" "$work/out" <<'EOF' || fail "--json and the file differ"
 import json, struct, sys
 row = struct.unpack("<8192f", open(sys.argv[1], "rb").read())
 for entry in json.load(open(sys.argv[2]))["top"]:
@@ -66,8 +66,8 @@ for entry in json.load(open(sys.argv[2]))["top"]:
 assert json.load(open(sys.argv[2]))["top"][0]["id"] == row.index(max(row))
 EOF
 fi
-# A disk that is full has a code of its own, and no piece of a file is left.
+# A full disk has its own exit code, and no partial file is left.
 (trap '' XFSZ && ulimit -f 8 && call 12 logits "$model" --ids 1,2,3 --all --out "$work/large" && [ $failures -eq 0 ]) ||
-    fail "a file that cannot grow: $(cat "$work/err")"
-ls "$work" | grep -q '^large' && fail "a piece is left: $(ls "$work")"
+    fail "full disk: $(cat "$work/err")"
+ls "$work" | grep -q '^large' && fail "a partial file is left: $(ls "$work")"
 finish

@@ -23,7 +23,7 @@ place() {
 chooses() {
     place "$@"
     call 0 run "$work/tiny-Q4_K_M.gguf" --temp 0 --image "$image" "Describe the picture."
-    prints "I see a black star at the bottom."
+    stdout_is "I see a black star at the bottom."
     found=$(grep -c "^vision encoder: $1, of $# mmproj files; --mmproj selects another\$" "$work/err")
     [ "$found" -eq $(($# > 1)) ] || fail "of $*: $(cat "$work/err")"
 }
@@ -40,5 +40,5 @@ call 2 serve "$work/tiny-Q4_K_M.gguf" --listen "unix:$work/socket"
 grep -qF "mote: $ambiguous" "$work/err" || fail "$(cat "$work/err")"
 call 0 run "$work/tiny-Q4_K_M.gguf" --temp 0 "Who are you?"
 call 0 run "$work/tiny-Q4_K_M.gguf" --temp 0 --mmproj "$work/mmproj-a.gguf" --image "$image" "Describe the picture."
-prints "I see a black star at the bottom."
+stdout_is "I see a black star at the bottom."
 finish

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mmproj_test.c - which of several files beside a model is its picture tower, by their names. */
+/* mmproj_test.c - the choice of a vision encoder (mmproj) by file name. */
 #include "cli/load/media_files.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parts_test.c - the parts of the command line that decide by themselves: no model, no terminal. */
+/* parts_test.c - arguments, text, JSON output, stop strings, progress line: no model, no terminal.
+ */
 #include "cli/args/command.h"
 #include "cli/term/output.h"
 #include "json/json_writer.h"
@@ -74,7 +75,7 @@ typedef struct parsed {
     const char *words[WORDS];
 } parsed;
 
-/* Parses words separated by single blanks; the result points into static memory. */
+/* Parses words separated by single spaces; the result points into static memory. */
 static const parsed *parse(const char *line)
 {
     static parsed p;
@@ -154,7 +155,7 @@ static void test_args_values(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (parse(bad[i])->status != MOTE_E_ARG)
-            fail_msg("'%s' was taken", bad[i]);
+            fail_msg("'%s' was accepted", bad[i]);
 }
 
 static void test_args_words(void **state)
@@ -235,7 +236,7 @@ static void test_text_show(void **state)
                         "\\u009b31m");
     assert_string_equal(SHOWN("\xC2\xA0\xE4\xBD\xA0\xF0\x9F\xA6\x8A", TEXT_LINE),
                         "\xC2\xA0\xE4\xBD\xA0\xF0\x9F\xA6\x8A");
-    /* Cut, alone, longer than needed, a surrogate, beyond the last plane. */
+    /* Truncated, a lone continuation byte, overlong, a surrogate, above U+10FFFF. */
     assert_string_equal(SHOWN("\xE4\xBD", TEXT_LINES), "\\xe4\\xbd");
     assert_string_equal(SHOWN("\x80", TEXT_LINES), "\\x80");
     assert_string_equal(SHOWN("\xC0\xAF", TEXT_LINES), "\\xc0\\xaf");
@@ -291,7 +292,7 @@ static void test_text_numbers(void **state)
 
 /* ---- out_json ---- */
 
-/* Writes the document to a buffer (fd -1), in parts if `parts`, and compares. */
+/* fd -1 keeps the output in the buffer. */
 static void write_document(cli_out *o, strbuf *j, bool parts)
 {
     jw_open(j, '{');
@@ -403,7 +404,7 @@ static void test_out_errors(void **state)
 
 /* ---- stop_text ---- */
 
-/* Feeds `text` in pieces of `size` bytes; what was passed on, and whether it stopped. */
+/* Adds `text` in pieces of `size` bytes. Returns the output; *stopped: a stop string was found. */
 static const char *stopped_text(const flag_list *words, const char *text, size_t size,
                                 bool *stopped)
 {
@@ -457,7 +458,7 @@ static void test_stop_text(void **state)
         }
 }
 
-/* Text that cannot be the beginning of a stop word is not held back. */
+/* Text that cannot be the beginning of a stop string is not held back. */
 static void test_stop_text_holds_little(void **state)
 {
     (void)state;
@@ -494,7 +495,7 @@ static void test_progress_line(void **state)
         progress_line(line, sizeof line, &p, 1535, 3.7, columns, false);
         assert_true(strlen(line) <= columns);
     }
-    /* Nothing done yet, and more done than there is. */
+    /* Nothing done, and more done than the total. */
     progress_line(line, sizeof line, &p, 0, 0, 100, false);
     assert_string_equal(line, "prefill  [------------------------]  0 / 3 070 tokens");
     progress_line(line, sizeof line, &p, 4000, 1, 100, false);

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mote run --raw: the same answer each time, every way in, every way to end.
+# mote run --raw: repeatable answers, all sources of a prompt, all ends of an answer.
 . "$(dirname "$0")/lib.sh"
 need_model
 prompt="Once upon a time"
 
-# Twice the same but for the clock.
+# Two runs differ only in the timings.
 untimed() { sed 's/"timings":{[^}]*}/"timings":{}/' "$work/out"; }
 call 0 run "$model" --raw "$prompt" -n 12 --json -t 1
-says ""
+stderr_is ""
 untimed >"$work/first"
 call 0 run "$model" --raw "$prompt" -n 12 --json -t 1
 untimed | cmp - "$work/first" || fail "two runs differ"
@@ -22,19 +22,19 @@ d = json.load(open(sys.argv[1]))
 print(",".join(map(str, d["ids"])))
 open(sys.argv[2], "w").write(d["content"])' "$work/out" "$work/content" >"$work/ids"
     "$MOTE" tokenize "$model" --decode "$(cat "$work/ids")" | cmp - "$work/content" ||
-        fail "the ids are not the text"
+        fail "the ids do not decode to the text"
 fi
 
-# A sampled answer repeats with its seed and its draw ignores the threads.
+# A seed gives the same sampled answer with any number of threads.
 call 0 run "$model" --raw "$prompt" -n 8 --temp 1.5 --seed 7 -q -t 1
 cp "$work/out" "$work/seven"
-says ""
+stderr_is ""
 call 0 run "$model" --raw "$prompt" -n 8 --temp 1.5 --seed 7 -q -t 2
-cmp "$work/out" "$work/seven" || fail "seed 7 is not seed 7"
+cmp "$work/out" "$work/seven" || fail "seed 7 gives two answers"
 call 0 run "$model" --raw "$prompt" -n 8 --temp 1.5 --seed 8 -q -t 1
-cmp -s "$work/out" "$work/seven" && fail "seed 8 is seed 7"
+cmp -s "$work/out" "$work/seven" && fail "seed 8 gives the answer of seed 7"
 
-# The prompt: words, -p, a pipe, a file, and a pipe after words.
+# The prompt: arguments, -p, a pipe, a file, and a pipe after arguments.
 call 0 run "$model" --raw -q -n 6 -t 1 "$prompt"
 cp "$work/out" "$work/answer"
 [ "$(wc -l <"$work/answer")" -eq 1 ] || fail "the answer does not end with one newline"
@@ -53,13 +53,13 @@ cp "$work/out" "$work/answer"
 echo "$prompt" | "$MOTE" run "$model" --raw -q -n 6 -t 1 "Read this." >"$work/out"
 same_answer "words and pipe"
 
-# Ends: the model's own, a stop word, a limit, the context.
+# Ends: end token, stop string, --max-tokens, full context.
 call 0 run "$model" --raw --special --json -t 1 "$(printf '<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n')"
 json 'd["finish"] == "stop" and d["mote"]["stop"] == "end_token" and 7938 not in d["ids"]'
 call 0 run "$model" --raw -n 20 --stop "warm hat" --stop zzz --json -t 1 "$prompt"
 json 'd["finish"] == "stop" and d["mote"]["stop"] == "stop_text" and d["content"] == ". One morning Paul lost a "'
 call 0 run "$model" --raw -n 20 --stop "warm hat" -q -t 1 "$prompt"
-prints ". One morning Paul lost a "
+stdout_is ". One morning Paul lost a "
 call 0 run "$model" --raw -n 10 --stop "hat!" --json -t 1 "$prompt" # held back, and then not needed
 json 'd["finish"] == "length" and d["content"] == ". One morning Paul lost a warm hat"'
 call 9 run "$model" --raw -n 2 --fail-on-length -q -t 1 "$prompt"
@@ -78,7 +78,7 @@ grep -q '^mote-tiny   ref, 1 thread   context 4 096' "$work/err" || fail "-v pri
 MOTE_ISA=ref MOTE_THREADS=1 MOTE_CONTEXT=100 "$MOTE" run "$model" --raw --json -n 1 -c 50 "$prompt" >"$work/out" </dev/null
 json 'd["mote"]["isa"] == "ref" and d["mote"]["threads"] == 1 and d["mote"]["context"] == 50'
 
-# A reader that has seen enough is no error.
+# A closed pipe is not an error.
 { "$MOTE" run "$model" --raw -n 2000 -q -t 1 "$prompt"; echo $? >"$work/code"; } | head -c 1 >"$work/out"
-[ "$(cat "$work/code")" = 0 ] || fail "a closed pipe is exit code $(cat "$work/code")"
+[ "$(cat "$work/code")" = 0 ] || fail "exit code of a closed pipe: $(cat "$work/code")"
 finish

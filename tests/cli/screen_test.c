@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen_test.c - what the chat makes of a model's text and of typed lines: no terminal needed. */
+/* screen_test.c - word wrap of answers, and typed lines to messages; needs no terminal. */
 #include "cli/chat/conversation.h"
 #include "cli/term/text.h"
 
@@ -35,7 +35,7 @@ static void shows(const char *expected)
     assert_string_equal(out.buffer, expected);
 }
 
-/* In one piece, and cut after every character: the same. */
+/* The result is the same for the whole text and for single characters. */
 static void wraps(unsigned columns, const char *text, const char *expected)
 {
     wrap w;
@@ -84,11 +84,11 @@ static void test_long_words(void **state)
 static void test_wide_characters(void **state)
 {
     (void)state;
-    /* Ten of them fill twenty columns; they may stand anywhere. */
+    /* Ten wide characters fill twenty columns; a line may break between any two. */
     wraps(20, "天空是蓝色的因为散射强", "天空是蓝色的因为散射\n强");
     wraps(21, "天空是蓝色的因为散射强", "天空是蓝色的因为散射\n强");
     wraps(5, "ab天空", "ab天\n空");
-    /* A combining mark takes no column and stays with its letter. */
+    /* A combining mark has no width and stays with its letter. */
     wraps(4,
           "e\xCC\x81"
           "e\xCC\x81"
@@ -101,7 +101,7 @@ static void test_wide_characters(void **state)
     assert_int_equal(wrap_char_columns(0x1F600), 2);
     assert_int_equal(wrap_char_columns(0x0301), 0);
     assert_int_equal(wrap_char_columns('a'), 1);
-    assert_int_equal(wrap_char_columns(0x0378), 1); /* nobody's yet */
+    assert_int_equal(wrap_char_columns(0x0378), 1); /* unassigned */
 }
 
 static void test_code_is_left_alone(void **state)
@@ -121,7 +121,7 @@ static void test_resize(void **state)
     wrap w;
     start(&w, 40);
     wrap_text(&w, "aaaa bbbb cccc dddd eeee ", 25);
-    width = 12; /* the line is longer than the window now: go on below it */
+    width = 12; /* the line is now longer than the window: continue on the next one */
     wrap_text(&w, "ffff gggg hhhh ", 15);
     width = 30;
     wrap_text(&w, "iiii jjjj kkkk llll mmmm nnnn", 29);
@@ -143,12 +143,12 @@ static void test_hostile_text(void **state)
           "\\u009b31m \\u0090");
     wraps(80, "x\xE2\x80\xAEy\xE2\x81\xA6z\xE2\x80\xA8", "x\\u202ey\\u2066z\\u2028");
     wraps(80, "\xFF\xC0\x80", "\\xff\\xc0\\x80");
-    /* Also in a block of code, and an escape is not torn over two lines. */
+    /* Also in a code block; an escape is not split over two lines. */
     wraps(80, "```\n\033[31m\n```\n", "```\n\\x1b[31m\n```\n");
     wraps(6, "abc \033", "abc\n\\x1b");
 }
 
-/* Whatever the bytes, none that a terminal obeys comes out but the newline. */
+/* For random bytes the only control character in the output is the newline. */
 static void test_any_bytes(void **state)
 {
     (void)state;

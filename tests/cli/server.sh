@@ -4,16 +4,16 @@
 . "$(dirname "$0")/lib.sh"
 need_model
 unset MOTE_HOST MOTE_API_KEY
-"$MOTE" help serve | grep -q -- --listen || { echo "built without the service"; exit 77; }
+"$MOTE" help serve | grep -q -- --listen || { echo "built without the server"; exit 77; }
 
-# Nobody there, and things that are no addresses.
+# No server, and invalid addresses.
 call 7 ps --host "unix:$work/none"
 grep -q 'no server at' "$work/err" || fail "no message about the missing server"
 call 7 ps --health --host "unix:$work/none"
 call 7 top --host "unix:$work/none"
 call 2 ps --host 'a:b:c'
 
-# What answers there has no way to the terminal but through words.
+# Control characters in a reply are escaped.
 python3 - "$work/liar" <<'PYTHON' &
 import os, re, socket, sys
 door = socket.socket(socket.AF_UNIX)
@@ -31,56 +31,56 @@ PYTHON
 tries=0
 until [ -S "$work/liar" ] || [ $tries -gt 600 ]; do tries=$((tries + 1)) && sleep 0.1; done
 call 1 stop x --host "unix:$work/liar"
-says 'mote: server: \x1b[31mred [\x1b]0;title]'
+stderr_is 'mote: server: \x1b[31mred [\x1b]0;title]'
 
-# Few descriptors are an error that says so, however few.
+# Too few file descriptors are reported as such.
 for n in 6 7 8 9 10 11 12 64; do
     (ulimit -n $n && exec "$MOTE" serve "$model" --listen "unix:$work/none") 2>"$work/err"
     code=$?
     [ $code -eq 1 ] || [ $code -eq 2 ] || fail "a server with $n descriptors: $code, $(cat "$work/err")"
 done
-grep -q 'raise `ulimit -n`' "$work/err" || fail "no word of descriptors: $(cat "$work/err")"
+grep -q 'raise `ulimit -n`' "$work/err" || fail "no message about descriptors: $(cat "$work/err")"
 
-# What other programs are told: a shell can read it, and so can what reads the settings.
+# mote env: the output is valid for shells and for the clients.
 call 2 env
 call 2 env clod
-grep -q 'claude, codex' "$work/err" || fail "it does not say which there are: $(cat "$work/err")"
+grep -q 'claude, codex' "$work/err" || fail "the supported clients are not listed: $(cat "$work/err")"
 call 2 env openai --host unix:/run/mote.sock
 call 0 env openai
-prints "export OPENAI_BASE_URL='http://127.0.0.1:11435/v1'
+stdout_is "export OPENAI_BASE_URL='http://127.0.0.1:11435/v1'
 export OPENAI_API_KEY='mote'"
 call 0 env ollama --host '[::1]:9' --shell powershell
-prints "\$env:OLLAMA_HOST = 'http://[::1]:9'
+stdout_is "\$env:OLLAMA_HOST = 'http://[::1]:9'
 \$env:OLLAMA_API_KEY = 'mote'"
 call 0 env anthropic --host 0.0.0.0:80 --json
 json 'd == {"client": "anthropic", "place": None, "variables": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:80", "ANTHROPIC_API_KEY": "mote"}}'
 call 0 env claude
-grep -q MODEL "$work/out" && fail "a model that nobody chose: $(cat "$work/out")"
+grep -q MODEL "$work/out" && fail "a model without --model: $(cat "$work/out")"
 echo "it's\"\\" >"$work/key"
 call 0 env claude --model "a'b" --api-key-file "$work/key"
 [ "$(sh -c '. "$1" && echo "$ANTHROPIC_MODEL $ANTHROPIC_AUTH_TOKEN"' - "$work/out")" = "a'b it's\"\\" ] ||
-    fail "what a shell reads: $(cat "$work/out")"
+    fail "the shell reads other values: $(cat "$work/out")"
 call 0 env claude --model "a'b" --shell fish
 grep -qF "set -gx ANTHROPIC_MODEL 'a\'b'" "$work/out" || fail "for fish: $(cat "$work/out")"
 call 0 env opencode --api-key-file "$work/key"
 json 'd["provider"]["mote"]["options"] == {"baseURL": "http://127.0.0.1:11435/v1", "apiKey": "it'"'"'s\"\\"}'
 call 0 env codex
-grep -qE "env_key|MOTE_API_KEY" "$work/out" "$work/err" && fail "a key where there is none: $(cat "$work/out" "$work/err")"
-grep -q 'codex/config.toml' "$work/err" || fail "it does not say where: $(cat "$work/err")"
+grep -qE "env_key|MOTE_API_KEY" "$work/out" "$work/err" && fail "a key although none is set: $(cat "$work/out" "$work/err")"
+grep -q 'codex/config.toml' "$work/err" || fail "the place is not printed: $(cat "$work/err")"
 call 0 env codex --api-key-file "$work/key"
-grep -q '^env_key = "MOTE_API_KEY"$' "$work/out" || fail "no word of the key: $(cat "$work/out")"
+grep -q '^env_key = "MOTE_API_KEY"$' "$work/out" || fail "the key is missing: $(cat "$work/out")"
 call 0 env cline --model m
 grep -q '^Model ID: m$' "$work/out" || fail "for Cline: $(cat "$work/out")"
 call 0 env continue
 call 0 env openwebui
 
-# A file of keys that others may write is spoken of.
+# A key file that other users can write gives a warning.
 : >"$work/keys" && chmod 666 "$work/keys"
 call 2 serve "$model" --api-key-file "$work/keys"
-grep -q 'other users can write to .*chmod go-w' "$work/err" || fail "no word of who may write: $(cat "$work/err")"
+grep -q 'other users can write to .*chmod go-w' "$work/err" || fail "no warning: $(cat "$work/err")"
 chmod 600 "$work/keys"
 call 2 serve "$model" --api-key-file "$work/keys"
-grep -q 'other users can write' "$work/err" && fail "nobody else may write: $(cat "$work/err")"
+grep -q 'other users can write' "$work/err" && fail "a warning without reason: $(cat "$work/err")"
 
 printf 'secret-of-the-test infer,metrics,admin\nweak-key-of-the-test infer\n' >"$work/keys"
 "$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 --api-key-file "$work/keys" --log off 2>"$work/server.log" &
@@ -95,10 +95,10 @@ until "$MOTE" ps --health --host "unix:$work/socket" 2>/dev/null; do
 done
 
 call 11 ps --host "unix:$work/socket"
-grep -q 'requires an API key' "$work/err" || fail "it does not say that a key is wanted"
+grep -q 'requires an API key' "$work/err" || fail "no message about the missing key"
 echo weak-key-of-the-test >"$work/key"
 call 11 stop --api-key-file "$work/key" --host "unix:$work/socket"
-grep -q 'lacks the scope admin \[scope_missing\]$' "$work/err" || fail "it does not say which scope: $(cat "$work/err")"
+grep -q 'lacks the scope admin \[scope_missing\]$' "$work/err" || fail "the scope is not named: $(cat "$work/err")"
 echo secret-of-the-test >"$work/key"
 MOTE_HOST=unix:$work/socket
 export MOTE_HOST
@@ -106,28 +106,28 @@ call 0 ps --mem --api-key-file "$work/key"
 grep -Eq '^mote-tiny-q4_k_m +[0-9.]+ MB +100% CPU +[0-9]+ +0 of 8, 0 queued' "$work/out" ||
     fail "the table: $(cat "$work/out")"
 grep -q '^NAME .*  VISION  UNTIL$' "$work/out" && grep -q '0 queued  *yes  *forever$' "$work/out" ||
-    fail "it does not say that the model sees: $(cat "$work/out")"
+    fail "the vision column: $(cat "$work/out")"
 grep -Eq '^  weights +[0-9.]+ MB$' "$work/out" || fail "no weights: $(cat "$work/out")"
 MOTE_API_KEY=secret-of-the-test
 export MOTE_API_KEY
 call 0 ps --json
 json 'd["model"] == "mote-tiny-q4_k_m" and d["memory"]["weights"] > 10**6 and d["streams"] == []'
 call 0 top -n 2 -d 0.1
-[ "$(wc -l <"$work/out")" -eq 2 ] || fail "top into a file is not a line for each reading"
+[ "$(wc -l <"$work/out")" -eq 2 ] || fail "top does not write one line per sample into a file"
 head -n 1 "$work/out" >"$work/one" && mv "$work/one" "$work/out"
 json 'd["parallel"] == 8'
 
-# Unloading: by a name, all of them, one that is not there.
+# Unloading by name, all models, an unknown model.
 call 3 stop mote-tiny-q8_0
 grep -q "model 'mote-tiny-q8_0' not found" "$work/err" || fail "an unknown model: $(cat "$work/err")"
 call 0 stop Mote-Tiny
-prints "mote-tiny-q4_k_m  unloaded"
+stdout_is "mote-tiny-q4_k_m  unloaded"
 call 0 ps
-grep -q 'unloaded$' "$work/out" || fail "it is still there: $(cat "$work/out")"
+grep -q 'unloaded$' "$work/out" || fail "not unloaded: $(cat "$work/out")"
 call 0 stop --json
 json 'd == {"unloaded": ["mote-tiny-q4_k_m"]}'
 
-# Where a prompt parts from the one before.
+# mote why: the first difference to an earlier prompt.
 call 2 why 'req_1/../x'
 call 1 why req_0
 grep -q 'no stored report for this request id \[not_found\]$' "$work/err" || fail "an unknown id: $(cat "$work/err")"
@@ -144,23 +144,23 @@ if command -v curl >/dev/null; then
     call 0 why
     grep -Eq '^req_[0-9a-f]{24}  mote-tiny-q4_k_m$' "$work/out" || fail "no head: $(cat "$work/out")"
     grep -Eq '^  reused   0 of [0-9]+ tokens \(0 %\)$' "$work/out" || fail "nothing is reused: $(cat "$work/out")"
-    grep -q 'first difference' "$work/out" && fail "a difference to nothing: $(cat "$work/out")"
+    grep -q 'first difference' "$work/out" && fail "a difference without an earlier prompt: $(cat "$work/out")"
     ask "$ducks blue $ducks"
     call 0 why
     grep -Eq '^  reused   [0-9]+ of [0-9]+ tokens \([1-9][0-9]? %\)   from ram$' "$work/out" ||
-        fail "what is reused: $(cat "$work/out")"
+        fail "the reused tokens: $(cat "$work/out")"
     grep -Eq '^  first difference: message 1, token [0-9]+$' "$work/out" && grep -Eq '^    had  " *red\\nduck' "$work/out" &&
-        grep -Eq '^    got  " *blue duck' "$work/out" || fail "the words: $(cat "$work/out")"
+        grep -Eq '^    got  " *blue duck' "$work/out" || fail "the differing text: $(cat "$work/out")"
     grep -Eq '^  cost     [0-9]+ tokens prefilled, [0-9.]+ m?s$' "$work/out" || fail "the cost: $(cat "$work/out")"
     call 0 why "$(sed -n 1s/\ .*//p "$work/out")" --json
     json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram"'
 fi
 
-# The screen: an answer that takes a while appears, keys work, the terminal is left as it was.
+# The screen of mote top: a running request appears, keys work, the terminal is restored.
 command -v tmux >/dev/null && command -v curl >/dev/null || finish
 $tmux new-session -d -x 110 -y 30 "env LC_ALL=C.UTF-8 PS1=READY: sh" || finish
 screen() { $tmux capture-pane -p; }
-sees() {
+shows() {
     tries=0
     until screen | grep -Eq "$1"; do
         tries=$((tries + 1))
@@ -168,31 +168,31 @@ sees() {
         sleep 0.1
     done
 }
-sees READY
+shows READY
 $tmux send-keys -l "$MOTE top -d 0.2" && $tmux send-keys Enter
-sees 'mote 0.1.0  mote-tiny-q4_k_m'
-sees 'slots    [█░]{24}  0 of 8: 0 decode'
-sees '^images   0 encoded'
+shows 'mote 0.1.0  mote-tiny-q4_k_m'
+shows 'slots    [█░]{24}  0 of 8: 0 decode'
+shows '^images   0 encoded'
 curl -sN --unix-socket "$work/socket" -H "Authorization: Bearer $MOTE_API_KEY" \
     -H 'Content-Type: application/json' -o "$work/answer" \
     -d '{"model":"x","stream":true,"ignore_eos":true,"max_tokens":30000,"messages":[{"role":"user","content":"Tell me a story."}]}' \
     http://localhost/v1/chat/completions &
 curl=$!
-sees 'req_[0-9a-f]{10} +[a-z]+ +decode .* [0-9.]+$'
-sees '1 of 8: 1 decode'
+shows 'req_[0-9a-f]{10} +[a-z]+ +decode .* [0-9.]+$'
+shows '1 of 8: 1 decode'
 call 1 stop
-grep -q "model 'mote-tiny-q4_k_m' has running requests; .* \[model_busy\]$" "$work/err" || fail "one at work: $(cat "$work/err")"
+grep -q "model 'mote-tiny-q4_k_m' has running requests; .* \[model_busy\]$" "$work/err" || fail "a busy model: $(cat "$work/err")"
 $tmux send-keys s
-sees 'sort \(by generated\)'
+shows 'sort \(by generated\)'
 $tmux send-keys p
-sees PAUSED
+shows PAUSED
 $tmux send-keys p
 kill $curl
-sees '1 aborted'
+shows '1 aborted'
 $tmux send-keys q
-sees '^READY:'
-screen | grep -q 'slots    ' && fail "the screen was not given back"
+shows '^READY:'
+screen | grep -q 'slots    ' && fail "the screen was not restored"
 $tmux send-keys -l "echo typed" && $tmux send-keys Enter
-sees '^typed'
-sees 'echo typed'
+shows '^typed'
+shows 'echo typed'
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a file is and what it needs; the numbers add up.
+# mote show: facts about a file and its memory; the numbers add up.
 . "$(dirname "$0")/lib.sh"
 need_model
 
@@ -12,7 +12,7 @@ grep -q '^  Chat         official template, thinking off by default$' "$work/out
 grep -q '^    small/direct/general      temperature 1.0  top_p 1.00  top_k 20  presence 2.0  default$' "$work/out" || fail "preset"
 grep -q '^  Memory       context 4 096, 1 session, f16$' "$work/out" || fail "Memory"
 grep -q '^  Q6_K           11          3 801 088          3 118 080   35.9 %$' "$work/out" || fail "Q6_K"
-says ""
+stderr_is ""
 
 call 0 show "$model" --json
 json 'list(d) == ["file", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
@@ -25,13 +25,13 @@ json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "pag
 json 'd["memory"]["total"] == sum(d["memory"][k] for k in ("weights", "model", "pages", "states", "scratch"))'
 json 'd["n_tensors"] == sum(f["tensors"] for f in d["formats"]) == 123'
 
-# Memory follows the flags.
+# The memory plan follows the flags.
 call 0 show "$model" --json -c 8192 --sessions 3 --kv f32
 json 'd["memory"]["context"] == 8192 and d["memory"]["sessions"] == 3 and d["memory"]["kv"] == "f32"'
 cp "$work/out" "$work/large"
 call 0 show "$model" --json -c 8192
 if command -v python3 >/dev/null; then
-    python3 - "$work/out" "$work/large" <<'EOF' || fail "six times the attention memory is not six times"
+    python3 - "$work/out" "$work/large" <<'EOF' || fail "the KV cache does not grow with sessions and type"
 import json, sys
 small, large = (json.load(open(name))["memory"] for name in sys.argv[1:])
 assert 5.9 < large["pages"] / small["pages"] < 6.1, (small, large)
@@ -53,10 +53,10 @@ json '[m["value"] for m in d["metadata"] if m["key"] == "qwen35.attention.layer_
 json '[(m["count"], len(m["value"])) for m in d["metadata"] if m["key"] == "tokenizer.ggml.tokens"] == [(8192, 16)]'
 json 'any(m["key"] == "tokenizer.chat_template" and len(m["value"]) > 5000 for m in d["metadata"])'
 
-# Every line of --metadata fits the terminal and is one line, whatever the file says.
+# Every entry of --metadata is one line that fits the terminal.
 COLUMNS=100
 export COLUMNS
 call 0 show "$model" --metadata
-[ "$(sed -n '/^  KEY/,$p' "$work/out" | wc -l)" -eq 37 ] || fail "--metadata has other than 36 lines"
+[ "$(sed -n '/^  KEY/,$p' "$work/out" | wc -l)" -eq 37 ] || fail "--metadata does not have 36 entries"
 [ "$(wc -L <"$work/out")" -le 100 ] || fail "a line of --metadata is too long"
 finish

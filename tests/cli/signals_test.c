@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signals_test.c - a signal that another thread gets ends the waiting of the one that listens, and
- * is obeyed there.
+ * signals_test.c - a signal delivered to another thread interrupts the blocking call of the owner
+ * thread and is handled there.
  */
 #define _GNU_SOURCE
 #include "cli/term/terminal.h"
@@ -13,11 +13,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
-/* cmocka needs those before it */
+/* cmocka.h needs the headers above */
 #include <cmocka.h>
 
 static pthread_t main_thread;
-static int stops; /* how often `stop` was called, if always on the main thread; else -1 */
+static int stops; /* number of calls of `stop`; -1: one was on another thread */
 
 static void stop(void *with)
 {
@@ -25,18 +25,18 @@ static void stop(void *with)
     stops = pthread_equal(pthread_self(), main_thread) ? stops + 1 : -1;
 }
 
-static void *get_a_signal(void *with)
+static void *receive_signal(void *with)
 {
     (void)with;
     sigset_t none;
     sigemptyset(&none);
-    pthread_sigmask(SIG_SETMASK, &none, NULL); /* what the main thread blocks was inherited */
+    pthread_sigmask(SIG_SETMASK, &none, NULL); /* the mask of the main thread was inherited */
     pthread_kill(pthread_self(), SIGTERM);
     return NULL;
 }
 
-/* The main thread lets it in only while it waits, so it cannot come too early. */
-static void another_thread_gets_it(void **state)
+/* The main thread unblocks the signal only inside ppoll(), so it cannot come too early. */
+static void test_signal_of_another_thread(void **state)
 {
     (void)state;
     pthread_t other;
@@ -47,7 +47,7 @@ static void another_thread_gets_it(void **state)
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &held, &before);
-    assert_int_equal(pthread_create(&other, NULL, get_a_signal, NULL), 0);
+    assert_int_equal(pthread_create(&other, NULL, receive_signal, NULL), 0);
     pthread_join(other, NULL);
     assert_int_equal(ppoll(NULL, 0, &(struct timespec){.tv_sec = 20}, &before), -1);
     assert_int_equal(errno, EINTR);
@@ -58,6 +58,6 @@ static void another_thread_gets_it(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(another_thread_gets_it)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_signal_of_another_thread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

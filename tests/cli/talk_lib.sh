@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# talk_lib.sh - a real terminal (tmux) for tests of the chat: sourced after lib.sh. A shell waits in it, in $work,
+# talk_lib.sh - a real terminal (tmux) for tests of the chat; sourced after lib.sh. It runs a shell in $work,
 # where ./mote is the program.
 # shellcheck shell=sh disable=SC2154
-command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
+command -v tmux >/dev/null || { echo "no tmux"; exit 77; }
 unset MOTE_THINK MOTE_NOHISTORY MOTE_CACHE
 tmux="tmux -u -S $work/socket -f /dev/null"
 $tmux start-server \; set-option -g history-limit 20000 \; new-session -d -x 100 -y 40 "env LC_ALL=C.UTF-8 HOME=$work XDG_CACHE_HOME=$work/cache PS1=READY: sh" || exit 77
@@ -14,8 +14,8 @@ screen() { $tmux capture-pane -p; }
 key() { $tmux send-keys "$@"; }
 type_line() { $tmux send-keys -l "$1" && $tmux send-keys Enter; }
 
-# sees PATTERN: it is on the screen within a minute.
-sees() {
+# shows PATTERN: it appears on the screen within a minute.
+shows() {
     tries=0
     until screen | grep -Eq -- "$1"; do
         tries=$((tries + 1))
@@ -23,15 +23,15 @@ sees() {
         sleep 0.1
     done
 }
-misses() { screen | grep -Eq -- "$1" && { fail "the screen shows '$1':"; screen; }; }
+shows_no() { screen | grep -Eq -- "$1" && { fail "the screen shows '$1':"; screen; }; }
 
-# fresh: an empty screen and an empty prompt. A command that is typed is on the screen too, so
-# patterns for what it says begin at the line's start.
-# Ctrl-C throws away what was typed and not yet read, and a prompt on the screen may be an old one: a mark that
-# is seen says that all before it has been read, and nothing but a prompt that all has been wiped.
+# fresh: clears the screen and the line. Typed commands are on the screen too, so patterns for their
+# output are anchored at the start of the line.
+# Ctrl-C discards typed input that was not read yet, and a prompt on the screen may be an old one. The marker
+# %% proves that all earlier input was read; a screen with only the prompt proves that it was cleared.
 fresh() {
     key -l '%%'
-    sees '%%'
+    shows '%%'
     key C-c
     at_prompt
     key C-l
@@ -42,12 +42,12 @@ shows_only() {
     tries=0
     until [ "$(screen | sed '/^$/d')" = "$1" ]; do
         tries=$((tries + 1))
-        [ $tries -gt 600 ] && { fail "there is more than '$1' on the screen:"; screen; return; }
+        [ $tries -gt 600 ] && { fail "the screen shows more than '$1':"; screen; return; }
         sleep 0.1
     done
 }
 
-# The last line that is not empty is the prompt.
+# at_prompt: waits until the last line that is not empty is the prompt.
 at_prompt() {
     tries=0
     until [ "$(screen | sed '/^$/d' | tail -n 1)" = '>>>' ]; do
@@ -59,10 +59,10 @@ at_prompt() {
 
 begin() {
     type_line "clear; ./mote run $model $*"
-    sees '/help for help'
+    shows '/help for help'
     at_prompt
 }
 
-sees READY
+shows READY
 type_line "cd $work; clear"
-sees '^READY:'
+shows '^READY:'

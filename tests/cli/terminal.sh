@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a person sees, on a real terminal (tmux): the progress line, Ctrl-C, escaped controls.
+# Output on a real terminal (tmux): the progress line, Ctrl-C, escaped control characters.
 . "$(dirname "$0")/lib.sh"
 need_model
-command -v tmux >/dev/null || { echo "there is no tmux"; exit 77; }
+command -v tmux >/dev/null || { echo "no tmux"; exit 77; }
 tmux="tmux -u -S $work/socket -f /dev/null"
 $tmux new-session -d -x 100 -y 20 "env LC_ALL=C.UTF-8 PS1=READY: sh" || exit 77
 trap '$tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
@@ -19,8 +19,8 @@ chmod +x "$work/mote"
 screen() { $tmux capture-pane -p; }
 type_line() { $tmux send-keys -l "$1" && $tmux send-keys Enter; }
 
-# sees PATTERN: it is on the screen within a minute.
-sees() {
+# shows PATTERN: it appears on the screen within a minute.
+shows() {
     tries=0
     until screen | grep -Eq "$1"; do
         tries=$((tries + 1))
@@ -29,57 +29,57 @@ sees() {
     done
 }
 
-sees READY
+shows READY
 slow="run $model --raw --isa ref -t 1 -f $work/long -n 3"
 type_line "cd $work; clear"
-sees '^READY:'
+shows '^READY:'
 
-# The bar appears, moves, stops with Ctrl-C and leaves nothing behind.
+# The progress line appears, ends with Ctrl-C and is cleared.
 type_line "clear; ./mote $slow"
-sees 'prefill  [█░]{24}  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s   .* left'
+shows 'prefill  [█░]{24}  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s   .* left'
 $tmux send-keys C-c
-sees 'interrupted during prefill'
+shows 'interrupted during prefill'
 type_line 'echo code $?'
-sees 'code 130'
+shows 'code 130'
 screen | grep -q 'prefill  ' && fail "the progress line is still there"
 
-# Without UTF-8 in the locale it is drawn with ASCII; on a narrow screen without the bar.
+# It uses ASCII without a UTF-8 locale, and has no bar on a narrow screen.
 type_line "clear; LC_ALL=C ./mote $slow"
-sees 'prefill  \[[#-]{24}\]  [0-9 ]+ / '
+shows 'prefill  \[[#-]{24}\]  [0-9 ]+ / '
 $tmux send-keys C-c
-sees 'interrupted'
+shows 'interrupted'
 type_line "clear; COLUMNS=50 ./mote $slow"
-sees '^prefill  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s'
-screen | grep -q '░' && fail "there is a bar on a narrow screen"
+shows '^prefill  [0-9 ]+ / [0-9 ]+ tokens   [0-9. ]+ t/s'
+screen | grep -q '░' && fail "a bar on a narrow screen"
 $tmux send-keys C-c
-sees 'interrupted'
+shows 'interrupted'
 
-# None of it on request, on a dumb terminal, or when stderr is a file.
+# No progress line with --no-progress or -q, on a dumb terminal, or if stderr is a file.
 for quiet in "./mote $slow --no-progress" "./mote $slow -q" "TERM=dumb ./mote $slow" "./mote $slow 2>err"; do
     type_line "clear; $quiet"
     sleep 3
-    screen | grep -q 'prefill  ' && fail "there is a progress line: $quiet"
+    screen | grep -q 'prefill  ' && fail "a progress line: $quiet"
     $tmux send-keys C-c
     sleep 0.2
     type_line 'echo code $?'
-    sees 'code 130'
+    shows 'code 130'
 done
-grep -q 'prefill  ' "$work/err" && fail "a file got a progress line"
+grep -q 'prefill  ' "$work/err" && fail "a progress line in a file"
 
-# A model cannot drive the terminal.
+# Control characters of a model are escaped.
 type_line "clear; ./mote tokenize $model --decode $("$MOTE" tokenize "$model" "$(printf 'a\033[2Jb\rc\302\233d')")"
-sees '^a\\x1b\[2Jb\\rc\\u009bd$'
+shows '^a\\x1b\[2Jb\\rc\\u009bd$'
 
-# A line that has done its work is gone before the answer begins.
+# The progress line is cleared before the answer begins.
 head -n 20 "$work/long" >"$work/short"
 type_line "clear; ./mote run $model --raw --isa ref -t 1 -f $work/short -n 3"
-sees 'prefill  '
-sees '^prompt [0-9]+ tokens in .* answer [0-9]+ tokens?'
+shows 'prefill  '
+shows '^prompt [0-9]+ tokens in .* answer [0-9]+ tokens?'
 screen | grep -q 'prefill  ' && fail "the progress line is still shown after prefill"
 
-# The answer and the figures after it.
+# The answer and its statistics.
 type_line "clear; ./mote run $model --raw -t 1 -n 4 'Once upon a time'; echo code \$?"
-sees '^\. One'
-sees '^prompt 5 tokens in .* answer 4 tokens in .*cut by --max-tokens'
-sees '^code 0'
+shows '^\. One'
+shows '^prompt 5 tokens in .* answer 4 tokens in .*cut by --max-tokens'
+shows '^code 0'
 finish

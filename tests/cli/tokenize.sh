@@ -1,25 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Text to ids and back, in every form of output.
+# Text to ids and back, in all output formats.
 . "$(dirname "$0")/lib.sh"
 need_model
 
 call 0 tokenize "$model" "Hello, world ünï 你好"
-prints "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
-says ""
+stdout_is "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
+stderr_is ""
 call 0 tokenize --ids "$model" "Hello, world ünï 你好"
-prints "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
+stdout_is "39,4638,11,1814,1624,120,77,127,107,220,160,121,254,161,98,121"
 call 0 tokenize "$model" --count "Hello, world"
-prints 4
+stdout_is 4
 call 0 tokenize "$model" ""
-prints ""
+stdout_is ""
 call 0 tokenize "$model" -- "--count"
-prints "312,1767"
+stdout_is "312,1767"
 
-# A piece may be half a character, and is shown as what it is.
+# A token may be part of a character; its bytes are escaped.
 call 0 tokenize "$model" --pieces 'a "é"
 你'
-prints '     64  "a"
+stdout_is '     64  "a"
     328  " \""
     933  "é"
       1  "\""
@@ -28,27 +28,27 @@ prints '     64  "a"
     121  "\xbd"
     254  "\xa0"'
 
-# Control tokens are text unless they are asked for.
+# Control tokens are plain text without --special.
 call 0 tokenize "$model" --special "<|im_start|>user"
-prints "7937,846"
+stdout_is "7937,846"
 call 0 tokenize "$model" "<|im_start|>user"
-prints "27,91,316,4747,91,29,846"
+stdout_is "27,91,316,4747,91,29,846"
 
-# A pipe is read byte for byte, with its last newline.
+# A pipe is read byte for byte, including the final newline.
 printf 'Hello\n' | "$MOTE" tokenize "$model" >"$work/out"
-prints "39,4638,198"
+stdout_is "39,4638,198"
 printf 'Hello\n' | "$MOTE" tokenize "$model" - >"$work/out"
-prints "39,4638,198"
+stdout_is "39,4638,198"
 
-# Back again, exactly; what is not a character comes out as U+FFFD.
+# Decoding restores the exact text; invalid bytes become U+FFFD.
 printf 'Hello, wörld\n\n你好 \360\237\246\212' >"$work/text"
 ids=$("$MOTE" tokenize "$model" <"$work/text")
 "$MOTE" tokenize "$model" --decode "$ids" >"$work/back" || fail "--decode"
-cmp "$work/text" "$work/back" || fail "the text did not come back"
+cmp "$work/text" "$work/back" || fail "the decoded text differs"
 call 0 tokenize "$model" --decode "160 121"
-prints "$(printf '\357\277\275')"
+stdout_is "$(printf '\357\277\275')"
 call 0 tokenize "$model" --decode ""
-prints ""
+stdout_is ""
 
 call 0 tokenize "$model" --json --pieces "é<|im_end|>" --special
 json 'd == {"count": 2, "ids": [933, 7938], "pieces": [{"id": 933, "text": "é", "hex": "c3a9", "control": False}, {"id": 7938, "text": "<|im_end|>", "hex": "3c7c696d5f656e647c3e", "control": True}]}'

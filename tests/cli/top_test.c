@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top_test.c - addresses of servers, heads of replies, and the screen of `mote top` from readings.
- */
+/* top_test.c - server addresses, heads of replies, and the screen of `mote top`. */
 #include "cli/serve/server_client.h"
 #include "cli/serve/top_view.h"
 
@@ -119,7 +118,7 @@ static void test_screen(void **state)
     v.before = v.now;
     v.now = sample(second, 12);
     const char *text = drawn(&v);
-    /* 80 rows in 2 s, 40 of them of prompts; 10 steps; a second of work in two. */
+    /* 80 rows in 2 s, 40 of them prefill; 10 steps; busy for 1 s of 2 s. */
     has(text, "decode 20.0 t/s   prefill 20.0 t/s   batch 8.0   engine 50 % busy   reused 25 %");
     has(text, "2 of 8: 1 decode, 1 prefill; 1 queued");
     has(text, "750 of 1 000 tokens, 3 idle sequences");
@@ -127,7 +126,7 @@ static void test_screen(void **state)
     has(text, "queued 1");
     assert_null(strchr(text, '\x1b'));
     const char *a = strstr(text, "req_aaaa"), *b = strstr(text, "req_bbbb");
-    assert_true(b < a);                              /* the oldest first */
+    assert_true(b < a);                              /* oldest first */
     has(a, "      40        8       25     10.0\n"); /* 20 tokens in 2 s */
     v.sort = TOP_BY_GENERATED;
     text = drawn(&v);

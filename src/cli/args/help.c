@@ -22,12 +22,6 @@ typedef struct help_page {
     size_t column; /* of the next character */
 } help_page;
 
-static help_page page_new(cli_out *o)
-{
-    size_t columns = term_columns(STDOUT_FILENO);
-    return (help_page){o, columns < MAX_COLUMNS ? columns : MAX_COLUMNS, 0};
-}
-
 static void page_new_line(help_page *p)
 {
     out_text(p->out, "\n");
@@ -198,7 +192,8 @@ static void page_overview(help_page *p, const cli_command_table *table)
 
 void help_print(cli_out *o, const cli_command_table *table, const cli_command *command)
 {
-    help_page p = page_new(o);
+    const size_t columns = term_columns(STDOUT_FILENO);
+    help_page p = {o, columns < MAX_COLUMNS ? columns : MAX_COLUMNS, 0};
     if (command != NULL)
         page_command(&p, command);
     else

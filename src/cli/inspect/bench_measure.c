@@ -225,17 +225,13 @@ mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, be
 
 enum { READ_BYTES = 1 << 20 };
 
-static bool starts_with(str s, const char *prefix)
-{
-    str p = str_of(prefix);
-    return s.n >= p.n && memcmp(s.p, p.p, p.n) == 0;
-}
-
 static bool token_reads(const gguf *g, const gguf_tensor *t, const char *draft_prefix)
 {
+    const size_t n = strlen(draft_prefix);
     if (str_is(t->name, "token_embd.weight"))
         return gguf_find_tensor(g, "output.weight") == NULL;
-    return t->data != NULL && !(draft_prefix[0] != '\0' && starts_with(t->name, draft_prefix));
+    const bool draft = n > 0 && t->name.n >= n && memcmp(t->name.p, draft_prefix, n) == 0;
+    return t->data != NULL && !draft;
 }
 
 /* Name prefix of the draft block, such as "blk.24."; "" without one. */

@@ -2,7 +2,7 @@
 /*
  * cmd_bench.c - `mote bench`: prefill and decode speed of this machine.
  *
- * Decode speed is also printed as a share of a plain read of the same weights by the same threads
+ * Decode speed is also printed as a share of a bare read of the same weights by the same threads
  * in the same run. Decoding a token reads all of them, so 100 % is the limit of the memory
  * bandwidth.
  */
@@ -125,7 +125,7 @@ static double row_rate(const bench_row *row)
     return (double)row->time.tokens / row->time.best;
 }
 
-/* Share of the plain read: a step reads the weights once, for any number of streams. */
+/* Share of the bare read: a step reads the weights once, for any number of streams. */
 static double row_bare_share(const bench_state *s, const bench_row *row)
 {
     double steps = row->kind == ROW_STREAMS ? (double)row->time.tokens / (double)row->size
@@ -145,9 +145,9 @@ static mote_status row_measure(const bench_state *s, bench_row *row, mote_error 
     return MOTE_OK;
 }
 
-/* Times the plain read. Repeated before every test that is compared with it, because the bandwidth
+/* Times the bare read. Repeated before every test that is compared with it, because the bandwidth
  * of a shared machine varies; the fastest one counts. */
-static int bench_plain_read(bench_state *s)
+static int bench_time_bare_read(bench_state *s)
 {
     pool *threads;
     mote_error err;
@@ -170,7 +170,7 @@ static int bench_measure_one(bench_state *s, row_kind kind, uint64_t size)
     *row = (bench_row){.kind = kind, .size = size};
     mote_error err;
     if (kind == ROW_DECODE || kind == ROW_STREAMS) {
-        int code = bench_plain_read(s);
+        int code = bench_time_bare_read(s);
         if (code != CLI_DONE)
             return code;
     }
@@ -233,7 +233,7 @@ static void bench_print_table(const bench_state *s)
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     out_printf(o, "%s   %s   %s, %u threads\n", s->info.name[0] != '\0' ? s->info.name : s->path,
                text_bytes(a, s->bytes.file_bytes), mote_isa_name(s->info.isa), s->b.threads);
-    out_printf(o, "plain read %.1f GB/s, %s per token: at most %.1f t/s\n\n",
+    out_printf(o, "bare read %.1f GB/s, %s per token: at most %.1f t/s\n\n",
                (double)s->bytes.per_token / s->bare_seconds * 1e-9,
                text_bytes(b, s->bytes.per_token), 1 / s->bare_seconds);
     if (s->options->md)
@@ -282,7 +282,7 @@ static int bench_write_json(const bench_state *s)
     return out_json(s->call->out, &j);
 }
 
-/* Opens an engine to learn its number of threads: the plain read uses the same number. */
+/* Opens an engine to learn its number of threads: the bare read uses the same number. */
 static int bench_find_threads(bench_state *s)
 {
     int code = load_engine(&s->on, &s->options->load, 64, 1);
@@ -307,7 +307,7 @@ static int bench_measure_all(bench_state *s)
                    .decode_tokens = (uint32_t)o->tokens};
     int code = bench_find_threads(s);
     if (code == CLI_DONE)
-        code = bench_plain_read(s);
+        code = bench_time_bare_read(s);
     if (code == CLI_DONE)
         code = bench_measure_list(s, ROW_PROMPT, o->prompts, "--prompt");
     if (code == CLI_DONE)
@@ -346,7 +346,7 @@ const cli_command cmd_bench = {
     .about =
         "Measures prefill and decode speed, with one session and in batches. \"Of memory\" "
         "compares "
-        "decode with a plain read of the same weights by the same threads in the same run; 100 % "
+        "decode with a bare read of the same weights by the same threads in the same run; 100 % "
         "is the limit of the memory bandwidth.",
     .examples = "mote bench model.gguf\n"
                 "mote bench model.gguf -p 512,8192 -d 0,4096,32768 --json",

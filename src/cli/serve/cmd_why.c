@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_why.c - `mote why`: how much of a prompt the prefix cache covered, and the first difference.
- */
+/* cmd_why.c - `mote why`: what the prefix cache reused of a prompt, and the first difference. */
 #include "base/str.h"
 #include "cli/args/command.h"
 #include "cli/serve/server_client.h"
