@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A CPU without a level never meets its instructions, and gives the same bits.
+# Old CPUs get kernels that they support, and the same bits.
 #
-# Runs the program under emulated CPUs of several ages. An instruction the CPU
-# does not have kills the process there, so a kernel chosen too boldly, or one
-# that leaked into common code, cannot pass. The logits must equal those of the
-# real CPU byte for byte.
+# Runs mote under qemu with several CPU models. An unsupported instruction kills the process. So the
+# test fails if a wrong level is chosen or if vector instructions get into common code. The logits
+# must equal those of the real CPU byte for byte.
 #
 #   old_cpus.sh MOTE MODEL
 set -eu
@@ -21,7 +20,7 @@ for cpu in Conroe Nehalem Haswell; do
         sed -n 's/.*"used":"\([a-z0-9]*\)".*/\1/p')
     case $cpu:$level in
     Conroe:ref | Nehalem:ref | Haswell:avx2) ;;
-    *) echo "on a $cpu the level is '$level'"; exit 1 ;;
+    *) echo "wrong level on $cpu: '$level'"; exit 1 ;;
     esac
     qemu-x86_64 -cpu $cpu "$mote" logits "$model" --ids $ids --all --out "$work/$cpu.f32" -q
     cmp "$work/real.f32" "$work/$cpu.f32"

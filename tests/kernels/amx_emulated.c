@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * amx_emulated.c - tile instructions as functions, with room for a bug.
+ * amx_emulated.c - tile instructions as functions, with planted bugs.
  *
- * What a processor would refuse ends in the signal that it would send.
+ * An operand that the CPU would reject raises the signal that the CPU would raise.
  */
 #include "kernels/amx_emulated.h"
 
@@ -64,7 +64,7 @@ void tile_zero(int tile)
 void tile_load(int tile, const void *rows, size_t stride)
 {
     const unsigned t = (unsigned)tile;
-    static volatile uint8_t sink; /* the compiler must not drop a deliberate read */
+    static volatile uint8_t sink; /* so that the compiler keeps the read */
     if (amx_planted_bug == AMX_LOADS_IGNORE_STRIDE)
         stride = model.row_bytes[t];
     require(tile_model_load(&model, t, rows, stride));
@@ -134,15 +134,15 @@ void tile_dp_su(int c, int a, int b)
     multiply((unsigned)c, (unsigned)a, (unsigned)b, false);
 }
 
-/* ---- the twins: the build renames each kernel k_<slot>_amx to k_<slot>_twin ---- */
+/* ---- emulated kernels: the build renames k_<slot>_amx to k_<slot>_emulated ---- */
 
-#define TWIN(slot) kern_gemm_fn k_##slot##_twin;
-#include "kernels/amx_twins.def"
-#undef TWIN
+#define EMULATED(slot) kern_gemm_fn k_##slot##_emulated;
+#include "kernels/amx_emulated.def"
+#undef EMULATED
 
-void amx_use_twins(kern_table *table)
+void amx_use_emulated_kernels(kern_table *table)
 {
-#define TWIN(slot) table->slot = k_##slot##_twin;
-#include "kernels/amx_twins.def"
-#undef TWIN
+#define EMULATED(slot) table->slot = k_##slot##_emulated;
+#include "kernels/amx_emulated.def"
+#undef EMULATED
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * amx_instructions.c - tile instructions where the processor has none.
+ * amx_instructions.c - SIGILL handler that emulates AMX tile instructions.
  *
- * The kernel sends SIGILL; the handler reads the instruction, does what tile_model.h
- * says, and lets the program go on behind it. Encodings, from the manual (all VEX.128,
- * map 0F38, W0; pp is the prefix they stand for):
+ * On a CPU without AMX a tile instruction raises SIGILL. The handler decodes the instruction,
+ * executes it with tile_model.h, and continues after it. Encodings, from Intel's manual (all
+ * VEX.128, map 0F38, W0; pp is the legacy prefix):
  *
  *     49 /0, memory       pp -     LDTILECFG
  *     49 C0               pp -     TILERELEASE
@@ -14,8 +14,8 @@
  *     5E 11:rrr:bbb       pp F2    TDPBSSD      tile r += tile b * tile vvvv
  *     5E 11:rrr:bbb       pp F3    TDPBSUD      the same, vvvv unsigned
  *
- * Anything else goes to the handler that was there before. An access that a row of a tile
- * must not make raises SIGSEGV in here, inside the kernel as far as the checker knows.
+ * All other instructions go to the previous handler. An invalid memory access of a tile row raises
+ * SIGSEGV inside this handler; the checker reports it as an error of the kernel.
  */
 #define _GNU_SOURCE
 #include "kernels/amx_emulated.h"
@@ -30,7 +30,7 @@ enum { VEX = 0xC4, MAP_0F38 = 2, PP_NONE = 0, PP_F3 = 2, PP_F2 = 3, NO_INDEX = 4
 
 static tile_model model;
 static unsigned long n_caught;
-static struct sigaction others;
+static struct sigaction previous;
 
 unsigned long amx_caught_instructions(void)
 {
@@ -39,15 +39,15 @@ unsigned long amx_caught_instructions(void)
 
 typedef struct instruction {
     unsigned opcode, pp;
-    unsigned mod, reg, rm, vvvv; /* as in the bytes, with their fourth bits */
+    unsigned mod, reg, rm, vvvv; /* register numbers, with their extension bits */
     bool has_sib;
     const uint8_t *address; /* of a memory operand */
     size_t stride;          /* its index, scaled */
     size_t length;
 } instruction;
 
-/* A general register by its number in an instruction. */
-static uintptr_t general(const ucontext_t *u, unsigned number)
+/* Value of a general register, by its number in an instruction. */
+static uintptr_t register_value(const ucontext_t *u, unsigned number)
 {
     static const int names[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
                                   REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
@@ -65,7 +65,7 @@ static intptr_t displacement(const uint8_t *p, size_t n_bytes)
     return four;
 }
 
-/* The memory operand behind the ModRM byte; false for forms that no tile kernel has. */
+/* Decodes the memory operand after the ModRM byte. False for forms that tile kernels do not use. */
 static bool decode_address(const ucontext_t *u, const uint8_t *modrm, unsigned x_bit,
                            unsigned b_bit, instruction *i)
 {
@@ -75,12 +75,12 @@ static bool decode_address(const ucontext_t *u, const uint8_t *modrm, unsigned x
     if (i->has_sib) {
         const unsigned sib = modrm[1], index = (sib >> 3 & 7) | x_bit << 3;
         base = sib & 7;
-        i->stride = index == NO_INDEX ? 0 : general(u, index) << (sib >> 6);
+        i->stride = index == NO_INDEX ? 0 : register_value(u, index) << (sib >> 6);
     }
     if (i->mod == 0 && base == 5)
-        return false; /* relative to the instruction, or without a base */
+        return false; /* RIP-relative, or no base register */
     const uint8_t *after = modrm + 1 + i->has_sib;
-    i->address = (const uint8_t *)(general(u, base | b_bit << 3) +
+    i->address = (const uint8_t *)(register_value(u, base | b_bit << 3) +
                                    (uintptr_t)displacement(after, n_displacement));
     i->length += (size_t)i->has_sib + n_displacement;
     return true;
@@ -135,7 +135,7 @@ static void on_illegal(int number, siginfo_t *info, void *context)
     instruction i;
     (void)info;
     if (!decode(u, &i) || !execute(&i)) {
-        others.sa_handler(number);
+        previous.sa_handler(number);
         return;
     }
     n_caught++;
@@ -146,5 +146,5 @@ void amx_catch_instructions(void)
 {
     struct sigaction action = {.sa_sigaction = on_illegal,
                                .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-    sigaction(SIGILL, &action, &others);
+    sigaction(SIGILL, &action, &previous);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.c - runs a case with the reference and with a variant, and compares.
+ * check.c - runs a case with the reference and with a variant, and compares the results.
  *
- * A case is compared in both placements of its buffers and with each kind of
- * data. A signal in a kernel ends the case with a message and the program goes on.
+ * Each case runs with both placements of its buffers and with each kind of data. A signal in a
+ * kernel fails the case, and the program continues.
  */
 #define _GNU_SOURCE
 #include "kernels/check.h"
@@ -19,12 +19,12 @@
 
 enum { CANARY = 0xC5 };
 
-static void fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void fail(check *c, const char *format, ...)
+static void check_fail(check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void check_fail(check *c, const char *format, ...)
 {
     va_list args;
     if (c->message[0] != 0)
-        return; /* the first finding explains the others */
+        return; /* keep the first message */
     va_start(args, format);
     vsnprintf(c->message, sizeof c->message, format, args);
     va_end(args);
@@ -74,8 +74,8 @@ void check_enter(check *c)
     inside_kernel = 1;
 }
 
-/* Doubles the batch until it takes 200 us, then keeps the best of many: short batches
- * are the ones that other programs leave alone. */
+/* Doubles the batch until it takes 200 us, then takes the best of 60. Short batches are seldom
+ * disturbed by other processes. */
 static bool time_again(check *c)
 {
     enum { BATCHES = 60 };
@@ -128,8 +128,8 @@ static void verify_canaries(check *c, size_t index)
         if (i >= before && i < before + b->bytes)
             continue;
         if (b->region[i] != CANARY) {
-            fail(c, "buffer %zu: wrote at byte %td of %zu", index, (ptrdiff_t)(i - before),
-                 b->bytes);
+            check_fail(c, "buffer %zu: wrote at byte %td of %zu", index, (ptrdiff_t)(i - before),
+                       b->bytes);
             return;
         }
     }
@@ -153,32 +153,32 @@ static void compare_floats(check *c, size_t index)
         float got, want;
         memcpy(&got, b->data + i, sizeof got);
         memcpy(&want, b->copy + i, sizeof want);
-        fail(c, "buffer %zu: float %zu of %zu is %a instead of %a", index, i / sizeof got,
-             b->bytes / sizeof got, (double)got, (double)want);
+        check_fail(c, "buffer %zu: float %zu of %zu is %a instead of %a", index, i / sizeof got,
+                   b->bytes / sizeof got, (double)got, (double)want);
         return;
     }
 }
 
-static void compare(check *c, size_t index)
+static void compare_buffer(check *c, size_t index)
 {
     const check_buffer *b = &c->buffers[index];
     if (memcmp(b->data, b->copy, b->bytes) == 0)
         return;
     if (!b->is_output) {
-        fail(c, "buffer %zu: an input was changed", index);
+        check_fail(c, "buffer %zu: an input was changed", index);
     } else if (b->is_float) {
         compare_floats(c, index);
     } else {
         size_t i = 0;
         while (b->data[i] == b->copy[i])
             i++;
-        fail(c, "buffer %zu: byte %zu of %zu is %02x instead of %02x", index, i, b->bytes,
-             b->data[i], b->copy[i]);
+        check_fail(c, "buffer %zu: byte %zu of %zu is %02x instead of %02x", index, i, b->bytes,
+                   b->data[i], b->copy[i]);
     }
 }
 
-/* The reference's outputs become the expected ones. */
-static void keep_or_compare(check *c)
+/* Saves the outputs of the reference, or compares those of the variant with them. */
+static void save_or_compare(check *c)
 {
     for (size_t i = 0; i < c->n_buffers; i++) {
         check_buffer *b = &c->buffers[i];
@@ -186,24 +186,24 @@ static void keep_or_compare(check *c)
         if (c->is_reference && b->is_output)
             memcpy(b->copy, b->data, b->bytes);
         else
-            compare(c, i);
+            compare_buffer(c, i);
     }
 }
 
 /* False: no such case. */
-static bool run_once(check *c, const check_slot *slot, uint32_t i, uint64_t seed)
+static bool run_slot_once(check *c, const check_slot *slot, uint32_t i, uint64_t seed)
 {
     c->random = seed;
     c->n_buffers = 0;
     const int number = sigsetjmp(after_signal, 1);
     if (number != 0) {
         inside_kernel = 0;
-        fail(c, "signal %d (%s)", number, strsignal(number));
+        check_fail(c, "signal %d (%s)", number, strsignal(number));
         return true;
     }
     if (!slot->check(c, i))
         return false;
-    keep_or_compare(c);
+    save_or_compare(c);
     return true;
 }
 
@@ -212,16 +212,16 @@ static bool run_case(check *c, const check_slot *slot, const kern_table *referen
 {
     c->table = reference;
     c->is_reference = true;
-    if (!run_once(c, slot, i, seed))
+    if (!run_slot_once(c, slot, i, seed))
         return false;
     c->table = variant;
     c->is_reference = false;
     if (c->message[0] == 0)
-        run_once(c, slot, i, seed);
+        run_slot_once(c, slot, i, seed);
     return true;
 }
 
-static void say_where(check *c, uint32_t i, uint64_t seed)
+static void add_case_to_message(check *c, uint32_t i, uint64_t seed)
 {
     static const char *const data[] = {"normal", "wide", "special", "equal", "tiny", "zero"};
     char what[CHECK_MESSAGE];
@@ -231,8 +231,8 @@ static void say_where(check *c, uint32_t i, uint64_t seed)
              what);
 }
 
-/* With fewer cases than all, a random share of them; which one, the seed says. */
-static bool left_out(check *c, uint32_t i, int data, uint64_t seed)
+/* True if the case is not in the random sample of per_cent; the seed selects the sample. */
+static bool is_sampled_out(check *c, uint32_t i, int data, uint64_t seed)
 {
     if (c->per_cent == 0 || c->per_cent >= 100)
         return false;
@@ -250,13 +250,13 @@ bool check_variant(check *c, const check_slot *slot, const kern_table *reference
             for (int side = 0; side < CHECK_N_SIDES; side++) {
                 c->data = (check_data)data;
                 c->side = (check_side)side;
-                if (i > 0 && left_out(c, i, data, seed))
+                if (i > 0 && is_sampled_out(c, i, data, seed))
                     continue;
                 if (!run_case(c, slot, reference, variant, i, seed + i))
                     return true;
                 ++*n_cases;
                 if (c->message[0] != 0) {
-                    say_where(c, i, seed);
+                    add_case_to_message(c, i, seed);
                     return false;
                 }
             }

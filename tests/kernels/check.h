@@ -1,55 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - the kernel checker: every variant of every slot against its reference.
+ * check.h - the kernel checker: compares every variant of every slot with its reference.
  *
- * The check of a slot is one function that sets up case number i and calls the
- * kernel through c->table. The checker runs it twice with the same random numbers,
- * once with the reference in the table and once with the variant, and compares
- * every output buffer byte for byte. So a check never states an expected value.
+ * The check of a slot is a function that sets up case number i and calls the kernel through
+ * c->table. The checker runs it twice with the same random numbers: once with the reference in the
+ * table and once with the variant. Then it compares every output buffer byte for byte. So a check
+ * contains no expected values.
  *
- * Buffers come from check_in_* and check_out_*: they lie flush against an
- * unreadable page, at their end or at their start in turn, and the bytes on the
- * other side are canaries. Inputs must come back unchanged.
+ * Buffers come from check_in_* and check_out_*. One end of a buffer touches a guard page
+ * (alternately the start and the end); the bytes at the other end are canaries. Inputs must not
+ * change.
  */
 #ifndef MOTE_TESTS_KERNELS_CHECK_H
 #define MOTE_TESTS_KERNELS_CHECK_H
 
 #include "kernels/kernels.h"
 
-/* What check_in_f32 fills a buffer with. */
+/* Kinds of data for check_in_f32. */
 typedef enum check_data {
-    CHECK_NORMAL,  /* bell-shaped, deviation 1 */
+    CHECK_NORMAL,  /* normal distribution, standard deviation 1 */
     CHECK_WIDE,    /* any finite bit pattern */
-    CHECK_SPECIAL, /* zeros, subnormals, the largest, ones, near ties: mixed */
-    CHECK_EQUAL,   /* one value everywhere */
-    CHECK_TINY,    /* around the smallest normal number, both sides */
+    CHECK_SPECIAL, /* a mix of zeros, subnormals, largest numbers, ones and near ties */
+    CHECK_EQUAL,   /* one value in all elements */
+    CHECK_TINY,    /* below and above the smallest normal number */
     CHECK_ZERO,    /* +0 and -0 */
     CHECK_N_DATA
 } check_data;
 
-/* Which side of a buffer touches the unreadable page. */
+/* The end of a buffer that touches the guard page. */
 typedef enum check_side { CHECK_AT_END, CHECK_AT_START, CHECK_N_SIDES } check_side;
 
 enum { CHECK_MAX_BUFFERS = 32, CHECK_MESSAGE = 256 };
 
 typedef struct check_buffer {
-    unsigned char *region; /* readable bytes between two unreadable pages */
+    unsigned char *region; /* readable bytes between two guard pages */
     size_t region_bytes;
     unsigned char *data;
     size_t bytes;
-    unsigned char *copy; /* input: as it went in; output: the reference's answer */
+    unsigned char *copy; /* input: contents before the call; output: result of the reference */
     size_t copy_bytes;
     bool is_output;
-    bool is_float; /* two NaNs count as equal: their payload is not promised */
+    bool is_float; /* two NaNs are equal: the payload is not defined */
 } check_buffer;
 
 typedef struct check {
-    const kern_table *table; /* call kernels through this and nothing else */
+    const kern_table *table; /* all kernels must be called through this table */
     check_data data;
-    bool bench;        /* cases are the shapes worth timing */
-    uint32_t per_cent; /* of the cases to run; 0: all */
+    bool bench;        /* cases are the shapes to time */
+    uint32_t per_cent; /* percentage of the cases to run; 0: all */
 
-    /* The rest belongs to the checker. */
+    /* Private to the checker. */
     check_side side;
     uint64_t random;
     check_buffer buffers[CHECK_MAX_BUFFERS];
@@ -57,42 +57,42 @@ typedef struct check {
     bool is_reference;
     bool entered;
     char label[64];
-    double flops, bytes;           /* of one call, for the bench */
+    double flops, bytes;           /* bench: per call */
     double started, best;          /* bench: seconds */
-    uint64_t batch, done, batches; /* bench: calls in a batch, calls made, batches timed */
-    char message[CHECK_MESSAGE];   /* what went wrong; empty: nothing */
+    uint64_t batch, done, batches; /* bench: calls per batch, calls done, batches timed */
+    char message[CHECK_MESSAGE];   /* error message; empty: no error */
 } check;
 
-/* Sets up and calls case i; false if there is none. With c->bench the cases are
- * realistic shapes, each named by check_label. */
+/* Sets up and runs case i; false: no such case. With c->bench the cases are realistic shapes, named
+ * by check_label. */
 typedef bool check_fn(check *c, uint32_t i);
 
 /* ---- for the checks ---- */
 
-/* The kernel call goes under this: once when checking, many times when timing. */
+/* Loop around the kernel call: runs it once to check, many times to measure. */
 #define CHECK_CALL(c) for (check_enter(c); check_again(c);)
 void check_enter(check *c);
 bool check_again(check *c);
 
-/* Buffers, filled. Alignment is that of the element unless the _aligned form says more. */
+/* Allocate filled buffers, aligned to the element size or as the _aligned functions say. */
 float *check_in_f32(check *c, size_t n);                          /* by c->data */
-void *check_in_aligned(check *c, size_t bytes, size_t alignment); /* the check fills it */
-float *check_out_f32(check *c, size_t n);                         /* a pattern */
+void *check_in_aligned(check *c, size_t bytes, size_t alignment); /* the check must fill it */
+float *check_out_f32(check *c, size_t n);                         /* filled with a pattern */
 float *check_inout_f32(check *c, size_t n);                       /* by c->data */
 void *check_out_aligned(check *c, size_t bytes, size_t alignment);
-/* Fills floats by c->data, for parts of other structures. */
+/* Fills n floats by c->data. */
 void check_fill_f32(check *c, float *x, size_t n);
 
 uint32_t check_random(check *c);
-/* In [0, n) */
+/* In [0, n). */
 uint32_t check_below(check *c, uint32_t n);
-/* Bell-shaped, deviation 1 */
+/* Normal distribution, standard deviation 1. */
 float check_normal(check *c);
 
-/* A list of lengths that has every tail: 0 .. 100, then some larger. SIZE_MAX: no more. */
+/* Length of case i: 0 .. 100, so every tail occurs, then some larger. SIZE_MAX: no such case. */
 size_t check_length(uint32_t i);
 
-/* Bench: the name of the shape, and what one call does. */
+/* Bench: name of the shape, and operations and bytes per call. */
 void check_label(check *c, double flops, double bytes, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -107,18 +107,18 @@ typedef struct check_slot {
 extern const check_slot check_slots[];
 extern const size_t n_check_slots;
 
-/* The pointer a table has in a slot, as bytes to compare. */
+/* True if both tables have the same function in the slot. */
 bool check_same_kernel(const check_slot *slot, const kern_table *a, const kern_table *b);
 
-/* Runs all cases of a slot with `variant` against `reference`. True: all equal.
- * False: c->message says what differed. n_cases counts what was run. */
+/* Runs all cases of a slot and compares `variant` with `reference`. True: all equal. False:
+ * c->message describes the first difference. n_cases counts the cases. */
 bool check_variant(check *c, const check_slot *slot, const kern_table *reference,
                    const kern_table *variant, uint64_t seed, uint64_t *n_cases);
 
-/* Times bench case i; false if there is none. c->best is seconds per call. */
+/* Measures bench case i; false: no such case. c->best is seconds per call. */
 bool check_time(check *c, const check_slot *slot, const kern_table *table, uint32_t i);
 
-/* Signals raised by a kernel become failures from here on. */
+/* Installs signal handlers: a signal in a kernel becomes a failed check. */
 void check_catch_signals(void);
 void check_free(check *c);
 

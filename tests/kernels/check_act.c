@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_act.c - checks of the activations' quantisation, in blocks of 32 and of 256. */
+/* check_act.c - checks of act_32 and act_256. */
 #include "kernels/checks.h"
 
 #include <math.h>
@@ -7,12 +7,12 @@
 static const size_t bench_cols[] = {1024, 3584};
 enum { N_BENCH = sizeof bench_cols / sizeof *bench_cols, N_CASES = 40 };
 
-/* Values that decide about rounding and about what amax is. */
+/* Plants values that test rounding and amax. */
 static void plant(check *c, float *x, size_t n)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY, 1e-38f, -3e38f, 0x1p-149f};
     const uint32_t kind = check_below(c, 4);
-    if (kind == 0) /* halves of the largest: products that are near a tie */
+    if (kind == 0) /* fractions of amax: products near a tie */
         for (size_t i = 0; i < n; i++)
             x[i] = (float)((int)check_below(c, 509) - 254) * 0.5f;
     if (kind == 1)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * check_attn.c - checks of kv_put_*, attn_block_*, attn_merge, attn_finish.
- */
+/* check_attn.c - checks of kv_put_*, attn_block_*, attn_merge, attn_finish. */
 #include "kernels/checks.h"
 
 #include "quant/half.h"
@@ -11,7 +9,7 @@
 enum { DIM = KERN_HEAD_DIM, PAGE = KERN_PAGE, PAGE_VALUES = DIM * PAGE };
 enum { ACC_FLOATS = sizeof(kern_attn_acc) / sizeof(float) };
 
-/* Like check_in_f32, rounded to halves: finite, subnormals among them. */
+/* Like check_in_f32, rounded to f16: finite, with subnormals. */
 static const void *in_f16(check *c, size_t n)
 {
     uint16_t *x = check_in_aligned(c, n * sizeof *x, sizeof *x);
@@ -25,7 +23,7 @@ static const void *in_f16(check *c, size_t n)
     return x;
 }
 
-/* Codes as they come, -128 too; scales as f16: zeros, subnormals and both signs among them. */
+/* Random codes, -128 included; f16 scales with zeros, subnormals and both signs. */
 static const void *in_q8_0(check *c, bool keys)
 {
     const size_t bytes = sizeof(kern_q8_keys);
@@ -39,7 +37,7 @@ static const void *in_q8_0(check *c, bool keys)
     return page;
 }
 
-/* Room for a page's keys or values. */
+/* Output buffer for the keys or values of a page. */
 static void *out_page(check *c, mote_kv kv)
 {
     const size_t value = kv == MOTE_KV_F32 ? sizeof(float) : sizeof(uint16_t);
@@ -83,7 +81,7 @@ bool check_kv_put_q8_0(check *c, uint32_t i)
     return put_case(c, i, MOTE_KV_Q8_0, c->table->kv_put_q8_0);
 }
 
-/* How many keys each query sees, by the kind of case: all, a causal edge, anything. */
+/* Visible keys of each query, by kind of case: all, causal, random. */
 static const uint8_t *key_counts(check *c, uint32_t i, size_t n)
 {
     uint8_t *counts = check_in_aligned(c, n, 1);
@@ -100,8 +98,8 @@ static const uint8_t *key_counts(check *c, uint32_t i, size_t n)
     return counts;
 }
 
-/* The number of queries of case i; 0: no such case. Every edge gets its turn:
- * the first 65 cases have one query that sees i keys. */
+/* Number of queries of case i; 0: no such case. The first 65 cases have one query that sees i
+ * keys. */
 static size_t queries_of_case(const check *c, uint32_t i)
 {
     static const uint8_t bench[] = {1, 4, 8, 16, 64};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_buffers.c - buffers against unreadable pages, and what they are filled with.
+ * check_buffers.c - buffers next to guard pages, and the data in them.
  *
  *   | no access |  canaries ... data | no access |     CHECK_AT_END
  *   | no access | data ... canaries  | no access |     CHECK_AT_START
  *
- * A region is kept from case to case and replaced when a larger one is needed.
+ * A region is reused by the next case and replaced if a larger one is needed.
  */
 #define _GNU_SOURCE
 #include "kernels/check.h"
@@ -19,13 +19,13 @@
 
 enum { GUARD = 4096, CANARY = 0xC5, UNWRITTEN = 0xEE, PAGE_BYTES = 4096 };
 
-static void give_up(const char *what)
+static void exit_no_memory(const char *what)
 {
     perror(what);
     exit(2);
 }
 
-static void release(check_buffer *b)
+static void buffer_release(check_buffer *b)
 {
     if (b->region != NULL)
         munmap(b->region - GUARD, b->region_bytes + 2 * GUARD);
@@ -36,34 +36,34 @@ static void release(check_buffer *b)
 void check_free(check *c)
 {
     for (size_t i = 0; i < CHECK_MAX_BUFFERS; i++)
-        release(&c->buffers[i]);
+        buffer_release(&c->buffers[i]);
 }
 
-static void reserve(check_buffer *b, size_t bytes)
+static void buffer_reserve(check_buffer *b, size_t bytes)
 {
     const size_t wanted = (bytes + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES;
     if (b->region_bytes == wanted)
         return;
-    release(b);
+    buffer_release(b);
     unsigned char *base =
         mmap(NULL, wanted + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED || mprotect(base + GUARD, wanted, PROT_READ | PROT_WRITE) != 0)
-        give_up("guarded buffer");
+        exit_no_memory("guarded buffer");
     b->region = base + GUARD;
     b->region_bytes = wanted;
     b->copy = malloc(wanted);
     if (b->copy == NULL)
-        give_up("copy of a buffer");
+        exit_no_memory("copy of a buffer");
 }
 
-static unsigned char *take(check *c, size_t bytes, size_t alignment, bool is_output)
+static unsigned char *buffer_take(check *c, size_t bytes, size_t alignment, bool is_output)
 {
     if (c->n_buffers == CHECK_MAX_BUFFERS) {
         fprintf(stderr, "a check uses more than %d buffers\n", CHECK_MAX_BUFFERS);
         exit(2);
     }
     check_buffer *b = &c->buffers[c->n_buffers++];
-    reserve(b, bytes + alignment);
+    buffer_reserve(b, bytes + alignment);
     const size_t last = (b->region_bytes - bytes) / alignment * alignment;
     b->data = b->region + (c->side == CHECK_AT_END ? last : 0);
     b->bytes = bytes;
@@ -74,45 +74,45 @@ static unsigned char *take(check *c, size_t bytes, size_t alignment, bool is_out
     return b->data;
 }
 
-static float *take_f32(check *c, size_t n, bool is_output)
+static float *buffer_take_f32(check *c, size_t n, bool is_output)
 {
-    float *x = (float *)take(c, n * sizeof *x, sizeof *x, is_output);
+    float *x = (float *)buffer_take(c, n * sizeof *x, sizeof *x, is_output);
     c->buffers[c->n_buffers - 1].is_float = true;
     return x;
 }
 
 void *check_in_aligned(check *c, size_t bytes, size_t alignment)
 {
-    return take(c, bytes, alignment, false);
+    return buffer_take(c, bytes, alignment, false);
 }
 
 void *check_out_aligned(check *c, size_t bytes, size_t alignment)
 {
-    return take(c, bytes, alignment, true);
+    return buffer_take(c, bytes, alignment, true);
 }
 
 float *check_out_f32(check *c, size_t n)
 {
-    return take_f32(c, n, true);
+    return buffer_take_f32(c, n, true);
 }
 
 float *check_in_f32(check *c, size_t n)
 {
-    float *x = take_f32(c, n, false);
+    float *x = buffer_take_f32(c, n, false);
     check_fill_f32(c, x, n);
     return x;
 }
 
 float *check_inout_f32(check *c, size_t n)
 {
-    float *x = take_f32(c, n, true);
+    float *x = buffer_take_f32(c, n, true);
     check_fill_f32(c, x, n);
     return x;
 }
 
 /* ---- random numbers and data ---- */
 
-/* splitmix64: the state is a counter, so a seed reproduces everything. */
+/* splitmix64: the state is a counter, so a seed reproduces all numbers. */
 uint32_t check_random(check *c)
 {
     uint64_t z = c->random += 0x9E3779B97F4A7C15u;
@@ -126,7 +126,7 @@ uint32_t check_below(check *c, uint32_t n)
     return (uint32_t)((uint64_t)check_random(c) * n >> 32);
 }
 
-/* Four uniform numbers added: close enough to a bell for data. */
+/* Sum of four uniform numbers: approximately normal. */
 float check_normal(check *c)
 {
     float sum = -2.0f;
@@ -142,7 +142,7 @@ static float from_bits(uint32_t bits)
     return x;
 }
 
-/* A finite number whose exponent lies in [low, high]. */
+/* A finite number with exponent bits in [low, high]. */
 static float with_exponent(check *c, uint32_t low, uint32_t high)
 {
     const uint32_t exponent = low + check_below(c, high - low + 1);

@@ -2,8 +2,8 @@
 /*
  * check_delta.c - checks of delta_rows and delta_fold.
  *
- * Cases: every single row, every chunk prefix, and random stretches; decays from
- * none to e^-55 a row; strides with gaps, which must stay as they were.
+ * Cases: every single row, every prefix of a chunk, and random ranges of rows. Decays range from
+ * none to e^-55 per row. Strides have gaps, which must not be written.
  */
 #include "kernels/checks.h"
 
@@ -11,7 +11,7 @@
 
 enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK, N_RANDOM = 16 };
 
-/* Rows with a gap of a few floats between them. */
+/* A row stride with a gap of a few floats. */
 static size_t a_stride(check *c)
 {
     return c->bench ? 16 * DIM : DIM + check_below(c, 4) * 3;
@@ -22,7 +22,7 @@ static size_t floats_of(size_t rows, size_t stride)
     return rows == 0 ? 0 : (rows - 1) * stride + DIM;
 }
 
-/* Keys as the model makes them have length 1; other data stays as it is. */
+/* Normal data is scaled to length 1, like the keys of a model. Other kinds of data are not. */
 static const float *unit_rows(check *c, size_t rows, size_t stride)
 {
     const size_t n = floats_of(rows, stride);
@@ -34,7 +34,7 @@ static const float *unit_rows(check *c, size_t rows, size_t stride)
     return x;
 }
 
-/* G of each row: a descending chain of sums. */
+/* G of each row: prefix sums of log-decays. */
 static const double *decays(check *c, size_t rows, size_t stride)
 {
     static const double strengths[] = {0.0, 1e-4, 0.05, 1.0, 55.0};
@@ -97,7 +97,8 @@ bool check_delta_rows(check *c, uint32_t i)
     if (!rows_of_case(c, i, &t0, &t1))
         return false;
     set_up(c, t0, t1, &a);
-    double flops = 0; /* two products with the state; per earlier row two dots, two updates */
+    double flops =
+        0; /* two products with the state; per earlier row two dot products and two updates */
     for (uint32_t t = t0; t < t1; t++)
         flops += 4.0 * DIM * DIM + 4.0 * DIM * (2 * t + 1);
     check_label(c, flops, 0, "rows %u..%u", t0, t1 - 1);
@@ -106,7 +107,7 @@ bool check_delta_rows(check *c, uint32_t i)
     return true;
 }
 
-/* i % 2: into another buffer, or onto the state it reads. */
+/* i % 2: s1 is another buffer, or s0 itself. */
 bool check_delta_fold(check *c, uint32_t i)
 {
     kern_delta_args a;

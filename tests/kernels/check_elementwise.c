@@ -25,7 +25,7 @@ bool check_add(check *c, uint32_t i)
     return true;
 }
 
-/* i % 3: y is a third buffer, the gate, or the other factor. */
+/* i % 3: y is a separate buffer, gate, or up. */
 bool check_silu_mul(check *c, uint32_t i)
 {
     const size_t n = length_of(c, c->bench ? i : i / 3, 3584);
@@ -90,7 +90,7 @@ bool check_rope(check *c, uint32_t i)
     float *sines = check_in_aligned(c, n * sizeof(float), sizeof(float));
     check_fill_f32(c, cosines, n);
     check_fill_f32(c, sines, n);
-    for (size_t j = 0; j < n && c->bench; j++) { /* a true rotation, or x would run away */
+    for (size_t j = 0; j < n && c->bench; j++) { /* a rotation: repeated calls do not overflow */
         cosines[j] = 0.8f;
         sines[j] = 0.6f;
     }
@@ -100,7 +100,7 @@ bool check_rope(check *c, uint32_t i)
     return true;
 }
 
-/* Every third case has NaN among its values, which the maximum passes over. */
+/* Every third case has NaN values, which the maximum skips. */
 bool check_max(check *c, uint32_t i)
 {
     const size_t n = length_of(c, c->bench ? i : i + 1, 248320);
@@ -118,7 +118,7 @@ bool check_max(check *c, uint32_t i)
     return true;
 }
 
-static float largest(const float *x, size_t n)
+static float max_of(const float *x, size_t n)
 {
     float best = -INFINITY;
     for (size_t i = 0; i < n; i++)
@@ -126,8 +126,8 @@ static float largest(const float *x, size_t n)
     return best;
 }
 
-/* Some cases lie so far below their maximum that every term is at the edge of
- * what e^x flushes to zero; a term of 1 would hide it. */
+/* In some cases all values are so far below the given maximum that every term is near the underflow
+ * limit of exp. A term of 1 would hide an error there. */
 bool check_sum_exp(check *c, uint32_t i)
 {
     static const float scales[] = {1.0f, 0.3f, 1.4285715f, 20.0f};
@@ -136,7 +136,7 @@ bool check_sum_exp(check *c, uint32_t i)
         return false;
     const float *x = check_in_f32(c, n);
     float *y = check_out_f32(c, 1);
-    const float top = largest(x, n) + (i % 5 == 4 && !c->bench ? 87.0f : 0.0f);
+    const float top = max_of(x, n) + (i % 5 == 4 && !c->bench ? 87.0f : 0.0f);
     const float scale = scales[i % 4];
     check_label(c, 0, (double)n * 4, "n=%zu", n);
     CHECK_CALL(c)

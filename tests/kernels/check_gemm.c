@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_gemm.c - checks of the products, all formats.
+ * check_gemm.c - checks of the GEMM kernels, all formats.
  *
- * Weights are random bytes, so every code and every packed scale occurs; the f16
- * numbers among them are put in by kind of data. Activations are made directly as
- * codes, scales and sums, since the extreme ones (all -127, all 127) bring the
- * integer sums to the bounds that the kernels rely on. The rows of y have gaps
- * that must stay as they were.
+ * Weights are random bytes, so every code and every packed scale occurs. Their f16 fields are then
+ * overwritten by kind of data. Activations are generated directly as codes, scales and sums:
+ * extreme codes (all -127, all 127) bring the integer sums to the bounds that the kernels rely on.
+ * The rows of y have gaps, which must not be written.
  */
 #define _GNU_SOURCE
 #include "kernels/checks.h"
@@ -24,13 +23,13 @@ typedef struct shape {
     size_t rows, cols, n;
 } shape;
 
-/* The middle size of a layer of the 0.8B model; one token against more weights than
- * any cache holds, since that is how a token meets them. */
+/* Matrix sizes of the 0.8B model. The first shape has more weights than any cache holds, as in
+ * decode. */
 static const shape bench_shapes[] = {{131072, 1024, 1}, {3584, 1024, 1},  {3584, 1024, 8},
                                      {3584, 1024, 16},  {3584, 1024, 32}, {3584, 1024, 64},
                                      {3584, 1024, 512}};
 
-/* Where a block keeps its f16 numbers. */
+/* Offsets of the f16 fields of a block. */
 static void f16_fields(quant_format format, int fields[2])
 {
     fields[0] = 0;
@@ -67,8 +66,8 @@ static uint16_t some_f16(check *c)
     }
 }
 
-/* Any bytes, or a block of equal ones: all codes and scales at one end. The scales of
- * Q6_K are whole bytes, so their ends are others. */
+/* Random bytes, or a block of equal bytes: all codes and scales at one end of their range. Q6_K has
+ * signed byte scales, so their range has other ends. */
 static void fill_block(check *c, quant_format format, unsigned char *block, size_t bytes)
 {
     const uint32_t kind = c->bench ? 3 : check_below(c, 4);
@@ -98,9 +97,9 @@ static void fill_weights(check *c, const quant_info *info, unsigned char *w, siz
     }
     for (size_t at = 0; at < bytes; at += info->block_bytes) {
         fill_block(c, info->format, w + at, info->block_bytes);
-        if (info->format == QUANT_BF16) /* finite: no exponent of ones */
+        if (info->format == QUANT_BF16) /* finite: exponent not all ones */
             w[at + 1] &= 0xBF;
-        if (info->format == QUANT_BF16 && c->bench) /* and nothing slow: 0.5 to 2 */
+        if (info->format == QUANT_BF16 && c->bench) /* and no subnormals: 0.5 to 2 */
             w[at + 1] = (unsigned char)(0x3F | (w[at + 1] & 0x80));
         for (int f = 0; f < 2 && fields[f] != NO_FIELD; f++) {
             const uint16_t half = some_f16(c);
@@ -109,7 +108,7 @@ static void fill_weights(check *c, const quant_info *info, unsigned char *w, siz
     }
 }
 
-/* A code, by the kind of its group: anything, ends only, or one end. */
+/* A code, by kind of its group: random, either end of the range, or one end. */
 static int8_t some_code(check *c, uint32_t kind)
 {
     switch (kind) {
@@ -133,7 +132,7 @@ static void fill_codes(check *c, int8_t *q, int16_t *sum, size_t n, size_t group
     }
 }
 
-/* What the format reads of the activations, and nothing else. */
+/* Allocates and fills only the activations that the format reads. */
 static void make_activations(check *c, quant_act kind, kern_act *x)
 {
     const size_t n = x->n * x->cols;
@@ -142,7 +141,7 @@ static void make_activations(check *c, quant_act kind, kern_act *x)
         return;
     }
     const size_t block = kind == QUANT_ACT_32 ? 32 : 256, group = kind == QUANT_ACT_32 ? 32 : 16;
-    int8_t *q = check_in_aligned(c, n, 32); /* whole rows are multiples of 32 */
+    int8_t *q = check_in_aligned(c, n, 32); /* row lengths are multiples of 32 */
     int16_t *sum = check_in_aligned(c, n / group * sizeof *sum, sizeof *sum);
     fill_codes(c, q, sum, n, group);
     x->q = q;
@@ -150,8 +149,8 @@ static void make_activations(check *c, quant_act kind, kern_act *x)
     x->d = check_in_f32(c, n / block);
 }
 
-/* Working memory between two unreadable pages, the same for all cases. */
-static void *working_memory(void)
+/* Scratch memory between two guard pages, shared by all cases. */
+static void *guarded_scratch(void)
 {
     static unsigned char *memory;
     if (memory == NULL) {
@@ -165,13 +164,13 @@ static void *working_memory(void)
     return memory;
 }
 
-/* First every number of rows, then every number of tokens, then some that no
- * buffer of a kernel holds at once. */
+/* First every number of rows, then every number of tokens, then shapes that exceed the buffers of
+ * the kernels. */
 static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
 {
     static const shape large[] = {{100, 2, 1},  {70, 3, 13},  {3, 1, 1900}, {96, 2, 48},
                                   {3, 3, 1900}, {33, 9, 150}, {7, 80, 26}};
-    /* The last is of floats only: rows longer than a piece of them. */
+    /* The last shape is for float formats only: rows longer than a piece. */
     const size_t n_large = sizeof large / sizeof *large - (info->block_values != 1);
     const size_t unit = info->block_values == 1 ? 24 : info->block_values;
     if (c->bench) {
@@ -188,7 +187,7 @@ static bool case_shape(check *c, uint32_t i, const quant_info *info, shape *out)
         *out = large[i - MAX_ROWS - MAX_TOKENS];
     else
         return false;
-    if (info->block_values == 32) /* up to a few times 256 columns, with tails */
+    if (info->block_values == 32) /* a few times 256 columns, with tails */
         out->cols = out->cols * 6 - check_below(c, 6);
     out->cols *= unit;
     if (info->block_values == 1)
@@ -215,7 +214,7 @@ static bool check_product(check *c, uint32_t i, quant_format format, kern_gemm_f
                                  .x = &x,
                                  .y = check_out_f32(c, (s.n - 1) * stride + s.rows),
                                  .y_stride = stride,
-                                 .scratch = working_memory()};
+                                 .scratch = guarded_scratch()};
     check_label(c, 2.0 * (double)(s.rows * s.cols * s.n), (double)(s.rows * row_bytes),
                 "%zux%zu n=%zu", s.rows, s.cols, s.n);
     CHECK_CALL(c)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_main.c - the checker's command line.
+ * check_main.c - command line of the kernel checker.
  *
  *   kernel_check [--slot TEXT] [--level ref|avx2|avx512|amx] [--seed N]
  *   kernel_check --bench [--slot TEXT] [--level ...]
  *
- * Every level of this machine is checked, a kernel that a level inherits only
- * once. At level "ref" the reference runs against itself: it too must stay inside
- * its buffers and give one answer. MOTE_TEST_SCALE is the share of cases in per cent.
+ * Checks every level that the CPU supports. A kernel that a level inherits from a lower level is
+ * checked only once. At level "ref" the reference is compared with itself: it must stay inside its
+ * buffers and be deterministic. MOTE_TEST_SCALE is the percentage of cases to run.
  */
 #include "kernels/check.h"
 
@@ -20,20 +20,20 @@
 #include <time.h>
 
 typedef struct options {
-    const char *slot; /* part of the name; NULL: all */
+    const char *slot; /* substring of the name; NULL: all */
     mote_isa level;   /* MOTE_ISA_BEST: all */
     uint64_t seed;
     bool bench;
 } options;
 
-static bool wanted(const options *o, const check_slot *slot, mote_isa level)
+static bool is_selected(const options *o, const check_slot *slot, mote_isa level)
 {
     return (o->slot == NULL || strstr(slot->name, o->slot) != NULL) &&
            (o->level == MOTE_ISA_BEST || o->level == level);
 }
 
-/* The level whose kernel the slot has at `level`: false if it is a lower one's. */
-static bool is_new(const check_slot *slot, mote_isa level)
+/* False if the kernel of the slot at `level` is inherited from a lower level. */
+static bool has_own_kernel(const check_slot *slot, mote_isa level)
 {
     kern_table here, below;
     if (level == MOTE_ISA_REF)
@@ -70,7 +70,7 @@ static void time_level(check *c, const check_slot *slot, mote_isa level)
     }
 }
 
-static bool parse(int argc, char **argv, options *o)
+static bool parse_options(int argc, char **argv, options *o)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 {
     static check c;
     options o = {.seed = (uint64_t)time(NULL)};
-    if (!parse(argc, argv, &o)) {
+    if (!parse_options(argc, argv, &o)) {
         fprintf(stderr, "usage: %s [--bench] [--slot TEXT] [--level LEVEL] [--seed N]\n", argv[0]);
         return 2;
     }
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     int failures = 0, compared = 0;
     for (size_t s = 0; s < n_check_slots; s++)
         for (mote_isa level = MOTE_ISA_REF; level <= cpu_best_isa(); level++) {
-            if (!wanted(&o, &check_slots[s], level) || !is_new(&check_slots[s], level))
+            if (!is_selected(&o, &check_slots[s], level) || !has_own_kernel(&check_slots[s], level))
                 continue;
             compared++;
             if (o.bench)

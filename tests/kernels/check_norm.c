@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_norm.c - checks of rmsnorm, rmsnorm_gated, l2norm, layernorm: all tails, in place and not.
- */
+/* check_norm.c - checks of rmsnorm, rmsnorm_gated, l2norm, layernorm: all tails, in place and
+ * not. */
 #include "kernels/checks.h"
 
 /* Lengths met in the model: a head, a DeltaNet head, hidden sizes of 0.8B to 9B. */
@@ -10,7 +10,7 @@ enum { N_BENCH = sizeof bench_lengths / sizeof *bench_lengths };
 typedef struct norm_case {
     size_t n;
     const float *x, *w, *z;
-    float *y; /* x itself when in place */
+    float *y; /* x if in place */
 } norm_case;
 
 static bool set_up(check *c, uint32_t i, norm_case *out)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_vision_attn.c - check of vision_attn_block: every number of keys, widths of all towers, odd
- * query counts.
- */
+/* check_vision_attn.c - check of vision_attn_block: every number of keys, the head sizes of all
+ * vision encoders, odd numbers of queries. */
 #include "kernels/checks.h"
 
 enum { BLOCK = KERN_PAGE };
 
-/* Queries and keys of case i; false: there is none. The first 64 see i + 1 keys. */
+/* Queries and keys of case i; false: no such case. The first 64 cases have i + 1 keys. */
 static bool sizes(const check *c, uint32_t i, size_t *n, size_t *n_keys)
 {
     static const uint8_t queries[] = {1, 2, 5, 6, 7, 31, 32, 33, 47, 48, 49, 64, 97};

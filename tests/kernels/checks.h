@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checks.h - the check of every slot, by hand.
+ * checks.h - declarations of the check functions of all slots.
  *
- * slots.c makes its list from kernels.def and takes the functions from here: a
- * slot without a line below does not compile, a line without its function does
- * not link.
+ * slots.c builds its list from kernels.def and these declarations. A slot without a declaration
+ * does not compile; a declaration without a function does not link.
  */
 #ifndef MOTE_TESTS_KERNELS_CHECKS_H
 #define MOTE_TESTS_KERNELS_CHECKS_H

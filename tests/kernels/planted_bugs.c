@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * planted_bugs.c - the checker checked: wrong kernels that it must report.
+ * planted_bugs.c - tests the checker with wrong kernels that it must report.
  *
- * Each wrong kernel is what a tired author might write. All go through the same
- * comparator as the real variants; a copy of the reference goes through as well
- * and must pass, or the checker would be refusing everything.
+ * Each wrong kernel has a typical bug. All go through the same comparison as the real variants.
+ * Correct references go through it too and must pass; otherwise a checker that rejects everything
+ * would pass this test.
  */
 #include "kernels/check.h"
 
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Stops the compiler from turning a deliberate access into nothing. */
+/* Prevents the compiler from removing a deliberate access. */
 static volatile float sink;
 
 /* ---- tails and bounds ---- */
@@ -76,20 +76,20 @@ static void kv_put_wrong_neighbour(const float *k, const float *v, void *k_page,
                                    uint32_t slot)
 {
     k_kv_put_f16_ref(k, v, k_page, v_page, slot);
-    if (slot % 16 != 15) /* a vector store over the column's neighbour */
+    if (slot % 16 != 15) /* a vector store that overwrites the next column */
         ((uint16_t *)k_page)[slot + 1] = 0;
 }
 
 static void kv_put_truncates(const float *k, const float *v, void *k_page, void *v_page,
                              uint32_t slot)
 {
-    float cut[KERN_HEAD_DIM]; /* rounds to zero instead of to nearest even */
+    float cut[KERN_HEAD_DIM]; /* rounds toward zero instead of to nearest even */
     for (int i = 0; i < KERN_HEAD_DIM; i++)
         cut[i] = f_from_bits(f_bits(k[i]) & 0xffffe000u);
     k_kv_put_f16_ref(cut, v, k_page, v_page, slot);
 }
 
-/* Scales of neighbouring groups in each other's place. */
+/* Swaps the scales of neighbouring groups. */
 static void kv_put_swaps_scales(const float *k, const float *v, void *k_page, void *v_page,
                                 uint32_t slot)
 {
@@ -112,7 +112,7 @@ static void rmsnorm_sums_in_order(const float *x, const float *w, size_t n, floa
         y[i] = (x[i] * r) * w[i];
 }
 
-/* The right sum, then x * (r * w). */
+/* Correct sum, then x * (r * w). */
 static void rmsnorm_other_association(const float *x, const float *w, size_t n, float eps, float *y)
 {
     lanes sums = {{0}};
@@ -123,7 +123,7 @@ static void rmsnorm_other_association(const float *x, const float *w, size_t n, 
         y[i] = x[i] * (r * w[i]);
 }
 
-/* Mean of the squares minus the square of the mean. */
+/* Variance as mean of squares minus square of mean. */
 static void layernorm_by_squares(const float *x, const float *w, const float *b, size_t n,
                                  float eps, float *y)
 {
@@ -138,7 +138,7 @@ static void layernorm_by_squares(const float *x, const float *w, const float *b,
         y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
 }
 
-static void gelu_of_the_other_kind(const float *b, size_t n, float *y)
+static void gelu_erf_for_tanh(const float *b, size_t n, float *y)
 {
     k_gelu_tanh_ref(b, n, y);
 }
@@ -218,7 +218,7 @@ static float sum_exp_counts_tail_twice(const float *x, size_t n, float max, floa
     return n % 16 == 1 ? whole + f_exp((x[n - 1] - max) * scale) : whole;
 }
 
-/* The right order; what the definition flushes to zero is kept. */
+/* Correct order, but keeps results that the definition flushes to zero. */
 static float sum_exp_keeps_subnormals(const float *x, size_t n, float max, float scale)
 {
     lanes sums = {{0}};
@@ -302,7 +302,7 @@ static void attn_ignores_first(const kern_attn_args *a)
     k_attn_block_f16_ref(&b);
 }
 
-/* Scales the query instead of the score: close, and not the same. */
+/* Scales the query instead of the score: other rounding. */
 static void attn_scales_query(const kern_attn_args *a)
 {
     for (size_t i = 0; i < a->n; i++) {
@@ -319,7 +319,7 @@ static void attn_scales_query(const kern_attn_args *a)
     }
 }
 
-/* Widens codes to halves, where they must become floats. */
+/* Converts codes to f16 instead of f32. */
 static void attn_through_halves(const kern_attn_args *a)
 {
     static uint16_t keys[KERN_HEAD_DIM][KERN_PAGE], values[KERN_PAGE][KERN_HEAD_DIM];
@@ -353,9 +353,9 @@ static void finish_by_reciprocal(const kern_attn_acc *acc, const float *gate, fl
         y[d] = (acc->o[d] * inverse) * f_sigmoid(gate[d]);
 }
 
-/* ---- running them ---- */
+/* ---- running the kernels ---- */
 
-static const check_slot *slot_named(const char *name)
+static const check_slot *find_slot(const char *name)
 {
     for (size_t i = 0; i < n_check_slots; i++)
         if (strcmp(check_slots[i].name, name) == 0)
@@ -365,12 +365,13 @@ static const check_slot *slot_named(const char *name)
 
 static int n_run, n_missed;
 
-static void expect(check *c, const char *slot, const char *bug, const kern_table *table, bool wrong)
+static void expect_verdict(check *c, const char *slot, const char *bug, const kern_table *table,
+                           bool wrong)
 {
     kern_table reference;
     uint64_t n_cases = 0;
     kern_table_init(&reference, MOTE_ISA_REF);
-    const bool passed = check_variant(c, slot_named(slot), &reference, table, 1, &n_cases);
+    const bool passed = check_variant(c, find_slot(slot), &reference, table, 1, &n_cases);
     const bool as_expected = passed != wrong;
     printf("%-6s %-14s %-26s %s\n", as_expected ? "ok" : "MISSED", slot, bug, c->message);
     n_run++;
@@ -382,14 +383,14 @@ static void expect(check *c, const char *slot, const char *bug, const kern_table
         kern_table table;                                                                          \
         kern_table_init(&table, MOTE_ISA_REF);                                                     \
         table.slot = bug;                                                                          \
-        expect(&c, #slot, #bug, &table, table.slot != k_##slot##_ref);                             \
+        expect_verdict(&c, #slot, #bug, &table, table.slot != k_##slot##_ref);                     \
     } while (0)
 
 int main(void)
 {
     static check c;
     check_catch_signals();
-    PLANT(add, k_add_ref); /* right: must pass */
+    PLANT(add, k_add_ref); /* correct: must pass */
     PLANT(add, add_drops_last);
     PLANT(add, add_writes_past_end);
     PLANT(add, add_writes_before_start);
@@ -400,14 +401,14 @@ int main(void)
     PLANT(add, add_crashes);
     PLANT(kv_put_f16, kv_put_wrong_neighbour);
     PLANT(kv_put_f16, kv_put_truncates);
-    PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* right: must pass */
+    PLANT(kv_put_q8_0, k_kv_put_q8_0_ref); /* correct: must pass */
     PLANT(kv_put_q8_0, kv_put_swaps_scales);
     PLANT(rmsnorm, rmsnorm_sums_in_order);
     PLANT(rmsnorm, rmsnorm_other_association);
-    PLANT(layernorm, k_layernorm_ref); /* right: must pass */
+    PLANT(layernorm, k_layernorm_ref); /* correct: must pass */
     PLANT(layernorm, layernorm_by_squares);
-    PLANT(gelu_erf, gelu_of_the_other_kind);
-    PLANT(vision_attn_block, k_vision_attn_block_ref); /* right: must pass */
+    PLANT(gelu_erf, gelu_erf_for_tanh);
+    PLANT(vision_attn_block, k_vision_attn_block_ref); /* correct: must pass */
     PLANT(vision_attn_block, vision_attn_sees_one_key_less);
     PLANT(vision_attn_block, vision_attn_ignores_first);
     PLANT(conv_silu, conv_without_fma);
@@ -422,15 +423,15 @@ int main(void)
     PLANT(delta_rows, delta_forgets_own_row);
     PLANT(delta_rows, delta_writes_stride_gap);
     PLANT(delta_fold, fold_reversed);
-    PLANT(attn_block_f16, k_attn_block_f16_ref); /* right: must pass */
+    PLANT(attn_block_f16, k_attn_block_f16_ref); /* correct: must pass */
     PLANT(attn_block_f16, attn_sees_one_key_more);
     PLANT(attn_block_f16, attn_ignores_first);
     PLANT(attn_block_f16, attn_scales_query);
-    PLANT(attn_block_q8_0, k_attn_block_q8_0_ref); /* right: must pass */
+    PLANT(attn_block_q8_0, k_attn_block_q8_0_ref); /* correct: must pass */
     PLANT(attn_block_q8_0, attn_through_halves);
     PLANT(attn_merge, merge_swaps);
     PLANT(attn_finish, finish_by_reciprocal);
     check_free(&c);
-    printf("%d kernels, %d not judged rightly\n", n_run, n_missed);
+    printf("%d kernels, %d with a wrong verdict\n", n_run, n_missed);
     return n_missed > 0;
 }

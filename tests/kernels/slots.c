@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slots.c - the list of slots with their checks, made from kernels.def. */
+/* slots.c - the list of slots with their checks, generated from kernels.def. */
 #include "kernels/checks.h"
 
 #include <string.h>

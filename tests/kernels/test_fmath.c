@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_fmath.c - the elementary functions against the C library in higher precision.
+ * test_fmath.c - compares the elementary functions with the C library in higher precision.
  *
- * The default sweep takes every 1009th float of the range; with the argument
- * "all" it takes every one (minutes). Errors are measured in units of the last
- * place of the true value, the bounds are those the headers promise.
+ * The default sweep tests every 1009th float of the range; the argument "all" tests every float
+ * (takes minutes). Errors are in units of the last place (ulp) of the exact value. The bounds are
+ * those in docs/numerics.md.
  */
 #include "kernels/dmath.h"
 #include "kernels/fmath.h"
@@ -20,7 +20,7 @@
 
 static uint32_t sweep_step = 1009;
 
-/* |got - want| in units of the last place of want, subnormals counted in theirs. */
+/* |got - want| in ulp of want; for subnormals the ulp of a subnormal. */
 static double ulps(float got, double want)
 {
     int exponent;
@@ -32,8 +32,8 @@ static double ulps(float got, double want)
 typedef float float_fn(float x);
 typedef double double_fn(double x);
 
-/* The largest error over the floats from lo to hi, both of one sign. */
-static double worst(float_fn *f, double_fn *truth, float lo, float hi)
+/* Maximum error over the floats from lo to hi. Both have the same sign. */
+static double max_error(float_fn *f, double_fn *truth, float lo, float hi)
 {
     const uint32_t last = f_bits(fabsf(lo) > fabsf(hi) ? lo : hi);
     double bad = 0;
@@ -42,7 +42,7 @@ static double worst(float_fn *f, double_fn *truth, float lo, float hi)
         const double error = ulps(f(x), truth((double)x));
         bad = error > bad ? error : bad;
         if (last - bits < sweep_step && bits != last)
-            bits = last; /* both ends are always taken */
+            bits = last; /* always test both ends */
         else
             bits += sweep_step;
     }
@@ -68,12 +68,12 @@ static double true_softplus(double x)
 static void exp_is_within_one_ulp(void **state)
 {
     (void)state;
-    assert_within("f_exp, x > 0", worst(f_exp, exp, 0.0f, F_EXP_HI), 1.0);
-    assert_within("f_exp, x < 0", worst(f_exp, exp, -0.0f, F_EXP_LO), 1.0);
+    assert_within("f_exp, x > 0", max_error(f_exp, exp, 0.0f, F_EXP_HI), 1.0);
+    assert_within("f_exp, x < 0", max_error(f_exp, exp, -0.0f, F_EXP_LO), 1.0);
 }
 
-/* Every float outside the range goes where the definition says; NaN keeps its bits. */
-static void exp_has_its_edges(void **state)
+/* Floats outside the range give the defined results; NaN keeps its bits. */
+static void exp_outside_its_range(void **state)
 {
     (void)state;
     assert_true(f_exp(F_EXP_LO) >= FLT_MIN);
@@ -90,7 +90,7 @@ static void exp_has_its_edges(void **state)
     assert_int_equal(f_bits(f_exp(f_from_bits(0xffc00001u))), 0xffc00001u);
 }
 
-/* Values that must be exact: a softmax's largest weight is e^0. */
+/* Values that must be exact: the maximum weight of a softmax is e^0. */
 static void exact_values_are_exact(void **state)
 {
     (void)state;
@@ -107,8 +107,8 @@ static void exact_values_are_exact(void **state)
     assert_true(d_pow(10000.0, 0.0) == 1.0);
 }
 
-/* A curve that turned back at the seams of its pieces would show here. */
-static void exp_never_turns_back(void **state)
+/* exp must be monotonic, also where one reduction interval ends and the next begins. */
+static void exp_is_monotonic(void **state)
 {
     (void)state;
     float before = 0.0f;
@@ -119,19 +119,19 @@ static void exp_never_turns_back(void **state)
     }
 }
 
-static void the_others_stay_in_their_bounds(void **state)
+static void other_functions_within_bounds(void **state)
 {
     (void)state;
-    assert_within("f_log1p, 0..1", worst(f_log1p, log1p, 0.0f, 1.0f), 2.0);
-    assert_within("f_sigmoid, x > 0", worst(f_sigmoid, true_sigmoid, 0.0f, 80.0f), 2.0);
-    assert_within("f_sigmoid, x < 0", worst(f_sigmoid, true_sigmoid, -0.0f, -80.0f), 3.0);
-    assert_within("f_softplus, x > 0", worst(f_softplus, true_softplus, 0.0f, 1e4f), 3.0);
-    assert_within("f_softplus, x < 0", worst(f_softplus, true_softplus, -0.0f, -80.0f), 4.0);
-    assert_within("f_tanh, x > 0", worst(f_tanh, tanh, 0.0f, 20.0f), 2.0);
-    assert_within("f_tanh, x < 0", worst(f_tanh, tanh, -0.0f, -20.0f), 2.0);
+    assert_within("f_log1p, 0..1", max_error(f_log1p, log1p, 0.0f, 1.0f), 2.0);
+    assert_within("f_sigmoid, x > 0", max_error(f_sigmoid, true_sigmoid, 0.0f, 80.0f), 2.0);
+    assert_within("f_sigmoid, x < 0", max_error(f_sigmoid, true_sigmoid, -0.0f, -80.0f), 3.0);
+    assert_within("f_softplus, x > 0", max_error(f_softplus, true_softplus, 0.0f, 1e4f), 3.0);
+    assert_within("f_softplus, x < 0", max_error(f_softplus, true_softplus, -0.0f, -80.0f), 4.0);
+    assert_within("f_tanh, x > 0", max_error(f_tanh, tanh, 0.0f, 20.0f), 2.0);
+    assert_within("f_tanh, x < 0", max_error(f_tanh, tanh, -0.0f, -20.0f), 2.0);
 }
 
-/* Absolute: below zero the curve is a small difference of large terms. */
+/* Absolute error: for x < 0 the result is a small difference of large terms. */
 static void gelu_is_close(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void gelu_is_close(void **state)
     assert_within("f_gelu_tanh, absolute", bad, 3e-7);
 }
 
-/* The merger's kind: by the error function. */
+/* GELU with erf, as in the merger of the vision encoder. */
 static void gelu_erf_is_close(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static double uniform(double lo, double hi)
     return lo + (hi - lo) * (double)(random_state >> 11) * 0x1p-53;
 }
 
-/* Against long double. The largest angle of a model is a position, about a million. */
+/* Compared with long double. The largest angle of a model is a position, about a million. */
 static void doubles_are_good_to_1e12(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void doubles_are_good_to_1e12(void **state)
     assert_within("d_pow(1e7, y), relative", (double)p, 1e-14);
 }
 
-/* The places where range reduction breaks first: doubles nearest to multiples of pi/2. */
+/* Worst cases of the argument reduction: doubles nearest to multiples of pi/2. */
 static void reduction_survives_multiples_of_half_pi(void **state)
 {
     (void)state;
@@ -207,10 +207,10 @@ int main(int argc, char **argv)
         sweep_step = 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_one_ulp),
-        cmocka_unit_test(exp_has_its_edges),
+        cmocka_unit_test(exp_outside_its_range),
         cmocka_unit_test(exact_values_are_exact),
-        cmocka_unit_test(exp_never_turns_back),
-        cmocka_unit_test(the_others_stay_in_their_bounds),
+        cmocka_unit_test(exp_is_monotonic),
+        cmocka_unit_test(other_functions_within_bounds),
         cmocka_unit_test(gelu_is_close),
         cmocka_unit_test(gelu_erf_is_close),
         cmocka_unit_test(doubles_are_good_to_1e12),

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_reference.c - the references against the mathematics, in binary64.
+ * test_reference.c - compares the references with plain binary64 versions.
  *
- * The checker proves that variants equal the references; this proves that the
- * references compute what they are called. Here, and only here, with tolerances:
- * DeltaNet against its plain recurrence, attention against a plain softmax.
+ * The checker proves that variants equal the references. This test proves that the references
+ * compute the right functions, within tolerances: DeltaNet against its plain recurrence, attention
+ * against a plain softmax.
  */
 #include "kernels/variants.h"
 
@@ -85,7 +85,7 @@ static void plain_recurrence(delta_data *d)
         }
 }
 
-/* The chunk form, in stretches of 1 to 5 rows as decoding and prompts would cut it. */
+/* The chunk form, 1 to 5 rows per call. */
 static void chunk_form(delta_data *d, const kern_table *table)
 {
     for (int first = 0; first < N_ROWS; first += CHUNK) {
@@ -116,7 +116,7 @@ static void chunk_form(delta_data *d, const kern_table *table)
     }
 }
 
-/* The largest difference, relative to the largest true value. */
+/* Maximum difference, relative to the largest exact value. */
 static double distance(const float *got, const double *want, size_t n)
 {
     double bad = 0, scale = 1e-30;
@@ -127,7 +127,7 @@ static double distance(const float *got, const double *want, size_t n)
     return bad / scale;
 }
 
-static void delta_is_the_recurrence(void **state)
+static void delta_matches_recurrence(void **state)
 {
     static delta_data d;
     static const double strengths[] = {0.0, 1e-3, 0.1, 2.0, 55.0};
@@ -143,7 +143,7 @@ static void delta_is_the_recurrence(void **state)
             bad = fmax(bad, distance(d.o[0], d.true_o[0], (size_t)N_ROWS * DIM));
             bad = fmax(bad, distance(d.s[0], d.true_s[0], (size_t)DIM * DIM));
         }
-    /* Random keys stay below 4e-7; the worst are nearly equal keys without decay. */
+    /* Random keys: below 4e-7. Worst case: nearly equal keys without decay. */
     printf("DeltaNet: largest relative error %.2g\n", bad);
     assert_true(bad < 2e-6);
 }
@@ -178,7 +178,7 @@ static void plain_softmax(attn_data *d, int n, double scale)
     }
 }
 
-/* Pages in two partitions, merged at the end, as a long context is. */
+/* Pages in two partitions that are merged at the end, as for a long context. */
 static void paged(attn_data *d, int n, float scale, const kern_table *table)
 {
     kern_attn_acc acc[2];
@@ -201,7 +201,7 @@ static void paged(attn_data *d, int n, float scale, const kern_table *table)
     table->attn_finish(&acc[0], d->gate, d->y);
 }
 
-static void attention_is_softmax(void **state)
+static void attention_matches_softmax(void **state)
 {
     static attn_data d;
     static const int lengths[] = {1, 2, 63, 64, 65, 191, 192, 193, 300, 320};
@@ -230,7 +230,7 @@ static void attention_is_softmax(void **state)
     assert_true(bad < 2e-6);
 }
 
-/* ---- the small ones ---- */
+/* ---- norms and element-wise kernels ---- */
 
 enum { N = 1000 };
 
@@ -239,7 +239,7 @@ static double true_silu(double x)
     return x / (1 + exp(-x));
 }
 
-static void norms_are_norms(void **state)
+static void norms_match_definition(void **state)
 {
     static float x[N], w[N], z[N], y[N];
     static double want[N];
@@ -266,7 +266,7 @@ static void norms_are_norms(void **state)
     assert_true(distance(y, want, N) < 1e-6);
 }
 
-static void elementwise_is_what_it_says(void **state)
+static void elementwise_matches_definition(void **state)
 {
     static float x[4][N], w[4][N], y[N];
     static double want[N];
@@ -294,8 +294,8 @@ static void elementwise_is_what_it_says(void **state)
     assert_true(fabs((double)got / sum - 1) < 1e-6);
 }
 
-/* A quarter turn moves (a, b) to (-b, a). */
-static void rope_turns_the_right_way(void **state)
+/* A rotation by 90 degrees maps (a, b) to (-b, a). */
+static void rope_rotates_in_right_direction(void **state)
 {
     float x[4] = {1, 2, 3, 4};
     const float cosines[2] = {0, 1}, sines[2] = {1, 0};
@@ -308,9 +308,11 @@ static void rope_turns_the_right_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delta_is_the_recurrence),  cmocka_unit_test(attention_is_softmax),
-        cmocka_unit_test(norms_are_norms),          cmocka_unit_test(elementwise_is_what_it_says),
-        cmocka_unit_test(rope_turns_the_right_way),
+        cmocka_unit_test(delta_matches_recurrence),
+        cmocka_unit_test(attention_matches_softmax),
+        cmocka_unit_test(norms_match_definition),
+        cmocka_unit_test(elementwise_matches_definition),
+        cmocka_unit_test(rope_rotates_in_right_direction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

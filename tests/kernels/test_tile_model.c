@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tile_model.c - the emulated tiles against products known beforehand.
+ * test_tile_model.c - tests of the emulated tiles against known products.
  *
- * Small matrices multiplied by the definition, numbers at the ends of their ranges,
- * shapes that do not fill a tile, and everything that a processor refuses.
+ * Small matrices computed from the definition, numbers at the ends of their ranges, shapes smaller
+ * than a tile, and all operands that a CPU rejects.
  */
 #include "kernels/tile_model.h"
 
@@ -44,7 +44,7 @@ static uint8_t any_byte(void)
     return (uint8_t)(random_state >> 24);
 }
 
-/* Written out: [1 2 3 4 5 6 7 8] times two columns. */
+/* [1 2 3 4 5 6 7 8] times two columns. */
 static void a_product_by_hand(void **state)
 {
     static tile_model model;
@@ -62,8 +62,8 @@ static void a_product_by_hand(void **state)
     assert_int_equal(c[1], 1000 - (1 + 2 + 3 + 4) + 5 * 10 - 8 * 10);
 }
 
-/* c[m][n] + sum over k of a[m][k] * b(k, n), where b(k, n) is byte k % 4 of dword n of row k / 4.
- */
+/* c[m][n] + sum over k of a[m][k] * b(k, n), where b(k, n) is byte k % 4 of dword n of row k /
+ * 4. */
 static int32_t by_definition(int32_t c, const int8_t *a, const int8_t *b, unsigned n, unsigned k,
                              bool b_signed)
 {
@@ -111,7 +111,7 @@ static void products_of_every_shape(void **state)
             }
 }
 
-/* Sixty-four times 128 * 128, then past the end of 32 bits. */
+/* 64 times 128 * 128, then a 32-bit overflow. */
 static void the_ends_of_the_ranges(void **state)
 {
     static tile_model model;
@@ -130,7 +130,7 @@ static void the_ends_of_the_ranges(void **state)
     assert_int_equal(c[0][0], INT32_MIN);
 }
 
-/* What a tile had before is gone, also outside its shape. */
+/* The old contents of a tile are cleared, also outside its shape. */
 static void loading_and_zeroing_clear(void **state)
 {
     static tile_model model;
@@ -149,7 +149,7 @@ static void loading_and_zeroing_clear(void **state)
     assert_memory_equal(model.data[2], zeros, sizeof zeros);
 }
 
-/* A wrong byte in an otherwise right configuration. */
+/* True if a valid configuration with one changed byte is accepted. */
 static bool accepts(unsigned at, uint8_t value)
 {
     tile_model model;
@@ -173,7 +173,7 @@ static void wrong_configurations_are_refused(void **state)
     assert_true(accepts(48, 15) && accepts(16, 60));
     assert_false(accepts(48, 17) || accepts(16, 65) || accepts(17, 1));
     assert_false(accepts(48, 0) || accepts(16, 0)); /* rows without bytes, bytes without rows */
-    assert_false(accepts(51, 1) || accepts(22, 4)); /* the same for a tile not in use */
+    assert_false(accepts(51, 1) || accepts(22, 4)); /* the same for an unused tile */
 }
 
 static bool product_fits(unsigned row_bytes_c, unsigned rows_c, unsigned row_bytes_a,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_model.c - see tile_model.h. */
+/* tile_model.c - the AMX tile instructions in plain C. */
 #include "kernels/tile_model.h"
 
 #include <string.h>
 
-/* Where LDTILECFG's 64 bytes have what. */
+/* Offsets in the 64-byte operand of LDTILECFG. */
 enum { PALETTE = 0, START_ROW = 1, SHAPES = 16, ROWS = 48, LIMIT = 64 };
 
 static bool all_zero(const uint8_t *p, size_t from, size_t to)
@@ -39,7 +39,7 @@ bool tile_model_configure(tile_model *m, const void *config)
     for (size_t t = 0; t < MODEL_TILES; t++)
         if (!shape_is_allowed(bytes[ROWS + t], word_at(bytes + SHAPES + 2 * t)))
             return false;
-    tile_model_release(m); /* tiles start as zeros */
+    tile_model_release(m); /* tiles are zero after configuration */
     m->configured = true;
     for (size_t t = 0; t < MODEL_TILES; t++) {
         m->rows[t] = bytes[ROWS + t];
@@ -66,7 +66,7 @@ bool tile_model_zero(tile_model *m, unsigned tile)
     return true;
 }
 
-/* What lies beyond the shape becomes zero. */
+/* Bytes outside the shape become zero. */
 bool tile_model_load(tile_model *m, unsigned tile, const void *rows, size_t stride)
 {
     uint8_t loaded[MODEL_ROWS][MODEL_ROW_BYTES] = {{0}};
@@ -96,7 +96,7 @@ static bool shapes_fit(const tile_model *m, unsigned c, unsigned a, unsigned b)
            m->row_bytes[c] == m->row_bytes[b];
 }
 
-/* row[n] += the four products of a dword of a with dword n of a row of b. */
+/* row[n] += the four byte products of a dword of a and dword n of a row of b. */
 static void add_products(uint32_t *row, const uint8_t *a, const uint8_t *b, unsigned n_dwords,
                          bool b_signed)
 {
