@@ -173,7 +173,7 @@ static void add_superblock(const kern_gemm_args *a, const format *f, const weigh
     }
 }
 
-static void gemm_256(const kern_gemm_args *a, const format *f)
+static void gemm_256_ref(const kern_gemm_args *a, const format *f)
 {
     weights w = {0};
     for (size_t r = 0; r < a->rows; r++) {
@@ -187,30 +187,30 @@ static void gemm_256(const kern_gemm_args *a, const format *f)
 
 void k_gemm_q2_k_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_q2_k, sizeof(quant_q2_k), true});
+    gemm_256_ref(a, &(format){unpack_q2_k, sizeof(quant_q2_k), true});
 }
 
 void k_gemm_q3_k_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_q3_k, sizeof(quant_q3_k), false});
+    gemm_256_ref(a, &(format){unpack_q3_k, sizeof(quant_q3_k), false});
 }
 
 void k_gemm_q4_k_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_q4_k, sizeof(quant_q4_k), true});
+    gemm_256_ref(a, &(format){unpack_q4_k, sizeof(quant_q4_k), true});
 }
 
 void k_gemm_q5_k_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_q5_k, sizeof(quant_q5_k), true});
+    gemm_256_ref(a, &(format){unpack_q5_k, sizeof(quant_q5_k), true});
 }
 
 void k_gemm_q6_k_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_q6_k, sizeof(quant_q6_k), false});
+    gemm_256_ref(a, &(format){unpack_q6_k, sizeof(quant_q6_k), false});
 }
 
 void k_gemm_iq4_xs_ref(const kern_gemm_args *a)
 {
-    gemm_256(a, &(format){unpack_iq4_xs, sizeof(quant_iq4_xs), false});
+    gemm_256_ref(a, &(format){unpack_iq4_xs, sizeof(quant_iq4_xs), false});
 }

@@ -117,7 +117,7 @@ static void add_block_32(const kern_gemm_args *a, const format *f, const weights
     }
 }
 
-static void gemm_32(const kern_gemm_args *a, const format *f)
+static void gemm_32_ref(const kern_gemm_args *a, const format *f)
 {
     weights w = {0};
     for (size_t r = 0; r < a->rows; r++) {
@@ -131,30 +131,30 @@ static void gemm_32(const kern_gemm_args *a, const format *f)
 
 void k_gemm_q4_0_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_q4_0, sizeof(quant_q4_0), false});
+    gemm_32_ref(a, &(format){unpack_q4_0, sizeof(quant_q4_0), false});
 }
 
 void k_gemm_q4_1_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_q4_1, sizeof(quant_q4_1), true});
+    gemm_32_ref(a, &(format){unpack_q4_1, sizeof(quant_q4_1), true});
 }
 
 void k_gemm_q5_0_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_q5_0, sizeof(quant_q5_0), false});
+    gemm_32_ref(a, &(format){unpack_q5_0, sizeof(quant_q5_0), false});
 }
 
 void k_gemm_q5_1_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_q5_1, sizeof(quant_q5_1), true});
+    gemm_32_ref(a, &(format){unpack_q5_1, sizeof(quant_q5_1), true});
 }
 
 void k_gemm_q8_0_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_q8_0, sizeof(quant_q8_0), false});
+    gemm_32_ref(a, &(format){unpack_q8_0, sizeof(quant_q8_0), false});
 }
 
 void k_gemm_iq4_nl_ref(const kern_gemm_args *a)
 {
-    gemm_32(a, &(format){unpack_iq4_nl, sizeof(quant_iq4_nl), false});
+    gemm_32_ref(a, &(format){unpack_iq4_nl, sizeof(quant_iq4_nl), false});
 }

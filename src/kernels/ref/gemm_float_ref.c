@@ -42,7 +42,7 @@ static float float_dot(const void *row, weight_fn *weight, const float *x, size_
     return lanes_total(&sums);
 }
 
-static void gemm_float(const kern_gemm_args *a, weight_fn *weight)
+static void gemm_float_ref(const kern_gemm_args *a, weight_fn *weight)
 {
     const kern_act *x = a->x;
     for (size_t r = 0; r < a->rows; r++) {
@@ -54,15 +54,15 @@ static void gemm_float(const kern_gemm_args *a, weight_fn *weight)
 
 void k_gemm_f32_ref(const kern_gemm_args *a)
 {
-    gemm_float(a, weight_f32);
+    gemm_float_ref(a, weight_f32);
 }
 
 void k_gemm_f16_ref(const kern_gemm_args *a)
 {
-    gemm_float(a, weight_f16);
+    gemm_float_ref(a, weight_f16);
 }
 
 void k_gemm_bf16_ref(const kern_gemm_args *a)
 {
-    gemm_float(a, weight_bf16);
+    gemm_float_ref(a, weight_bf16);
 }

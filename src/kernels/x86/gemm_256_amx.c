@@ -362,7 +362,7 @@ static void slab_unpack_rows(const kernel_256 *kernel, const uint8_t *w, size_t 
 }
 
 /* Rows r0 .. r0+31 (fewer at the end), all tokens of a chunk. */
-static void gemm_panel(const kernel_256 *kernel, const work *k, size_t r0)
+static void gemm_panel_256_amx(const kernel_256 *kernel, const work *k, size_t r0)
 {
     const kern_gemm_args *a = k->a;
     const size_t bytes = (size_t)kernel->f->block_bytes, blocks = a->x->cols / SLAB_COLS;
@@ -391,7 +391,7 @@ static void chunk_prepare(const work *k)
     }
 }
 
-static void gemm_256(const kern_gemm_args *a, const kernel_256 *kernel)
+static void gemm_256_amx(const kern_gemm_args *a, const kernel_256 *kernel)
 {
     if (use_avx512(a->x)) {
         kernel->avx512(a);
@@ -409,7 +409,7 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *kernel)
         if (kernel->f->min_pairs == 4)
             chunk_prepare(&k);
         for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-            gemm_panel(kernel, &k, r0);
+            gemm_panel_256_amx(kernel, &k, r0);
     }
     tile_release();
 }
@@ -427,7 +427,7 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *kernel)
     {                                                                                              \
         static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
                                           k_gemm_##format##_avx512};                               \
-        gemm_256(a, &kernel);                                                                      \
+        gemm_256_amx(a, &kernel);                                                                  \
     }
 
 GEMM(q2_k, head_q2_k)

@@ -294,7 +294,8 @@ typedef struct kernel_256 {
 } kernel_256;
 
 /* Rows r0 .. r0+15 (fewer at the end), all tokens of a chunk. */
-static void gemm_panel(const kern_gemm_args *a, const kernel_256 *p, const chunk *c, size_t r0)
+static void gemm_panel_256_avx2(const kern_gemm_args *a, const kernel_256 *p, const chunk *c,
+                                size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -318,7 +319,8 @@ static void gemm_panel(const kern_gemm_args *a, const kernel_256 *p, const chunk
 }
 
 /* GEMV: rows r0 .. r0+7 (fewer at the end). */
-static void gemv_rows(const kern_gemm_args *a, const kernel_256 *p, const chunk *c, size_t r0)
+static void gemv_rows_256_avx2(const kern_gemm_args *a, const kernel_256 *p, const chunk *c,
+                               size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -338,7 +340,7 @@ static void gemv_rows(const kern_gemm_args *a, const kernel_256 *p, const chunk 
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
+static void gemm_256_avx2(const kern_gemm_args *a, const kernel_256 *p)
 {
     workspace *ws = a->scratch;
     const size_t blocks = a->x->cols / SLAB_COLS;
@@ -349,10 +351,10 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
         chunk_prepare(p->format, a->x, &c, ws->buffer);
         if (a->x->n == 1) {
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows(a, p, &c, r0);
+                gemv_rows_256_avx2(a, p, &c, r0);
         } else {
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel(a, p, &c, r0);
+                gemm_panel_256_avx2(a, p, &c, r0);
         }
     }
 }
@@ -373,7 +375,7 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *p)
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm_256(a, &(kernel_256){&format_##f, unpack_##f, multiply_##f, one_token_##f});          \
+        gemm_256_avx2(a, &(kernel_256){&format_##f, unpack_##f, multiply_##f, one_token_##f});     \
     }
 
 GEMM(q2_k)

@@ -434,7 +434,8 @@ static void slab_unpack_rows(const kernel_256 *k, const uint8_t *w, size_t strid
 }
 
 /* Rows r0 .. r0+31 (fewer at the end), all tokens of a chunk. */
-static void gemm_panel(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
+static void gemm_panel_256_avx512(const kern_gemm_args *a, const kernel_256 *k, const chunk *c,
+                                  size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
@@ -461,7 +462,8 @@ static void gemm_panel(const kern_gemm_args *a, const kernel_256 *k, const chunk
 }
 
 /* GEMV: rows r0 .. r0+15 (fewer at the end). */
-static void gemv_rows(const kern_gemm_args *a, const kernel_256 *k, const chunk *c, size_t r0)
+static void gemv_rows_256_avx512(const kern_gemm_args *a, const kernel_256 *k, const chunk *c,
+                                 size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
@@ -481,7 +483,7 @@ static void gemv_rows(const kern_gemm_args *a, const kernel_256 *k, const chunk 
     _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm_256(const kern_gemm_args *a, const kernel_256 *k)
+static void gemm_256_avx512(const kern_gemm_args *a, const kernel_256 *k)
 {
     workspace *ws = a->scratch;
     const pieces p = a->x->n == 1 ? k->f->gemv : k->f->gemm;
@@ -491,10 +493,10 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *k)
         chunk_prepare(k->f, a->x, &c, ws->buffer);
         if (a->x->n == 1)
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows(a, k, &c, r0);
+                gemv_rows_256_avx512(a, k, &c, r0);
         else
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel(a, k, &c, r0);
+                gemm_panel_256_avx512(a, k, &c, r0);
     }
 }
 
@@ -517,7 +519,7 @@ static void gemm_256(const kern_gemm_args *a, const kernel_256 *k)
     {                                                                                              \
         static const kernel_256 kernel = {&format_##format, unpack_##format, tiles_##format,       \
                                           one_##format};                                           \
-        gemm_256(a, &kernel);                                                                      \
+        gemm_256_avx512(a, &kernel);                                                               \
     }
 
 GEMM(q2_k, head_q2_k)

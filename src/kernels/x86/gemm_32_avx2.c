@@ -289,7 +289,8 @@ static void unpack_slab(const kernel_32 *p, const uint8_t *w, size_t stride, siz
 }
 
 /* Rows r0 .. r0+15 (fewer at the end), tokens t0 .. t0+n-1. */
-static void gemm_panel(const kern_gemm_args *a, const kernel_32 *p, size_t r0, size_t t0, size_t n)
+static void gemm_panel_32_avx2(const kern_gemm_args *a, const kernel_32 *p, size_t r0, size_t t0,
+                               size_t n)
 {
     workspace *ws = a->scratch;
     block_32 *const slab[GROUPS] = {ws->slab[0], ws->slab[1]};
@@ -308,7 +309,7 @@ static void gemm_panel(const kern_gemm_args *a, const kernel_32 *p, size_t r0, s
 }
 
 /* GEMV: rows r0 .. r0+7 (fewer at the end). */
-static void gemv_rows(const kern_gemm_args *a, const kernel_32 *p, size_t r0)
+static void gemv_rows_32_avx2(const kern_gemm_args *a, const kernel_32 *p, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -328,7 +329,7 @@ static void gemv_rows(const kern_gemm_args *a, const kernel_32 *p, size_t r0)
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm_32(const kern_gemm_args *a, const kernel_32 *p)
+static void gemm_32_avx2(const kern_gemm_args *a, const kernel_32 *p)
 {
     workspace *ws = a->scratch;
     const size_t cols = a->x->cols, blocks = cols / QUANT_BLOCK;
@@ -340,10 +341,10 @@ static void gemm_32(const kern_gemm_args *a, const kernel_32 *p)
             chunk_prepare_starts(a->x->q + t0 * cols, n * blocks, p->format->offset, ws->start);
         if (a->x->n == 1) {
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows(a, p, r0);
+                gemv_rows_32_avx2(a, p, r0);
         } else {
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel(a, p, r0, t0, n);
+                gemm_panel_32_avx2(a, p, r0, t0, n);
         }
     }
 }
@@ -365,7 +366,7 @@ static void gemm_32(const kern_gemm_args *a, const kernel_32 *p)
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm_32(a, &(kernel_32){&format_##f, slab_##f, multiply_##f, one_token_##f});              \
+        gemm_32_avx2(a, &(kernel_32){&format_##f, slab_##f, multiply_##f, one_token_##f});         \
     }
 
 GEMM(q4_0)

@@ -268,7 +268,8 @@ static void unpack_slab(const kernel_32 *k, const uint8_t *w, size_t stride, siz
 }
 
 /* Rows r0 .. r0+31 (fewer at the end), all tokens of a chunk. */
-static void gemm_panel(const kern_gemm_args *a, const kernel_32 *k, const chunk *c, size_t r0)
+static void gemm_panel_32_avx512(const kern_gemm_args *a, const kernel_32 *k, const chunk *c,
+                                 size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
@@ -296,7 +297,8 @@ static void gemm_panel(const kern_gemm_args *a, const kernel_32 *k, const chunk 
 }
 
 /* GEMV: rows r0 .. r0+15 (fewer at the end). */
-static void gemv_rows(const kern_gemm_args *a, const kernel_32 *k, const chunk *c, size_t r0)
+static void gemv_rows_32_avx512(const kern_gemm_args *a, const kernel_32 *k, const chunk *c,
+                                size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)k->f->block_bytes;
@@ -316,7 +318,7 @@ static void gemv_rows(const kern_gemm_args *a, const kernel_32 *k, const chunk *
     _mm512_mask_storeu_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm_32(const kern_gemm_args *a, const kernel_32 *k)
+static void gemm_32_avx512(const kern_gemm_args *a, const kernel_32 *k)
 {
     workspace *ws = a->scratch;
     const size_t blocks = a->x->cols / QUANT_BLOCK;
@@ -329,10 +331,10 @@ static void gemm_32(const kern_gemm_args *a, const kernel_32 *k)
         chunk_prepare(k->f, a->x->sum + t0 * blocks, n * blocks, chains + n * PANEL);
         if (a->x->n == 1)
             for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-                gemv_rows(a, k, &c, r0);
+                gemv_rows_32_avx512(a, k, &c, r0);
         else
             for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-                gemm_panel(a, k, &c, r0);
+                gemm_panel_32_avx512(a, k, &c, r0);
     }
 }
 
@@ -355,7 +357,7 @@ static void gemm_32(const kern_gemm_args *a, const kernel_32 *k)
     {                                                                                              \
         static const kernel_32 kernel = {&format_##format, slab_##format, tiles_##format,          \
                                          one_##format};                                            \
-        gemm_32(a, &kernel);                                                                       \
+        gemm_32_avx512(a, &kernel);                                                                \
     }
 
 GEMM(q4_0)

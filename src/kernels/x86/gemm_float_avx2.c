@@ -261,8 +261,8 @@ ALWAYS_INLINE void gemv_rows(const kern_gemm_args *a, load_fn *load, size_t size
     }
 }
 
-ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *widen_one,
-                              size_t size)
+ALWAYS_INLINE void gemm_float_avx2(const kern_gemm_args *a, load_fn *load, widen_fn *widen_one,
+                                   size_t size)
 {
     if (panel_fits(a)) {
         panel_gemm(a, widen_one);
@@ -281,15 +281,15 @@ ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *
 
 void k_gemm_f32_avx2(const kern_gemm_args *a)
 {
-    gemm_float(a, load_f32, widen_f32, sizeof(float));
+    gemm_float_avx2(a, load_f32, widen_f32, sizeof(float));
 }
 
 void k_gemm_f16_avx2(const kern_gemm_args *a)
 {
-    gemm_float(a, load_f16, widen_f16, sizeof(uint16_t));
+    gemm_float_avx2(a, load_f16, widen_f16, sizeof(uint16_t));
 }
 
 void k_gemm_bf16_avx2(const kern_gemm_args *a)
 {
-    gemm_float(a, load_bf16, widen_bf16, sizeof(uint16_t));
+    gemm_float_avx2(a, load_bf16, widen_bf16, sizeof(uint16_t));
 }

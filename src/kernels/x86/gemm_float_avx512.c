@@ -114,7 +114,7 @@ static size_t chunk_tokens(size_t cols)
     return tiles > 0 ? tiles * TOKENS : TOKENS;
 }
 
-ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
+ALWAYS_INLINE void gemm_float_avx512(const kern_gemm_args *a, load_fn *load, widen_fn *widen)
 {
     if (panel_fits(a)) {
         panel_gemm(a, widen);
@@ -133,15 +133,15 @@ ALWAYS_INLINE void gemm_float(const kern_gemm_args *a, load_fn *load, widen_fn *
 
 void k_gemm_f32_avx512(const kern_gemm_args *a)
 {
-    gemm_float(a, load_f32, widen_f32);
+    gemm_float_avx512(a, load_f32, widen_f32);
 }
 
 void k_gemm_f16_avx512(const kern_gemm_args *a)
 {
-    gemm_float(a, load_f16, widen_f16);
+    gemm_float_avx512(a, load_f16, widen_f16);
 }
 
 void k_gemm_bf16_avx512(const kern_gemm_args *a)
 {
-    gemm_float(a, load_bf16, widen_bf16);
+    gemm_float_avx512(a, load_bf16, widen_bf16);
 }

@@ -283,8 +283,8 @@ static void unpack_slab(const kernel_wide *p, const uint8_t *w, size_t stride, s
 }
 
 /* Rows r0 .. r0+15 (fewer at the end), tokens t0 .. t0+n-1, with 16-bit activations x16. */
-static void gemm_panel(const kern_gemm_args *a, const kernel_wide *p, size_t r0, size_t t0,
-                       size_t n, const int16_t *x16)
+static void gemm_panel_wide_avx2(const kern_gemm_args *a, const kernel_wide *p, size_t r0,
+                                 size_t t0, size_t n, const int16_t *x16)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -303,7 +303,7 @@ static void gemm_panel(const kern_gemm_args *a, const kernel_wide *p, size_t r0,
 }
 
 /* GEMV: rows r0 .. r0+7 (fewer at the end). */
-static void gemv_rows(const kern_gemm_args *a, const kernel_wide *p, size_t r0)
+static void gemv_rows_wide_avx2(const kern_gemm_args *a, const kernel_wide *p, size_t r0)
 {
     workspace *ws = a->scratch;
     const size_t rows = a->rows - r0, bytes = (size_t)p->format->block_bytes;
@@ -324,13 +324,13 @@ static void gemv_rows(const kern_gemm_args *a, const kernel_wide *p, size_t r0)
     _mm256_maskstore_ps(a->y + r0, row_mask(rows, 0), acc);
 }
 
-static void gemm_wide(const kern_gemm_args *a, const kernel_wide *p)
+static void gemm_wide_avx2(const kern_gemm_args *a, const kernel_wide *p)
 {
     workspace *ws = a->scratch;
     const size_t cols = a->x->cols;
     if (a->x->n == 1) {
         for (size_t r0 = 0; r0 < a->rows; r0 += LANES)
-            gemv_rows(a, p, r0);
+            gemv_rows_wide_avx2(a, p, r0);
         return;
     }
     int16_t *x16 = (int16_t *)ws->buffer;
@@ -340,7 +340,7 @@ static void gemm_wide(const kern_gemm_args *a, const kernel_wide *p)
         const size_t n = a->x->n - t0 < at_once ? a->x->n - t0 : at_once;
         widen_codes(a->x->q + t0 * cols, n * cols, x16);
         for (size_t r0 = 0; r0 < a->rows; r0 += PANEL)
-            gemm_panel(a, p, r0, t0, n, x16);
+            gemm_panel_wide_avx2(a, p, r0, t0, n, x16);
     }
 }
 
@@ -361,7 +361,7 @@ static void gemm_wide(const kern_gemm_args *a, const kernel_wide *p)
     }                                                                                              \
     void k_gemm_##f##_avx2(const kern_gemm_args *a)                                                \
     {                                                                                              \
-        gemm_wide(a, &(kernel_wide){&format_##f, unpack_##f, multiply_##f, one_token_##f});        \
+        gemm_wide_avx2(a, &(kernel_wide){&format_##f, unpack_##f, multiply_##f, one_token_##f});   \
     }
 
 GEMM(q8_0)
