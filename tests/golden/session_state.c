@@ -10,21 +10,20 @@
 
 #include <string.h>
 
-static delta_memory memory_of(const mote_session *s, uint32_t delta_layer)
+static delta_memory memory_of(const mote_session *s, uint32_t layer)
 {
     const mote_engine *e = s->engine;
     unsigned char *state = blocks_at(&e->states, s->state);
-    return cache_layout_delta(&e->forward.layout, delta_layer, state, state,
+    return cache_layout_delta(&e->forward.layout, layer, state, state,
                               blocks_at(&e->tails, s->tail));
 }
 
 /* S_t = e^{G_t} S0 + sum_j e^{G_t - G_j} k_j u_j^T over the rows since the boundary. */
-void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t value_head,
-                        float *out)
+void session_peek_state(const mote_session *s, uint32_t layer, uint32_t value_head, float *out)
 {
     enum { DIM = KERN_STATE_DIM };
     const delta_shape *shape = &s->engine->forward.layout.delta;
-    delta_memory m = memory_of(s, delta_layer);
+    delta_memory m = memory_of(s, layer);
     size_t heads = shape->value_heads, rows = (size_t)(s->length % KERN_CHUNK);
     size_t key_head = value_head % shape->key_heads;
     memcpy(out, m.state + (size_t)value_head * DIM * DIM, sizeof(float) * DIM * DIM);
@@ -43,9 +42,9 @@ void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t va
     }
 }
 
-void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out)
+void session_peek_conv(const mote_session *s, uint32_t layer, float *out)
 {
-    delta_memory m = memory_of(s, delta_layer);
+    delta_memory m = memory_of(s, layer);
     size_t conv_dim = delta_conv_dim(&s->engine->forward.layout.delta);
     for (size_t i = 0; i < DELTA_HISTORY; i++) {
         int64_t pos = (int64_t)s->length - DELTA_HISTORY + (int64_t)i;
@@ -82,12 +81,11 @@ static void kv_read(mote_kv kv, const unsigned char *cell, size_t slot, float *k
     }
 }
 
-void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
-                     uint64_t pos, float *k, float *v)
+void session_peek_kv(const mote_session *s, uint32_t layer, uint32_t kv_head, uint64_t pos,
+                     float *k, float *v)
 {
     const attn_shape *shape = &s->engine->forward.layout.attention;
-    const unsigned char *cell =
-        s->pages[pos / KERN_PAGE] +
-        (attention_layer * shape->kv_heads + kv_head) * 2 * kv_half_bytes(shape->kv);
+    const unsigned char *cell = s->pages[pos / KERN_PAGE] +
+                                (layer * shape->kv_heads + kv_head) * 2 * kv_half_bytes(shape->kv);
     kv_read(shape->kv, cell, (size_t)(pos % KERN_PAGE), k, v);
 }

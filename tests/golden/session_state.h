@@ -6,11 +6,11 @@
 #include "engine/engine_int.h"
 
 /* The state at the current position, rows since the boundary included. */
-void session_peek_state(const mote_session *s, uint32_t delta_layer, uint32_t value_head,
+void session_peek_state(const mote_session *s, uint32_t layer, uint32_t value_head,
                         float *out /* [128][128] */);
 /* The last three inputs of the convolution, oldest first. */
-void session_peek_conv(const mote_session *s, uint32_t delta_layer, float *out);
-void session_peek_kv(const mote_session *s, uint32_t attention_layer, uint32_t kv_head,
-                     uint64_t pos, float *k, float *v);
+void session_peek_conv(const mote_session *s, uint32_t layer, float *out);
+void session_peek_kv(const mote_session *s, uint32_t layer, uint32_t kv_head, uint64_t pos,
+                     float *k, float *v);
 
 #endif
