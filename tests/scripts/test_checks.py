@@ -348,6 +348,9 @@ class Docs(Planted):
                     "does not contain nothing")
         self.caught("ARCHITECTURE.md", "| allocator | `base/mem.c` | `mem_free` |\n",
                     "base/mem.c does not exist")
+        self.passes("ARCHITECTURE.md", "| 1 | `src/base/mem.c`: `mem_free` | frees |\n")
+        self.caught("ARCHITECTURE.md", "| 1 | `src/base/mem.c`: `mem_fre` | frees |\n",
+                    "src/base/mem.c does not contain mem_fre")
 
     def test_long_lines(self):
         long = "word " * 24 + "x"
