@@ -309,7 +309,7 @@ def alone_and_batched(server):
 
 def few_kv_positions():
     """Too few KV positions for the whole batch: requests are preempted and prefilled again, images included."""
-    with Server("--kv-tokens", "768", "--parallel", "6", "--limit", "pictures-at-once=4", sees=True) as server:
+    with Server("--kv-tokens", "768", "--parallel", "6", "--limit", "images-in-parallel=4", sees=True) as server:
         compare_alone_and_batched(server, 2)
         print("preemptions", server.metric("mote_preemptions_total"))
 
@@ -325,7 +325,7 @@ def text_only_model():
 
 def small_image_cache():
     """A small image cache: old images are evicted, images that do not fit are rejected, later ones fit again."""
-    with Server("--limit", "picture-memory-bytes=1048576", "--limit", "pictures=4", "--limit", "picture-bytes=20000",
+    with Server("--limit", "image-cache-bytes=1048576", "--limit", "images=4", "--limit", "image-bytes=20000",
                 "--image-tokens", "128", sees=True) as server:
         o = OpenAI()
         for i in range(24):
@@ -405,7 +405,7 @@ def fork_server_is_killed():
 
 
 if __name__ == "__main__":
-    with Server("--image-tokens", "280", "--limit", "picture-tokens=320", sees=True) as seeing:
+    with Server("--image-tokens", "280", "--limit", "image-tokens=320", sees=True) as seeing:
         code = main(seeing)
     if len(sys.argv) == 1:
         few_kv_positions()

@@ -41,7 +41,7 @@ def flags_exist():
 @case
 def limits_exist():
     for path in ("docs/operations.md", "deploy/kubernetes/mote.yaml"):
-        for name in re.findall(r"(connections-per-ip|all-bodies-bytes)", text_of(path)):
+        for name in re.findall(r"(connections-per-ip|total-body-bytes)", text_of(path)):
             done = subprocess.run([os.environ["MOTE"], "serve", "/nowhere", "--limit", name + "=x"],
                                   text=True, capture_output=True)
             assert done.returncode != 0

@@ -269,7 +269,7 @@ int main(int argc, char **argv)
                                .n_models = 1,
                                .keep_alive = -1,
                                .fork_server = fs,
-                               .limits = {"picture-tokens=16384"},
+                               .limits = {"image-tokens=16384"},
                                .n_limits = 1,
                                .sched = {.parallel = 4, .kv_tokens = 4096, .threads = 1},
                                .listen = {listen},

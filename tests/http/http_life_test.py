@@ -240,14 +240,14 @@ class Readers(http_rig.unittest.TestCase):
 
     def test_nobody_reads_a_stream(self):
         """The stream is cut when the pile is too high, and its work ends."""
-        with http_rig.Server("--limit", "output-bytes=4096", "-c", "8192") as server:
+        with http_rig.Server("--limit", "output-buffer-bytes=4096", "-c", "8192") as server:
             with self.slow_reader(server, {**LONG, "max_tokens": 8000, "logprobs": 20}):
                 self.assertTrue(until(lambda: self.busy(server)))
                 self.assertTrue(until(lambda: " 499 " in server.log(), http_rig.PATIENCE), server.log())
                 self.assertTrue(until(lambda: not self.busy(server)))
 
     def test_stalled_reader(self):
-        with http_rig.Server("--limit", "stall-seconds=1", "--limit", "output-bytes=67108864",
+        with http_rig.Server("--limit", "stall-seconds=1", "--limit", "output-buffer-bytes=67108864",
                          "-c", "8192") as server:
             with self.slow_reader(server, {**LONG, "max_tokens": 8000, "logprobs": 20}):
                 self.assertTrue(until(lambda: " 499 " in server.log(), http_rig.PATIENCE))

@@ -149,7 +149,7 @@ class Connections(http_rig.unittest.TestCase):
         return int(http_rig.re.search(r'mote_memory_bytes{kind="request_bodies"} (\d+)', text).group(1))
 
     def test_all_bodies_together(self):
-        with http_rig.Server("--limit", "all-bodies-bytes=100000") as server:
+        with http_rig.Server("--limit", "total-body-bytes=100000") as server:
             head = get("/tokenize", b"Content-Type: application/json", b"Content-Length: 90000",
                        method=b"POST")
             with server.wire() as first:

@@ -16,7 +16,7 @@
 #include "cli/term/text.h"
 #include "media/sandbox/decoder.h"
 #include "server/auth/api_keys.h"
-#include "server/models/model_name.h"
+#include "server/models/served_model.h"
 #include "server/server.h"
 
 #include <stdio.h>

@@ -71,7 +71,7 @@ static mote_status access_add_origin(access_rules *a, str origin, mote_error *er
 static mote_status access_fill(access_rules *a, const access_options *o, mote_error *err)
 {
     api_keys_change change;
-    TRY(api_keys_take(a->keys, o->keys, o->key_file != NULL, &change, err));
+    TRY(api_keys_set(a->keys, o->keys, o->key_file != NULL, &change, err));
     for (size_t i = 0; i < o->n_hosts; i++)
         TRY(access_allow_host(a, str_of(o->hosts[i]), err));
     for (size_t i = 0; i < o->n_origins; i++)

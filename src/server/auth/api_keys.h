@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api_keys.h - the server's keys: read from lines of text, found by what a client sends, and
- * replaced while the server runs.
+ * api_keys.h - API keys: parsed from text, looked up by secret, replaced while the server runs.
  *
- * A key is known by its digest. One that stays keeps what it has used of its limits, also if it was
- * away for a while; one that is gone is found no more, but stays in its place as long as something
- * that it asked for is being answered. Places never move, so what was found may be kept. Loop
- * thread.
+ * Only SHA-256 digests are kept. A key that stays in the file keeps its usage counts, also after it
+ * was missing for a while. A removed key is not found any more, but its slot stays until its
+ * requests have ended. Slots never move, so pointers to keys stay valid. Event loop thread only.
  */
 #ifndef MOTE_SERVER_AUTH_API_KEYS_H
 #define MOTE_SERVER_AUTH_API_KEYS_H
@@ -22,50 +20,50 @@ typedef struct api_keys api_keys;
 typedef struct api_key {
     digest digest;
     unsigned scopes;               /* 1 << privilege */
-    char name[API_KEY_NAME_BYTES]; /* "": it has none */
+    char name[API_KEY_NAME_BYTES]; /* "": none */
     quota quota;
 
-    bool live;     /* api_keys.c's own from here on */
-    uint64_t left; /* when it went, in keyrings; 0: the place is free */
+    bool live;     /* private to api_keys.c, as the next one */
+    uint64_t left; /* api_keys_set() call that removed it; 0: the slot was never used */
 } api_key;
 
 typedef struct api_keys_change {
-    size_t added, gone, altered; /* by scopes, name or limits */
+    size_t added, gone, altered; /* altered: scopes, name or limits */
 } api_keys_change;
 
 api_keys *api_keys_new(void);
 /* NULL is allowed. */
 void api_keys_free(api_keys *k);
 
-/* The lines "KEY [scope,scope [name]] [rpm=N] [tpm=N] [par=N]" of a text, KEY in clear or as
- * "sha256:HEX", become its keys; without scopes one may infer. Empty lines and comments do not
- * count. All or none: MOTE_E_ARG: a line is malformed, there are too many, or none where one is
- * needed: without a key everybody is let in. */
-mote_status api_keys_take(api_keys *k, str text, bool needed, api_keys_change *change,
-                          mote_error *err);
+/* Replaces the keys with the lines "KEY [scope,scope [name]] [rpm=N] [tpm=N] [par=N]" of a text.
+ * KEY is clear text or "sha256:HEX"; the default scope is infer. Empty lines and lines with # are
+ * skipped. On an error nothing changes. MOTE_E_ARG: a line is malformed, there are too many keys,
+ * or `needed` and there is none (without keys every client is allowed). */
+mote_status api_keys_set(api_keys *k, str text, bool needed, api_keys_change *change,
+                         mote_error *err);
 
 size_t api_keys_count(const api_keys *k);
 /* In the order of the lines, i < count. */
 api_key *api_keys_at(const api_keys *k, size_t i);
-/* Looks at all keys whatever it finds, so that time says nothing about them; *found stays as it is
- * if there is none. false: there is no memory to find out. */
+/* Sets *found if there is a key with this secret. Compares with all keys, so the time does not
+ * depend on the result. false: out of memory. */
 bool api_keys_find(const api_keys *k, str secret, api_key **found);
-/* Requests that were refused for a limit of their key, by all keys that there ever were. */
+/* Requests refused by this limit since the start, removed keys included. */
 uint64_t api_keys_refused(const api_keys *k, quota_kind kind);
 
-/* ---- the file they come from ---- */
+/* ---- the key file ---- */
 
-/* As it was when it was last looked at. All zero: it has not been. */
+/* State of the file at the last check. All zero: not checked. */
 typedef struct api_keys_file {
-    const char *path; /* NULL: there is none */
+    const char *path; /* NULL: none */
     uint64_t device, inode, size;
-    int64_t seconds, nanoseconds; /* when it was written */
-    bool settled;                 /* long enough before, so that it cannot have been since */
-    bool broken;
+    int64_t seconds, nanoseconds; /* modification time */
+    bool settled; /* modified at least 2 s before the check: a later write changes the time */
+    bool broken;  /* its content could not be used */
 } api_keys_file;
 
-/* Takes the keys anew if the file has changed. What cannot be used changes nothing: the error comes
- * once, MOTE_OK until the file changes again. Pipes and their like are never looked at. */
+/* Replaces the keys if the file has changed. A file that cannot be used changes nothing and is
+ * reported once, until it changes again. Only regular files are read. */
 mote_status api_keys_reload(api_keys *k, api_keys_file *file, api_keys_change *change,
                             mote_error *err);
 

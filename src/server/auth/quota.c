@@ -2,8 +2,8 @@
 /* quota.c - see quota.h. */
 #include "server/auth/quota.h"
 
-/* A bucket of N a minute gets N parts a millisecond, and one of what it counts is a minute of
- * milliseconds: no division, so nothing is lost in rounding. */
+/* A bucket with N per minute gains N parts per millisecond; one request or token is 60,000 parts.
+ * So refilling needs no division and loses nothing by rounding. */
 enum { ONE = 60 * 1000 };
 
 const char *quota_name(quota_kind kind)
@@ -12,7 +12,7 @@ const char *quota_name(quota_kind kind)
     return names[kind];
 }
 
-static bool read_number(str digits, uint32_t *out)
+static bool quota_parse_number(str digits, uint32_t *out)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < digits.n; i++) {
@@ -32,11 +32,11 @@ bool quota_read(quota *q, str word)
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
         if (str_is((str){word.p, NAME}, quota_name(kind)))
             return q->most[kind] == 0 &&
-                   read_number((str){word.p + NAME + 1, word.n - NAME - 1}, &q->most[kind]);
+                   quota_parse_number((str){word.p + NAME + 1, word.n - NAME - 1}, &q->most[kind]);
     return false;
 }
 
-static int64_t full(const quota *q, quota_kind kind)
+static int64_t bucket_capacity(const quota *q, quota_kind kind)
 {
     return (int64_t)q->most[kind] * ONE;
 }
@@ -45,25 +45,26 @@ void quota_start(quota *q, uint64_t now)
 {
     q->at = now;
     for (quota_kind kind = QUOTA_REQUESTS; kind <= QUOTA_TOKENS; kind++)
-        q->parts[kind] = full(q, kind);
+        q->parts[kind] = bucket_capacity(q, kind);
 }
 
 /* Milliseconds until the bucket has `parts`. */
-static uint64_t until(const quota *q, quota_kind kind, int64_t parts)
+static uint64_t bucket_wait(const quota *q, quota_kind kind, int64_t parts)
 {
     const int64_t lacks = parts - q->parts[kind];
     return lacks > 0 ? ((uint64_t)lacks + q->most[kind] - 1) / q->most[kind] : 0;
 }
 
-static void refill(quota *q, uint64_t now)
+static void quota_refill(quota *q, uint64_t now)
 {
     const uint64_t passed = now - q->at;
     q->at = now;
     for (quota_kind kind = QUOTA_REQUESTS; kind <= QUOTA_TOKENS; kind++) {
         if (q->most[kind] == 0)
             continue;
-        if (passed >= until(q, kind, full(q, kind))) /* also whatever would overflow */
-            q->parts[kind] = full(q, kind);
+        if (passed >=
+            bucket_wait(q, kind, bucket_capacity(q, kind))) /* also where the sum would overflow */
+            q->parts[kind] = bucket_capacity(q, kind);
         else
             q->parts[kind] += (int64_t)(passed * q->most[kind]);
     }
@@ -71,28 +72,28 @@ static void refill(quota *q, uint64_t now)
 
 void quota_change(quota *q, const uint32_t most[QUOTA_KINDS], uint64_t now)
 {
-    refill(q, now);
+    quota_refill(q, now);
     for (quota_kind kind = QUOTA_REQUESTS; kind <= QUOTA_TOKENS; kind++) {
-        const int64_t used = q->most[kind] > 0 ? full(q, kind) - q->parts[kind] : 0;
+        const int64_t used = q->most[kind] > 0 ? bucket_capacity(q, kind) - q->parts[kind] : 0;
         q->most[kind] = most[kind];
-        q->parts[kind] = full(q, kind) - used;
+        q->parts[kind] = bucket_capacity(q, kind) - used;
     }
     q->most[QUOTA_PARALLEL] = most[QUOTA_PARALLEL];
 }
 
 bool quota_begin(quota *q, uint64_t now, quota_kind *why, uint64_t *wait)
 {
-    refill(q, now);
+    quota_refill(q, now);
     *wait = 0;
     for (quota_kind kind = QUOTA_REQUESTS; kind <= QUOTA_TOKENS; kind++)
-        if (q->most[kind] > 0 && until(q, kind, ONE) > *wait) {
-            *wait = until(q, kind, ONE);
+        if (q->most[kind] > 0 && bucket_wait(q, kind, ONE) > *wait) {
+            *wait = bucket_wait(q, kind, ONE);
             *why = kind;
         }
-    const bool crowded = q->most[QUOTA_PARALLEL] > 0 && q->running >= q->most[QUOTA_PARALLEL];
-    if (*wait == 0 && crowded)
+    const bool too_many = q->most[QUOTA_PARALLEL] > 0 && q->running >= q->most[QUOTA_PARALLEL];
+    if (*wait == 0 && too_many)
         *why = QUOTA_PARALLEL;
-    if (*wait > 0 || crowded) {
+    if (*wait > 0 || too_many) {
         q->refused[*why]++;
         return false;
     }
@@ -105,10 +106,10 @@ bool quota_begin(quota *q, uint64_t now, quota_kind *why, uint64_t *wait)
 
 void quota_end(quota *q, uint64_t now, uint64_t tokens)
 {
-    /* A debt has an end, so that nothing overflows: no request can cost more. */
+    /* Debt is bounded, so that nothing overflows. */
     const uint64_t most = tokens < QUOTA_MOST ? tokens : QUOTA_MOST;
     const int64_t deepest = -(int64_t)QUOTA_MOST * ONE;
-    refill(q, now);
+    quota_refill(q, now);
     q->running--;
     q->tokens += tokens;
     if (q->most[QUOTA_TOKENS] == 0)
@@ -120,7 +121,7 @@ void quota_end(quota *q, uint64_t now, uint64_t tokens)
 
 int64_t quota_left(quota *q, quota_kind kind, uint64_t now)
 {
-    refill(q, now);
+    quota_refill(q, now);
     const int64_t parts = q->parts[kind];
     return parts >= 0 ? parts / ONE : -((-parts + ONE - 1) / ONE);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quota.h - how much one key may ask for: requests a minute, tokens a minute, requests at once.
+ * quota.h - rate limits of one key: requests per minute, tokens per minute, concurrent requests.
  *
- * What comes by the minute is a bucket that holds a minute's worth and is filled all the time. A
- * request needs one whole request and one whole token in them, and takes the request. How many
- * tokens it costs is known when it is over: then they are taken, and the bucket may be in debt,
- * which the next ones wait for. Everything is counted in whole parts and milliseconds, so a client
- * that waits as long as it was told is let in, and one that comes a millisecond sooner is not.
+ * The per-minute limits are token buckets of one minute's capacity, refilled continuously. A
+ * request needs one whole request and one whole token in the buckets and takes the request. Its
+ * tokens are taken when it ends, so the token bucket can become negative; later requests wait until
+ * it is positive. All arithmetic is in integers: a client that waits exactly as long as it was told
+ * is admitted, one that comes a millisecond earlier is not.
  *
- * The clock is the caller's: milliseconds that never go back. Loop thread.
+ * `now` is in milliseconds of a clock that never goes back. Event loop thread only.
  */
 #ifndef MOTE_SERVER_AUTH_QUOTA_H
 #define MOTE_SERVER_AUTH_QUOTA_H
@@ -24,34 +24,34 @@ typedef enum quota_kind {
     QUOTA_KINDS
 } quota_kind;
 
-enum { QUOTA_MOST = 1000000000 }; /* of any of them */
+enum { QUOTA_MOST = 1000000000 }; /* largest value of a limit */
 
-/* All zero: no limits, nothing happened. */
+/* All zero: no limits, no usage. */
 typedef struct quota {
     uint32_t most[QUOTA_KINDS]; /* 0: no limit */
-    int64_t parts[2];           /* of requests and tokens: what is left, below 0 what is owed */
-    uint64_t at;                /* when that was so */
-    uint32_t running;
-    uint64_t requests, tokens; /* all that was let in, and what it cost */
+    int64_t parts[2];           /* level of the two buckets, in 1/60,000 */
+    uint64_t at;                /* time of `parts` */
+    uint32_t running;           /* admitted and not ended */
+    uint64_t requests, tokens;  /* totals of admitted requests */
     uint64_t refused[QUOTA_KINDS];
 } quota;
 
 /* "rpm", "tpm", "par" */
 const char *quota_name(quota_kind kind);
-/* Reads "rpm=60" and its like into a quota; false: it is no limit, out of range, or said before. */
+/* Parses "rpm=60" and similar; false: unknown, out of range, or set before. */
 bool quota_read(quota *q, str word);
-/* The buckets are full. */
+/* Fills the buckets. */
 void quota_start(quota *q, uint64_t now);
-/* Other limits from now on; what was used of those that there were stays used. */
+/* Changes the limits; usage stays. */
 void quota_change(quota *q, const uint32_t most[QUOTA_KINDS], uint64_t now);
 
-/* A request comes. false: it may not, *why names the limit and *wait the milliseconds after which
- * it may; 0 if nobody can know. One quota_end for each that was let in. */
+/* Admits a request, or returns false: *why is the limit, *wait the milliseconds until it is worth
+ * another try, 0 if unknown. Call quota_end() for each admitted request. */
 bool quota_begin(quota *q, uint64_t now, quota_kind *why, uint64_t *wait);
-/* It is over, and has cost so many tokens. */
+/* A request has ended and used so many tokens. */
 void quota_end(quota *q, uint64_t now, uint64_t tokens);
 
-/* Whole requests or tokens that are left; below 0: owed. Of a kind that has a limit. */
+/* Whole requests or tokens available; negative: debt. For kinds with a limit. */
 int64_t quota_left(quota *q, quota_kind kind, uint64_t now);
 
 #endif

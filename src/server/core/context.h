@@ -17,7 +17,7 @@
 
 #include <mote_chat.h>
 
-/* The API whose error format a reply uses. */
+/* The API that sets the error format of a reply. */
 typedef enum api_dialect {
     API_OPENAI, /* also the default for unknown paths */
     API_ANTHROPIC,

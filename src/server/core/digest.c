@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.c - see digest.h. The only file that knows libcrypto. */
+/* digest.c - see digest.h. The only file that uses libcrypto. */
 #include "server/core/digest.h"
 
 #include <openssl/crypto.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.c - see log.h. A line is written with one call, so lines of several writers stay whole. */
+/* log.c - see log.h. */
 #include "server/core/log.h"
 
 #include <limits.h>
@@ -17,9 +17,9 @@ typedef struct line_buffer {
     size_t n;
 } line_buffer;
 
-static void add(line_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void line_add(line_buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void add(line_buffer *b, const char *format, ...)
+static void line_add(line_buffer *b, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -31,72 +31,75 @@ static void add(line_buffer *b, const char *format, ...)
         b->n = LOG_LINE_BYTES - 1;
 }
 
-/* Control characters, and in JSON also its own, come out as escapes; room for the two bytes that
- * close a JSON line is always left. */
-static void add_escaped(line_buffer *b, const char *text, bool as_json)
+/* Escapes control characters and, in JSON, quotes and backslashes. Always leaves space for the two
+ * bytes that close a JSON line. */
+static void line_add_escaped(line_buffer *b, const char *text, bool as_json)
 {
-    enum { MOST_FOR_ONE = 6, CLOSING = 3 };
-    for (; *text != '\0' && b->n + MOST_FOR_ONE + CLOSING < LOG_LINE_BYTES; text++) {
+    enum { MAX_ESCAPE = 6, CLOSING = 3 };
+    for (; *text != '\0' && b->n + MAX_ESCAPE + CLOSING < LOG_LINE_BYTES; text++) {
         const unsigned char c = (unsigned char)*text;
         if (c < 0x20 || c == 0x7F)
-            add(b, as_json ? "\\u%04x" : "\\x%02x", (unsigned)c);
+            line_add(b, as_json ? "\\u%04x" : "\\x%02x", (unsigned)c);
         else if (as_json && (c == '"' || c == '\\'))
-            add(b, "\\%c", c);
+            line_add(b, "\\%c", c);
         else
-            add(b, "%c", c);
+            line_add(b, "%c", c);
     }
 }
 
-static void add_time(line_buffer *b)
+static void line_add_time(line_buffer *b)
 {
     const time_t now = time(NULL);
     struct tm t;
     char text[32];
     if (gmtime_r(&now, &t) != NULL && strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &t) > 0)
-        add(b, "%s", text);
+        line_add(b, "%s", text);
 }
 
-static void add_stats_json(line_buffer *b, const log_stats *f)
+static void line_add_stats_json(line_buffer *b, const log_stats *f)
 {
-    add(b,
-        ",\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
-        "\"thinking_tokens\":%llu,\"queue_seconds\":%.4f,\"first_token_seconds\":%.4f,"
-        "\"tokens_per_second\":%.2f,\"stop\":\"%s\"",
-        (unsigned long long)f->prompt, (unsigned long long)f->cached, (unsigned long long)f->out,
-        (unsigned long long)f->think, f->queue, f->first_token, f->rate, f->stop);
+    line_add(b,
+             ",\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"output_tokens\":%llu,"
+             "\"thinking_tokens\":%llu,\"queue_seconds\":%.4f,\"first_token_seconds\":%.4f,"
+             "\"tokens_per_second\":%.2f,\"stop\":\"%s\"",
+             (unsigned long long)f->prompt, (unsigned long long)f->cached,
+             (unsigned long long)f->out, (unsigned long long)f->think, f->queue, f->first_token,
+             f->rate, f->stop);
 }
 
-static void add_stats(line_buffer *b, const log_stats *f)
+static void line_add_stats(line_buffer *b, const log_stats *f)
 {
-    add(b, " q=%.2f prompt=%llu cached=%llu out=%llu think=%llu ttft=%.2f t/s=%.1f stop=%s",
-        f->queue, (unsigned long long)f->prompt, (unsigned long long)f->cached,
-        (unsigned long long)f->out, (unsigned long long)f->think, f->first_token, f->rate, f->stop);
+    line_add(b, " q=%.2f prompt=%llu cached=%llu out=%llu think=%llu ttft=%.2f t/s=%.1f stop=%s",
+             f->queue, (unsigned long long)f->prompt, (unsigned long long)f->cached,
+             (unsigned long long)f->out, (unsigned long long)f->think, f->first_token, f->rate,
+             f->stop);
 }
 
 size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as_json)
 {
     line_buffer b = {line, 0};
-    add(&b, "%s", as_json ? "{\"time\":\"" : "");
-    add_time(&b);
-    add(&b,
-        as_json ? "\",\"level\":\"info\",\"request_id\":\"%s\",\"method\":\"%s\",\"route\":\"%s\","
-                  "\"status\":%d,\"seconds\":%.4f,\"bytes_in\":%llu,\"bytes_out\":%llu"
-                : " %s %s %s %d %.3fs in=%llu out=%llu",
-        r->id, r->method, r->label, r->status, r->seconds, (unsigned long long)r->in,
-        (unsigned long long)r->out);
+    line_add(&b, "%s", as_json ? "{\"time\":\"" : "");
+    line_add_time(&b);
+    line_add(&b,
+             as_json
+                 ? "\",\"level\":\"info\",\"request_id\":\"%s\",\"method\":\"%s\",\"route\":\"%s\","
+                   "\"status\":%d,\"seconds\":%.4f,\"bytes_in\":%llu,\"bytes_out\":%llu"
+                 : " %s %s %s %d %.3fs in=%llu out=%llu",
+             r->id, r->method, r->label, r->status, r->seconds, (unsigned long long)r->in,
+             (unsigned long long)r->out);
     if (r->key != NULL && r->key[0] != '\0')
-        add(&b, as_json ? ",\"key\":\"%s\"" : " key=%s", r->key);
+        line_add(&b, as_json ? ",\"key\":\"%s\"" : " key=%s", r->key);
     if (r->stats != NULL && r->stats->model != NULL) {
-        add(&b, as_json ? ",\"model\":\"" : " model=");
-        add_escaped(&b, r->stats->model, as_json);
-        add(&b, as_json ? "\"" : "");
+        line_add(&b, as_json ? ",\"model\":\"" : " model=");
+        line_add_escaped(&b, r->stats->model, as_json);
+        line_add(&b, as_json ? "\"" : "");
     }
     if (r->stats != NULL && as_json)
-        add_stats_json(&b, r->stats);
+        line_add_stats_json(&b, r->stats);
     else if (r->stats != NULL)
-        add_stats(&b, r->stats);
+        line_add_stats(&b, r->stats);
     if (as_json)
-        add(&b, "}");
+        line_add(&b, "}");
     return b.n;
 }
 
@@ -104,29 +107,29 @@ size_t log_text_line(char line[LOG_LINE_BYTES], const char *text, bool as_json)
 {
     line_buffer b = {line, 0};
     if (as_json) {
-        add(&b, "{\"time\":\"");
-        add_time(&b);
-        add(&b, "\",\"level\":\"info\",\"message\":\"");
+        line_add(&b, "{\"time\":\"");
+        line_add_time(&b);
+        line_add(&b, "\",\"level\":\"info\",\"message\":\"");
     } else {
-        add_time(&b);
-        add(&b, " ");
+        line_add_time(&b);
+        line_add(&b, " ");
     }
-    add_escaped(&b, text, as_json);
+    line_add_escaped(&b, text, as_json);
     if (as_json)
-        add(&b, "\"}");
+        line_add(&b, "\"}");
     return b.n;
 }
 
-/* ---- writing them ---- */
+/* ---- output ---- */
 
-/* Lines of the whole process that nobody took since the last one that somebody did. */
+/* Number of lines dropped because stderr was full. */
 static atomic_uint_fast64_t dropped;
 
-/* A pipe that nobody reads must not stop the loop: what it has no room for is dropped, and
- * counted. A line is shorter than what a pipe promises to take whole once it takes anything. */
-static bool has_reader(void)
+/* Does stderr accept a line now? A full pipe must not block the event loop. Lines are at most
+ * PIPE_BUF bytes, which POSIX writes to a pipe whole or not at all. */
+static bool stderr_is_writable(void)
 {
-    _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "a line is written whole or not at all");
+    _Static_assert(LOG_LINE_BYTES <= PIPE_BUF, "lines must be atomic writes");
     struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&to, 1, 0) != 1 || !(to.revents & POLLOUT)) {
         atomic_fetch_add(&dropped, 1);
@@ -137,12 +140,11 @@ static bool has_reader(void)
 
 static void write_line(char line[LOG_LINE_BYTES], size_t n)
 {
-    if (!has_reader())
+    if (!stderr_is_writable())
         return;
-    line[n] = '\n'; /* in place of the zero */
-    /* Nobody can be told that the log cannot be written. */
-    ssize_t written = write(STDERR_FILENO, line, n + 1);
-    (void)written;
+    line[n] = '\n'; /* replaces the terminating zero */
+    const ssize_t written = write(STDERR_FILENO, line, n + 1);
+    (void)written; /* a failed log has no place to be reported */
 }
 
 void log_write_request(const log_options *o, const log_request *r)

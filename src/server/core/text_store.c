@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_store.c - see shelf.h. A list in the order of age: there are a thousand at most. */
+/* text_store.c - see text_store.h. A list in order of age with linear search: entries are few. */
 #include "server/core/text_store.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ typedef struct entry {
     double since;
     char name[TEXT_STORE_NAME];
     size_t n_name;
-    char *bytes; /* all texts, one after another */
+    char *bytes; /* all texts, concatenated */
     size_t n[TEXT_STORE_TEXTS];
     size_t total;
 } entry;
@@ -30,13 +30,13 @@ mote_status text_store_new(text_store **out, const text_store_options *options, 
     if (*out == NULL || pthread_mutex_init(&(*out)->lock, NULL) != 0) {
         mem_free(*out);
         *out = NULL;
-        return err_set(err, MOTE_E_MEMORY, "no memory to keep answers in");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: text store");
     }
     (*out)->options = *options;
     return MOTE_OK;
 }
 
-static void remove_entry(text_store *s, entry *e)
+static void store_remove(text_store *s, entry *e)
 {
     *(e->older != NULL ? &e->older->newer : &s->oldest) = e->newer;
     *(e->newer != NULL ? &e->newer->older : &s->newest) = e->older;
@@ -49,12 +49,12 @@ void text_store_free(text_store *s)
     if (s == NULL)
         return;
     while (s->oldest != NULL)
-        remove_entry(s, s->oldest);
+        store_remove(s, s->oldest);
     pthread_mutex_destroy(&s->lock);
     mem_free(s);
 }
 
-static entry *find(text_store *s, uint64_t ns, str name)
+static entry *store_find(text_store *s, uint64_t ns, str name)
 {
     entry *e = s->newest;
     while (e != NULL && !(e->ns == ns && str_eq((str){e->name, e->n_name}, name)))
@@ -62,8 +62,8 @@ static entry *find(text_store *s, uint64_t ns, str name)
     return e != NULL && os_now() - e->since <= s->options.seconds ? e : NULL;
 }
 
-/* From the oldest on, until what the realm has fits. */
-static void make_room(text_store *s, uint64_t ns)
+/* Removes expired entries, and the oldest ones of the namespace until it is within its limits. */
+static void store_evict(text_store *s, uint64_t ns)
 {
     size_t n = 0, bytes = 0;
     const double since = os_now() - s->options.seconds;
@@ -78,11 +78,11 @@ static void make_room(text_store *s, uint64_t ns)
             continue;
         n -= own;
         bytes -= own ? e->total : 0;
-        remove_entry(s, e);
+        store_remove(s, e);
     }
 }
 
-static entry *make_entry(uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS])
+static entry *entry_new(uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS])
 {
     entry *e = mem_new(1, sizeof *e);
     if (e == NULL)
@@ -109,28 +109,31 @@ mote_status text_store_put(text_store *s, uint64_t ns, str name, const str texts
                            mote_error *err)
 {
     if (name.n == 0 || name.n > TEXT_STORE_NAME)
-        return err_set(err, MOTE_E_ARG, "a name of %zu bytes", name.n);
-    entry *e = make_entry(ns, name, texts);
+        return err_set(err, MOTE_E_ARG, "a name must have 1 to %d bytes, got %zu", TEXT_STORE_NAME,
+                       name.n);
+    entry *e = entry_new(ns, name, texts);
     if (e == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory to keep an answer");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: entry of the text store");
     if (e->total > s->options.bytes) {
+        const size_t total = e->total;
         mem_free(e->bytes);
         mem_free(e);
-        return err_set(err, MOTE_E_FULL, "too large to be kept");
+        return err_set(err, MOTE_E_FULL, "text too large: %zu bytes, at most %zu", total,
+                       s->options.bytes);
     }
     pthread_mutex_lock(&s->lock);
-    entry *same = find(s, ns, name);
+    entry *same = store_find(s, ns, name);
     if (same != NULL)
-        remove_entry(s, same);
+        store_remove(s, same);
     e->older = s->newest;
     *(s->newest != NULL ? &s->newest->newer : &s->oldest) = e;
     s->newest = e;
-    make_room(s, ns);
+    store_evict(s, ns);
     pthread_mutex_unlock(&s->lock);
     return MOTE_OK;
 }
 
-static bool copy(const entry *e, size_t which, strbuf *out)
+static bool entry_copy(const entry *e, size_t which, strbuf *out)
 {
     if (e == NULL)
         return false;
@@ -144,7 +147,7 @@ static bool copy(const entry *e, size_t which, strbuf *out)
 bool text_store_get(text_store *s, uint64_t ns, str name, size_t which, strbuf *out)
 {
     pthread_mutex_lock(&s->lock);
-    const bool found = copy(find(s, ns, name), which, out);
+    const bool found = entry_copy(store_find(s, ns, name), which, out);
     pthread_mutex_unlock(&s->lock);
     return found;
 }
@@ -155,7 +158,7 @@ bool text_store_get_last(text_store *s, uint64_t ns, size_t which, strbuf *out)
     const entry *e = s->newest;
     while (e != NULL && e->ns != ns)
         e = e->older;
-    const bool found = copy(e, which, out);
+    const bool found = entry_copy(e, which, out);
     pthread_mutex_unlock(&s->lock);
     return found;
 }
@@ -163,9 +166,9 @@ bool text_store_get_last(text_store *s, uint64_t ns, size_t which, strbuf *out)
 bool text_store_drop(text_store *s, uint64_t ns, str name)
 {
     pthread_mutex_lock(&s->lock);
-    entry *e = find(s, ns, name);
+    entry *e = store_find(s, ns, name);
     if (e != NULL)
-        remove_entry(s, e);
+        store_remove(s, e);
     pthread_mutex_unlock(&s->lock);
     return e != NULL;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text_store.h - texts kept for a while under names, for those who come back for them.
+ * text_store.h - a bounded in-memory store of texts by name: stored responses, request reports.
  *
- * Bounded in number, bytes and age for each realm; the oldest goes first. Nobody sees what
- * another realm has put there. Any thread.
+ * Each cache namespace has its own entries and its own limits of number, bytes and age. When a
+ * limit is reached, the oldest entries of that namespace are evicted. Thread-safe.
  */
 #ifndef MOTE_SERVER_CORE_TEXT_STORE_H
 #define MOTE_SERVER_CORE_TEXT_STORE_H
@@ -16,7 +16,7 @@ enum { TEXT_STORE_TEXTS = 4, TEXT_STORE_NAME = 64 };
 
 typedef struct text_store text_store;
 
-/* What one realm may have. */
+/* Limits of one namespace. */
 typedef struct text_store_options {
     size_t entries;
     size_t bytes;
@@ -27,15 +27,15 @@ mote_status text_store_new(text_store **out, const text_store_options *options, 
 /* NULL is allowed. */
 void text_store_free(text_store *s);
 
-/* Copies the texts. A name that is there already is replaced. MOTE_E_FULL: it is larger than
- * all a realm may have. */
+/* Copies the texts and replaces an entry of the same name. MOTE_E_FULL: they are larger than the
+ * limit of a namespace. */
 mote_status text_store_put(text_store *s, uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS],
                            mote_error *err);
-/* Appends text `which` to *out; false: there is no such name. */
+/* Appends text number `which` to *out; false: unknown name. */
 bool text_store_get(text_store *s, uint64_t ns, str name, size_t which, strbuf *out);
-/* Likewise of what was put last. false: the realm has nothing. */
+/* The same for the newest entry; false: the namespace is empty. */
 bool text_store_get_last(text_store *s, uint64_t ns, size_t which, strbuf *out);
-/* false: there was none. */
+/* false: unknown name. */
 bool text_store_drop(text_store *s, uint64_t ns, str name);
 
 #endif

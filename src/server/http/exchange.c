@@ -212,7 +212,7 @@ void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods)
                                   names[i]);
 }
 
-/* Not strftime(), whose names depend on the locale. */
+/* Not strftime(): its names depend on the locale. */
 static void put_date(strbuf *out)
 {
     static const char *const days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};

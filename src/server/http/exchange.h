@@ -49,7 +49,7 @@ const http_request *exchange_request(const exchange *x);
 str exchange_header(const exchange *x, const char *name);
 /* The same; p is NULL if absent. */
 str exchange_find_header(const exchange *x, const char *name);
-/* Is there a request header whose name starts with `prefix`? Case is ignored. */
+/* Does the name of any request header start with `prefix`? Case is ignored. */
 bool exchange_has_header_prefix(const exchange *x, const char *prefix);
 /* Does the request have a body? */
 bool exchange_has_body(const exchange *x);
@@ -78,7 +78,7 @@ void exchange_reply_built(exchange *x, const char *content_type, strbuf *body);
 
 /* A stream: begin, any number of writes, end. Written bytes are copied and sent together at the end
  * of the loop iteration. A client that reads nothing for --limit stall-seconds, or leaves more than
- * --limit output-bytes unread, is disconnected. */
+ * --limit output-buffer-bytes unread, is disconnected. */
 void exchange_begin(exchange *x, int status, const char *content_type);
 void exchange_write(exchange *x, str bytes);
 void exchange_end(exchange *x);

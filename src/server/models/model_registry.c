@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "server/core/digest.h"
 #include "server/core/limits.h"
-#include "server/models/model_name.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* served_model.c - one model at work, put together and taken apart. See served.h. */
+/* served_model.c - see served_model.h. */
 #include "server/models/served_model.h"
 
 #include "base/mem.h"
@@ -8,12 +8,13 @@
 #include "media/decode/resize.h"
 #include "server/core/digest.h"
 #include "server/core/limits.h"
-#include "server/models/model_name.h"
 #include "server/vision/vision_service.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 struct served_model {
@@ -26,19 +27,60 @@ struct served_model {
     struct token_trie *vocab;
     pthread_mutex_t token_trie_lock;
     sched *sched;
-    vision_service *vision; /* NULL: it cannot see */
+    vision_service *vision; /* NULL: no images */
     answer_tokens *answer_tokens;
-    uint64_t malformed; /* calls; of the loop */
-    double usual_keep;
-    pthread_mutex_t rest_lock; /* of what follows */
-    uint32_t asking;           /* requests at work */
-    double keep, since;        /* after the last one; when that was over */
+    uint64_t malformed;        /* tool calls; loop thread */
+    double default_keep;       /* keep_alive of the server */
+    pthread_mutex_t keep_lock; /* of the following members */
+    uint32_t n_requests;       /* running */
+    double keep;               /* keep_alive of the last request */
+    double since;              /* end of the last request */
 };
 
-/* ---- what it is called ---- */
+/* ---- names ---- */
 
-/* Enough to see that another model answers: its name, and how large it is. */
-static void make_fingerprint(served_model *m)
+void model_name_of_file(char out[MODEL_NAME_BYTES], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(out, MODEL_NAME_BYTES, "%s", slash != NULL ? slash + 1 : path);
+    size_t n = strlen(out);
+    if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
+        out[n - 5] = '\0';
+    for (char *p = out; *p != '\0'; p++) {
+        bool plain = isalnum((unsigned char)*p) || strchr("._-:", *p) != NULL;
+        *p = plain ? (char)tolower((unsigned char)*p) : '-';
+    }
+}
+
+/* Normalises a name: lower case, no publisher in front, no ":latest", ':' and '_' as '-'. */
+static size_t model_name_normalise(str name, char *out, size_t room)
+{
+    size_t n = 0;
+    size_t from = name.n;
+    while (from > 0 && name.p[from - 1] != '/')
+        from--;
+    name.p += from;
+    name.n -= from;
+    if (name.n > 7 && strncasecmp(name.p + name.n - 7, ":latest", 7) == 0)
+        name.n -= 7;
+    for (; n < name.n && n + 1 < room; n++) {
+        const char c = name.p[n];
+        out[n] = c == ':' || c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    }
+    out[n] = 0;
+    return n;
+}
+
+bool model_name_is(const char *name, str wanted, bool whole)
+{
+    char a[160], b[160];
+    const size_t n = model_name_normalise(wanted, a, sizeof a);
+    model_name_normalise(str_of(name), b, sizeof b);
+    return n > 0 && strncmp(a, b, n) == 0 && (b[n] == 0 || (!whole && b[n] == '-'));
+}
+
+/* FNV-1a of name, parameters and file size: distinguishes models, not their contents. */
+static void model_make_fingerprint(served_model *m)
 {
     mote_model_info info;
     uint32_t hash = 2166136261u;
@@ -51,7 +93,7 @@ static void make_fingerprint(served_model *m)
     snprintf(m->fingerprint, sizeof m->fingerprint, "mote-%s-%08x", mote_version(), hash);
 }
 
-static void describe(served_model *m, const char *name)
+static void model_describe(served_model *m, const char *name)
 {
     struct stat info;
     if (name != NULL)
@@ -60,10 +102,10 @@ static void describe(served_model *m, const char *name)
         model_name_of_file(m->name, m->path);
     if (stat(m->path, &info) == 0)
         m->date = (int64_t)info.st_mtime;
-    make_fingerprint(m);
+    model_make_fingerprint(m);
 }
 
-/* ---- seeing ---- */
+/* ---- vision ---- */
 
 bool served_model_has_vision(const served_model_options *options)
 {
@@ -79,11 +121,11 @@ static vision_service_options vision_service_options_of(const served_model_optio
     vision_service_options o = {.model = given->model,
                                 .fork_server = given->fork_server,
                                 .threads = work->threads,
-                                .at_once = (uint32_t)at[LIMIT_IMAGES_AT_ONCE],
+                                .parallel = (uint32_t)at[LIMIT_IMAGES_IN_PARALLEL],
                                 .queue = work->queue > 0 ? work->queue : SCHED_DEFAULT_QUEUE,
                                 .images = (uint32_t)at[LIMIT_IMAGES],
                                 .tokens = given->image_tokens,
-                                .most_tokens = (uint32_t)at[LIMIT_IMAGE_TOKENS],
+                                .max_tokens = (uint32_t)at[LIMIT_IMAGE_TOKENS],
                                 .file_bytes = (uint64_t)at[LIMIT_IMAGE_BYTES],
                                 .pixels = (uint64_t)at[LIMIT_IMAGE_PIXELS],
                                 .memory = given->image_memory,
@@ -91,21 +133,21 @@ static vision_service_options vision_service_options_of(const served_model_optio
                                 .with = work->with};
     if (o.tokens == 0)
         o.tokens = MEDIA_DEFAULT_TOKENS;
-    if (o.most_tokens < o.tokens)
-        o.most_tokens = o.tokens;
+    if (o.max_tokens < o.tokens)
+        o.max_tokens = o.tokens;
     return o;
 }
 
-/* Of what everything may take, what seeing does not. */
-static mote_status make_vision_service(served_model *m, const served_model_options *given,
-                                       sched_options *rest, mote_error *err)
+/* Creates the vision service and subtracts its memory from that of the scheduler. */
+static mote_status model_make_vision(served_model *m, const served_model_options *given,
+                                     sched_options *rest, mote_error *err)
 {
     const vision_service_options o = vision_service_options_of(given);
     const uint64_t taken = vision_service_plan(&o);
     if (rest->memory > 0 && rest->memory <= taken)
         return err_set(err, MOTE_E_MEMORY,
-                       "pictures may take %llu MB, which is all of `memory`: raise it, or lower "
-                       "--limit picture-memory-bytes or picture-tokens",
+                       "images need %llu MB, which is all of `memory`: raise it, or lower "
+                       "--limit image-cache-bytes or image-tokens",
                        (unsigned long long)taken / 1000000);
     if (rest->memory > 0)
         rest->memory -= taken;
@@ -130,29 +172,29 @@ uint64_t served_model_memory(const served_model *m)
     return memory.total + (m->vision != NULL ? vision_service_memory(m->vision) : 0);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
-/* What is refused is only what the tower leaves of the memory that was given. */
-static mote_status blame_vision(const served_model *m, mote_error *err)
+/* Adds to the error how much memory the vision encoder takes. */
+static mote_status model_blame_vision(const served_model *m, mote_error *err)
 {
     const mote_error refused = err != NULL ? *err : (mote_error){0};
-    return err_set(err, MOTE_E_MEMORY, "%s; without `mmproj` there would be %llu MB more",
+    return err_set(err, MOTE_E_MEMORY, "%s; without `mmproj` %llu MB more are available",
                    refused.text, (unsigned long long)vision_service_memory(m->vision) / 1000000);
 }
 
-static mote_status make(served_model *m, const served_model_options *o, mote_error *err)
+static mote_status model_init(served_model *m, const served_model_options *o, mote_error *err)
 {
     sched_options wanted = o->sched;
     wanted.model = o->model;
     if (!os_random(&wanted.salt, sizeof wanted.salt))
-        return err_set(err, MOTE_E_IO, "the system has no random bytes to give");
-    describe(m, o->name);
+        return err_set(err, MOTE_E_IO, "no random bytes from the system");
+    model_describe(m, o->name);
     TRY(chat_context_of(&m->chat_ctx, m->model, err));
     TRY(answer_tokens_new(&m->answer_tokens, o->answer_tokens_bytes, err));
     if (served_model_has_vision(o))
-        TRY(make_vision_service(m, o, &wanted, err));
+        TRY(model_make_vision(m, o, &wanted, err));
     const mote_status made = sched_new(&m->sched, &wanted, err);
-    return made == MOTE_E_MEMORY && m->vision != NULL ? blame_vision(m, err) : made;
+    return made == MOTE_E_MEMORY && m->vision != NULL ? model_blame_vision(m, err) : made;
 }
 
 mote_status served_model_new(served_model **out, const served_model_options *options,
@@ -161,14 +203,14 @@ mote_status served_model_new(served_model **out, const served_model_options *opt
     *out = NULL;
     served_model *m = mem_new(1, sizeof *m);
     if (m == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for a model at work");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a model", sizeof *m);
     m->model = options->model;
     m->path = options->path;
     pthread_mutex_init(&m->token_trie_lock, NULL);
-    pthread_mutex_init(&m->rest_lock, NULL);
-    m->usual_keep = m->keep = options->keep_alive;
+    pthread_mutex_init(&m->keep_lock, NULL);
+    m->default_keep = m->keep = options->keep_alive;
     m->since = os_now();
-    const mote_status status = make(m, options, err);
+    const mote_status status = model_init(m, options, err);
     if (status != MOTE_OK) {
         served_model_free(m);
         return status;
@@ -182,15 +224,15 @@ void served_model_free(served_model *m)
     if (m == NULL)
         return;
     sched_free(m->sched);
-    vision_service_free(m->vision); /* answers show what it holds */
+    vision_service_free(m->vision); /* after the scheduler: its jobs use the images */
     answer_tokens_free(m->answer_tokens);
     token_trie_free(m->vocab);
     pthread_mutex_destroy(&m->token_trie_lock);
-    pthread_mutex_destroy(&m->rest_lock);
+    pthread_mutex_destroy(&m->keep_lock);
     mem_free(m);
 }
 
-/* ---- what is counted of it ---- */
+/* ---- stats ---- */
 
 void served_model_count_malformed(served_model *m)
 {
@@ -202,45 +244,45 @@ uint64_t served_model_malformed(const served_model *m)
     return m->malformed;
 }
 
-/* ---- how long it stays ---- */
+/* ---- keep-alive ---- */
 
 void served_model_begin(served_model *m)
 {
-    pthread_mutex_lock(&m->rest_lock);
-    m->asking++;
-    pthread_mutex_unlock(&m->rest_lock);
+    pthread_mutex_lock(&m->keep_lock);
+    m->n_requests++;
+    pthread_mutex_unlock(&m->keep_lock);
 }
 
 void served_model_end(served_model *m, const double *keep)
 {
-    pthread_mutex_lock(&m->rest_lock);
-    m->asking--;
-    m->keep = keep != NULL ? *keep : m->usual_keep;
+    pthread_mutex_lock(&m->keep_lock);
+    m->n_requests--;
+    m->keep = keep != NULL ? *keep : m->default_keep;
     m->since = os_now();
-    pthread_mutex_unlock(&m->rest_lock);
+    pthread_mutex_unlock(&m->keep_lock);
 }
 
 double served_model_leaves_in(served_model *m)
 {
     const double now = os_now();
-    pthread_mutex_lock(&m->rest_lock);
-    const double until = (m->asking > 0 ? now : m->since) + m->keep;
+    pthread_mutex_lock(&m->keep_lock);
+    const double until = (m->n_requests > 0 ? now : m->since) + m->keep;
     const double left = m->keep < 0 ? (double)INFINITY : until > now ? until - now : 0;
-    pthread_mutex_unlock(&m->rest_lock);
+    pthread_mutex_unlock(&m->keep_lock);
     return left;
 }
 
-static bool is_asked(served_model *m)
+static bool model_has_requests(served_model *m)
 {
-    pthread_mutex_lock(&m->rest_lock);
-    const bool asked = m->asking > 0;
-    pthread_mutex_unlock(&m->rest_lock);
-    return asked;
+    pthread_mutex_lock(&m->keep_lock);
+    const bool any = m->n_requests > 0;
+    pthread_mutex_unlock(&m->keep_lock);
+    return any;
 }
 
-static bool unload(served_model *m, bool wait)
+static bool model_unload(served_model *m, bool wait)
 {
-    if (is_asked(m))
+    if (model_has_requests(m))
         return false;
     if (m->vision != NULL)
         image_cache_drop_unused(m->vision);
@@ -249,16 +291,16 @@ static bool unload(served_model *m, bool wait)
 
 void served_model_tick(served_model *m, double now)
 {
-    pthread_mutex_lock(&m->rest_lock);
-    const bool over = m->asking == 0 && m->keep >= 0 && now - m->since >= m->keep;
-    pthread_mutex_unlock(&m->rest_lock);
+    pthread_mutex_lock(&m->keep_lock);
+    const bool over = m->n_requests == 0 && m->keep >= 0 && now - m->since >= m->keep;
+    pthread_mutex_unlock(&m->keep_lock);
     if (over && sched_loaded(m->sched))
-        unload(m, false);
+        model_unload(m, false);
 }
 
 bool served_model_unload(served_model *m)
 {
-    return unload(m, true);
+    return model_unload(m, true);
 }
 
 bool served_model_loaded(const served_model *m)
@@ -266,7 +308,7 @@ bool served_model_loaded(const served_model *m)
     return sched_loaded(m->sched);
 }
 
-/* ---- what others need ---- */
+/* ---- accessors ---- */
 
 const char *served_model_name(const served_model *m)
 {

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * served_model.h - one model at work: its name and file, what renders for it, its scheduler, its
- * eyes.
+ * served_model.h - one model of the server: name, file, scheduler, vision service, keep-alive.
  *
- * The server owns all of them from its start to its end and hands out pointers; a request has one,
- * chosen by the name that it asks for (ask.h), and stays with it. What is asked with a view
- * of it never changes while the server runs and may be read on any thread: name, date, path,
- * fingerprint, kit, settings of the scheduler. The scheduler and sight say themselves which
- * threads may call what. The vocabulary is made under a lock of its own, on the pool.
+ * model_registry owns all models from start to shutdown. A request picks one by name and keeps the
+ * pointer. Name, path, date, fingerprint, chat context and scheduler settings never change; any
+ * thread may read them. sched.h and vision_service.h document the threading of their functions.
  *
- * Token ids, states and pictures of one model mean nothing to another, so each has what
- * keeps them for itself: prefixes in its scheduler, pictures in its sight, ids of answers in its
- * recall.
+ * Prefix cache, image cache and answer tokens belong to one model, because token ids, states and
+ * embeddings of one model are invalid for another.
  *
- * A model that is unloaded has given back its scheduler's engine and the pages of its file; all
- * that stands here stays as it is, and the next job brings the rest back (sched_unload).
+ * Unloading frees the engine and drops the pages of the model file. The next job loads them again
+ * (sched_unload()); everything else stays.
  */
 #ifndef MOTE_SERVER_MODELS_SERVED_MODEL_H
 #define MOTE_SERVER_MODELS_SERVED_MODEL_H
@@ -26,69 +22,81 @@ typedef struct served_model served_model;
 struct fork_server;
 struct limits;
 struct vision_service;
-struct vocab;
+struct token_trie;
 
 typedef struct served_model_options {
     const mote_model *model;
-    const char *path; /* for its file name and date; never shown whole */
-    const char *name; /* NULL: from the file */
+    const char *path; /* for file name and date; replies never contain it */
+    const char *name; /* NULL: derived from the file name */
     sched_options sched;
-    struct fork_server *fork_server; /* NULL: it cannot see, or must not */
-    uint32_t image_tokens;           /* of a picture, unless a request says otherwise; 0: 1,280 */
-    const struct limits *limits;     /* of the server; read while it is made */
-    uint64_t image_memory;           /* for pictures that are held */
+    struct fork_server *fork_server; /* image decoder; NULL: no images */
+    uint32_t image_tokens;           /* default maximum per image; 0: 1,280 */
+    const struct limits *limits;     /* of the server; used by served_model_new() only */
+    uint64_t image_memory;           /* bytes of the image cache */
     size_t answer_tokens_bytes;
-    double keep_alive; /* seconds without a request after which it is unloaded; negative: never */
+    double keep_alive; /* seconds without requests before unloading; negative: never */
 } served_model_options;
 
-/* Makes the scheduler, whose `memory` is for everything of this model. */
+/* Creates the scheduler and the vision service. `sched.memory` is for both together. */
 mote_status served_model_new(served_model **out, const served_model_options *options,
                              mote_error *err);
-/* Every job and every look must have been dropped. NULL is allowed. */
+/* All jobs and vision requests must have ended. NULL is allowed. */
 void served_model_free(served_model *m);
-/* Will a model with these options see? */
+/* Does a model with these options accept images? */
 bool served_model_has_vision(const served_model_options *options);
-/* The least memory that it can work with, pictures included. */
+/* Minimum memory in bytes, vision included. */
 mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
                                       mote_error *err);
 
-/* Terminated; what it is called in replies. */
+/* Zero-terminated. */
 const char *served_model_name(const served_model *m);
 const mote_model *served_model_weights(const served_model *m);
 const char *served_model_path(const served_model *m);
-/* Of its file, in seconds since 1970. */
+/* Modification time of the file, in seconds since 1970. */
 int64_t served_model_date(const served_model *m);
-/* "mote-0.1.0-1a2b3c4d": the version and the model. */
+/* "mote-0.1.0-1a2b3c4d": version and a hash of name and size. */
 const char *served_model_fingerprint(const served_model *m);
 const chat_context *served_model_chat_context(const served_model *m);
-/* The vocabulary for grammars; made at the first call, which takes a while: off the loop. */
+/* The token trie for grammars. The first call builds it, which is slow: call it on a worker thread.
+ */
 mote_status served_model_vocab(served_model *m, const struct token_trie **out, mote_error *err);
 
 sched *served_model_sched(const served_model *m);
-/* Positions that one request may use. */
+/* Context length of one request, in tokens. */
 uint64_t served_model_context(const served_model *m);
-/* Bytes of everything: what was planned for its engine, and for seeing. */
+/* Planned memory in bytes: engine and vision. */
 uint64_t served_model_memory(const served_model *m);
-/* NULL: it cannot see. */
+/* NULL: no images. */
 struct vision_service *served_model_vision(const served_model *m);
 answer_tokens *served_model_answer_tokens(const served_model *m);
 
-/* Loop thread: an answer had something in it that looks like a call and is none; how many did. */
+/* Loop thread: counts malformed tool calls, which are passed on as text. */
 void served_model_count_malformed(served_model *m);
 uint64_t served_model_malformed(const served_model *m);
 
-/* ---- how long it stays loaded ---- */
+/* ---- keep-alive ---- */
 
-/* Loop thread: a request for it came; it is over. `keep`: the seconds that it said, or NULL. */
+/* Loop thread: start and end of a request. `keep`: keep_alive of the request, or NULL. */
 void served_model_begin(served_model *m);
 void served_model_end(served_model *m, const double *keep);
-/* Loop thread, once a second: unloads it if its time is over. */
+/* Loop thread, once per second: unloads the model if it was idle long enough. */
 void served_model_tick(served_model *m, double now);
-/* Any thread from here on. */
+/* The following: any thread. */
 bool served_model_loaded(const served_model *m);
-/* Seconds until it is unloaded, if nobody asks; INFINITY: it stays. */
+/* Seconds until it is unloaded without further requests; INFINITY: never. */
 double served_model_leaves_in(served_model *m);
-/* Unloads it and waits until that is done, so off the loop; false: somebody asks it something. */
+/* Unloads and waits for the end, so call it on a worker thread. false: there are requests. */
 bool served_model_unload(served_model *m);
+
+/* ---- names ---- */
+
+enum { MODEL_NAME_BYTES = 128 };
+
+/* "Qwen3.5-4B-Q4_K_M.gguf" becomes "qwen3.5-4b-q4_k_m". */
+void model_name_of_file(char out[MODEL_NAME_BYTES], const char *path);
+/* Does `wanted` mean this model? Ignores case, a publisher in front and ":latest"; ':' and '_'
+ * equal
+ * '-'. Unless `whole`, a prefix up to a dash matches. */
+bool model_name_is(const char *name, str wanted, bool whole);
 
 #endif

@@ -125,8 +125,8 @@ static bool media_read_tokens(request *a, const json_node *node, const char *at,
         *out = a->max_pixels / MEDIA_TOKEN_PIXELS;
     if (a->image_tokens > 0)
         *out = a->image_tokens;
-    if (*out > o->most_tokens) {
-        *out = o->most_tokens;
+    if (*out > o->max_tokens) {
+        *out = o->max_tokens;
         request_warn(a, "image_tokens_capped", at);
     }
     return true;

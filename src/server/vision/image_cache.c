@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vision_service_keep.c - pictures that were seen, by what they were seen in. See sight.h. */
+/* image_cache.c - encoded images by digest, with LRU eviction. See vision_service.h. */
 #include "base/mem.h"
 #include "server/vision/vision_int.h"
 
 #include <mote.h>
 
-static void free_entry(image_cache_entry *e)
+static void entry_free(image_cache_entry *e)
 {
     for (size_t i = 0; e->seen.media.images != NULL && i < e->seen.media.n; i++)
         mote_image_free((mote_image *)e->seen.media.images[i]);
@@ -14,9 +14,9 @@ static void free_entry(image_cache_entry *e)
     mem_free(e);
 }
 
-/* ---- under the lock ---- */
+/* ---- called with the lock held ---- */
 
-static image_cache_entry *find(const vision_service *s, const digest *key)
+static image_cache_entry *cache_find(const vision_service *s, const digest *key)
 {
     image_cache_entry *e = s->entries;
     while (e != NULL && memcmp(e->key.bytes, key->bytes, DIGEST_BYTES) != 0)
@@ -24,29 +24,29 @@ static image_cache_entry *find(const vision_service *s, const digest *key)
     return e;
 }
 
-static void forget(vision_service *s, image_cache_entry *e)
+static void cache_remove(vision_service *s, image_cache_entry *e)
 {
     image_cache_entry **at = &s->entries;
     while (*at != e)
         at = &(*at)->next;
     *at = e->next;
     s->stats.bytes -= e->bytes;
-    s->stats.kept--;
-    free_entry(e);
+    s->stats.cached--;
+    entry_free(e);
 }
 
-static bool forget_oldest(vision_service *s)
+static bool cache_evict_one(vision_service *s)
 {
     image_cache_entry *oldest = NULL;
     for (image_cache_entry *e = s->entries; e != NULL; e = e->next)
         if (e->holders == 0 && (oldest == NULL || e->used < oldest->used))
             oldest = e;
     if (oldest != NULL)
-        forget(s, oldest);
+        cache_remove(s, oldest);
     return oldest != NULL;
 }
 
-static image_cache_entry *add(vision_service *s, const digest *key)
+static image_cache_entry *cache_add(vision_service *s, const digest *key)
 {
     image_cache_entry *e = mem_new(1, sizeof *e);
     if (e == NULL)
@@ -55,23 +55,23 @@ static image_cache_entry *add(vision_service *s, const digest *key)
     e->making = true;
     e->next = s->entries;
     s->entries = e;
-    s->stats.kept++;
+    s->stats.cached++;
     return e;
 }
 
-/* ---- for others ---- */
+/* ---- interface ---- */
 
 image_cache_entry *image_cache_get(vision_service *s, const digest *key, bool *mine)
 {
     pthread_mutex_lock(&s->lock);
-    image_cache_entry *e = find(s, key);
-    for (; e != NULL && e->making; e = find(s, key)) /* it may come to nothing */
+    image_cache_entry *e = cache_find(s, key);
+    for (; e != NULL && e->making; e = cache_find(s, key)) /* it may fail: look again */
         pthread_cond_wait(&s->made, &s->lock);
     *mine = e == NULL;
     if (*mine)
-        e = add(s, key);
+        e = cache_add(s, key);
     else
-        s->stats.found++;
+        s->stats.cache_hits++;
     if (e != NULL) {
         e->holders++;
         e->used = ++s->clock;
@@ -83,7 +83,7 @@ image_cache_entry *image_cache_get(vision_service *s, const digest *key, bool *m
 bool image_cache_make_room(vision_service *s, image_cache_entry *e, uint64_t bytes)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->stats.bytes + bytes > s->options.memory && forget_oldest(s)) {
+    while (s->stats.bytes + bytes > s->options.memory && cache_evict_one(s)) {
     }
     const bool fits = s->stats.bytes + bytes <= s->options.memory;
     if (fits) {
@@ -98,7 +98,7 @@ void image_cache_ready(vision_service *s, image_cache_entry *e)
 {
     pthread_mutex_lock(&s->lock);
     e->making = false;
-    s->stats.looked++;
+    s->stats.encoded++;
     pthread_cond_broadcast(&s->made);
     pthread_mutex_unlock(&s->lock);
 }
@@ -106,7 +106,7 @@ void image_cache_ready(vision_service *s, image_cache_entry *e)
 void image_cache_fail(vision_service *s, image_cache_entry *e)
 {
     pthread_mutex_lock(&s->lock);
-    forget(s, e);
+    cache_remove(s, e);
     pthread_cond_broadcast(&s->made);
     pthread_mutex_unlock(&s->lock);
 }
@@ -122,7 +122,7 @@ void image_cache_release(vision_service *s, const vision_result *seen)
 void image_cache_drop_unused(vision_service *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (forget_oldest(s)) {
+    while (cache_evict_one(s)) {
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -130,5 +130,5 @@ void image_cache_drop_unused(vision_service *s)
 void image_cache_drop_all(vision_service *s)
 {
     while (s->entries != NULL)
-        forget(s, s->entries);
+        cache_remove(s, s->entries);
 }

@@ -219,13 +219,13 @@ static const model_row memory_rows[] = {
 
 /* For models with a vision encoder. */
 static const model_row image_rows[] = {
-    {"images_total", "Images and videos processed.", "", AT(vision.asked), ROW_U64, false},
-    {"image_cache_hits_total", "Images and videos found in the image cache.", "", AT(vision.found), ROW_U64, false},
-    {"images_encoded_total", "Images and videos run through the vision encoder.", "", AT(vision.looked), ROW_U64, false},
+    {"images_total", "Images and videos processed.", "", AT(vision.total), ROW_U64, false},
+    {"image_cache_hits_total", "Images and videos found in the image cache.", "", AT(vision.cache_hits), ROW_U64, false},
+    {"images_encoded_total", "Images and videos run through the vision encoder.", "", AT(vision.encoded), ROW_U64, false},
     {"images_failed_total", "Images and videos that failed to decode or did not fit in memory.", "", AT(vision.failed), ROW_U64, false},
     {"image_processing_seconds_total", "Time spent decoding and encoding images, all threads.", "", AT(vision.seconds), ROW_REAL, false},
     {"image_requests_queued", "Requests waiting for the vision encoder.", "", AT(vision.waiting), ROW_U32, true},
-    {"image_cache_entries", "Images and videos in the image cache.", "", AT(vision.kept), ROW_U32, true},
+    {"image_cache_entries", "Images and videos in the image cache.", "", AT(vision.cached), ROW_U32, true},
     {"image_cache_bytes", "Size of the image cache.", "", AT(vision.bytes), ROW_U64, true},
 };
 /* clang-format on */

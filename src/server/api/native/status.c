@@ -89,12 +89,12 @@ static void status_put_images(const vision_stats *f, strbuf *out)
 {
     jw_key(out, "images");
     jw_open(out, '{');
-    jw_key_uint(out, "total", f->asked);
-    jw_key_uint(out, "cache_hits", f->found);
-    jw_key_uint(out, "encoded", f->looked);
+    jw_key_uint(out, "total", f->total);
+    jw_key_uint(out, "cache_hits", f->cache_hits);
+    jw_key_uint(out, "encoded", f->encoded);
     jw_key_uint(out, "failed", f->failed);
     jw_key_uint(out, "waiting", f->waiting);
-    jw_key_uint(out, "cached", f->kept);
+    jw_key_uint(out, "cached", f->cached);
     jw_key_uint(out, "bytes", f->bytes);
     jw_close(out, '}');
 }
