@@ -100,27 +100,32 @@ void out_quoted(cli_out *o, const char *text, size_t n)
 
 /* ---- JSON ---- */
 
-/* In a JSON document such characters can only be inside strings, where \u means the same. */
+/* DEL and above can only be inside strings, where \u means the same. Below DEL only whitespace of a
+ * raw value is possible: a carriage return is escaped on a terminal. */
 static bool json_must_escape(const cli_out *o, uint32_t code)
 {
-    if (code == '\n' || code == '\t')
-        return false;
-    return text_is_control(code) && (o->terminal || code < 0xA0);
+    if (o->terminal)
+        return text_is_control(code) && code != '\n' && code != '\t';
+    return code >= 0x7F && code < 0xA0;
 }
 
 static void out_json_bytes(cli_out *o, const char *p, size_t n)
 {
     size_t plain = 0, at = 0;
     while (at < n) {
-        uint32_t code;
+        uint32_t code = 0;
         const size_t length = text_char(p + at, n - at, &code);
-        if (length == 0 || !json_must_escape(o, code)) {
-            at += length > 0 ? length : 1;
+        const bool invalid = length == 0;
+        if (invalid ? !o->terminal : !json_must_escape(o, code)) {
+            at += invalid ? 1 : length;
             continue;
         }
         out_write(o, p + plain, at - plain);
-        out_printf(o, "\\u%04x", (unsigned)code);
-        at += length;
+        if (invalid)
+            out_text(o, "\xEF\xBF\xBD");
+        else
+            out_printf(o, "\\u%04x", (unsigned)code);
+        at += invalid ? 1 : length;
         plain = at;
     }
     out_write(o, p + plain, at - plain);
