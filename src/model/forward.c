@@ -224,7 +224,7 @@ static void delta_mixer(pass *p, const model_layer *l, uint32_t index)
 }
 
 /* SwiGLU: W_down(silu(W_gate h) * W_up h). */
-static void swiglu(pass *p, const model_layer *l)
+static void feed_forward_swiglu(pass *p, const model_layer *l)
 {
     size_t n_ff = p->f->hp->n_ff;
     nn_acts in = pass_norm(p, l->ffn_norm, nn_kind(l->gate.format) | nn_kind(l->up.format));
@@ -387,7 +387,7 @@ bool forward_pass(const forward *f, pass_segment *segments, size_t n_segments, f
             delta_mixer(&p, l, f->hp->index[i]);
         if (!pass_call_hook(&p))
             return false;
-        swiglu(&p, l);
+        feed_forward_swiglu(&p, l);
         if (f->tap != NULL) { /* tests compare the complete residual stream */
             nn_residual(&f->nn, p.s->x, p.pending, p.n_rows, f->hp->n_embd);
             p.pending = NULL;

@@ -69,7 +69,7 @@ typedef struct slice {
     float *x; /* their rows of the residual stream */
 } slice;
 
-static slice pass_slice(const vision_pass *f, size_t first)
+static slice vision_pass_slice(const vision_pass *f, size_t first)
 {
     const size_t left = f->patches - first;
     return (slice){.first = first,
@@ -78,7 +78,8 @@ static slice pass_slice(const vision_pass *f, size_t first)
 }
 
 /* Row and column of a patch in the frame. */
-static void pass_patch_position(const vision_pass *f, size_t patch, uint32_t *row, uint32_t *col)
+static void vision_pass_patch_position(const vision_pass *f, size_t patch, uint32_t *row,
+                                       uint32_t *col)
 {
     const uint32_t per_row = f->frame->cols / VISION_MERGE;
     const uint32_t square = (uint32_t)(patch / MERGED), inside = (uint32_t)(patch % MERGED);
@@ -86,7 +87,7 @@ static void pass_patch_position(const vision_pass *f, size_t patch, uint32_t *ro
     *col = square % per_row * VISION_MERGE + inside % VISION_MERGE;
 }
 
-static void pass_tap(const vision_pass *f, const char *what, int block, const slice *sl)
+static void vision_pass_tap(const vision_pass *f, const char *what, int block, const slice *sl)
 {
     if (f->tap != NULL)
         f->tap(f->tap_ctx, what, block, sl->first, sl->x, sl->n, f->v->shape.hidden);
@@ -99,7 +100,7 @@ static void patch_normalise(const vision_pass *f, size_t patch, float *out)
 {
     enum { SIDE = VISION_PATCH };
     uint32_t row, col;
-    pass_patch_position(f, patch, &row, &col);
+    vision_pass_patch_position(f, patch, &row, &col);
     const size_t width = (size_t)f->frame->cols * SIDE;
     const size_t corner = ((size_t)row * SIDE * width + (size_t)col * SIDE) * 3;
     for (size_t channel = 0; channel < 3; channel++)
@@ -125,7 +126,7 @@ static void patch_add_position(const vision_pass *f, size_t patch, float *x)
 {
     const size_t hidden = f->v->shape.hidden;
     uint32_t row, col, y0, y1, x0, x1;
-    pass_patch_position(f, patch, &row, &col);
+    vision_pass_patch_position(f, patch, &row, &col);
     const float fy = position_interpolate(row, f->frame->rows, &y0, &y1);
     const float fx = position_interpolate(col, f->frame->cols, &x0, &x1);
     const float *p = f->v->positions;
@@ -169,14 +170,14 @@ static void slice_embed(const vision_pass *f, const slice *sl)
     const nn_product product = {&f->v->patch.w, sl->x, hidden};
     nn_linear(f->n, &in, sl->n, &product, 1);
     nn_bias_residual(f->n, sl->x, f->v->patch.b, sl->n, hidden, NULL);
-    pass_tap(f, "patch_embed", -1, sl);
+    vision_pass_tap(f, "patch_embed", -1, sl);
     pool_run(f->n->pool, patch_position_task, &t, (uint32_t)sl->n);
 }
 
 /* ---- blocks ---- */
 
 /* Rotary cosines and sines of every coordinate; both axes use the same table. */
-static void pass_fill_axis_angles(const vision_pass *f)
+static void vision_pass_fill_axis_angles(const vision_pass *f)
 {
     const size_t n = f->v->shape.attn.head_dim / 4;
     const uint32_t side = f->frame->rows > f->frame->cols ? f->frame->rows : f->frame->cols;
@@ -194,7 +195,7 @@ static void slice_set_angles(const vision_pass *f, const slice *sl)
     const size_t n = f->v->shape.attn.head_dim / 4, bytes = n * sizeof(float);
     for (size_t i = 0; i < sl->n; i++) {
         uint32_t at[2];
-        pass_patch_position(f, sl->first + i, &at[0], &at[1]);
+        vision_pass_patch_position(f, sl->first + i, &at[0], &at[1]);
         for (size_t axis = 0; axis < 2; axis++) {
             memcpy(f->s->cos + (2 * i + axis) * n, f->s->axis_cos + at[axis] * n, bytes);
             memcpy(f->s->sin + (2 * i + axis) * n, f->s->axis_sin + at[axis] * n, bytes);
@@ -225,7 +226,7 @@ static void linear_apply(const vision_pass *f, const nn_acts *in, size_t rows,
 static void block_keys_values(const vision_pass *f, const vision_block *b)
 {
     for (size_t first = 0; first < f->patches; first += SLICE) {
-        const slice sl = pass_slice(f, first);
+        const slice sl = vision_pass_slice(f, first);
         const nn_acts in = slice_norm(f, &sl, &b->attn_norm, &b->kv);
         linear_apply(f, &in, sl.n, &b->kv, f->s->wide);
         slice_set_angles(f, &sl);
@@ -267,10 +268,10 @@ static void block_run(const vision_pass *f, uint32_t i)
     const vision_block *b = &f->v->blocks[i];
     block_keys_values(f, b);
     for (size_t first = 0; first < f->patches; first += SLICE) {
-        const slice sl = pass_slice(f, first);
+        const slice sl = vision_pass_slice(f, first);
         slice_attention(f, &sl, b);
         slice_feed_forward(f, &sl, b);
-        pass_tap(f, "block", (int)i, &sl);
+        vision_pass_tap(f, "block", (int)i, &sl);
     }
 }
 
@@ -307,16 +308,16 @@ void vision_encoder_run(const vision_encoder *v, const nn *n, const vision_scrat
                            .patches = vision_patches(frame->rows, frame->cols),
                            .tap = tap_fn,
                            .tap_ctx = tap_ctx};
-    pass_fill_axis_angles(&f);
+    vision_pass_fill_axis_angles(&f);
     for (size_t first = 0; first < f.patches; first += SLICE) {
-        const slice sl = pass_slice(&f, first);
+        const slice sl = vision_pass_slice(&f, first);
         slice_embed(&f, &sl);
     }
     for (uint32_t i = 0; i < v->shape.depth; i++)
         block_run(&f, i);
     for (size_t first = 0; first < f.patches; first += SLICE) {
-        const slice sl = pass_slice(&f, first);
-        pass_tap(&f, "last", -1, &sl);
+        const slice sl = vision_pass_slice(&f, first);
+        vision_pass_tap(&f, "last", -1, &sl);
         slice_merge(&f, &sl, out);
     }
 }

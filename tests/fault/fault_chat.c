@@ -2,9 +2,9 @@
 /*
  * fault_chat.c - every allocation of a conversation fails once.
  *
- * For each act: number 1 fails, then number 2, and so on until the act gets through. A failure
- * must be reported as such and leave nothing allocated behind. What is then done again, on the
- * same engine, must give byte for byte what it gives without any failure.
+ * For each act: allocation 1 fails, then allocation 2, and so on until the act succeeds. A failure
+ * must be reported and leak nothing. Repeating the act on the same engine must give the same bytes
+ * as a run without failures.
  *
  *   fault_chat [ACT [FIRST [EVERY]]]      acts are counted from 0, failures from 1
  */
@@ -46,7 +46,7 @@ static turn_host host;
 
 /* ---- acts ---- */
 
-/* What came of an act, to be compared. */
+/* The output of an act. */
 typedef mote_status act_fn(strbuf *out, mote_error *err);
 
 static mote_status act_render(strbuf *out, mote_error *err)
@@ -178,7 +178,7 @@ static mote_status act_schema(strbuf *out, mote_error *err)
                     err);
 }
 
-/* ---- the public calls: one that failed is made again, and all goes on as if it had not ---- */
+/* ---- the public calls: a failed call is repeated and then succeeds ---- */
 
 static mote_status failure; /* of the first call that failed */
 

@@ -2,10 +2,9 @@
 /*
  * fault_engine.c - every allocation and every write of every call fails once.
  *
- * For each act: number 1 fails, then number 2, and so on until the act gets
- * through. Each failure must be reported as an error with an empty out pointer,
- * leave nothing allocated behind, and leave the session it was about as it was,
- * which its next logits show.
+ * For each act: allocation 1 fails, then allocation 2, and so on until the act succeeds. Each
+ * failure must return an error and a NULL out pointer, leak nothing, and leave the session
+ * unchanged, which its next logits prove.
  */
 #define _GNU_SOURCE
 #include "law/rig.h"
@@ -36,7 +35,7 @@ typedef struct stage {
 static const mote_engine_options options = {
     .threads = 2, .sessions = 3, .positions = 3 * 192, .kept_states = 2};
 
-/* The session goes on as if nothing had happened, and comes back to where it was. */
+/* Checks the next logits of the session, then rewinds it. */
 static void check_unharmed(stage *s, const char *after)
 {
     if (mote_session_length(s->session) != PROMPT)
@@ -107,7 +106,7 @@ static mote_status act_save(stage *s, mote_error *err)
     char path[128];
     rig_temp_path(path, sizeof path, "again.snapshot");
     mote_status status = mote_session_save(s->session, path, err);
-    if (status != MOTE_OK && access(path, F_OK) == 0 && strstr(err->text, "synced") == NULL)
+    if (status != MOTE_OK && access(path, F_OK) == 0 && strstr(err->text, "fsync") == NULL)
         rig_fail("a failed save left %s", path);
     unlink(path);
     return status;
@@ -179,7 +178,7 @@ static void every_fault(stage *s, const char *name, act_fn *act, const fault_swi
     printf("%-8s every %s of %llu failed once\n", name, fault->what, (unsigned long long)(n - 1));
 }
 
-/* A save over an older snapshot: whatever fails, one of the two whole files is there. */
+/* A save over an older snapshot: after any failure one of the two files is complete. */
 static void old_file_survives(stage *s)
 {
     char path[128];

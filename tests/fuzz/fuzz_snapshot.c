@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_snapshot.c - any bytes as a snapshot: an error, or a session that can go on.
+ * fuzz_snapshot.c - arbitrary bytes as a snapshot: an error, or a working session.
  *
- * A snapshot of even the smallest model is a hundred kilobytes of numbers in which
- * a blind search would lose itself, and nearly every change of it dies at the
- * checksum. So an input is a list of changes to a sound snapshot:
+ * A snapshot of even the smallest model has 100 KB of numbers, and nearly every random change
+ * fails at the checksum. So an input is a list of changes to a valid snapshot:
  *
- *   byte 0     which sound snapshot (its length in tokens)
- *   byte 1     bit 0: put the checksum right afterwards; bit 1: cut it off at bytes 2-5,
+ *   byte 0     which valid snapshot (its length in tokens)
+ *   byte 1     bit 0: recompute the checksum; bit 1: cut it off at bytes 2-5,
  *              bit 2: add a few bytes
  *   bytes 2-5  where to cut
  *   then       5 bytes a change: offset (inside the header if its top bit is set), value
  *
- * A session that is loaded must run a step and pick a token, whatever numbers it holds.
+ * A session that is loaded must run a step and sample a token, regardless of its numbers.
  */
 #include "base/mem.h"
 #include "engine/engine_int.h"
@@ -45,7 +44,7 @@ static void demand(bool holds, const char *what)
     abort();
 }
 
-/* The model and the sound snapshots, once. */
+/* The model and the valid snapshots, created once. */
 static void make_world(void)
 {
     const char *path = rig_model_path("r1-gqa4-tied");
@@ -75,7 +74,7 @@ static uint32_t u32_at(const uint8_t *p)
     return value;
 }
 
-/* Applies the input to a copy of a sound snapshot; *n is what is left of it. */
+/* Applies the input to a copy of a valid snapshot; *n is its new length. */
 static unsigned char *changed(const uint8_t *data, size_t size, size_t *n)
 {
     size_t which = data[0] % N_SOUND;

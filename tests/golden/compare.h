@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.h - how far an array is from the one it should be. */
+/* compare.h - differences between computed and golden arrays. */
 #ifndef MOTE_TESTS_GOLDEN_COMPARE_H
 #define MOTE_TESTS_GOLDEN_COMPARE_H
 
@@ -34,11 +34,11 @@ static inline double row_error(const float *got, const float *want, size_t n)
     return farthest(got, want, n) / largest(want, n);
 }
 
-/* An array of the data directory or of ../shared; false: in neither. */
-static inline bool golden_array(test_npy *out, const char *folder, const char *name)
+/* An array of the data directory or of MOTE_SHARED; false: in neither. */
+static inline bool golden_array(test_npy *out, const char *directory, const char *name)
 {
     char file[256];
-    snprintf(file, sizeof file, "golden/%s/%s.npy", folder, name);
+    snprintf(file, sizeof file, "golden/%s/%s.npy", directory, name);
     const char *path = rig_data(file);
     if (path == NULL)
         return false;
@@ -48,11 +48,11 @@ static inline bool golden_array(test_npy *out, const char *folder, const char *n
 }
 
 /* The same, but it must be there. */
-static inline test_npy golden_needs(const char *folder, const char *name)
+static inline test_npy golden_needs(const char *directory, const char *name)
 {
     test_npy array;
-    if (!golden_array(&array, folder, name))
-        rig_fail("golden/%s/%s.npy is missing", folder, name);
+    if (!golden_array(&array, directory, name))
+        rig_fail("golden/%s/%s.npy is missing", directory, name);
     return array;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forward_inside.c - where a difference begins: every layer's output and every
- * kind of memory of mote-tiny against the reference, on one prompt of 130 tokens.
+ * forward_inside.c - locates a difference: the output of every layer, the KV cache and the
+ * recurrent state of mote-tiny compared with the reference, on one prompt of 130 tokens.
  *
  * Tolerances are those of golden/forward: hidden states, keys, values and
  * convolution inputs 1e-3, DeltaNet states 1e-4. GGUF files hold value heads
@@ -51,7 +51,7 @@ static void see_rows(void *unused, const char *what, int layer, const float *row
     else if (strcmp(what, "final_norm") == 0)
         snprintf(name, sizeof name, "detail.final_norm");
     test_npy want = golden_needs("forward", name);
-    /* Of the last norm, only the rows whose logits are wanted exist. */
+    /* The final norm is computed only for rows with logits. */
     if (n_cols != EMBD || n_rows > ROWS)
         rig_fail("%s shows [%zu][%zu]", what, n_rows, n_cols);
     const float *last = want.f32 + (ROWS - n_rows) * n_cols;

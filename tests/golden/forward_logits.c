@@ -4,7 +4,7 @@
  * its greedy continuations.
  *
  * The bound is 1e-4 of the largest |logit| of a row, with keys and values in f32;
- * the same with f16, which is what people run, is printed beside it. With q8_0 the
+ * the same with f16, the default, is printed too. With q8_0 the
  * difference is that of the format; its bound is twice what numerics 1 has.
  */
 #include "golden/compare.h"
@@ -129,7 +129,7 @@ static void greedy(const mote_model *model, const test_json *index)
 
 int main(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* an interrupted run shows its progress */
     const char *path = rig_model_path("mote-tiny-BF16");
     if (path == NULL)
         rig_fail("mote-tiny-BF16.gguf is missing");

@@ -93,7 +93,7 @@ static void compare_yarn_tables(const test_json *index)
 /* ---- YaRN through the whole model ---- */
 
 /* A copy of mote-tiny that says it was trained for 64 positions, as the golden's model was. */
-static void write_short_model(char *path, size_t room)
+static void write_short_model(char *path, size_t capacity)
 {
     size_t bytes;
     const char *from = rig_model_path("mote-tiny-BF16");
@@ -107,7 +107,7 @@ static void write_short_model(char *path, size_t room)
     const uint32_t positions = 64;
     memcpy(file + (context->bytes - file), &positions, sizeof positions);
     gguf_free(g);
-    rig_temp_path(path, room, "short.gguf");
+    rig_temp_path(path, capacity, "short.gguf");
     FILE *out = fopen(path, "wb");
     if (out == NULL || fwrite(file, 1, bytes, out) != bytes || fclose(out) != 0)
         rig_fail("cannot write %s", path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_state.c - a session's memory in the terms of the model, for golden tests.
+ * session_state.c - KV cache and recurrent state of a session as the model defines them.
  *
  * Not part of mote.h and not on any path of a step.
  */

@@ -4,7 +4,7 @@
  * 6 queries, one and two kv heads, tied and untied, with and without a draft block.
  *
  * The small models are in the data directory, with float64 logits; wider ones in
- * ../shared, with those of the reference implementation.
+ * MOTE_SHARED, with those of the reference implementation.
  */
 #include "golden/compare.h"
 #include "support/data.h"
@@ -18,11 +18,11 @@ static const char *const names[] = {"r1-gqa4-tied", "r1-gqa6-untied", "r2-gqa4-k
 
 typedef bool finder(char out[TEST_PATH], const char *name);
 
-static bool find(finder *where, char path[TEST_PATH], const char *folder, const char *name,
+static bool find(finder *where, char path[TEST_PATH], const char *directory, const char *name,
                  const char *ending)
 {
     char file[256];
-    snprintf(file, sizeof file, "%s/%s%s", folder, name, ending);
+    snprintf(file, sizeof file, "%s/%s%s", directory, name, ending);
     return where(path, file);
 }
 
@@ -42,19 +42,19 @@ static double run(const mote_model *model, mote_kv kv, const test_npy *ids, cons
 }
 
 /* False: this model is not there. */
-static bool compare(finder *where, const char *folder, const char *name)
+static bool compare(finder *where, const char *directory, const char *name)
 {
     char path[TEST_PATH];
     test_npy ids, logits;
-    if (!find(where, path, folder, name, ".gguf"))
+    if (!find(where, path, directory, name, ".gguf"))
         return false;
     mote_model *model = rig_open(path, MOTE_ISA_BEST);
-    if (!find(where, path, folder, name, ".ids.npy") || !test_npy_load(&ids, path) ||
-        !find(where, path, folder, name, ".logits.npy") || !test_npy_load(&logits, path))
-        rig_fail("the arrays of %s/%s are missing", folder, name);
+    if (!find(where, path, directory, name, ".ids.npy") || !test_npy_load(&ids, path) ||
+        !find(where, path, directory, name, ".logits.npy") || !test_npy_load(&logits, path))
+        rig_fail("the arrays of %s/%s are missing", directory, name);
     double f32 = run(model, MOTE_KV_F32, &ids, &logits);
     double f16 = run(model, MOTE_KV_F16, &ids, &logits);
-    printf("%s/%-22s f32 %.1e, bound %.0e; f16 %.1e\n", folder, name, f32, bound, f16);
+    printf("%s/%-22s f32 %.1e, bound %.0e; f16 %.1e\n", directory, name, f32, bound, f16);
     if (!(f32 <= bound))
         rig_fail("the logits of %s differ from the reference", name);
     test_npy_free(&ids);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vision_tower.c - the picture tower of mote-tiny against the reference, and against itself.
+ * vision_encoder.c - the vision encoder of mote-tiny compared with the reference and with itself.
  *
- * Three pictures go through the tower: patch embedding, first block, last block and the
- * merged rows must be within 1e-4 of the largest value. Then other pictures, of sizes that fill no
- * slice and no block, must give the same bits for every level and number of threads. The same with
- * the tower in Q8_0, where products are sums of integers and what they lose is held too.
+ * Three images: patch embedding, first block, last block and output rows must be within 1e-4 of the
+ * largest value. Then images with sizes that fill no whole slice or key block must give the same
+ * bits at every level and thread count. The same with the encoder in Q8_0, with bounds for its
+ * loss.
  */
 #include "golden/compare.h"
 
@@ -20,7 +20,7 @@
 enum { EMBD = 256, HIDDEN = 128 };
 static const double exact = 1e-4, integers = 5e-2;
 
-/* A tower with threads and memory of its own. */
+/* A vision encoder with its own threads and scratch. */
 typedef struct encoder {
     os_map map;
     gguf *file;
@@ -66,7 +66,7 @@ static float *run_vision(const encoder *t, const vision_frame *frame, vision_tap
     return out;
 }
 
-/* ---- against the reference ---- */
+/* ---- compared with the reference ---- */
 
 static void expect(const char *what, const float *got, const float *want, size_t n, double bound)
 {
@@ -76,7 +76,7 @@ static void expect(const char *what, const float *got, const float *want, size_t
         rig_fail("%s is %g of its largest value from the reference, not %g", what, far, bound);
 }
 
-/* The rows a tap has shown so far. */
+/* The rows collected by the tap. */
 typedef struct seen {
     float *patch_embed, *block0, *last;
 } seen;
@@ -120,7 +120,7 @@ static void against_reference(const char *path, const char *image, double bound)
     close_vision(&t);
 }
 
-/* ---- against itself ---- */
+/* ---- compared with itself ---- */
 
 static uint8_t *noise(uint32_t rows, uint32_t cols, uint32_t seed)
 {
@@ -178,7 +178,7 @@ static void hold(const char *name, double bound)
 int main(void)
 {
     if (rig_data("mmproj-mote-tiny-BF16.gguf") == NULL) {
-        printf("no picture tower among the test data\n");
+        printf("no mmproj file in the test data\n");
         return 77;
     }
     hold("mmproj-mote-tiny-BF16.gguf", exact);

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vision_prompts.c - questions about pictures and a film: logits and greedy answers of the
- * reference, and the laws with pictures in the timeline.
+ * vision_prompts.c - questions about images and a video: logits and greedy answers compared with
+ * the reference, and the laws for sessions with images.
  *
- * The reference's ids have a pad token for every place of a picture; here the picture's own
- * tokens stand there.
+ * The reference has a pad token at each image position; here the image's own tokens are used.
  */
 #include "golden/compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 256, MAX_IMAGES = 8, ROOM = 512 };
+enum { MAX_TOKENS = 256, MAX_IMAGES = 8, CONTEXT = 512 };
 enum { IMAGE_PAD = 7948, VIDEO_PAD = 7949 }; /* in mote-tiny's vocabulary */
 static const double bound = 1e-4;
 
 typedef struct question {
     const char *name;
     const char *media[MAX_IMAGES];
-    bool video; /* two files are one picture */
+    bool video; /* two files are one frame pair */
     mote_token greedy[20];
 } question;
 
@@ -37,7 +36,7 @@ static const question questions[] = {
 };
 enum { N_QUESTIONS = sizeof questions / sizeof *questions };
 
-/* A model with its tower, the pictures of one question and its prompt. */
+/* A model with its vision encoder, the images of one question and its prompt. */
 typedef struct scene {
     mote_model *model;
     mote_engine *engine;
@@ -58,7 +57,7 @@ static void open_model(scene *s, mote_isa isa, uint32_t threads)
          &err);
     const mote_engine_options options = {.threads = threads,
                                          .sessions = 3,
-                                         .positions = (uint64_t)3 * ROOM,
+                                         .positions = (uint64_t)3 * CONTEXT,
                                          .kept_states = 4,
                                          .kv = MOTE_KV_F32};
     MUST(mote_engine_new(&s->engine, s->model, &options, &err), &err);
@@ -90,7 +89,7 @@ static void see(scene *s, const question *q, uint32_t threads)
     }
 }
 
-/* The reference's ids with the pictures in the place of pads. */
+/* The ids of the reference, with image tokens instead of pads. */
 static void lay_prompt(scene *s, const question *q)
 {
     char name[64];
@@ -111,7 +110,7 @@ static void lay_prompt(scene *s, const question *q)
         }
     }
     if (image != s->n_images)
-        rig_fail("%s has room for %zu pictures, not %zu", q->name, image, s->n_images);
+        rig_fail("%s has pads for %zu images, not %zu", q->name, image, s->n_images);
     test_npy_free(&ids);
 }
 
@@ -149,7 +148,7 @@ static mote_session *begin(const scene *s)
 {
     mote_session *session;
     mote_error err;
-    MUST(mote_session_new(&session, s->engine, &(mote_session_options){.context = ROOM}, &err),
+    MUST(mote_session_new(&session, s->engine, &(mote_session_options){.context = CONTEXT}, &err),
          &err);
     return session;
 }
@@ -196,10 +195,10 @@ static void expect_same(const mote_session *session, const char *what)
 {
     const float *got = mote_session_logits(session, 0);
     if (got == NULL || memcmp(got, wanted, n_wanted * sizeof *got) != 0)
-        rig_fail("with pictures, %s gives other bits", what);
+        rig_fail("with images, %s gives other bits", what);
 }
 
-/* Any cut, also through a picture; back into a picture and on; two ways from one past; a file. */
+/* Any split, also inside an image; rewind into an image; fork; snapshot. */
 static void one_timeline(const scene *s)
 {
     static const size_t cuts[] = {1, 7, 32, 50, 64, 1000};
@@ -223,12 +222,12 @@ static void one_timeline(const scene *s)
         mote_session_free(session);
         mote_session_free(other);
     }
-    rig_temp_path(path, sizeof path, "pictures");
+    rig_temp_path(path, sizeof path, "images.snapshot");
     for (size_t at = 5; at < s->n; at += 37) {
         mote_session *session = begin(s), *again;
         append(s, session, at, 1000);
         MUST(mote_session_save(session, path, &err), &err);
-        MUST(mote_session_load(&again, s->engine, path, &(mote_session_options){.context = ROOM},
+        MUST(mote_session_load(&again, s->engine, path, &(mote_session_options){.context = CONTEXT},
                                &err),
              &err);
         append(s, again, s->n, 1000);
@@ -238,23 +237,23 @@ static void one_timeline(const scene *s)
     }
 }
 
-/* Beside a stranger with the same pictures' places and other pictures. */
-static void in_company(const scene *s, const scene *stranger)
+/* In a batch with a session that has other images at the same positions. */
+static void in_batch(const scene *s, const scene *other)
 {
     mote_error err;
     mote_session *a = begin(s), *b = begin(s);
     const mote_work work[] = {{.session = a,
-                               .tokens = stranger->tokens,
-                               .n = stranger->n,
-                               .images = (const mote_image *const *)stranger->images,
-                               .n_images = stranger->n_images},
+                               .tokens = other->tokens,
+                               .n = other->n,
+                               .images = (const mote_image *const *)other->images,
+                               .n_images = other->n_images},
                               {.session = b,
                                .tokens = s->tokens,
                                .n = s->n,
                                .images = (const mote_image *const *)s->images,
                                .n_images = s->n_images}};
     MUST(mote_step(s->engine, work, 2, &err), &err);
-    expect_same(b, "company");
+    expect_same(b, "a batch");
     mote_session_free(a);
     mote_session_free(b);
 }
@@ -274,18 +273,18 @@ static void wrong_work(const scene *s)
     while (s->tokens[first] >= 0)
         first++;
     mote_work work = {.tokens = s->tokens, .n = s->n};
-    expect_refused(s, work, "a picture that is not named");
+    expect_refused(s, work, "an image that is not listed");
     work.images = (const mote_image *const *)s->images;
     work.n_images = s->n_images;
     work.tokens = s->tokens + first + 1;
     work.n = s->n - first - 1;
-    expect_refused(s, work, "a picture without its beginning");
+    expect_refused(s, work, "an image without its first token");
     mote_token broken[MAX_TOKENS];
     memcpy(broken, s->tokens, sizeof broken);
     broken[first + 3] = 5;
     work.tokens = broken;
     work.n = s->n;
-    expect_refused(s, work, "text in a picture");
+    expect_refused(s, work, "text inside an image");
 }
 
 static void laws(void)
@@ -295,7 +294,7 @@ static void laws(void)
     mote_model_info info;
     for (size_t i = 0; i < n_levels; i++)
         for (uint32_t threads = 1; threads <= 2; threads++) {
-            scene s, stranger;
+            scene s, other;
             set_scene(&s, &questions[2], levels[i], threads);
             mote_session *session = begin(&s);
             append(&s, session, s.n, 1000);
@@ -309,12 +308,12 @@ static void laws(void)
             mote_session_free(session);
             if (i + 1 == n_levels && threads == 2) {
                 one_timeline(&s);
-                stranger = s;
-                see(&stranger, &questions[0], 1);
-                lay_prompt(&stranger, &questions[0]);
-                in_company(&s, &stranger);
+                other = s;
+                see(&other, &questions[0], 1);
+                lay_prompt(&other, &questions[0]);
+                in_batch(&s, &other);
                 wrong_work(&s);
-                mote_image_free(stranger.images[0]);
+                mote_image_free(other.images[0]);
             }
             strike(&s);
         }
@@ -324,7 +323,7 @@ static void laws(void)
 int main(void)
 {
     if (rig_data("mmproj-mote-tiny-BF16.gguf") == NULL) {
-        printf("no picture tower among the test data\n");
+        printf("no mmproj file in the test data\n");
         return 77;
     }
     for (size_t i = 0; i < N_QUESTIONS; i++)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every header compiles alone, and mote.h is what it promises to its readers.
+"""Every header compiles alone, and mote.h keeps its rules.
 
 Arguments: the C compiler, the C++ compiler (may be empty), the project's version.
 """

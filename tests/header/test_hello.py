@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs examples/hello: it answers, always the same, and says what is wrong when it cannot.
+"""Runs examples/hello: deterministic answers, and error messages.
 
 Arguments: the program, a model, the source of the program.
 """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs mote, moves it elsewhere and builds somebody else's program with it.
+"""Installs mote, moves it elsewhere and builds an external program with it.
 
 Both descriptions, pkg-config and CMake, and both libraries, shared and static. The
-program in consumer/ has functions of its own whose names mote uses inside.
+program in consumer/ has functions with names that mote uses internally.
 
-Arguments: cmake, the build folder, the C compiler, the project's version.
+Arguments: cmake, the build directory, the C compiler, the project's version.
 """
 import os
 import subprocess
@@ -29,8 +29,8 @@ def run(*command, env=None):
 class Package(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="mote-package-")
-        cls.root = Path(cls.folder.name)
+        cls.directory = tempfile.TemporaryDirectory(prefix="mote-package-")
+        cls.root = Path(cls.directory.name)
         run(CMAKE, "--install", BUILD, "--prefix", cls.root / "first")
         cls.prefix = cls.root / "somewhere else"
         (cls.root / "first").rename(cls.prefix)
@@ -40,7 +40,7 @@ class Package(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        cls.folder.cleanup()
+        cls.directory.cleanup()
 
     def expect_it_runs(self, program, shared):
         out = run(program, env=self.find_shared)

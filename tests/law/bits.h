@@ -2,9 +2,8 @@
 /*
  * bits.h - fingerprints of the logits of numerics version MOTE_NUMERICS.
  *
- * A build by another compiler, for another level, on another machine must show
- * the same ones. When the numerics version grows, take the new ones from the
- * output of law_fixed.
+ * Every compiler, level and machine must give these values. When MOTE_NUMERICS changes, copy the
+ * new values from the output of law_fixed.
  */
 #ifndef MOTE_TESTS_LAW_BITS_H
 #define MOTE_TESTS_LAW_BITS_H
@@ -13,7 +12,7 @@
 
 #include <string.h>
 
-enum { LAW_BITS_LENGTH = 112 }; /* positions of each stream that count */
+enum { LAW_BITS_LENGTH = 112 }; /* positions of each stream in the hash */
 
 typedef struct law_bits {
     const char *model;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fixture.h - what the files of law_fixed share: the model, the table, engines for them. */
+/* fixture.h - shared by the files of law_fixed: model, table, engine. */
 #ifndef MOTE_TESTS_LAW_FIXTURE_H
 #define MOTE_TESTS_LAW_FIXTURE_H
 
@@ -8,10 +8,10 @@
 typedef struct fixture {
     law_table table;
     mote_model *model; /* at the best level */
-    bool quick;        /* scaled down: every law, fewer points of it */
+    bool quick;        /* scaled down: every law with fewer cases */
 } fixture;
 
-/* Room for the streams of the table in each session, and for all their logits. */
+/* An engine with enough context and rows of logits for the streams of the table. */
 mote_engine *fixture_engine(const fixture *f, const mote_model *model, uint32_t sessions,
                             uint32_t threads);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * law_chat.c - L1 to L3 for whole answers: with grammars, budgets, penalties, calls, loops that
- * are left and thinking that is ended, a request gives the same tokens, events and
- * log-probabilities alone and in any company, however prompts are cut, with any number of
- * threads and on every level.
+ * law_chat.c - laws L1 to L3 for whole answers: grammars, thinking budgets, penalties, tool calls,
+ * repetition loops, ended thinking. A request gives the same tokens, events and log-probabilities
+ * alone and in any batch, with any split of the prompt, thread count and instruction set level.
  *
- *   law_chat [SEED [LEVEL]]      MOTE_TEST_SCALE (percent) stretches the number of rounds
+ *   law_chat [SEED [LEVEL]]      MOTE_TEST_SCALE (percent) scales the number of rounds
  */
 #include "base/os.h"
 #include "chat/turn_drive.h"
@@ -15,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SEATS = 8, ROUNDS = 2, MAX_THREADS = 3, MOST_BIAS = 8192, ENDLESS = 7 };
+enum { SLOTS = 8, ROUNDS = 2, MAX_THREADS = 3, MOST_BIAS = 8192, ENDLESS = 7 };
 
 #define ASK(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}],"
 #define DIRECT    "\"enable_thinking\":false}"
@@ -38,7 +37,7 @@ static mote_bias no_end[MOST_BIAS]; /* of tokens that hold a quote */
 #define SCHEMA(text)                                                                               \
     .format = MOTE_FORMAT_JSON_SCHEMA, .format_text = (text), .format_bytes = sizeof(text) - 1
 
-static turn_job menu[] = {
+static turn_job requests[] = {
     {.request = ASK("What is 245 + 178?") THINK,
      .how = {.think_budget = 24, .max_tokens = 90, .sampling.seed = 3}},
     {.request = ASK("Who is the mayor of Keldon?") DIRECT,
@@ -59,7 +58,7 @@ static turn_job menu[] = {
     {.request = ASK("Tell me of Keldon") DIRECT,
      .min_tokens = 30,
      .how = {.max_tokens = 60, .stop = stops, .n_stop = 2, .sampling.seed = 4}},
-    {.request = ASK("Count") DIRECT, /* goes round, and is completed */
+    {.request = ASK("Count") DIRECT, /* loops, and the JSON is completed */
      .how = {.max_tokens = 900,
              .set = MOTE_SET_TEMPERATURE,
              SCHEMA(a_string),
@@ -68,16 +67,16 @@ static turn_job menu[] = {
      .end_thinking_at = 7,
      .how = {.think_budget = 200, .max_tokens = 300, .sampling.seed = 11}},
 };
-enum { DISHES = sizeof menu / sizeof *menu };
+enum { REQUESTS = sizeof requests / sizeof *requests };
 
 static mote_engine *engine_for(const mote_model *model, uint32_t threads)
 {
     const mote_engine_options options = {
-        .threads = threads, .sessions = SEATS, .positions = 2048ull * SEATS, .kept_states = 4};
+        .threads = threads, .sessions = SLOTS, .positions = 2048ull * SLOTS, .kept_states = 4};
     return rig_engine(model, &options);
 }
 
-/* Everything but the times and the views. */
+/* All fields except times and views. */
 static bool same_result(const mote_answer *a, const mote_answer *b)
 {
     return a->finish == b->finish && a->stop == b->stop && a->answer_tokens == b->answer_tokens &&
@@ -87,42 +86,42 @@ static bool same_result(const mote_answer *a, const mote_answer *b)
            a->calls == b->calls && a->warnings == b->warnings;
 }
 
-static void compare(const turn_job *alone, const turn_job *g, int dish, const char *where)
+static void compare(const turn_job *alone, const turn_job *g, int request, const char *where)
 {
     size_t n, m;
     const mote_token *a = turn_job_answer(alone, &n), *b = turn_job_answer(g, &m);
     if (n != m || memcmp(a, b, n * sizeof *a) != 0)
-        rig_fail("%s: request %d gives other tokens", where, dish);
+        rig_fail("%s: request %d gives other tokens", where, request);
     if (!str_eq(strbuf_view(&alone->log), strbuf_view(&g->log)))
-        rig_fail("%s: request %d gives other events:\n%.*s\nand not\n%.*s", where, dish,
+        rig_fail("%s: request %d gives other events:\n%.*s\nand not\n%.*s", where, request,
                  (int)g->log.n, g->log.p, (int)alone->log.n, alone->log.p);
     if (!str_eq(strbuf_view(&alone->chosen), strbuf_view(&g->chosen)))
-        rig_fail("%s: request %d gives other log-probabilities", where, dish);
+        rig_fail("%s: request %d gives other log-probabilities", where, request);
     if (!same_result(chat_turn_result(alone->turn), chat_turn_result(g->turn)))
-        rig_fail("%s: request %d gives another result", where, dish);
+        rig_fail("%s: request %d gives another result", where, request);
 }
 
-/* A random company at one table: some dishes twice, cut and late at random. */
-static void dine(turn_host *h, turn_job *alone, rig_random *random, const char *where)
+/* A random batch: requests may repeat; prefill chunks and start times are random. */
+static void run_batch(turn_host *h, turn_job *alone, rig_random *random, const char *where)
 {
     static const size_t chunks[] = {0, 1, 2, 7, 32, 33, 64};
-    turn_job seats[SEATS];
-    int dish[SEATS];
-    const size_t n = 2 + rig_below(random, SEATS - 1);
+    turn_job slots[SLOTS];
+    int request[SLOTS];
+    const size_t n = 2 + rig_below(random, SLOTS - 1);
     for (size_t i = 0; i < n; i++) {
-        dish[i] = (int)rig_below(random, DISHES);
-        seats[i] = menu[dish[i]];
-        seats[i].chunk = chunks[rig_below(random, sizeof chunks / sizeof *chunks)];
-        seats[i].start_after = rig_below(random, 40);
+        request[i] = (int)rig_below(random, REQUESTS);
+        slots[i] = requests[request[i]];
+        slots[i].chunk = chunks[rig_below(random, sizeof chunks / sizeof *chunks)];
+        slots[i].start_after = rig_below(random, 40);
     }
-    turn_jobs_run(h, seats, n);
+    turn_jobs_run(h, slots, n);
     for (size_t i = 0; i < n; i++) {
-        compare(&alone[dish[i]], &seats[i], dish[i], where);
-        turn_job_free(&seats[i]);
+        compare(&alone[request[i]], &slots[i], request[i], where);
+        turn_job_free(&slots[i]);
     }
 }
 
-/* A string that the model will not end, and one word that it likes. */
+/* Forbids all tokens with a quote, so that the string does not end, and favours "a". */
 static void find_quotes(turn_host *h)
 {
     size_t n = 0;
@@ -134,24 +133,24 @@ static void find_quotes(turn_host *h)
         else if (bytes == 1 && text[0] == 'a')
             no_end[n++] = (mote_bias){id, 40};
     }
-    menu[ENDLESS].how.sampling.n_bias = n;
+    requests[ENDLESS].how.sampling.n_bias = n;
 }
 
-/* Each alone, in one pass, by one thread, on the best level. */
-static void eat_alone(turn_host *h, turn_job *alone)
+/* Each request alone: one pass, one thread, best level. */
+static void run_alone(turn_host *h, turn_job *alone)
 {
     find_quotes(h);
-    for (int i = 0; i < DISHES; i++) {
-        alone[i] = menu[i];
+    for (int i = 0; i < REQUESTS; i++) {
+        alone[i] = requests[i];
         turn_jobs_run(h, &alone[i], 1);
     }
     const mote_answer *counted = chat_turn_result(alone[ENDLESS].turn);
     if (counted->loops_detected == 0 || counted->finish != MOTE_FINISH_STOP)
-        rig_fail("the request that should go round does not");
+        rig_fail("the request that should loop does not");
 }
 
-static uint32_t dine_at(const mote_model *model, turn_job *alone, uint32_t threads, mote_isa level,
-                        rig_random *random)
+static uint32_t run_batches(const mote_model *model, turn_job *alone, uint32_t threads,
+                            mote_isa level, rig_random *random)
 {
     turn_host h;
     char where[64];
@@ -160,7 +159,7 @@ static uint32_t dine_at(const mote_model *model, turn_job *alone, uint32_t threa
     turn_host_open(&h, engine);
     snprintf(where, sizeof where, "%s, %u threads", mote_isa_name(level), (unsigned)threads);
     for (uint32_t i = 0; i < rounds; i++)
-        dine(&h, alone, random, where);
+        run_batch(&h, alone, random, where);
     turn_host_close(&h);
     mote_engine_free(engine);
     return rounds;
@@ -168,34 +167,34 @@ static uint32_t dine_at(const mote_model *model, turn_job *alone, uint32_t threa
 
 int main(int argc, char **argv)
 {
-    static turn_job alone[DISHES];
+    static turn_job alone[REQUESTS];
     const char *path = rig_model_path("mote-tiny-Q4_K_M");
     const double start = os_now();
     rig_random random = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1};
     mote_isa levels[RIG_MAX_LEVELS];
-    uint32_t tables = 0;
+    uint32_t batches = 0;
     if (path == NULL)
         return 77;
     mote_model *best = rig_open(path, MOTE_ISA_BEST);
     turn_host host;
     turn_host_open(&host, engine_for(best, 1));
-    eat_alone(&host, alone);
+    run_alone(&host, alone);
     const size_t n_levels = rig_levels(levels);
     for (size_t i = 0; i < n_levels; i++) {
         if (argc > 2 && strcmp(argv[2], mote_isa_name(levels[i])) != 0)
             continue;
         mote_model *model = rig_open(rig_model_path("mote-tiny-Q4_K_M"), levels[i]);
         for (uint32_t threads = 1; threads <= MAX_THREADS; threads++)
-            tables += dine_at(model, alone, threads, levels[i], &random);
+            batches += run_batches(model, alone, threads, levels[i], &random);
         mote_model_close(model);
     }
-    for (int i = 0; i < DISHES; i++)
+    for (int i = 0; i < REQUESTS; i++)
         turn_job_free(&alone[i]);
     mote_engine *engine = host.engine;
     turn_host_close(&host);
     mote_engine_free(engine);
     mote_model_close(best);
-    printf("%d requests at %u tables of up to %d: equal (%.1f s)\n", DISHES, (unsigned)tables,
-           SEATS, os_now() - start);
+    printf("%d requests in %u batches of up to %d: equal (%.1f s)\n", REQUESTS, (unsigned)batches,
+           SLOTS, os_now() - start);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * law_fixed.c - the laws one by one, on one model, where random scripts would
- * only meet every case by luck: all thread counts, all levels, all neighbours,
- * every distance of a rewind, every kind of position in a snapshot.
+ * law_fixed.c - the laws one by one on one model, for cases that random scripts reach only by luck:
+ * all thread counts, levels and batch sizes, every rewind distance, every kind of position in a
+ * snapshot.
  *
  *   law_fixed --model NAME [--kv f16|f32|q8_0]
  *
@@ -69,21 +69,21 @@ static void threads(const fixture *f)
     }
 }
 
-/* Two engines on one model, each in its own thread: what they share is never written. */
-typedef struct neighbour {
+/* Two engines on one model, each in its own thread. */
+typedef struct engine_run {
     const fixture *f;
     uint32_t stream;
     pthread_t thread;
-} neighbour;
+} engine_run;
 
 static void *run_alone(void *ctx)
 {
-    const neighbour *n = ctx;
+    const engine_run *n = ctx;
     mote_engine *engine = fixture_engine(n->f, n->f->model, 1, 2);
     mote_session *session = rig_session(engine);
     feed_and_compare(n->f, engine, session, n->stream, n->f->table.setup.length - 20, "an engine");
     for (uint32_t i = 0; i < 20; i++)
-        feed_and_compare(n->f, engine, session, n->stream, 1, "an engine beside another");
+        feed_and_compare(n->f, engine, session, n->stream, 1, "one of two engines");
     mote_session_free(session);
     mote_engine_free(engine);
     return NULL;
@@ -91,7 +91,7 @@ static void *run_alone(void *ctx)
 
 static void engines(const fixture *f)
 {
-    neighbour pair[2] = {{.f = f, .stream = 0}, {.f = f, .stream = 3}};
+    engine_run pair[2] = {{.f = f, .stream = 0}, {.f = f, .stream = 3}};
     for (size_t i = 0; i < 2; i++)
         if (pthread_create(&pair[i].thread, NULL, run_alone, &pair[i]) != 0)
             rig_fail("cannot start a thread");
@@ -115,8 +115,8 @@ static void cuts(const fixture *f)
     }
 }
 
-/* Attention merges its results by partitions of 1,024 positions; a prompt walks through them, a
- * single token spreads them over threads. Only the small models come this far. */
+/* Attention merges partitions of 1,024 positions: prefill computes them in order, a decode row
+ * spreads them over threads. Only the small models run this far. */
 static void across_a_partition(const fixture *f)
 {
     enum { FROM = 1000, N = 60 };
@@ -152,8 +152,8 @@ static void across_a_partition(const fixture *f)
 
 /* ---- L3 ---- */
 
-/* Session 0 runs stream 0 beside n others that stand anywhere and do anything. */
-static void beside(const fixture *f, uint32_t n)
+/* Session 0 runs stream 0 in a batch with n others at random positions. */
+static void batch_of(const fixture *f, uint32_t n)
 {
     rig_random r = {.seed = 3, .stream = n};
     mote_engine *engine = fixture_engine(f, f->model, n + 1, 2);
@@ -182,17 +182,17 @@ static void beside(const fixture *f, uint32_t n)
         MUST(mote_step(engine, work, n + 1, &err), &err);
         for (uint32_t i = 0; i <= n; i++)
             law_expect(&f->table, streams[i], mote_session_length(sessions[i]) - 1,
-                       mote_session_logits(sessions[i], 0), PLACE("beside %u others", n));
+                       mote_session_logits(sessions[i], 0), PLACE("in a batch with %u others", n));
     }
     for (uint32_t i = 0; i <= n; i++)
         mote_session_free(sessions[i]);
     mote_engine_free(engine);
 }
 
-static void neighbours(const fixture *f)
+static void batches(const fixture *f)
 {
     for (uint32_t n = 1; n <= 16; n += f->quick ? 5 : 1)
-        beside(f, n);
+        batch_of(f, n);
 }
 
 /* ---- L4 ---- */
@@ -206,7 +206,7 @@ static void levels(const fixture *f)
         mote_model_info info;
         mote_model_describe(model, &info);
         if (info.isa != isa[i])
-            rig_fail("asked for %s, got %s", mote_isa_name(isa[i]), mote_isa_name(info.isa));
+            rig_fail("requested %s, got %s", mote_isa_name(isa[i]), mote_isa_name(info.isa));
         mote_engine *engine = fixture_engine(f, model, 1, 2);
         mote_session *session = rig_session(engine);
         uint32_t prompt = isa[i] == MOTE_ISA_REF ? 70 : f->table.setup.length - 4;
@@ -221,7 +221,7 @@ static void levels(const fixture *f)
 
 /* ---- L5 ---- */
 
-/* From 64 + ahead back by `back`, then on, in the stream it came from or, from 64, in stream 2. */
+/* Rewinds from 64 + ahead by `back`, then continues in the same stream or, from 64, in stream 2. */
 static void rewind_once(const fixture *f, mote_engine *engine, const mote_session *at_64,
                         uint32_t ahead, uint32_t back)
 {
@@ -231,12 +231,12 @@ static void rewind_once(const fixture *f, mote_engine *engine, const mote_sessio
     rig_feed(engine, session, f->table.tokens[0] + 64, ahead, MOTE_LOGITS_NONE);
     uint64_t target = 64 + ahead - back;
     uint64_t reached = mote_session_rewind(session, target);
-    /* At 96 the rows of the chunk are folded away: only the kept 64 is left. */
+    /* At 96 the rows of the chunk are merged into the state: only the kept 64 is left. */
     bool exact = back == 0 || (ahead < 32 && back <= 16);
     if (reached > target || reached < 64 || (exact && reached != target))
         rig_fail("%s: rewind from %u to %u reached %llu", f->table.setup.name, 64 + ahead,
                  (uint32_t)target, (unsigned long long)reached);
-    /* Stream 2 parts from stream 0 at 64: only a session that went all the way back may take it. */
+    /* Stream 2 differs from stream 0 from 64 on: only a session at 64 may switch. */
     uint32_t stream = reached == 64 && back % 2 == 0 ? 2 : 0;
     feed_and_compare(f, engine, session, stream, 3,
                      PLACE("rewind from %u by %u", 64 + ahead, back));
@@ -258,7 +258,7 @@ static void rewinds(const fixture *f)
     mote_engine_free(engine);
 }
 
-/* Marks every boundary on the way, then returns to each, the last one first. */
+/* Keeps several states, then rewinds to each, last one first. */
 static void kept_boundaries(const fixture *f)
 {
     mote_error err = {0};
@@ -284,7 +284,7 @@ static void kept_boundaries(const fixture *f)
 
 /* ---- L6 ---- */
 
-/* Parent and child take different ways, in the same steps; neither shows in the other. */
+/* Parent and fork continue with different tokens and do not affect each other. */
 static void forks(const fixture *f)
 {
     static const uint32_t at[] = {1, 20, 31, 32, 33, 63, 64};
@@ -347,7 +347,7 @@ static void restores(const fixture *f)
     }
 }
 
-/* The other process: loads, goes on with the tokens given in a file, writes the logits. */
+/* The second process: loads the snapshot, appends tokens from a file, writes the logits. */
 static int resume(const char *model_path, mote_kv kv, const char *dir)
 {
     char path[256];
@@ -422,7 +422,7 @@ static void new_process(const fixture *f)
 
 /* ---- the bits themselves ---- */
 
-/* A change of any bit is a new MOTE_NUMERICS, whatever compiler built this. */
+/* Any changed bit requires a new MOTE_NUMERICS, with every compiler. */
 static void fingerprint(const fixture *f)
 {
     uint64_t found = law_fingerprint(&f->table, LAW_BITS_LENGTH);
@@ -442,7 +442,7 @@ static const struct {
     {"L1 two engines at once", engines},
     {"L2 cut", cuts},
     {"L2 across a partition", across_a_partition},
-    {"L3 batch", neighbours},
+    {"L3 batch", batches},
     {"L4 levels", levels},
     {"L1 to L4 hidden rows", law_hidden_rows},
     {"L5 rewind", rewinds},
@@ -454,7 +454,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* an interrupted run shows its progress */
     bool quick = test_is_short();
     law_setup setup = {.name = "r1-gqa4-tied", .seed = 11};
     setup.length = quick ? LAW_BITS_LENGTH : 200;
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
         return resume(path, setup.kv, dir);
     fixture f = {.quick = quick};
     if (!law_table_make(&f.table, &setup)) {
-        printf("skipped: the model %s is not there\n", setup.name);
+        printf("skipped: the model %s not found\n", setup.name);
         return 77;
     }
     f.model = rig_open(f.table.path, MOTE_ISA_BEST);

@@ -5,7 +5,7 @@
  *   law_random --model NAME [--kv f16|f32|q8_0] [--seed N] [--cases N] [--case N]
  *              [--length N] [--level NAME]
  *
- * MOTE_TEST_SCALE (percent) stretches the number of cases. A failure prints its
+ * MOTE_TEST_SCALE (percent) scales the number of cases. A failure prints its
  * script and the options that replay it alone.
  */
 #include "law/script.h"
@@ -28,7 +28,7 @@ typedef struct settings {
 static void parse_level(settings *o, const char *value)
 {
     if (!mote_isa_parse(value, &o->table.isa))
-        rig_fail("no level is called %s", value);
+        rig_fail("unknown level %s", value);
 }
 
 static void parse_one(settings *o, const char *name, const char *value)
@@ -55,7 +55,7 @@ static settings parse(int argc, char **argv)
 {
     settings o = {.seed = 1, .cases = 100, .only = -1};
     o.table = (law_setup){.name = "r1-gqa4-tied", .seed = 7};
-    /* A sanitized run, which is scaled down, pays for the table too. */
+    /* Sanitizer runs are scaled down, and the table costs time too. */
     o.table.length = test_is_short() ? 112 : 200;
     for (int i = 1; i + 1 < argc; i += 2)
         parse_one(&o, argv[i], argv[i + 1]);
@@ -67,12 +67,12 @@ static settings parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* so that a run that is cut short says how far it came */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* an interrupted run shows its progress */
     settings o = parse(argc, argv);
     double start = os_now();
     law_table table;
     if (!law_table_make(&table, &o.table)) {
-        printf("skipped: the model %s is not there\n", o.table.name);
+        printf("skipped: the model %s not found\n", o.table.name);
         return 77;
     }
     mote_isa levels[RIG_MAX_LEVELS];
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 
     script *s = calloc(1, sizeof *s);
     if (s == NULL)
-        rig_fail("no memory");
+        rig_fail("out of memory");
     uint64_t first = o.only < 0 ? 0 : (uint64_t)o.only;
     uint64_t end = o.only < 0 ? o.cases : first + 1;
     for (uint64_t i = first; i < end; i++)

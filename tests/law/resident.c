@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resident.c - what the system says a session takes, against what the plan says.
+ * resident.c - resident memory of a full session compared with mote_engine_plan.
  *
  *   resident MODEL.gguf | NAME [--context N] [--kv f16|f32|q8_0] [--threads N]
  *
- * Fills a session to its end, the prompt in whole passes and the last stretch
- * generated, and then asks the system: memory of this process that is no file, and
- * what of the model file is mapped in. The code of the program and of the C
- * library is shown but does not count: no plan could know it. The two figures
- * may differ by 5 %; the figure of `mote show` is the same plan.
+ * Fills a session: prefill in whole passes, then decode for the last tokens. Then reads from /proc
+ * the anonymous memory of the process and the mapped part of the model file. Code of the program
+ * and of the C library is printed but not counted, because no plan can know it. Plan and
+ * measurement may differ by 5 %. `mote show` prints the same plan.
  *
- * A sanitizer takes memory of its own, so such builds do not run this.
+ * Sanitizers take memory of their own, so such builds do not run this.
  */
 #define _GNU_SOURCE /* realpath */
 #include "law/rig.h"
@@ -75,7 +74,7 @@ static usage usage_now(const char *path)
     return u;
 }
 
-/* Reads a prompt in whole passes, then writes greedily until the session is full. */
+/* Prefill in whole passes, then decode until the session is full. */
 static void fill(mote_engine *engine, mote_session *session, uint32_t n_tokens)
 {
     uint64_t context = mote_session_context(session), prompt = context - GENERATED;
@@ -107,8 +106,8 @@ static double report(const mote_memory *plan, const usage *u)
     uint64_t resident = u->anonymous + u->model;
     print_row("planned: weights", plan->weights);
     print_row("         model", plan->model);
-    print_row("         pages", plan->kv_cache);
-    print_row("         states", plan->recurrent_state);
+    print_row("         KV cache", plan->kv_cache);
+    print_row("         recurrent state", plan->recurrent_state);
     print_row("         scratch", plan->scratch);
     print_row("         total", plan->total);
     print_row("resident: model file", u->model);

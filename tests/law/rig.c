@@ -67,7 +67,7 @@ mote_kv rig_kv(const char *name)
     for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++)
         if (strcmp(kv_names[kv], name) == 0)
             return (mote_kv)kv;
-    rig_fail("there is no KV format %s", name);
+    rig_fail("unknown KV format %s", name);
 }
 
 const char *rig_kv_name(mote_kv kv)
@@ -121,7 +121,7 @@ void rig_random_tokens(rig_random *r, uint32_t vocabulary, mote_token *tokens, s
     }
 }
 
-/* ---- where the data is ---- */
+/* ---- data files ---- */
 
 const char *rig_data(const char *name)
 {
@@ -131,10 +131,10 @@ const char *rig_data(const char *name)
 
 const char *rig_model_path(const char *name)
 {
-    static const char *const folders[] = {"", "shapes/", "models/mote-tiny/", "golden/shapes/"};
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    static const char *const directories[] = {"", "shapes/", "models/mote-tiny/", "golden/shapes/"};
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
         char file[256];
-        snprintf(file, sizeof file, "%s%s.gguf", folders[i], name);
+        snprintf(file, sizeof file, "%s%s.gguf", directories[i], name);
         const char *path = rig_data(file);
         if (path != NULL)
             return path;

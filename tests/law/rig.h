@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rig.h - what the tests of the engine share: opening, running, comparing.
+ * rig.h - helpers for tests of the engine: open, run, compare.
  *
- * Everything here ends the program with a message when a call that must work
- * does not, so that tests read as the sequence of calls they are about.
+ * A call that must succeed ends the program with a message if it fails, so that tests read as the
+ * sequence of calls they check.
  */
 #ifndef MOTE_TESTS_LAW_RIG_H
 #define MOTE_TESTS_LAW_RIG_H
@@ -40,7 +40,7 @@ bool rig_once_in(rig_random *r, uint32_t n);
  * out if there is anything else: they take a hundred times as long, and kernel_check has them. */
 enum { RIG_MAX_LEVELS = 4 };
 size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS]);
-/* The first of them. */
+/* The lowest of them. */
 mote_isa rig_lowest(void);
 
 /* A directory that ends with the process; in memory where the system has one, since
@@ -55,8 +55,8 @@ void rig_temp_path(char *path, size_t bytes, const char *name);
 mote_kv rig_kv(const char *name);
 const char *rig_kv_name(mote_kv kv);
 
-/* Path of a data file: unpacked from tests/data, or else in ../shared (MOTE_SHARED). NULL: in
- * neither. The view lives until the next call. */
+/* Path of a data file: unpacked from tests/data, or in the directory MOTE_SHARED. NULL: in
+ * neither. Valid until the next call. */
 const char *rig_data(const char *name);
 
 /* Path of one of the models the tests know by name ("mote-tiny-BF16", "r1-gqa4-tied" ...), NULL
@@ -74,7 +74,7 @@ void rig_feed(mote_engine *engine, mote_session *session, const mote_token *toke
 /* Index of the largest value, the first of equals. */
 uint32_t rig_argmax(const float *row, size_t n);
 
-/* Tokens below `vocabulary`, with stretches of repetition: equal keys are the hard case of the
+/* Tokens below `vocabulary`, with repetitions: equal keys are the hard case of the
  * delta rule. */
 void rig_random_tokens(rig_random *r, uint32_t vocabulary, mote_token *tokens, size_t n);
 

@@ -52,7 +52,7 @@ static mote_engine *planned_engine(const mote_model *model, const mote_engine_op
     return engine;
 }
 
-/* Everything the sessions took beside the engine must be inside its plan. */
+/* Engine and sessions together must not take more than the plan. */
 static void check_taken(mote_engine *engine, uint64_t before)
 {
     mote_memory memory;

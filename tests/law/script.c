@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * script.c - see script.h.
+ * script.c - random acts; see script.h.
  *
- * The acts are the calls a program may make: steps (script_step.c), and between two of them
- * rewind, keep and unkeep, fork, save and load (also into an engine of another level), free. What a
- * session returns afterwards is looked up in the table, so no act needs a second run to compare
- * with; where it stands and what it holds is known to script_model.c.
+ * The acts are all calls a program can make: steps (script_step.c), and between them rewind, keep,
+ * unkeep, fork, save and load (also into an engine of another level), free. Results are compared
+ * with the table, so no act needs a second run. script_model.c predicts lengths and memory use.
  */
 #include "law/script_step.h"
 
@@ -35,7 +34,7 @@ static script_live *free_slot(script *s)
     return NULL;
 }
 
-/* ---- going back ---- */
+/* ---- rewind and keep ---- */
 
 /* The least position that mote.h promises for a rewind to `target`. */
 static uint64_t promised(const script_live *live, uint64_t target)
@@ -131,7 +130,7 @@ static void act_unkeep(script *s)
         script_broken(s, "there %s a mark", there ? "was" : "was not");
 }
 
-/* ---- second timelines ---- */
+/* ---- new, fork, save and load ---- */
 
 static uint32_t n_on_engine(const script *s, uint32_t engine)
 {
@@ -152,7 +151,7 @@ static void act_new(script *s)
     *slot = (script_live){.engine = engine, .stream = rig_below(&s->random, LAW_STREAMS)};
     script_note(s, "new session %d on engine %u\n", (int)(slot - s->live), engine);
     MUST(mote_session_new(&slot->session, s->engines[engine].engine, &options, &err), &err);
-    script_check_standing(s, slot, "birth");
+    script_check_standing(s, slot, "mote_session_new");
 }
 
 static void act_fork(script *s)
@@ -226,7 +225,7 @@ static void make_engine(script *s, script_engine *e, const script_models *models
     e->kept_states = options.kept_states;
     options.positions = SCRIPT_SESSIONS * ((e->context + 63) / 64 * 64 + 64);
     options.shared_positions = rig_once_in(&s->random, 3);
-    if (options.shared_positions) /* one session has room; more have to share */
+    if (options.shared_positions) /* enough for one session; several have to share */
         options.positions = e->context + rig_below(&s->random, 640);
     script_note(s,
                 "engine %d: level %zu of %zu, %u threads, batch %u, %u kept states, context %llu, "
@@ -251,7 +250,7 @@ static const struct {
     {act_free, 4},
     {script_step_overfull, 2},
     {script_step_cancelled, 2},
-    {script_step_left, 4},
+    {script_step_aborted, 4},
     {act_unkeep, 4},
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * script.h - one random case: engines, sessions, and what is done to them.
+ * script.h - one random case: engines, sessions and a list of random acts.
  *
  * A case draws everything from one random stream, so (seed, number) is the whole
  * of it. Each act checks itself against the table; the first difference prints
@@ -12,14 +12,14 @@
 #include "law/table.h"
 
 enum {
-    SCRIPT_ENGINES = 2, /* the second one reads what the first one saved */
+    SCRIPT_ENGINES = 2, /* the second loads snapshots of the first */
     SCRIPT_SESSIONS = 17,
     SCRIPT_MARKS = 16,
     SCRIPT_PAGES = 64, /* of a session, at most */
     SCRIPT_ROWS = 64   /* rows of logits of a step */
 };
 
-/* A session and where it must stand. */
+/* A session and its expected length. */
 typedef struct script_live {
     mote_session *session; /* NULL: the slot is free */
     uint32_t engine;

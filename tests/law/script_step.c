@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * script_step.c - the steps of a script: of one or many sessions, with and without logits; one that
- * does not fit, one that is cancelled, one that some leave half-way.
+ * does not fit, one that is canceled, one with aborted sessions.
  */
 #include "law/script_step.h"
 
@@ -31,7 +31,7 @@ static void change_stream(script *s, script_live *live)
         live->stream = other;
 }
 
-static uint64_t room(const script *s, const script_live *live)
+static uint64_t positions_left(const script *s, const script_live *live)
 {
     uint64_t context = s->engines[live->engine].context;
     uint64_t end = context < s->table->setup.length ? context : s->table->setup.length;
@@ -66,11 +66,11 @@ static void draw_batch(script *s, batch *b)
     uint32_t rows = 0;
     for (uint32_t i = 0; i < SCRIPT_SESSIONS; i++) {
         script_live *live = &s->live[i];
-        if (live->session == NULL || live->engine != b->engine || room(s, live) == 0 ||
+        if (live->session == NULL || live->engine != b->engine || positions_left(s, live) == 0 ||
             !rig_once_in(&s->random, one_in))
             continue;
         change_stream(s, live);
-        uint32_t n = draw_length(s, room(s, live));
+        uint32_t n = draw_length(s, positions_left(s, live));
         mote_logits want = rig_once_in(&s->random, 4)   ? MOTE_LOGITS_NONE
                            : rig_once_in(&s->random, 3) ? MOTE_LOGITS_ALL
                            : rig_once_in(&s->random, 4) ? MOTE_HIDDEN_LAST
@@ -116,7 +116,7 @@ static void check_logits(script *s, const script_live *live, const mote_work *wo
     for (size_t row = 0; row < rows; row++)
         check_row(s, live, live->pos - rows + row, row);
     if (mote_session_logits(live->session, rows) != NULL)
-        script_broken(s, "session %d has a row of logits nobody asked for", (int)(live - s->live));
+        script_broken(s, "session %d has an unexpected row of logits", (int)(live - s->live));
     const float *hidden = mote_session_hidden(live->session, NULL);
     bool right = work->want != MOTE_HIDDEN_LAST
                      ? hidden == NULL
@@ -151,13 +151,13 @@ static mote_status step(script *s, const batch *b)
     return status;
 }
 
-/* The engine has too few pages: nothing may move. Then somebody has to go. */
+/* Too few free pages: nothing changes. Then a session is freed. */
 static void refused(script *s, const batch *b)
 {
     if (step(s, b) != MOTE_E_MEMORY)
         script_broken(s, "the step has taken more pages than there are");
     for (size_t i = 0; i < b->n; i++)
-        script_check_standing(s, b->live[i], "a step without room");
+        script_check_standing(s, b->live[i], "a rejected step");
     script_check_use(s);
     script_free(s, b->live[rig_below(&s->random, (uint32_t)b->n)]);
 }
@@ -226,60 +226,60 @@ void script_step_cancelled(script *s)
     }
 }
 
-/* ---- leaving ---- */
+/* ---- abort ---- */
 
-/* Some of a batch leave a step at one of the moments when it asks, and are gone for good. */
-typedef struct departure {
+/* Aborts and frees some sessions of a batch at one call of the hook. */
+typedef struct abort_plan {
     script *s;
     const batch *b;
-    uint32_t who;  /* a bit for each item */
+    uint32_t mask; /* a bit for each item */
     uint32_t call; /* when */
     uint32_t calls;
     bool happened;
-} departure;
+} abort_plan;
 
-static void depart(void *with)
+static void abort_on_hook(void *with)
 {
-    departure *d = with;
+    abort_plan *d = with;
     if (d->calls++ != d->call)
         return;
     d->happened = true;
     for (size_t i = 0; i < d->b->n; i++)
-        if (d->who >> i & 1) {
+        if (d->mask >> i & 1) {
             mote_step_abort(d->b->live[i]->session);
             script_free(d->s, d->b->live[i]);
         }
 }
 
-/* Those of the batch who are still there. */
-static batch stayed(const batch *b, const departure *d)
+/* The items that were not aborted. */
+static batch remaining(const batch *b, const abort_plan *d)
 {
-    batch rest = {.engine = b->engine};
+    batch left = {.engine = b->engine};
     for (size_t i = 0; i < b->n; i++)
-        if (!d->happened || !(d->who >> i & 1)) {
-            rest.live[rest.n] = b->live[i];
-            rest.work[rest.n++] = b->work[i];
+        if (!d->happened || !(d->mask >> i & 1)) {
+            left.live[left.n] = b->live[i];
+            left.work[left.n++] = b->work[i];
         }
-    return rest;
+    return left;
 }
 
-void script_step_left(script *s)
+void script_step_aborted(script *s)
 {
     batch b;
     draw_batch(s, &b);
     if (b.n == 0 || !script_fits(s, b.engine, b.live, b.work, b.n))
         return;
-    note_batch(s, &b, "step that some leave");
-    departure d = {.s = s,
-                   .b = &b,
-                   .who = 1 + rig_below(&s->random, (UINT32_C(1) << b.n) - 1),
-                   .call = rig_below(&s->random, 12)};
+    note_batch(s, &b, "step with aborts");
+    abort_plan d = {.s = s,
+                    .b = &b,
+                    .mask = 1 + rig_below(&s->random, (UINT32_C(1) << b.n) - 1),
+                    .call = rig_below(&s->random, 12)};
     const mote_status status =
-        mote_step_with_hook(s->engines[b.engine].engine, b.work, b.n, depart, &d, NULL);
-    batch rest = stayed(&b, &d);
-    if (status != (rest.n > 0 ? MOTE_OK : MOTE_E_CANCELED))
-        script_broken(s, "the step that some left returned %d", (int)status);
-    for (size_t i = 0; i < rest.n; i++)
-        s->budget -= (int64_t)rest.work[i].n;
-    finish_batch(s, &rest);
+        mote_step_with_hook(s->engines[b.engine].engine, b.work, b.n, abort_on_hook, &d, NULL);
+    batch left = remaining(&b, &d);
+    if (status != (left.n > 0 ? MOTE_OK : MOTE_E_CANCELED))
+        script_broken(s, "the step with aborts returned %d", (int)status);
+    for (size_t i = 0; i < left.n; i++)
+        s->budget -= (int64_t)left.work[i].n;
+    finish_batch(s, &left);
 }

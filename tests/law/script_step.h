@@ -12,7 +12,7 @@ void script_step(script *s);
 /* One item is too long. */
 void script_step_overfull(script *s);
 void script_step_cancelled(script *s);
-/* Some of its sessions go in the middle of it. */
-void script_step_left(script *s);
+/* Some sessions are aborted inside the step. */
+void script_step_aborted(script *s);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_cancel.c - a pass that is given up between two layers leaves no trace, nor does a session
- * that leaves it there.
+ * engine_cancel.c - cancel and abort inside a pass have no effect on results.
  *
- * The cancel comes from a tap, so each of the layers is tried. Where the sessions stand
- * then is what mote.h says, blocks are back in their pools, and what is read again
- * has the bits of a run that nobody disturbed. Those who stay in a pass that others leave get
- * these bits too, and get them in that pass.
+ * A tap cancels the step, so cancellation is tested before every layer. Afterwards each session has
+ * the length that mote.h promises, all blocks are back in their pools, and appending the missing
+ * tokens gives the bits of an undisturbed run. Sessions that remain in a pass while others are
+ * aborted get the same bits, in that pass.
  */
 #include "law/rig.h"
 
@@ -25,7 +24,7 @@ enum { LONG = 100, ALL = 256 };
 static mote_model *model;
 static mote_token tokens[ALL];
 
-/* ---- giving up ---- */
+/* ---- cancel ---- */
 
 typedef struct canceler {
     mote_engine *engine;
@@ -56,9 +55,9 @@ static mote_work next_tokens(mote_session *s, size_t n)
     return (mote_work){.session = s, .tokens = tokens + mote_session_length(s), .n = n};
 }
 
-/* Reads on up to `end` and compares the logits there with those of `plain`, which has read all of
- * it at once. */
-static void goes_on_to(mote_session *s, uint64_t end, const mote_session *plain)
+/* Appends tokens up to `end` and compares the logits with those of `plain`, which got all tokens in
+ * one step. */
+static void continue_and_compare(mote_session *s, uint64_t end, const mote_session *plain)
 {
     const mote_work rest = next_tokens(s, (size_t)(end - mote_session_length(s)));
     assert_int_equal(mote_step(s->engine, &rest, 1, NULL), MOTE_OK);
@@ -83,12 +82,12 @@ static mote_engine *engine_of(uint32_t sessions, uint32_t kept)
 
 /* ---- tests ---- */
 
-/* A session that has read `before` tokens, kept its state after `keep_at` of them if that is not
- * 0, and gives up a pass of LONG. */
+/* A session with `before` tokens, with a kept state after `keep_at` of them unless 0. A pass of
+ * LONG tokens is canceled. */
 typedef struct one_case {
-    uint32_t kept_states; /* 1 more than is used: a block to spare */
+    uint32_t kept_states; /* one more than used: a spare state block */
     size_t before, keep_at;
-    uint64_t stands; /* in the end */
+    uint64_t stands; /* length after the cancel */
 } one_case;
 
 static void give_up_one(const one_case *c, mote_engine *alone, uint32_t layer)
@@ -106,7 +105,7 @@ static void give_up_one(const one_case *c, mote_engine *alone, uint32_t layer)
     assert_int_equal(mote_session_length(s), c->stands);
     assert_int_equal(engine->pages.n - engine->pages.n_free, pages_of(c->stands));
     assert_null(mote_session_logits(s, 0));
-    goes_on_to(s, c->before + LONG, plain);
+    continue_and_compare(s, c->before + LONG, plain);
     mote_session_free(s);
     mote_session_free(plain);
     assert_int_equal(engine->states.n_free, engine->states.n - 1);
@@ -118,10 +117,10 @@ static void every_layer_may_be_the_last(void **unused)
     (void)unused;
     static const one_case cases[] = {
         {0, 0, 0, 0},     {0, 5, 0, 0},    /* from the beginning */
-        {1, 40, 0, 32},   {1, 64, 0, 64},  /* into a block to spare */
+        {1, 40, 0, 32},   {1, 64, 0, 64},  /* into a spare block */
         {0, 40, 0, 0},    {0, 64, 0, 0},   /* in place */
-        {1, 70, 40, 32},  {2, 70, 40, 64}, /* in place, but there is an earlier state; to spare */
-        {1, 100, 96, 96}, {1, 40, 40, 32}, /* the kept state is the one it has */
+        {1, 70, 40, 32},  {2, 70, 40, 64}, /* in place with an earlier kept state; spare */
+        {1, 100, 96, 96}, {1, 40, 40, 32}, /* the kept state is the current one */
     };
     mote_engine *alone = engine_of(1, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -130,7 +129,7 @@ static void every_layer_may_be_the_last(void **unused)
     mote_engine_free(alone);
 }
 
-/* Others in the pass: each goes back no further than it must, and what they share stays. */
+/* Several sessions in the pass: each goes back as little as possible, and shared blocks stay. */
 static void company_goes_back_as_little_as_it_can(void **unused)
 {
     (void)unused;
@@ -153,9 +152,9 @@ static void company_goes_back_as_little_as_it_can(void **unused)
         for (size_t i = 0; i < N; i++) {
             mote_session *plain = plain_session(alone, before[i] + more[i]);
             assert_int_equal(mote_session_length(s[i]), stands[i]);
-            goes_on_to(s[i], before[i] + more[i], plain);
+            continue_and_compare(s[i], before[i] + more[i], plain);
             if (i == 0)
-                goes_on_to(fork, before[i] + more[i], plain);
+                continue_and_compare(fork, before[i] + more[i], plain);
             mote_session_free(plain);
             mote_session_free(s[i]);
         }
@@ -167,8 +166,7 @@ static void company_goes_back_as_little_as_it_can(void **unused)
     mote_engine_free(alone);
 }
 
-/* Sixteen tokens are not worth it: that pass is brought to its end, and the cancel is for the
- * next one. */
+/* A pass of 16 tokens is not canceled; the cancel stops the next one. */
 static void a_short_pass_is_not_given_up(void **unused)
 {
     (void)unused;
@@ -186,44 +184,44 @@ static void a_short_pass_is_not_given_up(void **unused)
     mote_engine_free(engine);
 }
 
-/* ---- leaving ---- */
+/* ---- abort ---- */
 
-enum { CROWD = 5, NEVER = 1000, ROWS = CROWD + 50 };
-/* Writers and readers; the last one is a fork of the first, so they share pages and a state. */
-static const size_t had[CROWD] = {40, 10, 0, 31, 40}, gets[CROWD] = {LONG, 3, 20, 1, 50};
-static const mote_logits wants[CROWD] = {MOTE_LOGITS_LAST, MOTE_LOGITS_LAST, MOTE_HIDDEN_LAST,
-                                         MOTE_LOGITS_LAST, MOTE_LOGITS_ALL};
-/* What each of them gets alone. */
-static mote_engine *solo[CROWD];
-static mote_session *lonely[CROWD];
+enum { MEMBERS = 5, NEVER = 1000, ROWS = MEMBERS + 50 };
+/* Decode and prefill; the last session is a fork of the first, so they share pages and a state. */
+static const size_t had[MEMBERS] = {40, 10, 0, 31, 40}, gets[MEMBERS] = {LONG, 3, 20, 1, 50};
+static const mote_logits wants[MEMBERS] = {MOTE_LOGITS_LAST, MOTE_LOGITS_LAST, MOTE_HIDDEN_LAST,
+                                           MOTE_LOGITS_LAST, MOTE_LOGITS_ALL};
+/* The results of each session alone. */
+static mote_engine *single_engine[MEMBERS];
+static mote_session *single[MEMBERS];
 
-/* Who leaves when, in calls of `between`, which are counted; so are passes and their rows. */
-typedef struct crowd {
+/* Sessions in one step, and the hook call at which each is aborted. Counts calls, passes, rows. */
+typedef struct batch_run {
     mote_engine *engine;
-    mote_session *s[CROWD];
-    uint32_t at[CROWD], cancel_at;
-    bool frees;        /* at once, from inside */
-    bool whole[CROWD]; /* it had all it wanted when it left */
+    mote_session *s[MEMBERS];
+    uint32_t at[MEMBERS], cancel_at;
+    bool frees;          /* inside the hook */
+    bool whole[MEMBERS]; /* complete when aborted */
     uint32_t calls, passes;
-    size_t rows; /* that went through all layers */
-} crowd;
+    size_t rows; /* that passed all layers */
+} batch_run;
 
-static bool has_all(const crowd *c, size_t i)
+static bool has_all(const batch_run *c, size_t i)
 {
     return mote_session_length(c->s[i]) == had[i] + gets[i];
 }
 
-static void leave_now(void *with)
+static void on_hook(void *with)
 {
-    crowd *c = with;
+    batch_run *c = with;
     if (c->calls == c->cancel_at)
         mote_cancel(c->engine);
-    for (size_t i = 0; i < CROWD; i++) {
+    for (size_t i = 0; i < MEMBERS; i++) {
         if (c->at[i] != c->calls)
             continue;
         c->whole[i] = has_all(c, i);
         mote_step_abort(c->s[i]);
-        mote_step_abort(c->s[i]); /* twice is once */
+        mote_step_abort(c->s[i]); /* a second call has no effect */
         if (!c->frees)
             continue;
         mote_session_free(c->s[i]);
@@ -232,22 +230,22 @@ static void leave_now(void *with)
     c->calls++;
 }
 
-static void count(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
-                  size_t n_cols)
+static void count_rows(void *ctx, const char *what, int layer, const float *rows, size_t n_rows,
+                       size_t n_cols)
 {
     (void)rows, (void)n_cols;
-    crowd *c = ctx;
+    batch_run *c = ctx;
     c->passes += strcmp(what, "embed") == 0;
     if (strcmp(what, "layer") == 0 && layer + 1 == (int)model->hp.n_layers)
         c->rows += n_rows;
 }
 
-static void gather(crowd *c, mote_engine *engine)
+static void batch_start(batch_run *c, mote_engine *engine)
 {
-    *c = (crowd){.engine = engine, .cancel_at = NEVER};
-    for (size_t i = 0; i < CROWD; i++) {
+    *c = (batch_run){.engine = engine, .cancel_at = NEVER};
+    for (size_t i = 0; i < MEMBERS; i++) {
         c->at[i] = NEVER;
-        if (i + 1 == CROWD) {
+        if (i + 1 == MEMBERS) {
             MUST(mote_session_fork(&c->s[i], c->s[0], NULL), NULL);
             continue;
         }
@@ -257,191 +255,191 @@ static void gather(crowd *c, mote_engine *engine)
     }
 }
 
-static mote_status step_of(crowd *c)
+static mote_status batch_step(batch_run *c)
 {
-    mote_work work[CROWD];
-    for (size_t i = 0; i < CROWD; i++) {
+    mote_work work[MEMBERS];
+    for (size_t i = 0; i < MEMBERS; i++) {
         work[i] = next_tokens(c->s[i], gets[i]);
         work[i].want = wants[i];
     }
-    engine_set_tap(c->engine, count, c);
-    const mote_status status = mote_step_with_hook(c->engine, work, CROWD, leave_now, c, NULL);
+    engine_set_tap(c->engine, count_rows, c);
+    const mote_status status = mote_step_with_hook(c->engine, work, MEMBERS, on_hook, c, NULL);
     engine_set_tap(c->engine, NULL, NULL);
     return status;
 }
 
-static void disperse(crowd *c)
+static void batch_free(batch_run *c)
 {
-    for (size_t i = 0; i < CROWD; i++)
+    for (size_t i = 0; i < MEMBERS; i++)
         mote_session_free(c->s[i]);
     assert_int_equal(c->engine->states.n_free, c->engine->states.n - 1);
     assert_int_equal(c->engine->pages.n_free, c->engine->pages.n);
     assert_int_equal(c->engine->tails.n_free, c->engine->tails.n);
 }
 
-static void check_stayed(const crowd *c, size_t i)
+static void check_remaining(const batch_run *c, size_t i)
 {
     const size_t last = wants[i] == MOTE_LOGITS_ALL ? gets[i] - 1 : 0;
     assert_true(has_all(c, i));
     if (wants[i] == MOTE_HIDDEN_LAST) {
         assert_memory_equal(mote_session_hidden(c->s[i], NULL),
-                            mote_session_hidden(lonely[i], NULL), model->hp.n_embd * sizeof(float));
+                            mote_session_hidden(single[i], NULL), model->hp.n_embd * sizeof(float));
         return;
     }
-    assert_memory_equal(mote_session_logits(c->s[i], last), mote_session_logits(lonely[i], 0),
+    assert_memory_equal(mote_session_logits(c->s[i], last), mote_session_logits(single[i], 0),
                         model->hp.n_vocab * sizeof(float));
     assert_null(mote_session_logits(c->s[i], last + 1));
 }
 
-/* It stands no later than it did, perhaps behind a part that an earlier pass brought. */
-static void stands_before(const crowd *c, size_t i)
+/* The length is not complete; an earlier pass may have appended a part. */
+static void check_incomplete(const batch_run *c, size_t i)
 {
     const uint64_t length = mote_session_length(c->s[i]);
     assert_true(length < had[i] + gets[i]);
     assert_true(length == had[i] || length % KERN_CHUNK == 0 || length > had[i]);
 }
 
-/* Those who left later than the step took have stayed. */
-static void check_all_of(crowd *c)
+/* A session with an abort after the end of the step counts as remaining. */
+static void check_batch(batch_run *c)
 {
     size_t rows = 0;
-    for (size_t i = 0; i < CROWD; i++) {
-        const bool stayed = c->at[i] >= c->calls || c->whole[i];
-        if (stayed)
+    for (size_t i = 0; i < MEMBERS; i++) {
+        const bool remained = c->at[i] >= c->calls || c->whole[i];
+        if (remained)
             rows += gets[i];
-        if (stayed && c->s[i] != NULL)
-            check_stayed(c, i);
+        if (remained && c->s[i] != NULL)
+            check_remaining(c, i);
         else if (c->s[i] != NULL)
-            stands_before(c, i);
+            check_incomplete(c, i);
     }
     assert_true(rows <= c->rows);
-    for (size_t i = 0; i < CROWD; i++)
+    for (size_t i = 0; i < MEMBERS; i++)
         if (c->s[i] != NULL && !has_all(c, i) && wants[i] != MOTE_HIDDEN_LAST)
-            goes_on_to(c->s[i], had[i] + gets[i], lonely[i]);
+            continue_and_compare(c->s[i], had[i] + gets[i], single[i]);
 }
 
-static mote_engine *engine_for_crowd(uint32_t kept, uint32_t batch)
+static mote_engine *engine_for_batch(uint32_t kept, uint32_t batch)
 {
     return rig_engine(model, &(mote_engine_options){.threads = 2,
-                                                    .sessions = CROWD,
-                                                    .positions = (uint64_t)CROWD * ALL,
+                                                    .sessions = MEMBERS,
+                                                    .positions = (uint64_t)MEMBERS * ALL,
                                                     .kept_states = kept,
                                                     .batch = batch,
                                                     .logits_rows = ROWS});
 }
 
-/* Those whose bits are in `who` leave at this call of `between` or the next. */
-static void leave_at(crowd *c, mote_engine *engine, uint32_t who, uint32_t call)
+/* Aborts the sessions in `mask` at this hook call or the next. */
+static void abort_at(batch_run *c, mote_engine *engine, uint32_t mask, uint32_t call)
 {
-    gather(c, engine);
-    for (uint32_t i = 0; i < CROWD; i++)
-        if (who >> i & 1)
+    batch_start(c, engine);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        if (mask >> i & 1)
             c->at[i] = call + i % 2;
     c->frees = call % 2 == 1;
-    assert_int_equal(step_of(c), MOTE_OK);
-    check_all_of(c);
-    disperse(c);
+    assert_int_equal(batch_step(c), MOTE_OK);
+    check_batch(c);
+    batch_free(c);
 }
 
-static void leave_everywhere(mote_engine *engine, uint32_t who)
+static void abort_at_every_call(mote_engine *engine, uint32_t mask)
 {
-    crowd whole, c;
-    leave_at(&whole, engine, 0, NEVER);
+    batch_run whole, c;
+    abort_at(&whole, engine, 0, NEVER);
     assert_true(whole.calls > 2 * model->hp.n_layers);
-    for (uint32_t call = who % 3; call < whole.calls; call += 1 + (who + call) % 5) {
-        leave_at(&c, engine, who, call);
+    for (uint32_t call = mask % 3; call < whole.calls; call += 1 + (mask + call) % 5) {
+        abort_at(&c, engine, mask, call);
         assert_true(c.passes <= whole.passes); /* nothing is computed again */
     }
 }
 
-/* Whoever leaves, before whichever layer: the others get their bits in the same passes. Without
- * and with blocks to spare, in passes that hold everybody and in such as do not. */
+/* Any subset aborted before any sublayer: the others get their bits in the same passes. With and
+ * without spare state blocks, in passes with all sessions and with some. */
 static void those_who_stay_do_not_notice(void **unused)
 {
     (void)unused;
     static const struct {
         uint32_t kept, batch;
-    } engines[] = {{0, 0}, {CROWD, 0}, {0, 48}};
-    static const uint32_t who[] = {1, 2, 4, 8, 16, 17, 21, 30, 15};
+    } engines[] = {{0, 0}, {MEMBERS, 0}, {0, 48}};
+    static const uint32_t mask[] = {1, 2, 4, 8, 16, 17, 21, 30, 15};
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
-        mote_engine *engine = engine_for_crowd(engines[i].kept, engines[i].batch);
-        for (size_t j = 0; j < sizeof who / sizeof *who; j++)
-            leave_everywhere(engine, who[j]);
+        mote_engine *engine = engine_for_batch(engines[i].kept, engines[i].batch);
+        for (size_t j = 0; j < sizeof mask / sizeof *mask; j++)
+            abort_at_every_call(engine, mask[j]);
         mote_engine_free(engine);
     }
 }
 
-/* The rows of those who left are not computed any more. */
+/* Rows of aborted sessions are no longer computed. */
 static void what_nobody_wants_is_not_computed(void **unused)
 {
     (void)unused;
-    mote_engine *engine = engine_for_crowd(0, 0);
-    crowd c;
-    gather(&c, engine);
+    mote_engine *engine = engine_for_batch(0, 0);
+    batch_run c;
+    batch_start(&c, engine);
     c.at[0] = 2;
-    assert_int_equal(step_of(&c), MOTE_OK);
+    assert_int_equal(batch_step(&c), MOTE_OK);
     assert_int_equal(c.rows, gets[1] + gets[2] + gets[3] + gets[4]);
-    check_all_of(&c);
-    disperse(&c);
+    check_batch(&c);
+    batch_free(&c);
     mote_engine_free(engine);
 }
 
 static void a_step_that_nobody_stays_in_ends(void **unused)
 {
     (void)unused;
-    mote_engine *engine = engine_for_crowd(0, 0);
+    mote_engine *engine = engine_for_batch(0, 0);
     for (uint32_t call = 0; call <= 2 * model->hp.n_layers; call++) {
-        crowd c;
-        gather(&c, engine);
-        for (uint32_t i = 0; i < CROWD; i++)
+        batch_run c;
+        batch_start(&c, engine);
+        for (uint32_t i = 0; i < MEMBERS; i++)
             c.at[i] = i % 2 == 0 ? call : call / 2;
         c.frees = call % 2 == 0;
-        assert_int_equal(step_of(&c), MOTE_E_CANCELED);
+        assert_int_equal(batch_step(&c), MOTE_E_CANCELED);
         assert_int_equal(c.calls, call + 1);
         assert_int_equal(c.rows, 0);
-        check_all_of(&c);
-        disperse(&c);
+        check_batch(&c);
+        batch_free(&c);
     }
     mote_engine_free(engine);
 }
 
-/* A cancel is for those who are still there. */
+/* mote_cancel after an abort stops the remaining sessions. */
 static void some_leave_and_then_all_is_canceled(void **unused)
 {
     (void)unused;
-    mote_engine *engine = engine_for_crowd(CROWD, 0);
+    mote_engine *engine = engine_for_batch(MEMBERS, 0);
     for (uint32_t call = 1; call < 2 * model->hp.n_layers; call++) {
-        crowd c;
-        gather(&c, engine);
+        batch_run c;
+        batch_start(&c, engine);
         c.at[0] = c.at[3] = call;
         c.cancel_at = call + 1;
         c.frees = call % 2 == 0;
-        assert_int_equal(step_of(&c), MOTE_E_CANCELED);
-        for (size_t i = 0; i < CROWD; i++)
+        assert_int_equal(batch_step(&c), MOTE_E_CANCELED);
+        for (size_t i = 0; i < MEMBERS; i++)
             if (c.s[i] != NULL)
-                stands_before(&c, i);
-        disperse(&c);
+                check_incomplete(&c, i);
+        batch_free(&c);
     }
     mote_engine_free(engine);
 }
 
-/* What cannot be given up can be left. */
+/* A pass too short to be canceled can still be left by an abort. */
 static void a_short_pass_can_be_left(void **unused)
 {
     (void)unused;
-    mote_engine *engine = engine_for_crowd(0, 0);
-    crowd c;
-    gather(&c, engine);
+    mote_engine *engine = engine_for_batch(0, 0);
+    batch_run c;
+    batch_start(&c, engine);
     c.at[1] = 4;
     c.cancel_at = 5;
     const mote_work work[] = {next_tokens(c.s[1], gets[1]), next_tokens(c.s[3], gets[3])};
-    assert_int_equal(mote_step_with_hook(engine, work, 2, leave_now, &c, NULL), MOTE_OK);
+    assert_int_equal(mote_step_with_hook(engine, work, 2, on_hook, &c, NULL), MOTE_OK);
     assert_int_equal(c.calls, 1 + 2 * model->hp.n_layers);
     assert_int_equal(mote_session_length(c.s[1]), had[1]);
-    check_stayed(&c, 3);
+    check_remaining(&c, 3);
     mote_step_abort(c.s[3]); /* no step is running */
-    check_stayed(&c, 3);
-    disperse(&c);
+    check_remaining(&c, 3);
+    batch_free(&c);
     mote_engine_free(engine);
 }
 
@@ -456,10 +454,10 @@ static int open_model(void **unused)
     mote_model_describe(model, &info);
     rig_random r = {.seed = 9};
     rig_random_tokens(&r, info.tokens, tokens, ALL);
-    for (size_t i = 0; i < CROWD; i++) {
-        solo[i] = engine_of(1, 0);
-        lonely[i] = rig_session(solo[i]);
-        rig_feed(solo[i], lonely[i], tokens, had[i] + gets[i],
+    for (size_t i = 0; i < MEMBERS; i++) {
+        single_engine[i] = engine_of(1, 0);
+        single[i] = rig_session(single_engine[i]);
+        rig_feed(single_engine[i], single[i], tokens, had[i] + gets[i],
                  wants[i] == MOTE_HIDDEN_LAST ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST);
     }
     return 0;
@@ -468,9 +466,9 @@ static int open_model(void **unused)
 static int close_model(void **unused)
 {
     (void)unused;
-    for (size_t i = 0; i < CROWD; i++) {
-        mote_session_free(lonely[i]);
-        mote_engine_free(solo[i]);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        mote_session_free(single[i]);
+        mote_engine_free(single_engine[i]);
     }
     mote_model_close(model);
     mem_stats left = mem_count();

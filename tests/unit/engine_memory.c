@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_memory.c - the memory figure is the memory, and many sessions share it.
+ * engine_memory.c - the planned memory is the memory taken; many sessions in one engine.
  *
- * mote_engine_plan says beforehand what an engine takes; mem_count says what was
- * taken. They must agree to the byte, since a server decides by the plan.
+ * mote_engine_plan predicts the memory of an engine; mem_count reports what was taken. They must
+ * agree to the byte, because servers size their engines by the plan.
  */
 #include "law/rig.h"
 
@@ -24,7 +24,7 @@ static uint64_t private_of(const mote_memory *m)
     return m->model + m->kv_cache + m->recurrent_state + m->scratch;
 }
 
-/* Everything counted by the plan, with all sessions started, is everything mem_count sees. */
+/* The plan equals mem_count when all sessions exist. */
 static void check_plan(const mote_engine_options *options)
 {
     mem_stats before = mem_count();
@@ -35,7 +35,7 @@ static void check_plan(const mote_engine_options *options)
     mote_error err = {0};
     mote_memory plan, taken;
     MUST(mote_engine_plan(model, options, &plan, &err), &err);
-    assert_int_equal(mem_count().bytes - before.bytes, opened); /* a plan takes nothing */
+    assert_int_equal(mem_count().bytes - before.bytes, opened); /* a plan allocates nothing */
     mote_engine *engine = rig_engine(model, options);
     mote_engine_memory(engine, &taken);
     assert_memory_equal(&plan, &taken, sizeof plan);
@@ -51,7 +51,7 @@ static void check_plan(const mote_engine_options *options)
     printf("%3u sessions: plan %llu, counted %llu, difference %lld\n", n,
            (unsigned long long)private_of(&plan), (unsigned long long)counted,
            (long long)(private_of(&plan) - counted));
-    /* A session may end inside a page: the plan has room for one page's ids and address more each,
+    /* A session may end inside a page: the plan includes the ids and address of one more page each,
      * unless every session may come to hold all pages, which are then all in the plan. */
     const uint64_t book = 64 * sizeof(mote_token) + sizeof(void *);
     assert_true(counted <= private_of(&plan));
@@ -77,7 +77,7 @@ static void plan_is_what_is_taken(void **unused)
     check_plan(&(mote_engine_options){.sessions = 9, .positions = 5000, .shared_positions = true});
 }
 
-/* 256 sessions, each with its own past, in one step; then one token each. */
+/* 256 sessions with different tokens in one step; then one token each. */
 static void many_sessions_in_one_step(void **unused)
 {
     (void)unused;
@@ -117,7 +117,7 @@ static void many_sessions_in_one_step(void **unused)
     mote_model_close(model);
 }
 
-/* A million positions cost what they cost before anything is written into them. */
+/* The plan of a million positions is exact before any page is written. */
 static void a_long_context_is_reserved_not_filled(void **unused)
 {
     (void)unused;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_server.c - what mote.h says to those who run many sessions on one engine.
+ * engine_server.c - the parts of mote.h that servers use: many sessions on one engine.
  *
- * Positions that are shared instead of promised, counted page by page; marks
- * that are listed and forgotten; where a rewind would end; hidden rows. That none of
- * it changes a bit of a result is the business of tests/law.
+ * Shared positions, counted page by page; listing and removing kept marks; the target of a rewind;
+ * hidden rows. tests/law checks that none of this changes a bit of a result.
  */
 #include "law/rig.h"
 
@@ -25,7 +24,7 @@ static mote_model *model;
 static mote_model_info info;
 static mote_token tokens[1024];
 
-/* n_pages pages that `sessions` sessions share. */
+/* An engine with n_pages pages, shared by `sessions` sessions. */
 static mote_engine *sharing_engine(uint32_t sessions, uint64_t n_pages, uint32_t kept)
 {
     return rig_engine(model, &(mote_engine_options){.threads = 1,
@@ -51,7 +50,7 @@ static mote_session *fork_of(const mote_session *from)
     return session;
 }
 
-/* One step for all: n[i] tokens more for session i. */
+/* One step: n[i] more tokens for session i. */
 static mote_status feed_all(mote_engine *engine, mote_session **sessions, const size_t *n,
                             size_t count)
 {
@@ -120,7 +119,7 @@ static void too_few_pages_change_nothing(void **unused)
     assert_int_equal(mote_step(engine, work, 3, &err), MOTE_OK);
     assert_int_equal(free_pages(engine), 0);
     assert_int_equal(mote_step(engine, work, 1, &err), MOTE_E_MEMORY);
-    assert_int_equal(mote_session_rewind(s[1], 64), 64); /* gives up what goes beyond */
+    assert_int_equal(mote_session_rewind(s[1], 64), 64); /* releases the pages beyond */
     assert_int_equal(free_pages(engine), 1);
     assert_int_equal(mote_step(engine, work, 1, &err), MOTE_OK);
     mote_session_free(s[1]);
@@ -132,32 +131,32 @@ static void too_few_pages_change_nothing(void **unused)
     mote_engine_free(engine);
 }
 
-/* Three sessions hold one unfinished page: two copies are needed if all write, two if two do. */
+/* Three sessions share a partial page: two copies if all append, two if two append. */
 static void copies_of_shared_pages_count(void **unused)
 {
     (void)unused;
     const size_t one[] = {1, 1, 1};
     for (size_t writers = 1; writers <= 3; writers++) {
         const uint64_t copies = writers < 3 ? writers : 2;
-        for (uint64_t room = 0; room <= 2; room++) {
-            mote_engine *engine = sharing_engine(3, 2 + room, 0);
+        for (uint64_t spare = 0; spare <= 2; spare++) {
+            mote_engine *engine = sharing_engine(3, 2 + spare, 0);
             mote_session *a = session_at(engine, 100);
             mote_session *s[] = {a, fork_of(a), fork_of(a)};
-            assert_int_equal(free_pages(engine), room); /* a fork takes none */
-            bool fits = copies <= room;
+            assert_int_equal(free_pages(engine), spare); /* a fork takes none */
+            bool fits = copies <= spare;
             assert_int_equal(feed_all(engine, s, one, writers), fits ? MOTE_OK : MOTE_E_MEMORY);
-            assert_int_equal(free_pages(engine), fits ? room - copies : room);
+            assert_int_equal(free_pages(engine), fits ? spare - copies : spare);
             for (size_t i = 0; i < 3; i++) {
                 assert_int_equal(mote_session_length(s[i]), 100 + (fits && i < writers));
                 mote_session_free(s[i]);
             }
-            assert_int_equal(free_pages(engine), 2 + room);
+            assert_int_equal(free_pages(engine), 2 + spare);
             mote_engine_free(engine);
         }
     }
 }
 
-/* At the end of a page nothing needs a copy, and a page of one's own is not copied either. */
+/* Neither a full page nor a private page is copied. */
 static void full_pages_are_not_copied(void **unused)
 {
     (void)unused;
@@ -216,7 +215,7 @@ static void use_is_counted(void **unused)
     assert_int_equal(mote_session_keep(a, NULL, NULL), MOTE_OK);
     mote_session *b = fork_of(a);
     mote_engine_usage(engine, &use);
-    assert_int_equal(use.positions_total - use.positions_free, 2 * PAGE); /* once for both */
+    assert_int_equal(use.positions_total - use.positions_free, 2 * PAGE); /* counted once */
     assert_int_equal(use.sessions, 2);
     assert_int_equal(use.kept_states, 1);
     mote_session_free(a);
@@ -261,7 +260,7 @@ static void marks_are_listed_and_forgotten(void **unused)
     assert_false(mote_session_unkeep(s, 64));
     check_kept(s, 2, (const uint64_t[]){32, 96});
     check_kept(other, 3, (const uint64_t[]){32, 64, 96});
-    assert_int_equal(mote_session_keep(s, NULL, NULL), MOTE_E_FULL); /* the fork keeps it still */
+    assert_int_equal(mote_session_keep(s, NULL, NULL), MOTE_E_FULL); /* the fork still keeps it */
     assert_true(mote_session_unkeep(other, 64));
     assert_int_equal(mote_session_keep(s, NULL, NULL), MOTE_OK);
     check_kept(s, 3, (const uint64_t[]){32, 96, 160});
@@ -289,7 +288,7 @@ static void reach_says_what_rewind_does(void **unused)
             assert_int_equal(mote_session_rewind(probe, pos), said);
             mote_session_free(probe);
         }
-        assert_int_equal(mote_session_length(s), length); /* it only looked */
+        assert_int_equal(mote_session_length(s), length); /* const */
         assert_non_null(mote_session_logits(s, 0));
     }
     mote_session_free(s);
@@ -314,7 +313,7 @@ static void see_final_norm(void *ctx, const char *what, int layer, const float *
     memcpy(seen->row, rows + (n_rows - 1) * n_cols, n_cols * sizeof *rows);
 }
 
-/* It is the row that the output matrix would have read. */
+/* The hidden row is the input of the output head. */
 static void hidden_is_what_logits_are_made_from(void **unused)
 {
     (void)unused;
@@ -375,7 +374,7 @@ static void hidden_and_logits_mix(void **unused)
     assert_int_equal(mote_session_rewind(s[0], 9), 9);
     assert_null(mote_session_hidden(s[0], NULL)); /* as with logits */
     rig_feed(engine, s[0], tokens, 1, MOTE_LOGITS_NONE);
-    assert_null(mote_session_hidden(s[2], NULL)); /* they live until the next step */
+    assert_null(mote_session_hidden(s[2], NULL)); /* valid until the next step only */
     for (size_t i = 0; i < 5; i++)
         mote_session_free(s[i]);
     mote_engine_free(engine);
@@ -389,7 +388,7 @@ static void cancel_in_the_pass(void *ctx, const char *what, int layer, const flo
     mote_cancel(ctx);
 }
 
-/* An item that was cut short has no last token, so it has no hidden row. */
+/* A canceled item has no last token and therefore no hidden row. */
 static void hidden_needs_the_whole_item(void **unused)
 {
     (void)unused;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_session.c - what mote.h says of sessions, sentence by sentence.
+ * engine_session.c - what mote.h says about sessions, sentence by sentence.
  *
- * That results are right is the business of tests/golden and tests/law; here it
- * is refusals, limits, what is kept and what is dropped.
+ * tests/golden and tests/law check results; this file checks errors, limits, kept and dropped
+ * state.
  */
 #include "law/rig.h"
 
@@ -56,7 +56,7 @@ static void rewind_says_where_it_stands(void **unused)
     mote_session *s = session_at(engine, 50);
     assert_int_equal(mote_session_rewind(s, 60), 50); /* nothing to drop */
     assert_int_equal(mote_session_rewind(s, 50), 50);
-    assert_int_equal(mote_session_rewind(s, 40), 40); /* inside the stretch of 32 */
+    assert_int_equal(mote_session_rewind(s, 40), 40); /* no multiple of 32 crossed */
     assert_int_equal(mote_session_length(s), 40);
     assert_int_equal(mote_session_rewind(s, 33), 32); /* 17 back from 50: the boundary */
     assert_int_equal(mote_session_rewind(s, 31), 0);  /* nothing was kept before it */
@@ -119,7 +119,7 @@ static void fork_is_a_second_timeline(void **unused)
     assert_int_equal(mote_session_length(a), 70);
     assert_int_equal(mote_session_fork(&c, b, NULL), MOTE_OK);
     mote_error err = {0};
-    assert_int_equal(mote_session_fork(&d, a, &err), MOTE_E_MEMORY); /* three is all there is */
+    assert_int_equal(mote_session_fork(&d, a, &err), MOTE_E_MEMORY); /* the engine has three */
     assert_null(d);
     mote_session_free(a);
     mote_session_free(b);
@@ -147,7 +147,7 @@ static void full_leaves_everything_as_it_was(void **unused)
     assert_int_equal(mote_step(engine, work, 2, &err), MOTE_E_FULL);
     assert_int_equal(mote_session_length(a), 65);
     assert_int_equal(mote_session_length(b), 90);
-    /* A refused step is no step: the logits of the last one are still there. */
+    /* A rejected step keeps the logits of the last one. */
     assert_non_null(mote_session_logits(a, 0));
     assert_memory_equal(mote_session_logits(a, 0), before, info.vocabulary * sizeof *before);
     work[1].n = 10;
@@ -177,7 +177,7 @@ static void sessions_and_positions_run_out(void **unused)
     mote_session_free(a);
     mote_session_free(b);
     mote_session_free(NULL);
-    /* One session may have all of it. */
+    /* One session may have all positions. */
     assert_int_equal(mote_session_new(&a, engine, &(mote_session_options){.context = 256}, &err),
                      MOTE_OK);
     mote_session_free(a);
@@ -197,7 +197,7 @@ static void cancel_stops_at_a_whole_pass(void **unused)
     assert_int_equal(mote_session_length(s) % 16, 0);
     assert_true(mote_session_length(s) < 50);
     assert_null(mote_session_logits(s, 0));
-    assert_int_equal(feed(engine, s, 50, MOTE_LOGITS_LAST), MOTE_OK); /* it is used up */
+    assert_int_equal(feed(engine, s, 50, MOTE_LOGITS_LAST), MOTE_OK); /* the cancel is consumed */
     assert_non_null(mote_session_logits(s, 0));
     mote_session_free(s);
     mote_engine_free(engine);
@@ -211,8 +211,8 @@ static void *cancel_soon(void *ctx)
     return NULL;
 }
 
-/* A session whose long step was canceled by another thread. On a busy machine that one may come
- * when the step is over; then the next step is canceled for it, and there is another round. */
+/* A session with a long step canceled by another thread. On a busy machine the cancel can arrive
+ * after the step; then it stops the next step, and the test tries again. */
 static mote_session *cancel_midway(mote_engine *engine, const mote_token *many, size_t n)
 {
     for (int round = 0; round < 20; round++) {
@@ -234,8 +234,8 @@ static mote_session *cancel_midway(mote_engine *engine, const mote_token *many, 
     return NULL;
 }
 
-/* In the middle of a long step: whatever was appended is whole passes, and the session goes on from
- * there with the bits it would have had. */
+/* Cancel inside a long step: only whole passes were appended, and the session continues with the
+ * same bits. */
 static void cancel_from_another_thread(void **unused)
 {
     (void)unused;
@@ -278,14 +278,14 @@ static void logits_are_those_asked_for(void **unused)
     assert_null(mote_session_logits(b, 1));
     assert_null(mote_session_logits(c, 0));
     assert_int_equal(feed(engine, c, 1, MOTE_LOGITS_LAST), MOTE_OK);
-    assert_null(mote_session_logits(a, 0)); /* they live until the next step */
+    assert_null(mote_session_logits(a, 0)); /* valid until the next step only */
     mote_session_free(a);
     mote_session_free(b);
     mote_session_free(c);
     mote_engine_free(engine);
 }
 
-/* ---- wrong calls ---- */
+/* ---- invalid arguments ---- */
 
 static void wrong_steps_are_refused(void **unused)
 {
@@ -386,7 +386,7 @@ static void sampling_needs_a_row(void **unused)
     mote_choice first, second;
     assert_int_equal(mote_sample(s, 3, &hot, &first, &err), MOTE_OK);
     assert_int_equal(mote_sample(s, 3, &hot, &second, &err), MOTE_OK);
-    assert_int_equal(first.token, second.token); /* a function, not a stream */
+    assert_int_equal(first.token, second.token); /* a pure function of its inputs */
     mote_session_free(s);
     mote_engine_free(engine);
 }

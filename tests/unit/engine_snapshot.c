@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_snapshot.c - which snapshots are taken back, which are refused, and why.
+ * engine_snapshot.c - which snapshots are accepted, which are rejected, and with which status.
  *
- * That a restored session goes on with the same bits is law L6 (tests/law); that
- * damaged bytes cannot hurt is tests/fuzz.
+ * Law L6 (tests/law): a restored session continues with the same bits. tests/fuzz: damaged bytes.
  */
 #include "law/rig.h"
 
@@ -141,7 +140,7 @@ static void damage_is_seen(void **unused)
     assert_int_equal(load(engine, 0, &session), MOTE_E_IO);
 }
 
-/* The checksum is no secret: a file made with care must still have exactly its length. */
+/* An attacker can compute the checksum: the length must be exact too. */
 static void length_is_exact(void **unused)
 {
     (void)unused;
@@ -166,8 +165,8 @@ static void length_is_exact(void **unused)
     free(bytes);
 }
 
-/* A file of the first 70 tokens, whose last page once held more; the engine may have had another
- * past before. */
+/* A snapshot of the first 70 tokens. Its last page held more tokens before, possibly of another
+ * session. */
 static unsigned char *file_of_70(mote_kv kv, bool other_past, size_t *n)
 {
     mote_error err = {0};
@@ -188,7 +187,7 @@ static unsigned char *file_of_70(mote_kv kv, bool other_past, size_t *n)
     return bytes;
 }
 
-/* What another timeline left in a page is nobody's business. */
+/* A snapshot must not leak what another session left in a page. */
 static void holds_nothing_of_other_timelines(void **unused)
 {
     (void)unused;
@@ -197,7 +196,7 @@ static void holds_nothing_of_other_timelines(void **unused)
         unsigned char *first = file_of_70((mote_kv)kv, false, &n);
         unsigned char *second = file_of_70((mote_kv)kv, true, &again);
         assert_int_equal(n, again);
-        assert_memory_equal(first, second, n); /* the same past, the same file */
+        assert_memory_equal(first, second, n); /* equal sessions, equal files */
         free(first);
         free(second);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_threads.c - an engine's threads: idle when there is nothing to do, where they
- * were asked to be, and never the caller's business.
+ * engine_threads.c - worker threads of an engine: idle between steps, pinned as configured, without
+ * effect on the calling thread.
  */
 #define _GNU_SOURCE
 #include "law/rig.h"
@@ -22,7 +22,7 @@
 static mote_model *model;
 static mote_model_info info;
 
-/* After a step the workers spin for some microseconds and then sleep until the next one. */
+/* After a step the workers spin for a few microseconds, then sleep. */
 static void an_idle_engine_uses_no_cpu(void **unused)
 {
     (void)unused;
@@ -92,7 +92,7 @@ static size_t run_with(const mote_engine_options *options, float *logits, cpu_se
     mote_session_free(session);
     mote_engine_free(engine);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-    assert_true(CPU_EQUAL(&before, &after)); /* the caller is left alone */
+    assert_true(CPU_EQUAL(&before, &after)); /* the caller is not pinned */
     return n;
 }
 
@@ -112,7 +112,7 @@ static void placing_changes_no_bit_and_no_caller(void **unused)
         assert_true(CPU_EQUAL(&masks[i], &whole));
     n = run_with(&(mote_engine_options){0}, got, masks);
     assert_memory_equal(want, got, info.vocabulary * sizeof *want);
-    for (size_t i = 0; i < n; i++) /* only weak cores are kept out */
+    for (size_t i = 0; i < n; i++) /* only efficiency cores are excluded */
         assert_int_equal(CPU_EQUAL(&masks[i], &whole), !c.weaker);
     n = run_with(&(mote_engine_options){.pin = MOTE_PIN_CORES, .threads = c.n_strong}, got, masks);
     assert_int_equal(n, c.n_strong - 1); /* the caller is one */
@@ -127,7 +127,7 @@ static void placing_changes_no_bit_and_no_caller(void **unused)
     n = run_with(&(mote_engine_options){.pin = MOTE_PIN_CORES, .threads = c.n_strong + 1}, got,
                  masks);
     assert_memory_equal(want, got, info.vocabulary * sizeof *want);
-    for (size_t i = 0; i < n; i++) /* more threads than cores: nobody is placed */
+    for (size_t i = 0; i < n; i++) /* more threads than cores: no thread is pinned */
         assert_true(CPU_EQUAL(&masks[i], &whole));
     free(want);
     free(got);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_open.c - files that are sound GGUF but not a model mote can run.
+ * model_open.c - valid GGUF files that are not a supported model.
  *
- * A small model of the true shape is changed in one place and opened: a number of
- * its metadata, or the name of one tensor. Each must be refused with a message that
- * names the thing, and leave nothing behind.
+ * Each case changes one metadata value or one tensor name of a small model and opens it. It must be
+ * rejected with a message that names the key or tensor, and leak nothing.
  */
 #include "law/rig.h"
 
@@ -23,16 +22,16 @@
 static unsigned char *original, *bytes;
 static size_t n_bytes;
 
-static void write_changed(char *path, size_t room)
+static void write_changed(char *path, size_t capacity)
 {
-    rig_temp_path(path, room, "changed.gguf");
+    rig_temp_path(path, capacity, "changed.gguf");
     FILE *out = fopen(path, "wb");
     assert_non_null(out);
     assert_int_equal(fwrite(bytes, 1, n_bytes, out), n_bytes);
     assert_int_equal(fclose(out), 0);
 }
 
-/* Opens what is in `bytes`; the message must hold `word`. */
+/* Opens the file in `bytes`; the error text must contain `word`. */
 static mote_status open_changed(const char *word)
 {
     char path[128];
@@ -45,7 +44,7 @@ static mote_status open_changed(const char *word)
         assert_null(model);
         assert_int_equal(err.status, status);
         if (strstr(err.text, word) == NULL)
-            rig_fail("the message '%s' does not name '%s'", err.text, word);
+            rig_fail("the message '%s' does not contain '%s'", err.text, word);
     }
     mote_model_close(model);
     assert_int_equal(mem_count().blocks, before.blocks);
@@ -124,7 +123,7 @@ static void another_architecture(void **unused)
     assert_int_equal(open_changed("llama3"), MOTE_E_UNSUPPORTED);
 }
 
-/* Without these a file is complete: other files leave them out. */
+/* Optional tensors. */
 static bool may_be_absent(const char *name)
 {
     return strstr(name, "nextn.shared_head_norm") != NULL || strcmp(name, "output.weight") == 0;
@@ -143,7 +142,7 @@ static void every_tensor_is_needed(void **unused)
         snprintf(name, sizeof name, "%.*s", (int)t->name.n, t->name.p);
         memcpy(bytes, original, n_bytes);
         bytes[(size_t)((const unsigned char *)t->name.p - original) + t->name.n - 1] = '?';
-        /* The bias has a second spelling, and that is the one looked for last. */
+        /* The bias has two accepted names. */
         char *bias = strstr(name, "ssm_dt.bias");
         if (bias != NULL)
             strcpy(bias, "ssm_dt");
