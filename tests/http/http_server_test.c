@@ -28,7 +28,7 @@ static bool on_head(void *context, const exchange *x, http_request *request, htt
     (void)x;
     if (!str_is(request->path, "/missing"))
         return true;
-    api_error_set(error, API_E_NOT_FOUND, "not_found", "unknown path");
+    http_error_set(error, HTTP_E_NOT_FOUND, "not_found", "unknown path");
     return false;
 }
 

@@ -38,13 +38,13 @@ static access_request router_access_request(const server_context *ctx, const exc
 static bool router_no_route(unsigned allow, http_error *error)
 {
     if (allow == 0) {
-        api_error_set(error, API_E_NOT_FOUND, "not_found", "unknown path");
+        http_error_set(error, HTTP_E_NOT_FOUND, "not_found", "unknown path");
         return false;
     }
     char names[HTTP_METHODS_BYTES];
     http_method_names(names, allow);
-    api_error_set(error, API_E_METHOD, "method_not_allowed", "method not allowed (allowed: %s)",
-                  names);
+    http_error_set(error, HTTP_E_METHOD, "method_not_allowed", "method not allowed (allowed: %s)",
+                   names);
     error->allow = allow | HTTP_OPTIONS;
     return false;
 }
@@ -81,7 +81,7 @@ static bool router_on_head(void *context, const exchange *x, http_request *r, ht
     r->admin = result.scopes & 1u << PRIVILEGE_ADMIN;
     r->quota = result.quota;
     if (ctx->draining && r->route->privilege != PRIVILEGE_PUBLIC) {
-        api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is shutting down");
+        http_error_set(error, HTTP_E_UNAVAILABLE, "draining", "the server is shutting down");
         return false;
     }
     return access_check_type(&q, error);
@@ -106,7 +106,7 @@ static void router_on_finished(void *context, const exchange *x, log_request *li
 static int router_print_error(void *context, const exchange *x, const http_error *e, strbuf *out)
 {
     (void)context;
-    return api_error_print(e, (api_dialect)exchange_request(x)->dialect, exchange_id(x), out);
+    return error_format_print(e, (api_dialect)exchange_request(x)->dialect, exchange_id(x), out);
 }
 
 void router_set_hooks(http_hooks *hooks)

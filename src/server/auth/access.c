@@ -199,21 +199,22 @@ bool access_check_browser(const access_rules *a, const access_request *q, access
     str name;
     *out = (access_result){.client = q->peer->id, .key = ""};
     if (!parse_host(q->host, &name)) {
-        api_error_set(error, API_E_INVALID, "bad_request",
-                      "Host must be a name or address with an optional port");
+        http_error_set(error, HTTP_E_INVALID, "bad_request",
+                       "Host must be a name or address with an optional port");
         return false;
     }
     if (!host_allowed(a, name)) {
-        api_error_set(error, API_E_PERMISSION, "host_not_allowed",
-                      "the name in Host is not allowed; start the server with --allow-host NAME to "
-                      "allow it");
+        http_error_set(
+            error, HTTP_E_PERMISSION, "host_not_allowed",
+            "the name in Host is not allowed; start the server with --allow-host NAME to "
+            "allow it");
         return false;
     }
     out->cors = q->origin.p != NULL && origin_allowed(a, q->origin);
     bool cross_site = q->fetch_site.p != NULL && same_word(q->fetch_site, str_of("cross-site"));
     if ((q->origin.p != NULL || cross_site) && !out->cors) {
-        api_error_set(
-            error, API_E_PERMISSION, "origin_not_allowed",
+        http_error_set(
+            error, HTTP_E_PERMISSION, "origin_not_allowed",
             "requests from this origin are not allowed; start the server with --cors-origin "
             "ORIGIN to allow them");
         return false;
@@ -233,17 +234,17 @@ static str bearer(str authorization)
 static bool access_refuse_key(const access_request *q, bool sent, http_error *error)
 {
     if (!sent) {
-        api_error_set(error, API_E_AUTH, "invalid_api_key",
-                      "an API key is required: send Authorization: Bearer KEY or x-api-key: KEY");
+        http_error_set(error, HTTP_E_AUTH, "invalid_api_key",
+                       "an API key is required: send Authorization: Bearer KEY or x-api-key: KEY");
         return false;
     }
     if (peer_failed(q->peer, q->now) > q->max_failures) {
-        api_error_set(error, API_E_RATE, "rate_limit_exceeded",
-                      "too many wrong API keys from this address; try again in a minute");
+        http_error_set(error, HTTP_E_RATE, "rate_limit_exceeded",
+                       "too many wrong API keys from this address; try again in a minute");
         error->retry_ms = 60000;
         return false;
     }
-    api_error_set(error, API_E_AUTH, "invalid_api_key", "unknown API key");
+    http_error_set(error, HTTP_E_AUTH, "invalid_api_key", "unknown API key");
     return false;
 }
 
@@ -259,7 +260,7 @@ bool access_check_key(access_rules *a, const access_request *q, access_result *o
     known &= api_keys_find(a->keys, q->api_key, &other);
     api_key *key = one != NULL ? one : other;
     if (key == NULL && !known) {
-        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
+        http_error_set(error, HTTP_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
         return false;
     }
     if (key == NULL)
@@ -278,10 +279,10 @@ bool access_check_scope(const access_result *result, privilege needed, http_erro
         needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
     if (needed == PRIVILEGE_PUBLIC || result->scopes & any_of)
         return true;
-    api_error_set(error, API_E_PERMISSION, "scope_missing", "the API key lacks the scope %s",
-                  needed == PRIVILEGE_METRICS ? "metrics"
-                  : needed == PRIVILEGE_ADMIN ? "admin"
-                                              : "infer");
+    http_error_set(error, HTTP_E_PERMISSION, "scope_missing", "the API key lacks the scope %s",
+                   needed == PRIVILEGE_METRICS ? "metrics"
+                   : needed == PRIVILEGE_ADMIN ? "admin"
+                                               : "infer");
     return false;
 }
 
@@ -296,7 +297,7 @@ bool access_check_type(const access_request *q, http_error *error)
     bool form = word.p == NULL || same_word(word, str_of("application/x-www-form-urlencoded"));
     if (form && q->origin.p == NULL && !q->any_fetch_field)
         return true;
-    api_error_set(error, API_E_TYPE, "unsupported_media_type",
-                  "send the body with Content-Type: application/json");
+    http_error_set(error, HTTP_E_TYPE, "unsupported_media_type",
+                   "send the body with Content-Type: application/json");
     return false;
 }

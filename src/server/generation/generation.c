@@ -267,7 +267,7 @@ static void generation_end(generation *w)
 
 static void queue_full(http_error *error)
 {
-    api_error_set(error, API_E_QUEUE, "queue_full", "the request queue is full; try again later");
+    http_error_set(error, HTTP_E_QUEUE, "queue_full", "the request queue is full; try again later");
     error->retry_ms = 1000;
 }
 

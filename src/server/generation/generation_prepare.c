@@ -21,11 +21,11 @@ bool generation_context_exceeded(generation *w, size_t n)
 {
     const unsigned long long context = w->context;
     snprintf(w->more, sizeof w->more, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%llu", n, context);
-    api_error_set(&w->error, API_E_INVALID, "context_length_exceeded",
-                  "prompt is too long: %zu tokens > %llu maximum. This model's maximum context "
-                  "length is %llu tokens; the request (%zu tokens) exceeds the available context "
-                  "size (%llu tokens).",
-                  n, context, context, n, context);
+    http_error_set(&w->error, HTTP_E_INVALID, "context_length_exceeded",
+                   "prompt is too long: %zu tokens > %llu maximum. This model's maximum context "
+                   "length is %llu tokens; the request (%zu tokens) exceeds the available context "
+                   "size (%llu tokens).",
+                   n, context, context, n, context);
     snprintf(w->error.param, sizeof w->error.param, "%s",
              w->request.kind == REQUEST_EMBED  ? "input"
              : w->request.kind == REQUEST_CHAT ? w->request.names.messages

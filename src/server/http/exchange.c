@@ -303,7 +303,7 @@ void exchange_reply(exchange *x, int status, const char *content_type, str body)
 void exchange_reply_built(exchange *x, const char *content_type, strbuf *body)
 {
     http_error error;
-    api_error_no_memory(&error);
+    http_error_no_memory(&error);
     if (body->failed)
         exchange_fail(x, &error);
     else
@@ -379,7 +379,7 @@ void exchange_fail(exchange *x, const http_error *e)
         exchange_add_header(x, "Allow", names);
     }
     exchange_add_header(x, "x-should-retry", is_retryable(status) ? "true" : "false");
-    if (e->kind == API_E_AUTH)
+    if (e->kind == HTTP_E_AUTH)
         exchange_add_header(x, "WWW-Authenticate", "Bearer");
     if (is_retryable(status)) {
         const unsigned ms = e->retry_ms > 0 ? e->retry_ms : 1000;
@@ -395,20 +395,20 @@ void exchange_fail(exchange *x, const http_error *e)
     strbuf_fini(&body);
 }
 
-int http_error_status(api_error_kind kind)
+int http_error_status(http_error_kind kind)
 {
     static const int statuses[] = {
-        [API_E_INVALID] = 400,     [API_E_AUTH] = 401,      [API_E_PERMISSION] = 403,
-        [API_E_NOT_FOUND] = 404,   [API_E_METHOD] = 405,    [API_E_TIMEOUT] = 408,
-        [API_E_CONFLICT] = 409,    [API_E_TOO_LARGE] = 413, [API_E_TARGET] = 414,
-        [API_E_TYPE] = 415,        [API_E_RATE] = 429,      [API_E_HEADERS] = 431,
-        [API_E_QUEUE] = 429,       [API_E_INTERNAL] = 500,  [API_E_UNSUPPORTED] = 501,
-        [API_E_UNAVAILABLE] = 503,
+        [HTTP_E_INVALID] = 400,     [HTTP_E_AUTH] = 401,      [HTTP_E_PERMISSION] = 403,
+        [HTTP_E_NOT_FOUND] = 404,   [HTTP_E_METHOD] = 405,    [HTTP_E_TIMEOUT] = 408,
+        [HTTP_E_CONFLICT] = 409,    [HTTP_E_TOO_LARGE] = 413, [HTTP_E_TARGET] = 414,
+        [HTTP_E_TYPE] = 415,        [HTTP_E_RATE] = 429,      [HTTP_E_HEADERS] = 431,
+        [HTTP_E_QUEUE] = 429,       [HTTP_E_INTERNAL] = 500,  [HTTP_E_UNSUPPORTED] = 501,
+        [HTTP_E_UNAVAILABLE] = 503,
     };
     return statuses[kind];
 }
 
-void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
+void http_error_set(http_error *e, http_error_kind kind, const char *code, const char *format, ...)
 {
     *e = (http_error){.kind = kind, .code = code};
     va_list arguments;
@@ -417,15 +417,10 @@ void api_error_set(http_error *e, api_error_kind kind, const char *code, const c
     va_end(arguments);
 }
 
-void api_error_no_memory(http_error *e)
-{
-    api_error_set(e, API_E_UNAVAILABLE, "out_of_memory", "out of memory for this request");
-    e->retry_ms = 1000;
-}
-
 bool http_error_no_memory(http_error *error)
 {
-    api_error_no_memory(error);
+    http_error_set(error, HTTP_E_UNAVAILABLE, "out_of_memory", "out of memory for this request");
+    error->retry_ms = 1000;
     return false;
 }
 
@@ -435,21 +430,21 @@ void http_error_from(http_error *error, const mote_error *from)
     case MOTE_E_MEMORY: http_error_no_memory(error); break;
     case MOTE_E_ARG:
     case MOTE_E_FORMAT:
-        api_error_set(error, API_E_INVALID, "invalid_value", "%s", from->text);
+        http_error_set(error, HTTP_E_INVALID, "invalid_value", "%s", from->text);
         break;
     case MOTE_E_UNSUPPORTED:
-        api_error_set(error, API_E_INVALID, "unsupported_schema", "%s", from->text);
+        http_error_set(error, HTTP_E_INVALID, "unsupported_schema", "%s", from->text);
         break;
     case MOTE_E_FULL:
-        api_error_set(error, API_E_INVALID, "context_length_exceeded", "%s", from->text);
+        http_error_set(error, HTTP_E_INVALID, "context_length_exceeded", "%s", from->text);
         break;
     case MOTE_E_CANCELED:
-        api_error_set(error, API_E_UNAVAILABLE, "draining", "the server is shutting down");
+        http_error_set(error, HTTP_E_UNAVAILABLE, "draining", "the server is shutting down");
         error->retry_ms = 1000;
         break;
     default:
-        api_error_set(error, API_E_INTERNAL, "internal_error",
-                      "internal error: the generation failed");
+        http_error_set(error, HTTP_E_INTERNAL, "internal_error",
+                       "internal error: the generation failed");
         break;
     }
 }
@@ -461,7 +456,7 @@ bool http_error_invalid(http_error *error, const char *at, const char *format, .
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    api_error_set(error, API_E_INVALID, "invalid_value", "%s %s", at, text);
+    http_error_set(error, HTTP_E_INVALID, "invalid_value", "%s %s", at, text);
     snprintf(error->param, sizeof error->param, "%s", at);
     return false;
 }
@@ -475,7 +470,7 @@ bool http_error_refused(http_error *error, const char *at, const char *code, con
 
 bool http_error_unsupported(http_error *error, const char *at, const char *what)
 {
-    api_error_set(error, API_E_INVALID, "unsupported", "%s is not supported", what);
+    http_error_set(error, HTTP_E_INVALID, "unsupported", "%s is not supported", what);
     snprintf(error->param, sizeof error->param, "%s", at);
     return false;
 }

@@ -91,27 +91,27 @@ void exchange_note(exchange *x, const struct log_stats *stats);
 
 /* ---- errors ---- */
 
-typedef enum api_error_kind {
-    API_E_INVALID,     /* 400 */
-    API_E_AUTH,        /* 401 */
-    API_E_PERMISSION,  /* 403 */
-    API_E_NOT_FOUND,   /* 404 */
-    API_E_METHOD,      /* 405 */
-    API_E_TIMEOUT,     /* 408 */
-    API_E_CONFLICT,    /* 409 */
-    API_E_TOO_LARGE,   /* 413 */
-    API_E_TARGET,      /* 414 */
-    API_E_TYPE,        /* 415 */
-    API_E_RATE,        /* 429 */
-    API_E_HEADERS,     /* 431 */
-    API_E_QUEUE,       /* 429; 529 in the Anthropic API */
-    API_E_INTERNAL,    /* 500 */
-    API_E_UNSUPPORTED, /* 501 */
-    API_E_UNAVAILABLE  /* 503 */
-} api_error_kind;
+typedef enum http_error_kind {
+    HTTP_E_INVALID,     /* 400 */
+    HTTP_E_AUTH,        /* 401 */
+    HTTP_E_PERMISSION,  /* 403 */
+    HTTP_E_NOT_FOUND,   /* 404 */
+    HTTP_E_METHOD,      /* 405 */
+    HTTP_E_TIMEOUT,     /* 408 */
+    HTTP_E_CONFLICT,    /* 409 */
+    HTTP_E_TOO_LARGE,   /* 413 */
+    HTTP_E_TARGET,      /* 414 */
+    HTTP_E_TYPE,        /* 415 */
+    HTTP_E_RATE,        /* 429 */
+    HTTP_E_HEADERS,     /* 431 */
+    HTTP_E_QUEUE,       /* 429; 529 in the Anthropic API */
+    HTTP_E_INTERNAL,    /* 500 */
+    HTTP_E_UNSUPPORTED, /* 501 */
+    HTTP_E_UNAVAILABLE  /* 503 */
+} http_error_kind;
 
 typedef struct http_error {
-    api_error_kind kind;
+    http_error_kind kind;
     const char *code;  /* short stable word; NULL: no error */
     char param[128];   /* the field, as a JSON pointer or messages[2].content; may be "" */
     char text[512];    /* for people; never contains addresses, paths or keys */
@@ -120,12 +120,10 @@ typedef struct http_error {
     unsigned allow;    /* methods for the header Allow; 0: do not send it */
 } http_error;
 
-void api_error_set(http_error *e, api_error_kind kind, const char *code, const char *format, ...)
+void http_error_set(http_error *e, http_error_kind kind, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Out of memory; the client may retry after a second. */
-void api_error_no_memory(http_error *e);
 /* The HTTP status of a kind. */
-int http_error_status(api_error_kind kind);
+int http_error_status(http_error_kind kind);
 /* Translates an error of the scheduler, the renderer or the engine. */
 void http_error_from(http_error *error, const mote_error *from);
 

@@ -59,31 +59,31 @@ static bool reader_make_exchange(reader *r, connection *c)
 
 static void set_no_memory(http_error *e)
 {
-    api_error_set(e, API_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
+    http_error_set(e, HTTP_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
 }
 
 static void set_too_large(http_error *e, const limits *l)
 {
-    api_error_set(e, API_E_TOO_LARGE, "request_too_large",
-                  "the body must have at most %.0f bytes (--limit body-bytes)", l->at[LIMIT_BODY]);
+    http_error_set(e, HTTP_E_TOO_LARGE, "request_too_large",
+                   "the body must have at most %.0f bytes (--limit body-bytes)", l->at[LIMIT_BODY]);
 }
 
 static void reader_refuse_head(reader *r, connection *c, head_status status)
 {
     static const struct {
-        api_error_kind kind;
+        http_error_kind kind;
         const char *code;
     } rows[] = {
-        [HEAD_BAD] = {API_E_INVALID, "bad_request"},
-        [HEAD_METHOD] = {API_E_METHOD, "method_not_allowed"},
-        [HEAD_TARGET] = {API_E_TARGET, "target_too_long"},
-        [HEAD_HEADERS] = {API_E_HEADERS, "headers_too_large"},
-        [HEAD_CODING] = {API_E_TYPE, "unsupported_media_type"},
+        [HEAD_BAD] = {HTTP_E_INVALID, "bad_request"},
+        [HEAD_METHOD] = {HTTP_E_METHOD, "method_not_allowed"},
+        [HEAD_TARGET] = {HTTP_E_TARGET, "target_too_long"},
+        [HEAD_HEADERS] = {HTTP_E_HEADERS, "headers_too_large"},
+        [HEAD_CODING] = {HTTP_E_TYPE, "unsupported_media_type"},
     };
     if (!reader_make_exchange(r, c))
         return;
     http_error e;
-    api_error_set(&e, rows[status].kind, rows[status].code, "%s", r->checker.why);
+    http_error_set(&e, rows[status].kind, rows[status].code, "%s", r->checker.why);
     if (status == HEAD_METHOD)
         e.allow = HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_DELETE | HTTP_OPTIONS;
     reader_refuse(r, &e, false);
@@ -101,8 +101,8 @@ static bool reader_decode_target(exchange *x, http_error *error)
         return false;
     }
     if (!head_decode_target(target, x->path.p, &n, &x->request.query)) {
-        api_error_set(error, API_E_INVALID, "bad_request",
-                      "the path must be valid UTF-8 without control characters");
+        http_error_set(error, HTTP_E_INVALID, "bad_request",
+                       "the path must be valid UTF-8 without control characters");
         return false;
     }
     x->path.n = n;
@@ -122,9 +122,9 @@ static bool reader_check_head(exchange *x, http_error *error)
         return false;
     }
     if ((double)(h->body_bytes + x->head.length) > h->limits.at[LIMIT_BODIES]) {
-        api_error_set(error, API_E_UNAVAILABLE, "out_of_memory",
-                      "the bodies of all requests together are too large (--limit %s)",
-                      limit_rows[LIMIT_BODIES].name);
+        http_error_set(error, HTTP_E_UNAVAILABLE, "out_of_memory",
+                       "the bodies of all requests together are too large (--limit %s)",
+                       limit_rows[LIMIT_BODIES].name);
         return false;
     }
     return true;
@@ -168,14 +168,15 @@ static void reader_take_head(reader *r, connection *c, str bytes, double now)
     }
     const http_parsed parsed = http_parser_head(r->parser, bytes, &x->head);
     if (parsed == HTTP_PARSED_REFUSED) {
-        api_error_set(&e, API_E_INVALID, "bad_request", "the request is not valid HTTP");
+        http_error_set(&e, HTTP_E_INVALID, "bad_request", "the request is not valid HTTP");
         reader_refuse(r, &e, false);
         return;
     }
     x->may_keep = http_parser_keeps_alive(r->parser);
     if (!reader_check_head(x, &e)) {
         /* An unread body would be parsed as the next request. So close, unless there is none. */
-        reader_refuse(r, &e, x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != API_E_INVALID);
+        reader_refuse(r, &e,
+                      x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != HTTP_E_INVALID);
     } else if (parsed == HTTP_PARSED_WHOLE) {
         reader_handle(r, now);
     } else {
@@ -200,7 +201,7 @@ static size_t reader_take_body(reader *r, str bytes, double now)
     case HTTP_PARSED_TOO_LARGE: set_too_large(&e, &h->limits); break;
     case HTTP_PARSED_NO_MEMORY: set_no_memory(&e); break;
     case HTTP_PARSED_REFUSED:
-        api_error_set(&e, API_E_INVALID, "bad_request", "invalid chunked body");
+        http_error_set(&e, HTTP_E_INVALID, "bad_request", "invalid chunked body");
         break;
     default:
         if ((double)h->body_bytes > h->limits.at[LIMIT_BODIES])
@@ -265,7 +266,7 @@ bool reader_reply_late(reader *r, connection *c)
     if (r->state == READER_IDLE || !reader_make_exchange(r, c))
         return false;
     http_error e;
-    api_error_set(&e, API_E_TIMEOUT, "request_timeout", "the request arrived too slowly");
+    http_error_set(&e, HTTP_E_TIMEOUT, "request_timeout", "the request arrived too slowly");
     reader_refuse(r, &e, false);
     return true;
 }

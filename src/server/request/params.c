@@ -52,9 +52,10 @@ static bool param_invalid(const params_reader *r, const param *p, const char *fo
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (r->place == PARAM_IN_OLLAMA_OPTIONS)
-        api_error_set(e, API_E_INVALID, "invalid_value", "option \"%s\" %s", p->name, text);
+        http_error_set(e, HTTP_E_INVALID, "invalid_value", "option \"%s\" %s", p->name, text);
     else
-        api_error_set(e, API_E_INVALID, "invalid_value", "%s%s%s %s", r->under, dot, p->name, text);
+        http_error_set(e, HTTP_E_INVALID, "invalid_value", "%s%s%s %s", r->under, dot, p->name,
+                       text);
     snprintf(e->param, sizeof e->param, "%s%s%s", r->under, dot, p->name);
     return false;
 }
@@ -381,7 +382,7 @@ static bool param_unknown(const params_reader *r, str name)
         request_warn(r->a, "unknown_field", text);
         return true;
     }
-    api_error_set(r->error, API_E_INVALID, "unknown_field", "unknown field %s", text + 1);
+    http_error_set(r->error, HTTP_E_INVALID, "unknown_field", "unknown field %s", text + 1);
     snprintf(r->error->param, sizeof r->error->param, "%s", text + 1);
     return false;
 }
@@ -438,8 +439,8 @@ bool params_settle(request *a, http_error *error)
     if (!a->has_seed) {
         uint32_t seed; /* 32 bits: exact in a JSON number of any client, and easy to copy */
         if (!os_random(&seed, sizeof seed)) {
-            api_error_set(error, API_E_INTERNAL, "internal_error",
-                          "cannot read random bytes from the kernel");
+            http_error_set(error, HTTP_E_INTERNAL, "internal_error",
+                           "cannot read random bytes from the kernel");
             return false;
         }
         a->answer.sampling.seed = seed;

@@ -169,8 +169,8 @@ bool request_model(request *a, str *suffix, http_error *error)
         request_warn(a, "model_substituted", at);
         return true;
     }
-    api_error_set(error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
-                  STR_ARG(a->model));
+    http_error_set(error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                   STR_ARG(a->model));
     snprintf(error->param, sizeof error->param, "model");
     return false;
 }

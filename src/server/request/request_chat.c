@@ -503,7 +503,7 @@ bool request_format_refused(const request *a, const chat_fault *fault, const mot
     snprintf(at, sizeof at, "%s", fault->of == CHAT_FAULT_FORMAT ? a->format_at : a->names.tools);
     if (fault->of == CHAT_FAULT_TOOL && fault->tool < a->request.n_tools)
         request_tool_at(a, fault->tool, a->names.tool_schema, at);
-    api_error_set(error, API_E_INVALID, "unsupported_schema", "%s: %s", at, why->text);
+    http_error_set(error, HTTP_E_INVALID, "unsupported_schema", "%s: %s", at, why->text);
     snprintf(error->param, sizeof error->param, "%s", at);
     return false;
 }

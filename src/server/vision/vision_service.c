@@ -26,7 +26,7 @@ static bool item_too_large(vision_request *r, const vision_item *item, const cha
 /* The decoder process failed, not the file: the client may retry. */
 static bool item_no_decoder(vision_request *r, const mote_error *err)
 {
-    api_error_set(&r->error, API_E_UNAVAILABLE, "vision_unavailable", "%s", err->text);
+    http_error_set(&r->error, HTTP_E_UNAVAILABLE, "vision_unavailable", "%s", err->text);
     return false;
 }
 

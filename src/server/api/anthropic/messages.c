@@ -331,7 +331,7 @@ static void messages_end(generation *w)
 
 static void messages_failed(generation *w, const http_error *error)
 {
-    api_error_print(error, API_ANTHROPIC, w->request_id, &w->out);
+    error_format_print(error, API_ANTHROPIC, w->request_id, &w->out);
     generation_send_sse(w, "error");
 }
 

@@ -23,11 +23,11 @@ static bool body_read(json_doc **doc, str text, http_error *error)
     mote_error err;
     const mote_status status = json_doc_read(doc, text, &err);
     if (status == MOTE_E_FORMAT)
-        api_error_set(error, API_E_INVALID, "invalid_json", "request body: %s", err.text);
+        http_error_set(error, HTTP_E_INVALID, "invalid_json", "request body: %s", err.text);
     else if (status != MOTE_OK)
         http_error_from(error, &err);
     else if (!json_node_is(json_doc_root(*doc), JSON_IS_OBJECT))
-        api_error_set(error, API_E_INVALID, "invalid_json", "request body must be a JSON object");
+        http_error_set(error, HTTP_E_INVALID, "invalid_json", "request body must be a JSON object");
     return error->code == NULL;
 }
 
@@ -88,8 +88,8 @@ static bool dispatch_admit(generation *w, http_error *error)
         w->quota = q;
         return true;
     }
-    api_error_set(error, API_E_RATE, "rate_limit_exceeded", "rate limit of the API key: %u %s",
-                  q->most[kind], units[kind]);
+    http_error_set(error, HTTP_E_RATE, "rate_limit_exceeded", "rate limit of the API key: %u %s",
+                   q->most[kind], units[kind]);
     error->retry_ms = (unsigned)(wait < MAX_RETRY_MS ? wait : MAX_RETRY_MS);
     return false;
 }

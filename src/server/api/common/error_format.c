@@ -10,22 +10,22 @@ typedef struct error_types {
 } error_types;
 
 static const error_types error_table[] = {
-    [API_E_INVALID] = {"invalid_request_error", "invalid_request_error"},
-    [API_E_AUTH] = {"authentication_error", "authentication_error"},
-    [API_E_PERMISSION] = {"permission_error", "permission_error"},
-    [API_E_NOT_FOUND] = {"not_found_error", "not_found_error"},
-    [API_E_METHOD] = {"invalid_request_error", "invalid_request_error"},
-    [API_E_TIMEOUT] = {"timeout_error", "timeout_error"},
-    [API_E_CONFLICT] = {"conflict_error", "invalid_request_error"},
-    [API_E_TOO_LARGE] = {"invalid_request_error", "request_too_large"},
-    [API_E_TARGET] = {"invalid_request_error", "invalid_request_error"},
-    [API_E_TYPE] = {"invalid_request_error", "invalid_request_error"},
-    [API_E_RATE] = {"rate_limit_error", "rate_limit_error"},
-    [API_E_HEADERS] = {"invalid_request_error", "invalid_request_error"},
-    [API_E_QUEUE] = {"rate_limit_error", "overloaded_error"},
-    [API_E_INTERNAL] = {"server_error", "api_error"},
-    [API_E_UNSUPPORTED] = {"not_supported_error", "invalid_request_error"},
-    [API_E_UNAVAILABLE] = {"unavailable_error", "overloaded_error"},
+    [HTTP_E_INVALID] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_AUTH] = {"authentication_error", "authentication_error"},
+    [HTTP_E_PERMISSION] = {"permission_error", "permission_error"},
+    [HTTP_E_NOT_FOUND] = {"not_found_error", "not_found_error"},
+    [HTTP_E_METHOD] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_TIMEOUT] = {"timeout_error", "timeout_error"},
+    [HTTP_E_CONFLICT] = {"conflict_error", "invalid_request_error"},
+    [HTTP_E_TOO_LARGE] = {"invalid_request_error", "request_too_large"},
+    [HTTP_E_TARGET] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_TYPE] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_RATE] = {"rate_limit_error", "rate_limit_error"},
+    [HTTP_E_HEADERS] = {"invalid_request_error", "invalid_request_error"},
+    [HTTP_E_QUEUE] = {"rate_limit_error", "overloaded_error"},
+    [HTTP_E_INTERNAL] = {"server_error", "api_error"},
+    [HTTP_E_UNSUPPORTED] = {"not_supported_error", "invalid_request_error"},
+    [HTTP_E_UNAVAILABLE] = {"unavailable_error", "overloaded_error"},
 };
 
 static void put_openai(const http_error *e, const error_types *types, strbuf *out)
@@ -59,7 +59,8 @@ static void put_anthropic(const http_error *e, const error_types *types, const c
     strbuf_text(out, "\"}");
 }
 
-int api_error_print(const http_error *e, api_dialect dialect, const char *request_id, strbuf *out)
+int error_format_print(const http_error *e, api_dialect dialect, const char *request_id,
+                       strbuf *out)
 {
     const error_types *types = &error_table[e->kind];
     switch (dialect) {
@@ -71,7 +72,7 @@ int api_error_print(const http_error *e, api_dialect dialect, const char *reques
         strbuf_text(out, "}");
         break;
     }
-    if (dialect == API_ANTHROPIC && e->kind == API_E_QUEUE)
+    if (dialect == API_ANTHROPIC && e->kind == HTTP_E_QUEUE)
         return 529;
     return http_error_status(e->kind);
 }

@@ -7,6 +7,7 @@
 #include "server/http/exchange.h"
 
 /* Appends the error as a body of this API to `out`; returns the HTTP status. */
-int api_error_print(const http_error *e, api_dialect dialect, const char *request_id, strbuf *out);
+int error_format_print(const http_error *e, api_dialect dialect, const char *request_id,
+                       strbuf *out);
 
 #endif

@@ -65,7 +65,7 @@ static served_model *prefix_find(const server_context *s, str id, uint64_t ns, b
 
 static void prefix_not_found(http_error *error)
 {
-    api_error_set(error, API_E_NOT_FOUND, "not_found", "no cache entry with this id");
+    http_error_set(error, HTTP_E_NOT_FOUND, "not_found", "no cache entry with this id");
 }
 
 /* ---- list ---- */
@@ -185,8 +185,8 @@ static void prefix_run_pin(background_job *s)
     if (status == MOTE_E_ARG)
         prefix_not_found(&s->error);
     else if (status == MOTE_E_FULL)
-        api_error_set(&s->error, API_E_CONFLICT, "too_much_pinned",
-                      "at most half of the prefix cache can be pinned");
+        http_error_set(&s->error, HTTP_E_CONFLICT, "too_much_pinned",
+                       "at most half of the prefix cache can be pinned");
     jw_open(&s->out, '{');
     jw_key_str(&s->out, "id", id);
     jw_key_bool(&s->out, "pinned", pin);

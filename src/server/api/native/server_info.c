@@ -72,10 +72,10 @@ void handle_options(exchange *x)
     exchange_reply(x, 204, NULL, (str){"", 0});
 }
 
-static void info_fail(exchange *x, api_error_kind kind, const char *code, const char *text)
+static void info_fail(exchange *x, http_error_kind kind, const char *code, const char *text)
 {
     http_error error;
-    api_error_set(&error, kind, code, "%s", text);
+    http_error_set(&error, kind, code, "%s", text);
     exchange_fail(x, &error);
 }
 
@@ -141,7 +141,7 @@ void handle_props(exchange *x)
 
 void handle_props_change(exchange *x)
 {
-    info_fail(x, API_E_UNSUPPORTED, "unsupported",
+    info_fail(x, HTTP_E_UNSUPPORTED, "unsupported",
               "changing settings is not supported; restart the server with other flags");
 }
 
@@ -179,7 +179,7 @@ void handle_slots(exchange *x)
     strbuf out = {0};
     uint64_t id = 0;
     if (str_is(query, "fail_on_no_slot=1") && slots_queued(s) > 0) {
-        info_fail(x, API_E_UNAVAILABLE, "no_slot", "all slots are busy");
+        info_fail(x, HTTP_E_UNAVAILABLE, "no_slot", "all slots are busy");
         return;
     }
     jw_open(&out, '[');
@@ -201,7 +201,7 @@ void handle_request_stats(exchange *x)
     strbuf json = {0};
     if (!(last ? text_store_get_last(ctx->reports, http->ns, 0, &json)
                : text_store_get(ctx->reports, http->ns, http->tail, 0, &json)))
-        info_fail(x, API_E_NOT_FOUND, "not_found", "no stored report for this request id");
+        info_fail(x, HTTP_E_NOT_FOUND, "not_found", "no stored report for this request id");
     else
         exchange_reply_built(x, EXCHANGE_JSON, &json);
     strbuf_fini(&json);
@@ -209,5 +209,5 @@ void handle_request_stats(exchange *x)
 
 void handle_not_offered(exchange *x)
 {
-    info_fail(x, API_E_UNSUPPORTED, "unsupported", "this route is not supported");
+    info_fail(x, HTTP_E_UNSUPPORTED, "unsupported", "this route is not supported");
 }

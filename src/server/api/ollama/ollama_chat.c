@@ -216,7 +216,7 @@ static void ollama_end(generation *w)
 
 static void ollama_failed(generation *w, const http_error *error)
 {
-    api_error_print(error, API_OLLAMA, w->request_id, &w->out);
+    error_format_print(error, API_OLLAMA, w->request_id, &w->out);
     strbuf_byte(&w->out, '\n');
     generation_send(w);
 }

@@ -292,9 +292,9 @@ static void pull_run(background_job *s)
         return;
     }
     if (!models_find_named(s, &m)) {
-        if (s->error.kind == API_E_NOT_FOUND)
-            api_error_set(&s->error, API_E_PERMISSION, "pull_is_off",
-                          "pulling models is not supported; start mote serve with the model file");
+        if (s->error.kind == HTTP_E_NOT_FOUND)
+            http_error_set(&s->error, HTTP_E_PERMISSION, "pull_is_off",
+                           "pulling models is not supported; start mote serve with the model file");
         return;
     }
     if (lines) {
@@ -315,8 +315,8 @@ static void delete_run(background_job *s)
 {
     served_model *m;
     if (models_find_named(s, &m))
-        api_error_set(&s->error, API_E_PERMISSION, "delete_is_off",
-                      "deleting models is not supported; stop mote serve and delete the file");
+        http_error_set(&s->error, HTTP_E_PERMISSION, "delete_is_off",
+                       "deleting models is not supported; stop mote serve and delete the file");
 }
 
 void handle_ollama_delete(exchange *x)
@@ -327,7 +327,7 @@ void handle_ollama_delete(exchange *x)
 void handle_ollama_unsupported(exchange *x)
 {
     http_error error;
-    api_error_set(&error, API_E_UNSUPPORTED, "unsupported",
-                  "not supported; supported: models in GGUF files, given to mote serve");
+    http_error_set(&error, HTTP_E_UNSUPPORTED, "unsupported",
+                   "not supported; supported: models in GGUF files, given to mote serve");
     exchange_fail(x, &error);
 }

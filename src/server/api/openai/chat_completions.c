@@ -367,7 +367,7 @@ void handle_chat_control(exchange *x)
     http_error error = {0};
     json_doc *doc = NULL;
     if (json_doc_read(&doc, http->body, NULL) != MOTE_OK) {
-        api_error_set(&error, API_E_INVALID, "invalid_json", "request body is not valid JSON");
+        http_error_set(&error, HTTP_E_INVALID, "invalid_json", "request body is not valid JSON");
         exchange_fail(x, &error);
         return;
     }
@@ -377,7 +377,7 @@ void handle_chat_control(exchange *x)
     if (!str_is(json_node_text(json_node_get(root, "action")), "reasoning_end"))
         http_error_invalid(&error, "action", "must be reasoning_end");
     else if (w == NULL)
-        api_error_set(&error, API_E_NOT_FOUND, "not_found", "no running generation with this id");
+        http_error_set(&error, HTTP_E_NOT_FOUND, "not_found", "no running generation with this id");
     else
         generation_end_thinking(w);
     json_doc_free(doc);

@@ -101,8 +101,8 @@ static void models_run_one(background_job *s)
     if (m != NULL)
         model_put(m, &s->out);
     else
-        api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
-                      STR_ARG(name));
+        http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                       STR_ARG(name));
 }
 
 void handle_model(exchange *x)
@@ -119,11 +119,11 @@ static void models_run_unload(background_job *s)
         return;
     served_model *m = model_registry_find(s->ctx->models, name);
     if (m == NULL) {
-        api_error_set(&s->error, API_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
-                      STR_ARG(name));
+        http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
+                       STR_ARG(name));
     } else if (!served_model_unload(m)) {
-        api_error_set(&s->error, API_E_CONFLICT, "model_busy",
-                      "model '%s' has running requests; try again later", served_model_name(m));
+        http_error_set(&s->error, HTTP_E_CONFLICT, "model_busy",
+                       "model '%s' has running requests; try again later", served_model_name(m));
     } else {
         jw_open(&s->out, '{');
         jw_key_text(&s->out, "model", served_model_name(m));

@@ -22,6 +22,6 @@ void openai_put_head(generation *w, const char *object, strbuf *out)
 
 void openai_failed(generation *w, const http_error *error)
 {
-    api_error_print(error, API_OPENAI, w->request_id, &w->out);
+    error_format_print(error, API_OPENAI, w->request_id, &w->out);
     generation_send_sse(w, NULL);
 }

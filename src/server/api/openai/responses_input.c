@@ -309,8 +309,8 @@ static bool input_read_previous(input_writer *w, responses_state *own, http_erro
     if (text_store_get(w->a->ctx->responses, w->a->ns, own->previous, RESPONSES_MESSAGES,
                        &w->messages))
         return true;
-    api_error_set(error, API_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
-                  STR_ARG(own->previous));
+    http_error_set(error, HTTP_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
+                   STR_ARG(own->previous));
     snprintf(error->param, sizeof error->param, "previous_response_id");
     return false;
 }

@@ -296,9 +296,9 @@ static void response_put_error(generation *w, const http_error *error)
         jw_key_null(&w->out, "error");
         return;
     }
-    if (error->kind == API_E_INVALID)
+    if (error->kind == HTTP_E_INVALID)
         code = error->code;
-    else if (error->kind == API_E_RATE || error->kind == API_E_QUEUE)
+    else if (error->kind == HTTP_E_RATE || error->kind == HTTP_E_QUEUE)
         code = "rate_limit_exceeded";
     jw_key(&w->out, "error");
     jw_open(&w->out, '{');

@@ -12,8 +12,8 @@
 static void stored_not_found(exchange *x, str id)
 {
     http_error error = {0};
-    api_error_set(&error, API_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
-                  STR_ARG(id));
+    http_error_set(&error, HTTP_E_NOT_FOUND, "not_found", "no stored response with id %.*s",
+                   STR_ARG(id));
     exchange_fail(x, &error);
 }
 
@@ -167,7 +167,7 @@ static void stored_show_items(exchange *x, str id)
 static void generation_cancel(generation *w)
 {
     http_error error = {0};
-    api_error_set(&error, API_E_CONFLICT, "canceled", "the response was canceled");
+    http_error_set(&error, HTTP_E_CONFLICT, "canceled", "the response was canceled");
     generation_fail(w, &error);
 }
 
