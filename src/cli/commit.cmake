@@ -1,5 +1,5 @@
-# Writes cli/commit.h with the commit the tree stands at. Run at build time, so
-# that `mote version` does not name the commit of the last configure.
+# Writes cli/inspect/commit.h with the commit of HEAD. Runs at build time, so that `mote version` does not print
+# the commit of the last configure.
 execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY ${SOURCE_DIR}
     OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

@@ -173,7 +173,7 @@ def invalid_setups_are_rejected(both, alone):
                 ([*files, "--name", "m"], ("--name needs a single model",)),
                 ([*files, "--mmproj", "some.gguf"], ("--mmproj FILE needs a single model",)),
                 ([*files, "--memory", "0.02"], ("not enough for 2 models",)),
-                ([files[1], "--memory", "0.05"], ("out of memory: 8 parallel requests", "without `mmproj` there would be")),
+                ([files[1], "--memory", "0.05"], ("out of memory: 8 parallel requests", "more are available")),
                 ([*files, missing], ("no such file", missing))):
             done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{folder}/socket"],
                                   capture_output=True, text=True, timeout=PATIENCE, env={"PATH": os.environ["PATH"]})
