@@ -94,7 +94,7 @@ int main(void)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         wide += compare(test_shared_path, "golden/shapes", names[i]);
     if (wide == 0)
-        printf("the wider models of ../shared are not there: skipped\n");
+        printf("skipped: the wider models of MOTE_SHARED are not found\n");
     draft_changes_nothing();
     return 0;
 }
