@@ -2,10 +2,10 @@
 /*
  * fault_test.c - every allocation that a request leads to fails once.
  *
- * A server in this process, on a socket in the file system, and a client that uses none of
- * its memory. For each request allocation 1 fails, then 2, and so on until one gets through.
- * The reply to each is whole and an error the client can act on, or the answer, or the
- * connection is closed; and the next request is answered byte for byte as before all of it.
+ * A server in this process on a UNIX socket, and a client that does not allocate. For each request
+ * allocation 1 fails, then 2, and so on until the request uses fewer. Each time the client gets a
+ * complete reply (the normal one or a 5xx error) or a closed connection, and a later request gets
+ * the same reply as before, byte for byte.
  */
 #include "base/mem.h"
 #include "media/sandbox/decoder.h"
@@ -45,7 +45,7 @@ static int dial(void)
     return fd;
 }
 
-/* The bytes of the reply, terminated; none if the connection was closed at once. */
+/* Reads the reply, zero-terminated; empty if the connection was closed. */
 static void ask(const char *target, const char *body, char reply[REPLY])
 {
     char head[512];
@@ -57,7 +57,7 @@ static void ask(const char *target, const char *body, char reply[REPLY])
                                 "Content-Type: application/json\r\nMote-Ext: 0\r\n"
                                 "Content-Length: %zu\r\n\r\n",
                                 target, strlen(body));
-    /* a server without memory may close before it has read all of it */
+    /* a server without memory may close before it has read the request */
     (void)!send(fd, head, (size_t)length, MSG_NOSIGNAL);
     (void)!send(fd, body, strlen(body), MSG_NOSIGNAL);
     for (;;) {
@@ -72,7 +72,7 @@ static void ask(const char *target, const char *body, char reply[REPLY])
     close(fd);
 }
 
-/* What differs from one reply to the next is made the same: ids, dates and times. */
+/* Replaces what differs between replies: ids, dates and times. */
 static void normalise(char *reply)
 {
     static const char *const before[] = {"req_",
@@ -103,7 +103,7 @@ static void normalise(char *reply)
         }
 }
 
-/* Chunks of a stream are cut as the loop turns: their sizes are left out. */
+/* Removes chunk sizes, which depend on timing. */
 static void join_chunks(char *text)
 {
     char *to = text, *from = text;
@@ -121,7 +121,7 @@ static void join_chunks(char *text)
     *to = 0;
 }
 
-/* Words to those who wait come by the clock. */
+/* Removes SSE comments, which depend on timing. */
 static void drop_comments(char *text)
 {
     char *at = text;
@@ -147,7 +147,7 @@ static void drop_comments(char *text)
 #define SHOWN                                                                                      \
     "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":\"" PIXEL \
     "\"},{\"type\":\"text\",\"text\":\"What is it?\"}]}]"
-/* Another number each time, which makes it another picture to look at, of the same size. */
+/* Replaced by another number each time, so that the image is not in the cache. */
 #define CHANGED "1000"
 
 static const struct {
@@ -169,7 +169,7 @@ static const struct {
      "[\"" PIXEL "\"]}],\"stream\":false,\"options\":{" GREEDY "},\"image_tokens\":" CHANGED "}"},
 };
 
-/* What a client may see when there was no memory. */
+/* Is this a valid reply of a server without memory? */
 static bool is_acceptable(const char *reply)
 {
     static const char *const begins[] = {"HTTP/1.1 200 ", "HTTP/1.1 500 ", "HTTP/1.1 503 ",
@@ -204,7 +204,7 @@ static void answer(size_t i, char reply[REPLY])
     normalise(reply);
 }
 
-/* Fails one allocation after another; after each few the answer must be what it was. */
+/* Fails one allocation after another; every few failures it checks a normal reply. */
 static void check_request(size_t i)
 {
     static char wanted[REPLY], reply[REPLY];
@@ -216,7 +216,7 @@ static void check_request(size_t i)
         const bool happened = mem_failed();
         mem_fail_at(0);
         if (!is_acceptable(reply))
-            die("a reply without memory", reply);
+            die("invalid reply without memory", reply);
         failures += happened;
         if (!happened)
             break;
@@ -225,12 +225,12 @@ static void check_request(size_t i)
         answer(i, reply);
         if (strcmp(reply, wanted) != 0) {
             fprintf(stderr, "%s\n-- was --\n", reply);
-            die("after a failure the answer is another one; it was", wanted);
+            die("the reply has changed after a failure; before:", wanted);
         }
     }
     answer(i, reply);
     if (strcmp(reply, wanted) != 0)
-        die("at the end the answer is another one", reply);
+        die("the reply has changed at the end", reply);
     printf("%s: %llu allocations failed\n", requests[i].target, (unsigned long long)failures);
     fflush(stdout);
 }
@@ -258,7 +258,7 @@ int main(int argc, char **argv)
         !test_data_path(mmproj_path, "mmproj-mote-tiny-BF16.gguf"))
         return TEST_SKIPPED;
     if (fork_server_start(&fs, &err) != MOTE_OK)
-        die("no nursery", err.text);
+        die("no fork server", err.text);
     snprintf(path, sizeof path, "fault-%ld.sock", (long)getpid());
     snprintf(listen, sizeof listen, "unix:%s", path);
     const mote_model_options opening = {.mmproj = mmproj_path};
@@ -288,6 +288,6 @@ int main(int argc, char **argv)
     fork_server_stop(fs);
     unlink(path);
     if (mem_count().blocks != 0)
-        die("memory is left", "");
+        die("memory leak", "");
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gate_test.c - the gate by itself: what it says does not depend on how bytes were cut, and what
- * it passes llhttp passes too; targets, digests, limits and peers, which no request shows.
+ * head_test.c - head_check() alone: its result does not depend on how the bytes are split, and a
+ * head that passes also passes llhttp. Also targets, digests, limits and peers.
  */
 #include "base/mem.h"
 #include "server/core/digest.h"
@@ -29,7 +29,7 @@ static head_status look_whole(head_checker *g, str bytes)
     return head_check(g, bytes, &l);
 }
 
-/* Every prefix is looked at, as if each byte came alone. */
+/* Checks every prefix, as if each byte arrived alone. */
 static head_status look_bytewise(head_checker *g, str bytes)
 {
     const limits l = usual();
@@ -72,8 +72,8 @@ static void test_sound_heads(void **state)
         text, sizeof(text) - 1                                                                     \
     }
 
-/* The heads of malformed.py that the gate refuses by itself: llhttp behind it would refuse many of
- * them too, and hide that the gate does not. */
+/* The heads of malformed.py that head_check() itself must refuse. In the server, llhttp refuses
+ * many of them, too, which would hide a fault of head_check(). */
 static const struct {
     str bytes;
     head_status answer;
@@ -82,7 +82,7 @@ static const struct {
      HEAD_BAD}, /* nothing but a line end */
     {BYTES("\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"), HEAD_BAD}, /* a bare LF first */
     {BYTES("GET /health\r\nHost: localhost\r\n\r\n"), HEAD_BAD},            /* no version */
-    {BYTES("GET /\r\n\r\n"), HEAD_BAD},                                     /* HTTP/0.9 in a word */
+    {BYTES("GET /\r\n\r\n"), HEAD_BAD},                                     /* HTTP/0.9 */
     {BYTES("GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* HTTP/2.0 */
     {BYTES("GET /health HTTP/1.2\r\nHost: localhost\r\n\r\n"), HEAD_BAD},   /* HTTP/1.2 */
     {BYTES("GET /health HTTP/1.10\r\nHost: localhost\r\n\r\n"), HEAD_BAD},  /* HTTP/1.10 */
@@ -316,7 +316,7 @@ static void test_fields(void **state)
     assert_true(g.head.wants_continue);
 }
 
-/* Any byte put in place of any other: refused or passed, the same way however it was cut. */
+/* Replaces each byte by each other value: the result does not depend on how the bytes are split. */
 static void test_changed_bytes(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void test_targets(void **state)
     }
 }
 
-/* Messages of NIST's short test, the empty one among them, and one of more than a block. */
+/* NIST short messages, including the empty one, and one longer than a block. */
 static void test_digests(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void test_peers(void **state)
     assert_ptr_equal(b, again);
     assert_int_equal(b->connections, 2);
     peer *c = peers_came(all, v6);
-    assert_ptr_equal(c, peers_came(all, other)); /* one who has the first half has all of it */
+    assert_ptr_equal(c, peers_came(all, other)); /* same first 64 bits: same peer */
     peer *one = peers_came(all, loopback), *unix_peer = peers_came(all, local);
     assert_ptr_not_equal(one, unix_peer);
     assert_true(peer_is_local(unix_peer) && !peer_is_local(one));
@@ -435,13 +435,13 @@ static void test_peers(void **state)
         assert_int_equal(peer_failed(a, 100 + i), i);
     assert_int_equal(peer_failed(a, 170), 1); /* the next minute */
     peers_left(a);
-    peers_sweep(all, 180); /* not forgotten: he has something to answer for */
+    peers_sweep(all, 180); /* not freed: it has recent failures */
     v4[15] = 1;
     assert_ptr_equal(peers_came(all, v4), a);
     peers_free(all);
 }
 
-/* Every allocation of the first connections refused once: no crash, nothing left behind. */
+/* Every allocation of the first connections fails once: no crash, no leak. */
 static void test_no_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is let in: Host, Origin, CORS, types of bodies, keys and scopes, in tables."""
+"""Access checks as tables: Host, Origin, CORS, content types, API keys and scopes."""
 import contextlib
 import re
 import time
@@ -15,7 +15,7 @@ STRANGER = b"Origin: https://evil.example"
 
 @contextlib.contextmanager
 def within_a_minute(test):
-    """What is counted by the minute: on a machine that stood still for one, nothing is proved."""
+    """For limits per minute: skips the result if the machine stalled for a minute."""
     began = time.monotonic()
     try:
         yield
@@ -140,14 +140,14 @@ class Browsers(http_rig.OneServer):
             self.assertNotIn("access-control-allow-headers", reply.headers)
 
 
-class NoPages(http_rig.OneServer):
-    def test_nothing_is_said_to_browsers(self):
+class NoOrigins(http_rig.OneServer):
+    def test_no_cors_headers(self):
         for lines in ((), (PAGE,), (b"Sec-Fetch-Site: cross-site",)):
             reply = self.server.ask(get("/health", *lines))
             self.assertEqual(reply.status, 403 if lines else 200)
             self.assertFalse([name for name in reply.headers if name.startswith("access-control")])
 
-    def test_any_key_will_do_where_there_are_none(self):
+    def test_any_key_works_without_keys(self):
         for line in (b"Authorization: Bearer dummy", b"x-api-key: dummy", b"Authorization: Basic x"):
             self.assertEqual(self.server.ask(get("/v1/models", line)).status, 200)
 
@@ -192,7 +192,7 @@ class Keys(http_rig.OneServer):
                     else:
                         self.assertEqual(status, 403, (path, scope))
 
-    def test_unknown_paths_are_nobodys_business(self):
+    def test_unknown_paths_need_a_key(self):
         self.assertEqual(self.ask("GET", "/nowhere").status, 401)
         self.assertEqual(self.ask("GET", "/nowhere", b"x-api-key: only-infer").status, 404)
 
@@ -248,7 +248,7 @@ class Keys(http_rig.OneServer):
         return self.server.ask(post(path, body, b"x-api-key: " + key), "POST")
 
     def over(self, key, path, body, what):
-        """How many milliseconds it is told to wait."""
+        """The retry-after-ms of a refusal."""
         reply = self.with_key(key, path, body)
         self.assertEqual(reply.status, 429, (path, reply.body))
         self.assertEqual(reply.headers["x-should-retry"], "true")
@@ -271,7 +271,7 @@ class Keys(http_rig.OneServer):
         text = self.server.ask(get("/metrics", b"x-api-key: only-metrics")).body.decode()
         return int(re.search(r'mote_requests_rejected_total{reason="%s"} (\d+)' % reason, text).group(1))
 
-    def test_what_is_kept_is_the_keys_own(self):
+    def test_cache_entries_belong_to_a_key(self):
         def cache(key, path="/v1/cache", method=b"GET"):
             return self.server.ask(get(path, b"x-api-key: " + key, method=method))
 
@@ -287,7 +287,7 @@ class Keys(http_rig.OneServer):
         self.assertGreaterEqual(len(everybodys), 2)
         self.assertIn(own[0], everybodys)
         theirs = next(id for id in everybodys if id not in own)
-        # what is another's is not there
+        # data of another key is not visible
         self.assertEqual([pin(b"only-infer", theirs), pin(b"only-infer", own[0])], [404, 200])
         self.assertEqual(cache(b"only-infer", "/v1/cache/" + theirs, b"DELETE").status, 404)
         self.assertEqual(cache(b"only-infer", method=b"DELETE").json(), {"deleted": 1})
@@ -296,7 +296,7 @@ class Keys(http_rig.OneServer):
         self.assertEqual(cache(b"only-admin", "/v1/cache/" + theirs, b"DELETE").status, 200)
         self.assertEqual(cache(b"only-metrics").status, 403)
 
-    def test_requests_a_minute(self):
+    def test_requests_per_minute(self):
         with within_a_minute(self):
             self.spend_requests()
 
@@ -305,7 +305,7 @@ class Keys(http_rig.OneServer):
             self.assertEqual(self.with_key(key, path, body).status, 200, path)
             for other, its_body in self.DIALECTS.items():
                 self.assertTrue(0 < self.over(key, other, its_body, "1 requests per minute") <= 60000)
-            # what asks nothing of the model is not counted
+            # requests without a model are not counted
             self.assertEqual(self.with_key(key, "/tokenize", {"content": "a"}).status, 200)
             self.assertEqual(self.with_key(key, "/v1/messages/count_tokens", {"model": "m", **self.CHAT}).status, 200)
             self.assertEqual(self.server.ask(get("/v1/models", b"x-api-key: " + key)).status, 200)
@@ -318,13 +318,13 @@ class Keys(http_rig.OneServer):
         self.assertIn(" key=slow-one q=", self.server.log())
         self.assertIn(" 429 ", self.server.log())
 
-    def test_tokens_a_minute(self):
+    def test_tokens_per_minute(self):
         path, body = next(iter(self.DIALECTS.items()))
         began = time.monotonic()
         usage = self.with_key(b"few-tokens", path, body).json()["usage"]
         cost = usage["total_tokens"]
         self.assertGreater(cost, 5)
-        # one token in 12 seconds; the debt and one more
+        # one token per 12 seconds: the debt and one more
         most = (cost - 5 + 1) * 12000
         wait = self.over(b"few-tokens", path, body, "5 tokens per minute")
         self.assertTrue(most - 1000 * (time.monotonic() - began) - 1 <= wait <= most, (wait, most))
@@ -333,7 +333,7 @@ class Keys(http_rig.OneServer):
         self.assertLess(key["tokens_left"], 0)
         self.assertEqual(self.rejected("key_tpm"), 1)
 
-    def test_requests_at_once(self):
+    def test_concurrent_requests(self):
         path, body = next(iter(self.DIALECTS.items()))
         with self.server.wire() as wire:
             wire.send(post(path, {**body, "max_tokens": 20000, "ignore_eos": True, "stream": True},
@@ -343,7 +343,7 @@ class Keys(http_rig.OneServer):
             self.assertEqual(self.status()["one"]["running"], 1)
         self.assertTrue(http_rig.until(lambda: self.with_key(b"one-at-once", path, body).status == 200))
         self.assertEqual(self.status()["one"]["running"], 0)
-        # who leaves pays for what was done
+        # a client that disconnects is charged for the tokens so far
         self.assertGreater(self.status()["one"]["tokens"], 2)
 
 
@@ -356,7 +356,7 @@ class Failures(http_rig.unittest.TestCase):
             self.assertEqual((reply.status, reply.headers["retry-after"]), (429, "60"))
             self.assertEqual(reply.headers["x-should-retry"], "true")
             self.assertEqual(server.ask(get()).status, 200)
-            # who has the key is not locked out by others behind the same address
+            # a valid key works although the address has too many failures
             self.assertEqual(server.ask(get("/v1/models", b"x-api-key: right")).status, 200)
 
     def new_key(self, *name):
@@ -417,8 +417,8 @@ class Failures(http_rig.unittest.TestCase):
 
 
 class Changes(http_rig.unittest.TestCase):
-    """The file of the keys is written anew while the server runs. One question is a debt of many minutes to who
-    has a token a minute."""
+    """The key file changes while the server runs. A key with tpm=1 is in debt for many minutes after one
+    request."""
     CHAT = Keys.CHAT
 
     def setUp(self):
@@ -450,7 +450,7 @@ class Changes(http_rig.unittest.TestCase):
         self.wait_for(lambda: self.server.log().count(text) >= times, text)
         self.assertEqual(self.server.log().count(text), times)
 
-    def test_keys_come_and_go(self):
+    def test_keys_are_reloaded(self):
         self.assertEqual([self.chat(b"limited"), self.chat(b"limited")], [200, 429])
         with self.server.wire() as wire:
             wire.send(post("/v1/chat/completions", {**self.CHAT, "max_tokens": 150, "ignore_eos": True, "stream": True},
@@ -461,7 +461,7 @@ class Changes(http_rig.unittest.TestCase):
             self.assertEqual([self.status(b"gone"), self.chat(b"gone")], [401, 401])
             wire._until(b"data: [DONE]")  # what it asked for before is answered
         self.wait_for_log("key file reloaded: 3 keys; 1 new, 1 removed, 1 changed", 1)
-        # what was used stays used, and other scopes count at once
+        # usage is kept, and new scopes apply at once
         self.assertEqual([self.chat(b"limited"), self.status(b"limited", "/v1/status")], [429, 200])
         self.assertEqual(list(self.keys()), ["watch", "limited", "new"])
         self.assertEqual([self.keys()["limited"][of] for of in ("tpm", "requests", "refused")], [1, 1, 2])
@@ -470,19 +470,19 @@ class Changes(http_rig.unittest.TestCase):
         self.assertEqual(self.status(b"new-key"), 401)
         self.assertEqual(self.keys()["gone"]["requests"], 1)
 
-    def test_what_cannot_be_used_changes_nothing(self):
+    def test_invalid_file_changes_nothing(self):
         said = "the key file has changed and is NOT used"
-        for n, broken in enumerate((["watch metrics,infer watch", "sha256:12 infer secret-name"], ["# nobody"], None), 1):
+        for n, broken in enumerate((["watch metrics,infer watch", "sha256:12 infer secret-name"], ["# no key"], None), 1):
             if broken is None:
                 self.file.unlink()
             else:
                 self.rename_over(*broken)
             self.wait_for_log(said, n)
             self.assertEqual([self.status(b"gone"), self.status(b"other"), self.status(b"")], [200, 401, 401])
-        time.sleep(2.5)  # it is looked at again, and said no more
+        time.sleep(2.5)  # it is checked again, and not reported again
         self.wait_for_log(said, 3)
         self.rename_over("watch metrics,infer watch")
-        self.wait_for(lambda: self.status(b"gone") == 401, "a file that can be used")
+        self.wait_for(lambda: self.status(b"gone") == 401, "a valid file")
         self.assertNotIn("secret", self.server.log())
 
 

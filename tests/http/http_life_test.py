@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets, service managers, deadlines, clients that do not read, and the end."""
+"""Listening sockets, systemd, deadlines, clients that do not read, shutdown, log."""
 import json
 import os
 import resource
@@ -16,8 +16,8 @@ SHORT = {**LONG, "max_tokens": 150}
 
 
 def in_time(test, least, most, measure):
-    """Never sooner than `least` seconds, and once of some times not later than `most`: a deadline that is
-    another one is so every time, but a busy machine may keep everybody waiting now and then."""
+    """Never sooner than `least` seconds, and in one of several attempts not later than `most`: a wrong
+    deadline fails every time, a busy machine only sometimes."""
     times = []
     while len(times) < 4 and not (times and times[-1] < most):
         times.append(measure())
@@ -72,14 +72,14 @@ class Sockets(http_rig.unittest.TestCase):
 
 class ServiceManager(http_rig.unittest.TestCase):
     def passed(self, listening, **more):
-        """A server that finds the socket as descriptor 3, as systemd passes it."""
+        """A server that gets the socket as descriptor 3, as from systemd."""
         os.set_inheritable(listening.fileno(), True)
 
         def prepare():
             os.dup2(listening.fileno(), 3)
             os.environ["LISTEN_PID"] = str(os.getpid())
 
-        # the environment of the child is fixed before its number is known: a shell fills it in
+        # LISTEN_PID is known only after the fork: a shell sets it
         mote = http_rig.MOTE
         wrapper = http_rig.tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False)
         with wrapper:
@@ -135,7 +135,7 @@ class Deadlines(http_rig.OneServer):
              "--limit", "linger-seconds=0.5", "--limit", "body-bytes-per-second=100")
 
     def late(self, first, then=b"", every=0.1):
-        """Seconds until the server has had enough, and what it says."""
+        """Seconds until the server replies or closes, and the reply."""
         began = time.monotonic()
         with self.server.wire() as wire:
             wire.send(first)
@@ -175,15 +175,15 @@ class Deadlines(http_rig.OneServer):
                    method=b"POST")
         self.refused(408, head + b"a" * 90000, least=0)
 
-    def test_body_of_empty_work(self):
-        """Zeros before a chunk size are bytes, but not of the body."""
+    def test_body_of_zeros(self):
+        """Leading zeros of a chunk size do not count as body bytes."""
         head = get("/tokenize", b"Content-Type: application/json", b"Transfer-Encoding: chunked",
                    method=b"POST")
         _, status = self.late(head, b"0" * 200)
         self.assertIn(status, (400, 408))
 
     def trickle(self, head, body):
-        """The status, if it is not refused before all is sent."""
+        """The status, also if the server refuses before the body is sent."""
         with self.server.wire() as wire:
             try:
                 wire.send(head)
@@ -195,7 +195,7 @@ class Deadlines(http_rig.OneServer):
                 return None
 
     def test_slow_but_fast_enough(self):
-        """Once of some times: on a busy machine it may be too slow after all."""
+        """One of several attempts: a busy machine may be too slow."""
         body = json.dumps({"content": "a" * 700}).encode()
         head = get("/tokenize", b"Content-Type: application/json", b"Content-Length: %d" % len(body),
                    method=b"POST")
@@ -211,7 +211,7 @@ class Deadlines(http_rig.OneServer):
         in_time(self, 1.4, 10, measure)
 
     def test_linger_ends(self):
-        """Who goes on sending after a refusal is cut off."""
+        """A client that keeps sending after a refusal is disconnected."""
         with self.server.wire() as wire:
             wire.send(get("/health", b"Host: again"))
             self.assertEqual(wire.reply().status, 400)
@@ -238,8 +238,8 @@ class Readers(http_rig.unittest.TestCase):
         wire.send(post("/v1/completions", body))
         return wire
 
-    def test_nobody_reads_a_stream(self):
-        """The stream is cut when the pile is too high, and its work ends."""
+    def test_unread_stream(self):
+        """The stream is closed when the output buffer is full, and its generation ends."""
         with http_rig.Server("--limit", "output-buffer-bytes=4096", "-c", "8192") as server:
             with self.slow_reader(server, {**LONG, "max_tokens": 8000, "logprobs": 20}):
                 self.assertTrue(until(lambda: self.busy(server)))
@@ -252,7 +252,7 @@ class Readers(http_rig.unittest.TestCase):
             with self.slow_reader(server, {**LONG, "max_tokens": 8000, "logprobs": 20}):
                 self.assertTrue(until(lambda: " 499 " in server.log(), http_rig.PATIENCE))
 
-    def test_client_that_goes(self):
+    def test_client_disconnects(self):
         with http_rig.Server() as server:
             for _ in range(3):
                 with server.wire() as wire:
@@ -261,7 +261,7 @@ class Readers(http_rig.unittest.TestCase):
                 self.assertTrue(until(lambda: not self.busy(server)))
             self.assertTrue(until(lambda: server.log().count(" 499 ") == 3), server.log())
 
-    def test_client_that_goes_while_its_body_comes(self):
+    def test_client_disconnects_in_its_body(self):
         with http_rig.Server() as server:
             for cut in (10, 100, 150):
                 with server.wire() as wire:
@@ -269,7 +269,7 @@ class Readers(http_rig.unittest.TestCase):
             self.assertEqual(server.ask(get()).status, 200)
 
 
-class End(http_rig.unittest.TestCase):
+class Shutdown(http_rig.unittest.TestCase):
     def test_idle_server_ends_at_once(self):
         def measure():
             with http_rig.Server() as server, server.wire() as idle:
@@ -279,7 +279,7 @@ class End(http_rig.unittest.TestCase):
                 return time.monotonic() - began
         in_time(self, 0, 5, measure)
 
-    def test_running_answers_end(self):
+    def test_running_generations_finish(self):
         for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with http_rig.Server("--drain", "600") as server:  # a machine may stand still for longer than the usual 30
                 with server.wire() as alone:
@@ -297,7 +297,7 @@ class End(http_rig.unittest.TestCase):
                     self.assertEqual(server.process.wait(http_rig.PATIENCE), 0)
                 self.assertIn("stopped", server.log())
 
-    def test_nobody_new_meanwhile(self):
+    def test_no_new_connections_while_draining(self):
         with http_rig.Server("--drain", "3", "-c", "30000") as server:
             address = server.address
             with server.wire() as wire, server.wire() as body:
@@ -377,8 +377,8 @@ class Log(http_rig.unittest.TestCase):
         for line in self.lines("--log", "json"):
             self.assertIn(json.loads(line)["status"], (200, 400, 404))
 
-    def test_nobody_reads_the_log(self):
-        """A full pipe costs lines of the log, not the service."""
+    def test_unread_log(self):
+        """A full pipe loses log lines and does not block the server."""
         read, write = os.pipe()
         os.set_blocking(read, False)
         words = [http_rig.MOTE, "serve", str(http_rig.MODEL), "--threads", "1", "--listen", "127.0.0.1:0"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every limit of the door at one less, exactly, one more, and far beyond."""
+"""Every limit of the HTTP layer at one less, exactly, one more, and far beyond."""
 import resource
 
 import http_rig
@@ -13,12 +13,12 @@ def with_target(n):
 
 
 def with_fields(n):
-    """n fields, Host among them."""
+    """n headers, including Host."""
     return get("/health", *(b"X-%d: y" % i for i in range(n - 1)))
 
 
 def with_field_bytes(n):
-    """Field lines of n bytes in all, line ends included; the blank line does not count."""
+    """Header lines of n bytes together, with line ends, without the blank line."""
     left = n - len(HOST) - len(b"X: \r\n")
     return get("/health", b"X: " + b"a" * left)
 
@@ -40,7 +40,7 @@ class Limits(http_rig.OneServer):
     flags = ("--limit", "connections-per-ip=1024")
 
     def status(self, data):
-        """The status; a server that closes while we still write has answered before."""
+        """The status; a server that closes while the client still writes has replied before."""
         with self.server.wire() as wire:
             try:
                 wire.send(data)
@@ -81,8 +81,7 @@ class Limits(http_rig.OneServer):
 
     @http_rig.unittest.skipIf(http_rig.SANITIZED, "a sanitizer keeps memory and takes time")
     def test_refusing_is_cheap(self):
-        """Little of the server's time for each, and no memory that stays. The time is the process's own,
-        so it is the same on a busy machine."""
+        """Little CPU time each, and no memory growth. CPU time does not depend on the load of the machine."""
         data, n = [with_target(1 << 20), with_field_bytes(1 << 20), with_fields(5000)], 120
         for _ in range(5):  # the first time is for the allocator; more, where others take the caches away
             before = self.cost()
@@ -104,7 +103,7 @@ class Limits(http_rig.OneServer):
 
 class Connections(http_rig.unittest.TestCase):
     def count(self, flags, n):
-        """How many of n connections are served at once."""
+        """How many of n concurrent connections are served."""
         with http_rig.Server(*flags) as server:
             wires = [server.wire() for _ in range(n)]
             good = 0
@@ -122,13 +121,13 @@ class Connections(http_rig.unittest.TestCase):
         for n, served in ((63, 63), (64, 64), (65, 64), (300, 64)):
             self.assertEqual(self.count((), n), served)
 
-    def test_in_all(self):
+    def test_total(self):
         flags = ("--limit", "connections=100", "--limit", "connections-per-ip=1000")
         for n, served in ((99, 99), (100, 100), (101, 100), (400, 100)):
             self.assertEqual(self.count(flags, n), served)
 
     def two_and_no_third(self, server):
-        """Whether two are served at once; then a third is not."""
+        """Two concurrent connections are served, a third one is not."""
         with server.wire() as a, server.wire() as b:
             if [a.ask(get()).status, b.ask(get()).status] != [200, 200]:
                 return False
@@ -137,14 +136,14 @@ class Connections(http_rig.unittest.TestCase):
                 self.assertEqual(c.reply().status, 503)
         return True
 
-    def test_room_comes_back(self):
-        """When the server has seen that the others are gone."""
+    def test_closed_connections_free_their_slot(self):
+        """As soon as the server has seen that the others are closed."""
         with http_rig.Server("--limit", "connections-per-ip=2") as server:
             for _ in range(5):
                 self.assertTrue(http_rig.until(lambda: self.two_and_no_third(server)))
 
     def held(self, server):
-        """Bytes of bodies that are on their way."""
+        """Bytes of request bodies in memory."""
         text = server.ask(get("/metrics")).body.decode()
         return int(http_rig.re.search(r'mote_memory_bytes{kind="request_bodies"} (\d+)', text).group(1))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every case of malformed.py: its status, and then the connection is closed.
+"""Every case of malformed.py gets its status, and then the connection is closed.
 
-Each is sent whole, in two pieces, byte by byte where it is short, and with a sound request behind
-it, which must not be answered: that would be smuggling.
+Each case is sent whole, in two pieces, byte by byte if it is short, and followed by a valid request.
+A reply to that request would be request smuggling.
 """
 import http_rig
 from malformed import CASES

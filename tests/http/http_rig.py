@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the door share: a real server process, and sockets that speak raw bytes.
+"""Shared by the HTTP tests: a real server process, and sockets that send and receive raw bytes.
 
-MOTE is the program, DATA the folder of test models; ctest sets both. Every reply that passes
-through here is searched for what no reply may contain: addresses, paths, keys.
+MOTE is the program, DATA the directory of test models; ctest sets both. Every reply is checked for
+content that no reply may have: addresses, paths, keys.
 """
 import json
 import os
@@ -23,9 +23,9 @@ from around import SANITIZED, is_quiet  # noqa: E402,F401
 MOTE = os.environ.get("MOTE", "build/release/mote")
 MODEL = Path(os.environ.get("DATA", "build/release/data")) / "mote-tiny-Q4_K_M.gguf"
 SKIPPED = 77
-# A sanitizer makes everything slower, and so does a busy machine.
+# Sanitizers and busy machines are slower.
 PATIENCE = float(os.environ.get("MOTE_TEST_PATIENCE", "300"))
-# The name of the folder that the model is in must not come out.
+# Replies must not contain the directory of the model.
 LEAKS = [re.compile(rb"0x[0-9a-f]{6,}"), re.compile(rb"(?<![\w<])/(?:home|root|tmp|usr|etc|var|work)/"),
          re.compile(re.escape(str(MODEL.parent).encode()))]
 
@@ -33,7 +33,7 @@ HOST = b"Host: localhost\r\n"
 
 
 class Reply:
-    """One response, read from a socket as far as its own framing says."""
+    """One response, read from a socket according to its framing."""
 
     def __init__(self, status, headers, body, raw_head):
         self.status, self.headers, self.body, self.raw_head = status, headers, body, raw_head
@@ -50,7 +50,7 @@ def no_leak(data):
 
 
 class Wire:
-    """A connection. Timeouts are failures: nothing here may hang."""
+    """A connection. A timeout is a failure."""
 
     def __init__(self, address, timeout=None):
         if isinstance(address, str):
@@ -105,7 +105,7 @@ class Wire:
                 return body
 
     def reply(self, method="GET"):
-        """The next response; informational ones are returned like others."""
+        """The next response, 1xx responses included."""
         raw = self._until(b"\r\n\r\n")
         first, *lines = raw.split(b"\r\n")
         version, status, _ = first.split(b" ", 2)
@@ -133,7 +133,7 @@ class Wire:
         return Reply(status, headers, body, raw)
 
     def closed(self, within=None):
-        """The other side closes, without another byte."""
+        """The server closes the connection without sending another byte."""
         self.socket.settimeout(within or PATIENCE)
         try:
             while self._more():
@@ -148,7 +148,7 @@ class Wire:
 
 
 def until(holds, seconds=None):
-    """Whether it comes to hold; nobody says how soon."""
+    """Waits until the condition holds; False: timeout."""
     end = time.monotonic() + (seconds or PATIENCE)
     while time.monotonic() < end:
         if holds():
@@ -158,13 +158,13 @@ def until(holds, seconds=None):
 
 
 def own_memory(pid):
-    """Bytes of a process that are nobody else's, to the page: `status` is late by some for each processor."""
+    """Private bytes of a process. Not from `status`, which lags behind by some pages per CPU."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         return 1024 * next(int(line.split()[1]) for line in file if line.startswith("Anonymous:"))
 
 
 class Server:
-    """`mote serve` on a port of its own, until the end of a with statement."""
+    """`mote serve` on a free port, until the end of a with statement."""
 
     def __init__(self, *flags, env=None, listen=("127.0.0.1:0",), keys=None, prepare=None,
                  pass_fds=(), wait=True):
@@ -218,7 +218,7 @@ class Server:
         return Wire(self.address, timeout)
 
     def ask(self, data, method="GET"):
-        """One request on a connection of its own."""
+        """One request on a new connection."""
         with self.wire() as wire:
             return wire.ask(data, method)
 
@@ -262,7 +262,7 @@ def post(path, body, *lines, kind=b"application/json", host=HOST):
 
 
 class OneServer(unittest.TestCase):
-    """Tests that share a server; flags and keys are those of the class."""
+    """Tests that share one server with the flags and keys of the class."""
 
     flags = ()
     keys = None

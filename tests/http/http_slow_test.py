@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slowhttptest in its four modes with 4,000 connections, while somebody else is served as ever.
+"""slowhttptest in its four modes with 4,000 connections, while another client is served normally.
 
-The attacker comes from 127.0.0.1, the client from 127.0.0.2: for the server two addresses. Its slowest
-request of a hundred may take twice as long as without the attack, and a moment more, since
-attacker, server and client share this machine. What the machine itself does to everybody is seen on a
-second server that nobody attacks, asked by the same client in turn with the first.
+The attacker uses 127.0.0.1, the client 127.0.0.2: two addresses for the server. The p99 latency of the
+client may double and grow by a fixed tolerance, because attacker, server and client share the machine.
+The same client also measures a second server that is not attacked. This shows the noise of the machine.
 """
 import re
 import shutil
@@ -42,7 +41,7 @@ class Slow(http_rig.unittest.TestCase):
         return time.monotonic() - began
 
     def p99(self, seconds, *addresses):
-        """Of each of these servers, and how many requests."""
+        """p99 of each server, and the number of requests."""
         end, times = time.monotonic() + seconds, [[] for _ in addresses]
         while time.monotonic() < end:
             for of, address in zip(times, addresses):
@@ -51,25 +50,25 @@ class Slow(http_rig.unittest.TestCase):
         return [sorted(of)[int(len(of) * 0.99)] for of in times], len(times[0])
 
     def seen(self, server):
-        """Connections over the limit so far, and those there are."""
+        """Refused connections so far, and open ones."""
         with self.wire(server.address) as wire:
             text = wire.ask(get("/metrics")).body.decode()
         return (sum(float(n) for n in re.findall(r'mote_requests_rejected_total{reason="connection_limit"} (\S+)', text)),
                 float(re.search(r"^mote_http_connections (\S+)$", text, re.MULTILINE).group(1)))
 
     def attack(self, server, calm_server, name, flags):
-        """One attempt on a quiet machine, three on a shared one, which has bad seconds of its own, and where
-        the attacker may not come to it; how many of his connections were turned away."""
+        """One attempt on a quiet machine, three on a busy one, where the attack itself may be too slow. Returns
+        the number of refused connections of the attacker."""
         for left in (2, 1, 0):
             calm, busy, away, came = self.attempt(server, calm_server, name, flags)
-            # the one with ranges asks first whether there are any, and gives up
+            # the range mode first checks for range support, and gives up
             came = came > 500 or name == "ranges"
             if came and busy < 2 * calm + A_MOMENT:
                 return away
             self.assertGreater(0 if came and http_rig.is_quiet() else left, 0, f"{name}: {busy} beside {calm}")
 
     def attempt(self, server, calm_server, name, flags):
-        """p99 of the client without and with the attack; whom the limit met, and how many came in all."""
+        """p99 of the client without and with the attack; refused connections, and all connections."""
         url = "http://127.0.0.1:%d/tokenize" % server.address[1]
         (calm,), _ = self.p99(2, server.address)
         before, _ = self.seen(server)
@@ -94,8 +93,8 @@ class Slow(http_rig.unittest.TestCase):
                 if name != "ranges":
                     self.assertGreater(away, 0, name)
 
-    def test_without_the_limit_of_an_address(self):
-        """All 4,000 are let in, and only deadlines end them."""
+    def test_without_limit_per_address(self):
+        """All 4,000 connections are accepted, and only deadlines close them."""
         flags = ("--limit", "connections=5000", "--limit", "connections-per-ip=5000", "--log", "off")
         with http_rig.Server(*flags) as server, http_rig.Server(*flags) as calm_server:
             for name in ("slow headers", "slow read"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP as it should be: pieces, order, chunks, old clients, connections that stay."""
+"""Valid HTTP: split packets, pipelining, chunks, HTTP/1.0, keep-alive."""
 import json
 import socket
 import threading

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that must not be understood: name, bytes, status. All of them end the connection.
+"""Malformed requests: name, bytes, status. The server closes the connection after each of them.
 
-POST goes to a path that exists, so that a body which is taken in spite of its framing
-would be answered with something else.
+POST uses a path that exists: if a body with invalid framing were accepted, the status would differ.
 """
 H = b"Host: localhost\r\n"
 J = b"Content-Type: application/json\r\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quota_test.c - limits of a key by a clock of our own: a millisecond before, at and after. */
+/* quota_test.c - rate limits with a simulated clock: one millisecond before, at and after. */
 #include "server/auth/quota.h"
 
 #include <setjmp.h>
@@ -22,8 +22,8 @@ static quota limited(const char *words, uint64_t now)
     return q;
 }
 
-/* Is refused for that, and told to wait for so long; then is let in at that time, and a millisecond
- * before is not. The quota is left as it was. */
+/* Refused by this limit with this wait; admitted after the wait, and not one millisecond earlier.
+ * The quota is not changed. */
 static void waits(const quota *before, uint64_t now, quota_kind for_what, uint64_t milliseconds)
 {
     quota_kind why = QUOTA_KINDS;
@@ -65,14 +65,14 @@ static void test_requests(void **state)
     waits(&q, 20999, QUOTA_REQUESTS, 1);
     served(&q, 21000, 0);
     waits(&q, 21000, QUOTA_REQUESTS, 20000);
-    /* however long nobody comes, a minute's worth is all there is */
+    /* after a long idle time the bucket holds one minute only */
     for (int i = 0; i < 3; i++)
         served(&q, 100000000, 0);
     waits(&q, 100000000, QUOTA_REQUESTS, 20000);
     assert_int_equal(q.requests, 7);
 }
 
-/* 60,000 / 7 is no whole number: the wait is the next one, and the rest is not lost. */
+/* 60,000 / 7 is not an integer: the wait is rounded up, and the fraction is not lost. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -96,13 +96,13 @@ static void test_parts(void **state)
 static void test_tokens(void **state)
 {
     (void)state;
-    quota q = limited("tpm=600", 0); /* one in 100 ms */
+    quota q = limited("tpm=600", 0); /* one per 100 ms */
     served(&q, 0, 599);
-    comes(&q, 0); /* one is left, and that is enough to begin */
+    comes(&q, 0); /* one token is enough to begin */
     assert_int_equal(quota_left(&q, QUOTA_TOKENS, 0), 1);
     quota_end(&q, 0, 1);
     waits(&q, 0, QUOTA_TOKENS, 100);
-    served(&q, 100, 1001); /* what it costs is known in the end */
+    served(&q, 100, 1001); /* charged at the end */
     assert_int_equal(quota_left(&q, QUOTA_TOKENS, 100), -1000);
     waits(&q, 100, QUOTA_TOKENS, 100100);
     assert_int_equal(quota_left(&q, QUOTA_TOKENS, 100100), 0);
@@ -120,7 +120,7 @@ static void test_at_once(void **state)
     comes(&q, 0);
     assert_false(quota_begin(&q, 0, &why, &wait));
     assert_int_equal(why, QUOTA_PARALLEL);
-    assert_int_equal(wait, 0); /* who knows */
+    assert_int_equal(wait, 0); /* unknown */
     quota_end(&q, 0, 1000);
     comes(&q, 0);
     assert_int_equal(q.running, 2);
@@ -131,7 +131,7 @@ static void test_together(void **state)
     (void)state;
     quota q = limited("par=1 tpm=60 rpm=60", 5);
     served(&q, 5, 100);
-    waits(&q, 5, QUOTA_TOKENS, 41000); /* the longer wait is the one that is told */
+    waits(&q, 5, QUOTA_TOKENS, 41000); /* the longer wait counts */
     quota none = {0};
     quota_start(&none, 0);
     for (int i = 0; i < 1000; i++)

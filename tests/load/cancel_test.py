@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cancel_test.py - who goes away frees his place at once: in the queue, while his prompt is read,
-and while his answer is written; also when the step he is in goes on for others.
+"""cancel_test.py - a closed connection frees its slot at once: in the queue, in prefill and in decode,
+also if the current step continues for other requests.
 
-Seen from outside, through /v1/status on a connection of its own: from the moment the socket is
-closed until the work is gone. Goal: 100 ms. On a machine that has time for us the middle one of
-the times is held to that, and none may take over two seconds; on any, where steps take longer than they
-should and everybody may have to wait, the best one is held to that and a step.
+Measured through /v1/status on a separate connection: from the close of the socket until the work is gone.
+Goal: 100 ms. On a quiet machine the median must reach the goal, and no time may exceed two seconds. On a
+busy machine the best time must reach the goal plus one step.
 
-By hand with a model of true size: MODEL=FILE THREADS=2 python3 cancel_test.py
-beside_another_reader beside_a_writer beside_a_reader
+By hand with a real model: MODEL=FILE THREADS=2 python3 cancel_test.py
+next_to_another_prefill next_to_a_decode next_to_a_prefill
 """
 import http.client
 import json
@@ -25,7 +24,7 @@ WORDS = "the clever duck walked to the market in the morning "
 
 
 class Watcher:
-    """/v1/status, again and again, without a new connection each time."""
+    """Polls /v1/status on one connection."""
 
     def __init__(self, server):
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
@@ -42,13 +41,13 @@ class Watcher:
         return json.loads(self.connection.getresponse().read())
 
     def phases(self):
-        """Of those the scheduler has a place for; the door must know as many."""
+        """Phases of all streams; the HTTP layer must report the same number."""
         now = self.look()
         places = [p for p in ("queued", "prefill", "decode") for _ in range(now[p])]
         return places if len(places) == len(now["streams"]) else ["unequal"]
 
     def wait_for(self, *good):
-        """Until the phases are one of these; seconds."""
+        """Waits until the phases are one of these; returns the seconds."""
         began = time.monotonic()
         while (now := self.phases()) not in [sorted(phases) for phases in good]:
             assert time.monotonic() < began + PATIENCE, f"{now}, not {good}"
@@ -56,14 +55,14 @@ class Watcher:
         return time.monotonic() - began
 
     def catches(self, phases):
-        """Whether it sees them; what is read may be read before anybody looks, and is being written then."""
+        """Waits for these phases; False: prefill was over before the first poll."""
         later = [["decode"] * len(phases)] + [["prefill", "decode"]] * (phases == ["prefill"] * 2)
         self.wait_for(phases, *later)
         return self.phases() == sorted(phases)
 
 
 class Asker:
-    """A request sent and not waited for."""
+    """A request that is sent without waiting for the reply."""
 
     def __init__(self, server, content, **more):
         body = json.dumps({"model": "x", **ENDLESS, **more,
@@ -83,7 +82,7 @@ def steps(watcher):
 
 
 def hold(kind, watcher, before, times):
-    """The goal; on a busy machine also the step that is under way, which may be twice the mean."""
+    """Checks the goal; on a busy machine plus the current step, which may take twice the mean."""
     n, seconds = (b - a for a, b in zip(before, steps(watcher)))
     step = 2 * seconds / max(1, n)
     times = sorted(times)
@@ -99,13 +98,13 @@ def hold(kind, watcher, before, times):
 
 
 def rounds_of(n):
-    """Numbers without end, as some rounds may not count; but most have to."""
+    """Round numbers without end, because some rounds do not count; but most must."""
     yield from range(10 * n)
     raise AssertionError("they are never at it")
 
 
 @case
-def while_it_is_written(server):
+def in_decode(server):
     watcher, times = Watcher(server), []
     before = steps(watcher)
     for i in range(server.rounds):
@@ -117,8 +116,8 @@ def while_it_is_written(server):
 
 
 @case
-def while_it_is_read(server):
-    """A prompt of thousands of tokens, each with a beginning of its own."""
+def in_prefill(server):
+    """Prompts of thousands of tokens, each with a different start."""
     watcher, times = Watcher(server), []
     before = steps(watcher)
     for i in rounds_of(server.rounds):
@@ -133,12 +132,12 @@ def while_it_is_read(server):
 
 
 def long_question():
-    """A beginning of its own, so that nobody has read it; two of them fit beside each other."""
+    """A different start, so that it is not in the prefix cache; two of them fit at the same time."""
     return f"{time.monotonic()} " + WORDS * 600
 
 
-def leave_company(server, kind, stays, leaves):
-    """Each time at another moment of the step that both are in; if they are at it no more, once again."""
+def cancel_in_batch(server, kind, stays, leaves):
+    """Each time at another moment of a step with both requests; repeats if the step is already over."""
     watcher, times = Watcher(server), []
     before = steps(watcher)
     n = max(4, server.rounds // 4)
@@ -162,23 +161,23 @@ def leave_company(server, kind, stays, leaves):
 
 
 @case
-def beside_another_reader(server):
-    leave_company(server, "reading beside one who reads", long_question, long_question)
+def next_to_another_prefill(server):
+    cancel_in_batch(server, "reading beside one who reads", long_question, long_question)
 
 
 @case
-def beside_a_writer(server):
-    leave_company(server, "reading beside one who writes", lambda: FACT, long_question)
+def next_to_a_decode(server):
+    cancel_in_batch(server, "reading beside one who writes", lambda: FACT, long_question)
 
 
 @case
-def beside_a_reader(server):
-    leave_company(server, "writing beside one who reads", long_question, lambda: FACT)
+def next_to_a_prefill(server):
+    cancel_in_batch(server, "writing beside one who reads", long_question, lambda: FACT)
 
 
 @case
-def while_it_waits(server):
-    """Two at work, the others in the queue: those who leave it let the next one in."""
+def in_the_queue(server):
+    """Two running, the others queued: a cancelled one makes place for the next."""
     watcher, times = Watcher(server), []
     before = steps(watcher)
     workers = [Asker(server, FACT, seed=i) for i in range(2)]
@@ -199,7 +198,7 @@ def while_it_waits(server):
 
 
 @case
-def the_next_answer_is_as_ever(server):
+def the_next_reply_is_unchanged(server):
     body = {"model": "x", "messages": [{"role": "user", "content": FACT}], "temperature": 0}
     answer = server.get(PATH, body)
     equal(answer["choices"][0]["message"]["content"], FACT_ANSWER)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""load_rig.py - what the tests under load share: crowds of readers, streams taken apart, and what
-the system says about a process.
+"""load_rig.py - shared by the load tests: many concurrent clients, parsing of streams, and process
+statistics of the system.
 
 CLIENT is tests/load/sse_client; the server and the list of cases are those of tests/sdk/rig.py.
 """
@@ -19,7 +19,7 @@ from rig import (FACT, FACT_ANSWER, KEY, PATIENCE, POINT, POINT_SCHEMA, WEATHER,
 
 
 def numbers(*usual):
-    """The numbers on the command line, or what is usual; words are left for main."""
+    """The numbers of the command line, or the defaults; words are left for main."""
     given = [int(w) for w in sys.argv[1:] if w.isdigit()]
     sys.argv[1:] = [w for w in sys.argv[1:] if not w.isdigit()]
     return [*given, *usual[len(given):]]
@@ -28,7 +28,7 @@ def numbers(*usual):
 # ---- requests ----
 
 def chat(i, **more):
-    """The i-th of many conversations, no two alike; half of them go on after their end."""
+    """Conversation number i; all differ, and half of them ignore the end of turn."""
     questions = [FACT, WHO, f"What is {100 + 7 * i % 800} + {100 + 13 * i % 800}?",
                  f"Give me the point {i % 97}, {i % 89} as JSON."]
     return {"model": "x", "messages": [{"role": "user", "content": questions[i % 4]}],
@@ -36,7 +36,7 @@ def chat(i, **more):
             "ignore_eos": i % 8 < 4, **more}
 
 
-# ---- crowds ----
+# ---- concurrent clients ----
 
 class Reply:
     def __init__(self, status, seconds, body):
@@ -44,7 +44,7 @@ class Reply:
 
 
 def crowd(server, requests, idle=0, timeout=600):
-    """All requests at once: the summary of the client, and a Reply for each (status 0: lost)."""
+    """Sends all requests at the same time; returns the summary of the client and a Reply for each (status 0: lost)."""
     with tempfile.TemporaryDirectory() as folder:
         asked, came = os.path.join(folder, "requests"), os.path.join(folder, "replies")
         with open(asked, "w", encoding="utf-8") as f:
@@ -67,8 +67,8 @@ def read_replies(name):
 
 
 def stream_of(body):
-    """(id, text, finish reason) of a stream of chat completions, which must be one stream, whole
-    and nothing else: one id, one beginning, one end, one [DONE]."""
+    """(id, text, finish reason) of a stream of chat completions. It must be one complete stream: one id, one
+    start, one end, one [DONE]."""
     assert body.endswith(b"data: [DONE]\n\n"), body[-200:]
     ids, text, ends, roles, done = set(), [], [], 0, 0
     for block in body.decode("utf-8").split("\n\n")[:-1]:
@@ -93,7 +93,7 @@ def stream_of(body):
 # ---- the process ----
 
 def status_of(pid):
-    """The lines of /proc/PID/status that are numbers; sizes in bytes."""
+    """The numeric lines of /proc/PID/status; sizes in bytes."""
     got = {}
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         for line in f:
@@ -118,10 +118,9 @@ def threads(pid):
 
 
 def put_loop_first(server):
-    """The loop is the first thread of the process. What it waits for a processor because others
-    are at work on this machine is not its fault, so it goes before them, if we may say so. By
-    niceness and not as a real-time thread: libuv yields in a loop to a thread that is about to
-    wake it, and the system does not let real-time threads yield to others."""
+    """Raises the priority of the event loop, the first thread of the process, so that other processes do
+    not delay it. Uses niceness, not real-time priority: libuv yields in a loop to a thread that wakes it,
+    and a real-time thread does not yield to normal ones. False: not permitted."""
     try:
         os.setpriority(os.PRIO_PROCESS, server.process.pid, -20)
         return True

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * malloc_fault.c - put before libc (LD_PRELOAD), makes a chosen allocation of a running program
- * fail.
+ * malloc_fault.c - an LD_PRELOAD library that makes a chosen allocation of a running program fail.
  *
- * What passes here is what mote, libuv, libcrypto and libc itself ask for. The
- * file named by MALLOC_FAULT is mapped; its first eight bytes count down with every
- * allocation, and the one that makes them zero gets nothing; the next eight count such
- * failures, the last eight all allocations.
+ * It sees all allocations of mote, libuv, libcrypto and libc. It maps the file MALLOC_FAULT with
+ * three 64-bit counters: the first counts down with every allocation, and the allocation that makes
+ * it zero fails; the second counts failures; the third counts all allocations.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* glibc's own names, so that nothing has to be looked up before the first allocation. */
+/* The internal names of glibc, so that no dlsym() is needed before the first allocation. */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t each);
 void *__libc_realloc(void *p, size_t n);

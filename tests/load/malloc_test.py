@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""malloc_test.py - every allocation of the server fails once: its own, libuv's, libcrypto's, libc's.
-(Its own also in tests/http/fault_test.c.)
+"""malloc_test.py - every allocation of the server process fails once: those of mote, libuv, libcrypto and
+libc. (tests/http/fault_test.c does the same for mote's own allocations.)
 
-FAULT is tests/load/malloc_fault, put before libc. A request whose allocation k failed is answered,
-or told 500 or 503, or its connection is closed; it is never told that it was wrong. The next
-one is answered byte for byte as before, and the server lives.
+FAULT is tests/load/malloc_fault, loaded with LD_PRELOAD. A request with a failed allocation gets its
+normal reply, 500 or 503, or a closed connection; never a 4xx status. The next request gets the same
+reply as before, byte for byte, and the server keeps running.
 """
 import http.client
 import json
@@ -48,7 +48,7 @@ VARIES = re.compile(r'(chatcmpl-|resp_|msg_|call_|fc_|rs_|toolu_)[0-9a-f]+'
 
 
 class Switch:
-    """What malloc_fault maps: left, failed, seen."""
+    """The counters that malloc_fault maps: left, failed, seen."""
 
     def __init__(self, name):
         with open(name, "r+b") as f:
@@ -62,7 +62,7 @@ class Switch:
 
 
 def ask(server, path, body):
-    """(status, body); status 0: the connection was closed, or the reply has no end."""
+    """(status, body); status 0: the connection was closed, or the reply is incomplete."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     try:
         connection.request("POST", path, json.dumps(body), {
@@ -77,7 +77,7 @@ def ask(server, path, body):
 
 
 def sound(server, path, body):
-    """The answer, without what differs from one time to the next."""
+    """The reply without the parts that differ between runs."""
     status, text = ask(server, path, body)
     equal(status, 200)
     return VARIES.sub("", re.sub(r"^: .*\n\n", "", text, flags=re.MULTILINE))
@@ -121,7 +121,7 @@ for request_name in REQUESTS:
 
 
 @case
-def nothing_stays(server):
+def no_leak(server):
     end = time.monotonic() + PATIENCE
     while server.get("/slots") and time.monotonic() < end:
         time.sleep(0.05)
@@ -131,7 +131,7 @@ def nothing_stays(server):
 if __name__ == "__main__":
     with open(os.environ["MOTE"], "rb") as program:
         if re.search(rb"__(a|t|m)san_init", program.read()):
-            print("a sanitizer has its own malloc")
+            print("sanitizers have their own malloc")
             raise SystemExit(77)
     with tempfile.NamedTemporaryFile() as shared:
         shared.write(bytes(24))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memory_test.py - `--memory X` is what the process takes, whatever is asked of it.
+"""memory_test.py - the process stays within `--memory X`, whatever requests it gets.
 
-A server that was given so much memory and no other number gets a crowd: more answers than it has
-places, prompts as long as its context, schemas, tools, and connections that only wait. What the system
-counts as its own (RssAnon and VmSwap) is looked at all the time and may not go over what
-/v1/status states as the total, and 2 %; and that not over X. (The mapped file is in the total, but the
-system does not count it as the process's own.)
+The server gets X and no other size. Then it gets more requests than slots, prompts as long as its
+context, schemas, tools, and idle connections. The private memory of the process (RssAnon and VmSwap) is
+sampled all the time. It must not exceed the total in /v1/status by more than 2 %, and that total must not
+exceed X. (The total includes the mapped model file, which is not private memory.)
 """
 import sys
 import threading
@@ -20,7 +19,7 @@ WORDS = "the clever duck walked to the market in the morning "
 
 
 class Peak(threading.Thread):
-    """The most the process had, looked at every few milliseconds."""
+    """Samples the memory of the process every few milliseconds; keeps the maximum."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -38,7 +37,7 @@ class Peak(threading.Thread):
 
 
 def requests(n, context):
-    """Short ones, forms and tools, and a few that fill what one conversation may hold."""
+    """Short requests, structured output, tools, and a few with a full context."""
     long = WORDS * (context // 12)
     kinds = [
         lambda i: chat(i),
@@ -51,7 +50,7 @@ def requests(n, context):
 
 
 @case
-def it_never_takes_more(server):
+def it_stays_within_its_total(server):
     status = server.get("/v1/status")
     context, stated = status["context"], status["memory"]["total"]
     peak = Peak(server.process.pid)
@@ -62,7 +61,7 @@ def it_never_takes_more(server):
     print(f"     {len(replies)} requests, {server.idle} idle connections: at most "
           f"{most / 1e6:.1f} MB of {stated / 1e6:.1f} stated, {MEMORY / 1e6:.0f} allowed, {statuses}, "
           f"{summary['seconds']:.1f} s")
-    # 2 %, and what libraries, stacks and connections take, which the number does not know
+    # 2 %, and libraries, stacks and connections, which the total does not include
     assert SANITIZED or most <= 1.02 * stated + 4e6, (most, stated)
     assert stated <= MEMORY, stated
     assert set(statuses) <= {200, 429, 503}, statuses
@@ -71,7 +70,7 @@ def it_never_takes_more(server):
 
 
 @case
-def what_it_states_is_within(server):
+def the_total_is_within_the_limit(server):
     memory = server.get("/v1/status")["memory"]
     equal(memory["limit"], MEMORY)
     assert memory["total"] <= MEMORY, memory

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sse_client.c - a thousand readers of streams, and ten thousand connections that say nothing.
+ * sse_client.c - an HTTP client with thousands of concurrent streams and idle connections.
  *
  *   sse_client PORT IDLE REQUESTS OUT
  *
- * One thread and epoll, so that the client costs less than the server it watches. Opens IDLE
- * connections, then one connection for each line of REQUESTS ("PATH JSON"), sends all
- * requests once everybody is connected, and reads until every reply is whole. OUT gets, for
- * each reply, a line "NUMBER STATUS SECONDS BYTES" and the body without its chunks. In the end
- * every idle connection asks for /health, to show that it was only waiting. The summary, on stdout,
- * is one line of name=value. The key is taken from MOTE_KEY. What the bodies say is judged
- * by those who read OUT.
+ * One thread and epoll, so that the client costs less than the server. Opens IDLE connections, then
+ * one connection per line of REQUESTS ("PATH JSON"), sends all requests when all connections are
+ * open, and reads until every reply is complete. Writes to OUT, for each reply, a line "NUMBER
+ * STATUS SECONDS BYTES" and the body without chunk framing. At the end every idle connection
+ * requests /health. Prints a summary of name=value pairs on stdout. The API key is in MOTE_KEY.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -47,7 +45,7 @@ typedef struct crowd {
     talk *talks; /* [n]: streams, then idle ones */
     size_t n, n_streams;
     size_t connected, replying, most_replying;
-    size_t over_streams, over_idle; /* whole or lost */
+    size_t over_streams, over_idle; /* complete or lost */
 } crowd;
 
 static double now(void)
@@ -128,7 +126,7 @@ static size_t declared_length(const talk *t, const char *head_end)
     return field != NULL ? (size_t)strtoull(field + 17, NULL, 10) : SIZE_MAX;
 }
 
-/* The last chunk cannot be taken for anything else: no event holds a carriage return. */
+/* The last chunk is unambiguous: no event contains a carriage return. */
 static bool is_whole(talk *t)
 {
     char *end = memmem(t->in, t->n, "\r\n\r\n", 4);
@@ -209,9 +207,9 @@ static void on_writable(crowd *all, talk *t)
     watch(all, t, EPOLL_CTL_MOD, t->sent == t->n_request ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
 
-/* ---- the acts ---- */
+/* ---- phases ---- */
 
-/* In handfuls: the queue of a listening socket is not what is tried here. */
+/* In batches, so that the backlog of the listening socket does not overflow. */
 static void connect_all(crowd *all)
 {
     for (size_t i = 0; i < all->n; i++) {
@@ -237,7 +235,7 @@ static void send_to(crowd *all, size_t first, size_t end)
     }
 }
 
-/* Until so many are whole or lost; false if nothing at all came for a long time. */
+/* Runs until this many are complete or lost; false: no event for a long time. */
 static bool read_until(crowd *all, const size_t *over, size_t wanted)
 {
     struct epoll_event events[EVENTS];
@@ -267,7 +265,8 @@ static void print_body(FILE *out, talk *t)
     } else {
         for (size_t n; at < end && (n = strtoull(at, &at, 16)) > 0; at += n + 4) {
             if (n + 2 > (size_t)(end - at))
-                break; /* a chunk that lies: the rest is missing, which the reader will notice */
+                break; /* invalid chunk: the body stays incomplete, which the reader of OUT notices
+                        */
             memmove(to, at + 2, n);
             to += n;
         }
@@ -293,7 +292,7 @@ static void print_replies(const crowd *all, const char *name)
         die(name);
 }
 
-/* In handfuls again. How many were answered. */
+/* In batches; returns the number of replies. */
 static size_t ask_idle(crowd *all)
 {
     size_t n_request, answered = 0;

@@ -5,7 +5,7 @@
  * The per-minute limits are token buckets of one minute's capacity, refilled continuously. A
  * request needs one whole request and one whole token in the buckets and takes the request. Its
  * tokens are taken when it ends, so the token bucket can become negative; later requests wait until
- * it is positive. All arithmetic is in integers: a client that waits exactly as long as it was told
+ * it is positive. All arithmetic is in integers: a client that waits exactly as long as requested
  * is admitted, one that comes a millisecond earlier is not.
  *
  * `now` is in milliseconds of a clock that never goes back. Event loop thread only.
