@@ -3,7 +3,7 @@
 #ifndef MOTE_BASE_BASE64_H
 #define MOTE_BASE_BASE64_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 
 /* Appends the encoding: standard alphabet with padding, or with `url` the URL alphabet without. */
 void base64_put(strbuf *out, str bytes, bool url);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.h - the allocator.
+ * mem.h - the allocator and arenas.
  *
  * Blocks are zeroed, aligned to 64 bytes (a cache line, a vector register) and counted. Size
  * products are checked for overflow. Two features serve the tests: allocation number N can be made
@@ -66,5 +66,24 @@ bool mem_failed(void);
 /* Debug builds: between begin and end, an allocation on this thread aborts. */
 void mem_guard_begin(void);
 void mem_guard_end(void);
+
+/* ---- arenas ----
+ *
+ * A bump allocator over one block; all allocations are freed together. With base == NULL the arena
+ * only counts. A layout function runs twice with the same calls: first to measure, then to assign.
+ * So a memory plan always equals the allocation. Allocations are aligned to 64 bytes, with a gap of
+ * 64 bytes that AddressSanitizer builds poison. */
+
+typedef struct arena {
+    unsigned char *base; /* NULL: count only */
+    size_t used;
+    bool overflow; /* a size did not fit size_t */
+} arena;
+
+/* Allocates n * each bytes. Returns NULL while counting. */
+void *arena_take(arena *a, size_t n, size_t each);
+
+/* Removes the poison. Call it before the block is freed. */
+void arena_release(arena *a);
 
 #endif

@@ -10,7 +10,7 @@
 #ifndef MOTE_BASE_POOL_H
 #define MOTE_BASE_POOL_H
 
-#include "base/cores.h"
+#include "base/cpu.h"
 #include "base/err.h"
 
 #include <stdint.h>

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* str.h - a string view: not owned, not zero-terminated, may contain zeros. */
+/* str.h - string views, string buffers, words of a line, durations. */
 #ifndef MOTE_BASE_STR_H
 #define MOTE_BASE_STR_H
+
+#include "base/err.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
+/* A string view: not owned, not zero-terminated, may contain zeros. */
 typedef struct str {
     const char *p;
     size_t n;
@@ -29,5 +32,47 @@ static inline bool str_is(str a, const char *terminated)
 {
     return str_eq(a, str_of(terminated));
 }
+
+/* ---- string buffers ----
+ *
+ * Failure is sticky: after a failed allocation nothing is appended any more. A writer appends
+ * without checks and calls strbuf_check once at the end. */
+
+/* Zero-initialised: empty. */
+typedef struct strbuf {
+    char *p; /* [room], of which n are used; not zero-terminated */
+    size_t n;
+    size_t room;
+    bool failed;
+} strbuf;
+
+void strbuf_fini(strbuf *b);
+
+void strbuf_put(strbuf *b, str text);
+void strbuf_text(strbuf *b, const char *terminated);
+void strbuf_byte(strbuf *b, char byte);
+
+/* Makes room for `bytes` more, so that following appends do not move the text. */
+bool strbuf_reserve(strbuf *b, size_t bytes);
+
+static inline str strbuf_view(const strbuf *b)
+{
+    return (str){b->n > 0 ? b->p : "", b->n};
+}
+
+/* MOTE_E_MEMORY if any append has failed. */
+mote_status strbuf_check(const strbuf *b, mote_error *err);
+
+/* ---- words ---- */
+
+/* Returns the next word and advances *text behind it; empty at the end. */
+str str_next_word(str *text, const char *separators);
+/* True if text is not empty and contains only letters, digits and bytes of `allowed`. */
+bool str_has_only(str text, const char *allowed);
+
+/* ---- durations ---- */
+
+/* Accepts "300ms", "1.5h", "5m30s", "90" (seconds) and "-1". False: not a duration. */
+bool str_duration(const char *text, double *seconds);
 
 #endif

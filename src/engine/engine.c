@@ -7,7 +7,7 @@
  * exactly the bytes that mote_engine_new takes.
  */
 #include "base/ckd.h"
-#include "base/cores.h"
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "engine/engine_int.h"
 #include "sample/sample.h"

@@ -14,7 +14,7 @@
  *
  * An image is appended from its first token. It may be split between work items and passes.
  */
-#include "base/cores.h"
+#include "base/cpu.h"
 #include "base/mem.h"
 #include "engine/engine_int.h"
 

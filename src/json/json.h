@@ -15,7 +15,6 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "base/strbuf.h"
 
 #include <stdint.h>
 

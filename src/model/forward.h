@@ -9,7 +9,7 @@
 #ifndef MOTE_MODEL_FORWARD_H
 #define MOTE_MODEL_FORWARD_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "model/cache_layout.h"
 #include "model/weights.h"
 #include "nn/nn.h"

@@ -15,7 +15,7 @@
 #ifndef MOTE_MODEL_VISION_ENCODER_H
 #define MOTE_MODEL_VISION_ENCODER_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "gguf/gguf.h"
 #include "nn/nn.h"
 #include "nn/vision_attention.h"

@@ -13,7 +13,7 @@
 #ifndef MOTE_MODEL_WEIGHTS_H
 #define MOTE_MODEL_WEIGHTS_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "model/hparams.h"
 #include "nn/nn.h"
 

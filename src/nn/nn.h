@@ -9,7 +9,7 @@
 #ifndef MOTE_NN_NN_H
 #define MOTE_NN_NN_H
 
-#include "base/arena.h"
+#include "base/mem.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "quant/quant.h"

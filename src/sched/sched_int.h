@@ -14,7 +14,7 @@
 #ifndef MOTE_SCHED_SCHED_INT_H
 #define MOTE_SCHED_SCHED_INT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "sched/prefill_budget.h"
 #include "sched/sched.h"
 

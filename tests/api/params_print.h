@@ -3,7 +3,7 @@
 #ifndef MOTE_TESTS_API_PARAMS_PRINT_H
 #define MOTE_TESTS_API_PARAMS_PRINT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 
 /* As the Markdown table of docs/api.md. */
 void params_print(strbuf *out);

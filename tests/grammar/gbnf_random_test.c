@@ -7,7 +7,7 @@
  * positions, by iteration to a fixed point. It also finds nullable rules and left recursion, which
  * the compiler must reject.
  */
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "grammar/grammar.h"
 #include "grammar/grammar_rig.h"
 #include "support/random.h"

@@ -5,7 +5,7 @@
  * nothing known. Then the machine at hand, and a thread kept to one of its CPUs.
  */
 #define _GNU_SOURCE
-#include "base/cores.h"
+#include "base/cpu.h"
 #include "base/pool.h"
 
 #include <sched.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base_mem_test.c - the allocator: zeroed, aligned, counted, breakable on demand; the arena. */
-#include "base/arena.h"
 #include "base/mem.h"
 
 #include <setjmp.h>

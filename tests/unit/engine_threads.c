@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "law/rig.h"
 
-#include "base/cores.h"
+#include "base/cpu.h"
 #include "support/idle.h"
 
 #include <dirent.h>

@@ -11,7 +11,7 @@
 #ifndef MOTE_CHAT_PARSE_PARSE_INT_H
 #define MOTE_CHAT_PARSE_PARSE_INT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "chat/parse/parse.h"
 #include "chat/prompt/chat_limits.h"
 

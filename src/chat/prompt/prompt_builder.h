@@ -11,7 +11,7 @@
 #ifndef MOTE_CHAT_PROMPT_PROMPT_BUILDER_H
 #define MOTE_CHAT_PROMPT_PROMPT_BUILDER_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "chat/prompt/render.h"
 
 typedef enum chat_span_kind {

@@ -3,7 +3,7 @@
 #ifndef MOTE_CHAT_TURN_TURN_INT_H
 #define MOTE_CHAT_TURN_TURN_INT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "chat/turn/loop_detector.h"
 #include "chat/turn/response_format.h"
 #include "chat/turn/turn.h"

@@ -8,7 +8,7 @@
 #ifndef MOTE_CLI_LOAD_LOAD_H
 #define MOTE_CLI_LOAD_LOAD_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "cli/args/command.h"
 
 #include <mote.h>

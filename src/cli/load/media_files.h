@@ -11,7 +11,7 @@
 #ifndef MOTE_CLI_LOAD_MEDIA_FILES_H
 #define MOTE_CLI_LOAD_MEDIA_FILES_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "cli/args/command.h"
 #include "media/decode/resize.h"
 

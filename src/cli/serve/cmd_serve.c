@@ -5,7 +5,7 @@
  * API keys come from a file or the environment, never from a flag: every user of the machine can
  * read the command line of a process.
  */
-#include "base/duration.h"
+#include "base/str.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/args/command.h"
@@ -517,7 +517,7 @@ static int serve_run(const cli_call *call)
         return msg_no_memory("the options of the server");
     int code = think_flag_read(f->think, &o->think, &o->think_budget);
     o->keep_alive = -1;
-    if (code == CLI_DONE && f->keep_alive != NULL && !duration_read(f->keep_alive, &o->keep_alive))
+    if (code == CLI_DONE && f->keep_alive != NULL && !str_duration(f->keep_alive, &o->keep_alive))
         code = msg_usage("--keep-alive must be a time such as 90s, 5m or 1h30m, or -1; got '%s'",
                          f->keep_alive);
     if (code == CLI_DONE)

@@ -8,7 +8,7 @@
 #ifndef MOTE_CLI_SERVE_SERVER_CLIENT_H
 #define MOTE_CLI_SERVE_SERVER_CLIENT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "cli/args/command.h"
 #include "json/json.h"
 

@@ -8,7 +8,7 @@
 #ifndef MOTE_CLI_SERVE_TOP_VIEW_H
 #define MOTE_CLI_SERVE_TOP_VIEW_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "json/json.h"
 
 typedef enum top_sort { TOP_BY_AGE, TOP_BY_GENERATED, TOP_BY_PROMPT, TOP_SORTS } top_sort;

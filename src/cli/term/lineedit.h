@@ -8,7 +8,7 @@
 #ifndef MOTE_CLI_TERM_LINEEDIT_H
 #define MOTE_CLI_TERM_LINEEDIT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 
 typedef struct lineedit lineedit;
 

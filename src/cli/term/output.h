@@ -14,7 +14,7 @@
 #define MOTE_CLI_TERM_OUTPUT_H
 
 #include "base/err.h"
-#include "base/strbuf.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #ifndef MOTE_CLI_TERM_TEXT_H
 #define MOTE_CLI_TERM_TEXT_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 #include <stddef.h>

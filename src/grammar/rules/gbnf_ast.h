@@ -5,7 +5,7 @@
 
 #include "grammar/rules/gbnf.h"
 #include "grammar/rules/dfa.h"
-#include "base/strbuf.h"
+#include "base/str.h"
 
 typedef enum gbnf_kind {
     GBNF_TEXT,     /* the string bytes[first .. first + n) */

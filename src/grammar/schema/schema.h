@@ -16,7 +16,7 @@
 
 #include "grammar/rules/dfa.h"
 #include "grammar/rules/rules.h"
-#include "base/strbuf.h"
+#include "base/str.h"
 #include "json/json.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include "server/auth/access.h"
 
 #include "base/mem.h"
-#include "base/words.h"
+#include "base/str.h"
 #include "server/auth/api_keys.h"
 #include "server/http/listen.h"
 
@@ -133,13 +133,13 @@ static bool parse_host(str host, str *name)
     size_t end = 0;
     if (host.p[0] == '[') {
         const char *close = memchr(host.p, ']', host.n);
-        if (close == NULL || !words_only((str){host.p + 1, (size_t)(close - host.p) - 1}, ":."))
+        if (close == NULL || !str_has_only((str){host.p + 1, (size_t)(close - host.p) - 1}, ":."))
             return false;
         end = (size_t)(close - host.p) + 1;
     } else {
         while (end < host.n && host.p[end] != ':')
             end++;
-        if (!words_only((str){host.p, end}, "-._~"))
+        if (!str_has_only((str){host.p, end}, "-._~"))
             return false;
     }
     *name = (str){host.p, end};
@@ -227,8 +227,8 @@ bool access_check_browser(const access_rules *a, const access_request *q, access
 static str bearer(str authorization)
 {
     str rest = authorization;
-    str scheme = words_next(&rest, " ");
-    return same_word(scheme, str_of("bearer")) ? words_next(&rest, " ") : (str){NULL, 0};
+    str scheme = str_next_word(&rest, " ");
+    return same_word(scheme, str_of("bearer")) ? str_next_word(&rest, " ") : (str){NULL, 0};
 }
 
 static bool access_refuse_key(const access_request *q, bool sent, http_error *error)
@@ -291,7 +291,7 @@ bool access_check_type(const access_request *q, http_error *error)
     if (!q->has_body || (q->method != HTTP_POST && q->method != HTTP_DELETE))
         return true;
     str type = q->content_type;
-    str word = type.p != NULL ? words_next(&type, "; \t") : (str){NULL, 0};
+    str word = type.p != NULL ? str_next_word(&type, "; \t") : (str){NULL, 0};
     if (word.p != NULL && same_word(word, str_of("application/json")))
         return true;
     bool form = word.p == NULL || same_word(word, str_of("application/x-www-form-urlencoded"));

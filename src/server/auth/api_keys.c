@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/words.h"
+#include "base/str.h"
 #include "server/auth/access.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static bool parse_scopes(str text, unsigned *out)
     } scopes[] = {
         {"infer", PRIVILEGE_INFER}, {"metrics", PRIVILEGE_METRICS}, {"admin", PRIVILEGE_ADMIN}};
     *out = 0;
-    for (str word = words_next(&text, ","); word.n > 0; word = words_next(&text, ",")) {
+    for (str word = str_next_word(&text, ","); word.n > 0; word = str_next_word(&text, ",")) {
         unsigned bit = 0;
         for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++)
             if (str_is(word, scopes[i].name))
@@ -60,7 +60,7 @@ static bool parse_scopes(str text, unsigned *out)
 /* Letters, digits and -._ only: names appear in logs. */
 static bool key_parse_name(char out[API_KEY_NAME_BYTES], str name)
 {
-    if (name.n >= API_KEY_NAME_BYTES || !words_only(name, "-._"))
+    if (name.n >= API_KEY_NAME_BYTES || !str_has_only(name, "-._"))
         return false;
     memcpy(out, name.p, name.n);
     out[name.n] = '\0';
@@ -70,23 +70,23 @@ static bool key_parse_name(char out[API_KEY_NAME_BYTES], str name)
 /* Parses the words after the secret: scopes, name, limits. A word with '=' is a limit. */
 static mote_status key_parse_words(api_key *key, size_t number, str rest, mote_error *err)
 {
-    str word = words_next(&rest, " \t");
+    str word = str_next_word(&rest, " \t");
     key->scopes = 1u << PRIVILEGE_INFER;
     if (word.n > 0 && memchr(word.p, '=', word.n) == NULL) {
         if (!parse_scopes(word, &key->scopes))
             return err_set(err, MOTE_E_ARG,
                            "key %zu: scopes must be infer, metrics or admin, separated by commas",
                            number);
-        word = words_next(&rest, " \t");
+        word = str_next_word(&rest, " \t");
     }
     if (word.n > 0 && memchr(word.p, '=', word.n) == NULL) {
         if (!key_parse_name(key->name, word))
             return err_set(err, MOTE_E_ARG,
                            "key %zu: a name must have at most %d letters, digits, '-', '.' and '_'",
                            number, API_KEY_NAME_BYTES - 1);
-        word = words_next(&rest, " \t");
+        word = str_next_word(&rest, " \t");
     }
-    for (; word.n > 0; word = words_next(&rest, " \t"))
+    for (; word.n > 0; word = str_next_word(&rest, " \t"))
         if (!quota_read(&key->quota, word))
             return err_set(
                 err, MOTE_E_ARG,
@@ -101,7 +101,7 @@ static mote_status key_parse(api_key *key, size_t number, str line, mote_error *
 {
     enum { PREFIX = 7 };
     str rest = line;
-    const str secret = words_next(&rest, " \t");
+    const str secret = str_next_word(&rest, " \t");
     const bool hashed = secret.n > PREFIX && memcmp(secret.p, "sha256:", PREFIX) == 0;
     const str hex = hashed ? (str){secret.p + PREFIX, secret.n - PREFIX} : (str){"", 0};
     if (hashed && !digest_parse(&key->digest, hex))

@@ -8,7 +8,7 @@
 #ifndef MOTE_SERVER_CORE_TEXT_STORE_H
 #define MOTE_SERVER_CORE_TEXT_STORE_H
 
-#include "base/strbuf.h"
+#include "base/str.h"
 
 #include <stdint.h>
 

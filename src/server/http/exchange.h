@@ -14,7 +14,6 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "base/strbuf.h"
 
 typedef struct exchange exchange;
 

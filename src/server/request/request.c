@@ -7,7 +7,7 @@
  */
 #include "server/request/request.h"
 
-#include "base/duration.h"
+#include "base/str.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -183,7 +183,7 @@ bool request_keep_alive(request *a, http_error *error)
     if (json_node_is(node, JSON_IS_NUMBER))
         a->keep_alive = json_node_double(node);
     else if (!json_node_is(node, JSON_IS_STRING) ||
-             !duration_read(json_node_text(node).p, &a->keep_alive))
+             !str_duration(json_node_text(node).p, &a->keep_alive))
         return http_error_invalid(error, "keep_alive",
                                   "must be seconds or a duration such as \"5m\"");
     a->has_keep_alive = a->admin;
