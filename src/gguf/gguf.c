@@ -29,7 +29,7 @@ struct gguf {
     uint64_t n_tensors;
     strmap tensor_by_name;
     uint64_t alignment;
-    uint64_t data_start; /* tensor offsets in the file count from here */
+    uint64_t data_start; /* base of the offsets in the tensor table */
 };
 
 /* ---- reading ---- */
@@ -38,16 +38,16 @@ enum {
     OLDEST_VERSION = 2,
     NEWEST_VERSION = 3,
     DEFAULT_ALIGNMENT = 32,
-    MIN_ALIGNMENT = 8, /* as the format demands; also what our element types need */
-    /* The fewest bytes an entry can take: this times a count must be present. */
+    MIN_ALIGNMENT = 8, /* required by the format; enough for every element type */
+    /* Smallest size of an entry. Bounds the counts in the header by the bytes present. */
     MIN_KV_BYTES = 8 + 1 + 4 + 1,            /* length, key, type, value */
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8 /* length, name, n_dims, dim, type, offset */
 };
 
-static mote_status cut_short(const cursor *c, const char *what, mote_error *err)
+static mote_status gguf_truncated(const cursor *c, const char *what, mote_error *err)
 {
-    return err_set(err, MOTE_E_FORMAT, "the file is cut short: %s at byte %zu needs more than %zu",
-                   what, c->pos, c->n);
+    return err_set(err, MOTE_E_FORMAT, "invalid GGUF: truncated in %s at byte %zu of %zu", what,
+                   c->pos, c->n);
 }
 
 /* Size of a scalar type; 0 for strings, arrays and unknown types. */
@@ -60,7 +60,8 @@ static uint32_t gguf_scalar_bytes(uint32_t type)
     return type < GGUF_N_TYPES ? bytes[type] : 0;
 }
 
-static bool take_string(cursor *c, str *out)
+/* On failure the cursor is unchanged. */
+static bool cursor_string(cursor *c, str *out)
 {
     cursor ahead = *c;
     uint64_t n;
@@ -72,25 +73,27 @@ static bool take_string(cursor *c, str *out)
     return true;
 }
 
-/* The name of a key or a tensor. */
-static mote_status take_name(cursor *c, str *out, const char *what, mote_error *err)
+/* Reads the name of a key or a tensor. */
+static mote_status cursor_name(cursor *c, str *out, const char *what, mote_error *err)
 {
     const size_t at = c->pos;
-    if (!take_string(c, out))
-        return cut_short(c, what, err);
+    if (!cursor_string(c, out))
+        return gguf_truncated(c, what, err);
     if (out->n == 0 || out->n > GGUF_MAX_KEY)
-        return err_set(err, MOTE_E_FORMAT, "%s at byte %zu has a name of %zu bytes, not 1 to %d",
-                       what, at, out->n, GGUF_MAX_KEY);
+        return err_set(err, MOTE_E_FORMAT,
+                       "invalid GGUF: name of %s at byte %zu must be 1 to %d bytes, got %zu", what,
+                       at, GGUF_MAX_KEY, out->n);
     for (size_t i = 0; i < out->n; i++)
         if ((unsigned char)out->p[i] < ' ' || out->p[i] == 0x7F)
-            return err_set(err, MOTE_E_FORMAT, "the name of %s at byte %zu has control characters",
-                           what, at);
+            return err_set(err, MOTE_E_FORMAT,
+                           "invalid GGUF: name of %s at byte %zu contains control characters", what,
+                           at);
     return MOTE_OK;
 }
 
 /* ---- metadata ---- */
 
-static bool bools_are_sound(const unsigned char *bytes, uint64_t n)
+static bool bools_valid(const unsigned char *bytes, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         if (bytes[i] > 1)
@@ -98,22 +101,23 @@ static bool bools_are_sound(const unsigned char *bytes, uint64_t n)
     return true;
 }
 
-/* The encoded elements of a value: `count` of `type`, one after the other. */
-static mote_status take_elements(cursor *c, gguf_kv *kv, mote_error *err)
+/* Reads the `count` elements of a value. */
+static mote_status kv_read_elements(cursor *c, gguf_kv *kv, mote_error *err)
 {
     const size_t start = c->pos;
     const unsigned char *elements = c->p + start;
     if (kv->type == GGUF_STRING) {
-        str ignored; /* each takes eight bytes at least, so the file bounds the loop */
+        str ignored; /* each has at least eight bytes, so the file size bounds the loop */
         for (uint64_t i = 0; i < kv->count; i++)
-            if (!take_string(c, &ignored))
-                return cut_short(c, "a string", err);
+            if (!cursor_string(c, &ignored))
+                return gguf_truncated(c, "a string", err);
     } else {
         uint64_t bytes;
         if (!ckd_mul_u64(kv->count, gguf_scalar_bytes(kv->type), &bytes) || !cursor_skip(c, bytes))
-            return cut_short(c, "a value", err);
-        if (kv->type == GGUF_BOOL && !bools_are_sound(elements, kv->count))
-            return err_set(err, MOTE_E_FORMAT, "'%.*s' has a truth value that is neither 0 nor 1",
+            return gguf_truncated(c, "a value", err);
+        if (kv->type == GGUF_BOOL && !bools_valid(elements, kv->count))
+            return err_set(err, MOTE_E_FORMAT,
+                           "invalid GGUF: boolean metadata key '%.*s' must be 0 or 1",
                            STR_ARG(kv->key));
     }
     kv->bytes = elements;
@@ -121,43 +125,44 @@ static mote_status take_elements(cursor *c, gguf_kv *kv, mote_error *err)
     return MOTE_OK;
 }
 
-static mote_status take_kv(cursor *c, gguf_kv *kv, mote_error *err)
+static mote_status kv_read(cursor *c, gguf_kv *kv, mote_error *err)
 {
-    TRY(take_name(c, &kv->key, "a metadata entry", err));
+    TRY(cursor_name(c, &kv->key, "a metadata entry", err));
     uint32_t type;
     if (!cursor_u32(c, &type))
-        return cut_short(c, "the type of a value", err);
+        return gguf_truncated(c, "a value type", err);
     kv->count = 1;
     if (type == GGUF_ARRAY) {
         kv->is_array = true;
         if (!cursor_u32(c, &type) || !cursor_u64(c, &kv->count))
-            return cut_short(c, "the head of an array", err);
+            return gguf_truncated(c, "an array header", err);
     }
     if (type != GGUF_STRING && gguf_scalar_bytes(type) == 0)
-        return err_set(err, MOTE_E_FORMAT, "'%.*s' has a value of type %u, which mote cannot read",
+        return err_set(err, MOTE_E_FORMAT, "invalid GGUF: metadata key '%.*s' has unknown type %u",
                        STR_ARG(kv->key), type);
     kv->type = (gguf_type)type;
-    return take_elements(c, kv, err);
+    return kv_read_elements(c, kv, err);
 }
 
-static mote_status read_metadata(gguf *g, cursor *c, mote_error *err)
+static mote_status gguf_read_metadata(gguf *g, cursor *c, mote_error *err)
 {
     g->kv = mem_new(g->n_kv, sizeof *g->kv);
     if (g->kv == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the metadata");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %llu metadata entries",
+                       (unsigned long long)g->n_kv);
     TRY(strmap_init(&g->kv_by_key, g->n_kv, err));
     for (uint32_t i = 0; i < g->n_kv; i++) {
         bool existing;
-        TRY(take_kv(c, &g->kv[i], err));
+        TRY(kv_read(c, &g->kv[i], err));
         TRY(strmap_put(&g->kv_by_key, g->kv[i].key, i, &existing, err));
         if (existing)
-            return err_set(err, MOTE_E_FORMAT, "the metadata key '%.*s' appears twice",
+            return err_set(err, MOTE_E_FORMAT, "invalid GGUF: duplicate metadata key '%.*s'",
                            STR_ARG(g->kv[i].key));
     }
     return MOTE_OK;
 }
 
-static mote_status read_alignment(gguf *g, mote_error *err)
+static mote_status gguf_read_alignment(gguf *g, mote_error *err)
 {
     uint32_t alignment = DEFAULT_ALIGNMENT;
     bool found;
@@ -165,145 +170,146 @@ static mote_status read_alignment(gguf *g, mote_error *err)
     if (alignment < MIN_ALIGNMENT || alignment > GGUF_MAX_ALIGNMENT ||
         (alignment & (alignment - 1)) != 0)
         return err_set(err, MOTE_E_FORMAT,
-                       "general.alignment is %u, not a power of two from %d to %d", alignment,
-                       MIN_ALIGNMENT, GGUF_MAX_ALIGNMENT);
+                       "general.alignment must be a power of two from %d to %d, got %u",
+                       MIN_ALIGNMENT, GGUF_MAX_ALIGNMENT, alignment);
     g->alignment = alignment;
     return MOTE_OK;
 }
 
 /* ---- tensors ---- */
 
-/* The table entry; where the data lie is known only after the whole table. */
-static mote_status take_tensor(cursor *c, gguf_tensor *t, mote_error *err)
+/* Reads a table entry. The data section starts after the whole table, so tensor_locate runs later.
+ */
+static mote_status tensor_read(cursor *c, gguf_tensor *t, mote_error *err)
 {
-    TRY(take_name(c, &t->name, "a tensor", err));
+    TRY(cursor_name(c, &t->name, "a tensor", err));
     if (!cursor_u32(c, &t->n_dims))
-        return cut_short(c, "a tensor", err);
+        return gguf_truncated(c, "a tensor", err);
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
-        return err_set(err, MOTE_E_FORMAT, "tensor '%.*s' has %u dimensions, not 1 to %d",
-                       STR_ARG(t->name), t->n_dims, GGUF_MAX_DIMS);
+        return err_set(err, MOTE_E_FORMAT, "tensor '%.*s' must have 1 to %d dimensions, got %u",
+                       STR_ARG(t->name), GGUF_MAX_DIMS, t->n_dims);
     uint64_t values = 1;
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++) {
         t->dims[i] = 1;
         if (i < t->n_dims && !cursor_u64(c, &t->dims[i]))
-            return cut_short(c, "the shape of a tensor", err);
+            return gguf_truncated(c, "the shape of a tensor", err);
         if (t->dims[i] == 0 || !ckd_mul_u64(values, t->dims[i], &values) || values > INT64_MAX)
-            return err_set(err, MOTE_E_FORMAT, "tensor '%.*s' has an impossible shape",
+            return err_set(err, MOTE_E_FORMAT,
+                           "invalid GGUF: shape of tensor '%.*s' is empty or overflows",
                            STR_ARG(t->name));
     }
     if (!cursor_u32(c, &t->gguf_type) || !cursor_u64(c, &t->offset))
-        return cut_short(c, "a tensor", err);
+        return gguf_truncated(c, "a tensor", err);
     t->format = quant_from_gguf(t->gguf_type);
     return MOTE_OK;
 }
 
-/* Whole rows of whole blocks: the product of the dims is known not to overflow. */
-static mote_status size_tensor(gguf_tensor *t, mote_error *err)
+/* Sets the size in bytes. Rows are whole blocks. */
+static mote_status tensor_set_size(gguf_tensor *t, mote_error *err)
 {
     uint64_t row;
     if (!quant_row_bytes(t->format->format, t->dims[0], &row))
         return err_set(err, MOTE_E_FORMAT,
-                       "tensor '%.*s' has rows of %llu values, which is no multiple of the %u of a "
-                       "%s block",
+                       "invalid GGUF: tensor '%.*s' has rows of %llu values, not a multiple of %u "
+                       "(%s block)",
                        STR_ARG(t->name), (unsigned long long)t->dims[0], t->format->block_values,
                        t->format->name);
     t->bytes = row;
     for (uint32_t i = 1; i < GGUF_MAX_DIMS; i++)
         if (!ckd_mul_u64(t->bytes, t->dims[i], &t->bytes))
-            return err_set(err, MOTE_E_FORMAT, "tensor '%.*s' has an impossible shape",
+            return err_set(err, MOTE_E_FORMAT,
+                           "invalid GGUF: size of tensor '%.*s' overflows 64 bits",
                            STR_ARG(t->name));
     return MOTE_OK;
 }
 
-/* Turns the offset in the data section into one in the file, and checks the range. */
-static mote_status place_tensor(const gguf *g, gguf_tensor *t, mote_error *err)
+/* Converts the offset in the data section to a file offset and checks the range. */
+static mote_status tensor_locate(const gguf *g, gguf_tensor *t, mote_error *err)
 {
     if (t->offset % g->alignment != 0)
         return err_set(err, MOTE_E_FORMAT,
-                       "the data of tensor '%.*s' are not aligned to %llu bytes", STR_ARG(t->name),
-                       (unsigned long long)g->alignment);
+                       "invalid GGUF: data of tensor '%.*s' are not aligned to %llu bytes",
+                       STR_ARG(t->name), (unsigned long long)g->alignment);
     if (t->format != NULL)
-        TRY(size_tensor(t, err));
+        TRY(tensor_set_size(t, err));
     uint64_t end;
     if (!ckd_add_u64(t->offset, g->data_start, &t->offset) ||
         !ckd_add_u64(t->offset, t->bytes, &end) || end > g->n_bytes)
         return err_set(err, MOTE_E_FORMAT,
-                       "the data of tensor '%.*s' lie beyond the end of the file: it is cut short "
-                       "or damaged",
+                       "invalid GGUF: data of tensor '%.*s' are beyond the end of the file "
+                       "(truncated download?)",
                        STR_ARG(t->name));
     if (t->format != NULL)
         t->data = g->bytes + t->offset;
     return MOTE_OK;
 }
 
-static mote_status read_tensors(gguf *g, cursor *c, mote_error *err)
+static mote_status gguf_read_tensors(gguf *g, cursor *c, mote_error *err)
 {
-    /* Checked again, because the metadata have used bytes up since the header. */
+    /* The header check bounds only the metadata. */
     if (g->n_tensors > cursor_left(c) / MIN_TENSOR_BYTES)
-        return cut_short(c, "the tensor table", err);
+        return gguf_truncated(c, "the tensor table", err);
     g->tensors = mem_new(g->n_tensors, sizeof *g->tensors);
     if (g->tensors == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory for the tensor table");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: table of %llu tensors",
+                       (unsigned long long)g->n_tensors);
     TRY(strmap_init(&g->tensor_by_name, g->n_tensors, err));
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         bool existing;
-        TRY(take_tensor(c, &g->tensors[i], err));
+        TRY(tensor_read(c, &g->tensors[i], err));
         TRY(strmap_put(&g->tensor_by_name, g->tensors[i].name, i, &existing, err));
         if (existing)
-            return err_set(err, MOTE_E_FORMAT, "the tensor '%.*s' appears twice",
+            return err_set(err, MOTE_E_FORMAT, "invalid GGUF: duplicate tensor '%.*s'",
                            STR_ARG(g->tensors[i].name));
     }
     if (!ckd_round_up_u64(c->pos, g->alignment, &g->data_start))
-        return cut_short(c, "the tensor data", err);
+        return gguf_truncated(c, "the tensor data", err);
     for (uint64_t i = 0; i < g->n_tensors; i++)
-        TRY(place_tensor(g, &g->tensors[i], err));
+        TRY(tensor_locate(g, &g->tensors[i], err));
     return MOTE_OK;
 }
 
 /* ---- the file ---- */
 
-static mote_status check_version(uint32_t version, mote_error *err)
+static mote_status gguf_check_version(uint32_t version, mote_error *err)
 {
     if (version >= OLDEST_VERSION && version <= NEWEST_VERSION)
         return MOTE_OK;
     if (version == (uint32_t)OLDEST_VERSION << 24 || version == (uint32_t)NEWEST_VERSION << 24)
         return err_set(err, MOTE_E_UNSUPPORTED,
-                       "this is a big-endian GGUF file; mote reads little-endian ones");
-    return err_set(err, MOTE_E_UNSUPPORTED,
-                   "this is a GGUF file of version %u; mote reads %d to %d", version,
-                   OLDEST_VERSION, NEWEST_VERSION);
+                       "big-endian GGUF is not supported; supported: little-endian");
+    return err_set(err, MOTE_E_UNSUPPORTED, "GGUF version %u is not supported; supported: %d to %d",
+                   version, OLDEST_VERSION, NEWEST_VERSION);
 }
 
-static mote_status read_header(gguf *g, cursor *c, mote_error *err)
+static mote_status gguf_read_header(gguf *g, cursor *c, mote_error *err)
 {
     char magic[4];
     uint32_t version;
     if (!cursor_copy(c, magic, sizeof magic) || memcmp(magic, "GGUF", sizeof magic) != 0)
-        return err_set(err, MOTE_E_FORMAT, "this is not a GGUF file");
+        return err_set(err, MOTE_E_FORMAT, "not a GGUF file: wrong magic bytes");
     if (!cursor_u32(c, &version))
-        return cut_short(c, "the header", err);
-    TRY(check_version(version, err));
+        return gguf_truncated(c, "the header", err);
+    TRY(gguf_check_version(version, err));
     if (!cursor_u64(c, &g->n_tensors) || !cursor_u64(c, &g->n_kv))
-        return cut_short(c, "the header", err);
+        return gguf_truncated(c, "the header", err);
     if (g->n_kv > GGUF_MAX_KV || g->n_tensors > GGUF_MAX_TENSORS)
-        return err_set(
-            err, MOTE_E_FORMAT,
-            "the file claims %llu metadata entries and %llu tensors; mote reads up to %d "
-            "and %d",
-            (unsigned long long)g->n_kv, (unsigned long long)g->n_tensors, GGUF_MAX_KV,
-            GGUF_MAX_TENSORS);
+        return err_set(err, MOTE_E_FORMAT,
+                       "invalid GGUF: %llu metadata entries and %llu tensors; at most %d and %d",
+                       (unsigned long long)g->n_kv, (unsigned long long)g->n_tensors, GGUF_MAX_KV,
+                       GGUF_MAX_TENSORS);
     if (g->n_kv > cursor_left(c) / MIN_KV_BYTES)
-        return cut_short(c, "the metadata", err);
+        return gguf_truncated(c, "the metadata", err);
     return MOTE_OK;
 }
 
-static mote_status read_all(gguf *g, mote_error *err)
+static mote_status gguf_read_all(gguf *g, mote_error *err)
 {
     cursor c = {g->bytes, (size_t)g->n_bytes, 0};
-    TRY(read_header(g, &c, err));
-    TRY(read_metadata(g, &c, err));
-    TRY(read_alignment(g, err));
-    return read_tensors(g, &c, err);
+    TRY(gguf_read_header(g, &c, err));
+    TRY(gguf_read_metadata(g, &c, err));
+    TRY(gguf_read_alignment(g, err));
+    return gguf_read_tensors(g, &c, err);
 }
 
 mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, mote_error *err)
@@ -311,10 +317,10 @@ mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, 
     *out = NULL;
     gguf *g = mem_new(1, sizeof *g);
     if (g == NULL)
-        return err_set(err, MOTE_E_MEMORY, "no memory to read the model file");
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a GGUF file", sizeof *g);
     g->bytes = bytes;
     g->n_bytes = n_bytes;
-    const mote_status status = read_all(g, err);
+    const mote_status status = gguf_read_all(g, err);
     if (status != MOTE_OK) {
         gguf_free(g);
         return status;
@@ -323,7 +329,7 @@ mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, 
     return MOTE_OK;
 }
 
-static uint64_t map_bytes(const strmap *map)
+static uint64_t strmap_bytes(const strmap *map)
 {
     return map->slots != NULL ? ((uint64_t)map->mask + 1) * sizeof *map->slots : 0;
 }
@@ -331,7 +337,7 @@ static uint64_t map_bytes(const strmap *map)
 uint64_t gguf_private_bytes(const gguf *g)
 {
     return sizeof *g + g->n_kv * sizeof *g->kv + g->n_tensors * sizeof *g->tensors +
-           map_bytes(&g->kv_by_key) + map_bytes(&g->tensor_by_name);
+           strmap_bytes(&g->kv_by_key) + strmap_bytes(&g->tensor_by_name);
 }
 
 void gguf_free(gguf *g)
@@ -386,8 +392,7 @@ uint64_t gguf_alignment(const gguf *g)
 
 /* ---- elements ---- */
 
-/* `at` is inside the value and the value has been read, so the bytes are there. */
-static int64_t signed_at(const unsigned char *at, uint32_t bytes)
+static int64_t load_signed(const unsigned char *at, uint32_t bytes)
 {
     int8_t i8;
     int16_t i16;
@@ -401,7 +406,7 @@ static int64_t signed_at(const unsigned char *at, uint32_t bytes)
     }
 }
 
-static uint64_t unsigned_at(const unsigned char *at, uint32_t bytes)
+static uint64_t load_unsigned(const unsigned char *at, uint32_t bytes)
 {
     uint64_t value = 0;
     memcpy(&value, at, bytes); /* little-endian: the low bytes come first */
@@ -418,12 +423,12 @@ bool gguf_int_at(const gguf_kv *kv, uint64_t i, int64_t *out)
     case GGUF_I8:
     case GGUF_I16:
     case GGUF_I32:
-    case GGUF_I64: *out = signed_at(kv->bytes + i * bytes, bytes); return true;
+    case GGUF_I64: *out = load_signed(kv->bytes + i * bytes, bytes); return true;
     case GGUF_U8:
     case GGUF_U16:
     case GGUF_U32:
     case GGUF_U64:
-        value = unsigned_at(kv->bytes + i * bytes, bytes);
+        value = load_unsigned(kv->bytes + i * bytes, bytes);
         if (value > INT64_MAX)
             return false;
         *out = (int64_t)value;
@@ -449,24 +454,24 @@ bool gguf_next_str(const gguf_kv *kv, gguf_str_walk *walk, str *out)
 
 /* ---- single values ---- */
 
-/* *kv is NULL when the key is absent and may be. */
-static mote_status find_single(const gguf *g, const char *key, bool *found, const gguf_kv **kv,
-                               mote_error *err)
+/* With `found` not NULL the key is optional: *kv is NULL if it is absent. */
+static mote_status gguf_find_scalar(const gguf *g, const char *key, bool *found, const gguf_kv **kv,
+                                    mote_error *err)
 {
     *kv = gguf_find(g, key);
     if (found != NULL)
         *found = *kv != NULL;
     else if (*kv == NULL)
-        return err_set(err, MOTE_E_FORMAT, "the metadata entry '%s' is missing", key);
+        return err_set(err, MOTE_E_FORMAT, "metadata key '%s' is missing", key);
     if (*kv != NULL && (*kv)->is_array)
-        return err_set(err, MOTE_E_FORMAT, "the metadata entry '%s' is an array, not one value",
+        return err_set(err, MOTE_E_FORMAT, "metadata key '%s' must be a single value, not an array",
                        key);
     return MOTE_OK;
 }
 
-static mote_status wrong_kind(const char *key, const char *wanted, mote_error *err)
+static mote_status gguf_type_error(const char *key, const char *wanted, mote_error *err)
 {
-    return err_set(err, MOTE_E_FORMAT, "the metadata entry '%s' is not %s", key, wanted);
+    return err_set(err, MOTE_E_FORMAT, "metadata key '%s' must be %s", key, wanted);
 }
 
 mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *found,
@@ -474,11 +479,11 @@ mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *fo
 {
     const gguf_kv *kv;
     int64_t value;
-    TRY(find_single(g, key, found, &kv, err));
+    TRY(gguf_find_scalar(g, key, found, &kv, err));
     if (kv == NULL)
         return MOTE_OK;
     if (!gguf_int_at(kv, 0, &value) || value < 0 || value > UINT32_MAX)
-        return wrong_kind(key, "a whole number from 0 to 4294967295", err);
+        return gguf_type_error(key, "an integer from 0 to 4294967295", err);
     *out = (uint32_t)value;
     return MOTE_OK;
 }
@@ -486,7 +491,7 @@ mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *fo
 mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found, mote_error *err)
 {
     const gguf_kv *kv;
-    TRY(find_single(g, key, found, &kv, err));
+    TRY(gguf_find_scalar(g, key, found, &kv, err));
     if (kv == NULL)
         return MOTE_OK;
     if (kv->type == GGUF_F32) {
@@ -496,7 +501,7 @@ mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found
         memcpy(&value, kv->bytes, sizeof value);
         *out = (float)value;
     } else {
-        return wrong_kind(key, "a floating-point number", err);
+        return gguf_type_error(key, "a floating-point number", err);
     }
     return MOTE_OK;
 }
@@ -504,11 +509,11 @@ mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found
 mote_status gguf_get_bool(const gguf *g, const char *key, bool *out, bool *found, mote_error *err)
 {
     const gguf_kv *kv;
-    TRY(find_single(g, key, found, &kv, err));
+    TRY(gguf_find_scalar(g, key, found, &kv, err));
     if (kv == NULL)
         return MOTE_OK;
     if (kv->type != GGUF_BOOL)
-        return wrong_kind(key, "true or false", err);
+        return gguf_type_error(key, "a boolean", err);
     *out = kv->bytes[0] != 0;
     return MOTE_OK;
 }
@@ -517,10 +522,10 @@ mote_status gguf_get_str(const gguf *g, const char *key, str *out, bool *found, 
 {
     const gguf_kv *kv;
     gguf_str_walk walk = {0};
-    TRY(find_single(g, key, found, &kv, err));
+    TRY(gguf_find_scalar(g, key, found, &kv, err));
     if (kv == NULL)
         return MOTE_OK;
     if (!gguf_next_str(kv, &walk, out))
-        return wrong_kind(key, "a string", err);
+        return gguf_type_error(key, "a string", err);
     return MOTE_OK;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gguf.h - a GGUF file as a directory: metadata by key, tensors by name.
+ * gguf.h - GGUF files: metadata by key, tensors by name.
  *
- * Everything returned is a view into the caller's bytes (a mapped file) and
- * lives as long as they do and the gguf is not freed. A gguf is immutable once
- * read. Code above this line may trust: every tensor's bytes lie inside the file,
- * are aligned as the file promises and have exactly the size its shape and format
- * call for; every string and array lies inside the file.
+ * gguf_read validates the file. After that:
+ * - The data of a tensor with a known format are inside the file, aligned to general.alignment,
+ *   and have exactly the size given by shape and format.
+ * - All strings and arrays are inside the file.
+ *
+ * Returned pointers and strings are views into the caller's bytes (a mapped file). They are valid
+ * until the bytes are unmapped or the gguf is freed. A gguf is immutable and thread-safe.
  */
 #ifndef MOTE_GGUF_GGUF_H
 #define MOTE_GGUF_GGUF_H
@@ -42,9 +44,9 @@ typedef enum gguf_type {
 
 typedef struct gguf_kv {
     str key;
-    gguf_type type; /* of the value, or of the elements of an array */
+    gguf_type type; /* of the value, or of the array elements */
     bool is_array;
-    uint64_t count;             /* 1, or the elements of an array */
+    uint64_t count;             /* 1, or the number of array elements */
     const unsigned char *bytes; /* the encoded value or elements */
     uint64_t n_bytes;
 } gguf_kv;
@@ -52,21 +54,20 @@ typedef struct gguf_kv {
 typedef struct gguf_tensor {
     str name;
     uint32_t n_dims;
-    uint64_t dims[GGUF_MAX_DIMS]; /* fastest first; missing ones are 1 */
+    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is contiguous; unused ones are 1 */
     uint32_t gguf_type;
-    const quant_info *format; /* NULL: a type mote cannot read; data is then NULL too */
+    const quant_info *format; /* NULL: unsupported type; then data is NULL and bytes 0 */
     const unsigned char *data;
     uint64_t bytes;
-    uint64_t offset; /* of the data in the file, for messages and tables */
+    uint64_t offset; /* of the data in the file */
 } gguf_tensor;
 
 typedef struct gguf gguf;
 
-/* `bytes` must outlive the gguf. Reads header, metadata and tensor table; touches no tensor data.
- */
+/* Reads header, metadata and tensor table, but no tensor data. `bytes` must outlive the gguf. */
 mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, mote_error *err);
 void gguf_free(gguf *g);
-/* What it took from base/mem; the file's bytes are the caller's. */
+/* Heap memory of the gguf, without the bytes of the file. */
 uint64_t gguf_private_bytes(const gguf *g);
 
 uint64_t gguf_n_kv(const gguf *g);
@@ -79,10 +80,9 @@ const gguf_tensor *gguf_find_tensor(const gguf *g, const char *name); /* NULL: a
 uint64_t gguf_alignment(const gguf *g);
 
 /*
- * Typed getters. A value of another integer width is taken if it fits; a value
- * of another kind is an error, whatever its key. Absent: `*out` keeps its value
- * and *found (which may be NULL) is false; with found NULL an absent key is
- * MOTE_E_FORMAT "... is missing".
+ * Typed getters. gguf_get_u32 accepts any integer type if the value fits. Any other type mismatch
+ * is MOTE_E_FORMAT. If the key is absent, *out is unchanged and *found is false; with found NULL an
+ * absent key is MOTE_E_FORMAT.
  */
 mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *found,
                          mote_error *err);
@@ -90,11 +90,11 @@ mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found
 mote_status gguf_get_bool(const gguf *g, const char *key, bool *out, bool *found, mote_error *err);
 mote_status gguf_get_str(const gguf *g, const char *key, str *out, bool *found, mote_error *err);
 
-/* Element i of an integer array (any width), or the value itself if the key is not an array and i
- * is 0. False: out of range, or not integers. */
+/* Element i of an integer array of any width; a scalar is element 0. False: i is out of range, the
+ * type is not an integer, or the value does not fit. */
 bool gguf_int_at(const gguf_kv *kv, uint64_t i, int64_t *out);
 
-/* Walks an array of strings in order; a fresh walk is {0}. False: no more. */
+/* Iterates over an array of strings. Start with a walk of {0}. False: end, or not strings. */
 typedef struct gguf_str_walk {
     uint64_t i, pos;
 } gguf_str_walk;

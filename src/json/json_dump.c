@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_dump.c - document to text, in the spelling of Python's json.dumps. */
+/* json_dump.c - parsed document to text, as Python's json.dumps writes it. */
 #include "json/json_int.h"
 
 #include <stdio.h>
 
-static void put_escape(strbuf *out, unsigned char c)
+static void string_put_escape(strbuf *out, unsigned char c)
 {
     static const char short_for[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *at = c != 0 ? strchr(short_for, c) : NULL;
@@ -20,13 +20,13 @@ static void put_escape(strbuf *out, unsigned char c)
 
 void json_put_escaped(strbuf *out, str text)
 {
-    size_t plain = 0; /* where the stretch without escapes began */
+    size_t plain = 0; /* start of the span without escapes */
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
         if (c >= 0x20 && c != '"' && c != '\\')
             continue;
         strbuf_put(out, (str){text.p + plain, i - plain});
-        put_escape(out, c);
+        string_put_escape(out, c);
         plain = i + 1;
     }
     if (plain < text.n)
@@ -42,8 +42,8 @@ void json_put_string(strbuf *out, str text)
 
 typedef void put_number_fn(strbuf *out, str spelling);
 
-/* A value; of a container the opening bracket. */
-static void put_start(strbuf *out, const json_node *node, put_number_fn *put_number)
+/* Writes a scalar, or the opening bracket of a container. */
+static void node_put_start(strbuf *out, const json_node *node, put_number_fn *put_number)
 {
     switch (json_node_kind(node)) {
     case JSON_IS_BOOL: strbuf_text(out, json_node_truth(node) ? "true" : "false"); break;
@@ -55,15 +55,15 @@ static void put_start(strbuf *out, const json_node *node, put_number_fn *put_num
     }
 }
 
-/* Nodes stand in the order of the text, so one walk over the array writes it; the stack holds the
- * containers that are still open. */
-static void put_tree(strbuf *out, const json_node *node, put_number_fn *put_number)
+/* Nodes are in document order, so one pass over the array writes them. The stack holds the open
+ * containers. */
+static void node_put_tree(strbuf *out, const json_node *node, put_number_fn *put_number)
 {
     const json_node *open[JSON_MAX_DEPTH];
     uint32_t depth = 0;
     const json_node *at = node;
     for (;;) {
-        put_start(out, at, put_number);
+        node_put_start(out, at, put_number);
         if (at == NULL)
             return;
         if (at->kind == JSON_IS_ARRAY || at->kind == JSON_IS_OBJECT)
@@ -84,10 +84,10 @@ static void put_tree(strbuf *out, const json_node *node, put_number_fn *put_numb
 
 void json_put_node(strbuf *out, const json_node *node)
 {
-    put_tree(out, node, json_put_number);
+    node_put_tree(out, node, json_put_number);
 }
 
 void json_put_as_spelt(strbuf *out, const json_node *node)
 {
-    put_tree(out, node, strbuf_put);
+    node_put_tree(out, node, strbuf_put);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_node.c - walking a document. */
+/* json_node.c - access to the nodes of a parsed document. */
 #include "json/json_int.h"
 
 #include "base/mem.h"

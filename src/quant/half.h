@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * half.h - the two 16-bit floats, exactly.
+ * half.h - conversion between f32 and the 16-bit formats f16 and bf16.
  *
- * Widening is exact. Narrowing rounds to nearest, ties to even, keeps subnormals
- * and overflows to infinity. NaN stays NaN and becomes quiet with its payload
- * cut, which is what the F16C instructions do, so that a kernel may use either.
+ * Widening is exact. Narrowing rounds to nearest, ties to even, keeps subnormals and overflows to
+ * infinity. NaN becomes a quiet NaN with truncated payload. The F16C instructions give the same
+ * bits, so a kernel may use either.
  */
 #ifndef MOTE_QUANT_HALF_H
 #define MOTE_QUANT_HALF_H
@@ -47,11 +47,11 @@ static inline uint16_t half_f32_to_f16(float value)
     const uint32_t magnitude = bits & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u)
         return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
-    if (magnitude >= 0x477FF000u) /* 65520, half way past the largest */
+    if (magnitude >= 0x477FF000u) /* 65520: the largest f16, 65504, plus half a step */
         return (uint16_t)(sign | 0x7C00u);
     if (magnitude < 0x38800000u) {
-        /* Below 2^-14 the result counts units of 2^-24. Adding 2^23 leaves no
-         * room for a fraction, so the addition itself rounds. */
+        /* Below 2^-14 the result is a multiple of 2^-24. After adding 2^23 the sum has no fraction
+         * bits, so the addition rounds. */
         const float units = half_float_of(magnitude) * 0x1p24f + 0x1p23f;
         return (uint16_t)(sign | (half_bits_of(units) & 0x7FFu));
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample.h - from a row of logits to the next token.
+ * sample.h - samples the next token from a row of logits.
  *
- * A pure function of the logits, the options, the tokens generated so far and
- * the position (docs/numerics.md section 9). Nothing here knows a session.
+ * The result is a pure function of the logits, the options, the generated tokens and the position
+ * (docs/numerics.md section 9). sample.c lists the steps in order. Thread-safe with one scratch
+ * buffer per thread.
  */
 #ifndef MOTE_SAMPLE_SAMPLE_H
 #define MOTE_SAMPLE_SAMPLE_H
@@ -15,25 +16,22 @@ typedef struct sample_input {
     const kern_table *kernels;
     const float *logits; /* [vocabulary] */
     uint32_t vocabulary;
-    uint32_t n_tokens;           /* ids from here on are padding and never chosen */
-    const mote_token *generated; /* [n_generated], what penalties look at; padding is ignored */
+    uint32_t n_tokens;           /* ids >= n_tokens are padding and never chosen */
+    const mote_token *generated; /* [n_generated], for the penalties; padding ids are ignored */
     size_t n_generated;
-    uint64_t position; /* of the token to be drawn: the counter of the random number */
+    uint64_t position; /* of the sampled token: the counter of the random number */
 } sample_input;
 
-/* Working memory for one call, made once: sample_scratch_bytes(vocabulary) bytes, 64-aligned. */
+/* Size of the scratch buffer of sample_pick. It must be 64-byte aligned and can be reused. */
 size_t sample_scratch_bytes(uint32_t vocabulary);
 
-/* sample.c states the order of everything it does. `how` may be NULL: all zero. `out` is
- * written only on success. Never allocates; what scratch held before does not matter.
- * MOTE_E_ARG: an option is out of range or not a number, or allowed and bias forbid every token.
- * MOTE_E_FORMAT: the row holds nothing but NaN and -inf. */
+/* `how` NULL: all options zero. `out` is written only on success. Does not allocate.
+ * MOTE_E_ARG: an option is out of range or NaN, or the options exclude every token.
+ * MOTE_E_FORMAT: every logit is NaN or -inf. */
 mote_status sample_pick(const sample_input *in, const mote_sampling *how, void *scratch,
                         mote_choice *out, mote_error *err);
 
-/* ---- what mote_sampling may hold; the ranges themselves are in the .c file. ---- */
-
-/* MOTE_E_ARG names the first option that is out of range, with its value. */
+/* Checks the ranges of all options. MOTE_E_ARG: the text has the first one out of range. */
 mote_status sample_check_options(const mote_sampling *how, uint32_t n_tokens, mote_error *err);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gguf_malformed_test.c - lies made by hand, each with the answer it must get.
+ * gguf_malformed_test.c - malformed GGUF files, each with the expected error.
  *
- * Every way in which a reader of such files is known to have been broken is
- * here: counts and lengths that are not there or wrap around, shapes whose
- * product wraps, data outside the file, names twice, depth. Each case also says
- * how often memory may be asked for: never before the bytes that would fill it
- * have been seen.
+ * Covers the known ways to break a GGUF reader: counts and lengths that are absent or overflow,
+ * shapes with an overflowing product, data outside the file, duplicate names, nested arrays. Each
+ * case also limits the number of allocations: the reader must not allocate for entries before it
+ * has checked that their bytes are present.
  */
 #include "unit/gguf_hostile.h"
 #include "support/gguf_build.h"
@@ -52,7 +51,7 @@ static void many_tensors(test_gguf *b)
 {
     b->n_tensors = GGUF_MAX_TENSORS + 1;
 }
-static void endless_tensors(test_gguf *b)
+static void max_u64_tensors(test_gguf *b)
 {
     b->n_tensors = UINT64_MAX;
 }
@@ -101,7 +100,7 @@ static void key_beyond_the_end(test_gguf *b)
 {
     kv_head(b, 1 << 20, "key", GGUF_U32);
 }
-static void endless_key(test_gguf *b)
+static void key_length_max_u64(test_gguf *b)
 {
     kv_head(b, UINT64_MAX, "key", GGUF_U32);
 }
@@ -110,27 +109,27 @@ static void type_13(test_gguf *b)
     kv_head(b, 1, "k", GGUF_N_TYPES);
     test_gguf_raw_u64(b, 0);
 }
-static void type_of_all_ones(test_gguf *b)
+static void type_max_u32(test_gguf *b)
 {
     kv_head(b, 1, "k", UINT32_MAX);
     test_gguf_raw_u64(b, 0);
 }
-static void string_of_a_terabyte(test_gguf *b)
+static void string_length_1_tb(test_gguf *b)
 {
     kv_head(b, 1, "k", GGUF_STRING);
     test_gguf_raw_u64(b, (uint64_t)1 << 40);
 }
-static void endless_string(test_gguf *b)
+static void string_length_max_u64(test_gguf *b)
 {
     kv_head(b, 1, "k", GGUF_STRING);
     test_gguf_raw_u64(b, UINT64_MAX);
 }
-static void truth_of_2(test_gguf *b)
+static void bool_of_2(test_gguf *b)
 {
     kv_head(b, 1, "k", GGUF_BOOL);
     test_gguf_raw(b, "\2", 1);
 }
-static void truths_of_2(test_gguf *b)
+static void bools_of_2(test_gguf *b)
 {
     array_head(b, GGUF_BOOL, 3);
     test_gguf_raw(b, "\1\0\2", 3);
@@ -146,16 +145,16 @@ static void array_of_type_13(test_gguf *b)
 {
     array_head(b, GGUF_N_TYPES, 0);
 }
-static void bytes_without_end(test_gguf *b)
+static void array_of_2_40_bytes(test_gguf *b)
 {
     array_head(b, GGUF_U8, (uint64_t)1 << 40);
 }
 static void wrapping_array(test_gguf *b)
 {
     array_head(b, GGUF_U64, ((uint64_t)1 << 61) + 1);
-    test_gguf_raw_u64(b, 0); /* what the wrapped product would be content with */
+    test_gguf_raw_u64(b, 0); /* enough for the overflowed product */
 }
-static void strings_without_end(test_gguf *b)
+static void array_of_2_61_strings(test_gguf *b)
 {
     array_head(b, GGUF_STRING, (uint64_t)1 << 61);
     test_gguf_raw_u64(b, 0);
@@ -163,8 +162,8 @@ static void strings_without_end(test_gguf *b)
 static void one_string_too_few(test_gguf *b)
 {
     array_head(b, GGUF_STRING, 2);
-    test_gguf_raw_str(b, "a long string, so that two heads would fit");
-    test_gguf_raw_u32(b, UINT32_MAX); /* the second one says it is 4 GB long */
+    test_gguf_raw_str(b, "a long string, so that two length fields would fit");
+    test_gguf_raw_u32(b, UINT32_MAX); /* a length of 4 GB */
 }
 static void same_key_twice(test_gguf *b)
 {
@@ -204,7 +203,7 @@ static void tensor_with(test_gguf *b, const char *name, uint32_t type, uint32_t 
     const uint64_t dims[] = {d0, d1, d2, d3, 1};
     test_gguf_tensor(b, name, type, n_dims, dims, NULL, 32);
 }
-static void nameless_tensor(test_gguf *b)
+static void tensor_without_name(test_gguf *b)
 {
     tensor_with(b, "", 0, 1, 1, 1, 1, 1);
 }
@@ -232,7 +231,7 @@ static void wrapping_shape(test_gguf *b)
 {
     tensor_with(b, "t", 0, 4, (uint64_t)1 << 32, (uint64_t)1 << 32, 1, 1);
 }
-static void shape_that_wraps_to_1(test_gguf *b)
+static void shape_product_wraps_to_1(test_gguf *b)
 {
     tensor_with(b, "t", 0, 2, 0xAAAAAAAAAAAAAAABu, 3, 1, 1);
 }
@@ -244,7 +243,7 @@ static void wrapping_row(test_gguf *b)
 {
     tensor_with(b, "t", 0, 1, (uint64_t)1 << 62, 1, 1, 1);
 }
-static void broken_block(test_gguf *b)
+static void partial_block(test_gguf *b)
 {
     tensor_with(b, "t", 12, 2, 128, 2, 1, 1);
 }
@@ -275,15 +274,15 @@ static void offset_beyond_the_end(test_gguf *b)
 {
     at_offset(b, 0, 64);
 }
-static void offset_that_wraps(test_gguf *b)
+static void offset_wraps(test_gguf *b)
 {
     at_offset(b, 0, UINT64_MAX - 31);
 }
-static void foreign_beyond_the_end(test_gguf *b)
+static void unknown_type_beyond_the_end(test_gguf *b)
 {
     at_offset(b, 17, (uint64_t)1 << 40);
 }
-static void foreign_that_wraps(test_gguf *b)
+static void unknown_type_offset_wraps(test_gguf *b)
 {
     at_offset(b, 17, UINT64_MAX - 31);
 }
@@ -292,8 +291,8 @@ typedef struct malformed {
     const char *name;
     void (*build)(test_gguf *b);
     mote_status status;
-    const char *says;    /* part of the message */
-    uint64_t max_memory; /* requests to the allocator */
+    const char *says;    /* part of the error text */
+    uint64_t max_memory; /* allocations */
 } malformed;
 
 #define CASE(function, status, says, max_memory)                                                   \
@@ -307,59 +306,59 @@ static const malformed cases[] = {
     CASE(version_4, MOTE_E_UNSUPPORTED, "version 4", 1),
     CASE(big_endian, MOTE_E_UNSUPPORTED, "big-endian", 1),
     CASE(many_tensors, MOTE_E_FORMAT, "65537 tensors", 1),
-    CASE(endless_tensors, MOTE_E_FORMAT, "tensors", 1),
-    CASE(absent_tensors, MOTE_E_FORMAT, "cut short", 3),
+    CASE(max_u64_tensors, MOTE_E_FORMAT, "tensors", 1),
+    CASE(absent_tensors, MOTE_E_FORMAT, "truncated", 3),
     CASE(many_entries, MOTE_E_FORMAT, "65537 metadata", 1),
     CASE(wrapping_entries, MOTE_E_FORMAT, "metadata", 1),
-    CASE(absent_entries, MOTE_E_FORMAT, "cut short", 1),
-    CASE(empty_key, MOTE_E_FORMAT, "0 bytes", 3),
+    CASE(absent_entries, MOTE_E_FORMAT, "truncated", 1),
+    CASE(empty_key, MOTE_E_FORMAT, "got 0", 3),
     CASE(control_in_key, MOTE_E_FORMAT, "control characters", 3),
     CASE(delete_in_key, MOTE_E_FORMAT, "control characters", 3),
     CASE(zero_in_key, MOTE_E_FORMAT, "control characters", 3),
-    CASE(long_key, MOTE_E_FORMAT, "257 bytes", 3),
-    CASE(key_beyond_the_end, MOTE_E_FORMAT, "cut short", 3),
-    CASE(endless_key, MOTE_E_FORMAT, "cut short", 3),
+    CASE(long_key, MOTE_E_FORMAT, "got 257", 3),
+    CASE(key_beyond_the_end, MOTE_E_FORMAT, "truncated", 3),
+    CASE(key_length_max_u64, MOTE_E_FORMAT, "truncated", 3),
     CASE(type_13, MOTE_E_FORMAT, "type 13", 3),
-    CASE(type_of_all_ones, MOTE_E_FORMAT, "type 4294967295", 3),
-    CASE(string_of_a_terabyte, MOTE_E_FORMAT, "cut short", 3),
-    CASE(endless_string, MOTE_E_FORMAT, "cut short", 3),
-    CASE(truth_of_2, MOTE_E_FORMAT, "neither 0 nor 1", 3),
-    CASE(truths_of_2, MOTE_E_FORMAT, "neither 0 nor 1", 3),
+    CASE(type_max_u32, MOTE_E_FORMAT, "type 4294967295", 3),
+    CASE(string_length_1_tb, MOTE_E_FORMAT, "truncated", 3),
+    CASE(string_length_max_u64, MOTE_E_FORMAT, "truncated", 3),
+    CASE(bool_of_2, MOTE_E_FORMAT, "must be 0 or 1", 3),
+    CASE(bools_of_2, MOTE_E_FORMAT, "must be 0 or 1", 3),
     CASE(array_of_arrays, MOTE_E_FORMAT, "type 9", 3),
     CASE(array_of_type_13, MOTE_E_FORMAT, "type 13", 3),
-    CASE(bytes_without_end, MOTE_E_FORMAT, "cut short", 3),
-    CASE(wrapping_array, MOTE_E_FORMAT, "cut short", 3),
-    CASE(strings_without_end, MOTE_E_FORMAT, "cut short", 3),
-    CASE(one_string_too_few, MOTE_E_FORMAT, "cut short", 3),
-    CASE(same_key_twice, MOTE_E_FORMAT, "'same' appears twice", 3),
-    CASE(alignment_0, MOTE_E_FORMAT, "alignment is 0", 3),
-    CASE(alignment_4, MOTE_E_FORMAT, "alignment is 4", 3),
-    CASE(alignment_24, MOTE_E_FORMAT, "alignment is 24", 3),
-    CASE(alignment_2_gb, MOTE_E_FORMAT, "alignment is 2147483648", 3),
+    CASE(array_of_2_40_bytes, MOTE_E_FORMAT, "truncated", 3),
+    CASE(wrapping_array, MOTE_E_FORMAT, "truncated", 3),
+    CASE(array_of_2_61_strings, MOTE_E_FORMAT, "truncated", 3),
+    CASE(one_string_too_few, MOTE_E_FORMAT, "truncated", 3),
+    CASE(same_key_twice, MOTE_E_FORMAT, "duplicate metadata key 'same'", 3),
+    CASE(alignment_0, MOTE_E_FORMAT, "got 0", 3),
+    CASE(alignment_4, MOTE_E_FORMAT, "got 4", 3),
+    CASE(alignment_24, MOTE_E_FORMAT, "got 24", 3),
+    CASE(alignment_2_gb, MOTE_E_FORMAT, "got 2147483648", 3),
     CASE(alignment_as_text, MOTE_E_FORMAT, "general.alignment", 3),
     CASE(alignment_as_array, MOTE_E_FORMAT, "general.alignment", 3),
-    CASE(nameless_tensor, MOTE_E_FORMAT, "0 bytes", 5),
+    CASE(tensor_without_name, MOTE_E_FORMAT, "got 0", 5),
     CASE(control_in_name, MOTE_E_FORMAT, "control characters", 5),
-    CASE(no_dimensions, MOTE_E_FORMAT, "0 dimensions", 5),
-    CASE(five_dimensions, MOTE_E_FORMAT, "5 dimensions", 5),
-    CASE(empty_dimension, MOTE_E_FORMAT, "impossible shape", 5),
-    CASE(negative_dimension, MOTE_E_FORMAT, "impossible shape", 5),
-    CASE(wrapping_shape, MOTE_E_FORMAT, "impossible shape", 5),
-    CASE(shape_that_wraps_to_1, MOTE_E_FORMAT, "impossible shape", 5),
-    CASE(wrapping_bytes, MOTE_E_FORMAT, "impossible shape", 5),
+    CASE(no_dimensions, MOTE_E_FORMAT, "dimensions, got 0", 5),
+    CASE(five_dimensions, MOTE_E_FORMAT, "dimensions, got 5", 5),
+    CASE(empty_dimension, MOTE_E_FORMAT, "is empty or overflows", 5),
+    CASE(negative_dimension, MOTE_E_FORMAT, "is empty or overflows", 5),
+    CASE(wrapping_shape, MOTE_E_FORMAT, "is empty or overflows", 5),
+    CASE(shape_product_wraps_to_1, MOTE_E_FORMAT, "is empty or overflows", 5),
+    CASE(wrapping_bytes, MOTE_E_FORMAT, "overflows", 5),
     CASE(wrapping_row, MOTE_E_FORMAT, "'t'", 5),
-    CASE(broken_block, MOTE_E_FORMAT, "no multiple of the 256", 5),
+    CASE(partial_block, MOTE_E_FORMAT, "not a multiple of 256", 5),
     CASE(exabyte_tensor, MOTE_E_FORMAT, "beyond the end", 5),
     CASE(one_value_too_many, MOTE_E_FORMAT, "beyond the end", 5),
-    CASE(same_tensor_twice, MOTE_E_FORMAT, "'t' appears twice", 5),
+    CASE(same_tensor_twice, MOTE_E_FORMAT, "duplicate tensor 't'", 5),
     CASE(misaligned, MOTE_E_FORMAT, "not aligned", 5),
     CASE(offset_beyond_the_end, MOTE_E_FORMAT, "beyond the end", 5),
-    CASE(offset_that_wraps, MOTE_E_FORMAT, "beyond the end", 5),
-    CASE(foreign_beyond_the_end, MOTE_E_FORMAT, "beyond the end", 5),
-    CASE(foreign_that_wraps, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(offset_wraps, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(unknown_type_beyond_the_end, MOTE_E_FORMAT, "beyond the end", 5),
+    CASE(unknown_type_offset_wraps, MOTE_E_FORMAT, "beyond the end", 5),
 };
 
-static void files_made_by_hand_are_refused(void **state)
+static void malformed_files_are_rejected(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -369,7 +368,7 @@ static void files_made_by_hand_are_refused(void **state)
         test_gguf_str(&b, "general.architecture", "qwen35");
         cases[i].build(&b);
         const uint64_t n_tensors = b.n_tensors, data_bytes = b.data_bytes;
-        b.n_tensors = data_bytes / 32; /* those that were really built */
+        b.n_tensors = data_bytes / 32; /* the number of entries in the table */
         test_gguf_finish(&b);
         memcpy(b.bytes + 8, &n_tensors, 8);
         const mem_stats before = mem_count();
@@ -377,13 +376,13 @@ static void files_made_by_hand_are_refused(void **state)
         if (status != cases[i].status || strstr(err.text, cases[i].says) == NULL)
             fail_msg("%s: %s, \"%s\"", cases[i].name, mote_status_name(status), err.text);
         if (mem_count().requests - before.requests > cases[i].max_memory)
-            fail_msg("%s: memory was asked for too early", cases[i].name);
+            fail_msg("%s: allocated too early", cases[i].name);
         test_gguf_free(&b);
     }
 }
 
-/* The same skeleton without a lie is taken: the refusals above are for the right reason. */
-static void the_honest_skeleton_is_taken(void **state)
+/* The same file without a fault is accepted, so each case above fails because of its fault. */
+static void file_without_fault_is_accepted(void **state)
 {
     (void)state;
     test_gguf b;
@@ -400,8 +399,8 @@ static void the_honest_skeleton_is_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_made_by_hand_are_refused),
-        cmocka_unit_test(the_honest_skeleton_is_taken),
+        cmocka_unit_test(malformed_files_are_rejected),
+        cmocka_unit_test(file_without_fault_is_accepted),
     };
     return cmocka_run_group_tests(tests, make_guarded, NULL);
 }

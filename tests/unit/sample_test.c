@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_test.c - every option of the sampler, alone and against a reference.
+ * sample_test.c - every option of the sampler, alone and compared with a reference.
  *
- * The rows here are small and chosen by hand, except in the comparison with
- * sample_reference.c, which tries all options together on random rows.
+ * The rows are made by hand, except in the comparison with sample_reference.c, which tries all
+ * options together on random rows.
  */
 #include "unit/sample_reference.h"
 
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { N = 1000 }; /* ids with a meaning; the row is a little longer */
+enum { N = 1000 }; /* tokens; the row also has padding */
 
 static sample_rig rig;
 
@@ -38,7 +38,7 @@ static int close_rig(void **state)
     return 0;
 }
 
-/* How often each of the first n ids comes at positions 0 .. draws-1. */
+/* Counts the first n ids over positions 0 to draws - 1. */
 static void tally(const mote_sampling *how, uint32_t draws, uint32_t *count, uint32_t n)
 {
     memset(count, 0, n * sizeof *count);
@@ -52,7 +52,7 @@ static void tally(const mote_sampling *how, uint32_t draws, uint32_t *count, uin
 
 /* ---- temperature 0 ---- */
 
-static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
+static void greedy_takes_the_lowest_id_of_equal_maxima(void **state)
 {
     (void)state;
     rig.logits[777] = 3;
@@ -92,9 +92,9 @@ static void padding_is_never_chosen(void **state)
     assert_int_equal(choice.top[1].token, 0);
 }
 
-/* ---- rows that no sound model makes ---- */
+/* ---- NaN and infinity ---- */
 
-static void what_is_not_a_number_is_never_chosen(void **state)
+static void nan_is_never_chosen(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < N; id++)
@@ -114,7 +114,7 @@ static void what_is_not_a_number_is_never_chosen(void **state)
     assert_true(count[401] > 100 && count[403] > 100);
 }
 
-static void infinity_is_the_largest_number(void **state)
+static void infinity_counts_as_flt_max(void **state)
 {
     (void)state;
     rig.logits[8] = INFINITY;
@@ -127,7 +127,7 @@ static void infinity_is_the_largest_number(void **state)
     assert_true(choice.top[2].logprob < -1e38f && isfinite(choice.top[2].logprob));
 }
 
-static void a_row_of_nothing_is_an_error(void **state)
+static void row_without_numbers_is_an_error(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < N; id++)
@@ -143,7 +143,7 @@ static void a_row_of_nothing_is_an_error(void **state)
     assert_int_equal(sample_pick(&rig.in, NULL, rig.scratch, &choice, NULL), MOTE_E_FORMAT);
 }
 
-static void one_token_is_certain(void **state)
+static void single_token_is_certain(void **state)
 {
     (void)state;
     sample_rig one;
@@ -158,7 +158,7 @@ static void one_token_is_certain(void **state)
 
 /* ---- bias and penalties ---- */
 
-static void bias_moves_tokens(void **state)
+static void bias_changes_ranks(void **state)
 {
     (void)state;
     rig.logits[10] = 5;
@@ -169,13 +169,13 @@ static void bias_moves_tokens(void **state)
     assert_int_equal(rig_pick(&rig, &how).token, 20);
     how.n_bias = 3;
     assert_int_equal(rig_pick(&rig, &how).token, 30);
-    how.n_bias = 4; /* 30 is named twice: 100 - 98 = 2 < 4.5 */
+    how.n_bias = 4; /* 30 is listed twice: 100 - 98 = 2 < 4.5 */
     const mote_choice choice = rig_pick(&rig, &how);
     assert_int_equal(choice.token, 20);
     assert_float_equal(choice.logprob, 4 - log(exp(5) + exp(4) + N - 2), 1e-5);
 }
 
-static void minus_infinity_forbids(void **state)
+static void bias_minus_infinity_excludes(void **state)
 {
     (void)state;
     mote_bias list[N];
@@ -191,7 +191,7 @@ static void minus_infinity_forbids(void **state)
     assert_non_null(strstr(err.text, "no token"));
 }
 
-static void penalties_look_at_generated_tokens(void **state)
+static void penalties_apply_to_generated_tokens(void **state)
 {
     (void)state;
     rig.logits[1] = 8;
@@ -210,12 +210,12 @@ static void penalties_look_at_generated_tokens(void **state)
     rig.in.n_generated = 2;
     assert_int_equal(rig_pick(&rig, &frequency).token, 2); /* 8 - 1.2 < 7 */
     rig.in.n_generated = 4;
-    assert_int_equal(rig_pick(&rig, &presence).token, 1); /* once each, however often */
+    assert_int_equal(rig_pick(&rig, &presence).token, 1); /* presence counts once per token */
     rig.in.n_generated = 6;
-    assert_int_equal(rig_pick(&rig, &presence).token, 1); /* ids without meaning: ignored */
+    assert_int_equal(rig_pick(&rig, &presence).token, 1); /* padding ids are ignored */
 }
 
-static void repetition_pushes_both_signs_down(void **state)
+static void repetition_lowers_both_signs(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < N; id++)
@@ -259,18 +259,19 @@ static void top_k_keeps_the_first(void **state)
 {
     (void)state;
     uint32_t count[N];
-    tally(&(mote_sampling){.temperature = 1, .top_k = 5}, 500, count, 5); /* of equals: 0 to 4 */
+    tally(&(mote_sampling){.temperature = 1, .top_k = 5}, 500, count,
+          5); /* all equal: ids 0 to 4 */
     rig.logits[600] = 1;
     mote_sampling one = {.temperature = 100, .top_k = 1};
     tally(&one, 20, count, N);
     assert_int_equal(count[600], 20);
 }
 
-static void top_p_keeps_the_shortest_beginning(void **state)
+static void top_p_keeps_the_shortest_prefix(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < N; id++)
-        rig.logits[id] = id < 4 ? 0 : -INFINITY; /* four tokens of 1/4 each */
+        rig.logits[id] = id < 4 ? 0 : -INFINITY; /* four tokens with 1/4 each */
     uint32_t count[4];
     mote_sampling how = {.temperature = 1, .top_p = 0.5f};
     tally(&how, 400, count, 4);
@@ -286,8 +287,8 @@ static void top_p_keeps_the_shortest_beginning(void **state)
     assert_true(count[3] > 0);
 }
 
-/* After top_k 2 the shares are 1/2 each: top_p 0.6 needs both, though of all four it is three. */
-static void top_p_measures_what_top_k_left(void **state)
+/* After top_k 2 both have 1/2, so top_p 0.6 keeps both. Of all four it would keep three. */
+static void top_p_applies_after_top_k(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < N; id++)
@@ -332,7 +333,7 @@ static void the_smallest_temperature_is_greedy(void **state)
 
 /* ---- log-probabilities ---- */
 
-static void logprobs_are_those_of_the_raw_row(void **state)
+static void logprobs_ignore_options(void **state)
 {
     (void)state;
     rig_fill(&rig, 5, 6, 0);
@@ -372,7 +373,7 @@ static void top_logprobs_are_in_order(void **state)
 
 /* ---- errors ---- */
 
-static void expect_refusal(mote_sampling how, const char *word)
+static void expect_error(mote_sampling how, const char *word)
 {
     mote_error err = {0};
     mote_choice choice;
@@ -381,34 +382,37 @@ static void expect_refusal(mote_sampling how, const char *word)
         fail_msg("status %d, text '%s', expected '%s'", (int)status, err.text, word);
 }
 
-static void options_out_of_range_are_refused(void **state)
+static void options_out_of_range_are_rejected(void **state)
 {
     (void)state;
     const float bad[] = {NAN, -0.01f, 100.5f, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        expect_refusal((mote_sampling){.temperature = bad[i]}, "temperature is ");
-        expect_refusal((mote_sampling){.top_p = bad[i]}, "top_p is ");
-        expect_refusal((mote_sampling){.min_p = bad[i]}, "min_p is ");
-        expect_refusal((mote_sampling){.repetition = bad[i]}, "repetition is ");
+        expect_error((mote_sampling){.temperature = bad[i]}, "temperature must be ");
+        expect_error((mote_sampling){.top_p = bad[i]}, "top_p must be ");
+        expect_error((mote_sampling){.min_p = bad[i]}, "min_p must be ");
+        expect_error((mote_sampling){.repetition = bad[i]}, "repetition must be ");
         if (bad[i] == -0.01f)
             continue;
-        expect_refusal((mote_sampling){.presence = bad[i]}, "presence is ");
-        expect_refusal((mote_sampling){.frequency = bad[i]}, "frequency is ");
+        expect_error((mote_sampling){.presence = bad[i]}, "presence must be ");
+        expect_error((mote_sampling){.frequency = bad[i]}, "frequency must be ");
     }
-    expect_refusal((mote_sampling){.repetition = 0.009f}, "repetition is 0.009");
-    expect_refusal((mote_sampling){.top_p = 1.001f}, "not a number from 0 to 1");
-    expect_refusal((mote_sampling){.top_logprobs = 21}, "top_logprobs is 21");
-    expect_refusal((mote_sampling){.n_bias = 1}, "bias is NULL");
+    expect_error((mote_sampling){.repetition = 0.009f},
+                 "repetition must be 0 (off) or 0.01 to 100, got 0.009");
+    expect_error((mote_sampling){.top_p = 1.001f}, "top_p must be 0 to 1, got 1.001");
+    expect_error((mote_sampling){.top_logprobs = 21}, "top_logprobs must be 0 to 20, got 21");
+    expect_error((mote_sampling){.n_bias = 1}, "bias must not be NULL");
 
     const mote_bias wrong[] = {{N, 0}, {-1, 0}, {5, NAN}, {6, INFINITY}, {7, 2e6f}};
-    const char *words[] = {"token 1000", "token -1", "token 5 is nan", "token 6", "token 7"};
+    const char *texts[] = {"must be 0 to 999, got 1000", "got -1",
+                           "token 5 must be -1e6 to 1e6 or -infinity, got nan", "token 6",
+                           "token 7"};
     for (size_t i = 0; i < 5; i++)
-        expect_refusal((mote_sampling){.bias = &wrong[i], .n_bias = 1}, words[i]);
+        expect_error((mote_sampling){.bias = &wrong[i], .n_bias = 1}, texts[i]);
 }
 
-/* ---- a mask ---- */
+/* ---- token mask ---- */
 
-static void what_is_not_allowed_is_never_chosen(void **state)
+static void masked_tokens_are_never_chosen(void **state)
 {
     (void)state;
     uint32_t allowed[(N + 31) / 32] = {0}, count[N];
@@ -416,13 +420,13 @@ static void what_is_not_allowed_is_never_chosen(void **state)
     rig.logits[500] = 100;
     mote_sampling how = {.allowed = allowed, .top_logprobs = 3};
     allowed[0] = 1u << 7;
-    allowed[31] = 1u << 7; /* 999, the last one with a meaning */
+    allowed[31] = 1u << 7; /* 999, the last token */
     rig.logits[999] = rig.logits[7] + 1;
     assert_int_equal(rig_pick(&rig, &how).token, 999);
-    allowed[31] = 1u << 8; /* padding does not count */
+    allowed[31] = 1u << 8; /* padding is never allowed */
     const mote_choice choice = rig_pick(&rig, &how);
     assert_int_equal(choice.token, 7);
-    /* The model's opinion stays what it was. */
+    /* The mask does not change log-probabilities. */
     const mote_choice free_choice = rig_pick(&rig, &(mote_sampling){.top_logprobs = 3});
     assert_int_equal(choice.top[0].token, 500);
     assert_memory_equal(choice.top, free_choice.top, sizeof choice.top);
@@ -438,7 +442,7 @@ static void what_is_not_allowed_is_never_chosen(void **state)
     assert_int_equal(rig_pick(&rig, &how).token, 7);
 }
 
-static void bias_cannot_allow_what_the_mask_forbids(void **state)
+static void bias_cannot_override_the_mask(void **state)
 {
     (void)state;
     uint32_t allowed[(N + 31) / 32] = {0};
@@ -447,12 +451,12 @@ static void bias_cannot_allow_what_the_mask_forbids(void **state)
     allowed[0] = 1u << 8 | 1u << 9;
     assert_int_equal(rig_pick(&rig, &how).token, 9);
     allowed[0] = 1u << 8;
-    expect_refusal(how, "leave no token");
+    expect_error(how, "no token can be sampled");
     allowed[0] = 0;
-    expect_refusal((mote_sampling){.allowed = allowed}, "leave no token");
+    expect_error((mote_sampling){.allowed = allowed}, "no token can be sampled");
 }
 
-/* ---- against the reference ---- */
+/* ---- comparison with the reference ---- */
 
 static float maybe(uint64_t *seed, float value)
 {
@@ -477,7 +481,7 @@ static mote_sampling random_options(uint64_t seed)
     return how;
 }
 
-static void the_reference_agrees(void **state)
+static void random_options_match_the_reference(void **state)
 {
     (void)state;
     mote_token generated[60];
@@ -511,18 +515,19 @@ static void the_reference_agrees(void **state)
             continue;
         }
         if (got.token != (mote_token)want.token)
-            fail_msg("seed %u: token %d, the reference takes %u of %zu", (unsigned)seed, got.token,
+            fail_msg("seed %u: token %d, reference %u of %zu", (unsigned)seed, got.token,
                      want.token, want.n_kept);
         assert_float_equal(got.logprob, want.logprob, 2e-6 * 30);
     }
-    print_message("%u draws too close to call, %u of more than 512 candidates\n", close_calls, far);
+    print_message("%u draws skipped: too close to a threshold; %u with more than 512 candidates\n",
+                  close_calls, far);
     assert_true(close_calls < 100);
     assert_true(far > 100);
 }
 
-/* ---- what must not matter ---- */
+/* ---- no hidden inputs ---- */
 
-static void only_the_named_inputs_matter(void **state)
+static void only_documented_inputs_matter(void **state)
 {
     (void)state;
     rig_fill(&rig, 12, 4, 0);
@@ -557,30 +562,30 @@ static void only_the_named_inputs_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(greedy_takes_the_largest_and_the_lowest_of_equals),
+        TEST(greedy_takes_the_lowest_id_of_equal_maxima),
         TEST(zeros_of_either_sign_are_equal),
         TEST(padding_is_never_chosen),
-        TEST(what_is_not_a_number_is_never_chosen),
-        TEST(infinity_is_the_largest_number),
-        TEST(a_row_of_nothing_is_an_error),
-        TEST(what_is_not_allowed_is_never_chosen),
-        TEST(bias_cannot_allow_what_the_mask_forbids),
-        TEST(one_token_is_certain),
-        TEST(bias_moves_tokens),
-        TEST(minus_infinity_forbids),
-        TEST(penalties_look_at_generated_tokens),
-        TEST(repetition_pushes_both_signs_down),
+        TEST(nan_is_never_chosen),
+        TEST(infinity_counts_as_flt_max),
+        TEST(row_without_numbers_is_an_error),
+        TEST(masked_tokens_are_never_chosen),
+        TEST(bias_cannot_override_the_mask),
+        TEST(single_token_is_certain),
+        TEST(bias_changes_ranks),
+        TEST(bias_minus_infinity_excludes),
+        TEST(penalties_apply_to_generated_tokens),
+        TEST(repetition_lowers_both_signs),
         TEST(huge_values_do_not_overflow),
         TEST(top_k_keeps_the_first),
-        TEST(top_p_keeps_the_shortest_beginning),
-        TEST(top_p_measures_what_top_k_left),
+        TEST(top_p_keeps_the_shortest_prefix),
+        TEST(top_p_applies_after_top_k),
         TEST(min_p_is_relative_to_the_best),
         TEST(the_smallest_temperature_is_greedy),
-        TEST(logprobs_are_those_of_the_raw_row),
+        TEST(logprobs_ignore_options),
         TEST(top_logprobs_are_in_order),
-        TEST(options_out_of_range_are_refused),
-        TEST(the_reference_agrees),
-        TEST(only_the_named_inputs_matter),
+        TEST(options_out_of_range_are_rejected),
+        TEST(random_options_match_the_reference),
+        TEST(only_documented_inputs_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
