@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data_sums.c - what was unpacked is what was packed: every line of SHA256SUMS. */
+/* data_sums.c - checks the unpacked test data against SHA256SUMS. */
 #include "support/data.h"
 #include "support/sha256.h"
 
@@ -32,7 +32,7 @@ static void known_digests(void **state)
     }
 }
 
-static void digest_of(const char *path, char hex[65])
+static void file_digest(const char *path, char hex[65])
 {
     size_t n;
     unsigned char *bytes = test_file_read(path, &n);
@@ -45,7 +45,7 @@ static void digest_of(const char *path, char hex[65])
     free(bytes);
 }
 
-static void every_file_is_as_packed(void **state)
+static void files_match_sha256sums(void **state)
 {
     (void)state;
     char wanted[65], name[256], path[TEST_PATH], got[65];
@@ -55,7 +55,7 @@ static void every_file_is_as_packed(void **state)
     for (; fscanf(list, "%64s %255s", wanted, name) == 2; n++) {
         if (!test_data_path(path, name))
             fail_msg("%s is missing", name);
-        digest_of(path, got);
+        file_digest(path, got);
         if (strcmp(got, wanted) != 0)
             fail_msg("%s is damaged: configure again in an empty build directory", name);
     }
@@ -67,7 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_digests),
-        cmocka_unit_test(every_file_is_as_packed),
+        cmocka_unit_test(files_match_sha256sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * make_q8_0.c - mote-tiny-Q8_0.gguf from mote-tiny-BF16.gguf, and the same for its tower.
+ * make_q8_0.c - converts mote-tiny-BF16.gguf and its mmproj file to Q8_0.
  *
  *     make_q8_0 IN.gguf OUT.gguf
  *
- * Writes byte for byte what llama-quantize writes, so that 14 MB need not be
- * kept: matrices become Q8_0 and the rest stays; the two entries that name the
- * quantisation move to the end of the metadata; tensors are sorted, those
- * outside of blocks first, then block by block, by name.
+ * The output is byte for byte that of llama-quantize, so the repository need not contain 14 MB.
+ * Matrices become Q8_0; other tensors are copied. The two quantisation entries move to the end of
+ * the metadata. Tensors outside blocks come first, then block by block, sorted by name.
  */
 #include "base/os.h"
 #include "gguf/gguf.h"
@@ -24,39 +23,39 @@ typedef struct output {
     mote_error err;
 } output;
 
-static _Noreturn void stop(const char *what)
+static _Noreturn void fail(const char *what)
 {
     fprintf(stderr, "make_q8_0: %s\n", what);
     exit(1);
 }
 
-static void put(output *o, const void *bytes, size_t n)
+static void out_write(output *o, const void *bytes, size_t n)
 {
     if (os_file_write(&o->file, bytes, n, &o->err) != MOTE_OK)
-        stop(o->err.text);
+        fail(o->err.text);
     o->n += n;
 }
 
-static void put_u32(output *o, uint32_t value)
+static void out_u32(output *o, uint32_t value)
 {
-    put(o, &value, sizeof value);
+    out_write(o, &value, sizeof value);
 }
 
-static void put_u64(output *o, uint64_t value)
+static void out_u64(output *o, uint64_t value)
 {
-    put(o, &value, sizeof value);
+    out_write(o, &value, sizeof value);
 }
 
-static void put_str(output *o, str s)
+static void out_str(output *o, str s)
 {
-    put_u64(o, s.n);
-    put(o, s.p, s.n);
+    out_u64(o, s.n);
+    out_write(o, s.p, s.n);
 }
 
-static void pad(output *o, uint64_t alignment)
+static void out_pad(output *o, uint64_t alignment)
 {
     while (o->n % alignment != 0)
-        put(o, "", 1);
+        out_write(o, "", 1);
 }
 
 /* ---- metadata ---- */
@@ -72,20 +71,20 @@ static void put_metadata(output *o, const gguf *g)
         const gguf_kv *kv = gguf_kv_at(g, i);
         if (names_quantisation(kv->key))
             continue;
-        put_str(o, kv->key);
+        out_str(o, kv->key);
         if (kv->is_array)
-            put_u32(o, GGUF_ARRAY);
-        put_u32(o, kv->type);
+            out_u32(o, GGUF_ARRAY);
+        out_u32(o, kv->type);
         if (kv->is_array)
-            put_u64(o, kv->count);
-        put(o, kv->bytes, (size_t)kv->n_bytes);
+            out_u64(o, kv->count);
+        out_write(o, kv->bytes, (size_t)kv->n_bytes);
     }
-    put_str(o, str_of("general.quantization_version"));
-    put_u32(o, GGUF_U32);
-    put_u32(o, QUANTIZATION_VERSION);
-    put_str(o, str_of("general.file_type"));
-    put_u32(o, GGUF_U32);
-    put_u32(o, FILE_TYPE_Q8_0);
+    out_str(o, str_of("general.quantization_version"));
+    out_u32(o, GGUF_U32);
+    out_u32(o, QUANTIZATION_VERSION);
+    out_str(o, str_of("general.file_type"));
+    out_u32(o, GGUF_U32);
+    out_u32(o, FILE_TYPE_Q8_0);
 }
 
 /* ---- tensors ---- */
@@ -106,11 +105,11 @@ static uint64_t new_bytes(const gguf_tensor *t)
     if (!becomes_q8_0(t))
         return t->bytes;
     if (!quant_row_bytes(new_format(t)->format, t->dims[0], &row))
-        stop("a row is no whole number of blocks");
+        fail("row size is not a multiple of the Q8_0 block size");
     return row * t->dims[1];
 }
 
-/* Number in "blk.N.", or -1. */
+/* N of "blk.N.", or -1. */
 static long block_of(const gguf_tensor *t)
 {
     return t->name.n > 4 && memcmp(t->name.p, "blk.", 4) == 0 ? strtol(t->name.p + 4, NULL, 10)
@@ -133,12 +132,12 @@ static void put_table(output *o, const gguf_tensor *const *sorted, uint64_t n, u
     uint64_t offset = 0;
     for (uint64_t i = 0; i < n; i++) {
         const gguf_tensor *t = sorted[i];
-        put_str(o, t->name);
-        put_u32(o, t->n_dims);
+        out_str(o, t->name);
+        out_u32(o, t->n_dims);
         for (uint32_t d = 0; d < t->n_dims; d++)
-            put_u64(o, t->dims[d]);
-        put_u32(o, new_format(t)->gguf_id);
-        put_u64(o, offset);
+            out_u64(o, t->dims[d]);
+        out_u32(o, new_format(t)->gguf_id);
+        out_u64(o, offset);
         offset += (new_bytes(t) + alignment - 1) / alignment * alignment;
     }
 }
@@ -146,7 +145,7 @@ static void put_table(output *o, const gguf_tensor *const *sorted, uint64_t n, u
 static void put_tensor(output *o, const gguf_tensor *t)
 {
     if (!becomes_q8_0(t)) {
-        put(o, t->data, (size_t)t->bytes);
+        out_write(o, t->data, (size_t)t->bytes);
         return;
     }
     const size_t n_values = (size_t)(t->dims[0] * t->dims[1]);
@@ -154,10 +153,10 @@ static void put_tensor(output *o, const gguf_tensor *t)
     float *values = malloc(n_values * sizeof *values);
     void *blocks = malloc(n_bytes);
     if (values == NULL || blocks == NULL)
-        stop("no memory");
+        fail("out of memory");
     t->format->decode(t->data, n_values, values);
     quant_encode_q8_0(values, n_values / quant_get(QUANT_Q8_0)->block_values, blocks);
-    put(o, blocks, n_bytes);
+    out_write(o, blocks, n_bytes);
     free(values);
     free(blocks);
 }
@@ -167,23 +166,23 @@ static void convert(output *o, const gguf *g)
     static const gguf_tensor *sorted[MAX_TENSORS];
     const uint64_t n = gguf_n_tensors(g);
     if (n > MAX_TENSORS)
-        stop("too many tensors");
+        fail("too many tensors");
     uint64_t dropped = 0;
     for (uint64_t i = 0; i < gguf_n_kv(g); i++)
         dropped += names_quantisation(gguf_kv_at(g, i)->key);
     for (uint64_t i = 0; i < n; i++)
         sorted[i] = gguf_tensor_at(g, i);
     qsort(sorted, (size_t)n, sizeof sorted[0], by_block_and_name);
-    put(o, "GGUF", 4);
-    put_u32(o, 3);
-    put_u64(o, n);
-    put_u64(o, gguf_n_kv(g) - dropped + 2);
+    out_write(o, "GGUF", 4);
+    out_u32(o, 3);
+    out_u64(o, n);
+    out_u64(o, gguf_n_kv(g) - dropped + 2);
     put_metadata(o, g);
     put_table(o, sorted, n, gguf_alignment(g));
-    pad(o, gguf_alignment(g));
+    out_pad(o, gguf_alignment(g));
     for (uint64_t i = 0; i < n; i++) {
         put_tensor(o, sorted[i]);
-        pad(o, gguf_alignment(g));
+        out_pad(o, gguf_alignment(g));
     }
 }
 
@@ -193,14 +192,14 @@ int main(int argc, char **argv)
     os_map map;
     gguf *g;
     if (argc != 3)
-        stop("usage: make_q8_0 IN.gguf OUT.gguf");
+        fail("usage: make_q8_0 IN.gguf OUT.gguf");
     if (os_map_open(&map, argv[1], &o.err) != MOTE_OK ||
         gguf_read(&g, map.data, map.bytes, &o.err) != MOTE_OK ||
         os_file_create(&o.file, argv[2], &o.err) != MOTE_OK)
-        stop(o.err.text);
+        fail(o.err.text);
     convert(&o, g);
     if (os_file_commit(&o.file, &o.err) != MOTE_OK)
-        stop(o.err.text);
+        fail(o.err.text);
     gguf_free(g);
     os_map_close(&map);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_gguf.c - any bytes as a GGUF file: an error, or a directory that keeps its promises. */
+/* fuzz_gguf.c - any bytes as a GGUF file: an error, or a gguf that meets the contract of gguf.h. */
 #include "base/mem.h"
 #include "fuzz/fuzz.h"
 #include "support/gguf_walk.h"
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mote_error err = {0};
     gguf *g;
     const mote_status status = gguf_read(&g, data, size, &err);
-    /* A small multiple of the input, whatever it claims to hold. */
+    /* Memory is a small multiple of the input size. */
     demand(mem_count().bytes - before.bytes <= 1024 + 16 * (uint64_t)size, "too much memory");
     if (status == MOTE_OK) {
         const char *fault = test_gguf_fault(g, data, size);
@@ -29,8 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         gguf_free(g);
     } else {
         demand(g == NULL && err.status == status && err.text[0] != 0,
-               "a failure without its error");
+               "failed without an error text");
     }
-    demand(mem_count().blocks == before.blocks, "memory is left behind");
+    demand(mem_count().blocks == before.blocks, "memory leak");
     return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_http.c - any bytes as a connection, through the gate and llhttp as the server does it.
+ * fuzz_http.c - any bytes as a connection, through head_check() and llhttp like in the server.
  *
- * The first byte says in what pieces the rest comes. Held: what the gate says does not depend on
- * the pieces; a head it passes is not refused behind it; where a body ends and what it says
- * is what a second, plain reading of RFC 9112 finds.
+ * The first byte is the chunk size for the following bytes. Invariants: the result of head_check()
+ * does not depend on the chunks; llhttp accepts every head that passes; length and content of a
+ * body equal those of a simple parser written from RFC 9112.
  */
 #include "fuzz/fuzz.h"
 #include "server/http/head.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_BODY = 4096 };
+enum { MAX_BODY = 4096 };
 
 static void demand(bool holds, const char *what)
 {
@@ -22,7 +22,7 @@ static void demand(bool holds, const char *what)
     abort();
 }
 
-/* ---- the plain reading of a body ---- */
+/* ---- the simple body parser ---- */
 
 typedef enum plain { PLAIN_MORE, PLAIN_WHOLE, PLAIN_BAD, PLAIN_LARGE } plain;
 
@@ -35,7 +35,7 @@ static int hex(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* A size and CR LF at *at, which is moved behind them. */
+/* Reads a chunk size and CR LF at *at and advances *at. */
 static plain chunk_size(str bytes, size_t *at, uint64_t *size)
 {
     size_t i = *at;
@@ -77,7 +77,7 @@ static plain read_chunks(str bytes, size_t *used, strbuf *body)
         if (is != PLAIN_WHOLE)
             return is;
         size_t there = size < bytes.n - at ? (size_t)size : bytes.n - at;
-        if (there > MOST_BODY - body->n)
+        if (there > MAX_BODY - body->n)
             return PLAIN_LARGE;
         strbuf_put(body, (str){bytes.p + at, there});
         if (there < size)
@@ -96,74 +96,74 @@ static plain read_chunks(str bytes, size_t *used, strbuf *body)
 static plain read_length(str bytes, uint64_t length, size_t *used, strbuf *body)
 {
     size_t there = length < bytes.n ? (size_t)length : bytes.n;
-    if (there > MOST_BODY)
+    if (there > MAX_BODY)
         return PLAIN_LARGE;
     strbuf_put(body, (str){bytes.p, there});
     *used = there;
     return there == length ? PLAIN_WHOLE : PLAIN_MORE;
 }
 
-/* ---- the two compared ---- */
+/* ---- comparison ---- */
 
-static http_parsed read_in_pieces(http_parser *parser, str bytes, size_t piece, size_t *used,
+static http_parsed read_in_chunks(http_parser *parser, str bytes, size_t chunk, size_t *used,
                                   strbuf *body)
 {
     http_parsed parsed = HTTP_PARSED_MORE;
     *used = 0;
     while (parsed == HTTP_PARSED_MORE && *used < bytes.n) {
-        size_t n = bytes.n - *used < piece ? bytes.n - *used : piece, taken;
-        parsed = http_parser_body(parser, (str){bytes.p + *used, n}, &taken, body, MOST_BODY);
-        demand(taken <= n, "more was used than there is");
+        size_t n = bytes.n - *used < chunk ? bytes.n - *used : chunk, taken;
+        parsed = http_parser_body(parser, (str){bytes.p + *used, n}, &taken, body, MAX_BODY);
+        demand(taken <= n, "more bytes used than given");
         *used += taken;
     }
     return parsed;
 }
 
-/* Returns the bytes used, 0: the connection ends here. */
-static size_t compare_bodies(http_parser *parser, const http_head *head, str bytes, size_t piece)
+/* Returns the bytes used; 0: the connection ends. */
+static size_t compare_bodies(http_parser *parser, const http_head *head, str bytes, size_t chunk)
 {
     strbuf body = {0}, wanted = {0};
-    size_t used, plainly_used = 0;
-    plain is = head->chunked ? read_chunks(bytes, &plainly_used, &wanted)
-                             : read_length(bytes, head->length, &plainly_used, &wanted);
-    http_parsed parsed = read_in_pieces(parser, bytes, piece, &used, &body);
+    size_t used, expected_used = 0;
+    plain is = head->chunked ? read_chunks(bytes, &expected_used, &wanted)
+                             : read_length(bytes, head->length, &expected_used, &wanted);
+    http_parsed parsed = read_in_chunks(parser, bytes, chunk, &used, &body);
     switch (parsed) {
     case HTTP_PARSED_WHOLE:
-        demand(is == PLAIN_WHOLE && used == plainly_used, "a body ends elsewhere");
-        demand(str_eq(strbuf_view(&body), strbuf_view(&wanted)), "a body says something else");
+        demand(is == PLAIN_WHOLE && used == expected_used, "the body has another length");
+        demand(str_eq(strbuf_view(&body), strbuf_view(&wanted)), "the body has another content");
         break;
-    case HTTP_PARSED_MORE: demand(is == PLAIN_MORE, "a body goes on that should not"); break;
-    case HTTP_PARSED_TOO_LARGE: demand(is == PLAIN_LARGE, "a body is too large that is not"); break;
+    case HTTP_PARSED_MORE: demand(is == PLAIN_MORE, "llhttp expects more body"); break;
+    case HTTP_PARSED_TOO_LARGE: demand(is == PLAIN_LARGE, "the body is not too large"); break;
     case HTTP_PARSED_REFUSED:
-        demand(is == PLAIN_BAD || is == PLAIN_LARGE, "a sound body is refused");
+        demand(is == PLAIN_BAD || is == PLAIN_LARGE, "a valid body is refused");
         break;
-    default: demand(false, "no memory");
+    default: demand(false, "out of memory");
     }
     strbuf_fini(&body);
     strbuf_fini(&wanted);
     return parsed == HTTP_PARSED_WHOLE ? used : 0;
 }
 
-static head_status look(head_checker *g, str bytes, size_t piece, const limits *l)
+static head_status check_head(head_checker *g, str bytes, size_t chunk, const limits *l)
 {
     head_status answer = HEAD_MORE;
     *g = (head_checker){0};
     for (size_t n = 0; n < bytes.n && answer == HEAD_MORE;) {
-        n = bytes.n - n < piece ? bytes.n : n + piece;
+        n = bytes.n - n < chunk ? bytes.n : n + chunk;
         answer = head_check(g, (str){bytes.p, n}, l);
     }
     return answer;
 }
 
-/* One request; returns the bytes used, 0: the connection ends here. */
-static size_t one_request(http_parser *parser, str bytes, size_t piece, const limits *l)
+/* Checks one request. Returns the bytes used; 0: the connection ends. */
+static size_t check_request(http_parser *parser, str bytes, size_t chunk, const limits *l)
 {
     head_checker g, whole;
-    head_status answer = look(&g, bytes, piece, l);
-    demand(answer == look(&whole, bytes, bytes.n, l), "the gate looks at the pieces");
+    head_status answer = check_head(&g, bytes, chunk, l);
+    demand(answer == check_head(&whole, bytes, bytes.n, l), "the result depends on the chunks");
     if (answer != HEAD_PASS)
         return 0;
-    demand(g.head.bytes <= bytes.n, "a head is longer than what came");
+    demand(g.head.bytes <= bytes.n, "the head is longer than the input");
     char path[LIMIT_MOST_TARGET + 1];
     size_t n;
     str query;
@@ -174,7 +174,7 @@ static size_t one_request(http_parser *parser, str bytes, size_t piece, const li
     bool more = http_parser_keeps_alive(parser);
     if (parsed == HTTP_PARSED_WHOLE)
         return more ? g.head.bytes : 0;
-    size_t used = compare_bodies(parser, &g.head, rest, piece);
+    size_t used = compare_bodies(parser, &g.head, rest, chunk);
     return more && used > 0 ? g.head.bytes + used : 0;
 }
 
@@ -187,10 +187,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         parser = http_parser_new();
     if (size < 2)
         return 0;
-    size_t piece = data[0] == 0 ? size : data[0];
+    size_t chunk = data[0] == 0 ? size : data[0];
     str rest = {(const char *)data + 1, size - 1};
     while (rest.n > 0) {
-        size_t used = one_request(parser, rest, piece, &l);
+        size_t used = check_request(parser, rest, chunk, &l);
         if (used == 0)
             break;
         rest = (str){rest.p + used, rest.n - used};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_json.c - any bytes as JSON: refused, or a document that is written and read again the same.
- */
+/* fuzz_json.c - any bytes as JSON: an error, or a document that survives a dump and parse. */
 #include "fuzz/fuzz.h"
 #include "json/json.h"
 
@@ -15,8 +14,7 @@ static void demand(bool holds, const char *what)
     abort();
 }
 
-/* Node by node; they stand in the order of the text. */
-static bool same(const json_doc *a, const json_doc *b)
+static bool docs_equal(const json_doc *a, const json_doc *b)
 {
     if (json_doc_nodes(a) != json_doc_nodes(b))
         return false;
@@ -38,10 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     json_put_as_spelt(&spelt, json_doc_root(doc));
     json_put_node(&python, json_doc_root(doc));
-    demand(!spelt.failed && !python.failed, "no memory");
+    demand(!spelt.failed && !python.failed, "out of memory");
     demand(json_doc_read(&again, strbuf_view(&spelt), &err) == MOTE_OK,
-           "what was written is not JSON");
-    demand(same(doc, again), "what was written is another document");
+           "the dump is not valid JSON");
+    demand(docs_equal(doc, again), "the dump parses to another document");
     json_doc_free(again);
     json_doc_free(doc);
     strbuf_fini(&spelt);

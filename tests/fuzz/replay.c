@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - runs a fuzz target without a fuzzer: the files named on the command
- * line, those in folders named there, and for each of them a few hundred random
- * changes, the same ones in every run.
+ * replay.c - runs a fuzz target without a fuzzer. Arguments are files and directories. Each file
+ * is run unchanged and with 300 random mutations, which are the same in every run.
  *
- * Inputs lie in memory of exactly their size, so that sanitizers see the end.
+ * Inputs are heap blocks of the exact size, so sanitizers detect reads past the end.
  */
 #include "fuzz/fuzz.h"
 #include "support/data.h"
@@ -15,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHANGES_PER_FILE = 300, MAX_EDITS = 8 };
+enum { MUTATIONS_PER_FILE = 300, MAX_EDITS = 8 };
 
 static unsigned n_inputs;
 
-static void run(const unsigned char *bytes, size_t n)
+static void replay_input(const unsigned char *bytes, size_t n)
 {
     unsigned char *exact = calloc(n > 0 ? n : 1, 1);
     if (exact == NULL)
@@ -30,8 +29,8 @@ static void run(const unsigned char *bytes, size_t n)
     n_inputs++;
 }
 
-/* Flips, overwrites, copies or cuts; *n never grows. */
-static void edit(test_random *r, unsigned char *bytes, size_t *n)
+/* Flips a bit, overwrites, copies or removes bytes. *n never grows. */
+static void mutate(test_random *r, unsigned char *bytes, size_t *n)
 {
     const size_t at = (size_t)test_random_below(r, *n);
     const size_t room = *n - at, span = 1 + (size_t)test_random_below(r, room < 16 ? room : 16);
@@ -40,7 +39,7 @@ static void edit(test_random *r, unsigned char *bytes, size_t *n)
     case 1: bytes[at] = (unsigned char)test_random_u64(r); break;
     case 2: memset(bytes + at, test_random_below(r, 2) ? 0xFF : 0, span); break;
     case 3: memmove(bytes + at, bytes + test_random_below(r, *n - span + 1), span); break;
-    case 4: /* drop a few bytes in the middle */
+    case 4: /* removes up to 16 bytes */
         memmove(bytes + at, bytes + at + span, room - span);
         *n -= span;
         break;
@@ -48,7 +47,7 @@ static void edit(test_random *r, unsigned char *bytes, size_t *n)
     }
 }
 
-static void run_file(const char *path)
+static void replay_file(const char *path)
 {
     size_t n;
     unsigned char *original = test_file_read(path, &n);
@@ -56,15 +55,15 @@ static void run_file(const char *path)
         fprintf(stderr, "cannot read %s\n", path);
         exit(1);
     }
-    run(original, n);
+    replay_input(original, n);
     unsigned char *copy = malloc(n + 1);
     test_random r = {n};
-    for (int i = 0; copy != NULL && n > 0 && i < CHANGES_PER_FILE; i++) {
+    for (int i = 0; copy != NULL && n > 0 && i < MUTATIONS_PER_FILE; i++) {
         size_t left = n;
         memcpy(copy, original, n);
         for (uint64_t edits = 1 + test_random_below(&r, MAX_EDITS); edits > 0 && left > 0; edits--)
-            edit(&r, copy, &left);
-        run(copy, left);
+            mutate(&r, copy, &left);
+        replay_input(copy, left);
     }
     free(copy);
     free(original);
@@ -75,34 +74,34 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorted, because the order of a folder differs between machines. */
-static void run_folder(DIR *folder, const char *path)
+/* In sorted order, because readdir order differs between machines. */
+static void replay_directory(DIR *directory, const char *path)
 {
     enum { MAX_FILES = 4096 };
     static char *names[MAX_FILES];
     size_t n = 0;
-    for (const struct dirent *e; n < MAX_FILES && (e = readdir(folder)) != NULL;)
+    for (const struct dirent *e; n < MAX_FILES && (e = readdir(directory)) != NULL;)
         if (e->d_name[0] != '.')
             names[n++] = strdup(e->d_name);
     qsort(names, n, sizeof names[0], by_name);
     for (size_t i = 0; i < n; i++) {
         char file[TEST_PATH];
         snprintf(file, sizeof file, "%s/%s", path, names[i]);
-        run_file(file);
+        replay_file(file);
         free(names[i]);
     }
 }
 
 int main(int argc, char **argv)
 {
-    run((const unsigned char *)"", 0);
+    replay_input((const unsigned char *)"", 0);
     for (int i = 1; i < argc; i++) {
-        DIR *folder = opendir(argv[i]);
-        if (folder != NULL) {
-            run_folder(folder, argv[i]);
-            closedir(folder);
+        DIR *directory = opendir(argv[i]);
+        if (directory != NULL) {
+            replay_directory(directory, argv[i]);
+            closedir(directory);
         } else {
-            run_file(argv[i]);
+            replay_file(argv[i]);
         }
     }
     printf("%u inputs\n", n_inputs);

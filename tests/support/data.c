@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool join(char out[TEST_PATH], const char *folder, const char *name)
+static bool path_join(char out[TEST_PATH], const char *directory, const char *name)
 {
-    const int n = snprintf(out, TEST_PATH, "%s/%s", folder, name);
+    const int n = snprintf(out, TEST_PATH, "%s/%s", directory, name);
     return n > 0 && n < TEST_PATH && access(out, R_OK) == 0;
 }
 
 bool test_data_path(char out[TEST_PATH], const char *name)
 {
-    return join(out, MOTE_TEST_DATA, name);
+    return path_join(out, MOTE_TEST_DATA, name);
 }
 
 bool test_shared_path(char out[TEST_PATH], const char *name)
 {
     const char *shared = getenv("MOTE_SHARED");
-    return join(out, shared != NULL ? shared : MOTE_TEST_SOURCE "/../../shared", name);
+    return path_join(out, shared != NULL ? shared : MOTE_TEST_SOURCE "/../../shared", name);
 }
 
 unsigned char *test_file_read(const char *path, size_t *bytes)

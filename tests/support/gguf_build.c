@@ -6,8 +6,8 @@
 
 enum { AT_N_TENSORS = 8, AT_N_KV = 16 };
 
-/* Room for `n` more bytes, zeroed. */
-static unsigned char *extend(test_gguf *b, size_t n)
+/* Appends `n` zero bytes. */
+static unsigned char *gguf_extend(test_gguf *b, size_t n)
 {
     if (b->n + n > b->room) {
         b->room = 2 * (b->n + n);
@@ -23,7 +23,7 @@ static unsigned char *extend(test_gguf *b, size_t n)
 
 void test_gguf_raw(test_gguf *b, const void *bytes, size_t n)
 {
-    unsigned char *at = extend(b, n);
+    unsigned char *at = gguf_extend(b, n);
     if (bytes != NULL && n > 0)
         memcpy(at, bytes, n);
 }
@@ -89,7 +89,7 @@ void test_gguf_str(test_gguf *b, const char *key, const char *value)
     test_gguf_raw_str(b, value);
 }
 
-static void begin_array(test_gguf *b, const char *key, gguf_type type, uint64_t n)
+static void gguf_begin_array(test_gguf *b, const char *key, gguf_type type, uint64_t n)
 {
     test_gguf_kv(b, key, GGUF_ARRAY, NULL, 0);
     test_gguf_raw_u32(b, type);
@@ -98,18 +98,18 @@ static void begin_array(test_gguf *b, const char *key, gguf_type type, uint64_t 
 
 void test_gguf_i32s(test_gguf *b, const char *key, const int32_t *values, uint64_t n)
 {
-    begin_array(b, key, GGUF_I32, n);
+    gguf_begin_array(b, key, GGUF_I32, n);
     test_gguf_raw(b, values, (size_t)n * sizeof *values);
 }
 
 void test_gguf_strs(test_gguf *b, const char *key, const char *const *values, uint64_t n)
 {
-    begin_array(b, key, GGUF_STRING, n);
+    gguf_begin_array(b, key, GGUF_STRING, n);
     for (uint64_t i = 0; i < n; i++)
         test_gguf_raw_str(b, values[i]);
 }
 
-static uint64_t padded(uint64_t n, uint64_t alignment)
+static uint64_t gguf_padded(uint64_t n, uint64_t alignment)
 {
     return (n + alignment - 1) / alignment * alignment;
 }
@@ -129,15 +129,15 @@ void test_gguf_tensor(test_gguf *b, const char *name, uint32_t type, uint32_t n_
     b->tensors[b->n_tensors].bytes = bytes;
     b->tensors[b->n_tensors].offset = b->data_bytes;
     b->n_tensors++;
-    b->data_bytes += padded(bytes, b->alignment);
+    b->data_bytes += gguf_padded(bytes, b->alignment);
 }
 
 void test_gguf_finish(test_gguf *b)
 {
     memcpy(b->bytes + AT_N_TENSORS, &b->n_tensors, sizeof b->n_tensors);
     memcpy(b->bytes + AT_N_KV, &b->n_kv, sizeof b->n_kv);
-    extend(b, (size_t)(padded(b->n, b->alignment) - b->n));
-    unsigned char *data = extend(b, (size_t)b->data_bytes);
+    gguf_extend(b, (size_t)(gguf_padded(b->n, b->alignment) - b->n));
+    unsigned char *data = gguf_extend(b, (size_t)b->data_bytes);
     for (uint64_t i = 0; i < b->n_tensors; i++)
         if (b->tensors[i].data != NULL)
             memcpy(data + b->tensors[i].offset, b->tensors[i].data, (size_t)b->tensors[i].bytes);

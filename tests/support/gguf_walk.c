@@ -2,14 +2,15 @@
 /* gguf_walk.c - see gguf_walk.h. */
 #include "support/gguf_walk.h"
 
-enum { SAMPLES = 64 }; /* bytes read of a large range: both ends and some between */
+enum { SAMPLES = 64 }; /* bytes read of a large range: both ends and some in between */
 
 typedef struct range {
     const unsigned char *bytes;
     uint64_t n;
 } range;
 
-/* Inside the file, and readable: the sum keeps the reads from being dropped. */
+/* True if the range is inside the file. Reads it; the sum prevents the compiler from removing the
+ * reads. */
 static bool is_inside(const range *file, const void *p, uint64_t n, unsigned *sum)
 {
     const unsigned char *at = p;
@@ -35,27 +36,27 @@ static const char *kv_fault(const range *file, const gguf *g, const gguf_kv *kv,
     int64_t number;
     str text;
     if (!has_name(kv->key) || !is_inside(file, kv->key.p, kv->key.n, sum))
-        return "the key of an entry";
+        return "key of an entry";
     if (!is_inside(file, kv->bytes, kv->n_bytes, sum))
-        return "the bytes of a value";
+        return "bytes of a value";
     if (!kv->is_array && kv->count != 1)
-        return "the count of a single value";
+        return "count of a scalar";
     memcpy(key, kv->key.p, kv->key.n);
     key[kv->key.n] = 0;
     if (gguf_find(g, key) != kv)
-        return "finding an entry by its key";
+        return "lookup of an entry by key";
     if (kv->type == GGUF_STRING) {
         gguf_str_walk walk = {0};
         uint64_t n = 0;
         for (; gguf_next_str(kv, &walk, &text); n++)
             if (!is_inside(file, text.p, text.n, sum))
                 return "a string";
-        return n == kv->count && walk.pos == kv->n_bytes ? NULL : "the number of strings";
+        return n == kv->count && walk.pos == kv->n_bytes ? NULL : "number of strings";
     }
     for (uint64_t i = 0; i < kv->count && i < SAMPLES; i++)
         if (gguf_int_at(kv, kv->count - 1 - i, &number))
             *sum += (unsigned)number;
-    return gguf_int_at(kv, kv->count, &number) ? "an element after the last" : NULL;
+    return gguf_int_at(kv, kv->count, &number) ? "element after the last one" : NULL;
 }
 
 static const char *tensor_fault(const range *file, const gguf *g, const gguf_tensor *t,
@@ -63,22 +64,22 @@ static const char *tensor_fault(const range *file, const gguf *g, const gguf_ten
 {
     char name[GGUF_MAX_KEY + 1];
     if (!has_name(t->name) || !is_inside(file, t->name.p, t->name.n, sum))
-        return "the name of a tensor";
+        return "name of a tensor";
     memcpy(name, t->name.p, t->name.n);
     name[t->name.n] = 0;
     if (gguf_find_tensor(g, name) != t)
-        return "finding a tensor by its name";
+        return "lookup of a tensor by name";
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS || t->offset % gguf_alignment(g) != 0)
-        return "the shape or the alignment of a tensor";
+        return "shape or alignment of a tensor";
     if (t->format == NULL)
-        return t->data == NULL && t->bytes == 0 ? NULL : "the data of an unknown type";
+        return t->data == NULL && t->bytes == 0 ? NULL : "data of an unsupported type";
     __uint128_t values = 1;
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
         values *= t->dims[i];
     if (values == 0 || values / t->format->block_values * t->format->block_bytes != t->bytes)
-        return "the size of a tensor";
+        return "size of a tensor";
     if (t->data != file->bytes + t->offset || !is_inside(file, t->data, t->bytes, sum))
-        return "the place of a tensor";
+        return "offset of a tensor";
     return NULL;
 }
 

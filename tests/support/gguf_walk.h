@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gguf_walk.h - holds a GGUF that was read to everything gguf.h promises about it. */
+/* gguf_walk.h - checks a parsed GGUF file against the contract of gguf.h. */
 #ifndef MOTE_TESTS_SUPPORT_GGUF_WALK_H
 #define MOTE_TESTS_SUPPORT_GGUF_WALK_H
 
 #include "gguf/gguf.h"
 
-/* Visits every entry, string and tensor, and reads their bytes. NULL: all is well, else what is
- * not. */
+/* Reads every entry, string and tensor. Returns NULL, or what is wrong. */
 const char *test_gguf_fault(const gguf *g, const unsigned char *bytes, uint64_t n);
 
 #endif

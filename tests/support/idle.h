@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* idle.h - what a process uses while it has nothing to do. */
+/* idle.h - CPU use of an idle process. */
 #ifndef MOTE_TESTS_SUPPORT_IDLE_H
 #define MOTE_TESTS_SUPPORT_IDLE_H
 
-/* Seconds of processor time of a second in which the caller sleeps: of the first one below
- * `enough`, or of the fifth. On a loaded machine a thread may still be owed the end of its
- * spinning; one that never sleeps is seen in every second. */
+/* Sleeps one second and returns the CPU seconds used by the process. Repeats up to five times until
+ * the result is below `enough`: on a loaded machine a thread may finish its spin phase late. A
+ * thread that never sleeps shows in every second. */
 double test_idle_cpu(double enough);
 
 #endif

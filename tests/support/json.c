@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - see json.h. One pass, a fixed stack instead of recursion. */
+/* json.c - see json.h. One pass with a fixed stack, no recursion. */
 #include "support/json.h"
 #include "support/data.h"
 
@@ -8,9 +8,9 @@
 
 enum { MAX_DEPTH = 32, MAX_NODES = 1 << 22 };
 
-/* What a root carries in front of its nodes, so that freeing finds it. */
+/* Stored before the root node, so test_json_free finds it. */
 typedef struct document {
-    size_t room; /* nodes */
+    size_t room; /* capacity in nodes */
     char *strings;
     test_json nodes[];
 } document;
@@ -84,7 +84,7 @@ static bool take_hex(parser *s, uint32_t *out)
     return true;
 }
 
-/* After the backslash. Decoded text is never longer than its escape. */
+/* Reads an escape after the backslash. Decoded text is never longer than the escape. */
 static bool take_escape(parser *s)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -141,7 +141,7 @@ static bool take_number(parser *s, double *out)
     return n > 0 && *end == 0;
 }
 
-/* A value; of a container only the opening bracket. */
+/* Reads a scalar, or the opening bracket of a container. */
 static bool take_value(parser *s, test_json *node)
 {
     skip_blanks(s);
@@ -166,7 +166,7 @@ static bool is_container(const test_json *node)
     return node->type == JSON_ARRAY || node->type == JSON_OBJECT;
 }
 
-/* Grows the array when it is full; nodes are addressed by number until the end. */
+/* May move the array, so nodes are addressed by index while parsing. */
 static test_json *new_node(parser *s)
 {
     if (s->n == s->doc->room) {
@@ -186,7 +186,7 @@ static test_json *new_node(parser *s)
 
 static bool parse_all(parser *s)
 {
-    size_t open[MAX_DEPTH]; /* numbers of the containers we are in */
+    size_t open[MAX_DEPTH]; /* indexes of the open containers */
     int depth = 0;
     do {
         test_json *parent = depth > 0 ? &s->doc->nodes[open[depth - 1]] : NULL;

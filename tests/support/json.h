@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json.h - enough JSON to read the golden files. For tests only.
+ * json.h - small JSON parser for the golden files. Tests only; shares no code with src/json.
  *
- * A document is one array of nodes in the order of the text; a container is
- * followed by its children, and `next` jumps over them. Strings are decoded.
- * Depth and size are bounded; anything unexpected makes the parse fail.
+ * A document is an array of nodes in document order. A container is followed by its contents;
+ * `next` skips them. Strings are decoded. Depth and size are limited.
  */
 #ifndef MOTE_TESTS_SUPPORT_JSON_H
 #define MOTE_TESTS_SUPPORT_JSON_H
@@ -24,24 +23,24 @@ typedef enum test_json_type {
 
 typedef struct test_json {
     test_json_type type;
-    uint32_t n;    /* children of a container */
-    uint32_t next; /* nodes from this one to the one after it and all it holds */
+    uint32_t n;    /* number of children */
+    uint32_t next; /* nodes of this value including its contents */
     bool truth;
     double number;
-    str key;  /* inside an object; p is NULL elsewhere */
-    str text; /* of a string */
+    str key;  /* member name; p is NULL outside objects */
+    str text; /* value of a string */
 } test_json;
 
-/* The root, or NULL. Free the root with test_json_free. */
+/* Returns the root, or NULL on invalid JSON. Free it with test_json_free. */
 const test_json *test_json_parse(const char *text, size_t bytes);
-/* A whole file of the data directory; prints why and exits if it cannot be read. */
+/* Reads a file of the data directory. On failure prints an error and exits. */
 const test_json *test_json_data(const char *name);
 void test_json_free(const test_json *root);
 
-/* Child i of a container; NULL: there is none. Linear in i: to visit all, start
- * at `parent + 1` and go on with `child + child->next`, parent->n times. */
+/* Child i of a container; NULL: out of range. O(i). To visit all children, start at `parent + 1`
+ * and continue with `child + child->next`, parent->n times. */
 const test_json *test_json_at(const test_json *parent, uint32_t i);
-/* Member of an object; NULL: there is none, or `object` is NULL or no object. */
+/* Member of an object; NULL: absent, or `object` is NULL or not an object. */
 const test_json *test_json_get(const test_json *object, const char *key);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * npy.c - see npy.h.
  *
- * The header is the text of a Python dict padded to 64 bytes, always in the
- * spelling NumPy writes: {'descr': '<f4', 'fortran_order': False, 'shape': (5, 256), }
+ * The header is a Python dict padded to 64 bytes. Only the spelling of NumPy is accepted:
+ * {'descr': '<f4', 'fortran_order': False, 'shape': (5, 256), }
  */
 #include "support/npy.h"
 #include "support/data.h"
@@ -34,7 +34,7 @@ static bool read_shape(test_npy *a, const char *header)
     return true;
 }
 
-/* Bytes of an element, and the typed view; 0: a type the tests do not use. */
+/* Sets the typed view. Returns the bytes per element; 0: unsupported type. */
 static size_t set_view(test_npy *a, const char *header, const unsigned char *values)
 {
     if (strstr(header, "'<f4'") != NULL) {
@@ -61,13 +61,13 @@ bool test_npy_load(test_npy *out, const char *path)
     if (file == NULL)
         return false;
     const size_t length = bytes >= PREFIX ? file[8] + 256u * file[9] : 0;
-    const bool sound = bytes >= PREFIX && memcmp(file, "\x93NUMPY\1", 7) == 0 &&
+    const bool valid = bytes >= PREFIX && memcmp(file, "\x93NUMPY\1", 7) == 0 &&
                        length < sizeof header && PREFIX + length <= bytes;
-    if (sound) {
+    if (valid) {
         memcpy(header, file + PREFIX, length);
         header[length] = 0;
     }
-    if (!sound || !read_shape(out, header) ||
+    if (!valid || !read_shape(out, header) ||
         out->count * set_view(out, header, file + PREFIX + length) != bytes - PREFIX - length) {
         free(file);
         *out = (test_npy){0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.h - numbers that look random and are the same in every run (splitmix64). */
+/* random.h - pseudo-random numbers with a fixed seed (splitmix64). */
 #ifndef MOTE_TESTS_SUPPORT_RANDOM_H
 #define MOTE_TESTS_SUPPORT_RANDOM_H
 
@@ -17,7 +17,7 @@ static inline uint64_t test_random_u64(test_random *r)
     return z ^ z >> 31;
 }
 
-/* 0 .. n-1; n > 0. */
+/* 0 to n - 1; n > 0. */
 static inline uint64_t test_random_below(test_random *r, uint64_t n)
 {
     return test_random_u64(r) % n;
@@ -29,7 +29,7 @@ static inline float test_random_float(test_random *r)
     return (float)((int32_t)(test_random_u64(r) >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-/* About normal, standard deviation 1, never beyond 6: the sum of twelve. */
+/* Approximately normal with standard deviation 1, within +-6: a sum of twelve uniform numbers. */
 static inline float test_random_normal(test_random *r)
 {
     float sum = 0.0f;

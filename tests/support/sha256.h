@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.h - checksums of data, to compare with the ones written down (FIPS 180-4). */
+/* sha256.h - SHA-256 (FIPS 180-4). */
 #ifndef MOTE_TESTS_SUPPORT_SHA256_H
 #define MOTE_TESTS_SUPPORT_SHA256_H
 
@@ -14,7 +14,7 @@ typedef struct test_sha256 {
 
 void test_sha256_begin(test_sha256 *s);
 void test_sha256_add(test_sha256 *s, const void *data, size_t bytes);
-/* 64 hexadecimal digits and a zero. */
+/* Writes 64 hexadecimal digits and a NUL. */
 void test_sha256_end(test_sha256 *s, char hex[65]);
 
 #endif

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shake.c - put before libc (LD_PRELOAD), makes threads and processes late where they meet.
+ * shake.c - LD_PRELOAD library that delays threads and processes at synchronisation points.
  *
- * A test that takes one order of events for granted passes for months on a machine that always
- * provides it. Here each lock, signal, message and wake-up may be followed or preceded by a sleep,
- * so that orders which a crowded machine produces once in a thousand runs come in every few:
+ * A test that assumes one order of events can pass for months on a machine that always produces
+ * this order. This library adds sleeps before and after locks, signals, messages and wake-ups.
+ * Orders that a loaded machine produces once in a thousand runs then occur in every few runs:
  *
- *   everywhere      one visit in 200 sleeps up to 1 ms, one in 4,000 from 20 to 100 ms
- *   at slow places  every sixteenth place of the program, chosen by the seed: one visit in four
- *                   sleeps up to 20 ms, so that one side of a race is late again and again
+ *   everywhere        one call in 200 sleeps up to 1 ms, one in 4,000 sleeps 20 to 100 ms
+ *   slow call sites   every sixteenth call site, selected by the seed: one call in four sleeps up
+ * to 20 ms, so one side of a race is late repeatedly
  *
- * A process sleeps away no more than half of its time and a quarter of a second. Its place is the
- * low part of a return address, which is the same in every run of a program.
+ * A process sleeps at most 0.25 s plus half of its run time. A call site is the low 12 bits of the
+ * return address, which are the same in every run of a program.
  *
- *   SHAKE_SEED   a number from 1; without it nothing happens
- *   SHAKE_UNDER  only programs whose path begins so are shaken; without it all of them
+ *   SHAKE_SEED   a number from 1; not set: no delays
+ *   SHAKE_UNDER  delays only programs with this path prefix; not set: all programs
  *
- * The same seed makes the same places slow; which visit sleeps depends on who comes first, so a
- * failure may need some runs to come again. Nothing here allocates (but pthread_create), locks or
- * changes errno, and sleeping is a futex with a deadline, which a sandboxed decoder may use too.
+ * The same seed selects the same slow call sites. Which call sleeps depends on the order of the
+ * threads, so a failure may need several runs to occur again. No function except pthread_create
+ * allocates; none locks or changes errno. The sleep is a futex wait with a timeout, which the
+ * seccomp filter of the image decoders allows.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -43,19 +44,19 @@
 #include <unistd.h>
 
 enum {
-    OFTEN = 200,        /* one visit in so many sleeps up to a millisecond, */
-    SELDOM = 4000,      /* in so many for long */
-    SLOW_PLACES = 16,   /* one place in so many is slow, */
-    SLOW_VISITS = 4,    /* and one visit in so many sleeps there */
-    PLACE_BITS = 0xfff, /* of an address: whatever page the loader chose */
-    MICROSECOND = 1000, /* in nanoseconds, as all times are */
+    OFTEN = 200,        /* one call in 200 sleeps up to 1 ms */
+    SELDOM = 4000,      /* one call in 4,000 sleeps 20 to 100 ms */
+    SLOW_SITES = 16,    /* one call site in 16 is slow */
+    SLOW_CALLS = 4,     /* one call in 4 sleeps there */
+    SITE_BITS = 0xfff,  /* offset in a page, independent of the load address */
+    MICROSECOND = 1000, /* all times are in nanoseconds */
     MILLISECOND = 1000000,
 };
 
 static const uint64_t GRACE = 250 * (uint64_t)MILLISECOND;
 
-static uint64_t seed; /* 0: not this process */
-static uint64_t began;
+static uint64_t seed; /* 0: no delays in this process */
+static uint64_t start_ns;
 static _Atomic uint64_t drawn, slept;
 
 static uint64_t mix(uint64_t x)
@@ -65,21 +66,21 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static uint64_t draw(void)
+static uint64_t next_random(void)
 {
     return mix(seed + 0x9e3779b97f4a7c15U * atomic_fetch_add(&drawn, 1));
 }
 
-static uint64_t now(void)
+static uint64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 * MILLISECOND + (uint64_t)t.tv_nsec;
 }
 
-/* The definition after this one, which is libc's; the version is for x86-64, where some names
- * have an old one too. */
-static void *next_of(_Atomic(void *) *kept, const char *name)
+/* The next definition of a function, which is that of libc. On x86-64 the condition variables also
+ * have an old version, so the new version is requested. */
+static void *libc_function(_Atomic(void *) *kept, const char *name)
 {
     void *found = atomic_load(kept);
     if (found != NULL)
@@ -95,7 +96,7 @@ static void *next_of(_Atomic(void *) *kept, const char *name)
 static long next_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
     static _Atomic(void *) kept;
-    long (*const next)(long, ...) = (long (*)(long, ...))next_of(&kept, "syscall");
+    long (*const next)(long, ...) = (long (*)(long, ...))libc_function(&kept, "syscall");
     return next(number, a, b, c, d, e, f);
 }
 
@@ -103,32 +104,32 @@ static void sleep_for(uint64_t ns)
 {
     uint32_t word = 0;
     const struct timespec t = {0, (long)ns};
-    if (atomic_fetch_add(&slept, ns) + ns > GRACE + (now() - began) / 2) {
+    if (atomic_fetch_add(&slept, ns) + ns > GRACE + (now_ns() - start_ns) / 2) {
         atomic_fetch_sub(&slept, ns);
         return;
     }
     next_syscall(SYS_futex, (long)&word, FUTEX_WAIT_PRIVATE, 0, (long)&t, 0, 0);
 }
 
-/* One visit of a place: most do nothing. */
-static void visit(uint64_t place)
+/* Called at each call site; sleeps rarely. */
+static void maybe_sleep(uint64_t site)
 {
     if (seed == 0)
         return;
     const int before = errno;
-    const uint64_t x = draw(), how_long = draw();
+    const uint64_t x = next_random(), how_long = next_random();
     if (x % SELDOM == 0)
         sleep_for(20 * MILLISECOND + how_long % (80 * MILLISECOND));
     else if (x % OFTEN == 0)
         sleep_for(how_long % MILLISECOND);
-    else if (mix(seed ^ (place << 32)) % SLOW_PLACES == 0 && x % SLOW_VISITS == 1)
+    else if (mix(seed ^ (site << 32)) % SLOW_SITES == 0 && x % SLOW_CALLS == 1)
         sleep_for(how_long % (20 * MILLISECOND));
     errno = before;
 }
 
-#define PLACE ((uint64_t)(uintptr_t)__builtin_return_address(0) & PLACE_BITS)
+#define SITE ((uint64_t)(uintptr_t)__builtin_return_address(0) & SITE_BITS)
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void shake_init(void)
 {
     const char *number = getenv("SHAKE_SEED"), *under = getenv("SHAKE_UNDER");
     char path[4096];
@@ -136,22 +137,22 @@ __attribute__((constructor)) static void begin(void)
     path[n > 0 ? n : 0] = '\0';
     if (number == NULL || (under != NULL && strncmp(path, under, strlen(under)) != 0))
         return;
-    for (const char *p = path; *p != '\0'; p++) /* two programs are not slow at the same places */
+    for (const char *p = path; *p != '\0'; p++) /* other slow call sites in each program */
         seed = mix(seed + (unsigned char)*p);
-    began = now();
+    start_ns = now_ns();
     seed = mix(seed + strtoull(number, NULL, 10)) | 1;
-    visit(0);
+    maybe_sleep(0);
 }
 
-/* Each function calls libc's, with a visit on either side. */
+/* A wrapper of a libc function with a possible delay before and after the call. */
 #define SHAKEN(result, name, parameters, arguments)                                                \
     result name parameters                                                                         \
     {                                                                                              \
         static _Atomic(void *) kept;                                                               \
-        result(*const next) parameters = (result(*) parameters)next_of(&kept, #name);              \
-        visit(PLACE);                                                                              \
+        result(*const next) parameters = (result(*) parameters)libc_function(&kept, #name);        \
+        maybe_sleep(SITE);                                                                         \
         const result it = next arguments;                                                          \
-        visit(PLACE + PLACE_BITS);                                                                 \
+        maybe_sleep(SITE + SITE_BITS);                                                             \
         return it;                                                                                 \
     }
 
@@ -179,9 +180,10 @@ SHAKEN(ssize_t, recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags
 SHAKEN(ssize_t, send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
 SHAKEN(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 SHAKEN(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
-SHAKEN(int, accept, (int fd, struct sockaddr *who, socklen_t *n), (fd, who, n))
-SHAKEN(int, accept4, (int fd, struct sockaddr *who, socklen_t *n, int flags), (fd, who, n, flags))
-SHAKEN(int, connect, (int fd, const struct sockaddr *who, socklen_t n), (fd, who, n))
+SHAKEN(int, accept, (int fd, struct sockaddr *address, socklen_t *n), (fd, address, n))
+SHAKEN(int, accept4, (int fd, struct sockaddr *address, socklen_t *n, int flags),
+       (fd, address, n, flags))
+SHAKEN(int, connect, (int fd, const struct sockaddr *address, socklen_t n), (fd, address, n))
 SHAKEN(int, shutdown, (int fd, int how), (fd, how))
 SHAKEN(int, close, (int fd), (fd))
 
@@ -189,7 +191,7 @@ SHAKEN(pid_t, fork, (void), ())
 SHAKEN(pid_t, waitpid, (pid_t pid, int *status, int options), (pid, status, options))
 SHAKEN(int, kill, (pid_t pid, int number), (pid, number))
 
-/* What _FORTIFY_SOURCE makes of some of them. */
+/* The names with _FORTIFY_SOURCE. */
 ssize_t __read_chk(int fd, void *to, size_t n, size_t room);
 ssize_t __recv_chk(int fd, void *to, size_t n, size_t room, int flags);
 int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t room);
@@ -198,7 +200,7 @@ SHAKEN(ssize_t, __recv_chk, (int fd, void *to, size_t n, size_t room, int flags)
        (fd, to, n, room, flags))
 SHAKEN(int, __poll_chk, (struct pollfd * fds, nfds_t n, int ms, size_t room), (fds, n, ms, room))
 
-/* The pool of an engine sleeps and wakes by futexes, which have no function in libc. */
+/* The thread pool uses futexes through syscall(). */
 long syscall(long number, ...)
 {
     va_list rest;
@@ -207,25 +209,25 @@ long syscall(long number, ...)
     const long d = va_arg(rest, long), e = va_arg(rest, long), f = va_arg(rest, long);
     va_end(rest);
     if (number == SYS_futex)
-        visit(PLACE);
+        maybe_sleep(SITE);
     const long it = next_syscall(number, a, b, c, d, e, f);
     if (number == SYS_futex)
-        visit(PLACE + PLACE_BITS);
+        maybe_sleep(SITE + SITE_BITS);
     return it;
 }
 
-/* ---- threads begin late, or their makers go on late ---- */
+/* ---- delays at the start of a thread and after pthread_create ---- */
 
 typedef struct thread_start {
     void *(*run)(void *);
     void *with;
 } thread_start;
 
-static void *run_late(void *p)
+static void *thread_run_late(void *p)
 {
     const thread_start start = *(thread_start *)p;
     free(p);
-    visit((uint64_t)(uintptr_t)start.run & PLACE_BITS);
+    maybe_sleep((uint64_t)(uintptr_t)start.run & SITE_BITS);
     return start.run(start.with);
 }
 
@@ -233,15 +235,15 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(vo
 {
     static _Atomic(void *) kept;
     int (*const next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))next_of(
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))libc_function(
             &kept, "pthread_create");
     thread_start *start = seed != 0 ? malloc(sizeof *start) : NULL;
     if (start == NULL)
         return next(thread, how, run, with);
     *start = (thread_start){run, with};
-    const int failed = next(thread, how, run_late, start);
+    const int failed = next(thread, how, thread_run_late, start);
     if (failed)
         free(start);
-    visit(PLACE);
+    maybe_sleep(SITE);
     return failed;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base_mem_test.c - the allocator: zeroed, aligned, counted, breakable on demand; the arena. */
+/* base_mem_test.c - the allocator: zeroed, aligned, counted, injected failures; the arena. */
 #include "base/mem.h"
 
 #include <setjmp.h>
@@ -39,8 +39,8 @@ static void blocks_are_zeroed_aligned_and_counted(void **state)
     assert_int_equal(mem_count().requests - before.requests, 43);
 }
 
-/* Enough blocks of one size that the C library hands some of them out again. */
-static void used_blocks_come_back_zeroed(void **state)
+/* Enough blocks of one size that malloc reuses freed ones. */
+static void reused_blocks_are_zeroed(void **state)
 {
     (void)state;
     enum { N = 64, BYTES = 500 };
@@ -57,7 +57,7 @@ static void used_blocks_come_back_zeroed(void **state)
     }
 }
 
-static void impossible_sizes_are_refused(void **state)
+static void overflowing_sizes_are_rejected(void **state)
 {
     (void)state;
     const mem_stats before = mem_count();
@@ -83,12 +83,12 @@ static void resizing_keeps_and_zeroes(void **state)
     assert_int_equal(p[19], 7);
     assert_int_equal(mem_count().bytes - before.bytes, 20);
     assert_null(mem_resize(p, 5, SIZE_MAX, 4));
-    assert_int_equal(p[19], 7); /* still there */
+    assert_int_equal(p[19], 7); /* a failed resize keeps the block */
     mem_free(p);
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
-/* A block may come to stand elsewhere in its line's neighbourhood when it moves. */
+/* realloc may change the alignment of a block; the contents must move with it. */
 static void resizing_moves_blocks_of_all_sizes(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void mapped_memory_is_zeroed_and_counted(void **state)
     const mem_stats before = mem_count();
     const size_t bytes = (size_t)1 << 40; /* address space, not memory */
     unsigned char *p = mem_map(0, bytes);
-    if (p != NULL) { /* sanitizers may leave less room */
+    if (p != NULL) { /* with a sanitizer less address space may be free */
         assert_int_equal(p[bytes - 1], 0);
         assert_int_equal(mem_count().bytes - before.bytes, bytes);
         mem_unmap(p, 0, bytes);
@@ -133,14 +133,14 @@ static void mapped_memory_is_zeroed_and_counted(void **state)
     assert_int_equal(mem_count().bytes, before.bytes);
 }
 
-/* True if writing one byte ends a process. */
-static bool may_not_be_written(unsigned char *at)
+/* True if writing one byte kills the process. */
+static bool write_faults(unsigned char *at)
 {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would exit, not die */
+        signal(SIGSEGV, SIG_DFL); /* the handler of a sanitizer would exit instead */
         *(volatile unsigned char *)at = 1;
         _exit(0);
     }
@@ -158,9 +158,9 @@ static void zeros_are_read_only_and_free(void **state)
     assert_non_null(p);
     assert_int_equal(mem_count().bytes - before.bytes, rest);
     assert_true(all_zero(p, zeros + rest));
-    assert_true(may_not_be_written(p));
-    assert_true(may_not_be_written(p + zeros - 1));
-    assert_false(may_not_be_written(p + zeros));
+    assert_true(write_faults(p));
+    assert_true(write_faults(p + zeros - 1));
+    assert_false(write_faults(p + zeros));
     memset(p + zeros, 1, rest);
     assert_true(all_zero(p, zeros));
     mem_unmap(p, zeros, rest);
@@ -194,8 +194,8 @@ static void the_nth_request_fails_once(void **state)
     }
 }
 
-/* How a process ends that allocates, or not, inside a guard. Guards nest. */
-static int end_of_guarded_child(bool allocate)
+/* Exit status of a child that allocates, or does not, inside a guard. Guards nest. */
+static int guarded_child_status(bool allocate)
 {
     fflush(NULL);
     const pid_t child = fork();
@@ -207,7 +207,7 @@ static int end_of_guarded_child(bool allocate)
         if (allocate)
             mem_free(mem_new(1, 1));
         mem_guard_end();
-        mem_free(mem_new(1, 1)); /* the guard is lifted again */
+        mem_free(mem_new(1, 1)); /* after the guard */
         _exit(0);
     }
     int status = -1;
@@ -218,17 +218,17 @@ static int end_of_guarded_child(bool allocate)
 static void the_guard_aborts_in_debug_builds(void **state)
 {
     (void)state;
-    const int calm = end_of_guarded_child(false);
-    assert_true(WIFEXITED(calm) && WEXITSTATUS(calm) == 0);
-    const int guarded = end_of_guarded_child(true);
+    const int without_alloc = guarded_child_status(false);
+    assert_true(WIFEXITED(without_alloc) && WEXITSTATUS(without_alloc) == 0);
+    const int with_alloc = guarded_child_status(true);
 #ifdef NDEBUG
-    assert_true(WIFEXITED(guarded) && WEXITSTATUS(guarded) == 0);
+    assert_true(WIFEXITED(with_alloc) && WEXITSTATUS(with_alloc) == 0);
 #else
-    assert_true(WIFSIGNALED(guarded) && WTERMSIG(guarded) == SIGABRT);
+    assert_true(WIFSIGNALED(with_alloc) && WTERMSIG(with_alloc) == SIGABRT);
 #endif
 }
 
-static void an_arena_measures_what_it_hands_out(void **state)
+static void arena_size_equals_what_it_returns(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 1000};
@@ -258,15 +258,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_zeroed_aligned_and_counted),
-        cmocka_unit_test(used_blocks_come_back_zeroed),
-        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(reused_blocks_are_zeroed),
+        cmocka_unit_test(overflowing_sizes_are_rejected),
         cmocka_unit_test(resizing_keeps_and_zeroes),
         cmocka_unit_test(resizing_moves_blocks_of_all_sizes),
         cmocka_unit_test(mapped_memory_is_zeroed_and_counted),
         cmocka_unit_test(zeros_are_read_only_and_free),
         cmocka_unit_test(the_nth_request_fails_once),
         cmocka_unit_test(the_guard_aborts_in_debug_builds),
-        cmocka_unit_test(an_arena_measures_what_it_hands_out),
+        cmocka_unit_test(arena_size_equals_what_it_returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base_os_test.c - mapped files, and files that appear whole or not at all.
+ * base_os_test.c - mapped files and atomic replacement of files.
  *
- * Every write, sync and rename is made to fail in turn; afterwards the directory
- * holds the old file or the new one, and nothing else.
+ * Each write, sync and rename fails once. After each failure the directory contains the old or the
+ * new file and nothing else.
  */
 #include "base/os.h"
 #include "support/data.h"
@@ -20,28 +20,28 @@
 
 #include <cmocka.h>
 
-static char folder[] = "mote-os-XXXXXX";
+static char directory[] = "mote-os-XXXXXX";
 static char target[64];
 
-static int make_folder(void **state)
+static int make_directory(void **state)
 {
     (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (mkdtemp(directory) == NULL)
         return -1;
-    snprintf(target, sizeof target, "%s/file", folder);
+    snprintf(target, sizeof target, "%s/file", directory);
     return 0;
 }
 
-static int remove_folder(void **state)
+static int remove_directory(void **state)
 {
     (void)state;
     unlink(target);
-    return rmdir(folder);
+    return rmdir(directory);
 }
 
 static int count_entries(void)
 {
-    DIR *d = opendir(folder);
+    DIR *d = opendir(directory);
     assert_non_null(d);
     int n = 0;
     for (const struct dirent *e; (e = readdir(d)) != NULL;)
@@ -82,7 +82,7 @@ static void a_file_appears_when_complete(void **state)
     assert_int_equal(access(target, F_OK), -1);
     assert_int_equal(os_file_commit(&f, &err), MOTE_OK);
     assert_content("abc");
-    os_file_abandon(&f); /* after commit: nothing */
+    os_file_abandon(&f); /* no effect after commit */
     assert_content("abc");
     struct stat info;
     assert_int_equal(stat(target, &info), 0);
@@ -90,7 +90,7 @@ static void a_file_appears_when_complete(void **state)
     assert_int_equal(count_entries(), 1);
 }
 
-static void an_abandoned_file_leaves_nothing(void **state)
+static void abandoned_file_leaves_nothing(void **state)
 {
     (void)state;
     os_file f;
@@ -99,7 +99,7 @@ static void an_abandoned_file_leaves_nothing(void **state)
     assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
     assert_int_equal(os_file_write(&f, "new", 3, &err), MOTE_OK);
     assert_int_equal(count_entries(), 2);
-    os_file second; /* the name beside it is taken: never written over */
+    os_file second; /* the temporary file exists and is not overwritten */
     assert_int_equal(os_file_create(&second, target, &err), MOTE_E_IO);
     os_file_abandon(&second);
     os_file_abandon(&f);
@@ -107,7 +107,7 @@ static void an_abandoned_file_leaves_nothing(void **state)
     assert_int_equal(count_entries(), 1);
 }
 
-static void faults_leave_the_old_file_or_the_new(void **state)
+static void failure_leaves_old_or_new_file(void **state)
 {
     (void)state;
     mote_error err;
@@ -123,7 +123,7 @@ static void faults_leave_the_old_file_or_the_new(void **state)
         }
         assert_int_equal(status, MOTE_E_IO);
         assert_int_equal(count_entries(), 1);
-        /* Only the last operation, syncing the directory, comes after the rename. */
+        /* Only the sync of the directory comes after the rename. */
         if (n < 5) {
             assert_content("old");
             assert_non_null(strstr(err.text, "No space left"));
@@ -135,7 +135,7 @@ static void faults_leave_the_old_file_or_the_new(void **state)
     os_fail_at(0);
 }
 
-static void paths_that_cannot_be(void **state)
+static void invalid_paths(void **state)
 {
     (void)state;
     os_file f;
@@ -145,27 +145,27 @@ static void paths_that_cannot_be(void **state)
     path[sizeof path - 1] = 0;
     assert_int_equal(os_file_create(&f, path, &err), MOTE_E_ARG);
     os_file_abandon(&f);
-    assert_int_equal(os_file_create(&f, "no/such/folder/file", &err), MOTE_E_IO);
+    assert_int_equal(os_file_create(&f, "no/such/directory/file", &err), MOTE_E_IO);
     os_file_abandon(&f);
-    /* A name that became a directory between create and commit: the rename fails. */
+    /* The path becomes a directory between create and commit, so the rename fails. */
     unlink(target);
     assert_int_equal(os_file_create(&f, target, &err), MOTE_OK);
     assert_int_equal(mkdir(target, 0700), 0);
     assert_int_equal(os_file_commit(&f, &err), MOTE_E_IO);
     assert_int_equal(count_entries(), 1);
     assert_int_equal(rmdir(target), 0);
-    /* What is not a file is not replaced by one. */
+    /* Only regular files are replaced. */
     assert_int_equal(os_file_create(&f, "/dev/null", &err), MOTE_E_IO);
-    assert_int_equal(os_file_create(&f, folder, &err), MOTE_E_IO);
+    assert_int_equal(os_file_create(&f, directory, &err), MOTE_E_IO);
 }
 
-static void a_name_without_a_folder(void **state)
+static void name_without_directory(void **state)
 {
     (void)state;
     char name[32];
     os_file f;
     mote_error err;
-    snprintf(name, sizeof name, "%s.file", folder);
+    snprintf(name, sizeof name, "%s.file", directory);
     assert_int_equal(os_file_create(&f, name, &err), MOTE_OK);
     assert_int_equal(os_file_commit(&f, &err), MOTE_OK);
     assert_int_equal(unlink(name), 0);
@@ -183,7 +183,7 @@ static void files_are_mapped_whole(void **state)
     os_map_close(&map);
     assert_null(map.data);
     os_map_close(&map);
-    assert_int_equal(os_map_open(&map, folder, &err), MOTE_E_IO);
+    assert_int_equal(os_map_open(&map, directory, &err), MOTE_E_IO);
     assert_int_equal(os_map_open(&map, "no such file", &err), MOTE_E_IO);
     assert_non_null(strstr(err.text, "no such file"));
     assert_int_equal(write_file("", "", &err), MOTE_OK);
@@ -191,7 +191,7 @@ static void files_are_mapped_whole(void **state)
     assert_null(map.data);
 }
 
-static void the_clock_goes_forward(void **state)
+static void clock_is_monotonic(void **state)
 {
     (void)state;
     const double a = os_now();
@@ -205,12 +205,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_appears_when_complete),
-        cmocka_unit_test(an_abandoned_file_leaves_nothing),
-        cmocka_unit_test(faults_leave_the_old_file_or_the_new),
-        cmocka_unit_test(paths_that_cannot_be),
-        cmocka_unit_test(a_name_without_a_folder),
+        cmocka_unit_test(abandoned_file_leaves_nothing),
+        cmocka_unit_test(failure_leaves_old_or_new_file),
+        cmocka_unit_test(invalid_paths),
+        cmocka_unit_test(name_without_directory),
         cmocka_unit_test(files_are_mapped_whole),
-        cmocka_unit_test(the_clock_goes_forward),
+        cmocka_unit_test(clock_is_monotonic),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base_pool_test.c - the thread pool: every task once, workers apart, results
- * visible, nothing lost over very many short runs, no CPU used while idle.
+ * base_pool_test.c - the thread pool: each task runs once, a worker runs one task at a time,
+ * results are visible to the caller, 100,000 short runs, no CPU use while idle.
  */
 #include "base/mem.h"
 #include "base/os.h"
@@ -19,17 +19,17 @@
 
 enum { MAX_TASKS = 64, MAX_WORKERS = 16, N_RUNS = 100000 };
 
-/* Plain memory on purpose: the pool itself must order the accesses. */
+/* Not atomic on purpose: the pool must order the accesses. */
 typedef struct record {
     uint32_t run;
-    uint32_t seen[MAX_TASKS];      /* the run that last did this task */
-    uint32_t times[MAX_TASKS];     /* how often in all */
-    uint32_t scratch[MAX_WORKERS]; /* plain too: two tasks on one worker would race */
+    uint32_t seen[MAX_TASKS];      /* the last run that had this task */
+    uint32_t times[MAX_TASKS];     /* number of runs that had this task */
+    uint32_t scratch[MAX_WORKERS]; /* not atomic: two tasks at once on one worker would race */
     _Atomic uint32_t errors;
     uint32_t n_workers;
 } record;
 
-static void note_task(void *ctx, uint32_t task, uint32_t worker)
+static void record_task(void *ctx, uint32_t task, uint32_t worker)
 {
     record *r = ctx;
     if (worker >= r->n_workers || task >= MAX_TASKS) {
@@ -56,7 +56,7 @@ static void every_task_runs_once(uint32_t n_threads, uint32_t n_runs)
     for (r.run = 1; r.run <= n_runs; r.run++) {
         const uint32_t n =
             (uint32_t)test_random_below(&random, r.run % 64 == 0 ? MAX_TASKS + 1 : 9);
-        pool_run(p, note_task, &r, n);
+        pool_run(p, record_task, &r, n);
         for (uint32_t i = 0; i < n; i++) {
             expected[i]++;
             assert_int_equal(r.seen[i], r.run);
@@ -91,7 +91,7 @@ static void seven_threads(void **state)
     every_task_runs_once(7, N_RUNS);
 }
 
-/* Runs far apart, so that the workers have gone to sleep in between. */
+/* Pauses between the runs, so the workers sleep. */
 static void sleeping_workers_are_woken(void **state)
 {
     (void)state;
@@ -102,26 +102,26 @@ static void sleeping_workers_are_woken(void **state)
     assert_int_equal(pool_new(&p, 3, &err), MOTE_OK);
     for (r.run = 1; r.run <= 100; r.run++) {
         nanosleep(&pause, NULL);
-        pool_run(p, note_task, &r, MAX_TASKS);
+        pool_run(p, record_task, &r, MAX_TASKS);
         for (uint32_t i = 0; i < MAX_TASKS; i++)
             assert_int_equal(r.seen[i], r.run);
     }
     pool_free(p);
 }
 
-static void an_idle_pool_uses_no_cpu(void **state)
+static void idle_pool_uses_no_cpu(void **state)
 {
     (void)state;
     mote_error err;
     pool *p;
     record r = {.n_workers = 4};
     assert_int_equal(pool_new(&p, 4, &err), MOTE_OK);
-    pool_run(p, note_task, &r, MAX_TASKS);
-    assert_true(test_idle_cpu(0.01) < 0.01); /* three spinning workers would take 3 */
+    pool_run(p, record_task, &r, MAX_TASKS);
+    assert_true(test_idle_cpu(0.01) < 0.01); /* three spinning workers would use 3 s */
     pool_free(p);
 }
 
-static void failures_to_start_leave_nothing(void **state)
+static void failed_start_leaks_nothing(void **state)
 {
     (void)state;
     const mem_stats before = mem_count();
@@ -153,8 +153,8 @@ int main(void)
         cmocka_unit_test(three_threads),
         cmocka_unit_test(seven_threads),
         cmocka_unit_test(sleeping_workers_are_woken),
-        cmocka_unit_test(an_idle_pool_uses_no_cpu),
-        cmocka_unit_test(failures_to_start_leave_nothing),
+        cmocka_unit_test(idle_pool_uses_no_cpu),
+        cmocka_unit_test(failed_start_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base_test.c - the small parts of base/: errors, checked sizes, cursor, string map, philox, cpu.
- */
+/* base_test.c - errors, checked arithmetic, cursor, string map, philox, base64, CPU detection. */
 #include "base/base64.h"
 #include "base/ckd.h"
 #include "base/cpu.h"
@@ -16,27 +15,27 @@
 
 #include <cmocka.h>
 
-static void errors_are_written_once_and_cut(void **state)
+static void error_texts_are_set_once_and_truncated(void **state)
 {
     (void)state;
     mote_error err;
     char longer[2000];
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = 0;
-    assert_int_equal(err_set(NULL, MOTE_E_IO, "nobody listens"), MOTE_E_IO);
+    assert_int_equal(err_set(NULL, MOTE_E_IO, "no error struct"), MOTE_E_IO);
     assert_int_equal(err_set(&err, MOTE_E_FULL, "%d of %s", 3, "four"), MOTE_E_FULL);
     assert_int_equal(err.status, MOTE_E_FULL);
     assert_string_equal(err.text, "3 of four");
     err_prefix(&err, "model.gguf");
     assert_string_equal(err.text, "model.gguf: 3 of four");
-    err_prefix(NULL, "nobody");
+    err_prefix(NULL, "no error struct");
     err_set(&err, MOTE_E_IO, "%s", longer);
     assert_int_equal(strlen(err.text), sizeof err.text - 1);
     err_prefix(&err, longer);
     assert_int_equal(strlen(err.text), sizeof err.text - 1);
 }
 
-static void every_status_has_its_own_word(void **state)
+static void status_names_are_unique(void **state)
 {
     (void)state;
     for (int a = MOTE_OK; a <= MOTE_E_MISMATCH; a++) {
@@ -48,7 +47,7 @@ static void every_status_has_its_own_word(void **state)
     assert_string_equal(mote_status_name((mote_status)99), "unknown");
 }
 
-static void sizes_say_when_they_overflow(void **state)
+static void checked_arithmetic_detects_overflow(void **state)
 {
     (void)state;
     uint64_t v;
@@ -67,7 +66,7 @@ static void sizes_say_when_they_overflow(void **state)
     assert_false(ckd_round_up_u64(UINT64_MAX - 30, 32, &v));
 }
 
-static void a_cursor_never_passes_its_end(void **state)
+static void cursor_stays_in_bounds(void **state)
 {
     (void)state;
     static const unsigned char bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -105,7 +104,7 @@ static void a_cursor_never_passes_its_end(void **state)
     assert_false(cursor_u8(&empty, &u8));
 }
 
-static void a_map_finds_what_was_put(void **state)
+static void map_finds_its_keys(void **state)
 {
     (void)state;
     enum { N = 20000 };
@@ -116,7 +115,7 @@ static void a_map_finds_what_was_put(void **state)
     bool existing;
     assert_int_equal(strmap_init(&map, N, &err), MOTE_OK);
     for (uint32_t i = 0; i < N; i++) {
-        /* Lengths on both sides of the hash's eight-byte steps, and zeros inside. */
+        /* Lengths around the eight-byte steps of the hash, and NUL bytes. */
         const size_t n = (size_t)snprintf(keys[i], sizeof keys[i], "%u", i * 7919u) + i % 3;
         assert_int_equal(strmap_put(&map, (str){keys[i], n}, i, &existing, &err), MOTE_OK);
         assert_false(existing);
@@ -134,7 +133,7 @@ static void a_map_finds_what_was_put(void **state)
     assert_false(strmap_get(&map, str_of("0"), &value));
 }
 
-static void a_map_takes_the_empty_key(void **state)
+static void map_accepts_empty_key(void **state)
 {
     (void)state;
     mote_error err;
@@ -147,7 +146,7 @@ static void a_map_takes_the_empty_key(void **state)
     strmap_fini(&map);
 }
 
-static void an_overfull_map_is_an_error_not_a_loop(void **state)
+static void overfull_map_is_an_error(void **state)
 {
     (void)state;
     static char keys[64][4];
@@ -171,8 +170,8 @@ static void an_overfull_map_is_an_error_not_a_loop(void **state)
     strmap_fini(&map);
 }
 
-/* The vectors that come with the paper's own implementation (Random123, kat_vectors). */
-static void philox_meets_its_known_answers(void **state)
+/* Known answers from Random123 (kat_vectors). */
+static void philox_known_answers(void **state)
 {
     (void)state;
     static const struct {
@@ -193,7 +192,7 @@ static void philox_meets_its_known_answers(void **state)
     assert_true(philox_unit(0, 0, 0) == (float)(0x6627e8d5u >> 8) * 0x1p-24f);
 }
 
-static void unit_draws_fill_the_interval(void **state)
+static void unit_draws_are_uniform(void **state)
 {
     (void)state;
     enum { N = 100000, BINS = 16 };
@@ -203,14 +202,14 @@ static void unit_draws_fill_the_interval(void **state)
         assert_true(u >= 0.0f && u < 1.0f);
         bins[(int)(u * BINS)]++;
     }
-    for (int i = 0; i < BINS; i++) /* 6250 expected, 77 the standard deviation */
+    for (int i = 0; i < BINS; i++) /* expected 6250, standard deviation 77 */
         assert_in_range(bins[i], 5865, 6635);
     assert_true(philox_unit(1, 5, 0) != philox_unit(1, 5, 1));
     assert_true(philox_unit(1, 5, 0) != philox_unit(1, 6, 0));
     assert_true(philox_unit(1, 5, 0) != philox_unit(2, 5, 0));
 }
 
-static void base64_goes_there_and_back(void **state)
+static void base64_round_trip(void **state)
 {
     static const char *const wrong[] = {
         "A", "AAAAA", "AA=A", "A===", "AA#A", "=", "AAAA====", "AA=\xff"};
@@ -236,7 +235,7 @@ static void base64_goes_there_and_back(void **state)
     }
 }
 
-static void the_machine_is_described(void **state)
+static void cpu_detection(void **state)
 {
     (void)state;
     assert_in_range(cpu_best_isa(), MOTE_ISA_REF, MOTE_ISA_AMX);
@@ -246,17 +245,17 @@ static void the_machine_is_described(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_written_once_and_cut),
-        cmocka_unit_test(every_status_has_its_own_word),
-        cmocka_unit_test(sizes_say_when_they_overflow),
-        cmocka_unit_test(a_cursor_never_passes_its_end),
-        cmocka_unit_test(a_map_finds_what_was_put),
-        cmocka_unit_test(a_map_takes_the_empty_key),
-        cmocka_unit_test(an_overfull_map_is_an_error_not_a_loop),
-        cmocka_unit_test(philox_meets_its_known_answers),
-        cmocka_unit_test(unit_draws_fill_the_interval),
-        cmocka_unit_test(base64_goes_there_and_back),
-        cmocka_unit_test(the_machine_is_described),
+        cmocka_unit_test(error_texts_are_set_once_and_truncated),
+        cmocka_unit_test(status_names_are_unique),
+        cmocka_unit_test(checked_arithmetic_detects_overflow),
+        cmocka_unit_test(cursor_stays_in_bounds),
+        cmocka_unit_test(map_finds_its_keys),
+        cmocka_unit_test(map_accepts_empty_key),
+        cmocka_unit_test(overfull_map_is_an_error),
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(unit_draws_are_uniform),
+        cmocka_unit_test(base64_round_trip),
+        cmocka_unit_test(cpu_detection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

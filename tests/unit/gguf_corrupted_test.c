@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gguf_corrupted_test.c - a sound file, cut at every length and changed at every byte. */
+/* gguf_corrupted_test.c - a valid file, truncated at every length and changed at every byte. */
 #include "unit/gguf_hostile.h"
 #include "unit/gguf_sample.h"
 
@@ -9,7 +9,7 @@ static void every_truncation_is_an_error(void **state)
     test_gguf b;
     mote_error err;
     sample_file(&b);
-    /* The data of the last tensor are of an unknown size: up to their start all is needed. */
+    /* The last tensor has an unsupported type and so no size: its data may be missing. */
     gguf *g;
     assert_int_equal(gguf_read(&g, b.bytes, b.n, &err), MOTE_OK);
     const uint64_t needed = gguf_find_tensor(g, "foreign")->offset;
@@ -21,7 +21,7 @@ static void every_truncation_is_an_error(void **state)
     test_gguf_free(&b);
 }
 
-/* Where the tensor data begin: everything before is header. */
+/* Bytes before the tensor data. */
 static size_t header_bytes(const test_gguf *b)
 {
     return b->n - (size_t)b->data_bytes;
@@ -40,49 +40,49 @@ static unsigned char changed(unsigned char byte, int change)
     }
 }
 
-static void every_corrupted_byte_is_survived(void **state)
+static void corrupted_bytes_do_no_harm(void **state)
 {
     (void)state;
     test_gguf b;
     mote_error err;
     sample_file(&b);
     unsigned char *file = place_guarded(b.bytes, b.n);
-    unsigned refused = 0;
+    unsigned rejected = 0;
     for (size_t at = 0; at < header_bytes(&b); at++) {
         const unsigned char original = file[at];
         for (int change = 0; change < N_CHANGES; change++) {
             file[at] = changed(original, change);
-            refused += read_and_check(file, b.n, &err) != MOTE_OK;
+            rejected += read_and_check(file, b.n, &err) != MOTE_OK;
         }
         file[at] = original;
     }
-    assert_true(refused > header_bytes(&b)); /* and not because nothing was looked at */
+    assert_true(rejected > header_bytes(&b)); /* the changed bytes were checked */
     test_gguf_free(&b);
 }
 
-static void every_length_field_is_survived(void **state)
+static void corrupted_length_fields_do_no_harm(void **state)
 {
     (void)state;
-    static const uint64_t lies[] = {0,
-                                    1,
-                                    255,
-                                    (uint64_t)1 << 31,
-                                    (uint64_t)1 << 32,
-                                    (uint64_t)1 << 61,
-                                    (uint64_t)1 << 63,
-                                    UINT64_MAX / 48 + 1,
-                                    UINT64_MAX - 7,
-                                    UINT64_MAX};
+    static const uint64_t lengths[] = {0,
+                                       1,
+                                       255,
+                                       (uint64_t)1 << 31,
+                                       (uint64_t)1 << 32,
+                                       (uint64_t)1 << 61,
+                                       (uint64_t)1 << 63,
+                                       UINT64_MAX / 48 + 1,
+                                       UINT64_MAX - 7,
+                                       UINT64_MAX};
     test_gguf b;
     mote_error err;
     sample_file(&b);
     unsigned char *file = place_guarded(b.bytes, b.n);
-    /* At every offset: that covers every field, and every field half read. */
+    /* Every offset, so every field is overwritten completely and in part. */
     for (size_t at = 0; at + 8 <= header_bytes(&b); at++) {
         unsigned char original[8];
         memcpy(original, file + at, 8);
-        for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-            memcpy(file + at, &lies[i], 8);
+        for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            memcpy(file + at, &lengths[i], 8);
             read_and_check(file, b.n, &err);
         }
         memcpy(file + at, original, 8);
@@ -94,8 +94,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_truncation_is_an_error),
-        cmocka_unit_test(every_corrupted_byte_is_survived),
-        cmocka_unit_test(every_length_field_is_survived),
+        cmocka_unit_test(corrupted_bytes_do_no_harm),
+        cmocka_unit_test(corrupted_length_fields_do_no_harm),
     };
     return cmocka_run_group_tests(tests, make_guarded, NULL);
 }

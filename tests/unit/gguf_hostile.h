@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gguf_hostile.h - reads a file that may lie and checks that this did no harm.
+ * gguf_hostile.h - reads an untrusted GGUF file and checks the result.
  *
- * Whatever the bytes, gguf_read ends in an error or in a directory that keeps
- * its promises, and gives all memory back. The file always ends right before a
- * page that may not be read, so a read past the end is a crash in every build.
+ * For any bytes, gguf_read returns an error or a gguf that meets the contract of gguf.h, and leaks
+ * no memory. The file ends right before a page without read access, so a read past the end crashes
+ * in every build.
  */
 #ifndef MOTE_TESTS_UNIT_GGUF_HOSTILE_H
 #define MOTE_TESTS_UNIT_GGUF_HOSTILE_H
@@ -20,29 +20,29 @@
 
 #include <cmocka.h>
 
-enum { GUARDED_ROOM = 1 << 16 };
+enum { GUARDED_BYTES = 1 << 16 };
 
-static unsigned char *guarded; /* GUARDED_ROOM bytes, then a forbidden page */
+static unsigned char *guarded; /* GUARDED_BYTES bytes, then a page without access */
 
 static inline int make_guarded(void **state)
 {
     (void)state;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    guarded =
-        mmap(NULL, GUARDED_ROOM + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return guarded == MAP_FAILED ? -1 : mprotect(guarded + GUARDED_ROOM, page, PROT_NONE);
+    guarded = mmap(NULL, GUARDED_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    return guarded == MAP_FAILED ? -1 : mprotect(guarded + GUARDED_BYTES, page, PROT_NONE);
 }
 
-/* A copy that ends at the forbidden page. */
+/* A copy that ends at the page without access. */
 static inline unsigned char *place_guarded(const unsigned char *bytes, size_t n)
 {
-    assert_true(n <= GUARDED_ROOM);
+    assert_true(n <= GUARDED_BYTES);
     if (n > 0)
-        memcpy(guarded + GUARDED_ROOM - n, bytes, n);
-    return guarded + GUARDED_ROOM - n;
+        memcpy(guarded + GUARDED_BYTES - n, bytes, n);
+    return guarded + GUARDED_BYTES - n;
 }
 
-/* Reads and, if that works, checks every promise. */
+/* Reads the file; on success checks the contract of gguf.h. */
 static inline mote_status read_and_check(const unsigned char *file, size_t n, mote_error *err)
 {
     const mem_stats before = mem_count();
@@ -52,7 +52,7 @@ static inline mote_status read_and_check(const unsigned char *file, size_t n, mo
     if (status == MOTE_OK) {
         const char *fault = test_gguf_fault(g, file, n);
         if (fault != NULL)
-            fail_msg("a file was taken although this is wrong: %s", fault);
+            fail_msg("an invalid file was accepted: %s", fault);
         gguf_free(g);
     } else {
         assert_null(g);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gguf_test.c - sound GGUF files: entries, typed getters, tensors, sizes over 4 GB, the real
+/* gguf_test.c - valid GGUF files: entries, typed getters, tensors, sizes over 4 GB, the test
  * models. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "base/mem.h"
@@ -35,7 +35,7 @@ static int free_sample(void **state)
     return mem_count().blocks == 0 ? 0 : -1;
 }
 
-static void everything_is_there(void **state)
+static void all_entries_are_found(void **state)
 {
     (void)state;
     assert_int_equal(gguf_n_kv(g), SAMPLE_N_KV);
@@ -49,7 +49,7 @@ static void everything_is_there(void **state)
     assert_null(test_gguf_fault(g, sample.bytes, sample.n));
 }
 
-static void whole_numbers_are_taken_when_they_fit(void **state)
+static void integers_of_any_type_are_accepted_if_they_fit(void **state)
 {
     (void)state;
     static const struct {
@@ -76,7 +76,7 @@ static void whole_numbers_are_taken_when_they_fit(void **state)
     }
 }
 
-static void other_kinds_are_taken_as_they_are(void **state)
+static void floats_bools_and_strings(void **state)
 {
     (void)state;
     mote_error err;
@@ -101,7 +101,7 @@ static void other_kinds_are_taken_as_they_are(void **state)
     assert_int_equal(gguf_get_str(g, "a.str", &s, NULL, &err), MOTE_E_FORMAT);
 }
 
-static void an_absent_key_is_an_error_only_if_needed(void **state)
+static void absent_key_is_an_error_only_if_required(void **state)
 {
     (void)state;
     mote_error err;
@@ -140,7 +140,7 @@ static void integers_of_any_width(void **state)
     assert_true(numbers->is_array && numbers->count == 4);
     assert_true(gguf_int_at(numbers, 2, &value) && value == 10);
     assert_false(gguf_int_at(numbers, 4, &value));
-    assert_false(gguf_int_at(gguf_find(g, "v.u64"), 0, &value)); /* more than int64 holds */
+    assert_false(gguf_int_at(gguf_find(g, "v.u64"), 0, &value)); /* does not fit in int64 */
     assert_false(gguf_int_at(gguf_find(g, "v.f32"), 0, &value));
     assert_false(gguf_int_at(gguf_find(g, "v.true"), 0, &value));
     assert_false(gguf_int_at(gguf_find(g, "a.str"), 0, &value));
@@ -203,7 +203,7 @@ static void version_2_and_no_alignment_key(void **state)
     test_gguf_free(&b);
 }
 
-static void a_file_without_anything_is_sound(void **state)
+static void empty_file_is_valid(void **state)
 {
     (void)state;
     test_gguf b;
@@ -217,8 +217,8 @@ static void a_file_without_anything_is_sound(void **state)
     test_gguf_free(&b);
 }
 
-/* Address space that nothing backs: the header in front, one value behind 5 GB. */
-static void tensors_may_lie_beyond_4_gb(void **state)
+/* Reserved address space without memory: the header at the start, a small tensor after 5 GB. */
+static void tensors_may_be_beyond_4_gb(void **state)
 {
     (void)state;
     const uint64_t values = 5ull << 28, large[] = {1 << 20, values >> 20}, small[] = {8};
@@ -251,7 +251,7 @@ static void tensors_may_lie_beyond_4_gb(void **state)
     test_gguf_free(&b);
 }
 
-static void failed_allocations_leave_nothing(void **state)
+static void failed_allocations_leak_nothing(void **state)
 {
     (void)state;
     const mem_stats before = mem_count();
@@ -271,10 +271,10 @@ static void failed_allocations_leave_nothing(void **state)
         assert_int_equal(mem_count().bytes, before.bytes);
     }
     mem_fail_at(0);
-    assert_int_equal(n, 6); /* the directory, two tables, two maps */
+    assert_int_equal(n, 6); /* the gguf, two tables, two maps, then no failure */
 }
 
-static void the_models_of_the_tests_are_sound(void **state)
+static void test_models_are_valid(void **state)
 {
     (void)state;
     static const char *const names[] = {"mote-tiny-BF16.gguf", "mote-tiny-Q8_0.gguf",
@@ -302,18 +302,18 @@ static void the_models_of_the_tests_are_sound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_is_there),
-        cmocka_unit_test(whole_numbers_are_taken_when_they_fit),
-        cmocka_unit_test(other_kinds_are_taken_as_they_are),
-        cmocka_unit_test(an_absent_key_is_an_error_only_if_needed),
+        cmocka_unit_test(all_entries_are_found),
+        cmocka_unit_test(integers_of_any_type_are_accepted_if_they_fit),
+        cmocka_unit_test(floats_bools_and_strings),
+        cmocka_unit_test(absent_key_is_an_error_only_if_required),
         cmocka_unit_test(integers_of_any_width),
         cmocka_unit_test(strings_are_walked_in_order),
         cmocka_unit_test(tensors_have_shape_format_and_data),
         cmocka_unit_test(version_2_and_no_alignment_key),
-        cmocka_unit_test(a_file_without_anything_is_sound),
-        cmocka_unit_test(tensors_may_lie_beyond_4_gb),
-        cmocka_unit_test(failed_allocations_leave_nothing),
-        cmocka_unit_test(the_models_of_the_tests_are_sound),
+        cmocka_unit_test(empty_file_is_valid),
+        cmocka_unit_test(tensors_may_be_beyond_4_gb),
+        cmocka_unit_test(failed_allocations_leak_nothing),
+        cmocka_unit_test(test_models_are_valid),
     };
     return cmocka_run_group_tests(tests, read_sample, free_sample);
 }

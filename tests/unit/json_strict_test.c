@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_strict_test.c - reading: what is JSON and what is not, names that come twice, limits. */
+/* json_strict_test.c - the parser: valid and invalid JSON, duplicate names, limits. */
 #include "json/json.h"
 #include "support/random.h"
 
@@ -19,7 +19,7 @@ static json_doc *read_ok(const char *text)
     return doc;
 }
 
-static mote_error refused(str text, mote_status status)
+static mote_error expect_error(str text, mote_status status)
 {
     json_doc *doc = (json_doc *)(uintptr_t)1;
     mote_error err = {0};
@@ -28,7 +28,7 @@ static mote_error refused(str text, mote_status status)
     return err;
 }
 
-static void written(const char *text, const char *expected)
+static void expect_dump(const char *text, const char *expected)
 {
     json_doc *doc = read_ok(text);
     strbuf out = {0};
@@ -39,7 +39,7 @@ static void written(const char *text, const char *expected)
     json_doc_free(doc);
 }
 
-static void what_is_not_json_is_refused(void **state)
+static void invalid_json_is_rejected(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",
@@ -173,16 +173,16 @@ static void what_is_not_json_is_refused(void **state)
                                         "[1] // c",
                                         "#\n1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        mote_error err = refused(str_of(wrong[i]), MOTE_E_FORMAT);
+        mote_error err = expect_error(str_of(wrong[i]), MOTE_E_FORMAT);
         assert_non_null(strstr(err.text, "invalid JSON"));
     }
-    refused((str){"1\0", 2}, MOTE_E_FORMAT);
-    refused((str){"\"\0\"", 3}, MOTE_E_FORMAT);
-    refused((str){NULL, 0}, MOTE_E_FORMAT);
+    expect_error((str){"1\0", 2}, MOTE_E_FORMAT);
+    expect_error((str){"\"\0\"", 3}, MOTE_E_FORMAT);
+    expect_error((str){NULL, 0}, MOTE_E_FORMAT);
 }
 
-/* What may look wrong and is not. */
-static void what_is_json_is_read(void **state)
+/* Unusual but valid JSON. */
+static void unusual_json_is_accepted(void **state)
 {
     (void)state;
     static const char *const right[][2] = {
@@ -203,49 +203,51 @@ static void what_is_json_is_read(void **state)
         {"[null,false,true,\"\"]", "[null, false, true, \"\"]"},
     };
     for (size_t i = 0; i < sizeof right / sizeof *right; i++)
-        written(right[i][0], right[i][1]);
+        expect_dump(right[i][0], right[i][1]);
 }
 
-static void an_error_names_its_place(void **state)
+static void errors_have_line_and_column(void **state)
 {
     (void)state;
-    mote_error err = refused(str_of("{\"aaa\": 1.500000000000,\n \"b\": 123456 7}"), MOTE_E_FORMAT);
+    mote_error err =
+        expect_error(str_of("{\"aaa\": 1.500000000000,\n \"b\": 123456 7}"), MOTE_E_FORMAT);
     assert_string_equal(err.text, "invalid JSON: expected ',' or '}' at line 2, column 14");
-    err = refused(str_of("[12345678, 123456, x]"), MOTE_E_FORMAT);
+    err = expect_error(str_of("[12345678, 123456, x]"), MOTE_E_FORMAT);
     assert_string_equal(err.text, "invalid JSON: expected a value at line 1, column 20");
-    err = refused(str_of("\n\n\"a\\x\""), MOTE_E_FORMAT);
+    err = expect_error(str_of("\n\n\"a\\x\""), MOTE_E_FORMAT);
     assert_string_equal(err.text, "invalid JSON: invalid escape at line 3, column 3");
-    err = refused(str_of("[] ]"), MOTE_E_FORMAT);
+    err = expect_error(str_of("[] ]"), MOTE_E_FORMAT);
     assert_string_equal(err.text,
                         "invalid JSON: unexpected text after the value at line 1, column 4");
 }
 
-static void half_a_surrogate_pair_is_a_replacement_character(void **state)
+static void lone_surrogate_is_u_fffd(void **state)
 {
     (void)state;
-    written("\"\\ud83d\\ude00\"", "\"\xF0\x9F\x98\x80\"");
-    written("\"\\ud83d\"", "\"\xEF\xBF\xBD\"");
-    written("\"\\ude00x\"", "\"\xEF\xBF\xBDx\"");
-    written("\"\\ud83dx\\ude00\"", "\"\xEF\xBF\xBDx\xEF\xBF\xBD\"");
-    written("\"\\ud83d\\ud83d\\uDE00\"", "\"\xEF\xBF\xBD\xF0\x9F\x98\x80\"");
-    written("\"\\\\ud83d\"", "\"\\\\ud83d\"");
-    written("{\"\\udfff\": \"\\ud800\\n\"}", "{\"\xEF\xBF\xBD\": \"\xEF\xBF\xBD\\n\"}");
+    expect_dump("\"\\ud83d\\ude00\"", "\"\xF0\x9F\x98\x80\"");
+    expect_dump("\"\\ud83d\"", "\"\xEF\xBF\xBD\"");
+    expect_dump("\"\\ude00x\"", "\"\xEF\xBF\xBDx\"");
+    expect_dump("\"\\ud83dx\\ude00\"", "\"\xEF\xBF\xBDx\xEF\xBF\xBD\"");
+    expect_dump("\"\\ud83d\\ud83d\\uDE00\"", "\"\xEF\xBF\xBD\xF0\x9F\x98\x80\"");
+    expect_dump("\"\\\\ud83d\"", "\"\\\\ud83d\"");
+    expect_dump("{\"\\udfff\": \"\\ud800\\n\"}", "{\"\xEF\xBF\xBD\": \"\xEF\xBF\xBD\\n\"}");
 }
 
-static void the_last_of_two_members_wins_at_the_place_of_the_first(void **state)
+static void last_duplicate_wins_at_the_first_position(void **state)
 {
     (void)state;
-    written("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\": 3, \"b\": 2}");
-    written("{\"a\":{\"x\":1,\"x\":[2]},\"a\":{\"y\":{\"z\":1,\"z\":[3,4]},\"y2\":0},\"c\":[5]}",
-            "{\"a\": {\"y\": {\"z\": [3, 4]}, \"y2\": 0}, \"c\": [5]}");
-    written("[{\"a\":[1,2],\"a\":{}},{\"b\":[3],\"c\":4,\"b\":5,\"b\":[6,[7]]},8]",
-            "[{\"a\": {}}, {\"b\": [6, [7]], \"c\": 4}, 8]");
-    written("{\"\":1,\"\":2}", "{\"\": 2}");
-    written("{\"\\u0061\":1,\"a\":2}", "{\"a\": 2}");
+    expect_dump("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\": 3, \"b\": 2}");
+    expect_dump(
+        "{\"a\":{\"x\":1,\"x\":[2]},\"a\":{\"y\":{\"z\":1,\"z\":[3,4]},\"y2\":0},\"c\":[5]}",
+        "{\"a\": {\"y\": {\"z\": [3, 4]}, \"y2\": 0}, \"c\": [5]}");
+    expect_dump("[{\"a\":[1,2],\"a\":{}},{\"b\":[3],\"c\":4,\"b\":5,\"b\":[6,[7]]},8]",
+                "[{\"a\": {}}, {\"b\": [6, [7]], \"c\": 4}, 8]");
+    expect_dump("{\"\":1,\"\":2}", "{\"\": 2}");
+    expect_dump("{\"\\u0061\":1,\"a\":2}", "{\"a\": 2}");
 }
 
-/* Against a table of what each name stands for. */
-static void random_members_are_united(void **state)
+/* Compared with a table of the last value of each name. */
+static void random_duplicates(void **state)
 {
     (void)state;
     test_random r = {5};
@@ -279,7 +281,7 @@ static void random_members_are_united(void **state)
     }
 }
 
-/* before, then `times` times `middle`, then after */
+/* `before`, `times` copies of `middle`, `after` */
 static char *repeat(const char *before, const char *middle, size_t times, const char *after)
 {
     const size_t n = strlen(middle);
@@ -301,7 +303,7 @@ static void limits_hold(void **state)
     free(closed);
     free(text);
     text = repeat("", "{\"a\":", JSON_MAX_DEPTH, "[]");
-    refused(str_of(text), MOTE_E_ARG);
+    expect_error(str_of(text), MOTE_E_ARG);
     free(text);
     text = repeat("[0", ",0", JSON_MAX_NODES - 2, "]");
     json_doc_free(read_ok(text));
@@ -309,14 +311,14 @@ static void limits_hold(void **state)
     static const char *const values[] = {",0", ",\"\"", ",[]", ",{}", ",true", ",false", ",null"};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         text = repeat("[0", values[i], JSON_MAX_NODES - 1, "]");
-        refused(str_of(text), MOTE_E_ARG);
+        expect_error(str_of(text), MOTE_E_ARG);
         free(text);
     }
-    text = repeat("{\"a\":0", ",\"a\" \n:0", JSON_MAX_NODES - 2, "}"); /* names do not count */
+    text = repeat("{\"a\":0", ",\"a\" \n:0", JSON_MAX_NODES - 2, "}"); /* names are not counted */
     json_doc_free(read_ok(text));
     free(text);
     text = repeat("1", "0", JSON_MAX_NUMBER, "");
-    refused(str_of(text), MOTE_E_ARG);
+    expect_error(str_of(text), MOTE_E_ARG);
     text[JSON_MAX_NUMBER] = 0;
     json_doc_free(read_ok(text));
     free(text);
@@ -325,12 +327,12 @@ static void limits_hold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_json_is_refused),
-        cmocka_unit_test(what_is_json_is_read),
-        cmocka_unit_test(an_error_names_its_place),
-        cmocka_unit_test(half_a_surrogate_pair_is_a_replacement_character),
-        cmocka_unit_test(the_last_of_two_members_wins_at_the_place_of_the_first),
-        cmocka_unit_test(random_members_are_united),
+        cmocka_unit_test(invalid_json_is_rejected),
+        cmocka_unit_test(unusual_json_is_accepted),
+        cmocka_unit_test(errors_have_line_and_column),
+        cmocka_unit_test(lone_surrogate_is_u_fffd),
+        cmocka_unit_test(last_duplicate_wins_at_the_first_position),
+        cmocka_unit_test(random_duplicates),
         cmocka_unit_test(limits_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

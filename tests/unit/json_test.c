@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_test.c - documents: walking them, numbers, writing in Python's spelling, no memory. */
+/* json_test.c - parsed documents: access, numbers, output as in Python, failed allocations. */
 #include "base/mem.h"
 #include "json/json.h"
 #include "support/random.h"
@@ -21,7 +21,7 @@ static json_doc *read_ok(const char *text)
     return doc;
 }
 
-static void written(const char *text, const char *expected)
+static void expect_dump(const char *text, const char *expected)
 {
     json_doc *doc = read_ok(text);
     strbuf out = {0};
@@ -32,7 +32,7 @@ static void written(const char *text, const char *expected)
     json_doc_free(doc);
 }
 
-static void a_document_is_walked_in_order(void **state)
+static void nodes_are_in_document_order(void **state)
 {
     (void)state;
     json_doc *doc =
@@ -60,7 +60,7 @@ static void a_document_is_walked_in_order(void **state)
     assert_true(json_node_truth(json_node_get(a, "t")));
     assert_false(json_node_truth(json_node_get(a, "f")));
     assert_int_equal(json_node_kind(json_node_get(root, "")), JSON_IS_NULL);
-    assert_null(json_node_get(root, "nobody"));
+    assert_null(json_node_get(root, "absent"));
     assert_null(json_node_get(z, "z"));
     assert_int_equal(json_node_kind(NULL), JSON_IS_ABSENT);
     json_doc_free(doc);
@@ -77,26 +77,26 @@ static void any_value_may_be_the_root(void **state)
     }
 }
 
-static void values_are_written_as_python_does(void **state)
+static void values_are_dumped_like_python(void **state)
 {
     (void)state;
-    written("[ ]", "[]");
-    written("{\n}", "{}");
-    written("[[],{},[[1]],{\"a\":[]}]", "[[], {}, [[1]], {\"a\": []}]");
-    written("{\"b\":{\"c\":[1,2],\"d\":null},\"a\":true}",
-            "{\"b\": {\"c\": [1, 2], \"d\": null}, \"a\": true}");
-    written("\"\\u0001\\b\\f\\n\\r\\t\\\"\\\\\\/\\u007f\\u2028\\u00e9\"",
-            "\"\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\x7f\xE2\x80\xA8\xC3\xA9\"");
+    expect_dump("[ ]", "[]");
+    expect_dump("{\n}", "{}");
+    expect_dump("[[],{},[[1]],{\"a\":[]}]", "[[], {}, [[1]], {\"a\": []}]");
+    expect_dump("{\"b\":{\"c\":[1,2],\"d\":null},\"a\":true}",
+                "{\"b\": {\"c\": [1, 2], \"d\": null}, \"a\": true}");
+    expect_dump("\"\\u0001\\b\\f\\n\\r\\t\\\"\\\\\\/\\u007f\\u2028\\u00e9\"",
+                "\"\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\x7f\xE2\x80\xA8\xC3\xA9\"");
     strbuf out = {0};
     json_put_node(&out, NULL);
     assert_true(str_eq(strbuf_view(&out), str_of("null")));
     strbuf_fini(&out);
 }
 
-static void numbers_are_spelt_as_python_does(void **state)
+static void numbers_are_spelt_like_python(void **state)
 {
     (void)state;
-    /* from Python 3: json.dumps(json.loads(left)) == right */
+    /* Python 3: json.dumps(json.loads(left)) == right */
     static const char *const spelt[][2] = {
         {"0", "0"},
         {"-0", "0"},
@@ -139,10 +139,10 @@ static void numbers_are_spelt_as_python_does(void **state)
         {"99999.99999999999999999999", "100000.0"},
         {"1.2e3", "1200.0"}};
     for (size_t i = 0; i < sizeof spelt / sizeof *spelt; i++)
-        written(spelt[i][0], spelt[i][1]);
+        expect_dump(spelt[i][0], spelt[i][1]);
 }
 
-static void numbers_keep_their_spelling_if_asked(void **state)
+static void put_as_spelt_keeps_numbers(void **state)
 {
     (void)state;
     json_doc *doc = read_ok("{\"a\":[1.50,-0,1e400],\"b\":\"\\ud800\"}");
@@ -154,18 +154,18 @@ static void numbers_keep_their_spelling_if_asked(void **state)
     json_doc_free(doc);
 }
 
-static void a_locale_with_a_comma_changes_nothing(void **state)
+static void decimal_comma_locale_changes_nothing(void **state)
 {
     (void)state;
     static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8"};
     for (size_t i = 0; i < sizeof locales / sizeof *locales; i++)
         if (setlocale(LC_ALL, locales[i]) != NULL)
             break;
-    written("[1.25, 1e-7]", "[1.25, 1e-07]");
+    expect_dump("[1.25, 1e-7]", "[1.25, 1e-07]");
     setlocale(LC_ALL, "C");
 }
 
-/* Every double reads back as itself, and no shorter spelling of it is passed over. */
+/* Each double converts back to itself, and there is no shorter spelling. */
 static void random_doubles_are_spelt_shortest(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void random_doubles_are_spelt_shortest(void **state)
     }
 }
 
-static void integers_fit_or_do_not(void **state)
+static void int64_range(void **state)
 {
     (void)state;
     static const struct {
@@ -247,14 +247,14 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_document_is_walked_in_order),
+        cmocka_unit_test(nodes_are_in_document_order),
         cmocka_unit_test(any_value_may_be_the_root),
-        cmocka_unit_test(values_are_written_as_python_does),
-        cmocka_unit_test(numbers_are_spelt_as_python_does),
-        cmocka_unit_test(numbers_keep_their_spelling_if_asked),
-        cmocka_unit_test(a_locale_with_a_comma_changes_nothing),
+        cmocka_unit_test(values_are_dumped_like_python),
+        cmocka_unit_test(numbers_are_spelt_like_python),
+        cmocka_unit_test(put_as_spelt_keeps_numbers),
+        cmocka_unit_test(decimal_comma_locale_changes_nothing),
         cmocka_unit_test(random_doubles_are_spelt_shortest),
-        cmocka_unit_test(integers_fit_or_do_not),
+        cmocka_unit_test(int64_range),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

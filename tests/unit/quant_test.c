@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quant_test.c - the table of formats, row sizes, the 16-bit floats and the Q8_0 writer. */
+/* quant_test.c - the format table, row sizes, f16 and bf16, the Q8_0 encoder. */
 #include "quant/blocks.h"
 #include "quant/quant.h"
 #include "quant/half.h"
@@ -40,13 +40,13 @@ static void the_table_is_complete(void **state)
     }
 }
 
-static void foreign_types_have_names_but_no_entry(void **state)
+static void unsupported_types_have_names_but_no_entry(void **state)
 {
     (void)state;
     assert_null(quant_from_gguf(17));
     assert_string_equal(quant_gguf_name(17), "IQ2_XS");
     assert_string_equal(quant_gguf_name(39), "MXFP4");
-    static const uint32_t nameless[] = {4, 5, 31, 99, UINT32_MAX}; /* 4, 5 and 31 were taken back */
+    static const uint32_t nameless[] = {4, 5, 31, 99, UINT32_MAX}; /* 4, 5 and 31: removed types */
     for (int i = 0; i < 5; i++) {
         assert_null(quant_from_gguf(nameless[i]));
         assert_string_equal(quant_gguf_name(nameless[i]), "unknown");
@@ -69,8 +69,8 @@ static void rows_are_whole_blocks(void **state)
     assert_false(quant_row_bytes(QUANT_Q8_0, UINT64_MAX / 32 * 32, &bytes));
 }
 
-/* Every f16 there is widens to a float that narrows back to it. */
-static void f16_goes_there_and_back(void **state)
+/* For all 65,536 values, f16 to f32 and back gives the same bits; NaN becomes quiet. */
+static void f16_round_trip(void **state)
 {
     (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
@@ -79,7 +79,7 @@ static void f16_goes_there_and_back(void **state)
         assert_true((wide != wide) == is_nan);
         assert_int_equal(half_f32_to_f16(wide), is_nan ? h | 0x200 : h);
         if (is_nan)
-            assert_true((half_bits_of(wide) & 0x400000) != 0); /* quiet, as the hardware does */
+            assert_true((half_bits_of(wide) & 0x400000) != 0); /* quiet, like F16C */
     }
     assert_true(half_f16_to_f32(0x3C00) == 1.0f);
     assert_true(half_f16_to_f32(0xC000) == -2.0f);
@@ -88,14 +88,14 @@ static void f16_goes_there_and_back(void **state)
     assert_true(half_f16_to_f32(0x7BFF) == 65504.0f);
 }
 
-/* Between any two neighbours the middle goes to the even one, and what is nearer
- * to one goes to it: that is the whole definition of the rounding. */
+/* For all neighbours: their midpoint rounds to the even one, and the floats next to the midpoint
+ * round to the nearer one. */
 static void f16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     for (uint32_t h = 0; h < 0x7C00; h++) {
         const float low = half_f16_to_f32((uint16_t)h);
-        /* The step after the largest is where the next one would be. */
+        /* 65536 would be the f16 after the largest. */
         const float high = h == 0x7BFF ? 65536.0f : half_f16_to_f32((uint16_t)(h + 1));
         const float middle = low + (high - low) / 2;
         const uint16_t even = (uint16_t)(h % 2 == 0 ? h : h + 1);
@@ -129,8 +129,8 @@ static void bf16_rounds_to_nearest_even(void **state)
     }
 }
 
-/* What a reader gets back is within half a step, the largest value within none. */
-static void q8_0_is_read_back_closely(void **state)
+/* The error is at most half a step, plus the rounding of d to f16. */
+static void q8_0_error_is_bounded(void **state)
 {
     (void)state;
     enum { BLOCKS = 200 };
@@ -148,7 +148,7 @@ static void q8_0_is_read_back_closely(void **state)
     }
 }
 
-static void q8_0_survives_odd_rows(void **state)
+static void q8_0_special_rows(void **state)
 {
     (void)state;
     float row[32] = {0};
@@ -158,9 +158,9 @@ static void q8_0_survives_odd_rows(void **state)
     for (int i = 0; i < 32; i++)
         assert_int_equal(block.qs[i], 0);
     row[0] = 127.0f;
-    row[1] = 0.5f; /* a tie goes away from zero */
+    row[1] = 0.5f; /* a tie rounds away from zero */
     row[2] = -0.5f;
-    row[3] = 0.49999997f; /* adding a half first would round it up */
+    row[3] = 0.49999997f; /* adding 0.5 first would round it up */
     row[4] = -127.0f;
     quant_encode_q8_0(row, 1, &block);
     assert_int_equal(block.d, half_f32_to_f16(1.0f));
@@ -169,7 +169,7 @@ static void q8_0_survives_odd_rows(void **state)
     assert_int_equal(block.qs[2], -1);
     assert_int_equal(block.qs[3], 0);
     assert_int_equal(block.qs[4], -127);
-    row[5] = half_float_of(0x7F800000); /* no meaning, but no undefined behaviour either */
+    row[5] = half_float_of(0x7F800000); /* meaningless, but no undefined behaviour */
     row[6] = half_float_of(0x7FC00000);
     quant_encode_q8_0(row, 1, &block);
     assert_int_equal(block.d, 0x7C00);
@@ -179,13 +179,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_complete),
-        cmocka_unit_test(foreign_types_have_names_but_no_entry),
+        cmocka_unit_test(unsupported_types_have_names_but_no_entry),
         cmocka_unit_test(rows_are_whole_blocks),
-        cmocka_unit_test(f16_goes_there_and_back),
+        cmocka_unit_test(f16_round_trip),
         cmocka_unit_test(f16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
-        cmocka_unit_test(q8_0_is_read_back_closely),
-        cmocka_unit_test(q8_0_survives_odd_rows),
+        cmocka_unit_test(q8_0_error_is_bounded),
+        cmocka_unit_test(q8_0_special_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

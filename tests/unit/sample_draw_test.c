@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_draw_test.c - the sampler over many draws and at full size.
+ * sample_draw_test.c - the sampler over many draws and with the full vocabulary.
  *
- * Frequencies of the drawn tokens by chi-square, equality of all instruction-set
- * levels byte for byte, long generations, and the time of one pick at the
- * vocabulary of the real models.
+ * Chi-square of the token frequencies, identical bytes at all ISA levels, long generations, and
+ * the time of one call with the vocabulary of the real models.
  */
 #include "unit/sample_reference.h"
 
@@ -26,7 +25,7 @@ enum { VOCABULARY = 248320, TOKENS = 248077, DRAWS = 20000 };
 
 /* ---- frequencies ---- */
 
-/* Draws from a row of n tokens and compares with the shares p[n]. */
+/* Chi-square of the draws from a row of n tokens against the probabilities p[n]. */
 static double chi_square(sample_rig *rig, const mote_sampling *how, const double *p, uint32_t n)
 {
     uint32_t *count = calloc(n, sizeof *count);
@@ -47,8 +46,8 @@ static double chi_square(sample_rig *rig, const mote_sampling *how, const double
     return sum;
 }
 
-/* The 0.1 % point of chi-square with 7 degrees of freedom is 24.3, with 3 it is 16.3. The
- * seeds are fixed, so a failure is a change, never bad luck. */
+/* The 0.1 % point of chi-square is 24.3 with 7 degrees of freedom and 16.3 with 3. The seeds are
+ * fixed, so a failure means changed code, not chance. */
 static void draws_follow_the_weights(void **state)
 {
     (void)state;
@@ -86,22 +85,22 @@ static void filtered_draws_are_renormalised(void **state)
         p[id] /= sum;
     mote_sampling top_k = {.temperature = 1, .top_k = 4},
                   min_p = {.temperature = 1, .min_p = 0.35f};
-    mote_sampling top_p = {.temperature = 1, .top_p = 0.75f}; /* 1 - e^-1.2 of all: 0.769 */
+    mote_sampling top_p = {.temperature = 1, .top_p = 0.75f}; /* 1 - e^-1.2 = 0.769 */
     assert_true(chi_square(&rig, &top_k, p, 8) < 16.3);
     assert_true(chi_square(&rig, &min_p, p, 8) < 16.3);
     assert_true(chi_square(&rig, &top_p, p, 8) < 16.3);
     rig_close(&rig);
 }
 
-/* A row of equals: the draw is the number itself, so every id must be within reach, in
- * proportion. Sums in binary32 would stop growing long before the end of such a row. */
-static void a_flat_row_reaches_every_id(void **state)
+/* With equal weights the id is proportional to the random number, so every id must be reachable.
+ * Sums in binary32 would stop growing long before the end of such a row. */
+static void flat_row_reaches_every_id(void **state)
 {
     (void)state;
     sample_rig rig;
     rig_open(&rig, VOCABULARY, TOKENS, cpu_best_isa());
     for (uint32_t id = 0; id < VOCABULARY; id++)
-        rig.logits[id] = id == 0 ? 1.2f : 0; /* all but one weigh 0.3, not a round number */
+        rig.logits[id] = id == 0 ? 1.2f : 0; /* all others have weight 0.3, not a round number */
     uint32_t eighths[8] = {0};
     for (uint32_t i = 0; i < 150; i++) {
         rig.in.position = i;
@@ -115,7 +114,7 @@ static void a_flat_row_reaches_every_id(void **state)
     rig_close(&rig);
 }
 
-/* ---- all levels ---- */
+/* ---- ISA levels ---- */
 
 static mote_sampling some_options(uint32_t i)
 {
@@ -128,7 +127,7 @@ static mote_sampling some_options(uint32_t i)
     return how;
 }
 
-static void all_levels_choose_alike(void **state)
+static void all_isa_levels_give_the_same_bits(void **state)
 {
     (void)state;
     const mote_token generated[] = {5, 6, 5, 2000, 19999};
@@ -152,8 +151,7 @@ static void all_levels_choose_alike(void **state)
     }
 }
 
-/* The definition in sample.c, down to the last bit: whoever changes this number changes
- * MOTE_NUMERICS. */
+/* The exact bits of the results. A change of this hash requires a change of MOTE_NUMERICS. */
 static void results_are_pinned(void **state)
 {
     (void)state;
@@ -162,7 +160,7 @@ static void results_are_pinned(void **state)
     rig_open(&rig, 3000, 2999, cpu_best_isa());
     rig.in.generated = generated;
     rig.in.n_generated = 5;
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a over the bytes of all choices */
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a over all choices */
     for (uint32_t i = 0; i < 400; i++) {
         rig_fill(&rig, i, 2 + (float)(i % 13), i % 5 == 0 ? 2 : 0);
         rig.in.position = i;
@@ -177,8 +175,8 @@ static void results_are_pinned(void **state)
     assert_int_equal(hash, UINT64_C(0xb039388cefe9d0e3));
 }
 
-/* Every kind of draw at full size, against the full sort of the reference. */
-static void full_rows_agree_with_the_reference(void **state)
+/* Every type of draw with the full vocabulary, compared with the full sort of the reference. */
+static void full_vocabulary_matches_the_reference(void **state)
 {
     (void)state;
     sample_rig rig;
@@ -199,14 +197,14 @@ static void full_rows_agree_with_the_reference(void **state)
         if (got.token == (mote_token)want.token)
             assert_float_equal(got.logprob, want.logprob, 1e-5);
     }
-    print_message("%u of 24 draws too close to call\n", close_calls);
+    print_message("%u of 24 draws skipped: too close to a threshold\n", close_calls);
     assert_true(close_calls < 12);
     rig_close(&rig);
 }
 
 /* ---- long generations ---- */
 
-static void long_generations_are_counted(void **state)
+static void penalties_of_long_generations(void **state)
 {
     (void)state;
     enum { LONG = 100000 };
@@ -230,7 +228,7 @@ static void long_generations_are_counted(void **state)
 
 /* ---- time ---- */
 
-/* Of this thread alone: other work on the machine counts less. */
+/* CPU time of this thread, so other load matters less. */
 static double cpu_seconds(void)
 {
     struct timespec t;
@@ -251,8 +249,8 @@ static double best_time(sample_rig *rig, const mote_sampling *how)
     return best * 1e3;
 }
 
-/* Prints; a clock on a shared machine proves nothing. */
-static void one_pick_takes(void **state)
+/* Prints only: times on a shared machine are not reliable. */
+static void time_per_call(void **state)
 {
     (void)state;
     sample_rig rig;
@@ -260,14 +258,14 @@ static void one_pick_takes(void **state)
     rig_fill(&rig, 1, 8, 0);
     mote_token *generated = malloc(100000 * sizeof *generated);
     assert_non_null(generated);
-    for (uint32_t i = 0; i < 100000; i++) { /* as in text, some come much more often */
+    for (uint32_t i = 0; i < 100000; i++) { /* like text: some tokens are much more frequent */
         const float u = philox_unit(1, i, 1);
         generated[i] = (mote_token)(u * u * u * u * TOKENS);
     }
     rig.in.generated = generated;
 
     mote_sampling top_k = {.temperature = 1, .top_k = 20, .top_p = 0.95f, .presence = 2};
-    print_message("ms per pick, %s, vocabulary %d:\n", mote_isa_name(cpu_best_isa()), VOCABULARY);
+    print_message("ms per call, %s, vocabulary %d:\n", mote_isa_name(cpu_best_isa()), VOCABULARY);
     print_message("  greedy                       %.3f\n", best_time(&rig, NULL));
     rig.in.n_generated = 1000;
     print_message("  top_k 20, 1,000 generated    %.3f\n", best_time(&rig, &top_k));
@@ -290,12 +288,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_follow_the_weights),
         cmocka_unit_test(filtered_draws_are_renormalised),
-        cmocka_unit_test(a_flat_row_reaches_every_id),
-        cmocka_unit_test(all_levels_choose_alike),
+        cmocka_unit_test(flat_row_reaches_every_id),
+        cmocka_unit_test(all_isa_levels_give_the_same_bits),
         cmocka_unit_test(results_are_pinned),
-        cmocka_unit_test(full_rows_agree_with_the_reference),
-        cmocka_unit_test(long_generations_are_counted),
-        cmocka_unit_test(one_pick_takes),
+        cmocka_unit_test(full_vocabulary_matches_the_reference),
+        cmocka_unit_test(penalties_of_long_generations),
+        cmocka_unit_test(time_per_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static int by_rank(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-static candidate *sorted(const float *values, uint32_t n, size_t *found)
+static candidate *sort_candidates(const float *values, uint32_t n, size_t *found)
 {
     candidate *list = malloc(n * sizeof *list);
     assert_non_null(list);
@@ -44,7 +44,7 @@ static void raw_logprobs(const sample_input *in, const float *values, uint32_t w
                          reference_choice *out, double *log_sum)
 {
     size_t n;
-    candidate *list = sorted(values, in->n_tokens, &n);
+    candidate *list = sort_candidates(values, in->n_tokens, &n);
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += exp((double)list[i].value - (double)list[0].value);
@@ -88,7 +88,7 @@ static void bias_and_penalties(const sample_input *in, const mote_sampling *how,
     }
 }
 
-static void closer(reference_choice *out, double distance)
+static void note_margin(reference_choice *out, double distance)
 {
     if (fabs(distance) < out->margin)
         out->margin = fabs(distance);
@@ -107,8 +107,8 @@ static int by_distance(const void *a, const void *b)
     return x->at < y->at ? -1 : 1;
 }
 
-/* Sorts by how far log-probabilities are from the entropy, and lets weights of others be 0. */
-static void typical(double *p, size_t n, double share, reference_choice *out)
+/* Sorts by the distance of the log-probability from the entropy; sets excluded weights to 0. */
+static void keep_typical(double *p, size_t n, double share, reference_choice *out)
 {
     double sum = 0, entropy = 0, running = 0;
     distance *list = malloc(n * sizeof *list);
@@ -122,9 +122,10 @@ static void typical(double *p, size_t n, double share, reference_choice *out)
     qsort(list, n, sizeof *list, by_distance);
     for (size_t i = 0; i < n; i++) {
         const bool is_over = running >= share;
-        closer(out, running - share);
-        if (is_over && i > 0 && running - p[list[i - 1].at] / sum < share) /* the first one out */
-            closer(out, list[i].from_average - list[i - 1].from_average);
+        note_margin(out, running - share);
+        if (is_over && i > 0 &&
+            running - p[list[i - 1].at] / sum < share) /* the first excluded one */
+            note_margin(out, list[i].from_average - list[i - 1].from_average);
         running += p[list[i].at] / sum;
         if (is_over)
             p[list[i].at] = 0;
@@ -143,7 +144,7 @@ static void draw_one(const candidate *list, size_t n, const sample_input *in,
         sum += p[i] =
             exp(((double)list[i].value - (double)list[0].value) / (double)how->temperature);
     if (how->typical_p > 0 && how->typical_p < 1) {
-        typical(p, n, (double)how->typical_p, out);
+        keep_typical(p, n, (double)how->typical_p, out);
         size_t first = 0, end = n;
         while (p[first] <= 0)
             first++;
@@ -161,12 +162,12 @@ static void draw_one(const candidate *list, size_t n, const sample_input *in,
     double running = 0;
     for (size_t i = 0; i < n && how->top_p > 0 && how->top_p < 1; i++) {
         running += p[i] / sum;
-        closer(out, running - (double)how->top_p);
+        note_margin(out, running - (double)how->top_p);
         if (running >= (double)how->top_p && i + 1 < kept)
             kept = i + 1;
     }
     for (size_t i = 1; i < n && how->min_p > 0; i++) {
-        closer(out, p[i] / p[0] - (double)how->min_p);
+        note_margin(out, p[i] / p[0] - (double)how->min_p);
         if (p[i] / p[0] < (double)how->min_p && i < kept)
             kept = i;
     }
@@ -179,7 +180,7 @@ static void draw_one(const candidate *list, size_t n, const sample_input *in,
     size_t picked = kept;
     for (size_t i = 0; i < kept; i++) {
         running += p[i] / mass;
-        closer(out, running - unit);
+        note_margin(out, running - unit);
         if (running > unit && picked == kept)
             picked = i;
     }
@@ -200,7 +201,7 @@ reference_choice reference_pick(const sample_input *in, const mote_sampling *how
     raw_logprobs(in, values, how->top_logprobs, &out, &log_sum);
     bias_and_penalties(in, how, values);
     size_t n;
-    candidate *list = sorted(values, in->n_tokens, &n);
+    candidate *list = sort_candidates(values, in->n_tokens, &n);
     if (how->temperature == 0) {
         out.token = list[0].id;
         out.n_kept = 1;
@@ -221,7 +222,8 @@ void rig_open(sample_rig *rig, uint32_t vocabulary, uint32_t n_tokens, mote_isa 
     rig->scratch = aligned_alloc(64, sample_scratch_bytes(vocabulary));
     assert_non_null(rig->logits);
     assert_non_null(rig->scratch);
-    memset(rig->scratch, 0xff, sample_scratch_bytes(vocabulary)); /* nothing may rely on zeros */
+    memset(rig->scratch, 0xff,
+           sample_scratch_bytes(vocabulary)); /* the sampler must not rely on zeros */
     for (uint32_t id = 0; id < vocabulary; id++)
         rig->logits[id] = 0;
     rig->in = (sample_input){.kernels = &rig->kernels,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tok_malformed_test.c - a vocabulary that is not sound is refused with a message
- * that names the fault, and memory that runs out leaves nothing behind.
+ * tok_malformed_test.c - invalid vocabularies are rejected with a specific error; failed
+ * allocations leak nothing.
  */
 #include "base/mem.h"
 #include "support/data.h"
@@ -48,7 +48,7 @@ static void few_types(tok_sample *s)
 {
     s->n_types--;
 }
-static void foreign_type(tok_sample *s)
+static void unknown_type(tok_sample *s)
 {
     s->types[40] = 6;
 }
@@ -80,7 +80,7 @@ static void long_character(tok_sample *s)
 {
     s->tokens[260] = "\xE4\xB8\xAD";
 }
-static void cut_character(tok_sample *s)
+static void truncated_character(tok_sample *s)
 {
     s->tokens[260] = "a\xC3";
 }
@@ -124,11 +124,11 @@ static void merge_of_three(tok_sample *s)
 {
     s->merges[3] = "l l l";
 }
-static void merge_of_stranger(tok_sample *s)
+static void merge_of_unknown(tok_sample *s)
 {
     s->merges[3] = "lx l";
 }
-static void merge_to_stranger(tok_sample *s)
+static void merge_to_unknown(tok_sample *s)
 {
     s->merges[3] = "x y";
 }
@@ -138,7 +138,7 @@ static void merge_of_added(tok_sample *s)
 }
 static void merge_to_added(tok_sample *s)
 {
-    s->tokens[s->first_added] = "xy"; /* where the result of the next merge would stand */
+    s->tokens[s->first_added] = "xy"; /* the result of the next merge, but an added token */
     s->merges[s->n_merges++] = "x y";
 }
 static void merge_twice(tok_sample *s)
@@ -199,7 +199,7 @@ static const struct {
     {no_types, MOTE_E_FORMAT, "tokenizer.ggml.token_type is missing"},
     {no_merges, MOTE_E_FORMAT, "tokenizer.ggml.merges is missing"},
     {few_types, MOTE_E_FORMAT, "293 tokens but 292 token types"},
-    {foreign_type, MOTE_E_UNSUPPORTED, "token 40 has type 6"},
+    {unknown_type, MOTE_E_UNSUPPORTED, "token 40 has type 6"},
     {negative_type, MOTE_E_UNSUPPORTED, "token 40 has type -1"},
     {empty_token, MOTE_E_FORMAT, "token 260 has 0 bytes"},
     {raw_space, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
@@ -207,7 +207,7 @@ static const struct {
     {high_character, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
     {soft_hyphen, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
     {long_character, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
-    {cut_character, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
+    {truncated_character, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
     {overlong_character, MOTE_E_FORMAT, "token 260 contains characters outside the byte alphabet"},
     {long_normal, MOTE_E_FORMAT, "token 260 has 1025 bytes"},
     {same_token, MOTE_E_FORMAT, "token 260 is a duplicate"},
@@ -221,8 +221,8 @@ static const struct {
     {empty_merge, MOTE_E_FORMAT, "merge 3 '' is not a pair of tokens"},
     {half_merge, MOTE_E_FORMAT, "merge 3 'l ' is not a pair of tokens"},
     {merge_of_three, MOTE_E_FORMAT, "merge 3 'l l l' is not a pair of tokens"},
-    {merge_of_stranger, MOTE_E_FORMAT, "merge 3 'lx l'"},
-    {merge_to_stranger, MOTE_E_FORMAT, "merge 3 'x y': the result is not a token"},
+    {merge_of_unknown, MOTE_E_FORMAT, "merge 3 'lx l'"},
+    {merge_to_unknown, MOTE_E_FORMAT, "merge 3 'x y': the result is not a token"},
     {merge_to_added, MOTE_E_FORMAT, "merge 20 'x y': the result is not a token"},
     {merge_of_added, MOTE_E_FORMAT, "merge 3 '<think> a'"},
     {merge_twice, MOTE_E_FORMAT, "merge 20 'l l' is a duplicate"},
@@ -231,7 +231,7 @@ static const struct {
     {eos_in_tail, MOTE_E_FORMAT, "eos_token_id is 292; the vocabulary has 284 tokens"},
 };
 
-static void every_fault_is_refused_by_name(void **state)
+static void faults_have_specific_errors(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
@@ -252,8 +252,8 @@ static void every_fault_is_refused_by_name(void **state)
     }
 }
 
-/* Writes an entry of a kind that `key` must not have. */
-static void write_wrong_kind(test_gguf *f, const char *key, bool strings_wanted, int kind)
+/* Writes an entry of a type that `key` must not have. */
+static void write_wrong_type(test_gguf *f, const char *key, bool strings_wanted, int kind)
 {
     static const char *const words[] = {"a", "b"};
     static const int32_t numbers[] = {1, 1};
@@ -267,7 +267,7 @@ static void write_wrong_kind(test_gguf *f, const char *key, bool strings_wanted,
         test_gguf_strs(f, key, words, 2);
 }
 
-static void wrong_kinds_are_refused(void **state)
+static void wrong_types_are_rejected(void **state)
 {
     (void)state;
     static const char *const keys[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type",
@@ -281,7 +281,7 @@ static void wrong_kinds_are_refused(void **state)
             s->n_types = key == 1 ? 0 : s->n_types;
             s->no_merges = key == 2;
             tok_sample_begin(s);
-            write_wrong_kind(&s->file, keys[key], key != 1, kind);
+            write_wrong_type(&s->file, keys[key], key != 1, kind);
             tok_sample_finish(s);
             assert_int_equal(tok_new(&t, s->g, &err), MOTE_E_FORMAT);
             assert_non_null(strstr(err.text, "is not an array of "));
@@ -291,10 +291,10 @@ static void wrong_kinds_are_refused(void **state)
     }
 }
 
-/* ---- memory that runs out ---- */
+/* ---- failed allocations ---- */
 
-/* Fails the first, second ... request of `tok_new` until it needs no more. */
-static void fail_every_request_of_new(const gguf *g)
+/* Fails allocation 1, 2, ... of tok_new until it succeeds. */
+static void fail_every_allocation_of_tok_new(const gguf *g)
 {
     for (uint64_t n = 1;; n++) {
         mote_error err = {0};
@@ -318,17 +318,17 @@ static void fail_every_request_of_new(const gguf *g)
     }
 }
 
-static void opening_survives_every_failure(void **state)
+static void failed_allocations_in_tok_new(void **state)
 {
     (void)state;
     tok_sample *s = tok_sample_new();
     tok_sample_begin(s);
     tok_sample_finish(s);
-    fail_every_request_of_new(s->g);
+    fail_every_allocation_of_tok_new(s->g);
     tok_sample_free(s);
 }
 
-static void opening_a_model_survives_every_failure(void **state)
+static void failed_allocations_with_a_model(void **state)
 {
     (void)state;
     char path[TEST_PATH];
@@ -339,12 +339,13 @@ static void opening_a_model_survives_every_failure(void **state)
     unsigned char *bytes = test_file_read(path, &n);
     assert_non_null(bytes);
     assert_int_equal(gguf_read(&g, bytes, n, NULL), MOTE_OK);
-    fail_every_request_of_new(g);
+    fail_every_allocation_of_tok_new(g);
     gguf_free(g);
     free(bytes);
 }
 
-/* A text that needs all that encoding can need: repair, NFC twice as long, cache, long words. */
+/* A text that uses every buffer of the encoder: repair, NFC that doubles the size, cache, long
+ * words. */
 static char *demanding_text(size_t *n)
 {
     enum { N = 6000 };
@@ -360,7 +361,7 @@ static char *demanding_text(size_t *n)
     return text;
 }
 
-static void encoding_survives_every_failure(void **state)
+static void failed_allocations_in_tok_encode(void **state)
 {
     (void)state;
     tok_sample *s = tok_sample_new();
@@ -397,11 +398,11 @@ static void encoding_survives_every_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fault_is_refused_by_name),
-        cmocka_unit_test(wrong_kinds_are_refused),
-        cmocka_unit_test(opening_survives_every_failure),
-        cmocka_unit_test(opening_a_model_survives_every_failure),
-        cmocka_unit_test(encoding_survives_every_failure),
+        cmocka_unit_test(faults_have_specific_errors),
+        cmocka_unit_test(wrong_types_are_rejected),
+        cmocka_unit_test(failed_allocations_in_tok_new),
+        cmocka_unit_test(failed_allocations_with_a_model),
+        cmocka_unit_test(failed_allocations_in_tok_encode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

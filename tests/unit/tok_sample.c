@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* In the order of their ranks. "\xC4\xA0" stands for a space; "\xC3\x83" and "\xC2\xA9" for the two
- * bytes of U+00E9. The merges of a, b and c compete, so that their order and the direction of
- * ties matter in long words. */
+/* In rank order. "\xC4\xA0" encodes a space, "\xC3\x83" and "\xC2\xA9" the two bytes of U+00E9.
+ * The merges of a, b and c overlap, so rank order and tie order matter in long words. */
 static const char *const merges[SAMPLE_N_MERGES] = {
     "l l",       "h e",
     "he ll",     "\xC4\xA0 hell",
@@ -31,8 +30,8 @@ static const struct {
 
 enum { N_ADDED = sizeof added / sizeof added[0], N_TAIL = 9 };
 
-/* Printable Latin-1 characters stand for themselves, the other bytes are given U+0100 and on. */
-static void write_bytes(tok_sample *s)
+/* Printable Latin-1 characters encode themselves; other bytes map to U+0100 and up. */
+static void sample_add_bytes(tok_sample *s)
 {
     unsigned next = 256;
     for (unsigned b = 0; b < 256; b++) {
@@ -45,7 +44,7 @@ static void write_bytes(tok_sample *s)
     }
 }
 
-static void add(tok_sample *s, const char *text, int32_t type)
+static void sample_add(tok_sample *s, const char *text, int32_t type)
 {
     s->tokens[s->n_tokens] = text;
     s->types[s->n_tokens++] = type;
@@ -59,23 +58,23 @@ tok_sample *tok_sample_new(void)
         abort();
     s->model = "gpt2";
     s->pre = "qwen35";
-    write_bytes(s);
+    sample_add_bytes(s);
     for (unsigned b = 0; b < 256; b++)
-        add(s, s->bytes[b], 1);
+        sample_add(s, s->bytes[b], 1);
     for (unsigned i = 0; i < SAMPLE_N_MERGES; i++) {
         const char *space = strchr(merges[i], ' ');
         s->merges[s->n_merges++] = merges[i];
         snprintf(s->made[i], sizeof s->made[i], "%.*s%s", (int)(space - merges[i]), merges[i],
                  space + 1);
-        add(s, s->made[i], 1);
+        sample_add(s, s->made[i], 1);
         if (i == 5)
-            add(s, "[PAD]", 5);
+            sample_add(s, "[PAD]", 5);
     }
     s->first_added = (uint32_t)s->n_tokens;
     for (unsigned i = 0; i < N_ADDED; i++)
-        add(s, added[i].text, added[i].type);
+        sample_add(s, added[i].text, added[i].type);
     for (unsigned i = 0; i < N_TAIL; i++)
-        add(s, "[PAD]", 5);
+        sample_add(s, "[PAD]", 5);
     s->eos = s->first_added + 2;
     return s;
 }

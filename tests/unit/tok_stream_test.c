@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tok_stream_test.c - text that comes a token at a time is whole characters, and all of them. */
+/* tok_stream_test.c - streaming detokenizer: outputs only whole characters and loses none. */
 #include "support/random.h"
 #include "tok/unicode.h"
 #include "unit/tok_sample.h"
@@ -18,7 +18,7 @@ static int setup(void **state)
 {
     (void)state;
     sample = tok_sample_new();
-    /* Tokens of several bytes that begin and end inside characters. */
+    /* Tokens that start and end inside characters. */
     sample->tokens[sample->first_added] = "\xC2\xA9\xC3\xA2\xC4\xA4"; /* A9 E2 82 */
     sample->types[sample->first_added] = 1;
     sample->tokens[sample->first_added + 1] = "\xC2\xAC\xC3\xB0\xC5\x81"; /* AC F0 9F */
@@ -34,8 +34,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Adds a token and checks that what comes out is well-formed. */
-static size_t next(mote_text_stream *s, mote_token id, char *out, size_t n)
+/* Adds a token and checks that the output is valid UTF-8. */
+static size_t stream_next(mote_text_stream *s, mote_token id, char *out, size_t n)
 {
     n += tok_stream_next(t, s, id, out + n, MOTE_PIECE_BYTES);
     tok_classes c;
@@ -46,7 +46,7 @@ static size_t next(mote_text_stream *s, mote_token id, char *out, size_t n)
     return n;
 }
 
-static void a_character_in_pieces_waits_until_it_is_whole(void **state)
+static void partial_characters_are_held_back(void **state)
 {
     (void)state;
     static const char text[] = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80z";
@@ -55,10 +55,10 @@ static void a_character_in_pieces_waits_until_it_is_whole(void **state)
     char out[2 * MOTE_PIECE_BYTES];
     size_t n = 0;
     for (size_t i = 0; text[i] != 0; i++) {
-        n = next(&s, (unsigned char)text[i], out, n);
+        n = stream_next(&s, (unsigned char)text[i], out, n);
         assert_int_equal(n, ready[i]);
     }
-    n = next(&s, -1, out, n);
+    n = stream_next(&s, -1, out, n);
     assert_int_equal(n, sizeof text - 1);
     assert_memory_equal(out, text, n);
 }
@@ -69,42 +69,43 @@ static void tokens_may_end_inside_a_character(void **state)
     mote_token a = (mote_token)sample->first_added;
     mote_text_stream s = {0};
     char out[4 * MOTE_PIECE_BYTES];
-    size_t n = next(&s, 0xC3, out, 0);
-    n = next(&s, a, out, n);
+    size_t n = stream_next(&s, 0xC3, out, 0);
+    n = stream_next(&s, a, out, n);
     assert_int_equal(n, 2);
-    n = next(&s, a + 1, out, n);
+    n = stream_next(&s, a + 1, out, n);
     assert_int_equal(n, 5);
-    n = next(&s, 0x98, out, n);
-    n = next(&s, 0x80, out, n);
+    n = stream_next(&s, 0x98, out, n);
+    n = stream_next(&s, 0x80, out, n);
     assert_int_equal(n, 9);
     assert_memory_equal(out, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", 9);
 }
 
-static void what_cannot_become_a_character_is_replaced_at_once(void **state)
+static void invalid_bytes_are_replaced_at_once(void **state)
 {
     (void)state;
     mote_text_stream s = {0};
     char out[8 * MOTE_PIECE_BYTES];
-    size_t n = next(&s, 0xE2, out, 0);
-    n = next(&s, 0x82, out, n);
+    size_t n = stream_next(&s, 0xE2, out, 0);
+    n = stream_next(&s, 0x82, out, n);
     assert_int_equal(n, 0);
-    n = next(&s, 'x', out, n); /* one mistake, then the letter */
+    n = stream_next(&s, 'x', out, n); /* one U+FFFD, then the letter */
     assert_int_equal(n, 4);
-    n = next(&s, 0x80, out, n);
+    n = stream_next(&s, 0x80, out, n);
     assert_int_equal(n, 7);
-    n = next(&s, 0xF0, out, n);
-    n = next(&s, 0x9F, out, n);
-    n = next(&s, -1, out, n);
+    n = stream_next(&s, 0xF0, out, n);
+    n = stream_next(&s, 0x9F, out, n);
+    n = stream_next(&s, -1, out, n);
     assert_int_equal(n, 10);
-    n = next(&s, -1, out, n); /* flushed once is flushed */
+    n = stream_next(&s, -1, out, n); /* a second flush adds nothing */
     assert_int_equal(n, 10);
     assert_memory_equal(out, "\xEF\xBF\xBDx\xEF\xBF\xBD\xEF\xBF\xBD", n);
-    n = next(&s, INT32_MAX, out, n); /* an id without text adds nothing and ends nothing */
+    n = stream_next(&s, INT32_MAX, out,
+                    n); /* an id without text adds nothing and flushes nothing */
     assert_int_equal(n, 10);
 }
 
-/* Random bytes, a byte a token, give what repairing the whole gives. */
-static void a_stream_repairs_as_a_whole_text_is_repaired(void **state)
+/* Random bytes, one token each, give the same text as tok_repair of all bytes. */
+static void stream_repairs_like_tok_repair(void **state)
 {
     (void)state;
     static const unsigned char likely[] = {0xC3, 0xE2, 0xED, 0xF0, 0xF4, 0x80, 0x82,
@@ -128,7 +129,7 @@ static void a_stream_repairs_as_a_whole_text_is_repaired(void **state)
     tok_buf_fini(&wanted);
 }
 
-static void too_little_room_cuts_between_characters(void **state)
+static void small_buffer_truncates_between_characters(void **state)
 {
     (void)state;
     mote_token a = (mote_token)sample->first_added;
@@ -149,11 +150,11 @@ static void too_little_room_cuts_between_characters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_character_in_pieces_waits_until_it_is_whole),
+        cmocka_unit_test(partial_characters_are_held_back),
         cmocka_unit_test(tokens_may_end_inside_a_character),
-        cmocka_unit_test(what_cannot_become_a_character_is_replaced_at_once),
-        cmocka_unit_test(a_stream_repairs_as_a_whole_text_is_repaired),
-        cmocka_unit_test(too_little_room_cuts_between_characters),
+        cmocka_unit_test(invalid_bytes_are_replaced_at_once),
+        cmocka_unit_test(stream_repairs_like_tok_repair),
+        cmocka_unit_test(small_buffer_truncates_between_characters),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

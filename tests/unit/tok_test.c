@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tok_test.c - encoding and decoding with a small vocabulary whose every merge is known. */
+/* tok_test.c - encoding and decoding with the small vocabulary of tok_sample.h. */
 #include "base/mem.h"
 #include "support/random.h"
 #include "unit/tok_sample.h"
@@ -35,9 +35,9 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- a second opinion on merging ---- */
+/* ---- merging, compared with a simple implementation ---- */
 
-/* The rank of the merge of two tokens given as the file writes them; -1: none. */
+/* Rank of the merge of two tokens in the spelling of the file; -1: none. */
 static int rank_of(const char *left, const char *right)
 {
     char both[128];
@@ -56,7 +56,7 @@ static mote_token id_of(const char *written)
     return -1;
 }
 
-/* One merge at a time, found by looking at all pairs: slow and plainly right. */
+/* Simple and slow: compares all pairs for each merge. */
 static size_t merge_slowly(const char *word, size_t n, mote_token *ids)
 {
     char(*parts)[64] = calloc(n, sizeof *parts);
@@ -105,8 +105,8 @@ static void words_of_all_lengths_merge_in_order(void **state)
     }
 }
 
-/* Many words in one text, so that they come from the cache, give what each gives alone. */
-static void a_word_seen_before_is_encoded_alike(void **state)
+/* Repeated words come from the cache and give the same tokens as each word alone. */
+static void cached_words_give_the_same_tokens(void **state)
 {
     (void)state;
     enum { N_WORDS = 3000 };
@@ -118,7 +118,7 @@ static void a_word_seen_before_is_encoded_alike(void **state)
     assert_non_null(text);
     for (int w = 0; w < N_WORDS; w++) {
         starts[w] = n;
-        text[n++] = '1'; /* a number is a word by itself, so nothing before it can matter */
+        text[n++] = '1'; /* a digit is always a separate word */
         size_t length = 1 + test_random_below(&random, w % 2 ? 4 : 18);
         for (size_t i = 0; i < length; i++)
             text[n++] = "abc"[test_random_below(&random, 3)];
@@ -139,8 +139,8 @@ static void a_word_seen_before_is_encoded_alike(void **state)
     free(text);
 }
 
-/* Words that differ in nothing but how many zero bytes they have. */
-static void zeros_count(void **state)
+/* Words that differ only in the number of NUL bytes. */
+static void nul_bytes_count(void **state)
 {
     (void)state;
     enum { N = 4096 };
@@ -157,7 +157,7 @@ static void zeros_count(void **state)
         assert_int_equal(ids[i], text[i]);
 }
 
-static void a_megabyte_of_one_letter_takes_less_than_a_second(void **state)
+static void one_mib_of_one_letter_takes_less_than_1_s(void **state)
 {
     (void)state;
     enum { N = 1 << 20 };
@@ -166,14 +166,14 @@ static void a_megabyte_of_one_letter_takes_less_than_a_second(void **state)
     size_t n;
     assert_non_null(text);
     memset(text, 'a', N);
-#ifdef NDEBUG /* a debug build has sanitizers to carry */
+#ifdef NDEBUG /* sanitizers make debug builds slow */
     enum { TRIES = 5 };
 #else
     enum { TRIES = 1 };
 #endif
     double seconds = 1;
-    for (int i = 0; i < TRIES && seconds >= 1; i++) { /* a machine may be another's guest */
-        clock_t start = clock();                      /* of this process: others may be busy */
+    for (int i = 0; i < TRIES && seconds >= 1; i++) { /* retries on a busy machine */
+        clock_t start = clock();                      /* CPU time of this process */
         assert_int_equal(tok_encode(t, (str){text, N}, 0, ids, N, &n, NULL), MOTE_OK);
         seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         print_message("1 MiB of 'a': %.3f s\n", seconds);
@@ -186,7 +186,7 @@ static void a_megabyte_of_one_letter_takes_less_than_a_second(void **state)
     free(text);
 }
 
-/* ---- the edges of tok_encode ---- */
+/* ---- edge cases of tok_encode ---- */
 
 static size_t encode(const char *text, unsigned flags, mote_token *ids, size_t room)
 {
@@ -195,7 +195,7 @@ static size_t encode(const char *text, unsigned flags, mote_token *ids, size_t r
     return n;
 }
 
-static void room_limits_what_is_written_not_the_count(void **state)
+static void small_buffer_limits_output_not_the_count(void **state)
 {
     (void)state;
     mote_token ids[8] = {-7, -7, -7, -7, -7, -7, -7, -7};
@@ -211,7 +211,7 @@ static void room_limits_what_is_written_not_the_count(void **state)
     assert_int_equal(n, 0);
 }
 
-static void a_text_that_cannot_be_counted_is_refused(void **state)
+static void oversized_text_is_rejected(void **state)
 {
     (void)state;
     mote_error err;
@@ -227,24 +227,24 @@ static void added_tokens_are_found_leftmost_and_longest(void **state)
     mote_token ids[40], a = (mote_token)sample->first_added;
     assert_int_equal(encode("<|im_end|>", TOK_CONTROL, ids, 40), 1);
     assert_int_equal(ids[0], a + 2);
-    assert_int_equal(encode("<|im_en", TOK_CONTROL, ids, 40), 4); /* the longest there is <|im */
+    assert_int_equal(encode("<|im_en", TOK_CONTROL, ids, 40), 4); /* the longest match is <|im */
     assert_int_equal(ids[0], a + 5);
     assert_int_equal(encode("<<think></think>a", TOK_CONTROL, ids, 40), 4);
     assert_int_equal(ids[0], '<');
     assert_int_equal(ids[1], a + 3);
     assert_int_equal(ids[2], a + 4);
     assert_int_equal(ids[3], id_of("a"));
-    /* What stands before and after does not see across. */
+    /* Merges do not cross an added token. */
     assert_int_equal(encode("hell<think>o", TOK_CONTROL, ids, 40), 3);
     assert_int_equal(ids[0], id_of("hell"));
     assert_int_equal(ids[2], id_of("o"));
-    /* They are looked for before normalising: this text becomes one only afterwards. */
+    /* They are matched before NFC: this text equals one only after it. */
     assert_int_equal(encode("e\xCC\x81!e\xCC\x81", TOK_CONTROL, ids, 40), 3);
     assert_int_equal(encode("\xC3\xA9!\xC3\xA9", TOK_CONTROL, ids, 40), 1);
     assert_int_equal(ids[0], a + 6);
 }
 
-static void without_the_flag_they_are_text(void **state)
+static void added_tokens_without_the_flag_are_text(void **state)
 {
     (void)state;
     mote_token ids[40];
@@ -254,7 +254,7 @@ static void without_the_flag_they_are_text(void **state)
         assert_true(ids[i] < (mote_token)sample->first_added);
 }
 
-static void ill_formed_text_is_read_as_replacement_characters(void **state)
+static void invalid_utf8_becomes_replacement_characters(void **state)
 {
     (void)state;
     mote_token got[40], wanted[40];
@@ -268,7 +268,7 @@ static void ill_formed_text_is_read_as_replacement_characters(void **state)
     assert_memory_equal(got, wanted, n * sizeof *got);
 }
 
-/* ---- what a tok says about tokens ---- */
+/* ---- properties of tokens ---- */
 
 static void tokens_have_their_bytes(void **state)
 {
@@ -288,7 +288,7 @@ static void tokens_have_their_bytes(void **state)
     assert_int_equal(tok_bytes(t, INT32_MAX).n, 0);
 }
 
-static void kinds_of_tokens_are_told_apart(void **state)
+static void control_and_end_tokens(void **state)
 {
     (void)state;
     mote_token a = (mote_token)sample->first_added;
@@ -304,7 +304,7 @@ static void kinds_of_tokens_are_told_apart(void **state)
     assert_int_equal(tok_find_added(t, ""), -1);
 }
 
-static void the_memory_figure_is_what_is_held(void **state)
+static void private_bytes_equal_allocated_bytes(void **state)
 {
     (void)state;
     tok *other;
@@ -320,17 +320,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_all_lengths_merge_in_order),
-        cmocka_unit_test(a_word_seen_before_is_encoded_alike),
-        cmocka_unit_test(zeros_count),
-        cmocka_unit_test(a_megabyte_of_one_letter_takes_less_than_a_second),
-        cmocka_unit_test(room_limits_what_is_written_not_the_count),
-        cmocka_unit_test(a_text_that_cannot_be_counted_is_refused),
+        cmocka_unit_test(cached_words_give_the_same_tokens),
+        cmocka_unit_test(nul_bytes_count),
+        cmocka_unit_test(one_mib_of_one_letter_takes_less_than_1_s),
+        cmocka_unit_test(small_buffer_limits_output_not_the_count),
+        cmocka_unit_test(oversized_text_is_rejected),
         cmocka_unit_test(added_tokens_are_found_leftmost_and_longest),
-        cmocka_unit_test(without_the_flag_they_are_text),
-        cmocka_unit_test(ill_formed_text_is_read_as_replacement_characters),
+        cmocka_unit_test(added_tokens_without_the_flag_are_text),
+        cmocka_unit_test(invalid_utf8_becomes_replacement_characters),
         cmocka_unit_test(tokens_have_their_bytes),
-        cmocka_unit_test(kinds_of_tokens_are_told_apart),
-        cmocka_unit_test(the_memory_figure_is_what_is_held),
+        cmocka_unit_test(control_and_end_tokens),
+        cmocka_unit_test(private_bytes_equal_allocated_bytes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tok_text_test.c - what happens to text before merging: repair, NFC, splitting,
- * and the Unicode classes under them.
+ * tok_text_test.c - text processing before merging: UTF-8 repair, NFC, splitting, Unicode classes.
  */
 #include "tok/unicode.h"
 #include "tok/tok_int.h"
@@ -30,7 +29,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void classes_have_the_counts_of_the_reference(void **state)
+static void class_counts_match_the_reference(void **state)
 {
     (void)state;
     uint32_t n[8] = {0};
@@ -66,19 +65,19 @@ static void some_classes(void **state)
         {0xFEFF, CLASS_OTHER},
         {0x0897, CLASS_MARK | CLASS_NFC_UNKNOWN},    /* Unicode 16.0 */
         {0x07FD, CLASS_MARK | CLASS_NFC_UNKNOWN},    /* Unicode 11.0 */
-        {0x105C9, CLASS_LETTER | CLASS_NFC_UNKNOWN}, /* a pair of 16.0 */
+        {0x105C9, CLASS_LETTER | CLASS_NFC_UNKNOWN}, /* a composition of 16.0 */
         {0x323AF, CLASS_LETTER | CLASS_NFC_UNKNOWN},
-        {0x323B0, CLASS_OTHER | CLASS_NFC_UNKNOWN}, /* Unicode 17.0: not known */
+        {0x323B0, CLASS_OTHER | CLASS_NFC_UNKNOWN}, /* Unicode 17.0: not in the table */
         {0xE0100, CLASS_MARK},
         {0x10FFFF, CLASS_OTHER | CLASS_NFC_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (tok_class(&classes, cases[i].c) != cases[i].class)
-            fail_msg("U+%04X is %u, not %u", cases[i].c, tok_class(&classes, cases[i].c),
+            fail_msg("U+%04X: class %u, expected %u", cases[i].c, tok_class(&classes, cases[i].c),
                      cases[i].class);
 }
 
-/* Each word followed by a bar. */
+/* Writes a bar after each word. */
 static void split(const char *text, char *out)
 {
     size_t n = strlen(text);
@@ -93,13 +92,13 @@ static void split(const char *text, char *out)
     *out = 0;
 }
 
-static void texts_split_as_the_pattern_says(void **state)
+static void splitting_matches_the_pattern(void **state)
 {
     (void)state;
     static const char *const cases[] = {
         "Hello| world|!|",
         "a|  | b|",
-        "a|  |\tb|", /* any space but a line end may lead a word */
+        "a|  |\tb|", /* any space except a line end can start a word */
         "x|'s|y|",
         "x|'S|y|",
         "don|'t|",
@@ -109,9 +108,9 @@ static void texts_split_as_the_pattern_says(void **state)
         "'|",
         "!'|s|",
         " '|s|",
-        "x|'\xC5\xBF|y|", /* the long s is an s here */
-        "x|'\xC5\xBE|",   /* its neighbour is a letter like others */
-        "'\xE2\x84\xAA|", /* the Kelvin sign too */
+        "x|'\xC5\xBF|y|", /* the long s matches s */
+        "x|'\xC5\xBE|",   /* U+017E does not */
+        "'\xE2\x84\xAA|", /* the Kelvin sign is a letter */
         "1|2|3|a|",
         " |1|",
         "(word| (|word|))\n\n|",
@@ -125,13 +124,13 @@ static void texts_split_as_the_pattern_says(void **state)
         "\r\n|a|",
         "_a| __|b|",
         "e\xCC\x81x|",  /* a mark joins the letters */
-        "\xCC\x81|!|",  /* or stands alone */
-        "!\xCC\x81|",   /* or follows a symbol as letters do */
+        "\xCC\x81|!|",  /* or is a word */
+        "!\xCC\x81|",   /* or joins a symbol */
         "1|\xCC\x81|",  /* but not a number */
         "\n|\xCC\x81|", /* nor a line end */
         " \xCC\x81|",
-        "\xC2\xA0x|",  /* any space may lead a word */
-        "\xC2\xA0|!|", /* only the plain one may lead a symbol */
+        "\xC2\xA0x|",  /* any space can start a word */
+        "\xC2\xA0|!|", /* only U+0020 can start a symbol */
         "\xE2\x80\xA8\n| a|",
         "\xE3\x80\x80|\xE3\x80\x80\xE4\xB8\xAD|",
         "\xE4\xB8\xAD\xE6\x96\x87|\xEF\xBC\x8C\xE5\xA5\xBD|",
@@ -170,20 +169,21 @@ static void nfc_is_that_of_unicode_9(void **state)
         {"e\xCC\x81", "\xC3\xA9"},
         {"xe\xCC\x81y e\xCC\x81", "x\xC3\xA9y \xC3\xA9"},
         {"\xC3\xA9", "\xC3\xA9"},
-        {"e\xCC\x81\xCC\xA3", "\xE1\xBA\xB9\xCC\x81"}, /* the dot below goes first */
-        {"\xC3\xA9\xCC\xA3", "\xE1\xBA\xB9\xCC\x81"},  /* also past one that was joined */
-        {"\xCC\x81\xCC\xA3", "\xCC\xA3\xCC\x81"},      /* and without a letter */
-        {"a\xCC\x88\xCC\x88", "\xC3\xA4\xCC\x88"},     /* the second of a kind stays */
+        {"e\xCC\x81\xCC\xA3", "\xE1\xBA\xB9\xCC\x81"}, /* the dot below is sorted first */
+        {"\xC3\xA9\xCC\xA3", "\xE1\xBA\xB9\xCC\x81"},  /* also before a composed mark */
+        {"\xCC\x81\xCC\xA3", "\xCC\xA3\xCC\x81"},      /* also without a letter */
+        {"a\xCC\x88\xCC\x88", "\xC3\xA4\xCC\x88"},     /* the second mark of a class stays */
         {"\xE2\x84\xAB", "\xC3\x85"},                  /* the Angstrom sign */
-        {"\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC"},  /* excluded from composing */
+        {"\xE0\xA5\x98", "\xE0\xA4\x95\xE0\xA4\xBC"},  /* composition exclusion */
         {"\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", "\xEA\xB0\x81"},
         {"\xEA\xB0\x80\xE1\x86\xA8", "\xEA\xB0\x81"},
-        {"\xEA\xB0\x80\xE1\x86\xA7", "\xEA\xB0\x80\xE1\x86\xA7"}, /* U+11A7 is no final */
-        {"\xCE\x90", "\xCE\x90"},                                 /* three parts from two bytes */
+        {"\xEA\xB0\x80\xE1\x86\xA7", "\xEA\xB0\x80\xE1\x86\xA7"}, /* U+11A7 is not a Hangul final */
+        {"\xCE\x90", "\xCE\x90"}, /* two bytes decompose to three characters */
         {"\xCD\x84", "\xCC\x88\xCC\x81"},
         {"\xF0\x9D\x85\x9E", "\xF0\x9D\x85\x97\xF0\x9D\x85\xA5"},
         {"\xEF\xA4\x80", "\xE8\xB1\x88"},
-        /* U+07FD is a mark of class 220 since Unicode 11.0: not moved here, and a wall. */
+        /* U+07FD is a mark of class 220 since Unicode 11.0. Here it is not reordered and blocks
+           others. */
         {"a\xCC\x81\xDF\xBD", "\xC3\xA1\xDF\xBD"},
         {"a\xDF\xBD\xCC\x81\xCC\xA3", "a\xDF\xBD\xCC\xA3\xCC\x81"},
         {"\xDF\xBD\xCC\xA3", "\xDF\xBD\xCC\xA3"},
@@ -201,14 +201,14 @@ static void nfc_is_that_of_unicode_9(void **state)
     tok_buf_fini(&out);
 }
 
-/* Swapping neighbours would take minutes for this. */
-static void a_million_marks_are_ordered_in_a_moment(void **state)
+/* Quadratic sorting would take minutes. */
+static void one_million_marks_are_sorted_fast(void **state)
 {
     (void)state;
     enum { N = 1 << 20 };
     char *text = malloc(2 * N + 1);
     assert_non_null(text);
-    for (int i = 0; i < N; i++) { /* classes 230 and 220 by turns */
+    for (int i = 0; i < N; i++) { /* classes 230 and 220 alternate */
         text[2 * i] = (char)0xCC;
         text[2 * i + 1] = (char)(i % 2 ? 0xA3 : 0x81);
     }
@@ -216,7 +216,7 @@ static void a_million_marks_are_ordered_in_a_moment(void **state)
     tok_buf out = {0};
     clock_t start = clock();
     str got = nfc(text, &out);
-    assert_true(clock() - start < 5 * CLOCKS_PER_SEC); /* milliseconds, but for sanitizers */
+    assert_true(clock() - start < 5 * CLOCKS_PER_SEC); /* milliseconds without sanitizers */
     assert_int_equal(got.n, 2 * N);
     for (int i = 0; i < N; i++)
         assert_int_equal((unsigned char)got.p[2 * i + 1], i < N / 2 ? 0xA3 : 0x81);
@@ -224,7 +224,7 @@ static void a_million_marks_are_ordered_in_a_moment(void **state)
     free(text);
 }
 
-static void mistakes_are_cut_as_unicode_recommends(void **state)
+static void repair_follows_the_unicode_recommendation(void **state)
 {
     (void)state;
 #define FFFD "\xEF\xBF\xBD"
@@ -263,7 +263,7 @@ static void mistakes_are_cut_as_unicode_recommends(void **state)
     tok_buf_fini(&out);
 }
 
-static void every_code_point_goes_through_utf8(void **state)
+static void utf8_round_trip_of_all_code_points(void **state)
 {
     (void)state;
     for (uint32_t c = 0; c < CLASS_CODE_POINTS; c++) {
@@ -281,13 +281,13 @@ static void every_code_point_goes_through_utf8(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classes_have_the_counts_of_the_reference),
+        cmocka_unit_test(class_counts_match_the_reference),
         cmocka_unit_test(some_classes),
-        cmocka_unit_test(texts_split_as_the_pattern_says),
+        cmocka_unit_test(splitting_matches_the_pattern),
         cmocka_unit_test(nfc_is_that_of_unicode_9),
-        cmocka_unit_test(a_million_marks_are_ordered_in_a_moment),
-        cmocka_unit_test(mistakes_are_cut_as_unicode_recommends),
-        cmocka_unit_test(every_code_point_goes_through_utf8),
+        cmocka_unit_test(one_million_marks_are_sorted_fast),
+        cmocka_unit_test(repair_follows_the_unicode_recommendation),
+        cmocka_unit_test(utf8_round_trip_of_all_code_points),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
