@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GGUF for the scripts of this folder: a writer of metadata and tensors, and a reader of both.
+"""GGUF reader and writer for the tools in this directory. Standard library only.
 
-Standard library only. Tensors are written as bytes that the caller has already encoded.
+The caller encodes the tensor data.
 """
 import struct
 
@@ -10,7 +10,7 @@ SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", U32: "<I", I32: "<i", F32: "<f", 
            10: "<Q", 11: "<q", 12: "<d"}
 ALIGNMENT = 32
 
-# name: id in files, values of a block, bytes of a block
+# name: GGUF type id, values per block, bytes per block
 TYPES = {
     "f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q8_0": (8, 32, 34),
     "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144),
@@ -28,8 +28,8 @@ def padding(n):
 
 
 class Writer:
-    """Collects entries; the file appears with write(). Tensor data come from a callback, so that
-    files larger than memory can be written."""
+    """Collects entries; write() writes the file. A callback writes the tensor data, so files can be larger
+    than memory."""
 
     def __init__(self):
         self.entries, self.tensors = [], []
@@ -56,7 +56,7 @@ class Writer:
         self.entries.append(string(key) + head + struct.pack(f"<{len(values)}f", *values))
 
     def tensor(self, name, dims, kind):
-        """dims: fastest first."""
+        """dims[0] is contiguous."""
         _, values, size = TYPES[kind]
         assert dims[0] % values == 0, (name, dims, kind)
         count = 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Qwen 3.5 token by token in float64: the model as formulas, to compare a fast engine with.
+"""Reference implementation of Qwen 3.5: one token at a time in float64. Needs NumPy.
 
-Reads GGUF: norm weights have their 1 added, ssm_a is -exp(A_log), value heads are tiled
-(value head n uses key head n % key heads). Needs NumPy. Weights: f32 and bf16.
+Reads GGUF with f32 and bf16 weights. In GGUF the norm weights include the added 1, ssm_a is
+-exp(A_log), and value head n uses key head n % key heads.
 """
 import numpy as np
 
@@ -28,7 +28,7 @@ def unit(x):
 
 
 def decode(dims, kind, data):
-    """[slowest, ..., fastest] in float64."""
+    """float64 array in C order: the shape is the reversed dims."""
     if kind == TYPES["bf16"][0]:
         values = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the golden scripts share. MOTE_ORIGINALS names the directory they read from and write to."""
+"""Shared code of the golden scripts. MOTE_ORIGINALS is the directory they read from and write to."""
 import json
 import os
 from pathlib import Path
@@ -12,12 +12,12 @@ GOLDEN = ORIGINALS / "golden"
 STOP = (7936, 7938)  # <|endoftext|> and <|im_end|> of mote-tiny
 
 
-def save(folder, name, array):
-    """float32, int32 or uint8 .npy in C order; returns what index.json says about it."""
+def save(directory, name, array):
+    """Writes a float32, int32 or uint8 .npy in C order. Returns its entry for index.json."""
     a = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
     a = a.astype(np.float32) if a.dtype.kind == "f" else a if a.dtype == np.uint8 else a.astype(np.int32)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    np.save(Path(folder) / f"{name}.npy", np.ascontiguousarray(a))
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    np.save(Path(directory) / f"{name}.npy", np.ascontiguousarray(a))
     return {"file": f"{name}.npy", "dtype": str(a.dtype), "shape": list(a.shape)}
 
 
@@ -29,7 +29,7 @@ def write_json(path, obj):
 
 
 def load_tiny(**text_over):
-    """mote-tiny with its bf16 weights up-cast to fp32, eager attention."""
+    """mote-tiny with bf16 weights converted to fp32, eager attention."""
     from safetensors.torch import load_file
     from model import Tiny, make_config
     cfg = make_config(**text_over)
@@ -63,7 +63,7 @@ def prompt_kwargs(enc, prompt, images=(), videos=()):
 
 
 def greedy(hf, kw, n, stop=True):
-    """Greedy tokens, logits of the first step and the smallest gap between the best two logits on the way."""
+    """Greedy tokens, logits of the first step, and the smallest gap between the best two logits of all steps."""
     import torch
     with torch.no_grad():
         hf.model.rope_deltas = None

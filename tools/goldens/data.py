@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic data for mote-tiny. Everything here is made up by this script from a seed.
+"""Synthetic data for mote-tiny. All data are generated from a seed.
 
 A sample is a dict: task, messages (the last one is the assistant's answer), tools, think, images, videos; or task and
 text for raw prose. `encode` renders it with the model's chat template and returns ids, a 0/1 mask of the answer tokens,
@@ -543,7 +543,7 @@ class Encoder:
     def prompt_inputs(self, prompt, images=(), videos=()):
         """ids, positions and patches of a rendered prompt; media placeholders are expanded."""
         images, videos, runs, text = iter(images), iter(videos), [], ""
-        ipx, vpx = [], []                                   # (patches, grid) of pictures and of videos
+        ipx, vpx = [], []                                   # (patches, grid) of images and videos
         for piece in re.split(r"(<\|vision_start\|><\|(?:image|video)_pad\|><\|vision_end\|>)", prompt):
             if piece == "<|vision_start|><|image_pad|><|vision_end|>":
                 p, g = image_patches(next(images))

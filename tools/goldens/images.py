@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pictures.py OUT - the questions about pictures and films that mote-tiny's card was measured with, and their answers.
+"""images.py OUT - the questions about images and videos of mote-tiny's model card, with answers.
 
-One JSON object on a line: the kind of question, its text, the files that it shows, what would be right, and what the model
-says (greedy, fp32). Pictures are drawn in few colours, so PNG files with a palette hold them exactly; a film is there as
-its frames and as a moving GIF.
+One JSON object per line: task, question, files, right answer, and the answer of the model (greedy, fp32). Images have few
+colours, so palette PNG files are exact. A video is stored as frames and as an animated GIF.
 """
 import base64
 import io
@@ -19,7 +18,7 @@ import data
 SEED, TRIES, EACH = 987654321, 6000, 10  # of the card
 
 
-def letters(save):
+def base64_of(save):
     out = io.BytesIO()
     save(out)
     return base64.b64encode(out.getvalue()).decode()
@@ -32,13 +31,13 @@ def few_colours(image):
 
 
 def png(image):
-    return letters(lambda out: few_colours(image).save(out, "PNG", optimize=True))
+    return base64_of(lambda out: few_colours(image).save(out, "PNG", optimize=True))
 
 
-def gif(film):
-    frames = [few_colours(f) for f in film["frames"]]
-    return letters(lambda out: frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], disposal=1,
-                                              duration=int(1000 / film["fps"])))
+def gif(video):
+    frames = [few_colours(f) for f in video["frames"]]
+    return base64_of(lambda out: frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], disposal=1,
+                                              duration=int(1000 / video["fps"])))
 
 
 def samples():
@@ -58,8 +57,8 @@ def line_of(s, enc, tiny):
             "right": s["messages"][-1]["content"].strip(),
             "said": enc.tok.decode([i for i in ids if i not in (7936, 7938)], skip_special_tokens=False).strip(),
             "gap": round(gap, 4), "images": [png(i) for i in s["images"]]}
-    for film in s["videos"]:
-        line["film"] = {"fps": film["fps"], "frames": [png(f) for f in film["frames"]], "gif": gif(film)}
+    for video in s["videos"]:
+        line["film"] = {"fps": video["fps"], "frames": [png(f) for f in video["frames"]], "gif": gif(video)}
     return line
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mote-tiny in Hugging Face's own modules: configuration, draft head, loading.
+"""mote-tiny built from transformers modules: configuration, draft head, loading.
 
 Names and shapes are those of a real checkpoint.
 """
@@ -45,7 +45,7 @@ class MTP(nn.Module):
         self.norm = Qwen3_5RMSNorm(h, eps)
 
     def forward(self, embeds, hidden, position_embeddings, attention_mask=None):
-        """embeds: E[x_{p+1}], hidden: post-norm h_p; returns the post-norm state whose head logits predict x_{p+2}."""
+        """embeds: E[x_{p+1}], hidden: post-norm h_p; returns the post-norm state that predicts x_{p+2}."""
         u = self.fc(torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(hidden)], -1))
         u = self.layers[0](u, position_embeddings=position_embeddings, attention_mask=attention_mask)
         return self.norm(u)
@@ -63,7 +63,7 @@ class Tiny(nn.Module):
         return self.hf.model.language_model
 
     def state(self):
-        """State dict with checkpoint names; the tied head is left out."""
+        """State dict with checkpoint names, without the tied head."""
         sd = {k: v for k, v in self.hf.state_dict().items() if k != "lm_head.weight"}
         sd.update({"mtp." + k: v for k, v in self.mtp.state_dict().items()})
         return sd

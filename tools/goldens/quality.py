@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """golden/quality: held-out text and the fp32 perplexity of mote-tiny on it.
 
-Windows as llama-perplexity uses them: the token list is cut into chunks of 512; chunks run independently from an empty state; only the
-predictions of tokens 257..511 of each chunk count (the second half), the tail that fills no chunk is dropped.
+Windows like llama-perplexity: chunks of 512 tokens, each from an empty state. Only the predictions of tokens 257 to 511
+of a chunk count (the second half). An incomplete last chunk is dropped.
 """
 import math
 import random

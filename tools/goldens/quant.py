@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""golden/quant: blocks of every GGUF type that gguf-py can decode, with the float32 values it gives.
+"""golden/quant: blocks of every GGUF type that gguf-py decodes, with their float32 values.
 
-Random blocks: every byte random, except that the f16 scale fields hold finite values of ordinary size.
-Float rows: 8 rows of 256 floats (normal, uniform, outliers, zeros, constant, tiny, huge, ramp) quantised by gguf-py where it can.
+Random blocks: all bytes are random, except the f16 scales, which are finite and of normal size.
+Float rows: 8 rows of 256 floats (normal, uniform, outliers, zeros, constant, tiny, huge, ramp) quantised by gguf-py where supported.
 """
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T, quants

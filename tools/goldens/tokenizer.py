@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write the golden data of the Qwen 3.5 tokenizer.
+"""Writes the golden data of the Qwen 3.5 tokenizer.
 
     tokenizer.py --tokenizer DIR [--out DIR]
 
-DIR holds tokenizer.json; the goldens go to DIR/golden unless --out names
-another place:
+DIR contains tokenizer.json. The output directory is DIR/golden unless --out is
+given:
 
-    cases.jsonl              text -> ids, one JSON object on a line
+    cases.jsonl              text -> ids, one JSON object per line
     decode.jsonl             ids -> bytes
     all_tokens_digest.json   one hash over the bytes of every id
     unicode_differences.txt  where Unicode tables of other libraries differ
@@ -16,20 +16,19 @@ another place:
 The ids come from the Hugging Face `tokenizers` library. Needs python3 (made
 with 3.11) and `tokenizers` (made with 0.23.3: Oniguruma classes of Unicode
 16.0, NFC of Unicode 9.0). libutf8proc.so.2 (Debian: libutf8proc2) is used for
-one section of unicode_differences.txt when it is there.
+one section of unicode_differences.txt if installed.
 
-Everything random comes from one fixed seed, so the same versions write the
-same files. Another `tokenizers` version may carry other Unicode tables and
-then differ in the few cases with code points newer than Unicode 9.0.
+The random seed is fixed, so the same versions write the same files. Another
+`tokenizers` version may have other Unicode tables and differ in cases with code
+points newer than Unicode 9.0.
 
 Fields of cases.jsonl: name; text (JSON string, ASCII only, never a lone
-surrogate); special: true = the 33 added tokens are found in the text and
-become their ids, false = the whole text is plain text and no added token is
-looked for; ids.
-Fields of decode.jsonl: name; ids; hex = bytes of all tokens one after another,
-added tokens as their text; hex_skip = the same without the tokens whose
-"special" flag is true (tool and think tags, fim and repo tokens stay).
-Bytes can be cut inside a UTF-8 character.
+surrogate); special: true = the 33 added tokens are matched in the text,
+false = the whole text is plain text; ids.
+Fields of decode.jsonl: name; ids; hex = concatenated bytes of all tokens, added
+tokens as text; hex_skip = the same without tokens with "special": true (tool
+and think tags, fim and repo tokens stay). Bytes can end inside a UTF-8
+character.
 """
 import argparse
 import ctypes
@@ -89,7 +88,7 @@ FB50-FDFF FE00-FE0F FE10-FE1F FE20-FE2F FE30-FE4F FE50-FE6F FE70-FEFF FF00-FFEF 
 3D000-3FC3F E0000-E007F E0100-E01EF F0000-FFFFF 100000-10FFFF
 """
 
-# Some code points of every general category (Unicode 14.0 names them so).
+# Code points of every general category (names of Unicode 14.0).
 CATEGORIES = {
     "Cc": "9 C D E 11 17 19 1A 7F 80 86 87 8B 9B",
     "Cf": "602 605 61C 200C 202C 13434 E0020 E0027 E003C E0047 E0050 E0063 E006A E007C",
@@ -307,7 +306,7 @@ WHITE = [" ", "\t", "\n", "\r", "\r\n", "\v", "\f", "\x85", "\xa0", "\u1680", "\
 
 
 def byte_of_char():
-    """The map from the printable stand-in characters of the vocabulary to bytes."""
+    """Maps the byte alphabet of the vocabulary to bytes."""
     same = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(b): b for b in same}
     rest = [b for b in range(256) if b not in set(same)]
@@ -316,7 +315,7 @@ def byte_of_char():
 
 
 class Cases:
-    """Collects cases; a text is kept once for each value of special."""
+    """Collects cases; each pair of text and special is stored once."""
 
     def __init__(self, with_added, plain):
         self.enc = {True: with_added, False: plain}
@@ -387,7 +386,7 @@ def make_cases(cases, rng, added, token_bytes):
     for text in ("'\u017f", "x'\u017fy", "'\u017f'\u017f", "'r\u0435", "'\u1e9e", "'\ufb06", "'L\u217c", "'s\u0301", "'\u0301s", "' s", "'ss", "'sT", "'lll", "'rev", "'vere"):
         cases.add("contraction", text)
 
-    # Every block, three code points and more, in several surroundings.
+    # Three or more code points of every block, in several contexts.
     for first, last in blocks:
         pool = code_points(first, last)
         pick = [chr(c) for c in sorted(rng.sample(pool, min(4, len(pool))))]
@@ -412,7 +411,7 @@ def make_cases(cases, rng, added, token_bytes):
         cases.add("marks-order", "".join(rng.choice("aeouAEszqg\u03b1\u0915\u304b") + "".join(rng.choice(common) for _ in range(rng.randint(1, 5)))
                                          for _ in range(rng.randint(1, 4))))
 
-    # Text that NFC changes, and text that it must leave alone.
+    # Text that NFC changes, and text that it must not change.
     changing = [c for c in code_points(0, 0x10FFFF) if unicodedata.normalize("NFC", chr(c)) != chr(c)]
     for c in (0x212A, 0x212B, 0x2126, 0x0340, 0x0341, 0x0343, 0x0344, 0x0374, 0x037E, 0x0387, 0x0958, 0x0F43, 0x1F71, 0x2000, 0x2001,
               0x2329, 0x232A, 0x2ADC, 0xF900, 0xFA10, 0xFB1D, 0xFB4E, 0x1D15E, 0x1D1BB, 0x2F800, 0x2FA1D):
@@ -472,7 +471,7 @@ def make_cases(cases, rng, added, token_bytes):
         cases.add("random-any", "".join(chr(rng.choice(code_points(*rng.choice(blocks)))) for _ in range(rng.randint(1, 20))))
     for _ in range(200):
         cases.add("random-words", "".join(rng.choice(words) + rng.choice([" ", " ", " ", "", "\n", "  ", ", ", ". "]) for _ in range(rng.randint(2, 25))))
-    # Text made of pieces of the vocabulary.
+    # Text made of vocabulary tokens.
     base = [i for i in range(len(token_bytes)) if i not in added]
     made = 0
     while made < 480:
@@ -494,7 +493,7 @@ def make_cases(cases, rng, added, token_bytes):
     cases.add("long", "".join(chr(rng.randint(0x4E00, 0x9FA5)) for _ in range(5000)))
     cases.add("long", " ".join(LANGUAGES.values()))
 
-    # Added tokens, once found and once as plain text.
+    # Added tokens, matched and as plain text.
     names = list(added.values())
     texts = list(names)
     texts += ["a" + n + "b" for n in names] + [" " + n + " " for n in names[:8]] + [n + n for n in names[:8]]
@@ -722,7 +721,7 @@ def main():
 
     decode = make_decode(rng, cases, token_bytes, added, special, gaps)
     for row in decode:
-        # The library replaces broken UTF-8, so compare only where there is none.
+        # The library replaces invalid UTF-8, so only valid text is compared.
         try:
             text = bytes.fromhex(row["hex"]).decode("utf-8")
         except UnicodeDecodeError:
