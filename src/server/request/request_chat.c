@@ -59,7 +59,7 @@ static bool conversation_wrong_message(const request *a, const mote_error *err, 
 
 /* ---- tools ---- */
 
-static str tool_name(const json_node *tool)
+static str tool_node_name(const json_node *tool)
 {
     const json_node *function = json_node_get(tool, "function");
     return json_node_text(json_node_get(function != NULL ? function : tool, "name"));
@@ -87,7 +87,7 @@ static bool conversation_check_tools(request *a, http_error *error)
         const json_node *parameters =
             json_node_get(function != NULL ? function : tool, "parameters");
         request_tool_at(a, i, a->names.tool_name, at);
-        if (!tool_is_name(tool_name(tool)))
+        if (!tool_is_name(tool_node_name(tool)))
             return http_error_invalid(error, at, "must be 1 to 128 letters, digits, or _ . : -");
         request_tool_at(a, i, a->names.tool_schema, at);
         if (parameters != NULL && !json_node_is(parameters, JSON_IS_NULL) &&
@@ -206,7 +206,7 @@ bool request_default_system(request *a, http_error *error)
 static bool tool_find(const request *a, str name, size_t *at)
 {
     for (size_t i = 0; i < a->parsed.request.n_tools; i++)
-        if (str_eq(tool_name(a->parsed.tools[i]), name)) {
+        if (str_eq(tool_node_name(a->parsed.tools[i]), name)) {
             *at = i;
             return true;
         }
@@ -217,7 +217,7 @@ static bool tool_choice_set_named(request *a, const json_node *choice, const cha
                                   http_error *error)
 {
     size_t tool;
-    const str name = tool_name(choice);
+    const str name = tool_node_name(choice);
     if (!tool_find(a, name, &tool))
         return http_error_invalid(error, at, "names an unknown tool: %.*s", STR_ARG(name));
     a->answer.tool_choice = MOTE_TOOLS_NAMED;
@@ -271,9 +271,9 @@ static bool tool_choice_set_allowed(request *a, const json_node *choice, const c
         return false;
     for (const json_node *t = json_node_first(tools); t != NULL; t = json_node_next(t)) {
         size_t tool;
-        if (!tool_find(a, tool_name(t), &tool))
+        if (!tool_find(a, tool_node_name(t), &tool))
             return http_error_invalid(error, at, "names an unknown tool: %.*s",
-                                      STR_ARG(tool_name(t)));
+                                      STR_ARG(tool_node_name(t)));
         a->tool_allowed[tool] = true;
     }
     return mode == NULL || tool_choice_set_mode(a, json_node_text(mode), at, error);

@@ -42,7 +42,7 @@ static const served_model *tokenize_model(const background_job *s)
     return a.served;
 }
 
-static void tokenize_run(background_job *s)
+static void background_tokenize(background_job *s)
 {
     const mote_model *model = served_model_weights(tokenize_model(s));
     const unsigned flags =
@@ -76,12 +76,12 @@ static void tokenize_run(background_job *s)
 
 void handle_tokenize(exchange *x)
 {
-    background_start(x, tokenize_run, true);
+    background_start(x, background_tokenize, true);
 }
 
 /* ---- /detokenize ---- */
 
-static void detokenize_run(background_job *s)
+static void background_detokenize(background_job *s)
 {
     const chat_context *chat_ctx = served_model_chat_context(tokenize_model(s));
     const json_node *tokens = json_node_get(s->body, "tokens");
@@ -110,7 +110,7 @@ static void detokenize_run(background_job *s)
 
 void handle_detokenize(exchange *x)
 {
-    background_start(x, detokenize_run, true);
+    background_start(x, background_detokenize, true);
 }
 
 /* ---- /apply-template ---- */

@@ -73,7 +73,7 @@ static void ollama_open_entry(const served_model *m, const model_details *f, str
     ollama_put_details(f, out);
 }
 
-static void tags_run(background_job *s)
+static void ollama_run_tags(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
@@ -97,7 +97,7 @@ static void ps_put_expiry(double seconds, strbuf *out)
     jw_key_text(out, "expires_at", text);
 }
 
-static void ps_run(background_job *s)
+static void ollama_run_ps(background_job *s)
 {
     strbuf_text(&s->out, "{\"models\":[");
     for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
@@ -118,12 +118,12 @@ static void ps_run(background_job *s)
 
 void handle_ollama_tags(exchange *x)
 {
-    background_start(x, tags_run, false);
+    background_start(x, ollama_run_tags, false);
 }
 
 void handle_ollama_ps(exchange *x)
 {
-    background_start(x, ps_run, false);
+    background_start(x, ollama_run_ps, false);
 }
 
 void handle_ollama_version(exchange *x)
@@ -244,7 +244,7 @@ static void show_put_parameters(const served_model *m, strbuf *out)
     jw_key_text(out, "parameters", text);
 }
 
-static void show_run(background_job *s)
+static void ollama_run_show(background_job *s)
 {
     model_details f;
     strbuf *out = &s->out;
@@ -277,12 +277,12 @@ static void show_run(background_job *s)
 
 void handle_ollama_show(exchange *x)
 {
-    background_start(x, show_run, true);
+    background_start(x, ollama_run_show, true);
 }
 
 /* ---- pull, delete, create ---- */
 
-static void pull_run(background_job *s)
+static void ollama_run_pull(background_job *s)
 {
     const json_node *stream = json_node_get(s->body, "stream");
     const bool lines = !json_node_is(stream, JSON_IS_BOOL) || json_node_truth(stream);
@@ -308,10 +308,10 @@ static void pull_run(background_job *s)
 
 void handle_ollama_pull(exchange *x)
 {
-    background_start(x, pull_run, true);
+    background_start(x, ollama_run_pull, true);
 }
 
-static void delete_run(background_job *s)
+static void ollama_run_delete(background_job *s)
 {
     served_model *m;
     if (models_find_named(s, &m))
@@ -321,7 +321,7 @@ static void delete_run(background_job *s)
 
 void handle_ollama_delete(exchange *x)
 {
-    background_start(x, delete_run, true);
+    background_start(x, ollama_run_delete, true);
 }
 
 void handle_ollama_unsupported(exchange *x)
