@@ -178,8 +178,7 @@ static mote_status gguf_read_alignment(gguf *g, mote_error *err)
 
 /* ---- tensors ---- */
 
-/* Reads a table entry. The data section starts after the whole table, so tensor_locate runs later.
- */
+/* Reads a table entry. The data section starts after the table, so tensor_locate runs later. */
 static mote_status tensor_read(cursor *c, gguf_tensor *t, mote_error *err)
 {
     TRY(cursor_name(c, &t->name, "a tensor", err));
@@ -210,8 +209,8 @@ static mote_status tensor_set_size(gguf_tensor *t, mote_error *err)
     uint64_t row;
     if (!quant_row_bytes(t->format->format, t->dims[0], &row))
         return err_set(err, MOTE_E_FORMAT,
-                       "invalid GGUF: tensor '%.*s' has rows of %llu values, not a multiple of %u "
-                       "(%s block)",
+                       "invalid GGUF: tensor '%.*s' has rows of %llu values: too long, or not a "
+                       "multiple of %u (%s block)",
                        STR_ARG(t->name), (unsigned long long)t->dims[0], t->format->block_values,
                        t->format->name);
     t->bytes = row;

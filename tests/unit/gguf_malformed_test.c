@@ -347,7 +347,7 @@ static const malformed cases[] = {
     CASE(shape_product_wraps_to_1, MOTE_E_FORMAT, "is empty or overflows", 5),
     CASE(wrapping_bytes, MOTE_E_FORMAT, "overflows", 5),
     CASE(wrapping_row, MOTE_E_FORMAT, "'t'", 5),
-    CASE(partial_block, MOTE_E_FORMAT, "not a multiple of 256", 5),
+    CASE(partial_block, MOTE_E_FORMAT, "multiple of 256", 5),
     CASE(exabyte_tensor, MOTE_E_FORMAT, "beyond the end", 5),
     CASE(one_value_too_many, MOTE_E_FORMAT, "beyond the end", 5),
     CASE(same_tensor_twice, MOTE_E_FORMAT, "duplicate tensor 't'", 5),
