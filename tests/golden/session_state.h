@@ -5,6 +5,9 @@
 
 #include "engine/engine_int.h"
 
+/* In all functions `layer` counts the layers of one kind: DeltaNet (state, conv) or attention (kv).
+ */
+
 /* The state at the current position, rows since the boundary included. */
 void session_peek_state(const mote_session *s, uint32_t layer, uint32_t value_head,
                         float *out /* [128][128] */);
