@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""fallback.py - local first, another endpoint when the local one cannot: the OpenAI SDK twice.
+"""fallback.py - a local server first, a remote endpoint as fallback, with the OpenAI SDK.
 
     LOCAL_URL=... LOCAL_KEY=... REMOTE_URL=... REMOTE_KEY=... REMOTE_MODEL=... fallback.py PROMPT
 
-The other endpoint is asked when the local one is full (429), not there or about to stop (503,
-no connection), or when its first token takes longer than PATIENCE. Other errors are the
-request's own and would be the same elsewhere, so they are not hidden. Once an answer has
-begun it is never mixed with another one: then a failure is told.
+The remote endpoint gets the request if the local server is full (429), unavailable or draining (503, no
+connection), or if the first token takes longer than PATIENCE seconds. Other errors are errors of the
+request itself and are raised. After the first token there is no fallback: a failure is raised.
 """
 import os
 import sys
@@ -22,15 +21,15 @@ remote = openai.OpenAI(base_url=os.environ["REMOTE_URL"], api_key=os.environ.get
                        max_retries=2)
 
 
-def elsewhere(error):
-    """Whether another endpoint could do better."""
-    if isinstance(error, openai.APIConnectionError):  # timeouts are of this kind, too
+def is_retryable(error):
+    """True if another endpoint may succeed."""
+    if isinstance(error, openai.APIConnectionError):  # includes timeouts
         return True
     return isinstance(error, openai.APIStatusError) and error.status_code in (429, 503, 529)
 
 
 def first_piece(stream):
-    """Waits for the first piece of text, so that a stream that never begins counts as a failure."""
+    """Waits for the first text, so that a stream without any token counts as a failure."""
     for chunk in stream:
         if chunk.choices and chunk.choices[0].delta.content:
             return chunk.choices[0].delta.content
@@ -43,25 +42,25 @@ def begin(client, model, messages):
 
 
 def ask(messages):
-    """Pieces of the answer, and who gives it."""
+    """Yields (endpoint, text) for each piece of the answer."""
     try:
-        who, (first, rest) = "local", begin(local, os.environ.get("LOCAL_MODEL", "mote"), messages)
+        endpoint, (first, rest) = "local", begin(local, os.environ.get("LOCAL_MODEL", "mote"), messages)
     except openai.OpenAIError as error:
-        if not elsewhere(error):
+        if not is_retryable(error):
             raise
-        print(f"local: {type(error).__name__}, asking the other one", file=sys.stderr)
-        who, (first, rest) = "remote", begin(remote, os.environ["REMOTE_MODEL"], messages)
-    yield who, first
+        print(f"local: {type(error).__name__}, using the remote endpoint", file=sys.stderr)
+        endpoint, (first, rest) = "remote", begin(remote, os.environ["REMOTE_MODEL"], messages)
+    yield endpoint, first
     for chunk in rest:
         if chunk.choices and chunk.choices[0].delta.content:
-            yield who, chunk.choices[0].delta.content
+            yield endpoint, chunk.choices[0].delta.content
 
 
 def main():
-    who = None
-    for who, piece in ask([{"role": "user", "content": " ".join(sys.argv[1:])}]):
+    endpoint = None
+    for endpoint, piece in ask([{"role": "user", "content": " ".join(sys.argv[1:])}]):
         print(piece, end="", flush=True)
-    print(f"\n({who})", file=sys.stderr)
+    print(f"\n({endpoint})", file=sys.stderr)
 
 
 if __name__ == "__main__":
