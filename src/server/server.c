@@ -199,15 +199,8 @@ static mote_status server_init(server *s, const server_options *o, mote_error *e
 {
     server_context *c = &s->context;
     s->options = *o;
-    c->defaults = (request_defaults){.strict = o->strict,
-                                     .no_ext = o->no_ext,
-                                     .no_soft_switch = o->no_soft_switch,
-                                     .keep_volatile = o->keep_volatile,
-                                     .think = o->think,
-                                     .think_budget = o->think_budget,
-                                     .preset = o->preset,
-                                     .system = o->system};
-    c->log = (log_options){.level = o->log_level, .json = o->log_json};
+    c->defaults = o->defaults;
+    c->log = o->log;
     c->memory_limit = o->sched.memory;
     c->counts = &s->counts;
     c->limits = &s->limits;

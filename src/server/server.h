@@ -33,16 +33,8 @@ typedef struct server_options {
     const char *origins[ACCESS_MAX_HOSTS]; /* allowed CORS origins, exactly as browsers send them */
     size_t n_origins;
     bool unauthenticated; /* allow addresses reachable from other machines without an API key */
-    bool strict;          /* this and the next fields: see request_defaults */
-    bool no_ext;
-    mote_think think;
-    uint32_t think_budget;
-    bool no_soft_switch;
-    uint32_t preset;
-    const char *system;
-    bool keep_volatile;
-    bool log_json;
-    int log_level;                         /* see log_options */
+    request_defaults defaults;
+    log_options log;
     double keep_alive;                     /* seconds; negative: models stay loaded */
     double drain_seconds;                  /* 0: 30 */
     const char *limits[SERVER_MAX_LIMITS]; /* "NAME=VALUE"; see limits.h */

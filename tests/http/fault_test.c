@@ -274,7 +274,7 @@ int main(int argc, char **argv)
                                .sched = {.parallel = 4, .kv_tokens = 4096, .threads = 1},
                                .listen = {listen},
                                .n_listen = 1,
-                               .log_level = -1};
+                               .log = {.level = -1}};
     if (server_new(&s, &options, &err) != MOTE_OK)
         die("no server", err.text);
     if (pthread_create(&thread, NULL, serve, s) != 0)

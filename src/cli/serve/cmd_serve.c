@@ -452,13 +452,13 @@ static void serve_fill_options(server_options *o, const serve_options *f)
     for (size_t i = 0; i < f->limits.n; i++)
         o->limits[o->n_limits++] = f->limits.items[i];
     o->unauthenticated = f->unauthenticated;
-    o->strict = f->strict;
-    o->no_ext = f->no_ext;
-    o->preset = (uint32_t)f->preset;
-    o->no_soft_switch = f->no_soft_switch;
-    o->keep_volatile = f->keep_billing_header;
-    o->log_json = f->log == LOG_JSON;
-    o->log_level = f->log == LOG_OFF ? 0 : 1;
+    o->defaults.strict = f->strict;
+    o->defaults.no_ext = f->no_ext;
+    o->defaults.preset = (uint32_t)f->preset;
+    o->defaults.no_soft_switch = f->no_soft_switch;
+    o->defaults.keep_billing_header = f->keep_billing_header;
+    o->log.json = f->log == LOG_JSON;
+    o->log.level = f->log == LOG_OFF ? 0 : 1;
     o->drain_seconds = f->drain;
 }
 
@@ -484,7 +484,7 @@ static int serve_with(const server_options *o, double began)
     return code;
 }
 
-/* o->system points into *text, which is terminated. */
+/* o->defaults.system points into *text, which is terminated. */
 static int serve_read_system(strbuf *text, const char *given, server_options *o)
 {
     if (given == NULL || given[0] == '\0')
@@ -494,7 +494,7 @@ static int serve_read_system(strbuf *text, const char *given, server_options *o)
         return input_no_memory();
     if (code == CLI_DONE && strlen(text->p) + 1 < text->n)
         return msg_usage("--system contains a zero byte");
-    o->system = code == CLI_DONE ? text->p : NULL;
+    o->defaults.system = code == CLI_DONE ? text->p : NULL;
     return code;
 }
 
@@ -515,7 +515,7 @@ static int serve_run(const cli_call *call)
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return msg_no_memory("the options of the server");
-    int code = think_flag_read(f->think, &o->think, &o->think_budget);
+    int code = think_flag_read(f->think, &o->defaults.think, &o->defaults.think_budget);
     o->keep_alive = -1;
     if (code == CLI_DONE && f->keep_alive != NULL && !str_duration(f->keep_alive, &o->keep_alive))
         code = msg_usage("--keep-alive must be a time such as 90s, 5m or 1h30m, or -1; got '%s'",

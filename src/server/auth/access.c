@@ -30,7 +30,7 @@ struct access_rules {
     size_t n_origins;
 };
 
-static bool same_word(str a, str b)
+static bool access_same_word(str a, str b)
 {
     return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
 }
@@ -177,10 +177,10 @@ static bool is_loopback4(str name)
 
 static bool host_allowed(const access_rules *a, str name)
 {
-    if (same_word(name, str_of("localhost")) || str_is(name, "[::1]") || is_loopback4(name))
+    if (access_same_word(name, str_of("localhost")) || str_is(name, "[::1]") || is_loopback4(name))
         return true;
     for (size_t i = 0; i < a->n_hosts; i++)
-        if (same_word(name, (str){a->hosts[i].p, a->hosts[i].n}))
+        if (access_same_word(name, (str){a->hosts[i].p, a->hosts[i].n}))
             return true;
     return false;
 }
@@ -211,7 +211,8 @@ bool access_check_browser(const access_rules *a, const access_request *q, access
         return false;
     }
     out->cors = q->origin.p != NULL && origin_allowed(a, q->origin);
-    bool cross_site = q->fetch_site.p != NULL && same_word(q->fetch_site, str_of("cross-site"));
+    bool cross_site =
+        q->fetch_site.p != NULL && access_same_word(q->fetch_site, str_of("cross-site"));
     if ((q->origin.p != NULL || cross_site) && !out->cors) {
         http_error_set(
             error, HTTP_E_PERMISSION, "origin_not_allowed",
@@ -224,11 +225,11 @@ bool access_check_browser(const access_rules *a, const access_request *q, access
 
 /* ---- keys ---- */
 
-static str bearer(str authorization)
+static str bearer_token(str authorization)
 {
     str rest = authorization;
     str scheme = str_next_word(&rest, " ");
-    return same_word(scheme, str_of("bearer")) ? str_next_word(&rest, " ") : (str){NULL, 0};
+    return access_same_word(scheme, str_of("bearer")) ? str_next_word(&rest, " ") : (str){NULL, 0};
 }
 
 static bool access_refuse_key(const access_request *q, bool sent, http_error *error)
@@ -256,7 +257,7 @@ bool access_check_key(access_rules *a, const access_request *q, access_result *o
         return true;
     }
     api_key *one = NULL, *other = NULL;
-    bool known = api_keys_find(a->keys, bearer(q->authorization), &one);
+    bool known = api_keys_find(a->keys, bearer_token(q->authorization), &one);
     known &= api_keys_find(a->keys, q->api_key, &other);
     api_key *key = one != NULL ? one : other;
     if (key == NULL && !known) {
@@ -292,9 +293,10 @@ bool access_check_type(const access_request *q, http_error *error)
         return true;
     str type = q->content_type;
     str word = type.p != NULL ? str_next_word(&type, "; \t") : (str){NULL, 0};
-    if (word.p != NULL && same_word(word, str_of("application/json")))
+    if (word.p != NULL && access_same_word(word, str_of("application/json")))
         return true;
-    bool form = word.p == NULL || same_word(word, str_of("application/x-www-form-urlencoded"));
+    bool form =
+        word.p == NULL || access_same_word(word, str_of("application/x-www-form-urlencoded"));
     if (form && q->origin.p == NULL && !q->any_fetch_field)
         return true;
     http_error_set(error, HTTP_E_TYPE, "unsupported_media_type",

@@ -26,14 +26,14 @@ typedef enum api_dialect {
 
 /* Values for requests that do not set them. */
 typedef struct request_defaults {
-    bool strict;           /* reject unknown fields */
-    bool no_ext;           /* no `mote` object in replies */
-    bool no_soft_switch;   /* do not interpret /think and /no_think in messages */
-    bool keep_volatile;    /* keep a billing header in front of the system text */
-    mote_think think;      /* AUTO: depends on the size of the model */
-    uint32_t think_budget; /* tokens; 0: MOTE_THINK_MEDIUM */
-    uint32_t preset;       /* sampling preset, 1 + mote_task; 0: chosen by request content */
-    const char *system;    /* for conversations without a system message; NULL: none */
+    bool strict;              /* reject unknown fields */
+    bool no_ext;              /* no `mote` object in replies */
+    bool no_soft_switch;      /* do not interpret /think and /no_think in messages */
+    bool keep_billing_header; /* keep a billing header in front of the system text */
+    mote_think think;         /* AUTO: depends on the size of the model */
+    uint32_t think_budget;    /* tokens; 0: MOTE_THINK_MEDIUM */
+    uint32_t preset;          /* sampling preset, 1 + mote_task; 0: chosen by request content */
+    const char *system;       /* for conversations without a system message; NULL: none */
 } request_defaults;
 
 struct access_rules;

@@ -16,7 +16,7 @@ bool digest_equal(const digest *a, const digest *b)
     return CRYPTO_memcmp(a->bytes, b->bytes, DIGEST_BYTES) == 0;
 }
 
-static int hex_value(char c)
+static int hex_digit_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -29,7 +29,7 @@ bool digest_parse(digest *out, str hex)
     if (hex.n != (size_t)2 * DIGEST_BYTES)
         return false;
     for (size_t i = 0; i < DIGEST_BYTES; i++) {
-        int high = hex_value(hex.p[2 * i]), low = hex_value(hex.p[2 * i + 1]);
+        int high = hex_digit_value(hex.p[2 * i]), low = hex_digit_value(hex.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         out->bytes[i] = (unsigned char)(high << 4 | low);

@@ -82,7 +82,7 @@ static void store_evict(text_store *s, uint64_t ns)
     }
 }
 
-static entry *entry_new(uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS])
+static entry *store_entry_new(uint64_t ns, str name, const str texts[TEXT_STORE_TEXTS])
 {
     entry *e = mem_new(1, sizeof *e);
     if (e == NULL)
@@ -111,7 +111,7 @@ mote_status text_store_put(text_store *s, uint64_t ns, str name, const str texts
     if (name.n == 0 || name.n > TEXT_STORE_NAME)
         return err_set(err, MOTE_E_ARG, "a name must have 1 to %d bytes, got %zu", TEXT_STORE_NAME,
                        name.n);
-    entry *e = entry_new(ns, name, texts);
+    entry *e = store_entry_new(ns, name, texts);
     if (e == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: entry of the text store");
     if (e->total > s->options.bytes) {

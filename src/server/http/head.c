@@ -38,7 +38,7 @@ static bool byte_set_has_all(str text, const byte_set *set)
     return true;
 }
 
-static bool same_word(str text, const char *lower)
+static bool head_same_word(str text, const char *lower)
 {
     return text.n == strlen(lower) && strncasecmp(text.p, lower, text.n) == 0;
 }
@@ -72,11 +72,6 @@ static bool find_method(str name, http_method *out)
             return true;
         }
     return false;
-}
-
-static bool may_have_body(http_method method)
-{
-    return method == HTTP_POST || method == HTTP_DELETE;
 }
 
 static bool is_hex(char c)
@@ -175,16 +170,16 @@ static head_status head_once_field(head_checker *g, once which, str value)
         break;
     case ONCE_CODING:
         g->head.chunked = true;
-        if (!same_word(value, "chunked"))
+        if (!head_same_word(value, "chunked"))
             return head_bad(g, "Transfer-Encoding must be \"chunked\"");
         break;
     case ONCE_EXPECT:
         g->head.wants_continue = true;
-        if (!same_word(value, "100-continue"))
+        if (!head_same_word(value, "100-continue"))
             return head_bad(g, "Expect must be \"100-continue\"");
         break;
     case ONCE_ENCODING:
-        if (!same_word(value, "identity"))
+        if (!head_same_word(value, "identity"))
             return head_refuse(g, HEAD_CODING,
                                "Content-Encoding is not supported; send the body uncompressed");
         break;
@@ -195,7 +190,7 @@ static head_status head_once_field(head_checker *g, once which, str value)
 
 /* Removes spaces at both ends. Not tabs: llhttp keeps a tab after "chunked", and the two would
  * disagree on the body. */
-static str trimmed(str text)
+static str trim_spaces(str text)
 {
     while (text.n > 0 && text.p[0] == ' ')
         text = (str){text.p + 1, text.n - 1};
@@ -212,7 +207,7 @@ static head_status head_field_line(head_checker *g, const char *bytes, str line,
     if (colon == NULL)
         return head_bad(g, "a header has no colon");
     str name = {line.p, (size_t)(colon - line.p)};
-    str value = trimmed((str){colon + 1, line.n - name.n - 1});
+    str value = trim_spaces((str){colon + 1, line.n - name.n - 1});
     if (name.n == 0 || !byte_set_has_all(name, &token_bytes))
         return head_bad(g, "a header name is not a token");
     if (!byte_set_has_all(value, &value_bytes))
@@ -223,7 +218,7 @@ static head_status head_field_line(head_checker *g, const char *bytes, str line,
         (http_field){(uint16_t)(name.p - bytes), (uint16_t)name.n, (uint16_t)(value.p - bytes),
                      (uint16_t)value.n};
     for (once i = 0; i < ONCE_COUNT; i++)
-        if (same_word(name, once_names[i]))
+        if (head_same_word(name, once_names[i]))
             return head_once_field(g, i, value);
     return HEAD_MORE;
 }
@@ -239,7 +234,7 @@ static head_status head_finish(head_checker *g)
         return head_bad(g, "Content-Length and Transfer-Encoding exclude each other");
     if (h->chunked && h->http_1_0)
         return head_bad(g, "Transfer-Encoding is not supported in HTTP/1.0");
-    if (!may_have_body(h->method) && (h->chunked || h->length > 0))
+    if (h->method != HTTP_POST && h->method != HTTP_DELETE && (h->chunked || h->length > 0))
         return head_bad(g, "this method must not have a body");
     if (h->http_1_0 && h->method == HTTP_POST && !h->has_length)
         return head_bad(g, "Content-Length is missing");
@@ -298,7 +293,7 @@ str http_head_field(const http_head *h, const char *bytes, const char *name)
 {
     for (uint32_t i = 0; i < h->n_fields; i++) {
         const http_field *f = &h->fields[i];
-        if (same_word((str){bytes + f->name, f->n_name}, name))
+        if (head_same_word((str){bytes + f->name, f->n_name}, name))
             return (str){bytes + f->value, f->n_value};
     }
     return (str){NULL, 0};

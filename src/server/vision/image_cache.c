@@ -16,7 +16,7 @@ static void entry_free(image_cache_entry *e)
 
 /* ---- called with the lock held ---- */
 
-static image_cache_entry *cache_find(const vision_service *s, const digest *key)
+static image_cache_entry *image_cache_find(const vision_service *s, const digest *key)
 {
     image_cache_entry *e = s->entries;
     while (e != NULL && memcmp(e->key.bytes, key->bytes, DIGEST_BYTES) != 0)
@@ -24,7 +24,7 @@ static image_cache_entry *cache_find(const vision_service *s, const digest *key)
     return e;
 }
 
-static void cache_remove(vision_service *s, image_cache_entry *e)
+static void image_cache_remove(vision_service *s, image_cache_entry *e)
 {
     image_cache_entry **at = &s->entries;
     while (*at != e)
@@ -35,18 +35,18 @@ static void cache_remove(vision_service *s, image_cache_entry *e)
     entry_free(e);
 }
 
-static bool cache_evict_one(vision_service *s)
+static bool image_cache_evict_one(vision_service *s)
 {
     image_cache_entry *oldest = NULL;
     for (image_cache_entry *e = s->entries; e != NULL; e = e->next)
         if (e->holders == 0 && (oldest == NULL || e->used < oldest->used))
             oldest = e;
     if (oldest != NULL)
-        cache_remove(s, oldest);
+        image_cache_remove(s, oldest);
     return oldest != NULL;
 }
 
-static image_cache_entry *cache_add(vision_service *s, const digest *key)
+static image_cache_entry *image_cache_add(vision_service *s, const digest *key)
 {
     image_cache_entry *e = mem_new(1, sizeof *e);
     if (e == NULL)
@@ -64,12 +64,12 @@ static image_cache_entry *cache_add(vision_service *s, const digest *key)
 image_cache_entry *image_cache_get(vision_service *s, const digest *key, bool *mine)
 {
     pthread_mutex_lock(&s->lock);
-    image_cache_entry *e = cache_find(s, key);
-    for (; e != NULL && e->making; e = cache_find(s, key)) /* it may fail: look again */
+    image_cache_entry *e = image_cache_find(s, key);
+    for (; e != NULL && e->making; e = image_cache_find(s, key)) /* it may fail: look again */
         pthread_cond_wait(&s->made, &s->lock);
     *mine = e == NULL;
     if (*mine)
-        e = cache_add(s, key);
+        e = image_cache_add(s, key);
     else
         s->stats.cache_hits++;
     if (e != NULL) {
@@ -83,7 +83,7 @@ image_cache_entry *image_cache_get(vision_service *s, const digest *key, bool *m
 bool image_cache_make_room(vision_service *s, image_cache_entry *e, uint64_t bytes)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->stats.bytes + bytes > s->options.memory && cache_evict_one(s)) {
+    while (s->stats.bytes + bytes > s->options.memory && image_cache_evict_one(s)) {
     }
     const bool fits = s->stats.bytes + bytes <= s->options.memory;
     if (fits) {
@@ -106,7 +106,7 @@ void image_cache_ready(vision_service *s, image_cache_entry *e)
 void image_cache_fail(vision_service *s, image_cache_entry *e)
 {
     pthread_mutex_lock(&s->lock);
-    cache_remove(s, e);
+    image_cache_remove(s, e);
     pthread_cond_broadcast(&s->made);
     pthread_mutex_unlock(&s->lock);
 }
@@ -122,7 +122,7 @@ void image_cache_release(vision_service *s, const vision_result *seen)
 void image_cache_drop_unused(vision_service *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (cache_evict_one(s)) {
+    while (image_cache_evict_one(s)) {
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -130,5 +130,5 @@ void image_cache_drop_unused(vision_service *s)
 void image_cache_drop_all(vision_service *s)
 {
     while (s->entries != NULL)
-        cache_remove(s, s->entries);
+        image_cache_remove(s, s->entries);
 }

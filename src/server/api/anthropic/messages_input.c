@@ -365,7 +365,7 @@ static bool messages_put_system(messages_writer *w, const json_node *system)
         snprintf(at, sizeof at, alone ? "system" : "system[%zu]", i);
         if (node_given(block) && !json_node_is(node, JSON_IS_STRING))
             return http_error_invalid(w->error, at, "must be text");
-        if (i == 0 && !w->a->settings->keep_volatile && text_is_billing_header(text)) {
+        if (i == 0 && !w->a->settings->keep_billing_header && text_is_billing_header(text)) {
             request_warn(w->a, "volatile_line_dropped", "/system");
         } else if (text.n > 0) {
             if (!any)
