@@ -27,7 +27,7 @@ static _Atomic bool failure_happened;
 static _Thread_local int guard_depth;
 #endif
 
-/* Counts an allocation. False: a test wants it to fail. */
+/* Counts an allocation. False: a test has injected a failure. */
 static bool mem_count_request(void)
 {
 #ifndef NDEBUG

@@ -46,6 +46,7 @@ static uint64_t frame_hash(uint32_t state, uint32_t count, uint32_t parent)
     return hash_mix(hash_mix(state, count), parent);
 }
 
+/* Replaces a hash table with an empty one of twice the size. The caller links all entries again. */
 static bool widen_slots(uint32_t **slots, uint32_t *mask)
 {
     const uint32_t n = *slots == NULL ? FIRST_SLOTS : (*mask + 1) * 2;
@@ -67,6 +68,7 @@ static void configs_link_frame(configs *c, uint32_t f)
     *slot = f;
 }
 
+/* Before an insertion: grows the hash table if it has more entries than slots. */
 static bool frame_table_ready(configs *c)
 {
     if (c->frame_slots != NULL && c->live_frames <= c->frame_mask)
@@ -122,6 +124,7 @@ static uint32_t canonical_count(const configs *c, uint32_t state, uint32_t count
     return loop->max - count > far ? loop->min + 1 : count;
 }
 
+/* The frame with these values, interned together with its canonical frame. CONFIG_FAILED: error. */
 static uint32_t push_frame(configs *c, uint32_t state, uint32_t count, uint32_t parent)
 {
     const uint32_t f = intern_frame(c, state, count, parent);
@@ -145,6 +148,7 @@ static void closure_begin(configs *c)
     c->complete = false;
 }
 
+/* Records a state and frame of the current closure. False: they were visited before. */
 static bool first_visit(configs *c, uint32_t state, uint32_t frame)
 {
     const uint64_t key = (uint64_t)state << 32 | frame;
@@ -263,6 +267,7 @@ static bool closure_add_item(configs *c, config_item item)
     return true;
 }
 
+/* Follows everything on the stack that reads no byte. False: error. */
 static bool closure_run(configs *c)
 {
     while (c->n_stack > 0) {
@@ -336,6 +341,7 @@ static void find_next_bytes(const configs *c, config *x)
     }
 }
 
+/* A new configuration of the items in c->found. */
 static uint32_t new_config(configs *c)
 {
     uint32_t id = c->free_configs;
@@ -386,6 +392,8 @@ static uint32_t intern_found(configs *c)
     return new_config(c);
 }
 
+/* The configuration after one byte, without the memo. A read edge with a rule continues inside that
+ * rule, which reads the continuation bytes of a character. */
 static uint32_t compute_step(configs *c, uint32_t from, uint8_t byte)
 {
     closure_begin(c);
@@ -507,6 +515,7 @@ void configs_fini(configs *c)
 
 /* ---- mark and sweep ---- */
 
+/* Marks a frame, its parents and their canonical frames. */
 static void keep_frame(configs *c, uint32_t f)
 {
     while (f != 0 && !c->frames[f].marked) {

@@ -89,6 +89,7 @@ static mote_status add_string(grammar *g, split_items *s, config_item item, bool
     return MOTE_OK;
 }
 
+/* Sorts the items of a configuration into s->strings and s->others. */
 static mote_status split_config(grammar *g, uint32_t config_id, split_items *s, mote_error *err)
 {
     for (uint32_t i = 0; i < g->c.all[config_id].n; i++) {
@@ -195,6 +196,7 @@ static mote_status merge_equal_strings(grammar *g, split_items *s, uint32_t firs
     return x[first].after == CONFIG_FAILED ? configs_error(&g->c, err) : MOTE_OK;
 }
 
+/* Adds the tokens that the items inside strings allow. */
 static mote_status fill_strings(grammar *g, split_items *s, uint32_t *bits, mote_error *err)
 {
     for (uint32_t i = 0; i < s->n_strings; i++) {

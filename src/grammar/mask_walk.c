@@ -16,8 +16,8 @@
 
 /* ---- characters that lead back to the same configuration ---- */
 
-/* Do all bytes lo to hi, and then `more` continuation bytes, lead from `from` to `home`? */
-static bool bytes_lead_home(configs *c, uint32_t home, uint32_t from, unsigned lo, unsigned hi,
+/* Do all bytes lo to hi, and then `more` continuation bytes, lead from `from` to `target`? */
+static bool bytes_lead_back(configs *c, uint32_t target, uint32_t from, unsigned lo, unsigned hi,
                             int more)
 {
     for (unsigned byte = lo; byte <= hi; byte++) {
@@ -26,34 +26,35 @@ static bool bytes_lead_home(configs *c, uint32_t home, uint32_t from, unsigned l
         const uint32_t to = configs_step(c, from, (uint8_t)byte);
         if (to == CONFIG_DEAD || to == CONFIG_FAILED)
             return false;
-        if (more > 0 ? !bytes_lead_home(c, home, to, 0x80, 0xBF, more - 1) : to != home)
+        if (more > 0 ? !bytes_lead_back(c, target, to, 0x80, 0xBF, more - 1) : to != target)
             return false;
     }
     return true;
 }
 
 /* The same after a lead byte that limits its second byte to [lo, hi]. */
-static bool lead_byte_leads_home(configs *c, uint32_t home, uint8_t lead, unsigned lo, unsigned hi,
-                                 int more)
+static bool lead_byte_leads_back(configs *c, uint32_t target, uint8_t lead, unsigned lo,
+                                 unsigned hi, int more)
 {
-    const uint32_t to = configs_step(c, home, lead);
-    return to != CONFIG_DEAD && to != CONFIG_FAILED && bytes_lead_home(c, home, to, lo, hi, more);
+    const uint32_t to = configs_step(c, target, lead);
+    return to != CONFIG_DEAD && to != CONFIG_FAILED && bytes_lead_back(c, target, to, lo, hi, more);
 }
 
-static bool multibyte_leads_home(configs *c, uint32_t home)
+static bool multibyte_leads_back(configs *c, uint32_t target)
 {
-    return bytes_lead_home(c, home, home, 0xC2, 0xDF, 1) &&
-           bytes_lead_home(c, home, home, 0xE1, 0xE1, 2) &&
-           bytes_lead_home(c, home, home, 0xE3, 0xEC, 2) &&
-           bytes_lead_home(c, home, home, 0xEE, 0xEF, 2) &&
-           bytes_lead_home(c, home, home, 0xF1, 0xF3, 3) &&
-           lead_byte_leads_home(c, home, 0xE0, 0xA0, 0xBF, 1) &&
-           lead_byte_leads_home(c, home, 0xE2, 0x81, 0xBF, 1) &&
-           lead_byte_leads_home(c, home, 0xED, 0x80, 0x9F, 1) &&
-           lead_byte_leads_home(c, home, 0xF0, 0x90, 0xBF, 2) &&
-           lead_byte_leads_home(c, home, 0xF4, 0x80, 0x8F, 2);
+    return bytes_lead_back(c, target, target, 0xC2, 0xDF, 1) &&
+           bytes_lead_back(c, target, target, 0xE1, 0xE1, 2) &&
+           bytes_lead_back(c, target, target, 0xE3, 0xEC, 2) &&
+           bytes_lead_back(c, target, target, 0xEE, 0xEF, 2) &&
+           bytes_lead_back(c, target, target, 0xF1, 0xF3, 3) &&
+           lead_byte_leads_back(c, target, 0xE0, 0xA0, 0xBF, 1) &&
+           lead_byte_leads_back(c, target, 0xE2, 0x81, 0xBF, 1) &&
+           lead_byte_leads_back(c, target, 0xED, 0x80, 0x9F, 1) &&
+           lead_byte_leads_back(c, target, 0xF0, 0x90, 0xBF, 2) &&
+           lead_byte_leads_back(c, target, 0xF4, 0x80, 0x8F, 2);
 }
 
+/* Cached. Valid until the next call. */
 static const self_loops *self_loops_of(grammar *g, uint32_t id)
 {
     self_loops *info = &g->loops[id % SELF_LOOP_CACHE];
@@ -63,8 +64,8 @@ static const self_loops *self_loops_of(grammar *g, uint32_t id)
     for (unsigned byte = 0; byte < 128; byte++)
         if (configs_step(&g->c, id, (uint8_t)byte) == id)
             info->ascii[byte / 64] |= UINT64_C(1) << byte % 64;
-    info->multi = multibyte_leads_home(&g->c, id);
-    info->punctuation = info->multi && lead_byte_leads_home(&g->c, id, 0xE2, 0x80, 0x80, 1);
+    info->multi = multibyte_leads_back(&g->c, id);
+    info->punctuation = info->multi && lead_byte_leads_back(&g->c, id, 0xE2, 0x80, 0x80, 1);
     return info;
 }
 
@@ -239,6 +240,7 @@ static bool walk_enter(grammar *g, uint32_t index, uint32_t config_id, uint32_t 
     return false;
 }
 
+/* Allows the tokens of one trie that the configuration accepts. Not recursive. False: error. */
 static bool walk_tree(grammar *g, uint32_t tree, uint32_t config_id, uint32_t *bits,
                       uint64_t *visited)
 {
@@ -285,10 +287,12 @@ bool mask_walk(grammar *g, uint32_t config_id, uint32_t *bits, uint64_t *visited
 
 /* ---- difference of two configurations ---- */
 
+/* Children still to be visited, and the configurations of the old and the new mask. */
 typedef struct change_level {
     uint32_t next, end, from, to;
 } change_level;
 
+/* Turns the mask of start.from into the mask of start.to, for the tokens of one trie. */
 static bool change_tree(grammar *g, uint32_t tree, change_level start, uint32_t *bits,
                         uint64_t *visited)
 {

@@ -134,6 +134,8 @@ bool grammar_is_complete(const grammar_matcher *m)
     return !grammar_is_over(m) && m->g->c.all[m->history[m->n]].complete;
 }
 
+/* Frees the configurations that no matcher refers to, if there are many. Clears the caches, whose
+ * entries may refer to them. */
 static void collect_if_many(grammar *g)
 {
     if (!configs_want_collection(&g->c))
@@ -345,6 +347,8 @@ static bool search_expand(search *s, uint32_t at)
     return false;
 }
 
+/* Writes the bytes that lead to the last visit. Returns their number; 0: no room, or the completion
+ * starts inside a character. */
 static size_t search_path(const search *s, char *out, size_t room)
 {
     size_t n = 0;

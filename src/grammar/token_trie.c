@@ -25,6 +25,7 @@ typedef struct utf8_state {
     uint8_t wants, low, high;
 } utf8_state;
 
+/* Checks the next byte of a text. False: invalid UTF-8. */
 static bool utf8_next(utf8_state *s, uint8_t byte)
 {
     if (s->wants > 0) {
@@ -325,9 +326,10 @@ static mote_status char_table_fill(char_table *t, mote_error *err)
     return status;
 }
 
+/* What a token does inside a JSON string. */
 typedef struct string_effect {
-    bool possible;
-    bool closes;
+    bool possible;   /* false: its bytes cannot continue a string */
+    bool closes;     /* it contains the closing quote */
     uint32_t n;      /* characters; an incomplete one counts */
     uint32_t suffix; /* offset after the quote */
 } string_effect;

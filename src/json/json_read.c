@@ -139,6 +139,7 @@ typedef struct members {
     uint32_t *from;  /* [n], index of the value for this position; REMOVED: none */
 } members;
 
+/* Quick test for small objects. False: there may be duplicates, or too many members to compare. */
 static bool members_are_unique(const json_node *object)
 {
     if (object->n > FEW)
@@ -226,6 +227,7 @@ static void members_rebuild(json_doc *doc, const members *m, const json_node *co
     doc->n_nodes = json_node_number(doc, object) + whole;
 }
 
+/* Rebuilds the object if names occur twice. It must be the last node of the document. */
 static mote_status members_unite_sorted(json_doc *doc, members *m, mote_error *err)
 {
     uint32_t ordinal = 0;

@@ -105,7 +105,8 @@ static void serialise_images(strbuf *out, const chat_media *media)
     }
 }
 
-/* Only what is rendered. Ids of tool calls are not. */
+/* Replaces `out` with the parts of a message that the chat template renders. Ids of tool calls are
+ * not among them. */
 static void serialise_message(strbuf *out, const chat_message *m)
 {
     out->n = 0;
@@ -125,6 +126,7 @@ static void serialise_message(strbuf *out, const chat_message *m)
 
 /* ---- keys ---- */
 
+/* Next link of the hash chain: the key of the conversation with one more message. */
 static answer_key key_append(answer_key key, str message)
 {
     XXH3_state_t state;
@@ -135,6 +137,7 @@ static answer_key key_append(answer_key key, str message)
     return (answer_key){key.ns, h.low64, h.high64};
 }
 
+/* First link of the hash chain: the tools of the request. */
 static answer_key key_of_tools(uint64_t ns, const chat_request *request, strbuf *text)
 {
     text->n = 0;
@@ -165,6 +168,8 @@ static bool keys_equal(const answer_key *a, const answer_key *b)
     return a->ns == b->ns && a->a == b->a && a->b == b->b;
 }
 
+/* Under the mutex. The pointer to the entry; it is NULL at the end of the bucket if there is none.
+ */
 static entry **cache_find(answer_tokens *cache, const answer_key *key, str text, uint64_t bucket)
 {
     entry **at = &cache->buckets[bucket];
@@ -227,6 +232,7 @@ static entry *entry_new(answer_key key, str text, const chat_message *m)
     return e;
 }
 
+/* Takes ownership of `e`, which must fit in max_bytes. Replaces an equal entry. */
 static void cache_insert(answer_tokens *cache, entry *e)
 {
     pthread_mutex_lock(&cache->mutex);
@@ -292,6 +298,7 @@ static bool found_reserve(found *f, size_t more, size_t upto)
     return true;
 }
 
+/* Copies the tokens of message i from the cache, if it has them. */
 static void fill_message(answer_tokens *cache, found *f, size_t i, answer_key key, str text)
 {
     pthread_mutex_lock(&cache->mutex);

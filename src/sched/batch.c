@@ -166,6 +166,7 @@ static size_t max_chunk(const sched *s, const sched_job *job, size_t score_rows)
     return end - at;
 }
 
+/* What the engine computes for the next n tokens of a prefilling job. */
 static mote_logits wanted_output(const sched_job *job, size_t n)
 {
     if (is_scoring(job))
@@ -177,6 +178,9 @@ static mote_logits wanted_output(const sched_job *job, size_t n)
     return job->options.kind == SCHED_EMBED ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST;
 }
 
+/* Shares the prefill budget: jobs with the fewest remaining tokens first, so that short prompts do
+ * not wait for long ones. A quarter of the rows is reserved for the oldest job, so that it makes
+ * progress. */
 static void batch_add_prefill(sched *s)
 {
     const uint32_t n = sort_prefilling(s);

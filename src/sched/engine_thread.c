@@ -132,7 +132,9 @@ static void count_phases(sched *s)
     }
 }
 
-/* Under the mutex. Returns true if there are events to collect. */
+/* After a step, under the mutex: makes the events, status and stats of all jobs visible to other
+ * threads and updates the prefill rate (rows per second). Returns true if there are events to
+ * collect. */
 static bool publish_all(sched *s, const mote_usage *usage)
 {
     const sched_stats *delta = &s->stats_delta;
@@ -244,7 +246,7 @@ static void run_batch(sched *s)
     const mote_status status =
         mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
     if (status == MOTE_E_MEMORY && prefix_cache_make_room(s))
-        return;
+        return; /* no job has advanced: the next step tries again */
     if (status != MOTE_OK && status != MOTE_E_CANCELED) {
         for (size_t i = 0; i < s->n_work; i++)
             if (s->work_job[i] != NULL)

@@ -11,6 +11,7 @@
 
 /* ---- engine thread ---- */
 
+/* Call with the mutex held. It is released while memory is freed. */
 static void engine_unload(sched *s)
 {
     pthread_mutex_unlock(&s->lock);

@@ -157,6 +157,7 @@ void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *
     job_leave_slot(s, job);
 }
 
+/* The time limit is over: an answer ends with finish reason "length", other jobs fail. */
 static void job_time_out(sched *s, sched_job *job)
 {
     mote_error err;

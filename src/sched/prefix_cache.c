@@ -207,6 +207,8 @@ static size_t reusable_tokens(const sched_job *job)
     return job->options.kind == SCHED_SCORE ? job->options.score_from - 1 : job->n - 1;
 }
 
+/* Updates *best if the job can reuse more tokens of this session. n_prompt: prompt length of the
+ * session. */
 static void source_consider(prefix_source *best, mote_session *session, size_t n_prompt,
                             bool is_idle, const sched_job *job)
 {
@@ -377,6 +379,8 @@ static void plan_keep(sched_job *job, size_t pos, size_t apart, size_t *last)
     job->keeps[job->n_keeps++] = *last = at;
 }
 
+/* Fills job->keeps: the positions where prefix_cache_keep() keeps a recurrent state, so that later
+ * jobs can fork there. Without marks: the last chunk boundary of the prompt. */
 static void plan_keeps(sched_job *job)
 {
     const sched_job_options *o = &job->options;
@@ -476,6 +480,8 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
     memcpy(miss->had, mote_session_tokens(from->nearest) + at, miss->n * sizeof *miss->had);
 }
 
+/* Records the source of the prefix when a job starts. A job that restarts after preemption keeps
+ * its first record. */
 static void job_note_reuse(sched *s, sched_job *job, const prefix_source *from)
 {
     if (job->started)

@@ -105,7 +105,7 @@ typedef struct chain {
     size_t n_heap;
 } chain;
 
-enum { LINKS_PER_BYTE = 8 };
+enum { LINKS_PER_BYTE = 8 }; /* 32-bit words: four for the heap, four for the other arrays */
 
 static mote_status chain_init(bpe *b, chain *c, size_t n, mote_error *err)
 {
@@ -211,6 +211,8 @@ static uint64_t cache_low_bytes(uint64_t word, size_t n)
     return n >= 8 ? word : word & (((uint64_t)1 << 8 * n) - 1);
 }
 
+/* Bytes of the word (at most 15), zero-padded, and its length in the last byte. `readable`: bytes
+ * that may be read from `word` on. */
 static void cache_load_key(const unsigned char *word, size_t n, size_t readable, uint64_t key[2])
 {
     if (readable >= 16) {

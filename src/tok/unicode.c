@@ -260,6 +260,7 @@ static void nfc_order_marks(nfc_span *s)
     }
 }
 
+/* Appends the NFC of a span: one inert code point, then active ones. */
 static mote_status nfc_append(const tok_classes *c, nfc_span *s, const unsigned char *text,
                               size_t n, tok_buf *out, mote_error *err)
 {

@@ -309,6 +309,7 @@ static mote_status merge_add(tok_merges *m, const merge *one, uint32_t rank, mot
     return err_set(err, MOTE_E_FORMAT, "too many hash collisions in the merges");
 }
 
+/* Works in batches, so that the random accesses to the tables can be prefetched. */
 static mote_status vocab_read_merges(reader *r, mote_error *err)
 {
     tok_merges *m = &r->t->merges;
@@ -415,6 +416,7 @@ static mote_status vocab_shrink_text(tok *t, mote_error *err)
     return MOTE_OK;
 }
 
+/* The tokens that end a generation. */
 static mote_status vocab_find_ends(tok *t, const gguf *g, mote_error *err)
 {
     uint32_t eos = 0;

@@ -162,6 +162,7 @@ static bool parse_content(chat_parser *p)
 
 /* ---- the queue ---- */
 
+/* Runs the current state. False: it waits for more input. */
 static bool parse_step(chat_parser *p)
 {
     switch (p->state) {

@@ -338,6 +338,7 @@ static bool call_from_json(chat_parser *p, const json_node *root)
     return true;
 }
 
+/* A call written as JSON ends at `end` of the queue. If it is not valid, it becomes content. */
 static void json_end(chat_parser *p, size_t end)
 {
     json_doc *doc = NULL;

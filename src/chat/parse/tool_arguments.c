@@ -118,6 +118,7 @@ static unsigned schema_own_types(const json_node *schema)
     return types;
 }
 
+/* Adds the types that a schema states. Without any, queues the schemas it refers to. */
 static void visit_schema(schema_visit *v, const json_node *schema)
 {
     static const char *const lists[] = {"anyOf", "oneOf", "allOf"};
@@ -178,6 +179,7 @@ static int hex_digit(char c)
     return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
+/* code <= 0xFFFF */
 static void python_put_utf8(strbuf *out, uint32_t code)
 {
     if (code >= 0x80 && code < 0x800) {
@@ -240,6 +242,7 @@ static bool python_string(python_literal *l)
     return whole;
 }
 
+/* A constant, or the exponent letter of a number. */
 static bool python_word(python_literal *l)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},

@@ -52,6 +52,7 @@ void prompt_builder_template(prompt_builder *b, const char *text);
 void prompt_builder_content(prompt_builder *b, str text);
 /* Adds a range of another text with the spans in it. */
 void prompt_builder_append(prompt_builder *b, const prompt_builder *from, chat_range range);
+/* Adds a mark at the end of the text; `index`: of the message, image or video. */
 void prompt_builder_mark(prompt_builder *b, chat_mark_kind kind, size_t index);
 /* Adds `pad`, which stands for image `index` of the prompt. */
 void prompt_builder_image(prompt_builder *b, const char *pad, size_t index);

@@ -102,6 +102,7 @@ static mote_status render_frames(renderer *r, const chat_part *part, mote_error 
     return MOTE_OK;
 }
 
+/* `count`: number this image or video; false when the content is rendered a second time. */
 static mote_status render_media(renderer *r, const chat_part *part, bool count, mote_error *err)
 {
     const bool image = part->kind == CHAT_PART_IMAGE;
@@ -240,6 +241,7 @@ static mote_status render_preamble(renderer *r, mote_error *err)
 
 /* ---- turns ---- */
 
+/* Finds the last user message that is not a tool result. */
 static mote_status render_find_last_query(renderer *r, mote_error *err)
 {
     for (size_t i = r->request->n_messages; i-- > 0;) {

@@ -222,6 +222,7 @@ static mote_status field_read_word(const field *f, const json_node *node, field_
     return MOTE_OK;
 }
 
+/* A thinking budget in tokens. Negative: no limit; 0: no thinking. */
 static mote_status field_read_tokens(const field *f, const json_node *node, field_value *out,
                                      mote_error *err)
 {
@@ -283,6 +284,7 @@ typedef struct setting_reader {
     field_value so_far;
 } setting_reader;
 
+/* The first field that sets a value wins; a different value in a later field is a conflict. */
 static void setting_merge(setting_reader *h, const field_value *s, const char *source)
 {
     field_value *first = &h->so_far;

@@ -325,6 +325,7 @@ static mote_status turn_complete_format(chat_turn *t, bool *whole, mote_error *e
     return MOTE_OK;
 }
 
+/* Too many loops: completes the response format, if there is one, and ends the answer. */
 static mote_status turn_give_up(chat_turn *t, mote_error *err)
 {
     bool whole;
@@ -397,6 +398,8 @@ static mote_status turn_push_forced(chat_turn *t, mote_error *err)
     return MOTE_OK;
 }
 
+/* Checks after a token was added: end of thinking, forced tokens, delivery, stop strings, length.
+ * Tokens that may be part of a loop are not delivered yet. */
 static mote_status turn_after_token(chat_turn *t, mote_error *err)
 {
     const size_t held = t->options.answer->no_loop_guard ? 0 : loop_detector_suspects(&t->loop);
@@ -414,6 +417,7 @@ static mote_status turn_after_token(chat_turn *t, mote_error *err)
     return MOTE_OK;
 }
 
+/* Samples and handles one token. *same is lowered if a loop is cut out (chat_turn_want.same). */
 static mote_status turn_advance(chat_turn *t, const mote_session *session, size_t *same,
                                 mote_error *err)
 {

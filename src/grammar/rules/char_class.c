@@ -20,8 +20,7 @@ mote_status char_class_add(char_class *x, uint32_t lo, uint32_t hi, mote_error *
     return MOTE_OK;
 }
 
-/* Shell ranges_sort by lower end: in place, and without a quadratic worst case that matters here.
- */
+/* Shell sort by lower end. In place, and fast enough for the longest class. */
 static void ranges_sort(char_range *x, uint32_t n)
 {
     for (uint32_t gap = n / 2; gap > 0; gap /= 2)
@@ -34,6 +33,7 @@ static void ranges_sort(char_range *x, uint32_t n)
         }
 }
 
+/* Replaces the ranges from index `from` on, sorted and disjoint, with their complement. */
 static mote_status char_class_complement(char_class *x, uint32_t from, mote_error *err)
 {
     const uint32_t n = x->n - from;

@@ -233,6 +233,8 @@ static uint32_t range_cursor_at(range_cursor *s, uint32_t from, uint32_t *until)
     return s->at->to;
 }
 
+/* Adds the state of a pair. Both range lists are walked together; a part where neither changes
+ * becomes one range. */
 static mote_status product_expand(product *p, uint32_t a, uint32_t b, dfa_fuel *fuel,
                                   mote_error *err)
 {

@@ -119,6 +119,7 @@ static uint32_t span_end(uint32_t lo, uint32_t hi)
     return hi;
 }
 
+/* Adds edges for code points lo to hi, without surrogates. */
 static void put_range(dfa_writer *w, uint32_t from, uint32_t lo, uint32_t hi, uint32_t target)
 {
     if (hi < 0x80) {
@@ -278,6 +279,8 @@ static void put_states(dfa_writer *w, uint32_t from, uint32_t to)
         put_dfa_state(w, s, to);
 }
 
+/* Adds the texts of the DFA as paths between two states of the rules. `json`: as the inside of a
+ * JSON string, with escapes. */
 static mote_status dfa_put(rules *r, const dfa *c, uint32_t from, uint32_t to, bool json,
                            mote_error *err)
 {

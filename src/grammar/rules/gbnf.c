@@ -56,7 +56,8 @@ static void init_node(nullability *x, uint32_t i)
         mark_nullable(x, i);
 }
 
-/* A node is nullable: updates its parent, or the calls of its rule. */
+/* `node` is nullable: marks its parent, or the calls of its rule. A sequence is nullable if all
+ * children are, any other parent if one is. */
 static void propagate_nullable(nullability *x, uint32_t node)
 {
     const uint32_t up = x->parent[node];
@@ -153,6 +154,7 @@ static mote_status left_recursion_error(const first_search *w, uint32_t call)
                    gbnf_place_of(w->t->text, rule->at).text, STR_ARG(rule->name));
 }
 
+/* Fails if the search returns to a node that it is inside of. */
 static mote_status first_search_from(first_search *w, uint32_t node)
 {
     if (w->met[node] == MET_NOT)

@@ -184,6 +184,7 @@ uint32_t json_rules_integer(rules *r)
     return r->json_integer = rule;
 }
 
+/* An exponent of at most three digits, below 300. */
 static void put_exponent(rules *r, uint32_t from, uint32_t to)
 {
     const uint32_t sign = rules_state(r), digits = rules_state(r);

@@ -227,6 +227,7 @@ static bool edge_alive(const rules *r, const dependents *d, const rules_edge *e)
     return d->alive[e->to] && (e->kind != RULES_CALL || rule_alive(r, d, e->rule));
 }
 
+/* Is the end reachable from `state`, given the states that are known to be alive? */
 static bool state_alive(const rules *r, const dependents *d, uint32_t state)
 {
     const rules_node *node = &r->nodes[state];
@@ -367,6 +368,7 @@ static void find_byte_classes(rules *r)
     r->n_classes = class + 1;
 }
 
+/* Removes edges that cannot lead to the end of their rule. MOTE_E_ARG: nothing is left. */
 static mote_status remove_dead_ends(rules *r, mote_error *err)
 {
     uint32_t entries = 2 * r->n_loops;

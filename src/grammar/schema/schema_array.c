@@ -140,6 +140,7 @@ static bool few_add_words(schema_compiler *c, few_values *few, const dfa *set, b
     }
 }
 
+/* Lists all values of the shapes. *possible false: there are too many, or arrays or objects. */
 static mote_status few_fill(schema_compiler *c, const schema_shapes *shapes, few_values *few,
                             bool *possible)
 {

@@ -163,7 +163,9 @@ static mote_status any_of_shapes(schema_compiler *c, const json_node *list, sche
     return MOTE_OK;
 }
 
-/* Subtracts a schema from the shapes, for the keyword `name` of `from`. */
+/* Removes the values that satisfy `schema` from the shapes. `name` is the keyword of `from` that
+ * requires it, for errors. The subtracted shapes must not be too small, so `schema` is evaluated in
+ * mode c->wide. */
 static mote_status subtract_schema(schema_compiler *c, const json_node *from,
                                    const json_node *schema, const char *name, schema_shapes *shapes)
 {

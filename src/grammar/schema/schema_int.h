@@ -145,7 +145,10 @@ typedef struct schema_compiler {
     uint32_t n_open, first_open;               /* from first_open on: about the same value */
     schema_shapes *loose_shapes;               /* [loose_room] by conjunction, see schema_not.c */
     uint32_t loose_room;
-    bool wide;  /* evaluating a schema to subtract: numbers in every spelling */
+    /* Evaluating a schema to subtract: the result contains every value that satisfies the schema,
+     * numbers in every spelling. Otherwise it may be a subset, such as one spelling of a
+     * const number. */
+    bool wide;
     bool loose; /* evaluating for a disjointness test: the result may be a superset */
     uint32_t number_texts, integer_texts, wide_integers, number_limits; /* sets, or SCHEMA_NONE */
 } schema_compiler;

@@ -74,6 +74,7 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
     return schema_conj_and(c, o->regions[i].conj, conj, &o->regions[i].conj);
 }
 
+/* Splits the regions by the patterns of a layer and adds its value schemas to them. */
 static mote_status cut_by_layer(object *o, const schema_layer *layer)
 {
     schema_compiler *c = o->c;
@@ -142,6 +143,7 @@ static mote_status put_region(object *o, const region *x)
     return put_member_value(c, after, x->conj, o->other);
 }
 
+/* Computes the regions of the unlisted names and writes the rule o->other. */
 static mote_status find_others(object *o)
 {
     schema_compiler *c = o->c;

@@ -192,6 +192,7 @@ static mote_status intern_terms(schema_compiler *c, uint32_t n, uint32_t *out)
     return MOTE_OK;
 }
 
+/* The number of the conjunction of these terms; equal conjunctions have one number. */
 static mote_status schema_conj_of(schema_compiler *c, const schema_term *terms, uint32_t n,
                                   uint32_t *out)
 {
@@ -300,6 +301,8 @@ static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node 
     return schema_conj_and(c, *conj, one, conj);
 }
 
+/* Adds to *conj what a layer requires of the member `name`: its schema in `properties` and those of
+ * all matching patterns; if there are none, `additional`. */
 static mote_status layer_member(schema_compiler *c, const schema_layer *layer, str name,
                                 uint32_t *conj)
 {

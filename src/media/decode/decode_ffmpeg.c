@@ -266,6 +266,7 @@ static bool packet_needed(video *f, uint32_t wanted)
 
 /* ---- frames ---- */
 
+/* Sends the next packet to the codec; at the end of the file, the request to flush. */
 static void video_feed(video *f, uint32_t wanted)
 {
     if (av_read_frame(f->format, f->packet) < 0) {

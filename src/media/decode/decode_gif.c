@@ -24,6 +24,7 @@ typedef struct gif_decoder {
     uint8_t back[3]; /* background colour */
 } gif_decoder;
 
+/* giflib's read function: the file is in memory. */
 static int gif_read(GifFileType *gif, GifByteType *to, int wanted)
 {
     gif_decoder *d = gif->UserData;

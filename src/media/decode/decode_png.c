@@ -118,6 +118,7 @@ static mote_status png_decode_rows(png_decoder *d, mote_error *err)
     return MOTE_OK;
 }
 
+/* Reads the header, or decodes the whole file if only_header is NULL. */
 static mote_status png_run(png_decoder *d, str file, media_info *only_header, mote_error *err)
 {
     if (setjmp(d->escape) != 0)

@@ -35,7 +35,7 @@ static mote_status loader_alloc(loader *l, const media_frame *frame)
     return MOTE_OK;
 }
 
-/* Index of the next sampled frame. */
+/* Index of the next sampled frame, or MEDIA_NO_MORE after an error or the last one. */
 static uint32_t loader_next(const loader *l)
 {
     return l->status == MOTE_OK && l->out->n < l->wanted
@@ -91,6 +91,7 @@ static mote_status loader_decode_part(loader *l, str file)
     return status;
 }
 
+/* A video of several files, one per frame: decodes the sampled ones. */
 static mote_status loader_decode_parts(loader *l)
 {
     const media_request *request = l->request;

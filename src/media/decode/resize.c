@@ -148,6 +148,8 @@ static int32_t fixed_point(double weight)
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
+/* Inputs and weights of output sample i. `in`: number of inputs; `scale`: inputs per output;
+ * `weights`: buffer of a->taps entries. */
 static void axis_fill_sample(axis *a, uint32_t i, uint32_t in, double scale, double *weights)
 {
     const double widening = scale < 1 ? 1 : scale;

@@ -35,6 +35,8 @@ static mote_status client_no_reply(const decoder_client *c, mote_error *err)
                    SANDBOX_MEMORY_MB);
 }
 
+/* Reads the reply of the decoder. The decoder may be compromised by the file, so every size is
+ * checked before it is used. */
 static mote_status client_receive(const decoder_client *c, const media_request *request,
                                   media_frames *out, mote_error *err)
 {

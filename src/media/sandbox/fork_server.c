@@ -263,6 +263,8 @@ void fork_server_poll(fork_server *fs, fork_server_stats *stats)
 
 /* ---- socket passing ---- */
 
+/* Sends `fd` to the fork server, with one byte that selects the decoder (fork_server_decoder). The
+ * caller still owns `fd`. */
 static bool send_socket(int control, int fd, char decoder)
 {
     union {

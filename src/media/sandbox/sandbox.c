@@ -59,6 +59,7 @@ static void set_limits(void)
 
 enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION_FLAG = 1 };
 
+/* False: the kernel has no Landlock. */
 static bool landlock_files(void)
 {
     /* every access right of Landlock version 1 */
@@ -78,6 +79,7 @@ static bool landlock_files(void)
 /* ---- system calls ---- */
 
 #if defined(FILTERS)
+/* Allows anonymous mappings without execute permission. */
 static bool seccomp_allow_memory(scmp_filter_ctx filter)
 {
     return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
