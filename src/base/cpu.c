@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu.c - implements cpu.h.
+ * cpu.c - instruction set of the CPU, its cores and thread affinity. See cpu.h.
  *
- * A level needs support by the CPU (CPUID) and by the operating system: XCR0 tells which registers
- * the kernel saves on a context switch. For AMX the process must also request the tile data.
+ * An instruction set level needs support by the CPU (CPUID) and by the operating system: XCR0 tells
+ * which registers the kernel saves on a context switch. For AMX the process must also request the
+ * tile data.
  */
 #define _GNU_SOURCE
 #include "base/cpu.h"
@@ -104,7 +105,8 @@ bool mote_isa_parse(const char *name, mote_isa *out)
 /* ---- topology ----
  *
  * Three sources: the affinity mask, /sys/devices/system/cpu (SMT siblings, capacity, frequency) and
- * the CPU quota of the cgroup. A missing source sets no limit. */
+ * the CPU quota of the cgroup. A missing source sets no limit. `sys` is the path of /sys, or of a
+ * copy in tests. */
 
 /* Reads the first number of a file in the CPU's directory; `missing` if there is none. */
 static long cores_sysfs_number(const char *sys, uint32_t cpu, const char *file, long missing)
@@ -129,7 +131,7 @@ static long cores_speed(const char *sys, uint32_t cpu)
     return capacity > 0 ? capacity : cores_sysfs_number(sys, cpu, "cpufreq/cpuinfo_max_freq", 1);
 }
 
-/* CPU quota of the cgroup, rounded up; UINT32_MAX without a quota. */
+/* CPU quota of the cgroup in CPUs, rounded up; UINT32_MAX without a quota. */
 static uint32_t cores_cgroup_quota(const char *sys)
 {
     char path[512];
