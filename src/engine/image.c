@@ -70,6 +70,7 @@ static size_t encoder_run_take(encoder_run *r, const mote_model *m, uint32_t row
     return r->memory.used;
 }
 
+/* Measures the scratch with an empty arena, then allocates it in one block. */
 static mote_status image_encode(const mote_model *m, const vision_frame *frame, uint32_t threads,
                                 float *features, mote_error *err)
 {

@@ -315,6 +315,7 @@ static uint64_t session_boundary_before(const mote_session *s, uint64_t pos)
     return n > 0 ? s->kept[n - 1].pos : 0;
 }
 
+/* Truncates the session to a boundary that has a state (session_boundary_before). */
 static void session_return_to(mote_session *s, uint64_t boundary)
 {
     mote_engine *e = s->engine;

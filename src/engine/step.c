@@ -161,6 +161,9 @@ static bool pass_state_conflict(const mote_engine *e, const step_run *r, const m
     return false;
 }
 
+/* Adds n tokens of a work item, from index `from` on, to the pass. Copy-on-write: if the state of
+ * the session is shared and the segment crosses a boundary, the pass writes to a new state block.
+ */
 static void pass_add_segment(mote_engine *e, step_run *r, size_t item, size_t from, size_t n)
 {
     const mote_work *w = &r->work[item];
@@ -260,7 +263,8 @@ static void segment_commit(mote_engine *e, mote_session *s, const pass_segment *
         s->hidden_step = e->step;
 }
 
-/* The rows of one item are contiguous, also if it spans several passes. */
+/* Adds n rows of logits, from `row` of the engine's buffer on, to those of the session in this
+ * step. The rows of one item are contiguous, also if it spans several passes. */
 static void segment_commit_logits(const mote_engine *e, mote_session *s, size_t n, size_t row)
 {
     if (n == 0)

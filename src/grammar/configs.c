@@ -318,6 +318,7 @@ static void configs_link(configs *c, uint32_t id)
     *slot = id;
 }
 
+/* Before an insertion: grows the hash table if it has more entries than slots. */
 static bool config_table_ready(configs *c)
 {
     if (c->config_slots != NULL && c->live_configs <= c->config_mask)

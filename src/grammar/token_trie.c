@@ -419,6 +419,8 @@ static void count_effects(const token_trie *v, const char_table *t, uint32_t *cl
     }
 }
 
+/* within[k] has the tokens of at most k characters, within[0] all tokens that stay in the string.
+ */
 static mote_status fill_string_lists(token_trie *v, const char_table *t, mote_error *err)
 {
     uint32_t closers, longer;

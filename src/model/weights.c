@@ -115,6 +115,7 @@ static const char *block_name(char *out, uint32_t block, const char *suffix)
     return out;
 }
 
+/* attn_q has two parts per head: the query and the output gate. */
 static mote_status bind_attention(binder *b, const hparams *hp, uint32_t i, attention_layer *a)
 {
     const uint64_t dim = KERN_HEAD_DIM;

@@ -155,7 +155,8 @@ static void save_inputs(const head_task *h, uint64_t boundary, size_t channel)
                input_at(h, (int64_t)boundary - DELTA_HISTORY + i, channel), DIM * sizeof(float));
 }
 
-/* Copies the last inputs of the pass to the ring, over the oldest ones. */
+/* Copies the last inputs of the pass to the ring, over the oldest ones. `unused`: as for_channels()
+ * requires. */
 static void ring_update(const head_task *h, uint64_t unused, size_t channel)
 {
     (void)unused;

@@ -80,11 +80,11 @@ static void turn_choose_sampling(chat_turn *t)
 
 static void turn_plan_thinking(chat_turn *t)
 {
-    const uint32_t asked = t->options.answer->think_budget;
+    const uint32_t requested = t->options.answer->think_budget;
     if (!t->options.thinking)
         return;
     const size_t a = t->chat_ctx->n_closing[0], b = t->chat_ctx->n_closing[1];
-    t->plan = chat_think_plan_of(asked > 0 ? asked : MOTE_THINK_MEDIUM, t->max_tokens,
+    t->plan = chat_think_plan_of(requested > 0 ? requested : MOTE_THINK_MEDIUM, t->max_tokens,
                                  (uint32_t)(a > b ? a : b));
     t->result.thinking = true;
     t->result.think_budget = t->plan.budget;
@@ -94,17 +94,17 @@ static void turn_plan_thinking(chat_turn *t)
 static mote_status turn_plan_length(chat_turn *t, mote_error *err)
 {
     const chat_turn_options *o = &t->options;
-    const uint64_t besides = o->n_prompt + (o->thinking ? CHAT_MAX_CLOSING : 0);
-    const uint32_t asked = o->answer->max_tokens;
-    if (besides >= o->context)
+    const uint64_t reserved = o->n_prompt + (o->thinking ? CHAT_MAX_CLOSING : 0);
+    const uint32_t requested = o->answer->max_tokens;
+    if (reserved >= o->context)
         return err_set(err, MOTE_E_FULL,
                        "the conversation has %zu tokens and leaves no room for an answer in a "
                        "context of %llu tokens",
                        o->n_prompt, (unsigned long long)o->context);
-    t->max_tokens = asked > 0 ? asked : MAX_TOKENS;
-    if (t->max_tokens > o->context - besides)
-        t->max_tokens = (uint32_t)(o->context - besides);
-    t->room = (size_t)besides + t->max_tokens;
+    t->max_tokens = requested > 0 ? requested : MAX_TOKENS;
+    if (t->max_tokens > o->context - reserved)
+        t->max_tokens = (uint32_t)(o->context - reserved);
+    t->room = (size_t)reserved + t->max_tokens;
     return MOTE_OK;
 }
 

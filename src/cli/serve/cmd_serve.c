@@ -351,7 +351,8 @@ static void keys_warn_writable(const char *path)
         msg_note("other users can write to %s and add keys (chmod go-w %s)", path, path);
 }
 
-/* The server re-reads the key file when it changes, but never a pipe. */
+/* Reads the API keys from --api-key-file or MOTE_API_KEY into `text`. Sets o->key_file too: the
+ * server reads the file again when it changes. */
 static int keys_find(strbuf *text, const serve_options *f, server_options *o)
 {
     static const char all_scopes[] = " infer,metrics,admin";

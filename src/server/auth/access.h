@@ -68,7 +68,8 @@ typedef struct access_result {
     quota *quota;    /* of the key; NULL: there are no keys */
 } access_result;
 
-/* Checks Host and Origin; for every request. This and the next ones: false: *error says why. */
+/* Checks Host and Origin; for every request. This function and the next ones return false and set
+ * *error if the request is refused. */
 bool access_check_browser(const access_rules *a, const access_request *q, access_result *out,
                           http_error *error);
 /* Checks the key; for every route that is not public. */

@@ -55,6 +55,7 @@ static uint64_t bucket_wait(const quota *q, quota_kind kind, int64_t parts)
     return lacks > 0 ? ((uint64_t)lacks + q->most[kind] - 1) / q->most[kind] : 0;
 }
 
+/* Adds what has accrued since the last call to the token buckets. */
 static void quota_refill(quota *q, uint64_t now)
 {
     const uint64_t passed = now - q->at;

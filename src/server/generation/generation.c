@@ -245,6 +245,7 @@ static void generation_print_on_worker(generation *w)
     generation_release(w);
 }
 
+/* All choices are complete. A reply without stream is printed on a worker. */
 static void generation_end(generation *w)
 {
     generation_log(w);
@@ -271,6 +272,7 @@ static void queue_full(http_error *error)
     error->retry_ms = 1000;
 }
 
+/* Submits the job. It holds a reference to the generation until the scheduler releases it. */
 static bool choice_submit(choice *c, http_error *error)
 {
     mote_error err;
@@ -373,6 +375,7 @@ static void choice_on_chat(choice *c, const chat_event *event)
     }
 }
 
+/* The job has ended: submits the next one, and ends the generation after the last. */
 static void choice_on_finished(choice *c, const sched_result *result)
 {
     generation *w = c->of;
@@ -518,7 +521,8 @@ static void generation_prepare_work(void *with)
     generation_prepare(with);
 }
 
-/* The jobs exist, or w->error is set. */
+/* Event loop, after the worker: submits the jobs, or reports w->error. Gives the reference of the
+ * worker back. */
 static void generation_prepared(void *with)
 {
     generation *w = with;

@@ -234,8 +234,8 @@ static bool choice_make_job(generation *w, choice *c, const struct token_trie *w
     return status == MOTE_OK || prepare_failed(w, &err);
 }
 
-/* A prompt that is scored needs no prefill job of its own. A score needs at least one token behind
- * score_from. */
+/* Answers: no job if nothing is generated and a scoring job processes the prompt anyway. Scores: no
+ * job if no token of the prompt is scored. */
 static bool choice_has_job(const generation *w, const choice *c)
 {
     const request *a = &w->request;
@@ -244,6 +244,8 @@ static bool choice_has_job(const generation *w, const choice *c)
     return (a->score_from != NULL ? a->score_from[c->prompt] : 1) < w->prompts[c->prompt].n;
 }
 
+/* Creates the choices and their jobs: n answers per prompt, then one score per prompt if requested.
+ */
 static bool prepare_choices(generation *w, void (*release)(void *choice))
 {
     mote_error err;

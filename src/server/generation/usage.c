@@ -199,11 +199,11 @@ static void mote_put_images(const generation *w, strbuf *out)
     jw_key(out, "images");
     jw_open(out, '[');
     for (size_t i = 0; i < w->request.n_media; i++) {
-        const vision_result *seen = w->request.media[i].seen;
+        const vision_result *result = w->request.media[i].result;
         jw_open(out, '{');
-        jw_key_uint(out, "w", seen->width);
-        jw_key_uint(out, "h", seen->height);
-        jw_key_uint(out, "tokens", seen->tokens);
+        jw_key_uint(out, "w", result->width);
+        jw_key_uint(out, "h", result->height);
+        jw_key_uint(out, "tokens", result->tokens);
         jw_close(out, '}');
     }
     jw_close(out, ']');

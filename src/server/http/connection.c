@@ -242,6 +242,8 @@ static void connection_next_request(connection *c)
         connection_close(c);
 }
 
+/* Advances an open connection: sends output, starts the next request, feeds input to the reader. At
+ * most MAX_REQUESTS_PER_TURN requests, so that other connections get their turn. */
 static void connection_turn(connection *c)
 {
     for (int i = 0; i < MAX_REQUESTS_PER_TURN; i++) {

@@ -55,7 +55,7 @@ exchange *exchange_new(connection *c)
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(x->id + 4 + 2 * i, 3, "%02x", random[i]);
     x->c = c;
-    x->came = x->complete = os_now();
+    x->received = x->complete = os_now();
     return x;
 }
 
@@ -92,7 +92,7 @@ static void exchange_report(const exchange *x, int status)
     log_request line = {.id = x->id,
                         .method = exchange_method_name(x),
                         .status = status,
-                        .seconds = os_now() - x->came,
+                        .seconds = os_now() - x->received,
                         .in = x->body.n,
                         .out = x->sent,
                         .stats = x->stats.stop != NULL ? &x->stats : NULL};

@@ -157,6 +157,7 @@ static bool parse_length(str text, uint64_t *out)
     return text.n >= 1 && text.n <= 18;
 }
 
+/* Headers that may occur only once. */
 static head_status head_once_field(head_checker *g, once which, str value)
 {
     if (g->seen & 1u << which)

@@ -28,7 +28,7 @@ struct exchange {
     http_head head;
     strbuf path, body;
     http_request request;
-    double came;     /* os_now() when the head was complete */
+    double received; /* os_now() when the head was complete */
     double complete; /* the same for the body */
     bool may_keep;   /* the connection can carry another request after this one */
 

@@ -152,6 +152,8 @@ static void reader_begin_body(reader *r, connection *c, double now)
     }
 }
 
+/* The head has passed the checker: parses it, asks the on_head hook, then handles the request or
+ * reads its body. */
 static void reader_take_head(reader *r, connection *c, str bytes, double now)
 {
     http_error e;
@@ -242,8 +244,8 @@ static bool reader_body_is_late(reader *r, const limits *l, double now)
 {
     if (now - r->window < l->at[LIMIT_BODY_SECONDS])
         return false;
-    const size_t came = r->x->body.n - r->window_bytes;
-    const bool late = (double)came < l->at[LIMIT_BODY_RATE] * l->at[LIMIT_BODY_SECONDS];
+    const size_t received = r->x->body.n - r->window_bytes;
+    const bool late = (double)received < l->at[LIMIT_BODY_RATE] * l->at[LIMIT_BODY_SECONDS];
     r->window = now;
     r->window_bytes = r->x->body.n;
     return late;

@@ -77,6 +77,7 @@ static mote_status registry_divide_memory(const model_registry_options *o, uint6
                    (unsigned long long)sum / 1000000);
 }
 
+/* Each model gets its minimum and an even share of the memory that earlier models left over. */
 static mote_status registry_create_models(model_registry *r, const model_registry_options *o,
                                           mote_error *err)
 {

@@ -23,8 +23,8 @@ void request_fini(request *a)
     mem_free(a->n_prompt_ids);
     mem_free(a->answer_ids);
     for (size_t i = 0; i < a->n_media; i++)
-        if (a->media[i].seen != NULL)
-            image_cache_release(a->vision, a->media[i].seen);
+        if (a->media[i].result != NULL)
+            image_cache_release(a->vision, a->media[i].result);
     chat_parsed_fini(&a->parsed);
     for (size_t i = 0; i < a->n_kept; i++)
         mem_free(a->kept[i]);
@@ -97,9 +97,9 @@ void request_message_at(const request *a, size_t index, const char *rest, char a
     const json_node *node = json_node_first(a->messages);
     for (size_t i = 0; i < index && node != NULL; i++)
         node = json_node_next(node);
-    const json_node *said = a->has_at ? json_node_get(node, "at") : NULL;
-    if (said != NULL)
-        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(said)), rest);
+    const json_node *field = a->has_at ? json_node_get(node, "at") : NULL;
+    if (field != NULL)
+        snprintf(at, REQUEST_AT, "%.*s%s", STR_ARG(json_node_text(field)), rest);
     else
         snprintf(at, REQUEST_AT, "%s[%zu]%s", a->names.messages, index, rest);
 }
@@ -270,6 +270,7 @@ typedef struct fim_ids {
     bool failed;
 } fim_ids;
 
+/* Tokenizes `text` and appends the ids. Errors only set b->failed. */
 static void fim_add_text(fim_ids *b, str text, unsigned flags)
 {
     size_t n = 0;

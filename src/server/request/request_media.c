@@ -172,13 +172,13 @@ static bool media_add_message(request *a, size_t index, const json_node *message
     const json_node *node = json_node_first(json_node_get(message, "content"));
     for (size_t k = 0; k < m->n_parts && node != NULL; k++, node = json_node_next(node)) {
         char at[REQUEST_AT];
-        const json_node *said = a->has_at ? json_node_get(node, "at") : NULL;
+        const json_node *field = a->has_at ? json_node_get(node, "at") : NULL;
         chat_part *part = &a->parsed.parts[m->parts - a->parsed.parts + (ptrdiff_t)k];
         if (!part_is_media(part))
             continue;
         request_message_at(a, index, ".content", at);
-        if (said != NULL)
-            snprintf(at, sizeof at, "%.*s", STR_ARG(json_node_text(said)));
+        if (field != NULL)
+            snprintf(at, sizeof at, "%.*s", STR_ARG(json_node_text(field)));
         if (!media_add(a, node, part, at, error))
             return false;
     }
@@ -215,5 +215,5 @@ bool request_no_media(const request *a, http_error *error)
 void request_media_ready(request *a)
 {
     for (size_t i = 0; i < a->n_media; i++)
-        a->media[i].part->media = &a->media[i].seen->media;
+        a->media[i].part->media = &a->media[i].result->media;
 }

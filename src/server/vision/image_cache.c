@@ -7,10 +7,10 @@
 
 static void entry_free(image_cache_entry *e)
 {
-    for (size_t i = 0; e->seen.media.images != NULL && i < e->seen.media.n; i++)
-        mote_image_free((mote_image *)e->seen.media.images[i]);
-    mem_free((void *)e->seen.media.images);
-    mem_free((void *)e->seen.media.seconds);
+    for (size_t i = 0; e->result.media.images != NULL && i < e->result.media.n; i++)
+        mote_image_free((mote_image *)e->result.media.images[i]);
+    mem_free((void *)e->result.media.images);
+    mem_free((void *)e->result.media.seconds);
     mem_free(e);
 }
 
@@ -111,9 +111,9 @@ void image_cache_fail(vision_service *s, image_cache_entry *e)
     pthread_mutex_unlock(&s->lock);
 }
 
-void image_cache_release(vision_service *s, const vision_result *seen)
+void image_cache_release(vision_service *s, const vision_result *result)
 {
-    image_cache_entry *e = (image_cache_entry *)seen;
+    image_cache_entry *e = (image_cache_entry *)result;
     pthread_mutex_lock(&s->lock);
     e->holders--;
     pthread_mutex_unlock(&s->lock);

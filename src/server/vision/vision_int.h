@@ -12,7 +12,7 @@ enum { VISION_MAX_THREADS = 16 };
 
 /* An encoded file, or one that a thread is encoding. */
 typedef struct image_cache_entry {
-    vision_result seen; /* first member: image_cache_release() gets a pointer to it */
+    vision_result result; /* first member: image_cache_release() gets a pointer to it */
     digest key;
     bool making;      /* a thread is encoding it */
     uint32_t holders; /* users; it is not evicted while there are any */

@@ -114,11 +114,12 @@ static bool item_count(vision_request *r, const vision_item *item, size_t images
     return false;
 }
 
+/* Reserves memory of the image cache for the result, before it is encoded. */
 static bool item_reserve(vision_service *s, vision_request *r, const vision_item *item,
                          image_cache_entry *e)
 {
-    const uint64_t bytes = e->seen.tokens * (s->embedding * sizeof(float) + sizeof(mote_token)) +
-                           sizeof *e + e->seen.media.n * (sizeof(void *) + sizeof(double) + 256);
+    const uint64_t bytes = e->result.tokens * (s->embedding * sizeof(float) + sizeof(mote_token)) +
+                           sizeof *e + e->result.media.n * (sizeof(void *) + sizeof(double) + 256);
     r->bytes += bytes;
     if (image_cache_make_room(s, e, bytes))
         return true;
@@ -130,21 +131,21 @@ static bool item_reserve(vision_service *s, vision_request *r, const vision_item
 }
 
 static bool item_encode_frames(vision_service *s, vision_request *r, const vision_item *item,
-                               const media_frames *seen, image_cache_entry *e)
+                               const media_frames *frames, image_cache_entry *e)
 {
     mote_error err;
-    const size_t n = e->seen.media.n;
+    const size_t n = e->result.media.n;
     const mote_image **images = mem_new(n, sizeof *images);
     double *seconds = mem_new(n, sizeof *seconds);
-    e->seen.media.images = images;
-    e->seen.media.seconds = seconds;
+    e->result.media.images = images;
+    e->result.media.seconds = seconds;
     if (images == NULL || seconds == NULL)
         return http_error_no_memory(&r->error);
     for (size_t i = 0; i < n; i++) {
         mote_image *image;
         if (r->dropped)
             return item_refuse(r, item, "canceled", "was canceled");
-        if (media_pair(seen, item->video, i, s->options.model, s->options.threads, &image,
+        if (media_pair(frames, item->video, i, s->options.model, s->options.threads, &image,
                        &seconds[i], &err) != MOTE_OK)
             return item_failed(r, item, &err);
         images[i] = image;
@@ -156,7 +157,7 @@ static bool item_encode(vision_service *s, vision_request *r, const vision_item 
                         const vision_files *files, image_cache_entry *e)
 {
     mote_error err;
-    media_frames seen;
+    media_frames frames;
     const media_request wanted = {
         .file = strbuf_view(&files->bytes),
         .parts = files->parts,
@@ -164,22 +165,24 @@ static bool item_encode(vision_service *s, vision_request *r, const vision_item 
         .video = item->video,
         .fps = item->fps,
         .limits = {.max_pixels = (uint64_t)item->tokens * MEDIA_TOKEN_PIXELS}};
-    if (media_load(s->options.fork_server, &wanted, &seen, &err) != MOTE_OK)
+    if (media_load(s->options.fork_server, &wanted, &frames, &err) != MOTE_OK)
         return item_failed(r, item, &err);
-    e->seen.width = seen.width;
-    e->seen.height = seen.height;
-    e->seen.media.n = media_pairs(&seen, item->video);
-    e->seen.tokens = e->seen.media.n * seen.width * seen.height / MEDIA_TOKEN_PIXELS;
-    bool fine = (uint64_t)seen.stored_width * seen.stored_height <= s->options.pixels ||
+    e->result.width = frames.width;
+    e->result.height = frames.height;
+    e->result.media.n = media_pairs(&frames, item->video);
+    e->result.tokens = e->result.media.n * frames.width * frames.height / MEDIA_TOKEN_PIXELS;
+    bool fine = (uint64_t)frames.stored_width * frames.stored_height <= s->options.pixels ||
                 item_too_large(r, item, "has too many pixels (--limit image-pixels)");
-    fine = fine && item_count(r, item, e->seen.media.n, e->seen.tokens) &&
-           item_reserve(s, r, item, e) && item_encode_frames(s, r, item, &seen, e);
-    media_frames_fini(&seen);
+    fine = fine && item_count(r, item, e->result.media.n, e->result.tokens) &&
+           item_reserve(s, r, item, e) && item_encode_frames(s, r, item, &frames, e);
+    media_frames_fini(&frames);
     return fine;
 }
 
 /* ---- one item ---- */
 
+/* Sets the result of an item, from the image cache if it has it. Images of the cache count towards
+ * the limits of the request too. */
 static bool item_find_or_encode(vision_service *s, vision_request *r, vision_item *item,
                                 vision_files *files)
 {
@@ -199,11 +202,11 @@ static bool item_find_or_encode(vision_service *s, vision_request *r, vision_ite
         }
         image_cache_ready(s, e);
     }
-    item->seen = &e->seen;
+    item->result = &e->result;
     if (mine)
         return true;
     r->bytes += e->bytes;
-    return item_count(r, item, e->seen.media.n, e->seen.tokens);
+    return item_count(r, item, e->result.media.n, e->result.tokens);
 }
 
 /* Processes the next item of a request. A failure is in r->error. */

@@ -63,11 +63,11 @@ typedef struct vision_item {
     const str *frames; /* [n_frames]: the frames of a video, each base64; NULL: one file */
     size_t n_frames;
     bool video;
-    double fps;                /* of a video; 0: from the file */
-    uint32_t tokens;           /* maximum per image or per video */
-    char at[96];               /* field of the body, for errors */
-    chat_part *part;           /* of the conversation; for the caller */
-    const vision_result *seen; /* the result; release it with image_cache_release() */
+    double fps;                  /* of a video; 0: from the file */
+    uint32_t tokens;             /* maximum per image or per video */
+    char at[96];                 /* field of the body, for errors */
+    chat_part *part;             /* of the conversation; for the caller */
+    const vision_result *result; /* release it with image_cache_release() */
 } vision_item;
 
 /* Must stay valid until `done` is called. */
@@ -97,7 +97,7 @@ void vision_service_collect(vision_service *s);
 /* Any thread: evicts all entries that are not in use. */
 void image_cache_drop_unused(vision_service *s);
 /* Any thread. */
-void image_cache_release(vision_service *s, const vision_result *seen);
+void image_cache_release(vision_service *s, const vision_result *result);
 
 /* ---- stats ---- */
 

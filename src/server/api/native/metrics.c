@@ -118,9 +118,9 @@ static void row_put_value(strbuf *out, const model_row *r, const metrics_model *
     }
 }
 
-/* `only_seeing`: models with a vision encoder only. */
+/* `only_vision`: models with a vision encoder only. */
 static void metrics_put_rows(strbuf *out, const metrics_view *v, const model_row *rows, size_t n,
-                             bool only_seeing)
+                             bool only_vision)
 {
     const char *name = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -129,7 +129,7 @@ static void metrics_put_rows(strbuf *out, const metrics_view *v, const model_row
             metrics_put_family(out, name, rows[i].gauge ? "gauge" : "counter", rows[i].help);
         }
         for (size_t k = 0; k < v->n_models; k++) {
-            if (only_seeing && !v->models[k].sees)
+            if (only_vision && !v->models[k].has_vision)
                 continue;
             metrics_put_series(out, name, &v->models[k], rows[i].label);
             row_put_value(out, &rows[i], &v->models[k]);
@@ -276,7 +276,7 @@ static void metrics_put_memory(strbuf *out, const metrics_view *v)
 {
     metrics_put_rows(out, v, memory_rows, COUNT(memory_rows), false);
     for (size_t i = 0; i < v->n_models; i++)
-        if (v->models[i].sees) {
+        if (v->models[i].has_vision) {
             metrics_put_series(out, "memory_bytes", &v->models[i], "kind=\"vision\"");
             metrics_put(out, "%llu\n", (unsigned long long)v->models[i].memory_vision);
         }
@@ -288,10 +288,10 @@ static void metrics_put_memory(strbuf *out, const metrics_view *v)
 
 static bool metrics_has_vision(const metrics_view *v)
 {
-    bool sees = false;
+    bool has_vision = false;
     for (size_t i = 0; i < v->n_models; i++)
-        sees |= v->models[i].sees;
-    return sees;
+        has_vision |= v->models[i].has_vision;
+    return has_vision;
 }
 
 static void metrics_put_http(strbuf *out, const metrics_view *v)
@@ -375,7 +375,7 @@ void metrics_sum(metrics_model *out, const metrics_view *v)
         out->work.refused_full += m->work.refused_full;
         out->memory.total += m->memory.total;
         out->memory_vision += m->memory_vision;
-        out->sees |= m->sees;
+        out->has_vision |= m->has_vision;
     }
 }
 
@@ -385,11 +385,11 @@ static void metrics_gather_model(metrics_model *v, const served_model *m)
 {
     *v = (metrics_model){.name = served_model_name(m),
                          .loaded = served_model_loaded(m),
-                         .sees = served_model_vision(m) != NULL};
+                         .has_vision = served_model_vision(m) != NULL};
     sched_read_stats(served_model_sched(m), &v->work);
     v->calls_malformed = served_model_malformed(m);
     sched_memory(served_model_sched(m), &v->memory);
-    if (v->sees) {
+    if (v->has_vision) {
         v->memory_vision = v->loaded ? vision_service_memory(served_model_vision(m)) : 0;
         v->memory.total += v->memory_vision;
         vision_service_read_stats(served_model_vision(m), &v->vision);

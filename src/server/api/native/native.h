@@ -57,7 +57,7 @@ typedef struct metrics_model {
     sched_stats work;
     uint64_t calls_malformed; /* malformed tool calls passed on as text */
     mote_memory memory;       /* total includes memory_vision */
-    bool sees;                /* has a vision encoder */
+    bool has_vision;          /* has a vision encoder */
     uint64_t memory_vision;   /* planned; 0 without a vision encoder */
     vision_stats vision;
 } metrics_model;

@@ -117,6 +117,7 @@ static bool score_render_prefix(request *a, const json_node *body, chat_prompt *
     return false;
 }
 
+/* Fields common to score and rerank. `most`: highest number of prompts. */
 static bool score_read_common(request *a, size_t most, http_error *error)
 {
     score_state *state = mem_new(1, sizeof *state);
@@ -390,6 +391,7 @@ static int rerank_compare(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
+/* The score of a document is P(yes) / (P(yes) + P(no)); jobs 2i and 2i + 1 have scored them. */
 static void rerank_end(generation *w)
 {
     const score_state *state = w->request.own;

@@ -129,10 +129,10 @@ void handle_props(exchange *x)
                "{\"supports_tools\":true,\"supports_tool_calls\":true,"
                "\"supports_parallel_tool_calls\":true,\"supports_system_role\":true,"
                "\"supports_preserve_reasoning\":true}");
-    const bool sees = served_model_vision(m) != NULL;
+    const bool has_vision = served_model_vision(m) != NULL;
     jw_key_raw(&out, "modalities",
-               sees ? "{\"vision\":true,\"video\":true,\"audio\":false}"
-                    : "{\"vision\":false,\"video\":false,\"audio\":false}");
+               has_vision ? "{\"vision\":true,\"video\":true,\"audio\":false}"
+                          : "{\"vision\":false,\"video\":false,\"audio\":false}");
     jw_key_text(&out, "build_info", "mote-" MOTE_VERSION);
     jw_key_bool(&out, "is_sleeping", !served_model_loaded(m));
     jw_close(&out, '}');

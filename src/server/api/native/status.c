@@ -137,7 +137,7 @@ static void status_put_stats(const metrics_model *m, uint64_t limit, strbuf *out
     status_put_load(&m->work, out);
     status_put_memory(m, limit, out);
     status_put_totals(&m->work, out);
-    if (m->sees)
+    if (m->has_vision)
         status_put_images(&m->vision, out);
 }
 

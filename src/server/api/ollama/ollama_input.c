@@ -106,6 +106,7 @@ static bool context_walk_open(context_walk *w, request *a, const json_node *cont
     return true;
 }
 
+/* Writes the turns of `context` as messages. *system: the system text, if the first turn is one. */
 static bool context_put_messages(request *a, const json_node *context, strbuf *out, str *system,
                                  http_error *error)
 {
@@ -349,6 +350,7 @@ static bool generate_read_plain(request *a, str after, http_error *error)
     return read && ollama_read_format(a, error) && request_extra_formats(a, error);
 }
 
+/* /api/generate with a chat template: turns of `context`, a changed system text, the prompt. */
 static bool generate_read_question(request *a, http_error *error)
 {
     const json_node *context = json_node_get(a->root, "context");
@@ -385,15 +387,15 @@ bool ollama_read_generate(request *a, http_error *error)
     const str prompt = json_node_text(json_node_get(a->root, "prompt"));
     const str after = json_node_text(json_node_get(a->root, "suffix"));
     str suffix;
-    const bool shows = json_node_size(json_node_get(a->root, "images")) > 0;
+    const bool has_images = json_node_size(json_node_get(a->root, "images")) > 0;
     if (!ollama_read_common(a, &suffix, error))
         return false;
     ((ollama_state *)a->own)->generate = true;
-    if (prompt.n == 0 && after.n == 0 && !shows)
+    if (prompt.n == 0 && after.n == 0 && !has_images)
         return ollama_load_only(a, error);
     ollama_read_debug(a);
     const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
-    if (plain && shows)
+    if (plain && has_images)
         return http_error_unsupported(error, "images",
                                       "an image without the chat template (raw or suffix)");
     if (plain)

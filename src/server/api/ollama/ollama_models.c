@@ -48,7 +48,7 @@ static void ollama_put_details(const model_details *f, strbuf *out)
     jw_close(out, '}');
 }
 
-static void ollama_put_capabilities(const model_details *f, bool sees, strbuf *out)
+static void ollama_put_capabilities(const model_details *f, bool has_vision, strbuf *out)
 {
     jw_key(out, "capabilities");
     jw_open(out, '[');
@@ -58,7 +58,7 @@ static void ollama_put_capabilities(const model_details *f, bool sees, strbuf *o
     if (f->insert)
         jw_text(out, "insert");
     jw_text(out, "embedding");
-    if (sees)
+    if (has_vision)
         jw_text(out, "vision");
     jw_close(out, ']');
 }

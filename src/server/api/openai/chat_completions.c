@@ -188,6 +188,8 @@ static void chat_put_progress(generation *w, const sched_job_status *where)
     jw_close(out, '}');
 }
 
+/* generation_printer.waiting: a chunk with progress if requested, or an empty one after
+ * KEEP_ALIVE_SECONDS without events. */
 static void chat_waiting(generation *w, const sched_job_status *where, double silent)
 {
     const bool progress = w->request.progress && where->phase == SCHED_PREFILL;

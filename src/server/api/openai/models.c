@@ -34,16 +34,16 @@ static void model_put_meta(strbuf *out, const model_details *facts, uint64_t con
     jw_close(out, '}');
 }
 
-static void model_put_capabilities(strbuf *out, bool inserts, bool sees)
+static void model_put_capabilities(strbuf *out, bool inserts, bool has_vision)
 {
     jw_key(out, "capabilities");
     strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
     strbuf_text(out, inserts ? ",\"insert\"" : "");
-    strbuf_text(out, sees ? ",\"vision\"]" : "]");
+    strbuf_text(out, has_vision ? ",\"vision\"]" : "]");
     jw_key_raw(out, "architecture",
-               sees ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
-                      "\"output_modalities\":[\"text\"]}"
-                    : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
+               has_vision ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
+                            "\"output_modalities\":[\"text\"]}"
+                          : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
 }
 
 static void model_put(const served_model *m, strbuf *out)

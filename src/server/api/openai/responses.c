@@ -199,6 +199,7 @@ static void responses_send_arguments_delta(generation *w, choice *c, str piece)
     strbuf_fini(&input);
 }
 
+/* A tool call has ended: sends the arguments that were not streamed, and the done events. */
 static void responses_close_call(generation *w, choice *c, call_place place)
 {
     strbuf input = {0};

@@ -26,6 +26,7 @@ typedef struct input_writer {
 
 /* ---- messages ---- */
 
+/* Ends the current assistant message, if one is open. */
 static void input_flush(input_writer *w)
 {
     strbuf *out = &w->messages;
@@ -259,6 +260,8 @@ static bool input_find_references(input_writer *w, const json_node *input, const
     return error->code == NULL;
 }
 
+/* `listed` gets the items as GET /v1/responses/ID/input_items returns them. An item_reference is
+ * replaced with the stored item. */
 static bool input_read_items(input_writer *w, const json_node *input, strbuf *listed,
                              http_error *error)
 {

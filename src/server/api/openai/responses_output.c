@@ -222,6 +222,7 @@ static void seal_make_key(void)
     seal_has_key = os_random(seal_key, sizeof seal_key);
 }
 
+/* A keyed hash of the text: digest(key, digest(key, text)). The key is random per process. */
 static bool seal_mac(str text, digest *out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -260,14 +261,14 @@ void responses_seal(str text, strbuf *out)
 bool responses_unseal(str sealed, strbuf *out)
 {
     strbuf all = {0};
-    digest mac, came = {{0}};
+    digest mac, sent = {{0}};
     bool fine = base64_get(&all, sealed) && all.n > MAC_BYTES;
     if (fine) {
         const str text = {all.p + MAC_BYTES, all.n - MAC_BYTES};
         fine = seal_mac(text, &mac);
-        memcpy(came.bytes, all.p, MAC_BYTES);
+        memcpy(sent.bytes, all.p, MAC_BYTES);
         memset(mac.bytes + MAC_BYTES, 0, DIGEST_BYTES - MAC_BYTES);
-        fine = fine && digest_equal(&mac, &came);
+        fine = fine && digest_equal(&mac, &sent);
         if (fine)
             strbuf_put(out, text);
     }
@@ -363,8 +364,8 @@ static void response_put_usage(generation *w)
 
 static void response_put_reasoning(generation *w)
 {
-    const json_node *asked = json_node_get(w->request.root, "reasoning");
-    const json_node *effort = json_node_get(asked, "effort");
+    const json_node *requested = json_node_get(w->request.root, "reasoning");
+    const json_node *effort = json_node_get(requested, "effort");
     jw_key(&w->out, "reasoning");
     jw_open(&w->out, '{');
     jw_key(&w->out, "effort");
@@ -376,9 +377,9 @@ static void response_put_reasoning(generation *w)
 /* Clients expect `format` even if the request has none. */
 static void response_put_text(generation *w)
 {
-    const json_node *asked = json_node_get(w->request.root, "text");
-    const json_node *format = json_node_get(asked, "format");
-    const json_node *verbosity = json_node_get(asked, "verbosity");
+    const json_node *requested = json_node_get(w->request.root, "text");
+    const json_node *format = json_node_get(requested, "format");
+    const json_node *verbosity = json_node_get(requested, "verbosity");
     jw_key(&w->out, "text");
     jw_open(&w->out, '{');
     if (json_node_is(format, JSON_IS_OBJECT)) {

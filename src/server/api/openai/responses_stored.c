@@ -77,6 +77,7 @@ static json_doc *stored_initial_response(const json_node *root)
     return doc;
 }
 
+/* Replies with the events of a stored response: created, each item, completed. Frees `stored`. */
 static void stored_replay(exchange *x, strbuf *stored)
 {
     json_doc *doc = NULL;
