@@ -28,7 +28,7 @@ bool os_failed(void)
     return atomic_load(&failure_happened);
 }
 
-/* True if a test wants this operation to fail; sets errno. */
+/* True if a test has injected a failure here; sets errno. */
 static bool os_planned_failure(void)
 {
     uint64_t left = atomic_load(&fail_countdown);

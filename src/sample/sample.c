@@ -21,8 +21,8 @@
  *     keeps the first top_k.
  *  8. Weights: w = exp((v - max) * (1 / temperature)). Z is their sum: over the candidates in order
  *     if top_k is on, else sample_row_mass.
- *  9. typical_p: the surprise of a candidate is e = (max - v) * (1 / temperature), in binary64. E
- * is the mean: the sum of w * e, in order, divided by Z. The candidates nearest to E stay until
+ *  9. typical_p: the surprise of a candidate is e = (max - v) * (1 / temperature), in binary64. Its
+ *     mean is E, the sum of w * e in order, divided by Z. The candidates nearest to E stay until
  *     their weights sum to typical_p * Z; on a tie the more likely one is taken first. e increases
  *     with the order, so they are consecutive. From here on they are the candidates, and Z is their
  *     sum in order.

@@ -77,6 +77,7 @@ static str visible_text(str text)
     return trim(text);
 }
 
+/* An assistant message: its text without reasoning and outer white space, then its tool calls. */
 static void serialise_answer(strbuf *out, const chat_message *m)
 {
     strbuf joined = {0};

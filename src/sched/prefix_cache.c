@@ -207,8 +207,8 @@ static size_t reusable_tokens(const sched_job *job)
     return job->options.kind == SCHED_SCORE ? job->options.score_from - 1 : job->n - 1;
 }
 
-/* Updates *best if the job can reuse more tokens of this session. n_prompt: prompt length of the
- * session. */
+/* Updates *best if the job can reuse more tokens of this session, and best->nearest if it has more
+ * tokens in common with it. n_prompt: prompt length of the session. */
 static void source_consider(prefix_source *best, mote_session *session, size_t n_prompt,
                             bool is_idle, const sched_job *job)
 {

@@ -183,7 +183,7 @@ static void reads(const char *const *lines, const char *expected, bool quoted)
         assert_non_null(lines[i]);
         assert_true(chat_input_add(&in, lines[i], strlen(lines[i])));
         i++;
-    } while (in.goes_on);
+    } while (in.continues);
     assert_null(lines[i]);
     assert_int_equal(in.text.n, strlen(expected));
     assert_memory_equal(in.text.p, expected, in.text.n);

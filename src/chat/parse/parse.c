@@ -189,6 +189,7 @@ static mote_status parse_check_memory(const chat_parser *p, mote_error *err)
                : err_set(err, MOTE_E_MEMORY, "out of memory: token list of a parser");
 }
 
+/* Runs the states until they need more input, then removes the consumed bytes from the queue. */
 static mote_status parse_run(chat_parser *p, mote_error *err)
 {
     while (!p->held.failed && parse_step(p))

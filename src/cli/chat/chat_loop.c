@@ -32,10 +32,10 @@ static size_t input_find_quotes(const char *p, size_t n)
 static bool input_add_quoted(chat_input *in, const char *line, size_t n)
 {
     size_t end = input_find_quotes(line, n);
-    in->goes_on = end == n;
+    in->continues = end == n;
     if (!text_add(&in->text, line, end))
         return false;
-    if (in->goes_on)
+    if (in->continues)
         return text_add(&in->text, "\n", 1);
     const char *rest = line + end + N_QUOTES;
     if (!text_add(&in->text, rest, n - end - N_QUOTES))
@@ -48,20 +48,20 @@ static bool input_add_quoted(chat_input *in, const char *line, size_t n)
 
 bool chat_input_add(chat_input *in, const char *line, size_t n)
 {
-    bool first = !in->goes_on;
+    bool first = !in->continues;
     if (first && n >= N_QUOTES && memcmp(line, quotes, N_QUOTES) == 0) {
         in->quoted = true;
         line += N_QUOTES;
         n -= N_QUOTES;
         if (n == 0) {
-            in->goes_on = true;
+            in->continues = true;
             return true;
         }
     }
     if (in->quoted)
         return input_add_quoted(in, line, n);
-    in->goes_on = n > 0 && line[n - 1] == '\\';
-    if (!in->goes_on)
+    in->continues = n > 0 && line[n - 1] == '\\';
+    if (!in->continues)
         return text_add(&in->text, line, n);
     return text_add(&in->text, line, n - 1) && text_add(&in->text, "\n", 1);
 }
@@ -70,7 +70,7 @@ void chat_input_clear(chat_input *in)
 {
     in->text.n = 0;
     in->quoted = false;
-    in->goes_on = false;
+    in->continues = false;
 }
 
 void chat_input_free(chat_input *in)
@@ -86,12 +86,12 @@ line_end chat_input_read(chat_input *in, lineedit *l)
     chat_input_clear(in);
     do {
         line.n = 0;
-        end = lineedit_read(l, in->goes_on ? "... " : ">>> ", &line);
+        end = lineedit_read(l, in->continues ? "... " : ">>> ", &line);
         if (end == LINE_READ && !chat_input_add(in, line.p, line.n))
             end = LINE_FAILED;
-        if (end == LINE_INTERRUPTED && in->goes_on)
+        if (end == LINE_INTERRUPTED && in->continues)
             end = LINE_CLEARED; /* drops the earlier lines of the message */
-    } while (end == LINE_READ && in->goes_on);
+    } while (end == LINE_READ && in->continues);
     strbuf_fini(&line);
     return end;
 }

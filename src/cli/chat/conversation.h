@@ -142,11 +142,11 @@ void conversation_answer_last(conversation *t);
  * """ starts a message that ends at the next """ and is never a command. */
 typedef struct chat_input {
     strbuf text;
-    bool quoted;  /* starts with """ */
-    bool goes_on; /* needs another line */
+    bool quoted;    /* starts with """ */
+    bool continues; /* needs another line */
 } chat_input;
 
-/* Adds a line and sets goes_on. False: out of memory. */
+/* Adds a line and sets continues. False: out of memory. */
 bool chat_input_add(chat_input *in, const char *line, size_t n);
 void chat_input_clear(chat_input *in);
 void chat_input_free(chat_input *in);

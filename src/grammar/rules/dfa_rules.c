@@ -83,6 +83,7 @@ static uint32_t shared_tail(const rules *r, utf8_span x, const unsigned char lo[
     return RULES_NONE;
 }
 
+/* Adds edges for the code points of a span, which all have the same length in UTF-8. */
 static void put_span(dfa_writer *w, uint32_t from, utf8_span x, uint32_t to)
 {
     unsigned char lo[4], hi[4];

@@ -352,6 +352,8 @@ static mote_status put_node(gbnf_compiler *m, uint32_t index, uint32_t from, uin
     return MOTE_OK;
 }
 
+/* Compiles the root rule and all rules it refers to. An entry of the queue is 2 * rule + nonempty.
+ */
 static mote_status put_rules(gbnf_compiler *m, uint32_t *rule)
 {
     for (uint32_t i = 0; i < m->t->n_rules; i++)

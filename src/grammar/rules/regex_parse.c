@@ -98,6 +98,7 @@ static mote_status regex_add_named_class(regex_parser *p, char name)
 
 /* ---- escapes ---- */
 
+/* \u{HEX}, from the brace on. */
 static mote_status braced_code_point(regex_parser *p, uint32_t *c)
 {
     *c = 0;

@@ -169,6 +169,7 @@ ALWAYS_INLINE void gemm_tiles(const format_256 *f, const slab_256 *w, tile_x x, 
 
 /* ---- unpacking to a slab, or GEMV ---- */
 
+/* Stores the codes of 16 columns, from column `at` on, in a slab. */
 ALWAYS_INLINE void store_codes(void *to, int at, const __m256i q[4])
 {
     slab_256 *slab = to;

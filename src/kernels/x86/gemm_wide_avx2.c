@@ -47,6 +47,7 @@ typedef struct format_wide {
 
 /* ---- blocks ---- */
 
+/* The f16 at the start of a block, of 8 rows. */
 ALWAYS_INLINE __m256 load_first_f16(const uint8_t *block, size_t stride)
 {
     __m256i head[4];

@@ -189,7 +189,7 @@ static void choice_init(generation *w, size_t index)
         c->answer.sampling.seed += index % w->request.n;
 }
 
-static bool choice_make_job(generation *w, choice *c, const struct token_trie *words,
+static bool choice_make_job(generation *w, choice *c, const struct token_trie *trie,
                             void (*release)(void *choice))
 {
     mote_error err;
@@ -207,7 +207,7 @@ static bool choice_make_job(generation *w, choice *c, const struct token_trie *w
                  .tools = a->request.tools,
                  .n_tools = a->request.n_tools,
                  .tool_allowed = a->request.n_tools > 0 ? a->tool_allowed : NULL,
-                 .vocab = words,
+                 .vocab = trie,
                  .raw = a->kind != REQUEST_CHAT,
                  .logprobs = a->logprobs,
                  .min_tokens = a->min_tokens,
@@ -250,9 +250,9 @@ static bool prepare_choices(generation *w, void (*release)(void *choice))
 {
     mote_error err;
     request *a = &w->request;
-    const struct token_trie *words = NULL;
+    const struct token_trie *trie = NULL;
     if (a->kind != REQUEST_EMBED && response_format_wanted(&a->answer, a->request.n_tools) &&
-        served_model_vocab(w->request.served, &words, &err) != MOTE_OK)
+        served_model_vocab(w->request.served, &trie, &err) != MOTE_OK)
         return prepare_failed(w, &err);
     w->n_answers = w->n_prompts * a->n;
     w->n_choices = w->n_answers + (a->score_prompt ? w->n_prompts : 0);
@@ -265,8 +265,7 @@ static bool prepare_choices(generation *w, void (*release)(void *choice))
         choice_init(w, i);
         if (a->no_answer)
             w->choices[i].cause = STOP_MAX_TOKENS;
-        if (choice_has_job(w, &w->choices[i]) &&
-            !choice_make_job(w, &w->choices[i], words, release))
+        if (choice_has_job(w, &w->choices[i]) && !choice_make_job(w, &w->choices[i], trie, release))
             return false;
     }
     return true;

@@ -41,7 +41,8 @@ static double param_limit(double end, const param_limits *limits)
 static bool param_invalid(const params_reader *r, const param *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Fails with "FIELD TEXT"; always false. Ollama's clients know the form option "FIELD" TEXT. */
+/* Fails with "FIELD TEXT"; always false. Fields of Ollama's `options` get Ollama's form: option
+ * "FIELD" TEXT. */
 static bool param_invalid(const params_reader *r, const param *p, const char *format, ...)
 {
     http_error *e = r->error;

@@ -95,10 +95,10 @@ static bool custom_input_put_parsed(const char *before, str text, const char *af
 /* A call that was cut may lack the closing quote and brace. */
 void items_put_custom_input(const choice_call *call, strbuf *out)
 {
-    static const char *const rests[] = {"", "}", "\"}"};
+    static const char *const endings[] = {"", "}", "\"}"};
     bool read = false;
-    for (size_t i = 0; i < sizeof rests / sizeof *rests && !read; i++)
-        read = custom_input_put_parsed("", strbuf_view(&call->arguments), rests[i], out);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !read; i++)
+        read = custom_input_put_parsed("", strbuf_view(&call->arguments), endings[i], out);
 }
 
 /* Pieces never end inside an escape, so each can be parsed alone. If the arguments do not begin
@@ -328,14 +328,15 @@ static void response_put_sampling(generation *w, bool over)
     const mote_answer_options *o = &w->request.answer;
     const mote_sampling *used =
         over && w->n_choices > 0 ? &w->choices[0].result.answer.sampling : NULL;
-    const bool warm = (o->set & MOTE_SET_TEMPERATURE) != 0, top = (o->set & MOTE_SET_TOP_P) != 0;
+    const bool has_temperature = (o->set & MOTE_SET_TEMPERATURE) != 0;
+    const bool has_top_p = (o->set & MOTE_SET_TOP_P) != 0;
     jw_key(&w->out, "temperature");
-    if (used != NULL || warm)
+    if (used != NULL || has_temperature)
         jw_float(&w->out, used != NULL ? used->temperature : o->sampling.temperature);
     else
         jw_null(&w->out);
     jw_key(&w->out, "top_p");
-    if (used != NULL || top)
+    if (used != NULL || has_top_p)
         jw_float(&w->out, used != NULL ? used->top_p : o->sampling.top_p);
     else
         jw_null(&w->out);
