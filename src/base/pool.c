@@ -90,7 +90,7 @@ static uint32_t share_claim(share *s)
     }
 }
 
-/* Runs tasks until none is left: first those of the own share, then those of the others. */
+/* Runs tasks until none is left: first those of its own share, then those of the others. */
 static void pool_work(pool *p, uint32_t index)
 {
     for (uint32_t i = 0; i < p->n_threads; i++) {
@@ -151,8 +151,9 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Needs sequential consistency: a worker increments `sleepers` and then reads `run`; here `run` is
- * incremented and then `sleepers` is read. One of the two sees the other, so no wake-up is lost. */
+/* Starts a run and wakes sleeping workers. Needs sequential consistency: a worker increments
+ * `sleepers` and then reads `run`; here `run` is incremented and then `sleepers` is read. One of
+ * the two sees the other, so no wake-up is lost. */
 static void pool_announce(pool *p)
 {
     atomic_fetch_add(&p->run, 1);

@@ -273,6 +273,8 @@ static void put_argument_list(schema_compiler *c, const argument_list *b, uint32
     rules_skip(r, from, to);
 }
 
+/* The arguments of a call: the listed names in order. Without listed names any names are allowed,
+ * unless additionalProperties excludes them. */
 static mote_status put_arguments(schema_compiler *c, const schema_shape *shape, uint32_t from,
                                  uint32_t to)
 {

@@ -68,9 +68,10 @@ static mote_status client_receive(const decoder_client *c, const media_request *
     return MOTE_OK;
 }
 
-/* Closes `its`. */
-static mote_status client_exchange(fork_server *fs, int own, int its, const media_request *request,
-                                   media_frames *out, mote_error *err)
+/* Sends a request to a new decoder and receives its frames. `own` and `decoder_fd` are the ends of
+ * a socket pair. Closes decoder_fd. */
+static mote_status client_exchange(fork_server *fs, int own, int decoder_fd,
+                                   const media_request *request, media_frames *out, mote_error *err)
 {
     const decoder_request h = {.file_bytes = request->file.n,
                                .limits = request->limits,
@@ -80,8 +81,8 @@ static mote_status client_exchange(fork_server *fs, int own, int its, const medi
     const bool ffmpeg = media_format_of(request->file) == MEDIA_VIDEO;
     decoder_client c = {.fs = fs, .fd = own};
     const mote_status sent = fork_server_send(
-        fs, its, ffmpeg ? FORK_SERVER_FFMPEG : FORK_SERVER_BUILT_IN, &c.generation, err);
-    close(its);
+        fs, decoder_fd, ffmpeg ? FORK_SERVER_FFMPEG : FORK_SERVER_BUILT_IN, &c.generation, err);
+    close(decoder_fd);
     TRY(sent);
     /* A failed write is not an error yet: the decoder may have replied before it stopped reading.
      */

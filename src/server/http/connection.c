@@ -103,7 +103,7 @@ static void connection_on_written(uv_write_t *request, int status)
     buffer_reset(&c->sending);
     c->progress = os_now();
     if (status != 0)
-        c->doomed = true;
+        c->must_close = true;
     connection_touch(c);
 }
 
@@ -113,7 +113,7 @@ static void connection_write_out(connection *c)
     if (c->writing)
         return;
     if (c->out.failed) { /* also if n is 0: the first byte may have failed */
-        c->doomed = true;
+        c->must_close = true;
         return;
     }
     if (c->out.n == 0)
@@ -121,7 +121,7 @@ static void connection_write_out(connection *c)
     uv_buf_t all = uv_buf_init(c->out.p, (unsigned)c->out.n);
     const int taken = uv_try_write(&c->as.stream, &all, 1);
     if (taken < 0 && taken != UV_EAGAIN) {
-        c->doomed = true;
+        c->must_close = true;
         return;
     }
     const size_t done = taken > 0 ? (size_t)taken : 0;
@@ -138,7 +138,7 @@ static void connection_write_out(connection *c)
     c->writing = uv_write(&c->write, &c->as.stream, &unsent, 1, connection_on_written) == 0;
     c->unsent_before = c->sending.n - done;
     if (!c->writing)
-        c->doomed = true;
+        c->must_close = true;
 }
 
 static void connection_send(connection *c)
@@ -147,11 +147,11 @@ static void connection_send(connection *c)
     const bool streaming = x != NULL && x->streaming;
     if (streaming)
         exchange_frame(c->reader.x);
-    if (!c->doomed)
+    if (!c->must_close)
         connection_write_out(c);
     /* A stream that the client does not read must not fill the memory. */
     if (streaming && (double)connection_unsent(c) > connection_http(c)->limits.at[LIMIT_OUTPUT])
-        c->doomed = true;
+        c->must_close = true;
 }
 
 /* ---- input ---- */
@@ -175,7 +175,7 @@ static void connection_on_read_end(connection *c, ssize_t status)
     connection_stop_reading(c);
     c->eof = true;
     if (status != UV_EOF)
-        c->doomed = true;
+        c->must_close = true;
     if (c->phase == CONNECTION_LINGERING)
         connection_close(c);
     connection_touch(c);
@@ -198,7 +198,7 @@ static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b
     }
     strbuf_put(&c->in, (str){buffer->base, (size_t)n});
     if (c->in.failed)
-        c->doomed = true;
+        c->must_close = true;
     if (c->reader.state == READER_HANDLING && c->in.n - c->in_at > MAX_PIPELINED_BYTES)
         connection_stop_reading(c);
     connection_touch(c);
@@ -210,7 +210,7 @@ static void connection_start_reading(connection *c)
         return;
     c->reading = uv_read_start(&c->as.stream, connection_on_alloc, connection_on_read) == 0;
     if (!c->reading)
-        c->doomed = true;
+        c->must_close = true;
 }
 
 /* Passes buffered input to the reader. false: it needs more bytes. */
@@ -248,12 +248,12 @@ static void connection_turn(connection *c)
 {
     for (int i = 0; i < MAX_REQUESTS_PER_TURN; i++) {
         connection_send(c);
-        if (!c->doomed && c->ended && connection_unsent(c) == 0)
+        if (!c->must_close && c->ended && connection_unsent(c) == 0)
             connection_next_request(c);
         if (c->phase != CONNECTION_OPEN)
             return;
         const bool handling = c->reader.state == READER_HANDLING;
-        if (c->doomed || (handling && !c->ended && c->eof)) {
+        if (c->must_close || (handling && !c->ended && c->eof)) {
             connection_close(c);
             return;
         }
@@ -368,7 +368,7 @@ void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_u
         uv_tcp_keepalive(&c->as.tcp, 1, TCP_KEEPALIVE_SECONDS); /* detects clients that vanished */
     }
     connection_start_reading(c);
-    if (c->doomed)
+    if (c->must_close)
         connection_close(c);
 }
 

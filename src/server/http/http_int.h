@@ -114,7 +114,7 @@ typedef struct connection {
     bool writing, reading;
     bool ended;           /* the reply is complete */
     bool keep;            /* another request may follow it */
-    bool doomed;          /* close without sending the remaining output */
+    bool must_close;      /* close without sending the remaining output */
     bool touched;         /* in the list of touched connections */
     bool eof;             /* the client has closed its side */
     double progress;      /* when the kernel last accepted bytes */
@@ -198,7 +198,7 @@ static inline void connection_ended(connection *c, bool keep)
 /* Closes without sending the remaining output. */
 static inline void connection_abort(connection *c)
 {
-    c->doomed = true;
+    c->must_close = true;
     connection_touch(c);
 }
 

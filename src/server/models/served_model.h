@@ -94,7 +94,7 @@ enum { MODEL_NAME_BYTES = 128 };
 
 /* "Qwen3.5-4B-Q4_K_M.gguf" becomes "qwen3.5-4b-q4_k_m". */
 void model_name_of_file(char out[MODEL_NAME_BYTES], const char *path);
-/* Does `wanted` mean this model? Ignores case, a publisher in front and ":latest"; ':' and '_'
+/* Does `wanted` mean this model? Ignores case, a publisher in front and ":latest". ':' and '_'
  * equal
  * '-'. Unless `whole`, a prefix up to a dash matches. */
 bool model_name_is(const char *name, str wanted, bool whole);

@@ -473,14 +473,14 @@ static bool format_read_extra(request *a, const json_node *from, const char *und
 
 bool request_extra_formats(request *a, http_error *error)
 {
-    static const char *const ours[] = {"json_schema", "regex", "choice", "grammar"};
-    static const char *const theirs[] = {"json", "regex", "choice", "grammar"};
-    static const char *const old[] = {"guided_json", "guided_regex", "guided_choice",
-                                      "guided_grammar"};
-    return format_read_extra(a, a->root, "", ours, error) &&
+    static const char *const own[] = {"json_schema", "regex", "choice", "grammar"};
+    static const char *const vllm[] = {"json", "regex", "choice", "grammar"};
+    static const char *const vllm_old[] = {"guided_json", "guided_regex", "guided_choice",
+                                           "guided_grammar"};
+    return format_read_extra(a, a->root, "", own, error) &&
            format_read_extra(a, json_node_get(a->root, "structured_outputs"), "structured_outputs.",
-                             theirs, error) &&
-           format_read_extra(a, a->root, "", old, error);
+                             vllm, error) &&
+           format_read_extra(a, a->root, "", vllm_old, error);
 }
 
 void request_answer_failed(const request *a, const mote_error *why, http_error *error)
