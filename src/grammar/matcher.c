@@ -134,8 +134,8 @@ bool grammar_is_complete(const grammar_matcher *m)
     return !grammar_is_over(m) && m->g->c.all[m->history[m->n]].complete;
 }
 
-/* Frees the configurations that no matcher refers to, if there are many. Clears the caches, whose
- * entries may refer to them. */
+/* Frees the configurations that no matcher refers to, if there are many. Clears the caches, because
+ * their entries may refer to them. */
 static void collect_if_many(grammar *g)
 {
     if (!configs_want_collection(&g->c))

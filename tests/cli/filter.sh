@@ -46,7 +46,7 @@ json 'd["model"] == "mote-tiny" and d["content"].startswith("Hello") and len(d["
 json 'd["tool_calls"] == [] and d["finish"] == "stop" and d["preset"] == "small/thinking/general"'
 json 'set(d["usage"]) == {"prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "cached_tokens"}'
 json 'd["usage"]["total_tokens"] == d["usage"]["prompt_tokens"] + d["usage"]["completion_tokens"] and 0 < d["usage"]["reasoning_tokens"] < d["usage"]["completion_tokens"]'
-json 'd["thinking"] == {"on": True, "budget": 4096, "tokens": d["usage"]["reasoning_tokens"], "end": "natural", "loops_found": 0, "loops_left": 0}'
+json 'd["thinking"] == {"on": True, "budget": 4096, "tokens": d["usage"]["reasoning_tokens"], "end": "natural", "loops_detected": 0, "loops_recovered": 0}'
 json 'all(d["timings"][k] >= 0 for k in ("load", "prompt", "answer", "first_token", "total", "prompt_per_second", "answer_per_second"))'
 json 'd["mote"]["threads"] == 1 and d["mote"]["sampling"]["temperature"] == 0 and d["mote"]["sampling"]["seed"] == 0'
 call 0 run "$model" "Hello!" --think on --temp 0 -q # thinking is not for a pipe

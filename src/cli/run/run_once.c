@@ -34,8 +34,8 @@ static void once_write_thinking(strbuf *j, const mote_answer *a)
     jw_key_uint(j, "budget", a->think_budget);
     jw_key_uint(j, "tokens", a->think_tokens);
     jw_key_text(j, "end", mote_think_end_name(a->think_end));
-    jw_key_uint(j, "loops_found", a->loops_detected);
-    jw_key_uint(j, "loops_left", a->loops_recovered);
+    jw_key_uint(j, "loops_detected", a->loops_detected);
+    jw_key_uint(j, "loops_recovered", a->loops_recovered);
     jw_close(j, '}');
 }
 

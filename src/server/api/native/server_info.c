@@ -19,7 +19,7 @@ void handle_root(exchange *x)
     exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("Ollama is running"));
 }
 
-/* The 503 reply has the form of llama-server's, whose clients poll /health. */
+/* The 503 reply has the format of llama-server, because its clients poll /health. */
 void handle_health(exchange *x)
 {
     const server_context *s = exchange_context(x);
