@@ -33,7 +33,8 @@ static bool node_type_is(const json_node *item, const char *type)
     return json_node_is(node, JSON_IS_STRING) && str_is(json_node_text(node), type);
 }
 
-/* The tests of the template in its order, then other names that clients use (stable mode). */
+/* Decides as the template does, in the same order; stable mode also accepts other names that
+ * clients use. *text: the member that holds the text of a text part. */
 static chat_part_kind part_kind_of(const json_node *item, chat_mode mode, const char **text)
 {
     *text = "text";

@@ -84,7 +84,8 @@ static int frames_read_pattern(video_files *out, const char *pattern, const char
     return code;
 }
 
-/* Free `out` also after an error. */
+/* `path` is a video file, a directory of frames, or a pattern of frame files. Free `out` also after
+ * an error. */
 static int video_files_read(video_files *out, const char *path)
 {
     char pattern[PATTERN_BYTES];

@@ -352,7 +352,7 @@ static void keys_warn_writable(const char *path)
 }
 
 /* Reads the API keys from --api-key-file or MOTE_API_KEY into `text`. Sets o->key_file too: the
- * server reads the file again when it changes. */
+ * server reads the file again when it changes, unless it is a pipe. */
 static int keys_find(strbuf *text, const serve_options *f, server_options *o)
 {
     static const char all_scopes[] = " infer,metrics,admin";

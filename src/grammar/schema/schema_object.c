@@ -43,7 +43,8 @@ typedef struct object {
     uint32_t other; /* rule of an unlisted member, or RULES_NONE */
 } object;
 
-/* Splits a region by a set: names in the set stay, the others become a new region. */
+/* Splits a region by a set of names. Names in the set stay and must satisfy `conj` too; the others
+ * become a new region. */
 static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj)
 {
     schema_compiler *c = o->c;

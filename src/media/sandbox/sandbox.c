@@ -59,7 +59,7 @@ static void set_limits(void)
 
 enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION_FLAG = 1 };
 
-/* False: the kernel has no Landlock. */
+/* Denies all access to files. False: the kernel has no Landlock. */
 static bool landlock_files(void)
 {
     /* every access right of Landlock version 1 */
