@@ -192,6 +192,8 @@ static void put_unique_items(schema_compiler *c, const schema_shape *shape, cons
     }
 }
 
+/* An array with uniqueItems. *possible false: it has a prefix or too many values; nothing was
+ * written. */
 static mote_status put_unique(schema_compiler *c, const schema_shape *shape, uint32_t from,
                               uint32_t to, bool *possible)
 {
