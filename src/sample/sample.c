@@ -262,7 +262,7 @@ static void walk_restart(walk *w)
     w->sum = 0;
 }
 
-/* Z of step 8. */
+/* The sum of the weights of all candidates (Z of step 8 above). */
 static double walk_mass(walk *w)
 {
     if (w->limit == w->row->n)
