@@ -405,8 +405,8 @@ def fork_server_is_killed():
 
 
 if __name__ == "__main__":
-    with Server("--image-tokens", "280", "--limit", "image-tokens=320", sees=True) as seeing:
-        code = main(seeing)
+    with Server("--image-tokens", "280", "--limit", "image-tokens=320", sees=True) as server:
+        code = main(server)
     if len(sys.argv) == 1:
         few_kv_positions()
         text_only_model()

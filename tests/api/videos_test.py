@@ -123,6 +123,6 @@ def every_field_of_a_video_part(server):
 
 
 if __name__ == "__main__":
-    with Server(sees=True) as seeing:
-        code = main(seeing)
+    with Server(sees=True) as server:
+        code = main(server)
     sys.exit(code)

@@ -206,7 +206,7 @@ mote_status conversation_answer(conversation *t, mote_error *err)
         options->sampling.seed = draws ? answer_new_seed() : 0;
     answer_view_begin(&t->view);
     t->first_token = 0;
-    t->asked = os_now();
+    t->sent = os_now();
     interrupt_set_handler(conversation_cancel, t->chat);
     mote_status status = mote_chat_answer(t->chat, options, &t->answer, err);
     interrupt_set_handler(NULL, NULL);

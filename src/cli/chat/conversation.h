@@ -106,8 +106,8 @@ typedef struct conversation {
     media_files media; /* images and videos of its messages */
     mote_chat *chat;
     answer_view view;
-    mote_answer answer;                                    /* the last one */
-    double started, load_ended, asked, first_token, ended; /* os_now */
+    mote_answer answer;                                   /* the last one */
+    double started, load_ended, sent, first_token, ended; /* os_now */
 
     /* of the interactive chat */
     strbuf question; /* the last one, for /retry if its answer never started */

@@ -47,7 +47,7 @@ static void once_write_timings(strbuf *j, const conversation *t)
     jw_key_double(j, "load", t->load_ended - t->started);
     jw_key_double(j, "prompt", a->seconds_prefill);
     jw_key_double(j, "answer", a->seconds_decode);
-    jw_key_double(j, "first_token", t->first_token > 0 ? t->first_token - t->asked : 0);
+    jw_key_double(j, "first_token", t->first_token > 0 ? t->first_token - t->sent : 0);
     jw_key_double(j, "total", t->ended - t->started);
     jw_key_double(j, "prompt_per_second",
                   answer_per_second(a->prompt_tokens - a->reused_tokens, a->seconds_prefill));

@@ -157,11 +157,11 @@ static mote_status model_make_vision(served_model *m, const served_model_options
 mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
                                       mote_error *err)
 {
-    const vision_service_options seeing = vision_service_options_of(options);
+    const vision_service_options vision = vision_service_options_of(options);
     sched_options work = options->sched;
     work.model = options->model;
     TRY(sched_min_memory(&work, out, err));
-    *out += served_model_has_vision(options) ? vision_service_plan(&seeing) : 0;
+    *out += served_model_has_vision(options) ? vision_service_plan(&vision) : 0;
     return MOTE_OK;
 }
 

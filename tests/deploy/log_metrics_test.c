@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lines_test.c - log lines and metrics text from made-up values, without a server. */
+/* log_metrics_test.c - log lines and metrics text from made-up values, without a server. */
 #include "json/json.h"
 #include "server/core/log.h"
 #include "server/api/native/native.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""seeing.py - metrics that promtool accepts, status, and a log that requests cannot forge."""
+"""monitoring.py - metrics that promtool accepts, status, and a log that requests cannot forge."""
 import json
 import os
 import re
