@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks in this folder share: which files there are, and C without its comments.
+"""Shared by the checks in this directory: the list of files, and C text without comments.
 
-A check is a program that takes the root of a tree (the tree it stands in, if
-none is given), prints one line `path:line: what is wrong` per fault and ends
-with 1 if there was one. So the tests in tests/scripts can plant a fault in a
-copy and see it caught.
+A check takes the root of a tree (default: its own tree), prints one line
+`path:line: what is wrong` per fault and exits with 1 if there was one. The
+tests in tests/scripts plant a fault in a copy and check that it is caught.
 """
 import os
 import re
@@ -13,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Folders that hold what a build made, and what a walk without git must not enter.
+# Directories that a walk without git skips: git data and build output.
 MADE = {".git", "build", "__pycache__"}
 
 
@@ -25,7 +24,7 @@ def root_from_arguments():
 
 
 def _git_names(root):
-    """What git knows or would take, or None: no clone, no git, or git distrusts its owner."""
+    """Tracked files and untracked ones that are not ignored; None if git cannot list them."""
     if not (root / ".git").exists() or shutil.which("git") is None:
         return None
     run = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others",
@@ -37,9 +36,9 @@ def _git_names(root):
 
 def _walked_names(root):
     names = []
-    for folder, inside, files in os.walk(root):
+    for directory, inside, files in os.walk(root):
         inside[:] = [name for name in inside if name not in MADE]
-        names += [os.path.relpath(os.path.join(folder, name), root) for name in files]
+        names += [os.path.relpath(os.path.join(directory, name), root) for name in files]
     return sorted(names)
 
 
@@ -51,10 +50,10 @@ def files(root):
     return [name for name in names if (root / name).is_file()]
 
 
-def c_files(root, *folders):
-    """The .c, .h and .def files below the given folders."""
+def c_files(root, *directories):
+    """The .c, .h and .def files below the given directories."""
     return [name for name in files(root)
-            if name.endswith((".c", ".h", ".def")) and name.split("/")[0] in folders]
+            if name.endswith((".c", ".h", ".def")) and name.split("/")[0] in directories]
 
 
 _NOT_CODE = re.compile(
@@ -72,7 +71,7 @@ def code_of(text):
 
 
 def report(faults, good):
-    """Prints the faults, or the sentence that there are none; returns the exit code."""
+    """Prints the faults, or `good` if there are none; returns the exit code."""
     for fault in faults:
         print(fault)
     if not faults:

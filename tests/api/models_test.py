@@ -164,10 +164,10 @@ def memory_limit_is_shared(both, alone):
 def invalid_setups_are_rejected(both, alone):
     data = os.environ["DATA"]
     files = [os.path.join(data, f) for f in FILES]
-    with tempfile.TemporaryDirectory() as folder:
-        twin = os.path.join(folder, "Mote-tiny_Q8_0.gguf")
+    with tempfile.TemporaryDirectory() as directory:
+        twin = os.path.join(directory, "Mote-tiny_Q8_0.gguf")
         os.symlink(files[0], twin)
-        missing = os.path.join(folder, "none.gguf")
+        missing = os.path.join(directory, "none.gguf")
         for words, texts in (
                 ([files[0], twin], ("both be named", files[0], twin)),
                 ([*files, "--name", "m"], ("--name needs a single model",)),
@@ -175,7 +175,7 @@ def invalid_setups_are_rejected(both, alone):
                 ([*files, "--memory", "0.02"], ("not enough for 2 models",)),
                 ([files[1], "--memory", "0.05"], ("out of memory: 8 parallel requests", "more are available")),
                 ([*files, missing], ("no such file", missing))):
-            done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{folder}/socket"],
+            done = subprocess.run([os.environ["MOTE"], "serve", *words, "--listen", f"unix:{directory}/socket"],
                                   capture_output=True, text=True, timeout=PATIENCE, env={"PATH": os.environ["PATH"]})
             assert done.returncode != 0, words
             for text in texts:

@@ -424,7 +424,7 @@ class Changes(http_rig.unittest.TestCase):
     def setUp(self):
         self.first = ["watch metrics,infer watch", "gone infer gone", "limited infer limited tpm=1"]
         self.server = http_rig.Server("--limit", "key-failures=100000", keys=self.first)
-        self.file = Path(self.server.folder.name) / "keys"
+        self.file = Path(self.server.directory.name) / "keys"
 
     def tearDown(self):
         self.server.__exit__()

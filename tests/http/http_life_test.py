@@ -27,8 +27,8 @@ def in_time(test, least, most, measure):
 
 class Sockets(http_rig.unittest.TestCase):
     def test_unix_socket(self):
-        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as folder:
-            path = folder + "/mote.sock"
+        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as directory:
+            path = directory + "/mote.sock"
             with http_rig.Server(listen=("unix:" + path,)) as server:
                 mode = os.stat(path).st_mode
                 self.assertTrue(stat.S_ISSOCK(mode))
@@ -48,8 +48,8 @@ class Sockets(http_rig.unittest.TestCase):
                 self.assertEqual(server.ask(get()).status, 200)
 
     def test_several_addresses(self):
-        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as folder:
-            with http_rig.Server(listen=("127.0.0.1:0", "[::1]:0", f"unix:{folder}/s")) as server:
+        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as directory:
+            with http_rig.Server(listen=("127.0.0.1:0", "[::1]:0", f"unix:{directory}/s")) as server:
                 for address in server.addresses:
                     with http_rig.Wire(address) as wire:
                         self.assertEqual(wire.ask(get()).status, 200)
@@ -117,11 +117,11 @@ class ServiceManager(http_rig.unittest.TestCase):
         server.close()
 
     def test_ready_and_stopping(self):
-        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as folder:
+        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as directory:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-                heard.bind(folder + "/notify")
+                heard.bind(directory + "/notify")
                 heard.settimeout(http_rig.PATIENCE)
-                with http_rig.Server(env={"NOTIFY_SOCKET": folder + "/notify", "WATCHDOG_USEC": "400000"}):
+                with http_rig.Server(env={"NOTIFY_SOCKET": directory + "/notify", "WATCHDOG_USEC": "400000"}):
                     words = [heard.recv(100) for _ in range(4)]
                     self.assertEqual(words, [b"READY=1"] + [b"WATCHDOG=1"] * 3)
                     ready = True

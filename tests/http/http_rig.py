@@ -168,13 +168,13 @@ class Server:
 
     def __init__(self, *flags, env=None, listen=("127.0.0.1:0",), keys=None, prepare=None,
                  pass_fds=(), wait=True):
-        self.folder = tempfile.TemporaryDirectory(prefix="mote-http-")
-        self.log_path = Path(self.folder.name) / "log"
+        self.directory = tempfile.TemporaryDirectory(prefix="mote-http-")
+        self.log_path = Path(self.directory.name) / "log"
         words = [MOTE, "serve", str(MODEL), "--threads", "1", "--mmproj", "none", *flags]
         for address in listen:
             words += ["--listen", address]
         if keys:
-            path = Path(self.folder.name) / "keys"
+            path = Path(self.directory.name) / "keys"
             path.write_text("\n".join(keys) + "\n", encoding="utf-8")
             words += ["--api-key-file", str(path)]
         self.env = {**os.environ, **(env or {})}
@@ -231,7 +231,7 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self.folder.cleanup()
+        self.directory.cleanup()
 
     def __enter__(self):
         return self

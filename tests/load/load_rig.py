@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-for folder in ("sdk", "support"):
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
+for directory in ("sdk", "support"):
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", directory))
 
 from around import SANITIZED, is_quiet, scaled, waited  # noqa: E402,F401
 from rig import (FACT, FACT_ANSWER, KEY, PATIENCE, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
@@ -45,8 +45,8 @@ class Reply:
 
 def crowd(server, requests, idle=0, timeout=600):
     """Sends all requests at the same time; returns the summary of the client and a Reply for each (status 0: lost)."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked, came = os.path.join(folder, "requests"), os.path.join(folder, "replies")
+    with tempfile.TemporaryDirectory() as directory:
+        asked, came = os.path.join(directory, "requests"), os.path.join(directory, "replies")
         with open(asked, "w", encoding="utf-8") as f:
             f.writelines(f"{path} {json.dumps(body)}\n" for path, body in requests)
         done = subprocess.run([os.environ["CLIENT"], str(server.port), str(idle), asked, came],

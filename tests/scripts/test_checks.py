@@ -22,11 +22,11 @@ SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 
 class Tree:
-    """A temporary tree that starts with copies of these folders of the sources."""
+    """A temporary tree that starts with copies of these directories of the sources."""
 
     def __init__(self, copied):
-        self.folder = tempfile.TemporaryDirectory(prefix="mote-house-")
-        self.root = Path(self.folder.name)
+        self.directory = tempfile.TemporaryDirectory(prefix="mote-scripts-")
+        self.root = Path(self.directory.name)
         for name in copied:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, self.root / name,
@@ -58,7 +58,7 @@ class Planted(unittest.TestCase):
 
     def setUp(self):
         self.tree = Tree(self.copied)
-        self.addCleanup(self.tree.folder.cleanup)
+        self.addCleanup(self.tree.directory.cleanup)
 
     def faults(self, name, text):
         """(exit code, what the check says of this file), with the file planted for this one run."""
@@ -334,11 +334,11 @@ class Docs(Planted):
         self.assertEqual([line for line in lines if not line.startswith("src/")], [])
 
     def test_what_is_not_there(self):
-        self.caught("examples/planted.md", "[x](nothing.md)\n", "a link to nothing.md")
-        self.caught("examples/planted.md", "as `src/base/nothing.c` says\n", "is named and is not there")
+        self.caught("examples/planted.md", "[x](nothing.md)\n", "link to nothing.md")
+        self.caught("examples/planted.md", "as `src/base/nothing.c` says\n", "src/base/nothing.c does not exist")
 
     def test_forgotten(self):
-        self.caught("docs/planted.md", "# forgotten\n", "no way leads here")
+        self.caught("docs/planted.md", "# forgotten\n", "not reachable")
 
     def test_where_table(self):
         self.passes("ARCHITECTURE.md", "| what | where | name |\n|---|---|---|\n"
@@ -367,7 +367,7 @@ class Notice(unittest.TestCase):
 
     def faults(self, old, new):
         tree = Tree(("src",))
-        self.addCleanup(tree.folder.cleanup)
+        self.addCleanup(tree.directory.cleanup)
         text = (ROOT / "NOTICE").read_text(encoding="utf-8")
         self.assertEqual(len(re.findall(old, text)), 1)
         tree.write("NOTICE", re.sub(old, new, text))
@@ -397,7 +397,7 @@ class Fast(unittest.TestCase):
 
     def faults(self, table):
         tree = Tree(())
-        self.addCleanup(tree.folder.cleanup)
+        self.addCleanup(tree.directory.cleanup)
         tree.write("src/base/a.c", SPDX)
         tree.write("tests/fast.cmake", table)
         run = subprocess.run([sys.executable, "-B", str(Path(__file__).parent / "test_fast.py"),
@@ -448,7 +448,7 @@ class Sound(unittest.TestCase):
 
     def test_all_pass(self):
         tree = Tree(("scripts",))
-        self.addCleanup(tree.folder.cleanup)
+        self.addCleanup(tree.directory.cleanup)
         tree.write("include/mote.h", SPDX + "#include <stdint.h>\n")
         tree.write("src/base/a.h", SPDX + "int base_a(void);\n")
         tree.write("src/tok/b.c", SPDX + '#include "base/a.h"\n\nint tok_b(void)\n{\n'
@@ -462,7 +462,7 @@ class Sound(unittest.TestCase):
 
     def test_sizes_finds_the_longest(self):
         tree = Tree(("scripts",))
-        self.addCleanup(tree.folder.cleanup)
+        self.addCleanup(tree.directory.cleanup)
         tree.write("src/base/a.c", SPDX + "\nstatic int\nlong_one(int a,\n         int b)\n{\n"
                    + "    a += b;\n" * 30 + "}\n\nint short_one(void)\n{\n}\n")
         code, lines = tree.run("check_sizes")
