@@ -43,7 +43,7 @@ class Watcher:
     def phases(self):
         """Phases of all streams; the HTTP layer must report the same number."""
         now = self.look()
-        places = [p for p in ("queued", "prefill", "decode") for _ in range(now[p])]
+        places = [p for p in ("decode", "prefill", "queued") for _ in range(now[p])]  # in sorted order
         return places if len(places) == len(now["streams"]) else ["unequal"]
 
     def wait_for(self, *good):
