@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pull_sandbox.c - what mote-pull may do: the network, the cache, certificates. Nothing else.
+ *
+ * Landlock allows to write below the cache and in mote's own cache directory, and to read /etc,
+ * certificates and what the resolver needs. seccomp forbids programs, other processes and servers;
+ * a forbidden call fails with EPERM. Sanitizers make other system calls, so builds with them have
+ * no sandbox.
+ */
+#define _GNU_SOURCE
+#include "pull/pull_int.h"
+
+#include "base/landlock.h"
+#include "base/sanitized.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(MOTE_SECCOMP) && !defined(MOTE_SANITIZED)
+#define FILTERS 1
+#include <seccomp.h>
+#endif
+
+/* ---- Landlock ---- */
+
+enum {
+    NEVER = LANDLOCK_EXECUTE | LANDLOCK_MAKE_CHAR | LANDLOCK_MAKE_SOCK | LANDLOCK_MAKE_FIFO |
+            LANDLOCK_MAKE_BLOCK | LANDLOCK_IOCTL_DEV
+};
+
+/* Paths of the request may be missing. */
+static void allow_given(int ruleset, const char *path, uint64_t rights)
+{
+    if (path != NULL && path[0] == '/')
+        landlock_allow(ruleset, path, rights);
+}
+
+static bool landlock_enter(const pull *p)
+{
+    static const char *const system[] = {
+        "/etc", /* certificates, resolv.conf, hosts, nsswitch.conf, openssl.cnf */
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        "/usr/lib/ssl",
+        "/usr/share/pki",
+        "/var/lib/ca-certificates",
+        "/run/systemd/resolve", /* the target of /etc/resolv.conf */
+        "/run/resolvconf",
+        "/run/nscd",
+        "/dev/urandom",
+        "/dev/null",
+    };
+    const int version = landlock_version();
+    const uint64_t handled = landlock_rights(version);
+    const int ruleset = version > 0 ? landlock_open(handled) : -1;
+    if (ruleset < 0)
+        return false;
+    for (size_t i = 0; i < sizeof system / sizeof *system; i++)
+        landlock_allow(ruleset, system[i], LANDLOCK_READ);
+    allow_given(ruleset, p->request.ca_file, LANDLOCK_READ);
+    allow_given(ruleset, p->request.ca_dir, LANDLOCK_READ);
+    allow_given(ruleset, p->request.from, LANDLOCK_READ);
+    allow_given(ruleset, p->request.cache, handled & ~(uint64_t)NEVER);
+    allow_given(ruleset, p->request.state, handled & ~(uint64_t)NEVER);
+    return landlock_restrict(ruleset);
+}
+
+/* ---- system calls ---- */
+
+#if defined(FILTERS)
+
+/* Calls with any arguments. A name that this machine does not have is skipped. */
+static const char *const plain_calls[] = {
+    /* memory; mmap and mprotect are below */
+    "brk", "madvise", "mremap", "munmap",
+    /* threads; clone is below */
+    "exit", "exit_group", "futex", "getcpu", "getpid", "gettid", "rseq", "sched_getaffinity",
+    "sched_yield", "set_robust_list", "set_tid_address", "tgkill",
+    /* signals */
+    "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
+    /* time */
+    "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep",
+    /* descriptors */
+    "close", "dup", "dup3", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2",
+    "fcntl", "lseek", "pipe2", "poll", "ppoll", "pread64", "pselect6", "pwrite64", "read", "readv",
+    "select", "write", "writev",
+    /* files: Landlock says where */
+    "access", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fdatasync", "flock",
+    "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents64", "lstat", "mkdir", "mkdirat",
+    "newfstatat", "open", "openat", "readlink", "readlinkat", "rename", "renameat", "renameat2",
+    "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range", "umask", "unlink",
+    "unlinkat",
+    /* clients of the network: no listen, no accept */
+    "bind", "connect", "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmmsg",
+    "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socketpair",
+    /* others */
+    "getegid", "geteuid", "getgid", "getrandom", "getrusage", "getuid", "sysinfo", "uname"};
+
+/* Calls of which one argument is limited: (argument & mask) == value. */
+static const struct {
+    const char *name;
+    unsigned argument;
+    uint64_t mask, value;
+} limited_calls[] = {
+    {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* threads, no processes */
+    {"ioctl", 1, UINT32_MAX, 0x5421},         /* FIONBIO */
+    {"ioctl", 1, UINT32_MAX, 0x541B},         /* FIONREAD */
+    {"mmap", 2, PROT_EXEC, 0},
+    {"mprotect", 2, PROT_EXEC, 0},
+    {"prctl", 0, UINT32_MAX, PR_SET_NAME},
+    {"prlimit64", 2, UINT64_MAX, 0}, /* reads a limit */
+    {"socket", 0, UINT32_MAX, AF_INET},
+    {"socket", 0, UINT32_MAX, AF_INET6},
+    {"socket", 0, UINT32_MAX, AF_NETLINK}, /* getaddrinfo lists the own addresses */
+    {"socket", 0, UINT32_MAX, AF_UNIX},    /* resolver services of this machine */
+};
+
+static bool filter_add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,
+                       const struct scmp_arg_cmp *compare)
+{
+    const int number = seccomp_syscall_resolve_name(name);
+    return number < 0 || seccomp_rule_add_array(filter, action, number, n, compare) == 0;
+}
+
+static bool seccomp_enter(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    /* clone3 hides its flags behind a pointer; libc falls back to clone. */
+    bool done = filter != NULL && filter_add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+    for (size_t i = 0; done && i < sizeof plain_calls / sizeof *plain_calls; i++)
+        done = filter_add(filter, SCMP_ACT_ALLOW, plain_calls[i], 0, NULL);
+    for (size_t i = 0; done && i < sizeof limited_calls / sizeof *limited_calls; i++) {
+        const struct scmp_arg_cmp compare = {limited_calls[i].argument, SCMP_CMP_MASKED_EQ,
+                                             limited_calls[i].mask, limited_calls[i].value};
+        done = filter_add(filter, SCMP_ACT_ALLOW, limited_calls[i].name, 1, &compare);
+    }
+    done = done && seccomp_load(filter) == 0;
+    if (filter != NULL)
+        seccomp_release(filter);
+    return done;
+}
+#else
+static bool seccomp_enter(void)
+{
+    return false;
+}
+#endif
+
+const char *pull_sandbox_enter(const pull *p)
+{
+    const struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* the token is in memory */
+#if defined(MOTE_SANITIZED)
+    (void)p, (void)landlock_enter, (void)seccomp_enter;
+    return "";
+#endif
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return "no sandbox: the kernel does not allow it";
+    const bool files = landlock_enter(p), calls = seccomp_enter();
+    return files && calls ? ""
+           : files        ? "no seccomp: system calls are not limited"
+           : calls        ? "no Landlock: access to files is not limited"
+                          : "no sandbox: the kernel has neither Landlock nor seccomp";
+}
