@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scenario_net_rows.py - failures of connections, TLS and proxies, and what the environment says about them."""
+import os
+import select
+import socket
+import ssl
+import threading
+import warnings
+
+from double import TOKEN
+from hub_rig import equal
+from listener import Listener
+from scenarios import LARGE, replaced, row
+
+ONE = {"a.gguf": LARGE}
+SHORT = {"HF_HUB_DOWNLOAD_TIMEOUT": "1", "HF_HUB_ETAG_TIMEOUT": "1"}
+
+
+# Connections
+
+@row(36, 5, "slow|bytes|seconds|timed? ?out", files=ONE)
+def slow_body(s):
+    """A byte now and then: below any useful rate."""
+    def drip(request, answer):
+        request.head(answer[0], [*answer[1], ("Content-Length", len(answer[2]))])
+        for byte in answer[2]:
+            if s.hub.raw_cdn.closing.wait(0.3):
+                return
+            request.send(bytes([byte]))
+    s.env.update(SHORT)
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", drip)
+
+
+@row(36, 0, files=ONE)
+def slow_body_once(s):
+    def drip(request, answer):
+        request.head(answer[0], [*answer[1], ("Content-Length", len(answer[2]))])
+        request.send(answer[2][:1000])
+        s.hub.raw_cdn.closing.wait(600)
+    s.env.update(SHORT)
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", drip, times=1)
+
+
+@row(37, 5, "timed? ?out|answer|seconds|silent")
+def hub_never_answers(s):
+    s.env.update(SHORT)
+    s.use("raw_hub")
+    s.hook("info", lambda request, answer: s.hub.raw_hub.closing.wait(600) and request.close())
+
+
+@row(37, 5, "header|large")
+def headers_without_end(s):
+    def endless(request, answer):
+        request.send("HTTP/1.1 200 OK\r\n")
+        while not s.hub.raw_hub.closing.is_set():
+            request.send("X-Filler: " + "x" * 1000 + "\r\n")
+    s.use("raw_hub")
+    s.hook("tree", endless)
+
+
+@row(37, 5)
+def header_of_a_megabyte(s):
+    s.use("raw_hub")
+    s.hook("tree", lambda request, answer: replaced(answer, x_filler="x" * 1000000))
+
+
+@row(38, 5, "resolve|none.example")
+def host_without_an_address(s):
+    s.env["HF_ENDPOINT"] = "https://none.example"
+
+
+def closed_port(s):
+    """A port that refuses connections: bound, so no other process gets it, and not listening."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    s.undo.append(taken.close)
+    return taken.getsockname()[1]
+
+
+@row(38, 5, "connect|refused")
+def connection_refused(s):
+    s.env["HF_ENDPOINT"] = f"https://127.0.0.1:{closed_port(s)}"
+
+
+@row(38, 5)
+def connection_reset_at_once(s):
+    def reset(request, answer):
+        request.reset()
+    s.use("raw_hub")
+    s.hook("tree", reset)
+
+
+# TLS
+
+def with_tls(s, tls):
+    """The endpoint is a listener with another certificate or other settings."""
+    listener = Listener("raw_hub", s.hub._app, tls=tls)
+    s.undo.append(listener.close)
+    s.env["HF_ENDPOINT"] = f"https://127.0.0.1:{listener.port}"
+
+
+def bad_certificate(title, words, make):
+    def check(s):
+        with_tls(s, make(s.hub.authority))
+        yield
+        equal(s.requests(), [])  # not even the token was sent
+    check.__name__ = "certificate_" + title
+    row(39, 5, words)(check)
+
+
+bad_certificate("self_signed", "certificate", lambda a: a.self_signed("alone"))
+bad_certificate("of_another_host", "certificate|name", lambda a: a.certificate("other", "DNS:other.example"))
+bad_certificate("expired", "expired|clock|certificate",
+                lambda a: a.certificate("old", begin="20200101000000Z", end="20210101000000Z"))
+bad_certificate("not_yet_valid", "not yet valid|clock",
+                lambda a: a.certificate("new", begin="20900101000000Z", end="20910101000000Z"))
+
+
+@row(39, 5, "TLS|SSL|protocol|version")
+def old_tls(s):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python calls the old versions deprecated
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1
+    context.load_cert_chain(*s.hub.certificate)
+    with_tls(s, context)
+
+
+@row(39, 5)
+def no_tls(s):
+    s.env.update(SHORT)
+    with_tls(s, None)
+    yield
+    equal(s.requests(), [])
+
+
+@row(39, (2, 5), "https")
+def endpoint_without_tls(s):
+    s.env["HF_ENDPOINT"] = s.env["HF_ENDPOINT"].replace("https:", "http:")
+
+
+# Proxies
+
+class ConnectProxy:
+    """A proxy for CONNECT to ports of this machine. `public` is the port of all other hosts. `heads` are the requests
+    it got."""
+
+    def __init__(self, public=None):
+        self.public, self.heads = public, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                end, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(end,), daemon=True).start()
+
+    def _serve(self, end):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = end.recv(4096)
+            if not piece:
+                return
+            head += piece
+        self.heads.append(head.decode("latin-1"))
+        host, _, port = head.split()[1].decode("latin-1").rpartition(":")
+        port = int(port) if host == "127.0.0.1" else self.public
+        with end, socket.create_connection(("127.0.0.1", port)) as other:
+            end.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            pairs = {end: other, other: end}
+            while True:
+                for ready in select.select([end, other], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    pairs[ready].sendall(data)
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+@row(40, 0)
+def proxy(s):
+    """Hub and CDN through a proxy; the token stays inside TLS."""
+    proxy = ConnectProxy()
+    s.env["HTTPS_PROXY"] = proxy.url
+    s.undo.append(proxy.close)
+    yield
+    assert len(proxy.heads) >= 2 and all(TOKEN not in head for head in proxy.heads), proxy.heads
+
+
+@row(40, 0)
+def host_without_a_proxy(s):
+    s.env.update(HTTPS_PROXY=f"http://127.0.0.1:{closed_port(s)}", NO_PROXY="other.example,127.0.0.1")
+
+
+def bad_proxy(s, app):
+    listener = Listener("proxy", app)
+    s.undo.append(listener.close)
+    s.env["HTTPS_PROXY"] = f"http://127.0.0.1:{listener.port}"
+
+
+@row(40, 5, "proxy")
+def proxy_wants_a_password(s):
+    bad_proxy(s, lambda r: r.reply(407, [("Proxy-Authenticate", "Basic realm=x")], "<html>"))
+
+
+@row(40, 5, "proxy")
+def proxy_is_down(s):
+    s.env["HTTPS_PROXY"] = f"http://127.0.0.1:{closed_port(s)}"
+
+
+@row(40, 5, "proxy")
+def proxy_sends_a_page(s):
+    bad_proxy(s, lambda r: (r.reply(503, [], "<html>"), r.close()))
+
+
+def public_hub(s):
+    """The hub under a public name, reached through a proxy."""
+    listener = Listener("raw_hub", s.hub._app, tls=s.hub.authority.certificate(
+        "public-" + s.row.name, "DNS:hub.example"))
+    proxy = ConnectProxy(listener.port)
+    s.undo += [listener.close, proxy.close]
+    s.env.update(HF_ENDPOINT="https://hub.example", HTTPS_PROXY=proxy.url)
+    return proxy
+
+
+@row(4, 5, "address|private|local")
+def redirect_from_a_public_hub_to_loopback(s):
+    public_hub(s)
+    yield
+    equal(s.requests("cdn"), [])
+
+
+@row(4, 5, "address|private|local")
+def redirect_from_a_public_hub_to_metadata(s):
+    proxy = public_hub(s)
+    s.hook("resolve", lambda request, answer: replaced(answer, location="https:" + "//169.254.169.254/latest"))
+    yield
+    equal([head for head in proxy.heads if "169.254" in head], [])
+
+
+# The token, and offline
+
+def token_file(s, content):
+    path = os.path.join(s.home, "token")
+    with open(path, "wb") as f:
+        f.write(content)
+    s.env.pop("HF_TOKEN")
+    s.env["HF_TOKEN_PATH"] = path
+
+
+def uses_token(s):
+    return any(r.headers.get("authorization") == "Bearer " + TOKEN for r in s.requests("hub"))
+
+
+@row(44, 0)
+def token_file_with_a_newline(s):
+    token_file(s, b" " + TOKEN.encode() + b"\r\n\n")
+    yield
+    assert uses_token(s)
+
+
+@row(44, 0)
+def token_file_empty(s):
+    token_file(s, b"\n")
+    yield
+    assert all("authorization" not in r.headers for r in s.requests())
+
+
+@row(44, (2, 11), "token")
+def token_with_a_header_inside(s):
+    s.env["HF_TOKEN"] = "hf_abc\r\nX-Evil: 1"
+    yield
+    assert not any("x-evil" in r.headers for r in s.requests())
+
+
+@row(44, 0)
+def token_from_home(s):
+    """The file that `hf auth login` writes."""
+    s.env.pop("HF_TOKEN")
+    os.makedirs(s.env["HF_HOME"])
+    with open(os.path.join(s.env["HF_HOME"], "token"), "w", encoding="ascii") as f:
+        f.write(TOKEN)
+    yield
+    assert uses_token(s)
+
+
+@row(44, 0)
+def token_that_is_not_implicit(s):
+    s.env["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+    yield
+    assert not uses_token(s)
+
+
+def offline(variable, value):
+    def check(s):
+        s.env[variable] = value
+        yield
+        equal(s.requests(), [])
+    check.__name__ = "offline_by_" + variable.lower()
+    row(62, 5, "network")(check)
+
+
+offline("HF_HUB_OFFLINE", "1")
+offline("TRANSFORMERS_OFFLINE", "yes")
+offline("MOTE_NO_NETWORK", "1")

@@ -1,0 +1,618 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scenario_rows.py - failures of the hub, of the network and of TLS. scenarios.py describes a row."""
+import base64
+import os
+
+from double import TOKEN
+from hub_rig import MIB, equal
+from listener import Listener
+from scenarios import (LARGE, OTHER, SMALL, body, cut, flipped, listing, redirect, replaced, row, status)
+
+ONE = {"a.gguf": LARGE}
+
+
+# Redirects
+
+@row(1, 5, "redirect")
+def redirect_loop(s):
+    s.hook("resolve", lambda request, answer: replaced(answer, location=request.target))
+    yield
+    assert len(s.requests("hub")) < 30
+
+
+@row(1, 5, "redirect")
+def redirect_loop_of_the_cdn(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: (302, [("Location", request.target)], ""))
+    yield
+    assert len(s.requests("raw_cdn")) < 60
+
+
+@row(2, 5, "https")
+def redirect_to_http(s):
+    s.hook("resolve", lambda request, answer: replaced(
+        answer, location=dict(answer[1])["Location"].replace("https:", "http:")))
+
+
+@row(3, 5, "file|https")
+def redirect_to_a_file(s):
+    s.hook("resolve", redirect("file:///etc/passwd"))
+
+
+@row(3, 5, "ftp|https")
+def redirect_to_ftp(s):
+    s.hook("resolve", redirect("ftp://localhost/a.gguf"))
+
+
+@row(3, 5, "gopher|https")
+def redirect_to_gopher(s):
+    s.hook("resolve", redirect("gopher://localhost/a.gguf"))
+
+
+@row(5, 5, "redirect|location")
+def redirect_without_a_location(s):
+    s.hook("resolve", redirect(None))
+
+
+@row(5, 5, "redirect|location")
+def redirect_with_an_empty_location(s):
+    s.use("raw_hub")
+    s.hook("resolve", redirect(""))
+
+
+@row(5, 5, "redirect|location")
+def redirect_with_two_locations(s):
+    s.use("raw_hub")
+    s.hook("resolve", lambda request, answer: (
+        302, [*answer[1], ("Location", s.hub.url("cdn") + "/other")], answer[2]))
+
+
+@row(6, 0)
+def plain_download(s):
+    """The token goes to the hub and nowhere else; the harness checks the CDN."""
+    yield
+    assert any(r.headers.get("authorization") == "Bearer " + TOKEN for r in s.requests("hub"))
+    assert s.requests("cdn")
+
+
+@row(7, (0, 5))
+def the_cdn_redirects_back_to_the_hub(s):
+    def back(request, answer):
+        target = f"{s.hub.url('hub')}/api/resolve-cache/models/{s.repo.name}/{s.repo.head}/a.gguf"
+        return 302, [("Location", target)], ""
+    s.hook("cdn", back)
+    yield
+    for request in s.requests("hub"):
+        if "resolve-cache" in request.path:
+            assert "authorization" not in request.headers
+
+
+@row(9, 5, "password|user")
+def redirect_with_a_password(s):
+    s.hook("resolve", lambda request, answer: replaced(
+        answer, location=dict(answer[1])["Location"].replace("https:" + "//", "https:" + "//user:secret@")))
+
+
+@row(10, 0, files=ONE)
+def signed_url_expires(s):
+    """Each URL is good for one request; the hub signs another one."""
+    def expire(request, answer):
+        with s.lock:
+            s.repo.generation += 1
+        return answer
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", expire, times=2)
+    s.flags += ["--jobs", "1"]
+    yield
+    assert sum("/resolve/" in r.path for r in s.requests("hub")) >= 2
+
+
+@row(10, (5, 11), "403|denied|refused|forbidden", files=ONE)
+def signed_url_is_never_valid(s):
+    s.hook("cdn", status(403, "<Error><Code>AccessDenied</Code></Error>"))
+
+
+# Ranges
+
+@row(11, 0, files=ONE)
+def whole_file_instead_of_a_range(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: (200, [("ETag", '"x"')], LARGE))
+
+
+@row(12, 0, files=ONE)
+def wrong_range_once(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: replaced(answer, content_range=f"bytes 5-9/{len(LARGE)}"), times=1)
+
+
+@row(12, 5, "range", files=ONE)
+def wrong_range_always(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: replaced(answer, content_range=f"bytes 5-9/{len(LARGE)}"))
+
+
+@row(12, 5, "range|size", files=ONE)
+def range_of_another_total(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: replaced(
+        answer, content_range=dict(answer[1])["Content-Range"].rsplit("/", 1)[0] + "/99999999"))
+
+
+@row(12, 5, "range", files=ONE)
+def partial_content_without_a_range(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: replaced(answer, content_range=None))
+
+
+@row(13, 0, files=ONE)
+def range_not_satisfiable_once(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", status(416, "", ("Content-Range", f"bytes */{len(LARGE)}")), times=1)
+
+
+@row(13, 5, "416|range", files=ONE)
+def range_never_satisfiable(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", status(416, "", ("Content-Range", "bytes */5")))
+
+
+# Changes while it downloads
+
+@row(16, 0)
+def main_moves_after_the_listing(s):
+    """The files of the commit that was listed are installed, and main names that commit."""
+    first = s.repo.head
+
+    def move(request, answer):
+        s.hub.commit(s.repo, {"a.gguf": OTHER})
+        return answer
+    s.hook("tree", move, times=1)
+    s.installed = []
+    yield
+    with open(os.path.join(s.directory, "refs", "main"), "rb") as f:
+        equal(f.read(), first.encode())
+    link = os.path.join(s.directory, "snapshots", first, "a.gguf")
+    equal(os.path.basename(os.path.realpath(link)), s.repo.commits[first]["a.gguf"].sha256)
+
+
+@row(15, (0, 5, 6))
+def hash_of_the_file_differs_from_the_listing(s):
+    """The redirect names another hash than the listing of the same commit: an old or a new file, never a mixture."""
+    s.hook("resolve", lambda request, answer: replaced(answer, x_linked_etag='"' + "1" * 64 + '"'), times=1)
+
+
+# Bodies
+
+@row(17, 0, files=ONE)
+def body_cut_once(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", cut(100000), times=1)
+    yield
+    # What had arrived is not requested again.
+    starts = [r.headers["range"] for r in s.requests("raw_cdn")]
+    assert len(starts) == len(set(starts)), starts
+
+
+@row(17, 0, files=ONE)
+def body_cut_again_and_again(s):
+    """Each connection delivers 1 MiB: progress, so no limit of tries ends it."""
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", cut(MIB + 1))
+
+
+@row(17, 5, "closed|cut|ended|incomplete|transfer|bytes", files=ONE)
+def body_cut_at_the_first_byte(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", cut(0))
+    yield
+    assert len(s.requests("raw_cdn")) < 60
+
+
+@row(38, 0, files=ONE)
+def connection_reset_once(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", cut(50000, reset=True), times=2)
+
+
+@row(18, 0, files=ONE)
+def chunked_body_that_ends_early(s):
+    def chunked(request, answer):
+        code, headers, data = answer
+        request.head(code, [*headers, ("Transfer-Encoding", "chunked")])
+        request.send(b"186a0\r\n" + data[:100000] + b"\r\n0\r\n\r\n")
+        return None
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", chunked, times=1)
+
+
+@row(18, 0, files=ONE)
+def chunked_body(s):
+    def chunked(request, answer):
+        code, headers, data = answer
+        request.head(code, [*headers, ("Transfer-Encoding", "chunked")])
+        for begin in range(0, len(data), 100000):
+            piece = data[begin:begin + 100000]
+            request.send(b"%x\r\n" % len(piece) + piece + b"\r\n")
+        request.send("0\r\n\r\n")
+        return None
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", chunked)
+
+
+@row(19, (0, 5), files=ONE)
+def more_bytes_than_the_range(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", body(lambda data: data + b"x" * 100000))
+
+
+@row(20, 0)
+def no_content_length(s):
+    def send(request, answer):
+        request.head(answer[0], answer[1])
+        request.send(answer[2])
+        request.close()
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", send)
+
+
+def lengths(*values):
+    def send(request, answer):
+        request.head(answer[0], [*answer[1], *(("Content-Length", v) for v in values)])
+        request.send(answer[2])
+        request.close()
+    return send
+
+
+@row(20, (0, 5))
+def negative_content_length(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lengths("-5"))
+
+
+@row(20, (0, 5))
+def two_content_lengths(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lengths("10", "200000"))
+
+
+@row(20, (0, 5))
+def huge_content_length(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lengths(str(1 << 63)))
+
+
+def sizes(s, listed, linked):
+    """The size in the listing and in the redirect."""
+    def change(entries):
+        for e in entries:
+            e["size"] = e["lfs"]["size"] = listed
+    s.hook("tree", listing(change))
+    s.hook("resolve", lambda request, answer: replaced(answer, x_linked_size=linked))
+
+
+@row(21, 5, "size|listing")
+def size_zero(s):
+    sizes(s, 0, "0")
+
+
+@row(21, (3, 5, 12), "size|space|listing|no GGUF")
+def size_absurd(s):
+    sizes(s, 1 << 62, str(1 << 62))
+
+
+@row(21, (3, 5), "size|listing|no GGUF")
+def size_is_no_number(s):
+    sizes(s, "many", "many")
+
+
+@row(22, 5, "encod|compress|gzip")
+def compressed_body(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: replaced(answer, content_encoding="gzip"))
+
+
+@row(23, 6, "[0-9a-f]{64}.*[0-9a-f]{64}")
+def wrong_content(s):
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", body(flipped))
+
+
+@row(23, 0, files=ONE)
+def flipped_bit_on_the_wire(s):
+    """One range arrives with a wrong bit once. The second attempt from zero is right."""
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", body(flipped), times=1, skip=1)
+
+
+@row(24, 6, "GGUF", files={"a.gguf": b"<html>no model</html>" * 100})
+def no_gguf_file(s):
+    pass
+
+
+# Answers of the API
+
+@row(25, 5, "hub|login")
+def captive_portal(s):
+    page = "<!doctype html><title>Login</title>"
+    portal = Listener("portal", lambda r: r.reply(200, [("Content-Type", "text/html")], page), tls=s.hub.certificate)
+    s.undo.append(portal.close)
+    s.env["HF_ENDPOINT"] = f"https://127.0.0.1:{portal.port}"
+
+
+@row(26, 5, "listing|JSON|reply|answer")
+def listing_truncated(s):
+    s.hook("tree", lambda request, answer: (200, answer[1], answer[2][:50]))
+
+
+@row(26, 5, "listing|JSON|reply|answer")
+def listing_not_utf8(s):
+    s.hook("tree", lambda request, answer: (200, answer[1], b'[{"type":"file","path":"\xff\xfe.gguf"}]'))
+
+
+@row(26, 5, "listing|JSON|reply|answer")
+def listing_deeply_nested(s):
+    s.hook("tree", lambda request, answer: (200, answer[1], b"[" * 200000))
+
+
+@row(26, 5, "listing|JSON|reply|answer")
+def listing_with_zero_bytes(s):
+    s.hook("tree", lambda request, answer: (200, answer[1], b"[\0\0\0]"))
+
+
+@row(26, 5, "listing|JSON|reply|answer|large|long|bytes")
+def listing_without_end(s):
+    def endless(request, answer):
+        request.head(200, [*answer[1]])
+        while not s.hub.raw_hub.closing.is_set():
+            request.send(b" " * 65536)
+    s.use("raw_hub")
+    s.hook("tree", endless)
+
+
+@row(27, (0, 5))
+def listing_of_100000_files(s):
+    def many(entries):
+        extra = [{"type": "file", "path": f"f{i}.txt", "size": 1, "oid": "0" * 40} for i in range(100000)]
+        return entries + extra
+    s.hook("tree", listing(many))
+
+
+@row(27, 5, "page|listing|cursor|entries")
+def listing_with_endless_pages(s):
+    def more(request, answer):
+        with s.lock:
+            n = s.counts["pages"] = s.counts.get("pages", 0) + 1
+        cursor = base64.urlsafe_b64encode(b"%d" % n).decode()
+        link = f'<{s.hub.url("hub")}{request.raw_path}?recursive=true&cursor={cursor}>; rel="next"'
+        return 200, [*answer[1], ("Link", link)], '[{"type":"file","path":"x%d","size":1,"oid":"%040d"}]' % (n, n)
+    s.hook("tree", more)
+
+
+@row(27, 5, "page|listing|cursor|twice|repeat")
+def listing_with_a_repeated_page(s):
+    def again(request, answer):
+        link = f'<{s.hub.url("hub")}{request.raw_path}?recursive=true&cursor=MA==>; rel="next"'
+        return 200, [*answer[1], ("Link", link)], answer[2]
+    s.hook("tree", again)
+    yield
+    assert len(s.requests("hub")) < 20
+
+
+@row(28, 5, "page|listing|link|host|origin")
+def next_page_at_another_origin(s):
+    s.hook("tree", lambda request, answer: replaced(answer, link=f'<{s.hub.url("cdn")}/x>; rel="next"'))
+    yield
+    equal([r.target for r in s.hub.requests("cdn") if r.path == "/x"], [])
+
+
+def bad_name(title, name):
+    """A row for a listing that has this name as well."""
+    def check(s):
+        entry = {"type": "file", "path": name, "size": 5, "oid": "1" * 40,
+                 "lfs": {"oid": "2" * 64, "size": 5, "pointerSize": 134}}
+        s.hook("tree", listing(lambda entries: entries + [entry]))
+        s.target = f"hf:{s.repo.name}"
+        yield
+        for directory, _, files in os.walk(s.home):
+            assert not any("evil" in f for f in files), (directory, files)
+    check.__name__ = "file_name_" + title
+    row(29, (0, 5))(check)
+
+
+bad_name("parent", "../../evil-Q4_K_M.gguf")
+bad_name("absolute", "/evil-Q4_K_M.gguf")
+bad_name("drive", "C:\\evil-Q4_K_M.gguf")
+bad_name("share", "\\\\host\\evil-Q4_K_M.gguf")
+bad_name("empty_segment", "a//evil-Q4_K_M.gguf")
+bad_name("dot", "a/./evil-Q4_K_M.gguf")
+bad_name("zero", "evil\0-Q4_K_M.gguf")
+bad_name("newline", "evil\n-Q4_K_M.gguf")
+bad_name("escape", "\x1b[31mevil-Q4_K_M.gguf")
+bad_name("long", "evil-Q4_K_M" + "x" * 5000 + ".gguf")
+
+
+def bad_etag(title, etag):
+    """A row for a hash that is none, in the listing and in the redirect."""
+    def check(s):
+        def change(entries):
+            for e in entries:
+                e["lfs"]["oid"] = etag
+        s.hook("tree", listing(change))
+        s.hook("resolve", lambda request, answer: replaced(answer, x_linked_etag=f'"{etag}"'))
+    check.__name__ = "hash_" + title
+    row(31, 5, "hash|etag|listing")(check)
+
+
+bad_etag("with_a_path", "../../x")
+bad_etag("empty", "")
+bad_etag("too_short", "a" * 63)
+bad_etag("in_upper_case", "A" * 64)
+
+
+@row(32, 5, "commit")
+def commit_is_no_hash(s):
+    s.hook("info", lambda request, answer: (200, answer[1], answer[2].replace(s.repo.head, "../../../x")))
+
+
+def bad_repository(title, target):
+    def check(s):
+        s.target = target
+        yield
+        equal([r.target for r in s.hub.requests() if "bad-name" in r.target], [])
+    check.__name__ = "repository_" + title
+    row(33, (2, 3))(check)
+
+
+bad_repository("parent", "hf:../bad-name:a.gguf")
+bad_repository("of_three_segments", "hf:a/b/bad-name")
+bad_repository("with_two_hyphens", "hf:owner/bad-name--x:a.gguf")
+
+
+@row(34, (3, 5), "00002|part|split", files={"m-Q4_K_M-00001-of-00003.gguf": SMALL, "m-Q4_K_M-00003-of-00003.gguf": SMALL})
+def part_of_a_split_model_missing(s):
+    yield
+    equal(s.requests("cdn"), [])
+
+
+@row(34, 0, files={"m-Q4_K_M-00001-of-00002.gguf": SMALL, "m-Q4_K_M-00002-of-00002.gguf": LARGE})
+def split_model(s):
+    """The first part brings the others."""
+    s.installed = list(s.repo.commits[s.repo.head])
+
+
+@row(8, 0, xet=True)
+def xet_headers_are_ignored(s):
+    yield
+    equal([r.target for r in s.requests() if "xet-read-token" in r.target or "reconstructions" in r.target], [])
+
+
+# Status codes
+
+@row(41, 3, "not found|no .*repository|does not exist")
+def no_such_repository(s):
+    s.target = "hf:scenario/none:a.gguf"
+
+
+@row(41, 3, "not found|private|token")
+def no_such_repository_without_a_token(s):
+    s.env.pop("HF_TOKEN")
+    s.target = "hf:scenario/none:a.gguf"
+
+
+@row(41, 3, "private|token", access="private")
+def private_without_a_token(s):
+    s.env.pop("HF_TOKEN")
+
+
+@row(41, 0, access="private")
+def private_with_a_token(s):
+    pass
+
+
+@row(41, 11, "gated|access", "scenario/gated", access="gated")
+def gated(s):
+    """The message names the page where access is requested."""
+
+
+@row(41, 11, "gated|access|log in|token", access="gated")
+def gated_without_a_token(s):
+    s.env.pop("HF_TOKEN")
+
+
+@row(41, 11, "disabled", access="disabled")
+def disabled(s):
+    pass
+
+
+@row(41, 3, "no file|not found|none.gguf")
+def no_such_file(s):
+    s.target = f"hf:{s.repo.name}:none.gguf"
+    yield
+    equal(s.requests("cdn"), [])
+
+
+@row(41, 11, "403|forbids")
+def forbidden_without_a_code(s):
+    s.hook("resolve", status(403))
+    yield
+    assert sum("/resolve/" in r.path for r in s.requests("hub")) <= 2
+
+
+@row(45, 11, "token")
+def token_refused(s):
+    """A public model, but the token is wrong: the token is the cause that is named."""
+    s.env["HF_TOKEN"] = "hf_" + "b" * 34
+
+
+def limited(*headers):
+    return status(429, '{"error":"rate limit"}', *headers)
+
+
+@row(42, 0)
+def rate_limit_with_a_short_wait(s):
+    s.hook("tree", limited(("RateLimit", '"api";r=0;t=0')), times=1)
+
+
+@row(42, 5, "rate|limit|429")
+def rate_limit_of_an_hour(s):
+    s.hook("tree", limited(("Retry-After", "3600")))
+
+
+@row(42, (0, 5))
+def rate_limit_with_a_date(s):
+    s.hook("tree", limited(("Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT")), times=1)
+
+
+@row(43, 0)
+def server_error_once(s):
+    s.hook("tree", status(502, "<html>"), times=1)
+
+
+@row(43, 0)
+def server_error_of_the_redirect_once(s):
+    s.hook("resolve", status(503), times=1)
+
+
+@row(43, 0, files=ONE)
+def server_error_of_the_cdn_once(s):
+    s.hook("cdn", status(500), times=1)
+
+
+@row(43, 5, "500")
+def server_error_always(s):
+    s.hook("tree", status(500))
+    yield
+    assert len(s.requests("hub")) < 20
+
+
+@row(43, 5, "503")
+def server_error_of_the_cdn_always(s):
+    s.hook("cdn", status(503))
+    yield
+    assert len(s.requests("cdn")) < 60
+
+
+@row(43, 5)
+def no_content(s):
+    s.hook("tree", lambda request, answer: (204, answer[1], ""))
+
+
+@row(43, 5)
+def not_modified(s):
+    s.use("raw_hub")
+    s.hook("tree", lambda request, answer: (304, answer[1], ""))
+
+
+@row(43, (0, 5))
+def partial_listing(s):
+    s.hook("tree", lambda request, answer: (206, answer[1], answer[2]))
+
+
+@row(43, 5)
+def endless_interim_answers(s):
+    def flood(request, answer):
+        while not s.hub.raw_hub.closing.is_set():
+            request.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100)
+    s.use("raw_hub")
+    s.hook("tree", flood)
