@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model_work.c - what a pass over a model costs, and how long it takes; see machine_speed.h.
+ *
+ * All sizes of the family have as many attention heads as half their value heads, so one number
+ * describes the layers without their products: groups of four layers, times value heads / 16.
+ */
+#define _GNU_SOURCE
+#include "fit/machine_speed.h"
+
+#include "gguf/gguf_files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STATE_DIM = 128, GROUP = 4, GROUP_HEADS = 16 };
+
+/* The number N of "blk.N."; -1: another name. */
+static int64_t tensor_layer(const gguf_tensor *t)
+{
+    char name[64];
+    unsigned layer;
+    int used = 0;
+    if (t->name.n >= sizeof name)
+        return -1;
+    memcpy(name, t->name.p, t->name.n);
+    name[t->name.n] = '\0';
+    return sscanf(name, "blk.%u.%n", &layer, &used) == 1 && used > 0 ? (int64_t)layer : -1;
+}
+
+/* ssm_alpha, ssm_beta and ssm_conv1d are decoded to floats when the model is opened. */
+static bool tensor_is_matrix(const gguf_tensor *t)
+{
+    static const char *const small[] = {"ssm_alpha", "ssm_beta", "ssm_conv1d"};
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        if (memmem(t->name.p, t->name.n, small[i], strlen(small[i])) != NULL)
+            return false;
+    return t->format != NULL && t->n_dims == 2;
+}
+
+static mote_status work_count(model_work *out, const gguf *file, mote_error *err)
+{
+    uint32_t blocks = 0, drafts = 0, value_heads = 0, interval = GROUP;
+    bool found;
+    *out = (model_work){.quant = gguf_file_type(file)};
+    TRY(gguf_get_u32(file, "qwen35.block_count", &blocks, NULL, err));
+    TRY(gguf_get_u32(file, "qwen35.nextn_predict_layers", &drafts, &found, err));
+    TRY(gguf_get_u32(file, "qwen35.ssm.time_step_rank", &value_heads, NULL, err));
+    TRY(gguf_get_u32(file, "qwen35.full_attention_interval", &interval, &found, err));
+    const uint32_t layers = blocks - (drafts < blocks ? drafts : 0);
+    const gguf_tensor *head = gguf_find_tensor(file, "output.weight");
+    if (head == NULL)
+        head = gguf_find_tensor(file, "token_embd.weight");
+    if (head == NULL || head->format == NULL)
+        return err_set(err, MOTE_E_FORMAT, "the file has no output matrix in a supported format");
+    out->head = head->format->format;
+    out->head_bytes = head->bytes;
+    out->bytes[out->head] = head->bytes;
+    for (uint64_t i = 0; i < gguf_n_tensors(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        const int64_t layer = tensor_layer(t);
+        if (layer < 0 || layer >= layers || !tensor_is_matrix(t))
+            continue;
+        out->bytes[t->format->format] += t->bytes;
+        out->products[t->format->format] += t->dims[0] * t->dims[1];
+    }
+    const uint64_t deltas = layers - layers / (interval > 0 ? interval : GROUP);
+    out->state_bytes = deltas * value_heads * STATE_DIM * STATE_DIM * sizeof(float);
+    out->layers = (double)layers / GROUP * value_heads / GROUP_HEADS;
+    return MOTE_OK;
+}
+
+mote_status model_work_read(model_work *out, const char *path, mote_error *err)
+{
+    gguf_files files;
+    TRY(gguf_files_open(&files, path, err));
+    const mote_status status = work_count(out, files.gguf, err);
+    gguf_files_close(&files);
+    return status;
+}
+
+uint32_t model_work_formats(const model_work *work)
+{
+    uint64_t total = 0;
+    uint32_t set = 0;
+    for (int f = 0; f < QUANT_N_FORMATS; f++)
+        total += work->bytes[f];
+    for (int f = 0; f < QUANT_N_FORMATS; f++)
+        if (work->bytes[f] > total / 100)
+            set |= 1u << f;
+    return set;
+}
+
+model_speed machine_speed_predict(const machine_speed *speed, const model_work *work)
+{
+    const uint32_t needed = model_work_formats(work);
+    double decode = speed->decode_rest * work->layers;
+    double prefill = speed->prefill_rest * work->layers * SPEED_PROMPT;
+    for (int f = 0; f < QUANT_N_FORMATS; f++) {
+        if ((needed >> f & 1) == 0)
+            continue;
+        if (!(speed->formats[f].decode > 0) || !(speed->formats[f].prefill > 0))
+            return (model_speed){0};
+        decode += (double)work->bytes[f] / speed->formats[f].decode;
+        prefill += (double)work->products[f] / speed->formats[f].prefill * SPEED_PROMPT;
+    }
+    if (!(speed->read > 0) || !(speed->formats[work->head].decode > 0))
+        return (model_speed){0};
+    decode += (double)work->state_bytes * speed->streams / speed->read;
+    prefill += (double)work->head_bytes / speed->formats[work->head].decode;
+    return (model_speed){.prefill = SPEED_PROMPT / prefill, .decode = speed->streams / decode};
+}
