@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve_catalog.c - implements serve_catalog.h. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "cli/serve/serve_catalog.h"
+
+#include "base/mem.h"
+#include "cli/args/command.h"
+#include "cli/load/find_model.h"
+#include "cli/term/output.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- directories ---- */
+
+static bool directory_is_below(const char *directory, const char *root)
+{
+    const size_t n = strlen(root);
+    return strncmp(directory, root, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
+}
+
+/* Adds a directory unless an earlier one contains it. false: out of memory. */
+static bool catalog_add_directory(serve_catalog *c, const char *directory)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (directory_is_below(directory, c->directories[i]))
+            return true;
+    char **all = mem_resize(c->directories, c->n, c->n + 1, sizeof *all);
+    if (all == NULL)
+        return false;
+    c->directories = all;
+    const size_t n = strlen(directory);
+    all[c->n] = mem_new(n + 1, 1);
+    if (all[c->n] == NULL)
+        return false;
+    memcpy(all[c->n++], directory, n);
+    return true;
+}
+
+/* The directory of the target, if the path leads out of the roots through a symbolic link. */
+static bool catalog_add_target(serve_catalog *c, const char *path)
+{
+    char target[PATH_MAX];
+    if (path == NULL || realpath(path, target) == NULL)
+        return true;
+    char *slash = strrchr(target, '/');
+    if (slash == NULL || slash == target)
+        return true;
+    *slash = '\0';
+    return catalog_add_directory(c, target);
+}
+
+/* The directories of the tables of known models, which each scan reads. */
+static bool catalog_add_config(serve_catalog *c)
+{
+    char path[PATH_MAX] = "";
+    const store_env *e = &c->env;
+    if (e->xdg_config_home != NULL && e->xdg_config_home[0] != '\0')
+        snprintf(path, sizeof path, "%s/mote", e->xdg_config_home);
+    else if (e->home != NULL)
+        snprintf(path, sizeof path, "%s/.config/mote", e->home);
+    return (path[0] == '\0' || catalog_add_directory(c, path)) && catalog_add_directory(c, e->etc);
+}
+
+static bool catalog_add_store(serve_catalog *c, const store *s, const store_model *list, size_t n)
+{
+    size_t n_roots;
+    const char *const *roots = store_roots(s, &n_roots);
+    bool done = catalog_add_config(c);
+    for (size_t i = 0; done && i < n_roots; i++)
+        done = catalog_add_directory(c, roots[i]);
+    for (size_t i = 0; done && i < n; i++) {
+        done = catalog_add_target(c, list[i].weights) && catalog_add_target(c, list[i].mmproj);
+        c->n_models += list[i].broken == NULL;
+    }
+    return done;
+}
+
+int serve_catalog_open(serve_catalog *c)
+{
+    mote_error err;
+    store *s;
+    const store_model *list;
+    size_t n;
+    find_store_env(&c->env);
+    int code = find_open_store(&s);
+    if (code != CLI_DONE)
+        return code;
+    if (store_list(s, &list, &n, &err) != MOTE_OK)
+        code = msg_error(&err);
+    else if (!catalog_add_store(c, s, list, n))
+        code = msg_no_memory("the directories of models");
+    store_close(s);
+    return code;
+}
+
+void serve_catalog_close(serve_catalog *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        mem_free(c->directories[i]);
+    mem_free(c->directories);
+}
+
+/* ---- list ---- */
+
+mote_status serve_catalog_list(void *with, model_catalog_add *add, void *to, mote_error *err)
+{
+    const serve_catalog *c = with;
+    const store_model *list;
+    size_t n;
+    store *s;
+    TRY(store_open(&s, &c->env, err));
+    const mote_status status = store_list(s, &list, &n, err);
+    for (size_t i = 0; status == MOTE_OK && i < n; i++)
+        if (list[i].broken == NULL)
+            add(to, &(installed_model){.name = list[i].name,
+                                       .weights = list[i].weights,
+                                       .mmproj = list[i].mmproj,
+                                       .repo = list[i].repo,
+                                       .quant = list[i].quant,
+                                       .digest = list[i].sha256,
+                                       .bytes = list[i].bytes,
+                                       .date = list[i].modified});
+    store_close(s);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server_sandbox.c - implements server_sandbox.h.
+ *
+ * A system call outside the list fails with EPERM. The process is not killed: a library may probe a
+ * call and use another one, and a denied call must not end the streams of all clients. clone3 fails
+ * with ENOSYS, because its flags are behind a pointer that a filter cannot read; libc then uses
+ * clone, which is allowed for threads only. Sanitizers make other system calls and read /proc, so
+ * builds with them have no sandbox.
+ */
+#define _GNU_SOURCE
+#include "server/core/server_sandbox.h"
+
+#include "base/landlock.h"
+#include "base/sanitized.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#if defined(MOTE_SECCOMP) && !defined(MOTE_SANITIZED)
+#define FILTERS 1
+#include <seccomp.h>
+#endif
+
+static void sandbox_add_reason(server_sandbox *s, const char *text, const char *why)
+{
+    const size_t n = strlen(s->reason);
+    snprintf(s->reason + n, sizeof s->reason - n, "%s%s%s", n > 0 ? "; " : "", text, why);
+}
+
+/* ---- Landlock ---- */
+
+/* Allows the directory of a file. */
+static void landlock_allow_around(int ruleset, const char *path, uint64_t rights)
+{
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", path);
+    char *slash = strrchr(directory, '/');
+    if (slash == NULL)
+        snprintf(directory, sizeof directory, ".");
+    else
+        slash[slash == directory ? 1 : 0] = '\0';
+    landlock_allow(ruleset, directory, rights);
+}
+
+/* Allows to read around a file, and around its target if it is a symbolic link. */
+static void landlock_allow_file(int ruleset, const char *path)
+{
+    char target[PATH_MAX];
+    if (strncmp(path, "/dev/", 5) != 0) /* /dev/stdin: its target is enough */
+        landlock_allow_around(ruleset, path, LANDLOCK_READ);
+    if (realpath(path, target) != NULL)
+        landlock_allow_around(ruleset, target, LANDLOCK_READ);
+}
+
+void server_sandbox_limit_files(server_sandbox *s, const server_sandbox_files *files)
+{
+    /* A model that is reloaded reads the number of CPUs and their quota. */
+    static const char *const system[] = {"/sys/devices/system/cpu", "/sys/fs/cgroup"};
+#if defined(MOTE_SANITIZED)
+    sandbox_add_reason(s, "no Landlock: not in this build", "");
+    return;
+#endif
+    const int version = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? landlock_version() : 0;
+    const int ruleset = version > 0 ? landlock_open(landlock_rights(version)) : -1;
+    if (ruleset < 0) {
+        sandbox_add_reason(s, "no Landlock: ", strerror(errno));
+        return;
+    }
+    for (size_t i = 0; i < sizeof system / sizeof *system; i++)
+        landlock_allow(ruleset, system[i], LANDLOCK_READ);
+    for (size_t i = 0; i < files->n_read; i++)
+        landlock_allow_file(ruleset, files->read[i]);
+    for (size_t i = 0; i < files->n_directories; i++)
+        landlock_allow(ruleset, files->directories[i], LANDLOCK_READ);
+    for (size_t i = 0; i < files->n_removed; i++)
+        landlock_allow_around(ruleset, files->removed[i], LANDLOCK_REMOVE_FILE);
+    if (landlock_restrict(ruleset))
+        s->landlock = version;
+    else
+        sandbox_add_reason(s, "no Landlock: ", strerror(errno));
+}
+
+/* ---- system calls ---- */
+
+#if defined(FILTERS)
+
+/* Calls with any arguments. A name that this machine does not have is skipped. */
+static const char *const plain_calls[] = {
+    /* memory; mmap and mprotect are below */
+    "brk", "madvise", "mremap", "munmap",
+    /* threads; clone is below */
+    "exit", "exit_group", "futex", "getcpu", "getpid", "gettid", "rseq", "sched_getaffinity",
+    "sched_setaffinity", "sched_yield", "set_robust_list", "set_tid_address", "tgkill",
+    /* signals */
+    "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
+    /* time */
+    "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep",
+    /* descriptors; open is below */
+    "close", "dup3", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2", "fcntl",
+    "fstat", "lseek", "lstat", "newfstatat", "pipe2", "poll", "ppoll", "pread64", "read", "readv",
+    "stat", "statx", "write", "writev",
+    /* directories of installed models */
+    "access", "faccessat", "faccessat2", "getcwd", "getdents64", "readlink", "readlinkat",
+    /* sockets: no socket of a network, no bind, no connect */
+    "accept", "accept4", "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmsg",
+    "sendmsg", "sendto", "setsockopt", "shutdown", "socketpair",
+    /* the decoder processes, and the files of UNIX sockets at the end */
+    "unlink", "unlinkat", "wait4", "waitid",
+    /* others */
+    "getegid", "geteuid", "getgid", "getrandom", "getrlimit", "getrusage", "getuid", "sysinfo",
+    "uname"};
+
+/* Calls of which one argument is limited: (argument & mask) == value. */
+static const struct {
+    const char *name;
+    unsigned argument;
+    uint64_t mask, value;
+} limited_calls[] = {
+    {"clone", 0, CLONE_THREAD, CLONE_THREAD}, /* threads, no processes */
+    {"ioctl", 1, UINT32_MAX, FIONBIO},
+    {"ioctl", 1, UINT32_MAX, FIOCLEX},
+    {"ioctl", 1, UINT32_MAX, TIOCGWINSZ},
+    {"mmap", 2, PROT_EXEC, 0},
+    {"mprotect", 2, PROT_EXEC, 0},
+    {"open", 1, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
+    {"openat", 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0},
+    {"prctl", 0, UINT32_MAX, PR_SET_NAME},
+    {"prlimit64", 2, UINT64_MAX, 0},    /* reads a limit */
+    {"socket", 0, UINT32_MAX, AF_UNIX}, /* messages to systemd */
+};
+
+static bool filter_add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,
+                       const struct scmp_arg_cmp *compare)
+{
+    const int number = seccomp_syscall_resolve_name(name);
+    return number < 0 || seccomp_rule_add_array(filter, action, number, n, compare) == 0;
+}
+
+static bool filter_fill(scmp_filter_ctx filter)
+{
+    bool done = filter_add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+    for (size_t i = 0; done && i < sizeof plain_calls / sizeof *plain_calls; i++)
+        done = filter_add(filter, SCMP_ACT_ALLOW, plain_calls[i], 0, NULL);
+    for (size_t i = 0; done && i < sizeof limited_calls / sizeof *limited_calls; i++) {
+        const struct scmp_arg_cmp compare = {limited_calls[i].argument, SCMP_CMP_MASKED_EQ,
+                                             limited_calls[i].mask, limited_calls[i].value};
+        done = filter_add(filter, SCMP_ACT_ALLOW, limited_calls[i].name, 1, &compare);
+    }
+    return done;
+}
+
+void server_sandbox_limit_calls(server_sandbox *s)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    s->seccomp = filter != NULL && filter_fill(filter) &&
+                 seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1) == 0 && /* all threads */
+                 seccomp_load(filter) == 0;
+    if (filter != NULL)
+        seccomp_release(filter);
+    if (!s->seccomp)
+        sandbox_add_reason(s, "no seccomp: the kernel does not allow it", "");
+}
+#else
+void server_sandbox_limit_calls(server_sandbox *s)
+{
+    sandbox_add_reason(s, "no seccomp: not in this build", "");
+}
+#endif
+
+const char *server_sandbox_name(const server_sandbox *s)
+{
+    return s->seccomp && s->landlock > 0 ? "on" : s->seccomp || s->landlock > 0 ? "partial" : "off";
+}

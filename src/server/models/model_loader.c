@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model_loader.c - the loader thread: loads the models that requests wait for, one at a time, and
+ * unloads models.
+ *
+ * Order: the oldest wait decides which model is loaded next. Its memory is what the same options
+ * plan for it if it is alone, so context and answers never depend on the other loaded models. If
+ * that does not fit next to the loaded models, idle models are unloaded, least recently used first.
+ * If that is not enough, models with running requests are drained, also least recently used first:
+ * running requests finish, new ones wait behind this load. So a model in constant use cannot keep
+ * another one out.
+ *
+ * Nothing is mapped beyond its metadata before the memory is reserved, and memory is given back
+ * only after engine and mapping are freed: the sum never exceeds the limit.
+ */
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/models/model_registry_int.h"
+
+#include <stdio.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+/* ---- reports to the loop thread ---- */
+
+/* Under the lock. Without memory for a note there is no log line. */
+static void loader_note(model_registry *r, const change_note *what)
+{
+    change_note *note = mem_new(1, sizeof *note);
+    if (note == NULL)
+        return;
+    *note = *what;
+    note->next = NULL;
+    note->total = r->memory;
+    *r->notes_end = note;
+    r->notes_end = &note->next;
+}
+
+/* Under the lock: ends all waits for `e`. A NULL `error` grants each of them a lease. */
+static void loader_answer(model_registry *r, model_entry *e, const mote_error *error)
+{
+    for (model_wait *w = r->waits, *next; w != NULL; w = next) {
+        next = w->next;
+        if (w->entry != e)
+            continue;
+        wait_remove(w);
+        r->n_waits--;
+        w->ready = true;
+        w->served = error == NULL ? e->served : NULL;
+        if (error == NULL) {
+            e->leases++;
+            e->used = os_now();
+        } else {
+            w->error = *error;
+        }
+        wait_append(&r->ready, w);
+    }
+    if (r->options.sched.wake != NULL)
+        r->options.sched.wake(r->options.sched.with);
+}
+
+/* ---- unloading ---- */
+
+/* Gives freed memory back to the kernel: the next model may need it in other sizes. */
+static void loader_trim_heap(void)
+{
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
+}
+
+/* With the lock, which is released while memory is freed. The entry has no leases. */
+static void loader_unload(model_registry *r, model_entry *e, model_unload_reason reason)
+{
+    const double began = os_now();
+    e->state = ENTRY_CLOSING;
+    e->draining = e->unload = false;
+    while (e->holds > 0)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+    served_model_free(e->served);
+    mote_model_close(e->model);
+    loader_trim_heap();
+    pthread_mutex_lock(&r->lock);
+    e->served = NULL;
+    e->model = NULL;
+    e->state = ENTRY_UNLOADED;
+    r->memory -= e->memory;
+    r->n_loaded--;
+    r->stats.unloads[reason]++;
+    loader_note(r,
+                &(change_note){
+                    .entry = e, .reason = reason, .bytes = e->memory, .seconds = os_now() - began});
+    e->memory = 0;
+    pthread_cond_broadcast(&r->changed);
+    if (r->options.sched.wake != NULL)
+        r->options.sched.wake(r->options.sched.with);
+}
+
+/* Unloads one model that is to be unloaded and has no leases. false: there is none. */
+static bool loader_unload_one(model_registry *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        model_entry *e = r->entries[i];
+        if (e->state == ENTRY_LOADED && e->unload && e->leases == 0) {
+            loader_unload(r, e, e->reason);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- memory ---- */
+
+/* The loaded model that was not used for the longest time; NULL: none. `idle`: without leases;
+ * otherwise of those that are not drained yet. */
+static model_entry *loader_oldest(const model_registry *r, bool idle)
+{
+    model_entry *oldest = NULL;
+    for (size_t i = 0; i < r->n; i++) {
+        model_entry *e = r->entries[i];
+        if (e->state == ENTRY_LOADED && (idle ? e->leases == 0 : !e->draining) &&
+            (oldest == NULL || e->used < oldest->used))
+            oldest = e;
+    }
+    return oldest;
+}
+
+static bool loader_fits(const model_registry *r, uint64_t memory, uint32_t n, uint64_t bytes)
+{
+    const uint64_t limit = r->options.sched.memory;
+    return n < SERVER_MAX_MODELS && (limit == 0 || memory + bytes <= limit);
+}
+
+/* Drains models with running requests until the others leave enough memory. */
+static void loader_drain(model_registry *r, uint64_t bytes)
+{
+    uint64_t memory = r->memory;
+    uint32_t n = r->n_loaded;
+    r->n_busy = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const model_entry *e = r->entries[i];
+        if (e->state != ENTRY_LOADED || !e->draining)
+            continue;
+        memory -= e->memory;
+        n--;
+        r->n_busy++;
+    }
+    while (!loader_fits(r, memory, n, bytes)) {
+        model_entry *e = loader_oldest(r, false);
+        if (e == NULL)
+            return;
+        e->draining = true;
+        memory -= e->memory;
+        n--;
+        r->n_busy++;
+    }
+}
+
+/* Nothing waits for memory any more: drained models take requests again. */
+static void loader_end_drain(model_registry *r)
+{
+    r->n_busy = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->entries[i]->draining && !r->entries[i]->unload)
+            r->entries[i]->draining = false;
+}
+
+static bool loader_has_waits(const model_registry *r, const model_entry *e)
+{
+    const model_wait *w = r->waits;
+    while (w != NULL && w->entry != e)
+        w = w->next;
+    return w != NULL;
+}
+
+/* With the lock: makes room for `bytes` and reserves them for `e`. false: the server stops, or no
+ * request waits for the model any more. */
+static bool loader_reserve(model_registry *r, model_entry *e, uint64_t bytes)
+{
+    while (!r->stop && loader_has_waits(r, e)) {
+        if (loader_fits(r, r->memory, r->n_loaded, bytes)) {
+            e->memory = bytes;
+            r->memory += bytes;
+            r->n_loaded++;
+            if (r->memory > r->stats.memory_peak)
+                r->stats.memory_peak = r->memory;
+            loader_end_drain(r);
+            return true;
+        }
+        if (loader_unload_one(r))
+            continue;
+        model_entry *idle = loader_oldest(r, true);
+        if (idle != NULL) {
+            loader_unload(r, idle, UNLOAD_MEMORY);
+            continue;
+        }
+        loader_drain(r, bytes);
+        pthread_cond_wait(&r->changed, &r->lock);
+    }
+    loader_end_drain(r);
+    return false;
+}
+
+/* ---- loading ---- */
+
+/* Reads the weights into memory, so that the first step is as fast as later ones. */
+static void loader_prefault(model_registry *r, model_entry *e)
+{
+    uint64_t done = 0, total = 0;
+    bool stop = false;
+    while (!stop && mote_model_prefault(e->model, &done, &total)) {
+        pthread_mutex_lock(&r->lock);
+        e->done = done;
+        e->total = total;
+        stop = r->stop;
+        pthread_mutex_unlock(&r->lock);
+    }
+}
+
+/* The text may contain the path of the file, which replies must not. */
+static void error_hide_path(mote_error *err, const char *path)
+{
+    char text[sizeof err->text];
+    const char *at = path != NULL ? strstr(err->text, path) : NULL;
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    if (at == NULL || slash == NULL)
+        return;
+    snprintf(text, sizeof text, "%.*s%s", (int)(at - err->text), err->text, slash + 1);
+    const size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, "%s", at + strlen(path));
+    memcpy(err->text, text, sizeof text);
+}
+
+/* Opens the files and computes the memory of the model. */
+static mote_status loader_open(model_registry *r, model_entry *e, const char *weights,
+                               const char *mmproj, uint64_t *bytes, mote_error *err)
+{
+    const bool vision = mmproj != NULL && r->options.fork_server != NULL;
+    const mote_model_options open = {.isa = r->options.isa, .mmproj = vision ? mmproj : NULL};
+    mote_status status = mote_model_open(&e->model, weights, &open, err);
+    if (status == MOTE_OK) {
+        served_model_options model = registry_model_options(r);
+        model.model = e->model;
+        status = served_model_plan_memory(&model, bytes, err);
+    }
+    if (status != MOTE_OK) {
+        error_hide_path(err, weights);
+        error_hide_path(err, mmproj);
+    }
+    return status;
+}
+
+static mote_status loader_start(model_registry *r, model_entry *e, const char *weights,
+                                mote_error *err)
+{
+    served_model_options model = registry_model_options(r);
+    model.model = e->model;
+    model.path = weights;
+    model.name = e->name;
+    loader_prefault(r, e);
+    return served_model_new(&e->served, &model, err);
+}
+
+/* Loads with the paths that the entry had at the beginning. *seconds: without the wait for memory.
+ * MOTE_E_CANCELED: no request waits any more. */
+static mote_status loader_load_files(model_registry *r, model_entry *e, const char *weights,
+                                     const char *mmproj, double *seconds, mote_error *err)
+{
+    uint64_t bytes = 0;
+    double began = os_now();
+    TRY(loader_open(r, e, weights, mmproj, &bytes, err));
+    *seconds = os_now() - began;
+    pthread_mutex_lock(&r->lock);
+    const bool reserved = loader_reserve(r, e, bytes);
+    pthread_mutex_unlock(&r->lock);
+    if (!reserved)
+        return err_set(err, MOTE_E_CANCELED, "the load was canceled");
+    began = os_now();
+    const mote_status status = loader_start(r, e, weights, err);
+    *seconds += os_now() - began;
+    return status;
+}
+
+/* Under the lock, after a load. */
+static void loader_finish(model_registry *r, model_entry *e, mote_status status, mote_error *err,
+                          double seconds)
+{
+    e->done = e->total = 0;
+    change_note note = {.entry = e, .bytes = e->memory, .seconds = seconds};
+    if (status == MOTE_OK) {
+        e->state = ENTRY_LOADED;
+        e->used = os_now();
+        e->context = served_model_context(e->served);
+        r->stats.loads++;
+        r->stats.load_seconds += seconds;
+        note.loaded = true;
+    } else {
+        e->state = ENTRY_UNLOADED;
+        if (e->memory > 0)
+            r->n_loaded--;
+        r->memory -= e->memory;
+        e->memory = 0;
+        r->stats.failures += status != MOTE_E_CANCELED;
+        note.failed = status != MOTE_E_CANCELED;
+        note.error = *err;
+    }
+    if (note.loaded || note.failed)
+        loader_note(r, &note);
+    if (status != MOTE_E_CANCELED)
+        loader_answer(r, e, status == MOTE_OK ? NULL : err);
+    pthread_cond_broadcast(&r->changed);
+}
+
+/* With the lock, which is released meanwhile. */
+static void loader_load(model_registry *r, model_entry *e)
+{
+    mote_error err = {0};
+    double seconds = 0;
+    char *weights = path_copy(e->weights), *mmproj = path_copy(e->mmproj);
+    mote_status status = MOTE_OK;
+    e->state = ENTRY_LOADING;
+    e->draining = e->unload = false;
+    if (weights == NULL || (mmproj == NULL && e->mmproj != NULL))
+        status = err_set(&err, MOTE_E_MEMORY, "out of memory for a path");
+    pthread_mutex_unlock(&r->lock);
+    if (status == MOTE_OK)
+        status = loader_load_files(r, e, weights, mmproj, &seconds, &err);
+    if (status != MOTE_OK) {
+        mote_model_close(e->model);
+        e->model = NULL;
+    }
+    mem_free(weights);
+    mem_free(mmproj);
+    pthread_mutex_lock(&r->lock);
+    loader_finish(r, e, status, &err, seconds);
+}
+
+/* ---- the thread ---- */
+
+void *loader_run(void *registry)
+{
+    model_registry *r = registry;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        if (loader_unload_one(r))
+            continue;
+        model_entry *e = r->waits != NULL ? r->waits->entry : NULL;
+        if (e == NULL) {
+            pthread_cond_wait(&r->changed, &r->lock);
+        } else if (e->state == ENTRY_LOADED &&
+                   !e->unload) { /* it was drained and is not any more */
+            e->draining = false;
+            loader_answer(r, e, NULL);
+        } else if (e->state == ENTRY_LOADED) {
+            pthread_cond_wait(&r->changed,
+                              &r->lock); /* its file has changed: the last lease ends */
+        } else {
+            loader_load(r, e);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
