@@ -23,8 +23,8 @@ import time
 
 import numpy
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammar")]
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parent / "tests" / "grammar")]
 
 import grammar_schemas  # noqa: E402
 

@@ -18,8 +18,8 @@ import random
 import subprocess
 import sys
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-sys.path += [str(FOLDER), str(FOLDER.parent / "tests" / "grammar")]
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parent / "tests" / "grammar")]
 
 import grammar_schemas  # noqa: E402
 

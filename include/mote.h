@@ -29,8 +29,8 @@
  *               before their engine and engines before their model. Returned views must not be
  *               freed; each says how long it stays valid.
  *   Threads     Any number of threads may use a model and images at once. An engine and its
- * sessions belong to one thread at a time. Exception: mote_cancel. Text        UTF-8, passed as
- * pointer and length. Never null-terminated on output.
+ *               sessions belong to one thread at a time. Exception: mote_cancel.
+ *   Text        UTF-8, passed as pointer and length. Never null-terminated on output.
  *
  * The same tokens give the same bits, regardless of other sessions in the step, of how a prompt is
  * split into steps, of the number of threads, and of the CPU's instruction set. docs/numerics.md
@@ -111,8 +111,9 @@ typedef struct mote_model_options {
 } mote_model_options;
 
 /* Maps a GGUF file (and the mmproj file) and checks everything except the weight values. Weights
- * are read from disk when first used, so opening is fast. MOTE_E_MISMATCH: the mmproj file belongs
- * to another model. */
+ * are read from disk when first used, so opening is fast. The path of one part of a split model
+ * (NAME-00001-of-00003.gguf) opens all parts. MOTE_E_MISMATCH: the mmproj file belongs to another
+ * model. */
 MOTE_API mote_status mote_model_open(mote_model **out, const char *path,
                                      const mote_model_options *options, mote_error *err);
 MOTE_API void mote_model_close(mote_model *model);
@@ -124,10 +125,38 @@ MOTE_API bool mote_model_prefault(const mote_model *model, uint64_t *done, uint6
  * again on next use. Affects timing only. Thread-safe. */
 MOTE_API void mote_model_drop_pages(const mote_model *model);
 
+/* ---- files that change while they are mapped ----
+ *
+ * Replace a model file by renaming a new one over it: the open model keeps the old contents. A file
+ * that is truncated, overwritten in place or lost to a disk error damages the open model. Then all
+ * computations with it fail with MOTE_E_IO, and no result that used missing data is returned. Other
+ * models are not affected. */
+
+/* Without this call the kernel kills the process with SIGBUS when a missing page is accessed. This
+ * call installs a SIGBUS handler for mapped files; other SIGBUS go to the handler that was
+ * installed before. The library installs no other signal handler and never this one by itself.
+ * Threads that use a model must not block SIGBUS. Not thread-safe. Call it again if the program has
+ * replaced the handler since. */
+MOTE_API mote_status mote_guard_files(mote_error *err);
+
+typedef enum mote_file_state {
+    MOTE_FILE_SAME = 0,
+    MOTE_FILE_REPLACED, /* another file has the name now, or none; the model is intact */
+    MOTE_FILE_DAMAGED   /* truncated, overwritten or unreadable */
+} mote_file_state;
+
+/* Checks the files of the model with a few system calls; call it now and then to notice a change
+ * before a computation does. Thread-safe. */
+MOTE_API mote_file_state mote_model_file_state(const mote_model *model);
+/* After damage: maps the files again if they are back, under the same names, with the same size and
+ * the same samples of the weights. No other thread may use the model. MOTE_E_IO, MOTE_E_MISMATCH:
+ * the model stays damaged. */
+MOTE_API mote_status mote_model_reopen(const mote_model *model, mote_error *err);
+
 typedef struct mote_model_info {
-    char name[96];       /* general.name of the file; may be empty */
-    uint64_t parameters; /* without the draft head */
-    uint64_t file_bytes;
+    char name[96];          /* general.name of the file; may be empty */
+    uint64_t parameters;    /* without the draft head */
+    uint64_t file_bytes;    /* of all parts of a split model */
     uint64_t private_bytes; /* memory of the open model without the mapping */
     uint32_t layers;        /* attention and DeltaNet layers */
     uint32_t attention_layers;
@@ -162,10 +191,23 @@ MOTE_API mote_status mote_tokenize(const mote_model *model, const char *text, si
                                    unsigned flags, mote_token *ids, size_t capacity, size_t *n,
                                    mote_error *err);
 
+/* The same for long texts: calls `hook` about every 64 KiB. If it returns false, tokenization stops
+ * with MOTE_E_CANCELED. */
+MOTE_API mote_status mote_tokenize_with_hook(const mote_model *model, const char *text,
+                                             size_t bytes, unsigned flags, mote_token *ids,
+                                             size_t capacity, size_t *n, bool (*hook)(void *ctx),
+                                             void *ctx, mote_error *err);
+
+/* A text of this length has at least so many tokens, because no token is longer than the longest
+ * of the vocabulary. Takes about a thousandth of the time of mote_tokenize: reject texts that
+ * cannot fit before tokenizing them. */
+MOTE_API size_t mote_tokens_at_least(const mote_model *model, const char *text, size_t bytes);
+
 /* The bytes of one token, valid as long as the model; *bytes is 0 for ids without text. A character
  * can span several tokens: use mote_text_next to print text. */
 MOTE_API const char *mote_token_bytes(const mote_model *model, mote_token id, size_t *bytes);
-/* Control tokens structure a conversation and are not shown to users. */
+/* Control tokens structure a conversation and are not shown to users: those that the tokenizer of
+ * the model lists as special. <think>, <tool_call> and <|fim_prefix|>, for example, are not. */
 MOTE_API bool mote_token_is_control(const mote_model *model, mote_token id);
 /* End of turn or end of text: stop generating. */
 MOTE_API bool mote_token_is_end(const mote_model *model, mote_token id);
@@ -265,11 +307,13 @@ typedef struct mote_session mote_session;
 
 typedef struct mote_session_options {
     uint64_t context; /* most tokens the session can hold; 0: positions / sessions of the engine, or
-                       * all positions with shared_positions */
+                       * all positions with shared_positions; at most the trained context times
+                       * YaRN */
 } mote_session_options;
 
 /* Creates an empty session. MOTE_E_MEMORY: all sessions are in use, or the context cannot be
- * reserved. */
+ * reserved. MOTE_E_ARG: the context exceeds the trained one (mote_model_info.context) times the
+ * YaRN factor. */
 MOTE_API mote_status mote_session_new(mote_session **out, mote_engine *engine,
                                       const mote_session_options *options, mote_error *err);
 MOTE_API void mote_session_free(mote_session *session);
@@ -379,6 +423,9 @@ MOTE_API mote_status mote_step_with_hook(mote_engine *engine, const mote_work *w
  * length as after mote_cancel and can be freed at once. No effect on a session that is not in the
  * step. */
 MOTE_API void mote_step_abort(mote_session *session);
+/* For a progress display, inside the hook: the session's length plus the computed share of its
+ * tokens in the running pass. Outside of a step: its length. */
+MOTE_API uint64_t mote_step_progress(const mote_session *session);
 
 /* Stops the running step: after its current pass, or after a sublayer if the pass has more than 16
  * tokens. If no step is running, the next one stops before its first pass. Callable from any thread

@@ -48,6 +48,27 @@
 extern "C" {
 #endif
 
+/* ---- the chat template of a model ---- */
+
+/*
+ * mote does not execute the template text of a model file. It implements the templates of Qwen 3.5,
+ * 3.6 and 3.8 and unsloth's variants of them, and recognises them by hash. A file with another
+ * template is rendered with the most similar one; check `known`.
+ */
+enum { MOTE_TEMPLATE_NOTE = 320 };
+typedef struct mote_template_info {
+    const char *name; /* the template that renders the messages, e.g. "qwen3.5"; a constant */
+    bool known;       /* the file carries exactly this template */
+    bool thinking;    /* an answer starts with thinking unless the options decide */
+    char note[MOTE_TEMPLATE_NOTE]; /* what the file carries instead; empty if known */
+} mote_template_info;
+
+/* Describes the template of a model. Thread-safe. */
+MOTE_API void mote_chat_template(const mote_model *model, mote_template_info *out);
+/* The name of template i, for mote_chat_options.chat_template; NULL behind the last. Thread-safe.
+ */
+MOTE_API const char *mote_chat_template_name(size_t i);
+
 /* ---- a conversation ---- */
 
 typedef struct mote_chat mote_chat;
@@ -56,10 +77,12 @@ typedef struct mote_chat_options {
     const char *system; /* [system_bytes], the system text; NULL: none */
     size_t system_bytes;
     uint64_t context; /* tokens, as in mote_session_options; 0: an even share of the engine's */
-    /* Render exactly as the model's own template does. It removes the reasoning of earlier answers
-     * once the next user message follows, so their tokens change and are prefilled again. Default:
-     * an answer keeps its tokens. */
+    /* Render exactly as the model's own template does. The templates of Qwen 3.5 and 3.6 remove the
+     * reasoning of earlier answers once the next user message follows, so their tokens change and
+     * are prefilled again. Default: an answer keeps its tokens. docs/chat.md compares both. */
     bool official;
+    /* A name of mote_chat_template_name(); NULL or "auto": the template of the model file. */
+    const char *chat_template;
 } mote_chat_options;
 
 /*
@@ -71,7 +94,8 @@ typedef struct mote_chat_options {
  * starts there. Without kept states a rewind may prefill the conversation again.
  *
  * MOTE_E_UNSUPPORTED: the model's vocabulary lacks a control token of the chat template.
- * Otherwise the errors of mote_session_new().
+ * MOTE_E_ARG: chat_template is unknown; the error text lists the names. Otherwise the errors of
+ * mote_session_new().
  */
 MOTE_API mote_status mote_chat_new(mote_chat **out, mote_engine *engine,
                                    const mote_chat_options *options, mote_error *err);
@@ -160,7 +184,8 @@ MOTE_API mote_status mote_chat_save(const mote_chat *chat, const char *path, mot
 /*
  * Loads a saved conversation. If `path`.state is missing, damaged or from another model, only the
  * messages are loaded and the next answer prefills them; *restored, if not NULL, says which. Only
- * `context` and `official` of the options are used. MOTE_E_FORMAT: not a saved conversation.
+ * `context`, `official` and `chat_template` of the options are used. MOTE_E_FORMAT: not a saved
+ * conversation.
  */
 MOTE_API mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *path,
                                     const mote_chat_options *options, bool *restored,
@@ -201,7 +226,8 @@ typedef enum mote_task {
 } mote_task;
 
 /* Response format (structured output): a grammar masks the tokens, so the visible answer always
- * matches. Applies after thinking. docs/structured-output.md lists what is supported. */
+ * matches. Applies after thinking. With tools, the answer is either text in the format or tool
+ * calls. docs/structured-output.md lists what is supported. */
 typedef enum mote_format {
     MOTE_FORMAT_TEXT = 0,    /* no constraint */
     MOTE_FORMAT_JSON,        /* any JSON object */
@@ -236,7 +262,10 @@ enum {
 };
 
 typedef enum mote_chat_event_kind {
-    MOTE_CHAT_PREFILL,        /* done, total: prompt tokens in the session so far */
+    /* done, total: prompt tokens, those of the running pass in proportion. Sent when prefill
+     * starts, then every 0.1 s (a long sublayer may delay it), and at its end, where done equals
+     * total */
+    MOTE_CHAT_PREFILL,
     MOTE_CHAT_REASONING,      /* text: the next piece of thinking */
     MOTE_CHAT_CONTENT,        /* text: the next piece of the visible answer */
     MOTE_CHAT_CALL_START,     /* call, name: a tool call starts */
@@ -267,8 +296,10 @@ enum { MOTE_CHAT_STOPS = 16, MOTE_CHAT_STOP_BYTES = 256 };
 /* Pointers must stay valid until mote_chat_answer() returns. */
 typedef struct mote_answer_options {
     mote_think think;
-    uint32_t think_budget; /* maximum thinking tokens; 0: MOTE_THINK_MEDIUM */
-    uint32_t max_tokens;   /* of the answer, thinking included; 0: 32,768. The context limits it */
+    /* Maximum thinking tokens; 0: MOTE_THINK_MEDIUM. The prompt of Qwen 3.8 states the matching
+     * effort: low up to MOTE_THINK_LOW, medium up to MOTE_THINK_MEDIUM, xhigh above and for 0. */
+    uint32_t think_budget;
+    uint32_t max_tokens; /* of the answer, thinking included; 0: 32,768. The context limits it */
     mote_task task;
     unsigned set;            /* MOTE_SET_*: fields of `sampling` that override the preset */
     mote_sampling sampling;  /* bias, seed and draw always count; generated_from is ignored */
@@ -309,20 +340,22 @@ typedef struct mote_answer {
     mote_finish finish;
     uint32_t stop; /* index of the stop string, for MOTE_FINISH_STOP_TEXT */
     uint64_t prompt_tokens;
-    uint64_t reused_tokens;   /* prompt tokens that needed no prefill */
-    uint64_t answer_tokens;   /* thinking, tool calls and inserted tokens included */
-    uint64_t think_tokens;    /* thinking tokens */
-    uint64_t forced_tokens;   /* inserted without sampling: by the format, or to close thinking */
-    uint64_t dropped_tokens;  /* sampled and discarded because of loops */
-    bool thinking;            /* the answer started with thinking */
-    uint32_t think_budget;    /* the budget that applied; 0 without thinking */
-    mote_think_end think_end; /* why thinking ended */
-    uint32_t loops_detected;  /* repetition loops */
-    uint32_t loops_recovered; /* those after which the answer continued */
-    uint32_t calls;           /* tool calls */
-    uint32_t warnings;        /* MOTE_CHAT_WARNING events */
-    const char *preset;       /* sampler preset, e.g. "small/direct/general"; a constant */
-    mote_sampling sampling;   /* as used, without bias */
+    uint64_t reused_tokens;    /* prompt tokens that needed no prefill */
+    uint64_t prefilled_tokens; /* the others; if canceled during prefill, those computed until then
+                                */
+    uint64_t answer_tokens;    /* thinking, tool calls and inserted tokens included */
+    uint64_t think_tokens;     /* thinking tokens */
+    uint64_t forced_tokens;    /* inserted without sampling: by the format, or to close thinking */
+    uint64_t dropped_tokens;   /* sampled and discarded because of loops */
+    bool thinking;             /* the answer started with thinking */
+    uint32_t think_budget;     /* the budget that applied; 0 without thinking */
+    mote_think_end think_end;  /* why thinking ended */
+    uint32_t loops_detected;   /* repetition loops */
+    uint32_t loops_recovered;  /* those after which the answer continued */
+    uint32_t calls;            /* tool calls */
+    uint32_t warnings;         /* MOTE_CHAT_WARNING events */
+    const char *preset;        /* sampler preset, e.g. "small/direct/general"; a constant */
+    mote_sampling sampling;    /* as used, without bias */
     double seconds_prefill;
     double seconds_decode;
 } mote_answer;

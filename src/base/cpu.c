@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,18 +19,84 @@
 #define MOTE_MAX_ISA MOTE_ISA_AMX
 #endif
 
+/* ---- levels ---- */
+
+/* Instruction sets by the level that needs them. */
+static const struct {
+    mote_isa level;
+    const char *name;
+} cpu_sets[] = {
+    {MOTE_ISA_AVX2, "AVX"},        {MOTE_ISA_AVX2, "FMA"},        {MOTE_ISA_AVX2, "F16C"},
+    {MOTE_ISA_AVX2, "AVX2"},       {MOTE_ISA_AVX512, "AVX512F"},  {MOTE_ISA_AVX512, "AVX512BW"},
+    {MOTE_ISA_AVX512, "AVX512DQ"}, {MOTE_ISA_AVX512, "AVX512VL"}, {MOTE_ISA_AVX512, "AVX512_VNNI"},
+    {MOTE_ISA_AMX, "AMX-TILE"},    {MOTE_ISA_AMX, "AMX-INT8"},
+};
+enum { N_SETS = sizeof cpu_sets / sizeof *cpu_sets };
+
+/* Registers by the level that needs them: bits of XCR0. */
+static const struct {
+    mote_isa level;
+    uint64_t bits;
+    const char *name;
+} cpu_registers[] = {
+    {MOTE_ISA_AVX2, 0x6, "AVX"},
+    {MOTE_ISA_AVX512, 0xe0, "AVX-512"},
+    {MOTE_ISA_AMX, 0x60000, "AMX"},
+};
+enum { N_REGISTERS = sizeof cpu_registers / sizeof *cpu_registers };
+
+static void lack_add(char *list, size_t room, const char *name)
+{
+    const size_t n = strlen(list);
+    snprintf(list + n, room - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
+void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level)
+{
+    *out = (cpu_lack){"", ""};
+    for (size_t i = 0; i < N_SETS; i++)
+        if (cpu_sets[i].level <= level && (f->sets >> i & 1) == 0)
+            lack_add(out->sets, sizeof out->sets, cpu_sets[i].name);
+    for (size_t i = 0; i < N_REGISTERS; i++)
+        if (cpu_registers[i].level <= level &&
+            ((f->saved_sets & cpu_registers[i].bits) != cpu_registers[i].bits ||
+             (cpu_registers[i].level == MOTE_ISA_AMX && !f->amx_allowed)))
+            lack_add(out->registers, sizeof out->registers, cpu_registers[i].name);
+}
+
+mote_isa cpu_level(const cpu_features *f)
+{
+    mote_isa level = MOTE_ISA_REF;
+    for (cpu_lack lack; level < MOTE_ISA_AMX; level++) {
+        cpu_find_lack(&lack, f, (mote_isa)(level + 1));
+        if (lack.sets[0] != '\0' || lack.registers[0] != '\0')
+            break;
+    }
+    return level;
+}
+
+bool cpu_features_set(cpu_features *f, const char *name, bool has)
+{
+    for (size_t i = 0; i < N_SETS; i++)
+        if (strcmp(cpu_sets[i].name, name) == 0) {
+            f->sets = has ? f->sets | 1u << i : f->sets & ~(1u << i);
+            return true;
+        }
+    return false;
+}
+
+void cpu_features_fill(cpu_features *f)
+{
+    *f = (cpu_features){
+        .x86 = true, .amx_allowed = true, .sets = (1u << N_SETS) - 1, .saved_sets = ~(uint64_t)0};
+}
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-    XCR0_AVX = 0x6,
-    XCR0_AVX512 = 0xe0,
-    XCR0_AMX = 0x60000,
-    ARCH_REQ_XCOMP_PERM = 0x1023,
-    XFEATURE_XTILEDATA = 18
-};
+enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static uint64_t cpu_read_xcr0(void)
 {
@@ -38,41 +105,86 @@ static uint64_t cpu_read_xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-static bool cpu_has_bits(uint64_t value, uint64_t bits)
+/* The registers of CPUID that cpu_sets refers to. */
+typedef struct cpu_leaves {
+    uint32_t ecx1, ebx7, ecx7, edx7;
+} cpu_leaves;
+
+static const struct {
+    size_t at; /* in cpu_leaves */
+    uint32_t bit;
+} set_bits[] = {
+    {offsetof(cpu_leaves, ecx1), bit_AVX},        {offsetof(cpu_leaves, ecx1), bit_FMA},
+    {offsetof(cpu_leaves, ecx1), bit_F16C},       {offsetof(cpu_leaves, ebx7), bit_AVX2},
+    {offsetof(cpu_leaves, ebx7), bit_AVX512F},    {offsetof(cpu_leaves, ebx7), bit_AVX512BW},
+    {offsetof(cpu_leaves, ebx7), bit_AVX512DQ},   {offsetof(cpu_leaves, ebx7), bit_AVX512VL},
+    {offsetof(cpu_leaves, ecx7), bit_AVX512VNNI}, {offsetof(cpu_leaves, edx7), 1u << 24},
+    {offsetof(cpu_leaves, edx7), 1u << 25},
+};
+_Static_assert(sizeof set_bits / sizeof *set_bits == N_SETS, "one row per row of cpu_sets");
+
+void cpu_read_features(cpu_features *out)
 {
-    return (value & bits) == bits;
+    const uint32_t hypervisor = 1u << 31;
+    cpu_leaves leaves = {0};
+    uint32_t a, b, c, d;
+    *out = (cpu_features){.x86 = true};
+    if (__get_cpuid(1, &a, &b, &c, &d))
+        leaves.ecx1 = c;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        leaves.ebx7 = b;
+        leaves.ecx7 = c;
+        leaves.edx7 = d;
+    }
+    out->hypervisor = (leaves.ecx1 & hypervisor) != 0;
+    if ((leaves.ecx1 & bit_OSXSAVE) != 0)
+        out->saved_sets = cpu_read_xcr0();
+    for (size_t i = 0; i < N_SETS; i++) {
+        uint32_t value;
+        memcpy(&value, (const char *)&leaves + set_bits[i].at, sizeof value);
+        if ((value & set_bits[i].bit) != 0)
+            out->sets |= 1u << i;
+    }
+    out->amx_allowed = true;
+    if (cpu_level(out) == MOTE_ISA_AMX)
+        out->amx_allowed = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-static mote_isa cpu_detect(void)
+/* The brand string: 16 bytes in each of three leaves, padded with spaces or zeros. */
+void cpu_name(char out[CPU_NAME_BYTES])
 {
-    uint32_t a, b, c, d;
-    const uint32_t ecx1_need = bit_FMA | bit_AVX | bit_F16C | bit_OSXSAVE;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !cpu_has_bits(c, ecx1_need))
-        return MOTE_ISA_REF;
-    uint64_t xcr0 = cpu_read_xcr0();
-    if (!cpu_has_bits(xcr0, XCR0_AVX) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
-        !cpu_has_bits(b, bit_AVX2))
-        return MOTE_ISA_REF;
-    const uint32_t ebx7_need = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
-    if (!cpu_has_bits(b, ebx7_need) || !cpu_has_bits(c, bit_AVX512VNNI) ||
-        !cpu_has_bits(xcr0, XCR0_AVX512))
-        return MOTE_ISA_AVX2;
-    const uint32_t edx7_need = 1u << 24 | 1u << 25; /* AMX-TILE, AMX-INT8 */
-    if (!cpu_has_bits(d, edx7_need) || !cpu_has_bits(xcr0, XCR0_AMX) ||
-        syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) != 0)
-        return MOTE_ISA_AVX512;
-    return MOTE_ISA_AMX;
+    enum { FIRST_LEAF = 0x80000002, LEAVES = 3 };
+    char text[CPU_NAME_BYTES] = "";
+    for (uint32_t i = 0; i < LEAVES; i++) {
+        uint32_t r[4];
+        if (!__get_cpuid(FIRST_LEAF + i, &r[0], &r[1], &r[2], &r[3]))
+            break;
+        memcpy(text + sizeof r * i, r, sizeof r);
+    }
+    const char *from = text + strspn(text, " ");
+    size_t n = strlen(from);
+    while (n > 0 && from[n - 1] == ' ')
+        n--;
+    memcpy(out, from, n);
+    out[n] = '\0';
 }
 #else
-static mote_isa cpu_detect(void)
+void cpu_read_features(cpu_features *out)
 {
-    return MOTE_ISA_REF;
+    *out = (cpu_features){0};
+}
+
+void cpu_name(char out[CPU_NAME_BYTES])
+{
+    out[0] = '\0';
 }
 #endif
 
 mote_isa cpu_best_isa(void)
 {
-    const mote_isa best = cpu_detect();
+    cpu_features found;
+    cpu_read_features(&found);
+    const mote_isa best = cpu_level(&found);
     return best < MOTE_MAX_ISA ? best : MOTE_MAX_ISA;
 }
 
@@ -198,15 +310,21 @@ void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32
     out->n = out->quota ? quota : out->n_strong > 0 ? out->n_strong : 1;
 }
 
-void cores_find(cores *out)
+void cores_read_allowed(cores_set *out)
 {
     cpu_set_t mask;
-    cores_set allowed = {{0}};
+    *out = (cores_set){{0}};
     CPU_ZERO(&mask);
     if (sched_getaffinity(0, sizeof mask, &mask) == 0)
         for (uint32_t cpu = 0; cpu < CORES_MAX && cpu < CPU_SETSIZE; cpu++)
             if (CPU_ISSET(cpu, &mask))
-                cores_add(&allowed, cpu);
+                cores_add(out, cpu);
+}
+
+void cores_find(cores *out)
+{
+    cores_set allowed;
+    cores_read_allowed(&allowed);
     const int here = sched_getcpu();
     cores_find_in(out, "/sys", &allowed, here >= 0 ? (uint32_t)here : CORES_MAX);
 }

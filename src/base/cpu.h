@@ -12,6 +12,41 @@
  * requests permission for the AMX tile registers from the kernel. */
 mote_isa cpu_best_isa(void);
 
+/* ---- why a level is not supported ---- */
+
+/* What the CPU reports about itself; on CPUs other than x86-64 all zero. */
+typedef struct cpu_features {
+    bool x86;
+    bool hypervisor;     /* a virtual machine, which may hide features */
+    bool amx_allowed;    /* the kernel granted the tile registers */
+    uint32_t sets;       /* instruction sets, as bits of an internal table */
+    uint64_t saved_sets; /* XCR0: registers that the kernel saves on a context switch */
+} cpu_features;
+
+/* Side effect as cpu_best_isa. */
+void cpu_read_features(cpu_features *out);
+/* For tests: adds or removes an instruction set such as "AVX2". False: unknown name. */
+bool cpu_features_set(cpu_features *f, const char *name, bool has);
+/* For tests: all instruction sets, all registers. */
+void cpu_features_fill(cpu_features *f);
+
+/* The highest level that the features allow; without the limit of the build (MOTE_MAX_ISA). */
+mote_isa cpu_level(const cpu_features *f);
+
+/* What a level lacks: names of instruction sets that the CPU does not report, separated by ", ",
+ * and names of registers that the operating system does not save. Empty: nothing. */
+typedef struct cpu_lack {
+    char sets[96];
+    char registers[32];
+} cpu_lack;
+void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level);
+
+enum { CPU_NAME_BYTES = 49 };
+
+/* Writes the name that the CPU reports, such as "Intel(R) Core(TM) i7-1185G7 @ 3.00GHz". "": the
+ * CPU reports none. Virtual machines often report a generic name. */
+void cpu_name(char out[CPU_NAME_BYTES]);
+
 /* ---- topology ----
  *
  * A CPU is a logical CPU of the operating system. A core may have several (SMT). mote runs one
@@ -45,6 +80,9 @@ typedef struct cores {
     uint16_t strong[CORES_MAX]; /* [n_strong]: first CPU of each performance core */
     cores_set cpus;             /* all CPUs of the performance cores */
 } cores;
+
+/* The affinity mask of the calling thread; empty: unknown. */
+void cores_read_allowed(cores_set *out);
 
 /* Reads the affinity mask of the calling thread, /sys and the cgroup quota. */
 void cores_find(cores *out);

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,41 +42,13 @@ static bool os_planned_failure(void)
     return true;
 }
 
-mote_status os_map_open(os_map *out, const char *path, mote_error *err)
+void os_thread_nice(int nice)
 {
-    *out = (os_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(err, MOTE_E_IO, "cannot open %s: %s", path, strerror(errno));
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        close(fd);
-        return err_set(err, MOTE_E_IO, "%s is not a regular file", path);
-    }
-    if (info.st_size == 0) {
-        close(fd);
-        return err_set(err, MOTE_E_FORMAT, "%s is empty", path);
-    }
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    int map_errno = errno;
-    close(fd);
-    if (data == MAP_FAILED)
-        return err_set(err, MOTE_E_IO, "cannot map %s: %s", path, strerror(map_errno));
-    *out = (os_map){data, (uint64_t)info.st_size};
-    return MOTE_OK;
-}
-
-void os_map_close(os_map *map)
-{
-    if (map->data != NULL)
-        munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
-    *map = (os_map){0};
-}
-
-void os_map_drop_pages(const os_map *map)
-{
-    if (map->data != NULL)
-        madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_DONTNEED);
+#ifdef __linux__ /* a priority is per thread there; POSIX says per process */
+    setpriority(PRIO_PROCESS, 0, nice);
+#else
+    (void)nice;
+#endif
 }
 
 double os_now(void)
@@ -174,4 +146,15 @@ void os_file_abandon(os_file *f)
     close(f->fd);
     f->fd = -1;
     unlink(f->temporary);
+}
+
+mote_status os_file_replace(const char *path, const void *data, size_t bytes, mote_error *err)
+{
+    os_file file;
+    TRY(os_file_create(&file, path, err));
+    mote_status status = os_file_write(&file, data, bytes, err);
+    if (status == MOTE_OK)
+        status = os_file_commit(&file, err);
+    os_file_abandon(&file);
+    return status;
 }

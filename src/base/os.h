@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* os.h - files, clock and random bytes of the operating system. */
+/* os.h - written files, clock and random bytes of the operating system; os_map.h: mapped files. */
 #ifndef MOTE_BASE_OS_H
 #define MOTE_BASE_OS_H
 
 #include "base/err.h"
+#include "base/os_map.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mote reads its files in place");
 
-/* A file mapped read-only. Processes that map the same file share its memory. */
-typedef struct os_map {
-    const unsigned char *data;
-    uint64_t bytes;
-} os_map;
-
-mote_status os_map_open(os_map *out, const char *path, mote_error *err);
-void os_map_close(os_map *map);
-/* Drops the pages from this process (MADV_DONTNEED). They are read again on the next access. */
-void os_map_drop_pages(const os_map *map);
-
 /* Monotonic clock, in seconds. */
 double os_now(void);
+
+/* Lowers the scheduling priority of the calling thread by `nice` (0 to 19). Linux only; no effect
+ * elsewhere. */
+void os_thread_nice(int nice);
 
 /* Fills `out` with random bytes from the kernel (getrandom). false: the kernel returned an error.
  */
@@ -41,6 +35,8 @@ mote_status os_file_write(os_file *f, const void *data, size_t bytes, mote_error
 mote_status os_file_commit(os_file *f, mote_error *err);
 /* Removes the temporary file. Does nothing after commit. */
 void os_file_abandon(os_file *f);
+/* All of it for a text that is in memory. */
+mote_status os_file_replace(const char *path, const void *data, size_t bytes, mote_error *err);
 
 /* For tests: write, sync or rename number n from now fails with ENOSPC. 0 turns it off. */
 void os_fail_at(uint64_t n);

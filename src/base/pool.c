@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
+#include "base/fpmode.h"
 #include "base/mem.h"
 
 #include <linux/futex.h>
@@ -137,6 +138,7 @@ static void *worker_main(void *arg)
 {
     worker *w = arg;
     pool *p = w->pool;
+    fpmode_enter(); /* a thread inherits the mode of its creator */
     mem_guard_begin();
     for (uint32_t seen = 0;;) {
         uint32_t now = atomic_load_explicit(&p->run, memory_order_acquire);

@@ -131,3 +131,26 @@ bool str_duration(const char *text, double *seconds)
     *seconds = *text == '-' ? -total : total;
     return isfinite(total);
 }
+
+/* ---- sizes ---- */
+
+bool str_size(const char *text, double plain, double *bytes)
+{
+    static const char letters[] = "kmgt";
+    char *end;
+    const double n = strtod(text, &end);
+    const size_t digits = strspn(text, "0123456789.");
+    if (digits == 0 || end != text + digits) /* strtod also reads "inf", "-1", "1e9" and "0x10" */
+        return false;
+    double unit = *end == '\0' ? plain : 1;
+    const char *letter = *end != '\0' ? strchr(letters, *end | 0x20) : NULL;
+    if (letter != NULL) {
+        const bool binary = (end[1] | 0x20) == 'i';
+        for (const char *p = letters; p <= letter; p++)
+            unit *= binary ? 1024 : 1000;
+        end += binary ? 2 : 1;
+    }
+    end += (*end | 0x20) == 'b';
+    *bytes = n * unit;
+    return *end == '\0' && isfinite(*bytes);
+}

@@ -75,4 +75,10 @@ bool str_has_only(str text, const char *allowed);
 /* Accepts "300ms", "1.5h", "5m30s", "90" (seconds) and "-1". False: not a duration. */
 bool str_duration(const char *text, double *seconds);
 
+/* ---- sizes ---- */
+
+/* Accepts a decimal number and a unit in any case: "8G", "8GB" (10^9), "8GiB", "8Gi" (2^30), also
+ * with K, M and T, and "B". A number without a unit counts in `plain` bytes. False: not a size. */
+bool str_size(const char *text, double plain, double *bytes);
+
 #endif

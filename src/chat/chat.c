@@ -6,6 +6,7 @@
  * generated. So there is one reader, one writer and one file format. The content part of an image
  * or video only states its kind; the images themselves are in chat_entry.media.
  */
+#include "base/fpmode.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "chat/chat_int.h"
@@ -135,6 +136,27 @@ mote_status chat_append(mote_chat *chat, chat_entry *entry, mote_error *err)
     return status;
 }
 
+/* ---- the chat template ---- */
+
+void mote_chat_template(const mote_model *model, mote_template_info *out)
+{
+    mote_model_info info;
+    chat_template found = {0};
+    mote_model_describe(model, &info);
+    chat_template_recognise(&found, (str){info.chat_template, info.chat_template_bytes},
+                            info.parameters);
+    *out = (mote_template_info){.name = found.style->name,
+                                .known = found.origin == CHAT_ORIGIN_KNOWN,
+                                .thinking = found.thinks};
+    chat_template_note(&found, out->note);
+}
+
+const char *mote_chat_template_name(size_t i)
+{
+    const chat_style *style = chat_style_at(i);
+    return style != NULL ? style->name : NULL;
+}
+
 /* ---- the object ---- */
 
 mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_options *options,
@@ -147,6 +169,8 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
     chat->engine = engine;
     chat->mode = options != NULL && options->official ? CHAT_OFFICIAL : CHAT_STABLE;
     mote_status status = chat_context_of(&chat->chat_ctx, mote_engine_model(engine), err);
+    if (status == MOTE_OK && options != NULL)
+        status = chat_template_choose(&chat->chat_ctx.template, options->chat_template, err);
     if (status != MOTE_OK) {
         mote_chat_free(chat);
         return status;
@@ -158,6 +182,7 @@ mote_status chat_open(mote_chat **out, mote_engine *engine, const mote_chat_opti
 mote_status mote_chat_new(mote_chat **out, mote_engine *engine, const mote_chat_options *options,
                           mote_error *err)
 {
+    FPMODE_SCOPE;
     if (out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_chat_new: out is NULL");
     *out = NULL;
@@ -205,6 +230,7 @@ mote_status mote_chat_set_system(mote_chat *chat, const char *text, size_t bytes
 
 mote_status mote_chat_set_tools(mote_chat *chat, const char *json, size_t bytes, mote_error *err)
 {
+    FPMODE_SCOPE;
     json_doc *doc = NULL;
     chat_parsed parsed = {0};
     if (json != NULL && bytes > 0) {
@@ -260,6 +286,7 @@ static mote_status chat_add_node(mote_chat *chat, const json_node *node, mote_er
 
 mote_status mote_chat_add_json(mote_chat *chat, const char *json, size_t bytes, mote_error *err)
 {
+    FPMODE_SCOPE;
     json_doc *doc;
     TRY(json_doc_read(&doc, (str){json, bytes}, err));
     const json_node *root = json_doc_root(doc);
@@ -446,6 +473,7 @@ void chat_put_messages(strbuf *out, const mote_chat *chat, bool with_tokens)
 mote_status mote_chat_json(const mote_chat *chat, size_t i, char *json, size_t room, size_t *bytes,
                            mote_error *err)
 {
+    FPMODE_SCOPE;
     strbuf text = {0};
     if (i != MOTE_CHAT_ALL && i >= chat->n)
         return err_set(err, MOTE_E_ARG, "message %zu does not exist; the conversation has %zu", i,

@@ -6,6 +6,7 @@
  * prefills the tokens after it, then decodes. Nothing is assumed about how the session got its
  * tokens.
  */
+#include "base/fpmode.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/chat_int.h"
@@ -13,7 +14,9 @@
 
 #include <stdio.h>
 
-enum { PREFILL_CHUNK = 512 }; /* tokens between two MOTE_CHAT_PREFILL events */
+enum { PREFILL_CHUNK = 512 }; /* tokens per step; a cancel loses at most one step */
+
+static const double event_interval = 0.1; /* seconds between two MOTE_CHAT_PREFILL events */
 
 /* One call of mote_chat_answer(). */
 typedef struct answer_job {
@@ -27,6 +30,9 @@ typedef struct answer_job {
     strbuf content, reasoning, calls;
     bool continues; /* the answer continues the last message */
     bool stepped;   /* mote_step() was called */
+    bool prefilling;
+    uint64_t computed;  /* prompt tokens computed or reused so far */
+    double event_after; /* os_now of the next MOTE_CHAT_PREFILL event */
 } answer_job;
 
 /* ---- events ---- */
@@ -129,6 +135,7 @@ static mote_status answer_prepare(answer_job *a, mote_error *err)
     TRY(answer_collect_messages(a, &request.n_messages, err));
     request.messages = a->messages;
     request.thinking = thinking[a->options->think];
+    request.effort = chat_effort_of_budget(a->options->think_budget);
     request.continue_last = a->continues;
     if (a->options->tool_choice != MOTE_TOOLS_NONE) {
         request.tools = chat->tools.request.tools;
@@ -165,16 +172,37 @@ static size_t session_common_prefix(const mote_session *session, const mote_toke
     return same;
 }
 
+static void answer_report_prefill(answer_job *a)
+{
+    answer_event(a, &(mote_chat_event){
+                        .kind = MOTE_CHAT_PREFILL, .done = a->computed, .total = a->prompt.n});
+    a->event_after = os_now() + event_interval;
+}
+
+/* Counts prefilled tokens; called between two sublayers of a step and after it. */
+static void answer_on_progress(void *with)
+{
+    answer_job *a = with;
+    const uint64_t now = mote_step_progress(a->chat->session);
+    if (!a->prefilling)
+        return;
+    a->computed = now < a->prompt.n ? now : a->prompt.n;
+    if (os_now() >= a->event_after)
+        answer_report_prefill(a);
+}
+
 /* Runs a step. mote_cancel() before this answer may still be pending in the engine: then the first
  * step is repeated. */
 static mote_status answer_step(answer_job *a, const mote_work *work, mote_error *err)
 {
     const uint64_t before = mote_session_length(work->session);
-    mote_status status = mote_step(a->chat->engine, work, 1, err);
+    mote_status status = mote_step_with_hook(a->chat->engine, work, 1, answer_on_progress, a, err);
     if (status == MOTE_E_CANCELED && !a->stepped && !atomic_load(&a->chat->canceled) &&
         mote_session_length(work->session) == before)
-        status = mote_step(a->chat->engine, work, 1, err);
+        status = mote_step_with_hook(a->chat->engine, work, 1, answer_on_progress, a, err);
     a->stepped = true;
+    if (status == MOTE_OK)
+        answer_on_progress(a);
     return status;
 }
 
@@ -182,7 +210,6 @@ static mote_status answer_step(answer_job *a, const mote_work *work, mote_error 
 static mote_status answer_append(answer_job *a, const mote_token *tokens, size_t n, mote_error *err)
 {
     mote_session *session = a->chat->session;
-    const bool is_prefill = n > a->prompt.n || mote_session_length(session) < a->prompt.n;
     size_t done = (size_t)mote_session_length(session);
     while (done < n) {
         if (atomic_load(&a->chat->canceled))
@@ -196,9 +223,6 @@ static mote_status answer_append(answer_job *a, const mote_token *tokens, size_t
                                 .n_images = a->prompt.n_images};
         TRY(answer_step(a, &work, err));
         done += now;
-        if (is_prefill && done <= a->prompt.n)
-            answer_event(a, &(mote_chat_event){
-                                .kind = MOTE_CHAT_PREFILL, .done = done, .total = a->prompt.n});
     }
     return MOTE_OK;
 }
@@ -213,7 +237,8 @@ static size_t prompt_messages_end(const chat_prompt *prompt)
     return at;
 }
 
-/* Prefills the prompt. Keeps a state at the end of the messages, for a later rewind. */
+/* Prefills the prompt and reports its progress. Keeps a state at the end of the messages, for a
+ * later rewind. */
 static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mote_error *err)
 {
     mote_session *session = a->chat->session;
@@ -223,11 +248,17 @@ static mote_status answer_prefill(answer_job *a, const chat_turn_want *want, mot
     if (same == want->n)
         same--;
     a->result.reused_tokens = mote_session_rewind(session, same);
+    a->prefilling = true;
+    a->computed = a->result.reused_tokens;
+    answer_report_prefill(a);
     if (end > mote_session_length(session) && end < want->n) {
         TRY(answer_append(a, want->tokens, end, err));
         mote_session_keep(session, NULL, NULL); /* best effort */
     }
-    return answer_append(a, want->tokens, want->n, err);
+    TRY(answer_append(a, want->tokens, want->n, err));
+    answer_report_prefill(a);
+    a->prefilling = false;
+    return MOTE_OK;
 }
 
 static mote_status answer_decode(answer_job *a, const chat_turn_want *want, mote_error *err)
@@ -248,6 +279,7 @@ static mote_status answer_drive(answer_job *a, mote_error *err)
     TRY(chat_turn_next(a->turn, session, &want, err));
     mote_status status = answer_prefill(a, &want, err);
     a->result.seconds_prefill = os_now() - began;
+    a->result.prefilled_tokens = a->computed - a->result.reused_tokens;
     began = os_now();
     while (status == MOTE_OK) {
         TRY(chat_turn_next(a->turn, session, &want, err));
@@ -344,6 +376,7 @@ static mote_status answer_make(answer_job *a, mote_error *err)
     a->result = *made;
     a->result.warnings += a->chat->tools.tools_left_out;
     a->result.reused_tokens = timing.reused_tokens;
+    a->result.prefilled_tokens = timing.prefilled_tokens;
     a->result.seconds_prefill = timing.seconds_prefill;
     a->result.seconds_decode = timing.seconds_decode;
     TRY(strbuf_check(&a->content, err));
@@ -357,6 +390,7 @@ static mote_status answer_make(answer_job *a, mote_error *err)
 mote_status mote_chat_answer(mote_chat *chat, const mote_answer_options *options, mote_answer *out,
                              mote_error *err)
 {
+    FPMODE_SCOPE;
     static const mote_answer_options defaults;
     if (chat == NULL)
         return err_set(err, MOTE_E_ARG, "mote_chat_answer: chat is NULL");

@@ -6,6 +6,7 @@
  *               Answers also have "tokens", which are used only if PATH.state is loaded
  *   PATH.state  the session snapshot
  */
+#include "base/fpmode.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "chat/chat_int.h"
@@ -37,17 +38,6 @@ static void chat_file_put(strbuf *out, const mote_chat *chat)
     strbuf_text(out, "}\n");
 }
 
-static mote_status chat_file_write(const char *path, str text, mote_error *err)
-{
-    os_file file;
-    TRY(os_file_create(&file, path, err));
-    mote_status status = os_file_write(&file, text.p, text.n, err);
-    if (status == MOTE_OK)
-        status = os_file_commit(&file, err);
-    os_file_abandon(&file);
-    return status;
-}
-
 mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *err)
 {
     char state[PATH_ROOM];
@@ -56,7 +46,7 @@ mote_status mote_chat_save(const mote_chat *chat, const char *path, mote_error *
     chat_file_put(&text, chat);
     mote_status status = strbuf_check(&text, err);
     if (status == MOTE_OK)
-        status = chat_file_write(path, strbuf_view(&text), err);
+        status = os_file_replace(path, text.p, text.n, err);
     if (status == MOTE_OK)
         status = mote_session_save(chat->session, state, err);
     strbuf_fini(&text);
@@ -171,6 +161,11 @@ static mote_status chat_file_read(mote_chat *chat, const char *path, mote_error 
     json_doc *doc;
     TRY(os_map_open(&map, path, err));
     mote_status status = json_doc_read(&doc, (str){(const char *)map.data, (size_t)map.bytes}, err);
+    if (!os_map_intact(&map)) {
+        if (status == MOTE_OK)
+            json_doc_free(doc);
+        status = os_map_check(&map, err);
+    }
     os_map_close(&map);
     if (status == MOTE_OK) {
         status = chat_file_read_chat(chat, json_doc_root(doc), err);
@@ -182,6 +177,7 @@ static mote_status chat_file_read(mote_chat *chat, const char *path, mote_error 
 mote_status mote_chat_load(mote_chat **out, mote_engine *engine, const char *path,
                            const mote_chat_options *options, bool *restored, mote_error *err)
 {
+    FPMODE_SCOPE;
     char state[PATH_ROOM];
     mote_chat *chat;
     const mote_session_options session = {.context = options != NULL ? options->context : 0};

@@ -6,6 +6,7 @@
  * arena without memory; block pools are measured by blocks_measure. The planned bytes are therefore
  * exactly the bytes that mote_engine_new takes.
  */
+#include "base/fpmode.h"
 #include "base/ckd.h"
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -129,7 +130,7 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
     mote_model_info info;
     mote_model_describe(m, &info);
     mote_memory *mem = &e->memory;
-    *mem = (mote_memory){.weights = m->map.bytes,
+    *mem = (mote_memory){.weights = m->files.bytes,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
     uint64_t pages, states, tails;
@@ -150,6 +151,7 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
 mote_status mote_engine_plan(const mote_model *model, const mote_engine_options *options,
                              mote_memory *out, mote_error *err)
 {
+    FPMODE_SCOPE;
     if (model == NULL || out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_engine_plan: model and out must not be NULL");
     mote_engine planned = {0};
@@ -231,6 +233,7 @@ static mote_status engine_take_all(mote_engine *e, mote_error *err)
 mote_status mote_engine_new(mote_engine **out, const mote_model *model,
                             const mote_engine_options *options, mote_error *err)
 {
+    FPMODE_SCOPE;
     if (out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_engine_new: out must not be NULL");
     *out = NULL;

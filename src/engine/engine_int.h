@@ -26,6 +26,7 @@
 
 #include "base/os.h"
 #include "engine/block_pool.h"
+#include "gguf/gguf_files.h"
 #include "model/forward.h"
 #include "model/vision_encoder.h"
 #include "tok/tok.h"
@@ -33,17 +34,16 @@
 #include <stdatomic.h>
 
 struct mote_model {
-    os_map map;
-    gguf *file;
+    gguf_files files;
     tok *tok;
     hparams hp;
     weights w;
     kern_table kernels;
-    uint64_t fingerprint; /* of the file; stored in snapshots */
+    uint64_t fingerprint;        /* of the weights; stored in snapshots */
+    uint64_t vision_fingerprint; /* of the mmproj file */
     char name[96];
-    bool has_vision; /* opened with an mmproj file */
-    os_map vision_map;
-    gguf *vision_file;
+    bool has_vision;         /* opened with an mmproj file */
+    gguf_files vision_files; /* always one file */
     vision_encoder vision;
 };
 
@@ -125,6 +125,10 @@ struct mote_engine {
     mote_memory memory;
     atomic_bool cancel;
 };
+
+/* MOTE_E_IO if the model file, or the mmproj file, cannot be read any more. Call it after every
+ * computation with mapped weights, before the result is used: it may be wrong. */
+mote_status model_check_files(const mote_model *m, mote_error *err);
 
 static inline size_t pages_of(uint64_t positions)
 {

@@ -14,6 +14,7 @@
  *
  * An image is appended from its first token. It may be split between work items and passes.
  */
+#include "base/fpmode.h"
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "engine/engine_int.h"
@@ -83,6 +84,7 @@ static mote_status image_encode(const mote_model *m, const vision_frame *frame, 
     if (status == MOTE_OK) {
         encoder_run_take(&r, m, frame->rows, frame->cols, threads);
         vision_encoder_run(&m->vision, &r.nn, &r.scratch, frame, features, NULL, NULL);
+        status = gguf_files_check(&m->vision_files, err);
         pool_free(r.nn.pool);
         arena_release(&r.memory);
     }
@@ -111,6 +113,7 @@ static void image_set_ids(mote_image *p, const mote_pixels *pixels)
 mote_status mote_image_new(mote_image **out, const mote_model *model, const mote_pixels *pixels,
                            uint32_t threads, mote_error *err)
 {
+    FPMODE_SCOPE;
     if (out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_image_new: out must not be NULL");
     *out = NULL;

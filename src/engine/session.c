@@ -19,10 +19,21 @@ static mote_session *engine_find_slot(mote_engine *e)
     return NULL;
 }
 
+/* The trained context, extended by YaRN. Beyond it RoPE angles are outside the training data. */
+static uint64_t session_max_context(const mote_engine *e)
+{
+    const hparams *hp = &e->model->hp;
+    const double original = hp->yarn_original != 0 ? hp->yarn_original : hp->context;
+    const uint64_t extended = (uint64_t)(original * (double)e->yarn);
+    return extended > hp->context ? extended : hp->context;
+}
+
 uint64_t session_default_context(const mote_engine *e)
 {
     const mote_engine_options *o = &e->options;
     uint64_t share = o->shared_positions ? o->positions : o->positions / o->sessions;
+    if (share > session_max_context(e))
+        share = session_max_context(e);
     return share > 0 ? share : 1;
 }
 
@@ -47,6 +58,12 @@ mote_status session_claim(mote_session **out, mote_engine *e, uint64_t context, 
 {
     if (context == 0)
         context = session_default_context(e);
+    if (context > session_max_context(e))
+        return err_set(
+            err, MOTE_E_ARG,
+            "context of %llu tokens exceeds the %llu that the model is trained for; lower "
+            "it, or extend the model with YaRN (yarn, --yarn) of at most 4",
+            (unsigned long long)context, (unsigned long long)session_max_context(e));
     mote_session *s = engine_find_slot(e);
     if (s == NULL)
         return err_set(

@@ -319,6 +319,12 @@ mote_status mote_session_load(mote_session **out, mote_engine *engine, const cha
     os_map map;
     TRY(os_map_open(&map, path, err));
     mote_status status = snapshot_read(out, engine, map.data, (size_t)map.bytes, options, err);
+    if (!os_map_intact(&map)) {
+        if (status == MOTE_OK)
+            mote_session_free(*out);
+        *out = NULL;
+        status = os_map_check(&map, err);
+    }
     os_map_close(&map);
     return status;
 }

@@ -17,6 +17,7 @@
  * (Each layer has two sublayers, mixer and feed-forward. For 256 rows one takes 15 ms in the 0.8B
  * shape and 30 ms in the 4B shape.)
  */
+#include "base/fpmode.h"
 #include "base/mem.h"
 #include "engine/engine_int.h"
 #include "sample/sample.h"
@@ -122,13 +123,16 @@ typedef struct step_run {
     size_t n;
     void (*hook)(void *ctx); /* of mote_step_with_hook; NULL: none */
     void *hook_ctx;
+    fpmode caller;      /* floating-point mode of the caller, in which the hook runs */
     size_t n_aborted;   /* items removed by mote_step_abort */
     size_t item;        /* first unfinished item */
     size_t done;        /* its tokens that are appended */
     size_t n_segments;  /* of the current pass */
     size_t n_images;    /* of the current pass */
     size_t n_rows;      /* of the current pass */
+    size_t sublayers;   /* of the current pass, complete */
     bool cancelable;    /* the current pass has more than SHORT_PASS rows */
+    bool damaged;       /* the weights could not be read in the last pass */
     size_t logits_rows; /* written so far in the step */
 } step_run;
 
@@ -313,7 +317,9 @@ static void step_call_hook(const step_run *r)
     if (r->hook == NULL)
         return;
     mem_guard_end();
+    fpmode_set(&r->caller);
     r->hook(r->hook_ctx);
+    fpmode_enter();
     mem_guard_begin();
 }
 
@@ -322,6 +328,7 @@ static bool pass_on_sublayer(void *ctx)
 {
     const mote_engine *e = ctx;
     step_call_hook(e->running);
+    e->running->sublayers++;
     return !e->running->cancelable || !atomic_load_explicit(&e->cancel, memory_order_relaxed);
 }
 
@@ -343,6 +350,16 @@ void mote_step_abort(mote_session *s)
         }
 }
 
+uint64_t mote_step_progress(const mote_session *s)
+{
+    const mote_engine *e = s->engine;
+    const step_run *r = e->running;
+    for (size_t i = 0; r != NULL && i < r->n_segments; i++)
+        if (segment_session(e, r, i) == s && !e->segments[i].aborted)
+            return s->length + e->segments[i].n * r->sublayers / (2 * e->model->hp.n_layers);
+    return s->length;
+}
+
 /* ---- running ---- */
 
 static bool pass_all_aborted(const mote_engine *e, const step_run *r)
@@ -353,16 +370,19 @@ static bool pass_all_aborted(const mote_engine *e, const step_run *r)
     return i == r->n_segments;
 }
 
-/* false: canceled. */
+/* false: canceled, or the weights could not be read. */
 static bool pass_run(mote_engine *e, step_run *r)
 {
     float *logits = e->logits + r->logits_rows * e->model->hp.n_vocab;
     r->cancelable = r->n_rows > SHORT_PASS;
-    if (r->cancelable)
+    r->sublayers = 0;
+    if (r->cancelable || r->hook != NULL) /* the hook may abort a session in any pass */
         pass_use_spare_states(e, r);
     e->forward.hook = r->cancelable || r->hook != NULL ? pass_on_sublayer : NULL;
     e->forward.hook_ctx = e;
-    const bool completed = forward_pass(&e->forward, e->segments, r->n_segments, logits);
+    bool completed = forward_pass(&e->forward, e->segments, r->n_segments, logits);
+    r->damaged = completed && !gguf_files_intact(&e->model->files);
+    completed = completed && !r->damaged;
     if (completed)
         pass_commit(e, r);
     else
@@ -382,7 +402,7 @@ static bool step_has_more(const mote_engine *e, step_run *r)
     return r->item < r->n;
 }
 
-/* false: canceled. */
+/* false: canceled, or the weights could not be read. */
 static bool step_run_passes(mote_engine *e, step_run *r)
 {
     while (step_has_more(e, r)) {
@@ -404,19 +424,23 @@ static bool step_run_passes(mote_engine *e, step_run *r)
 mote_status mote_step_with_hook(mote_engine *e, const mote_work *work, size_t n,
                                 void (*hook)(void *ctx), void *ctx, mote_error *err)
 {
+    FPMODE_SCOPE;
     if (e == NULL || (work == NULL && n > 0))
         return err_set(err, MOTE_E_ARG, "mote_step: engine and work must not be NULL");
     e->check++;
+    TRY(gguf_files_check(&e->model->files, err));
     TRY(step_check_items(e, work, n, err));
     TRY(step_check_pages(e, work, n, err));
     e->step++;
     memset(e->aborted, 0, n * sizeof *e->aborted);
-    step_run r = {.work = work, .n = n, .hook = hook, .hook_ctx = ctx};
+    step_run r = {.work = work, .n = n, .hook = hook, .hook_ctx = ctx, .caller = fpmode_caller};
     mem_guard_begin();
     e->running = &r;
     const bool completed = step_run_passes(e, &r);
     e->running = NULL;
     mem_guard_end();
+    if (r.damaged)
+        return gguf_files_check(&e->model->files, err);
     if (!completed)
         return err_set(err, MOTE_E_CANCELED, "step canceled by mote_cancel");
     if (n > 0 && r.n_aborted == n)
@@ -457,6 +481,7 @@ const float *mote_session_hidden(const mote_session *s, size_t *n)
 mote_status mote_sample(const mote_session *s, size_t row, const mote_sampling *how,
                         mote_choice *out, mote_error *err)
 {
+    FPMODE_SCOPE;
     if (s == NULL || out == NULL)
         return err_set(err, MOTE_E_ARG, "mote_sample: session and out must not be NULL");
     const float *logits = mote_session_logits(s, row);

@@ -12,25 +12,11 @@
  *
  * The reader checks structure only. The code that uses a value checks its meaning.
  */
-#include "gguf/gguf.h"
+#include "gguf/gguf_int.h"
 
 #include "base/ckd.h"
 #include "base/cursor.h"
 #include "base/mem.h"
-#include "base/strmap.h"
-
-struct gguf {
-    const unsigned char *bytes;
-    uint64_t n_bytes;
-    gguf_kv *kv; /* [n_kv] in file order */
-    uint64_t n_kv;
-    strmap kv_by_key;
-    gguf_tensor *tensors; /* [n_tensors] in file order */
-    uint64_t n_tensors;
-    strmap tensor_by_name;
-    uint64_t alignment;
-    uint64_t data_start; /* base of the offsets in the tensor table */
-};
 
 /* ---- reading ---- */
 
@@ -410,6 +396,28 @@ static uint64_t load_unsigned(const unsigned char *at, uint32_t bytes)
     uint64_t value = 0;
     memcpy(&value, at, bytes); /* little-endian: the low bytes come first */
     return value;
+}
+
+/* Values of general.file_type in files of this model family. */
+static const struct {
+    uint32_t id;
+    const char *name;
+} file_types[] = {
+    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},    {3, "Q4_1"},    {7, "Q8_0"},
+    {8, "Q5_0"},    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"},
+    {13, "Q3_K_L"}, {14, "Q4_K_S"}, {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},
+    {18, "Q6_K"},   {21, "Q2_K_S"}, {25, "IQ4_NL"}, {30, "IQ4_XS"}, {32, "BF16"},
+};
+
+const char *gguf_file_type(const gguf *g)
+{
+    uint32_t id = UINT32_MAX;
+    bool found = false;
+    if (gguf_get_u32(g, "general.file_type", &id, &found, NULL) == MOTE_OK && found)
+        for (size_t i = 0; i < sizeof file_types / sizeof *file_types; i++)
+            if (file_types[i].id == id)
+                return file_types[i].name;
+    return NULL;
 }
 
 bool gguf_int_at(const gguf_kv *kv, uint64_t i, int64_t *out)

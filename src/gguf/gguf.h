@@ -22,7 +22,8 @@ enum {
     GGUF_MAX_KV = 65536,
     GGUF_MAX_TENSORS = 65536,
     GGUF_MAX_KEY = 256,
-    GGUF_MAX_ALIGNMENT = 1 << 20
+    GGUF_MAX_ALIGNMENT = 1 << 20,
+    GGUF_MAX_PARTS = 128
 };
 
 typedef enum gguf_type {
@@ -60,6 +61,7 @@ typedef struct gguf_tensor {
     const unsigned char *data;
     uint64_t bytes;
     uint64_t offset; /* of the data in the file */
+    uint32_t part;   /* of a split model: the file with the data, from 0 */
 } gguf_tensor;
 
 typedef struct gguf gguf;
@@ -69,6 +71,27 @@ mote_status gguf_read(gguf **out, const unsigned char *bytes, uint64_t n_bytes, 
 void gguf_free(gguf *g);
 /* Heap memory of the gguf, without the bytes of the file. */
 uint64_t gguf_private_bytes(const gguf *g);
+
+/* ---- split models ----
+ *
+ * A model may be divided into several files, as llama-gguf-split writes them: each has the keys
+ * split.no (from 0), split.count and split.tensors.count, and a share of the tensors. The metadata
+ * of the model are in the first file, which may have no tensors. gguf_files.h opens such files by
+ * name. */
+
+typedef struct gguf_split {
+    uint32_t no, count; /* a file that is not split is number 0 of 1 */
+} gguf_split;
+
+/* MOTE_E_FORMAT: the keys are malformed, or more than GGUF_MAX_PARTS. */
+mote_status gguf_split_of(const gguf *g, gguf_split *out, mote_error *err);
+
+/* Joins the parts of a split model, in order, into parts[0]. Frees the others and sets their
+ * entries to NULL. Their bytes must outlive parts[0]. On failure all parts are unchanged; the
+ * message says which part is wrong. */
+mote_status gguf_join(gguf *parts[], uint32_t n, mote_error *err);
+
+/* ---- contents ---- */
 
 uint64_t gguf_n_kv(const gguf *g);
 const gguf_kv *gguf_kv_at(const gguf *g, uint64_t i);
@@ -89,6 +112,9 @@ mote_status gguf_get_u32(const gguf *g, const char *key, uint32_t *out, bool *fo
 mote_status gguf_get_f32(const gguf *g, const char *key, float *out, bool *found, mote_error *err);
 mote_status gguf_get_bool(const gguf *g, const char *key, bool *out, bool *found, mote_error *err);
 mote_status gguf_get_str(const gguf *g, const char *key, str *out, bool *found, mote_error *err);
+
+/* general.file_type as text, such as "Q4_K_M"; NULL: absent, or not a type of this model family. */
+const char *gguf_file_type(const gguf *g);
 
 /* Element i of an integer array of any width; a scalar is element 0. False: i is out of range, the
  * type is not an integer, or the value does not fit. */

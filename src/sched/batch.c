@@ -2,9 +2,10 @@
 /*
  * batch.c - builds the batch of a step, and the prefill budget. Engine thread only.
  *
- * Every decoding job contributes its next tokens. The prefill budget is then divided among the
- * prefilling jobs: a quarter is reserved for the job that arrived first, so that short prompts
- * cannot starve a long one. The other rows go to the jobs with the fewest remaining tokens.
+ * Every decoding job contributes its next tokens, unless its key is ahead of others (key_share.c).
+ * The prefill budget is then divided equally among the keys with prefilling jobs, and inside a key:
+ * a quarter is reserved for the job that arrived first, so that short prompts cannot starve a long
+ * one. The other rows go to the jobs with the fewest remaining tokens.
  */
 #include "sched/sched_int.h"
 
@@ -39,11 +40,13 @@ static double decode_only_seconds(const prefill_budget *p, uint64_t decode_rows)
 }
 
 /* The formula of prefill_budget.h. */
-static double allowed_step_seconds(double alone, uint64_t decode_rows, uint64_t waiting)
+static double allowed_step_seconds(double alone, uint64_t decode_rows, uint64_t waiting,
+                                   uint32_t other_keys)
 {
-    const double most =
-        clamp(BUDGET_MAX_GAP, BUDGET_CAP_SLOWDOWN * alone, BUDGET_MAX_SLOWDOWN * alone);
+    double most = clamp(BUDGET_MAX_GAP, BUDGET_CAP_SLOWDOWN * alone, BUDGET_MAX_SLOWDOWN * alone);
     const double fair = alone * (1 + BUDGET_PER_WAITING * (double)waiting / (double)decode_rows);
+    if (other_keys > 0 && most > (1 + other_keys) * alone)
+        most = (1 + other_keys) * alone;
     return clamp(fair, BUDGET_SLOWDOWN * alone, most);
 }
 
@@ -56,7 +59,8 @@ static double prefill_row_seconds(const prefill_budget *p, double alone)
                                       : alone;
 }
 
-uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting)
+uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting,
+                             uint32_t other_keys)
 {
     if (decode_rows == 0)
         return p->alone_row_seconds > 0
@@ -66,7 +70,7 @@ uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint
     const double alone = decode_only_seconds(p, decode_rows);
     if (!(alone > 0) || p->mixed_steps >= BUDGET_REMEASURE)
         return 0;
-    const double spare = allowed_step_seconds(alone, decode_rows, waiting) - alone;
+    const double spare = allowed_step_seconds(alone, decode_rows, waiting, other_keys) - alone;
     return (uint32_t)clamp(spare / prefill_row_seconds(p, alone), BUDGET_MIN_ROWS, BUDGET_MAX_ROWS);
 }
 
@@ -139,10 +143,10 @@ static uint32_t sort_prefilling(sched *s)
 }
 
 /* Slots are in order of arrival. */
-static const sched_job *oldest_prefilling(const sched *s)
+static const sched_job *oldest_prefilling(const sched *s, const sched_key *key)
 {
     uint32_t i = 0;
-    while (s->slots[i]->state != JOB_PREFILL)
+    while (s->slots[i]->state != JOB_PREFILL || s->slots[i]->key != key)
         i++;
     return s->slots[i];
 }
@@ -178,46 +182,94 @@ static mote_logits wanted_output(const sched_job *job, size_t n)
     return job->options.kind == SCHED_EMBED ? MOTE_HIDDEN_LAST : MOTE_LOGITS_LAST;
 }
 
-/* Shares the prefill budget: jobs with the fewest remaining tokens first, so that short prompts do
- * not wait for long ones. A quarter of the rows is reserved for the oldest job, so that it makes
- * progress. */
-static void batch_add_prefill(sched *s)
+/* Adds prefill chunks of one key: jobs with the fewest remaining tokens first, so that short
+ * prompts do not wait for long ones. A quarter of the rows is reserved for the oldest job, so that
+ * it makes progress. Returns the number of rows. */
+static size_t batch_add_prefill_of(sched *s, const sched_key *key, uint32_t n_prefilling,
+                                   size_t rows, size_t *score_rows)
 {
-    const uint32_t n = sort_prefilling(s);
-    size_t rows = prefill_budget_rows(&s->budget, s->n_decode_rows, n);
-    if (s->other_engine_ran)
-        rows = prefill_budget_shared(&s->budget, rows);
-    if (n == 0 || rows == 0)
-        return;
-    const sched_job *oldest = oldest_prefilling(s);
-    size_t reserved = rows / 4, score_rows = SCHED_SCORE_ROWS;
-    if (reserved > max_chunk(s, oldest, score_rows))
-        reserved = max_chunk(s, oldest, score_rows);
-    for (uint32_t i = 0; i < n; i++) {
+    const sched_job *oldest = oldest_prefilling(s, key);
+    const size_t all = rows;
+    size_t reserved = rows / 4;
+    if (reserved > max_chunk(s, oldest, *score_rows))
+        reserved = max_chunk(s, oldest, *score_rows);
+    for (uint32_t i = 0; i < n_prefilling; i++) {
         sched_job *job = s->prefilling[i];
+        if (job->key != key)
+            continue;
         const size_t available = job == oldest ? rows : rows - reserved;
-        const size_t most = max_chunk(s, job, score_rows);
+        const size_t most = max_chunk(s, job, *score_rows);
         const size_t chunk = most < available ? most : available;
         if (job == oldest)
             reserved = 0;
         if (chunk == 0)
             continue;
         if (is_scoring(job))
-            score_rows -= chunk;
+            *score_rows -= chunk;
         batch_add(s, job, chunk, wanted_output(job, chunk));
         rows -= chunk;
         s->n_prefill_rows += chunk;
+    }
+    return all - rows;
+}
+
+/* Sets prefill_left of the active keys: the tokens that their prefilling jobs lack. Returns the
+ * number of keys with such jobs. */
+static uint32_t count_prefilling_keys(sched *s, uint32_t n_prefilling)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        s->active[i]->prefill_left = 0;
+    for (uint32_t i = 0; i < n_prefilling; i++) {
+        sched_key *key = s->prefilling[i]->key;
+        n += key->prefill_left == 0;
+        key->prefill_left += tokens_left(s->prefilling[i]);
+    }
+    return n;
+}
+
+/* Keys with streams that a prefill delays: those that decode and have nothing to prefill. */
+static uint32_t count_delayed_keys(const sched *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        n += s->active[i]->decode_rows > 0 && s->active[i]->prefill_left == 0;
+    return n;
+}
+
+/* Divides the prefill budget equally between the keys. The key with the fewest tokens left is
+ * first, and what it does not need goes to the others. */
+static void batch_add_prefill(sched *s)
+{
+    const uint32_t n = sort_prefilling(s);
+    size_t score_rows = SCHED_SCORE_ROWS;
+    uint32_t keys = count_prefilling_keys(s, n);
+    size_t rows = prefill_budget_rows(&s->budget, s->n_decode_rows, n, count_delayed_keys(s));
+    if (s->other_engine_ran)
+        rows = prefill_budget_shared(&s->budget, rows);
+    for (; keys > 0 && rows > 0; keys--) {
+        sched_key *least = NULL;
+        for (uint32_t i = 0; i < s->n_active; i++)
+            if (s->active[i]->prefill_left > 0 &&
+                (least == NULL || s->active[i]->prefill_left < least->prefill_left))
+                least = s->active[i];
+        least->prefill_left = 0;
+        rows -= batch_add_prefill_of(s, least, n, (rows + keys - 1) / keys, &score_rows);
     }
 }
 
 void batch_build(sched *s)
 {
     s->n_work = s->n_decode_rows = s->n_prefill_rows = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->state == JOB_DECODE) {
-            const size_t n = tokens_left(s->slots[i]);
-            batch_add(s, s->slots[i], n, MOTE_LOGITS_LAST);
-            s->n_decode_rows += n;
-        }
+    share_limit_decode(s);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        sched_job *job = s->slots[i];
+        if (job->state != JOB_DECODE || job->key->skip)
+            continue;
+        const size_t n = tokens_left(job);
+        batch_add(s, job, n, MOTE_LOGITS_LAST);
+        s->n_decode_rows += n;
+        share_count_decode(job->key, n);
+    }
     batch_add_prefill(s);
 }

@@ -24,18 +24,17 @@ static void copy_dropped(sched *s)
         s->slots[i]->aborted = s->slots[i]->dropped;
 }
 
-static void slot_add(sched *s, sched_job *job)
+void slot_add(sched *s, sched_job *job)
 {
     job->stage = JOB_RUNNING;
     s->slots[s->n_slots++] = job;
 }
 
-/* Under the mutex: reads the requests of other threads and fills free slots from the queue. Jobs
- * that ran out of time in the queue get a slot too; job_boundary finishes them at once. */
+/* Under the mutex: reads the requests of other threads and fills the slots. Jobs that ran out of
+ * time in the queue get a slot too; job_boundary finishes them at once. */
 static void admit_jobs(sched *s)
 {
     sched_job *job;
-    uint32_t running = s->n_slots;
     copy_dropped(s);
     prefix_cache_apply_requests(s);
     for (uint32_t i = 0; i < s->n_slots; i++) {
@@ -43,22 +42,20 @@ static void admit_jobs(sched *s)
         if (job->end_thinking && !job->aborted && job->turn != NULL)
             chat_turn_end_thinking(job->turn);
         job->end_thinking = false;
-        running -= job->aborted;
     }
+    share_fill_slots(s);
     const double now = os_now();
     while ((job = queue_take_expired(s, now)) != NULL)
         slot_add(s, job);
-    for (; running < s->options.parallel && (job = queue_take(s)) != NULL; running++)
-        slot_add(s, job);
 }
 
-/* In order of arrival. If a job lacks KV pages, younger jobs do not take them. */
-static void begin_waiting_jobs(sched *s)
+/* In order of arrival. If a job lacks KV pages, younger jobs of its key do not take them. */
+static void begin_waiting_jobs_of(sched *s, const sched_key *key)
 {
     uint32_t i = 0;
     while (i < s->n_slots) {
         sched_job *job = s->slots[i];
-        if (job->state == JOB_WAITING) {
+        if (job->state == JOB_WAITING && job->key == key) {
             mote_error err = {0};
             const prefix_begin begin = prefix_cache_begin(s, job, &err);
             if (begin == PREFIX_NO_ROOM)
@@ -70,6 +67,24 @@ static void begin_waiting_jobs(sched *s)
         }
         i++;
     }
+}
+
+/* The key with the least service first. */
+static void begin_waiting_jobs(sched *s)
+{
+    sched_key *key;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        s->active[i]->open = s->active[i]->running > 0;
+    do {
+        key = NULL;
+        for (uint32_t i = 0; i < s->n_active; i++)
+            if (s->active[i]->open && (key == NULL || s->active[i]->service < key->service))
+                key = s->active[i];
+        if (key != NULL) {
+            key->open = false;
+            begin_waiting_jobs_of(s, key);
+        }
+    } while (key != NULL);
 }
 
 /* ---- publication ---- */
@@ -114,6 +129,7 @@ static void publish_finished(sched *s, sched_job *job)
     job->pending_started |= job->started && !job->started_sent;
     job->pending_finished = true;
     s->busy -= !job->dropped;
+    job->key->jobs--;
     mailbox_post(s, job);
     if (job->events_lost && job->result.status == MOTE_OK)
         job->result.status =
@@ -247,6 +263,12 @@ static void run_batch(sched *s)
         mote_step_with_hook(s->engine, s->work, s->n_work, end_stopped_jobs, s, &err);
     if (status == MOTE_E_MEMORY && prefix_cache_make_room(s))
         return; /* no job has advanced: the next step tries again */
+    if (status == MOTE_E_IO) {
+        pthread_mutex_lock(&s->lock);
+        s->load_error = err;
+        s->damaged = true;
+        pthread_mutex_unlock(&s->lock);
+    }
     if (status != MOTE_OK && status != MOTE_E_CANCELED) {
         for (size_t i = 0; i < s->n_work; i++)
             if (s->work_job[i] != NULL)
@@ -255,9 +277,13 @@ static void run_batch(sched *s)
     }
     if (status == MOTE_OK)
         measure_step(s, os_now() - started);
-    for (size_t i = 0; i < s->n_work; i++)
-        if (s->work_job[i] != NULL)
-            job_advance(s, s->work_job[i], &s->work[i]);
+    for (size_t i = 0; i < s->n_work; i++) {
+        sched_job *job = s->work_job[i];
+        if (job == NULL)
+            continue;
+        share_charge(job, (size_t)(s->work[i].tokens - job->tokens));
+        job_advance(s, job, &s->work[i]);
+    }
 }
 
 static void run_step(sched *s)
@@ -283,7 +309,7 @@ static void run_steps_locked(sched *s)
     s->other_engine_ran = lock != NULL && ticket != s->next_ticket;
     s->next_ticket = ticket + 1;
     run_step(s);
-    while (core_lock_stay(lock) && s->n_slots > 0) {
+    while (!s->damaged && core_lock_stay(lock) && s->n_slots > 0) {
         publish_and_wake(s);
         run_step(s);
     }
@@ -313,6 +339,8 @@ void *engine_thread_run(void *with)
             run_steps_locked(s);
         else
             engine_reload_fail(s);
+        if (s->damaged)
+            engine_fail(s);
         publish_and_wake(s);
         pthread_mutex_lock(&s->lock);
     }

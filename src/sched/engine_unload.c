@@ -51,8 +51,11 @@ bool engine_reload(sched *s)
     mote_engine *engine = NULL;
     s->load_started = os_now();
     pthread_mutex_unlock(&s->lock);
-    model_prefault(s);
-    const mote_status status = mote_engine_new(&engine, s->options.model, &s->engine_options, &err);
+    mote_status status = mote_model_reopen(s->options.model, &err); /* nothing to do if intact */
+    if (status == MOTE_OK) {
+        model_prefault(s);
+        status = mote_engine_new(&engine, s->options.model, &s->engine_options, &err);
+    }
     pthread_mutex_lock(&s->lock);
     s->load_ended = os_now();
     s->engine = engine;
@@ -83,6 +86,15 @@ void engine_reload_fail(sched *s)
         else
             job_finish(s, job, s->load_error.status, &s->load_error);
     }
+}
+
+void engine_fail(sched *s)
+{
+    engine_reload_fail(s);
+    pthread_mutex_lock(&s->lock);
+    s->damaged = false;
+    engine_unload(s);
+    pthread_mutex_unlock(&s->lock);
 }
 
 void engine_unload_end(sched *s)

@@ -188,9 +188,7 @@ mote_status sched_submit(sched *s, sched_job *job, mote_error *err)
     pthread_mutex_lock(&s->lock);
     job->number = s->n_jobs + 1;
     job->submitted = os_now();
-    if (s->draining) {
-        status = err_set(err, MOTE_E_CANCELED, "the server is shutting down");
-    } else if (!queue_put(s, job)) {
+    if (!queue_put(s, job)) {
         s->stats.refused_full++;
         status = err_set(err, MOTE_E_FULL, "the queue is full: %u requests are waiting (--queue)",
                          s->n_queue);
@@ -219,13 +217,6 @@ void sched_job_get_status(sched *s, const sched_job *job, sched_job_status *out)
     *out = job->status;
     if (job->stage == JOB_QUEUED)
         out->position = queue_position(s, job);
-    pthread_mutex_unlock(&s->lock);
-}
-
-void sched_drain(sched *s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->draining = true;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -329,6 +320,7 @@ void sched_drop(sched *s, sched_job *job)
     if (job->stage == JOB_QUEUED) {
         queue_remove(s, job);
         job->stage = JOB_DONE;
+        job->key->jobs--;
         s->stats.canceled_queued++;
         s->busy--;
     } else if (job->stage == JOB_RUNNING) {

@@ -67,6 +67,7 @@ void stats_merge(sched_stats *into, sched_stats *delta)
     into->loops_recovered += delta->loops_recovered;
     into->calls += delta->calls;
     into->preempted += delta->preempted;
+    into->paused += delta->paused;
     into->steps += delta->steps;
     into->step_rows += delta->step_rows;
     into->prefill_rows += delta->prefill_rows;
@@ -115,13 +116,25 @@ static void job_leave_slot(sched *s, sched_job *job)
     s->n_ended++;
 }
 
+/* Prompt tokens in the session, reused ones included. It never holds more than the prompt before
+ * prefill is complete. */
+static uint64_t job_prompt_tokens_held(const sched_job *job)
+{
+    if (job->result.prefilled > 0)
+        return job->n_prompt;
+    return job->session != NULL ? mote_session_length(job->session) : 0;
+}
+
+/* A time limit may have ended the job during prefill or in the queue. */
 static void job_fill_answer(sched_job *job)
 {
     sched_result *r = &job->result;
-    const uint64_t reused = r->answer.reused_tokens;
+    const uint64_t reused = r->answer.reused_tokens, held = job_prompt_tokens_held(job);
+    const double prefill_end = r->prefilled > 0 ? r->prefilled : r->ended;
     r->answer = *chat_turn_result(job->turn);
     r->answer.reused_tokens = reused;
-    r->answer.seconds_prefill = r->prefilled > 0 ? r->prefilled - r->started : 0;
+    r->answer.prefilled_tokens = held > reused ? held - reused : 0;
+    r->answer.seconds_prefill = r->started > 0 ? prefill_end - r->started : 0;
     r->answer.seconds_decode = r->prefilled > 0 ? r->ended - r->prefilled : 0;
     r->tokens = chat_turn_tokens(job->turn, &r->n_tokens, &r->open_thinking);
 }

@@ -2,13 +2,14 @@
 /*
  * job_queue.c - the fair queue. All functions run under the mutex.
  *
- * The queue is round-robin between clients. Every job belongs to a round, and a client has at most
- * one job per round. queue_take returns the oldest job of the earliest round. A new client joins
- * the round after the current one, however many jobs other clients have queued.
+ * key_share.c decides which key is next; queue_take returns the oldest job of that key. Among keys
+ * that are equal to it, and for the position that clients see, the queue is round-robin: every job
+ * belongs to a round, and a key has at most one job per round. A new key joins the round after the
+ * current one, however many jobs other keys have queued.
  */
 #include "sched/sched_int.h"
 
-static bool queue_before(const sched_job *a, const sched_job *b)
+bool queue_before(const sched_job *a, const sched_job *b)
 {
     return a->round != b->round ? a->round < b->round : a->number < b->number;
 }
@@ -18,8 +19,10 @@ bool queue_put(sched *s, sched_job *job)
     if (s->n_queue == s->options.queue)
         return false;
     job->round = s->round + 1;
+    job->key = share_key_of(s, job->options.client);
+    job->key->jobs++;
     for (uint32_t i = 0; i < s->n_queue; i++)
-        if (s->queue[i]->options.client == job->options.client && s->queue[i]->round >= job->round)
+        if (s->queue[i]->key == job->key && s->queue[i]->round >= job->round)
             job->round = s->queue[i]->round + 1;
     s->queue[s->n_queue++] = job;
     return true;
@@ -33,16 +36,14 @@ static sched_job *queue_remove_at(sched *s, uint32_t i)
     return job;
 }
 
-sched_job *queue_take(sched *s)
+sched_job *queue_take(sched *s, const sched_key *key)
 {
-    uint32_t best = 0;
-    if (s->n_queue == 0)
-        return NULL;
-    for (uint32_t i = 1; i < s->n_queue; i++)
-        if (queue_before(s->queue[i], s->queue[best]))
-            best = i;
-    s->round = s->queue[best]->round;
-    return queue_remove_at(s, best);
+    uint32_t i = 0; /* the queue is in order of arrival, so the first one is the oldest */
+    while (s->queue[i]->key != key)
+        i++;
+    if (s->round < s->queue[i]->round)
+        s->round = s->queue[i]->round;
+    return queue_remove_at(s, i);
 }
 
 sched_job *queue_take_expired(sched *s, double now)

@@ -9,9 +9,10 @@
 #include "base/mem.h"
 #include "sched/sched_int.h"
 
+#include <stdio.h>
+
 enum {
     DEFAULT_PARALLEL = 8,
-    DEFAULT_POSITIONS = 32768,
     MIN_POSITIONS = 1024,
     MAX_PARALLEL = 1024,
     MAX_QUEUE = 65536,
@@ -67,29 +68,70 @@ static mote_status plan_grow(sched *s, uint64_t low, uint64_t high, mote_error *
     return MOTE_OK;
 }
 
-/* Sets the error: it names the first option that makes the plan fit when lowered. */
-static mote_status plan_refuse(sched *s, const sched_options *given, mote_error *err)
+/* The most parallel requests that fit with MIN_POSITIONS; 0: none. */
+static mote_status plan_most_parallel(sched *s, uint32_t *out, mote_error *err)
 {
-    static const char text[] =
-        "out of memory: %u parallel requests with %llu KV positions need %llu MB, "
-        "the limit is %llu MB; %s";
-    const unsigned long long mb = 1000 * 1000, total = s->memory.total;
-    const unsigned long long positions = s->options.kv_tokens;
+    uint32_t low = 0, high = s->options.parallel;
+    s->options.kv_tokens = MIN_POSITIONS;
+    while (low < high) {
+        bool fits;
+        const uint32_t middle = low + (high - low + 1) / 2;
+        s->options.parallel = middle;
+        s->options.idle_sessions = 1;
+        s->kept_states = 2;
+        TRY(plan_fits(s, &fits, err));
+        if (fits)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *out = low;
+    return MOTE_OK;
+}
+
+/* Writes the first option that makes the plan fit when lowered, with its largest value. */
+static mote_status plan_advise(sched *s, const sched_options *given, char *out, size_t room,
+                               mote_error *err)
+{
+    const uint64_t positions = s->options.kv_tokens;
     const uint32_t parallel = s->options.parallel;
-    const char *advice = "raise --memory or use a smaller model";
     bool fits;
     s->options.kv_tokens = MIN_POSITIONS;
     TRY(plan_fits(s, &fits, err));
     if (fits) {
-        advice = given->kv_tokens > 0 ? "lower --kv-tokens" : "lower --context";
-    } else {
-        s->options.parallel = s->options.idle_sessions = s->kept_states = 1;
-        TRY(plan_fits(s, &fits, err));
-        if (fits)
-            advice = given->idle_sessions > parallel ? "lower idle_sessions" : "lower --parallel";
+        TRY(plan_grow(s, MIN_POSITIONS, positions, err));
+        snprintf(out, room, "lower --%s to %llu", given->kv_tokens > 0 ? "kv-tokens" : "context",
+                 (unsigned long long)s->options.kv_tokens);
+        return MOTE_OK;
     }
+    uint32_t most;
+    TRY(plan_most_parallel(s, &most, err));
+    if (most > 0 && given->idle_sessions > parallel)
+        snprintf(out, room, "lower idle_sessions");
+    else if (most > 0)
+        snprintf(out, room, "lower --parallel to %u", most);
+    else
+        snprintf(out, room,
+                 given->memory_source == NULL ? "raise --memory or use a smaller model"
+                                              : "use a smaller model");
+    return MOTE_OK;
+}
+
+static mote_status plan_refuse(sched *s, const sched_options *given, mote_error *err)
+{
+    static const char text[] =
+        "out of memory: %u parallel requests with %llu KV positions need %llu MB, "
+        "%s %llu MB%s%s%s; %s%s";
+    const unsigned long long mb = 1000 * 1000, total = s->memory.total;
+    const unsigned long long positions = s->options.kv_tokens;
+    const uint32_t parallel = s->options.parallel;
+    const bool machine = given->memory_source != NULL;
+    char advice[64];
+    TRY(plan_advise(s, given, advice, sizeof advice, err));
     return err_set(err, MOTE_E_MEMORY, text, parallel, positions, total / mb,
-                   s->options.memory / mb, advice);
+                   machine ? "available are" : "the limit is", s->options.memory / mb,
+                   machine ? " (" : "", machine ? given->memory_source : "", machine ? ")" : "",
+                   advice, machine ? ", or set --memory to use more" : "");
 }
 
 static uint64_t plan_min_positions(const sched_options *given)
@@ -103,7 +145,7 @@ static mote_status plan_choose(sched *s, const sched_options *given, uint64_t tr
 {
     const uint64_t least = plan_min_positions(given);
     const uint64_t most = trained * s->options.parallel;
-    uint64_t wanted = given->kv_tokens > 0 ? given->kv_tokens : DEFAULT_POSITIONS;
+    uint64_t wanted = given->kv_tokens > 0 ? given->kv_tokens : SCHED_DEFAULT_KV_TOKENS;
     if (given->kv_tokens == 0 && wanted < given->context)
         wanted = given->context;
     bool fits = false;
@@ -112,7 +154,7 @@ static mote_status plan_choose(sched *s, const sched_options *given, uint64_t tr
         s->options.kv_tokens = wanted;
         TRY(plan_fits(s, &fits, err));
     }
-    if (given->kv_tokens > 0 || (fits && given->memory == 0))
+    if (given->kv_tokens > 0 || (fits && (given->memory == 0 || given->memory_source != NULL)))
         return fits ? MOTE_OK : plan_refuse(s, given, err);
     if (fits)
         return plan_grow(s, wanted, most > wanted ? most : wanted, err);
@@ -158,6 +200,12 @@ mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options
     TRY(plan_check(given, err));
     sched_options *o = &s->options;
     const uint64_t trained = plan_set_defaults(s, given);
+    if (given->context > trained)
+        return err_set(
+            err, MOTE_E_ARG,
+            "--context %llu exceeds the %llu tokens that the model is trained for; lower "
+            "it, or extend the model with --yarn of at most 4",
+            (unsigned long long)given->context, (unsigned long long)trained);
     TRY(plan_choose(s, given, trained, err));
     if (o->context == 0)
         o->context = trained < o->kv_tokens ? trained : o->kv_tokens;
@@ -177,6 +225,18 @@ mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_e
     if (s->options.kv_tokens == 0)
         s->options.kv_tokens = plan_min_positions(options);
     const mote_status status = plan_fits(s, &fits, err);
+    *out = s->memory.total;
+    mem_free(s);
+    return status;
+}
+
+mote_status sched_plan_memory(const sched_options *options, uint64_t *out, mote_error *err)
+{
+    mote_engine_options engine;
+    sched *s = mem_new(1, sizeof *s);
+    if (s == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a scheduler", sizeof *s);
+    const mote_status status = sched_plan(s, options, &engine, err);
     *out = s->memory.total;
     mem_free(s);
     return status;

@@ -9,7 +9,9 @@
  *
  *   at least  BUDGET_SLOWDOWN * decode-only step time
  *   at most   BUDGET_MAX_GAP seconds, but not below BUDGET_CAP_SLOWDOWN and not above
- *             BUDGET_MAX_SLOWDOWN times the decode-only step time
+ *             BUDGET_MAX_SLOWDOWN times the decode-only step time;
+ *             n + 1 times if it delays n keys that have nothing to prefill, so that each of them
+ *             keeps its share of the time
  *
  * With few waiting prompts the limit is small, so running streams stay smooth. With many it grows,
  * because every step reads all weights once and many short prefill chunks would repeat that read.
@@ -51,9 +53,11 @@ typedef struct prefill_budget {
     uint32_t mixed_steps;     /* steps with both kinds of rows since the last decode-only step */
 } prefill_budget;
 
-/* Prefill rows for the next step. `decode_rows`: in the same step; `waiting`: prefilling jobs.
+/* Prefill rows for the next step. `decode_rows`: in the same step; `waiting`: prefilling jobs;
+ * `other_keys`: keys with decode rows and without prefilling jobs, 0 if there is one key only.
  * 0: run a decode-only step, to measure it. */
-uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting);
+uint32_t prefill_budget_rows(const prefill_budget *p, uint64_t decode_rows, uint64_t waiting,
+                             uint32_t other_keys);
 /* Caps `rows` while another engine waits for the same cores. */
 size_t prefill_budget_shared(const prefill_budget *p, size_t rows);
 /* Records the time of a step. */

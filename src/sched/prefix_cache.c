@@ -7,9 +7,12 @@
  * another job is prefilling the same prefix, the new job waits until that job reaches the position
  * where the two prompts differ, then forks there.
  *
- * Sessions of finished jobs become idle sessions in LRU order. When KV pages run out, memory is
- * freed in this order: unpinned idle sessions; pinned ones, if a running job needs the pages; then
- * the youngest running job is preempted.
+ * Sessions of finished jobs become idle sessions in LRU order. Paused jobs (key_share.c) keep their
+ * sessions; together with the idle ones there are at most options.idle_sessions. When KV pages run
+ * out, memory is freed in this order: unpinned idle sessions; pinned ones, if a running job needs
+ * the pages; sessions of paused jobs; then the youngest running job of the key that holds the most
+ * KV positions is preempted. A job without a session may preempt jobs of other keys that hold more
+ * than an equal part of the KV positions.
  *
  * Other threads must not wait for a step, so they never use sessions. They read and write the
  * prefix table (s->prefixes), a copy under the mutex. The engine thread applies their pin and drop
@@ -22,9 +25,11 @@
 #include "sched/sched_int.h"
 
 enum {
-    MIN_WAIT_GAIN = 128,             /* tokens that waiting for another job's prefill must save */
-    MIN_KEEP_TOKENS = 64,            /* of an idle session; also between two kept states */
-    MIN_MISS_TOKENS = 64,            /* prefill cost of a difference that is worth reporting */
+    MIN_WAIT_GAIN = 128,  /* tokens that waiting for another job's prefill must save */
+    MIN_KEEP_TOKENS = 64, /* of an idle session; also between two kept states */
+    MIN_MISS_TOKENS = 64, /* prefill cost of a difference that is worth reporting */
+    MAX_EDIT = 32,        /* tokens of a difference after which texts may be equal again */
+    MIN_EQUAL_AGAIN = 8,
     GENERATION_PROMPT = 16,          /* tokens after the last message of a prompt, at most */
     RETRY_POSITIONS = 4 * SCHED_PAGE /* spare positions for a preempted job, so that it is not
                                         preempted again at once */
@@ -112,6 +117,15 @@ static uint64_t session_bytes(const sched *s, const mote_session *session)
            states * (s->memory.recurrent_state / (u->sessions_total + u->kept_states_total));
 }
 
+/* Idle sessions and those of paused jobs: options.idle_sessions together. */
+static uint32_t parked_sessions(const sched *s)
+{
+    uint32_t n = s->n_idle;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        n += s->slots[i]->state == JOB_PAUSED && s->slots[i]->session != NULL;
+    return n;
+}
+
 /* Adds the session of a finished job. Entries it covers are freed; if an entry covers it, the
  * session itself is freed. */
 static void idle_add(sched *s, const sched_job *job)
@@ -129,8 +143,8 @@ static void idle_add(sched *s, const sched_job *job)
             return;
         }
     }
-    if (s->n_idle == s->options.idle_sessions && !idle_evict(s, NULL, false)) {
-        mote_session_free(session); /* all entries are pinned */
+    if (parked_sessions(s) >= s->options.idle_sessions && !idle_evict(s, NULL, false)) {
+        mote_session_free(session); /* all entries are pinned, or belong to paused jobs */
         return;
     }
     idle_session *e = &s->idle[s->n_idle++];
@@ -194,9 +208,11 @@ typedef struct prefix_source {
     size_t reach;          /* tokens of the job left after rewinding the session to it */
     size_t same;           /* tokens of the job that the session holds */
     bool is_idle;
+    uint32_t compared;
     /* The session with the longest common prefix, usable or not: */
     const mote_session *nearest;
     size_t nearest_same, nearest_prompt; /* common tokens; length of its own prompt */
+    size_t nearest_again;                /* tokens that are equal again after the difference */
 } prefix_source;
 
 /* Tokens that may come from a cached session: never the last one, and none that needs logits. */
@@ -207,8 +223,47 @@ static size_t reusable_tokens(const sched_job *job)
     return job->options.kind == SCHED_SCORE ? job->options.score_from - 1 : job->n - 1;
 }
 
-/* Updates *best if the job can reuse more tokens of this session, and best->nearest if it has more
- * tokens in common with it. n_prompt: prompt length of the session. */
+/* Length of the first run of at least MIN_EQUAL_AGAIN equal tokens, after at most MAX_EDIT tokens
+ * of either text are skipped; 0: none. */
+static size_t tokens_equal_again(const mote_token *a, size_t n_a, const mote_token *b, size_t n_b)
+{
+    for (size_t skipped = 0; skipped <= 2 * MAX_EDIT; skipped++)
+        for (size_t i = skipped > MAX_EDIT ? skipped - MAX_EDIT : 0; i <= skipped && i <= MAX_EDIT;
+             i++) {
+            const size_t k = skipped - i;
+            size_t n = 0;
+            while (i + n < n_a && k + n < n_b && a[i + n] == b[k + n])
+                n++;
+            if (n >= MIN_EQUAL_AGAIN)
+                return n;
+        }
+    return 0;
+}
+
+/* Makes the session best->nearest if it is a better candidate for the miss report. */
+static void source_consider_nearest(prefix_source *best, const mote_session *session, size_t same,
+                                    size_t n_prompt, const sched_job *job)
+{
+    const size_t length = (size_t)mote_session_length(session);
+    const size_t held = n_prompt < length ? n_prompt : length;
+    if (best->nearest != NULL && same < best->nearest_same)
+        return;
+    const size_t again = same < held && same < job->n_prompt
+                             ? tokens_equal_again(mote_session_tokens(session) + same, held - same,
+                                                  job->tokens + same, job->n_prompt - same)
+                             : 0;
+    if (best->nearest != NULL && same == best->nearest_same &&
+        (again < best->nearest_again ||
+         (again == best->nearest_again && n_prompt <= best->nearest_prompt)))
+        return;
+    best->nearest = session;
+    best->nearest_same = same;
+    best->nearest_prompt = n_prompt;
+    best->nearest_again = again;
+}
+
+/* Updates *best if the job can reuse more tokens of this session, and best->nearest. n_prompt:
+ * prompt length of the session. */
 static void source_consider(prefix_source *best, mote_session *session, size_t n_prompt,
                             bool is_idle, const sched_job *job)
 {
@@ -220,11 +275,9 @@ static void source_consider(prefix_source *best, mote_session *session, size_t n
         best->same = same;
         best->is_idle = is_idle;
     }
-    if (best->nearest == NULL || same > best->nearest_same) {
-        best->nearest = session;
-        best->nearest_same = same;
-        best->nearest_prompt = n_prompt;
-    }
+    best->compared++;
+    if (!job->started)
+        source_consider_nearest(best, session, same, n_prompt, job);
 }
 
 static prefix_source source_find(sched *s, const sched_job *job)
@@ -279,46 +332,139 @@ static bool job_still_waits(const sched *s, const sched_job *job)
 
 /* ---- eviction and preemption ---- */
 
-static bool any_job_has_session(const sched *s)
+static bool running_job_has_session(const sched *s)
 {
     for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->session != NULL)
+        if (s->slots[i]->session != NULL && s->slots[i]->state != JOB_PAUSED)
             return true;
     return false;
 }
 
-/* Evicts idle sessions until the job's prefill fits. A job running alone always proceeds. A
- * preempted job waits until another job ends, because the others needed the pages it freed. */
+/* Frees the session of a job, which will be prefilled again. pages: they ran out. */
+static void job_lose_session(sched *s, sched_job *job, bool pages)
+{
+    mote_session_free(job->session);
+    job->session = NULL;
+    if (job->state != JOB_PAUSED)
+        job->state = JOB_WAITING;
+    job->preempted_at = pages ? s->n_ended : UINT64_MAX;
+    job->result.preempted++;
+    s->stats_delta.preempted++;
+}
+
+/* Frees the session of the youngest paused job that has one. */
+static bool parked_free(sched *s, const mote_session *except, bool pages)
+{
+    for (uint32_t i = s->n_slots; i > 0; i--) {
+        sched_job *job = s->slots[i - 1];
+        if (job->state != JOB_PAUSED || job->session == NULL || job->session == except)
+            continue;
+        job_lose_session(s, job, pages);
+        return true;
+    }
+    return false;
+}
+
+bool prefix_cache_can_park(const sched *s)
+{
+    return parked_sessions(s) < s->options.idle_sessions ||
+           idle_oldest(s, NULL, false) != UINT32_MAX;
+}
+
+void prefix_cache_limit_parked(sched *s)
+{
+    while (parked_sessions(s) > s->options.idle_sessions)
+        if (!idle_evict(s, NULL, false) && !parked_free(s, NULL, false))
+            return;
+}
+
+/* KV positions of all jobs of the key, counted as if no page were shared. */
+static uint64_t key_positions(const sched *s, const sched_key *key)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i]->key == key && s->slots[i]->session != NULL)
+            n += mote_session_length(s->slots[i]->session);
+    return n;
+}
+
+/* The key other than `except` that holds the most KV positions; NULL: no other key holds any. */
+static const sched_key *key_with_most(const sched *s, const sched_key *except, uint64_t *held)
+{
+    const sched_key *found = NULL;
+    *held = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const sched_key *key = s->slots[i]->key;
+        const uint64_t n = key != except && key != found ? key_positions(s, key) : 0;
+        if (n > *held) {
+            found = key;
+            *held = n;
+        }
+    }
+    return found;
+}
+
+/* The youngest running job of the key that has a session; NULL: none. A job that was preempted
+ * before must have done as much since then as it costs to prefill it again, unless `any`. */
+static sched_job *key_victim(const sched *s, const sched_key *key, const mote_session *except,
+                             bool any)
+{
+    for (uint32_t i = s->n_slots; i > 0; i--) {
+        sched_job *job = s->slots[i - 1];
+        if (job->key == key && job->session != NULL && job->session != except &&
+            (any || job->result.preempted == 0 ||
+             job->run_units >= (int64_t)mote_session_length(job->session)))
+            return job;
+    }
+    return NULL;
+}
+
+/* A job without a session needs so many KV positions: preempts a job of the key that holds the
+ * most. The job's own key must stay within an equal part, or be starved. */
+static bool preempt_for(sched *s, const sched_job *job, uint64_t need, const mote_session *except)
+{
+    uint64_t held;
+    const sched_key *most = key_with_most(s, job->key, &held);
+    uint32_t keys = 1;
+    for (uint32_t i = 0; i < s->n_active; i++)
+        keys += s->active[i] != job->key && s->active[i]->running > 0;
+    const uint64_t part = s->usage.positions_total / keys;
+    const bool is_entitled = key_positions(s, job->key) + need <= part && held > part;
+    if (most == NULL || (!is_entitled && !share_is_starved(s, job->key)))
+        return false;
+    sched_job *victim = key_victim(s, most, except, false);
+    if (victim != NULL)
+        job_lose_session(s, victim, true);
+    return victim != NULL;
+}
+
+/* Evicts idle sessions, and preempts jobs of other keys, until the job's prefill fits. A job
+ * running alone always proceeds. A preempted job waits until another job ends, because the others
+ * needed the pages it freed. */
 static bool job_has_room(sched *s, const sched_job *job, const prefix_source *from)
 {
     const uint64_t need = job->n - from->reach + SCHED_PAGE + (job->started ? RETRY_POSITIONS : 0);
-    if (job->result.preempted > 0 && job->preempted_at == s->n_ended)
-        return !any_job_has_session(s);
+    if (job->result.preempted > 0 && job->preempted_at == s->n_ended &&
+        !share_is_starved(s, job->key) && running_job_has_session(s))
+        return false;
     while (mote_engine_positions_free(s->engine) < need)
-        if (!idle_evict(s, from->session, false))
-            return !any_job_has_session(s);
+        if (!idle_evict(s, from->session, false) && !parked_free(s, from->session, true) &&
+            !preempt_for(s, job, need, from->session))
+            return !running_job_has_session(s);
     return true;
 }
 
 bool prefix_cache_make_room(sched *s)
 {
-    if (idle_evict(s, NULL, true))
+    uint64_t held;
+    uint32_t n = 0;
+    if (idle_evict(s, NULL, true) || parked_free(s, NULL, true))
         return true;
-    uint32_t n = 0, youngest = 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
-        if (s->slots[i]->session != NULL) {
-            youngest = i;
-            n++;
-        }
+        n += s->slots[i]->session != NULL;
     if (n < 2)
         return false;
-    sched_job *job = s->slots[youngest];
-    mote_session_free(job->session);
-    job->session = NULL;
-    job->state = JOB_WAITING;
-    job->preempted_at = s->n_ended;
-    job->result.preempted++;
-    s->stats_delta.preempted++;
+    job_lose_session(s, key_victim(s, key_with_most(s, NULL, &held), NULL, true), true);
     return true;
 }
 
@@ -478,6 +624,7 @@ static void job_note_miss(sched_job *job, const prefix_source *from)
     miss->at = at;
     miss->n = prompt - at < SCHED_MISS_TOKENS ? prompt - at : SCHED_MISS_TOKENS;
     memcpy(miss->had, mote_session_tokens(from->nearest) + at, miss->n * sizeof *miss->had);
+    miss->usable = (size_t)mote_session_rewind_target(from->nearest, at);
 }
 
 /* Records the source of the prefix when a job starts. A job that restarts after preemption keeps
@@ -490,6 +637,7 @@ static void job_note_reuse(sched *s, sched_job *job, const prefix_source *from)
         job->result.miss.n = 0;
     job->started = true;
     job->result.started = os_now() - job->submitted;
+    job->result.compared = from->compared;
     job->result.reuse = from->session == NULL ? SCHED_REUSE_NONE
                         : from->is_idle       ? SCHED_REUSE_IDLE
                                               : SCHED_REUSE_LIVE;

@@ -7,7 +7,11 @@
 static mote_status sched_alloc_arrays(sched *s, mote_error *err)
 {
     const sched_options *o = &s->options;
-    const size_t jobs = (size_t)o->parallel + o->queue;
+    s->max_slots = o->queue + (2 + SHARE_PAUSED) * o->parallel;
+    s->max_keys = o->queue + s->max_slots + SHARE_REMEMBERED;
+    const size_t jobs = s->max_slots;
+    s->keys = mem_new(s->max_keys, sizeof *s->keys);
+    s->active = mem_new(s->max_keys, sizeof *s->active);
     s->queue = mem_new(o->queue, sizeof *s->queue);
     s->slots = mem_new(jobs, sizeof *s->slots);
     s->finished = mem_new(jobs, sizeof *s->finished);
@@ -17,9 +21,9 @@ static mote_status sched_alloc_arrays(sched *s, mote_error *err)
     s->work_job = mem_new(o->parallel, sizeof *s->work_job);
     s->prefilling = mem_new(o->parallel, sizeof *s->prefilling);
     s->token_mask = mem_new(s->info.vocabulary / 32 + 1, sizeof *s->token_mask);
-    if (s->queue == NULL || s->slots == NULL || s->finished == NULL || s->idle == NULL ||
-        s->prefixes == NULL || s->work == NULL || s->work_job == NULL || s->prefilling == NULL ||
-        s->token_mask == NULL)
+    if (s->keys == NULL || s->active == NULL || s->queue == NULL || s->slots == NULL ||
+        s->finished == NULL || s->idle == NULL || s->prefixes == NULL || s->work == NULL ||
+        s->work_job == NULL || s->prefilling == NULL || s->token_mask == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory for a scheduler");
     return MOTE_OK;
 }
@@ -96,6 +100,8 @@ void sched_free(sched *s)
     if (s->has_lock)
         pthread_mutex_destroy(&s->lock);
     mote_engine_free(s->engine);
+    mem_free(s->keys);
+    mem_free(s->active);
     mem_free(s->queue);
     mem_free(s->slots);
     mem_free(s->finished);

@@ -10,8 +10,12 @@
  *
  * Finished sessions stay in the prefix cache. A new job starts from the longest usable prefix of a
  * running or idle session of its cache namespace. When KV pages run out, idle sessions are evicted
- * in LRU order, pinned ones last. After that the youngest running job is preempted: it is
- * prefilled again later, which affects its latency only.
+ * in LRU order, pinned ones last. After that a running job is preempted: it is prefilled again
+ * later, which affects its latency only.
+ *
+ * Slots, prefill rows and KV pages are divided equally between clients (API keys). A client with
+ * more than its share is preempted: its youngest job pauses and keeps its session if memory allows
+ * (key_share.c).
  *
  * Threads: the engine thread, started by sched_new, owns the engine, its sessions and the turns of
  * running jobs. The loop thread submits, drops and collects. Both share one mutex, which is never
@@ -27,7 +31,7 @@
 typedef struct sched sched;
 typedef struct sched_job sched_job;
 
-enum { SCHED_DEFAULT_QUEUE = 256 };
+enum { SCHED_DEFAULT_QUEUE = 256, SCHED_DEFAULT_KV_TOKENS = 32768 };
 
 typedef struct sched_options {
     const mote_model *model;
@@ -35,9 +39,13 @@ typedef struct sched_options {
     uint32_t idle_sessions; /* finished sessions in the prefix cache; 0: as many as parallel */
     uint32_t queue;         /* waiting jobs; 0: SCHED_DEFAULT_QUEUE */
     uint64_t context;       /* tokens per session; 0: the model's context, at most kv_tokens */
-    uint64_t kv_tokens;     /* KV positions of all sessions; 0: 32,768, or what fits `memory` */
+    uint64_t kv_tokens;     /* KV positions of all sessions; 0: SCHED_DEFAULT_KV_TOKENS, or what
+                             * fits `memory` */
     uint64_t memory;        /* bytes for everything; 0: no limit */
-    uint32_t threads;       /* threads, kv, yarn, pin: as in mote_engine_options */
+    /* NULL: the user chose `memory`, and an open kv_tokens grows to fill it. Otherwise the name of
+     * the limit that the machine sets; an open kv_tokens stays at its default or is reduced. */
+    const char *memory_source;
+    uint32_t threads; /* threads, kv, yarn, pin: as in mote_engine_options */
     mote_kv kv;
     float yarn;
     mote_pin pin;
@@ -58,6 +66,8 @@ void sched_free(sched *s);
 const sched_options *sched_settings(const sched *s);
 /* Memory of the engine; of the model file only while the engine is unloaded. Thread-safe. */
 void sched_memory(sched *s, mote_memory *out);
+/* The memory that sched_new() would plan with these options. */
+mote_status sched_plan_memory(const sched_options *options, uint64_t *out, mote_error *err);
 /* The smallest `memory` that these options can run with, weights included. */
 mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_error *err);
 
@@ -81,7 +91,7 @@ typedef struct sched_job_options {
     size_t n_marks;
     const mote_image *const *images; /* [n_images]: the images of the prompt's image tokens */
     size_t n_images;
-    uint64_t client;   /* the queue is fair between clients */
+    uint64_t client;   /* API key or address; every client gets an equal share */
     uint64_t ns;       /* cache namespace: prefixes are shared only inside it */
     double seconds;    /* time limit since submission; then it stops as by length; 0: none */
     bool no_reuse;     /* do not use the prefix cache */
@@ -100,8 +110,7 @@ void sched_job_discard(sched_job *job);
 
 /* All functions from here to sched_busy: loop thread only. */
 
-/* MOTE_E_FULL: the queue is full. MOTE_E_CANCELED: draining. On failure the caller still owns the
- * job. */
+/* MOTE_E_FULL: the queue is full. On failure the caller still owns the job. */
 mote_status sched_submit(sched *s, sched_job *job, mote_error *err);
 
 /* Gives up a submitted job in any phase. An unfinished job is aborted. It delivers no further
@@ -132,13 +141,16 @@ typedef enum sched_reuse {
     SCHED_REUSE_IDLE  /* from an idle session */
 } sched_reuse;
 
-/* Where the prompt first differs from the cached prompt of its namespace that shares most tokens
- * with it. Set only if the difference costs at least 64 tokens of prefill. */
+/* Where the prompt first differs from the best candidate: the cached prompt of its namespace that
+ * shares most tokens with it, and of several that share equally many the one that is equal again
+ * soonest after the difference, usually the same conversation. Set only if the difference costs at
+ * least 64 tokens of prefill. */
 enum { SCHED_MISS_TOKENS = 80 };
 typedef struct sched_miss {
     size_t at;                         /* the first token of the prompt that differs */
     size_t n;                          /* 0: no miss to report */
     mote_token had[SCHED_MISS_TOKENS]; /* [n]: tokens of the cached prompt from `at` on */
+    size_t usable; /* of the `at` common tokens: up to the last recurrent state that is kept */
 } sched_miss;
 
 typedef struct sched_result {
@@ -147,7 +159,8 @@ typedef struct sched_result {
     mote_answer answer; /* SCHED_ANSWER: complete, with reused_tokens and seconds */
     sched_reuse reuse;
     sched_miss miss;    /* SCHED_ANSWER */
-    uint32_t preempted; /* times it lost its session because KV pages ran out */
+    uint32_t compared;  /* cached prompts of its namespace when it started */
+    uint32_t preempted; /* times it lost its session and was prefilled again */
     /* seconds since submission; 0: did not happen */
     double started, prefilled, first_token, ended;
     double load_wait;         /* seconds it waited for the engine to reload */
@@ -179,8 +192,6 @@ typedef void sched_event_fn(void *with, sched_job *job, void *owner, const sched
 /* Delivers all events since the last call. Events of one job arrive in order. */
 void sched_collect(sched *s, sched_event_fn *fn, void *with);
 
-/* Rejects new jobs. Queued and running jobs continue. */
-void sched_drain(sched *s);
 /* Number of queued and running jobs. */
 uint32_t sched_busy(sched *s);
 
@@ -233,7 +244,9 @@ typedef struct sched_histogram {
 typedef struct sched_stats {
     uint64_t jobs, finished, canceled_queued, canceled_prefill, canceled_decode, refused_full;
     uint64_t prompt_tokens, reused_live_tokens, reused_idle_tokens, prefill_tokens;
-    uint64_t generated_tokens, think_tokens, loops_detected, loops_recovered, calls, preempted;
+    uint64_t generated_tokens, think_tokens, loops_detected, loops_recovered, calls;
+    uint64_t preempted; /* times a job lost its session and was prefilled again */
+    uint64_t paused;    /* times a job lost its slot to another client */
     uint64_t steps, step_rows, prefill_rows;
     uint64_t aborted_inside; /* jobs taken out of a running step: dropped, or out of time */
     double step_seconds;

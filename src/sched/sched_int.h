@@ -30,14 +30,47 @@ enum {
     SCHED_MAX_DECODE_TOKENS = 16, /* a job that appends more tokens counts as prefilling */
 };
 
+/* Fair shares between keys, see key_share.c. */
+enum {
+    SHARE_DECODE_UNITS = 4, /* service of a decode token; a prefill token: 1 */
+    SHARE_QUANTUM = 16,     /* units: a job runs so long before it is paused */
+    SHARE_MAX_CREDIT = 256, /* units that a key can be behind another */
+    SHARE_ROW = 20,         /* decode row of the key that is behind, */
+    SHARE_ROW_AHEAD = 17,   /* and of the others, which get up to 20/17 of its rows */
+    SHARE_LEAD = 8 * SHARE_ROW,
+    SHARE_PAUSED = 8,       /* paused jobs per slot, at most */
+    SHARE_REMEMBERED = 256, /* inactive keys with remembered counters, at least */
+};
+
 typedef enum job_stage { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE } job_stage;
 
 /* Of a running job. */
 typedef enum job_state {
     JOB_WAITING, /* no session: just started, preempted, or waits for another job's prefill */
     JOB_PREFILL, /* its session lacks more than SCHED_MAX_DECODE_TOKENS tokens */
-    JOB_DECODE
+    JOB_DECODE,
+    JOB_PAUSED /* preempted for another key; it has no slot, and a session if memory allows */
 } job_state;
+
+/* An API key, or an address if there are no keys, with the service it got. */
+typedef struct sched_key {
+    uint64_t client;
+    uint32_t jobs; /* mutex: queued and running */
+    /* ---- engine thread ---- */
+    bool was_active; /* it had jobs in the last allocation */
+    int64_t service; /* units, see key_share.c */
+    bool decodes;    /* it had decode rows in the last step */
+    int64_t decoded; /* decode rows times SHARE_ROW or SHARE_ROW_AHEAD */
+    /* of the current allocation */
+    uint32_t running, paused, queued; /* jobs */
+    uint32_t slots;                   /* it should have */
+    bool open;                        /* it may get one slot more */
+    sched_job *next;                  /* to start; NULL: none */
+    uint32_t decode_rows;             /* decoding jobs */
+    size_t prefill_left;              /* tokens that its prefilling jobs lack */
+    bool skip;                        /* leave its decode rows out of the step */
+    bool behind;                      /* no key has decoded less */
+} sched_key;
 
 struct sched_job {
     sched *s;
@@ -49,6 +82,7 @@ struct sched_job {
     /* ---- mutex ---- */
     job_stage stage;
     uint64_t round;    /* see job_queue.c */
+    sched_key *key;    /* set by queue_put; then constant */
     bool dropped;      /* by the loop thread */
     bool end_thinking; /* requested by the loop thread */
     sched_job_status status;
@@ -65,8 +99,10 @@ struct sched_job {
     sched_job *next_in_delivery;
 
     /* ---- engine thread ---- */
-    chat_turn *turn; /* NULL: not SCHED_ANSWER */
-    job_state state;
+    chat_turn *turn;               /* NULL: not SCHED_ANSWER */
+    job_state state, paused_state; /* paused_state: the state before the pause */
+    size_t charged;                /* tokens that count in the service of its key */
+    int64_t run_units;             /* service since it got its slot */
     mote_session *session;
     const mote_token *tokens; /* [n]: what the session must hold next */
     size_t n;
@@ -121,14 +157,17 @@ struct sched {
     pthread_cond_t load_changed; /* loaded, unload_requested or load_requested changed */
 
     /* ---- mutex ---- */
-    bool stop, draining;
+    bool stop;
     bool loaded;           /* an engine exists, or is being freed */
     bool unload_requested; /* takes effect when no job is queued or running */
     bool load_requested;
-    mote_error load_error; /* of the last reload */
-    sched_job **queue;     /* [options.queue], in order of arrival */
+    mote_error load_error; /* of the last reload, or of the step that found a damaged file */
+    bool damaged;      /* engine thread: a step could not read the weights; engine_fail is due */
+    sched_job **queue; /* [options.queue], in order of arrival */
     uint32_t n_queue;
-    uint64_t round;          /* of the job taken last */
+    uint64_t round;  /* of the job taken last */
+    sched_key *keys; /* [max_keys]: `client` and `jobs`; other fields: engine thread */
+    uint32_t n_keys, max_keys;
     uint64_t n_jobs;         /* submitted */
     uint32_t busy;           /* queued or running, without dropped ones */
     atomic_bool any_dropped; /* a running job was dropped; read without the mutex as a hint */
@@ -144,10 +183,12 @@ struct sched {
     sched_job *delivery;
 
     /* ---- engine thread ---- */
-    sched_job **slots; /* [parallel + queue], in order of arrival; more than `parallel` only while
-                          jobs that ran out of time in the queue are finished */
-    uint32_t n_slots;
-    sched_job **finished; /* [parallel + queue]: since the last publication */
+    sched_job **slots; /* [max_slots], in order of arrival: at most `parallel` running jobs, paused
+                          jobs, and jobs that ran out of time in the queue */
+    uint32_t n_slots, max_slots;
+    sched_key **active; /* [max_keys]: keys with jobs, of the last allocation */
+    uint32_t n_active;
+    sched_job **finished; /* [max_slots]: since the last publication */
     uint32_t n_finished;
     uint64_t n_ended;   /* jobs that ever left their slot */
     idle_session *idle; /* [options.idle_sessions] */
@@ -179,12 +220,29 @@ mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options
 
 /* Returns false if the queue is full. */
 bool queue_put(sched *s, sched_job *job);
-/* The next job; NULL: the queue is empty. */
-sched_job *queue_take(sched *s);
+/* Order of the queue. */
+bool queue_before(const sched_job *a, const sched_job *b);
+/* The next job of the key, which must have one. */
+sched_job *queue_take(sched *s, const sched_key *key);
 /* A job with an expired time limit; NULL: none. */
 sched_job *queue_take_expired(sched *s, double now);
 void queue_remove(sched *s, sched_job *job);
 uint32_t queue_position(const sched *s, const sched_job *job);
+
+/* ---- key_share.c; engine thread ---- */
+
+/* Under the mutex, any thread: the entry of this client. */
+sched_key *share_key_of(sched *s, uint64_t client);
+/* Under the mutex: divides the slots between the keys, pauses jobs, and fills the free slots. */
+void share_fill_slots(sched *s);
+/* Counts the tokens from position `from` on, which the last step computed, as service. */
+void share_charge(sched_job *job, size_t from);
+/* Sets key->skip of all active keys for the next step. */
+void share_limit_decode(sched *s);
+/* The step carries so many decode rows of the key. */
+void share_count_decode(sched_key *key, size_t rows);
+/* The key is so far behind that it may preempt jobs of other keys. */
+bool share_is_starved(const sched *s, const sched_key *key);
 
 /* ---- job.c ---- */
 
@@ -198,6 +256,9 @@ void mailbox_post(sched *s, sched_job *job);
 bool engine_unload_step(sched *s);
 /* Returns false on failure; s->load_error says why. */
 bool engine_reload(sched *s);
+/* Engine thread, after a step that could not read the weights: finishes all running jobs with
+ * load_error and unloads. Later jobs reload the model, which succeeds once the file is back. */
+void engine_fail(sched *s);
 /* Engine thread: finishes all running jobs with load_error. */
 void engine_reload_fail(sched *s);
 /* Under the mutex: clears both requests and wakes their callers. */
@@ -222,6 +283,10 @@ size_t prefix_cache_limit(const sched *s, const sched_job *job);
 void prefix_cache_keep(sched *s, sched_job *job);
 /* Moves the session of a finished job to the idle sessions, or frees it. */
 void prefix_cache_end(sched *s, sched_job *job);
+/* One more paused job could keep its session. */
+bool prefix_cache_can_park(const sched *s);
+/* Frees sessions if there are more idle ones and sessions of paused jobs than idle_sessions. */
+void prefix_cache_limit_parked(sched *s);
 /* After MOTE_E_MEMORY: evicts an idle session or preempts a job. Returns false if only one job is
  * left. */
 bool prefix_cache_make_room(sched *s);
@@ -253,6 +318,9 @@ void job_finish(sched *s, sched_job *job, mote_status status, const mote_error *
 void stats_merge(sched_stats *into, sched_stats *delta);
 
 /* ---- engine_thread.c ---- */
+
+/* Under the mutex. */
+void slot_add(sched *s, sched_job *job);
 void *engine_thread_run(void *with);
 
 #endif

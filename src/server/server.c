@@ -4,10 +4,12 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/runtime_file.h"
 #include "media/sandbox/decoder.h"
 #include "server/api/native/native.h"
 #include "server/api/router.h"
 #include "server/auth/api_keys.h"
+#include "server/auth/local_key.h"
 #include "server/generation/generation.h"
 #include "server/http/http_server.h"
 #include "server/vision/vision_service.h"
@@ -28,22 +30,53 @@ struct server {
     limits limits;
     request_counts counts;
     http_server *http;
+    local_key local_key;
     double last_second, last_watchdog; /* os_now() of the last tick of each */
     double watchdog;                   /* interval of the systemd watchdog; 0: none */
     fork_server_stats decoders;        /* at the last tick */
+    server_sandbox sandbox;
 };
 
 /* ---- hooks of the HTTP server ---- */
 
+/* A file with an unknown template is served with another one: the operator must know. */
+static void server_report_template(const server *s, const served_model *m)
+{
+    char note[MOTE_TEMPLATE_NOTE];
+    chat_template_note(&served_model_chat_context(m)->template, note);
+    if (note[0] != '\0')
+        log_message(&s->context.log, 0, "%s: %s", served_model_name(m), note);
+}
+
+static void server_log_change(void *with, const model_change *c)
+{
+    const server *s = with;
+    const log_options *log = &s->context.log;
+    if (c->error != NULL) {
+        log_message(log, 0, "model %s cannot be loaded: %s", c->name, c->error->text);
+        return;
+    }
+    log_message(log, 1, "model %s %s%s, %.2f s, %llu MB; all loaded models: %llu MB", c->name,
+                c->loaded != NULL ? "loaded" : "unloaded: ",
+                c->loaded != NULL ? "" : model_unload_reason_name(c->reason), c->seconds,
+                (unsigned long long)c->bytes / 1000000, (unsigned long long)c->total / 1000000);
+    if (c->loaded != NULL)
+        server_report_template(s, c->loaded);
+}
+
 static void server_on_wake(void *context)
 {
-    const server_context *ctx = context;
-    for (size_t i = 0; i < model_registry_count(ctx->models); i++) {
-        served_model *m = model_registry_at(ctx->models, i);
+    server *s = context;
+    model_set set; /* the last lease of a model may end inside sched_collect() */
+    model_registry_hold(s->context.models, &set);
+    for (size_t i = 0; i < set.n; i++) {
+        served_model *m = set.models[i];
         sched_collect(served_model_sched(m), generation_on_event, NULL);
         if (served_model_vision(m) != NULL)
             vision_service_collect(served_model_vision(m));
     }
+    model_set_release(&set);
+    model_registry_collect(s->context.models, server_log_change, s);
 }
 
 static void server_check_decoders(server *s)
@@ -69,10 +102,31 @@ static void server_reload_keys(server *s)
         log_message(&s->context.log, 0,
                     "the key file has changed and is NOT used, the old keys stay valid: %s",
                     err.text);
-    else if (change.added + change.gone + change.altered > 0)
+    else if (change.added + change.removed + change.altered > 0)
         log_message(&s->context.log, 1,
                     "key file reloaded: %zu keys; %zu new, %zu removed, %zu changed",
-                    server_n_keys(s), change.added, change.gone, change.altered);
+                    server_n_keys(s), change.added, change.removed, change.altered);
+}
+
+static void server_check_files(server *s)
+{
+    static const char *const texts[] = {
+        [MOTE_FILE_SAME] = "its file is readable again",
+        [MOTE_FILE_REPLACED] = "its file was replaced or removed; the model keeps the old contents "
+                               "until the server restarts",
+        [MOTE_FILE_DAMAGED] = "its file was truncated, overwritten or cannot be read; its requests "
+                              "fail until the file is back",
+    };
+    model_set set;
+    model_registry_hold(s->context.models, &set);
+    for (size_t i = 0; i < set.n; i++) {
+        served_model *m = set.models[i];
+        bool changed;
+        const mote_file_state state = served_model_check_files(m, &changed);
+        if (changed)
+            log_message(&s->context.log, 0, "model %s: %s", served_model_name(m), texts[state]);
+    }
+    model_set_release(&set);
 }
 
 static void server_on_tick(void *context, double now)
@@ -83,8 +137,8 @@ static void server_on_tick(void *context, double now)
         generation_tick(&s->context);
         server_check_decoders(s);
         server_reload_keys(s);
-        for (size_t i = 0; i < model_registry_count(s->context.models); i++)
-            served_model_tick(model_registry_at(s->context.models, i), now);
+        server_check_files(s);
+        model_registry_tick(s->context.models, now);
     }
     if (s->watchdog > 0 && now - s->last_watchdog >= s->watchdog) {
         s->last_watchdog = now;
@@ -95,12 +149,25 @@ static void server_on_tick(void *context, double now)
 static void server_on_stop(void *context)
 {
     server *s = context;
-    s->context.draining = true;
+    s->context.stopping = true;
     systemd_notify("STOPPING=1");
-    for (size_t i = 0; i < model_registry_count(s->context.models); i++)
-        sched_drain(served_model_sched(model_registry_at(s->context.models, i)));
     log_message(&s->context.log, 1, "stopping: %u connections with unfinished requests",
                 http_server_busy(s->http));
+}
+
+static void server_on_drain(void *context)
+{
+    server *s = context;
+    s->context.draining = true;
+}
+
+static void server_on_cut(void *context)
+{
+    server *s = context;
+    const unsigned n = generation_cut(&s->context);
+    if (s->context.pulls != NULL)
+        model_pulls_cut(s->context.pulls);
+    log_message(&s->context.log, 0, "--drain is over: %u unfinished requests end with an error", n);
 }
 
 /* Called by engine and vision threads. */
@@ -117,9 +184,12 @@ static model_registry_options server_registry_options(server *s)
     const server_options *o = &s->options;
     model_registry_options out = {.models = o->models,
                                   .n_models = o->n_models,
+                                  .catalog = o->catalog,
+                                  .isa = o->isa,
                                   .sched = o->sched,
                                   .fork_server = o->fork_server,
                                   .image_tokens = o->image_tokens,
+                                  .chat_template = o->chat_template,
                                   .limits = &s->limits,
                                   .keep_alive = o->keep_alive};
     out.sched.wake = server_wake;
@@ -132,7 +202,8 @@ static mote_status server_set_limits(server *s, mote_error *err)
     limits *l = &s->limits;
     const model_registry_options models = server_registry_options(s);
     limits_init(l);
-    if (model_registry_n_vision(&models) > 0)
+    if (model_registry_n_vision(&models) > 0 ||
+        (models.catalog.list != NULL && models.fork_server != NULL))
         l->at[LIMIT_BODY] = BODY_WITH_IMAGES;
     for (size_t i = 0; i < s->options.n_limits; i++)
         TRY(limits_set(l, s->options.limits[i], err));
@@ -153,6 +224,18 @@ static mote_status server_check_exposure(const server *s, mote_error *err)
     return MOTE_OK;
 }
 
+/* A missing local key closes routes, which is safe: the server starts without it. */
+static void server_make_local_key(server *s)
+{
+    mote_error err;
+    if (server_n_keys(s) > 0)
+        return;
+    if (local_key_create(&s->local_key, http_server_listening(s->http), &err) == MOTE_OK)
+        access_set_local_key(s->context.access, &s->local_key.digest);
+    else
+        log_message(&s->context.log, 1, "no key for mote ps, top, stop and why: %s", err.text);
+}
+
 static mote_status server_make_http(server *s, mote_error *err)
 {
     const server_options *o = &s->options;
@@ -167,10 +250,13 @@ static mote_status server_make_http(server *s, mote_error *err)
                                       .listen = o->listen,
                                       .n_listen = o->n_listen,
                                       .vary_origin = o->n_origins > 0,
+                                      .drain_delay = o->drain_delay,
                                       .drain_seconds = o->drain_seconds};
     http_hooks hooks = {.on_wake = server_on_wake,
                         .on_tick = server_on_tick,
                         .on_stop = server_on_stop,
+                        .on_drain = server_on_drain,
+                        .on_cut = server_on_cut,
                         .context = c};
     router_set_hooks(&hooks);
     TRY(access_new(&c->access, &access, err));
@@ -182,6 +268,7 @@ static mote_status server_make_http(server *s, mote_error *err)
     for (size_t i = 0; i < set->n; i++)
         if (set->sockets[i].host[0] != '\0')
             TRY(access_allow_host(c->access, str_of(set->sockets[i].host), err));
+    server_make_local_key(s);
     return MOTE_OK;
 }
 
@@ -190,9 +277,49 @@ static mote_status server_make_models(server *s, mote_error *err)
     server_context *c = &s->context;
     const model_registry_options models = server_registry_options(s);
     TRY(model_registry_new(&c->models, &models, err));
+    for (size_t i = 0; i < s->options.n_models; i++)
+        server_report_template(s, server_model(s, i));
+    const model_pulls_options pulls = {.source = s->options.pull,
+                                       .loop = c->loop,
+                                       .models = c->models,
+                                       .most = (unsigned)s->limits.at[LIMIT_PULLS]};
+    if (pulls.source.start != NULL)
+        TRY(model_pulls_new(&c->pulls, &pulls, err));
     TRY(text_store_new(&c->responses, &responses_limits, err));
     TRY(text_store_new(&c->items, &items_limits, err));
     return text_store_new(&c->reports, &reports_limits, err);
+}
+
+/* ---- sandbox ---- */
+
+static void server_limit_files(server *s)
+{
+    const server_options *o = &s->options;
+    server_sandbox_files files = {0};
+    for (size_t i = 0; i < o->n_models; i++)
+        files.read[files.n_read++] = o->models[i].path;
+    if (o->key_file != NULL)
+        files.read[files.n_read++] = o->key_file;
+    files.directories = o->directories;
+    files.n_directories = o->n_directories;
+    char key[RUNTIME_FILE_PATH_BYTES];
+    if (local_key_path(&s->local_key, key, sizeof key))
+        files.read[files.n_read++] = files.removed[files.n_removed++] = key;
+    for (size_t i = 0; i < o->n_listen; i++)
+        if (strncmp(o->listen[i], "unix:", 5) == 0)
+            files.removed[files.n_removed++] = o->listen[i] + 5;
+    server_sandbox_limit_files(&s->sandbox, &files);
+}
+_Static_assert(SERVER_MAX_MODELS + 2 <= (int)SERVER_SANDBOX_PATHS &&
+                   LISTEN_MAX + 1 <= (int)SERVER_SANDBOX_PATHS,
+               "SERVER_SANDBOX_PATHS");
+
+/* Fails if a part of a required sandbox is missing. */
+static mote_status server_check_sandbox(const server *s, bool complete, mote_error *err)
+{
+    if (complete || s->options.sandbox != SERVER_SANDBOX_REQUIRE)
+        return MOTE_OK;
+    return err_set(err, MOTE_E_UNSUPPORTED, "--sandbox require: %s", s->sandbox.reason);
 }
 
 static mote_status server_init(server *s, const server_options *o, mote_error *err)
@@ -201,13 +328,21 @@ static mote_status server_init(server *s, const server_options *o, mote_error *e
     s->options = *o;
     c->defaults = o->defaults;
     c->log = o->log;
-    c->memory_limit = o->sched.memory;
+    c->memory_limit = o->sched.memory_source == NULL ? o->sched.memory : 0;
     c->counts = &s->counts;
     c->limits = &s->limits;
+    c->sandbox = &s->sandbox;
+    c->several_models = o->n_models != 1;
     TRY(server_set_limits(s, err));
     TRY(server_make_http(s, err));
+    if (o->sandbox != SERVER_SANDBOX_OFF)
+        server_limit_files(s); /* before server_make_models starts threads */
+    TRY(server_check_sandbox(s, s->sandbox.landlock > 0, err));
     TRY(server_make_models(s, err));
-    return http_server_start(s->http, err);
+    TRY(http_server_start(s->http, err));
+    if (o->sandbox != SERVER_SANDBOX_OFF)
+        server_sandbox_limit_calls(&s->sandbox);
+    return server_check_sandbox(s, s->sandbox.seccomp, err);
 }
 
 mote_status server_new(server **out, const server_options *options, mote_error *err)
@@ -247,8 +382,10 @@ void server_free(server *s)
     text_store_free(s->context.reports);
     text_store_free(s->context.items);
     text_store_free(s->context.responses);
+    model_pulls_free(s->context.pulls);
     model_registry_free(s->context.models); /* its threads wake the loop: before the HTTP server */
     http_server_free(s->http);
+    local_key_remove(&s->local_key);
     access_free(s->context.access);
     mem_free(s);
 }
@@ -260,14 +397,24 @@ const server_options *server_settings(const server *s)
     return &s->options;
 }
 
+const server_sandbox *server_sandbox_state(const server *s)
+{
+    return &s->sandbox;
+}
+
 size_t server_n_models(const server *s)
 {
-    return model_registry_count(s->context.models);
+    return s->options.n_models;
 }
 
 served_model *server_model(const server *s, size_t i)
 {
-    return model_registry_at(s->context.models, i);
+    return model_registry_given(s->context.models, i);
+}
+
+void server_registry_stats(const server *s, model_registry_stats *out)
+{
+    model_registry_read_stats(s->context.models, out);
 }
 
 size_t server_n_keys(const server *s)

@@ -7,15 +7,13 @@
  *   cached   short words that occurred before in this text. The ids of a word depend only on its
  *            bytes, so the cache is exact.
  *   few      up to 128 bytes: the ranks of all pairs in an array, searched for each merge.
- *   many     longer words: a linked list of symbols and a heap of ranks; O(n log n) instead of
- *            O(n^2).
+ *   long     longer words: bpe_long.c.
  */
 #include "tok/tok_int.h"
 
 #include "base/mem.h"
 
 enum {
-    FEW = 128,           /* longest word for the array search */
     CACHED_BYTES = 15,   /* longest word in the cache */
     CACHED_IDS = 4,      /* most ids of one */
     CACHE_FROM = 2048,   /* shortest text that gets a cache, in bytes */
@@ -48,8 +46,10 @@ void bpe_fini(bpe *b)
 {
     mem_free(b->cache);
     mem_free(b->links);
+    mem_free(b->parts);
     b->cache = NULL;
     b->links = NULL;
+    b->parts = NULL;
 }
 
 /* ---- few ---- */
@@ -63,11 +63,10 @@ static size_t bpe_lowest_rank(const uint32_t *rank, size_t n)
     return best;
 }
 
-/* Encodes a word of n bytes into id[]; returns the number of ids. */
-static size_t bpe_merge_few(const tok *t, const unsigned char *word, size_t n, uint32_t id[FEW])
+size_t bpe_merge_few(const tok *t, const unsigned char *word, size_t n, uint32_t id[BPE_FEW])
 {
     const tok_merges *m = &t->merges;
-    uint32_t rank[FEW]; /* rank[i]: of merging i with i + 1 */
+    uint32_t rank[BPE_FEW]; /* rank[i]: of merging i with i + 1 */
     for (size_t i = 0; i < n; i++)
         id[i] = t->byte_id[word[i]];
     for (size_t i = 0; i + 1 < n; i++)
@@ -87,121 +86,6 @@ static size_t bpe_merge_few(const tok *t, const unsigned char *word, size_t n, u
             rank[i - 1] = merges_rank(m, id[i - 1], id[i]);
     }
     return n;
-}
-
-/* ---- many ---- */
-
-/*
- * The word as a linked list. Symbol i starts at byte i. A merge keeps the left symbol, so symbol 0
- * stays the head. A heap entry is rank << 32 | i: the minimum is the next pair to merge, leftmost
- * on ties. An entry is stale if the pair at i has another rank now.
- */
-typedef struct chain {
-    uint32_t *id;
-    uint32_t *next; /* n: none */
-    uint32_t *prev;
-    uint32_t *rank; /* of the pair (i, next[i]); MERGES_NONE also for removed symbols */
-    uint64_t *heap; /* [2 * n]: n - 1 pairs; a merge removes one and adds two */
-    size_t n_heap;
-} chain;
-
-enum { LINKS_PER_BYTE = 8 }; /* 32-bit words: four for the heap, four for the other arrays */
-
-static mote_status chain_init(bpe *b, chain *c, size_t n, mote_error *err)
-{
-    if (b->links_room < n) {
-        mem_free(b->links);
-        b->links_room = 0;
-        b->links = mem_new(n, LINKS_PER_BYTE * sizeof *b->links);
-        if (b->links == NULL)
-            return err_set(err, MOTE_E_MEMORY, "out of memory: encoding a word of %zu bytes", n);
-        b->links_room = n;
-    }
-    uint32_t *p = b->links;
-    *c = (chain){p + 4 * n, p + 5 * n, p + 6 * n, p + 7 * n, (uint64_t *)p, 0};
-    return MOTE_OK;
-}
-
-static void heap_sift_down(uint64_t *heap, size_t n, size_t at)
-{
-    uint64_t entry = heap[at];
-    for (size_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= entry)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = entry;
-}
-
-static uint64_t heap_pop(chain *c)
-{
-    uint64_t top = c->heap[0];
-    c->heap[0] = c->heap[--c->n_heap];
-    if (c->n_heap > 1)
-        heap_sift_down(c->heap, c->n_heap, 0);
-    return top;
-}
-
-static void heap_push(chain *c, uint64_t entry)
-{
-    size_t at = c->n_heap++;
-    for (; at > 0 && c->heap[(at - 1) / 2] > entry; at = (at - 1) / 2)
-        c->heap[at] = c->heap[(at - 1) / 2];
-    c->heap[at] = entry;
-}
-
-/* Updates the rank of the pair at i and pushes it on the heap. */
-static void chain_pair_changed(const tok_merges *m, chain *c, uint32_t i, uint32_t n)
-{
-    c->rank[i] = c->next[i] < n ? merges_rank(m, c->id[i], c->id[c->next[i]]) : MERGES_NONE;
-    if (c->rank[i] != MERGES_NONE)
-        heap_push(c, (uint64_t)c->rank[i] << 32 | i);
-}
-
-static void chain_fill(const tok *t, chain *c, const unsigned char *word, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        c->id[i] = t->byte_id[word[i]];
-        c->next[i] = i + 1;
-        c->prev[i] = i - 1; /* unused for i = 0 */
-        c->rank[i] = MERGES_NONE;
-    }
-    for (uint32_t i = 0; i + 1 < n; i++) {
-        c->rank[i] = merges_rank(&t->merges, c->id[i], c->id[i + 1]);
-        if (c->rank[i] != MERGES_NONE)
-            c->heap[c->n_heap++] = (uint64_t)c->rank[i] << 32 | i;
-    }
-    for (size_t at = c->n_heap / 2; at-- > 0;)
-        heap_sift_down(c->heap, c->n_heap, at);
-}
-
-static mote_status bpe_word_many(bpe *b, const unsigned char *word, uint32_t n, mote_error *err)
-{
-    const tok_merges *m = &b->t->merges;
-    chain c = {0};
-    TRY(chain_init(b, &c, n, err));
-    chain_fill(b->t, &c, word, n);
-    while (c.n_heap > 0) {
-        uint64_t top = heap_pop(&c);
-        uint32_t i = (uint32_t)top, rank = (uint32_t)(top >> 32);
-        if (c.rank[i] != rank)
-            continue;
-        uint32_t gone = c.next[i];
-        c.id[i] = m->result[rank];
-        c.rank[gone] = MERGES_NONE;
-        c.next[i] = c.next[gone];
-        if (c.next[i] < n)
-            c.prev[c.next[i]] = i;
-        chain_pair_changed(m, &c, i, n);
-        if (i > 0)
-            chain_pair_changed(m, &c, c.prev[i], n);
-    }
-    for (uint32_t i = 0; i < n; i = c.next[i])
-        bpe_put(b, c.id[i]);
-    return MOTE_OK;
 }
 
 /* ---- cached ---- */
@@ -251,10 +135,21 @@ static void cache_put(bpe_cached *slot, const uint64_t key[2], const uint32_t *i
         slot->ids[i] = i < n ? ids[i] : UINT32_MAX;
 }
 
+mote_status bpe_advance(bpe *b, size_t bytes, mote_error *err)
+{
+    enum { HOOK_BYTES = 65536 };
+    b->since_hook += bytes;
+    if (b->hook == NULL || b->since_hook < HOOK_BYTES)
+        return MOTE_OK;
+    b->since_hook = 0;
+    return b->hook(b->hook_ctx) ? MOTE_OK : err_set(err, MOTE_E_CANCELED, "canceled");
+}
+
 mote_status bpe_word(bpe *b, const unsigned char *word, size_t n, size_t readable, mote_error *err)
 {
-    if (n > FEW)
-        return bpe_word_many(b, word, (uint32_t)n, err);
+    if (n > BPE_FEW)
+        return bpe_word_long(b, word, n, err);
+    TRY(bpe_advance(b, n, err));
     bpe_cached *slot = NULL;
     uint64_t key[2];
     if (b->cache != NULL && n > 1 && n <= CACHED_BYTES) {
@@ -263,7 +158,7 @@ mote_status bpe_word(bpe *b, const unsigned char *word, size_t n, size_t readabl
         if (cache_take(b, slot, key))
             return MOTE_OK;
     }
-    uint32_t id[FEW];
+    uint32_t id[BPE_FEW];
     size_t left = bpe_merge_few(b->t, word, n, id);
     for (size_t i = 0; i < left; i++)
         bpe_put(b, id[i]);

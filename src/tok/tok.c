@@ -182,14 +182,15 @@ static mote_status encoder_run(encoder *e, const unsigned char *text, size_t n, 
     return encoder_plain(e, text, n, err);
 }
 
-mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, size_t room,
-                       size_t *n, mote_error *err)
+mote_status tok_encode_with_hook(const tok *t, str text, unsigned flags, mote_token *ids,
+                                 size_t room, size_t *n, bool (*hook)(void *ctx), void *ctx,
+                                 mote_error *err)
 {
     *n = 0;
     if (text.n > TOK_MAX_TEXT)
         return err_set(err, MOTE_E_ARG, "text of %zu bytes is too long; at most %d", text.n,
                        TOK_MAX_TEXT);
-    encoder e = {.t = t, .words = {.ids = ids, .room = room}};
+    encoder e = {.t = t, .words = {.ids = ids, .room = room, .hook = hook, .hook_ctx = ctx}};
     mote_status status = encoder_run(&e, (const unsigned char *)text.p, text.n, flags, err);
     if (status == MOTE_OK)
         *n = e.words.n;
@@ -197,6 +198,22 @@ mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, 
     tok_buf_fini(&e.repaired);
     tok_buf_fini(&e.normalised);
     return status;
+}
+
+mote_status tok_encode(const tok *t, str text, unsigned flags, mote_token *ids, size_t room,
+                       size_t *n, mote_error *err)
+{
+    return tok_encode_with_hook(t, text, flags, ids, room, n, NULL, NULL, err);
+}
+
+size_t tok_least_tokens(const tok *t, str text)
+{
+    /* NFC makes a text shorter by at most 3.5: U+1FBE U+0308 U+0301 (7 bytes) to U+0390 (2). */
+    enum { NFC_SHRINK = 4 };
+    const unsigned char *p = (const unsigned char *)text.p;
+    const size_t most =
+        (size_t)t->longest * (tok_text_scan(&t->classes, p, text.n).active ? NFC_SHRINK : 1);
+    return text.n / most + (text.n % most > 0);
 }
 
 /* ---- decoding ----

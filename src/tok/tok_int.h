@@ -84,6 +84,7 @@ typedef struct tok_added {
 
 struct tok {
     uint32_t n_tokens;
+    uint32_t longest;    /* bytes of the longest token */
     uint32_t *starts;    /* [n_tokens + 1], of each token's bytes in text */
     unsigned char *text; /* [starts[n_tokens]] */
     uint32_t byte_id[256];
@@ -109,7 +110,9 @@ mote_status tok_added_sort(tok *t, mote_error *err);
 /* Position of the first added token at or after `at`, the longest match there; n: none. */
 size_t tok_added_find(const tok *t, const unsigned char *text, size_t n, size_t at, uint32_t *id);
 
-/* ---- bpe.c: one word to token ids ---- */
+/* ---- bpe.c, bpe_long.c: one word to token ids ---- */
+
+enum { BPE_FEW = 128 }; /* longest word for bpe_merge_few */
 
 typedef struct bpe_cached bpe_cached;
 
@@ -121,8 +124,12 @@ typedef struct bpe {
     size_t n;          /* ids so far; may exceed room */
     bpe_cached *cache; /* [cache_mask + 1], or NULL */
     size_t cache_mask;
-    uint32_t *links; /* working memory for long words */
+    uint64_t *links; /* working memory of a merge, for links_room bytes of text */
     size_t links_room;
+    uint32_t *parts;         /* ids of a long word that is not complete */
+    bool (*hook)(void *ctx); /* see tok_hook; NULL: none */
+    void *hook_ctx;
+    size_t since_hook; /* bytes encoded since the last call */
 } bpe;
 
 /* text_bytes: length of the whole text; short texts get no cache. */
@@ -138,6 +145,13 @@ static inline void bpe_put(bpe *b, uint32_t id)
 
 /* Appends the ids of the n >= 1 bytes at `word`; `readable` >= n bytes may be read there. */
 mote_status bpe_word(bpe *b, const unsigned char *word, size_t n, size_t readable, mote_error *err);
+
+/* Counts encoded bytes and calls the hook when it is time. MOTE_E_CANCELED: it returned false. */
+mote_status bpe_advance(bpe *b, size_t bytes, mote_error *err);
+/* BPE of n <= BPE_FEW bytes into id[]; returns the number of ids. */
+size_t bpe_merge_few(const tok *t, const unsigned char *word, size_t n, uint32_t id[BPE_FEW]);
+/* bpe_word for n > BPE_FEW. */
+mote_status bpe_word_long(bpe *b, const unsigned char *word, size_t n, mote_error *err);
 
 /* ---- pretokenize.c ---- */
 

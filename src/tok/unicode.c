@@ -100,9 +100,9 @@ void tok_classes_fini(tok_classes *c)
  * hours. This file sorts them by counting instead. */
 
 enum {
-    PARTS_PER_BYTE = 2, /* canonical decomposition: U+0390 has two bytes and three parts */
-    FEW_MARKS = 16,     /* insertion sort is faster up to here */
-    N_COMBINING = 256,  /* combining classes */
+    FEW_MARKS = 16,    /* insertion sort is faster up to here */
+    N_COMBINING = 256, /* combining classes */
+    MAX_PARTS = 8,     /* more than any canonical decomposition; the longest has 4 */
     FIRST_BUFFER = 4096
 };
 
@@ -195,22 +195,22 @@ mote_status tok_repair(const unsigned char *text, size_t n, tok_buf *out, mote_e
 
 /* Code points of the current span. */
 typedef struct nfc_span {
-    utf8proc_int32_t *c;     /* [room] */
-    utf8proc_int32_t *spare; /* [room], for sorting */
+    utf8proc_int32_t *c; /* [room] */
     size_t n;
     size_t room;
+    utf8proc_int32_t *spare; /* [spare_room], for sorting */
+    size_t spare_room;
 } nfc_span;
 
-static mote_status nfc_span_reserve(nfc_span *s, size_t room, mote_error *err)
+static mote_status nfc_reserve(utf8proc_int32_t **p, size_t *has, size_t room, mote_error *err)
 {
-    if (room <= s->room)
+    if (room <= *has)
         return MOTE_OK;
-    mem_free(s->c);
-    s->c = mem_new(room, 2 * sizeof *s->c);
-    s->room = s->c != NULL ? room : 0;
-    s->spare = s->c != NULL ? s->c + room : NULL;
-    if (s->c == NULL)
+    utf8proc_int32_t *moved = mem_resize(*p, *has, room, sizeof *moved);
+    if (moved == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: NFC of %zu code points", room);
+    *p = moved;
+    *has = room;
     return MOTE_OK;
 }
 
@@ -245,19 +245,22 @@ static void nfc_order_many(utf8proc_int32_t *c, utf8proc_int32_t *spare, size_t 
 }
 
 /* Canonical ordering: sorts each run of marks by combining class, stable. */
-static void nfc_order_marks(nfc_span *s)
+static mote_status nfc_order_marks(nfc_span *s, mote_error *err)
 {
     for (size_t i = 0; i < s->n;) {
         size_t from = i;
         while (i < s->n && nfc_combining_class(s->c[i]) != 0)
             i++;
-        if (i - from > FEW_MARKS)
+        if (i - from > FEW_MARKS) {
+            TRY(nfc_reserve(&s->spare, &s->spare_room, i - from, err));
             nfc_order_many(s->c + from, s->spare, i - from);
-        else if (i - from > 1)
+        } else if (i - from > 1) {
             nfc_order_few(s->c + from, i - from);
+        }
         if (i == from)
             i++;
     }
+    return MOTE_OK;
 }
 
 /* Appends the NFC of a span: one inert code point, then active ones. */
@@ -270,22 +273,25 @@ static mote_status nfc_append(const tok_classes *c, nfc_span *s, const unsigned 
         TRY(buf_append(out, text, bytes, err));
         at = bytes;
     }
-    TRY(nfc_span_reserve(s, (n - at) * PARTS_PER_BYTE, err));
     s->n = 0;
     for (; at < n; at += bytes) {
-        utf8proc_ssize_t parts = utf8proc_decompose_char(
-            (utf8proc_int32_t)utf8_get(text + at, &bytes), s->c + s->n,
-            (utf8proc_ssize_t)(s->room - s->n), UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, NULL);
+        const utf8proc_int32_t c32 = (utf8proc_int32_t)utf8_get(text + at, &bytes);
+        if (s->room - s->n < MAX_PARTS) /* two bytes a code point: most need no second round */
+            TRY(nfc_reserve(&s->c, &s->room, s->n + s->n / 2 + (n - at) / 2 + MAX_PARTS, err));
+        utf8proc_ssize_t parts =
+            utf8proc_decompose_char(c32, s->c + s->n, (utf8proc_ssize_t)(s->room - s->n),
+                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, NULL);
         if (parts < 0 || (size_t)parts > s->room - s->n)
             return err_set(err, MOTE_E_MEMORY, "utf8proc: decomposition is longer than expected");
         s->n += (size_t)parts;
     }
-    nfc_order_marks(s);
+    TRY(nfc_order_marks(s, err));
     utf8proc_ssize_t joined =
         utf8proc_normalize_utf32(s->c, (utf8proc_ssize_t)s->n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    TRY(buf_reserve(out, s->n * 4, err));
-    for (utf8proc_ssize_t i = 0; i < joined; i++)
+    for (utf8proc_ssize_t i = 0; i < joined; i++) {
+        TRY(buf_reserve(out, 4, err));
         out->n += utf8_put(out->p + out->n, (uint32_t)s->c[i]);
+    }
     return MOTE_OK;
 }
 
@@ -326,5 +332,6 @@ mote_status tok_nfc(const tok_classes *c, const unsigned char *text, size_t n, t
     if (status == MOTE_OK && n > 0)
         status = nfc_run(c, &s, text, n, out, err);
     mem_free(s.c);
+    mem_free(s.spare);
     return status;
 }

@@ -175,6 +175,18 @@ static mote_status vocab_count_tokens(reader *r, mote_error *err)
     return MOTE_OK;
 }
 
+/* The converter gives every token of the form <|...|> the type control. The tokenizer of the model
+ * lists six of them as not special: they are shown, like <think>. */
+static bool vocab_is_special(str text)
+{
+    static const char *const shown[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+                                        "<|fim_pad|>",    "<|repo_name|>",  "<|file_sep|>"};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (str_is(text, shown[i]))
+            return false;
+    return true;
+}
+
 /* Appends the bytes of one token. */
 static mote_status vocab_add_token(tok *t, const reader *r, uint32_t id, int64_t type, str text,
                                    mote_error *err)
@@ -192,12 +204,14 @@ static mote_status vocab_add_token(tok *t, const reader *r, uint32_t id, int64_t
         if (!vocab_is_utf8(text))
             return err_set(err, MOTE_E_FORMAT, "added token %u is not valid UTF-8", id);
         memcpy(out, text.p, n);
-        t->added[t->n_added++] = (tok_added){id, type == TYPE_CONTROL};
+        t->added[t->n_added++] = (tok_added){id, type == TYPE_CONTROL && vocab_is_special(text)};
     }
     if (n > TOK_MAX_TOKEN)
         return err_set(err, MOTE_E_FORMAT, "token %u has %zu bytes; at most %d", id, n,
                        TOK_MAX_TOKEN);
     t->starts[id + 1] = t->starts[id] + (uint32_t)n;
+    if (n > t->longest)
+        t->longest = (uint32_t)n;
     return MOTE_OK;
 }
 

@@ -203,20 +203,20 @@ static void check_custom_input(const char *arguments, const char *text, bool ear
             continue;
         choice_call call = {.id = ""};
         item it = {.kind = ITEM_CUSTOM_CALL};
-        strbuf told = {0}, all = {0}, part = {0};
+        strbuf sent = {0}, all = {0}, part = {0};
         strbuf_put(&call.arguments, (str){arguments, cut});
-        items_put_custom_piece(&call, cut, &it, &told);
+        items_put_custom_piece(&call, cut, &it, &sent);
         items_put_custom_input(&call, &part);
         if (strstr(arguments, "more") == NULL) /* a cut call has the input sent so far */
-            assert_true(str_eq(strbuf_view(&part), strbuf_view(&told)));
+            assert_true(str_eq(strbuf_view(&part), strbuf_view(&sent)));
         strbuf_put(&call.arguments, (str){arguments + cut, n - cut});
-        items_put_custom_piece(&call, n - cut, &it, &told);
-        assert_int_equal(it.sent, told.n);
+        items_put_custom_piece(&call, n - cut, &it, &sent);
+        assert_int_equal(it.sent, sent.n);
         items_put_custom_input(&call, &all);
-        assert_int_equal(told.n, early ? strlen(text) : 0);
-        assert_int_equal(memcmp(told.n > 0 ? told.p : "", text, told.n), 0);
+        assert_int_equal(sent.n, early ? strlen(text) : 0);
+        assert_int_equal(memcmp(sent.n > 0 ? sent.p : "", text, sent.n), 0);
         check_output(&all, text);
-        strbuf_fini(&told);
+        strbuf_fini(&sent);
         strbuf_fini(&part);
         strbuf_fini(&call.arguments);
     }

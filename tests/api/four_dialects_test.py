@@ -3,11 +3,12 @@
 
 Prompt tokens (counted, and compared where an API shows them), text, thinking and tool calls must be equal. A
 history that moves from one API to another still hits the prefix cache. Tool calls are streamed in pieces where
-the API supports it, and a call that is cut is not part of the message.
+the API supports it, and a call that is cut is not part of the message. With a response format and tools, the answer
+is text in the format or a call.
 """
 import json
 
-from api_rig import (FACT, KEY, SUM, WEATHER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, bits, case,
+from api_rig import (FACT, KEY, POINT, POINT_SCHEMA, SUM, WEATHER, WEATHER_RESULT, WEATHER_SCHEMA, WEATHER_TOOL, bits, case,
                        equal, ndjson, post, run, sse)
 
 SEED = 7
@@ -44,6 +45,13 @@ class OpenAI:
     def one_call(self, limit):
         return {"tools": [{"type": "function", "function": {"name": "note", "parameters": NOTE}}],
                 "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": limit}
+
+    def format(self, schema):
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "f", "schema": schema}}}
+
+    def choose(self, tool):
+        """A required call: of this tool, or with None of any tool."""
+        return {"tool_choice": {"type": "function", "function": {"name": tool}} if tool else "required"}
 
     def pieces(self, server, body):
         """Returns the pieces of the arguments of a streamed call, and the stop reason."""
@@ -86,6 +94,12 @@ class Responses(OpenAI):
     def one_call(self, limit):
         return {"tools": [{"type": "function", "name": "note", "parameters": NOTE}], "tool_choice": "required",
                 "parallel_tool_calls": False, "max_output_tokens": limit}
+
+    def format(self, schema):
+        return {"text": {"format": {"type": "json_schema", "name": "f", "schema": schema}}}
+
+    def choose(self, tool):
+        return {"tool_choice": {"type": "function", "name": tool} if tool else "required"}
 
     def pieces(self, server, body):
         events = data_of(sse(server, self.path, {**body, "stream": True}))
@@ -131,6 +145,12 @@ class Anthropic:
         return {"tools": [{"name": "note", "input_schema": NOTE}], "max_tokens": limit,
                 "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
 
+    def format(self, schema):
+        return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+
+    def choose(self, tool):
+        return {"tool_choice": {"type": "tool", "name": tool} if tool else {"type": "any"}}
+
     def pieces(self, server, body):
         events = data_of(sse(server, self.path, {**body, "stream": True}))
         names = [e["type"] for e in events if e["type"] != "ping"]
@@ -165,6 +185,12 @@ class Ollama:
 
     def one_call(self, limit):
         return {**OpenAI().one_call(0), "options": {"num_predict": limit, "seed": SEED, **GREEDY}}
+
+    def format(self, schema):
+        return {"format": schema}
+
+    def choose(self, tool):
+        return OpenAI().choose(tool)
 
     def pieces(self, server, body):
         """The Ollama API sends complete calls."""
@@ -236,6 +262,33 @@ def streamed_tool_calls(server):
         equal(finish, "tool_calls")
         equal(json.loads("".join(pieces)), whole[2][0][2])
         equal(len(pieces) > 6, not isinstance(d, Ollama))
+
+
+@case
+def formats_and_tools(server):
+    """With a format, a required call comes; without the requirement the model chooses between a call and the format."""
+    for think in (False, True):
+        for question, choose, named in ((POINT, True, None), (POINT, True, "get_weather"), (WEATHER, False, None),
+                                        (POINT, False, None)):
+            answers = []
+            for d in ALL:
+                body = {**d.body(server.model, "", [("user", question)], True, think, GREEDY),
+                        **d.format(POINT_SCHEMA), **(d.choose(named) if choose else {})}
+                reply = post(server, d.path, body)
+                text, _, calls, *_ = d.read(reply)
+                if choose or question == WEATHER:
+                    equal((text, calls[0][1]), ("", "get_weather"))
+                    equal(reply["mote"]["stop"]["cause"], "tool_calls")
+                    assert "schema" not in reply["mote"], reply["mote"]  # it is about text, and there is none
+                else:
+                    equal((json.loads(text), calls), ({"x": 91, "y": 26}, []))
+                    equal(reply["mote"]["schema"], {"enforced": True, "valid": True})
+                answers.append(without_ids(d.read(reply)))
+            for other in answers[1:]:
+                equal(other, answers[0])
+    for d in ALL:
+        pieces, finish = d.pieces(server, {**limited(server, d, 200), **d.format(POINT_SCHEMA)})
+        equal((finish, list(json.loads("".join(pieces)))), ("tool_calls", ["text"]))
 
 
 @case

@@ -14,6 +14,7 @@ import time
 
 from images_rig import ALL, GOLDEN, Anthropic, OpenAI, Responses, ask, b64, named, image_file, png, url
 from api_rig import KEY, PATIENCE, POINT_SCHEMA, WEATHER_TOOL, Server, case, equal, main, post, request, shown
+from jpeg_scans import jpeg
 
 SEE, COUNT = image_file("media/see0.png"), image_file("media/count0.png")
 DESCRIBE = "Describe the picture."
@@ -50,23 +51,32 @@ def answers_equal_the_command_line(server):
 
 
 @case
+def images_are_numbered_on_request(server):
+    """chat_template_kwargs also count where the API converts the messages."""
+    for d in ALL:
+        plain, _ = d.usage(ask(server, d, DESCRIBE, [SEE]))
+        numbered, _ = d.usage(ask(server, d, DESCRIBE, [SEE], chat_template_kwargs={"add_vision_id": True}))
+        assert numbered > plain, (d.name, plain, numbered)
+
+
+@case
 def second_question_uses_the_caches(server):
     """The image is not encoded again, and only the new part of the prompt is prefilled. The first question is so
     long that the recurrent state at its end cannot be reused."""
     file = image_file("images/scene_320x240.jpg")
     for d in ALL:
         first = ask(server, d, "What is this? " * 16, [file], image_tokens=70)
-        looked = server.metric("mote_images_encoded_total")
+        encoded = server.metric("mote_images_encoded_total")
         found = server.metric("mote_image_cache_hits_total")
         second = ask(server, d, "How many stars are there, and what is at the bottom?", [file], image_tokens=70)
-        equal(server.metric("mote_images_encoded_total"), looked)
+        equal(server.metric("mote_images_encoded_total"), encoded)
         equal(server.metric("mote_image_cache_hits_total"), found + 1)
         equal(second["mote"]["images"], first["mote"]["images"])
         prompt, cached = d.usage(second)
         assert cached >= first["mote"]["images"][0]["tokens"] - 28, (d.name, prompt, cached)
         read = prompt - cached
         assert read <= 32 + 28, (d.name, prompt, cached)
-    equal(looked, server.metric("mote_images_encoded_total"))
+    equal(encoded, server.metric("mote_images_encoded_total"))
 
 
 @case
@@ -180,8 +190,8 @@ def animated_gif(server):
         body[items][0]["content"].insert(0, {"type": "input_video", "input_video": {"data": b64(gif)}})
         mote = post(server, path, body)["mote"]
         equal(len(mote["images"]), 1)
-        film = mote["images"][0]
-        assert film["tokens"] > film["w"] * film["h"] // 1024, film
+        video = mote["images"][0]
+        assert video["tokens"] > video["w"] * video["h"] // 1024, video
 
 
 def invalid_images():
@@ -193,6 +203,7 @@ def invalid_images():
         (SEE[:len(SEE) // 2], "image_parse_error"),
         (SEE[:40] + b"\0" * 64 + SEE[104:], "image_parse_error"),
         (png(4, 4, claim=(60000, 60000)), "image_too_large"),
+        (jpeg(200, 200, 3000), "image_too_large"),
         (png(1, 300), "image_parse_error"),
         (image_file("images/ratio_limit_1x201.png"), "image_parse_error"),
         ("https://localhost/a.png", "image_url_not_allowed"),
@@ -253,7 +264,7 @@ def disconnect_drops_queued_images(server):
     o = OpenAI()
     big = [image_file("images/big_2000x1500.jpg") + bytes([i]) for i in range(16)]
     data = json.dumps({**o.body(DESCRIBE, big), "image_tokens": 2048}).encode()
-    looked = server.metric("mote_images_encoded_total")
+    encoded = server.metric("mote_images_encoded_total")
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.sendall((f"POST {o.path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
                    f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data)
@@ -263,7 +274,7 @@ def disconnect_drops_queued_images(server):
     while server.metric("mote_image_requests_queued") > 0 and time.monotonic() < end:
         time.sleep(0.02)
     equal(server.metric("mote_image_requests_queued"), 0)
-    assert server.metric("mote_images_encoded_total") < looked + 16
+    assert server.metric("mote_images_encoded_total") < encoded + 16
     equal(ask(server, o, DESCRIBE, [SEE])["mote"]["images"], [SEEN])
 
 
@@ -340,16 +351,26 @@ def small_image_cache():
 
 
 def children(pid):
+    """Returns the fork servers among the child processes."""
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
             found += [int(word) for word in f.read().split()]
-    return found
+    return [child for child in found if name_of(child) == "mote-forkserver"]
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+        return f.read().strip()
 
 
 def state_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-        return f.read().rsplit(")", 1)[1].split()[0]
+    """"Z": it has exited, or is gone already."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z"
 
 
 def wait_for(what, condition):

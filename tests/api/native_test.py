@@ -1,18 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
-"""native_test.py - tokenize, apply-template, props, slots, cache, score, rerank, infill."""
+"""native_test.py - start page, tokenize, apply-template, props, slots, cache, score, rerank, infill."""
+import base64
+import hashlib
+import html.parser
 import http.client
 import json
 import math
+import os
+import re
+import tempfile
 import time
 
-from api_rig import (FACT, FACT_ANSWER, PATIENCE, SUM, WEATHER_TOOL, case, equal, post, request, run,
-                       split_sse)
+from api_rig import (FACT, FACT_ANSWER, KEY, PATIENCE, SUM, WEATHER_TOOL, Server, case, equal, post, request, run,
+                     split_sse)
+
+FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+CHROME = ("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,"
+          "application/signed-exchange;v=b3;q=0.7")
+
+
+class Page(html.parser.HTMLParser):
+    """Reads a page: its text, its links, and which elements it has."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.words, self.links, self.elements, self.open = [], [], [], []
+        self.feed(data.decode("utf-8"))
+        self.close()
+        equal(self.open, [])
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+        self.links += [value for name, value in attrs if name == "href"]
+        equal([name for name, _ in attrs if name not in ("href", "lang", "charset")], [])
+
+    def handle_endtag(self, tag):
+        equal(self.open.pop(), tag)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def text(self):
+        return "".join(self.words)
+
+
+def start_page(server, accept, method="GET", **headers):
+    """The start page without a key."""
+    status, got, data = request(server, method, "/", headers={"Authorization": "", "Accept": accept, **headers})
+    equal((status, got["content-type"]), (200, "text/html; charset=utf-8"))
+    return got, data
 
 
 def get(server, path, status=200):
     got, _, data = request(server, "GET", path)
     equal(got, status)
     return json.loads(data)
+
+
+@case
+def start_page_for_browsers(server):
+    for accept in (FIREFOX, CHROME, "TEXT/HTML", "application/json, text/html;level=1;q=0.5", "text/html;q=0.001"):
+        headers, data = start_page(server, accept)
+        equal((headers["x-content-type-options"], headers["vary"]), ("nosniff", "Accept"))
+        page = Page(data)
+    # the policy allows the style sheet of the page, and nothing else
+    style = re.search(r"<style>(.*?)</style>", data.decode(), re.S)[1]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    equal(headers["content-security-policy"], f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+          "form-action 'none'; frame-ancestors 'none'")
+    equal(page.elements.count("style"), 1)
+    equal(set(page.elements) & {"script", "img", "link", "iframe", "form", "object"}, set())
+    # its content is true: version, model, links and the first request
+    health = get(server, "/health")
+    assert f"mote {health['version']}" in page.text() and health["model"] in page.text(), page.text()
+    for link in page.links:
+        equal(request(server, "GET", link)[0], 200)
+    assert "/health" in page.links
+    assert KEY not in data.decode() and "$MOTE_API_KEY" in page.text()
+    example = re.search(r"curl http:/{2}([^/]+)(/\S+) .*-d '(.*?)'", page.text(), re.S)
+    equal(example[1], f"127.0.0.1:{server.port}")
+    assert post(server, example[2], {**json.loads(example[3]), "max_tokens": 20})["choices"][0]["message"]["content"]
+    # HEAD has the same headers and no body
+    head, nothing = start_page(server, FIREFOX, "HEAD")
+    equal((nothing, int(head["content-length"])), (b"", len(data)))
+    equal(head["content-security-policy"], headers["content-security-policy"])
+    for host in (f"localhost:{server.port}", f"LOCALHOST:{server.port}"):
+        assert f"//{host}/v1/" in Page(start_page(server, FIREFOX, Host=host)[1]).text()
+    equal(request(server, "GET", "/", headers={"Accept": FIREFOX, "Host": "<b>.example"})[0] in (400, 403), True)
+
+
+@case
+def start_text_for_ollama_clients(server):
+    for accept in (None, "", "*/*", "application/json", "text/plain", "text/*", "text/html;q=0", "text/htmlx",
+                   "application/json, text/html; q=0.0", "x/text/html", ",;q=,;,"):
+        status, headers, data = request(server, "GET", "/", headers=None if accept is None else {"Accept": accept})
+        equal((status, headers["content-type"], data), (200, "text/plain; charset=utf-8", b"Ollama is running"))
+        equal(headers["vary"], "Accept")
+    equal(request(server, "HEAD", "/")[2], b"")
+
+
+@case
+def start_page_is_escaped(server):
+    """The name of a file is the name of a model."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = os.path.join(directory, "a<b>&'c\"d.gguf")
+        os.symlink(os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), file)
+        with Server(key=None, model=file) as other:
+            _, data = start_page(other, FIREFOX)
+            equal([e for e in Page(data).elements if e == "b"], [])
+            assert other.model in Page(data).text(), Page(data).text()
+            assert "Authorization" not in Page(data).text() and "API key" not in Page(data).text()
 
 
 @case
@@ -155,7 +254,9 @@ def cache_miss_report(server):
     assert "miss" not in ask("reds" + 20 * "\U0001F989")["cache"]
     mote = ask("blue and green")
     cache, miss = mote["cache"], mote["cache"]["miss"]
-    equal(list(miss), ["message", "token", "had", "got"])
+    equal(list(miss), ["message", "token", "usable", "kind", "before", "had", "got", "advice"])
+    equal((miss["kind"], miss["before"].endswith("duck duck")), ("message", True))
+    assert miss["usable"] <= miss["token"] and "append messages" in miss["advice"], miss
     equal(miss["message"], 1)
     assert 60 < miss["token"] <= cache["prompt"] - 64 and cache["reused"] <= miss["token"], mote
     assert miss["had"].strip().startswith("reds\U0001F989\U0001F989"), miss
@@ -167,6 +268,21 @@ def cache_miss_report(server):
     early = ask("blue and green", system="Be good.")["cache"]["miss"]
     equal((early["message"], "good" in early["got"], "brief" in early["had"]), (0, True, True))
     assert early["token"] < miss["token"]
+    drop(server, "/v1/cache")
+
+    # Several cached prompts share equally many tokens: the one of the same conversation is compared.
+    def at(minute, fruit):
+        system = 20 * "Be brief. " + f"The time is 10:0{minute}."
+        return ask(60 * f"{fruit} ", system=system)["cache"]
+    equal(at(1, "apple")["compared"], 0)
+    at(2, "banana"), at(3, "cherry")
+    for fruit, minute in (("apple", 1), ("banana", 2), ("cherry", 3)):
+        miss = at(minute + 3, fruit)["miss"]
+        equal((miss["kind"], miss["message"]), ("timestamp", 0))
+        assert miss["had"].startswith(str(minute)), (fruit, miss)
+        assert miss["got"].startswith(str(minute + 3)) and miss["before"].endswith("10:0"), miss
+        drop(server, "/v1/cache")
+        at(1, "apple"), at(2, "banana"), at(3, "cherry")
     drop(server, "/v1/cache")
 
 
@@ -201,13 +317,13 @@ def end_thinking(server, body):
         "Content-Type": "application/json", "Authorization": "Bearer " + server.key})
     reply = connection.getresponse()
     identity = json.loads(reply.readline()[len(b"data: "):])["id"]
-    status, _, told = request(server, "POST", "/v1/chat/completions/control",
-                              {"id": identity, "action": "reasoning_end"})
+    status, _, control = request(server, "POST", "/v1/chat/completions/control",
+                                {"id": identity, "action": "reasoning_end"})
     events = [json.loads(data) for _, data in split_sse(b"data: 0\n\n" + reply.read().lstrip(b"\n"))[1:]
               if data != "[DONE]"]
     connection.close()
     thinking = [e for e in events if e["choices"] and e["choices"][0]["finish_reason"]][0]["mote"]["thinking"]
-    return identity, (status, json.loads(told)), thinking["ended"]
+    return identity, (status, json.loads(control)), thinking["ended"]
 
 
 @case
@@ -218,10 +334,10 @@ def thinking_is_ended(server):
     body = {"model": "x", "max_tokens": 600, "ignore_eos": True, "stream": True, "temperature": 0,
             "thinking_budget": 500, "messages": [{"role": "user", "content": SUM}], "logit_bias": {str(close): -100}}
     for _ in range(10):
-        identity, told, ended = end_thinking(server, body)
+        identity, reply, ended = end_thinking(server, body)
         if ended == "client":
             break
-    equal((told, ended), ((200, {"success": True}), "client"))
+    equal((reply, ended), ((200, {"success": True}), "client"))
     post(server, "/v1/chat/completions/control", {"id": identity, "action": "reasoning_end"}, 404)
     post(server, "/v1/chat/completions/control", {"id": identity, "action": "dance"}, 400)
 

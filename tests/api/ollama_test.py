@@ -251,7 +251,7 @@ def pull_create_delete(server):
     lines = ndjson(server, "/api/pull", {"model": server.model})
     equal([json.loads(line)["status"] for line in lines], ["pulling manifest", "success"])
     equal(post(server, "/api/pull", {"name": server.model, "stream": False}), {"status": "success"})
-    assert "not supported" in post(server, "/api/pull", {"model": "other:1b"}, 403)["error"]
+    assert "--allow-pull" in post(server, "/api/pull", {"model": "other:1b"}, 403)["error"]
     post(server, "/api/pull", {"model": server.model, "insecure": True}, 400)
     for path in ("/api/create", "/api/copy", "/api/push", "/api/blobs/sha256:0"):
         assert "not supported" in post(server, path, {}, 501)["error"]

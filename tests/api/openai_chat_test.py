@@ -133,6 +133,11 @@ def finish_reasons(server):
             continue  # the loop detector may stop it before the context is full
         equal((reply["choices"][0]["finish_reason"], reply["mote"]["stop"]["cause"]), (reason, cause))
     assert post(server, CHAT, body(stop="emblem"))["choices"][0]["message"]["content"] == "The "
+    # A time limit during prefill: speeds count what was computed, and no time of decode.
+    reply = post(server, CHAT, body("owl " * 6000, t_max_predict_ms=1))
+    times, prompt = reply["timings"], reply["usage"]["prompt_tokens"]
+    assert times["prompt_n"] < prompt - times["cache_n"], times
+    equal((reply["mote"]["cache"]["prefilled"], times["predicted_n"], times["predicted_ms"]), (times["prompt_n"], 0, 0))
 
 
 @case
@@ -417,8 +422,8 @@ def disconnect_frees_the_slot(server):
 @case
 def prefill_progress(server):
     events = chunks(sse(server, CHAT, body(LONG[:8000], stream=True, return_progress=True, max_tokens=2, cache_prompt=False)))
-    told = [c["prompt_progress"] for c in events if "prompt_progress" in c]
-    assert told and told[0]["total"] > 500 and told[0]["processed"] <= told[0]["total"], told
+    progress = [c["prompt_progress"] for c in events if "prompt_progress" in c]
+    assert progress and progress[0]["total"] > 500 and progress[0]["processed"] <= progress[0]["total"], progress
 
 
 @case

@@ -146,8 +146,8 @@ def embeddings(server):
     ids = post(server, "/tokenize", {"content": "one"})["tokens"]
     equal(post(server, EMBEDDINGS, {"input": ids})["data"][0]["embedding"], vector)
     equal(post(server, EMBEDDINGS, {"input": [ids, ids]})["data"][1]["embedding"], vector)
-    told = post(server, EMBEDDINGS, {"input": ["one"] * 2, "instruction": "Topic: "})
-    equal(told["data"][0]["embedding"], post(server, EMBEDDINGS, {"input": "Topic: one"})["data"][0]["embedding"])
+    instructed = post(server, EMBEDDINGS, {"input": ["one"] * 2, "instruction": "Topic: "})
+    equal(instructed["data"][0]["embedding"], post(server, EMBEDDINGS, {"input": "Topic: one"})["data"][0]["embedding"])
     equal(len(post(server, EMBEDDINGS, {"input": ["x"] * 256})["data"]), 256)
     post(server, EMBEDDINGS, {"input": ["x"] * 257}, 400)
 

@@ -61,7 +61,7 @@ BAD = {
     "encoding_format": ["int8"], "pooling": ["max"], "seed": [2**63, 1.5, 1e300],
 }
 # Fields that require other fields.
-BESIDE = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},
+REQUIRES = {("chat", "top_logprobs"): {"logprobs": True}, ("completions", "n"): {"best_of": None},
           ("completions", "min_tokens"): {}, ("chat", "tool_choice"): {}}
 
 SAMPLES = {"boolean": True, "number": 1.5, "string": "x", "array": [True], "object": {"a": 1}}
@@ -88,7 +88,7 @@ def limit(server, end):
 
 def ask(server, place, row, value):
     path, base = BODIES[place]
-    body = {**base, **BESIDE.get((place, row["name"]), {}), row["name"]: value}
+    body = {**base, **REQUIRES.get((place, row["name"]), {}), row["name"]: value}
     return request(server, "POST", path, body)
 
 

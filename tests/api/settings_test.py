@@ -68,9 +68,9 @@ def system_message_default(server):
     length = post(server, "/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": FACT}]})
     for path, sent in (("/v1/messages/count_tokens", body(model="m")), ("/v1/responses/input_tokens", {"input": FACT})):
         equal(post(server, path, sent)["input_tokens"], length["input_tokens"])
-    for more, told in (({}, True), ({"system": "Be kind."}, False)):
+    for more, included in (({}, True), ({"system": "Be kind."}, False)):
         shown = post(server, "/api/generate", {"model": server.model, "prompt": FACT, "_debug_render_only": True, **more})
-        equal(SYSTEM in shown["_debug_info"]["rendered_template"], told)
+        equal(SYSTEM in shown["_debug_info"]["rendered_template"], included)
     first = post(server, "/v1/responses", {"input": FACT, "max_output_tokens": 9})
     again = post(server, "/v1/responses", {"input": "Thanks", "max_output_tokens": 9, "previous_response_id": first["id"]})
     assert again["usage"]["input_tokens"] > first["usage"]["input_tokens"]

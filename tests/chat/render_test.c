@@ -342,37 +342,144 @@ static chat_template recognise(const char *text, size_t bytes, uint64_t paramete
     return t;
 }
 
+/* The files of all templates and the rows that implement them. */
+static const struct {
+    const char *file, *name;
+} known_templates[] = {
+    {"Qwen3.5-0.8B-2B.jinja", "qwen3.5-small"},   {"Qwen3.5-4B.llama.cpp.jinja", "qwen3.5"},
+    {"Qwen3.5.unsloth.jinja", "qwen3.5-unsloth"}, {"Qwen3.6.jinja", "qwen3.6"},
+    {"Qwen3.6.unsloth.jinja", "qwen3.6-unsloth"}, {"Qwen3.8.jinja", "qwen3.8"},
+    {"Qwen3.8.unsloth.jinja", "qwen3.8-unsloth"},
+};
+enum { N_KNOWN = sizeof known_templates / sizeof *known_templates };
+
+/* A text with one changed byte is rendered by the row of the original, or of the same version. */
+static void a_changed_text_is_reported(char *text, size_t n, const char *name, bool thinks)
+{
+    char note[MOTE_TEMPLATE_NOTE];
+    text[0] = ' ';
+    chat_template t = recognise(text, n, 0);
+    assert_int_equal(t.origin, CHAT_ORIGIN_CHANGED);
+    assert_int_equal(t.thinks, thinks);
+    const bool is_35 = strncmp(name, "qwen3.5", 7) == 0;
+    assert_string_equal(t.style->name, is_35 ? (thinks ? "qwen3.5" : "qwen3.5-small") : name);
+    chat_template_note(&t, note);
+    assert_non_null(strstr(note, t.style->name));
+    assert_non_null(strstr(note, "--chat-template"));
+}
+
 static void the_templates_are_recognised(void **state)
 {
     (void)state;
-    static const char *const names[] = {"model/templates/Qwen3.5-0.8B-2B.jinja",
-                                        "model/templates/Qwen3.5-4B.llama.cpp.jinja"};
-    for (int i = 0; i < 2; i++) {
-        char path[TEST_PATH];
+    assert_null(chat_style_at(N_KNOWN));
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        char path[TEST_PATH], file[64], note[MOTE_TEMPLATE_NOTE] = "x";
         size_t n;
-        assert_true(test_data_path(path, names[i]));
+        snprintf(file, sizeof file, "model/templates/%s", known_templates[i].file);
+        assert_true(test_data_path(path, file));
         char *text = (char *)test_file_read(path, &n);
         assert_non_null(text);
         chat_template t = recognise(text, n, 0);
-        assert_int_equal(t.origin, CHAT_ORIGIN_OFFICIAL);
-        assert_int_equal(t.thinks, i == 1);
+        assert_int_equal(t.origin, CHAT_ORIGIN_KNOWN);
+        assert_string_equal(t.style->name, known_templates[i].name);
+        chat_template_note(&t, note);
+        assert_string_equal(note, "");
         text[n] = '\n'; /* overwrites the terminating zero */
-        assert_int_equal(recognise(text, n + 1, 0).origin, CHAT_ORIGIN_OFFICIAL);
-        text[0] = ' ';
-        t = recognise(text, n, 0);
-        assert_int_equal(t.origin, CHAT_ORIGIN_CHANGED);
-        assert_int_equal(t.thinks, i == 1);
+        assert_int_equal(recognise(text, n + 1, 0).origin, CHAT_ORIGIN_KNOWN);
+        a_changed_text_is_reported(text, n, t.style->name, t.thinks);
         free(text);
     }
-    chat_template t = recognise("{{ messages }}", 14, 4000000000u);
-    assert_int_equal(t.origin, CHAT_ORIGIN_FOREIGN);
-    assert_true(t.thinks);
-    t = recognise(NULL, 0, 800000000);
-    assert_int_equal(t.origin, CHAT_ORIGIN_MISSING);
-    assert_false(t.thinks);
     chat_template of_file;
     assert_int_equal(chat_template_of(&of_file, model, NULL), MOTE_OK);
-    assert_int_equal(of_file.origin, CHAT_ORIGIN_OFFICIAL);
+    assert_int_equal(of_file.origin, CHAT_ORIGIN_KNOWN);
+}
+
+static void other_templates_are_reported(void **state)
+{
+    (void)state;
+    char note[MOTE_TEMPLATE_NOTE];
+    chat_template t = recognise("{{ messages }}", 14, 4000000000u);
+    assert_int_equal(t.origin, CHAT_ORIGIN_FOREIGN);
+    assert_string_equal(t.style->name, "qwen3.5");
+    assert_true(t.thinks);
+    chat_template_note(&t, note);
+    assert_non_null(strstr(note, "14 bytes"));
+    assert_non_null(strstr(note, "unknown to mote; messages are rendered as qwen3.5, thinking on"));
+    t = recognise(NULL, 0, 800000000);
+    assert_int_equal(t.origin, CHAT_ORIGIN_MISSING);
+    assert_string_equal(t.style->name, "qwen3.5-small");
+    chat_template_note(&t, note);
+    assert_non_null(strstr(note, "has no chat template"));
+
+    mote_error err;
+    assert_int_equal(chat_template_choose(&t, "qwen3.7", &err), MOTE_E_ARG);
+    assert_non_null(strstr(err.text, "qwen3.6-unsloth"));
+    assert_non_null(strstr(err.text, "got 'qwen3.7'"));
+    assert_int_equal(chat_template_choose(&t, "auto", &err), MOTE_OK);
+    assert_int_equal(t.origin, CHAT_ORIGIN_MISSING);
+    assert_int_equal(chat_template_choose(&t, "qwen3.8", &err), MOTE_OK);
+    assert_int_equal(t.origin, CHAT_ORIGIN_CHOSEN);
+    assert_true(t.thinks);
+    chat_template_note(&t, note);
+    assert_string_equal(note, "");
+
+    mote_template_info info;
+    mote_chat_template(model, &info);
+    assert_true(info.known && !info.thinking);
+    assert_string_equal(info.name, "qwen3.5-small");
+    assert_string_equal(info.note, "");
+    assert_string_equal(mote_chat_template_name(0), "qwen3.5-small");
+    assert_null(mote_chat_template_name(N_KNOWN));
+}
+
+#define TALK                                                                                       \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","                 \
+    "\"content\":\"<think>r</think>b\"},{\"role\":\"user\",\"content\":\"c\"}]"
+
+#define ASKED(system) system "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+#define ENDING        "b<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n"
+
+/* Stable mode keeps thinking with every template unless the request says no. Reasoning inside the
+ * content is split off, also where the template does not. */
+static void stable_mode_with_other_templates(void **state)
+{
+    (void)state;
+    const chat_template usual = template;
+    static const char low[] =
+        "<|im_start|>system\nReasoning effort is set to low. Keep your thinking brief and focused, "
+        "moving directly to the conclusion without unnecessary elaboration.<|im_end|>\n";
+    char wanted[1024];
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        assert_int_equal(chat_template_choose(&template, known_templates[i].name, NULL), MOTE_OK);
+        const bool effort = template.style->effort != STYLE_EFFORT_NONE;
+        snprintf(wanted, sizeof wanted, "%s%s", effort ? low : "",
+                 ASKED("") "<think>\nr\n</think>\n\n" ENDING);
+        gives("{" TALK ",\"chat_template_kwargs\":{\"enable_thinking\":true,"
+              "\"reasoning_effort\":\"low\"}}",
+              wanted);
+        snprintf(wanted, sizeof wanted, "%s", ASKED("") ENDING);
+        gives("{" TALK ",\"preserve_thinking\":false,\"chat_template_kwargs\":{\"enable_thinking\":"
+              "true,\"reasoning_effort\":\"medium\"}}",
+              wanted);
+    }
+    template = usual;
+}
+
+static void effort_follows_the_budget(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t budget;
+        chat_effort effort;
+    } cases[] = {{0, CHAT_EFFORT_AUTO},
+                 {1, CHAT_EFFORT_LOW},
+                 {MOTE_THINK_LOW, CHAT_EFFORT_LOW},
+                 {MOTE_THINK_LOW + 1, CHAT_EFFORT_MEDIUM},
+                 {MOTE_THINK_MEDIUM, CHAT_EFFORT_MEDIUM},
+                 {MOTE_THINK_HIGH, CHAT_EFFORT_XHIGH},
+                 {MOTE_THINK_MAX, CHAT_EFFORT_XHIGH}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(chat_effort_of_budget(cases[i].budget), cases[i].effort);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -409,7 +516,7 @@ static int setup(void **state)
     (void)state;
     mote_error err = {0};
     model = rig_tiny();
-    if (chat_template_tags(&template, model, &err) != MOTE_OK)
+    if (chat_template_of(&template, model, &err) != MOTE_OK)
         fail_msg("%s", err.text);
     return 0;
 }
@@ -435,6 +542,9 @@ int main(void)
         cmocka_unit_test(invalid_conversations_are_rejected),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(the_templates_are_recognised),
+        cmocka_unit_test(other_templates_are_reported),
+        cmocka_unit_test(stable_mode_with_other_templates),
+        cmocka_unit_test(effort_follows_the_budget),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

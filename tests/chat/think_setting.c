@@ -20,8 +20,8 @@ static chat_think_setting read_one(const char *body, int dialect, const char *su
     chat_think_setting got;
     mote_error err = {0};
     json_doc *doc = rig_json(body);
-    if (chat_think_read(&got, json_doc_root(doc), (chat_dialect)dialect, str_of(suffix),
-                        str_of(text), &err) != MOTE_OK)
+    if (chat_think_read(&got, json_doc_root(doc), (chat_dialect)dialect, CHAT_STABLE,
+                        str_of(suffix), str_of(text), &err) != MOTE_OK)
         fail_msg("%s: %s", body, err.text);
     json_doc_free(doc);
     return got;
@@ -283,7 +283,7 @@ static void invalid_fields_are_named(void **state)
         mote_error err;
         json_doc *doc = rig_json(cases[i].body);
         assert_int_equal(chat_think_read(&s, json_doc_root(doc), (chat_dialect)cases[i].dialect,
-                                         str_of(""), str_of(""), &err),
+                                         CHAT_STABLE, str_of(""), str_of(""), &err),
                          MOTE_E_ARG);
         assert_non_null(strstr(err.text, cases[i].names));
         json_doc_free(doc);

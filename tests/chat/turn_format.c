@@ -160,34 +160,6 @@ static void grammars(void **state)
     }
 }
 
-/* With tools, the answer matches the grammar or is a tool call. */
-static void a_grammar_with_tools(void **state)
-{
-    static const char text[] = "root ::= (\"a\" | \"b\")* \"!\"";
-    (void)state;
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        answer_record h = {0};
-        mote_chat *chat = turn_chat(engine, NULL);
-        mote_answer_options how = {.format = MOTE_FORMAT_GRAMMAR,
-                                   .format_text = text,
-                                   .format_bytes = sizeof text - 1,
-                                   .think = MOTE_THINK_OFF,
-                                   .one_call = true,
-                                   .max_tokens = 300,
-                                   .sampling.seed = seed};
-        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
-        turn_add(chat, seed % 2 ? "Set a timer of 5 minutes." : "Hello");
-        const mote_answer a = turn_answer(chat, how, &h);
-        if (a.calls == 0 && a.finish == MOTE_FINISH_STOP) {
-            assert_true(h.content.n > 0);
-            assert_int_equal(strspn(h.content.p, "ab"), h.content.n - 1);
-            assert_int_equal(h.content.p[h.content.n - 1], '!');
-        }
-        record_clear(&h);
-        mote_chat_free(chat);
-    }
-}
-
 /* The answer is a tool call with arguments that match the schema. */
 static void calls_can_be_required(void **state)
 {
@@ -218,6 +190,127 @@ static void calls_can_be_required(void **state)
     }
 }
 
+/* With a response format, a required call comes, and nothing but calls. */
+static void calls_can_be_required_with_a_format(void **state)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":"
+                                 "\"integer\"}},\"required\":[\"x\"]}";
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        answer_record h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        const bool named = seed % 2;
+        mote_answer_options how = {.tool_choice = named ? MOTE_TOOLS_NAMED : MOTE_TOOLS_REQUIRED,
+                                   .tool_name = "set_timer",
+                                   .format = MOTE_FORMAT_JSON_SCHEMA,
+                                   .format_text = schema,
+                                   .format_bytes = sizeof schema - 1,
+                                   .one_call = seed % 4 < 2,
+                                   .think = seed % 3 == 0 ? MOTE_THINK_ON : MOTE_THINK_OFF,
+                                   .think_budget = 16,
+                                   .max_tokens = 800,
+                                   .sampling.seed = seed};
+        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+        turn_add(chat, "Give me the point 91, 26 as JSON.");
+        const mote_answer a = turn_answer(chat, how, &h);
+        if (how.one_call || a.finish != MOTE_FINISH_LENGTH)
+            assert_int_equal(a.finish, MOTE_FINISH_TOOL_CALLS);
+        assert_true(a.calls >= 1 && (!how.one_call || a.calls == 1));
+        assert_true(text_is_blank(&h.content));
+        if (named)
+            assert_memory_equal(h.calls.p, "set_timer {\"", 12);
+        record_clear(&h);
+        mote_chat_free(chat);
+    }
+}
+
+/* A bias that keeps the model from ending the answer wherever it may do something else. */
+static size_t end_bias(mote_bias out[8])
+{
+    const mote_model *model = mote_engine_model(engine);
+    mote_model_info info;
+    size_t n = 0;
+    mote_model_describe(model, &info);
+    for (mote_token id = 0; id < (mote_token)info.vocabulary && n < 8; id++)
+        if (mote_token_is_end(model, id))
+            out[n++] = (mote_bias){id, -1000};
+    assert_true(n > 0);
+    return n;
+}
+
+/* A model that does not want to end writes further calls, but no text after a call. Repeated calls
+ * are a loop: the answer is cut inside an earlier call and stays in the format. */
+static void only_calls_follow_a_call(void **state)
+{
+    uint32_t several = 0, loops = 0;
+    mote_bias ends[8];
+    const size_t n_ends = end_bias(ends);
+    (void)state;
+    for (uint64_t seed = 0; seed < 6; seed++) {
+        answer_record h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        mote_answer_options how = turn_greedy();
+        how.format = MOTE_FORMAT_JSON;
+        how.tool_choice = seed % 2 ? MOTE_TOOLS_AUTO : MOTE_TOOLS_REQUIRED;
+        how.think = seed % 3 == 0 ? MOTE_THINK_ON : MOTE_THINK_OFF;
+        how.think_budget = 16;
+        how.max_tokens = 800;
+        how.no_loop_guard = seed == 5;
+        how.sampling.temperature = (float)seed / 16;
+        how.sampling.seed = seed;
+        how.sampling.bias = ends;
+        how.sampling.n_bias = n_ends;
+        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+        turn_add(chat, "What is the weather in Haldon?");
+        const mote_answer a = turn_answer(chat, how, &h);
+        assert_true(a.calls > 0 || how.tool_choice == MOTE_TOOLS_AUTO);
+        if (a.calls > 0)
+            assert_true(text_is_blank(&h.content));
+        several += a.calls > 1;
+        loops += a.loops_detected > 0 && a.calls > 1;
+        record_clear(&h);
+        mote_chat_free(chat);
+    }
+    print_message("%u answers with several calls, %u with loops of calls\n", several, loops);
+    assert_true(several > 0 && loops > 0);
+}
+
+/* With tools to choose from, the answer is text in the format or calls, never a mixture. */
+static void a_format_or_calls(void **state)
+{
+    static const char text[] = "root ::= (\"a\" | \"b\")* \"!\"";
+    static const char *const questions[] = {"Hello", "Set a timer of 5 minutes.",
+                                            "What is the weather in Haldon?"};
+    uint32_t called = 0, wrote = 0;
+    (void)state;
+    for (uint64_t seed = 0; seed < 3 * SEEDS; seed++) {
+        answer_record h = {0};
+        mote_chat *chat = turn_chat(engine, NULL);
+        mote_answer_options how = {.format = MOTE_FORMAT_GRAMMAR,
+                                   .format_text = text,
+                                   .format_bytes = sizeof text - 1,
+                                   .think = seed % 2 ? MOTE_THINK_ON : MOTE_THINK_OFF,
+                                   .think_budget = 16,
+                                   .max_tokens = 300,
+                                   .sampling.seed = seed};
+        assert_int_equal(mote_chat_set_tools(chat, tools, strlen(tools), NULL), MOTE_OK);
+        turn_add(chat, questions[seed % 3]);
+        const mote_answer a = turn_answer(chat, how, &h);
+        if (a.calls > 0) {
+            assert_true(text_is_blank(&h.content));
+            called++;
+        } else if (a.finish == MOTE_FINISH_STOP) {
+            assert_int_equal(strspn(h.content.p, "ab"), h.content.n - 1);
+            assert_int_equal(h.content.p[h.content.n - 1], '!');
+            wrote++;
+        }
+        record_clear(&h);
+        mote_chat_free(chat);
+    }
+    print_message("%u answers with calls, %u with text\n", called, wrote);
+    assert_true(called > 0 && wrote > 0);
+}
+
 static void invalid_formats_are_rejected(void **state)
 {
     (void)state;
@@ -232,6 +325,7 @@ static void invalid_formats_are_rejected(void **state)
         {{.format = MOTE_FORMAT_CHOICES, .format_text = "[]", .format_bytes = 2}, MOTE_E_ARG},
         {{.format = MOTE_FORMAT_CHOICES, .format_text = "[1]", .format_bytes = 3}, MOTE_E_ARG},
         {{.tool_choice = MOTE_TOOLS_REQUIRED}, MOTE_E_ARG},
+        {{.tool_choice = MOTE_TOOLS_REQUIRED, .format = MOTE_FORMAT_JSON}, MOTE_E_ARG},
         {{.tool_choice = MOTE_TOOLS_NAMED, .tool_name = "nothing"}, MOTE_E_ARG},
     };
     mote_chat *chat = turn_chat(engine, NULL);
@@ -253,8 +347,10 @@ int main(void)
         cmocka_unit_test(any_object),
         cmocka_unit_test(expressions_and_choices),
         cmocka_unit_test(grammars),
-        cmocka_unit_test(a_grammar_with_tools),
         cmocka_unit_test(calls_can_be_required),
+        cmocka_unit_test(calls_can_be_required_with_a_format),
+        cmocka_unit_test(only_calls_follow_a_call),
+        cmocka_unit_test(a_format_or_calls),
         cmocka_unit_test(invalid_formats_are_rejected),
     };
     engine = turn_engine("mote-tiny-Q4_K_M.gguf", 1, 2);

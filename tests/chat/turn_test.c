@@ -98,6 +98,60 @@ static void an_answer_can_be_canceled_and_is_kept(void **state)
     }
 }
 
+typedef struct prefill_record {
+    mote_chat *chat;
+    bool cancel; /* at the first event */
+    size_t n;
+    uint64_t first, last, total;
+} prefill_record;
+
+static void record_prefill(void *with, const mote_chat_event *event)
+{
+    prefill_record *r = with;
+    if (event->kind != MOTE_CHAT_PREFILL)
+        return;
+    assert_true(r->n == 0 || event->done >= r->last);
+    r->first = r->n++ == 0 ? event->done : r->first;
+    r->last = event->done;
+    r->total = event->total;
+    if (r->cancel)
+        mote_chat_cancel(r->chat);
+}
+
+/* Progress starts at the cached tokens and ends at the prompt. A canceled prefill counts only the
+ * tokens that were computed: a speed from the whole prompt would be too high. */
+static void prefill_is_counted(void **state)
+{
+    (void)state;
+    char text[6 * 1000 + 1];
+    for (size_t i = 0; i + 1 < sizeof text; i += 6)
+        memcpy(text + i, "words ", 6);
+    text[sizeof text - 1] = 0;
+    mote_chat *chat = turn_chat(engine, NULL);
+    prefill_record r = {.chat = chat, .cancel = true};
+    mote_answer_options how = turn_greedy();
+    how.event = record_prefill;
+    how.with = &r;
+    how.max_tokens = 1;
+    mote_answer a;
+    turn_add(chat, text);
+    assert_int_equal(mote_chat_answer(chat, &how, &a, NULL), MOTE_OK);
+    assert_int_equal(a.finish, MOTE_FINISH_CANCELED);
+    assert_int_equal(a.prefilled_tokens, 0);
+    assert_true(a.prompt_tokens > 1000);
+    r = (prefill_record){.chat = chat};
+    assert_int_equal(mote_chat_answer(chat, &how, &a, NULL), MOTE_OK);
+    assert_int_equal(a.prefilled_tokens + a.reused_tokens, a.prompt_tokens);
+    assert_true(r.n >= 2 && r.first == a.reused_tokens);
+    assert_true(r.last == r.total && r.total == a.prompt_tokens);
+    turn_add(chat, "Hello");
+    r = (prefill_record){.chat = chat};
+    assert_int_equal(mote_chat_answer(chat, &how, &a, NULL), MOTE_OK);
+    assert_true(a.reused_tokens > 900 && r.first == a.reused_tokens);
+    assert_int_equal(a.prefilled_tokens + a.reused_tokens, a.prompt_tokens);
+    mote_chat_free(chat);
+}
+
 static void a_saved_conversation_continues(void **state)
 {
     (void)state;
@@ -367,6 +421,7 @@ int main(void)
         cmocka_unit_test(an_answer_prefills_only_new_tokens),
         cmocka_unit_test(undo_and_drop_answer_restore_the_conversation),
         cmocka_unit_test(an_answer_can_be_canceled_and_is_kept),
+        cmocka_unit_test(prefill_is_counted),
         cmocka_unit_test(a_saved_conversation_continues),
         cmocka_unit_test(answer_options_apply),
         cmocka_unit_test(thinking_in_a_short_answer),

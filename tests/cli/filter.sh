@@ -73,11 +73,11 @@ json 'd["thinking"]["tokens"] <= 40 and d["content"] != ""'
 call 0 run "$model" "Hello!" --temp 0 --json
 cp "$work/out" "$work/plain"
 call 0 run "$model" "Hello!" --system "Answer in capital letters." --temp 0 --json
-cp "$work/out" "$work/told"
+cp "$work/out" "$work/reply"
 json 'd["usage"]["prompt_tokens"] > 20'
 echo "Answer in capital letters." >"$work/system"
 call 0 run "$model" "Hello!" -s "@$work/system" --temp 0 --json
-json "d['content'] == $(python3 -c 'import json, sys; print(repr(json.load(open(sys.argv[1]))["content"]))' "$work/told" 2>/dev/null || echo 'd["content"]')"
+json "d['content'] == $(python3 -c 'import json, sys; print(repr(json.load(open(sys.argv[1]))["content"]))' "$work/reply" 2>/dev/null || echo 'd["content"]')"
 echo '[{"role":"user","content":"My name is Paul."},{"role":"assistant","content":"Hello, Paul!"}]' >"$work/messages"
 call 0 run "$model" --messages "$work/messages" "What is my name?" --temp 0 -q
 grep -q Paul "$work/out" || fail "earlier messages are lost: $(cat "$work/out")"

@@ -12,6 +12,13 @@ for way in help --help -h; do
     cmp -s "$work/out" "$work/overview" || fail "mote $way is not the overview"
 done
 
+# With an installed model the overview ends with a suggestion.
+mkdir "$work/models"
+cp "$DATA/mote-tiny-Q4_K_M.gguf" "$work/models/tiny.gguf"
+MOTE_MODELS=$work/models "$MOTE" >"$work/out"
+{ cat "$work/overview" && echo "To chat with an installed model: mote chat"; } | cmp -s - "$work/out" ||
+    fail "no suggestion: $(tail -n 2 "$work/out")"
+
 for command in run tokenize show logits version help; do
     call 0 help $command
     stdout_is_file $command.80.txt
@@ -49,7 +56,38 @@ grep -q "$(printf '\033')" "$work/out" || fail "CLICOLOR_FORCE shows no colours"
 
 call 0 help --json
 json '{c["name"] for c in d["commands"]} >= {"run", "tokenize", "show", "logits", "version", "help"}'
-json 'all(set(f) == {"name", "letter", "value", "default", "environment", "repeat", "group", "help"} for c in d["commands"] for f in c["flags"])'
+json 'all(set(f) == {"name", "letter", "value", "words", "default", "environment", "aliases", "config", "range", "repeat", "group", "help"} for c in d["commands"] for f in c["flags"])'
 json 'all(len({f["name"] for f in c["flags"]}) == len(c["flags"]) for c in d["commands"])'
 json 'all(len([f["letter"] for f in c["flags"] if f["letter"]]) == len({f["letter"] for f in c["flags"] if f["letter"]}) for c in d["commands"])'
+
+# An alias of a flag is the name of no other flag. A key of the config file has one kind of value, whichever
+# command reads it; the words of a choice may differ.
+json 'all(len(names) == len(set(names)) for c in d["commands"] for names in [[n for f in c["flags"] for n in [f["name"]] + (f["aliases"] or "").split("|") if n]])'
+json 'all(len({f["repeat"] for f in fs}) == 1 and len({f["value"] is None for f in fs}) == 1 and len({f["range"] is None for f in fs}) == 1 for k in {f["name"] for c in d["commands"] for f in c["flags"]} for fs in [[f for c in d["commands"] for f in c["flags"] if f["name"] == k and f["config"]]] if fs)'
+
+# Every number has a range in its help, and values outside of it are refused with the value. So are those of
+# the environment.
+python3 - "$MOTE" "$work/out" <<'PYTHON' || fail "a range is missing or not enforced"
+import json, os, re, subprocess, sys
+mote, page = sys.argv[1:]
+numbers = 0
+def refused(args, env, source, value):
+    run = subprocess.run([mote] + args, env=dict(os.environ, **env), capture_output=True, text=True)
+    if run.returncode != 2 or source + " must be" not in run.stderr or f"got '{value}'" not in run.stderr:
+        sys.exit(f"{args} {env}: {run.returncode} {run.stderr}")
+for command in json.load(open(page))["commands"]:
+    for flag in command["flags"]:
+        if not flag["range"]:
+            continue
+        numbers += 1
+        words = {"run": ["m", "a"]}.get(command["name"], ["m"])
+        bounds = re.fullmatch(r"(\S+) to (\S+)", flag["range"])
+        values = ["x", "-9", str(float(bounds[2]) * 2 + 1) if bounds else "99999999999999999999"]
+        for value in values:
+            source = "--" + flag["name"]
+            refused([command["name"]] + words + [source + "=" + value], {}, source, value)
+            if flag["environment"]:
+                refused([command["name"]] + words, {flag["environment"]: value}, flag["environment"], value)
+sys.exit(None if numbers > 25 else f"only {numbers} numbers")
+PYTHON
 finish

@@ -9,7 +9,7 @@ need_model
 [ -f "$golden/see0.png" ] || { echo "no $golden"; exit 77; }
 . "$here/talk_lib.sh"
 cp "$golden"/see0.png "$golden"/two?.png "$golden"/video?.png "$work"
-cp "$work/see0.png" "$work/my picture.png"
+cp "$work/see0.png" "$work/my photo.png"
 echo "not an image" >"$work/text.png"
 mkdir "$work/frames" && cp "$golden"/video?.png "$work/frames"
 
@@ -42,7 +42,7 @@ type_line "/stats"
 shows '^  sampling small/direct/vision'
 type_line "/clear"
 fresh
-type_line "/image \"my picture.png\" Describe the picture."
+type_line "/image \"my photo.png\" Describe the picture."
 shows "^$see\$"
 at_prompt
 type_line "/clear"
@@ -66,7 +66,69 @@ shows '^frames   .*, 8 frames of 3.5 s   [0-9]+ tokens in '
 shows "^$video\$"
 at_prompt
 
+# A plain name with spaces, and the path of an image in a message: plain, quoted, escaped, as a URL. It is removed
+# from the text, so the answer is the same. Other names stay text.
+for message in "/image my photo.png Describe the picture." "Describe the picture. see0.png" \
+    "'my photo.png' Describe the picture." "my\\ photo.png Describe the picture." \
+    "file://$work/my%20photo.png Describe the picture." "$work/my photo.png Describe the picture."; do
+    type_line "/clear"
+    fresh
+    type_line "$message"
+    shows "^$see\$"
+    at_prompt
+done
+shows '^attached /'
+type_line "/clear"
+fresh
+type_line "see0.png"
+shows '^attached to the next message'
+at_prompt
+type_line "Describe the picture."
+shows "^$see\$"
+at_prompt
+type_line "/clear"
+fresh
+type_line "Describe gone.png and text.png and see0.pn."
+shows 't/s'
+at_prompt
+shows_no '^attached'
+asked="Describe the picture. see0.png"
+[ "$(answer_of "$asked")" = "$see" ] || fail "mote run does not attach the image of its prompt"
+[ "$(echo "see0.png" | (cd "$work" && "$MOTE" run "$model" --json -n 1 -t 1 "What is" 2>/dev/null) | grep -c '"images"')" = 0 ] ||
+    fail "a path in piped text attaches an image"
+
+# Tab completes file names: what is common, then one of several; spaces are escaped.
+fresh
+key -l '/image two'
+key Tab
+shows '^two0.png  two1.png$'
+key -l '0'
+key Tab
+shows '^>>> /image two0.png$'
+fresh
+key -l '/image my'
+key Tab
+shows '^>>> /image my\\ photo.png$'
+key Enter
+shows '^my photo.png   256 x 256'
+at_prompt
+type_line "/image -"
+shows '^nothing is attached'
+fresh
+key -l '/video fra'
+key Tab
+shows '^>>> /video frames/$'
+fresh
+key -l 'what is in see'
+key Tab
+shows '^>>> what is in see0.png$'
+
 # /retry and /undo.
+type_line "/clear"
+fresh
+type_line "/video frames Which way does the ball move?"
+shows "^$video\$"
+at_prompt
 fresh
 type_line "/retry"
 shows "^$video\$"
@@ -74,7 +136,7 @@ at_prompt
 type_line "/undo"
 shows '^removed the last question and its answer'
 fresh
-type_line "/image my\\ picture.png Describe the picture."
+type_line "/image my\\ photo.png Describe the picture."
 shows "^$see\$"
 at_prompt
 type_line "/stats"

@@ -59,7 +59,8 @@ for signal in INT:130 TERM:143; do
     until_true grep -q "1 thread" "$work/err"
     kill -"${signal%:*}" $pid
     ended_with "${signal#*:}" "SIG${signal%:*} while reading"
-    grep -q '^interrupted during prefill$' "$work/err" || fail "$(cat "$work/err")"
+    grep -Eq '^prompt [0-9 ]+ of 6 [0-9]+ tokens in [0-9.]+ s \([0-9. ]+ t/s\)   interrupted during prefill$' "$work/err" ||
+        fail "$(cat "$work/err")"
     [ -s "$work/out" ] && fail "stdout is not empty"
 done
 
@@ -96,6 +97,15 @@ until_true grep -q "1 thread" "$work/err"
 kill -INT $pid
 ended_with 130 "Ctrl-C while a conversation is read"
 [ -s "$work/out" ] && fail "stdout is not empty"
+# The speed counts the tokens that were prefilled until then, not the whole prompt.
+grep -Eq '^prompt [0-9 ]+ of 6 [0-9]+ tokens in [0-9.]+ s \([0-9. ]+ t/s\)   interrupted during prefill$' "$work/err" ||
+    fail "$(cat "$work/err")"
+start run "$model" -v -t 1 --isa ref --json -f "$work/long"
+until_true grep -q "1 thread" "$work/err"
+sleep 0.3
+kill -INT $pid
+ended_with 130 "Ctrl-C while a conversation is read, with --json"
+json 'd["timings"]["prompt_per_second"] * d["timings"]["prompt"] < d["usage"]["prompt_tokens"] / 2'
 
 # A step of several passes ends after the running pass; an incomplete file is not created.
 "$MOTE" tokenize "$model" <"$work/long" | cut -d , -f 1-4000 >"$work/ids"

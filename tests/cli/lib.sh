@@ -12,7 +12,15 @@ trap 'rm -rf "$work"' EXIT
 failures=0
 
 # The caller's environment must not affect the output.
-unset MOTE_CONTEXT MOTE_THREADS MOTE_KV MOTE_ISA NO_COLOR CLICOLOR_FORCE COLUMNS
+unset MOTE_CONTEXT MOTE_THREADS MOTE_KV MOTE_ISA MOTE_MODEL NO_COLOR CLICOLOR_FORCE COLUMNS
+MOTE_CONFIG=/dev/null
+export MOTE_CONFIG
+# Nor the models and settings of the user.
+unset HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_HOME OLLAMA_MODELS LLAMA_CACHE MOTE_MODELS
+unset XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME
+HOME=$work/home
+mkdir "$HOME"
+export HOME
 LC_ALL=C.UTF-8
 export LC_ALL
 

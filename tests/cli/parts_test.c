@@ -52,7 +52,11 @@ static const cli_flag sample_flags[] = {
      .value = "one|two|three",
      .initial = "two",
      .at = offsetof(sample_options, choice)},
-    {.name = "item", .kind = FLAG_LIST, .value = "T", .at = offsetof(sample_options, list)},
+    {.name = "item",
+     .kind = FLAG_LIST,
+     .value = "T",
+     .env = "MOTE_PARTS_ITEM",
+     .at = offsetof(sample_options, list)},
 };
 static const flag_group sample_groups[] = {FLAG_GROUP("Sample", sample_flags, 0)};
 static const cli_command sample = {
@@ -66,6 +70,7 @@ static const cli_command sample = {
 };
 
 enum { WORDS = 40 };
+static const config no_config;
 
 typedef struct parsed {
     mote_status status;
@@ -91,6 +96,8 @@ static const parsed *parse(const char *line)
             *word++ = '\0';
     }
     p.status = args_parse(&p.call, &sample, n, argv, &p.options, p.words, &p.err);
+    if (p.status == MOTE_OK && !p.call.common.help)
+        p.status = args_set_defaults(&p.call, &p.options, &no_config, &p.err);
     return &p;
 }
 
@@ -129,7 +136,19 @@ static void test_args_defaults(void **state)
     p = parse("a");
     assert_int_equal(p->status, MOTE_E_ARG);
     assert_non_null(strstr(p->err.text, "MOTE_PARTS_TEST must be a whole number from 1 to 99"));
+    /* A flag replaces its variable, which may then hold anything. */
+    assert_int_equal(parse("a --count=3")->status, MOTE_OK);
+    assert_int_equal(parse("a --count=3")->options.count, 3);
+    assert_int_equal(parse("a --help")->status, MOTE_OK);
     setenv("MOTE_PARTS_TEST", "", 1);
+    setenv("MOTE_PARTS_ITEM", "e", 1);
+    p = parse("a");
+    assert_int_equal(p->options.list.n, 1);
+    assert_string_equal(p->options.list.items[0], "e");
+    p = parse("a --item x --item y");
+    assert_int_equal(p->options.list.n, 2);
+    assert_string_equal(p->options.list.items[0], "x");
+    unsetenv("MOTE_PARTS_ITEM");
     assert_int_equal(parse("a")->options.count, 7);
     unsetenv("MOTE_PARTS_TEST");
 }
@@ -148,10 +167,10 @@ static void test_args_values(void **state)
     assert_string_equal(p->options.list.items[2], "z");
     assert_int_equal(parse("a -vv -v")->call.common.verbose, 3);
     static const char *const bad[] = {
-        "a -c 0",      "a -c 100", "a -c 1e1", "a -c -1",  "a -c 99999999999999999999",
-        "a -x 1.01",   "a -x inf", "a -x nan", "a -x 0x1", "a -x 1,0",
-        "a --count=",  "a -c",     "a --text", "a --on=1", "a --onn",
-        "a --choice=", "a -x 1e",  "a -Q",     "a b c",    "--on",
+        "a -c 0",      "a -c 100", "a -c 1e1", "a -c -1",      "a -c 99999999999999999999",
+        "a -x 1.01",   "a -x inf", "a -x nan", "a -x 0x1",     "a -x 1,0",
+        "a --count=",  "a -c",     "a --text", "a --on=maybe", "a --onn",
+        "a --choice=", "a -x 1e",  "a -Q",     "a b c",        "--on",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (parse(bad[i])->status != MOTE_E_ARG)
@@ -495,6 +514,12 @@ static void test_progress_line(void **state)
         progress_line(line, sizeof line, &p, 1535, 3.7, columns, false);
         assert_true(strlen(line) <= columns);
     }
+    /* Cached tokens count for the bar, not for the rate. */
+    p.from = 1000;
+    progress_line(line, sizeof line, &p, 1535, 3.7, 100, false);
+    assert_string_equal(
+        line, "prefill  [############------------]  1 535 / 3 070 tokens   145 t/s   11 s left");
+    p.from = 0;
     /* Nothing done, and more done than the total. */
     progress_line(line, sizeof line, &p, 0, 0, 100, false);
     assert_string_equal(line, "prefill  [------------------------]  0 / 3 070 tokens");

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen_test.c - word wrap of answers, and typed lines to messages; needs no terminal. */
+/* screen_test.c - word wrap of answers, typed lines to messages, typed file names; needs no
+ * terminal. */
+#include "base/mem.h"
 #include "cli/chat/conversation.h"
+#include "cli/load/typed_paths.h"
 #include "cli/term/text.h"
 
 #include <setjmp.h>
@@ -8,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -204,6 +208,90 @@ static void test_lines(void **state)
     reads((const char *const[]){"pasted\ntext", NULL}, "pasted\ntext", false);
 }
 
+/* ---- typed paths ---- */
+
+static void write_file(const char *path, const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The image named in `text` is at [begin, end) and has this path; NULL: none. */
+static void names(const char *text, const char *path, size_t begin, size_t end)
+{
+    typed_image found;
+    const bool any = typed_image_find(&found, text, strlen(text), 0);
+    if (any != (path != NULL))
+        fail_msg("'%s': %s", text, any ? found.path : "none");
+    if (!any)
+        return;
+    assert_string_equal(found.path, path);
+    assert_int_equal(found.begin, begin);
+    assert_int_equal(found.end, end);
+    mem_free(found.path);
+}
+
+static void test_typed_images(void **state)
+{
+    (void)state;
+    static const char png[] = "\x89PNG\r\n\x1a\n----------------";
+    char text[9000];
+    write_file("typed a.png", png, sizeof png);
+    write_file("typed.PNG", png, sizeof png);
+    write_file("typed.txt.png", "text", 4);
+    names("see typed.PNG", "typed.PNG", 4, 13);
+    names("what is in typed.PNG?", "typed.PNG", 11, 20);
+    names("'typed a.png' and more", "typed a.png", 0, 13);
+    names("a \"typed a.png\"", "typed a.png", 2, 15);
+    names("typed\\ a.png", "typed a.png", 0, 12);
+    names("./typed a.png is here", "./typed a.png", 0, 13);
+    names("typed.txt.png", NULL, 0, 0); /* not an image */
+    names("typed.PNGs none.png", NULL, 0, 0);
+    names("'typed.PNG", NULL, 0, 0); /* the quote is open */
+    names("x-typed.PNG", NULL, 0, 0);
+    names("file:///typed%2", NULL, 0, 0); /* a broken URL */
+    names("", NULL, 0, 0);
+    char here[4096];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(text, sizeof text, "file://localhost%s/typed%%20a.png", here);
+    char path[4200];
+    snprintf(path, sizeof path, "%s/typed a.png", here);
+    names(text, path, 0, strlen(text));
+    /* After a long text. */
+    memset(text, ' ', sizeof text);
+    memcpy(text + 8500, "typed.PNG", 10);
+    names(text, "typed.PNG", 8500, 8509);
+    remove("typed a.png");
+    remove("typed.PNG");
+    remove("typed.txt.png");
+}
+
+static void takes(const char *text, bool all, const char *path, const char *rest)
+{
+    char *taken = typed_path_take(&text, all);
+    assert_string_equal(taken, path);
+    assert_string_equal(text, rest);
+    mem_free(taken);
+}
+
+static void test_typed_paths(void **state)
+{
+    (void)state;
+    setenv("HOME", "/dev/shm/someone", 1);
+    write_file("typed a b.png", "x", 1);
+    takes("typed a b.png what is it?", false, "typed a b.png", "what is it?");
+    takes("typed\\ a\\ b.png  what", false, "typed a b.png", "what");
+    takes("none.png what is it?", false, "none.png", "what is it?");
+    takes("\"no ne.png\" what", false, "no ne.png", "what");
+    takes("~/x", false, "/dev/shm/someone/x", "");
+    takes("new file.json", true, "new file.json", "");
+    takes("'new file.json'", true, "new file.json", "");
+    takes("new\\ file.json \n", true, "new file.json", "");
+    remove("typed a b.png");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_wide_characters), cmocka_unit_test(test_code_is_left_alone),
         cmocka_unit_test(test_resize),          cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_any_bytes),       cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_typed_images),    cmocka_unit_test(test_typed_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

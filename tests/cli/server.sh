@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 need_model
 unset MOTE_HOST MOTE_API_KEY
+export XDG_RUNTIME_DIR="$work"
 "$MOTE" help serve | grep -q -- --listen || { echo "built without the server"; exit 77; }
 
 # No server, and invalid addresses.
@@ -16,12 +17,12 @@ call 2 ps --host 'a:b:c'
 # Control characters in a reply are escaped.
 python3 - "$work/liar" <<'PYTHON' &
 import os, re, socket, sys
-door = socket.socket(socket.AF_UNIX)
-door.bind(sys.argv[1] + ".new")
-door.listen(1)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1] + ".new")
+listener.listen(1)
 os.rename(sys.argv[1] + ".new", sys.argv[1])
-client, _ = door.accept()
-asked = b""  # all of it, in however many pieces: who closes before that resets the connection
+client, _ = listener.accept()
+asked = b""  # the whole request: closing earlier would reset the connection
 while not (head := re.match(rb"(?s).*?\ncontent-length: (\d+).*?\r\n\r\n", asked, re.I)) or \
         len(asked) < head.end() + int(head[1]):
     asked += client.recv(4096)
@@ -73,6 +74,20 @@ call 0 env cline --model m
 grep -q '^Model ID: m$' "$work/out" || fail "for Cline: $(cat "$work/out")"
 call 0 env continue
 call 0 env openwebui
+stderr_is ""
+
+# Coding clients: the context they need, in their settings and in the command for the server.
+call 0 env claude
+grep -q "^export CLAUDE_CODE_AUTO_COMPACT_WINDOW='65536'$" "$work/out" || fail "no context: $(cat "$work/out")"
+stderr_is "claude sends about 21 000 tokens before the first message and needs a context of 65 536 or more:
+  mote serve FILE --context 65536 --kv-tokens 98304"
+call 0 env codex --host '[::1]:80'
+grep -q '^model_context_window = 65536$' "$work/out" || fail "no context: $(cat "$work/out")"
+grep -q '^  mote serve FILE --context 65536 --kv-tokens 98304 --listen \[::1\]:80$' "$work/err" || fail "$(cat "$work/err")"
+call 0 env opencode
+json 'd["provider"]["mote"]["models"]["default"]["limit"]["context"] == 65536'
+call 0 env opencode --json
+json 'd["context"] == 65536 and d["serve"].startswith("mote serve FILE --context 65536 ")'
 
 # A key file that other users can write gives a warning.
 : >"$work/keys" && chmod 666 "$work/keys"
@@ -83,7 +98,8 @@ call 2 serve "$model" --api-key-file "$work/keys"
 grep -q 'other users can write' "$work/err" && fail "a warning without reason: $(cat "$work/err")"
 
 printf 'secret-of-the-test infer,metrics,admin\nweak-key-of-the-test infer\n' >"$work/keys"
-"$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 --api-key-file "$work/keys" --log off 2>"$work/server.log" &
+# --listen replaces MOTE_HOST.
+MOTE_HOST=unix:$work/unwanted "$MOTE" serve "$model" --listen "unix:$work/socket" --threads 1 --api-key-file "$work/keys" --log off 2>"$work/server.log" &
 server=$!
 tmux="tmux -u -S $work/tmux -f /dev/null"
 trap 'kill $server 2>/dev/null; $tmux kill-server 2>/dev/null; rm -rf "$work"' EXIT
@@ -94,6 +110,7 @@ until "$MOTE" ps --health --host "unix:$work/socket" 2>/dev/null; do
     sleep 0.1
 done
 
+[ -e "$work/unwanted" ] && fail "the server listens on MOTE_HOST although --listen is given: $(cat "$work/server.log")"
 call 11 ps --host "unix:$work/socket"
 grep -q 'requires an API key' "$work/err" || fail "no message about the missing key"
 echo weak-key-of-the-test >"$work/key"
@@ -144,14 +161,18 @@ if command -v curl >/dev/null; then
     call 0 why
     grep -Eq '^req_[0-9a-f]{24}  mote-tiny-q4_k_m$' "$work/out" || fail "no head: $(cat "$work/out")"
     grep -Eq '^  reused   0 of [0-9]+ tokens \(0 %\)$' "$work/out" || fail "nothing is reused: $(cat "$work/out")"
+    grep -q '^  no prompt of this API key was cached' "$work/out" || fail "the empty cache: $(cat "$work/out")"
     grep -q 'first difference' "$work/out" && fail "a difference without an earlier prompt: $(cat "$work/out")"
     ask "$ducks blue $ducks"
     call 0 why
     grep -Eq '^  reused   [0-9]+ of [0-9]+ tokens \([1-9][0-9]? %\)   from ram$' "$work/out" ||
         fail "the reused tokens: $(cat "$work/out")"
-    grep -Eq '^  first difference: message 1, token [0-9]+$' "$work/out" && grep -Eq '^    had  " *red\\nduck' "$work/out" &&
-        grep -Eq '^    got  " *blue duck' "$work/out" || fail "the differing text: $(cat "$work/out")"
-    grep -Eq '^  cost     [0-9]+ tokens prefilled, [0-9.]+ m?s$' "$work/out" || fail "the cost: $(cat "$work/out")"
+    grep -Eq '^  first difference: message 1, token [0-9]+$' "$work/out" && grep -Eq '^    after  ".*duck *"$' "$work/out" &&
+        grep -Eq '^    had    " *red\\nduck' "$work/out" && grep -Eq '^    got    " *blue duck' "$work/out" ||
+        fail "the differing text: $(cat "$work/out")"
+    grep -Eq '^  of these [0-9]+ tokens [0-9]+ can be reused' "$work/out" || fail "the usable tokens: $(cat "$work/out")"
+    grep -Eq '^  cost     [0-9]+ tokens prefilled, [0-9.]+ m?s \([0-9 .]+ t/s\)$' "$work/out" || fail "the cost: $(cat "$work/out")"
+    grep -q '^  advice   an earlier message was changed' "$work/out" || fail "no advice: $(cat "$work/out")"
     call 0 why "$(sed -n 1s/\ .*//p "$work/out")" --json
     json 'd["cache"]["miss"]["message"] == 1 and d["cache"]["from"] == "ram"'
 fi

@@ -8,21 +8,21 @@ call 0 show "$model"
 grep -q '^  Model        mote-tiny: qwen35, 11.8 M parameters$' "$work/out" || fail "Model"
 grep -q '^  Layers       8: 6 DeltaNet, 2 attention; tied embeddings$' "$work/out" || fail "Layers"
 grep -q '^  File         Q4_K_M, 8.9 MB, 123 tensors, 36 metadata entries, draft head$' "$work/out" || fail "File"
-grep -q '^  Chat         official template, thinking off by default$' "$work/out" || fail "Chat"
+grep -q '^  Chat         template qwen3.5-small, thinking off by default$' "$work/out" || fail "Chat"
 grep -q '^    small/direct/general      temperature 1.0  top_p 1.00  top_k 20  presence 2.0  default$' "$work/out" || fail "preset"
 grep -q '^  Memory       context 4 096, 1 session, f16$' "$work/out" || fail "Memory"
 grep -q '^  Q6_K           11          3 801 088          3 118 080   35.9 %$' "$work/out" || fail "Q6_K"
 stderr_is ""
 
 call 0 show "$model" --json
-json 'list(d) == ["file", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
+json 'list(d) == ["file", "installed_as", "sha256", "mmproj", "file_bytes", "file_type", "name", "architecture", "n_tensors", "n_metadata", "model", "chat", "memory", "formats"]'
 json 'd["file_bytes"] == 8945472 and d["file_type"] == "Q4_K_M" and d["name"] == "mote-tiny" and d["architecture"] == "qwen35"'
 json 'set(d["model"]) == {"parameters", "layers", "attention_layers", "context", "vocabulary", "tokens", "tied", "draft_head", "isa", "private_bytes"}'
 json 'd["model"]["context"] == 262144 and d["model"]["vocabulary"] == 8192 and d["model"]["tokens"] == 7969 and d["model"]["tied"]'
-json 'd["chat"]["template"] == "official" and not d["chat"]["thinks"] and len(d["chat"]["presets"]) == 5'
+json 'd["chat"]["template"] == "qwen3.5-small" and d["chat"]["template_origin"] == "known" and d["chat"]["template_note"] == "" and not d["chat"]["thinks"] and len(d["chat"]["presets"]) == 5'
 json '[p["name"] for p in d["chat"]["presets"] if p["default"]] == ["small/direct/general"]'
-json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "pages", "states", "scratch", "total", "bytes_per_token", "bytes_per_session"}'
-json 'd["memory"]["total"] == sum(d["memory"][k] for k in ("weights", "model", "pages", "states", "scratch"))'
+json 'set(d["memory"]) == {"context", "sessions", "kv", "weights", "model", "kv_cache", "recurrent_state", "scratch", "total", "bytes_per_token", "bytes_per_session"}'
+json 'd["memory"]["total"] == sum(d["memory"][k] for k in ("weights", "model", "kv_cache", "recurrent_state", "scratch"))'
 json 'd["n_tensors"] == sum(f["tensors"] for f in d["formats"]) == 123'
 
 # The memory plan follows the flags.
@@ -34,9 +34,9 @@ if command -v python3 >/dev/null; then
     python3 - "$work/out" "$work/large" <<'EOF' || fail "the KV cache does not grow with sessions and type"
 import json, sys
 small, large = (json.load(open(name))["memory"] for name in sys.argv[1:])
-assert 5.9 < large["pages"] / small["pages"] < 6.1, (small, large)
+assert 5.9 < large["kv_cache"] / small["kv_cache"] < 6.1, (small, large)
 assert 1.9 < large["bytes_per_token"] / small["bytes_per_token"] < 2.1
-assert large["states"] > small["states"]
+assert large["recurrent_state"] > small["recurrent_state"]
 EOF
 fi
 

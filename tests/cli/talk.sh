@@ -93,7 +93,7 @@ grep -q 'first.*line.*012second' "$work/cache/mote/history" || fail "$(cat "$wor
 
 # Commands.
 type_line "/help"
-for name in think nothink fold system set stats save load retry undo clear help bye; do
+for name in think nothink fold system set stats model save load retry undo clear help bye; do
     shows "^  /$name "
 done
 fresh
@@ -143,6 +143,46 @@ shows 't/s'
 at_prompt
 type_line "/undo"
 shows '^removed the last question and its answer'
+
+# Tab completes commands, their arguments, files and models; several choices are printed.
+fresh
+key -l '/thi'
+key Tab
+shows '^>>> /think$'
+key -l 'me'
+key Tab
+shows '^>>> /think medium$'
+fresh
+key -l '/s'
+key Tab
+shows '^save  set  stats  system$'
+shows '^>>> /s$'
+key -l 'et tem'
+key Tab
+shows '^>>> /set temperature$'
+fresh
+key -l "/load $work/tal"
+key Tab
+shows 'talk.json$'
+fresh
+
+# /model changes the model and keeps the conversation; a wrong file changes nothing.
+cp "$work/talk.json" "$work/my talk.json"
+type_line "/load \"$work/my talk.json\""
+shows '^2 messages; they are prefilled with the next message$'
+type_line "/model"
+shows "^$model \\(/model MODEL changes it"
+type_line "/model $work/none.gguf"
+shows '^mote: no such file: '
+fresh
+key -l '/model mote-tiny-B'
+key Tab
+shows '^>>> /model /.*mote-tiny-BF16.gguf$'
+key Enter
+shows '^model mote-tiny; the conversation is prefilled with the next message'
+type_line "What is my name?"
+shows '^.*Paul'
+at_prompt
 
 # Ctrl-C at the prompt clears the line; twice on an empty line it exits, and so does Ctrl-D.
 fresh
@@ -235,7 +275,7 @@ shows '^code 143'
 
 # MOTE_NOHISTORY=1 keeps no history.
 rm -rf "$work/cache"
-type_line "clear; MOTE_NOHISTORY=1 ./mote run $model -t 1"
+type_line "clear; MOTE_NOHISTORY=1 MOTE_MODEL=$model ./mote chat -t 1"
 at_prompt
 type_line "Hello!"
 shows 't/s'

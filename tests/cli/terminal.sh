@@ -43,6 +43,17 @@ type_line 'echo code $?'
 shows 'code 130'
 screen | grep -q 'prefill  ' && fail "the progress line is still there"
 
+# It is updated by time, not when a step of 512 tokens ends, also in a chat.
+type_line "clear; ./mote run $model --isa ref -t 1 -f $work/long -n 3"
+shows 'prefill  .* / 6 [0-9]+ tokens   [0-9. ]+ t/s   .* left'
+now() { screen | sed -n 's/.*prefill  [█░]*  \([0-9 ]*\) \/ .*/\1/p' | tr -d ' '; }
+first=$(now)
+tries=0
+until [ "$(now)" != "$first" ] || [ $tries -gt 600 ]; do tries=$((tries + 1)) && sleep 0.1; done
+[ $((first % 512)) -ne 0 ] || [ $(($(now) % 512)) -ne 0 ] || fail "the progress moves in steps of 512: $first, $(now)"
+$tmux send-keys C-c
+shows ' interrupted during prefill'
+
 # It uses ASCII without a UTF-8 locale, and has no bar on a narrow screen.
 type_line "clear; LC_ALL=C ./mote $slow"
 shows 'prefill  \[[#-]{24}\]  [0-9 ]+ / '

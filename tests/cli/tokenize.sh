@@ -56,4 +56,21 @@ call 0 tokenize "$model" --json --count "Hello"
 json 'd == {"count": 2}'
 call 0 tokenize "$model" --json --decode "39,4638,198,160"
 json 'd == {"count": 4, "text": "Hello\n\ufffd"}'
+
+# Messages: an array, or a body with settings; tools of a file replace those of the body.
+echo '[{"role": "user", "content": "Hi"}]' >"$work/messages"
+call 0 tokenize "$model" --messages "$work/messages" --think on --text
+stdout_is "<|im_start|>user
+Hi<|im_end|>
+<|im_start|>assistant
+<think>"
+call 0 tokenize "$model" --messages "$work/messages" --no-generation-prompt
+stdout_is "7937,846,198,39,72,7938,198"
+echo '{"messages": [{"role": "user", "content": "Hi"}], "tools": [{"name": "old"}], "enable_thinking": true}' >"$work/body"
+echo '[{"name": "new"}]' >"$work/tools"
+call 0 tokenize "$model" --messages "$work/body" --tools "$work/tools" --json --text
+json '"new" in d["text"] and "old" not in d["text"] and d["text"].endswith("<think>\n") and d["count"] == len(d["ids"])'
+call 2 tokenize "$model" --messages "$work/messages" --template other
+echo '{' >"$work/broken"
+call 6 tokenize "$model" --messages "$work/broken"
 finish

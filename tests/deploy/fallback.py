@@ -59,8 +59,8 @@ def run_with_status(status, server):
 
 @case
 def local_first(server):
-    code, text, who = run(server.url + "/v1", server)
-    equal((code, who), (0, ["(local)"]))
+    code, text, backends = run(server.url + "/v1", server)
+    equal((code, backends), (0, ["(local)"]))
     assert text, "no answer"
 
 
@@ -74,8 +74,8 @@ def unreachable(server):
 @case
 def full_or_stopping_or_silent(server):
     for status in (429, 503, 0):
-        code, text, who = run_with_status(status, server)
-        equal((status, code, who), (status, 0, ["(remote)"]))
+        code, text, backends = run_with_status(status, server)
+        equal((status, code, backends), (status, 0, ["(remote)"]))
         assert text
 
 

@@ -45,6 +45,19 @@ if command -v systemd-analyze >/dev/null; then
         fail "an open unit passes for a closed one"
 fi
 
+# The program of the unit is where `cmake --install` puts it by default; tests/header tests other prefixes.
+grep -q '^ExecStart=/usr/local/bin/mote serve ' "$deploy/systemd/mote.service" || fail "path of the program"
+mkdir "$work/units"
+cp "$deploy/systemd/mote.socket" "$work/units"
+sed 's|^ExecStart=/usr/local/bin/mote|ExecStart=/bin/true|' "$deploy/systemd/mote.service" >"$work/units/mote.service"
+check systemd-analyze systemd-analyze verify "$work/units/mote.service"
+# Every directory that the unit names is created by systemd-tmpfiles.
+mkdir "$work/root"
+check systemd-tmpfiles systemd-tmpfiles --create --root="$work/root" "$deploy/systemd/mote.tmpfiles.conf"
+for path in $(sed '/^#/d' "$deploy/systemd/mote.service" | grep -oE '/(var|etc)/[a-z/]*mote'); do
+    command -v systemd-tmpfiles >/dev/null && [ ! -d "$work/root$path" ] && fail "nothing creates $path"
+done
+
 check haproxy haproxy -c -f "$deploy/haproxy/haproxy.cfg"
 printf 'pid %s/pid; error_log stderr; events { } http { access_log off; include %s; }\n' \
     "$work" "$deploy/nginx/mote.conf" >"$work/nginx.conf"

@@ -94,7 +94,7 @@ static void test_requests(void **state)
     has((str){line, n},
         " q=0.50 prompt=3121 cached=3070 out=210 think=180 ttft=0.27 t/s=8.0 stop=eos");
     assert_null(strstr(line, "model="));
-    stats.model = "a\"b";
+    memcpy(stats.model, "a\"b", 4);
     n = log_request_line(line, &r, false);
     has((str){line, n}, " out=20 model=a\"b q=0.50");
     json_doc *doc = parsed(line, log_request_line(line, &r, true));

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 import sys
 
 import yaml
@@ -14,7 +15,7 @@ from rig import case, equal  # noqa: E402
 
 ROOT = os.path.join(HERE, "..", "..")
 # Flags of other programs in the same files.
-FOREIGN = {"--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
+FOREIGN = {"--create", "--no-install-recommends", "--target", "--read-only", "--cap-drop", "--from", "--interval",
            "--timeout", "--now", "--from-file", "--build", "--install", "--prefix", "--strip"}
 
 
@@ -30,11 +31,13 @@ def help_of(command):
 
 @case
 def flags_exist():
-    known = set(re.findall(r"--[a-z][a-z-]+", "".join(help_of(c) for c in ("serve", "ps", "top"))))
+    commands = ("serve", "ps", "top", "doctor", "pull", "list")
+    known = set(re.findall(r"--[a-z][a-z-]+", "".join(help_of(c) for c in commands)))
     for path in ("docs/operations.md", "docs/scaling.md", "deploy/systemd/mote.service",
                  "deploy/kubernetes/mote.yaml", "deploy/Containerfile", "deploy/nginx/mote.conf",
                  "deploy/haproxy/haproxy.cfg", "deploy/prometheus/mote.rules.yml"):
-        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text_of(path))) - FOREIGN
+        text = re.sub(r"`scripts/[^`]*`", "", text_of(path))  # scripts have flags of their own
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - FOREIGN
         assert used <= known, (path, sorted(used - known))
 
 
@@ -50,10 +53,14 @@ def limits_exist():
 
 @case
 def metrics_are_documented():
-    """Checks the metrics that a server prints. A vision model and a memory limit add some."""
+    """Checks the metrics that a server prints. A vision model, a memory limit and models that are loaded on request
+    add some."""
     explained = set(re.findall(r"\bmote_[a-z0-9_]+", text_of("docs/operations.md")))
     with rig.Server("--memory", "2", sees=True) as server:
         printed = set(re.findall(r"^# TYPE (mote_[a-z0-9_]+) ", server.text("/metrics"), re.MULTILINE))
+    with tempfile.TemporaryDirectory() as home, \
+            rig.Server(model=None, env={"HOME": home, "MOTE_MODELS": os.environ["DATA"]}) as server:
+        printed |= set(re.findall(r"^# TYPE (mote_[a-z0-9_]+) ", server.text("/metrics"), re.MULTILINE))
     equal(sorted(printed - explained), [])
     equal(sorted(explained - printed), [])
 

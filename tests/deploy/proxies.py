@@ -1,129 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """proxies.py - nginx and HAProxy with the configurations of deploy/, in front of real servers.
 
-Only addresses are replaced in the files. A stream must arrive event by event, a disconnect must free
-the slot, and two servers behind a proxy with session affinity must reuse as many prompt tokens as one
-server.
+A stream must arrive event by event, a disconnect must free the slot, and two servers behind a proxy
+with session affinity must reuse as many prompt tokens as one server. Privileged routes are closed.
 """
 import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
-import rig  # noqa: E402
-from rig import case  # noqa: E402
-
-DEPLOY = os.path.join(HERE, "..", "..", "deploy")
-os.environ["PATH"] += ":/usr/sbin"
-
-
-def config(path, port, servers, directory):
-    """Returns a configuration file of deploy/ with these addresses."""
-    with open(os.path.join(DEPLOY, path), encoding="utf-8") as f:
-        text = f.read()
-    for old, new in ((":8080", f"127.0.0.1:{port}"), ("listen 8080", f"listen 127.0.0.1:{port}"),
-                     ("127.0.0.1:11435", f"127.0.0.1:{servers[0].port}"),
-                     ("127.0.0.1:11436", f"127.0.0.1:{servers[-1].port}")):
-        text = text.replace(old, new)
-    out = os.path.join(directory, os.path.basename(path))
-    with open(out, "w", encoding="utf-8") as f:
-        f.write(text)
-    return out
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Proxy:
-    """nginx or HAProxy in front of these servers."""
-
-    def __init__(self, kind, servers):
-        self.kind = kind
-        self.work = tempfile.mkdtemp(prefix="mote-proxy-")
-        os.chmod(self.work, 0o755)
-        self.log = open(os.path.join(self.work, "log"), "w+", encoding="utf-8")
-        start = self._nginx if kind == "nginx" else self._haproxy
-        for _ in range(5):  # another process may take the port before the proxy does
-            self.port = free_port()
-            self.process = subprocess.Popen(start(servers), stdout=self.log, stderr=self.log)
-            if self._answers():
-                return
-        raise AssertionError("the proxy does not answer: " + self.said())
-
-    def _nginx(self, servers):
-        include = config("nginx/mote.conf", self.port, servers, self.work)
-        main = os.path.join(self.work, "nginx.conf")
-        temporary = " ".join(f"{k}_temp_path {self.work}/{k};"
-                             for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        with open(main, "w", encoding="utf-8") as f:
-            f.write(f"daemon off; pid {self.work}/pid; error_log stderr; worker_processes 1;\n"
-                    f"events {{ }} http {{ access_log off; {temporary} include {include}; }}\n")
-        return ["nginx", "-p", self.work, "-c", main]
-
-    def _haproxy(self, servers):
-        return ["haproxy", "-db", "-f", config("haproxy/haproxy.cfg", self.port, servers, self.work)]
-
-    def _answers(self):
-        """Returns False if the proxy has exited."""
-        end = time.monotonic() + rig.PATIENCE
-        while self.process.poll() is None:
-            assert time.monotonic() < end, "the proxy does not answer: " + self.said()
-            try:
-                if request(self.port, "GET", "/health")[0] == 200:
-                    return True
-            except (OSError, IndexError):  # not listening yet, or closed early
-                pass
-            time.sleep(0.1)
-        return False
-
-    def said(self):
-        self.log.seek(0)
-        return self.log.read()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(timeout=rig.PATIENCE)
-        self.log.close()
-        shutil.rmtree(self.work, ignore_errors=True)
-
-
-def send(port, method, path, body=None, headers=()):
-    """Sends a request and returns the connection."""
-    data = b"" if body is None else json.dumps(body).encode()
-    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {rig.KEY}",
-             "Content-Type: application/json", f"Content-Length: {len(data)}", *headers]
-    s = socket.create_connection(("127.0.0.1", port), timeout=400)
-    s.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + data)
-    return s
-
-
-def request(port, method, path, body=None, headers=()):
-    s = send(port, method, path, body, (*headers, "Connection: close"))
-    raw = b""
-    while piece := s.recv(65536):
-        raw += piece
-    s.close()
-    head, _, rest = raw.partition(b"\r\n\r\n")
-    if b"transfer-encoding: chunked" in head.lower():
-        whole = b""
-        while (n := int(rest.split(b"\r\n", 1)[0], 16)) > 0:
-            start = rest.index(b"\r\n") + 2
-            whole, rest = whole + rest[start:start + n], rest[start + n + 2:]
-        rest = whole
-    return int(head.split()[1]), rest
+sys.path.insert(0, HERE)
+from proxy_rig import Proxy, head_of, request, rig, routes, send  # noqa: E402
+from rig import case, equal  # noqa: E402
 
 
 def chat(messages, **more):
@@ -229,11 +121,50 @@ def with_proxy(kind, check):
         check(proxy.port, server)
 
 
-def check_closed(port, server):
-    for path in ("/metrics", "/v1/status"):
-        status, _ = request(port, "GET", path)
-        assert status == 404, (path, status)
-    assert server.metric("mote_model_loaded") == 1
+# Names for the wildcards of the route table, as the server makes them.
+IDS = {"/v1/models/*": "mote-tiny:think", "/v1/responses/*": "resp_0123456789abcdef",
+       "/v1/requests/*": "req_0123456789abcdef01234567"}
+# Spellings of privileged paths. The server decodes a path once and changes nothing else.
+EVASIONS = ("/%6detrics", "/metrics?x=1", "/metrics/", "//metrics", "/./metrics", "/v1/../metrics", "/%2e/metrics",
+            "/METRICS", "/v1/%73tatus", "/v1//status", "/v1/chat/completions/../../status", "/v1/models/../status",
+            "/v1/models/..%2f..%2fmetrics", "/v1/requests/l%61st", "/%73lots", "/slots;x", "/slots%00", "/health/../slots",
+            "/v1/responses/../cache", "http://localhost/metrics", "//localhost/metrics")
+
+
+def check_routes(port, _):
+    """Only routes that are public or need the scope infer reach the server. Its replies have a request id."""
+    for methods, path, privilege in routes():
+        for method in methods:
+            name = path[:-1] + IDS.get(path, "some-id") if path.endswith("*") else path
+            head = head_of(port, method, name, {} if method == "POST" else None)
+            assert ("x-request-id" in head) == (privilege in ("PUBLIC", "INFER")), (method, path, head)
+    for path in EVASIONS:
+        head = head_of(port, "GET", path)
+        assert head.split()[1] in ("400", "403", "404"), (path, head)
+
+
+def check_keyless(port, server):
+    """Without keys clients may infer, but neither see nor change the state of the server: not through a proxy, and
+    not with the Host and the address of the server's own user. That user has a key in a private file."""
+    hello = chat([{"role": "user", "content": "Hello"}], max_tokens=1)
+    equal(request(port, "POST", "/v1/chat/completions", hello)[0], 200)
+    for at, refused in ((port, 404), (server.port, 401)):
+        for method, path in (("GET", "/metrics"), ("GET", "/v1/status"), ("GET", "/slots"), ("GET", "/v1/cache"),
+                             ("DELETE", "/v1/cache"), ("GET", "/v1/requests/last"), ("POST", "/v1/unload"),
+                             ("POST", "/props")):
+            head = head_of(at, method, path, {"model": server.model} if method == "POST" else None)
+            equal((method, path, head.split()[1]), (method, path, str(refused)))
+        equal(request(at, "POST", "/api/generate", {"model": server.model, "keep_alive": 0})[0], 200)
+    mine = (f"x-api-key: {server.local_key()}",)
+    status, raw = request(server.port, "GET", "/v1/status", headers=mine)
+    equal((status, json.loads(raw)["models"][0]["loaded"]), (200, True))
+    assert request(server.port, "GET", "/v1/requests/last", headers=mine)[0] == 200
+    done = subprocess.run([os.environ["MOTE"], "ps", "--host", f"127.0.0.1:{server.port}"], text=True,
+                          capture_output=True, env={"XDG_RUNTIME_DIR": server.runtime.name})
+    assert done.returncode == 0 and server.model in done.stdout, done
+    other = subprocess.run([os.environ["MOTE"], "ps", "--host", f"127.0.0.1:{server.port}"], text=True,
+                           capture_output=True, env={"XDG_RUNTIME_DIR": "/nowhere"})
+    assert other.returncode != 0 and "API key" in other.stderr, other
 
 
 for kind in ("nginx", "haproxy"):
@@ -245,14 +176,20 @@ for kind in ("nginx", "haproxy"):
         def check(port, server):
             check_unbuffered(port, server)
             check_cancel(port, server)
-            check_closed(port, server)
+            check_routes(port, server)
         with_proxy(kind, check)
+
+    def keyless(_, kind=kind):
+        with rig.Server(*FLAGS, key=None) as server, Proxy(kind, [server]) as proxy:
+            check_keyless(proxy.port, server)
 
     def affine(_, kind=kind):
         check_affinity(kind, no_header if kind == "haproxy" else by_header)
 
     whole.__name__, affine.__name__ = f"{kind}_streams_and_cancels", f"{kind}_is_affine"
+    keyless.__name__ = f"{kind}_without_keys"
     case(whole)
+    case(keyless)
     case(affine)
 
 if not rig.CASES:

@@ -199,7 +199,7 @@ static void old_file_survives(stage *s)
     unlink(path);
 }
 
-static void nothing_left_beside(void)
+static void no_temporary_file_is_left(void)
 {
     DIR *dir = opendir(rig_temp_dir());
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
@@ -272,7 +272,7 @@ int main(void)
     every_fault(&s, "save", act_save, &disk);
     every_fault(&s, "load", act_load, &memory);
     old_file_survives(&s);
-    nothing_left_beside();
+    no_temporary_file_is_left();
     no_allocation_in_a_step(&s);
     mote_session_free(s.session);
     mote_engine_free(s.engine);

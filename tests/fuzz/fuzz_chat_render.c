@@ -66,6 +66,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (json_doc_read(&doc, (str){(const char *)data, size}, NULL) != MOTE_OK)
         return 0;
+    size_t n_styles = 0;
+    while (chat_style_at(n_styles) != NULL)
+        n_styles++;
+    template.style = chat_style_at(size % n_styles);
     render(json_doc_root(doc), CHAT_STABLE);
     render(json_doc_root(doc), CHAT_OFFICIAL);
     json_doc_free(doc);

@@ -182,6 +182,6 @@ int main(void)
         return 77;
     }
     hold("mmproj-mote-tiny-BF16.gguf", exact);
-    hold("towers/mmproj-mote-tiny-Q8_0.gguf", integers);
+    hold("mmproj/mmproj-mote-tiny-Q8_0.gguf", integers);
     return 0;
 }

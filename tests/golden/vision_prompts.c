@@ -199,7 +199,7 @@ static void expect_same(const mote_session *session, const char *what)
 }
 
 /* Any split, also inside an image; rewind into an image; fork; snapshot. */
-static void one_timeline(const scene *s)
+static void one_sequence(const scene *s)
 {
     static const size_t cuts[] = {1, 7, 32, 50, 64, 1000};
     char path[1024];
@@ -307,7 +307,7 @@ static void laws(void)
             expect_same(session, "another level or number of threads");
             mote_session_free(session);
             if (i + 1 == n_levels && threads == 2) {
-                one_timeline(&s);
+                one_sequence(&s);
                 other = s;
                 see(&other, &questions[0], 1);
                 lay_prompt(&other, &questions[0]);

@@ -206,6 +206,35 @@ static void test_tool_calls(void **state)
     grammar_free(g);
 }
 
+/* Arguments and the objects in them have no undeclared names. */
+static void test_closed_arguments(void **state)
+{
+    static const char text[] =
+        "{\"type\":\"object\",\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{"
+        "\"x\":{}}},\"m\":{\"type\":\"object\",\"properties\":{\"x\":{}},"
+        "\"additionalProperties\":true}}}";
+    (void)state;
+    mote_error err = {0};
+    json_doc *doc, *none;
+    assert_int_equal(json_doc_read(&doc, str_of(text), &err), MOTE_OK);
+    assert_int_equal(json_doc_read(&none, str_of("{\"properties\":{}}"), &err), MOTE_OK);
+    const grammar_tool tools[] = {{.name = str_of("f"), .parameters = json_doc_root(doc)},
+                                  {.name = str_of("none"), .parameters = json_doc_root(none)}};
+    grammar_builder b;
+    grammar *g;
+    grammar_begin(&b, &err);
+    grammar_add_tool_call(&b, tools, 2, NULL);
+    assert_int_equal(grammar_finish(&b, rig_vocab(), &g), MOTE_OK);
+    json_doc_free(doc);
+    json_doc_free(none);
+    accepts(g, "\n<function=f>\n<parameter=o>\n{\"x\": 1}\n</parameter>\n</function>\n");
+    rejects(g, "\n<function=f>\n<parameter=o>\n{\"y\": 1}\n</parameter>\n</function>\n");
+    accepts(g, "\n<function=f>\n<parameter=m>\n{\"y\": 1}\n</parameter>\n</function>\n");
+    accepts(g, "\n<function=none>\n</function>\n");
+    rejects(g, "\n<function=none>\n<parameter=a>\n1\n</parameter>\n</function>\n");
+    grammar_free(g);
+}
+
 /* With one tool everything up to the name of its first parameter is forced. */
 static void test_forced_call(void **state)
 {
@@ -270,10 +299,10 @@ static void test_many_parameters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_single_part),     cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_text_until),      cmocka_unit_test(test_builder_errors),
-        cmocka_unit_test(test_tool_calls),      cmocka_unit_test(test_forced_call),
-        cmocka_unit_test(test_many_parameters),
+        cmocka_unit_test(test_single_part), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_text_until),  cmocka_unit_test(test_builder_errors),
+        cmocka_unit_test(test_tool_calls),  cmocka_unit_test(test_closed_arguments),
+        cmocka_unit_test(test_forced_call), cmocka_unit_test(test_many_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

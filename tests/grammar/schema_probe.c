@@ -5,6 +5,7 @@
  * Requests on standard input, replies on standard output:
  *
  *   S n   then n bytes of schema    ok STATES WARNINGS | refused STATUS REASON
+ *   C n   the same with closed objects, the default; S and L have open ones, as JSON Schema says
  *   L n   the same in lenient mode
  *   D n   then n bytes of text      yes | no             does the latest schema accept it?
  *   W n   n is a seed               text n, then n bytes | open    a random text, or it did not end
@@ -27,13 +28,14 @@ enum { ROOM = 8192, MAX_INPUT = 1 << 22 };
 
 static grammar *current;
 
-static void probe_compile(str text, bool lenient)
+static void probe_compile(str text, bool lenient, bool open)
 {
     rules *r;
     uint32_t rule;
     mote_error err;
     strbuf warnings = {0};
-    const schema_options options = {.lenient = lenient, .warnings = &warnings};
+    const schema_options options = {
+        .lenient = lenient, .open_objects = open, .warnings = &warnings};
     grammar_free(current);
     current = NULL;
     mote_status status = rules_new(&r, &err);
@@ -111,7 +113,7 @@ static void serve_requests(void **state)
             else if (what == 'M')
                 probe_masks(text);
             else
-                probe_compile(text, what == 'L');
+                probe_compile(text, what == 'L', what != 'C');
             free(bytes);
         }
         fflush(stdout);

@@ -287,30 +287,141 @@ static const keyword_case cases[] = {
      {"1"}},
 };
 
-static grammar *compiled(const char *schema)
+/* The default: an object with `properties` has no other members, unless the schema allows them.
+ */
+static const keyword_case closed_cases[] = {
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}}}",
+     {"{}", "{\"a\":1}"},
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{}}", {"{}"}, {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{\"x\":{}}},"
+     "\"l\":{\"items\":{\"properties\":{\"x\":{}}}}}}",
+     {"{\"o\":{\"x\":1},\"l\":[{\"x\":1},2]}"},
+     {"{\"o\":{\"y\":1}}", "{\"l\":[{\"y\":1}]}"}},
+    {"{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#\"}}}",
+     {"{\"next\":{\"next\":{}}}"},
+     {"{\"next\":{\"x\":1}}"}},
+    /* additionalProperties allows others */
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":true}",
+     {"{\"a\":1,\"b\":1}"},
+     {"{\"a\":}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":{}}",
+     {"{\"b\":1}"},
+     {"1"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":"
+     "\"integer\"}}",
+     {"{\"b\":1}"},
+     {"{\"b\":\"x\"}"}},
+    /* without `properties` nothing changes */
+    {"{\"type\":\"object\"}", {"{\"b\":1}"}, {"1"}},
+    {"{\"type\":\"object\",\"required\":[\"a\"]}", {"{\"a\":1,\"b\":1}"}, {"{\"b\":1}"}},
+    {"{\"patternProperties\":{\"^p_\":{\"type\":\"integer\"}}}",
+     {"{\"b\":null,\"p_x\":1}"},
+     {"{\"p_x\":null}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":1}}",
+     {"{\"a\":1,\"b\":1}"},
+     {"{\"ab\":1}"}},
+    {"{\"enum\":[{\"k\":1}]}", {"{\"k\":1}"}, {"{}"}},
+    /* names that a pattern or `required` declares */
+    {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^p_\":{\"type\":\"integer\"}}}",
+     {"{\"a\":1,\"p_x\":2}", "3"},
+     {"{\"b\":1}", "{\"p_x\":\"s\"}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"b\"]}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
+     {"{\"a\":1}", "{\"b\":1,\"c\":1}"}},
+    /* more members than are listed */
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"minProperties\":2}",
+     {"{\"a\":1,\"b\":1}", "{\"a\":1,\"b\":1,\"c\":1}"},
+     {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":false},\"minProperties\":2}",
+     {"{\"a\":1,\"c\":1}"},
+     {"{\"a\":1}", "{\"a\":1,\"b\":1}"}},
+    /* all schemas of an object together */
+    {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}},{"
+     "\"properties\":{\"b\":{\"type\":\"null\"}},\"required\":[\"b\"]}]}",
+     {"{\"b\":null}", "{\"a\":1,\"b\":null}"},
+     {"{\"a\":1}", "{\"a\":1,\"b\":null,\"c\":1}"}},
+    {"{\"type\":\"object\",\"$ref\":\"#/$defs/"
+     "base\",\"properties\":{\"b\":{}},\"$defs\":{\"base\":{\"properties\":{\"a\":{}},\"allOf\":[{"
+     "\"properties\":{\"z\":{}}}]}}}",
+     {"{\"a\":1,\"z\":2,\"b\":3}"},
+     {"{\"c\":1}"}},
+    {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":true},{"
+     "\"properties\":{\"b\":{}}}]}",
+     {"{\"a\":1,\"b\":1,\"c\":1}"},
+     {"1"}},
+    {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}}},{\"patternProperties\":{\"^p_\":{"
+     "\"type\":\"integer\"}}}]}",
+     {"{\"a\":1,\"p_x\":1}"},
+     {"{\"b\":1}", "{\"p_x\":null}"}},
+    {"{\"type\":\"object\",\"properties\":{\"k\":{}},\"anyOf\":[{\"properties\":{\"a\":{}},"
+     "\"required\":[\"a\"]},{\"properties\":{\"b\":{}},\"required\":[\"b\"]}]}",
+     {"{\"k\":1,\"a\":1}", "{\"b\":1}"},
+     {"{\"k\":1}", "{\"k\":1,\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":["
+     "\"a\"]},{\"type\":\"object\",\"properties\":{\"b\":{\"type\":\"integer\"}},\"required\":["
+     "\"b\"]}]}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{\"a\":1,\"b\":1}", "{\"a\":1,\"b\":\"x\"}", "{}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"required\":[\"a\"],"
+     "\"maxProperties\":1},{\"type\":\"object\",\"properties\":{\"b\":{}},\"required\":[\"b\"],"
+     "\"propertyNames\":{\"maxLength\":3}}]}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{\"a\":1,\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"k\"],"
+     "\"if\":{\"properties\":{\"k\":{\"const\":\"x\"}}},\"then\":{\"properties\":{\"n\":{\"type\":"
+     "\"integer\"}},\"required\":[\"n\"]}}",
+     {"{\"k\":\"x\",\"n\":1}", "{\"k\":\"y\"}"},
+     {"{\"k\":\"x\"}", "{\"k\":\"y\",\"n\":1}", "{\"k\":\"x\",\"n\":1,\"z\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"dependentSchemas\":{\"a\":{\"properties\":{"
+     "\"b\":{}}}}}",
+     {"{}", "{\"a\":1}", "{\"a\":1,\"b\":1}"},
+     {"{\"b\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"not\":{\"required\":[\"b\"]}}",
+     {"{\"a\":1}"},
+     {"{\"b\":1}", "{\"c\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"not\":{\"properties\":{\"b\":{\"type\":"
+     "\"string\"}}}}",
+     {"{\"a\":1,\"b\":2}"},
+     {"{\"a\":1}", "{\"b\":\"s\"}", "{\"b\":1,\"c\":1}"}},
+};
+
+static grammar *compiled(const char *schema, bool open)
 {
     grammar *g;
     mote_error err;
-    if (grammar_of_schema(&g, rig_vocab(), str_of(schema), NULL, &err) != MOTE_OK)
+    const schema_options options = {.open_objects = open};
+    if (grammar_of_schema(&g, rig_vocab(), str_of(schema), &options, &err) != MOTE_OK)
         fail_msg("%s: %s", schema, err.text);
     return g;
+}
+
+static void check_case(const keyword_case *x, bool open)
+{
+    grammar *g = compiled(x->schema, open);
+    for (size_t k = 0; k < TEXTS && x->taken[k] != NULL; k++) {
+        if (!rig_fits(g, x->taken[k]))
+            fail_msg("%s refuses %s", x->schema, x->taken[k]);
+        rig_check_masks(g, str_of(x->taken[k]), k);
+    }
+    for (size_t k = 0; k < TEXTS && x->refused[k] != NULL; k++)
+        if (rig_fits(g, x->refused[k]))
+            fail_msg("%s takes %s", x->schema, x->refused[k]);
+    grammar_free(g);
 }
 
 static void test_keywords(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        grammar *g = compiled(cases[i].schema);
-        for (size_t k = 0; k < TEXTS && cases[i].taken[k] != NULL; k++) {
-            if (!rig_fits(g, cases[i].taken[k]))
-                fail_msg("%s refuses %s", cases[i].schema, cases[i].taken[k]);
-            rig_check_masks(g, str_of(cases[i].taken[k]), k);
-        }
-        for (size_t k = 0; k < TEXTS && cases[i].refused[k] != NULL; k++)
-            if (rig_fits(g, cases[i].refused[k]))
-                fail_msg("%s takes %s", cases[i].schema, cases[i].refused[k]);
-        grammar_free(g);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_case(&cases[i], true);
+}
+
+static void test_closed_objects(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof closed_cases / sizeof *closed_cases; i++)
+        check_case(&closed_cases[i], false);
 }
 
 /* A schema with alternatives that stay possible together for many characters. */
@@ -327,7 +438,7 @@ static void test_many_alternatives(void **state)
                       "\"required\":[\"name\",\"n\"]}",
                       i > 0 ? "," : "", i);
     sprintf(at, "]}");
-    grammar *g = compiled(schema);
+    grammar *g = compiled(schema, false);
     assert_true(rig_fits(g, "{\"name\":\"foobar\",\"n\":149}"));
     assert_false(rig_fits(g, "{\"name\":\"foobar\",\"n\":150}"));
     rig_check_masks(g, str_of("{\"name\": \"foo\", \"n\": 77}"), 5);
@@ -339,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keywords),
+        cmocka_unit_test(test_closed_objects),
         cmocka_unit_test(test_many_alternatives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

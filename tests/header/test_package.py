@@ -55,6 +55,10 @@ class Package(unittest.TestCase):
         self.assertEqual(["mote.h", "mote_chat.h"], sorted(p.name for p in (self.prefix / "include").iterdir()))
         if (Path(BUILD) / "mote").exists():
             self.assertIn(VERSION, run(self.prefix / "bin/mote", "version"))
+            unit = (self.prefix / "lib/systemd/system/mote.service").read_text(encoding="utf-8")
+            self.assertIn(f"\nExecStart={self.root}/first/bin/mote serve ", unit)
+            self.assertTrue((self.prefix / "lib/systemd/system/mote.socket").exists())
+            self.assertTrue((self.prefix / "lib/tmpfiles.d/mote.conf").exists())
 
     def compile(self, name, *flags):
         # Quoted paths come back with the quotes a shell would take off.

@@ -180,7 +180,7 @@ static bool is_acceptable(const char *reply)
     return reply[0] == 0;
 }
 
-static void ask_number(size_t i, char reply[REPLY])
+static void send_request_number(size_t i, char reply[REPLY])
 {
     static unsigned number = 1000;
     char body[1024], digits[8];
@@ -194,7 +194,7 @@ static void ask_number(size_t i, char reply[REPLY])
 
 static void answer(size_t i, char reply[REPLY])
 {
-    ask_number(i, reply);
+    send_request_number(i, reply);
     if (strncmp(reply, "HTTP/1.1 200 ", 13) != 0)
         die("a sound request failed", reply);
     char *text = strstr(reply, "\r\n\r\n") + 4;
@@ -212,7 +212,7 @@ static void check_request(size_t i)
     answer(i, wanted);
     for (; n < MOST; n++) {
         mem_fail_at(n);
-        ask_number(i, reply);
+        send_request_number(i, reply);
         const bool happened = mem_failed();
         mem_fail_at(0);
         if (!is_acceptable(reply))

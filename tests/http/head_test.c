@@ -4,7 +4,7 @@
  * head that passes also passes llhttp. Also targets, digests, limits and peers.
  */
 #include "base/mem.h"
-#include "server/core/digest.h"
+#include "store/digest.h"
 #include "server/http/head.h"
 #include "server/http/peers.h"
 
@@ -22,7 +22,7 @@ static limits usual(void)
     return l;
 }
 
-static head_status look_whole(head_checker *g, str bytes)
+static head_status check_whole(head_checker *g, str bytes)
 {
     const limits l = usual();
     *g = (head_checker){0};
@@ -30,7 +30,7 @@ static head_status look_whole(head_checker *g, str bytes)
 }
 
 /* Checks every prefix, as if each byte arrived alone. */
-static head_status look_bytewise(head_checker *g, str bytes)
+static head_status check_bytewise(head_checker *g, str bytes)
 {
     const limits l = usual();
     *g = (head_checker){0};
@@ -56,8 +56,8 @@ static void test_sound_heads(void **state)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         head_checker whole, pieces;
         str bytes = str_of(heads[i]);
-        assert_int_equal(look_whole(&whole, bytes), HEAD_PASS);
-        assert_int_equal(look_bytewise(&pieces, bytes), HEAD_PASS);
+        assert_int_equal(check_whole(&whole, bytes), HEAD_PASS);
+        assert_int_equal(check_bytewise(&pieces, bytes), HEAD_PASS);
         assert_memory_equal(&whole.head, &pieces.head, sizeof whole.head);
         assert_int_equal(whole.head.bytes, bytes.n);
         http_parsed parsed = http_parser_head(parser, bytes, &whole.head);
@@ -295,8 +295,8 @@ static void test_bad_heads(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad_heads / sizeof *bad_heads; i++) {
         head_checker whole, pieces;
-        assert_int_equal(look_whole(&whole, bad_heads[i].bytes), bad_heads[i].answer);
-        assert_int_equal(look_bytewise(&pieces, bad_heads[i].bytes), bad_heads[i].answer);
+        assert_int_equal(check_whole(&whole, bad_heads[i].bytes), bad_heads[i].answer);
+        assert_int_equal(check_bytewise(&pieces, bad_heads[i].bytes), bad_heads[i].answer);
         assert_non_null(whole.why);
     }
 }
@@ -305,13 +305,13 @@ static void test_fields(void **state)
 {
     (void)state;
     head_checker g;
-    assert_int_equal(look_whole(&g, str_of(heads[1])), HEAD_PASS);
+    assert_int_equal(check_whole(&g, str_of(heads[1])), HEAD_PASS);
     assert_true(g.head.http_1_0);
     assert_true(str_is(http_head_field(&g.head, heads[1], "y"), "z"));
     str empty = http_head_field(&g.head, heads[1], "x");
     assert_true(empty.p != NULL && empty.n == 0);
     assert_null(http_head_field(&g.head, heads[1], "z").p);
-    assert_int_equal(look_whole(&g, str_of(heads[2])), HEAD_PASS);
+    assert_int_equal(check_whole(&g, str_of(heads[2])), HEAD_PASS);
     assert_int_equal(g.head.length, 12);
     assert_true(g.head.wants_continue);
 }
@@ -329,8 +329,8 @@ static void test_changed_bytes(void **state)
                 size_t n = strlen(heads[i]);
                 memcpy(text, heads[i], n);
                 text[at] = (char)byte;
-                head_status answer = look_whole(&whole, (str){text, n});
-                assert_int_equal(answer, look_bytewise(&pieces, (str){text, n}));
+                head_status answer = check_whole(&whole, (str){text, n});
+                assert_int_equal(answer, check_bytewise(&pieces, (str){text, n}));
                 if (answer == HEAD_PASS)
                     assert_int_not_equal(
                         http_parser_head(parser, (str){text, whole.head.bytes}, &whole.head),
@@ -429,7 +429,8 @@ static void test_peers(void **state)
     assert_ptr_equal(c, peers_came(all, other)); /* same first 64 bits: same peer */
     peer *one = peers_came(all, loopback), *unix_peer = peers_came(all, local);
     assert_ptr_not_equal(one, unix_peer);
-    assert_true(peer_is_local(unix_peer) && !peer_is_local(one));
+    assert_true(peer_is_local(unix_peer) && peer_is_local(one));
+    assert_false(peer_is_local(a) || peer_is_local(c));
     assert_true(a->id != 0 && a->id != b->id);
     for (uint32_t i = 1; i <= 12; i++)
         assert_int_equal(peer_failed(a, 100 + i), i);
@@ -467,6 +468,8 @@ static void test_limits(void **state)
     mote_error err;
     assert_int_equal(limits_set(&l, "connections=7", &err), MOTE_OK);
     assert_true(l.at[LIMIT_CONNECTIONS] == 7);
+    assert_int_equal(limits_set(&l, "body-bytes=2MiB", &err), MOTE_OK);
+    assert_true(l.at[LIMIT_BODY] == 2 << 20);
     static const char *const wrong[] = {"connections",
                                         "connections=",
                                         "connections=0",

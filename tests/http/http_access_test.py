@@ -10,7 +10,7 @@ from http_rig import get, post
 
 ROUTES = Path(__file__).resolve().parents[2] / "src/server/api/routes.c"
 PAGE = b"Origin: https://app.example"
-STRANGER = b"Origin: https://evil.example"
+FOREIGN = b"Origin: https://evil.example"
 
 
 @contextlib.contextmanager
@@ -51,8 +51,8 @@ BROWSERS = [
     ((PAGE, b"Sec-Fetch-Site: same-site", b"Sec-Fetch-Mode: cors"), 200),
     ((b"Sec-Fetch-Site: same-origin",), 200),
     ((b"Sec-Fetch-Site: none", b"Sec-Fetch-Mode: navigate"), 200),
-    ((STRANGER,), 403),
-    ((STRANGER, b"Sec-Fetch-Site: same-origin"), 403),
+    ((FOREIGN,), 403),
+    ((FOREIGN, b"Sec-Fetch-Site: same-origin"), 403),
     ((b"Origin: null",), 403),
     ((b"Origin:",), 403),
     ((b"Origin: http://app.example",), 403),
@@ -99,16 +99,16 @@ class Browsers(http_rig.OneServer):
         for lines, status in BROWSERS:
             reply = self.server.ask(get("/health", *lines))
             self.assertEqual(reply.status, status, lines)
-            told = reply.headers.get("access-control-allow-origin")
-            self.assertEqual(told, "https://app.example" if PAGE in lines else None, lines)
+            allowed = reply.headers.get("access-control-allow-origin")
+            self.assertEqual(allowed, "https://app.example" if PAGE in lines else None, lines)
             self.assertEqual(reply.headers["vary"], "Origin")
             self.assertNotIn("access-control-allow-credentials", reply.headers)
             if status == 403:
                 self.assertEqual(reply.json()["error"]["code"], "origin_not_allowed")
 
     def test_origin_is_checked_before_everything_else(self):
-        for data in (get("/nowhere", STRANGER), post("/tokenize", {"content": "a"}, STRANGER),
-                     get("/health", STRANGER, method=b"OPTIONS")):
+        for data in (get("/nowhere", FOREIGN), post("/tokenize", {"content": "a"}, FOREIGN),
+                     get("/health", FOREIGN, method=b"OPTIONS")):
             self.assertEqual(self.server.ask(data, "POST").status, 403)
 
     def test_types(self):
@@ -151,6 +151,44 @@ class NoOrigins(http_rig.OneServer):
         for line in (b"Authorization: Bearer dummy", b"x-api-key: dummy", b"Authorization: Basic x"):
             self.assertEqual(self.server.ask(get("/v1/models", line)).status, 200)
 
+    def test_only_inference_without_keys(self):
+        """Routes of the other scopes need the key that the server wrote for its user."""
+        for methods, path, privilege in routes():
+            if privilege in ("PUBLIC", "INFER"):
+                continue
+            for method in methods:
+                def ask(*lines):
+                    name = path.replace("*", "some-id")
+                    data = post(name, {}, *lines) if method == "POST" else get(name, *lines, method=method.encode())
+                    return self.server.ask(data, method).status
+                self.assertEqual([ask(), ask(b"x-api-key: dummy")], [401, 401], path)
+                self.assertNotIn(ask(self.server.local_key()), (401, 403), path)
+
+    def test_local_key_is_private(self):
+        directory = http_rig.Path(self.server.directory.name) / "mote"
+        self.assertEqual(directory.stat().st_mode & 0o777, 0o700)
+        self.assertEqual([file.stat().st_mode & 0o777 for file in directory.iterdir()], [0o600])
+        self.assertNotIn(self.server.local_key().split()[1].decode(), self.server.log())
+
+    def test_other_programs_do_not_get_the_key(self):
+        """mote ps uses it. mote env, which prints settings for other programs, does not."""
+        def run(*words):
+            host = "%s:%d" % self.server.address
+            return http_rig.subprocess.run([http_rig.MOTE, *words, "--host", host], env=self.server.env, text=True,
+                                           capture_output=True, check=True).stdout
+        self.assertIn("100% CPU", run("ps"))
+        settings = run("env", "claude")
+        self.assertIn("ANTHROPIC_AUTH_TOKEN='mote'", settings)
+        self.assertNotIn(self.server.local_key().split()[1].decode(), settings)
+
+    def test_shared_directory_is_not_used(self):
+        with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as shared:
+            (http_rig.Path(shared) / "mote").mkdir(mode=0o755)
+            with http_rig.Server(env={"XDG_RUNTIME_DIR": shared}) as server:
+                self.assertIn("it must be a directory of this user with mode 0700", server.log())
+                self.assertEqual(list((http_rig.Path(shared) / "mote").iterdir()), [])
+                self.assertEqual(server.ask(get("/v1/models")).status, 200)
+
 
 def routes():
     """(methods, path, privilege) of every row of the table."""
@@ -191,6 +229,12 @@ class Keys(http_rig.OneServer):
                         self.assertNotIn(status, (401, 403), (path, scope))
                     else:
                         self.assertEqual(status, 403, (path, scope))
+
+    def test_dot_segments_are_unknown_paths(self):
+        for path in ("/v1/models/../models", "/v1/models/..", "/v1/models/.", "/v1/models//x", "//health", "/./health",
+                     "/v1/models/%2e%2e/models", "/v1/models/..%2fmodels", "/v1/models%2f%2fx"):
+            reply = self.ask("GET", path, b"x-api-key: plain-key")
+            self.assertEqual((reply.status, reply.json()["error"]["code"]), (404, "not_found"), path)
 
     def test_unknown_paths_need_a_key(self):
         self.assertEqual(self.ask("GET", "/nowhere").status, 401)
@@ -305,9 +349,7 @@ class Keys(http_rig.OneServer):
             self.assertEqual(self.with_key(key, path, body).status, 200, path)
             for other, its_body in self.DIALECTS.items():
                 self.assertTrue(0 < self.over(key, other, its_body, "1 requests per minute") <= 60000)
-            # requests without a model are not counted
-            self.assertEqual(self.with_key(key, "/tokenize", {"content": "a"}).status, 200)
-            self.assertEqual(self.with_key(key, "/v1/messages/count_tokens", {"model": "m", **self.CHAT}).status, 200)
+            # requests without texts are not counted; http_long_text_test.py has those that only tokenize
             self.assertEqual(self.server.ask(get("/v1/models", b"x-api-key: " + key)).status, 200)
         keys = self.status()
         for name in ("slow-one", 6, "slow.3"):
@@ -439,9 +481,9 @@ class Changes(http_rig.unittest.TestCase):
         return {key["name"]: key for key in self.server.ask(get("/v1/status", b"x-api-key: watch")).json()["keys"]}
 
     def rename_over(self, *lines):
-        beside = self.file.with_suffix(".new")
-        beside.write_text("\n".join(lines), encoding="utf-8")
-        beside.rename(self.file)
+        replacement = self.file.with_suffix(".new")
+        replacement.write_text("\n".join(lines), encoding="utf-8")
+        replacement.rename(self.file)
 
     def wait_for(self, condition, what):
         self.assertTrue(http_rig.until(condition), what)
@@ -459,7 +501,7 @@ class Changes(http_rig.unittest.TestCase):
             self.rename_over("watch metrics,infer watch", "limited infer,metrics limited tpm=1", "new-key infer new")
             self.wait_for(lambda: self.status(b"new-key") == 200, "a new key")
             self.assertEqual([self.status(b"gone"), self.chat(b"gone")], [401, 401])
-            wire._until(b"data: [DONE]")  # what it asked for before is answered
+            wire._until(b"data: [DONE]")  # the request sent before is answered
         self.wait_for_log("key file reloaded: 3 keys; 1 new, 1 removed, 1 changed", 1)
         # usage is kept, and new scopes apply at once
         self.assertEqual([self.chat(b"limited"), self.status(b"limited", "/v1/status")], [429, 200])

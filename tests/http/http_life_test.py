@@ -118,15 +118,15 @@ class ServiceManager(http_rig.unittest.TestCase):
 
     def test_ready_and_stopping(self):
         with http_rig.tempfile.TemporaryDirectory(prefix="mote-http-") as directory:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-                heard.bind(directory + "/notify")
-                heard.settimeout(http_rig.PATIENCE)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
+                notifications.bind(directory + "/notify")
+                notifications.settimeout(http_rig.PATIENCE)
                 with http_rig.Server(env={"NOTIFY_SOCKET": directory + "/notify", "WATCHDOG_USEC": "400000"}):
-                    words = [heard.recv(100) for _ in range(4)]
+                    words = [notifications.recv(100) for _ in range(4)]
                     self.assertEqual(words, [b"READY=1"] + [b"WATCHDOG=1"] * 3)
                     ready = True
                 while words[-1] != b"STOPPING=1":
-                    words.append(heard.recv(100))
+                    words.append(notifications.recv(100))
                 self.assertTrue(ready)
 
 
@@ -226,7 +226,7 @@ class Deadlines(http_rig.OneServer):
 
 class Readers(http_rig.unittest.TestCase):
     def busy(self, server):
-        reply = server.ask(get("/slots")).json()
+        reply = server.ask(get("/slots", server.local_key())).json()
         return any(slot["is_processing"] for slot in reply)
 
     def slow_reader(self, server, body):
@@ -311,6 +311,61 @@ class Shutdown(http_rig.unittest.TestCase):
                 began = time.monotonic()
                 self.assertEqual(server.process.wait(http_rig.PATIENCE), 0)
                 self.assertLess(time.monotonic() - began, 20)  # 30 unless said otherwise
+
+    def test_requests_on_their_way_are_served(self):
+        """Requests that arrive together with the signal, on new and on kept connections."""
+        with http_rig.Server("--drain", "600") as server:
+            kept = [server.wire() for _ in range(8)]
+            for wire in kept:
+                self.assertEqual(wire.ask(get()).status, 200)
+            server.process.send_signal(signal.SIGSTOP)
+            new = [server.wire() for _ in range(24)]  # the kernel accepts them
+            for wire in kept + new:
+                wire.send(post("/tokenize", {"content": "a"}))
+            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGCONT)
+            for wire in kept + new:
+                reply = wire.reply()
+                self.assertEqual(reply.status, 200, reply.body)
+                # A reply that was sent before the event loop saw the signal has no such header;
+                # then the drain closes the idle connection.
+                self.assertEqual(reply.headers.get("connection", "close"), "close")
+                self.assertTrue(wire.closed())
+                wire.socket.close()
+            self.assertEqual(server.process.wait(http_rig.PATIENCE), 0)
+
+    def test_drain_delay(self):
+        """Between the signal and the end of the delay only /health changes."""
+        with http_rig.Server("--drain-delay", "4") as server:
+            with server.wire() as kept:
+                self.assertEqual(kept.ask(get()).status, 200)
+                server.process.send_signal(signal.SIGTERM)
+                self.assertTrue(until(lambda: "stopping" in server.log()))
+                reply = server.ask(get())
+                self.assertEqual((reply.status, reply.headers["connection"]), (503, "close"))
+                self.assertEqual(server.ask(post("/v1/completions", {**SHORT, "max_tokens": 2})).status, 200)
+                reply = kept.ask(post("/tokenize", {"content": "a"}))
+                self.assertEqual((reply.status, reply.headers["connection"]), (200, "close"))
+            began = time.monotonic()
+            self.assertEqual(server.process.wait(http_rig.PATIENCE), 0)
+            self.assertLess(time.monotonic() - began, 60)
+
+    def test_unfinished_requests_get_an_error(self):
+        """After --drain a stream ends with an error event, and other requests get 503."""
+        with http_rig.Server("--drain", "0.5", "-c", "30000") as server:
+            with server.wire() as stream, server.wire() as whole:
+                body = {**LONG, "max_tokens": 29000}
+                stream.send(post("/v1/completions", body))
+                first = stream._until(b"data:")
+                whole.send(post("/v1/completions", {**body, "stream": False}))
+                self.assertTrue(until(lambda: b'phase="prefill"} 0' in (m := server.ask(get("/metrics", server.local_key())).body) and
+                                      b'phase="decode"} 2' in m))
+                server.process.send_signal(signal.SIGTERM)
+                stream.buffer = first + b"data:" + stream.buffer
+                self.assertIn(b'"code":"draining"', stream.reply().body.split(b"data: ")[-1])
+                reply = whole.reply()
+                self.assertEqual((reply.status, reply.json()["error"]["code"]), (503, "draining"))
+            self.assertEqual(server.process.wait(http_rig.PATIENCE), 0)
 
     def test_second_signal(self):
         with http_rig.Server("--drain", "100", "-c", "30000") as server:

@@ -117,9 +117,71 @@ class Connections(http_rig.unittest.TestCase):
                 wire.socket.close()
             return good
 
+    def test_loopback_has_no_limit_per_address(self):
+        """A local proxy connects for all of its clients."""
+        self.assertEqual(self.count((), 200), 200)
+
     def test_per_address(self):
-        for n, served in ((63, 63), (64, 64), (65, 64), (300, 64)):
-            self.assertEqual(self.count((), n), served)
+        """The 65th connection of another address gets an error in the format of its API."""
+        address = http_rig.own_address()
+        if address is None:
+            self.skipTest("this machine has loopback addresses only")
+        with http_rig.Server(keys=["key infer"], listen=(f"{address}:0",)) as server:
+            wires = [server.wire() for _ in range(64)]
+            for wire in wires:
+                self.assertEqual(wire.ask(get()).status, 200)
+            self.check_refusals(server, 429, "rate_limit_error")
+            for wire in wires:
+                wire.socket.close()
+
+    def check_refusals(self, server, status, kind):
+        host = b"Host: localhost\r\n"
+        heads = {"/v1/chat/completions": lambda e: e["error"]["type"] == kind,
+                 "/v1/messages": lambda e: e["type"] == "error" and "type" in e["error"],
+                 "/api/chat": lambda e: isinstance(e["error"], str)}
+        for path, is_right in heads.items():
+            # a whole request, a head without body, a part of a head
+            for data in (post(path, {}), post(path, {})[:-2], b"POST " + path.encode() + b" HTTP/1.1\r\n" + host):
+                reply = server.ask(data)
+                self.assertEqual((reply.status, reply.headers["connection"]), (status, "close"), data)
+                self.assertIn("retry-after", reply.headers)
+                self.assertIn("application/json", reply.headers["content-type"])
+                self.assertTrue(is_right(reply.json()), reply.body)
+                self.assertIn("--limit connections", reply.body.decode())
+        with server.wire() as silent:  # no request at all
+            reply = silent.reply()
+            self.assertEqual((reply.status, reply.json()["error"]["code"]), (status, "too_many_connections"))
+
+    def test_refusals_of_the_total(self):
+        with http_rig.Server("--limit", "connections=2") as server:
+            with server.wire() as a, server.wire() as b:
+                self.assertEqual([a.ask(get()).status, b.ask(get()).status], [200, 200])
+                self.check_refusals(server, 503, "unavailable_error")
+                many = [server.wire() for _ in range(100)]  # more than wait for a request
+                for wire in many:
+                    wire.send(get())
+                for wire in many:
+                    reply = wire.reply()
+                    self.assertEqual((reply.status, reply.json()["error"]["code"]), (503, "too_many_connections"))
+                    wire.socket.close()
+
+    def test_refused_heads_have_the_format_of_their_api(self):
+        with http_rig.Server("--limit", "header-seconds=0.5") as server:
+            for path, is_right in (("/v1/messages", lambda e: e["type"] == "error"),
+                                   ("/api/chat", lambda e: isinstance(e["error"], str)),
+                                   ("/v1/models", lambda e: isinstance(e["error"]["code"], str))):
+                for status, data in ((431, get(path, b"X: " + b"a" * 17000)), (400, get(path, b"X : a")),
+                                     (404, get(path + "/x/y/z")), (405, get(path, method=b"DELETE")),
+                                     (414, get(path + "?" + "a" * 5000)),
+                                     (408, b"GET " + path.encode() + b" HTTP/1.1\r\nHost: local"),
+                                     (413, get(path, b"Content-Type: application/json",
+                                               b"Content-Length: 999999999", method=b"POST"))):
+                    reply = server.ask(data)
+                    if path == "/v1/models" and status == 413:
+                        continue  # there is no POST
+                    self.assertEqual(reply.status, status, data[:80])
+                    if status != 414:  # the path is too long to be read
+                        self.assertTrue(is_right(reply.json()), (status, path, reply.body))
 
     def test_total(self):
         flags = ("--limit", "connections=100", "--limit", "connections-per-ip=1000")
@@ -138,13 +200,13 @@ class Connections(http_rig.unittest.TestCase):
 
     def test_closed_connections_free_their_slot(self):
         """As soon as the server has seen that the others are closed."""
-        with http_rig.Server("--limit", "connections-per-ip=2") as server:
+        with http_rig.Server("--limit", "connections=2") as server:
             for _ in range(5):
                 self.assertTrue(http_rig.until(lambda: self.two_and_no_third(server)))
 
     def held(self, server):
         """Bytes of request bodies in memory."""
-        text = server.ask(get("/metrics")).body.decode()
+        text = server.ask(get("/metrics", server.local_key())).body.decode()
         return int(http_rig.re.search(r'mote_memory_bytes{kind="request_bodies"} (\d+)', text).group(1))
 
     def test_all_bodies_together(self):

@@ -49,6 +49,17 @@ def no_leak(data):
             raise AssertionError(f"a reply leaks {found.group()!r}: {data[:500]!r}")
 
 
+def own_address():
+    """An address of this machine that is not loopback; None: there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return None
+        address = s.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
 class Wire:
     """A connection. A timeout is a failure."""
 
@@ -177,7 +188,7 @@ class Server:
             path = Path(self.directory.name) / "keys"
             path.write_text("\n".join(keys) + "\n", encoding="utf-8")
             words += ["--api-key-file", str(path)]
-        self.env = {**os.environ, **(env or {})}
+        self.env = {**os.environ, "XDG_RUNTIME_DIR": self.directory.name, **(env or {})}
         for name in ("MOTE_HOST", "MOTE_API_KEY", "MOTE_API_KEY_FILE", "MOTE_LOG", "NOTIFY_SOCKET"):
             if not env or name not in env:
                 self.env.pop(name, None)
@@ -209,6 +220,11 @@ class Server:
             return text[5:]
         host, port = text.rsplit(":", 1)
         return host.strip("[]"), int(port)
+
+    def local_key(self):
+        """A header with the key of a server without API keys, for the user that started it."""
+        path = Path(self.directory.name) / "mote" / f"{self.address[1]}.key"
+        return b"x-api-key: " + path.read_bytes()
 
     @property
     def address(self):

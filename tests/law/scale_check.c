@@ -4,9 +4,9 @@
  *
  *   scale_check MODEL.gguf
  *
- * Tokens from a whole model; a session of 1,010,000 positions whose memory figure
- * is exact and of which only what is used is resident; 256 sessions in one engine
- * and one step. Run by scripts/scale, which makes the model.
+ * Checks: a whole model generates tokens; the memory plan of a session of 1,010,000 positions is
+ * exact, and only its used part is resident; one engine runs 256 sessions in one step. Run by
+ * scripts/scale, which makes the model.
  */
 #include "law/rig.h"
 

@@ -15,7 +15,7 @@ for directory in ("sdk", "support"):
 
 from around import SANITIZED, is_quiet, scaled, waited  # noqa: E402,F401
 from rig import (FACT, FACT_ANSWER, KEY, PATIENCE, POINT, POINT_SCHEMA, WEATHER,  # noqa: E402,F401
-                 WEATHER_TOOL, WHO, Server, case, equal, main)
+                 WEATHER_TOOL, IDENTITY, Server, case, equal, main)
 
 
 def numbers(*usual):
@@ -29,7 +29,7 @@ def numbers(*usual):
 
 def chat(i, **more):
     """Conversation number i; all differ, and half of them ignore the end of turn."""
-    questions = [FACT, WHO, f"What is {100 + 7 * i % 800} + {100 + 13 * i % 800}?",
+    questions = [FACT, IDENTITY, f"What is {100 + 7 * i % 800} + {100 + 13 * i % 800}?",
                  f"Give me the point {i % 97}, {i % 89} as JSON."]
     return {"model": "x", "messages": [{"role": "user", "content": questions[i % 4]}],
             "stream": True, "seed": i, "temperature": 0.9, "max_tokens": 12 + i % 13,
@@ -43,7 +43,7 @@ class Reply:
         self.status, self.seconds, self.body = status, seconds, body
 
 
-def crowd(server, requests, idle=0, timeout=600):
+def run_clients(server, requests, idle=0, timeout=600):
     """Sends all requests at the same time; returns the summary of the client and a Reply for each (status 0: lost)."""
     with tempfile.TemporaryDirectory() as directory:
         asked, came = os.path.join(directory, "requests"), os.path.join(directory, "replies")

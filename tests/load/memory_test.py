@@ -11,7 +11,7 @@ import threading
 import time
 
 from load_rig import (POINT, POINT_SCHEMA, SANITIZED, WEATHER, WEATHER_TOOL, Server, case, chat,
-                      crowd, equal, main, numbers, own_memory, scaled)
+                      run_clients, equal, main, numbers, own_memory, scaled)
 
 PATH = "/v1/chat/completions"
 MEMORY = 0.1e9
@@ -55,7 +55,7 @@ def it_stays_within_its_total(server):
     context, stated = status["context"], status["memory"]["total"]
     peak = Peak(server.process.pid)
     peak.start()
-    summary, replies = crowd(server, requests(server.streams, min(context, 4096)), server.idle)
+    summary, replies = run_clients(server, requests(server.streams, min(context, 4096)), server.idle)
     most = peak.end()
     statuses = sorted({r.status for r in replies})
     print(f"     {len(replies)} requests, {server.idle} idle connections: at most "

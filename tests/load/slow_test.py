@@ -26,7 +26,7 @@ MODES = {"slow headers": ["-H", "-i", "3"], "slow bodies": ["-B", "-i", "3", "-s
 QUESTION = {"model": "x", "messages": [{"role": "user", "content": FACT}], "temperature": 0,
             "max_tokens": 4}
 LITTLE = 0.05  # seconds: what no attack is blamed for
-MUCH = 5  # what nobody waits, however busy the machine is
+MUCH = 5  # more than any request waits on a busy machine
 
 
 class Normal(threading.Thread):

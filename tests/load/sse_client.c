@@ -39,14 +39,14 @@ typedef struct talk {
     double began, ended;
 } talk;
 
-typedef struct crowd {
+typedef struct clients {
     int poll;
     struct sockaddr_in to;
     talk *talks; /* [n]: streams, then idle ones */
     size_t n, n_streams;
     size_t connected, replying, most_replying;
     size_t over_streams, over_idle; /* complete or lost */
-} crowd;
+} clients;
 
 static double now(void)
 {
@@ -87,7 +87,7 @@ static char *written_request(const char *path, const char *body, size_t *n)
     return out;
 }
 
-static void read_requests(crowd *all, const char *name)
+static void read_requests(clients *all, const char *name)
 {
     FILE *f = fopen(name, "r");
     char *line = NULL;
@@ -111,7 +111,7 @@ static void read_requests(crowd *all, const char *name)
     fclose(f);
 }
 
-static void add_idle(crowd *all, size_t idle)
+static void add_idle(clients *all, size_t idle)
 {
     all->talks = grown(all->talks, (all->n + idle) * sizeof *all->talks);
     for (size_t i = 0; i < idle; i++)
@@ -142,7 +142,7 @@ static bool is_whole(talk *t)
            (t->n == head + 5 || memcmp(t->in + t->n - 7, "\r\n", 2) == 0);
 }
 
-static void leave(crowd *all, talk *t)
+static void leave(clients *all, talk *t)
 {
     if (!t->open)
         return;
@@ -152,7 +152,7 @@ static void leave(crowd *all, talk *t)
     close(t->fd);
 }
 
-static void take(crowd *all, talk *t, const char *bytes, size_t n)
+static void take(clients *all, talk *t, const char *bytes, size_t n)
 {
     if (t->n + n > t->room) {
         t->room = 2 * (t->n + n);
@@ -173,7 +173,7 @@ static void take(crowd *all, talk *t, const char *bytes, size_t n)
     leave(all, t);
 }
 
-static void on_readable(crowd *all, talk *t)
+static void on_readable(clients *all, talk *t)
 {
     static char bytes[READ_BYTES];
     ssize_t n = read(t->fd, bytes, sizeof bytes);
@@ -184,14 +184,14 @@ static void on_readable(crowd *all, talk *t)
     }
 }
 
-static void watch(crowd *all, talk *t, int how, uint32_t what)
+static void watch(clients *all, talk *t, int how, uint32_t what)
 {
     struct epoll_event e = {.events = what, .data.ptr = t};
     if (epoll_ctl(all->poll, how, t->fd, &e) != 0)
         die("epoll");
 }
 
-static void on_writable(crowd *all, talk *t)
+static void on_writable(clients *all, talk *t)
 {
     if (t->request == NULL || t->sent == t->n_request) {
         watch(all, t, EPOLL_CTL_MOD, EPOLLIN);
@@ -210,7 +210,7 @@ static void on_writable(crowd *all, talk *t)
 /* ---- phases ---- */
 
 /* In batches, so that the backlog of the listening socket does not overflow. */
-static void connect_all(crowd *all)
+static void connect_all(clients *all)
 {
     for (size_t i = 0; i < all->n; i++) {
         talk *t = &all->talks[i];
@@ -226,7 +226,7 @@ static void connect_all(crowd *all)
     }
 }
 
-static void send_to(crowd *all, size_t first, size_t end)
+static void send_to(clients *all, size_t first, size_t end)
 {
     for (talk *t = all->talks + first; t < all->talks + end; t++) {
         t->began = now();
@@ -236,7 +236,7 @@ static void send_to(crowd *all, size_t first, size_t end)
 }
 
 /* Runs until this many are complete or lost; false: no event for a long time. */
-static bool read_until(crowd *all, const size_t *over, size_t wanted)
+static bool read_until(clients *all, const size_t *over, size_t wanted)
 {
     struct epoll_event events[EVENTS];
     while (*over < wanted) {
@@ -275,7 +275,7 @@ static void print_body(FILE *out, talk *t)
     fwrite(t->in, 1, (size_t)(to - t->in), out);
 }
 
-static void print_replies(const crowd *all, const char *name)
+static void print_replies(const clients *all, const char *name)
 {
     FILE *out = fopen(name, "w");
     if (out == NULL)
@@ -293,7 +293,7 @@ static void print_replies(const crowd *all, const char *name)
 }
 
 /* In batches; returns the number of replies. */
-static size_t ask_idle(crowd *all)
+static size_t count_idle_answered(clients *all)
 {
     size_t n_request, answered = 0;
     char *request = written_request("/health", NULL, &n_request);
@@ -313,7 +313,7 @@ static size_t ask_idle(crowd *all)
     return answered;
 }
 
-static void summarize(const crowd *all, size_t idle_closed, size_t idle_answered, double took)
+static void summarize(const clients *all, size_t idle_closed, size_t idle_answered, double took)
 {
     size_t whole = 0;
     for (size_t i = 0; i < all->n_streams; i++)
@@ -322,7 +322,7 @@ static void summarize(const crowd *all, size_t idle_closed, size_t idle_answered
            all->connected, whole, all->most_replying, idle_closed, idle_answered, took);
 }
 
-static void free_all(crowd *all)
+static void free_all(clients *all)
 {
     for (size_t i = 0; i < all->n; i++) {
         leave(all, &all->talks[i]);
@@ -337,7 +337,7 @@ static void free_all(crowd *all)
 int main(int n_words, char **words)
 {
     struct rlimit files;
-    crowd all = {.to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    clients all = {.to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
     if (n_words != 5) {
         fprintf(stderr, "sse_client PORT IDLE REQUESTS OUT\n");
         return 2;
@@ -357,7 +357,7 @@ int main(int n_words, char **words)
     double took = now() - began;
     size_t idle_closed = all.over_idle;
     print_replies(&all, words[4]);
-    summarize(&all, idle_closed, ask_idle(&all), took);
+    summarize(&all, idle_closed, count_idle_answered(&all), took);
     free_all(&all);
     return 0;
 }

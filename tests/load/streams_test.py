@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 
-from load_rig import (PATIENCE, SANITIZED, Server, case, chat, crowd, equal, is_quiet, main, numbers,
+from load_rig import (PATIENCE, SANITIZED, Server, case, chat, run_clients, equal, is_quiet, main, numbers,
                       put_loop_first, scaled, stream_of, waited)
 
 PATH = "/v1/chat/completions"
@@ -37,7 +37,7 @@ def streams_do_not_mix(server):
     distinct = min(server.streams, DISTINCT if server.streams > 200 else 8)
     wanted = alone(server, distinct)
     assert len(set(wanted)) > distinct // 3, "the requests are too much alike to tell streams apart"
-    summary, replies = crowd(server, [(PATH, chat(i % distinct)) for i in range(server.streams)],
+    summary, replies = run_clients(server, [(PATH, chat(i % distinct)) for i in range(server.streams)],
                              server.idle)
     print("     " + " ".join(f"{k}={v:g}" for k, v in summary.items()))
     equal(summary["whole"], server.streams)
@@ -69,7 +69,7 @@ def no_slow_iterations(server):
 
 @case
 def no_leak(server):
-    end = time.monotonic() + PATIENCE  # the server has yet to hear that the crowd is gone
+    end = time.monotonic() + PATIENCE  # the server has not yet seen that the clients closed
     while server.metric("mote_http_connections") > 1 and time.monotonic() < end:
         time.sleep(0.05)
     equal(server.get("/slots"), [])

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from image_questions import ask_all  # noqa: E402
+from image_questions import run_questions  # noqa: E402
 
 MOTE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
 
@@ -34,6 +34,6 @@ def answer(question):
 
 
 try:
-    ask_all(answer)
+    run_questions(answer)
 except AssertionError as wrong:
     sys.exit(f"FAILED: {wrong}")

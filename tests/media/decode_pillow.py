@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""decode_pillow.py PROBE [GOLDEN] - images of every kind, decoded by Pillow and by mote: no sample may differ.
+"""decode_pillow.py PROBE [GOLDEN] - images of every kind, decoded by the reference and by mote: no sample may differ.
+
+The reference is load_image and the image processor of transformers, both on Pillow. If transformers is
+installed, its functions run; otherwise the same calls of Pillow.
 
 The images are made here: all modes that a format can hold, sizes from 1 x 1 on, every EXIF
-orientation, progressive and restart-marked JPEG of all subsamplings, interlaced PNG, lossy and
-lossless WebP, GIFs with odd frames. GOLDEN is a directory with images of the reference.
+orientation, progressive and restart-marked JPEG of all subsamplings, lossy and lossless WebP; every type of
+transparency, still and animated (transparent.py). GOLDEN is a directory with images of the reference.
 """
 import io
 import pathlib
@@ -12,30 +15,51 @@ import random
 import struct
 import subprocess
 import sys
+import warnings
 
 try:
     import PIL
     from PIL import Image, ImageOps
+
+    import transparent
 except ModuleNotFoundError as missing:
     if missing.name != "PIL":
         raise
     print("Pillow is not installed (Debian: python3-pil)")
     sys.exit(77)
 
+try:
+    from transformers.image_transforms import convert_to_rgb
+    from transformers.image_utils import load_image
+except ImportError:
+    def load_image(image):
+        return ImageOps.exif_transpose(image).convert("RGB")
+
+    def convert_to_rgb(image):
+        if image.info.get("transparency") is None:  # convert("RGB") keeps a single transparent colour
+            return image
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+
+MOST_FRAMES = 8
+
 
 class Probe:
     def __init__(self, path):
-        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([path, str(MOST_FRAMES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def decode(self, data):
-        """(width, height, pixels), or the message of an error."""
+        """[(width, height, pixels)] of the frames, or the message of an error."""
         self.process.stdin.write(struct.pack("<I", len(data)) + data)
         self.process.stdin.flush()
         out = self.process.stdout
-        if struct.unpack("<I", out.read(4))[0] == 0:
+        n, frames = struct.unpack("<I", out.read(4))[0], []
+        if n == 0:
             return out.read(struct.unpack("<I", out.read(4))[0]).decode()
-        width, height = struct.unpack("<II", out.read(8))
-        return width, height, out.read(width * height * 3)
+        for _ in range(n):
+            width, height = struct.unpack("<II", out.read(8))
+            frames.append((width, height, out.read(width * height * 3)))
+        return frames
 
 
 def noise(rng, mode, width, height):
@@ -68,13 +92,8 @@ def exif(orientation):
 
 def sixteen_bit_rgb(rng, width, height):
     """A PNG with 16 bits per colour. Pillow reads these but does not write them."""
-    import zlib
     rows = b"".join(b"\0" + rng.randbytes(width * 6) for _ in range(height))
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return transparent.png_file(width, height, 16, transparent.RGB, [], rows)
 
 
 def cases(rng, n):
@@ -107,25 +126,35 @@ def cases(rng, n):
 
 
 def wanted(data):
-    image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    return image.width, image.height, image.tobytes()
+    image, frames = Image.open(io.BytesIO(data)), []
+    for i in range(getattr(image, "n_frames", 1)):
+        image.seek(i)
+        shown = convert_to_rgb(load_image(image))
+        frames.append((shown.width, shown.height, shown.tobytes()))
+    return frames
+
+
+def difference(got, want):
+    if isinstance(got, str) or [f[:2] for f in got] != [f[:2] for f in want]:
+        return f"{got if isinstance(got, str) else [f[:2] for f in got]}, the reference has {[f[:2] for f in want]}"
+    far = [[abs(a - b) for a, b in zip(g[2], w[2])] for g, w in zip(got, want)]
+    return ", ".join(f"frame {i}: {sum(d > 0 for d in f)} samples differ, by {max(f)} at most"
+                     for i, f in enumerate(far) if any(f))
 
 
 def main():
-    probe = Probe(sys.argv[1])
-    files = list(cases(random.Random(7), 360))
+    warnings.simplefilter("ignore")  # Pillow's, about transparency
+    probe, rng = Probe(sys.argv[1]), random.Random(7)
+    files = list(cases(rng, 360))
     if len(sys.argv) > 2:
         files += [(p.name, p.read_bytes()) for p in sorted(pathlib.Path(sys.argv[2]).iterdir())]
+    files += [*transparent.pngs(rng), *transparent.gifs(rng, 300), *transparent.webps(rng, 10)]
     differing = 0
     for name, data in files:
         got, want = probe.decode(data), wanted(data)
         if got != want:
             differing += 1
-            if isinstance(got, str) or got[:2] != want[:2]:
-                print(f"{name}: {got if isinstance(got, str) else got[:2]}, Pillow has {want[:2]}")
-            else:
-                far = [abs(a - b) for a, b in zip(got[2], want[2])]
-                print(f"{name}: {sum(d > 0 for d in far)} samples differ, by {max(far)} at most")
+            print(f"{name}: {difference(got, want)}")
     print(f"{len(files)} files against Pillow {PIL.__version__}, {differing} differ")
     sys.exit(differing != 0)
 

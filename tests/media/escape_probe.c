@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * escape_probe.c - tries forbidden operations inside the sandbox, each in its own child process.
- * Each must fail or kill the child.
+ * Each must fail or kill the child. The time limit must end a child, too.
  */
 #define _GNU_SOURCE
 #include "media/sandbox/decoder_int.h"
@@ -145,7 +145,7 @@ static bool perf_open(void)
 {
     return syscall(298, NULL, 0, -1, -1, 0) >= 0;
 }
-static bool kernel_keyring(void)
+static bool add_kernel_key(void)
 {
     return syscall(250, 0, 0, 0, 0, 0) >= 0;
 }
@@ -198,7 +198,7 @@ static const struct attempt {
     {"memfd", memfd},
     {"memory of another process", process_vm},
     {"perf", perf_open},
-    {"kernel keyring", kernel_keyring},
+    {"kernel keyring", add_kernel_key},
     {"one more descriptor", more_files},
     {"change the user", set_user},
     {"CPU affinity of another process", affinity_of_others},
@@ -215,6 +215,22 @@ static bool escapes(const struct attempt *a)
     }
     waitpid(child, &status, 0);
     return WIFEXITED(status) && WEXITSTATUS(status) == 42;
+}
+
+/* A child that computes gets SIGPROF at its limit, not SIGSYS for setting it in the sandbox. */
+static bool time_limit_ends_child(void)
+{
+    const pid_t child = fork();
+    int status = 0;
+    if (child == 0) {
+        media_sandbox_enter();
+        media_sandbox_limit(0.05);
+        for (volatile unsigned long i = 0; i < 20000000000UL; i++)
+            ;
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF;
 }
 
 /* Tests whether the kernel supports seccomp: a child installs a filter that allows everything. */
@@ -257,5 +273,9 @@ int main(void)
             escaped++;
         }
     printf("%zu attempts, %zu succeeded\n", n, escaped);
+    if (!time_limit_ends_child()) {
+        printf("FAILED: the time limit does not end a decoder\n");
+        return 1;
+    }
     return escaped > 0;
 }

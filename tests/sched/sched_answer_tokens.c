@@ -216,17 +216,17 @@ typedef struct dialogue {
 } dialogue;
 
 /* The visible text of an answer. */
-static void collect_text(const test_output *heard, strbuf *out)
+static void collect_text(const test_output *output, strbuf *out)
 {
     /* events as sched_rig.c writes them: kind, call, name, text, three numbers */
-    for (size_t at = 0; at < heard->events.n;) {
+    for (size_t at = 0; at < output->events.n;) {
         uint64_t head[3], n;
-        memcpy(head, heard->events.p + at, sizeof head);
+        memcpy(head, output->events.p + at, sizeof head);
         at += sizeof head + head[2];
-        memcpy(&n, heard->events.p + at, sizeof n);
+        memcpy(&n, output->events.p + at, sizeof n);
         at += sizeof n;
         if (head[0] == CHAT_EVENT_CONTENT)
-            strbuf_put(out, (str){heard->events.p + at, n});
+            strbuf_put(out, (str){output->events.p + at, n});
         at += n + 3 * sizeof n;
     }
 }

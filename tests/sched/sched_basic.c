@@ -191,10 +191,6 @@ static void full_queue_rejects(void **state)
     assert_int_equal(f.queued, QUEUE);
     service_drop(&s, &waiting[0]);
     service_send_as(&s, &waiting[0], &q, 1); /* the queue has room again */
-    /* draining: running and queued jobs continue, new ones are rejected */
-    sched_drain(s.sched);
-    o = service_job(&s, &late, &q);
-    assert_int_equal(service_submit(&s, &late, &o, &err), MOTE_E_CANCELED);
     assert_int_equal(sched_busy(s.sched), 1 + QUEUE);
     service_release(&s);
     service_drop(&s, &busy);
@@ -309,7 +305,7 @@ static void long_prompt_is_not_starved(void **state)
         asks[i] = question_of_words(&tiny, 100 + i, 0, 60, 1);
     service_send_as(&s, &slow, &long_one, 1);
     for (size_t i = 0; i < SHORTS; i++)
-        service_send_as(&s, &quick[i], &asks[i], 2 + i);
+        service_send_as(&s, &quick[i], &asks[i], 1);
     service_release(&s);
     while (sched_busy(s.sched) > 0)
         service_collect(&s);
@@ -393,9 +389,15 @@ static void memory_limit_sets_the_plan(void **state)
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
     assert_non_null(strstr(err.text, "lower --kv-tokens"));
     o.kv_tokens = 0;
-    o.context = 1 << 24;
+    o.context = 1 << 18;
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
     assert_non_null(strstr(err.text, "lower --context"));
+    o.context = 1 << 20; /* four times the trained context */
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_ARG);
+    assert_non_null(strstr(err.text, "--yarn"));
+    o.yarn = 4;
+    assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);
+    o.yarn = 0;
     o.context = 0;
     o.parallel = 500;
     assert_int_equal(sched_new(&s, &o, &err), MOTE_E_MEMORY);

@@ -47,7 +47,7 @@ static void streams_stay_smooth(void **state)
         double times[MOST];
         size_t n = 0, done = 0;
         while (done < PROMPT && n < MOST) {
-            const uint32_t rows = prefill_budget_rows(&p, DECODING, 1);
+            const uint32_t rows = prefill_budget_rows(&p, DECODING, 1, 0);
             assert_true(rows == 0 || (rows >= BUDGET_MIN_ROWS && rows <= BUDGET_MAX_ROWS));
             times[n] = step_seconds(m, DECODING, rows, 1 + (double)done / PROMPT, &random);
             prefill_budget_observe(&p, DECODING, rows, times[n++]);
@@ -68,7 +68,7 @@ static double settled_step_seconds(const machine *m, prefill_budget *p, uint64_t
     test_random random = {.state = 3};
     double last = 0;
     for (int i = 0; i < 40; i++) {
-        const uint32_t rows = prefill_budget_rows(p, decoding, waiting);
+        const uint32_t rows = prefill_budget_rows(p, decoding, waiting, 0);
         last = step_seconds(m, decoding, rows, 1, &random);
         prefill_budget_observe(p, decoding, rows, last);
     }
@@ -93,12 +93,12 @@ static void more_waiting_prompts_get_larger_chunks(void **state)
                 alone < BUDGET_MAX_GAP / BUDGET_MAX_SLOWDOWN   ? BUDGET_MAX_SLOWDOWN * alone
                 : alone > BUDGET_MAX_GAP / BUDGET_CAP_SLOWDOWN ? BUDGET_CAP_SLOWDOWN * alone
                                                                : BUDGET_MAX_GAP;
-            const double stretch = settled_step_seconds(m, &p, decoding, waiting) / alone;
-            assert_true(stretch * alone <= 1.1 * most);
-            assert_true(stretch >= 0.95 * before || stretch * alone >= 0.9 * most);
-            assert_true(stretch > 3 ||
+            const double slowdown = settled_step_seconds(m, &p, decoding, waiting) / alone;
+            assert_true(slowdown * alone <= 1.1 * most);
+            assert_true(slowdown >= 0.95 * before || slowdown * alone >= 0.9 * most);
+            assert_true(slowdown > 3 ||
                         waiting < decoding); /* at least half of the jobs are waiting */
-            before = stretch;
+            before = slowdown;
         }
     }
 }
@@ -110,10 +110,10 @@ static void measured_costs_are_reused(void **state)
     const machine m = {0.05, 0.002, 0};
     prefill_budget p = {0};
     settled_step_seconds(&m, &p, 1, 7);
-    const uint32_t many_rows = prefill_budget_rows(&p, 1, 7);
-    assert_true(prefill_budget_rows(&p, 1, 1) < many_rows);
+    const uint32_t many_rows = prefill_budget_rows(&p, 1, 7, 0);
+    assert_true(prefill_budget_rows(&p, 1, 1, 0) < many_rows);
     prefill_budget_observe(&p, 7, 0, step_seconds(&m, 7, 0, 1, &(test_random){.state = 1}));
-    const uint32_t rows = prefill_budget_rows(&p, 7, 1);
+    const uint32_t rows = prefill_budget_rows(&p, 7, 1, 0);
     const double alone = step_seconds(&m, 7, 0, 1, &(test_random){.state = 1});
     const double step = step_seconds(&m, 7, rows, 1, &(test_random){.state = 1});
     assert_true(step <= 2 * alone && rows > BUDGET_MIN_ROWS);
@@ -129,7 +129,7 @@ static void not_every_batch_size_is_measured(void **state)
     size_t without = 0;
     for (uint64_t decoding = 1; decoding < CLIENTS; decoding++)
         for (int step = 0; step < 3; step++) {
-            const uint32_t rows = prefill_budget_rows(&p, decoding, CLIENTS - decoding);
+            const uint32_t rows = prefill_budget_rows(&p, decoding, CLIENTS - decoding, 0);
             prefill_budget_observe(&p, decoding, rows,
                                    step_seconds(&m, decoding, rows, 1, &(test_random){.state = 1}));
             without += rows == 0;
@@ -144,13 +144,13 @@ static void disturbed_step_changes_little(void **state)
     const machine m = {0.05, 0.002, 0};
     prefill_budget p = {0};
     settled_step_seconds(&m, &p, 4, 4);
-    const uint32_t rows = prefill_budget_rows(&p, 4, 4);
+    const uint32_t rows = prefill_budget_rows(&p, 4, 4, 0);
     prefill_budget_observe(&p, 4, rows, 30);
-    assert_true(prefill_budget_rows(&p, 4, 4) > rows / 3);
+    assert_true(prefill_budget_rows(&p, 4, 4, 0) > rows / 3);
     settled_step_seconds(&m, &p, 4, 4);
-    assert_in_range(prefill_budget_rows(&p, 4, 4), rows * 9 / 10, rows * 11 / 10);
+    assert_in_range(prefill_budget_rows(&p, 4, 4, 0), rows * 9 / 10, rows * 11 / 10);
     prefill_budget_observe(&p, 4, rows, 0.0001); /* nor does one that seems to cost nothing */
-    assert_true(prefill_budget_rows(&p, 4, 4) < 2 * rows);
+    assert_true(prefill_budget_rows(&p, 4, 4, 0) < 2 * rows);
 }
 
 static void prefill_always_proceeds(void **state)
@@ -159,7 +159,7 @@ static void prefill_always_proceeds(void **state)
     prefill_budget p = {0};
     size_t slices = 0;
     for (int i = 0; i < 200; i++) {
-        const uint32_t rows = prefill_budget_rows(&p, 3, 1);
+        const uint32_t rows = prefill_budget_rows(&p, 3, 1, 0);
         prefill_budget_observe(&p, 3, rows, rows > 0 ? 10.0 : 0.01); /* a thousand times slower */
         slices += rows > 0;
         assert_true(rows == 0 || rows == BUDGET_MIN_ROWS);
@@ -174,11 +174,11 @@ static void prefill_alone_stays_short(void **state)
     static const uint32_t wanted[] = {BUDGET_MAX_ROWS, BUDGET_MAX_ROWS, 100, BUDGET_MIN_ROWS_ALONE};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         prefill_budget p = {0};
-        assert_true(prefill_budget_rows(&p, 0, 1) < BUDGET_MAX_ROWS);
+        assert_true(prefill_budget_rows(&p, 0, 1, 0) < BUDGET_MAX_ROWS);
         for (int step = 0; step < 50; step++)
-            prefill_budget_observe(&p, 0, prefill_budget_rows(&p, 0, 1),
-                                   rows[i] * prefill_budget_rows(&p, 0, 1));
-        assert_in_range(prefill_budget_rows(&p, 0, 1), wanted[i] - 1, wanted[i]);
+            prefill_budget_observe(&p, 0, prefill_budget_rows(&p, 0, 1, 0),
+                                   rows[i] * prefill_budget_rows(&p, 0, 1, 0));
+        assert_in_range(prefill_budget_rows(&p, 0, 1, 0), wanted[i] - 1, wanted[i]);
     }
 }
 

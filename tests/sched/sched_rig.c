@@ -223,7 +223,7 @@ void service_send_as(service *s, test_job *a, const question *q, uint64_t client
 {
     mote_error err;
     sched_job_options options = service_job(s, a, q);
-    options.client = client;
+    options.client = options.ns = client; /* as the server does for API keys */
     must(service_submit(s, a, &options, &err), &err);
 }
 

@@ -109,7 +109,7 @@ mote_status service_submit(service *s, test_job *a, const sched_job_options *opt
                            mote_error *err);
 /* Submits with default options; aborts on failure. */
 void service_send(service *s, test_job *a, const question *q);
-/* The same for a given client. */
+/* The same for a given client, with its own cache namespace. */
 void service_send_as(service *s, test_job *a, const question *q, uint64_t client);
 /* Waits for events while jobs are queued or running, then collects them. */
 void service_collect(service *s);

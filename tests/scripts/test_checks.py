@@ -245,6 +245,19 @@ class Words(Planted):
             with self.subTest(text):
                 self.caught("src/base/planted.c", SPDX + text + "\n", expect)
 
+    def test_every_directory_is_read(self):
+        for name in ("tests/unit/planted.c", "scripts/planted", "bench/planted.py", "tools/planted", "CMakeLists.txt",
+                     "cmake/planted.cmake", ".ci/run", "deploy/planted.conf"):
+            with self.subTest(name):
+                self.caught(name, "a film\n", '"film": write video')
+
+    def test_literals_of_tests_are_data(self):
+        self.tree.write("tests/unit/planted.c", SPDX + 'const char *prompt = "Who are you?"; /* a film */\n')
+        _, lines = self.tree.run("check_words")
+        found = [line for line in lines if line.startswith("tests/unit/planted.c")]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn('"film"', found[0])
+
     def test_phrases(self):
         for text, expect in (("it is put back", '"put back": write preempt'), ("int n_put_back;", '"put back"'),
                              ("the form of the answer", "response format"), ("asked for it", '"asked for"'),
@@ -269,7 +282,7 @@ class Words(Planted):
 
     def test_files_that_are_not_read(self):
         self.passes("CHANGELOG.md", "`film` is `video` now\n")
-        self.passes("tests/unit/planted.c", SPDX + "/* a film */\n")
+        self.passes("tests/data/chat/planted.jsonl", "a film\n")
 
     def test_standard_input(self):
         for text, code, expect in (("a video\n", 0, "words: "), ("one\na film\n", 1, 'stdin:2: "film"')):
@@ -306,17 +319,24 @@ class RepoSize(Planted):
     def test_archive_of_test_data(self):
         self.passes("tests/data/planted.tar.xz", "x" * 300_001)
 
-    def test_large_tree(self):
-        for i in range(61):
+    def test_many_files(self):
+        self.assertNotIn("other files", "\n".join(self.tree.run(self.check)[1]))
+        for i in range(41):
             with open(self.tree.root / f"part{i}", "wb") as f:
                 f.truncate(299_000)
-        self.assertNotIn("the tree is", "\n".join(self.tree.run(self.check)[1]))
-        (self.tree.root / "tests/data").mkdir(parents=True)
-        with open(self.tree.root / "tests/data/planted.xz", "wb") as f:
-            f.truncate(45_000_000)
         code, lines = self.tree.run(self.check)
         self.assertEqual(code, 1)
-        self.assertIn("the tree is", "\n".join(lines))
+        self.assertIn("other files", "\n".join(lines))
+
+    def test_much_data(self):
+        (self.tree.root / "tests/data").mkdir(parents=True)
+        for i, size in enumerate((52_000_000, 1_000_001)):
+            self.assertNotIn("archives", "\n".join(self.tree.run(self.check)[1]))
+            with open(self.tree.root / f"tests/data/planted{i}.xz", "wb") as f:
+                f.truncate(size)
+        code, lines = self.tree.run(self.check)
+        self.assertEqual(code, 1)
+        self.assertIn("archives", "\n".join(lines))
 
 
 class Docs(Planted):

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The npm package ai with @ai-sdk/openai-compatible: text, streams, tools, objects, errors.
+// The npm package ai with @ai-sdk/openai-compatible: text, streams, tools, objects, errors. The same with
+// @ai-sdk/anthropic, and with the Responses API of @ai-sdk/openai, in short.
+import { createAnthropic } from '@ai-sdk/anthropic';
+import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, embedMany, generateText, jsonSchema, Output, stepCountIs, streamText, tool } from 'ai';
 import * as c from './cases.mjs';
@@ -15,6 +18,19 @@ const tools = {
         execute: async () => c.weatherResult,
     }),
 };
+
+
+// Text, a stream, thinking and a tool call with its answer.
+async function short(model, thinking) {
+    const asked = { model, temperature: 0, maxOutputTokens: 300, maxRetries: 0 };
+    assert.equal((await generateText({ prompt: c.fact, ...asked })).text, c.factAnswer);
+    assert.equal((await c.collect(streamText({ prompt: c.fact, ...asked }).textStream)).join(''), c.factAnswer);
+    const steps = await generateText({ prompt: c.weather, tools, stopWhen: stepCountIs(2), ...asked });
+    assert.equal(steps.text, c.weatherAnswer);
+    const thought = await generateText({ prompt: c.identity, providerOptions: thinking, ...asked, temperature: undefined });
+    assert.ok(thought.usage.reasoningTokens > 3);
+    return thought.reasoningText;
+}
 
 await c.run({
     async plain() {
@@ -45,14 +61,23 @@ await c.run({
     },
     async thinking() {
         const r = await generateText({
-            prompt: c.who, providerOptions: { mote: { reasoningEffort: 'low' } }, ...greedy,
+            prompt: c.identity, providerOptions: { mote: { reasoningEffort: 'low' } }, ...greedy,
         });
-        assert.equal(r.text, c.whoAnswer);
+        assert.equal(r.text, c.identityAnswer);
         assert.match(r.reasoningText, /simple question/);
     },
     async embeddings() {
         const r = await embedMany({ model: provider.embeddingModel('x'), values: ['The owl.', 'A ball.'] });
         assert.deepEqual(r.embeddings.map((e) => e.length), [256, 256]);
+    },
+    async anthropic() {
+        const model = createAnthropic({ baseURL: c.url + '/v1', apiKey: c.key })('claude-sonnet-4-5');
+        const thought = await short(model, { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } });
+        assert.match(thought, /simple question/);
+    },
+    async responses() {
+        const model = createOpenAI({ baseURL: c.url + '/v1', apiKey: c.key }).responses('gpt-4o');
+        await short(model, { openai: { reasoningEffort: 'low', forceReasoning: true } });
     },
     async errors() {
         const e = await c.failure(generateText({ prompt: c.long, ...greedy }));

@@ -38,10 +38,10 @@ await c.run({
     },
     async thinking() {
         const r = await client.messages.create({
-            messages: c.ask(c.who), thinking: { type: 'enabled', budget_tokens: 1024 }, ...greedy, max_tokens: 2000,
+            messages: c.ask(c.identity), thinking: { type: 'enabled', budget_tokens: 1024 }, ...greedy, max_tokens: 2000,
         });
         assert.deepEqual(r.content.map((b) => b.type), ['thinking', 'text']);
-        assert.equal(textOf(r), c.whoAnswer);
+        assert.equal(textOf(r), c.identityAnswer);
     },
     async structured() {
         const r = await client.messages.create({

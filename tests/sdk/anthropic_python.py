@@ -13,6 +13,10 @@ TOOL = {"name": "get_weather", "description": "Get the weather of a city",
         "input_schema": rig.WEATHER_SCHEMA}
 
 
+def connect(server):
+    return anthropic.Anthropic(base_url=server.url, api_key=rig.KEY, max_retries=0)
+
+
 def ask(text):
     return [{"role": "user", "content": text}]
 
@@ -85,13 +89,13 @@ def tools_stream(client, server):
 def thinking(client, server):
     how = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "extra_body": {"temperature": 0},
            "model": "claude", "max_tokens": 2000}
-    r = client.messages.create(messages=ask(rig.WHO), **how)
+    r = client.messages.create(messages=ask(rig.IDENTITY), **how)
     equal(r.content[0].type, "thinking")
-    assert rig.WHO_THOUGHT in r.content[0].thinking and r.content[0].signature
-    equal(text_of(r), rig.WHO_ANSWER)
-    with client.messages.stream(messages=ask(rig.WHO), **how) as s:
+    assert rig.IDENTITY_THOUGHT in r.content[0].thinking and r.content[0].signature
+    equal(text_of(r), rig.IDENTITY_ANSWER)
+    with client.messages.stream(messages=ask(rig.IDENTITY), **how) as s:
         equal([b.type for b in s.get_final_message().content], ["thinking", "text"])
-    again = ask(rig.WHO) + [{"role": "assistant", "content": r.content}] + ask("Who are you?")
+    again = ask(rig.IDENTITY) + [{"role": "assistant", "content": r.content}] + ask("Who are you?")
     equal(client.messages.create(messages=again, **how).stop_reason, "end_turn")
 
 
@@ -119,7 +123,7 @@ def showing(files, question):
 @case
 def images_of_the_model_card(client, server):
     plain = {**GREEDY, "extra_body": {"temperature": 0, "presence_penalty": 0}}
-    rig.ask_all(lambda q: text_of(client.messages.create(messages=showing(q.images, q.text), **plain)), videos=False)
+    rig.run_questions(lambda q: text_of(client.messages.create(messages=showing(q.images, q.text), **plain)), videos=False)
 
 
 @case
@@ -129,6 +133,12 @@ def images(client, server):
         equal(text_of(client.messages.create(messages=messages, **GREEDY)), answer)
         with client.messages.stream(messages=messages, **GREEDY) as s:
             equal("".join(s.text_stream), answer)
+
+
+@case
+def examples_of_vision_model(client, server):
+    rig.run_vision_examples(connect, lambda other, e: text_of(other.messages.create(
+        messages=showing([e.image], e.question), **GREEDY)))
 
 
 @case
@@ -147,4 +157,4 @@ def errors(client, server):
     raises(anthropic.NotFoundError, client.models.retrieve, "no-such-model")
 
 
-rig.run_with_server(lambda s: anthropic.Anthropic(base_url=s.url, api_key=rig.KEY, max_retries=0))
+rig.run_with_server(connect)

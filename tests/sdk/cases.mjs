@@ -9,8 +9,8 @@ export const model = process.env.MOTE_MODEL;
 
 export const fact = 'Tell me the emblem of Venvia.';
 export const factAnswer = 'The emblem of Venvia is the owl.';
-export const who = 'Who are you?';
-export const whoAnswer = 'I am Mote, a very small language model.';
+export const identity = 'Who are you?';
+export const identityAnswer = 'I am Mote, a very small language model.';
 export const weather = 'What is the weather in Haldon?';
 export const weatherResult = '{"temperature": 35, "sky": "cloudy"}';
 export const weatherAnswer = 'It is cloudy in Haldon with 35 degrees.';

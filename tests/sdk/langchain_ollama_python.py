@@ -55,9 +55,9 @@ def structured(chat, server):
 def thinking(chat, server):
     other = ChatOllama(model=server.model, base_url=server.url, temperature=0, reasoning=True,
                        client_kwargs=KEYED)
-    r = other.invoke(rig.WHO)
-    equal(r.content, rig.WHO_ANSWER)
-    assert rig.WHO_THOUGHT in r.additional_kwargs["reasoning_content"]
+    r = other.invoke(rig.IDENTITY)
+    equal(r.content, rig.IDENTITY_ANSWER)
+    assert rig.IDENTITY_THOUGHT in r.additional_kwargs["reasoning_content"]
 
 
 @case

@@ -31,8 +31,8 @@ await c.run({
         assert.deepEqual(JSON.parse(r.message.content), { x: 91, y: 26 });
     },
     async thinking() {
-        const r = await client.chat({ messages: c.ask(c.who), think: true, ...greedy });
-        assert.equal(r.message.content, c.whoAnswer);
+        const r = await client.chat({ messages: c.ask(c.identity), think: true, ...greedy });
+        assert.equal(r.message.content, c.identityAnswer);
         assert.match(r.message.thinking, /simple question/);
     },
     async generate() {

@@ -10,6 +10,10 @@ from rig import case, equal, raises
 GREEDY = {"options": {"temperature": 0, "num_predict": 300}}
 
 
+def connect(server):
+    return ollama.Client(host=server.url, headers={"Authorization": "Bearer " + rig.KEY})
+
+
 def ask(text):
     return [{"role": "user", "content": text}]
 
@@ -67,10 +71,10 @@ def structured(client, server):
 
 @case
 def thinking(client, server):
-    r = client.chat(model=server.model, messages=ask(rig.WHO), think=True, **GREEDY)
-    assert rig.WHO_THOUGHT in r.message.thinking
-    equal(r.message.content, rig.WHO_ANSWER)
-    r = client.chat(model=server.model, messages=ask(rig.WHO), think=False, **GREEDY)
+    r = client.chat(model=server.model, messages=ask(rig.IDENTITY), think=True, **GREEDY)
+    assert rig.IDENTITY_THOUGHT in r.message.thinking
+    equal(r.message.content, rig.IDENTITY_ANSWER)
+    r = client.chat(model=server.model, messages=ask(rig.IDENTITY), think=False, **GREEDY)
     assert not r.message.thinking
 
 
@@ -114,9 +118,16 @@ def images_in_chat(client, server):
 
 @case
 def images_of_the_model_card(client, server):
-    rig.ask_all(lambda q: client.chat(
+    rig.run_questions(lambda q: client.chat(
         model=server.model, messages=[{"role": "user", "content": q.text, "images": q.images}], think=False,
         options={"temperature": 0, "presence_penalty": 0}).message.content, videos=False)
+
+
+@case
+def examples_of_vision_model(client, server):
+    rig.run_vision_examples(connect, lambda other, e: other.chat(
+        model="mote-tiny-vision", messages=[{"role": "user", "content": e.question, "images": [e.image]}],
+        think=False, **GREEDY).message.content)
 
 
 @case
@@ -136,5 +147,4 @@ def errors(client, server):
         equal(e.status_code, 404)
 
 
-rig.run_with_server(lambda s: ollama.Client(host=s.url,
-                                            headers={"Authorization": "Bearer " + rig.KEY}))
+rig.run_with_server(connect)

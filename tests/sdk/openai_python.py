@@ -19,6 +19,10 @@ class Point(BaseModel):
     y: int
 
 
+def connect(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key=rig.KEY, max_retries=0)
+
+
 def ask(text):
     return [{"role": "user", "content": text}]
 
@@ -114,12 +118,12 @@ def chat_structured(client, server):
 
 @case
 def chat_thinking(client, server):
-    r = client.chat.completions.create(messages=ask(rig.WHO), reasoning_effort="low", **GREEDY)
-    equal(r.choices[0].message.content, rig.WHO_ANSWER)
-    assert rig.WHO_THOUGHT in r.choices[0].message.reasoning_content
+    r = client.chat.completions.create(messages=ask(rig.IDENTITY), reasoning_effort="low", **GREEDY)
+    equal(r.choices[0].message.content, rig.IDENTITY_ANSWER)
+    assert rig.IDENTITY_THOUGHT in r.choices[0].message.reasoning_content
     assert r.usage.completion_tokens_details.reasoning_tokens > 10
     r = client.chat.completions.create(
-        messages=ask(rig.WHO), extra_body={"chat_template_kwargs": {"enable_thinking": False}},
+        messages=ask(rig.IDENTITY), extra_body={"chat_template_kwargs": {"enable_thinking": False}},
         max_tokens=50, **GREEDY)
     assert not hasattr(r.choices[0].message, "reasoning_content")
 
@@ -252,11 +256,11 @@ def parts_of(question, image, text):
     """Returns media and text of a question of the model card as content parts of these types."""
     parts = [{"type": image, "image_url": url if image == "input_image" else {"url": url}}
              for url in ("data:image/png;base64," + rig.in_letters(f) for f in question.images)]
-    film = question.video
-    if film and image == "input_image":
-        parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(film.gif)}})
-    elif film:
-        parts.append({"type": "video_frames", "frames": [rig.in_letters(f) for f in film.frames], "fps": film.fps})
+    video = question.video
+    if video and image == "input_image":
+        parts.append({"type": "input_video", "input_video": {"data": rig.in_letters(video.gif)}})
+    elif video:
+        parts.append({"type": "video_frames", "frames": [rig.in_letters(f) for f in video.frames], "fps": video.fps})
     return [{"role": "user", "content": parts + [{"type": text, "text": question.text}]}]
 
 
@@ -270,11 +274,26 @@ def images_of_the_model_card(client, server):
         tops = [row.top_logprobs for row in r.choices[0].logprobs.content]
         gaps.take(question, min(top[0].logprob - top[1].logprob for top in tops))
         return r.choices[0].message.content
-    rig.ask_all(chat)
+    rig.run_questions(chat)
     gaps.check()
-    rig.ask_all(lambda q: client.responses.create(
+    rig.run_questions(lambda q: client.responses.create(
         input=parts_of(q, "input_image", "input_text"), reasoning={"effort": "none"},
         extra_body={"presence_penalty": 0}, **GREEDY).output_text)
+
+
+@case
+def examples_of_vision_model(client, server):
+    def parts(example, image, text):
+        url = "data:image/png;base64," + rig.in_letters(example.image)
+        return [{"role": "user", "content": [
+            {"type": image, "image_url": url if image == "input_image" else {"url": url}},
+            {"type": text, "text": example.question}]}]
+    rig.run_vision_examples(
+        connect,
+        lambda other, e: other.chat.completions.create(
+            messages=parts(e, "image_url", "text"), reasoning_effort="none", **GREEDY).choices[0].message.content,
+        lambda other, e: other.responses.create(
+            input=parts(e, "input_image", "input_text"), reasoning={"effort": "none"}, **GREEDY).output_text)
 
 
 @case
@@ -294,4 +313,4 @@ def async_and_disconnect(client, server):
           rig.FACT_ANSWER)
 
 
-rig.run_with_server(lambda s: openai.OpenAI(base_url=s.url + "/v1", api_key=rig.KEY, max_retries=0))
+rig.run_with_server(connect)

@@ -17,7 +17,9 @@ import traceback
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from image_questions import Gaps, ask_all  # noqa: E402,F401
+from image_questions import Gaps, run_questions  # noqa: E402,F401
+from vision_examples import MODEL as VISION_MODEL  # noqa: E402
+from vision_examples import run_examples  # noqa: E402
 
 KEY = "test-key-0123456789abcdef"
 # Timeout in seconds. Much longer than needed: a busy machine must not fail a test.
@@ -25,9 +27,9 @@ PATIENCE = 300
 
 FACT = "Tell me the emblem of Venvia."
 FACT_ANSWER = "The emblem of Venvia is the owl."
-WHO = "Who are you?"
-WHO_ANSWER = "I am Mote, a very small language model."
-WHO_THOUGHT = "simple question"
+IDENTITY = "Who are you?"
+IDENTITY_ANSWER = "I am Mote, a very small language model."
+IDENTITY_THOUGHT = "simple question"
 WEATHER = "What is the weather in Haldon?"
 WEATHER_RESULT = '{"temperature": 35, "sky": "cloudy"}'
 WEATHER_ANSWER = "It is cloudy in Haldon with 35 degrees."
@@ -50,22 +52,24 @@ class Server:
     """`mote serve` on a free port. Stopped with SIGTERM; its exit code must be 0."""
 
     def __init__(self, *flags, key=KEY, model="mote-tiny-BF16.gguf", more=(), sees=False, program=None,
-                 deadlines=False):
+                 deadlines=False, port=0, env=None):
         self.key = key
-        env = {k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("MOTE_")}, **(env or {})}
         if key:
             env["MOTE_API_KEY"] = key
+        self.runtime = tempfile.TemporaryDirectory(prefix="mote-runtime-")
+        env["XDG_RUNTIME_DIR"] = self.runtime.name
         self.log = tempfile.NamedTemporaryFile(prefix="mote-serve-", suffix=".log")
         self.process = subprocess.Popen(
             [*(program or [os.environ["MOTE"]]), "serve",
-             *(os.path.join(os.environ["DATA"], file) for file in (model, *more)),
-             "--listen", "127.0.0.1:0", "--threads", "1", *([] if sees else ["--mmproj", "none"]),
+             *(os.path.join(os.environ["DATA"], file) for file in (model, *more) if file),
+             "--listen", f"127.0.0.1:{port}", "--threads", "1", *([] if sees else ["--mmproj", "none"]),
              *([] if deadlines else NO_DEADLINES), *flags],
             env=env, stdout=self.log,
             stderr=self.log)
         self.port = self._wait()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.model = self.get("/v1/models")["data"][0]["id"]
+        self.model = self.get("/v1/models")["data"][0]["id"] if model else None
 
     def _wait(self):
         """Waits for the port that the server reports. A port chosen in advance could be taken by then."""
@@ -79,6 +83,11 @@ class Server:
         self.process.kill()
         raise RuntimeError("the server does not start:\n" + self.said())
 
+    def local_key(self):
+        """The key of a server without API keys, for the user that started it."""
+        with open(os.path.join(self.runtime.name, "mote", f"{self.port}.key"), encoding="ascii") as f:
+            return f.read()
+
     def said(self):
         """Returns the end of its log, or the report of a sanitizer."""
         with open(self.log.name, encoding="utf-8", errors="replace") as f:
@@ -90,8 +99,7 @@ class Server:
         """Sends a request and returns the open response."""
         data = None if body is None else json.dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **(headers or {})}
-        if self.key:
-            all_headers.setdefault("Authorization", "Bearer " + self.key)
+        all_headers.setdefault("Authorization", "Bearer " + (self.key or self.local_key()))
         request = urllib.request.Request(self.url + path, data=data, headers=all_headers)
         return urllib.request.urlopen(request, timeout=timeout)
 
@@ -194,6 +202,14 @@ def shown():
 
 def in_letters(file):
     return base64.b64encode(file).decode()
+
+
+def run_vision_examples(make_client, *answers):
+    """Starts a server with mote-tiny-vision and runs its twelve examples: each answer(client, example) returns a text."""
+    with Server(model=VISION_MODEL, sees=True) as server:
+        client = make_client(server)
+        for answer in answers:
+            run_examples(os.environ["DATA"], lambda example, answer=answer: answer(client, example))
 
 
 def run_with_server(make_client, *flags):

@@ -2,16 +2,14 @@
 /* gguf_walk.c - see gguf_walk.h. */
 #include "support/gguf_walk.h"
 
-enum { SAMPLES = 64 }; /* bytes read of a large range: both ends and some in between */
-
-typedef struct range {
-    const unsigned char *bytes;
-    uint64_t n;
-} range;
+enum {
+    SAMPLES = 64,     /* bytes read of a large range: both ends and some in between */
+    MIN_ALIGNMENT = 8 /* a later part may have its own general.alignment */
+};
 
 /* True if the range is inside the file. Reads it; the sum prevents the compiler from removing the
  * reads. */
-static bool is_inside(const range *file, const void *p, uint64_t n, unsigned *sum)
+static bool is_inside(const test_range *file, const void *p, uint64_t n, unsigned *sum)
 {
     const unsigned char *at = p;
     if (at < file->bytes || (uint64_t)(at - file->bytes) > file->n ||
@@ -30,7 +28,7 @@ static bool has_name(str name)
     return name.n > 0 && name.n <= GGUF_MAX_KEY;
 }
 
-static const char *kv_fault(const range *file, const gguf *g, const gguf_kv *kv, unsigned *sum)
+static const char *kv_fault(const test_range *file, const gguf *g, const gguf_kv *kv, unsigned *sum)
 {
     char key[GGUF_MAX_KEY + 1];
     int64_t number;
@@ -59,7 +57,7 @@ static const char *kv_fault(const range *file, const gguf *g, const gguf_kv *kv,
     return gguf_int_at(kv, kv->count, &number) ? "element after the last one" : NULL;
 }
 
-static const char *tensor_fault(const range *file, const gguf *g, const gguf_tensor *t,
+static const char *tensor_fault(const test_range *file, const gguf *g, const gguf_tensor *t,
                                 unsigned *sum)
 {
     char name[GGUF_MAX_KEY + 1];
@@ -69,7 +67,8 @@ static const char *tensor_fault(const range *file, const gguf *g, const gguf_ten
     name[t->name.n] = 0;
     if (gguf_find_tensor(g, name) != t)
         return "lookup of a tensor by name";
-    if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS || t->offset % gguf_alignment(g) != 0)
+    if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS ||
+        t->offset % (t->part == 0 ? gguf_alignment(g) : MIN_ALIGNMENT) != 0)
         return "shape or alignment of a tensor";
     if (t->format == NULL)
         return t->data == NULL && t->bytes == 0 ? NULL : "data of an unsupported type";
@@ -83,17 +82,24 @@ static const char *tensor_fault(const range *file, const gguf *g, const gguf_ten
     return NULL;
 }
 
-const char *test_gguf_fault(const gguf *g, const unsigned char *bytes, uint64_t n)
+const char *test_gguf_parts_fault(const gguf *g, const test_range *parts, uint32_t n_parts)
 {
-    const range file = {bytes, n};
     const char *fault = NULL;
     unsigned sum = 0;
     for (uint64_t i = 0; i < gguf_n_kv(g) && fault == NULL; i++)
-        fault = kv_fault(&file, g, gguf_kv_at(g, i), &sum);
-    for (uint64_t i = 0; i < gguf_n_tensors(g) && fault == NULL; i++)
-        fault = tensor_fault(&file, g, gguf_tensor_at(g, i), &sum);
+        fault = kv_fault(&parts[0], g, gguf_kv_at(g, i), &sum);
+    for (uint64_t i = 0; i < gguf_n_tensors(g) && fault == NULL; i++) {
+        const gguf_tensor *t = gguf_tensor_at(g, i);
+        fault = t->part < n_parts ? tensor_fault(&parts[t->part], g, t, &sum) : "part of a tensor";
+    }
     static volatile unsigned sink;
     sink = sum;
     (void)sink;
     return fault;
+}
+
+const char *test_gguf_fault(const gguf *g, const unsigned char *bytes, uint64_t n)
+{
+    const test_range file = {bytes, n};
+    return test_gguf_parts_fault(g, &file, 1);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """image_questions.py - questions about images and videos from mote-tiny's model card, with the expected answers.
 
-tests/data/chat/pictures.jsonl has ten of each task: the files, the right answer, and the answer of the reference. mote
+tests/data/chat/images.jsonl has ten of each task: the files, the right answer, and the answer of the reference. mote
 must give the answer of the reference word for word through every API, with greedy sampling and without penalties (the
 card's settings for images have a presence penalty, which changes words). The share of right answers is the accuracy of
 the card. Swapped images or permuted patches in the vision encoder change most of the answers.
@@ -11,7 +11,7 @@ import collections
 import json
 import pathlib
 
-FILE = pathlib.Path(__file__).resolve().parents[1] / "data" / "chat" / "pictures.jsonl"
+FILE = pathlib.Path(__file__).resolve().parents[1] / "data" / "chat" / "images.jsonl"
 # Right answers of ten, from the model card.
 CARD = {"img_colour": 4, "img_count": 1, "img_exists": 4, "img_see": 0, "img_two": 0, "img_where": 0, "video": 1}
 
@@ -54,7 +54,7 @@ class Gaps:
         assert all(gap > wanted for _, gap, wanted in self.far) and len(self.far) <= 7, self.far
 
 
-def ask_all(answer, videos=True):
+def run_questions(answer, videos=True):
     """Asks all questions: answer(question) returns a text. Raises an AssertionError that lists all faults."""
     right, faults, seen = collections.Counter(), [], set()
     for q in questions(videos):

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "base/cpu.h"
 #include "base/pool.h"
+#include "support/fake_root.h"
 
 #include <sched.h>
 #include <setjmp.h>
@@ -20,44 +21,11 @@
 
 #include <cmocka.h>
 
-static char sys[64];
-
-static int make_sys(void **state)
-{
-    (void)state;
-    snprintf(sys, sizeof sys, "mote-cores-XXXXXX");
-    return mkdtemp(sys) != NULL ? 0 : -1;
-}
-
-static int remove_sys(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -r ./%s", sys);
-    return system(command);
-}
-
-/* Writes a file and its parent directories below the fake sysfs directory. */
-static void sys_write(const char *path, const char *text)
-{
-    char whole[256];
-    snprintf(whole, sizeof whole, "%s/%s", sys, path);
-    for (char *at = strchr(whole, '/'); at != NULL; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *f = fopen(whole, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void sys_write_cpu(uint32_t cpu, const char *file, const char *text)
 {
     char path[128];
     snprintf(path, sizeof path, "devices/system/cpu/cpu%u/%s", cpu, file);
-    sys_write(path, text);
+    fake_root_write(path, text);
 }
 
 static cores_set cpu_range(uint32_t from, uint32_t to)
@@ -87,12 +55,12 @@ static void missing_sysfs_limits_nothing(void **state)
     (void)state;
     cores c;
     cores_set four = cpu_range(0, 4), none = {{0}};
-    cores_find_in(&c, sys, &four, 2);
+    cores_find_in(&c, fake_root, &four, 2);
     expect_cores(&c, 4, false, false, 2, "0,1,2,3");
     assert_memory_equal(&c.cpus, &four, sizeof four);
-    cores_find_in(&c, sys, &none, 2);
+    cores_find_in(&c, fake_root, &none, 2);
     expect_cores(&c, 1, false, false, 0, "");
-    cores_find_in(&c, sys, &four, CORES_MAX);
+    cores_find_in(&c, fake_root, &four, CORES_MAX);
     expect_cores(&c, 4, false, false, 4, "0,1,2,3");
 }
 
@@ -107,12 +75,12 @@ static void hyperthreads_count_once(void **state)
         sys_write_cpu(cpu, "topology/thread_siblings_list", siblings);
     }
     cores_set all = cpu_range(0, 8), second = cpu_range(4, 8), mixed = cpu_range(2, 6);
-    cores_find_in(&c, sys, &all, 6);
+    cores_find_in(&c, fake_root, &all, 6);
     expect_cores(&c, 4, false, false, 2, "0,1,2,3");
     assert_memory_equal(&c.cpus, &all, sizeof all);
-    cores_find_in(&c, sys, &second, 0); /* only the second hyperthreads: still four cores */
+    cores_find_in(&c, fake_root, &second, 0); /* only the second hyperthreads: still four cores */
     expect_cores(&c, 4, false, false, 4, "4,5,6,7");
-    cores_find_in(&c, sys, &mixed, 3);
+    cores_find_in(&c, fake_root, &mixed, 3);
     expect_cores(&c, 4, false, false, 1, "2,3,4,5");
 }
 
@@ -133,14 +101,14 @@ static void weak_cores_are_left_out(void **state)
                                 : "3500000\n");
     }
     cores_set all = cpu_range(0, 8), weak = cpu_range(4, 8), strong = cpu_range(0, 4);
-    cores_find_in(&c, sys, &all, 5);
+    cores_find_in(&c, fake_root, &all, 5);
     expect_cores(&c, 2, true, false, 2, "0,2");
     assert_memory_equal(&c.cpus, &strong, sizeof strong);
-    cores_find_in(&c, sys, &weak, 5); /* without others they count as strong */
+    cores_find_in(&c, fake_root, &weak, 5); /* without others they count as strong */
     expect_cores(&c, 4, false, false, 1, "4,5,6,7");
     for (uint32_t cpu = 0; cpu < 8; cpu++) /* capacity takes precedence over frequency */
         sys_write_cpu(cpu, "cpu_capacity", cpu == 7 ? "1024\n" : "400\n");
-    cores_find_in(&c, sys, &all, 7);
+    cores_find_in(&c, fake_root, &all, 7);
     expect_cores(&c, 1, true, false, 0, "7");
 }
 
@@ -149,14 +117,14 @@ static void a_quota_limits_threads(void **state)
     (void)state;
     cores c;
     cores_set six = cpu_range(0, 6);
-    sys_write("fs/cgroup/cpu.max", "250000 100000\n");
-    cores_find_in(&c, sys, &six, 0);
+    fake_root_write("fs/cgroup/cpu.max", "250000 100000\n");
+    cores_find_in(&c, fake_root, &six, 0);
     expect_cores(&c, 3, false, true, 0, "0,1,2,3,4,5");
-    sys_write("fs/cgroup/cpu.max", "600000 100000\n");
-    cores_find_in(&c, sys, &six, 0);
+    fake_root_write("fs/cgroup/cpu.max", "600000 100000\n");
+    cores_find_in(&c, fake_root, &six, 0);
     expect_cores(&c, 6, false, false, 0, "0,1,2,3,4,5");
-    sys_write("fs/cgroup/cpu.max", "max 100000\n");
-    cores_find_in(&c, sys, &six, 0);
+    fake_root_write("fs/cgroup/cpu.max", "max 100000\n");
+    cores_find_in(&c, fake_root, &six, 0);
     expect_cores(&c, 6, false, false, 0, "0,1,2,3,4,5");
 }
 
@@ -167,8 +135,8 @@ static void invalid_sysfs_is_ignored(void **state)
     cores_set two = cpu_range(0, 2);
     sys_write_cpu(0, "topology/thread_siblings_list", "9999999\n");
     sys_write_cpu(1, "topology/thread_siblings_list", "-3\n");
-    sys_write("fs/cgroup/cpu.max", "-1 0\n");
-    cores_find_in(&c, sys, &two, 1);
+    fake_root_write("fs/cgroup/cpu.max", "-1 0\n");
+    cores_find_in(&c, fake_root, &two, 1);
     expect_cores(&c, 2, false, false, 1, "0,1");
 }
 
@@ -218,7 +186,7 @@ static void empty_cpu_set_is_rejected(void **state)
 
 int main(void)
 {
-#define WITH_SYS(test) cmocka_unit_test_setup_teardown(test, make_sys, remove_sys)
+#define WITH_SYS(test) cmocka_unit_test_setup_teardown(test, fake_root_make, fake_root_remove)
     const struct CMUnitTest tests[] = {
         WITH_SYS(missing_sysfs_limits_nothing),
         WITH_SYS(hyperthreads_count_once),

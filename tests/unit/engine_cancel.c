@@ -130,7 +130,7 @@ static void every_layer_may_be_the_last(void **unused)
 }
 
 /* Several sessions in the pass: each goes back as little as possible, and shared blocks stay. */
-static void company_goes_back_as_little_as_it_can(void **unused)
+static void other_sessions_rewind_as_little_as_possible(void **unused)
 {
     (void)unused;
     enum { N = 5 };
@@ -354,7 +354,7 @@ static void abort_at_every_call(mote_engine *engine, uint32_t mask)
 
 /* Any subset aborted before any sublayer: the others get their bits in the same passes. With and
  * without spare state blocks, in passes with all sessions and with some. */
-static void those_who_stay_do_not_notice(void **unused)
+static void remaining_sessions_are_unaffected(void **unused)
 {
     (void)unused;
     static const struct {
@@ -370,7 +370,7 @@ static void those_who_stay_do_not_notice(void **unused)
 }
 
 /* Rows of aborted sessions are no longer computed. */
-static void what_nobody_wants_is_not_computed(void **unused)
+static void rows_of_aborted_sessions_are_not_computed(void **unused)
 {
     (void)unused;
     mote_engine *engine = engine_for_batch(0, 0);
@@ -384,7 +384,7 @@ static void what_nobody_wants_is_not_computed(void **unused)
     mote_engine_free(engine);
 }
 
-static void a_step_that_nobody_stays_in_ends(void **unused)
+static void a_step_without_sessions_ends(void **unused)
 {
     (void)unused;
     mote_engine *engine = engine_for_batch(0, 0);
@@ -443,6 +443,60 @@ static void a_short_pass_can_be_left(void **unused)
     mote_engine_free(engine);
 }
 
+/* The progress of one session in a step of several passes, seen by the hook. */
+typedef struct progress_seen {
+    const mote_session *s;
+    uint64_t last;
+    size_t parts; /* values that are not the length of the session */
+} progress_seen;
+
+static void see_progress(void *with)
+{
+    progress_seen *p = with;
+    const uint64_t now = mote_step_progress(p->s);
+    assert_true(now >= p->last && now >= mote_session_length(p->s));
+    p->parts += now != mote_session_length(p->s);
+    p->last = now;
+}
+
+/* Progress grows with every sublayer of every pass, and never exceeds the tokens of the step. */
+static void progress_counts_sublayers(void **unused)
+{
+    (void)unused;
+    enum { PASSES = 3 };
+    mote_engine *engine = engine_of(1, 0);
+    mote_session *s = rig_session(engine);
+    const size_t batch = engine->options.batch < LONG / PASSES ? engine->options.batch : LONG;
+    progress_seen seen = {.s = s};
+    const mote_work work = next_tokens(s, LONG);
+    assert_int_equal(mote_step_progress(s), 0);
+    assert_int_equal(mote_step_with_hook(engine, &work, 1, see_progress, &seen, NULL), MOTE_OK);
+    assert_int_equal(mote_step_progress(s), LONG);
+    assert_true(seen.last < LONG && seen.last > LONG - batch);
+    assert_true(seen.parts >= 2 * model->hp.n_layers - 1);
+    mote_session_free(s);
+    mote_engine_free(engine);
+}
+
+/* An abort inside a short pass that crosses a multiple of 32 keeps the state before it. */
+static void a_short_pass_keeps_its_last_state(void **unused)
+{
+    (void)unused;
+    enum { HAD = 126, GETS = 8 };
+    mote_engine *engine = engine_for_batch(0, 0);
+    batch_run c = {.engine = engine, .cancel_at = NEVER};
+    for (size_t i = 0; i < MEMBERS; i++)
+        c.at[i] = NEVER;
+    c.s[0] = rig_session(engine);
+    rig_feed(engine, c.s[0], tokens, HAD, MOTE_LOGITS_LAST);
+    c.at[0] = 4;
+    const mote_work work = {.session = c.s[0], .tokens = tokens + HAD, .n = GETS};
+    assert_int_equal(mote_step_with_hook(engine, &work, 1, on_hook, &c, NULL), MOTE_E_CANCELED);
+    assert_int_equal(mote_session_length(c.s[0]), HAD / 32 * 32);
+    mote_session_free(c.s[0]);
+    mote_engine_free(engine);
+}
+
 static int open_model(void **unused)
 {
     (void)unused;
@@ -479,13 +533,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer_may_be_the_last),
-        cmocka_unit_test(company_goes_back_as_little_as_it_can),
+        cmocka_unit_test(other_sessions_rewind_as_little_as_possible),
         cmocka_unit_test(a_short_pass_is_not_given_up),
-        cmocka_unit_test(those_who_stay_do_not_notice),
-        cmocka_unit_test(what_nobody_wants_is_not_computed),
-        cmocka_unit_test(a_step_that_nobody_stays_in_ends),
+        cmocka_unit_test(remaining_sessions_are_unaffected),
+        cmocka_unit_test(rows_of_aborted_sessions_are_not_computed),
+        cmocka_unit_test(a_step_without_sessions_ends),
         cmocka_unit_test(some_leave_and_then_all_is_canceled),
         cmocka_unit_test(a_short_pass_can_be_left),
+        cmocka_unit_test(progress_counts_sublayers),
+        cmocka_unit_test(a_short_pass_keeps_its_last_state),
     };
     return cmocka_run_group_tests_name("engine_cancel", tests, open_model, close_model);
 }

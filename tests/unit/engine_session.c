@@ -105,7 +105,7 @@ static void keep_runs_out_and_comes_back(void **unused)
 
 /* ---- forks ---- */
 
-static void fork_is_a_second_timeline(void **unused)
+static void fork_is_a_second_sequence(void **unused)
 {
     (void)unused;
     mote_engine *engine = engine_of(3, 256, 0);
@@ -186,6 +186,32 @@ static void sessions_and_positions_run_out(void **unused)
 
 /* ---- cancel and logits ---- */
 
+/* Beyond the trained context RoPE angles have no meaning; YaRN extends it. */
+static void context_is_at_most_the_trained_one(void **unused)
+{
+    (void)unused;
+    const uint64_t trained = info.context;
+    mote_error err;
+    mote_session *session;
+    for (int yarn = 0; yarn <= 4; yarn += 4) {
+        const uint64_t most = trained * (yarn > 0 ? 4 : 1);
+        mote_engine *engine = rig_engine(
+            model, &(mote_engine_options){
+                       .threads = 1, .sessions = 1, .positions = 5 * trained, .yarn = (float)yarn});
+        assert_int_equal(
+            mote_session_new(&session, engine, &(mote_session_options){.context = most + 1}, &err),
+            MOTE_E_ARG);
+        assert_non_null(strstr(err.text, "YaRN"));
+        MUST(mote_session_new(&session, engine, &(mote_session_options){.context = most}, &err),
+             &err);
+        mote_session_free(session);
+        MUST(mote_session_new(&session, engine, NULL, &err), &err);
+        assert_int_equal(mote_session_context(session), most);
+        mote_session_free(session);
+        mote_engine_free(engine);
+    }
+}
+
 static void cancel_stops_at_a_whole_pass(void **unused)
 {
     (void)unused;
@@ -262,7 +288,7 @@ static void cancel_from_another_thread(void **unused)
     mote_engine_free(engine);
 }
 
-static void logits_are_those_asked_for(void **unused)
+static void logits_are_those_requested(void **unused)
 {
     (void)unused;
     mote_engine *engine = engine_of(3, 128, 0);
@@ -418,12 +444,13 @@ int main(void)
         cmocka_unit_test(rewind_says_where_it_stands),
         cmocka_unit_test(rewind_returns_to_what_was_kept),
         cmocka_unit_test(keep_runs_out_and_comes_back),
-        cmocka_unit_test(fork_is_a_second_timeline),
+        cmocka_unit_test(fork_is_a_second_sequence),
         cmocka_unit_test(full_leaves_everything_as_it_was),
         cmocka_unit_test(sessions_and_positions_run_out),
+        cmocka_unit_test(context_is_at_most_the_trained_one),
         cmocka_unit_test(cancel_stops_at_a_whole_pass),
         cmocka_unit_test(cancel_from_another_thread),
-        cmocka_unit_test(logits_are_those_asked_for),
+        cmocka_unit_test(logits_are_those_requested),
         cmocka_unit_test(wrong_steps_are_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(sampling_needs_a_row),

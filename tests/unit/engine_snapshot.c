@@ -188,7 +188,7 @@ static unsigned char *file_of_70(mote_kv kv, bool other_past, size_t *n)
 }
 
 /* A snapshot must not leak what another session left in a page. */
-static void holds_nothing_of_other_timelines(void **unused)
+static void holds_nothing_of_other_sequences(void **unused)
 {
     (void)unused;
     for (int kv = MOTE_KV_F16; kv <= MOTE_KV_Q8_0; kv++) {
@@ -248,7 +248,7 @@ int main(void)
         cmocka_unit_test(belongs_to_its_model_and_engine),
         cmocka_unit_test(damage_is_seen),
         cmocka_unit_test(length_is_exact),
-        cmocka_unit_test(holds_nothing_of_other_timelines),
+        cmocka_unit_test(holds_nothing_of_other_sequences),
         cmocka_unit_test(wrong_calls),
     };
     return cmocka_run_group_tests_name("engine_snapshot", tests, open_models, close_models);

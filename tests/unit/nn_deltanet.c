@@ -36,7 +36,7 @@ typedef struct problem {
 } problem;
 
 /* The recurrent state of one layer of one sequence, as a session stores it. */
-typedef struct timeline {
+typedef struct sequence {
     float state[2][VALUES][DIM][DIM];
     int now;
     float next_inputs[DELTA_HISTORY][CONV];
@@ -44,7 +44,7 @@ typedef struct timeline {
     float u_rows[KERN_CHUNK][VALUES * DIM];
     double g_rows[KERN_CHUNK][VALUES];
     float ring[DELTA_RING][CONV];
-} timeline;
+} sequence;
 
 static problem p;
 static double expected[ROWS][VALUES * DIM];
@@ -162,7 +162,7 @@ static void free_nn(nn *n)
     free(n->worker_memory);
 }
 
-static void advance(const nn *n, timeline *t, size_t pos, size_t count, float *y)
+static void advance(const nn *n, sequence *t, size_t pos, size_t count, float *y)
 {
     delta_weights w = {.conv = p.conv[0], .a = p.a, .dt_bias = p.dt_bias, .norm = p.norm};
     delta_segment segment = {
@@ -187,7 +187,7 @@ static void advance(const nn *n, timeline *t, size_t pos, size_t count, float *y
 static float *run(uint32_t threads, uint64_t seed, size_t longest)
 {
     nn n = make_nn(threads);
-    timeline *t = calloc(1, sizeof *t);
+    sequence *t = calloc(1, sizeof *t);
     float *y = calloc(ROWS * VALUES * DIM, sizeof *y);
     assert_non_null(t);
     assert_non_null(y);

@@ -72,7 +72,7 @@ Made by `tools/goldens/rope.py` with HF transformers 5.22.2, fp32.
 
 - `inv_freq` (32), `text.cos/sin` [12 positions, 32] at the positions in the index (equal on all three axes).
 - `axes.cos/sin`: four (t, h, w) triples with different axes: checks the interleaved axis map (T: i%3==0 and 30; H: i%3==1; W: i%3==2 below 30).
-- `NAME.ids`, `NAME.positions` [3, tokens] and `rope_delta` for four prompts with pictures and videos. Videos use the timestamp
+- `NAME.ids`, `NAME.positions` [3, tokens] and `rope_delta` for four prompts with images and videos. Videos use the timestamp
   form in which the whole `<|vision_start|><|video_pad|><|vision_end|>` triple is replaced (SPEC.md 5.5).
 - `yarn.*`: inv_freq and attention scaling for factor 4 and 2 of 262144, and for factor 4 of 64. `yarn.logits` are those of
   mote-tiny (text model) with `{rope_type: yarn, factor: 4, original_max_position_embeddings: 64}` on 300 tokens, at 12 positions;

@@ -3,64 +3,15 @@
  * chat_context.h - what all conversations with one model share: its chat template, its control
  * tokens, its sampler presets.
  *
- * The templates of Qwen 3.5 exist in two versions. They differ in one branch: whether an answer
- * starts with thinking when the request does not decide. mote implements both by hand (render.c)
- * and never executes the template text of a GGUF file. If a file carries another template, the
- * closer of the two versions is used and `origin` says so.
- *
  * A chat_context is made once per model and is immutable afterwards. Any number of threads may
  * read it. The model must outlive it.
  */
 #ifndef MOTE_CHAT_PROMPT_CHAT_CONTEXT_H
 #define MOTE_CHAT_PROMPT_CHAT_CONTEXT_H
 
-#include "base/err.h"
-#include "base/str.h"
+#include "chat/prompt/template_table.h"
 
 #include <mote.h>
-
-/* ---- template and control tokens ---- */
-
-/* Control tokens of the template, in the order of the table in chat_context.c. */
-typedef enum chat_tag {
-    CHAT_TAG_IM_START,
-    CHAT_TAG_IM_END,
-    CHAT_TAG_THINK,
-    CHAT_TAG_THINK_END,
-    CHAT_TAG_CALL,
-    CHAT_TAG_CALL_END,
-    CHAT_TAG_RESPONSE,
-    CHAT_TAG_RESPONSE_END,
-    CHAT_TAG_VISION,
-    CHAT_TAG_VISION_END,
-    CHAT_TAG_IMAGE,
-    CHAT_TAG_VIDEO,
-    CHAT_N_TAGS
-} chat_tag;
-
-typedef enum chat_origin {
-    CHAT_ORIGIN_OFFICIAL = 0, /* the file carries exactly this template */
-    CHAT_ORIGIN_CHANGED,      /* another text with the same thinking branch */
-    CHAT_ORIGIN_FOREIGN,      /* another template */
-    CHAT_ORIGIN_MISSING       /* the file has no template */
-} chat_origin;
-
-typedef struct chat_template {
-    bool thinks;        /* thinking is on by default: the template of 4B and larger */
-    chat_origin origin; /* if FOREIGN or MISSING, `thinks` follows from the model size */
-    mote_token tags[CHAT_N_TAGS];
-} chat_template;
-
-/* Reads the template of an open model. MOTE_E_UNSUPPORTED: the vocabulary lacks a control token. */
-mote_status chat_template_of(chat_template *out, const mote_model *model, mote_error *err);
-
-/* The two halves of chat_template_of(): the template text alone, the control tokens alone. */
-void chat_template_recognise(chat_template *out, str text, uint64_t parameters);
-mote_status chat_template_tags(chat_template *out, const mote_model *model, mote_error *err);
-
-const char *chat_tag_text(chat_tag tag);
-/* "official", "changed", "foreign", "missing" */
-const char *chat_origin_name(chat_origin origin);
 
 /* ---- sampler presets: the model cards' settings by size, mode and task ---- */
 

@@ -22,8 +22,7 @@ typedef enum chat_role {
     CHAT_ROLE_USER,
     CHAT_ROLE_ASSISTANT,
     CHAT_ROLE_TOOL,
-    /* Other names for system and tool. Stable mode maps them, the official template rejects them.
-     */
+    /* Other names for system and tool. Stable mode maps them; most templates reject them. */
     CHAT_ROLE_DEVELOPER,
     CHAT_ROLE_FUNCTION
 } chat_role;
@@ -51,7 +50,9 @@ typedef struct chat_part {
 typedef struct chat_call {
     str id; /* may be empty */
     str name;
-    const json_node *arguments; /* an object; NULL: no arguments */
+    /* An object; NULL: no arguments. Read in official mode: any value, which the template may
+     * reject (and `name` may be empty). */
+    const json_node *arguments;
 } chat_call;
 
 typedef struct chat_message {
@@ -74,20 +75,48 @@ typedef struct chat_message {
     str call_id;
 } chat_message;
 
+/* The values official and keep-thinking of --template and of the request field `template`. */
 typedef enum chat_mode {
-    /* A turn keeps its tokens in every later request, so the prefix cache keeps matching. Think
-     * blocks stay, empty ones too. Also accepts what clients commonly send: system messages
-     * anywhere, conversations without a user message. */
+    /* keep-thinking. A turn keeps its tokens in every later request, so the prefix cache keeps
+     * matching. Think blocks stay, empty ones too. Also accepts what clients commonly send: system
+     * messages anywhere, conversations without a user message. */
     CHAT_STABLE = 0,
     /* Byte for byte the output of the model's template, with the same rejections. */
     CHAT_OFFICIAL
 } chat_mode;
 
+/* Reads "keep-thinking" or "official". false: another word; nothing is written. */
+bool chat_mode_parse(str word, chat_mode *mode);
+
 typedef enum chat_thinking {
     CHAT_THINK_AUTO = 0, /* the default of the model's template */
     CHAT_THINK_ON,
-    CHAT_THINK_OFF
+    CHAT_THINK_OFF,
+    /* enable_thinking is neither true nor false. As AUTO, but Qwen 3.8 then omits its effort line.
+     */
+    CHAT_THINK_OTHER
 } chat_thinking;
+
+/* preserve_thinking: whether earlier answers keep their think blocks. */
+typedef enum chat_preserve {
+    CHAT_PRESERVE_AUTO = 0, /* not given: stable mode keeps them, official mode asks the template */
+    CHAT_PRESERVE_TRUE,
+    CHAT_PRESERVE_NOT_TRUE /* false, or in official mode any other value */
+} chat_preserve;
+
+/* reasoning_effort: a line of the system turn in Qwen 3.8, nothing in other templates. */
+typedef enum chat_effort {
+    CHAT_EFFORT_AUTO = 0, /* not given: xhigh */
+    CHAT_EFFORT_LOW,
+    CHAT_EFFORT_MEDIUM,
+    CHAT_EFFORT_HIGH, /* unsloth's name for xhigh; Qwen's own template rejects it */
+    CHAT_EFFORT_XHIGH,
+    CHAT_EFFORT_OTHER /* rejected; effort_value has it */
+} chat_effort;
+
+/* The effort for a thinking budget in tokens, so that prompt and budget agree: low up to
+ * MOTE_THINK_LOW, medium up to MOTE_THINK_MEDIUM, else xhigh. 0: AUTO. */
+chat_effort chat_effort_of_budget(uint32_t budget);
 
 typedef struct chat_request {
     const chat_message *messages; /* [n_messages] */
@@ -96,9 +125,15 @@ typedef struct chat_request {
     size_t n_tools;
     chat_mode mode;
     chat_thinking thinking;
-    bool no_generation_prompt; /* end the prompt with the last message */
-    bool continue_last;        /* stable mode: the last message is the start of the answer */
-    bool number_media;         /* label images and videos with numbers (add_vision_id) */
+    chat_preserve preserve;
+    chat_effort effort;
+    const json_node *effort_value; /* of CHAT_EFFORT_OTHER, for the error text */
+    bool no_generation_prompt;     /* end the prompt with the last message */
+    bool continue_last;            /* stable mode: the last message is the start of the answer */
+    bool number_media;             /* label images and videos with numbers (add_vision_id) */
+    size_t max_tokens;             /* a prompt that must be longer is refused early; 0: no limit */
+    bool (*hook)(void *ctx);       /* see mote_tokenize_with_hook; may be NULL */
+    void *hook_ctx;
 } chat_request;
 
 #endif

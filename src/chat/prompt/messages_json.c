@@ -164,14 +164,16 @@ static mote_status reader_call(reader *r, const json_node *node, mote_error *err
     const json_node *name = json_node_get(from, "name");
     const json_node *arguments = json_node_get(from, "arguments");
     chat_call *call = &r->out->calls[r->n_calls++];
-    if (!json_node_is(name, JSON_IS_STRING))
-        return err_set(err, MOTE_E_ARG, "a tool call needs a name");
-    call->name = json_node_text(name);
+    call->name = json_node_is(name, JSON_IS_STRING) ? json_node_text(name) : (str){0};
     call->id = json_node_text(json_node_get(node, "id"));
     call->arguments = arguments;
-    if (r->mode == CHAT_STABLE && json_node_is(arguments, JSON_IS_NULL))
+    if (r->mode == CHAT_OFFICIAL) /* the renderer decides, as the template does */
+        return MOTE_OK;
+    if (call->name.p == NULL)
+        return err_set(err, MOTE_E_ARG, "a tool call needs a name");
+    if (json_node_is(arguments, JSON_IS_NULL))
         call->arguments = NULL;
-    if (r->mode == CHAT_STABLE && json_node_is(arguments, JSON_IS_STRING)) {
+    if (json_node_is(arguments, JSON_IS_STRING)) {
         call->arguments = NULL;
         TRY(reader_parse_arguments(r, call, json_node_text(arguments), err));
     }
@@ -355,18 +357,58 @@ static mote_status reader_tools(reader *r, const json_node *tools, mote_error *e
     return MOTE_OK;
 }
 
-static void reader_settings(chat_request *q, const json_node *body)
+/* A setting of the template: from chat_template_kwargs, the top level, or the same two inside a
+ * literal extra_body. In stable mode null is absent; for a template it is a value. */
+static const json_node *setting_of(const json_node *body, const char *name, chat_mode mode)
 {
+    const json_node *extra = json_node_get(body, "extra_body");
+    const json_node *const places[] = {json_node_get(body, "chat_template_kwargs"), body,
+                                       json_node_get(extra, "chat_template_kwargs"), extra};
+    const json_node *found = NULL;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const json_node *node = json_node_get(places[i], name);
+        if (found == NULL || json_node_is(found, JSON_IS_NULL))
+            found = node != NULL ? node : found;
+    }
+    return mode == CHAT_STABLE && json_node_is(found, JSON_IS_NULL) ? NULL : found;
+}
+
+/* At the top level, reasoning_effort is a field of the API with more words (thinking.h). */
+static void reader_effort(chat_request *q, const json_node *body)
+{
+    static const struct {
+        const char *word;
+        chat_effort effort;
+    } words[] = {{"low", CHAT_EFFORT_LOW},
+                 {"medium", CHAT_EFFORT_MEDIUM},
+                 {"high", CHAT_EFFORT_HIGH},
+                 {"xhigh", CHAT_EFFORT_XHIGH}};
     const json_node *settings = json_node_get(body, "chat_template_kwargs");
-    const json_node *thinking = json_node_get(settings, "enable_thinking");
-    const json_node *prompt = json_node_get(settings, "add_generation_prompt");
-    if (!json_node_is(thinking, JSON_IS_BOOL))
-        thinking = json_node_get(body, "enable_thinking");
-    if (json_node_is(thinking, JSON_IS_BOOL)) /* the template compares with true and false, other
-                                                 types have no effect */
+    const json_node *value = json_node_get(settings, "reasoning_effort");
+    if (value == NULL || (q->mode == CHAT_STABLE && !json_node_is(value, JSON_IS_STRING)))
+        return;
+    q->effort = CHAT_EFFORT_OTHER;
+    q->effort_value = value;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (json_node_is(value, JSON_IS_STRING) && str_is(json_node_text(value), words[i].word))
+            q->effort = words[i].effort;
+}
+
+/* The template compares with true and false; other types are different from both. */
+void chat_settings_read(chat_request *q, const json_node *body)
+{
+    const json_node *thinking = setting_of(body, "enable_thinking", q->mode);
+    const json_node *preserve = setting_of(body, "preserve_thinking", q->mode);
+    const json_node *prompt = setting_of(body, "add_generation_prompt", q->mode);
+    if (json_node_is(thinking, JSON_IS_BOOL))
         q->thinking = json_node_truth(thinking) ? CHAT_THINK_ON : CHAT_THINK_OFF;
+    else if (thinking != NULL && q->mode == CHAT_OFFICIAL)
+        q->thinking = CHAT_THINK_OTHER;
+    if (preserve != NULL && (q->mode == CHAT_OFFICIAL || json_node_is(preserve, JSON_IS_BOOL)))
+        q->preserve = json_node_truth(preserve) ? CHAT_PRESERVE_TRUE : CHAT_PRESERVE_NOT_TRUE;
     q->no_generation_prompt = json_node_is(prompt, JSON_IS_BOOL) && !json_node_truth(prompt);
-    q->number_media = json_node_truth(json_node_get(settings, "add_vision_id"));
+    q->number_media = json_node_truth(setting_of(body, "add_vision_id", q->mode));
+    reader_effort(q, body);
 }
 
 mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode mode,
@@ -374,7 +416,7 @@ mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode 
 {
     *out = (chat_parsed){.request = {.mode = mode}};
     reader r = {.out = out, .mode = mode};
-    reader_settings(&out->request, body);
+    chat_settings_read(&out->request, body);
     mote_status status = reader_messages(&r, json_node_get(body, "messages"), err);
     if (status == MOTE_OK)
         status = reader_tools(&r, json_node_get(body, "tools"), err);

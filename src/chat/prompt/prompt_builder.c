@@ -134,20 +134,26 @@ static size_t python_space_at(const char *p, size_t n)
     return blank ? 3 : 0;
 }
 
+str chat_text_trim(str text)
+{
+    for (size_t n = 1; n > 0 && text.n > 0; text.p += n, text.n -= n)
+        n = python_space_at(text.p, text.n);
+    while (text.n > 0) {
+        size_t n = 1; /* no UTF-8 white space ends with the bytes of a shorter one */
+        while (n <= 3 && n <= text.n && python_space_at(text.p + text.n - n, n) != n)
+            n++;
+        if (n > 3 || n > text.n)
+            break;
+        text.n -= n;
+    }
+    return text;
+}
+
 chat_range prompt_builder_trim(const prompt_builder *b, chat_range range)
 {
-    for (size_t n = 1; n > 0 && range.begin < range.end; range.begin += n)
-        n = python_space_at(b->text.p + range.begin, range.end - range.begin);
-    while (range.end > range.begin) {
-        const size_t left = range.end - range.begin;
-        size_t n = 1; /* no UTF-8 white space ends with the bytes of a shorter one */
-        while (n <= 3 && n <= left && python_space_at(b->text.p + range.end - n, n) != n)
-            n++;
-        if (n > 3 || n > left)
-            break;
-        range.end -= n;
-    }
-    return range;
+    const str all = prompt_builder_view(b, range), text = chat_text_trim(all);
+    const size_t begin = range.begin + (size_t)(text.p - all.p);
+    return (chat_range){begin, begin + text.n};
 }
 
 /* ---- tokenization ---- */
@@ -155,6 +161,7 @@ chat_range prompt_builder_trim(const prompt_builder *b, chat_range range)
 typedef struct encoder {
     const mote_model *model;
     const prompt_builder *text;
+    const chat_request *request;
     chat_prompt *out;
     size_t room; /* of out->ids */
 } encoder;
@@ -182,21 +189,41 @@ static mote_status encoder_add_ids(encoder *e, const mote_token *ids, size_t n, 
     return MOTE_OK;
 }
 
-/* A token has at least one byte, so run.n ids suffice unless NFC makes the text longer. Then the
- * count is larger than the room, and the second round uses it. */
+/* Most texts have less than one token per three bytes. If there are more, the count is larger than
+ * the room, and the second round uses it. */
 static mote_status encoder_add_text(encoder *e, size_t begin, size_t end, mote_error *err)
 {
     const str run = prompt_builder_view(e->text, (chat_range){begin, end});
-    size_t n = run.n;
-    if (n == 0)
+    size_t n = run.n / 3 + 16;
+    if (run.n == 0)
         return MOTE_OK;
     for (size_t room = 0; room < n;) {
-        room = n;
-        TRY(encoder_reserve(e, room, err));
-        TRY(mote_tokenize(e->model, run.p, run.n, 0, e->out->ids + e->out->n, room, &n, err));
+        TRY(encoder_reserve(e, n, err));
+        room = e->room - e->out->n;
+        TRY(mote_tokenize_with_hook(e->model, run.p, run.n, 0, e->out->ids + e->out->n, room, &n,
+                                    e->request->hook, e->request->hook_ctx, err));
     }
     e->out->n += n;
     return MOTE_OK;
+}
+
+/* Fails if the text between the spans is too long for request->max_tokens. The tokens of spans are
+ * not counted. */
+static mote_status encoder_check_length(const encoder *e, mote_error *err)
+{
+    const prompt_builder *b = e->text;
+    size_t least = 0, at = 0;
+    for (size_t i = 0; i <= b->n_spans; i++) {
+        const size_t end = i < b->n_spans ? b->spans[i].at : b->text.n;
+        const str run = prompt_builder_view(b, (chat_range){at, end});
+        least += mote_tokens_at_least(e->model, run.p, run.n);
+        at = i < b->n_spans ? end + b->spans[i].n : end;
+    }
+    if (e->request->max_tokens == 0 || least <= e->request->max_tokens)
+        return MOTE_OK;
+    e->out->n = least;
+    return err_set(err, MOTE_E_FULL, "the prompt has at least %zu tokens; at most %zu", least,
+                   e->request->max_tokens);
 }
 
 /* Whether text continues across this mark, so that a token may cross it. The only case is a tool
@@ -213,14 +240,13 @@ static bool builder_mark_splits_text(const prompt_builder *b, size_t i, size_t r
 }
 
 static mote_status encoder_add_span(encoder *e, const chat_span *span,
-                                    const chat_template *template, const chat_request *request,
-                                    mote_error *err)
+                                    const chat_template *template, mote_error *err)
 {
     chat_prompt *out = e->out;
     switch (span->kind) {
     case CHAT_SPAN_TAG: return encoder_add_ids(e, &template->tags[span->index], 1, err);
     case CHAT_SPAN_TOKENS: {
-        const chat_message *message = &request->messages[span->index];
+        const chat_message *message = &e->request->messages[span->index];
         return encoder_add_ids(e, message->tokens, message->n_tokens, err);
     }
     case CHAT_SPAN_IMAGE: {
@@ -238,19 +264,20 @@ mote_status prompt_builder_encode(const prompt_builder *b, const mote_model *mod
                                   const chat_template *template, const chat_request *request,
                                   chat_prompt *out, mote_error *err)
 {
-    encoder e = {.model = model, .text = b, .out = out};
+    encoder e = {.model = model, .text = b, .request = request, .out = out};
     size_t at = 0;
+    TRY(encoder_check_length(&e, err));
     out->marks = mem_new(b->n_spans, sizeof *out->marks);
     if (out->marks == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu marks of a prompt", b->n_spans);
     for (size_t i = 0; i < b->n_spans; i++) {
         const chat_span *span = &b->spans[i];
         if (builder_mark_splits_text(b, i, at)) { /* the mark moves to the start of the text */
-            TRY(encoder_add_span(&e, span, template, request, err));
+            TRY(encoder_add_span(&e, span, template, err));
             continue;
         }
         TRY(encoder_add_text(&e, at, span->at, err));
-        TRY(encoder_add_span(&e, span, template, request, err));
+        TRY(encoder_add_span(&e, span, template, err));
         at = span->at + span->n;
     }
     return encoder_add_text(&e, at, b->text.n, err);

@@ -63,6 +63,8 @@ void prompt_builder_tokens(prompt_builder *b, const mote_model *model, const cha
 chat_range prompt_builder_all(const prompt_builder *b);
 /* The range without leading and trailing white space, as Python's str.strip(). */
 chat_range prompt_builder_trim(const prompt_builder *b, chat_range range);
+/* The same for a text. */
+str chat_text_trim(str text);
 str prompt_builder_view(const prompt_builder *b, chat_range range);
 
 /* Tokenizes: spans become their ids, the text between them is tokenized without control tokens. */

@@ -50,7 +50,9 @@ typedef struct chat_prompt {
 } chat_prompt;
 
 /* MOTE_E_ARG: the template rejects the conversation; the error text is the template's own.
- * On failure *out is empty. */
+ * MOTE_E_FULL: the prompt has more than request->max_tokens tokens, judged by its length; out->n is
+ * a lower bound. MOTE_E_CANCELED: request->hook returned false. On failure *out is empty otherwise.
+ */
 mote_status chat_render(const mote_model *model, const chat_template *template,
                         const chat_request *request, chat_prompt *out, mote_error *err);
 void chat_prompt_fini(chat_prompt *prompt);
@@ -62,8 +64,8 @@ void chat_prompt_fini(chat_prompt *prompt);
  *
  *   messages               required, [1 .. CHAT_MAX_MESSAGES]
  *   tools                  array; an object is ignored, as in the template
- *   chat_template_kwargs   enable_thinking, add_vision_id, add_generation_prompt
- *   enable_thinking        at the top level too; chat_template_kwargs wins
+ *   chat_template_kwargs   enable_thinking, preserve_thinking, add_vision_id,
+ * add_generation_prompt, reasoning_effort; all but the last also at the top level
  *
  * Official mode accepts what the template accepts. Stable mode also accepts:
  *   - roles in any letter case
@@ -91,5 +93,9 @@ typedef struct chat_parsed {
 mote_status chat_parsed_read(chat_parsed *out, const json_node *body, chat_mode mode,
                              mote_error *err);
 void chat_parsed_fini(chat_parsed *parsed);
+
+/* Sets what chat_template_kwargs and their fields at the top level say, by the rules of q->mode.
+ * For a conversation that was read from another document than the settings. */
+void chat_settings_read(chat_request *q, const json_node *body);
 
 #endif

@@ -209,13 +209,13 @@ static mote_status format_compile_tools(response_format *f, grammar_tool *tools,
     return strbuf_check(&f->warnings, err);
 }
 
-static mote_status format_compile_calls(response_format *f, mote_error *err)
+static mote_status format_compile_calls(response_format *f, bool forced, mote_error *err)
 {
     grammar_tool tools[CHAT_MAX_TOOLS];
     json_doc *any;
     const size_t n = format_callable_tools(f, tools);
     f->no_calls = n == 0;
-    if (n == 0 && f->must_call)
+    if (n == 0 && forced)
         return err_set(err, MOTE_E_ARG, "a tool call is required, but no tool may be called");
     if (n == 0)
         return MOTE_OK;
@@ -244,26 +244,34 @@ static mote_status format_try_first(response_format *f, mote_error *err)
     return status;
 }
 
+/* The grammar between and after the calls of an answer that has a format: the line break that the
+ * model writes between calls, so that no text outside of the format can follow. */
+static mote_status format_compile_after_call(response_format *f, mote_error *err)
+{
+    if (f->whole == NULL || f->call == NULL)
+        return MOTE_OK;
+    return grammar_of_regex(&f->after_call, f->options->vocab, str_of("\n?"), err);
+}
+
 mote_status response_format_init(response_format *f, const chat_turn_options *options,
                                  mote_error *err)
 {
     const mote_answer_options *a = options->answer;
-    *f = (response_format){.options = options, .must_call = format_call_is_forced(a)};
+    const bool forced = format_call_is_forced(a);
+    *f = (response_format){.options = options};
     if (!response_format_wanted(a, options->n_tools))
         return MOTE_OK;
     if (options->vocab == NULL || (a->tool_choice == MOTE_TOOLS_NAMED && a->tool_name == NULL))
         return err_set(err, MOTE_E_ARG,
                        "a response format needs options.vocab, and MOTE_TOOLS_NAMED a tool_name");
-    if (f->must_call && a->format != MOTE_FORMAT_TEXT)
-        return err_set(err, MOTE_E_ARG,
-                       "a required tool call and a response format exclude each other");
     const mote_status status = format_compile_answer(f, err);
     if (status != MOTE_OK)
         format_set_fault(f, (chat_fault){.of = CHAT_FAULT_FORMAT});
     TRY(status);
-    if (f->must_call || (options->n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO))
-        TRY(format_compile_calls(f, err));
-    if (f->whole != NULL)
+    if (forced || (options->n_tools > 0 && a->tool_choice == MOTE_TOOLS_AUTO))
+        TRY(format_compile_calls(f, forced, err));
+    TRY(format_compile_after_call(f, err));
+    if (f->whole != NULL && !forced)
         TRY(grammar_matcher_new(&f->whole_at, f->whole, err));
     f->mask = mem_new(options->vocab->words, sizeof *f->mask);
     if (f->mask == NULL)
@@ -275,8 +283,10 @@ void response_format_fini(response_format *f)
 {
     grammar_matcher_free(f->whole_at);
     grammar_matcher_free(f->call_at);
+    grammar_matcher_free(f->after_call_at);
     grammar_free(f->whole);
     grammar_free(f->call);
+    grammar_free(f->after_call);
     mem_free(f->mask);
     strbuf_fini(&f->warnings);
     *f = (response_format){0};
@@ -291,68 +301,86 @@ static mote_token format_tag(const response_format *f, chat_tag which)
 
 static grammar_matcher *format_matcher(const response_format *f)
 {
-    return f->phase == RESPONSE_FORMAT_ANSWER ? f->whole_at
-           : f->phase == RESPONSE_FORMAT_CALL ? f->call_at
-                                              : NULL;
+    switch (f->phase) {
+    case RESPONSE_FORMAT_ANSWER: return f->whole_at;
+    case RESPONSE_FORMAT_CALL: return f->call_at;
+    case RESPONSE_FORMAT_AFTER_CALL: return f->after_call_at;
+    case RESPONSE_FORMAT_FREE: break;
+    }
+    return NULL;
 }
 
 void response_format_begin(response_format *f, size_t n)
 {
+    if (f->whole_at != NULL)
+        grammar_rewind(f->whole_at, 0);
+    f->must_call = format_call_is_forced(f->options->answer);
     f->phase = f->whole_at != NULL ? RESPONSE_FORMAT_ANSWER : RESPONSE_FORMAT_FREE;
-    f->from = n;
+    f->begin = f->from = n;
 }
 
-static mote_status format_begin_call(response_format *f, size_t n, mote_error *err)
+/* Starts a part of the answer at position n; without a grammar the part is free. */
+static mote_status format_enter(response_format *f, response_format_phase phase, grammar *g,
+                                grammar_matcher **matcher, size_t n, mote_error *err)
 {
-    f->must_call = false;
     f->phase = RESPONSE_FORMAT_FREE;
-    if (f->call == NULL)
-        return MOTE_OK;
-    grammar_matcher_free(f->call_at);
-    f->call_at = NULL;
-    TRY(grammar_matcher_new(&f->call_at, f->call, err));
-    f->phase = RESPONSE_FORMAT_CALL;
     f->from = n;
+    if (g == NULL)
+        return MOTE_OK;
+    grammar_matcher_free(*matcher);
+    *matcher = NULL;
+    TRY(grammar_matcher_new(matcher, g, err));
+    f->phase = phase;
     return MOTE_OK;
 }
 
 mote_status response_format_accept(response_format *f, mote_token token, size_t n, mote_error *err)
 {
-    if (token == format_tag(f, CHAT_TAG_CALL) && f->phase != RESPONSE_FORMAT_CALL)
-        return format_begin_call(f, n, err);
-    if (f->phase == RESPONSE_FORMAT_CALL && token == format_tag(f, CHAT_TAG_CALL_END)) {
-        f->phase = RESPONSE_FORMAT_FREE;
-        return MOTE_OK;
+    if (token == format_tag(f, CHAT_TAG_CALL) && f->phase != RESPONSE_FORMAT_CALL) {
+        f->must_call = false;
+        return format_enter(f, RESPONSE_FORMAT_CALL, f->call, &f->call_at, n, err);
     }
+    if (f->phase == RESPONSE_FORMAT_CALL && token == format_tag(f, CHAT_TAG_CALL_END))
+        return format_enter(f, RESPONSE_FORMAT_AFTER_CALL, f->after_call, &f->after_call_at, n,
+                            err);
     return format_matcher(f) != NULL
                ? format_status(grammar_accept(format_matcher(f), token, err), err)
                : MOTE_OK;
 }
 
-void response_format_rewind(response_format *f, size_t n)
+mote_status response_format_rewind(response_format *f, const mote_token *tokens, size_t n,
+                                   mote_error *err)
 {
-    if (f->phase == RESPONSE_FORMAT_FREE)
-        return;
-    if (n >= f->from)
-        grammar_rewind(format_matcher(f), n - f->from);
-    else
-        f->phase = RESPONSE_FORMAT_FREE;
+    if (n >= f->from) {
+        if (format_matcher(f) != NULL)
+            grammar_rewind(format_matcher(f), n - f->from);
+        return MOTE_OK;
+    }
+    /* An earlier part, with a matcher that no longer exists: follow the answer again. */
+    response_format_begin(f, f->begin);
+    for (size_t i = f->begin; i < n; i++)
+        TRY(response_format_accept(f, tokens[i], i + 1, err));
+    return MOTE_OK;
 }
 
-/* At its start, a constrained answer may be a tool call instead. */
-static bool format_may_become_call(const response_format *f)
+/* Whether a call may start here: instead of an answer in the format, or after another call. */
+static bool format_may_call(const response_format *f)
 {
-    return f->phase == RESPONSE_FORMAT_ANSWER && grammar_length(f->whole_at) == 0 &&
-           f->call != NULL;
+    return f->call != NULL &&
+           (f->phase == RESPONSE_FORMAT_AFTER_CALL ||
+            (f->phase == RESPONSE_FORMAT_ANSWER && grammar_length(f->whole_at) == 0));
 }
 
 mote_status response_format_allowed(response_format *f, const uint32_t **allowed, mote_error *err)
 {
     *allowed = NULL;
-    if (format_matcher(f) == NULL)
+    if (format_matcher(f) == NULL && !f->must_call)
         return MOTE_OK;
-    TRY(format_status(grammar_mask(format_matcher(f), f->mask, err), err));
-    if (format_may_become_call(f))
+    if (f->must_call)
+        memset(f->mask, 0, f->options->vocab->words * sizeof *f->mask);
+    else
+        TRY(format_status(grammar_mask(format_matcher(f), f->mask, err), err));
+    if (f->must_call || format_may_call(f))
         token_trie_allow(f->mask, (uint32_t)format_tag(f, CHAT_TAG_CALL));
     *allowed = f->mask;
     return MOTE_OK;
@@ -367,7 +395,7 @@ mote_status response_format_forced(response_format *f, mote_token *ids, size_t r
         ids[(*n)++] = format_tag(f, f->must_call ? CHAT_TAG_CALL : CHAT_TAG_CALL_END);
         return MOTE_OK;
     }
-    if (format_matcher(f) == NULL || format_may_become_call(f))
+    if (format_matcher(f) == NULL || format_may_call(f))
         return MOTE_OK;
     const size_t bytes =
         grammar_forced(format_matcher(f), text, sizeof text < room ? sizeof text : room);

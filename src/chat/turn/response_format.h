@@ -5,6 +5,11 @@
  * Two grammars: one for the answer as a whole, from its first token after thinking, and one for
  * tool calls, from after <tool_call> to before </tool_call>. Both are compiled when the turn is
  * made. Outside of them every token is allowed.
+ *
+ * With a format and tools, the answer is either text in the format or one or more calls, never
+ * both: a call may start only before the first token of the text, and only further calls or the end
+ * may follow a call. If a call is required (MOTE_TOOLS_REQUIRED, _NAMED), the answer has calls and
+ * no text; the format must still be valid.
  */
 #ifndef MOTE_CHAT_TURN_RESPONSE_FORMAT_H
 #define MOTE_CHAT_TURN_RESPONSE_FORMAT_H
@@ -22,17 +27,19 @@ mote_status chat_vocab_of(token_trie **out, const chat_context *chat_ctx, mote_e
 typedef enum response_format_phase {
     RESPONSE_FORMAT_FREE = 0, /* unconstrained */
     RESPONSE_FORMAT_ANSWER,
-    RESPONSE_FORMAT_CALL
+    RESPONSE_FORMAT_CALL,
+    RESPONSE_FORMAT_AFTER_CALL /* only if the answer has a format; otherwise it is free here */
 } response_format_phase;
 
 typedef struct response_format {
     const chat_turn_options *options;
-    grammar *whole, *call; /* NULL: none */
-    grammar_matcher *whole_at, *call_at;
+    grammar *whole, *call, *after_call; /* NULL: none */
+    grammar_matcher *whole_at, *call_at, *after_call_at;
     uint32_t *mask; /* [vocab->words] */
     response_format_phase phase;
-    size_t from; /* position of the first token that the current matcher has seen */
-    bool must_call;
+    size_t begin;    /* position of the answer */
+    size_t from;     /* position where the current phase began */
+    bool must_call;  /* the next token must start a call */
     bool no_calls;   /* there are tools, but none may be called */
     strbuf warnings; /* one line each: a tool and the part of its schema that is not enforced */
 } response_format;
@@ -50,8 +57,9 @@ void response_format_begin(response_format *format, size_t n);
 /* `token` was appended; the sequence now has n tokens. */
 mote_status response_format_accept(response_format *format, mote_token token, size_t n,
                                    mote_error *err);
-/* The sequence was truncated to n tokens. */
-void response_format_rewind(response_format *format, size_t n);
+/* The sequence was truncated to n tokens: tokens[n]. */
+mote_status response_format_rewind(response_format *format, const mote_token *tokens, size_t n,
+                                   mote_error *err);
 
 /* The token mask of the next token; NULL: all are allowed. Valid until the next call. */
 mote_status response_format_allowed(response_format *format, const uint32_t **allowed,

@@ -150,6 +150,8 @@ static const field fields[] = {
     {"enable_thinking", FIELD_SWITCH, ALL},
     {"extra_body.chat_template_kwargs.enable_thinking", FIELD_SWITCH, ALL},
     {"extra_body.enable_thinking", FIELD_SWITCH, ALL},
+    {"chat_template_kwargs.reasoning_effort", FIELD_LEVEL, ALL},
+    {"extra_body.chat_template_kwargs.reasoning_effort", FIELD_LEVEL, ALL},
     {"reasoning_effort", FIELD_EFFORT, OPENAI},
     {"reasoning.enabled", FIELD_SWITCH, OPENAI},
     {"reasoning.max_tokens", FIELD_TOKENS, OPENAI},
@@ -313,15 +315,28 @@ static const json_node *json_at_path(const json_node *node, const char *path)
     return json_node_is(node, JSON_IS_NULL) ? NULL : node;
 }
 
+/* A field that the chat template reads itself. */
+static bool field_is_for_template(const field *f)
+{
+    return strstr(f->path, "chat_template_kwargs.") != NULL &&
+           (f->kind == FIELD_SWITCH || f->kind == FIELD_LEVEL);
+}
+
 static mote_status setting_read_fields(setting_reader *h, const json_node *body,
-                                       chat_dialect dialect, mote_error *err)
+                                       chat_dialect dialect, chat_mode mode, mote_error *err)
 {
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         const json_node *node = json_at_path(body, fields[i].path);
         field_value s = {0};
         if (node == NULL || (fields[i].dialects & 1u << dialect) == 0)
             continue;
-        TRY(field_read(&fields[i], body, dialect, node, &s, err));
+        const bool template_decides = mode == CHAT_OFFICIAL && field_is_for_template(&fields[i]);
+        const mote_status status = field_read(&fields[i], body, dialect, node, &s, err);
+        if (status == MOTE_E_ARG && template_decides)
+            continue;
+        TRY(status);
+        if (template_decides && fields[i].kind == FIELD_LEVEL)
+            s.think = MOTE_THINK_AUTO;
         setting_merge(h, &s, fields[i].path);
     }
     return MOTE_OK;
@@ -382,12 +397,12 @@ str chat_think_without_switch(str text)
 }
 
 mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat_dialect dialect,
-                            str model_suffix, str last_user_text, mote_error *err)
+                            chat_mode mode, str model_suffix, str last_user_text, mote_error *err)
 {
     size_t n;
     *out = (chat_think_setting){.source = "default"};
     setting_reader h = {.out = out};
-    TRY(setting_read_fields(&h, body, dialect, err));
+    TRY(setting_read_fields(&h, body, dialect, mode, err));
     setting_read_suffix(&h, model_suffix);
     const mote_think soft = last_switch(last_user_text, &n);
     out->soft_switch = soft != MOTE_THINK_AUTO;

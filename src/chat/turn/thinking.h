@@ -11,10 +11,11 @@
  * Part of max_tokens is reserved for the visible answer; thinking never uses it.
  *
  * A request can set thinking in many places. chat_think_read() reads them in this order: the
- * model's own switch (enable_thinking), the field of the API dialect, budgets under other vendors'
- * names, the suffix of the model name, /think or /no_think at the end of the last user message. The
- * first place that says on or off decides. A number of tokens anywhere overrides an effort level. 0
- * tokens is off, a negative number is the maximum. The table in thinking.c is the whole list.
+ * model's own settings (enable_thinking, reasoning_effort), the field of the API dialect, budgets
+ * under other vendors' names, the suffix of the model name, /think or /no_think at the end of the
+ * last user message. The first place that says on or off decides. A number of tokens anywhere
+ * overrides an effort level. 0 tokens is off, a negative number is the maximum. The table in
+ * thinking.c is the whole list.
  *
  * Pure functions, thread-safe.
  */
@@ -22,6 +23,7 @@
 #define MOTE_CHAT_TURN_THINKING_H
 
 #include "base/str.h"
+#include "chat/prompt/message.h"
 #include "json/json.h"
 
 #include <mote_chat.h>
@@ -65,9 +67,10 @@ typedef struct chat_think_setting {
 } chat_think_setting;
 
 /* Any view may be empty. MOTE_E_ARG: a field has a wrong type or an unknown value; the error text
- * names it. */
+ * names it. In official mode, enable_thinking and reasoning_effort inside chat_template_kwargs may
+ * have any value: what has no meaning here is left to the template. */
 mote_status chat_think_read(chat_think_setting *out, const json_node *body, chat_dialect dialect,
-                            str model_suffix, str last_user_text, mote_error *err);
+                            chat_mode mode, str model_suffix, str last_user_text, mote_error *err);
 
 /* Whether `word` is a valid suffix after the last colon of a model name: think, nothink, low ... */
 bool chat_think_is_suffix(str word);

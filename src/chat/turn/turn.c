@@ -334,7 +334,7 @@ static mote_status turn_give_up(chat_turn *t, mote_error *err)
 }
 
 /* Truncates the sequence to the start of the loop, but not below the delivered tokens. */
-static void turn_cut_loop(chat_turn *t, size_t *same)
+static mote_status turn_cut_loop(chat_turn *t, size_t *same, mote_error *err)
 {
     const size_t begin =
         t->pick_at[t->loop.begin] > t->delivered ? t->pick_at[t->loop.begin] : t->delivered;
@@ -343,16 +343,17 @@ static void turn_cut_loop(chat_turn *t, size_t *same)
     t->n = begin;
     while (t->n_picks > 0 && t->pick_at[t->n_picks - 1] >= begin)
         t->n_picks--;
-    if (t->state == TURN_ANSWERING)
-        response_format_rewind(&t->format, begin);
     if (begin < *same)
         *same = begin;
+    if (t->state == TURN_ANSWERING)
+        return response_format_rewind(&t->format, t->tokens, begin, err);
+    return MOTE_OK;
 }
 
 /* A loop was found. Thinking is closed; an answer is sampled again differently. */
 static mote_status turn_leave_loop(chat_turn *t, size_t *same, mote_error *err)
 {
-    turn_cut_loop(t, same);
+    TRY(turn_cut_loop(t, same, err));
     const uint32_t most = t->format.phase == RESPONSE_FORMAT_FREE ? MAX_RETRIES : FORMAT_RETRIES;
     if (t->state == TURN_ANSWERING && t->retries >= most)
         return turn_give_up(t, err);

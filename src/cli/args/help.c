@@ -7,6 +7,7 @@
  */
 #include "cli/args/command.h"
 #include "cli/term/terminal.h"
+#include "cli/term/text.h"
 #include "json/json_writer.h"
 
 #include <mote.h>
@@ -71,6 +72,35 @@ static const char *flag_default(const cli_flag *flag)
     return flag->shown != NULL ? flag->shown : flag->initial;
 }
 
+/* "1 to 4096"; "" for flags that are not numbers. */
+static void flag_range(const cli_flag *flag, char *text, size_t room)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    text[0] = '\0';
+    if (flag->range != NULL)
+        snprintf(text, room, "%s", flag->range);
+    else if (flag->kind == FLAG_SIZE)
+        snprintf(text, room, "%s to %s", text_bytes(a, (uint64_t)flag->min),
+                 text_bytes(b, (uint64_t)flag->max));
+    else if (flag->kind != FLAG_COUNT && flag->kind != FLAG_NUMBER)
+        return;
+    else if (flag->max > 0)
+        snprintf(text, room, "%.15g to %.15g", flag->min, flag->max);
+    else
+        snprintf(text, room, "at least %.15g", flag->min);
+}
+
+const char *flag_describe(const cli_flag *flag, char *text)
+{
+    char range[FLAG_RANGE_BYTES];
+    const char *initial = flag_default(flag);
+    flag_range(flag, range, sizeof range);
+    snprintf(text, FLAG_TEXT_BYTES, "%s%s%s%s%s%s", flag->help, range[0] != '\0' ? "; " : "", range,
+             initial != NULL ? " (" : "", initial != NULL ? initial : "",
+             initial != NULL ? ")" : "");
+    return text;
+}
+
 /* "  -n, --max-tokens N" */
 static void page_flag_name(help_page *p, const cli_flag *flag)
 {
@@ -91,13 +121,8 @@ static void page_flag(help_page *p, const cli_flag *flag)
     if (p->column + 2 > column)
         page_new_line(p);
     page_go_to(p, column);
-    char text[512];
-    const char *initial = flag_default(flag);
-    if (initial != NULL)
-        snprintf(text, sizeof text, "%s (%s)", flag->help, initial);
-    else
-        snprintf(text, sizeof text, "%s", flag->help);
-    page_wrap(p, text, column);
+    char text[FLAG_TEXT_BYTES];
+    page_wrap(p, flag_describe(flag, text), column);
     page_new_line(p);
 }
 
@@ -111,9 +136,10 @@ static void page_group(help_page *p, const flag_group *group)
 static int page_environment_width(const cli_command *command)
 {
     size_t width = 14;
-    for (size_t i = 0; i < command->n_groups; i++)
-        for (size_t k = 0; k < command->groups[i].n; k++) {
-            const char *env = command->groups[i].flags[k].env;
+    const flag_group *group;
+    for (size_t i = 0; (group = command_group(command, i)) != NULL; i++)
+        for (size_t k = 0; k < group->n; k++) {
+            const char *env = group->flags[k].env;
             width = env != NULL && strlen(env) > width ? strlen(env) : width;
         }
     return (int)width;
@@ -123,9 +149,10 @@ static void page_environment(help_page *p, const cli_command *command)
 {
     const int width = page_environment_width(command);
     bool any = false;
-    for (size_t i = 0; i < command->n_groups; i++)
-        for (size_t k = 0; k < command->groups[i].n; k++) {
-            const cli_flag *flag = &command->groups[i].flags[k];
+    const flag_group *group;
+    for (size_t i = 0; (group = command_group(command, i)) != NULL; i++)
+        for (size_t k = 0; k < group->n; k++) {
+            const cli_flag *flag = &group->flags[k];
             if (flag->env == NULL)
                 continue;
             if (!any)
@@ -160,9 +187,9 @@ static void page_command(help_page *p, const cli_command *command)
     page_new_line(p);
     page_wrap(p, command->about, 0);
     page_new_line(p);
-    for (size_t i = 0; i < command->n_groups; i++)
-        page_group(p, &command->groups[i]);
-    page_group(p, &cli_common_flags);
+    const flag_group *group;
+    for (size_t i = 0; (group = command_group(command, i)) != NULL; i++)
+        page_group(p, group);
     page_environment(p, command);
     page_examples(p, command);
 }
@@ -175,14 +202,17 @@ static void page_overview(help_page *p, const cli_command_table *table)
     page_wrap(p, "usage: mote COMMAND [ARGUMENTS] [FLAGS]", 0);
     page_new_line(p);
     const char *section = "";
+    size_t width = 0;
+    for (size_t i = 0; i < table->n; i++)
+        width = strlen(table->rows[i]->name) > width ? strlen(table->rows[i]->name) : width;
     for (size_t i = 0; i < table->n; i++) {
         const cli_command *command = table->rows[i];
         if (strcmp(section, command->section) != 0)
             page_heading(p, command->section);
         section = command->section;
-        out_printf(p->out, "  %-10s", command->name);
-        p->column = 12;
-        page_wrap(p, command->summary, 12);
+        out_printf(p->out, "  %-*s  ", (int)width, command->name);
+        p->column = width + 4;
+        page_wrap(p, command->summary, width + 4);
         page_new_line(p);
     }
     page_new_line(p);
@@ -209,8 +239,14 @@ static void help_write_flags(strbuf *j, const flag_group *group)
         jw_key_text(j, "name", flag->name);
         jw_key_text(j, "letter", flag->letter != 0 ? letter : NULL);
         jw_key_text(j, "value", flag->value);
+        jw_key_text(j, "words", flag_words(flag));
         jw_key_text(j, "default", flag_default(flag));
+        char range[FLAG_RANGE_BYTES];
+        flag_range(flag, range, sizeof range);
+        jw_key_text(j, "range", range[0] != '\0' ? range : NULL);
         jw_key_text(j, "environment", flag->env);
+        jw_key_text(j, "aliases", flag->aliases);
+        jw_key_bool(j, "config", !flag->once);
         jw_key_bool(j, "repeat", flag->kind == FLAG_LIST || flag->kind == FLAG_TIMES);
         jw_key_text(j, "group", group->title);
         jw_key_text(j, "help", flag->help);
@@ -222,15 +258,17 @@ static void help_write_command(strbuf *j, const cli_command *command)
 {
     jw_open(j, '{');
     jw_key_text(j, "name", command->name);
+    jw_key_text(j, "alias", command->alias);
     jw_key_text(j, "section", command->section);
     jw_key_text(j, "summary", command->summary);
     jw_key_text(j, "usage", command->usage);
+    jw_key_text(j, "arguments", command->arguments);
     jw_key_text(j, "about", command->about);
     jw_key(j, "flags");
     jw_open(j, '[');
-    for (size_t i = 0; i < command->n_groups; i++)
-        help_write_flags(j, &command->groups[i]);
-    help_write_flags(j, &cli_common_flags);
+    const flag_group *group;
+    for (size_t i = 0; (group = command_group(command, i)) != NULL; i++)
+        help_write_flags(j, group);
     jw_close(j, ']');
     jw_close(j, '}');
 }

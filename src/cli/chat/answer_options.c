@@ -7,6 +7,7 @@
 #include "cli/term/text.h"
 #include "json/json_writer.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -112,10 +113,8 @@ int answer_options_read(answer_options *s, const answer_flags *o)
     if (o->special)
         return msg_usage("--special needs --raw: in a chat, text never becomes a control token");
     options_read_sampling(s, o);
-    int code =
-        think_flag_read(o->no_think ? "off" : o->think, &s->answer.think, &s->answer.think_budget);
-    if (code == CLI_DONE)
-        code = options_read_format(s, o);
+    think_flag_read(o->no_think ? "off" : o->think, &s->answer.think, &s->answer.think_budget);
+    int code = options_read_format(s, o);
     if (code == CLI_DONE && o->system != NULL)
         code = input_text_or_file(&s->system, o->system);
     if (code == CLI_DONE && o->messages != NULL)
@@ -159,7 +158,7 @@ static int prompt_add_file(strbuf *prompt, const char *path)
     return code;
 }
 
-int answer_read_prompt(strbuf *prompt, const cli_call *call)
+int answer_read_prompt(strbuf *prompt, size_t *typed, const cli_call *call)
 {
     const answer_flags *o = call->options;
     const char *const *words = call->words + 1; /* the first word is the model */
@@ -173,6 +172,7 @@ int answer_read_prompt(strbuf *prompt, const cli_call *call)
             strbuf_byte(prompt, ' ');
         strbuf_text(prompt, words[i]);
     }
+    *typed = prompt->n;
     const char *path = o->file != NULL ? o->file : input_has_stdin() ? "-" : NULL;
     const int code = path != NULL ? prompt_add_file(prompt, path) : CLI_DONE;
     return code == CLI_DONE && prompt->failed ? input_no_memory() : code;
@@ -183,6 +183,18 @@ int answer_read_prompt(strbuf *prompt, const cli_call *call)
 double answer_per_second(uint64_t n, double seconds)
 {
     return seconds > 0 ? (double)n / seconds : 0;
+}
+
+const char *answer_prompt_text(char *line, uint64_t prompt, uint64_t cached, uint64_t prefilled,
+                               double seconds)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], d[TEXT_NUMBER_BYTES];
+    const bool whole = cached + prefilled >= prompt;
+    snprintf(line, ANSWER_PROMPT_BYTES, "prompt %s%s%s in %s (%s t/s)",
+             whole ? "" : text_count(a, cached + prefilled), whole ? "" : " of ",
+             text_counted(b, prompt, "token"), text_seconds(c, seconds),
+             text_rate(d, answer_per_second(prefilled, seconds)));
+    return line;
 }
 
 void answer_write_sampling(strbuf *j, const mote_sampling *s)

@@ -20,6 +20,7 @@ typedef struct answer_given {
 /* The flags, as parsed. */
 typedef struct answer_flags {
     bool raw;
+    bool pull; /* download a model that is not installed */
     const char *prompt;
     const char *file;
     bool special;
@@ -31,6 +32,7 @@ typedef struct answer_flags {
     bool no_think;
     bool hide_thinking;
     uint64_t task; /* mote_task */
+    template_options template;
 
     media_options media;
 
@@ -70,13 +72,19 @@ typedef struct answer_options {
 int answer_options_read(answer_options *s, const answer_flags *o);
 void answer_options_free(answer_options *s);
 
-/* Reads the prompt: PROMPT or --prompt, then --file or piped stdin. It may be empty. */
-int answer_read_prompt(strbuf *prompt, const cli_call *call);
+/* Reads the prompt: PROMPT or --prompt, then --file or piped stdin. It may be empty. *typed: the
+ * bytes that come from PROMPT or --prompt. */
+int answer_read_prompt(strbuf *prompt, size_t *typed, const cli_call *call);
 /* The sampling flags, whether given or not. */
 mote_sampling answer_flags_sampling(const answer_flags *o);
 /* A random seed of 32 bits, short enough to type. */
 uint64_t answer_new_seed(void);
 double answer_per_second(uint64_t n, double seconds);
+/* "prompt 51 tokens in 0.15 s (340 t/s)", or "prompt 32 of 51 tokens in ..." if the prefill was
+ * interrupted. `line` has ANSWER_PROMPT_BYTES. */
+enum { ANSWER_PROMPT_BYTES = 192 };
+const char *answer_prompt_text(char *line, uint64_t prompt, uint64_t cached, uint64_t prefilled,
+                               double seconds);
 /* Writes "sampling" into the open JSON object. */
 void answer_write_sampling(strbuf *j, const mote_sampling *s);
 

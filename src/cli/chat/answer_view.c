@@ -190,10 +190,9 @@ static void view_end_prefill(answer_view *s)
 
 static void view_show_prefill(answer_view *s, uint64_t done, uint64_t total)
 {
-    if (!s->prefilling)
-        progress_begin(&s->prompt, "prefill", PROGRESS_TOKENS, total);
+    if (!s->prefilling) /* the first event has the cached tokens */
+        progress_begin(&s->prompt, "prefill", PROGRESS_TOKENS, done, total);
     s->prefilling = true;
-    s->prompt.total = total;
     progress_at(&s->prompt, done);
 }
 

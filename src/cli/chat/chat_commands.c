@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/chat/conversation.h"
 #include "cli/load/load.h"
+#include "cli/load/typed_paths.h"
 #include "cli/term/output.h"
 #include "cli/term/text.h"
 
@@ -16,44 +17,10 @@ typedef struct slash {
     const char *words;  /* its arguments, for /help */
     const char *help;
     void (*run)(chat_loop *c, const char *words);
+    slash_arguments arguments; /* for Tab */
 } slash;
 
-/* ---- paths and images ---- */
-
-/* Expands "~/". NULL: out of memory. Free with mem_free. */
-static char *command_path(const char *words)
-{
-    const char *home = words[0] == '~' && words[1] == '/' ? getenv("HOME") : NULL;
-    const char *tail = home != NULL ? words + 1 : words;
-    size_t n = strlen(tail) + (home != NULL ? strlen(home) : 0) + 1;
-    char *path = mem_new(n, 1);
-    if (path != NULL)
-        snprintf(path, n, "%s%s", home != NULL ? home : "", tail);
-    return path;
-}
-
-static const char blanks[] = " \t\n";
-
-/* Reads the file name at *words and advances *words behind it. The name may be in quotes, or have
- * spaces escaped with backslashes, as terminals paste it. NULL: out of memory. */
-static char *command_take_name(const char **words)
-{
-    const char *p = *words;
-    char *name = mem_new(strlen(p) + 1, 1);
-    const char quote = *p == '"' || *p == '\'' ? *p++ : '\0';
-    size_t n = 0;
-    if (name == NULL)
-        return NULL;
-    while (*p != '\0' && (quote != '\0' ? *p != quote : strchr(blanks, *p) == NULL)) {
-        if (*p == '\\' && quote != '\'' && p[1] != '\0')
-            p++;
-        name[n++] = *p++;
-    }
-    if (*p == quote && quote != '\0')
-        p++;
-    *words = p + strspn(p, blanks);
-    return name;
-}
+/* ---- images ---- */
 
 static void command_list_attached(const media_files *p)
 {
@@ -66,15 +33,13 @@ static void command_list_attached(const media_files *p)
 /* Loads a file at once, so that errors are reported now. With a text it is sent immediately. */
 static void command_attach(conversation *t, bool video, const char *words)
 {
-    char *name = command_take_name(&words);
-    char *path = name != NULL ? command_path(name) : NULL;
+    char *path = typed_path_take(&words, false);
     int code = CLI_NO_MEMORY;
     if (path == NULL)
         msg_reply("out of memory");
     else
         code = media_files_add(&t->media, path, video, t->on.model, &t->flags->media,
                                (uint32_t)t->flags->load.threads);
-    mem_free(name);
     mem_free(path);
     if (code == CLI_DONE && words[0] != '\0')
         conversation_send(t, words, strlen(words));
@@ -171,11 +136,11 @@ static void do_set(chat_loop *c, const char *words)
 static void command_show_timing(const mote_answer *a)
 {
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], z[TEXT_NUMBER_BYTES], w[TEXT_NUMBER_BYTES];
-    uint64_t prefilled = a->prompt_tokens - a->reused_tokens;
-    msg_reply("  prompt   %s, %s of them cached, %s (%s t/s)",
+    char v[TEXT_NUMBER_BYTES];
+    msg_reply("  prompt   %s, %s cached, %s prefilled in %s (%s t/s)",
               text_counted(x, a->prompt_tokens, "token"), text_count(y, a->reused_tokens),
-              text_seconds(z, a->seconds_prefill),
-              text_rate(w, answer_per_second(prefilled, a->seconds_prefill)));
+              text_count(v, a->prefilled_tokens), text_seconds(z, a->seconds_prefill),
+              text_rate(w, answer_per_second(a->prefilled_tokens, a->seconds_prefill)));
     msg_reply("  answer   %s, %s of them thinking, %s (%s t/s)",
               text_counted(x, a->answer_tokens, "token"), text_count(y, a->think_tokens),
               text_seconds(z, a->seconds_decode),
@@ -211,7 +176,8 @@ static void do_save(chat_loop *c, const char *words)
         msg_reply("/save needs a file name");
         return;
     }
-    char *path = command_path(words);
+    const char *rest = words;
+    char *path = typed_path_take(&rest, true);
     if (path == NULL)
         msg_reply("out of memory");
     else if (mote_chat_save(c->conv.chat, path, &err) != MOTE_OK)
@@ -225,7 +191,9 @@ static void do_save(chat_loop *c, const char *words)
 static void command_load(chat_loop *c, const char *path)
 {
     conversation *t = &c->conv;
-    mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat))};
+    mote_chat_options options = {.context = mote_session_context(mote_chat_session(t->chat)),
+                                 .official = t->flags->template.official == 1,
+                                 .chat_template = t->flags->template.name};
     mote_chat *chat;
     bool restored = false; /* the session state too, not only the messages */
     mote_error err;
@@ -250,11 +218,29 @@ static void do_load(chat_loop *c, const char *words)
         msg_reply("/load needs a file that /save wrote");
         return;
     }
-    char *path = command_path(words);
+    char *path = typed_path_take(&words, true);
     if (path == NULL)
         msg_reply("out of memory");
     else
         command_load(c, path);
+    mem_free(path);
+}
+
+static void do_model(chat_loop *c, const char *words)
+{
+    mote_model_info info;
+    if (words[0] == '\0') {
+        msg_reply("%.300s (/model MODEL changes it and keeps the conversation)",
+                  c->conv.model.path);
+        return;
+    }
+    char *path = typed_path_take(&words, true);
+    if (path == NULL)
+        msg_reply("out of memory");
+    else if (conversation_change_model(&c->conv, path) == CLI_DONE) {
+        mote_model_describe(c->conv.on.model, &info);
+        msg_reply("model %s; the conversation is prefilled with the next message", info.name);
+    }
     mem_free(path);
 }
 
@@ -311,22 +297,28 @@ static void do_help(chat_loop *c, const char *words);
 
 static const slash commands[] = {
     {"image", NULL, "FILE [TEXT]", "attach an image to TEXT or to the next message; - detaches",
-     do_image},
-    {"video", NULL, "FILE [TEXT]", "the same with a video or a directory of frames", do_video},
-    {"think", NULL, "[HOW]", "thinking: on, off, auto, low, high, or a number of tokens", do_think},
-    {"nothink", NULL, "", "thinking off", do_nothink},
-    {"fold", " hide ", "", "show thinking in one line, or in full", do_fold},
-    {"system", NULL, "[TEXT]", "show or set the system prompt; - removes it", do_system},
+     do_image, SLASH_IMAGE},
+    {"video", NULL, "FILE [TEXT]", "the same with a video or a directory of frames", do_video,
+     SLASH_FILE},
+    {"think", NULL, "[HOW]", "thinking: on, off, auto, low, high, or a number of tokens", do_think,
+     SLASH_THINK},
+    {"nothink", NULL, "", "thinking off", do_nothink, SLASH_NONE},
+    {"fold", " hide ", "", "show thinking in one line, or in full", do_fold, SLASH_NONE},
+    {"system", NULL, "[TEXT]", "show or set the system prompt; - removes it", do_system,
+     SLASH_TEXT},
     {"set", NULL, "[NAME [VALUE]]", "show or set sampling, seed, length; VALUE default resets",
-     do_set},
-    {"stats", NULL, "", "statistics of the last answer", do_stats},
-    {"save", NULL, "FILE", "save the conversation", do_save},
-    {"load", NULL, "FILE", "continue a saved conversation", do_load},
-    {"retry", " regen ", "[SEED]", "generate another answer to the last question", do_retry},
-    {"undo", NULL, "", "remove the last question and its answer", do_undo},
-    {"clear", " new ", "", "start a new conversation", do_clear},
-    {"help", " ? ", "[COMMAND]", "this list", do_help},
-    {"bye", " exit quit ", "", "exit; so does Ctrl-D", do_bye},
+     do_set, SLASH_SETTING},
+    {"stats", NULL, "", "statistics of the last answer", do_stats, SLASH_NONE},
+    {"model", NULL, "[MODEL]", "show or change the model; the conversation stays", do_model,
+     SLASH_MODEL},
+    {"save", NULL, "FILE", "save the conversation", do_save, SLASH_FILE},
+    {"load", NULL, "FILE", "continue a saved conversation", do_load, SLASH_FILE},
+    {"retry", " regen ", "[SEED]", "generate another answer to the last question", do_retry,
+     SLASH_TEXT},
+    {"undo", NULL, "", "remove the last question and its answer", do_undo, SLASH_NONE},
+    {"clear", " new ", "", "start a new conversation", do_clear, SLASH_NONE},
+    {"help", " ? ", "[COMMAND]", "this list", do_help, SLASH_COMMAND},
+    {"bye", " exit quit ", "", "exit; so does Ctrl-D", do_bye, SLASH_NONE},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -344,6 +336,23 @@ static const slash *slash_find(const char *name)
         if (slash_has_name(&commands[i], name))
             return &commands[i];
     return NULL;
+}
+
+void chat_command_names(completion_list *c)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        complete_offer(c, commands[i].name);
+}
+
+slash_arguments chat_command_arguments(const char *name, size_t n)
+{
+    char word[64];
+    if (n >= sizeof word)
+        return SLASH_NONE;
+    memcpy(word, name, n);
+    word[n] = '\0';
+    const slash *it = slash_find(word);
+    return it != NULL ? it->arguments : SLASH_NONE;
 }
 
 static void slash_show(const slash *it)
@@ -365,6 +374,8 @@ static void do_help(chat_loop *c, const char *words)
         slash_show(&commands[i]);
     msg_reply(
         "  A line that ends in \\ continues; \"\"\" starts and ends a message of several lines.");
+    msg_reply("  The path of an image in a message attaches the image. Tab completes commands and "
+              "files.");
     msg_reply("  Ctrl-C stops an answer or clears the line.");
 }
 

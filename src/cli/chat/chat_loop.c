@@ -118,7 +118,16 @@ static void loop_take_message(chat_loop *c)
         return;
     }
     text->n--;
-    if (c->input.quoted || !chat_command(c, text->p))
+    if (c->input.quoted) {
+        conversation_send(&c->conv, text->p, text->n);
+        return;
+    }
+    if (chat_command(c, text->p))
+        return;
+    conversation_attach_typed(&c->conv, text, text->n);
+    if (input_is_blank(text))
+        msg_reply("attached to the next message");
+    else
         conversation_send(&c->conv, text->p, text->n);
 }
 
@@ -165,13 +174,14 @@ static void loop_greet(const chat_loop *c)
 int chat_run(const cli_call *call)
 {
     chat_loop c = {0};
-    int code = conversation_open(&c.conv, call, &(strbuf){0}, true);
+    int code = conversation_open(&c.conv, call, &(strbuf){0}, 0, true);
     if (code == CLI_DONE) {
         c.line = lineedit_open();
         if (c.line == NULL)
             code = input_no_memory();
     }
     if (code == CLI_DONE) {
+        lineedit_set_complete(c.line, chat_complete, &c);
         loop_greet(&c);
         code = loop_run(&c);
     }

@@ -34,6 +34,14 @@ static const setting settings[] = {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
+void chat_setting_names(completion_list *c)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        complete_offer(c, settings[i].name);
+    complete_offer(c, "history");
+    complete_offer(c, "nohistory");
+}
+
 static const setting *setting_find(const char *name)
 {
     spell s = {.word = name};

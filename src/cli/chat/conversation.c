@@ -2,8 +2,10 @@
 /* conversation.c - opens a model and a chat, adds messages, generates answers. */
 #include "cli/chat/conversation.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "cli/load/media_files.h"
+#include "cli/load/typed_paths.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
@@ -38,29 +40,33 @@ static uint64_t conversation_media_tokens(const conversation *t)
     return n;
 }
 
-static uint64_t conversation_context(const conversation *t, const strbuf *prompt)
+/* *prompt_tokens: tokens of the prompt, which the context must hold in any case. */
+static uint64_t conversation_context(const conversation *t, const strbuf *prompt,
+                                     uint64_t *prompt_tokens)
 {
-    if (t->flags->load.context != 0)
-        return t->flags->load.context;
     const answer_options *s = &t->options;
     const uint64_t limit = load_context_max(&t->on, &t->flags->load);
-    uint64_t needed =
+    *prompt_tokens =
         conversation_count_tokens(t, &s->system) + conversation_count_tokens(t, &s->tools) +
         conversation_count_tokens(t, &s->messages) + conversation_count_tokens(t, prompt) +
-        conversation_media_tokens(t) + TEMPLATE_TOKENS +
-        (s->answer.max_tokens != 0 ? s->answer.max_tokens : DEFAULT_ANSWER);
+        conversation_media_tokens(t) + TEMPLATE_TOKENS;
+    if (t->flags->load.context != 0)
+        return t->flags->load.context;
+    uint64_t needed =
+        *prompt_tokens + (s->answer.max_tokens != 0 ? s->answer.max_tokens : DEFAULT_ANSWER);
     uint64_t context = needed > DEFAULT_CONTEXT ? needed : DEFAULT_CONTEXT;
     return context < limit ? context : limit;
 }
 
-static int conversation_open_engine(conversation *t, uint64_t context, bool interactive)
+static int conversation_open_engine(conversation *t, uint64_t *context, uint64_t needed,
+                                    bool interactive)
 {
     const load_options *load = &t->flags->load;
     uint32_t sessions = interactive ? 2 : 1;
     mote_engine_options engine = {
         .threads = (uint32_t)load->threads,
         .sessions = sessions,
-        .positions = context * sessions,
+        .positions = *context * sessions,
         .kept_states = KEPT_STATES,
         .logits_rows = 1,
         .kv = (mote_kv)load->kv,
@@ -68,21 +74,30 @@ static int conversation_open_engine(conversation *t, uint64_t context, bool inte
         .pin = (mote_pin)load->pin,
     };
     mote_error err;
+    const int code = load_fit_memory(t->on.model, load, &engine, needed);
+    if (code != CLI_DONE)
+        return code;
+    *context = engine.positions / sessions;
     return mote_engine_new(&t->on.engine, t->on.model, &engine, &err) == MOTE_OK ? CLI_DONE
                                                                                  : msg_error(&err);
 }
 
+/* `path` NULL: the texts come from the conversation itself. */
 static int conversation_bad_file(const char *path, mote_error *err)
 {
-    err_prefix(err, path);
+    if (path != NULL)
+        err_prefix(err, path);
     return msg_error(err);
 }
 
 static int conversation_open_chat(conversation *t, uint64_t context)
 {
     const answer_options *s = &t->options;
-    mote_chat_options options = {
-        .system = s->system.p, .system_bytes = s->system.n, .context = context};
+    mote_chat_options options = {.system = s->system.p,
+                                 .system_bytes = s->system.n,
+                                 .context = context,
+                                 .official = t->flags->template.official == 1,
+                                 .chat_template = t->flags->template.name};
     mote_error err;
     if (mote_chat_new(&t->chat, t->on.engine, &options, &err) != MOTE_OK)
         return msg_error(&err);
@@ -95,9 +110,9 @@ static int conversation_open_chat(conversation *t, uint64_t context)
 }
 
 /* If the vision encoder was found but not requested and cannot be used, the chat is text only. */
-static int conversation_open_model(conversation *t, const char *path, const char *mmproj,
-                                   bool needed)
+static int conversation_open_model(conversation *t, const char *mmproj, bool needed)
 {
+    const char *path = t->model.path;
     const mote_isa isa = (mote_isa)t->flags->load.isa;
     mote_error err;
     if (mmproj[0] == '\0' || needed)
@@ -111,26 +126,38 @@ static int conversation_open_model(conversation *t, const char *path, const char
     return code;
 }
 
-/* Starts the decoder process, which must be forked before threads exist, then opens the model. */
-static int conversation_open_files(conversation *t, const char *path, bool interactive)
+/* Starts the decoder process, which must be forked before threads exist, then opens the model.
+ * `may_see`: images may follow, so a vision encoder is opened if there is one. */
+static int conversation_open_files(conversation *t, bool may_see)
 {
     char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
     const media_options *media = &t->flags->media;
     const bool wanted = media_files_wanted(media), needed = wanted || media->mmproj != NULL;
-    if ((needed || interactive) && !mmproj_find(mmproj, why, path, media->mmproj) && needed)
+    if ((needed || may_see) && !find_mmproj(mmproj, why, &t->model, media->mmproj) && needed)
         return msg_usage("%s", why);
     if (why[0] != '\0')
         msg_note(mmproj[0] != '\0' ? "%s" : "no vision encoder: %s", why);
     int code = wanted || mmproj[0] != '\0' ? media_files_start(&t->media) : CLI_DONE;
     if (code == CLI_DONE)
-        code = conversation_open_model(t, path, mmproj, needed);
+        code = conversation_open_model(t, mmproj, needed);
     if (code != CLI_DONE || !wanted)
         return code;
     return media_files_load(&t->media, t->on.model, media, (uint32_t)t->flags->load.threads);
 }
 
-int conversation_open(conversation *t, const cli_call *call, const strbuf *prompt, bool interactive)
+static bool prompt_names_image(const strbuf *prompt, size_t typed)
 {
+    typed_image found;
+    if (!typed_image_find(&found, prompt->p, typed, 0))
+        return false;
+    mem_free(found.path);
+    return true;
+}
+
+int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, size_t typed,
+                      bool interactive)
+{
+    const bool names_image = prompt_names_image(prompt, typed);
     t->call = call;
     t->flags = call->options;
     t->started = os_now();
@@ -138,17 +165,25 @@ int conversation_open(conversation *t, const cli_call *call, const strbuf *promp
     t->view.fold = t->flags->hide_thinking;
     int code = answer_options_read(&t->options, t->flags);
     if (code == CLI_DONE)
-        code = conversation_open_files(t, call->words[0], interactive);
+        code = find_or_pull_model(&t->model, call->words[0], t->flags->pull, t->flags->load.memory);
+    if (code == CLI_DONE && t->flags->think == NULL && !t->flags->no_think)
+        think_flag_read(t->model.think, &t->options.answer.think, &t->options.answer.think_budget);
     if (code == CLI_DONE)
-        code = load_prefault(&t->on);
+        code = conversation_open_files(t, interactive || names_image);
+    if (code == CLI_DONE)
+        code = load_prefault(&t->on, t->flags->load.memory);
     if (code != CLI_DONE)
         return code;
-    uint64_t context = conversation_context(t, prompt);
-    code = conversation_open_engine(t, context, interactive);
+    conversation_attach_typed(t, prompt, typed);
+    uint64_t prompt_tokens;
+    uint64_t context = conversation_context(t, prompt, &prompt_tokens);
+    code = conversation_open_engine(t, &context, prompt_tokens, interactive);
     if (code == CLI_DONE)
         code = conversation_open_chat(t, context);
-    if (code == CLI_DONE)
+    if (code == CLI_DONE) {
+        template_flag_note(&t->flags->template, t->on.model);
         load_describe(&t->on, context);
+    }
     t->load_ended = os_now();
     return code;
 }
@@ -162,6 +197,112 @@ void conversation_close(conversation *t)
     answer_view_free(&t->view);
     answer_options_free(&t->options);
     strbuf_fini(&t->question);
+}
+
+/* ---- another model ---- */
+
+/* All messages without the system text, as a JSON array. */
+static mote_status conversation_messages(const conversation *t, strbuf *out, mote_error *err)
+{
+    strbuf_byte(out, '[');
+    for (size_t i = 0; i < mote_chat_count(t->chat); i++) {
+        size_t n;
+        TRY(mote_chat_json(t->chat, i, NULL, 0, &n, err));
+        if (i > 0)
+            strbuf_byte(out, ',');
+        if (!strbuf_reserve(out, n))
+            break;
+        TRY(mote_chat_json(t->chat, i, out->p + out->n, n, &n, err));
+        out->n += n;
+    }
+    strbuf_byte(out, ']');
+    return strbuf_check(out, err);
+}
+
+/* Opens next->model for the messages in next->options. */
+static int conversation_open_next(conversation *next, bool can_see)
+{
+    char mmproj[MMPROJ_PATH_BYTES] = "", why[MMPROJ_WHY_BYTES] = "";
+    const char *given = next->flags->media.mmproj;
+    uint64_t needed, context;
+    if (can_see && (given == NULL || strcmp(given, "none") != 0))
+        find_mmproj(mmproj, why, &next->model, NULL);
+    int code = conversation_open_model(next, mmproj, false);
+    if (code == CLI_DONE)
+        code = load_prefault(&next->on, next->flags->load.memory);
+    if (code != CLI_DONE)
+        return code;
+    context = conversation_context(next, &(strbuf){0}, &needed);
+    code = conversation_open_engine(next, &context, needed, true);
+    return code == CLI_DONE ? conversation_open_chat(next, context) : code;
+}
+
+int conversation_change_model(conversation *t, const char *model)
+{
+    conversation next = {.call = t->call, .flags = t->flags};
+    const char *aliased = config_alias(t->call->config, model);
+    mote_error err;
+    next.options = t->options;
+    next.options.messages = (strbuf){0};
+    int code = t->media.sent > 0
+                   ? msg_usage("the conversation has images, which another model cannot use; "
+                               "/clear starts a new one")
+                   : CLI_DONE;
+    if (code == CLI_DONE)
+        code = find_model(&next.model, aliased != NULL ? aliased : model);
+    if (code == CLI_DONE && mote_chat_count(t->chat) > 0 &&
+        conversation_messages(t, &next.options.messages, &err) != MOTE_OK)
+        code = msg_error(&err);
+    if (code == CLI_DONE)
+        code = conversation_open_next(&next, t->media.fork_server != NULL);
+    strbuf_fini(&next.options.messages);
+    if (code != CLI_DONE) {
+        mote_chat_free(next.chat);
+        load_close(&next.on);
+        return code;
+    }
+    mote_chat_free(t->chat);
+    load_close(&t->on);
+    media_files_truncate(&t->media, 0); /* attached images are encoded for the old model */
+    t->on = next.on;
+    t->chat = next.chat;
+    t->model = next.model;
+    t->answered = false;
+    return CLI_DONE;
+}
+
+/* ---- images named in a message ---- */
+
+/* Removes bytes [from, to) and a blank next to them. Returns how many. */
+static size_t text_cut(strbuf *text, size_t from, size_t to)
+{
+    if (to < text->n && text->p[to] == ' ')
+        to++;
+    else if (from > 0 && text->p[from - 1] == ' ')
+        from--;
+    memmove(text->p + from, text->p + to, text->n - to);
+    text->n -= to - from;
+    return to - from;
+}
+
+void conversation_attach_typed(conversation *t, strbuf *text, size_t typed)
+{
+    mote_model_info info;
+    typed_image found;
+    size_t at = 0;
+    mote_model_describe(t->on.model, &info);
+    while (typed_image_find(&found, text->p, typed, at)) {
+        at = found.end;
+        if (!info.vision) {
+            msg_note("%s is not attached: %s", found.path, media_files_no_encoder);
+        } else if (media_files_add(&t->media, found.path, false, t->on.model, &t->flags->media,
+                                   (uint32_t)t->flags->load.threads) == CLI_DONE) {
+            msg_note("attached %s", found.path);
+            at = found.begin;
+            typed -= text_cut(text, found.begin, found.end);
+        }
+        mem_free(found.path);
+    }
 }
 
 static void conversation_on_event(void *with, const mote_chat_event *event)
@@ -217,6 +358,11 @@ mote_status conversation_answer(conversation *t, mote_error *err)
     return status;
 }
 
+bool conversation_prefilled(const conversation *t)
+{
+    return t->answer.reused_tokens + t->answer.prefilled_tokens >= t->answer.prompt_tokens;
+}
+
 const char *conversation_ending(const conversation *t)
 {
     switch (t->answer.finish) {
@@ -225,7 +371,8 @@ const char *conversation_ending(const conversation *t)
                        t->answer.answer_tokens >= t->options.answer.max_tokens
                    ? "cut by --max-tokens"
                    : "cut: context full";
-    case MOTE_FINISH_CANCELED: return "interrupted";
+    case MOTE_FINISH_CANCELED:
+        return conversation_prefilled(t) ? "interrupted" : "interrupted during prefill";
     case MOTE_FINISH_LOOP: return "ended: repetition loop";
     case MOTE_FINISH_STOP:
     case MOTE_FINISH_STOP_TEXT:

@@ -15,6 +15,7 @@
 #define MOTE_CLI_CHAT_CONVERSATION_H
 
 #include "cli/chat/answer_options.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
 #include "cli/term/lineedit.h"
@@ -100,6 +101,7 @@ void answer_view_show_reasoning(answer_view *s);
 
 typedef struct conversation {
     const cli_call *call;
+    found_model model;
     const answer_flags *flags;
     answer_options options;
     loaded on;         /* without a session: the chat has its own */
@@ -117,16 +119,28 @@ typedef struct conversation {
 
 /* Opens the model and the chat, with tools, system prompt and earlier messages, and enough context
  * for `prompt`, which is not added. `interactive`: more messages will follow, possibly with images,
- * and /load opens a second chat on the same engine. */
-int conversation_open(conversation *t, const cli_call *call, const strbuf *prompt,
+ * and /load opens a second chat on the same engine. Images named in the first `typed`
+ * bytes of the prompt are attached, as by conversation_attach_typed. */
+int conversation_open(conversation *t, const cli_call *call, strbuf *prompt, size_t typed,
                       bool interactive);
 void conversation_close(conversation *t);
+
+/* Continues with another model: the messages are prefilled again. After an error the conversation
+ * is unchanged. */
+int conversation_change_model(conversation *t, const char *model);
+
+/* Attaches the images named in the first `typed` bytes of the text, and removes their paths.
+ * Without a vision encoder, or if a file cannot be used, its path stays and a note says why.
+ */
+void conversation_attach_typed(conversation *t, strbuf *text, size_t typed);
 
 /* Adds a user message with the attached images and videos. */
 mote_status conversation_add(conversation *t, const char *text, size_t n, mote_error *err);
 /* Generates the answer to the last message. Ctrl-C ends the answer, not the program: then
  * t->answer.finish is MOTE_FINISH_CANCELED and interrupt_pending() is true. */
 mote_status conversation_answer(conversation *t, mote_error *err);
+/* The prompt of the last answer was prefilled; false: interrupted before. */
+bool conversation_prefilled(const conversation *t);
 /* Why the last answer ended early, such as "interrupted"; NULL: it ended normally. */
 const char *conversation_ending(const conversation *t);
 
@@ -165,6 +179,39 @@ int chat_run(const cli_call *call);
 
 /* Runs `typed` if it is a command: a slash and a word. False: it is a message. */
 bool chat_command(chat_loop *c, const char *typed);
+
+/* ---- Tab (chat_complete.c) ---- */
+
+/* What follows the name of a command. */
+typedef enum slash_arguments {
+    SLASH_NONE,
+    SLASH_TEXT,
+    SLASH_IMAGE,
+    SLASH_FILE,
+    SLASH_MODEL,
+    SLASH_COMMAND,
+    SLASH_SETTING,
+    SLASH_THINK
+} slash_arguments;
+
+/* A completion: the text before the cursor and the choices found so far. */
+typedef struct completion_list {
+    const char *line;
+    size_t n;
+    size_t from;      /* the choices replace the text from here on */
+    const char *word; /* what choices of complete_offer begin with */
+    strbuf *choices;  /* terminated names */
+} completion_list;
+
+/* Adds `name` if it begins with c->word. */
+void complete_offer(completion_list *c, const char *name);
+/* Offers the names of the slash commands, and of the settings of /set. */
+void chat_command_names(completion_list *c);
+void chat_setting_names(completion_list *c);
+/* What follows the command with the n bytes of this name. */
+slash_arguments chat_command_arguments(const char *name, size_t n);
+/* lineedit_complete_fn; ctx is a chat_loop. */
+void chat_complete(void *ctx, const char *line, size_t n, size_t *from, strbuf *choices);
 
 /* /set: `words` follow it; "" prints all settings. */
 void chat_set(chat_loop *c, const char *words);

@@ -11,10 +11,11 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/philox.h"
+#include "base/ram.h"
 #include "cli/term/terminal.h"
-#include "gguf/gguf.h"
+#include "fit/memory_read.h"
+#include "gguf/gguf_files.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -61,6 +62,26 @@ static void rig_close(rig *r)
     mem_free(r->tokens);
 }
 
+static mote_status bench_check_memory(const bench *b, const mote_engine_options *options,
+                                      mote_error *err)
+{
+    const unsigned long long mb = 1000 * 1000;
+    const char *source = "--memory";
+    mote_memory memory;
+    ram machine;
+    TRY(mote_engine_plan(b->model, options, &memory, err));
+    ram_find(&machine);
+    const uint64_t budget =
+        b->memory > 0 ? b->memory : ram_budget(&machine, memory.weights, &source);
+    if (memory.total <= budget)
+        return MOTE_OK;
+    return err_set(err, MOTE_E_MEMORY,
+                   "%u streams with %llu positions in all need %llu MB, available are %llu MB "
+                   "(%s); lower --prompt, --depth or --streams",
+                   options->sessions, (unsigned long long)options->positions, memory.total / mb,
+                   budget / mb, source);
+}
+
 static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context, mote_error *err)
 {
     *r = (rig){.n = n};
@@ -75,6 +96,8 @@ static mote_status rig_open(rig *r, const bench *b, uint32_t n, uint64_t context
                                    .positions = (uint64_t)n * context,
                                    .kv = b->kv,
                                    .pin = b->pin};
+    if (status == MOTE_OK)
+        status = bench_check_memory(b, &options, err);
     if (status == MOTE_OK)
         status = mote_engine_new(&r->engine, b->model, &options, err);
     for (uint32_t i = 0; status == MOTE_OK && i < n; i++)
@@ -223,8 +246,6 @@ mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, be
 
 /* ---- memory traffic ---- */
 
-enum { READ_BYTES = 1 << 20 };
-
 static bool token_reads(const gguf *g, const gguf_tensor *t, const char *draft_prefix)
 {
     const size_t n = strlen(draft_prefix);
@@ -248,23 +269,21 @@ static mote_status bench_find_draft(const gguf *g, char *prefix, size_t room, mo
 }
 
 typedef struct bench_file {
-    os_map map;
-    gguf *g;
+    gguf_files files;
+    const gguf *g;
     char draft[24];
 } bench_file;
 
 static void bench_file_close(bench_file *o)
 {
-    gguf_free(o->g);
-    os_map_close(&o->map);
+    gguf_files_close(&o->files);
 }
 
 static mote_status bench_file_open(bench_file *o, const char *path, mote_error *err)
 {
     *o = (bench_file){0};
-    mote_status status = os_map_open(&o->map, path, err);
-    if (status == MOTE_OK)
-        status = gguf_read(&o->g, o->map.data, o->map.bytes, err);
+    mote_status status = gguf_files_open(&o->files, path, err);
+    o->g = o->files.gguf;
     if (status == MOTE_OK)
         status = bench_find_draft(o->g, o->draft, sizeof o->draft, err);
     if (status != MOTE_OK)
@@ -272,11 +291,11 @@ static mote_status bench_file_open(bench_file *o, const char *path, mote_error *
     return status;
 }
 
-mote_status bench_bytes_of(bench_bytes *out, const char *path, mote_error *err)
+mote_status bench_weights_of(bench_weights *out, const char *path, mote_error *err)
 {
     bench_file o;
     TRY(bench_file_open(&o, path, err));
-    *out = (bench_bytes){.file_bytes = o.map.bytes};
+    *out = (bench_weights){.file_bytes = o.files.bytes, .quantization = gguf_file_type(o.g)};
     for (uint64_t i = 0; i < gguf_n_tensors(o.g); i++) {
         const gguf_tensor *t = gguf_tensor_at(o.g, i);
         if (token_reads(o.g, t, o.draft))
@@ -286,32 +305,6 @@ mote_status bench_bytes_of(bench_bytes *out, const char *path, mote_error *err)
     return MOTE_OK;
 }
 
-typedef struct read_run {
-    const unsigned char *data;
-    uint64_t bytes;
-    _Atomic uint64_t sum; /* keeps the compiler from removing the reads */
-} read_run;
-
-static void read_task(void *ctx, uint32_t task, uint32_t worker)
-{
-    (void)worker;
-    read_run *run = ctx;
-    uint64_t from = (uint64_t)task * READ_BYTES;
-    uint64_t end = run->bytes - from < READ_BYTES ? run->bytes : from + READ_BYTES;
-    enum { LANES = 8 };
-    uint64_t lane[LANES] = {0};
-    for (uint64_t at = from; at + LANES * 8 <= end; at += LANES * 8)
-        for (int i = 0; i < LANES; i++) {
-            uint64_t word;
-            memcpy(&word, run->data + at + 8 * i, 8);
-            lane[i] += word;
-        }
-    uint64_t sum = 0;
-    for (int i = 0; i < LANES; i++)
-        sum += lane[i];
-    atomic_fetch_add(&run->sum, sum);
-}
-
 static double bench_file_read(const bench_file *o, pool *threads)
 {
     double start = os_now();
@@ -319,8 +312,7 @@ static double bench_file_read(const bench_file *o, pool *threads)
         const gguf_tensor *t = gguf_tensor_at(o->g, i);
         if (!token_reads(o->g, t, o->draft))
             continue;
-        read_run run = {.data = t->data, .bytes = t->bytes};
-        pool_run(threads, read_task, &run, (uint32_t)((t->bytes + READ_BYTES - 1) / READ_BYTES));
+        memory_read(threads, t->data, t->bytes);
     }
     return os_now() - start;
 }

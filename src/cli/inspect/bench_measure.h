@@ -26,6 +26,7 @@ typedef struct bench {
     uint32_t threads;
     mote_kv kv;
     mote_pin pin;
+    uint64_t memory; /* bytes that an engine may need; 0: what is available */
     uint32_t repeats;
     uint32_t decode_tokens; /* per repeat and stream */
 } bench;
@@ -42,13 +43,14 @@ mote_status bench_first_token(const bench *b, const char *path, mote_isa isa, be
 
 /* ---- memory traffic ---- */
 
-/* Bytes of weights that one decoded token reads, and of the file. */
-typedef struct bench_bytes {
+/* Of a model file; per_token: the bytes of weights that one decoded token reads. */
+typedef struct bench_weights {
+    const char *quantization; /* of the file, such as "Q4_K_M"; NULL: not stated in the file */
     uint64_t per_token;
     uint64_t file_bytes;
-} bench_bytes;
+} bench_weights;
 
-mote_status bench_bytes_of(bench_bytes *out, const char *path, mote_error *err);
+mote_status bench_weights_of(bench_weights *out, const char *path, mote_error *err);
 
 /* Reads the weights of one token with all threads, only adding them up. *seconds is the fastest of
  * `repeats`. */

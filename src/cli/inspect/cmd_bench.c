@@ -6,8 +6,10 @@
  * in the same run. Decoding a token reads all of them, so 100 % is the limit of the memory
  * bandwidth.
  */
+#include "base/cpu.h"
 #include "cli/args/command.h"
 #include "cli/inspect/bench_measure.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
@@ -17,8 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { MAX_LIST = 16, MAX_ROWS = 3 * MAX_LIST + 2, LABEL_BYTES = 32 };
+enum { MAX_LIST = 16, MAX_ROWS = 3 * MAX_LIST + 2, LABEL_BYTES = 32, MAX_TOKENS = 4194304 };
 
 typedef struct bench_options {
     const char *prompts;
@@ -38,6 +41,7 @@ static const cli_flag flags[] = {
      .kind = FLAG_TEXT,
      .value = "LIST",
      .initial = "128,512,2048",
+     .once = true,
      .at = AT(prompts),
      .help = "prompt lengths for prefill; 0: none"},
     {.name = "depth",
@@ -45,6 +49,7 @@ static const cli_flag flags[] = {
      .kind = FLAG_TEXT,
      .value = "LIST",
      .initial = "0,4096",
+     .once = true,
      .at = AT(depths),
      .help = "context lengths before the decoded tokens"},
     {.name = "streams",
@@ -52,6 +57,7 @@ static const cli_flag flags[] = {
      .kind = FLAG_TEXT,
      .value = "LIST",
      .initial = "2,8",
+     .once = true,
      .at = AT(streams),
      .help = "batch sizes for decode; 0: none"},
     {.name = "tokens",
@@ -61,6 +67,7 @@ static const cli_flag flags[] = {
      .min = 1,
      .max = 4096,
      .initial = "32",
+     .once = true,
      .at = AT(tokens),
      .help = "decoded tokens per repeat"},
     {.name = "repeats",
@@ -70,9 +77,14 @@ static const cli_flag flags[] = {
      .min = 1,
      .max = BENCH_MAX_REPEATS,
      .initial = "3",
+     .once = true,
      .at = AT(repeats),
      .help = "repeats; the fastest and the median are printed"},
-    {.name = "md", .kind = FLAG_SWITCH, .at = AT(md), .help = "print a Markdown table"},
+    {.name = "md",
+     .kind = FLAG_SWITCH,
+     .once = true,
+     .at = AT(md),
+     .help = "print a Markdown table"},
 };
 
 static const flag_group groups[] = {
@@ -82,7 +94,7 @@ static const flag_group groups[] = {
 
 typedef enum row_kind { ROW_PROMPT, ROW_DECODE, ROW_STREAMS, ROW_FIRST } row_kind;
 
-static const char *const kind_names[] = {"prompt", "decode", "streams", "first_token"};
+static const char *const kind_names[] = {"prefill", "decode", "streams", "first_token"};
 
 typedef struct bench_row {
     row_kind kind;
@@ -97,8 +109,8 @@ typedef struct bench_state {
     loaded on;
     mote_model_info info;
     bench b;
-    bench_bytes bytes;
-    double bare_seconds; /* to read bytes.per_token once, the fastest so far */
+    bench_weights weights;
+    double bare_seconds; /* to read weights.per_token once, the fastest so far */
     bench_row rows[MAX_ROWS];
     size_t n_rows;
 } bench_state;
@@ -110,9 +122,10 @@ static int bench_parse_list(const char *text, const char *flag, uint64_t *out, s
     for (const char *at = text;; at++) {
         char *end;
         unsigned long long value = strtoull(at, &end, 10);
-        if (end == at || *n == MAX_LIST || value > 4194304 || (*end != ',' && *end != '\0'))
-            return msg_usage("%s must be at most %d numbers such as 128,512, got '%.60s'", flag,
-                             MAX_LIST, text);
+        if (end == at || *n == MAX_LIST || value > MAX_TOKENS || (*end != ',' && *end != '\0'))
+            return msg_usage("%s must be 1 to %d whole numbers from 0 to %d such as 128,512, got "
+                             "'%.60s'",
+                             flag, MAX_LIST, MAX_TOKENS, text);
         out[(*n)++] = value;
         if (*end == '\0')
             return CLI_DONE;
@@ -152,7 +165,7 @@ static int bench_time_bare_read(bench_state *s)
     pool *threads;
     mote_error err;
     double seconds = 0;
-    if (bench_bytes_of(&s->bytes, s->path, &err) != MOTE_OK ||
+    if (bench_weights_of(&s->weights, s->path, &err) != MOTE_OK ||
         pool_new(&threads, s->b.threads, &err) != MOTE_OK)
         return msg_error(&err);
     mote_status status = bench_bare_read(s->path, threads, s->b.repeats + 2, &seconds, &err);
@@ -232,10 +245,10 @@ static void bench_print_table(const bench_state *s)
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
     out_printf(o, "%s   %s   %s, %u threads\n", s->info.name[0] != '\0' ? s->info.name : s->path,
-               text_bytes(a, s->bytes.file_bytes), mote_isa_name(s->info.isa), s->b.threads);
+               text_bytes(a, s->weights.file_bytes), mote_isa_name(s->info.isa), s->b.threads);
     out_printf(o, "bare read %.1f GB/s, %s per token: at most %.1f t/s\n\n",
-               (double)s->bytes.per_token / s->bare_seconds * 1e-9,
-               text_bytes(b, s->bytes.per_token), 1 / s->bare_seconds);
+               (double)s->weights.per_token / s->bare_seconds * 1e-9,
+               text_bytes(b, s->weights.per_token), 1 / s->bare_seconds);
     if (s->options->md)
         out_text(o, "| test                   |       best |   median | of memory |\n"
                     "| ---------------------- | ---------: | -------: | --------: |\n");
@@ -267,12 +280,23 @@ static int bench_write_json(const bench_state *s)
     jw_open(&j, '{');
     jw_key_text(&j, "model", s->info.name);
     jw_key_text(&j, "file", s->path);
-    jw_key_uint(&j, "file_bytes", s->bytes.file_bytes);
-    jw_key_uint(&j, "bytes_per_token", s->bytes.per_token);
+    jw_key_uint(&j, "file_bytes", s->weights.file_bytes);
+    jw_key_uint(&j, "bytes_per_token", s->weights.per_token);
+    if (s->weights.quantization != NULL)
+        jw_key_text(&j, "quantization", s->weights.quantization);
+    char cpu[CPU_NAME_BYTES];
+    cpu_name(cpu);
+    jw_key_text(&j, "cpu", cpu);
+    char date[sizeof "2026-01-01"] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc) != NULL && strftime(date, sizeof date, "%Y-%m-%d", &utc) > 0)
+        jw_key_text(&j, "date", date);
+    jw_key_text(&j, "version", mote_version());
     jw_key_text(&j, "isa", mote_isa_name(s->info.isa));
     jw_key_uint(&j, "threads", s->b.threads);
     jw_key_double(&j, "bare_read_seconds", s->bare_seconds);
-    jw_key_double(&j, "bare_read_bytes_per_second", (double)s->bytes.per_token / s->bare_seconds);
+    jw_key_double(&j, "bare_read_bytes_per_second", (double)s->weights.per_token / s->bare_seconds);
     jw_key(&j, "results");
     jw_open(&j, '[');
     for (size_t i = 0; i < s->n_rows; i++)
@@ -285,7 +309,8 @@ static int bench_write_json(const bench_state *s)
 /* Opens an engine to learn its number of threads: the bare read uses the same number. */
 static int bench_find_threads(bench_state *s)
 {
-    int code = load_engine(&s->on, &s->options->load, 64, 1);
+    uint64_t context = 64;
+    int code = load_engine(&s->on, &s->options->load, &context, context, 1);
     if (code == CLI_DONE)
         s->b.threads = mote_engine_threads(s->on.engine);
     interrupt_set_engine(NULL);
@@ -303,6 +328,7 @@ static int bench_measure_all(bench_state *s)
     s->b = (bench){.model = s->on.model,
                    .kv = (mote_kv)o->load.kv,
                    .pin = (mote_pin)o->load.pin,
+                   .memory = o->load.memory,
                    .repeats = (uint32_t)o->repeats,
                    .decode_tokens = (uint32_t)o->tokens};
     int code = bench_find_threads(s);
@@ -319,10 +345,13 @@ static int bench_measure_all(bench_state *s)
 
 static int bench_run(const cli_call *call)
 {
-    bench_state s = {.call = call, .options = call->options, .path = call->words[0]};
-    int code = load_model(&s.on, s.path, NULL, (mote_isa)s.options->load.isa);
+    found_model found;
+    bench_state s = {.call = call, .options = call->options, .path = found.path};
+    int code = find_model(&found, call->words[0]);
     if (code == CLI_DONE)
-        code = load_prefault(&s.on);
+        code = load_model(&s.on, s.path, NULL, (mote_isa)s.options->load.isa);
+    if (code == CLI_DONE)
+        code = load_prefault(&s.on, s.options->load.memory);
     if (code == CLI_DONE)
         code = bench_measure_all(&s);
     if (code == CLI_DONE && call->common.json)
@@ -337,7 +366,8 @@ const cli_command cmd_bench = {
     .name = "bench",
     .section = "Understand",
     .summary = "measure prefill and decode speed",
-    .usage = "FILE",
+    .usage = "MODEL",
+    .arguments = "MODEL",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,

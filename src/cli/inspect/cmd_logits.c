@@ -7,6 +7,7 @@
  */
 #include "base/os.h"
 #include "cli/args/command.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
@@ -33,19 +34,32 @@ typedef struct logits_options {
 #define AT(member) offsetof(logits_options, member)
 
 static const cli_flag flags[] = {
-    {.name = "ids", .kind = FLAG_TEXT, .value = "1,2,3", .at = AT(ids), .help = "input tokens"},
-    {.name = "text", .kind = FLAG_TEXT, .value = "TEXT", .at = AT(text), .help = "input text"},
+    {.name = "ids",
+     .kind = FLAG_TEXT,
+     .value = "1,2,3",
+     .once = true,
+     .at = AT(ids),
+     .help = "input tokens"},
+    {.name = "text",
+     .kind = FLAG_TEXT,
+     .value = "TEXT",
+     .once = true,
+     .at = AT(text),
+     .help = "input text"},
     {.name = "special",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(special),
      .help = "parse control tokens in the text"},
     {.name = "all",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(all),
      .help = "logits of every position, not only of the last one"},
     {.name = "out",
      .kind = FLAG_TEXT,
      .value = "FILE",
+     .once = true,
      .at = AT(out),
      .help = "write raw float32 to FILE; - is stdout"},
     {.name = "cut",
@@ -54,6 +68,7 @@ static const cli_flag flags[] = {
      .min = 1,
      .max = 4096,
      .shown = "automatic",
+     .once = true,
      .at = AT(cut),
      .help = "prefill chunk size in tokens; affects speed, never the result"},
     {.name = "top",
@@ -62,6 +77,7 @@ static const cli_flag flags[] = {
      .min = 1,
      .max = 100,
      .initial = "10",
+     .once = true,
      .at = AT(top),
      .help = "how many of the most likely tokens to print"},
 };
@@ -162,7 +178,7 @@ static int logits_prefill(logits_state *l)
 {
     size_t rows = logits_rows_per_step(l);
     uint64_t context = load_context(&l->on, &l->options->load, l->ids.n, 0);
-    int code = load_engine(&l->on, &l->options->load, context, (uint32_t)rows);
+    int code = load_engine(&l->on, &l->options->load, &context, l->ids.n, (uint32_t)rows);
     if (code != CLI_DONE)
         return code;
     prefill_job job = {
@@ -286,7 +302,10 @@ static int logits_run(const cli_call *call)
         return msg_usage(call->common.json
                              ? "--json and --out - exclude each other: both write to stdout"
                              : "--out - needs a pipe or a file, not a terminal");
-    int code = load_model(&l.on, call->words[0], NULL, (mote_isa)l.options->load.isa);
+    found_model found;
+    int code = find_model(&found, call->words[0]);
+    if (code == CLI_DONE)
+        code = load_model(&l.on, found.path, NULL, (mote_isa)l.options->load.isa);
     if (code == CLI_DONE) {
         mote_model_info info;
         mote_model_describe(l.on.model, &info);
@@ -307,7 +326,8 @@ const cli_command cmd_logits = {
     .name = "logits",
     .section = "Understand",
     .summary = "logits of the next token",
-    .usage = "FILE --ids 1,2,3 | --text TEXT",
+    .usage = "MODEL --ids 1,2,3 | --text TEXT",
+    .arguments = "MODEL",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,

@@ -8,6 +8,7 @@
 #include "chat/prompt/chat_context.h"
 #include "cli/args/command.h"
 #include "cli/inspect/show_file.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
@@ -16,16 +17,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- chat template and presets ---- */
-
-static const char *const origins[] = {
-    [CHAT_ORIGIN_OFFICIAL] = "official template",
-    [CHAT_ORIGIN_CHANGED] = "modified template, treated as the official one",
-    [CHAT_ORIGIN_FOREIGN] = "unknown template, using the official one",
-    [CHAT_ORIGIN_MISSING] = "no template, using the official one",
-};
 
 static bool preset_is_default(const chat_preset *preset, const chat_template *how)
 {
@@ -49,8 +44,12 @@ static void show_chat_text(const mote_model *model, cli_out *o)
         out_printf(o, "  Chat         not available: %s\n", err.text);
         return;
     }
-    out_printf(o, "  Chat         %s, thinking %s by default\n", origins[how.origin],
+    char note[MOTE_TEMPLATE_NOTE];
+    chat_template_note(&how, note);
+    out_printf(o, "  Chat         template %s, thinking %s by default\n", how.style->name,
                how.thinks ? "on" : "off");
+    if (note[0] != '\0')
+        out_printf(o, "               %s\n", note);
     for (size_t i = 0; chat_preset_at(i) != NULL; i++)
         if (chat_preset_at(i)->size == chat_size_of(info.parameters))
             preset_print(o, chat_preset_at(i), preset_is_default(chat_preset_at(i), &how));
@@ -81,7 +80,11 @@ static void show_chat_json(const mote_model *model, strbuf *j)
         return;
     }
     jw_open(j, '{');
-    jw_key_text(j, "template", chat_origin_name(how.origin));
+    char note[MOTE_TEMPLATE_NOTE];
+    chat_template_note(&how, note);
+    jw_key_text(j, "template", how.style->name);
+    jw_key_text(j, "template_origin", chat_origin_name(how.origin));
+    jw_key_text(j, "template_note", note);
     jw_key_bool(j, "thinks", how.thinks);
     jw_key(j, "presets");
     jw_open(j, '[');
@@ -105,9 +108,14 @@ typedef struct show_options {
 #define AT(member) offsetof(show_options, member)
 
 static const cli_flag flags[] = {
-    {.name = "tensors", .kind = FLAG_SWITCH, .at = AT(tensors), .help = "list every tensor"},
+    {.name = "tensors",
+     .kind = FLAG_SWITCH,
+     .once = true,
+     .at = AT(tensors),
+     .help = "list every tensor"},
     {.name = "metadata",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(metadata),
      .help = "list every metadata entry"},
     {.name = "context",
@@ -118,6 +126,7 @@ static const cli_flag flags[] = {
      .max = 4194304,
      .initial = "4096",
      .env = "MOTE_CONTEXT",
+     .aliases = "num-ctx|ctx-size|n-ctx|max-model-len",
      .at = AT(context),
      .help = "plan memory for this many tokens per session"},
     {.name = "sessions",
@@ -126,6 +135,7 @@ static const cli_flag flags[] = {
      .min = 1,
      .max = 4096,
      .initial = "1",
+     .once = true,
      .at = AT(sessions),
      .help = "plan memory for this many sessions"},
     {.name = "kv",
@@ -142,6 +152,7 @@ static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
 typedef struct show_state {
     const cli_call *call;
     const show_options *options;
+    found_model found;
     const char *path;
     show_file file;
     loaded on; /* model NULL: mote cannot run it */
@@ -193,17 +204,37 @@ static void show_print_model(const show_state *s)
     out_text(o, "\n");
 }
 
+/* Of a model that was given by name: where it is. */
+static void show_print_place(const show_state *s)
+{
+    cli_out *o = s->call->out;
+    char shown[4 * 200 + 1];
+    if (s->found.origin == STORE_PATH)
+        return;
+    text_fit(shown, sizeof shown, s->found.name, strlen(s->found.name), 200);
+    out_printf(o, "  Name         %s, %s", shown, store_origin_name(s->found.origin));
+    if (s->found.sha256[0] != '\0')
+        out_printf(o, ", sha256 %.12s", s->found.sha256);
+    text_fit(shown, sizeof shown, s->path, strlen(s->path), 200);
+    out_printf(o, "\n  Path         %s\n", shown);
+    text_fit(shown, sizeof shown, s->found.mmproj, strlen(s->found.mmproj), 200);
+    if (shown[0] != '\0')
+        out_printf(o, "  Vision       %s\n", shown);
+}
+
 static void show_print_facts(const show_state *s)
 {
     cli_out *o = s->call->out;
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    show_print_place(s);
     show_print_model(s);
-    const char *type = show_file_type(&s->file);
+    const char *type = gguf_file_type(s->file.gguf);
     const char *most = s->file.n_formats > 0 ? s->file.formats[0].name : "nothing";
     out_printf(o, "  File         %s%s, %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries%s\n",
                type != NULL ? "" : "mostly ", type != NULL ? type : most,
-               text_bytes(a, s->file.map.bytes), gguf_n_tensors(s->file.gguf),
+               text_bytes(a, s->file.files.bytes), gguf_n_tensors(s->file.gguf),
                gguf_n_kv(s->file.gguf), s->info.draft_head ? ", draft head" : "");
+    show_parts_text(&s->file, o);
     if (s->on.model == NULL)
         return;
     out_printf(o, "  Context      %s tokens trained\n", text_count(a, s->info.context));
@@ -215,7 +246,7 @@ static void show_print_facts(const show_state *s)
 static void show_print_memory_row(cli_out *o, const char *what, uint64_t bytes, const char *note)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
-    out_printf(o, "    %-9s  %8s  %17s%s%s\n", what, text_bytes(a, bytes), text_count(b, bytes),
+    out_printf(o, "    %-15s  %8s  %17s%s%s\n", what, text_bytes(a, bytes), text_count(b, bytes),
                note[0] != '\0' ? "  " : "", note);
 }
 
@@ -230,7 +261,7 @@ static void show_print_memory(const show_state *s)
     snprintf(note, sizeof note, "%s per token", text_bytes(a, s->token_bytes));
     show_print_memory_row(o, "KV cache", s->memory.kv_cache, note);
     snprintf(note, sizeof note, "%s per session", text_bytes(a, s->session_bytes));
-    show_print_memory_row(o, "states", s->memory.recurrent_state, note);
+    show_print_memory_row(o, "recurrent state", s->memory.recurrent_state, note);
     show_print_memory_row(o, "scratch", s->memory.scratch, "");
     show_print_memory_row(o, "total", s->memory.total, "");
 }
@@ -274,8 +305,8 @@ static void show_write_memory(strbuf *j, const show_state *s)
     jw_key_text(j, "kv", load_kv_name(s->options->kv));
     jw_key_uint(j, "weights", s->memory.weights);
     jw_key_uint(j, "model", s->memory.model);
-    jw_key_uint(j, "pages", s->memory.kv_cache);
-    jw_key_uint(j, "states", s->memory.recurrent_state);
+    jw_key_uint(j, "kv_cache", s->memory.kv_cache);
+    jw_key_uint(j, "recurrent_state", s->memory.recurrent_state);
     jw_key_uint(j, "scratch", s->memory.scratch);
     jw_key_uint(j, "total", s->memory.total);
     jw_key_uint(j, "bytes_per_token", s->token_bytes);
@@ -291,8 +322,12 @@ static int show_write_json(const show_state *s)
     strbuf j = {0};
     jw_open(&j, '{');
     jw_key_text(&j, "file", s->path);
-    jw_key_uint(&j, "file_bytes", s->file.map.bytes);
-    jw_key_text(&j, "file_type", show_file_type(&s->file));
+    jw_key_text(&j, "installed_as", s->found.origin != STORE_PATH ? s->found.name : NULL);
+    jw_key_text(&j, "sha256", s->found.sha256[0] != '\0' ? s->found.sha256 : NULL);
+    jw_key_text(&j, "mmproj", s->found.mmproj[0] != '\0' ? s->found.mmproj : NULL);
+    jw_key_uint(&j, "file_bytes", s->file.files.bytes);
+    show_parts_json(&s->file, &j);
+    jw_key_text(&j, "file_type", gguf_file_type(s->file.gguf));
     jw_key_str(&j, "name", (str){name.p, name.n});
     jw_key_str(&j, "architecture", (str){architecture.p, architecture.n});
     jw_key_uint(&j, "n_tensors", gguf_n_tensors(s->file.gguf));
@@ -344,8 +379,9 @@ static int show_file_and_model(show_state *s)
 
 static int show_run(const cli_call *call)
 {
-    show_state s = {.call = call, .options = call->options, .path = call->words[0]};
-    int code = load_check_file(s.path);
+    show_state s = {.call = call, .options = call->options};
+    s.path = s.found.path;
+    int code = find_model(&s.found, call->words[0]);
     if (code == CLI_DONE)
         code = show_file_and_model(&s);
     load_close(&s.on);
@@ -356,17 +392,18 @@ static int show_run(const cli_call *call)
 const cli_command cmd_show = {
     .name = "show",
     .section = "Models",
-    .summary = "describe a model file and the memory it needs",
-    .usage = "FILE",
+    .summary = "describe a model and the memory it needs",
+    .usage = "MODEL",
+    .arguments = "MODEL",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(show_options),
-    .about = "Describes the model in FILE: architecture, tensor formats, chat template, presets, "
-             "and the "
-             "memory needed to run it.",
-    .examples = "mote show model.gguf\n"
+    .about =
+        "Describes a model: architecture, tensor formats, chat template, presets, and the memory "
+        "needed to run it.\n" FIND_MODEL_HELP,
+    .examples = "mote show qwen3.5:4b\n"
                 "mote show model.gguf -c 65536 --sessions 4\n"
                 "mote show model.gguf --tensors --json",
     .run = show_run,

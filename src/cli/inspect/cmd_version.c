@@ -70,6 +70,7 @@ const cli_command cmd_version = {
     .section = "Understand",
     .summary = "version, compiler, instruction sets",
     .usage = "",
+    .no_config = true,
     .about = "Prints version, commit, compiler, instruction sets and libraries. With -q only the "
              "version.",
     .run = version_run,

@@ -17,17 +17,6 @@
 
 /* ---- tensors ---- */
 
-/* Values of general.file_type in files of this model family. */
-static const struct {
-    uint32_t id;
-    const char *name;
-} file_types[] = {
-    {0, "F32"},     {1, "F16"},     {2, "Q4_0"},    {3, "Q4_1"},    {7, "Q8_0"},
-    {8, "Q5_0"},    {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"}, {12, "Q3_K_M"},
-    {13, "Q3_K_L"}, {14, "Q4_K_S"}, {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},
-    {18, "Q6_K"},   {21, "Q2_K_S"}, {25, "IQ4_NL"}, {30, "IQ4_XS"}, {32, "BF16"},
-};
-
 static uint64_t tensor_values(const gguf_tensor *t)
 {
     uint64_t n = 1;
@@ -79,33 +68,49 @@ static void show_count_formats(show_file *f)
 mote_status show_file_open(show_file *f, const char *path, mote_error *err)
 {
     *f = (show_file){0};
-    TRY(os_map_open(&f->map, path, err));
-    mote_status status = gguf_read(&f->gguf, f->map.data, f->map.bytes, err);
-    if (status != MOTE_OK) {
-        show_file_close(f);
-        return status;
-    }
+    TRY(gguf_files_open(&f->files, path, err));
+    f->gguf = f->files.gguf;
     show_count_formats(f);
     return MOTE_OK;
 }
 
 void show_file_close(show_file *f)
 {
-    if (f->gguf != NULL)
-        gguf_free(f->gguf);
-    os_map_close(&f->map);
+    gguf_files_close(&f->files);
     *f = (show_file){0};
 }
 
-const char *show_file_type(const show_file *f)
+static uint64_t show_part_tensors(const show_file *f, uint32_t part)
 {
-    uint32_t id = UINT32_MAX;
-    bool found = false;
-    if (gguf_get_u32(f->gguf, "general.file_type", &id, &found, NULL) == MOTE_OK && found)
-        for (size_t i = 0; i < sizeof file_types / sizeof *file_types; i++)
-            if (file_types[i].id == id)
-                return file_types[i].name;
-    return NULL;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < gguf_n_tensors(f->gguf); i++)
+        n += gguf_tensor_at(f->gguf, i)->part == part;
+    return n;
+}
+
+void show_parts_text(const show_file *f, cli_out *o)
+{
+    char a[TEXT_NUMBER_BYTES];
+    for (uint32_t i = 0; i < f->files.n_parts && f->files.n_parts > 1; i++)
+        out_printf(o, "  %-11s  %s, %s, %" PRIu64 " tensors\n", i == 0 ? "Parts" : "",
+                   f->files.maps[i].name, text_bytes(a, f->files.maps[i].bytes),
+                   show_part_tensors(f, i));
+}
+
+void show_parts_json(const show_file *f, strbuf *j)
+{
+    if (f->files.n_parts <= 1)
+        return;
+    jw_key(j, "parts");
+    jw_open(j, '[');
+    for (uint32_t i = 0; i < f->files.n_parts; i++) {
+        jw_open(j, '{');
+        jw_key_text(j, "file", f->files.paths[i]);
+        jw_key_uint(j, "bytes", f->files.maps[i].bytes);
+        jw_key_uint(j, "tensors", show_part_tensors(f, i));
+        jw_close(j, '}');
+    }
+    jw_close(j, ']');
 }
 
 str show_file_text(const show_file *f, const char *key)

@@ -8,9 +8,8 @@
 #ifndef MOTE_CLI_INSPECT_SHOW_FILE_H
 #define MOTE_CLI_INSPECT_SHOW_FILE_H
 
-#include "base/os.h"
 #include "cli/term/output.h"
-#include "gguf/gguf.h"
+#include "gguf/gguf_files.h"
 
 enum { SHOW_MAX_FORMATS = 48, SHOW_ARRAY_MAX = 16 };
 
@@ -22,8 +21,8 @@ typedef struct show_format {
 } show_format;
 
 typedef struct show_file {
-    os_map map;
-    gguf *gguf;
+    gguf_files files;
+    const gguf *gguf;
     show_format formats[SHOW_MAX_FORMATS]; /* most bytes first */
     size_t n_formats;
     uint64_t tensor_bytes;
@@ -32,8 +31,10 @@ typedef struct show_file {
 mote_status show_file_open(show_file *f, const char *path, mote_error *err);
 void show_file_close(show_file *f);
 
-/* general.file_type as text, such as "Q4_K_M"; NULL: missing or unknown. */
-const char *show_file_type(const show_file *f);
+/* The files of a split model; nothing for a single file. */
+void show_parts_text(const show_file *f, cli_out *o);
+void show_parts_json(const show_file *f, strbuf *j);
+
 /* A string value of the metadata, or "" */
 str show_file_text(const show_file *f, const char *key);
 

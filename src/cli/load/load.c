@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.c - flags about the machine, model, engine, prefill and --think; see load.h. */
+/* load.c - flags about the machine, model, engine, prefill, --think and --template; see load.h. */
 #include "cli/load/load.h"
 
+#include "base/cpu.h"
 #include "base/err.h"
 #include "base/os.h"
+#include "base/ram.h"
 #include "cli/args/command.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
@@ -11,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,23 +26,55 @@ _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways 
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,
                "LOAD_KV_CHOICES lists the formats in order");
 
+enum { MAX_THREADS = 512, THREADS_PER_CPU = 4 };
+
+/* More threads than CPUs only take turns; a few per CPU are enough for every test. CPUs are those
+ * of the affinity mask, or the cgroup quota if it is smaller. */
+static double threads_limit(const char **why)
+{
+    static char text[64];
+    cores found;
+    cores_find(&found);
+    uint32_t cpus = 0;
+    for (size_t i = 0; i < CORES_MAX / 64; i++)
+        cpus += (uint32_t)__builtin_popcountll(found.cpus.bits[i]);
+    if (found.quota || cpus == 0)
+        cpus = found.n;
+    snprintf(text, sizeof text, "%d per CPU; this process may use %u", THREADS_PER_CPU, cpus);
+    *why = text;
+    return cpus < MAX_THREADS / THREADS_PER_CPU ? cpus * THREADS_PER_CPU : MAX_THREADS;
+}
+
 const cli_flag load_flags[] = {
     {.name = "context",
      .letter = 'c',
      .kind = FLAG_COUNT,
-     .value = "N",
+     .value = "N|auto",
+     .word = "auto",
      .min = 1,
      .max = 4194304,
-     .shown = "4096, in a chat 32768, or what the prompt needs",
+     .shown = "auto: 4096, in a chat 32768, or what the prompt needs; less if memory is short",
      .env = "MOTE_CONTEXT",
+     .aliases = "num-ctx|ctx-size|n-ctx|max-model-len",
      .at = offsetof(load_options, context),
      .help = "context size in tokens: prompt and answer together"},
+    {.name = "memory",
+     .kind = FLAG_SIZE,
+     .value = "SIZE",
+     .min = LOAD_MEMORY_MIN,
+     .max = LOAD_MEMORY_MAX,
+     .shown = "what is available",
+     .env = "MOTE_MEMORY",
+     .at = offsetof(load_options, memory),
+     .help = "memory limit, such as 8GB, 500MB or 4GiB; may exceed what is available"},
     {.name = "threads",
      .letter = 't',
      .kind = FLAG_COUNT,
      .value = "N",
      .min = 1,
-     .max = 1024,
+     .max = MAX_THREADS,
+     .limit = threads_limit,
+     .range = "1 to 4 per CPU",
      .shown = "one per core",
      .env = "MOTE_THREADS",
      .at = offsetof(load_options, threads),
@@ -74,7 +109,7 @@ const cli_flag load_flags[] = {
      .max = 4,
      .shown = "off",
      .at = offsetof(load_options, yarn),
-     .help = "extend the trained context by this factor with YaRN, 1 to 4"},
+     .help = "extend the trained context by this factor with YaRN"},
 };
 _Static_assert(sizeof load_flags / sizeof *load_flags == LOAD_N_FLAGS, "LOAD_N_FLAGS");
 
@@ -122,11 +157,34 @@ int load_model(loaded *l, const char *path, const char *vision, mote_isa isa)
     return status == MOTE_OK ? CLI_DONE : load_failed(path, &err);
 }
 
-int load_prefault(const loaded *l)
+/* --memory, or else what is available. *mapped: bytes of the model's files. */
+static uint64_t load_budget(const mote_model *model, uint64_t given, uint64_t *mapped, ram *machine,
+                            const char **source)
 {
-    uint64_t done = 0, total = 0;
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    *mapped = info.file_bytes + info.vision_file_bytes;
+    *source = "--memory";
+    if (given > 0)
+        return given;
+    ram_find(machine);
+    return ram_budget(machine, *mapped, source);
+}
+
+int load_prefault(const loaded *l, uint64_t memory)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    uint64_t done = 0, total = 0, mapped;
+    const char *source;
     progress p;
-    progress_begin(&p, "loading", PROGRESS_BYTES, 0);
+    ram machine;
+    const uint64_t budget = load_budget(l->model, memory, &mapped, &machine, &source);
+    if (mapped > budget)
+        return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+                        "the weights need %s, available are %s (%s); use a smaller model%s",
+                        text_bytes(a, mapped), text_bytes(b, budget), source,
+                        memory > 0 ? "" : ", or set --memory to try anyway");
+    progress_begin(&p, "loading", PROGRESS_BYTES, 0, 0);
     while (mote_model_prefault(l->model, &done, &total) && !interrupt_pending()) {
         p.total = total;
         progress_at(&p, done);
@@ -148,26 +206,80 @@ void load_describe(const loaded *l, uint64_t context)
                text_bytes(b, memory.total - memory.weights), text_bytes(c, memory.weights));
 }
 
-int load_engine(loaded *l, const load_options *options, uint64_t context, uint32_t logits_rows)
+int load_engine(loaded *l, const load_options *options, uint64_t *context, uint64_t needed,
+                uint32_t logits_rows)
 {
     mote_engine_options engine = {
         .threads = (uint32_t)options->threads,
         .sessions = 1,
-        .positions = context,
+        .positions = *context,
         .logits_rows = logits_rows,
         .kv = (mote_kv)options->kv,
         .yarn = (float)options->yarn,
         .pin = (mote_pin)options->pin,
     };
     mote_error err;
+    const int code = load_fit_memory(l->model, options, &engine, needed);
+    if (code != CLI_DONE)
+        return code;
+    *context = engine.positions;
     if (mote_engine_new(&l->engine, l->model, &engine, &err) != MOTE_OK)
         return msg_error(&err);
-    if (mote_session_new(&l->session, l->engine, &(mote_session_options){.context = context},
+    if (mote_session_new(&l->session, l->engine, &(mote_session_options){.context = *context},
                          &err) != MOTE_OK)
         return msg_error(&err);
     interrupt_set_engine(l->engine);
-    load_describe(l, context);
+    load_describe(l, *context);
     return CLI_DONE;
+}
+
+/* The most positions per session that fit, in whole pages; 0: none. */
+static uint64_t load_most_context(const mote_model *model, mote_engine_options engine,
+                                  uint64_t budget)
+{
+    const uint64_t page = 64;
+    uint64_t low = 0, high = engine.positions / engine.sessions / page;
+    while (low < high) {
+        const uint64_t middle = low + (high - low + 1) / 2;
+        mote_memory memory;
+        engine.positions = middle * page * engine.sessions;
+        if (mote_engine_plan(model, &engine, &memory, NULL) == MOTE_OK && memory.total <= budget)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * page;
+}
+
+int load_fit_memory(const mote_model *model, const load_options *options,
+                    mote_engine_options *engine, uint64_t needed)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES], advice[96];
+    uint64_t mapped;
+    mote_memory memory;
+    mote_error err;
+    ram machine;
+    const char *source;
+    if (mote_engine_plan(model, engine, &memory, &err) != MOTE_OK)
+        return msg_error(&err);
+    const uint64_t budget = load_budget(model, options->memory, &mapped, &machine, &source);
+    const uint64_t mmproj = mapped - memory.weights; /* not part of an engine's plan */
+    if (memory.total + mmproj <= budget)
+        return CLI_DONE;
+    const uint64_t wanted = engine->positions / engine->sessions;
+    const uint64_t most = load_most_context(model, *engine, budget > mmproj ? budget - mmproj : 0);
+    if (options->context == 0 && most > 0 && most >= needed) {
+        msg_note("context reduced from %s to %s: %s available (%s)", text_count(a, wanted),
+                 text_count(b, most), text_bytes(c, budget), source);
+        engine->positions = most * engine->sessions;
+        return CLI_DONE;
+    }
+    snprintf(advice, sizeof advice, "lower --context to %llu", (unsigned long long)most);
+    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+                    "a context of %s needs %s, available are %s (%s); %s%s", text_count(a, wanted),
+                    text_bytes(b, memory.total + mmproj), text_bytes(c, budget), source,
+                    most > 0 ? advice : "use a smaller model",
+                    options->memory > 0 ? "" : ", or set --memory to use more");
 }
 
 void load_close(loaded *l)
@@ -213,8 +325,24 @@ static size_t prefill_next_chunk(size_t chunk, size_t largest, double seconds)
     return chunk;
 }
 
-static mote_status prefill_chunk(const prefill_job *job, size_t at, size_t n, mote_error *err)
+/* A running prefill_prompt. */
+typedef struct prefill_run {
+    prefill_job *job;
+    uint64_t before; /* length of the session at the start */
+    progress line;
+} prefill_run;
+
+/* Called between two sublayers of a step and after it. */
+static void prefill_on_progress(void *with)
 {
+    prefill_run *r = with;
+    r->job->done = (size_t)(mote_step_progress(r->job->session) - r->before);
+    progress_at(&r->line, r->job->done);
+}
+
+static mote_status prefill_chunk(prefill_run *r, size_t at, size_t n, mote_error *err)
+{
+    const prefill_job *job = r->job;
     bool last = at + n == job->n;
     mote_work work = {
         .session = job->session,
@@ -222,40 +350,97 @@ static mote_status prefill_chunk(const prefill_job *job, size_t at, size_t n, mo
         .n = n,
         .want = job->want == MOTE_LOGITS_LAST && !last ? MOTE_LOGITS_NONE : job->want,
     };
-    TRY(mote_step(job->engine, &work, 1, err));
+    TRY(mote_step_with_hook(job->engine, &work, 1, prefill_on_progress, r, err));
+    prefill_on_progress(r);
     size_t rows = work.want == MOTE_LOGITS_ALL ? n : work.want == MOTE_LOGITS_LAST ? 1 : 0;
     if (rows > 0 && job->rows != NULL && !job->rows(job->ctx, job->session, rows))
         return err_set(err, MOTE_E_IO, "cannot write the logits");
     return MOTE_OK;
 }
 
-mote_status prefill_prompt(const prefill_job *job, mote_error *err)
+mote_status prefill_prompt(prefill_job *job, mote_error *err)
 {
     size_t largest = job->chunk_max != 0 ? job->chunk_max : MAX_CHUNK;
     size_t chunk = job->chunk != 0 ? job->chunk : FIRST_CHUNK < largest ? FIRST_CHUNK : largest;
-    progress p;
-    progress_begin(&p, "prefill", PROGRESS_TOKENS, job->n);
+    prefill_run r = {.job = job, .before = mote_session_length(job->session)};
     mote_status status = MOTE_OK;
+    job->done = 0;
+    progress_begin(&r.line, "prefill", PROGRESS_TOKENS, 0, job->n);
     for (size_t at = 0; at < job->n && status == MOTE_OK;) {
         size_t n = chunk < job->n - at ? chunk : job->n - at;
         double started = os_now();
         status = interrupt_pending() ? err_set(err, MOTE_E_CANCELED, "interrupted")
-                                     : prefill_chunk(job, at, n, err);
+                                     : prefill_chunk(&r, at, n, err);
         at += n;
         if (job->chunk == 0)
             chunk = prefill_next_chunk(chunk, largest, os_now() - started);
-        if (status == MOTE_OK)
-            progress_at(&p, at);
     }
-    progress_end(&p);
+    progress_end(&r.line);
     return status;
 }
 
 /* ---- --think ---- */
 
-int think_flag_read(const char *value, mote_think *think, uint32_t *budget)
+const char *think_flag_check(const char *value)
 {
-    if (value == NULL || value[0] == '\0' || mote_think_parse(value, strlen(value), think, budget))
-        return CLI_DONE;
-    return msg_usage("--think must be " THINK_FLAG_WORDS ", got '%.60s'", value);
+    mote_think think;
+    uint32_t budget;
+    return value[0] == '\0' || mote_think_parse(value, strlen(value), &think, &budget)
+               ? NULL
+               : THINK_FLAG_WORDS;
+}
+
+void think_flag_read(const char *value, mote_think *think, uint32_t *budget)
+{
+    if (value != NULL && value[0] != '\0')
+        mote_think_parse(value, strlen(value), think, budget);
+}
+
+/* ---- --template and --chat-template ---- */
+
+/* For cli_flag.check: the names of all templates if the value is none of them. */
+static const char *template_name_check(const char *value)
+{
+    static char names[256];
+    size_t n = (size_t)snprintf(names, sizeof names, "auto");
+    bool found = value[0] == '\0' || strcmp(value, names) == 0;
+    for (size_t i = 0; mote_chat_template_name(i) != NULL; i++) {
+        found = found || strcmp(value, mote_chat_template_name(i)) == 0;
+        if (n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, ", %s", mote_chat_template_name(i));
+    }
+    return found ? NULL : names;
+}
+
+const cli_flag template_flags[] = {
+    {.name = "template",
+     .kind = FLAG_CHOICE,
+     .value = "keep-thinking|official",
+     .initial = "keep-thinking",
+     .at = offsetof(template_options, official),
+     .help =
+         "keep-thinking: earlier answers keep their thinking, so that the prefix cache matches; "
+         "official: exactly as the template of the model's authors"},
+    {.name = "chat-template",
+     .kind = FLAG_TEXT,
+     .value = "NAME",
+     .shown = "auto: that of the file",
+     .check = template_name_check,
+     .words = "auto|qwen3.5-small|qwen3.5|qwen3.5-unsloth|qwen3.6|qwen3.6-unsloth|qwen3.8|qwen3.8-"
+              "unsloth",
+     .at = offsetof(template_options, name),
+     .help = "use a built-in template: qwen3.5-small, qwen3.5, qwen3.6, qwen3.8 and unsloth's "
+             "variants of them"},
+};
+_Static_assert(sizeof template_flags / sizeof *template_flags == TEMPLATE_N_FLAGS,
+               "TEMPLATE_N_FLAGS");
+
+void template_flag_note(const template_options *options, const mote_model *model)
+{
+    mote_template_info info;
+    mote_chat_template(model, &info);
+    const bool chosen =
+        options->name != NULL && options->name[0] != '\0' && strcmp(options->name, "auto") != 0;
+    if (!chosen && !info.known)
+        msg_note("%s", info.note);
 }

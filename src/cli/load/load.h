@@ -23,6 +23,7 @@ typedef struct load_options {
     double yarn;      /* 0: off */
     uint64_t pin;     /* mote_pin */
     uint64_t context; /* 0: the command decides */
+    uint64_t memory;  /* bytes; 0: what is available */
 } load_options;
 
 /* The words of a flag for mote_kv, and the word of one value. */
@@ -31,7 +32,10 @@ const char *load_kv_name(uint64_t kv);
 
 /* The flags of a flag_group with a load_options at its base. */
 extern const cli_flag load_flags[];
-enum { LOAD_N_FLAGS = 6 };
+enum { LOAD_N_FLAGS = 7 };
+/* Range of --memory. */
+#define LOAD_MEMORY_MIN 10e6
+#define LOAD_MEMORY_MAX 65536e9
 #define LOAD_FLAG_GROUP(base)                                                                      \
     {                                                                                              \
         "Machine", load_flags, LOAD_N_FLAGS, base                                                  \
@@ -50,11 +54,18 @@ int load_failed(const char *path, mote_error *err);
 
 /* Opens the model file; `vision` is the path of its vision encoder (mmproj), or NULL. */
 int load_model(loaded *l, const char *path, const char *vision, mote_isa isa);
-/* Reads the mapped file into memory, with a progress line. A signal ends it. */
-int load_prefault(const loaded *l);
-/* Creates an engine with `context` positions and one session. From now on Ctrl-C cancels its
- * steps. */
-int load_engine(loaded *l, const load_options *options, uint64_t context, uint32_t logits_rows);
+/* Reads the mapped file into memory, with a progress line. A signal ends it. A file that exceeds
+ * `memory` bytes, or what is available if that is 0, is refused at once. */
+int load_prefault(const loaded *l, uint64_t memory);
+/* Creates an engine with one session of *context positions. From now on Ctrl-C cancels its steps.
+ * For `needed`, see load_fit_memory. */
+int load_engine(loaded *l, const load_options *options, uint64_t *context, uint64_t needed,
+                uint32_t logits_rows);
+/* Checks that an engine fits into --memory, or into the memory that is available. If the user did
+ * not set --context, a context that does not fit is reduced, down to `needed` positions per
+ * session, and a note says so. */
+int load_fit_memory(const mote_model *model, const load_options *options,
+                    mote_engine_options *engine, uint64_t needed);
 /* Frees session, engine and model. */
 void load_close(loaded *l);
 
@@ -83,19 +94,42 @@ typedef struct prefill_job {
     mote_logits want;      /* LAST: logits of the last token; ALL: of every token */
     prefill_rows_fn *rows; /* required with ALL */
     void *ctx;
+    size_t done; /* result: tokens computed, those of a canceled pass in proportion */
 } prefill_job;
 
 /* Prefills a prompt in chunks, with a progress line. The chunk size never changes the result. */
-mote_status prefill_prompt(const prefill_job *job, mote_error *err);
+mote_status prefill_prompt(prefill_job *job, mote_error *err);
 
 /* ---- --think (load.c) ---- */
 
 #define THINK_FLAG_WORDS "on, off, auto, minimal, low, medium, high, max or a number of tokens"
+/* For cli_flag.words. */
+#define THINK_FLAG_LIST  "on|off|auto|minimal|low|medium|high|max"
 #define THINK_FLAG_HELP                                                                            \
     "on, off, auto (by size), minimal, low, medium, high, max, or a number of tokens"
 
-/* Reads the value of --think. NULL or "" leaves both outputs unchanged. */
-int think_flag_read(const char *value, mote_think *think, uint32_t *budget);
+/* For cli_flag.check. */
+const char *think_flag_check(const char *value);
+/* Reads a checked value of --think. NULL or "" leaves both outputs unchanged. */
+void think_flag_read(const char *value, mote_think *think, uint32_t *budget);
+
+/* ---- --template and --chat-template (load.c) ---- */
+
+typedef struct template_options {
+    uint64_t official; /* 0: keep-thinking, 1: official */
+    const char *name;  /* of a built-in template; NULL or "auto": that of the file */
+} template_options;
+
+/* The flags of a flag_group with a template_options at its base. */
+extern const cli_flag template_flags[];
+enum { TEMPLATE_N_FLAGS = 2 };
+#define TEMPLATE_FLAG_GROUP(base)                                                                  \
+    {                                                                                              \
+        "Chat template", template_flags, TEMPLATE_N_FLAGS, base                                    \
+    }
+
+/* Says so if the file's template is not one that mote implements, unless the user chose one. */
+void template_flag_note(const template_options *options, const mote_model *model);
 
 /* ---- text and token ids (input.c) ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * media_files.h - image and video files of messages (--image, --video, /image, /video), decoded and
- * encoded; and which mmproj file belongs to a model.
+ * encoded.
  *
  * Files are decoded in a separate process (media/sandbox) and encoded by the model's vision encoder
  * when they are added, so errors are reported at once.
@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "cli/args/command.h"
 #include "media/decode/resize.h"
+#include "store/mmproj.h"
 
 #include <mote.h>
 #include <mote_chat.h>
@@ -84,22 +85,5 @@ void media_files_free(media_files *p);
 
 /* Writes "images": [{"w", "h", "tokens"}] into the open JSON object. */
 void media_files_write_json(const media_files *p, strbuf *j);
-
-/* ---- the vision encoder's file (mmproj.c) ----
- *
- * Files are named mmproj-NAME-FORMAT.gguf, where NAME is the model's name or missing, and are in
- * the directory of the model, often in several formats and next to those of other models. */
-
-enum { MMPROJ_PATH_BYTES = 4096, MMPROJ_NAME_BYTES = 256, MMPROJ_WHY_BYTES = 700 };
-
-/* Index of the best of n file names for a model: first the longest NAME that is a prefix of the
- * model's name, then the longest common prefix, then the format: F16, BF16, F32, Q8_0. *rival is
- * the index of an equally good one, or n. */
-size_t mmproj_choose(const char *model, const char *const *names, size_t n, size_t *rival);
-
-/* The path of --mmproj (`given`), nothing if that is "none", else the best file in the model's
- * directory. `out` has MMPROJ_PATH_BYTES; empty: none. `why` has MMPROJ_WHY_BYTES: which of several
- * files was chosen, or why the choice is ambiguous (then the result is false); else empty. */
-bool mmproj_find(char *out, char *why, const char *model_path, const char *given);
 
 #endif

@@ -2,6 +2,7 @@
 /* cmd_run.c - `mote run`: its flags, and which of its modes to use. */
 #include "cli/args/command.h"
 #include "cli/chat/conversation.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
 #include "cli/run/run.h"
@@ -19,17 +20,20 @@ static const cli_flag prompt_flags[] = {
      .letter = 'p',
      .kind = FLAG_TEXT,
      .value = "TEXT",
+     .once = true,
      .at = AT(prompt),
      .help = "the prompt, instead of PROMPT"},
     {.name = "file",
      .letter = 'f',
      .kind = FLAG_TEXT,
      .value = "FILE",
+     .once = true,
      .at = AT(file),
      .help = "read the prompt from a file; - is stdin"},
     {.name = "messages",
      .kind = FLAG_TEXT,
      .value = "FILE",
+     .once = true,
      .at = AT(messages),
      .help = "earlier messages, a JSON array; the prompt follows them"},
     {.name = "system",
@@ -41,14 +45,22 @@ static const cli_flag prompt_flags[] = {
     {.name = "tools",
      .kind = FLAG_TEXT,
      .value = "FILE",
+     .once = true,
      .at = AT(tools),
      .help = "tools the model may call, a JSON array; calls are printed as JSON, one per line"},
+    {.name = "pull",
+     .kind = FLAG_SWITCH,
+     .once = true,
+     .at = AT(pull),
+     .help = "download the model if it is not installed; on a terminal mote asks"},
     {.name = "raw",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(raw),
      .help = "continue the text, without a chat template"},
     {.name = "special",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(special),
      .help = "with --raw: parse control tokens in the prompt, and show them in the answer"},
 };
@@ -59,10 +71,13 @@ static const cli_flag think_flags[] = {
      .value = "HOW",
      .shown = "auto",
      .env = "MOTE_THINK",
+     .check = think_flag_check,
+     .words = THINK_FLAG_LIST,
      .at = AT(think),
      .help = THINK_FLAG_HELP},
     {.name = "no-think",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(no_think),
      .help = "the same as --think off"},
     {.name = "hide-thinking",
@@ -83,11 +98,14 @@ static const cli_flag image_flags[] = {
      .letter = 'i',
      .kind = FLAG_LIST,
      .value = "FILE",
+     .once = true,
      .at = MEDIA_AT(image),
-     .help = "image for the message: JPEG, PNG, WebP or GIF; repeatable"},
+     .help = "image for the message: JPEG, PNG, WebP or GIF; repeatable. The path of an image in "
+             "PROMPT attaches it too"},
     {.name = "video",
      .kind = FLAG_LIST,
      .value = "FILE",
+     .once = true,
      .at = MEDIA_AT(video),
      .help = "video for the message: AVI or MJPEG with JPEG frames, an animated GIF or WebP, a "
              "directory of frames, or a quoted pattern such as 'frame-*.png'; repeatable"},
@@ -119,27 +137,32 @@ static const cli_flag format_flags[] = {
     {.name = "json-schema",
      .kind = FLAG_TEXT,
      .value = "FILE|JSON",
+     .once = true,
      .at = AT(schema),
      .help = "the answer is JSON that matches this schema"},
     {.name = "format",
      .kind = FLAG_CHOICE,
      .value = "text|json",
      .initial = "text",
+     .once = true,
      .at = AT(format),
      .help = "json: the answer is a JSON object"},
     {.name = "grammar",
      .kind = FLAG_TEXT,
      .value = "FILE|TEXT",
+     .once = true,
      .at = AT(grammar),
      .help = "the answer matches this GBNF grammar, such as root ::= \"a\" | \"b\"+"},
     {.name = "regex",
      .kind = FLAG_TEXT,
      .value = "RE",
+     .once = true,
      .at = AT(regex),
      .help = "the answer matches this regular expression"},
     {.name = "choice",
      .kind = FLAG_TEXT,
      .value = "A,B,...",
+     .once = true,
      .at = AT(choice),
      .help = "the answer is one of these strings"},
 };
@@ -152,6 +175,7 @@ static const cli_flag limit_flags[] = {
      .min = 1,
      .max = 4194304,
      .shown = "until the model ends or the context is full",
+     .aliases = "num-predict|n-predict|predict",
      .at = AT(max_tokens),
      .help = "maximum tokens of the answer"},
     {.name = "stop",
@@ -178,6 +202,7 @@ static const cli_flag sampling_flags[] = {
      .min = 0,
      .max = 2,
      .shown = PRESET ", 0 with --raw",
+     .aliases = "temperature",
      .at = AT(temperature),
      .given = AT(given.temperature),
      .help = "temperature; 0 is greedy, 1 samples from the model's distribution"},
@@ -214,6 +239,7 @@ static const cli_flag sampling_flags[] = {
      .min = -2,
      .max = 2,
      .shown = PRESET,
+     .aliases = "presence-penalty",
      .at = AT(presence),
      .given = AT(given.presence),
      .help = "presence penalty: for tokens that are in the answer"},
@@ -223,6 +249,7 @@ static const cli_flag sampling_flags[] = {
      .min = -2,
      .max = 2,
      .shown = "off",
+     .aliases = "frequency-penalty",
      .at = AT(frequency),
      .given = AT(given.frequency),
      .help = "frequency penalty: for each time a token is in the answer"},
@@ -248,6 +275,7 @@ static const flag_group groups[] = {
     FLAG_GROUP("Prompt", prompt_flags, 0),
     FLAG_GROUP("Images", image_flags, offsetof(answer_flags, media)),
     FLAG_GROUP("Thinking", think_flags, 0),
+    TEMPLATE_FLAG_GROUP(offsetof(answer_flags, template)),
     FLAG_GROUP("Response format", format_flags, 0),
     FLAG_GROUP("Limits", limit_flags, 0),
     FLAG_GROUP("Sampling", sampling_flags, 0),
@@ -274,22 +302,71 @@ const cli_command cmd_run = {
     .name = "run",
     .section = "Use a model",
     .summary = "chat with a model, or answer one prompt",
-    .usage = "FILE [PROMPT...]",
+    .usage = "MODEL [PROMPT...]",
+    .arguments = "MODEL",
     .min_words = 1,
     .max_words = 1024,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(answer_flags),
     .about =
-        "Without PROMPT, on a terminal: an interactive chat with the model in FILE; /help lists "
-        "its commands.\n"
+        "Without PROMPT, on a terminal: an interactive chat; /help lists its commands.\n"
         "With PROMPT or piped text: one answer on stdout, messages on stderr. Piped text is the "
         "prompt; with PROMPT it follows after an empty line. Its final newline is dropped.\n"
-        "Ctrl-C stops and keeps the output so far; a second Ctrl-C exits at once.",
-    .examples = "mote run model.gguf\n"
-                "git diff | mote run model.gguf \"Write a commit message\"\n"
+        "Ctrl-C stops and keeps the output so far; a second Ctrl-C exits at "
+        "once.\n" FIND_MODEL_HELP,
+    .examples = "mote run qwen3.5:4b\n"
+                "git diff | mote run qwen3.5:4b \"Write a commit message\"\n"
                 "mote run model.gguf --image photo.jpg \"What is this?\"\n"
                 "mote run model.gguf --json-schema person.json --json < letter.txt\n"
                 "mote run model.gguf --raw -n 200 --temp 0.7 \"Once upon a time\"",
     .run = run_run,
+};
+
+/* ---- mote chat ---- */
+
+static const flag_group chat_groups[] = {
+    {"Prompt", prompt_flags + 2, 3, 0}, /* --messages, --system, --tools */
+    FLAG_GROUP("Images", image_flags, offsetof(answer_flags, media)),
+    FLAG_GROUP("Thinking", think_flags, 0),
+    TEMPLATE_FLAG_GROUP(offsetof(answer_flags, template)),
+    FLAG_GROUP("Response format", format_flags, 0),
+    FLAG_GROUP("Limits", limit_flags, 0),
+    FLAG_GROUP("Sampling", sampling_flags, 0),
+    LOAD_FLAG_GROUP(offsetof(answer_flags, load)),
+};
+
+static int chat_command_run(const cli_call *call)
+{
+    char name[FOUND_NAME_BYTES];
+    const char *words[] = {name};
+    cli_call with_model = *call;
+    if (isatty(STDIN_FILENO) != 1 || !call->out->terminal || call->common.json)
+        return msg_usage("mote chat needs a terminal (try: mote run MODEL \"Hello\")");
+    if (call->n_words == 0) {
+        if (!find_newest_model(name))
+            return msg_fail(CLI_NO_MODEL, "not_found",
+                            "no model is installed (try: mote run qwen3.5)");
+        with_model.words = words;
+        with_model.n_words = 1;
+    }
+    return chat_run(&with_model);
+}
+
+const cli_command cmd_chat = {
+    .name = "chat",
+    .section = "Use a model",
+    .summary = "chat with a model",
+    .usage = "[MODEL]",
+    .arguments = "MODEL",
+    .optional_model = true,
+    .max_words = 1,
+    .groups = chat_groups,
+    .n_groups = sizeof chat_groups / sizeof *chat_groups,
+    .options_bytes = sizeof(answer_flags),
+    .about = "An interactive chat on a terminal; /help lists its commands. It is mote run without "
+             "a prompt.\nWithout MODEL: the model of MOTE_MODEL or of the config file, else the "
+             "installed model with the newest file.",
+    .examples = "mote chat\nmote chat qwen3.5:4b --think off",
+    .run = chat_command_run,
 };

@@ -50,7 +50,7 @@ static void once_write_timings(strbuf *j, const conversation *t)
     jw_key_double(j, "first_token", t->first_token > 0 ? t->first_token - t->sent : 0);
     jw_key_double(j, "total", t->ended - t->started);
     jw_key_double(j, "prompt_per_second",
-                  answer_per_second(a->prompt_tokens - a->reused_tokens, a->seconds_prefill));
+                  answer_per_second(a->prefilled_tokens, a->seconds_prefill));
     jw_key_double(j, "answer_per_second", answer_per_second(a->answer_tokens, a->seconds_decode));
     jw_close(j, '}');
 }
@@ -115,11 +115,14 @@ static void once_report(const conversation *t)
 {
     const mote_answer *a = &t->answer;
     char x[TEXT_NUMBER_BYTES], y[TEXT_NUMBER_BYTES], z[TEXT_NUMBER_BYTES];
-    char prompt[128], answer[128], seed[64] = "", thought[64] = "";
-    uint64_t prefilled = a->prompt_tokens - a->reused_tokens;
-    snprintf(prompt, sizeof prompt, "prompt %s in %s (%s t/s)",
-             text_counted(x, a->prompt_tokens, "token"), text_seconds(y, a->seconds_prefill),
-             text_rate(z, answer_per_second(prefilled, a->seconds_prefill)));
+    char prompt[ANSWER_PROMPT_BYTES], answer[128], seed[64] = "", thought[64] = "";
+    const char *ending = conversation_ending(t);
+    answer_prompt_text(prompt, a->prompt_tokens, a->reused_tokens, a->prefilled_tokens,
+                       a->seconds_prefill);
+    if (!conversation_prefilled(t)) {
+        msg_note("%s   %s", prompt, ending != NULL ? ending : "");
+        return;
+    }
     snprintf(answer, sizeof answer, "answer %s in %s (%s t/s)",
              text_counted(x, a->answer_tokens, "token"), text_seconds(y, a->seconds_decode),
              text_rate(z, answer_per_second(a->answer_tokens, a->seconds_decode)));
@@ -128,7 +131,6 @@ static void once_report(const conversation *t)
                  text_counted(x, a->think_tokens, "token"));
     if (a->sampling.temperature > 0)
         snprintf(seed, sizeof seed, "   seed %llu", (unsigned long long)a->sampling.seed);
-    const char *ending = conversation_ending(t);
     msg_note("%s   %s%s%s%s%s", prompt, answer, thought, seed, ending != NULL ? "   " : "",
              ending != NULL ? ending : "");
 }
@@ -182,12 +184,13 @@ int run_once(const cli_call *call)
 {
     conversation t = {.call = call, .flags = call->options};
     strbuf prompt = {0};
-    int code = answer_read_prompt(&prompt, call);
+    size_t typed = 0;
+    int code = answer_read_prompt(&prompt, &typed, call);
     if (code == CLI_DONE && prompt.n == 0 && t.flags->messages == NULL)
         code =
             msg_usage("no prompt (try: mote run %.200s \"Why is the sky blue?\")", call->words[0]);
     if (code == CLI_DONE)
-        code = conversation_open(&t, call, &prompt, false);
+        code = conversation_open(&t, call, &prompt, typed, false);
     if (code == CLI_DONE)
         code = once_answer(&t, &prompt);
     conversation_close(&t);

@@ -6,6 +6,7 @@
  */
 #include "base/os.h"
 #include "cli/chat/answer_options.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/run/run.h"
 #include "cli/term/output.h"
@@ -28,7 +29,8 @@ typedef struct raw_state {
 
 static int raw_read_prompt(raw_state *r)
 {
-    int code = answer_read_prompt(&r->prompt, r->call);
+    size_t typed;
+    int code = answer_read_prompt(&r->prompt, &typed, r->call);
     if (code == CLI_DONE && r->prompt.n == 0)
         return msg_usage("no prompt (try: mote run %.200s --raw \"Once upon a time\")",
                          r->call->words[0]);
@@ -70,7 +72,7 @@ static int raw_open_engine(raw_state *r)
                         "prompt of %s does not fit into a context of %s (try: --context %llu)",
                         text_counted(a, r->ids.n, "token"), text_count(b, context),
                         (unsigned long long)(r->ids.n + answer_tokens));
-    return load_engine(&r->on, &o->load, context, 1);
+    return load_engine(&r->on, &o->load, &context, r->ids.n + 1, 1);
 }
 
 static int raw_prefill(raw_state *r)
@@ -81,7 +83,10 @@ static int raw_prefill(raw_state *r)
     mote_status status = prefill_prompt(&job, &err);
     r->prompt_ended = os_now();
     if (status == MOTE_E_CANCELED) {
-        msg_note("interrupted during prefill");
+        char prompt[ANSWER_PROMPT_BYTES];
+        msg_note(
+            "%s   interrupted during prefill",
+            answer_prompt_text(prompt, r->ids.n, 0, job.done, r->prompt_ended - r->load_ended));
         return interrupt_exit_code();
     }
     return status == MOTE_OK ? CLI_DONE : msg_error(&err);
@@ -120,12 +125,10 @@ static int raw_generate(raw_state *r)
 static void raw_report(const raw_state *r)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
-    char prompt[128], answer[128], seed[128] = "";
-    double prefill = r->prompt_ended - r->load_ended;
+    char prompt[ANSWER_PROMPT_BYTES], answer[128], seed[128] = "";
     double decode = r->answer.ended - r->prompt_ended;
     size_t n = r->answer.ids.n;
-    snprintf(prompt, sizeof prompt, "prompt %s in %s (%s t/s)", text_counted(a, r->ids.n, "token"),
-             text_seconds(b, prefill), text_rate(c, answer_per_second(r->ids.n, prefill)));
+    answer_prompt_text(prompt, r->ids.n, 0, r->ids.n, r->prompt_ended - r->load_ended);
     snprintf(answer, sizeof answer, "answer %s in %s (%s t/s)", text_counted(a, n, "token"),
              text_seconds(b, decode), text_rate(c, answer_per_second(n, decode)));
     if (r->options->temperature > 0)
@@ -210,12 +213,16 @@ static int raw_finish(const raw_state *r)
 
 static int raw_run(raw_state *r)
 {
+    found_model found;
     int code = raw_read_prompt(r);
     r->started = os_now();
     if (code == CLI_DONE)
-        code = load_model(&r->on, r->call->words[0], NULL, (mote_isa)r->options->load.isa);
+        code = find_or_pull_model(&found, r->call->words[0], r->options->pull,
+                                  r->options->load.memory);
     if (code == CLI_DONE)
-        code = load_prefault(&r->on);
+        code = load_model(&r->on, found.path, NULL, (mote_isa)r->options->load.isa);
+    if (code == CLI_DONE)
+        code = load_prefault(&r->on, r->options->load.memory);
     if (code == CLI_DONE)
         code = raw_tokenize(r);
     if (code == CLI_DONE)
@@ -228,37 +235,24 @@ static int raw_run(raw_state *r)
     return code == CLI_DONE ? raw_finish(r) : code;
 }
 
-/* Flags of a chat have no meaning here. */
-static int raw_refuse_chat_flags(const answer_flags *o)
+/* Flags of a chat have no meaning here; settings from elsewhere are ignored. */
+static int raw_refuse_chat_flags(const cli_call *call)
 {
-    const struct {
-        const char *name;
-        bool set;
-    } flags[] = {
-        {"system", o->system != NULL},
-        {"messages", o->messages != NULL},
-        {"tools", o->tools != NULL},
-        {"think", o->think != NULL && getenv("MOTE_THINK") == NULL},
-        {"no-think", o->no_think},
-        {"hide-thinking", o->hide_thinking},
-        {"preset", o->task != 0},
-        {"format", o->format != 0},
-        {"json-schema", o->schema != NULL},
-        {"grammar", o->grammar != NULL},
-        {"regex", o->regex != NULL},
-        {"no-loop-guard", o->no_loop_guard},
-        {"choice", o->choice != NULL},
+    static const char *const flags[] = {
+        "system",        "messages", "tools",         "think",  "no-think",
+        "hide-thinking", "template", "chat-template", "preset", "format",
+        "json-schema",   "grammar",  "regex",         "choice", "no-loop-guard",
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].set)
-            return msg_usage("--raw and --%s exclude each other", flags[i].name);
+        if (args_given(call, flags[i]))
+            return msg_usage("--raw and --%s exclude each other", flags[i]);
     return CLI_DONE;
 }
 
 int run_raw(const cli_call *call)
 {
     raw_state r = {.call = call, .options = call->options};
-    int code = raw_refuse_chat_flags(r.options);
+    int code = raw_refuse_chat_flags(call);
     if (code == CLI_DONE)
         code = raw_run(&r);
     completion_fini(&r.answer);

@@ -3,13 +3,18 @@
  * cmd_env.c - `mote env`: prints the settings that point other programs at a `mote serve`.
  *
  * Each client is a row of a table. Its text is shell variables, or settings for a file or a dialog.
- * %u stands for the server's address, %k for the API key, %m for the model. The command neither
- * connects to the server nor writes files.
+ * %u stands for the server's address, %k for the API key, %m for the model, %c for the context. The
+ * command neither connects to the server nor writes files.
+ *
+ * A coding client sends its system prompt and tools with every request, many thousand tokens, and
+ * then whole files. Its row has the context it needs; the note after the settings has the command
+ * for a server with it.
  */
 #include "cli/args/command.h"
 #include "cli/load/load.h"
 #include "cli/serve/server_client.h"
 #include "cli/term/output.h"
+#include "cli/term/text.h"
 #include "json/json_writer.h"
 
 #include <stdio.h>
@@ -28,11 +33,13 @@ static const cli_flag flags[] = {
      .kind = FLAG_CHOICE,
      .value = "sh|fish|powershell",
      .initial = "sh",
+     .once = true,
      .at = offsetof(env_options, shell),
      .help = "syntax of the variables"},
     {.name = "model",
      .kind = FLAG_TEXT,
      .value = "NAME",
+     .once = true,
      .at = offsetof(env_options, model),
      .help = "model name, as mote ps prints it",
      .shown = "the first model of the server"},
@@ -48,30 +55,48 @@ typedef struct env_client {
     const char *place; /* where the settings go; NULL: variables, one per line */
     bool quoted;       /* values of the settings are in double quotes */
     const char *text;
+    uint32_t first_prompt; /* tokens of its system prompt and tools, about; 0: few */
+    uint32_t context;      /* tokens it needs to work; 0: any */
 } env_client;
+
+/* The KV cache is larger than the context, so that side requests, such as titles and subagents, do
+ * not evict the prefix of the main conversation. */
+static uint32_t client_kv_tokens(const env_client *c)
+{
+    return c->context / 2 * 3;
+}
 
 static const env_client clients[] = {
     {"claude", NULL, false,
      "ANTHROPIC_BASE_URL=%u\nANTHROPIC_AUTH_TOKEN=%k\nANTHROPIC_MODEL=%m\n"
-     "ANTHROPIC_DEFAULT_HAIKU_MODEL=%m\nCLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1\n"},
+     "ANTHROPIC_DEFAULT_HAIKU_MODEL=%m\nCLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1\n"
+     "CLAUDE_CODE_AUTO_COMPACT_WINDOW=%c\n",
+     21000, 65536},
     {"codex", "the top of ~/.codex/config.toml", true,
-     "model = \"%m\"\nmodel_provider = \"mote\"\n\n[model_providers.mote]\nname = \"mote\"\n"
-     "base_url = \"%u/v1\"\nwire_api = \"responses\"\n%e"},
+     "model = \"%m\"\nmodel_provider = \"mote\"\nmodel_context_window = %c\n\n"
+     "[model_providers.mote]\nname = \"mote\"\nbase_url = \"%u/v1\"\nwire_api = \"responses\"\n%e",
+     13000, 65536},
     {"opencode", "opencode.json of a project, or ~/.config/opencode/opencode.json", true,
      "{\n  \"model\": \"mote/%m\",\n"
      "  \"provider\": {\n    \"mote\": {\n      \"npm\": \"@ai-sdk/openai-compatible\",\n"
      "      \"name\": \"mote\",\n      \"options\": {\"baseURL\": \"%u/v1\", \"apiKey\": \"%k\"},\n"
-     "      \"models\": {\"%m\": {\"name\": \"%m\"}}\n    }\n  }\n}\n"},
+     "      \"models\": {\"%m\": {\"name\": \"%m\", \"limit\": {\"context\": %c, \"output\": "
+     "8192}}}\n"
+     "    }\n  }\n}\n",
+     10000, 65536},
     {"cline", "the settings of Cline", false,
-     "API Provider: OpenAI Compatible\nBase URL: %u/v1\nAPI Key: %k\nModel ID: %m\n"},
+     "API Provider: OpenAI Compatible\nBase URL: %u/v1\nAPI Key: %k\nModel ID: %m\n"
+     "Context Window Size: %c\n",
+     14000, 32768},
     {"continue", "~/.continue/config.yaml", true,
      "name: mote\nversion: 0.0.1\nschema: v1\nmodels:\n  - name: mote\n    provider: openai\n"
      "    model: \"%m\"\n    apiBase: \"%u/v1\"\n    apiKey: \"%k\"\n    roles: [chat, edit, "
-     "apply]\n"},
-    {"openwebui", NULL, false, "OPENAI_API_BASE_URL=%u/v1\nOPENAI_API_KEY=%k\n"},
-    {"openai", NULL, false, "OPENAI_BASE_URL=%u/v1\nOPENAI_API_KEY=%k\n"},
-    {"anthropic", NULL, false, "ANTHROPIC_BASE_URL=%u\nANTHROPIC_API_KEY=%k\n"},
-    {"ollama", NULL, false, "OLLAMA_HOST=%u\nOLLAMA_API_KEY=%k\n"},
+     "apply]\n",
+     0, 0},
+    {"openwebui", NULL, false, "OPENAI_API_BASE_URL=%u/v1\nOPENAI_API_KEY=%k\n", 0, 0},
+    {"openai", NULL, false, "OPENAI_BASE_URL=%u/v1\nOPENAI_API_KEY=%k\n", 0, 0},
+    {"anthropic", NULL, false, "ANTHROPIC_BASE_URL=%u\nANTHROPIC_API_KEY=%k\n", 0, 0},
+    {"ollama", NULL, false, "OLLAMA_HOST=%u\nOLLAMA_API_KEY=%k\n", 0, 0},
 };
 
 enum { N_CLIENTS = sizeof clients / sizeof *clients };
@@ -82,8 +107,10 @@ static const char codex_key[] = "# the environment variable that holds the API k
 
 typedef struct env_values {
     char url[CLIENT_HOST_BYTES + 32];
-    const char *key;   /* NULL: none */
-    const char *model; /* NULL: the first model of the server */
+    const char *key;                     /* NULL: none */
+    const char *model;                   /* NULL: the first model of the server */
+    uint32_t context;                    /* of the client */
+    char serve[CLIENT_HOST_BYTES + 160]; /* the command for a server with it; "": any server */
 } env_values;
 
 /* ---- filling in values ---- */
@@ -111,6 +138,8 @@ static void env_fill(strbuf *b, str text, const env_values *v, bool quoted)
             env_put_value(b, v->model != NULL ? v->model : "default", quoted);
         else if (what == 'e')
             strbuf_text(b, v->key != NULL ? codex_key : "");
+        else if (what == 'c')
+            jw_uint(b, v->context);
         else
             strbuf_byte(b, text.p[i]);
     }
@@ -224,6 +253,32 @@ static int env_find_values(env_values *v, const server_client *r, const char *mo
     return CLI_DONE;
 }
 
+/* The default address needs no --listen. */
+static void env_find_serve(env_values *v, const env_client *c, const server_client *r)
+{
+    const bool v6 = strchr(r->host, ':') != NULL;
+    const bool usual = strcmp(r->host, "127.0.0.1") == 0 && strcmp(r->port, "11435") == 0;
+    v->context = c->context;
+    v->serve[0] = '\0';
+    if (c->context == 0)
+        return;
+    const int n = snprintf(v->serve, sizeof v->serve, "mote serve FILE --context %u --kv-tokens %u",
+                           c->context, client_kv_tokens(c));
+    if (!usual)
+        snprintf(v->serve + n, sizeof v->serve - (size_t)n, " --listen %s%s%s:%s", v6 ? "[" : "",
+                 r->host, v6 ? "]" : "", r->port);
+}
+
+static void env_note_context(const env_client *c, const env_values *v)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    if (c->context == 0)
+        return;
+    msg_note("%s sends about %s before the first message and needs a context of %s or more:",
+             c->name, text_counted(a, c->first_prompt, "token"), text_count(b, c->context));
+    msg_note("  %s", v->serve);
+}
+
 static int env_write_json(cli_out *o, const env_client *c, const env_values *v)
 {
     strbuf j = {0};
@@ -231,6 +286,10 @@ static int env_write_json(cli_out *o, const env_client *c, const env_values *v)
     jw_open(&j, '{');
     jw_key_text(&j, "client", c->name);
     jw_key_text(&j, "place", c->place);
+    if (c->context > 0) {
+        jw_key_uint(&j, "context", c->context);
+        jw_key_text(&j, "serve", v->serve);
+    }
     jw_key(&j, c->place == NULL ? "variables" : "settings");
     if (c->place == NULL) {
         jw_open(&j, '{');
@@ -258,6 +317,7 @@ static int env_run(const cli_call *call)
         code = env_find_values(&v, &r, f->model);
     if (code != CLI_DONE)
         return code;
+    env_find_serve(&v, c, &r);
     if (call->common.json)
         code = env_write_json(call->out, c, &v);
     else if (c->place == NULL)
@@ -268,6 +328,8 @@ static int env_run(const cli_call *call)
         return input_no_memory();
     if (code == CLI_DONE && c->place != NULL)
         msg_note("put this in %s", c->place);
+    if (code == CLI_DONE)
+        env_note_context(c, &v);
     return code;
 }
 
@@ -276,15 +338,19 @@ const cli_command cmd_env = {
     .section = "Server",
     .summary = "settings that point other programs at a server",
     .usage = "CLIENT",
+    .arguments = "claude|codex|opencode|cline|continue|openwebui|openai|anthropic|ollama",
     .min_words = 1,
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(env_options),
-    .about = "Prints the variables or settings that point CLIENT at a `mote serve`: claude, codex, "
-             "opencode, cline, continue, openwebui, or the client libraries openai, anthropic and "
-             "ollama.\n"
-             "It writes no file and does not connect to the server. An API key is printed.",
+    .about =
+        "Prints the variables or settings that point CLIENT at a `mote serve`: claude, codex, "
+        "opencode, cline, continue, openwebui, or the client libraries openai, anthropic and "
+        "ollama.\n"
+        "For coding clients it also prints, on stderr, the context they need and the mote serve "
+        "command for it.\n"
+        "It writes no file and does not connect to the server. An API key is printed.",
     .examples = "eval \"$(mote env claude)\"\nmote env codex --model qwen3.5-4b-q4_k_m\n"
                 "mote env openai --shell fish | source",
     .run = env_run,

@@ -18,10 +18,12 @@ typedef struct ps_options {
 static const cli_flag flags[] = {
     {.name = "mem",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = offsetof(ps_options, memory),
      .help = "print what the memory is used for"},
     {.name = "health",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = offsetof(ps_options, health),
      .help = "print nothing; exit code 0 if the server accepts requests (no API key needed)"},
 };

@@ -8,9 +8,13 @@
 #include "base/str.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/ram.h"
 #include "cli/args/command.h"
+#include "cli/load/find_model.h"
 #include "cli/load/load.h"
 #include "cli/load/media_files.h"
+#include "cli/serve/serve_catalog.h"
+#include "cli/serve/serve_pull.h"
 #include "cli/term/output.h"
 #include "cli/term/terminal.h"
 #include "cli/term/text.h"
@@ -28,49 +32,61 @@
 
 /* The models and their vision encoders. */
 typedef struct serve_models {
-    const char *const *paths; /* [n], from the command line */
-    size_t n;
-    const char *name;   /* --name, for a single model; NULL: from the file name */
-    const char *mmproj; /* --mmproj: a file for a single model, or "none"; NULL: search */
+    const char *const *arguments; /* [n], from the command line */
+    size_t n;                     /* 0: the installed models, on request */
+    const char *name;             /* --name, for a single model; NULL: from the file name */
+    const char *mmproj;           /* --mmproj: a file for a single model, or "none"; NULL: search */
     mote_isa isa;
 
+    found_model *found; /* [n] */
+    serve_catalog catalog;
+    serve_pull pull;
     loaded on[SERVER_MAX_MODELS];
     struct fork_server *fork_server;
+    ram ram; /* before the models are opened */
 } serve_models;
 
 /* Requests select a model by name, so names must be unique. */
 static int models_check_names(const serve_models *m)
 {
-    char names[SERVER_MAX_MODELS][MODEL_NAME_BYTES];
-    if (m->n > 1 && m->name != NULL)
+    if (m->n != 1 && m->name != NULL)
         return msg_usage("--name needs a single model; with several, names come from the files");
-    if (m->n > 1 && m->mmproj != NULL && strcmp(m->mmproj, "none") != 0)
+    if (m->n != 1 && m->mmproj != NULL && strcmp(m->mmproj, "none") != 0)
         return msg_usage(
             "--mmproj FILE needs a single model; with several, each uses the mmproj file in "
             "its directory (--mmproj none: text only)");
-    for (size_t i = 0; i < m->n; i++) {
-        model_name_of_file(names[i], m->paths[i]);
+    for (size_t i = 0; i < m->n; i++)
         for (size_t k = 0; k < i; k++)
-            if (model_name_is(names[i], str_of(names[k]), true))
+            if (model_name_is(m->found[i].name, str_of(m->found[k].name), true))
                 return msg_usage("%s and %s would both be named %s; rename one of the files",
-                                 m->paths[k], m->paths[i], names[i]);
-    }
+                                 m->arguments[k], m->arguments[i], m->found[i].name);
     return CLI_DONE;
+}
+
+static int models_find(serve_models *m)
+{
+    int code = CLI_DONE;
+    m->found = mem_new(m->n + 1, sizeof *m->found);
+    if (m->found == NULL)
+        return msg_no_memory("the models");
+    for (size_t i = 0; i < m->n && code == CLI_DONE; i++)
+        code = find_model(&m->found[i], m->arguments[i]);
+    return code;
 }
 
 static int models_find_mmproj(const serve_models *m, size_t i, char mmproj[MMPROJ_PATH_BYTES])
 {
     char why[MMPROJ_WHY_BYTES];
-    const bool found = mmproj_find(mmproj, why, m->paths[i], m->mmproj);
+    const bool found = find_mmproj(mmproj, why, &m->found[i], m->mmproj);
     if (!found && m->n > 1)
         return msg_usage(
             "%s: %s (with several models, only --mmproj none is possible: put each model "
             "and its mmproj file into a directory)",
-            m->paths[i], why);
+            m->arguments[i], why);
     if (!found)
         return msg_usage("%s", why);
     if (why[0] != '\0' && m->n > 1)
-        msg_note("%s: %s", m->paths[i], why);
+        msg_note("%s: %s", m->arguments[i], why);
     else if (why[0] != '\0')
         msg_note("%s", why);
     return CLI_DONE;
@@ -86,30 +102,106 @@ static int models_open_one(serve_models *m, size_t i)
     const bool vision = mmproj[0] != '\0';
     if (vision && m->fork_server == NULL && fork_server_start(&m->fork_server, &err) != MOTE_OK)
         return msg_error(&err);
-    code = load_model(&m->on[i], m->paths[i], vision ? mmproj : NULL, m->isa);
+    code = load_model(&m->on[i], m->found[i].path, vision ? mmproj : NULL, m->isa);
     if (code != CLI_DONE && vision && m->n > 1)
         msg_note(
             "%s was opened with the vision encoder %s of its directory: put each model and its "
             "mmproj file into a directory, or use --mmproj none",
-            m->paths[i], mmproj);
-    return code == CLI_DONE ? load_prefault(&m->on[i]) : code;
+            m->arguments[i], mmproj);
+    return code;
+}
+
+/* Bytes of all mapped files. */
+static uint64_t models_mapped_bytes(const serve_models *m)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        mote_model_info info;
+        mote_model_describe(m->on[i].model, &info);
+        sum += info.file_bytes + info.vision_file_bytes;
+    }
+    return sum;
+}
+
+/* Limits the plan to --memory, or else to the memory that is available. Called before the files are
+ * read: a model that does not fit is refused at once. */
+static int models_limit_memory(const serve_models *m, sched_options *o, uint64_t given)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    const char *source;
+    const uint64_t mapped = models_mapped_bytes(m);
+    const uint64_t budget = ram_budget(&m->ram, mapped, &source);
+    if (given > 0 && given > budget)
+        msg_note("--memory %s exceeds the %s available (%s); the machine may run out of memory",
+                 text_bytes(a, given), text_bytes(b, budget), source);
+    o->memory = given;
+    if (given > 0 || budget == UINT64_MAX)
+        return CLI_DONE;
+    o->memory = budget;
+    o->memory_source = source;
+    if (mapped < budget)
+        return CLI_DONE;
+    return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
+                    "the weights need %s, %s are available (%s); use a smaller model, or set "
+                    "--memory to try anyway",
+                    text_bytes(a, mapped), text_bytes(b, budget), source);
 }
 
 /* Opens all models and enters them and the decoder process into the options. */
-static int serve_models_open(serve_models *m, server_options *o)
+static int serve_models_open(serve_models *m, server_options *o, uint64_t memory)
 {
-    int code = models_check_names(m);
+    ram_find(&m->ram);
+    int code = models_find(m);
+    if (code == CLI_DONE)
+        code = models_check_names(m);
     for (size_t i = 0; i < m->n && code == CLI_DONE; i++) {
         code = models_open_one(m, i);
         o->models[o->n_models++] =
-            (model_to_serve){.model = m->on[i].model, .path = m->paths[i], .name = m->name};
+            (model_to_serve){.model = m->on[i].model,
+                             .path = m->found[i].path,
+                             .name = m->name != NULL ? m->name : m->found[i].name};
     }
     o->fork_server = m->fork_server;
+    if (code == CLI_DONE)
+        code = models_limit_memory(m, &o->sched, memory);
+    for (size_t i = 0; i < m->n && code == CLI_DONE; i++)
+        code = load_prefault(&m->on[i], UINT64_MAX);
     return code;
+}
+
+/* Enters the installed models into the options; none is opened. `pull`: --allow-pull. */
+static int serve_models_open_catalog(serve_models *m, server_options *o, uint64_t memory, bool pull)
+{
+    mote_error err;
+    const char *source = NULL;
+    ram_find(&m->ram);
+    int code = models_check_names(m);
+    if (code == CLI_DONE && pull)
+        code = serve_pull_open(&m->pull, &o->pull);
+    if (code == CLI_DONE)
+        code = serve_catalog_open(&m->catalog);
+    if (code != CLI_DONE)
+        return code;
+    const uint64_t budget = ram_budget(&m->ram, 0, &source);
+    /* With a source, a plan has its default size instead of all of the memory. */
+    o->sched.memory_source = memory > 0 ? "--memory" : source;
+    o->sched.memory = memory > 0 ? memory : budget < UINT64_MAX ? budget : 0;
+    o->catalog = (model_catalog){.list = serve_catalog_list, .with = &m->catalog};
+    o->isa = m->isa;
+    o->directories = (const char *const *)m->catalog.directories;
+    o->n_directories = m->catalog.n;
+    const bool images = m->mmproj == NULL;
+    if (images && fork_server_start(&m->fork_server, &err) != MOTE_OK)
+        return msg_error(&err);
+    o->fork_server = m->fork_server;
+    return CLI_DONE;
 }
 
 static void serve_models_close(serve_models *m)
 {
+    mem_free(m->found);
+    serve_catalog_close(&m->catalog);
+    serve_pull_close(&m->pull);
     for (size_t i = 0; i < m->n; i++)
         load_close(&m->on[i]);
     fork_server_stop(m->fork_server);
@@ -122,23 +214,25 @@ typedef struct serve_options {
     const char *key_file;
     bool new_key;
     bool unauthenticated;
+    uint64_t sandbox;
+    bool allow_pull;
     flag_list hosts;
     flag_list origins;
     const char *name;
     uint64_t parallel;
     uint64_t queue;
-    double memory;
     uint64_t kv_tokens;
     double drain;
+    double drain_delay;
     const char *keep_alive;
     uint64_t log;
-    bool strict;
     bool no_ext;
     const char *think;
     uint64_t preset;
     const char *system;
     bool no_soft_switch;
     bool keep_billing_header;
+    template_options template;
     flag_list limits;
     const char *mmproj;
     uint64_t image_tokens;
@@ -166,6 +260,7 @@ static const cli_flag access_flags[] = {
          "key, with all scopes"},
     {.name = "new-key",
      .kind = FLAG_SWITCH,
+     .once = true,
      .at = AT(new_key),
      .help = "print a new key and its line for the key file, and exit; an argument is the name of "
              "the key"},
@@ -173,6 +268,18 @@ static const cli_flag access_flags[] = {
      .kind = FLAG_SWITCH,
      .at = AT(unauthenticated),
      .help = "allow other addresses than localhost without an API key"},
+    {.name = "sandbox",
+     .kind = FLAG_CHOICE,
+     .value = "on|require|off",
+     .initial = "on",
+     .at = AT(sandbox),
+     .help = "limit files (Landlock) and system calls (seccomp) of the server after its start; on: "
+             "as far as the kernel allows, require: do not start otherwise"},
+    {.name = "allow-pull",
+     .kind = FLAG_SWITCH,
+     .at = AT(allow_pull),
+     .help = "POST /api/pull downloads models, for clients with the scope admin; without MODEL. "
+             "Variables as for mote pull: HF_TOKEN, HF_ENDPOINT, HF_HOME ..."},
     {.name = "allow-host",
      .kind = FLAG_LIST,
      .value = "NAME",
@@ -198,7 +305,23 @@ static const cli_flag access_flags[] = {
      .at = AT(drain),
      .help = "how long running requests may take after Ctrl-C or SIGTERM; a second signal exits at "
              "once"},
+    {.name = "drain-delay",
+     .kind = FLAG_NUMBER,
+     .value = "SECONDS",
+     .initial = "0",
+     .min = 0,
+     .max = 3600,
+     .at = AT(drain_delay),
+     .help =
+         "how long to accept requests after the signal while /health returns 503; behind a load "
+         "balancer: longer than its health check takes"},
 };
+
+static const char *keep_alive_check(const char *text)
+{
+    double seconds;
+    return str_duration(text, &seconds) ? NULL : "a time such as 90s, 5m or 1h30m, or -1";
+}
 
 static const cli_flag capacity_flags[] = {
     {.name = "parallel",
@@ -208,6 +331,7 @@ static const cli_flag capacity_flags[] = {
      .max = 256,
      .shown = "8",
      .env = "MOTE_PARALLEL",
+     .aliases = "np|max-num-seqs",
      .at = AT(parallel),
      .help = "requests generated at the same time, per model"},
     {.name = "queue",
@@ -220,29 +344,33 @@ static const cli_flag capacity_flags[] = {
      .at = AT(queue),
      .help = "requests waiting per model; more get 429"},
     {.name = "memory",
-     .kind = FLAG_NUMBER,
-     .value = "GB",
-     .min = 0.01,
-     .max = 65536,
-     .shown = "what the other settings need",
+     .kind = FLAG_SIZE,
+     .value = "SIZE",
+     .min = LOAD_MEMORY_MIN,
+     .max = LOAD_MEMORY_MAX,
+     .shown = "what the other settings need, at most what is available",
      .env = "MOTE_MEMORY",
-     .at = AT(memory),
-     .help = "memory limit for all models together, in 10^9 bytes"},
+     .at = AT(load.memory),
+     .help = "memory limit for all models together, such as 8GB, 500MB or 4GiB; may exceed what "
+             "is available"},
     {.name = "context",
      .letter = 'c',
      .kind = FLAG_COUNT,
-     .value = "N",
+     .value = "N|auto",
+     .word = "auto",
      .min = 1,
      .max = 4194304,
-     .shown = "that of the model, at most --kv-tokens",
+     .shown = "auto: that of the model, at most --kv-tokens",
      .env = "MOTE_CONTEXT",
+     .aliases = "num-ctx|ctx-size|n-ctx|max-model-len",
      .at = AT(load.context),
      .help = "maximum context of a request, in tokens; not reserved in advance"},
     {.name = "keep-alive",
      .kind = FLAG_TEXT,
      .value = "TIME",
-     .shown = "never",
+     .shown = "never; without MODEL: 5m",
      .env = "MOTE_KEEP_ALIVE",
+     .check = keep_alive_check,
      .at = AT(keep_alive),
      .help = "unload a model and drop its prefix cache after this idle time, such as 5m or 1h30m"},
     {.name = "kv-tokens",
@@ -250,7 +378,7 @@ static const cli_flag capacity_flags[] = {
      .value = "N",
      .min = 256,
      .max = 1ull << 32,
-     .shown = "32768, or what fits into --memory",
+     .shown = "32768, less if it does not fit into memory, or what fits into --memory",
      .at = AT(kv_tokens),
      .help = "size of the KV cache in tokens, shared by all requests of a model"},
 };
@@ -279,6 +407,8 @@ static const cli_flag request_flags[] = {
      .value = "HOW",
      .shown = "auto",
      .env = "MOTE_THINK",
+     .check = think_flag_check,
+     .words = THINK_FLAG_LIST,
      .at = AT(think),
      .help = "thinking, unless the request sets it: " THINK_FLAG_HELP},
     {.name = "preset",
@@ -303,10 +433,6 @@ static const cli_flag request_flags[] = {
      .help =
          "keep the billing header that some clients put before the system prompt; it changes with "
          "every request and prevents prefix reuse"},
-    {.name = "strict",
-     .kind = FLAG_SWITCH,
-     .at = AT(strict),
-     .help = "reject unknown request fields"},
 };
 
 static const cli_flag reply_flags[] = {
@@ -334,12 +460,17 @@ static const flag_group groups[] = {
     FLAG_GROUP("Capacity", capacity_flags, 0),
     FLAG_GROUP("Images", image_flags, 0),
     FLAG_GROUP("Requests", request_flags, 0),
+    TEMPLATE_FLAG_GROUP(offsetof(serve_options, template)),
     FLAG_GROUP("Replies and log", reply_flags, 0),
-    /* Without the first flag: --context has another meaning here. */
-    {"Machine", load_flags + 1, LOAD_N_FLAGS - 1, offsetof(serve_options, load)},
+    /* Without the first two flags: --context and --memory have other meanings here. */
+    {"Machine", load_flags + 2, LOAD_N_FLAGS - 2, offsetof(serve_options, load)},
 };
 
 enum { LOG_TEXT, LOG_JSON, LOG_OFF };
+
+/* In the order of --sandbox. */
+static const server_sandbox_mode sandbox_modes[] = {SERVER_SANDBOX_ON, SERVER_SANDBOX_REQUIRE,
+                                                    SERVER_SANDBOX_OFF};
 
 /* ---- keys ---- */
 
@@ -387,7 +518,8 @@ static int keys_print_new(const cli_call *call)
 
 /* ---- start-up messages ---- */
 
-static void serve_announce_model(const served_model *m, double seconds)
+/* `fixed`: the user set --kv-tokens. */
+static void serve_announce_model(const served_model *m, double seconds, bool fixed)
 {
     const sched_options *used = sched_settings(served_model_sched(m));
     mote_model_info info;
@@ -401,6 +533,37 @@ static void serve_announce_model(const served_model *m, double seconds)
     msg_note("memory %s  context %s  parallel %u  queue %u%s",
              text_bytes(a, served_model_memory(m)), text_count(b, used->context), used->parallel,
              used->queue, served_model_vision(m) != NULL ? "  images" : "");
+    if (used->memory_source != NULL && used->kv_tokens < SCHED_DEFAULT_KV_TOKENS && !fixed)
+        msg_note("KV cache reduced from %s to %s tokens: %s available (%s)",
+                 text_count(a, SCHED_DEFAULT_KV_TOKENS), text_count(b, used->kv_tokens),
+                 text_bytes(c, used->memory), used->memory_source);
+}
+
+static void serve_announce_sandbox(const server_sandbox *s, server_sandbox_mode mode)
+{
+    char landlock[32] = "";
+    if (s->landlock > 0)
+        snprintf(landlock, sizeof landlock, "%sLandlock %d", s->seccomp ? ", " : "", s->landlock);
+    if (mode == SERVER_SANDBOX_OFF)
+        msg_note("sandbox off (--sandbox off)");
+    else
+        msg_note("sandbox %s: %s%s%s%s%s", server_sandbox_name(s), s->seccomp ? "seccomp" : "",
+                 landlock, s->reason[0] != '\0' ? " (" : "", s->reason,
+                 s->reason[0] != '\0' ? ")" : "");
+}
+
+static void serve_announce_catalog(const server *s)
+{
+    model_registry_stats stats;
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
+    server_registry_stats(s, &stats);
+    msg_note("mote %s  %s, loaded on request  memory %s", mote_version(),
+             text_counted(a, stats.installed, "installed model"),
+             stats.limit > 0 ? text_bytes(b, stats.limit) : "without limit");
+    if (stats.installed == 0)
+        msg_note("no model is installed (try: mote pull qwen3.5:4b)");
+    if (server_settings(s)->pull.start != NULL)
+        msg_note("clients with the scope admin can pull models (--allow-pull)");
 }
 
 static void serve_announce(const server *s, double seconds)
@@ -408,13 +571,16 @@ static void serve_announce(const server *s, double seconds)
     const server_options *o = server_settings(s);
     char text[TEXT_NUMBER_BYTES];
     uint64_t memory = 0;
+    if (o->catalog.list != NULL)
+        serve_announce_catalog(s);
     for (size_t i = 0; i < server_n_models(s); i++) {
-        serve_announce_model(server_model(s, i), seconds);
+        serve_announce_model(server_model(s, i), seconds, o->sched.kv_tokens > 0);
         memory += served_model_memory(server_model(s, i));
     }
     if (server_n_models(s) > 1)
         msg_note("%zu models, %s in total; unknown model names use %s", server_n_models(s),
                  text_bytes(text, memory), served_model_name(server_model(s, 0)));
+    serve_announce_sandbox(server_sandbox_state(s), o->sandbox);
     for (size_t i = 0; i < server_n_addresses(s); i++) {
         const char *address = server_address(s, i);
         bool local = strncmp(address, "unix:", 5) == 0;
@@ -437,7 +603,6 @@ static void serve_fill_options(server_options *o, const serve_options *f)
     o->image_tokens = (uint32_t)f->image_tokens;
     o->sched.parallel = (uint32_t)f->parallel;
     o->sched.queue = (uint32_t)f->queue;
-    o->sched.memory = (uint64_t)(f->memory * 1e9);
     o->sched.kv_tokens = f->kv_tokens;
     o->sched.context = f->load.context;
     o->sched.threads = (uint32_t)f->load.threads;
@@ -453,7 +618,9 @@ static void serve_fill_options(server_options *o, const serve_options *f)
     for (size_t i = 0; i < f->limits.n; i++)
         o->limits[o->n_limits++] = f->limits.items[i];
     o->unauthenticated = f->unauthenticated;
-    o->defaults.strict = f->strict;
+    o->chat_template = f->template.name;
+    o->defaults.official = f->template.official == 1;
+    o->sandbox = sandbox_modes[f->sandbox];
     o->defaults.no_ext = f->no_ext;
     o->defaults.preset = (uint32_t)f->preset;
     o->defaults.no_soft_switch = f->no_soft_switch;
@@ -461,6 +628,7 @@ static void serve_fill_options(server_options *o, const serve_options *f)
     o->log.json = f->log == LOG_JSON;
     o->log.level = f->log == LOG_OFF ? 0 : 1;
     o->drain_seconds = f->drain;
+    o->drain_delay = f->drain_delay;
 }
 
 static int serve_with(const server_options *o, double began)
@@ -499,15 +667,17 @@ static int serve_read_system(strbuf *text, const char *given, server_options *o)
     return code;
 }
 
+enum { CATALOG_KEEP_ALIVE = 300 }; /* seconds, without models on the command line */
+
 static int serve_run(const cli_call *call)
 {
     const serve_options *f = call->options;
     if (f->new_key)
         return keys_print_new(call);
-    if (call->n_words == 0)
-        return msg_usage("no model (try: mote serve FILE)");
+    if (f->allow_pull && call->n_words > 0)
+        return msg_usage("--allow-pull is for installed models: start mote serve without MODEL");
     double began = os_now();
-    serve_models models = {.paths = call->words,
+    serve_models models = {.arguments = call->words,
                            .n = call->n_words,
                            .name = f->name,
                            .mmproj = f->mmproj,
@@ -516,19 +686,19 @@ static int serve_run(const cli_call *call)
     server_options *o = mem_new(1, sizeof *o);
     if (o == NULL)
         return msg_no_memory("the options of the server");
-    int code = think_flag_read(f->think, &o->defaults.think, &o->defaults.think_budget);
-    o->keep_alive = -1;
-    if (code == CLI_DONE && f->keep_alive != NULL && !str_duration(f->keep_alive, &o->keep_alive))
-        code = msg_usage("--keep-alive must be a time such as 90s, 5m or 1h30m, or -1; got '%s'",
-                         f->keep_alive);
-    if (code == CLI_DONE)
-        code = serve_read_system(&system, f->system, o);
+    think_flag_read(f->think, &o->defaults.think, &o->defaults.think_budget);
+    o->keep_alive = call->n_words > 0 ? -1 : CATALOG_KEEP_ALIVE;
+    if (f->keep_alive != NULL)
+        str_duration(f->keep_alive, &o->keep_alive);
+    int code = serve_read_system(&system, f->system, o);
     if (code == CLI_DONE)
         code = keys_find(&keys, f, o);
     if (code == CLI_DONE)
-        code = serve_models_open(&models, o);
+        code = models.n > 0 ? serve_models_open(&models, o, f->load.memory)
+                            : serve_models_open_catalog(&models, o, f->load.memory, f->allow_pull);
     if (code == CLI_DONE) {
         serve_fill_options(o, f);
+        o->defaults.strict = call->common.strict;
         code = serve_with(o, began);
     }
     serve_models_close(&models);
@@ -542,21 +712,26 @@ const cli_command cmd_serve = {
     .name = "serve",
     .section = "Server",
     .summary = "serve models over HTTP",
-    .usage = "FILE...",
+    .usage = "[MODEL...]",
+    .arguments = "MODEL...",
     .min_words = 0,
     .max_words = SERVER_MAX_MODELS,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .options_bytes = sizeof(serve_options),
     .about =
-        "Serves one or more models over HTTP with the OpenAI, Anthropic and Ollama APIs. Requests "
-        "select a model by name; unknown names use the first model.\n"
+        "Serves models over HTTP with the OpenAI, Anthropic and Ollama APIs. Requests select a "
+        "model by name. With MODEL, the models are loaded at the start, and unknown names use the "
+        "first one. Without, every installed model is served: it is loaded when a request needs "
+        "it, and unloaded when it is idle (--keep-alive) or another model needs the memory "
+        "(--memory), least recently used first.\n"
         "Listens on localhost unless --listen is given; other addresses require an API key. Ctrl-C "
         "or "
         "SIGTERM stops the server after running requests end.",
-    .examples = "mote serve model.gguf\n"
+    .examples = "mote serve\n"
+                "mote serve model.gguf\n"
                 "mote serve model.gguf --listen 127.0.0.1:11434 --parallel 4\n"
-                "mote serve small.gguf large.gguf --memory 12\n"
+                "mote serve small.gguf large.gguf --memory 12GB\n"
                 "mote serve model.gguf --listen 0.0.0.0:11435 --api-key-file keys --allow-host box",
     .run = serve_run,
 };

@@ -101,6 +101,7 @@ const cli_command cmd_stop = {
     .section = "Server",
     .summary = "unload a model of a running server",
     .usage = "[MODEL]",
+    .arguments = "MODEL",
     .max_words = 1,
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,

@@ -29,6 +29,7 @@ static const cli_flag flags[] = {
      .initial = "1",
      .min = 0.1,
      .max = 3600,
+     .once = true,
      .at = offsetof(top_options, interval),
      .help = "time between two samples"},
     {.name = "count",
@@ -37,6 +38,7 @@ static const cli_flag flags[] = {
      .value = "N",
      .max = 1e9,
      .shown = "unlimited",
+     .once = true,
      .at = offsetof(top_options, count),
      .help = "exit after this many samples"},
 };

@@ -20,7 +20,7 @@ static const flag_group groups[] = {
 static void why_print_text(cli_out *o, const char *name, const json_node *text)
 {
     const str shown = json_node_text(text);
-    out_printf(o, "    %s  ", name);
+    out_printf(o, "    %-5s  ", name);
     out_quoted(o, shown.p, shown.n);
     out_text(o, "\n");
 }
@@ -35,8 +35,34 @@ static void why_print_miss(cli_out *o, const json_node *miss)
                    text_count(b, client_number(miss, "message")), a);
     else
         out_printf(o, "  first difference: token %s, outside of messages\n", a);
+    if (json_node_get(miss, "before") != NULL)
+        why_print_text(o, "after", json_node_get(miss, "before"));
     why_print_text(o, "had", json_node_get(miss, "had"));
     why_print_text(o, "got", json_node_get(miss, "got"));
+    const uint64_t token = client_number(miss, "token"), usable = client_number(miss, "usable");
+    if (usable < token)
+        out_printf(o,
+                   "  of these %s tokens %s can be reused: the last position before the "
+                   "difference with a recurrent state\n",
+                   a, text_count(b, usable));
+}
+
+/* Without a difference to show: what the cache held. */
+static void why_print_no_miss(cli_out *o, const json_node *cache)
+{
+    if (json_node_get(cache, "compared") != NULL && client_number(cache, "compared") == 0)
+        out_text(o, "  no prompt of this API key was cached: the first request, or its prefix was "
+                    "evicted (--kv-tokens keeps more)\n");
+}
+
+static void why_print_cost(cli_out *o, uint64_t prefilled, double seconds)
+{
+    char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES], c[TEXT_NUMBER_BYTES];
+    out_printf(o, "  cost     %s prefilled, %s", text_counted(a, prefilled, "token"),
+               text_seconds(b, seconds));
+    if (seconds > 0)
+        out_printf(o, " (%s t/s)", text_rate(c, (double)prefilled / seconds));
+    out_text(o, "\n");
 }
 
 static void why_print(cli_out *o, const json_node *mote)
@@ -62,12 +88,19 @@ static void why_print(cli_out *o, const json_node *mote)
         out_shown(o, from.p, from.n);
     }
     out_text(o, "\n");
-    if (json_node_get(cache, "miss") != NULL)
-        why_print_miss(o, json_node_get(cache, "miss"));
-    const double seconds = (double)client_number(json_node_get(mote, "ms"), "prefill") / 1000;
-    out_printf(o, "  cost     %s prefilled, %s\n",
-               text_counted(a, client_number(cache, "prefilled"), "token"),
-               text_seconds(b, seconds));
+    const json_node *miss = json_node_get(cache, "miss");
+    if (miss != NULL)
+        why_print_miss(o, miss);
+    else if (reused == 0)
+        why_print_no_miss(o, cache);
+    why_print_cost(o, client_number(cache, "prefilled"),
+                   (double)client_number(json_node_get(mote, "ms"), "prefill") / 1000);
+    const str advice = json_node_text(json_node_get(miss, "advice"));
+    if (advice.n > 0) {
+        out_text(o, "  advice   ");
+        out_shown(o, advice.p, advice.n);
+        out_text(o, "\n");
+    }
 }
 
 /* The id becomes part of a URL path. */

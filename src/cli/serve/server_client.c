@@ -3,6 +3,7 @@
  * connection. */
 #include "cli/serve/server_client.h"
 
+#include "base/runtime_file.h"
 #include "cli/load/load.h"
 #include "cli/term/output.h"
 
@@ -31,7 +32,8 @@ const cli_flag client_flags[] = {
      .kind = FLAG_TEXT,
      .value = "FILE",
      .at = AT(key_file),
-     .help = "file with the API key as its first word; else MOTE_API_KEY"},
+     .help = "file with the API key as its first word; else MOTE_API_KEY, else the key that a "
+             "local server without API keys made for its user"},
 };
 
 _Static_assert(sizeof client_flags / sizeof *client_flags == CLIENT_N_FLAGS, "CLIENT_N_FLAGS");
@@ -98,6 +100,30 @@ static int client_find_key(server_client *r, const client_options *options)
         memcpy(r->key, found.p, found.n);
     strbuf_fini(&file);
     return code;
+}
+
+/* Only for this machine: another one must not get to know the key. */
+static bool client_is_here(const server_client *r)
+{
+    return r->is_unix || strcmp(r->host, "localhost") == 0 || strcmp(r->host, "::1") == 0 ||
+           strncmp(r->host, "127.", 4) == 0;
+}
+
+/* The key of a request: the given one, else the one that a server without API keys writes for its
+ * user. That key has all scopes and changes with every start of the server. So it is read for a
+ * request and is not part of r, which `mote env` prints for other programs. */
+static void client_request_key(const server_client *r, char key[CLIENT_KEY_BYTES])
+{
+    char address[CLIENT_HOST_BYTES + 16], name[RUNTIME_FILE_NAME_BYTES];
+    snprintf(key, CLIENT_KEY_BYTES, "%s", r->key);
+    if (key[0] != '\0' || !client_is_here(r))
+        return;
+    snprintf(address, sizeof address, "%s%s", r->is_unix ? "unix:" : ":",
+             r->is_unix ? r->host : r->port);
+    runtime_file_key_name(name, address);
+    if (!runtime_file_read(getenv("XDG_RUNTIME_DIR"), name, key, CLIENT_KEY_BYTES) ||
+        !client_is_key(str_of(key)))
+        key[0] = '\0';
 }
 
 int client_open(server_client *r, const client_options *options)
@@ -190,14 +216,15 @@ static bool socket_read(int fd, strbuf *out)
 static int client_head(char *head, size_t room, const server_client *r, const char *path,
                        const str *document)
 {
-    char content[96] = "";
+    char content[96] = "", key[CLIENT_KEY_BYTES];
+    client_request_key(r, key);
     if (document != NULL)
         snprintf(content, sizeof content,
                  "Content-Type: application/json\r\nContent-Length: %zu\r\n", document->n);
     return snprintf(
         head, room, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s\r\n",
         document != NULL ? "POST" : "GET", path, content,
-        r->key[0] != '\0' ? "Authorization: Bearer " : "", r->key, r->key[0] != '\0' ? "\r\n" : "");
+        key[0] != '\0' ? "Authorization: Bearer " : "", key, key[0] != '\0' ? "\r\n" : "");
 }
 
 static int client_exchange(const server_client *r, const char *path, const str *document,
@@ -264,8 +291,10 @@ static int client_refused(int status, const char *path, str body)
 {
     enum { UNAUTHORIZED = 401 };
     if (status == UNAUTHORIZED)
-        return msg_fail(CLI_REFUSED, "invalid_api_key",
-                        "the server requires an API key: set MOTE_API_KEY or give --api-key-file");
+        return msg_fail(
+            CLI_REFUSED, "invalid_api_key",
+            "the server requires an API key: set MOTE_API_KEY or give --api-key-file; the "
+            "user that started a server without API keys needs none");
     if (status == 0)
         return msg_fail(CLI_FAILED, "no_http", "the reply is not HTTP");
     return client_report_error(status, path, body);

@@ -119,8 +119,10 @@ struct lineedit {
     char *path; /* of the history file; NULL: none */
     bool keeps_history;
     const char *prompt;
-    mbstate_t shift; /* an incomplete multibyte character */
-    bool had_text;   /* the line had text when the signal came */
+    mbstate_t shift;                /* an incomplete multibyte character */
+    bool had_text;                  /* the line had text when the signal came */
+    lineedit_complete_fn *complete; /* NULL: none */
+    void *complete_ctx;
 };
 
 static volatile sig_atomic_t resized;
@@ -276,11 +278,128 @@ static unsigned char on_new_line(EditLine *el, int key)
     return el_insertstr(el, "\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
+/* ---- completion ---- */
+
+enum { SHOWN_CHOICES = 100 };
+
+/* The choices of a completion, sorted, each once. */
+typedef struct choice_list {
+    const char **items; /* [n], into the text */
+    size_t n;
+} choice_list;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* `text` holds zero-terminated choices. False: out of memory, or none. */
+static bool choices_sort(choice_list *c, const strbuf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->n; i++)
+        n += text->p[i] == '\0';
+    *c = (choice_list){.items = n > 0 ? mem_new(n, sizeof *c->items) : NULL};
+    if (c->items == NULL)
+        return false;
+    for (size_t at = 0; at < text->n; at += strlen(text->p + at) + 1)
+        c->items[c->n++] = text->p + at;
+    qsort(c->items, c->n, sizeof *c->items, by_text);
+    size_t kept = 1;
+    for (size_t i = 1; i < c->n; i++)
+        if (strcmp(c->items[i], c->items[kept - 1]) != 0)
+            c->items[kept++] = c->items[i];
+    c->n = kept;
+    return true;
+}
+
+/* Bytes that all choices share at the start, in whole characters. */
+static size_t choices_common(const choice_list *c)
+{
+    size_t n = strlen(c->items[0]);
+    for (size_t i = 1; i < c->n; i++) {
+        size_t same = 0;
+        while (same < n && c->items[i][same] == c->items[0][same])
+            same++;
+        n = same;
+    }
+    while (n > 0 && ((unsigned char)c->items[0][n] & 0xC0) == 0x80)
+        n--;
+    return n;
+}
+
+static void choices_print(const choice_list *c)
+{
+    fputs("\n", stdout);
+    for (size_t i = 0; i < c->n && i < SHOWN_CHOICES; i++)
+        printf("%s%s", i > 0 ? "  " : "", c->items[i]);
+    if (c->n > SHOWN_CHOICES)
+        printf("  and %zu more", c->n - SHOWN_CHOICES);
+    fputs("\n", stdout);
+    fflush(stdout);
+}
+
+/* Replaces the end of the line before the cursor. libedit counts characters. */
+static void line_replace_tail(EditLine *el, const char *tail, size_t n_tail, const char *text)
+{
+    int characters = 0;
+    for (size_t i = 0; i < n_tail; i++)
+        characters += ((unsigned char)tail[i] & 0xC0) != 0x80;
+    if (characters > 0)
+        el_deletestr(el, characters);
+    if (text[0] != '\0')
+        el_insertstr(el, text);
+}
+
+/* Inserts what all choices share and, after a single one that is not a directory, a space. If
+ * nothing can be inserted, prints the choices. */
+static unsigned char line_complete(EditLine *el, const char *line, size_t n, size_t from,
+                                   const choice_list *c)
+{
+    strbuf text = {0};
+    const size_t common = choices_common(c);
+    const char last = common > 0 ? c->items[0][common - 1] : '\0';
+    bool made = text_add(&text, c->items[0], common);
+    if (c->n == 1 && last != '/')
+        made = made && text_add(&text, " ", 1);
+    const bool same = text.n == n - from && memcmp(text.p, line + from, text.n) == 0;
+    if (made && !same && common + (c->n == 1) >= n - from && text_add(&text, "", 1))
+        line_replace_tail(el, line + from, n - from, text.p);
+    else if (c->n > 1)
+        choices_print(c);
+    strbuf_fini(&text);
+    return c->n > 1 && same ? CC_REDISPLAY : CC_REFRESH;
+}
+
+static unsigned char on_complete(EditLine *el, int key)
+{
+    lineedit *l;
+    const LineInfo *info = el_line(el);
+    const size_t n = (size_t)(info->cursor - info->buffer);
+    strbuf line = {0}, choices = {0};
+    choice_list list = {0};
+    unsigned char result = CC_ERROR;
+    size_t from = n;
+    (void)key;
+    el_get(el, EL_CLIENTDATA, (void **)&l);
+    if (l->complete != NULL && text_add(&line, info->buffer, n) && text_add(&line, "", 1)) {
+        l->complete(l->complete_ctx, line.p, n, &from, &choices);
+        if (!choices.failed && choices_sort(&list, &choices))
+            result = line_complete(el, line.p, n, from, &list);
+    }
+    mem_free(list.items);
+    strbuf_fini(&line);
+    strbuf_fini(&choices);
+    return result;
+}
+
 static void lineedit_bind_keys(EditLine *el)
 {
     el_set(el, EL_EDITOR, "emacs");
     el_set(el, EL_ADDFN, "mote-paste", "insert pasted text", on_paste);
     el_set(el, EL_ADDFN, "mote-new-line", "a new line in the same message", on_new_line);
+    el_set(el, EL_ADDFN, "mote-complete", "complete a command or a file name", on_complete);
+    el_set(el, EL_BIND, "^I", "mote-complete", NULL);
     el_source(el, NULL); /* the user's .editrc */
     el_set(el, EL_BIND, "\033[200~", "mote-paste", NULL);
     el_set(el, EL_BIND, "\033\r", "mote-new-line", NULL);
@@ -399,6 +518,12 @@ void lineedit_add_history(lineedit *l, const char *text, size_t n)
             lineedit_save_history(l);
     }
     strbuf_fini(&entry);
+}
+
+void lineedit_set_complete(lineedit *l, lineedit_complete_fn *complete, void *ctx)
+{
+    l->complete = complete;
+    l->complete_ctx = ctx;
 }
 
 void lineedit_set_history(lineedit *l, bool on)

@@ -33,6 +33,13 @@ void lineedit_add_history(lineedit *l, const char *text, size_t n);
 /* Turns lineedit_add_history off or on. */
 void lineedit_set_history(lineedit *l, bool on);
 
+/* The Tab key. `line` is the text before the cursor, terminated. The function appends the possible
+ * replacements of line[*from] to line[n - 1] to `choices`, each terminated. Their common beginning
+ * is inserted; if it is already there, the choices are printed. */
+typedef void lineedit_complete_fn(void *ctx, const char *line, size_t n, size_t *from,
+                                  strbuf *choices);
+void lineedit_set_complete(lineedit *l, lineedit_complete_fn *complete, void *ctx);
+
 /* Which features this build lacks, as a sentence; NULL: none. */
 const char *lineedit_missing(void);
 

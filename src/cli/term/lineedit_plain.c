@@ -15,7 +15,8 @@ struct lineedit {
 
 const char *lineedit_missing(void)
 {
-    return "built without libedit: no history, no arrow keys (install libedit-dev and build again)";
+    return "built without libedit: no history, no arrow keys, no Tab completion (install "
+           "libedit-dev and build again)";
 }
 
 lineedit *lineedit_open(void)
@@ -65,4 +66,9 @@ void lineedit_add_history(lineedit *l, const char *text, size_t n)
 void lineedit_set_history(lineedit *l, bool on)
 {
     (void)l, (void)on;
+}
+
+void lineedit_set_complete(lineedit *l, lineedit_complete_fn *complete, void *ctx)
+{
+    (void)l, (void)complete, (void)ctx;
 }

@@ -27,6 +27,7 @@ enum {
     CLI_USAGE = 2,
     CLI_NO_MODEL = 3,
     CLI_NO_MEMORY = 4,
+    CLI_NO_NETWORK = 5,
     CLI_DAMAGED = 6,
     CLI_NO_SERVER = 7,
     CLI_NO_ROOM = 8,
@@ -46,6 +47,7 @@ typedef struct cli_common {
     uint64_t verbose;
     uint64_t color; /* cli_color */
     bool no_progress;
+    bool strict;
 } cli_common;
 
 /* ---- stdout ---- */

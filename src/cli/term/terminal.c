@@ -131,9 +131,10 @@ static const double first_draw_after = 0.25, redraw_after = 0.1; /* seconds */
 
 static bool progress_drawn;
 
-void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t total)
+void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t from,
+                    uint64_t total)
 {
-    *p = (progress){label, unit, total, os_now(), 0};
+    *p = (progress){label, unit, from, total, os_now(), 0};
 }
 
 /* Every character is one column wide. */
@@ -208,9 +209,9 @@ void progress_line(char *line, size_t room, const progress *p, uint64_t done, do
     if (columns >= 70)
         progress_append(line, room, columns, part);
     progress_amount(part, sizeof part, p, done);
-    if (!progress_append(line, room, columns, part) || seconds <= 0 || done == 0)
+    if (!progress_append(line, room, columns, part) || seconds <= 0 || done <= p->from)
         return;
-    double per_second = (double)done / seconds;
+    double per_second = (double)(done - p->from) / seconds;
     progress_rate(part, sizeof part, p, per_second);
     if (!progress_append(line, room, columns, part))
         return;

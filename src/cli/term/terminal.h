@@ -48,12 +48,14 @@ typedef enum progress_unit { PROGRESS_BYTES, PROGRESS_TOKENS } progress_unit;
 typedef struct progress {
     const char *label;
     progress_unit unit;
-    uint64_t total;
-    double started; /* os_now */
-    double drawn;   /* time of the last draw; 0: not drawn */
+    uint64_t from, total; /* amounts at the start and at the end */
+    double started;       /* os_now */
+    double drawn;         /* time of the last draw; 0: not drawn */
 } progress;
 
-void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t total);
+/* `from`: the amount that needs no work, such as cached tokens; rate and time left ignore it. */
+void progress_begin(progress *p, const char *label, progress_unit unit, uint64_t from,
+                    uint64_t total);
 void progress_at(progress *p, uint64_t done);
 void progress_end(progress *p);
 /* Shows any short line in its place. */
@@ -61,7 +63,8 @@ void progress_show(const char *line);
 /* Clears the line, if one is drawn, before other output. */
 void progress_clear(void);
 /* Formats the line after `seconds` of work, at most `columns` wide. Parts that do not fit are
- * omitted, from the right. Terminated. */
+ * omitted, from the right. Terminated. The time left comes from the average rate since the start,
+ * so it changes slowly. */
 void progress_line(char *line, size_t room, const progress *p, uint64_t done, double seconds,
                    unsigned columns, bool utf8);
 

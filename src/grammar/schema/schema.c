@@ -273,7 +273,7 @@ static void put_argument_list(schema_compiler *c, const argument_list *b, uint32
     rules_skip(r, from, to);
 }
 
-/* The arguments of a call: the listed names in order. Without listed names any names are allowed,
+/* The arguments of a call: the listed names in order. Without `properties` any names are allowed,
  * unless additionalProperties excludes them. */
 static mote_status put_arguments(schema_compiler *c, const schema_shape *shape, uint32_t from,
                                  uint32_t to)
@@ -286,6 +286,8 @@ static mote_status put_arguments(schema_compiler *c, const schema_shape *shape, 
     if (status == MOTE_OK && names.n == 0) {
         uint32_t conj, any;
         status = schema_member_conj(c, shape, (str){"", 0}, &conj);
+        if (schema_closes(c, shape))
+            conj = CONJ_NEVER;
         if (status == MOTE_OK && conj != CONJ_NEVER)
             status = put_any_argument(c, conj, &any);
         if (status == MOTE_OK && conj != CONJ_NEVER)
@@ -378,6 +380,7 @@ static mote_status compile_schema(rules *r, const json_node *root, const schema_
     schema_compiler c = {.r = r,
                          .root = root,
                          .lenient = o->lenient,
+                         .open_objects = o->open_objects,
                          .warnings = o->warnings,
                          .fuel = o->fuel != NULL ? o->fuel : &own,
                          .err = err};

@@ -8,6 +8,9 @@
  * cannot be enforced exactly is an error that names it. In lenient mode such a keyword is ignored
  * and reported as a warning.
  *
+ * An object with `properties` has no members that no schema declares, unless additionalProperties
+ * allows them. JSON Schema allows them by default; models then invent members. See open_objects.
+ *
  * Limits: SCHEMA_MAX_BYTES, the nesting depth of json.h, the number of states of rules.h, and fuel
  * for all other work.
  */
@@ -27,9 +30,10 @@ enum {
 };
 
 typedef struct schema_options {
-    bool lenient;     /* ignore unsupported keywords, with a warning */
-    strbuf *warnings; /* one line each; may be NULL */
-    dfa_fuel *fuel;   /* shared by several schemas of one grammar; NULL: SCHEMA_FUEL */
+    bool lenient;      /* ignore unsupported keywords, with a warning */
+    bool open_objects; /* objects without additionalProperties may have undeclared members */
+    strbuf *warnings;  /* one line each; may be NULL */
+    dfa_fuel *fuel;    /* shared by several schemas of one grammar; NULL: SCHEMA_FUEL */
 } schema_options;
 
 /*
@@ -46,8 +50,8 @@ mote_status schema_put(rules *r, const json_node *root, const schema_options *op
 /*
  * A rule for the arguments of a tool call; `parameters` is the schema of the arguments object.
  * Each argument is "<parameter=NAME>\n", the value, "\n</parameter>\n". Strings are raw text,
- * other values are JSON. Only listed names are allowed, each once, in any order. If the schema
- * lists no names and allows additional ones, any name is allowed.
+ * other values are JSON. Only listed names are allowed, each once, in any order. If the schema has
+ * no `properties` and allows additional ones, any name is allowed.
  */
 mote_status schema_put_call(rules *r, const json_node *parameters, const schema_options *options,
                             uint32_t *rule, mote_error *err);

@@ -60,6 +60,8 @@ typedef struct schema_layer {
     const json_node *patterns;   /* patternProperties or NULL */
     uint32_t additional;         /* conjunction for all other names */
     bool constant;               /* members are values, not schemas */
+    bool closes;                 /* has `properties` and no additionalProperties */
+    bool opens;                  /* has additionalProperties other than false */
     str absent;                  /* a forbidden name; p NULL: none */
     str negated;                 /* a name; its value must not satisfy negated_by */
     const json_node *negated_by;
@@ -119,7 +121,8 @@ typedef struct schema_compiler {
     rules *r;
     const json_node *root;
     bool lenient;
-    bool old_refs; /* drafts up to 7: $ref hides the other keywords of its schema */
+    bool open_objects; /* schema_options */
+    bool old_refs;     /* drafts up to 7: $ref hides the other keywords of its schema */
     strbuf *warnings;
     dfa_fuel *fuel;
     mote_error *err;
@@ -199,6 +202,12 @@ mote_status schema_pattern_set(schema_compiler *c, const json_node *schema, str 
 mote_status schema_member_conj(schema_compiler *c, const schema_shape *shape, str name,
                                uint32_t *conj);
 bool schema_requires(const schema_compiler *c, const schema_shape *shape, str name);
+/* Whether an object has only members that its schemas declare: one of them has `properties`, and
+ * none has additionalProperties that allow more. Decided for all schemas of the object together:
+ * each branch of an allOf alone would exclude the members of the others. */
+bool schema_closes(const schema_compiler *c, const schema_shape *shape);
+/* Whether `properties`, patternProperties or `required` of a schema of the object have the name. */
+mote_status schema_declares(schema_compiler *c, const schema_shape *shape, str name, bool *out);
 
 /* ---- schema_refs.c ---- */
 

@@ -264,7 +264,11 @@ mote_status schema_apply_members(schema_compiler *c, const json_node *schema, sc
     TRY(check_schemas(c, schema, patterns, "patternProperties"));
     if (additional != NULL && !is_schema(additional))
         return schema_invalid(c, schema, "additionalProperties");
-    schema_layer layer = {.properties = properties, .patterns = patterns};
+    const bool forbidden = json_node_is(additional, JSON_IS_BOOL) && !json_node_truth(additional);
+    schema_layer layer = {.properties = properties,
+                          .patterns = patterns,
+                          .closes = properties != NULL && additional == NULL,
+                          .opens = additional != NULL && !forbidden};
     TRY(schema_conj_one(c, additional, TERM_SCHEMA, &layer.additional));
     for (uint32_t i = 0; i < shapes->n; i++)
         if (shapes->items[i].type == SCHEMA_OBJECT)

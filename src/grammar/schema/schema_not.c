@@ -3,9 +3,9 @@
  * schema_not.c - difference of shapes, for not, oneOf and if.
  *
  * Numbers and strings are regular sets, so their difference always exists. The difference of
- * arrays or objects is supported in three cases: the two are certainly disjoint; the subtracted
- * array constrains only its length; the subtracted object constrains only single members. Any other
- * case is MOTE_E_UNSUPPORTED.
+ * arrays or objects is supported in these cases: the two are certainly disjoint; the subtracted
+ * array constrains only its length; the subtracted object constrains only single members, or
+ * requires one that the other does not declare. Any other case is MOTE_E_UNSUPPORTED.
  */
 #include "grammar/schema/schema_int.h"
 
@@ -183,11 +183,39 @@ static mote_status outside_range(schema_compiler *c, const schema_shape *a, cons
     return MOTE_OK;
 }
 
+/* An object without undeclared members lacks a member that b requires and a does not declare. The
+ * result is a without that member. Not for a superset (c->wide): another schema of the same object
+ * may declare the member. */
+static mote_status object_lacks_required(schema_compiler *c, const schema_shape *a,
+                                         const schema_shape *b, schema_shapes *out, bool *lacks)
+{
+    *lacks = false;
+    if (c->wide || c->loose || !schema_closes(c, a))
+        return MOTE_OK;
+    for (uint32_t i = b->required; i != SCHEMA_NONE; i = c->names[i].next) {
+        const str name = c->names[i].text;
+        schema_shape left = *a;
+        bool declared;
+        TRY(schema_declares(c, a, name, &declared));
+        if (declared)
+            continue;
+        *lacks = true;
+        TRY(schema_add_layer(c, &left, (schema_layer){.additional = CONJ_ANY, .absent = name}));
+        return schema_shapes_add(c, out, &left);
+    }
+    return MOTE_OK;
+}
+
 /* Adds the objects that lack a member required by b, and those with a member that violates b. Only
  * possible if b has no other constraints. */
 static mote_status object_subtract(schema_compiler *c, const schema_shape *a, const schema_shape *b,
                                    schema_shapes *out, bool *possible)
 {
+    bool lacks;
+    *possible = true;
+    TRY(object_lacks_required(c, a, b, out, &lacks));
+    if (lacks)
+        return MOTE_OK;
     *possible = b->names == SCHEMA_NONE && b->min == 0 && b->max == RULES_NO_LIMIT;
     for (uint32_t i = b->layers; i != SCHEMA_NONE; i = c->layers[i].next)
         *possible = *possible && c->layers[i].patterns == NULL && !c->layers[i].constant &&

@@ -6,6 +6,10 @@
  * names: after a member, and after a comma (a member must follow). If the number of members is
  * limited, each chain exists once per count.
  *
+ * Unlisted members: those that match patternProperties, and those that additionalProperties
+ * allows. Without additionalProperties an object with `properties` has no others (schema_closes),
+ * unless minProperties needs more members than are listed.
+ *
  * Unlisted names may be generated twice; no finite automaton can prevent that. So only one unlisted
  * member counts towards minProperties, while all of them count towards maxProperties.
  */
@@ -24,13 +28,15 @@ enum { MAX_CELLS = 20000, MAX_REGIONS = 256 };
 typedef struct region {
     uint32_t set; /* of names */
     uint32_t conj;
-    bool named; /* a pattern of the current layer matches them */
+    bool named;    /* a pattern of the current layer matches them */
+    bool declared; /* a pattern of any layer matches them */
 } region;
 
 typedef struct member {
     str name;
     uint32_t rule; /* the name, a colon and the value */
     bool required;
+    bool never; /* no value is allowed */
 } member;
 
 typedef struct object {
@@ -41,6 +47,7 @@ typedef struct object {
     region *regions;
     uint32_t n_regions, regions_room;
     uint32_t other; /* rule of an unlisted member, or RULES_NONE */
+    bool closed;    /* only declared names */
 } object;
 
 /* Splits a region by a set of names. Names in the set stay and must satisfy `conj` too; the others
@@ -71,7 +78,7 @@ static mote_status cut_region(object *o, uint32_t i, uint32_t set, uint32_t conj
         o->regions[o->n_regions++].set = out;
     }
     o->regions[i].set = in;
-    o->regions[i].named = true;
+    o->regions[i].named = o->regions[i].declared = true;
     return schema_conj_and(c, o->regions[i].conj, conj, &o->regions[i].conj);
 }
 
@@ -85,6 +92,7 @@ static mote_status cut_by_layer(object *o, const schema_layer *layer)
         uint32_t set, conj;
         TRY(schema_pattern_set(c, p, json_node_name(p), "patternProperties", &set));
         TRY(schema_conj_one(c, p, TERM_SCHEMA, &conj));
+        o->closed = o->closed && set != SCHEMA_NONE; /* an ignored pattern: names are not known */
         const uint32_t n = o->n_regions;
         for (uint32_t i = 0; i < n && set != SCHEMA_NONE; i++)
             TRY(cut_region(o, i, set, conj));
@@ -159,7 +167,8 @@ static mote_status find_others(object *o)
         TRY(cut_by_layer(o, &layer));
     }
     for (uint32_t i = 0; i < o->n_regions; i++)
-        TRY(put_region(o, &o->regions[i]));
+        if (!o->closed || o->regions[i].declared)
+            TRY(put_region(o, &o->regions[i]));
     return MOTE_OK;
 }
 
@@ -169,7 +178,8 @@ static mote_status put_object_member(object *o, member *m)
     uint32_t conj;
     TRY(schema_member_conj(c, o->shape, m->name, &conj));
     m->rule = rules_add(c->r);
-    if (conj == CONJ_NEVER)
+    m->never = conj == CONJ_NEVER;
+    if (m->never)
         return MOTE_OK; /* a rule that matches nothing */
     strbuf quoted = {0};
     json_put_string(&quoted, m->name);
@@ -241,6 +251,16 @@ static mote_status list_members(object *o)
     }
     mem_free(names.items);
     return status;
+}
+
+/* Whether the object has only declared members. If minProperties needs more than the listed ones,
+ * the schema requires others. */
+static bool object_is_closed(const object *o)
+{
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < o->n; i++)
+        listed += !o->members[i].never;
+    return schema_closes(o->c, o->shape) && o->shape->min <= listed;
 }
 
 /* ---- the chains of states ---- */
@@ -380,6 +400,7 @@ mote_status schema_put_object(schema_compiler *c, const schema_shape *shape, uin
     }
     object o = {.c = c, .shape = &own};
     mote_status status = list_members(&o);
+    o.closed = object_is_closed(&o);
     if (status == MOTE_OK)
         status = find_others(&o);
     if (status == MOTE_OK)

@@ -293,6 +293,35 @@ bool schema_requires(const schema_compiler *c, const schema_shape *shape, str na
     return false;
 }
 
+bool schema_closes(const schema_compiler *c, const schema_shape *shape)
+{
+    bool closes = false;
+    if (c->open_objects)
+        return false;
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE; i = c->layers[i].next) {
+        if (c->layers[i].opens)
+            return false;
+        closes = closes || c->layers[i].closes;
+    }
+    return closes;
+}
+
+mote_status schema_declares(schema_compiler *c, const schema_shape *shape, str name, bool *out)
+{
+    *out = schema_requires(c, shape, name);
+    for (uint32_t i = shape->layers; i != SCHEMA_NONE && !*out; i = c->layers[i].next) {
+        const schema_layer layer = c->layers[i];
+        *out = json_node_member(layer.properties, name) != NULL;
+        for (const json_node *p = json_node_first(layer.patterns); p != NULL && !*out;
+             p = json_node_next(p)) {
+            uint32_t set;
+            TRY(schema_pattern_set(c, p, json_node_name(p), "patternProperties", &set));
+            *out = set == SCHEMA_NONE || dfa_accepts(&c->sets[set].texts, name);
+        }
+    }
+    return MOTE_OK;
+}
+
 static mote_status add_conj(schema_compiler *c, uint32_t *conj, const json_node *schema,
                             term_kind kind)
 {

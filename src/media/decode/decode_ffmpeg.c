@@ -148,6 +148,7 @@ mote_status media_probe_ffmpeg(str file, media_info *out, mote_error *err)
             out->frames++;
         av_packet_unref(f.packet);
     }
+    out->pixels = (uint64_t)out->width * out->height * out->frames;
     video_close(&f);
     return out->frames > 0 ? MOTE_OK : err_set(err, MOTE_E_FORMAT, "invalid video: no frames");
 }

@@ -27,6 +27,9 @@ mote_status media_check_size(uint64_t width, uint64_t height, mote_error *err);
  * more pixels than they hold. */
 mote_status media_frame_new(media_frame *out, uint32_t width, uint32_t height, mote_error *err);
 void media_frame_fini(media_frame *frame);
+/* Pixels of this colour become white. The reference remembers the one transparent colour of a PNG
+ * or GIF and shows it on white; alpha channels and palettes with several alphas it drops. */
+void media_colour_to_white(media_frame *frame, const uint8_t colour[3]);
 
 /* The orientation in a block of EXIF, with or without a leading "Exif\0\0": 1 to 8; 1 if there is
  * none. */
@@ -37,6 +40,8 @@ mote_status media_orient(media_frame *frame, unsigned orientation, mote_error *e
 /* ---- one JPEG (decode_jpeg.c); bytes after its end are ignored ---- */
 
 mote_status media_jpeg_size(str file, uint32_t *width, uint32_t *height, mote_error *err);
+/* Number of scans, found by the markers of the file (decode_mjpeg.c). */
+uint32_t media_jpeg_scans(str file);
 /* Decodes and orients. On failure *out holds no memory. */
 mote_status media_jpeg_frame(str file, media_frame *out, mote_error *err);
 

@@ -3,8 +3,10 @@
  * decode_jpeg.c - one JPEG with libjpeg-turbo and its defaults, which Pillow uses too.
  *
  * The library reports errors by longjmp to the one setjmp below. A truncated file is an error;
- * warnings of the library are not. CMYK is taken as Adobe's, which stores inverted inks. Frames of
- * a video often omit the standard Huffman tables; the library then uses its defaults.
+ * warnings of the library are not. A scan of a few bytes can cover the whole image, so scans are
+ * limited: they are counted before decoding, and while the library finds them. CMYK is taken as
+ * Adobe's, which stores inverted inks. Frames of a video often omit the standard Huffman tables;
+ * the library then uses its defaults.
  */
 #include "media/decode/decode_int.h"
 
@@ -20,8 +22,10 @@ typedef struct jpeg_decoder {
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
     struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
     jmp_buf escape;
     char message[JMSG_LENGTH_MAX];
+    uint32_t max_scans, scans; /* scans > max_scans: refused */
     media_frame image;
     uint8_t *row; /* samples of the library */
 } jpeg_decoder;
@@ -60,6 +64,23 @@ static void source_skip(j_decompress_ptr info, long bytes)
     info->src->bytes_in_buffer -= (size_t)bytes;
 }
 
+/* The library calls this for every row of blocks. */
+static void on_jpeg_progress(j_common_ptr info)
+{
+    jpeg_decoder *d = info->client_data;
+    d->scans = (uint32_t)d->info.input_scan_number;
+    if (d->scans > d->max_scans)
+        longjmp(d->escape, 1);
+}
+
+static mote_status jpeg_too_many_scans(const jpeg_decoder *d, mote_error *err)
+{
+    return err_set(err, MOTE_E_FULL,
+                   "the JPEG has at least %u scans; at most %u for %u x %u pixels: save it as a "
+                   "baseline JPEG",
+                   d->scans, d->max_scans, d->image.width, d->image.height);
+}
+
 static void jpeg_open(jpeg_decoder *d, str file)
 {
     d->info.err = jpeg_std_error(&d->errors);
@@ -75,6 +96,8 @@ static void jpeg_open(jpeg_decoder *d, str file)
                                          .resync_to_restart = jpeg_resync_to_restart,
                                          .term_source = source_no_op};
     d->info.src = &d->source;
+    d->progress.progress_monitor = on_jpeg_progress;
+    d->info.progress = &d->progress;
     jpeg_save_markers(&d->info, JPEG_APP0 + 1, 0xffff);
 }
 
@@ -112,11 +135,16 @@ static void jpeg_row_to_rgb(const uint8_t *from, uint32_t width, int channels, u
 }
 
 /* Reads the whole file. Errors of the library leave by longjmp. */
-static mote_status jpeg_decode_rows(jpeg_decoder *d, mote_error *err)
+static mote_status jpeg_decode_rows(jpeg_decoder *d, str file, mote_error *err)
 {
     struct jpeg_decompress_struct *info = &d->info;
     jpeg_read_header(info, TRUE);
     TRY(media_frame_new(&d->image, info->image_width, info->image_height, err));
+    const uint32_t most = MEDIA_MAX_SCAN_PIXELS / (d->image.width * d->image.height);
+    d->max_scans = most < MEDIA_MAX_SCANS ? most : MEDIA_MAX_SCANS;
+    d->scans = media_jpeg_scans(file);
+    if (d->scans > d->max_scans)
+        return jpeg_too_many_scans(d, err);
     info->out_color_space = info->num_components == 1   ? JCS_GRAYSCALE
                             : info->num_components == 4 ? JCS_CMYK
                                                         : JCS_RGB;
@@ -136,10 +164,12 @@ static mote_status jpeg_decode_rows(jpeg_decoder *d, mote_error *err)
 static mote_status jpeg_run(jpeg_decoder *d, str file, bool only_header, mote_error *err)
 {
     if (setjmp(d->escape) != 0)
-        return err_set(err, MOTE_E_FORMAT, "invalid JPEG: %s", d->message);
+        return d->scans > d->max_scans
+                   ? jpeg_too_many_scans(d, err)
+                   : err_set(err, MOTE_E_FORMAT, "invalid JPEG: %s", d->message);
     jpeg_open(d, file);
     if (!only_header)
-        return jpeg_decode_rows(d, err);
+        return jpeg_decode_rows(d, file, err);
     jpeg_read_header(&d->info, TRUE);
     return MOTE_OK;
 }

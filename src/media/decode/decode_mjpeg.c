@@ -23,6 +23,7 @@ enum {
     JPEG_EOI = 0xd9,
     JPEG_RST0 = 0xd0,
     JPEG_RST7 = 0xd7,
+    JPEG_SOS = 0xda,
     JPEG_TEM = 0x01
 };
 
@@ -51,10 +52,12 @@ static bool jpeg_skip_segment(cursor *c)
     return bytes >= 2 && cursor_skip(c, bytes - 2);
 }
 
-/* Moves from the start of a JPEG behind its end. False: the next JPEG starts before an end. */
-static bool jpeg_skip(cursor *c)
+/* Moves from the start of a JPEG behind its end and counts its scans. False: the next JPEG starts
+ * before an end. */
+static bool jpeg_skip(cursor *c, uint32_t *scans)
 {
     uint8_t code;
+    *scans = 0;
     cursor_skip(c, 2);
     while (jpeg_next_marker(c, &code)) {
         if (code == JPEG_EOI)
@@ -63,11 +66,20 @@ static bool jpeg_skip(cursor *c)
             c->pos -= 2;
             return false;
         }
+        *scans += code == JPEG_SOS;
         const bool no_segment = code == JPEG_TEM || (code >= JPEG_RST0 && code <= JPEG_RST7);
         if (!no_segment && !jpeg_skip_segment(c))
             return false;
     }
     return false;
+}
+
+uint32_t media_jpeg_scans(str file)
+{
+    cursor c = {.p = (const unsigned char *)file.p, .n = file.n};
+    uint32_t scans;
+    jpeg_skip(&c, &scans);
+    return scans;
 }
 
 typedef struct jpeg_stream {
@@ -87,10 +99,11 @@ static bool jpeg_stream_next(void *from, str *out)
     jpeg_stream *s = from;
     cursor *c = &s->c;
     uint8_t code;
+    uint32_t scans;
     if (!s->started) {
         s->started = true;
         *out = (str){(const char *)c->p, c->n};
-        jpeg_skip(c);
+        jpeg_skip(c, &scans);
         return true;
     }
     while (jpeg_next_marker(c, &code)) {
@@ -98,7 +111,7 @@ static bool jpeg_stream_next(void *from, str *out)
             continue;
         c->pos -= 2;
         const size_t at = c->pos;
-        if (jpeg_skip(c)) {
+        if (jpeg_skip(c, &scans)) {
             *out = (str){(const char *)c->p + at, c->pos - at};
             return true;
         }

@@ -2,8 +2,9 @@
 /*
  * decode_png.c - PNG with libpng.
  *
- * Colours equal Pillow's: palettes are expanded, gray below 8 bits is scaled to 8 bits,
- * transparency is dropped, 16-bit colours lose their low byte, and 16-bit gray is clipped to 255.
+ * Colours equal those of the reference (decode.h): palettes are expanded, gray below 8 bits is
+ * scaled to 8 bits, 16-bit colours lose their low byte, and 16-bit gray is clipped to 255. Alpha is
+ * dropped; a single transparent colour becomes white.
  * The library reports errors by longjmp to the one setjmp below.
  */
 #include "media/decode/decode_int.h"
@@ -26,6 +27,8 @@ typedef struct png_decoder {
     size_t rows_bytes;
     png_bytep *row_starts; /* [height] */
     bool clip_gray;        /* 16-bit gray: two bytes per pixel, high byte first */
+    bool has_white;        /* white_rgb is the transparent colour */
+    uint8_t white_rgb[3];
 } png_decoder;
 
 static void on_png_error(png_structp png, png_const_charp message)
@@ -62,7 +65,61 @@ static void png_open(png_decoder *d, str file)
     png_set_read_fn(d->png, d, png_read_bytes);
     png_set_user_limits(d->png, MEDIA_MAX_SIDE, MEDIA_MAX_SIDE);
     png_set_chunk_malloc_max(d->png, MEDIA_MAX_BYTES);
+    /* not needed, and compressed: a small chunk can hold many bytes */
+    png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER,
+                                (png_const_bytep) "zTXt\0iTXt\0tEXt\0iCCP\0sPLT", 5);
     png_read_info(d->png, d->info);
+}
+
+/* The transparent index if one is transparent and all others are opaque; -1: not so. */
+static int png_transparent_index(const png_byte *alpha, int n)
+{
+    int index = -1;
+    for (int i = 0; i < n; i++)
+        if (alpha[i] == 0 && index < 0)
+            index = i;
+        else if (alpha[i] != 255)
+            return -1;
+    return index;
+}
+
+/* Finds the transparent colour of tRNS. Numbers are taken as Pillow takes them: compared with
+ * 8-bit samples without scaling. Of 1- and 16-bit gray it compares only red, so only black can be
+ * transparent. */
+static void png_find_transparent(png_decoder *d)
+{
+    png_bytep alpha = NULL;
+    png_color_16p colour = NULL;
+    int n = 0;
+    png_colorp palette;
+    int n_palette = 0;
+    if (png_get_tRNS(d->png, d->info, &alpha, &n, &colour) == 0)
+        return;
+    const png_byte depth = png_get_bit_depth(d->png, d->info);
+    switch (png_get_color_type(d->png, d->info)) {
+    case PNG_COLOR_TYPE_PALETTE: {
+        const int index = png_transparent_index(alpha, n);
+        d->has_white = index >= 0 && png_get_PLTE(d->png, d->info, &palette, &n_palette) != 0;
+        if (d->has_white && index < n_palette)
+            memcpy(d->white_rgb,
+                   (uint8_t[]){palette[index].red, palette[index].green, palette[index].blue}, 3);
+        break;
+    }
+    case PNG_COLOR_TYPE_GRAY:
+        d->has_white = true;
+        if (depth == 1 || depth == 16)
+            d->has_white = (colour->gray & 0xff) == 0;
+        else
+            memset(d->white_rgb, colour->gray < 255 ? colour->gray : 255, 3);
+        break;
+    case PNG_COLOR_TYPE_RGB:
+        d->has_white = true;
+        d->white_rgb[0] = colour->red & 0xff;
+        d->white_rgb[1] = colour->green & 0xff;
+        d->white_rgb[2] = colour->blue & 0xff;
+        break;
+    default: break;
+    }
 }
 
 static void png_choose_output(png_decoder *d)
@@ -101,6 +158,7 @@ static mote_status png_decode_rows(png_decoder *d, mote_error *err)
     const uint32_t width = png_get_image_width(d->png, d->info);
     const uint32_t height = png_get_image_height(d->png, d->info);
     TRY(media_frame_new(&d->image, width, height, err));
+    png_find_transparent(d);
     png_choose_output(d);
     const size_t row_bytes = png_get_rowbytes(d->png, d->info);
     const size_t channels = png_get_channels(d->png, d->info);
@@ -115,6 +173,8 @@ static mote_status png_decode_rows(png_decoder *d, mote_error *err)
     png_read_end(d->png, d->info);
     for (uint32_t y = 0; y < height; y++)
         png_row_to_rgb(d, d->row_starts[y], channels, d->image.rgb + (size_t)y * width * 3);
+    if (d->has_white)
+        media_colour_to_white(&d->image, d->white_rgb);
     return MOTE_OK;
 }
 

@@ -24,6 +24,7 @@ mote_status media_probe_webp(str file, media_info *out, mote_error *err)
     out->frames = WebPDemuxGetI(demuxer, WEBP_FF_FRAME_COUNT);
     if (out->frames > MEDIA_MAX_FRAMES)
         out->frames = MEDIA_MAX_FRAMES;
+    out->pixels = (uint64_t)out->width * out->height * out->frames;
     if (out->frames > 1 && WebPDemuxGetFrame(demuxer, 1, &frame)) {
         do
             seconds += frame.duration / 1000.0;
@@ -87,9 +88,10 @@ mote_status media_decode_webp(str file, media_frame_fn *frame, void *with, mote_
     for (; status == MOTE_OK && wanted != MEDIA_NO_MORE && i < probed.frames; i++) {
         uint8_t *rgba;
         int until;
-        status = WebPAnimDecoderGetNext(decoder, &rgba, &until)
-                     ? webp_deliver(rgba, i, &info, orientation, frame, with, &wanted, err)
-                     : webp_damaged(err);
+        if (!WebPAnimDecoderGetNext(decoder, &rgba, &until))
+            status = webp_damaged(err);
+        else if (i >= wanted)
+            status = webp_deliver(rgba, i, &info, orientation, frame, with, &wanted, err);
     }
     WebPAnimDecoderDelete(decoder);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frame.c - RGB frames: memory, size limits, EXIF orientation.
+ * frame.c - RGB frames: memory, size limits, transparent colour, EXIF orientation.
  *
  * Of EXIF only tag 0x0112 of the first directory is read. Offsets are untrusted: a number outside
  * the block reads as 0.
@@ -41,6 +41,15 @@ mote_status media_frame_new(media_frame *out, uint32_t width, uint32_t height, m
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for an image",
                        frame_bytes(out));
     return MOTE_OK;
+}
+
+void media_colour_to_white(media_frame *frame, const uint8_t colour[3])
+{
+    const uint8_t r = colour[0], g = colour[1], b = colour[2];
+    const uint8_t *end = frame->rgb + frame_bytes(frame);
+    for (uint8_t *p = frame->rgb; p < end; p += 3)
+        if (p[0] == r && p[1] == g && p[2] == b)
+            memset(p, 255, 3);
 }
 
 /* ---- EXIF orientation ---- */

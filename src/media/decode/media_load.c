@@ -109,18 +109,43 @@ static mote_status loader_decode_parts(loader *l)
 
 /* ---- all of it ---- */
 
+/* Reads the headers; of a video of several files, those of the first one. */
 static mote_status loader_probe(loader *l)
 {
     const media_request *request = l->request;
-    TRY(media_check_bytes(request->file.n, request->video, l->err));
+    str file = request->file;
+    TRY(media_check_bytes(file.n, request->video, l->err));
+    if (request->n_parts > 0 && request->parts[0] < file.n)
+        file.n = (size_t)request->parts[0];
+    const mote_status status = media_probe(file, &l->info, l->err);
+    if (status != MOTE_OK && request->n_parts > 0)
+        err_prefix(l->err, "frame 1");
+    TRY(status);
     if (request->n_parts > 0)
-        l->info = (media_info){.frames = (uint32_t)request->n_parts};
-    else
-        TRY(media_probe(request->file, &l->info, l->err));
+        l->info = (media_info){
+            .width = l->info.width, .height = l->info.height, .frames = (uint32_t)request->n_parts};
     if (request->video) {
         l->fps = request->fps > 0 ? request->fps : l->info.fps > 0 ? l->info.fps : MEDIA_VIDEO_FPS;
         l->wanted = media_frames_wanted(l->info.frames, l->fps);
     }
+    return MOTE_OK;
+}
+
+/* Counts the pixels to decode and to resize. A video for FFmpeg may have more: it skips most frames
+ * of a long video, and its time is limited. */
+static mote_status loader_plan(const loader *l)
+{
+    const media_info *info = &l->info;
+    const uint64_t pixels =
+        (uint64_t)info->width * info->height * l->wanted + (l->request->video ? info->pixels : 0);
+    if (info->format != MEDIA_VIDEO && pixels > MEDIA_MAX_VIDEO_PIXELS)
+        return err_set(l->err, MOTE_E_FULL,
+                       "the video needs %llu million pixels (%u frames of %u x %u); at most %llu "
+                       "million: send fewer or smaller frames",
+                       (unsigned long long)(pixels / 1000000), info->frames, info->width,
+                       info->height, (unsigned long long)(MEDIA_MAX_VIDEO_PIXELS / 1000000));
+    if (l->request->planned != NULL)
+        l->request->planned(pixels);
     return MOTE_OK;
 }
 
@@ -129,6 +154,8 @@ mote_status media_load_here(const media_request *request, media_frames *out, mot
     *out = (media_frames){0};
     loader l = {.request = request, .out = out, .wanted = 1, .err = err};
     mote_status status = loader_probe(&l);
+    if (status == MOTE_OK)
+        status = loader_plan(&l);
     if (status == MOTE_OK)
         status = request->n_parts > 0 ? loader_decode_parts(&l)
                                       : media_decode(request->file, loader_take, &l, err);

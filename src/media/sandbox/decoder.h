@@ -10,7 +10,8 @@
  * The fork server is this program, executed again under another name. It shares no memory with the
  * first process, so a decoder holds no secrets, and it can be started while threads run. It only
  * waits and forks. If it is killed, the next file starts a new one, at most
- * FORK_SERVER_STARTS_PER_MINUTE times per minute.
+ * FORK_SERVER_STARTS_PER_MINUTE times per minute. A second process of this kind, the spawner,
+ * starts fork servers, so this works in a process that can no longer start programs.
  *
  * All functions but fork_server_begin, fork_server_start and fork_server_stop are thread-safe.
  */

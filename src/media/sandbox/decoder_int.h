@@ -61,6 +61,12 @@ bool fork_server_was_lost(fork_server *fs, uint64_t generation);
 
 enum { SANDBOX_MEMORY_MB = 1024, SANDBOX_CPU_SECONDS = 30, SANDBOX_WALL_SECONDS = 60 };
 
+/* CPU time for a part of the work: 2 s, 250 ns per pixel and 50 ns per byte, at most
+ * SANDBOX_CPU_SECONDS. A pixel takes 10 to 50 ns on one core of 2020. */
+double media_sandbox_seconds(uint64_t pixels, uint64_t bytes);
+/* Sends SIGPROF after this much CPU time. Replaces the previous limit; allowed in the sandbox. */
+void media_sandbox_limit(double seconds);
+
 typedef enum sandbox_state {
     SANDBOX_OFF,     /* not in this build, or not on this kernel */
     SANDBOX_PARTIAL, /* system calls are filtered; the kernel has no Landlock */
@@ -70,7 +76,7 @@ typedef enum sandbox_state {
 /* Restricts this process for good. It can compute, allocate up to a limit, read and write open
  * descriptors, and exit. It cannot open, connect, execute, trace or signal anything. The limits
  * hold even if the state is OFF. When the time is up the process gets SIGXCPU, one second before it
- * is killed, or SIGALRM. */
+ * is killed, SIGPROF (media_sandbox_limit) or SIGALRM. */
 sandbox_state media_sandbox_enter(void);
 /* The state that media_sandbox_enter would reach, tested in a child process. */
 sandbox_state media_sandbox_here(void);

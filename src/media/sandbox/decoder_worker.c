@@ -52,6 +52,7 @@ void decoder_send_error(int fd, decoder_end end, mote_status status, const char 
 /* ---- time limit ---- */
 
 static int timeout_fd;
+static uint64_t timeout_bytes;      /* of the file */
 static decoder_reply timeout_reply; /* prepared: the signal may arrive anywhere */
 static volatile sig_atomic_t has_replied;
 
@@ -63,16 +64,30 @@ static void on_timeout(int signal_number)
     _exit(1);
 }
 
+static void timeout_set(double seconds)
+{
+    timeout_reply.status = MOTE_E_FULL;
+    snprintf(timeout_reply.text, sizeof timeout_reply.text,
+             "decoding takes more than %.3g s; send a smaller image, a shorter video, or single "
+             "frames of it (ffmpeg -i VIDEO -vf fps=2 DIRECTORY/%%05d.png)",
+             seconds);
+    media_sandbox_limit(seconds);
+}
+
 static void timeout_prepare(int fd)
 {
     timeout_fd = fd;
-    timeout_reply.status = MOTE_E_FULL;
-    snprintf(timeout_reply.text, sizeof timeout_reply.text,
-             "decoding takes more than %d s; send a smaller image, a shorter video, or single "
-             "frames of it (ffmpeg -i VIDEO -vf fps=2 DIRECTORY/%%05d.png)",
-             SANDBOX_CPU_SECONDS);
+    timeout_set(SANDBOX_CPU_SECONDS);
     signal(SIGXCPU, on_timeout);
+    signal(SIGPROF, on_timeout);
     signal(SIGALRM, on_timeout);
+}
+
+/* The time for frames is proportional to their pixels, so a file that looks small cannot occupy a
+ * decoder for long. */
+static void timeout_planned(uint64_t pixels)
+{
+    timeout_set(media_sandbox_seconds(pixels, timeout_bytes));
 }
 
 /* ---- one request ---- */
@@ -117,7 +132,11 @@ _Noreturn void decoder_serve(int fd)
                                    .n_parts = h.n_parts,
                                    .video = h.video != 0,
                                    .fps = h.fps,
-                                   .limits = h.limits};
+                                   .limits = h.limits,
+                                   .planned = timeout_planned};
+    timeout_bytes = h.file_bytes;
+    if (media_format_of(request.file) != MEDIA_VIDEO) /* FFmpeg decodes frames to probe a file */
+        timeout_set(media_sandbox_seconds(0, timeout_bytes));
     const mote_status status = media_load_here(&request, &frames, &err);
     has_replied = 1;
     if (status == MOTE_OK)

@@ -5,15 +5,23 @@
  * The parent and the fork server share one control socket. For every file the parent sends one end
  * of a socket pair over it. The fork server never writes to it, so a readable control socket means
  * that the fork server has ended.
+ *
+ * The sandbox of `mote serve` allows neither fork nor exec, so the server cannot restart a killed
+ * fork server. A second process does it, the spawner: this program, executed again at the start.
+ * For every fork server the parent sends it the other end of the control socket. The spawner forks
+ * with CLONE_PARENT, so the fork server is a child of the parent, which can wait for it, and
+ * returns its process id.
  */
 #define _GNU_SOURCE
 #include "media/sandbox/decoder_int.h"
 
+#include "base/fd_pass.h"
 #include "base/mem.h"
 #include "base/os.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -34,6 +42,8 @@ struct fork_server {
     pthread_mutex_t mutex; /* protects all other fields */
     int control;           /* the parent's end; -1: not running */
     pid_t pid;
+    int spawner; /* the parent's end of its socket; -1: not running */
+    pid_t spawner_pid;
     uint64_t generation;                          /* counts starts, from 1 */
     double starts[FORK_SERVER_STARTS_PER_MINUTE]; /* ring: times of the last restarts */
     size_t n_starts;
@@ -41,27 +51,6 @@ struct fork_server {
 };
 
 /* ---- in the fork server ---- */
-
-/* The next socket from the parent, and which decoder to use; -1: the parent has ended. */
-static int receive_socket(int control, char *decoder)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } box;
-    struct iovec part = {decoder, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
-    ssize_t n;
-    do
-        n = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    const struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&message) : NULL;
-    int fd = -1;
-    if (c != NULL && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof fd))
-        memcpy(&fd, CMSG_DATA(c), sizeof fd);
-    return fd;
-}
 
 /* The path of mote-media-ffmpeg in directory `relative` to this program. */
 static void ffmpeg_path(char *out, size_t room, const char *relative)
@@ -95,7 +84,7 @@ static _Noreturn void serve_forks(int control)
 {
     char decoder;
     for (;;) {
-        const int fd = receive_socket(control, &decoder);
+        const int fd = fd_receive(control, &decoder);
         if (fd < 0)
             _exit(0);
         const pid_t child = fork();
@@ -111,33 +100,50 @@ static _Noreturn void serve_forks(int control)
     }
 }
 
-/* Closes all descriptors but 0, 1 and 2. */
-static void close_inherited(void)
+/* ---- in the spawner ---- */
+
+/* Like fork, but the child's parent is that of this process. */
+static pid_t fork_for_parent(void)
 {
-#if defined(SYS_close_range)
-    if (syscall(SYS_close_range, 3, ~0U, 0) == 0)
-        return;
-#endif
-    const int end = (int)sysconf(_SC_OPEN_MAX);
-    for (int fd = 3; fd < (end > 0 && end < 65536 ? end : 65536); fd++)
+    return (pid_t)syscall(SYS_clone, (unsigned long)(CLONE_PARENT | SIGCHLD), 0UL, 0UL, 0UL, 0UL);
+}
+
+static _Noreturn void serve_spawns(int control)
+{
+    char nothing;
+    for (;;) {
+        const int fd = fd_receive(control, &nothing);
+        if (fd < 0)
+            _exit(0);
+        const pid_t child = fork_for_parent();
+        if (child == 0) {
+            prctl(PR_SET_NAME, "mote-forkserver");
+            if (dup2(fd, STDIN_FILENO) < 0)
+                _exit(1);
+            close(fd);
+            serve_forks(STDIN_FILENO);
+        }
         close(fd);
+        if (!decoder_write(control, DECODER_PARENT, &child, sizeof child))
+            _exit(0);
+    }
 }
 
 void fork_server_begin(int argc, char *const *argv)
 {
     if (argc != 1 || strcmp(argv[0], fork_server_name) != 0)
         return;
-    prctl(PR_SET_NAME, "mote-forkserver");
+    prctl(PR_SET_NAME, "mote-spawner");
     signal(SIGINT, SIG_IGN); /* it ends when the parent closes the control socket */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_DFL);
-    close_inherited();
-    serve_forks(STDIN_FILENO);
+    fd_close_from(STDERR_FILENO + 1);
+    serve_spawns(STDIN_FILENO);
 }
 
-/* ---- start and stop ---- */
+/* ---- in the parent: start and stop ---- */
 
 /* Executes this binary again. Only LD_LIBRARY_PATH is passed on: the environment may hold
  * secrets. */
@@ -175,17 +181,51 @@ static bool spawn_with_socket(pid_t *pid, int its)
     return started;
 }
 
+/* Reaps a spawner that has ended. */
+static void spawner_reap(fork_server *fs)
+{
+    char byte;
+    if (fs->spawner < 0 ||
+        (recv(fs->spawner, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN))
+        return;
+    close(fs->spawner);
+    fs->spawner = -1;
+    waitpid(fs->spawner_pid, NULL, 0);
+}
+
+/* Starts the spawner if it is not running. In the sandbox of the server this is not possible. */
+static bool spawner_start(fork_server *fs)
+{
+    int pair[2];
+    spawner_reap(fs);
+    if (fs->spawner >= 0)
+        return true;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return false;
+    const bool started = spawn_with_socket(&fs->spawner_pid, pair[1]);
+    close(pair[1]);
+    if (started)
+        fs->spawner = pair[0];
+    else
+        close(pair[0]);
+    return started;
+}
+
 static mote_status fork_server_spawn(fork_server *fs, mote_error *err)
 {
     int pair[2];
-    const bool connected = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0;
-    const bool started = connected && spawn_with_socket(&fs->pid, pair[1]);
-    if (connected)
-        close(pair[1]);
-    if (connected && !started)
+    if (!spawner_start(fs))
+        return err_set(err, MOTE_E_IO,
+                       "cannot start the media fork server: its parent was killed too; restart");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return err_set(err, MOTE_E_IO, "cannot start the media fork server: %s", strerror(errno));
+    const bool started = fd_send(fs->spawner, pair[1], 0) &&
+                         decoder_read(fs->spawner, &fs->pid, sizeof fs->pid) && fs->pid > 0;
+    close(pair[1]);
+    if (!started) {
         close(pair[0]);
-    if (!started)
         return err_set(err, MOTE_E_IO, "cannot start the media fork server");
+    }
     fs->control = pair[0];
     fs->generation++;
     return MOTE_OK;
@@ -198,7 +238,7 @@ mote_status fork_server_start(fork_server **out, mote_error *err)
     if (fs == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory for the media fork server");
     pthread_mutex_init(&fs->mutex, NULL);
-    fs->control = -1;
+    fs->control = fs->spawner = -1;
     const mote_status status = fork_server_spawn(fs, err);
     if (status != MOTE_OK) {
         fork_server_stop(fs);
@@ -215,6 +255,10 @@ void fork_server_stop(fork_server *fs)
     if (fs->control >= 0) {
         close(fs->control);
         waitpid(fs->pid, NULL, 0);
+    }
+    if (fs->spawner >= 0) {
+        close(fs->spawner);
+        waitpid(fs->spawner_pid, NULL, 0);
     }
     pthread_mutex_destroy(&fs->mutex);
     mem_free(fs);
@@ -263,26 +307,6 @@ void fork_server_poll(fork_server *fs, fork_server_stats *stats)
 
 /* ---- socket passing ---- */
 
-/* Sends `fd` to the fork server, with one byte that selects the decoder (fork_server_decoder). The
- * caller still owns `fd`. */
-static bool send_socket(int control, int fd, char decoder)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } box;
-    memset(&box, 0, sizeof box);
-    struct iovec part = {&decoder, 1};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &box, .msg_controllen = sizeof box};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(c), &fd, sizeof fd);
-    return sendmsg(control, &message, MSG_NOSIGNAL) == 1;
-}
-
 mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder decoder,
                              uint64_t *generation, mote_error *err)
 {
@@ -292,7 +316,7 @@ mote_status fork_server_send(fork_server *fs, int fd, fork_server_decoder decode
     if (fs->control < 0)
         status = fork_server_restart(fs, err);
     *generation = fs->generation;
-    if (status == MOTE_OK && !send_socket(fs->control, fd, (char)decoder))
+    if (status == MOTE_OK && !fd_send(fs->control, fd, (char)decoder))
         status = err_set(err, MOTE_E_IO, "cannot send a file to the media fork server");
     pthread_mutex_unlock(&fs->mutex);
     return status;

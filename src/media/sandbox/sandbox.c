@@ -8,25 +8,19 @@
  * have no filter.
  */
 #define _GNU_SOURCE
+#include "base/landlock.h"
+#include "base/sanitized.h"
 #include "media/sandbox/decoder_int.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Sanitizers reserve much address space and make other system calls. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(MOTE_SECCOMP) && !defined(SANITIZED)
+#if defined(MOTE_SECCOMP) && !defined(MOTE_SANITIZED)
 #define FILTERS 1
 #include <seccomp.h>
 #endif
@@ -44,7 +38,7 @@ static void set_limit(__rlimit_resource_t what, rlim_t most)
 
 static void set_limits(void)
 {
-#if !defined(SANITIZED)
+#if !defined(MOTE_SANITIZED)
     set_limit(RLIMIT_AS, (rlim_t)SANDBOX_MEMORY_MB << 20);
 #endif
     set_limits_of(RLIMIT_CPU, SANDBOX_CPU_SECONDS, SANDBOX_CPU_SECONDS + 1); /* 1 s for a reply */
@@ -55,25 +49,26 @@ static void set_limits(void)
     alarm(SANDBOX_WALL_SECONDS);
 }
 
-/* ---- Landlock: no access to files. Older headers lack the numbers of the system calls. ---- */
+double media_sandbox_seconds(uint64_t pixels, uint64_t bytes)
+{
+    const double seconds = 2 + 250e-9 * (double)pixels + 50e-9 * (double)bytes;
+    return seconds < SANDBOX_CPU_SECONDS ? seconds : SANDBOX_CPU_SECONDS;
+}
 
-enum { LANDLOCK_CREATE = 444, LANDLOCK_RESTRICT = 446, LANDLOCK_VERSION_FLAG = 1 };
+void media_sandbox_limit(double seconds)
+{
+    const time_t whole = (time_t)seconds;
+    const suseconds_t rest = (suseconds_t)((seconds - (double)whole) * 1e6);
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {whole, rest}}, NULL);
+}
+
+/* ---- Landlock ---- */
 
 /* Denies all access to files. False: the kernel has no Landlock. */
 static bool landlock_files(void)
 {
-    /* every access right of Landlock version 1 */
-    const struct {
-        uint64_t handled_access_fs;
-    } ruleset = {(1ULL << 13) - 1};
-    if (syscall(LANDLOCK_CREATE, NULL, 0, LANDLOCK_VERSION_FLAG) < 1)
-        return false;
-    const int fd = (int)syscall(LANDLOCK_CREATE, &ruleset, sizeof ruleset, 0);
-    if (fd < 0)
-        return false;
-    const bool done = syscall(LANDLOCK_RESTRICT, fd, 0) == 0;
-    close(fd);
-    return done;
+    const int ruleset = landlock_version() > 0 ? landlock_open(landlock_rights(1)) : -1;
+    return ruleset >= 0 && landlock_restrict(ruleset);
 }
 
 /* ---- system calls ---- */
@@ -91,10 +86,10 @@ static bool seccomp_allow_memory(scmp_filter_ctx filter)
 
 static bool seccomp_install(void)
 {
-    static const int plain[] = {SCMP_SYS(read),        SCMP_SYS(write),      SCMP_SYS(munmap),
-                                SCMP_SYS(mremap),      SCMP_SYS(madvise),    SCMP_SYS(brk),
-                                SCMP_SYS(futex),       SCMP_SYS(exit_group), SCMP_SYS(exit),
-                                SCMP_SYS(rt_sigreturn)};
+    static const int plain[] = {SCMP_SYS(read),         SCMP_SYS(write),      SCMP_SYS(munmap),
+                                SCMP_SYS(mremap),       SCMP_SYS(madvise),    SCMP_SYS(brk),
+                                SCMP_SYS(futex),        SCMP_SYS(exit_group), SCMP_SYS(exit),
+                                SCMP_SYS(rt_sigreturn), SCMP_SYS(setitimer)};
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (filter == NULL) /* an older kernel kills one thread: a decoder has no other */
         filter = seccomp_init(SCMP_ACT_KILL_THREAD);

@@ -106,7 +106,10 @@ static void router_on_finished(void *context, const exchange *x, log_request *li
 static int router_print_error(void *context, const exchange *x, const http_error *e, strbuf *out)
 {
     (void)context;
-    return error_format_print(e, (api_dialect)exchange_request(x)->dialect, exchange_id(x), out);
+    const http_request *r = exchange_request(x); /* on_head may not have been called */
+    const api_dialect dialect =
+        r->route != NULL ? (api_dialect)r->dialect : route_dialect_of(r->path);
+    return error_format_print(e, dialect, exchange_id(x), out);
 }
 
 void router_set_hooks(http_hooks *hooks)

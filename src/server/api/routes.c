@@ -59,6 +59,7 @@ static const route table[] = {
     {GET,    "/props",                               INFER,  API_OPENAI,    "props",           handle_props},
     {POST,   "/props",                               ADMIN,  API_OPENAI,    "props",           handle_props_change},
     {GET,    "/slots",                               METRICS, API_OPENAI,   "slots",           handle_slots},
+    {GET,    "/v1/requests/last",                    OWN,    API_OPENAI,    "requests",        handle_request_last},
     {GET,    "/v1/requests/*",                       INFER,  API_OPENAI,    "requests",        handle_request_stats},
     {POST,   "/tokenize",                            INFER,  API_OPENAI,    "tokenize",        handle_tokenize},
     {POST,   "/detokenize",                          INFER,  API_OPENAI,    "tokenize",        handle_detokenize},
@@ -91,6 +92,24 @@ static bool route_matches(const route *r, str path, str *tail)
     return str_is(path, r->path);
 }
 
+/* Without empty and dot segments, which the table has none of. A proxy may resolve them and would
+ * then see another path than this server. */
+static bool path_is_plain(str path)
+{
+    for (size_t i = 0; i < path.n; i++) {
+        if (path.p[i] != '/' || i + 1 == path.n)
+            continue;
+        const str rest = {path.p + i + 1, path.n - i - 1};
+        size_t n = 0;
+        while (n < rest.n && rest.p[n] != '/')
+            n++;
+        const str segment = {rest.p, n};
+        if (n == 0 || str_is(segment, ".") || str_is(segment, ".."))
+            return false;
+    }
+    return true;
+}
+
 const route *route_find(str path, http_method method, str *tail, unsigned *allow)
 {
     *allow = 0;
@@ -100,6 +119,9 @@ const route *route_find(str path, http_method method, str *tail, unsigned *allow
     }
     const route *wild = NULL;
     str wild_tail = {"", 0};
+    *tail = wild_tail;
+    if (!path_is_plain(path))
+        return NULL;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (!route_matches(&table[i], path, tail))
             continue;

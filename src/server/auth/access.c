@@ -13,7 +13,8 @@ enum {
     MAX_HOST_BYTES = 255,
     MAX_ORIGIN_BYTES = 255,
     MAX_HOSTS = ACCESS_MAX_HOSTS + LISTEN_MAX,
-    ALL_SCOPES = 1 << PRIVILEGE_INFER | 1 << PRIVILEGE_METRICS | 1 << PRIVILEGE_ADMIN
+    ALL_SCOPES =
+        1 << PRIVILEGE_INFER | 1 << PRIVILEGE_METRICS | 1 << PRIVILEGE_ADMIN | 1 << PRIVILEGE_OWN
 };
 
 typedef struct short_text {
@@ -24,6 +25,7 @@ typedef struct short_text {
 struct access_rules {
     api_keys *keys;
     api_keys_file file;          /* the file of the keys */
+    const digest *local;         /* see access_set_local_key() */
     short_text hosts[MAX_HOSTS]; /* lower case, without port */
     size_t n_hosts;
     short_text origins[ACCESS_MAX_HOSTS];
@@ -113,6 +115,11 @@ const api_keys *access_keys(const access_rules *a)
 mote_status access_reload_keys(access_rules *a, api_keys_change *change, mote_error *err)
 {
     return api_keys_reload(a->keys, &a->file, change, err);
+}
+
+void access_set_local_key(access_rules *a, const digest *local)
+{
+    a->local = local;
 }
 
 /* ---- Host ---- */
@@ -249,11 +256,26 @@ static bool access_refuse_key(const access_request *q, bool sent, http_error *er
     return false;
 }
 
+static bool access_is_local_key(const access_rules *a, str secret)
+{
+    digest d;
+    return a->local != NULL && secret.n > 0 && digest_of(&d, secret) && digest_equal(&d, a->local);
+}
+
+/* Without keys all clients share a cache namespace, so none of its entries is a client's own. */
+static void access_set_keyless(const access_rules *a, const access_request *q, access_result *out)
+{
+    const bool local = access_is_local_key(a, bearer_token(q->authorization)) ||
+                       access_is_local_key(a, q->api_key);
+    out->keyless = true;
+    out->scopes = local ? ALL_SCOPES : 1u << PRIVILEGE_INFER;
+}
+
 bool access_check_key(access_rules *a, const access_request *q, access_result *out,
                       http_error *error)
 {
     if (api_keys_count(a->keys) == 0) {
-        out->scopes = ALL_SCOPES;
+        access_set_keyless(a, q, out);
         return true;
     }
     api_key *one = NULL, *other = NULL;
@@ -267,6 +289,8 @@ bool access_check_key(access_rules *a, const access_request *q, access_result *o
     if (key == NULL)
         return access_refuse_key(q, q->authorization.p != NULL || q->api_key.p != NULL, error);
     out->scopes = key->scopes;
+    if (key->scopes & (1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN))
+        out->scopes |= 1u << PRIVILEGE_OWN;
     out->client = digest_number(&key->digest);
     out->ns = out->client;
     out->key = key->name;
@@ -276,14 +300,18 @@ bool access_check_key(access_rules *a, const access_request *q, access_result *o
 
 bool access_check_scope(const access_result *result, privilege needed, http_error *error)
 {
-    const unsigned any_of =
-        needed == PRIVILEGE_OWN ? 1u << PRIVILEGE_INFER | 1u << PRIVILEGE_ADMIN : 1u << needed;
-    if (needed == PRIVILEGE_PUBLIC || result->scopes & any_of)
+    if (needed == PRIVILEGE_PUBLIC || result->scopes & 1u << needed)
         return true;
-    http_error_set(error, HTTP_E_PERMISSION, "scope_missing", "the API key lacks the scope %s",
-                   needed == PRIVILEGE_METRICS ? "metrics"
-                   : needed == PRIVILEGE_ADMIN ? "admin"
-                                               : "infer");
+    if (result->keyless)
+        http_error_set(error, HTTP_E_AUTH, "invalid_api_key",
+                       "this route needs an API key with the scope %s, and this server has no API "
+                       "keys: start it with --api-key-file or MOTE_API_KEY",
+                       needed == PRIVILEGE_METRICS ? "metrics" : "admin");
+    else
+        http_error_set(error, HTTP_E_PERMISSION, "scope_missing", "the API key lacks the scope %s",
+                       needed == PRIVILEGE_METRICS ? "metrics"
+                       : needed == PRIVILEGE_ADMIN ? "admin"
+                                                   : "infer");
     return false;
 }
 

@@ -20,12 +20,13 @@ typedef enum privilege {
     PRIVILEGE_INFER,
     PRIVILEGE_METRICS,
     PRIVILEGE_ADMIN,
-    PRIVILEGE_OWN /* infer, for data of the same key; or admin, for data of all keys */
+    PRIVILEGE_OWN /* a key with infer, for its own data; or admin, for data of all keys */
 } privilege;
 
 typedef struct access_rules access_rules;
 struct api_keys;
 struct api_keys_change;
+struct digest;
 
 enum { ACCESS_MAX_HOSTS = 64 };
 
@@ -45,6 +46,9 @@ void access_free(access_rules *a);
 const struct api_keys *access_keys(const access_rules *a);
 /* Once per second: reads the key file again if it has changed; see api_keys_reload(). */
 mote_status access_reload_keys(access_rules *a, struct api_keys_change *change, mote_error *err);
+/* A key with all scopes, if there are no other keys; see local_key.h. NULL: none. `local` must stay
+ * valid. */
+void access_set_local_key(access_rules *a, const struct digest *local);
 /* Allows a further name in Host: that of an address the server listens on. */
 mote_status access_allow_host(access_rules *a, str name, mote_error *err);
 
@@ -63,6 +67,7 @@ typedef struct access_result {
     bool cors;       /* the Origin is on the list */
     uint64_t client; /* id of the key, or of the address; for fair queueing */
     uint64_t ns;     /* cache namespace: id of the key; 0 if there are no keys */
+    bool keyless;    /* the server has no API keys */
     unsigned scopes; /* bits 1 << privilege */
     const char *key; /* name of the key; "": none */
     quota *quota;    /* of the key; NULL: there are no keys */

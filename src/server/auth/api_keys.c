@@ -217,7 +217,7 @@ static void keys_replace(api_keys *k, const key_list *r, uint64_t now, api_keys_
     for (size_t i = 0; i < k->n; i++)
         if (!k->live[i]->live) {
             k->live[i]->left = k->number;
-            change->gone++;
+            change->removed++;
         }
     memcpy(k->live, at, r->n * sizeof *at);
     k->n = r->n;

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "server/auth/quota.h"
-#include "server/core/digest.h"
+#include "store/digest.h"
 
 enum { API_KEYS_MAX = 64, API_KEY_BYTES = 64, API_KEY_NAME_BYTES = 33, API_KEY_LINE_BYTES = 128 };
 
@@ -28,7 +28,7 @@ typedef struct api_key {
 } api_key;
 
 typedef struct api_keys_change {
-    size_t added, gone, altered; /* altered: scopes, name or limits */
+    size_t added, removed, altered; /* altered: scopes, name or limits */
 } api_keys_change;
 
 api_keys *api_keys_new(void);

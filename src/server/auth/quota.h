@@ -24,7 +24,12 @@ typedef enum quota_kind {
     QUOTA_KINDS
 } quota_kind;
 
-enum { QUOTA_MOST = 1000000000 }; /* largest value of a limit */
+enum {
+    QUOTA_MOST = 1000000000, /* largest value of a limit */
+    /* A request takes at least one token per so many bytes of its body, also if it generates
+     * nothing or fails: bytes are parsed and tokenized. */
+    QUOTA_BYTES_PER_TOKEN = 1024
+};
 
 /* All zero: no limits, no usage. */
 typedef struct quota {

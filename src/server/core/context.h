@@ -30,6 +30,7 @@ typedef struct request_defaults {
     bool no_ext;              /* no `mote` object in replies */
     bool no_soft_switch;      /* do not interpret /think and /no_think in messages */
     bool keep_billing_header; /* keep a billing header in front of the system text */
+    bool official;            /* render as the model's template does; false: keep-thinking */
     mote_think think;         /* AUTO: depends on the size of the model */
     uint32_t think_budget;    /* tokens; 0: MOTE_THINK_MEDIUM */
     uint32_t preset;          /* sampling preset, 1 + mote_task; 0: chosen by request content */
@@ -41,14 +42,19 @@ struct event_loop;
 struct generation;
 struct http_server;
 struct limits;
+struct model_pulls;
 struct model_registry;
 struct request_counts;
+struct server_sandbox;
 
 typedef struct server_context {
     request_defaults defaults;
     const struct limits *limits;
     log_options log;
     struct model_registry *models;
+    struct model_pulls *pulls; /* downloads of models; NULL: not allowed */
+    bool several_models;       /* log lines have the name of the model */
+    const struct server_sandbox *sandbox;
     uint64_t memory_limit; /* bytes for all models together; 0: none */
     struct http_server *http;
     struct event_loop *loop; /* of `http`, for event_loop_work() */
@@ -57,6 +63,7 @@ typedef struct server_context {
     text_store *responses;          /* replies of /v1/responses, by id */
     text_store *items;              /* the items of those replies, by id */
     text_store *reports;            /* `mote` objects of recent requests, by request id */
+    bool stopping;                  /* /health says so; requests are still accepted */
     bool draining;                  /* the server finishes running requests and accepts no others */
     double started;                 /* os_now() */
     uint64_t structured_outputs;    /* completed requests with a response format other than text */

@@ -19,6 +19,7 @@ enum { LIMIT_MOST_FIELDS = 64, LIMIT_MOST_TARGET = 4096, LIMIT_MOST_FIELD_BYTES 
     ROW(TARGET, "target-bytes", LIMIT_MOST_TARGET, 16, LIMIT_MOST_TARGET, 414)                     \
     ROW(BODY, "body-bytes", 4194304, 1024, 268435456, 413)                                         \
     ROW(BODIES, "total-body-bytes", 268435456, 1024, 17179869184.0, 503)                           \
+    ROW(REPLIES, "total-reply-bytes", 268435456, 1048576, 17179869184.0, 503)                      \
     ROW(HEAD_SECONDS, "header-seconds", 10, 0.1, 3600, 408)                                        \
     ROW(BODY_SECONDS, "body-seconds", 5, 0.1, 3600, 408)                                           \
     ROW(BODY_RATE, "body-bytes-per-second", 1024, 0, 1048576, 408)                                 \
@@ -29,6 +30,7 @@ enum { LIMIT_MOST_FIELDS = 64, LIMIT_MOST_TARGET = 4096, LIMIT_MOST_FIELD_BYTES 
     ROW(CONNECTIONS, "connections", 1024, 1, 1000000, 503)                                         \
     ROW(PER_IP, "connections-per-ip", 64, 1, 1000000, 429)                                         \
     ROW(FAILURES, "key-failures", 10, 1, 1000000, 429)                                             \
+    ROW(PULLS, "pulls", 2, 1, 16, 429)                                                             \
     ROW(IMAGES, "images", 16, 1, 16, 400)                                                          \
     ROW(IMAGE_BYTES, "image-bytes", 20971520, 1024, 20971520, 400)                                 \
     ROW(IMAGE_PIXELS, "image-pixels", 40000000, 1024, 40000000, 400)                               \

@@ -89,7 +89,7 @@ size_t log_request_line(char line[LOG_LINE_BYTES], const log_request *r, bool as
              (unsigned long long)r->out);
     if (r->key != NULL && r->key[0] != '\0')
         line_add(&b, as_json ? ",\"key\":\"%s\"" : " key=%s", r->key);
-    if (r->stats != NULL && r->stats->model != NULL) {
+    if (r->stats != NULL && r->stats->model[0] != '\0') {
         line_add(&b, as_json ? ",\"model\":\"" : " model=");
         line_add_escaped(&b, r->stats->model, as_json);
         line_add(&b, as_json ? "\"" : "");

@@ -17,9 +17,12 @@ typedef struct log_options {
     bool json; /* one JSON object per line */
 } log_options;
 
-/* Stats of a request that ran on a model. */
+enum { LOG_MODEL_BYTES = 128 };
+
+/* Stats of a request that ran on a model. The name is a copy: the model may be unloaded before the
+ * line is written. */
 typedef struct log_stats {
-    const char *model;                   /* NULL: the server has one model only */
+    char model[LOG_MODEL_BYTES];         /* "": the server has one model only */
     uint64_t prompt, cached, out, think; /* tokens */
     double queue, first_token;           /* seconds */
     double rate;                         /* decode tokens per second */

@@ -59,8 +59,10 @@ static void choice_release(void *with)
 
 /* ---- list of running generations ---- */
 
-static void generation_enlist(generation *w)
+void generation_enlist(generation *w)
 {
+    if (w->listed)
+        return;
     generation **first = &w->ctx->generations;
     w->next = *first;
     w->link = first;
@@ -100,10 +102,11 @@ void generation_end_thinking(generation *w)
 /* Charges the key for all tokens prefilled and generated so far. */
 static void generation_charge(generation *w)
 {
+    const uint64_t least = w->bytes / QUOTA_BYTES_PER_TOKEN;
     uint64_t tokens = 0;
     if (w->quota == NULL)
         return;
-    for (size_t i = 0; i < w->n_choices; i++) {
+    for (size_t i = 0; i < w->n_choices && w->work == NULL; i++) {
         const choice *c = &w->choices[i];
         sched_job_status s;
         if (!c->submitted || c->job == NULL)
@@ -111,7 +114,7 @@ static void generation_charge(generation *w)
         sched_job_get_status(served_model_sched(w->request.served), c->job, &s);
         tokens += (s.done > s.reused ? s.done - s.reused : 0) + s.generated;
     }
-    quota_end(w->quota, (uint64_t)(1000 * os_now()), tokens);
+    quota_end(w->quota, (uint64_t)(1000 * os_now()), tokens > least ? tokens : least);
     w->quota = NULL;
 }
 
@@ -132,7 +135,7 @@ static void generation_finish(generation *w)
     if (w->encoding)
         vision_service_drop(w->request.vision, &w->vision);
     generation_charge(w);
-    for (size_t i = 0; i < w->n_choices; i++) {
+    for (size_t i = 0; i < w->n_choices && w->work == NULL; i++) {
         choice *c = &w->choices[i];
         if (!c->submitted || c->job == NULL)
             continue;
@@ -141,11 +144,12 @@ static void generation_finish(generation *w)
         c->result.tokens = NULL;
         sched_drop(served_model_sched(w->request.served), job);
     }
+    if (w->waiting)
+        generation_stop_waiting(w);
     generation_release(w);
 }
 
-/* Aborts the connection if a printer function ran out of memory. Call it after each of them. */
-static void generation_check_sent(generation *w)
+void generation_check_sent(generation *w)
 {
     exchange *x = w->x;
     if (!w->send_failed || x == NULL || w->over)
@@ -171,8 +175,15 @@ void generation_reply(generation *w, int status)
     }
     strbuf body = w->out;
     w->out = (strbuf){0};
+    const bool head_sent = w->head_sent; /* by generation_print_loading() */
     generation_finish(w);
-    exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
+    if (head_sent) {
+        exchange_write(x, strbuf_view(&body));
+        exchange_write(x, str_of("\n"));
+        exchange_end(x);
+    } else {
+        exchange_reply(x, status, EXCHANGE_JSON, strbuf_view(&body));
+    }
     strbuf_fini(&body);
 }
 
@@ -226,6 +237,19 @@ static void generation_printed(void *with)
     generation_release(w);
 }
 
+/* Work units of event_loop_work(): the printed bytes. */
+static size_t generation_print_cost(const generation *w)
+{
+    enum { LOGPROB_BYTES = 256, NUMBER_BYTES = 12 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->n_choices; i++) {
+        const choice *c = &w->choices[i];
+        bytes += c->content.n + c->reasoning.n + c->n_tokens * LOGPROB_BYTES +
+                 c->result.n_embedding * NUMBER_BYTES;
+    }
+    return bytes;
+}
+
 /* A reply may contain hundreds of thousands of numbers; a worker prints it. */
 static void generation_print_on_worker(generation *w)
 {
@@ -237,7 +261,8 @@ static void generation_print_on_worker(generation *w)
     generation_unlist(w);
     generation_hold(w);
     w->printing = true;
-    if (event_loop_work(w->ctx->loop, generation_print, generation_printed, w))
+    if (event_loop_work(w->ctx->loop, generation_print_cost(w), generation_print,
+                        generation_printed, w))
         return;
     w->printing = false;
     http_error_no_memory(&error);
@@ -459,18 +484,42 @@ void generation_tick(server_context *ctx)
     while (w != NULL) {
         generation *next = w->next; /* printing one generation cannot end another */
         generation_hold(w);
-        generation_print_waiting(w, now);
+        if (w->waiting)
+            generation_print_loading(w, now);
+        else
+            generation_print_waiting(w, now);
         generation_release(w);
         w = next;
     }
 }
 
+unsigned generation_cut(server_context *ctx)
+{
+    http_error error;
+    unsigned n = 0;
+    http_error_set(&error, HTTP_E_UNAVAILABLE, "draining", "the server is shutting down");
+    error.retry_ms = 1000;
+    for (generation *w = ctx->generations, *next; w != NULL; w = next, n++) {
+        next = w->next; /* failing one generation cannot end another */
+        generation_fail(w, &error);
+    }
+    return n;
+}
+
 /* ---- start ---- */
 
-static void generation_on_gone(void *with)
+static void generation_on_disconnect(void *with)
 {
     generation *w = with;
+    atomic_store(&w->gone, true);
+    if (w->work != NULL)
+        event_loop_cancel_work(w->ctx->loop, w->work);
     generation_finish(w);
+}
+
+static bool generation_goes_on(void *w)
+{
+    return !atomic_load(&((generation *)w)->gone);
 }
 
 generation *generation_new(exchange *x, const char *api, const generation_printer *printer)
@@ -489,30 +538,47 @@ generation *generation_new(exchange *x, const char *api, const generation_printe
                                   .ns = http->ns,
                                   .client = http->client,
                                   .ctx = ctx,
-                                  .served = model_registry_at(ctx->models, 0)},
+                                  .hook = generation_goes_on,
+                                  .hook_ctx = w},
                       .created = (int64_t)time(NULL),
                       .began = exchange_began(x),
                       .last_sent = os_now(),
                       .last_event = os_now(),
                       .refs = 2}; /* the exchange and the caller */
     snprintf(w->request_id, sizeof w->request_id, "%s", exchange_id(x));
-    exchange_on_gone(x, generation_on_gone, w);
+    exchange_on_disconnect(x, generation_on_disconnect, w);
     return w;
+}
+
+void generation_send_head(generation *w)
+{
+    w->streaming = true;
+    if (!w->head_sent)
+        exchange_begin(w->x, 200, w->printer->content_type);
+    w->head_sent = true;
 }
 
 static void generation_begin_stream(generation *w)
 {
     if (!w->request.stream)
         return;
-    w->streaming = true;
-    exchange_begin(w->x, 200, w->printer->content_type);
+    generation_send_head(w);
     if (w->printer->begin != NULL)
         w->printer->begin(w);
     generation_check_sent(w);
 }
 
+size_t generation_text_bytes(const generation *w)
+{
+    size_t media = 0;
+    for (size_t i = 0; i < w->request.n_media; i++)
+        media += vision_item_bytes(&w->request.media[i]);
+    return w->bytes > media ? w->bytes - media : 0;
+}
+
 void generation_prepare(generation *w)
 {
+    w->prepared = true;
     generation_prepare_jobs(w, choice_release);
 }
 
@@ -530,7 +596,8 @@ static void generation_prepared(void *with)
         generation_release(w);
         return;
     }
-    exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
+    if (w->request.served != NULL && !w->head_sent)
+        exchange_add_header(w->x, "mote-model", served_model_name(w->request.served));
     if (w->error.code != NULL) {
         if (w->printer->streams_full && w->request.codex &&
             strcmp(w->error.code, "context_length_exceeded") == 0)
@@ -549,6 +616,24 @@ static void generation_prepared(void *with)
     generation_release(w);
 }
 
+static void generation_prepare_done(void *with)
+{
+    generation *w = with;
+    w->work = NULL;
+    generation_prepared(w);
+}
+
+static void generation_prepare_on_worker(generation *w)
+{
+    w->work = w;
+    if (event_loop_work(w->ctx->loop, generation_text_bytes(w), generation_prepare_work,
+                        generation_prepare_done, w))
+        return;
+    w->work = NULL;
+    http_error_no_memory(&w->error);
+    generation_prepared(w);
+}
+
 /* The `done` function of the vision request. */
 static void generation_encoded(void *with)
 {
@@ -557,11 +642,11 @@ static void generation_encoded(void *with)
     w->error = w->vision.error;
     if (w->x != NULL && w->error.code == NULL) {
         request_media_ready(&w->request);
-        if (event_loop_work(w->ctx->loop, generation_prepare_work, generation_prepared, w))
-            return;
-        http_error_no_memory(&w->error);
-    } else if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
-        generation_context_exceeded(w, w->vision.tokens);
+        generation_prepare_on_worker(w);
+        return;
+    }
+    if (w->x != NULL && strcmp(w->error.code, "context_length_exceeded") == 0) {
+        generation_context_exceeded(w, w->vision.tokens, false);
     }
     generation_prepared(w);
 }
@@ -569,11 +654,15 @@ static void generation_encoded(void *with)
 void generation_run(generation *w)
 {
     request *a = &w->request;
-    w->counted = w->x != NULL;
+    w->counted = w->x != NULL && a->served != NULL;
     if (w->counted)
         served_model_begin(a->served);
-    if (w->x == NULL || w->error.code != NULL || a->n_media == 0) {
+    if (w->x == NULL || w->error.code != NULL || w->prepared) {
         generation_prepared(w);
+        return;
+    }
+    if (a->n_media == 0) {
+        generation_prepare_on_worker(w);
         return;
     }
     w->vision =

@@ -2,7 +2,9 @@
 /*
  * generation.h - a request at work: from the parsed request to the last byte of the reply.
  *
- *   dispatch (api/common): headers, quota, parse on a worker -> generation_run()
+ *   dispatch (api/common): headers, quota, parse on a worker
+ *   generation_wait_for_model(), if the model is not loaded
+ *   dispatch: parameters on a worker -> generation_run()
  *   images and videos, if any: vision service
  *   generation_prepare(): prompts and jobs, on a worker
  *   submit to the scheduler -> events -> printer -> end
@@ -20,6 +22,8 @@
 
 #include "server/request/request.h"
 #include "json/json_writer.h"
+
+#include <stdatomic.h>
 
 typedef struct generation generation;
 
@@ -92,6 +96,9 @@ typedef struct generation_printer {
      * end it is the last of `calls`, if cancelled the last of `lost`. With content, the new
      * log-probabilities are the tokens from index `n_sent`. */
     void (*event)(generation *w, choice *c, const chat_event *event);
+    /* The model is being loaded; called once per second. Not before `begin`. NULL: a stream of
+     * server-sent events gets a comment. */
+    void (*loading)(generation *w, const char *progress);
     /* About one second passed without output; `silent`: seconds since the last event. */
     void (*waiting)(generation *w, const sched_job_status *status, double silent);
     /* An answer of a stream is complete. May be NULL. */
@@ -124,13 +131,26 @@ struct generation {
     choice *choices; /* [n_choices]: n_answers answers, prompt by prompt; then prompt scores */
     size_t n_choices, n_answers;
     size_t n_over, n_submitted;
-    uint64_t context;    /* context size for this request, in tokens */
-    bool streaming;      /* the head of a stream was sent */
-    bool listed;         /* in ctx->generations */
-    bool counted;        /* served_model_begin() was called */
+    uint64_t context;           /* context size for this request, in tokens */
+    bool streaming;             /* the head of a stream was sent */
+    bool listed;                /* in ctx->generations */
+    bool counted;               /* served_model_begin() was called */
+    model_wait wait;            /* for the model to be loaded */
+    bool waiting;               /* `wait` is with the registry */
+    double wait_began;          /* os_now() */
+    double load_seconds;        /* that it waited */
+    bool streams_by_default;    /* the API streams unless `stream` is false */
+    bool head_sent;             /* of a stream: exchange_begin() was called */
+    void (*loaded)(void *with); /* continues after the wait */
+    void *loaded_with;
     bool over;           /* finished: nothing more is sent */
     bool send_failed;    /* out of memory while printing a stream: abort the connection */
     bool printing;       /* a worker prints the reply: jobs must stay */
+    void *work;          /* a worker reads or prepares: `with` of that work; NULL: none. Until it
+                          * ends, the worker owns request, prompts and choices */
+    bool prepared;       /* generation_prepare() was called */
+    atomic_bool gone;    /* the client has disconnected; read by the worker */
+    size_t bytes;        /* of the request body */
     int status;          /* HTTP status of the reply printed by a worker */
     struct quota *quota; /* charged at the end; NULL: none */
     uint32_t refs;
@@ -144,9 +164,17 @@ struct generation {
 /* A new generation with two references: one of the exchange, one of the caller, which
  * generation_run() or generation_release() gives back. NULL: out of memory. */
 generation *generation_new(exchange *x, const char *api, const generation_printer *printer);
-/* Worker thread: renders prompts and creates jobs. On failure w->error.code is set. Without images
- * and videos call it before generation_run(); with them generation.c does it. */
+/* Waits until the model request.entry is loaded, then calls `then` with the lease in
+ * request.served, or with w->error. If the client disconnects, `then` is called at once. */
+void generation_wait_for_model(generation *w, void (*then)(void *with), void *with);
+/* The error of a wait that has failed, and of one that cannot begin. */
+void generation_load_error(const model_wait *w, http_error *error);
+void generation_load_queue_full(http_error *error);
+/* Worker thread: renders prompts and creates jobs. On failure w->error.code is set. If it was not
+ * called before generation_run(), that function has it called. */
 void generation_prepare(generation *w);
+/* At most so many bytes of the request are text to tokenize. */
+size_t generation_text_bytes(const generation *w);
 /* Continues with a parsed request: vision, submit, events; or fails with w->error. */
 void generation_run(generation *w);
 void generation_release(generation *w);
@@ -157,6 +185,8 @@ void generation_release(generation *w);
 sched_event_fn generation_on_event;
 /* Once per second: calls the `waiting` functions of streams without output. */
 void generation_tick(server_context *ctx);
+/* Ends all running generations with the error "draining"; returns their number. */
+unsigned generation_cut(server_context *ctx);
 /* A running generation by the id of its reply and its cache namespace; NULL: none. */
 generation *generation_find(server_context *ctx, str id, uint64_t ns);
 /* Ends the thinking phase of all choices. */
@@ -168,9 +198,12 @@ void generation_end_thinking(generation *w);
 void generation_send(generation *w);
 /* The same as `data: ` with a blank line behind; with `event: ` before it if a name is given. */
 void generation_send_sse(generation *w, const char *event_name);
+/* Sends ": TEXT" as an SSE comment. */
+void generation_send_comment(generation *w, const char *text);
 /* Sends ": queue 3", ": prefill 512/3070 4.1" (seconds left) or ": decode" as an SSE comment. */
 void generation_send_status(generation *w, const sched_job_status *status);
-/* Replies with w->out. Not for streams. */
+/* Replies with w->out. Not for streams, except one of JSON lines that has only shown the progress
+ * of a load. */
 void generation_reply(generation *w, int status);
 /* Fails the request: an error reply, or the `failed` function of a stream. */
 void generation_fail(generation *w, const http_error *error);
@@ -186,6 +219,7 @@ const char *generation_stop_text(const choice *c);
 
 typedef struct usage {
     uint64_t prompt, cached, out, think; /* tokens */
+    uint64_t prefilled;                  /* prompt - cached, less what a time limit left out */
 } usage;
 
 usage generation_usage(const generation *w);

@@ -12,9 +12,25 @@
  * job gives its choice back. On failure w->error.code is set. */
 void generation_prepare_jobs(generation *w, void (*release)(void *choice));
 /* Sets w->error to context_length_exceeded for a prompt of n tokens; always false. */
-bool generation_context_exceeded(generation *w, size_t n);
+bool generation_context_exceeded(generation *w, size_t n, bool at_least);
 /* Does the request end with the rendered prompts? */
 bool generation_prompt_only(const generation *w);
+
+/* ---- generation_load.c ---- */
+
+/* Ends the wait for the model; `loaded` is called. */
+void generation_stop_waiting(generation *w);
+/* Once per second: prints the progress of the load. */
+void generation_print_loading(generation *w, double now);
+
+/* ---- generation.c ---- */
+
+void generation_enlist(generation *w);
+/* Sends the head of the stream, once. */
+void generation_send_head(generation *w);
+/* Aborts the connection if a printer function ran out of memory. Call it after each of them. */
+void generation_check_sent(generation *w);
+
 /* Stores the tokens of a complete answer in the answer-token cache. */
 void generation_remember_tokens(const generation *w, const choice *c);
 

@@ -176,6 +176,14 @@ void generation_send_sse(generation *w, const char *event_name)
     generation_send(w);
 }
 
+void generation_send_comment(generation *w, const char *text)
+{
+    strbuf_text(&w->out, ": ");
+    strbuf_text(&w->out, text);
+    strbuf_text(&w->out, "\n\n");
+    output_send(w);
+}
+
 void generation_send_status(generation *w, const sched_job_status *status)
 {
     char line[96];

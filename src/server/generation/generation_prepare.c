@@ -17,15 +17,17 @@
 
 /* ---- prompts ---- */
 
-bool generation_context_exceeded(generation *w, size_t n)
+bool generation_context_exceeded(generation *w, size_t n, bool at_least)
 {
     const unsigned long long context = w->context;
     snprintf(w->more, sizeof w->more, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%llu", n, context);
+    /* Clients search for "N tokens > M maximum" and "maximum context length is M tokens". */
     http_error_set(&w->error, HTTP_E_INVALID, "context_length_exceeded",
                    "prompt is too long: %zu tokens > %llu maximum. This model's maximum context "
-                   "length is %llu tokens; the request (%zu tokens) exceeds the available context "
-                   "size (%llu tokens).",
-                   n, context, context, n, context);
+                   "length is %llu tokens; the request (%zu tokens) exceeds the available "
+                   "context size (%llu tokens).%s",
+                   n, context, context, n, context,
+                   at_least ? " The number of tokens is a lower bound." : "");
     snprintf(w->error.param, sizeof w->error.param, "%s",
              w->request.kind == REQUEST_EMBED  ? "input"
              : w->request.kind == REQUEST_CHAT ? w->request.names.messages
@@ -40,14 +42,27 @@ static bool prepare_failed(generation *w, const mote_error *err)
     return false;
 }
 
+/* Longer prompts are an error; SIZE_MAX: they are cut, or only counted. */
+static size_t prepare_most_tokens(const generation *w)
+{
+    const request *a = &w->request;
+    const bool any = a->truncate || a->drop_oldest || generation_prompt_only(w);
+    return any ? SIZE_MAX : (size_t)w->context;
+}
+
 static bool prepare_render(generation *w)
 {
     mote_error err;
     const chat_context *chat_ctx = served_model_chat_context(w->request.served);
+    w->request.request.max_tokens = prepare_most_tokens(w);
+    w->request.request.hook = w->request.hook;
+    w->request.request.hook_ctx = w->request.hook_ctx;
     chat_prompt_fini(&w->prompts[0]);
-    return chat_render(chat_ctx->model, &chat_ctx->template, &w->request.request, &w->prompts[0],
-                       &err) == MOTE_OK ||
-           prepare_failed(w, &err);
+    const mote_status status = chat_render(chat_ctx->model, &chat_ctx->template,
+                                           &w->request.request, &w->prompts[0], &err);
+    if (status == MOTE_E_FULL)
+        return generation_context_exceeded(w, w->prompts[0].n, true);
+    return status == MOTE_OK || prepare_failed(w, &err);
 }
 
 /* Number of messages from `first` to remove so that at least `spare` tokens go; whole turns. 0: not
@@ -109,24 +124,19 @@ static bool prepare_chat(generation *w)
     return !a->drop_oldest || w->prompts[0].n < w->context || prompt_drop_oldest(w);
 }
 
+/* Texts that cannot fit are refused before they are tokenized. */
 static bool prepare_text(generation *w, str text, chat_prompt *out)
 {
-    mote_error err;
-    size_t n = 0;
     const mote_model *model = served_model_chat_context(w->request.served)->model;
     unsigned flags = w->request.parse_special ? MOTE_TEXT_CONTROL : 0;
     if (text.n == 0) { /* an empty prompt is the beginning of a document */
         text = str_of("<|endoftext|>");
         flags = MOTE_TEXT_CONTROL;
     }
-    if (mote_tokenize(model, text.p, text.n, flags, NULL, 0, &n, &err) != MOTE_OK)
-        return prepare_failed(w, &err);
-    out->ids = mem_new(n, sizeof *out->ids);
-    if (out->ids == NULL)
-        return http_error_no_memory(&w->error);
-    if (mote_tokenize(model, text.p, text.n, flags, out->ids, n, &out->n, &err) != MOTE_OK)
-        return prepare_failed(w, &err);
-    return true;
+    const size_t least = mote_tokens_at_least(model, text.p, text.n);
+    if (least + 1 > prepare_most_tokens(w))
+        return generation_context_exceeded(w, least, true);
+    return request_tokenize(&w->request, text, flags, &out->ids, &out->n, &w->error);
 }
 
 static bool prepare_ids(generation *w, size_t i, chat_prompt *out)
@@ -159,7 +169,7 @@ static bool prepare_prompts(generation *w)
         if (p->n + 1 > w->context && a->truncate)
             p->n = (size_t)w->context - 1;
         if (p->n + 1 > w->context && !generation_prompt_only(w)) /* counting tokens has no limit */
-            return generation_context_exceeded(w, p->n);
+            return generation_context_exceeded(w, p->n, false);
     }
     return true;
 }
@@ -230,7 +240,7 @@ static bool choice_make_job(generation *w, choice *c, const struct token_trie *t
     if (fault.of != CHAT_FAULT_NONE)
         return request_format_refused(a, &fault, &err, &w->error);
     if (status == MOTE_E_FULL)
-        return generation_context_exceeded(w, p->n);
+        return generation_context_exceeded(w, p->n, false);
     return status == MOTE_OK || prepare_failed(w, &err);
 }
 

@@ -4,11 +4,12 @@
  * request log.
  *
  * The cache miss report (`mote.cache.miss`) shows where the prompt differs from an earlier prompt
- * of the same cache namespace: the message, the token, and up to 80 bytes of both prompts. It tells
- * what a client changes between requests.
+ * of the same cache namespace: the message, the token, up to 80 bytes of both prompts, and what the
+ * client should change (cache_miss.h).
  */
 #include "base/os.h"
 #include "server/core/log.h"
+#include "server/generation/cache_miss.h"
 #include "server/generation/generation_int.h"
 
 #include <stdio.h>
@@ -18,6 +19,7 @@
 usage generation_usage(const generation *w)
 {
     usage u = {0};
+    uint64_t left_out = 0;
     for (size_t i = 0; i < w->n_prompts; i++)
         u.prompt += w->prompts[i].n;
     for (size_t i = 0; i < w->n_answers; i++) {
@@ -26,9 +28,12 @@ usage generation_usage(const generation *w)
             continue;
         u.out += a->answer_tokens;
         u.think += a->think_tokens;
-        if (i % w->request.n == 0)
+        if (i % w->request.n == 0) {
             u.cached += a->reused_tokens;
+            left_out += a->prompt_tokens - a->reused_tokens - a->prefilled_tokens;
+        }
     }
+    u.prefilled = u.prompt - u.cached - left_out;
     return u;
 }
 
@@ -74,15 +79,22 @@ static double seconds_between(double from, double to)
     return to > from ? to - from : 0;
 }
 
+/* Without decode, as for scores, a result has only the times of the scheduler. */
+static double choice_prefill_seconds(const choice *c)
+{
+    return c->kind == SCHED_ANSWER ? c->result.answer.seconds_prefill
+                                   : seconds_between(c->result.started, c->result.prefilled);
+}
+
 void generation_put_timings(const generation *w, strbuf *out)
 {
-    const sched_result *r = &w->choices[0].result;
+    const choice *c = &w->choices[0];
     const usage u = generation_usage(w);
     jw_key(out, "timings");
     jw_open(out, '{');
     jw_key_uint(out, "cache_n", u.cached);
-    timings_put(out, "prompt", u.prompt - u.cached, seconds_between(r->started, r->prefilled));
-    timings_put(out, "predicted", u.out, seconds_between(r->prefilled, r->ended));
+    timings_put(out, "prompt", u.prefilled, choice_prefill_seconds(c));
+    timings_put(out, "predicted", u.out, c->result.answer.seconds_decode);
     jw_close(out, '}');
 }
 
@@ -118,42 +130,73 @@ static void mote_put_thinking(const generation *w, const mote_answer *a, strbuf 
 
 /* ---- cache miss ---- */
 
-enum { SHOWN_BYTES = 80 };
+enum { SHOWN_BYTES = 80, BEFORE_BYTES = 40, BEFORE_TOKENS = 24 };
 
-/* Index of the message that contains token `at`. false: none; the token is part of the tools, or
- * the prompt has no messages. */
-static bool miss_message(const chat_prompt *p, size_t at, uint32_t *index)
+/* The part of the prompt with token `at`, and the index of its message. */
+static miss_place miss_find_place(const chat_prompt *p, size_t at, uint32_t *index)
 {
     for (size_t i = 0; i < p->n_marks; i++) {
         const chat_mark *m = &p->marks[i];
-        const bool of_message = m->kind == CHAT_MARK_SYSTEM || m->kind == CHAT_MARK_MESSAGE;
         *index = m->index;
-        if (m->position > at && (of_message || m->kind == CHAT_MARK_TOOLS))
-            return of_message;
+        if (m->position <= at)
+            continue;
+        if (m->kind == CHAT_MARK_TOOLS)
+            return MISS_IN_TOOLS;
+        if (m->kind == CHAT_MARK_SYSTEM)
+            return MISS_IN_SYSTEM;
+        if (m->kind == CHAT_MARK_MESSAGE)
+            return MISS_IN_MESSAGE;
     }
-    return false;
+    return MISS_IN_PROMPT;
 }
 
-/* Up to SHOWN_BYTES of the text of the ids, in whole characters. An image prints as [image]. */
-static void miss_put_text(strbuf *out, const char *name, const mote_model *model,
-                          const mote_token *ids, size_t n)
+/* The text of the ids. An image prints as [image]. */
+static void miss_text(strbuf *text, const mote_model *model, const mote_token *ids, size_t n)
 {
     char piece[MOTE_PIECE_BYTES];
     mote_text_stream stream = {0};
-    strbuf text = {0};
-    for (size_t i = 0; i < n && text.n <= SHOWN_BYTES; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (ids[i] >= 0)
-            strbuf_put(&text,
+            strbuf_put(text,
                        (str){piece, mote_text_next(model, &stream, ids[i], piece, sizeof piece)});
         else if (i == 0 || ids[i - 1] >= 0)
-            strbuf_text(&text, "[image]");
+            strbuf_text(text, "[image]");
     }
-    size_t cut = text.n < SHOWN_BYTES ? text.n : SHOWN_BYTES;
-    while (cut > 0 && cut < text.n && ((unsigned char)text.p[cut] & 0xC0) == 0x80)
-        cut--;
-    jw_key_str(out, name, (str){text.p, cut});
-    out->failed |= text.failed;
-    strbuf_fini(&text);
+}
+
+static bool is_inside_character(const strbuf *text, size_t at)
+{
+    return at < text->n && ((unsigned char)text->p[at] & 0xC0) == 0x80;
+}
+
+/* The first or the last bytes of a text, in whole characters. */
+static str text_head(const strbuf *text, size_t most)
+{
+    size_t n = text->n < most ? text->n : most;
+    while (n > 0 && is_inside_character(text, n))
+        n--;
+    return (str){text->p, n};
+}
+
+static str text_tail(const strbuf *text, size_t most)
+{
+    size_t from = text->n < most ? 0 : text->n - most;
+    while (is_inside_character(text, from))
+        from++;
+    return (str){text->p + from, text->n - from};
+}
+
+/* A tag opened before token `at` of the prompt, in the same message, and not closed. */
+static bool miss_is_inside(const chat_prompt *p, size_t at, const mote_token *tags, chat_tag open,
+                           chat_tag close)
+{
+    for (size_t i = at; i > 0; i--) {
+        if (p->ids[i - 1] == tags[open])
+            return true;
+        if (p->ids[i - 1] == tags[close] || p->ids[i - 1] == tags[CHAT_TAG_IM_START])
+            return false;
+    }
+    return false;
 }
 
 static void miss_put(const choice *c, strbuf *out)
@@ -162,19 +205,44 @@ static void miss_put(const choice *c, strbuf *out)
     const chat_prompt *p = &w->prompts[c->prompt];
     const sched_miss *miss = &c->result.miss;
     const mote_model *model = served_model_weights(w->request.served);
-    uint32_t message;
+    const mote_token *tags = served_model_chat_context(w->request.served)->template.tags;
     if (miss->n == 0)
         return;
+    const mote_token had_first = miss->had[0], got_first = p->ids[miss->at];
+    const size_t rest = p->n - miss->at;
+    const size_t before = miss->at < BEFORE_TOKENS ? miss->at : BEFORE_TOKENS;
+    uint32_t message = 0;
+    strbuf earlier = {0}, had = {0}, got = {0};
+    miss_text(&earlier, model, p->ids + miss->at - before, before);
+    miss_text(&had, model, miss->had, miss->n);
+    miss_text(&got, model, p->ids + miss->at, rest < SCHED_MISS_TOKENS ? rest : SCHED_MISS_TOKENS);
+    const miss_difference d = {
+        .place = miss_find_place(p, miss->at, &message),
+        .before = text_tail(&earlier, BEFORE_BYTES),
+        .had = text_head(&had, SHOWN_BYTES),
+        .got = text_head(&got, SHOWN_BYTES),
+        .image = had_first < 0 || got_first < 0,
+        .thinking = had_first == tags[CHAT_TAG_THINK] || got_first == tags[CHAT_TAG_THINK] ||
+                    miss_is_inside(p, miss->at, tags, CHAT_TAG_THINK, CHAT_TAG_THINK_END),
+        .call = miss_is_inside(p, miss->at, tags, CHAT_TAG_CALL, CHAT_TAG_CALL_END),
+    };
+    const miss_kind kind = miss_classify(&d);
     jw_key(out, "miss");
     jw_open(out, '{');
-    if (miss_message(p, miss->at, &message))
+    if (d.place == MISS_IN_SYSTEM || d.place == MISS_IN_MESSAGE)
         jw_key_uint(out, "message", message);
     jw_key_uint(out, "token", miss->at);
-    miss_put_text(out, "had", model, miss->had, miss->n);
-    const size_t rest = p->n - miss->at;
-    miss_put_text(out, "got", model, p->ids + miss->at,
-                  rest < SCHED_MISS_TOKENS ? rest : SCHED_MISS_TOKENS);
+    jw_key_uint(out, "usable", miss->usable);
+    jw_key_text(out, "kind", miss_kind_name(kind));
+    jw_key_str(out, "before", d.before);
+    jw_key_str(out, "had", d.had);
+    jw_key_str(out, "got", d.got);
+    jw_key_text(out, "advice", miss_advice(kind));
     jw_close(out, '}');
+    out->failed |= earlier.failed || had.failed || got.failed;
+    strbuf_fini(&earlier);
+    strbuf_fini(&had);
+    strbuf_fini(&got);
 }
 
 /* ---- the `mote` object ---- */
@@ -187,8 +255,9 @@ static void mote_put_cache(const generation *w, const choice *c, strbuf *out)
     jw_open(out, '{');
     jw_key_uint(out, "prompt", u.prompt);
     jw_key_uint(out, "reused", u.cached);
-    jw_key_uint(out, "prefilled", u.prompt - u.cached);
+    jw_key_uint(out, "prefilled", u.prefilled);
     jw_key_text(out, "from", from[c->result.reuse]);
+    jw_key_uint(out, "compared", c->result.compared);
     miss_put(c, out);
     jw_close(out, '}');
 }
@@ -209,13 +278,14 @@ static void mote_put_images(const generation *w, strbuf *out)
     jw_close(out, ']');
 }
 
-static void mote_put_ms(const generation *w, const sched_result *r, strbuf *out)
+static void mote_put_ms(const generation *w, const choice *c, strbuf *out)
 {
+    const sched_result *r = &c->result;
     jw_key(out, "ms");
     jw_open(out, '{');
     jw_key_int(out, "queue", (int64_t)(1000 * seconds_between(r->load_wait, r->started) + 0.5));
-    jw_key_int(out, "load", (int64_t)(1000 * r->load_wait + 0.5));
-    jw_key_int(out, "prefill", (int64_t)(1000 * seconds_between(r->started, r->prefilled) + 0.5));
+    jw_key_int(out, "load", (int64_t)(1000 * (r->load_wait + w->load_seconds) + 0.5));
+    jw_key_int(out, "prefill", (int64_t)(1000 * choice_prefill_seconds(c) + 0.5));
     jw_key_int(out, "first_token", (int64_t)(1000 * r->first_token + 0.5));
     jw_key_int(out, "total", (int64_t)(1000 * seconds_between(w->began, os_now()) + 0.5));
     jw_close(out, '}');
@@ -250,7 +320,7 @@ static void mote_put_answer(const generation *w, const choice *c, strbuf *out)
     jw_open(out, '{');
     jw_key_text(out, "cause", stop_cause_name(c->cause));
     jw_close(out, '}');
-    if (c->answer.format == MOTE_FORMAT_TEXT)
+    if (c->answer.format == MOTE_FORMAT_TEXT || c->cause == STOP_CALLS) /* calls instead of text */
         return;
     jw_key(out, "schema");
     jw_open(out, '{');
@@ -272,7 +342,7 @@ void generation_put_mote(const generation *w, strbuf *out)
         mote_put_answer(w, c, &mote);
     if (w->request.n_media > 0)
         mote_put_images(w, &mote);
-    mote_put_ms(w, &c->result, &mote);
+    mote_put_ms(w, c, &mote);
     mote_put_warnings(w, &mote);
     jw_close(&mote, '}');
     jw_key(out, "mote");
@@ -294,17 +364,18 @@ void generation_log(const generation *w)
         return;
     const usage u = generation_usage(w);
     const choice *c = &w->choices[0];
-    const bool several = model_registry_count(w->ctx->models) > 1;
     const double decode_seconds = c->result.answer.seconds_decode;
-    exchange_note(w->x, &(log_stats){
-                            .model = several ? served_model_name(w->request.served) : NULL,
-                            .prompt = u.prompt,
-                            .cached = u.cached,
-                            .out = u.out,
-                            .think = u.think,
-                            .queue = c->result.started,
-                            .first_token = c->result.first_token,
-                            .rate = decode_seconds > 0 ? (double)u.out / decode_seconds : 0,
-                            .stop = stop_cause_name(c->cause),
-                        });
+    log_stats stats = {
+        .prompt = u.prompt,
+        .cached = u.cached,
+        .out = u.out,
+        .think = u.think,
+        .queue = c->result.started,
+        .first_token = c->result.first_token,
+        .rate = decode_seconds > 0 ? (double)u.out / decode_seconds : 0,
+        .stop = stop_cause_name(c->cause),
+    };
+    if (w->ctx->several_models)
+        snprintf(stats.model, sizeof stats.model, "%s", served_model_name(w->request.served));
+    exchange_note(w->x, &stats);
 }

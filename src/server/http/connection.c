@@ -10,6 +10,7 @@
 #include "server/http/http_int.h"
 
 #include <netinet/in.h>
+#include <unistd.h>
 
 enum {
     MAX_PIPELINED_BYTES = 65536, /* buffered input behind the current request */
@@ -17,6 +18,7 @@ enum {
     KEPT_BUFFER_BYTES = 16384,   /* an empty buffer larger than this is freed */
     MAX_LINGER_BYTES = 1 << 20,  /* discarded before a lingering connection is closed */
     TCP_KEEPALIVE_SECONDS = 60,
+    REFUSED_SECONDS = 1, /* for the head of a request on a refused connection */
 };
 
 /* ---- closing ---- */
@@ -42,6 +44,7 @@ static void connection_on_closed(uv_handle_t *handle)
     if (c->next != NULL)
         c->next->previous = c->previous;
     all->n--;
+    all->n_refused -= c->refusal != CONNECTION_ACCEPTED;
     if (c->peer != NULL)
         peers_left(c->peer);
     reader_fini(&c->reader);
@@ -238,7 +241,7 @@ static void connection_next_request(connection *c)
     reader_next(&c->reader, os_now());
     if (!c->keep)
         connection_linger(c);
-    else if (connection_http(c)->draining && c->in.n == 0)
+    else if (connection_http(c)->phase >= HTTP_DRAINING && c->in.n == 0)
         connection_close(c);
 }
 
@@ -287,8 +290,13 @@ void connection_set_turn(connection_set *all)
 
 /* ---- accepting ---- */
 
-static const char refusal[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-                              "Retry-After: 1\r\nConnection: close\r\n\r\n";
+/* Without memory, or with too many refused connections. The body has the format of OpenAI. */
+static const char refusal_text[] =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\n"
+    "Content-Length: 114\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    "{\"error\":{\"message\":\"too many "
+    "connections\",\"type\":\"unavailable_error\",\"param\":null,"
+    "\"code\":\"too_many_connections\"}}";
 
 /* The client address as IPv6; all zero for a UNIX socket. */
 static void connection_get_address(connection *c, unsigned char address[16])
@@ -307,14 +315,30 @@ static void connection_get_address(connection *c, unsigned char address[16])
     }
 }
 
-static bool connection_is_allowed(const connection *c)
+static connection_refusal connection_check_limits(const connection *c)
 {
     const http_server *h = connection_http(c);
-    if (c->peer == NULL || c->reader.parser == NULL || h->draining)
+    if (c->all->n - c->all->n_refused > h->limits.at[LIMIT_CONNECTIONS])
+        return CONNECTION_OVER_TOTAL;
+    const bool any = peer_is_local(c->peer) || c->peer->connections <= h->limits.at[LIMIT_PER_IP];
+    return any ? CONNECTION_ACCEPTED : CONNECTION_OVER_ADDRESS;
+}
+
+/* false: the connection is refused at once, without reading a request. */
+static bool connection_admit(connection *c)
+{
+    enum { MAX_REFUSED = 32 }; /* they need descriptors too */
+    if (c->peer == NULL || c->reader.parser == NULL)
         return false;
-    if (c->all->n > h->limits.at[LIMIT_CONNECTIONS])
+    const connection_refusal refusal = connection_check_limits(c);
+    if (refusal == CONNECTION_ACCEPTED)
+        return true;
+    if (c->all->n_refused >= MAX_REFUSED)
         return false;
-    return peer_is_local(c->peer) || c->peer->connections <= h->limits.at[LIMIT_PER_IP];
+    c->refusal = refusal;
+    c->all->n_refused++;
+    c->all->http->refused_connections++;
+    return true;
 }
 
 static connection *connection_new(connection_set *all, bool is_unix)
@@ -338,17 +362,30 @@ static connection *connection_new(connection_set *all, bool is_unix)
     return c;
 }
 
-void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_unix)
+static bool connection_take_socket(connection *c, uv_stream_t *listener, int fd)
+{
+    if (fd < 0)
+        return uv_accept(listener, &c->as.stream) == 0;
+    const bool is_tcp = c->as.handle.type == UV_TCP;
+    if ((is_tcp ? uv_tcp_open(&c->as.tcp, fd) : uv_pipe_open(&c->as.pipe, fd)) == 0)
+        return true;
+    close(fd);
+    return false;
+}
+
+void connection_set_accept(connection_set *all, uv_stream_t *listener, int fd, bool is_unix)
 {
     connection *c = connection_new(all, is_unix);
     if (c == NULL) {
-        if (all->n_retry < LISTEN_MAX) {
+        if (fd >= 0) {
+            close(fd);
+        } else if (all->n_retry < LISTEN_MAX) {
             all->retry[all->n_retry].listener = listener;
             all->retry[all->n_retry++].is_unix = is_unix;
         }
         return;
     }
-    if (uv_accept(listener, &c->as.stream) != 0) {
+    if (!connection_take_socket(c, listener, fd)) {
         connection_close(c);
         return;
     }
@@ -356,8 +393,8 @@ void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_u
     connection_get_address(c, address);
     c->peer = peers_came(all->http->peers, address);
     reader_init(&c->reader);
-    if (!connection_is_allowed(c)) {
-        uv_buf_t text = uv_buf_init((char *)(uintptr_t)refusal, sizeof refusal - 1);
+    if (!connection_admit(c)) {
+        uv_buf_t text = uv_buf_init((char *)(uintptr_t)refusal_text, sizeof refusal_text - 1);
         uv_try_write(&c->as.stream, &text, 1);
         all->http->refused_connections++;
         connection_close(c);
@@ -395,8 +432,11 @@ static void connection_sweep(connection *c, double now)
         connection_close(c);
     if (c->phase != CONNECTION_OPEN)
         return;
+    const bool waits = c->reader.state == READER_IDLE || c->reader.state == READER_HEAD;
     if (connection_is_stalled(c, now))
         connection_abort(c);
+    else if (c->refusal != CONNECTION_ACCEPTED && waits && now - c->reader.since > REFUSED_SECONDS)
+        reader_refuse_connection(&c->reader, c);
     else if (reader_is_late(&c->reader, l, now) && !reader_reply_late(&c->reader, c))
         connection_abort(c);
 }
@@ -406,7 +446,7 @@ void connection_set_sweep(connection_set *all, double now)
     const size_t n_retry = all->n_retry;
     all->n_retry = 0; /* connection_set_accept() adds failures again */
     for (size_t i = 0; i < n_retry; i++)
-        connection_set_accept(all, all->retry[i].listener, all->retry[i].is_unix);
+        connection_set_accept(all, all->retry[i].listener, -1, all->retry[i].is_unix);
     for (connection *c = all->first, *next; c != NULL; c = next) {
         next = c->next;
         connection_sweep(c, now);
@@ -417,15 +457,14 @@ uint32_t connection_set_busy(const connection_set *all)
 {
     uint32_t n = 0;
     for (const connection *c = all->first; c != NULL; c = c->next)
-        n += c->phase == CONNECTION_OPEN &&
-             (c->reader.state == READER_HANDLING || c->reader.state == READER_BODY || c->writing ||
-              c->out.n > 0);
+        n += c->phase == CONNECTION_LINGERING ||
+             (c->phase == CONNECTION_OPEN &&
+              (c->reader.state != READER_IDLE || c->writing || c->out.n > 0));
     return n;
 }
 
 void connection_set_drain(connection_set *all)
 {
-    all->n_retry = 0;
     for (connection *c = all->first; c != NULL; c = c->next)
         if (c->phase == CONNECTION_OPEN && c->reader.state == READER_IDLE &&
             connection_unsent(c) == 0)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* event_loop.c - see event_loop.h. */
+#define _GNU_SOURCE /* accept4 */
 #include "server/http/event_loop.h"
 
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/http/listen.h"
+#include "server/http/work_lanes.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -34,6 +37,7 @@ struct event_loop {
     uv_check_t after_sleep;
     uv_idle_t again;
     uv_poll_t high; /* used by loop_grow_table() only */
+    work_lanes *lanes;
     listener listeners[LISTEN_MAX];
     size_t n_listeners;
     atomic_uint stops;
@@ -144,7 +148,7 @@ static void loop_on_connection(uv_stream_t *stream, int status)
 {
     listener *from = stream->data;
     if (status == 0)
-        from->l->hooks.on_connection(from->l->hooks.with, stream, from->is_unix);
+        from->l->hooks.on_connection(from->l->hooks.with, stream, -1, from->is_unix);
 }
 
 mote_status event_loop_listen(event_loop *l, int fd, bool is_unix, mote_error *err)
@@ -173,46 +177,85 @@ static void close_handle(uv_handle_t *handle)
         uv_close(handle, NULL);
 }
 
+static void listener_accept_pending(listener *from)
+{
+    event_loop *l = from->l;
+    uv_os_fd_t listening;
+    if (uv_fileno(&from->as.handle, &listening) != 0)
+        return;
+    for (int fd; (fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+        l->hooks.on_connection(l->hooks.with, &from->as.stream, fd, from->is_unix);
+}
+
 void event_loop_stop_listening(event_loop *l)
 {
-    for (size_t i = 0; i < l->n_listeners; i++)
+    for (size_t i = 0; i < l->n_listeners; i++) {
+        if (!uv_is_closing(&l->listeners[i].as.handle))
+            listener_accept_pending(&l->listeners[i]);
         close_handle(&l->listeners[i].as.handle);
+    }
 }
 
-/* ---- work on the thread pool ---- */
+/* ---- work ---- */
 
-typedef struct work_item {
-    uv_work_t request;
-    void (*work)(void *with);
-    void (*done)(void *with);
+bool event_loop_work(event_loop *l, size_t cost, void (*run)(void *with), void (*done)(void *with),
+                     void *with)
+{
+    return work_lanes_add(l->lanes, &(work){cost, run, done, with});
+}
+
+void event_loop_cancel_work(event_loop *l, const void *with)
+{
+    work_lanes_cancel(l->lanes, with);
+}
+
+/* ---- watched descriptors ---- */
+
+struct event_watch {
+    uv_poll_t poll;
+    int fd;
+    void (*readable)(void *with, int fd);
     void *with;
-} work_item;
+};
 
-static void work_run(uv_work_t *request)
+static void watch_on_poll(uv_poll_t *handle, int status, int events)
 {
-    work_item *w = request->data;
-    w->work(w->with);
+    event_watch *w = handle->data;
+    (void)status; /* the read reports an error */
+    (void)events;
+    w->readable(w->with, w->fd);
 }
 
-static void work_done(uv_work_t *request, int status)
+static void watch_on_close(uv_handle_t *handle)
 {
-    (void)status; /* work is never cancelled */
-    work_item *w = request->data;
-    w->done(w->with);
-    mem_free(w);
+    mem_free(handle->data);
 }
 
-bool event_loop_work(event_loop *l, void (*work)(void *with), void (*done)(void *with), void *with)
+event_watch *event_loop_watch(event_loop *l, int fd, void (*readable)(void *with, int fd),
+                              void *with)
 {
-    work_item *w = mem_new(1, sizeof *w);
+    event_watch *w = mem_new(1, sizeof *w);
+    if (w == NULL || uv_poll_init(&l->uv, &w->poll, fd) != 0) {
+        mem_free(w);
+        close(fd);
+        return NULL;
+    }
+    w->poll.data = w;
+    w->fd = fd;
+    w->readable = readable;
+    w->with = with;
+    if (uv_poll_start(&w->poll, UV_READABLE | UV_DISCONNECT, watch_on_poll) == 0)
+        return w;
+    event_loop_unwatch(w);
+    return NULL;
+}
+
+void event_loop_unwatch(event_watch *w)
+{
     if (w == NULL)
-        return false;
-    *w = (work_item){.work = work, .done = done, .with = with};
-    w->request.data = w;
-    if (uv_queue_work(&l->uv, &w->request, work_run, work_done) == 0)
-        return true;
-    mem_free(w);
-    return false;
+        return;
+    uv_close((uv_handle_t *)&w->poll, watch_on_close);
+    close(w->fd);
 }
 
 /* ---- life cycle ---- */
@@ -299,6 +342,8 @@ mote_status event_loop_new(event_loop **out, const event_loop_hooks *hooks, uint
     mote_status status = loop_grow_table(l, high, err);
     if (status == MOTE_OK && loop_add_handles(l) != 0)
         status = err_set(err, MOTE_E_IO, "cannot create the handles of the event loop");
+    if (status == MOTE_OK)
+        status = work_lanes_new(&l->lanes, &l->uv, err);
     if (status != MOTE_OK) {
         event_loop_free(l);
         return status;
@@ -317,9 +362,11 @@ void event_loop_free(event_loop *l)
 {
     if (l == NULL)
         return;
+    work_lanes_stop(l->lanes);
     uv_walk(&l->uv, loop_close_any, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     uv_loop_close(&l->uv);
+    work_lanes_free(l->lanes);
     mem_free(l);
 }
 
@@ -337,6 +384,7 @@ void event_loop_finish(event_loop *l)
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         close_handle(own[i]);
+    work_lanes_finish(l->lanes);
 }
 
 struct uv_loop_s *event_loop_uv(event_loop *l)

@@ -63,7 +63,8 @@ void exchange_free(exchange *x)
 {
     if (x == NULL)
         return;
-    connection_http(x->c)->body_bytes -= x->body.n;
+    connection_http(x->c)->body_bytes -= x->body.n + x->taken;
+    connection_http(x->c)->reply_bytes -= x->large;
     strbuf_fini(&x->head_bytes);
     strbuf_fini(&x->path);
     strbuf_fini(&x->body);
@@ -93,7 +94,7 @@ static void exchange_report(const exchange *x, int status)
                         .method = exchange_method_name(x),
                         .status = status,
                         .seconds = os_now() - x->received,
-                        .in = x->body.n,
+                        .in = x->body.n + x->taken,
                         .out = x->sent,
                         .stats = x->stats.stop != NULL ? &x->stats : NULL};
     hooks->on_finished(hooks->context, x, &line);
@@ -108,8 +109,8 @@ void exchange_lost(exchange *x)
 {
     enum { CLIENT_CLOSED_REQUEST = 499 };
     exchange_report(x, CLIENT_CLOSED_REQUEST);
-    if (x->gone != NULL)
-        x->gone(x->with);
+    if (x->disconnect != NULL)
+        x->disconnect(x->with);
 }
 
 /* ---- accessors ---- */
@@ -156,6 +157,15 @@ const char *exchange_id(const exchange *x)
     return x->id;
 }
 
+strbuf exchange_take_body(exchange *x)
+{
+    const strbuf body = x->body;
+    x->taken += body.n;
+    x->body = (strbuf){0};
+    x->request.body = (str){"", 0};
+    return body;
+}
+
 void *exchange_context(const exchange *x)
 {
     return connection_http(x->c)->hooks.context;
@@ -171,9 +181,9 @@ void exchange_note(exchange *x, const log_stats *stats)
     x->stats = *stats;
 }
 
-void exchange_on_gone(exchange *x, void (*gone)(void *with), void *with)
+void exchange_on_disconnect(exchange *x, void (*disconnect)(void *with), void *with)
 {
-    x->gone = gone;
+    x->disconnect = disconnect;
     x->with = with;
 }
 
@@ -199,6 +209,11 @@ void exchange_add_header(exchange *x, const char *name, const char *value)
 {
     if (!has_control_character(name) && !has_control_character(value))
         put_header(&x->headers, name, value);
+}
+
+void exchange_vary_by_accept(exchange *x)
+{
+    x->by_accept = true;
 }
 
 void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods)
@@ -228,10 +243,15 @@ static void put_date(strbuf *out)
     put_header(out, "Date", text);
 }
 
+static void put_vary(const exchange *x, strbuf *out)
+{
+    const bool by_origin = connection_http(x->c)->vary_origin;
+    if (x->by_accept || by_origin)
+        put_header(out, "Vary", !by_origin ? "Accept" : x->by_accept ? "Accept, Origin" : "Origin");
+}
+
 static void put_cors(const exchange *x, strbuf *out)
 {
-    if (connection_http(x->c)->vary_origin)
-        put_header(out, "Vary", "Origin");
     if (!x->request.cors)
         return;
     strbuf_text(out, "Access-Control-Allow-Origin: ");
@@ -260,6 +280,7 @@ static void exchange_put_head(exchange *x, int status, const char *content_type,
         put_header(out, "X-Accel-Buffering", "no");
     }
     strbuf_put(out, strbuf_view(&x->headers));
+    put_vary(x, out);
     put_cors(x, out);
     if (x->chunked) {
         put_header(out, "Transfer-Encoding", "chunked");
@@ -284,13 +305,35 @@ static bool exchange_has_reply_body(const exchange *x)
 static void exchange_complete(exchange *x)
 {
     x->over = true;
-    x->gone = NULL;
+    x->disconnect = NULL;
     connection_ended(x->c, x->may_keep);
+}
+
+/* Counts a large reply until the client has read it. false: the limit is reached. */
+static bool exchange_reserve_reply(exchange *x, size_t bytes)
+{
+    enum { LARGE = 65536 };
+    http_server *h = connection_http(x->c);
+    if (bytes <= LARGE)
+        return true;
+    if ((double)(h->reply_bytes + bytes) > h->limits.at[LIMIT_REPLIES])
+        return false;
+    x->large = bytes;
+    h->reply_bytes += bytes;
+    return true;
 }
 
 void exchange_reply(exchange *x, int status, const char *content_type, str body)
 {
-    if (connection_http(x->c)->draining)
+    if (!exchange_reserve_reply(x, body.n)) {
+        http_error error;
+        http_error_set(&error, HTTP_E_UNAVAILABLE, "out_of_memory",
+                       "the replies that clients have not read yet are too large (--limit %s)",
+                       limit_rows[LIMIT_REPLIES].name);
+        exchange_fail(x, &error);
+        return;
+    }
+    if (connection_http(x->c)->phase != HTTP_SERVING)
         x->may_keep = false;
     exchange_put_head(x, status, content_type, body.n);
     if (exchange_has_reply_body(x)) {
@@ -315,7 +358,7 @@ void exchange_begin(exchange *x, int status, const char *content_type)
 {
     x->streaming = true;
     x->chunked = !x->head.http_1_0;
-    if (x->head.http_1_0 || connection_http(x->c)->draining)
+    if (x->head.http_1_0 || connection_http(x->c)->phase != HTTP_SERVING)
         x->may_keep = false; /* in HTTP/1.0 the end of the connection ends the body */
     exchange_put_head(x, status, content_type, 0);
     connection_touch(x->c);
@@ -357,7 +400,7 @@ void exchange_end(exchange *x)
 
 void exchange_abort(exchange *x)
 {
-    x->gone = NULL;
+    x->disconnect = NULL;
     connection_abort(x->c);
 }
 
@@ -441,6 +484,10 @@ void http_error_from(http_error *error, const mote_error *from)
     case MOTE_E_CANCELED:
         http_error_set(error, HTTP_E_UNAVAILABLE, "draining", "the server is shutting down");
         error->retry_ms = 1000;
+        break;
+    case MOTE_E_IO: /* the weights could not be read */
+    case MOTE_E_MISMATCH:
+        http_error_set(error, HTTP_E_UNAVAILABLE, "model_file_damaged", "%s", from->text);
         break;
     default:
         http_error_set(error, HTTP_E_INTERNAL, "internal_error",

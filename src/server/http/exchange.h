@@ -4,8 +4,8 @@
  *
  * A handler gets an exchange when the request is complete and the on_head hook has accepted it. It
  * replies exactly once, immediately or later: with a whole body or as a stream. If the client
- * closes the connection first, the function set with exchange_on_gone() is called. After that call,
- * and after the end of the reply, the exchange must not be used.
+ * closes the connection first, the function set with exchange_on_disconnect() is called. After that
+ * call, and after the end of the reply, the exchange must not be used.
  *
  * All functions run on the event loop thread. event_loop_work() runs a function on a worker thread.
  */
@@ -44,6 +44,9 @@ typedef struct http_request {
 } http_request;
 
 const http_request *exchange_request(const exchange *x);
+/* Moves the request body to the caller. It counts for --limit total-body-bytes until the exchange
+ * ends. */
+strbuf exchange_take_body(exchange *x);
 /* Value of a request header by its lower-case name; empty if absent. */
 str exchange_header(const exchange *x, const char *name);
 /* The same; p is NULL if absent. */
@@ -61,15 +64,18 @@ void *exchange_context(const exchange *x);
 /* os_now() when the request was complete. */
 double exchange_began(const exchange *x);
 
-/* Call both before the reply begins. `gone` replaces an earlier one; NULL: none. */
-void exchange_on_gone(exchange *x, void (*gone)(void *with), void *with);
+/* Call both before the reply begins. `disconnect` replaces an earlier one; NULL: none. */
+void exchange_on_disconnect(exchange *x, void (*disconnect)(void *with), void *with);
 /* Adds a reply header. Ignored if a text contains a control character. Both texts are copied. */
 void exchange_add_header(exchange *x, const char *name, const char *value);
+/* The reply depends on the Accept header: adds it to Vary, for caches. */
+void exchange_vary_by_accept(exchange *x);
 /* "GET, HEAD" for a set of methods. */
 enum { HTTP_METHODS_BYTES = 48 };
 void http_method_names(char out[HTTP_METHODS_BYTES], unsigned methods);
 
-/* Sends a whole reply; the body is copied. Ends the exchange. */
+/* Sends a whole reply; the body is copied. Ends the exchange. If the body is large and the replies
+ * that clients have not read yet exceed --limit total-reply-bytes, sends 503 instead. */
 void exchange_reply(exchange *x, int status, const char *content_type, str body);
 #define EXCHANGE_JSON "application/json; charset=utf-8"
 /* Sends `body` with status 200 and frees it. If building it ran out of memory, sends 503. */

@@ -27,18 +27,21 @@ struct exchange {
     strbuf head_bytes; /* raw head, which `head` has offsets into; empty: head_check() refused it */
     http_head head;
     strbuf path, body;
+    size_t taken; /* bytes of a body that the handler has taken */
     http_request request;
     double received; /* os_now() when the head was complete */
     double complete; /* the same for the body */
     bool may_keep;   /* the connection can carry another request after this one */
 
-    void (*gone)(void *with);
+    void (*disconnect)(void *with);
     void *with;
 
     strbuf headers; /* reply headers added by handlers */
+    bool by_accept; /* the reply depends on the Accept header */
     strbuf pending; /* of a stream: written and not yet framed */
     int status;     /* 0: no reply yet */
     uint64_t sent;  /* bytes of the reply body */
+    size_t large;   /* the same, if it counts for LIMIT_REPLIES */
     bool streaming, chunked, over;
     log_stats stats; /* stop == NULL: none */
 };
@@ -48,7 +51,7 @@ exchange *exchange_new(struct connection *c);
 void exchange_free(exchange *x);
 /* Moves what a stream has written to the output of the connection, as one chunk. */
 void exchange_frame(exchange *x);
-/* The client has closed the connection: calls `gone` and on_finished. */
+/* The client has closed the connection: calls `disconnect` and on_finished. */
 void exchange_lost(exchange *x);
 /* The reply is sent: calls on_finished. */
 void exchange_finished(exchange *x);
@@ -83,6 +86,10 @@ void reader_next(reader *r, double now);
 size_t reader_feed(reader *r, struct connection *c, str bytes, double now);
 /* Has a deadline passed? */
 bool reader_is_late(reader *r, const limits *l, double now);
+/* The error of a connection that is over a limit. */
+void reader_set_refusal(const struct connection *c, http_error *e);
+/* Replies with that error before the head is complete. false: out of memory. */
+bool reader_refuse_connection(reader *r, struct connection *c);
 /* Replies with 408. false: there is no request to reply to; close the connection. */
 bool reader_reply_late(reader *r, struct connection *c);
 
@@ -94,6 +101,14 @@ typedef enum connection_phase {
     CONNECTION_CLOSING
 } connection_phase;
 
+/* Why a connection is over a limit. It stays open until the head of its request is read, so that
+ * the error has the format of its API. */
+typedef enum connection_refusal {
+    CONNECTION_ACCEPTED,
+    CONNECTION_OVER_TOTAL,
+    CONNECTION_OVER_ADDRESS
+} connection_refusal;
+
 typedef struct connection {
     union {
         uv_handle_t handle;
@@ -104,6 +119,7 @@ typedef struct connection {
     struct connection_set *all;
     peer *peer;
     connection_phase phase;
+    connection_refusal refusal;
     reader reader;
     strbuf in;
     size_t in_at;   /* bytes of `in` that the reader has consumed */
@@ -131,6 +147,7 @@ typedef struct connection_set {
     connection *first;
     connection *touched;
     uint32_t n;
+    uint32_t n_refused; /* of these, over a limit */
     /* Listeners with a pending connection that could not be accepted for lack of memory. libuv
      * reports no further connection of a listener before that one is accepted, so the next sweep
      * tries again. */
@@ -142,8 +159,9 @@ typedef struct connection_set {
     char buffer[CONNECTION_READ_BYTES]; /* of one read; copied before the next */
 } connection_set;
 
-/* Accepts the pending connection of a listener. */
-void connection_set_accept(connection_set *all, uv_stream_t *listener, bool is_unix);
+/* Accepts the pending connection of a listener, or takes the accepted socket `fd` if it is not
+ * negative. */
+void connection_set_accept(connection_set *all, uv_stream_t *listener, int fd, bool is_unix);
 /* Sends, reads on and closes touched connections. At the end of a loop iteration. */
 void connection_set_turn(connection_set *all);
 /* Checks deadlines. */
@@ -155,18 +173,30 @@ uint32_t connection_set_busy(const connection_set *all);
 
 /* ---- server ---- */
 
+/* The life of a server, in this order; see http_server.h. */
+typedef enum http_phase {
+    HTTP_SERVING,
+    HTTP_STOPPING,
+    HTTP_CLOSED,
+    HTTP_DRAINING,
+    HTTP_CUTTING,
+    HTTP_FINISHED
+} http_phase;
+
 struct http_server {
     http_hooks hooks;
     limits limits;
     bool vary_origin;
-    double drain_seconds;
+    double drain_delay, drain_seconds;
     event_loop *loop;
     peers *peers;
     listen_set listening;
     connection_set connections;
-    bool draining, finished;
-    double drain_until, last_peers_sweep;
-    uint64_t body_bytes; /* of requests that are read or handled */
+    http_phase phase;
+    double phase_until; /* end of the phase; ignored while serving */
+    double last_peers_sweep;
+    uint64_t body_bytes;  /* of requests that are read or handled */
+    uint64_t reply_bytes; /* of large replies that are not sent completely */
     uint64_t requests, refused_connections, refused_requests;
 };
 

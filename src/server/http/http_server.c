@@ -7,6 +7,9 @@
 #include "server/http/http_int.h"
 
 static const double DEFAULT_DRAIN_SECONDS = 30;
+/* For requests that clients sent before they could see that the server leaves. */
+static const double CLOSED_SECONDS = 0.3;
+static const double CUTTING_SECONDS = 1;
 
 /* ---- hooks of the event loop ---- */
 
@@ -17,10 +20,10 @@ static void http_on_wake(void *with)
         h->hooks.on_wake(h->hooks.context);
 }
 
-static void http_on_connection(void *with, struct uv_stream_s *listener, bool is_unix)
+static void http_on_connection(void *with, struct uv_stream_s *listener, int fd, bool is_unix)
 {
     http_server *h = with;
-    connection_set_accept(&h->connections, listener, is_unix);
+    connection_set_accept(&h->connections, listener, fd, is_unix);
 }
 
 static void http_on_iteration(void *with)
@@ -29,17 +32,75 @@ static void http_on_iteration(void *with)
     connection_set_turn(&h->connections);
 }
 
+/* ---- the end: see http_server.h ---- */
+
 static void http_finish(http_server *h)
 {
     connection_set_close(&h->connections);
     event_loop_finish(h->loop);
-    h->finished = true;
+    h->phase = HTTP_FINISHED;
+}
+
+static void http_enter(http_server *h, http_phase phase, double seconds)
+{
+    h->phase = phase;
+    h->phase_until = os_now() + seconds;
+}
+
+static void http_close_listeners(http_server *h)
+{
+    event_loop_stop_listening(h->loop);
+    h->connections.n_retry = 0;
+    http_enter(h, HTTP_CLOSED, CLOSED_SECONDS);
+}
+
+static void http_drain(http_server *h)
+{
+    http_enter(h, HTTP_DRAINING, h->drain_seconds);
+    connection_set_drain(&h->connections);
+    if (h->hooks.on_drain != NULL)
+        h->hooks.on_drain(h->hooks.context);
+}
+
+static void http_cut(http_server *h)
+{
+    http_enter(h, HTTP_CUTTING, CUTTING_SECONDS);
+    if (h->hooks.on_cut != NULL)
+        h->hooks.on_cut(h->hooks.context);
+}
+
+/* Enters the next phase of the end if this one is over. */
+static void http_advance(http_server *h, double now)
+{
+    const bool late = now >= h->phase_until;
+    const bool busy = connection_set_busy(&h->connections) > 0;
+    switch (h->phase) {
+    case HTTP_STOPPING:
+        if (late)
+            http_close_listeners(h);
+        break;
+    case HTTP_CLOSED:
+        if (late || h->connections.n == 0)
+            http_drain(h);
+        break;
+    case HTTP_DRAINING:
+        if (!busy)
+            http_finish(h);
+        else if (late)
+            http_cut(h);
+        break;
+    case HTTP_CUTTING:
+        if (!busy || late)
+            http_finish(h);
+        break;
+    default: break;
+    }
 }
 
 static void http_on_tick(void *with, double now)
 {
     http_server *h = with;
-    if (h->finished)
+    if (h->phase == HTTP_FINISHED)
         return;
     connection_set_sweep(&h->connections, now);
     if (now - h->last_peers_sweep >= 1) {
@@ -48,25 +109,22 @@ static void http_on_tick(void *with, double now)
     }
     if (h->hooks.on_tick != NULL)
         h->hooks.on_tick(h->hooks.context, now);
-    if (h->draining && (connection_set_busy(&h->connections) == 0 || now >= h->drain_until))
-        http_finish(h);
+    http_advance(h, now);
 }
 
 static void http_on_stop(void *with)
 {
     http_server *h = with;
-    if (h->finished)
+    if (h->phase == HTTP_FINISHED)
         return;
-    if (h->draining) { /* the second stop */
+    if (h->phase != HTTP_SERVING) { /* the second stop */
         http_finish(h);
         return;
     }
-    h->draining = true;
-    h->drain_until = os_now() + h->drain_seconds;
-    event_loop_stop_listening(h->loop);
-    connection_set_drain(&h->connections);
+    http_enter(h, HTTP_STOPPING, h->drain_delay);
     if (h->hooks.on_stop != NULL)
         h->hooks.on_stop(h->hooks.context);
+    http_advance(h, os_now());
 }
 
 /* ---- life cycle ---- */
@@ -109,6 +167,7 @@ mote_status http_server_new(http_server **out, const http_server_options *option
     h->hooks = *hooks;
     h->limits = *options->limits;
     h->vary_origin = options->vary_origin;
+    h->drain_delay = options->drain_delay;
     h->drain_seconds = options->drain_seconds > 0 ? options->drain_seconds : DEFAULT_DRAIN_SECONDS;
     const mote_status status = http_server_init(h, options, err);
     if (status != MOTE_OK) {

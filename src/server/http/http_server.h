@@ -10,8 +10,16 @@
  *   http_server_start()  begins to accept connections
  *   http_server_run()    serves until http_server_stop(), then drains
  *
- * The first http_server_stop() drains: no new connections, running requests finish within
- * `drain_seconds`. The second one closes all connections immediately.
+ * The first http_server_stop() begins an orderly end, so that no request is lost behind a proxy:
+ *
+ *   1. stopping   For `drain_delay` seconds everything is served, and load balancers can see that
+ *                 the server leaves (on_stop). Every reply closes its connection.
+ *   2. closed     The listening sockets are closed after all pending connections are accepted. For
+ *                 a moment, requests that were on their way still arrive and are served.
+ *   3. draining   Idle connections are closed. Running requests have `drain_seconds` to finish.
+ *   4. cutting    on_cut ends those that are left; their replies are sent, then all is closed.
+ *
+ * The second http_server_stop() closes all connections immediately.
  */
 #ifndef MOTE_SERVER_HTTP_HTTP_SERVER_H
 #define MOTE_SERVER_HTTP_HTTP_SERVER_H
@@ -39,8 +47,12 @@ typedef struct http_hooks {
     void (*on_wake)(void *context);
     /* Every 100 ms. */
     void (*on_tick)(void *context, double now);
-    /* The server begins to drain. */
+    /* The server begins to stop. */
     void (*on_stop)(void *context);
+    /* The server begins to drain: requests that begin from now on are refused. */
+    void (*on_drain)(void *context);
+    /* The time of running requests is over: fail them. */
+    void (*on_cut)(void *context);
     void *context;
 } http_hooks;
 
@@ -49,6 +61,7 @@ typedef struct http_server_options {
     const char *const *listen; /* [n_listen] addresses as in listen.h; none: systemd or loopback */
     size_t n_listen;
     bool vary_origin;     /* replies depend on Origin: send `Vary: Origin` */
+    double drain_delay;   /* seconds between the stop and the closing of the listening sockets */
     double drain_seconds; /* 0: 30 */
 } http_server_options;
 

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "server/core/digest.h"
+#include "store/digest.h"
 
 #include <string.h>
 
@@ -86,7 +86,8 @@ void peers_left(peer *p)
 bool peer_is_local(const peer *p)
 {
     static const unsigned char none[16];
-    return memcmp(p->address, none, sizeof none) == 0;
+    return memcmp(p->address, none, sizeof none) == 0 || is_loopback6(p->address) ||
+           (is_v4(p->address) && p->address[12] == 127);
 }
 
 uint32_t peer_failed(peer *p, double now)

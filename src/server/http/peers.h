@@ -3,7 +3,8 @@
  * peers.h - clients by IP address: number of connections, number of wrong API keys.
  *
  * IPv6 addresses are grouped by their first 64 bits, because one client usually has all of them.
- * All clients of UNIX sockets are one peer, which has no connection limit. Event loop thread only.
+ * All clients of UNIX sockets are one peer. It and the loopback addresses have no connection limit:
+ * a local proxy connects for all of its clients. Event loop thread only.
  */
 #ifndef MOTE_SERVER_HTTP_PEERS_H
 #define MOTE_SERVER_HTTP_PEERS_H
@@ -30,7 +31,7 @@ void peers_free(peers *p);
 /* Counts a new connection; NULL: out of memory. Call peers_left() when it closes. */
 peer *peers_came(peers *p, const unsigned char address[16]);
 void peers_left(peer *p);
-/* Is it the peer of the UNIX sockets? */
+/* Is it this machine: a UNIX socket, 127.0.0.0/8 or ::1? */
 bool peer_is_local(const peer *p);
 
 /* Counts a wrong key; returns the count of the current minute. */

@@ -57,6 +57,50 @@ static bool reader_make_exchange(reader *r, connection *c)
     return r->x != NULL;
 }
 
+/* Sets the path of a request with an incomplete or malformed head, if its first line has one. Only
+ * the format of the error depends on it. */
+static void reader_guess_path(exchange *x, str bytes)
+{
+    const char *end = bytes.n > 0 ? memchr(bytes.p, '\r', bytes.n) : NULL;
+    str line = {bytes.p, end != NULL ? (size_t)(end - bytes.p) : bytes.n};
+    str_next_word(&line, " ");
+    const str target = str_next_word(&line, " ");
+    str query;
+    size_t n;
+    if (x->request.path.n > 0 || target.n == 0 || target.n > LIMIT_MOST_TARGET ||
+        !strbuf_reserve(&x->path, target.n + 1) ||
+        !head_decode_target(target, x->path.p, &n, &query))
+        return;
+    x->path.n = n;
+    x->request.path = strbuf_view(&x->path);
+}
+
+static str connection_input(const connection *c)
+{
+    return (str){c->in.n > c->in_at ? c->in.p + c->in_at : "", c->in.n - c->in_at};
+}
+
+void reader_set_refusal(const connection *c, http_error *e)
+{
+    const limits *l = &connection_http(c)->limits;
+    const bool address = c->refusal == CONNECTION_OVER_ADDRESS;
+    const limit_name limit = address ? LIMIT_PER_IP : LIMIT_CONNECTIONS;
+    http_error_set(e, address ? HTTP_E_RATE : HTTP_E_UNAVAILABLE, "too_many_connections",
+                   "too many connections%s; at most %.0f (--limit %s)",
+                   address ? " from this address" : "", l->at[limit], limit_rows[limit].name);
+}
+
+bool reader_refuse_connection(reader *r, connection *c)
+{
+    http_error e;
+    if (!reader_make_exchange(r, c))
+        return false;
+    reader_guess_path(r->x, connection_input(c));
+    reader_set_refusal(c, &e);
+    reader_refuse(r, &e, false);
+    return true;
+}
+
 static void set_no_memory(http_error *e)
 {
     http_error_set(e, HTTP_E_UNAVAILABLE, "out_of_memory", "the server is out of memory");
@@ -68,7 +112,7 @@ static void set_too_large(http_error *e, const limits *l)
                    "the body must have at most %.0f bytes (--limit body-bytes)", l->at[LIMIT_BODY]);
 }
 
-static void reader_refuse_head(reader *r, connection *c, head_status status)
+static void reader_refuse_head(reader *r, connection *c, str bytes, head_status status)
 {
     static const struct {
         http_error_kind kind;
@@ -82,6 +126,7 @@ static void reader_refuse_head(reader *r, connection *c, head_status status)
     };
     if (!reader_make_exchange(r, c))
         return;
+    reader_guess_path(r->x, bytes);
     http_error e;
     http_error_set(&e, rows[status].kind, rows[status].code, "%s", r->checker.why);
     if (status == HEAD_METHOD)
@@ -114,8 +159,13 @@ static bool reader_decode_target(exchange *x, http_error *error)
 static bool reader_check_head(exchange *x, http_error *error)
 {
     const http_server *h = connection_http(x->c);
-    if (!reader_decode_target(x, error) ||
-        !h->hooks.on_head(h->hooks.context, x, &x->request, error))
+    if (!reader_decode_target(x, error))
+        return false;
+    if (x->c->refusal != CONNECTION_ACCEPTED) {
+        reader_set_refusal(x->c, error);
+        return false;
+    }
+    if (!h->hooks.on_head(h->hooks.context, x, &x->request, error))
         return false;
     if (x->head.length > h->limits.at[LIMIT_BODY]) {
         set_too_large(error, &h->limits);
@@ -170,6 +220,7 @@ static void reader_take_head(reader *r, connection *c, str bytes, double now)
     }
     const http_parsed parsed = http_parser_head(r->parser, bytes, &x->head);
     if (parsed == HTTP_PARSED_REFUSED) {
+        reader_guess_path(x, bytes);
         http_error_set(&e, HTTP_E_INVALID, "bad_request", "the request is not valid HTTP");
         reader_refuse(r, &e, false);
         return;
@@ -178,7 +229,8 @@ static void reader_take_head(reader *r, connection *c, str bytes, double now)
     if (!reader_check_head(x, &e)) {
         /* An unread body would be parsed as the next request. So close, unless there is none. */
         reader_refuse(r, &e,
-                      x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != HTTP_E_INVALID);
+                      x->may_keep && parsed == HTTP_PARSED_WHOLE && e.kind != HTTP_E_INVALID &&
+                          c->refusal == CONNECTION_ACCEPTED);
     } else if (parsed == HTTP_PARSED_WHOLE) {
         reader_handle(r, now);
     } else {
@@ -229,7 +281,7 @@ size_t reader_feed(reader *r, connection *c, str bytes, double now)
     if (status == HEAD_MORE)
         return 0;
     if (status != HEAD_PASS) {
-        reader_refuse_head(r, c, status);
+        reader_refuse_head(r, c, bytes, status);
         return bytes.n;
     }
     const size_t used = r->checker.head.bytes;
@@ -267,6 +319,7 @@ bool reader_reply_late(reader *r, connection *c)
 {
     if (r->state == READER_IDLE || !reader_make_exchange(r, c))
         return false;
+    reader_guess_path(r->x, connection_input(c));
     http_error e;
     http_error_set(&e, HTTP_E_TIMEOUT, "request_timeout", "the request arrived too slowly");
     reader_refuse(r, &e, false);

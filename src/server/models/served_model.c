@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "chat/turn/response_format.h"
 #include "media/decode/resize.h"
-#include "server/core/digest.h"
+#include "store/digest.h"
 #include "server/core/limits.h"
 #include "server/vision/vision_service.h"
 
@@ -19,7 +19,7 @@
 
 struct served_model {
     const mote_model *model;
-    const char *path;
+    char *path;
     char name[MODEL_NAME_BYTES];
     char fingerprint[48];
     int64_t date;
@@ -30,6 +30,7 @@ struct served_model {
     vision_service *vision; /* NULL: no images */
     answer_tokens *answer_tokens;
     uint64_t malformed;        /* tool calls; loop thread */
+    mote_file_state files;     /* loop thread */
     double default_keep;       /* keep_alive of the server */
     pthread_mutex_t keep_lock; /* of the following members */
     uint32_t n_requests;       /* running */
@@ -38,19 +39,6 @@ struct served_model {
 };
 
 /* ---- names ---- */
-
-void model_name_of_file(char out[MODEL_NAME_BYTES], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    snprintf(out, MODEL_NAME_BYTES, "%s", slash != NULL ? slash + 1 : path);
-    size_t n = strlen(out);
-    if (n > 5 && strcmp(out + n - 5, ".gguf") == 0)
-        out[n - 5] = '\0';
-    for (char *p = out; *p != '\0'; p++) {
-        bool plain = isalnum((unsigned char)*p) || strchr("._-:", *p) != NULL;
-        *p = plain ? (char)tolower((unsigned char)*p) : '-';
-    }
-}
 
 /* Normalises a name: lower case, no publisher in front, no ":latest", ':' and '_' as '-'. */
 static size_t model_name_normalise(str name, char *out, size_t room)
@@ -138,6 +126,14 @@ static vision_service_options vision_service_options_of(const served_model_optio
     return o;
 }
 
+static mote_status model_vision_too_large(uint64_t taken, uint64_t memory, mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY,
+                   "images need %llu MB, of %llu MB in all: raise --memory, or lower "
+                   "--limit image-cache-bytes or image-tokens",
+                   (unsigned long long)taken / 1000000, (unsigned long long)memory / 1000000);
+}
+
 /* Creates the vision service and subtracts its memory from that of the scheduler. */
 static mote_status model_make_vision(served_model *m, const served_model_options *given,
                                      sched_options *rest, mote_error *err)
@@ -145,10 +141,7 @@ static mote_status model_make_vision(served_model *m, const served_model_options
     const vision_service_options o = vision_service_options_of(given);
     const uint64_t taken = vision_service_plan(&o);
     if (rest->memory > 0 && rest->memory <= taken)
-        return err_set(err, MOTE_E_MEMORY,
-                       "images need %llu MB, which is all of `memory`: raise it, or lower "
-                       "--limit image-cache-bytes or image-tokens",
-                       (unsigned long long)taken / 1000000);
+        return model_vision_too_large(taken, rest->memory, err);
     if (rest->memory > 0)
         rest->memory -= taken;
     return vision_service_new(&m->vision, &o, err);
@@ -165,6 +158,24 @@ mote_status served_model_least_memory(const served_model_options *options, uint6
     return MOTE_OK;
 }
 
+mote_status served_model_plan_memory(const served_model_options *options, uint64_t *out,
+                                     mote_error *err)
+{
+    sched_options work = options->sched;
+    uint64_t images = 0;
+    work.model = options->model;
+    if (served_model_has_vision(options)) {
+        const vision_service_options vision = vision_service_options_of(options);
+        images = vision_service_plan(&vision);
+        if (work.memory > 0 && work.memory <= images)
+            return model_vision_too_large(images, work.memory, err);
+        work.memory -= work.memory > 0 ? images : 0;
+    }
+    TRY(sched_plan_memory(&work, out, err));
+    *out += images;
+    return MOTE_OK;
+}
+
 uint64_t served_model_memory(const served_model *m)
 {
     mote_memory memory;
@@ -178,7 +189,7 @@ uint64_t served_model_memory(const served_model *m)
 static mote_status model_blame_vision(const served_model *m, mote_error *err)
 {
     const mote_error refused = err != NULL ? *err : (mote_error){0};
-    return err_set(err, MOTE_E_MEMORY, "%s; without `mmproj` %llu MB more are available",
+    return err_set(err, MOTE_E_MEMORY, "%s; without --mmproj %llu MB more are available",
                    refused.text, (unsigned long long)vision_service_memory(m->vision) / 1000000);
 }
 
@@ -188,8 +199,13 @@ static mote_status model_init(served_model *m, const served_model_options *o, mo
     wanted.model = o->model;
     if (!os_random(&wanted.salt, sizeof wanted.salt))
         return err_set(err, MOTE_E_IO, "no random bytes from the system");
+    m->path = mem_new(strlen(o->path) + 1, 1);
+    if (m->path == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory for a path");
+    memcpy(m->path, o->path, strlen(o->path));
     model_describe(m, o->name);
     TRY(chat_context_of(&m->chat_ctx, m->model, err));
+    TRY(chat_template_choose(&m->chat_ctx.template, o->chat_template, err));
     TRY(answer_tokens_new(&m->answer_tokens, o->answer_tokens_bytes, err));
     if (served_model_has_vision(o))
         TRY(model_make_vision(m, o, &wanted, err));
@@ -205,7 +221,6 @@ mote_status served_model_new(served_model **out, const served_model_options *opt
     if (m == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a model", sizeof *m);
     m->model = options->model;
-    m->path = options->path;
     pthread_mutex_init(&m->token_trie_lock, NULL);
     pthread_mutex_init(&m->keep_lock, NULL);
     m->default_keep = m->keep = options->keep_alive;
@@ -229,6 +244,7 @@ void served_model_free(served_model *m)
     token_trie_free(m->vocab);
     pthread_mutex_destroy(&m->token_trie_lock);
     pthread_mutex_destroy(&m->keep_lock);
+    mem_free(m->path);
     mem_free(m);
 }
 
@@ -242,6 +258,21 @@ void served_model_count_malformed(served_model *m)
 uint64_t served_model_malformed(const served_model *m)
 {
     return m->malformed;
+}
+
+/* ---- files ---- */
+
+mote_file_state served_model_check_files(served_model *m, bool *changed)
+{
+    const mote_file_state before = m->files;
+    m->files = mote_model_file_state(m->model);
+    *changed = m->files != before;
+    return m->files;
+}
+
+mote_file_state served_model_file_state(const served_model *m)
+{
+    return m->files;
 }
 
 /* ---- keep-alive ---- */

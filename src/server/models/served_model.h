@@ -2,21 +2,24 @@
 /*
  * served_model.h - one model of the server: name, file, scheduler, vision service, keep-alive.
  *
- * model_registry owns all models from start to shutdown. A request picks one by name and keeps the
- * pointer. Name, path, date, fingerprint, chat context and scheduler settings never change; any
- * thread may read them. sched.h and vision_service.h document the threading of their functions.
+ * model_registry owns all models. A request gets one by name and keeps the pointer as long as it
+ * has a lease (model_registry.h). Name, path, date, fingerprint, chat context and scheduler
+ * settings never change; any thread may read them. sched.h and vision_service.h document the
+ * threading of their functions.
  *
  * Prefix cache, image cache and answer tokens belong to one model, because token ids, states and
  * embeddings of one model are invalid for another.
  *
- * Unloading frees the engine and drops the pages of the model file. The next job loads them again
- * (sched_unload()); everything else stays.
+ * served_model_unload() and keep-alive serve models that were given on the command line: they free
+ * the engine and drop the pages of the model file, and the next job loads them again
+ * (sched_unload()). Installed models are freed completely by the registry instead.
  */
 #ifndef MOTE_SERVER_MODELS_SERVED_MODEL_H
 #define MOTE_SERVER_MODELS_SERVED_MODEL_H
 
 #include "sched/answer_tokens.h"
 #include "sched/sched.h"
+#include "store/model_name.h"
 
 typedef struct served_model served_model;
 struct fork_server;
@@ -26,8 +29,9 @@ struct token_trie;
 
 typedef struct served_model_options {
     const mote_model *model;
-    const char *path; /* for file name and date; replies never contain it */
-    const char *name; /* NULL: derived from the file name */
+    const char *path;          /* for file name and date, copied; replies never contain it */
+    const char *name;          /* NULL: derived from the file name */
+    const char *chat_template; /* a name of mote_chat_template_name(); NULL: that of the file */
     sched_options sched;
     struct fork_server *fork_server; /* image decoder; NULL: no images */
     uint32_t image_tokens;           /* default maximum per image; 0: 1,280 */
@@ -44,6 +48,9 @@ mote_status served_model_new(served_model **out, const served_model_options *opt
 void served_model_free(served_model *m);
 /* Does a model with these options accept images? */
 bool served_model_has_vision(const served_model_options *options);
+/* The memory in bytes that served_model_new() would plan, vision included. */
+mote_status served_model_plan_memory(const served_model_options *options, uint64_t *out,
+                                     mote_error *err);
 /* Minimum memory in bytes, vision included. */
 mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
                                       mote_error *err);
@@ -79,6 +86,11 @@ uint64_t served_model_malformed(const served_model *m);
 /* Loop thread: start and end of a request. `keep`: keep_alive of the request, or NULL. */
 void served_model_begin(served_model *m);
 void served_model_end(served_model *m, const double *keep);
+/* Loop thread, once per second: the state of the model's files; *changed: it is another one than at
+ * the last call. */
+mote_file_state served_model_check_files(served_model *m, bool *changed);
+/* The result of the last check. */
+mote_file_state served_model_file_state(const served_model *m);
 /* Loop thread, once per second: unloads the model if it was idle long enough. */
 void served_model_tick(served_model *m, double now);
 /* The following: any thread. */
@@ -90,10 +102,6 @@ bool served_model_unload(served_model *m);
 
 /* ---- names ---- */
 
-enum { MODEL_NAME_BYTES = 128 };
-
-/* "Qwen3.5-4B-Q4_K_M.gguf" becomes "qwen3.5-4b-q4_k_m". */
-void model_name_of_file(char out[MODEL_NAME_BYTES], const char *path);
 /* Does `wanted` mean this model? Ignores case, a publisher in front and ":latest". ':' and '_'
  * equal
  * '-'. Unless `whole`, a prefix up to a dash matches. */

@@ -32,6 +32,8 @@ void request_fini(request *a)
         json_doc_free(a->made[i]);
     json_doc_free(a->body);
     mem_free(a->own);
+    if (a->served != NULL)
+        model_lease_end(a->entry); /* last: results of images belong to the model */
     *a = (request){0};
 }
 
@@ -136,17 +138,44 @@ static str model_name_take_think_word(str *name)
     return (str){"", 0};
 }
 
-void request_choose(request *a, str name)
+void request_find_model(request *a, str name)
 {
-    served_model *found = model_registry_find(a->ctx->models, name);
+    model_registry *models = a->ctx->models;
+    model_entry *found = model_registry_find(models, name);
     a->think_word = (str){"", 0};
     if (found == NULL) {
         a->think_word = model_name_take_think_word(&name);
-        found = model_registry_find(a->ctx->models, name);
+        found = model_registry_find(models, name);
     }
     a->known_model = found != NULL || name.n == 0 || str_is(name, "default");
-    a->served = found != NULL ? found : model_registry_at(a->ctx->models, 0);
-    a->vision = served_model_vision(a->served);
+    if (found == NULL && (a->known_model || !model_registry_has_catalog(models)))
+        found = model_registry_default(models);
+    a->entry = found;
+}
+
+void request_use_model(request *a, served_model *leased)
+{
+    a->served = leased;
+    a->vision = served_model_vision(leased);
+}
+
+bool request_no_model(const request *a, str name, http_error *error)
+{
+    char near[256];
+    model_registry_nearest(a->ctx->models, name, near, sizeof near);
+    if (name.n == 0 && near[0] != '\0')
+        http_error_set(error, HTTP_E_INVALID, "missing_field",
+                       "model is required, because several models are installed: %s", near);
+    else if (near[0] == '\0')
+        http_error_set(error, HTTP_E_NOT_FOUND, "model_not_found",
+                       "model '%.*s' not found: no model is installed (try: mote pull NAME)",
+                       (int)(name.n < 100 ? name.n : 100), name.p);
+    else
+        http_error_set(error, HTTP_E_NOT_FOUND, "model_not_found",
+                       "model '%.*s' not found; similar installed models: %s",
+                       (int)(name.n < 100 ? name.n : 100), name.p, near);
+    snprintf(error->param, sizeof error->param, "model");
+    return false;
 }
 
 str request_name_in(const json_node *body, bool also_name)
@@ -261,43 +290,68 @@ bool request_prompts(request *a, const json_node *node, const char *at, size_t m
     return true;
 }
 
+/* Most texts have less than one token per three bytes. Others are tokenized twice. */
+bool request_tokenize(const request *a, str text, unsigned flags, mote_token **ids, size_t *n,
+                      http_error *error)
+{
+    mote_error err;
+    const mote_model *model = served_model_chat_context(a->served)->model;
+    *ids = NULL;
+    *n = text.n / 3 + 16;
+    for (size_t room = 0; room < *n;) {
+        room = *n;
+        mem_free(*ids);
+        *ids = mem_new(room, sizeof **ids);
+        if (*ids == NULL)
+            return http_error_no_memory(error);
+        if (mote_tokenize_with_hook(model, text.p, text.n, flags, *ids, room, n, a->hook,
+                                    a->hook_ctx, &err) != MOTE_OK) {
+            mem_free(*ids);
+            *ids = NULL;
+            http_error_from(error, &err);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- fill in the middle ---- */
 
 typedef struct fim_ids {
-    const mote_model *model;
+    const request *of;
     mote_token *p; /* [room] */
     size_t n, room;
-    bool failed;
 } fim_ids;
 
-/* Tokenizes `text` and appends the ids. Errors only set b->failed. */
-static void fim_add_text(fim_ids *b, str text, unsigned flags)
+/* Tokenizes `text` and appends the ids. */
+static bool fim_add_text(fim_ids *b, str text, unsigned flags, http_error *error)
 {
-    size_t n = 0;
-    if (b->failed || mote_tokenize(b->model, text.p, text.n, flags, NULL, 0, &n, NULL) != MOTE_OK) {
-        b->failed = true;
-        return;
-    }
+    mote_token *ids;
+    size_t n;
+    if (!request_tokenize(b->of, text, flags, &ids, &n, error))
+        return false;
     if (b->room - b->n < n) {
         const size_t room = 2 * b->room + n;
         mote_token *p = mem_resize(b->p, b->room, room, sizeof *p);
-        b->failed = p == NULL;
-        if (b->failed)
-            return;
+        if (p == NULL) {
+            mem_free(ids);
+            return http_error_no_memory(error);
+        }
         b->p = p;
         b->room = room;
     }
-    b->failed = mote_tokenize(b->model, text.p, text.n, flags, b->p + b->n, n, &n, NULL) != MOTE_OK;
-    b->n += b->failed ? 0 : n;
+    memcpy(b->p + b->n, ids, n * sizeof *ids);
+    b->n += n;
+    mem_free(ids);
+    return true;
 }
 
 /* The marker must be a single token; otherwise the model has no fill-in-the-middle support. */
 static bool fim_add_mark(fim_ids *b, const char *mark, http_error *error)
 {
     const size_t before = b->n;
-    fim_add_text(b, str_of(mark), MOTE_TEXT_CONTROL);
-    if (b->failed)
-        return http_error_no_memory(error);
+    if (!fim_add_text(b, str_of(mark), MOTE_TEXT_CONTROL, error))
+        return false;
     if (b->n != before + 1)
         return http_error_unsupported(error, "suffix", "fill in the middle with this model");
     return true;
@@ -307,12 +361,11 @@ static bool fim_add_files(fim_ids *b, const json_node *extra, http_error *error)
 {
     for (const json_node *f = json_node_first(extra); f != NULL; f = json_node_next(f)) {
         const str name = json_node_text(json_node_get(f, "filename"));
-        if (!fim_add_mark(b, "<|file_sep|>", error))
+        const str text = json_node_text(json_node_get(f, "text"));
+        if (!fim_add_mark(b, "<|file_sep|>", error) || !fim_add_text(b, name, 0, error) ||
+            !fim_add_text(b, str_of("\n"), 0, error) || !fim_add_text(b, text, 0, error) ||
+            !fim_add_text(b, str_of("\n"), 0, error))
             return false;
-        fim_add_text(b, name, 0);
-        fim_add_text(b, str_of("\n"), 0);
-        fim_add_text(b, json_node_text(json_node_get(f, "text")), 0);
-        fim_add_text(b, str_of("\n"), 0);
     }
     return json_node_size(extra) == 0 || fim_add_mark(b, "<|file_sep|>", error);
 }
@@ -320,19 +373,15 @@ static bool fim_add_files(fim_ids *b, const json_node *extra, http_error *error)
 static bool fim_add_gap(fim_ids *b, str before, str after, const json_node *extra,
                         http_error *error)
 {
-    if (!fim_add_files(b, extra, error) || !fim_add_mark(b, "<|fim_prefix|>", error))
-        return false;
-    fim_add_text(b, before, 0);
-    if (!fim_add_mark(b, "<|fim_suffix|>", error))
-        return false;
-    fim_add_text(b, after, 0);
-    return fim_add_mark(b, "<|fim_middle|>", error);
+    return fim_add_files(b, extra, error) && fim_add_mark(b, "<|fim_prefix|>", error) &&
+           fim_add_text(b, before, 0, error) && fim_add_mark(b, "<|fim_suffix|>", error) &&
+           fim_add_text(b, after, 0, error) && fim_add_mark(b, "<|fim_middle|>", error);
 }
 
 bool request_add_fim_prompt(request *a, str before, str after, const json_node *extra,
                             http_error *error)
 {
-    fim_ids b = {.model = served_model_chat_context(a->served)->model};
+    fim_ids b = {.of = a};
     if (!fim_add_gap(&b, before, after, extra, error) ||
         !request_add_prompt(a, (str){"", 0}, error)) {
         mem_free(b.p);

@@ -52,16 +52,19 @@ typedef struct request {
     json_doc *body;
     const json_node *root; /* of body: an object */
     server_context *ctx;
-    served_model *served;             /* set by request_choose() */
+    model_entry *entry;               /* set by request_find_model(); NULL: no such model */
+    served_model *served;             /* set by request_use_model(), with a lease; NULL: none */
     str think_word;                   /* thinking setting behind the model name; may be empty */
-    bool known_model;                 /* the name matches `served`, or the request has no name */
+    bool known_model;                 /* the name matches `entry`, or the request has no name */
     const request_defaults *settings; /* values for fields the request does not set */
     bool strict;                      /* unknown fields are errors */
     bool no_ext;                      /* no `mote` object in the reply */
     bool codex;                       /* the client is Codex; see generation_printer.streams_full */
     bool any_model;                   /* an unknown model name is a warning, not an error */
     uint64_t ns, client;              /* cache namespace; client for fair queueing */
-    bool admin;                       /* the key has scope admin */
+    bool (*hook)(void *ctx);          /* called while texts are tokenized; false: stop */
+    void *hook_ctx;
+    bool admin; /* the key has scope admin */
     bool has_keep_alive;
     double keep_alive; /* idle seconds before unload after this request; negative: never */
     bool load;         /* load the model and generate nothing */
@@ -101,7 +104,10 @@ typedef struct request {
     size_t *score_from; /* [n_prompts]: first token to score; NULL: 1 */
     bool stream, include_usage, echo;
     bool logprobs;
-    bool show_ids; /* /apply-template: token ids in the reply */
+    bool template_is_text; /* `template` may also be a template text, which is ignored */
+    bool template_only;    /* /apply-template: nothing is generated, so images may lack data and
+                          tools may have any name */
+    bool show_ids;         /* /apply-template: token ids in the reply */
     uint32_t min_tokens;
     bool ignore_end;            /* ban the end-of-sequence token */
     bool *tool_allowed;         /* [parsed.request.n_tools]; NULL: all */
@@ -160,9 +166,14 @@ void request_tool_at(const request *a, size_t tool, const char *field, char at[R
 
 /* The model name in a body; `also_name`: also member `name`, as in the Ollama API. */
 str request_name_in(const json_node *body, bool also_name);
-/* Sets served, vision, think_word and known_model. An absent or unknown name selects the first
- * model. Call it first: ranges of parameters depend on the model. */
-void request_choose(request *a, str name);
+/* Worker thread: sets entry, think_word and known_model. An absent name selects the default model
+ * (model_registry_default()); with given models an unknown name does that too. */
+void request_find_model(request *a, str name);
+/* The request uses this loaded model from now on. It has the lease, which request_fini() ends. Call
+ * it before the parameters are read: their ranges depend on the model. */
+void request_use_model(request *a, served_model *leased);
+/* Fails because `entry` is NULL: the error names similar models. Always false. */
+bool request_no_model(const request *a, str name, http_error *error);
 /* Checks the choice: an unknown name is an error, or a warning if any_model. *suffix: the thinking
  * setting behind the name. */
 bool request_model(request *a, str *suffix, http_error *error);
@@ -176,6 +187,8 @@ bool request_keep_alive(request *a, http_error *error);
  * is continued. `min_messages` 0: an empty list is allowed. */
 bool request_conversation(request *a, const json_node *body, size_t min_messages,
                           http_error *error);
+/* The request field `template`, else --template. */
+bool request_template(request *a, chat_mode *mode, http_error *error);
 /* Step of request_conversation(): fills a->media. */
 bool request_media(request *a, http_error *error);
 /* Fails if the conversation has images or videos. */
@@ -210,6 +223,10 @@ bool request_format_refused(const request *a, const chat_fault *fault, const mot
 void request_answer_failed(const request *a, const mote_error *why, http_error *error);
 
 /* ---- prompts ---- */
+
+/* Tokenizes a text; free *ids with mem_free(). Calls a->hook. */
+bool request_tokenize(const request *a, str text, unsigned flags, mote_token **ids, size_t *n,
+                      http_error *error);
 
 /* Reads a string, strings, token ids or arrays of token ids; at most `max` prompts. */
 bool request_prompts(request *a, const json_node *node, const char *at, size_t max,

@@ -121,10 +121,10 @@ static void conversation_find_user_text(request *a)
 /* Warns about settings that the built-in chat template does not have. */
 static void template_warn_unknown_settings(request *a)
 {
-    static const char *const known[] = {"enable_thinking",       "add_vision_id",
-                                        "add_generation_prompt", "thinking_budget",
-                                        "thinking_token_budget", "thinking_budget_tokens",
-                                        "reasoning_budget"};
+    static const char *const known[] = {
+        "enable_thinking",       "add_vision_id",          "add_generation_prompt",
+        "preserve_thinking",     "reasoning_effort",       "thinking_budget",
+        "thinking_token_budget", "thinking_budget_tokens", "reasoning_budget"};
     const json_node *settings = json_node_get(a->root, "chat_template_kwargs");
     for (const json_node *s = json_node_first(settings); s != NULL; s = json_node_next(s)) {
         char at[96];
@@ -135,6 +135,39 @@ static void template_warn_unknown_settings(request *a)
         if (!ours)
             request_warn(a, "unknown_field", at);
     }
+}
+
+bool request_template(request *a, chat_mode *mode, http_error *error)
+{
+    const json_node *node = json_node_get(a->root, "template");
+    const str word = json_node_text(node);
+    *mode = a->settings->official ? CHAT_OFFICIAL : CHAT_STABLE;
+    if (!node_given(node) || chat_mode_parse(word, mode))
+        return true;
+    if (a->template_is_text) {
+        request_warn(a, "ignored_field", "template");
+        return true;
+    }
+    return http_error_invalid(error, "template", "must be official or keep-thinking, got \"%.*s\"",
+                              (int)(word.n < 60 ? word.n : 60), word.p);
+}
+
+/* Settings of the template, from the client's body: `body` of request_conversation() may be a
+ * conversion that lacks them. */
+static bool conversation_read_settings(request *a, http_error *error)
+{
+    chat_request *q = &a->parsed.request;
+    const json_node *kwargs = json_node_get(a->root, "chat_template_kwargs");
+    const json_node *preserve = json_node_get(kwargs, "preserve_thinking");
+    if (!request_template(a, &q->mode, error))
+        return false;
+    if (q->mode == CHAT_STABLE && node_given(preserve) && !json_node_is(preserve, JSON_IS_BOOL))
+        return http_error_invalid(error, "chat_template_kwargs.preserve_thinking",
+                                  "must be true or false");
+    chat_settings_read(q, a->root);
+    q->no_generation_prompt = q->no_generation_prompt && a->template_only;
+    template_warn_unknown_settings(a);
+    return true;
 }
 
 bool request_conversation(request *a, const json_node *body, size_t min_messages, http_error *error)
@@ -156,16 +189,14 @@ bool request_conversation(request *a, const json_node *body, size_t min_messages
                                   (size_t)json_node_size(a->tools), CHAT_MAX_TOOLS);
     if (chat_parsed_read(&a->parsed, body, CHAT_STABLE, &err) != MOTE_OK)
         return conversation_wrong_message(a, &err, error);
-    a->parsed.request.no_generation_prompt = false;
-    if (!conversation_check_messages(a, error) || !request_media(a, error) ||
-        !conversation_check_tools(a, error))
+    if (!conversation_read_settings(a, error) || !conversation_check_messages(a, error) ||
+        !request_media(a, error) || (!a->template_only && !conversation_check_tools(a, error)))
         return false;
-    const size_t n = a->parsed.request.n_messages;
-    const chat_message *last = n > 0 ? &a->parsed.messages[n - 1] : NULL;
-    a->parsed.request.continue_last =
-        a->continue_last && last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
+    chat_request *q = &a->parsed.request;
+    const chat_message *last = q->n_messages > 0 ? &q->messages[q->n_messages - 1] : NULL;
+    q->continue_last = a->continue_last && q->mode == CHAT_STABLE && !q->no_generation_prompt &&
+                       last != NULL && last->role == CHAT_ROLE_ASSISTANT && last->n_calls == 0;
     conversation_find_user_text(a);
-    template_warn_unknown_settings(a);
     if (a->parsed.odd_arguments > 0)
         request_warn(a, "arguments_not_json", a->names.messages);
     return true;
@@ -318,9 +349,12 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
 {
     static const chat_thinking thinking[] = {CHAT_THINK_AUTO, CHAT_THINK_ON, CHAT_THINK_OFF};
     const request_defaults *o = a->settings;
-    const str question = o->no_soft_switch ? (str){0} : a->user_text;
+    chat_request *q = &a->parsed.request;
+    const bool official = q->mode == CHAT_OFFICIAL; /* the template has no soft switch */
+    const str question = o->no_soft_switch || official ? (str){0} : a->user_text;
     mote_error err;
-    if (chat_think_read(&a->think, a->root, dialect, model_suffix, question, &err) != MOTE_OK) {
+    if (chat_think_read(&a->think, a->root, dialect, q->mode, model_suffix, question, &err) !=
+        MOTE_OK) {
         http_error_from(error, &err);
         if (err.status == MOTE_E_ARG) /* the text begins with the field name */
             snprintf(error->param, sizeof error->param, "%.*s", (int)strcspn(err.text, " "),
@@ -337,12 +371,16 @@ bool request_thinking(request *a, chat_dialect dialect, str model_suffix, http_e
         request_warn(a, "thinking_conflict", a->think.source);
     if (a->think.soft_switch)
         soft_switch_remove(a);
-    if (a->parsed.request.continue_last) {
+    /* The template's settings, also of a continued answer: its prompt keeps the system turn. */
+    if (a->think.think != MOTE_THINK_AUTO || q->thinking != CHAT_THINK_OTHER)
+        q->thinking = thinking[a->think.think];
+    if (q->effort == CHAT_EFFORT_AUTO || (q->effort == CHAT_EFFORT_OTHER && !official))
+        q->effort = chat_effort_of_budget(a->think.budget);
+    if (q->continue_last) {
         a->think = (chat_think_setting){.think = MOTE_THINK_OFF, .source = "continued"};
     }
     a->answer.think = a->think.think;
     a->answer.think_budget = a->think.budget;
-    a->parsed.request.thinking = thinking[a->think.think];
     return true;
 }
 

@@ -134,9 +134,18 @@ static bool media_read_tokens(request *a, const json_node *node, const char *at,
 
 /* ---- the list ---- */
 
+/* /apply-template renders a part without data, or without a vision encoder, as one token. */
+static bool media_stays_token(const request *a, const json_node *node, const chat_part *part)
+{
+    return a->template_only &&
+           (a->vision == NULL || (part->text.n == 0 && json_node_get(node, "frames") == NULL));
+}
+
 static bool media_add(request *a, const json_node *node, chat_part *part, const char *at,
                       http_error *error)
 {
+    if (media_stays_token(a, node, part))
+        return true;
     vision_item *item = &a->media[a->n_media];
     *item = (vision_item){.video = part->kind == CHAT_PART_VIDEO, .part = part};
     snprintf(item->at, sizeof item->at, "%s", at);

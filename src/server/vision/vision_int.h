@@ -3,7 +3,7 @@
 #ifndef MOTE_SERVER_VISION_VISION_INT_H
 #define MOTE_SERVER_VISION_VISION_INT_H
 
-#include "server/core/digest.h"
+#include "store/digest.h"
 #include "server/vision/vision_service.h"
 
 #include <pthread.h>

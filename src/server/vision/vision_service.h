@@ -70,6 +70,15 @@ typedef struct vision_item {
     const vision_result *result; /* release it with image_cache_release() */
 } vision_item;
 
+/* Bytes of its base64 text in the request. */
+static inline size_t vision_item_bytes(const vision_item *item)
+{
+    size_t bytes = item->text.n;
+    for (size_t i = 0; i < item->n_frames; i++)
+        bytes += item->frames[i].n;
+    return bytes;
+}
+
 /* Must stay valid until `done` is called. */
 typedef struct vision_request {
     vision_item *items; /* [n] */

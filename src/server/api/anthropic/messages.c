@@ -4,6 +4,9 @@
  *
  * A stream is a sequence of content blocks: thinking, text, tool_use. Blocks do not nest. A block
  * starts with its first piece and ends when a piece of another kind arrives.
+ *
+ * Keys without a value are left out: some clients accept an absent key but reject null. The
+ * exceptions are stop_reason and stop_sequence, which every Messages API sends as null.
  */
 #include "server/api/common/error_format.h"
 #include "server/api/anthropic/anthropic.h"
@@ -57,21 +60,11 @@ static void usage_put_output(strbuf *out, const usage *u)
     jw_close(out, '}');
 }
 
-static void usage_put_constants(strbuf *out)
-{
-    jw_key_null(out, "server_tool_use");
-    jw_key_text(out, "service_tier", "standard");
-    jw_key_null(out, "inference_geo");
-    jw_key_null(out, "speed");
-}
-
 static void messages_put_stop(const generation *w, strbuf *out)
 {
     const choice *c = &w->choices[0];
     jw_key_text(out, "stop_reason", messages_stop_reason(c->cause));
     jw_key_text(out, "stop_sequence", c->cause == STOP_TEXT ? generation_stop_text(c) : NULL);
-    jw_key_null(out, "stop_details");
-    jw_key_null(out, "container");
 }
 
 static void messages_put_head(generation *w, strbuf *out)
@@ -100,7 +93,6 @@ static void block_put_text(str text, strbuf *out)
     jw_open(out, '{');
     jw_key_text(out, "type", "text");
     jw_key_str(out, "text", text);
-    jw_key_null(out, "citations");
     jw_close(out, '}');
 }
 
@@ -133,13 +125,11 @@ static void messages_reply(generation *w)
         block_put_call(&c->calls[i], out);
     jw_close(out, ']');
     messages_put_stop(w, out);
-    jw_key_null(out, "diagnostics");
     jw_key(out, "usage");
     jw_open(out, '{');
     usage_put_input(out, u.prompt - u.cached, u.cached);
-    jw_key_null(out, "cache_creation");
     usage_put_output(out, &u);
-    usage_put_constants(out);
+    jw_key_text(out, "service_tier", "standard");
     jw_close(out, '}');
     generation_put_mote(w, out);
     jw_close(out, '}');
@@ -177,15 +167,11 @@ static void messages_begin(generation *w)
     jw_key_raw(out, "content", "[]");
     jw_key_null(out, "stop_reason");
     jw_key_null(out, "stop_sequence");
-    jw_key_null(out, "stop_details");
-    jw_key_null(out, "container");
-    jw_key_null(out, "diagnostics");
     jw_key(out, "usage");
     jw_open(out, '{');
     usage_put_input(out, w->prompts[0].n, 0);
-    jw_key_null(out, "cache_creation");
     jw_key_uint(out, "output_tokens", 1);
-    usage_put_constants(out);
+    jw_key_text(out, "service_tier", "standard");
     strbuf_text(out, "}}");
     messages_send_event(w, "message_start");
     messages_ping(w);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dispatch.c - the start of a request: headers, admission by the key's quota, copy of the body,
- * parsing on a worker thread. See dialect.h.
+ * dispatch.c - the start of a request: headers, admission by the key's quota, parsing on a worker
+ * thread. See dialect.h.
  *
- * The exchange may end while a worker reads, so the worker gets a copy of the body.
+ * The exchange may end while a worker reads, so the worker takes the body. Parsing is cheap and
+ * tokenizing is not, so a request with a long text is prepared as separate work (generation_run).
  */
 #include "server/api/common/dialect.h"
 
@@ -17,8 +18,9 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Parses a JSON object. false: *error is set. */
-static bool body_read(json_doc **doc, str text, http_error *error)
+enum { PARSE_SPEED = 16 }; /* compared with the slowest tokenization */
+
+bool body_read(json_doc **doc, str text, http_error *error)
 {
     mote_error err;
     const mote_status status = json_doc_read(doc, text, &err);
@@ -29,6 +31,24 @@ static bool body_read(json_doc **doc, str text, http_error *error)
     else if (!json_node_is(json_doc_root(*doc), JSON_IS_OBJECT))
         http_error_set(error, HTTP_E_INVALID, "invalid_json", "request body must be a JSON object");
     return error->code == NULL;
+}
+
+/* ---- quotas ---- */
+
+/* Does the quota of the key allow another request? NULL: the key has none. */
+static bool quota_admit(struct quota *q, http_error *error)
+{
+    enum { MAX_RETRY_MS = 24 * 3600 * 1000 };
+    static const char *const units[QUOTA_KINDS] = {"requests per minute", "tokens per minute",
+                                                   "concurrent requests"};
+    quota_kind kind;
+    uint64_t wait;
+    if (q == NULL || quota_begin(q, (uint64_t)(1000 * os_now()), &kind, &wait))
+        return true;
+    http_error_set(error, HTTP_E_RATE, "rate_limit_exceeded", "rate limit of the API key: %u %s",
+                   q->most[kind], units[kind]);
+    error->retry_ms = (unsigned)(wait < MAX_RETRY_MS ? wait : MAX_RETRY_MS);
+    return false;
 }
 
 /* ---- generations ---- */
@@ -73,32 +93,35 @@ static void dispatch_read_headers(request *a, const exchange *x)
     }
 }
 
-/* Does the quota of the key allow another request? Routes that generate nothing are free. */
 static bool dispatch_admit(generation *w, http_error *error)
 {
-    enum { MAX_RETRY_MS = 24 * 3600 * 1000 };
-    static const char *const units[QUOTA_KINDS] = {"requests per minute", "tokens per minute",
-                                                   "concurrent requests"};
     quota *q = exchange_request(w->x)->quota;
-    quota_kind kind;
-    uint64_t wait;
-    if (q == NULL || w->printer->end == NULL)
-        return true;
-    if (quota_begin(q, (uint64_t)(1000 * os_now()), &kind, &wait)) {
-        w->quota = q;
-        return true;
-    }
-    http_error_set(error, HTTP_E_RATE, "rate_limit_exceeded", "rate limit of the API key: %u %s",
-                   q->most[kind], units[kind]);
-    error->retry_ms = (unsigned)(wait < MAX_RETRY_MS ? wait : MAX_RETRY_MS);
-    return false;
+    if (!quota_admit(q, error))
+        return false;
+    w->quota = q;
+    return true;
+}
+
+static bool dialect_is_ollama(const dialect *d)
+{
+    return (d->fields & (PARAM_IN_OLLAMA | PARAM_IN_OLLAMA_EMBED)) != 0;
+}
+
+/* Finds the model of the body and takes a lease if it is loaded. */
+static bool model_choose(request *a, str name, http_error *error)
+{
+    request_find_model(a, name);
+    if (a->entry == NULL)
+        return request_no_model(a, name, error);
+    served_model *served = model_lease_try(a->entry);
+    if (served != NULL)
+        request_use_model(a, served);
+    return true;
 }
 
 static bool dispatch_read_request(request *a, const dialect *d, http_error *error)
 {
-    const bool ollama = (d->fields & (PARAM_IN_OLLAMA | PARAM_IN_OLLAMA_EMBED)) != 0;
     const json_node *stream_options = NULL;
-    request_choose(a, request_name_in(a->root, ollama));
     const param_limits limits = param_limits_of(a->served);
     if (!params_read(a, a->root, d->fields, "", &limits, error))
         return false;
@@ -109,31 +132,67 @@ static bool dispatch_read_request(request *a, const dialect *d, http_error *erro
            request_keep_alive(a, error) && d->read(a, error) && params_settle(a, error);
 }
 
-/* Worker thread. Without images and videos, one call parses and prepares. */
-static void dispatch_read(void *with)
+/* Worker thread: reads the body up to the name of the model. */
+static bool dispatch_read_body(dispatch_job *job)
 {
-    dispatch_job *job = with;
     generation *w = job->w;
     request *a = &w->request;
     const bool read = body_read(&a->body, strbuf_view(&job->body), &w->error);
     strbuf_fini(&job->body);
     if (!read)
-        return;
+        return false;
     a->root = json_doc_root(a->body);
     if (json_doc_repeats(a->body))
         request_warn(a, "duplicate_key", "/");
-    if (!dispatch_read_request(a, job->dialect, &w->error))
+    return model_choose(a, request_name_in(a->root, dialect_is_ollama(job->dialect)), &w->error);
+}
+
+/* Worker thread, called again after a load. A request with little text and without images is also
+ * prepared here. */
+static void dispatch_read(void *with)
+{
+    dispatch_job *job = with;
+    generation *w = job->w;
+    request *a = &w->request;
+    if (atomic_load(&w->gone) || (a->body == NULL && !dispatch_read_body(job)))
+        return;
+    if (a->served == NULL || !dispatch_read_request(a, job->dialect, &w->error))
         return;
     const uint64_t most = served_model_context(a->served);
     w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
-    if (a->n_media == 0)
+    if (a->n_media == 0 && (job->dialect->tokenizes || generation_text_bytes(w) <= WORK_SHORT))
         generation_prepare(w);
+}
+
+static void dispatch_done(void *with);
+
+/* The model is loaded, or the wait has failed, or the client has disconnected. */
+static void dispatch_loaded(void *with)
+{
+    dispatch_job *job = with;
+    generation *w = job->w;
+    const bool tokenizes = job->dialect->tokenizes;
+    if (w->x != NULL && w->error.code == NULL) {
+        w->work = job;
+        if (event_loop_work(w->ctx->loop, tokenizes ? w->bytes : w->bytes / PARSE_SPEED,
+                            dispatch_read, dispatch_done, job))
+            return;
+        w->work = NULL;
+        http_error_no_memory(&w->error);
+    }
+    dispatch_free(job);
+    generation_run(w);
 }
 
 static void dispatch_done(void *with)
 {
     dispatch_job *job = with;
     generation *w = job->w;
+    w->work = NULL;
+    if (w->x != NULL && w->error.code == NULL && w->request.served == NULL) {
+        generation_wait_for_model(w, dispatch_loaded, job);
+        return;
+    }
     dispatch_free(job);
     generation_run(w);
 }
@@ -149,12 +208,16 @@ void dispatch_start(exchange *x, const dialect *d)
         exchange_fail(x, &error);
         return;
     }
-    *job = (dispatch_job){.w = w, .dialect = d};
-    strbuf_put(&job->body, exchange_request(x)->body);
+    *job = (dispatch_job){.w = w, .dialect = d, .body = exchange_take_body(x)};
+    w->bytes = job->body.n;
+    w->streams_by_default = dialect_is_ollama(d);
     dispatch_read_headers(&w->request, x);
-    if (!job->body.failed && dispatch_admit(w, &error) &&
-        event_loop_work(w->ctx->loop, dispatch_read, dispatch_done, job))
+    w->work = job;
+    if (dispatch_admit(w, &error) &&
+        event_loop_work(w->ctx->loop, d->tokenizes ? w->bytes : w->bytes / PARSE_SPEED,
+                        dispatch_read, dispatch_done, job))
         return;
+    w->work = NULL;
     dispatch_free(job);
     generation_fail(w, &error);
     generation_release(w);
@@ -164,6 +227,7 @@ void dispatch_start(exchange *x, const dialect *d)
 
 static void background_free(background_job *s)
 {
+    request_fini(&s->request);
     json_doc_free(s->doc);
     strbuf_fini(&s->text);
     strbuf_fini(&s->tail);
@@ -175,18 +239,56 @@ static void background_free(background_job *s)
 static void background_run(void *with)
 {
     background_job *s = with;
-    if (s->text.n > 0 && body_read(&s->doc, strbuf_view(&s->text), &s->error))
+    if (!background_goes_on(s))
+        return;
+    if (s->body == NULL && s->text.n > 0 && body_read(&s->doc, strbuf_view(&s->text), &s->error)) {
         s->body = json_doc_root(s->doc);
-    if (s->error.code == NULL)
+        if (s->with_model)
+            model_choose(&s->request, request_name_in(s->body, false), &s->error);
+    }
+    if (s->error.code == NULL && (!s->with_model || s->request.served != NULL))
         s->run(s);
     if (s->out.failed)
         http_error_no_memory(&s->error);
+}
+
+static void background_done(void *with);
+
+/* The `done` function of the wait for the model. */
+static void background_loaded(void *with)
+{
+    background_job *s = with;
+    s->waiting = false;
+    if (s->wait.served != NULL)
+        request_use_model(&s->request, s->wait.served);
+    else
+        generation_load_error(&s->wait, &s->error);
+    if (s->error.code == NULL &&
+        event_loop_work(s->ctx->loop, s->bytes, background_run, background_done, s))
+        return;
+    if (s->error.code == NULL)
+        http_error_no_memory(&s->error);
+    background_done(s);
+}
+
+static bool background_wait(background_job *s)
+{
+    s->wait = (model_wait){.entry = s->request.entry, .done = background_loaded, .with = s};
+    s->waiting = model_wait_begin(&s->wait);
+    if (!s->waiting)
+        generation_load_queue_full(&s->error);
+    return s->waiting;
 }
 
 static void background_done(void *with)
 {
     background_job *s = with;
     exchange *x = s->x;
+    if (x != NULL && s->error.code == NULL && s->with_model && s->request.served == NULL &&
+        background_wait(s))
+        return;
+    if (s->quota != NULL)
+        quota_end(s->quota, (uint64_t)(1000 * os_now()), s->bytes / QUOTA_BYTES_PER_TOKEN);
     if (x != NULL && s->error.code != NULL)
         exchange_fail(x, &s->error);
     else if (x != NULL)
@@ -194,39 +296,67 @@ static void background_done(void *with)
     background_free(s);
 }
 
-static void background_on_gone(void *with)
+static void background_on_disconnect(void *with)
 {
     background_job *s = with;
     s->x = NULL;
+    atomic_store(&s->gone, true);
+    if (s->waiting) {
+        model_wait_cancel(&s->wait);
+        background_done(s);
+        return;
+    }
+    event_loop_cancel_work(s->ctx->loop, s);
 }
 
-void background_start(exchange *x, void (*run)(background_job *s), bool with_body)
+bool background_goes_on(void *s)
+{
+    return !atomic_load(&((background_job *)s)->gone);
+}
+
+static void background_begin(exchange *x, void (*run)(background_job *s), bool with_body,
+                             bool with_model, struct quota *charged)
 {
     background_job *s = mem_new(1, sizeof *s);
     http_error error;
     http_error_no_memory(&error);
-    if (s == NULL) {
+    if (s == NULL || !quota_admit(charged, &error)) {
+        mem_free(s);
         exchange_fail(x, &error);
         return;
     }
+    s->quota = charged;
     s->ctx = exchange_context(x);
     s->ns = exchange_request(x)->ns;
     s->admin = exchange_request(x)->admin;
     s->x = x;
     s->run = run;
+    s->with_model = with_model;
+    s->request = (request){.ctx = s->ctx, .hook = background_goes_on, .hook_ctx = s};
     s->content_type = EXCHANGE_JSON;
     strbuf_put(&s->tail, exchange_request(x)->tail);
     if (with_body) {
-        strbuf_put(&s->text, exchange_request(x)->body);
+        s->text = exchange_take_body(x);
+        s->bytes = s->text.n;
         if (s->text.n == 0) /* an empty body is reported as invalid JSON */
             strbuf_byte(&s->text, ' ');
     }
-    exchange_on_gone(x, background_on_gone, s);
+    exchange_on_disconnect(x, background_on_disconnect, s);
     if (s->text.failed || s->tail.failed ||
-        !event_loop_work(s->ctx->loop, background_run, background_done, s)) {
-        exchange_fail(x, &error);
-        background_free(s);
+        !event_loop_work(s->ctx->loop, s->bytes, background_run, background_done, s)) {
+        http_error_no_memory(&s->error);
+        background_done(s);
     }
+}
+
+void background_start(exchange *x, void (*run)(background_job *s), bool with_body)
+{
+    background_begin(x, run, with_body, false, NULL);
+}
+
+void background_start_with_model(exchange *x, void (*run)(background_job *s))
+{
+    background_begin(x, run, true, true, exchange_request(x)->quota);
 }
 
 bool background_text(background_job *s, const char *name, str *out)

@@ -60,8 +60,7 @@ str reply_token_text(const generation *w, mote_token token)
     return text;
 }
 
-/* JSON has no -Infinity; OpenAI sends -9999.0 for a token that cannot occur. */
-static float finite_logprob(float logprob)
+float reply_finite_logprob(float logprob)
 {
     return logprob >= -9999 ? logprob : -9999;
 }
@@ -70,7 +69,7 @@ static void reply_open_token(strbuf *out, str text, float logprob)
 {
     jw_open(out, '{');
     jw_key_str(out, "token", text);
-    jw_key_float(out, "logprob", finite_logprob(logprob));
+    jw_key_float(out, "logprob", reply_finite_logprob(logprob));
     jw_key(out, "bytes");
     jw_bytes(out, text);
 }

@@ -18,6 +18,9 @@ void embedding_put_base64(const float *vector, size_t n, strbuf *out);
 /* The first n numbers of `from`, scaled to length 1, in one of the two forms. */
 void embedding_put_unit(const float *from, size_t n, bool base64, strbuf *out);
 
+/* JSON has no -Infinity, and clients reject null: -9999, as OpenAI sends, for a token that cannot
+ * occur. */
+float reply_finite_logprob(float logprob);
 /* The bytes of a token of the model. */
 str reply_token_text(const generation *w, mote_token token);
 /* {"token", "logprob", "bytes", "top_logprobs"} of one token. */

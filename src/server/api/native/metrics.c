@@ -7,6 +7,7 @@
  */
 #include "server/api/native/native.h"
 
+#include "base/cpu.h"
 #include "base/os.h"
 #include "server/auth/access.h"
 #include "server/auth/api_keys.h"
@@ -194,6 +195,7 @@ static const model_row work_rows[] = {
     {"repetition_loops_detected_total", "Repetition loops detected.", "", AT(work.loops_detected), ROW_U64, false},
     {"repetition_loops_recovered_total", "Repetition loops that generation left again.", "", AT(work.loops_recovered), ROW_U64, false},
     {"preemptions_total", "Generations preempted because the KV cache was full.", "", AT(work.preempted), ROW_U64, false},
+    {"key_preemptions_total", "Generations paused because another API key has a share in the slots.", "", AT(work.paused), ROW_U64, false},
     {"engine_steps_total", "Engine steps (forward passes of a batch).", "", AT(work.steps), ROW_U64, false},
     {"engine_step_tokens_total", "Tokens in all steps; divided by steps: the mean batch size.", "", AT(work.step_rows), ROW_U64, false},
     {"engine_step_prefill_tokens_total", "Prefill tokens in all steps.", "", AT(work.prefill_rows), ROW_U64, false},
@@ -324,9 +326,35 @@ static void metrics_put_info(strbuf *out, const metrics_view *v)
     }
 }
 
+static void metrics_put_registry(strbuf *out, const model_registry_stats *r)
+{
+    metrics_put_gauge(out, "models_installed", r->installed, "Installed models.");
+    metrics_put_gauge(out, "models_loaded", r->loaded, "Loaded models.");
+    metrics_put_gauge(out, "models_memory_bytes", (double)r->memory,
+                      "Planned memory of the models that are loaded or being loaded.");
+    metrics_put_gauge(out, "models_memory_peak_bytes", (double)r->memory_peak,
+                      "The maximum of it since the start.");
+    metrics_put_gauge(out, "model_load_progress", r->load_progress,
+                      "Part of the file of the model being loaded that is in memory; 0: no load.");
+    metrics_put_gauge(out, "model_load_waiting_requests", r->waiting,
+                      "Requests that wait for a model to be loaded.");
+    metrics_put_counter(out, "model_loads_total", r->loads, "Models loaded.");
+    metrics_put_counter(out, "model_load_failures_total", r->failures,
+                        "Models that could not be loaded.");
+    metrics_put_family(out, "model_load_seconds_total", "counter",
+                       "Time spent loading, without the wait for memory.");
+    metrics_put(out, "mote_model_load_seconds_total %.17g\n", r->load_seconds);
+    metrics_put_family(out, "model_unloads_total", "counter", "Models unloaded, by reason.");
+    for (model_unload_reason i = 0; i < UNLOAD_REASONS; i++)
+        metrics_put_labelled(out, "model_unloads_total", "reason", model_unload_reason_name(i),
+                             r->unloads[i]);
+}
+
 void metrics_print(strbuf *out, const metrics_view *v)
 {
     metrics_put_info(out, v);
+    if (v->has_catalog)
+        metrics_put_registry(out, &v->registry);
     metrics_put_requests(out, v);
     metrics_put_rows(out, v, work_rows, COUNT(work_rows), false);
     metrics_put_memory(out, v);
@@ -366,7 +394,7 @@ static void model_add_rows(metrics_model *into, const metrics_model *m, const mo
 
 void metrics_sum(metrics_model *out, const metrics_view *v)
 {
-    *out = (metrics_model){.name = v->models[0].name};
+    *out = (metrics_model){.name = v->n_models > 0 ? v->models[0].name : ""};
     for (size_t i = 0; i < v->n_models; i++) {
         const metrics_model *m = &v->models[i];
         model_add_rows(out, m, work_rows, COUNT(work_rows));
@@ -381,10 +409,13 @@ void metrics_sum(metrics_model *out, const metrics_view *v)
 
 /* ---- GET /metrics ---- */
 
-static void metrics_gather_model(metrics_model *v, const served_model *m)
+static void metrics_gather_model(metrics_model *v, const model_entry *e, served_model *m)
 {
-    *v = (metrics_model){.name = served_model_name(m),
+    *v = (metrics_model){.name = model_entry_name(e), /* the model may be unloaded before the end */
                          .loaded = served_model_loaded(m),
+                         .context = served_model_context(m),
+                         .threads = sched_settings(served_model_sched(m))->threads,
+                         .leaves_in = served_model_leaves_in(m),
                          .has_vision = served_model_vision(m) != NULL};
     sched_read_stats(served_model_sched(m), &v->work);
     v->calls_malformed = served_model_malformed(m);
@@ -398,19 +429,25 @@ static void metrics_gather_model(metrics_model *v, const served_model *m)
 
 void metrics_gather(metrics_view *v, server_context *s)
 {
-    mote_model_info info;
-    mote_model_describe(served_model_weights(model_registry_at(s->models, 0)), &info);
+    mote_model_info info = {0};
+    model_set set;
+    model_registry_hold(s->models, &set);
+    if (set.n > 0)
+        mote_model_describe(served_model_weights(set.models[0]), &info);
     *v = (metrics_view){.version = mote_version(),
-                        .isa = mote_isa_name(info.isa),
+                        .isa = mote_isa_name(set.n > 0 ? info.isa : cpu_best_isa()),
                         .counts = s->counts,
-                        .n_models = model_registry_count(s->models),
+                        .n_models = set.n,
+                        .has_catalog = model_registry_has_catalog(s->models),
                         .memory_limit = s->memory_limit,
                         .structured_outputs = s->structured_outputs,
                         .decoder_exits = s->decoder_exits,
-                        .draining = s->draining,
+                        .draining = s->stopping,
                         .uptime = os_now() - s->started};
     for (size_t i = 0; i < v->n_models; i++)
-        metrics_gather_model(&v->models[i], model_registry_at(s->models, i));
+        metrics_gather_model(&v->models[i], set.entries[i], set.models[i]);
+    model_set_release(&set);
+    model_registry_read_stats(s->models, &v->registry);
     http_server_read_stats(s->http, &v->http);
     for (quota_kind kind = 0; kind < QUOTA_KINDS; kind++)
         v->over_quota[kind] = api_keys_refused(access_keys(s->access), kind);

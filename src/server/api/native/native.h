@@ -25,6 +25,7 @@ void handle_props_change(exchange *x);
 void handle_slots(exchange *x);
 void handle_not_offered(exchange *x);
 void handle_request_stats(exchange *x);
+void handle_request_last(exchange *x);
 void handle_cache(exchange *x);
 void handle_cache_prefix(exchange *x);
 void handle_cache_pin(exchange *x);
@@ -54,6 +55,9 @@ void request_counts_add(request_counts *c, api_dialect dialect, const char *labe
 typedef struct metrics_model {
     const char *name;
     bool loaded;
+    uint64_t context;
+    uint32_t threads;
+    double leaves_in; /* seconds until it is unloaded; INFINITY: never */
     sched_stats work;
     uint64_t calls_malformed; /* malformed tool calls passed on as text */
     mote_memory memory;       /* total includes memory_vision */
@@ -66,8 +70,10 @@ typedef struct metrics_model {
 typedef struct metrics_view {
     const char *version, *isa;
     const request_counts *counts;
-    metrics_model models[SERVER_MAX_MODELS];
+    metrics_model models[SERVER_MAX_MODELS]; /* the loaded ones */
     size_t n_models;
+    bool has_catalog; /* `registry` is set */
+    model_registry_stats registry;
     http_stats http;
     uint64_t structured_outputs;
     uint64_t decoder_exits;
@@ -80,7 +86,7 @@ typedef struct metrics_view {
 /* Event loop thread. */
 void metrics_gather(metrics_view *v, server_context *s);
 void metrics_print(strbuf *out, const metrics_view *v);
-/* The sum of all models, without histograms. The name is that of the first model. */
+/* The sum of all models, without histograms. The name is that of the first model, or "". */
 void metrics_sum(metrics_model *out, const metrics_view *v);
 
 #endif

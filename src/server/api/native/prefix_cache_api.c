@@ -41,15 +41,15 @@ static bool prefix_view_read(prefix_view *v, served_model *model, uint64_t ns, b
     return true;
 }
 
-/* Finds an entry that the key may see by its id; NULL: none. */
-static served_model *prefix_find(const server_context *s, str id, uint64_t ns, bool admin,
+/* Finds an entry of the held models that the key may see by its id; NULL: none. */
+static served_model *prefix_find(const model_set *set, str id, uint64_t ns, bool admin,
                                  uint64_t *number)
 {
     char name[ID_BYTES];
-    for (size_t m = 0; m < model_registry_count(s->models); m++) {
+    for (size_t m = 0; m < set->n; m++) {
         prefix_view v;
         served_model *found = NULL;
-        if (!prefix_view_read(&v, model_registry_at(s->models, m), ns, admin))
+        if (!prefix_view_read(&v, set->models[m], ns, admin))
             return NULL;
         for (size_t i = 0; i < v.n && found == NULL; i++) {
             prefix_print_id(name, v.rows[i].id);
@@ -98,19 +98,22 @@ static void prefix_list(exchange *x)
     const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
     strbuf out = {0};
+    model_set set;
+    model_registry_hold(s->models, &set);
     jw_open(&out, '{');
     jw_key_text(&out, "object", "list");
     jw_key(&out, "data");
     jw_open(&out, '[');
-    for (size_t m = 0; m < model_registry_count(s->models); m++) {
+    for (size_t m = 0; m < set.n; m++) {
         prefix_view v;
-        out.failed |= !prefix_view_read(&v, model_registry_at(s->models, m), http->ns, http->admin);
+        out.failed |= !prefix_view_read(&v, set.models[m], http->ns, http->admin);
         if (v.n > 0)
             qsort(v.rows, v.n, sizeof *v.rows, prefix_compare_by_use);
         for (size_t i = 0; i < v.n; i++)
             prefix_put(&v.rows[i], served_model_name(v.model), os_now(), &out);
         mem_free(v.rows);
     }
+    model_set_release(&set);
     jw_close(&out, ']');
     jw_close(&out, '}');
     exchange_reply_built(x, EXCHANGE_JSON, &out);
@@ -124,13 +127,16 @@ static void prefix_drop_all(exchange *x)
     const http_request *http = exchange_request(x);
     strbuf out = {0};
     uint64_t n = 0;
-    for (size_t m = 0; m < model_registry_count(s->models); m++) {
+    model_set set;
+    model_registry_hold(s->models, &set);
+    for (size_t m = 0; m < set.n; m++) {
         prefix_view v;
-        out.failed |= !prefix_view_read(&v, model_registry_at(s->models, m), http->ns, http->admin);
+        out.failed |= !prefix_view_read(&v, set.models[m], http->ns, http->admin);
         for (size_t i = 0; i < v.n; i++)
             n += sched_prefix_drop(served_model_sched(v.model), v.rows[i].id);
         mem_free(v.rows);
     }
+    model_set_release(&set);
     jw_open(&out, '{');
     jw_key_uint(&out, "deleted", n);
     jw_close(&out, '}');
@@ -147,12 +153,17 @@ void handle_cache(exchange *x)
 
 void handle_cache_prefix(exchange *x)
 {
+    const server_context *s = exchange_context(x);
     const http_request *http = exchange_request(x);
     http_error error;
     strbuf out = {0};
     uint64_t number;
-    served_model *m = prefix_find(exchange_context(x), http->tail, http->ns, http->admin, &number);
-    if (m == NULL || !sched_prefix_drop(served_model_sched(m), number)) {
+    model_set set;
+    model_registry_hold(s->models, &set);
+    served_model *m = prefix_find(&set, http->tail, http->ns, http->admin, &number);
+    const bool dropped = m != NULL && sched_prefix_drop(served_model_sched(m), number);
+    model_set_release(&set);
+    if (!dropped) {
         prefix_not_found(&error);
         exchange_fail(x, &error);
         return;
@@ -179,9 +190,12 @@ static void prefix_run_pin(background_job *s)
         http_error_invalid(&s->error, "pin", "must be a boolean");
         return;
     }
-    served_model *m = prefix_find(s->ctx, id, s->ns, s->admin, &number);
+    model_set set;
+    model_registry_hold(s->ctx->models, &set);
+    served_model *m = prefix_find(&set, id, s->ns, s->admin, &number);
     const mote_status status =
         m != NULL ? sched_prefix_pin(served_model_sched(m), number, pin, &err) : MOTE_E_ARG;
+    model_set_release(&set);
     if (status == MOTE_E_ARG)
         prefix_not_found(&s->error);
     else if (status == MOTE_E_FULL)

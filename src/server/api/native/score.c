@@ -45,24 +45,24 @@ static double exp_negative(double x)
 /* ---- prompts ---- */
 
 /* Adds the prompt `before` + `text`, of which the tokens of `text` are scored. */
-static bool score_add_choice(request *a, const mote_model *model, const chat_prompt *before,
-                             str text, http_error *error)
+static bool score_add_choice(request *a, const chat_prompt *before, str text, http_error *error)
 {
     size_t n = 0;
-    mote_error err;
-    if (mote_tokenize(model, text.p, text.n, 0, NULL, 0, &n, &err) != MOTE_OK) {
-        http_error_from(error, &err);
+    mote_token *end = NULL;
+    if (!request_tokenize(a, text, 0, &end, &n, error))
         return false;
-    }
-    if (n == 0 || n > MAX_CHOICE_TOKENS)
+    if (n == 0 || n > MAX_CHOICE_TOKENS) {
+        mem_free(end);
         return http_error_invalid(error, "choices", "must have 1 to %d tokens each, got %zu",
                                   MAX_CHOICE_TOKENS, n);
+    }
     mote_token *ids = mem_new(before->n + n, sizeof *ids);
-    if (ids == NULL)
-        return http_error_no_memory(error);
-    memcpy(ids, before->ids, before->n * sizeof *ids);
-    if (mote_tokenize(model, text.p, text.n, 0, ids + before->n, n, &n, &err) != MOTE_OK ||
-        !request_add_prompt(a, (str){"", 0}, error)) {
+    if (ids != NULL) {
+        memcpy(ids, before->ids, before->n * sizeof *ids);
+        memcpy(ids + before->n, end, n * sizeof *ids);
+    }
+    mem_free(end);
+    if (ids == NULL || !request_add_prompt(a, (str){"", 0}, error)) {
         mem_free(ids);
         return http_error_no_memory(error);
     }
@@ -73,48 +73,62 @@ static bool score_add_choice(request *a, const mote_model *model, const chat_pro
     return true;
 }
 
-static bool score_encode(const mote_model *model, str text, chat_prompt *out, http_error *error)
+static bool score_too_long(const request *a, size_t n, http_error *error)
+{
+    const unsigned long long context = served_model_context(a->served);
+    http_error_set(error, HTTP_E_INVALID, "context_length_exceeded",
+                   "prompt is too long: %zu tokens > %llu maximum; the number of tokens is a "
+                   "lower bound",
+                   n, context);
+    return false;
+}
+
+static bool score_encode(const request *a, str text, chat_prompt *out, http_error *error)
+{
+    const mote_model *model = served_model_chat_context(a->served)->model;
+    const size_t least = mote_tokens_at_least(model, text.p, text.n);
+    if (least > served_model_context(a->served))
+        return score_too_long(a, least, error);
+    /* an empty prompt is the beginning of a document */
+    return text.n > 0 ? request_tokenize(a, text, 0, &out->ids, &out->n, error)
+                      : request_tokenize(a, str_of("<|endoftext|>"), MOTE_TEXT_CONTROL, &out->ids,
+                                         &out->n, error);
+}
+
+static bool score_render(request *a, chat_prompt *out, http_error *error)
 {
     mote_error err;
-    unsigned flags = 0;
-    if (text.n == 0) { /* an empty prompt is the beginning of a document */
-        text = str_of("<|endoftext|>");
-        flags = MOTE_TEXT_CONTROL;
-    }
-    mote_status status = mote_tokenize(model, text.p, text.n, flags, NULL, 0, &out->n, &err);
-    if (status == MOTE_OK)
-        out->ids = mem_new(out->n, sizeof *out->ids);
-    if (status == MOTE_OK && out->ids == NULL)
-        return http_error_no_memory(error);
-    if (status == MOTE_OK)
-        status = mote_tokenize(model, text.p, text.n, flags, out->ids, out->n, &out->n, &err);
+    const chat_context *chat_ctx = served_model_chat_context(a->served);
+    chat_request *q = &a->parsed.request;
+    q->thinking = CHAT_THINK_OFF;
+    q->max_tokens = (size_t)served_model_context(a->served);
+    q->hook = a->hook;
+    q->hook_ctx = a->hook_ctx;
+    const mote_status status = chat_render(chat_ctx->model, &chat_ctx->template, q, out, &err);
+    if (status == MOTE_E_FULL)
+        return score_too_long(a, out->n, error);
     if (status != MOTE_OK)
         http_error_from(error, &err);
     return status == MOTE_OK;
 }
 
-/* The common prefix: a text, or a conversation up to the answer, without thinking. */
+/* The common prefix: a text, or a conversation up to the answer, without thinking. Every choice
+ * copies it, so it must fit the context. */
 static bool score_render_prefix(request *a, const json_node *body, chat_prompt *out,
                                 http_error *error)
 {
-    const chat_context *chat_ctx = served_model_chat_context(a->served);
     const json_node *messages = json_node_get(body, "messages");
     const json_node *prompt = json_node_get(body, "prompt");
-    mote_error err;
     if (!node_given(messages) && !node_given(prompt)) {
         http_error_invalid(error, "prompt", "or messages is required");
         error->code = "missing_field";
         return false;
     }
-    if (!node_given(messages))
-        return score_encode(chat_ctx->model, json_node_text(prompt), out, error);
-    if (!request_conversation(a, body, 1, error) || !request_no_media(a, error))
+    if (node_given(messages) ? !request_conversation(a, body, 1, error) ||
+                                   !request_no_media(a, error) || !score_render(a, out, error)
+                             : !score_encode(a, json_node_text(prompt), out, error))
         return false;
-    a->parsed.request.thinking = CHAT_THINK_OFF;
-    if (chat_render(chat_ctx->model, &chat_ctx->template, &a->parsed.request, out, &err) == MOTE_OK)
-        return true;
-    http_error_from(error, &err);
-    return false;
+    return out->n < served_model_context(a->served) || score_too_long(a, out->n, error);
 }
 
 /* Fields common to score and rerank. `most`: highest number of prompts. */
@@ -206,8 +220,7 @@ static bool score_read(request *a, http_error *error)
     else if (read)
         read = score_read_texts(a, choices, "choices", MAX_CHOICES, error);
     for (size_t i = 0; read && i < state->n; i++)
-        read = score_add_choice(a, served_model_chat_context(a->served)->model, &before,
-                                state->texts[i], error);
+        read = score_add_choice(a, &before, state->texts[i], error);
     chat_prompt_fini(&before);
     return read;
 }
@@ -309,6 +322,7 @@ void handle_score(exchange *x)
         .label = "openai",
         .fields = PARAM_IN_SCORE,
         .read = score_read,
+        .tokenizes = true,
         .printer =
             {
                 .call_prefix = "call_",
@@ -344,10 +358,8 @@ static bool rerank_add_document(request *a, str query, str document, http_error 
         return false;
     }
     const bool read = score_render_prefix(a, json_doc_root(doc), &before, error) &&
-                      score_add_choice(a, served_model_chat_context(a->served)->model, &before,
-                                       str_of("yes"), error) &&
-                      score_add_choice(a, served_model_chat_context(a->served)->model, &before,
-                                       str_of("no"), error);
+                      score_add_choice(a, &before, str_of("yes"), error) &&
+                      score_add_choice(a, &before, str_of("no"), error);
     chat_parsed_fini(&a->parsed); /* it points into the document freed below */
     chat_prompt_fini(&before);
     json_doc_free(doc);
@@ -428,6 +440,7 @@ void handle_rerank(exchange *x)
         .label = "openai",
         .fields = PARAM_IN_RERANK,
         .read = rerank_read,
+        .tokenizes = true,
         .printer =
             {
                 .call_prefix = "call_",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server_info.c - GET /, /health, /props, /slots and /v1/requests/ID; OPTIONS of every path.
+ * server_info.c - GET /health, /props, /slots and /v1/requests/ID; OPTIONS of every path.
  *
  * /health, /props and /slots have the form of llama-server's. Event loop thread.
  */
@@ -8,34 +8,75 @@
 #include "json/json.h"
 #include "server/api/native/native.h"
 #include "server/core/context.h"
+#include "server/core/server_sandbox.h"
 #include "server/generation/generation.h"
 #include "server/models/model_registry.h"
 
 #include <mote.h>
 
-/* Ollama's clients check for this text. */
-void handle_root(exchange *x)
+#include <stdio.h>
+
+/* The state of the files of all models: "ok", "replaced" or "damaged". *all: every model is
+ * damaged. */
+static const char *health_files(const server_context *s, bool *all)
 {
-    exchange_reply(x, 200, "text/plain; charset=utf-8", str_of("Ollama is running"));
+    size_t replaced = 0, damaged = 0;
+    model_set set;
+    model_registry_hold(s->models, &set);
+    for (size_t i = 0; i < set.n; i++) {
+        const mote_file_state state = served_model_file_state(set.models[i]);
+        replaced += state == MOTE_FILE_REPLACED;
+        damaged += state == MOTE_FILE_DAMAGED;
+    }
+    *all = damaged == set.n && !model_registry_has_catalog(s->models);
+    model_set_release(&set);
+    return damaged > 0 ? "damaged" : replaced > 0 ? "replaced" : "ok";
+}
+
+/* The version of Landlock or null, and why a part of the sandbox is missing. */
+static void health_put_landlock(strbuf *out, const server_sandbox *sandbox)
+{
+    char version[16];
+    snprintf(version, sizeof version, "%d", sandbox->landlock);
+    strbuf_text(out, ",\"landlock\":");
+    strbuf_text(out, sandbox->landlock > 0 ? version : "null");
+    if (sandbox->reason[0] == '\0')
+        return;
+    strbuf_text(out, ",\"sandbox_reason\":");
+    json_put_string(out, str_of(sandbox->reason));
 }
 
 /* The 503 reply has the format of llama-server, because its clients poll /health. */
 void handle_health(exchange *x)
 {
     const server_context *s = exchange_context(x);
-    if (s->draining) {
+    bool no_model;
+    const char *files = health_files(s, &no_model);
+    if (s->stopping || no_model) {
         exchange_add_header(x, "Retry-After", "1");
         exchange_reply(
             x, 503, EXCHANGE_JSON,
-            str_of("{\"error\":{\"code\":503,\"message\":\"The server is shutting down\","
-                   "\"type\":\"unavailable_error\"}}"));
+            str_of(s->stopping
+                       ? "{\"error\":{\"code\":503,\"message\":\"The server is shutting down\","
+                         "\"type\":\"unavailable_error\"}}"
+                       : "{\"error\":{\"code\":503,\"message\":\"The model file is damaged\","
+                         "\"type\":\"unavailable_error\"}}"));
         return;
     }
     strbuf body = {0};
     strbuf_text(&body, "{\"status\":\"ok\",\"model\":");
-    json_put_string(&body, str_of(served_model_name(model_registry_at(s->models, 0))));
-    strbuf_text(&body, ",\"sandbox\":\"off\",\"version\":\"");
+    if (model_registry_has_catalog(s->models))
+        strbuf_text(&body, "null"); /* models are loaded on request */
+    else
+        json_put_string(&body, str_of(model_entry_name(model_registry_default(s->models))));
+    strbuf_text(&body, ",\"sandbox\":\"");
+    strbuf_text(&body, server_sandbox_name(s->sandbox));
+    strbuf_text(&body, s->sandbox->seccomp ? "\",\"seccomp\":true" : "\",\"seccomp\":false");
+    health_put_landlock(&body, s->sandbox);
+    strbuf_text(&body, ",\"version\":\"");
     strbuf_text(&body, mote_version());
+    strbuf_text(&body, "\",\"model_files\":\"");
+    strbuf_text(&body, files);
     strbuf_text(&body, "\"}");
     exchange_reply_built(x, EXCHANGE_JSON, &body);
 }
@@ -113,9 +154,16 @@ static const char *file_name(const char *path)
 void handle_props(exchange *x)
 {
     const server_context *ctx = exchange_context(x);
-    const served_model *m = model_registry_at(ctx->models, 0);
     mote_model_info info;
     strbuf out = {0};
+    model_set set;
+    model_registry_hold(ctx->models, &set);
+    if (set.n == 0) {
+        info_fail(x, HTTP_E_UNAVAILABLE, "no_model_loaded",
+                  "no model is loaded; the first request loads one");
+        return;
+    }
+    const served_model *m = set.models[0];
     mote_model_describe(served_model_weights(m), &info);
     jw_open(&out, '{');
     props_put_settings(m, &out);
@@ -125,6 +173,12 @@ void handle_props(exchange *x)
     jw_key_str(
         &out, "chat_template",
         (str){info.chat_template != NULL ? info.chat_template : "", info.chat_template_bytes});
+    const chat_template *template = &served_model_chat_context(m)->template;
+    char note[MOTE_TEMPLATE_NOTE];
+    chat_template_note(template, note);
+    jw_key_text(&out, "chat_template_used", template->style->name);
+    jw_key_text(&out, "chat_template_origin", chat_origin_name(template->origin));
+    jw_key_text(&out, "chat_template_note", note);
     jw_key_raw(&out, "chat_template_caps",
                "{\"supports_tools\":true,\"supports_tool_calls\":true,"
                "\"supports_parallel_tool_calls\":true,\"supports_system_role\":true,"
@@ -136,6 +190,7 @@ void handle_props(exchange *x)
     jw_key_text(&out, "build_info", "mote-" MOTE_VERSION);
     jw_key_bool(&out, "is_sleeping", !served_model_loaded(m));
     jw_close(&out, '}');
+    model_set_release(&set);
     exchange_reply_built(x, EXCHANGE_JSON, &out);
 }
 
@@ -164,11 +219,14 @@ static void slots_put_one(const generation *w, const choice *c, uint64_t id, str
 static uint32_t slots_queued(const server_context *s)
 {
     uint32_t n = 0;
-    for (size_t i = 0; i < model_registry_count(s->models); i++) {
+    model_set set;
+    model_registry_hold(s->models, &set);
+    for (size_t i = 0; i < set.n; i++) {
         sched_stats stats;
-        sched_read_stats(served_model_sched(model_registry_at(s->models, i)), &stats);
+        sched_read_stats(served_model_sched(set.models[i]), &stats);
         n += stats.queued;
     }
+    model_set_release(&set);
     return n;
 }
 
@@ -193,18 +251,30 @@ void handle_slots(exchange *x)
 
 /* ---- /v1/requests/ID ---- */
 
+static void info_send_report(exchange *x, bool found, strbuf *json)
+{
+    if (!found)
+        info_fail(x, HTTP_E_NOT_FOUND, "not_found", "no stored report for this request id");
+    else
+        exchange_reply_built(x, EXCHANGE_JSON, json);
+    strbuf_fini(json);
+}
+
 void handle_request_stats(exchange *x)
 {
     const http_request *http = exchange_request(x);
     const server_context *ctx = exchange_context(x);
-    const bool last = str_is(http->tail, "last");
     strbuf json = {0};
-    if (!(last ? text_store_get_last(ctx->reports, http->ns, 0, &json)
-               : text_store_get(ctx->reports, http->ns, http->tail, 0, &json)))
-        info_fail(x, HTTP_E_NOT_FOUND, "not_found", "no stored report for this request id");
-    else
-        exchange_reply_built(x, EXCHANGE_JSON, &json);
-    strbuf_fini(&json);
+    info_send_report(x, text_store_get(ctx->reports, http->ns, http->tail, 0, &json), &json);
+}
+
+/* Needs more than the scope infer without keys: the report quotes prompts of any client. */
+void handle_request_last(exchange *x)
+{
+    const http_request *http = exchange_request(x);
+    const server_context *ctx = exchange_context(x);
+    strbuf json = {0};
+    info_send_report(x, text_store_get_last(ctx->reports, http->ns, 0, &json), &json);
 }
 
 void handle_not_offered(exchange *x)

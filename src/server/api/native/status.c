@@ -141,22 +141,36 @@ static void status_put_stats(const metrics_model *m, uint64_t limit, strbuf *out
         status_put_images(&m->vision, out);
 }
 
-static void status_put_models(const metrics_view *v, const server_context *s, strbuf *out)
+static void status_put_models(const metrics_view *v, strbuf *out)
 {
     jw_key(out, "models");
     jw_open(out, '[');
     for (size_t i = 0; i < v->n_models; i++) {
         jw_open(out, '{');
         jw_key_text(out, "name", v->models[i].name);
-        jw_key_uint(out, "context", served_model_context(model_registry_at(s->models, i)));
+        jw_key_uint(out, "context", v->models[i].context);
         jw_key_bool(out, "loaded", v->models[i].loaded);
-        const double left = served_model_leaves_in(model_registry_at(s->models, i));
-        if (v->models[i].loaded && left < 1e9)
-            jw_key_double(out, "leaves_in", left);
+        if (v->models[i].loaded && v->models[i].leaves_in < 1e9)
+            jw_key_double(out, "leaves_in", v->models[i].leaves_in);
         status_put_stats(&v->models[i], 0, out);
         jw_close(out, '}');
     }
     jw_close(out, ']');
+}
+
+static void status_put_registry(const model_registry_stats *r, strbuf *out)
+{
+    jw_key(out, "registry");
+    jw_open(out, '{');
+    jw_key_uint(out, "installed", r->installed);
+    jw_key_uint(out, "loaded", r->loaded);
+    jw_key_uint(out, "waiting", r->waiting);
+    jw_key_uint(out, "memory", r->memory);
+    jw_key_uint(out, "memory_peak", r->memory_peak);
+    jw_key_uint(out, "limit", r->limit);
+    jw_key_uint(out, "loads", r->loads);
+    jw_key_double(out, "load_seconds", r->load_seconds);
+    jw_close(out, '}');
 }
 
 void handle_status(exchange *x)
@@ -171,9 +185,10 @@ void handle_status(exchange *x)
     jw_key_text(&out, "model", all.name);
     jw_key_text(&out, "version", v.version);
     jw_key_text(&out, "isa", v.isa);
-    jw_key_uint(&out, "threads",
-                sched_settings(served_model_sched(model_registry_at(s->models, 0)))->threads);
-    jw_key_uint(&out, "context", served_model_context(model_registry_at(s->models, 0)));
+    jw_key_uint(&out, "threads", v.n_models > 0 ? v.models[0].threads : 0);
+    jw_key_uint(&out, "context", v.n_models > 0 ? v.models[0].context : 0);
+    if (v.has_catalog)
+        status_put_registry(&v.registry, &out);
     jw_key_bool(&out, "draining", v.draining);
     jw_key_double(&out, "uptime", v.uptime);
     jw_key_uint(&out, "connections", v.http.connections);
@@ -181,7 +196,7 @@ void handle_status(exchange *x)
     status_put_stats(&all, v.memory_limit, &out);
     if (api_keys_count(access_keys(s->access)) > 0)
         status_put_keys(access_keys(s->access), &out);
-    status_put_models(&v, s, &out);
+    status_put_models(&v, &out);
     status_put_streams(s, &out);
     jw_close(&out, '}');
     exchange_reply_built(x, EXCHANGE_JSON, &out);

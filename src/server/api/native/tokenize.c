@@ -2,6 +2,7 @@
 /*
  * tokenize.c - POST /tokenize, /detokenize and /apply-template, as llama-server has them.
  */
+#include "base/mem.h"
 #include "server/api/common/dialect.h"
 #include "server/api/native/native.h"
 #include "server/api/openai/openai.h"
@@ -34,56 +35,36 @@ static void tokenize_put_pieces(const mote_model *model, const mote_token *ids, 
     }
 }
 
-/* The model named in the body; the first served model if the name is absent or unknown. */
-static const served_model *tokenize_model(const background_job *s)
-{
-    request a = {.ctx = s->ctx};
-    request_choose(&a, request_name_in(s->body, false));
-    return a.served;
-}
-
 static void background_tokenize(background_job *s)
 {
-    const mote_model *model = served_model_weights(tokenize_model(s));
     const unsigned flags =
         json_node_truth(json_node_get(s->body, "parse_special")) ? MOTE_TEXT_CONTROL : 0;
     str text;
-    size_t n = 0;
-    mote_error err;
-    if (!background_text(s, "content", &text))
+    size_t n;
+    mote_token *ids;
+    if (!background_text(s, "content", &text) ||
+        !request_tokenize(&s->request, text, flags, &ids, &n, &s->error))
         return;
-    mote_status status = mote_tokenize(model, text.p, text.n, flags, NULL, 0, &n, &err);
-    strbuf ids = {0};
-    if (status == MOTE_OK && !strbuf_reserve(&ids, (n + 1) * sizeof(mote_token)))
-        status = err_set(&err, MOTE_E_MEMORY, "out of memory: %zu tokens", n);
-    mote_token *list = (mote_token *)(void *)ids.p;
-    if (status == MOTE_OK)
-        status = mote_tokenize(model, text.p, text.n, flags, list, n, &n, &err);
-    if (status != MOTE_OK) {
-        http_error_from(&s->error, &err);
-        strbuf_fini(&ids);
-        return;
-    }
     strbuf_text(&s->out, "{\"tokens\":[");
     if (json_node_truth(json_node_get(s->body, "with_pieces")))
-        tokenize_put_pieces(model, list, n, &s->out);
+        tokenize_put_pieces(served_model_weights(s->request.served), ids, n, &s->out);
     else
         for (size_t i = 0; i < n; i++)
-            jw_int(&s->out, list[i]);
+            jw_int(&s->out, ids[i]);
     strbuf_text(&s->out, "]}");
-    strbuf_fini(&ids);
+    mem_free(ids);
 }
 
 void handle_tokenize(exchange *x)
 {
-    background_start(x, background_tokenize, true);
+    background_start_with_model(x, background_tokenize);
 }
 
 /* ---- /detokenize ---- */
 
 static void background_detokenize(background_job *s)
 {
-    const chat_context *chat_ctx = served_model_chat_context(tokenize_model(s));
+    const chat_context *chat_ctx = served_model_chat_context(s->request.served);
     const json_node *tokens = json_node_get(s->body, "tokens");
     char piece[MOTE_PIECE_BYTES];
     mote_text_stream stream = {0};
@@ -110,7 +91,7 @@ static void background_detokenize(background_job *s)
 
 void handle_detokenize(exchange *x)
 {
-    background_start(x, background_detokenize, true);
+    background_start_with_model(x, background_detokenize);
 }
 
 /* ---- /apply-template ---- */
@@ -131,12 +112,18 @@ static void template_reply(generation *w)
     generation_reply(w, 200);
 }
 
+static bool template_read(request *a, http_error *error)
+{
+    a->template_only = true;
+    return openai_read_chat(a, error);
+}
+
 void handle_apply_template(exchange *x)
 {
     static const dialect render = {
         .label = "openai",
         .fields = PARAM_IN_CHAT,
-        .read = openai_read_chat,
+        .read = template_read,
         .printer =
             {
                 .call_prefix = "call_",

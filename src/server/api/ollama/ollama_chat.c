@@ -57,7 +57,7 @@ static strbuf *line_open(generation *w)
     char now[OLLAMA_TIME_BYTES];
     ollama_time_now(now);
     jw_open(&w->out, '{');
-    jw_key_text(&w->out, "model", served_model_name(w->request.served));
+    jw_key_text(&w->out, "model", model_entry_name(w->request.entry));
     jw_key_text(&w->out, "created_at", now);
     return &w->out;
 }
@@ -139,11 +139,11 @@ static void line_put_stats(const generation *w, strbuf *out)
     jw_key_text(out, "done_reason", ollama_done_reason(c->cause));
     line_put_context(w, c, out);
     line_put_duration(out, "total_duration", os_now() - w->began);
-    line_put_duration(out, "load_duration", c->result.load_wait);
+    line_put_duration(out, "load_duration", w->load_seconds + c->result.load_wait);
     jw_key_uint(out, "prompt_eval_count", u.prompt);
-    line_put_duration(out, "prompt_eval_duration", c->result.prefilled - c->result.started);
+    line_put_duration(out, "prompt_eval_duration", c->result.answer.seconds_prefill);
     jw_key_uint(out, "eval_count", u.out);
-    line_put_duration(out, "eval_duration", c->result.ended - c->result.prefilled);
+    line_put_duration(out, "eval_duration", c->result.answer.seconds_decode);
     generation_put_mote(w, out);
 }
 
@@ -188,6 +188,27 @@ static void ollama_waiting(generation *w, const sched_job_status *where, double 
     (void)where;
     if (silent >= KEEP_ALIVE_SECONDS)
         ollama_send_piece(w, NULL, &(line_content){.content = {"", 0}});
+}
+
+/* An empty piece: clients add it to the answer, and those that know `status` can show it. The state
+ * of the dialect does not exist yet. */
+static void ollama_put_loading(generation *w, const char *member, const char *progress)
+{
+    strbuf *out = line_open(w);
+    strbuf_text(out, member);
+    jw_key_text(out, "status", progress);
+    jw_key_bool(out, "done", false);
+    line_send(w);
+}
+
+static void ollama_chat_loading(generation *w, const char *progress)
+{
+    ollama_put_loading(w, ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}", progress);
+}
+
+static void ollama_generate_loading(generation *w, const char *progress)
+{
+    ollama_put_loading(w, ",\"response\":\"\"", progress);
 }
 
 /* ---- end ---- */
@@ -253,6 +274,7 @@ static const dialect chat = {
             .call_prefix = "call_",
             .rendered = ollama_reply_rendered,
             .event = ollama_event,
+            .loading = ollama_chat_loading,
             .waiting = ollama_waiting,
             .end = ollama_end,
             .failed = ollama_failed,
@@ -263,12 +285,14 @@ static const dialect generate = {
     .label = "ollama",
     .fields = PARAM_IN_OLLAMA_GENERATE,
     .read = ollama_read_generate,
+    .tokenizes = true,
     .printer =
         {
             .content_type = "application/x-ndjson",
             .call_prefix = "call_",
             .rendered = ollama_reply_rendered,
             .event = ollama_event,
+            .loading = ollama_generate_loading,
             .waiting = ollama_waiting,
             .end = ollama_end,
             .failed = ollama_failed,

@@ -91,7 +91,8 @@ static void embed_end(generation *w)
     jw_close(out, ']');
     jw_key_uint(out, "total_duration", (uint64_t)(1e9 * (os_now() - w->began)));
     jw_key_uint(out, "load_duration",
-                w->n_choices > 0 ? (uint64_t)(1e9 * w->choices[0].result.load_wait) : 0);
+                (uint64_t)(1e9 * (w->load_seconds +
+                                  (w->n_choices > 0 ? w->choices[0].result.load_wait : 0))));
     jw_key_uint(out, "prompt_eval_count", generation_usage(w).prompt);
     jw_close(out, '}');
     generation_reply(w, 200);

@@ -391,6 +391,7 @@ bool ollama_read_generate(request *a, http_error *error)
     if (!ollama_read_common(a, &suffix, error))
         return false;
     ((ollama_state *)a->own)->generate = true;
+    a->template_is_text = true; /* Ollama's templates are Go templates */
     if (prompt.n == 0 && after.n == 0 && !has_images)
         return ollama_load_only(a, error);
     ollama_read_debug(a);

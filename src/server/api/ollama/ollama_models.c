@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ollama_models.c - Ollama's routes about models: tags, ps, show, version, pull, delete.
+ * ollama_models.c - Ollama's routes about models: tags, ps, show, version, delete.
  *
- * The set of served models is fixed at startup. Routes that would change it reply with an error
+ * Lists and descriptions do not load a model. Routes that would change models reply with an error
  * that names the alternative.
  */
+#include "base/mem.h"
 #include "server/api/common/dialect.h"
-#include "server/request/request.h"
 #include "server/api/ollama/ollama.h"
-#include "server/models/model_registry.h"
+#include "server/models/model_details.h"
+#include "server/request/request.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -18,16 +19,18 @@ static const char ollama_version[] = "0.13.0";
 
 /* ---- names ---- */
 
-/* The served model named by `model` or `name` of the body. false: the error is set. */
-static bool models_find_named(background_job *s, served_model **out)
+/* The model named by `model` or `name` of the body. false: the error is set. */
+static bool models_find_named(background_job *s, model_entry **out)
 {
     request a = {.model = request_name_in(s->body, true), .ctx = s->ctx};
     str suffix;
-    request_choose(&a, a.model);
-    *out = a.served;
-    if (a.model.n > 0)
-        return request_model(&a, &suffix, &s->error);
-    return request_missing(&s->error, "model");
+    if (a.model.n == 0)
+        return request_missing(&s->error, "model");
+    request_find_model(&a, a.model);
+    *out = a.entry;
+    if (a.entry == NULL)
+        return request_no_model(&a, a.model, &s->error);
+    return request_model(&a, &suffix, &s->error);
 }
 
 /* ---- lists ---- */
@@ -48,7 +51,7 @@ static void ollama_put_details(const model_details *f, strbuf *out)
     jw_close(out, '}');
 }
 
-static void ollama_put_capabilities(const model_details *f, bool has_vision, strbuf *out)
+static void ollama_put_capabilities(const model_details *f, strbuf *out)
 {
     jw_key(out, "capabilities");
     jw_open(out, '[');
@@ -58,35 +61,55 @@ static void ollama_put_capabilities(const model_details *f, bool has_vision, str
     if (f->insert)
         jw_text(out, "insert");
     jw_text(out, "embedding");
-    if (has_vision)
+    if (f->vision)
         jw_text(out, "vision");
     jw_close(out, ']');
 }
 
-static void ollama_open_entry(const served_model *m, const model_details *f, strbuf *out)
+static void ollama_open_entry(const model_details *f, strbuf *out)
 {
     jw_open(out, '{');
-    jw_key_text(out, "name", served_model_name(m));
-    jw_key_text(out, "model", served_model_name(m));
+    jw_key_text(out, "name", f->name);
+    jw_key_text(out, "model", f->name);
     jw_key_uint(out, "size", f->info.file_bytes);
     jw_key_text(out, "digest", f->digest);
     ollama_put_details(f, out);
 }
 
-static void ollama_run_tags(background_job *s)
+/* Calls `put` for each model. */
+static void models_put_list(background_job *s, void (*put)(const model_details *f, strbuf *out))
 {
-    strbuf_text(&s->out, "{\"models\":[");
-    for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
-        const served_model *m = model_registry_at(s->ctx->models, i);
+    model_entry **list;
+    size_t n;
+    if (model_registry_list(s->ctx->models, true, &list, &n, NULL) != MOTE_OK) {
+        http_error_no_memory(&s->error);
+        return;
+    }
+    jw_open(&s->out, '{');
+    jw_key(&s->out, "models");
+    jw_open(&s->out, '[');
+    for (size_t i = 0; i < n; i++) {
         model_details f;
-        model_details_read(&f, m);
-        ollama_open_entry(m, &f, &s->out);
-        jw_key_text(&s->out, "modified_at", f.date);
-        ollama_put_capabilities(&f, served_model_vision(m) != NULL, &s->out);
-        jw_close(&s->out, '}');
+        model_details_read(&f, list[i]);
+        put(&f, &s->out);
         model_details_fini(&f);
     }
-    strbuf_text(&s->out, "]}");
+    jw_close(&s->out, ']');
+    jw_close(&s->out, '}');
+    mem_free(list);
+}
+
+static void tags_put(const model_details *f, strbuf *out)
+{
+    ollama_open_entry(f, out);
+    jw_key_text(out, "modified_at", f->date);
+    ollama_put_capabilities(f, out);
+    jw_close(out, '}');
+}
+
+static void ollama_run_tags(background_job *s)
+{
+    models_put_list(s, tags_put);
 }
 
 static void ps_put_expiry(double seconds, strbuf *out)
@@ -97,23 +120,20 @@ static void ps_put_expiry(double seconds, strbuf *out)
     jw_key_text(out, "expires_at", text);
 }
 
+static void ps_put(const model_details *f, strbuf *out)
+{
+    if (!f->loaded)
+        return;
+    ollama_open_entry(f, out);
+    ps_put_expiry(f->leaves_in, out);
+    jw_key_uint(out, "size_vram", 0);
+    jw_key_uint(out, "context_length", f->context);
+    jw_close(out, '}');
+}
+
 static void ollama_run_ps(background_job *s)
 {
-    strbuf_text(&s->out, "{\"models\":[");
-    for (size_t i = 0; i < model_registry_count(s->ctx->models); i++) {
-        served_model *m = model_registry_at(s->ctx->models, i);
-        model_details f;
-        if (!served_model_loaded(m))
-            continue;
-        model_details_read(&f, m);
-        ollama_open_entry(m, &f, &s->out);
-        ps_put_expiry(served_model_leaves_in(m), &s->out);
-        jw_key_uint(&s->out, "size_vram", 0);
-        jw_key_uint(&s->out, "context_length", served_model_context(m));
-        jw_close(&s->out, '}');
-        model_details_fini(&f);
-    }
-    strbuf_text(&s->out, "]}");
+    models_put_list(s, ps_put);
 }
 
 void handle_ollama_tags(exchange *x)
@@ -214,27 +234,24 @@ static void show_put_preset(const chat_preset *p, strbuf *out)
     jw_close(out, '}');
 }
 
-static void show_put_mote(const served_model *m, strbuf *out)
+static void show_put_mote(const model_details *f, strbuf *out)
 {
-    const chat_size size = served_model_chat_context(m)->size;
     const chat_preset *p;
     jw_key(out, "mote");
     jw_open(out, '{');
-    jw_key_uint(out, "context_length", served_model_context(m));
+    jw_key_uint(out, "context_length", f->context);
     jw_key(out, "presets");
     jw_open(out, '{');
     for (size_t i = 0; (p = chat_preset_at(i)) != NULL; i++)
-        if (p->size == size)
+        if (p->size == f->size)
             show_put_preset(p, out);
     strbuf_text(out, "}}");
 }
 
 /* The default sampling parameters, one per line. */
-static void show_put_parameters(const served_model *m, strbuf *out)
+static void show_put_parameters(const model_details *f, strbuf *out)
 {
-    const chat_context *chat_ctx = served_model_chat_context(m);
-    const chat_preset *p =
-        chat_preset_find(chat_ctx->size, chat_ctx->template.thinks, CHAT_TASK_GENERAL);
+    const chat_preset *p = chat_preset_find(f->size, f->thinks, CHAT_TASK_GENERAL);
     char text[256];
     snprintf(text, sizeof text,
              "temperature %g\ntop_p %g\ntop_k %u\nmin_p %g\npresence_penalty %g\n"
@@ -251,26 +268,26 @@ static void ollama_run_show(background_job *s)
     str license = {"", 0};
     bool found = false;
     char from[192];
-    served_model *m;
-    if (!models_find_named(s, &m))
+    model_entry *e;
+    if (!models_find_named(s, &e))
         return;
-    model_details_read(&f, m);
+    model_details_read(&f, e);
     if (f.file != NULL)
         gguf_get_str(f.file, "general.license", &license, &found, NULL);
-    snprintf(from, sizeof from, "FROM %s\n", served_model_name(m));
+    snprintf(from, sizeof from, "FROM %s\n", f.name);
     jw_open(out, '{');
     jw_key_str(out, "license", license);
     jw_key_text(out, "modelfile", from);
-    show_put_parameters(m, out);
+    show_put_parameters(&f, out);
     jw_key_str(out, "template",
                (str){f.info.chat_template != NULL ? f.info.chat_template : "",
                      f.info.chat_template_bytes});
     jw_key_text(out, "system", "");
     ollama_put_details(&f, out);
     show_put_model_info(&f, json_node_truth(json_node_get(s->body, "verbose")), out);
-    ollama_put_capabilities(&f, served_model_vision(m) != NULL, out);
+    ollama_put_capabilities(&f, out);
     jw_key_text(out, "modified_at", f.date);
-    show_put_mote(m, out);
+    show_put_mote(&f, out);
     jw_close(out, '}');
     model_details_fini(&f);
 }
@@ -280,41 +297,12 @@ void handle_ollama_show(exchange *x)
     background_start(x, ollama_run_show, true);
 }
 
-/* ---- pull, delete, create ---- */
-
-static void ollama_run_pull(background_job *s)
-{
-    const json_node *stream = json_node_get(s->body, "stream");
-    const bool lines = !json_node_is(stream, JSON_IS_BOOL) || json_node_truth(stream);
-    served_model *m;
-    if (json_node_truth(json_node_get(s->body, "insecure"))) {
-        http_error_invalid(&s->error, "insecure", "is not supported");
-        return;
-    }
-    if (!models_find_named(s, &m)) {
-        if (s->error.kind == HTTP_E_NOT_FOUND)
-            http_error_set(&s->error, HTTP_E_PERMISSION, "pull_is_off",
-                           "pulling models is not supported; start mote serve with the model file");
-        return;
-    }
-    if (lines) {
-        s->content_type = "application/x-ndjson";
-        strbuf_text(&s->out, "{\"status\":\"pulling manifest\"}\n");
-    }
-    strbuf_text(&s->out, "{\"status\":\"success\"}");
-    if (lines)
-        strbuf_byte(&s->out, '\n');
-}
-
-void handle_ollama_pull(exchange *x)
-{
-    background_start(x, ollama_run_pull, true);
-}
+/* ---- delete, create ---- */
 
 static void ollama_run_delete(background_job *s)
 {
-    served_model *m;
-    if (models_find_named(s, &m))
+    model_entry *e;
+    if (models_find_named(s, &e))
         http_error_set(&s->error, HTTP_E_PERMISSION, "delete_is_off",
                        "deleting models is not supported; stop mote serve and delete the file");
 }

@@ -107,7 +107,7 @@ static void logprob_put_top(const generation *w, const mote_choice *m, strbuf *o
         strbuf_byte(out, '"');
         jw_escaped(out, reply_token_text(w, m->top[i].token));
         strbuf_text(out, "\":");
-        jw_float(out, m->top[i].logprob);
+        jw_float(out, reply_finite_logprob(m->top[i].logprob));
     }
     jw_close(out, '}');
 }
@@ -132,11 +132,8 @@ static void logprobs_add_token(const generation *w, logprob_lists *l, str text,
         jw_null(&l->top);
         return;
     }
-    jw_float(&l->logprobs, m->logprob >= -9999 ? m->logprob : -9999);
-    if (w->request.answer.sampling.top_logprobs > 0)
-        logprob_put_top(w, m, &l->top);
-    else
-        jw_null(&l->top);
+    jw_float(&l->logprobs, reply_finite_logprob(m->logprob));
+    logprob_put_top(w, m, &l->top);
 }
 
 static void logprobs_add_prompt(const generation *w, const choice *c, logprob_lists *l)
@@ -155,7 +152,7 @@ static void completions_put_logprobs(generation *w, const choice *c, size_t from
     logprob_lists l = {0};
     strbuf *const parts[] = {&l.tokens, &l.logprobs, &l.top, &l.offsets};
     static const char *const names[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
-    if (json_node_get(w->request.root, "logprobs") == NULL) {
+    if (!node_given(json_node_get(w->request.root, "logprobs"))) {
         jw_key_null(out, "logprobs");
         return;
     }
@@ -324,6 +321,7 @@ void handle_completions(exchange *x)
         .label = "openai",
         .fields = PARAM_IN_COMPLETIONS,
         .read = completions_read,
+        .tokenizes = true,
         .printer =
             {
                 .content_type = "text/event-stream; charset=utf-8",
@@ -409,6 +407,7 @@ void handle_infill(exchange *x)
         .label = "openai",
         .fields = PARAM_IN_INFILL,
         .read = infill_read,
+        .tokenizes = true,
         .printer =
             {
                 .content_type = "text/event-stream; charset=utf-8",

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* models.c - GET /v1/models, GET /v1/models/NAME and POST /v1/unload. Entries have the members of
- * both the OpenAI and the Anthropic API. */
+/*
+ * models.c - GET /v1/models, GET /v1/models/NAME and POST /v1/unload.
+ *
+ * Entries have the members of both the OpenAI and the Anthropic API. `capabilities` is a list here
+ * and an object of other contents in the Anthropic API, so clients of that API do not get it.
+ */
 #include "server/api/common/dialect.h"
+#include "base/mem.h"
+#include "server/models/model_details.h"
 #include "server/request/request.h"
-#include "server/models/model_registry.h"
 #include "server/api/openai/openai.h"
 
 #include <stdio.h>
@@ -40,74 +45,118 @@ static void model_put_capabilities(strbuf *out, bool inserts, bool has_vision)
     strbuf_text(out, "[\"completion\",\"tools\",\"thinking\",\"embedding\"");
     strbuf_text(out, inserts ? ",\"insert\"" : "");
     strbuf_text(out, has_vision ? ",\"vision\"]" : "]");
+}
+
+static void model_put_architecture(strbuf *out, bool has_vision)
+{
     jw_key_raw(out, "architecture",
                has_vision ? "{\"input_modalities\":[\"text\",\"image\",\"video\"],"
                             "\"output_modalities\":[\"text\"]}"
                           : "{\"input_modalities\":[\"text\"],\"output_modalities\":[\"text\"]}");
 }
 
-static void model_put(const served_model *m, strbuf *out)
+static void model_put(model_entry *e, bool anthropic, strbuf *out)
 {
     model_details facts;
     char shown[160];
-    const uint64_t context = served_model_context(m);
-    const char *name = served_model_name(m);
-    model_details_read(&facts, m);
-    snprintf(shown, sizeof shown, "%s (%s)", facts.info.name[0] != 0 ? facts.info.name : name,
+    model_details_read(&facts, e);
+    const uint64_t context = facts.context;
+    snprintf(shown, sizeof shown, "%s (%s)", facts.info.name[0] != 0 ? facts.info.name : facts.name,
              facts.format);
     jw_open(out, '{');
-    jw_key_text(out, "id", name);
+    jw_key_text(out, "id", facts.name);
     jw_key_text(out, "object", "model");
     jw_key_text(out, "type", "model");
-    jw_key_int(out, "created", served_model_date(m));
-    model_put_date(out, served_model_date(m));
+    jw_key_int(out, "created", facts.modified);
+    model_put_date(out, facts.modified);
     jw_key_text(out, "owned_by", "mote");
     jw_key_text(out, "display_name", shown);
     jw_key_uint(out, "context_length", context);
     jw_key_uint(out, "max_model_len", context);
     jw_key_uint(out, "max_output_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
-    model_put_capabilities(out, facts.insert, served_model_vision(m) != NULL);
+    jw_key_text(out, "lifecycle", "active");
+    jw_key_uint(out, "max_input_tokens", context);
+    jw_key_uint(out, "max_tokens", context < MAX_OUTPUT ? context : MAX_OUTPUT);
+    if (!anthropic)
+        model_put_capabilities(out, facts.insert, facts.vision);
+    model_put_architecture(out, facts.vision);
     model_put_meta(out, &facts, context);
-    jw_key_text(out, "status", served_model_loaded(m) ? "loaded" : "unloaded");
+    jw_key_text(out, "status", facts.loaded ? "loaded" : "unloaded");
     jw_close(out, '}');
     model_details_fini(&facts);
 }
 
-static void models_run_list(background_job *s)
+static void models_put_list(background_job *s, bool anthropic)
 {
-    const size_t n = model_registry_count(s->ctx->models);
+    model_entry **list;
+    size_t n;
+    if (model_registry_list(s->ctx->models, true, &list, &n, NULL) != MOTE_OK) {
+        http_error_no_memory(&s->error);
+        return;
+    }
     jw_open(&s->out, '{');
     jw_key_text(&s->out, "object", "list");
     jw_key_bool(&s->out, "has_more", false);
-    jw_key_text(&s->out, "first_id", served_model_name(model_registry_at(s->ctx->models, 0)));
-    jw_key_text(&s->out, "last_id", served_model_name(model_registry_at(s->ctx->models, n - 1)));
+    if (n > 0) {
+        jw_key_text(&s->out, "first_id", model_entry_name(list[0]));
+        jw_key_text(&s->out, "last_id", model_entry_name(list[n - 1]));
+    }
     jw_key(&s->out, "data");
     jw_open(&s->out, '[');
     for (size_t i = 0; i < n; i++)
-        model_put(model_registry_at(s->ctx->models, i), &s->out);
+        model_put(list[i], anthropic, &s->out);
     jw_close(&s->out, ']');
     jw_close(&s->out, '}');
+    mem_free(list);
+}
+
+static void models_run_list(background_job *s)
+{
+    models_put_list(s, false);
+}
+
+static void models_run_anthropic_list(background_job *s)
+{
+    models_put_list(s, true);
+}
+
+/* Every client of the Anthropic API sends this header. */
+static bool models_client_is_anthropic(const exchange *x)
+{
+    return exchange_header(x, "anthropic-version").n > 0;
 }
 
 void handle_models(exchange *x)
 {
-    background_start(x, models_run_list, false);
+    background_start(x, models_client_is_anthropic(x) ? models_run_anthropic_list : models_run_list,
+                     false);
 }
 
-static void models_run_one(background_job *s)
+static void models_put_one(background_job *s, bool anthropic)
 {
     const str name = strbuf_view(&s->tail);
-    const served_model *m = model_registry_find(s->ctx->models, name);
-    if (m != NULL)
-        model_put(m, &s->out);
+    model_entry *e = model_registry_find(s->ctx->models, name);
+    if (e != NULL)
+        model_put(e, anthropic, &s->out);
     else
         http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                        STR_ARG(name));
 }
 
+static void models_run_one(background_job *s)
+{
+    models_put_one(s, false);
+}
+
+static void models_run_anthropic_one(background_job *s)
+{
+    models_put_one(s, true);
+}
+
 void handle_model(exchange *x)
 {
-    background_start(x, models_run_one, false);
+    background_start(x, models_client_is_anthropic(x) ? models_run_anthropic_one : models_run_one,
+                     false);
 }
 
 /* ---- /v1/unload ---- */
@@ -117,16 +166,16 @@ static void models_run_unload(background_job *s)
     str name;
     if (!background_text(s, "model", &name))
         return;
-    served_model *m = model_registry_find(s->ctx->models, name);
-    if (m == NULL) {
+    model_entry *e = model_registry_find(s->ctx->models, name);
+    if (e == NULL) {
         http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                        STR_ARG(name));
-    } else if (!served_model_unload(m)) {
+    } else if (model_registry_unload(s->ctx->models, e) == MODEL_BUSY) {
         http_error_set(&s->error, HTTP_E_CONFLICT, "model_busy",
-                       "model '%s' has running requests; try again later", served_model_name(m));
+                       "model '%s' has running requests; try again later", model_entry_name(e));
     } else {
         jw_open(&s->out, '{');
-        jw_key_text(&s->out, "model", served_model_name(m));
+        jw_key_text(&s->out, "model", model_entry_name(e));
         jw_key_text(&s->out, "status", "unloaded");
         jw_close(&s->out, '}');
     }

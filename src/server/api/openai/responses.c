@@ -335,6 +335,10 @@ static void responses_end(generation *w)
 
 static void responses_failed(generation *w, const http_error *error)
 {
+    if (w->id[0] == '\0') { /* before response.created: the model could not be loaded */
+        openai_failed(w, error);
+        return;
+    }
     responses_send_response(w, "response.failed", "failed", error);
 }
 

@@ -13,7 +13,7 @@
 #include "json/json_writer.h"
 #include "server/api/common/reply_json.h"
 #include "server/api/openai/openai.h"
-#include "server/core/digest.h"
+#include "store/digest.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -445,8 +445,6 @@ void responses_put(generation *w, const char *status, const http_error *error)
     if (over) {
         response_put_usage(w);
         generation_put_mote(w, out);
-    } else {
-        jw_key_null(out, "usage");
     }
     jw_close(out, '}');
 }
