@@ -122,6 +122,7 @@ fresh
 key -l 'what is in see'
 key Tab
 shows '^>>> what is in see0.png$'
+fresh
 
 # /retry and /undo.
 type_line "/clear"
