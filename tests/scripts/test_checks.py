@@ -341,15 +341,17 @@ class RepoSize(Planted):
 
 class Docs(Planted):
     check = "check_docs"
+    copied = ("src/base",)
 
     def setUp(self):
         super().setUp()
+        self.tree.write("src/store/planted.c", 'getenv("MOTE_MODELS")\n')
         self.tree.write("README.md", "[a](docs/a.md)\n")
         self.tree.write("docs/a.md", "`src/base/mem.c`, [b](b.md#part), [home](../README.md)\n")
-        self.tree.write("docs/b.md", "# b\n")
+        self.tree.write("docs/b.md", "# b\n## part\n")
 
     def test_reached_by_way_of_another(self):
-        # READMEs below src/ link to pages that this small tree does not have.
+        # The README of src/base links to pages that this small tree does not have.
         lines = self.tree.run(self.check)[1]
         self.assertEqual([line for line in lines if not line.startswith("src/")], [])
 
@@ -374,11 +376,57 @@ class Docs(Planted):
         self.caught("ARCHITECTURE.md", "| 1 | `src/base/mem.c`: `mem_fre` | frees |\n",
                     "src/base/mem.c does not contain mem_fre")
 
+    def test_headings(self):
+        self.passes("examples/planted.md", "# The `first` part, again\n[x](#the-first-part-again) [b](../docs/b.md#b)\n")
+        self.caught("examples/planted.md", "# first\n[x](#second)\n", "examples/planted.md has no heading #second")
+        self.caught("examples/planted.md", "[x](../docs/b.md#a)\n", "../docs/b.md has no heading #a")
+
+    def test_variables(self):
+        self.passes("examples/planted.md", "`MOTE_MODELS`, MOTE_*\n")
+        self.caught("examples/planted.md", "set MOTE_MODEL_DIR\n", "no source has the variable MOTE_MODEL_DIR")
+
     def test_long_lines(self):
         long = "word " * 24 + "x"
         self.passes("CHANGELOG.md", f"{long[1:]}\n| {long} |\n```\n{long}\n```\n")
         self.passes("examples/planted.md", f"{long}\n")
         self.caught("CHANGELOG.md", f"short\n{long}\n", "CHANGELOG.md:2: 121 characters; at most 120")
+
+
+@unittest.skipUnless(os.environ.get("MOTE"), "MOTE does not name the program")
+class Commands(unittest.TestCase):
+    """Pages with one command that the real program does not have."""
+
+    def check(self, text, name="docs/planted.md"):
+        tree = Tree(())
+        self.addCleanup(tree.directory.cleanup)
+        tree.write(name, text)
+        run = subprocess.run([sys.executable, "-B", str(ROOT / "scripts/check_commands"), os.environ["MOTE"],
+                              str(tree.root)], capture_output=True, text=True, check=False)
+        self.assertEqual(run.stderr, "")
+        return run.returncode, run.stdout
+
+    def test_faults(self):
+        for text, expect in (
+                ("`mote sreve`", "planted.md:1: there is no command mote sreve"),
+                ("a\n```sh\nmote run m \\\n    --imgae x\n```\n", "planted.md:3: mote run has no flag --imgae"),
+                ("    git diff | build/mote run m -z 3\n", "mote run has no flag -z"),
+                ('    eval "$(mote env claude --modle x)"\n', "mote env has no flag --modle"),
+                ("`mote serve --kv q4_0`", "mote serve --kv is f16|f32|q8_0, not q4_0"),
+                ("`mote run m --kv=q4_0`", "mote run --kv=q4_0 is f16|f32|q8_0, not q4_0"),
+                ("with `--no-such-flag N`", "no command has the flag --no-such-flag")):
+            with self.subTest(expect):
+                code, output = self.check(text)
+                self.assertEqual(code, 1, output)
+                self.assertIn(expect, output)
+
+    def test_sound(self):
+        for name, text in (
+                ("docs/a.md", "`mote ls`, `mote COMMAND`, `mote run m --num-ctx 9 | less --no-such`, mote sreve\n"
+                              "```console\n$ HF_HOME=/x mote pull 'a b' --jobs 2 # mote is fast\nmote: 3 files\n```\n"),
+                ("docs/a.md", "`--kv-tokens N`, `mote logits m [--top 5] -- --text`, `build/mote x.gguf`\n"),
+                ("tools/README.md", "`--no-such-flag`\n"), ("CHANGELOG.md", "`mote sreve`\n")):
+            with self.subTest(text):
+                self.assertEqual(self.check(text, name)[0], 0)
 
 
 @unittest.skipUnless(os.environ.get("MOTE"), "MOTE does not name the program")
