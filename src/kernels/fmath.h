@@ -3,7 +3,7 @@
  * fmath.h - definitions of the elementary functions (exp, sigmoid, tanh, erf, GELU, ...).
  *
  * Each function is a fixed sequence of IEEE operations: add, subtract, multiply, divide, fused
- * multiply-add, comparison and integer operations on the bits. x86/vmath.h executes the same
+ * multiply-add, comparison and integer operations on the bits. vec/vmath.h executes the same
  * sequence in every vector lane, so all levels give the same bits. A change of any operation here
  * changes MOTE_NUMERICS.
  *

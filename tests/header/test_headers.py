@@ -41,12 +41,12 @@ def cxx17(text):
 
 def spellings(name):
     """The (text, flags) that a header has to compile as: itself, twice for its guard. One of
-    kernels/x86 without a level in its name is written over either vector layer."""
+    kernels/vec is written over each vector layer."""
     twice = f'#include "{name}"\n' * 2
     level = re.search(r"_(avx2|avx512|amx)\.h$", name)
     if level:
         return [(twice, LEVELS[level[1]])]
-    if name.startswith("kernels/x86/"):
+    if name.startswith("kernels/vec/"):
         return [(f'#include "kernels/x86/vec_{x}.h"\n' + twice, LEVELS[x]) for x in ("avx2", "avx512")]
     return [(twice, [])]
 

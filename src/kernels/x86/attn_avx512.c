@@ -4,7 +4,7 @@
 
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/body_attn.h"
+#include "kernels/vec/body_attn.h"
 
 void k_attn_block_f32_avx512(const kern_attn_args *a)
 {

@@ -4,7 +4,7 @@
 
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/body_delta.h"
+#include "kernels/vec/body_delta.h"
 
 void k_delta_rows_avx512(const kern_delta_args *a)
 {

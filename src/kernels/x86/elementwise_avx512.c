@@ -4,7 +4,7 @@
 
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/body_elementwise.h"
+#include "kernels/vec/body_elementwise.h"
 
 void k_rmsnorm_avx512(const float *x, const float *w, size_t n, float eps, float *y)
 {

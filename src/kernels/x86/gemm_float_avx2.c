@@ -15,7 +15,7 @@
 
 #include "kernels/x86/vec_avx2.h"
 
-#include "kernels/x86/gemm_panel_float.h"
+#include "kernels/vec/gemm_panel_float.h"
 
 #include <string.h>
 

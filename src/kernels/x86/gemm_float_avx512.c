@@ -11,7 +11,7 @@
 
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/gemm_panel_float.h"
+#include "kernels/vec/gemm_panel_float.h"
 
 enum {
     ROWS = 4,

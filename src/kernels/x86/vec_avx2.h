@@ -22,6 +22,8 @@ enum {
     PAIR_VECTORS = 4
 };
 
+#define VF_OPAQUE(x) __asm__("" : "+v"(x))
+
 /* Mask of the first n lanes, 0 <= n <= 8. */
 static inline __m256i vf_mask_first(size_t n)
 {
@@ -195,6 +197,17 @@ static inline vf vf_sub_doubles(double a, const double *b)
     const __m128 lo = _mm256_cvtpd_ps(_mm256_sub_pd(from, _mm256_loadu_pd(b)));
     const __m128 hi = _mm256_cvtpd_ps(_mm256_sub_pd(from, _mm256_loadu_pd(b + 4)));
     return _mm256_insertf128_ps(_mm256_castps128_ps256(lo), hi, 1);
+}
+
+static inline void vf_transpose_4x4(const float *const row[4], size_t i, float *out, size_t stride)
+{
+    __m128 a = _mm_loadu_ps(row[0] + i), b = _mm_loadu_ps(row[1] + i);
+    __m128 c = _mm_loadu_ps(row[2] + i), d = _mm_loadu_ps(row[3] + i);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(out, a);
+    _mm_storeu_ps(out + stride, b);
+    _mm_storeu_ps(out + 2 * stride, c);
+    _mm_storeu_ps(out + 3 * stride, d);
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * vec_avx512.h - the vector layer with AVX-512: sixteen floats per register.
  *
- * The kernels in body_*.h are written once with these functions and compiled for AVX-512 and, with
+ * The kernels in ../vec are written once with these functions and compiled for AVX-512 and, with
  * vec_avx2.h, for AVX2. Every operation is the IEEE operation of the reference.
  */
 #ifndef MOTE_KERNELS_X86_VEC_AVX512_H
@@ -22,6 +22,9 @@ enum {
     /* chain_pair (decode): 16 accumulators. */
     PAIR_VECTORS = 8
 };
+
+/* Hides from the compiler where a value comes from: it stays in a register. */
+#define VF_OPAQUE(x) __asm__("" : "+v"(x))
 
 /* Mask of the first n lanes, 0 <= n <= 16. */
 static inline __mmask16 vf_mask_first(size_t n)
@@ -215,6 +218,18 @@ static inline vf vf_sub_doubles(double a, const double *b)
     const __m256 lo = _mm512_cvtpd_ps(_mm512_sub_pd(from, _mm512_loadu_pd(b)));
     const __m256 hi = _mm512_cvtpd_ps(_mm512_sub_pd(from, _mm512_loadu_pd(b + 8)));
     return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
+}
+
+/* out[c * stride + r] = row[r][i + c] for r, c < 4. */
+static inline void vf_transpose_4x4(const float *const row[4], size_t i, float *out, size_t stride)
+{
+    __m128 a = _mm_loadu_ps(row[0] + i), b = _mm_loadu_ps(row[1] + i);
+    __m128 c = _mm_loadu_ps(row[2] + i), d = _mm_loadu_ps(row[3] + i);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(out, a);
+    _mm_storeu_ps(out + stride, b);
+    _mm_storeu_ps(out + 2 * stride, c);
+    _mm_storeu_ps(out + 3 * stride, d);
 }
 
 #endif

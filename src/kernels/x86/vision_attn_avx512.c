@@ -4,7 +4,7 @@
 
 #include "kernels/x86/vec_avx512.h"
 
-#include "kernels/x86/body_vision_attn.h"
+#include "kernels/vec/body_vision_attn.h"
 
 void k_vision_attn_block_avx512(const kern_vision_attn_args *a)
 {

@@ -4,10 +4,10 @@
  *
  * The last vector of a loop uses masked loads and stores, which access only existing elements.
  */
-#ifndef MOTE_KERNELS_X86_BODY_ELEMENTWISE_H
-#define MOTE_KERNELS_X86_BODY_ELEMENTWISE_H
+#ifndef MOTE_KERNELS_VEC_BODY_ELEMENTWISE_H
+#define MOTE_KERNELS_VEC_BODY_ELEMENTWISE_H
 
-#include "kernels/x86/vmath.h"
+#include "kernels/vec/vmath.h"
 
 /* Elements in the vector that starts at i. */
 static inline size_t vector_count(size_t n, size_t i)

@@ -9,10 +9,10 @@
  * are stored in scratch. With 8-lane vectors the lower and the upper eight lanes are separate
  * passes: the registers then hold a tile of twice as many outputs, which needs fewer loads.
  */
-#ifndef MOTE_KERNELS_X86_GEMM_PANEL_FLOAT_H
-#define MOTE_KERNELS_X86_GEMM_PANEL_FLOAT_H
+#ifndef MOTE_KERNELS_VEC_GEMM_PANEL_FLOAT_H
+#define MOTE_KERNELS_VEC_GEMM_PANEL_FLOAT_H
 
-#include "kernels/x86/vmath.h"
+#include "kernels/vec/vmath.h"
 
 #include <string.h>
 
@@ -81,7 +81,7 @@ FLOAT_INLINE void panel_tile(const float *w, const float *x, size_t cols, size_t
         FLOAT_EACH(j, FLOAT_TOKENS)
         {
             vf xs = vf_load(x + (size_t)j * cols + s * KERN_LANES);
-            __asm__("" : "+v"(xs)); /* load once, not as a memory operand of every FMA */
+            VF_OPAQUE(xs); /* load once, not as a memory operand of every FMA */
             FLOAT_EACH(i, FLOAT_ROWS)
             acc[j][i] = vf_fma(ws[i], xs, acc[j][i]);
         }

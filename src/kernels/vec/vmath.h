@@ -5,8 +5,8 @@
  * Include a vec_*.h first. Each function has the same operations in the same order as its scalar
  * definition in fmath.h.
  */
-#ifndef MOTE_KERNELS_X86_VMATH_H
-#define MOTE_KERNELS_X86_VMATH_H
+#ifndef MOTE_KERNELS_VEC_VMATH_H
+#define MOTE_KERNELS_VEC_VMATH_H
 
 #include "kernels/fmath.h"
 #include "kernels/kernels.h"

@@ -8,13 +8,11 @@
  *   3. row by row: decay the dot products, subtract earlier rows, compute u_t and o_t
  * Only step 3 is sequential, and it is the smallest.
  */
-#ifndef MOTE_KERNELS_X86_BODY_DELTA_H
-#define MOTE_KERNELS_X86_BODY_DELTA_H
+#ifndef MOTE_KERNELS_VEC_BODY_DELTA_H
+#define MOTE_KERNELS_VEC_BODY_DELTA_H
 
-#include "kernels/x86/chain.h"
-#include "kernels/x86/vmath.h"
-
-#include <immintrin.h>
+#include "kernels/vec/chain.h"
+#include "kernels/vec/vmath.h"
 
 enum { DIM = KERN_STATE_DIM, CHUNK = KERN_CHUNK };
 
@@ -38,15 +36,8 @@ static inline void delta_transpose(const float *k, size_t stride, uint32_t n,
         const float *row[4];
         for (uint32_t r = 0; r < 4; r++)
             row[r] = j + r < n ? k + (j + r) * stride : none;
-        for (int i = 0; i < DIM; i += 4) {
-            __m128 a = _mm_loadu_ps(row[0] + i), b = _mm_loadu_ps(row[1] + i);
-            __m128 c = _mm_loadu_ps(row[2] + i), d = _mm_loadu_ps(row[3] + i);
-            _MM_TRANSPOSE4_PS(a, b, c, d);
-            _mm_storeu_ps(&keys[i][j], a);
-            _mm_storeu_ps(&keys[i + 1][j], b);
-            _mm_storeu_ps(&keys[i + 2][j], c);
-            _mm_storeu_ps(&keys[i + 3][j], d);
-        }
+        for (int i = 0; i < DIM; i += 4)
+            vf_transpose_4x4(row, (size_t)i, &keys[i][j], CHUNK);
     }
 }
 

@@ -8,11 +8,11 @@
  * uses tiles of TILE_VECTORS vectors as long as possible, then tiles of one vector. Maxima,
  * denominators and rescale factors are computed for VF_WIDTH queries at once, one per lane.
  */
-#ifndef MOTE_KERNELS_X86_BODY_VISION_ATTN_H
-#define MOTE_KERNELS_X86_BODY_VISION_ATTN_H
+#ifndef MOTE_KERNELS_VEC_BODY_VISION_ATTN_H
+#define MOTE_KERNELS_VEC_BODY_VISION_ATTN_H
 
-#include "kernels/x86/chain.h"
-#include "kernels/x86/vmath.h"
+#include "kernels/vec/chain.h"
+#include "kernels/vec/vmath.h"
 
 enum { VISION_ATTN_BLOCK = KERN_PAGE, VISION_ATTN_QUERIES = 8 * TILE_ROWS };
 _Static_assert(VISION_ATTN_QUERIES % VF_WIDTH == 0,
@@ -72,8 +72,8 @@ static inline void vision_attn_prefetch(const kern_vision_attn_args *a, size_t i
                  share = bytes / VISION_ATTN_QUERIES;
     const char *k = (const char *)a->k + bytes, *v = (const char *)a->v + bytes;
     for (size_t at = i * share / LINE * LINE; at < (i + 1) * share; at += LINE) {
-        _mm_prefetch(k + at, _MM_HINT_T1);
-        _mm_prefetch(v + at, _MM_HINT_T1);
+        __builtin_prefetch(k + at, 0, 2); /* to the L2 cache */
+        __builtin_prefetch(v + at, 0, 2);
     }
 }
 

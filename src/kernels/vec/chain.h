@@ -9,8 +9,8 @@
  * all vectors. Every lane of every accumulator is a different output, so each output is one chain
  * for every tile shape.
  */
-#ifndef MOTE_KERNELS_X86_CHAIN_H
-#define MOTE_KERNELS_X86_CHAIN_H
+#ifndef MOTE_KERNELS_VEC_CHAIN_H
+#define MOTE_KERNELS_VEC_CHAIN_H
 
 #include "kernels/kernels.h"
 

@@ -7,11 +7,11 @@
  * (64 x 64 floats) that stay in the L1 cache while all queries use them. A Q8_0 page is always
  * converted in such pieces.
  */
-#ifndef MOTE_KERNELS_X86_BODY_ATTN_H
-#define MOTE_KERNELS_X86_BODY_ATTN_H
+#ifndef MOTE_KERNELS_VEC_BODY_ATTN_H
+#define MOTE_KERNELS_VEC_BODY_ATTN_H
 
-#include "kernels/x86/chain.h"
-#include "kernels/x86/vmath.h"
+#include "kernels/vec/chain.h"
+#include "kernels/vec/vmath.h"
 
 enum {
     DIM = KERN_HEAD_DIM,
