@@ -63,8 +63,11 @@ mote_status cache_make_directories(pull *p, const char *path, mote_error *err)
     for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
         if (slash != NULL)
             *slash = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST && access(part, F_OK) != 0)
+        const int error = mkdir(part, 0777) != 0 ? errno : 0;
+        if (error != 0 && error != EEXIST && access(part, F_OK) != 0) {
+            errno = error; /* access() has set another one */
             return pull_fail_errno(p, err, "create", part);
+        }
         if (slash == NULL)
             return MOTE_OK;
         *slash = '/';

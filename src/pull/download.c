@@ -85,6 +85,25 @@ struct download {
 #define download_why(d, code, ...)                                                                 \
     ((d)->why_code = (code), (void)err_set(&(d)->why, MOTE_E_IO, __VA_ARGS__))
 
+/* Says how a reply differs from the request. */
+static verdict reply_differs(piece *k, long status)
+{
+    const unsigned sent = k->headers.count[HUB_CONTENT_RANGE];
+    if (k->headers.count[HUB_CONTENT_LENGTH] > 1)
+        download_why(k->d, PULL_BAD_REPLY, "%s sends two Content-Length headers for %.200s",
+                     k->d->meta->url.host, k->d->f->path);
+    else
+        download_why(k->d, PULL_BAD_REPLY,
+                     "%s answers a request for bytes %" PRIu64 "-%" PRIu64
+                     " of %.200s with status %ld, %s Content-Range%s%.80s",
+                     k->d->meta->url.host, k->begin, k->end - 1, k->d->f->path, status,
+                     sent == 0   ? "without a"
+                     : sent == 1 ? "with"
+                                 : "with more than one",
+                     sent == 1 ? " " : "", hub_headers_get(&k->headers, HUB_CONTENT_RANGE));
+    return VERDICT_BAD;
+}
+
 static verdict check_content(piece *k)
 {
     download *d = k->d;
@@ -101,7 +120,11 @@ static verdict check_content(piece *k)
         return VERDICT_RESOLVE;
     if (d->etag[0] == '\0')
         snprintf(d->etag, sizeof d->etag, "%.255s", etag);
-    return strncmp(d->etag, etag, sizeof d->etag - 1) == 0 ? VERDICT_NONE : VERDICT_MIXED;
+    if (strncmp(d->etag, etag, sizeof d->etag - 1) == 0)
+        return VERDICT_NONE;
+    download_why(d, PULL_BAD_REPLY, "%s sends parts of different contents for %.200s",
+                 d->meta->url.host, d->f->path);
+    return VERDICT_MIXED;
 }
 
 /* 206: the range must begin where it was requested; it may end early. */
@@ -111,7 +134,7 @@ static verdict check_partial(piece *k)
     if (!k->ranged ||
         !hub_content_range_read(hub_headers_get(&k->headers, HUB_CONTENT_RANGE), &got) ||
         got.first != k->begin || got.total != k->d->map.size || got.last >= k->end)
-        return VERDICT_BAD;
+        return reply_differs(k, 206);
     k->stop = got.last + 1;
     return check_content(k);
 }
@@ -124,7 +147,7 @@ static verdict check_whole(piece *k)
         return VERDICT_WHOLE;
     if (hub_number(hub_headers_get(&k->headers, HUB_CONTENT_LENGTH), &length) &&
         length != k->d->map.size)
-        return VERDICT_BAD;
+        return reply_differs(k, 200);
     return check_content(k);
 }
 
@@ -133,6 +156,9 @@ static verdict piece_check(piece *k)
     long status = 0;
     curl_easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, &status);
     download_why(k->d, PULL_NETWORK, "%s answers with status %ld", k->d->meta->url.host, status);
+    /* libcurl uses the last of two. */
+    if (k->headers.count[HUB_CONTENT_LENGTH] > 1)
+        return reply_differs(k, status);
     switch (status) {
     case 200: return check_whole(k);
     case 206: return check_partial(k);
@@ -146,7 +172,7 @@ static verdict piece_check(piece *k)
     case 404:
     case 410: return VERDICT_RESOLVE;
     case 429: return VERDICT_LIMIT;
-    default: return status == 408 || status >= 500 ? VERDICT_RETRY : VERDICT_BAD;
+    default: return status == 408 || status >= 500 ? VERDICT_RETRY : reply_differs(k, status);
     }
 }
 
@@ -350,11 +376,10 @@ static mote_status resolve_again(download *d, bool *changed, mote_error *err)
 
 /* A reply that does not match the request, or content that differs between pieces: once is
  * accepted, then it is an error. */
-static mote_status reply_is_bad(download *d, unsigned *count, const char *what, mote_error *err)
+static mote_status reply_is_bad(download *d, unsigned *count, mote_error *err)
 {
     if (++*count > 1)
-        return pull_fail(d->p, PULL_BAD_REPLY, err, "%s %s for %s", d->meta->url.host, what,
-                         d->f->path);
+        return pull_fail(d->p, PULL_BAD_REPLY, err, "%s", d->why.text);
     return download_restart(d, err);
 }
 
@@ -374,13 +399,12 @@ static mote_status act_on(download *d, piece *k, verdict v, bool *changed, mote_
     case VERDICT_RESOLVE: return resolve_again(d, changed, err);
     case VERDICT_WHOLE:
         if (d->whole)
-            return reply_is_bad(d, &d->bad, "sends a reply that does not match the request", err);
+            return reply_is_bad(d, &d->bad, err);
         TRY(download_restart(d, err));
         d->whole = true;
         return MOTE_OK;
-    case VERDICT_BAD:
-        return reply_is_bad(d, &d->bad, "sends a reply that does not match the request", err);
-    case VERDICT_MIXED: return reply_is_bad(d, &d->mixed, "sends parts of different contents", err);
+    case VERDICT_BAD: return reply_is_bad(d, &d->bad, err);
+    case VERDICT_MIXED: return reply_is_bad(d, &d->mixed, err);
     case VERDICT_FATAL: break;
     }
     return pull_fail(d->p, d->why_code, err, "%s", d->why.text);

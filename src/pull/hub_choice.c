@@ -61,6 +61,10 @@ static mote_status choose_model(pull *p, const listing *l, const hub_file *files
                                    : hub_choose_files(choice, files, l->n, quant, &why);
     if (status == MOTE_OK)
         return MOTE_OK;
+    if (l->invalid > 0) /* perhaps the file was among them */
+        return pull_fail(p, PULL_BAD_REPLY, err,
+                         "the repository %s: %s; files with an invalid name or size: %u", r->repo,
+                         why.text, l->invalid);
     return pull_fail(p, status == MOTE_E_ARG ? PULL_NOT_FOUND : PULL_BAD_REPLY, err,
                      "the repository %s: %s", r->repo, why.text);
 }

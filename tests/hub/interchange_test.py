@@ -2,7 +2,7 @@
 """interchange_test.py - mote and the published huggingface_hub client use one cache.
 
 Each finds what the other one has downloaded, without another download. Both download the same file at once
-in ROUNDS rounds (MOTE_HUB_ROUNDS; scripts/hub_rounds runs 200).
+in ROUNDS rounds (MOTE_HUB_ROUNDS; scripts/hub_long runs 200).
 """
 import os
 import random

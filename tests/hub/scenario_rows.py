@@ -13,14 +13,14 @@ ONE = {"a.gguf": LARGE}
 
 # Redirects
 
-@row(1, 5, "redirect")
+@row(1, 5, "redirects more than 20 times")
 def redirect_loop(s):
     s.hook("resolve", lambda request, answer: replaced(answer, location=request.target))
     yield
     assert len(s.requests("hub")) < 30
 
 
-@row(1, 5, "redirect")
+@row(1, 5, "redirects more than 20 times")
 def redirect_loop_of_the_cdn(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lambda request, answer: (302, [("Location", request.target)], ""))
@@ -28,39 +28,39 @@ def redirect_loop_of_the_cdn(s):
     assert len(s.requests("raw_cdn")) < 60
 
 
-@row(2, 5, "https")
+@row(2, 5, "a redirect of .* is not followed: the scheme is http; only https is allowed")
 def redirect_to_http(s):
     s.hook("resolve", lambda request, answer: replaced(
         answer, location=dict(answer[1])["Location"].replace("https:", "http:")))
 
 
-@row(3, 5, "file|https")
+@row(3, 5, "a redirect of .* is not followed: the scheme is file")
 def redirect_to_a_file(s):
     s.hook("resolve", redirect("file:///etc/passwd"))
 
 
-@row(3, 5, "ftp|https")
+@row(3, 5, "a redirect of .* is not followed: the scheme is ftp")
 def redirect_to_ftp(s):
     s.hook("resolve", redirect("ftp://localhost/a.gguf"))
 
 
-@row(3, 5, "gopher|https")
+@row(3, 5, "a redirect of .* is not followed: the scheme is gopher")
 def redirect_to_gopher(s):
     s.hook("resolve", redirect("gopher://localhost/a.gguf"))
 
 
-@row(5, 5, "redirect|location")
+@row(5, 5, "not exactly one Location header")
 def redirect_without_a_location(s):
     s.hook("resolve", redirect(None))
 
 
-@row(5, 5, "redirect|location")
+@row(5, 5, "not exactly one Location header")
 def redirect_with_an_empty_location(s):
     s.use("raw_hub")
     s.hook("resolve", redirect(""))
 
 
-@row(5, 5, "redirect|location")
+@row(5, 5, "not exactly one Location header")
 def redirect_with_two_locations(s):
     s.use("raw_hub")
     s.hook("resolve", lambda request, answer: (
@@ -75,19 +75,18 @@ def plain_download(s):
     assert s.requests("cdn")
 
 
-@row(7, (0, 5))
+@row(7, 0)
 def the_cdn_redirects_back_to_the_hub(s):
     def back(request, answer):
         target = f"{s.hub.url('hub')}/api/resolve-cache/models/{s.repo.name}/{s.repo.head}/a.gguf"
         return 302, [("Location", target)], ""
     s.hook("cdn", back)
     yield
-    for request in s.requests("hub"):
-        if "resolve-cache" in request.path:
-            assert "authorization" not in request.headers
+    sent_back = [r for r in s.requests("hub") if "resolve-cache" in r.path]
+    assert sent_back and not any("authorization" in r.headers for r in sent_back), sent_back
 
 
-@row(9, 5, "password|user")
+@row(9, 5, "the URL contains a user name or password")
 def redirect_with_a_password(s):
     s.hook("resolve", lambda request, answer: replaced(
         answer, location=dict(answer[1])["Location"].replace("https:" + "//", "https:" + "//user:secret@")))
@@ -107,7 +106,7 @@ def signed_url_expires(s):
     assert sum("/resolve/" in r.path for r in s.requests("hub")) >= 2
 
 
-@row(10, (5, 11), "403|denied|refused|forbidden", files=ONE)
+@row(10, 5, "answers with status 403; gave up after 5 tries", files=ONE)
 def signed_url_is_never_valid(s):
     s.hook("cdn", status(403, "<Error><Code>AccessDenied</Code></Error>"))
 
@@ -126,20 +125,20 @@ def wrong_range_once(s):
     s.hook("cdn", lambda request, answer: replaced(answer, content_range=f"bytes 5-9/{len(LARGE)}"), times=1)
 
 
-@row(12, 5, "range", files=ONE)
+@row(12, 5, "a request for bytes .*Content-Range bytes 5-9/16789561", files=ONE)
 def wrong_range_always(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lambda request, answer: replaced(answer, content_range=f"bytes 5-9/{len(LARGE)}"))
 
 
-@row(12, 5, "range|size", files=ONE)
+@row(12, 5, "Content-Range bytes [0-9]+-[0-9]+/99999999", files=ONE)
 def range_of_another_total(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lambda request, answer: replaced(
         answer, content_range=dict(answer[1])["Content-Range"].rsplit("/", 1)[0] + "/99999999"))
 
 
-@row(12, 5, "range", files=ONE)
+@row(12, 5, "status 206, without a Content-Range", files=ONE)
 def partial_content_without_a_range(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lambda request, answer: replaced(answer, content_range=None))
@@ -151,7 +150,7 @@ def range_not_satisfiable_once(s):
     s.hook("cdn", status(416, "", ("Content-Range", f"bytes */{len(LARGE)}")), times=1)
 
 
-@row(13, 5, "416|range", files=ONE)
+@row(13, 5, "status 416", files=ONE)
 def range_never_satisfiable(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", status(416, "", ("Content-Range", "bytes */5")))
@@ -176,7 +175,7 @@ def main_moves_after_the_listing(s):
     equal(os.path.basename(os.path.realpath(link)), s.repo.commits[first]["a.gguf"].sha256)
 
 
-@row(15, (0, 5, 6))
+@row(15, 6, "its hash is [0-9a-f]{64}, the hub says 1{64}")
 def hash_of_the_file_differs_from_the_listing(s):
     """The redirect names another hash than the listing of the same commit: an old or a new file, never a mixture."""
     s.hook("resolve", lambda request, answer: replaced(answer, x_linked_etag='"' + "1" * 64 + '"'), times=1)
@@ -201,7 +200,7 @@ def body_cut_again_and_again(s):
     s.hook("cdn", cut(MIB + 1))
 
 
-@row(17, 5, "closed|cut|ended|incomplete|transfer|bytes", files=ONE)
+@row(17, 5, "transfer closed with .*gave up after 5 tries, the part is kept", files=ONE)
 def body_cut_at_the_first_byte(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", cut(0))
@@ -240,7 +239,7 @@ def chunked_body(s):
     s.hook("cdn", chunked)
 
 
-@row(19, (0, 5), files=ONE)
+@row(19, 0, files=ONE)
 def more_bytes_than_the_range(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", body(lambda data: data + b"x" * 100000))
@@ -264,19 +263,19 @@ def lengths(*values):
     return send
 
 
-@row(20, (0, 5))
+@row(20, 5, "Invalid Content-Length")
 def negative_content_length(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lengths("-5"))
 
 
-@row(20, (0, 5))
+@row(20, 5, "two Content-Length headers")
 def two_content_lengths(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lengths("10", "200000"))
 
 
-@row(20, (0, 5))
+@row(20, 0)
 def huge_content_length(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lengths(str(1 << 63)))
@@ -291,28 +290,28 @@ def sizes(s, listed, linked):
     s.hook("resolve", lambda request, answer: replaced(answer, x_linked_size=linked))
 
 
-@row(21, 5, "size|listing")
+@row(21, 5, "sends no valid size")
 def size_zero(s):
     sizes(s, 0, "0")
 
 
-@row(21, (3, 5, 12), "size|space|listing|no GGUF")
+@row(21, 5, "files with an invalid name or size: 1")
 def size_absurd(s):
     sizes(s, 1 << 62, str(1 << 62))
 
 
-@row(21, (3, 5), "size|listing|no GGUF")
+@row(21, 5, "files with an invalid name or size: 1")
 def size_is_no_number(s):
     sizes(s, "many", "many")
 
 
-@row(22, 5, "encod|compress|gzip")
+@row(22, 5, "Content-Encoding gzip: not the bytes of the file")
 def compressed_body(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", lambda request, answer: replaced(answer, content_encoding="gzip"))
 
 
-@row(23, 6, "[0-9a-f]{64}.*[0-9a-f]{64}")
+@row(23, 6, "is damaged: its hash is [0-9a-f]{64}, the hub says [0-9a-f]{64}")
 def wrong_content(s):
     s.use(cdn="raw_cdn")
     s.hook("cdn", body(flipped))
@@ -325,14 +324,14 @@ def flipped_bit_on_the_wire(s):
     s.hook("cdn", body(flipped), times=1, skip=1)
 
 
-@row(24, 6, "GGUF", files={"a.gguf": b"<html>no model</html>" * 100})
+@row(24, 6, "is not a GGUF file; it is not installed", files={"a.gguf": b"<html>no model</html>" * 100})
 def no_gguf_file(s):
     pass
 
 
 # Answers of the API
 
-@row(25, 5, "hub|login")
+@row(25, 5, "does not answer like a hub .*login page of the network")
 def captive_portal(s):
     page = "<!doctype html><title>Login</title>"
     portal = Listener("portal", lambda r: r.reply(200, [("Content-Type", "text/html")], page), tls=s.hub.certificate)
@@ -340,27 +339,27 @@ def captive_portal(s):
     s.env["HF_ENDPOINT"] = f"https://127.0.0.1:{portal.port}"
 
 
-@row(26, 5, "listing|JSON|reply|answer")
+@row(26, 5, "cannot read the file list .*unterminated string")
 def listing_truncated(s):
     s.hook("tree", lambda request, answer: (200, answer[1], answer[2][:50]))
 
 
-@row(26, 5, "listing|JSON|reply|answer")
+@row(26, 5, "cannot read the file list .*invalid UTF-8")
 def listing_not_utf8(s):
     s.hook("tree", lambda request, answer: (200, answer[1], b'[{"type":"file","path":"\xff\xfe.gguf"}]'))
 
 
-@row(26, 5, "listing|JSON|reply|answer")
+@row(26, 5, "cannot read the file list .*nested deeper")
 def listing_deeply_nested(s):
     s.hook("tree", lambda request, answer: (200, answer[1], b"[" * 200000))
 
 
-@row(26, 5, "listing|JSON|reply|answer")
+@row(26, 5, "cannot read the file list .*invalid JSON")
 def listing_with_zero_bytes(s):
     s.hook("tree", lambda request, answer: (200, answer[1], b"[\0\0\0]"))
 
 
-@row(26, 5, "listing|JSON|reply|answer|large|long|bytes")
+@row(26, 5, "the reply of .* is too large")
 def listing_without_end(s):
     def endless(request, answer):
         request.head(200, [*answer[1]])
@@ -370,7 +369,7 @@ def listing_without_end(s):
     s.hook("tree", endless)
 
 
-@row(27, (0, 5))
+@row(27, 5, "the reply of .* is too large")
 def listing_of_100000_files(s):
     def many(entries):
         extra = [{"type": "file", "path": f"f{i}.txt", "size": 1, "oid": "0" * 40} for i in range(100000)]
@@ -378,7 +377,7 @@ def listing_of_100000_files(s):
     s.hook("tree", listing(many))
 
 
-@row(27, 5, "page|listing|cursor|entries")
+@row(27, 5, "the file list of .* does not end")
 def listing_with_endless_pages(s):
     def more(request, answer):
         with s.lock:
@@ -389,7 +388,7 @@ def listing_with_endless_pages(s):
     s.hook("tree", more)
 
 
-@row(27, 5, "page|listing|cursor|twice|repeat")
+@row(27, 5, "the file list of .* does not end")
 def listing_with_a_repeated_page(s):
     def again(request, answer):
         link = f'<{s.hub.url("hub")}{request.raw_path}?recursive=true&cursor=MA==>; rel="next"'
@@ -399,7 +398,7 @@ def listing_with_a_repeated_page(s):
     assert len(s.requests("hub")) < 20
 
 
-@row(28, 5, "page|listing|link|host|origin")
+@row(28, 5, "the next page of the file list is on another server")
 def next_page_at_another_origin(s):
     s.hook("tree", lambda request, answer: replaced(answer, link=f'<{s.hub.url("cdn")}/x>; rel="next"'))
     yield
@@ -417,7 +416,7 @@ def bad_name(title, name):
         for directory, _, files in os.walk(s.home):
             assert not any("evil" in f for f in files), (directory, files)
     check.__name__ = "file_name_" + title
-    row(29, (0, 5))(check)
+    row(29, 0, "files with invalid names or sizes; they are ignored")(check)
 
 
 bad_name("parent", "../../evil-Q4_K_M.gguf")
@@ -441,7 +440,7 @@ def bad_etag(title, etag):
         s.hook("tree", listing(change))
         s.hook("resolve", lambda request, answer: replaced(answer, x_linked_etag=f'"{etag}"'))
     check.__name__ = "hash_" + title
-    row(31, 5, "hash|etag|listing")(check)
+    row(31, 5, "sends no valid hash")(check)
 
 
 bad_etag("with_a_path", "../../x")
@@ -450,7 +449,7 @@ bad_etag("too_short", "a" * 63)
 bad_etag("in_upper_case", "A" * 64)
 
 
-@row(32, 5, "commit")
+@row(32, 5, "has no valid commit")
 def commit_is_no_hash(s):
     s.hook("info", lambda request, answer: (200, answer[1], answer[2].replace(s.repo.head, "../../../x")))
 
@@ -461,7 +460,7 @@ def bad_repository(title, target):
         yield
         equal([r.target for r in s.hub.requests() if "bad-name" in r.target], [])
     check.__name__ = "repository_" + title
-    row(33, (2, 3))(check)
+    row(33, 3, "is not a repository of the hub; write hf:OWNER")(check)
 
 
 bad_repository("parent", "hf:../bad-name:a.gguf")
@@ -469,7 +468,7 @@ bad_repository("of_three_segments", "hf:a/b/bad-name")
 bad_repository("with_two_hyphens", "hf:owner/bad-name--x:a.gguf")
 
 
-@row(34, (3, 5), "00002|part|split", files={"m-Q4_K_M-00001-of-00003.gguf": SMALL, "m-Q4_K_M-00003-of-00003.gguf": SMALL})
+@row(34, 5, "part 2 of 3 is missing", files={"m-Q4_K_M-00001-of-00003.gguf": SMALL, "m-Q4_K_M-00003-of-00003.gguf": SMALL})
 def part_of_a_split_model_missing(s):
     yield
     equal(s.requests("cdn"), [])
@@ -489,18 +488,18 @@ def xet_headers_are_ignored(s):
 
 # Status codes
 
-@row(41, 3, "not found|no .*repository|does not exist")
+@row(41, 3, "does not exist, or the token does not give access", names=["scenario/none"])
 def no_such_repository(s):
     s.target = "hf:scenario/none:a.gguf"
 
 
-@row(41, 3, "not found|private|token")
+@row(41, 3, "does not exist, or it is private: then set HF_TOKEN")
 def no_such_repository_without_a_token(s):
     s.env.pop("HF_TOKEN")
     s.target = "hf:scenario/none:a.gguf"
 
 
-@row(41, 3, "private|token", access="private")
+@row(41, 3, "does not exist, or it is private: then set HF_TOKEN", access="private")
 def private_without_a_token(s):
     s.env.pop("HF_TOKEN")
 
@@ -510,36 +509,36 @@ def private_with_a_token(s):
     pass
 
 
-@row(41, 11, "gated|access", "scenario/gated", access="gated")
+@row(41, 11, "is gated and the account of this token has no access: request it at", names=["/scenario/gated"], access="gated")
 def gated(s):
     """The message names the page where access is requested."""
 
 
-@row(41, 11, "gated|access|log in|token", access="gated")
+@row(41, 11, "is gated: request access at .* then set HF_TOKEN or run hf auth login", access="gated")
 def gated_without_a_token(s):
     s.env.pop("HF_TOKEN")
 
 
-@row(41, 11, "disabled", access="disabled")
+@row(41, 11, "the hub has disabled access", access="disabled")
 def disabled(s):
     pass
 
 
-@row(41, 3, "no file|not found|none.gguf")
+@row(41, 3, "no file matches none.gguf; there are", names=["a.gguf"])
 def no_such_file(s):
     s.target = f"hf:{s.repo.name}:none.gguf"
     yield
     equal(s.requests("cdn"), [])
 
 
-@row(41, 11, "403|forbids")
+@row(41, 11, "forbids access")
 def forbidden_without_a_code(s):
     s.hook("resolve", status(403))
     yield
     assert sum("/resolve/" in r.path for r in s.requests("hub")) <= 2
 
 
-@row(45, 11, "token")
+@row(45, 11, "refused the token: it is wrong or expired; .*try without it")
 def token_refused(s):
     """A public model, but the token is wrong: the token is the cause that is named."""
     s.env["HF_TOKEN"] = "hf_" + "b" * 34
@@ -554,12 +553,12 @@ def rate_limit_with_a_short_wait(s):
     s.hook("tree", limited(("RateLimit", '"api";r=0;t=0')), times=1)
 
 
-@row(42, 5, "rate|limit|429")
+@row(42, 5, r"limits the rate of requests \(429\); try again in 3600 s")
 def rate_limit_of_an_hour(s):
     s.hook("tree", limited(("Retry-After", "3600")))
 
 
-@row(42, (0, 5))
+@row(42, 0)
 def rate_limit_with_a_date(s):
     s.hook("tree", limited(("Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT")), times=1)
 
@@ -579,37 +578,37 @@ def server_error_of_the_cdn_once(s):
     s.hook("cdn", status(500), times=1)
 
 
-@row(43, 5, "500")
+@row(43, 5, "answers with status 500")
 def server_error_always(s):
     s.hook("tree", status(500))
     yield
     assert len(s.requests("hub")) < 20
 
 
-@row(43, 5, "503")
+@row(43, 5, "answers with status 503; gave up after 5 tries")
 def server_error_of_the_cdn_always(s):
     s.hook("cdn", status(503))
     yield
     assert len(s.requests("cdn")) < 60
 
 
-@row(43, 5)
+@row(43, 5, "answers with status 204")
 def no_content(s):
     s.hook("tree", lambda request, answer: (204, answer[1], ""))
 
 
-@row(43, 5)
+@row(43, 5, "answers with status 304")
 def not_modified(s):
     s.use("raw_hub")
     s.hook("tree", lambda request, answer: (304, answer[1], ""))
 
 
-@row(43, (0, 5))
+@row(43, 5, "answers with status 206")
 def partial_listing(s):
     s.hook("tree", lambda request, answer: (206, answer[1], answer[2]))
 
 
-@row(43, 5)
+@row(43, 5, "the reply of .* is too large")
 def endless_interim_answers(s):
     def flood(request, answer):
         while not s.hub.raw_hub.closing.is_set():

@@ -3,7 +3,8 @@
 
 A row is a function with the decorator @row(number, exit, words). It changes the repository, the hub or the
 home directory of its scenario; if it is a generator, the part after `yield` checks more. The harness then
-runs `mote pull`, checks the exit code and the words of the message, and always checks that
+runs `mote pull`, checks the exit code and the words of the message, without the names, paths and URLs in
+it, and always checks that
 
 - after exit code 0 the expected files are in the cache with the right bytes, otherwise no file is visible,
 - no file has the name of a blob without its content,
@@ -29,18 +30,21 @@ OTHER = gguf_bytes(16 * MIB + 12345, 13)
 
 
 class Row:
-    def __init__(self, function, number, exits, words, files, options):
-        self.function, self.number, self.words, self.files, self.options = function, number, words, files, options
-        self.exits = exits if isinstance(exits, tuple) else (exits,)
+    def __init__(self, function, number, code, words, names, files, options):
+        self.function, self.number, self.code, self.words, self.names = function, number, code, words, names
+        self.files, self.options = files, options
         self.name = function.__name__
 
 
-def row(number, exits, *words, files=None, **options):
-    """`number`: of the scenario. `exits`: the exit code, or those that are right. `words`: regular expressions for the
-    message. `files`: the content of the repository. Options: those of hub.add()."""
+def row(number, code, *words, names=(), files=None, **options):
+    """`number`: of the scenario. `code`: the exit code. `words`: regular expressions for the message without names,
+    paths and URLs. `names`: what the whole message contains. `files`: the content of the repository. Options: those of
+    hub.add()."""
+    assert code == 0 or words, f"a row of scenario {number} does not check the message"
+
     def add(function):
         assert all(r.name != function.__name__ for r in ROWS), function.__name__
-        ROWS.append(Row(function, number, exits, words, files or {"a.gguf": SMALL}, options))
+        ROWS.append(Row(function, number, code, words, names, files or {"a.gguf": SMALL}, options))
         return function
     return add
 
@@ -54,6 +58,11 @@ class Result:
         """The events of --json."""
         events = [json.loads(line) for line in self.out.splitlines()]
         return [e for e in events if kind is None or e.get("event") == kind]
+
+    def message(self):
+        """What a user reads: stderr, and the warnings and the error among the events."""
+        said = [e["message"] for e in self.events() if e["event"] in ("warning", "error")] if self.out[:1] == "{" else []
+        return "\n".join([self.err, *said])
 
 
 class Skip(Exception):
@@ -167,10 +176,21 @@ class Scenario:
                 undo()
         return result
 
+    def words_of(self, message):
+        """The message without what the row itself put there: URLs, paths, names of the repository and of files, and
+        without the code in brackets."""
+        message = re.sub(r"https?://\S+|(?<!\w)/\S+|\[[a-z_]+\]$", " ", message.replace(self.repo.name, " "), flags=re.MULTILINE)
+        for name in self.row.files:
+            message = message.replace(name, " ")
+        return message
+
     def _check(self, result):
-        assert result.code in self.row.exits, f"exit code {result.code}, not one of {self.row.exits}"
+        assert result.code == self.row.code, f"exit code {result.code}, not {self.row.code}"
+        message = result.message()
         for words in self.row.words:
-            assert re.search(words, result.text, re.IGNORECASE), f"the message has no {words!r}"
+            assert re.search(words, self.words_of(message)), f"the message has no {words!r}"
+        for name in self.row.names:
+            assert name in message, f"the message has no {name!r}"
         assert TOKEN not in result.text, "the message has the token in it"
         assert not re.search("[\0-\x08\x0b-\x1f\x7f]", result.text), "the message has control characters"
         if "--json" in self.flags and result.out:
