@@ -8,8 +8,8 @@
  *   refs/<branch>                     the commit, without a newline
  *
  * The order blob, link, ref is the order of visibility; each step is synced before the next.
- * Temporary files are in blobs/, where other programs ignore unknown names. A pull that finds
- * everything in place writes nothing.
+ * Temporary files are in blobs/, where other programs ignore unknown names; in refs/ they would
+ * count as references. A pull that finds everything in place writes nothing.
  */
 #include "pull/pull_int.h"
 
@@ -341,26 +341,6 @@ static bool no_symlinks_here(int error)
     return error == EPERM || error == ENOTSUP || error == EOPNOTSUPP || error == ENOSYS;
 }
 
-/* Moves `temporary` to `path`. Landlock of old kernels forbids a rename into another directory. */
-static mote_status move_into_place(pull *p, const char *temporary, const char *path,
-                                   mote_error *err)
-{
-    char local[PULL_PATH_BYTES], target[PULL_PATH_BYTES];
-    if (rename(temporary, path) == 0)
-        return MOTE_OK;
-    if (errno != EXDEV)
-        return pull_fail_errno(p, err, "create", path);
-    const ssize_t n = readlink(temporary, target, sizeof target - 1);
-    if (n <= 0 || snprintf(local, sizeof local, "%s.mote-new", path) >= (int)sizeof local)
-        return pull_fail_errno(p, err, "create", path);
-    target[n] = '\0';
-    unlink(local);
-    unlink(temporary);
-    if (symlink(target, local) != 0 || rename(local, path) != 0)
-        return pull_fail_errno(p, err, "create", path);
-    return MOTE_OK;
-}
-
 static bool copy_bytes(int from, int to)
 {
     static char buffer[COPY_BYTES];
@@ -377,29 +357,67 @@ static bool copy_bytes(int from, int to)
     }
 }
 
+/* Copies a link or a file to a new path and syncs the file. */
+static bool copy_entry(const char *from, const char *to)
+{
+    char target[PULL_PATH_BYTES];
+    const ssize_t n = readlink(from, target, sizeof target - 1);
+    unlink(to);
+    if (n > 0) {
+        target[n] = '\0';
+        return symlink(target, to) == 0;
+    }
+    const int in = open(from, O_RDONLY | O_CLOEXEC);
+    const int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const bool copied = in >= 0 && out >= 0 && copy_bytes(in, out) && fsync(out) == 0;
+    const int error = errno;
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    errno = error;
+    return copied;
+}
+
+/* Copies `from` to a temporary name beside `path`, then renames it. Such a name is visible to other
+ * programs, so it is used only where blobs/ does not do. */
+static mote_status copy_into_place(pull *p, const char *from, const char *path, mote_error *err)
+{
+    char local[PULL_PATH_BYTES];
+    if (snprintf(local, sizeof local, "%s.mote-new", path) >= (int)sizeof local)
+        return path_too_long(p, err);
+    if (copy_entry(from, local) && rename(local, path) == 0)
+        return MOTE_OK;
+    const mote_status status = pull_fail_errno(p, err, "create", path);
+    unlink(local);
+    return status;
+}
+
+/* Moves `temporary` to `path`. Landlock before Linux 5.19 refuses a rename into another directory,
+ * and so does a file system that is mounted on one of them. */
+static mote_status move_into_place(pull *p, const char *temporary, const char *path,
+                                   mote_error *err)
+{
+    if (rename(temporary, path) == 0)
+        return MOTE_OK;
+    if (errno != EXDEV)
+        return pull_fail_errno(p, err, "create", path);
+    TRY(copy_into_place(p, temporary, path, err));
+    unlink(temporary);
+    return MOTE_OK;
+}
+
 /* Without symbolic links the file is in snapshots/. A new blob is moved there, an old one is
  * copied: other snapshots may use it. */
 static mote_status place_in_snapshot(pull *p, pull_file *f, const char *path, mote_error *err)
 {
-    char blob[PULL_PATH_BYTES], temporary[PULL_PATH_BYTES];
-    if (!cache_path(p, blob, "/blobs/%s", f->hash) ||
-        !cache_path(p, temporary, "/blobs/%s.mote-copy", f->hash))
+    char blob[PULL_PATH_BYTES];
+    if (!cache_path(p, blob, "/blobs/%s", f->hash))
         return path_too_long(p, err);
-    if (!f->fresh) {
-        const int from = open(blob, O_RDONLY | O_CLOEXEC);
-        const int to = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-        const bool copied = from >= 0 && to >= 0 && copy_bytes(from, to) && fsync(to) == 0;
-        const int error = errno;
-        if (from >= 0)
-            close(from);
-        if (to >= 0)
-            close(to);
-        errno = error;
-        if (!copied)
-            return pull_fail_errno(p, err, "write", temporary);
-    }
-    if (rename(f->fresh ? blob : temporary, path) != 0)
-        return pull_fail_errno(p, err, "create", path);
+    if (f->fresh)
+        TRY(move_into_place(p, blob, path, err));
+    else
+        TRY(copy_into_place(p, blob, path, err));
     f->in_snapshot = true;
     remember_hash(p, path, f->hash);
     return MOTE_OK;
@@ -482,13 +500,13 @@ static mote_status write_ref(pull *p, mote_error *err)
     if (fd >= 0)
         close(fd);
     errno = error;
-    if (!written || rename(temporary, path) != 0) {
-        const mote_status status = pull_fail_errno(p, err, "write", path);
+    const mote_status status =
+        written ? move_into_place(p, temporary, path, err) : pull_fail_errno(p, err, "write", path);
+    if (status != MOTE_OK)
         unlink(temporary);
-        return status;
-    }
-    sync_parent(path);
-    return MOTE_OK;
+    else
+        sync_parent(path);
+    return status;
 }
 
 static mote_status link_locked(pull *p, mote_error *err)

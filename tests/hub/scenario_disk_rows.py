@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scenario_disk_rows.py - failures of the disk, files of others in the cache, locks, and interrupted pulls."""
+import ctypes
 import fcntl
 import glob
 import os
@@ -372,6 +373,69 @@ def no_symbolic_links(s):
     s.forget()
     equal(s.pull().code, 0)
     equal(s.requests("cdn"), [])
+
+
+# Renames into another directory, which Landlock refused before Linux 5.19
+
+def landlock_of_linux_5_13():
+    """A process with any Landlock ruleset cannot rename into another directory unless the ruleset allows that. This
+    one forbids only to create sockets."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    create, restrict, make_sock = 444, 446, 1 << 9
+    ruleset = libc.syscall(create, ctypes.byref(ctypes.c_uint64(make_sock)), 8, 0)
+    if ruleset < 0 or libc.prctl(38, 1, 0, 0, 0) or libc.syscall(restrict, ruleset, 0):
+        os._exit(77)
+
+
+def no_rename_across_directories(s):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(444, None, 0, 1) < 1:
+        raise Skip("no Landlock")
+    s.preexec = landlock_of_linux_5_13
+
+
+def check_no_temporary_files(s):
+    for directory, _, names in os.walk(s.directory):
+        assert not [name for name in names if ".mote-" in name], (directory, names)
+
+
+@row(57, 0)
+def landlock_without_renames(s):
+    no_rename_across_directories(s)
+    yield
+    check_no_temporary_files(s)
+
+
+@row(57, 0)
+def landlock_without_renames_and_a_new_commit(s):
+    """The ref exists and is replaced."""
+    no_rename_across_directories(s)
+    equal(s.pull().code, 0)
+    s.hub.commit(s.repo, {"a.gguf": SMALL, "other.gguf": SMALL})
+    yield
+    check_no_temporary_files(s)
+
+
+def landlock_without_links(title, before):
+    def check(s):
+        no_rename_across_directories(s)
+        s.installed = []
+        if before:  # the blob of another snapshot is copied, a new one is moved
+            equal(s.pull().code, 0)
+            s.hub.commit(s.repo, {"a.gguf": SMALL, "other.gguf": SMALL})
+        s.env["HF_HUB_DISABLE_SYMLINKS"] = "1"
+        yield
+        path = os.path.join(s.directory, "snapshots", s.repo.head, "a.gguf")
+        assert not os.path.islink(path)
+        equal(sha256_of(path), s.repo.file("a.gguf").sha256)
+        equal(os.path.exists(s.blob()), before)
+        check_no_temporary_files(s)
+    check.__name__ = "landlock_without_renames_and_links_" + title
+    row(57, 0)(check)
+
+
+landlock_without_links("new_blob", False)
+landlock_without_links("old_blob", True)
 
 
 # Signals
