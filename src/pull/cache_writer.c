@@ -379,7 +379,7 @@ static bool copy_entry(const char *from, const char *to)
     return copied;
 }
 
-/* Copies `from` to a temporary name beside `path`, then renames it. Such a name is visible to other
+/* Copies `from` to a temporary name next to `path`, then renames it. Such a name is visible to other
  * programs, so it is used only where blobs/ does not do. */
 static mote_status copy_into_place(pull *p, const char *from, const char *path, mote_error *err)
 {

@@ -7,6 +7,10 @@
  * in the part file at once, and ranges.c notes each range that is complete. A piece that fails
  * returns its ranges; what follows depends on the verdict. Failures without progress in between are
  * counted per file, once per wait: four connections that break together are one failure.
+ *
+ * A range that is complete is never written again: the thread may have hashed it, and only bytes
+ * that were hashed may be published. It is forgotten if the hash of the whole file is wrong, not
+ * because of a reply.
  */
 #define _GNU_SOURCE
 #include "pull/pull_int.h"
@@ -25,6 +29,7 @@
 enum {
     FAILURES_MAX = 5,
     SPAN_RANGES_MAX = 8,            /* of one request */
+    WHOLES_MAX = 2,                 /* then the server knows no ranges */
     PROGRESS_BYTES_MIN = 256 << 10, /* less than this is no progress */
     POLL_MS = 100
 };
@@ -35,10 +40,9 @@ typedef enum verdict {
     VERDICT_RETRY,    /* a failure that may pass */
     VERDICT_LIMIT,    /* 429 */
     VERDICT_REDIRECT, /* to another URL */
-    VERDICT_RESOLVE,  /* the URL has expired, or the content has changed: request the metadata */
-    VERDICT_WHOLE,    /* the server knows no ranges */
-    VERDICT_BAD,      /* the reply does not match the request */
-    VERDICT_MIXED,    /* the ETag differs from that of other pieces */
+    VERDICT_RESOLVE,  /* an odd reply: the URL has expired or the content has changed; the metadata
+                         says which */
+    VERDICT_WHOLE,    /* the whole file instead of a range */
     VERDICT_FATAL     /* download.why says it */
 } verdict;
 
@@ -52,6 +56,7 @@ typedef struct piece {
     bool checked;       /* status and headers are accepted */
     bool ranged;        /* the request has a Range header */
     uint64_t begin, at; /* of the request; next byte */
+    size_t n_complete;  /* ranges of the file that were complete before */
     uint64_t end;       /* of the ranges that are taken */
     uint64_t stop;      /* where the reply ends */
     verdict verdict;
@@ -69,10 +74,10 @@ struct download {
     ranges map;
     int fd;
     hash_follow *hash;
-    bool whole;          /* one request without Range */
-    char etag[256];      /* of the content; all pieces must have the same */
-    unsigned failures;   /* without progress */
-    unsigned bad, mixed; /* replies that do not match the request; with different ETags */
+    bool whole;        /* one request without Range */
+    char etag[256];    /* of the content; all pieces must have the same */
+    unsigned failures; /* without progress */
+    unsigned wholes;   /* replies in a row with the whole file instead of ranges */
     unsigned wrong_hashes;
     double not_before; /* the wait after a failure */
     mote_error why;    /* of the last failure */
@@ -101,7 +106,7 @@ static verdict reply_differs(piece *k, long status)
                      : sent == 1 ? "with"
                                  : "with more than one",
                      sent == 1 ? " " : "", hub_headers_get(&k->headers, HUB_CONTENT_RANGE));
-    return VERDICT_BAD;
+    return VERDICT_RESOLVE;
 }
 
 static verdict check_content(piece *k)
@@ -124,7 +129,7 @@ static verdict check_content(piece *k)
         return VERDICT_NONE;
     download_why(d, PULL_BAD_REPLY, "%s sends parts of different contents for %.200s",
                  d->meta->url.host, d->f->path);
-    return VERDICT_MIXED;
+    return VERDICT_RESOLVE;
 }
 
 /* 206: the range must begin where it was requested; it may end early. */
@@ -136,6 +141,7 @@ static verdict check_partial(piece *k)
         got.first != k->begin || got.total != k->d->map.size || got.last >= k->end)
         return reply_differs(k, 206);
     k->stop = got.last + 1;
+    k->d->wholes = 0;
     return check_content(k);
 }
 
@@ -167,12 +173,13 @@ static verdict piece_check(piece *k)
     case 303:
     case 307:
     case 308: return VERDICT_REDIRECT;
+    case 408: return VERDICT_RETRY;
+    case 429: return VERDICT_LIMIT;
     case 401:
     case 403:
     case 404:
     case 410: return VERDICT_RESOLVE;
-    case 429: return VERDICT_LIMIT;
-    default: return status == 408 || status >= 500 ? VERDICT_RETRY : reply_differs(k, status);
+    default: return status >= 500 ? VERDICT_RETRY : reply_differs(k, status);
     }
 }
 
@@ -189,12 +196,11 @@ static size_t piece_on_header(char *line, size_t each, size_t n, void *with)
     return 0;
 }
 
-static bool piece_write(piece *k, const char *data, size_t n)
+static bool piece_pwrite(piece *k, const char *data, size_t n, uint64_t at)
 {
     download *d = k->d;
-    const uint64_t from = k->at;
     while (n > 0) {
-        const ssize_t put = pwrite(d->fd, data, n, (off_t)k->at);
+        const ssize_t put = pwrite(d->fd, data, n, (off_t)at);
         if (put <= 0) {
             if (put < 0 && errno == EINTR)
                 continue;
@@ -204,8 +210,15 @@ static bool piece_write(piece *k, const char *data, size_t n)
         }
         data += put;
         n -= (size_t)put;
-        k->at += (uint64_t)put;
+        at += (uint64_t)put;
     }
+    return true;
+}
+
+/* Notes the ranges that are complete now. */
+static bool piece_note(piece *k, uint64_t from)
+{
+    download *d = k->d;
     if (from / RANGE_BYTES == k->at / RANGE_BYTES && k->at != d->map.size)
         return true;
     /* Start writing it to the disk now, so that fsync at the end is short. */
@@ -213,8 +226,27 @@ static bool piece_write(piece *k, const char *data, size_t n)
                     SYNC_FILE_RANGE_WRITE);
     if (ranges_complete_to(&d->map, from, k->at, &d->why) == MOTE_OK)
         return true;
-    d->why_code = PULL_NOT_WRITABLE;
+    pull_fail_errno(d->p, &d->why, "write the record of", d->f->path);
+    d->why_code = d->p->code;
     return false;
+}
+
+/* Writes bytes of ranges that are missing. Only a reply with the whole file has others, too. */
+static bool piece_write(piece *k, const char *data, size_t n)
+{
+    while (n > 0) {
+        const uint64_t from = k->at, left = RANGE_BYTES - from % RANGE_BYTES;
+        const size_t now = n < left ? n : (size_t)left;
+        const bool taken = k->d->map.state[from / RANGE_BYTES] == RANGE_TAKEN;
+        if (taken && !piece_pwrite(k, data, now, from))
+            return false;
+        k->at += now;
+        if (taken && !piece_note(k, from))
+            return false;
+        data += now;
+        n -= now;
+    }
+    return true;
 }
 
 static size_t piece_on_body(char *data, size_t each, size_t n, void *with)
@@ -249,6 +281,7 @@ static mote_status piece_begin(download *d, piece *k, uint64_t from, uint64_t en
                  .at = from,
                  .end = end,
                  .stop = end,
+                 .n_complete = d->map.n_complete,
                  .active = true,
                  .ranged = !d->whole};
     curl_easy_reset(easy);
@@ -295,6 +328,8 @@ static void release_all(download *d)
 static verdict piece_verdict(piece *k, CURLcode code)
 {
     download *d = k->d;
+    if (k->verdict == VERDICT_FATAL)
+        return VERDICT_FATAL; /* the last bytes may have arrived and not be recorded */
     if (k->at == k->end)
         return VERDICT_NONE;
     if (k->verdict == VERDICT_NONE && !k->checked && code == CURLE_OK)
@@ -327,7 +362,8 @@ static mote_status start_pieces(download *d, mote_error *err)
     for (size_t i = 0; i < d->jobs; i++) {
         if (d->pieces[i].active)
             continue;
-        if (!ranges_take(&d->map, d->whole ? d->map.n : most, &from, &end))
+        if (d->whole ? !ranges_take_all(&d->map, &from, &end)
+                     : !ranges_take(&d->map, most, &from, &end))
             break;
         TRY(piece_begin(d, &d->pieces[i], from, end, err));
     }
@@ -359,10 +395,11 @@ static mote_status note_failure(download *d, mote_error *err)
     const double wait = http_backoff(d->p, d->failures);
     d->not_before = now + wait;
     event_wait("retry", wait);
-    return d->whole ? download_restart(d, err) : MOTE_OK;
+    return MOTE_OK;
 }
 
-/* Requests the metadata again. */
+/* Requests the metadata again. What has arrived stays unless the content has changed: then the part
+ * file of the new hash is another one. */
 static mote_status resolve_again(download *d, bool *changed, mote_error *err)
 {
     hub_meta now;
@@ -370,17 +407,21 @@ static mote_status resolve_again(download *d, bool *changed, mote_error *err)
     TRY(hub_resolve(d->p, d->f, &now, err));
     *changed = strcmp(now.hash, d->meta->hash) != 0 || now.size != d->meta->size;
     *d->meta = now;
-    d->etag[0] = '\0';
+    d->etag[0] = '\0'; /* the hash decides about parts with different ETags */
     return *changed ? MOTE_OK : note_failure(d, err);
 }
 
-/* A reply that does not match the request, or content that differs between pieces: once is
- * accepted, then it is an error. */
-static mote_status reply_is_bad(download *d, unsigned *count, mote_error *err)
+/* The server sent the whole file instead of a range. It is not needed if this happens once after
+ * some ranges have arrived. */
+static mote_status take_whole(download *d, mote_error *err)
 {
-    if (++*count > 1)
-        return pull_fail(d->p, PULL_BAD_REPLY, err, "%s", d->why.text);
-    return download_restart(d, err);
+    if (os_now() < d->not_before)
+        return MOTE_OK;
+    if (d->map.n_complete > 0 && ++d->wholes <= WHOLES_MAX)
+        return note_failure(d, err);
+    release_all(d);
+    d->whole = true;
+    return MOTE_OK;
 }
 
 static mote_status act_on(download *d, piece *k, verdict v, bool *changed, mote_error *err)
@@ -397,17 +438,18 @@ static mote_status act_on(download *d, piece *k, verdict v, bool *changed, mote_
         return hub_redirect(d->p, &k->headers, &d->meta->url, &d->meta->token, &d->meta->redirects,
                             err);
     case VERDICT_RESOLVE: return resolve_again(d, changed, err);
-    case VERDICT_WHOLE:
-        if (d->whole)
-            return reply_is_bad(d, &d->bad, err);
-        TRY(download_restart(d, err));
-        d->whole = true;
-        return MOTE_OK;
-    case VERDICT_BAD: return reply_is_bad(d, &d->bad, err);
-    case VERDICT_MIXED: return reply_is_bad(d, &d->mixed, err);
+    case VERDICT_WHOLE: return take_whole(d, err);
     case VERDICT_FATAL: break;
     }
     return pull_fail(d->p, d->why_code, err, "%s", d->why.text);
+}
+
+/* Bytes that are not requested again. Without ranges only complete ones count: each
+ * request starts at the first byte. */
+static bool piece_made_progress(const piece *k)
+{
+    return k->at == k->end || (k->ranged ? k->at - k->begin >= PROGRESS_BYTES_MIN
+                                         : k->d->map.n_complete > k->n_complete);
 }
 
 static mote_status end_pieces(download *d, bool *changed, mote_error *err)
@@ -421,7 +463,7 @@ static mote_status end_pieces(download *d, bool *changed, mote_error *err)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&k);
         const verdict v = piece_verdict(k, code);
-        if (k->at == k->end || k->at - k->begin >= PROGRESS_BYTES_MIN)
+        if (piece_made_progress(k))
             d->failures = 0;
         piece_release(d, k);
         TRY(act_on(d, k, v, changed, err));

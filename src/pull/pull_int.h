@@ -163,7 +163,9 @@ mote_status ranges_reset(ranges *r, mote_error *err);
 /* Takes up to `most` missing ranges in a row. False: none is missing. *from: first byte that is
  * missing. */
 bool ranges_take(ranges *r, size_t most, uint64_t *from, uint64_t *end);
-/* Marks all ranges complete that end in (from, to]. */
+/* Takes all missing ranges, for one request of the whole file. False: none is missing. */
+bool ranges_take_all(ranges *r, uint64_t *from, uint64_t *end);
+/* Marks all taken ranges complete that end in (from, to]. */
 mote_status ranges_complete_to(ranges *r, uint64_t from, uint64_t to, mote_error *err);
 /* Returns the taken ranges in [from, end) of which the bytes before `at` arrived. */
 void ranges_release(ranges *r, uint64_t at, uint64_t end);

@@ -162,10 +162,25 @@ bool ranges_take(ranges *r, size_t most, uint64_t *from, uint64_t *end)
     return true;
 }
 
+bool ranges_take_all(ranges *r, uint64_t *from, uint64_t *end)
+{
+    bool taken = false;
+    for (size_t k = 0; k < r->n; k++) {
+        if (r->state[k] != RANGE_MISSING)
+            continue;
+        r->state[k] = RANGE_TAKEN;
+        r->have[k] = 0;
+        taken = true;
+    }
+    *from = 0;
+    *end = r->size;
+    return taken;
+}
+
 mote_status ranges_complete_to(ranges *r, uint64_t from, uint64_t to, mote_error *err)
 {
     for (size_t k = (size_t)(from / RANGE_BYTES); k < r->n && range_end(r, k) <= to; k++) {
-        if (r->state[k] == RANGE_COMPLETE)
+        if (r->state[k] != RANGE_TAKEN)
             continue;
         if (pwrite(r->fd, "1", 1, (off_t)(HEADER_BYTES + k)) != 1)
             return record_failed(err);

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """scenario_disk_rows.py - failures of the disk, files of others in the cache, locks, and interrupted pulls."""
 import ctypes
+import errno
 import fcntl
 import glob
 import os
+import platform
 import resource
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 
 from hub_rig import MIB, cache_of, equal, sha256_of, until
-from scenarios import LARGE, OTHER, SMALL, Skip, cut, flipped, row, status
+from scenarios import LARGE, OTHER, SMALL, Skip, cut, flipped, replaced, row, status
 
 ONE = {"a.gguf": LARGE}
 RANGE = 8 * MIB
@@ -56,6 +59,51 @@ def resumed_by_the_next_run(s):
     yield
     assert min(begin for begin, _ in s.spans()) >= RANGE, s.spans()
     equal(glob.glob(os.path.join(s.directory, "blobs", "*.mote-*")), [])
+
+
+def odd_reply(title, change):
+    """One odd reply after the first range: that range is not requested again. With odd replies only, it is kept for the
+    next run."""
+    def once(s):
+        s.use(cdn="raw_cdn")
+        s.flags += ["--jobs", "1"]
+        s.hook("cdn", change, times=1, skip=1)
+        yield
+        equal([begin for begin, _ in s.spans()].count(0), 1)
+
+    def always(s):
+        s.use(cdn="raw_cdn")
+        s.flags += ["--jobs", "1"]
+        s.hook("cdn", change, skip=1)
+        equal(s.pull().code, 5)
+        assert len(s.requests("raw_cdn")) < 60
+        del s.repo.hooks["cdn"]
+        s.forget()
+        yield
+        assert min(begin for begin, _ in s.spans()) >= RANGE, s.spans()
+    once.__name__, always.__name__ = f"odd_{title}_once", f"odd_{title}_always"
+    row(13, 0, files=ONE)(once)
+    if title not in ("etag", "whole_file"):
+        row(13, 0, files=ONE)(always)
+
+
+odd_reply("status_400", status(400))
+odd_reply("status_416", status(416, "", ("Content-Range", f"bytes */{len(LARGE)}")))
+odd_reply("range", lambda request, answer: replaced(answer, content_range=f"bytes 5-9/{len(LARGE)}"))
+odd_reply("etag", lambda request, answer: replaced(answer, etag='"other"'))
+odd_reply("whole_file", lambda request, answer: (200, [("ETag", '"x"')], LARGE))
+
+
+@row(13, 0, files=ONE)
+def ranges_no_longer_supported(s):
+    """The server of the next run knows no ranges. The first one is not written again."""
+    part = part_of_first_range(s)
+    with open(part, "r+b") as f:
+        f.seek(RANGE - 1)  # a wrong byte in the first range stays, so the hash is wrong once
+        f.write(bytes([LARGE[RANGE - 1] ^ 1]))
+    s.hook("cdn", lambda request, answer: (200, [], LARGE))
+    yield
+    assert "downloaded again" in s.result.out, s.result.out
 
 
 @row(14, 0, files=ONE)
@@ -336,6 +384,32 @@ def no_inodes(s):
 def read_only_file_system(s):
     disk = Mounted(s, "size=40m")
     disk.remount("ro")
+
+
+def refuse_call(number, argument, value, error):
+    """The system call fails with `error` if one of its arguments has this value: a seccomp filter."""
+    def op(code, k, yes=0, no=0):
+        return struct.pack("HBBI", code, yes, no, k)
+    load, equals, give = 0x20, 0x15, 0x06
+    code = (op(load, 0) + op(equals, number, 0, 3) + op(load, 16 + 8 * argument) + op(equals, value, 0, 1)
+            + op(give, 0x50000 | error) + op(give, 0x7FFF0000))
+    steps = ctypes.create_string_buffer(code)
+
+    def apply():
+        libc = ctypes.CDLL(None, use_errno=True)
+        program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(steps)))
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program):
+            os._exit(77)
+    return apply
+
+
+@row(46, 12, "record|mote-ranges")
+def record_cannot_be_written(s):
+    """The one write of a single byte: a range is complete. It is also the last range."""
+    calls = {"x86_64": 18, "aarch64": 68}  # pwrite64
+    if platform.machine() not in calls:
+        raise Skip("the number of pwrite64 is not known")
+    s.preexec = refuse_call(calls[platform.machine()], 2, 1, errno.EIO)
 
 
 @row(46, 12, "cannot create .*Not a directory")

@@ -119,6 +119,26 @@ def whole_file_instead_of_a_range(s):
     s.hook("cdn", lambda request, answer: (200, [("ETag", '"x"')], LARGE))
 
 
+@row(11, 5, "gave up|tries", files=ONE)
+def no_ranges_and_a_cut_connection(s):
+    """Every connection delivers 300,000 bytes from the start: that is no progress."""
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", lambda request, answer: cut(300000)(request, (200, [], LARGE)))
+    yield
+    assert len(s.requests("raw_cdn")) < 60
+
+
+@row(11, 0, files=ONE)
+def no_ranges_and_a_connection_that_is_cut_later_each_time(s):
+    """Ranges that are complete stay, so this ends."""
+    def send(request, answer):
+        with s.lock:
+            n = s.counts["sent"] = s.counts.get("sent", 0) + 1
+        return cut(n * (2 * MIB + 1))(request, (200, [], LARGE))
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", send)
+
+
 @row(12, 0, files=ONE)
 def wrong_range_once(s):
     s.use(cdn="raw_cdn")

@@ -84,6 +84,7 @@ class Scenario:
         self.counts = {}
         self.preexec = None
         self.since = 0
+        self.result = None  # of the pull, for the part after `yield`
         self.undo = []  # called at the end of the row
 
     def use(self, hub="hub", cdn=None):
@@ -162,7 +163,7 @@ class Scenario:
         try:
             if inspect.isgenerator(steps):
                 next(steps)
-            result = self.pull()
+            result = self.result = self.pull()
             self._check(result)
             if inspect.isgenerator(steps):
                 next(steps, None)
