@@ -17,7 +17,7 @@ add_compile_options(-ffp-contract=off -Wall -Wextra $<$<BOOL:${MOTE_WERROR}>:-We
 add_compile_definitions(_POSIX_C_SOURCE=200809L)
 
 option(MOTE_FUZZ "build the libFuzzer targets (clang only)" OFF)
-set(MOTE_MAX_ISA "" CACHE STRING "the highest instruction set this build may use: ref, avx2, avx512")
+set(MOTE_MAX_ISA "" CACHE STRING "the highest instruction set level this build may use: ref, avx2, avx512; ref, neon, dotprod")
 set(MOTE_SANITIZE "" CACHE STRING "comma-separated sanitizers, e.g. address,undefined")
 if(MOTE_SANITIZE)
     add_compile_options(-fsanitize=${MOTE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -91,22 +91,28 @@ typedef struct mote_model mote_model;
 typedef int32_t mote_token;
 
 /* Instruction set levels. A level is used only if the CPU and the operating system both support it.
- * The level affects speed, never a result. */
+ * The level affects speed, never a result. The values are names and have no order: each
+ * architecture has levels of its own, and later versions add some. */
 typedef enum mote_isa {
     MOTE_ISA_BEST = 0, /* the highest supported level */
-    MOTE_ISA_REF,      /* portable C; defines every result */
-    MOTE_ISA_AVX2,     /* AVX2, FMA, F16C */
-    MOTE_ISA_AVX512,   /* AVX-512 F, BW, DQ, VL and VNNI */
-    MOTE_ISA_AMX       /* AVX-512 and AMX-INT8 */
+    MOTE_ISA_REF = 1,  /* portable C; defines every result */
+    /* x86-64; each level contains those above it */
+    MOTE_ISA_AVX2 = 2,   /* AVX2, FMA, F16C */
+    MOTE_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
+    MOTE_ISA_AMX = 4,    /* AVX-512 and AMX-INT8 */
+    /* 64-bit ARM; each level contains those above it */
+    MOTE_ISA_NEON = 5,    /* ARMv8.0 */
+    MOTE_ISA_DOTPROD = 6, /* SDOT */
+    MOTE_ISA_I8MM = 7     /* SMMLA */
 } mote_isa;
 
-/* "best", "ref", "avx2", "avx512", "amx". */
+/* "best", "ref", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"; "unknown" for other values. */
 MOTE_API const char *mote_isa_name(mote_isa isa);
 /* Inverse of mote_isa_name; false: unknown name. */
 MOTE_API bool mote_isa_parse(const char *name, mote_isa *out);
 
 typedef struct mote_model_options {
-    mote_isa isa;       /* highest level to use */
+    mote_isa isa;       /* highest level to use; MOTE_E_ARG: a level of another architecture */
     const char *mmproj; /* path of the vision encoder (mmproj GGUF); NULL: text only */
 } mote_model_options;
 

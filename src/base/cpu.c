@@ -9,6 +9,8 @@
 #define _GNU_SOURCE
 #include "base/cpu.h"
 
+#include "base/err.h"
+
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,10 +18,109 @@
 
 /* CMake option MOTE_MAX_ISA caps the level, so that tests can run as on an older CPU. */
 #ifndef MOTE_MAX_ISA
-#define MOTE_MAX_ISA MOTE_ISA_AMX
+#define MOTE_MAX_ISA MOTE_ISA_BEST
 #endif
 
 /* ---- levels ---- */
+
+static const struct {
+    mote_isa isa;
+    const char *name;
+    const char *architecture; /* NULL: all */
+} isa_rows[] = {
+    {MOTE_ISA_BEST, "best", NULL},
+    {MOTE_ISA_REF, "ref", NULL},
+    {MOTE_ISA_AVX2, "avx2", "x86-64"},
+    {MOTE_ISA_AVX512, "avx512", "x86-64"},
+    {MOTE_ISA_AMX, "amx", "x86-64"},
+    {MOTE_ISA_NEON, "neon", "64-bit ARM"},
+    {MOTE_ISA_DOTPROD, "dotprod", "64-bit ARM"},
+    {MOTE_ISA_I8MM, "i8mm", "64-bit ARM"},
+};
+enum { N_ISA_ROWS = sizeof isa_rows / sizeof *isa_rows };
+
+/* The levels of this architecture that have kernels, lowest first. */
+static const mote_isa levels[] = {
+    MOTE_ISA_REF,
+#if defined(__x86_64__)
+    MOTE_ISA_AVX2,
+    MOTE_ISA_AVX512,
+    MOTE_ISA_AMX,
+#endif
+};
+enum { N_LEVELS = sizeof levels / sizeof *levels };
+_Static_assert((int)N_LEVELS <= (int)CPU_LEVELS, "CPU_LEVELS is the size of callers' arrays");
+
+const char *mote_isa_name(mote_isa isa)
+{
+    for (size_t i = 0; i < N_ISA_ROWS; i++)
+        if (isa_rows[i].isa == isa)
+            return isa_rows[i].name;
+    return "unknown";
+}
+
+bool mote_isa_parse(const char *name, mote_isa *out)
+{
+    for (size_t i = 0; i < N_ISA_ROWS; i++)
+        if (strcmp(isa_rows[i].name, name) == 0) {
+            *out = isa_rows[i].isa;
+            return true;
+        }
+    return false;
+}
+
+/* N_LEVELS: not a level of this architecture. */
+static size_t level_rank(mote_isa level)
+{
+    size_t i = 0;
+    while (i < N_LEVELS && levels[i] != level)
+        i++;
+    return i;
+}
+
+size_t cpu_list_levels(mote_isa out[CPU_LEVELS])
+{
+    memcpy(out, levels, sizeof levels);
+    return N_LEVELS;
+}
+
+size_t cpu_list_usable(mote_isa out[CPU_LEVELS])
+{
+    cpu_list_levels(out);
+    return level_rank(cpu_best_isa()) + 1;
+}
+
+bool cpu_level_contains(mote_isa level, mote_isa part)
+{
+    return level_rank(level) < N_LEVELS && level_rank(part) <= level_rank(level);
+}
+
+mote_isa cpu_level_above(mote_isa level)
+{
+    const size_t next = level_rank(level) + 1;
+    return next < N_LEVELS ? levels[next] : MOTE_ISA_BEST;
+}
+
+mote_isa cpu_cap_level(mote_isa best, mote_isa cap)
+{
+    return cpu_level_contains(best, cap) ? cap : best;
+}
+
+mote_status cpu_check_level(mote_isa level, mote_error *err)
+{
+    char list[CPU_LEVELS * 10] = "";
+    if (level == MOTE_ISA_BEST || level_rank(level) < N_LEVELS)
+        return MOTE_OK;
+    for (size_t i = 0; i < N_LEVELS; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i > 0 ? ", " : "",
+                 mote_isa_name(levels[i]));
+    for (size_t i = 0; i < N_ISA_ROWS; i++)
+        if (isa_rows[i].isa == level)
+            return err_set(err, MOTE_E_ARG,
+                           "%s is an instruction set level of %s CPUs; levels of this CPU: %s",
+                           isa_rows[i].name, isa_rows[i].architecture, list);
+    return err_set(err, MOTE_E_ARG, "%d is not an instruction set level", (int)level);
+}
 
 /* Instruction sets by the level that needs them. */
 static const struct {
@@ -55,10 +156,10 @@ void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level)
 {
     *out = (cpu_lack){"", ""};
     for (size_t i = 0; i < N_SETS; i++)
-        if (cpu_sets[i].level <= level && (f->sets >> i & 1) == 0)
+        if (cpu_level_contains(level, cpu_sets[i].level) && (f->sets >> i & 1) == 0)
             lack_add(out->sets, sizeof out->sets, cpu_sets[i].name);
     for (size_t i = 0; i < N_REGISTERS; i++)
-        if (cpu_registers[i].level <= level &&
+        if (cpu_level_contains(level, cpu_registers[i].level) &&
             ((f->saved_sets & cpu_registers[i].bits) != cpu_registers[i].bits ||
              (cpu_registers[i].level == MOTE_ISA_AMX && !f->amx_allowed)))
             lack_add(out->registers, sizeof out->registers, cpu_registers[i].name);
@@ -66,13 +167,13 @@ void cpu_find_lack(cpu_lack *out, const cpu_features *f, mote_isa level)
 
 mote_isa cpu_level(const cpu_features *f)
 {
-    mote_isa level = MOTE_ISA_REF;
-    for (cpu_lack lack; level < MOTE_ISA_AMX; level++) {
-        cpu_find_lack(&lack, f, (mote_isa)(level + 1));
+    size_t i = 0;
+    for (cpu_lack lack; i + 1 < N_LEVELS; i++) {
+        cpu_find_lack(&lack, f, levels[i + 1]);
         if (lack.sets[0] != '\0' || lack.registers[0] != '\0')
             break;
     }
-    return level;
+    return levels[i];
 }
 
 bool cpu_features_set(cpu_features *f, const char *name, bool has)
@@ -184,34 +285,7 @@ mote_isa cpu_best_isa(void)
 {
     cpu_features found;
     cpu_read_features(&found);
-    const mote_isa best = cpu_level(&found);
-    return best < MOTE_MAX_ISA ? best : MOTE_MAX_ISA;
-}
-
-static const struct {
-    mote_isa isa;
-    const char *name;
-} isa_names[] = {
-    {MOTE_ISA_BEST, "best"},     {MOTE_ISA_REF, "ref"}, {MOTE_ISA_AVX2, "avx2"},
-    {MOTE_ISA_AVX512, "avx512"}, {MOTE_ISA_AMX, "amx"},
-};
-
-const char *mote_isa_name(mote_isa isa)
-{
-    for (size_t i = 0; i < sizeof isa_names / sizeof *isa_names; i++)
-        if (isa_names[i].isa == isa)
-            return isa_names[i].name;
-    return "unknown";
-}
-
-bool mote_isa_parse(const char *name, mote_isa *out)
-{
-    for (size_t i = 0; i < sizeof isa_names / sizeof *isa_names; i++)
-        if (strcmp(isa_names[i].name, name) == 0) {
-            *out = isa_names[i].isa;
-            return true;
-        }
-    return false;
+    return cpu_cap_level(cpu_level(&found), MOTE_MAX_ISA);
 }
 
 /* ---- topology ----

@@ -6,11 +6,34 @@
 #include <mote.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* ---- levels ----
+ *
+ * The values of mote_isa have no order. The levels of one architecture do: each contains those below
+ * it. */
+
+enum { CPU_LEVELS = 4 };
 
 /* Returns the highest level that the CPU and the operating system both support. Side effect:
  * requests permission for the AMX tile registers from the kernel. */
 mote_isa cpu_best_isa(void);
+
+/* Lists the levels of this architecture, lowest first; returns their number. */
+size_t cpu_list_levels(mote_isa out[CPU_LEVELS]);
+/* The same up to cpu_best_isa. */
+size_t cpu_list_usable(mote_isa out[CPU_LEVELS]);
+
+/* Is `part` the level itself or below it? False for a level of another architecture. */
+bool cpu_level_contains(mote_isa level, mote_isa part);
+/* The level above; MOTE_ISA_BEST: there is none. */
+mote_isa cpu_level_above(mote_isa level);
+/* The level to use if `best` is supported and `cap` is wanted at most. A cap of MOTE_ISA_BEST or of
+ * another architecture sets no limit. */
+mote_isa cpu_cap_level(mote_isa best, mote_isa cap);
+/* MOTE_E_ARG: not a level of this architecture. MOTE_ISA_BEST is one of every architecture. */
+mote_status cpu_check_level(mote_isa level, mote_error *err);
 
 /* ---- why a level is not supported ---- */
 

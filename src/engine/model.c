@@ -51,9 +51,7 @@ static uint64_t model_fingerprint(const gguf *g)
 
 static mote_isa model_choose_isa(const mote_model_options *options)
 {
-    mote_isa best = cpu_best_isa();
-    mote_isa cap = options != NULL ? options->isa : MOTE_ISA_BEST;
-    return cap == MOTE_ISA_BEST || cap > best ? best : cap;
+    return cpu_cap_level(cpu_best_isa(), options != NULL ? options->isa : MOTE_ISA_BEST);
 }
 
 static mote_status model_open_text(mote_model *m, const char *path,
@@ -103,6 +101,8 @@ mote_status mote_model_open(mote_model **out, const char *path, const mote_model
     *out = NULL;
     if (path == NULL)
         return err_set(err, MOTE_E_ARG, "mote_model_open: path must not be NULL");
+    if (options != NULL)
+        TRY(cpu_check_level(options->isa, err));
     mote_model *m = mem_new(1, sizeof *m);
     if (m == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a model", sizeof *m);

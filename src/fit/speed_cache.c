@@ -65,8 +65,7 @@ static bool cache_matches(const machine_speed *speed, const speed_options *optio
     cores found;
     cpu_name(name);
     cores_find(&found);
-    const mote_isa best = cpu_best_isa();
-    const mote_isa isa = options->isa == MOTE_ISA_BEST || options->isa > best ? best : options->isa;
+    const mote_isa isa = cpu_cap_level(cpu_best_isa(), options->isa);
     if (strcmp(speed->cpu, name) != 0 || speed->isa != isa || options->streams > 1 ||
         speed->threads != (options->threads != 0 ? options->threads : found.n))
         return false;

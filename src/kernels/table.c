@@ -7,18 +7,20 @@
  */
 #include "kernels/variants.h"
 
+#include "base/cpu.h"
+
 #if defined(__x86_64__)
 static void table_set_levels(kern_table *table, mote_isa level)
 {
-    if (level >= MOTE_ISA_AVX2) {
+    if (cpu_level_contains(level, MOTE_ISA_AVX2)) {
         kern_level_avx2(table);
         kern_gemm_level_avx2(table);
     }
-    if (level >= MOTE_ISA_AVX512) {
+    if (cpu_level_contains(level, MOTE_ISA_AVX512)) {
         kern_level_avx512(table);
         kern_gemm_level_avx512(table);
     }
-    if (level >= MOTE_ISA_AMX)
+    if (cpu_level_contains(level, MOTE_ISA_AMX))
         kern_gemm_level_amx(table);
 }
 #else

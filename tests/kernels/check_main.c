@@ -32,14 +32,14 @@ static bool is_selected(const options *o, const check_slot *slot, mote_isa level
            (o->level == MOTE_ISA_BEST || o->level == level);
 }
 
-/* False if the kernel of the slot at `level` is inherited from a lower level. */
-static bool has_own_kernel(const check_slot *slot, mote_isa level)
+/* False if the kernel of the slot at `level` is that of `lower`, the level below. */
+static bool has_own_kernel(const check_slot *slot, mote_isa level, mote_isa lower)
 {
     kern_table here, below;
     if (level == MOTE_ISA_REF)
         return true;
     kern_table_init(&here, level);
-    kern_table_init(&below, (mote_isa)(level - 1));
+    kern_table_init(&below, lower);
     return !check_same_kernel(slot, &here, &below);
 }
 
@@ -102,9 +102,13 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("seed %llu\n", (unsigned long long)o.seed);
     int failures = 0, compared = 0;
+    mote_isa levels[CPU_LEVELS];
+    const size_t n_levels = cpu_list_usable(levels);
     for (size_t s = 0; s < n_check_slots; s++)
-        for (mote_isa level = MOTE_ISA_REF; level <= cpu_best_isa(); level++) {
-            if (!is_selected(&o, &check_slots[s], level) || !has_own_kernel(&check_slots[s], level))
+        for (size_t i = 0; i < n_levels; i++) {
+            const mote_isa level = levels[i], lower = levels[i > 0 ? i - 1 : 0];
+            if (!is_selected(&o, &check_slots[s], level) ||
+                !has_own_kernel(&check_slots[s], level, lower))
                 continue;
             compared++;
             if (o.bench)

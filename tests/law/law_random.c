@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     size_t n_levels = rig_levels(levels);
     script_models models = {.lowest_once_in = levels[0] == MOTE_ISA_REF ? o.ref_once_in : 2};
     for (size_t i = 0; i < n_levels; i++)
-        if (o.table.isa == MOTE_ISA_BEST || levels[i] <= o.table.isa)
+        if (o.table.isa == MOTE_ISA_BEST || cpu_level_contains(o.table.isa, levels[i]))
             models.at[models.n++] = rig_open(table.path, levels[i]);
     double made = os_now();
 

@@ -45,11 +45,9 @@ bool rig_once_in(rig_random *r, uint32_t n)
 
 size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS])
 {
-    size_t n = 0;
-    mote_isa best = cpu_best_isa();
-    const int lowest = MOTE_ISA_REF + (test_is_short() && best > MOTE_ISA_REF);
-    for (int isa = lowest; isa <= (int)best; isa++)
-        levels[n++] = (mote_isa)isa;
+    size_t n = cpu_list_usable(levels);
+    if (test_is_short() && n > 1)
+        memmove(levels, levels + 1, --n * sizeof *levels);
     return n;
 }
 

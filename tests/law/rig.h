@@ -8,6 +8,8 @@
 #ifndef MOTE_TESTS_LAW_RIG_H
 #define MOTE_TESTS_LAW_RIG_H
 
+#include "base/cpu.h"
+
 #include <mote.h>
 
 #include <stdbool.h>
@@ -38,7 +40,7 @@ bool rig_once_in(rig_random *r, uint32_t n);
 
 /* Levels this machine runs, the lowest first; returns how many. A short run leaves the references
  * out if there is anything else: they take a hundred times as long, and kernel_check has them. */
-enum { RIG_MAX_LEVELS = 4 };
+enum { RIG_MAX_LEVELS = CPU_LEVELS };
 size_t rig_levels(mote_isa levels[RIG_MAX_LEVELS]);
 /* The lowest of them. */
 mote_isa rig_lowest(void);

@@ -238,8 +238,57 @@ static void base64_round_trip(void **state)
 static void cpu_detection(void **state)
 {
     (void)state;
-    assert_in_range(cpu_best_isa(), MOTE_ISA_REF, MOTE_ISA_AMX);
+    assert_int_equal(cpu_check_level(cpu_best_isa(), NULL), MOTE_OK);
     assert_int_equal(cpu_best_isa(), cpu_best_isa());
+}
+
+static void isa_names(void **state)
+{
+    (void)state;
+    const char *const names[] = {"best", "ref", "avx2", "avx512", "amx", "neon", "dotprod", "i8mm"};
+    mote_isa isa;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_true(mote_isa_parse(names[i], &isa));
+        assert_string_equal(mote_isa_name(isa), names[i]);
+        assert_int_equal(isa, i); /* values of the public header never change */
+    }
+    assert_false(mote_isa_parse("sse2", &isa));
+    assert_string_equal(mote_isa_name((mote_isa)99), "unknown");
+}
+
+/* The levels of this architecture are ordered; those of another one are no part of them. */
+static void isa_order(void **state)
+{
+    (void)state;
+    const mote_isa all[] = {MOTE_ISA_AVX2, MOTE_ISA_AVX512,  MOTE_ISA_AMX,
+                            MOTE_ISA_NEON, MOTE_ISA_DOTPROD, MOTE_ISA_I8MM};
+    mote_isa levels[CPU_LEVELS], usable[CPU_LEVELS];
+    const size_t n = cpu_list_levels(levels), n_usable = cpu_list_usable(usable);
+    assert_int_equal(levels[0], MOTE_ISA_REF);
+    assert_in_range(n_usable, 1, n);
+    assert_int_equal(usable[n_usable - 1], cpu_best_isa());
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(cpu_level_above(levels[i]), i + 1 < n ? levels[i + 1] : MOTE_ISA_BEST);
+        assert_int_equal(cpu_cap_level(levels[i], MOTE_ISA_BEST), levels[i]);
+        for (size_t k = 0; k < n; k++) {
+            assert_int_equal(cpu_level_contains(levels[i], levels[k]), k <= i);
+            assert_int_equal(cpu_cap_level(levels[i], levels[k]), levels[k < i ? k : i]);
+        }
+    }
+    size_t foreign = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mote_error err;
+        if (cpu_check_level(all[i], &err) == MOTE_OK)
+            continue;
+        foreign++;
+        assert_non_null(strstr(err.text, mote_isa_name(all[i])));
+        assert_non_null(strstr(err.text, "levels of this CPU: ref"));
+        assert_false(cpu_level_contains(cpu_best_isa(), all[i]));
+        assert_false(cpu_level_contains(all[i], MOTE_ISA_REF));
+        assert_int_equal(cpu_cap_level(cpu_best_isa(), all[i]), cpu_best_isa());
+    }
+    assert_true(foreign >= 3);
+    assert_int_equal(cpu_check_level((mote_isa)99, NULL), MOTE_E_ARG);
 }
 
 int main(void)
@@ -256,6 +305,8 @@ int main(void)
         cmocka_unit_test(unit_draws_are_uniform),
         cmocka_unit_test(base64_round_trip),
         cmocka_unit_test(cpu_detection),
+        cmocka_unit_test(isa_names),
+        cmocka_unit_test(isa_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,21 @@ static uint64_t resident_kb(void)
     return kb;
 }
 
+/* A cap that no CPU of this architecture has is a mistake, not "no limit". */
+static void level_of_another_architecture(void **unused)
+{
+    (void)unused;
+    mote_model *model = NULL;
+    mote_error err;
+    const mote_isa isa =
+        cpu_check_level(MOTE_ISA_NEON, NULL) == MOTE_OK ? MOTE_ISA_AVX2 : MOTE_ISA_NEON;
+    assert_int_equal(mote_model_open(&model, rig_model_path("r2-gqa4-kv2-tied-mtp"),
+                                     &(mote_model_options){.isa = isa}, &err),
+                     MOTE_E_ARG);
+    assert_null(model);
+    assert_non_null(strstr(err.text, mote_isa_name(isa)));
+}
+
 static void what_it_says_of_itself(void **unused)
 {
     (void)unused;
@@ -217,9 +232,8 @@ static int free_original(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_that_cannot_be),
-        cmocka_unit_test(another_architecture),
-        cmocka_unit_test(every_tensor_is_needed),
+        cmocka_unit_test(numbers_that_cannot_be), cmocka_unit_test(another_architecture),
+        cmocka_unit_test(every_tensor_is_needed), cmocka_unit_test(level_of_another_architecture),
         cmocka_unit_test(what_it_says_of_itself),
     };
     return cmocka_run_group_tests_name("model_open", tests, read_original, free_original);

@@ -14,16 +14,10 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-#if defined(__x86_64__)
-static const mote_isa built[] = {MOTE_ISA_REF, MOTE_ISA_AVX2, MOTE_ISA_AVX512, MOTE_ISA_AMX};
-#else
-static const mote_isa built[] = {MOTE_ISA_REF};
-#endif
-
-enum { N_BUILT = sizeof built / sizeof *built };
-
 static int version_json(cli_out *o)
 {
+    mote_isa built[CPU_LEVELS];
+    const size_t n = cpu_list_levels(built);
     strbuf j = {0};
     jw_open(&j, '{');
     jw_key_text(&j, "version", MOTE_VERSION);
@@ -34,7 +28,7 @@ static int version_json(cli_out *o)
     jw_open(&j, '{');
     jw_key(&j, "built");
     jw_open(&j, '[');
-    for (size_t i = 0; i < N_BUILT; i++)
+    for (size_t i = 0; i < n; i++)
         jw_text(&j, mote_isa_name(built[i]));
     jw_close(&j, ']');
     jw_key_text(&j, "used", mote_isa_name(cpu_best_isa()));
@@ -50,6 +44,8 @@ static int version_json(cli_out *o)
 static int version_run(const cli_call *call)
 {
     cli_out *o = call->out;
+    mote_isa built[CPU_LEVELS];
+    const size_t n = cpu_list_levels(built);
     if (call->common.json)
         return version_json(o);
     out_text(o, "mote " MOTE_VERSION "\n");
@@ -58,7 +54,7 @@ static int version_run(const cli_call *call)
     out_text(o, "  commit            " MOTE_COMMIT "\n");
     out_printf(o, "  numerics          %d\n", MOTE_NUMERICS);
     out_text(o, "  compiler          " COMPILER "\n  instruction sets ");
-    for (size_t i = 0; i < N_BUILT; i++)
+    for (size_t i = 0; i < n; i++)
         out_printf(o, " %s", mote_isa_name(built[i]));
     out_printf(o, "; this machine uses %s\n", mote_isa_name(cpu_best_isa()));
     out_printf(o, "  libraries         utf8proc %s\n", utf8proc_version());

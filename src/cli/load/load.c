@@ -21,7 +21,8 @@
 enum { DEFAULT_CONTEXT = 4096 };
 
 /* The words of a choice are in the order of its enum. */
-_Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_AMX == 4, "--isa lists the levels in order");
+_Static_assert(MOTE_ISA_BEST == 0 && MOTE_ISA_I8MM == 7,
+               "LOAD_ISA_CHOICES lists the levels by value");
 _Static_assert(MOTE_PIN_AUTO == 0 && MOTE_PIN_CORES == 2, "--pin lists the ways in order");
 _Static_assert(MOTE_KV_F16 == 0 && MOTE_KV_F32 == 1 && MOTE_KV_Q8_0 == 2,
                "LOAD_KV_CHOICES lists the formats in order");
@@ -97,7 +98,7 @@ const cli_flag load_flags[] = {
          "for comparison with a reference"},
     {.name = "isa",
      .kind = FLAG_CHOICE,
-     .value = "best|ref|avx2|avx512|amx",
+     .value = LOAD_ISA_CHOICES,
      .initial = "best",
      .env = "MOTE_ISA",
      .at = offsetof(load_options, isa),

@@ -150,11 +150,10 @@ static int selftest_print_json(const selftest_state *s, bool ok)
 /* The fastest level without a difference; NULL: none. */
 static const char *selftest_good_level(const selftest_state *s)
 {
-    mote_isa best = MOTE_ISA_BEST;
-    for (size_t i = 0; i < s->n; i++)
-        if (selftest_passed(&s->levels[i]) && s->levels[i].level > best)
-            best = s->levels[i].level;
-    return best != MOTE_ISA_BEST ? mote_isa_name(best) : NULL;
+    for (size_t i = s->n; i > 0; i--)
+        if (selftest_passed(&s->levels[i - 1]))
+            return mote_isa_name(s->levels[i - 1].level);
+    return NULL;
 }
 
 /* Reports the first difference of every level. */

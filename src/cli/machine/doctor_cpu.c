@@ -63,12 +63,12 @@ void doctor_cpu_level(doctor *d)
     if (!m->cpu.x86)
         doctor_add(d, DOCTOR_NOTE, NULL,
                    "ref; mote has faster kernels for x86-64 CPUs with AVX2 only");
-    else if (cap != MOTE_ISA_BEST && cap < level)
+    else if (cpu_cap_level(level, cap) != level)
         doctor_add(d, DOCTOR_NOTE, "remove this setting, unless mote selftest fails without it",
                    "%s, because %s is %s; this CPU has %s", mote_isa_name(cap),
                    config_setting_source(&setting, source), setting.value, mote_isa_name(level));
-    else if (level < MOTE_ISA_AMX)
-        level_explain(d, level, (mote_isa)(level + 1));
+    else if (cpu_level_above(level) != MOTE_ISA_BEST)
+        level_explain(d, level, cpu_level_above(level));
     else
         doctor_add(d, DOCTOR_OK, NULL, "%s, the highest level", mote_isa_name(level));
 }

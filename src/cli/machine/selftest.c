@@ -65,10 +65,7 @@ const char *selftest_check_name(selftest_check check)
 
 size_t selftest_find_levels(mote_isa levels[SELFTEST_LEVELS])
 {
-    size_t n = 0;
-    for (mote_isa level = MOTE_ISA_REF; level <= cpu_best_isa(); level++)
-        levels[n++] = level;
-    return n;
+    return cpu_list_usable(levels);
 }
 
 bool selftest_passed(const selftest_level *level)

@@ -13,9 +13,10 @@
 #ifndef MOTE_CLI_MACHINE_SELFTEST_H
 #define MOTE_CLI_MACHINE_SELFTEST_H
 
+#include "base/cpu.h"
 #include "cli/machine/selftest_model.h"
 
-enum { SELFTEST_LEVELS = 4, SELFTEST_LOGITS = 4, SELFTEST_MESSAGE_BYTES = 400 };
+enum { SELFTEST_LEVELS = CPU_LEVELS, SELFTEST_LOGITS = 4, SELFTEST_MESSAGE_BYTES = 400 };
 
 /* ---- cases: one built-in model each ---- */
 
