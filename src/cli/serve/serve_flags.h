@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * serve_flags.h - the flags of `mote serve`, and what they set in the options of the server.
+ */
+#ifndef MOTE_CLI_SERVE_SERVE_FLAGS_H
+#define MOTE_CLI_SERVE_SERVE_FLAGS_H
+
+#include "cli/args/command.h"
+#include "cli/load/load.h"
+#include "server/server.h"
+
+typedef struct serve_options {
+    flag_list listen;
+    const char *key_file;
+    bool new_key;
+    bool unauthenticated;
+    uint64_t sandbox;
+    bool allow_pull;
+    flag_list hosts;
+    flag_list origins;
+    const char *name;
+    uint64_t parallel;
+    uint64_t queue;
+    uint64_t kv_tokens;
+    double drain;
+    double drain_delay;
+    const char *keep_alive;
+    uint64_t log;
+    bool no_ext;
+    const char *think;
+    uint64_t preset;
+    const char *system;
+    bool no_soft_switch;
+    bool keep_billing_header;
+    template_options template;
+    flag_list limits;
+    const char *mmproj;
+    uint64_t image_tokens;
+    load_options load;
+} serve_options;
+
+enum { SERVE_N_FLAG_GROUPS = 7 };
+extern const flag_group serve_flag_groups[SERVE_N_FLAG_GROUPS];
+
+/* Sets what needs neither a file nor the environment: not models, keys, system prompt, thinking and
+ * keep-alive. The strings belong to `f`. */
+void serve_flags_apply(server_options *o, const serve_options *f);
+
+#endif
