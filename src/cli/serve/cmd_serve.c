@@ -21,6 +21,7 @@
 #include "cli/term/text.h"
 #include "media/sandbox/decoder.h"
 #include "server/auth/api_keys.h"
+#include "server/models/model_match.h"
 #include "server/models/served_model.h"
 #include "server/server.h"
 
@@ -58,7 +59,7 @@ static int models_check_names(const serve_models *m)
             "its directory (--mmproj none: text only)");
     for (size_t i = 0; i < m->n; i++)
         for (size_t k = 0; k < i; k++)
-            if (model_name_is(m->found[i].name, str_of(m->found[k].name), true))
+            if (model_names_clash(m->found[i].name, m->found[k].name))
                 return msg_usage("%s and %s would both be named %s; rename one of the files",
                                  m->arguments[k], m->arguments[i], m->found[i].name);
     return CLI_DONE;

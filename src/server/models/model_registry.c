@@ -8,12 +8,12 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/core/limits.h"
+#include "server/models/model_match.h"
 #include "server/models/model_registry_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     ANSWER_TOKENS_BYTES = 64 << 20,       /* of all given models together */
@@ -374,49 +374,21 @@ bool model_registry_has_catalog(const model_registry *r)
 
 /* ---- names ---- */
 
-static bool text_is(str text, const char *other)
-{
-    return text.n == strlen(other) && strncasecmp(text.p, other, text.n) == 0;
-}
-
-/* "hf.co/owner/name", "hf.co/owner/name:Q4_K_M": as Ollama's users write it. */
-static bool entry_is_of_hub(const model_entry *e, str name)
-{
-    static const char *const prefixes[] = {"hf:", "hf.co/", "huggingface.co/"};
-    for (size_t i = 0; e->repo != NULL && i < sizeof prefixes / sizeof *prefixes; i++) {
-        const size_t n = strlen(prefixes[i]);
-        if (name.n <= n || strncasecmp(name.p, prefixes[i], n) != 0)
-            continue;
-        const str rest = {name.p + n, name.n - n};
-        const char *colon = memchr(rest.p, ':', rest.n);
-        const str repo = {rest.p, colon != NULL ? (size_t)(colon - rest.p) : rest.n};
-        const str quant = {repo.p + repo.n + 1, colon != NULL ? rest.n - repo.n - 1 : 0};
-        return text_is(repo, e->repo) &&
-               (colon == NULL || text_is(quant, e->quant) || text_is(quant, "latest"));
-    }
-    return false;
-}
-
-/* Ways to match a name, the best first. */
-typedef enum match_kind { MATCH_WHOLE, MATCH_START, MATCH_HUB, MATCH_KINDS } match_kind;
-
-static bool entry_matches(const model_entry *e, str name, match_kind kind)
-{
-    return kind == MATCH_HUB ? entry_is_of_hub(e, name)
-                             : model_name_is(e->name, name, kind == MATCH_WHOLE);
-}
-
+/* The best match; of equal ones the first in the order of the catalog. */
 static model_entry *registry_match(model_registry *r, str name)
 {
     model_entry *found = NULL;
+    model_match best = MATCH_NONE;
     pthread_mutex_lock(&r->lock);
-    for (match_kind kind = MATCH_WHOLE; kind < MATCH_KINDS && found == NULL; kind++)
-        for (size_t i = 0; i < r->n; i++) {
-            model_entry *e = r->entries[i];
-            if (e->installed && entry_matches(e, name, kind) &&
-                (found == NULL || e->order < found->order))
-                found = e;
+    for (size_t i = 0; i < r->n; i++) {
+        model_entry *e = r->entries[i];
+        const model_names names = {.name = e->name, .repo = e->repo, .quant = e->quant};
+        const model_match match = e->installed ? model_match_of(&names, name) : MATCH_NONE;
+        if (match > best || (found != NULL && match == best && e->order < found->order)) {
+            found = e;
+            best = match;
         }
+    }
     pthread_mutex_unlock(&r->lock);
     return found;
 }

@@ -99,9 +99,8 @@ bool model_registry_has_catalog(const model_registry *r);
 
 /* ---- names; any thread, but see each function ---- */
 
-/* The model that `name` means: an exact match first, then a match of the name up to a dash (see
- * model_name_is()), then a repository of the hub: hf.co/owner/name[:quant]. NULL: no model matches. A miss reads the catalog again, at most once per second:
- * call it on a worker thread. */
+/* The model that `name` means (model_match.h). NULL: no model matches. A miss reads the catalog
+ * again, at most once per second: call it on a worker thread. */
 model_entry *model_registry_find(model_registry *r, str name);
 /* The model for requests without a name: the first given one, or the only installed one. NULL:
  * none, or several are installed. */

@@ -10,11 +10,9 @@
 #include "server/core/limits.h"
 #include "server/vision/vision_service.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 struct served_model {
@@ -38,34 +36,7 @@ struct served_model {
     double since;              /* end of the last request */
 };
 
-/* ---- names ---- */
-
-/* Normalises a name: lower case, no publisher in front, no ":latest", ':' and '_' as '-'. */
-static size_t model_name_normalise(str name, char *out, size_t room)
-{
-    size_t n = 0;
-    size_t from = name.n;
-    while (from > 0 && name.p[from - 1] != '/')
-        from--;
-    name.p += from;
-    name.n -= from;
-    if (name.n > 7 && strncasecmp(name.p + name.n - 7, ":latest", 7) == 0)
-        name.n -= 7;
-    for (; n < name.n && n + 1 < room; n++) {
-        const char c = name.p[n];
-        out[n] = c == ':' || c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-    }
-    out[n] = 0;
-    return n;
-}
-
-bool model_name_is(const char *name, str wanted, bool whole)
-{
-    char a[160], b[160];
-    const size_t n = model_name_normalise(wanted, a, sizeof a);
-    model_name_normalise(str_of(name), b, sizeof b);
-    return n > 0 && strncmp(a, b, n) == 0 && (b[n] == 0 || (!whole && b[n] == '-'));
-}
+/* ---- description ---- */
 
 /* FNV-1a of name, parameters and file size: distinguishes models, not their contents. */
 static void model_make_fingerprint(served_model *m)

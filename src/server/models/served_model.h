@@ -100,11 +100,4 @@ double served_model_leaves_in(served_model *m);
 /* Unloads and waits for the end, so call it on a worker thread. false: there are requests. */
 bool served_model_unload(served_model *m);
 
-/* ---- names ---- */
-
-/* Does `wanted` mean this model? Ignores case, a publisher in front and ":latest". ':' and '_'
- * equal
- * '-'. Unless `whole`, a prefix up to a dash matches. */
-bool model_name_is(const char *name, str wanted, bool whole);
-
 #endif
