@@ -270,9 +270,9 @@ typedef struct mote_engine_options {
     mote_pin pin;
 } mote_engine_options;
 
-/* Memory of an engine in bytes, exact before it is created. `weights` is the mapped file, which the
- * kernel can drop and read again. All other parts are private memory: address space is reserved at
- * creation, memory is used when first written. */
+/* Memory of an engine in bytes, exact before it is created. `weights` are the mapped files of the
+ * model and of its vision encoder, which the kernel can drop and read again. All other parts are
+ * private memory: address space is reserved at creation, memory is used when first written. */
 typedef struct mote_memory {
     uint64_t weights;
     uint64_t model;           /* decoded small weights, tokenizer, vision encoder tables */

@@ -130,7 +130,7 @@ static mote_status engine_measure(mote_engine *e, const mote_model *m,
     mote_model_info info;
     mote_model_describe(m, &info);
     mote_memory *mem = &e->memory;
-    *mem = (mote_memory){.weights = m->files.bytes,
+    *mem = (mote_memory){.weights = m->files.bytes + m->vision_files.bytes,
                          .model = info.private_bytes,
                          .scratch = sizeof *e + counting.used + pool_bytes(o->threads)};
     uint64_t pages, states, tails;

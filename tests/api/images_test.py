@@ -257,6 +257,8 @@ def status_and_metrics(server):
     memory = status["memory"]
     equal(memory["total"], sum(memory[k] for k in ("weights", "model", "kv_cache", "recurrent_state", "scratch", "vision")))
     equal(server.metric('mote_memory_bytes{kind="vision"}'), memory["vision"])
+    files = ("mote-tiny-BF16.gguf", "mmproj-mote-tiny-BF16.gguf")
+    equal(memory["weights"], sum(os.path.getsize(os.path.join(os.environ["DATA"], file)) for file in files))
 
 
 @case

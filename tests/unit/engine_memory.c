@@ -8,6 +8,7 @@
 #include "law/rig.h"
 
 #include "base/mem.h"
+#include "support/data.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,6 +76,26 @@ static void plan_is_what_is_taken(void **unused)
     check_plan(&(mote_engine_options){.sessions = 3, .kv = MOTE_KV_Q8_0});
     check_plan(&(mote_engine_options){.batch = 33, .logits_rows = 100, .positions = 100000});
     check_plan(&(mote_engine_options){.sessions = 9, .positions = 5000, .shared_positions = true});
+}
+
+/* The mapped file of a vision encoder is memory, too. */
+static void the_plan_has_the_vision_encoder(void **unused)
+{
+    (void)unused;
+    char mmproj[TEST_PATH];
+    mote_model *model;
+    mote_model_info info;
+    mote_memory plan;
+    mote_error err = {0};
+    if (!test_data_path(mmproj, "mmproj-mote-tiny-BF16.gguf"))
+        rig_fail("mmproj-mote-tiny-BF16.gguf is missing");
+    MUST(mote_model_open(&model, path, &(mote_model_options){.mmproj = mmproj}, &err), &err);
+    mote_model_describe(model, &info);
+    MUST(mote_engine_plan(model, &(mote_engine_options){0}, &plan, &err), &err);
+    assert_true(info.vision_file_bytes > 0);
+    assert_int_equal(plan.weights, info.file_bytes + info.vision_file_bytes);
+    assert_int_equal(plan.total, plan.weights + private_of(&plan));
+    mote_model_close(model);
 }
 
 /* 256 sessions with different tokens in one step; then one token each. */
@@ -145,6 +166,7 @@ int main(void)
     snprintf(path, sizeof path, "%s", found);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_is_what_is_taken),
+        cmocka_unit_test(the_plan_has_the_vision_encoder),
         cmocka_unit_test(many_sessions_in_one_step),
         cmocka_unit_test(a_long_context_is_reserved_not_filled),
     };

@@ -264,11 +264,10 @@ int load_fit_memory(const mote_model *model, const load_options *options,
     if (mote_engine_plan(model, engine, &memory, &err) != MOTE_OK)
         return msg_error(&err);
     const uint64_t budget = load_budget(model, options->memory, &mapped, &machine, &source);
-    const uint64_t mmproj = mapped - memory.weights; /* not part of an engine's plan */
-    if (memory.total + mmproj <= budget)
+    if (memory.total <= budget)
         return CLI_DONE;
     const uint64_t wanted = engine->positions / engine->sessions;
-    const uint64_t most = load_most_context(model, *engine, budget > mmproj ? budget - mmproj : 0);
+    const uint64_t most = load_most_context(model, *engine, budget);
     if (options->context == 0 && most > 0 && most >= needed) {
         msg_note("context reduced from %s to %s: %s available (%s)", text_count(a, wanted),
                  text_count(b, most), text_bytes(c, budget), source);
@@ -278,7 +277,7 @@ int load_fit_memory(const mote_model *model, const load_options *options,
     snprintf(advice, sizeof advice, "lower --context to %llu", (unsigned long long)most);
     return msg_fail(CLI_NO_MEMORY, mote_status_name(MOTE_E_MEMORY),
                     "a context of %s needs %s, available are %s (%s); %s%s", text_count(a, wanted),
-                    text_bytes(b, memory.total + mmproj), text_bytes(c, budget), source,
+                    text_bytes(b, memory.total), text_bytes(c, budget), source,
                     most > 0 ? advice : "use a smaller model",
                     options->memory > 0 ? "" : ", or set --memory to use more");
 }

@@ -156,12 +156,15 @@ uint64_t served_model_memory(const served_model *m)
 
 /* ---- life cycle ---- */
 
-/* Adds to the error how much memory the vision encoder takes. */
+/* Adds to the error how much memory the vision encoder takes: its file, its work, the images. */
 static mote_status model_blame_vision(const served_model *m, mote_error *err)
 {
     const mote_error refused = err != NULL ? *err : (mote_error){0};
+    mote_model_info info;
+    mote_model_describe(m->model, &info);
+    const uint64_t bytes = info.vision_file_bytes + vision_service_memory(m->vision);
     return err_set(err, MOTE_E_MEMORY, "%s; without --mmproj %llu MB more are available",
-                   refused.text, (unsigned long long)vision_service_memory(m->vision) / 1000000);
+                   refused.text, (unsigned long long)bytes / 1000000);
 }
 
 static mote_status model_init(served_model *m, const served_model_options *o, mote_error *err)
