@@ -9,6 +9,14 @@
 #include "base/os.h"
 #include "sched/sched_int.h"
 
+/* An unload is over: for threads that wait in sched_unload(), and for the owner. */
+static void unload_report(sched *s)
+{
+    pthread_cond_broadcast(&s->load_changed);
+    if (s->options.wake != NULL)
+        s->options.wake(s->options.with);
+}
+
 /* ---- engine thread ---- */
 
 /* Call with the mutex held. It is released while memory is freed. */
@@ -30,7 +38,7 @@ static void engine_unload(sched *s)
     mote_model_drop_pages(s->options.model);
     pthread_mutex_lock(&s->lock);
     s->loaded = s->unload_requested = false;
-    pthread_cond_broadcast(&s->load_changed);
+    unload_report(s);
 }
 
 /* Reads the model file into memory, so that the first step is as fast as later ones. */
@@ -110,7 +118,7 @@ void engine_unload_cancel(sched *s)
     if (!s->unload_requested)
         return;
     s->unload_requested = false;
-    pthread_cond_broadcast(&s->load_changed);
+    unload_report(s);
 }
 
 bool sched_unload(sched *s, bool wait)
@@ -125,6 +133,14 @@ bool sched_unload(sched *s, bool wait)
     const bool unloaded = !s->loaded;
     pthread_mutex_unlock(&s->lock);
     return unloaded;
+}
+
+bool sched_unloading(sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool unloading = s->loaded && s->unload_requested;
+    pthread_mutex_unlock(&s->lock);
+    return unloading;
 }
 
 mote_status sched_load(sched *s, mote_error *err)

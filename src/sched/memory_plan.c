@@ -163,10 +163,8 @@ static mote_status plan_choose(sched *s, const sched_options *given, uint64_t tr
     return fits ? plan_grow(s, least, wanted, err) : plan_refuse(s, given, err);
 }
 
-static mote_status plan_check(const sched_options *o, mote_error *err)
+mote_status sched_check_options(const sched_options *o, mote_error *err)
 {
-    if (o->model == NULL)
-        return err_set(err, MOTE_E_ARG, "sched_options.model is NULL");
     if (o->parallel > MAX_PARALLEL)
         return err_set(err, MOTE_E_ARG, "--parallel must be at most %d, got %u", MAX_PARALLEL,
                        o->parallel);
@@ -181,6 +179,20 @@ static mote_status plan_check(const sched_options *o, mote_error *err)
     return MOTE_OK;
 }
 
+static mote_status plan_check(const sched_options *o, mote_error *err)
+{
+    if (o->model == NULL)
+        return err_set(err, MOTE_E_ARG, "sched_options.model is NULL");
+    return sched_check_options(o, err);
+}
+
+uint64_t sched_max_context(const mote_model *model, float yarn)
+{
+    mote_model_info info;
+    mote_model_describe(model, &info);
+    return (uint64_t)(info.context * (yarn > 1 ? (double)yarn : 1));
+}
+
 /* Fills in the defaults that do not depend on memory. Returns the model's context in tokens. */
 static uint64_t plan_set_defaults(sched *s, const sched_options *given)
 {
@@ -191,7 +203,7 @@ static uint64_t plan_set_defaults(sched *s, const sched_options *given)
         o->parallel = DEFAULT_PARALLEL;
     if (o->queue == 0)
         o->queue = SCHED_DEFAULT_QUEUE;
-    return (uint64_t)(s->info.context * (o->yarn > 1 ? (double)o->yarn : 1));
+    return sched_max_context(o->model, o->yarn);
 }
 
 mote_status sched_plan(sched *s, const sched_options *given, mote_engine_options *engine,
@@ -230,13 +242,16 @@ mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_e
     return status;
 }
 
-mote_status sched_plan_memory(const sched_options *options, uint64_t *out, mote_error *err)
+mote_status sched_plan_memory(const sched_options *options, uint64_t *out, bool *too_large,
+                              mote_error *err)
 {
     mote_engine_options engine;
+    *too_large = false;
     sched *s = mem_new(1, sizeof *s);
     if (s == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: %zu bytes for a scheduler", sizeof *s);
     const mote_status status = sched_plan(s, options, &engine, err);
+    *too_large = status == MOTE_E_MEMORY; /* a plan allocates nothing */
     *out = s->memory.total;
     mem_free(s);
     return status;

@@ -66,8 +66,14 @@ void sched_free(sched *s);
 const sched_options *sched_settings(const sched *s);
 /* Memory of the engine; of the model file only while the engine is unloaded. Thread-safe. */
 void sched_memory(sched *s, mote_memory *out);
-/* The memory that sched_new() would plan with these options. */
-mote_status sched_plan_memory(const sched_options *options, uint64_t *out, mote_error *err);
+/* Are the options valid for any model? `model` may be NULL. */
+mote_status sched_check_options(const sched_options *options, mote_error *err);
+/* The largest `context` of a model: what it is trained for, extended by YaRN. */
+uint64_t sched_max_context(const mote_model *model, float yarn);
+/* The memory that sched_new() would plan with these options. *too_large: it fails because `memory`
+ * is not enough; other errors may not last. */
+mote_status sched_plan_memory(const sched_options *options, uint64_t *out, bool *too_large,
+                              mote_error *err);
 /* The smallest `memory` that these options can run with, weights included. */
 mote_status sched_min_memory(const sched_options *options, uint64_t *out, mote_error *err);
 
@@ -201,6 +207,8 @@ uint32_t sched_busy(sched *s);
  * job is queued or running, or arrives first. The next job reloads the engine and waits for it.
  * `wait`: return when done. Returns true if the engine is unloaded. */
 bool sched_unload(sched *s, bool wait);
+/* Has an unload begun that is not over? */
+bool sched_unloading(sched *s);
 /* Reloads the engine without a job and waits until it is loaded. */
 mote_status sched_load(sched *s, mote_error *err);
 bool sched_loaded(sched *s);

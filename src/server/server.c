@@ -60,8 +60,14 @@ static void server_log_change(void *with, const model_change *c)
                 c->loaded != NULL ? "loaded" : "unloaded: ",
                 c->loaded != NULL ? "" : model_unload_reason_name(c->reason), c->seconds,
                 (unsigned long long)c->bytes / 1000000, (unsigned long long)c->total / 1000000);
-    if (c->loaded != NULL)
-        server_report_template(s, c->loaded);
+    if (c->loaded == NULL)
+        return;
+    const uint64_t context = served_model_context(c->loaded);
+    if (context < s->options.sched.context)
+        log_message(log, 0, "model %s: --context %llu is reduced to %llu, which it is trained for",
+                    c->name, (unsigned long long)s->options.sched.context,
+                    (unsigned long long)context);
+    server_report_template(s, c->loaded);
 }
 
 static void server_on_wake(void *context)

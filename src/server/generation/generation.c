@@ -72,7 +72,7 @@ void generation_enlist(generation *w)
     w->listed = true;
 }
 
-static void generation_unlist(generation *w)
+void generation_unlist(generation *w)
 {
     if (!w->listed)
         return;

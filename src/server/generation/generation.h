@@ -148,7 +148,7 @@ struct generation {
     bool printing;       /* a worker prints the reply: jobs must stay */
     void *work;          /* a worker reads or prepares: `with` of that work; NULL: none. Until it
                           * ends, the worker owns request, prompts and choices */
-    bool prepared;       /* generation_prepare() was called */
+    bool prepared;       /* generation_prepare() was called, or the request needs no model */
     atomic_bool gone;    /* the client has disconnected; read by the worker */
     size_t bytes;        /* of the request body */
     int status;          /* HTTP status of the reply printed by a worker */

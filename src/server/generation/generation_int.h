@@ -25,7 +25,9 @@ void generation_print_loading(generation *w, double now);
 
 /* ---- generation.c ---- */
 
+/* The list of ctx->generations. No worker may use a listed generation. */
 void generation_enlist(generation *w);
+void generation_unlist(generation *w);
 /* Sends the head of the stream, once. */
 void generation_send_head(generation *w);
 /* Aborts the connection if a printer function ran out of memory. Call it after each of them. */

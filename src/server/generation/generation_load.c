@@ -17,10 +17,16 @@ static const double QUIET_SECONDS = 0.9;
 void generation_load_error(const model_wait *w, http_error *error)
 {
     const char *name = model_entry_name(w->entry);
-    switch (w->error.status) {
-    case MOTE_E_MEMORY: /* final: clients must not try again */
+    if (w->too_large) { /* final: clients must not try again */
         http_error_set(error, HTTP_E_INVALID, "model_too_large", "model '%s' does not fit: %s",
                        name, w->error.text);
+        return;
+    }
+    switch (w->error.status) {
+    case MOTE_E_MEMORY:
+        http_error_set(error, HTTP_E_UNAVAILABLE, "out_of_memory",
+                       "out of memory while loading model '%s': %s", name, w->error.text);
+        error->retry_ms = 1000;
         break;
     case MOTE_E_IO:
     case MOTE_E_FORMAT:
@@ -87,9 +93,12 @@ void generation_print_loading(generation *w, double now)
 
 /* ---- wait ---- */
 
+/* Workers own the generation from here on, so it leaves the list, which status and tick read. It
+ * returns to it with its jobs. */
 static void load_continue(generation *w)
 {
     w->waiting = false;
+    generation_unlist(w);
     w->load_seconds = os_now() - w->wait_began;
     w->loaded(w->loaded_with);
 }

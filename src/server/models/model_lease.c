@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_lease.c - leases, waits for a load, sets of loaded models, stats. See model_registry.h.
+ * model_lease.c - leases, waits for a load, requests to unload, sets of loaded models, stats. See model_registry.h.
  */
 #include "base/mem.h"
 #include "base/os.h"
@@ -16,8 +16,10 @@ served_model *model_lease_try(model_entry *e)
     if (e->state == ENTRY_LOADED && !e->draining) {
         e->leases++;
         e->used = os_now();
-        e->unload = false; /* it is not idle any more */
         served = e->served;
+        if (e->unload) /* it is not idle any more; an unload request may wait for the answer */
+            registry_wake(r);
+        e->unload = false;
     }
     pthread_mutex_unlock(&r->lock);
     return served;
@@ -127,6 +129,27 @@ void model_wait_get_status(const model_wait *w, model_wait_status *out)
 
 /* ---- changes ---- */
 
+void registry_wake(const model_registry *r)
+{
+    if (r->options.sched.wake != NULL)
+        r->options.sched.wake(r->options.sched.with);
+}
+
+/* The loaded model for a moment. Not a lease: that would be a use, and keep a model that is to be
+ * unloaded. NULL: it is unloaded again already. */
+static served_model *entry_hold(model_entry *e, model_set *set)
+{
+    model_registry *r = e->registry;
+    *set = (model_set){.n = 0};
+    pthread_mutex_lock(&r->lock);
+    if (e->state == ENTRY_LOADED) {
+        e->holds++;
+        *set = (model_set){.models = {e->served}, .entries = {e}, .n = 1};
+    }
+    pthread_mutex_unlock(&r->lock);
+    return set->models[0];
+}
+
 static void note_report(const change_note *note,
                         void (*changed)(void *with, const model_change *change), void *with)
 {
@@ -136,19 +159,17 @@ static void note_report(const change_note *note,
                            .bytes = note->bytes,
                            .total = note->total,
                            .seconds = note->seconds};
+    model_set held = {.n = 0};
     if (note->loaded)
-        change.loaded = model_lease_try(note->entry);
-    if (!note->loaded || change.loaded != NULL) /* else it is being unloaded again already */
+        change.loaded = entry_hold(note->entry, &held);
+    if (!note->loaded || change.loaded != NULL)
         changed(with, &change);
-    if (change.loaded != NULL)
-        model_lease_end(note->entry);
+    model_set_release(&held);
 }
 
-void model_registry_collect(model_registry *r,
-                            void (*changed)(void *with, const model_change *change), void *with)
+static void collect_notes(model_registry *r,
+                          void (*changed)(void *with, const model_change *change), void *with)
 {
-    if (r->options.catalog.list == NULL)
-        return;
     pthread_mutex_lock(&r->lock);
     change_note *notes = r->notes;
     r->notes = NULL;
@@ -159,6 +180,10 @@ void model_registry_collect(model_registry *r,
         note_report(notes, changed, with);
         mem_free(notes);
     }
+}
+
+static void collect_waits(model_registry *r)
+{
     for (;;) { /* `done` may cancel other waits */
         pthread_mutex_lock(&r->lock);
         model_wait *w = r->ready;
@@ -171,7 +196,86 @@ void model_registry_collect(model_registry *r,
     }
 }
 
-/* ---- unloading ---- */
+/* ---- requests to unload ---- */
+
+/* Is the unload over? Sets its result. */
+static bool unload_is_over(model_unload *u)
+{
+    model_entry *e = u->entry;
+    if (e->given) {
+        u->unloaded = !served_model_loaded(e->served);
+        return !served_model_unloading(e->served);
+    }
+    pthread_mutex_lock(&e->registry->lock);
+    const bool over =
+        !(e->state == ENTRY_CLOSING || (e->state == ENTRY_LOADED && e->unload && e->leases == 0));
+    u->unloaded = e->state == ENTRY_UNLOADED;
+    pthread_mutex_unlock(&e->registry->lock);
+    return over;
+}
+
+static void unload_remove(model_unload *u)
+{
+    *u->link = u->next;
+    if (u->next != NULL)
+        u->next->link = u->link;
+    u->link = NULL;
+}
+
+static void collect_unloads(model_registry *r)
+{
+    model_unload *u = r->unloads;
+    while (u != NULL) {
+        if (!unload_is_over(u)) {
+            u = u->next;
+            continue;
+        }
+        unload_remove(u);
+        u->done(u->with);
+        u = r->unloads; /* `done` may cancel others */
+    }
+}
+
+void model_unload_begin(model_unload *u)
+{
+    model_entry *e = u->entry;
+    model_registry *r = e->registry;
+    u->next = r->unloads;
+    u->link = &r->unloads;
+    if (u->next != NULL)
+        u->next->link = &u->next;
+    r->unloads = u;
+    if (e->given) {
+        served_model_unload(e->served);
+    } else {
+        pthread_mutex_lock(&r->lock);
+        if (e->state == ENTRY_LOADED && e->leases == 0 && !e->unload) {
+            e->unload = true;
+            e->reason = UNLOAD_REQUEST;
+            pthread_cond_broadcast(&r->changed);
+        }
+        pthread_mutex_unlock(&r->lock);
+    }
+    registry_wake(r); /* it may be over already */
+}
+
+void model_unload_cancel(model_unload *u)
+{
+    if (u->link != NULL)
+        unload_remove(u);
+}
+
+/* ---- collect ---- */
+
+void model_registry_collect(model_registry *r,
+                            void (*changed)(void *with, const model_change *change), void *with)
+{
+    collect_notes(r, changed, with);
+    collect_waits(r);
+    collect_unloads(r);
+}
+
+/* ---- idle models ---- */
 
 void model_registry_tick(model_registry *r, double now)
 {
@@ -193,24 +297,6 @@ void model_registry_tick(model_registry *r, double now)
     if (any)
         pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-}
-
-model_unload_result model_registry_unload(model_registry *r, model_entry *e)
-{
-    if (e->given)
-        return served_model_unload(e->served) ? MODEL_UNLOADED : MODEL_BUSY;
-    pthread_mutex_lock(&r->lock);
-    bool busy = e->state == ENTRY_LOADING || e->leases > 0;
-    if (!busy && e->state == ENTRY_LOADED) {
-        e->unload = true;
-        e->reason = UNLOAD_REQUEST;
-        pthread_cond_broadcast(&r->changed);
-    }
-    while (!busy && (e->state == ENTRY_CLOSING || (e->state == ENTRY_LOADED && e->unload)))
-        pthread_cond_wait(&r->changed, &r->lock);
-    busy |= e->state == ENTRY_LOADED || e->state == ENTRY_LOADING;
-    pthread_mutex_unlock(&r->lock);
-    return busy ? MODEL_BUSY : MODEL_UNLOADED;
 }
 
 const char *model_unload_reason_name(model_unload_reason reason)

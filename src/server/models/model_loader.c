@@ -37,8 +37,14 @@ static void loader_note(model_registry *r, const change_note *what)
     r->notes_end = &note->next;
 }
 
-/* Under the lock: ends all waits for `e`. A NULL `error` grants each of them a lease. */
-static void loader_answer(model_registry *r, model_entry *e, const mote_error *error)
+/* Why a load has failed. */
+typedef struct load_failure {
+    mote_error error;
+    bool too_large; /* the plan of the model exceeds the memory limit */
+} load_failure;
+
+/* Under the lock: ends all waits for `e`. A NULL `failure` grants each of them a lease. */
+static void loader_answer(model_registry *r, model_entry *e, const load_failure *failure)
 {
     for (model_wait *w = r->waits, *next; w != NULL; w = next) {
         next = w->next;
@@ -47,17 +53,17 @@ static void loader_answer(model_registry *r, model_entry *e, const mote_error *e
         wait_remove(w);
         r->n_waits--;
         w->ready = true;
-        w->served = error == NULL ? e->served : NULL;
-        if (error == NULL) {
+        w->served = failure == NULL ? e->served : NULL;
+        if (failure == NULL) {
             e->leases++;
             e->used = os_now();
         } else {
-            w->error = *error;
+            w->error = failure->error;
+            w->too_large = failure->too_large;
         }
         wait_append(&r->ready, w);
     }
-    if (r->options.sched.wake != NULL)
-        r->options.sched.wake(r->options.sched.with);
+    registry_wake(r);
 }
 
 /* ---- unloading ---- */
@@ -94,8 +100,7 @@ static void loader_unload(model_registry *r, model_entry *e, model_unload_reason
                     .entry = e, .reason = reason, .bytes = e->memory, .seconds = os_now() - began});
     e->memory = 0;
     pthread_cond_broadcast(&r->changed);
-    if (r->options.sched.wake != NULL)
-        r->options.sched.wake(r->options.sched.with);
+    registry_wake(r);
 }
 
 /* Unloads one model that is to be unloaded and has no leases. false: there is none. */
@@ -205,49 +210,61 @@ static bool loader_reserve(model_registry *r, model_entry *e, uint64_t bytes)
 
 /* ---- loading ---- */
 
-/* Reads the weights into memory, so that the first step is as fast as later ones. */
-static void loader_prefault(model_registry *r, model_entry *e)
+/* Reads the weights into memory, so that the first step is as fast as later ones. false: the server
+ * stops, or no request waits for the model any more. */
+static bool loader_prefault(model_registry *r, model_entry *e)
 {
     uint64_t done = 0, total = 0;
-    bool stop = false;
-    while (!stop && mote_model_prefault(e->model, &done, &total)) {
+    bool wanted = true;
+    while (wanted && mote_model_prefault(e->model, &done, &total)) {
         pthread_mutex_lock(&r->lock);
         e->done = done;
         e->total = total;
-        stop = r->stop;
+        wanted = !r->stop && loader_has_waits(r, e);
         pthread_mutex_unlock(&r->lock);
+    }
+    return wanted;
+}
+
+/* The text may contain paths of files in the directory of `path`, which replies must not. */
+static void error_hide_directory(mote_error *err, const char *path)
+{
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    const size_t n = slash != NULL ? (size_t)(slash + 1 - path) : 0;
+    char *at = err->text;
+    while (n > 1 && (at = strchr(at, '/')) != NULL) {
+        if (strncmp(at, path, n) == 0)
+            memmove(at, at + n, strlen(at + n) + 1);
+        else
+            at++;
     }
 }
 
-/* The text may contain the path of the file, which replies must not. */
-static void error_hide_path(mote_error *err, const char *path)
+/* Options of the model, which is open. Its context is at most what it is trained for. */
+static served_model_options loader_model_options(const model_registry *r, const model_entry *e)
 {
-    char text[sizeof err->text];
-    const char *at = path != NULL ? strstr(err->text, path) : NULL;
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    if (at == NULL || slash == NULL)
-        return;
-    snprintf(text, sizeof text, "%.*s%s", (int)(at - err->text), err->text, slash + 1);
-    const size_t n = strlen(text);
-    snprintf(text + n, sizeof text - n, "%s", at + strlen(path));
-    memcpy(err->text, text, sizeof text);
+    served_model_options out = registry_model_options(r);
+    const uint64_t trained = sched_max_context(e->model, out.sched.yarn);
+    out.model = e->model;
+    if (out.sched.context > trained)
+        out.sched.context = trained;
+    return out;
 }
 
 /* Opens the files and computes the memory of the model. */
 static mote_status loader_open(model_registry *r, model_entry *e, const char *weights,
-                               const char *mmproj, uint64_t *bytes, mote_error *err)
+                               const char *mmproj, uint64_t *bytes, load_failure *failure)
 {
     const bool vision = mmproj != NULL && r->options.fork_server != NULL;
     const mote_model_options open = {.isa = r->options.isa, .mmproj = vision ? mmproj : NULL};
-    mote_status status = mote_model_open(&e->model, weights, &open, err);
+    mote_status status = mote_model_open(&e->model, weights, &open, &failure->error);
     if (status == MOTE_OK) {
-        served_model_options model = registry_model_options(r);
-        model.model = e->model;
-        status = served_model_plan_memory(&model, bytes, err);
+        const served_model_options model = loader_model_options(r, e);
+        status = served_model_plan_memory(&model, bytes, &failure->too_large, &failure->error);
     }
     if (status != MOTE_OK) {
-        error_hide_path(err, weights);
-        error_hide_path(err, mmproj);
+        error_hide_directory(&failure->error, weights);
+        error_hide_directory(&failure->error, mmproj);
     }
     return status;
 }
@@ -255,38 +272,39 @@ static mote_status loader_open(model_registry *r, model_entry *e, const char *we
 static mote_status loader_start(model_registry *r, model_entry *e, const char *weights,
                                 mote_error *err)
 {
-    served_model_options model = registry_model_options(r);
-    model.model = e->model;
+    served_model_options model = loader_model_options(r, e);
     model.path = weights;
     model.name = e->name;
-    loader_prefault(r, e);
+    if (!loader_prefault(r, e))
+        return err_set(err, MOTE_E_CANCELED, "the load was canceled");
     return served_model_new(&e->served, &model, err);
 }
 
 /* Loads with the paths that the entry had at the beginning. *seconds: without the wait for memory.
  * MOTE_E_CANCELED: no request waits any more. */
 static mote_status loader_load_files(model_registry *r, model_entry *e, const char *weights,
-                                     const char *mmproj, double *seconds, mote_error *err)
+                                     const char *mmproj, double *seconds, load_failure *failure)
 {
     uint64_t bytes = 0;
     double began = os_now();
-    TRY(loader_open(r, e, weights, mmproj, &bytes, err));
+    TRY(loader_open(r, e, weights, mmproj, &bytes, failure));
     *seconds = os_now() - began;
     pthread_mutex_lock(&r->lock);
     const bool reserved = loader_reserve(r, e, bytes);
     pthread_mutex_unlock(&r->lock);
     if (!reserved)
-        return err_set(err, MOTE_E_CANCELED, "the load was canceled");
+        return err_set(&failure->error, MOTE_E_CANCELED, "the load was canceled");
     began = os_now();
-    const mote_status status = loader_start(r, e, weights, err);
+    const mote_status status = loader_start(r, e, weights, &failure->error);
     *seconds += os_now() - began;
     return status;
 }
 
-/* Under the lock, after a load. */
-static void loader_finish(model_registry *r, model_entry *e, mote_status status, mote_error *err,
-                          double seconds)
+/* Under the lock, after a load of the files of `version`. */
+static void loader_finish(model_registry *r, model_entry *e, uint32_t version, mote_status status,
+                          const load_failure *failure, double seconds)
 {
+    const bool replaced = version != e->version; /* meanwhile: the waits are for the new files */
     e->done = e->total = 0;
     change_note note = {.entry = e, .bytes = e->memory, .seconds = seconds};
     if (status == MOTE_OK) {
@@ -296,6 +314,8 @@ static void loader_finish(model_registry *r, model_entry *e, mote_status status,
         r->stats.loads++;
         r->stats.load_seconds += seconds;
         note.loaded = true;
+        e->draining = e->unload = replaced;
+        e->reason = UNLOAD_REMOVED;
     } else {
         e->state = ENTRY_UNLOADED;
         if (e->memory > 0)
@@ -304,29 +324,30 @@ static void loader_finish(model_registry *r, model_entry *e, mote_status status,
         e->memory = 0;
         r->stats.failures += status != MOTE_E_CANCELED;
         note.failed = status != MOTE_E_CANCELED;
-        note.error = *err;
+        note.error = failure->error;
     }
     if (note.loaded || note.failed)
         loader_note(r, &note);
-    if (status != MOTE_E_CANCELED)
-        loader_answer(r, e, status == MOTE_OK ? NULL : err);
+    if (status != MOTE_E_CANCELED && !replaced)
+        loader_answer(r, e, status == MOTE_OK ? NULL : failure);
     pthread_cond_broadcast(&r->changed);
 }
 
 /* With the lock, which is released meanwhile. */
 static void loader_load(model_registry *r, model_entry *e)
 {
-    mote_error err = {0};
+    load_failure failure = {.too_large = false};
     double seconds = 0;
+    const uint32_t version = e->version;
     char *weights = path_copy(e->weights), *mmproj = path_copy(e->mmproj);
     mote_status status = MOTE_OK;
     e->state = ENTRY_LOADING;
     e->draining = e->unload = false;
     if (weights == NULL || (mmproj == NULL && e->mmproj != NULL))
-        status = err_set(&err, MOTE_E_MEMORY, "out of memory for a path");
+        status = err_set(&failure.error, MOTE_E_MEMORY, "out of memory for a path");
     pthread_mutex_unlock(&r->lock);
     if (status == MOTE_OK)
-        status = loader_load_files(r, e, weights, mmproj, &seconds, &err);
+        status = loader_load_files(r, e, weights, mmproj, &seconds, &failure);
     if (status != MOTE_OK) {
         mote_model_close(e->model);
         e->model = NULL;
@@ -334,10 +355,20 @@ static void loader_load(model_registry *r, model_entry *e)
     mem_free(weights);
     mem_free(mmproj);
     pthread_mutex_lock(&r->lock);
-    loader_finish(r, e, status, &err, seconds);
+    loader_finish(r, e, version, status, &failure, seconds);
 }
 
 /* ---- the thread ---- */
+
+/* The model of the oldest wait that can be served now; NULL: none. A model with replaced files
+ * waits for its last lease, and others are loaded meanwhile. */
+static model_entry *loader_next(const model_registry *r)
+{
+    const model_wait *w = r->waits;
+    while (w != NULL && w->entry->state == ENTRY_LOADED && w->entry->unload)
+        w = w->next;
+    return w != NULL ? w->entry : NULL;
+}
 
 void *loader_run(void *registry)
 {
@@ -346,16 +377,12 @@ void *loader_run(void *registry)
     while (!r->stop) {
         if (loader_unload_one(r))
             continue;
-        model_entry *e = r->waits != NULL ? r->waits->entry : NULL;
+        model_entry *e = loader_next(r);
         if (e == NULL) {
             pthread_cond_wait(&r->changed, &r->lock);
-        } else if (e->state == ENTRY_LOADED &&
-                   !e->unload) { /* it was drained and is not any more */
+        } else if (e->state == ENTRY_LOADED) { /* it was drained and is not any more */
             e->draining = false;
             loader_answer(r, e, NULL);
-        } else if (e->state == ENTRY_LOADED) {
-            pthread_cond_wait(&r->changed,
-                              &r->lock); /* its file has changed: the last lease ends */
         } else {
             loader_load(r, e);
         }

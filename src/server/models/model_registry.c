@@ -213,6 +213,7 @@ static void entry_replace_files(model_entry *e, const installed_model *m)
     } else {
         mem_free(mmproj);
     }
+    e->version++; /* for a load under way */
     e->draining = e->unload = e->state == ENTRY_LOADED;
     e->reason = UNLOAD_REMOVED;
 }
@@ -229,14 +230,14 @@ static void scan_add(void *to, const installed_model *m)
 {
     catalog_scan *scan = to;
     model_registry *r = scan->registry;
-    char name[MODEL_NAME_BYTES]; /* long names are cut */
+    char name[MODEL_NAME_BYTES]; /* long names are cut; of equal ones the first counts */
     snprintf(name, sizeof name, "%s", m->name);
     pthread_mutex_lock(&r->lock);
     model_entry *e = registry_entry_named(r, name);
     const bool is_new = e == NULL;
     if (is_new && r->n < MAX_ENTRIES)
         e = entry_new(r, name);
-    if (e != NULL) {
+    if (e != NULL && e->scan != scan->number) {
         e->installed = true;
         e->order = scan->n++;
         e->scan = scan->number;
@@ -305,6 +306,8 @@ static mote_status registry_init(model_registry *r, mote_error *err)
     const bool catalog = o->catalog.list != NULL;
     if (catalog || o->n_models > 1)
         TRY(core_lock_new(&r->core_lock, err));
+    if (catalog) /* the options of given models are checked with the models */
+        TRY(sched_check_options(&o->sched, err));
     r->image_memory = registry_image_memory(o);
     r->stats.limit = o->sched.memory;
     if (!catalog)

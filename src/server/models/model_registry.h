@@ -131,7 +131,8 @@ typedef struct model_wait {
     void *with;
     /* set before `done` is called */
     served_model *served; /* with a lease; NULL: see `error` */
-    mote_error error;     /* MOTE_E_MEMORY: the model does not fit even alone */
+    mote_error error;
+    bool too_large; /* of `error`: the model does not fit even alone */
     /* private */
     struct model_wait *next, **link;
     bool ready;
@@ -157,9 +158,20 @@ void model_registry_collect(model_registry *r,
 /* Loop thread, once per second: unloads models that were idle long enough. */
 void model_registry_tick(model_registry *r, double now);
 
-typedef enum model_unload_result { MODEL_UNLOADED, MODEL_BUSY } model_unload_result;
-/* Unloads and waits for the end, so call it on a worker thread. */
-model_unload_result model_registry_unload(model_registry *r, model_entry *e);
+/* A request to unload a model. The caller owns the memory. Loop thread. */
+typedef struct model_unload {
+    model_entry *entry;
+    void (*done)(void *with); /* called by model_registry_collect() */
+    void *with;
+    bool unloaded; /* set before `done` is called; false: the model has requests */
+    /* private */
+    struct model_unload *next, **link;
+} model_unload;
+
+/* Unloads a model that has no requests, and calls u->done later. */
+void model_unload_begin(model_unload *u);
+/* Ends the request without a call of `done`; the model may be unloaded all the same. */
+void model_unload_cancel(model_unload *u);
 
 /* ---- all loaded models ---- */
 

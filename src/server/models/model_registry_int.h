@@ -29,6 +29,7 @@ struct model_entry {
     char digest[72]; /* "": unknown */
     uint64_t bytes;
     int64_t date;
+    uint32_t version; /* of the files: counts their replacements */
 
     entry_state state;
     bool draining;              /* no new leases; unloaded when the last one ends */
@@ -60,7 +61,7 @@ struct model_registry {
     core_lock *core_lock; /* shared by the engines; NULL: there is only one */
     uint64_t image_memory;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* any change that the loader or an unload request waits for */
+    pthread_cond_t changed; /* any change that the loader waits for */
     pthread_t loader;
     bool has_loader, stop;
     model_entry **entries; /* [n] */
@@ -71,6 +72,7 @@ struct model_registry {
     model_wait *waits;         /* waiting for a load, oldest first */
     model_wait *ready;         /* over; model_registry_collect() calls `done` */
     uint32_t n_waits;          /* of `waits` */
+    model_unload *unloads;     /* loop thread */
     change_note *notes, **notes_end;
     uint32_t n_loaded; /* loaded, loading or closing */
     uint64_t memory;   /* planned, of these */
@@ -81,6 +83,11 @@ struct model_registry {
 /* ---- model_loader.c ---- */
 
 void *loader_run(void *registry);
+
+/* ---- model_lease.c ---- */
+
+/* Makes the loop thread call model_registry_collect(). */
+void registry_wake(const model_registry *r);
 
 /* ---- model_registry.c ---- */
 

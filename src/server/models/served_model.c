@@ -130,19 +130,21 @@ mote_status served_model_least_memory(const served_model_options *options, uint6
 }
 
 mote_status served_model_plan_memory(const served_model_options *options, uint64_t *out,
-                                     mote_error *err)
+                                     bool *too_large, mote_error *err)
 {
     sched_options work = options->sched;
     uint64_t images = 0;
     work.model = options->model;
+    *too_large = false;
     if (served_model_has_vision(options)) {
         const vision_service_options vision = vision_service_options_of(options);
         images = vision_service_plan(&vision);
-        if (work.memory > 0 && work.memory <= images)
+        *too_large = work.memory > 0 && work.memory <= images;
+        if (*too_large)
             return model_vision_too_large(images, work.memory, err);
         work.memory -= work.memory > 0 ? images : 0;
     }
-    TRY(sched_plan_memory(&work, out, err));
+    TRY(sched_plan_memory(&work, out, too_large, err));
     *out += images;
     return MOTE_OK;
 }
@@ -285,13 +287,18 @@ static bool model_has_requests(served_model *m)
     return any;
 }
 
-static bool model_unload(served_model *m, bool wait)
+void served_model_unload(served_model *m)
 {
     if (model_has_requests(m))
-        return false;
+        return;
     if (m->vision != NULL)
         image_cache_drop_unused(m->vision);
-    return sched_unload(m->sched, wait);
+    sched_unload(m->sched, false);
+}
+
+bool served_model_unloading(const served_model *m)
+{
+    return sched_unloading(m->sched);
 }
 
 void served_model_tick(served_model *m, double now)
@@ -300,12 +307,7 @@ void served_model_tick(served_model *m, double now)
     const bool over = m->n_requests == 0 && m->keep >= 0 && now - m->since >= m->keep;
     pthread_mutex_unlock(&m->keep_lock);
     if (over && sched_loaded(m->sched))
-        model_unload(m, false);
-}
-
-bool served_model_unload(served_model *m)
-{
-    return model_unload(m, true);
+        served_model_unload(m);
 }
 
 bool served_model_loaded(const served_model *m)

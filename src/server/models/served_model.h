@@ -48,9 +48,10 @@ mote_status served_model_new(served_model **out, const served_model_options *opt
 void served_model_free(served_model *m);
 /* Does a model with these options accept images? */
 bool served_model_has_vision(const served_model_options *options);
-/* The memory in bytes that served_model_new() would plan, vision included. */
+/* The memory in bytes that served_model_new() would plan, vision included. *too_large: the limit is
+ * not enough for this model. */
 mote_status served_model_plan_memory(const served_model_options *options, uint64_t *out,
-                                     mote_error *err);
+                                     bool *too_large, mote_error *err);
 /* Minimum memory in bytes, vision included. */
 mote_status served_model_least_memory(const served_model_options *options, uint64_t *out,
                                       mote_error *err);
@@ -97,7 +98,9 @@ void served_model_tick(served_model *m, double now);
 bool served_model_loaded(const served_model *m);
 /* Seconds until it is unloaded without further requests; INFINITY: never. */
 double served_model_leaves_in(served_model *m);
-/* Unloads and waits for the end, so call it on a worker thread. false: there are requests. */
-bool served_model_unload(served_model *m);
+/* Begins to unload, unless there are requests. `wake` of the scheduler is called at the end. */
+void served_model_unload(served_model *m);
+/* Is it being unloaded? A new request ends that. */
+bool served_model_unloading(const served_model *m);
 
 #endif

@@ -21,6 +21,9 @@ typedef struct dialect {
     /* Worker thread. The body is a JSON object and the rows of `fields` have been read. false:
      * *error is set. */
     bool (*read)(request *a, http_error *error);
+    /* Worker thread, if the model is not loaded. true: the request needs no model, and `rendered` of
+     * the printer replies. NULL: every request needs one. */
+    bool (*needs_no_model)(request *a);
     bool tokenizes; /* `read` tokenizes texts, which costs more than to parse them */
     generation_printer printer;
 } dialect;
@@ -41,6 +44,10 @@ typedef struct background_job {
     const char *content_type; /* EXCHANGE_JSON unless changed */
     http_error error;         /* replied instead of `out` if its code is set */
     request request; /* with_model: `served` is the loaded model; body and root are not set */
+    /* `run` may set a model to unload. The reply is sent when that is over: `unloaded` prints it on
+     * the loop thread. */
+    model_unload unload;
+    void (*unloaded)(struct background_job *s);
 
     /* private to dispatch.c */
     exchange *x; /* NULL: the client has disconnected */
@@ -48,7 +55,7 @@ typedef struct background_job {
     struct quota *quota; /* charged at the end; NULL: none */
     strbuf text;
     size_t bytes; /* of the body */
-    bool with_model, waiting;
+    bool with_model, waiting, unloading;
     model_wait wait; /* for the model to be loaded */
     json_doc *doc;
     void (*run)(struct background_job *s);

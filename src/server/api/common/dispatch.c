@@ -156,6 +156,8 @@ static void dispatch_read(void *with)
     request *a = &w->request;
     if (atomic_load(&w->gone) || (a->body == NULL && !dispatch_read_body(job)))
         return;
+    if (a->served == NULL && job->dialect->needs_no_model != NULL)
+        w->prepared = job->dialect->needs_no_model(a);
     if (a->served == NULL || !dispatch_read_request(a, job->dialect, &w->error))
         return;
     const uint64_t most = served_model_context(a->served);
@@ -189,7 +191,7 @@ static void dispatch_done(void *with)
     dispatch_job *job = with;
     generation *w = job->w;
     w->work = NULL;
-    if (w->x != NULL && w->error.code == NULL && w->request.served == NULL) {
+    if (w->x != NULL && w->error.code == NULL && w->request.served == NULL && !w->prepared) {
         generation_wait_for_model(w, dispatch_loaded, job);
         return;
     }
@@ -280,6 +282,24 @@ static bool background_wait(background_job *s)
     return s->waiting;
 }
 
+/* The `done` function of the unload. */
+static void background_unloaded(void *with)
+{
+    background_job *s = with;
+    s->unloading = false;
+    s->unload.entry = NULL;
+    s->unloaded(s);
+    background_done(s);
+}
+
+static void background_unload(background_job *s)
+{
+    s->unload.done = background_unloaded;
+    s->unload.with = s;
+    s->unloading = true;
+    model_unload_begin(&s->unload);
+}
+
 static void background_done(void *with)
 {
     background_job *s = with;
@@ -287,6 +307,10 @@ static void background_done(void *with)
     if (x != NULL && s->error.code == NULL && s->with_model && s->request.served == NULL &&
         background_wait(s))
         return;
+    if (x != NULL && s->error.code == NULL && s->unload.entry != NULL) {
+        background_unload(s);
+        return;
+    }
     if (s->quota != NULL)
         quota_end(s->quota, (uint64_t)(1000 * os_now()), s->bytes / QUOTA_BYTES_PER_TOKEN);
     if (x != NULL && s->error.code != NULL)
@@ -301,8 +325,11 @@ static void background_on_disconnect(void *with)
     background_job *s = with;
     s->x = NULL;
     atomic_store(&s->gone, true);
-    if (s->waiting) {
-        model_wait_cancel(&s->wait);
+    if (s->waiting || s->unloading) {
+        if (s->waiting)
+            model_wait_cancel(&s->wait);
+        else
+            model_unload_cancel(&s->unload);
         background_done(s);
         return;
     }

@@ -161,6 +161,20 @@ void handle_model(exchange *x)
 
 /* ---- /v1/unload ---- */
 
+static void models_print_unloaded(background_job *s)
+{
+    const char *name = model_entry_name(s->request.entry);
+    if (!s->unload.unloaded) {
+        http_error_set(&s->error, HTTP_E_CONFLICT, "model_busy",
+                       "model '%s' has running requests; try again later", name);
+        return;
+    }
+    jw_open(&s->out, '{');
+    jw_key_text(&s->out, "model", name);
+    jw_key_text(&s->out, "status", "unloaded");
+    jw_close(&s->out, '}');
+}
+
 static void models_run_unload(background_job *s)
 {
     str name;
@@ -170,15 +184,10 @@ static void models_run_unload(background_job *s)
     if (e == NULL) {
         http_error_set(&s->error, HTTP_E_NOT_FOUND, "model_not_found", "model '%.*s' not found",
                        STR_ARG(name));
-    } else if (model_registry_unload(s->ctx->models, e) == MODEL_BUSY) {
-        http_error_set(&s->error, HTTP_E_CONFLICT, "model_busy",
-                       "model '%s' has running requests; try again later", model_entry_name(e));
-    } else {
-        jw_open(&s->out, '{');
-        jw_key_text(&s->out, "model", model_entry_name(e));
-        jw_key_text(&s->out, "status", "unloaded");
-        jw_close(&s->out, '}');
+        return;
     }
+    s->request.entry = s->unload.entry = e;
+    s->unloaded = models_print_unloaded;
 }
 
 void handle_unload(exchange *x)
