@@ -28,6 +28,9 @@ typedef struct ollama_state {
 
 bool ollama_read_chat(request *a, http_error *error);
 bool ollama_read_generate(request *a, http_error *error);
+/* Of a model that is not loaded: does the request only unload it? */
+bool ollama_chat_unloads(request *a);
+bool ollama_generate_unloads(request *a);
 
 /* "2026-01-01T00:00:00.000000000Z": the current time, and a time since 1970. */
 enum { OLLAMA_TIME_BYTES = 48 };

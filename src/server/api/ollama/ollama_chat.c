@@ -268,6 +268,7 @@ static const dialect chat = {
     .label = "ollama",
     .fields = PARAM_IN_OLLAMA_CHAT,
     .read = ollama_read_chat,
+    .needs_no_model = ollama_chat_unloads,
     .printer =
         {
             .content_type = "application/x-ndjson",
@@ -285,6 +286,7 @@ static const dialect generate = {
     .label = "ollama",
     .fields = PARAM_IN_OLLAMA_GENERATE,
     .read = ollama_read_generate,
+    .needs_no_model = ollama_generate_unloads,
     .tokenizes = true,
     .printer =
         {

@@ -249,6 +249,46 @@ static bool ollama_load_only(request *a, http_error *error)
     return made != NULL && request_conversation(a, made, 1, error);
 }
 
+/* "keep_alive": 0 in a request without messages or prompt. */
+static bool ollama_unloads(request *a, bool generate)
+{
+    const json_node *node = json_node_get(a->root, "keep_alive");
+    double seconds = -1;
+    if (json_node_is(node, JSON_IS_NUMBER))
+        seconds = json_node_double(node);
+    else if (json_node_is(node, JSON_IS_STRING))
+        str_duration(json_node_text(node).p, &seconds);
+    ollama_state *state = seconds == 0 ? mem_new(1, sizeof *state) : NULL;
+    if (state == NULL)
+        return false;
+    *state = (ollama_state){.generate = generate, .loaded = "unload"};
+    a->own = state;
+    a->prompt_only = true;
+    return true;
+}
+
+static bool ollama_chat_is_empty(const request *a)
+{
+    return json_node_size(json_node_get(a->root, "messages")) == 0;
+}
+
+static bool ollama_generate_is_empty(const request *a)
+{
+    return json_node_text(json_node_get(a->root, "prompt")).n == 0 &&
+           json_node_text(json_node_get(a->root, "suffix")).n == 0 &&
+           json_node_size(json_node_get(a->root, "images")) == 0;
+}
+
+bool ollama_chat_unloads(request *a)
+{
+    return ollama_chat_is_empty(a) && ollama_unloads(a, false);
+}
+
+bool ollama_generate_unloads(request *a)
+{
+    return ollama_generate_is_empty(a) && ollama_unloads(a, true);
+}
+
 static void ollama_read_debug(request *a)
 {
     ollama_state *state = a->own;
@@ -313,7 +353,7 @@ bool ollama_read_chat(request *a, http_error *error)
     str suffix;
     if (!ollama_read_common(a, &suffix, error))
         return false;
-    if (json_node_size(messages) == 0)
+    if (ollama_chat_is_empty(a))
         return ollama_load_only(a, error);
     ollama_read_debug(a);
     a->drop_oldest = json_node_truth(json_node_get(a->root, "truncate"));
@@ -384,7 +424,6 @@ static bool generate_read_question(request *a, http_error *error)
 
 bool ollama_read_generate(request *a, http_error *error)
 {
-    const str prompt = json_node_text(json_node_get(a->root, "prompt"));
     const str after = json_node_text(json_node_get(a->root, "suffix"));
     str suffix;
     const bool has_images = json_node_size(json_node_get(a->root, "images")) > 0;
@@ -392,7 +431,7 @@ bool ollama_read_generate(request *a, http_error *error)
         return false;
     ((ollama_state *)a->own)->generate = true;
     a->template_is_text = true; /* Ollama's templates are Go templates */
-    if (prompt.n == 0 && after.n == 0 && !has_images)
+    if (ollama_generate_is_empty(a))
         return ollama_load_only(a, error);
     ollama_read_debug(a);
     const bool plain = after.n > 0 || json_node_truth(json_node_get(a->root, "raw"));
