@@ -299,8 +299,12 @@ static void serve_announce_catalog(const server *s)
              stats.limit > 0 ? text_bytes(b, stats.limit) : "without limit");
     if (stats.installed == 0)
         msg_note("no model is installed (try: mote pull qwen3.5:4b)");
-    if (server_settings(s)->pull.start != NULL)
+    if (server_settings(s)->pull.start != NULL && server_n_keys(s) > 0)
         msg_note("clients with the scope admin can pull models (--allow-pull)");
+    else if (server_settings(s)->pull.start != NULL)
+        msg_note("--allow-pull: no client can pull, because that needs an API key with the scope "
+                 "admin: set MOTE_API_KEY, or write a key file (mote serve --new-key) and use "
+                 "--api-key-file");
 }
 
 static void serve_announce(const server *s, double seconds)

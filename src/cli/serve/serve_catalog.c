@@ -8,10 +8,12 @@
 #include "cli/load/find_model.h"
 #include "cli/term/output.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- directories ---- */
 
@@ -52,16 +54,62 @@ static bool catalog_add_target(serve_catalog *c, const char *path)
     return catalog_add_directory(c, target);
 }
 
+/* A directory below one of the user's: $XDG_..._HOME, else below the home directory. "": unknown. */
+static void catalog_user_directory(char path[PATH_MAX], const char *xdg, const char *home,
+                                   const char *in_home, const char *name)
+{
+    path[0] = '\0';
+    if (xdg != NULL && xdg[0] != '\0')
+        snprintf(path, PATH_MAX, "%s/%s", xdg, name);
+    else if (home != NULL && home[0] != '\0')
+        snprintf(path, PATH_MAX, "%s/%s/%s", home, in_home, name);
+}
+
+static void catalog_config_directory(const store_env *e, char path[PATH_MAX])
+{
+    catalog_user_directory(path, e->xdg_config_home, e->home, ".config", "mote");
+}
+
 /* The directories of the tables of known models, which each scan reads. */
 static bool catalog_add_config(serve_catalog *c)
 {
-    char path[PATH_MAX] = "";
+    char path[PATH_MAX];
+    catalog_config_directory(&c->env, path);
+    return (path[0] == '\0' || catalog_add_directory(c, path)) &&
+           catalog_add_directory(c, c->env.etc);
+}
+
+bool serve_make_directories(const char *path)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(part, 0777);
+        *slash = '/';
+    }
+    return mkdir(part, 0777) == 0 || errno == EEXIST;
+}
+
+/* Creates the directories that `mote pull`, `mote cp` and users write to. Not those of MOTE_MODELS,
+ * which may be mounted later, and not those of other programs. */
+static void catalog_make_directories(const serve_catalog *c, const char *cache)
+{
     const store_env *e = &c->env;
-    if (e->xdg_config_home != NULL && e->xdg_config_home[0] != '\0')
-        snprintf(path, sizeof path, "%s/mote", e->xdg_config_home);
-    else if (e->home != NULL)
-        snprintf(path, sizeof path, "%s/.config/mote", e->home);
-    return (path[0] == '\0' || catalog_add_directory(c, path)) && catalog_add_directory(c, e->etc);
+    char tables[PATH_MAX], models[PATH_MAX];
+    catalog_config_directory(e, tables);
+    catalog_user_directory(models, e->xdg_data_home, e->home, ".local/share", "mote/models");
+    if (e->mote_models != NULL && e->mote_models[0] != '\0')
+        models[0] = '\0';
+    const char *const paths[] = {cache, models, tables};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i][0] != '\0' && !serve_make_directories(paths[i]))
+            msg_note("cannot create %s: %s; files that appear there later are found after a "
+                     "restart",
+                     paths[i], strerror(errno));
 }
 
 static bool catalog_add_store(serve_catalog *c, const store *s, const store_model *list, size_t n)
@@ -88,6 +136,7 @@ int serve_catalog_open(serve_catalog *c)
     int code = find_open_store(&s);
     if (code != CLI_DONE)
         return code;
+    catalog_make_directories(c, store_cache_root(s));
     if (store_list(s, &list, &n, &err) != MOTE_OK)
         code = msg_error(&err);
     else if (!catalog_add_store(c, s, list, n))

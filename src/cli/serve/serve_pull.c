@@ -5,12 +5,12 @@
 #include "cli/args/command.h"
 #include "cli/load/find_model.h"
 #include "cli/load/pull_model.h"
+#include "cli/serve/serve_catalog.h"
 #include "cli/term/output.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- requests of clients; in the sandbox ---- */
 
@@ -65,19 +65,6 @@ static mote_status serve_pull_start(void *with, str request, int *fd, mote_error
 
 /* ---- start ---- */
 
-/* Creates a directory and its parents. */
-static bool make_directories(const char *path)
-{
-    char part[PULL_PATH_BYTES];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(part, 0777);
-        *slash = '/';
-    }
-    return mkdir(part, 0777) == 0 || errno == EEXIST;
-}
-
 int serve_pull_open(serve_pull *p, model_pull_source *out)
 {
     mote_error err;
@@ -86,7 +73,7 @@ int serve_pull_open(serve_pull *p, model_pull_source *out)
         return msg_fail(CLI_NO_NETWORK, "offline", "--allow-pull: %s is set: no network", offline);
     if (pull_settings_read(&p->settings, &p->request, &err) != MOTE_OK)
         return msg_fail(CLI_REFUSED, "token_refused", "%s", err.text);
-    if (!make_directories(p->request.cache))
+    if (!serve_make_directories(p->request.cache))
         return msg_fail(CLI_NOT_WRITABLE, "not_writable", "cannot create %s: %s", p->request.cache,
                         strerror(errno));
     find_store_env(&p->env);
