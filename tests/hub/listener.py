@@ -64,16 +64,18 @@ class Request:
 
 
 class Listener:
-    """A listening socket with a thread for each connection. `tls` is (certificate, key) or an SSLContext."""
+    """A listening socket with a thread for each connection. `tls` is (certificate, key) or an SSLContext, `bound` a
+    socket with an address."""
 
-    def __init__(self, name, app, tls=None, path=None):
+    def __init__(self, name, app, tls=None, path=None, bound=None):
         self.name, self.app, self.context = name, app, tls
         self.closing = threading.Event()
         if isinstance(tls, tuple):
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(*tls)
-        self.socket = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_STREAM)
-        self.socket.bind(path or ("127.0.0.1", 0))
+        self.socket = bound or socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_STREAM)
+        if bound is None:
+            self.socket.bind(path or ("127.0.0.1", 0))
         self.socket.listen(512)
         self.port = None if path else self.socket.getsockname()[1]
         self.connections = set()

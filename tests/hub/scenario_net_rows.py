@@ -10,7 +10,8 @@ import warnings
 from double import TOKEN
 from hub_rig import equal
 from listener import Listener
-from scenarios import LARGE, replaced, row
+from namespace import Namespace
+from scenarios import LARGE, Skip, redirect, replaced, row
 
 ONE = {"a.gguf": LARGE}
 SHORT = {"HF_HUB_DOWNLOAD_TIMEOUT": "1", "HF_HUB_ETAG_TIMEOUT": "1"}
@@ -246,6 +247,77 @@ def redirect_from_a_public_hub_to_metadata(s):
     s.hook("resolve", lambda request, answer: replaced(answer, location="https:" + "//169.254.169.254/latest"))
     yield
     equal([head for head in proxy.heads if "169.254" in head], [])
+
+
+# Addresses that names lead to. The hub and the CDN have public addresses in a namespace.
+
+PUBLIC = {"hub.example": "203.0.113.7", "cdn.example": "203.0.113.8", "inside.example": "10.1.2.3"}
+
+
+def public_network(s, location):
+    """The hub at hub.example, which redirects to `location`. Returns the namespace and the list of requests that came to
+    cdn.example and inside.example."""
+    try:
+        network = Namespace(PUBLIC)
+    except Namespace.Forbidden as e:
+        raise Skip(f"no network namespace: {e}") from None
+    certificate = s.hub.authority.certificate("names-" + s.row.name, ",".join("DNS:" + name for name in PUBLIC))
+    arrived = []
+
+    def content(request):
+        arrived.append(request)
+        status, headers, data = s.hub._range(request, s.repo.file("a.gguf").sha256)
+        request.reply(status, headers, data)
+    ends = [("raw_hub", s.hub._app, "hub.example"), ("cdn", content, "cdn.example"), ("cdn", content, "inside.example")]
+    listeners = [Listener(name, app, tls=certificate, bound=network.listen(PUBLIC[host])) for name, app, host in ends]
+    s.undo += [*(listener.close for listener in listeners), network.close]
+    s.preexec = network.enter
+    s.env["HF_ENDPOINT"] = "https://hub.example"
+    s.hook("resolve", redirect(location))
+    return network, arrived
+
+
+@row(4, 0)
+def redirect_to_a_name_with_a_public_address(s):
+    _, arrived = public_network(s, "https://cdn.example/a.gguf")
+    yield
+    assert arrived and not any("authorization" in r.headers for r in arrived)
+
+
+@row(4, 5, "inside.example resolves to a private address; a public hub must not send requests there")
+def redirect_to_a_name_with_a_private_address(s):
+    _, arrived = public_network(s, "https://inside.example/a.gguf")
+    yield
+    equal(arrived, [])
+
+
+@row(4, 5, "cdn.example resolves to a private address")
+def name_gets_a_private_address_later(s):
+    """The URL of the content works once. Then its name leads to a private address."""
+    network, arrived = public_network(s, "https://cdn.example/a.gguf")
+    equal(s.pull().code, 0)
+    assert arrived
+    arrived.clear()
+    os.unlink(s.blob())
+    network.name({**PUBLIC, "cdn.example": PUBLIC["inside.example"]})
+    s.installed = None
+    yield
+    equal(arrived, [])
+
+
+@row(4, 5, "resolves to a private address")
+def hub_moves_to_a_private_address(s):
+    """The address of the hub's first connection decides whether it is private."""
+    network, arrived = public_network(s, "https://hub.example:444/a.gguf")
+    other = Listener("cdn", arrived.append, tls=s.hub.certificate, bound=network.listen(PUBLIC["inside.example"], 444))
+    s.undo.append(other.close)
+
+    def move(request, answer):
+        network.name({**PUBLIC, "hub.example": PUBLIC["inside.example"]})
+        return replaced(answer, location="https://hub.example:444/a.gguf")
+    s.hook("resolve", move)
+    yield
+    equal(arrived, [])
 
 
 # The token, and offline

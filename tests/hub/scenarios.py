@@ -83,6 +83,7 @@ class Scenario:
         self.installed = [next(iter(this.files))]
         self.counts = {}
         self.preexec = None
+        self.mote = os.environ["MOTE"]
         self.since = 0
         self.result = None  # of the pull, for the part after `yield`
         self.undo = []  # called at the end of the row
@@ -123,7 +124,7 @@ class Scenario:
         return [range_of(r, size) or (0, size) for r in self.requests("cdn", "raw_cdn") if r.method == "GET"]
 
     def start(self, *flags, **options):
-        return subprocess.Popen([os.environ["MOTE"], "pull", self.target, *self.flags, *flags], env=self.env,
+        return subprocess.Popen([self.mote, "pull", self.target, *self.flags, *flags], env=self.env,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 errors="replace", preexec_fn=self.preexec, **options)
 
