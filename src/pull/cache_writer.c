@@ -250,7 +250,7 @@ mote_status cache_check_space(pull *p, uint64_t *free_bytes, mote_error *err)
     return MOTE_OK;
 }
 
-/* Removes a part file and its record. */
+/* Removes a part file and its record, if there are any. */
 static void remove_part(const pull *p, const char *hash)
 {
     char path[PULL_PATH_BYTES];
@@ -258,6 +258,20 @@ static void remove_part(const pull *p, const char *hash)
         unlink(path);
     if (cache_path(p, path, "/blobs/%s.mote-ranges", hash))
         unlink(path);
+}
+
+void cache_remove_part(pull *p, const pull_file *f)
+{
+    static const char *const suffixes[] = {"part", "ranges"};
+    char path[PULL_PATH_BYTES];
+    bool left = false;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        left = left || (cache_path(p, path, "/blobs/%s.mote-%s", f->hash, suffixes[i]) &&
+                        access(path, F_OK) == 0);
+    const int lock = left ? cache_lock_try(p, f->hash) : -1;
+    if (lock >= 0)
+        remove_part(p, f->hash);
+    cache_unlock(lock);
 }
 
 void cache_remove_stale(pull *p, const pull_file *f)

@@ -21,6 +21,7 @@ enum {
     SLOW_BYTES_PER_SECOND = 1000, /* slower for `timeout` seconds: the connection is given up */
     WAIT_MAX = 310,               /* seconds of one rate limit: the windows of the hub have 300 */
     WAIT_SUM_MAX = 930,
+    WAIT_COUNTED_MIN = 10, /* a shorter wait counts as this, so the number of waits ends too */
     READ_BUFFER_BYTES = 512 << 10
 };
 
@@ -275,7 +276,7 @@ mote_status http_rate_limited(pull *p, const hub_headers *headers, const hub_url
                          "%s limits the rate of requests (429); try again in %.0f s, or log in "
                          "with HF_TOKEN for a higher limit",
                          url->host, wait);
-    p->waited += wait > 1 ? wait : 1;
+    p->waited += wait > WAIT_COUNTED_MIN ? wait : WAIT_COUNTED_MIN;
     p->not_before = os_now() + wait;
     event_wait("rate_limit", wait);
     return MOTE_OK;

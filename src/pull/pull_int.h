@@ -223,6 +223,8 @@ mote_status cache_lock(pull *p, const char *hash, int *fd, mote_error *err);
 /* The same without waiting; -1: held by another process. */
 int cache_lock_try(const pull *p, const char *hash);
 void cache_unlock(int fd);
+/* Removes what an earlier run left of a file that is installed. */
+void cache_remove_part(pull *p, const pull_file *f);
 /* Removes part files of older contents of this file. */
 void cache_remove_stale(pull *p, const pull_file *f);
 /* The part file becomes the blob. */

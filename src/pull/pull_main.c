@@ -152,6 +152,7 @@ static mote_status fetch_files(pull *p, const char *directory, mote_error *err)
             TRY(from_directory_copy(p, f, directory, err));
         else if (!was_installed)
             TRY(fetch_file(p, f, err));
+        cache_remove_part(p, f);
         p->done_before += f->size;
         cache_snapshot_path(p, f->path, path);
         event_file(p, f, path, was_installed);
@@ -182,15 +183,14 @@ static mote_status pull_run(pull *p, mote_error *err)
 }
 
 /* The sandbox allows only directories that exist when it begins. */
-static void make_allowed_directories(pull *p)
+static mote_status make_allowed_directories(pull *p, mote_error *err)
 {
     char path[PULL_PATH_BYTES];
     mote_error ignored;
-    if (!p->request.dry_run)
-        cache_make_directories(p, p->request.cache, &ignored);
     if (p->request.state != NULL && p->request.state[0] == '/' &&
         snprintf(path, sizeof path, "%s", p->request.state) < (int)sizeof path)
         cache_make_directories(p, path, &ignored);
+    return p->request.dry_run ? MOTE_OK : cache_make_directories(p, p->request.cache, err);
 }
 
 static mote_status pull_start(pull *p, mote_error *err)
@@ -200,7 +200,7 @@ static mote_status pull_start(pull *p, mote_error *err)
     umask(p->umask);
     if (!from_directory(p))
         TRY(http_start(p, err));
-    make_allowed_directories(p);
+    TRY(make_allowed_directories(p, err));
     const char *missing = pull_sandbox_enter(p);
     if (*missing != '\0')
         event_warning(missing);

@@ -2,6 +2,7 @@
 """scenario_rows.py - failures of the hub, of the network and of TLS. scenarios.py describes a row."""
 import base64
 import os
+import threading
 
 from double import TOKEN
 from hub_rig import MIB, equal
@@ -176,7 +177,69 @@ def range_never_satisfiable(s):
     s.hook("cdn", status(416, "", ("Content-Range", "bytes */5")))
 
 
+# Ranges in parallel
+
+def one_range(s, change, times=None):
+    """Changes the answers for the second range only."""
+    def changed(request, answer):
+        if not request.headers.get("range", "").startswith("bytes=8388608-"):
+            return answer
+        with s.lock:
+            n = s.counts["second"] = s.counts.get("second", 0) + 1
+        return change(request, answer) if times is None or n <= times else answer
+    s.use(cdn="raw_cdn")
+    s.hook("cdn", changed)
+
+
+@row(63, 0, files=ONE)
+def other_etag_of_one_range_once(s):
+    one_range(s, lambda request, answer: replaced(answer, etag='"other"'), times=1)
+
+
+@row(63, 5, "sends parts of different contents", files=ONE)
+def other_etag_of_one_range_always(s):
+    one_range(s, lambda request, answer: replaced(answer, etag='"other"'))
+
+
+@row(63, 0, "the hash of the file is wrong; it is downloaded again", files=ONE)
+def one_range_of_another_file_once(s):
+    """No header tells the difference. The hash of the whole file decides."""
+    one_range(s, body(lambda data: OTHER[8 * MIB:8 * MIB + len(data)]), times=1)
+
+
+@row(63, 0, files=ONE)
+def one_range_fails(s):
+    """The others are kept: the next run requests only the range that is missing."""
+    one_range(s, status(503))
+    equal(s.pull().code, 5)
+    s.check_intact()
+    del s.repo.hooks["cdn"]
+    s.forget()
+    yield
+    equal(s.spans(), [(8 * MIB, 16 * MIB)])
+
+
 # Changes while it downloads
+
+@row(15, 0, files=ONE)
+def other_content_when_the_url_is_signed_again(s):
+    """The first URL expires after a range. The hub then has another hash: that file is installed, and of the first one
+    nothing is left."""
+    commit = s.repo.head
+    s.hub.commit(s.repo, {"a.gguf": OTHER}, branch="other")
+    other = s.repo.commits[s.repo.refs["other"]]["a.gguf"]
+    s.use(cdn="raw_cdn")
+    s.flags += ["--jobs", "1"]
+    s.hook("cdn", status(403), times=1, skip=1)
+    s.hook("resolve", lambda request, answer: replaced(
+        answer, x_linked_etag=f'"{other.sha256}"', location=s.hub.signed_url(s.repo, other)), skip=1)
+    s.installed = []
+    yield
+    equal(os.listdir(os.path.join(s.directory, "blobs")), [other.sha256])
+    link = os.path.join(s.directory, "snapshots", commit, "a.gguf")
+    equal(os.path.basename(os.path.realpath(link)), other.sha256)
+
+
 
 @row(16, 0)
 def main_moves_after_the_listing(s):
@@ -325,6 +388,16 @@ def size_is_no_number(s):
     sizes(s, "many", "many")
 
 
+@row(21, 5, "sends no valid size")
+def size_of_the_redirect_absurd(s):
+    s.hook("resolve", lambda request, answer: replaced(answer, x_linked_size=str(1 << 62)))
+
+
+@row(21, 5, "sends no valid size")
+def size_of_the_redirect_is_no_number(s):
+    s.hook("resolve", lambda request, answer: replaced(answer, x_linked_size="0x30d40"))
+
+
 @row(22, 5, "Content-Encoding gzip: not the bytes of the file")
 def compressed_body(s):
     s.use(cdn="raw_cdn")
@@ -445,6 +518,8 @@ bad_name("drive", "C:\\evil-Q4_K_M.gguf")
 bad_name("share", "\\\\host\\evil-Q4_K_M.gguf")
 bad_name("empty_segment", "a//evil-Q4_K_M.gguf")
 bad_name("dot", "a/./evil-Q4_K_M.gguf")
+bad_name("ends_in_a_dot", "evil-Q4_K_M./a-Q4_K_M.gguf")
+bad_name("ends_in_a_blank", "evil-Q4_K_M /a-Q4_K_M.gguf")
 bad_name("zero", "evil\0-Q4_K_M.gguf")
 bad_name("newline", "evil\n-Q4_K_M.gguf")
 bad_name("escape", "\x1b[31mevil-Q4_K_M.gguf")
@@ -498,6 +573,44 @@ def part_of_a_split_model_missing(s):
 def split_model(s):
     """The first part brings the others."""
     s.installed = list(s.repo.commits[s.repo.head])
+
+
+@row(35, 0, files={"m-Q4_K_M-00001-of-00002.gguf": SMALL, "m-Q4_K_M-00002-of-00002.gguf": LARGE})
+def main_moves_between_parts(s):
+    """Both parts are of the commit that was listed."""
+    first = dict(s.repo.commits[s.repo.head])
+
+    def move(request, answer):
+        s.hub.commit(s.repo, {name: OTHER for name in first})
+        return answer
+    s.hook("cdn", move, times=1)
+    commit, s.installed = s.repo.head, []
+    yield
+    assert s.repo.head != commit
+    for name, file in first.items():
+        link = os.path.join(s.directory, "snapshots", commit, name)
+        equal(os.path.basename(os.path.realpath(link)), file.sha256)
+    equal(sum("/resolve/" + commit in r.path for r in s.requests("hub")), 2)
+
+
+@row(30, 0, files={"A-Q4_K_M.gguf": SMALL, "a-Q4_K_M.gguf": OTHER})
+def names_that_differ_in_case(s):
+    """This file system distinguishes them."""
+    s.installed = list(s.repo.commits[s.repo.head])
+    s.target = f"hf:{s.repo.name}:a-Q4_K_M.gguf"
+    equal(s.pull().code, 0)
+    s.check_installed("a-Q4_K_M.gguf")
+    s.target = f"hf:{s.repo.name}:A-Q4_K_M.gguf"
+
+
+@row(8, 0)
+def other_port_is_another_host(s):
+    """The CDN of the test double is on the host of the hub, on another port."""
+    yield
+    ports = {s.hub.url(name).rsplit(":", 1)[1] for name in ("hub", "cdn")}
+    equal(len(ports), 2)
+    assert s.requests("cdn") and all("authorization" not in r.headers for r in s.requests("cdn"))
+    assert all(r.headers.get("authorization") == "Bearer " + TOKEN for r in s.requests("hub"))
 
 
 @row(8, 0, xet=True)
@@ -576,6 +689,28 @@ def rate_limit_with_a_short_wait(s):
 @row(42, 5, r"limits the rate of requests \(429\); try again in 3600 s")
 def rate_limit_of_an_hour(s):
     s.hook("tree", limited(("Retry-After", "3600")))
+
+
+@row(42, 0, files=ONE)
+def rate_limit_of_all_connections(s):
+    """Three connections are limited at once. They share one wait."""
+    s.use(cdn="raw_cdn")
+    together = threading.Barrier(3)
+
+    def limit(request, answer):
+        together.wait(60)
+        return 429, [("RateLimit", '"resolvers";r=0;t=1')], ""
+    s.hook("cdn", limit, times=3)
+    yield
+    equal([e["reason"] for e in s.result.events("wait")], ["rate_limit"])
+
+
+@row(42, 5, "limits the rate of requests")
+def rate_limit_for_ever(s):
+    """Each reply promises that the next request is welcome."""
+    s.hook("tree", limited(("RateLimit", '"api";r=1;t=0'), ("Retry-After", "0")))
+    yield
+    assert 10 < len(s.requests("hub")) < 110
 
 
 @row(42, 0)
