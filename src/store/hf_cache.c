@@ -143,47 +143,73 @@ bool hf_cache_hash(char out[HF_HASH_BYTES], const char *snapshot_file)
 typedef struct hf_repo {
     store *s;
     const char *root;
-    const char *name; /* "owner/name" */
+    const char *name;     /* "owner/name" */
+    const char *revision; /* its models go to the revisions of the store; NULL: to the list */
 } hf_repo;
 
-/* The known row and its quantisation that mean this file; NULL: none. */
-static const known_model *known_for(const store *s, const char *repo, const char *file,
-                                    const char **quant)
+/* The quantisation of the row that means this file; NULL: none. */
+static const char *row_quant(const known_model *row, const char *file)
 {
     uint32_t part, parts;
     size_t stem;
     const bool split = hub_split_name(file, &part, &parts, &stem);
-    for (uint32_t i = 0; i < s->known.n; i++) {
-        const known_model *row = &s->known.rows[i];
-        if (strcasecmp(row->repo, repo) != 0)
+    for (size_t q = 0; q < row->n_quants; q++) {
+        char path[KNOWN_PATH_BYTES];
+        if (!known_file(row, row->quants[q], path))
             continue;
-        for (size_t q = 0; q < row->n_quants; q++) {
-            char path[KNOWN_PATH_BYTES];
-            if (!known_file(row, row->quants[q], path))
-                continue;
-            *quant = row->quants[q];
-            if (strcmp(path, file) == 0)
-                return row;
-            if (split && strlen(path) == stem + 5 && strncmp(path, file, stem) == 0)
-                return row;
-        }
+        if (strcmp(path, file) == 0 ||
+            (split && strlen(path) == stem + 5 && strncmp(path, file, stem) == 0))
+            return row->quants[q];
     }
     return NULL;
 }
 
-/* Sets the row, the name and the quantisation. */
-static void model_identify(store *s, store_model *m)
+/* The row names another revision than main, and it is this commit. */
+static bool row_has_commit(const store *s, const known_model *row, const char *commit)
 {
-    char text[KNOWN_REPO_BYTES + KNOWN_PATH_BYTES], quant_text[KNOWN_QUANT_BYTES];
+    char wanted[HF_COMMIT_BYTES];
+    const char *why;
+    return hf_cache_commit(wanted, s->cache_root, row->repo, row->revision, &why) &&
+           strcmp(wanted, commit) == 0;
+}
+
+/* The known row and its quantisation that mean this file; NULL: none. A row with a revision means
+ * the files of that revision only, and counts more than one without. */
+static const known_model *known_for(const store *s, const char *repo, const char *commit,
+                                    const char *file, const char **quant)
+{
+    const known_model *found = NULL;
+    for (uint32_t i = 0; i < s->known.n; i++) {
+        const known_model *row = &s->known.rows[i];
+        const bool is_main = strcmp(row->revision, "main") == 0;
+        const char *of_row = strcasecmp(row->repo, repo) == 0 ? row_quant(row, file) : NULL;
+        if (of_row == NULL || (is_main ? found != NULL : !row_has_commit(s, row, commit)))
+            continue;
+        found = row;
+        *quant = of_row;
+        if (!is_main)
+            break;
+    }
+    return found;
+}
+
+/* Sets the row, the name and the quantisation. */
+static void model_identify(const hf_repo *r, store_model *m)
+{
+    store *s = r->s;
+    char text[2 * KNOWN_REPO_BYTES + KNOWN_PATH_BYTES], quant_text[KNOWN_QUANT_BYTES];
     const char *quant = "";
-    m->known = known_for(s, m->repo, m->file, &quant);
-    if (m->known != NULL) {
-        known_full_name(m->known, quant, text);
-    } else {
-        snprintf(text, sizeof text, "hf:%s:%s", m->repo, m->file);
+    m->known = known_for(s, m->repo, m->commit, m->file, &quant);
+    if (m->known == NULL) {
         hub_quant_of(m->file, quant_text);
         quant = quant_text;
     }
+    if (r->revision != NULL)
+        snprintf(text, sizeof text, "hf:%s@%s:%s", m->repo, r->revision, m->file);
+    else if (m->known != NULL)
+        known_full_name(m->known, quant, text);
+    else
+        snprintf(text, sizeof text, "hf:%s:%s", m->repo, m->file);
     m->name = store_text(s, text);
     m->quant = store_text(s, quant);
 }
@@ -203,8 +229,8 @@ static mote_status snapshot_add(hf_repo *r, const char *commit, const char *snap
                      .file = store_text(s, path)};
     if (!hub_path_valid(str_of(path)) || !file_join(whole, snapshot, path))
         return MOTE_OK;
-    model_identify(s, &m);
-    if (store_has_name(s, m.name)) /* a newer snapshot has it */
+    model_identify(r, &m);
+    if (r->revision == NULL && store_has_name(s, m.name)) /* a newer snapshot has it */
         return MOTE_OK;
     if (files->files[i].broken == NULL && !file_inside(whole, r->root, &why)) {
         store_add_problem(s, whole, why);
@@ -220,7 +246,10 @@ static mote_status snapshot_add(hf_repo *r, const char *commit, const char *snap
     store_set_files(s, &m, files, snapshot, r->root, &choice);
     if (hf_cache_hash(hash, whole) && strlen(hash) == 64)
         m.sha256 = store_text(s, hash);
-    store_add(s, &m);
+    if (r->revision != NULL)
+        store_add_revision(s, &m);
+    else
+        store_add(s, &m);
     return MOTE_OK;
 }
 
@@ -281,6 +310,13 @@ static mote_status repo_scan(hf_repo *r, mote_error *err)
     return status;
 }
 
+mote_status hf_cache_scan_revision(store *s, const char *repo, const char *revision,
+                                   const char *commit, mote_error *err)
+{
+    hf_repo r = {s, s->cache_root, repo, revision};
+    return snapshot_scan(&r, commit, err);
+}
+
 /* "models--owner--name" to "owner/name". */
 static bool repo_of_directory(char out[KNOWN_REPO_BYTES], const char *directory)
 {
@@ -306,7 +342,7 @@ mote_status hf_cache_scan(store *s, mote_error *err)
     TRY(file_list_read(&directories, s->cache_root, 0, MAX_REPOS, err));
     for (uint32_t i = 0; i < directories.n && status == MOTE_OK; i++) {
         char name[KNOWN_REPO_BYTES];
-        hf_repo r = {s, s->cache_root, name};
+        hf_repo r = {s, s->cache_root, name, NULL};
         if (directories.files[i].directory && repo_of_directory(name, directories.files[i].path))
             status = repo_scan(&r, err);
     }

@@ -45,5 +45,8 @@ bool hf_cache_hash(char out[HF_HASH_BYTES], const char *snapshot_file);
 
 /* Adds all models of the cache to the list of a store. */
 mote_status hf_cache_scan(store *s, mote_error *err);
+/* Makes the models of one snapshot the revisions of a store, named "hf:REPO@REVISION:FILE". */
+mote_status hf_cache_scan_revision(store *s, const char *repo, const char *revision,
+                                   const char *commit, mote_error *err);
 
 #endif

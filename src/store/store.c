@@ -80,6 +80,7 @@ void store_close(store *s)
         mem_free(s->texts[i]);
     mem_free(s->texts);
     mem_free(s->list);
+    mem_free(s->revisions);
     mem_free(s->problems);
     known_models_fini(&s->known);
     mem_free(s);
@@ -148,6 +149,31 @@ void store_add(store *s, const store_model *m)
         return;
     }
     s->list[s->n++] = *m;
+}
+
+/* Memory for a model outside of the list; it lives as long as the store. NULL: out of memory. */
+static store_model *store_new_model(store *s)
+{
+    store_model *m = mem_new(1, sizeof *m);
+    if (m == NULL || !mem_grow(&s->texts, s->n_texts, &s->texts_room, sizeof *s->texts)) {
+        mem_free(m);
+        s->no_memory = true;
+        return NULL;
+    }
+    s->texts[s->n_texts++] = (char *)m;
+    return m;
+}
+
+void store_add_revision(store *s, const store_model *m)
+{
+    store_model *copy = store_new_model(s);
+    if (copy == NULL ||
+        !mem_grow(&s->revisions, s->n_revisions, &s->revisions_room, sizeof(store_model *))) {
+        s->no_memory = true;
+        return;
+    }
+    *copy = *m;
+    s->revisions[s->n_revisions++] = copy;
 }
 
 void store_add_problem(store *s, const char *path, const char *why)
@@ -312,33 +338,101 @@ static const store_model *find_family(const store *s, const char *family)
     return best;
 }
 
-/* The file of a repository in the cache, chosen by the rule for listings from the snapshots. */
-static const store_model *find_hub(store *s, const model_name *name, mote_error *err)
+/* ---- repositories ---- */
+
+/* Models of one repository among which an argument chooses. */
+typedef struct hub_models {
+    const store_model **at; /* [n] */
+    uint32_t n;
+} hub_models;
+
+/* The models of the list that are of the repository and, unless NULL, of the commit. */
+static void hub_models_list(hub_models *out, const store *s, const char *repo, const char *commit)
 {
-    const char *chosen = NULL;
-    hub_file *listing = mem_new(s->n + 1, sizeof *listing);
+    out->n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->list[i].repo != NULL && strcasecmp(s->list[i].repo, repo) == 0 &&
+            (commit == NULL || strcmp(s->list[i].commit, commit) == 0))
+            out->at[out->n++] = &s->list[i];
+}
+
+/* The one that the rule for listings chooses; NULL: none, or out of memory. */
+static const store_model *hub_models_choose(const hub_models *all, const char *selector)
+{
+    hub_file *listing = all->n > 0 ? mem_new(all->n, sizeof *listing) : NULL;
     hub_choice choice;
-    uint32_t n = 0;
-    for (uint32_t i = 0; listing != NULL && i < s->n; i++) {
-        const store_model *m = &s->list[i];
-        const bool same = m->repo != NULL && strcasecmp(m->repo, name->repo) == 0;
-        if (same &&
-            (!hub_hash_valid(str_of(name->revision), 40) || strcmp(m->commit, name->revision) == 0))
-            listing[n++] = (hub_file){m->file, m->bytes};
-    }
+    if (listing == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < all->n; i++)
+        listing[i] = (hub_file){all->at[i]->file, all->at[i]->bytes};
     /* Parts of split weights after the first are not in this list, so an error about them does not
      * count: the model itself says what is missing. */
-    const mote_status status =
-        n > 0 ? hub_choose_files(&choice, listing, n, name->selector, err) : MOTE_E_ARG;
-    if (status == MOTE_OK || (status == MOTE_E_FORMAT && choice.n_weights > 0))
-        chosen = listing[choice.weights[0]].path;
-    const store_model *found = NULL;
-    for (uint32_t i = 0; chosen != NULL && found == NULL && i < s->n; i++)
-        if (s->list[i].file == chosen)
-            found = &s->list[i];
+    const mote_status status = hub_choose_files(&choice, listing, all->n, selector, NULL);
+    const bool found = status == MOTE_OK || (status == MOTE_E_FORMAT && choice.n_weights > 0);
     mem_free(listing);
-    return found;
+    return found ? all->at[choice.weights[0]] : NULL;
 }
+
+/* The repository as the cache spells it: names of the hub have no case. */
+static const char *hub_spelling(const store *s, const char *repo)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->list[i].repo != NULL && strcasecmp(s->list[i].repo, repo) == 0)
+            return s->list[i].repo;
+    return repo;
+}
+
+/* The snapshot of the revision counts, also where the list has the file of a newer one. */
+static mote_status find_revision(store *s, const model_name *name, const store_model **model,
+                                 mote_error *err)
+{
+    char commit[HF_COMMIT_BYTES];
+    const char *repo = hub_spelling(s, name->repo), *why;
+    if (!hf_cache_commit(commit, s->cache_root, repo, name->revision, &why))
+        return why == NULL ? MOTE_OK
+                           : err_set(err, MOTE_E_IO, "cannot read revision %.100s of %s: %s",
+                                     name->revision, repo, why);
+    s->n_revisions = 0;
+    TRY(hf_cache_scan_revision(s, repo, name->revision, commit, err));
+    if (s->no_memory)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: models of a revision");
+    const hub_models all = {(const store_model **)s->revisions, s->n_revisions};
+    *model = hub_models_choose(&all, name->selector);
+    for (uint32_t i = 0; *model != NULL && i < s->n; i++) {
+        const store_model *m = &s->list[i];
+        if (m->repo != NULL && strcmp(m->repo, repo) == 0 && strcmp(m->commit, commit) == 0 &&
+            strcmp(m->file, (*model)->file) == 0) {
+            *model = m; /* it has a shorter name */
+            break;
+        }
+    }
+    return MOTE_OK;
+}
+
+/* Without a revision: main if it has the file, else any snapshot of the list. */
+static mote_status find_hub(store *s, const model_name *name, const store_model **model,
+                            mote_error *err)
+{
+    char commit[HF_COMMIT_BYTES];
+    const char *why;
+    if (name->revision[0] != '\0')
+        return find_revision(s, name, model, err);
+    hub_models all = {mem_new(s->n + 1, sizeof(store_model *)), 0};
+    if (all.at == NULL)
+        return err_set(err, MOTE_E_MEMORY, "out of memory: models of a repository");
+    if (hf_cache_commit(commit, s->cache_root, hub_spelling(s, name->repo), "main", &why)) {
+        hub_models_list(&all, s, name->repo, commit);
+        *model = hub_models_choose(&all, name->selector);
+    }
+    if (*model == NULL) {
+        hub_models_list(&all, s, name->repo, NULL);
+        *model = hub_models_choose(&all, name->selector);
+    }
+    mem_free(all.at);
+    return MOTE_OK;
+}
+
+/* ---- paths ---- */
 
 /* A directory with one model in it, directly. */
 static mote_status find_directory(store *s, const char *path, store_model *m, mote_error *err)
@@ -378,12 +472,9 @@ static mote_status find_path(store *s, const char *path, const store_model **mod
 {
     struct stat info;
     char name[MODEL_NAME_BYTES];
-    store_model *m = mem_new(1, sizeof *m);
-    if (m == NULL || !mem_grow(&s->texts, s->n_texts, &s->texts_room, sizeof *s->texts)) {
-        mem_free(m);
+    store_model *m = store_new_model(s);
+    if (m == NULL)
         return err_set(err, MOTE_E_MEMORY, "out of memory: path of a model");
-    }
-    s->texts[s->n_texts++] = (char *)m;
     if (stat(path, &info) != 0)
         return err_set(err, MOTE_E_IO, "cannot open %s: %s", path, strerror(errno));
     *m = (store_model){.origin = STORE_PATH,
@@ -407,16 +498,33 @@ static bool is_path(const char *text)
     return text[0] == '/' || text[0] == '.' || stat(text, &info) == 0;
 }
 
+size_t store_names(const store *s, const char *family, char *out, size_t room)
+{
+    static const char more[] = ", ...";
+    const size_t n_family = family != NULL ? strlen(family) : 0;
+    size_t n = 0, used = 0;
+    bool cut = false;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < s->n; i++) {
+        const char *name = s->list[i].name;
+        if (s->list[i].foreign ||
+            (family != NULL && (strncasecmp(name, family, n_family) != 0 || name[n_family] != ':')))
+            continue;
+        cut = cut || used + strlen(name) + sizeof more + 2 > room;
+        if (!cut)
+            used += (size_t)snprintf(out + used, room - used, "%s%s", n > 0 ? ", " : "", name);
+        n++;
+    }
+    if (cut)
+        snprintf(out + used, room - used, "%s", used > 0 ? more : more + 2);
+    return n;
+}
+
 /* The nearest thing to help with a name that nothing knows. */
 static mote_status unknown_name(const store *s, const model_name *name, mote_error *err)
 {
     char list[300];
-    size_t used = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (used + strlen(s->list[i].name) + 3 < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "",
-                                     s->list[i].name);
-    if (used > 0)
+    if (store_names(s, NULL, list, sizeof list) > 0)
         return err_set(err, MOTE_E_ARG, "no model %.100s; installed: %s", name->text, list);
     return err_set(err, MOTE_E_ARG,
                    "no model %.100s; give a name such as qwen3.5:4b, or the path of a .gguf file",
@@ -445,7 +553,7 @@ mote_status store_find(store *s, const char *argument, model_name *name, const s
     else if (name->kind == MODEL_NAME_FAMILY)
         *model = find_family(s, name->text);
     else if (name->kind == MODEL_NAME_HUB)
-        *model = find_hub(s, name, NULL);
+        return find_hub(s, name, model, err);
     else if (name->kind == MODEL_NAME_PATH)
         return find_path(s, name->text, model, err); /* reports it */
     else

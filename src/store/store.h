@@ -107,7 +107,8 @@ const char *const *store_roots(const store *s, size_t *n);
  *
  * MOTE_OK and *model NULL: the name is known or a repository, but nothing is installed.
  * store_not_installed has the sentence for the user. A family ("qwen3.5") gives the largest
- * installed model of the family.
+ * installed model of the family. A revision ("hf:owner/repo@v1") gives the file of that revision,
+ * which need not be in the list; without one it is that of main.
  * MOTE_E_ARG: no such model; the text says which there are.
  * MOTE_E_IO: a path that does not exist or cannot be read. A path to a file is not opened.
  */
@@ -115,6 +116,10 @@ mote_status store_find(store *s, const char *argument, model_name *name, const s
                        mote_error *err);
 /* Sets "qwen3.5:4b is not installed; try: mote pull qwen3.5:4b". Returns MOTE_E_ARG. */
 mote_status store_not_installed(const model_name *name, mote_error *err);
+
+/* Writes the names of the list, "a, b, c", for messages: all that mote runs, or those of a family
+ * (NULL: all). Returns their number; "..." stands for those without room. */
+size_t store_names(const store *s, const char *family, char *out, size_t room);
 
 /* The installed model of a known row with a quantisation; NULL: not installed. Scans if needed. */
 const store_model *store_installed(store *s, const known_model *row, const char *quant);

@@ -17,6 +17,8 @@ struct store {
     uint32_t n_texts, texts_room;
     store_model *list;
     uint32_t n, room;
+    store_model **revisions; /* of the last argument with a revision; they are also in `texts` */
+    uint32_t n_revisions, revisions_room;
     store_problem *problems;
     uint32_t n_problems, problems_room;
     const char *roots[STORE_MAX_ROOTS];
@@ -36,6 +38,8 @@ static inline bool store_env_set(const char *variable)
 bool store_add_root(store *s, const char *path);
 /* Adds a model unless its name is taken, which is a problem. The strings must be of the store. */
 void store_add(store *s, const store_model *m);
+/* Adds a model to the revisions. */
+void store_add_revision(store *s, const store_model *m);
 void store_add_problem(store *s, const char *path, const char *why);
 /* True if the list has a model with this name. */
 bool store_has_name(const store *s, const char *name);

@@ -21,14 +21,15 @@
 
 #include <cmocka.h>
 
-#define COMMIT "0123456789abcdef0123456789abcdef01234567"
-#define OTHER  "ffffffffffffffffffffffffffffffffffffffff"
-#define SHA    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define SHA_2  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-#define HUB    ".cache/huggingface/hub/"
-#define REPO   HUB "models--unsloth--Qwen3.5-4B-GGUF/"
-#define SNAP   REPO "snapshots/" COMMIT "/"
-#define OLLAMA ".ollama/models/"
+#define COMMIT     "0123456789abcdef0123456789abcdef01234567"
+#define OTHER      "ffffffffffffffffffffffffffffffffffffffff"
+#define SHA_COMMIT "dddddddddddddddddddddddddddddddddddddddd"
+#define SHA        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define SHA_2      "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define HUB        ".cache/huggingface/hub/"
+#define REPO       HUB "models--unsloth--Qwen3.5-4B-GGUF/"
+#define SNAP       REPO "snapshots/" COMMIT "/"
+#define OLLAMA     ".ollama/models/"
 #define LAYER(kind, digest)                                                                        \
     "{\"mediaType\":\"application/vnd.ollama.image." kind "\",\"digest\":\"" digest "\"}"
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
@@ -185,6 +186,79 @@ static void snapshots(void **state)
     assert_int_equal(n_list, 2);
     assert_string_equal(named("qwen3.5:4b")->commit, COMMIT);
     assert_string_equal(named("qwen3.5:4b-q6_k")->commit, OTHER);
+}
+
+/* The file of `argument`: "COMMIT FILE", or as found(). */
+static const char *found_file(const char *argument)
+{
+    static char text[300];
+    model_name name;
+    const store_model *m;
+    mote_error err;
+    if (store_find(opened, argument, &name, &m, &err) != MOTE_OK)
+        return "error";
+    if (m == NULL)
+        return "not installed";
+    assert_non_null(strstr(m->weights, m->commit));
+    snprintf(text, sizeof text, "%.4s %s", m->commit, m->file);
+    return text;
+}
+
+/* A revision means the files of its snapshot, also those that a newer snapshot hides. */
+static void revisions(void **state)
+{
+    (void)state;
+    make_cache();
+    write_gguf(REPO "snapshots/" OTHER "/Qwen3.5-4B-Q4_K_M.gguf", "qwen35", 2560);
+    write_gguf(REPO "snapshots/" OTHER "/Qwen3.5-4B-Q6_K.gguf", "qwen35", 2560);
+    fake_root_write(REPO "refs/v1.0", OTHER);
+    fake_root_write(REPO "refs/gone", SHA_COMMIT);
+    open_home();
+    static const struct {
+        const char *argument, *file;
+    } cases[] = {
+        {"hf:unsloth/Qwen3.5-4B-GGUF", "0123 Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@main", "0123 Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@main:Q4_K_M", "0123 Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@" COMMIT, "0123 Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@v1.0", "ffff Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/qwen3.5-4b-gguf@v1.0:Q4_K_M", "ffff Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@" OTHER ":Q4_K_M", "ffff Qwen3.5-4B-Q4_K_M.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@v1.0:Q6_K", "ffff Qwen3.5-4B-Q6_K.gguf"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@main:Q6_K", "not installed"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@" COMMIT ":Q6_K", "not installed"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@v2.0", "not installed"},
+        {"hf:unsloth/Qwen3.5-4B-GGUF@gone", "not installed"},
+        {"hf:unsloth/Other-GGUF@v1.0", "not installed"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(found_file(cases[i].argument), cases[i].file) != 0)
+            fail_msg("%s is %s", cases[i].argument, found_file(cases[i].argument));
+    /* The name of what was found leads to it again. */
+    char again[300];
+    snprintf(again, sizeof again, "%s", found("hf:unsloth/Qwen3.5-4B-GGUF@v1.0"));
+    assert_string_equal(again, "hf:unsloth/Qwen3.5-4B-GGUF@v1.0:Qwen3.5-4B-Q4_K_M.gguf");
+    assert_string_equal(found_file(again), "ffff Qwen3.5-4B-Q4_K_M.gguf");
+    assert_string_equal(found("hf:unsloth/Qwen3.5-4B-GGUF@main"), "qwen3.5:4b");
+    assert_int_equal(n_list, 2);
+}
+
+/* A row of the user's table with a revision means that revision. */
+static void known_revision(void **state)
+{
+    (void)state;
+    make_cache();
+    write_gguf(REPO "snapshots/" OTHER "/Qwen3.5-4B-Q4_K_M.gguf", "qwen35", 2560);
+    fake_root_write(REPO "refs/v1.0", OTHER);
+    fake_root_write(".config/mote/models", "[pinned]\nrepo = unsloth/Qwen3.5-4B-GGUF\n"
+                                           "revision = v1.0\nfile = Qwen3.5-4B-{quant}.gguf\n"
+                                           "quants = Q4_K_M\n");
+    open_home();
+    assert_string_equal(found_file("pinned"), "ffff Qwen3.5-4B-Q4_K_M.gguf");
+    assert_string_equal(found_file("hf:unsloth/Qwen3.5-4B-GGUF"), "0123 Qwen3.5-4B-Q4_K_M.gguf");
+    assert_int_equal(unlink(at_home(REPO "refs/v1.0")), 0);
+    open_home();
+    assert_string_equal(found_file("pinned"), "not installed");
 }
 
 static void roots(void **state)
@@ -461,9 +535,10 @@ static void damaged_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_HOME(cache), WITH_HOME(snapshots),     cmocka_unit_test(roots), WITH_HOME(references),
-        WITH_HOME(links), WITH_HOME(split_weights), WITH_HOME(ollama),       WITH_HOME(directories),
-        WITH_HOME(paths), WITH_HOME(damaged_heads),
+        WITH_HOME(cache),          WITH_HOME(snapshots),     WITH_HOME(revisions),
+        WITH_HOME(known_revision), cmocka_unit_test(roots),  WITH_HOME(references),
+        WITH_HOME(links),          WITH_HOME(split_weights), WITH_HOME(ollama),
+        WITH_HOME(directories),    WITH_HOME(paths),         WITH_HOME(damaged_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 #include "store/store_remove.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 typedef struct rm_options {
@@ -87,6 +89,25 @@ static void rm_print(const cli_call *call, const char *name, const store_removed
     out_text(call->out, "\n");
 }
 
+static int rm_not_installed(const store *s, const model_name *name)
+{
+    char names[300];
+    if (name->kind == MODEL_NAME_FAMILY) {
+        const size_t n = store_names(s, name->text, names, sizeof names);
+        if (n == 0)
+            return msg_fail(CLI_NO_MODEL, "not_found",
+                            "no model of the family %s is installed (mote list shows what is)",
+                            name->text);
+        return msg_usage("%s is a family; installed: %s; try: mote rm %.*s", name->text, names,
+                         (int)strcspn(names, ","), names);
+    }
+    if (store_names(s, NULL, names, sizeof names) == 0)
+        return msg_fail(CLI_NO_MODEL, "not_found", "%.200s is not installed; no model is",
+                        name->text);
+    return msg_fail(CLI_NO_MODEL, "not_found", "%.200s is not installed; installed: %s", name->text,
+                    names);
+}
+
 static int rm_model(const cli_call *call, store *s, const char *argument, strbuf *json)
 {
     const rm_options *options = call->options;
@@ -98,11 +119,8 @@ static int rm_model(const cli_call *call, store *s, const char *argument, strbuf
         return err.status == MOTE_E_ARG || err.status == MOTE_E_IO
                    ? msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text)
                    : msg_error(&err);
-    if (m != NULL && name.kind == MODEL_NAME_FAMILY)
-        return msg_usage("%s may mean several models; give the whole name, such as %s", argument,
-                         m->name);
-    if (m == NULL)
-        return msg_fail(CLI_NO_MODEL, "not_found", "%s is not installed", name.text);
+    if (m == NULL || (name.kind == MODEL_NAME_FAMILY && strcasecmp(m->name, name.text) != 0))
+        return rm_not_installed(s, &name);
     const int code = rm_confirm(s, m, options->yes);
     if (code != CLI_DONE)
         return code;
@@ -154,7 +172,7 @@ const cli_command cmd_rm = {
     .name = "rm",
     .section = "Models",
     .summary = "remove installed models",
-    .usage = "MODEL... [FLAGS]",
+    .usage = "MODEL...",
     .arguments = "MODEL...",
     .min_words = 1,
     .max_words = 64,
