@@ -90,4 +90,23 @@ for command in json.load(open(page))["commands"]:
                 refused([command["name"]] + words, {flag["environment"]: value}, flag["environment"], value)
 sys.exit(None if numbers > 25 else f"only {numbers} numbers")
 PYTHON
+# A usage line has every word once. A command lists MOTE_MODEL if and only if it uses it: the name of a file that does
+# not exist appears in its message.
+call 0 help --json
+python3 -c 'import json, sys
+for c in json.load(open(sys.argv[1]))["commands"]:
+    model = [f for f in c["flags"] if f["name"] == "model" and f["group"] == "Model"]
+    print(c["name"], model[0]["environment"] if model else "-")' "$work/out" >"$work/commands"
+while read -r command variable; do
+    call 0 help "$command"
+    sed -n '1,/^$/p' "$work/out" | tr -s ' \n' '\n\n' | grep '^\[' | sort | uniq -d | grep . &&
+        fail "a word is twice in the usage of $command: $(head -n 1 "$work/out")"
+    grep -q '^  MOTE_MODEL  ' "$work/out" && listed=MOTE_MODEL || listed=None
+    [ "$listed" = "${variable#-}" ] || [ "$listed:$variable" = None:- ] || fail "help of $command: MOTE_MODEL is $listed, --json says $variable"
+    # These start, compute, or need a terminal or a server first.
+    case $command:$variable in serve:* | selftest:* | fit:* | chat:* | stop:* | *:-) continue ;; esac
+    MOTE_MODEL=$work/none.gguf "$MOTE" "$command" --no-progress >"$work/out" 2>"$work/err" </dev/null
+    grep -q none.gguf "$work/err" && used=MOTE_MODEL || used=None
+    [ "$used" = "$variable" ] || fail "mote $command uses $used, its help says $variable: $(cat "$work/err")"
+done <"$work/commands"
 finish

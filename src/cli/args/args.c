@@ -63,6 +63,19 @@ static const cli_flag model_flags[] = {
 
 static const flag_group model_group = FLAG_GROUP("Model", model_flags, 0);
 
+/* Of commands that never use a default model. */
+static const cli_flag given_model_flags[] = {
+    {.name = "model",
+     .letter = 'm',
+     .kind = FLAG_TEXT,
+     .value = "MODEL",
+     .once = true,
+     .at = offsetof(cli_call, model),
+     .help = "the model, instead of the first argument"},
+};
+
+static const flag_group given_model_group = FLAG_GROUP("Model", given_model_flags, 0);
+
 typedef struct parser {
     cli_call *call;
     void *options;
@@ -114,13 +127,21 @@ bool command_takes_model(const cli_command *command)
 
 bool command_is_model_flag(const cli_flag *flag)
 {
-    return flag == &model_flags[0];
+    return flag == &model_flags[0] || flag == &given_model_flags[0];
 }
 
 /* Every argument of the command is a model. */
 static bool command_repeats_model(const cli_command *command)
 {
     return command_takes_model(command) && strncmp(command->arguments, "MODEL...", 8) == 0;
+}
+
+/* MOTE_MODEL and the key `model` count: the command needs one model and nothing else. So `mote rm`
+ * never removes the default model. */
+static bool command_has_default_model(const cli_command *command)
+{
+    return command_takes_model(command) && !command_repeats_model(command) &&
+           (command->min_words == 1 || command->optional_model);
 }
 
 const flag_group *command_group(const cli_command *command, size_t i)
@@ -130,7 +151,9 @@ const flag_group *command_group(const cli_command *command, size_t i)
     i -= command->n_groups;
     if (!command_takes_model(command))
         i++;
-    return i == 0 ? &model_group : i == 1 ? &common_group : NULL;
+    if (i == 0)
+        return command_has_default_model(command) ? &model_group : &given_model_group;
+    return i == 1 ? &common_group : NULL;
 }
 
 const flag_group *command_common_group(void)
@@ -144,7 +167,7 @@ static const flag_group *parser_group(const parser *p, size_t i, char **base)
     const flag_group *group = command_group(p->call->command, i);
     if (group == &common_group)
         *base = (char *)&p->call->common;
-    else if (group == &model_group)
+    else if (group == &model_group || group == &given_model_group)
         *base = (char *)p->call;
     else if (group != NULL)
         *base = (char *)p->options + group->base;
@@ -387,16 +410,14 @@ static mote_status parser_set_defaults(parser *p, mote_error *err)
     return MOTE_OK;
 }
 
-/* Makes --model the first word. A default counts only if the command needs one model and has no
- * argument at all, so that `mote rm` never removes the default model. */
+/* Makes --model the first word. A default counts only if there is no argument at all. */
 static void parser_take_model(parser *p)
 {
     cli_call *call = p->call;
     const cli_command *command = call->command;
     if (!command_takes_model(command))
         return;
-    if (call->model == NULL && call->n_words == 0 &&
-        (command->min_words > 0 || command->optional_model) && !command_repeats_model(command)) {
+    if (call->model == NULL && call->n_words == 0 && command_has_default_model(command)) {
         config_setting s;
         config_setting_find(&s, &model_flags[0], command, call->config, NULL);
         call->model = s.value;
