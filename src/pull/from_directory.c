@@ -45,6 +45,7 @@ static mote_status list_directory(pull *p, listing *l, const char *directory, bo
                                   mote_error *err)
 {
     file_list files;
+    mote_error unread;
     char path[FILE_PATH_BYTES], hash[HF_HASH_BYTES];
     mote_status status = file_list_read(&files, directory, DEPTH_MAX, FILES_MAX, err);
     if (status != MOTE_OK)
@@ -58,6 +59,8 @@ static mote_status list_directory(pull *p, listing *l, const char *directory, bo
             hash[0] = '\0';
         status = listing_add_file(l, str_of(f->path), f->bytes, hash, err);
     }
+    if (status == MOTE_OK && l->n == 0 && file_list_check(&files, directory, &unread) != MOTE_OK)
+        status = pull_fail(p, PULL_NOT_FOUND, err, "%s", unread.text);
     file_list_fini(&files);
     if (status == MOTE_OK && l->n == 0)
         status = pull_fail(p, PULL_NOT_FOUND, err, "there are no GGUF files in %s", directory);

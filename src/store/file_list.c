@@ -40,16 +40,28 @@ static bool plain_name(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strlen(name) <= 255;
 }
 
+static mote_status walk_no_memory(mote_error *err)
+{
+    return err_set(err, MOTE_E_MEMORY, "out of memory: list of files");
+}
+
+static char *walk_copy(const char *path)
+{
+    char *copy = mem_new(strlen(path) + 1, 1);
+    if (copy != NULL)
+        memcpy(copy, path, strlen(path));
+    return copy;
+}
+
 static mote_status walk_add(file_walk *w, const char *path, const struct stat *info,
                             const char *broken, mote_error *err)
 {
     file_list *l = w->list;
-    char *copy = mem_new(strlen(path) + 1, 1);
+    char *copy = walk_copy(path);
     if (copy == NULL || !mem_grow(&l->files, l->n, &l->room, sizeof *l->files)) {
         mem_free(copy);
-        return err_set(err, MOTE_E_MEMORY, "out of memory: list of files");
+        return walk_no_memory(err);
     }
-    memcpy(copy, path, strlen(path));
     l->files[l->n++] = (listed_file){
         .path = copy,
         .bytes = broken == NULL && S_ISREG(info->st_mode) ? (uint64_t)info->st_size : 0,
@@ -60,17 +72,38 @@ static mote_status walk_add(file_walk *w, const char *path, const struct stat *i
     return MOTE_OK;
 }
 
+/* A directory that vanished is not unreadable. */
+static mote_status walk_add_unread(file_walk *w, const char *path, int reason, mote_error *err)
+{
+    file_list *l = w->list;
+    if (reason == 0 || reason == ENOENT || reason == ENOTDIR || l->n_unread >= w->limit)
+        return MOTE_OK;
+    char *copy = walk_copy(path);
+    if (copy == NULL || !mem_grow(&l->unread, l->n_unread, &l->unread_room, sizeof *l->unread)) {
+        mem_free(copy);
+        return walk_no_memory(err);
+    }
+    l->unread[l->n_unread++] =
+        (listed_file){.path = copy, .directory = true, .broken = strerror(reason)};
+    return MOTE_OK;
+}
+
 static mote_status walk_directory(file_walk *w, const char *relative, unsigned depth,
                                   mote_error *err);
 
+/* *reason: why the directory cannot be used, as errno; else unchanged. */
 static mote_status walk_entry(file_walk *w, const char *relative, unsigned depth, const char *name,
-                              mote_error *err)
+                              int *reason, mote_error *err)
 {
     char path[FILE_PATH_BYTES], whole[FILE_PATH_BYTES];
     struct stat info, target;
-    if (!plain_name(name) || !file_join(path, relative, name) || !file_join(whole, w->root, path) ||
-        lstat(whole, &info) != 0)
+    if (!plain_name(name) || !file_join(path, relative, name) || !file_join(whole, w->root, path))
         return MOTE_OK;
+    if (lstat(whole, &info) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            *reason = errno;
+        return MOTE_OK;
+    }
     if (w->list->n >= w->limit) {
         w->list->cut = true;
         return MOTE_OK;
@@ -99,15 +132,25 @@ static mote_status walk_directory(file_walk *w, const char *relative, unsigned d
 {
     char whole[FILE_PATH_BYTES];
     mote_status status = MOTE_OK;
+    int reason = 0;
     if (!file_join(whole, w->root, relative))
         return MOTE_OK;
     DIR *d = opendir(whole);
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL && status == MOTE_OK;
-         e = readdir(d))
-        status = walk_entry(w, relative, depth, e->d_name, err);
-    if (d != NULL)
-        closedir(d);
-    return status;
+    if (d == NULL)
+        return walk_add_unread(w, relative, errno, err);
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(d);
+        if (e == NULL) {
+            reason = errno != 0 ? errno : reason;
+            break;
+        }
+        status = walk_entry(w, relative, depth, e->d_name, &reason, err);
+        if (status != MOTE_OK)
+            break;
+    }
+    closedir(d);
+    return status != MOTE_OK ? status : walk_add_unread(w, relative, reason, err);
 }
 
 static int by_path(const void *a, const void *b)
@@ -129,11 +172,23 @@ mote_status file_list_read(file_list *out, const char *root, unsigned depth, uin
     return status;
 }
 
+mote_status file_list_check(const file_list *l, const char *root, mote_error *err)
+{
+    if (l->n_unread == 0)
+        return MOTE_OK;
+    const char *path = l->unread[0].path;
+    return err_set(err, MOTE_E_IO, "cannot read the directory %.400s%s%.400s: %s", root,
+                   path[0] != '\0' ? "/" : "", path, l->unread[0].broken);
+}
+
 void file_list_fini(file_list *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
         mem_free(l->files[i].path);
+    for (uint32_t i = 0; i < l->n_unread; i++)
+        mem_free(l->unread[i].path);
     mem_free(l->files);
+    mem_free(l->unread);
     *l = (file_list){0};
 }
 

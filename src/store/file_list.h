@@ -25,16 +25,20 @@ typedef struct listed_file {
 typedef struct file_list {
     listed_file *files;
     uint32_t n, room;
+    listed_file *unread; /* [n_unread]: directories that cannot be read; `broken` is the reason */
+    uint32_t n_unread, unread_room;
     bool cut; /* the directory has more than `limit` entries, or is deeper than `depth` */
 } file_list;
 
 /* Lists regular files, also behind links, up to `depth` directories below `root`. Links to
  * directories are not followed. With depth 0 directories are listed too. Names with control
- * characters or more than 255 bytes are left out. A directory that does not exist or cannot be read
- * is empty. */
+ * characters or more than 255 bytes are left out. A directory that does not exist is empty; one that
+ * cannot be read is in `unread`. */
 mote_status file_list_read(file_list *out, const char *root, unsigned depth, uint32_t limit,
                            mote_error *err);
 void file_list_fini(file_list *l);
+/* MOTE_E_IO: a directory of the list, which was read from `root`, could not be read. */
+mote_status file_list_check(const file_list *l, const char *root, mote_error *err);
 
 /* Joins with a slash. False: longer than FILE_PATH_BYTES. */
 bool file_join(char out[FILE_PATH_BYTES], const char *directory, const char *name);

@@ -260,6 +260,7 @@ static mote_status snapshot_scan(hf_repo *r, const char *commit, mote_error *err
     if (!hf_snapshot_path(snapshot, r->root, r->name, commit, ""))
         return MOTE_OK;
     TRY(file_list_read(&files, snapshot, MAX_DEPTH, MAX_FILES, err));
+    store_add_unread(r->s, snapshot, &files);
     if (files.cut)
         store_add_problem(r->s, snapshot, "too many files or directories; not all are used");
     hub_file *listing = mem_new(files.n, sizeof *listing);
@@ -298,6 +299,7 @@ static mote_status repo_scan(hf_repo *r, mote_error *err)
     if (!repo_part(path, r->root, r->name, "snapshots", ""))
         return MOTE_OK;
     TRY(file_list_read(&snapshots, path, 0, MAX_SNAPSHOTS, err));
+    store_add_unread(r->s, path, &snapshots);
     if (snapshots.n > 0)
         qsort(snapshots.files, snapshots.n, sizeof *snapshots.files, by_time);
     mote_status status = MOTE_OK;
@@ -340,6 +342,7 @@ mote_status hf_cache_scan(store *s, mote_error *err)
     if (s->cache_root[0] == '\0' || !store_add_root(s, s->cache_root))
         return MOTE_OK;
     TRY(file_list_read(&directories, s->cache_root, 0, MAX_REPOS, err));
+    store_add_unread(s, s->cache_root, &directories);
     for (uint32_t i = 0; i < directories.n && status == MOTE_OK; i++) {
         char name[KNOWN_REPO_BYTES];
         hf_repo r = {s, s->cache_root, name, NULL};

@@ -8,9 +8,12 @@
 #include "store/store_int.h"
 #include "store/text_match.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_FILES = 20000, MAX_SETTINGS_BYTES = 1 << 18 };
 
@@ -56,6 +59,7 @@ static mote_status directory_scan(store *s, store_origin origin, const char *roo
     if (!store_add_root(s, root))
         return MOTE_OK;
     TRY(file_list_read(&files, root, depth, MAX_FILES, err));
+    store_add_unread(s, root, &files);
     if (files.cut && origin == STORE_DIRECTORY)
         store_add_problem(s, root, "too many files or directories; not all are used");
     hub_file *listing = mem_new(files.n, sizeof *listing);
@@ -73,16 +77,20 @@ static mote_status directory_scan(store *s, store_origin origin, const char *roo
 }
 
 /* The directory that LM Studio's settings name; false: not set. */
-static bool lm_studio_moved(char out[FILE_PATH_BYTES], const char *home)
+static bool lm_studio_moved(char out[FILE_PATH_BYTES], store *s)
 {
     char path[FILE_PATH_BYTES];
     strbuf text = {0};
     json_doc *doc = NULL;
-    const char *why;
+    const char *why = NULL;
     bool found = false;
-    if (file_join(path, home, ".lmstudio/settings.json") &&
-        file_read_small(&text, path, MAX_SETTINGS_BYTES, &why) &&
-        json_doc_read(&doc, strbuf_view(&text), NULL) == MOTE_OK) {
+    const bool read = file_join(path, s->env.home, ".lmstudio/settings.json") &&
+                      file_read_small(&text, path, MAX_SETTINGS_BYTES, &why);
+    if (read && json_doc_read(&doc, strbuf_view(&text), NULL) != MOTE_OK)
+        why = "invalid JSON";
+    if (why != NULL)
+        store_add_problem(s, path, why);
+    if (doc != NULL) {
         const str moved = json_node_text(json_node_get(json_doc_root(doc), "downloadsFolder"));
         found = moved.n > 0 && moved.n < FILE_PATH_BYTES && moved.p[0] == '/' &&
                 memchr(moved.p, '\0', moved.n) == NULL;
@@ -99,7 +107,7 @@ mote_status lm_studio_scan(store *s, mote_error *err)
     char root[FILE_PATH_BYTES];
     if (!store_env_set(s->env.home))
         return MOTE_OK;
-    if (lm_studio_moved(root, s->env.home) || file_join(root, s->env.home, ".lmstudio/models"))
+    if (lm_studio_moved(root, s) || file_join(root, s->env.home, ".lmstudio/models"))
         TRY(directory_scan(s, STORE_LM_STUDIO, root, 2, err));
     return file_join(root, s->env.home, ".cache/lm-studio/models")
                ? directory_scan(s, STORE_LM_STUDIO, root, 2, err)
@@ -109,12 +117,17 @@ mote_status lm_studio_scan(store *s, mote_error *err)
 mote_status directories_scan(store *s, mote_error *err)
 {
     char root[FILE_PATH_BYTES];
+    struct stat info;
     if (store_env_set(s->env.mote_models)) {
         str rest = str_of(s->env.mote_models);
         for (str one = str_next_word(&rest, ":"); one.n > 0; one = str_next_word(&rest, ":")) {
             if (one.n >= sizeof root)
                 continue;
             snprintf(root, sizeof root, "%.*s", (int)one.n, one.p);
+            if (stat(root, &info) == 0 && !S_ISDIR(info.st_mode))
+                store_add_unreadable(s, root, strerror(ENOTDIR));
+            else if (access(root, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+                store_add_unreadable(s, root, strerror(errno));
             TRY(directory_scan(s, STORE_DIRECTORY, root, 2, err));
         }
         return MOTE_OK;

@@ -132,6 +132,7 @@ static mote_status ollama_scan_root(store *s, const char *root, mote_error *err)
     if (!file_join(manifests, root, "manifests") || !store_add_root(s, root))
         return MOTE_OK;
     TRY(file_list_read(&files, manifests, 3, MAX_MANIFESTS, err));
+    store_add_unread(s, manifests, &files);
     for (uint32_t i = 0; i < files.n; i++) {
         const listed_file *f = &files.files[i];
         const char *why = f->broken;

@@ -115,7 +115,12 @@ const char *store_text(store *s, const char *text)
 bool store_add_root(store *s, const char *path)
 {
     struct stat info;
-    if (s->n_roots == STORE_MAX_ROOTS || stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+    if (stat(path, &info) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            store_add_unreadable(s, path, strerror(errno));
+        return false;
+    }
+    if (s->n_roots == STORE_MAX_ROOTS || !S_ISDIR(info.st_mode))
         return false;
     for (size_t i = 0; i < s->n_roots; i++)
         if (strcmp(s->roots[i], path) == 0)
@@ -176,7 +181,7 @@ void store_add_revision(store *s, const store_model *m)
     s->revisions[s->n_revisions++] = copy;
 }
 
-void store_add_problem(store *s, const char *path, const char *why)
+static void problem_add(store *s, const char *path, const char *why, bool unreadable)
 {
     if (s->n_problems >= STORE_MAX_PROBLEMS)
         return;
@@ -184,7 +189,34 @@ void store_add_problem(store *s, const char *path, const char *why)
         s->no_memory = true;
         return;
     }
-    s->problems[s->n_problems++] = (store_problem){store_text(s, path), store_text(s, why)};
+    char plain[FILE_PATH_BYTES];
+    snprintf(plain, sizeof plain, "%s", path);
+    for (size_t n = strlen(plain); n > 1 && plain[n - 1] == '/'; n--)
+        plain[n - 1] = '\0';
+    s->problems[s->n_problems++] =
+        (store_problem){store_text(s, plain), store_text(s, why), unreadable};
+}
+
+void store_add_problem(store *s, const char *path, const char *why)
+{
+    problem_add(s, path, why, false);
+}
+
+void store_add_unreadable(store *s, const char *path, const char *why)
+{
+    problem_add(s, path, why, true);
+}
+
+void store_add_unread(store *s, const char *root, const file_list *files)
+{
+    for (uint32_t i = 0; i < files->n_unread; i++) {
+        const char *relative = files->unread[i].path;
+        char path[FILE_PATH_BYTES];
+        if (relative[0] == '\0')
+            store_add_unreadable(s, root, files->unread[i].broken);
+        else if (file_join(path, root, relative))
+            store_add_unreadable(s, path, files->unread[i].broken);
+    }
 }
 
 /* The path of a chosen file; NULL: it cannot be used, which is a problem. */
@@ -233,7 +265,8 @@ void store_check_files(store *s, store_model *m)
     if (m->broken != NULL)
         return;
     if (!gguf_head_read(&head, m->weights)) {
-        m->broken = "it is not a GGUF file, or cannot be read";
+        m->broken = access(m->weights, R_OK) == 0 ? "it is not a GGUF file"
+                                                  : store_text(s, strerror(errno));
         return;
     }
     m->architecture = store_text(s, head.architecture);
@@ -453,6 +486,8 @@ static mote_status find_directory(store *s, const char *path, store_model *m, mo
     mote_status status = MOTE_OK;
     if (listing == NULL)
         status = err_set(err, MOTE_E_MEMORY, "out of memory: %u files", files.n);
+    else if (files.n_unread > 0)
+        status = file_list_check(&files, path, err);
     else if (models != 1)
         status = err_set(err, MOTE_E_ARG,
                          models == 0 ? "%s has no .gguf file of a model"

@@ -84,6 +84,7 @@ typedef struct store_model {
 typedef struct store_problem {
     const char *path;
     const char *why;
+    bool unreadable; /* a directory: it may hold models that the list lacks */
 } store_problem;
 
 /* Reads the tables of known models; scans nothing yet. MOTE_E_FORMAT: the user's table is wrong. */

@@ -34,13 +34,18 @@ static inline bool store_env_set(const char *variable)
     return variable != NULL && variable[0] != '\0';
 }
 
-/* Adds a directory to the roots if it exists, and is not one yet. False: it does not exist. */
+/* Adds a directory to the roots if it exists, and is not one yet. False: it does not exist, or its
+ * path cannot be followed, which is a problem. */
 bool store_add_root(store *s, const char *path);
 /* Adds a model unless its name is taken, which is a problem. The strings must be of the store. */
 void store_add(store *s, const store_model *m);
 /* Adds a model to the revisions. */
 void store_add_revision(store *s, const store_model *m);
 void store_add_problem(store *s, const char *path, const char *why);
+/* A directory that cannot be read. */
+void store_add_unreadable(store *s, const char *path, const char *why);
+/* The directories that a list below `root` could not read. */
+void store_add_unread(store *s, const char *root, const file_list *files);
 /* True if the list has a model with this name. */
 bool store_has_name(const store *s, const char *name);
 

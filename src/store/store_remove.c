@@ -127,7 +127,9 @@ static mote_status removal_add_files(removal *r, mote_error *err)
 {
     file_list files;
     TRY(file_list_read(&files, r->snapshot, MAX_DEPTH, MAX_FILES, err));
-    mote_status status = removal_add_weights(r, &files, err);
+    mote_status status = file_list_check(&files, r->snapshot, err);
+    if (status == MOTE_OK)
+        status = removal_add_weights(r, &files, err);
     if (status == MOTE_OK && !removal_leaves_models(r, &files)) {
         if (r->m->mmproj != NULL)
             status = removal_add(r, r->m->mmproj, err);
@@ -204,7 +206,7 @@ static mote_status removal_each_snapshot(const removal *r, snapshot_visit *visit
     TRY(file_list_read(&commits, r->snapshots, 0, MAX_SNAPSHOTS, err));
     mote_status status = commits.cut ? err_set(err, MOTE_E_IO, "%.300s has more than %d snapshots",
                                                r->repo, MAX_SNAPSHOTS)
-                                     : MOTE_OK;
+                                     : file_list_check(&commits, r->snapshots, err);
     for (uint32_t i = 0; i < commits.n && status == MOTE_OK; i++) {
         char directory[FILE_PATH_BYTES];
         file_list files;
@@ -214,6 +216,8 @@ static mote_status removal_each_snapshot(const removal *r, snapshot_visit *visit
         status = file_list_read(&files, directory, MAX_DEPTH, MAX_FILES, err);
         if (status == MOTE_OK && files.cut)
             status = err_set(err, MOTE_E_IO, "%.300s has too many files", directory);
+        if (status == MOTE_OK)
+            status = file_list_check(&files, directory, err);
         if (status == MOTE_OK)
             visit(ctx, commits.files[i].path, &files, directory);
         file_list_fini(&files);
@@ -260,12 +264,13 @@ static mote_status removal_each_ref(const removal *r, void (*visit)(void *ctx, c
     if (!file_join(directory, r->repo, "refs"))
         return MOTE_OK;
     TRY(file_list_read(&refs, directory, MAX_DEPTH, MAX_FILES, err));
-    for (uint32_t i = 0; i < refs.n; i++)
+    const mote_status status = file_list_check(&refs, directory, err);
+    for (uint32_t i = 0; status == MOTE_OK && i < refs.n; i++)
         if (hf_cache_commit(commit, r->s->cache_root, r->m->repo, refs.files[i].path, &why) &&
             strcmp(commit, r->m->commit) == 0)
             visit(ctx, refs.files[i].path);
     file_list_fini(&refs);
-    return MOTE_OK;
+    return status;
 }
 
 static void users_visit_ref(void *ctx, const char *name)
@@ -405,7 +410,7 @@ static bool directory_is_empty(const char *path)
     file_list files;
     if (file_list_read(&files, path, 0, 1, NULL) != MOTE_OK)
         return false;
-    const bool empty = files.n == 0 && !files.cut;
+    const bool empty = files.n == 0 && files.n_unread == 0 && !files.cut;
     file_list_fini(&files);
     return empty;
 }
@@ -446,7 +451,7 @@ static bool repo_has_refs(const removal *r)
     if (!file_join(directory, r->repo, "refs") ||
         file_list_read(&refs, directory, MAX_DEPTH, MAX_FILES, NULL) != MOTE_OK)
         return true;
-    const bool any = refs.n > 0 || refs.cut;
+    const bool any = refs.n > 0 || refs.n_unread > 0 || refs.cut;
     file_list_fini(&refs);
     return any;
 }

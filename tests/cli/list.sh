@@ -35,7 +35,7 @@ find "$HOME" -name "*$sum" -o -name "*.gguf" -type f | xargs touch -d '50 hours 
 call 0 list
 sed -n 's/  */ /gp' "$work/out" >"$work/squeezed"
 for row in "NAME ID SIZE MODIFIED STATE" \
-    "broken - 12 B 2 days ago unusable (it is not a GGUF file, or cannot be read)" \
+    "broken - 12 B 2 days ago unusable (it is not a GGUF file)" \
     "mote-tiny-q8_0 - 15 MB 2 days ago external (LM Studio)" \
     "qwen3.5:4b $(echo "$sum" | cut -c 1-12) 8.9 MB 2 days ago not verified" \
     "tiny $(echo "$sum" | cut -c 1-12) 8.9 MB 2 days ago external (Ollama)"; do

@@ -41,11 +41,28 @@ int find_open_store(store **out)
     return store_open(out, &env, &err) == MOTE_OK ? CLI_DONE : msg_error(&err);
 }
 
+void find_note_unreadable(const store *s)
+{
+    size_t n;
+    const store_problem *problems = store_problems(s, &n);
+    for (size_t i = 0; i < n; i++)
+        if (problems[i].unreadable)
+            msg_note("cannot read the directory %s: %s; models in it are not found",
+                     problems[i].path, problems[i].why);
+}
+
+/* The model may be in a directory that cannot be read. */
+static int find_nothing(const store *s, const mote_error *err)
+{
+    find_note_unreadable(s);
+    return msg_fail(CLI_NO_MODEL, "not_found", "%s", err->text);
+}
+
 /* The exit code of a failed store_find. */
-static int find_failed(const model_name *name, const mote_error *err)
+static int find_failed(const store *s, const model_name *name, const mote_error *err)
 {
     if (err->status == MOTE_E_ARG)
-        return msg_fail(CLI_NO_MODEL, "not_found", "%s", err->text);
+        return find_nothing(s, err);
     if (err->status != MOTE_E_IO)
         return msg_error(err);
     const int code = load_check_file(name->text);
@@ -56,13 +73,12 @@ int find_installed(store *s, const char *argument, model_name *name, const store
 {
     mote_error err;
     if (store_find(s, argument, name, model, &err) != MOTE_OK)
-        return err.status == MOTE_E_ARG || err.status == MOTE_E_IO
-                   ? msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text)
-                   : msg_error(&err);
+        return err.status == MOTE_E_ARG || err.status == MOTE_E_IO ? find_nothing(s, &err)
+                                                                   : msg_error(&err);
     if (*model != NULL)
         return CLI_DONE;
     store_not_installed(name, &err);
-    return msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text);
+    return find_nothing(s, &err);
 }
 
 /* Replaces the name of a family by that of the size to use. */
@@ -75,7 +91,7 @@ static int find_size(store *s, model_name *name, uint64_t memory, const store_mo
     if (code != CLI_DONE)
         return code;
     if (store_find(s, chosen, name, m, &err) != MOTE_OK)
-        return find_failed(name, &err);
+        return find_failed(s, name, &err);
     name->think = think;
     return CLI_DONE;
 }
@@ -88,7 +104,7 @@ static int find_in(store *s, found_model *out, model_name *name, const char *arg
     const store_model *m;
     mote_error err;
     if (store_find(s, argument, name, &m, &err) != MOTE_OK)
-        return *may_pull = false, find_failed(name, &err);
+        return *may_pull = false, find_failed(s, name, &err);
     const int code = name->kind == MODEL_NAME_FAMILY ? find_size(s, name, memory, &m) : CLI_DONE;
     if (code != CLI_DONE)
         return *may_pull = false, code;
@@ -97,7 +113,7 @@ static int find_in(store *s, found_model *out, model_name *name, const char *arg
     *may_pull = false;
     if (m == NULL) {
         store_not_installed(name, &err);
-        return msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text);
+        return find_nothing(s, &err);
     }
     if (m->broken != NULL)
         return msg_fail(CLI_DAMAGED, mote_status_name(MOTE_E_FORMAT), "%s cannot be used: %s",
@@ -131,7 +147,7 @@ static int find_once(found_model *out, const char *argument, bool pull, bool ask
     } else if (may_pull) {
         mote_error err;
         store_not_installed(&name, &err);
-        code = msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text);
+        code = find_nothing(s, &err);
     }
     store_close(s);
     return code;

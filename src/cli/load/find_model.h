@@ -27,6 +27,9 @@ void find_store_env(store_env *env);
 /* Opens the store of this user. Returns an exit code; the error is reported unless it is 0. */
 int find_open_store(store **out);
 
+/* Notes the directories of models that cannot be read. After store_list or store_find. */
+void find_note_unreadable(const store *s);
+
 /* The installed model of an argument, for commands about files of the store. A path that does not
  * exist and a name that is not installed are reported. Returns an exit code. */
 int find_installed(store *s, const char *argument, model_name *name, const store_model **model);

@@ -174,12 +174,34 @@ static void models_report(doctor *d, const store_model *list, size_t n)
                    text_counted(a, unverified, "model"));
 }
 
+/* What the scan could not use. The models of Ollama's service belong to another user. */
+static void problems_report(doctor *d, const store *s)
+{
+    size_t n, files = 0;
+    char a[TEXT_NUMBER_BYTES];
+    const store_problem *problems = store_problems(s, &n);
+    const char *service = d->machine->store.ollama_service;
+    for (size_t i = 0; i < n; i++) {
+        if (!problems[i].unreadable) {
+            files++;
+            continue;
+        }
+        const bool other = service != NULL && strstr(problems[i].path, service) == problems[i].path;
+        doctor_add(d, other ? DOCTOR_NOTE : DOCTOR_PROBLEM,
+                   "make it readable for this user, or choose other directories (HF_HUB_CACHE, "
+                   "OLLAMA_MODELS, MOTE_MODELS)",
+                   "the directory %s cannot be read: %s", problems[i].path, problems[i].why);
+    }
+    if (files > 0)
+        doctor_add(d, DOCTOR_NOTE, "mote list -v says why", "%s not used",
+                   text_counted(a, files, "file"));
+}
+
 void doctor_store_models(doctor *d)
 {
     store *s;
     const store_model *list;
-    size_t n, n_problems;
-    char a[TEXT_NUMBER_BYTES];
+    size_t n;
     mote_error err;
     if (store_open(&s, &d->machine->store, &err) != MOTE_OK)
         return;
@@ -187,10 +209,7 @@ void doctor_store_models(doctor *d)
         models_report(d, list, n);
     else
         doctor_add(d, DOCTOR_PROBLEM, "correct what the message says", "%s", err.text);
-    store_problems(s, &n_problems);
-    if (n_problems > 0)
-        doctor_add(d, DOCTOR_NOTE, "mote list -v says why", "%s not used",
-                   text_counted(a, n_problems, "file"));
+    problems_report(d, s);
     store_close(s);
 }
 

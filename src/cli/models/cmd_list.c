@@ -205,9 +205,11 @@ static int list_with(const cli_call *call, store *s)
     if (call->common.json)
         return list_write_json(call, s, list, n);
     list_print(call, list, n);
+    find_note_unreadable(s);
     const store_problem *problems = store_problems(s, &n_problems);
     for (size_t i = 0; i < n_problems; i++)
-        msg_detail("not used: %s: %s", problems[i].path, problems[i].why);
+        if (!problems[i].unreadable)
+            msg_detail("not used: %s: %s", problems[i].path, problems[i].why);
     return CLI_DONE;
 }
 

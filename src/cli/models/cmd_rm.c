@@ -92,6 +92,7 @@ static void rm_print(const cli_call *call, const char *name, const store_removed
 static int rm_not_installed(const store *s, const model_name *name)
 {
     char names[300];
+    find_note_unreadable(s);
     if (name->kind == MODEL_NAME_FAMILY) {
         const size_t n = store_names(s, name->text, names, sizeof names);
         if (n == 0)
@@ -115,10 +116,12 @@ static int rm_model(const cli_call *call, store *s, const char *argument, strbuf
     const store_model *m;
     store_removed removed;
     mote_error err;
-    if (store_find(s, argument, &name, &m, &err) != MOTE_OK)
+    if (store_find(s, argument, &name, &m, &err) != MOTE_OK) {
+        find_note_unreadable(s);
         return err.status == MOTE_E_ARG || err.status == MOTE_E_IO
                    ? msg_fail(CLI_NO_MODEL, "not_found", "%s", err.text)
                    : msg_error(&err);
+    }
     if (m == NULL || (name.kind == MODEL_NAME_FAMILY && strcasecmp(m->name, name.text) != 0))
         return rm_not_installed(s, &name);
     const int code = rm_confirm(s, m, options->yes);

@@ -141,6 +141,8 @@ int serve_catalog_open(serve_catalog *c)
         code = msg_error(&err);
     else if (!catalog_add_store(c, s, list, n))
         code = msg_no_memory("the directories of models");
+    else
+        find_note_unreadable(s);
     store_close(s);
     return code;
 }
