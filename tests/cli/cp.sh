@@ -35,6 +35,16 @@ call 2 cp fast again
 grep -q 'fast is an alias itself' "$work/err" || fail "alias of an alias"
 call 2 cp tiny odd --set nosuchkey=1
 call 2 cp tiny odd --system 'say "hi"'
+# Values are checked as mote run checks them.
+call 2 cp tiny odd --preset nonsense
+stderr_is "mote: --preset must be general|coding|reasoning|vision, got 'nonsense' [bad_argument]"
+call 2 cp tiny odd --set preset=nonsense
+stderr_is "mote: --set preset must be general|coding|reasoning|vision, got 'nonsense' [bad_argument]"
+call 2 cp tiny odd --set seed=x
+call 2 cp tiny odd --set kv=f8
+call 2 cp tiny odd --think sometimes
+call 0 cp tiny other2 --preset coding --think low --temp 0.5 --context 512 --set kv=f32
+call 0 rm other2
 grep -q odd "$XDG_CONFIG_HOME/mote/aliases" && fail "an invalid alias was written"
 
 call 0 rm fast

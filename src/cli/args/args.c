@@ -373,6 +373,19 @@ static mote_status target_set(flag_target t, const char *source, const char *tex
     return MOTE_OK;
 }
 
+mote_status flag_check_value(const cli_flag *flag, const char *source, const char *text,
+                             mote_error *err)
+{
+    union {
+        flag_list list;
+        uint64_t count;
+        double number;
+        const char *text;
+        bool on;
+    } value = {.list = {.n = 0}};
+    return target_set((flag_target){.flag = flag, .value = &value}, source, text, err);
+}
+
 /* Sets a flag that is not among the arguments. */
 static mote_status target_set_default(flag_target t, const cli_call *call, const char *model,
                                       mote_error *err)

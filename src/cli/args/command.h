@@ -86,6 +86,9 @@ const flag_group *command_common_group(void);
 bool command_takes_model(const cli_command *command);
 /* The values that completion offers, separated by |; NULL: none. */
 const char *flag_words(const cli_flag *flag);
+/* MOTE_E_ARG: the flag refuses the text as its value. `source` names the flag in the error. */
+mote_status flag_check_value(const cli_flag *flag, const char *source, const char *text,
+                             mote_error *err);
 /* The flag is --model of command_takes_model. */
 bool command_is_model_flag(const cli_flag *flag);
 /* True if `name` (n bytes) is the flag's name or one of its aliases. */

@@ -198,6 +198,21 @@ void config_check(const config *c, const cli_command_table *table, config_unknow
             config_check_line(&c->files[i], &c->files[i].lines[k], table, fn, with);
 }
 
+mote_status config_check_value(const cli_command_table *table, const char *key, const char *value,
+                               const char *source, mote_error *err)
+{
+    const flag_group *group;
+    for (size_t i = 0; i < table->n; i++)
+        for (size_t g = 0; (group = command_group(table->rows[i], g)) != NULL; g++)
+            for (size_t k = 0; k < group->n; k++) {
+                const cli_flag *flag = &group->flags[k];
+                if (section_has_command(SECTION_MODEL, table->rows[i]) && !flag->once &&
+                    flag_is_named(flag, key, strlen(key)))
+                    TRY(flag_check_value(flag, source, value, err));
+            }
+    return MOTE_OK;
+}
+
 /* ---- settings ---- */
 
 /* "qwen3.5:4b:nothink" without its suffix for thinking. */

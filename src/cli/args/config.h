@@ -52,6 +52,11 @@ typedef void config_unknown_fn(void *with, const char *sentence);
 void config_check(const config *c, const struct cli_command_table *table, config_unknown_fn *fn,
                   void *with);
 
+/* MOTE_E_ARG: a command refuses the value in a section [model NAME]; `source` names it in the
+ * error. The value of an unknown key is accepted. */
+mote_status config_check_value(const struct cli_command_table *table, const char *key,
+                               const char *value, const char *source, mote_error *err);
+
 /* ---- settings ---- */
 
 typedef enum setting_origin { SETTING_DEFAULT, SETTING_ENVIRONMENT, SETTING_FILE } setting_origin;

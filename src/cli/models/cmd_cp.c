@@ -38,6 +38,7 @@ static const cli_flag flags[] = {
     {.name = "preset",
      .kind = FLAG_TEXT,
      .value = "NAME",
+     .words = "general|coding|reasoning|vision",
      .once = true,
      .at = AT(preset),
      .help = "sampling preset, as the flag of mote run"},
@@ -115,12 +116,27 @@ static void settings_add_flag(cp_settings *s, const cli_flag *flag, const cp_opt
     s->items[s->n++] = (alias_setting){flag->name, value};
 }
 
+/* The rules are those of the flags of mote run and mote serve. */
+static int settings_check(const cp_settings *s, size_t n_flags)
+{
+    char source[80];
+    mote_error err;
+    for (size_t i = 0; i < s->n; i++) {
+        snprintf(source, sizeof source, "--%s%s", i < n_flags ? "" : "set ", s->items[i].key);
+        if (config_check_value(&cli_commands, s->items[i].key, s->items[i].value, source, &err) !=
+            MOTE_OK)
+            return msg_usage("%s", err.text);
+    }
+    return CLI_DONE;
+}
+
 static int settings_read(cp_settings *s, const cli_call *call)
 {
     const cp_options *o = call->options;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].kind != FLAG_LIST && args_given(call, flags[i].name))
             settings_add_flag(s, &flags[i], o);
+    const size_t n_flags = s->n;
     for (size_t i = 0; i < o->set.n; i++) {
         const char *equals = strchr(o->set.items[i], '=');
         const size_t n = equals != NULL ? (size_t)(equals - o->set.items[i]) : 0;
@@ -129,7 +145,7 @@ static int settings_read(cp_settings *s, const cli_call *call)
         snprintf(s->keys[i], sizeof s->keys[i], "%.*s", (int)n, o->set.items[i]);
         s->items[s->n++] = (alias_setting){s->keys[i], equals + 1};
     }
-    return CLI_DONE;
+    return settings_check(s, n_flags);
 }
 
 /* ---- names ---- */
