@@ -9,6 +9,7 @@
 
 #include "store/file_hash.h"
 #include "support/fake_root.h"
+#include "support/gguf_build.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,6 +105,85 @@ static int machine_remove(void **state)
     return fake_root_remove(state);
 }
 
+/* ---- advice that a user can follow ---- */
+
+/* The flag with the name, or with the variable; NULL: none. `command` NULL: of any command. */
+static const cli_flag *find_flag(const char *command, const char *name, const char *variable,
+                                 size_t n)
+{
+    const flag_group *group;
+    for (size_t c = 0; c < cli_commands.n; c++)
+        for (size_t g = 0; (group = command_group(cli_commands.rows[c], g)) != NULL; g++)
+            for (size_t f = 0; f < group->n; f++) {
+                const cli_flag *flag = &group->flags[f];
+                if (command != NULL && strcmp(command, cli_commands.rows[c]->name) != 0)
+                    continue;
+                if (variable != NULL ? flag->env != NULL && strlen(flag->env) == n &&
+                                           strncmp(flag->env, variable, n) == 0
+                                     : flag_is_named(flag, name, n))
+                    return flag;
+            }
+    return NULL;
+}
+
+/* MOTE_NAME and MOTE_NAME=VALUE: mote reads the variable and accepts the value. */
+static void check_variables(const char *advice)
+{
+    static const char *const others[] = {"MOTE_MODELS", "MOTE_API_KEY", "MOTE_CONFIG"};
+    for (const char *at = advice; (at = strstr(at, "MOTE_")) != NULL;) {
+        char value[64];
+        const size_t n = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+        const cli_flag *flag = find_flag(NULL, NULL, at, n);
+        bool known = flag != NULL;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            known |= strlen(others[i]) == n && strncmp(others[i], at, n) == 0;
+        if (!known)
+            fail_msg("mote does not read %.*s, which it recommends: %s", (int)n, at, advice);
+        if (flag != NULL && at[n] == '=') {
+            mote_error err;
+            snprintf(value, sizeof value, "%.*s", (int)strcspn(at + n + 1, " ,;"), at + n + 1);
+            if (flag_check_value(flag, flag->env, value, &err) != MOTE_OK)
+                fail_msg("mote refuses what it recommends, %s: %s", advice, err.text);
+        }
+        at += n;
+    }
+}
+
+/* "mote COMMAND" and "--flag": they exist. */
+static void check_commands(const char *advice)
+{
+    static const char *const verbs[] = {"may", "with", "has"};
+    char command[32] = "";
+    for (const char *at = advice; (at = strstr(at, "mote ")) != NULL;) {
+        at += 5;
+        snprintf(command, sizeof command, "%.*s", (int)strspn(at, "abcdefghijklmnopqrstuvwxyz"),
+                 at);
+        bool known = false;
+        for (size_t i = 0; i < cli_commands.n; i++)
+            known |= strcmp(cli_commands.rows[i]->name, command) == 0;
+        for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+            known |= strcmp(verbs[i], command) == 0;
+        if (!known)
+            fail_msg("there is no mote %s: %s", command, advice);
+    }
+    for (const char *at = advice; (at = strstr(at, "--")) != NULL;) {
+        at += 2;
+        const size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz-");
+        if (find_flag(NULL, at, NULL, n) == NULL)
+            fail_msg("there is no flag --%.*s: %s", (int)n, at, advice);
+    }
+}
+
+static void check_advice(const doctor *d)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        check_variables(d->findings[i].advice);
+        check_commands(d->findings[i].advice);
+        if (d->findings[i].state == DOCTOR_PROBLEM)
+            assert_true(d->findings[i].advice[0] != '\0');
+    }
+}
+
 /* The text of the findings, with ROOT for the name of the fake root directory. */
 static char *run_text(size_t problems)
 {
@@ -112,6 +192,7 @@ static char *run_text(size_t problems)
     strbuf text = {0}, out = {0};
     assert_int_equal(doctor_run(&d, &machine, &err), MOTE_OK);
     assert_int_equal(doctor_count(&d, DOCTOR_PROBLEM), problems);
+    check_advice(&d);
     doctor_write_text(&text, &d, false);
     const size_t n = strlen(fake_root);
     for (size_t i = 0; i < text.n;)
@@ -332,6 +413,70 @@ static void governors(void **state)
     expect_line("powersave, with the energy preference power on 1 CPUs\n", 0);
 }
 
+/* Every variable of other programs, one after the other: the advice can be followed. */
+static void other_variables(void **state)
+{
+    (void)state;
+    char entry[128];
+    for (size_t i = 0; doctor_other_variable(i) != NULL; i++) {
+        snprintf(entry, sizeof entry, "%s%s=1", doctor_other_variable(i),
+                 strchr(doctor_other_variable(i), '\0')[-1] == '_' ? "X" : "");
+        environment[0] = entry;
+        environment[1] = NULL;
+        expect_line(strtok(entry, "="), 0);
+        snprintf(entry, sizeof entry, "%s", "");
+    }
+}
+
+/* Findings are published: texts of the user are not in them. */
+static void private_texts(void **state)
+{
+    (void)state;
+    mote_error err;
+    fake_root_write("config", "system = \"my secret prompt\"\nmodel = /secret/model.gguf\n"
+                              "think = low\n[serve]\nlisten = secret.example:1\n"
+                              "api-key-file = /secret/keys\n");
+    const char *path = in_root(config_path, "config");
+    assert_int_equal(config_open_files(&settings, &path, 1, &err), MOTE_OK);
+    char *text = run_text(0);
+    assert_null(strstr(text, "secret"));
+    free(text);
+    expect_line("system is set, from ROOT/config:1\n", 0);
+    expect_line("think = low, from ROOT/config:3\n", 0);
+    machine.config_error = "config:7: not a setting, got 'a secret line'";
+    expect_line("config:7: not a setting\n", 1);
+}
+
+/* A value that mote refuses is a problem. */
+static void wrong_values(void **state)
+{
+    (void)state;
+    setenv("MOTE_KV", "f8", 1);
+    expect_line("problem  settings     MOTE_KV must be ", 1);
+    unsetenv("MOTE_KV");
+}
+
+/* Models of other families are not damaged. */
+static void other_families(void **state)
+{
+    (void)state;
+    test_gguf b;
+    char path[512];
+    test_gguf_begin(&b);
+    test_gguf_str(&b, "general.architecture", "llama");
+    test_gguf_finish(&b);
+    fake_root_write("models/llama.gguf", "");
+    FILE *f = fopen(in_root(path, "models/llama.gguf"), "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b.bytes, 1, b.n, f), b.n);
+    fclose(f);
+    test_gguf_free(&b);
+    expect_line(
+        "ok                    1 model of other programs, which mote does not use: not Qwen "
+        "3.5\n",
+        0);
+}
+
 static void config_errors(void **state)
 {
     (void)state;
@@ -344,8 +489,10 @@ static void config_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_A_MACHINE(good_machine), ON_A_MACHINE(bad_machine), ON_A_MACHINE(levels),
-        ON_A_MACHINE(ports),        ON_A_MACHINE(governors),   ON_A_MACHINE(config_errors),
+        ON_A_MACHINE(good_machine),    ON_A_MACHINE(bad_machine),   ON_A_MACHINE(levels),
+        ON_A_MACHINE(ports),           ON_A_MACHINE(governors),     ON_A_MACHINE(config_errors),
+        ON_A_MACHINE(other_variables), ON_A_MACHINE(private_texts), ON_A_MACHINE(wrong_values),
+        ON_A_MACHINE(other_families),
     };
     update = getenv("MOTE_TEST_UPDATE") != NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);

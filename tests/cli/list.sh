@@ -81,6 +81,30 @@ call 6 show broken
 call 3 run user/none x
 stderr_is "mote: no such file: user/none; give the path of a .gguf file [not_found]"
 
+# A model of another family is neither damaged nor used.
+LC_ALL=C sed '1,/qwen35/s/qwen35/llama3/' "$DATA/shapes/r1-gqa4-tied.gguf" >"$work/llama"
+other=$(sha256sum "$work/llama" | cut -d ' ' -f 1)
+mv "$work/llama" "$ollama/blobs/sha256-$other"
+mkdir "$ollama/manifests/registry.ollama.ai/library/llama"
+printf '{"schemaVersion":2,"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:%s"}]}' \
+    "$other" >"$ollama/manifests/registry.ollama.ai/library/llama/latest"
+rm "$HOME/.lmstudio/models/someone/tiny/broken.gguf"
+call 0 list -q
+grep -qx llama "$work/out" && fail "mote list shows a model that mote does not use"
+call 0 list --all
+grep -q '^llama .*unusable (mote does not run the architecture llama3)$' "$work/out" || fail "$(cat "$work/out")"
+call 0 verify
+stderr_is "llama: not a Qwen 3.5 model (architecture llama3); mote does not use it"
+call 0 verify llama
+stderr_is "llama: not a Qwen 3.5 model (architecture llama3); mote does not use it"
+call 0 verify llama --json
+json 'd == [{"name": "llama", "origin": "Ollama", "files": [], "supported": False}]'
+call 1 run llama hello
+stderr_is "mote: llama is not a Qwen 3.5 model: mote does not run the architecture llama3 [unsupported]"
+"$MOTE" doctor --json >"$work/out" 2>"$work/err"
+json 'not any("llama" in f["text"] and f["state"] == "problem" for f in d["findings"])'
+json 'any("1 model of other programs, which mote does not use" in f["text"] for f in d["findings"])'
+
 # The user's table of models.
 mkdir -p "$HOME/.config/mote"
 echo "[tiny:1m]" >"$HOME/.config/mote/models"

@@ -41,6 +41,13 @@ grep -q '~/hub' "$work/report" || fail "the report does not name the store: $(ca
 grep -q -F -e "$HOME" -e jdoe123 -e "$(uname -n)" "$work/report" && fail "the report has a name"
 call 12 doctor --report "$work/none/report"
 
+# Nor texts of settings, keys and tokens; a name of two letters is a name, too.
+printf 'system = "my private words"\nmodel = %s/private.gguf\n[serve]\nlisten = private.example:80\n' "$HOME" >"$work/config"
+MOTE_CONFIG=$work/config MOTE_API_KEY=private-key HF_TOKEN=private-token MOTE_HOST=private.example:80 USER=jo \
+    "$MOTE" doctor --report "$work/report" >"$work/out" 2>"$work/err"
+grep -q 'system is set, from ' "$work/report" || fail "$(cat "$work/report")"
+grep -q -e private -e '/jo/' "$work/report" && fail "the report has private text: $(grep private "$work/report")"
+
 # Settings and their origins; a wrong config file is a finding, not the end.
 printf 'memory = 2GB\n[serve]\nparallel = 3\n' >"$work/config"
 MOTE_KV=q8_0 MOTE_CONFIG=$work/config "$MOTE" doctor --config --json >"$work/out" 2>"$work/err"

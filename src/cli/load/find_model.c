@@ -115,6 +115,9 @@ static int find_in(store *s, found_model *out, model_name *name, const char *arg
         store_not_installed(name, &err);
         return find_nothing(s, &err);
     }
+    if (m->foreign)
+        return msg_fail(CLI_FAILED, mote_status_name(MOTE_E_UNSUPPORTED),
+                        "%s is not a Qwen 3.5 model: %s", m->name, m->broken);
     if (m->broken != NULL)
         return msg_fail(CLI_DAMAGED, mote_status_name(MOTE_E_FORMAT), "%s cannot be used: %s",
                         m->name, m->broken);

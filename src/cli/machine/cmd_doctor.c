@@ -8,6 +8,8 @@
 #include "cli/term/text.h"
 #include "json/json_writer.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +33,8 @@ static const cli_flag flags[] = {
      .value = "FILE",
      .once = true,
      .at = offsetof(doctor_options, report),
-     .help = "write the findings to FILE, without names of users, machines and home directories"},
+     .help = "write the findings to FILE, without names of users, machines and home directories, "
+             "and without prompts, keys and other texts of settings"},
 };
 
 static const flag_group groups[] = {FLAG_GROUP("Flags", flags, 0)};
@@ -94,15 +97,24 @@ static int doctor_print_json(const cli_call *call, const doctor *d)
 
 /* ---- report ---- */
 
-/* Copies `text` with every occurrence of `word` replaced. */
+/* A short word is part of others, so it counts only between other characters than letters. */
+static bool redact_at(const strbuf *text, size_t i, const char *word, size_t n)
+{
+    if (text->n - i < n || memcmp(text->p + i, word, n) != 0)
+        return false;
+    return n > 2 || ((i == 0 || !isalnum((unsigned char)text->p[i - 1])) &&
+                     (i + n == text->n || !isalnum((unsigned char)text->p[i + n])));
+}
+
+/* Replaces every occurrence of `word`. */
 static void redact(strbuf *text, const char *word, const char *by)
 {
     const size_t n = word != NULL ? strlen(word) : 0;
     strbuf out = {0};
-    if (n < 3)
-        return; /* such a word is part of others */
+    if (n == 0 || strcmp(word, "/") == 0)
+        return;
     for (size_t i = 0; i < text->n;)
-        if (text->n - i >= n && memcmp(text->p + i, word, n) == 0) {
+        if (redact_at(text, i, word, n)) {
             strbuf_text(&out, by);
             i += n;
         } else {
@@ -118,11 +130,14 @@ static int report_write(const cli_call *call, const doctor *d)
     const doctor_options *o = call->options;
     const struct passwd *user = getpwuid(getuid());
     struct utsname system;
+    char home[PATH_MAX];
     strbuf text = {0};
     mote_error err;
     strbuf_text(&text, "mote " MOTE_VERSION "\n");
     doctor_write_text(&text, d, false);
     redact(&text, getenv("HOME"), "~");
+    if (getenv("HOME") != NULL && realpath(getenv("HOME"), home) != NULL)
+        redact(&text, home, "~");
     redact(&text, user != NULL ? user->pw_dir : NULL, "~");
     redact(&text, getenv("USER"), "USER");
     redact(&text, user != NULL ? user->pw_name : NULL, "USER");

@@ -96,6 +96,10 @@ doctor_check_fn doctor_config_file, doctor_settings, doctor_own_variables, docto
 
 /* ---- settings (doctor_settings.c) ---- */
 
+/* Variable i of other programs that a check knows, or their common start, "OLLAMA_"; NULL at the
+ * end. */
+const char *doctor_other_variable(size_t i);
+
 /* Calls fn for every setting that has a value; without `defaults` only for those from a variable or
  * a config file. A setting that several commands have is reported once, unless the values differ.
  */

@@ -152,10 +152,13 @@ static bool model_is_damaged(const doctor *d, const store_model *model)
 static void models_report(doctor *d, const store_model *list, size_t n)
 {
     char a[TEXT_NUMBER_BYTES], b[TEXT_NUMBER_BYTES];
-    size_t unverified = 0, bad = 0;
+    size_t unverified = 0, bad = 0, used = 0;
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
+        if (list[i].foreign)
+            continue;
         const bool damaged = model_is_damaged(d, &list[i]);
+        used++;
         bytes += list[i].bytes;
         unverified += model_is_unverified(d, &list[i]);
         if ((list[i].broken == NULL && !damaged) || bad++ >= MODELS_SHOWN)
@@ -164,11 +167,15 @@ static void models_report(doctor *d, const store_model *list, size_t n)
                    "%s cannot be used: %s", list[i].name,
                    damaged ? "its SHA-256 is not the one of the repository" : list[i].broken);
     }
-    if (n > 0)
-        doctor_add(d, DOCTOR_OK, NULL, "%s installed, %s", text_counted(a, n, "model"),
+    if (used > 0)
+        doctor_add(d, DOCTOR_OK, NULL, "%s installed, %s", text_counted(a, used, "model"),
                    text_bytes(b, bytes));
     else
         doctor_add(d, DOCTOR_OK, NULL, "none installed; mote fit lists what runs here");
+    if (n > used)
+        doctor_add(d, DOCTOR_OK, NULL,
+                   "%s of other programs, which mote does not use: not Qwen 3.5",
+                   text_counted(a, n - used, "model"));
     if (unverified > 0)
         doctor_add(d, DOCTOR_NOTE, "mote verify", "%s never compared with the SHA-256 of the file",
                    text_counted(a, unverified, "model"));

@@ -18,7 +18,11 @@ void doctor_config_file(doctor *d)
 {
     const doctor_machine *m = d->machine;
     if (m->config_error != NULL) {
-        doctor_add(d, DOCTOR_PROBLEM, "correct the file", "%s", m->config_error);
+        /* The end of the sentence quotes the line, which may be private. */
+        const char *quote = strstr(m->config_error, ", got '");
+        const size_t n =
+            quote != NULL ? (size_t)(quote - m->config_error) : strlen(m->config_error);
+        doctor_add(d, DOCTOR_PROBLEM, "correct the file", "%.*s", (int)n, m->config_error);
         return;
     }
     for (size_t i = 0; i < m->config->n; i++)
@@ -96,12 +100,26 @@ void doctor_walk_settings(const doctor_machine *m, bool defaults, doctor_setting
     }
 }
 
+/* A text that may be anything, such as a system prompt, a path or a host, is private: people
+ * publish findings. */
+static bool setting_is_private(const config_setting *s)
+{
+    const cli_flag *flag = s->flag;
+    return (flag->kind == FLAG_TEXT || flag->kind == FLAG_LIST) && flag->check == NULL;
+}
+
 static void setting_add(void *with, const char *command, const config_setting *s)
 {
-    char origin[SETTING_SOURCE_BYTES];
+    char origin[SETTING_SOURCE_BYTES], source[SETTING_SOURCE_BYTES];
+    mote_error err;
     (void)command;
-    doctor_add(with, DOCTOR_OK, NULL, "%s = %s, from %s", s->flag->name, s->value,
-               doctor_setting_origin(s, origin));
+    doctor_setting_origin(s, origin);
+    if (flag_check_value(s->flag, config_setting_source(s, source), s->value, &err) != MOTE_OK)
+        doctor_add(with, DOCTOR_PROBLEM, "correct the value", "%s", err.text);
+    else if (setting_is_private(s))
+        doctor_add(with, DOCTOR_OK, NULL, "%s is set, from %s", s->flag->name, origin);
+    else
+        doctor_add(with, DOCTOR_OK, NULL, "%s = %s, from %s", s->flag->name, s->value, origin);
 }
 
 void doctor_settings(doctor *d)
@@ -179,7 +197,7 @@ static const struct {
     {"OLLAMA_KEEP_ALIVE", "MOTE_KEEP_ALIVE"},
     {"OLLAMA_KV_CACHE_TYPE", "MOTE_KV"},
     {"OLLAMA_ORIGINS", "mote serve --cors-origin"},
-    {"OLLAMA_DEBUG", "MOTE_LOG=text:debug"},
+    {"OLLAMA_DEBUG", "MOTE_LOG=json"},
     {"OLLAMA_", "a flag of mote help serve"},
     {"LLAMA_CACHE", NULL},
     {"LLAMA_ARG_MODEL", "MOTE_MODEL"},
@@ -206,6 +224,11 @@ static const struct {
     {"HF_HUB_ENABLE_HF_TRANSFER", "nothing: mote pull always downloads in parallel"},
     {"OMP_NUM_THREADS", "MOTE_THREADS"},
 };
+
+const char *doctor_other_variable(size_t i)
+{
+    return i < sizeof other_variables / sizeof *other_variables ? other_variables[i].name : NULL;
+}
 
 void doctor_other_variables(doctor *d)
 {

@@ -181,23 +181,27 @@ static int run_verify_model(verify_run *v, const store_model *m)
         jw_key_text(&v->json, "origin", store_origin_name(m->origin));
         jw_key(&v->json, "files");
         jw_open(&v->json, '[');
-    } else if (!v->call->common.quiet) {
+    } else if (!v->call->common.quiet && !m->foreign) {
         out_printf(v->call->out, "%s\n", m->name);
     }
     int code = CLI_DONE;
-    if (m->broken != NULL) {
+    if (m->foreign) {
+        msg_note("%s: not a Qwen 3.5 model (architecture %s); mote does not use it", m->name,
+                 m->architecture);
+    } else if (m->broken != NULL) {
         v->n_damaged++;
         msg_fail(CLI_DAMAGED, mote_status_name(MOTE_E_FORMAT), "%s cannot be used: %s", m->name,
                  m->broken);
     } else {
         code = run_verify_weights(v, m);
     }
-    if (code == CLI_DONE && m->mmproj != NULL)
+    if (code == CLI_DONE && m->mmproj != NULL && !m->foreign)
         code = run_verify_file(v, m, m->mmproj);
     if (code == CLI_DONE && m->mtp != NULL)
         code = run_verify_file(v, m, m->mtp);
     if (v->call->common.json) {
         jw_close(&v->json, ']');
+        jw_key_bool(&v->json, "supported", !m->foreign);
         jw_close(&v->json, '}');
     }
     return code;
@@ -265,7 +269,8 @@ const cli_command cmd_verify = {
     .about =
         "Reads every file of the models, or of all installed models, and compares its hash with "
         "the one that the Hugging Face cache or Ollama recorded: SHA-256, or the git blob id of a "
-        "small file. A file without a recorded hash is \"no reference\"; its SHA-256 is printed.\n"
+        "small file. A model that is not Qwen 3.5 is not read. A file without a recorded hash is "
+        "\"no reference\"; its SHA-256 is printed.\n"
         "Results are kept in the mote directory of the cache, so that mote pull need not hash a "
         "file that has not changed.\n"
         "Exit code 6: a file is damaged. The message says how to repair it.",
