@@ -23,6 +23,14 @@ MOTE = os.environ["MOTE"]
 TIMEOUT = 600
 ALIASES = ["gpt-4o-mini", "my:model"]
 INSTALLED = "llama-9"
+# Names that a shell must neither evaluate nor insert; each would create the file `evaluated`.
+HOSTILE = ["$(touch evaluated)", "`touch evaluated`", "gpt$(touch evaluated)", "gpt`touch evaluated`", "gpt;touch evaluated",
+           "evil$(touch evaluated)", "gpt*", "$HOME"]
+# As `mote completion --models` if it offered them: the scripts are safe without its help.
+PROGRAM = """#!/bin/sh
+[ "$1 $2" != "completion --models" ] || cat "%(root)s/hostile"
+exec "%(mote)s" "$@"
+"""
 
 
 class Files:
@@ -37,8 +45,11 @@ class Files:
         (root / "models").mkdir()
         shutil.copy(os.path.join(os.environ["DATA"], "mote-tiny-Q4_K_M.gguf"), root / "models" / (INSTALLED + ".gguf"))
         (root / "bin").mkdir()
-        (root / "bin" / "mote").symlink_to(MOTE)
-        (root / "config").write_text("[alias]\n" + "".join(f"{a} = x.gguf\n" for a in ALIASES))
+        (root / "hostile").write_text("".join(f"{n}\n" for n in HOSTILE if n[:3] != "gpt"))
+        (root / "bin" / "mote").write_text(PROGRAM % {"root": root, "mote": MOTE})
+        (root / "bin" / "mote").chmod(0o755)
+        (self.work / "$(touch evaluated).gguf").touch()
+        (root / "config").write_text("[alias]\n" + "".join(f"{a} = x.gguf\n" for a in ALIASES + HOSTILE))
         kept = {k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "TSAN_"))}
         self.env = dict(kept, HOME=str(root), PATH=f"{root}/bin:/usr/local/bin:/usr/bin:/bin", TERM="dumb",
                         LC_ALL="C.UTF-8", MOTE_CONFIG=str(root / "config"),
@@ -48,6 +59,12 @@ class Files:
     def run(self, argv, **more):
         return subprocess.run(argv, env=self.env, cwd=self.work, stdout=subprocess.PIPE, text=True, check=True,
                               timeout=TIMEOUT, **more).stdout
+
+    def evaluated(self):
+        found = list(self.root.rglob("evaluated"))
+        if found:
+            print(f"a name was evaluated: {found}")
+        return len(found)
 
     def script(self, shell):
         path = self.root / f"completion.{shell}"
@@ -164,7 +181,9 @@ def bash_inserts(files, start):
             ("mote run my:\t", ["run", "my:model"]), ("mote run my\t", ["run", "my:model"]),
             ("mote run gpt\t", ["run", "gpt-4o-mini"]), ("mote run tin\t", ["run", "tiny.gguf"]),
             ("mote vers\t", ["version"]), ("mote run --hide\t", ["run", "--hide-thinking"]),
-            ("mote run --file=no\t", ["run", "--file=notes.txt"])]
+            ("mote run --file=no\t", ["run", "--file=notes.txt"]),
+            ("mote run evil\t", ["run", "evil"]),
+            ("mote run \\$\t", ["run", "$(touch evaluated).gguf"])]
     out = files.root / "inserted"
     out.unlink(missing_ok=True)
     shell = Terminal(files, ["bash", "--norc", "--noprofile", "-i"])
@@ -260,7 +279,12 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as root:
         files = Files(pathlib.Path(root))
-        failures = {"bash": test_bash, "zsh": test_zsh, "fish": test_fish}[shell](files)
+        offered = files.run([MOTE, "completion", "--models"]).split("\n")[:-1]
+        failures = sorted(offered) != sorted(ALIASES + [INSTALLED])
+        if failures:
+            print(f"mote completion --models offers {offered}")
+        failures += {"bash": test_bash, "zsh": test_zsh, "fish": test_fish}[shell](files)
+        failures += files.evaluated()
     sys.exit(1 if failures else 0)
 
 

@@ -19,6 +19,13 @@ static const cli_flag flags[] = {
 
 static const flag_group groups[] = {FLAG_GROUP("Names", flags, 0)};
 
+/* A name that a shell would have to quote is not offered. */
+static void completion_name(cli_out *o, const char *name)
+{
+    if (str_has_only(str_of(name), "._:/+-@"))
+        out_printf(o, "%s\n", name);
+}
+
 static void completion_aliases(cli_out *o)
 {
     config c;
@@ -26,12 +33,11 @@ static void completion_aliases(cli_out *o)
     if (config_open(&c, &err) != MOTE_OK)
         return;
     for (size_t i = 0; config_alias_at(&c, i) != NULL; i++)
-        out_printf(o, "%s\n", config_alias_at(&c, i));
+        completion_name(o, config_alias_at(&c, i));
     config_close(&c);
 }
 
-/* Called while the user types: errors are not reported. A name that a shell would have to quote is
- * not offered. */
+/* Called while the user types: errors are not reported. */
 static int completion_models(cli_out *o)
 {
     store_env env;
@@ -46,8 +52,8 @@ static int completion_models(cli_out *o)
     if (store_list(s, &list, &n, &err) != MOTE_OK)
         n = 0;
     for (size_t i = 0; i < n; i++)
-        if (str_has_only(str_of(list[i].name), "._:/+-@"))
-            out_printf(o, "%s\n", list[i].name);
+        if (!list[i].foreign)
+            completion_name(o, list[i].name);
     store_close(s);
     return CLI_DONE;
 }
