@@ -51,6 +51,14 @@ mkdir "$work/units"
 cp "$deploy/systemd/mote.socket" "$work/units"
 sed 's|^ExecStart=/usr/local/bin/mote|ExecStart=/bin/true|' "$deploy/systemd/mote.service" >"$work/units/mote.service"
 check systemd-analyze systemd-analyze verify "$work/units/mote.service"
+# The change and the second unit of docs/service.md.
+mkdir -p "$work/units/mote.service.d"
+guide=$deploy/../docs/service.md
+sed -n '/```ini/,/```/p' "$guide" | sed '/```/d; s/^ *//; s|/usr/local/bin/mote|/bin/true|' >"$work/units/mote.service.d/a.conf"
+sed -n '/^    # ~\/.config/,/^    WantedBy/p' "$guide" | sed 's/^    //; s|/usr/local/bin/mote|/bin/true|' >"$work/units/own.service"
+grep -q '^ExecStart=/bin/true serve --listen' "$work/units/mote.service.d/a.conf" || fail "no change of the unit in service.md"
+grep -q '^WantedBy=default.target' "$work/units/own.service" || fail "no unit in service.md"
+check systemd-analyze systemd-analyze verify "$work/units/mote.service" "$work/units/own.service"
 # Every directory that the unit names is created by systemd-tmpfiles.
 mkdir "$work/root"
 check systemd-tmpfiles systemd-tmpfiles --create --root="$work/root" "$deploy/systemd/mote.tmpfiles.conf"

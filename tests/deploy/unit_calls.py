@@ -19,6 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNIT = os.path.join(HERE, "..", "..", "deploy", "systemd", "mote.service")
+GUIDE = os.path.join(HERE, "..", "..", "docs", "service.md")
 ALLOW, ERRNO = 0x7fff0000, 0x00050000
 NOT_EQUAL, MASKED_EQUAL = 1, 7
 PROT_WRITE, PROT_EXEC, PR_SET_NO_NEW_PRIVS = 2, 4, 38
@@ -159,6 +160,37 @@ def server_works():
             rig.equal(ask(parts + [{"type": "text", "text": question}]), answer)
 
 
+def guide_change():
+    """Returns {name: value} of the change to the unit that docs/service.md shows."""
+    with open(GUIDE, encoding="utf-8") as f:
+        text = re.search(r"```ini\n(.*?)```", f.read(), re.S)[1]
+    return dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def install(work):
+    """Installs mote-tiny as qwen3.5:4b for the variable of docs/service.md. Returns the variable, with another directory."""
+    name, directory = guide_change()["Environment"].split("=", 1)
+    assert directory.startswith("/var/lib/mote/"), directory
+    source, cache = os.path.join(work, "from"), os.path.join(work, "hub")
+    os.mkdir(source)
+    shutil.copy(os.path.join(os.environ["DATA"], "mote-tiny-BF16.gguf"), os.path.join(source, "Qwen3.5-4B-Q4_K_M.gguf"))
+    subprocess.run([os.environ["MOTE"], "pull", "-q", "qwen3.5:4b", "--from", source], check=True, capture_output=True,
+                   env={**os.environ, "HOME": work, name: cache})
+    return {name: cache}
+
+
+def installed_models_work():
+    """The command of docs/service.md, under the same restrictions and without a home directory."""
+    program, *flags = guide_change()["ExecStart"].split()
+    rig.equal([program, *flags[:3]], ["/usr/local/bin/mote", "serve", "--listen", "systemd"])
+    with tempfile.TemporaryDirectory() as work:
+        env = {**install(work), "HOME": "/"}
+        with rig.Server(model=None, sees=True, env=env, program=restricted(UNIT, os.environ["MOTE"])) as server:
+            reply = server.get("/v1/chat/completions", {"model": "qwen3.5:4b", "temperature": 0, "reasoning_effort": "none",
+                                                        "messages": [{"role": "user", "content": rig.FACT}]})
+    rig.equal(reply["choices"][0]["message"]["content"], rig.FACT_ANSWER)
+
+
 if __name__ == "__main__" and len(sys.argv) > 2:
     become(*sys.argv[1:])
 sys.path.insert(0, os.path.join(HERE, "..", "sdk"))
@@ -175,3 +207,5 @@ if __name__ == "__main__":
         sys.exit(77)
     decoders_keep_their_sandbox()
     server_works()
+    if os.path.exists(os.path.join(os.path.dirname(os.environ["MOTE"]), "mote-pull")):
+        installed_models_work()
