@@ -345,7 +345,41 @@ int pull_client_end(pull_client *c, int signal_number)
 
 /* ---- spawner ---- */
 
-mote_status pull_spawner_start(pull_spawner *s, mote_error *err)
+/* Sends a socket to the process and a text over it. It fits into the buffer of the socket, so the
+ * write does not wait for the process. *fd: the other end of the socket. */
+static bool spawner_send(const pull_spawner *s, str text, int *fd)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return false;
+    const bool sent = fd_send(s->control, pair[1], 0);
+    close(pair[1]);
+    *fd = pair[0];
+    if (sent && send(pair[0], text.p, text.n, MSG_NOSIGNAL) == (ssize_t)text.n &&
+        shutdown(pair[0], SHUT_WR) == 0)
+        return true;
+    close(pair[0]);
+    return false;
+}
+
+static mote_status spawner_send_settings(pull_spawner *s, const pull_request *settings,
+                                         mote_error *err)
+{
+    strbuf text = {0};
+    int fd;
+    pull_request_put(&text, settings);
+    mote_status status = strbuf_check(&text, err);
+    if (status == MOTE_OK && spawner_send(s, strbuf_view(&text), &fd))
+        close(fd);
+    else if (status == MOTE_OK)
+        status = err_set(err, MOTE_E_IO, "cannot send the settings to mote-pull");
+    if (text.p != NULL)
+        memset(text.p, 0, text.n); /* the token */
+    strbuf_fini(&text);
+    return status;
+}
+
+mote_status pull_spawner_start(pull_spawner *s, const pull_request *settings, mote_error *err)
 {
     char program[PULL_PATH_BYTES], argument[] = "--spawner";
     int pair[2];
@@ -356,27 +390,21 @@ mote_status pull_spawner_start(pull_spawner *s, mote_error *err)
     const bool started = spawn_program(&s->pid, program, argument, pair[1], STDERR_FILENO);
     close(pair[1]);
     s->control = pair[0];
-    if (started)
-        return MOTE_OK;
-    close(pair[0]);
-    s->pid = 0;
-    return err_set(err, MOTE_E_IO, "cannot start %s", program);
+    if (!started) {
+        close(pair[0]);
+        s->pid = 0;
+        return err_set(err, MOTE_E_IO, "cannot start %s", program);
+    }
+    const mote_status status = spawner_send_settings(s, settings, err);
+    if (status != MOTE_OK)
+        pull_spawner_stop(s);
+    return status;
 }
 
-/* The request fits into the buffer of the socket, so the write does not wait for the process. */
 mote_status pull_spawner_pull(pull_spawner *s, str request, int *fd, mote_error *err)
 {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return err_set(err, MOTE_E_IO, "cannot start mote-pull: %s", strerror(errno));
-    const bool started = fd_send(s->control, pair[1], 0);
-    close(pair[1]);
-    if (started && send(pair[0], request.p, request.n, MSG_NOSIGNAL) == (ssize_t)request.n &&
-        shutdown(pair[0], SHUT_WR) == 0) {
-        *fd = pair[0];
+    if (spawner_send(s, request, fd))
         return MOTE_OK;
-    }
-    close(pair[0]);
     return err_set(err, MOTE_E_IO,
                    "cannot start mote-pull: its parent process has ended; restart mote serve");
 }

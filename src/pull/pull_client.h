@@ -62,8 +62,10 @@ typedef struct pull_spawner {
     int control;
 } pull_spawner;
 
-mote_status pull_spawner_start(pull_spawner *s, mote_error *err);
-/* Starts mote-pull with a request (pull_request_put). *fd: its events; closing it ends the pull. */
+/* `settings`: of all requests; without a model. The process keeps them, so the caller need not. */
+mote_status pull_spawner_start(pull_spawner *s, const pull_request *settings, mote_error *err);
+/* Starts mote-pull with a request (pull_request_put_model). *fd: its events; closing it ends the
+ * pull. */
 mote_status pull_spawner_pull(pull_spawner *s, str request, int *fd, mote_error *err);
 /* Ends the process and all pulls. Does nothing if it was not started: pid is 0. */
 void pull_spawner_stop(pull_spawner *s);

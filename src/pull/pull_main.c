@@ -207,7 +207,42 @@ static mote_status pull_start(pull *p, mote_error *err)
     return pull_run(p, err);
 }
 
+/* ---- the request ---- */
+
+/* Reads a JSON document from a descriptor, to its end. *doc: freed by the caller. */
+static mote_status read_document(int fd, json_doc **doc, mote_error *err)
+{
+    char chunk[4096];
+    strbuf text = {0};
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0 && text.n <= PULL_REQUEST_BYTES)
+        strbuf_put(&text, (str){chunk, (size_t)n});
+    explicit_bzero(chunk, sizeof chunk);
+    mote_status status =
+        n == 0 ? strbuf_check(&text, err)
+               : err_set(err, MOTE_E_ARG, "the request cannot be read or is too long");
+    if (status == MOTE_OK)
+        status = json_doc_read(doc, strbuf_view(&text), err);
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.n);
+    strbuf_fini(&text);
+    return status;
+}
+
 /* ---- the spawner ---- */
+
+/* The first descriptor has the settings. The server sends it before it enters its sandbox and keeps
+ * neither token nor the choice of hub and directory. The texts of *r belong to *doc. */
+static mote_status spawner_read_settings(pull_request *r, json_doc **doc, mote_error *err)
+{
+    char nothing;
+    const int fd = fd_receive(STDIN_FILENO, &nothing);
+    if (fd < 0)
+        _exit(0);
+    mote_status status = read_document(fd, doc, err);
+    close(fd);
+    return status == MOTE_OK ? pull_request_read_settings(r, json_doc_root(*doc), err) : status;
+}
 
 /* `mote-pull --spawner`: forks one process per socket that comes over standard input, until that is
  * closed. The server starts it, because its sandbox allows neither fork nor exec. Returns in the
@@ -215,12 +250,6 @@ static mote_status pull_start(pull *p, mote_error *err)
 static void spawner_serve(void)
 {
     char nothing;
-    prctl(PR_SET_NAME, "mote-pull-spawn");
-    setsid(); /* Ctrl-C ends the server, which decides about its pulls */
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    signal(SIGCHLD, SIG_IGN);
-    fd_close_from(STDERR_FILENO + 1);
     for (;;) {
         const int fd = fd_receive(STDIN_FILENO, &nothing);
         if (fd < 0)
@@ -237,44 +266,49 @@ static void spawner_serve(void)
     }
 }
 
-/* ---- the request ---- */
-
-static mote_status read_input(strbuf *text, mote_error *err)
+static mote_status spawner_run(pull_request *r, json_doc **doc, mote_error *err)
 {
-    char chunk[4096];
-    ssize_t n;
-    while ((n = read(STDIN_FILENO, chunk, sizeof chunk)) > 0 && text->n <= PULL_REQUEST_BYTES)
-        strbuf_put(text, (str){chunk, (size_t)n});
-    explicit_bzero(chunk, sizeof chunk);
-    if (n != 0)
-        return err_set(err, MOTE_E_ARG, "the request cannot be read or is too long");
-    return strbuf_check(text, err);
+    prctl(PR_SET_NAME, "mote-pull-spawn");
+    setsid(); /* Ctrl-C ends the server, which decides about its pulls */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN);
+    fd_close_from(STDERR_FILENO + 1);
+    const mote_status status = spawner_read_settings(r, doc, err);
+    spawner_serve(); /* with wrong settings every request gets the error */
+    return status;
+}
+
+/* Reads what to do from standard input, as a process of its own or of a spawner. */
+static mote_status read_request(pull *p, bool spawner, json_doc *docs[2], mote_error *err)
+{
+    mote_error ignored;
+    const mote_status settings = spawner ? spawner_run(&p->request, &docs[0], err) : MOTE_OK;
+    install_signals();
+    if (settings != MOTE_OK) { /* a socket that is closed before it is read loses the error */
+        read_document(STDIN_FILENO, &docs[1], &ignored);
+        return settings;
+    }
+    TRY(read_document(STDIN_FILENO, &docs[1], err));
+    return spawner ? pull_request_read_model(&p->request, json_doc_root(docs[1]), err)
+                   : pull_request_read(&p->request, json_doc_root(docs[1]), err);
 }
 
 int main(int argc, char **argv)
 {
     static pull p;
-    strbuf text = {0};
-    json_doc *doc = NULL;
+    json_doc *docs[2] = {NULL, NULL}; /* settings, request */
     mote_error err = {0};
-    if (argc == 2 && strcmp(argv[1], "--spawner") == 0)
-        spawner_serve();
-    install_signals();
-    mote_status status = read_input(&text, &err);
-    if (status == MOTE_OK)
-        status = json_doc_read(&doc, strbuf_view(&text), &err);
-    if (status == MOTE_OK)
-        status = pull_request_read(&p.request, json_doc_root(doc), &err);
+    const bool spawner = argc == 2 && strcmp(argv[1], "--spawner") == 0;
+    mote_status status = read_request(&p, spawner, docs, &err);
     if (status != MOTE_OK)
         p.code = PULL_BAD_REQUEST;
-    if (text.p != NULL)
-        explicit_bzero(text.p, text.n);
-    strbuf_fini(&text);
     if (status == MOTE_OK) {
         status = pull_start(&p, &err);
         http_stop(&p);
     }
-    json_doc_free(doc);
+    json_doc_free(docs[0]);
+    json_doc_free(docs[1]);
     if (status == MOTE_OK)
         return 0;
     if (err.status == MOTE_E_MEMORY)

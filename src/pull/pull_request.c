@@ -16,12 +16,14 @@ static const struct request_field {
     size_t at;
     double max; /* of a count or of seconds */
 } request_fields[] = {
+    /* what to pull */
     {"repo", FIELD_TEXT, offsetof(pull_request, repo), 0},
     {"revision", FIELD_TEXT, offsetof(pull_request, revision), 0},
     {"quant", FIELD_TEXT, offsetof(pull_request, quant), 0},
     {"weights", FIELD_TEXT, offsetof(pull_request, weights), 0},
     {"mmproj", FIELD_TEXT, offsetof(pull_request, mmproj), 0},
     {"mtp", FIELD_TEXT, offsetof(pull_request, mtp), 0},
+    /* settings */
     {"cache", FIELD_TEXT, offsetof(pull_request, cache), 0},
     {"state", FIELD_TEXT, offsetof(pull_request, state), 0},
     {"from", FIELD_TEXT, offsetof(pull_request, from), 0},
@@ -38,12 +40,13 @@ static const struct request_field {
     {"dry_run", FIELD_SWITCH, offsetof(pull_request, dry_run), 0},
     {"no_symlinks", FIELD_SWITCH, offsetof(pull_request, no_symlinks), 0},
 };
-enum { N_FIELDS = sizeof request_fields / sizeof *request_fields };
+enum { N_FIELDS = sizeof request_fields / sizeof *request_fields, N_MODEL_FIELDS = 6 };
 
-void pull_request_put(strbuf *out, const pull_request *r)
+/* The first n fields, and the files. */
+static void request_put(strbuf *out, const pull_request *r, size_t n)
 {
     jw_open(out, '{');
-    for (size_t i = 0; i < N_FIELDS; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct request_field *f = &request_fields[i];
         const void *value = (const char *)r + f->at;
         if (f->kind == FIELD_TEXT && *(const char *const *)value != NULL)
@@ -61,6 +64,16 @@ void pull_request_put(strbuf *out, const pull_request *r)
         jw_text(out, r->files[i]);
     jw_close(out, ']');
     jw_close(out, '}');
+}
+
+void pull_request_put(strbuf *out, const pull_request *r)
+{
+    request_put(out, r, N_FIELDS);
+}
+
+void pull_request_put_model(strbuf *out, const pull_request *r)
+{
+    request_put(out, r, N_MODEL_FIELDS);
 }
 
 /* A text without NUL, shorter than PULL_PATH_BYTES. */
@@ -108,28 +121,58 @@ static mote_status request_files(pull_request *r, const json_node *files, mote_e
     return MOTE_OK;
 }
 
-mote_status pull_request_read(pull_request *r, const json_node *root, mote_error *err)
+static mote_status request_read_fields(pull_request *r, const json_node *root, size_t from,
+                                       size_t to, mote_error *err)
 {
-    *r = (pull_request){0};
     if (!json_node_is(root, JSON_IS_OBJECT))
         return err_set(err, MOTE_E_ARG, "the request must be a JSON object");
-    for (size_t i = 0; i < N_FIELDS; i++) {
+    for (size_t i = from; i < to; i++) {
         const json_node *node = json_node_get(root, request_fields[i].name);
         if (node != NULL && !request_field_read(r, &request_fields[i], node))
             return err_set(err, MOTE_E_ARG, "the value of \"%s\" is not valid",
                            request_fields[i].name);
     }
-    TRY(request_files(r, json_node_get(root, "files"), err));
-    if (r->repo == NULL || r->cache == NULL || r->cache[0] != '/')
-        return err_set(err, MOTE_E_ARG, "\"repo\" and an absolute \"cache\" are required");
-    if (r->revision == NULL || r->revision[0] == '\0')
-        r->revision = "main";
+    return MOTE_OK;
+}
+
+mote_status pull_request_read_settings(pull_request *r, const json_node *root, mote_error *err)
+{
+    *r = (pull_request){0};
+    TRY(request_read_fields(r, root, N_MODEL_FIELDS, N_FIELDS, err));
+    if (r->cache == NULL || r->cache[0] != '/')
+        return err_set(err, MOTE_E_ARG, "an absolute \"cache\" is required");
     if (r->endpoint == NULL || r->endpoint[0] == '\0')
         r->endpoint = PULL_ENDPOINT;
     r->jobs = r->jobs > 0 ? r->jobs : PULL_JOBS;
     r->timeout = r->timeout > 0 ? r->timeout : 10;
     r->retry_wait = r->retry_wait > 0 ? r->retry_wait : 1;
     return MOTE_OK;
+}
+
+static mote_status request_read_model(pull_request *r, const json_node *root, mote_error *err)
+{
+    TRY(request_read_fields(r, root, 0, N_MODEL_FIELDS, err));
+    TRY(request_files(r, json_node_get(root, "files"), err));
+    if (r->repo == NULL)
+        return err_set(err, MOTE_E_ARG, "\"repo\" is required");
+    if (r->revision == NULL || r->revision[0] == '\0')
+        r->revision = "main";
+    return MOTE_OK;
+}
+
+mote_status pull_request_read_model(pull_request *r, const json_node *root, mote_error *err)
+{
+    for (size_t i = N_MODEL_FIELDS; i < N_FIELDS; i++)
+        if (json_node_get(root, request_fields[i].name) != NULL)
+            return err_set(err, MOTE_E_ARG, "\"%s\" is a setting, which a request cannot change",
+                           request_fields[i].name);
+    return request_read_model(r, root, err);
+}
+
+mote_status pull_request_read(pull_request *r, const json_node *root, mote_error *err)
+{
+    TRY(pull_request_read_settings(r, root, err));
+    return request_read_model(r, root, err);
 }
 
 /* ---- failures ---- */

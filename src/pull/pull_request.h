@@ -51,6 +51,16 @@ void pull_request_put(strbuf *out, const pull_request *r);
 /* Reads and checks a request. The texts belong to the document. */
 mote_status pull_request_read(pull_request *r, const json_node *root, mote_error *err);
 
+/*
+ * A spawner (pull_client.h) has the settings of all its requests, so these say only what to pull:
+ * repo, revision, quant, weights, mmproj, mtp and files. All other fields are settings.
+ */
+void pull_request_put_model(strbuf *out, const pull_request *r);
+/* Reads the settings; a model is ignored. */
+mote_status pull_request_read_settings(pull_request *r, const json_node *root, mote_error *err);
+/* Reads what to pull, and keeps the settings of *r. A setting in the request is MOTE_E_ARG. */
+mote_status pull_request_read_model(pull_request *r, const json_node *root, mote_error *err);
+
 /* ---- failures ---- */
 
 typedef enum pull_code {

@@ -2,8 +2,8 @@
 /*
  * serve_pull.h - `mote serve --allow-pull`: what the server needs to download models.
  *
- * Settings and token are read at the start, and the process that starts mote-pull is started before
- * the server enters its sandbox.
+ * Settings and token are read at the start and given to the process that starts mote-pull, before
+ * the server enters its sandbox. The server keeps neither.
  */
 #ifndef MOTE_CLI_SERVE_SERVE_PULL_H
 #define MOTE_CLI_SERVE_SERVE_PULL_H
@@ -13,8 +13,7 @@
 #include "store/store.h"
 
 typedef struct serve_pull {
-    pull_settings settings;
-    pull_request request; /* without repository and files */
+    pull_settings settings; /* cleared when the process has them */
     store_env env;
     pull_spawner spawner;
 } serve_pull;

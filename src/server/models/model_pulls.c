@@ -16,7 +16,7 @@ enum { LINE_MAX_BYTES = 1 << 20 };
 typedef struct model_pull {
     model_pulls *owner;
     struct model_pull *next;
-    strbuf request;             /* has the token: cleared before it is freed */
+    strbuf request;             /* equal requests share a pull */
     event_watch *watch;         /* NULL: the process is not needed any more */
     strbuf input;               /* events up to an incomplete line */
     model_pull_client *clients; /* in the order in which they came */
@@ -48,8 +48,6 @@ static void pull_free(model_pull *p)
     *link = p->next;
     p->owner->n--;
     event_loop_unwatch(p->watch);
-    if (p->request.p != NULL)
-        memset(p->request.p, 0, p->request.n);
     strbuf_fini(&p->request);
     strbuf_fini(&p->input);
     json_doc_free(p->last);

@@ -16,8 +16,8 @@
 
 /* Where the processes come from. */
 typedef struct model_pull_source {
-    /* Appends the request for the model `name`, with the token of the server. Worker thread.
-     * MOTE_E_ARG: no such model to download. */
+    /* Appends the request for the model `name`. Worker thread. MOTE_E_ARG: no such model to
+     * download. */
     mote_status (*request)(void *with, const char *name, strbuf *out, mote_error *err);
     /* Starts the process. *fd: its events; closing it ends the process. NULL: no pulls. */
     mote_status (*start)(void *with, str request, int *fd, mote_error *err);

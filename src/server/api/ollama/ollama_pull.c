@@ -34,8 +34,6 @@ typedef struct ollama_pull {
 static void pull_release(ollama_pull *p)
 {
     strbuf_fini(&p->body);
-    if (p->request.p != NULL)
-        memset(p->request.p, 0, p->request.n); /* the token */
     strbuf_fini(&p->request);
     mem_free(p);
 }
