@@ -2,9 +2,9 @@
 /*
  * cpu.c - instruction set of the CPU, its cores and thread affinity. See cpu.h.
  *
- * An instruction set level needs support by the CPU (CPUID) and by the operating system: XCR0 tells
- * which registers the kernel saves on a context switch. For AMX the process must also request the
- * tile data.
+ * On x86-64 an instruction set level needs support by the CPU (CPUID) and by the operating system:
+ * XCR0 tells which registers the kernel saves on a context switch. For AMX the process must also
+ * request the tile data. On 64-bit ARM the kernel reports both in the auxiliary vector.
  */
 #define _GNU_SOURCE
 #include "base/cpu.h"
@@ -46,6 +46,10 @@ static const mote_isa levels[] = {
     MOTE_ISA_AVX2,
     MOTE_ISA_AVX512,
     MOTE_ISA_AMX,
+#elif defined(__aarch64__)
+    MOTE_ISA_NEON,
+    MOTE_ISA_DOTPROD,
+    MOTE_ISA_I8MM,
 #endif
 };
 enum { N_LEVELS = sizeof levels / sizeof *levels };
@@ -122,7 +126,7 @@ mote_status cpu_check_level(mote_isa level, mote_error *err)
     return err_set(err, MOTE_E_ARG, "%d is not an instruction set level", (int)level);
 }
 
-/* Instruction sets by the level that needs them. */
+/* Instruction sets by the level that needs them. Names of ARM sets are those of /proc/cpuinfo. */
 static const struct {
     mote_isa level;
     const char *name;
@@ -130,9 +134,10 @@ static const struct {
     {MOTE_ISA_AVX2, "AVX"},        {MOTE_ISA_AVX2, "FMA"},        {MOTE_ISA_AVX2, "F16C"},
     {MOTE_ISA_AVX2, "AVX2"},       {MOTE_ISA_AVX512, "AVX512F"},  {MOTE_ISA_AVX512, "AVX512BW"},
     {MOTE_ISA_AVX512, "AVX512DQ"}, {MOTE_ISA_AVX512, "AVX512VL"}, {MOTE_ISA_AVX512, "AVX512_VNNI"},
-    {MOTE_ISA_AMX, "AMX-TILE"},    {MOTE_ISA_AMX, "AMX-INT8"},
+    {MOTE_ISA_AMX, "AMX-TILE"},    {MOTE_ISA_AMX, "AMX-INT8"},    {MOTE_ISA_NEON, "asimd"},
+    {MOTE_ISA_DOTPROD, "asimddp"}, {MOTE_ISA_I8MM, "i8mm"},
 };
-enum { N_SETS = sizeof cpu_sets / sizeof *cpu_sets };
+enum { N_SETS = sizeof cpu_sets / sizeof *cpu_sets, N_ARM_SETS = 3, FIRST_ARM_SET = N_SETS - 3 };
 
 /* Registers by the level that needs them: bits of XCR0. */
 static const struct {
@@ -222,7 +227,8 @@ static const struct {
     {offsetof(cpu_leaves, ecx7), bit_AVX512VNNI}, {offsetof(cpu_leaves, edx7), 1u << 24},
     {offsetof(cpu_leaves, edx7), 1u << 25},
 };
-_Static_assert(sizeof set_bits / sizeof *set_bits == N_SETS, "one row per row of cpu_sets");
+enum { N_SET_BITS = sizeof set_bits / sizeof *set_bits };
+_Static_assert((int)N_SET_BITS == (int)FIRST_ARM_SET, "one row per x86 row of cpu_sets");
 
 void cpu_read_features(cpu_features *out)
 {
@@ -240,7 +246,7 @@ void cpu_read_features(cpu_features *out)
     out->hypervisor = (leaves.ecx1 & hypervisor) != 0;
     if ((leaves.ecx1 & bit_OSXSAVE) != 0)
         out->saved_sets = cpu_read_xcr0();
-    for (size_t i = 0; i < N_SETS; i++) {
+    for (size_t i = 0; i < N_SET_BITS; i++) {
         uint32_t value;
         memcpy(&value, (const char *)&leaves + set_bits[i].at, sizeof value);
         if ((value & set_bits[i].bit) != 0)
@@ -270,10 +276,25 @@ void cpu_name(char out[CPU_NAME_BYTES])
     out[n] = '\0';
 }
 #else
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+
+/* The kernel reports an instruction set only if it saves its registers. */
+void cpu_read_features(cpu_features *out)
+{
+    const uint64_t hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+    /* HWCAP_ASIMD, HWCAP_ASIMDDP, HWCAP2_I8MM, which older headers lack. */
+    const uint64_t has[N_ARM_SETS] = {hwcap >> 1 & 1, hwcap >> 20 & 1, hwcap2 >> 13 & 1};
+    *out = (cpu_features){0};
+    for (size_t i = 0; i < N_ARM_SETS; i++)
+        out->sets |= (uint32_t)has[i] << (FIRST_ARM_SET + i);
+}
+#else
 void cpu_read_features(cpu_features *out)
 {
     *out = (cpu_features){0};
 }
+#endif
 
 void cpu_name(char out[CPU_NAME_BYTES])
 {
@@ -311,9 +332,10 @@ static long cores_sysfs_number(const char *sys, uint32_t cpu, const char *file, 
 
 /* Relative speed of a core: the scheduler's capacity (big.LITTLE), else the maximum frequency
  * (performance and efficiency cores), else 1. */
-static long cores_speed(const char *sys, uint32_t cpu)
+static long cores_speed(const char *sys, uint32_t cpu, bool *is_capacity)
 {
     long capacity = cores_sysfs_number(sys, cpu, "cpu_capacity", 0);
+    *is_capacity = capacity > 0;
     return capacity > 0 ? capacity : cores_sysfs_number(sys, cpu, "cpufreq/cpuinfo_max_freq", 1);
 }
 
@@ -333,16 +355,21 @@ static uint32_t cores_cgroup_quota(const char *sys)
     return (uint32_t)((quota + period - 1) / period);
 }
 
-/* Fills value[cpu] with the speed of each allowed CPU; returns the maximum. */
+/* Fills value[cpu] with the speed of each allowed CPU; returns the lowest speed of a performance
+ * core. A step ends with its slowest thread, so a core much slower than the fastest delays the
+ * others more than it contributes. The limit is 70 % of the highest frequency: efficiency cores also
+ * do less per cycle. Capacity counts that, so there the limit is 50 %: the middle cores of a phone
+ * have 60 to 90 %, the small ones 15 to 40 %. */
 static long cores_measure(const char *sys, const cores_set *allowed, long value[CORES_MAX])
 {
     long best = 0;
+    bool is_capacity = false;
     for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++)
         if (cores_has(allowed, cpu)) {
-            value[cpu] = cores_speed(sys, cpu);
+            value[cpu] = cores_speed(sys, cpu, &is_capacity);
             best = value[cpu] > best ? value[cpu] : best;
         }
-    return best;
+    return is_capacity ? (best + 1) / 2 : (best * 7 + 9) / 10;
 }
 
 /* Identifies the core of a CPU by its lowest CPU number, allowed or not. */
@@ -358,13 +385,11 @@ void cores_find_in(cores *out, const char *sys, const cores_set *allowed, uint32
     long value[CORES_MAX];
     uint16_t index[CORES_MAX]; /* in out->strong, by core */
     cores_set seen = {{0}};
-    const long best = cores_measure(sys, allowed, value);
+    const long slowest = cores_measure(sys, allowed, value);
     for (uint32_t cpu = 0; cpu < CORES_MAX; cpu++) {
         if (!cores_has(allowed, cpu))
             continue;
-        /* A step ends with its slowest thread. A core with less than 70 % of the maximum speed
-         * delays the others more than it contributes. */
-        if (value[cpu] * 10 < best * 7) {
+        if (value[cpu] < slowest) {
             out->weaker = true;
             continue;
         }

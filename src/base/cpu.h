@@ -37,7 +37,7 @@ mote_status cpu_check_level(mote_isa level, mote_error *err);
 
 /* ---- why a level is not supported ---- */
 
-/* What the CPU reports about itself; on CPUs other than x86-64 all zero. */
+/* What the CPU reports about itself. Only x86-64 sets more than `sets`. */
 typedef struct cpu_features {
     bool x86;
     bool hypervisor;     /* a virtual machine, which may hide features */

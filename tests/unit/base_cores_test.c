@@ -112,6 +112,28 @@ static void weak_cores_are_left_out(void **state)
     expect_cores(&c, 1, true, false, 0, "7");
 }
 
+/* Four small, three middle and one large core, as in most phones. */
+static void small_cores_of_a_phone_are_left_out(void **state)
+{
+    (void)state;
+    cores c;
+    for (uint32_t cpu = 0; cpu < 8; cpu++) {
+        sys_write_cpu(cpu, "cpu_capacity", cpu < 4 ? "325\n" : cpu < 7 ? "640\n" : "1024\n");
+        /* Frequencies are closer to each other than speeds. */
+        sys_write_cpu(cpu, "cpufreq/cpuinfo_max_freq", cpu < 4 ? "2000000\n" : "2600000\n");
+    }
+    cores_set all = cpu_range(0, 8), small = cpu_range(0, 4), strong = cpu_range(4, 8);
+    cores_find_in(&c, fake_root, &all, 5);
+    expect_cores(&c, 4, true, false, 1, "4,5,6,7");
+    assert_memory_equal(&c.cpus, &strong, sizeof strong);
+    cores_find_in(&c, fake_root, &small, 1);
+    expect_cores(&c, 4, false, false, 1, "0,1,2,3");
+    sys_write_cpu(4, "cpu_capacity", "512\n"); /* the limit itself counts as fast */
+    sys_write_cpu(5, "cpu_capacity", "511\n");
+    cores_find_in(&c, fake_root, &all, 4);
+    expect_cores(&c, 3, true, false, 0, "4,6,7");
+}
+
 static void a_quota_limits_threads(void **state)
 {
     (void)state;
@@ -191,6 +213,7 @@ int main(void)
         WITH_SYS(missing_sysfs_limits_nothing),
         WITH_SYS(hyperthreads_count_once),
         WITH_SYS(weak_cores_are_left_out),
+        WITH_SYS(small_cores_of_a_phone_are_left_out),
         WITH_SYS(a_quota_limits_threads),
         WITH_SYS(invalid_sysfs_is_ignored),
         cmocka_unit_test(pinned_worker_stays_on_its_cpu),
