@@ -23,6 +23,18 @@ static void table_set_levels(kern_table *table, mote_isa level)
     if (cpu_level_contains(level, MOTE_ISA_AMX))
         kern_gemm_level_amx(table);
 }
+#elif defined(__aarch64__)
+static void table_set_levels(kern_table *table, mote_isa level)
+{
+    if (cpu_level_contains(level, MOTE_ISA_NEON)) {
+        kern_level_neon(table);
+        kern_gemm_level_neon(table);
+    }
+    if (cpu_level_contains(level, MOTE_ISA_DOTPROD))
+        kern_gemm_level_dotprod(table);
+    if (cpu_level_contains(level, MOTE_ISA_I8MM))
+        kern_gemm_level_i8mm(table);
+}
 #else
 static void table_set_levels(kern_table *table, mote_isa level)
 {

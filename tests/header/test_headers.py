@@ -5,6 +5,7 @@ Arguments: the C compiler, the C++ compiler (may be empty), the project's versio
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -23,6 +24,8 @@ AVX512 = AVX2 + [f"-mavx512{part}" for part in ("f", "bw", "dq", "vl", "vnni")]
 LEVELS = {"avx2": AVX2, "avx512": AVX512, "amx": AVX512 + ["-mamx-tile", "-mamx-int8"]}
 
 CC, CXX, VERSION = sys.argv[1:4]
+ARM = {"neon": [], "dotprod": ["-march=armv8.2-a+dotprod"], "i8mm": ["-march=armv8.2-a+dotprod+i8mm"]}
+ARM_CC = shutil.which("aarch64-linux-gnu-gcc")
 
 
 def complaint(command, text):
@@ -31,8 +34,8 @@ def complaint(command, text):
     return done.stderr if done.returncode else ""
 
 
-def c11(text, flags=()):
-    return complaint([CC, "-x", "c", "-std=c11", *STRICT, *flags], text)
+def c11(text, flags=(), compiler=None):
+    return complaint([compiler or CC, "-x", "c", "-std=c11", *STRICT, *flags], text)
 
 
 def cxx17(text):
@@ -40,15 +43,32 @@ def cxx17(text):
 
 
 def spellings(name):
-    """The (text, flags) that a header has to compile as: itself, twice for its guard. One of
-    kernels/vec is written over each vector layer."""
+    """The (text, flags, compiler) that a header has to compile as: itself, twice for its guard. One of
+    kernels/vec is written over each vector layer, some of kernels/arm over the headers of a level."""
     twice = f'#include "{name}"\n' * 2
-    level = re.search(r"_(avx2|avx512|amx)\.h$", name)
-    if level:
-        return [(twice, LEVELS[level[1]])]
+    found = []
     if name.startswith("kernels/vec/"):
-        return [(f'#include "kernels/x86/vec_{x}.h"\n' + twice, LEVELS[x]) for x in ("avx2", "avx512")]
-    return [(twice, [])]
+        found += [(f'#include "kernels/x86/vec_{x}.h"\n' + twice, LEVELS[x], CC) for x in ("avx2", "avx512")]
+    if name.startswith(("kernels/vec/", "kernels/arm/")):
+        arm = re.search(r"_(neon|dotprod|i8mm)\.h$", name)
+        levels = [arm[1]] if arm else ARM if "gemm_rows" in name else ["neon"]
+        if "gemm_panel" in name and "vec/" not in name:
+            levels = ["dotprod", "i8mm"]
+        return found + [(before_arm(name, x) + twice, ARM[x], ARM_CC) for x in levels if ARM_CC]
+    level = re.search(r"_(avx2|avx512|amx)\.h$", name)
+    return [(twice, LEVELS[level[1]] if level else [], CC)]
+
+
+def before_arm(name, level):
+    """What a header of the kernels expects before it, at a level of ARM."""
+    if name.startswith("kernels/vec/"):
+        return '#include "kernels/arm/vec_neon.h"\n'
+    dot = f'#include "kernels/arm/dot_{"neon" if level == "neon" else "dotprod"}.h"\n'
+    size = re.search(r"gemm_panel_(32|256)\.h$", name)
+    rows = f'#include "kernels/arm/gemm_rows_{size[1]}.h"\n' if size else ""
+    if "gemm_panel" in name:
+        return dot + f'#include "kernels/arm/tile_{level}.h"\n' + rows
+    return dot if "gemm_rows" in name else ""
 
 
 class Headers(unittest.TestCase):
@@ -62,8 +82,8 @@ class Headers(unittest.TestCase):
         self.assertGreater(len(names), 20)
         work = [(name, *spelling) for name in names for spelling in spellings(name)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            complaints = list(pool.map(lambda w: c11(w[1], w[2]), work))
-        for (name, _, _), found in zip(work, complaints):
+            complaints = list(pool.map(lambda w: c11(*w[1:]), work))
+        for (name, *_), found in zip(work, complaints):
             with self.subTest(header=name):
                 self.assertEqual("", found)
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_rows.h - common parts of the row kernels: reduction of sums, f16 fields. NEON. */
+#ifndef MOTE_KERNELS_ARM_GEMM_ROWS_H
+#define MOTE_KERNELS_ARM_GEMM_ROWS_H
+
+#include <arm_neon.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ROW_INLINE static inline __attribute__((always_inline))
+
+enum {
+    ROWS_TOKENS = 8,          /* tokens at a time */
+    ROWS_L2_BYTES = 128 << 10 /* weights that stay in L2 while many tokens use them */
+};
+
+/* Lane i: the sum of the lanes of v[i]. */
+ROW_INLINE int32x4_t reduce_4(const int32x4_t v[4])
+{
+    return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+}
+
+/* (float)(sum / 2^fraction), rounded once. */
+ROW_INLINE float32x4_t sum_to_float(int32x4_t sum, const int fraction)
+{
+    switch (fraction) {
+    case 2: return vcvtq_n_f32_s32(sum, 2);
+    case 4: return vcvtq_n_f32_s32(sum, 4);
+    case 5: return vcvtq_n_f32_s32(sum, 5);
+    default: return vcvtq_f32_s32(sum);
+    }
+}
+
+/* The f16 at p and three more, `stride` bytes apart, as f32. */
+ROW_INLINE float32x4_t load_4_halves(const uint8_t *p, size_t stride)
+{
+    uint16x4_t v = vld1_dup_u16((const uint16_t *)p);
+    v = vld1_lane_u16((const uint16_t *)(p + stride), v, 1);
+    v = vld1_lane_u16((const uint16_t *)(p + 2 * stride), v, 2);
+    v = vld1_lane_u16((const uint16_t *)(p + 3 * stride), v, 3);
+    return vcvt_f32_f16(vreinterpret_f16_u16(v));
+}
+
+/* The f16 at p in all lanes. */
+ROW_INLINE float32x4_t load_half(const uint8_t *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_dup_u16((const uint16_t *)p)));
+}
+
+#endif
