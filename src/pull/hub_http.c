@@ -112,6 +112,28 @@ static mote_status http_make_headers(pull *p, mote_error *err)
     return MOTE_OK;
 }
 
+/* A token that was configured for one hub is not sent to another one. */
+static mote_status http_check_token(pull *p, mote_error *err)
+{
+    const char *of = p->request.token_endpoint, *token = p->request.token;
+    hub_url owner;
+    mote_error why;
+    if (of == NULL || *of == '\0' || token == NULL || *token == '\0')
+        return MOTE_OK;
+    if (hub_url_parse(&owner, of, &why) != MOTE_OK)
+        return pull_fail(p, PULL_BAD_REQUEST, err, "cannot use the endpoint %.200s: %s", of,
+                         why.text);
+    if (hub_url_gets_token(&p->endpoint, &owner))
+        return MOTE_OK;
+    char text[600];
+    snprintf(text, sizeof text,
+             "the token for %.255s is not sent to %.255s; --token-file FILE names one for it",
+             owner.host, p->endpoint.host);
+    event_warning(text);
+    p->request.token = NULL;
+    return MOTE_OK;
+}
+
 mote_status http_start(pull *p, mote_error *err)
 {
     mote_error why;
@@ -124,6 +146,7 @@ mote_status http_start(pull *p, mote_error *err)
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || (p->easy = curl_easy_init()) == NULL)
         return pull_fail(p, PULL_NO_MEMORY, err, "out of memory for libcurl");
     http_resolve_proxy(p);
+    TRY(http_check_token(p, err));
     return http_make_headers(p, err);
 }
 
@@ -152,6 +175,7 @@ void http_prepare(http_target *target, CURL *easy, const hub_url *url, bool toke
     target->endpoint = hub_url_same_origin(url, &p->endpoint);
     target->refused = false;
     curl_easy_setopt(easy, CURLOPT_URL, url->text);
+    token = token && hub_url_gets_token(url, &p->endpoint);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, p->headers[token ? 1 : 0]);
     curl_easy_setopt(easy, CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE); /* none to a proxy */
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "https");

@@ -99,15 +99,25 @@ bool hub_url_same_origin(const hub_url *a, const hub_url *b)
     return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
 }
 
-bool hub_url_is_hub(const hub_url *url, const hub_url *endpoint)
+/* A host of the Hugging Face hub. */
+static bool url_is_hugging_face(const hub_url *url)
 {
     static const char *const hosts[] = {"huggingface.co", "hub-ci.huggingface.co", "hf.co"};
-    if (hub_url_same_origin(url, endpoint))
-        return true;
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (strcmp(url->host, hosts[i]) == 0 && strcmp(url->port, "443") == 0)
             return true;
     return false;
+}
+
+bool hub_url_is_hub(const hub_url *url, const hub_url *endpoint)
+{
+    return hub_url_same_origin(url, endpoint) || url_is_hugging_face(url);
+}
+
+bool hub_url_gets_token(const hub_url *url, const hub_url *endpoint)
+{
+    return hub_url_same_origin(url, endpoint) ||
+           (url_is_hugging_face(url) && url_is_hugging_face(endpoint));
 }
 
 /* ---- addresses ---- */

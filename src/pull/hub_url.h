@@ -28,8 +28,11 @@ mote_status hub_url_follow(hub_url *out, const hub_url *base, const char *locati
                            mote_error *err);
 /* Same host and port. The scheme is always https. */
 bool hub_url_same_origin(const hub_url *a, const hub_url *b);
-/* The endpoint and the hosts of the Hugging Face hub: the token may be sent there. */
+/* The endpoint and the hosts of the Hugging Face hub: their replies are those of a hub. */
 bool hub_url_is_hub(const hub_url *url, const hub_url *endpoint);
+/* The endpoint itself, under any of its names if it is the Hugging Face hub. The token of an
+ * endpoint goes nowhere else. */
+bool hub_url_gets_token(const hub_url *url, const hub_url *endpoint);
 
 /* Loopback, private, link-local, multicast and reserved addresses. */
 bool hub_address_private(const struct sockaddr *address);

@@ -175,6 +175,7 @@ mote_status pull_settings_read(pull_settings *s, pull_request *r, mote_error *er
     if (r->token == NULL) {
         TRY(settings_token(s, err));
         r->token = s->token;
+        r->token_endpoint = env("HF_ENDPOINT") != NULL ? env("HF_ENDPOINT") : PULL_ENDPOINT;
     }
     settings_proxy(r);
     if (r->ca_file == NULL)

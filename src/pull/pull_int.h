@@ -96,7 +96,7 @@ typedef struct http_target {
 
 mote_status http_start(pull *p, mote_error *err);
 void http_stop(pull *p);
-/* The options of every request. `token`: send it. */
+/* The options of every request. `token`: send it if the URL is of the endpoint. */
 void http_prepare(http_target *target, CURL *easy, const hub_url *url, bool token);
 /* One GET or HEAD, with retries of failures that may pass and waits for rate limits. Redirects are
  * not followed. The body is limited to `body_max` bytes; 0: HEAD. */
@@ -125,7 +125,7 @@ typedef struct hub_meta {
     char hash[HUB_HASH_BYTES];
     uint64_t size;
     hub_url url;        /* of the content */
-    bool token;         /* the content is on the hub, so the token is sent */
+    bool token;         /* the content is on a hub; the endpoint gets the token */
     unsigned redirects; /* so far */
 } hub_meta;
 

@@ -29,6 +29,7 @@ static const struct request_field {
     {"from", FIELD_TEXT, offsetof(pull_request, from), 0},
     {"endpoint", FIELD_TEXT, offsetof(pull_request, endpoint), 0},
     {"token", FIELD_TEXT, offsetof(pull_request, token), 0},
+    {"token_endpoint", FIELD_TEXT, offsetof(pull_request, token_endpoint), 0},
     {"proxy", FIELD_TEXT, offsetof(pull_request, proxy), 0},
     {"no_proxy", FIELD_TEXT, offsetof(pull_request, no_proxy), 0},
     {"ca_file", FIELD_TEXT, offsetof(pull_request, ca_file), 0},

@@ -36,6 +36,7 @@ typedef struct pull_request {
     const char *from;                  /* directory with the files, instead of the network */
     const char *endpoint;              /* URL of the hub; default PULL_ENDPOINT */
     const char *token;
+    const char *token_endpoint;   /* the hub that the token is for; default: `endpoint` */
     const char *proxy, *no_proxy; /* as in HTTPS_PROXY and NO_PROXY */
     const char *ca_file, *ca_dir; /* as in SSL_CERT_FILE and SSL_CERT_DIR */
     uint64_t jobs;                /* parallel connections, 1 to PULL_JOBS_MAX; 0: PULL_JOBS */

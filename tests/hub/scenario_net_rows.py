@@ -373,6 +373,35 @@ def token_that_is_not_implicit(s):
     assert not uses_token(s)
 
 
+@row(6, 0)
+def token_of_another_hub(s):
+    """HF_TOKEN is for HF_ENDPOINT. The hub of --from does not get it."""
+    s.flags += ["--from", s.hub.url("raw_hub")]
+    yield
+    assert s.requests("raw_hub") and not s.requests("hub")
+    assert all("authorization" not in r.headers for r in s.requests())
+    assert "--token-file" in s.result.out, s.result.out
+
+
+@row(6, 0)
+def token_of_the_same_hub(s):
+    s.flags += ["--from", s.hub.url("hub") + "/"]
+    yield
+    assert uses_token(s)
+
+
+@row(6, 0)
+def token_file_for_another_hub(s):
+    """The user names both."""
+    path = os.path.join(s.home, "token")
+    with open(path, "w", encoding="ascii") as f:
+        f.write(TOKEN)
+    s.env["HF_TOKEN"] = "hf_" + "c" * 34
+    s.flags += ["--from", s.hub.url("raw_hub"), "--token-file", path]
+    yield
+    equal({r.headers.get("authorization") for r in s.requests("raw_hub")}, {"Bearer " + TOKEN})
+
+
 def offline(variable, value):
     def check(s):
         s.env[variable] = value

@@ -94,6 +94,30 @@ static void redirects(void **state)
         assert_int_not_equal(hub_url_follow(&to, &hub, wrong[i], &err), MOTE_OK);
 }
 
+static void token_hosts(void **state)
+{
+    static const struct {
+        const char *url, *endpoint;
+        bool gets_token;
+    } rows[] = {{"https://huggingface.co/a", "https://huggingface.co", true},
+                {"https://hf.co/a", "https://huggingface.co", true},
+                {"https://huggingface.co:444/a", "https://huggingface.co", false},
+                {"https://cdn.huggingface.co/a", "https://huggingface.co", false},
+                {"https://huggingface.co.example/a", "https://huggingface.co", false},
+                {"https://mirror.example/a", "https://mirror.example", true},
+                {"https://mirror.example/a", "https://huggingface.co", false},
+                /* A mirror may redirect to the hub. The token is for the mirror. */
+                {"https://huggingface.co/a", "https://mirror.example", false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static hub_url url, endpoint;
+        mote_error err;
+        assert_int_equal(hub_url_parse(&url, rows[i].url, &err), MOTE_OK);
+        assert_int_equal(hub_url_parse(&endpoint, rows[i].endpoint, &err), MOTE_OK);
+        assert_int_equal(hub_url_gets_token(&url, &endpoint), rows[i].gets_token);
+    }
+}
+
 static void addresses(void **state)
 {
     static const struct {
@@ -158,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(content_range), cmocka_unit_test(etags),
                                        cmocka_unit_test(headers),       cmocka_unit_test(redirects),
-                                       cmocka_unit_test(addresses),     cmocka_unit_test(record)};
+                                       cmocka_unit_test(token_hosts),   cmocka_unit_test(addresses),
+                                       cmocka_unit_test(record)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
