@@ -488,12 +488,40 @@ static bool ref_is(const char *path, const char *commit)
     return n == (ssize_t)strlen(commit) && memcmp(text, commit, (size_t)n) == 0;
 }
 
+/* Does the ref name a commit that a copy from a directory must not replace? Only the hub knows
+ * which commit a branch has: readers of the ref keep the files that they had. */
+static bool ref_is_kept(const pull *p, char commit[HF_COMMIT_BYTES])
+{
+    const char *why;
+    return p->request.from != NULL && p->request.from[0] != '\0' &&
+           hf_cache_commit(commit, p->request.cache, p->request.repo, p->request.revision, &why);
+}
+
 /* Does the ref need no change? A commit has none. */
 static bool ref_is_right(const pull *p)
 {
-    char path[PULL_PATH_BYTES];
-    return hub_hash_valid(str_of(p->request.revision), 40) ||
+    char path[PULL_PATH_BYTES], kept[HF_COMMIT_BYTES];
+    return hub_hash_valid(str_of(p->request.revision), 40) || ref_is_kept(p, kept) ||
            (cache_path(p, path, "/refs/%s", p->request.revision) && ref_is(path, p->commit));
+}
+
+/* Says that the ref was kept, unless its snapshot has the same files. */
+static void report_kept_ref(const pull *p)
+{
+    char kept[HF_COMMIT_BYTES], text[2 * PULL_PATH_BYTES], path[PULL_PATH_BYTES];
+    bool same = true;
+    if (!ref_is_kept(p, kept) || strcmp(kept, p->commit) == 0)
+        return;
+    for (size_t i = 0; same && i < p->n_files; i++) {
+        char hash[HF_HASH_BYTES] = "";
+        same = hf_snapshot_path(path, p->request.cache, p->request.repo, kept, p->files[i].path) &&
+               hf_cache_hash(hash, path) && strcmp(hash, p->files[i].hash) == 0;
+    }
+    if (same || !cache_snapshot_path(p, "", path))
+        return;
+    snprintf(text, sizeof text, "%s of %s stays at %s; the copy is in %s", p->request.revision,
+             p->request.repo, kept, path);
+    event_warning(text);
 }
 
 static mote_status write_ref(pull *p, mote_error *err)
@@ -535,6 +563,7 @@ mote_status cache_link_all(pull *p, mote_error *err)
 {
     bool right = ref_is_right(p);
     int lock;
+    report_kept_ref(p);
     for (size_t i = 0; i < p->n_files; i++)
         right = right && is_linked(p, &p->files[i]);
     if (right)

@@ -4,7 +4,8 @@
  *
  * DIR is another Hugging Face cache, which names the commit and the hashes, or a directory with
  * GGUF files. The hashes of the latter are computed, and because their commit is unknown, one is
- * derived from the names and hashes: the same files always give the same one.
+ * derived from the names and hashes: the same files always give the same one. A ref that exists is
+ * not changed (cache_writer.c).
  */
 #include "pull/hub_choice.h"
 

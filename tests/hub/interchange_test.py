@@ -69,6 +69,57 @@ def mote_finds_what_the_client_downloaded(hub, repo):
         equal(hub.requests(), [])
 
 
+def copied(env, repo, data, *flags):
+    """`mote pull --from DIR` of a directory with one file. Returns what it printed."""
+    with new_home() as directory:
+        with open(os.path.join(directory, FILE), "wb") as f:
+            f.write(data)
+        code, out, err = run([os.environ["MOTE"], "pull", f"hf:{repo.name}:{FILE}", "--from", directory, *flags], env)
+        assert code == 0, (code, out, err)
+        return out.strip(), err
+
+
+@case
+def the_client_finds_what_mote_copied(hub, _):
+    """Without a ref the copy gets one, so that the client finds it. A later download replaces the ref."""
+    repo = hub.add("owner/copied", FILES)
+    with new_home() as home:
+        env = hub.env(home)
+        out, err = copied({**env, "HF_HUB_OFFLINE": "1"}, repo, FILES[FILE])
+        offline = {**env, "HF_HUB_OFFLINE": "1"}
+        equal(client(offline, f"hub.hf_hub_download('{repo.name}', '{FILE}')"), out)
+        listed = hf(env, "cache", "ls", "--show-warnings")
+        assert repo.name in listed and "warning" not in listed.lower(), listed
+        hub.forget()
+        pull(env, repo)
+        equal(content_bytes(hub, repo), 0)
+        check_installed(home, repo, FILE)
+
+
+@case
+def a_copy_leaves_the_ref(hub, _):
+    """The client had downloaded the repository. After a copy of other bytes it sees the same files as before."""
+    repo = hub.add("owner/kept", FILES)
+    other = gguf_bytes(100000, 33)
+    with new_home() as home:
+        env = hub.env(home)
+        before = client(env, f"hub.snapshot_download('{repo.name}')")
+        out, err = copied(env, repo, other)
+        assert f"main of {repo.name} stays at {repo.head}" in err and os.path.dirname(out) in err, err
+        offline = {**env, "HF_HUB_OFFLINE": "1"}
+        equal(client(offline, f"hub.snapshot_download('{repo.name}')"), before)
+        check_installed(home, repo, FILE)
+        commit = os.path.basename(os.path.dirname(out))
+        assert commit != repo.head, commit
+        equal(client(offline, f"hub.hf_hub_download('{repo.name}', '{FILE}', revision='{commit}')"), out)
+        with open(out, "rb") as f:
+            equal(f.read(), other)
+        # The same bytes as in main: nothing to say.
+        _, err = copied(env, repo, FILES[FILE])
+        assert "stays" not in err, err
+        check_installed(home, repo, FILE)
+
+
 @case
 def mote_replaces_what_the_client_got_damaged(hub, _):
     """The client stores a file with a flipped bit under the name of its hash. mote hashes what it finds."""
