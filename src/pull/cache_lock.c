@@ -95,6 +95,11 @@ int cache_lock_try(const pull *p, const char *hash)
     return fd;
 }
 
+bool cache_hold(int fd, bool alone)
+{
+    return flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0;
+}
+
 void cache_unlock(int fd)
 {
     if (fd >= 0)

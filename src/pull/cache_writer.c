@@ -13,6 +13,7 @@
  */
 #include "pull/pull_int.h"
 
+#include "base/landlock.h"
 #include "store/file_hash.h"
 #include "store/hf_cache.h"
 
@@ -116,6 +117,77 @@ static void write_tag(const pull *p)
     close(fd);
 }
 
+/* The directory of the locks of the repository. */
+static bool lock_directory(const pull *p, char *out)
+{
+    if (!hf_lock_path(out, p->request.cache, p->request.repo, "x"))
+        return false;
+    parent_of(out);
+    return true;
+}
+
+/* Opens the directory of the repository, which exists, and holds it against cache_end of another
+ * process. False: that one has removed it. */
+static bool hold_repository(pull *p, const char *path)
+{
+    struct stat st;
+    p->repo_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (p->repo_fd < 0)
+        return errno != ENOENT;
+    if (!cache_hold(p->repo_fd, false) || fstat(p->repo_fd, &st) != 0 || st.st_nlink > 0)
+        return true;
+    close(p->repo_fd);
+    p->repo_fd = -1;
+    return false;
+}
+
+void cache_begin(pull *p)
+{
+    enum { TRIES = 100 };
+    char path[PULL_PATH_BYTES], locks[PULL_PATH_BYTES];
+    mote_error ignored;
+    if (!cache_path(p, path, "%s", ""))
+        return; /* cache_prepare says so */
+    bool held = false;
+    for (int i = 0; i < TRIES && !held; i++) {
+        p->repo_made = access(path, F_OK) != 0;
+        errno = 0;
+        if (cache_make_directories(p, path, &ignored) != MOTE_OK) {
+            p->repo_error = errno;
+            p->repo_made = false;
+            return;
+        }
+        held = hold_repository(p, path);
+    }
+    write_tag(p);
+    if (lock_directory(p, locks))
+        cache_make_directories(p, locks, &ignored); /* without it the pull works too */
+}
+
+void cache_end(pull *p)
+{
+    char path[PULL_PATH_BYTES];
+    if (p->repo_made && p->repo_fd >= 0 && cache_hold(p->repo_fd, true)) {
+        if (cache_path(p, path, "/blobs"))
+            rmdir(path);
+        if (cache_path(p, path, "%s", "") && rmdir(path) == 0 && lock_directory(p, path))
+            rmdir(path);
+    }
+    if (p->repo_fd >= 0)
+        close(p->repo_fd);
+    p->repo_fd = -1;
+}
+
+void cache_allow(const pull *p, int ruleset, uint64_t rights)
+{
+    char path[PULL_PATH_BYTES];
+    landlock_allow(ruleset, p->request.cache, LANDLOCK_READ | LANDLOCK_REMOVE_DIR);
+    if (cache_path(p, path, "%s", ""))
+        landlock_allow(ruleset, path, rights);
+    if (lock_directory(p, path))
+        landlock_allow(ruleset, path, rights);
+}
+
 mote_status cache_prepare(pull *p, mote_error *err)
 {
     char path[PULL_PATH_BYTES];
@@ -123,14 +195,11 @@ mote_status cache_prepare(pull *p, mote_error *err)
         return MOTE_OK;
     if (!cache_path(p, path, "/blobs"))
         return path_too_long(p, err);
-    TRY(cache_make_directories(p, path, err));
-    write_tag(p);
-    char locks[PULL_PATH_BYTES];
-    mote_error ignored;
-    if (hf_lock_path(locks, p->request.cache, p->request.repo, "x")) {
-        parent_of(locks);
-        cache_make_directories(p, locks, &ignored); /* without it the pull works too */
+    if (p->repo_error != 0) {
+        errno = p->repo_error; /* in the sandbox it would be another one */
+        return pull_fail_errno(p, err, "create", path);
     }
+    TRY(cache_make_directories(p, path, err));
     if (access(path, W_OK | X_OK) != 0)
         return pull_fail_errno(p, err, "write to", path);
     p->cache_ready = true;

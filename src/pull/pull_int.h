@@ -50,6 +50,9 @@ typedef struct pull {
     uint64_t downloaded;  /* bytes received in this run */
     unsigned umask;
     bool cache_ready; /* the directories exist */
+    int repo_fd;      /* the directory of the repository, with a shared flock; -1: none */
+    int repo_error;   /* errno of its creation */
+    bool repo_made;   /* by this process */
     pull_code code;   /* of the failure */
 } pull;
 
@@ -212,7 +215,14 @@ bool cache_path(const pull *p, char *out, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Creates a directory and its parents. */
 mote_status cache_make_directories(pull *p, const char *path, mote_error *err);
-/* Makes the directories of the repository and CACHEDIR.TAG. Called before the first write. */
+/* Before the sandbox, which allows only directories that exist: makes the directories of the
+ * repository and of its locks. cache_prepare reports a failure. */
+void cache_begin(pull *p);
+/* Removes these directories if this process made them and they are empty. */
+void cache_end(pull *p);
+/* Allows rights below them. */
+void cache_allow(const pull *p, int ruleset, uint64_t rights);
+/* Makes the directory of the blobs. Called before the first write. */
 mote_status cache_prepare(pull *p, mote_error *err);
 /* Is the file there with the right size? Verifies its hash unless a record says it was. */
 mote_status cache_find(pull *p, pull_file *f, mote_error *err);
@@ -223,6 +233,8 @@ mote_status cache_lock(pull *p, const char *hash, int *fd, mote_error *err);
 /* The same without waiting; -1: held by another process. */
 int cache_lock_try(const pull *p, const char *hash);
 void cache_unlock(int fd);
+/* Holds a directory that is open; `alone`: only if no other process does. */
+bool cache_hold(int fd, bool alone);
 /* Removes what an earlier run left of a file that is installed. */
 void cache_remove_part(pull *p, const pull_file *f);
 /* Removes part files of older contents of this file. */
@@ -236,8 +248,8 @@ bool cache_snapshot_path(const pull *p, const char *path, char *out);
 
 /* ---- sandbox (pull_sandbox.c) ---- */
 
-/* From now on the process can use the network, read certificates and resolver settings, and write
- * below the cache only. Returns what is missing, "" if nothing is. */
+/* From now on the process can use the network, read the cache, certificates and resolver settings,
+ * and write below the directory of the repository only. cache_begin comes before. Returns what is missing, "" if nothing is. */
 const char *pull_sandbox_enter(const pull *p);
 
 #endif

@@ -190,7 +190,11 @@ static mote_status make_allowed_directories(pull *p, mote_error *err)
     if (p->request.state != NULL && p->request.state[0] == '/' &&
         snprintf(path, sizeof path, "%s", p->request.state) < (int)sizeof path)
         cache_make_directories(p, path, &ignored);
-    return p->request.dry_run ? MOTE_OK : cache_make_directories(p, p->request.cache, err);
+    if (p->request.dry_run)
+        return MOTE_OK;
+    TRY(cache_make_directories(p, p->request.cache, err));
+    cache_begin(p);
+    return MOTE_OK;
 }
 
 static mote_status pull_start(pull *p, mote_error *err)
@@ -204,7 +208,9 @@ static mote_status pull_start(pull *p, mote_error *err)
     const char *missing = pull_sandbox_enter(p);
     if (*missing != '\0')
         event_warning(missing);
-    return pull_run(p, err);
+    const mote_status status = pull_run(p, err);
+    cache_end(p);
+    return status;
 }
 
 /* ---- the request ---- */
@@ -296,7 +302,7 @@ static mote_status read_request(pull *p, bool spawner, json_doc *docs[2], mote_e
 
 int main(int argc, char **argv)
 {
-    static pull p;
+    static pull p = {.repo_fd = -1};
     json_doc *docs[2] = {NULL, NULL}; /* settings, request */
     mote_error err = {0};
     const bool spawner = argc == 2 && strcmp(argv[1], "--spawner") == 0;

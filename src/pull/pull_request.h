@@ -32,7 +32,7 @@ typedef struct pull_request {
     const char *weights;               /* of a known model: its file with {quant}, */
     const char *mmproj, *mtp;          /* its vision encoder and its MTP file */
     const char *cache;                 /* the Hugging Face cache, absolute; required */
-    const char *state;                 /* mote's own cache directory, for the record of hashes */
+    const char *state;                 /* the directory of the record of hashes */
     const char *from;                  /* directory with the files, instead of the network */
     const char *endpoint;              /* URL of the hub; default PULL_ENDPOINT */
     const char *token;

@@ -2,10 +2,13 @@
 /*
  * pull_sandbox.c - what mote-pull may do: the network, the cache, certificates. Nothing else.
  *
- * Landlock allows to write below the cache and in mote's own cache directory, and to read /etc,
- * certificates and what the resolver needs. seccomp forbids programs, other processes and servers;
- * a forbidden call fails with EPERM. Sanitizers make other system calls, so builds with them have
- * no sandbox.
+ * Landlock allows to write below the directory of the repository, its locks and the record of
+ * hashes, and to read the cache, /etc, certificates and what the resolver needs. /etc as a whole:
+ * its resolv.conf is replaced when the network changes, and Landlock knows files, not names.
+ *
+ * seccomp forbids programs, other processes, servers and the daemons of this machine; a forbidden
+ * call fails with EPERM. Without UNIX sockets libc asks neither nscd nor systemd-resolved but
+ * /etc/hosts and DNS. Sanitizers make other system calls, so builds with them have no sandbox.
  */
 #define _GNU_SOURCE
 #include "pull/pull_int.h"
@@ -52,7 +55,6 @@ static bool landlock_enter(const pull *p)
         "/var/lib/ca-certificates",
         "/run/systemd/resolve", /* the target of /etc/resolv.conf */
         "/run/resolvconf",
-        "/run/nscd",
         "/dev/urandom",
         "/dev/null",
     };
@@ -66,7 +68,9 @@ static bool landlock_enter(const pull *p)
     allow_given(ruleset, p->request.ca_file, LANDLOCK_READ);
     allow_given(ruleset, p->request.ca_dir, LANDLOCK_READ);
     allow_given(ruleset, p->request.from, LANDLOCK_READ);
-    allow_given(ruleset, p->request.cache, handled & ~(uint64_t)NEVER);
+    allow_given(ruleset, p->request.cache, LANDLOCK_READ);
+    if (!p->request.dry_run)
+        cache_allow(p, ruleset, handled & ~(uint64_t)NEVER);
     allow_given(ruleset, p->request.state, handled & ~(uint64_t)NEVER);
     return landlock_restrict(ruleset);
 }
@@ -94,13 +98,15 @@ static const char *const plain_calls[] = {
     "access", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fdatasync", "flock",
     "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents64", "lstat", "mkdir", "mkdirat",
     "newfstatat", "open", "openat", "readlink", "readlinkat", "rename", "renameat", "renameat2",
-    "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range", "umask", "unlink",
-    "unlinkat",
+    "rmdir", "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range", "umask",
+    "unlink", "unlinkat",
     /* clients of the network: no listen, no accept */
     "bind", "connect", "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmmsg",
-    "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socketpair",
+    "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
     /* others */
     "getegid", "geteuid", "getgid", "getrandom", "getrusage", "getuid", "sysinfo", "uname"};
+
+enum { SOCKET_TYPE_MASK = 0xF }; /* without SOCK_CLOEXEC and SOCK_NONBLOCK */
 
 /* Calls of which one argument is limited: (argument & mask) == value. */
 static const struct {
@@ -118,7 +124,8 @@ static const struct {
     {"socket", 0, UINT32_MAX, AF_INET},
     {"socket", 0, UINT32_MAX, AF_INET6},
     {"socket", 0, UINT32_MAX, AF_NETLINK}, /* getaddrinfo lists the own addresses */
-    {"socket", 0, UINT32_MAX, AF_UNIX},    /* resolver services of this machine */
+    /* For libcurl. An end of another type could be connected to a daemon. */
+    {"socketpair", 1, SOCKET_TYPE_MASK, SOCK_STREAM},
 };
 
 static bool filter_add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned n,

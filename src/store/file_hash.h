@@ -2,7 +2,7 @@
 /*
  * file_hash.h - the hash of a file, and the list of files that were hashed before.
  *
- * Hashing a model takes seconds to minutes. So `$XDG_CACHE_HOME/mote/verified` records for each
+ * Hashing a model takes seconds to minutes. So `$XDG_CACHE_HOME/mote/store/verified` records for each
  * hashed file its device, inode, size and modification time, with the hash. A file with the same
  * four numbers has the recorded hash, unless a program wrote to it and set the time back: `mote
  * verify` therefore always reads the file.
@@ -36,7 +36,8 @@ mote_status file_hash(char out[HASH_TEXT_BYTES], hash_kind kind, const char *pat
 
 /* ---- the list of verified files ---- */
 
-/* The directory of the list: CACHE_HOME/mote, else HOME/.cache/mote. NULL, empty and relative paths
+/* The directory of the list: CACHE_HOME/mote/store, else HOME/.cache/mote/store. It holds nothing
+ * else, because mote-pull may write there. NULL, empty and relative paths
  * are ignored. false: neither is usable. */
 bool verified_directory(char out[VERIFIED_PATH_BYTES], const char *cache_home, const char *home);
 

@@ -39,9 +39,9 @@ bool verified_directory(char out[VERIFIED_PATH_BYTES], const char *cache_home, c
 {
     int n = -1;
     if (cache_home != NULL && cache_home[0] == '/')
-        n = snprintf(out, VERIFIED_PATH_BYTES, "%s/mote", cache_home);
+        n = snprintf(out, VERIFIED_PATH_BYTES, "%s/mote/store", cache_home);
     else if (home != NULL && home[0] == '/')
-        n = snprintf(out, VERIFIED_PATH_BYTES, "%s/.cache/mote", home);
+        n = snprintf(out, VERIFIED_PATH_BYTES, "%s/.cache/mote/store", home);
     return n > 0 && n < VERIFIED_PATH_BYTES;
 }
 

@@ -169,7 +169,7 @@ def a_flipped_bit():
     with Cache() as c:
         two_models(c)
         c.mote(0, "verify")
-        with open(c.home + "/.cache/mote/verified", encoding="ascii") as f:
+        with open(c.home + "/.cache/mote/store/verified", encoding="ascii") as f:
             equal(len(f.readlines()), 3)
         path = f"{c.repo}/blobs/{hashlib.sha256(WEIGHTS + b'8').hexdigest()}"
         before = os.stat(path)

@@ -627,7 +627,12 @@ def xet_headers_are_ignored(s):
 
 @row(41, 3, "does not exist, or the token does not give access", names=["scenario/none"])
 def no_such_repository(s):
+    """A failed pull leaves no directory, which huggingface_hub would report as a damaged repository."""
     s.target = "hf:scenario/none:a.gguf"
+    yield
+    cache = os.path.join(s.home, "hf", "hub")
+    equal([name for name in os.listdir(cache) if name.startswith("models--")], [])
+    equal(os.listdir(os.path.join(cache, ".locks")), [])
 
 
 @row(41, 3, "does not exist, or it is private: then set HF_TOKEN")

@@ -305,11 +305,11 @@ static void the_directory_of_the_list(void **state)
     (void)state;
     char path[VERIFIED_PATH_BYTES];
     assert_true(verified_directory(path, "/c", "/h"));
-    assert_string_equal(path, "/c/mote");
+    assert_string_equal(path, "/c/mote/store");
     assert_true(verified_directory(path, "", "/h"));
-    assert_string_equal(path, "/h/.cache/mote");
+    assert_string_equal(path, "/h/.cache/mote/store");
     assert_true(verified_directory(path, "relative", "/h"));
-    assert_string_equal(path, "/h/.cache/mote");
+    assert_string_equal(path, "/h/.cache/mote/store");
     assert_false(verified_directory(path, NULL, NULL));
 }
 
