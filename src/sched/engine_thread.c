@@ -36,7 +36,7 @@ static void admit_jobs(sched *s)
 {
     sched_job *job;
     copy_dropped(s);
-    prefix_cache_apply_requests(s);
+    prefix_table_apply_requests(s);
     for (uint32_t i = 0; i < s->n_slots; i++) {
         job = s->slots[i];
         if (job->end_thinking && !job->aborted && job->turn != NULL)
@@ -171,7 +171,7 @@ static bool publish_all(sched *s, const mote_usage *usage)
     stats_merge(&s->stats, &s->stats_delta);
     count_phases(s);
     s->stats.idle_sessions = s->n_idle;
-    prefix_cache_publish(s);
+    prefix_table_publish(s);
     s->usage = *usage;
     return has_events;
 }

@@ -28,7 +28,7 @@ static void engine_unload(sched *s)
     mote_engine *engine = s->engine;
     s->engine = NULL;
     s->idle_changed = true;
-    prefix_cache_publish(s);
+    prefix_table_publish(s);
     s->idle_dropped = false;
     s->stats.idle_sessions = 0;
     s->usage.positions_free = s->usage.positions_total;

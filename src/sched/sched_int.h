@@ -293,10 +293,13 @@ bool prefix_cache_make_room(sched *s);
 /* Frees the idle sessions that were dropped through the API. */
 void prefix_cache_sweep(sched *s);
 void prefix_cache_free_all(sched *s);
+
+/* ---- prefix_table.c; engine thread ---- */
+
 /* Under the mutex: applies pin and drop requests from the prefix table to the idle sessions. */
-void prefix_cache_apply_requests(sched *s);
+void prefix_table_apply_requests(sched *s);
 /* Under the mutex: applies requests, then copies the idle sessions to the prefix table. */
-void prefix_cache_publish(sched *s);
+void prefix_table_publish(sched *s);
 
 /* ---- batch.c; engine thread ---- */
 void batch_build(sched *s);
