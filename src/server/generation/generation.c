@@ -625,9 +625,10 @@ static void generation_prepare_done(void *with)
 
 static void generation_prepare_on_worker(generation *w)
 {
+    /* To wait for a load takes no time of the processor, but must not occupy the pool. */
+    const size_t cost = w->request.load ? WORK_MEDIUM + 1 : generation_text_bytes(w);
     w->work = w;
-    if (event_loop_work(w->ctx->loop, generation_text_bytes(w), generation_prepare_work,
-                        generation_prepare_done, w))
+    if (event_loop_work(w->ctx->loop, cost, generation_prepare_work, generation_prepare_done, w))
         return;
     w->work = NULL;
     http_error_no_memory(&w->error);

@@ -162,7 +162,8 @@ static void dispatch_read(void *with)
         return;
     const uint64_t most = served_model_context(a->served);
     w->context = a->context_limit > 0 && a->context_limit < most ? a->context_limit : most;
-    if (a->n_media == 0 && (job->dialect->tokenizes || generation_text_bytes(w) <= WORK_SHORT))
+    if (a->n_media == 0 && !a->load &&
+        (job->dialect->tokenizes || generation_text_bytes(w) <= WORK_SHORT))
         generation_prepare(w);
 }
 
