@@ -34,8 +34,8 @@
  *
  * The same tokens give the same bits, regardless of other sessions in the step, of how a prompt is
  * split into steps, of the number of threads, and of the CPU's instruction set. docs/numerics.md
- * defines the results. The library does not print, exit, read the environment, install signal
- * handlers or use the network.
+ * defines the results. The library does not print, exit, read the environment or use the network.
+ * It installs no signal handler unless mote_guard_files is called.
  */
 #ifndef MOTE_H
 #define MOTE_H
@@ -204,9 +204,9 @@ MOTE_API mote_status mote_tokenize_with_hook(const mote_model *model, const char
                                              size_t capacity, size_t *n, bool (*hook)(void *ctx),
                                              void *ctx, mote_error *err);
 
-/* A text of this length has at least so many tokens, because no token is longer than the longest
- * of the vocabulary. Takes about a thousandth of the time of mote_tokenize: reject texts that
- * cannot fit before tokenizing them. */
+/* A lower bound for the number of tokens of a text, from the length of the longest token of the
+ * vocabulary. Takes about a thousandth of the time of mote_tokenize. Use it to reject texts that
+ * cannot fit. */
 MOTE_API size_t mote_tokens_at_least(const mote_model *model, const char *text, size_t bytes);
 
 /* The bytes of one token, valid as long as the model; *bytes is 0 for ids without text. A character
@@ -397,12 +397,12 @@ typedef struct mote_work {
  * Cost: a decode pass is limited by memory bandwidth, because it reads all weights once. More
  * sessions in a step therefore cost little extra. Never allocates memory.
  *
- * Fails before any token is appended with
- *   MOTE_E_ARG     an item without tokens, a token outside the vocabulary, image tokens without
- * their image or not from its first token, a session that appears twice, or more rows of logits
- * than logits_rows; MOTE_E_FULL    the tokens exceed the context of a session; MOTE_E_MEMORY  too
- * few free KV pages (shared_positions only). A partial page shared with another session is copied
- * and counts. Free or rewind a session and call again.
+ * These errors occur before any token is appended:
+ * - MOTE_E_ARG: an item without tokens, a token outside the vocabulary, image tokens without their
+ *   image or not from its first token, a session twice, or more rows of logits than logits_rows.
+ * - MOTE_E_FULL: the tokens exceed the context of a session.
+ * - MOTE_E_MEMORY: too few free KV pages (shared_positions only). A partial page shared with
+ *   another session is copied and counts. Free or rewind a session and call again.
  *
  * MOTE_E_CANCELED: stopped by mote_cancel. Each session has a valid length (mote_session_length):
  * after its last complete pass or, if a pass of more than 16 tokens was interrupted, possibly at an
